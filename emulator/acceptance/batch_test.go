@@ -79,10 +79,7 @@ func TestBatchCreate(t *testing.T) {
 		for i := range many {
 			many[i] = transfer(first, fmt.Sprint(i))
 		}
-		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", map[string]any{"intents": many})
-		if err != nil || status != http.StatusBadRequest {
-			t.Errorf("a batch of %d: got %d %.200s, %v; want 400", n, status, answer, err)
-		}
+		b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", map[string]any{"intents": many}).want(fmt.Sprint("a batch of ", n), http.StatusBadRequest)
 	}
 }
 
@@ -96,9 +93,7 @@ func (b bench) cheap(t *testing.T, intents []map[string]any) {
 		if _, ok := b.postBatch(t, intents...); !ok {
 			t.Fatal("the batch was not answered")
 		}
-		if err := poll(b.ctx, func() bool { return b.Costs.Of("create").Invocations > before.Invocations }); err != nil {
-			t.Fatal(err)
-		}
+		b.until(t, "the cost of the batch was never reported", func() bool { return b.Costs.Of("create").Invocations > before.Invocations })
 		after := b.Costs.Of("create")
 		cost := stack.Cost{SQLRoundTrips: after.SQLRoundTrips - before.SQLRoundTrips, Commits: after.Commits - before.Commits}
 		if costs = append(costs, cost); cost == (stack.Cost{SQLRoundTrips: 1, Commits: 1}) {
@@ -132,10 +127,8 @@ func TestBatchOfFiveHundred(t *testing.T) {
 	if len(ids) != 500 {
 		t.Errorf("txIds: got %d different ones, want 500", len(ids))
 	}
-	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: 250, b.Submitters()[1]: 250})
-	if wrong := b.count(`select count(*) from managed_tx where request_id <> 'r-' || lpad(nonce::text, 3, '0')`); wrong != 0 {
-		t.Errorf("intents whose nonce is not their place in the batch: got %d, want none", wrong)
-	}
+	b.ends(t, b.each(250))
+	b.wantCount(t, "intents whose nonce is not their place in the batch", 0, `select count(*) from managed_tx where request_id <> 'r-' || lpad(nonce::text, 3, '0')`)
 }
 
 // In a batch a stored intent answers first, as it does alone. A temporary refusal says when to try
@@ -147,9 +140,7 @@ func TestBatchIsRefusedIntentByIntent(t *testing.T) {
 	b.Tasks.SetFaults(dropEverything)
 	known := []map[string]any{transfer(full, "a"), transfer(protected, "a"), transfer(full, "b")}
 	b.wantBatch(t, known, "202  ", "202  ", "202  ")
-	if _, err := b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, protected); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, protected))(t)
 	b.wantBatch(t, append(known, transfer(full, "c"), transfer(protected, "c")),
 		"200  ", "200  ", "200  ", "429 QUEUE_FULL ", "409 SUBMITTER_PROTECTED ")
 	results, _ := b.postBatch(t, transfer(full, "c"), transfer(protected, "c"))
@@ -168,15 +159,9 @@ func TestBatchOfTheWrongForm(t *testing.T) {
 		"intents[1].nonce":     {"submitter": s, "requestId": "b", "payload": map[string]any{}, "nonce": 7},
 	} {
 		body := map[string]any{"intents": []any{transfer(s, "a"), wrong}}
-		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", body)
-		var problem struct{ Field string }
-		if err != nil || status != http.StatusBadRequest || json.Unmarshal(answer, &problem) != nil || problem.Field != field {
-			t.Errorf("%s: got %d %s, %v; want 400 and that field", field, status, answer, err)
-		}
+		b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", body).want(field, http.StatusBadRequest, `"field":"`+field+`"`)
 	}
-	if n := b.count(`select count(*) from managed_tx`); n != 0 {
-		t.Errorf("stored: got %d, want none", n)
-	}
+	b.wantCount(t, "stored", 0, `select count(*) from managed_tx`)
 }
 
 // A process that dies at any step of a batch leaves no partial result. The same batch again finds or
@@ -184,8 +169,7 @@ func TestBatchOfTheWrongForm(t *testing.T) {
 func TestBatchSurvivesDeath(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"create.received", "create.committed", "create.enqueued"} {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, point, func(t *testing.T) {
 			b, folder := setupArmed(t, point, stack.Options{Window: 5})
 			var intents []map[string]any
 			for _, s := range b.Submitters() {
@@ -200,10 +184,8 @@ func TestBatchSurvivesDeath(t *testing.T) {
 				t.Errorf("stored by who died: got %d, want %d", stored, want)
 			}
 			again := func() (ok bool) { _, ok = b.postBatch(t, intents...); return ok }
-			if err := poll(b.ctx, again); err != nil {
-				t.Fatalf("the same batch again: never answered: %v", err)
-			}
-			b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: 2, b.Submitters()[1]: 2})
+			b.until(t, "the same batch again: never answered", again)
+			b.ends(t, b.each(2))
 		})
 	}
 }

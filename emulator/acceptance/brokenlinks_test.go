@@ -17,14 +17,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// orphaned returns a proxy that forwards everything to the node, and changes the parent of each block
-// in its answers.
+// orphaned returns a proxy for the node that changes the parent of each block.
 func orphaned(t *testing.T, node string) (address string, spoiled *atomic.Int64) {
 	t.Helper()
-	target, err := url.Parse(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must(url.Parse(node))(t)
 	spoiled = new(atomic.Int64)
 	parent := regexp.MustCompile(`"parentHash":"0x[0-9a-f]{64}"`)
 	proxy := &httputil.ReverseProxy{
@@ -57,16 +53,14 @@ func TestHeadersThatDoNotLinkAreLogged(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick, Processes: 1})
 	node, spoiled := orphaned(t, b.Chain.URL())
-	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": node}); err != nil {
-		t.Fatal(err)
-	}
+	must(b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": node}))(t)
 	s, n := b.Submitters()[0], 0
 	err := poll(b.ctx, func() bool {
 		if b.count(`select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`) == 0 {
 			b.postUntilAnswered(t, transfer(s, fmt.Sprint("r-", n)))
 			n++
 		}
-		return b.log.has("the node's headers do not link: they cannot prove finality")
+		return b.Log.Has("the node's headers do not link: they cannot prove finality")
 	})
 	if err != nil {
 		t.Errorf("headers without parents, %d answers of them: never told: %v", spoiled.Load(), err)

@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -43,32 +44,20 @@ func TestAnyVersionMayBeMined(t *testing.T) {
 		*id = b.postUntilAnswered(t, transfer(b.Submitters()[i], "r"))
 		b.replaced(t, *id, "BUMP")
 	}
-	if err := b.Chain.MineExactly(b.raw(t, first, "ORIGINAL"), b.raw(t, second, "ORIGINAL"), b.raw(t, back, "BUMP"), b.raw(t, gone, "ORIGINAL")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.MineExactly(b.raw(t, first, "ORIGINAL"), b.raw(t, second, "ORIGINAL"), b.raw(t, back, "BUMP"), b.raw(t, gone, "ORIGINAL")))
 	included := func(kinds map[string]string) {
 		t.Helper()
 		for id, kind := range kinds {
-			if err := poll(b.ctx, func() bool {
-				return b.count(`select count(*) from managed_tx m join tx_version v on v.tx_hash = m.receipt ->> 'txHash'
-					where m.tx_id = $1 and m.sub_state = 'INCLUDED' and v.kind = $2`, id, kind) == 1
-			}); err != nil {
-				t.Fatalf("%s never included by %s: %v", id, kind, err)
-			}
+			b.awaitCount(t, id+" is not included by "+kind, 1, `select count(*) from managed_tx m join tx_version v on v.tx_hash = m.receipt ->> 'txHash'
+					where m.tx_id = $1 and m.sub_state = 'INCLUDED' and v.kind = $2`, id, kind)
 		}
 	}
 	included(map[string]string{first: "ORIGINAL", second: "ORIGINAL", back: "BUMP", gone: "ORIGINAL"})
-	if err := b.Chain.Reorg(1, [][]byte{b.raw(t, first, "ORIGINAL"), b.raw(t, second, "BUMP"), b.raw(t, back, "ORIGINAL")}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.Reorg(1, [][]byte{b.raw(t, first, "ORIGINAL"), b.raw(t, second, "BUMP"), b.raw(t, back, "ORIGINAL")}, nil))
 	b.Chain.DropPool()
 	included(map[string]string{first: "ORIGINAL", second: "BUMP", back: "ORIGINAL"})
 	b.Chain.StartMining()
-	want := make(map[txmanager.Submitter]int)
-	for _, s := range b.Submitters() {
-		want[s] = 1
-	}
-	b.ends(t, want)
+	b.ends(t, b.each(1))
 	b.wantReplacedBy(t, "the first all along", first, "ORIGINAL")
 	b.wantReplacedBy(t, "the first, then its replacement", second, "BUMP")
 	b.wantReplacedBy(t, "its replacement, then the first", back, "ORIGINAL")
@@ -88,22 +77,14 @@ func TestAHeldBidSaysWhyOnce(t *testing.T) {
 	b.postUntilAnswered(t, transfer(s, "held"))
 	held := func(more int) {
 		t.Helper()
-		if err := poll(b.ctx, func() bool {
-			return b.count(`select count(*) from managed_tx where last_error like 'gas bump: %budget%' and submit_attempts >= $1`, more) == 1
-		}); err != nil {
-			t.Fatalf("never held with %d broadcasts: %v", more, err)
-		}
+		b.awaitCount(t, fmt.Sprintf("never held with %d broadcasts", more), 1, `select count(*) from managed_tx where last_error like 'gas bump: %budget%' and submit_attempts >= $1`, more)
 	}
 	held(1)
 	held(5)
-	if n := b.count(`select count(*) from (select reason, lag(reason) over (order by at) as before from tx_history) as h
-		where reason like 'gas bump: %' and before is distinct from reason`); n != 1 {
-		t.Errorf("the reason came: got %d times, want once", n)
-	}
+	b.wantCount(t, "the reason came", 1, `select count(*) from (select reason, lag(reason) over (order by at) as before from tx_history) as h
+		where reason like 'gas bump: %' and before is distinct from reason`)
 	b.gauges(t, map[string]float64{"gas_bump_held": 1})
-	if n := b.count(`select count(*) from tx_version`); n != 1 {
-		t.Errorf("versions beyond the budget: got %d, want the first alone", n)
-	}
+	b.wantCount(t, "versions beyond the budget", 1, `select count(*) from tx_version`)
 	b.Chain.StartMining()
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 	b.gauges(t, map[string]float64{"gas_bump_held": 0})

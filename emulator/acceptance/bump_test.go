@@ -2,14 +2,12 @@ package acceptance
 
 import (
 	"context"
-	"fmt"
 	"math/big"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -20,7 +18,6 @@ import (
 // all its gas, a quarter of a block, and takes no time.
 type crowd struct {
 	b      bench
-	client *ethclient.Client
 	signer types.Signer
 	by     devchain.Account
 	next   uint64
@@ -32,13 +29,8 @@ const quarter = 15_000_000 // gas
 
 func newCrowd(t *testing.T, b bench) *crowd {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
 	accounts := devchain.DevAccounts(len(b.Submitters()) + 2) // the last account belongs to no submitter
-	return &crowd{b: b, client: client, by: accounts[len(accounts)-1], gas: quarter, data: []byte{0xfe},
+	return &crowd{b: b, by: accounts[len(accounts)-1], gas: quarter, data: []byte{0xfe},
 		signer: types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID()))}
 }
 
@@ -57,7 +49,7 @@ func (c *crowd) block(quarters int) error {
 	for range quarters {
 		tx, err := c.tx(1e9)
 		if err == nil {
-			err = c.client.SendTransaction(c.b.ctx, tx)
+			err = c.b.Node.SendTransaction(c.b.ctx, tx)
 		}
 		if err != nil {
 			return err
@@ -69,10 +61,7 @@ func (c *crowd) block(quarters int) error {
 // baseFee returns the base fee in wei.
 func (c *crowd) baseFee(t *testing.T) *big.Int {
 	t.Helper()
-	head, err := c.client.HeaderByNumber(c.b.ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must(c.b.Node.HeaderByNumber(c.b.ctx, nil))(t)
 	return head.BaseFee
 }
 
@@ -98,19 +87,11 @@ func (c *crowd) exactly(t *testing.T, tips ...int64) {
 	t.Helper()
 	var raws [][]byte
 	for _, tip := range tips {
-		tx, err := c.tx(tip)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := tx.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must(c.tx(tip))(t)
+		raw := must(tx.MarshalBinary())(t)
 		raws = append(raws, raw)
 	}
-	if err := c.b.Chain.MineExactly(raws...); err != nil {
-		t.Fatal(err)
-	}
+	check(t, c.b.Chain.MineExactly(raws...))
 }
 
 // stays adds half-full blocks, so that the base fee stays unchanged, until stop is called. stop
@@ -149,9 +130,7 @@ func congestedRun(t *testing.T, settings map[string]string, settled func(b bench
 	}, settings)})
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
-	for i := range n {
-		b.post(t, transfer(s, fmt.Sprintf("r-%d", i)))
-	}
+	b.postMany(t, s, n)
 	b.await(t, s, txmanager.Tracking, n)
 	c := newCrowd(t, b)
 	c.raise(t, new(big.Int).Mul(c.baseFee(t), big.NewInt(4)))
@@ -171,19 +150,15 @@ func TestGasBumpOnACongestedChain(t *testing.T) {
 	b.finish(t)
 	b.wantContiguous(t, s, 4)
 	b.check(t)
-	if n := b.count(`select count(*) from managed_tx m where replaced_by_hash = tx_hash
-		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`); n != 4 {
-		t.Errorf("ended by a replacement, with its hash: got %d, want 4", n)
-	}
+	b.wantCount(t, "ended by a replacement, with its hash", 4, `select count(*) from managed_tx m where replaced_by_hash = tx_hash
+		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`)
 
 	off, _ := congestedRun(t, nil, func(b bench, s txmanager.Submitter, n int) {
 		if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)); err != nil {
 			t.Error(err)
 		}
 	})
-	if n := off.count(`select count(*) from managed_tx where state in ('SUBMITTED', 'TRACKING') and receipt is null`); n != 4 {
-		t.Errorf("off, after as many blocks: got %d of 4 pending", n)
-	}
+	off.wantCount(t, "off, after as many blocks", 4, `select count(*) from managed_tx where state in ('SUBMITTED', 'TRACKING') and receipt is null`)
 	if n := off.count(`select count(*) from tx_version where version > 1 or extra_wei is not null`) +
 		off.count(`select count(*) from managed_tx where next_bump_at is not null`); n != 0 {
 		t.Errorf("off: got %d traces of a bump, want none", n)
@@ -200,22 +175,12 @@ func TestUnderpricedIsNoError(t *testing.T) {
 		"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "3s",
 	})})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "outbid"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "outbid"))
 	b.versions(t, id, "ORIGINAL", "BUMP", "BUMP", "BUMP", "BUMP") // 1.125^3 is not 1.5, 1.125^4 is
-	if err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from managed_tx where state = 'TRACKING' and last_error is null`) == 1
-	}); err != nil {
-		t.Fatalf("no bid was taken: %v", err)
-	}
-	if n := b.count(`select count(*) from tx_version`); n != 5 {
-		t.Errorf("versions until one was taken: got %d, want 5", n)
-	}
+	b.awaitCount(t, "no bid was taken", 1, `select count(*) from managed_tx where state = 'TRACKING' and last_error is null`)
+	b.wantCount(t, "versions until one was taken", 5, `select count(*) from tx_version`)
 	b.logged(t, "replacement_underpriced") // otherwise the test proves nothing
-	if n := b.count(`select count(*) from tx_history where reason like '%underpriced%'`); n != 0 {
-		t.Errorf("told as an error: got %d times, want never", n)
-	}
+	b.wantCount(t, "told as an error", 0, `select count(*) from tx_history where reason like '%underpriced%'`)
 	b.Chain.StartMining()
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
@@ -225,8 +190,7 @@ func TestUnderpricedIsNoError(t *testing.T) {
 func TestGasBumpSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"advance.version_signed", "advance.version_stored"} {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, point, func(t *testing.T) {
 			b, folder := setupArmed(t, point, stack.Options{Settings: map[string]string{
 				"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s",
 			}})

@@ -3,18 +3,14 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
-	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -40,8 +36,8 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	_, reverted := b.post(t, creates(s, "reverted", 0xfe))
 	b.await(t, s, txmanager.Tracking, 1)
 	b.Chain.DropPool()
-	first, second := b.signedByHand(t, 0, &paid, 11, nil), b.signedByHand(t, 1, nil, 0, []byte{0xfe})
-	b.signedByHand(t, 2, &common.Address{0xb3}, 13, nil)
+	first, second := b.payByHand(t, 0, paid, 11), b.createByHand(t, 1, 0xfe)
+	b.payByHand(t, 2, common.Address{0xb3}, 13)
 	b.Chain.StartMining()
 	incident, _ := b.inProtect(t, s)
 	b.mine(t, 70)
@@ -63,9 +59,7 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 		t.Errorf("named: got %s, want the first two by their transactions, and the last stated", got)
 	}
 	b.wantRecorded(t, succeeded)
-	if state := b.count(`select count(*) from managed_tx where tx_id = $1 and state = 'FAILED' and sub_state = 'REVERTED' and tx_hash = $2 and receipt is not null`, reverted, second); state != 1 {
-		t.Error("the request whose transaction reverted: got another end, want FAILED/REVERTED with its receipt")
-	}
+	b.wantCount(t, "the request whose transaction reverted", 1, `select count(*) from managed_tx where tx_id = $1 and state = 'FAILED' and sub_state = 'REVERTED' and tx_hash = $2 and receipt is not null`, reverted, second)
 	b.allEnded(t)
 	b.wantStated(t, orderTo(s, "lost", common.Address{0xb3}, 13))
 	if got := b.received(t, paid); got != 11 {
@@ -93,25 +87,4 @@ func (b bench) wantStated(t *testing.T, intent map[string]any) {
 	if _, text = b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil); !strings.Contains(text, `"EXECUTED"`) || !strings.Contains(text, `"stated":true`) {
 		t.Errorf("cancel: got %s, want EXECUTED, stated", text)
 	}
-}
-
-// signedByHand sends a transaction of the first account past the processes and returns its hash.
-func (b bench) signedByHand(t *testing.T, n uint64, to *common.Address, wei int64, data []byte) string {
-	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	id := new(big.Int).SetUint64(b.Chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: to, Value: big.NewInt(wei), Data: data, Gas: 100_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(200e9),
-	})
-	if err == nil {
-		err = client.SendTransaction(b.ctx, tx)
-	}
-	if err != nil {
-		t.Fatalf("transaction by hand at nonce %d: %v", n, err)
-	}
-	return tx.Hash().String()
 }

@@ -2,11 +2,11 @@ package acceptance
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -21,13 +21,27 @@ type cancelled struct {
 func (b bench) cancel(t *testing.T, txID string) (status int, c cancelled) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil)
-	if err != nil {
-		t.Fatalf("cancel: %v", err)
-	}
+	check(t, err, "cancel")
 	if err := json.Unmarshal(answer, &c); err != nil && status < 300 {
 		t.Fatalf("cancel: %s: %v", answer, err)
 	}
 	return status, c
+}
+
+// wantCancel cancels the transaction and checks the answer.
+func (b bench) wantCancel(t *testing.T, what, txID string, status int, want cancelled) {
+	t.Helper()
+	if code, got := b.cancel(t, txID); code != status || got != want {
+		t.Errorf("%s: got %d %+v, want %d %+v", what, code, got, status, want)
+	}
+}
+
+// wantPendingCancel cancels a transaction whose end is not known yet.
+func (b bench) wantPendingCancel(t *testing.T, what, txID string) {
+	t.Helper()
+	if status, got := b.cancel(t, txID); status != http.StatusAccepted || got.Outcome != "PENDING" {
+		t.Fatalf("%s: got %d %+v, want 202 PENDING", what, status, got)
+	}
 }
 
 // Before allocation a cancel is definite at once. The next intents continue, and no nonce is used.
@@ -35,16 +49,12 @@ func TestCancelInTheQueue(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	b.post(t, transfer(s, "first"))
-	b.await(t, s, txmanager.Tracking, 1)
+	b.inFlight(t, transfer(s, "first"))
 	_, second := b.post(t, transfer(s, "second"))
 	b.post(t, transfer(s, "third"))
 	want := cancelled{"CANCELLED", "FAILED", "CANCELLED"}
 	for range 2 { // a repetition is harmless
-		if status, got := b.cancel(t, second); status != http.StatusOK || got != want {
-			t.Errorf("cancel in the queue: got %d %+v, want 200 %+v", status, got, want)
-		}
+		b.wantCancel(t, "cancel in the queue", second, http.StatusOK, want)
 	}
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 2)
@@ -57,19 +67,13 @@ func TestH28CancelAfterAllocation(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "regretted"))
-	b.await(t, s, txmanager.Tracking, 1)
-	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
-		t.Fatalf("cancel with a nonce: got %d %+v, want 202 PENDING", status, got)
-	}
+	id := b.inFlight(t, transfer(s, "regretted"))
+	b.wantPendingCancel(t, "cancel with a nonce", id)
 	b.replaced(t, id, "PLACEHOLDER")
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Failed, 1)
 	want := cancelled{"CANCELLED", "FAILED", "PLACEHOLDER"}
-	if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
-		t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
-	}
+	b.wantCancel(t, "cancel at the end", id, http.StatusOK, want)
 	_, after := b.post(t, transfer(s, "after"))
 	b.await(t, s, txmanager.Confirmed, 1)
 	if _, r := b.ask(t, stack.OperatorAccount, after); *r.Nonce != 1 {
@@ -101,22 +105,14 @@ func (b bench) versions(t *testing.T, txID string, kinds ...string) {
 func (b bench) replaced(t *testing.T, txID, kind string) {
 	t.Helper()
 	b.versions(t, txID, "ORIGINAL", kind)
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	err = poll(b.ctx, func() bool {
+	b.until(t, fmt.Sprintf("the %s of %s did not reach the pool", kind, txID), func() bool {
 		var hash string
 		if b.DB.QueryRow(b.ctx, `select tx_hash from tx_version where tx_id = $1 and version = 2`, txID).Scan(&hash) != nil {
 			return false
 		}
-		_, _, err := client.TransactionByHash(b.ctx, common.HexToHash(hash))
+		_, _, err := b.Node.TransactionByHash(b.ctx, common.HexToHash(hash))
 		return err == nil
 	})
-	if err != nil {
-		t.Fatalf("the %s of %s did not reach the pool: %v", kind, txID, err)
-	}
 }
 
 // H28: a cancel that arrives when the original is in a block signs nothing and answers EXECUTED.
@@ -124,19 +120,13 @@ func TestH28CancelTooLate(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "kept"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "kept"))
 	b.mine(t, 1)
-	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
-		t.Errorf("cancel before finality: got %d %+v, want 202 PENDING", status, got)
-	}
+	b.wantPendingCancel(t, "cancel before finality", id)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
 	want := cancelled{"EXECUTED", "CONFIRMED", ""}
-	if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
-		t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
-	}
+	b.wantCancel(t, "cancel at the end", id, http.StatusOK, want)
 	b.versions(t, id, "ORIGINAL")
 	b.wantContiguous(t, s, 1)
 }
@@ -153,16 +143,12 @@ func TestH28CancelOfARevertedTransaction(t *testing.T) {
 	_, id := b.post(t, reverts)
 	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 1)
-	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
-		t.Errorf("cancel before finality: got %d %+v, want 202 PENDING", status, got)
-	}
+	b.wantPendingCancel(t, "cancel before finality", id)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Failed, 1)
 	want := cancelled{"EXECUTED", "FAILED", "REVERTED"}
 	for range 2 { // a repetition is harmless
-		if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
-			t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
-		}
+		b.wantCancel(t, "cancel at the end", id, http.StatusOK, want)
 	}
 	b.versions(t, id, "ORIGINAL")
 	b.wantContiguous(t, s, 1)
@@ -174,19 +160,14 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_NONCE_PLACEHOLDER": "ask"}})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "regretted"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "regretted"))
 	b.cancel(t, id)
 	b.await(t, s, txmanager.Stuck, 1)
 	b.versions(t, id, "ORIGINAL")
 
 	decide := func(account string, body map[string]any) (int, string) {
-		status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/admin/v1/tx/"+id+"/decide", body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return status, string(answer)
+		a := b.call(t, account, http.MethodPost, "/admin/v1/tx/"+id+"/decide", body)
+		return a.status, a.text
 	}
 	for name, c := range map[string]struct {
 		account string
@@ -208,10 +189,7 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Failed, 1)
 	b.wantContiguous(t, s, 1)
-	var record string
-	if err := b.DB.QueryRow(b.ctx, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`).Scan(&record); err != nil {
-		t.Fatal(err)
-	}
+	record := value[string](t, b, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`)
 	const caller, operator = "email:" + stack.CallerAccount, "email:" + stack.OperatorAccount
 	want := "CANCEL " + caller + " asked by " + caller + "; PLACEHOLDER " + operator + " the customer called"
 	if record != want {
@@ -230,11 +208,7 @@ func TestStuckIsReplacedByDecision(t *testing.T) {
 	b.Chain.StopMining()
 	_, id := b.post(t, transfer(s, "cheap"))
 	b.await(t, s, txmanager.Stuck, 1)
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+id+"/decide",
-		map[string]any{"action": "replace", "reason": "fees rose"})
-	if err != nil || status != http.StatusAccepted {
-		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
-	}
+	b.decide(t, id, "replace")
 	b.replaced(t, id, "BUMP")
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
@@ -262,15 +236,10 @@ func TestStuckIsDecidedByTheBusinessCode(t *testing.T) {
 	b.await(t, left, txmanager.Stuck, 1)
 	b.replaced(t, id, "PLACEHOLDER")
 	b.versions(t, waits, "ORIGINAL")
-	if _, r := b.ask(t, stack.OperatorAccount, waits); r.State != "STUCK" {
-		t.Errorf("the one that is left alone: got %s, want STUCK", r.State)
-	}
+	b.wantState(t, "the one that is left alone", waits, "STUCK")
 	b.Chain.StartMining()
 	b.await(t, decided, txmanager.Failed, 1)
-	var record string
-	if err := b.DB.QueryRow(b.ctx, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`).Scan(&record); err != nil {
-		t.Fatal(err)
-	}
+	record := value[string](t, b, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`)
 	if want := "PLACEHOLDER StuckResolution the business gives it up"; record != want {
 		t.Errorf("record: got %q, want %q", record, want)
 	}

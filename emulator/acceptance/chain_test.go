@@ -8,7 +8,6 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 
-	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -19,38 +18,27 @@ func (b bench) mined(t *testing.T, s txmanager.Submitter) []uint64 {
 	return b.allMined(t, s.ChainID())[s.Address()]
 }
 
-// chainOf returns the chain with that id.
-func (b bench) chainOf(id uint64) *devchain.Chain {
-	if b.Second != nil && id == b.Second.ChainID() {
-		return b.Second
+// transactions reads the transactions of a chain from the chain itself, block by block.
+func (b bench) transactions(t *testing.T, node *ethclient.Client) (all []*types.Transaction) {
+	t.Helper()
+	for n := range must(node.BlockNumber(b.ctx))(t) + 1 {
+		all = append(all, must(node.BlockByNumber(b.ctx, new(big.Int).SetUint64(n)))(t).Transactions()...)
 	}
-	return b.Chain
+	return all
 }
 
-// allMined reads from the chain itself, block by block, the nonces of each sender in
-// the chain's order.
+// allMined returns the nonces of each sender in the chain's order.
 func (b bench) allMined(t *testing.T, chainID uint64) map[txmanager.Address][]uint64 {
 	t.Helper()
-	chain := b.chainOf(chainID)
-	client, err := ethclient.DialContext(b.ctx, chain.URL())
-	if err != nil {
-		t.Fatal(err)
+	node := b.Node
+	if b.Second != nil && chainID == b.Second.ChainID() {
+		node = must(ethclient.DialContext(b.ctx, b.Second.URL()))(t)
+		defer node.Close()
 	}
-	defer client.Close()
-	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(chain.ChainID()))
 	nonces := make(map[txmanager.Address][]uint64)
-	for n := range chain.Head() + 1 {
-		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(n))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tx := range block.Transactions() {
-			from, err := types.Sender(signer, tx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			nonces[eip155.Address(from)] = append(nonces[eip155.Address(from)], tx.Nonce())
-		}
+	for _, tx := range b.transactions(t, node) {
+		from := eip155.Address(must(types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx))(t))
+		nonces[from] = append(nonces[from], tx.Nonce())
 	}
 	return nonces
 }

@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -48,10 +49,8 @@ func TestTwoChainsOneKey(t *testing.T) {
 		t.Errorf("a bare address: got transaction %s, want %s of the default chain", again, ids[s])
 	}
 	elsewhere := strings.Replace(string(s), ":1337:", ":7:", 1)
-	if status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
-		map[string]any{"submitter": elsewhere, "callers": []string{"email:" + stack.CallerAccount}}); err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), "1337, 1338") {
-		t.Errorf("register on chain 7: got %d %s, %v; want 400 with the chains that are served", status, answer, err)
-	}
+	registration := map[string]any{"submitter": elsewhere, "callers": []string{"email:" + stack.CallerAccount}}
+	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", registration).want("register on chain 7", http.StatusBadRequest, "1337, 1338")
 	b.calm(t)
 }
 
@@ -60,9 +59,7 @@ func TestTwoChainsOneKey(t *testing.T) {
 func TestOneChainIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{TwoChains: true, Settings: quick})
-	if err := b.Second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Second.Close())
 	s, away := b.Submitters()[0], b.OnSecond()[0]
 	b.post(t, transfer(away, "waits"))
 	b.post(t, transfer(s, "goes on"))
@@ -88,20 +85,16 @@ func TestSweepWithOneChainSilent(t *testing.T) {
 	b.RPC.SetFaults(rpcproxy.Faults{Hang: 1})
 	b.Second.StopMining()
 	depth := b.Second.Head() // all of it
-	if err := b.Second.Reorg(depth, make([][][]byte, depth+1)...); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Second.Reorg(depth, make([][][]byte, depth+1)...))
 	b.Second.DropPool()
 	gauge := `submitter_balance_gwei{submitter="` + string(s) + `"}`
-	if err := poll(b.ctx, func() bool { // a slow machine can need several sweeps to read the balance
+	b.until(t, fmt.Sprintf("gauges: got none of the balance of %s", s), func() bool { // a slow machine can need several sweeps to read the balance
 		if err := b.RunSweep(b.ctx); err == nil {
 			t.Error("sweep: got no error, want one: a chain gave no answer")
 		}
 		_, text := b.page(t)
 		return strings.Contains(text, gauge)
-	}); err != nil {
-		t.Errorf("gauges: got none of the balance of %s: %v", s, err)
-	}
+	})
 	b.Second.StartMining()
 	if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, `"why": "REORG"`) {
 		t.Errorf("evidence: got %s, want a reorg", evidence)
@@ -124,10 +117,7 @@ func TestChainsOffServesNoOther(t *testing.T) {
 		"/admin/v1/submitters": {stack.OperatorAccount, map[string]any{"submitter": elsewhere, "callers": []string{"email:" + stack.CallerAccount}}, http.StatusBadRequest, "1337"},
 		"/api/v1/tx":           {stack.CallerAccount, transfer(elsewhere, "a"), http.StatusNotFound, "UNKNOWN_SUBMITTER"},
 	} {
-		status, answer, err := b.Call(b.ctx, c.account, http.MethodPost, path, c.body)
-		if err != nil || status != c.status || !strings.Contains(string(answer), c.says) {
-			t.Errorf("POST %s for %s: got %d %s, %v; want %d with %q", path, elsewhere, status, answer, err, c.status, c.says)
-		}
+		b.call(t, c.account, http.MethodPost, path, c.body).want("POST "+path+" for another chain", c.status, c.says)
 	}
 	if status, _ := b.post(t, transfer(s, "a")); status != http.StatusAccepted {
 		t.Errorf("post for %s: got %d, want 202", s, status)

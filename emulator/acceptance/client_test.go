@@ -3,13 +3,11 @@ package acceptance
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // An operator reads the pages of lost nonces with the client, makes a dry run, which changes nothing,
@@ -20,23 +18,16 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	s := b.Submitters()[0]
 	const lost = 23 // more than one page
 	to := func(i int) common.Address { return common.Address{0xcc, byte(i + 1)} }
-	b.Chain.StopMining()
-	b.post(t, orderTo(s, "by-hand", to(lost-1), 1000))
-	b.await(t, s, txmanager.Tracking, 1)
+	b.inFlight(t, orderTo(s, "by-hand", to(lost-1), 1000))
 	b.Chain.DropPool()
 	for i := range lost {
 		b.payByHand(t, uint64(i), to(i), 1000)
 	}
 	b.Chain.StartMining()
 	incident, _ := b.inProtect(t, s)
-	if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
-		t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
-	}
+	b.until(t, "not all is mined", func() bool { return len(b.mined(t, s)) == lost })
 	b.mine(t, 70)
-	operator, err := b.Client(stack.OperatorAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	operator := must(b.Client(stack.OperatorAccount))(t)
 
 	var all []client.LostNonce
 	for from := uint64(0); ; {
@@ -55,25 +46,19 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 
 	count := uint64(lost)
 	in := client.Release{Incident: incident, Mode: "resync", Reason: "paid by hand", Count: &count, DryRun: true}
-	refused := func() bool { // before all transactions are read, the 400 has another text
-		_, err = operator.Release(b.ctx, string(s), in)
+	b.until(t, "trial without a name: never INVALID_FIELD", func() bool { // before all transactions are read, the 400 has another text
+		_, err := operator.Release(b.ctx, string(s), in)
 		return client.CodeOf(err) == "INVALID_FIELD"
-	}
-	if poll(b.ctx, refused) != nil {
-		t.Fatalf("trial without a name: got %v, want INVALID_FIELD", err)
-	}
+	})
 	in.Requests = map[uint64]string{lost - 1: "by-hand"}
+	var err error
 	var tried, done client.ReleaseReport
-	if poll(b.ctx, func() bool { tried, err = operator.Release(b.ctx, string(s), in); return err == nil }) != nil {
-		t.Fatalf("trial: %v", err)
-	}
+	b.until(t, "no trial", func() bool { tried, err = operator.Release(b.ctx, string(s), in); return err == nil })
 	if shown, err := operator.Submitter(b.ctx, string(s)); err != nil || shown.Protect == nil || shown.Protect.Incident != incident {
 		t.Errorf("after the trial: got %+v, %v; want the incident open", shown, err)
 	}
 	in.DryRun = false
-	if poll(b.ctx, func() bool { done, err = operator.Release(b.ctx, string(s), in); return err == nil }) != nil {
-		t.Fatalf("release: %v", err)
-	}
+	b.until(t, "no release", func() bool { done, err = operator.Release(b.ctx, string(s), in); return err == nil })
 	if !tried.DryRun || done.DryRun || len(done.Named) != 1 || done.Named[0].RequestID != "by-hand" || done.NextNonce != lost {
 		t.Errorf("got %+v after the trial %+v; want the name honoured, and nonce %d next", done, tried, lost)
 	}

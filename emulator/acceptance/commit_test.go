@@ -21,8 +21,7 @@ func TestDeathBetweenInsertAndCommit(t *testing.T) {
 		"the commit never left":     {func(p *pgproxy.Proxy) { p.CutAll() }, 0},
 		"the commit was on its way": {(*pgproxy.Proxy).Thaw, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := setup(t, stack.Options{Processes: 1, WireProxy: true, Settings: quick})
 			s := b.Submitters()[0]
 			b.Proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into managed_tx")})
@@ -32,12 +31,8 @@ func TestDeathBetweenInsertAndCommit(t *testing.T) {
 				status, _, _ := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "r"))
 				answered <- status
 			}()
-			if err := poll(b.ctx, func() bool { return b.Proxy.Counts().Hits[pgproxy.Freeze] == 1 }); err != nil {
-				t.Fatalf("no create came to its commit: %v", err)
-			}
-			if err := dying.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			b.until(t, "no create came to its commit", func() bool { return b.Proxy.Counts().Hits[pgproxy.Freeze] == 1 })
+			check(t, dying.Kill())
 			<-dying.Done()
 			if status := <-answered; status != http.StatusBadGateway {
 				t.Errorf("the answer of a process that died: got %d, want 502", status)
@@ -51,9 +46,7 @@ func TestDeathBetweenInsertAndCommit(t *testing.T) {
 			if again := b.postUntilAnswered(t, transfer(s, "r")); again != first {
 				t.Errorf("the request once more: got %s, want %s", again, first)
 			}
-			if n := b.count(`select count(*) from managed_tx`); n != 1 {
-				t.Errorf("rows after the repeat: got %d, want 1", n)
-			}
+			b.wantCount(t, "rows after the repeat", 1, `select count(*) from managed_tx`)
 			b.ends(t, map[txmanager.Submitter]int{s: 1})
 		})
 	}
@@ -62,10 +55,5 @@ func TestDeathBetweenInsertAndCommit(t *testing.T) {
 // noTransactionOpen waits until no session of the functions has an open transaction.
 func (b bench) noTransactionOpen(t *testing.T) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and xact_start is not null`) == 0
-	})
-	if err != nil {
-		t.Fatalf("a transaction stays open: %v", err)
-	}
+	b.awaitCount(t, "a transaction stays open", 0, `select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and xact_start is not null`)
 }

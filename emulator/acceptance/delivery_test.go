@@ -31,9 +31,7 @@ func (b bench) postAll(t *testing.T, n int) map[txmanager.Submitter]int {
 func (b bench) emptyQueues(t *testing.T) {
 	t.Helper()
 	for _, kind := range internalFunctions {
-		if _, err := b.Tasks.Empty(stack.QueueName(kind)); err != nil {
-			t.Fatal(err)
-		}
+		must(b.Tasks.Empty(stack.QueueName(kind)))(t)
 	}
 }
 
@@ -80,19 +78,15 @@ func TestTasksComeManyTimesLateOrNever(t *testing.T) {
 		"window 1, late": {1, 800 * time.Millisecond}, "window 1, at once": {1, 0},
 		"window 5, late": {5, 800 * time.Millisecond}, "window 5, at once": {5, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := setup(t, stack.Options{Submitters: 4, Window: c.window, Settings: quick})
 			storm := cloudtasks.Faults{Copies: 5, Delay: c.late, Drop: 0.3, DropAck: 0.2, DropResponse: 0.2, Seed: 1}
 			b.Tasks.SetFaults(storm)
 			want := b.postAll(t, 2+c.window)
-			err := poll(b.ctx, func() bool { // some work is done, or all tasks are lost
+			b.until(t, "nothing was done, and not all was lost", func() bool { // some work is done, or all tasks are lost
 				return b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`) > 0 ||
 					b.count(`select count(*) from managed_tx where coalesce(next_check_at, created_at) > clock_timestamp() - interval '2 s'`) == 0
 			})
-			if err != nil {
-				t.Fatalf("nothing was done, and not all was lost: %v", err)
-			}
 			b.emptyQueues(t)
 			storm.Drop = 0 // the sweep's own tasks have one name a minute
 			b.Tasks.SetFaults(storm)
@@ -128,10 +122,8 @@ func TestCloudTasksOutOfReachAtCreate(t *testing.T) {
 		}
 	}
 	b.Tasks.SetFaults(noFaults)
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatalf("sweep: %v", err)
-	}
-	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: 1, b.Submitters()[1]: 1})
+	check(t, b.RunSweep(b.ctx))
+	b.ends(t, b.each(1))
 }
 
 // If Cloud Tasks becomes unavailable between two steps, the task of the last step is retried until it

@@ -18,9 +18,7 @@ func TestOneProcessPerFunction(t *testing.T) {
 		t.Errorf("processes: got %d, want one for each of 10 functions", got)
 	}
 	s := b.Submitters()[0]
-	for i := range n {
-		b.post(t, transfer(s, fmt.Sprintf("r-%d", i)))
-	}
+	b.postMany(t, s, n)
 	b.await(t, s, txmanager.Confirmed, n)
 	b.wantContiguous(t, s, n)
 	for _, f := range []string{"create", "advance", "receipt", "admin"} {
@@ -36,22 +34,14 @@ func TestSweepRestoresProgress(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_SWEEP_GRACE": "2s"}})
 	inFlight, unheard := b.Submitters()[0], b.Submitters()[1]
-	b.Chain.StopMining()
-	b.post(t, transfer(inFlight, "in flight"))
-	b.await(t, inFlight, txmanager.Tracking, 1)
+	b.inFlight(t, transfer(inFlight, "in flight"))
 	b.Tasks.SetFaults(dropEverything)
 	b.post(t, transfer(unheard, "unheard"))
-	for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
-		if _, err := b.Tasks.Empty(stack.QueueName(kind)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b.emptyQueues(t)
 	b.Tasks.SetFaults(noFaults)
 	b.Chain.StartMining()
 	b.overdue(t, 2)
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatalf("sweep: %v", err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	for _, s := range b.Submitters() {
 		b.await(t, s, txmanager.Confirmed, 1)
 		b.wantContiguous(t, s, 1)
@@ -61,15 +51,9 @@ func TestSweepRestoresProgress(t *testing.T) {
 // overdue waits until n transactions are overdue by the grace period.
 func (b bench) overdue(t *testing.T, n int) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		var late int
-		err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx
-		  where coalesce(next_check_at, created_at) < clock_timestamp() - interval '2 s'`).Scan(&late)
-		return err == nil && late >= n
+	b.until(t, fmt.Sprintf("overdue transactions never became %d", n), func() bool {
+		return b.count(`select count(*) from managed_tx where coalesce(next_check_at, created_at) < clock_timestamp() - interval '2 s'`) >= n
 	})
-	if err != nil {
-		t.Fatalf("overdue transactions never became %d: %v", n, err)
-	}
 }
 
 var (

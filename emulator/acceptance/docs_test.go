@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -19,7 +20,7 @@ import (
 func example(t *testing.T, name string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), name)
-	args := slices.Concat([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags, []string{"../../docs/examples/" + name})
+	args := slices.Concat([]string{"build", "-tags", crash.Tag, "-o", path}, acceptancetest.RaceFlags, []string{"../../docs/examples/" + name})
 	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
 		t.Fatalf("build the example %s: %v\n%s", name, err, out)
 	}
@@ -32,17 +33,12 @@ func TestDocsHandlerCompiledIn(t *testing.T) {
 	payroll := example(t, "payroll")
 	b := setup(t, stack.Options{Settings: quick, Binary: payroll})
 	s := b.Submitters()[0]
-	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}'`); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}'`))(t)
 	var ids []string
 	for range 2 {
 		pay := exec.CommandContext(b.ctx, payroll, "pay", string(s), "wage-ann")
 		pay.Env = b.Environment()
-		out, err := pay.Output()
-		if err != nil {
-			t.Fatalf("pay: %v", err)
-		}
+		out := must(pay.Output())(t)
 		ids = append(ids, strings.TrimSpace(string(out)))
 	}
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
@@ -64,23 +60,16 @@ func TestDocsHandlerOverHTTP(t *testing.T) {
 	if err == nil {
 		err = shop.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { cancel(); _ = shop.Wait() })
-	url, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := must(bufio.NewReader(out).ReadString('\n'))(t)
 	go func() { _, _ = io.Copy(io.Discard, out) }() // it ends with the process
 	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{
 		"FENCEPOST_HANDLERS_URLS":    "shop=" + strings.TrimSpace(url) + ",stranger=" + strings.TrimSpace(url),
 		"FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret + ",stranger=whsec_" + strings.Repeat("QUJD", 8),
 	})})
 	s := b.Submitters()[0]
-	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:shop,handler:stranger}'`); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:shop,handler:stranger}'`))(t)
 	payload := map[string]string{"to": "0x00000000000000000000000000000000000000b0", "wei": "5"}
 	post := func(request, handler string, payload any) string {
 		return b.postUntilAnswered(t, map[string]any{"submitter": s, "requestId": request, "handler": handler, "payload": payload})

@@ -52,10 +52,7 @@ type endpoint struct {
 
 func startEndpoint(t *testing.T, answers bool) *endpoint {
 	t.Helper()
-	key, err := webhook.ParseKey(hookSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(webhook.ParseKey(hookSecret))(t)
 	r := &endpoint{key: key, bodies: make(map[string]string), open: make(chan struct{})}
 	if answers {
 		close(r.open)
@@ -144,17 +141,11 @@ func (b bench) replay(t *testing.T, account string) (all []event) {
 		if after != "" {
 			path += "&after=" + after
 		}
-		status, answer, err := b.Call(b.ctx, account, http.MethodGet, path, nil)
 		var page struct {
 			Events []struct{ Event event }
 			Next   string
 		}
-		if err == nil {
-			err = json.Unmarshal(answer, &page)
-		}
-		if err != nil || status != http.StatusOK {
-			t.Fatalf("replay: got %d %s, %v", status, answer, err)
-		}
+		b.call(t, account, http.MethodGet, path, nil).decode(&page)
 		if len(page.Events) == 0 {
 			return all
 		}
@@ -212,9 +203,7 @@ func TestEventsByWebhook(t *testing.T) {
 	b := setup(t, stack.Options{Settings: webhooks(all, map[string]string{"FENCEPOST_EVENTS_WEBHOOK_CALLERS": "own=somebody@fencepost.example"})})
 	want := b.someLives(t)
 	kept := b.replay(t, stack.OperatorAccount)
-	if err := poll(b.ctx, func() bool { return distinct(all["hook"].received()) == len(kept) }); err != nil {
-		t.Fatalf("hook: got %d events, want %d", distinct(all["hook"].received()), len(kept))
-	}
+	b.until(t, "hook did not receive all events", func() bool { return distinct(all["hook"].received()) == len(kept) })
 	if diff := cmp.Diff(want, wantComplete(t, "replay", kept)); diff != "" {
 		t.Errorf("ends that are replayed (-want +got):\n%s", diff)
 	}
@@ -225,13 +214,7 @@ func TestEventsByWebhook(t *testing.T) {
 		t.Fatalf("mute: got %d events, want none yet", n)
 	}
 	close(all["mute"].open)
-	err := poll(b.ctx, func() bool {
-		_ = b.RunSweep(b.ctx)
-		return distinct(all["mute"].received()) == len(kept)
-	})
-	if err != nil {
-		t.Fatalf("mute, which answers now: got %d events, want %d", distinct(all["mute"].received()), len(kept))
-	}
+	b.until(t, "not all events came with the sweep", func() bool { _ = b.RunSweep(b.ctx); return distinct(all["mute"].received()) == len(kept) })
 	if diff := cmp.Diff(want, wantComplete(t, "mute", all["mute"].received())); diff != "" {
 		t.Errorf("ends that mute was told of (-want +got):\n%s", diff)
 	}
@@ -262,9 +245,7 @@ func TestEventsToPubSub(t *testing.T) {
 		slices.SortStableFunc(messages, func(x, y *pubsubMessage) int { return x.PublishTime.Compare(y.PublishTime) })
 		for _, m := range messages {
 			var e event
-			if err := json.Unmarshal(m.Data, &e); err != nil {
-				t.Fatal(err)
-			}
+			check(t, json.Unmarshal(m.Data, &e))
 			attributes := map[string]string{"txId": e.TxID, "type": e.Type, "sequence": fmt.Sprint(e.Sequence), "submitter": e.Submitter, "caller": "email:" + stack.CallerAccount}
 			if diff := cmp.Diff(attributes, m.Attributes); m.OrderingKey != e.Submitter || diff != "" {
 				t.Errorf("message of %s: got the key %s, attributes (-want +got):\n%s", e.key(), m.OrderingKey, diff)
@@ -273,9 +254,7 @@ func TestEventsToPubSub(t *testing.T) {
 		}
 		return all
 	}
-	if err := poll(b.ctx, func() bool { return distinct(published()) == len(kept) }); err != nil {
-		t.Fatalf("published: got %d, want %d", distinct(published()), len(kept))
-	}
+	b.until(t, "not all events are published", func() bool { return distinct(published()) == len(kept) })
 	if diff := cmp.Diff(want, wantComplete(t, "Pub/Sub", published())); diff != "" {
 		t.Errorf("ends that were published (-want +got):\n%s", diff)
 	}
@@ -289,8 +268,7 @@ func TestEventsInTheLog(t *testing.T) {
 	b := setup(t, stack.Options{Settings: settings})
 	want := b.someLives(t)
 	var logged []event
-	b.log.mu.Lock()
-	for line := range strings.SplitSeq(string(b.log.text), "\n") {
+	for _, line := range b.Log.Lines("event") {
 		var l struct {
 			Message string
 			Event   event
@@ -299,7 +277,6 @@ func TestEventsInTheLog(t *testing.T) {
 			logged = append(logged, l.Event)
 		}
 	}
-	b.log.mu.Unlock()
 	slices.SortStableFunc(logged, func(x, y event) int { return x.Sequence - y.Sequence }) // lines of several processes
 	if diff := cmp.Diff(want, wantComplete(t, "log", logged)); diff != "" {
 		t.Errorf("ends in the log (-want +got):\n%s", diff)
@@ -317,13 +294,8 @@ func TestEventsAreOffByDefault(t *testing.T) {
 
 func (b bench) keepsNone(t *testing.T, mode string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/events", nil)
-	if err != nil || status != http.StatusNotFound || !strings.Contains(string(answer), "events.mode is "+mode) {
-		t.Errorf("replay: got %d %s, %v; want 404, which names events.mode and %s", status, answer, err, mode)
-	}
-	if n := b.count(`select (select count(*) from event) + (select count(*) from event_outbox)`); n != 0 {
-		t.Errorf("events kept: got %d, want none", n)
-	}
+	b.call(t, stack.CallerAccount, http.MethodGet, "/api/v1/events", nil).want("replay", http.StatusNotFound, "events.mode is "+mode)
+	b.wantCount(t, "events kept", 0, `select (select count(*) from event) + (select count(*) from event_outbox)`)
 }
 
 // eventsEpisode kills a process that delivers events; the endpoint still receives all of them.
@@ -331,19 +303,11 @@ func eventsEpisode(t *testing.T, point string) {
 	hook := startEndpoint(t, true)
 	b, folder := setupArmed(t, point, stack.Options{Settings: webhooks(map[string]*endpoint{"hook": hook}, nil)})
 	s := b.Submitters()[0]
-	for i := range 2 {
-		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
-	}
+	b.postMany(t, s, 2)
 	b.killed(t, folder, point)
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	kept := b.replay(t, stack.OperatorAccount)
-	err := poll(b.ctx, func() bool {
-		_ = b.RunSweep(b.ctx)
-		return distinct(hook.received()) == len(kept)
-	})
-	if err != nil {
-		t.Fatalf("told: got %d events, want %d", distinct(hook.received()), len(kept))
-	}
+	b.until(t, "not all events came with the sweep", func() bool { _ = b.RunSweep(b.ctx); return distinct(hook.received()) == len(kept) })
 	if ends := wantComplete(t, "hook", hook.received()); len(ends) != 2 || len(hook.faults) > 0 {
 		t.Errorf("told of the ends %v, %v; want of two, each signed", ends, hook.faults)
 	}

@@ -154,20 +154,13 @@ func setupShop(t *testing.T, s *shop, o stack.Options) bench {
 
 func (b bench) knowsShop(t *testing.T, s *shop) {
 	t.Helper()
-	info, err := b.Info(b.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(b.Info(b.ctx))(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range info.Submitters {
-		if s.keys[txmanager.Submitter(a.Submitter)], err = crypto.HexToECDSA(strings.TrimPrefix(a.PrivateKey, "0x")); err != nil {
-			t.Fatal(err)
-		}
+		s.keys[txmanager.Submitter(a.Submitter)] = must(crypto.HexToECDSA(strings.TrimPrefix(a.PrivateKey, "0x")))(t)
 	}
-	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:shop}'`); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:shop}'`))(t)
 }
 
 // ordered returns an intent whose transaction the shop makes.
@@ -180,8 +173,7 @@ func ordered(s txmanager.Submitter, request, how string) map[string]any {
 func TestFacadeOverHTTP(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 4} {
-		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
 			service := openShop(t)
 			b := setupShop(t, service, stack.Options{Window: window})
 			s := b.Submitters()[0]
@@ -225,9 +217,7 @@ func TestFacadeOverHTTP(t *testing.T) {
 func (b bench) sent(t *testing.T, txID string) *types.Transaction {
 	t.Helper()
 	tx := new(types.Transaction)
-	if err := tx.UnmarshalBinary(b.raw(t, txID, "ORIGINAL")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, tx.UnmarshalBinary(b.raw(t, txID, "ORIGINAL")))
 	return tx
 }
 
@@ -242,12 +232,8 @@ func TestAServiceIsAskedTheSameAgain(t *testing.T) {
 	soon := b.postUntilAnswered(t, ordered(s, "r-soon", ""))
 	never := b.postUntilAnswered(t, ordered(s, "r-never", ""))
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
-	if _, r := b.ask(t, stack.OperatorAccount, soon); r.State != "CONFIRMED" {
-		t.Errorf("soon: got %s %s, want CONFIRMED", r.State, text(r.LastError))
-	}
-	if _, r := b.ask(t, stack.OperatorAccount, never); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "answered 503") {
-		t.Errorf("never: got %s %s %s, want FAILED PLACEHOLDER for 503", r.State, text(r.SubState), text(r.LastError))
-	}
+	b.wantState(t, "soon", soon, "CONFIRMED")
+	b.wantPlaceholder(t, "never", never, "answered 503")
 	for request, id := range map[string]string{"r-soon": soon, "r-never": never} {
 		all := service.questions(request)
 		one := fmt.Sprintf(`%s {"submitter":"%s","nonce":%s,"chainId":1337,"requestId":"%s","payload":{"how":""}}`,
@@ -267,9 +253,7 @@ func TestAServiceHasItsOwnTimeOut(t *testing.T) {
 	s := b.Submitters()[0]
 	id := b.postUntilAnswered(t, ordered(s, "r", "takes a second"))
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
-	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
-		t.Errorf("got %s %s, want CONFIRMED", r.State, text(r.LastError))
-	}
+	b.wantState(t, "the intent", id, "CONFIRMED")
 }
 
 // A process dies after it called a service, when it has the answer, and before and after it stores the
@@ -279,16 +263,13 @@ func TestFacadeSurvivesDeaths(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"", "signs", "refuses"} {
 		for _, point := range []string{"advance.handler_asked", "advance.handler_answered", "advance.version_signed", "advance.version_stored", "advance.sent"} {
-			t.Run(how+" "+point, func(t *testing.T) {
-				t.Parallel()
+			parallel(t, how+" "+point, func(t *testing.T) {
 				service := openShop(t)
 				b, folder := setupArmed(t, point, stack.Options{Settings: service.settings()})
 				b.knowsShop(t, service)
 				s := b.Submitters()[0]
 				_, operator := b.clients(t)
-				if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValuePerDay: "6"}, "5 of the shop and 1 behind it"); err != nil {
-					t.Fatal(err)
-				}
+				must(operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValuePerDay: "6"}, "5 of the shop and 1 behind it"))(t)
 				id := b.postUntilAnswered(t, ordered(s, "r-0", how))
 				b.killed(t, folder, point)
 				b.postUntilAnswered(t, transfer(s, "behind it"))
@@ -297,9 +278,7 @@ func TestFacadeSurvivesDeaths(t *testing.T) {
 				if how == "refuses" {
 					want = "FAILED"
 				}
-				if _, r := b.ask(t, stack.OperatorAccount, id); r.State != want {
-					t.Errorf("got %s %s, want %s", r.State, text(r.LastError), want)
-				}
+				b.wantState(t, "the intent", id, want)
 				all := service.questions("r-0")
 				if again := len(slices.Compact(slices.Clone(all))); again != 1 {
 					t.Errorf("questions: got %q, want one and the same", all)
@@ -321,12 +300,10 @@ func (b bench) wage(t *testing.T, s txmanager.Submitter, request, how string) (t
 func (b bench) slip(t *testing.T, path string) []byte {
 	t.Helper()
 	var raw []byte
-	if err := poll(b.ctx, func() bool {
+	b.until(t, "no slip", func() bool {
 		raw, _ = os.ReadFile(path)
 		return len(raw) > 0
-	}); err != nil {
-		t.Fatalf("no slip: %v", err)
-	}
+	})
 	return raw
 }
 
@@ -363,9 +340,7 @@ func TestH32HandlerSigns(t *testing.T) {
 			t.Errorf("%s: got %s %s, want %s", how, r.State, text(r.LastError), want)
 		}
 	}
-	if _, r := b.ask(t, stack.OperatorAccount, ids["signs and fails"]); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "the employee has left") {
-		t.Errorf("signs and fails: got %s %s, want PLACEHOLDER and why", text(r.SubState), text(r.LastError))
-	}
+	b.wantPlaceholder(t, "signs and fails", ids["signs and fails"], "the employee has left")
 	b.versions(t, ids["signs twice"], "ORIGINAL")
 	b.versions(t, ids["signs and fails"], "ORIGINAL", "PLACEHOLDER")
 }
@@ -379,17 +354,11 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 	s := b.Submitters()[0]
 	id, slip := b.wage(t, s, "r", "signs and hangs")
 	raw := b.slip(t, slip)
-	if err := b.Chain.MineExactly(raw); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.MineExactly(raw))
 	b.postUntilAnswered(t, transfer(s, "behind it"))
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
-	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
-		t.Errorf("got %s %s %s, want CONFIRMED", r.State, text(r.SubState), text(r.LastError))
-	}
-	if got := b.count(`select count(*) from protect_incident`); got != 0 {
-		t.Errorf("PROTECT incidents: got %d, want none", got)
-	}
+	b.wantState(t, "the intent", id, "CONFIRMED")
+	b.wantCount(t, "PROTECT incidents", 0, `select count(*) from protect_incident`)
 }
 
 // H32: a process dies between signing for a handler and storing, or between storing and giving the
@@ -397,8 +366,7 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 func TestH32KilledWhileAHandlerSigns(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"advance.version_signed", "advance.version_stored"} {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, point, func(t *testing.T) {
 			b, folder := setupArmed(t, point, withPayroll(t, stack.Options{}))
 			b.payer(t)
 			s := b.Submitters()[0]
@@ -406,9 +374,7 @@ func TestH32KilledWhileAHandlerSigns(t *testing.T) {
 			b.killed(t, folder, point)
 			b.ends(t, map[txmanager.Submitter]int{s: 1})
 			b.versions(t, id, "ORIGINAL")
-			if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
-				t.Errorf("got %s, want CONFIRMED", r.State)
-			}
+			b.wantState(t, "the intent", id, "CONFIRMED")
 			if _, err := os.Stat(slip); (err == nil) != (point == "advance.version_signed") {
 				t.Errorf("the slip: got %v, want one only of the handler that was asked again", err)
 			}

@@ -44,29 +44,14 @@ func (b bench) published(t *testing.T) (all []event) {
 func (b bench) wantAllEvents(t *testing.T) {
 	t.Helper()
 	const untold = `select (select count(*) from event_outbox) + (select count(*) from event_delivery_queue where pending)`
-	lastSweep := time.Now()
-	err := poll(b.ctx, func() bool {
-		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx)
-			lastSweep = time.Now()
-		}
-		return b.count(untold) == 0
-	})
-	if err != nil {
-		t.Fatalf("events and streams that are not told of: got %d, want none", b.count(untold))
-	}
+	b.swept(t, "not all events are delivered", func() bool { return b.count(untold) == 0 })
 	want, counted := make(map[string]string), make(map[string]int)
-	rows, err := b.DB.Query(b.ctx, `select tx_id, state, event_sequence from managed_tx`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(b.DB.Query(b.ctx, `select tx_id, state, event_sequence from managed_tx`))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var id, state string
 		var n int
-		if err := rows.Scan(&id, &state, &n); err != nil {
-			t.Fatal(err)
-		}
+		check(t, rows.Scan(&id, &state, &n))
 		counted[id] = n
 		want[id] = map[string]string{"CONFIRMED": string(txmanager.TxConfirmed), "FAILED": string(txmanager.TxFailed)}[state]
 	}
@@ -94,9 +79,7 @@ func TestAllOptionalFeaturesTogether(t *testing.T) {
 	s := b.Submitters()
 	want := map[txmanager.Submitter]int{b.OnSecond()[0]: 2, b.OnSecond()[1]: 1}
 	for on, n := range want {
-		for i := range n {
-			b.postUntilAnswered(t, transfer(on, fmt.Sprintf("r-%d", i)))
-		}
+		b.postMany(t, on, n)
 	}
 	maps.Copy(want, map[txmanager.Submitter]int{s[0]: b.lends(t, s[0]), s[1]: b.pays(t, s[1]), s[2]: b.refuses(t, s[2])})
 	b.finish(t)
@@ -106,7 +89,7 @@ func TestAllOptionalFeaturesTogether(t *testing.T) {
 	b.finish(t)
 	b.wantAllContiguous(t, want)
 	b.wantAllEvents(t)
-	if b.log.has("are not counted") {
+	if b.Log.Has("are not counted") {
 		t.Error("a statement was refused: its events were not counted")
 	}
 	if n := b.Chain.Calls("eth_feeHistory"); n == 0 {
@@ -132,8 +115,7 @@ func (b bench) lends(t *testing.T, s txmanager.Submitter) (nonces int) {
 	return 3
 }
 
-// pays makes a handler pay, sign, fail, make a transaction that would revert, and make one that the
-// policy refuses.
+// pays makes a handler pay, sign, fail, revert, and be refused by the policy.
 func (b bench) pays(t *testing.T, s txmanager.Submitter) (nonces int) {
 	t.Helper()
 	app := b.payer(t)
@@ -143,9 +125,7 @@ func (b bench) pays(t *testing.T, s txmanager.Submitter) (nonces int) {
 	}
 	b.finish(t)
 	_, operator := b.clients(t)
-	if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "4"}, "no wages"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "4"}, "no wages"))(t)
 	ends[b.pay(t, app, s, "refused", "")] = "FAILED/PLACEHOLDER"
 	b.finish(t)
 	for id, end := range ends {
@@ -186,18 +166,12 @@ func (b bench) outbids(t *testing.T, s, other txmanager.Submitter) (nonces, othe
 	b.versions(t, id, "ORIGINAL", "BUMP")
 	b.await(t, other, txmanager.Tracking, 1)
 	b.cancel(t, regretted)
-	if err := poll(b.ctx, func() bool {
+	b.until(t, "a placeholder was not outbid", func() bool {
 		return b.count(`select count(*) from tx_version where tx_id = $1 and kind = 'PLACEHOLDER'`, regretted) > 1
-	}); err != nil {
-		t.Fatal("a placeholder was not outbid")
-	}
-	if err := b.Chain.MineExactly(b.raw(t, id, "ORIGINAL")); err != nil {
-		t.Fatal(err)
-	}
+	})
+	check(t, b.Chain.MineExactly(b.raw(t, id, "ORIGINAL")))
 	b.included(t, id, 1)
-	if err := b.Chain.Reorg(1, nil, [][]byte{b.raw(t, id, "BUMP")}); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.Reorg(1, nil, [][]byte{b.raw(t, id, "BUMP")}))
 	b.included(t, id, 2)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
@@ -210,31 +184,22 @@ func (b bench) outbids(t *testing.T, s, other txmanager.Submitter) (nonces, othe
 // included waits until the version has a receipt.
 func (b bench) included(t *testing.T, id string, version int) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from managed_tx m join tx_version v using (tx_id)
-		                 where tx_id = $1 and version = $2 and m.receipt ->> 'txHash' = v.tx_hash`, id, version) == 1
-	})
-	if err != nil {
-		t.Fatalf("no receipt of version %d of %s", version, id)
-	}
+	b.awaitCount(t, fmt.Sprintf("no receipt of version %d of %s", version, id), 1, `select count(*) from managed_tx m join tx_version v using (tx_id)
+		                 where tx_id = $1 and version = $2 and m.receipt ->> 'txHash' = v.tx_hash`, id, version)
 }
 
 // loses makes a foreign transaction consume the nonce of an intent in flight. The loss is accepted,
 // and another intent continues behind it.
 func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int) {
 	t.Helper()
-	b.Chain.StopMining()
-	id := b.postUntilAnswered(t, transfer(s, "taken"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "taken"))
 	b.useTheKey(t, n, 200)
 	b.Chain.StartMining()
 	incident, _ := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
 	body := map[string]any{"incident": incident, "mode": "resync", "count": n + 1, "reason": "the key was shared"}
-	if status, text := b.release(t, s, body); status != http.StatusOK {
-		t.Fatalf("resync: got %d %s", status, text)
-	}
+	b.released(t, s, "", body)
 	next := b.postUntilAnswered(t, transfer(s, "next"))
 	b.finish(t)
 	b.wantFate(t, "taken", id, "FAILED/DISPLACED", int(n))
@@ -250,13 +215,10 @@ func TestAllOptionalFeaturesSurviveAKill(t *testing.T) {
 		"advance.version_signed": 1, "advance.version_stored": 1, "advance.sending": 2, "advance.sent": 2, "advance.released": 2,
 		"receipt.looked": 1, "confirm.released": 1, "publish.taken": 2, "publish.told": 2, "publish.settled": 2,
 	} {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, point, func(t *testing.T) {
 			folder := t.TempDir()
 			arm := func() {
-				if err := crash.Arm(folder, point, pass, crash.Kill); err != nil {
-					t.Fatal(err)
-				}
+				check(t, crash.Arm(folder, point, pass, crash.Kill))
 			}
 			if point != "receipt.looked" {
 				arm()
@@ -306,15 +268,12 @@ func TestRoundTripsOfAllOptionalFeatures(t *testing.T) {
 func TestTransactionLostFromThePoolIsOutbidWithAllFeatures(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"resubmit.claimed", "resubmit.released"} {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, point, func(t *testing.T) {
 			b, folder := setupArmed(t, point, stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{
 				"FENCEPOST_GASBUMP_MIN_INTERVAL": "2s",
 			})})
 			s := b.Submitters()[0]
-			b.Chain.StopMining()
-			id := b.postUntilAnswered(t, transfer(s, "lost"))
-			b.await(t, s, txmanager.Tracking, 1)
+			id := b.inFlight(t, transfer(s, "lost"))
 			b.Chain.DropPool()
 			b.killed(t, folder, point)
 			b.versions(t, id, "ORIGINAL", "BUMP")

@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http/httptest"
@@ -22,11 +23,7 @@ import (
 // intent has no nonce and that nothing was signed.
 func (b bench) waits(t *testing.T, reason string) {
 	t.Helper()
-	if err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from managed_tx where queued and last_error like $1 || '%'`, reason) == 1
-	}); err != nil {
-		t.Fatalf("nothing waits for %q: %v", reason, err)
-	}
+	b.awaitCount(t, fmt.Sprintf("nothing waits for %q", reason), 1, `select count(*) from managed_tx where queued and last_error like $1 || '%'`, reason)
 	if n := b.count(`select count(*) from managed_tx where nonce is not null`) + b.count(`select count(*) from tx_version`) +
 		b.count(`select sum(next_nonce)::int from submitter_nonce_cursor`); n != 0 {
 		t.Errorf("%q: got %d nonces and versions, want none", reason, n)
@@ -36,9 +33,7 @@ func (b bench) waits(t *testing.T, reason string) {
 // gauges runs the sweep and requires these gauges.
 func (b bench) gauges(t *testing.T, want map[string]float64) {
 	t.Helper()
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	shown, _ := b.page(t)
 	for series, n := range want {
 		if got, ok := shown[series]; !ok || got != n {
@@ -70,11 +65,9 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	fund, err := types.SignNewTx(c.by.Key, c.signer, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()),
 		To: (*common.Address)(eip155.Recipient(new(s.Address()))), Value: big.NewInt(params.Ether), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(60e9)})
 	if err == nil {
-		err = c.client.SendTransaction(b.ctx, fund)
+		err = b.Node.SendTransaction(b.ctx, fund)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.gauges(t, map[string]float64{"balance_waiting_submitters": 0})
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
@@ -85,27 +78,18 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 func TestBalancesRefusedCostNoSweep(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Processes: 1, Settings: map[string]string{"FENCEPOST_TELEMETRY_BALANCES": "1"}})
-	node, err := url.Parse(b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must(url.Parse(b.Chain.URL()))(t)
 	refusing := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		body, _ := io.ReadAll(r.In.Body)
 		r.Out.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte("eth_getBalance"), []byte("eth_notBalance"))))
 		r.SetURL(node)
 	}})
 	t.Cleanup(refusing.Close)
-	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": refusing.URL}); err != nil {
-		t.Fatal(err)
-	}
-	if err := poll(b.ctx, func() bool { // either process can serve it
-		if err := b.RunSweep(b.ctx); err != nil {
-			t.Fatalf("sweep: got %v, want nil", err)
-		}
-		return b.log.has("balances not shown")
-	}); err != nil {
-		t.Errorf("never told: %v", err)
-	}
+	must(b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": refusing.URL}))(t)
+	b.until(t, "never told", func() bool { // either process can serve it
+		check(t, b.RunSweep(b.ctx))
+		return b.Log.Has("balances not shown")
+	})
 }
 
 // While blocks cost more than fees.maxFeePerGas, nothing is sent. The intent waits in the queue with
@@ -118,15 +102,11 @@ func TestCeilingOfFees(t *testing.T) {
 	newCrowd(t, b).raise(t, big.NewInt(600_000_000))
 	b.post(t, transfer(s, "later"))
 	b.waits(t, "fee: the base fee is above fees.maxFeePerGas")
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	b.Chain.StartMining() // blocks without congestion lower the base fee
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
-	if n := b.count(`select count(*) from tx_document where name = 'version:1' and (body ->> 'maxFeePerGas')::numeric <= 300000000`); n != 1 {
-		t.Errorf("versions at or below the ceiling: got %d, want 1", n)
-	}
+	b.wantCount(t, "versions at or below the ceiling", 1, `select count(*) from tx_document where name = 'version:1' and (body ->> 'maxFeePerGas')::numeric <= 300000000`)
 }
 
 // With fee history on, the tip is the percentile of the last blocks' tips. With it off, the tip is the

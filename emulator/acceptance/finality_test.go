@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
@@ -24,9 +25,7 @@ func TestFinalityByTagOfSeveralNodes(t *testing.T) {
 	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 9)
 	b.confirmedBy(t, 9)
-	if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
-		t.Errorf("final by the tag of one node: got %d, want none", n)
-	}
+	b.wantCount(t, "final by the tag of one node", 0, `select count(*) from managed_tx where state = 'CONFIRMED'`)
 	b.mine(t, 1+64)
 	b.await(t, s, txmanager.Confirmed, 1)
 	for _, n := range b.Nodes[1:] {
@@ -45,8 +44,7 @@ func TestFinalityByTagOfSeveralNodes(t *testing.T) {
 func TestFinalityByTag(t *testing.T) {
 	t.Parallel()
 	for _, tag := range []string{"safe", "finalized"} {
-		t.Run(tag, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, tag, func(t *testing.T) {
 			b := setup(t, stack.Options{RPCProxy: true, Settings: withSettings(quick, map[string]string{
 				"FENCEPOST_FINALITY_MODE": tag, "FENCEPOST_CONFIRMATIONS_REQUIRED": "1", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
 			})})
@@ -58,9 +56,7 @@ func TestFinalityByTag(t *testing.T) {
 			b.await(t, s, txmanager.Tracking, 1)
 			b.mine(t, 9)
 			b.confirmedBy(t, 9) // the list has all of them
-			if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
-				t.Errorf("final below the %s block: got %d, want none", tag, n)
-			}
+			b.wantCount(t, fmt.Sprintf("final below the %s block", tag), 0, `select count(*) from managed_tx where state = 'CONFIRMED'`)
 			b.mine(t, 1+64) // the development chain finalizes the last but one of every 32nd block
 			b.await(t, s, txmanager.Confirmed, 1)
 			b.RPC.SetFaults(rpcproxy.Faults{})

@@ -1,8 +1,6 @@
 package acceptance
 
 import (
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
@@ -26,23 +24,15 @@ func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	incident, _ := b.inProtect(t, s)
 	b.mine(t, 70)
 	resync := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "none"}}
-	if status, text := b.release(t, s, resync); status != http.StatusBadRequest || !strings.Contains(text, "chain.finalizedTag") {
-		t.Errorf("resync where nobody declared that the tag is missing: got %d %s, want 400 and which setting", status, text)
-	}
+	b.refusedRelease(t, "resync where nobody declared that the tag is missing", s, resync, "chain.finalizedTag")
 	before := b.Processes()
-	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_CHAIN_FINALIZED_TAG": "false"}); err != nil {
-		t.Fatal(err)
-	}
+	must(b.StartProcess(b.ctx, map[string]string{"FENCEPOST_CHAIN_FINALIZED_TAG": "false"}))(t)
 	for _, p := range before {
 		b.forget(p)
 	}
 	wrong := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "a slip"}
-	if status, text := b.release(t, s, wrong); status != http.StatusBadRequest || !strings.Contains(text, "is 1") {
-		t.Errorf("resync to another count: got %d %s, want 400 with the chain's", status, text)
-	}
-	if status, text := b.release(t, s, resync); status != http.StatusOK {
-		t.Fatalf("resync: got %d %s, want 200", status, text)
-	}
+	b.refusedRelease(t, "resync to another count", s, wrong, "is 1")
+	b.released(t, s, "", resync)
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 2)
 }

@@ -2,17 +2,12 @@ package acceptance
 
 import (
 	"encoding/json"
-	"math/big"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -23,8 +18,7 @@ import (
 func TestH12ReorgDeeperThanFinal(t *testing.T) {
 	t.Parallel()
 	for name, vanishes := range map[string]bool{"the transaction comes back": false, "the transaction vanishes": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := setup(t, stack.Options{Settings: quick})
 			s := b.Submitters()[0]
 			_, id := b.post(t, transfer(s, "final"))
@@ -38,10 +32,7 @@ func TestH12ReorgDeeperThanFinal(t *testing.T) {
 			if !strings.Contains(evidence, `"why": "REORG"`) || !strings.Contains(evidence, `"final"`) {
 				t.Errorf("evidence: got %s, want the final block that fell", evidence)
 			}
-			err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == 1 })
-			if err != nil {
-				t.Fatalf("the final transaction never came back: %v", err)
-			}
+			b.until(t, "the final transaction never came back", func() bool { return len(b.mined(t, s)) == 1 })
 			b.resumeWhenBack(t, s, incident)
 			if _, after := b.ask(t, stack.CallerAccount, id); after.State != "CONFIRMED" || *after.TxHash != *before.TxHash {
 				t.Errorf("the transaction: got %s %s, want it CONFIRMED by %s still", after.State, *after.TxHash, *before.TxHash)
@@ -68,9 +59,7 @@ func TestH12FinalIsSwapped(t *testing.T) {
 		t.Errorf("resume: got %d %s, want it refused with the nonce that is not back", status, text)
 	}
 	b.mine(t, 70)
-	if status, text = b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"}); status != http.StatusOK {
-		t.Fatalf("resync: got %d %s, want 200", status, text)
-	}
+	status, text = b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"})
 	var released struct {
 		Displaced  []uint64
 		NextNonce  uint64
@@ -94,37 +83,22 @@ func TestH12FinalIsSwapped(t *testing.T) {
 // has the given raw transactions, the rest are empty.
 func (b bench) removeFinal(t *testing.T, txID string, raws ...[]byte) {
 	t.Helper()
-	var number uint64
-	err := b.DB.QueryRow(b.ctx, `select (receipt ->> 'blockNumber')::bigint from managed_tx where tx_id = $1`, txID).Scan(&number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	number := value[uint64](t, b, `select (receipt ->> 'blockNumber')::bigint from managed_tx where tx_id = $1`, txID)
 	b.Chain.StopMining()
 	depth := b.Chain.Head() - number + 1
 	blocks := make([][][]byte, depth+2)
 	blocks[0] = raws
-	if err := b.Chain.Reorg(depth, blocks...); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.Reorg(depth, blocks...))
 	b.Chain.StartMining()
 }
 
 // sweptIntoProtect sweeps until the submitter is in PROTECT.
 func (b bench) sweptIntoProtect(t *testing.T, s txmanager.Submitter) (incident int, evidence string) {
 	t.Helper()
-	var lastSweep time.Time
-	err := poll(b.ctx, func() bool {
-		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx) // a failed sweep is repeated
-			lastSweep = time.Now()
-		}
-		var open bool
-		err := b.DB.QueryRow(b.ctx, `select exists (select from protect_incident where submitter = $1 and closed_at is null)`, s).Scan(&open)
-		return err == nil && open
+	_ = b.RunSweep(b.ctx)
+	b.swept(t, fmt.Sprintf("%s never went into PROTECT", s), func() bool {
+		return b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
 	})
-	if err != nil {
-		t.Fatalf("%s never went into PROTECT: %v", s, err)
-	}
 	return b.inProtect(t, s)
 }
 
@@ -145,19 +119,7 @@ func (b bench) resumeWhenBack(t *testing.T, s txmanager.Submitter, incident int)
 // foreign returns a transaction that a foreign signer made with the first dev account's key.
 func (b bench) foreign(t *testing.T, n uint64) []byte {
 	t.Helper()
-	id, gwei := new(big.Int).SetUint64(b.Chain.ChainID()), big.NewInt(1_000_000_000)
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(7), Gas: 21_000,
-		GasTipCap: gwei, GasFeeCap: new(big.Int).Mul(gwei, big.NewInt(100)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
+	return must(b.signed(t, firstKey, b.byHandTo(n, unused, 7, 1)).MarshalBinary())(t)
 }
 
 // H12: a final transaction is reorged out while PROTECT is open for another reason. It is sent again,
@@ -168,22 +130,11 @@ func TestH12FinalFallsInAnotherEpisode(t *testing.T) {
 	s := b.Submitters()[0]
 	_, id := b.post(t, transfer(s, "final"))
 	b.await(t, s, txmanager.Confirmed, 1)
-	if _, err := b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s))(t)
 	b.removeFinal(t, id)
 	b.Chain.DropPool()
-	var lastSweep time.Time
-	err := poll(b.ctx, func() bool {
-		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx) // a failed sweep is repeated
-			lastSweep = time.Now()
-		}
-		return len(b.mined(t, s)) == 1
-	})
-	if err != nil {
-		t.Fatalf("the final transaction never came back: %v", err)
-	}
+	_ = b.RunSweep(b.ctx)
+	b.swept(t, "the final transaction never came back", func() bool { return len(b.mined(t, s)) == 1 })
 	b.resumeWhenBack(t, s, 1)
 	b.post(t, transfer(s, "next"))
 	b.await(t, s, txmanager.Confirmed, 2)

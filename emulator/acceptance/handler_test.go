@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/functions"
@@ -22,7 +23,7 @@ import (
 // payrollServer builds the functions with the payroll's handlers, once.
 var payrollServer = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "payroll")
-	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags...)
+	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, acceptancetest.RaceFlags...)
 	out, err := exec.Command("go", append(args, "github.com/fencepost/fencepost/emulator/acceptance/payroll/server")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the payroll: %w\n%s", err, out)
@@ -33,10 +34,7 @@ var payrollServer = sync.OnceValues(func() (string, error) {
 // withPayroll returns o for functions with the payroll compiled in.
 func withPayroll(t *testing.T, o stack.Options) stack.Options {
 	t.Helper()
-	path, err := payrollServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must(payrollServer())(t)
 	o.Binary = path
 	return o
 }
@@ -44,29 +42,17 @@ func withPayroll(t *testing.T, o stack.Options) stack.Options {
 // payer returns a program of the business that posts requests: this test's process.
 func (b bench) payer(t *testing.T) *functions.App {
 	t.Helper()
-	c, err := config.LoadForTests(b.Environment())
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := functions.New(b.ctx, c, slog.New(slog.DiscardHandler), "payer", functions.Extensions{Handlers: payroll.Handlers()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must(config.LoadForTests(b.Environment()))(t)
+	app := must(functions.New(b.ctx, c, slog.New(slog.DiscardHandler), "payer", functions.Extensions{Handlers: payroll.Handlers()}))(t)
 	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(b.ctx)) })
-	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}'`); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}'`))(t)
 	return app
 }
 
 // pay posts a request for a wage.
 func (b bench) pay(t *testing.T, app *functions.App, s txmanager.Submitter, request, how string) (txID string) {
 	t.Helper()
-	txID, err := app.WithNonce(b.ctx, s, request, "wage", payroll.Wage{Wei: 5, How: how})
-	if err != nil {
-		t.Fatalf("with nonce: %v", err)
-	}
-	return txID
+	return must(app.WithNonce(b.ctx, s, request, "wage", payroll.Wage{Wei: 5, How: how}))(t)
 }
 
 // TX-009: a handler that fails after its nonce was allocated costs a placeholder and leaves no gap.
@@ -74,8 +60,7 @@ func (b bench) pay(t *testing.T, app *functions.App, s txmanager.Submitter, requ
 func TestTX009HandlerFailure(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 4} {
-		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
 			b := setup(t, withPayroll(t, stack.Options{Settings: quick, Window: window}))
 			app, s := b.payer(t), b.Submitters()[0]
 			paid := b.pay(t, app, s, "r-0", "")
@@ -88,9 +73,7 @@ func TestTX009HandlerFailure(t *testing.T) {
 			}
 			b.postUntilAnswered(t, transfer(s, "behind them"))
 			b.ends(t, map[txmanager.Submitter]int{s: len(reasons) + 2})
-			if _, r := b.ask(t, stack.OperatorAccount, paid); r.State != "CONFIRMED" {
-				t.Errorf("the one that pays: got %s, want CONFIRMED", r.State)
-			}
+			b.wantState(t, "the one that pays", paid, "CONFIRMED")
 			for how, want := range reasons {
 				_, r := b.ask(t, stack.OperatorAccount, failed[how])
 				if r.State != "FAILED" || *r.SubState != "PLACEHOLDER" || r.LastError == nil || !strings.Contains(*r.LastError, want) {
@@ -136,13 +119,8 @@ func TestNoProcessHasTheHandler(t *testing.T) {
 	if err != nil || r.State != "QUEUED" || r.Nonce != nil || *r.LastError != "no handler wage in this process" {
 		t.Errorf("the wage: got %s, nonce %v, %s, %v; want QUEUED, and why", r.State, r.Nonce, text(r.LastError), err)
 	}
-	if _, r := b.ask(t, stack.OperatorAccount, behind); r.State != "QUEUED" {
-		t.Errorf("behind it: got %s, want QUEUED", r.State)
-	}
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/api/v1/tx/"+wage+"/cancel", nil)
-	if err != nil || status != http.StatusOK {
-		t.Errorf("cancel by an operator: got %d %s, %v; want 200", status, answer, err)
-	}
+	b.wantState(t, "behind it", behind, "QUEUED")
+	b.call(t, stack.OperatorAccount, http.MethodPost, "/api/v1/tx/"+wage+"/cancel", nil).want("cancel by an operator", http.StatusOK)
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
@@ -154,9 +132,7 @@ func handlerEpisode(t *testing.T, point string) {
 	b.killed(t, folder, point)
 	b.postUntilAnswered(t, transfer(s, "behind it"))
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
-	if _, r := b.ask(t, stack.OperatorAccount, paid); r.State != "CONFIRMED" {
-		t.Errorf("the wage: got %s, want CONFIRMED", r.State)
-	}
+	b.wantState(t, "the wage", paid, "CONFIRMED")
 }
 
 func text(s *string) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -25,7 +26,7 @@ import (
 // ownerProgram builds the program that reserves nonces, once.
 var ownerProgram = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "owner")
-	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags...)
+	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, acceptancetest.RaceFlags...)
 	out, err := exec.Command("go", append(args, "github.com/fencepost/fencepost/emulator/acceptance/owner")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the owner's program: %w\n%s", err, out)
@@ -49,10 +50,7 @@ var (
 // hook runs the owner's program once in a separate process, which may be killed.
 func (b bench) hook(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
-	path, err := ownerProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must(ownerProgram())(t)
 	c := exec.CommandContext(b.ctx, path, args...)
 	c.Env = b.Environment()
 	var said strings.Builder
@@ -81,9 +79,7 @@ func (b bench) hookUntilAnswered(t *testing.T, args ...string) string {
 // allocate reserves nonces for the owner.
 func (b bench) allocate(t *testing.T, s txmanager.Submitter, owner string, requests ...string) (all []functions.Reservation) {
 	t.Helper()
-	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{hooks}' where submitter = $1 and not 'hooks' = any (callers)`, s); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{hooks}' where submitter = $1 and not 'hooks' = any (callers)`, s))(t)
 	out := b.hookUntilAnswered(t, append([]string{"allocate", string(s), owner}, requests...)...)
 	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != len(requests) {
 		t.Fatalf("allocate: got %s, %v; want %d reservations", out, err, len(requests))
@@ -91,8 +87,7 @@ func (b bench) allocate(t *testing.T, s txmanager.Submitter, owner string, reque
 	return all
 }
 
-// inAnyForm signs a transfer of wei for nonce n in one of the accepted forms: type 0, 1 or 2, chosen
-// by the nonce.
+// inAnyForm signs a transfer of wei in type 0, 1 or 2, chosen by the nonce.
 func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei int64) ([]byte, error) {
 	id, value, price := new(big.Int).SetUint64(chainID), big.NewInt(wei), big.NewInt(50_000_000_000)
 	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), [3]types.TxData{
@@ -106,15 +101,10 @@ func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei 
 	return tx.MarshalBinary()
 }
 
-// signsElsewhere returns what the owner signs for nonce n of the first dev account: seven wei to a
-// separate address.
+// signsElsewhere returns what the owner signs for nonce n of the first dev account.
 func (b bench) signsElsewhere(t *testing.T, n uint64) []byte {
 	t.Helper()
-	raw, err := inAnyForm(devchain.DevAccounts(1)[0].Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
+	return must(inAnyForm(devchain.DevAccounts(1)[0].Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7))(t)
 }
 
 // uses marks a reservation as used with the bytes that the owner signs for it.
@@ -248,14 +238,12 @@ func hooksEpisode(t *testing.T, point string) {
 func TestKilledAroundReservations(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "advance.released"} {
-		t.Run("passes on/"+point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, "passes on/"+point, func(t *testing.T) {
 			hooksEpisode(t, point)
 		})
 	}
 	for _, point := range []string{"advance.taken", "advance.looked", "advance.version_signed", "advance.version_stored", "advance.sending", "advance.sent", "advance.released"} {
-		t.Run("fills/"+point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, "fills/"+point, func(t *testing.T) {
 			b, folder := setupArmed(t, point, stack.Options{Settings: withHooks(briefly), Window: 4})
 			s := b.Submitters()[0]
 			lent := b.allocate(t, s, "mover", "m-0", "m-1")

@@ -20,10 +20,7 @@ type problem struct {
 // send makes one request with exactly this body and token.
 func (b bench) send(t *testing.T, method, url, token, body string) (int, http.Header, []byte) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(b.ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(b.ctx, method, url, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -33,10 +30,7 @@ func (b bench) send(t *testing.T, method, url, token, body string) (int, http.He
 		t.Fatalf("%s %s: %v", method, url, err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, resp.Header, answer
 }
 
@@ -55,10 +49,7 @@ func (b bench) wantProblem(t *testing.T, status int, header http.Header, answer 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
-	info, err := b.Info(b.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(b.Info(b.ctx))(t)
 	good := string(b.Submitters()[0])
 	const to = `"to": "0x00000000000000000000000000000000000cafe0"`
 	intent := func(payload string) string {
@@ -103,35 +94,23 @@ func TestBadInput(t *testing.T) {
 		}
 		changed := transfer(b.Submitters()[1], "mine")
 		changed["payload"].(map[string]any)["value"] = "2"
-		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", changed)
-		if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"REQUEST_ID_CONFLICT"`) {
-			t.Errorf("another payload: got %d %s, %v; want 409 REQUEST_ID_CONFLICT", status, answer, err)
-		}
+		b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", changed).want("another payload", http.StatusConflict, `"REQUEST_ID_CONFLICT"`)
 	})
-	var rows int
-	if err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx where submitter = $1`, good).Scan(&rows); err != nil || rows != 0 {
-		t.Errorf("rows stored by refused requests: got %d, %v; want none", rows, err)
-	}
+	b.wantCount(t, "rows stored by refused requests", 0, `select count(*) from managed_tx where submitter = $1`, good)
 }
 
 // Every call needs the right token, and a caller never sees another caller's transactions.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
-	info, err := b.Info(b.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(b.Info(b.ctx))(t)
 	_, id := b.post(t, transfer(b.Submitters()[0], "mine"))
 	const stranger = "stranger@fencepost.example"
 	b.Issuer.AddAccount(stranger)
 	if status, _ := b.ask(t, stranger, id); status != http.StatusNotFound {
 		t.Errorf("another caller's transaction: got %d, want 404", status)
 	}
-	status, answer, err := b.Call(b.ctx, stranger, http.MethodPost, "/api/v1/tx", transfer(b.Submitters()[0], "theirs"))
-	if err != nil || status != http.StatusNotFound || !strings.Contains(string(answer), `"UNKNOWN_SUBMITTER"`) {
-		t.Errorf("a submitter that is not the caller's: got %d %s, %v; want 404 UNKNOWN_SUBMITTER", status, answer, err)
-	}
+	b.call(t, stranger, http.MethodPost, "/api/v1/tx", transfer(b.Submitters()[0], "theirs")).want("a submitter that is not the caller's", http.StatusNotFound, `"UNKNOWN_SUBMITTER"`)
 	if status, _, _ := b.send(t, http.MethodGet, info.API+"/admin/v1/submitters", info.Token, ""); status != http.StatusForbidden {
 		t.Errorf("admin by a caller: got %d, want 403", status)
 	}
@@ -142,10 +121,7 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("an internal path on the public port: got %d, want 404", status)
 	}
 	for name, flaw := range map[string]issuer.Flaw{"expired": issuer.Expired, "forged": issuer.OtherKey, "unsigned": issuer.Unsigned, "another issuer": issuer.WrongIssuer} {
-		token, err := b.Issuer.FlawedToken(stack.CallerAccount, stack.PublicAudience, flaw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must(b.Issuer.FlawedToken(stack.CallerAccount, stack.PublicAudience, flaw))(t)
 		if status, _, _ := b.send(t, http.MethodGet, info.API+"/api/v1/tx/"+id, token, ""); status != http.StatusUnauthorized {
 			t.Errorf("token %s: got %d, want 401", name, status)
 		}
@@ -159,10 +135,7 @@ func TestIdentity(t *testing.T) {
 		"another account":     {stack.CallerAccount, stack.InternalAudience, http.StatusForbidden},
 		"the tasks' account":  {stack.TasksAccount, stack.InternalAudience, http.StatusNoContent},
 	} {
-		token, err := b.Issuer.Token(b.ctx, c.account, c.audience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must(b.Issuer.Token(b.ctx, c.account, c.audience))(t)
 		if status, _, _ := b.send(t, http.MethodPost, b.URLMap.InternalURL()+"/internal/advance", token, body); status != c.want {
 			t.Errorf("advance with %s: got %d, want %d", name, status, c.want)
 		}

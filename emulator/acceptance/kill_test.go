@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
@@ -27,9 +26,7 @@ var quick = map[string]string{
 func setupArmed(t *testing.T, point string, o stack.Options) (b bench, folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	if err := crash.Arm(folder, point, 1, crash.Kill); err != nil {
-		t.Fatal(err)
-	}
+	check(t, crash.Arm(folder, point, 1, crash.Kill))
 	o.Settings = withSettings(quick, o.Settings, map[string]string{crash.Variable: folder})
 	return setup(t, o), folder
 }
@@ -47,7 +44,7 @@ func withSettings(all ...map[string]string) map[string]string {
 // postUntilAnswered repeats a post, as a caller does that gets no answer.
 func (b bench) postUntilAnswered(t *testing.T, intent map[string]any) (txID string) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
+	b.until(t, fmt.Sprintf("post %v: never answered", intent["requestId"]), func() bool {
 		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
 		var body struct{ TxID string }
 		if err != nil || status >= 300 || json.Unmarshal(answer, &body) != nil {
@@ -56,18 +53,13 @@ func (b bench) postUntilAnswered(t *testing.T, intent map[string]any) (txID stri
 		txID = body.TxID
 		return true
 	})
-	if err != nil {
-		t.Fatalf("post %v: never answered: %v", intent["requestId"], err)
-	}
 	return txID
 }
 
 // killed waits until the point has killed its process.
 func (b bench) killed(t *testing.T, folder, point string) {
 	t.Helper()
-	if err := poll(b.ctx, func() bool { return crash.Hit(folder, point) }); err != nil {
-		t.Fatalf("nobody passed %s: %v", point, err)
-	}
+	b.until(t, fmt.Sprintf("nobody passed %s", point), func() bool { return crash.Hit(folder, point) })
 }
 
 // TX-006: after a process dies by SIGKILL at any step, the others carry its transaction to its end
@@ -81,8 +73,7 @@ func TestTX006KillAtEveryPoint(t *testing.T) {
 		if !ok {
 			run = plainEpisode
 		}
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, point, func(t *testing.T) {
 			run(t, point)
 		})
 	}
@@ -113,14 +104,11 @@ var episodes = map[string]func(t *testing.T, point string){
 	"advance.handler_asked": handlerEpisode, "advance.handler_answered": handlerEpisode,
 }
 
-// plainEpisode carries three intents of one submitter and one of another to their end, although a
-// process dies at the point.
+// plainEpisode carries intents of two submitters to their end.
 func plainEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	first, other := b.Submitters()[0], b.Submitters()[1]
-	for i := range 3 {
-		b.postUntilAnswered(t, transfer(first, fmt.Sprintf("r-%d", i)))
-	}
+	b.postMany(t, first, 3)
 	b.postUntilAnswered(t, transfer(other, "r"))
 	b.killed(t, folder, point)
 	b.ends(t, map[txmanager.Submitter]int{first: 3, other: 1})
@@ -131,9 +119,7 @@ func confirmEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
-	for i := range 2 {
-		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
-	}
+	b.postMany(t, s, 2)
 	b.await(t, s, txmanager.Tracking, 1)
 	b.mine(t, 1)
 	b.killed(t, folder, point)
@@ -152,35 +138,17 @@ func (b bench) ends(t *testing.T, want map[txmanager.Submitter]int) {
 // finish waits with the sweep's help until no work is left and all leases are free.
 func (b bench) finish(t *testing.T) {
 	t.Helper()
-	lastSweep := time.Now()
-	err := poll(b.ctx, func() bool {
-		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx) // a failed sweep is repeated
-			lastSweep = time.Now()
-		}
+	b.swept(t, "not everything ended", func() bool {
 		return b.count(`select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`) == 0 &&
 			b.count(`select count(*) from submitter_lease where owner_node <> '' and expires_at > clock_timestamp() or rerun_requested`) == 0
 	})
-	if err != nil {
-		t.Fatalf("not everything ended: %v", err)
-	}
-}
-
-// count returns the result of a counting query; -1 if it fails.
-func (b bench) count(query string, args ...any) (n int) {
-	if err := b.DB.QueryRow(b.ctx, query, args...).Scan(&n); err != nil {
-		return -1
-	}
-	return n
 }
 
 // resubmitEpisode removes a transaction from the node's pool.
 func resubmitEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	b.postUntilAnswered(t, transfer(s, "lost"))
-	b.await(t, s, txmanager.Tracking, 1)
+	b.inFlight(t, transfer(s, "lost"))
 	b.Chain.DropPool()
 	b.killed(t, folder, point)
 	b.Chain.StartMining()
@@ -191,9 +159,7 @@ func resubmitEpisode(t *testing.T, point string) {
 func cancelEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	id := b.postUntilAnswered(t, transfer(s, "regretted"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "regretted"))
 	_, _, _ = b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil) // its answer may be lost
 	b.killed(t, folder, point)
 	b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
@@ -208,19 +174,12 @@ func cancelEpisode(t *testing.T, point string) {
 func releaseEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{})
 	s := b.Submitters()[0]
-	if _, err := b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s))(t)
 	body := map[string]any{"incident": 1, "mode": "resume", "reason": "a false alarm"}
-	err := poll(b.ctx, func() bool { // as an operator who gets no answer
+	b.until(t, "never released", func() bool { // as an operator who gets no answer
 		_, _, _ = b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
-		var open int
-		err := b.DB.QueryRow(b.ctx, `select count(*) from protect_incident where closed_at is null`).Scan(&open)
-		return err == nil && open == 0
+		return b.count(`select count(*) from protect_incident where closed_at is null`) == 0
 	})
-	if err != nil {
-		t.Fatalf("never released: %v", err)
-	}
 	b.killed(t, folder, point)
 	b.postUntilAnswered(t, transfer(s, "after"))
 	b.ends(t, map[txmanager.Submitter]int{s: 1})

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -18,33 +17,20 @@ var byOnePrice = map[string]string{"FENCEPOST_CHAIN_FEE_KIND": "legacy"}
 // say and at least a tenth more than the one before. The chain must have the same mined versions.
 func (b bench) wantOnePrice(t *testing.T) {
 	t.Helper()
-	if n := b.count(`select count(*) from tx_version v join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
-		where get_byte(d.bytes, 0) < 192 or d.body ->> 'gasPrice' is null or d.body ->> 'maxFeePerGas' is not null`); n != 0 {
-		t.Errorf("versions of another form: got %d, want none", n)
-	}
-	if n := b.count(`select count(*) from (select (d.body ->> 'gasPrice')::numeric as price,
+	b.wantCount(t, "versions of another form", 0, `select count(*) from tx_version v join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
+		where get_byte(d.bytes, 0) < 192 or d.body ->> 'gasPrice' is null or d.body ->> 'maxFeePerGas' is not null`)
+	b.wantCount(t, "bids below what nodes demand", 0, `select count(*) from (select (d.body ->> 'gasPrice')::numeric as price,
 		lag((d.body ->> 'gasPrice')::numeric) over (partition by v.tx_id order by v.version) as before
 		from tx_version v join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version) as bids
-		where price * 10 < before * 11`); n != 0 {
-		t.Errorf("bids below what nodes demand: got %d, want none", n)
-	}
+		where price * 10 < before * 11`)
 	rows, err := b.DB.Query(b.ctx, `select m.tx_hash, d.body ->> 'gasPrice' from managed_tx m
 		join tx_version v on v.tx_hash = m.tx_hash join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer rows.Close()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
 	for rows.Next() {
 		var hash, price string
-		if err := rows.Scan(&hash, &price); err != nil {
-			t.Fatal(err)
-		}
-		tx, waits, err := client.TransactionByHash(b.ctx, common.HexToHash(hash))
+		check(t, rows.Scan(&hash, &price))
+		tx, waits, err := b.Node.TransactionByHash(b.ctx, common.HexToHash(hash))
 		if err != nil || waits || tx.Type() != types.LegacyTxType || tx.GasPrice().String() != price || tx.ChainId().Uint64() != b.Chain.ChainID() {
 			t.Errorf("%s: got %+v, waits %v, %v; want it mined, of legacy form at %s, for this chain", hash, tx, waits, err, price)
 		}
@@ -66,22 +52,16 @@ func TestLegacyFeesOnACongestedChain(t *testing.T) {
 	b.wantContiguous(t, s, 4)
 	b.check(t)
 	b.wantOnePrice(t)
-	if n := b.count(`select count(*) from managed_tx m where replaced_by_hash = tx_hash
-		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`); n != 4 {
-		t.Errorf("ended by a replacement, with its hash: got %d, want 4", n)
-	}
+	b.wantCount(t, "ended by a replacement, with its hash", 4, `select count(*) from managed_tx m where replaced_by_hash = tx_hash
+		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`)
 
 	off, _ := congestedRun(t, byOnePrice, func(b bench, s txmanager.Submitter, n int) {
 		if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)); err != nil {
 			t.Error(err)
 		}
 	})
-	if n := off.count(`select count(*) from managed_tx where state in ('SUBMITTED', 'TRACKING') and receipt is null`); n != 4 {
-		t.Errorf("off, after as many blocks: got %d of 4 pending", n)
-	}
-	if n := off.count(`select count(*) from tx_version where version > 1`); n != 0 {
-		t.Errorf("off: got %d replacements, want none", n)
-	}
+	off.wantCount(t, "off, after as many blocks", 4, `select count(*) from managed_tx where state in ('SUBMITTED', 'TRACKING') and receipt is null`)
+	off.wantCount(t, "off", 0, `select count(*) from tx_version where version > 1`)
 	off.Chain.StartMining() // the congestion has ended
 	off.ends(t, map[txmanager.Submitter]int{off.Submitters()[0]: 4})
 	off.wantOnePrice(t)
@@ -91,8 +71,7 @@ func TestLegacyFeesOnACongestedChain(t *testing.T) {
 func TestLegacyFormOfEachSigner(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []stack.SignerKind{stack.SignerKMS, stack.SignerRemote} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, string(kind), func(t *testing.T) {
 			b := setup(t, stack.Options{Signer: kind, Settings: withSettings(quick, byOnePrice, map[string]string{
 				"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS": "1",
 			})})

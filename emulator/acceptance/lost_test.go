@@ -46,15 +46,12 @@ func (b bench) lostNonces(t *testing.T, s txmanager.Submitter) (all []lostShown,
 // while no node returns a transaction.
 func (b bench) askRelease(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (status int, text string) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		code, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release"+query, body)
-		status, text = code, string(answer)
-		return err == nil && status != http.StatusServiceUnavailable && !strings.Contains(text, "NOT_LEADER") && !strings.Contains(text, "is not known")
-	})
-	if err != nil {
-		t.Errorf("release of %s: never answered, at last %d %s", s, status, text)
+	call := func() answered {
+		return b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release"+query, body)
 	}
-	return status, text
+	return b.repeat(t, "release", call, func(a answered) bool {
+		return a.status == http.StatusServiceUnavailable || strings.Contains(a.text, "is not known")
+	})
 }
 
 // released calls askRelease and requires success.
@@ -81,10 +78,5 @@ func (b bench) refusedRelease(t *testing.T, what string, s txmanager.Submitter, 
 // allEnded waits until each transaction is terminal.
 func (b bench) allEnded(t *testing.T) {
 	t.Helper()
-	var open int
-	if err := poll(b.ctx, func() bool {
-		return b.DB.QueryRow(b.ctx, `select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`).Scan(&open) == nil && open == 0
-	}); err != nil {
-		t.Fatalf("%d transactions did not end: %v", open, err)
-	}
+	b.awaitCount(t, "not all transactions ended", 0, `select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`)
 }

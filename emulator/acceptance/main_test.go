@@ -4,72 +4,44 @@
 package acceptance
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"sync"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/stack/processes"
-	"github.com/fencepost/fencepost/shared/runbooks"
-	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
-// binary is the function server, built once for all tests. It has the race detector if the tests have
-// it.
+// binary is the function server, built once for all tests.
 var binary string
 
 func TestMain(m *testing.M) {
-	folder, err := os.MkdirTemp("", "fencepost-acceptance-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	binary, err = stack.Build(context.Background(), folder, raceFlags...)
-	code := 1
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
-		if err = errors.Join(runbooks.Unproven("emulator/acceptance"), processes.Races()); code == 0 && err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.RemoveAll(folder)
-	os.Exit(code)
+	acceptancetest.Main(m, "emulator/acceptance", func(bool) error { return nil }, acceptancetest.Program{Path: &binary, Build: stack.Build})
 }
 
-// within bounds every wait of a test.
-const within = 8 * time.Minute
+var (
+	check    = acceptancetest.Check
+	poll     = acceptancetest.Wait
+	parallel = acceptancetest.Parallel
+)
+
+func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
 
 // bench is a running stack with direct access to its database and chain.
 type bench struct {
-	*stack.Stack
-	DB  *pgxpool.Pool
+	*acceptancetest.Deployment
 	ctx context.Context
-	log *testLog
 }
 
 // setup starts a stack for t with few submitters and quick blocks. Only the test runs the sweep.
 func setup(t *testing.T, o stack.Options) bench {
 	t.Helper()
-	if o.Cluster == nil {
-		var err error
-		if o.Cluster, err = pgcluster.Shared(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	if o.Binary == "" {
 		o.Binary = binary
 	}
@@ -82,59 +54,9 @@ func setup(t *testing.T, o stack.Options) bench {
 	if o.SweepEvery == 0 {
 		o.SweepEvery = -1
 	}
-	log := &testLog{t: t}
-	o.Output = log
-	watch, err := webtest.NewWatch("../../functions/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Around = watch.Around
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 	t.Cleanup(cancel)
-	s, err := stack.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), watch.Err()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		log.show()
-	})
-	db, err := pgxpool.New(ctx, s.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	return bench{s, db, ctx, log}
-}
-
-// testLog keeps the functions' log and shows it if the test failed.
-type testLog struct {
-	t    *testing.T
-	mu   sync.Mutex
-	text []byte
-}
-
-// has reports whether the log contains the text.
-func (l *testLog) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Contains(l.text, []byte(text))
-}
-
-func (l *testLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	return len(p), nil
-}
-
-func (l *testLog) show() {
-	if l.t.Failed() {
-		const most = 40_000
-		l.t.Logf("the functions' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
-	}
+	return bench{acceptancetest.StartFor(ctx, t, o), ctx}
 }
 
 // transfer returns an intent that sends one wei to an unused address.
@@ -148,17 +70,91 @@ func transfer(s txmanager.Submitter, requestID string) map[string]any {
 // post posts an intent and returns the status and the txId.
 func (b bench) post(t *testing.T, intent map[string]any) (status int, txID string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
-	if err != nil {
-		t.Fatalf("post %v: %v", intent["requestId"], err)
-	}
+	a := b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
+	check(t, a.err, "post", intent["requestId"])
 	var body struct{ TxID string }
-	if status < 300 {
-		if err := json.Unmarshal(answer, &body); err != nil {
-			t.Fatalf("post %v: %s: %v", intent["requestId"], answer, err)
-		}
+	if a.status < 300 {
+		check(t, json.Unmarshal([]byte(a.text), &body), a.text)
 	}
-	return status, body.TxID
+	return a.status, body.TxID
+}
+
+// inFlight stops mining, posts the intent, and waits until it is sent.
+func (b bench) inFlight(t *testing.T, intent map[string]any) (txID string) {
+	t.Helper()
+	b.Chain.StopMining()
+	txID = b.postUntilAnswered(t, intent)
+	b.await(t, intent["submitter"].(txmanager.Submitter), txmanager.Tracking, 1)
+	return txID
+}
+
+// postMany posts n intents, r-0 to r-(n-1).
+func (b bench) postMany(t *testing.T, s txmanager.Submitter, n int) {
+	t.Helper()
+	for i := range n {
+		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+	}
+}
+
+// each returns n for each submitter.
+func (b bench) each(n int) map[txmanager.Submitter]int {
+	all := make(map[txmanager.Submitter]int)
+	for _, s := range b.Submitters() {
+		all[s] = n
+	}
+	return all
+}
+
+// answered is the answer to a call.
+type answered struct {
+	t      *testing.T
+	status int
+	text   string
+	err    error
+}
+
+// call makes one call of the public paths.
+func (b bench) call(t *testing.T, account, method, path string, body any) answered {
+	status, text, err := b.Call(b.ctx, account, method, path, body)
+	return answered{t, status, string(text), err}
+}
+
+// want checks the answer's status, and that it has each of the texts.
+func (a answered) want(what string, status int, texts ...string) {
+	a.t.Helper()
+	missing := func(text string) bool { return !strings.Contains(a.text, text) }
+	if a.err != nil || a.status != status || slices.ContainsFunc(texts, missing) {
+		a.t.Errorf("%s: got %d %s, %v; want %d with %q", what, a.status, a.text, a.err, status, texts)
+	}
+}
+
+// need ends the test unless the answer has this status.
+func (a answered) need(what string, status int) {
+	a.t.Helper()
+	if a.want(what, status); a.err != nil || a.status != status {
+		a.t.FailNow()
+	}
+}
+
+// decode reads an answer with status 200.
+func (a answered) decode(into any) {
+	a.t.Helper()
+	a.need("an answer to read", http.StatusOK)
+	check(a.t, json.Unmarshal([]byte(a.text), into), a.text)
+}
+
+// repeat repeats a call while the answer asks for that.
+func (b bench) repeat(t *testing.T, what string, make func() answered, again func(a answered) bool) (status int, text string) {
+	t.Helper()
+	var a answered
+	err := poll(b.ctx, func() bool {
+		a = make()
+		return a.err == nil && !strings.Contains(a.text, "NOT_LEADER") && !again(a)
+	})
+	if err != nil {
+		t.Errorf("%s: never answered, at last %d %s, %v", what, a.status, a.text, a.err)
+	}
+	return a.status, a.text
 }
 
 // record is the query's answer about a transaction.
@@ -174,41 +170,86 @@ type record struct {
 // ask queries a transaction as account.
 func (b bench) ask(t *testing.T, account, txID string) (status int, r record) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
-	if err != nil {
-		t.Fatalf("query %s: %v", txID, err)
+	a := b.call(t, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
+	if check(t, a.err, "query", txID); a.status == http.StatusOK {
+		a.decode(&r)
 	}
-	if status == http.StatusOK {
-		if err := json.Unmarshal(answer, &r); err != nil {
-			t.Fatalf("query %s: %s: %v", txID, answer, err)
-		}
+	return a.status, r
+}
+
+// wantState checks the state of a transaction.
+func (b bench) wantState(t *testing.T, what, txID, want string) {
+	t.Helper()
+	if _, r := b.ask(t, stack.OperatorAccount, txID); r.State != want {
+		t.Errorf("%s: got %s %s %s, want %s", what, r.State, text(r.SubState), text(r.LastError), want)
 	}
-	return status, r
+}
+
+// wantPlaceholder checks that a placeholder took the transaction's nonce, and the reason.
+func (b bench) wantPlaceholder(t *testing.T, what, txID, reason string) {
+	t.Helper()
+	if _, r := b.ask(t, stack.OperatorAccount, txID); r.State != "FAILED" || text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), reason) {
+		t.Errorf("%s: got %s %s %s, want FAILED PLACEHOLDER for %q", what, r.State, text(r.SubState), text(r.LastError), reason)
+	}
 }
 
 // await waits until the database shows n transactions of s in the state.
 func (b bench) await(t *testing.T, s txmanager.Submitter, state txmanager.State, n int) {
 	t.Helper()
-	var have int
+	have := 0
 	err := poll(b.ctx, func() bool {
-		err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx where submitter = $1 and state = $2`, s, state).Scan(&have)
-		return err == nil && have >= n
+		have = b.count(`select count(*) from managed_tx where submitter = $1 and state = $2`, s, state)
+		return have >= n
 	})
 	if err != nil {
 		t.Fatalf("transactions of %s in %s: got %d, want %d: %v", s, state, have, n, err)
 	}
 }
 
-// poll waits for a condition until ctx ends.
-func poll(ctx context.Context, met func() bool) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !met() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+// until waits for the condition. The text is the message of a test that waits in vain.
+func (b bench) until(t *testing.T, wrong string, met func() bool) {
+	t.Helper()
+	check(t, poll(b.ctx, met), wrong)
+}
+
+// swept waits for the condition, and runs the sweep every five seconds meanwhile.
+func (b bench) swept(t *testing.T, wrong string, met func() bool) {
+	t.Helper()
+	lastSweep := time.Now()
+	b.until(t, wrong, func() bool {
+		if time.Since(lastSweep) > 5*time.Second {
+			_ = b.RunSweep(b.ctx) // a failed sweep is repeated
+			lastSweep = time.Now()
 		}
+		return met()
+	})
+}
+
+// count returns the result of a counting query; -1 if it fails.
+func (b bench) count(query string, args ...any) (n int) {
+	if err := b.DB.QueryRow(b.ctx, query, args...).Scan(&n); err != nil {
+		return -1
 	}
-	return nil
+	return n
+}
+
+// awaitCount waits until the counting query returns the number.
+func (b bench) awaitCount(t *testing.T, wrong string, want int, query string, args ...any) {
+	t.Helper()
+	b.until(t, wrong, func() bool { return b.count(query, args...) == want })
+}
+
+// wantCount checks the result of a counting query.
+func (b bench) wantCount(t *testing.T, what string, want int, query string, args ...any) {
+	t.Helper()
+	if got := b.count(query, args...); got != want {
+		t.Errorf("%s: got %d, want %d", what, got, want)
+	}
+}
+
+// value returns the one value of the query.
+func value[T any](t *testing.T, b bench, query string, args ...any) (v T) {
+	t.Helper()
+	check(t, b.DB.QueryRow(b.ctx, query, args...).Scan(&v), query)
+	return v
 }

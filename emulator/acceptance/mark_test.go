@@ -19,19 +19,12 @@ import (
 // marked reads the present mark as any process does.
 func (b bench) marked(t *testing.T) mark.Observed {
 	t.Helper()
-	seen, err := b.markObject(t).Read(b.ctx)
-	if err != nil {
-		t.Fatalf("read the mark: %v", err)
-	}
-	return seen
+	return must(b.markObject(t).Read(b.ctx))(t)
 }
 
 func (b bench) markObject(t *testing.T) *gcs.Object {
 	t.Helper()
-	o, err := gcs.Open(b.ctx, b.Storage.Bucket(), mark.ObjectName, b.Storage.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must(gcs.Open(b.ctx, b.Storage.Bucket(), mark.ObjectName, b.Storage.Endpoint()))(t)
 	t.Cleanup(func() { _ = o.Close() })
 	return o
 }
@@ -39,21 +32,16 @@ func (b bench) markObject(t *testing.T) *gcs.Object {
 // sweepWritesAMark makes the last mark a minute old and runs the sweep.
 func (b bench) sweepWritesAMark(t *testing.T) {
 	t.Helper()
-	if _, err := b.DB.Exec(b.ctx, `update database_mark set at = at - interval '1 minute'`); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `update database_mark set at = at - interval '1 minute'`))(t)
 	object := b.markObject(t)
-	before, _ := object.Read(b.ctx)  // none before the first sweep
-	err := poll(b.ctx, func() bool { // until a sweep gets an uncut connection
+	before, _ := object.Read(b.ctx)                         // none before the first sweep
+	b.until(t, "no sweep has written a mark", func() bool { // until a sweep gets an uncut connection
 		if b.RunSweep(b.ctx) != nil {
 			return false
 		}
 		now, err := object.Read(b.ctx)
 		return err == nil && now != before
 	})
-	if err != nil {
-		t.Fatalf("no sweep has written a mark: %v", err)
-	}
 }
 
 // A backup restored in the same cluster keeps every identity. The next comparison with the mark
@@ -67,9 +55,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	b.confirmed(t, before)
 	b.sweepWritesAMark(t)
 	first := b.marked(t)
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	if second := b.marked(t); second.Generation != first.Generation && second.At.Minute() == first.At.Minute() {
 		t.Errorf("two sweeps in one minute: got the marks %+v and %+v, want one", first, second)
 	}
@@ -81,14 +67,10 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	current := b.marked(t)
 	b.putBack(t)
 
-	err := poll(b.ctx, func() bool { // until a sweep gets an uncut connection
+	b.until(t, "the backup was never noticed", func() bool { // until a sweep gets an uncut connection
 		_ = b.RunSweep(b.ctx)
-		var open int
-		return b.DB.QueryRow(b.ctx, `select count(*) from protect_incident where closed_at is null`).Scan(&open) == nil && open > 0
+		return b.count(`select count(*) from protect_incident where closed_at is null`) > 0
 	})
-	if err != nil {
-		t.Fatalf("the backup was never noticed: %v", err)
-	}
 	for _, s := range b.Submitters() {
 		if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, "not the one written last") {
 			t.Errorf("%s: got evidence %s, want the database's identity", s, evidence)
@@ -97,9 +79,7 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	if status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "lost")); !strings.Contains(text, "SUBMITTER_PROTECTED") {
 		t.Errorf("create: got %d %s, want SUBMITTER_PROTECTED", status, text)
 	}
-	if n := b.count(`select count(*) from managed_tx where request_id = 'lost'`); n != 0 {
-		t.Errorf("the lost request: got %d rows, want none", n)
-	}
+	b.wantCount(t, "the lost request", 0, `select count(*) from managed_tx where request_id = 'lost'`)
 	if now := b.marked(t); now != current {
 		t.Errorf("the mark: got %+v, want %+v untouched by a database that does not hold it", now, current)
 	}
@@ -144,16 +124,13 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 		b.confirmed(t, id)
 	}
 	b.Storage.Break(false)
-	err := poll(b.ctx, func() bool { // any process can run the sweep
+	b.until(t, "the gauge once the storage answers: got 1, want 0", func() bool { // any process can run the sweep
 		if err := b.RunSweep(b.ctx); err != nil {
 			return false
 		}
 		shown, _ := b.page(t)
 		return shown["database_mark_uncompared"] == 0
 	})
-	if err != nil {
-		t.Errorf("the gauge once the storage answers: got 1, want 0: %v", err)
-	}
 }
 
 type untouched struct {
@@ -167,9 +144,7 @@ func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, 
 	t.Helper()
 	status, text = b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/database/release-untouched", body)
 	if status == http.StatusOK {
-		if err := json.Unmarshal([]byte(text), &out); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal([]byte(text), &out))
 	}
 	return status, out, text
 }
@@ -194,32 +169,18 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	}
 	said := mark.OperatorReason{By: "ada", Reason: "upgrade"}
 	mover := func() mark.Mover {
-		db, err := store.Open(b.ctx, storetest.Options(b.Database, storetest.Rules))
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must(store.Open(b.ctx, storetest.Options(b.Database, storetest.Rules)))(t)
 		t.Cleanup(db.Close)
 		return mark.Mover{Keeper: mark.Keeper{Object: b.markObject(t), Book: db}, Moves: db}
 	}
-	if _, err := mover().Expect(b.ctx, said); err != nil {
-		t.Fatalf("expect-move: %v", err)
-	}
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(used, "meanwhile"))
-	if err != nil || status != http.StatusServiceUnavailable || !strings.Contains(string(answer), "MOVE_EXPECTED") {
-		t.Errorf("create while a move is expected: got %d %s, %v; want 503 MOVE_EXPECTED", status, answer, err)
-	}
+	must(mover().Expect(b.ctx, said))(t)
+	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(used, "meanwhile")).want("create while a move is expected", http.StatusServiceUnavailable, "MOVE_EXPECTED")
 	b.useTheKey(t, 1, 1)
 	b.backUp(t)
 	b.putBack(t)
-	if _, err := b.DB.Exec(b.ctx, `update database_identity set system_identifier = 1`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.DB.Exec(b.ctx, `update database_move set from_system = 1`); err != nil {
-		t.Fatal(err)
-	}
-	if err := mover().Confirm(b.ctx, said); err != nil {
-		t.Fatalf("confirm-move: %v", err)
-	}
+	must(b.DB.Exec(b.ctx, `update database_identity set system_identifier = 1`))(t)
+	must(b.DB.Exec(b.ctx, `update database_move set from_system = 1`))(t)
+	check(t, mover().Confirm(b.ctx, said), "confirm-move")
 	for _, s := range all {
 		b.inProtect(t, s)
 	}
@@ -264,7 +225,5 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	b.inProtect(t, used)
 	_, id := b.postUntilNew(t, transfer(released[0], "after"))
 	b.confirmed(t, id)
-	if n := b.count(`select count(*) from identity_change`); n != 0 {
-		t.Errorf("changes of the database's identity that put payouts in doubt: got %d, want none", n)
-	}
+	b.wantCount(t, "changes of the database's identity that put payouts in doubt", 0, `select count(*) from identity_change`)
 }

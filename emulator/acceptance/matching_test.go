@@ -43,8 +43,7 @@ type releaseAnswer struct {
 func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
-		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
 			b := setup(t, stack.Options{Window: window})
 			s := b.Submitters()[0]
 			one, twin, double, held := common.Address{0xa1}, common.Address{0xb2}, common.Address{0xc3}, common.Address{0xd4}
@@ -108,8 +107,6 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 
 func (b bench) decidedUpon(t *testing.T) (lines string) {
 	t.Helper()
-	if err := b.DB.QueryRow(b.ctx, decidedUpon).Scan(&lines); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.DB.QueryRow(b.ctx, decidedUpon).Scan(&lines))
 	return lines
 }

@@ -1,7 +1,6 @@
 package acceptance
 
 import (
-	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -16,14 +15,8 @@ import (
 // diagnosis returns what account sees of the transaction's diagnosis; nil: nothing.
 func (b bench) diagnosis(t *testing.T, account, txID string) *client.MempoolDiagnosis {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
 	var tx client.Tx
-	if err == nil && status == http.StatusOK {
-		err = json.Unmarshal(answer, &tx)
-	}
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("query %s: got %d %s, %v", txID, status, answer, err)
-	}
+	b.call(t, account, http.MethodGet, "/api/v1/tx/"+txID, nil).decode(&tx)
 	return tx.Mempool
 }
 
@@ -49,20 +42,13 @@ func TestMempoolDiagnosis(t *testing.T) {
 		"FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true", "FENCEPOST_RESUBMIT_ENABLED": "false",
 	})})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "waits"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "waits"))
 	b.diagnosed(t, id, "IN_MEMPOOL", "WAIT")
 	b.Chain.DropPool()
 	b.diagnosed(t, id, "PERHAPS_LOST", "RESUBMIT")
-	node, err := rpc.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := must(rpc.DialContext(b.ctx, b.Chain.URL()))(t)
 	defer node.Close()
-	if err := node.CallContext(b.ctx, nil, "eth_sendRawTransaction", hexutil.Encode(b.foreign(t, 0))); err != nil {
-		t.Fatal(err)
-	}
+	check(t, node.CallContext(b.ctx, nil, "eth_sendRawTransaction", hexutil.Encode(b.foreign(t, 0))))
 	b.diagnosed(t, id, "PERHAPS_REPLACED", "WAIT")
 	if d := b.diagnosis(t, stack.CallerAccount, id); d != nil {
 		t.Errorf("its caller sees %+v, want nothing: it tells of nonces", d)
@@ -81,14 +67,8 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: quick})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "waits"))
-	b.await(t, s, txmanager.Tracking, 1)
-	if err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from managed_tx where last_receipt_check_at is not null`) == 1
-	}); err != nil {
-		t.Fatal(err)
-	}
+	id := b.inFlight(t, transfer(s, "waits"))
+	b.awaitCount(t, "its receipt was never asked for", 1, `select count(*) from managed_tx where last_receipt_check_at is not null`)
 	if n := b.count(`select count(*) from managed_tx where last_mempool_diag is not null`); n != 0 || b.diagnosis(t, stack.OperatorAccount, id) != nil {
 		t.Errorf("got %d diagnoses, want none", n)
 	}
@@ -99,9 +79,5 @@ func TestMempoolDiagnosisOff(t *testing.T) {
 // decide makes an operator's decision about the transaction.
 func (b bench) decide(t *testing.T, txID, action string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide",
-		map[string]any{"action": action, "reason": "the diagnosis"})
-	if err != nil || status != http.StatusAccepted {
-		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
-	}
+	b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": action, "reason": "a test"}).need("decide", http.StatusAccepted)
 }

@@ -23,8 +23,7 @@ import (
 func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 	t.Parallel()
 	for window, lost := range map[int]int{1: 25, 8: 105} { // a window of one sends one a second
-		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
 			folder := t.TempDir()
 			b := setup(t, stack.Options{Window: window, Submitters: 1, Processes: 2, BlockTime: 100 * time.Millisecond,
 				Settings: map[string]string{crash.Variable: folder}})
@@ -39,11 +38,9 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			b.putBack(t)
 
 			held, answered := b.heldUpCreate(t, folder, worth(s, "held up", 4000))
-			if err := poll(b.ctx, func() bool {
+			b.until(t, "the account never came into PROTECT", func() bool {
 				return b.RunSweep(b.ctx) == nil && b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
-			}); err != nil {
-				t.Fatalf("the account never came into PROTECT: %v", err)
-			}
+			})
 			incident, _ := b.inProtect(t, s)
 			b.mine(t, 70)
 			none := map[string]string{} // the node can have pruned the first of them: see [txmanager.ErrPruned]
@@ -53,16 +50,11 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			b.released(t, s, "", map[string]any{"incident": incident, "mode": "resync", "count": lost, "reason": "restored", "requests": none})
 			b.await(t, s, txmanager.Confirmed, 1) // the intent that waited at the release
 
-			if err := held.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			check(t, held.Signal(syscall.SIGCONT))
 			if txID := <-answered; txID == "" {
 				t.Error("the create that was held up: got no txId")
 			}
-			token, err := b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience)
-			if err != nil {
-				t.Fatal(err)
-			}
+			token := must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t)
 			status, answer, err := stack.CallWith(b.ctx, token, http.MethodPost, "http://"+held.Addr()+"/api/v1/tx", worth(s, "by the process that was held up", 4001))
 			if err != nil || status != http.StatusAccepted {
 				t.Fatalf("the process that was held up: got %d %s, %v; want 202", status, answer, err)
@@ -102,17 +94,13 @@ func (b bench) useUpNames(t *testing.T, s txmanager.Submitter, epoch string) {
 	})
 	defer maker.Close()
 	for token := range int64(200) {
-		if err := maker.EnqueueAdvance(b.ctx, s, token); err != nil {
-			t.Fatal(err)
-		}
+		check(t, maker.EnqueueAdvance(b.ctx, s, token))
 	}
 }
 
 func (b bench) epochOfTheDatabase(t *testing.T) (epoch string) {
 	t.Helper()
-	if err := poll(b.ctx, func() bool { return b.DB.QueryRow(b.ctx, `select epoch from database_identity`).Scan(&epoch) == nil }); err != nil {
-		t.Fatalf("the database's epoch: %v", err)
-	}
+	b.until(t, "the database's epoch", func() bool { return b.DB.QueryRow(b.ctx, `select epoch from database_identity`).Scan(&epoch) == nil })
 	return epoch
 }
 
@@ -120,9 +108,7 @@ func (b bench) epochOfTheDatabase(t *testing.T) (epoch string) {
 // That process gets no other request. Once the process continues, its txId comes by the channel.
 func (b bench) heldUpCreate(t *testing.T, folder string, intent map[string]any) (held *processes.Process, txID <-chan string) {
 	t.Helper()
-	if err := crash.Arm(folder, "create.committed", 1, crash.Stop); err != nil {
-		t.Fatal(err)
-	}
+	check(t, crash.Arm(folder, "create.committed", 1, crash.Stop))
 	answered := make(chan string, 1)
 	go func() {
 		var body struct{ TxID string }

@@ -2,7 +2,6 @@ package acceptance
 
 import (
 	"fmt"
-	"math/big"
 	"net/http"
 	"os"
 	"regexp"
@@ -11,11 +10,9 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -26,44 +23,20 @@ func creates(s txmanager.Submitter, requestID string, code ...byte) map[string]a
 	return body
 }
 
-// createByHand deploys code at nonce n with the key of the first dev account, past the transaction
-// manager.
-func (b bench) createByHand(t *testing.T, n uint64, code ...byte) {
+// createByHand deploys code at nonce n with the first submitter's key.
+func (b bench) createByHand(t *testing.T, n uint64, code ...byte) (hash string) {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	id := new(big.Int).SetUint64(b.Chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, Value: new(big.Int), Data: code, Gas: 100_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(200e9),
-	})
-	if err == nil {
-		err = client.SendTransaction(b.ctx, tx)
-	}
-	if err != nil {
-		t.Fatalf("transaction by hand at nonce %d: %v", n, err)
-	}
+	tx := b.byHandTo(n, unused, 0, 1)
+	tx.To, tx.Data, tx.Gas = nil, code, 100_000
+	return b.byHand(t, firstKey, tx)
 }
 
 // deployments counts the chain's transactions that deploy this code.
 func (b bench) deployments(t *testing.T, code ...byte) (n int) {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	for number := uint64(0); number <= b.Chain.Head(); number++ {
-		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(number))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tx := range block.Transactions() {
-			if tx.To() == nil && string(tx.Data()) == string(code) {
-				n++
-			}
+	for _, tx := range b.transactions(t, b.Node) {
+		if tx.To() == nil && string(tx.Data()) == string(code) {
+			n++
 		}
 	}
 	return n
@@ -75,8 +48,7 @@ func (b bench) deployments(t *testing.T, code ...byte) (n int) {
 func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
-		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
 			b := setup(t, stack.Options{Window: window, Submitters: 1, Settings: map[string]string{"FENCEPOST_EVENTS_MODE": "mq_outbox"}})
 			s := b.Submitters()[0]
 			b.Chain.StopMining()
@@ -131,10 +103,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 // alertOf returns the message text that an alert of Terraform matches.
 func alertOf(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../terraform/modules/alerts/policies.tf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../terraform/modules/alerts/policies.tf"))(t)
 	found := regexp.MustCompile(`(?s)\n    ` + name + ` = \{.*?message=~\\"\^([^\\]+)\\"`).FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("the alert %s has no filter by message", name)
@@ -150,8 +119,7 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
 		for _, mined := range []string{"placeholder", "own bytes"} {
-			t.Run(fmt.Sprintf("window %d, %s", window, mined), func(t *testing.T) {
-				t.Parallel()
+			parallel(t, fmt.Sprintf("window %d, %s", window, mined), func(t *testing.T) {
 				b := setup(t, stack.Options{Window: 8, Submitters: 1, RPCProxy: true, Settings: quick})
 				s := b.Submitters()[0]
 				to := common.Address{0x2b}
@@ -178,21 +146,10 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				want := int64(1000)
 				if mined == "own bytes" {
 					want = 2000
-					client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer client.Close()
 					tx := new(types.Transaction)
-					if err := tx.UnmarshalBinary(bytes); err != nil {
-						t.Fatal(err)
-					}
-					if err := client.SendTransaction(b.ctx, tx); err != nil {
-						t.Fatal(err)
-					}
-					if err := poll(b.ctx, func() bool { return b.received(t, to) == want }); err != nil {
-						t.Fatalf("the bytes sent by hand were not mined: %v", err)
-					}
+					check(t, tx.UnmarshalBinary(bytes))
+					check(t, b.Node.SendTransaction(b.ctx, tx))
+					b.until(t, "the bytes sent by hand were not mined", func() bool { return b.received(t, to) == want })
 				}
 				b.RPC.SetFaults(rpcproxy.Faults{})
 				b.allEnded(t)
@@ -201,7 +158,7 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				}
 				if alert := alertOf(t, "carried-out-twice"); mined == "own bytes" {
 					b.logged(t, alert)
-				} else if b.log.has(alert) {
+				} else if b.Log.Has(alert) {
 					t.Error("the alert of a second execution: got it raised, want it silent")
 				}
 				if status, c := b.cancel(t, twice); status != http.StatusOK || c.Outcome != "EXECUTED" || c.State != "CONFIRMED" {

@@ -3,55 +3,27 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// payByHand sends wei to an address at nonce n with the key of the first dev account, past the
-// transaction manager.
-func (b bench) payByHand(t *testing.T, n uint64, to common.Address, wei int64) {
+// payByHand sends wei at nonce n with the first submitter's key.
+func (b bench) payByHand(t *testing.T, n uint64, to common.Address, wei int64) (hash string) {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	id := new(big.Int).SetUint64(b.Chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &to, Value: big.NewInt(wei), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(200e9),
-	})
-	if err == nil {
-		err = client.SendTransaction(b.ctx, tx)
-	}
-	if err != nil {
-		t.Fatalf("transaction by hand at nonce %d: %v", n, err)
-	}
+	return b.byHand(t, firstKey, b.byHandTo(n, to, wei, 1))
 }
 
 // received returns an address' balance on the chain, in wei.
 func (b bench) received(t *testing.T, to common.Address) int64 {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	wei, err := client.BalanceAt(b.ctx, to, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wei.Int64()
+	return must(b.Node.BalanceAt(b.ctx, to, nil))(t).Int64()
 }
 
 // orderTo returns a request that pays wei to an address.
@@ -66,8 +38,7 @@ func orderTo(s txmanager.Submitter, requestID string, to common.Address, wei int
 func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{1, 8} {
-		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
 			b := setup(t, stack.Options{Window: window})
 			s := b.Submitters()[0]
 			to := func(i int) common.Address { return common.Address{0xca, 0xfe, byte(i + 1)} }
@@ -85,13 +56,9 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			incident, _ := b.inProtect(t, s)
 			b.mine(t, 70)
 			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "paid by hand"}
-			if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, "named-11") {
-				t.Fatalf("without the name: got %d %s, want 400 with named-11", status, text)
-			}
+			b.refusedRelease(t, "without the name", s, body, "named-11")
 			body["requests"] = map[string]string{"0": "named-11", "1": "lost", "9": "named-3"}
-			if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, "nonce 9") {
-				t.Fatalf("a name that would do nothing: got %d %s, want 400 with nonce 9", status, text)
-			}
+			b.refusedRelease(t, "a name that would do nothing", s, body, "nonce 9")
 			for what, requests := range map[string]map[string]string{
 				"another case": {"0": "Named-11", "1": "lost"}, "a space": {"0": "named-11 ", "1": "lost"}, "none in another case": {"0": "None", "1": "lost"},
 				"one nonce spelled twice": {"0": "named-11", "00": "none", "1": "lost"}, "one request twice": {"0": "named-11", "1": "named-11"},
@@ -99,9 +66,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 				body["requests"] = requests
 				b.refusedRelease(t, what, s, body, `"field":"requests`)
 			}
-			if status, c := b.cancel(t, ids[11]); status != http.StatusAccepted || c.Outcome != "PENDING" {
-				t.Errorf("cancel of what the chain has, before an operator has said so: got %d %+v, want 202 PENDING", status, c)
-			}
+			b.wantPendingCancel(t, "cancel of what the chain has, before an operator has said so", ids[11])
 			body["requests"] = map[string]string{"1": "lost"}
 			body["others"] = "matching"
 			var released releaseAnswer
@@ -118,9 +83,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			asLost, hash := orderTo(s, "lost", to(20), 777), released.Named[1].TxHash.String()
 			b.wantLostIsAnswered(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
 			b.wantLostIsHidden(t, stack.SchedulerAccount, asLost, hash)
-			if _, err := b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount); err != nil {
-				t.Fatal(err)
-			}
+			must(b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount))(t)
 			b.wantLostIsAnswered(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
 			b.allEnded(t)
 			for i := range 12 {
@@ -167,11 +130,8 @@ func (b bench) releasesAtOnce(t *testing.T, s txmanager.Submitter, body map[stri
 // wantRecorded checks the answers about a named request against its end.
 func (b bench) wantRecorded(t *testing.T, id string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil)
-	if err != nil || status != http.StatusOK || !strings.Contains(string(answer), `"EXECUTED"`) || !strings.Contains(string(answer), `"RECORDED"`) {
-		t.Errorf("cancel of what was named: got %d %s, %v; want EXECUTED, RECORDED", status, answer, err)
-	}
-	status, answer, err = b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil)
+	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil).want("cancel of what was named", http.StatusOK, `"EXECUTED"`, `"RECORDED"`)
+	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil)
 	var r struct {
 		State, SubState, TxHash string
 		Receipt                 *struct{ TxHash string }
@@ -185,38 +145,34 @@ func (b bench) wantRecorded(t *testing.T, id string) {
 // submitter: a repeated post, by request, and by txId.
 func (b bench) wantLostIsAnswered(t *testing.T, account string, intent map[string]any, hash, state, sub string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
-	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"REQUEST_RECORDED"`) || !strings.Contains(string(answer), hash) {
-		t.Errorf("%v, posted again by %s: got %d %s, %v; want 409 REQUEST_RECORDED with %s", intent["requestId"], account, status, answer, err, hash)
-	}
-	posted := string(answer)
-	path := fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"])
-	status, answer, err = b.Call(b.ctx, account, http.MethodGet, path, nil)
+	what := fmt.Sprintf("%v, asked for by %s", intent["requestId"], account)
+	posted := b.call(t, account, http.MethodPost, "/api/v1/tx", intent)
+	posted.want(what+", posted again", http.StatusConflict, `"REQUEST_RECORDED"`, hash)
+	a := b.byRequest(t, account, intent)
 	var r record
-	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &r) != nil || r.State != state || r.SubState == nil || *r.SubState != sub || r.TxHash == nil || *r.TxHash != hash {
-		t.Fatalf("%v, asked for by %s: got %d %s, %v; want 200, %s/%s with %s", intent["requestId"], account, status, answer, err, state, sub, hash)
+	if json.Unmarshal([]byte(a.text), &r) != nil || a.status != http.StatusOK || r.State != state || text(r.SubState) != sub || text(r.TxHash) != hash {
+		t.Fatalf("%s: got %d %s, %v; want 200, %s/%s with %s", what, a.status, a.text, a.err, state, sub, hash)
 	}
-	if !strings.Contains(posted, r.TxID) {
-		t.Errorf("%v, posted again by %s: got %s, want the txId %s", intent["requestId"], account, posted, r.TxID)
+	if !strings.Contains(posted.text, r.TxID) {
+		t.Errorf("%s, posted again: got %s, want the txId %s", what, posted.text, r.TxID)
 	}
-	status, answer, err = b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil)
-	if err != nil || status != http.StatusOK || !strings.Contains(string(answer), `"EXECUTED"`) {
-		t.Errorf("%v, cancelled by %s: got %d %s, %v; want EXECUTED", intent["requestId"], account, status, answer, err)
-	}
+	b.call(t, account, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil).want(what+", cancelled", http.StatusOK, `"EXECUTED"`)
+}
+
+// byRequest queries a request by its submitter and id.
+func (b bench) byRequest(t *testing.T, account string, intent map[string]any) answered {
+	return b.call(t, account, http.MethodGet, fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"]), nil)
 }
 
 // wantLostIsHidden checks the answers to an account that may not post for the submitter. They must
 // equal those about a request that never existed.
 func (b bench) wantLostIsHidden(t *testing.T, account string, intent map[string]any, hash string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
-	if err != nil || status != http.StatusNotFound || !strings.Contains(string(answer), `"UNKNOWN_SUBMITTER"`) || strings.Contains(string(answer), hash) {
-		t.Errorf("%v, posted by %s: got %d %s, %v; want 404 UNKNOWN_SUBMITTER", intent["requestId"], account, status, answer, err)
+	posted := b.call(t, account, http.MethodPost, "/api/v1/tx", intent)
+	if posted.want("posted by an account that may not", http.StatusNotFound, `"UNKNOWN_SUBMITTER"`); strings.Contains(posted.text, hash) {
+		t.Errorf("posted by an account that may not: got %s, want it without %s", posted.text, hash)
 	}
-	path := fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"])
-	if status, answer, err = b.Call(b.ctx, account, http.MethodGet, path, nil); err != nil || status != http.StatusNotFound {
-		t.Errorf("%v, asked for by %s: got %d %s, %v; want 404", intent["requestId"], account, status, answer, err)
-	}
+	b.byRequest(t, account, intent).want("asked for by an account that may not", http.StatusNotFound)
 }
 
 // More than a hundred nonces are lost. They are shown page by page. The release evaluates all of them,
@@ -224,8 +180,7 @@ func (b bench) wantLostIsHidden(t *testing.T, account string, intent map[string]
 func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 	t.Parallel()
 	for name, window := range map[string]int{"window 1, by hand": 1, "window 1, matching": 1, "window 8, by hand": 8, "window 8, matching": 8} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := setup(t, stack.Options{Window: window, Submitters: 1})
 			s := b.Submitters()[0]
 			const lost, here = 105, 30
@@ -243,9 +198,7 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 			}
 			b.Chain.StartMining()
 			incident, _ := b.inProtect(t, s)
-			if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
-				t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
-			}
+			b.until(t, "not all is mined", func() bool { return len(b.mined(t, s)) == lost })
 			b.mine(t, 70)
 			body := map[string]any{"incident": incident, "mode": "resync", "count": lost, "reason": "paid by hand"}
 			b.refusedRelease(t, "nothing named", s, body, "nonce 75:", "many-104", "nonce 104:")

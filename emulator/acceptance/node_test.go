@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
@@ -11,12 +12,8 @@ import (
 // calm checks that the node's faults caused neither PROTECT nor a STUCK transaction.
 func (b bench) calm(t *testing.T) {
 	t.Helper()
-	if n := b.count(`select count(*) from protect_incident`); n != 0 {
-		t.Errorf("PROTECT incidents: got %d, want none", n)
-	}
-	if n := b.count(`select count(*) from tx_history where state in ('STUCK', 'PROTECT') or reason like '%reorg%'`); n != 0 {
-		t.Errorf("changes to STUCK or PROTECT, or by a reorg: got %d, want none", n)
-	}
+	b.wantCount(t, "PROTECT incidents", 0, `select count(*) from protect_incident`)
+	b.wantCount(t, "changes to STUCK or PROTECT, or by a reorg", 0, `select count(*) from tx_history where state in ('STUCK', 'PROTECT') or reason like '%reorg%'`)
 }
 
 // struck waits until the node's fault has happened n more times.
@@ -42,16 +39,14 @@ func TestNodeInTrouble(t *testing.T) {
 		rpcproxy.ForgetReceipt:  {ForgetReceipt: 0.3},
 		rpcproxy.Lag:            {Lag: 3, LagShare: 0.5},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := nodeInTrouble(t, 4, f, 6)
 			if b.RPC.Counts()[name] == 0 {
 				t.Errorf("strikes: got %v, want some of %q", b.RPC.Counts(), name)
 			}
 		})
 	}
-	t.Run("all at once, window 1", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "all at once, window 1", func(t *testing.T) {
 		b := nodeInTrouble(t, 1, rpcproxy.Faults{
 			DropSendAnswer: 0.2, Drop: 0.05, Unavailable: 0.05, LoseSend: 0.1, NotIndexed: 0.1, ForgetReceipt: 0.1, Lag: 2, LagShare: 0.2,
 		}, 4)
@@ -61,8 +56,7 @@ func TestNodeInTrouble(t *testing.T) {
 	})
 }
 
-// nodeInTrouble carries n intents of each of two submitters to their end while the node has these
-// faults.
+// nodeInTrouble carries n intents of each submitter to their end in spite of the faults.
 func nodeInTrouble(t *testing.T, window int, f rpcproxy.Faults, n int) bench {
 	t.Helper()
 	b := setup(t, stack.Options{RPCProxy: true, Seed: 1, Window: window, Processes: 2, Settings: withSettings(quick, map[string]string{
@@ -84,8 +78,7 @@ func TestNonceTooLowWithOursMined(t *testing.T) {
 		"no receipt is found":    {ForgetReceipt: 1},
 		"the index is not ready": {NotIndexed: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := setup(t, stack.Options{RPCProxy: true, Settings: quick})
 			s := b.Submitters()[0]
 			b.Chain.StopMining()
@@ -96,13 +89,9 @@ func TestNonceTooLowWithOursMined(t *testing.T) {
 			b.mine(t, 1)
 			sends := b.Chain.Calls("eth_sendRawTransaction")
 			b.Chain.StartMining()
-			if err := poll(b.ctx, func() bool { return b.Chain.Calls("eth_sendRawTransaction") > sends }); err != nil {
-				t.Fatalf("it was never sent again: %v", err)
-			}
+			b.until(t, "it was never sent again", func() bool { return b.Chain.Calls("eth_sendRawTransaction") > sends })
 			b.await(t, s, txmanager.Tracking, 1)
-			if n := b.count(`select count(*) from managed_tx where receipt is not null or confirmed_at is not null`); n != 0 {
-				t.Errorf("transactions with a receipt that nobody gave: got %d, want none", n)
-			}
+			b.wantCount(t, "transactions with a receipt that nobody gave", 0, `select count(*) from managed_tx where receipt is not null or confirmed_at is not null`)
 			b.RPC.SetFaults(rpcproxy.Faults{})
 			b.ends(t, map[txmanager.Submitter]int{s: 1})
 			b.calm(t)
@@ -117,15 +106,12 @@ func TestWithoutReceiptsNothingIsFinal(t *testing.T) {
 	for fault, f := range map[string]rpcproxy.Faults{
 		rpcproxy.NotIndexed: {NotIndexed: 1}, rpcproxy.ForgetReceipt: {ForgetReceipt: 1},
 	} {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fault, func(t *testing.T) {
 			b := setup(t, stack.Options{RPCProxy: true, Settings: quick})
 			b.RPC.SetFaults(f)
 			want := b.postAll(t, 2)
 			b.struck(t, fault, 6)
-			if n := b.count(`select count(*) from managed_tx where state in ('CONFIRMED', 'FAILED') or nonce > 0`); n != 0 {
-				t.Errorf("transactions that ended, or followed one that did: got %d, want none", n)
-			}
+			b.wantCount(t, "transactions that ended, or followed one that did", 0, `select count(*) from managed_tx where state in ('CONFIRMED', 'FAILED') or nonce > 0`)
 			b.RPC.SetFaults(rpcproxy.Faults{})
 			b.ends(t, want)
 			b.calm(t)
@@ -141,9 +127,7 @@ func TestLaggingNodeTakesNothingBack(t *testing.T) {
 		"FENCEPOST_CONFIRMATIONS_REQUIRED": "4", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
 	})})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	b.postUntilAnswered(t, transfer(s, "r"))
-	b.await(t, s, txmanager.Tracking, 1)
+	b.inFlight(t, transfer(s, "r"))
 	b.mine(t, 3)
 	b.confirmedBy(t, 3)
 	const shown = `select count(*) from managed_tx where sub_state = 'INCLUDED' and receipt is not null and jsonb_array_length(confirmations) = 3`
@@ -156,9 +140,7 @@ func TestLaggingNodeTakesNothingBack(t *testing.T) {
 	}
 	b.mine(t, 2) // final, but above the lagging node's head
 	b.struck(t, rpcproxy.Lag, 3)
-	if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
-		t.Error("it is CONFIRMED by a node that does not have the last confirming block")
-	}
+	b.wantCount(t, "it is CONFIRMED by a node that does not have the last confirming block", 0, `select count(*) from managed_tx where state = 'CONFIRMED'`)
 	b.RPC.SetFaults(rpcproxy.Faults{})
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
@@ -168,12 +150,7 @@ func TestLaggingNodeTakesNothingBack(t *testing.T) {
 // confirmedBy waits until the only transaction has a list of n blocks, beginning with its own.
 func (b bench) confirmedBy(t *testing.T, n int) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		return b.count(`select coalesce(min(jsonb_array_length(confirmations)), 0) from managed_tx`) == n
-	})
-	if err != nil {
-		t.Fatalf("the list of confirming blocks never had %d: %v", n, err)
-	}
+	b.awaitCount(t, fmt.Sprintf("the list of confirming blocks never had %d", n), n, `select coalesce(min(jsonb_array_length(confirmations)), 0) from managed_tx`)
 }
 
 // The pool loses a whole window of transactions. All of them are sent again in order.

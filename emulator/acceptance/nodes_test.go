@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -20,23 +22,17 @@ var nodesQuick = withSettings(quick, map[string]string{
 	"FENCEPOST_RPC_LEAVE_OUT": "1s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "2", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
 })
 
-// fork returns another chain with the same id and accounts, on which the key of the first account was
-// used n times.
+// fork returns another chain of the same id, on which the first account was used n times.
 func (b bench) fork(t *testing.T, n int) *devchain.Chain {
 	t.Helper()
-	chain, err := devchain.Start(b.ctx, devchain.Options{BlockTime: 200 * time.Millisecond, Accounts: devchain.DevAccounts(4)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := must(devchain.Start(b.ctx, devchain.Options{BlockTime: 200 * time.Millisecond, Accounts: devchain.DevAccounts(4)}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
-	forked := b
-	forked.Stack = &stack.Stack{Chain: chain}
+	forked := bench{&acceptancetest.Deployment{Stack: &stack.Stack{Chain: chain}, Node: must(ethclient.DialContext(b.ctx, chain.URL()))(t)}, b.ctx}
+	defer forked.Node.Close()
 	for i := range n {
 		forked.useTheKey(t, uint64(i), 1)
 	}
-	if err := chain.WaitBlock(b.ctx, 60); err != nil {
-		t.Fatal(err)
-	}
+	check(t, chain.WaitBlock(b.ctx, 60))
 	return chain
 }
 
@@ -57,18 +53,14 @@ func TestSeveralNodesOneInTrouble(t *testing.T) {
 			b.Nodes[1].SetFaults(rpcproxy.Faults{Drop: 0.3, Lag: 3, LagShare: 0.3})
 		},
 		"of another chain": func(t *testing.T, b bench) {
-			other, err := devchain.Start(b.ctx, devchain.Options{ChainID: 4242})
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := must(devchain.Start(b.ctx, devchain.Options{ChainID: 4242}))(t)
 			t.Cleanup(func() { _ = other.Close() })
 			b.Nodes[0].SetTarget(other.URL())
 		},
 		"wrong about success": func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{WrongStatus: true}) },
 		"on a fork":           func(t *testing.T, b bench) { b.Nodes[0].SetTarget(b.fork(t, 5).URL()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := setup(t, stack.Options{Nodes: 3, Seed: 1, Processes: 2, Settings: nodesQuick})
 			before := b.postAll(t, 2)
 			b.finish(t)
@@ -109,15 +101,13 @@ func (b bench) postMore(t *testing.T, name string, n int) map[txmanager.Submitte
 // foreign transaction that all of them show also opens it, and the evidence names the agreeing nodes.
 func TestForeignUseByOneNodeAndByAll(t *testing.T) {
 	t.Parallel()
-	t.Run("one node", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "one node", func(t *testing.T) {
 		b := setup(t, stack.Options{Nodes: 1, Settings: nodesQuick})
 		b.RPC.SetTarget(b.fork(t, 5).URL())
 		b.post(t, transfer(b.Submitters()[0], "refused"))
 		b.inProtect(t, b.Submitters()[0])
 	})
-	t.Run("three nodes", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "three nodes", func(t *testing.T) {
 		b := setup(t, stack.Options{Nodes: 3, Settings: nodesQuick})
 		b.useTheKey(t, 0, 1)
 		b.post(t, transfer(b.Submitters()[0], "refused"))
@@ -149,9 +139,7 @@ func TestAllNodesAwayHarmNothing(t *testing.T) {
 	b.await(t, s, txmanager.Queued, 2)
 	b.Nodes[1].SetFaults(rpcproxy.Faults{})
 	b.logged(t, "the chain's other nodes do not agree")
-	if n := b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s); n != 2 {
-		t.Errorf("final by one node of three: got %d, want the 2 of before", n)
-	}
+	b.wantCount(t, "final by one node of three", 2, `select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s)
 	b.Nodes[0].SetFaults(rpcproxy.Faults{})
 	b.ends(t, want)
 	b.inOrder(t)
@@ -171,19 +159,13 @@ func TestTwoNodesOnTwoForks(t *testing.T) {
 	b.post(t, transfer(s, "on both"))
 	b.logged(t, "the chain's other nodes do not agree")
 	for _, chain := range []*devchain.Chain{b.Chain, fork} {
-		if err := chain.WaitBlock(b.ctx, chain.Head()+20); err != nil {
-			t.Fatal(err)
-		}
+		check(t, chain.WaitBlock(b.ctx, chain.Head()+20))
 	}
-	if n := b.count(`select count(*) from tx_history where state in ('CONFIRMED', 'FAILED')`); n != 0 {
-		t.Errorf("ends while the two nodes disagree: got %d, want none", n)
-	}
+	b.wantCount(t, "ends while the two nodes disagree", 0, `select count(*) from tx_history where state in ('CONFIRMED', 'FAILED')`)
 	b.Nodes[1].SetTarget(b.Chain.URL())
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 1)
-	if n := b.count(`select count(*) from protect_incident`); n != 0 {
-		t.Errorf("PROTECT incidents: got %d, want none", n)
-	}
+	b.wantCount(t, "PROTECT incidents", 0, `select count(*) from protect_incident`)
 }
 
 // An accepted loss must be proven by a quorum. With two of three nodes down resync is refused and
@@ -195,9 +177,7 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 		"FENCEPOST_RPC_LEAVE_OUT": "1h",
 	})})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "taken"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "taken"))
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 200) // more than our transaction pays, which can have been sent again
 	b.Chain.StartMining()
@@ -211,13 +191,9 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	if status, text := b.releaseOnce(t, s, resync); status != http.StatusServiceUnavailable || !strings.Contains(text, "no quorum agrees") {
 		t.Errorf("resync by one node of three: got %d %s, want 503 and why", status, text)
 	}
-	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "PROTECT" {
-		t.Errorf("the intent after it: got %s, want PROTECT as before", r.State)
-	}
+	b.wantState(t, "the intent after it", id, "PROTECT")
 	b.Nodes[2].SetFaults(rpcproxy.Faults{})
-	if status, text := b.release(t, s, resync); status != http.StatusOK {
-		t.Fatalf("resync by two of three: got %d %s, want 200", status, text)
-	}
+	b.released(t, s, "", resync)
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "FAILED" || *r.SubState != "DISPLACED" {
 		t.Errorf("the intent: got %s, want FAILED/DISPLACED", r.State)
 	}

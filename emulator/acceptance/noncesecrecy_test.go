@@ -19,11 +19,9 @@ func (b bench) answers(t *testing.T, account, txID, requestID string) map[string
 	all := map[string]string{}
 	for _, path := range []string{"/api/v1/tx/" + txID, "/api/v1/tx/by-request?submitter=" + s + "&requestId=" + requestID,
 		"/api/v1/tx?submitter=" + s, "/api/v1/events?submitter=" + s} {
-		status, answer, err := b.Call(b.ctx, account, http.MethodGet, path, nil)
-		if err != nil || status != http.StatusOK {
-			t.Fatalf("GET %s: got %d %s, %v; want 200", path, status, answer, err)
-		}
-		all[path] = string(answer)
+		a := b.call(t, account, http.MethodGet, path, nil)
+		a.need(path, http.StatusOK)
+		all[path] = a.text
 	}
 	return all
 }
@@ -41,11 +39,7 @@ func TestNoNonceReachesACaller(t *testing.T) {
 	b.await(t, s, "FAILED", 1)
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return words }})
 	_, held := b.post(t, transfer(s, "held"))
-	if err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from managed_tx where tx_id = $1 and last_error like '%31337%'`, held) == 1
-	}); err != nil {
-		t.Fatal("the node's words were never stored: this test sees nothing")
-	}
+	b.awaitCount(t, "the node's words were never stored: this test sees nothing", 1, `select count(*) from managed_tx where tx_id = $1 and last_error like '%31337%'`, held)
 	for requestID, txID := range map[string]string{"reverts": refused, "held": held} {
 		for path, answer := range b.answers(t, stack.CallerAccount, txID, requestID) {
 			for _, word := range []string{"31337", "31336", `"nonce":`, "lastErrorDetail", "for operators", "opcode"} {
@@ -62,8 +56,6 @@ func TestNoNonceReachesACaller(t *testing.T) {
 	if his := b.answers(t, stack.OperatorAccount, held, "held")["/api/v1/tx/"+held]; !strings.Contains(his, `"lastErrorDetail":"`+words+`"`) {
 		t.Errorf("the operator's answer: got %s, want the node's words", his)
 	}
-	if n := b.count(`select count(*) from event where type = 'TxFailed' and body -> 'data' ->> 'detail' = 'the call would revert'`); n != 1 {
-		t.Errorf("events with the sentence for callers: got %d, want 1", n)
-	}
+	b.wantCount(t, "events with the sentence for callers", 1, `select count(*) from event where type = 'TxFailed' and body -> 'data' ->> 'detail' = 'the call would revert'`)
 	b.RPC.SetFaults(rpcproxy.Faults{})
 }

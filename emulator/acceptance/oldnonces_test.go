@@ -17,9 +17,7 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	b.post(t, worth(s, "first", 100))
-	b.await(t, s, txmanager.Tracking, 1)
+	b.inFlight(t, worth(s, "first", 100))
 	_, ran := b.post(t, worth(s, "ran later", 102))
 	b.backUp(t)
 	b.Chain.StartMining()
@@ -30,9 +28,7 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 
 	swept := func(what string, met func() bool) {
 		t.Helper()
-		if err := poll(b.ctx, func() bool { _ = b.RunSweep(b.ctx); return met() }); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		b.until(t, what, func() bool { _ = b.RunSweep(b.ctx); return met() })
 	}
 	swept("the restore is noticed", func() bool {
 		return b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
@@ -55,9 +51,7 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 	if err := poll(b.ctx, judged); err != nil || status != http.StatusBadRequest || !strings.Contains(text, "ran later") || !strings.Contains(text, "nonce 1") {
 		t.Fatalf("nothing named: got %d %s, %v; want 400 with what ran at nonce 1", status, text, err)
 	}
-	if n := b.count(`select count(*) from foreign_reading where submitter = $1 and block > 0`, s); n != 1 {
-		t.Error("blocks read: got none, want them read: the node has no counts of then")
-	}
+	b.wantCount(t, "blocks read (the node has no counts of then)", 1, `select count(*) from foreign_reading where submitter = $1 and block > 0`, s)
 	b.wantShown(t, s, map[uint64]string{1: "102", 2: "106"})
 	body["others"] = "matching"
 	if err := poll(b.ctx, judged); err != nil || status != http.StatusOK {
@@ -80,9 +74,7 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Window: 8})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	b.post(t, worth(s, "displaced", 100))
-	b.await(t, s, txmanager.Tracking, 1)
+	b.inFlight(t, worth(s, "displaced", 100))
 	_, behind := b.post(t, worth(s, "behind it", 102))
 	b.await(t, s, txmanager.Tracking, 2)
 	b.useTheKey(t, 0, 50)
@@ -99,9 +91,7 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 		t.Fatalf("lost: got %+v, %v; want nonce 0 alone, with its taker", shown, err)
 	}
 	body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "requests": map[string]string{"0": "none"}, "reason": "the key was shared"}
-	if status, text := b.release(t, s, body); status != http.StatusOK {
-		t.Fatalf("resync: got %d %s", status, text)
-	}
+	b.released(t, s, "", body)
 	b.confirmed(t, behind)
 }
 

@@ -26,10 +26,7 @@ type deafness struct {
 
 func newDeafness(t *testing.T) *deafness {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	d := &deafness{listener: l, before: make(chan struct{}), over: make(chan struct{}), stop: make(chan struct{})}
 	d.group.Go(func() {
 		for {
@@ -146,8 +143,6 @@ func TestSweepGoesOnWhereTasksFail(t *testing.T) {
 		t.Error("a sweep whose tasks fail: got no error")
 	}
 	b.Tasks.SetFaults(noFaults)
-	if swept := b.count(`select count(*) from submitter where swept_at > '-infinity'`); swept != len(want) {
-		t.Errorf("taken up by one sweep: got %d submitters, want %d", swept, len(want))
-	}
+	b.wantCount(t, "taken up by one sweep", len(want), `select count(*) from submitter where swept_at > '-infinity'`)
 	b.ends(t, want)
 }

@@ -21,33 +21,27 @@ import (
 // clients returns clients for the public paths.
 func (b bench) clients(t *testing.T) (shop, operator *client.Client) {
 	t.Helper()
-	shop, err := b.Client(stack.CallerAccount)
-	if err != nil {
-		t.Fatal(err)
+	return must(b.Client(stack.CallerAccount))(t), must(b.Client(stack.OperatorAccount))(t)
+}
+
+// wantRefused returns a check that a call of the client is refused with the code.
+func wantRefused(t *testing.T, what, code string) func(_ any, err error) {
+	return func(_ any, err error) {
+		t.Helper()
+		if got := client.CodeOf(err); got != code {
+			t.Errorf("%s: got %v, want %s", what, err, code)
+		}
 	}
-	operator, err = b.Client(stack.OperatorAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shop, operator
 }
 
 // refused posts the intent and requires this refusal.
 func (b bench) refused(t *testing.T, intent map[string]any, want problem) {
 	t.Helper()
-	token, err := b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := json.Marshal(intent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t)
+	body := must(json.Marshal(intent))(t)
 	status, header, answer := b.send(t, http.MethodPost, b.URLMap.PublicURL()+"/api/v1/tx", token, string(body))
 	b.wantProblem(t, status, header, answer, want)
-	if got := b.count(`select count(*) from managed_tx where request_id = $1`, intent["requestId"]); got != 0 {
-		t.Errorf("%v: refused, and stored", intent["requestId"])
-	}
+	b.wantCount(t, fmt.Sprintf("%v: refused, and stored", intent["requestId"]), 0, `select count(*) from managed_tx where request_id = $1`, intent["requestId"])
 }
 
 const cafe0 = "0x00000000000000000000000000000000000cafe0"
@@ -81,15 +75,9 @@ func TestPolicyOverHTTP(t *testing.T) {
 		t.Errorf("a known request: got %s, want %s", again, first)
 	}
 	b.ends(t, map[txmanager.Submitter]int{s: 4})
-	if _, r := b.ask(t, stack.OperatorAccount, made); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "policy does not allow this target") {
-		t.Errorf("what the shop made: got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
-	}
-	if got := b.count(`select count(*) from tx_version where tx_id = $1`, made); got != 1 {
-		t.Errorf("what the shop made: got %d versions, want the placeholder alone: nothing that the policy refuses is signed", got)
-	}
-	if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{}, "no limits"); err != nil {
-		t.Fatal(err)
-	}
+	b.wantPlaceholder(t, "what the shop made", made, "policy does not allow this target")
+	b.wantCount(t, "what the shop made (nothing that the policy refuses is signed)", 1, `select count(*) from tx_version where tx_id = $1`, made)
+	must(operator.SetPolicy(b.ctx, string(s), client.Policy{}, "no limits"))(t)
 	if _, err := shop.CreateTx(b.ctx, client.Intent{Submitter: string(s), RequestID: "much", Payload: client.Payload{To: cafe0, Value: "7"}}); err != nil {
 		t.Errorf("without limits: got %v, want it accepted", err)
 	}
@@ -105,18 +93,12 @@ func TestPolicyWhileAHandlerIsAsked(t *testing.T) {
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
 	id := b.postUntilAnswered(t, ordered(s, "r", "waits"))
-	if err := poll(b.ctx, func() bool { return len(service.questions("r")) > 0 }); err != nil {
-		t.Fatalf("not asked: %v", err)
-	}
+	b.until(t, "not asked", func() bool { return len(service.questions("r")) > 0 })
 	_, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "4"}, "no more of these")
 	close(service.open)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
-	if _, r := b.ask(t, stack.OperatorAccount, id); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "at most 4 wei") {
-		t.Errorf("got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
-	}
+	b.wantPlaceholder(t, "the intent", id, "at most 4 wei")
 }
 
 // Addresses are compared by value, in any letter case.
@@ -131,9 +113,7 @@ func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 	const upper = "0x00000000000000000000000000000000000CAFE0"
 	mixed := common.HexToAddress(upper).Hex()
 	for i, target := range []string{upper, mixed, cafe0} {
-		if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{Targets: []string{target}}, "one shop alone"); err != nil {
-			t.Fatal(err)
-		}
+		must(operator.SetPolicy(b.ctx, string(s), client.Policy{Targets: []string{target}}, "one shop alone"))(t)
 		for j, to := range []string{upper, mixed, cafe0} {
 			b.postUntilAnswered(t, pays(fmt.Sprintf("r-%d%d", i, j), to))
 		}
@@ -149,29 +129,20 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 	b := setup(t, stack.Options{})
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
-	if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "3", MaxValuePerDay: "4", Targets: []string{cafe0}}, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "3", MaxValuePerDay: "4", Targets: []string{cafe0}}, "a test"))(t)
 	pays := func(request, wei, to string) map[string]any {
 		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": wei}}
 	}
-	batch := map[string]any{"intents": []any{pays("a", "3", cafe0), pays("b", "4", cafe0), pays("c", "1", "0x00000000000000000000000000000000000cafe1"),
-		pays("d", "2", cafe0), pays("e", "1", cafe0), pays("a", "3", cafe0)}}
+	batch := []map[string]any{pays("a", "3", cafe0), pays("b", "4", cafe0), pays("c", "1", "0x00000000000000000000000000000000000cafe1"),
+		pays("d", "2", cafe0), pays("e", "1", cafe0), pays("a", "3", cafe0)}
 	want := "202, 403 POLICY_REFUSED payload.value, 403 POLICY_REFUSED payload.to, 429 DAILY_AMOUNT_EXCEEDED payload.value later, 202, 200"
 	for range 2 {
-		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", batch)
-		var got struct {
-			Results []struct {
-				Status            int
-				Code, Field       string
-				RetryAfterSeconds int
-			}
-		}
-		if err != nil || status != http.StatusOK || json.Unmarshal(answer, &got) != nil {
-			t.Fatalf("batch: got %d %s, %v", status, answer, err)
+		results, ok := b.postBatch(t, batch...)
+		if !ok {
+			t.Fatal("the batch was not answered")
 		}
 		var said []string
-		for _, r := range got.Results {
+		for _, r := range results {
 			later := ""
 			if r.RetryAfterSeconds > 0 {
 				later = "later"
@@ -201,21 +172,11 @@ func TestPolicyTerms(t *testing.T) {
 	} {
 		body := map[string]any{"reason": "r"}
 		body[terms.field] = terms.value
-		status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPut, "/admin/v1/submitters/"+s+"/policy", body)
-		if err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), `"field":"`+terms.field+`"`) {
-			t.Errorf("%v: got %d %s, %v; want 400 for its field", terms, status, answer, err)
-		}
+		b.call(t, stack.OperatorAccount, http.MethodPut, "/admin/v1/submitters/"+s+"/policy", body).want(fmt.Sprint(terms), http.StatusBadRequest, `"field":"`+terms.field+`"`)
 	}
-	var p *client.Problem
-	if _, err := shop.SetPolicy(b.ctx, s, client.Policy{}, "mine"); !errors.As(err, &p) || p.Code != "FORBIDDEN" {
-		t.Errorf("by a caller: got %v, want FORBIDDEN", err)
-	}
-	if _, err := shop.SuspendSubmitter(b.ctx, s, "mine"); !errors.As(err, &p) || p.Code != "FORBIDDEN" {
-		t.Errorf("suspended by a caller: got %v, want FORBIDDEN", err)
-	}
-	if got := b.count(`select count(*) from submitter_change`); got != 0 {
-		t.Errorf("changes on record: got %d, want none", got)
-	}
+	wantRefused(t, "by a caller", "FORBIDDEN")(shop.SetPolicy(b.ctx, s, client.Policy{}, "mine"))
+	wantRefused(t, "suspended by a caller", "FORBIDDEN")(shop.SuspendSubmitter(b.ctx, s, "mine"))
+	b.wantCount(t, "changes on record", 0, `select count(*) from submitter_change`)
 }
 
 // A suspended submitter accepts no intent and allocates no nonce, while transactions with a nonce
@@ -225,9 +186,7 @@ func TestSuspendOverHTTP(t *testing.T) {
 	b := setup(t, stack.Options{})
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	flying := b.postUntilAnswered(t, transfer(s, "flying"))
-	b.await(t, s, txmanager.Tracking, 1)
+	flying := b.inFlight(t, transfer(s, "flying"))
 	waiting := b.postUntilAnswered(t, transfer(s, "waiting"))
 	if got, err := operator.SuspendSubmitter(b.ctx, string(s), "a leak"); err != nil || got.Status != "SUSPENDED" {
 		t.Fatalf("suspend: got %+v, %v", got, err)
@@ -238,17 +197,10 @@ func TestSuspendOverHTTP(t *testing.T) {
 	}
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
-	if _, r := b.ask(t, stack.OperatorAccount, flying); r.State != "CONFIRMED" {
-		t.Errorf("what held a nonce: got %s, want CONFIRMED", r.State)
-	}
+	b.wantState(t, "what held a nonce", flying, "CONFIRMED")
 	_ = b.RunSweep(b.ctx)
-	if _, r := b.ask(t, stack.OperatorAccount, waiting); r.State != "QUEUED" {
-		t.Errorf("what waits: got %s, want QUEUED", r.State)
-	}
-	var p *client.Problem
-	if _, err := operator.SuspendSubmitter(b.ctx, string(s), "again"); !errors.As(err, &p) || p.Code != "TOO_LATE" {
-		t.Errorf("suspend again: got %v, want TOO_LATE", err)
-	}
+	b.wantState(t, "what waits", waiting, "QUEUED")
+	wantRefused(t, "suspend again", "TOO_LATE")(operator.SuspendSubmitter(b.ctx, string(s), "again"))
 	if got, err := operator.ResumeSubmitter(b.ctx, string(s), "no leak"); err != nil || got.Status != "ACTIVE" {
 		t.Fatalf("resume: got %+v, %v", got, err)
 	}
@@ -276,16 +228,10 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 		problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.value"})
 	terms.Policy = &client.Policy{MaxValue: "2", Targets: []string{cafe0}}
 	var p *client.Problem
-	if _, err := operator.RegisterSubmitter(b.ctx, terms); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
-		t.Errorf("on other terms: got %v, want SUBMITTER_EXISTS", err)
-	}
+	wantRefused(t, "on other terms", "SUBMITTER_EXISTS")(operator.RegisterSubmitter(b.ctx, terms))
 	terms.Policy, terms.Unlimited = nil, true
-	if _, err := operator.RegisterSubmitter(b.ctx, terms); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
-		t.Errorf("without limits: got %v, want SUBMITTER_EXISTS", err)
-	}
-	if got := b.count(`select count(*) from submitter_change where submitter = $1`, fresh); got != 1 {
-		t.Errorf("changes on record: got %d, want that of the registration", got)
-	}
+	wantRefused(t, "without limits", "SUBMITTER_EXISTS")(operator.RegisterSubmitter(b.ctx, terms))
+	b.wantCount(t, "changes on record", 1, `select count(*) from submitter_change where submitter = $1`, fresh)
 	other := devchain.DevAccounts(4)[3]
 	free := client.Registration{Submitter: string(eip155.NewSubmitter(b.Chain.ChainID(), other.Address)), Callers: terms.Callers,
 		Signer: "kms:" + b.KMS.Add(other.Address.String(), other.Key)}
@@ -298,12 +244,8 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 			t.Errorf("without limits, by its word: got %+v, %v; want it registered, without a policy", got, err)
 		}
 	}
-	if _, err := operator.SetPolicy(b.ctx, free.Submitter, client.Policy{MaxValue: "1"}, "has limits now"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := operator.RegisterSubmitter(b.ctx, free); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
-		t.Errorf("without limits, once it has some: got %v, want SUBMITTER_EXISTS", err)
-	}
+	must(operator.SetPolicy(b.ctx, free.Submitter, client.Policy{MaxValue: "1"}, "has limits now"))(t)
+	wantRefused(t, "without limits, once it has some", "SUBMITTER_EXISTS")(operator.RegisterSubmitter(b.ctx, free))
 }
 
 // A handler that the submitter's callers do not name, or that does not exist, is refused, and nothing
@@ -313,9 +255,7 @@ func TestHandlerMustBeNamed(t *testing.T) {
 	service := openShop(t)
 	b := setupShop(t, service, stack.Options{})
 	s := b.Submitters()[0]
-	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = array_remove(callers, 'handler:shop')`); err != nil {
-		t.Fatal(err)
-	}
+	must(b.DB.Exec(b.ctx, `update submitter set callers = array_remove(callers, 'handler:shop')`))(t)
 	b.refused(t, ordered(s, "barred", ""), problem{Status: 403, Code: "POLICY_REFUSED", Field: "handler"})
 	unknown := ordered(s, "unknown", "")
 	unknown["handler"] = "nobody"

@@ -35,9 +35,7 @@ func (b bench) check(t *testing.T) {
 		}
 		return err != nil || !slices.ContainsFunc(violations, func(v checkers.Violation) bool { return v.Checker == "settled" })
 	})
-	if err != nil {
-		t.Fatalf("check the incident: %v", err)
-	}
+	check(t, err, "check the incident")
 	if len(violations) > 0 {
 		t.Errorf("violations:\n%s", checkers.Report(violations))
 	}
@@ -52,14 +50,11 @@ func TestConnectionsCutAroundCommit(t *testing.T) {
 		"allocation": "with want as", "release": "set owner_node = ''",
 	} {
 		for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
-			t.Run(act+", "+kind.String(), func(t *testing.T) {
-				t.Parallel()
+			parallel(t, act+", "+kind.String(), func(t *testing.T) {
 				b := setup(t, stack.Options{WireProxy: true, Settings: quick})
 				b.Proxy.Arm(pgproxy.Fault{Kind: kind, Times: 2, Match: pgproxy.Containing(statement)})
 				s := b.Submitters()[0]
-				for i := range 2 {
-					b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
-				}
+				b.postMany(t, s, 2)
 				b.ends(t, map[txmanager.Submitter]int{s: 2})
 				if hits := b.Proxy.Counts().Hits[kind]; hits != 2 {
 					t.Errorf("connections cut: got %d, want 2", hits)
@@ -72,10 +67,7 @@ func TestConnectionsCutAroundCommit(t *testing.T) {
 // Postgres restarts under load, as after a crash, and every accepted intent is carried out.
 func TestPostgresRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
-	cluster, err := pgcluster.Start(t.Context(), pgcluster.Options{Fsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must(pgcluster.Start(t.Context(), pgcluster.Options{Fsync: true}))(t)
 	t.Cleanup(func() { _ = cluster.Stop() })
 	b := setup(t, stack.Options{Cluster: cluster, Settings: quick})
 	const n = 8
@@ -84,14 +76,8 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 			b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
 		}
 		if i == n/2 {
-			if err := cluster.Restart(b.ctx, true); err != nil {
-				t.Fatalf("restart: %v", err)
-			}
+			check(t, cluster.Restart(b.ctx, true), "restart")
 		}
 	}
-	want := make(map[txmanager.Submitter]int)
-	for _, s := range b.Submitters() {
-		want[s] = n
-	}
-	b.ends(t, want)
+	b.ends(t, b.each(n))
 }

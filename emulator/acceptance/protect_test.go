@@ -1,7 +1,9 @@
 package acceptance
 
 import (
+	"crypto/ecdsa"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"net/http"
 	"slices"
@@ -10,46 +12,52 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// useTheKey sends a transaction of the first dev account past the transaction manager, as a foreign
-// signer would.
+// firstKey is the key of the first submitter's account. It is the first dev account's.
+var firstKey = devchain.DevAccounts(1)[0].Key
+
+// unused is an address that no test pays by the transaction manager.
+var unused = common.Address{0xba, 0xd0}
+
+// byHandTo returns a transfer of wei.
+func (b bench) byHandTo(n uint64, to common.Address, wei, tipGwei int64) *types.DynamicFeeTx {
+	return &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()), Nonce: n, To: &to, Value: big.NewInt(wei), Gas: 21_000,
+		GasTipCap: big.NewInt(tipGwei * params.GWei), GasFeeCap: big.NewInt((200 + tipGwei) * params.GWei)}
+}
+
+// signed signs as a foreign signer would that has the key.
+func (b bench) signed(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) *types.Transaction {
+	t.Helper()
+	return must(types.SignNewTx(key, types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID())), inner))(t)
+}
+
+// byHand sends a transaction past the transaction manager, and returns its hash.
+func (b bench) byHand(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) (hash string) {
+	t.Helper()
+	tx := b.signed(t, key, inner)
+	check(t, b.Node.SendTransaction(b.ctx, tx))
+	return tx.Hash().String()
+}
+
+// useTheKey makes the first submitter's key pay by hand, as a foreign signer would.
 func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	gwei := big.NewInt(1_000_000_000)
-	id := new(big.Int).SetUint64(b.Chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(7), Gas: 21_000,
-		GasTipCap: new(big.Int).Mul(gwei, big.NewInt(tipGwei)), GasFeeCap: new(big.Int).Mul(gwei, big.NewInt(100+tipGwei)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.SendTransaction(b.ctx, tx); err != nil {
-		t.Fatalf("foreign transaction: %v", err)
-	}
+	b.byHand(t, firstKey, b.byHandTo(n, unused, 7, tipGwei))
 }
 
 // inProtect waits until the submitter is in PROTECT and returns the incident.
 func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (incident int, evidence string) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
+	b.until(t, fmt.Sprintf("%s never went into PROTECT", s), func() bool {
 		return b.DB.QueryRow(b.ctx, `select incident, evidence::text from protect_incident where submitter = $1 and closed_at is null`, s).
 			Scan(&incident, &evidence) == nil
 	})
-	if err != nil {
-		t.Fatalf("%s never went into PROTECT: %v", s, err)
-	}
 	return incident, evidence
 }
 
@@ -63,15 +71,10 @@ func (b bench) release(t *testing.T, s txmanager.Submitter, body map[string]any)
 // releaseOnce requests a release once, for tests of unanswered nodes.
 func (b bench) releaseOnce(t *testing.T, s txmanager.Submitter, body map[string]any) (status int, text string) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		code, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
-		status, text = code, string(answer)
-		return err == nil && !strings.Contains(text, "NOT_LEADER")
-	})
-	if err != nil {
-		t.Fatalf("release of %s: never answered, at last %d %s", s, status, text)
+	call := func() answered {
+		return b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
 	}
-	return status, text
+	return b.repeat(t, "release", call, func(answered) bool { return false })
 }
 
 // TX-008: a foreign transaction is noticed before allocation: PROTECT opens, new intents are refused,
@@ -81,9 +84,7 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]
 	b.useTheKey(t, 0, 1)
-	if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+2); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.WaitBlock(b.ctx, b.Chain.Head()+2))
 	_, waiting := b.post(t, transfer(s, "waiting"))
 	incident, evidence := b.inProtect(t, s)
 	if !strings.Contains(evidence, `"expectedNonce": 0`) || !strings.Contains(evidence, `"latestCount": 1`) || !strings.Contains(evidence, `"node"`) {
@@ -92,10 +93,7 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	if !strings.Contains(evidence, `"consumingTx"`) || !strings.Contains(evidence, `"why": "AHEAD"`) {
 		t.Errorf("evidence: got %s, want the transaction that took the nonce", evidence)
 	}
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "refused"))
-	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"SUBMITTER_PROTECTED"`) {
-		t.Errorf("a new intent in PROTECT: got %d %s, %v; want 409 SUBMITTER_PROTECTED", status, answer, err)
-	}
+	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "refused")).want("a new intent in PROTECT", http.StatusConflict, `"SUBMITTER_PROTECTED"`)
 	if status, id := b.post(t, transfer(s, "waiting")); status != http.StatusOK || id != waiting { // H16
 		t.Errorf("what is stored, posted again: got %d %s, want 200 %s", status, id, waiting)
 	}
@@ -136,18 +134,14 @@ func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, id := b.post(t, transfer(s, "taken"))
-	b.await(t, s, txmanager.Tracking, 1)
+	id := b.inFlight(t, transfer(s, "taken"))
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
 	incident, _ := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
-	if status, text := b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"}); status != http.StatusOK {
-		t.Fatalf("resync: got %d %s", status, text)
-	}
+	b.released(t, s, "", map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"})
 	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "FAILED" || *r.SubState != "DISPLACED" || *r.Nonce != 0 {
 		t.Errorf("the intent: got %s, want FAILED/DISPLACED with nonce 0 kept", r.State)
 	}
@@ -162,21 +156,12 @@ func TestH06ResumeGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	b.post(t, transfer(s, "in flight"))
-	b.await(t, s, txmanager.Tracking, 1)
-	if _, err := b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s); err != nil {
-		t.Fatal(err)
-	}
+	b.inFlight(t, transfer(s, "in flight"))
+	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s))(t)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1) // polling continues and ends nothing
-	var open int
-	if err := b.DB.QueryRow(b.ctx, `select count(*) from protect_incident where closed_at is null`).Scan(&open); err != nil || open != 1 {
-		t.Errorf("open incidents once the transaction is final: got %d, %v; want 1", open, err)
-	}
-	if status, text := b.release(t, s, map[string]any{"incident": 1, "mode": "resume", "reason": "a false alarm"}); status != http.StatusOK {
-		t.Fatalf("resume: got %d %s", status, text)
-	}
+	b.wantCount(t, "open incidents once the transaction is final", 1, `select count(*) from protect_incident where closed_at is null`)
+	b.released(t, s, "", map[string]any{"incident": 1, "mode": "resume", "reason": "a false alarm"})
 	b.post(t, transfer(s, "next"))
 	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
@@ -207,18 +192,13 @@ func TestH09ForeignTransactionThatDoesTheSame(t *testing.T) {
 			Intents     []struct{ TxID string }
 		}
 	}
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)
-	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &shown) != nil || len(shown.Nonces) != 1 ||
-		shown.Nonces[0].ConsumingTx == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
-		t.Errorf("lost: got %d %s, %v; want nonce 0, its taker and the intent %s", status, answer, err, id)
+	b.call(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil).decode(&shown)
+	if len(shown.Nonces) != 1 || shown.Nonces[0].ConsumingTx == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
+		t.Errorf("lost: got %+v, want nonce 0, its taker and the intent %s", shown, id)
 	}
 	b.mine(t, 70)
 	body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"}
-	if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, `"requests"`) {
-		t.Errorf("resync without its name: got %d %s, want 400 for requests", status, text)
-	}
+	b.refusedRelease(t, "resync without its name", s, body, `"requests"`)
 	body["requests"] = map[string]string{"0": "twin, sent by hand"}
-	if status, text := b.release(t, s, body); status != http.StatusOK {
-		t.Errorf("resync: got %d %s", status, text)
-	}
+	b.released(t, s, "", body)
 }

@@ -1,15 +1,13 @@
 package acceptance
 
 import (
-	"crypto/ecdsa"
-	"math/big"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -17,46 +15,15 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
-// byHand signs a transaction with an unregistered account's key and sends it straight to the chain.
-func (b bench) byHand(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) {
-	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID())), inner)
-	if err == nil {
-		err = client.SendTransaction(b.ctx, tx)
-	}
-	if err != nil {
-		t.Fatalf("by hand: %v", err)
-	}
-}
-
 // counted waits until the node's latest and pending counts of the account have these values. The pool
 // processes received transactions with a delay.
 func (b bench) counted(t *testing.T, a devchain.Account, latest, pending uint64) {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	err = poll(b.ctx, func() bool {
-		mined, err := client.NonceAt(b.ctx, common.Address(eip155.MustBytes(a.Address)), nil)
-		all, err2 := client.PendingNonceAt(b.ctx, common.Address(eip155.MustBytes(a.Address)))
+	b.until(t, fmt.Sprintf("the account's counts never were %d and %d", latest, pending), func() bool {
+		mined, err := b.Node.NonceAt(b.ctx, common.Address(eip155.MustBytes(a.Address)), nil)
+		all, err2 := b.Node.PendingNonceAt(b.ctx, common.Address(eip155.MustBytes(a.Address)))
 		return err == nil && err2 == nil && mined == latest && all == pending
 	})
-	if err != nil {
-		t.Fatalf("the account's counts never were %d and %d: %v", latest, pending, err)
-	}
-}
-
-// plainTransfer sends one wei to an unused address at nonce n.
-func (b bench) plainTransfer(n uint64) types.TxData {
-	return &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()), Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(1), Gas: 21_000,
-		GasTipCap: big.NewInt(1_000_000_000), GasFeeCap: big.NewInt(100_000_000_000)}
 }
 
 // delegates gives the account code by a self-sent delegation (EIP-7702), at nonces n and n+1.
@@ -68,10 +35,7 @@ func (b bench) delegates(t *testing.T, a devchain.Account, n uint64) {
 	tip.SetUint64(1_000_000_000)
 	most.SetUint64(100_000_000_000)
 	auth.ChainID = id
-	auth, err := types.SignSetCode(a.Key, auth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	auth = must(types.SignSetCode(a.Key, auth))(t)
 	b.byHand(t, a.Key, &types.SetCodeTx{ChainID: &id, Nonce: n, To: common.Address(eip155.MustBytes(a.Address)), Gas: 100_000, Value: &value,
 		GasTipCap: &tip, GasFeeCap: &most, AuthList: []types.SetCodeAuthorization{auth}})
 }
@@ -83,15 +47,11 @@ func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status
 	if start > 0 {
 		body["reason"] = "it was used by hand before"
 	}
-	status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, string(text)
+	got := b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
+	return got.status, got.text
 }
 
-// refusesToRegister requires 400 INVALID_FIELD for the field, with all of these words, and no
-// registration.
+// refusesToRegister requires 400 INVALID_FIELD for the field, with all of these words.
 func (b bench) refusesToRegister(t *testing.T, what string, a devchain.Account, start uint64, field string, words ...string) {
 	t.Helper()
 	status, answer := b.registers(t, a, start)
@@ -100,9 +60,7 @@ func (b bench) refusesToRegister(t *testing.T, what string, a devchain.Account, 
 			t.Errorf("%s, from %d on: got %d %s, want 400 with %q", what, start, status, answer, word)
 		}
 	}
-	if n := b.count(`select count(*) from submitter where submitter = $1`, eip155.NewSubmitter(b.Chain.ChainID(), a.Address)); n != 0 {
-		t.Errorf("%s, from %d on: it is registered", what, start)
-	}
+	b.wantCount(t, fmt.Sprintf("%s, from %d on: it is registered", what, start), 0, `select count(*) from submitter where submitter = $1`, eip155.NewSubmitter(b.Chain.ChainID(), a.Address))
 }
 
 // An account is registered only at the chain's own count, with nothing pending and without code. A
@@ -113,7 +71,7 @@ func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	accounts := devchain.DevAccounts(3)
 	used, pending := accounts[1], accounts[2]
 	for n := range uint64(2) {
-		b.byHand(t, used.Key, b.plainTransfer(n))
+		b.byHand(t, used.Key, b.byHandTo(n, unused, 1, 1))
 	}
 	b.counted(t, used, 2, 2)
 	b.refusesToRegister(t, "an account that was used twice", used, 0, "startNonce", "is 0", "count of the account is 2")
@@ -124,7 +82,7 @@ func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	}
 
 	b.Chain.StopMining()
-	b.byHand(t, pending.Key, b.plainTransfer(0))
+	b.byHand(t, pending.Key, b.byHandTo(0, unused, 1, 1))
 	b.counted(t, pending, 0, 1)
 	b.refusesToRegister(t, "an account with one pending", pending, 0, "startNonce", "1 pending transactions")
 	b.refusesToRegister(t, "an account with one pending", pending, 1, "startNonce", "is 1", "count of the account is 0")
@@ -142,7 +100,7 @@ func TestRegistrationAsksAQuorumOfNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Processes: 1, Settings: nodesQuick})
 	used := devchain.DevAccounts(2)[1]
-	b.byHand(t, used.Key, b.plainTransfer(0))
+	b.byHand(t, used.Key, b.byHandTo(0, unused, 1, 1))
 	b.counted(t, used, 1, 1)
 	b.Nodes[0].SetTarget(b.fork(t, 0).URL())
 	b.refusesToRegister(t, "unused on the first node alone", used, 0, "startNonce", "is 0", "count of the account is 1")
@@ -152,7 +110,5 @@ func TestRegistrationAsksAQuorumOfNodes(t *testing.T) {
 	if status, answer := b.registers(t, used, 0); status != http.StatusServiceUnavailable || !strings.Contains(answer, "do not agree") {
 		t.Errorf("with one node of three: got %d %s, want 503 and why", status, answer)
 	}
-	if n := b.count(`select count(*) from submitter`); n != 1 {
-		t.Errorf("registered: got %d submitters, want the 1 of before", n)
-	}
+	b.wantCount(t, "registered", 1, `select count(*) from submitter`)
 }

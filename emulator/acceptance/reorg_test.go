@@ -23,11 +23,7 @@ func (b bench) raw(t *testing.T, txID, kind string) []byte {
 		 where v.tx_id = $1 and v.kind = $2`, txID, kind).Scan(&text); err != nil {
 		t.Fatalf("bytes of %s of %s: %v", kind, txID, err)
 	}
-	raw, err := hexutil.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
+	return must(hexutil.Decode(text))(t)
 }
 
 // wantEnd checks how a transaction ended, and by which of its versions.
@@ -54,8 +50,7 @@ type fates struct{ back, vanished, cancelled, executed string }
 func TestReorgsShallowerThanFinality(t *testing.T) {
 	t.Parallel()
 	for _, depth := range []int{1, 2, 5, 12, 32} {
-		t.Run(fmt.Sprintf("depth %d", depth), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("depth %d", depth), func(t *testing.T) {
 			b := setup(t, stack.Options{Submitters: 4, Settings: withSettings(quick, map[string]string{
 				"FENCEPOST_CONFIRMATIONS_REQUIRED": strconv.Itoa(depth + 3), "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
 			})})
@@ -63,27 +58,19 @@ func TestReorgsShallowerThanFinality(t *testing.T) {
 			original, placeholder := b.raw(t, x.cancelled, "ORIGINAL"), b.raw(t, x.cancelled, "PLACEHOLDER")
 			executed, filler := b.raw(t, x.executed, "ORIGINAL"), b.raw(t, x.executed, "PLACEHOLDER")
 			back := b.raw(t, x.back, "ORIGINAL")
-			if err := b.Chain.MineExactly(back, b.raw(t, x.vanished, "ORIGINAL"), original, filler); err != nil {
-				t.Fatal(err)
-			}
+			check(t, b.Chain.MineExactly(back, b.raw(t, x.vanished, "ORIGINAL"), original, filler))
 			b.mine(t, depth-1)
 			b.confirmedBy(t, depth)
 			blocks := b.blocks(t)
 
 			after := make([][][]byte, depth+1)
 			after[0], after[depth] = [][]byte{placeholder, executed}, [][]byte{back}
-			if err := b.Chain.Reorg(uint64(depth), after...); err != nil {
-				t.Fatal(err)
-			}
+			check(t, b.Chain.Reorg(uint64(depth), after...))
 			b.Chain.DropPool()
 			b.elsewhere(t, blocks)
 			b.mine(t, depth+4)
 			b.Chain.StartMining()
-			want := make(map[txmanager.Submitter]int)
-			for _, s := range b.Submitters() {
-				want[s] = 1
-			}
-			b.ends(t, want)
+			b.ends(t, b.each(1))
 			b.wantEnd(t, "came back in another block", x.back, "CONFIRMED", "ORIGINAL")
 			b.wantEnd(t, "vanished", x.vanished, "CONFIRMED", "ORIGINAL")
 			b.wantEnd(t, "replaced by its placeholder", x.cancelled, "FAILED/PLACEHOLDER", "PLACEHOLDER")
@@ -123,12 +110,7 @@ func (b bench) blocks(t *testing.T) (hashes []string) {
 // elsewhere waits until no transaction is recorded in one of the blocks.
 func (b bench) elsewhere(t *testing.T, blocks []string) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		return b.count(`select count(*) from managed_tx where receipt ->> 'blockHash' = any($1)`, blocks) == 0
-	})
-	if err != nil {
-		t.Fatalf("transactions are still held to be in replaced blocks: %v", err)
-	}
+	b.awaitCount(t, "transactions are still held to be in replaced blocks", 0, `select count(*) from managed_tx where receipt ->> 'blockHash' = any($1)`, blocks)
 }
 
 // noBlockOf checks that no list still has a replaced block.

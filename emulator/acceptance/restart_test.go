@@ -66,7 +66,7 @@ func TestRollingRestart(t *testing.T) {
 		b.wantContiguous(t, s, n)
 	}
 	for _, line := range []string{"lease not released", "drain ended with requests in flight"} {
-		if b.log.has(line) {
+		if b.Log.Has(line) {
 			t.Errorf("the log has %q", line)
 		}
 	}
@@ -74,13 +74,10 @@ func TestRollingRestart(t *testing.T) {
 
 // roomFor waits until fewer than 10 of the submitter's intents are open.
 func (b bench) roomFor(t *testing.T, s txmanager.Submitter) {
-	err := poll(b.ctx, func() bool {
+	b.until(t, fmt.Sprintf("too many transactions of %s are on their way", s), func() bool {
 		n := b.count(`select count(*) from managed_tx where submitter = $1 and state not in ('CONFIRMED', 'FAILED')`, s)
 		return 0 <= n && n < 10
 	})
-	if err != nil {
-		t.Errorf("too many transactions of %s are on their way: %v", s, err)
-	}
 }
 
 // A process that waits for an unresponsive node releases its lease at SIGTERM, so that another
@@ -92,10 +89,7 @@ func TestAStoppedProcessGivesItsLeaseBack(t *testing.T) {
 	b.RPC.SetFaults(rpcproxy.Faults{Hang: 1})
 	b.post(t, transfer(s, "r"))
 	b.struck(t, rpcproxy.Hang, 1)
-	var owner string
-	if err := b.DB.QueryRow(b.ctx, `select owner_node from submitter_lease where submitter = $1`, s).Scan(&owner); err != nil {
-		t.Fatal(err)
-	}
+	owner := value[string](t, b, `select owner_node from submitter_lease where submitter = $1`, s)
 	b.terminate(t, b.Processes()[0])
 	if b.count(`select count(*) from submitter_lease where owner_node = $1 and expires_at > clock_timestamp()`, owner) != 0 {
 		t.Errorf("lease: %s, which has ended, still holds it", owner)

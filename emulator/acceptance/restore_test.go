@@ -2,14 +2,12 @@ package acceptance
 
 import (
 	"fmt"
-	"math/big"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -20,22 +18,14 @@ import (
 // asOwner runs statements outside the stack's database, whose name is LIVE in them.
 func (b bench) asOwner(t *testing.T, statements ...string) {
 	t.Helper()
-	u, err := url.Parse(b.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(url.Parse(b.Database))(t)
 	name := strings.Trim(u.Path, "/")
 	u.Path = "/postgres"
-	conn, err := pgx.Connect(b.ctx, u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(pgx.Connect(b.ctx, u.String()))(t)
 	defer conn.Close(b.ctx)
 	for _, s := range statements {
 		s = strings.ReplaceAll(s, "LIVE", name)
-		if _, err := conn.Exec(b.ctx, s); err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
+		must(conn.Exec(b.ctx, s))(t)
 	}
 }
 
@@ -62,23 +52,14 @@ func (b bench) putBack(t *testing.T) {
 func (b bench) restore(t *testing.T) {
 	t.Helper()
 	b.putBack(t)
-	if err := migrations.Distrust(b.ctx, b.Database, "restored"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, migrations.Distrust(b.ctx, b.Database, "restored"))
 }
 
 // again repeats an API call while another invocation has the lease or a connection was cut.
 func (b bench) again(t *testing.T, account, method, path string, body any) (status int, text string) {
 	t.Helper()
-	err := poll(b.ctx, func() bool {
-		code, answer, err := b.Call(b.ctx, account, method, path, body)
-		status, text = code, string(answer)
-		return err == nil && status < 500 && !strings.Contains(text, "NOT_LEADER")
-	})
-	if err != nil {
-		t.Fatalf("%s %s: got %d %s, %v", method, path, status, text, err)
-	}
-	return status, text
+	call := func() answered { return b.call(t, account, method, path, body) }
+	return b.repeat(t, path, call, func(a answered) bool { return a.status >= 500 })
 }
 
 // operates is again for a call that an operator must make.
@@ -105,21 +86,10 @@ func (b bench) timesMined(t *testing.T, wei int64) int {
 // minedWorth counts the chain's transactions to the tests' recipient, by value.
 func (b bench) minedWorth(t *testing.T) map[int64]int {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
 	mined := make(map[int64]int)
-	for number := uint64(0); number <= b.Chain.Head(); number++ {
-		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(number))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tx := range block.Transactions() {
-			if to := tx.To(); to != nil && *to == common.HexToAddress("0x00000000000000000000000000000000000cafe0") {
-				mined[tx.Value().Int64()]++
-			}
+	for _, tx := range b.transactions(t, b.Node) {
+		if to := tx.To(); to != nil && *to == common.HexToAddress(cafe0) {
+			mined[tx.Value().Int64()]++
 		}
 	}
 	return mined
@@ -154,9 +124,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	b.await(t, busy, txmanager.Confirmed, 3)
 	b.restore(t)
 
-	if err := poll(b.ctx, func() bool { return b.RunSweep(b.ctx) == nil }); err != nil {
-		t.Fatal(err)
-	}
+	b.until(t, "no sweep succeeded", func() bool { return b.RunSweep(b.ctx) == nil })
 	b.mine(t, 70)
 	b.operates(t, "/admin/v1/database/accept", reason)
 	for _, id := range []string{gone, ran, wanted, letGo, unwanted} {
@@ -170,22 +138,15 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	}
 	b.operates(t, "/admin/v1/submitters/"+string(still)+"/suspend", reason)
 	for _, s := range []txmanager.Submitter{busy, still} { // by the sweep: the restore lost the tasks
-		err := poll(b.ctx, func() bool {
+		b.until(t, fmt.Sprintf("%s: what was in flight in the copy is not CONFIRMED", s), func() bool {
 			_ = b.RunSweep(b.ctx)
 			return b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s) >= 1
 		})
-		if err != nil {
-			t.Fatalf("%s: what was in flight in the copy is not CONFIRMED: %v", s, err)
-		}
 	}
-	err := poll(b.ctx, func() bool {
+	b.until(t, "the foreign transactions were never read", func() bool {
 		_ = b.RunSweep(b.ctx)
-		var n int
-		return b.DB.QueryRow(b.ctx, `select count(*) from foreign_transaction where submitter = $1`, busy).Scan(&n) == nil && n == 2
+		return b.count(`select count(*) from foreign_transaction where submitter = $1`, busy) == 2
 	})
-	if err != nil {
-		t.Fatalf("the foreign transactions were never read: %v", err)
-	}
 	for s, more := range map[txmanager.Submitter]map[string]any{
 		busy:  {"mode": "resync", "count": 3, "requests": map[string]string{"1": "ran later"}},
 		still: {"mode": "resume"},

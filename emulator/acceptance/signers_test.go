@@ -48,8 +48,7 @@ func TestSignerWithoutAnswerHoldsTheQueue(t *testing.T) {
 		"a service signs the next":  {stack.SignerRemote, remotely(remotesigner.AnotherNonce), remotely(remotesigner.None)},
 		"a service signs by itself": {stack.SignerRemote, remotely(remotesigner.AnotherKey), remotely(remotesigner.None)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			b := setup(t, stack.Options{Settings: impatient, Signer: c.signer})
 			s, other := b.Submitters()[0], b.Submitters()[1]
 			before := len(b.asked())
@@ -78,9 +77,7 @@ func TestSignerWithoutAnswerHoldsTheQueue(t *testing.T) {
 func (b bench) signedOnce(t *testing.T, txID string) {
 	t.Helper()
 	b.versions(t, txID, "ORIGINAL")
-	if n := b.count(`select count(*) from tx_version where tx_id = $1`, txID); n != 1 {
-		t.Errorf("versions of %s: got %d, want 1", txID, n)
-	}
+	b.wantCount(t, fmt.Sprintf("versions of %s", txID), 1, `select count(*) from tx_version where tx_id = $1`, txID)
 }
 
 // heldUnsigned waits until the transaction says that its signer gave no answer. It requires an
@@ -99,12 +96,8 @@ func (b bench) heldUnsigned(t *testing.T, txID string, bound bool) {
 	if err != nil || r.State != want || (r.Nonce != nil) != bound || *r.LastError != "not signed: the signer gave no answer" {
 		t.Errorf("unsigned: got %s, nonce %v, %s, %v; want %s with %d nonces, and why", r.State, r.Nonce, text(r.LastError), err, want, nonces)
 	}
-	if n := b.count(`select count(*) from tx_version`); n != 0 {
-		t.Errorf("versions: got %d, want none", n)
-	}
-	if n := b.count(`select count(*) from managed_tx where nonce is not null`); n != nonces {
-		t.Errorf("nonces: got %d bound, want %d", n, nonces)
-	}
+	b.wantCount(t, "versions", 0, `select count(*) from tx_version`)
+	b.wantCount(t, "nonces", nonces, `select count(*) from managed_tx where nonce is not null`)
 }
 
 // A process dies between the signer's answer and the commit, so that its bytes are lost unseen.
@@ -116,8 +109,7 @@ func TestKilledBesideASignerElsewhere(t *testing.T) {
 		stack.SignerRemote: {"advance.stored", "advance.version_signed", "advance.version_stored"},
 	} {
 		for _, point := range points {
-			t.Run(string(signer)+" "+point, func(t *testing.T) {
-				t.Parallel()
+			parallel(t, string(signer)+" "+point, func(t *testing.T) {
 				b, folder := setupArmed(t, point, stack.Options{Signer: signer})
 				s := b.Submitters()[0]
 				var ids []string
@@ -145,12 +137,8 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 	stranger := eip155.NewSubmitter(b.Chain.ChainID(), eip155.Address([20]byte{0xba, 0xd0}))
 	register := func(s txmanager.Submitter, signer string) (status int, answer string) {
 		t.Helper()
-		status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
-			map[string]any{"submitter": s, "callers": []string{"email:" + stack.CallerAccount}, "signer": signer, "policy": "unlimited"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return status, string(text)
+		a := b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", map[string]any{"submitter": s, "callers": []string{"email:" + stack.CallerAccount}, "signer": signer, "policy": "unlimited"})
+		return a.status, a.text
 	}
 	key := func(i int) string {
 		return "kms:" + kms.Version(b.Submitters()[i].Address().String())
@@ -176,19 +164,14 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 	if status, answer := register(stranger, key(0)); status != http.StatusServiceUnavailable {
 		t.Errorf("KMS is away: got %d %s, want 503", status, answer)
 	}
-	if n := b.count(`select count(*) from submitter`); n != 2 {
-		t.Errorf("registered: got %d, want the 2 of before", n)
-	}
+	b.wantCount(t, "registered", 2, `select count(*) from submitter`)
 }
 
 // moveKey makes another signer sign for an account.
 func (b bench) moveKey(t *testing.T, of txmanager.Submitter, to, reason string) (status int, answer string) {
 	t.Helper()
-	status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status, string(text)
+	a := b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
+	return a.status, a.text
 }
 
 // A key moves back and forth between a remote signer and the process. Meanwhile one transaction is
@@ -197,14 +180,10 @@ func (b bench) moveKey(t *testing.T, of txmanager.Submitter, to, reason string) 
 func TestKeyMovesInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []stack.SignerKind{stack.SignerKMS, stack.SignerRemote} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, string(kind), func(t *testing.T) {
 			b := setupWithKeys(t, kind)
 			s := b.Submitters()[0]
-			var away string
-			if err := b.DB.QueryRow(b.ctx, `select signer from submitter where submitter = $1`, s).Scan(&away); err != nil {
-				t.Fatal(err)
-			}
+			away := value[string](t, b, `select signer from submitter where submitter = $1`, s)
 			moves := func(to, when string) {
 				t.Helper()
 				b.operates(t, "/admin/v1/submitters/"+string(s)+"/signer", map[string]any{"signer": to, "reason": when})
@@ -214,7 +193,7 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 			b.await(t, s, txmanager.Stuck, 1)
 			before := len(b.asked())
 			moves("local", "before it is replaced")
-			decide(t, b, id, "replace")
+			b.decide(t, id, "replace")
 			b.replaced(t, id, "BUMP")
 			if got := len(b.asked()); got != before {
 				t.Errorf("the signer that has the key no more: got asked %d times, want none", got-before)
@@ -253,23 +232,12 @@ func setupWithKeys(t *testing.T, kind stack.SignerKind) bench {
 	path := filepath.Join(t.TempDir(), "keys")
 	account := devchain.DevAccounts(1)[0]
 	line := fmt.Sprintf("%s=0x%x\n", eip155.NewSubmitter(devchain.DefaultChainID, account.Address), crypto.FromECDSA(account.Key))
-	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(line), 0o600))
 	b := setup(t, withPayroll(t, stack.Options{Signer: kind, Settings: withHooks(map[string]string{
 		"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": path, "FENCEPOST_RESUBMIT_INTERVAL": "1s", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "2",
 	})}))
 	b.payer(t)
 	return b
-}
-
-// decide makes an operator's decision about a transaction that waits for one.
-func decide(t *testing.T, b bench, txID, action string) {
-	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": action, "reason": "a test"})
-	if err != nil || status != http.StatusAccepted {
-		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
-	}
 }
 
 // When a key moves, an operator changes the submitter's signer with a reason. The new signer must have
@@ -303,9 +271,7 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 		t.Errorf("KMS is away: got %d %s, want 503", status, answer)
 	}
 	b.KMS.SetFault(kms.None)
-	if n := b.count(`select count(*) from submitter_change where action = 'SIGNER'`); n != 0 {
-		t.Errorf("changes: got %d kept, want none", n)
-	}
+	b.wantCount(t, "changes", 0, `select count(*) from submitter_change where action = 'SIGNER'`)
 	b.postUntilAnswered(t, transfer(s, "before"))
 	for range 2 {
 		if status, answer := move(s, "kms:"+to, "a key ring of its own"); status != http.StatusOK || !strings.Contains(answer, to) {
@@ -314,7 +280,5 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 	}
 	b.postUntilAnswered(t, transfer(s, "after"))
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
-	if n := b.count(`select count(*) from submitter_change where action = 'SIGNER' and reason = 'a key ring of its own'`); n != 1 {
-		t.Errorf("changes: got %d kept, want 1", n)
-	}
+	b.wantCount(t, "changes", 1, `select count(*) from submitter_change where action = 'SIGNER' and reason = 'a key ring of its own'`)
 }

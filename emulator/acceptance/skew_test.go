@@ -1,7 +1,6 @@
 package acceptance
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,15 +16,8 @@ import (
 func buildSkewed(t *testing.T) (path string) {
 	t.Helper()
 	folder := t.TempDir()
-	overlay, err := stack.WrongClock(t.Context(), folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, err = stack.Build(t.Context(), folder, "-overlay", overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	overlay := must(stack.WrongClock(t.Context(), folder))(t)
+	return must(stack.Build(t.Context(), folder, "-overlay", overlay))(t)
 }
 
 // Processes whose clocks are an hour ahead or behind change nothing, even if one of them dies.
@@ -36,36 +28,29 @@ func TestClockSkewChangesNothing(t *testing.T) {
 	for _, settings := range []map[string]string{
 		{stack.ShiftVariable: "1h", crash.Variable: folder}, {stack.ShiftVariable: "-1h"},
 	} {
-		if _, err := b.StartProcess(b.ctx, settings); err != nil {
-			t.Fatal(err)
-		}
+		must(b.StartProcess(b.ctx, settings))(t)
 	}
 	hours := []int{-1, 0, 1}
 	want := make(map[txmanager.Submitter]int)
 	b.postUntil(t, want, func() bool { // until each process has had work
-		skews := b.log.skews()
+		skews := b.skews()
 		return !slices.ContainsFunc(hours, func(h int) bool { return skews[h] == 0 })
 	})
-	if err := crash.Arm(folder, "advance.stored", 1, crash.Kill); err != nil {
-		t.Fatal(err)
-	}
+	check(t, crash.Arm(folder, "advance.stored", 1, crash.Kill))
 	b.postUntil(t, want, func() bool { return crash.Hit(folder, "advance.stored") })
 	b.ends(t, want)
 	b.inOrder(t)
 	b.calm(t)
 	b.wantNoOldToken(t)
-	if n := b.count(`select count(*) from tx_history where abs(extract(epoch from at - clock_timestamp())) > 600`); n != 0 {
-		t.Errorf("changes at a wrong time: got %d, want none", n)
-	}
+	b.wantCount(t, "changes at a wrong time", 0, `select count(*) from tx_history where abs(extract(epoch from at - clock_timestamp())) > 600`)
 }
 
-// postUntil posts intents of each submitter, few at a time, until the condition is met. It counts
-// them.
+// postUntil posts and counts intents of each submitter until the condition is met.
 func (b bench) postUntil(t *testing.T, posted map[txmanager.Submitter]int, met func() bool) {
 	t.Helper()
 	for !met() {
 		if b.ctx.Err() != nil {
-			t.Fatalf("posted %v, and still not so; advances by hours of skew: %v", posted, b.log.skews())
+			t.Fatalf("posted %v, and still not so; advances by hours of skew: %v", posted, b.skews())
 		}
 		for _, s := range b.Submitters() {
 			b.roomFor(t, s)
@@ -76,16 +61,14 @@ func (b bench) postUntil(t *testing.T, posted map[txmanager.Submitter]int, met f
 }
 
 // skews counts the advances by the error of their process' clock in hours, as the log shows it.
-func (l *testLog) skews() map[int]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (b bench) skews() map[int]int {
 	skews := make(map[int]int)
-	for line := range bytes.Lines(l.text) {
+	for _, line := range b.Log.Lines("invocation") {
 		var entry struct {
 			Timestamp         time.Time
 			Message, Function string
 		}
-		if json.Unmarshal(line, &entry) == nil && entry.Message == "invocation" && entry.Function == "advance" {
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Message == "invocation" && entry.Function == "advance" {
 			skews[int(time.Until(entry.Timestamp).Round(time.Hour)/time.Hour)]++
 		}
 	}

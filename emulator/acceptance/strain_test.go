@@ -28,7 +28,7 @@ func TestConnectionsRunOut(t *testing.T) {
 		})
 	}
 	crowd.Wait()
-	b.ends(t, map[txmanager.Submitter]int{b.Submitters()[0]: n, b.Submitters()[1]: n})
+	b.ends(t, b.each(n))
 	// Two callers' concurrent posts commit in any order. An intent that was answered before another
 	// was posted precedes it.
 	wrong := b.count(`
@@ -52,26 +52,18 @@ func TestStatementsRunOutOfTime(t *testing.T) {
 		"the transactions, by that of a statement": {"lock table managed_tx in exclusive mode", "STATEMENT", "statement timeout"},
 		"the cursor, by that of a statement":       {"select from submitter_nonce_cursor for update", "STATEMENT", "statement timeout"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			times := map[string]string{"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "400ms"}
 			if c.timeout == "LOCK" {
 				times = map[string]string{"FENCEPOST_DATABASE_LOCK_TIMEOUT": "400ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "300ms"}
 			}
 			b := setup(t, stack.Options{Window: 2, Settings: withSettings(quick, times)})
 			want := b.postAll(t, 1)
-			held, err := b.DB.Begin(b.ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := held.Exec(b.ctx, c.lock); err != nil {
-				t.Fatal(err)
-			}
+			held := must(b.DB.Begin(b.ctx))(t)
+			must(held.Exec(b.ctx, c.lock))(t)
 			refused := b.postMeanwhile(t, want)
 			b.logged(t, c.told)
-			if err := held.Rollback(b.ctx); err != nil {
-				t.Fatal(err)
-			}
+			check(t, held.Rollback(b.ctx))
 			for s := range want {
 				b.postUntilAnswered(t, transfer(s, "meanwhile"))
 				want[s]++

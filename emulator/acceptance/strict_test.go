@@ -2,15 +2,13 @@ package acceptance
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// besideAnOpenNonce counts a submitter's nonces from $2 on that were allocated while another was open,
-// by the order of the history.
+// besideAnOpenNonce counts nonces from $2 on that were allocated beside an open one.
 const besideAnOpenNonce = `
 with life as (
   select m.nonce,
@@ -43,20 +41,13 @@ func TestStrictBindsAWindowThatWasRegisteredBefore(t *testing.T) {
 	b.Chain.StartMining()
 	b.ends(t, want)
 	b.inOrder(t)
-	if n := b.count(besideAnOpenNonce, s, 1); n != window-1 {
-		t.Errorf("nonces bound beside an open one before the setting: got %d, want %d, or this test sees nothing", n, window-1)
-	}
-	if n := b.count(besideAnOpenNonce, s, window); n != 0 {
-		t.Errorf("nonces bound beside an open one under nonce.strict.enabled=true: got %d of %d, want none", n, further)
-	}
+	b.wantCount(t, "nonces bound beside an open one before the setting", window-1, besideAnOpenNonce, s, 1)
+	b.wantCount(t, "nonces bound beside an open one under nonce.strict.enabled=true", 0, besideAnOpenNonce, s, window)
 	for what, body := range map[string]map[string]any{
 		"a window of its own":  {"maxInFlight": window},
 		"the default's window": {},
 	} {
 		body["submitter"], body["callers"] = s, []string{"email:" + stack.CallerAccount}
-		status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
-		if err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), `"field":"maxInFlight"`) {
-			t.Errorf("registration with %s: got %d %s, %v; want 400 for maxInFlight", what, status, answer, err)
-		}
+		b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body).want("registration with "+what, http.StatusBadRequest, `"field":"maxInFlight"`)
 	}
 }

@@ -33,25 +33,16 @@ func (anyAccount) Token(context.Context, string, string) (string, error) { retur
 // makeTasks returns a task enqueuer on paused queues, and the ordinary client to read its tasks.
 func makeTasks(t *testing.T, epoch string) (*tasks.Tasks, *gcp.Client, *cloudtasks.Server) {
 	t.Helper()
-	server, err := cloudtasks.Start(t.Context(), cloudtasks.Options{Tokens: anyAccount{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must(cloudtasks.Start(t.Context(), cloudtasks.Options{Tokens: anyAccount{}}))(t)
 	t.Cleanup(server.Close)
 	client, err := gcp.NewClient(t.Context(), option.WithEndpoint(server.Addr()), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { client.Close() })
 	for _, id := range []string{"q-advance-0", "q-receipt-0", "q-confirm-0"} {
 		name := queuesAt + "/queues/" + id
-		if _, err := client.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: queuesAt, Queue: &cloudtaskspb.Queue{Name: name}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.PauseQueue(t.Context(), &cloudtaskspb.PauseQueueRequest{Name: name}); err != nil {
-			t.Fatal(err)
-		}
+		must(client.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: queuesAt, Queue: &cloudtaskspb.Queue{Name: name}}))(t)
+		must(client.PauseQueue(t.Context(), &cloudtaskspb.PauseQueueRequest{Name: name}))(t)
 	}
 	return newMaker(t, server, epoch), client, server
 }
@@ -78,9 +69,7 @@ func made(t *testing.T, client *gcp.Client, queue string) map[string]*cloudtasks
 		if errors.Is(err, iterator.Done) {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		found[task.Name[strings.LastIndexByte(task.Name, '/')+1:]] = task
 	}
 }
@@ -92,16 +81,12 @@ func TestAdvanceIsNamedByTheToken(t *testing.T) {
 	maker, client, server := makeTasks(t, "e0e0e0e0")
 	other := newMaker(t, server, "e1e1e1e1") // a restored database, another process
 	for _, m := range []*tasks.Tasks{maker, maker, other} {
-		if err := m.EnqueueAdvance(t.Context(), bob, 7); err != nil {
-			t.Fatal(err)
-		}
+		check(t, m.EnqueueAdvance(t.Context(), bob, 7))
 	}
 	if err := newMaker(t, server, "e0e0e0e0").EnqueueAdvance(t.Context(), bob, 7); err != nil {
 		t.Fatalf("a name that another process made: got %v, want no error", err)
 	}
-	if err := maker.EnqueueAdvance(t.Context(), bob, 8); err != nil {
-		t.Fatal(err)
-	}
+	check(t, maker.EnqueueAdvance(t.Context(), bob, 8))
 	want := []string{bob.Digest() + "-e0e0e0e0-a-7", bob.Digest() + "-e0e0e0e0-a-8", bob.Digest() + "-e1e1e1e1-a-7"}
 	checkNames(t, made(t, client, "q-advance-0"), want...)
 }
@@ -110,9 +95,7 @@ func TestAdvanceIsNamedByTheToken(t *testing.T) {
 func TestTaskCarriesTheSubmitterAndAToken(t *testing.T) {
 	t.Parallel()
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
-	if err := maker.EnqueuePoll(t.Context(), bob, txmanager.KindReceipt, time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, maker.EnqueuePoll(t.Context(), bob, txmanager.KindReceipt, time.Now().Add(time.Hour)))
 	for name, task := range made(t, client, "q-receipt-0") {
 		h := task.GetHttpRequest()
 		if string(h.Body) != `{"submitter":"`+string(bob)+`"}` || h.Url != "http://127.0.0.1:1/internal/receipt" {
@@ -137,9 +120,7 @@ func TestH24RescueIsNamedByTokenAndExpiry(t *testing.T) {
 	renewed := txmanager.AcquireResult{Token: 7, ExpiresAt: expires.Add(3 * time.Second), TakeoverAt: expires.Add(4 * time.Second)}
 	for _, m := range []txmanager.AcquireResult{met, met, renewed} {
 		m.ExpiresAt, m.TakeoverAt = soon(m.ExpiresAt), soon(m.TakeoverAt)
-		if err := maker.EnqueueTakeover(t.Context(), bob, m); err != nil {
-			t.Fatal(err)
-		}
+		check(t, maker.EnqueueTakeover(t.Context(), bob, m))
 	}
 	tasks := made(t, client, "q-advance-0")
 	if len(tasks) != 2 {
@@ -165,18 +146,14 @@ func TestPollsMergeAndSweepsDoNot(t *testing.T) {
 	maker, client, _ := makeTasks(t, "e0e0e0e0")
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
 	for _, due := range []time.Time{at, at.Add(900 * time.Millisecond), at.Add(time.Second)} {
-		if err := maker.EnqueuePoll(t.Context(), bob, txmanager.KindConfirm, due); err != nil {
-			t.Fatal(err)
-		}
+		check(t, maker.EnqueuePoll(t.Context(), bob, txmanager.KindConfirm, due))
 	}
 	if got := made(t, client, "q-confirm-0"); len(got) != 2 {
 		t.Errorf("polls at %v, +0.9 s, +1 s: got %d tasks, want 2", at, len(got))
 	}
 	minute := time.Unix(1_800_000_000, 0)
 	for _, m := range []time.Time{minute, minute.Add(30 * time.Second), minute.Add(time.Minute)} {
-		if _, err := maker.Sweep(t.Context(), bob, txmanager.KindAdvance, m); err != nil {
-			t.Fatal(err)
-		}
+		must(maker.Sweep(t.Context(), bob, txmanager.KindAdvance, m))(t)
 	}
 	checkNames(t, made(t, client, "q-advance-0"), bob.Digest()+"-e0e0e0e0-s-30000000", bob.Digest()+"-e0e0e0e0-s-30000001")
 }

@@ -55,10 +55,7 @@ func (b bench) page(t *testing.T) (sums map[string]float64, text string) {
 	t.Helper()
 	sums = map[string]float64{}
 	for _, p := range b.Processes() {
-		response, err := http.Get("http://" + p.Addr() + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(http.Get("http://" + p.Addr() + "/metrics"))(t)
 		page, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK {
@@ -90,9 +87,7 @@ func TestMetricsOfRealIntents(t *testing.T) {
 	b.post(t, conflict)
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.await(t, other, txmanager.Confirmed, 1)
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	want := map[string]float64{
 		`tx_create_total{result="accepted"}`: 2, `tx_create_total{result="known"}`: 1, `tx_create_total{result="refused"}`: 2,
 		`tx_submit_total{result="accepted"}`: 2, `receipt_check_total{result="found"}`: 0, `finality_total{result="confirmed"}`: 2,
@@ -139,9 +134,7 @@ func TestGaugesOfWhatWaits(t *testing.T) {
 	b, c := observed(t, map[string]string{"FENCEPOST_QUEUE_MAX_PER_SUBMITTER": "10"})
 	s, other := b.Submitters()[0], b.Submitters()[1]
 	b.useTheKey(t, 0, 1)
-	if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+2); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.WaitBlock(b.ctx, b.Chain.Head()+2))
 	b.post(t, transfer(s, "foreign"))
 	b.inProtect(t, s)
 	b.Chain.StopMining()
@@ -150,9 +143,7 @@ func TestGaugesOfWhatWaits(t *testing.T) {
 	}
 	b.await(t, other, txmanager.Tracking, 1)
 	b.flushed(t, c, "the gauges came", func() bool {
-		if err := b.RunSweep(b.ctx); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.RunSweep(b.ctx))
 		return c.Value("in_flight_age_seconds{}") >= 1
 	})
 	want := map[string]float64{"queue_depth{}": 3, "queue_fullness_ratio{}": 0.2, "protect_submitters{}": 1, "receipt_backlog{}": 1, "stuck_transactions{}": 0}
@@ -252,10 +243,7 @@ func orphans(spans []exporttest.Span) (lost []exporttest.Span) {
 // keepsSecrets searches for keys, passwords and tokens in all exported data.
 func (b bench) keepsSecrets(t *testing.T, c *exporttest.Collector) {
 	t.Helper()
-	info, err := b.Info(b.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(b.Info(b.ctx))(t)
 	_, page := b.page(t)
 	secrets := []string{"Bearer", "eyJ"}
 	if password := regexp.MustCompile(`:([^:@/]+)@`).FindStringSubmatch(b.Setting("FENCEPOST_DATABASE_URL")); password != nil {
@@ -270,7 +258,7 @@ func (b bench) keepsSecrets(t *testing.T, c *exporttest.Collector) {
 				t.Errorf("%s: got a secret in it: %.8s…", where, secret)
 			}
 		}
-		if b.log.has(secret) {
+		if b.Log.Has(secret) {
 			t.Errorf("the log: got a secret in it: %.8s…", secret)
 		}
 	}
@@ -279,10 +267,7 @@ func (b bench) keepsSecrets(t *testing.T, c *exporttest.Collector) {
 // The commands on the telemetry page do what the page says.
 func TestTelemetryPage(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/telemetry.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../docs/telemetry.md"))(t)
 	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(blocks) != 2 {
 		t.Fatalf("commands on the page: got %d, want two: one to start, and one to look", len(blocks))
@@ -311,30 +296,19 @@ func TestMetricsOfTrouble(t *testing.T) {
 		"FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
 	}))
 	s := b.Submitters()[0]
-	b.Chain.StopMining()
-	_, txID := b.post(t, transfer(s, "a"))
-	b.await(t, s, txmanager.Tracking, 1)
+	txID := b.inFlight(t, transfer(s, "a"))
 	_, waits := b.post(t, transfer(s, "b"))
 	for range 2 { // the repetition is no second end
 		b.cancel(t, waits)
 	}
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": "wait", "reason": "r"})
-	if err != nil || status != http.StatusAccepted {
-		t.Fatalf("decide: got %d %s, %v", status, answer, err)
-	}
+	b.decide(t, txID, "wait")
 	included := func(want int) {
 		t.Helper()
-		if err := poll(b.ctx, func() bool { return b.count(`select count(*) from managed_tx where receipt is not null`) == want }); err != nil {
-			t.Fatalf("transactions with a receipt: want %d: %v", want, err)
-		}
+		b.awaitCount(t, fmt.Sprintf("transactions with a receipt: want %d", want), want, `select count(*) from managed_tx where receipt is not null`)
 	}
-	if err := b.Chain.MineExactly(b.raw(t, txID, "ORIGINAL")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.MineExactly(b.raw(t, txID, "ORIGINAL")))
 	included(1)
-	if err := b.Chain.Reorg(1, nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.Reorg(1, nil, nil))
 	b.Chain.DropPool()
 	included(0)
 	b.Chain.StartMining()

@@ -33,10 +33,7 @@ func TestTX001ConcurrentPostsOfOneRequest(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	var rows int
-	if err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx`).Scan(&rows); err != nil {
-		t.Fatal(err)
-	}
+	rows := value[int](t, b, `select count(*) from managed_tx`)
 	if len(ids) != 1 || rows != 1 || created != 1 {
 		t.Errorf("100 posts of one request: got txIds %v, %d rows, %d answered 202; want one of each", ids, rows, created)
 	}
@@ -144,20 +141,17 @@ func TestTX004SecondWaitsForTheFirst(t *testing.T) {
 	b.await(t, s, txmanager.Tracking, 1)
 
 	b.mine(t, 1) // included, but not final before one confirmation
-	err := poll(b.ctx, func() bool {
+	b.until(t, "the first never became INCLUDED", func() bool {
 		_, r := b.ask(t, stack.OperatorAccount, first)
 		return r.SubState != nil && *r.SubState == string(txmanager.Included)
 	})
-	if err != nil {
-		t.Fatalf("the first never became INCLUDED: %v", err)
-	}
 	_, r := b.ask(t, stack.OperatorAccount, second)
 	if r.State != string(txmanager.Queued) || r.Nonce != nil || r.TxHash != nil {
 		t.Errorf("the second while the first is not final: got %s, nonce %v, hash %v; want QUEUED without either", r.State, r.Nonce, r.TxHash)
 	}
 
 	b.mine(t, 1)
-	err = poll(b.ctx, func() bool {
+	err := poll(b.ctx, func() bool {
 		_, r = b.ask(t, stack.OperatorAccount, second)
 		return r.Nonce != nil
 	})
@@ -175,7 +169,5 @@ func TestTX004SecondWaitsForTheFirst(t *testing.T) {
 // mine adds blocks to a chain whose own mining is stopped.
 func (b bench) mine(t *testing.T, n int) {
 	t.Helper()
-	if err := b.Chain.Mine(n); err != nil {
-		t.Fatal(err)
-	}
+	check(t, b.Chain.Mine(n))
 }

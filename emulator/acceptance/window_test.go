@@ -2,7 +2,6 @@ package acceptance
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -21,8 +20,7 @@ func TestWindowSurvivesDeaths(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{5, 50} {
 		for _, point := range []string{"advance.signed", "advance.stored", "advance.sent", "confirm.looked"} {
-			t.Run(fmt.Sprintf("window %d, %s", window, point), func(t *testing.T) {
-				t.Parallel()
+			parallel(t, fmt.Sprintf("window %d, %s", window, point), func(t *testing.T) {
 				b, folder := setupArmed(t, point, stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
 				b.Chain.StopMining()
 				want := b.postAll(t, window+window/2)
@@ -45,8 +43,7 @@ func TestWindowSurvivesDeaths(t *testing.T) {
 func TestWindowSurvivesReorg(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{5, 50} {
-		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
 			b := setup(t, stack.Options{Submitters: 1, Window: window, Settings: withSettings(quick, map[string]string{
 				"FENCEPOST_CONFIRMATIONS_REQUIRED": "4", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
 			})})
@@ -57,9 +54,7 @@ func TestWindowSurvivesReorg(t *testing.T) {
 			b.mine(t, 2)
 			b.confirmedBy(t, 2)
 			blocks := b.blocks(t)
-			if err := b.Chain.Reorg(2, b.raws(t, window/2), nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			check(t, b.Chain.Reorg(2, b.raws(t, window/2), nil, nil))
 			b.Chain.DropPool()
 			b.elsewhere(t, blocks)
 			b.Chain.StartMining()
@@ -73,10 +68,7 @@ func TestWindowSurvivesReorg(t *testing.T) {
 // raws returns the bytes of the n lowest nonces.
 func (b bench) raws(t *testing.T, n int) (raws [][]byte) {
 	t.Helper()
-	var ids []string
-	if err := b.DB.QueryRow(b.ctx, `select array_agg(tx_id::text order by nonce) from managed_tx where nonce < $1`, n).Scan(&ids); err != nil {
-		t.Fatal(err)
-	}
+	ids := value[[]string](t, b, `select array_agg(tx_id::text order by nonce) from managed_tx where nonce < $1`, n)
 	for _, id := range ids {
 		raws = append(raws, b.raw(t, id, "ORIGINAL"))
 	}
@@ -103,8 +95,7 @@ func (o *offered) reset() []uint64 {
 	return o.nonces
 }
 
-// refuseFirst makes the node refuse nonce 0 of s with these words, and records the nonces sent to it
-// for s.
+// refuseFirst makes the node refuse nonce 0 of s, and records the nonces sent to it for s.
 func (b bench) refuseFirst(s txmanager.Submitter, words string) *offered {
 	seen := new(offered)
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {
@@ -157,9 +148,7 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 	want := b.postAll(t, window+1)
 	b.Tasks.SetFaults(noFaults)
 	b.overdue(t, 2*(window+1))
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Fatalf("sweep: %v", err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	b.await(t, held, txmanager.Stuck, 1)
 	if all := seen.reset(); len(all) < window {
 		t.Fatalf("offered of the held submitter at first: got nonces %v, want a window of %d", all, window)
@@ -173,15 +162,8 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 	}
 	b.wantBound(t, held, window)
 	b.RPC.SetFaults(rpcproxy.Faults{})
-	var stuck string
-	if err := b.DB.QueryRow(b.ctx, `select tx_id from managed_tx where state = 'STUCK'`).Scan(&stuck); err != nil {
-		t.Fatal(err)
-	}
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+stuck+"/decide",
-		map[string]any{"action": "rebroadcast", "reason": "the node is mended"})
-	if err != nil || status != http.StatusAccepted {
-		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
-	}
+	stuck := value[string](t, b, `select tx_id from managed_tx where state = 'STUCK'`)
+	b.decide(t, stuck, "rebroadcast")
 	b.ends(t, want)
 	b.inOrder(t)
 }
@@ -189,7 +171,5 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 // wantBound checks how many nonces the submitter has allocated.
 func (b bench) wantBound(t *testing.T, s txmanager.Submitter, n int) {
 	t.Helper()
-	if got := b.count(`select count(*) from managed_tx where submitter = $1 and nonce is not null`, s); got != n {
-		t.Errorf("nonces bound: got %d, want %d, and none above while nobody takes the lowest", got, n)
-	}
+	b.wantCount(t, "nonces bound", n, `select count(*) from managed_tx where submitter = $1 and nonce is not null`, s)
 }

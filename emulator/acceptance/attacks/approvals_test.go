@@ -34,11 +34,7 @@ func twoPeople(more map[string]string) map[string]string {
 // second is the other operator.
 func (h deployment) second(t *testing.T) *client.Client {
 	t.Helper()
-	c, err := h.Client(stack.SecondAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must(h.Client(stack.SecondAccount))(t)
 }
 
 // third is the token of an operator by subject alone.
@@ -49,9 +45,7 @@ func (h deployment) third(context.Context) (string, error) {
 // says is the one text that the query says.
 func (h deployment) says(t *testing.T, query string, args ...any) (text string) {
 	t.Helper()
-	if err := h.DB.QueryRow(h.ctx, `select coalesce((`+query+`)::text, 'null')`, args...).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.DB.QueryRow(h.ctx, `select coalesce((`+query+`)::text, 'null')`, args...).Scan(&text))
 	return text
 }
 
@@ -67,9 +61,7 @@ func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 		keys += fmt.Sprintf("%s=0x%x\n", eip155.NewSubmitter(devchain.DefaultChainID, a.Address), crypto.FromECDSA(a.Key))
 	}
 	path := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(path, []byte(keys), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(path, []byte(keys), 0o600))
 	h := setup(t, stack.Options{Processes: 1, Split: true, Signer: stack.SignerKMS, Settings: twoPeople(map[string]string{"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": path})})
 	s, thief, second := h.Submitters()[0], h.operator(t), h.second(t)
 	sub := string(s)
@@ -113,17 +105,13 @@ func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 		}, `select count(*) from submitter where submitter = '` + string(spare) + `'`, "0", "1"},
 		{"resume", nil, func() error { _, err := thief.ResumeSubmitter(h.ctx, sub, "r"); return err }, ofSub(`status`), "SUSPENDED", "ACTIVE"},
 		{"release", func() {
-			if _, err := h.DB.Exec(h.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, sub); err != nil {
-				t.Fatal(err)
-			}
+			must(h.DB.Exec(h.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"what": "a false alarm"}')`, sub))(t)
 		}, func() error {
 			_, err := thief.Release(h.ctx, sub, client.Release{Incident: 1, Mode: "resume", Reason: "r"})
 			return err
 		}, `select count(*) from protect_incident where closed_at is null`, "1", "0"},
 		{"accept", func() {
-			if _, err := h.DB.Exec(h.ctx, `update database_identity set timeline_id = timeline_id + 1`); err != nil {
-				t.Fatal(err)
-			}
+			must(h.DB.Exec(h.ctx, `update database_identity set timeline_id = timeline_id + 1`))(t)
 		}, func() error { return thief.AcceptDatabase(h.ctx, "r") }, `select is_accepted_database()`, "false", "true"},
 	} {
 		if c.before != nil {
@@ -162,9 +150,7 @@ func TestAnotherNameOfTheProposerApprovesNothing(t *testing.T) {
 	}})
 	s := h.Submitters()[0]
 	path := "/admin/v1/submitters/" + string(s) + "/policy"
-	if _, err := h.operator(t).SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "5"}, "r"); err != nil {
-		t.Fatal(err)
-	}
+	must(h.operator(t).SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "5"}, "r"))(t)
 	var proposed struct{ ProposalID string }
 	token := h.mint(t, map[string]any{"sub": "ann-at-work", "email": stack.OperatorAccount, "email_verified": true})
 	status, text, err := stack.CallWith(h.ctx, token, http.MethodPut, h.URLMap.PublicURL()+path, map[string]any{"maxValue": "6", "reason": "r"})
@@ -178,19 +164,11 @@ func TestAnotherNameOfTheProposerApprovesNothing(t *testing.T) {
 		"by the subject alone": {"sub": "ann-at-work"},
 		"by the e-mail alone":  {"sub": "another", "email": stack.OperatorAccount, "email_verified": true},
 	} {
-		if got := approve(h.mint(t, claims)); got.String() != "403 SAME_OPERATOR" {
-			t.Errorf("%s: got %v, want 403 SAME_OPERATOR", name, got)
-		}
+		approve(h.mint(t, claims)).want(t, name, "403 SAME_OPERATOR")
 	}
-	if _, err := h.second(t).SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "4"}, "tighter"); err != nil {
-		t.Fatal(err)
-	}
-	if got := approve(h.token(t, stack.SecondAccount)); got.String() != "409 PROPOSAL_STALE" {
-		t.Errorf("once the policy has changed: got %v, want 409 PROPOSAL_STALE", got)
-	}
-	if got := h.says(t, `select max_value_wei from submitter_policy`); got != "4" {
-		t.Errorf("the policy: got %s, want 4", got)
-	}
+	must(h.second(t).SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "4"}, "tighter"))(t)
+	approve(h.token(t, stack.SecondAccount)).want(t, "once the policy has changed", "409 PROPOSAL_STALE")
+	wantText(t, "the policy", h.says(t, `select max_value_wei from submitter_policy`), "4")
 }
 
 // A process dies between the approval and the act, or between the act and its answer. The
@@ -204,9 +182,7 @@ func TestAProposalOutlivesItsProcess(t *testing.T) {
 		"FENCEPOST_AUTH_OPERATORS": "email:" + stack.OperatorAccount + ",email:" + stack.SecondAccount + ",sub:third",
 	}})
 	sub := string(h.Submitters()[0])
-	if _, err := h.operator(t).SetPolicy(h.ctx, sub, client.Policy{MaxValue: "5"}, "r"); err != nil {
-		t.Fatal(err)
-	}
+	must(h.operator(t).SetPolicy(h.ctx, sub, client.Policy{MaxValue: "5"}, "r"))(t)
 	for i, point := range []string{"proposal.approved", "proposal.done", ""} {
 		most := fmt.Sprint(10 + i)
 		_, err := h.operator(t).SetPolicy(h.ctx, sub, client.Policy{MaxValue: most}, "r")
@@ -215,9 +191,7 @@ func TestAProposalOutlivesItsProcess(t *testing.T) {
 			t.Fatalf("set the policy: got %v, want it proposed", err)
 		}
 		if point != "" {
-			if err := crash.Arm(folder, point, 1, crash.Kill); err != nil {
-				t.Fatal(err)
-			}
+			check(t, crash.Arm(folder, point, 1, crash.Kill))
 		}
 		var all sync.WaitGroup
 		errs := make([]error, 2)
@@ -239,8 +213,6 @@ func TestAProposalOutlivesItsProcess(t *testing.T) {
 		if got := h.says(t, `select max_value_wei from submitter_policy`); got != most {
 			t.Errorf("%s: got the policy %s, want %s", point, got, most)
 		}
-		if n := h.count(t, `select count(*) from submitter_change where action = 'POLICY' and proposal = $1`, p.ProposalID); n != 1 {
-			t.Errorf("%s: got it carried out %d times, want once", point, n)
-		}
+		h.wantCount(t, point, 1, `select count(*) from submitter_change where action = 'POLICY' and proposal = $1`, p.ProposalID)
 	}
 }

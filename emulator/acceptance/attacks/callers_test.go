@@ -57,10 +57,7 @@ func TestASubjectIsNoEmail(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 1})
 	s := h.Submitters()[0]
-	first := h.post(t, h.token(t, stack.CallerAccount), s, "first")
-	if first.status != http.StatusAccepted {
-		t.Fatalf("the shop posts: got %v, want 202", first)
-	}
+	first := h.posted(t, h.token(t, stack.CallerAccount), s, "first")
 	for who, claims := range map[string]map[string]any{
 		"subject like the e-mail":      {"sub": stack.CallerAccount, "email": "mallory@evil.example", "email_verified": false},
 		"no e-mail":                    {"sub": stack.CallerAccount},
@@ -72,12 +69,10 @@ func TestASubjectIsNoEmail(t *testing.T) {
 		"the hooks' name":              {"sub": "hooks"},
 		"everybody's name":             {"sub": "*"},
 	} {
-		h.isUnauthorised(t, who, h.mint(t, claims), s, first.TxID, "first")
+		h.isUnauthorised(t, who, h.mint(t, claims), s, first, "first")
 	}
 	operators := h.mint(t, map[string]any{"sub": stack.OperatorAccount, "email": "mallory@evil.example", "email_verified": false})
-	if a := h.call(t, operators, http.MethodGet, "/admin/v1/submitters", nil); a.status != http.StatusForbidden {
-		t.Errorf("a subject like the operator's e-mail: got %v, want 403", a)
-	}
+	h.call(t, operators, http.MethodGet, "/admin/v1/submitters", nil).wantStatus(t, "a subject like the operator's e-mail", http.StatusForbidden)
 }
 
 // A stored caller name without a kind prefix counts as a name of its kind. The owner of the verified
@@ -86,9 +81,7 @@ func TestNamesOfBefore(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 1})
 	s := h.Submitters()[0]
-	if _, err := h.DB.Exec(h.ctx, `update submitter set callers = $2 where submitter = $1`, s, []string{stack.CallerAccount}); err != nil {
-		t.Fatal(err)
-	}
+	must(h.DB.Exec(h.ctx, `update submitter set callers = $2 where submitter = $1`, s, []string{stack.CallerAccount}))(t)
 	shop := h.token(t, stack.CallerAccount)
 	first := h.post(t, shop, s, "first")
 	if first.status != http.StatusAccepted || h.count(t, `select count(*) from managed_tx where caller = $1`, stack.CallerAccount) != 1 {
@@ -96,12 +89,8 @@ func TestNamesOfBefore(t *testing.T) {
 	}
 	h.isUnauthorised(t, "subject like the e-mail", h.mint(t, map[string]any{"sub": stack.CallerAccount}), s, first.TxID, "first")
 	operator := h.operator(t)
-	if _, err := operator.SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount}, nil, "in full"); err != nil {
-		t.Fatal(err)
-	}
-	if again := h.post(t, shop, s, "first"); again.status != http.StatusOK || again.TxID != first.TxID {
-		t.Errorf("the same again, once the name is in full: got %v %s, want 200 %s", again, again.TxID, first.TxID)
-	}
+	must(operator.SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount}, nil, "in full"))(t)
+	h.post(t, shop, s, "first").wantKnown(t, "the same again, once the name is in full", first.TxID)
 }
 
 // While the issuer is open "*" lets no token in. No submitter is registered with it, or
@@ -111,17 +100,11 @@ func TestEverybodyIsNobodyAtAnOpenIssuer(t *testing.T) {
 	h := setup(t, stack.Options{Processes: 1})
 	s := h.Submitters()[0]
 	operator := h.operator(t)
-	if _, err := operator.SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test"); client.CodeOf(err) != "CALLERS_OPEN" {
-		t.Errorf("callers \"*\": got %v, want CALLERS_OPEN", err)
-	}
-	if _, err := operator.RegisterSubmitter(h.ctx, client.Registration{Submitter: string(s), Callers: []string{"*"}}); client.CodeOf(err) != "CALLERS_OPEN" {
-		t.Errorf("registered with \"*\": got %v, want CALLERS_OPEN", err)
-	}
+	wantText(t, "callers \"*\"", code(operator.SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test")), "CALLERS_OPEN")
+	wantText(t, "registered with \"*\"", code(operator.RegisterSubmitter(h.ctx, client.Registration{Submitter: string(s), Callers: []string{"*"}})), "CALLERS_OPEN")
 	shop := h.token(t, stack.CallerAccount)
 	first := h.post(t, shop, s, "first")
-	if _, err := h.DB.Exec(h.ctx, `update submitter set callers = '{*}' where submitter = $1`, s); err != nil {
-		t.Fatal(err)
-	}
+	must(h.DB.Exec(h.ctx, `update submitter set callers = '{*}' where submitter = $1`, s))(t)
 	stranger := h.mint(t, map[string]any{"sub": "1066", "email": "nobody@some-other-project.iam.gserviceaccount.com", "email_verified": true})
 	for what, a := range h.allOf(t, stranger, s, first.TxID, "first") {
 		want := map[string]string{"create": "403 ANY_CALLER_REFUSED", "retry": "403 ANY_CALLER_REFUSED", "list": "200 "}[what]
@@ -135,12 +118,8 @@ func TestEverybodyIsNobodyAtAnOpenIssuer(t *testing.T) {
 	if n := h.count(t, `select count(*) from managed_tx where request_id = 'by a stranger'`); n != 0 {
 		t.Errorf("%d intents of a stranger are stored, want none", n)
 	}
-	if again := h.post(t, shop, s, "first"); again.status != http.StatusOK || again.TxID != first.TxID {
-		t.Errorf("who has posted posts it again: got %v, want 200 and its txId", again)
-	}
-	if more := h.post(t, shop, s, "more"); more.String() != "403 ANY_CALLER_REFUSED" {
-		t.Errorf("and something new: got %v, want 403 ANY_CALLER_REFUSED", more)
-	}
+	h.post(t, shop, s, "first").wantKnown(t, "who has posted posts it again", first.TxID)
+	h.post(t, shop, s, "more").want(t, "and something new", "403 ANY_CALLER_REFUSED")
 }
 
 // Where the issuer is said to be closed "*" stands for each token's holder, and for no
@@ -149,15 +128,9 @@ func TestEverybodyAtAClosedIssuer(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 1, Settings: map[string]string{"FENCEPOST_AUTH_OPEN_ISSUER": "false"}})
 	s := h.Submitters()[0]
-	if _, err := h.operator(t).SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test"); err != nil {
-		t.Fatal(err)
-	}
-	if a := h.post(t, h.mint(t, map[string]any{"sub": "1066"}), s, "one"); a.status != http.StatusAccepted {
-		t.Errorf("somebody: got %v, want 202", a)
-	}
-	if n := h.count(t, `select count(*) from managed_tx where caller = 'sub:1066'`); n != 1 {
-		t.Errorf("stored under its name: got %d, want 1", n)
-	}
+	must(h.operator(t).SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test"))(t)
+	h.post(t, h.mint(t, map[string]any{"sub": "1066"}), s, "one").wantStatus(t, "somebody", http.StatusAccepted)
+	h.wantCount(t, "stored under its name", 1, `select count(*) from managed_tx where caller = 'sub:1066'`)
 }
 
 // A caller whose credential was stolen is shut out at once from every call, while another continues.
@@ -169,31 +142,22 @@ func TestARevokedCallerIsShutOut(t *testing.T) {
 	operator := h.operator(t)
 	other, heir := map[string]any{"sub": "2001"}, map[string]any{"sub": "2002", "email": "shop-2@fencepost.example", "email_verified": true}
 	shop := "email:" + stack.CallerAccount
-	if _, err := operator.SetCallers(h.ctx, string(s), []string{shop, "sub:2001"}, nil, "a second caller"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SetCallers(h.ctx, string(s), []string{shop, "sub:2001"}, nil, "a second caller"))(t)
 	stolen := h.token(t, stack.CallerAccount)
-	first := h.post(t, stolen, s, "first")
-	if first.status != http.StatusAccepted {
-		t.Fatalf("before: got %v, want 202", first)
-	}
+	first := h.posted(t, stolen, s, "first")
 	set, err := operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002"}, map[string]string{"sub:2002": shop}, "a credential was stolen")
 	if err != nil || !slices.Equal(set.Callers, []string{"sub:2001", "sub:2002"}) || !slices.Equal(set.Succeeded, []client.Succession{{Caller: shop, By: "sub:2002"}}) {
 		t.Fatalf("the change: got %v, %v, %v", set.Callers, set.Succeeded, err)
 	}
-	h.isUnauthorised(t, "the stolen credential", stolen, s, first.TxID, "first")
-	if a := h.post(t, h.mint(t, other), s, "another's"); a.status != http.StatusAccepted {
-		t.Errorf("the other caller: got %v, want 202", a)
-	}
-	if again := h.post(t, h.mint(t, heir), s, "first"); again.status != http.StatusOK || again.TxID != first.TxID {
-		t.Errorf("its successor posts the same: got %v %s, want 200 %s", again, again.TxID, first.TxID)
-	}
-	for what, a := range h.allOf(t, h.mint(t, heir), s, first.TxID, "first") {
+	h.isUnauthorised(t, "the stolen credential", stolen, s, first, "first")
+	h.post(t, h.mint(t, other), s, "another's").wantStatus(t, "the other caller", http.StatusAccepted)
+	h.post(t, h.mint(t, heir), s, "first").wantKnown(t, "its successor posts the same", first)
+	for what, a := range h.allOf(t, h.mint(t, heir), s, first, "first") {
 		if a.status >= 300 {
 			t.Errorf("its successor, %s: got %v, want an answer", what, a)
 		}
 	}
-	for what, a := range h.allOf(t, h.mint(t, other), s, first.TxID, "first") {
+	for what, a := range h.allOf(t, h.mint(t, other), s, first, "first") {
 		if slices.Contains([]string{"get", "by-request", "cancel"}, what) && a.status != http.StatusNotFound || what == "retry" && a.Code != "REQUEST_ID_CONFLICT" {
 			t.Errorf("the other caller, %s: got %v, want it refused", what, a)
 		}
@@ -203,9 +167,7 @@ func TestARevokedCallerIsShutOut(t *testing.T) {
 	if record != 1 {
 		t.Errorf("on record: got %d such changes, want 1", record)
 	}
-	if _, err := operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002", shop}, nil, "by mistake"); client.CodeOf(err) != "CALLERS_CONFLICT" {
-		t.Errorf("the stolen one, listed again: got %v, want CALLERS_CONFLICT", err)
-	}
+	wantText(t, "the stolen one, listed again", code(operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002", shop}, nil, "by mistake")), "CALLERS_CONFLICT")
 }
 
 // The runbook of a stolen credential, step by step: no queued intent is carried out, and the owner
@@ -223,9 +185,7 @@ func TestRunbookOfAStolenCredential(t *testing.T) {
 	mine := h.post(t, stolen, s, "the owner's, in the queue")
 	theft := h.post(t, stolen, s, "the thief's, in the queue")
 
-	if _, err := operator.SuspendSubmitter(h.ctx, string(s), "a credential was stolen"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SuspendSubmitter(h.ctx, string(s), "a credential was stolen"))(t)
 	set, err := operator.SetCallers(h.ctx, string(s), []string{"sub:2002"}, map[string]string{"sub:2002": shop}, "a credential was stolen")
 	if err != nil || set.Status != "SUSPENDED" || set.Forbidden == nil || *set.Forbidden != 0 {
 		t.Fatalf("change the callers: got %s, %v; want it suspended still, and what the successor has allowed", set.Status, err)
@@ -238,24 +198,14 @@ func TestRunbookOfAStolenCredential(t *testing.T) {
 	if again, err := operator.CancelQueue(h.ctx, string(s), shop, "a credential was stolen"); err != nil || again.Cancelled != 0 || again.Bound != 1 {
 		t.Errorf("the same again: got %+v, %v; want none cancelled", again, err)
 	}
-	if _, err := operator.SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "1", MaxPerMinute: 10}, "a credential was stolen"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "1", MaxPerMinute: 10}, "a credential was stolen"))(t)
 	h.Chain.StartMining()
-	if _, err := operator.ResumeSubmitter(h.ctx, string(s), "the credential was replaced"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.ResumeSubmitter(h.ctx, string(s), "the credential was replaced"))(t)
 	owner := h.mint(t, map[string]any{"sub": "2002"})
-	if again := h.post(t, owner, s, "the owner's, in the queue"); again.status != http.StatusOK || again.TxID != mine.TxID {
-		t.Errorf("the owner repeats what it posted: got %v %s, want 200 %s", again, again.TxID, mine.TxID)
-	}
+	h.post(t, owner, s, "the owner's, in the queue").wantKnown(t, "the owner repeats what it posted", mine.TxID)
 	fresh := h.post(t, owner, s, "the owner's, posted anew")
 	h.await(t, bound.TxID, "CONFIRMED")
 	h.await(t, fresh.TxID, "CONFIRMED")
-	if n := h.count(t, `select count(*) from managed_tx where tx_id = any($1) and state = 'FAILED' and sub_state = 'CANCELLED' and nonce is null`, []string{theft.TxID, mine.TxID}); n != 2 {
-		t.Errorf("what was queued: got %d cancelled without a nonce, want both", n)
-	}
-	if n := h.count(t, `select count(*) from tx_decision where action = 'CANCEL' and by = $1 and reason = 'a credential was stolen'`, "email:"+stack.OperatorAccount); n != 2 {
-		t.Errorf("on record: got %d cancels, want 2", n)
-	}
+	h.wantCount(t, "what was queued", 2, `select count(*) from managed_tx where tx_id = any($1) and state = 'FAILED' and sub_state = 'CANCELLED' and nonce is null`, []string{theft.TxID, mine.TxID})
+	h.wantCount(t, "on record", 2, `select count(*) from tx_decision where action = 'CANCEL' and by = $1 and reason = 'a credential was stolen'`, "email:"+stack.OperatorAccount)
 }

@@ -27,12 +27,9 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 		{"a fee of one wei", map[string]any{"to": receiver, "value": "1", "maxFeePerGas": "1"}, "fee: maxFeePerGas is below the base fee; deferred since ", true},
 		{"a value above the balance", map[string]any{"to": receiver, "value": "1" + strings.Repeat("0", 30)}, "balance: ", false},
 	} {
-		t.Run(c.what, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, c.what, func(t *testing.T) {
 			s := h.Submitters()[i]
-			if _, err := operator.SetCallers(h.ctx, string(s), []string{"email:" + shop, "email:" + thief}, nil, "two teams share the account"); err != nil {
-				t.Fatal(err)
-			}
+			must(operator.SetCallers(h.ctx, string(s), []string{"email:" + shop, "email:" + thief}, nil, "two teams share the account"))(t)
 			blocking := intent(s, "blocking")
 			blocking["payload"] = c.payload
 			if c.expires {
@@ -48,9 +45,7 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 				h.await(t, h.posted(t, ours, s, fmt.Sprint("ours-", n)), "CONFIRMED")
 			}
 			var told string
-			if err := h.DB.QueryRow(h.ctx, `select state || ' ' || coalesce(last_error, '') from managed_tx where tx_id = $1`, head.TxID).Scan(&told); err != nil {
-				t.Fatal(err)
-			}
+			check(t, h.DB.QueryRow(h.ctx, `select state || ' ' || coalesce(last_error, '') from managed_tx where tx_id = $1`, head.TxID).Scan(&told))
 			if !strings.HasPrefix(told, "QUEUED "+c.told) || !strings.Contains(told, "; deferred since ") {
 				t.Errorf("got %q, want it QUEUED, deferred, and told why", told)
 			}
@@ -60,17 +55,13 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 			want := "EXPIRED"
 			if !c.expires {
 				want = "CANCELLED"
-				if a := h.call(t, theirs, http.MethodPost, "/api/v1/tx/"+head.TxID+"/cancel", nil); a.status != http.StatusOK {
-					t.Fatalf("cancel: got %v, want 200", a)
-				}
+				h.call(t, theirs, http.MethodPost, "/api/v1/tx/"+head.TxID+"/cancel", nil).wantStatus(t, "cancel", http.StatusOK)
 			}
 			h.await(t, head.TxID, "FAILED")
 			for _, id := range behind {
 				h.await(t, id, "CONFIRMED")
 			}
-			if n := h.count(t, `select count(*) from managed_tx where tx_id = $1 and sub_state = $2 and nonce is null`, head.TxID, want); n != 1 {
-				t.Errorf("the first did not end %s without a nonce", want)
-			}
+			h.wantCount(t, "the first, ended "+want+" without a nonce", 1, `select count(*) from managed_tx where tx_id = $1 and sub_state = $2 and nonce is null`, head.TxID, want)
 			if n := h.count(t, `select count(*) from managed_tx a join managed_tx b using (submitter, caller) where a.submitter = $1 and a.seq < b.seq and a.nonce > b.nonce`, s); n != 0 {
 				t.Errorf("got %d pairs of one caller's out of their order, want none", n)
 			}

@@ -18,19 +18,12 @@ import (
 // ends: the status of its answer, and that the connection is closed behind it.
 func (b target) begun(t *testing.T, text string) string {
 	t.Helper()
-	conn, err := net.Dial("tcp", b.Processes()[0].Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", b.Processes()[0].Addr()))(t)
 	defer conn.Close()
 	if deadline, ok := b.ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			t.Fatal(err)
-		}
+		check(t, conn.SetDeadline(deadline))
 	}
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	must(io.WriteString(conn, text))(t)
 	from := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(from, nil)
 	if err != nil {
@@ -57,8 +50,7 @@ func TestBodiesThatNeverComeEnd(t *testing.T) {
 	post := func(path, token string) string {
 		return "POST " + path + " HTTP/1.1\r\nHost: x\r\n" + token + "Content-Length: 5000\r\n\r\n{"
 	}
-	t.Run("without a token", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "without a token", func(t *testing.T) {
 		b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_BODY_TIMEOUT": "10m"}}) // longer than the test may take
 		for path, want := range map[string]string{
 			"/api/v1/tx": "401 UNAUTHORIZED, closed", "/api/v1/tx:batch": "401 UNAUTHORIZED, closed", "/admin/v1/submitters": "401 UNAUTHORIZED, closed",
@@ -69,13 +61,9 @@ func TestBodiesThatNeverComeEnd(t *testing.T) {
 			}
 		}
 	})
-	t.Run("with a token", func(t *testing.T) {
-		t.Parallel()
+	parallel(t, "with a token", func(t *testing.T) {
 		b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_BODY_TIMEOUT": (200 * time.Millisecond).String()}})
-		token, err := b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t)
 		for _, path := range []string{"/api/v1/tx", "/api/v1/tx:batch"} {
 			if got, want := b.begun(t, post(path, "Authorization: Bearer "+token+"\r\n")), "408 BODY_TIMEOUT, closed"; got != want {
 				t.Errorf("%s: got %s, want %s", path, got, want)

@@ -23,25 +23,16 @@ func TestAFalseEndOfAPayoutIsFound(t *testing.T) {
 	}
 	until := func(what, query string, try func() error) {
 		t.Helper()
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for h.count(t, query) == 0 {
+		h.until(t, "never: "+what, func() bool {
 			if err := try(); err != nil {
 				t.Logf("%s: %v", what, err)
 			}
-			select {
-			case <-h.ctx.Done():
-				t.Fatalf("%s: still not so", what)
-			case <-tick.C:
-			}
-		}
+			return h.count(t, query) > 0
+		})
 	}
 	nothing := func() error { return nil }
 	until("the payout is with the node", `select count(*) from managed_tx where caller = 'transfer' and state = 'TRACKING'`, nothing)
-	thief, err := pgx.Connect(h.ctx, h.DatabaseURLOf("confirm"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	thief := must(pgx.Connect(h.ctx, h.DatabaseURLOf("confirm")))(t)
 	defer thief.Close(h.ctx)
 	tag, err := thief.Exec(h.ctx, `update managed_tx set state = 'FAILED', sub_state = 'REVERTED', last_error = 'forged', next_check_at = null, confirmed_at = clock_timestamp(), confirmations = '[]', receipt = jsonb_build_object('txHash', tx_hash, 'blockNumber', 1, 'blockHash', tx_hash, 'succeeded', false) where caller = 'transfer' and state = 'TRACKING'`)
 	if err != nil || tag.RowsAffected() != 1 {

@@ -3,20 +3,16 @@ package attacks
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/params"
-	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -80,18 +76,13 @@ func (b target) accepted(t *testing.T, s txmanager.Submitter, request string, pa
 // until waits until the transaction is as wanted, and returns it.
 func (b target) until(t *testing.T, txID, what string, met func(txAnswer) bool) (a txAnswer) {
 	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if _, a = b.call(t, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+txID, nil); met(a) {
-			return a
-		}
-		select {
-		case <-b.ctx.Done():
-			t.Fatalf("%s: got %s %s %q, want it %s", txID, a.State, a.SubState, a.LastError, what)
-		case <-tick.C:
-		}
+	if acceptancetest.Wait(b.ctx, func() bool {
+		_, a = b.call(t, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+txID, nil)
+		return met(a)
+	}) != nil {
+		t.Fatalf("%s: got %s %s %q, want it %s", txID, a.State, a.SubState, a.LastError, what)
 	}
+	return a
 }
 
 func (b target) ends(t *testing.T, txID string) txAnswer {
@@ -107,23 +98,9 @@ func (b target) policy(t *testing.T, s txmanager.Submitter, terms map[string]any
 	}
 }
 
-func (b target) node(t *testing.T) *ethclient.Client {
+func (b target) balance(t *testing.T, s txmanager.Submitter) *big.Int {
 	t.Helper()
-	c, err := ethclient.DialContext(b.ctx, b.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
-func balance(t *testing.T, b target, c *ethclient.Client, s txmanager.Submitter) *big.Int {
-	t.Helper()
-	wei, err := c.BalanceAt(b.ctx, common.Address(eip155.MustBytes(s.Address())), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wei
+	return must(b.Node.BalanceAt(b.ctx, common.Address(eip155.MustBytes(s.Address())), nil))(t)
 }
 
 // A caller that asks for a tip near the maximum fee of a transaction pays the proposer only a multiple
@@ -131,26 +108,20 @@ func balance(t *testing.T, b target, c *ethclient.Client, s txmanager.Submitter)
 func TestATipIsBoundedWithoutAPolicy(t *testing.T) {
 	t.Parallel()
 	b := attacked(t, stack.Options{})
-	c, s := b.node(t), b.Submitters()[0]
-	advice, err := c.SuggestGasTipCap(b.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := b.Submitters()[0]
+	advice := must(b.Node.SuggestGasTipCap(b.ctx))(t)
 	most := new(big.Int).Mul(advice, big.NewInt(10))
 	if most.Cmp(gwei(1)) < 0 {
 		most = gwei(1)
 	}
-	before := balance(t, b, c, s)
+	before := b.balance(t, s)
 	asked := gwei(140) // 0.73 ether
 	if a := b.ends(t, b.accepted(t, s, "burn", burn(asked))); a.State != "CONFIRMED" {
 		t.Fatalf("got %s %s %q, want it CONFIRMED at a lower tip", a.State, a.SubState, a.LastError)
 	}
-	lost := new(big.Int).Sub(before, balance(t, b, c, s))
+	lost := new(big.Int).Sub(before, b.balance(t, s))
 	paid := new(big.Int).Div(lost, big.NewInt(burnGas))
-	head, err := c.HeaderByNumber(b.ctx, common.Big0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must(b.Node.HeaderByNumber(b.ctx, common.Big0))(t)
 	bound := new(big.Int).Add(most, new(big.Int).Mul(head.BaseFee, common.Big2)) // the base fee only falls here
 	t.Logf("lost %s wei, %s per gas, of %s asked for; the nodes advise %s", lost, paid, asked, advice)
 	if paid.Cmp(bound) > 0 {
@@ -163,10 +134,10 @@ func TestATipIsBoundedWithoutAPolicy(t *testing.T) {
 func TestFeesOfACallerUnderAPolicy(t *testing.T) {
 	t.Parallel()
 	b := attacked(t, stack.Options{})
-	c, s := b.node(t), b.Submitters()[0]
+	s := b.Submitters()[0]
 	limit := milliether(30)
 	b.policy(t, s, map[string]any{"maxValue": "0", "targets": []string{receiver}, "maxFeePerTx": milliether(20).String(), "maxFeesPerDay": limit.String()})
-	before := balance(t, b, c, s)
+	before := b.balance(t, s)
 	for i := range 3 {
 		status, a := b.post(t, s, fmt.Sprintf("burn-%d", i), map[string]any{"payload": burn(gwei(140))})
 		if status != http.StatusForbidden || a.Code != "POLICY_REFUSED" || a.Field != "payload.maxFeePerGas" {
@@ -193,7 +164,7 @@ func TestFeesOfACallerUnderAPolicy(t *testing.T) {
 			break
 		}
 	}
-	lost := new(big.Int).Sub(before, balance(t, b, c, s))
+	lost := new(big.Int).Sub(before, b.balance(t, s))
 	t.Logf("lost %s wei of a limit of %s", lost, limit)
 	if lost.Cmp(limit) > 0 || lost.Sign() == 0 {
 		t.Errorf("lost %s wei, want something, and at most %s", lost, limit)
@@ -213,28 +184,14 @@ func TestFeesOfACallerUnderAPolicy(t *testing.T) {
 // What a handler makes is held to the same limit: what it burns is a placeholder's fee.
 func TestFeesOfAHandlerUnderAPolicy(t *testing.T) {
 	t.Parallel()
-	transaction, err := json.Marshal(map[string]any{"transaction": burn(gwei(140))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = w.Write(transaction)
-	}))
-	t.Cleanup(service.Close)
+	transaction := must(json.Marshal(map[string]any{"transaction": burn(gwei(140))}))(t)
+	service := serve(t, func(w http.ResponseWriter, _ *http.Request, _ []byte, _ int) { _, _ = w.Write(transaction) })
 	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HANDLERS_URLS": "feeburn=" + service.URL, "FENCEPOST_HANDLERS_SECRETS": "feeburn=whsec_" + strings.Repeat("QUJD", 8)}})
-	c, s := b.node(t), b.Submitters()[0]
-	db, err := pgx.Connect(b.ctx, b.Database)
-	if err == nil {
-		_, err = db.Exec(b.ctx, `update submitter set callers = callers || '{handler:feeburn}'`)
-		_ = db.Close(b.ctx)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := b.Submitters()[0]
+	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:feeburn}'`))(t)
 	limit := milliether(20)
 	b.policy(t, s, map[string]any{"maxValue": "5", "maxFeePerTx": limit.String()})
-	before := balance(t, b, c, s)
+	before := b.balance(t, s)
 	status, a := b.post(t, s, "made", map[string]any{"handler": "feeburn", "payload": map[string]any{}})
 	if status != http.StatusAccepted {
 		t.Fatalf("post: got %d %+v, want 202", status, a)
@@ -242,7 +199,7 @@ func TestFeesOfAHandlerUnderAPolicy(t *testing.T) {
 	if end := b.ends(t, a.TxID); end.SubState != "PLACEHOLDER" || !strings.Contains(end.LastError, "a fee of at most "+limit.String()) {
 		t.Errorf("got %s %s %q, want a placeholder, by the policy's fee", end.State, end.SubState, end.LastError)
 	}
-	lost := new(big.Int).Sub(before, balance(t, b, c, s))
+	lost := new(big.Int).Sub(before, b.balance(t, s))
 	t.Logf("lost %s wei of a limit of %s", lost, limit)
 	if lost.Cmp(limit) > 0 {
 		t.Errorf("lost %s wei, want at most %s", lost, limit)

@@ -8,10 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/fake/kms"
@@ -45,19 +43,11 @@ func (h deployment) brokenInto(t *testing.T) *pgx.Conn {
 		fmt.Sprintf(`grant select on all tables in schema public to %q`, role),
 		fmt.Sprintf(`grant usage on all sequences in schema public to %q`, role),
 	} {
-		if _, err := h.DB.Exec(h.ctx, statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		must(h.DB.Exec(h.ctx, statement))(t)
 	}
-	u, err := url.Parse(h.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must(url.Parse(h.Database))(t)
 	u.User = url.UserPassword(role, password)
-	conn, err := pgx.Connect(h.ctx, u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(pgx.Connect(h.ctx, u.String()))(t)
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(h.ctx)) })
 	return conn
 }
@@ -74,9 +64,7 @@ func TestRowsOfABrokenFunctionAreNotSigned(t *testing.T) {
 	h.await(t, honest.TxID, "CONFIRMED")
 	var key, caller string
 	var sum []byte
-	if err := h.DB.QueryRow(h.ctx, `select mac_key, caller, mac from managed_tx where tx_id = $1`, honest.TxID).Scan(&key, &caller, &sum); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.DB.QueryRow(h.ctx, `select mac_key, caller, mac from managed_tx where tx_id = $1`, honest.TxID).Scan(&key, &caller, &sum))
 	print, thief := sha256.Sum256([]byte(robbery)), h.brokenInto(t)
 	add := func(request string, mac []byte, macKey any) (id string, err error) {
 		err = thief.QueryRow(h.ctx, addForged, s, request, caller, print[:], mac, macKey, robbery).Scan(&id)
@@ -89,15 +77,9 @@ func TestRowsOfABrokenFunctionAreNotSigned(t *testing.T) {
 		t.Errorf("another MAC for a row that is there: got %v, want it refused", tag)
 	}
 	var rejected []string
-	unknown, err := add("a key that never was", sum, "key-0000000000000000")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unknown := must(add("a key that never was", sum, "key-0000000000000000"))(t)
 	for request, mac := range map[string][]byte{"an invented MAC": print[:], "another intent's MAC": sum} {
-		id, err := add(request, mac, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := must(add(request, mac, key))(t)
 		rejected = append(rejected, id)
 	}
 	behind := h.post(t, shop, s, "behind")
@@ -105,12 +87,8 @@ func TestRowsOfABrokenFunctionAreNotSigned(t *testing.T) {
 	for _, id := range rejected {
 		h.await(t, id, "FAILED")
 	}
-	if n := h.count(t, `select count(*) from managed_tx where tx_id = any($1) and sub_state = 'REJECTED' and nonce is null and last_error like '%MAC is missing or wrong%'`, rejected); n != len(rejected) {
-		t.Errorf("rejected without a nonce: got %d, want %d", n, len(rejected))
-	}
-	if n := h.count(t, `select count(*) from managed_tx where tx_id = $1 and state = 'QUEUED' and nonce is null and last_error like '%does not have the key%'`, unknown); n != 1 {
-		t.Error("a row whose key never was: got it moved on, want it waiting with the reason")
-	}
+	h.wantCount(t, "rejected without a nonce", len(rejected), `select count(*) from managed_tx where tx_id = any($1) and sub_state = 'REJECTED' and nonce is null and last_error like '%MAC is missing or wrong%'`, rejected)
+	h.wantCount(t, "a row whose key never was", 1, `select count(*) from managed_tx where tx_id = $1 and state = 'QUEUED' and nonce is null and last_error like '%does not have the key%'`, unknown)
 	h.robbedOfNothing(t)
 }
 
@@ -134,9 +112,7 @@ alter table tx_document enable trigger guard_documents`); err != nil {
 	h.Chain.StartMining()
 	h.await(t, bound.TxID, "CONFIRMED")
 	h.await(t, behind.TxID, "CONFIRMED")
-	if n := h.count(t, `select count(*) from managed_tx where tx_id = $1 and sub_state = 'REJECTED' and nonce is null and last_error like '%not the one that was accepted%'`, changed.TxID); n != 1 {
-		t.Error("the changed one: got another end, want REJECTED without a nonce, with the reason")
-	}
+	h.wantCount(t, "the changed one", 1, `select count(*) from managed_tx where tx_id = $1 and sub_state = 'REJECTED' and nonce is null and last_error like '%not the one that was accepted%'`, changed.TxID)
 	h.robbedOfNothing(t)
 }
 
@@ -168,9 +144,7 @@ select tx_id::text from row`, honest.TxID, print[:], robbery, s).Scan(&id); err 
 	behind := h.post(t, shop, s, "behind")
 	h.await(t, id, "FAILED")
 	h.await(t, behind.TxID, "CONFIRMED")
-	if n := h.count(t, `select count(*) from managed_tx m join tx_decision d using (tx_id) where tx_id = $1 and m.sub_state = 'PLACEHOLDER' and d.by = 'intent MAC'`, id); n != 1 {
-		t.Error("the forced one: got another end, want a placeholder, decided because of its MAC")
-	}
+	h.wantCount(t, "the forced one", 1, `select count(*) from managed_tx m join tx_decision d using (tx_id) where tx_id = $1 and m.sub_state = 'PLACEHOLDER' and d.by = 'intent MAC'`, id)
 	h.robbedOfNothing(t)
 }
 
@@ -188,35 +162,20 @@ func TestMACsByCloudKMS(t *testing.T) {
 	h.await(t, first.TxID, "TRACKING")
 	queued := h.post(t, shop, s, "queued")
 	h.KMS.SetFault(kms.Unavailable)
-	if a := h.post(t, shop, s, "without an answer"); a.status != http.StatusServiceUnavailable {
-		t.Errorf("create without an answer of KMS: got %v, want 503", a)
-	}
+	h.post(t, shop, s, "without an answer").wantStatus(t, "create without an answer of KMS", http.StatusServiceUnavailable)
 	h.Chain.StartMining()
 	h.await(t, first.TxID, "CONFIRMED")
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for h.count(t, `select count(*) from managed_tx where tx_id = $1 and state = 'QUEUED' and last_error like '%cannot be checked now%'`, queued.TxID) == 0 {
-		select {
-		case <-h.ctx.Done():
-			t.Fatal("the queued one does not wait for KMS with the reason")
-		case <-tick.C:
-		}
-	}
+	h.until(t, "the queued one does not wait for KMS with the reason", func() bool {
+		return h.count(t, `select count(*) from managed_tx where tx_id = $1 and state = 'QUEUED' and last_error like '%cannot be checked now%'`, queued.TxID) == 1
+	})
 	h.KMS.SetFault(kms.None)
 	h.await(t, queued.TxID, "CONFIRMED")
-	if n := h.count(t, `select count(*) from managed_tx where submitter = $1 and mac_key like 'kms-%'`, s); n != 2 {
-		t.Errorf("intents with a MAC by KMS: got %d, want the 2 that were accepted", n)
-	}
+	h.wantCount(t, "intents with a MAC by KMS", 2, `select count(*) from managed_tx where submitter = $1 and mac_key like 'kms-%'`, s)
 }
 
 func (h deployment) robbedOfNothing(t *testing.T) {
 	t.Helper()
-	c, err := ethclient.DialContext(h.ctx, h.Chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	wei, err := c.BalanceAt(h.ctx, common.HexToAddress(robber), nil)
+	wei, err := h.Node.BalanceAt(h.ctx, common.HexToAddress(robber), nil)
 	if err != nil || wei.Sign() != 0 {
 		t.Errorf("the robber has %s wei, %v; want none", wei, err)
 	}

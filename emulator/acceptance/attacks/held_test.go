@@ -48,10 +48,7 @@ func (s said) same() string {
 // send makes one request with exactly this text and these headers.
 func (h deployment) send(t *testing.T, method, target, text string, header map[string]string) (s said) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(h.ctx, method, target, strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must(http.NewRequestWithContext(h.ctx, method, target, strings.NewReader(text)))(t)
 	req.Header.Set("Content-Type", "application/json")
 	for name, value := range header {
 		req.Header.Set(name, value)
@@ -91,21 +88,16 @@ func TestWhatTheAuditSawRefusedIsRefused(t *testing.T) {
 		"FENCEPOST_HANDLERS_SECRETS": "shop=" + handlerSecret('h'),
 	}})
 	api, s := h.URLMap.PublicURL(), h.Submitters()[0]
-	first := h.post(t, h.token(t, stack.CallerAccount), s, "first")
-	if first.status != http.StatusAccepted {
-		t.Fatalf("the shop posts: got %v, want 202", first)
-	}
-	h.await(t, first.TxID, "CONFIRMED")
+	first := h.posted(t, h.token(t, stack.CallerAccount), s, "first")
+	h.await(t, first, "CONFIRMED")
 	t.Run("wrong tokens", func(t *testing.T) { h.wrongTokens(t, api, s) })
 	t.Run("internal paths", h.internalPaths)
-	t.Run("another caller's transactions", func(t *testing.T) { h.ofAnotherCaller(t, api, s, first.TxID) })
+	t.Run("another caller's transactions", func(t *testing.T) { h.ofAnotherCaller(t, api, s, first) })
 	t.Run("hostile bodies", func(t *testing.T) { h.hostileBodies(t, api, s) })
 	t.Run("two requests in one", func(t *testing.T) { h.smuggled(t, s) })
 	t.Run("an account in PROTECT", func(t *testing.T) { h.inTrouble(t, api) })
 	t.Run("secrets", func(t *testing.T) { h.showsNoSecret(t, s) })
-	if n := h.count(t, `select count(*) from managed_tx where caller <> $1`, "email:"+stack.CallerAccount); n != 0 {
-		t.Errorf("intents of others: got %d, want none", n)
-	}
+	h.wantCount(t, "intents of others", 0, `select count(*) from managed_tx where caller <> $1`, "email:"+stack.CallerAccount)
 }
 
 func (h deployment) wrongTokens(t *testing.T, api string, s txmanager.Submitter) {
@@ -129,18 +121,12 @@ func (h deployment) wrongTokens(t *testing.T, api string, s txmanager.Submitter)
 	ask("that is garbage", "garbage", refused, refused)
 	for what, flaw := range flaws {
 		for _, account := range []string{stack.CallerAccount, stack.OperatorAccount} {
-			token, err := h.Issuer.FlawedToken(account, stack.PublicAudience, flaw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			token := must(h.Issuer.FlawedToken(account, stack.PublicAudience, flaw))(t)
 			ask(what+" of "+account, token, refused, refused)
 		}
 	}
 	for _, account := range []string{stack.CallerAccount, stack.OperatorAccount, stack.TasksAccount} {
-		token, err := h.Issuer.Token(h.ctx, account, stack.InternalAudience)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must(h.Issuer.Token(h.ctx, account, stack.InternalAudience))(t)
 		ask("for internal functions of "+account, token, refused, refused)
 	}
 	for what, claims := range map[string]map[string]any{
@@ -172,15 +158,10 @@ func (h deployment) wrongTokens(t *testing.T, api string, s txmanager.Submitter)
 	}
 }
 
-// internalPaths tries what only tasks and the scheduler may, from outside and, as if the
-// attacker were inside, directly.
+// internalPaths tries, from outside and inside, what only tasks and the scheduler may.
 func (h deployment) internalPaths(t *testing.T) {
 	account := func(name, audience string) string {
-		token, err := h.Issuer.Token(h.ctx, name, audience)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return token
+		return must(h.Issuer.Token(h.ctx, name, audience))(t)
 	}
 	forged := map[string]string{
 		"X-CloudTasks-QueueName": "advance", "X-CloudTasks-TaskName": "t", "X-CloudTasks-TaskRetryCount": "0", "X-CloudTasks-TaskExecutionCount": "0",
@@ -218,10 +199,7 @@ func (h deployment) internalPaths(t *testing.T) {
 		}
 	}
 	for _, flaw := range flaws {
-		token, err := h.Issuer.FlawedToken(stack.TasksAccount, stack.InternalAudience, flaw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must(h.Issuer.FlawedToken(stack.TasksAccount, stack.InternalAudience, flaw))(t)
 		if got := h.send(t, http.MethodPost, direct+"/internal/advance", text, withToken(forged, token)).code(); got != "401 UNAUTHORIZED" {
 			t.Errorf("the tasks' token, flaw %d: got %s, want 401", flaw, got)
 		}
@@ -332,9 +310,7 @@ func (h deployment) hostileBodies(t *testing.T, api string, s txmanager.Submitte
 	if got := answersOf(t, h.Processes()[0].Addr(), tooLong); !slices.Equal(got, []int{http.StatusRequestEntityTooLarge}) { // not read, so not sent whole
 		t.Errorf("300 kB: got %v, want 413", got)
 	}
-	if after := h.count(t, `select count(*) from managed_tx`); after != before {
-		t.Errorf("stored of what was refused: got %d, want none", after-before)
-	}
+	h.wantCount(t, "stored of what was refused", before, `select count(*) from managed_tx`)
 	const sql = `'); drop table managed_tx; --`
 	quoted := h.post(t, h.token(t, stack.CallerAccount), s, sql)
 	if n := h.count(t, `select count(*) from managed_tx where request_id = $1`, sql); quoted.status != http.StatusAccepted || n != 1 {
@@ -347,10 +323,7 @@ func (h deployment) hostileBodies(t *testing.T, api string, s txmanager.Submitte
 func (h deployment) smuggled(t *testing.T, s txmanager.Submitter) {
 	body := intentText(s, "smuggled")
 	inner := fmt.Sprintf("POST /api/v1/tx HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", h.token(t, stack.CallerAccount), len(body), body)
-	public, err := url.Parse(h.URLMap.PublicURL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := must(url.Parse(h.URLMap.PublicURL()))(t)
 	for where, addr := range map[string]string{"a function": h.Processes()[0].Addr(), "the load balancer": public.Host} {
 		for what, head := range map[string]string{
 			"two lengths":                "Content-Length: 0\r\nContent-Length: 5\r\n\r\n",
@@ -368,23 +341,15 @@ func (h deployment) smuggled(t *testing.T, s txmanager.Submitter) {
 			}
 		}
 	}
-	if n := h.count(t, `select count(*) from managed_tx where request_id = 'smuggled'`); n != 0 {
-		t.Errorf("smuggled intents: got %d, want none", n)
-	}
+	h.wantCount(t, "smuggled intents", 0, `select count(*) from managed_tx where request_id = 'smuggled'`)
 }
 
-// answersOf sends the text and says the status of each answer, until the connection ends or
-// is silent for a while.
+// answersOf sends the text and returns the status of each answer.
 func answersOf(t *testing.T, addr, text string) (statuses []int) {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", addr))(t)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, conn.SetDeadline(time.Now().Add(500*time.Millisecond)))
 	if _, err := io.WriteString(conn, text); err != nil {
 		return nil
 	}
@@ -406,9 +371,7 @@ func answersOf(t *testing.T, addr, text string) (statuses []int) {
 // answer that an account which is not registered gives.
 func (h deployment) inTrouble(t *testing.T, api string) {
 	s := h.Submitters()[1]
-	if _, err := h.DB.Exec(h.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s); err != nil {
-		t.Fatal(err)
-	}
+	must(h.DB.Exec(h.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s))(t)
 	of := func(s txmanager.Submitter) string {
 		return api + "/api/v1/tx/by-request?" + url.Values{"submitter": {string(s)}, "requestId": {"nothing"}}.Encode()
 	}
@@ -421,30 +384,16 @@ func (h deployment) inTrouble(t *testing.T, api string) {
 	}
 }
 
-// showsNoSecret looks for each secret of the deployment in the log and in the answers, once
-// a handler could not be reached.
+// showsNoSecret looks for each secret of the deployment in the log and in the answers.
 func (h deployment) showsNoSecret(t *testing.T, s txmanager.Submitter) {
-	if _, err := h.operator(t).SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount, "handler:shop"}, nil, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	must(h.operator(t).SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount, "handler:shop"}, nil, "a test"))(t)
 	in := intent(s, "asks a handler")
 	in["handler"], in["payload"] = "shop", map[string]any{"how": "anyhow"}
-	if a := h.call(t, h.token(t, stack.CallerAccount), http.MethodPost, "/api/v1/tx", in); a.status != http.StatusAccepted {
-		t.Fatalf("an intent with a handler: got %v, want 202", a)
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for h.count(t, `select count(*) from managed_tx where request_id = 'asks a handler' and last_error is not null`) == 0 {
-		select {
-		case <-h.ctx.Done():
-			t.Fatal("the handler was never asked")
-		case <-tick.C:
-		}
-	}
-	info, err := h.Info(h.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.call(t, h.token(t, stack.CallerAccount), http.MethodPost, "/api/v1/tx", in).wantStatus(t, "an intent with a handler", http.StatusAccepted)
+	h.until(t, "the handler was never asked", func() bool {
+		return h.count(t, `select count(*) from managed_tx where request_id = 'asks a handler' and last_error is not null`) == 1
+	})
+	info := must(h.Info(h.ctx))(t)
 	secrets := map[string]string{
 		"the key of MACs": h.Setting("FENCEPOST_INTENTS_MAC_KEYS"), "the handler's secret": handlerSecret('h'), "the handler's URL": "path-that-is-a-secret",
 		"the caller's token": info.Token, "its signature": info.Token[strings.LastIndexByte(info.Token, '.'):], "the operator's token": info.Operator,
@@ -465,14 +414,11 @@ func (h deployment) showsNoSecret(t *testing.T, s txmanager.Submitter) {
 			t.Errorf("%s: %d bytes: this test sees nothing", what, len(secret))
 			continue
 		}
-		if h.log.has(secret) {
-			t.Errorf("%s is in the log", what)
-		}
-		if h.answers.has(secret) {
-			t.Errorf("%s is in an answer", what)
+		if inLog, inAnswer := h.Log.Has(secret), h.answers.Has(secret); inLog || inAnswer {
+			t.Errorf("%s: got it in the log %t, in an answer %t", what, inLog, inAnswer)
 		}
 	}
-	if !h.log.has("requestUid") || !h.answers.has("UNAUTHORIZED") {
+	if !h.Log.Has("requestUid") || !h.answers.Has("UNAUTHORIZED") {
 		t.Error("the log or the answers were not kept: this test sees nothing")
 	}
 }

@@ -3,9 +3,7 @@ package attacks
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -23,17 +21,13 @@ func wei(s txmanager.Submitter, requestID, value string) map[string]any {
 func (h deployment) twoCallers(t *testing.T, s txmanager.Submitter, more ...string) (shop, mallory string) {
 	t.Helper()
 	callers := append([]string{"email:" + stack.CallerAccount, "sub:mallory"}, more...)
-	if _, err := h.operator(t).SetCallers(h.ctx, string(s), callers, nil, "a second caller"); err != nil {
-		t.Fatal(err)
-	}
+	must(h.operator(t).SetCallers(h.ctx, string(s), callers, nil, "a second caller"))(t)
 	return h.token(t, stack.CallerAccount), h.mint(t, map[string]any{"sub": "mallory"})
 }
 
 func (h deployment) setPolicy(t *testing.T, s txmanager.Submitter, p client.Policy) {
 	t.Helper()
-	if _, err := h.operator(t).SetPolicy(h.ctx, string(s), p, "a test"); err != nil {
-		t.Fatal(err)
-	}
+	must(h.operator(t).SetPolicy(h.ctx, string(s), p, "a test"))(t)
 }
 
 // A caller that posts as much as it can uses up neither the queue nor the daily limit of another
@@ -58,31 +52,21 @@ func TestACallerUsesUpItsOwnShareAlone(t *testing.T) {
 	if n := said["202 "]; n < 5 || n > 6 || said["429 QUEUE_FULL"] != 40-n {
 		t.Errorf("mallory fills the queue: got %v, want 5 in the queue, perhaps one with a nonce, and QUEUE_FULL", said)
 	}
-	if a := h.call(t, shop, http.MethodPost, "/api/v1/tx", wei(s, "s-1", "50")); a.status != http.StatusAccepted {
-		t.Fatalf("the shop, beside a caller whose share of the queue is full: got %v, want 202", a)
-	}
+	h.call(t, shop, http.MethodPost, "/api/v1/tx", wei(s, "s-1", "50")).wantStatus(t, "the shop, beside a caller whose share of the queue is full", http.StatusAccepted)
 	for _, id := range queued[1:] {
 		h.call(t, mallory, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil)
 	}
 	for request, c := range map[string]struct{ value, want string }{
 		"too much": {"51", "403 POLICY_REFUSED"}, "one": {"50", "202 "}, "two": {"50", "202 "},
 	} {
-		if a := h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, request, c.value)); a.String() != c.want {
-			t.Errorf("mallory, %s: got %v, want %s", request, a, c.want)
-		}
+		h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, request, c.value)).want(t, fmt.Sprintf("mallory, %s", request), c.want)
 	}
-	if a := h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, "three", "1")); a.String() != "429 DAILY_AMOUNT_EXCEEDED" || a.Field != "payload.value" {
-		t.Errorf("mallory's day is used up: got %v %s, want 429 DAILY_AMOUNT_EXCEEDED payload.value", a, a.Field)
-	}
-	if a := h.call(t, shop, http.MethodPost, "/api/v1/tx", wei(s, "s-2", "50")); a.status != http.StatusAccepted {
-		t.Errorf("the shop, beside a caller whose day is used up: got %v, want 202", a)
-	}
+	h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, "three", "1")).want(t, "mallory's day is used up", "429 DAILY_AMOUNT_EXCEEDED", "payload.value")
+	h.call(t, shop, http.MethodPost, "/api/v1/tx", wei(s, "s-2", "50")).wantStatus(t, "the shop, beside a caller whose day is used up", http.StatusAccepted)
 	a := h.call(t, shop, http.MethodPost, "/api/v1/tx", wei(s, "s-3", "0"))
 	two := h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, "two", "50"))
 	h.call(t, mallory, http.MethodPost, "/api/v1/tx/"+two.TxID+"/cancel", nil)
-	if a := h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, "in its place", "50")); a.status != http.StatusAccepted {
-		t.Errorf("mallory, in the place of what it cancelled: got %v, want 202", a)
-	}
+	h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, "in its place", "50")).wantStatus(t, "mallory, in the place of what it cancelled", http.StatusAccepted)
 	h.Chain.StartMining()
 	h.await(t, a.TxID, "CONFIRMED")
 }
@@ -102,15 +86,8 @@ func units(selector string, addresses int, amount int) string {
 // handler or intent queued earlier gets around them.
 func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 	t.Parallel()
-	transaction, err := json.Marshal(map[string]any{"transaction": map[string]any{"to": coin, "data": units("0x095ea7b3", 1, 6), "gas": 100_000}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = w.Write(transaction)
-	}))
-	t.Cleanup(service.Close)
+	transaction := must(json.Marshal(map[string]any{"transaction": map[string]any{"to": coin, "data": units("0x095ea7b3", 1, 6), "gas": 100_000}}))(t)
+	service := serve(t, func(w http.ResponseWriter, _ *http.Request, _ []byte, _ int) { _, _ = w.Write(transaction) })
 	h := setup(t, stack.Options{Processes: 2, Settings: map[string]string{
 		"FENCEPOST_HANDLERS_URLS": "drain=" + service.URL, "FENCEPOST_HANDLERS_SECRETS": "drain=whsec_" + strings.Repeat("QUJD", 8),
 	}})
@@ -133,16 +110,10 @@ func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 		"increaseAllowance": units("0x39509351", 1, 1), "permit": units("0xd505accf", 2, 1), "multicall": "0xac9650d8" + fmt.Sprintf("%064x", 32),
 		"a word behind": units("0xa9059cbb", 1, 1) + fmt.Sprintf("%064x", 6), "a word too few": units("0xa9059cbb", 0, 1), "no data": "0x",
 	} {
-		if a := asks("direct "+name, data); a.String() != "403 POLICY_REFUSED" || a.Field != "payload.data" {
-			t.Errorf("%s: got %v %s, want 403 POLICY_REFUSED payload.data", name, a, a.Field)
-		}
+		asks("direct "+name, data).want(t, name, "403 POLICY_REFUSED", "payload.data")
 	}
-	if a := asks("within", units("0x095ea7b3", 1, 5)); a.status != http.StatusAccepted {
-		t.Errorf("within the limits: got %v, want 202", a)
-	}
-	if a := asks("more than the day", units("0xa9059cbb", 1, 4)); a.String() != "429 DAILY_AMOUNT_EXCEEDED" || a.Field != "payload.data" {
-		t.Errorf("more than the day: got %v %s, want 429 DAILY_AMOUNT_EXCEEDED payload.data", a, a.Field)
-	}
+	asks("within", units("0x095ea7b3", 1, 5)).wantStatus(t, "within the limits", http.StatusAccepted)
+	asks("more than the day", units("0xa9059cbb", 1, 4)).want(t, "more than the day", "429 DAILY_AMOUNT_EXCEEDED", "payload.data")
 	made := h.call(t, mallory, http.MethodPost, "/api/v1/tx", map[string]any{"submitter": s, "requestId": "made", "handler": "drain", "payload": map[string]any{}})
 	if made.status != http.StatusAccepted {
 		t.Fatalf("by a handler: got %v, want 202", made)
@@ -156,7 +127,5 @@ func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 			t.Errorf("got %q, %v; want %s", got, err, want)
 		}
 	}
-	if n := h.count(t, `select count(*) from tx_version v join managed_tx m using (tx_id) where m.tx_id = any($1) and v.kind = 'ORIGINAL'`, []string{early.TxID, made.TxID}); n != 0 {
-		t.Errorf("signed of what is forbidden: got %d, want none", n)
-	}
+	h.wantCount(t, "signed of what is forbidden", 0, `select count(*) from tx_version v join managed_tx m using (tx_id) where m.tx_id = any($1) and v.kind = 'ORIGINAL'`, []string{early.TxID, made.TxID})
 }

@@ -34,21 +34,14 @@ func TestAPolicyHoldsForWhatIsQueued(t *testing.T) {
 	if n := h.count(t, `select count(*) from managed_tx where tx_id = any($1) and state = 'QUEUED'`, stolen); n != 5 {
 		t.Fatalf("queued: got %d of the thefts, want 5", n)
 	}
-	if _, err := operator.SuspendSubmitter(h.ctx, string(s), "a theft"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SuspendSubmitter(h.ctx, string(s), "a theft"))(t)
 	allowed := client.Policy{MaxValue: "1", Targets: []string{"0x00000000000000000000000000000000000cafe0"}}
-	set, err := operator.SetPolicy(h.ctx, string(s), allowed, "a theft")
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must(operator.SetPolicy(h.ctx, string(s), allowed, "a theft"))(t)
 	if set.Forbidden == nil || *set.Forbidden != len(stolen) {
 		t.Errorf("before the resume: told that %v of the queue are forbidden, want %d", set.Forbidden, len(stolen))
 	}
 	h.Chain.StartMining()
-	if _, err := operator.ResumeSubmitter(h.ctx, string(s), "the policy forbids it"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.ResumeSubmitter(h.ctx, string(s), "the policy forbids it"))(t)
 	good := h.post(t, shop, s, "good")
 	h.await(t, bound.TxID, "CONFIRMED")
 	h.await(t, good.TxID, "CONFIRMED")
@@ -56,9 +49,7 @@ func TestAPolicyHoldsForWhatIsQueued(t *testing.T) {
 		h.await(t, id, "FAILED")
 	}
 	var reasons string
-	if err := h.DB.QueryRow(h.ctx, `select string_agg(distinct coalesce(sub_state, '') || ' ' || coalesce(nonce::text, 'no nonce') || ': ' || last_error, '; ') from managed_tx where tx_id = any($1)`, stolen).Scan(&reasons); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.DB.QueryRow(h.ctx, `select string_agg(distinct coalesce(sub_state, '') || ' ' || coalesce(nonce::text, 'no nonce') || ': ' || last_error, '; ') from managed_tx where tx_id = any($1)`, stolen).Scan(&reasons))
 	if want := "REJECTED no nonce: the submitter's policy allows at most 1 wei in one transaction"; !strings.HasPrefix(reasons, want) || strings.Contains(reasons, ";") {
 		t.Errorf("the thefts' ends: got %q, want %q", reasons, want)
 	}

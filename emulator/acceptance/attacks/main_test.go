@@ -6,73 +6,43 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/runbooks"
-	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
-// binary and core are the function server and the trading core, built once for all tests,
-// with the race detector where the tests have it.
+// binary and core are the function server and the trading core, built once for all tests.
 var binary, core string
 
 func TestMain(m *testing.M) {
-	folder, err := os.MkdirTemp("", "fencepost-attacks-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	if binary, err = stack.Build(context.Background(), folder, raceFlags...); err == nil {
-		core, err = ubscore.Build(context.Background(), folder, raceFlags...)
-	}
-	code := 1
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
-		if err = errors.Join(runbooks.Unproven("emulator/acceptance/attacks"), processes.Races()); code == 0 && err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.RemoveAll(folder)
-	os.Exit(code)
+	acceptancetest.Main(m, "emulator/acceptance/attacks", func(bool) error { return nil },
+		acceptancetest.Program{Path: &binary, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build})
 }
 
-// within bounds everything that a test waits for.
-const within = 8 * time.Minute
+var (
+	check    = acceptancetest.Check
+	parallel = acceptancetest.Parallel
+)
+
+func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
 
 // deployment is a running stack with direct access to its database and chain.
 type deployment struct {
-	*stack.Stack
-	DB      *pgxpool.Pool
+	*acceptancetest.Deployment
 	ctx     context.Context
-	log     *testLog
-	answers *testLog // all that the public paths answered
+	answers *acceptancetest.Log // all that the public paths answered
 }
 
-// setup starts a stack for t: few submitters, quick blocks, no sweep unless the test says
-// otherwise.
+// setup starts a stack for t: few submitters, quick blocks, and by default no sweep.
 func setup(t *testing.T, o stack.Options) deployment {
 	t.Helper()
-	var err error
-	if o.Cluster, err = pgcluster.Shared(); err != nil {
-		t.Fatal(err)
-	}
 	o.Binary, o.Core.Binary = binary, core
 	if o.BlockTime == 0 {
 		o.BlockTime = 250 * time.Millisecond
@@ -83,66 +53,24 @@ func setup(t *testing.T, o stack.Options) deployment {
 	if o.SweepEvery == 0 {
 		o.SweepEvery = -1
 	}
-	log := &testLog{t: t}
-	o.Output = log
-	watch, err := webtest.NewWatch("../../../functions/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers := &testLog{t: t}
-	o.Around = func(next http.Handler) http.Handler { return answers.keep(watch.Around(next)) }
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	answers := new(acceptancetest.Log)
+	o.Around = func(next http.Handler) http.Handler { return keep(answers, next) }
+	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 	t.Cleanup(cancel)
-	s, err := stack.Start(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), watch.Err()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		log.show()
-	})
-	db, err := pgxpool.New(ctx, s.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(db.Close)
-	return deployment{s, db, ctx, log, answers}
-}
-
-// testLog keeps the functions' log and shows it if the test failed.
-type testLog struct {
-	t    *testing.T
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *testLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	return len(p), nil
-}
-
-// has reports whether the log contains the text.
-func (l *testLog) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Contains(l.text, []byte(text))
+	return deployment{acceptancetest.StartFor(ctx, t, o), ctx, answers}
 }
 
 // keep writes down what next answers.
-func (l *testLog) keep(next http.Handler) http.Handler {
+func keep(to *acceptancetest.Log, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&kept{w, l}, r)
-		fmt.Fprintf(l, "\n%v\n", w.Header())
+		next.ServeHTTP(&kept{w, to}, r)
+		fmt.Fprintf(to, "\n%v\n", w.Header())
 	})
 }
 
 type kept struct {
 	http.ResponseWriter
-	to *testLog
+	to *acceptancetest.Log
 }
 
 func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
@@ -152,21 +80,10 @@ func (k *kept) Write(p []byte) (int, error) {
 	return k.ResponseWriter.Write(p)
 }
 
-func (l *testLog) show() {
-	if l.t.Failed() {
-		const most = 40_000
-		l.t.Logf("the functions' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
-	}
-}
-
 // operator calls as the operator.
 func (h deployment) operator(t *testing.T) *client.Client {
 	t.Helper()
-	c, err := h.Client(stack.OperatorAccount)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must(h.Client(stack.OperatorAccount))(t)
 }
 
 // answer is what a request was answered.
@@ -181,6 +98,41 @@ type answer struct {
 }
 
 func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.Code) }
+
+// want checks status and code of the answer, and the field if one is given.
+func (a answer) want(t *testing.T, what, want string, field ...string) {
+	t.Helper()
+	if a.String() != want || len(field) > 0 && a.Field != field[0] {
+		t.Errorf("%s: got %v %q (%s), want %s %v", what, a, a.Field, a.Detail, want, field)
+	}
+}
+
+// wantStatus checks the status of the answer.
+func (a answer) wantStatus(t *testing.T, what string, want int) {
+	t.Helper()
+	if a.status != want {
+		t.Errorf("%s: got %v (%s), want %d", what, a, a.Detail, want)
+	}
+}
+
+// wantKnown checks that the answer is that of a known request.
+func (a answer) wantKnown(t *testing.T, what, txID string) {
+	t.Helper()
+	if a.status != http.StatusOK || a.TxID != txID {
+		t.Errorf("%s: got %v %s, want 200 %s", what, a, a.TxID, txID)
+	}
+}
+
+// code returns the code by which a call of the client was refused.
+func code[T any](_ T, err error) string { return client.CodeOf(err) }
+
+// wantText compares two texts.
+func wantText(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
 
 // call makes one request with the token.
 func (h deployment) call(t *testing.T, token, method, path string, body any) (a answer) {
@@ -199,21 +151,13 @@ func (h deployment) call(t *testing.T, token, method, path string, body any) (a 
 // token is one of the account, with a verified e-mail.
 func (h deployment) token(t *testing.T, account string) string {
 	t.Helper()
-	token, err := h.Issuer.Token(h.ctx, account, stack.PublicAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
+	return must(h.Issuer.Token(h.ctx, account, stack.PublicAudience))(t)
 }
 
 // mint is a token that says what claims say.
 func (h deployment) mint(t *testing.T, claims map[string]any) string {
 	t.Helper()
-	token, err := h.Issuer.Mint(stack.PublicAudience, claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
+	return must(h.Issuer.Mint(stack.PublicAudience, claims))(t)
 }
 
 // intent returns an intent that sends one wei to an unused address.
@@ -233,22 +177,28 @@ func (h deployment) post(t *testing.T, token string, s txmanager.Submitter, requ
 // count is the one number that the query says.
 func (h deployment) count(t *testing.T, query string, args ...any) (n int) {
 	t.Helper()
-	if err := h.DB.QueryRow(h.ctx, query, args...).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.DB.QueryRow(h.ctx, query, args...).Scan(&n))
 	return n
+}
+
+// wantCount checks the one number that the query says.
+func (h deployment) wantCount(t *testing.T, what string, want int, query string, args ...any) {
+	t.Helper()
+	if got := h.count(t, query, args...); got != want {
+		t.Errorf("%s: got %d, want %d", what, got, want)
+	}
+}
+
+// until waits for the condition. The text is the message of a test that waits in vain.
+func (h deployment) until(t *testing.T, wrong string, met func() bool) {
+	t.Helper()
+	check(t, acceptancetest.Wait(h.ctx, met), wrong)
 }
 
 // await waits until the transaction is in the state.
 func (h deployment) await(t *testing.T, txID, state string) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for h.count(t, `select count(*) from managed_tx where tx_id = $1 and state = $2`, txID, state) == 0 {
-		select {
-		case <-h.ctx.Done():
-			t.Fatalf("%s: not %s: %v", txID, state, h.ctx.Err())
-		case <-tick.C:
-		}
-	}
+	h.until(t, txID+" is not "+state, func() bool {
+		return h.count(t, `select count(*) from managed_tx where tx_id = $1 and state = $2`, txID, state) == 1
+	})
 }

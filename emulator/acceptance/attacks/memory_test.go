@@ -22,8 +22,7 @@ const (
 	unregistered = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 )
 
-// hostile returns a batch of n intents for s. Each calls a function with a different tuple and is
-// refused for too little gas.
+// hostile returns a batch of n intents, each with another tuple and too little gas.
 func hostile(r *rand.Rand, s txmanager.Submitter, n int) string {
 	intents := make([]string, n)
 	for i := range intents {
@@ -67,10 +66,7 @@ func (b target) resident(t testing.TB) int64 {
 	}
 	for line := range strings.Lines(string(status)) {
 		if text, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			kB, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kB := must(strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 64))(t)
 			return kB << 10
 		}
 	}
@@ -89,8 +85,7 @@ func TestHostileSignaturesLeaveNoMemory(t *testing.T) {
 		{stranger, "UNKNOWN_SUBMITTER "},
 		{stack.CallerAccount, "INVALID_FIELD payload.gas"},
 	} {
-		t.Run(who.account, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, who.account, func(t *testing.T) {
 			b := attacked(t, stack.Options{Settings: tight})
 			b.Issuer.AddAccount(stranger)
 			s := unregistered
@@ -127,20 +122,12 @@ func TestUnsentBodiesOfOneCaller(t *testing.T) {
 	const most, begun = 32, 40
 	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": strconv.Itoa(most), "FENCEPOST_HTTP_BODY_TIMEOUT": "10m"}})
 	b.Issuer.AddAccount(stranger)
-	token, err := b.Issuer.Token(b.ctx, stranger, stack.PublicAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must(b.Issuer.Token(b.ctx, stranger, stack.PublicAudience))(t)
 	answers := make(chan string, begun)
 	for range begun {
-		conn, err := net.Dial("tcp", b.Processes()[0].Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(net.Dial("tcp", b.Processes()[0].Addr()))(t)
 		t.Cleanup(func() { _ = conn.Close() })
-		if _, err := fmt.Fprintf(conn, "POST /api/v1/tx:batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", token); err != nil {
-			t.Fatal(err)
-		}
+		must(fmt.Fprintf(conn, "POST /api/v1/tx:batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", token))(t)
 		go func() { answers <- answerOn(conn) }() // ends with the connection
 	}
 	for i := range begun - most {

@@ -19,19 +19,13 @@ const (
 // bearer is a client with the user's token, such as a thief's.
 func (h deployment) bearer(t *testing.T, user int64) *client.Client {
 	t.Helper()
-	c, err := h.UserClient(user)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must(h.UserClient(user))(t)
 }
 
 // rich gives the user 1 ETH in Funding, which is paid out as the asset says.
 func (h deployment) rich(t *testing.T, user int64) {
 	t.Helper()
-	if err := h.Deposit(h.ctx, transfer.Funding, user, stack.ETH.ID, 100_000_000); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Deposit(h.ctx, transfer.Funding, user, stack.ETH.ID, 100_000_000))
 }
 
 // payTo asks for a payout and returns the code that refuses it; "": it is accepted.
@@ -52,9 +46,7 @@ func (h deployment) agedByADay(t *testing.T) {
 		`update payout_address set added_at = added_at - interval '24 hours'`,
 		`alter table payout_address enable trigger user`,
 	} {
-		if _, err := h.DB.Exec(h.ctx, statement); err != nil {
-			t.Fatal(err)
-		}
+		must(h.DB.Exec(h.ctx, statement))(t)
 	}
 }
 
@@ -69,11 +61,7 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	token := h.bearer(t, user)
 	add := func(address string) client.PayoutAddress {
 		t.Helper()
-		added, err := token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: address})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return added
+		return must(token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: address}))(t)
 	}
 	add(ownAddress)
 	h.agedByADay(t)
@@ -90,9 +78,7 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	refused("under the cid of a payout of before", "own", "CID_CONFLICT")
 	first := add(thiefAddress)
 	refused("an address of this moment", "", "ADDRESS_NOT_YET_USABLE")
-	if _, err := token.RemovePayoutAddress(h.ctx, first.AddressID); err != nil {
-		t.Fatal(err)
-	}
+	must(token.RemovePayoutAddress(h.ctx, first.AddressID))(t)
 	second := add(thiefAddress)
 	refused("removed and added again", "", "ADDRESS_NOT_YET_USABLE")
 	status, text, err := h.CallAsUser(h.ctx, user, http.MethodPost, fmt.Sprintf("/admin/v1/users/%d/payout_addresses/unblock", user), map[string]any{"reason": "r"})
@@ -111,20 +97,12 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	group.Wait()
 
 	// The user finds it on the list.
-	if _, err := token.RemovePayoutAddress(h.ctx, second.AddressID); err != nil {
-		t.Fatal(err)
-	}
+	must(token.RemovePayoutAddress(h.ctx, second.AddressID))(t)
 	h.agedByADay(t)
 	refused("a day later, when it was removed", "", "ADDRESS_NOT_LISTED")
-	if _, err := h.operator(t).BlockPayoutAddresses(h.ctx, user, "the token was stolen"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: thiefAddress}); client.CodeOf(err) != "ADDRESSES_BLOCKED" {
-		t.Errorf("added while an operator blocks it: got %v, want ADDRESSES_BLOCKED", err)
-	}
-	if n := h.count(t, `select count(*) from transfers_tb where payout_address <> $1`, ownAddress); n != 0 {
-		t.Errorf("payouts to other addresses: got %d, want none", n)
-	}
+	must(h.operator(t).BlockPayoutAddresses(h.ctx, user, "the token was stolen"))(t)
+	wantText(t, "added while an operator blocks it", code(token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: thiefAddress})), "ADDRESSES_BLOCKED")
+	h.wantCount(t, "payouts to other addresses", 0, `select count(*) from transfers_tb where payout_address <> $1`, ownAddress)
 	if code := h.payTo(t, token, ownAddress, "0.01", ""); code != "" {
 		t.Errorf("the user pays the own address after all that: got %s, want it accepted", code)
 	}
@@ -137,9 +115,7 @@ func TestAStolenUserTokenPaysNoMoreThanADay(t *testing.T) {
 	h := setup(t, stack.Options{Processes: 2, Transfers: true, Payouts: true})
 	bounded := stack.ETH
 	bounded.PayoutDay = 25_000_000
-	if err := h.AddAsset(h.ctx, h.PaidOut(bounded)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.AddAsset(h.ctx, h.PaidOut(bounded)))
 	const user = 8
 	h.rich(t, user)
 	token := h.bearer(t, user)
@@ -153,9 +129,7 @@ func TestAStolenUserTokenPaysNoMoreThanADay(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := h.count(t, `select count(*) from transfers_tb where user_id = $1 and transfer_type = 3`, user); n != 2 {
-		t.Errorf("payouts of 0.1 with 0.25 a day: got %d, want 2", n)
-	}
+	h.wantCount(t, "payouts of 0.1 with 0.25 a day", 2, `select count(*) from transfers_tb where user_id = $1 and transfer_type = 3`, user)
 	for _, way := range [][2]string{{"FUNDING", "SPOT"}, {"SPOT", "FUNDING"}} {
 		if _, err := token.CreateTransfer(h.ctx, client.TransferRequest{From: way[0], To: way[1], Asset: bounded.Name, Amount: "0.5"}); err != nil {
 			t.Errorf("%v: got %v, want it done: the bound is of payouts", way, err)

@@ -157,22 +157,13 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 		"FENCEPOST_EVENTS_WEBHOOK_SECRETS": "books=" + handlerSecret('o') + ",books=" + handlerSecret('n'),
 	}})
 	s := h.Submitters()[0]
-	info, err := h.Info(h.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(h.Info(h.ctx))(t)
 	for _, a := range info.Submitters {
-		if keys[a.Submitter], err = crypto.HexToECDSA(strings.TrimPrefix(a.PrivateKey, "0x")); err != nil {
-			t.Fatal(err)
-		}
+		keys[a.Submitter] = must(crypto.HexToECDSA(strings.TrimPrefix(a.PrivateKey, "0x")))(t)
 	}
 	operator, shop := h.operator(t), h.token(t, stack.CallerAccount)
-	if _, err := operator.SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount, "handler:shop"}, nil, "asks the shop"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := operator.SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "1", Targets: []string{receiver}}, "one wei to one receiver"); err != nil {
-		t.Fatal(err)
-	}
+	must(operator.SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount, "handler:shop"}, nil, "asks the shop"))(t)
+	must(operator.SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "1", Targets: []string{receiver}}, "one wei to one receiver"))(t)
 	ends := map[string]string{
 		"redirects":          "its service answered 307",
 		"talks for long":     "its service answered 422",
@@ -196,28 +187,20 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 	}
 	unnamed := intent(s, "a handler of no list")
 	unnamed["handler"], unnamed["payload"] = "other", map[string]any{}
-	if a := h.call(t, shop, http.MethodPost, "/api/v1/tx", unnamed); a.String() != "400 INVALID_FIELD" {
-		t.Errorf("a handler that nobody has: got %v, want 400 INVALID_FIELD", a)
-	}
+	h.call(t, shop, http.MethodPost, "/api/v1/tx", unnamed).want(t, "a handler that nobody has", "400 INVALID_FIELD")
 	elses := intent(h.Submitters()[1], "a handler that is not named")
 	elses["handler"], elses["payload"] = "shop", map[string]any{"how": "asks too much"}
-	if a := h.call(t, shop, http.MethodPost, "/api/v1/tx", elses); a.status != http.StatusForbidden {
-		t.Errorf("a handler that the submitter does not name: got %v, want 403", a)
-	}
+	h.call(t, shop, http.MethodPost, "/api/v1/tx", elses).wantStatus(t, "a handler that the submitter does not name", http.StatusForbidden)
 	behind := h.post(t, shop, s, "behind")
 	h.await(t, behind.TxID, "CONFIRMED")
 	for how, want := range ends {
 		h.await(t, ids[how], "FAILED")
 		var end string
-		if err := h.DB.QueryRow(h.ctx, `select coalesce(sub_state, '') || ': ' || last_error from managed_tx where tx_id = $1`, ids[how]).Scan(&end); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.DB.QueryRow(h.ctx, `select coalesce(sub_state, '') || ': ' || last_error from managed_tx where tx_id = $1`, ids[how]).Scan(&end))
 		if !strings.HasPrefix(end, "PLACEHOLDER: ") || !strings.Contains(end, want) || len(end) > 1_000 {
 			t.Errorf("%s: got %.300s (%d bytes), want a placeholder because of %q", how, end, len(end), want)
 		}
-		if n := h.count(t, `select count(*) from tx_version where tx_id = $1 and kind <> 'PLACEHOLDER'`, ids[how]); n != 0 {
-			t.Errorf("%s: got %d signed versions beside the placeholder, want none", how, n)
-		}
+		h.wantCount(t, how, 0, `select count(*) from tx_version where tx_id = $1 and kind <> 'PLACEHOLDER'`, ids[how])
 	}
 	h.robbedOfNothing(t)
 	h.provedByEither(t, "the handler", handler)
@@ -235,11 +218,7 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 func (h deployment) provedByEither(t *testing.T, who string, s *service) {
 	t.Helper()
 	key := func(b byte) webhook.Key {
-		k, err := webhook.ParseKey(handlerSecret(b))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
+		return must(webhook.ParseKey(handlerSecret(b)))(t)
 	}
 	all := s.all()
 	if len(all) < 2 {

@@ -2,6 +2,7 @@ package moves
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -42,12 +43,8 @@ func (d *deployment) noticed(l *load) {
 	for range 3 {
 		d.sweep()
 	}
-	if got := value[int](d, `select count(*) from tx_version`); got != signed {
-		d.t.Errorf("signed versions: got %d, want %d: nothing is signed in PROTECT", got, signed)
-	}
-	if got := value[int](d, `select count(*) from transfers_tb`); got != transfers {
-		d.t.Errorf("transfers: got %d, want %d: none is accepted", got, transfers)
-	}
+	wantValue(d, "signed versions (nothing is signed in PROTECT)", signed, `select count(*) from tx_version`)
+	wantValue(d, "transfers (none is accepted)", transfers, `select count(*) from transfers_tb`)
 }
 
 // accept is the operator's acceptance, after which transfers are halted until a person resumes them.
@@ -56,9 +53,7 @@ func (d *deployment) accept() {
 	if status, text := d.operate("/admin/v1/database/accept", map[string]any{"reason": "the rehearsal"}); status != http.StatusNoContent {
 		d.t.Fatalf("accept: got %d %s, want 204", status, text)
 	}
-	if n := value[int](d, `select count(*) from transfer_halt where scope = 'all' and resumed_at is null`); n != 1 {
-		d.t.Errorf("halts of all transfers: got %d, want 1", n)
-	}
+	wantValue(d, "halts of all transfers", 1, `select count(*) from transfer_halt where scope = 'all' and resumed_at is null`)
 }
 
 // A file backup that is put back under load keeps system and timeline. The mark alone
@@ -69,17 +64,13 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	d := deploy(t, true, stack.Options{})
 	l := d.run()
 	l.more(40)
-	if err := d.cluster.Backup(d.ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, d.cluster.Backup(d.ctx))
 	at := d.marked() // at the latest of the backup
 	l.more(40)
 	d.minuteLater()
 	d.poll("a mark was written after the backup", func() bool { return d.marked().Generation > at.Generation })
 	identity := d.identity()
-	if err := d.cluster.PutBack(d.ctx); err != nil {
-		t.Fatal(err)
-	}
+	check(t, d.cluster.PutBack(d.ctx))
 	l.stop()
 
 	d.noticed(l)
@@ -95,10 +86,8 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	if got := d.marked(); got != written {
 		t.Errorf("the mark: got %+v, want %+v: a foreign database never writes it", got, written)
 	}
-	if n := value[int](d, `select count(*) from database_mark where id = $1`, written.ID); n != 0 {
-		t.Errorf("the copy holds the mark %s: got %d rows, want none", written.ID, n)
-	}
-	if !d.log.has(`PROTECT on every submitter`) {
+	wantValue(d, fmt.Sprintf("the copy holds the mark %s", written.ID), 0, `select count(*) from database_mark where id = $1`, written.ID)
+	if !d.Log.Has(`PROTECT on every submitter`) {
 		t.Error("the log has no line to alert upon")
 	}
 	d.notCheap()
@@ -130,8 +119,7 @@ func TestACopyYoungerThanTheLastMarkIsNotDetected(t *testing.T) {
 	d.wantUnnoticed(true)
 }
 
-// wantUnnoticed puts a backup back that is younger than the last mark, where there is
-// one, and wants that nothing says so.
+// wantUnnoticed puts back a backup younger than the last mark, and wants it unnoticed.
 func (d *deployment) wantUnnoticed(marked bool) {
 	d.t.Helper()
 	l := d.run()
@@ -139,36 +127,24 @@ func (d *deployment) wantUnnoticed(marked bool) {
 	l.stop()
 	l.all()
 	d.sweep()
-	if err := d.cluster.Backup(d.ctx); err != nil {
-		d.t.Fatal(err)
-	}
+	check(d.t, d.cluster.Backup(d.ctx))
 	s := d.Submitters()[0]
 	before := value[int64](d, `select count(*) from managed_tx where submitter = $1`, s)
 	if status, text := l.post(s); status != http.StatusAccepted {
 		d.t.Fatalf("a post after the backup: got %d %s", status, text)
 	}
-	if err := d.cluster.PutBack(d.ctx); err != nil {
-		d.t.Fatal(err)
-	}
+	check(d.t, d.cluster.PutBack(d.ctx))
 	d.sweep()
 	d.sweep()
-	if got := value[int64](d, `select count(*) from managed_tx where submitter = $1`, s); got != before {
-		d.t.Errorf("intents of %s: got %d, want %d: what came after the backup is lost", s, got, before)
-	}
-	if !value[bool](d, `select is_accepted_database()`) {
-		d.t.Error("the copy is not believed: it is promised more than docs/guarantees.md says")
-	}
-	if n := value[int](d, `select count(*) from protect_incident where evidence->>'what' like $1 || '%'`, copied); n != 0 {
-		d.t.Errorf("submitters in PROTECT because of the database: got %d, want none", n)
-	}
+	wantValue(d, fmt.Sprintf("intents of %s (what came after the backup is lost)", s), before, `select count(*) from managed_tx where submitter = $1`, s)
+	wantValue(d, "the copy is not believed: it is promised more than docs/guarantees.md says", true, `select is_accepted_database()`)
+	wantValue(d, "submitters in PROTECT because of the database", 0, `select count(*) from protect_incident where evidence->>'what' like $1 || '%'`, copied)
 	other := d.Submitters()[1]
 	d.poll("the copy accepts intents", func() bool { status, _ := l.post(other); return status == http.StatusAccepted })
 	if marked {
 		d.minuteLater()
 		d.sweep()
-		if !value[bool](d, `select is_accepted_database()`) {
-			d.t.Error("the copy is not believed after its own mark")
-		}
+		wantValue(d, "the copy is not believed after its own mark", true, `select is_accepted_database()`)
 	}
 }
 
@@ -187,13 +163,11 @@ func TestAMarkThatIsPutBackIsComparedAgain(t *testing.T) {
 	if _, err := d.object.Read(d.ctx); !errors.Is(err, mark.ErrNone) {
 		t.Errorf("the deleted mark, after a sweep: got %v, want %v", err, mark.ErrNone)
 	}
-	if !d.log.has(`"message":"the database could not be compared with the mark outside it"`) {
+	if !d.Log.Has(`"message":"the database could not be compared with the mark outside it"`) {
 		t.Error("the log does not tell")
 	}
 	l.more(5)
-	if err := d.object.Write(d.ctx, newest.Mark, 0); err != nil {
-		t.Fatal(err)
-	}
+	check(t, d.object.Write(d.ctx, newest.Mark, 0))
 	back := d.marked()
 	d.minuteLater()
 	d.sweep()
@@ -211,14 +185,8 @@ func TestAMarkThatIsPutBackIsComparedAgain(t *testing.T) {
 // deleteMark deletes the object.
 func (d *deployment) deleteMark() {
 	d.t.Helper()
-	request, err := http.NewRequestWithContext(d.ctx, http.MethodDelete, d.Storage.Endpoint()+"b/"+d.Storage.Bucket()+"/o/"+mark.ObjectName, nil)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(d.ctx, http.MethodDelete, d.Storage.Endpoint()+"b/"+d.Storage.Bucket()+"/o/"+mark.ObjectName, nil))(d.t)
+	answer := must(http.DefaultClient.Do(request))(d.t)
 	_ = answer.Body.Close()
 	if answer.StatusCode >= 300 {
 		d.t.Fatalf("delete the mark: got %s", answer.Status)

@@ -13,10 +13,7 @@ import (
 // replicate starts a streaming replica of the deployment's cluster.
 func (d *deployment) replicate() *pgcluster.Cluster {
 	d.t.Helper()
-	replica, err := d.cluster.Replica(d.ctx)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	replica := must(d.cluster.Replica(d.ctx))(d.t)
 	d.ends("stop the replica", replica.Stop)
 	return replica
 }
@@ -24,10 +21,7 @@ func (d *deployment) replicate() *pgcluster.Cluster {
 // moveTo leads the functions, and the test, to another cluster.
 func (d *deployment) moveTo(c *pgcluster.Cluster) {
 	d.t.Helper()
-	u, err := url.Parse(d.Database)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	u := must(url.Parse(d.Database))(d.t)
 	d.cluster = c
 	d.use(c.URL(strings.TrimPrefix(u.Path, "/")))
 	d.Proxy.Retarget(c.Addr())
@@ -44,19 +38,14 @@ func (d *deployment) identity() string {
 func TestAnUnplannedPromotionIsNoticed(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []bool{true, false} {
-		t.Run(fmt.Sprintf("mark %t", marked), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("mark %t", marked), func(t *testing.T) {
 			d := deploy(t, marked, stack.Options{WireProxy: true})
 			replica := d.replicate()
 			l := d.run()
 			l.more(60)
 			before := d.identity()
-			if err := d.cluster.Halt(d.ctx, true); err != nil {
-				t.Fatal(err)
-			}
-			if err := replica.Promote(d.ctx); err != nil {
-				t.Fatal(err)
-			}
+			check(t, d.cluster.Halt(d.ctx, true))
+			check(t, replica.Promote(d.ctx))
 			d.moveTo(replica)
 			d.noticed(l)
 			l.stop()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -37,9 +36,7 @@ const (
 // run starts the load.
 func (d *deployment) run() *load {
 	d.t.Helper()
-	if err := d.Deposit(d.ctx, transfer.Funding, userID, stack.ETH.ID, 1_000_000_000_000); err != nil {
-		d.t.Fatal(err)
-	}
+	check(d.t, d.Deposit(d.ctx, transfer.Funding, userID, stack.ETH.ID, 1_000_000_000_000))
 	l := &load{d: d}
 	l.values.Store(1000)
 	over := make(chan struct{})
@@ -115,17 +112,9 @@ func (l *load) more(n int) {
 // mined is how often the chain has each value that was sent to the receivers of the load.
 func (d *deployment) mined() map[int64]int {
 	d.t.Helper()
-	client, err := ethclient.DialContext(d.ctx, d.Chain.URL())
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer client.Close()
 	times := make(map[int64]int)
 	for number := uint64(0); number <= d.Chain.Head(); number++ {
-		block, err := client.BlockByNumber(d.ctx, new(big.Int).SetUint64(number))
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		block := must(d.Node.BlockByNumber(d.ctx, new(big.Int).SetUint64(number)))(d.t)
 		for _, tx := range block.Transactions() {
 			if to := tx.To(); to != nil && (*to == common.HexToAddress(intentsTo) || *to == common.HexToAddress(payoutsTo)) {
 				times[tx.Value().Int64()]++

@@ -51,9 +51,7 @@ func (d *deployment) releaseUntouched() (status int, text string, u untouched) {
 	d.t.Helper()
 	status, text = d.operate("/admin/v1/database/release-untouched", map[string]any{"reason": "the rehearsal"})
 	if status == http.StatusOK {
-		if err := json.Unmarshal([]byte(text), &u); err != nil {
-			d.t.Fatalf("release-untouched: %s: %v", text, err)
-		}
+		check(d.t, json.Unmarshal([]byte(text), &u), "release-untouched:", text)
 	}
 	return status, text, u
 }
@@ -64,9 +62,7 @@ func (d *deployment) notCheap() {
 	if status, text, _ := d.releaseUntouched(); status != http.StatusConflict || !strings.Contains(text, "NOT_A_PLANNED_MOVE") {
 		d.t.Errorf("release-untouched: got %d %s, want 409 NOT_A_PLANNED_MOVE", status, text)
 	}
-	if n := value[int](d, `select count(*) from protect_incident where closed_at is null`); n != len(d.everyone()) {
-		d.t.Errorf("submitters in PROTECT: got %d, want all %d", n, len(d.everyone()))
-	}
+	wantValue(d, "submitters in PROTECT", len(d.everyone()), `select count(*) from protect_incident where closed_at is null`)
 }
 
 // movesAsPlanned announces a move under load, makes it, confirms it and releases every
@@ -165,9 +161,7 @@ func (d *deployment) nothingInDoubt() {
 		"halts of transfers":      `select count(*) from transfer_halt`,
 		"statements of operators": `select count(*) from payout_statement`,
 	} {
-		if n := value[int](d, query); n != 0 {
-			d.t.Errorf("%s: got %d, want none", what, n)
-		}
+		wantValue(d, what, 0, query)
 	}
 }
 
@@ -203,9 +197,7 @@ func TestPlannedUpgrade(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, true, stack.Options{})
 	d.movesAsPlanned(func() {
-		if err := d.cluster.Upgrade(d.ctx); err != nil {
-			t.Fatal(err)
-		}
+		check(t, d.cluster.Upgrade(d.ctx))
 	})
 }
 
@@ -216,12 +208,8 @@ func TestPlannedSwitchToAReplica(t *testing.T) {
 	d := deploy(t, true, stack.Options{WireProxy: true})
 	replica := d.replicate()
 	d.movesAsPlanned(func() {
-		if err := d.cluster.Halt(d.ctx, false); err != nil {
-			t.Fatal(err)
-		}
-		if err := replica.Promote(d.ctx); err != nil {
-			t.Fatal(err)
-		}
+		check(t, d.cluster.Halt(d.ctx, false))
+		check(t, replica.Promote(d.ctx))
 		d.moveTo(replica)
 	})
 }
@@ -237,21 +225,14 @@ func TestPlannedDumpIntoPostgres17(t *testing.T) {
 	if errors.Is(err, pgcluster.ErrNoVersion) {
 		t.Skip("Left out: ", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	d := deploy(t, true, stack.Options{WireProxy: true})
-	next, err := pgcluster.Start(d.ctx, pgcluster.Options{Binaries: binaries, SharedBuffersMB: 32})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must(pgcluster.Start(d.ctx, pgcluster.Options{Binaries: binaries, SharedBuffersMB: 32}))(t)
 	d.ends("stop Postgres 17", next.Stop)
 	d.numberOn(value[string](d, `select (pg_current_xact_id()::text::bigint + 30000)::text`)) // more than a load takes
 	d.movesAsPlanned(func() {
 		d.load17(next)
-		if err := d.cluster.Halt(d.ctx, false); err != nil {
-			t.Fatal(err)
-		}
+		check(t, d.cluster.Halt(d.ctx, false))
 		d.moveTo(next)
 		out, err := d.migrates("confirm-move", "--by", "ada@example.com", "--reason", "the numbers are not there yet")
 		found := regexp.MustCompile(`rows of transaction (\d+)`).FindStringSubmatch(out)
@@ -268,22 +249,14 @@ func TestPlannedDumpIntoPostgres17(t *testing.T) {
 // numberOn lets the cluster number its transactions on to that one, as the runbook does.
 func (d *deployment) numberOn(to string) {
 	d.t.Helper()
-	page, err := os.ReadFile("../../../docs/runbooks/postgres-upgrade.md")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	page := must(os.ReadFile("../../../docs/runbooks/postgres-upgrade.md"))(d.t)
 	statement := numberedOn.FindString(string(page))
 	if statement == "" {
 		d.t.Fatal("docs/runbooks/postgres-upgrade.md: got no statement that numbers on, want one")
 	}
-	conn, err := pgx.Connect(d.ctx, d.Database)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	conn := must(pgx.Connect(d.ctx, d.Database))(d.t)
 	defer conn.Close(d.ctx)
-	if _, err := conn.Exec(d.ctx, strings.ReplaceAll(statement, "20928", to)); err != nil {
-		d.t.Fatalf("number on: %v", err)
-	}
+	must(conn.Exec(d.ctx, strings.ReplaceAll(statement, "20928", to)))(d.t)
 }
 
 // load17 loads the deployment's database, and the roles, into another cluster.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -21,9 +22,7 @@ func TestAnswers(t *testing.T) {
 	suspended := h.tokenBy(t, 21, nil)
 	suspended.Active = false
 	for _, a := range []transfer.Asset{narrow, suspended} {
-		if err := h.AddAsset(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.AddAsset(t.Context(), a))
 	}
 	u := h.newUser(t, h.coin(), 1_000_000)
 	payer := u.Payer.Address()
@@ -32,7 +31,7 @@ func TestAnswers(t *testing.T) {
 		status  int
 		code    string
 	}{
-		"another user":         {[]any{"user_id", u.id + 1}, 403, "FORBIDDEN"},
+		"another user":         {[]any{"user_id", u.ID + 1}, 403, "FORBIDDEN"},
 		"no address":           {[]any{"address", ""}, 400, "INVALID_ADDRESS"},
 		"too short":            {[]any{"address", "0x12"}, 400, "INVALID_ADDRESS"},
 		"a name":               {[]any{"address", "vitalik.eth"}, 400, "INVALID_ADDRESS"},
@@ -59,11 +58,11 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	to := map[string]any{"from": "FUNDING", "to": "CHAIN", "asset": "ETH", "amount": "1"}
-	a, err := readAnswer(u.CallAsUser(u.ctx, u.id, http.MethodPost, "/api/v1/internal_transfer", to))
+	a, err := acceptancetest.ReadAnswer(u.CallAsUser(u.Ctx, u.ID, http.MethodPost, "/api/v1/internal_transfer", to))
 	if err != nil || a.Status != 400 || a.Code != "INVALID_ACCOUNT_TYPE" {
 		t.Errorf("a transfer to the chain: got %+v, %v; want 400 INVALID_ACCOUNT_TYPE", a, err)
 	}
-	if status, _, err := stack.CallWith(u.ctx, "", http.MethodPost, u.URLMap.PublicURL()+"/api/v1/payout", u.body(1)); err != nil || status != http.StatusUnauthorized {
+	if status, _, err := stack.CallWith(u.Ctx, "", http.MethodPost, u.URLMap.PublicURL()+"/api/v1/payout", u.body(1)); err != nil || status != http.StatusUnauthorized {
 		t.Errorf("without a token: got %d, %v; want 401", status, err)
 	}
 	u.wantMoney("after all that", 1_000_000, 0, 0)
@@ -76,20 +75,16 @@ func TestAnswersOfTheAccount(t *testing.T) {
 	h := setup(t)
 	for status, code := range map[string]string{"FROZEN": "ACCOUNT_FROZEN", "DISABLED": "ACCOUNT_DISABLED"} {
 		u := h.newUser(t, h.coin(), 1_000_000)
-		if err := u.SetStatus(u.ctx, transfer.Funding, u.id, u.asset.ID, status); err != nil {
-			t.Fatal(err)
-		}
-		u.want(status, u.pay(1), http.StatusUnprocessableEntity, "FAILED", code)
+		check(t, u.SetStatus(u.Ctx, transfer.Funding, u.ID, u.asset.ID, status))
+		u.Want(status, u.pay(1), http.StatusUnprocessableEntity, "FAILED", code)
 		u.wantMoney(status, 1_000_000, 0, 0)
 	}
 	u := h.newUser(t, h.coin(), 1_000_000)
 	worker, reqID := u.stopped("transfer.withdraw.recorded", 400_001)
-	if err := u.SetStatus(u.ctx, transfer.Funding, u.id, u.asset.ID, "FROZEN"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, u.SetStatus(u.Ctx, transfer.Funding, u.ID, u.asset.ID, "FROZEN"))
 	u.resolve(reqID)
 	worker.wakes()
-	poll(t, "it has ended", func() bool { return u.load(reqID).State.Terminal() })
+	poll(t, "it has ended", func() bool { return u.Load(reqID).State.Terminal() })
 }
 
 // A user's limits for transfers also bound payouts, and payouts count against them.
@@ -125,10 +120,8 @@ func TestAnswersBeyondLimits(t *testing.T) {
 	})
 	daily := h.token()
 	daily.ID, daily.Name, daily.DailyUnits = 22, "TDAY", 500_000
-	if err := h.AddAsset(t.Context(), daily); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.AddAsset(t.Context(), daily))
 	spender := h.newUser(t, daily, 1_000_000)
 	spender.accepted(400_001)
-	spender.want("beyond the day's amount", spender.pay(100_000), http.StatusTooManyRequests, "", "DAILY_AMOUNT_EXCEEDED")
+	spender.Want("beyond the day's amount", spender.pay(100_000), http.StatusTooManyRequests, "", "DAILY_AMOUNT_EXCEEDED")
 }

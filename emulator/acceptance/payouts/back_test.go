@@ -15,11 +15,7 @@ import (
 // deployed deploys a contract on the deployment's chain.
 func (h *deployment) deployed(t *testing.T, code []byte) txmanager.Address {
 	t.Helper()
-	at, err := h.Deploy(t.Context(), code)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at
+	return must(h.Deploy(t.Context(), code))(t)
 }
 
 // tokenBy adds a separate asset that the contract pays out.
@@ -28,9 +24,7 @@ func (h *deployment) tokenBy(t *testing.T, id int32, code []byte) transfer.Asset
 	a := stack.USDT
 	a.ID, a.Name = id, "T"+string('A'+rune(id%26))
 	a = h.PaidBy(a, h.deployed(t, code))
-	if err := h.AddAsset(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.AddAsset(t.Context(), a))
 	return a
 }
 
@@ -50,15 +44,14 @@ func TestGivenBack(t *testing.T) {
 		"coin that the address sends back":  {h.coin(), &ungrateful, "FAILED/REVERTED", payout.Reverted},
 		"token that reverts":                {h.tokenBy(t, 10, contracts.Reverting()), nil, "FAILED/REVERTED", payout.Reverted},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			u := h.newUser(t, c.asset, 1_000_000)
 			if c.to != nil {
 				u.address = *c.to
 			}
 			a := u.pay(400_001, "cid", "c")
 			if a.Code != string(payout.Rejected) || c.reason != payout.Rejected { // on a slow machine the payout ends before the answer
-				u.want("posted", a, http.StatusAccepted, "PENDING", "")
+				u.Want("posted", a, http.StatusAccepted, "PENDING", "")
 			}
 			if x := u.ends(a.ReqID, rollback); x.Reason != c.reason {
 				t.Errorf("given back for %s, want %s", x.Reason, c.reason)
@@ -67,9 +60,9 @@ func TestGivenBack(t *testing.T) {
 				t.Errorf("its transaction: got %s, want %s", got, c.managed)
 			}
 			u.wantMoney("ROLLED_BACK", 1_000_000, 0, 0)
-			u.want("asked for", u.get(a.ReqID), http.StatusOK, "ROLLED_BACK", "")
+			u.Want("asked for", u.Get(a.ReqID), http.StatusOK, "ROLLED_BACK", "")
 			again := u.pay(400_001, "cid", "c")
-			u.want("the same cid", again, http.StatusOK, "ROLLED_BACK", "DUPLICATE_REQUEST")
+			u.Want("the same cid", again, http.StatusOK, "ROLLED_BACK", "DUPLICATE_REQUEST")
 			if again.Reason != string(c.reason) || !strings.Contains(again.Message, "the money is back") {
 				t.Errorf("the same cid: got %+v, want the reason, and that the money is back", again)
 			}
@@ -87,23 +80,21 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 		u := h.unverified(t, h.tokenBy(t, int32(10+len(name)), code), 1_000_000)
 		reqID := u.accepted(400_001)
 		u.awaitManaged(reqID, "CONFIRMED")
-		asked := u.load(reqID).RetryCount
-		poll(t, "the chain was asked again since", func() bool { return u.load(reqID).RetryCount > asked+1 })
-		u.want(name+", given up", u.resolve(reqID), http.StatusOK, "TARGET_PENDING", "")
-		if got := u.load(reqID); got.State != transfer.TargetPending || !strings.Contains(got.LastUnknown, payout.ErrNotPaid.Error()) {
+		asked := u.Load(reqID).RetryCount
+		poll(t, "the chain was asked again since", func() bool { return u.Load(reqID).RetryCount > asked+1 })
+		u.Want(name+", given up", u.resolve(reqID), http.StatusOK, "TARGET_PENDING", "")
+		if got := u.Load(reqID); got.State != transfer.TargetPending || !strings.Contains(got.LastUnknown, payout.ErrNotPaid.Error()) {
 			t.Errorf("%s: got %s, %q; want TARGET_PENDING for want of proof", name, got.State, got.LastUnknown)
 		}
 		if got := u.why(reqID).LastEvidence; !strings.Contains(got, payout.ErrNotPaid.Error()) {
 			t.Errorf("%s: why has the evidence %q, want that there is no proof", name, got)
 		}
 		poll(t, "somebody is told", func() bool {
-			return len(h.log.lines(`"severity":"CRITICAL"`, "a payout waits for an operator", reqID)) > 0
+			return len(h.Log.Lines(`"severity":"CRITICAL"`, "a payout waits for an operator", reqID)) > 0
 		})
 		if got := u.has(); got != 599_999 {
 			t.Errorf("%s: got %d in Funding, want 599999: nothing given back", name, got)
 		}
-		if err := h.verify(t.Context(), false); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		check(t, h.Verify(false))
 	}
 }

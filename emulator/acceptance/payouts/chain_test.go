@@ -26,18 +26,22 @@ type scanned struct {
 	paid map[paymentTo]int
 }
 
+// scans are by deployment.
+var scans sync.Map
+
+func scansOf(h *deployment) *scanned {
+	s, _ := scans.LoadOrStore(h.Deployment, new(scanned))
+	return s.(*scanned)
+}
+
 // deepestReorg is more than the number of blocks that any test replaces.
 const deepestReorg = 16
 
 // payments counts the chain's payments to the user's address. For a token it counts the payer's
 // transfer events, for the coin the successful transactions.
 func (u *user) payments() int {
-	u.t.Helper()
-	n, err := u.scanned.count(u.ctx, u.client, u.Chain.Head(), u.Payer.Address(), u.counted())
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	return n
+	u.T.Helper()
+	return must(scansOf(u.deployment).count(u.Ctx, u.Node, u.Chain.Head(), u.Payer.Address(), u.counted()))(u.T)
 }
 
 func (u *user) counted() paymentTo {

@@ -19,8 +19,8 @@ func TestH01GivenUpBesideACreate(t *testing.T) {
 	h.Chain.StopMining() // transactions with a nonce are not mined meanwhile
 	before := h.newUser(t, h.coin(), 1_000_000)
 	worker, reqID := before.stopped("payout.posting", 400_001)
-	if got := before.managed(reqID); got != "" || before.load(reqID).State != transfer.TargetPending {
-		t.Errorf("held up before the create: got %s and %q, want TARGET_PENDING and no transaction", before.load(reqID).State, got)
+	if got := before.managed(reqID); got != "" || before.Load(reqID).State != transfer.TargetPending {
+		t.Errorf("held up before the create: got %s and %q, want TARGET_PENDING and no transaction", before.Load(reqID).State, got)
 	}
 	before.wantGivenUp("given up", before.resolve(reqID))
 	if got := before.managed(reqID); got != "FAILED/CANCELLED" {
@@ -51,7 +51,7 @@ func TestGivenUpOnItsWay(t *testing.T) {
 	pending := h.newUser(t, h.coin(), 1_000_000)
 	reqID := pending.accepted(400_001)
 	pending.awaitManaged(reqID, "TRACKING/PENDING")
-	pending.want("given up in the pool", pending.resolve(reqID), http.StatusOK, "TARGET_PENDING", "")
+	pending.Want("given up in the pool", pending.resolve(reqID), http.StatusOK, "TARGET_PENDING", "")
 	pending.placeholder(reqID)
 	h.Chain.StartMining()
 	pending.awaitManaged(reqID, "FAILED/PLACEHOLDER")
@@ -61,21 +61,21 @@ func TestGivenUpOnItsWay(t *testing.T) {
 	final := h.newUser(t, h.token(), 1_000_000)
 	reqID = final.accepted(400_001)
 	final.awaitManaged(reqID, "CONFIRMED")
-	if got := final.load(reqID).State; got != transfer.TargetPending {
+	if got := final.Load(reqID).State; got != transfer.TargetPending {
 		t.Fatalf("before it was given up: got %s, want TARGET_PENDING", got)
 	}
-	final.want("given up when it was paid", final.resolve(reqID), http.StatusOK, "COMMITTED", "")
-	final.want("given up after that", final.resolve(reqID), http.StatusConflict, "", "NOTHING_TO_RESOLVE")
+	final.Want("given up when it was paid", final.resolve(reqID), http.StatusOK, "COMMITTED", "")
+	final.Want("given up after that", final.resolve(reqID), http.StatusConflict, "", "NOTHING_TO_RESOLVE")
 	final.ends(reqID, happy)
 	final.wantMoney("given up when it was paid", 599_999, 400_001, 1)
 }
 
 // placeholder waits until the placeholder of the payout's cancel is in the pool.
 func (u *user) placeholder(reqID string) {
-	u.t.Helper()
-	poll(u.t, "the placeholder of "+reqID+" is sent", func() bool {
+	u.T.Helper()
+	poll(u.T, "the placeholder of "+reqID+" is sent", func() bool {
 		var sent bool
-		err := u.DB.QueryRow(u.ctx, `
+		err := u.DB.QueryRow(u.Ctx, `
 select exists (select from tx_version v where v.tx_id = m.tx_id and v.kind = 'PLACEHOLDER') and m.state = 'TRACKING'
   from managed_tx m where m.request_id = $1`, reqID).Scan(&sent)
 		return err == nil && sent
@@ -88,27 +88,19 @@ func TestOnePaymentOrOneRefund(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
 	for i, until := range []string{"", "QUEUED", "TRACKING/PENDING", "TRACKING/INCLUDED", "CONFIRMED", ""} {
-		asset := h.coin()
-		if i%2 == 1 {
-			asset = h.token()
-		}
-		t.Run(asset.Name+" at "+cmp.Or(until, "once"), func(t *testing.T) {
-			t.Parallel()
+		asset := []transfer.Asset{h.coin(), h.token()}[i%2]
+		parallel(t, asset.Name+" at "+cmp.Or(until, "once"), func(t *testing.T) {
 			u := h.newUser(t, asset, 1_000_000)
 			reqID := u.accepted(400_001)
 			poll(t, "it is "+until+", or further", func() bool { return stage(u.managed(reqID)) >= stage(until) })
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() { _, _ = u.resolveAt(u.URLMap.PublicURL(), reqID) })
-				all.Go(func() { u.task(reqID) })
+				all.Go(func() { u.Task(reqID) })
 			}
 			all.Wait()
-			poll(t, "it has ended", func() bool { return u.load(reqID).State.Terminal() })
-			if x := u.load(reqID); x.State == transfer.Committed {
-				u.wantMoney("paid", 599_999, 400_001, 1)
-			} else {
-				u.wantMoney("given back", 1_000_000, 0, 0)
-			}
+			poll(t, "it has ended", func() bool { return u.Load(reqID).State.Terminal() })
+			u.wantOnce("its end", u.Load(reqID).State)
 		})
 	}
 }
@@ -134,8 +126,7 @@ func TestWokenAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
 	for _, point := range []string{"transfer.begun", "transfer.withdraw.called", "transfer.deposit.calling", "payout.posting", "payout.posted", "transfer.deposit.recording"} {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, point, func(t *testing.T) {
 			u := h.newUser(t, h.coin(), 1_000_000)
 			worker, reqID := u.stopped(point, 400_001)
 			u.ends(reqID, happy)

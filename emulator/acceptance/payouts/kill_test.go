@@ -71,16 +71,12 @@ func TestPayoutKilledAtEveryPoint(t *testing.T) {
 	h := still(t)
 	left := make([]*user, len(victims))
 	for i := range victims {
-		asset := h.coin()
-		if i%2 == 1 {
-			asset = h.token()
-		}
+		asset := []transfer.Asset{h.coin(), h.token()}[i%2]
 		left[i] = h.newUser(t, asset, 1_000_000)
 	}
 	t.Run("killed", func(t *testing.T) {
 		for i, v := range victims {
-			t.Run(v.point, func(t *testing.T) {
-				t.Parallel()
+			parallel(t, v.point, func(t *testing.T) {
 				v.dies(t, *left[i])
 			})
 		}
@@ -92,16 +88,12 @@ func TestPayoutKilledAtEveryPoint(t *testing.T) {
 	for i, v := range victims {
 		u := left[i]
 		poll(t, v.point+": the payout ends", func() bool {
-			return u.only().State.Terminal() || h.RunSweep(u.ctx) != nil // whose process may be gone
+			return u.only().State.Terminal() || h.RunSweep(u.Ctx) != nil // whose process may be gone
 		})
 		if x := u.ends(u.only().ReqID, v.ends); x.CID != "" {
-			u.want("posted again", u.pay(400_001, "cid", "c"), http.StatusOK, x.State.String(), "DUPLICATE_REQUEST")
+			u.Want("posted again", u.pay(400_001, "cid", "c"), http.StatusOK, x.State.String(), "DUPLICATE_REQUEST")
 		}
-		if v.ends[len(v.ends)-1] == transfer.Committed {
-			u.wantMoney(v.point, 599_999, 400_001, 1)
-		} else {
-			u.wantMoney(v.point, 1_000_000, 0, 0)
-		}
+		u.wantOnce(v.point, v.ends[len(v.ends)-1])
 	}
 }
 
@@ -122,18 +114,18 @@ func wantEveryPoint(t *testing.T) {
 
 // dies makes a process die at this step, and checks the remaining state.
 func (v victim) dies(t *testing.T, u user) {
-	u.t = t // the user outlives this test
+	u.T = t // the user outlives this test
 	p, hit := u.armed(t, v.point, crash.Kill)
 	reqID := v.does(&u, p.Addr())
 	died(t, p, hit, v.point)
 	if v.point == "transfer.received" {
-		u.want("posted again", u.pay(400_001, "cid", "c"), http.StatusAccepted, "PENDING", "")
+		u.Want("posted again", u.pay(400_001, "cid", "c"), http.StatusAccepted, "PENDING", "")
 		return
 	}
 	if reqID == "" {
 		reqID = u.only().ReqID
 	}
-	if x, made := u.load(reqID), u.managed(reqID) != ""; x.State != v.left || made != v.made {
+	if x, made := u.Load(reqID), u.managed(reqID) != ""; x.State != v.left || made != v.made {
 		t.Errorf("left in %s, its transaction made: %t; want %s and %t", x.State, made, v.left, v.made)
 	}
 }
@@ -141,7 +133,7 @@ func (v victim) dies(t *testing.T, u user) {
 // posts posts a payout, and gets no answer.
 func posts(u *user, addr string) string {
 	if a, err := u.payAt(addr, 400_001, "cid", "c"); err == nil {
-		u.t.Errorf("posted to a process that dies: got %+v, want no answer", a)
+		u.T.Errorf("posted to a process that dies: got %+v, want no answer", a)
 	}
 	return ""
 }
@@ -149,7 +141,7 @@ func posts(u *user, addr string) string {
 // advances delivers the task of a payout that another build has left in SOURCE_DONE.
 func advances(u *user, addr string) string {
 	reqID := u.withdrawn(transfer.SourceDone)
-	u.wantNoAnswer(u.taskAt(addr, reqID))
+	u.wantNoAnswer(u.TaskAt(addr, reqID))
 	return reqID
 }
 
@@ -157,15 +149,15 @@ func advances(u *user, addr string) string {
 func commits(u *user, addr string) string {
 	reqID := u.accepted(400_001)
 	u.awaitManaged(reqID, "CONFIRMED")
-	u.wantNoAnswer(u.taskAt(addr, reqID))
+	u.wantNoAnswer(u.TaskAt(addr, reqID))
 	return reqID
 }
 
 // isSwept sweeps until the payout was found.
 func isSwept(u *user, addr string) string {
 	reqID := u.withdrawn(transfer.TargetPending)
-	poll(u.t, "a sweep finds it", func() bool {
-		return u.internal(addr, stack.SchedulerAccount, "sweep", struct{}{}) == 0
+	poll(u.T, "a sweep finds it", func() bool {
+		return u.Internal(addr, stack.SchedulerAccount, "sweep", struct{}{}) == 0
 	})
 	return reqID
 }
@@ -174,47 +166,35 @@ func isSwept(u *user, addr string) string {
 func givesUp(u *user, addr string) string {
 	reqID := u.withdrawn(transfer.TargetPending)
 	if a, err := u.resolveAt("http://"+addr, reqID); err == nil {
-		u.t.Errorf("given up at a process that dies: got %+v, want no answer", a)
+		u.T.Errorf("given up at a process that dies: got %+v, want no answer", a)
 	}
 	return reqID
 }
 
 func (u *user) wantNoAnswer(status int) {
-	u.t.Helper()
+	u.T.Helper()
 	if status != 0 {
-		u.t.Errorf("a task at a process that dies: got %d, want no answer", status)
+		u.T.Errorf("a task at a process that dies: got %d, want no answer", status)
 	}
 }
 
 // withdrawn returns a payout that was withdrawn from Funding, is in the state, and was not posted.
 func (u *user) withdrawn(s transfer.State) (reqID string) {
-	u.t.Helper()
-	terms, err := payout.Prepare(chain.NewFamilies(evm.Family{}), u.asset, 400_001, u.address.String(), 300_000)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	u.T.Helper()
+	terms := must(payout.Prepare(chain.NewFamilies(evm.Family{}), u.asset, 400_001, u.address.String(), 300_000))(u.T)
 	amount, _ := transfer.ParseAmount(transfer.FormatUnits(400_001, u.asset.Precision))
-	r := transfer.Request{ReqID: ulid.Make().String(), UserID: u.id, From: transfer.Funding, To: transfer.Chain, Asset: u.asset.Name, Amount: amount, Payout: terms}
-	made, err := u.Transfers.Create(u.ctx, r, transfer.Terms{SafetyFactor: 10})
+	r := transfer.Request{ReqID: ulid.Make().String(), UserID: u.ID, From: transfer.Funding, To: transfer.Chain, Asset: u.asset.Name, Amount: amount, Payout: terms}
+	made, err := u.Transfers.Create(u.Ctx, r, transfer.Terms{SafetyFactor: 10})
 	if err != nil || !made.New {
-		u.t.Fatalf("create: got %+v, %v; want it new", made, err)
+		u.T.Fatalf("create: got %+v, %v; want it new", made, err)
 	}
-	u.move(r.ReqID, transfer.Init, transfer.SourcePending)
-	if got := u.Funding.Withdraw(u.ctx, made.Call()); got.Verdict != transfer.Success {
-		u.t.Fatalf("withdraw: got %+v, want success", got)
+	u.Move(r.ReqID, transfer.Init, transfer.SourcePending)
+	if got := u.Funding.Withdraw(u.Ctx, made.Call()); got.Verdict != transfer.Success {
+		u.T.Fatalf("withdraw: got %+v, want success", got)
 	}
-	u.move(r.ReqID, transfer.SourcePending, transfer.SourceDone)
+	u.Move(r.ReqID, transfer.SourcePending, transfer.SourceDone)
 	if s == transfer.TargetPending {
-		u.move(r.ReqID, transfer.SourceDone, transfer.TargetPending)
+		u.Move(r.ReqID, transfer.SourceDone, transfer.TargetPending)
 	}
 	return r.ReqID
-}
-
-// move moves the row as another build would.
-func (u *user) move(reqID string, path ...transfer.State) {
-	u.t.Helper()
-	m, err := u.Transfers.Move(u.ctx, transfer.Transition{ReqID: reqID, Path: path})
-	if err != nil || !m.Done {
-		u.t.Fatalf("move %s along %v: got %+v, %v; want it done", reqID, path, m, err)
-	}
 }

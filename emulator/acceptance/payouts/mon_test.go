@@ -27,18 +27,15 @@ func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 		want []string
 	}{{slowBlocks.Addr(), ages[3:]}, {h.Processes()[0].Addr(), ages[1:]}} {
 		for _, ago := range ages { // just before the check, as they grow older
-			tag, err := h.DB.Exec(u.ctx, `update transfers_tb set state_at = clock_timestamp() - $2::text::interval where req_id = $1 and state = 30`, pays[ago], ago)
-			if err != nil || tag.RowsAffected() != 1 {
-				t.Fatalf("age it by %s: got %v, %v; want one row in TARGET_PENDING", ago, tag, err)
-			}
+			h.ChangeOne(t, `update transfers_tb set state_at = clock_timestamp() - $2::text::interval where req_id = $1 and state = 30`, pays[ago], ago)
 		}
-		if status := u.internal(c.addr, stack.SchedulerAccount, "sweep", struct{}{}); status != http.StatusOK {
+		if status := u.Internal(c.addr, stack.SchedulerAccount, "sweep", struct{}{}); status != http.StatusOK {
 			t.Fatalf("a sweep: got %d, want 200", status)
 		}
 		var paged []string
 		poll(t, "the sweep has paged", func() bool {
 			paged = slices.DeleteFunc(slices.Clone(ages), func(ago string) bool {
-				return len(h.log.lines(`"severity":"CRITICAL"`, `"alert":"MON-001"`, pays[ago])) == 0
+				return len(h.Log.Lines(`"severity":"CRITICAL"`, `"alert":"MON-001"`, pays[ago])) == 0
 			})
 			return len(paged) >= len(c.want)
 		})

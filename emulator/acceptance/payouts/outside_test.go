@@ -23,15 +23,7 @@ func (h *deployment) check(t *testing.T) string {
 // find that payment, and new payouts are halted.
 func TestConservationReadsTheChain(t *testing.T) {
 	t.Parallel()
-	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	h := unchecked(t, stack.Options{})
 	u := h.unverified(t, h.coin(), 1_000_000)
 	u.ends(u.accepted(100_000), happy)
 	poll(t, "the payout's payment was read from the chain", func() bool {
@@ -55,20 +47,15 @@ func TestConservationReadsTheChain(t *testing.T) {
 // the blocks that must contain it were read, and halts new payouts.
 func TestConservationMissesAPayment(t *testing.T) {
 	t.Parallel()
-	h := unowned(t)
+	h := unchecked(t, stack.Options{Submitters: 2})
 	u := h.unverified(t, h.coin(), 1_000_000)
 	u.ends(u.accepted(100_000), happy)
 	h.everyQueue(t, false)
 	reqID := u.accepted(200_000)
-	u.awaitState(reqID, transfer.TargetPending)
-	tag, err := h.DB.Exec(u.ctx, `update transfers_tb set state = 40, next_attempt_at = null, failures = 0 where req_id = $1`, reqID)
-	if err != nil || tag.RowsAffected() != 1 {
-		t.Fatalf("commit it without a payment: got %v, %v", tag, err)
-	}
+	u.AwaitState(reqID, transfer.TargetPending)
+	h.ChangeOne(t, `update transfers_tb set state = 40, next_attempt_at = null, failures = 0 where req_id = $1`, reqID)
 	poll(t, "the payment that is not there is found", func() bool {
-		if err := h.Chain.Mine(1); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.Chain.Mine(1))
 		got := h.check(t)
 		return strings.Contains(got, "TRANSFER_WITHOUT_PAYMENT") && strings.Contains(got, reqID)
 	})
@@ -84,36 +71,28 @@ func TestConservationMissesAPayment(t *testing.T) {
 // However often its task comes, it stays and nothing is sent. Once both are lifted it is paid once.
 func TestAPayoutOfAHaltedDeploymentStays(t *testing.T) {
 	t.Parallel()
-	h := unowned(t)
+	h := unchecked(t, stack.Options{Submitters: 2})
 	u := h.unverified(t, h.coin(), 1_000_000)
-	run := func(statement string, args ...any) {
-		t.Helper()
-		if tag, err := h.DB.Exec(u.ctx, statement, args...); err != nil || tag.RowsAffected() != 1 {
-			t.Fatalf("%s: got %v, %v; want one row", statement, tag, err)
-		}
-	}
 	reqID := u.diedInInit()
-	run(`insert into transfer_halt (scope, evidence) values ('all', '{}')`)
-	run(`update assets_tb set status = 'SUSPENDED' where asset_id = $1`, u.asset.ID)
+	h.ChangeOne(t, `insert into transfer_halt (scope, evidence) values ('all', '{}')`)
+	h.ChangeOne(t, `update assets_tb set status = 'SUSPENDED' where asset_id = $1`, u.asset.ID)
 	stays := func(what string) {
 		t.Helper()
 		for range 3 {
-			if status := u.task(reqID); status != http.StatusNoContent {
+			if status := u.Task(reqID); status != http.StatusNoContent {
 				t.Errorf("%s, its task: got %d, want 204", what, status)
 			}
-			if err := h.Chain.Mine(2); err != nil {
-				t.Fatal(err)
-			}
+			check(t, h.Chain.Mine(2))
 		}
-		if got := u.load(reqID).State; got != transfer.Init {
+		if got := u.Load(reqID).State; got != transfer.Init {
 			t.Errorf("%s: got %s, want INIT", what, got)
 		}
 		u.wantMoney(what, 1_000_000, 0, 0)
 	}
 	stays("halted and suspended")
-	run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r' where resumed_at is null`)
+	h.ChangeOne(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r' where resumed_at is null`)
 	stays("suspended")
-	run(`update assets_tb set status = 'ACTIVE' where asset_id = $1`, u.asset.ID)
+	h.ChangeOne(t, `update assets_tb set status = 'ACTIVE' where asset_id = $1`, u.asset.ID)
 	x := u.stepTo(reqID, happy)
 	u.wantMoney("resumed", 1_000_000-x.Units, x.Units, 1)
 }

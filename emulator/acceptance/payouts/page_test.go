@@ -34,10 +34,7 @@ var (
 // follow reads docs/runbooks/{name}.md.
 func (h *deployment) follow(t *testing.T, name string) *page {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/runbooks/" + name + ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile("../../../docs/runbooks/" + name + ".md"))(t)
 	p := &page{deployment: h, t: t, name: name, queries: map[string][]string{}, calls: map[string]bool{}, ran: map[string]bool{}}
 	for _, section := range strings.Split("\n"+string(text), "\n## ") {
 		title, _, _ := strings.Cut(section, "\n")
@@ -72,8 +69,7 @@ func (p *page) query(section string, number int) []map[string]any {
 	return found
 }
 
-// call makes a call as the page prints it, with the values in for its braces in order, and requires
-// success.
+// call makes a call as the page prints it, with values for its braces, and requires success.
 func (p *page) call(printed string, body any, in ...string) map[string]any {
 	p.t.Helper()
 	status, got := p.tries(printed, body, in...)

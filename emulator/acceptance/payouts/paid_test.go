@@ -18,11 +18,10 @@ func (h *deployment) token() transfer.Asset { return h.PaidBy(stack.USDT, h.Toke
 func TestPaidOut(t *testing.T) {
 	t.Parallel()
 	for name, asset := range map[string]transfer.Asset{"coin": setup(t).coin(), "token": setup(t).token()} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		parallel(t, name, func(t *testing.T) {
 			u := setup(t).newUser(t, asset, 1_000_000)
 			a := u.pay(400_001, "cid", "c")
-			u.want("posted", a, http.StatusAccepted, "PENDING", "")
+			u.Want("posted", a, http.StatusAccepted, "PENDING", "")
 			if a.From != "FUNDING" || a.To != "CHAIN" || a.TransferID == 0 || !strings.Contains(a.Message, "on its way") {
 				t.Errorf("posted: got %+v, want a transfer from FUNDING to CHAIN that is on its way", a)
 			}
@@ -31,13 +30,13 @@ func TestPaidOut(t *testing.T) {
 				t.Errorf("in the end: got %q, %q; want neither an unknown answer nor a reason", got.LastUnknown, got.Reason)
 			}
 			u.wantMoney("COMMITTED", 599_999, 400_001, 1)
-			got := u.get(a.ReqID)
-			u.want("asked for", got, http.StatusOK, "COMMITTED", "")
+			got := u.Get(a.ReqID)
+			u.Want("asked for", got, http.StatusOK, "COMMITTED", "")
 			if got.Asset != asset.Name || got.Amount != transfer.FormatUnits(400_001, asset.Precision) || got.Address != u.address.String() {
 				t.Errorf("asked for: got %+v, want asset, amount and address", got)
 			}
-			u.want("the same cid", u.pay(400_001, "cid", "c"), http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
-			u.want("the same cid to another address", u.pay(400_001, "cid", "c", "address", "0x"+strings.Repeat("1", 40)), http.StatusConflict, "", "CID_CONFLICT")
+			u.Want("the same cid", u.pay(400_001, "cid", "c"), http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
+			u.Want("the same cid to another address", u.pay(400_001, "cid", "c", "address", "0x"+strings.Repeat("1", 40)), http.StatusConflict, "", "CID_CONFLICT")
 			u.wantMoney("after that", 599_999, 400_001, 1)
 			if got := u.why(a.ReqID); got.NextTryAt != "" || got.WouldUnblock != "" || !strings.HasSuffix(got.Where, "at CHAIN") {
 				t.Errorf("why: got %+v, want it at the chain, with nothing owed", got)
@@ -48,19 +47,19 @@ func TestPaidOut(t *testing.T) {
 
 // wantWhy requires that the operator's page names what a running payout waits for.
 func (u *user) wantWhy(reqID string) {
-	u.t.Helper()
+	u.T.Helper()
 	w := u.why(reqID)
 	if w.State == "COMMITTED" {
 		return // the chain was faster
 	}
 	if w.Payout.Submitter != string(u.Payer) || w.Payout.Address != u.address.String() || w.Payout.Token != u.asset.Payout.Token ||
-		w.Payout.BaseUnits != u.load(reqID).Payout.BaseUnits {
-		u.t.Errorf("why: got the payout %+v, want payer, address, token and base units", w.Payout)
+		w.Payout.BaseUnits != u.Load(reqID).Payout.BaseUnits {
+		u.T.Errorf("why: got the payout %+v, want payer, address, token and base units", w.Payout)
 	}
 	if !strings.Contains(w.Where, "in flight, or at CHAIN") || !strings.Contains(w.WouldUnblock, string(u.Payer)+" with requestId "+reqID) || w.NextTryAt == "" {
-		u.t.Errorf("why: got %+v, want it in flight, until its transaction ends", w)
+		u.T.Errorf("why: got %+v, want it in flight, until its transaction ends", w)
 	}
 	if !strings.Contains(w.LastEvidence, "deposit of "+reqID+" on the chain") && !strings.Contains(w.LastEvidence, "TARGET_PENDING") {
-		u.t.Errorf("why: got the evidence %q, want its transaction's state", w.LastEvidence)
+		u.T.Errorf("why: got the evidence %q, want its transaction's state", w.LastEvidence)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -27,16 +26,9 @@ func (h *deployment) payOutside(t *testing.T, n uint64, wei int64) {
 		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(wei), Gas: 21_000,
 		GasTipCap: big.NewInt(gwei), GasFeeCap: big.NewInt(100 * gwei),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Chain.MineExactly(raw); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	raw := must(tx.MarshalBinary())(t)
+	check(t, h.Chain.MineExactly(raw))
 }
 
 func (h *deployment) inProtect(t *testing.T) (incident int) {
@@ -67,13 +59,7 @@ func (h *deployment) release(t *testing.T, incident int) {
 }
 
 // diedInInit returns a payout whose process died right after it stored it.
-func (u *user) diedInInit() (reqID string) {
-	u.t.Helper()
-	p, hit := u.armed(u.t, "transfer.beginning", crash.Kill)
-	posts(u, p.Addr())
-	died(u.t, p, hit, "transfer.beginning")
-	return u.only().ReqID
-}
+func (u *user) diedInInit() (reqID string) { return u.diedAt("transfer.beginning") }
 
 // H1a: a foreign signer uses the payer's key, and PROTECT opens while payouts are at every step before
 // their nonce. Meanwhile no payout begins, pays or is refunded, since the foreign transaction's origin
@@ -92,13 +78,13 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	waits := queued.pay(400_001, "cid", "c")
 	incident := h.inProtect(t)
 
-	queued.want("a new payout", queued.pay(1, "cid", "new"), http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
+	queued.Want("a new payout", queued.pay(1, "cid", "new"), http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
 	queued.only() // the refused payout is not stored
-	queued.want("a known payout", queued.pay(400_001, "cid", "c"), http.StatusOK, "PENDING", "DUPLICATE_REQUEST")
-	tooOld.age(late, "16 minutes")
+	queued.Want("a known payout", queued.pay(400_001, "cid", "c"), http.StatusOK, "PENDING", "DUPLICATE_REQUEST")
+	tooOld.Age(late, "16 minutes")
 	for range 3 {
 		for u, reqID := range map[*user]string{begun: inInit, tooOld: late, inside: arrivesInside, after: arrivesAfter, queued: waits.ReqID} {
-			if status := u.task(reqID); status != http.StatusNoContent {
+			if status := u.Task(reqID); status != http.StatusNoContent {
 				t.Errorf("a step in PROTECT: got %d, want 204", status)
 			}
 		}
@@ -107,7 +93,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	if x := tooOld.ends(late, never); x.Reason != transfer.Expired {
 		t.Errorf("too old: got %s, want EXPIRED", x.Reason)
 	}
-	inside.want("given up in doubt", inside.resolve(arrivesInside), http.StatusOK, "TARGET_PENDING", "")
+	inside.Want("given up in doubt", inside.resolve(arrivesInside), http.StatusOK, "TARGET_PENDING", "")
 	inside.held(arrivesInside, transfer.TargetPending, 599_999, "")
 	if got := inside.why(arrivesInside).LastEvidence; !strings.Contains(got, "in doubt") {
 		t.Errorf("why: got the evidence %q, want that it is in doubt", got)
@@ -115,7 +101,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	early.wakesTo("its create arrives in PROTECT", http.StatusAccepted, "PENDING", "")
 	inside.held(arrivesInside, transfer.TargetPending, 599_999, "")
 	queued.held(waits.ReqID, transfer.TargetPending, 599_999, "QUEUED")
-	queued.want("given up in the queue", queued.resolve(waits.ReqID), http.StatusOK, "TARGET_PENDING", "")
+	queued.Want("given up in the queue", queued.resolve(waits.ReqID), http.StatusOK, "TARGET_PENDING", "")
 	queued.held(waits.ReqID, transfer.TargetPending, 599_999, "QUEUED")
 
 	h.release(t, incident)
@@ -136,28 +122,9 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 
 // held requires the payout in its state, and no money at the address.
 func (u *user) held(reqID string, s transfer.State, inFunding uint64, managed string) {
-	u.t.Helper()
-	if got, m := u.load(reqID).State, u.managed(reqID); got != s || m != managed {
-		u.t.Errorf("in PROTECT: got %s and the transaction %q, want %s and %q", got, m, s, managed)
+	u.T.Helper()
+	if got, m := u.Load(reqID).State, u.managed(reqID); got != s || m != managed {
+		u.T.Errorf("in PROTECT: got %s and the transaction %q, want %s and %q", got, m, s, managed)
 	}
 	u.wantMoney("in PROTECT", inFunding, 0, 0)
-}
-
-// age makes a payout older.
-func (u *user) age(reqID, by string) {
-	u.t.Helper()
-	tx, err := u.DB.Begin(u.ctx)
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(u.ctx) }()
-	for _, statement := range []string{
-		`set local session_replication_role = replica`, // past the trigger that keeps created_at
-		`update transfers_tb set created_at = created_at - '` + by + `'::interval where req_id = '` + reqID + `' and state = 0`,
-		`commit`,
-	} {
-		if tag, err := tx.Exec(u.ctx, statement); err != nil || tag.Update() && tag.RowsAffected() != 1 {
-			u.t.Fatalf("%s: got %v, %v; want one row", statement, tag, err)
-		}
-	}
 }

@@ -10,8 +10,8 @@ import (
 
 // raw returns the bytes of a version of the payout's transaction.
 func (u *user) raw(reqID, kind string) (bytes []byte) {
-	u.t.Helper()
-	err := u.DB.QueryRow(u.ctx, `
+	u.T.Helper()
+	err := u.DB.QueryRow(u.Ctx, `
 select d.bytes
   from managed_tx m
   join tx_version v using (tx_id)
@@ -19,7 +19,7 @@ select d.bytes
  where m.request_id = $1 and v.kind = $2
  order by v.version limit 1`, reqID, kind).Scan(&bytes)
 	if err != nil {
-		u.t.Fatalf("the %s of %s: %v", kind, reqID, err)
+		u.T.Fatalf("the %s of %s: %v", kind, reqID, err)
 	}
 	return bytes
 }
@@ -39,29 +39,23 @@ func TestH01ReorgTakesPaymentsBack(t *testing.T) {
 		u.awaitManaged(all[u], "TRACKING/PENDING")
 	}
 	for _, u := range []*user{refunded, executed} {
-		u.want("given up", u.resolve(all[u]), http.StatusOK, "TARGET_PENDING", "")
+		u.Want("given up", u.resolve(all[u]), http.StatusOK, "TARGET_PENDING", "")
 		u.placeholder(all[u])
 	}
 	paid, filler := refunded.raw(all[refunded], "ORIGINAL"), executed.raw(all[executed], "PLACEHOLDER")
-	if err := h.Chain.MineExactly(paid, filler, vanished.raw(all[vanished], "ORIGINAL")); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Chain.Mine(2); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Chain.MineExactly(paid, filler, vanished.raw(all[vanished], "ORIGINAL")))
+	check(t, h.Chain.Mine(2))
 	for u, reqID := range all {
 		u.awaitManaged(reqID, "TRACKING/INCLUDED")
-		u.task(reqID)
-		if got := u.load(reqID).State; got != transfer.TargetPending {
+		u.Task(reqID)
+		if got := u.Load(reqID).State; got != transfer.TargetPending {
 			t.Errorf("included, not final: got %s, want TARGET_PENDING", got)
 		}
 	}
 	refunded.wantMoney("before the reorg", 599_999, 400_001, 1)
 
 	after := [][][]byte{{refunded.raw(all[refunded], "PLACEHOLDER"), executed.raw(all[executed], "ORIGINAL")}, nil, nil, nil}
-	if err := h.Chain.Reorg(3, after...); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Chain.Reorg(3, after...))
 	h.Chain.DropPool()
 	refunded.wantMoney("after the reorg", 599_999, 0, 0)
 	h.Chain.StartMining()

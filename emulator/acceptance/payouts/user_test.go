@@ -1,32 +1,27 @@
 package payouts
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"testing"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// user is a user of t alone, with separate accounts and a separate address. All its payouts are of one
-// asset.
+// user is a user of a test alone, with separate accounts and a separate address. All its payouts are of
+// one asset.
 type user struct {
 	*deployment
-	t       *testing.T
-	id      int64
-	ctx     context.Context
+	acceptancetest.User
 	asset   transfer.Asset
 	address txmanager.Address // the recipient of the user's payouts
 }
-
-var lastUser atomic.Int64
 
 // newUser returns a user with units of the asset in Funding. When t ends, all the user's transfers are
 // ended and checked.
@@ -44,49 +39,15 @@ func (h *deployment) newUser(t *testing.T, a transfer.Asset, units uint64) *user
 // unverified returns a user whose end is not checked.
 func (h *deployment) unverified(t *testing.T, a transfer.Asset, units uint64) *user {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), within) // longer than t's, which ends before clean-up
-	t.Cleanup(cancel)
-	u := &user{deployment: h, t: t, id: 1000 + lastUser.Add(1), ctx: ctx, asset: a}
-	u.address = eip155.Address([20]byte{0xab, 18: byte(u.id >> 8), 19: byte(u.id)})
-	if err := u.Deposit(ctx, transfer.Funding, u.id, a.ID, units); err != nil {
-		t.Fatal(err)
-	}
+	u := &user{deployment: h, User: h.NewUser(t), asset: a}
+	u.address = eip155.Address([20]byte{0xab, 18: byte(u.ID >> 8), 19: byte(u.ID)})
+	check(t, u.Deposit(u.Ctx, transfer.Funding, u.ID, a.ID, units))
 	return u
 }
 
-// answer is the API's answer to a post or a query.
-type answer struct {
-	Status     int    `json:"-"`
-	TransferID int64  `json:"transfer_id"`
-	ReqID      string `json:"req_id"`
-	From       string `json:"from"`
-	To         string `json:"to"`
-	Address    string `json:"address"`
-	Asset      string `json:"asset"`
-	Amount     string `json:"amount"`
-	State      string `json:"state"`
-	Message    string `json:"message"`
-	Code       string `json:"code"`
-	Reason     string `json:"reason"`
-}
+type answer = acceptancetest.Answer
 
-func readAnswer(status int, text []byte, err error) (answer, error) {
-	if err != nil {
-		return answer{}, err
-	}
-	var a struct {
-		answer
-		Status json.RawMessage `json:"status"` // of a problem: repeats the status
-	}
-	if err := json.Unmarshal(text, &a); err != nil {
-		return answer{}, fmt.Errorf("status %d: %s: %w", status, text, err)
-	}
-	a.answer.Status = status
-	return a.answer, nil
-}
-
-// body returns a payout of units to the user's address. More are additional or changed members, two
-// values each.
+// body returns a payout to the user's address. More are changed members, two values each.
 func (u *user) body(units uint64, more ...any) map[string]any {
 	m := map[string]any{
 		"asset": u.asset.Name, "amount": transfer.FormatUnits(units, u.asset.Precision), "address": u.address.String(),
@@ -97,77 +58,48 @@ func (u *user) body(units uint64, more ...any) map[string]any {
 	return m
 }
 
+const path = "/api/v1/payout"
+
 // pay posts a payout and requires an answer.
 func (u *user) pay(units uint64, more ...any) answer {
-	u.t.Helper()
-	a, err := readAnswer(u.CallAsUser(u.ctx, u.id, http.MethodPost, "/api/v1/payout", u.body(units, more...)))
-	if err != nil {
-		u.t.Fatalf("post a payout: %v", err)
-	}
-	return a
+	u.T.Helper()
+	return must(u.Post(path, u.body(units, more...)))(u.T)
 }
 
-// wantGivenUp requires an answer about a given-up payout: it is refunded, or on a slow machine being
-// refunded.
+// wantGivenUp requires that the payout is refunded, or is being refunded.
 func (u *user) wantGivenUp(what string, a answer) {
-	u.t.Helper()
+	u.T.Helper()
 	if a.Status != http.StatusOK || a.State != "COMPENSATING" {
-		u.want(what, a, http.StatusOK, "ROLLED_BACK", "")
+		u.Want(what, a, http.StatusOK, "ROLLED_BACK", "")
 	}
 }
 
 // accepted posts a payout that is open when it is answered.
 func (u *user) accepted(units uint64) (reqID string) {
-	u.t.Helper()
+	u.T.Helper()
 	a := u.pay(units)
-	u.want("a payout", a, http.StatusAccepted, "PENDING", "")
+	u.Want("a payout", a, http.StatusAccepted, "PENDING", "")
 	return a.ReqID
 }
 
 // payAt posts to one process, at its address.
 func (u *user) payAt(addr string, units uint64, more ...any) (answer, error) {
-	token, err := u.Users.UserToken(u.id, stack.UsersAudience)
-	if err != nil {
-		return answer{}, err
-	}
-	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, "http://"+addr+"/api/v1/payout", u.body(units, more...)))
-}
-
-// get queries a payout.
-func (u *user) get(reqID string) answer {
-	u.t.Helper()
-	a, err := readAnswer(u.CallAsUser(u.ctx, u.id, http.MethodGet, "/api/v1/internal_transfer/"+reqID, nil))
-	if err != nil {
-		u.t.Fatalf("get %s: %v", reqID, err)
-	}
-	return a
-}
-
-// want checks an answer's status, state and code.
-func (u *user) want(what string, got answer, status int, state, code string) {
-	u.t.Helper()
-	if got.Status != status || got.State != state || got.Code != code {
-		u.t.Errorf("%s: got %d %q %q, want %d %q %q (%+v)", what, got.Status, got.State, got.Code, status, state, code, got)
-	}
+	return u.PostAt(addr, path, u.body(units, more...))
 }
 
 // resolve gives a payout up as an operator.
 func (u *user) resolve(reqID string) answer {
-	u.t.Helper()
-	a, err := u.resolveAt(u.URLMap.PublicURL(), reqID)
-	if err != nil {
-		u.t.Fatalf("resolve %s: %v", reqID, err)
-	}
-	return a
+	u.T.Helper()
+	return must(u.resolveAt(u.URLMap.PublicURL(), reqID))(u.T)
 }
 
 func (u *user) resolveAt(url, reqID string) (answer, error) {
-	token, err := u.Issuer.Token(u.ctx, stack.OperatorAccount, stack.PublicAudience)
+	token, err := u.Issuer.Token(u.Ctx, stack.OperatorAccount, stack.PublicAudience)
 	if err != nil {
 		return answer{}, err
 	}
 	body := map[string]string{"op": "deposit", "reason": "the user has asked"}
-	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, url+"/admin/v1/transfers/"+reqID+"/resolve", body))
+	return acceptancetest.ReadAnswer(stack.CallWith(u.Ctx, token, http.MethodPost, url+"/admin/v1/transfers/"+reqID+"/resolve", body))
 }
 
 // why returns what an operator reads about the payout.
@@ -182,44 +114,18 @@ func (u *user) why(reqID string) (w struct {
 		BaseUnits                 string `json:"base_units"`
 	}
 }) {
-	u.t.Helper()
-	status, text, err := u.Call(u.ctx, stack.OperatorAccount, http.MethodGet, "/admin/v1/transfers/"+reqID+"/why", nil)
+	u.T.Helper()
+	status, text, err := u.Call(u.Ctx, stack.OperatorAccount, http.MethodGet, "/admin/v1/transfers/"+reqID+"/why", nil)
 	if err != nil || status != http.StatusOK || json.Unmarshal(text, &w) != nil {
-		u.t.Fatalf("why %s: got %d %s, %v; want 200", reqID, status, text, err)
+		u.T.Fatalf("why %s: got %d %s, %v; want 200", reqID, status, text, err)
 	}
 	return w
 }
 
-// load returns the payout's row.
-func (u *user) load(reqID string) transfer.Transfer {
-	u.t.Helper()
-	x, err := u.Transfers.Load(u.ctx, reqID)
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	return x
-}
-
 // only returns the user's only stored payout.
-func (u *user) only() (x transfer.Transfer) {
-	u.t.Helper()
-	var reqID string
-	var n int
-	err := u.DB.QueryRow(u.ctx, `select count(*), coalesce(max(req_id), '') from transfers_tb where user_id = $1`, u.id).Scan(&n, &reqID)
-	if err != nil || n != 1 {
-		u.t.Fatalf("transfers of user %d: got %d, %v; want one", u.id, n, err)
-	}
-	return u.load(reqID)
-}
-
-// awaitState waits until the payout is there.
-func (u *user) awaitState(reqID string, want transfer.State) transfer.Transfer {
-	u.t.Helper()
-	poll(u.t, fmt.Sprintf("payout %s is %s", reqID, want), func() bool {
-		x, err := u.Transfers.Load(u.ctx, reqID)
-		return err == nil && x.State == want
-	})
-	return u.load(reqID)
+func (u *user) only() transfer.Transfer {
+	u.T.Helper()
+	return u.Load(u.Only())
 }
 
 // The histories of payouts.
@@ -231,35 +137,24 @@ var (
 
 // ends waits for the end and requires this history.
 func (u *user) ends(reqID string, want []transfer.State) transfer.Transfer {
-	u.t.Helper()
-	x := u.awaitState(reqID, want[len(want)-1])
-	story, err := u.Transfers.Why(u.ctx, reqID)
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	var got []transfer.State
-	for _, h := range story.History {
-		got = append(got, h.State)
-	}
-	if !slices.Equal(got, want) {
-		u.t.Errorf("payout %s: got the states %v, want %v", reqID, got, want)
+	u.T.Helper()
+	x := u.AwaitState(reqID, want[len(want)-1])
+	if got := u.States(reqID); !slices.Equal(got, want) {
+		u.T.Errorf("payout %s: got the states %v, want %v", reqID, got, want)
 	}
 	return x
 }
 
-// managed returns the state of the payout's transaction, as "FAILED/CANCELLED"; "" if there is none,
-// and both if there are two.
+// managed returns the state of the payout's transaction, as "FAILED/CANCELLED", or "".
 func (u *user) managed(reqID string) (state string) {
-	u.t.Helper()
-	err := u.DB.QueryRow(u.ctx, `
+	u.T.Helper()
+	err := u.DB.QueryRow(u.Ctx, `
 select coalesce(string_agg(concat_ws('/', state, sub_state), ' and '), '') from managed_tx where request_id = $1`, reqID).Scan(&state)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	check(u.T, err)
 	return state
 }
 
 func (u *user) awaitManaged(reqID, want string) {
-	u.t.Helper()
-	poll(u.t, fmt.Sprintf("the transaction of %s is %s", reqID, want), func() bool { return u.managed(reqID) == want })
+	u.T.Helper()
+	poll(u.T, fmt.Sprintf("the transaction of %s is %s", reqID, want), func() bool { return u.managed(reqID) == want })
 }

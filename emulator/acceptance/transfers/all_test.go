@@ -48,11 +48,11 @@ func (h *deployment) newLoad(t *testing.T, users int) *load {
 
 // post continues until ctx ends; the last request is repeated until it is answered.
 func (l *load) post(ctx context.Context, u *user) {
-	source := rand.New(rand.NewPCG(1, uint64(u.id)))
+	source := rand.New(rand.NewPCG(1, uint64(u.ID)))
 	for n := 0; ctx.Err() == nil; n++ {
 		from := sides[source.IntN(2)]
 		want := body(from, other(from), transfer.FormatUnits(1+source.Uint64N(300), usdt.Precision), "cid", fmt.Sprint(n))
-		for u.ctx.Err() == nil {
+		for u.Ctx.Err() == nil {
 			a, err := u.try(want)
 			if err == nil && a.Status < 500 {
 				if a.Status == http.StatusConflict || a.ReqID == "" {
@@ -73,7 +73,7 @@ func (l *load) end(t *testing.T) {
 	poll(t, fmt.Sprintf("ten transfers for each of %d users", len(l.users)), func() bool {
 		n := 0
 		for _, u := range l.users {
-			n += len(u.transfers())
+			n += len(u.All())
 		}
 		return n >= 10*len(l.users)
 	})
@@ -92,9 +92,7 @@ func (h *deployment) settled(t *testing.T) {
 		err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where open`).Scan(&open)
 		return err == nil && open == 0
 	})
-	if err := h.verify(t.Context()); err != nil {
-		t.Error(err)
-	}
+	check(t, h.Verify(true))
 }
 
 // functionPoints lists the points where a function process can die during a transfer.
@@ -113,9 +111,7 @@ func TestFND004CrashAtAnyPoint(t *testing.T) {
 	})
 	l := h.newLoad(t, 8)
 	for _, point := range functionPoints() {
-		if err := crash.Arm(folder, point, 1, crash.Kill); err != nil {
-			t.Fatal(err)
-		}
+		check(t, crash.Arm(folder, point, 1, crash.Kill))
 		switch point {
 		case "transfer.advancing", "transfer.advanced":
 			h.leaveInSourceDone(t)
@@ -128,15 +124,7 @@ func TestFND004CrashAtAnyPoint(t *testing.T) {
 		if !strings.HasPrefix(point, "ubscore.") {
 			continue
 		}
-		dead := h.Core.Process()
-		if err := crash.Arm(folder, point, 3, crash.Kill); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-dead.Done():
-		case <-time.After(within):
-			t.Fatalf("the core never passed %s", point)
-		}
+		h.coreDies(t, folder, point, 3)
 		h.coreAgain(t)
 	}
 	l.end(t)
@@ -148,30 +136,33 @@ func (h *deployment) leaveInSourceDone(t *testing.T) {
 	t.Helper()
 	u := h.newUser(t, 100, 100)
 	reqID := u.accepted(funding, 40)
-	u.move(reqID, transfer.Init, transfer.SourcePending)
-	if got := u.Funding.Withdraw(u.ctx, u.load(reqID).Call()); got != success {
+	u.Move(reqID, transfer.Init, transfer.SourcePending)
+	if got := u.Funding.Withdraw(u.Ctx, u.Load(reqID).Call()); got != success {
 		t.Fatalf("withdraw: got %+v, want success", got)
 	}
-	u.move(reqID, transfer.SourcePending, transfer.SourceDone)
-	go u.taskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
+	u.Move(reqID, transfer.SourcePending, transfer.SourceDone)
+	go u.TaskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
 }
 
-// leaveToTheSweep leaves a new user's transfer that is overdue soon, without a task and without a
-// worker.
+// leaveToTheSweep leaves a new user's transfer without a task and without a worker.
 func (h *deployment) leaveToTheSweep(t *testing.T) {
 	t.Helper()
 	h.newUser(t, 100, 100).accepted(funding, 40)
 }
 
+// coreDies kills the core when it reaches the point for the nth time.
+func (h *deployment) coreDies(t *testing.T, folder, point string, n int) {
+	t.Helper()
+	dead := h.Core.Process()
+	check(t, crash.Arm(folder, point, n, crash.Kill))
+	died(t, dead, func() bool { return crash.Hit(folder, point) }, point)
+}
+
 // coreAgain starts a core that has died.
 func (h *deployment) coreAgain(t *testing.T) {
 	t.Helper()
-	if err := h.Core.Kill(); err != nil { // so that the proxy notices
-		t.Fatal(err)
-	}
-	if err := h.Core.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Core.Kill()) // so that the proxy notices
+	check(t, h.Core.Start(t.Context()))
 }
 
 // INV-004: crash recovery, over all accounts. Function processes and the core are killed and paused
@@ -187,43 +178,24 @@ func TestINV004CrashRecovery(t *testing.T) {
 	l := h.newLoad(t, 8)
 	for round := range 4 {
 		h.progress(t, 20)
-		if err := h.Processes()[0].Kill(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.Processes()[0].Kill())
 		h.progress(t, 10)
 		h.tear(t, folder, int64(round)*7)
-		if err := h.Core.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.Core.Start(t.Context()))
 		h.progress(t, 10)
-		if err := h.Core.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.Core.Pause())
 		h.unknown(t)
-		if err := h.Core.Continue(); err != nil {
-			t.Fatal(err)
-		}
+		check(t, h.Core.Continue())
 	}
 	l.end(t)
 	h.settled(t)
 }
 
-// tear kills the core between the write and the fsync of a record, and leaves only the
-// first keep bytes of that record.
+// tear kills the core before the fsync of a record, and leaves keep bytes of it.
 func (h *deployment) tear(t *testing.T, folder string, keep int64) {
 	t.Helper()
-	dead := h.Core.Process()
-	if err := crash.Arm(folder, "ubscore.appended", 1, crash.Kill); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-dead.Done():
-	case <-time.After(within):
-		t.Fatal("the core never passed ubscore.appended")
-	}
-	if err := h.Core.Kill(); err != nil { // so that the proxy notices
-		t.Fatal(err)
-	}
+	h.coreDies(t, folder, "ubscore.appended", 1)
+	check(t, h.Core.Kill()) // so that the proxy notices
 	if undurable, err := h.Core.Tear(keep); err != nil || undurable <= keep {
 		t.Fatalf("tear: got %d bytes that were not durable, %v; want more than the %d that are left", undurable, err, keep)
 	}

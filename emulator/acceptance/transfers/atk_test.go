@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/issuer"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -16,18 +15,13 @@ import (
 
 // refusedBefore requires that the post is refused with this status and code before anything is stored.
 func (u *user) refusedBefore(what string, body any, status int, code string) {
-	u.t.Helper()
+	u.T.Helper()
 	before := u.picture()
-	got, err := u.try(body)
-	if err != nil {
-		u.t.Fatalf("%s: %v", what, err)
-	}
+	got := must(u.try(body))(u.T)
 	if want := (answer{Status: status, Code: code}); got != want {
-		u.t.Errorf("%s: got %+v, want %+v and no transfer", what, got, want)
+		u.T.Errorf("%s: got %+v, want %+v and no transfer", what, got, want)
 	}
-	if diff := cmp.Diff(before, u.picture()); diff != "" {
-		u.t.Errorf("%s: something was stored or moved (-before +after):\n%s", what, diff)
-	}
+	u.Unchanged(what, before, u.picture)
 }
 
 // ATK-001: another user's funds can neither be moved nor seen.
@@ -36,18 +30,18 @@ func TestATK001AnotherUsersFunds(t *testing.T) {
 	h := setup(t)
 	victim, thief := h.newUser(t, 500, 500), h.newUser(t, 1, 1)
 	own := victim.post(funding, spot, "0.0001", "cid", "rent")
-	victim.want("the victim's own", own, http.StatusOK, "COMMITTED", "")
+	victim.Want("the victim's own", own, http.StatusOK, "COMMITTED", "")
 	for _, from := range []transfer.AccountType{funding, spot} {
-		thief.refusedBefore("from "+string(from), body(from, other(from), "0.0001", "user_id", victim.id), http.StatusForbidden, "FORBIDDEN")
+		thief.refusedBefore("from "+string(from), body(from, other(from), "0.0001", "user_id", victim.ID), http.StatusForbidden, "FORBIDDEN")
 	}
 	for what, reqID := range map[string]string{"its transfer": own.ReqID, "one that nobody has": "01JGMJ2A9QPVN5C0XK6R3T8WZB"} {
-		if got, want := thief.get(reqID), (answer{Status: http.StatusNotFound, Code: "NOT_FOUND"}); got != want {
+		if got, want := thief.Get(reqID), (answer{Status: http.StatusNotFound, Code: "NOT_FOUND"}); got != want {
 			t.Errorf("%s to another user: got %+v, want %+v", what, got, want)
 		}
 	}
 	mine := thief.post(funding, spot, "0.000001", "cid", "rent") // each user has separate cids
-	thief.want("the same cid by another user", mine, http.StatusOK, "COMMITTED", "")
-	if mine.ReqID == own.ReqID || thief.only() != mine.ReqID {
+	thief.Want("the same cid by another user", mine, http.StatusOK, "COMMITTED", "")
+	if mine.ReqID == own.ReqID || thief.Only() != mine.ReqID {
 		t.Errorf("the same cid by another user: got %+v, want a transfer of its own", mine)
 	}
 	thief.wantUnits("the thief", 0, 2)
@@ -58,11 +52,11 @@ func TestATK001AnotherUsersFunds(t *testing.T) {
 func TestATK002TamperedUserID(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 500, 0)
-	for _, id := range []int64{u.id + 1, u.id - 1, 0, -u.id, 1<<63 - 1} {
+	for _, id := range []int64{u.ID + 1, u.ID - 1, 0, -u.ID, 1<<63 - 1} {
 		u.refusedBefore(fmt.Sprint("user_id ", id), body(funding, spot, "0.0001", "user_id", id), http.StatusForbidden, "FORBIDDEN")
 	}
-	a := u.post(funding, spot, "0.0001", "user_id", u.id)
-	u.want("its own user_id", a, http.StatusOK, "COMMITTED", "")
+	a := u.post(funding, spot, "0.0001", "user_id", u.ID)
+	u.Want("its own user_id", a, http.StatusOK, "COMMITTED", "")
 }
 
 // amounts requires that every amount is refused with the code, from either account.
@@ -111,14 +105,13 @@ func TestATK006BeyondU64(t *testing.T) {
 func TestATK006TheSumIsBeyondU64(t *testing.T) {
 	t.Parallel()
 	for _, to := range sides {
-		t.Run(string(to), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, string(to), func(t *testing.T) {
 			const room = 5
 			u := setup(t).newUser(t, 0, 0)
 			u.deposit(to, math.MaxUint64-room)
 			u.deposit(other(to), 100)
 			a := u.post(other(to), to, "0.000006")
-			u.want("one unit too many", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "OVERFLOW")
+			u.Want("one unit too many", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "OVERFLOW")
 			u.wantStates("one unit too many", a.ReqID, rollback...)
 			u.wantHeld("one unit too many", to, math.MaxUint64-room)
 			u.wantHeld("one unit too many", other(to), 100)
@@ -126,14 +119,14 @@ func TestATK006TheSumIsBeyondU64(t *testing.T) {
 				t.Errorf("one unit too many: got %v applied, want a withdrawal and its refund", did)
 			}
 			tooMuch := transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.Overflow}
-			if got := u.Outside(u.ctx, to, transfer.OutsideDeposit, u.id, usdt.ID, room+1); got != tooMuch {
+			if got := u.Outside(u.Ctx, to, transfer.OutsideDeposit, u.ID, usdt.ID, room+1); got != tooMuch {
 				t.Errorf("one unit too many from outside: got %+v, want %+v", got, tooMuch)
 			}
 			u.wantHeld("one unit too many from outside", to, math.MaxUint64-room)
-			u.want("the sum just fits", u.post(other(to), to, "0.000005"), http.StatusOK, "COMMITTED", "")
+			u.Want("the sum just fits", u.post(other(to), to, "0.000005"), http.StatusOK, "COMMITTED", "")
 			u.wantHeld("the sum just fits", to, math.MaxUint64)
 			u.wantHeld("the sum just fits", other(to), 100-room)
-			u.want("full", u.post(other(to), to, "0.000001"), http.StatusUnprocessableEntity, "ROLLED_BACK", "OVERFLOW")
+			u.Want("full", u.post(other(to), to, "0.000001"), http.StatusUnprocessableEntity, "ROLLED_BACK", "OVERFLOW")
 			u.wantHeld("full", to, math.MaxUint64)
 		})
 	}
@@ -177,65 +170,51 @@ func TestATK010SameCIDTwice(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
 	passing := transfer.Asset{ID: 10, Name: "PASSING", Precision: 6, MinUnits: 1, MaxUnits: 1000, Active: true, Enabled: true}
-	if err := h.AddAsset(t.Context(), passing); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.AddAsset(t.Context(), passing))
 	u := h.newUser(t, 0, 500)
-	if err := u.Deposit(u.ctx, funding, u.id, passing.ID, 100); err != nil {
-		t.Fatal(err)
-	}
+	check(t, u.Deposit(u.Ctx, funding, u.ID, passing.ID, 100))
 	first := u.post(funding, spot, "0.00004", "cid", "one", "asset", passing.Name)
-	u.want("first", first, http.StatusOK, "COMMITTED", "")
+	u.Want("first", first, http.StatusOK, "COMMITTED", "")
 	failed := u.post(spot, funding, "1", "cid", "two")
-	u.want("first, failed", failed, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
+	u.Want("first, failed", failed, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
 	passing.Active = false
-	if err := h.AddAsset(t.Context(), passing); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.AddAsset(t.Context(), passing))
 	u.refusedBefore("suspended", body(funding, spot, "0.00004", "cid", "three", "asset", passing.Name), http.StatusBadRequest, "ASSET_SUSPENDED")
 	u.deposit(spot, 1_000_000) // now the failed transfer could succeed
 	before := u.picture()
 	again := u.post(funding, spot, "0.000040", "cid", "one", "asset", passing.Name)
-	u.want("again", again, http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
+	u.Want("again", again, http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
 	failedAgain := u.post(spot, funding, "1", "cid", "two")
-	u.want("again, failed", failedAgain, http.StatusOK, "FAILED", "DUPLICATE_REQUEST")
+	u.Want("again, failed", failedAgain, http.StatusOK, "FAILED", "DUPLICATE_REQUEST")
 	if again.ReqID != first.ReqID || failedAgain.ReqID != failed.ReqID || again.TransferID != first.TransferID {
 		t.Errorf("again: got %s and %s, want %s and %s", again.ReqID, failedAgain.ReqID, first.ReqID, failed.ReqID)
 	}
 	u.refusedBefore("another amount", body(spot, funding, "2", "cid", "two"), http.StatusConflict, "CID_CONFLICT")
 	u.refusedBefore("the other way", body(funding, spot, "1", "cid", "two"), http.StatusConflict, "CID_CONFLICT")
 	u.refusedBefore("another asset", body(spot, funding, "1", "cid", "two", "asset", passing.Name), http.StatusConflict, "CID_CONFLICT")
-	if diff := cmp.Diff(before, u.picture()); diff != "" {
-		t.Errorf("the second time (-before +after):\n%s", diff)
-	}
+	u.Unchanged("the second time", before, u.picture)
 }
 
 // unauthorized requires that the token belongs to no user, on both paths.
 func (u *user) unauthorized(what, token string) {
-	u.t.Helper()
+	u.T.Helper()
 	before := u.picture()
 	for method, path := range map[string]string{http.MethodPost: "/api/v1/internal_transfer", http.MethodGet: "/api/v1/internal_transfer/01JGMJ2A9QPVN5C0XK6R3T8WZB"} {
 		var content any
 		if method == http.MethodPost {
 			content = body(funding, spot, "0.0001")
 		}
-		got, err := readAnswer(stack.CallWith(u.ctx, token, method, u.URLMap.PublicURL()+path, content))
+		got, err := acceptancetest.ReadAnswer(stack.CallWith(u.Ctx, token, method, u.URLMap.PublicURL()+path, content))
 		if want := (answer{Status: http.StatusUnauthorized, Code: "UNAUTHORIZED"}); err != nil || got != want {
-			u.t.Errorf("%s %s, %s: got %+v, %v; want %+v", method, path, what, got, err, want)
+			u.T.Errorf("%s %s, %s: got %+v, %v; want %+v", method, path, what, got, err, want)
 		}
 	}
-	if diff := cmp.Diff(before, u.picture()); diff != "" {
-		u.t.Errorf("%s: something was stored or moved (-before +after):\n%s", what, diff)
-	}
+	u.Unchanged(what, before, u.picture)
 }
 
 func (u *user) flawed(flaw issuer.Flaw) string {
-	u.t.Helper()
-	token, err := u.Users.FlawedUserToken(u.id, stack.UsersAudience, flaw)
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	return token
+	u.T.Helper()
+	return must(u.Users.FlawedUserToken(u.ID, stack.UsersAudience, flaw))(u.T)
 }
 
 // ATK-011: no token.
@@ -266,20 +245,11 @@ func TestATK013ForgedToken(t *testing.T) {
 	} {
 		u.unauthorized(what, u.flawed(flaw))
 	}
-	elsewhere, err := u.Users.UserToken(u.id, stack.PublicAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	elsewhere := must(u.Users.UserToken(u.ID, stack.PublicAudience))(t)
 	u.unauthorized("another audience", elsewhere)
-	nobody, err := u.Users.UserToken(-u.id, stack.UsersAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nobody := must(u.Users.UserToken(-u.ID, stack.UsersAudience))(t)
 	u.unauthorized("no user's id", nobody)
-	operator, err := u.Issuer.Token(t.Context(), stack.OperatorAccount, stack.PublicAudience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	operator := must(u.Issuer.Token(t.Context(), stack.OperatorAccount, stack.PublicAudience))(t)
 	u.unauthorized("an operator's", operator)
 	u.unauthorized("no token at all", "not.a.token")
 }

@@ -1,6 +1,7 @@
 package transfers
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -19,7 +20,7 @@ func TestBAL001MoreThanAvailable(t *testing.T) {
 	for _, from := range sides {
 		for _, amount := range []string{"0.000501", "1", "999999999"} {
 			a := u.post(from, other(from), amount)
-			u.want(amount, a, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
+			u.Want(amount, a, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
 			u.wantStates(amount, a.ReqID, refused...)
 		}
 	}
@@ -27,7 +28,7 @@ func TestBAL001MoreThanAvailable(t *testing.T) {
 
 	poor := setup(t).newUser(t, 0, 0)
 	for _, from := range sides {
-		poor.want("no account", poor.post(from, other(from), "1"), http.StatusUnprocessableEntity, "FAILED", "SOURCE_ACCOUNT_NOT_FOUND")
+		poor.Want("no account", poor.post(from, other(from), "1"), http.StatusUnprocessableEntity, "FAILED", "SOURCE_ACCOUNT_NOT_FOUND")
 	}
 	poor.wantUnits("no account", -1, -1)
 }
@@ -40,7 +41,7 @@ func TestBAL002ExactlyAll(t *testing.T) {
 	u.wantUnits("all of Funding", 0, 503)
 	u.committed(spot, funding, "0.000503")
 	u.wantUnits("all of Trading", 503, 0)
-	u.want("one more", u.post(spot, funding, "0.000001"), http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
+	u.Want("one more", u.post(spot, funding, "0.000001"), http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
 }
 
 // BAL-003: two concurrent transfers that together exceed the balance: one succeeds, the other gets
@@ -54,16 +55,14 @@ func TestBAL003TwoAtOnce(t *testing.T) {
 			if ends := endings(got); !slices.Equal(ends, []string{"COMMITTED", "FAILED INSUFFICIENT_BALANCE"}) {
 				t.Errorf("two at once from %s: got %v, want one COMMITTED and one refused", from, ends)
 			}
-			if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 40 {
-				t.Errorf("two at once from %s: got %d and %d, want 40 and 160", from, f, s)
-			}
+			u.wantMoved(fmt.Sprint("two at once from ", from), 200, 40)
 		}
 	}
 }
 
 // together posts the same body n times concurrently.
 func (u *user) together(n int, body any) []answer {
-	u.t.Helper()
+	u.T.Helper()
 	got, errs := make([]answer, n), make([]error, n)
 	var posts sync.WaitGroup
 	for i := range n {
@@ -71,9 +70,7 @@ func (u *user) together(n int, body any) []answer {
 	}
 	posts.Wait()
 	for _, err := range errs {
-		if err != nil {
-			u.t.Fatal(err)
-		}
+		check(u.T, err)
 	}
 	return got
 }
@@ -98,9 +95,9 @@ func TestBAL004Frozen(t *testing.T) {
 		u := setup(t).newUser(t, 500, 500)
 		u.status(from, "FROZEN")
 		a := u.post(from, other(from), "0.0001")
-		u.want("from a frozen account", a, http.StatusUnprocessableEntity, "FAILED", "ACCOUNT_FROZEN")
+		u.Want("from a frozen account", a, http.StatusUnprocessableEntity, "FAILED", "ACCOUNT_FROZEN")
 		u.wantUnits("from a frozen account", 500, 500)
-		u.want("to a frozen account", u.post(other(from), from, "0.0001"), http.StatusOK, "COMMITTED", "")
+		u.Want("to a frozen account", u.post(other(from), from, "0.0001"), http.StatusOK, "COMMITTED", "")
 	}
 }
 
@@ -111,9 +108,9 @@ func TestBAL005Disabled(t *testing.T) {
 		u := setup(t).newUser(t, 500, 500)
 		u.status(from, "DISABLED")
 		a := u.post(from, other(from), "0.0001")
-		u.want("from a disabled account", a, http.StatusUnprocessableEntity, "FAILED", "ACCOUNT_DISABLED")
+		u.Want("from a disabled account", a, http.StatusUnprocessableEntity, "FAILED", "ACCOUNT_DISABLED")
 		back := u.post(other(from), from, "0.0001")
-		u.want("to a disabled account", back, http.StatusUnprocessableEntity, "ROLLED_BACK", "ACCOUNT_DISABLED")
+		u.Want("to a disabled account", back, http.StatusUnprocessableEntity, "ROLLED_BACK", "ACCOUNT_DISABLED")
 		u.wantUnits("disabled", 500, 500)
 	}
 }

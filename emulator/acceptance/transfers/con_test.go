@@ -1,6 +1,7 @@
 package transfers
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,12 +15,12 @@ import (
 
 // accepted stores a transfer as a process does that dies before it drives it.
 func (u *user) accepted(from transfer.AccountType, units uint64) (reqID string) {
-	u.t.Helper()
+	u.T.Helper()
 	amount, _ := transfer.ParseAmount(transfer.FormatUnits(units, usdt.Precision))
-	r := transfer.Request{ReqID: ulid.Make().String(), UserID: u.id, From: from, To: other(from), Asset: usdt.Name, Amount: amount}
-	made, err := u.Transfers.Create(u.ctx, r, transfer.Terms{SafetyFactor: 10})
+	r := transfer.Request{ReqID: ulid.Make().String(), UserID: u.ID, From: from, To: other(from), Asset: usdt.Name, Amount: amount}
+	made, err := u.Transfers.Create(u.Ctx, r, transfer.Terms{SafetyFactor: 10})
 	if err != nil || !made.New {
-		u.t.Fatalf("create: got %+v, %v; want it new", made, err)
+		u.T.Fatalf("create: got %+v, %v; want it new", made, err)
 	}
 	return r.ReqID
 }
@@ -33,31 +34,29 @@ func TestCON001ManyWorkers(t *testing.T) {
 		reqID := u.accepted(from, 40)
 		u.wantStates("accepted", reqID, transfer.Init)
 		u.tasksAtOnce(reqID, 24)
-		u.awaitState(reqID, transfer.Committed)
+		u.AwaitState(reqID, transfer.Committed)
 		u.wantStates("many workers", reqID, happy...)
 		for _, was := range []string{"INIT", "SOURCE_PENDING", "TARGET_PENDING"} {
-			won := u.log.wantLogged(t, `"message":"transfer moved"`, reqID, `"was":"`+was+`"`)
+			won := u.wantLogged(t, `"message":"transfer moved"`, reqID, `"was":"`+was+`"`)
 			if len(won) != 1 {
 				t.Errorf("workers that moved it out of %s: got %d, want one:\n%s", was, len(won), won)
 			}
 		}
-		if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 60 {
-			t.Errorf("many workers: got %d and %d, want 40 moved once", f, s)
-		}
+		u.wantMoved("many workers", 200, 60)
 	}
 }
 
 // tasksAtOnce delivers n tasks of the transfer concurrently.
 func (u *user) tasksAtOnce(reqID string, n int) {
-	u.t.Helper()
+	u.T.Helper()
 	got := make([]int, n)
 	var tasks sync.WaitGroup
 	for i := range n {
-		tasks.Go(func() { got[i] = u.task(reqID) })
+		tasks.Go(func() { got[i] = u.Task(reqID) })
 	}
 	tasks.Wait()
 	if slices.ContainsFunc(got, func(status int) bool { return status != http.StatusNoContent }) {
-		u.t.Errorf("%d tasks at once: got %v, want 204 for each", n, got)
+		u.T.Errorf("%d tasks at once: got %v, want 204 for each", n, got)
 	}
 }
 
@@ -67,7 +66,7 @@ func TestCON002TwoEqualTransfers(t *testing.T) {
 	u := setup(t).newUser(t, 100, 0)
 	got := u.together(2, body(funding, spot, "0.00004"))
 	for _, a := range got {
-		u.want("two equal", a, http.StatusOK, "COMMITTED", "")
+		u.Want("two equal", a, http.StatusOK, "COMMITTED", "")
 	}
 	if got[0].ReqID == got[1].ReqID {
 		t.Errorf("req_ids: got %s twice, want two", got[0].ReqID)
@@ -85,12 +84,10 @@ func TestCON003BesideAnOutsideWithdrawal(t *testing.T) {
 			var a answer
 			var err error
 			var both sync.WaitGroup
-			both.Go(func() { left = u.Outside(u.ctx, from, transfer.OutsideWithdrawal, u.id, usdt.ID, 60) })
+			both.Go(func() { left = u.Outside(u.Ctx, from, transfer.OutsideWithdrawal, u.ID, usdt.ID, 60) })
 			both.Go(func() { a, err = u.try(body(from, other(from), "0.00006")) })
 			both.Wait()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			short := transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}
 			outside := left.Verdict == transfer.Success && a.State == "FAILED" && a.Code == "INSUFFICIENT_BALANCE"
 			inside := left == short && a.State == "COMMITTED"
@@ -106,7 +103,7 @@ func TestCON004NoDoubleDeduction(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
 		u := setup(t).newUser(t, 100, 100)
-		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Duplicate, UserID: u.id})
+		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Duplicate, UserID: u.ID})
 		got := u.together(12, body(from, other(from), "0.00004", "cid", "once"))
 		first := slices.IndexFunc(got, func(a answer) bool { return a.Code == "" })
 		if first < 0 {
@@ -117,11 +114,9 @@ func TestCON004NoDoubleDeduction(t *testing.T) {
 				t.Errorf("the same cid at once: got %+v, want the transfer %s", a, got[first].ReqID)
 			}
 		}
-		u.awaitState(u.only(), transfer.Committed)
+		u.AwaitState(u.Only(), transfer.Committed)
 		disarm()
-		if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 60 {
-			t.Errorf("from %s: got %d and %d, want 40 moved once", from, f, s)
-		}
+		u.wantMoved(fmt.Sprint("from ", from), 200, 60)
 		if n := u.Core.Proxy.Struck(ubsproxy.Differed); n != 0 {
 			t.Errorf("calls that were answered differently at once: got %d, want none", n)
 		}

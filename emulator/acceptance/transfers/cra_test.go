@@ -2,72 +2,33 @@ package transfers
 
 import (
 	"testing"
-	"time"
 
-	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// doomed starts a process that dies by SIGKILL when it reaches the point, and gets no routed requests.
-func (u *user) doomed(point string) (p *processes.Process, hit func() bool) {
-	u.t.Helper()
-	folder := u.t.TempDir()
-	if err := crash.Arm(folder, point, 1, crash.Kill); err != nil {
-		u.t.Fatal(err)
-	}
-	p, err := u.StartAside(u.ctx, map[string]string{crash.Variable: folder})
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	u.t.Cleanup(func() { _ = p.Kill() })
-	return p, func() bool { return crash.Hit(folder, point) }
-}
-
-// died waits until the process has exited at the point.
-func (u *user) died(p *processes.Process, hit func() bool, point string) {
-	u.t.Helper()
-	select {
-	case <-p.Done():
-	case <-time.After(within):
-		u.t.Fatalf("nobody passed %s", point)
-	}
-	if !hit() {
-		u.t.Fatalf("the process ended by %v, want by passing %s", p.Err(), point)
-	}
-}
-
-// crashed posts a transfer of 40 units to a process that dies at the point, and returns the stored
-// transfer.
+// crashed posts a transfer of 40 units to a process that dies at the point.
 func (u *user) crashed(point string, from transfer.AccountType) transfer.Transfer {
-	u.t.Helper()
-	p, hit := u.doomed(point)
+	u.T.Helper()
+	p, hit := u.Armed(u.T, point, crash.Kill, nil)
 	if a, err := u.tryAt(p.Addr(), body(from, other(from), "0.00004")); err == nil {
-		u.t.Fatalf("posted to a process that dies at %s: got %+v, want no answer", point, a)
+		u.T.Fatalf("posted to a process that dies at %s: got %+v, want no answer", point, a)
 	}
-	u.died(p, hit, point)
-	return u.load(u.only())
+	died(u.T, p, hit, point)
+	return u.Load(u.Only())
 }
 
 // did returns how often the journals have each of the transfer's operations as applied.
 func (u *user) did(reqID string) map[transfer.Op]int {
-	u.t.Helper()
+	u.T.Helper()
 	n := make(map[transfer.Op]int)
 	for _, e := range u.journal() {
 		if e.ReqID == reqID && e.Refused == "" {
 			n[e.Op]++
 		}
 	}
-	rows, err := u.DB.Query(u.ctx, `select op_type from transfer_operations where req_id = $1 and result = 'SUCCESS'`, reqID)
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var op transfer.Op
-		if err := rows.Scan(&op); err != nil {
-			u.t.Fatal(err)
-		}
+	for _, op := range acceptancetest.Rows[transfer.Op](u.T, u.Deployment, `select op_type from transfer_operations where req_id = $1 and result = 'SUCCESS'`, reqID) {
 		n[op]++
 	}
 	return n
@@ -80,8 +41,7 @@ type crashCase struct {
 	asked bool // the ledger whose answer is missing has applied the call
 }
 
-// recovered runs each case in both directions: the process dies, others continue the transfer, and it
-// ends correctly.
+// recovered runs each case in both directions, to the right end.
 func recovered(t *testing.T, op transfer.Op, end transfer.State, cases ...crashCase) {
 	t.Helper()
 	type left struct {
@@ -104,7 +64,7 @@ func recovered(t *testing.T, op transfer.Op, end transfer.State, cases ...crashC
 	}
 	want := map[transfer.State][]transfer.State{transfer.Committed: happy, transfer.RolledBack: rollback}[end]
 	for _, l := range all {
-		l.awaitState(l.ReqID, end)
+		l.AwaitState(l.ReqID, end)
 		l.wantStates("recovered", l.ReqID, want...)
 		if f, s := l.units(funding), l.units(spot); f+s != 200 || (min(f, s) == 60) != (end == transfer.Committed) {
 			t.Errorf("recovered to %s: got %d and %d", end, f, s)
@@ -118,33 +78,14 @@ func TestCRA001AfterInit(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 100, 100)
 	old := u.crashed("transfer.beginning", funding)
-	u.age(old.ReqID, 16*time.Minute)
+	u.Age(old.ReqID, "16 minutes")
 	recovered(t, transfer.Withdraw, transfer.Committed, crashCase{"transfer.beginning", transfer.Init, false})
-	u.awaitState(old.ReqID, transfer.Failed)
-	if x := u.load(old.ReqID); x.Reason != transfer.Expired {
+	u.AwaitState(old.ReqID, transfer.Failed)
+	if x := u.Load(old.ReqID); x.Reason != transfer.Expired {
 		t.Errorf("too old when it was found: got %s for %s, want FAILED for EXPIRED", x.State, x.Reason)
 	}
 	u.wantStates("too old", old.ReqID, transfer.Init, transfer.Failed)
 	u.wantUnits("too old", 100, 100)
-}
-
-// age makes a transfer older.
-func (u *user) age(reqID string, by time.Duration) {
-	u.t.Helper()
-	tx, err := u.DB.Begin(u.ctx)
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(u.ctx) }()
-	for _, statement := range []string{
-		`set local session_replication_role = replica`, // past the trigger that keeps created_at
-		`update transfers_tb set created_at = created_at - '` + by.String() + `'::interval where req_id = '` + reqID + `' and state = 0`,
-		`commit`,
-	} {
-		if tag, err := tx.Exec(u.ctx, statement); err != nil || tag.Update() && tag.RowsAffected() != 1 {
-			u.t.Fatalf("%s: got %v, %v; want one row", statement, tag, err)
-		}
-	}
 }
 
 // CRA-002: in SOURCE_PENDING, before the source was called.
@@ -172,40 +113,30 @@ func TestCRA004AfterSourceDone(t *testing.T) {
 	}
 	recovered(t, transfer.Deposit, transfer.Committed, crashCase{"transfer.withdraw.recorded", transfer.TargetPending, false})
 	for reqID, u := range left {
-		u.awaitState(reqID, transfer.Committed)
+		u.AwaitState(reqID, transfer.Committed)
 		u.wantStates("from SOURCE_DONE", reqID, happy...)
 		u.wantUnits("from SOURCE_DONE", 60, 40)
 	}
 }
 
-// inSourceDone leaves a transfer in SOURCE_DONE to a process that dies at the point, and requires the
-// state afterwards.
+// inSourceDone leaves a transfer in SOURCE_DONE to a process that dies at the point.
 func (u *user) inSourceDone(point string, want transfer.State) (reqID string) {
-	u.t.Helper()
-	p, hit := u.doomed(point)
+	u.T.Helper()
+	p, hit := u.Armed(u.T, point, crash.Kill, nil)
 	reqID = u.accepted(funding, 40)
-	u.move(reqID, transfer.Init, transfer.SourcePending)
-	if got := u.Funding.Withdraw(u.ctx, u.load(reqID).Call()); got != success {
-		u.t.Fatalf("withdraw: got %+v, want success", got)
+	u.Move(reqID, transfer.Init, transfer.SourcePending)
+	if got := u.Funding.Withdraw(u.Ctx, u.Load(reqID).Call()); got != success {
+		u.T.Fatalf("withdraw: got %+v, want success", got)
 	}
-	u.move(reqID, transfer.SourcePending, transfer.SourceDone)
-	if status := u.taskAt(p.Addr(), reqID); status != 0 {
-		u.t.Errorf("a task at a process that dies at %s: got %d, want no answer", point, status)
+	u.Move(reqID, transfer.SourcePending, transfer.SourceDone)
+	if status := u.TaskAt(p.Addr(), reqID); status != 0 {
+		u.T.Errorf("a task at a process that dies at %s: got %d, want no answer", point, status)
 	}
-	u.died(p, hit, point)
-	if x := u.load(reqID); x.State != want {
-		u.t.Errorf("%s: left in %s, want %s", point, x.State, want)
+	died(u.T, p, hit, point)
+	if x := u.Load(reqID); x.State != want {
+		u.T.Errorf("%s: left in %s, want %s", point, x.State, want)
 	}
 	return reqID
-}
-
-// move moves the row as another build would.
-func (u *user) move(reqID string, path ...transfer.State) {
-	u.t.Helper()
-	m, err := u.Transfers.Move(u.ctx, transfer.Transition{ReqID: reqID, Path: path})
-	if err != nil || !m.Done {
-		u.t.Fatalf("move %s along %v: got %+v, %v; want it done", reqID, path, m, err)
-	}
 }
 
 // CRA-005: in TARGET_PENDING, before and after the target was called.

@@ -28,13 +28,13 @@ func TestOlderThanTheHorizonEnds(t *testing.T) {
 	u, v, w := h.newUser(t, 100, 100), h.newUser(t, 100, 100), h.newUser(t, 100, 100)
 	var mend []func()
 	for op, x := range map[transfer.Op]*user{transfer.Deposit: u, transfer.Refund: v, transfer.Withdraw: w} {
-		mend = append(mend, h.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: op, UserID: x.id}))
+		mend = append(mend, h.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: op, UserID: x.ID}))
 	}
 	v.status(funding, "DISABLED")
 	a, b, c := u.post(funding, spot, "0.00004"), v.post(spot, funding, "0.00004"), w.post(spot, funding, "0.00004")
 	poll(t, "all are older than the horizon", func() bool {
 		var young bool
-		err := h.DB.QueryRow(u.ctx, `select exists (select from transfers_tb where created_at > clock_timestamp() - $1::interval)`, horizon+time.Second).Scan(&young)
+		err := h.DB.QueryRow(u.Ctx, `select exists (select from transfers_tb where created_at > clock_timestamp() - $1::interval)`, horizon+time.Second).Scan(&young)
 		return err == nil && !young
 	})
 	for _, m := range mend {
@@ -46,7 +46,7 @@ func TestOlderThanTheHorizonEnds(t *testing.T) {
 		end     transfer.State
 		in, out int64
 	}{{u, a.ReqID, transfer.Committed, 60, 140}, {v, b.ReqID, transfer.RolledBack, 100, 100}, {w, c.ReqID, transfer.Committed, 140, 60}} {
-		x.awaitState(x.reqID, x.end)
+		x.AwaitState(x.reqID, x.end)
 		x.wantUnits("older than the horizon", x.in, x.out)
 	}
 }
@@ -59,23 +59,24 @@ func forgotten(t *testing.T) *deployment {
 // forget fills the core's journal until the core has forgotten the transfer and its operations. It
 // calls the transfer's own operation directly only if that was done before.
 func (u *user) forget(reqID string, op transfer.Op, done bool) {
-	u.t.Helper()
-	call := u.load(reqID).Call()
+	u.T.Helper()
+	call := u.Load(reqID).Call()
 	n := 0
 	probe := func() transfer.Outcome {
 		n++
 		other := call
 		other.ReqID, other.UserID = fmt.Sprint("probe-", reqID, n), 1<<40
-		return u.Core.Ledger().Withdraw(u.ctx, other)
+		return u.Core.Ledger().Withdraw(u.Ctx, other)
 	}
 	switch {
 	case done:
 		probe = func() transfer.Outcome { return ask(u, u.Core.Ledger(), op, call) }
 	case op == transfer.Refund:
-		probe = func() transfer.Outcome { return u.Core.Ledger().Withdraw(u.ctx, call) }
+		probe = func() transfer.Outcome { return u.Core.Ledger().Withdraw(u.Ctx, call) }
 	}
-	filler := user{u.deployment, u.t, 1 << 41, u.ctx}
-	poll(u.t, "the core has forgotten", func() bool {
+	filler := *u
+	filler.ID = 1 << 41
+	poll(u.T, "the core has forgotten", func() bool {
 		filler.deposit(spot, 1)
 		return errors.Is(u.Core.Ledger().Objection(probe()), transfer.ErrForgotten)
 	})
@@ -84,41 +85,39 @@ func (u *user) forget(reqID string, op transfer.Op, done bool) {
 // wantForgotten requires that the transfer learns this, that a resolve without outcome changes
 // nothing, and that the operator gets instructions.
 func (u *user) wantForgotten(reqID string, op transfer.Op) {
-	u.t.Helper()
-	poll(u.t, "the core says BEYOND_HORIZON", func() bool { return strings.Contains(u.load(reqID).LastUnknown, `"BEYOND_HORIZON"`) })
-	before := u.load(reqID).State
+	u.T.Helper()
+	poll(u.T, "the core says BEYOND_HORIZON", func() bool { return strings.Contains(u.Load(reqID).LastUnknown, `"BEYOND_HORIZON"`) })
+	before := u.Load(reqID).State
 	u.resolve(reqID, http.StatusConflict, "BEYOND_HORIZON", map[string]any{"op": op, "reason": "stuck"})
-	_, text := u.operator(u.t, http.MethodGet, "/admin/v1/transfers/"+reqID+"/why", nil)
+	_, text := u.operator(u.T, http.MethodGet, "/admin/v1/transfers/"+reqID+"/why", nil)
 	for _, want := range []string{"has forgotten", "BEYOND_HORIZON", `\"outcome\"`} {
 		if !strings.Contains(string(text), want) {
-			u.t.Errorf("why: got %s, want it to say %s", text, want)
+			u.T.Errorf("why: got %s, want it to say %s", text, want)
 		}
 	}
-	if got := u.load(reqID).State; got != before {
-		u.t.Errorf("resolved without outcome: got %s, want %s", got, before)
+	if got := u.Load(reqID).State; got != before {
+		u.T.Errorf("resolved without outcome: got %s, want %s", got, before)
 	}
 }
 
 func (u *user) resolve(reqID string, status int, code string, body map[string]any) {
-	u.t.Helper()
-	got, text := u.operator(u.t, http.MethodPost, "/admin/v1/transfers/"+reqID+"/resolve", body)
+	u.T.Helper()
+	got, text := u.operator(u.T, http.MethodPost, "/admin/v1/transfers/"+reqID+"/resolve", body)
 	var problem struct {
 		Code string `json:"code"`
 	}
 	_ = json.Unmarshal(text, &problem)
 	if got != status || problem.Code != code {
-		u.t.Errorf("resolve %v: got %d %s, want %d %s", body, got, text, status, code)
+		u.T.Errorf("resolve %v: got %d %s, want %d %s", body, got, text, status, code)
 	}
 }
 
 // lineOf returns the line of the core's journal with the operation, or 0.
 func (u *user) lineOf(reqID string, op transfer.Op) uint64 {
-	u.t.Helper()
+	u.T.Helper()
 	for after := uint64(0); ; {
-		lines, last, err := u.Core.Ledger().Journal(u.ctx, after, 1000)
-		if err != nil {
-			u.t.Fatal(err)
-		}
+		lines, last, err := u.Core.Ledger().Journal(u.Ctx, after, 1000)
+		check(u.T, err)
 		for _, line := range lines {
 			if after = line.Seq; line.ReqID == reqID && line.Op == op {
 				return line.Seq
@@ -159,7 +158,7 @@ func TestForgottenEndsByAProvedWord(t *testing.T) {
 				inSpot = 100
 			}
 			u := h.newUser(t, 100, inSpot)
-			mend := h.Core.Proxy.Arm(ubsproxy.Fault{Kind: x.kind, Op: x.op, UserID: u.id})
+			mend := h.Core.Proxy.Arm(ubsproxy.Fault{Kind: x.kind, Op: x.op, UserID: u.ID})
 			if x.op == transfer.Refund {
 				u.status(funding, "DISABLED")
 			}
@@ -180,9 +179,9 @@ func TestForgottenEndsByAProvedWord(t *testing.T) {
 				body["line"] = u.lineOf(a.ReqID, x.op)
 			}
 			u.resolve(a.ReqID, http.StatusOK, "", body)
-			u.awaitState(a.ReqID, x.end)
+			u.AwaitState(a.ReqID, x.end)
 			u.wantUnits(name, x.in, x.out)
-			row := u.load(a.ReqID)
+			row := u.Load(a.ReqID)
 			for range 3 {
 				got := ask(u, h.Core.Ledger(), x.op, row.Call())
 				if want := x.applied || x.op == transfer.Refund; (got.Verdict == transfer.Success) != want || got.Verdict == transfer.Unknown {
@@ -200,7 +199,7 @@ func TestForgottenEndsByAProvedWord(t *testing.T) {
 func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1, Core: stack.CoreOptions{SnapshotEvery: 3}})
-	u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // the checkers ignore this user's money
+	u := h.unverified(t) // the checkers ignore this user's money
 	u.deposit(funding, 100)
 	u.deposit(spot, 100)
 	for n, x := range []struct {
@@ -232,7 +231,7 @@ func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 		if status, text := h.operator(t, http.MethodPost, path, map[string]any{"move": x.move, "reason": "r"}); status != http.StatusConflict || !strings.Contains(string(text), "ACCOUNT_MOVED") {
 			t.Errorf("%d, moved since: got %d %s, want ACCOUNT_MOVED", n, status, text)
 		}
-		if err := h.Core.Ledger().OutsideWithdrawal(u.ctx, transfer.Call{ReqID: fmt.Sprint("back-", n), UserID: u.id, AssetID: usdt.ID, Units: 1, CreatedAt: time.Now()}); err.Verdict != transfer.Success {
+		if err := h.Core.Ledger().OutsideWithdrawal(u.Ctx, transfer.Call{ReqID: fmt.Sprint("back-", n), UserID: u.ID, AssetID: usdt.ID, Units: 1, CreatedAt: time.Now()}); err.Verdict != transfer.Success {
 			t.Fatal(err)
 		}
 		status, text := h.operator(t, http.MethodPost, path, map[string]any{"move": x.move, "reason": "r"})
@@ -253,43 +252,35 @@ func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 
 func (h *deployment) resumeAll(t *testing.T) {
 	t.Helper()
-	if _, err := h.DB.Exec(t.Context(), `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r' where resumed_at is null`); err != nil {
-		t.Fatal(err)
-	}
+	must(h.DB.Exec(t.Context(), `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r' where resumed_at is null`))(t)
 }
 
 // corrupt changes the user's balance in the core's newest snapshot, without a journal line.
 func (u *user) corrupt(by int64) {
-	u.t.Helper()
-	_, last, err := u.Core.Ledger().Journal(u.ctx, 1<<40, 1)
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	u.T.Helper()
+	_, last, err := u.Core.Ledger().Journal(u.Ctx, 1<<40, 1)
+	check(u.T, err)
 	var names []string
-	poll(u.t, "a snapshot has the account", func() bool {
+	poll(u.T, "a snapshot has the account", func() bool {
 		u.deposit(spot, 1)
-		call := transfer.Call{ReqID: fmt.Sprint("even-", time.Now().UnixNano()), UserID: u.id, AssetID: usdt.ID, Units: 1, CreatedAt: time.Now()}
-		u.Core.Ledger().OutsideWithdrawal(u.ctx, call)
+		call := transfer.Call{ReqID: fmt.Sprint("even-", time.Now().UnixNano()), UserID: u.ID, AssetID: usdt.ID, Units: 1, CreatedAt: time.Now()}
+		u.Core.Ledger().OutsideWithdrawal(u.Ctx, call)
 		names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img"))
 		slices.Sort(names)
 		return len(names) > 0 && filepath.Base(names[len(names)-1]) >= fmt.Sprintf("snapshot-%020d.img", last)
 	})
-	if err := u.Core.Kill(); err != nil {
-		u.t.Fatal(err)
-	}
+	check(u.T, u.Core.Kill())
 	names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img")) // a newer one can have been written
 	slices.Sort(names)
 	newest := names[len(names)-1]
 	image, err := os.ReadFile(newest)
 	if err == nil {
-		err = os.WriteFile(newest, corruptedImage(u.t, image, u.id, by), 0o600)
+		err = os.WriteFile(newest, corruptedImage(u.T, image, u.ID, by), 0o600)
 	}
 	if err == nil {
-		err = u.Core.Start(u.ctx)
+		err = u.Core.Start(u.Ctx)
 	}
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	check(u.T, err)
 }
 
 // corruptedImage returns a snapshot in which the user's only account holds more, with a valid

@@ -22,7 +22,7 @@ func TestFND001DoubleSpend(t *testing.T) {
 	for _, from := range sides {
 		u := setup(t).newUser(t, 100, 100)
 		left := make(chan transfer.Outcome, 1)
-		go func() { left <- u.Outside(u.ctx, from, transfer.OutsideWithdrawal, u.id, usdt.ID, 100) }()
+		go func() { left <- u.Outside(u.Ctx, from, transfer.OutsideWithdrawal, u.ID, usdt.ID, 100) }()
 		won := 0
 		for _, a := range u.together(12, body(from, other(from), "0.0001")) {
 			switch {
@@ -47,7 +47,7 @@ func TestFND002VanishingFunds(t *testing.T) {
 	t.Parallel()
 	for _, end := range []transfer.State{transfer.Committed, transfer.RolledBack} {
 		u := setup(t).newUser(t, 100, 100)
-		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Deposit, UserID: u.id})
+		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Deposit, UserID: u.ID})
 		a := u.post(funding, spot, "0.00004")
 		u.stays(a.ReqID, transfer.TargetPending, 4)
 		u.wantUnits("in flight", 60, 100)
@@ -61,7 +61,7 @@ func TestFND002VanishingFunds(t *testing.T) {
 			u.status(spot, "DISABLED")
 		}
 		disarm()
-		u.awaitState(a.ReqID, end)
+		u.AwaitState(a.ReqID, end)
 		if n := u.did(a.ReqID)[transfer.Deposit] + u.did(a.ReqID)[transfer.Refund]; n != 1 {
 			t.Errorf("%s: got %d credits, want one", end, n)
 		}
@@ -74,20 +74,20 @@ func TestFND002VanishingFunds(t *testing.T) {
 func TestFND003MoneyFromNothing(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 7, 39)
-	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Withdraw, UserID: u.id})
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Withdraw, UserID: u.ID})
 	a := u.post(spot, funding, "0.00004")
 	u.stays(a.ReqID, transfer.SourcePending, 1)
 	u.deposit(spot, 1000)
 	disarm()
-	u.awaitState(a.ReqID, transfer.Failed)
+	u.AwaitState(a.ReqID, transfer.Failed)
 	u.wantStates("refused, and the answer lost", a.ReqID, refused...)
 	u.wantUnits("refused, and the answer lost", 7, 1039)
 
-	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Late, UserID: u.id, Times: 1})
+	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Late, UserID: u.ID, Times: 1})
 	u.status(funding, "DISABLED")
 	b := u.post(spot, funding, "0.0001") // its first withdrawal is still open
-	u.awaitState(b.ReqID, transfer.RolledBack)
-	if n := u.Core.Proxy.Deliver(u.ctx, u.id); n != 1 {
+	u.AwaitState(b.ReqID, transfer.RolledBack)
+	if n := u.Core.Proxy.Deliver(u.Ctx, u.ID); n != 1 {
 		t.Errorf("late calls: got %d, want one", n)
 	}
 	u.wantUnits("a withdrawal that came after the refund", 7, 1039)
@@ -100,12 +100,12 @@ func TestFND005SourceDoneButNotRecorded(t *testing.T) {
 	recovered(t, transfer.Withdraw, transfer.Committed, crashCase{"transfer.withdraw.called", transfer.SourcePending, true})
 	u := setup(t).newUser(t, 0, 100)
 	u.deposit(funding, 1)
-	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Withdraw, UserID: u.id})
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Withdraw, UserID: u.ID})
 	a := u.post(spot, funding, "0.00004")
-	u.want("the answer was lost", a, http.StatusAccepted, "PENDING", "")
+	u.Want("the answer was lost", a, http.StatusAccepted, "PENDING", "")
 	u.wantUnits("the answer was lost", 1, 60)
 	disarm()
-	u.awaitState(a.ReqID, transfer.Committed)
+	u.AwaitState(a.ReqID, transfer.Committed)
 	u.wantUnits("at the end", 41, 60)
 }
 
@@ -122,11 +122,11 @@ func TestFND006PartialCommit(t *testing.T) {
 				hits := h.Proxy.Counts().Hits[kind]
 				h.Proxy.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing(fragment)})
 				a := u.postUntilAnswered(body(from, other(from), "0.00004", "cid", "once"))
-				u.awaitState(a.ReqID, transfer.Committed)
+				u.AwaitState(a.ReqID, transfer.Committed)
 				if got := h.Proxy.Counts().Hits[kind] - hits; got != 1 {
 					t.Errorf("%s at %s: got %d hits, want one", kind, fragment, got)
 				}
-				u.wantStates(kind.String()+" at "+fragment, u.only(), happy...)
+				u.wantStates(kind.String()+" at "+fragment, u.Only(), happy...)
 			}
 		}
 	}
@@ -144,21 +144,21 @@ func TestFND006PartialCommit(t *testing.T) {
 // illegal requires that the database refuses the state by the expected constraint, as a refusal for
 // another reason would prove nothing.
 func (u *user) illegal(reqID string, to transfer.State, constraint string) {
-	u.t.Helper()
+	u.T.Helper()
 	var reason *string
 	if to < 0 {
 		reason = new(string(transfer.AccountDisabled))
 	}
-	_, err := u.DB.Exec(u.ctx, `update transfers_tb set state = $2, error_message = $3 where req_id = $1`, reqID, to, reason)
+	_, err := u.DB.Exec(u.Ctx, `update transfers_tb set state = $2, error_message = $3 where req_id = $1`, reqID, to, reason)
 	if refusal, ok := errors.AsType[*pgconn.PgError](err); !ok || refusal.ConstraintName != constraint {
-		u.t.Errorf("%s set to %s by hand: got %v, want it refused by %s", reqID, to, err, constraint)
+		u.T.Errorf("%s set to %s by hand: got %v, want it refused by %s", reqID, to, err, constraint)
 	}
 }
 
 // postUntilAnswered repeats a post, as a caller does that gets no answer. The post must have a cid.
 func (u *user) postUntilAnswered(body any) (a answer) {
-	u.t.Helper()
-	poll(u.t, "an answer to a post", func() bool {
+	u.T.Helper()
+	poll(u.T, "an answer to a post", func() bool {
 		var err error
 		a, err = u.try(body)
 		return err == nil && a.Status < 500

@@ -19,8 +19,8 @@ func TestFSM001HappyPathFundingToSpot(t *testing.T) {
 	if a.From != "FUNDING" || a.To != "SPOT" || a.TransferID == 0 {
 		t.Errorf("answer: got %+v, want its transfer_id, from FUNDING to SPOT", a)
 	}
-	got := u.get(a.ReqID)
-	u.want("asked for", got, http.StatusOK, "COMMITTED", "")
+	got := u.Get(a.ReqID)
+	u.Want("asked for", got, http.StatusOK, "COMMITTED", "")
 	if got.Amount != "0.4" || got.Asset != usdt.Name || got.TransferID != a.TransferID {
 		t.Errorf("asked for: got %+v, want what was posted", got)
 	}
@@ -41,7 +41,7 @@ func TestFSM003SourceFails(t *testing.T) {
 	for _, from := range []transfer.AccountType{funding, spot} {
 		u := setup(t).newUser(t, 100, 100)
 		a := u.post(from, other(from), "0.000101")
-		u.want("short on "+string(from), a, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
+		u.Want("short on "+string(from), a, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
 		u.wantStates("short on "+string(from), a.ReqID, refused...)
 		u.wantUnits("short on "+string(from), 100, 100)
 	}
@@ -60,14 +60,14 @@ func TestFSM004TargetRefuses(t *testing.T) {
 	h := setup(t)
 	u := h.newUser(t, 0, 100) // no account in Funding
 	a := u.post(spot, funding, "0.00004")
-	u.want("no account", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "TARGET_ACCOUNT_NOT_FOUND")
+	u.Want("no account", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "TARGET_ACCOUNT_NOT_FOUND")
 	u.wantStates("no account", a.ReqID, rollback...)
 	u.wantUnits("no account", -1, 100)
 
 	u = h.newUser(t, 100, 7)
 	u.status(spot, "DISABLED")
 	a = u.post(funding, spot, "0.00004")
-	u.want("disabled", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "ACCOUNT_DISABLED")
+	u.Want("disabled", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "ACCOUNT_DISABLED")
 	u.wantStates("disabled", a.ReqID, rollback...)
 	u.wantUnits("disabled", 100, 7)
 }
@@ -77,8 +77,7 @@ func TestFSM004TargetRefuses(t *testing.T) {
 func TestFSM005TargetTimesOut(t *testing.T) {
 	t.Parallel()
 	for kind, heard := range map[ubsproxy.Kind]bool{ubsproxy.Hang: false, ubsproxy.HoldAnswer: true} {
-		t.Run(fmt.Sprintf("heard of it %t", heard), func(t *testing.T) {
-			t.Parallel()
+		parallel(t, fmt.Sprintf("heard of it %t", heard), func(t *testing.T) {
 			targetTimesOut(t, kind, heard)
 		})
 	}
@@ -86,9 +85,9 @@ func TestFSM005TargetTimesOut(t *testing.T) {
 
 func targetTimesOut(t *testing.T, kind ubsproxy.Kind, heard bool) {
 	u := setup(t).newUser(t, 100, 1)
-	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: kind, Op: transfer.Deposit, UserID: u.id})
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: kind, Op: transfer.Deposit, UserID: u.ID})
 	a := u.post(funding, spot, "0.00004")
-	u.want("timed out", a, http.StatusAccepted, "PENDING", "")
+	u.Want("timed out", a, http.StatusAccepted, "PENDING", "")
 	u.stays(a.ReqID, transfer.TargetPending, 2)
 	inTrading := int64(1)
 	if heard {
@@ -96,24 +95,24 @@ func targetTimesOut(t *testing.T, kind ubsproxy.Kind, heard bool) {
 	}
 	u.wantUnits("timed out", 60, inTrading)
 	disarm()
-	u.awaitState(a.ReqID, transfer.Committed)
+	u.AwaitState(a.ReqID, transfer.Committed)
 	u.wantStates("timed out", a.ReqID, happy...)
 	u.wantUnits("at the end", 60, 41)
 }
 
 // stays waits until the transfer was tried so often without success in the state.
 func (u *user) stays(reqID string, want transfer.State, tries int) {
-	u.t.Helper()
+	u.T.Helper()
 	var x transfer.Transfer
-	poll(u.t, "the transfer was tried again in "+want.String(), func() bool {
-		x = u.load(reqID)
+	poll(u.T, "the transfer was tried again in "+want.String(), func() bool {
+		x = u.Load(reqID)
 		return x.Failures >= tries || x.State != want
 	})
 	if x.State != want || x.NextAttemptAt == nil {
-		u.t.Errorf("after %d answers unknown: got %s, next attempt at %v; want %s, and one planned", x.Failures, x.State, x.NextAttemptAt, want)
+		u.T.Errorf("after %d answers unknown: got %s, next attempt at %v; want %s, and one planned", x.Failures, x.State, x.NextAttemptAt, want)
 	}
-	if got := u.get(reqID); got.State != want.String() || got.Status != http.StatusOK {
-		u.t.Errorf("asked for: got %+v, want %s", got, want)
+	if got := u.Get(reqID); got.State != want.String() || got.Status != http.StatusOK {
+		u.T.Errorf("asked for: got %+v, want %s", got, want)
 	}
 }
 
@@ -122,12 +121,12 @@ func TestFSM006RefundFails(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []ubsproxy.Kind{ubsproxy.Refuse, ubsproxy.LoseAnswer} {
 		u := setup(t).newUser(t, 0, 100)
-		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: kind, Op: transfer.Refund, UserID: u.id})
+		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: kind, Op: transfer.Refund, UserID: u.ID})
 		a := u.post(spot, funding, "0.00004")
-		u.want("refund fails", a, http.StatusAccepted, "PENDING", "")
+		u.Want("refund fails", a, http.StatusAccepted, "PENDING", "")
 		u.stays(a.ReqID, transfer.Compensating, 2)
 		disarm()
-		u.awaitState(a.ReqID, transfer.RolledBack)
+		u.AwaitState(a.ReqID, transfer.RolledBack)
 		u.wantStates("refund fails", a.ReqID, rollback...)
 		u.wantUnits("at the end", -1, 100)
 	}

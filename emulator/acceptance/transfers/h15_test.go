@@ -46,24 +46,24 @@ func TestH15ACommitWithoutAnAnswer(t *testing.T) {
 
 // once requires that the user's one transfer is COMMITTED, with one effect on each side.
 func (u *user) once(what, reqID string) {
-	u.t.Helper()
-	u.awaitState(reqID, transfer.Committed)
-	if got := u.only(); got != reqID {
-		u.t.Errorf("%s: got transfer %s on record, want %s", what, got, reqID)
+	u.T.Helper()
+	u.AwaitState(reqID, transfer.Committed)
+	if got := u.Only(); got != reqID {
+		u.T.Errorf("%s: got transfer %s on record, want %s", what, got, reqID)
 	}
 	u.wantStates(what, reqID, happy...)
 	u.wantUnits(what, 60, 140)
 	var after bool
-	if err := u.DB.QueryRow(u.ctx, `
+	if err := u.DB.QueryRow(u.Ctx, `
 select o.at >= h.at
   from transfers_tb t
   join transfer_history h on h.transfer_id = t.transfer_id and h.state = 10
   join transfer_operations o on o.req_id = t.req_id and o.op_type = 'withdraw'
  where t.req_id = $1`, reqID).Scan(&after); err != nil || !after {
-		u.t.Errorf("%s: withdrawn after SOURCE_PENDING was on record: got %t, %v; want true", what, after, err)
+		u.T.Errorf("%s: withdrawn after SOURCE_PENDING was on record: got %t, %v; want true", what, after, err)
 	}
 	did := u.did(reqID)
 	if did[transfer.Withdraw] != 1 || did[transfer.Deposit] != 1 || did[transfer.Refund] != 0 {
-		u.t.Errorf("%s: got %v, want one withdrawal and one deposit", what, did)
+		u.T.Errorf("%s: got %v, want one withdrawal and one deposit", what, did)
 	}
 }

@@ -1,11 +1,10 @@
 package transfers
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -21,28 +20,26 @@ func (u *user) ledger(side transfer.AccountType) transfer.Ledger {
 
 // again repeats op of the transfer ten times concurrently. It requires the given answer and no change.
 func (u *user) again(side transfer.AccountType, op transfer.Op, reqID string, want transfer.Outcome) {
-	u.t.Helper()
+	u.T.Helper()
 	before := u.picture()
-	call := u.load(reqID).Call()
+	call := u.Load(reqID).Call()
 	var asking sync.WaitGroup
 	for range 10 {
 		asking.Go(func() {
 			if got := ask(u, u.ledger(side), op, call); got != want {
-				u.t.Errorf("%s in %s, again: got %+v, want %+v", op, side, got, want)
+				u.T.Errorf("%s in %s, again: got %+v, want %+v", op, side, got, want)
 			}
 		})
 	}
 	asking.Wait()
-	if diff := cmp.Diff(before, u.picture()); diff != "" {
-		u.t.Errorf("%s in %s, again (-before +after):\n%s", op, side, diff)
-	}
+	u.Unchanged(fmt.Sprintf("%s in %s, again", op, side), before, u.picture)
 }
 
 var success = transfer.Outcome{Verdict: transfer.Success}
 
 // lost makes the core's next answers to op get lost.
 func (u *user) lost(op transfer.Op, times int) {
-	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: op, UserID: u.id, Times: times})
+	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: op, UserID: u.ID, Times: times})
 }
 
 // IDP-001: a repeated withdrawal takes money once, and a refused one stays refused whatever the
@@ -53,11 +50,9 @@ func TestIDP001WithdrawTwice(t *testing.T) {
 		u := setup(t).newUser(t, 100, 100)
 		u.lost(transfer.Withdraw, 3)
 		a := u.post(from, other(from), "0.00004")
-		u.awaitState(a.ReqID, transfer.Committed)
+		u.AwaitState(a.ReqID, transfer.Committed)
 		u.again(from, transfer.Withdraw, a.ReqID, success)
-		if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 60 {
-			t.Errorf("from %s: got %d and %d, want 40 moved once", from, f, s)
-		}
+		u.wantMoved(fmt.Sprint("from ", from), 200, 60)
 		short := u.post(from, other(from), "5")
 		u.deposit(from, 5_000_000)
 		u.again(from, transfer.Withdraw, short.ReqID, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance})
@@ -72,16 +67,14 @@ func TestIDP002DepositTwice(t *testing.T) {
 		u := setup(t).newUser(t, 100, 100)
 		u.lost(transfer.Deposit, 3)
 		a := u.post(from, other(from), "0.00004")
-		u.awaitState(a.ReqID, transfer.Committed)
+		u.AwaitState(a.ReqID, transfer.Committed)
 		u.again(other(from), transfer.Deposit, a.ReqID, success)
 		u.status(other(from), "DISABLED")
 		disabled := u.post(from, other(from), "0.00001")
-		u.want("disabled", disabled, http.StatusUnprocessableEntity, "ROLLED_BACK", "ACCOUNT_DISABLED")
+		u.Want("disabled", disabled, http.StatusUnprocessableEntity, "ROLLED_BACK", "ACCOUNT_DISABLED")
 		u.status(other(from), "ACTIVE")
 		u.again(other(from), transfer.Deposit, disabled.ReqID, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.AccountDisabled})
-		if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 60 {
-			t.Errorf("from %s: got %d and %d, want 40 moved once", from, f, s)
-		}
+		u.wantMoved(fmt.Sprint("from ", from), 200, 60)
 	}
 }
 
@@ -94,7 +87,7 @@ func TestIDP003RefundTwice(t *testing.T) {
 			u := setup(t).newUser(t, 100, 100)
 			u.status(other(from), "DISABLED")
 			last := map[transfer.AccountType]transfer.Op{spot: transfer.Refund, funding: transfer.Deposit}[from] // the core's last operation before the refund
-			disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: last, UserID: u.id})
+			disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: last, UserID: u.ID})
 			u.lost(transfer.Refund, 3) // after the core applied it
 			a := u.post(from, other(from), "0.00004")
 			u.status(from, status)
@@ -102,12 +95,12 @@ func TestIDP003RefundTwice(t *testing.T) {
 				t.Fatalf("when %s became %s: got %v applied, want the withdrawal alone", from, status, did)
 			}
 			disarm()
-			u.awaitState(a.ReqID, transfer.RolledBack)
+			u.AwaitState(a.ReqID, transfer.RolledBack)
 			u.wantStates("given back to a "+status+" account", a.ReqID, rollback...)
 			u.again(from, transfer.Refund, a.ReqID, success)
 			u.wantUnits("given back to a "+status+" account", 100, 100)
 			short := u.post(from, other(from), "0.00001")
-			u.want("the account, afterwards", short, http.StatusUnprocessableEntity, "FAILED", "ACCOUNT_"+status)
+			u.Want("the account, afterwards", short, http.StatusUnprocessableEntity, "FAILED", "ACCOUNT_"+status)
 		}
 	}
 }
@@ -128,23 +121,21 @@ func TestIDP004RecoveryOverAndOver(t *testing.T) {
 		}
 		u.lost(prepare(u), 20)
 		a := u.post(from, other(from), "0.000004")
-		u.want("answers lost", a, http.StatusAccepted, "PENDING", "")
+		u.Want("answers lost", a, http.StatusAccepted, "PENDING", "")
 		for range 3 {
 			u.tasksAtOnce(a.ReqID, 8)
-			if err := u.RunSweep(u.ctx); err != nil {
+			if err := u.RunSweep(u.Ctx); err != nil {
 				t.Errorf("sweep: %v", err)
 			}
 		}
-		u.awaitState(a.ReqID, end)
+		u.AwaitState(a.ReqID, end)
 		before := u.picture()
 		for range 3 {
 			u.tasksAtOnce(a.ReqID, 8)
-			if err := u.RunSweep(u.ctx); err != nil {
+			if err := u.RunSweep(u.Ctx); err != nil {
 				t.Errorf("sweep: %v", err)
 			}
 		}
-		if diff := cmp.Diff(before, u.picture()); diff != "" {
-			t.Errorf("recovered after its end (-before +after):\n%s", diff)
-		}
+		u.Unchanged("recovered after its end", before, u.picture)
 	}
 }

@@ -12,24 +12,21 @@ import (
 // conserved requires that the user's balances on both sides sum to what came from outside according to
 // the two journals, and that this is want.
 func (u *user) conserved(want int64) {
-	u.t.Helper()
-	evidence, err := money.ReadEvidence(u.ctx, money.Run{Database: u.Database, Core: u.Core.Ledger()})
-	if err != nil {
-		u.t.Fatal(err)
-	}
+	u.T.Helper()
+	evidence := must(money.ReadEvidence(u.Ctx, money.Run{Database: u.Database, Core: u.Core.Ledger()}))(u.T)
 	seen := false
 	for _, h := range evidence.Holdings() {
-		if h.UserID != u.id {
+		if h.UserID != u.ID {
 			continue
 		}
 		seen = true
 		has := new(big.Int).Add(h.Funding, h.Trading)
 		if has.Cmp(h.Outside) != 0 || has.Cmp(big.NewInt(want)) != 0 {
-			u.t.Errorf("asset %d: got %s in Funding and %s in Trading, %s from outside; want %d in all", h.AssetID, h.Funding, h.Trading, h.Outside, want)
+			u.T.Errorf("asset %d: got %s in Funding and %s in Trading, %s from outside; want %d in all", h.AssetID, h.Funding, h.Trading, h.Outside, want)
 		}
 	}
 	if !seen {
-		u.t.Errorf("user %d is in neither ledger", u.id)
+		u.T.Errorf("user %d is in neither ledger", u.ID)
 	}
 }
 
@@ -50,7 +47,7 @@ func TestINV002FailedTransfer(t *testing.T) {
 	u := setup(t).newUser(t, 700, 300)
 	for _, from := range sides {
 		a := u.post(from, other(from), "1")
-		u.want("short", a, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
+		u.Want("short", a, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
 		u.conserved(1000)
 		u.wantUnits("short", 700, 300)
 	}
@@ -63,7 +60,7 @@ func TestINV003Rollback(t *testing.T) {
 		u := setup(t).newUser(t, 700, 300)
 		u.status(other(from), "DISABLED")
 		a := u.post(from, other(from), "0.000123")
-		u.want("rolled back", a, http.StatusUnprocessableEntity, transfer.RolledBack.String(), "ACCOUNT_DISABLED")
+		u.Want("rolled back", a, http.StatusUnprocessableEntity, transfer.RolledBack.String(), "ACCOUNT_DISABLED")
 		u.conserved(1000)
 		u.wantUnits("rolled back", 700, 300)
 	}

@@ -19,7 +19,7 @@ import (
 func TestMON001TooLongInTargetPending(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 100, 0)
-	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: transfer.Deposit, UserID: u.id})
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: transfer.Deposit, UserID: u.ID})
 	a := u.post(funding, spot, "0.00004")
 	b := u.post(funding, spot, "0.00005")
 	u.inState(a.ReqID, "61 seconds")
@@ -28,32 +28,29 @@ func TestMON001TooLongInTargetPending(t *testing.T) {
 	u.paged("MON-001", a.ReqID, true)
 	u.paged("MON-001", b.ReqID, false)
 	disarm()
-	u.awaitState(a.ReqID, transfer.Committed)
-	u.awaitState(b.ReqID, transfer.Committed)
+	u.AwaitState(a.ReqID, transfer.Committed)
+	u.AwaitState(b.ReqID, transfer.Committed)
 }
 
 // inState lengthens the time that the transfer has been in its state.
 func (u *user) inState(reqID, by string) {
-	u.t.Helper()
-	tag, err := u.DB.Exec(u.ctx, `update transfers_tb set state_at = state_at - $2::text::interval where req_id = $1 and state = 30`, reqID, by)
-	if err != nil || tag.RowsAffected() != 1 {
-		u.t.Fatalf("age %s: got %v, %v; want one row in TARGET_PENDING", reqID, tag, err)
-	}
+	u.T.Helper()
+	u.ChangeOne(u.T, `update transfers_tb set state_at = state_at - $2::text::interval where req_id = $1 and state = 30`, reqID, by)
 }
 
 func (u *user) sweep() {
-	u.t.Helper()
-	poll(u.t, "a sweep", func() bool { return u.RunSweep(u.ctx) == nil })
+	u.T.Helper()
+	poll(u.T, "a sweep", func() bool { return u.RunSweep(u.Ctx) == nil })
 }
 
 // paged checks whether the CRITICAL alert was raised for the transfer.
 func (u *user) paged(alert, reqID string, want bool) {
-	u.t.Helper()
+	u.T.Helper()
 	texts := []string{`"severity":"CRITICAL"`, `"alert":"` + alert + `"`, reqID}
 	if want {
-		u.log.wantLogged(u.t, texts...)
-	} else if found := u.log.lines(texts...); len(found) > 0 {
-		u.t.Errorf("%s of %s: got %d lines, want none", alert, reqID, len(found))
+		u.wantLogged(u.T, texts...)
+	} else if found := u.Log.Lines(texts...); len(found) > 0 {
+		u.T.Errorf("%s of %s: got %d lines, want none", alert, reqID, len(found))
 	}
 }
 
@@ -69,22 +66,22 @@ func TestMON002RefundFailsThreeTimes(t *testing.T) {
 		const limit = 3
 		for n := 1; n <= limit; n++ {
 			if n > 1 {
-				u.task(a.ReqID)
+				u.Task(a.ReqID)
 			}
-			if x := u.load(a.ReqID); x.State != transfer.Compensating || x.Failures != n {
+			if x := u.Load(a.ReqID); x.State != transfer.Compensating || x.Failures != n {
 				t.Fatalf("from %s: got %s after %d failures, want COMPENSATING after %d", from, x.State, x.Failures, n)
 			}
-			h.log.wantLogged(t, `"severity":"CRITICAL"`, a.ReqID, fmt.Sprintf(`"failures":%d,`, n), `"unknown":"refund: `)
+			h.wantLogged(t, `"severity":"CRITICAL"`, a.ReqID, fmt.Sprintf(`"failures":%d,`, n), `"unknown":"refund: `)
 			u.sweep()
 			u.paged("MON-002", a.ReqID, n >= limit)
 		}
 		mend()
-		u.task(a.ReqID)
-		u.awaitState(a.ReqID, transfer.RolledBack)
+		u.Task(a.ReqID)
+		u.AwaitState(a.ReqID, transfer.RolledBack)
 		u.wantUnits("given back at last", 100, 100)
-		before := len(h.log.lines(`"alert":"MON-002"`, a.ReqID))
+		before := len(h.Log.Lines(`"alert":"MON-002"`, a.ReqID))
 		u.sweep()
-		if after := len(h.log.lines(`"alert":"MON-002"`, a.ReqID)); after != before {
+		if after := len(h.Log.Lines(`"alert":"MON-002"`, a.ReqID)); after != before {
 			t.Errorf("from %s, given back: got %d pages more, want none", from, after-before)
 		}
 	}
@@ -93,34 +90,32 @@ func TestMON002RefundFailsThreeTimes(t *testing.T) {
 // refundFails begins a transfer of 40 units whose target refuses it, and whose refund fails until the
 // returned function fixes it. The first attempt at the refund has failed.
 func (u *user) refundFails(from transfer.AccountType) (a answer, mend func()) {
-	u.t.Helper()
+	u.T.Helper()
 	if from == spot {
 		u.status(funding, "DISABLED")
-		mend = u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Refund, UserID: u.id})
+		mend = u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Refund, UserID: u.ID})
 		return u.post(spot, funding, "0.00004"), mend
 	}
-	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Deposit, UserID: u.id})
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Deposit, UserID: u.ID})
 	a = u.post(funding, spot, "0.00004")
 	u.status(spot, "DISABLED")
 	mend = u.lockFunding()
 	disarm()
-	u.task(a.ReqID)
+	u.Task(a.ReqID)
 	return a, mend
 }
 
 // lockFunding locks the user's account in Funding until free is called. Meanwhile a call to it does
 // not answer in time.
 func (u *user) lockFunding() (free func()) {
-	u.t.Helper()
-	tx, err := u.DB.Begin(u.ctx)
+	u.T.Helper()
+	tx, err := u.DB.Begin(u.Ctx)
 	if err == nil {
-		_, err = tx.Exec(u.ctx, `select from balances_tb where user_id = $1 and asset_id = $2 for update`, u.id, usdt.ID)
+		_, err = tx.Exec(u.Ctx, `select from balances_tb where user_id = $1 and asset_id = $2 for update`, u.ID, usdt.ID)
 	}
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	free = func() { _ = tx.Rollback(context.WithoutCancel(u.ctx)) } // a second call does nothing
-	u.t.Cleanup(free)
+	check(u.T, err)
+	free = func() { _ = tx.Rollback(context.WithoutCancel(u.Ctx)) } // a second call does nothing
+	u.T.Cleanup(free)
 	return free
 }
 
@@ -136,37 +131,30 @@ func TestMON003ConservationBroken(t *testing.T) {
 	pending := waiting.post(funding, spot, "0.00001")
 	h.healthy(t)
 	h.steal(t, victim, "-0.000001")
-	if err := h.RunConservation(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if found := h.log.wantLogged(t, `"severity":"CRITICAL"`, `"message":"conservation violated"`, fmt.Sprintf(`"userId":%d`, victim.id), `"expected":"100"`, `"got":"99"`); len(found) != 1 {
+	check(t, h.RunConservation(t.Context()))
+	if found := h.wantLogged(t, `"severity":"CRITICAL"`, `"message":"conservation violated"`, fmt.Sprintf(`"userId":%d`, victim.ID), `"expected":"100"`, `"got":"99"`); len(found) != 1 {
 		t.Errorf("alerts of the stolen unit: got %d, want one", len(found))
 	}
 	for _, u := range []*user{victim, bystander} {
 		u.refusedBefore("halted", body(funding, spot, "0.00001"), http.StatusServiceUnavailable, "SYSTEM_ERROR")
 	}
-	bystander.want("a retry", bystander.post(funding, spot, "0.00004", "cid", "done"), http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
+	bystander.Want("a retry", bystander.post(funding, spot, "0.00004", "cid", "done"), http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
 	disarm()
-	waiting.awaitState(pending.ReqID, transfer.Committed)
-	bystander.want("what had begun", bystander.get(done.ReqID), http.StatusOK, "COMMITTED", "")
+	waiting.AwaitState(pending.ReqID, transfer.Committed)
+	bystander.Want("what had begun", bystander.Get(done.ReqID), http.StatusOK, "COMMITTED", "")
 
 	h.steal(t, victim, "0.000001") // the unit is back, but only an operator can resume
 	h.healthy(t)
 	victim.refusedBefore("still halted", body(funding, spot, "0.00001"), http.StatusServiceUnavailable, "SYSTEM_ERROR")
 	h.resume(t)
-	victim.want("resumed", victim.post(funding, spot, "0.00001"), http.StatusOK, "COMMITTED", "")
-	if err := h.RunConservation(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	victim.Want("resumed", victim.post(funding, spot, "0.00001"), http.StatusOK, "COMMITTED", "")
+	check(t, h.RunConservation(t.Context()))
 }
 
 // steal changes a balance without a journal line.
 func (h *deployment) steal(t *testing.T, from *user, by string) {
 	t.Helper()
-	tag, err := h.DB.Exec(t.Context(), `update balances_tb set available = available + $2::text::numeric where user_id = $1`, from.id, by)
-	if err != nil || tag.RowsAffected() != 1 {
-		t.Fatalf("steal: got %v, %v; want one row", tag, err)
-	}
+	h.ChangeOne(t, `update balances_tb set available = available + $2::text::numeric where user_id = $1`, from.ID, by)
 }
 
 // conservationReport is the answer of a check.
@@ -189,9 +177,7 @@ func (h *deployment) healthy(t *testing.T) {
 func (h *deployment) operator(t *testing.T, method, path string, body any) (status int, text []byte) {
 	t.Helper()
 	status, text, err := h.Call(t.Context(), stack.OperatorAccount, method, path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return status, text
 }
 
@@ -239,11 +225,11 @@ func TestMON004UnusualFrequency(t *testing.T) {
 	busy.sweep()
 	for _, u := range []*user{busy, usual} { // the report about the first would include the other
 		want := u == busy
-		texts := []string{`"severity":"WARNING"`, `"alert":"MON-004"`, fmt.Sprintf(`"userId":%d,`, u.id)}
+		texts := []string{`"severity":"WARNING"`, `"alert":"MON-004"`, fmt.Sprintf(`"userId":%d,`, u.ID)}
 		if want {
-			h.log.wantLogged(t, texts...)
-		} else if found := h.log.lines(texts...); len(found) > 0 {
-			t.Errorf("warnings of user %d: got %v, want none", u.id, strings.Join(found, ""))
+			h.wantLogged(t, texts...)
+		} else if found := h.Log.Lines(texts...); len(found) > 0 {
+			t.Errorf("warnings of user %d: got %v, want none", u.ID, strings.Join(found, ""))
 		}
 	}
 }

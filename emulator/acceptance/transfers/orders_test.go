@@ -19,8 +19,8 @@ func TestCancelResolveAndTasksAtOnce(t *testing.T) {
 		u, from := h.newUser(t, 100, 100), sides[i%2]
 		reqID := u.accepted(from, 40)
 		u.ordersAtOnce(reqID)
-		poll(t, "it has ended", func() bool { u.task(reqID); return u.load(reqID).State.Terminal() })
-		end := u.load(reqID).State
+		poll(t, "it has ended", func() bool { u.Task(reqID); return u.Load(reqID).State.Terminal() })
+		end := u.Load(reqID).State
 		ends[end]++
 		moved := int64(0)
 		if end == transfer.Committed {
@@ -31,16 +31,16 @@ func TestCancelResolveAndTasksAtOnce(t *testing.T) {
 		}
 		u.wantUnits(end.String(), 100-moved, 100+moved)
 		terminal := 0
-		for _, s := range u.states(reqID) {
+		for _, s := range u.States(reqID) {
 			if s.Terminal() {
 				terminal++
 			}
 		}
 		if terminal != 1 {
-			t.Errorf("states: got %v, want exactly one end", u.states(reqID))
+			t.Errorf("states: got %v, want exactly one end", u.States(reqID))
 		}
 		u.ordersAtOnce(reqID) // calls after the end change nothing
-		if got := u.load(reqID).State; got != end {
+		if got := u.Load(reqID).State; got != end {
 			t.Errorf("after its end: got %s, want %s", got, end)
 		}
 		u.wantUnits("after its end", 100-moved, 100+moved)
@@ -50,10 +50,10 @@ func TestCancelResolveAndTasksAtOnce(t *testing.T) {
 
 // ordersAtOnce makes every call that may move the transfer, at the same time.
 func (u *user) ordersAtOnce(reqID string) {
-	u.t.Helper()
+	u.T.Helper()
 	path := "/admin/v1/transfers/" + reqID
 	cancel := func() int { return u.order(path+"/cancel", map[string]string{"reason": "x"}) }
-	drive := func() int { return u.task(reqID) }
+	drive := func() int { return u.Task(reqID) }
 	calls := []func() int{drive, cancel, drive, cancel}
 	for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund} {
 		for range 3 {
@@ -68,13 +68,13 @@ func (u *user) ordersAtOnce(reqID string) {
 	all.Wait()
 	for i, status := range got {
 		if status != http.StatusOK && status != http.StatusNoContent && status != http.StatusConflict {
-			u.t.Errorf("call %d: got %d, want 200, 204 or 409", i, status)
+			u.T.Errorf("call %d: got %d, want 200, 204 or 409", i, status)
 		}
 	}
 }
 
 // order makes an operator's call, and returns its status; 0: it gave no answer.
 func (u *user) order(path string, body any) (status int) {
-	status, _, _ = u.Call(u.ctx, stack.OperatorAccount, http.MethodPost, path, body)
+	status, _, _ = u.Call(u.Ctx, stack.OperatorAccount, http.MethodPost, path, body)
 	return status
 }

@@ -17,14 +17,9 @@ func TestAStoppedProcessLeavesItsTransferToOthers(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Settings: map[string]string{"FENCEPOST_TRANSFER_CALL_TIMEOUT": "50s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "5m"}})
 	u := h.newUser(t, 100, 100)
-	p, err := u.StartAside(u.ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(u.StartAside(u.Ctx, nil))(t)
 	t.Cleanup(func() { _ = p.Kill() })
-	if err := h.Core.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, h.Core.Pause())
 	answered := make(chan answer, 1)
 	go func() {
 		a, err := u.tryAt(p.Addr(), body(transfer.Funding, transfer.Spot, "0.00004"))
@@ -34,10 +29,10 @@ func TestAStoppedProcessLeavesItsTransferToOthers(t *testing.T) {
 		answered <- a
 	}()
 	poll(t, "the core is asked", func() bool {
-		asked := h.Core.Proxy.Calls(func(c ubsproxy.Call) bool { return c.Operation.Op == transfer.Deposit && *c.Operation.UserID == u.id })
+		asked := h.Core.Proxy.Calls(func(c ubsproxy.Call) bool { return c.Operation.Op == transfer.Deposit && *c.Operation.UserID == u.ID })
 		return len(asked) > 0
 	})
-	stop, cancel := context.WithTimeout(u.ctx, 10*time.Second)
+	stop, cancel := context.WithTimeout(u.Ctx, 10*time.Second)
 	defer cancel()
 	if err := p.Stop(stop); err != nil {
 		t.Errorf("after SIGTERM: got %v, want it to end cleanly within 10 s", err)
@@ -45,12 +40,10 @@ func TestAStoppedProcessLeavesItsTransferToOthers(t *testing.T) {
 	if a := <-answered; a.Status != 202 || a.State != "PENDING" {
 		t.Errorf("answered: got %+v, want 202 PENDING", a)
 	}
-	if x := u.load(u.only()); x.NextAttemptAt == nil || x.Failures != 1 {
+	if x := u.Load(u.Only()); x.NextAttemptAt == nil || x.Failures != 1 {
 		t.Errorf("left: got %+v, want a plan after one unknown answer", x)
 	}
-	if err := h.Core.Continue(); err != nil {
-		t.Fatal(err)
-	}
-	u.awaitState(u.only(), transfer.Committed)
+	check(t, h.Core.Continue())
+	u.AwaitState(u.Only(), transfer.Committed)
 	u.end()
 }

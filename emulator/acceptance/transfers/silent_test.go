@@ -52,7 +52,7 @@ func TestFSM005FundingTimesOut(t *testing.T) {
 		u := h.newUser(t, 1, 100)
 		speak := h.silent(t, s.kind)
 		a := u.post(spot, funding, "0.00004")
-		u.want(what, a, http.StatusAccepted, "PENDING", "")
+		u.Want(what, a, http.StatusAccepted, "PENDING", "")
 		u.stays(a.ReqID, transfer.TargetPending, 2)
 		arrived := int64(1)
 		if s.done {
@@ -60,7 +60,7 @@ func TestFSM005FundingTimesOut(t *testing.T) {
 		}
 		u.wantUnits(what, arrived, 60)
 		speak()
-		u.awaitState(a.ReqID, transfer.Committed)
+		u.AwaitState(a.ReqID, transfer.Committed)
 		u.wantStates(what, a.ReqID, happy...)
 		u.wantUnits(what+", at the end", 41, 60)
 		if did := u.did(a.ReqID); did[transfer.Deposit] != 1 || did[transfer.Refund] != 0 {
@@ -76,13 +76,13 @@ func TestFSM006FundingRefundFails(t *testing.T) {
 	h := wired(t)
 	for what, s := range silences {
 		u := h.newUser(t, 100, 7)
-		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Deposit, UserID: u.id})
+		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Deposit, UserID: u.ID})
 		a := u.post(funding, spot, "0.00004")
-		u.want(what, a, http.StatusAccepted, "PENDING", "")
+		u.Want(what, a, http.StatusAccepted, "PENDING", "")
 		u.status(spot, "DISABLED")
 		speak := h.silent(t, s.kind)
 		disarm()
-		poll(t, "Spot has refused", func() bool { return u.load(a.ReqID).State != transfer.TargetPending })
+		poll(t, "Spot has refused", func() bool { return u.Load(a.ReqID).State != transfer.TargetPending })
 		u.stays(a.ReqID, transfer.Compensating, 2)
 		back := int64(60)
 		if s.done {
@@ -90,7 +90,7 @@ func TestFSM006FundingRefundFails(t *testing.T) {
 		}
 		u.wantUnits(what, back, 7)
 		speak()
-		u.awaitState(a.ReqID, transfer.RolledBack)
+		u.AwaitState(a.ReqID, transfer.RolledBack)
 		u.wantStates(what, a.ReqID, rollback...)
 		u.wantUnits(what+", at the end", 100, 7)
 		if did := u.did(a.ReqID); did[transfer.Deposit] != 0 || did[transfer.Refund] != 1 {

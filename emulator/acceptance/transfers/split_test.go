@@ -17,17 +17,17 @@ func TestOneProcessPerFunctionOfTransfers(t *testing.T) {
 	u := own(t, stack.Options{Split: true, Processes: 1}).newUser(t, 100, 100)
 	u.committed(funding, spot, "0.00001")
 	u.Tasks.SetFaults(cloudtasks.Faults{Drop: 1})
-	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Deposit, UserID: u.id})
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Deposit, UserID: u.ID})
 	a := u.post(funding, spot, "0.00002")
-	u.want("its answer lost", a, http.StatusAccepted, "PENDING", "")
+	u.Want("its answer lost", a, http.StatusAccepted, "PENDING", "")
 	disarm()
 	u.Tasks.SetFaults(cloudtasks.Faults{})
 	poll(t, "the sweep finds it", func() bool {
 		var ended bool
-		err := u.DB.QueryRow(u.ctx, `select not open from transfers_tb where req_id = $1`, a.ReqID).Scan(&ended)
-		return err == nil && (ended || u.RunSweep(u.ctx) != nil)
+		err := u.DB.QueryRow(u.Ctx, `select not open from transfers_tb where req_id = $1`, a.ReqID).Scan(&ended)
+		return err == nil && (ended || u.RunSweep(u.Ctx) != nil)
 	})
-	u.awaitState(a.ReqID, transfer.Committed)
-	u.log.wantLogged(t, "sweep found work without a task", `"transfers":1`) // no other process has ended it
+	u.AwaitState(a.ReqID, transfer.Committed)
+	u.wantLogged(t, "sweep found work without a task", `"transfers":1`) // no other process has ended it
 	u.end()
 }

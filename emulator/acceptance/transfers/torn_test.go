@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
@@ -28,22 +29,20 @@ func TestAnAnsweredLineThatIsDamagedIsSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := own(t, stack.Options{Processes: 1})
-			u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // the checkers ignore this user's money
+			u := h.unverified(t) // the checkers ignore this user's money
 			u.deposit(funding, 100)
 			u.committed(funding, spot, "0.00004")
 			if x.checked {
 				h.healthy(t)
 			}
-			if err := h.Core.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			check(t, h.Core.Kill())
 			h.damageLastLine(t, x.mark)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			started := make(chan error, 1)
 			go func() { started <- h.Core.Start(ctx) }()
 			if x.mark { // it keeps running for an operator's inspection and is never ready
-				h.log.wantLogged(t, "HALTED", "every line that was answered")
+				h.wantLogged(t, "HALTED", "every line that was answered")
 				cancel()
 			}
 			if err := <-started; (err != nil) != x.mark {
@@ -78,15 +77,11 @@ func (h *deployment) damageLastLine(t *testing.T, mark bool) {
 		t.Fatalf("%s: got %d bytes, %v", last, len(content), err)
 	}
 	content[len(content)-3] ^= 0x10
-	if err := os.WriteFile(last, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(last, content, 0o600))
 	if mark {
 		return
 	}
-	if err := os.Remove(filepath.Join(h.Core.Folder(), "durable")); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Remove(filepath.Join(h.Core.Folder(), "durable")))
 }
 
 // wantFound requires that a check has this result, with these kinds of finding stored.
@@ -96,20 +91,7 @@ func (h *deployment) wantFound(t *testing.T, result string, kinds []string) {
 	if status != http.StatusOK || !strings.Contains(string(text), `"result":"`+result+`"`) {
 		t.Errorf("check: got %d %s, want %s", status, text, result)
 	}
-	var got []string
-	rows, err := h.DB.Query(t.Context(), `select distinct kind from conservation_finding order by kind`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var kind string
-		if err := rows.Scan(&kind); err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, kind)
-	}
-	if err := rows.Err(); err != nil || !slices.Equal(got, kinds) {
-		t.Errorf("found: got %v, %v; want %v (%s)", got, err, kinds, text)
+	if got := acceptancetest.Rows[string](t, h.Deployment, `select distinct kind from conservation_finding order by kind`); !slices.Equal(got, kinds) {
+		t.Errorf("found: got %v, want %v (%s)", got, kinds, text)
 	}
 }

@@ -1,0 +1,245 @@
+// Package acceptancetest builds the programs of a deployment and starts it for a test. It has what the
+// packages of acceptance tests share.
+package acceptancetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/shared/runbooks"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/web/webtest"
+)
+
+// Within bounds everything that a test waits for.
+const Within = 8 * time.Minute
+
+// Program is built once for all tests of a package.
+type Program struct {
+	Path  *string
+	Build func(ctx context.Context, folder string, flags ...string) (path string, err error)
+}
+
+// Main builds the programs, runs the tests of the package in the folder, and exits. It fails also by
+// the error of end, by a race in a process, and by a call of a runbook that no test made.
+func Main(m *testing.M, folder string, end func(passed bool) error, programs ...Program) {
+	built, err := os.MkdirTemp("", "fencepost-acceptance-")
+	for _, p := range programs {
+		if err == nil {
+			*p.Path, err = p.Build(context.Background(), built, RaceFlags...)
+		}
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+		err = errors.Join(end(code == 0), processes.Races())
+		if code == 0 && err == nil {
+			err = runbooks.Unproven(folder)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.RemoveAll(built)
+	os.Exit(code)
+}
+
+// Deployment is a running stack with direct access to its database and chain.
+type Deployment struct {
+	*stack.Stack
+	DB    *pgxpool.Pool
+	Node  *ethclient.Client
+	Log   *Log
+	watch *webtest.Watch // checks every answer
+}
+
+// Start starts a stack on the shared cluster, unless the options name another. Options.Around sees the
+// answers after they were checked.
+func Start(ctx context.Context, o stack.Options) (_ *Deployment, err error) {
+	d := &Deployment{Log: new(Log)}
+	if d.watch, err = webtest.NewWatch(Root() + "functions/openapi.yaml"); err != nil {
+		return nil, err
+	}
+	if o.Cluster == nil {
+		if o.Cluster, err = pgcluster.Shared(); err != nil {
+			return nil, err
+		}
+	}
+	outer := o.Around
+	o.Around = func(next http.Handler) http.Handler {
+		if next = d.watch.Around(next); outer != nil {
+			next = outer(next)
+		}
+		return next
+	}
+	o.Output = d.Log
+	if d.Stack, err = stack.Start(ctx, o); err != nil {
+		return nil, err
+	}
+	if d.DB, err = pgxpool.New(ctx, d.Database); err == nil {
+		d.Node, err = ethclient.DialContext(ctx, d.Chain.URL())
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Stack.Close())
+	}
+	return d, nil
+}
+
+// StartFor starts a deployment that ends with t.
+func StartFor(ctx context.Context, t testing.TB, o stack.Options) *Deployment {
+	t.Helper()
+	d := Must(Start(ctx, o))(t)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if t.Failed() {
+			t.Log(d.Log.End())
+		}
+	})
+	return d
+}
+
+// Close stops the deployment. Its error tells also which answers did not have the documented form.
+func (d *Deployment) Close() error {
+	d.Node.Close()
+	d.DB.Close()
+	return errors.Join(d.Stack.Close(), d.watch.Err())
+}
+
+// Root is the path from the test's folder to the module's.
+func Root() (path string) {
+	for range 5 {
+		if _, err := os.Stat(path + "go.mod"); err == nil {
+			break
+		}
+		path += "../"
+	}
+	return path
+}
+
+// Log keeps what processes write.
+type Log struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write implements [io.Writer].
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// Has reports whether the log contains the text.
+func (l *Log) Has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.text, []byte(text))
+}
+
+// Lines returns the lines that contain all of the texts.
+func (l *Log) Lines(texts ...string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+next:
+	for line := range bytes.Lines(l.text) {
+		for _, text := range texts {
+			if !bytes.Contains(line, []byte(text)) {
+				continue next
+			}
+		}
+		found = append(found, string(line))
+	}
+	return found
+}
+
+// End returns the end of the log, for a test that failed.
+func (l *Log) End() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const most = 40_000
+	return fmt.Sprintf("the processes' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
+}
+
+// Wait waits for the condition until ctx ends.
+func Wait(ctx context.Context, met func() bool) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !met() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// Poll waits for the condition. It needs no context: it is for clean-up too.
+func Poll(t testing.TB, what string, met func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Within)
+	defer cancel()
+	if Wait(ctx, met) != nil {
+		t.Fatalf("still not so after %s: %s", Within, what)
+	}
+}
+
+// Check ends the test if there is an error. The message begins with what the test was doing.
+func Check(t testing.TB, err error, doing ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(append(doing, err)...)
+	}
+}
+
+// Must returns the value to the test that is then named, or ends that test if there is an error.
+func Must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Check(t, err)
+		return v
+	}
+}
+
+// Parallel runs a subtest beside the others.
+func Parallel(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		test(t)
+	})
+}
+
+// Rows returns the rows of a query of one column.
+func Rows[T any](t testing.TB, d *Deployment, query string, args ...any) []T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Within)
+	defer cancel()
+	return Must(pgx.CollectRows(Must(d.DB.Query(ctx, query, args...))(t), pgx.RowTo[T]))(t)
+}
+
+// ChangeOne runs a statement that must change one row.
+func (d *Deployment) ChangeOne(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	tag, err := d.DB.Exec(context.Background(), statement, args...)
+	if err != nil || tag.RowsAffected() != 1 {
+		t.Fatalf("%s: got %v, %v; want one row", statement, tag, err)
+	}
+}

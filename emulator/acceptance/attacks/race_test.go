@@ -1,5 +1,0 @@
-//go:build race
-
-package attacks
-
-var raceFlags = []string{"-race"}

@@ -1,5 +1,0 @@
-//go:build race
-
-package moves
-
-var raceFlags = []string{"-race"}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package payouts
-
-var raceFlags []string

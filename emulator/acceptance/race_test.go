@@ -1,5 +1,0 @@
-//go:build race
-
-package acceptance
-
-var raceFlags = []string{"-race"}

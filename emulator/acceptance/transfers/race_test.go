@@ -1,5 +1,0 @@
-//go:build race
-
-package transfers
-
-var raceFlags = []string{"-race"}
