@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Bodies that a lenient reader would accept or correct are refused with the field at fault, and none
@@ -26,7 +26,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","cid":"a","cid":"a"}`: "400 INVALID_FIELD cid",
 	} {
 		got := call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
-		expect.Equal(t, got.is("code", "field"), want, "%s (%v)", body, got.body)
+		check.Equal(t, fmt.Sprintf("%s (%v)", body, got.body), got.is("code", "field"), want)
 	}
 	var rows int
 	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb`).Scan(&rows); err != nil || rows != 0 {
@@ -52,7 +52,7 @@ func TestCidsAreComparedByteForByte(t *testing.T) {
 			t.Errorf("cid %q: got %s as %s, which is that of %q; want a transfer of its own", cid, got, reqID, seen[reqID])
 		}
 		seen[reqID] = cid
-		expect.Equal(t, again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID, "cid %q, with leading zeros (%v)", cid, again.body)
+		check.Equal(t, fmt.Sprintf("cid %q, with leading zeros (%v)", cid, again.body), again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestNullIsLeftOut(t *testing.T) {
 	body := `{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","user_id":null,"cid":null}`
 	for range 2 {
 		a := call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
-		expect.Equal(t, a.is("state", "code"), "200 COMMITTED <nil>", "answer (%v)", a.body)
+		check.Equal(t, fmt.Sprintf("answer (%v)", a.body), a.is("state", "code"), "200 COMMITTED <nil>")
 	}
 	var own int
 	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where user_id = $1 and cid is null`, alice).Scan(&own); err != nil || own != 2 {

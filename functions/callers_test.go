@@ -10,16 +10,16 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/functions"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // begun starts a request whose body never ends, and returns how to hang up.
 func begun(t *testing.T, url, path, token string) (hangUp func()) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", path, token)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return func() { _ = conn.Close() }
 }
@@ -31,7 +31,7 @@ func TestOneCallerAtTheBound(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	app, err := h.app(append(h.transferSettings(), "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=2", "FENCEPOST_HTTP_BODY_TIMEOUT=10m")...)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	server := httptest.NewServer(app.Handlers()[functions.All])
 	t.Cleanup(func() {
 		server.CloseClientConnections()
@@ -136,5 +136,5 @@ func TestCreateIsOneRoundTrip(t *testing.T) {
 		return all
 	}
 	await(t, "all four told", func() bool { return len(trips()) == 4 })
-	expect.Equal(t, strings.Join(trips(), " "), "2 1 1 1", "round trips of four creates")
+	check.Equal(t, "round trips of four creates", strings.Join(trips(), " "), "2 1 1 1")
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // shopAccount is an account that callers may post for.
@@ -59,7 +59,7 @@ func TestClientOfIntents(t *testing.T) {
 	ids := map[string]string{}
 	for i := range 7 {
 		created, err := shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i)))
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		ids[fmt.Sprint("r", i)] = created.TxID
 	}
 	if again, err := shop.CreateTx(t.Context(), intentOf("r3")); err != nil || again.TxID != ids["r3"] {
@@ -217,14 +217,14 @@ func TestIdempotencyKey(t *testing.T) {
 			if a.status < 300 {
 				got = a.is(api.id)
 			}
-			expect.Equal(t, got, c.want, "%s, %s (%v)", api.path, c.name, a.body["detail"])
+			check.Equal(t, fmt.Sprintf("%s, %s (%v)", api.path, c.name, a.body["detail"]), got, c.want)
 		}
 	}
 	escaped := h.keyed(h.callerToken("shop"), "/api/v1/tx", intent(""), `"a \"b\" \\c"`)
 	if found, err := h.clientOf(h.callerToken("shop")).TxByRequest(t.Context(), shopAccount, `a "b" \c`); err != nil || found.TxID != escaped.body["txId"] {
 		t.Errorf("with escapes: got %v, found %+v, %v", escaped, found, err)
 	}
-	expect.Equal(t, h.keyed(h.callerToken("shop"), "/api/v1/tx:batch", map[string]any{"intents": []any{intent("x")}}, "key-1").is("code", "field"), "400 UNSUPPORTED_FIELD Idempotency-Key", "a batch")
+	check.Equal(t, "a batch", h.keyed(h.callerToken("shop"), "/api/v1/tx:batch", map[string]any{"intents": []any{intent("x")}}, "key-1").is("code", "field"), "400 UNSUPPORTED_FIELD Idempotency-Key")
 }
 
 // An invalid list query is refused with its parameter's name.
@@ -271,6 +271,6 @@ func TestListsRefuse(t *testing.T) {
 		{"its own", h.callerToken("shop"), txs + "&pageSize=500&pageToken=" + ofTxs, "200 <nil> <nil>"},
 		{"its own, of transfers", h.userToken(alice), "pageToken=" + ofTransfers, "200 <nil> <nil>"},
 	} {
-		expect.Equal(t, list(c.token, c.query).is("code", "field"), c.want, "%s", c.name)
+		check.Equal(t, fmt.Sprintf("%s", c.name), list(c.token, c.query).is("code", "field"), c.want)
 	}
 }

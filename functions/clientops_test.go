@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -21,7 +21,7 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	h.registerPayer()
 	shop, ann := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("ann"))
 	held, err := shop.CreateTx(t.Context(), intentOf("held"))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	if err := ann.AcceptDatabase(t.Context(), "not restored"); client.CodeOf(err) != "TOO_LATE" {
 		t.Errorf("accept what is the accepted database: got %v, want TOO_LATE", err)
 	}
@@ -56,7 +56,7 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	h := build(t)
 	h.Register(t, shopAccount, 1)
 	to, err := eip155.ParseAddress(paidTo)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	const all = 103
 	h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
@@ -65,10 +65,10 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	h.run(`insert into foreign_hold (submitter, nonce, call_digest) select submitter, nonce, call_digest from foreign_transaction`)
 	shop, ann := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("ann"))
 	held, err := shop.CreateTx(t.Context(), intentOf("repeated"))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	var listed []client.OpenForeign
 	for one, err := range ann.ListForeign(t.Context(), shopAccount) {
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		listed = append(listed, one)
 	}
 	if len(listed) != all || listed[0].TxID != held.TxID || listed[0].RequestID != "repeated" || listed[1].TxID != "" || listed[all-1].Nonce != all-1 {

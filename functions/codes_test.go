@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -341,7 +341,7 @@ func declaredCodes(t *testing.T) map[string]string {
 	set := token.NewFileSet()
 	for _, name := range files {
 		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			for _, literal := range codeLiterals(n) {
 				code, err := strconv.Unquote(literal.Value)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -31,7 +31,7 @@ func TestLeasesAreCounted(t *testing.T) {
 	take := func(owner string) txmanager.AcquireResult {
 		t.Helper()
 		taken, err := book.Acquire(t.Context(), s, owner, true)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		return taken
 	}
 	held := take("a/1")
@@ -77,12 +77,12 @@ func TestLeasesAreCounted(t *testing.T) {
 func TestSignaturesAreCounted(t *testing.T) {
 	recorded := metricSeries()
 	key, err := crypto.GenerateKey()
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	s := eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	d, err := signer.NewDirectory(signer.LocalKind(local))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	recorded.take()
 	one := big.NewInt(1)
 	for _, name := range []string{"local", "local", "remote:treasury"} {
@@ -90,7 +90,7 @@ func TestSignaturesAreCounted(t *testing.T) {
 			txmanager.Unsigned{ChainID: 1337, To: new(eip155.Address([20]byte{9})), Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
 	}
 	signed := recorded.take()
-	expect.Equal(t, signed["tx_sign_total{result=signed,signer=local}"], int64(2), "signed")
+	check.Equal(t, "signed", signed["tx_sign_total{result=signed,signer=local}"], int64(2))
 	if got, want := signed["tx_sign_total{result=unknown,signer=remote}"], int64(1); got != want {
 		t.Errorf("by a signer that is not there: got %d unknown, want %d", got, want)
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -72,7 +72,7 @@ func build(t *testing.T, settings ...string) deployment {
 	t.Cleanup(h.trading.Close)
 	h.url = h.serve(append(h.transferSettings(), settings...)...)
 	for _, a := range assets {
-		expect.NoError(t, h.table.PutAsset(t.Context(), a))
+		check.OK(t)(h.table.PutAsset(t.Context(), a))
 		h.must(h.trading.AddAsset(t.Context(), "asset-"+a.Name, a.ID, uint8(a.Precision), time.Now()))
 	}
 	for _, user := range []int64{alice, bob} {
@@ -145,7 +145,7 @@ func (h deployment) opened(settings ...string) *functions.App {
 func (h deployment) openedWith(ext functions.Extensions, settings ...string) *functions.App {
 	h.t.Helper()
 	app, err := h.appWith(ext, settings...)
-	expect.NoError(h.t, err)
+	check.OK(h.t)(err)
 	h.t.Cleanup(func() { _ = app.Close(context.WithoutCancel(h.t.Context())) })
 	return app
 }
@@ -161,7 +161,7 @@ func (h deployment) listen(app *functions.App, target string) (url string) {
 func onChain(t *testing.T) (deployment, *devchain.Chain) {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = chain.Close() })
 	return deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}}, chain
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // An operator ends a finding by an adjustment, once, with a name and a reason. From then on the check
@@ -65,7 +65,7 @@ func TestAnOperatorAcknowledges(t *testing.T) {
 	reqID := h.pending()
 	ann := h.clientOf(h.callerToken("ann"))
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-	expect.NoError(t, ann.AcknowledgeTransfer(t.Context(), reqID, "I repair the core", until))
+	check.OK(t)(ann.AcknowledgeTransfer(t.Context(), reqID, "I repair the core", until))
 	why := h.as("ann", "GET", "/admin/v1/transfers/"+reqID+"/why", nil)
 	got, _ := why.body["acknowledged"].(map[string]any)
 	if got["reason"] != "I repair the core" || got["until"] != until.Format(time.RFC3339) || got["state"] != "TARGET_PENDING" || got["by"] == "" {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -75,7 +75,7 @@ func TestReplayIsRefused(t *testing.T) {
 		"?pageToken=x": "400 UNSUPPORTED_FIELD pageToken", "?after=0": "200 <nil> <nil>", "": "200 <nil> <nil>",
 	} {
 		a := h.as("shop", "GET", "/api/v1/events"+query, nil)
-		expect.Equal(t, fmt.Sprint(a.status, " ", a.body["code"], " ", a.body["field"]), want, "%q (%v)", query, a.body)
+		check.Equal(t, fmt.Sprintf("%q (%v)", query, a.body), fmt.Sprint(a.status, " ", a.body["code"], " ", a.body["field"]), want)
 	}
 	h.run(`update event_counter set last = 9, forgotten = 5`)
 	if a := h.as("shop", "GET", "/api/v1/events?after=4", nil); a.status != 400 || a.body["oldest"] != "5" {
@@ -191,5 +191,5 @@ func TestSlowEndpointTakesItsShare(t *testing.T) {
 	for _, s := range of {
 		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "slow"})
 	}
-	expect.Equal(t, slowly.Load(), streams, "told once it is quick")
+	check.Equal(t, "told once it is quick", slowly.Load(), streams)
 }

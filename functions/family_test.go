@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/memchain"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -75,9 +76,7 @@ func serveFamily(t *testing.T) *ofFamily {
 		Signers:  []signer.Kind{{Name: "vault", Signer: func(string) (signer.Service, error) { return keys, nil }}},
 	}, "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=", "FENCEPOST_CHAIN_ID=7",
 		`FENCEPOST_CHAINS=[{"id": 7, "namespace": "mem", "urls": ["http://127.0.0.1:1/a", "http://127.0.0.1:1/b"], "feeKind": "legacy", "finality": "confirmations", "confirmations": 2}]`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	server := httptest.NewServer(h.App.Handlers()[functions.All])
 	t.Cleanup(func() {
 		server.Close()
@@ -94,9 +93,7 @@ func serveFamily(t *testing.T) *ofFamily {
 func reopened(t *testing.T, db storetest.Bundle) storetest.Bundle {
 	t.Helper()
 	s, err := store.Open(t.Context(), storetest.Options(db.URL, storetest.Rules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(s.Close)
 	db.Store = s
 	return db
@@ -158,9 +155,7 @@ func TestSecondFamilyGoesFromRequestToFinality(t *testing.T) {
 	}
 	h.mine(1)
 	h.reaches("TRACKING INCLUDED")
-	if err := errors.Join(h.chain.Reorg(nil), h.chain.DropPool(), h.chain.Mine(1)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(errors.Join(h.chain.Reorg(nil), h.chain.DropPool(), h.chain.Mine(1)))
 	h.reaches("TRACKING PENDING")
 	h.mine(3)
 	h.reaches("CONFIRMED")
@@ -218,9 +213,7 @@ func TestSecondFamilyKeepsTheChecks(t *testing.T) {
 		one := tx
 		c.change(&one)
 		signed, err := h.keys.Sign(t.Context(), h.submitter, one)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		var got string
 		err = h.DB.QueryRow(t.Context(), `select format('%s %s %s', chain, nonce, substr($1, call_at, call_size) = placeholder_call('mem', $2))
   from read_signed('mem', $1) as s (chain bigint, nonce bigint, call_at integer, call_size integer)`, signed.Raw, h.submitter.Address()).Scan(&got)
@@ -239,9 +232,7 @@ func TestFamiliesAreThoseOfTheDatabase(t *testing.T) {
 	db := storetest.New(t)
 	for _, name := range familyFunctions {
 		var text string
-		if err := db.DB.QueryRow(t.Context(), `select prosrc from pg_proc where oid = $1::regproc`, name).Scan(&text); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(db.DB.QueryRow(t.Context(), `select prosrc from pg_proc where oid = $1::regproc`, name).Scan(&text))
 		var got []string
 		for _, m := range namespaceLine.FindAllStringSubmatch(text, -1) {
 			got = append(got, m[1])

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -33,39 +33,39 @@ func TestHeldAfterARestore(t *testing.T) {
 		return map[string]any{"through": through, "reason": "the log of the 21st"}
 	}
 	for _, path := range []string{"/admin/v1/tx/" + ids["let-go"] + "/proceed", "/admin/v1/submitters/" + shopAccount + "/proceed"} {
-		expect.Equal(t, h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason", "%s without a reason", path)
-		expect.Equal(t, h.as("shop", "POST", path, reason).is("code"), "403 FORBIDDEN", "%s by a caller", path)
+		check.Equal(t, fmt.Sprintf("%s without a reason", path), h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason")
+		check.Equal(t, fmt.Sprintf("%s by a caller", path), h.as("shop", "POST", path, reason).is("code"), "403 FORBIDDEN")
 	}
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE", "before the acceptance")
+	check.Equal(t, "before the acceptance", h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE")
 	h.as("ann", "POST", "/admin/v1/database/accept", reason).wants(t, 204, "accept")
 
 	state := func(name, want string) {
 		t.Helper()
-		expect.Equal(t, h.as("shop", "GET", "/api/v1/tx/"+ids[name], nil).is("state", "subState"), want, "%s", name)
+		check.Equal(t, fmt.Sprintf("%s", name), h.as("shop", "GET", "/api/v1/tx/"+ids[name], nil).is("state", "subState"), want)
 	}
 	for name := range ids {
 		state(name, "200 QUEUED HELD")
 	}
-	expect.Equal(t, h.as("ann", "GET", "/admin/v1/submitters/"+shopAccount, nil).is("queued", "held"), "200 4 4", "submitter")
+	check.Equal(t, "submitter", h.as("ann", "GET", "/admin/v1/submitters/"+shopAccount, nil).is("queued", "held"), "200 4 4")
 	if again := postTx("repeated"); again.is("txId") != "200 "+ids["repeated"] {
 		t.Errorf("posted again: got %v, want 200 and its txId", again)
 	}
 	state("repeated", "200 QUEUED <nil>")
-	expect.Equal(t, h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "202 PENDING", "cancel before the release")
+	check.Equal(t, "cancel before the release", h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "202 PENDING")
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran' where closed_at is null`)
-	expect.Equal(t, h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "200 CANCELLED", "cancel")
+	check.Equal(t, "cancel", h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "200 CANCELLED")
 	for range 2 {
-		expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+ids["let-go"]+"/proceed", reason).is("state", "subState"), "200 QUEUED <nil>", "proceed")
+		check.Equal(t, "proceed", h.as("ann", "POST", "/admin/v1/tx/"+ids["let-go"]+"/proceed", reason).is("state", "subState"), "200 QUEUED <nil>")
 	}
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+payout.TxID+"/proceed", reason).is("code"), "403 FORBIDDEN", "proceed of a payout")
+	check.Equal(t, "proceed of a payout", h.as("ann", "POST", "/admin/v1/tx/"+payout.TxID+"/proceed", reason).is("code"), "403 FORBIDDEN")
 	for _, through := range []string{"", "all", payout.TxID} {
-		expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(through)).is("code", "field"), "400 INVALID_FIELD through", "proceed in bulk through %q", through)
+		check.Equal(t, fmt.Sprintf("proceed in bulk through %q", through), h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(through)).is("code", "field"), "400 INVALID_FIELD through")
 	}
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("proceeded", "remaining", "newer", "cancelled", "payouts"), "200 1 0 0 0 0", "proceed in bulk")
+	check.Equal(t, "proceed in bulk", h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("proceeded", "remaining", "newer", "cancelled", "payouts"), "200 1 0 0 0 0")
 	state("in-bulk", "200 QUEUED <nil>")
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters/"+payer+"/proceed", bulk(payout.TxID)).is("proceeded", "remaining", "payouts"), "200 0 0 1", "proceed in bulk of a payer")
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+ids["cancelled"]+"/proceed", reason).is("code"), "409 TOO_LATE", "proceed of what was cancelled")
+	check.Equal(t, "proceed in bulk of a payer", h.as("ann", "POST", "/admin/v1/submitters/"+payer+"/proceed", bulk(payout.TxID)).is("proceeded", "remaining", "payouts"), "200 0 0 1")
+	check.Equal(t, "proceed of what was cancelled", h.as("ann", "POST", "/admin/v1/tx/"+ids["cancelled"]+"/proceed", reason).is("code"), "409 TOO_LATE")
 }
 
 // What a foreign transaction may have been is held, listed, and decided about by an
@@ -76,7 +76,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	h.Register(t, shopAccount, 1)
 	call := txmanager.ConsumingTx{ValueWei: "0"}
 	to, err := eip155.ParseAddress(paidTo)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	call.To = &to
 	digest := call.CallDigest()
 	for n := range 3 {
@@ -114,11 +114,11 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 		{"/write-off", map[string]any{"reason": "nonce 0 was the owner's"}, "400 INVALID_FIELD nonce"},
 		{"/write-off", map[string]any{"nonce": 0, "through": 2, "reason": "r"}, "400 INVALID_FIELD nonce"},
 	} {
-		expect.Equal(t, h.as("ann", "POST", path+c.path, c.body).is("code", "field"), c.want, "%s %v", c.path, c.body)
+		check.Equal(t, fmt.Sprintf("%s %v", c.path, c.body), h.as("ann", "POST", path+c.path, c.body).is("code", "field"), c.want)
 	}
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/tx/"+ids[0]+"/proceed", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE", "proceed")
-	expect.Equal(t, h.as("shop", "POST", "/api/v1/tx/"+ids[0]+"/cancel", nil).is("outcome"), "202 PENDING", "cancel of what may have run")
-	expect.Equal(t, h.as("ann", "POST", path+"/match", map[string]any{"nonce": 0, "txId": ids[0], "reason": "r"}).is("state", "subState"), "200 CONFIRMED RECORDED", "match")
-	expect.Equal(t, h.as("ann", "POST", path+"/write-off", map[string]any{"nonce": 1, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 0 1", "write off")
-	expect.Equal(t, h.as("ann", "POST", path+"/write-off", map[string]any{"through": 2, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 1 0", "write off the rest")
+	check.Equal(t, "proceed", h.as("ann", "POST", "/admin/v1/tx/"+ids[0]+"/proceed", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE")
+	check.Equal(t, "cancel of what may have run", h.as("shop", "POST", "/api/v1/tx/"+ids[0]+"/cancel", nil).is("outcome"), "202 PENDING")
+	check.Equal(t, "match", h.as("ann", "POST", path+"/match", map[string]any{"nonce": 0, "txId": ids[0], "reason": "r"}).is("state", "subState"), "200 CONFIRMED RECORDED")
+	check.Equal(t, "write off", h.as("ann", "POST", path+"/write-off", map[string]any{"nonce": 1, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 0 1")
+	check.Equal(t, "write off the rest", h.as("ann", "POST", path+"/write-off", map[string]any{"through": 2, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 1 0")
 }

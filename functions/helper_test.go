@@ -29,7 +29,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/runbooks"
 )
 
@@ -76,7 +76,7 @@ func startCore(t *testing.T) core {
 	if err == nil {
 		err = c.Start()
 	}
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	var told []string
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
@@ -142,7 +142,7 @@ func (c *cloud) about(reqID string) (names []string) {
 func startCloud(t *testing.T) *cloud {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	c := &cloud{address: listener.Addr().String(), tasks: map[string]*cloudtaskspb.Task{}}
 	server := grpc.NewServer()
 	cloudtaskspb.RegisterCloudTasksServer(server, c)
@@ -164,9 +164,9 @@ type issuer struct {
 func startIssuer(t *testing.T) issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	point, err := key.PublicKey.Bytes()
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	encode := base64.RawURLEncoding.EncodeToString
 	jwks := map[string]any{"keys": []any{map[string]string{
 		"kid": "1", "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "x": encode(point[1:33]), "y": encode(point[33:]),
@@ -189,7 +189,7 @@ func (i issuer) token(t *testing.T, audience string, claims jwt.MapClaims) strin
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, all)
 	token.Header["kid"] = "1"
 	text, err := token.SignedString(i.key)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return text
 }
 
@@ -225,11 +225,11 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	content, ok := body.(string)
 	if !ok && body != nil {
 		text, err := json.Marshal(body)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		content = string(text)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(content))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	if header, ok := ctx.Value(headerKey{}).(http.Header); ok {
 		r.Header = header.Clone()
 	}
@@ -242,7 +242,7 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	a := answer{resp.StatusCode, resp.Header, map[string]any{}}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &a.body); err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -60,7 +60,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 		fmt.Fprintf(&keys, "%s=%s\n", eip155.NewSubmitter(1337, a.Address), hex.EncodeToString(crypto.FromECDSA(a.Key)))
 	}
 	file := filepath.Join(t.TempDir(), "keys")
-	expect.NoError(t, os.WriteFile(file, []byte(keys.String()), 0o600))
+	check.OK(t)(os.WriteFile(file, []byte(keys.String()), 0o600))
 	h := withHooks(t, []string{"*"}, "FENCEPOST_SIGNER_LOCAL_KEYS_FILE="+file,
 		"FENCEPOST_RESUBMIT_INTERVAL=1s", "FENCEPOST_CHAIN_BLOCK_TIME=100ms", "FENCEPOST_DATABASE_MAX_CONNS=24")
 	for i := range plays {

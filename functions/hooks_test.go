@@ -20,7 +20,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -41,7 +41,7 @@ func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
 	h.App = h.opened(append(on, settings...)...)
 	_, err := h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return h
 }
 
@@ -211,7 +211,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 		tx := good
 		edit(&tx)
 		raw, err := types.MustSignNewTx(devchain.DevAccounts(2)[by].Key, types.LatestSignerForChainID(tx.ChainID), &tx).MarshalBinary()
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		return raw
 	}
 	as := func(*types.DynamicFeeTx) {}
@@ -316,7 +316,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 			To: to, Value: big.NewInt(wei), Data: []byte{0}, Gas: 100_000, GasPrice: big.NewInt(100_000_000_000),
 		})
 		raw, err := tx.MarshalBinary()
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		return raw
 	}
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,7 +9,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Every internal function refuses callers without the tasks' token. The headers of Cloud Tasks and the
@@ -45,7 +46,7 @@ func TestInternalFunctionsRefuseOthers(t *testing.T) {
 		}
 		seen++
 		for name, c := range refused {
-			expect.Equal(t, fromTheCloud(t, c.token, method, h.url+path), c.want, "%s with the token %q", pattern, name)
+			check.Equal(t, fmt.Sprintf("%s with the token %q", pattern, name), fromTheCloud(t, c.token, method, h.url+path), c.want)
 		}
 		if got := fromTheCloud(t, h.issuer.token(t, "internal", tasks(nil)), method, h.url+path); got == http.StatusUnauthorized || got == http.StatusForbidden {
 			t.Errorf("%s with the tasks' own token: got %d, want it let in", pattern, got)
@@ -60,7 +61,7 @@ func TestInternalFunctionsRefuseOthers(t *testing.T) {
 func fromTheCloud(t *testing.T, token, method, url string) (status int) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "X-CloudTasks-QueueName": "advance", "X-CloudTasks-TaskName": "t", "X-CloudTasks-TaskRetryCount": "0",
 		"X-CloudScheduler": "true", "X-CloudScheduler-JobName": "sweep",
@@ -71,7 +72,7 @@ func fromTheCloud(t *testing.T, token, method, url string) (status int) {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }

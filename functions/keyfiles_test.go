@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Files with keys, passwords and tokens that other users of the machine can read are refused, and the
@@ -17,8 +17,8 @@ func TestOpenKeyFilesAreRefused(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		expect.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		check.OK(t)(os.MkdirAll(filepath.Dir(path), 0o700))
+		check.OK(t)(os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	key := file("store/UTC--key", "no key")
@@ -30,7 +30,7 @@ func TestOpenKeyFilesAreRefused(t *testing.T) {
 	} {
 		opens := func(mode os.FileMode, more ...string) string {
 			t.Helper()
-			expect.NoError(t, os.Chmod(c.path, mode))
+			check.OK(t)(os.Chmod(c.path, mode))
 			app, err := h.app(append(strings.Fields(c.settings), more...)...)
 			if err != nil {
 				return err.Error()

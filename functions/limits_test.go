@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -94,7 +94,7 @@ func TestDailyAmount(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	capped := transfer.Asset{ID: 9, Name: "CAPPED", Precision: 6, MinUnits: 1, MaxUnits: 1_000_000_000, DailyUnits: 5_000_000, Active: true, Enabled: true}
-	expect.NoError(t, h.table.PutAsset(t.Context(), capped))
+	check.OK(t)(h.table.PutAsset(t.Context(), capped))
 	h.must(h.trading.AddAsset(t.Context(), "asset-"+capped.Name, capped.ID, uint8(capped.Precision), time.Now()))
 	h.rich(alice, capped.ID, 4_500_000)
 	h.rich(bob, capped.ID, 5_000_000)

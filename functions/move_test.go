@@ -1,9 +1,10 @@
 package functions_test
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // While a database move is expected, a request to store something is refused with a separate code and
@@ -23,10 +24,10 @@ func TestExpectedMoveIsReported(t *testing.T) {
 		"suspend":  h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/suspend", map[string]any{"reason": "r"}),
 		"transfer": h.post(alice, nil),
 	} {
-		expect.Equal(t, got.is("code"), "503 MOVE_EXPECTED", "%s", what)
+		check.Equal(t, fmt.Sprintf("%s", what), got.is("code"), "503 MOVE_EXPECTED")
 	}
-	expect.Equal(t, h.as("shop", "GET", "/api/v1/tx/"+before.body["txId"].(string), nil).is("state"), "200 QUEUED", "read")
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/database/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE", "release-untouched meanwhile")
+	check.Equal(t, "read", h.as("shop", "GET", "/api/v1/tx/"+before.body["txId"].(string), nil).is("state"), "200 QUEUED")
+	check.Equal(t, "release-untouched meanwhile", h.as("ann", "POST", "/admin/v1/database/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE")
 	h.run(`update database_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`)
 	h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")).wants(t, 202, "create afterwards")
 }

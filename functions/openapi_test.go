@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
@@ -25,7 +25,7 @@ var described = sync.OnceValues(func() (*webtest.Contract, error) { return webte
 func apiOf(t *testing.T) *webtest.Contract {
 	t.Helper()
 	c, err := described()
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return c
 }
 
@@ -68,7 +68,7 @@ func TestDescriptionHasEveryCode(t *testing.T) {
 func codesIn(t *testing.T, file string, into map[string]bool) {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CompositeLit:

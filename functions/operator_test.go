@@ -11,7 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -57,7 +57,7 @@ func TestWhyAndResolve(t *testing.T) {
 	reqID := h.pending()
 	path := "/admin/v1/transfers/" + reqID
 	why := h.as("ann", "GET", path+"/why", nil)
-	expect.Equal(t, why.is("state", "retry_count", "failures", "user_id"), "200 TARGET_PENDING 1 1 7", "answer")
+	check.Equal(t, "answer", why.is("state", "retry_count", "failures", "user_id"), "200 TARGET_PENDING 1 1 7")
 	for member, part := range map[string]string{
 		"where": "withdrawn from FUNDING", "last_evidence": "deposit: trading:", "would_unblock": `{"op": "deposit"}`,
 	} {
@@ -66,8 +66,8 @@ func TestWhyAndResolve(t *testing.T) {
 		}
 	}
 	loaded, err := h.table.Load(t.Context(), reqID)
-	expect.NoError(t, err)
-	expect.Equal(t, fmt.Sprint(why.body["next_try_at"]), loaded.NextAttemptAt.UTC().Format("2006-01-02T15:04:05.999999Z"), "next_try_at")
+	check.OK(t)(err)
+	check.Equal(t, "next_try_at", fmt.Sprint(why.body["next_try_at"]), loaded.NextAttemptAt.UTC().Format("2006-01-02T15:04:05.999999Z"))
 	states := []string{}
 	for _, h := range why.body["history"].([]any) {
 		states = append(states, fmt.Sprint(h.(map[string]any)["state"]))
@@ -83,9 +83,9 @@ func TestWhyAndResolve(t *testing.T) {
 		{map[string]any{"op": "deposit", "reason": " "}, "400 INVALID_FIELD reason"},
 		{map[string]any{"op": "withdraw", "reason": "r"}, "409 NOTHING_TO_RESOLVE <nil>"},
 	} {
-		expect.Equal(t, h.as("ann", "POST", path+"/resolve", c.body).is("code", "field"), c.want, "resolve by %v", c.body)
+		check.Equal(t, fmt.Sprintf("resolve by %v", c.body), h.as("ann", "POST", path+"/resolve", c.body).is("code", "field"), c.want)
 	}
-	expect.Equal(t, h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE", "cancel")
+	check.Equal(t, "cancel", h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE")
 	h.signal(syscall.SIGCONT)
 	resolved := h.as("ann", "POST", path+"/resolve", map[string]any{"op": "deposit", "reason": "the core has lost it"})
 	if got := resolved.is("state"); got != "200 ROLLED_BACK" && got != "200 COMMITTED" { // the first call can have been applied
@@ -107,9 +107,9 @@ func TestCancel(t *testing.T) {
 		t.Errorf("where: got %q, want it at FUNDING", got)
 	}
 	for range 2 {
-		expect.Equal(t, h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("state", "reason"), "200 FAILED CANCELLED", "cancel")
+		check.Equal(t, "cancel", h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("state", "reason"), "200 FAILED CANCELLED")
 	}
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/transfers/01ARZ3NDEKTSV4RRFFQ69G5FAV/cancel", map[string]any{"reason": "r"}).is("code"), "404 NOT_FOUND", "cancel of nothing")
+	check.Equal(t, "cancel of nothing", h.as("ann", "POST", "/admin/v1/transfers/01ARZ3NDEKTSV4RRFFQ69G5FAV/cancel", map[string]any{"reason": "r"}).is("code"), "404 NOT_FOUND")
 }
 
 // A repeated post enqueues the step that its creator did not when it died.
@@ -117,7 +117,7 @@ func TestARepeatWakesWhatItsCreatorLeft(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	reqID := h.stored("c")
-	expect.Equal(t, h.post(alice, map[string]any{"cid": "c", "amount": "1"}).is("code", "state", "req_id"), "200 DUPLICATE_REQUEST PENDING "+reqID, "answer")
+	check.Equal(t, "answer", h.post(alice, map[string]any{"cid": "c", "amount": "1"}).is("code", "state", "req_id"), "200 DUPLICATE_REQUEST PENDING "+reqID)
 	if h.cloud.task("-transfer-"+reqID+"-0") == nil {
 		t.Errorf("tasks: got %q, want its step", h.cloud.about(reqID))
 	}
@@ -129,7 +129,7 @@ func TestSweep(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = chain.Close() })
 	h.url = h.serve("FENCEPOST_RPC_URLS="+chain.URL(), fmt.Sprintf("FENCEPOST_CHAIN_ID=%d", chain.ChainID()), "FENCEPOST_TRANSFER_UNUSUAL_PER_MINUTE=3")
 	late, refund, lost, fresh := h.stored("a"), h.stored("bb"), h.stored("ccc"), h.stored("dddd")
@@ -140,7 +140,7 @@ func TestSweep(t *testing.T) {
 	h.run(`update transfers_tb set retry_count = 3, failures = 3, next_attempt_at = clock_timestamp() - interval '61 s' where req_id = $1`, refund)
 	h.run(`update transfers_tb set updated_at = clock_timestamp() - interval '61 s' where req_id = $1`, lost)
 	swept := h.as("tasks", "POST", "/internal/sweep", map[string]any{})
-	expect.Equal(t, swept.is("transfers", "enqueued"), "200 2 2", "answer (%v)", swept.body)
+	check.Equal(t, fmt.Sprintf("answer (%v)", swept.body), swept.is("transfers", "enqueued"), "200 2 2")
 	for reqID, tasks := range map[string]int{late: 0, refund: 1, lost: 1, fresh: 0} {
 		names := h.cloud.about(reqID)
 		if len(names) != tasks || tasks > 0 && !strings.Contains(names[0], "-s-") {
@@ -149,7 +149,7 @@ func TestSweep(t *testing.T) {
 	}
 	for alert, want := range map[string]string{"MON-001": "CRITICAL " + late, "MON-002": "CRITICAL " + refund, "MON-004": "WARNING <nil>"} {
 		line := h.log.find("alert", alert)
-		expect.Equal(t, fmt.Sprintf("%v %v", line["severity"], line["reqId"]), want, "%s (%v)", alert, line)
+		check.Equal(t, fmt.Sprintf("%s (%v)", alert, line), fmt.Sprintf("%v %v", line["severity"], line["reqId"]), want)
 	}
 }
 
@@ -159,15 +159,15 @@ func TestConservation(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.post(alice, map[string]any{"cid": "before"}).wants(t, 200, "post")
-	expect.Equal(t, h.as("ann", "GET", "/admin/v1/conservation", nil).is("last_check", "halts"), "200 <nil> []", "before any check")
-	expect.Equal(t, h.as("tasks", "POST", "/internal/conservation", map[string]any{}).is("result", "wrong"), "200 ok 0", "healthy")
+	check.Equal(t, "before any check", h.as("ann", "GET", "/admin/v1/conservation", nil).is("last_check", "halts"), "200 <nil> []")
+	check.Equal(t, "healthy", h.as("tasks", "POST", "/internal/conservation", map[string]any{}).is("result", "wrong"), "200 ok 0")
 	for body, want := range map[string]string{`{}`: "200 ok false", `{"full": false}`: "200 ok false", `{"full": true}`: "200 ok true", `{"all": true}`: "400 <nil> <nil>"} {
-		expect.Equal(t, h.as("tasks", "POST", "/internal/conservation", json.RawMessage(body)).is("result", "full"), want, "the scheduler's %s", body)
+		check.Equal(t, fmt.Sprintf("the scheduler's %s", body), h.as("tasks", "POST", "/internal/conservation", json.RawMessage(body)).is("result", "full"), want)
 	}
 	h.run(`update balances_tb set available = available - 0.000001 where user_id = $1`, bob)
 	for _, want := range []string{"200 violated 1 1", "200 standing 1 0"} {
 		a := h.as("ann", "POST", "/admin/v1/conservation/check", map[string]any{"full": true})
-		expect.Equal(t, a.is("result", "wrong", "fresh"), want, "a stolen unit (%v)", a.body)
+		check.Equal(t, fmt.Sprintf("a stolen unit (%v)", a.body), a.is("result", "wrong", "fresh"), want)
 	}
 	shown := h.as("ann", "GET", "/admin/v1/conservation", nil)
 	last, _ := shown.body["last_check"].(map[string]any)
@@ -175,11 +175,11 @@ func TestConservation(t *testing.T) {
 	if last == nil || last["result"] != "standing" || len(last["found"].([]any)) != 1 || len(halts) != 1 || shown.body["open_halts"] != 1.0 {
 		t.Fatalf("shown: got %v, want what stands, and one halt", shown.body)
 	}
-	expect.Equal(t, h.post(alice, nil).is("code", "req_id"), "503 SYSTEM_ERROR <nil>", "halted")
-	expect.Equal(t, h.post(alice, map[string]any{"cid": "before"}).is("code"), "200 DUPLICATE_REQUEST", "what is stored")
+	check.Equal(t, "halted", h.post(alice, nil).is("code", "req_id"), "503 SYSTEM_ERROR <nil>")
+	check.Equal(t, "what is stored", h.post(alice, map[string]any{"cid": "before"}).is("code"), "200 DUPLICATE_REQUEST")
 	path := fmt.Sprintf("/admin/v1/halts/%v/resume", halts[0].(map[string]any)["id"])
 	for _, c := range []struct{ reason, want string }{{"", "400 INVALID_FIELD"}, {"looked", "204 <nil>"}, {"looked", "409 TOO_LATE"}} {
-		expect.Equal(t, h.as("ann", "POST", path, map[string]any{"reason": c.reason}).is("code"), c.want, "resume for %q", c.reason)
+		check.Equal(t, fmt.Sprintf("resume for %q", c.reason), h.as("ann", "POST", path, map[string]any{"reason": c.reason}).is("code"), c.want)
 	}
 	h.post(alice, nil).wants(t, 200, "resumed")
 }
@@ -193,7 +193,7 @@ func TestWithoutATradingCore(t *testing.T) {
 		"POST /api/v1/internal_transfer", "POST /api/v1/payout", "POST /internal/transfer", "POST /internal/conservation", "GET /admin/v1/conservation",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		expect.Equal(t, h.as("ann", method, path, map[string]any{}).is("code"), "404 NOT_FOUND", "%s", path)
+		check.Equal(t, fmt.Sprintf("%s", path), h.as("ann", method, path, map[string]any{}).is("code"), "404 NOT_FOUND")
 	}
 	h.as("ann", "GET", "/admin/v1/submitters", nil).wants(t, 200, "submitters")
 	for _, target := range []string{"transfer", "conservation"} {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -40,18 +40,18 @@ func TestPayout(t *testing.T) {
 	h := build(t)
 	h.registerPayer()
 	a := h.pay(alice, map[string]any{"cid": "c"})
-	expect.Equal(t, a.is("from", "to", "state"), "202 FUNDING CHAIN PENDING", "answer (%v)", a.body)
+	check.Equal(t, fmt.Sprintf("answer (%v)", a.body), a.is("from", "to", "state"), "202 FUNDING CHAIN PENDING")
 	reqID := fmt.Sprint(a.body["req_id"])
 	found, err := h.Payout(t.Context(), payer, reqID)
 	if err != nil || found.State != txmanager.Queued {
 		t.Fatalf("managed transaction: got %+v, %v; want it QUEUED", found, err)
 	}
 	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
-	expect.Equal(t, seen.is("to", "address", "state"), "200 CHAIN "+paidTo+" TARGET_PENDING", "to its owner")
+	check.Equal(t, "to its owner", seen.is("to", "address", "state"), "200 CHAIN "+paidTo+" TARGET_PENDING")
 	h.run(`update assets_tb set status = 'SUSPENDED', payout_submitter = null, chain_id = null, chain_decimals = null where asset_id = 1`)
 	again := h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.ToUpper(paidTo[2:])})
-	expect.Equal(t, again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID, "the same again")
-	expect.Equal(t, h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.Repeat("1", 40)}).is("code"), "409 CID_CONFLICT", "to another address")
+	check.Equal(t, "the same again", again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID)
+	check.Equal(t, "to another address", h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.Repeat("1", 40)}).is("code"), "409 CID_CONFLICT")
 	if got := fmt.Sprint(h.as("ann", "GET", "/admin/v1/transfers/"+reqID+"/why", nil).body["would_unblock"]); !strings.Contains(got, payer+" with requestId "+reqID) {
 		t.Errorf("would_unblock: got %q, want the managed transaction", got)
 	}
@@ -64,13 +64,13 @@ func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
 	h.registerPayer()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	found, err := h.Payout(t.Context(), payer, reqID)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	for path, want := range map[string]string{"/api/v1/tx/%s/cancel": "403 FORBIDDEN", "/admin/v1/tx/%s/decide": "403 FORBIDDEN"} {
 		body := map[string]any{}
 		if strings.Contains(path, "admin") {
 			body = map[string]any{"action": "placeholder", "reason": "r"}
 		}
-		expect.Equal(t, h.as("ann", "POST", fmt.Sprintf(path, found.TxID), body).is("code"), want, "%s", path)
+		check.Equal(t, fmt.Sprintf("%s", path), h.as("ann", "POST", fmt.Sprintf(path, found.TxID), body).is("code"), want)
 	}
 	if found, err = h.Payout(t.Context(), payer, reqID); err != nil || found.State != txmanager.Queued {
 		t.Errorf("the managed transaction: got %s, %v; want it QUEUED", found.State, err)
@@ -100,10 +100,10 @@ func TestPayoutRefused(t *testing.T) {
 		{"to nobody", map[string]any{"address": "0x" + strings.Repeat("0", 40)}, "400 INVALID_ADDRESS address"},
 		{"too much", map[string]any{"amount": "2000"}, "422 INSUFFICIENT_BALANCE <nil>"},
 	} {
-		expect.Equal(t, h.pay(alice, c.body).is("code", "field"), c.want, "%s", c.name)
+		check.Equal(t, fmt.Sprintf("%s", c.name), h.pay(alice, c.body).is("code", "field"), c.want)
 	}
 	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
-	expect.Equal(t, h.pay(alice, nil).is("code"), "503 SYSTEM_ERROR", "in PROTECT")
+	check.Equal(t, "in PROTECT", h.pay(alice, nil).is("code"), "503 SYSTEM_ERROR")
 }
 
 // With a finality that a reorg can undo no payouts are offered: a refunded payment could be mined
@@ -114,8 +114,8 @@ func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	h.registerPayer()
 	accepted := h.pay(alice, map[string]any{"cid": "c"})
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_CONFIRMATIONS_REQUIRED=0")...)
-	expect.Equal(t, h.pay(alice, map[string]any{"cid": "c"}).is("code", "req_id"), "200 DUPLICATE_REQUEST "+fmt.Sprint(accepted.body["req_id"]), "what was accepted before")
-	expect.Equal(t, h.pay(alice, nil).is("code"), "400 TRANSFER_NOT_ALLOWED", "answer")
+	check.Equal(t, "what was accepted before", h.pay(alice, map[string]any{"cid": "c"}).is("code", "req_id"), "200 DUPLICATE_REQUEST "+fmt.Sprint(accepted.body["req_id"]))
+	check.Equal(t, "answer", h.pay(alice, nil).is("code"), "400 TRANSFER_NOT_ALLOWED")
 	h.post(alice, nil).wants(t, 200, "a transfer")
 }
 

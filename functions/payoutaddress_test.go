@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // listedOnly serves with a process that pays out only to listed addresses.
@@ -60,7 +60,7 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	}
 	refused("none is listed", "400 ADDRESS_NOT_LISTED address")
 	added := h.add(alice, map[string]any{"address": "0x" + strings.ToUpper(paidTo[2:])})
-	expect.Equal(t, added.is("chain_id", "address"), "201 1337 "+paidTo, "add (%v)", added.body)
+	check.Equal(t, fmt.Sprintf("add (%v)", added.body), added.is("chain_id", "address"), "201 1337 "+paidTo)
 	if again := h.add(alice, nil); again.is("address_id", "usable_from") != fmt.Sprint("200 ", added.body["address_id"], " ", added.body["usable_from"]) {
 		t.Errorf("again: got %v, want what is there", again.body)
 	}
@@ -70,7 +70,7 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 		t.Errorf("usable: got from %s on, want a day after %s", from, at)
 	}
 	early := h.pay(alice, nil)
-	expect.Equal(t, early.is("code", "field", "usable_from"), fmt.Sprint("400 ADDRESS_NOT_YET_USABLE address ", added.body["usable_from"]), "too early")
+	check.Equal(t, "too early", early.is("code", "field", "usable_from"), fmt.Sprint("400 ADDRESS_NOT_YET_USABLE address ", added.body["usable_from"]))
 	h.agedAddresses()
 	h.pay(alice, map[string]any{"cid": "paid"}).wants(t, 202, "a day later")
 	if got := h.pay(alice, map[string]any{"address": "0x" + strings.Repeat("1", 40)}).is("code"); got != "400 ADDRESS_NOT_LISTED" {
@@ -113,10 +113,10 @@ func TestWrongAddressesAreNotAdded(t *testing.T) {
 		{"no payouts", map[string]any{"asset": "HUGE"}, "400 TRANSFER_NOT_ALLOWED asset"},
 		{"another member", map[string]any{"usable_from": "2020-01-01T00:00:00Z"}, "400 UNSUPPORTED_FIELD usable_from"},
 	} {
-		expect.Equal(t, h.add(alice, c.body).is("code", "field"), c.want, "%s", c.name)
+		check.Equal(t, fmt.Sprintf("%s", c.name), h.add(alice, c.body).is("code", "field"), c.want)
 	}
 	for id, want := range map[string]string{"/0": "404 NOT_FOUND", "/9": "404 NOT_FOUND", "/07": "400 INVALID_FIELD", "/x": "400 INVALID_FIELD"} {
-		expect.Equal(t, h.addresses(alice, "DELETE", id, nil).is("code"), want, "remove %s", id)
+		check.Equal(t, fmt.Sprintf("remove %s", id), h.addresses(alice, "DELETE", id, nil).is("code"), want)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestPayoutsOfADay(t *testing.T) {
 	h.post(alice, map[string]any{"amount": "2.5"}).wants(t, 200, "between accounts")
 	h.pay(alice, nil).wants(t, 202, "the first")
 	over := h.pay(alice, map[string]any{"amount": "0.500001"})
-	expect.Equal(t, over.is("code", "field", "left")+" "+over.header.Get("Retry-After"), "429 DAILY_PAYOUT_EXCEEDED amount 0.5 3600", "one unit too many")
+	check.Equal(t, "one unit too many", over.is("code", "field", "left")+" "+over.header.Get("Retry-After"), "429 DAILY_PAYOUT_EXCEEDED amount 0.5 3600")
 	h.pay(alice, map[string]any{"amount": "0.5"}).wants(t, 202, "what is left")
 	h.shift(alice, "-24 hours")
 	h.pay(alice, nil).wants(t, 202, "a day later")

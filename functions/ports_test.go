@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -47,7 +47,7 @@ func withPortsFor(t *testing.T, callers []string, ext functions.Extensions, alte
 	account := devchain.DevAccounts(1)[0]
 	h := ported{deployment: d, chain: chain, submitter: eip155.NewSubmitter(chain.ChainID(), account.Address)}
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{h.submitter: account.Key})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	ext.Signers = []signer.Kind{{Name: "vault", Key: "<path>", Signer: func(string) (signer.Service, error) { return altering{keys, altered}, nil }}}
 	h.App = h.openedWith(ext, append([]string{"FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=" + chain.URL() + "," + chain.URL() + "/again"}, settings...)...)
 	h.url = h.listen(h.App, functions.All)
@@ -151,7 +151,7 @@ func TestExtensionsResolveButNotAPayout(t *testing.T) {
 			h.advance()
 			h.run(`update managed_tx set state = 'STUCK', sub_state = null, next_check_at = clock_timestamp()`)
 			h.advance()
-			expect.Equal(t, h.stored(`select string_agg(action || ' by ' || by, ', ') from tx_decision`), want, "decisions")
+			check.Equal(t, "decisions", h.stored(`select string_agg(action || ' by ' || by, ', ') from tx_decision`), want)
 			if got := h.stored(`select count(*) from tx_version where kind = 'PLACEHOLDER'`); (got == "1") != (want != "") {
 				t.Errorf("placeholders: got %s, want one for what is no payout", got)
 			}
@@ -242,7 +242,7 @@ func TestExtensionsInspectTheMempool(t *testing.T) {
 		h.post("r")
 		h.run(`update managed_tx set next_check_at = clock_timestamp()`)
 		h.advance()
-		expect.Equal(t, h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`), want, "diagnosis")
+		check.Equal(t, "diagnosis", h.stored(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`), want)
 		if got := h.stored(`select state || ' ' || sub_state || ' ' || coalesce(requested_action, '') from managed_tx`); got != "TRACKING PENDING " {
 			t.Errorf("transaction: got %q, want it pending, with no order", got)
 		}
@@ -285,7 +285,7 @@ func TestExtensionsBidWithinTheCaps(t *testing.T) {
 				return h.stored(`select (first_submit_at + interval '1 second' < clock_timestamp())::text from managed_tx`) == "true"
 			})
 			h.advance()
-			expect.Equal(t, h.stored(`select string_agg(kind, ' ' order by version) from tx_version`), c.versions, "versions")
+			check.Equal(t, "versions", h.stored(`select string_agg(kind, ' ' order by version) from tx_version`), c.versions)
 			if got := h.stored(`select last_gas_params ->> 'maxFeePerGas' from managed_tx`); c.last != "" && got != c.last {
 				t.Errorf("fee: got %s, want %s", got, c.last)
 			}

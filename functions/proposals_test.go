@@ -18,9 +18,9 @@ import (
 
 	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -86,7 +86,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		return id
 	}
 	to, err := eip155.ParseAddress(paidTo)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	first, last := held("first"), held("last")
 	h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
@@ -129,15 +129,15 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		if again := h.ann(c.method, c.path, c.body); again.body["proposalId"] != a.body["proposalId"] {
 			t.Errorf("%s again: got %v, want the same proposal", c.path, again.body)
 		}
-		expect.Equal(t, h.ann("POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR", "%s, approved by its proposer", c.path)
+		check.Equal(t, fmt.Sprintf("%s, approved by its proposer", c.path), h.ann("POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR")
 		done := h.ben("POST", proposal+"/approve", agreed)
-		expect.Equal(t, done.is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example", "%s, approved (%v)", c.path, done.body)
-		expect.Equal(t, h.one(c.is), c.becomes, "%s, carried out", c.path)
+		check.Equal(t, fmt.Sprintf("%s, approved (%v)", c.path, done.body), done.is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example")
+		check.Equal(t, fmt.Sprintf("%s, carried out", c.path), h.one(c.is), c.becomes)
 		if again := h.ben("POST", proposal+"/approve", agreed); fmt.Sprint(again.body) != fmt.Sprint(done.body) {
 			t.Errorf("%s, approved again: got %v, want the stored answer %v", c.path, again.body, done.body)
 		}
 	}
-	expect.Equal(t, h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`), "0", "proposals without their outcome")
+	check.Equal(t, "proposals without their outcome", h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`), "0")
 	if got, want := h.one(`select string_agg(distinct action || ' ' || by || ' ' || approved_by, '; ') from submitter_change where proposal is not null`),
 		"APPROVED sub:ann-at-work email:ben@fencepost.example; CALLERS sub:ann-at-work email:ben@fencepost.example; POLICY sub:ann-at-work email:ben@fencepost.example; RESUME sub:ann-at-work email:ben@fencepost.example"; got != want {
 		t.Errorf("on record: got %s, want %s", got, want)
@@ -153,7 +153,7 @@ func TestTwoOperatorsAcceptAndState(t *testing.T) {
 	h := build(t, ruleFor("accept", "adjustments")...)
 	h.registerPayer()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
-	expect.Equal(t, h.ann("POST", "/admin/v1/database/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE", "accept what is the accepted database")
+	check.Equal(t, "accept what is the accepted database", h.ann("POST", "/admin/v1/database/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE")
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	proposal, _ := h.propose("POST", "/admin/v1/database/accept", members{"reason": "the backup of the 21st"})
 	if got := h.one(`select is_accepted_database()`); got != "false" {
@@ -180,13 +180,13 @@ func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
 	proposal, _ := h.propose("PUT", ofShop+"/policy", members{"reason": "r"})
 	for _, who := range [][2]string{{"ann-at-work", ""}, {"another", "ann"}, {"ann-at-work", "ben"}} {
-		expect.Equal(t, h.by(who[0], who[1], "POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR", "subject %s, e-mail %q", who[0], who[1])
+		check.Equal(t, fmt.Sprintf("subject %s, e-mail %q", who[0], who[1]), h.by(who[0], who[1], "POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR")
 	}
-	expect.Equal(t, h.by("shop", "shop", "POST", proposal+"/approve", agreed).is("code"), "403 FORBIDDEN", "a caller")
+	check.Equal(t, "a caller", h.by("shop", "shop", "POST", proposal+"/approve", agreed).is("code"), "403 FORBIDDEN")
 	// The database refuses it too, independently of the functions.
 	id := strings.TrimPrefix(proposal, "/admin/v1/proposals/")
-	expect.Equal(t, h.one(`select verdict from approve_proposal($1, 'email:ANN@fencepost.example', '{email:ANN@fencepost.example,email:ann@fencepost.example}', 'r')`, id), "SAME_OPERATOR", "the database")
-	expect.Equal(t, h.one(`select max_value_wei from submitter_policy`), "5", "the policy")
+	check.Equal(t, "the database", h.one(`select verdict from approve_proposal($1, 'email:ANN@fencepost.example', '{email:ANN@fencepost.example,email:ann@fencepost.example}', 'r')`, id), "SAME_OPERATOR")
+	check.Equal(t, "the policy", h.one(`select max_value_wei from submitter_policy`), "5")
 }
 
 // A proposal is carried out only if the state that it depends on is unchanged. An expired or rejected
@@ -201,7 +201,7 @@ func TestProposalsEnd(t *testing.T) {
 	}
 	policy := func(want string) {
 		t.Helper()
-		expect.Equal(t, h.one(`select max_value_wei from submitter_policy`), want, "the policy")
+		check.Equal(t, "the policy", h.one(`select max_value_wei from submitter_policy`), want)
 	}
 
 	stale, _ := wider()
@@ -211,20 +211,20 @@ func TestProposalsEnd(t *testing.T) {
 		t.Errorf("stale: got %s (%v), want %s, and what changed", got, a.body, want)
 	}
 	policy("3")
-	expect.Equal(t, h.ben("GET", stale, nil).is("status"), "200 STALE", "stale")
+	check.Equal(t, "stale", h.ben("GET", stale, nil).is("status"), "200 STALE")
 
 	expired, first := wider()
 	h.run(`alter table proposal disable trigger guard_proposal`)
 	h.run(`update proposal set expires_at = clock_timestamp() where proposal_id = $1`, first.body["proposalId"])
 	h.run(`alter table proposal enable trigger guard_proposal`)
-	expect.Equal(t, h.ben("GET", expired, nil).is("status"), "200 EXPIRED", "expired")
+	check.Equal(t, "expired", h.ben("GET", expired, nil).is("status"), "200 EXPIRED")
 	again, second := wider()
 	if second.body["proposalId"] == first.body["proposalId"] {
 		t.Error("proposed again: got the proposal that has expired, want a new one")
 	}
-	expect.Equal(t, h.ben("POST", expired+"/approve", agreed).is("code"), "409 PROPOSAL_EXPIRED", "expired")
+	check.Equal(t, "expired", h.ben("POST", expired+"/approve", agreed).is("code"), "409 PROPOSAL_EXPIRED")
 
-	expect.Equal(t, h.ann("POST", again+"/reject", members{"reason": "not wanted"}).is("status", "closeReason"), "200 REJECTED not wanted", "withdrawn")
+	check.Equal(t, "withdrawn", h.ann("POST", again+"/reject", members{"reason": "not wanted"}).is("status", "closeReason"), "200 REJECTED not wanted")
 	for method, want := range map[string]string{"approve": "409 TOO_LATE <nil>", "reject": "200 <nil> REJECTED"} {
 		if got := h.ben("POST", again+"/"+method, agreed).is("code", "status"); method == "reject" && got != want || method == "approve" && !strings.HasPrefix(got, "409 TOO_LATE") {
 			t.Errorf("%s what was withdrawn: got %s, want %s", method, got, want)
@@ -234,7 +234,7 @@ func TestProposalsEnd(t *testing.T) {
 	left, _ := wider()
 	here := h.url
 	h.url = h.serve("FENCEPOST_AUTH_OPERATORS=email:ben@fencepost.example,email:cat@fencepost.example", "FENCEPOST_APPROVALS_REQUIRED=policy")
-	expect.Equal(t, h.ben("POST", left+"/approve", agreed).is("code"), "409 PROPOSER_REMOVED", "the proposer is no operator")
+	check.Equal(t, "the proposer is no operator", h.ben("POST", left+"/approve", agreed).is("code"), "409 PROPOSER_REMOVED")
 	h.url = here
 	policy("3")
 	if got := h.ben("GET", "/admin/v1/proposals", nil); len(got.body["proposals"].([]any)) != 1 {
@@ -250,7 +250,7 @@ func TestProposalsEnd(t *testing.T) {
 	}
 	for path, want := range map[string]string{"1": "400 INVALID_FIELD", "018f0000-0000-7000-8000-000000000000": "404 NOT_FOUND"} {
 		for _, call := range [][2]string{{"GET", ""}, {"POST", "/approve"}, {"POST", "/reject"}} {
-			expect.Equal(t, h.ben(call[0], "/admin/v1/proposals/"+path+call[1], agreed).is("code"), want, "%s %s%s", call[0], path, call[1])
+			check.Equal(t, fmt.Sprintf("%s %s%s", call[0], path, call[1]), h.ben(call[0], "/admin/v1/proposals/"+path+call[1], agreed).is("code"), want)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func TestApprovalsAtOnceCarryOutOnce(t *testing.T) {
 		}
 		all.Wait()
 		for i, a := range answers {
-			expect.Equal(t, a.is("status"), "200 CARRIED_OUT", "approval %d (%v)", i, a.body)
+			check.Equal(t, fmt.Sprintf("approval %d (%v)", i, a.body), a.is("status"), "200 CARRIED_OUT")
 		}
 		if got := h.one(`select count(*) from submitter_change where action = 'POLICY' and proposal is not null`); got != fmt.Sprint(round+1) {
 			t.Fatalf("policies set: got %s, want %d", got, round+1)
@@ -308,8 +308,8 @@ func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 	} {
 		h.ann(c.method, ofShop+c.path, c.body).wants(t, c.want, "%s %v", c.path, c.body)
 	}
-	expect.Equal(t, h.one(`select array_to_string(callers, ',') || ' ' || status from submitter`), "email:c@d.example SUSPENDED", "answer")
-	expect.Equal(t, h.one(`select max_value_wei || ' ' || max_per_minute from submitter_policy`), "4 1", "policy")
+	check.Equal(t, "answer", h.one(`select array_to_string(callers, ',') || ' ' || status from submitter`), "email:c@d.example SUSPENDED")
+	check.Equal(t, "policy", h.one(`select max_value_wei || ' ' || max_per_minute from submitter_policy`), "4 1")
 	for _, c := range []struct {
 		path string
 		body members
@@ -324,9 +324,9 @@ func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 			t.Errorf("%v: got %s, want %s: what is wrong is not proposed", c.body, got, c.want)
 		}
 	}
-	expect.Equal(t, h.ann("PUT", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000a1/policy", members{"reason": "r"}).is("code"), "404 UNKNOWN_SUBMITTER", "an unknown submitter")
+	check.Equal(t, "an unknown submitter", h.ann("PUT", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000a1/policy", members{"reason": "r"}).is("code"), "404 UNKNOWN_SUBMITTER")
 	h.url = h.serve()
-	expect.Equal(t, h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"}).is("status"), "200 SUSPENDED", "without the rule")
+	check.Equal(t, "without the rule", h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"}).is("status"), "200 SUSPENDED")
 }
 
 // An act whose answer was lost is not carried out again.
@@ -341,14 +341,14 @@ func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 	if got := h.one(`select verdict from approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example}', 'r')`, id); got != "OPEN" {
 		t.Fatalf("approve: got %s, want OPEN", got)
 	}
-	expect.Equal(t, h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>", "approved")
-	expect.Equal(t, h.by("cat", "cat", "POST", proposal+"/approve", agreed).is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example", "gone on with")
+	check.Equal(t, "approved", h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>")
+	check.Equal(t, "gone on with", h.by("cat", "cat", "POST", proposal+"/approve", agreed).is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example")
 	proposal, a = h.propose("PUT", ofShop+"/policy", members{"maxValue": "10", "reason": "r"})
 	id = a.body["proposalId"]
 	h.one(`select verdict from approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example}', 'r')`, id)
 	h.one(`select carry_out_proposal($1)`, id) // and its answer was lost
-	expect.Equal(t, h.ben("POST", proposal+"/approve", agreed).is("status", "outcome"), "200 CARRIED_OUT <nil>", "carried out before")
-	expect.Equal(t, h.one(`select max_value_wei from submitter_policy`), "9", "the policy (it is not carried out by the second call)")
+	check.Equal(t, "carried out before", h.ben("POST", proposal+"/approve", agreed).is("status", "outcome"), "200 CARRIED_OUT <nil>")
+	check.Equal(t, "the policy (it is not carried out by the second call)", h.one(`select max_value_wei from submitter_policy`), "9")
 	var body map[string]any
 	if err := json.Unmarshal([]byte(h.one(`select observed_state from proposal where proposal_id = $1`, id)), &body); err != nil || body["policy"] == nil {
 		t.Errorf("saw: got %v, %v; want the policy", body, err)
@@ -383,7 +383,7 @@ func TestClientOfProposals(t *testing.T) {
 			t.Fatalf("proposal %d: got %v, want it proposed", i, err)
 		}
 	}
-	expect.Equal(t, h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "777", "reason": "r"}).is("code"), "429 TOO_MANY_REQUESTS", "one more than 100")
+	check.Equal(t, "one more than 100", h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "777", "reason": "r"}).is("code"), "429 TOO_MANY_REQUESTS")
 	open, err := collect(ben.ListProposals(t.Context(), false), func(p client.Proposal) string { return p.ProposalID })
 	if n := len(strings.Fields(open)); err != nil || n != 100 {
 		t.Errorf("open: got %d, %v; want 100", n, err)
@@ -425,7 +425,7 @@ func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile("../docs/approvals.md")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	got := regexp.MustCompile("(?m)^\\| `(?:POST|PUT|DELETE) /admin/v1/\\S+` \\| .*\\|$").FindAllString(string(page), -1)
 	got = slices.DeleteFunc(got, func(row string) bool { return strings.Count(row, " | ") < 2 })
 	slices.Sort(got)
@@ -451,8 +451,8 @@ func TestARefusedActLeavesItsProposal(t *testing.T) {
 	if got, want := h.ben("POST", proposal+"/approve", agreed).is("code"), "409 NOT_FORGOTTEN"; got != want {
 		t.Errorf("approved: got %s, want the act's own refusal %s", got, want)
 	}
-	expect.Equal(t, h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>", "refused")
-	expect.Equal(t, h.by("cat", "cat", "POST", proposal+"/reject", members{"reason": "the core knows"}).is("status", "closedBy"), "200 REJECTED email:cat@fencepost.example", "rejected")
+	check.Equal(t, "refused", h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>")
+	check.Equal(t, "rejected", h.by("cat", "cat", "POST", proposal+"/reject", members{"reason": "the core knows"}).is("status", "closedBy"), "200 REJECTED email:cat@fencepost.example")
 	h.ann("POST", path, members{"op": "deposit", "reason": "r"}).wants(t, 200, "the ledger's own answer")
 }
 
@@ -463,7 +463,7 @@ func TestTwoOperatorsReleaseInBulk(t *testing.T) {
 	bulk := func() (string, answer) {
 		return h.propose("POST", "/admin/v1/database/release-untouched", members{"reason": "the upgrade of the 23rd", "limit": 10})
 	}
-	expect.Equal(t, h.ann("POST", "/admin/v1/database/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE", "without a move")
+	check.Equal(t, "without a move", h.ann("POST", "/admin/v1/database/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE")
 	h.run(`insert into database_move (mark, from_system, from_timeline, by, reason, outcome, ended_at, ended_by, ended_reason, to_system, to_timeline, after_change)
 		select 'm', 1, 1, 'ann', 'r', 'CONFIRMED', now(), 'ann', 'r', system_identifier, timeline_id, 0 from database_identity`)
 	proposal, _ := bulk()

@@ -1,10 +1,11 @@
 package functions_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // A registration without a limit is refused unless its policy is "unlimited".
@@ -31,7 +32,7 @@ func TestRegistrationNeedsAPolicy(t *testing.T) {
 			body["policy"] = c.policy
 		}
 		a := h.as("ann", "POST", "/admin/v1/submitters", body)
-		expect.Equal(t, a.is("code", "field"), c.want, "%s", name)
+		check.Equal(t, fmt.Sprintf("%s", name), a.is("code", "field"), c.want)
 		if detail := a.is("detail"); c.want == "400 INVALID_FIELD policy" && !strings.Contains(detail, `"unlimited"`) {
 			t.Errorf("%s: got %s, want what to give instead", name, detail)
 		}

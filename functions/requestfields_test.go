@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // schemaNames gives the schema of a request type where that is not the type's name.
@@ -34,7 +34,7 @@ var laterTypes = map[string]string{"registerRequest.policy": "policyTerms"}
 func TestDescriptionHasEveryRequestField(t *testing.T) {
 	t.Parallel()
 	api, err := openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	code := readSource(t, ".", "../shared/store", "../shared/chain/evm")
 	read := map[string]bool{}
 	for _, name := range code.decoded {
@@ -126,7 +126,7 @@ func readSource(t *testing.T, folders ...string) source {
 			}
 			return err
 		})
-		expect.NoError(t, err)
+		check.OK(t)(err)
 	}
 	delete(found, "B") // the type parameter of the operators' calls
 	code.decoded = slices.Sorted(maps.Keys(found))

@@ -17,7 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/migrations"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // deployed maps the patterns of paths to a deployment's functions.
@@ -65,10 +65,10 @@ func roles(t testing.TB, database string) map[string]string {
 	defer logins.Unlock()
 	if logins.made == nil {
 		db, err := pgx.Connect(t.Context(), database)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		defer db.Close(context.WithoutCancel(t.Context()))
 		names, err := migrations.Functions()
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		made := make(map[string]string)
 		for _, name := range names {
 			made[name] = "functions_" + strings.ReplaceAll(name, "-", "_") + "_" + strings.ToLower(rand.Text()[:8])
@@ -82,11 +82,11 @@ func roles(t testing.TB, database string) map[string]string {
 	for name, role := range logins.made {
 		granted[role] = []string{name}
 		u, err := url.Parse(database)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		u.User = url.UserPassword(role, logins.word)
 		urls[name] = u.String()
 	}
-	expect.NoError(t, migrations.Grant(t.Context(), database, migrations.Grants{Functions: granted}))
+	check.OK(t)(migrations.Grant(t.Context(), database, migrations.Grants{Functions: granted}))
 	return urls
 }
 

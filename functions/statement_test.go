@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // An operator states whether a payout was paid, only if the record cannot tell and once at a time, and
@@ -19,7 +19,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	path := "/admin/v1/transfers/" + reqID + "/payout-statement"
 	hash := "0x" + strings.Repeat("ab", 32)
 	paid := members{"paid": true, "tx_hash": hash, "reason": "seen in the explorer"}
-	expect.Equal(t, h.as("ann", "POST", path, paid).is("code"), "409 NOTHING_TO_RESOLVE", "a payout that is posted")
+	check.Equal(t, "a payout that is posted", h.as("ann", "POST", path, paid).is("code"), "409 NOTHING_TO_RESOLVE")
 	h.run(`insert into identity_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored' from database_identity`)
 	for _, c := range []struct {
 		body  members
@@ -35,14 +35,14 @@ func TestStatementsAboutPayouts(t *testing.T) {
 		{members{"paid": false, "then": "refund", "max_window": 10_001, "reason": "r"}, "max_window"},
 		{members{"paid": false, "then": "refund", "other_payments": []string{"x"}, "max_window": 1, "reason": "r"}, "other_payments"},
 	} {
-		expect.Equal(t, h.as("ann", "POST", path, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field, "%v", c.body)
+		check.Equal(t, fmt.Sprintf("%v", c.body), h.as("ann", "POST", path, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field)
 	}
-	expect.Equal(t, h.as("ann", "POST", path+"/withdraw", members{"reason": "r"}).is("code"), "409 NO_STATEMENT", "withdraw what nobody said")
+	check.Equal(t, "withdraw what nobody said", h.as("ann", "POST", path+"/withdraw", members{"reason": "r"}).is("code"), "409 NO_STATEMENT")
 	if got, want := h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING"; got != want {
 		t.Fatalf("stated: got %s, want %s: the chain cannot be asked here", got, want)
 	}
-	expect.Equal(t, h.as("ann", "POST", path, paid).is("code"), "409 STATEMENT_STANDS", "stated twice")
-	expect.Equal(t, h.as("ann", "POST", path+"/withdraw", members{"reason": "another's"}).is("state"), "200 TARGET_PENDING", "withdrawn")
+	check.Equal(t, "stated twice", h.as("ann", "POST", path, paid).is("code"), "409 STATEMENT_STANDS")
+	check.Equal(t, "withdrawn", h.as("ann", "POST", path+"/withdraw", members{"reason": "another's"}).is("state"), "200 TARGET_PENDING")
 	ann := h.clientOf(h.callerToken("ann"))
 	if got, err := ann.StatePayout(t.Context(), reqID, client.PayoutStatement{Paid: true, TxHash: hash, Reason: "by the client"}); err != nil || got.State != client.TransferTargetPending {
 		t.Errorf("by the client: got %+v, %v; want it pending", got, err)
@@ -56,18 +56,18 @@ func TestStatementsAboutPayouts(t *testing.T) {
 			t.Errorf("why: got statements %s, want %q among them", shown, want)
 		}
 	}
-	expect.Equal(t, counting(t, ann, reqID), "[false false]", "which count, both withdrawn")
-	expect.Equal(t, h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING", "stated anew")
-	expect.Equal(t, counting(t, ann, reqID), "[false false true]", "which count, the last stands")
+	check.Equal(t, "which count, both withdrawn", counting(t, ann, reqID), "[false false]")
+	check.Equal(t, "stated anew", h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING")
+	check.Equal(t, "which count, the last stands", counting(t, ann, reqID), "[false false true]")
 	h.run(`insert into identity_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored again' from database_identity`)
-	expect.Equal(t, counting(t, ann, reqID), "[false false false]", "which count, after a later restore")
+	check.Equal(t, "which count, after a later restore", counting(t, ann, reqID), "[false false false]")
 }
 
 // counting returns whether each shown statement about a payout counts.
 func counting(t *testing.T, c *client.Client, reqID string) string {
 	t.Helper()
 	why, err := c.WhyTransfer(t.Context(), reqID)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	var all []bool
 	for _, s := range why.Statements {
 		all = append(all, s.Counts)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 )
 
@@ -154,7 +154,7 @@ func TestEmptyParametersAreRefused(t *testing.T) {
 	for _, r := range h.routes(txID) {
 		for _, p := range r.parameters("query") {
 			asked[p.Name] = true
-			expect.Equal(t, r.ask(h, p.Name, "", "").is("code", "field"), "400 INVALID_FIELD "+p.Name, "%s?%s=", r, p.Name)
+			check.Equal(t, fmt.Sprintf("%s?%s=", r, p.Name), r.ask(h, p.Name, "", "").is("code", "field"), "400 INVALID_FIELD "+p.Name)
 		}
 	}
 	for _, name := range []string{"pageSize", "pageToken", "state", "submitter", "requestId", "after", "from", "dryRun"} {
@@ -187,7 +187,7 @@ func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 				continue
 			}
 			for _, form := range forms[:len(forms)-1] {
-				expect.Equal(t, r.ask(h, p.Name, "", form).is("code", "field"), "400 INVALID_FIELD "+p.Name, "%s with %q", r, form)
+				check.Equal(t, fmt.Sprintf("%s with %q", r, form), r.ask(h, p.Name, "", form).is("code", "field"), "400 INVALID_FIELD "+p.Name)
 			}
 			if upper == "" {
 				continue
@@ -202,7 +202,7 @@ func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 			}
 			found++
 			for _, form := range append(otherForms(txID), "") {
-				expect.Equal(t, r.ask(h, "", name, form).is("code", "field"), "400 INVALID_FIELD "+name, "%s with %s %q", r, name, form)
+				check.Equal(t, fmt.Sprintf("%s with %s %q", r, name, form), r.ask(h, "", name, form).is("code", "field"), "400 INVALID_FIELD "+name)
 			}
 			if a := r.ask(h, "", name, strings.ToUpper(txID)); a.status == http.StatusBadRequest && strings.Contains(fmt.Sprint(a.body["detail"]), "hex digits") {
 				t.Errorf("%s with %s in upper case: got %v, want it read", r, name, a.body)
@@ -268,7 +268,7 @@ func TestEmptyHandlerIsRefused(t *testing.T) {
 		`, "Handler": "x"`:   "400 UNSUPPORTED_FIELD Handler",
 		`, "handler":"none"`: "400 INVALID_FIELD handler",
 	} {
-		expect.Equal(t, post("/api/v1/tx", intent("h", more)).is("code", "field"), want, "%s", more)
+		check.Equal(t, fmt.Sprintf("%s", more), post("/api/v1/tx", intent("h", more)).is("code", "field"), want)
 	}
 	a := post("/api/v1/tx:batch", `{"intents": [`+intent("h1", `, "handler": ""`)+`, `+intent("h2", "")+`]}`)
 	if results := fmt.Sprint(a.body["results"]); a.status != http.StatusOK || !strings.Contains(results, "field:handler") || !strings.Contains(results, "status:202") {
@@ -290,14 +290,14 @@ func TestUnprintableRequestIDs(t *testing.T) {
 		return call(t, t.Context(), token, http.MethodPost, h.url+"/api/v1/tx", intentOf(id))
 	}
 	for _, c := range []string{"\u0085", "\u009b", "\u00ad", "\u200b", "\u200f", "\u2028", "\u2029", "\u202e", "\u2066", "\ufeff", "\U000e0041"} {
-		expect.Equal(t, post("a"+c+"b").is("code", "field"), "400 INVALID_FIELD requestId", "%+q", c)
+		check.Equal(t, fmt.Sprintf("%+q", c), post("a"+c+"b").is("code", "field"), "400 INVALID_FIELD requestId")
 	}
 	for _, id := range []string{"order 4711", "größe", "注文", "заказ", "طلب", "e\u0301", "👍"} {
 		post(id).wants(t, 202, "%s", id)
 	}
 	const old = "from\u202ebefore"
 	payload, fingerprint, err := evm.ParsePayload(must(json.Marshal(intentOf(old).Payload)))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	in := store.Intent{TxID: uuid.NewString(), Submitter: shopAccount, RequestID: old, Caller: "email:shop@fencepost.example",
 		Names: []string{"email:shop@fencepost.example"}, Payload: payload, Fingerprint: fingerprint}
 	if _, err := h.Store.Create(t.Context(), in, 100); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -52,7 +52,7 @@ func TestOrderOfChecks(t *testing.T) {
 		{"beyond a tenth of 64 bits", map[string]any{"asset": "HUGE", "amount": "18446744073.70955162"}, "400 OVERFLOW amount"},
 		{"beyond 64 bits", map[string]any{"asset": "HUGE", "amount": "184467440737.09551616"}, "400 OVERFLOW amount"},
 	} {
-		expect.Equal(t, h.post(alice, c.body).is("code", "field"), c.want, "%s", c.name)
+		check.Equal(t, fmt.Sprintf("%s", c.name), h.post(alice, c.body).is("code", "field"), c.want)
 	}
 	var rows int
 	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb`).Scan(&rows); err != nil || rows != 1 {
@@ -87,18 +87,18 @@ func TestWhoMayCall(t *testing.T) {
 	}
 	coordinator := h.issuer.token(t, "public", jwt.MapClaims{"sub": "transfer"})
 	asThem := map[string]any{"submitter": payer, "requestId": "r", "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0"}}
-	expect.Equal(t, call(t, t.Context(), coordinator, "POST", h.url+"/api/v1/tx", asThem).is("code"), "404 UNKNOWN_SUBMITTER", "a caller of the coordinator's name")
+	check.Equal(t, "a caller of the coordinator's name", call(t, t.Context(), coordinator, "POST", h.url+"/api/v1/tx", asThem).is("code"), "404 UNKNOWN_SUBMITTER")
 	mixed := map[string]any{"submitter": payer, "callers": []string{"transfer", "sub:shop"}}
-	expect.Equal(t, h.as("ann", "POST", "/admin/v1/submitters", mixed).is("code", "field"), "400 INVALID_FIELD callers", "a payer for others too")
+	check.Equal(t, "a payer for others too", h.as("ann", "POST", "/admin/v1/submitters", mixed).is("code", "field"), "400 INVALID_FIELD callers")
 	for _, path := range []string{"/internal/transfer", "/internal/conservation"} {
-		expect.Equal(t, h.as("ann", "POST", path, map[string]any{}).is("code"), "403 FORBIDDEN", "%s by an operator", path)
+		check.Equal(t, fmt.Sprintf("%s by an operator", path), h.as("ann", "POST", path, map[string]any{}).is("code"), "403 FORBIDDEN")
 	}
 	for _, path := range []string{
 		"GET /admin/v1/transfers/x/why", "POST /admin/v1/transfers/x/cancel", "POST /admin/v1/transfers/x/resolve",
 		"GET /admin/v1/conservation", "POST /admin/v1/conservation/check", "POST /admin/v1/halts/1/resume",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		expect.Equal(t, h.as("bob", method, path, map[string]any{}).is("code"), "403 FORBIDDEN", "%s by somebody", path)
+		check.Equal(t, fmt.Sprintf("%s by somebody", path), h.as("bob", method, path, map[string]any{}).is("code"), "403 FORBIDDEN")
 	}
 }
 
@@ -108,12 +108,12 @@ func TestCommitted(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	first := h.post(alice, map[string]any{"cid": "c", "user_id": alice})
-	expect.Equal(t, first.is("from", "to", "state", "code"), "200 FUNDING SPOT COMMITTED <nil>", "answer (%v)", first.body)
+	check.Equal(t, fmt.Sprintf("answer (%v)", first.body), first.is("from", "to", "state", "code"), "200 FUNDING SPOT COMMITTED <nil>")
 	reqID := fmt.Sprint(first.body["req_id"])
 	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)
 	h.run(`insert into transfer_halt (scope, evidence) values ('all', '{}')`)
 	again := h.post(alice, map[string]any{"cid": "c", "amount": "1.50"})
-	expect.Equal(t, again.is("code", "req_id", "transfer_id", "state"), fmt.Sprintf("200 DUPLICATE_REQUEST %s %v COMMITTED", reqID, first.body["transfer_id"]), "the same again")
+	check.Equal(t, "the same again", again.is("code", "req_id", "transfer_id", "state"), fmt.Sprintf("200 DUPLICATE_REQUEST %s %v COMMITTED", reqID, first.body["transfer_id"]))
 	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
 	if got, want := seen.is("req_id", "transfer_id", "from", "to", "asset", "amount", "state"),
 		fmt.Sprintf("200 %s %v FUNDING SPOT USDT 1.5 COMMITTED", reqID, first.body["transfer_id"]); got != want {
@@ -126,7 +126,7 @@ func TestCommitted(t *testing.T) {
 	}
 	for user, id := range map[int64]string{bob: reqID, alice: strings.ToLower(reqID), alice + 2: "%00"} {
 		a := call(t, t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+id, nil)
-		expect.Equal(t, a.is("code"), "404 NOT_FOUND", "%s to user %d", id, user)
+		check.Equal(t, fmt.Sprintf("%s to user %d", id, user), a.is("code"), "404 NOT_FOUND")
 	}
 	if names := h.cloud.about(reqID); len(names) != 0 {
 		t.Errorf("tasks of what is final: got %q, want none", names)
@@ -143,10 +143,10 @@ func TestFailed(t *testing.T) {
 		t.Errorf("too much: got %s (%v), want %s and a req_id", got, short.body, want)
 	}
 	again := h.post(alice, map[string]any{"cid": "short", "amount": "1000.000001"})
-	expect.Equal(t, again.is("code", "state", "reason", "req_id"), fmt.Sprintf("200 DUPLICATE_REQUEST FAILED INSUFFICIENT_BALANCE %v", short.body["req_id"]), "the same again")
+	check.Equal(t, "the same again", again.is("code", "state", "reason", "req_id"), fmt.Sprintf("200 DUPLICATE_REQUEST FAILED INSUFFICIENT_BALANCE %v", short.body["req_id"]))
 	h.must(h.trading.OutsideDeposit(t.Context(), transfer.Call{ReqID: "o", UserID: 9, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
 	back := h.post(9, map[string]any{"from": "SPOT", "to": "FUNDING"})
-	expect.Equal(t, back.is("code", "state"), "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK", "to no account (%v)", back.body)
+	check.Equal(t, fmt.Sprintf("to no account (%v)", back.body), back.is("code", "state"), "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK")
 }
 
 // A refusal by a limit has the time after which to try again.
@@ -160,7 +160,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("transfer %d: got %s with Retry-After %q, want %s", i, got, a.header.Get("Retry-After"), want)
 		}
 	}
-	expect.Equal(t, h.post(alice, map[string]any{"cid": "1"}).is("code"), "200 DUPLICATE_REQUEST", "the second again")
+	check.Equal(t, "the second again", h.post(alice, map[string]any{"cid": "1"}).is("code"), "200 DUPLICATE_REQUEST")
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1")...)
 	await(t, "two in one second: the second meets the limit", func() bool {
 		h.post(bob, nil)
@@ -177,7 +177,7 @@ func TestPendingLeavesAStep(t *testing.T) {
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
 	h.signal(syscall.SIGSTOP)
 	a := h.post(alice, map[string]any{"cid": "c"})
-	expect.Equal(t, a.is("state", "code"), "202 PENDING <nil>", "answer")
+	check.Equal(t, "answer", a.is("state", "code"), "202 PENDING <nil>")
 	reqID := fmt.Sprint(a.body["req_id"])
 	t1, err := h.table.Load(t.Context(), reqID)
 	if err != nil || t1.State != transfer.TargetPending || t1.RetryCount != 1 {
@@ -198,8 +198,8 @@ func TestPendingLeavesAStep(t *testing.T) {
 	for range 2 { // delivered twice
 		h.as("tasks", "POST", "/internal/transfer", step).wants(t, 204, "a step")
 	}
-	expect.Equal(t, h.post(alice, map[string]any{"cid": "c"}).is("code", "state"), "200 DUPLICATE_REQUEST COMMITTED", "at the end")
-	expect.Equal(t, len(h.cloud.about(reqID)), 2, "tasks")
+	check.Equal(t, "at the end", h.post(alice, map[string]any{"cid": "c"}).is("code", "state"), "200 DUPLICATE_REQUEST COMMITTED")
+	check.Equal(t, "tasks", len(h.cloud.about(reqID)), 2)
 	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}).wants(t, 204, "a step of what is not there")
 }
 
@@ -220,9 +220,9 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	if got, want := a.is("state"), "202 PENDING"; got != want {
 		t.Fatalf("without a task service: got %s, want %s: the sweep finds it", got, want)
 	}
-	expect.Equal(t, h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED", "no next task")
+	check.Equal(t, "no next task", h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED")
 	h.run(`alter table transfers_tb rename to gone`)
-	expect.Equal(t, h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED", "no database")
+	check.Equal(t, "no database", h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED")
 	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"], "swept": true}).wants(t, 204, "no database, by a sweep's task")
 	lost := h.post(alice, nil)
 	if got, want := lost.is("code"), "503 SYSTEM_ERROR"; got != want || len(fmt.Sprint(lost.body["req_id"])) != 26 || lost.header.Get("Retry-After") == "" {
@@ -235,7 +235,7 @@ func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	locked, err := h.DB.Begin(t.Context())
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	defer func() { _ = locked.Rollback(context.WithoutCancel(t.Context())) }()
 	if _, err := locked.Exec(t.Context(), `select from balances_tb where user_id = $1 for update`, alice); err != nil {
 		t.Fatal(err)
@@ -260,7 +260,7 @@ func TestCallerLeaves(t *testing.T) {
 	leave()
 	<-left
 	await(t, "the server has noticed", h.left.Load)
-	expect.NoError(t, locked.Rollback(t.Context()))
+	check.OK(t)(locked.Rollback(t.Context()))
 	await(t, "the transfer is COMMITTED", func() bool {
 		var state, retries int
 		err := h.DB.QueryRow(t.Context(), `select state, retry_count from transfers_tb where cid = 'c'`).Scan(&state, &retries)

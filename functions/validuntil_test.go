@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // A validUntil is a time with an offset, to the microsecond. The same moment with another offset is
@@ -50,7 +50,7 @@ func TestValidUntil(t *testing.T) {
 		`, "validUntil": "2000-01-01T00:00:00Z"`:        "409 REQUEST_ID_CONFLICT",
 		``:                                              "409 REQUEST_ID_CONFLICT",
 	} {
-		expect.Equal(t, post("/api/v1/tx", intent("right-0", until)).is("code"), want, "again with %q", until)
+		check.Equal(t, fmt.Sprintf("again with %q", until), post("/api/v1/tx", intent("right-0", until)).is("code"), want)
 	}
 	a := post("/api/v1/tx:batch", `{"intents": [`+intent("b-1", `, "validUntil": "2000-01-01T00:00:00Z"`)+`, `+intent("b-2", `, "validUntil": "2999-01-31T12:00:00Z"`)+`, `+intent("b-3", `, "validUntil": "soon"`)+`]}`)
 	if results := fmt.Sprint(a.body["results"]); a.status != http.StatusOK || strings.Count(results, "field:validUntil") != 2 || strings.Count(results, "status:202") != 1 {

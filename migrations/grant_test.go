@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Each role gets exactly its function's rights, whatever it had before, also at a second run. A role
@@ -28,9 +30,7 @@ func TestGrant(t *testing.T) {
 	}
 	conn := dial(t, databaseURL)
 	functions, err := Functions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var roles []string
 	role := func(name string) string {
 		role := fmt.Sprintf("%s@p%d.iam", name, time.Now().UnixNano())
@@ -51,15 +51,11 @@ func TestGrant(t *testing.T) {
 		do(t, conn, `grant usage, update on all sequences in schema public to `+pgx.Identifier{old}.Sanitize())
 	}
 	for range 2 {
-		if err := Grant(t.Context(), databaseURL, to); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(Grant(t.Context(), databaseURL, to))
 	}
 	for role, of := range to.Functions {
 		rights, err := rightsOf(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if diff := cmp.Diff(wanted(t, conn, rights), texts(t, conn, granted, role)); diff != "" {
 			t.Errorf("rights of %s (-want +got):\n%s", of, diff)
 		}
@@ -151,25 +147,17 @@ func TestRightsAreOfWhatExists(t *testing.T) {
 	}
 	conn := dial(t, databaseURL)
 	text, err := os.ReadFile("../terraform/functions.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var deployed map[string]any
-	if err := json.Unmarshal(text, &deployed); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(json.Unmarshal(text, &deployed))
 	deployed["hooks"] = nil // a program of the deployment's owner
 	functions, err := Functions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(deployed)), functions); diff != "" {
 		t.Errorf("functions (-functions.json +grants.json):\n%s", diff)
 	}
 	rights, err := rightsOf([]string{EveryFunction})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	form := regexp.MustCompile(`^(insert|delete|usage|execute|(insert|update) \([a-z_]+(, [a-z_]+)*\))$`)
 	objects := texts(t, conn, `
 select case relkind when 'S' then 'sequence ' else '' end || relname from pg_class where relnamespace = 'public'::regnamespace
@@ -216,13 +204,9 @@ var decisive = map[string][2]string{
 func TestDecisiveRightsAreOnThePage(t *testing.T) {
 	t.Parallel()
 	all, err := byFunction()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	page, err := os.ReadFile("../docs/deploy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	got := make(map[string]string)
 	_, section, _ := strings.Cut(string(page), "\n### What each function may write in the database\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -262,9 +246,7 @@ func TestGrantWithoutSightOfSessions(t *testing.T) {
 	defer do(t, conn, fmt.Sprintf(`drop owned by %[1]q, %[2]q cascade; drop role %[1]q, %[2]q`, owner, reader))
 	do(t, conn, fmt.Sprintf(`grant usage on schema public to %[1]q with grant option; grant select on all tables in schema public to %[1]q with grant option`, owner))
 	u, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	u.User = url.UserPassword(owner, fmt.Sprintf("secret-%d", unique))
 	if err := Grant(t.Context(), u.String(), Grants{Readers: []string{reader}}); !errors.Is(err, ErrNoSessions) {
 		t.Errorf("got %v, want ErrNoSessions", err)
@@ -291,9 +273,7 @@ func TestGrantWithoutTheDatabase(t *testing.T) {
 	do(t, conn, fmt.Sprintf(`grant usage on schema public to %[1]q with grant option; grant all on all tables in schema public to %[1]q with grant option;
 		grant all on all sequences in schema public to %[1]q with grant option; grant all on all routines in schema public to %[1]q with grant option`, owner))
 	u, err := url.Parse(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	u.User = url.UserPassword(owner, fmt.Sprintf("secret-%d", unique))
 	if err := Grant(t.Context(), u.String(), Grants{Functions: map[string][]string{functions: {EveryFunction}}}); !errors.Is(err, ErrTemporaryTables) {
 		t.Errorf("got %v, want ErrTemporaryTables", err)

@@ -16,6 +16,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -26,13 +27,9 @@ import (
 func empty(t *testing.T) string {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(drop)
 	return cluster.URL(name)
 }
@@ -50,21 +47,15 @@ func count(t *testing.T, databaseURL, query string) (n int) {
 func apply(t *testing.T, databaseURL string, from fs.FS, want int) {
 	t.Helper()
 	got, err := up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != want {
-		t.Errorf("applied: got %d, want %d", got, want)
-	}
+	check.OK(t)(err)
+	check.Equal(t, "applied", got, want)
 }
 
 // embedded returns the names of the embedded files.
 func embedded(t *testing.T) []string {
 	t.Helper()
 	names, err := fs.Glob(files, "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return names
 }
 
@@ -72,9 +63,7 @@ func embedded(t *testing.T) []string {
 func dial(t *testing.T, databaseURL string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -91,9 +80,7 @@ func do(t *testing.T, conn *pgx.Conn, statement string) {
 func texts(t *testing.T, conn *pgx.Conn, query string, arguments ...any) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), query, arguments...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -128,9 +115,7 @@ func TestFilesAreNumberedWithoutGaps(t *testing.T) {
 func TestReleasedFilesNeverChange(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("released.sha256")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	names := embedded(t)
 	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
 		sum, name, _ := strings.Cut(line, "  ")
@@ -138,9 +123,7 @@ func TestReleasedFilesNeverChange(t *testing.T) {
 			t.Fatalf("released.sha256, line %d: got %q, want the files in order, without one that is missing", i+1, line)
 		}
 		content, err := fs.ReadFile(files, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if got := fmt.Sprintf("%x", sha256.Sum256(content)); got != sum {
 			t.Errorf("%s: the file was changed after its release; put the change into a new file with the next number", name)
 		}
@@ -152,9 +135,7 @@ func TestNewDatabaseRequiresMACs(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
 	apply(t, databaseURL, files, len(embedded(t)))
-	if got := count(t, databaseURL, `select count(*) from intent_mac_rule where required and intents_upto = 0`); got != 1 {
-		t.Errorf("rules that require MACs: got %d, want 1", got)
-	}
+	check.Equal(t, "rules that require MACs", count(t, databaseURL, `select count(*) from intent_mac_rule where required and intents_upto = 0`), 1)
 }
 
 // A later migration is applied to a database with rows while a transaction writes. It waits for the
@@ -170,9 +151,7 @@ create table later as select submitter from submitter;
 `)}}
 	for _, name := range all {
 		content, err := fs.ReadFile(files, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		later[name] = &fstest.MapFile{Data: content}
 	}
 	conn, writer := dial(t, databaseURL), dial(t, databaseURL)
@@ -192,9 +171,7 @@ create table later as select submitter from submitter;
 	if err := <-applied; err != nil {
 		t.Fatalf("migrate: %v", err)
 	}
-	if got := count(t, databaseURL, `select count(*) from later`); got != 2 {
-		t.Errorf("rows that the migration saw: got %d, want 2", got)
-	}
+	check.Equal(t, "rows that the migration saw", count(t, databaseURL, `select count(*) from later`), 2)
 }
 
 func TestUpFromEmptyAppliesAllAndThenNone(t *testing.T) {
@@ -214,9 +191,7 @@ func TestUpAppliesWhatIsNew(t *testing.T) {
 	more := steps()
 	more["0003_third.sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\ninsert into first values (3);\n")}
 	apply(t, databaseURL, more, 1)
-	if got := count(t, databaseURL, "select sum(n) from first"); got != 5 {
-		t.Errorf("sum: got %d, want 5", got)
-	}
+	check.Equal(t, "sum", count(t, databaseURL, "select sum(n) from first"), 5)
 }
 
 func TestTwoJobsAtOnceBothSucceed(t *testing.T) {
@@ -241,9 +216,7 @@ func TestTwoJobsAtOnceBothSucceed(t *testing.T) {
 	if got := applied[0] + applied[1]; got != 1 {
 		t.Errorf("applied: got %v, want 1 by one job and 0 by the other", applied)
 	}
-	if got := count(t, databaseURL, "select count(*) from first"); got != 1 {
-		t.Errorf("rows: got %d, want 1", got)
-	}
+	check.Equal(t, "rows", count(t, databaseURL, "select count(*) from first"), 1)
 }
 
 func TestFailedMigrationLeavesTheOnesBefore(t *testing.T) {
@@ -262,9 +235,7 @@ func TestFailedMigrationLeavesTheOnesBefore(t *testing.T) {
 	if got := log.String(); !strings.Contains(got, "0001_first.sql") || strings.Contains(got, "0002_second.sql") {
 		t.Errorf("log: got %q, want the first file and not the second", got)
 	}
-	if got := count(t, databaseURL, "select count(*) from first"); got != 0 {
-		t.Errorf("rows of the failed migration: got %d, want 0", got)
-	}
+	check.Equal(t, "rows of the failed migration", count(t, databaseURL, "select count(*) from first"), 0)
 	apply(t, databaseURL, steps(), 1)
 }
 
@@ -275,9 +246,7 @@ func TestStatusTellsAppliedFromPending(t *testing.T) {
 	delete(first, "0002_second.sql")
 	apply(t, databaseURL, first, 1)
 	got, err := status(t.Context(), databaseURL, steps())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	want := []State{{Name: "0001_first.sql", AppliedAt: time.Now()}, {Name: "0002_second.sql"}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Minute)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package shared_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
 )
 
@@ -59,9 +61,7 @@ func TestVariablesDeployedAreSettings(t *testing.T) {
 func TestTransactionsDeployedEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	want := strconv.FormatInt(c.Lease.Duration.Milliseconds(), 10)
 	for _, got := range each(t, text(t, "../terraform", "main.tf"), `transaction_timeout = .* : (\d+)`) {
 		if got != want {
@@ -132,9 +132,7 @@ func TestDefaultsDeployedAreTheSafeOnes(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"signers": `["kms"]`, "admin_ranges": "[]", "armor_preview": "false", "deletion_protection": "true", "collector_image": "null"} {
-		if got := defaults[name]; got != want {
-			t.Errorf("default of %s: got %q, want %q", name, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("default of %s", name), defaults[name], want)
 	}
 	if strings.Contains(all, "PRIVATE_RANGES_ONLY") || strings.Count(all, `egress = "ALL_TRAFFIC"`) != strings.Count(all, "vpc_access {") {
 		t.Error("a service or a job has another way out than the network's")

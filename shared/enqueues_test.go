@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // makes is on which queues a call of what all functions are made of makes tasks.
@@ -61,9 +63,7 @@ func serversCode(t *testing.T) map[string]map[string]*ast.FuncDecl {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return declared
 }
 
@@ -159,18 +159,14 @@ func queriesNodes(used map[string]bool) bool {
 func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../terraform/functions.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var catalogue map[string]struct {
 		Target   string
 		Enqueues []string
 		Ledgers  bool
 		Nodes    bool
 	}
-	if err := json.Unmarshal(text, &catalogue); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(json.Unmarshal(text, &catalogue))
 	declared := serversCode(t)
 	sessions := []string{"advance", "receipt", "confirm", "resubmit"}
 	for name, f := range catalogue {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 var (
@@ -28,9 +30,7 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("pages: got %d, %v; want some", len(pages), err)
@@ -38,9 +38,7 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 	named := 0
 	for _, page := range append(pages, "../README.md", "../CHANGELOG.md") {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		for _, found := range namedTest.FindAllStringSubmatch(string(text), -1) {
 			if named++; !declared[found[1]] {
 				t.Errorf("%s: names %s, which is not there", page, found[1])
@@ -82,9 +80,7 @@ var (
 func TestEveryAttackerAndAssetHasARow(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	_, after, _ := strings.Cut(string(text), "\n## Assets\n")
 	assets, after, _ := strings.Cut(after, "\n## Attackers\n")
 	attackers, table, _ := strings.Cut(after, "\n## Who can do what\n")
@@ -121,9 +117,7 @@ var points = []string{
 func TestEachPointOfTheAuditHasARow(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	_, table, _ := strings.Cut(string(text), "\n## The audit of 2026-11-22, attack by attack\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	rows := attacks.FindAllStringSubmatch(table, -1)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // definition is a function, or a constant or variable with an SQL statement.
@@ -41,9 +43,7 @@ func readDefinitions(t *testing.T, file string) {
 	t.Helper()
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	add := func(name string, node ast.Node) {
 		lines := fset.Position(node.End()).Line - fset.Position(node.Pos()).Line + 1
 		key := strings.ToLower(name)
@@ -144,9 +144,7 @@ func schemaObjects(t *testing.T) map[string]bool {
 	names := make(map[string]bool)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		for _, found := range schemaObject.FindAllStringSubmatch(string(text), -1) {
 			names[found[1]] = true
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // secretLine is one secret in terraform/secrets.tf with the condition for those that read it.
@@ -79,13 +81,9 @@ const rightsHead = `| function | called by | secrets it reads | queues it makes 
 func TestRightsOfEachFunctionAreOnThePage(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile("../terraform/functions.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var catalogue map[string]map[string]any
-	if err := json.Unmarshal(b, &catalogue); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(json.Unmarshal(b, &catalogue))
 	readers := readersOf(t)
 	var want []string
 	for _, name := range slices.Sorted(maps.Keys(catalogue)) {

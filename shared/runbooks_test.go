@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
@@ -31,9 +32,7 @@ func pagesByName(t *testing.T) map[string]string {
 	pages := make(map[string]string)
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = string(b)
 	}
 	delete(pages, "README")
@@ -80,9 +79,7 @@ func TestLinksOfPagesLead(t *testing.T) {
 	}
 	for _, page := range slices.Concat(pages, more, []string{"../README.md"}) {
 		b, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		for _, found := range link.FindAllStringSubmatch(string(b), -1) {
 			target, err := os.ReadFile(filepath.Join(filepath.Dir(page), found[1]))
 			if err != nil && !isFolder(filepath.Join(filepath.Dir(page), found[1])) {
@@ -113,9 +110,7 @@ func headings(page string) (anchors []string) {
 func described(t *testing.T) map[string]*openapi3.Operation {
 	t.Helper()
 	api, err := openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	all := make(map[string]*openapi3.Operation)
 	for path, item := range api.Paths.Map() {
 		for method, operation := range item.Operations() {
@@ -149,9 +144,7 @@ func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 	t.Parallel()
 	api := described(t)
 	pages, err := runbooks.Pages("../docs/runbooks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	needed := map[string]bool{}
 	for name, page := range pages {
 		for _, call := range runbooks.Calls(name, page) {
@@ -185,9 +178,7 @@ func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 func hasTest(t *testing.T, folder, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return slices.ContainsFunc(files, func(file string) bool {
 		b, err := os.ReadFile(file)
 		return err == nil && strings.Contains(string(b), "\nfunc "+name+"(t *testing.T)")
@@ -306,25 +297,15 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 	reader := fmt.Sprintf("reader@p%d.example", time.Now().UnixNano())
 	role := pgx.Identifier{reader}.Sanitize()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer conn.Close(t.Context())
 	run := func(statements string) error { _, err := conn.Exec(t.Context(), statements); return err }
-	if err := run("create role " + role); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(run("create role " + role))
 	defer func() { _ = run(fmt.Sprintf("reset role; drop owned by %[1]s; drop role %[1]s", role)) }()
-	if err := migrations.Grant(t.Context(), url, migrations.Grants{Readers: []string{reader}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := run("set role " + role); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(migrations.Grant(t.Context(), url, migrations.Grants{Readers: []string{reader}}))
+	check.OK(t)(run("set role " + role))
 	other, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer other.Close(t.Context())
 	if _, err := other.Exec(t.Context(), "begin"); err != nil {
 		t.Fatal(err)

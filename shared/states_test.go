@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -96,9 +97,7 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 func constantComments(t *testing.T, file string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	comments := make(map[string]string)
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
@@ -197,9 +196,7 @@ func replaceBetween(t *testing.T, text, begin, end, part string) string {
 func readPage(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return string(text)
 }
 
@@ -211,9 +208,7 @@ func writeOrCompare(t *testing.T, page, was, want string) {
 	if !*update {
 		t.Fatalf("%s does not follow the code; run go test ./shared -update, then read the difference", page)
 	}
-	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(os.WriteFile(page, []byte(want), 0o644))
 }
 
 // codeName matches a name in code style that can be a function or a statement: mixed case.
@@ -233,9 +228,7 @@ func TestSchemaHasEverySubState(t *testing.T) {
 	ctx, db := t.Context(), storetest.New(t).DB
 	var definition, condition string
 	err := db.QueryRow(ctx, `select pg_get_constraintdef(oid), pg_get_expr(conbin, conrelid) from pg_constraint where conname = 'sub_state_fits'`).Scan(&definition, &condition)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	known := []txmanager.SubState{"", "UNKNOWN"}
 	for _, state := range txmanager.States() {
 		known = append(known, state.SubStates()...)
@@ -280,9 +273,7 @@ func goFiles(t *testing.T) (files []string) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 	}
 	return files
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -24,9 +26,7 @@ func devSubmitters(n int) []txmanager.Submitter {
 func TestDemosOwnIntentsAreValid(t *testing.T) {
 	t.Parallel()
 	intents, err := LoadIntents("", devSubmitters(10))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	submitters, deployments, calls := map[txmanager.Submitter]int{}, 0, 0
 	for _, in := range intents {
 		submitters[in.account]++
@@ -95,9 +95,7 @@ func TestComparisonFindsEachError(t *testing.T) {
 		"another value":        {[]onChain{tx(0, 1), tx(1, 3)}, account{s, 2, 2, 0, 1, 0, 1, 1, 0}},
 		"nothing was sent yet": {nil, account{s, 2, 0, 0, 0, 0, 0, 2, 0}},
 	} {
-		if got := compareOne(s, asked, c.chain); got != c.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", name), compareOne(s, asked, c.chain), c.want)
 		if ok := compareOne(s, asked, c.chain).ok(); ok != (name == "all is well") {
 			t.Errorf("%s: got ok %v", name, ok)
 		}

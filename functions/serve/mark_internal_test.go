@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/mark"
 )
 
@@ -58,7 +58,7 @@ func TestRequestsContinueWhileOneComparesAgain(t *testing.T) {
 	f := &foreignMark{asked: make(chan struct{}), answer: make(chan struct{})}
 	m := &Mark{keeper: mark.Keeper{Object: f, Book: f}}
 	log := slog.New(slog.DiscardHandler)
-	expect.NoError(t, m.Compare(t.Context(), log))
+	check.OK(t)(m.Compare(t.Context(), log))
 	m.next = time.Time{}
 	var looking sync.WaitGroup
 	looking.Go(func() { _ = m.Compare(t.Context(), log) })

@@ -1,9 +1,10 @@
 package transactions
 
 import (
+	"fmt"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -22,6 +23,6 @@ func TestAnswerOfACancel(t *testing.T) {
 		{txmanager.Confirmed, "", "EXECUTED"}, {txmanager.Failed, txmanager.Reverted, "EXECUTED"},
 		{txmanager.Failed, txmanager.Cancelled, "CANCELLED"}, {txmanager.Failed, txmanager.Placeholder, "CANCELLED"}, {txmanager.Failed, txmanager.Rejected, "CANCELLED"}, {txmanager.Failed, txmanager.Expired, "CANCELLED"},
 	} {
-		expect.Equal(t, outcome(store.DecisionResult{State: c.state, SubState: c.sub}), c.want, "%s/%s", c.state, c.sub)
+		check.Equal(t, fmt.Sprintf("%s/%s", c.state, c.sub), outcome(store.DecisionResult{State: c.state, SubState: c.sub}), c.want)
 	}
 }

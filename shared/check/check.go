@@ -3,13 +3,19 @@ package check
 
 import (
 	"errors"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
+// TB is the part of [testing.TB] that the checks need. The tests of properties have it too.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // OK ends the test if the last result of a call is an error: check.OK(t)(call()).
-func OK(t testing.TB) func(results ...any) {
+func OK(t TB) func(results ...any) {
 	return func(results ...any) {
 		t.Helper()
 		if err := last(results); err != nil {
@@ -19,8 +25,8 @@ func OK(t testing.TB) func(results ...any) {
 }
 
 // Value is the first result of a call that must succeed: check.Value(call())(t).
-func Value[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
+func Value[T any](value T, err error) func(TB) T {
+	return func(t TB) T {
 		t.Helper()
 		OK(t)(err)
 		return value
@@ -29,7 +35,7 @@ func Value[T any](value T, err error) func(testing.TB) T {
 
 // Err reports a call whose last result is not the error want: check.Err(t, what, want)(call()).
 // A call that must succeed has nil; unlike after [OK], the test goes on.
-func Err(t testing.TB, what string, want error) func(results ...any) {
+func Err(t TB, what string, want error) func(results ...any) {
 	return func(results ...any) {
 		t.Helper()
 		if err := last(results); !errors.Is(err, want) {
@@ -39,7 +45,7 @@ func Err(t testing.TB, what string, want error) func(results ...any) {
 }
 
 // Equal reports a value that is not the wanted one.
-func Equal[T comparable](t testing.TB, what string, got, want T) {
+func Equal[T comparable](t TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: got %v, want %v", what, got, want)
@@ -47,7 +53,7 @@ func Equal[T comparable](t testing.TB, what string, got, want T) {
 }
 
 // Same reports how a value differs from the wanted one, by [cmp.Diff].
-func Same(t testing.TB, what string, got, want any, options ...cmp.Option) {
+func Same(t TB, what string, got, want any, options ...cmp.Option) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)

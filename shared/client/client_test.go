@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // service returns the given answers one after the other, repeats the last, and keeps the
@@ -61,7 +61,7 @@ func (s *service) client(t *testing.T, change func(*client.Options)) *client.Cli
 		change(&o)
 	}
 	c, err := client.New(o)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(c.CloseIdle)
 	return c
 }
@@ -270,7 +270,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	c, err := client.New(client.Options{URL: "http://127.0.0.1:1", Token: func(context.Context) (string, error) { return "", io.ErrUnexpectedEOF }})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	if _, err := c.CreateTx(t.Context(), order); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, client.ErrUnknown) {
 		t.Errorf("no token: got %v, want why, and nothing asked", err)
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // helpers are the methods that send no request of their own.
@@ -56,7 +56,7 @@ type contract struct {
 func loadContract(t *testing.T) *contract {
 	t.Helper()
 	api, err := openapi3.NewLoader().LoadFromFile("../../functions/openapi.yaml")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	c := &contract{operations: map[string]*openapi3.Operation{}, schemas: api.Components.Schemas}
 	mux := http.NewServeMux()
 	for path, item := range api.Paths.Map() {
@@ -176,7 +176,7 @@ func example(s *openapi3.Schema, whole bool) any {
 func (c *contract) call(t *testing.T, name string, set bool) []sent {
 	t.Helper()
 	made, err := client.New(client.Options{URL: c.url, Token: func(context.Context) (string, error) { return "token", nil }})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(made.CloseIdle)
 	c.mu.Lock()
 	c.sent = nil
@@ -501,7 +501,7 @@ func TestPayloadHasEveryMember(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(text, &body)
 		}
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		for _, wrong := range bodyFaults(loadContract(t).schemas["Payload"].Value, body, set, "") {
 			t.Error(wrong)
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/expect"
 )
 
 // However it is printed, encoded or logged, alone or inside something, a secret
@@ -40,7 +40,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	if got := c.Database.URL.Reveal() + " " + c.RPC.URLs[0].Reveal(); got != databaseURL+" https://node.example/hunter2" {
 		t.Errorf("revealed: got %s, want the secrets", got)
 	}
-	expect.Equal(t, (config.Secret{}).Reveal(), "", "zero secret (nothing)")
+	check.Equal(t, "zero secret (nothing)", (config.Secret{}).Reveal(), "")
 }
 
 // A secret that is refused is not shown either.

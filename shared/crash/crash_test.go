@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/crash"
-	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -37,7 +37,7 @@ func child(t *testing.T, flags ...string) func(folder string) (string, error) {
 func TestKillAtTheArmedPass(t *testing.T) {
 	t.Parallel()
 	folder, run := t.TempDir(), child(t, "-tags", crash.Tag)
-	expect.NoError(t, crash.Arm(folder, "b", 3, crash.Kill))
+	check.OK(t)(crash.Arm(folder, "b", 3, crash.Kill))
 	if out, err := run(folder); err != nil || out != "alive" || crash.Hit(folder, "b") {
 		t.Fatalf("two passes of three: got %q, %v, hit %v; want it alive", out, err, crash.Hit(folder, "b"))
 	}
@@ -56,7 +56,7 @@ func TestKillAtTheArmedPass(t *testing.T) {
 func TestProductionHasNoPoints(t *testing.T) {
 	t.Parallel()
 	folder, run := t.TempDir(), child(t)
-	expect.NoError(t, crash.Arm(folder, "a", 1, crash.Kill))
+	check.OK(t)(crash.Arm(folder, "a", 1, crash.Kill))
 	out, err := run(folder)
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(out, "-tags "+crash.Tag) || crash.Hit(folder, "a") {
 		t.Errorf("armed: got %q, %v, hit %v; want status 1 and how to build it", out, err, crash.Hit(folder, "a"))

@@ -20,7 +20,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
@@ -29,7 +29,7 @@ import (
 func key(t *testing.T, b byte) webhook.Key {
 	t.Helper()
 	k, err := webhook.ParseKey("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return k
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -20,7 +20,7 @@ func secret(b byte) string {
 func keysOf(t *testing.T, texts ...string) *intentmac.Keys {
 	t.Helper()
 	k, err := intentmac.New(texts, nil)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return k
 }
 
@@ -34,7 +34,7 @@ func terms() txmanager.IntentTerms {
 func mustMake(t *testing.T, k *intentmac.Keys, of txmanager.IntentTerms) txmanager.MAC {
 	t.Helper()
 	m, err := k.Make(t.Context(), of)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return m
 }
 
@@ -131,7 +131,7 @@ func TestKeyInAService(t *testing.T) {
 	t.Parallel()
 	s := new(service)
 	k, err := intentmac.New([]string{"gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"}, s)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	m := mustMake(t, k, terms())
 	s.away = true
 	if err := k.Verify(t.Context(), terms(), m); !errors.Is(err, errAway) || errors.Is(err, txmanager.ErrForged) {
@@ -144,7 +144,7 @@ func TestKeyInAService(t *testing.T) {
 	}
 	s.asked = 0
 	for range 3 {
-		expect.NoError(t, k.Verify(t.Context(), terms(), m))
+		check.OK(t)(k.Verify(t.Context(), terms(), m))
 	}
 	if s.asked != 1 {
 		t.Errorf("calls for one MAC that is right: got %d, want 1", s.asked)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
@@ -21,16 +22,12 @@ func TestLeaseIsCountedFromBeforeTheAcquireWasSent(t *testing.T) {
 		sentAt := time.Now()
 		time.Sleep(4 * time.Second) // the answer takes that long, by the bubble's clock
 		l := lease.New("alice", "node-1/a", 7, sentAt, 10*time.Second)
-		if got, want := l.Left(), 6*time.Second; got != want {
-			t.Errorf("left: got %v, want %v", got, want)
-		}
+		check.Equal(t, "left", l.Left(), 6*time.Second)
 		if l.Submitter != "alice" || l.Owner != "node-1/a" || l.Token != 7 {
 			t.Errorf("got %+v, want what was granted", l)
 		}
 		time.Sleep(7 * time.Second)
-		if got, want := l.Left(), -time.Second; got != want {
-			t.Errorf("left past its end: got %v, want %v", got, want)
-		}
+		check.Equal(t, "left past its end", l.Left(), -time.Second)
 	})
 }
 

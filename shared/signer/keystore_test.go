@@ -13,7 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
 )
@@ -51,7 +51,7 @@ func keystore(t *testing.T, password string, keys ...*ecdsa.PrivateKey) (folder,
 	folder, passwordPath = t.TempDir(), filepath.Join(t.TempDir(), "password")
 	for _, key := range keys {
 		file, err := signertest.KeyFile(key, password)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		write(t, filepath.Join(folder, "UTC--"+crypto.PubkeyToAddress(key.PublicKey).Hex()), string(file))
 	}
 	write(t, passwordPath, password+"\n")
@@ -60,7 +60,7 @@ func keystore(t *testing.T, password string, keys ...*ecdsa.PrivateKey) (folder,
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	expect.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	check.OK(t)(os.WriteFile(path, []byte(text), 0o600))
 }
 
 // A signer with the keys of an encrypted keystore fulfils the contract of all signers.
@@ -71,9 +71,9 @@ func TestKeystoreSignerFulfilsTheContract(t *testing.T) {
 		folder, password := keystore(t, "correct horse", key)
 		write(t, filepath.Join(folder, ".hidden"), "not a key file")
 		keys, err := signer.LoadKeystore(folder, password, 1337)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		local, err := signer.NewLocal(keys)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		return signertest.Fixture{Signer: local, Submitter: eip155.NewSubmitter(1337, address), Secrets: []string{hexOf(key), "correct horse"}}
 	})
 }
@@ -144,15 +144,15 @@ func only(t *testing.T, folder string) string {
 func read(t *testing.T, path string) (file map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	expect.NoError(t, err)
-	expect.NoError(t, json.Unmarshal(text, &file))
+	check.OK(t)(err)
+	check.OK(t)(json.Unmarshal(text, &file))
 	return file
 }
 
 func put(t *testing.T, path string, file map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(file)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	write(t, path, string(text))
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -18,7 +18,7 @@ import (
 func TestVerifyAcceptsLegacyOnlyIfRequested(t *testing.T) {
 	t.Parallel()
 	key, err := crypto.GenerateKey()
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	s := eip155.NewSubmitter(5, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
 	price := big.NewInt(3)
 	asked := txmanager.Unsigned{ChainID: 5, Nonce: 7, To: new(eip155.Address([20]byte{9})), Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price}
@@ -36,7 +36,7 @@ func TestVerifyAcceptsLegacyOnlyIfRequested(t *testing.T) {
 		"a fee cap was asked for": {types.NewEIP155Signer(big.NewInt(5)), dynamic, false},
 	} {
 		raw, err := types.MustSignNewTx(key, c.by, inner).MarshalBinary()
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		if _, err := signer.Verify(s, c.asked, raw); (err == nil) != c.want {
 			t.Errorf("%s: got %v, want it accepted: %v", name, err, c.want)
 		}

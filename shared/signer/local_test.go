@@ -15,7 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -24,7 +24,7 @@ import (
 func newKey(t *testing.T) (*ecdsa.PrivateKey, txmanager.Address) {
 	t.Helper()
 	key, err := crypto.GenerateKey()
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return key, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))
 }
 
@@ -37,7 +37,7 @@ func TestLocalSignerFulfilsTheContract(t *testing.T) {
 		key, address := newKey(t)
 		s := eip155.NewSubmitter(1337, address)
 		local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		return signertest.Fixture{Signer: local, Submitter: s, Secrets: []string{hexOf(key), key.D.String()}}
 	})
 }
@@ -48,13 +48,13 @@ func TestLocalPrintsNoKey(t *testing.T) {
 	key, address := newKey(t)
 	s := eip155.NewSubmitter(1, address)
 	local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	if !local.InProcess(s) {
 		t.Error("in process: got false, want true")
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
 		for _, printed := range []any{local, *local} {
-			expect.Equal(t, fmt.Sprintf(verb, printed), "local signer of 1 keys", "%s of %T", verb, printed)
+			check.Equal(t, fmt.Sprintf("%s of %T", verb, printed), fmt.Sprintf(verb, printed), "local signer of 1 keys")
 		}
 	}
 }
@@ -78,9 +78,9 @@ func TestReadKeysReadsEachLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	text := fmt.Sprintf("# payouts\n\n%s=%s\r\n  eip155:10:%s = 0x%s  \n", one, hexOf(key), strings.ToUpper(ten.Address().String()[2:]), hexOf(key))
 	text = strings.Replace(text, "eip155:10:", "eip155:10:0x", 1)
-	expect.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	check.OK(t)(os.WriteFile(path, []byte(text), 0o600))
 	keys, err := signer.LoadKeys(path)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	if len(keys) != 2 || !keys[one].Equal(key) || !keys[ten].Equal(key) {
 		t.Errorf("keys: got those of %d accounts, want %s and %s", len(keys), one, ten)
 	}
@@ -136,9 +136,9 @@ func TestVerifyRejectsAnyDifference(t *testing.T) {
 			Gas: 21_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2)}
 		edit(inner)
 		tx, err := types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), inner)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		raw, err := tx.MarshalBinary()
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		return raw
 	}
 	same := func(*types.DynamicFeeTx) {}

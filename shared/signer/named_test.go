@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/signer/remote"
@@ -23,11 +23,11 @@ const someKey = "projects/p/locations/europe-west1/keyRings/r/cryptoKeys/k/crypt
 func directory(t *testing.T, local signer.Service) signer.Directory {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "remotes")
-	expect.NoError(t, os.WriteFile(list, []byte(`{"treasury": {"url": "http://127.0.0.1:1"}}`), 0o600))
+	check.OK(t)(os.WriteFile(list, []byte(`{"treasury": {"url": "http://127.0.0.1:1"}}`), 0o600))
 	remotes, err := remote.Kind(list, time.Second)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	d, err := signer.NewDirectory(signer.LocalKind(local), kms.New(kms.Options{}).Kind(), remotes)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return d
 }
 
@@ -69,7 +69,7 @@ func TestDirectoryTakesFurtherKinds(t *testing.T) {
 		return local, nil
 	}}
 	d, err := signer.NewDirectory(signer.LocalKind(new(signer.Local)), vault)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	if got, err := d.Named("vault:treasury"); err != nil || got != signer.Service(local) {
 		t.Errorf("the further kind: got %v, %v, want its signer", got, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -31,7 +31,7 @@ func TestVerifiedRecoversEachCall(t *testing.T) {
 		}
 	}
 	s, err := signer.Verified(signer.Kind{Name: "k", Signer: func(string) (signer.Service, error) { return broken{}, nil }}, signer.Verify).Signer("x")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	const account = txmanager.Submitter("eip155:1:0x0000000000000000000000000000000000000001")
 	if _, err := s.Sign(t.Context(), account, txmanager.Unsigned{}); err == nil {
 		t.Error("sign: got no error")

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fencepost/fencepost/migrations"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -56,7 +56,7 @@ func (s *service) CreateTask(_ context.Context, r *cloudtaskspb.CreateTaskReques
 func newService(t *testing.T) *service {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	s := &service{address: listener.Addr().String(), burnt: map[string]bool{}}
 	server := grpc.NewServer()
 	cloudtaskspb.RegisterCloudTasksServer(server, s)
@@ -101,15 +101,15 @@ func always(epoch string) func(context.Context) (string, error) {
 func anew(t *testing.T) *store.Store {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(drop)
 	if _, err := migrations.Up(t.Context(), cluster.URL(name), slog.New(slog.NewTextHandler(io.Discard, nil))); err != nil {
 		t.Fatal(err)
 	}
 	s, err := store.Open(t.Context(), storetest.Options(cluster.URL(name), storetest.Rules))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(s.Close)
 	return s
 }

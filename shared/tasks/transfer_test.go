@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/tasks"
 )
 
@@ -43,7 +43,7 @@ func TestStepsAreNamedByTheTransferAndItsRetries(t *testing.T) {
 		t.Errorf("tasks accepted (-want +got):\n%s", diff)
 	}
 	task := cloud.accepted[0]
-	expect.Equal(t, string(task.GetHttpRequest().GetBody()), fmt.Sprintf(`{"req_id":%q}`, one), "body")
+	check.Equal(t, "body", string(task.GetHttpRequest().GetBody()), fmt.Sprintf(`{"req_id":%q}`, one))
 	if got := task.ScheduleTime.AsTime(); !got.Equal(at) || !strings.HasSuffix(task.GetHttpRequest().GetUrl(), "/internal/transfer") {
 		t.Errorf("got %s due at %v, want /internal/transfer at %v", task.GetHttpRequest().GetUrl(), got, at)
 	}

@@ -9,16 +9,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // The page lists each metric that the code declares, once, and no other.
 func TestDocsHaveEveryMetric(t *testing.T) {
 	t.Parallel()
 	code, err := os.ReadFile("metrics.go")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	page, err := os.ReadFile("../../docs/telemetry.md")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	var declared, listed []string
 	for _, m := range regexp.MustCompile(`= (?:counter|gauge|ratio)\("(\w+)"`).FindAllStringSubmatch(string(code), -1) {
 		declared = append(declared, m[1])

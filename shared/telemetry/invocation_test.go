@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -137,7 +138,7 @@ func TestUntrustedTraceparent(t *testing.T) {
 		r.Header.Set("traceparent", given)
 		got := "not served"
 		telemetry.Untrusted(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("traceparent") })).ServeHTTP(nil, r)
-		expect.Equal(t, got, want, "%q", given)
+		check.Equal(t, fmt.Sprintf("%q", given), got, want)
 	}
 }
 
@@ -160,7 +161,7 @@ func TestMetersCountSeparately(t *testing.T) {
 	outer := telemetry.WithMeter(t.Context())
 	inner := telemetry.WithMeter(outer)
 	telemetry.MeterFrom(inner).Tasks(2)
-	expect.Equal(t, telemetry.MeterFrom(inner).Cost(), (telemetry.Cost{Tasks: 2}), "inner meter")
+	check.Equal(t, "inner meter", telemetry.MeterFrom(inner).Cost(), (telemetry.Cost{Tasks: 2}))
 	none := telemetry.MeterFrom(t.Context())
 	none.SQL(1, 1)
 	none.RPC()

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/expect"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -174,5 +174,5 @@ func TestLogShowsNoSecret(t *testing.T) {
 	if strings.Contains(out.String(), "hunter2") {
 		t.Errorf("got a log that shows the secret, want none:\n%s", out.String())
 	}
-	expect.Equal(t, lines(t, &out)[0]["with"], "[redacted]", "the secret in the log")
+	check.Equal(t, "the secret in the log", lines(t, &out)[0]["with"], "[redacted]")
 }

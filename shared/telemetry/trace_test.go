@@ -2,12 +2,13 @@ package telemetry_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -21,7 +22,7 @@ func TestUnrecordedSpansHaveNoOriginAndNoHeader(t *testing.T) {
 	if got := telemetry.Origin(ctx); got != nil {
 		t.Errorf("origin: got %x, want none", got)
 	}
-	expect.Equal(t, telemetry.Traceparent(ctx), "", "traceparent (none)")
+	check.Equal(t, "traceparent (none)", telemetry.Traceparent(ctx), "")
 	if got := telemetry.NewOrigin(ctx); got != nil {
 		t.Errorf("a new origin: got %x, want none", got)
 	}
@@ -32,8 +33,8 @@ func TestOnwardContinuesTheOriginsTrace(t *testing.T) {
 	t.Parallel()
 	origin := append(append(bytes.Repeat([]byte{0xab}, 16), bytes.Repeat([]byte{0xcd}, 8)...), 1)
 	want := "00-abababababababababababababababab-cdcdcdcdcdcdcdcd-01"
-	expect.Equal(t, telemetry.Traceparent(telemetry.Onward(t.Context(), origin)), want, "traceparent")
+	check.Equal(t, "traceparent", telemetry.Traceparent(telemetry.Onward(t.Context(), origin)), want)
 	for _, none := range [][]byte{nil, origin[:24], make([]byte, 25)} {
-		expect.Equal(t, telemetry.Traceparent(telemetry.Onward(t.Context(), none)), "", "traceparent of origin %x (none)", none)
+		check.Equal(t, fmt.Sprintf("traceparent of origin %x (none)", none), telemetry.Traceparent(telemetry.Onward(t.Context(), none)), "")
 	}
 }

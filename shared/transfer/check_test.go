@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestCheckAccounts(t *testing.T) {
@@ -33,9 +35,7 @@ func TestCheckAccounts(t *testing.T) {
 		{"", "", false, "0 INVALID_ACCOUNT_TYPE"},
 	} {
 		kind, reason := CheckAccounts(c.from, c.to, c.payout)
-		if got := fmt.Sprintf("%d %s", kind, reason); got != c.want {
-			t.Errorf("%s to %s, payout %v: got %q, want %q", c.from, c.to, c.payout, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s to %s, payout %v", c.from, c.to, c.payout), fmt.Sprintf("%d %s", kind, reason), c.want)
 	}
 }
 
@@ -104,9 +104,7 @@ func TestParseAmount(t *testing.T) {
 		if a, ok := ParseAmount(text); ok {
 			got = fmt.Sprintf("%s %d", a, a.Decimals())
 		}
-		if got != want {
-			t.Errorf("%q: got %s, want %s", text, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%q", text), got, want)
 	}
 }
 
@@ -190,9 +188,7 @@ func TestCheckReportsTheFirstFailure(t *testing.T) {
 		if reason == "" {
 			got = fmt.Sprintf("%d %d", kind, units)
 		}
-		if got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", c.name), got, c.want)
 	}
 	if _, reason := CheckAmount(Amount{}, asset, 10); reason != InvalidAmount {
 		t.Errorf("no amount: got %q, want INVALID_AMOUNT", reason)
@@ -219,9 +215,7 @@ func TestCheckLimits(t *testing.T) {
 		{"more than a day's amount at once", 11, 10, limits, Counts{}, DailyAmountExceeded},
 		{"near the end of 64 bits", most, most, limits, Counts{0, 0, 1}, DailyAmountExceeded},
 	} {
-		if got := CheckLimits(c.units, Asset{DailyUnits: c.daily}, c.limits, c.counts); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", c.name), CheckLimits(c.units, Asset{DailyUnits: c.daily}, c.limits, c.counts), c.want)
 	}
 }
 
@@ -249,20 +243,14 @@ func TestSameComparesTheClientsFields(t *testing.T) {
 	} {
 		r := Request{UserID: 7, From: Funding, To: Spot, Asset: "USDT", Amount: mustAmount(t, "1.5")}
 		c.change(&r)
-		if got := r.Same(c.stored); got != c.want {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", c.name), r.Same(c.stored), c.want)
 	}
 }
 
 func TestBaseUnitsOfAPayout(t *testing.T) {
 	t.Parallel()
-	if got, want := (PayoutTerms{Decimals: 18}).BaseUnits(1_500_000, 6), "1500000000000000000"; got != want {
-		t.Errorf("1.5 of 6 decimals on a chain with 18: got %s, want %s", got, want)
-	}
-	if got, want := (PayoutTerms{Decimals: 36}).BaseUnits(^uint64(0), 0), "18446744073709551615"+strings.Repeat("0", 36); got != want {
-		t.Errorf("the most there can be: got %s, want %s", got, want)
-	}
+	check.Equal(t, "1.5 of 6 decimals on a chain with 18", (PayoutTerms{Decimals: 18}).BaseUnits(1_500_000, 6), "1500000000000000000")
+	check.Equal(t, "the most there can be", (PayoutTerms{Decimals: 36}).BaseUnits(^uint64(0), 0), "18446744073709551615"+strings.Repeat("0", 36))
 }
 
 func TestNextInFollowsThePlanOrTheRescuePeriod(t *testing.T) {
@@ -280,9 +268,7 @@ func TestNextInFollowsThePlanOrTheRescuePeriod(t *testing.T) {
 		"its worker died": {nil, now.Add(-time.Hour), 0},
 	} {
 		got := Transfer{NextAttemptAt: c.planned, UpdatedAt: c.updated, Now: now}.NextIn(time.Minute)
-		if got != c.want {
-			t.Errorf("%s: got %s, want %s", name, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", name), got, c.want)
 	}
 }
 

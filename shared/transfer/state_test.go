@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // The specification's table as edges: each state has a row of allowed transitions, all other
@@ -24,9 +26,7 @@ func TestTransitionsAreTheSpecifications(t *testing.T) {
 	for _, from := range States() {
 		for _, to := range States() {
 			_, want := allowed[from][to]
-			if got := from.MayBecome(to); got != want {
-				t.Errorf("%s to %s: got %v, want %v", from, to, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("%s to %s", from, to), from.MayBecome(to), want)
 			var illegal IllegalTransitionError
 			if err := Legal([]State{from, to}); (err == nil) != want || err != nil && (!errors.As(err, &illegal) || illegal != IllegalTransitionError{from, to}) {
 				t.Errorf("path %s, %s: got %v, want legal %v", from, to, err, want)
@@ -45,9 +45,7 @@ func TestStatesAreTheSpecifications(t *testing.T) {
 		if s.Terminal() {
 			got += " terminal"
 		}
-		if got != want {
-			t.Errorf("state %d: got %s, want %s", int16(s), got, want)
-		}
+		check.Equal(t, fmt.Sprintf("state %d", int16(s)), got, want)
 	}
 }
 
@@ -89,9 +87,7 @@ func TestLegalPaths(t *testing.T) {
 		if err := Legal(c.path); err != nil {
 			got = err.Error()
 		}
-		if got != c.want {
-			t.Errorf("%v: got %q, want %q", c.path, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%v", c.path), got, c.want)
 	}
 }
 
@@ -127,9 +123,7 @@ func TestOnlyKnownAnswersChangeTheState(t *testing.T) {
 					want = "[TARGET_PENDING COMPENSATING]"
 				}
 				path := pathAfter(Transfer{Type: FundingToSpot}, op, Outcome{Verdict: v, Reason: reason})
-				if got := fmt.Sprint(path); got != want {
-					t.Errorf("%s answered %s %q: got %s, want %s", op, v, reason, got, want)
-				}
+				check.Equal(t, fmt.Sprintf("%s answered %s %q", op, v, reason), fmt.Sprint(path), want)
 				if path != nil && Legal(path) != nil {
 					t.Errorf("%s answered %s: %v", op, v, Legal(path))
 				}

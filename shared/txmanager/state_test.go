@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -46,9 +47,7 @@ func TestTransitionsAreTheSpecifications(t *testing.T) {
 	for _, from := range txmanager.States() {
 		for _, to := range txmanager.States() {
 			_, want := allowed[from][to]
-			if got := from.MayBecome(to); got != want {
-				t.Errorf("%s to %s: got %v, want %v", from, to, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("%s to %s", from, to), from.MayBecome(to), want)
 		}
 	}
 }

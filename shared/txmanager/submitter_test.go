@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -35,9 +36,7 @@ func mixCase(t *rapid.T, text string) string {
 // must not share one.
 func TestDigestIsShortStableAndApart(t *testing.T) {
 	t.Parallel()
-	if got, want := eip155.NewSubmitter(1, eip155.Address([20]byte{19: 1})).Digest(), "8b58a25c41b7bba8176b474684afb222"; got != want {
-		t.Errorf("first 128 bits of the SHA-256: got %s, want %s", got, want)
-	}
+	check.Equal(t, "first 128 bits of the SHA-256", eip155.NewSubmitter(1, eip155.Address([20]byte{19: 1})).Digest(), "8b58a25c41b7bba8176b474684afb222")
 	seen := map[string]txmanager.Submitter{}
 	for chain := range uint64(20) {
 		for last := range byte(20) {
@@ -58,9 +57,7 @@ func TestHashesAreReadAsTheyAreWritten(t *testing.T) {
 			t.Fatalf("got %s, %v; want %s", got, err, h)
 		}
 		text, err := json.Marshal(map[txmanager.Hash]txmanager.Hash{h: h})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		var back map[txmanager.Hash]txmanager.Hash
 		if err := json.Unmarshal(text, &back); err != nil || back[h] != h {
 			t.Fatalf("through JSON %s: got %v, %v; want %s", text, back, err, h)

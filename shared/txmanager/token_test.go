@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -58,9 +59,7 @@ func TestPropertyTokenAmountIsGoEthereums(t *testing.T) {
 			arguments = []any{address("first"), address("second"), amount}
 		}
 		data, err := o.Pack(name, arguments...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		got := txmanager.Call{To: &to, Data: data}.TokenAmount()
 		if want := amountBy(o, data); !sameAmount(got, want) || name != "increaseAllowance" && !sameAmount(got, amount) {
 			t.Fatalf("%s: got %v, want %v", name, got, amount)

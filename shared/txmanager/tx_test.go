@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -24,9 +25,7 @@ func TestGasParamsKeepEveryWei(t *testing.T) {
 		}
 		want := txmanager.GasParams{Gas: rapid.Uint64().Draw(t, "gas"), FeeCapWei: amount("cap"), TipCapWei: amount("tip"), ValueWei: amount("value")}
 		text, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		var got txmanager.GasParams
 		if err := json.Unmarshal(text, &got); err != nil {
 			t.Fatalf("%s: %v", text, err)
@@ -68,9 +67,7 @@ func TestRoomIsTheWindowLessWhatIsHeld(t *testing.T) {
 		{3, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, 0},
 		{1, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, 0}, // narrowed: nothing is withdrawn
 	} {
-		if got := (txmanager.SubmitterState{Window: c.window, NextNonce: c.next, Open: c.unsettled}).RoomInWindow(); got != c.want {
-			t.Errorf("window %d, next %d, %d held: got %d, want %d", c.window, c.next, len(c.unsettled), got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("window %d, next %d, %d held", c.window, c.next, len(c.unsettled)), (txmanager.SubmitterState{Window: c.window, NextNonce: c.next, Open: c.unsettled}).RoomInWindow(), c.want)
 	}
 }
 
@@ -105,9 +102,7 @@ func TestEmptyWrites(t *testing.T) {
 func TestOnlyAdvanceMaySign(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[txmanager.Kind]bool{txmanager.KindAdvance: true, txmanager.KindReceipt: false, txmanager.KindConfirm: false, txmanager.KindResubmit: false, "": false} {
-		if got := kind.MaySign(); got != want {
-			t.Errorf("%q: got %v, want %v", kind, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%q", kind), kind.MaySign(), want)
 	}
 }
 
@@ -115,9 +110,7 @@ func TestOnlyAcceptedAndKnownAcknowledge(t *testing.T) {
 	t.Parallel()
 	for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
 		want := class == txmanager.SendAccepted || class == txmanager.SendAlreadyKnown
-		if got := (txmanager.SendResult{Class: class}).Acknowledged(); got != want {
-			t.Errorf("%s: got %v, want %v", class, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", class), (txmanager.SendResult{Class: class}).Acknowledged(), want)
 	}
 	if (txmanager.SendResult{}).Acknowledged() {
 		t.Error("no answer acknowledges, want it unknown")

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -50,7 +50,7 @@ func arrivals(t *testing.T, within time.Duration) (address string) {
 func dialled(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = conn.Close() })
 	if err := errors.Join(conn.SetDeadline(time.Now().Add(patient)), func() error { _, err := io.WriteString(conn, text); return err }()); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func nextAnswer(t *testing.T, from *bufio.Reader) string {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	var problem struct{ Code string }
 	_ = json.Unmarshal(text, &problem) // another body has no code
 	answer := strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", problem.Code))
@@ -95,7 +95,7 @@ func TestMissingBodiesEndAtTheDeadline(t *testing.T) {
 		"none of many":           begunPost("/read", "Content-Length: 1000", ""),
 		"a chunk without an end": begunPost("/read", "Transfer-Encoding: chunked", "1\r\n\"\r\n"),
 	} {
-		expect.Equal(t, nextAnswer(t, bufio.NewReader(dialled(t, address, text))), "408 BODY_TIMEOUT, the end", "%s", name)
+		check.Equal(t, fmt.Sprintf("%s", name), nextAnswer(t, bufio.NewReader(dialled(t, address, text))), "408 BODY_TIMEOUT, the end")
 	}
 }
 
@@ -110,7 +110,7 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 		begunPost("/read", "Content-Length: 5000", `"`+strings.Repeat("a", 1100)):           "413 BODY_TOO_LARGE, the end",
 		"PUT" + strings.TrimPrefix(begunPost("/read", "Content-Length: 5000", "1"), "POST"): "405 METHOD_NOT_ALLOWED, the end",
 	} {
-		expect.Equal(t, nextAnswer(t, bufio.NewReader(dialled(t, address, text))), want, "%.40q", text)
+		check.Equal(t, fmt.Sprintf("%.40q", text), nextAnswer(t, bufio.NewReader(dialled(t, address, text))), want)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestNoDeadlineAfterTheBody(t *testing.T) {
 			if _, err := io.WriteString(conn, text); err != nil {
 				t.Fatal(err)
 			}
-			expect.Equal(t, nextAnswer(t, from), want, "%.60q", text)
+			check.Equal(t, fmt.Sprintf("%.60q", text), nextAnswer(t, from), want)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestHeadersForBrowsers(t *testing.T) {
 			r.Header.Set("X-Forwarded-Proto", by)
 			edge.ServeHTTP(rec, r)
 			h := rec.Header()
-			expect.Equal(t, h.Get("X-Content-Type-Options")+" "+h.Get("Strict-Transport-Security"), "nosniff "+want, "%s by %q", path, by)
+			check.Equal(t, fmt.Sprintf("%s by %q", path, by), h.Get("X-Content-Type-Options")+" "+h.Get("Strict-Transport-Security"), "nosniff "+want)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -17,7 +17,7 @@ func TestAPanicIsAnUnavailableWithoutItsText(t *testing.T) {
 		panic("secret of the inside")
 	})), "GET", "/x")
 	m := body(t, rec)
-	expect.Equal(t, m["code"], "UNAVAILABLE", "answer")
+	check.Equal(t, "answer", m["code"], "UNAVAILABLE")
 	if strings.Contains(rec.Body.String(), "secret") {
 		t.Errorf("got %s, want nothing of the panic", rec.Body)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -17,7 +17,7 @@ func TestMuxRefusesWithProblems(t *testing.T) {
 	mux.HandleFunc("POST /api/v1/tx/{txId}/cancel", func(w http.ResponseWriter, r *http.Request) {
 		web.Reply(w, r, http.StatusOK, r.PathValue("txId"))
 	})
-	expect.Equal(t, serve(mux, "POST", "/api/v1/tx/t1/cancel").Body.String(), "\"t1\"\n", "answer")
+	check.Equal(t, "answer", serve(mux, "POST", "/api/v1/tx/t1/cancel").Body.String(), "\"t1\"\n")
 	missing := serve(mux, "GET", "/api/v1/nothing")
 	if got, want := body(t, missing)["code"], "NOT_FOUND"; got != want || missing.Code != http.StatusNotFound {
 		t.Errorf("got %v %d, want %v 404", got, missing.Code, want)
@@ -35,21 +35,21 @@ func TestReadinessIsTheCheckUnderADeadline(t *testing.T) {
 	t.Parallel()
 	var left time.Duration
 	var checkErr error
-	check := func(ctx context.Context) error {
+	ready := func(ctx context.Context) error {
 		deadline, _ := ctx.Deadline()
 		left = time.Until(deadline)
 		return checkErr
 	}
 	mux := web.NewMux()
-	mux.HandleHealth(web.Ready(check))
-	expect.Equal(t, serve(mux, "GET", "/readyz").Code, http.StatusOK, "answer")
+	mux.HandleHealth(web.Ready(ready))
+	check.Equal(t, "answer", serve(mux, "GET", "/readyz").Code, http.StatusOK)
 	if left <= 0 || left > 2*time.Second {
 		t.Errorf("got %s for the check, want at most 2s", left)
 	}
 	checkErr = errors.New("no database")
 	mux = web.NewMux()
-	mux.HandleHealth(web.Ready(check))
-	expect.Equal(t, body(t, serve(mux, "GET", "/readyz"))["code"], "UNAVAILABLE", "answer")
+	mux.HandleHealth(web.Ready(ready))
+	check.Equal(t, "answer", body(t, serve(mux, "GET", "/readyz"))["code"], "UNAVAILABLE")
 	if got, want := serve(mux, "GET", "/healthz").Code, http.StatusOK; got != want {
 		t.Errorf("got %d from /healthz of a service that is not ready, want %d", got, want)
 	}

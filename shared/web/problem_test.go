@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 	"github.com/google/go-cmp/cmp"
 )
@@ -65,5 +65,5 @@ func TestReplyThatCannotBeEncodedIsUnavailable(t *testing.T) {
 	rec := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		web.Reply(w, r, http.StatusOK, map[string]any{"f": func() {}})
 	}), "GET", "/x")
-	expect.Equal(t, body(t, rec)["code"], "UNAVAILABLE", "answer")
+	check.Equal(t, "answer", body(t, rec)["code"], "UNAVAILABLE")
 }

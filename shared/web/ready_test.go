@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -11,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -39,7 +40,7 @@ func TestReadinessIsCheckedOnceASecond(t *testing.T) {
 			began := time.Now()
 			for i := range 200 {
 				all.Go(func() {
-					expect.Equal(t, serve(muxes[i%2], "GET", "/readyz").Code, want, "answer")
+					check.Equal(t, "answer", serve(muxes[i%2], "GET", "/readyz").Code, want)
 				})
 			}
 			if all.Wait(); time.Since(began) > 100*time.Millisecond {
@@ -50,7 +51,7 @@ func TestReadinessIsCheckedOnceASecond(t *testing.T) {
 			for range 10 { // within one second
 				flood(http.StatusOK)
 			}
-			expect.Equal(t, checks.Load(), int64(second+1), "checks in second %d", second)
+			check.Equal(t, fmt.Sprintf("checks in second %d", second), checks.Load(), int64(second+1))
 			time.Sleep(time.Second)
 		}
 		broken.Store(true)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // tokenOf has the form of a token that the key signed.
@@ -110,7 +110,7 @@ func newRotating(t *testing.T, ids ...string) *rotating {
 	r := &rotating{keys: make(map[string]*ecdsa.PrivateKey)}
 	for _, id := range ids {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		expect.NoError(t, err)
+		check.OK(t)(err)
 		r.keys[id] = key
 	}
 	r.served.Store(ids[0])
@@ -135,7 +135,7 @@ func (r *rotating) request(t *testing.T, key string) *http.Request {
 	})
 	token.Header["kid"] = key
 	text, err := token.SignedString(r.keys[key])
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	request := httptest.NewRequest("GET", "/", nil)
 	request.Header.Set("Authorization", "Bearer "+text)
 	return request

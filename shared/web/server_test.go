@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -73,7 +73,7 @@ type child struct {
 func startChild(t *testing.T, drain time.Duration) *child {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // then the child is killed, and the waiting test fails
@@ -82,7 +82,7 @@ func startChild(t *testing.T, drain time.Duration) *child {
 	cmd.Env = append(os.Environ(), childPort+"="+port, childDrain+"="+drain.String(), "FUNCTION_TARGET=child")
 	stdin, errIn := cmd.StdinPipe()
 	stdout, errOut := cmd.StdoutPipe()
-	expect.NoError(t, errors.Join(errIn, errOut, cmd.Start()))
+	check.OK(t)(errors.Join(errIn, errOut, cmd.Start()))
 	transport := &http.Transport{}
 	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait(); transport.CloseIdleConnections() })
 	c := &child{cmd: cmd, url: "http://127.0.0.1:" + port, stdin: stdin, lines: bufio.NewScanner(stdout), client: &http.Client{Transport: transport}}
@@ -159,7 +159,7 @@ func TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, time.Minute)
 	answered := c.slow(t)
-	expect.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+	check.OK(t)(c.cmd.Process.Signal(syscall.SIGTERM))
 	if refused := c.await(t, http.StatusServiceUnavailable); !refused.Close || refused.Header.Get("Retry-After") == "" {
 		t.Errorf("got header %v, want Connection: close and a Retry-After", refused.Header)
 	}
@@ -174,7 +174,7 @@ func TestTheDrainEndsThoughARequestDoesNot(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, time.Millisecond)
 	answered := c.slow(t)
-	expect.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+	check.OK(t)(c.cmd.Process.Signal(syscall.SIGTERM))
 	c.wantCleanExit(t)
 	if err := <-answered; err == nil {
 		t.Error("got an answer from a request that never ended, want the connection lost")
@@ -186,7 +186,7 @@ func TestTheContextEndsBeforeTheDrain(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, 3*time.Second)
 	answered := c.ask(t, "/patient")
-	expect.NoError(t, c.cmd.Process.Signal(syscall.SIGTERM))
+	check.OK(t)(c.cmd.Process.Signal(syscall.SIGTERM))
 	if err := <-answered; err != nil {
 		t.Errorf("got %v for the request in flight at SIGTERM, want 200", err)
 	}

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
 func key(t *testing.T, b byte) webhook.Key {
 	t.Helper()
 	k, err := webhook.ParseKey("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	return k
 }
 
@@ -26,11 +26,11 @@ func key(t *testing.T, b byte) webhook.Key {
 func TestSignatureMatchesTheSchemesExample(t *testing.T) {
 	t.Parallel()
 	k, err := webhook.ParseKey("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	h, body, at := http.Header{}, []byte(`{"test": 2432232314}`), time.Unix(1614265330, 0)
 	webhook.Sign(h, "msg_p5jXN8AQM9LWM0D4loKWxJek", at, body, k)
-	expect.Equal(t, h.Get("webhook-signature"), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=", "signature")
-	expect.Equal(t, h.Get("webhook-timestamp"), "1614265330", "timestamp")
+	check.Equal(t, "signature", h.Get("webhook-signature"), "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=")
+	check.Equal(t, "timestamp", h.Get("webhook-timestamp"), "1614265330")
 	if id, err := webhook.Verify(h, at, body, k); err != nil || id != "msg_p5jXN8AQM9LWM0D4loKWxJek" {
 		t.Errorf("verify: got %q, %v; want the id", id, err)
 	}
@@ -89,8 +89,8 @@ func TestParseKeyNeverShowsTheSecret(t *testing.T) {
 		}
 	}
 	k, err := webhook.ParseKey("whsec_" + random)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		expect.Equal(t, fmt.Sprintf(verb, k), "[redacted]", "%s", verb)
+		check.Equal(t, fmt.Sprintf("%s", verb), fmt.Sprintf(verb, k), "[redacted]")
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/clef"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
 )
@@ -27,22 +28,16 @@ func TestClefContract(t *testing.T) {
 	path := program(t)
 	signertest.Run(t, func(t *testing.T) signertest.Fixture {
 		key, err := crypto.GenerateKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		child, err := clef.Start(t.Context(), clef.Options{Path: path, ChainID: 1337, Keys: []*ecdsa.PrivateKey{key}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		t.Cleanup(func() {
 			if err := child.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 		s, err := remote.New(remote.Options{Name: "clef", URL: child.URL(), Method: remote.AccountSign, Timeout: 20 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		t.Cleanup(s.Close)
 		return signertest.Fixture{Signer: s, Submitter: eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))),
 			Secrets: []string{hex.EncodeToString(crypto.FromECDSA(key))}}
@@ -68,9 +63,7 @@ func TestClefEndsWithItsOwner(t *testing.T) {
 	path := program(t)
 	if os.Getenv(owner) != "" {
 		child, err := clef.Start(t.Context(), clef.Options{Path: path, ChainID: 1337})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		fmt.Println("clef is at", child.URL())
 		select {}
 	}
@@ -78,18 +71,12 @@ func TestClefEndsWithItsOwner(t *testing.T) {
 		t.Skip("only Linux has a parent-death signal")
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	cmd := exec.Command(self, "-test.run=^TestClefEndsWithItsOwner$")
 	cmd.Env = append(os.Environ(), owner+"=1", "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
+	check.OK(t)(cmd.Start())
 	var address string
 	for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
 		_, address, _ = strings.Cut(lines.Text(), "clef is at http://")

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // The Cloud Tasks emulator against the recorded facts. Each case is named as in
@@ -274,18 +275,14 @@ func TestConformanceDispatchTimeout(t *testing.T) {
 	task := b.task(queue, "slow")
 	task.DispatchDeadline = durationpb.New(15 * time.Second)
 	name := b.create(queue, task).Name
-	if err := b.server.ShortenDeadline(name, 50*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.server.ShortenDeadline(name, 50*time.Millisecond))
 	b.resume(queue)
 	second := b.wait(2)[1].header
 	<-left // the first request was abandoned, not answered
 	for header, want := range map[string]string{
 		"X-Cloudtasks-Taskpreviousresponse": "504", "X-Cloudtasks-Taskexecutioncount": "0", "X-Cloudtasks-Taskretrycount": "1",
 	} {
-		if got := second.Get(header); got != want {
-			t.Errorf("%s after a time-out: got %q, want %q", header, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%s after a time-out", header), second.Get(header), want)
 	}
 	b.settled(queue)
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestNameIsBurntBySuccessExhaustionDeleteAndPurgeForTheWindowOnly(t *testing.T) {
@@ -190,9 +191,7 @@ func TestTasksCarryAnOIDCTokenOfTheirAccountAndAudience(t *testing.T) {
 		if c.header.Get("X-CloudTasks-TaskName") == "default" {
 			want = "Bearer caller@p for " + b.target.url + "/step"
 		}
-		if got := c.header.Get("Authorization"); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		check.Equal(t, "answer", c.header.Get("Authorization"), want)
 	}
 	b.want(b.try(queue, withToken(b.task(queue, "x"), "nobody@p", "")), codes.NotFound, "nobody@p")
 	if got := b.server.Stats()[queue].Created; got != 2 {

@@ -2,6 +2,7 @@ package cloudtasks
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestBackoffDoublesThenGrowsLinearlyThenStays(t *testing.T) {
@@ -50,9 +53,7 @@ func TestRetriesEndOnlyWhenEveryLimitThatIsSetIsReached(t *testing.T) {
 		{"no limit but retention", -1, 0, 1, 31 * 24 * time.Hour, true},
 	} {
 		config := &cloudtaskspb.RetryConfig{MaxAttempts: c.attempts, MaxRetryDuration: durationpb.New(c.duration)}
-		if got := exhausted(config, c.made, start, start, start.Add(c.after)); got != c.want {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", c.name), exhausted(config, c.made, start, start, start.Add(c.after)), c.want)
 	}
 }
 
@@ -119,9 +120,7 @@ func TestRetryAfterIsSecondsOrADate(t *testing.T) {
 		"Sun, 01 Nov 2026 12:00:30 GMT": 30 * time.Second,
 		"Sun, 01 Nov 2026 11:00:00 GMT": 0,
 	} {
-		if got := retryAfter(header, now); got != want {
-			t.Errorf("Retry-After %q: got %v, want %v", header, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("Retry-After %q", header), retryAfter(header, now), want)
 	}
 }
 
@@ -201,18 +200,14 @@ func TestFaultsDrawCopiesAndDelaysFromTheirRanges(t *testing.T) {
 func TestDeletedQueueTakesNoTask(t *testing.T) {
 	t.Parallel()
 	s, err := Start(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(s.Close)
 	const location = "projects/p/locations/l"
 	if _, err := s.svc.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: location + "/queues/q"}}); err != nil {
 		t.Fatal(err)
 	}
 	q, err := s.svc.find(location + "/queues/q") // as CreateTask does, just before
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if _, err := s.svc.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package issuer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/fencepost/fencepost/emulator/fake/issuer"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 	"go.uber.org/goleak"
 )
@@ -27,9 +29,7 @@ func start(t *testing.T, o issuer.Options) *issuer.Issuer {
 	t.Helper()
 	o.Accounts = []string{tasks, tenant}
 	i, err := issuer.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = i.Close() })
 	return i
 }
@@ -37,27 +37,21 @@ func start(t *testing.T, o issuer.Options) *issuer.Issuer {
 func verifier(t *testing.T, i *issuer.Issuer, refresh time.Duration) *web.Verifier {
 	t.Helper()
 	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, KeysRefresh: refresh})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return v
 }
 
 func token(t *testing.T, i *issuer.Issuer, email string) string {
 	t.Helper()
 	text, err := i.Token(t.Context(), email, audience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return text
 }
 
 func flawed(t *testing.T, i *issuer.Issuer, flaw issuer.Flaw) string {
 	t.Helper()
 	text, err := i.FlawedToken(tasks, audience, flaw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return text
 }
 
@@ -110,16 +104,12 @@ func TestATokenForAnotherAudienceOrAlgorithmIsUnauthorized(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
 	other, err := i.Token(t.Context(), tasks, "https://elsewhere.fencepost.test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if _, err := verifier(t, i, 0).Authenticate(request(other)); code(err) != "UNAUTHORIZED" {
 		t.Errorf("got %v for another audience, want UNAUTHORIZED", err)
 	}
 	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, Algorithms: []string{"ES256"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if _, err := v.Authenticate(request(token(t, i, tasks))); code(err) != "UNAUTHORIZED" {
 		t.Errorf("got %v for RS256 where only ES256 is accepted, want UNAUTHORIZED", err)
 	}
@@ -165,9 +155,7 @@ func TestUnreachableKeysAreUnavailableNotUnauthorized(t *testing.T) {
 	if _, err := warm.Authenticate(request(text)); err != nil {
 		t.Fatalf("got %v, want no error", err)
 	}
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(i.Close())
 	if _, err := cold.Authenticate(request(text)); code(err) != "UNAVAILABLE" {
 		t.Errorf("got %v without keys, want UNAVAILABLE", err)
 	}
@@ -180,9 +168,7 @@ func TestKeysThatAnswerAnErrorAreUnavailable(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
 	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.URL() + "/missing", Audience: audience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if _, err := v.Authenticate(request(token(t, i, tasks))); code(err) != "UNAVAILABLE" {
 		t.Errorf("got %v from a key set that answers 404, want UNAVAILABLE", err)
 	}
@@ -196,9 +182,7 @@ func TestANewKeyIsFetchedWhenATokenNamesIt(t *testing.T) {
 	if _, err := v.Authenticate(request(old)); err != nil {
 		t.Fatalf("got %v, want no error", err)
 	}
-	if err := i.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(i.Rotate())
 	_, err := v.Authenticate(request(token(t, i, tasks)))
 	if err != nil {
 		t.Errorf("got %v for the new key's token, want no error", err)
@@ -256,9 +240,7 @@ func TestOnlyTheNamedAccountsGetIn(t *testing.T) {
 	} {
 		rec := httptest.NewRecorder()
 		guard.ServeHTTP(rec, tc.r)
-		if rec.Code != tc.want {
-			t.Errorf("%s: got %d, want %d", tc.name, rec.Code, tc.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", tc.name), rec.Code, tc.want)
 	}
 	if in != 1 {
 		t.Errorf("got %d requests let in, want 1", in)

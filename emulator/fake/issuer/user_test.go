@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/fake/issuer"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // A user's token contains the holder's id only.
@@ -11,9 +12,7 @@ func TestUserTokenContainsOnlyTheID(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
 	text, err := i.UserToken(77, audience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	got, err := verifier(t, i, 0).Authenticate(request(text))
 	if err != nil || got.Subject != "77" || got.Email != "" || got.EmailVerified {
 		t.Errorf("identity: got %+v, %v; want subject 77 and no e-mail", got, err)
@@ -27,17 +26,13 @@ func TestEveryFlawOfAUsersTokenIsUnauthorized(t *testing.T) {
 	v := verifier(t, i, 0)
 	for flaw := issuer.Expired; flaw <= issuer.Tampered; flaw++ {
 		text, err := i.FlawedUserToken(77, audience, flaw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if id, err := v.Authenticate(request(text)); code(err) != "UNAUTHORIZED" {
 			t.Errorf("flaw %d: got %+v, %v; want UNAUTHORIZED", flaw, id, err)
 		}
 	}
 	text, err := i.UserToken(77, "https://elsewhere.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if id, err := v.Authenticate(request(text)); code(err) != "UNAUTHORIZED" {
 		t.Errorf("for another audience: got %+v, %v; want UNAUTHORIZED", id, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/kms"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	kmssigner "github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
@@ -32,13 +33,9 @@ type rig struct {
 func start(t *testing.T, timeout time.Duration) rig {
 	t.Helper()
 	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	server, err := kms.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	client := kmssigner.New(kmssigner.Options{Endpoint: server.Addr(), Timeout: timeout})
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
@@ -77,9 +74,7 @@ func TestKMSLowersS(t *testing.T) {
 				t.Fatalf("fault %d, nonce %d: %v", fault, n, err)
 			}
 			tx := new(types.Transaction)
-			if err := tx.UnmarshalBinary(got.Raw); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(tx.UnmarshalBinary(got.Raw))
 			if _, _, s := tx.RawSignatureValues(); s.Cmp(half) > 0 {
 				t.Errorf("fault %d, nonce %d: got s %x above half the order, want the lower", fault, n, s)
 			}

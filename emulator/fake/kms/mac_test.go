@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/fake/kms"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	kmssigner "github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -17,9 +18,7 @@ import (
 func TestDamagedKMSAnswerIsNoForgedMAC(t *testing.T) {
 	t.Parallel()
 	server, err := kms.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(server.Close)
 	clientWithin := func(timeout time.Duration) *kmssigner.Client {
 		c := kmssigner.New(kmssigner.Options{Endpoint: server.Addr(), Timeout: timeout})
@@ -29,20 +28,14 @@ func TestDamagedKMSAnswerIsNoForgedMAC(t *testing.T) {
 	client := clientWithin(20 * time.Second)
 	fresh := func() *intentmac.Keys { // has no MAC in its cache
 		keys, err := intentmac.New([]string{"gcpkms:" + server.AddMAC("intents", make([]byte, 32))}, client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		return keys
 	}
 	terms := txmanager.IntentTerms{TxID: "a", Submitter: "b", RequestID: "c", Caller: "d", Fingerprint: make([]byte, 32)}
 	m, err := fresh().Make(t.Context(), terms)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	plain, err := intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if same, err := plain.Make(t.Context(), terms); err != nil || string(same.Sum) != string(m.Sum) || same.Key == m.Key {
 		t.Errorf("by the same key in a secret: got %+v, %v; want the MAC %x under another id", same, err, m.Sum)
 	}

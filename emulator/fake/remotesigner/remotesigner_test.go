@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/signer/signertest"
@@ -32,19 +33,13 @@ type rig struct {
 func start(t *testing.T, style remotesigner.Style, timeout time.Duration) rig {
 	t.Helper()
 	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	server, err := remotesigner.Start(remotesigner.Options{Token: token, Keys: []*ecdsa.PrivateKey{key}, Style: style})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = server.Close() })
 	method := map[remotesigner.Style]string{remotesigner.Web3signer: remote.EthSign, remotesigner.Clef: remote.AccountSign}[style]
 	s, err := remote.New(remote.Options{Name: "treasury", URL: server.URL(), Method: method, BearerToken: token, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(s.Close)
 	return rig{server, s, eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
 }
@@ -122,9 +117,7 @@ func TestWrongRemoteTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 20*time.Second)
 	other, err := remote.New(remote.Options{Name: "treasury", URL: h.server.URL(), Method: remote.EthSign, BearerToken: "another", Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer other.Close()
 	if _, err := other.Sign(t.Context(), h.submitter, transfer(1)); err == nil || err.Error() != "sign for "+string(h.submitter)+" by remote signer treasury: it answered status 401" {
 		t.Errorf("another token: got %v, want status 401", err)

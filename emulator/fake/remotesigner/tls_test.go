@@ -21,6 +21,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 )
 
@@ -35,9 +36,7 @@ type pair struct {
 func issue(t *testing.T, by *pair) pair {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "fencepost test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: by == nil, BasicConstraintsValid: true,
@@ -48,17 +47,11 @@ func issue(t *testing.T, by *pair) pair {
 		parent, signs = by.parsed, by.private
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &private.PublicKey, signs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return pair{
 		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})), parsed, private,
@@ -70,17 +63,13 @@ func issue(t *testing.T, by *pair) pair {
 func TestRemoteSignerUsesMTLS(t *testing.T) {
 	t.Parallel()
 	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	authority, foreign := issue(t, nil), issue(t, nil)
 	server, client, unauthorised := issue(t, &authority), issue(t, &authority), issue(t, &foreign)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(authority.parsed)
 	own, err := tls.X509KeyPair([]byte(server.certificate), []byte(server.key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	service := httptest.NewUnstartedServer(remotesigner.New(remotesigner.Options{Keys: []*ecdsa.PrivateKey{key}}))
 	service.TLS = &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
 	service.StartTLS()
@@ -100,12 +89,8 @@ func TestRemoteSignerUsesMTLS(t *testing.T) {
 		text, err := json.Marshal(map[string]map[string]string{"treasury": {
 			"url": service.URL, "clientCertificate": c.of.certificate, "clientKey": c.of.key, "authority": c.authority,
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
+		check.OK(t)(os.WriteFile(path, text, 0o600))
 		signers, err := remote.Load(path, 10*time.Second)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

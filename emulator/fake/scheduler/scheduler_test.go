@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/issuer"
 	"github.com/fencepost/fencepost/emulator/fake/scheduler"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -32,9 +33,7 @@ func start(t *testing.T, o scheduler.Options) *scheduler.Scheduler {
 		o.Token = func(context.Context, string, string) (string, error) { return "token", nil }
 	}
 	s, err := scheduler.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -62,14 +61,10 @@ func (status over) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestJobSendsItsAccountsToken(t *testing.T) {
 	t.Parallel()
 	i, err := issuer.Start(issuer.Options{Accounts: []string{account}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = i.Close() })
 	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var got []string
 	url := function(t, web.RequireAccounts(v, account)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -132,9 +127,7 @@ func TestAnAttemptEndsAtItsDeadline(t *testing.T) {
 		if err := s.RunNow(t.Context(), "sweep"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the deadline exceeded", err)
 		}
-		if got, want := time.Since(began), 15*time.Second; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		check.Equal(t, "answer", time.Since(began), 15*time.Second)
 		s.Stop()
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 )
 
@@ -30,9 +31,7 @@ type example struct {
 func examples(t *testing.T) (all []example) {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/ubscore.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	blocks := strings.Split(string(text), "```http\n")
 	for _, block := range blocks[1:] {
 		block, _, _ = strings.Cut(block, "```")
@@ -61,9 +60,7 @@ func TestProtocolPageMatchesTheCore(t *testing.T) {
 	r := setup(t, ubscore.Options{})
 	forgetful := forgetful(t)
 	damaged := stockedFolder(t)
-	if err := edit(filepath.Join(damaged, firstSegment), func(b []byte) []byte { return b[:len(b)/2] }); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(edit(filepath.Join(damaged, firstSegment), func(b []byte) []byte { return b[:len(b)/2] }))
 	halted := startUnready(t, ubscore.Options{Folder: damaged})
 	all := examples(t)
 	for _, e := range all {
@@ -115,20 +112,14 @@ func forgetful(t *testing.T) (url string) {
 func (e example) ask(ctx context.Context, t *testing.T, url string) (status int, answer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, e.method, url+e.path, strings.NewReader(e.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	req.Header.Set("Authorization", "Bearer "+secret)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer resp.Body.Close()
 	content, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return resp.StatusCode, string(content)
 }
 

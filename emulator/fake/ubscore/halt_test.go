@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -28,12 +29,8 @@ func startUnready(t *testing.T, o ubscore.Options) (url string) {
 	cmd := exec.CommandContext(ctx, spec.Path, "--port", "0")
 	cmd.Env = spec.Env
 	out, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
+	check.OK(t)(cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		var line struct{ Msg, Address string }
@@ -52,14 +49,10 @@ func wantHalted(ctx context.Context, t *testing.T, url, advice string) {
 	for _, path := range []string{"/healthz", wire.OperationsPath, wire.ResolvePath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/7/1", "/else"} {
 		for _, token := range []string{"", "Bearer " + secret} {
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+path, strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(err)
 			req.Header.Set("Authorization", token)
 			resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(err)
 			var body struct{ Code, Detail string }
 			err = json.NewDecoder(resp.Body).Decode(&body)
 			resp.Body.Close()
@@ -140,12 +133,8 @@ func TestDamageHalts(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "core")
-			if err := os.CopyFS(folder, os.DirFS(dead)); err != nil {
-				t.Fatal(err)
-			}
-			if err := x.damage(folder); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(os.CopyFS(folder, os.DirFS(dead)))
+			check.OK(t)(x.damage(folder))
 			wantHalted(t.Context(), t, startUnready(t, ubscore.Options{Folder: folder}), x.advice)
 		})
 	}
@@ -191,23 +180,17 @@ func TestMissingSettingIsNamed(t *testing.T) {
 func TestSecretIsReadFromAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(os.WriteFile(path, []byte(secret+"\n"), 0o600))
 	o := ubscore.Options{Folder: filepath.Join(t.TempDir(), "core"), Binary: binary}
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	spec := ubscore.Spec(o)
 	spec.Args = []string{"--secret-file", path}
 	p, err := processes.Start(ctx, spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer func() { _ = p.Kill(); <-p.Done() }()
 	l, err := trading.New(trading.Options{URL: "http://" + p.Addr(), Secret: secret})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer l.Close()
 	want(t, "asset", l.AddAsset(ctx, "asset", asset, 6, started), success)
 }

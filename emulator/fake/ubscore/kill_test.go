@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -32,9 +33,7 @@ func armed(t *testing.T, folder, point string, hit int, action string) *rig {
 	t.Helper()
 	armed := t.TempDir()
 	r := setup(t, ubscore.Options{Folder: folder, CrashPoints: armed, SnapshotEvery: 7})
-	if err := crash.Arm(armed, point, hit, action); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(crash.Arm(armed, point, hit, action))
 	return r
 }
 
@@ -127,9 +126,7 @@ func (r *rig) readAll(t *testing.T) (lines []transfer.Entry, seq uint64, balance
 	t.Helper()
 	r.wantSum(t)
 	seq, all, err := r.AllBalances(r.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return r.journal(t), seq, all
 }
 
@@ -158,9 +155,7 @@ func TestCoreStartsWithLogTornAtAnyByte(t *testing.T) {
 	}
 	for keep := range all + 1 {
 		folder := filepath.Join(t.TempDir(), "core")
-		if err := os.CopyFS(folder, os.DirFS(dead)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.CopyFS(folder, os.DirFS(dead)))
 		if _, err := ubscore.Tear(folder, keep); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -84,9 +85,7 @@ func (r *rig) start(t testing.TB) {
 func client(t testing.TB, url string) *trading.Ledger {
 	t.Helper()
 	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -149,9 +148,7 @@ func refused(reason transfer.Reason) transfer.Outcome {
 
 func want(t *testing.T, what string, got, want transfer.Outcome) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %+v, want %+v", what, got, want)
-	}
+	check.Equal(t, fmt.Sprintf("%s", what), got, want)
 }
 
 // wantUnknown checks that the result is unknown, for the reason that the code names.
@@ -174,9 +171,7 @@ func (r *rig) wantUnits(t *testing.T, want uint64) {
 func (r *rig) wantSum(t *testing.T) {
 	t.Helper()
 	seq, balances, err := r.AllBalances(r.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	sums := map[[2]int64]uint64{}
 	for _, e := range r.journal(t) {
 		k := [2]int64{e.UserID, int64(e.AssetID)}
@@ -202,9 +197,7 @@ func (r *rig) journal(t *testing.T) (all []transfer.Entry) {
 	t.Helper()
 	for after := uint64(0); ; {
 		lines, _, err := r.Journal(r.ctx, after, 50)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if len(lines) == 0 {
 			return all
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	book "github.com/fencepost/fencepost/shared/store/conservation"
@@ -79,9 +80,7 @@ func (w *watched) transfer(t *testing.T, number int, kind transfer.Type, units u
 func (w *watched) check(t *testing.T, full bool) conservation.Report {
 	t.Helper()
 	r, err := w.Check(w.ctx, full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return r
 }
 
@@ -112,16 +111,12 @@ func TestPageContinuesPastLinesWithoutMoney(t *testing.T) {
 	w := watch(t, 6)
 	w.busy(t, 40)
 	_, last, err := w.Journal(w.ctx, 0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for _, limit := range []int{1, 2, 7, 40, 41, 100} {
 		pages, entries, scales := uint64(0), 0, 0
 		for cursor, more := conservation.Cursor(""), true; more; pages++ {
 			p, err := w.Trading.Page(w.ctx, cursor, limit)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(err)
 			cursor, more = p.Next, p.More
 			entries, scales = entries+len(p.Entries), scales+len(p.Scales)
 			if !more && !strings.HasPrefix(string(cursor), fmt.Sprint(last, ":")) {
@@ -182,9 +177,7 @@ func TestACoreBroughtBackFromABackup(t *testing.T) {
 			c := w.transfer(t, 1, transfer.SpotToFunding, max(1, since), transfer.SourcePending)
 			w.kill(t)
 			backup := filepath.Join(t.TempDir(), "backup")
-			if err := os.CopyFS(backup, os.DirFS(w.options.Folder)); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(os.CopyFS(backup, os.DirFS(w.options.Folder)))
 			w.start(t)
 			w.connect()
 			want(t, "withdraw", w.Withdraw(w.ctx, c), success)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -25,9 +26,7 @@ func TestFullDiskHalts(t *testing.T) {
 		r := setup(t, ubscore.Options{})
 		r.stock(t, 100)
 		info, err := os.Stat(filepath.Join(r.options.Folder, firstSegment))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		limitFileSize(t, r.process.PID(), info.Size()+room)
 		got := r.Withdraw(r.ctx, call("lost", 30))
 		wantUnknown(t, "a withdrawal without room", got, wire.Halted.Name)
@@ -59,12 +58,8 @@ func TestSIGTERMDrains(t *testing.T) {
 	r = armed(t, r.options.Folder, "ubscore.appended", 1, crash.Stop)
 	answered := make(chan transfer.Outcome, 1)
 	go func() { answered <- r.Withdraw(r.ctx, call("in flight", 30)) }()
-	if err := poll(r.ctx, func() bool { return crash.Hit(r.options.CrashPoints, "ubscore.appended") && stopped(r.process.PID()) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(poll(r.ctx, func() bool { return crash.Hit(r.options.CrashPoints, "ubscore.appended") && stopped(r.process.PID()) }))
+	check.OK(t)(r.process.Signal(syscall.SIGTERM))
 	if err := r.process.Stop(r.ctx); err != nil { // sends SIGTERM again, and SIGCONT
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -224,9 +225,7 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 		}
 	}
 	units, _, err := r.Balance(r.ctx, user, asset)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for words, word := range map[string]transfer.OperatorStatement{"says the opposite": {Line: line}, "is another's": {Applied: true, Line: line - 1}, "is none": {Applied: true, Line: 1 << 40}} {
 		wantUnknown(t, "by a line that "+words, r.Record(r.ctx, transfer.Withdraw, at("R", 10, created), word), wire.EvidenceDiffers.Name)
 	}
@@ -275,9 +274,7 @@ func TestCallerWithoutTheSecretGetsNoData(t *testing.T) {
 		t.Errorf("with the secret: got %d, %v; want 200", got, err)
 	}
 	unauthorised, err := trading.New(trading.Options{URL: url, Secret: "another secret of the tests"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(unauthorised.Close)
 	wantUnknown(t, "deposit without the secret", unauthorised.Deposit(r.ctx, call("R", 1)), "UNAUTHORIZED")
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/fake/urlmap"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/porttest"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -26,9 +28,7 @@ func start(t *testing.T, o urlmap.Options) *urlmap.Map {
 		urlmap.Route{Pattern: "GET /api/v1/tx/", Service: "query"})
 	o.Internal = []string{"advance"}
 	m, err := urlmap.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() {
 		if err := m.Close(context.Background()); err != nil {
 			t.Errorf("got %v, want the map closed", err)
@@ -50,9 +50,7 @@ func backend(t *testing.T, m *urlmap.Map, service, name string) string {
 
 func add(t *testing.T, m *urlmap.Map, service, addr string) string {
 	t.Helper()
-	if err := m.Add(service, addr); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(m.Add(service, addr))
 	return addr
 }
 
@@ -61,9 +59,7 @@ func add(t *testing.T, m *urlmap.Map, service, addr string) string {
 func breaking(t *testing.T, good int, got chan<- struct{}) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -107,26 +103,18 @@ type answer struct {
 func ask(t *testing.T, method, url, body string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	req.Header.Set("Idempotency-Key", "k")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	a := answer{status: resp.StatusCode, text: string(text)}
 	if resp.Header.Get("Content-Type") == "application/problem+json" {
 		var p map[string]any
-		if err := json.Unmarshal(text, &p); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(json.Unmarshal(text, &p))
 		a.code, a.text = p["code"], ""
 	}
 	return a
@@ -151,9 +139,7 @@ func TestEachListenerKnowsItsOwnPathsOnly(t *testing.T) {
 		{"POST", m.InternalURL() + "/internal/create", answer{404, "", "NOT_FOUND"}},
 		{"POST", m.InternalURL() + "/api/v1/tx", answer{404, "", "NOT_FOUND"}},
 	} {
-		if got := ask(t, tc.method, tc.url, "b"); got != tc.want {
-			t.Errorf("%s %s: got %+v, want %+v", tc.method, tc.url, got, tc.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s %s", tc.method, tc.url), ask(t, tc.method, tc.url, "b"), tc.want)
 	}
 }
 
@@ -176,9 +162,7 @@ func TestBackendsTakeTurnsAndComeAndGo(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"b": 6}, count()); diff != "" {
 		t.Errorf("requests by backend after one went (-want +got):\n%s", diff)
 	}
-	if got, want := m.Stats()["create"], (urlmap.Stats{Invocations: 12}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	check.Equal(t, "answer", m.Stats()["create"], (urlmap.Stats{Invocations: 12}))
 	if err := m.Add("nobody", a); err == nil {
 		t.Error("got no error for a service without a route, want one")
 	}
@@ -190,13 +174,9 @@ func TestRefusedConnectionGoesToAnotherBackendWithTheBody(t *testing.T) {
 	add(t, m, "create", porttest.Refused(t))
 	backend(t, m, "create", "alive")
 	for range 2 {
-		if got, want := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body"), (answer{200, "alive /api/v1/tx body", nil}); got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		check.Equal(t, "answer", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body"), (answer{200, "alive /api/v1/tx body", nil}))
 	}
-	if got, want := m.Stats()["create"], (urlmap.Stats{Invocations: 2, Failovers: 1}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	check.Equal(t, "answer", m.Stats()["create"], (urlmap.Stats{Invocations: 2, Failovers: 1}))
 }
 
 func TestARequestThatWasSentIsNeverSentAgain(t *testing.T) {
@@ -205,15 +185,11 @@ func TestARequestThatWasSentIsNeverSentAgain(t *testing.T) {
 	got := make(chan struct{}, 10)
 	add(t, m, "create", breaking(t, 0, got))
 	add(t, m, "create", breaking(t, 0, got))
-	if got, want := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body"), (answer{502, "", "UNAVAILABLE"}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	check.Equal(t, "answer", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body"), (answer{502, "", "UNAVAILABLE"}))
 	if got, want := len(got), 1; got != want {
 		t.Errorf("got the request at %d backends, want %d", got, want)
 	}
-	if got, want := m.Stats()["create"], (urlmap.Stats{Invocations: 1, Broken: 1}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	check.Equal(t, "answer", m.Stats()["create"], (urlmap.Stats{Invocations: 1, Broken: 1}))
 }
 
 func TestAPostIsSentOnceOverAKeptConnectionWhateverItsHeaders(t *testing.T) {
@@ -222,9 +198,7 @@ func TestAPostIsSentOnceOverAKeptConnectionWhateverItsHeaders(t *testing.T) {
 	got := make(chan struct{}, 10)
 	add(t, m, "create", breaking(t, 1, got))
 	for _, want := range []int{200, 502} {
-		if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body").status; got != want {
-			t.Errorf("got %d, want %d", got, want)
-		}
+		check.Equal(t, "answer", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body").status, want)
 	}
 	if got, want := len(got), 2; got != want {
 		t.Errorf("got %d requests at the backend, want %d", got, want)
@@ -242,9 +216,7 @@ func TestNoBackendIsUnavailable(t *testing.T) {
 	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
 		t.Errorf("got %+v with one that refuses, want %+v", got, want)
 	}
-	if got, want := m.Stats()["create"], (urlmap.Stats{Unserved: 2}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	check.Equal(t, "answer", m.Stats()["create"], (urlmap.Stats{Unserved: 2}))
 }
 
 func TestRequestsInFlightAreCounted(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 )
@@ -49,9 +50,7 @@ func TestExhaustedPoolEndsWithTheCallersDeadline(t *testing.T) {
 	if _, err := sc.store.Create(ctx, intent("second"), 10); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("create with no connection to be had: got %v, want the caller's deadline", err)
 	}
-	if got := sc.txs(); got != 0 {
-		t.Errorf("transactions before the thaw: got %d, want none", got)
-	}
+	check.Equal(t, "transactions before the thaw", sc.txs(), 0)
 	sc.proxy.Thaw()
 	if got := <-held; got.error != nil || got.TxID != first.TxID || !got.New {
 		t.Errorf("create after the thaw: got %+v, want it stored", got)
@@ -95,18 +94,14 @@ func TestFrozenConnectionCanBeCut(t *testing.T) {
 	in := intent("r1")
 	held := createInBackground(t.Context(), sc.store, in)
 	sc.awaitFrozen()
-	if got := sc.proxy.CutAll(); got != 1 {
-		t.Errorf("connections cut: got %d, want 1", got)
-	}
+	check.Equal(t, "connections cut", sc.proxy.CutAll(), 1)
 	if got := <-held; got.error == nil {
 		t.Error("create on a connection that was cut: got no error")
 	}
 	if got, err := sc.store.Create(t.Context(), in, 10); err != nil || got.TxID != in.TxID {
 		t.Errorf("create again: got %+v, %v; want it stored", got, err)
 	}
-	if got := sc.txs(); got != 1 {
-		t.Errorf("transactions: got %d, want 1", got)
-	}
+	check.Equal(t, "transactions", sc.txs(), 1)
 }
 
 func TestFreezeEndsAfterItsTime(t *testing.T) {
@@ -165,9 +160,7 @@ func TestFreezeOutlivesItsClient(t *testing.T) {
 	if err := <-wrote; err == nil {
 		t.Error("on a closed socket: got no error")
 	}
-	if got := value[int](t, direct, `select count(*) from t`); got != 0 {
-		t.Errorf("rows before the thaw: got %d, want none", got)
-	}
+	check.Equal(t, "rows before the thaw", value[int](t, direct, `select count(*) from t`), 0)
 	p.Thaw()
 	await(t, "the commit arrives", func() bool { return value[int](t, direct, `select count(*) from t`) == 1 })
 }
@@ -228,9 +221,7 @@ func TestStatementTimeoutDoesNotCommit(t *testing.T) {
 	if got, err := sc.store.Create(t.Context(), in, 10); err != nil || got.TxID != in.TxID {
 		t.Errorf("create again: got %+v, %v; want it stored", got, err)
 	}
-	if got := sc.txs(); got != 1 {
-		t.Errorf("transactions: got %d, want 1", got)
-	}
+	check.Equal(t, "transactions", sc.txs(), 1)
 }
 
 // sqlState returns the code of the server's error, or "".

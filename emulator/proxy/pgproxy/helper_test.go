@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -29,13 +30,9 @@ const alice = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000
 func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
 	t.Helper()
 	config, err := pgx.ParseConfig(databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	p, err := pgproxy.Start(context.WithoutCancel(t.Context()), pgproxy.Options{Target: net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -55,13 +52,9 @@ func connect(t testing.TB, url string) *pgx.Conn {
 func emptyDatabase(t testing.TB) string {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(drop)
 	do(t, connect(t, cluster.URL(name)), `create table t (n int primary key)`)
 	return cluster.URL(name)

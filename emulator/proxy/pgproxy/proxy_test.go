@@ -12,15 +12,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // through returns a connection through p that sends statements in the given mode.
 func through(t *testing.T, p *pgproxy.Proxy, databaseURL string, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
 	u, err := url.Parse(p.URL(databaseURL))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	q := u.Query()
 	q.Set("default_query_exec_mode", map[pgx.QueryExecMode]string{
 		pgx.QueryExecModeCacheStatement: "cache_statement", pgx.QueryExecModeCacheDescribe: "cache_describe",
@@ -127,9 +126,7 @@ func TestClientGetsAllHalfOrNothing(t *testing.T) {
 		0: 22, pgproxy.CutBeforeCommit: 0, pgproxy.CutAfterCommit: 0, pgproxy.CutMidReply: 11,
 	} {
 		config, err := pgx.ParseConfig(p.URL(database))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		var client *received
 		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -140,9 +137,7 @@ func TestClientGetsAllHalfOrNothing(t *testing.T) {
 			return dialled, err
 		}
 		c, err := pgx.ConnectConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		if kind != 0 {
 			p.Arm(pgproxy.Fault{Kind: kind})
@@ -168,9 +163,7 @@ func TestFaultsStrikeTheirMatchesOnly(t *testing.T) {
 		do(t, c, `begin`)
 		do(t, c, `insert into t values ($1)`, -n)
 		do(t, c, `rollback`)
-		if got := value[int](t, c, `select count(*) from other`); got != 1 {
-			t.Errorf("rows: got %d, want 1", got)
-		}
+		check.Equal(t, "rows", value[int](t, c, `select count(*) from other`), 1)
 		_, err := c.Exec(t.Context(), `insert into t values ($1)`, n)
 		if struck := n < 2; (err != nil) != struck {
 			t.Errorf("insert %d: got %v, want struck %t", n, err, struck)
@@ -218,9 +211,7 @@ func TestLoginPassesUnchanged(t *testing.T) {
 	database := emptyDatabase(t)
 	p := proxied(t, database)
 	u, err := url.Parse(p.URL(database + "&host=192.0.2.1&port=1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	q := u.Query()
 	q.Set("sslmode", "prefer")
 	u.RawQuery = q.Encode()
@@ -251,9 +242,7 @@ func TestCancelRequestsPass(t *testing.T) {
 	await(t, "the server sleeps", func() bool {
 		return value[bool](t, direct, `select exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())`)
 	})
-	if err := c.PgConn().CancelRequest(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(c.PgConn().CancelRequest(t.Context()))
 	if err := <-slept; sqlState(err) != "57014" {
 		t.Errorf("got %v, want 57014 query_canceled", err)
 	}
@@ -268,21 +257,15 @@ func TestRefuseAndCutAll(t *testing.T) {
 	if _, err := pgx.Connect(t.Context(), p.URL(database)); err == nil {
 		t.Error("connect while refusing: got no error")
 	}
-	if got := value[int](t, c, `select 1`); got != 1 {
-		t.Errorf("on an open connection: got %d, want 1", got)
-	}
-	if got := p.CutAll(); got != 1 {
-		t.Errorf("connections cut: got %d, want 1", got)
-	}
+	check.Equal(t, "on an open connection", value[int](t, c, `select 1`), 1)
+	check.Equal(t, "connections cut", p.CutAll(), 1)
 	if err := c.Ping(t.Context()); err == nil {
 		t.Error("on a connection that was cut: got no error")
 	}
 	p.Refuse(false)
 	connect(t, p.URL(database))
 	p.Close()
-	if got := p.CutAll(); got != 0 {
-		t.Errorf("connections after Close: got %d, want none", got)
-	}
+	check.Equal(t, "connections after Close", p.CutAll(), 0)
 }
 
 // A proxy ends with its context, also without a server.
@@ -291,9 +274,7 @@ func TestProxyEndsWithItsContext(t *testing.T) {
 	database := emptyDatabase(t)
 	ctx, end := context.WithCancel(t.Context())
 	gone, err := pgproxy.Start(ctx, pgproxy.Options{Target: "127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if _, err := pgx.Connect(t.Context(), gone.URL(database)); err == nil {
 		t.Error("connect with no server: got no error")
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Close cancels the request in progress and ends serving. A second Close does nothing.
@@ -16,9 +17,7 @@ func TestCloseEndsRequests(t *testing.T) {
 		<-r.Context().Done()
 		close(cancelled)
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	get := func() error {
 		answer, err := http.Get(s.URL())
 		if err == nil {
@@ -29,9 +28,7 @@ func TestCloseEndsRequests(t *testing.T) {
 	go func() { _ = get() }()
 	<-begun
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(s.Close())
 	}
 	<-cancelled
 	if get() == nil {

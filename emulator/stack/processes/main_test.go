@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/shared/check"
 	"go.uber.org/goleak"
 )
 
@@ -84,9 +85,7 @@ func within(t *testing.T) context.Context {
 func start(t *testing.T, s processes.Spec) *processes.Process {
 	t.Helper()
 	p, err := processes.Start(within(t), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = p.Kill(); <-p.Done() })
 	return p
 }
@@ -144,20 +143,14 @@ func killedParent(t *testing.T) string {
 	cmd := exec.CommandContext(within(t), os.Args[0])
 	cmd.Env = append(os.Environ(), role+"=parent")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
+	check.OK(t)(cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	addr := strings.TrimSpace(line)
 	if err != nil || !answers(addr, time.Minute) {
 		t.Fatalf("got %q, %v from the parent, want where a child answers", line, err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(cmd.Process.Kill())
 	_ = cmd.Wait()
 	return addr
 }

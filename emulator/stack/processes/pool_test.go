@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 type event struct {
@@ -20,16 +21,12 @@ func TestAPoolReplacesWhatEndsUnexpectedly(t *testing.T) {
 		Started: func(p *processes.Process) { events <- event{"started", p, false} },
 		Ended:   func(p *processes.Process, _ error, unexpected bool) { events <- event{"ended", p, unexpected} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for range 3 {
 		<-events
 	}
 	victim := pool.Processes()[1]
-	if err := victim.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(victim.Kill())
 	if got, want := next(t, events), (event{"ended", victim, true}); got != want {
 		t.Errorf("got event %+v, want %+v", got, want)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestAChildRunsUntilItIsStopped(t *testing.T) {
@@ -39,9 +40,7 @@ func TestAChildRunsUntilItIsStopped(t *testing.T) {
 func TestKillEndsAChildAtOnce(t *testing.T) {
 	t.Parallel()
 	p := start(t, spec("stubborn", nil))
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(p.Kill())
 	wait(t, p.Done(), "end of a killed child")
 	if got := p.Err(); got == nil || !strings.Contains(got.Error(), "killed") {
 		t.Errorf("got %v, want the signal named", got)
@@ -65,14 +64,10 @@ func TestStopKillsAChildThatWillNotEnd(t *testing.T) {
 func TestPausedChildAnswersOnlyAfterItResumes(t *testing.T) {
 	t.Parallel()
 	p := start(t, spec("child", nil))
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(p.Signal(syscall.SIGSTOP))
 	// Stopping is asynchronous: one more request can succeed.
 	until(t, "a paused child does not answer", func() bool { return !answers(p.Addr(), 100*time.Millisecond) })
-	if err := p.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(p.Signal(syscall.SIGCONT))
 	until(t, "a continued child answers", func() bool { return answers(p.Addr(), time.Second) })
 	if err := errors.Join(p.Signal(syscall.SIGSTOP), p.Stop(within(t))); err != nil {
 		t.Errorf("got %v when stopping a paused child, want nil", err)
@@ -99,9 +94,7 @@ func TestRaceInAChildIsReported(t *testing.T) {
 	s := spec("racing", nil)
 	s.Env = slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "GORACE=") })
 	p := start(t, s)
-	if err := p.Stop(within(t)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(p.Stop(within(t)))
 	err := processes.Races()
 	if want := "racing: WARNING: DATA RACE\nWrite by atexit_sleep_ms=10"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %q", err, want)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -26,9 +28,7 @@ func TestQuantile(t *testing.T) {
 	}{
 		{nil, 0.5, 0}, {[]float64{7}, 0.99, 7}, {[]float64{3, 1, 2}, 0.5, 2}, {[]float64{4, 1, 2, 3}, 0.5, 2.5}, {[]float64{0, 100}, 0.99, 99},
 	} {
-		if got := quantile(c.values, c.q); got != c.want {
-			t.Errorf("quantile(%v, %v): got %v, want %v", c.values, c.q, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("quantile(%v, %v)", c.values, c.q), quantile(c.values, c.q), c.want)
 	}
 }
 
@@ -83,17 +83,11 @@ func TestRequestIsEncodedAsByAnyClient(t *testing.T) {
 	t.Parallel()
 	l := load{Token: "secret", Submitters: []txmanager.Submitter{"a", "b"}, Name: "tx"}
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(l.request(3)))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	text, err := io.ReadAll(req.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var body struct{ Submitter, RequestID string }
-	if err := json.Unmarshal(text, &body); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(json.Unmarshal(text, &body))
 	if got := req.Method + req.URL.Path + req.Header.Get("Authorization") + body.Submitter + body.RequestID; got != "POST/api/v1/txBearer secretbtx-3" {
 		t.Errorf("got %q", got)
 	}
@@ -106,9 +100,7 @@ func TestWhenRequestsAreDue(t *testing.T) {
 	if got := (load{PerSecond: 10}).wait(20, began); got < 1900*time.Millisecond || got > 2*time.Second {
 		t.Errorf("the 20th at 10/s: got %v, want 2 s", got)
 	}
-	if got := (load{}).wait(20, began); got != 0 {
-		t.Errorf("without a rate: got %v, want 0", got)
-	}
+	check.Equal(t, "without a rate", (load{}).wait(20, began), 0)
 }
 
 func sample() []measurement {
@@ -124,14 +116,10 @@ func sample() []measurement {
 func TestPlotsHaveEveryPoint(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	if err := writePoints(folder, sample()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(writePoints(folder, sample()))
 	for name, want := range map[string]int{"throughput": 6, "flat": 3, "latency": 7} {
 		text, err := os.ReadFile(filepath.Join(folder, name+".tsv"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if got := strings.Count(string(text), "\n"); got != want || strings.Contains(string(text), "NaN") {
 			t.Errorf("%s: got %q, want %d points", name, text, want)
 		}
@@ -143,17 +131,11 @@ func TestJSONHasDocumentedKeys(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "bench.json")
 	m := measurement{scenario{name: burst1}, []result{{figures: figures{acceptedPerS: 1}}, {figures: figures{acceptedPerS: 9}}, {figures: figures{acceptedPerS: 2}}}}
-	if err := writeJSON(path, []measurement{m}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(writeJSON(path, []measurement{m}))
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var got map[string]map[string]float64
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(json.Unmarshal(text, &got))
 	want := map[string]map[string]float64{"burst-1": {"accepted_per_s": 2, "runs": 3}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -157,9 +158,7 @@ func TestOneChecker(t *testing.T) {
 	b.post(b.alice, "left", transfer)
 	b.run(`update submitter_lease set rerun_requested = true where submitter = $1`, b.bob)
 	evidence, err := checkers.ReadEvidence(t.Context(), b.Run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var got []checkers.Violation
 	for _, c := range checkers.All() {
 		if c.Name == "settled" {
@@ -200,9 +199,7 @@ func TestUnreadable(t *testing.T) {
 // A report is text for people.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	if got, want := checkers.Report(nil), "violations: 0\n"; got != want {
-		t.Errorf("nothing: got %q, want %q", got, want)
-	}
+	check.Equal(t, "nothing", checkers.Report(nil), "violations: 0\n")
 	got := checkers.Report([]checkers.Violation{
 		{Checker: "cursor", Submitter: "eip155:1:0x0a", Detail: "the cursor is IDLE, want IN_FLIGHT"},
 		{Checker: "settled", Submitter: "eip155:1:0x0a", TxID: "7", Detail: "it is still QUEUED"},

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -50,13 +51,9 @@ const (
 // PLACEHOLDER, CANCELLED and REJECTED. Bob has a transaction from before his registration.
 func setup(t testing.TB) *bench {
 	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	client, err := ethclient.Dial(chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() {
 		client.Close()
 		if err := chain.Close(); err != nil {
@@ -102,13 +99,9 @@ func (b *bench) close() {
 func (b *bench) copyFor(t testing.TB) *bench {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	name, drop, err := cluster.Clone(t.Context(), b.DB.Config().ConnConfig.Database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(drop)
 	c := *b
 	c.TB, c.ids, c.shared = t, maps.Clone(b.ids), true
@@ -280,9 +273,7 @@ func (b *bench) signFor(chainID uint64, key int, n uint64, payload string) *type
 func callOf(t testing.TB, payload string) txmanager.Call {
 	t.Helper()
 	call, err := new(evm.Connector).ParsePayload([]byte(payload))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return call
 }
 
@@ -304,9 +295,7 @@ func (b *bench) mine(txs ...*types.Transaction) {
 func raw(t testing.TB, tx *types.Transaction) []byte {
 	t.Helper()
 	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return raw
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/anvil"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -31,13 +32,9 @@ func setup(t *testing.T, o anvil.Options) bundle {
 	if errors.Is(err, anvil.ErrNotThere) {
 		t.Skip("Left out: ", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	client, err := ethclient.Dial(chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() {
 		client.Close()
 		if err := errors.Join(chain.Close(), chain.Close()); err != nil {
@@ -55,24 +52,18 @@ func (b bundle) send(t *testing.T, n uint64) (common.Hash, []byte) {
 		ChainID: id, Nonce: n, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
 		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if err := b.client.SendTransaction(t.Context(), tx); err != nil {
 		t.Fatalf("send nonce %d: %v", n, err)
 	}
 	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return tx.Hash(), raw
 }
 
 func (b bundle) mine(t *testing.T, n int) {
 	t.Helper()
-	if err := b.Mine(n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.Mine(n))
 }
 
 // block returns the latest block in the node's own format.
@@ -82,12 +73,8 @@ func (b bundle) block(t *testing.T) (block struct {
 }) {
 	t.Helper()
 	var raw json.RawMessage
-	if err := b.client.Client().CallContext(t.Context(), &raw, "eth_getBlockByNumber", "latest", false); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &block); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.client.Client().CallContext(t.Context(), &raw, "eth_getBlockByNumber", "latest", false))
+	check.OK(t)(json.Unmarshal(raw, &block))
 	return block
 }
 
@@ -158,16 +145,12 @@ func TestReorgRemovesAndAddsTransactions(t *testing.T) {
 	b := setup(t, anvil.Options{})
 	hash, raw := b.send(t, 0)
 	b.mine(t, 2)
-	if err := b.Reorg(nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.Reorg(nil, nil))
 	b.wantHead(t, "removed", 2)
 	if b.known(t, hash) {
 		t.Error("removed: got the transaction known, want it gone")
 	}
-	if err := b.Reorg(nil, [][]byte{raw}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.Reorg(nil, [][]byte{raw}))
 	b.wantHead(t, "given to the second block", 2, hash)
 
 	later, laterRaw := b.send(t, 1)
@@ -195,12 +178,8 @@ func TestReorgMakesAnotherBlock(t *testing.T) {
 	const n = 20
 	b.mine(t, 1)
 	for range n {
-		if err := b.SetBaseFee(big.NewInt(7)); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Reorg(nil); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(b.SetBaseFee(big.NewInt(7)))
+		check.OK(t)(b.Reorg(nil))
 		hashes[b.block(t).Hash] = true
 	}
 	if got := len(hashes); got != n {
@@ -213,18 +192,14 @@ func TestDroppedTransactionsAreUnknown(t *testing.T) {
 	b := setup(t, anvil.Options{})
 	first, _ := b.send(t, 0)
 	second, _ := b.send(t, 1)
-	if err := b.DropTransaction(txmanager.Hash(second)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DropTransaction(txmanager.Hash(second)))
 	if !b.known(t, first) || b.known(t, second) {
 		t.Error("second dropped: got the wrong one gone")
 	}
 	if err := b.DropTransaction(txmanager.Hash(second)); err == nil {
 		t.Error("dropped twice: got nil, want an error")
 	}
-	if err := b.DropPool(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DropPool())
 	if b.known(t, first) {
 		t.Error("pool dropped: got the first known, want it gone")
 	}
@@ -235,26 +210,18 @@ func TestDroppedTransactionsAreUnknown(t *testing.T) {
 func TestSetBaseFeeAppliesToTheNextBlock(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
-	if err := b.SetBaseFee(big.NewInt(123_456)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.SetBaseFee(big.NewInt(123_456)))
 	b.mine(t, 1)
-	if got, want := b.block(t).BaseFeePerGas, "0x1e240"; got != want {
-		t.Errorf("base fee: got %s, want %s", got, want)
-	}
+	check.Equal(t, "base fee", b.block(t).BaseFeePerGas, "0x1e240")
 }
 
 // After Close the port is free, and no call hangs.
 func TestClosedNodeFreesItsPort(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.Close())
 	client, err := rpc.DialContext(t.Context(), b.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer client.Close()
 	if err := client.CallContext(t.Context(), nil, "eth_blockNumber"); err == nil {
 		t.Error("call after close: got an answer, want none")

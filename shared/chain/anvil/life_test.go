@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost/fencepost/shared/chain/anvil"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // parent makes this test binary a process that has a node and waits to be killed.
@@ -47,17 +48,11 @@ func TestNodeDiesWithItsParent(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), parent+"=1", "TMPDIR="+t.TempDir())
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer stdin.Close()
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
+	check.OK(t)(cmd.Start())
 	said, _ := bufio.NewReader(out).ReadString('\n')
 	address, ok := strings.CutPrefix(strings.TrimSpace(said), "http://")
 	if !ok || !listens(address) {
@@ -76,12 +71,8 @@ func TestLeavesNoFiles(t *testing.T) {
 	t.Setenv("TMPDIR", folder)
 	t.Setenv("HOME", folder)
 	chain, err := anvil.Start(t.Context(), anvil.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(chain.Mine(1), chain.Reorg(nil), chain.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
+	check.OK(t)(errors.Join(chain.Mine(1), chain.Reorg(nil), chain.Close()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := anvil.Start(ctx, anvil.Options{}); !errors.Is(err, context.Canceled) || errors.Is(err, anvil.ErrNotThere) {

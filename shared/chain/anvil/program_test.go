@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // only is a PATH with these programs, name to path.
@@ -30,9 +32,7 @@ func npm(t *testing.T, code string) func(string) (string, error) {
 	path := filepath.Join(t.TempDir(), "npm")
 	program := "$PREFIX/node_modules/@foundry-rs/anvil-" + runtime.GOOS + "-" + runtime.GOARCH + "/bin/anvil"
 	head := "#!/bin/sh\nPREFIX=$3\nPROGRAM=" + program + "\n"
-	if err := os.WriteFile(path, []byte(head+code+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(os.WriteFile(path, []byte(head+code+"\n"), 0o755))
 	return only(map[string]string{"npm": path})
 }
 
@@ -124,9 +124,7 @@ func TestWaitForTheLockEnds(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
 	unlock, err := lock(t.Context(), filepath.Join(cache, "anvil-"+Version+".lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = locate(ctx, npm(t, installs), cache)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Each chain of these tests is closed, so a running goroutine is a leak. Exceptions are goroutines that
@@ -38,13 +39,9 @@ type bundle struct {
 func setup(t *testing.T, o devchain.Options) bundle {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	client, err := ethclient.Dial(chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() {
 		client.Close()
 		if err := chain.Close(); err != nil {
@@ -61,9 +58,7 @@ func (b bundle) transfer(t *testing.T, nonce uint64) *types.Transaction {
 		ChainID: id, Nonce: nonce, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
 		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return tx
 }
 
@@ -76,9 +71,7 @@ func (b bundle) send(t *testing.T, tx *types.Transaction) {
 
 func (b bundle) mine(t *testing.T, n int) {
 	t.Helper()
-	if err := b.chain.Mine(n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.chain.Mine(n))
 }
 
 // blockOf returns the block that the node reports for tx; 0 for none.
@@ -94,22 +87,16 @@ func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
 func (b bundle) counts(t *testing.T) [2]uint64 {
 	t.Helper()
 	latest, err := b.client.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	pending, err := b.client.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return [2]uint64{latest, pending}
 }
 
 func raw(t *testing.T, tx *types.Transaction) []byte {
 	t.Helper()
 	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return raw
 }
 
@@ -126,9 +113,7 @@ func TestManyPendingOfOneAccount(t *testing.T) {
 	}
 	for start := 0; start < n; start += 1000 {
 		part := batch[start:min(start+1000, n)]
-		if err := b.client.Client().BatchCallContext(t.Context(), part); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(b.client.Client().BatchCallContext(t.Context(), part))
 		for i, e := range part {
 			if e.Error != nil {
 				t.Fatalf("transaction %d: got %v, want nil", start+i, e.Error)
@@ -143,15 +128,9 @@ func TestManyPendingOfOneAccount(t *testing.T) {
 	}
 	asked := b.chain.RoundTrips() - sent
 	b.mine(t, 2)
-	if got, want := b.counts(t), [2]uint64{n, n}; got != want {
-		t.Errorf("counts after two blocks: got %v, want %v", got, want)
-	}
-	if got, want := b.chain.RoundTrips()-asked, uint64(6+2); got != want {
-		t.Errorf("round trips: got %d, want %d", got, want)
-	}
-	if got, want := b.chain.Calls("eth_sendRawTransaction"), uint64(n); got != want {
-		t.Errorf("calls: got %d, want %d", got, want)
-	}
+	check.Equal(t, "counts after two blocks", b.counts(t), [2]uint64{n, n})
+	check.Equal(t, "round trips", b.chain.RoundTrips()-asked, uint64(6+2))
+	check.Equal(t, "calls", b.chain.Calls("eth_sendRawTransaction"), uint64(n))
 }
 
 // With a block time blocks are made regularly, except while mining is stopped.
@@ -160,9 +139,7 @@ func TestBlockTimeMakesBlocks(t *testing.T) {
 	b := setup(t, devchain.Options{BlockTime: time.Millisecond})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := b.chain.WaitBlock(ctx, b.chain.Head()+5); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.chain.WaitBlock(ctx, b.chain.Head()+5))
 
 	b.chain.StopMining()
 	before := b.chain.Head()
@@ -199,38 +176,20 @@ func TestReorgReturnsTransactionsToThePool(t *testing.T) {
 	tx := b.transfer(t, 0)
 	b.send(t, tx)
 	b.mine(t, 2)
-	if got, want := b.blockOf(t, tx), uint64(2); got != want {
-		t.Fatalf("block of the transaction: got %d, want %d", got, want)
-	}
+	check.Equal(t, "block of the transaction", b.blockOf(t, tx), uint64(2))
 
-	if err := b.chain.Reorg(2, nil, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := b.chain.Head(), uint64(4); got != want {
-		t.Errorf("head after the reorg: got %d, want %d", got, want)
-	}
-	if got := b.blockOf(t, tx); got != 0 {
-		t.Errorf("block after the reorg: got %d, want none", got)
-	}
-	if got, want := b.counts(t), [2]uint64{0, 1}; got != want {
-		t.Errorf("counts after the reorg: got %v, want %v", got, want)
-	}
+	check.OK(t)(b.chain.Reorg(2, nil, nil, nil))
+	check.Equal(t, "head after the reorg", b.chain.Head(), uint64(4))
+	check.Equal(t, "block after the reorg", b.blockOf(t, tx), 0)
+	check.Equal(t, "counts after the reorg", b.counts(t), [2]uint64{0, 1})
 
-	if err := b.chain.Reorg(1, [][]byte{raw(t, tx)}); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := b.blockOf(t, tx), uint64(4); got != want {
-		t.Errorf("block in the new chain: got %d, want %d", got, want)
-	}
+	check.OK(t)(b.chain.Reorg(1, [][]byte{raw(t, tx)}))
+	check.Equal(t, "block in the new chain", b.blockOf(t, tx), uint64(4))
 
-	if err := b.chain.Reorg(1, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.chain.Reorg(1, nil))
 	b.chain.DropPool()
 	b.mine(t, 1)
-	if got, want := b.counts(t), [2]uint64{0, 0}; got != want {
-		t.Errorf("counts after the pool was dropped: got %v, want %v", got, want)
-	}
+	check.Equal(t, "counts after the pool was dropped", b.counts(t), [2]uint64{0, 0})
 }
 
 // A block can omit pending transactions and contain unknown ones.
@@ -239,18 +198,10 @@ func TestMineExactlyIgnoresThePool(t *testing.T) {
 	b := setup(t, devchain.Options{})
 	pooled := b.transfer(t, 0)
 	b.send(t, pooled)
-	if err := b.chain.MineExactly(); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := b.counts(t), [2]uint64{0, 1}; got != want {
-		t.Errorf("counts after an empty block: got %v, want %v", got, want)
-	}
-	if err := b.chain.MineExactly(raw(t, pooled), raw(t, b.transfer(t, 1))); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := b.counts(t), [2]uint64{2, 2}; got != want {
-		t.Errorf("counts after both: got %v, want %v", got, want)
-	}
+	check.OK(t)(b.chain.MineExactly())
+	check.Equal(t, "counts after an empty block", b.counts(t), [2]uint64{0, 1})
+	check.OK(t)(b.chain.MineExactly(raw(t, pooled), raw(t, b.transfer(t, 1))))
+	check.Equal(t, "counts after both", b.counts(t), [2]uint64{2, 2})
 }
 
 // The head is safe. The last but one of every 32nd block is finalized, and never replaced.
@@ -287,13 +238,9 @@ func TestChainIDIsEnforced(t *testing.T) {
 func TestPortInUseIsAnError(t *testing.T) {
 	t.Parallel()
 	first, err := devchain.Start(t.Context(), devchain.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	at, err := url.Parse(first.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if second, err := devchain.Start(t.Context(), devchain.Options{Addr: at.Host}); err == nil {
 		t.Error("port in use: got nil, want an error")
 		_ = second.Close()
@@ -323,9 +270,7 @@ func TestDevAccountsAreFixed(t *testing.T) {
 func TestStopMiningLeavesNoBlockUnderWay(t *testing.T) {
 	t.Parallel()
 	c, err := devchain.Start(t.Context(), devchain.Options{BlockTime: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = c.Close() })
 	for n := range 100 {
 		for range 1000 * n { // a little later each time, so that one is under way in some
@@ -333,15 +278,11 @@ func TestStopMiningLeavesNoBlockUnderWay(t *testing.T) {
 		}
 		c.StopMining()
 		before := c.Head()
-		if err := c.Mine(1); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(c.Mine(1))
 		if got := c.Head(); got != before+1 {
 			t.Fatalf("head: got %d, want %d, the one block that was asked for", got, before+1)
 		}
 		c.StartMining()
-		if err := c.WaitBlock(t.Context(), before+2); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(c.WaitBlock(t.Context(), before+2))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -63,16 +64,12 @@ func pays(t *testing.T, chain *devchain.Chain, n uint64, tip int64) {
 	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(100e9), GasTipCap: big.NewInt(tip),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	raw, err := tx.MarshalBinary()
 	if err == nil {
 		err = chain.MineExactly(raw)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 }
 
 // Tips follow the tips paid in blocks, in the same round trip: the median of non-empty blocks. Without
@@ -108,9 +105,7 @@ func TestTipsFollowHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for blocks, want := range map[int]int64{4: 6e9, 2: 6e9, 20: 6e9, 3: 7e9} {
-		if got := tip("history", chain.URL(), blocks); got != want {
-			t.Errorf("the last %d blocks: got %d, want %d", blocks, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("the last %d blocks", blocks), tip("history", chain.URL(), blocks), want)
 	}
 	for name, spoil := range map[string]any{"no such method": nil, "not that form": "0x1", "rewards missing": map[string]any{"gasUsedRatio": []int{1}},
 		"negative": map[string]any{"gasUsedRatio": []int{1}, "reward": [][]string{{"-0x1"}}}} {
@@ -153,9 +148,7 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 	c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
 	before := chain.RoundTrips()
 	v, err := c.Query(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if n := chain.RoundTrips() - before; n != 1 {
 		t.Errorf("round trips of a query: got %d, want 1, as with EIP-1559", n)
 	}
@@ -165,25 +158,17 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 	}
 	price := new(big.Int).Lsh(a.GasPriceWei, 1)
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{
 		ChainID: chain.ChainID(), To: new(eip155.Address([20]byte{1})), Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if res := c.Send(t.Context(), [][]byte{signed.Raw}); !res[0].Acknowledged() {
 		t.Fatalf("send: got %+v, want it accepted", res[0])
 	}
-	if err := chain.Mine(1); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.Mine(1))
 	client, err := ethclient.DialContext(t.Context(), chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer client.Close()
 	tx, _, err := client.TransactionByHash(t.Context(), common.Hash(signed.Hash))
 	if err != nil || tx.Type() != types.LegacyTxType || tx.GasPrice().Cmp(price) != 0 || tx.ChainId().Uint64() != chain.ChainID() {
@@ -201,9 +186,7 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 	s := eip155.NewSubmitter(chain.ChainID(), account.Address)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for i, v := range []struct {
 		legacy   bool
 		cap, tip int64
@@ -220,9 +203,7 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 	} {
 		signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{ChainID: chain.ChainID(), To: new(eip155.Address([20]byte{1})), Value: big.NewInt(1),
 			Gas: 21_000, Legacy: v.legacy, FeeCapWei: big.NewInt(v.cap), TipCapWei: big.NewInt(v.tip)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if got := c.Send(t.Context(), [][]byte{signed.Raw})[0]; got.Class != v.want {
 			t.Errorf("version %d: got %s (%s), want %s", i+1, got.Class, got.Text, v.want)
 		}

@@ -1,9 +1,11 @@
 package evm
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -11,9 +13,7 @@ func TestClassify(t *testing.T) {
 	t.Parallel()
 	for _, c := range sendTexts {
 		for _, text := range []string{c.text, strings.ToUpper(c.text), strings.ToLower(c.text)} {
-			if got := classify(text); got != c.want {
-				t.Errorf("%q (%s): got %s, want %s", text, c.source, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%q (%s)", text, c.source), classify(text), c.want)
 		}
 	}
 }

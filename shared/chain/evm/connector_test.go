@@ -23,15 +23,14 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func startChain(t *testing.T) *devchain.Chain {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = chain.Close() })
 	return chain
 }
@@ -39,9 +38,7 @@ func startChain(t *testing.T) *devchain.Chain {
 func connect(t *testing.T, o evm.Options) *evm.Connector {
 	t.Helper()
 	c, err := evm.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -68,9 +65,7 @@ func TestContractOnAnvil(t *testing.T) {
 		if errors.Is(err, anvil.ErrNotThere) {
 			t.Skip("Left out: ", err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		t.Cleanup(func() { _ = chain.Close() })
 		return chain
 	}
@@ -89,25 +84,17 @@ func TestContractOnAnvil(t *testing.T) {
 func TestUnindexedNodeLeavesReceiptsUnknown(t *testing.T) {
 	t.Parallel()
 	chain, err := devchain.Start(t.Context(), devchain.Options{Unindexed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = chain.Close() })
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	nobody := txmanager.Hash{0: 0xde, 31: 0xad}
 	answers := func() [2]txmanager.Answer {
 		v, err := c.Query(t.Context(), txmanager.ChainQuery{Receipts: []txmanager.Hash{nobody}, Known: []txmanager.Hash{nobody}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		return [2]txmanager.Answer{v.Receipts[nobody].Answer, v.Known[nobody]}
 	}
-	if got, want := answers(), ([2]txmanager.Answer{txmanager.AnswerUnknown, txmanager.AnswerUnknown}); got != want {
-		t.Errorf("receipt and transaction without an index: got %v, want %v", got, want)
-	}
-	if err := chain.Mine(1); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, "receipt and transaction without an index", answers(), ([2]txmanager.Answer{txmanager.AnswerUnknown, txmanager.AnswerUnknown}))
+	check.OK(t)(chain.Mine(1))
 	deadline := time.After(2 * time.Minute)
 	for want := ([2]txmanager.Answer{txmanager.AnswerNotFound, txmanager.AnswerNotFound}); answers() != want; {
 		select {
@@ -151,9 +138,7 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 	defer refusing.Close()
 	for name, server := range map[string]*httptest.Server{"gone": gone, "refusing": refusing} {
 		at, err := url.Parse(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		c := connect(t, evm.Options{URL: fmt.Sprintf("http://user:secret@%s/v3/secret?key=secret", at.Host), ChainID: 1})
 		_, err = c.Query(t.Context(), txmanager.ChainQuery{})
 		result := c.Send(t.Context(), [][]byte{{2}})[0]
@@ -171,9 +156,7 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 func TestLargeQueryIsSplit(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	if err := chain.Mine(60); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.Mine(60))
 	var trips atomic.Int64
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
 		trips.Add(1)
@@ -186,18 +169,14 @@ func TestLargeQueryIsSplit(t *testing.T) {
 		hashes[i][0] = byte(i)
 	}
 	v, err := c.Query(t.Context(), txmanager.ChainQuery{FromBlock: 11, ToBlock: 50, Receipts: hashes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if got, want := trips.Load(), int64(4); got != want { // 66 calls, 17 of them in each batch
 		t.Errorf("round trips: got %d, want %d", got, want)
 	}
 	if got := len(v.Headers); got != 40 || v.Headers[0].Number != 11 {
 		t.Errorf("headers: got %d, want 40 from 11 on", got)
 	}
-	if got := len(v.Receipts); got != len(hashes) {
-		t.Errorf("receipts: got %d, want %d", got, len(hashes))
-	}
+	check.Equal(t, "receipts", len(v.Receipts), len(hashes))
 	if got, want := v.Head.Number, chain.Head(); got != want {
 		t.Errorf("head: got %d, want %d, the last", got, want)
 	}
@@ -210,9 +189,7 @@ func TestLargeQueryIsSplit(t *testing.T) {
 func TestSplitQueryAcrossReorgFails(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	if err := chain.Mine(10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.Mine(10))
 	var trips atomic.Int64
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
 		if trips.Add(1) == 3 {
@@ -259,9 +236,7 @@ func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 		tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 			ChainID: id, Nonce: uint64(i), To: &common.Address{1}, Gas: 21_000, GasTipCap: gwei, GasFeeCap: new(big.Int).Mul(gwei, big.NewInt(100)),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if raws[i], err = tx.MarshalBinary(); err != nil {
 			t.Fatal(err)
 		}
@@ -288,32 +263,22 @@ func TestSendStopsAtSilence(t *testing.T) {
 			t.Errorf("result %d: got %+v, want unknown with a reason", i, r)
 		}
 	}
-	if got := proxy.RoundTrips(); got != 1 {
-		t.Errorf("round trips: got %d, want 1", got)
-	}
+	check.Equal(t, "round trips", proxy.RoundTrips(), 1)
 }
 
 // A search keeps to MaxBatch: it takes more round trips, and ends.
 func TestConsumerIsFoundInSmallBatches(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	if err := chain.Mine(100); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.Mine(100))
 	account := devchain.DevAccounts(1)[0]
 	id := new(big.Int).SetUint64(chain.ChainID())
 	tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Gas: 21_000,
 		To: &common.Address{1}, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(chain.MineExactly(raw), chain.Mine(100)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
+	check.OK(t)(errors.Join(chain.MineExactly(raw), chain.Mine(100)))
 	proxy := chaintest.NewProxy(t, chain.URL())
 	var limit atomic.Int64
 	proxy.Set(chaintest.Fault{Batch: func(calls int) { limit.Store(max(limit.Load(), int64(calls))) }})
@@ -405,7 +370,5 @@ func TestChainIDIsAskedForOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := chain.Calls("eth_chainId"); got != 3 {
-		t.Errorf("calls of eth_chainId: got %d, want 3", got)
-	}
+	check.Equal(t, "calls of eth_chainId", chain.Calls("eth_chainId"), 3)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // On a chain that is declared to have no tag "finalized", an account's final count is that of depth
@@ -16,19 +17,13 @@ func TestFinalCountOfAChainWithoutTheTag(t *testing.T) {
 	final := func(depth *uint64) *uint64 {
 		t.Helper()
 		c, err := evm.New(evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), FinalDepth: depth})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		defer c.Close()
 		v, err := c.Query(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		return v.FinalCount
 	}
-	if err := chain.MineExactly(raws[0]); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.MineExactly(raws[0]))
 	mined := chain.Head()
 	if got := final(new(mined + 1)); got != nil {
 		t.Errorf("more blocks wanted than there are: got the count %d, want none", *got)
@@ -38,9 +33,7 @@ func TestFinalCountOfAChainWithoutTheTag(t *testing.T) {
 			t.Errorf("%d blocks below the head, mined in the head: got %v, want %d", c.depth, got, c.want)
 		}
 	}
-	if err := chain.Mine(3); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.Mine(3))
 	for _, c := range []struct{ depth, want uint64 }{{3, 1}, {4, 0}} {
 		if got := final(&c.depth); got == nil || *got != c.want {
 			t.Errorf("%d blocks below the head, mined 3 below it: got %v, want %d", c.depth, got, c.want)

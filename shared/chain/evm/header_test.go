@@ -2,6 +2,7 @@ package evm_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -28,9 +30,7 @@ func TestHeadersNeedNoBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := chain.Calls(getBlock); got != 0 {
-		t.Errorf("calls of %s: got %d, want none", getBlock, got)
-	}
+	check.Equal(t, fmt.Sprintf("calls of %s", getBlock), chain.Calls(getBlock), 0)
 	if got := chain.Calls(getHeader); got != 6 {
 		t.Errorf("calls of %s: got %d, want two for each query", getHeader, got)
 	}
@@ -69,9 +69,7 @@ func TestMissingHeadersAreReadFromBlocks(t *testing.T) {
 			before := proxy.RoundTrips()
 			mustQuery(t, c, chain)
 			mustQuery(t, c, chain)
-			if got := proxy.RoundTrips() - before; got != 3 {
-				t.Errorf("%s: round trips of two queries: got %d, want 3", name, got)
-			}
+			check.Equal(t, fmt.Sprintf("%s: round trips of two queries", name), proxy.RoundTrips()-before, 3)
 		}
 	}
 }
@@ -114,9 +112,7 @@ func TestGatewayThatRejectsHeadersIsAskedForBlocks(t *testing.T) {
 func mustQuery(t *testing.T, c *evm.Connector, chain *devchain.Chain) {
 	t.Helper()
 	v, err := c.Query(t.Context(), txmanager.ChainQuery{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if v.Head.Number != chain.Head() || v.Head.Hash == (txmanager.Hash{}) || v.Head.Time == 0 {
 		t.Errorf("head: got %+v, want that of block %d", v.Head, chain.Head())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -19,15 +20,11 @@ import (
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	to, five := common.Address{19: 9}, big.NewInt(5)
 	sign := func(s types.Signer, inner types.TxData) []byte {
 		raw, err := types.MustSignNewTx(key, s, inner).MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		return raw
 	}
 	here := types.LatestSignerForChainID(five)
@@ -101,9 +98,7 @@ func delegating(t *testing.T, to common.Address) []byte {
 		Authorizations []authorization
 		V, R, S        *big.Int
 	}{big.NewInt(5), 7, one, one, 60_000, to, new(big.Int), nil, types.AccessList{}, []authorization{{one, to, 0, 0, one, one}}, new(big.Int), one, one})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	raw := append([]byte{types.SetCodeTxType}, body...)
 	if tx := new(types.Transaction); tx.UnmarshalBinary(raw) != nil || tx.Type() != types.SetCodeTxType {
 		t.Fatalf("%x is no delegation: the test proves nothing", raw)

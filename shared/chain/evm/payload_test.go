@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -80,13 +81,9 @@ func checkStored(t *testing.T, canonical []byte) {
 		t.Errorf("%s: call got %v, want nil", canonical, err)
 	}
 	var fields map[string]string
-	if err := json.Unmarshal(canonical, &fields); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(json.Unmarshal(canonical, &fields))
 	column, err := json.MarshalIndent(fields, "", " ") // sorts the names
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	fromColumn, err := new(Connector).ParsePayload(column)
 	if err != nil {
 		t.Errorf("%s: call got %v, want nil", column, err)
@@ -101,9 +98,7 @@ func checkStored(t *testing.T, canonical []byte) {
 func TestStoredCallIsReadBack(t *testing.T) {
 	t.Parallel()
 	call, err := new(Connector).ParsePayload([]byte(`{` + to + `,"value":"5","data":"0xab","gas":"50000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	address := eip155.Address(common.HexToAddress(lowerAddress))
 	want := txmanager.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
 	if diff := cmp.Diff(want, call, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); diff != "" {
@@ -128,9 +123,7 @@ func TestFingerprintFollowsTheMeaning(t *testing.T) {
 	t.Parallel()
 	fingerprint := func(raw string) [32]byte {
 		_, f, err := ParsePayload(json.RawMessage(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		return f
 	}
 	called := fingerprint(`{` + to + `,"function":"transfer(address,uint256)","args":["` + lowerAddress + `",1000]}`)
@@ -253,9 +246,7 @@ func TestEncodeCall(t *testing.T) {
 			continue
 		}
 		contract, err := abi.JSON(strings.NewReader(`[{"type":"function","name":"f","inputs":` + c.inputs + `}]`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		method, err := contract.MethodById(data)
 		if err != nil {
 			t.Errorf("%s: got selector %s, want %s", c.signature, hex.EncodeToString(data[:4]), hex.EncodeToString(crypto.Keccak256([]byte(c.signature))[:4]))
@@ -267,9 +258,7 @@ func TestEncodeCall(t *testing.T) {
 			continue
 		}
 		got, err := json.Marshal(values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if diff := cmp.Diff(c.want, string(got)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.signature, diff)
 		}

@@ -2,6 +2,7 @@ package evm_test
 
 import (
 	"context"
+	"fmt"
 	"math/big"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -26,13 +28,9 @@ func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q txma
 	for i := range uint64(n) {
 		tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: i,
 			To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		raw, err := tx.MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		raws = append(raws, raw)
 		q.Receipts, q.Hints = append(q.Receipts, txmanager.Hash(tx.Hash())), append(q.Hints, txmanager.Hint{Nonce: i})
 	}
@@ -60,9 +58,7 @@ func TestWindowInSmallBatches(t *testing.T) {
 	chain := startChain(t)
 	raws, q := windowOf(t, chain, 300)
 	for i := 0; i < len(raws); i += 100 {
-		if err := chain.MineExactly(raws[i : i+100]...); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(chain.MineExactly(raws[i : i+100]...))
 	}
 	q.FromBlock, q.ToBlock = 1, 4
 	proxy := chaintest.NewProxy(t, chain.URL())
@@ -80,9 +76,7 @@ func TestWindowInSmallBatches(t *testing.T) {
 	}
 	for range 2 {
 		v, err := c.Query(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if got := found(t, v); got != 300 || v.Head.Number <= v.StartHead.Number {
 			t.Errorf("got %d receipts at head %d, first %d; want 300, and blocks between", got, v.Head.Number, v.StartHead.Number)
 		}
@@ -101,9 +95,7 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	raws, q := windowOf(t, chain, 120)
-	if err := chain.MineExactly(raws...); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.MineExactly(raws...))
 	proxy := chaintest.NewProxy(t, chain.URL())
 	trips, silent := 0, map[int]bool{2: true}
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
@@ -112,16 +104,12 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 	}})
 	for _, want := range []int{3, 3 + 2} {
 		v, err := c.Query(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if got := found(t, v); got != 120 || trips != want {
 			t.Errorf("got %d receipts after %d round trips, want 120 after %d", got, trips, want)
 		}
 	}
-	if got := chain.Calls("eth_getBlockReceipts"); got != 1 {
-		t.Errorf("receipts asked for by block: got %d, want 1", got)
-	}
+	check.Equal(t, "receipts asked for by block", chain.Calls("eth_getBlockReceipts"), 1)
 	trips, silent = 0, map[int]bool{2: true, 3: true}
 	other := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
 		trips++
@@ -138,9 +126,7 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	raws, q := windowOf(t, chain, 100)
-	if err := chain.MineExactly(raws...); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.MineExactly(raws...))
 	var trips atomic.Int64
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) { trips.Add(1) }})
 	const looks = 10
@@ -154,16 +140,10 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := trips.Load(); got != looks+1 {
-		t.Errorf("round trips of %d concurrent queries: got %d, want %d", looks, got, looks+1)
-	}
-	if err := chain.Reorg(1, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, fmt.Sprintf("round trips of %d concurrent queries", looks), trips.Load(), looks+1)
+	check.OK(t)(chain.Reorg(1, nil))
 	v, err := c.Query(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for h, a := range v.Receipts {
 		if a.Answer == txmanager.AnswerFound && a.Receipt.BlockHash != v.Head.Hash {
 			t.Errorf("%s after the reorg: got it in %s, want it in the head %s or nowhere", h, a.Receipt.BlockHash, v.Head.Hash)

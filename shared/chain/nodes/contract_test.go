@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/porttest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -26,9 +27,7 @@ func TestContractOverSeveralNodes(t *testing.T) {
 			t.Parallel()
 			chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
 				chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t)(err)
 				t.Cleanup(func() { _ = chain.Close() })
 				return chaintest.Fixture{
 					URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
@@ -37,9 +36,7 @@ func TestContractOverSeveralNodes(t *testing.T) {
 					DropPool: func() error { chain.DropPool(); return nil },
 					Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector {
 						c, err := nodes.New(nodes.Options{URLs: list(t, url), ChainID: chainID, Open: evm.Opener(evm.Options{ChainID: chainID, Timeout: timeout})})
-						if err != nil {
-							t.Fatal(err)
-						}
+						check.OK(t)(err)
 						t.Cleanup(c.Close)
 						return c
 					},

@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -37,9 +38,7 @@ func newPaying(t *testing.T) *paying {
 	t.Helper()
 	accounts := devchain.DevAccounts(2)
 	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: accounts})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = chain.Close() })
 	p := &paying{t: t, chain: chain, payer: accounts[0]}
 	if p.token, err = contracts.Deploy(t.Context(), chain, accounts[1], contracts.Token()); err != nil {
@@ -132,9 +131,7 @@ func TestPaymentsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
 	closed, err := contracts.Deploy(t.Context(), p.chain, devchain.DevAccounts(2)[1], contracts.Closed())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	p.mine(5)
 	p.block(p.tx(receiver, 11, nil))
 	p.mine(20)
@@ -197,9 +194,7 @@ func TestReplacedBlockIsReported(t *testing.T) {
 	p.mine(10)
 	c := p.connector(2, p.chain.URL(), p.chain.URL())
 	_, last := p.read(c, chain.PaymentsQuery{}, 1000)
-	if err := p.chain.Reorg(6, [][]byte{p.tx(receiver, 5, nil)}, nil, nil, nil, nil, nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(p.chain.Reorg(6, [][]byte{p.tx(receiver, 5, nil)}, nil, nil, nil, nil, nil, nil))
 	got, err := c.Payments(t.Context(), chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3, After: last.End, AfterHash: last.EndHash, UpTo: last.End + 5})
 	if err != nil || !got.WentBack || got.EndHash == last.EndHash || len(got.Found) > 0 {
 		t.Errorf("after a reorg: got %+v, %v; want that the block is another", got, err)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 const (
@@ -54,13 +56,9 @@ func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	}
 	rows, err := l.db.DB.Query(t.Context(), `select conname::text from pg_constraint
 		where conrelid in ('balances_tb'::regclass, 'transfer_operations'::regclass) and contype in ('c', 'f', 'p', 'u', 'x')`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for _, constraint := range all {
 		got[constraint] = true
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -163,14 +164,10 @@ func TestACallIsOneRoundTrip(t *testing.T) {
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
 	cfg, err := pgxpool.ParseConfig(l.db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	cfg.ConnConfig.Tracer = store.Costs{}
 	db, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(db.Close)
 	counted := funding.New(db)
 	ctx := telemetry.WithMeter(t.Context())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -150,9 +151,7 @@ func TestH08RestoredCopyMovesNothing(t *testing.T) {
 	if diff := cmp.Diff(rows, l.rows()); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
 	}
-	if err := l.db.Store.AcceptDatabase(t.Context(), "carol", "reconciled"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(l.db.Store.AcceptDatabase(t.Context(), "carol", "reconciled"))
 	succeeds(t, l.Resolve(t.Context(), transfer.Withdraw, call("before", fine, 1)))
 	succeeds(t, l.Withdraw(t.Context(), c))
 	l.has(alice, fine, "0.00000008")

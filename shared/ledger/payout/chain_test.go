@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -180,9 +181,7 @@ func (h *env) outside(n uint64, to string, wei string) string {
 func bytesOf(t testing.TB, tx *types.Transaction) []byte {
 	t.Helper()
 	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return raw
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
@@ -29,9 +30,7 @@ func (h *env) monitor() conservation.Monitor {
 func found(t testing.TB, m conservation.Monitor, full bool) (kinds []conservation.Kind) {
 	t.Helper()
 	report, err := m.Check(t.Context(), full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for _, f := range report.Fresh {
 		kinds = append(kinds, f.Kind)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -112,9 +113,7 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 			h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 			h.serve()
-			if got := h.managed(x.ReqID); got != "FAILED/CANCELLED" {
-				t.Errorf("its transaction: got %q, want FAILED/CANCELLED: nothing is sent for it", got)
-			}
+			check.Equal(t, "its transaction (nothing is sent for it)", h.managed(x.ReqID), "FAILED/CANCELLED")
 			if all := found(t, m, true); len(all) > 0 {
 				t.Errorf("conservation: got %v, want nothing", all)
 			}
@@ -413,9 +412,7 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	h.restored(0, nil)
 	h.says(x.ReqID, store.PayoutStatement{})
 	found, err := h.db.Store.Payout(t.Context(), h.payer, x.ReqID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if err := h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true); err != nil {
 		t.Fatal(err) // the coordinator stops before it posts, and the backup is made
 	}
@@ -443,9 +440,7 @@ func TestReleaseRecordsNoncesWithoutARequest(t *testing.T) {
 	h := newEnv(t)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
-	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_incident`); got != txmanager.NoRequest {
-		t.Errorf("nonce 0 on record: got %q, want %q", got, txmanager.NoRequest)
-	}
+	check.Equal(t, "nonce 0 on record", value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_incident`), txmanager.NoRequest)
 }
 
 // A payout cannot be matched with a payment that proves another one. Once that payment is written
@@ -486,9 +481,7 @@ func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	match, err := h.db.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer func() { _ = match.Rollback(t.Context()) }()
 	if _, err := match.Exec(t.Context(), `select from foreign_hold where submitter = $1 and ended_at is null for update`, h.payer); err != nil {
 		t.Fatal(err)
@@ -503,9 +496,7 @@ func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 		t.Errorf("while it is matched: got %v, want it to wait", got)
 	default:
 	}
-	if err := match.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(match.Rollback(t.Context()))
 	if <-proved; value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash) != 1 {
 		t.Error("after the match: got no proof, want it")
 	}

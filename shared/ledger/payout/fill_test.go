@@ -7,6 +7,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -29,9 +30,7 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 	t.Parallel()
 	h, x := newDue(t)
 	h.restored(0, nil)
-	if got, want := h.fills(), "0 IN_FLIGHT, 1 IN_FLIGHT, 2 IN_FLIGHT, 3 IN_FLIGHT"; got != want {
-		t.Fatalf("after the release: got %q, want %q", got, want)
-	}
+	check.Equal(t, "after the release", h.fills(), "0 IN_FLIGHT, 1 IN_FLIGHT, 2 IN_FLIGHT, 3 IN_FLIGHT")
 	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: filled})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
 	y := h.due(coin)
@@ -42,13 +41,9 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 	})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
 	first := value[[]byte](h, `select d.bytes from managed_tx m join tx_document d using (tx_id) where m.nonce = 0 and d.name = 'version:1'`)
-	if err := h.chain.MineExactly(first); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.chain.MineExactly(first))
 	h.await("the first placeholder is final, and there is room", func() bool {
-		if err := h.chain.MineExactly(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(h.chain.MineExactly())
 		h.serve()
 		return h.fills() == "0 FAILED/PLACEHOLDER, 1 TRACKING/PENDING, 2 TRACKING/PENDING, 3 TRACKING/PENDING"
 	})
@@ -57,17 +52,11 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 		t.Errorf("a payout beside open placeholders: got %s, want it QUEUED", got)
 	}
 	h.mineUntil(y.ReqID, "CONFIRMED")
-	if got := value[int](h, `select nonce from managed_tx where request_id = $1`, y.ReqID); got != filled {
-		t.Errorf("nonce of the payout behind: got %d, want %d", got, filled)
-	}
+	check.Equal(t, "nonce of the payout behind", value[int](h, `select nonce from managed_tx where request_id = $1`, y.ReqID), filled)
 	h.drive(y.ReqID, transfer.Committed)
 	h.ends(x.ReqID, transfer.RolledBack, onePayment, "8.5")
-	if got, want := h.fills(), "0 FAILED/PLACEHOLDER, 1 FAILED/PLACEHOLDER, 2 FAILED/PLACEHOLDER, 3 FAILED/PLACEHOLDER"; got != want {
-		t.Errorf("at the end: got %q, want %q", got, want)
-	}
-	if got := value[int](h, `select count(*) from tx_version v join managed_tx m using (tx_id) where m.fills and v.kind <> 'PLACEHOLDER'`); got != 0 {
-		t.Errorf("versions that are no placeholders: got %d, want none", got)
-	}
+	check.Equal(t, "at the end", h.fills(), "0 FAILED/PLACEHOLDER, 1 FAILED/PLACEHOLDER, 2 FAILED/PLACEHOLDER, 3 FAILED/PLACEHOLDER")
+	check.Equal(t, "versions that are no placeholders", value[int](h, `select count(*) from tx_version v join managed_tx m using (tx_id) where m.fills and v.kind <> 'PLACEHOLDER'`), 0)
 }
 
 // Lost bytes that are mined in place of a placeholder open PROTECT. Their effect is read, and the
@@ -82,9 +71,7 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 		return value[bool](h, `select count(*) = 4 from tx_version where kind = 'PLACEHOLDER'`)
 	})
 	first := value[[]byte](h, `select d.bytes from managed_tx m join tx_document d using (tx_id) where m.nonce = 0 and d.name = 'version:1'`)
-	if err := h.chain.MineExactly(first, bytesOf(t, h.lost(accounts[0], 1, new(common.HexToAddress(address)), onePayment, nil))); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.chain.MineExactly(first, bytesOf(t, h.lost(accounts[0], 1, new(common.HexToAddress(address)), onePayment, nil))))
 	h.await("PROTECT is open", func() bool {
 		h.serve()
 		h.mine(1)
@@ -157,9 +144,7 @@ func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 	})
 	h.mine(80)
 	_, err = release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1, Requests: map[uint64]string{0: txmanager.NoRequest}, Fill: new(uint64(6))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if got := value[string](h, `select released ->> 'filling' from protect_incident`); got != `{"from": 1, "below": 7}` {
 		t.Errorf("on record: got %s, want the nonces from 1 to 6", got)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/signer"
@@ -74,14 +75,10 @@ var accounts = devchain.DevAccounts(4)
 func newEnv(t testing.TB) *env {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = chain.Close() })
 	client, err := ethclient.Dial(chain.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(client.Close)
 	h := &env{t: t, db: storetest.New(t), chain: chain, client: client, log: &lines{}, tasks: &enqueuer{}}
 	h.Store, h.funding = transfers.New(h.db.Store), funding.New(h.db.DB)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -42,9 +43,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	elsewhere := h.otherToken()
 	x := h.due(token)
 	call, err := h.connector.ParsePayload(x.Payout.Payload)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	wrong := map[string]string{
 		"another sender":    h.sends(accounts[1], 0, contract, "0", call.Data),
 		"another contract":  h.sends(accounts[0], 0, elsewhere, "0", call.Data),
@@ -81,18 +80,14 @@ func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
 			contract := h.deploy(code)
 			x := h.due(token)
 			call, err := h.connector.ParsePayload(x.Payout.Payload)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(err)
 			hash := h.sends(accounts[0], 0, contract, "0", call.Data)
 			h.restored(1, map[uint64]string{0: x.ReqID})
 			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
 			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
 			h.drive(x.ReqID, transfer.TargetPending)
-			if got := value[int](h, `select count(*) from payout_proof`); got != 0 {
-				t.Errorf("proofs: got %d, want none", got)
-			}
+			check.Equal(t, "proofs", value[int](h, `select count(*) from payout_proof`), 0)
 			h.has(token, "8.5")
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -36,9 +37,7 @@ func TestCoinPayoutIsCommittedAtFinality(t *testing.T) {
 	}
 	h.has(coin, "8.5")
 	succeeds(t, h.ledger.Deposit(t.Context(), created.Call()))
-	if got := h.log.severe("CRITICAL", ""); got != 0 {
-		t.Errorf("critical lines: got %d, want none", got)
-	}
+	check.Equal(t, "critical lines", h.log.severe("CRITICAL", ""), 0)
 }
 
 // A payout of a token with a Transfer event is paid.

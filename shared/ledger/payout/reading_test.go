@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	book "github.com/fencepost/fencepost/shared/store/conservation"
@@ -42,9 +43,7 @@ func (h *env) reader(blocks uint64) *payout.ChainReader {
 func wrong(t testing.TB, m conservation.Monitor) (kinds []string) {
 	t.Helper()
 	report, err := m.Check(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for _, f := range report.Found {
 		kinds = append(kinds, string(f.Kind))
 	}
@@ -128,9 +127,7 @@ func TestAFullCheckBesideAnotherFindsNothing(t *testing.T) {
 	for range 2 {
 		h.wantWrong("before", m)
 	}
-	if err := book.New(h.db.DB).Reopen(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(book.New(h.db.DB).Reopen(t.Context()))
 	h.define(`create function reopen() returns trigger language plpgsql as $$ begin new.outcome := null; new.req_id := null; return new; end $$`)
 	h.define(`create trigger reopened before update on conservation_payment for each row execute function reopen()`)
 	h.wantWrong("reopened while they are judged", m)
@@ -236,9 +233,7 @@ func TestReplacedFinalBlockIsFound(t *testing.T) {
 	m := h.onChain(1000)
 	h.mine(10)
 	h.wantWrong("before", m)
-	if err := h.chain.Reorg(8, nil, nil, nil, nil, nil, nil, nil, nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.chain.Reorg(8, nil, nil, nil, nil, nil, nil, nil, nil, nil))
 	h.wantWrong("after the reorg", m, "JOURNAL_WENT_BACK")
 	h.paidOutside(eip155.Address(common.HexToAddress(address)), 5)
 	h.mine(confirmations)
@@ -353,7 +348,5 @@ func TestReadingIsStoredInOneCommit(t *testing.T) {
 			t.Errorf("run %d: got stored %t, %v; want the first alone", i, stored, err)
 		}
 	}
-	if got := read().Block; got != further.Block {
-		t.Errorf("read up to: got %d, want %d", got, further.Block)
-	}
+	check.Equal(t, "read up to", read().Block, further.Block)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -29,9 +30,7 @@ func TestTombstoneStopsALaterCreate(t *testing.T) {
 		t.Errorf("create behind the tombstone: got %+v, %v; want %s, known and not queued", late, err, stone)
 	}
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
-	if got := value[int](h, `select count(*) from tx_decision where tx_id = $1 and action = 'CANCEL' and by = 'transfer'`, stone); got != 1 {
-		t.Errorf("decisions on record: got %d, want 1", got)
-	}
+	check.Equal(t, "decisions on record", value[int](h, `select count(*) from tx_decision where tx_id = $1 and action = 'CANCEL' and by = 'transfer'`, stone), 1)
 	h.drive(x.ReqID, transfer.RolledBack)
 	h.neverPaid(x)
 }
@@ -112,9 +111,7 @@ func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 				t.Fatalf("before: got %s", got)
 			}
 			h.giveUp(x.ReqID)
-			if got := h.managed(x.ReqID); got != c.then {
-				t.Errorf("after the cancel: got %s, want %s", got, c.then)
-			}
+			check.Equal(t, "after the cancel", h.managed(x.ReqID), c.then)
 			if c.then != c.ends {
 				h.mineUntil(x.ReqID, c.ends)
 			}
@@ -193,12 +190,8 @@ func TestMismatchedCallsPostNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrForeignRequest)
-	if got := value[int](h, `select count(*) from managed_tx where caller <> 'mallory'`); got != 0 {
-		t.Errorf("transactions: got %d, want none", got)
-	}
-	if got := h.log.severe("CRITICAL", waits); got != 3 {
-		t.Errorf("critical lines: got %d, want 3", got)
-	}
+	check.Equal(t, "transactions", value[int](h, `select count(*) from managed_tx where caller <> 'mallory'`), 0)
+	check.Equal(t, "critical lines", h.log.severe("CRITICAL", waits), 3)
 }
 
 // A refusal by the payer's policy does not refund the payout. The payout is tried again and made
@@ -217,9 +210,7 @@ func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 	for i, p := range []store.Policy{{MaxValue: new("1")}, {Targets: []string{store.TargetDeploy}}, {MaxValuePerDay: new("1")}} {
 		limit(p)
 		h.drive(x.ReqID, transfer.TargetPending)
-		if got, want := h.log.severe("CRITICAL", waits), min(i+1, 2); got != want {
-			t.Errorf("critical lines after %+v: got %d, want %d", p, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("critical lines after %+v", p), h.log.severe("CRITICAL", waits), min(i+1, 2))
 	}
 	h.wantManaged(x, "")
 	limit(store.Policy{MaxValuePerDay: &wei})
@@ -271,9 +262,7 @@ func TestDepositOfAQueuedPayoutEnqueuesATask(t *testing.T) {
 		t.Fatalf("woken: got %d, want 0: the answer was lost", got)
 	}
 	h.drive(x.ReqID, transfer.TargetPending)
-	if got := h.tasks.count(); got != 1 {
-		t.Errorf("woken: got %d, want 1", got)
-	}
+	check.Equal(t, "woken", h.tasks.count(), 1)
 }
 
 // H31: a payout that waits for its chain is logged as information up to twice the expected
@@ -409,21 +398,15 @@ func TestPayoutThatBurnsGasIsRefunded(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
 	known, err := h.Asset(t.Context(), coin.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	burns, err := contracts.Deploy(t.Context(), h.chain, accounts[2], common.FromHex("6001622774005200")) // writes so far into its memory that this costs 13 million gas, and the node no time
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	r := h.request(coin)
 	if r.Payout, err = payout.Prepare(families, *known, 150_000_000, burns.String(), maxGas); err != nil {
 		t.Fatal(err)
 	}
 	x, err := h.coordinator.Submit(t.Context(), r, terms)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	before := h.wei(h.payer.Address())
 	h.mineUntil(x.ReqID, "FAILED/REJECTED")
 	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Rejected {
@@ -470,7 +453,5 @@ func TestCrashPointsAreReachedInOrder(t *testing.T) {
 	x := h.due(coin)
 	h.ledger.Deposit(t.Context(), x.Call())
 	h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call())
-	if got, want := fmt.Sprint(passed), fmt.Sprint(payout.Points()); got != want {
-		t.Errorf("passed: got %s, want %s", got, want)
-	}
+	check.Equal(t, "passed", fmt.Sprint(passed), fmt.Sprint(payout.Points()))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -169,23 +170,17 @@ func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
 	at := common.HexToAddress(contract)
-	if err := h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)))
 	h.serveUntil(x.ReqID, "TRACKING/INCLUDED")
 	if value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID) {
 		t.Fatal("the call succeeded, want it to revert")
 	}
 	h.drive(x.ReqID, transfer.TargetPending)
-	if err := h.chain.Reorg(1, [][]byte{h.raw(x.ReqID)}, nil); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.chain.Reorg(1, [][]byte{h.raw(x.ReqID)}, nil))
 	h.chain.DropPool()
 	h.mineUntil(x.ReqID, "CONFIRMED")
 	h.drive(x.ReqID, transfer.Committed)
-	if got := h.held(contract); got != onePayment {
-		t.Errorf("paid: got %s, want %s", got, onePayment)
-	}
+	check.Equal(t, "paid", h.held(contract), onePayment)
 	h.has(token, "8.5")
 }
 
@@ -198,9 +193,7 @@ func TestH01PayoutSeamDFinalRevertRefunds(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
 	at := common.HexToAddress(contract)
-	if err := h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)))
 	h.mineUntil(x.ReqID, "FAILED/REVERTED")
 	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Reverted || h.held(contract) != "0" {
 		t.Errorf("got %s, paid %s; want %s, nothing", got.Reason, h.held(contract), payout.Reverted)

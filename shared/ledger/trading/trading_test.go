@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/porttest"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -45,9 +46,7 @@ func answering(t *testing.T, handler http.HandlerFunc) *trading.Ledger {
 func client(t *testing.T, url string, timeout time.Duration) *trading.Ledger {
 	t.Helper()
 	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -64,13 +63,9 @@ const (
 // Only two bodies with status 200 decide.
 func TestOnlyStatus200Decides(t *testing.T) {
 	t.Parallel()
-	if got, want := saying(t, 200, applied).Withdraw(t.Context(), call()), (transfer.Outcome{Verdict: transfer.Success}); got != want {
-		t.Errorf("%s: got %+v, want %+v", applied, got, want)
-	}
+	check.Equal(t, fmt.Sprintf("%s", applied), saying(t, 200, applied).Withdraw(t.Context(), call()), (transfer.Outcome{Verdict: transfer.Success}))
 	want := transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.AccountFrozen}
-	if got := saying(t, 200, refused).Withdraw(t.Context(), call()); got != want {
-		t.Errorf("%s: got %+v, want %+v", refused, got, want)
-	}
+	check.Equal(t, fmt.Sprintf("%s", refused), saying(t, 200, refused).Withdraw(t.Context(), call()), want)
 }
 
 // Every other response is unknown.
@@ -210,9 +205,7 @@ func TestRedirectsNeverGetTheSecret(t *testing.T) {
 	}))
 	t.Cleanup(elsewhere.Close)
 	l := answering(t, func(w http.ResponseWriter, r *http.Request) {
-		if got, want := r.Header.Get("Authorization"), "Bearer "+secret; got != want {
-			t.Errorf("authorization: got %q, want %q", got, want)
-		}
+		check.Equal(t, "authorization", r.Header.Get("Authorization"), "Bearer "+secret)
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	})
 	wantUnknown(t, "a redirect", l.Withdraw(t.Context(), call()))

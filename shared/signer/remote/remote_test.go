@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -21,9 +22,7 @@ func TestAccountIsFoundInAnyLetterCase(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	r, err := remote.New(remote.Options{Name: "r", URL: server.URL, Method: remote.EthSign, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(r.Close)
 	for s, has := range map[txmanager.Submitter]bool{
 		"eip155:1:0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed": true,

@@ -15,7 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -75,7 +75,7 @@ func (f Fixture) check(t *testing.T, asked txmanager.Unsigned, got txmanager.Sig
 	}
 	want := describe(kind, new(big.Int).SetUint64(asked.ChainID), asked.Nonce, (*common.Address)(eip155.Recipient(asked.To)), asked.Value,
 		asked.Data, asked.Gas, asked.FeeCapWei, asked.TipCapWei, 0)
-	expect.Equal(t, said, want, "transaction")
+	check.Equal(t, "transaction", said, want)
 }
 
 func describe(kind uint8, chain *big.Int, n uint64, to *common.Address, value *big.Int, data []byte, gas uint64, feeCap, tipCap *big.Int, accessList int) string {

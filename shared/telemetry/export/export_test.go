@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/telemetry/export/exporttest"
@@ -37,7 +37,7 @@ func setup(t *testing.T) env {
 	e, err := export.Start(t.Context(), export.Options{
 		OTLPEndpoint: c.Addr, Prometheus: true, FlushEvery: every, TraceOneIn: 1, Service: "create", Instance: "node", Log: log,
 	})
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", e.Page())
@@ -57,13 +57,13 @@ func setup(t *testing.T) env {
 func (h env) post(t *testing.T, path, traceparent string) time.Duration {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+path, nil)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	if traceparent != "" {
 		r.Header.Set("traceparent", traceparent)
 	}
 	began := time.Now()
 	response, err := http.DefaultClient.Do(r)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	_, _ = io.Copy(io.Discard, response.Body)
 	_ = response.Body.Close()
 	return time.Since(began)
@@ -107,7 +107,7 @@ func (h env) come(t *testing.T) {
 	before := h.Calls()
 	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
 	library, err := otel.Meter("of a library").Int64Counter("library_total")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	library.Add(t.Context(), 1)
 	before = h.Calls()
 	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
@@ -118,10 +118,10 @@ func (h env) come(t *testing.T) {
 
 func (h env) page(t *testing.T) {
 	response, err := http.Get(h.url + "/metrics")
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	for _, want := range []string{"\nqueue_depth 7\n", "\nqueue_fullness_ratio 0.25\n", "\ntx_create_total{result=\"accepted\"} ", "# HELP tx_create_total creates"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("page: got\n%s\nwant %q in it", text, want)
@@ -179,8 +179,8 @@ func (h env) end(t *testing.T) {
 	h.until(t, "deliveries go well", func() bool { return h.exporter.Flush(t.Context()) == nil })
 	want := h.Value("tx_create_total{result=accepted}") + 1
 	telemetry.TxCreate.Add(t.Context(), 1, telemetry.Result("accepted"))
-	expect.NoError(t, h.exporter.Close(t.Context()))
-	expect.Equal(t, h.Value("tx_create_total{result=accepted}"), want, "counted when the exporter is closed")
+	check.OK(t)(h.exporter.Close(t.Context()))
+	check.Equal(t, "counted when the exporter is closed", h.Value("tx_create_total{result=accepted}"), want)
 }
 
 // newTrace returns the id of a trace.

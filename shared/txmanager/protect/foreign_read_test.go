@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
@@ -113,9 +114,7 @@ func reading(c *oldChain, w txmanager.SubmitterState, book *evidenceStore) *inci
 func step(t *testing.T, c *oldChain, w txmanager.SubmitterState, book *evidenceStore) *incident {
 	t.Helper()
 	tn := reading(c, w, book)
-	if err := tn.readForeign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(tn.readForeign(t.Context()))
 	return tn
 }
 

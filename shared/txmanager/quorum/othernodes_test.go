@@ -1,9 +1,11 @@
 package quorum
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
@@ -218,9 +220,7 @@ func TestSuccessIsNotOneNodesWord(t *testing.T) {
 		} {
 			p := &txtest.Panel{Views: c.views, Needed: 2}
 			q := txtest.Asking(w)
-			if got := rulesOf(3).Evaluate(w, q, looks(t, p, w, q)).After[0].State; got != c.want {
-				t.Errorf("%s: got %s, want %s", name, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%s", name), rulesOf(3).Evaluate(w, q, looks(t, p, w, q)).After[0].State, c.want)
 			if asked := p.Saw[0].Receipts; len(asked) != 1 || asked[0] != x.Hash() {
 				t.Errorf("%s: asked for the receipts %v, want that of %v", name, asked, x.Hash())
 			}

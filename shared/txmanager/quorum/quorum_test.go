@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
@@ -17,9 +18,7 @@ func looks(t *testing.T, p *txtest.Panel, w txmanager.SubmitterState, q txmanage
 	t.Helper()
 	tn := &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Chain: p, State: w}
 	v, err := Query(t.Context(), tn, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return v
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -73,9 +74,7 @@ func TestUnreadablePayloadIsRejected(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"), txtest.Queued(4, "pay"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-		if got, want := outline(p), "q-2=5, q-4=6, q-1 rejected, q-3 rejected"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		check.Equal(t, "answer", outline(p), "q-2=5, q-4=6, q-1 rejected, q-3 rejected")
 		if m := p.Transitions[0]; m.From != txmanager.Queued || m.To.Nonce != nil || m.To.LastError == "" {
 			t.Errorf("got %+v, want from QUEUED, without a nonce, with a reason", m)
 		}
@@ -180,9 +179,7 @@ func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			v.Account.BalanceWei = big.NewInt(c.balance)
 			p := rulesOf(3).PlanAllocations(w, txtest.Reader(call), v, nil)
-			if got := strings.TrimSuffix(outline(p), ", q-3 rejected"); got != c.want {
-				t.Errorf("balance %d: got %q, want %q", c.balance, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("balance %d", c.balance), strings.TrimSuffix(outline(p), ", q-3 rejected"), c.want)
 			if v.Account.BalanceWei.Int64() != c.balance {
 				t.Errorf("the view's balance became %s", v.Account.BalanceWei)
 			}

@@ -1,11 +1,13 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -65,9 +67,7 @@ func TestPatienceGrowsToTheInterval(t *testing.T) {
 		-1: time.Second, 0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 6: 32 * time.Second,
 		7: time.Minute, 20: time.Minute, 1 << 40: time.Minute,
 	} {
-		if got := r.retryDelay(failures); got != want {
-			t.Errorf("%d failures: got %v, want %v", failures, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%d failures", failures), r.retryDelay(failures), want)
 	}
 	r.ResubmitEvery = 0
 	if got := r.retryDelay(5); got != time.Second {
@@ -94,9 +94,7 @@ func TestH10NonceTooLowIsOursOnlyIfTheChainKnowsAVersion(t *testing.T) {
 		{"the second version is known", txmanager.ChainObservation{Known: map[txmanager.Hash]txmanager.Answer{first: txmanager.AnswerNotFound, second: txmanager.AnswerFound}}, true},
 		{"a version has a receipt", txmanager.ChainObservation{Receipts: map[txmanager.Hash]txmanager.ReceiptAnswer{second: {Answer: txmanager.AnswerFound}}}, true},
 	} {
-		if got := IsKnownToChain(tx, c.v); got != c.want {
-			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", c.name), IsKnownToChain(tx, c.v), c.want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -161,9 +162,7 @@ func TestDueBumpReplacesADueBroadcast(t *testing.T) {
 		}
 		tx.LastError = gas.BumpBlockedPrefix + "the submitter's budget of 24 hours is used up"
 		w := txtest.StateOf(1, 6, tx)
-		if got, want := r.PlanNextWork(w), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.Ago(2 * time.Second)}); got != want {
-			t.Errorf("held: got %+v, want %+v", got, want)
-		}
+		check.Equal(t, "held", r.PlanNextWork(w), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.Ago(2 * time.Second)}))
 		j := r.Evaluate(w, txtest.Asking(w), dear(w))
 		if got := j.ClaimedIDs(); len(got) != 1 {
 			t.Errorf("held: got %v sent again, want it", got)

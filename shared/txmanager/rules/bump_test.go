@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -283,9 +285,7 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 			if c.change != nil {
 				c.change(&w)
 			}
-			if got := r.PlanNextWork(w); got != c.want {
-				t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%s", c.name), r.PlanNextWork(w), c.want)
 		}
 		w := txtest.StateOf(1, 6, tx)
 		w.Open[0].NextCheckAt = txtest.In(time.Hour)
@@ -301,12 +301,8 @@ func TestFirstVersionLeavesRoomForBumps(t *testing.T) {
 	t.Parallel()
 	a := txmanager.Account{BaseFeeWei: big.NewInt(100), TipWei: big.NewInt(3)}
 	call := txmanager.Call{FeeCapWei: big.NewInt(5000)}
-	if got := bumpRules().FirstVersionFees(call, 21_000, a).FeeCapWei.Int64(); got != 203 {
-		t.Errorf("on: got %d, want 203", got)
-	}
-	if got := rulesOf(3).FirstVersionFees(call, 21_000, a).FeeCapWei.Int64(); got != 5000 {
-		t.Errorf("off: got %d, want 5000", got)
-	}
+	check.Equal(t, "on", bumpRules().FirstVersionFees(call, 21_000, a).FeeCapWei.Int64(), 203)
+	check.Equal(t, "off", rulesOf(3).FirstVersionFees(call, 21_000, a).FeeCapWei.Int64(), 5000)
 }
 
 // offers is a policy that proposes one fee in both fields.

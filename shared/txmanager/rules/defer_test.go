@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"maps"
 	"math/big"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -144,9 +146,7 @@ func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
 		for _, unsettled := range [][]txmanager.Tx{nil, {txtest.Pending(4)}} {
 			w := txtest.Queue(txtest.StateOf(9, 5, unsettled...), txtest.Of("a", deferred(txtest.Queued(0, "cheap"))), txtest.Of("a", txtest.Queued(1, "call")), txtest.Of("b", txtest.Queued(2, "call")), txtest.Of("b", txtest.Queued(3, "pay")))
 			p := deferring().PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]txmanager.Estimate{"q-1": txtest.Reverts(), "q-2": txtest.Estimated(50_000)})
-			if got, want := outline(p), "q-2=5, q-3=6, q-0 waits"; got != want {
-				t.Errorf("%d in flight: got %q, want %q", len(unsettled), got, want)
-			}
+			check.Equal(t, fmt.Sprintf("%d in flight", len(unsettled)), outline(p), "q-2=5, q-3=6, q-0 waits")
 		}
 	})
 }

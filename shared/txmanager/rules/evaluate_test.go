@@ -1,11 +1,13 @@
 package rules
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -213,13 +215,9 @@ func TestFinalsComeInNonceOrder(t *testing.T) {
 		} {
 			j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.Finding(txtest.ViewOf(w, headers...), c.found...))
 			for i, want := range c.want {
-				if j.After[i].State != want {
-					t.Errorf("%s: nonce %d: got %s, want %s", c.name, i+5, j.After[i].State, want)
-				}
+				check.Equal(t, fmt.Sprintf("%s: nonce %d", c.name, i+5), j.After[i].State, want)
 			}
-			if j.FinalHead != c.head {
-				t.Errorf("%s: final head: got %d, want %d", c.name, j.FinalHead, c.head)
-			}
+			check.Equal(t, fmt.Sprintf("%s: final head", c.name), j.FinalHead, c.head)
 		}
 	})
 }
@@ -356,9 +354,7 @@ func TestLaggardFreesNoNonceInProtect(t *testing.T) {
 		w.Protected, w.Evidence = true, &txmanager.Violation{Kind: txmanager.NonceConsumed, Block: 100, ExpectedNonce: 5}
 		for head, want := range map[uint64]txmanager.State{99: txmanager.Protect, 100: txmanager.Tracking} {
 			v := txtest.ViewOf(w, txtest.Block('a', head))
-			if got := rulesOf(3).Evaluate(w, txtest.Asking(w), v).After[0].State; got != want {
-				t.Errorf("head %d: got %s, want %s", head, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("head %d", head), rulesOf(3).Evaluate(w, txtest.Asking(w), v).After[0].State, want)
 		}
 	})
 }

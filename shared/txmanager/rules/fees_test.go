@@ -1,9 +1,11 @@
 package rules
 
 import (
+	"fmt"
 	"math/big"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -38,9 +40,7 @@ func TestOnePriceOfGas(t *testing.T) {
 		if !g.Legacy || g.FeeCapWei.Int64() != c.want || g.TipCapWei.Int64() != c.want {
 			t.Errorf("%s: got %+v, want one price of %d", c.name, g, c.want)
 		}
-		if got := gas.TooExpensiveReason(call, g, a); got != c.reason {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.reason)
-		}
+		check.Equal(t, fmt.Sprintf("%s", c.name), gas.TooExpensiveReason(call, g, a), c.reason)
 	}
 }
 

@@ -3,6 +3,7 @@ package rules
 import (
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -82,8 +83,6 @@ func TestEvidenceHasBothNumbersAndThePlace(t *testing.T) {
 			t.Fatalf("earlier %v: got %+v, want evidence with a sentence", earlier, c)
 		}
 		want.Description = got.Description
-		if *got != want {
-			t.Errorf("got %+v, want %+v", *got, want)
-		}
+		check.Equal(t, "answer", *got, want)
 	}
 }

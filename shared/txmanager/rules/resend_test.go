@@ -1,10 +1,12 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -38,9 +40,7 @@ func TestWhatIsDueToBeSentAgain(t *testing.T) {
 			due  bool
 		}{{nil, true}, {txtest.Ago(time.Second), true}, {txtest.In(0), true}, {txtest.In(time.Nanosecond), false}, {txtest.In(time.Minute), false}} {
 			tx := txmanager.Tx{State: c.state, Sub: c.sub, NextResubmitAt: at.next, SubmitAttempts: 1}
-			if got, want := r.IsRebroadcastDue(tx, txtest.Now), c.want && at.due; got != want {
-				t.Errorf("%s/%s, resubmit %v, next at %v: got %v, want %v", c.state, c.sub, c.resubmit, at.next, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("%s/%s, resubmit %v, next at %v", c.state, c.sub, c.resubmit, at.next), r.IsRebroadcastDue(tx, txtest.Now), c.want && at.due)
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -37,9 +39,7 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 			"used, and a node has it":       {[]txmanager.Tx{txtest.UsedBy(txtest.Pending(5))}, NonceSlots{First: 8, Count: 2}, []uint64{8, 9}},
 		} {
 			w := txtest.StateOf(5, 8, c.held...)
-			if got := NextSlots(w); got != c.want {
-				t.Errorf("%s: got %+v, want %+v", name, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%s", name), NextSlots(w), c.want)
 			var three []uint64
 			for _, s := range FreeSlots(w, 3) {
 				three = append(three, s.First)
@@ -69,9 +69,7 @@ func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 			"one given back below others": {[]txmanager.Tx{txtest.Lent(6, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(7))}, NonceSlots{First: 8}},
 		} {
 			w := strict.BindWindow(txtest.StateOf(5, 8, c.held...))
-			if got := NextSlots(w); got != c.want {
-				t.Errorf("%s: got %+v, want %+v", name, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%s", name), NextSlots(w), c.want)
 			if got := len(FreeSlots(w, 3)); got != c.want.Count {
 				t.Errorf("%s: got %d seats at once, want %d", name, got, c.want.Count)
 			}
@@ -214,9 +212,7 @@ func TestWhenAReservationIsDue(t *testing.T) {
 			"given back, somebody waits":        {[]txmanager.Tx{txtest.Lent(5, txmanager.Recyclable, time.Minute)}, []txmanager.Tx{ready}, NextWork{AdvanceNow: true, Kind: txmanager.KindAdvance, At: *txtest.In(time.Minute)}},
 			"given back behind what nobody has": {[]txmanager.Tx{timed(txtest.Submitted(4), txtest.In(time.Hour), nil), txtest.Lent(5, txmanager.Recyclable, time.Minute)}, []txmanager.Tx{ready}, NextWork{Kind: txmanager.KindReceipt, At: *txtest.In(time.Hour)}},
 		} {
-			if got := rulesOf(3).PlanNextWork(txtest.Queue(txtest.StateOf(1, 6, c.held...), c.queue...)); got != c.want {
-				t.Errorf("%s: got %+v, want %+v", name, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%s", name), rulesOf(3).PlanNextWork(txtest.Queue(txtest.StateOf(1, 6, c.held...), c.queue...)), c.want)
 		}
 		w := txtest.StateOf(1, 6, back)
 		if moves := rulesOf(3).PostponeBlocked(w); len(moves) != 1 || !moves[0].To.NextCheckAt.Equal(back.Reservation.Until) {

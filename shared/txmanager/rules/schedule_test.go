@@ -1,10 +1,12 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -59,9 +61,7 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 			if c.w != nil {
 				w = c.w(w)
 			}
-			if got := rulesOf(3).PlanNextWork(w); got != c.want {
-				t.Errorf("got %+v, want %+v", got, c.want)
-			}
+			check.Equal(t, "answer", rulesOf(3).PlanNextWork(w), c.want)
 		})
 	}
 }
@@ -72,12 +72,8 @@ func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
-		if got, want := r.PlanNextWork(txtest.StateOf(1, 6, timed(txtest.Pending(5), txtest.In(time.Minute), txtest.In(time.Second)))), (NextWork{Kind: txmanager.KindReceipt, At: *txtest.In(time.Minute)}); got != want {
-			t.Errorf("pending: got %+v, want %+v", got, want)
-		}
-		if got, want := r.PlanNextWork(txtest.StateOf(1, 6, timed(txtest.Submitted(5), txtest.In(time.Minute), txtest.In(time.Second)))), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.In(time.Second)}); got != want {
-			t.Errorf("sent: got %+v, want %+v", got, want)
-		}
+		check.Equal(t, "pending", r.PlanNextWork(txtest.StateOf(1, 6, timed(txtest.Pending(5), txtest.In(time.Minute), txtest.In(time.Second)))), (NextWork{Kind: txmanager.KindReceipt, At: *txtest.In(time.Minute)}))
+		check.Equal(t, "sent", r.PlanNextWork(txtest.StateOf(1, 6, timed(txtest.Submitted(5), txtest.In(time.Minute), txtest.In(time.Second)))), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.In(time.Second)}))
 	})
 }
 
@@ -288,9 +284,7 @@ func TestNewWorkWaitsAtMostHalfABlock(t *testing.T) {
 		if c.due > 0 {
 			d.At = now.Add(c.due)
 		}
-		if got := (Rules{Finality: Finality{BlockTime: c.block}}).PacedAt(d, now).Sub(now); got != c.want {
-			t.Errorf("blocks of %s, something due in %s: got %s, want %s", c.block, c.due, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("blocks of %s, something due in %s", c.block, c.due), (Rules{Finality: Finality{BlockTime: c.block}}).PacedAt(d, now).Sub(now), c.want)
 	}
 }
 

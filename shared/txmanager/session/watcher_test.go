@@ -1,8 +1,10 @@
 package session
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -24,8 +26,6 @@ func TestNewFork(t *testing.T) {
 		"the receipt is gone":           {txtest.Included(5, txtest.Block('a', 100)), txtest.Pending(5), true},
 		"gone, as an operator accepted": {txtest.Included(5, txtest.Block('a', 100)), failed, false},
 	} {
-		if got := isNewFork(tt.from, tt.to); got != tt.want {
-			t.Errorf("%s: got %t, want %t", name, got, tt.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s", name), isNewFork(tt.from, tt.to), tt.want)
 	}
 }

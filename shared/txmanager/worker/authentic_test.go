@@ -3,10 +3,12 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
@@ -32,9 +34,7 @@ func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
 		} {
 			w := txtest.Queue(txtest.StateOf(3, 5), c.queue...)
 			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-			if got := outline(p); got != c.want {
-				t.Errorf("%s: got %q, want %q", name, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%s", name), outline(p), c.want)
 		}
 		w := txtest.Queue(txtest.StateOf(3, 5), noKey, txtest.Queued(3, "pay"))
 		if after := rules.AfterCommit(w, txmanager.Commit{}); len(after.Queue) != 1 || after.Queue[0].ID != "q-3" {

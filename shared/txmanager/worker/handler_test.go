@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -114,9 +116,7 @@ func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			v.Estimates = make([]txmanager.Estimate, len(rules.CallsToEstimate(w, tn.Chain)))
 			p := tn.planUnsigned(t.Context(), v, true)
-			if got := outline(p); got != c.want {
-				t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%s", c.name), outline(p), c.want)
 			for _, m := range p.Transitions {
 				if m.To.IsDueBy(w.DatabaseTime()) || m.To.LastError == "" {
 					t.Errorf("%s: got %+v, want a reason and its next look planned", c.name, m.To)

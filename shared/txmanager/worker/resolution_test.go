@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
@@ -57,9 +58,7 @@ func TestStuckResolution(t *testing.T) {
 			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Resolution: c.answer}, session.Session{State: txtest.StateOf(1, 6, c.tx)})
 			j := rules.Evaluation{After: []txmanager.Tx{c.tx}}
 			tn.resolveStuck(t.Context(), &j)
-			if got := j.After[0].RequestedAction; got != c.want {
-				t.Errorf("ordered: got %q, want %q", got, c.want)
-			}
+			check.Equal(t, "ordered", j.After[0].RequestedAction, c.want)
 			if got := len(j.Transitions) == 1 && j.Transitions[0].Decision != nil && j.Transitions[0].Decision.By == decidedByCode; got != c.decided {
 				t.Errorf("recorded as decided by code: got %v, want %v", j.Transitions, c.decided)
 			}

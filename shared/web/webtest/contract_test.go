@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/shared/expect"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
@@ -79,7 +79,7 @@ components:
 func TestHandlerReportsEachViolation(t *testing.T) {
 	t.Parallel()
 	c, err := webtest.Load([]byte(document))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	const (
 		book    = `{"title":"a","isbn":null}`
 		asked   = `{"title":"a"}`
@@ -182,7 +182,7 @@ func TestLoadRejectsContradictoryDocuments(t *testing.T) {
 func TestListsHaveTheDocumentsContent(t *testing.T) {
 	t.Parallel()
 	c, err := webtest.Load([]byte(document))
-	expect.NoError(t, err)
+	check.OK(t)(err)
 	want := []string{"GET /books", "GET /books/{id}", "POST /books"}
 	if diff := cmp.Diff(want, c.Operations()); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)

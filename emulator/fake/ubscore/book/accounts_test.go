@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // balances returns the accounts by key.
@@ -31,9 +32,7 @@ func TestAccountsStayAsTheyWere(t *testing.T) {
 			if err == nil {
 				err = b.Apply(e)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(err)
 		}
 		apply(book.Request{Kind: book.AddAsset, Precision: 6})
 		want := map[book.AccountKey]book.Account{}

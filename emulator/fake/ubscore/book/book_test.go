@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -28,9 +29,7 @@ func decide(t testing.TB, b *book.Book, r book.Request) book.Entry {
 	if err == nil && fresh {
 		err = b.Apply(e)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return e
 }
 
@@ -124,9 +123,7 @@ func TestImpossibleEntryIsRefused(t *testing.T) {
 func image(t testing.TB, b *book.Book) []byte {
 	t.Helper()
 	var to bytes.Buffer
-	if err := b.Image().Write(&to); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.Image().Write(&to))
 	return to.Bytes()
 }
 
@@ -146,13 +143,9 @@ func TestImageStaysAsItWas(t *testing.T) {
 		t.Fatalf("forget all: got %d keys, %v", b.Answered(), err)
 	}
 	var to bytes.Buffer
-	if err := i.Write(&to); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(i.Write(&to))
 	got, err := book.Read(to.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if a, _ := got.Account(book.AccountKey{UserID: 1, AssetID: 1}); a.Units != 90 || a.Status != book.Active || got.Answered() != 3003 || got.Seq() != i.Seq() {
 		t.Errorf("the image: got %+v, %d keys, line %d; want 90 units, ACTIVE, 3003 keys, line %d", a, got.Answered(), got.Seq(), i.Seq())
 	}
@@ -163,9 +156,7 @@ func TestImageStaysAsItWas(t *testing.T) {
 		t.Errorf("below the floor: got %+v, %v; want %v", e, err, book.ErrBeyondHorizon)
 	}
 	again, err := book.Read(image(t, b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if e, _, err := again.Decide(withdrawal("R", 10), rules); !errors.Is(err, book.ErrBeyondHorizon) {
 		t.Errorf("below the floor, from an image: got %+v, %v; want %v", e, err, book.ErrBeyondHorizon)
 	}
@@ -185,9 +176,7 @@ func TestH17FloorIsOnlyAsHighAsNecessary(t *testing.T) {
 		t.Fatalf("a floor below all: got %d keys, %v; want 4", b.Answered(), err)
 	}
 	for _, floor := range []book.Micros{now + 1, now + 60*24*60*minute} {
-		if err := b.Apply(b.FloorEntry(floor, now)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(b.Apply(b.FloorEntry(floor, now)))
 		for _, id := range []string{"R", "unknown, as old"} {
 			if e, _, err := b.Decide(withdrawal(id, 10), rules); !errors.Is(err, book.ErrBeyondHorizon) {
 				t.Errorf("floor %d, %s: got %+v, %v; want %v", floor-now, id, e, err, book.ErrBeyondHorizon)

@@ -3,11 +3,13 @@ package book_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -35,9 +37,7 @@ func TestOldRequestIsAnswered(t *testing.T) {
 			t.Errorf("refund of a remembered withdrawal, resolve %t: got %q, fresh %t, %v", resolve, e.Refused, fresh, err)
 		}
 	}
-	if got := b.Answered(); got != 3 {
-		t.Errorf("keys remembered: got %d, want 3", got)
-	}
+	check.Equal(t, "keys remembered", b.Answered(), 3)
 }
 
 // floored returns a book that has forgotten all keys up to now. It remembers W, a younger withdrawal
@@ -88,9 +88,7 @@ func recordWord(t testing.TB, b *book.Book, r book.Request, applied bool) book.E
 	if err == nil && fresh {
 		err = b.Apply(e)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return e
 }
 
@@ -108,9 +106,7 @@ func TestOperatorsStatementIsTheAnswer(t *testing.T) {
 			t.Errorf("applied %t: the account went from %+v to %+v", applied, before, after)
 		}
 		again, err := book.Read(image(t, b))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		for _, b := range []*book.Book{b, again} {
 			for _, kind := range []book.Kind{book.Withdraw, book.Deposit} {
 				e, fresh, err := b.Decide(as(kind, withdrawal("gone", 10)), rules)
@@ -189,9 +185,7 @@ func TestOnlyTheRequestsLineProvesAStatement(t *testing.T) {
 		{true, as(book.Deposit, withdrawal("R", 10)), took, false},
 		{true, refunded.Request, refunded, true}, {false, refunded.Request, took, true}, {false, refunded.Request, failed, false}, {false, refunded.Request, refunded, false},
 	} {
-		if got := (book.Word{Applied: x.applied}).ProvedBy(x.r, x.line); got != x.want {
-			t.Errorf("applied %t of %+v by %s refused %q: got %t, want %t", x.applied, x.r, x.line, x.line.Refused, got, x.want)
-		}
+		check.Equal(t, fmt.Sprintf("applied %t of %+v by %s refused %q", x.applied, x.r, x.line, x.line.Refused), (book.Word{Applied: x.applied}).ProvedBy(x.r, x.line), x.want)
 	}
 }
 
@@ -212,9 +206,7 @@ func TestAdjustmentIsAppliedOnce(t *testing.T) {
 			t.Fatalf("%s: got %+v, %v", kind.Op(), e, err)
 		}
 		again, err := book.Read(image(t, b))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if a, _ := again.Account(book.AccountKey{UserID: 1, AssetID: 1}); a.Units != units {
 			t.Errorf("%s: got %d units, want %d", kind.Op(), a.Units, units)
 		}
@@ -252,9 +244,7 @@ func TestNothingMovesTwice(t *testing.T) {
 		b := book.New()
 		apply := func(r book.Request, with book.Rules) {
 			if e, fresh, err := b.Decide(r, with); err == nil && fresh {
-				if err := b.Apply(e); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t)(b.Apply(e))
 			}
 		}
 		apply(book.Request{Kind: book.AddAsset, ReqID: "a", AssetID: 1, CreatedAt: now}, rules)

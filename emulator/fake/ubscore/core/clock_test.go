@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 const day = 24 * time.Hour
@@ -48,9 +49,7 @@ func TestH17WrongClockForgetsNoKey(t *testing.T) {
 			do(t, c, old, "")
 			reopen := func() {
 				t.Helper()
-				if err := c.Close(); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t)(c.Close())
 				c = open(t, o)
 			}
 			clock.pass(age)
@@ -175,9 +174,7 @@ func TestWrongClockIsLoggedOnce(t *testing.T) {
 			clock, log := &clock{now: epoch}, &messages{}
 			o := core.Options{Folder: t.TempDir(), Now: clock.Now, Elapsed: clock.Elapsed, Log: slog.New(slog.NewTextHandler(log, nil))}
 			c, err := core.Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(err)
 			defer c.Close()
 			ask := func(times int, createdAt time.Time) {
 				for range times {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -28,9 +29,7 @@ func open(t testing.TB, o core.Options) *core.Core {
 	t.Helper()
 	o.Log = quiet
 	c, err := core.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -140,27 +139,19 @@ func TestRestartReadsSnapshotAndLaterLines(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			o := core.Options{Folder: t.TempDir(), SnapshotEvery: 1000}
-			if err := os.CopyFS(o.Folder, os.DirFS(filepath.Dir(names[0]))); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(os.CopyFS(o.Folder, os.DirFS(filepath.Dir(names[0]))))
 			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[1])), damage)
 			c := open(t, o)
 			wantUnits(t, c, units)
 			do(t, c, withdrawal("w-0", 1), "")
 			wantUnits(t, c, units)
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(c.Close())
 			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[0])), damage)
 			c = open(t, o)
 			halted(t, c, book.ErrImage, "move all snapshots away")
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(c.Close())
 			for _, name := range names {
-				if err := os.Remove(filepath.Join(o.Folder, filepath.Base(name))); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t)(os.Remove(filepath.Join(o.Folder, filepath.Base(name))))
 			}
 			wantUnits(t, open(t, o), units)
 		})
@@ -187,9 +178,7 @@ func snapshots(t testing.TB, c *core.Core, folder string) (names []string, units
 func list(t testing.TB, folder string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "snapshot-*.img"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	slices.Sort(names)
 	return names
 }
@@ -200,9 +189,7 @@ func rewrite(t testing.TB, path string, damage func([]byte) []byte) {
 	if err == nil {
 		err = os.WriteFile(path, damage(content), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 }
 
 // Without a snapshot the whole log is read. A snapshot that is newer than the log halts the core.
@@ -217,14 +204,10 @@ func TestSnapshotWithoutItsLogHalts(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(copied, content, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	halted(t, open(t, alone), nil, "bring back a snapshot")
 	for _, name := range names {
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.Remove(name))
 	}
 	wantUnits(t, open(t, o), units)
 }
@@ -252,14 +235,10 @@ func TestViewStaysAsItWas(t *testing.T) {
 		do(t, c, book.Request{Kind: book.Deposit, ReqID: fmt.Sprint("d-", user), UserID: 100 - user, AssetID: 1, Units: 5, CreatedAt: book.MicrosOf(time.Now())}, "")
 	}
 	view, err := c.NewView(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	do(t, c, withdrawal("in between", 1000), "")
 	view, err = c.ViewOf(view.Seq)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	var paged []book.Balance
 	for after, more := (book.AccountKey{}), true; more; {
 		var page []book.Balance
@@ -312,9 +291,7 @@ func TestH17ForgottenKeyNeverAppliesAgain(t *testing.T) {
 			}
 		}
 		wantUnits(t, c, 880)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(c.Close())
 		c = open(t, o)
 	}
 	if got := sum(t, c, 24)[book.AccountKey{UserID: 1, AssetID: 1}]; got != 880 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 const firstSegment = "wal-00000000000000000001.log"
@@ -19,18 +20,12 @@ const firstSegment = "wal-00000000000000000001.log"
 func replaceFile(t *testing.T, path, device string) (putBack func()) {
 	t.Helper()
 	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	d, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer d.Close()
 	descriptors, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	for _, e := range descriptors {
 		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
 		var fd int
@@ -41,9 +36,7 @@ func replaceFile(t *testing.T, path, device string) (putBack func()) {
 		if err == nil {
 			err = syscall.Dup3(int(d.Fd()), fd, syscall.O_CLOEXEC)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		return func() { _ = syscall.Dup3(own, fd, syscall.O_CLOEXEC); _ = syscall.Close(own) }
 	}
 	t.Fatalf("this process has no open file %s", path)
@@ -65,9 +58,7 @@ func TestAFailedFsyncHalts(t *testing.T) {
 			}
 			putBack()
 			halted(t, c, wal.ErrFailed, "make room or replace it")
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(c.Close())
 			c = open(t, o) // on a working disk
 			wantUnits(t, c, 1000)
 			do(t, c, withdrawal("lost", 400), "")
@@ -88,9 +79,7 @@ func TestFailedFsyncEndsTheLog(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			l := openLog(t, wal.Options{Folder: folder})
-			if err := commitLine(l, "durable"); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(commitLine(l, "durable"))
 			putBack := replaceFile(t, filepath.Join(folder, firstSegment), device)
 			for range 2 { // the second time by a disk that is sound again
 				if err := commitLine(l, "lost"); !errors.Is(err, wal.ErrFailed) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -245,9 +246,7 @@ func (m *machine) compare(t *rapid.T, r book.Request, resolve bool, got book.Ent
 // check compares the balances of core and model, and both with the sum of the journal.
 func (m *machine) check(t *rapid.T) {
 	view, err := m.core.NewView(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	got := map[book.AccountKey]book.Account{}
 	for _, b := range view.Balances {
 		got[b.AccountKey] = b.Account
@@ -345,9 +344,7 @@ func TestCoreAnswersLikeTheModel(t *testing.T) {
 				clock.add(-ahead)
 			},
 			"restart": func(t *rapid.T) {
-				if err := m.core.Close(); err != nil {
-					t.Fatal(err)
-				}
+				check.OK(t)(m.core.Close())
 				m.open(t)
 			},
 			"check": func(t *rapid.T) { m.check(t) },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // forgetfulDisk is a [wal.Disk] that knows the durable state of one folder. It has the names at the folder's last sync,
@@ -101,9 +102,7 @@ func TestPowerCutKeepsSnapshotsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := t.TempDir()
-	if err := disk.cut(left); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(disk.cut(left))
 	if found, err := filepath.Glob(filepath.Join(left, "snapshot-*.img")); err != nil || len(found) == 0 {
 		t.Fatalf("snapshots that are durable by their name: got %v, %v; want one", found, err)
 	}
@@ -151,13 +150,9 @@ func TestPowerCutKeepsSyncedLines(t *testing.T) {
 	var want []string
 	for n := range 20 {
 		want = append(want, fmt.Sprintf("line %d", n+1))
-		if err := commitLine(l, want[n]); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(commitLine(l, want[n]))
 		left := t.TempDir()
-		if err := disk.cut(left); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(disk.cut(left))
 		wantLines(t, openLog(t, wal.Options{Folder: left, SegmentBytes: 128}), want...)
 	}
 	if segments, err := filepath.Glob(filepath.Join(disk.Folder, "wal-*.log")); err != nil || len(segments) < 2 {

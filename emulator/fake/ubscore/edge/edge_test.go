@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/edge"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 )
 
@@ -24,9 +25,7 @@ const secret = "the secret of the tests"
 func filled(t *testing.T, n int, of string) string {
 	t.Helper()
 	c, err := core.Open(core.Options{Folder: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	server := httptest.NewServer(edge.New(c, secret))
 	t.Cleanup(func() { server.Close(); _ = c.Close() })
 	now := book.MicrosOf(time.Now())
@@ -50,14 +49,10 @@ func filled(t *testing.T, n int, of string) string {
 func get(t *testing.T, url string) []byte {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	r.Header.Set("Authorization", "Bearer "+secret)
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	defer resp.Body.Close()
 	content, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -91,9 +86,7 @@ func TestJournalPageFitsItsAnswer(t *testing.T) {
 					t.Errorf("page up to %d: got %d lines, and %d bytes left", after, len(page.Entries), left)
 				}
 			}
-			if pages != want {
-				t.Errorf("pages: got %d, want %d", pages, want)
-			}
+			check.Equal(t, "pages", pages, want)
 		})
 	}
 }

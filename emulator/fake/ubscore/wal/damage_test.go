@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // dead returns a folder as after a crash between write and fsync: two durable records and an unanswered
@@ -24,9 +25,7 @@ func dead(t testing.TB) (all map[string][]byte, durable int64) {
 	commit(t, l, "three")
 	appendOnly(t, l, "four", "five")
 	_, durable, err := wal.Undurable(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return files(t, folder), durable
 }
 
@@ -72,9 +71,7 @@ func wantTorn(t *testing.T, what string, all map[string][]byte) {
 		if d := cmp.Diff([]string{"one", "two", "three", "after"}, lines); err != nil || d != "" {
 			t.Fatalf("%s: got error %v and (-want +got) %s", what, err, d)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(l.Close())
 		var r wal.Recovery
 		if l, r, err = wal.Open(o); err != nil || r.Torn != 0 {
 			t.Fatalf("%s, the next start: got %v, %d bytes cut off; want nothing torn", what, err, r.Torn)
@@ -218,17 +215,13 @@ func TestPartialNextSegmentIsReplaced(t *testing.T) {
 	commit(t, l, "two")
 	all := files(t, folder)
 	const second = "wal-00000000000000000002.log"
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(l.Close())
 	before := without(all, "durable")
 	for size := range 37 { // from nothing to a whole head
 		o := wal.Options{Folder: laid(t, with(before, second, all[second][:size])), SegmentBytes: 1}
 		l, _ := open(t, o)
 		commit(t, l, "again")
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(l.Close())
 		l, _ = open(t, o)
 		wantLines(t, l, "one", "again")
 	}
@@ -274,9 +267,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, content []byte) {
 		folder := t.TempDir()
-		if err := os.WriteFile(filepath.Join(folder, first), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.WriteFile(filepath.Join(folder, first), content, 0o600))
 		l, _, err := wal.Open(wal.Options{Folder: folder})
 		if err != nil {
 			return

@@ -10,14 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func open(t testing.TB, o wal.Options) (*wal.Log, wal.Recovery) {
 	t.Helper()
 	l, r, err := wal.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l, r
 }
@@ -26,9 +25,7 @@ func open(t testing.TB, o wal.Options) (*wal.Log, wal.Recovery) {
 func commit(t testing.TB, l *wal.Log, lines ...string) {
 	t.Helper()
 	appendOnly(t, l, lines...)
-	if err := l.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(l.Sync())
 }
 
 func appendOnly(t testing.TB, l *wal.Log, lines ...string) {
@@ -37,9 +34,7 @@ func appendOnly(t testing.TB, l *wal.Log, lines ...string) {
 	for _, line := range lines {
 		bytes = append(bytes, []byte(line))
 	}
-	if err := l.Append(bytes); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(l.Append(bytes))
 }
 
 func read(l *wal.Log, after uint64, limit int) (lines []string, err error) {
@@ -66,15 +61,11 @@ func wantLines(t testing.TB, l *wal.Log, want ...string) {
 func files(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	all := map[string][]byte{}
 	for _, e := range entries {
 		content, err := os.ReadFile(filepath.Join(folder, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		all[e.Name()] = content
 	}
 	return all
@@ -85,9 +76,7 @@ func laid(t testing.TB, all map[string][]byte) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	for name, content := range all {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.WriteFile(filepath.Join(folder, name), content, 0o600))
 	}
 	return folder
 }
@@ -106,9 +95,7 @@ func TestWrittenLinesAreRead(t *testing.T) {
 		commit(t, l, lines...)
 		want = append(want, lines...)
 		if i%7 == 0 {
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(l.Close())
 			l, _ = open(t, o)
 		}
 	}
@@ -140,12 +127,8 @@ func TestOnlyDurableLinesAreRead(t *testing.T) {
 	commit(t, l, "durable")
 	appendOnly(t, l, "not yet")
 	wantLines(t, l, "durable")
-	if got := l.Last(); got != 1 {
-		t.Errorf("the last durable line: got %d, want 1", got)
-	}
-	if err := l.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	check.Equal(t, "the last durable line", l.Last(), 1)
+	check.OK(t)(l.Sync())
 	wantLines(t, l, "durable", "not yet")
 }
 
@@ -157,9 +140,7 @@ func TestSecondProcessCannotOpenTheFolder(t *testing.T) {
 	if _, _, err := wal.Open(o); !errors.Is(err, wal.ErrLocked) {
 		t.Errorf("a second open: got %v, want %v", err, wal.ErrLocked)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(l.Close())
 	open(t, o)
 }
 
@@ -190,9 +171,7 @@ func TestReaderContinuesWhereItStopped(t *testing.T) {
 				got = append(got, string(line))
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(err)
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%d at a time (-want +got): %s", each, d)

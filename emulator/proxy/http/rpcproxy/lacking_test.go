@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -29,9 +30,7 @@ func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := severalNodes(t, 3, nil)
-			if err := s.chain.Mine(100); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(s.chain.Mine(100))
 			query := func(when string, node int) {
 				t.Helper()
 				v, err := s.connector.Query(t.Context(), q)

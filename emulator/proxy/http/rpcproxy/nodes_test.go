@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -40,16 +41,12 @@ const excludeFor = 100 * time.Millisecond
 func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) *several {
 	t.Helper()
 	s := &several{chain: devChain(t, 0)}
-	if err := s.chain.Mine(10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(s.chain.Mine(10))
 	each := evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}
 	o := nodes.Options{ChainID: each.ChainID, ExcludeFor: excludeFor, Watch: s.watch}
 	for range n {
 		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		t.Cleanup(func() { _ = proxy.Close() })
 		s.proxies, o.URLs = append(s.proxies, proxy), append(o.URLs, proxy.URL())
 	}
@@ -68,9 +65,7 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) 
 func devChain(t *testing.T, id uint64) *devchain.Chain {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), devchain.Options{ChainID: id, Accounts: devchain.DevAccounts(2)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(func() { _ = chain.Close() })
 	return chain
 }
@@ -204,9 +199,7 @@ func TestUnresponsiveNodeLeavesTimeForOthers(t *testing.T) {
 func TestHighestNodeAnswersWhenAllAreExcluded(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 3, nil)
-	if err := s.chain.Mine(10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(s.chain.Mine(10))
 	want := s.compared(t).Head.Number
 	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 13, LagShare: 1}) // behind the third too
@@ -229,9 +222,7 @@ func TestSingleHighNodeIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 3, nil)
 	fork := devChain(t, 0)
-	if err := fork.Mine(100); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(fork.Mine(100))
 	s.proxies[2].SetTarget(fork.URL())
 	for range 3 {
 		s.query(t, "beside a high node", 0)
@@ -249,13 +240,9 @@ func (s *several) transfer(t *testing.T, n uint64, edit func(*types.DynamicFeeTx
 		edit(inner)
 	}
 	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), inner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	raw, err := tx.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return raw
 }
 
@@ -341,9 +328,7 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	slots, other := chain.NewRequestSlots(limit), devChain(t, 1338)
 	s := severalNodes(t, 3, func(_ *nodes.Options, each *evm.Options) { each.RequestSlots, each.Trace = slots, trace })
 	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), RequestSlots: slots, Trace: trace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(second.Close)
 	var group sync.WaitGroup
 	for range 8 {
@@ -359,9 +344,7 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := peak.Load(); got != limit {
-		t.Errorf("round trips at once: got %d, want %d", got, limit)
-	}
+	check.Equal(t, "round trips at once", peak.Load(), limit)
 }
 
 // An outvoted node stays excluded for its time, even with correct answers. Its vote still counts, so
@@ -471,14 +454,10 @@ func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 		}
 	}
 	for n, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 3, 9: 5} {
-		if got := nodes.DefaultQuorum(n); got != want {
-			t.Errorf("quorum of %d nodes: got %d, want %d", n, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("quorum of %d nodes", n), nodes.DefaultQuorum(n), want)
 	}
 	c, err := nodes.New(nodes.Options{ChainID: 1, Open: open, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	if got, want := c.Nodes(), []string{"a.example", "a.example#2", "b.example:8545"}; !slices.Equal(got, want) || c.Quorum() != 2 {
 		t.Errorf("got %v with a quorum of %d, want %v and 2", got, c.Quorum(), want)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -35,13 +36,9 @@ type bundle struct {
 func setup(t *testing.T) bundle {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	proxy, err := rpcproxy.Start(rpcproxy.Options{Target: chain.URL(), Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	b := bundle{chain: chain, proxy: proxy, account: devchain.DevAccounts(1)[0]}
 	for url, client := range map[string]**ethclient.Client{chain.URL(): &b.direct, proxy.URL(): &b.proxied} {
 		if *client, err = ethclient.Dial(url); err != nil {
@@ -65,9 +62,7 @@ func (b bundle) transfer(t *testing.T, n uint64) *types.Transaction {
 		ChainID: id, Nonce: n, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
 		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return tx
 }
 
@@ -75,9 +70,7 @@ func (b bundle) transfer(t *testing.T, n uint64) *types.Transaction {
 func (b bundle) pending(t *testing.T) uint64 {
 	t.Helper()
 	n, err := b.direct.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	return n
 }
 
@@ -85,18 +78,14 @@ func (b bundle) pending(t *testing.T) uint64 {
 func (b bundle) mined(t *testing.T, n uint64) *types.Transaction {
 	t.Helper()
 	tx := b.transfer(t, n)
-	if err := b.direct.SendTransaction(t.Context(), tx); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.direct.SendTransaction(t.Context(), tx))
 	b.mine(t, 1)
 	return tx
 }
 
 func (b bundle) mine(t *testing.T, n int) {
 	t.Helper()
-	if err := b.chain.Mine(n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.chain.Mine(n))
 }
 
 func (b bundle) struck(t *testing.T, want map[string]int) {
@@ -111,17 +100,13 @@ func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx := b.transfer(t, 0)
-	if err := b.proxied.SendTransaction(t.Context(), tx); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.proxied.SendTransaction(t.Context(), tx))
 	if err := b.proxied.SendTransaction(t.Context(), tx); err == nil || err.Error() != "already known" {
 		t.Errorf("sent again: got %v, want the node's own words", err)
 	}
 	b.mine(t, 1)
 	own, err := b.direct.TransactionReceipt(t.Context(), tx.Hash())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	got, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash())
 	if err != nil || got.BlockHash != own.BlockHash {
 		t.Errorf("receipt: got %v, %v; want the node's", got, err)
@@ -218,14 +203,10 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 	var calls []rpc.BatchElem
 	for n := range uint64(3) {
 		raw, err := b.transfer(t, n).MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		calls = append(calls, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{"0x" + common.Bytes2Hex(raw)}, Result: new(common.Hash)})
 	}
-	if err := b.proxied.Client().BatchCallContext(t.Context(), calls); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.proxied.Client().BatchCallContext(t.Context(), calls))
 	for n, c := range calls {
 		if refused := n == 1; (c.Error != nil) != refused {
 			t.Errorf("send of nonce %d: got %v, want an error: %v", n, c.Error, refused)
@@ -287,9 +268,7 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 	b.mine(t, 67) // the finalized block is 32
 	tx := b.mined(t, 0)
 	connector, err := evm.New(evm.Options{URL: b.proxy.URL(), ChainID: b.chain.ChainID()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(connector.Close)
 	hash, head := txmanager.Hash(tx.Hash()), b.chain.Head()
 	query := func(lag uint64) txmanager.ChainObservation {

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/edge"
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -36,14 +37,10 @@ const short = 200 * time.Millisecond
 func setup(t *testing.T) *rig {
 	t.Helper()
 	c, err := core.Open(core.Options{Folder: filepath.Join(t.TempDir(), "core"), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	server := httptest.NewServer(edge.New(c, secret))
 	p, err := ubsproxy.Start(ubsproxy.Options{Target: strings.TrimPrefix(server.URL, "http://"), Keep: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	r := &rig{p, client(t, server.URL, time.Minute), client(t, p.URL(), short)}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
@@ -66,9 +63,7 @@ func setup(t *testing.T) *rig {
 func client(t *testing.T, url string, timeout time.Duration) *trading.Ledger {
 	t.Helper()
 	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -170,9 +165,7 @@ func TestLateCallArrivesWithDeliver(t *testing.T) {
 	}
 	disarm()
 	for _, n := range []int{2, 0} {
-		if got := r.Deliver(t.Context(), 7); got != n {
-			t.Errorf("delivered: got %d, want %d", got, n)
-		}
+		check.Equal(t, "delivered", r.Deliver(t.Context(), 7), n)
 	}
 	r.wantUnits(t, "the last went first", 40)
 	if got := r.Deliver(t.Context(), 0); got != 1 {

@@ -2,6 +2,7 @@ package money_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/edge"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -382,9 +384,7 @@ func TestTotalsAndHoldings(t *testing.T) {
 	}
 	for _, h := range evidence.Holdings() {
 		want := map[int64]string{ann: "90 110 200", ben: "0 99 99"}[h.UserID]
-		if got := h.Funding.String() + " " + h.Trading.String() + " " + h.Outside.String(); got != want {
-			t.Errorf("user %d: got %s, want %s", h.UserID, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("user %d", h.UserID), h.Funding.String()+" "+h.Trading.String()+" "+h.Outside.String(), want)
 	}
 	if ends := evidence.Ends(); ends[transfer.Committed] != 2 || ends[transfer.Failed] != 2 || ends[transfer.RolledBack] != 1 {
 		t.Errorf("ends: got %v, want 2 COMMITTED, 2 FAILED, 1 ROLLED_BACK", ends)

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Each answer that does not come in time doubles the wait for the next, up to a bound; the
@@ -17,9 +19,7 @@ func TestEachLateAnswerDoublesTheWait(t *testing.T) {
 			waiting, done := p.Context(t.Context())
 			<-waiting.Done()
 			done()
-			if got := time.Since(began); got != want*time.Second {
-				t.Errorf("wait for an answer that never comes: got %v, want %v", got, want*time.Second)
-			}
+			check.Equal(t, "wait for an answer that never comes", time.Since(began), want*time.Second)
 		}
 		_, done := p.Context(t.Context())
 		done()
@@ -38,9 +38,7 @@ func TestPausesGrow(t *testing.T) {
 		for _, want := range []time.Duration{200, 300, 450, 675} {
 			began := time.Now()
 			p.Pause(t.Context())
-			if got := time.Since(began); got != want*time.Millisecond {
-				t.Errorf("pause: got %v, want %v", got, want*time.Millisecond)
-			}
+			check.Equal(t, "pause", time.Since(began), want*time.Millisecond)
 		}
 		for range 20 {
 			p.Pause(t.Context())

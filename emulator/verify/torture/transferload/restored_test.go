@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -121,9 +122,7 @@ func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	l.addSettlement("a", -5)
 	l.addBooking(b)
 	s := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ReqID: "b", Lost: []string{"a"}})
-	if got := l.settledPayout(s); got != -5 {
-		t.Errorf("settled: got %d, want -5 under the req_id that was lost", got)
-	}
+	check.Equal(t, "settled (under the req_id that was lost)", l.settledPayout(s), -5)
 	l.Restored(at(10))
 	l.recordRebooking(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
 	expected, _ := l.Expected(nil)

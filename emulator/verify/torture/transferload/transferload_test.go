@@ -1,6 +1,7 @@
 package transferload
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -200,8 +202,6 @@ func TestSameSeedDrawsSameScripts(t *testing.T) {
 func TestUnreadableAnswersAreUnclear(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]bool{0: true, http.StatusServiceUnavailable: true, http.StatusOK: false, http.StatusUnprocessableEntity: false} {
-		if got := (client.Answer{Status: status}).IsUnclear(); got != want {
-			t.Errorf("status %d unclear: got %t, want %t", status, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("status %d unclear", status), (client.Answer{Status: status}).IsUnclear(), want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -42,9 +43,7 @@ func TestCallsSurviveEncoding(t *testing.T) {
 		}
 		op := rapid.SampledFrom(ops).Draw(t, "op")
 		o, err := wire.NewOperation(op, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		body, err := json.Marshal(o)
 		if err != nil || len(body) > wire.MaxBody {
 			t.Fatalf("got %d bytes, %v", len(body), err)
@@ -153,9 +152,7 @@ func FuzzOperation(f *testing.F) {
 			t.Fatalf("%q became %+v, which has no body: %v", body, c, err)
 		}
 		text, err := json.Marshal(again)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(err)
 		if _, got, err := decode(string(text)); err != nil || got != c {
 			t.Errorf("%q: got %+v, then %+v, %v", body, c, got, err)
 		}
@@ -189,7 +186,5 @@ func TestMarksDifferByContentOnly(t *testing.T) {
 	}
 	same := line
 	same.At, same.CreatedAt = "2026-01-02T16:04:06.000000+01:00", "2026-01-02T15:04:05.000Z"
-	if got, want := same.Mark(), line.Mark(); got != want {
-		t.Errorf("its times written otherwise: got %s, want %s", got, want)
-	}
+	check.Equal(t, "its times written otherwise", same.Mark(), line.Mark())
 }
