@@ -173,12 +173,9 @@ func notRead(err error) error {
 
 // read parses each member with the field of its setting.
 func (w chainEntry) read() (e ChainEntry, err error) {
-	e.ID, e.Namespace, e.Confirmations, e.FinalizedTag = w.ID, w.Namespace, w.Confirmations, w.FinalizedTag
+	e.ID, e.Confirmations, e.FinalizedTag = w.ID, w.Confirmations, w.FinalizedTag
 	if w.ID < 1 || w.ID > maxChainID {
 		return ChainEntry{}, fmt.Errorf("id: want 1 to %d", uint64(maxChainID))
-	}
-	if w.Namespace != "" && !namespace.MatchString(w.Namespace) {
-		return e, errors.New("namespace: want one of CAIP-2, such as eip155: 3 to 8 lower-case letters, digits and hyphens")
 	}
 	urls := nodeURLs(&e.URLs)
 	if !urls.set(strings.Join(w.URLs, ",")) || len(e.URLs) != len(w.URLs) {
@@ -188,6 +185,9 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 		member, text string
 		field        field
 	}{
+		{"namespace", w.Namespace, bind(&e.Namespace, "one of CAIP-2, such as eip155: 3 to 8 lower-case letters, digits and hyphens", func(text string) (string, bool) {
+			return text, namespace.MatchString(text)
+		})},
 		{"blockTime", w.BlockTime, duration(&e.BlockTime, leastBlockTime, mostBlockTime)},
 		{"feeKind", w.FeeKind, choice(&e.FeeKind, FeeKindEIP1559, FeeKindLegacy)},
 		{"finality", w.Finality, choice(&e.Finality, FinalityConfirmations, FinalitySafe, FinalityFinalized)},

@@ -186,6 +186,21 @@ func checkCall(call txmanager.Call) error {
 	if len(call.Data) > maxData {
 		return invalid("payload.data", "has %d bytes: want at most %d", len(call.Data), maxData)
 	}
+	if err := checkGas(call); err != nil {
+		return err
+	}
+	if call.To == nil && len(call.Data) > maxInitcode {
+		return invalid("payload.data", "deploys %d bytes: at most %d are allowed (EIP-3860)", len(call.Data), maxInitcode)
+	}
+	if call.FeeCapWei != nil && call.TipCapWei != nil && call.TipCapWei.Cmp(call.FeeCapWei) > 0 {
+		return invalid("payload.maxPriorityFeePerGas", "%s is more than maxFeePerGas %s: want at most that",
+			call.TipCapWei, call.FeeCapWei)
+	}
+	return nil
+}
+
+// checkGas refuses a gas limit, or a bound of one, outside of what one transaction may have.
+func checkGas(call txmanager.Call) error {
 	if call.Gas > 0 && call.MaxGas > 0 {
 		return invalid("payload.maxGas", "and gas were both given; send gas (a fixed limit) or maxGas (an upper bound for the estimate)")
 	}
@@ -198,13 +213,6 @@ func checkCall(call txmanager.Call) error {
 		if gas > maxGas {
 			return invalid("payload."+name, "%d is more than the %d that one transaction may have (EIP-7825)", gas, maxGas)
 		}
-	}
-	if call.To == nil && len(call.Data) > maxInitcode {
-		return invalid("payload.data", "deploys %d bytes: at most %d are allowed (EIP-3860)", len(call.Data), maxInitcode)
-	}
-	if call.FeeCapWei != nil && call.TipCapWei != nil && call.TipCapWei.Cmp(call.FeeCapWei) > 0 {
-		return invalid("payload.maxPriorityFeePerGas", "%s is more than maxFeePerGas %s: want at most that",
-			call.TipCapWei, call.FeeCapWei)
 	}
 	return nil
 }
