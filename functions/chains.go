@@ -55,6 +55,9 @@ var chainFamilies = []chain.Family{evm.Family{}}
 // familiesWith returns the families of the list and the extensions'.
 func familiesWith(ext Extensions) (chain.Families, error) {
 	all := slices.Concat(chainFamilies, ext.Families)
+	if slices.Contains(all, nil) {
+		return nil, errors.New("Extensions.Families has a nil family: remove it")
+	}
 	families := chain.NewFamilies(all...)
 	if len(families) < len(all) {
 		return nil, errors.New("two families of chains have the same namespace")

@@ -50,7 +50,7 @@ func (a *Server) addAddress(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	to, err := a.Families.ParseAddress(body.Address)
+	to, err := payout.ParseAddress(a.Families, body.Address)
 	if err != nil {
 		return noAddressProblem()
 	}

@@ -118,16 +118,6 @@ func (f Families) SubmitterForms() string {
 	return strings.Join(forms, " or ")
 }
 
-// ParseAddress reads an address of any of the families. The error is a [*FieldError].
-func (f Families) ParseAddress(text string) (a txmanager.Address, err error) {
-	for _, namespace := range f.namespaces() {
-		if a, err = f[namespace].ParseAddress(text); err == nil {
-			return a, nil
-		}
-	}
-	return "", err
-}
-
 // Verify checks that raw is exactly tx, signed by s, by the rules of its family.
 func (f Families) Verify(s txmanager.Submitter, tx txmanager.Unsigned, raw []byte) (txmanager.Signed, error) {
 	family, err := f.Of(s)

@@ -62,8 +62,7 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 // one. It is "" if the submitter has none, or if this process has loaded nothing of it. In the
 // second case a task name may be used up; the sweep then enqueues again.
 func (s *Store) NameEpoch(sub txmanager.Submitter) string {
-	epoch, _ := s.names.get(sub)
-	return epoch
+	return s.names.get(sub)
 }
 
 // protectAll opens PROTECT on every submitter. The database is not the one written last, so it

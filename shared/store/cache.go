@@ -47,11 +47,24 @@ func (c *cache[Key, Value]) set(k Key, v Value, holds bool) {
 
 // nameEpochCache has the name epochs of submitters, as the last load or create returned them.
 // Only submitters that were released by resync have one.
+// It forgets none: without the epoch a task would get the name of one before the release.
 type nameEpochCache struct {
-	cache[txmanager.Submitter, string]
+	seen sync.Map // by submitter
 }
 
-func (n *nameEpochCache) note(s txmanager.Submitter, epoch string) { n.set(s, epoch, epoch != "") }
+func (n *nameEpochCache) note(s txmanager.Submitter, epoch string) {
+	if epoch == "" {
+		n.seen.Delete(s)
+		return
+	}
+	n.seen.Store(s, epoch)
+}
+
+func (n *nameEpochCache) get(s txmanager.Submitter) string {
+	epoch, _ := n.seen.Load(s)
+	text, _ := epoch.(string)
+	return text
+}
 
 // policyCache remembers submitters without a policy. Their intents share one statement; each
 // other intent has its own, in the same round trip. A stale entry costs a second round trip

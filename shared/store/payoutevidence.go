@@ -64,7 +64,7 @@ var (
 	ErrProofUsed = errors.New("the transaction is another request's: one transaction proves one payout")
 	// ErrPaymentFound reports a foreign transaction of the payer with the call of a payout
 	// that was stated not to be paid.
-	ErrPaymentFound = errors.New("a transaction of the payer that is on no record does what the payout wants: state that it paid, or name it as another's payment (otherPayments)")
+	ErrPaymentFound = errors.New("a transaction of the payer that is on no record does what the payout wants: state that it paid, or name it as another's payment (other_payments)")
 	// ErrNoncesOpen reports that transactions which the database has lost may still be mined.
 	ErrNoncesOpen = errors.New("bytes that the database has lost may still be mined: not every nonce that they can have is consumed")
 )

@@ -42,7 +42,10 @@ func Prepare(families chain.Families, asset transfer.Asset, units uint64, addres
 	}
 	terms := *asset.Payout
 	payer := txmanager.Submitter(terms.Submitter)
-	family, err := families.Of(payer)
+	if payer.Namespace() != Namespace {
+		return nil, fmt.Errorf("terms of payout of %s: payer %q is not of namespace %s, the only one with payouts", asset.Name, payer, Namespace)
+	}
+	family, err := families.Named(Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("terms of payout of %s: %w", asset.Name, err)
 	}
@@ -87,6 +90,19 @@ func checkTerms(family chain.Family, asset transfer.Asset, terms transfer.Payout
 		err = errors.New("the token's contract is not in its canonical form")
 	}
 	return &token, err
+}
+
+// Namespace is of the chains that payouts can go to: the columns of payouts have the form of their addresses.
+const Namespace = "eip155"
+
+// ParseAddress reads an address that a payout may name. No other family is tried, since it may accept a
+// mistyped one. The error is a [*chain.FieldError], or tells that the deployment serves no such chain.
+func ParseAddress(families chain.Families, text string) (txmanager.Address, error) {
+	family, err := families.Named(Namespace)
+	if err != nil {
+		return "", err
+	}
+	return family.ParseAddress(text)
 }
 
 func checkAddress(family chain.Family, text string, payer txmanager.Address, token *txmanager.Address) (txmanager.Address, error) {

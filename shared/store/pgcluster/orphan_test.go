@@ -44,7 +44,7 @@ func child(t *testing.T, parent string) (*exec.Cmd, *bufio.Reader) {
 	t.Helper()
 	self := check.Value(os.Executable())(t)
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childVariable+"=1", "TMPDIR="+parent)
+	cmd.Env = append(os.Environ(), childVariable+"=1", "TMPDIR="+parent, MemoryFolder+"=")
 	check.OK(t)(cmd.StdinPipe())
 	out := check.Value(cmd.StdoutPipe())(t)
 	check.OK(t)(cmd.Start())
