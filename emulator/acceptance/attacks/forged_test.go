@@ -112,7 +112,7 @@ alter table tx_document enable trigger guard_documents`); err != nil {
 	h.Chain.StartMining()
 	h.await(t, bound.TxID, "CONFIRMED")
 	h.await(t, behind.TxID, "CONFIRMED")
-	h.wantCount(t, "the changed one", 1, `select count(*) from managed_tx where tx_id = $1 and sub_state = 'REJECTED' and nonce is null and last_error like '%not the one that was accepted%'`, changed.TxID)
+	h.wantCount(t, "the changed one", 1, `select count(*) from managed_tx where tx_id = $1 and sub_state = 'REJECTED' and nonce is null and last_error like '%differs from the accepted one%'`, changed.TxID)
 	h.robbedOfNothing(t)
 }
 
