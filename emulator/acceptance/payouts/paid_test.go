@@ -22,7 +22,7 @@ func TestPaidOut(t *testing.T) {
 			u := setup(t).newUser(t, asset, 1_000_000)
 			a := u.pay(400_001, "cid", "c")
 			u.Want("posted", a, http.StatusAccepted, "PENDING", "")
-			if a.From != "FUNDING" || a.To != "CHAIN" || a.TransferID == 0 || !strings.Contains(a.Message, "on its way") {
+			if a.From != "FUNDING" || a.To != "CHAIN" || a.TransferID == 0 || !strings.Contains(a.Message, "not ended yet") {
 				t.Errorf("posted: got %+v, want a transfer from FUNDING to CHAIN that is on its way", a)
 			}
 			u.wantWhy(a.ReqID)
