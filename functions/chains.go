@@ -246,7 +246,7 @@ func (a *App) release(ctx context.Context, s txmanager.Submitter, l txmanager.Re
 // sweptChains returns the chains as the sweep sees them.
 func (a *App) sweptChains() (all []sweeps.Chain) {
 	for _, c := range a.chains {
-		swept := sweeps.Chain{ID: c.ID, Connector: c.connector}
+		swept := sweeps.Chain{Namespace: c.Namespace, ID: c.ID, Connector: c.connector}
 		if c.nodes != nil {
 			swept.Excluded = func() int { return len(c.nodes.Excluded()) }
 		}
