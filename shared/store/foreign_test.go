@@ -34,6 +34,8 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, first))
 	later := foreign(1, new(eip155.Address([20]byte{6})), 5)
 	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}))
+	err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign(3, new(txmanager.Address("0x00000000000000000000000000000000000000C3")), 3)})
+	check.Equal(t, "refuses an address that is not canonical", storetest.Violated(err), "foreign_is_of_the_chain")
 	for _, r := range []struct {
 		from, below uint64
 		want        []txmanager.ForeignTransaction
