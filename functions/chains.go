@@ -121,13 +121,17 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 }
 
 // openNode opens a node by the extensions' code, or by its family where that opens none.
-func (a *App) openNode(family chain.Family, o chain.NodeOptions) (chain.Node, error) {
+func (a *App) openNode(family chain.Family, o chain.NodeOptions) (one chain.Node, err error) {
 	if a.extensions.Connect != nil {
-		if one, err := connect(a.extensions.Connect, o); one != nil || err != nil {
-			return one, err
-		}
+		one, err = connect(a.extensions.Connect, o)
 	}
-	return family.Open(o)
+	if one == nil && err == nil {
+		one, err = family.Open(o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return chain.Canonical(family, one), nil
 }
 
 // connect calls the extensions' code. A panic, or a nil pointer in place of a nil interface, is an error
@@ -245,7 +249,7 @@ func (a *App) release(ctx context.Context, s txmanager.Submitter, l txmanager.Re
 // sweptChains returns the chains as the sweep sees them.
 func (a *App) sweptChains() (all []sweeps.Chain) {
 	for _, c := range a.chains {
-		swept := sweeps.Chain{ID: c.ID, Connector: c.connector}
+		swept := sweeps.Chain{Namespace: c.Namespace, ID: c.ID, Connector: c.connector}
 		if c.nodes != nil {
 			swept.Excluded = func() int { return len(c.nodes.Excluded()) }
 		}

@@ -332,6 +332,30 @@ func TestExtensionsConnect(t *testing.T) {
 	}
 }
 
+// shouting is a connector that returns an address in upper case.
+type shouting struct{ chain.Node }
+
+func (s shouting) ParsePayload(payload []byte) (txmanager.Call, error) {
+	call, err := s.Node.ParsePayload(payload)
+	call.To = new(txmanager.Address("0x" + strings.ToUpper(call.To.String()[2:])))
+	return call, err
+}
+
+// An address that a business' connector returns in another form than the canonical one is refused.
+func TestConnectReturnsCanonicalAddresses(t *testing.T) {
+	t.Parallel()
+	ext := functions.Extensions{Connect: func(o evm.Options) (chain.Node, error) {
+		one, err := evm.New(o)
+		return shouting{one}, err
+	}}
+	h := withPorts(t, ext, nil)
+	h.post("r")
+	got := h.stored(`select concat(state, ': ', last_error) from managed_tx`)
+	if want := ": ParsePayload returned the address"; !strings.Contains(got, want) || strings.HasPrefix(got, "TRACKING") {
+		t.Errorf("got %s, want a refusal with %q", got, want)
+	}
+}
+
 // Code that cannot connect ends the start with an error.
 func TestConnectThatFailsEndsTheStart(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ create table assets_tb (
     and daily_payout_amount * 10::numeric ^ precision <= 18446744073709551615),
   constraint payout_terms_are_complete check ((chain_id is null) = (payout_submitter is null)
     and (chain_id is null) = (chain_decimals is null) and (token_contract is null or chain_id is not null)),
-  constraint payer_is_on_the_chain check (split_part(payout_submitter, ':', 2) = chain_id::text),
+  constraint payer_is_on_the_chain check (payout_submitter like 'eip155:' || chain_id || ':%'), -- token_contract has the 0x form
   constraint chain_decimals_cover_precision check (chain_decimals between precision and 36)
 );
 
@@ -101,7 +101,7 @@ create table transfers_tb (
     and (transfer_type = 3) = (payout_chain_id is not null) and (transfer_type = 3) = (payout_address is not null)
     and (transfer_type = 3) = (payout_base_units is not null) and (transfer_type = 3) = (payout_payload is not null)
     and (transfer_type = 3 or payout_token is null)),
-  constraint payout_is_on_its_chain check (split_part(payout_submitter, ':', 2) = payout_chain_id::text)
+  constraint payout_is_on_its_chain check (payout_submitter like 'eip155:' || payout_chain_id || ':%') -- the payout's addresses have the 0x form
 ) with (fillfactor = 50);
 create index transfers_open on transfers_tb (transfer_id) where open;
 create index transfers_of_user on transfers_tb (user_id, created_at);

@@ -177,6 +177,8 @@ create table conservation_payment (
   req_id       text,                   -- of the transfer that it paid
   constraint one_row_per_payment primary key (submitter, tx_hash, log_index),
   constraint payment_of_a_reading foreign key (submitter) references conservation_chain,
+  constraint payment_has_canonical_addresses check (coalesce(is_address(split_part(submitter, ':', 1), token), true)
+    and coalesce(is_address(split_part(submitter, ':', 1), recipient), true)),
   constraint payment_is_some_money check (amount > 0 and log_index >= -1 and block_number >= 0),
   constraint payment_outcome_is_known check (outcome is null or outcome = 'PAID' and req_id is not null or outcome = 'OTHER')
 );

@@ -55,7 +55,7 @@ func (a *Server) gaugeBalances(ctx context.Context) error {
 			break
 		}
 		var err error
-		if shown[i], err = a.Store.ActiveOn(ctx, c.ID, left); err != nil {
+		if shown[i], err = a.Store.ActiveOn(ctx, c.Namespace, c.ID, left); err != nil {
 			return err
 		}
 		left -= len(shown[i])

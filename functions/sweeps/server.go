@@ -41,6 +41,7 @@ type Tasks interface {
 
 // Chain is a served chain.
 type Chain struct {
+	Namespace string
 	ID        uint64
 	Connector interface {
 		Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error)

@@ -137,7 +137,7 @@ func (a *Server) sweepReorgedOf(ctx context.Context, chain Chain, out *sweepResp
 	if err != nil {
 		return err
 	}
-	blocks, err := a.Store.FinalBlocks(ctx, chain.ID, v.Head.Number-min(v.Head.Number, sweptBlocks))
+	blocks, err := a.Store.FinalBlocks(ctx, chain.Namespace, chain.ID, v.Head.Number-min(v.Head.Number, sweptBlocks))
 	if err != nil || len(blocks) == 0 {
 		return err
 	}

@@ -158,7 +158,7 @@ func TestBacklogOfWhatWaits(t *testing.T) {
 }
 
 // The first active submitters of a chain are listed, and none of a chain whose id has the same
-// prefix.
+// prefix, or of another namespace.
 func TestActiveOnAChain(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -173,9 +173,10 @@ func TestActiveOnAChain(t *testing.T) {
 		}
 	}
 	for limit, want := range map[int][]txmanager.Submitter{1: want[:1], 2: want, 9: want} {
-		got, err := db.ActiveOn(t.Context(), 1, limit)
+		got, err := db.ActiveOn(t.Context(), eip155.Namespace, 1, limit)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("at most %d: %v (-want +got):\n%s", limit, err, diff)
 		}
 	}
+	check.Equal(t, "of another namespace", len(check.Value(db.ActiveOn(t.Context(), "mem", 1, 9))(t)), 0)
 }

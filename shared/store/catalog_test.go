@@ -179,7 +179,8 @@ var furtherNonsense = map[string][]refusal{
 	// Foreign transactions.
 	"foreign_transaction_pkey":           {{newForeign + foreignOf("$bob, 7, 1", "$hash"), newForeign + foreignOf("$bob, 7, 1", "$hash")}},
 	"foreign_transaction_submitter_fkey": {{Then: newForeign + foreignOf(carol+", 7, 1", "$hash")}},
-	"foreign_is_of_the_chain":            {{Then: newForeign + foreignOf("$bob, -1, 1", "$hash")}, {Then: newForeign + foreignOf("$bob, 7, 1", "'0x5'")}, {Then: newForeign + foreignOf("$bob, 7, 0", "$hash")}},
+	"foreign_is_of_the_chain": {{Then: newForeign + foreignOf("$bob, -1, 1", "$hash")}, {Then: newForeign + foreignOf("$bob, 7, 1", "'0x5'")}, {Then: newForeign + foreignOf("$bob, 7, 0", "$hash")},
+		{isForeign, `update foreign_transaction set to_address = '0x00000000000000000000000000000000000000C3'`}, {isForeign, `update foreign_transaction set to_address = ''`}},
 
 	"one_foreign_reading_per_submitter": {{newReading + `($bob, 1, 5, 9, 9, 0, null)`, newReading + `($bob, 2, 5, 9, 9, 0, null)`}},
 	"foreign_reading_of_a_submitter":    {{Then: newReading + `(` + carol + `, 1, 5, 9, 9, 0, null)`}},

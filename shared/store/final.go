@@ -51,13 +51,13 @@ func (s *Store) FinalTransactions(ctx context.Context, sub txmanager.Submitter, 
 const finalBlocks = `
 select distinct (final_blocks -> -1 ->> 'number')::bigint, final_blocks -> -1 ->> 'hash'
   from submitter_nonce_cursor
- where split_part(submitter, ':', 2) = $1::text
-   and (final_blocks -> -1 ->> 'number')::bigint >= $2
+ where split_part(submitter, ':', 1) = $1 and split_part(submitter, ':', 2) = $2::text
+   and (final_blocks -> -1 ->> 'number')::bigint >= $3
  order by 1`
 
 // FinalBlocks lists the highest final block of each submitter of the chain, from
 // the height on, each block once.
-func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]txmanager.Header, error) {
+func (s *Store) FinalBlocks(ctx context.Context, namespace string, chainID, from uint64) ([]txmanager.Header, error) {
 	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (h txmanager.Header, err error) {
 		var hash string
 		if err := row.Scan(&h.Number, &hash); err != nil {
@@ -65,7 +65,7 @@ func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]txmana
 		}
 		h.Hash, err = txmanager.ParseHash(hash)
 		return h, err
-	}, finalBlocks, fmt.Sprint(chainID), Bigint(from))
+	}, finalBlocks, namespace, fmt.Sprint(chainID), Bigint(from))
 	return all, results.Wrap(err, "read the last final blocks")
 }
 

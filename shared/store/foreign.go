@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -90,7 +89,7 @@ func foreignBatch(l lease.Lease, all []txmanager.ForeignTransaction) *pgx.Batch 
 		nonces, hashes = append(nonces, Bigint(f.Nonce)), append(hashes, f.Tx.Hash.String())
 		var to *string
 		if f.Tx.To != nil {
-			to = textOrNull(strings.ToLower(f.Tx.To.String()))
+			to = new(f.Tx.To.String())
 		}
 		b.Queue(insertForeign, NamedArgs{
 			"submitter":    l.Submitter,

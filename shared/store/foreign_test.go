@@ -34,6 +34,8 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, first))
 	later := foreign(1, new(eip155.Address([20]byte{6})), 5)
 	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{later}))
+	err := db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign(3, new(txmanager.Address("0x00000000000000000000000000000000000000C3")), 3)})
+	check.Equal(t, "refuses an address that is not canonical", storetest.Violated(err), "foreign_is_of_the_chain")
 	for _, r := range []struct {
 		from, below uint64
 		want        []txmanager.ForeignTransaction
@@ -200,12 +202,13 @@ func TestFinalBlocksAndWhatEndedInThem(t *testing.T) {
 		t.Errorf("finals of two blocks: got %+v, %v; want nonces 0 and 2 with their bytes", got, err)
 	}
 	for from, want := range map[uint64][]txmanager.Header{0: blocks[2:], 12: blocks[2:], 13: {}} {
-		list, err := db.FinalBlocks(t.Context(), alice.ChainID(), from)
+		list, err := db.FinalBlocks(t.Context(), alice.Namespace(), alice.ChainID(), from)
 		if diff := cmp.Diff(want, list); err != nil || diff != "" {
 			t.Errorf("highest final blocks from %d: %v (-want +got):\n%s", from, err, diff)
 		}
 	}
-	check.Equal(t, "of another chain", len(check.Value(db.FinalBlocks(t.Context(), 1, 0))(t)), 0)
+	check.Equal(t, "of another chain", len(check.Value(db.FinalBlocks(t.Context(), alice.Namespace(), 1, 0))(t)), 0)
+	check.Equal(t, "of another namespace", len(check.Value(db.FinalBlocks(t.Context(), "mem", alice.ChainID(), 0))(t)), 0)
 	for b, want := range map[txmanager.Header]int{blocks[2]: 1, blocks[1]: 0, blockOf(12, 9): 0} {
 		check.Equal(t, fmt.Sprintf("whose highest final block is %d %s", b.Number, b.Hash), len(check.Value(db.FinalIn(t.Context(), b))(t)), want)
 	}

@@ -183,14 +183,14 @@ func (s *Store) Submitters(ctx context.Context, after string, limit int) ([]Subm
 const activeOn = `
 select submitter
   from submitter
- where split_part(submitter, ':', 2) = $1::text and status = 'ACTIVE'
+ where split_part(submitter, ':', 1) = $1 and split_part(submitter, ':', 2) = $2::text and status = 'ACTIVE'
  order by submitter
- limit $2`
+ limit $3`
 
 // ActiveOn lists the first active submitters of the chain, in their order.
-func (s *Store) ActiveOn(ctx context.Context, chainID uint64, limit int) ([]txmanager.Submitter, error) {
-	all, err := results.All(ctx, s.db, pgx.RowTo[txmanager.Submitter], activeOn, strconv.FormatUint(chainID, 10), limit)
-	return all, results.Wrap(err, "list the submitters of chain %d", chainID)
+func (s *Store) ActiveOn(ctx context.Context, namespace string, chainID uint64, limit int) ([]txmanager.Submitter, error) {
+	all, err := results.All(ctx, s.db, pgx.RowTo[txmanager.Submitter], activeOn, namespace, strconv.FormatUint(chainID, 10), limit)
+	return all, results.Wrap(err, "list the submitters of chain %s:%d", namespace, chainID)
 }
 
 // SignerChange moves a submitter's key to another signer.

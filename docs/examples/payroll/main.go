@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -30,8 +31,8 @@ func main() {
 }
 
 type wageOf struct {
-	To  txmanager.Address `json:"to"`
-	Wei string            `json:"wei"`
+	To  string `json:"to"`
+	Wei string `json:"wei"`
 }
 
 // wage pays what the request says, and has it signed at once: the hash is known, and
@@ -41,11 +42,15 @@ func wage(ctx context.Context, n txmanager.NonceContext) (txmanager.Transaction,
 	if err := json.Unmarshal(n.Input, &w); err != nil {
 		return txmanager.Transaction{}, err
 	}
+	to, err := eip155.ParseAddress(w.To)
+	if err != nil {
+		return txmanager.Transaction{}, fmt.Errorf("to is no account that wages can go to: %w", err)
+	}
 	wei, ok := new(big.Int).SetString(w.Wei, 10)
 	if !ok {
 		return txmanager.Transaction{}, errors.New("wei is no amount")
 	}
-	signed, err := n.Signer.Sign(ctx, txmanager.Call{To: &w.To, Value: wei})
+	signed, err := n.Signer.Sign(ctx, txmanager.Call{To: &to, Value: wei})
 	if err != nil {
 		return txmanager.Transaction{}, err
 	}

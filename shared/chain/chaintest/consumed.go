@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math/big"
 	"strings"
@@ -340,16 +341,61 @@ func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx txmanager.
 		t.Errorf("%s: nonce %d: %v", when, n, err)
 		return
 	}
-	_, sent, _, err := b.connector.ParseSigned(tx.Raw)
+	want, err := b.callOf(tx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}})
 	receipt := v.Receipts[tx.Hash].Receipt
-	want := txmanager.ConsumingTx{Hash: tx.Hash, BlockNumber: receipt.BlockNumber, BlockHash: receipt.BlockHash, Node: v.Node,
-		To: sent.To, ValueWei: sent.Value.String(), Data: append([]byte{}, sent.Data...)}
+	want.Hash, want.BlockNumber, want.BlockHash, want.Node = tx.Hash, receipt.BlockNumber, receipt.BlockHash, v.Node
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s: transaction of nonce %d (-want +got):\n%s", when, n, diff)
+	}
+}
+
+// callOf returns the call of signed bytes. On an EVM chain go-ethereum reads it, not the connector under test.
+func (b *bundle) callOf(tx txmanager.Signed) (call txmanager.ConsumingTx, err error) {
+	if b.Family != nil {
+		_, sent, _, err := b.connector.ParseSigned(tx.Raw)
+		return txmanager.ConsumingTx{To: sent.To, ValueWei: sent.Value.String(), Data: append([]byte{}, sent.Data...)}, err
+	}
+	var sent types.Transaction
+	if err := sent.UnmarshalBinary(tx.Raw); err != nil {
+		return call, err
+	}
+	if sent.To() != nil {
+		call.To = new(txmanager.Address(strings.ToLower(sent.To().Hex())))
+	}
+	call.ValueWei, call.Data = sent.Value().String(), append([]byte{}, sent.Data()...)
+	return call, nil
+}
+
+// Each address that the connector returns is in the family's canonical form.
+func testCanonicalAddresses(t *testing.T, b *bundle) {
+	tx := b.tx(t, 0, nil)
+	b.mustSend(t, tx)
+	b.mine(t, 100)
+	payload, _, err := b.family().ParsePayload(fmt.Appendf(nil, `{"to": %q, "value": "1"}`, *b.to()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, errPayload := b.connector.ParsePayload(payload)
+	from, parsed, _, errSigned := b.connector.ParseSigned(tx.Raw)
+	consuming, errConsuming := b.connector.FindConsumingTx(t.Context(), b.submitter, 0)
+	blocks, errBlocks := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
+	known, errKnown := b.connector.Transaction(t.Context(), tx.Hash)
+	if err := errors.Join(errPayload, errSigned, errConsuming, errBlocks, errKnown); err != nil {
+		t.Fatal(err)
+	}
+	for where, a := range map[string]*txmanager.Address{
+		"ParsePayload": call.To, "ParseSigned, from": &from, "ParseSigned, to": parsed.To, "FindConsumingTx": consuming.To,
+		"ReadBlocks": blocks.Transactions[0].To, "Transaction, from": &known.From, "Transaction, to": known.Tx.To,
+	} {
+		if a == nil {
+			t.Errorf("%s: got no address, want one", where)
+		} else if canonical, err := b.family().ParseAddress(a.String()); err != nil || canonical != *a {
+			t.Errorf("%s: got address %q, want its canonical form %q (%v)", where, *a, canonical, err)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // The second family fulfils the contract of a connector.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	chaintest.RunPort(t, func(*testing.T) chaintest.Fixture {
+	chaintest.Run(t, func(*testing.T) chaintest.Fixture {
 		const id = 7
 		keys, made := memchain.Keys{}, 0
 		account := func() chaintest.Account {
@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 		return chaintest.Fixture{
 			ChainID: id, Mine: c.Mine, DropPool: c.DropPool, Reorg: c.Reorg, ReorgReturns: true, BumpPercent: 10, KeepsStates: true,
 			Family: &chaintest.Family{
-				Account: first, NewAccount: account, RoundTrips: c.Requests, OneFee: true,
+				Family: memchain.Family{}, Account: first, NewAccount: account, RoundTrips: c.Requests, OneFee: true,
 				Failing: txmanager.Call{To: new(first.Submitter.Address()), Value: new(big.Int), Data: []byte("fail")},
 			},
 			Connect: func(_ *testing.T, _ string, chainID uint64, timeout time.Duration) txmanager.ChainConnector {

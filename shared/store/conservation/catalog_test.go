@@ -47,12 +47,15 @@ var forbidden = map[string][]string{
 		newAdjustment + `) select finding_id, 'SPOT', 'journal_credit', 7, 1, 1, 'o', '' from conservation_adjustment`},
 	"adjustment_moves_something": {newAdjustment + `) select finding_id, 'SPOT', 'journal_credit', 7, 1, 0, 'o', 'r' from conservation_adjustment`},
 
-	"one_reading_per_payer":    {newReading + `, 1, 1, '0x', 0, 1 from conservation_chain`},
-	"reading_of_a_submitter":   {newReading + `, 1, 1, '0x', 0, 1 from (values ('eip155:1337:0x00000000000000000000000000000000000000c9'::submitter_id)) as s (submitter)`},
-	"reading_is_in_order":      {`update conservation_chain set block = start_block - 1`, `update conservation_chain set pass = 0`, `update conservation_chain set sent = -1`},
-	"one_row_per_payment":      {newPayment + `, tx_hash, log_index, 1, 1, '0x', 1, null from conservation_payment`},
-	"payment_of_a_reading":     {newPayment + `, '0x2', -1, 1, 1, '0x', 1, null from (values ('eip155:1337:0x00000000000000000000000000000000000000c9'::submitter_id)) as s (submitter)`},
-	"payment_is_some_money":    {newPayment + `, '0x2', -1, 1, 1, '0x', 0, null from conservation_chain`, newPayment + `, '0x2', -2, 1, 1, '0x', 1, null from conservation_chain`},
+	"one_reading_per_payer":  {newReading + `, 1, 1, '0x', 0, 1 from conservation_chain`},
+	"reading_of_a_submitter": {newReading + `, 1, 1, '0x', 0, 1 from (values ('eip155:1337:0x00000000000000000000000000000000000000c9'::submitter_id)) as s (submitter)`},
+	"reading_is_in_order":    {`update conservation_chain set block = start_block - 1`, `update conservation_chain set pass = 0`, `update conservation_chain set sent = -1`},
+	"one_row_per_payment":    {newPayment + `, tx_hash, log_index, 1, 1, '0x', 1, null from conservation_payment`},
+	"payment_of_a_reading":   {newPayment + `, '0x2', -1, 1, 1, '0x', 1, null from (values ('eip155:1337:0x00000000000000000000000000000000000000c9'::submitter_id)) as s (submitter)`},
+	"payment_is_some_money":  {newPayment + `, '0x2', -1, 1, 1, '0x', 0, null from conservation_chain`, newPayment + `, '0x2', -2, 1, 1, '0x', 1, null from conservation_chain`},
+	"payment_has_canonical_addresses": {
+		`update conservation_payment set token = '0x00000000000000000000000000000000000000C3'`, `update conservation_payment set token = ''`,
+		`update conservation_payment set recipient = '0x00000000000000000000000000000000000000C3'`, `update conservation_payment set recipient = '0xc3'`},
 	"payment_outcome_is_known": {newPayment + `, '0x2', -1, 1, 1, '0x', 1, 'PAID' from conservation_chain`, newPayment + `, '0x2', -1, 1, 1, '0x', 1, 'LOST' from conservation_chain`},
 	"one_row_per_owed":         {`insert into conservation_owed (req_id) select req_id from conservation_owed`},
 

@@ -31,6 +31,7 @@ const (
 	req         = `'01ARZ3NDEKTSV4RRFFQ69G5FAV'`
 	addr        = `'0x00000000000000000000000000000000000000c3'`
 	sub         = `'eip155:1337:0x00000000000000000000000000000000000000a1'`
+	withMem     = `alter domain submitter_id drop constraint submitter_id_check` // as if another family's accounts were known
 )
 
 var nonsense = map[string][]storetest.Refusal{
@@ -59,7 +60,7 @@ var nonsense = map[string][]storetest.Refusal{
 		{Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, null, null, 18)`}, {Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, null)`},
 		{Then: newAsset + `(9, 'X', 2, 1, 9, null, null, null, ` + addr + `, null)`},
 	},
-	"payer_is_on_the_chain":          {{Then: newAsset + `(9, 'X', 2, 1, 9, null, 1, ` + sub + `, null, 18)`}},
+	"payer_is_on_the_chain":          {{Then: newAsset + `(9, 'X', 2, 1, 9, null, 1, ` + sub + `, null, 18)`}, {withMem, newAsset + `(9, 'X', 2, 1, 9, null, 7, 'mem:7:m', null, 18)`}},
 	"chain_decimals_cover_precision": {{Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 1)`}, {Then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 37)`}},
 
 	"transfers_tb_pkey":                {{Then: `insert into transfers_tb (transfer_id, req_id, user_id, asset_id, amount, precision, transfer_type, source_type) select transfer_id, ` + req + `, 7, 1, 1, 6, 1, 1` + ofInit}},
@@ -93,7 +94,7 @@ var nonsense = map[string][]storetest.Refusal{
 		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, null, null, ` + addr + `, 1, '{}')`},
 		{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 1, 1, null, null, ` + addr + `, null, null, null)`},
 	},
-	"payout_is_on_its_chain":               {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1, null, ` + addr + `, 1, '{}')`}},
+	"payout_is_on_its_chain":               {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1, null, ` + addr + `, 1, '{}')`}, {withMem, newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'mem:7:m', 7, null, ` + addr + `, 1, '{}')`}},
 	"transfers_tb_payout_token_check":      {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, '0xAB', ` + addr + `, 1, '{}')`}},
 	"transfers_tb_payout_address_check":    {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, '0xAB', 1, '{}')`}},
 	"transfers_tb_payout_base_units_check": {{Then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, 0, '{}')`}},
