@@ -67,23 +67,6 @@ func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 	}
 }
 
-// The context of a caller does not end a round trip that it makes for others too. It ends one
-// that the caller makes for itself alone.
-func TestCallerThatLeavesTakesNobodyWithIt(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, alice)
-	left, leave := context.WithCancel(t.Context())
-	leave()
-	for i, got := range db.CreateLedBy(left, []store.Intent{intent(alice, "leader"), intent(alice, "other")}, 100) {
-		if got.Err != nil || !got.New {
-			t.Errorf("create %d of two: got %+v, want it new", i, got)
-		}
-	}
-	if got := db.CreateLedBy(left, []store.Intent{intent(alice, "alone")}, 100)[0]; !errors.Is(got.Err, context.Canceled) {
-		t.Errorf("a create alone: got %+v, want %v", got, context.Canceled)
-	}
-}
-
 // If the database refuses one create, the others of the same round trip succeed.
 func TestRefusedDataIsRefusedAlone(t *testing.T) {
 	t.Parallel()

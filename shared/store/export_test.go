@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -13,13 +12,14 @@ func (s *Store) Raw(ctx context.Context) (*pgxpool.Conn, error) { return s.db.Ac
 
 // CreateTogether returns the results of creates that share one round trip.
 func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int) []Created {
-	all, results := make([]*pendingCreate, len(intents)), make([]Created, len(intents))
+	all, results := make([]pendingCreate, len(intents)), make([]Created, len(intents))
 	for i, in := range intents {
-		all[i] = &pendingCreate{ctx: ctx, intent: in, bound: bound, answer: make(chan Created, 1)}
+		all[i] = pendingCreate{intent: in, bound: bound}
 	}
-	s.answerBatch(ctx, all)
-	for i, w := range all {
-		results[i] = <-w.answer
+	for i, r := range s.answerBatch(ctx, all) {
+		if results[i] = r.Value; r.Err != nil {
+			results[i].Err = r.Err
+		}
 	}
 	return results
 }
@@ -47,22 +47,6 @@ const leaseHeld = `
 select expires_at from submitter_lease
  where submitter = $1 and owner_node = $2 and fencing_token = $3
    for share`
-
-// CreateLedBy returns the results of creates of which the first, with context leader, makes
-// the round trip.
-func (s *Store) CreateLedBy(leader context.Context, intents []Intent, bound int) []Created {
-	all := make([]*pendingCreate, len(intents))
-	for i, in := range intents {
-		all[i] = &pendingCreate{ctx: leader, intent: in, bound: bound, answer: make(chan Created, 1), lead: make(chan struct{}, 1)}
-	}
-	s.groupCommit.waiting, s.groupCommit.running = slices.Clone(all), true
-	s.commitBatch(all[0])
-	results := make([]Created, len(all))
-	for i, w := range all {
-		results[i] = <-w.answer
-	}
-	return results
-}
 
 // PayoutStatements are the statements whose cost must not grow with terminal rows.
 var PayoutStatements = map[string]string{

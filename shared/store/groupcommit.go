@@ -4,29 +4,17 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/batch"
 )
 
-// groupCommit stores the creates that wait in this process at the same time in one round trip
-// and one commit. A create that finds no round trip under way starts one at once. Creates that
-// arrive meanwhile share the next one. No create waits for others to arrive. Each round trip
-// is made by one of the creates in it.
-type groupCommit struct {
-	mu      sync.Mutex
-	running bool // a round trip is on the way, and not slow
-	waiting []*pendingCreate
-}
-
-// pendingCreate is one waiting create. It is answered once.
+// pendingCreate is one create that may share a round trip with others.
 type pendingCreate struct {
-	ctx    context.Context
 	intent Intent
 	bound  int
-	answer chan Created
-	lead   chan struct{} // it is to make the next round trip
 }
 
 const (
@@ -43,122 +31,43 @@ const (
 	batchTimeout = 15 * time.Second
 )
 
-// errBatchUnanswered is the error of a create whose round trip ended without an answer.
-var errBatchUnanswered = errors.New("the round trip of this create did not end")
-
-// create answers as [Store.Create] does.
-func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, error) {
-	g := &s.groupCommit
-	w := &pendingCreate{ctx, in, bound, make(chan Created, 1), make(chan struct{}, 1)}
-	g.join(w)
-	select {
-	case got := <-w.answer:
-		return got, got.Err
-	case <-w.lead:
-		s.commitBatch(w) // w among them: it has its answer then
-		got := <-w.answer
-		return got, got.Err
-	case <-ctx.Done():
-		if g.leave(w) {
-			return Created{}, ctx.Err()
-		}
-		got := <-w.answer // its round trip is under way and may store it: the caller needs the answer to enqueue its task
-		return got, got.Err
-	}
-}
-
-// join adds w to the waiting creates.
-func (g *groupCommit) join(w *pendingCreate) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.waiting = append(g.waiting, w)
-	if !g.running {
-		g.passLead()
-	}
-}
-
-// leave removes w if no batch has taken it, and passes on the lead if w had it.
-func (g *groupCommit) leave(w *pendingCreate) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !slices.Contains(g.waiting, w) {
-		return false
-	}
-	g.waiting = slices.DeleteFunc(g.waiting, func(x *pendingCreate) bool { return x == w })
-	select {
-	case <-w.lead:
-		g.passLead()
-	default:
-	}
-	return true
-}
-
-// passLead makes the first waiting create the leader of the next round trip. The caller holds
-// the lock.
-func (g *groupCommit) passLead() {
-	if g.running = len(g.waiting) > 0; g.running {
-		g.waiting[0].lead <- struct{}{}
-	}
-}
-
-// takeBatch takes w and the creates that share its round trip.
-func (g *groupCommit) takeBatch(w *pendingCreate) []*pendingCreate {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(g.waiting) && n < maxBatchCreates && (n == 0 || bytes < maxBatchBytes) {
-		bytes += len(g.waiting[n].intent.Payload)
-		n++
-	}
-	together := slices.Clone(g.waiting[:n])
-	g.waiting = slices.Delete(g.waiting, 0, n)
-	return together
-}
-
-// commitBatch makes one round trip for w and all waiting creates. Its costs are counted as
-// w's.
-func (s *Store) commitBatch(w *pendingCreate) {
-	all := s.groupCommit.takeBatch(w)
-	next := sync.OnceFunc(func() {
-		s.groupCommit.mu.Lock()
-		defer s.groupCommit.mu.Unlock()
-		s.groupCommit.passLead()
+// newCreates is the group of creates, which share round trips and commits.
+func (s *Store) newCreates() *batch.Group[pendingCreate, Created] {
+	return batch.New(batch.Options[pendingCreate, Created]{
+		Send:      s.answerBatch,
+		Size:      func(p pendingCreate) int { return len(p.intent.Payload) },
+		MaxSize:   maxBatchBytes,
+		MaxCalls:  maxBatchCreates,
+		Timeout:   batchTimeout,
+		SlowAfter: slowCommitAfter,
 	})
-	slow := time.AfterFunc(slowCommitAfter, next)
-	defer func() {
-		slow.Stop()
-		next()
-		for _, w := range all {
-			select {
-			case w.answer <- Created{Err: errBatchUnanswered}: // after a panic
-			default:
-			}
-		}
-	}()
-	ctx := w.ctx
-	if len(all) > 1 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
-		defer cancel()
+}
+
+// create answers as [Store.Create] does. It waits for the answer of a round trip that may store
+// the intent: the caller needs it to enqueue the task.
+func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, error) {
+	got, err := s.creates.Finish(ctx, pendingCreate{in, bound})
+	if err == nil {
+		err = got.Err
 	}
-	s.answerBatch(ctx, all)
+	return got, err
 }
 
 // answerBatch stores them all at once, and answers each.
-func (s *Store) answerBatch(ctx context.Context, all []*pendingCreate) {
+func (s *Store) answerBatch(ctx context.Context, all []pendingCreate) []batch.Result[Created] {
 	intents, bound := make([]Intent, len(all)), all[0].bound
-	for i, w := range all {
-		intents[i] = w.intent
-		bound = min(bound, w.bound)
+	for i, p := range all {
+		intents[i] = p.intent
+		bound = min(bound, p.bound)
 	}
-	results, err := s.CreateAll(ctx, intents, bound)
-	for i, w := range all {
-		if err != nil {
-			w.answer <- Created{Err: err}
-			continue
+	created, err := s.CreateAll(ctx, intents, bound)
+	answers := make([]batch.Result[Created], len(all))
+	for i := range all {
+		if answers[i].Err = err; err == nil {
+			answers[i].Value = created[i]
 		}
-		w.answer <- results[i]
 	}
+	return answers
 }
 
 // isRolledBack reports whether the database rolled the batch back because of one of its rows.

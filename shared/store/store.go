@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -33,12 +34,12 @@ type Store struct {
 	macs    MACMaker // nil: intents are stored without a MAC
 	macKeys []string
 
-	bounds      queueRooms
-	limits      policyCache
-	groupCommit groupCommit
-	epochs      epochCache
-	names       nameEpochCache
-	usable      callerCache
+	bounds  queueRooms
+	limits  policyCache
+	creates *batch.Group[pendingCreate, Created]
+	epochs  epochCache
+	names   nameEpochCache
+	usable  callerCache
 }
 
 // Options configure the connection to the database and its time-outs.
@@ -126,6 +127,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}
+	s.creates = s.newCreates()
 	return s, nil
 }
 

@@ -1,0 +1,209 @@
+// Package batch lets concurrent calls of one process share a round trip to a database, a node or
+// another service. A [Group] has one kind of call. A call that finds no round trip under way starts
+// one at once. Calls that arrive meanwhile share the next one.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Options configure a [Group].
+type Options[Call, Answer any] struct {
+	// Send makes one round trip for all calls and returns an answer for each, in their order. Its
+	// context has the values of the first call's context. It ends with it where there is only one
+	// call. Otherwise it ends after Timeout.
+	Send func(ctx context.Context, all []Call) []Result[Answer]
+
+	// Key names what two calls must not both touch in one round trip; nil: every call may join.
+	Key func(Call) string
+
+	// Size is what a call adds to a round trip, and MaxSize the limit of their sum. A larger call
+	// goes alone. nil: calls have no size.
+	Size    func(Call) int
+	MaxSize int
+
+	MaxCalls int           // limit of the calls of one round trip
+	Timeout  time.Duration // limit of a round trip with several calls, whose contexts cannot end it
+
+	// SlowAfter is when a round trip counts as slow, and the next may start beside it. It may have
+	// met a row that another session has locked.
+	SlowAfter time.Duration
+}
+
+// Result is the answer to one call of a round trip.
+type Result[Answer any] struct {
+	Value Answer
+	Err   error
+}
+
+// ErrUnanswered is the error of a call whose round trip ended without an answer to it. It may have
+// been carried out.
+var ErrUnanswered = errors.New("the round trip of this call ended without an answer")
+
+// Group shares round trips among concurrent calls. It is safe for concurrent use.
+type Group[Call, Answer any] struct {
+	options Options[Call, Answer]
+
+	mu      sync.Mutex
+	running bool // a round trip is under way, and is not slow
+	waiting []*pending[Call, Answer]
+}
+
+// pending is one waiting call. It is answered once.
+type pending[Call, Answer any] struct {
+	ctx    context.Context
+	call   Call
+	answer chan Result[Answer] // buffered for the one answer
+}
+
+// New returns a group without calls.
+func New[Call, Answer any](o Options[Call, Answer]) *Group[Call, Answer] {
+	return &Group[Call, Answer]{options: o}
+}
+
+// Do makes one call. If ctx ends before a round trip has taken the call, the call is not made. If
+// it ends later, Do returns with the error of ctx at once, and the call may have been carried out.
+func (g *Group[Call, Answer]) Do(ctx context.Context, call Call) (Answer, error) {
+	p := g.join(ctx, call)
+	select {
+	case r := <-p.answer:
+		return r.Value, r.Err
+	case <-ctx.Done():
+	}
+	g.leave(p)
+	select {
+	case r := <-p.answer: // both were ready
+		return r.Value, r.Err
+	default:
+		var none Answer
+		return none, ctx.Err()
+	}
+}
+
+// Finish is [Group.Do] for a caller that must know the answer of a round trip that has taken its
+// call, even after ctx has ended.
+func (g *Group[Call, Answer]) Finish(ctx context.Context, call Call) (Answer, error) {
+	p := g.join(ctx, call)
+	select {
+	case r := <-p.answer:
+		return r.Value, r.Err
+	case <-ctx.Done():
+	}
+	if g.leave(p) {
+		var none Answer
+		return none, ctx.Err()
+	}
+	r := <-p.answer
+	return r.Value, r.Err
+}
+
+func (g *Group[Call, Answer]) join(ctx context.Context, call Call) *pending[Call, Answer] {
+	p := &pending[Call, Answer]{ctx, call, make(chan Result[Answer], 1)}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = append(g.waiting, p)
+	if !g.running {
+		g.start()
+	}
+	return p
+}
+
+// leave removes p. It reports false if a round trip has taken p.
+func (g *Group[Call, Answer]) leave(p *pending[Call, Answer]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, x := range g.waiting {
+		if x == p {
+			g.waiting = append(g.waiting[:i], g.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// start starts a round trip for waiting calls, if there are any. The caller holds the lock.
+func (g *Group[Call, Answer]) start() {
+	taken := g.take()
+	if g.running = len(taken) > 0; g.running {
+		go g.run(taken)
+	}
+}
+
+// next starts the next round trip.
+func (g *Group[Call, Answer]) next() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.start()
+}
+
+// take removes the calls of one round trip from those that wait, in the order of their arrival. A
+// call whose key another one has waits for the next. The caller holds the lock.
+func (g *Group[Call, Answer]) take() (taken []*pending[Call, Answer]) {
+	size, keys, left := 0, make(map[string]bool), g.waiting[:0:0]
+	for i, p := range g.waiting {
+		if len(taken) == g.options.MaxCalls || len(taken) > 0 && g.options.Size != nil && size+g.options.Size(p.call) > g.options.MaxSize {
+			left = append(left, g.waiting[i:]...)
+			break
+		}
+		if g.options.Key != nil {
+			key := g.options.Key(p.call)
+			if keys[key] {
+				left = append(left, p)
+				continue
+			}
+			keys[key] = true
+		}
+		if g.options.Size != nil {
+			size += g.options.Size(p.call)
+		}
+		taken = append(taken, p)
+	}
+	g.waiting = left
+	return taken
+}
+
+// run makes one round trip and answers every call of it.
+func (g *Group[Call, Answer]) run(all []*pending[Call, Answer]) {
+	next := sync.OnceFunc(g.next)
+	defer next()
+	if g.options.SlowAfter > 0 {
+		slow := time.AfterFunc(g.options.SlowAfter, next)
+		defer slow.Stop()
+	}
+	calls := make([]Call, len(all))
+	for i, p := range all {
+		calls[i] = p.call
+	}
+	ctx := all[0].ctx
+	if len(all) > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), g.options.Timeout)
+		defer cancel()
+	}
+	results := g.send(ctx, calls)
+	for i, p := range all {
+		if i < len(results) {
+			p.answer <- results[i]
+		} else {
+			p.answer <- Result[Answer]{Err: ErrUnanswered}
+		}
+	}
+}
+
+// send turns a panic into the error of every call: it would end the process, and not only one
+// request.
+func (g *Group[Call, Answer]) send(ctx context.Context, calls []Call) (results []Result[Answer]) {
+	defer func() {
+		if p := recover(); p != nil {
+			results = make([]Result[Answer], len(calls))
+			for i := range results {
+				results[i].Err = fmt.Errorf("%w: panic: %v", ErrUnanswered, p)
+			}
+		}
+	}()
+	return g.options.Send(ctx, calls)
+}

@@ -1,0 +1,172 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/batch"
+	"github.com/fencepost/fencepost/shared/check"
+)
+
+// service answers a call with itself in capitals, one second after the round trip began.
+type service struct{ trips [][]string }
+
+func (s *service) send(ctx context.Context, all []string) []batch.Result[string] {
+	s.trips = append(s.trips, slices.Sorted(slices.Values(all)))
+	results := make([]batch.Result[string], len(all))
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	for i, call := range all {
+		switch {
+		case call == "panic":
+			panic("a fault in the service")
+		case ctx.Err() != nil:
+			results[i].Err = ctx.Err()
+		case strings.HasPrefix(call, "bad"):
+			results[i].Err = errors.New("refused: " + call)
+		default:
+			results[i].Value = strings.ToUpper(call)
+		}
+	}
+	return results
+}
+
+// run makes the first call, then the others while its round trip is under way, and returns what
+// each was answered.
+func run(t *testing.T, o batch.Options[string, string], calls ...string) (*service, map[string]string) {
+	t.Helper()
+	s, answers := new(service), make(map[string]string)
+	synctest.Test(t, func(t *testing.T) {
+		o.Send = s.send
+		if o.Timeout == 0 {
+			o.Timeout = time.Minute
+		}
+		if o.MaxCalls == 0 {
+			o.MaxCalls = 100
+		}
+		g, done := batch.New(o), make(chan [2]string, len(calls))
+		for _, call := range calls {
+			go func() {
+				got, err := g.Do(t.Context(), call)
+				if err != nil {
+					got = err.Error()
+				}
+				done <- [2]string{call, got}
+			}()
+			synctest.Wait()
+		}
+		for range calls {
+			a := <-done
+			answers[a[0]] = a[1]
+		}
+	})
+	return s, answers
+}
+
+func TestCallsShareTheNextRoundTrip(t *testing.T) {
+	s, answers := run(t, batch.Options[string, string]{}, "a", "b", "bad", "c")
+	check.Equal(t, "round trips", fmt.Sprint(s.trips), "[[a] [b bad c]]")
+	check.Equal(t, "answers", fmt.Sprint(answers), "map[a:A b:B bad:refused: bad c:C]")
+}
+
+func TestCallsOfOneKeyDoNotShare(t *testing.T) {
+	first := func(call string) string { return call[:1] }
+	s, _ := run(t, batch.Options[string, string]{Key: first}, "a", "b1", "c", "b2", "b3")
+	check.Equal(t, "round trips", fmt.Sprint(s.trips), "[[a] [b1 c] [b2] [b3]]")
+}
+
+func TestRoundTripsAreLimited(t *testing.T) {
+	s, _ := run(t, batch.Options[string, string]{MaxCalls: 2}, "a", "b", "c", "d")
+	check.Equal(t, "round trips of two calls", fmt.Sprint(s.trips), "[[a] [b c] [d]]")
+	size := func(call string) int { return len(call) }
+	s, _ = run(t, batch.Options[string, string]{Size: size, MaxSize: 3}, "a", "bb", "c", "dd", "eeeee", "f")
+	check.Equal(t, "round trips of a size of three", fmt.Sprint(s.trips), "[[a] [bb c] [dd] [eeeee] [f]]")
+}
+
+func TestASlowRoundTripHoldsNobodyBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(service)
+		g := batch.New(batch.Options[string, string]{Send: s.send, MaxCalls: 10, Timeout: time.Minute, SlowAfter: 100 * time.Millisecond})
+		go func() { _, _ = g.Do(t.Context(), "slow") }()
+		synctest.Wait()
+		began := time.Now()
+		_, err := g.Do(t.Context(), "b")
+		check.OK(t)(err)
+		check.Equal(t, "time until the second answer", time.Since(began), 1100*time.Millisecond)
+	})
+}
+
+func TestAPanicIsAnErrorOfItsCalls(t *testing.T) {
+	_, answers := run(t, batch.Options[string, string]{}, "panic", "b")
+	check.Equal(t, "answers", fmt.Sprint(answers),
+		"map[b:B panic:the round trip of this call ended without an answer: panic: a fault in the service]")
+}
+
+// A caller that leaves ends no round trip of others. A call that no round trip has taken is not made.
+func TestACallerLeavesAtItsOwnDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(service)
+		g := batch.New(batch.Options[string, string]{Send: s.send, MaxCalls: 2, Timeout: time.Minute})
+		type answer struct {
+			err   error
+			after time.Duration
+		}
+		call := func(name string, within time.Duration) <-chan answer {
+			done, began := make(chan answer, 1), time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			go func() {
+				defer cancel()
+				_, err := g.Do(ctx, name)
+				done <- answer{err, time.Since(began)}
+			}()
+			synctest.Wait()
+			return done
+		}
+		a, b, c, d := call("a", time.Hour), call("b", 1500*time.Millisecond), call("c", time.Hour), call("d", 1500*time.Millisecond)
+		check.Equal(t, "first call", <-a, answer{nil, time.Second})
+		check.Equal(t, "call that left its round trip", <-b, answer{context.DeadlineExceeded, 1500 * time.Millisecond})
+		check.Equal(t, "the other one of this round trip", <-c, answer{nil, 2 * time.Second})
+		check.Equal(t, "call that was not taken", <-d, answer{context.DeadlineExceeded, 1500 * time.Millisecond})
+		check.Equal(t, "round trips", fmt.Sprint(s.trips), "[[a] [b c]]")
+	})
+}
+
+// A caller that must know the answer waits for it.
+func TestFinishWaitsForItsRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(service)
+		g := batch.New(batch.Options[string, string]{Send: s.send, MaxCalls: 2, Timeout: time.Minute})
+		go func() { _, _ = g.Do(t.Context(), "a") }()
+		synctest.Wait()
+		go func() { _, _ = g.Do(t.Context(), "b") }()
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		got, err := g.Finish(ctx, "c")
+		check.OK(t)(err)
+		check.Equal(t, "answer after the deadline", got, "C")
+	})
+}
+
+// The context of a call that is alone ends its round trip.
+func TestALoneCallEndsItsRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		g := batch.New(batch.Options[string, string]{MaxCalls: 2, Timeout: time.Minute, Send: func(ctx context.Context, all []string) []batch.Result[string] {
+			<-ctx.Done()
+			ended <- ctx.Err()
+			return []batch.Result[string]{{Err: ctx.Err()}}
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		check.Err(t, "call", context.DeadlineExceeded)(g.Do(ctx, "a"))
+		check.Equal(t, "end of the round trip", <-ended, context.DeadlineExceeded)
+	})
+}
