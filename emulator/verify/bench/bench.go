@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -43,6 +45,11 @@ func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error)
 	}
 	if b.server == "" {
 		if b.server, err = stack.Build(ctx, b.folder); err != nil {
+			return nil, err
+		}
+	}
+	if b.core == "" && slices.ContainsFunc(b.scenarios, func(s scenario) bool { return s.shape.users > 0 }) {
+		if b.core, err = ubscore.Build(ctx, b.folder); err != nil {
 			return nil, err
 		}
 	}

@@ -117,7 +117,7 @@ func TestPlotsHaveEveryPoint(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	check.OK(t)(writePoints(folder, sample()))
-	for name, want := range map[string]int{"throughput": 6, "flat": 3, "latency": 7} {
+	for name, want := range map[string]int{"throughput": 6, "flat": 3, "submitters": 4, "latency": 7} {
 		text, err := os.ReadFile(filepath.Join(folder, name+".tsv"))
 		check.OK(t)(err)
 		if got := strings.Count(string(text), "\n"); got != want || strings.Contains(string(text), "NaN") {

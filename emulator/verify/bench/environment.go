@@ -24,6 +24,9 @@ type shape struct {
 	confirmations int
 	finished      int // finished rows from the past
 
+	users     int // who make transfers; 0: the stack has none
+	receivers int // webhook receivers
+
 	signing time.Duration // duration of a signature by Cloud KMS; 0: keys in the process
 }
 
@@ -34,6 +37,9 @@ type environment struct {
 	bench *bench
 	db    *pgx.Conn
 	cpu   *cpu
+	users []user
+
+	receivers *receivers // nil: none
 }
 
 // open starts an environment with a new database, and warms it up.
@@ -41,22 +47,26 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 	settings := maps.Clone(b.settings)
 	settings["FENCEPOST_CONFIRMATIONS_REQUIRED"] = strconv.Itoa(s.confirmations)
 	h := &environment{bench: b, shape: s}
+	if s.receivers > 0 {
+		h.receivers = startReceivers(s.receivers)
+		maps.Copy(settings, h.receivers.settings())
+	}
 	options := stack.Options{
 		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
 		SweepEvery: -1, Settings: settings, Output: b.output, Log: b.log,
+		Transfers: s.users > 0, Core: stack.CoreOptions{Binary: b.core, ForgetCalls: true}, CheckEvery: -1,
 	}
 	if s.signing > 0 {
 		options.Signer = stack.SignerKMS
-	}
-	h.Stack, err = stack.Start(ctx, options)
-	if err != nil {
-		return nil, err
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
 		}
 	}()
+	if h.Stack, err = stack.Start(ctx, options); err != nil {
+		return nil, err
+	}
 	if s.signing > 0 {
 		h.KMS.SetDelay(s.signing)
 	}
@@ -69,7 +79,10 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 	if err := h.seed(ctx, s.finished); err != nil {
 		return nil, err
 	}
-	return h, h.warm(ctx, min(s.submitters*s.window, 2*b.clients))
+	if s.users > 0 {
+		return h, h.openAccounts(ctx, s.users)
+	}
+	return h, h.warm(ctx, max(s.submitters, min(s.submitters*s.window, 2*b.clients)))
 }
 
 func (h *environment) close() error {
@@ -77,7 +90,13 @@ func (h *environment) close() error {
 	if h.db != nil {
 		failure = h.db.Close(context.Background())
 	}
-	return errors.Join(failure, h.Stack.Close())
+	if h.Stack != nil {
+		failure = errors.Join(failure, h.Stack.Close())
+	}
+	if h.receivers != nil {
+		h.receivers.close()
+	}
+	return failure
 }
 
 // warm opens every connection and prepares every statement by moving n transactions. It then makes the
@@ -164,8 +183,9 @@ var moving = []string{"advance", "receipt", "confirm", "resubmit", "sweep"}
 
 // mark is the total cost up to a moment.
 type mark struct {
-	create, after            stack.Cost
+	create, after, transfer  stack.Cost
 	functions, postgres, own float64 // seconds of CPU
+	position                 string  // in the write-ahead log
 }
 
 func (h *environment) mark() (m mark, err error) {
@@ -173,10 +193,12 @@ func (h *environment) mark() (m mark, err error) {
 	for _, p := range h.Processes() {
 		pids = append(pids, p.PID())
 	}
-	m.create, m.after = h.Costs.Of("create"), h.Costs.Of(moving...)
+	m.create, m.after, m.transfer = h.Costs.Of("create"), h.Costs.Of(moving...), h.Costs.Of("transfer")
 	m.functions, m.own = h.cpu.readFunctions(pids), ownCPU()
-	m.postgres, err = h.cpu.readPostgres()
-	return m, err
+	if m.postgres, err = h.cpu.readPostgres(); err != nil {
+		return m, err
+	}
+	return m, h.db.QueryRow(context.Background(), `select pg_current_wal_insert_lsn()::text`).Scan(&m.position)
 }
 
 // counts returns the cost of n transactions between two marks.

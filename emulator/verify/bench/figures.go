@@ -37,6 +37,16 @@ const (
 	perBlock       = "transactions_per_block"
 	insertsPerS    = "inserts_per_s"
 	dispatchP50    = "dispatch_p50_s"
+	walPerTx       = "wal_kb_per_tx"             // of the write-ahead log, creates included, without full-page images
+	walImages      = "wal_page_images_kb_per_tx" // full-page images: one for each page after a checkpoint
+	refusedCPU     = "refused_create_cpu_ratio"  // CPU of a refused create over that of an accepted one
+	refusedPerS    = "refused_per_s"             // refused creates answered per second, alone
+	neighbour      = "neighbour_ratio"           // accepted per second beside 16 refused clients over alone
+	transferPerS   = "transfers_per_s"
+	transferP50    = "transfer_p50_s" // measured by the caller
+	transferP99    = "transfer_p99_s"
+	transferSQL    = "transfer_sql_per_tx"
+	transferCommit = "transfer_commits_per_tx"
 	transactions   = "transactions"
 )
 
@@ -50,7 +60,7 @@ type result struct {
 
 func (r result) line() string {
 	var parts []string
-	for _, key := range []string{insertsPerS, acceptedPerS, sentPerS, confirmedPerS, cpuPer1000, sqlPerTx, p50, p99, perBlock} {
+	for _, key := range []string{insertsPerS, acceptedPerS, sentPerS, confirmedPerS, transferPerS, refusedCPU, neighbour, cpuPer1000, walPerTx, sqlPerTx, p50, p99, perBlock} {
 		if v, ok := r.figures[key]; ok {
 			parts = append(parts, fmt.Sprintf("%s %.3g", key, v))
 		}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,19 +23,24 @@ import (
 // loadCommand makes this program the load process: a separate one, so that its CPU time is separate.
 const loadCommand = "load"
 
-// load is the load to post. Requests go to the function processes directly, because the platform's load
-// balancer is not part of the cost.
+// load is the load to post: creates of the submitters, or transfers of the users. Requests go to the
+// function processes directly, because the platform's load balancer is not part of the cost.
 type load struct {
 	Addrs        []string
 	Token        string
 	Clients      int
 	Submitters   []txmanager.Submitter // in turn
+	Users        []user                // in turn; where there are any, their transfers are posted
 	Name         string                // prefix of the requestIds
 	Transactions int
 	PerSecond    float64   // 0: as fast as possible
 	StartAt      time.Time // the first post
 	Estimate     bool      // leave gas to the estimate
+	Statuses     []int     // accepted answers; nil: 202 of creates and 200 of transfers
 }
+
+// user has money in Funding and moves it to Trading.
+type user struct{ Token string }
 
 type posted struct {
 	First, Last time.Time // the first request begins, the last answer comes
@@ -43,7 +49,11 @@ type posted struct {
 	cpu float64 // CPU seconds of the load process
 }
 
-// run posts all requests from another process. An answer other than 202 is an error.
+// rate is the number of answers per second.
+func (p posted) rate() float64 { return float64(len(p.Latencies)) / p.Last.Sub(p.First).Seconds() }
+
+// run posts all requests from another process. An answer with another status than those of the load is
+// an error.
 func (l load) run(ctx context.Context) (p posted, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -104,7 +114,7 @@ func (l load) post(ctx context.Context) (p posted, err error) {
 		posting.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(requests) && failures[c] == nil && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				retry.Pause(ctx, l.wait(i, p.First))
-				p.Latencies[i], failures[c] = one.post(requests[i])
+				p.Latencies[i], failures[c] = one.post(requests[i], l.statuses())
 			}
 		})
 	}
@@ -121,16 +131,33 @@ func (l load) wait(i int, began time.Time) time.Duration {
 	return time.Until(began.Add(time.Duration(float64(i) / l.PerSecond * float64(time.Second))))
 }
 
-// request returns the bytes of a create on the wire.
+func (l load) statuses() []int {
+	switch {
+	case l.Statuses != nil:
+		return l.Statuses
+	case l.Users != nil:
+		return []int{http.StatusOK}
+	}
+	return []int{http.StatusAccepted}
+}
+
+// request returns the bytes of a request on the wire.
 func (l load) request(i int) []byte {
+	if l.Users != nil {
+		body := fmt.Sprintf(`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.000001","cid":"%s-%d"}`, l.Name, i)
+		return onWire("/api/v1/internal_transfer", l.Users[i%len(l.Users)].Token, body)
+	}
 	gas := `,"gas":"21000"`
 	if l.Estimate {
 		gas = ""
 	}
-	body := fmt.Sprintf(`{"submitter":"%s","requestId":"%s-%d","payload":{"to":"0x%040x","value":"1"%s}}`,
-		l.Submitters[i%len(l.Submitters)], l.Name, i, 0xcafe, gas)
-	return fmt.Appendf(nil, "POST /api/v1/tx HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", l.Token, len(body), body)
+	return onWire("/api/v1/tx", l.Token, fmt.Sprintf(`{"submitter":"%s","requestId":"%s-%d","payload":{"to":"0x%040x","value":"1"%s}}`,
+		l.Submitters[i%len(l.Submitters)], l.Name, i, 0xcafe, gas))
+}
+
+func onWire(path, token, body string) []byte {
+	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, token, len(body), body)
 }
 
 type client struct {
@@ -150,8 +177,9 @@ func (c *client) close() { c.conn.Close() }
 
 const answerWithin = 30 * time.Second
 
-// post sends the request and waits for 202. It returns the latency in seconds.
-func (c *client) post(request []byte) (seconds float64, err error) {
+// post sends the request and waits for an answer with one of the statuses. It returns the latency in
+// seconds.
+func (c *client) post(request []byte, statuses []int) (seconds float64, err error) {
 	began := time.Now()
 	if err := c.conn.SetDeadline(began.Add(answerWithin)); err != nil {
 		return 0, err
@@ -165,7 +193,7 @@ func (c *client) post(request []byte) (seconds float64, err error) {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusAccepted {
+	if err == nil && !slices.Contains(statuses, resp.StatusCode) {
 		err = fmt.Errorf("status %s: %s", resp.Status, text)
 	}
 	return time.Since(began).Seconds(), err

@@ -36,7 +36,7 @@ type flags struct {
 	estimate     bool
 	json, points string
 	logs         string
-	server       string
+	server, core string
 	verbose      bool
 }
 
@@ -48,7 +48,7 @@ func parse(args []string) (flags, error) {
 		return nil
 	})
 	set.IntVar(&f.runs, "runs", 3, "how many runs of each, a `number`; the median is printed")
-	set.IntVar(&f.transactions, "transactions", 3000, "how many transactions are posted in a burst, a `number`")
+	set.IntVar(&f.transactions, "transactions", 12_000, "how many transactions are posted in a burst, a `number`")
 	set.IntVar(&f.clients, "clients", 32, "how many connections post at once, a `number`")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.estimate, "estimate", false, "intents do not name their gas, so that it is estimated for each")
@@ -57,6 +57,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.points, "points", "", "write the points of the plots into this `folder`, for scripts/plots")
 	set.StringVar(&f.logs, "logs", "", "write the functions' own log to this `file`")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
+	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now, where it is needed")
 	set.BoolVar(&f.verbose, "verbose", false, "print every run, and what the parts do, on standard error")
 	flagsOnly := set.Usage
 	set.Usage = func() { flagsOnly(); listScenarios(set.Output()) }

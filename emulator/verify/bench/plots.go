@@ -21,8 +21,15 @@ func writePoints(folder string, all []measurement) error {
 		return err
 	}
 	for name, points := range map[string][]point{
-		"throughput": byShape(all, confirmedPerS, func(s shape) (float64, bool) { return float64(s.window), s.finished == 0 && s.signing == 0 }),
-		"flat":       byShape(all, cpuPer1000, func(s shape) (float64, bool) { return float64(s.finished), s.window == loadedWindow }),
+		"throughput": byShape(all, confirmedPerS, func(s scenario) (float64, bool) {
+			return float64(s.shape.window), s.name == burst1 || strings.HasPrefix(s.name, "window-")
+		}),
+		"flat": byShape(all, cpuPer1000, func(s scenario) (float64, bool) {
+			return float64(s.shape.finished), s.name == burst1 || s.shape.finished > 0
+		}),
+		"submitters": byShape(all, cpuPer1000, func(s scenario) (float64, bool) {
+			return float64(s.shape.submitters), slices.Contains([]string{burst1, burst10, subs100, subs1000}, s.name)
+		}),
 		"latency":    histogram(all),
 	} {
 		if len(points) < 2 {
@@ -39,10 +46,10 @@ func writePoints(folder string, all []measurement) error {
 	return nil
 }
 
-// byShape returns the medians of the scenarios with one submitter, by a value of their shape.
-func byShape(all []measurement, key string, place func(shape) (x float64, ok bool)) (points []point) {
+// byShape returns the medians of the scenarios of one plot, by a value of their shape.
+func byShape(all []measurement, key string, place func(scenario) (x float64, ok bool)) (points []point) {
 	for _, m := range all {
-		if x, ok := place(m.scenario.shape); ok && m.scenario.shape.submitters == 1 && m.scenario.shape.confirmations == 0 {
+		if x, ok := place(m.scenario); ok {
 			points = append(points, point{x, m.median()[key]})
 		}
 	}

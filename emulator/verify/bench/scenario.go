@@ -32,6 +32,15 @@ const (
 	steady        = "steady"
 	burst1        = "burst-1"
 	burst10       = "burst-10"
+	subs100       = "subs-100"
+	subs1000      = "subs-1000"
+	subsStrict    = "subs-1000-strict"
+	trickle       = "trickle"
+	rate300       = "rate-300"
+	fullQueue     = "full-queue"
+	transfersMany = "transfers"
+	transfersOne  = "transfers-hot"
+	webhooks10    = "webhooks-10"
 	finished100k  = "finished-100000"
 	finished1M    = "finished-1000000"
 )
@@ -45,25 +54,34 @@ func scenarios() []scenario {
 		{name: baselinePG, what: "single-row durable inserts of the same Postgres, by pgbench", run: insertRate},
 		{name: baselineChain, what: "a burst, signed beforehand and sent straight to the node", run: chainRate},
 		{name: baselineTasks, what: "from the call that makes a task to its request, in the emulator of Cloud Tasks", run: dispatchTime},
-		withEnvironment(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{1, 1, 1, 0, 0}, oneByOne),
-		withEnvironment(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{1, 1, 1, 0, 0}, oneQueue),
-		withEnvironment(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{10, 100, 0, 0, 0}, steadily),
-		withEnvironment(burst1, "window 2000; a burst of one submitter", shape{1, loadedWindow, 0, 0, 0}, burst),
-		withEnvironment(burst10, "window 2000; the same burst over ten submitters", shape{10, loadedWindow, 0, 0, 0}, burst),
+		withEnvironment(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{submitters: 1, window: 1, confirmations: 1}, oneByOne),
+		withEnvironment(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{submitters: 1, window: 1, confirmations: 1}, oneQueue),
+		withEnvironment(trickle, "window 100; one submitter, 2 transactions a second for 30 s", shape{submitters: 1, window: 100}, atRate(2)),
+		withEnvironment(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{submitters: 10, window: 100}, atRate(30)),
+		withEnvironment(rate300, "window 100; 10 submitters, 300 transactions a second for 30 s", shape{submitters: 10, window: 100}, atRate(300)),
+		withEnvironment(burst1, "window 2000; a burst of one submitter", shape{submitters: 1, window: loadedWindow}, burst),
+		withEnvironment(burst10, "window 2000; the same burst over ten submitters", shape{submitters: 10, window: loadedWindow}, burst),
+		withEnvironment(subs100, "window 2000; the same burst over 100 submitters", shape{submitters: 100, window: loadedWindow}, burst),
+		withEnvironment(subs1000, "window 2000; the same burst over 1,000 submitters", shape{submitters: 1000, window: loadedWindow}, burst),
+		withEnvironment(subsStrict, "window 1; a burst of three transactions of each of 1,000 submitters", shape{submitters: 1000, window: 1}, threeOfEach),
+		withEnvironment(fullQueue, "a queue at its bound: refused creates, and those of another submitter beside them", shape{submitters: 3, window: 1}, beside),
+		withEnvironment(transfersMany, "transfers from Funding to Trading by 200 users, 128 at once", shape{submitters: 1, window: 1, users: 200}, transferAll),
+		withEnvironment(transfersOne, "transfers from Funding to Trading by one user, 128 at once", shape{submitters: 1, window: 1, users: 1}, transferAll),
+		withEnvironment(webhooks10, "burst-10 with ten webhook receivers, which each get every event", shape{submitters: 10, window: loadedWindow, receivers: 10}, burst),
 	}
 	for i := range all {
-		all[i].usual = true
-		all[i].once = all[i].name == sequential || all[i].name == strict
+		all[i].usual = all[i].name != webhooks10
+		all[i].once = all[i].name == sequential || all[i].name == strict || all[i].name == subsStrict
 	}
 	for _, w := range []int{1, 10, 100, 500, 1000} {
-		s := withEnvironment(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{1, w, 0, 0, 0}, burst)
+		s := withEnvironment(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{submitters: 1, window: w}, burst)
 		s.once = true
 		all = append(all, s)
 	}
-	all = append(all, withEnvironment("slow-signer", "window 200; a burst of one submitter, whose Cloud KMS takes 100 ms for a signature", shape{1, 200, 0, 0, 100 * time.Millisecond}, burst))
+	all = append(all, withEnvironment("slow-signer", "window 200; a burst of one submitter, whose Cloud KMS takes 100 ms for a signature", shape{submitters: 1, window: 200, signing: 100 * time.Millisecond}, burst))
 	for _, n := range []int{100_000, 1_000_000} {
 		all = append(all, withEnvironment(fmt.Sprintf("finished-%d", n), fmt.Sprintf("burst-1 beside %d finished rows of 100,000 submitters", n),
-			shape{1, loadedWindow, 0, n, 0}, burst))
+			shape{submitters: 1, window: loadedWindow, finished: n}, burst))
 	}
 	return all
 }
@@ -89,10 +107,16 @@ func burst(ctx context.Context, r run, h *environment) (result, error) {
 	return h.measure(ctx, r, n, 0)
 }
 
-// steadily posts at a rate that the environment sustains.
-func steadily(ctx context.Context, r run, h *environment) (result, error) {
-	const perSecond, seconds = 30, 30
-	return h.measure(ctx, r, min(r.transactions, perSecond*seconds), perSecond)
+// threeOfEach posts a burst of three transactions of each submitter.
+func threeOfEach(ctx context.Context, r run, h *environment) (result, error) {
+	return h.measure(ctx, r, min(r.transactions, 3*h.submitters), 0)
+}
+
+// atRate posts at a rate that the environment sustains, for 30 seconds.
+func atRate(perSecond int) func(context.Context, run, *environment) (result, error) {
+	return func(ctx context.Context, r run, h *environment) (result, error) {
+		return h.measure(ctx, r, min(r.transactions, 30*perSecond), float64(perSecond))
+	}
 }
 
 // oneQueue lets one submitter process its queue one by one.
@@ -177,7 +201,8 @@ func (h *environment) measure(ctx context.Context, r run, n int, perSecond float
 	if err != nil {
 		return result{}, err
 	}
-	return sumUp(n, from, busy, to, done, stored), nil
+	sum := sumUp(n, from, busy, to, done, stored)
+	return sum, h.addWAL(ctx, sum.figures, from, busy, n)
 }
 
 // nextBlock returns the time of a next block: the chain mines at each full second.

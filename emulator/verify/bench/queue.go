@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// queueBound is the default of queue.maxPerSubmitter.
+const queueBound = 100_000
+
+// How many connections repeat refused creates, and how many post those of another submitter.
+const (
+	refusedClients   = 16
+	neighbourClients = 8
+)
+
+// beside fills the queue of the first submitter. It measures creates that the full queue refuses, those
+// that the second submitter's queue accepts, and the latter beside refused ones.
+func beside(ctx context.Context, r run, h *environment) (result, error) {
+	if err := h.fill(ctx); err != nil {
+		return result{}, err
+	}
+	n := min(r.transactions, 5000)
+	refused, err := h.creates(ctx, 0, "refused", n, refusedClients)
+	if err != nil {
+		return result{}, err
+	}
+	accepted, err := h.creates(ctx, 2, "accepted", n, refusedClients)
+	if err != nil {
+		return result{}, err
+	}
+	alone, err := h.creates(ctx, 1, "alone", n, neighbourClients)
+	if err != nil {
+		return result{}, err
+	}
+	crowded, err := h.crowd(ctx, n)
+	if err != nil {
+		return result{}, err
+	}
+	return result{figures: figures{
+		acceptedPerS: accepted.rate(), refusedPerS: refused.rate(), refusedCPU: refused.busy / accepted.busy,
+		neighbour: crowded.rate() / alone.rate(), createP50: quantile(crowded.Latencies, 0.5), createP99: quantile(crowded.Latencies, 0.99),
+	}}, nil
+}
+
+// fill posts until the first submitter's queue is full.
+func (h *environment) fill(ctx context.Context) error {
+	for _, n := range []int{queueBound, queueBound / 100} { // some of the first are confirmed meanwhile
+		l, err := h.createsOf(ctx, 0, "fill-"+time.Now().Format("150405.000"), n, h.bench.clients)
+		if err != nil {
+			return err
+		}
+		if _, err := l.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// busyPost is a load with the CPU seconds of functions and Postgres meanwhile.
+type busyPost struct {
+	posted
+	busy float64
+}
+
+// creates posts n creates of one submitter.
+func (h *environment) creates(ctx context.Context, submitter int, name string, n, clients int) (b busyPost, err error) {
+	l, err := h.createsOf(ctx, submitter, name, n, clients)
+	if err != nil {
+		return b, err
+	}
+	from, err := h.mark()
+	if err != nil {
+		return b, err
+	}
+	if b.posted, err = l.run(ctx); err != nil {
+		return b, err
+	}
+	to, err := h.mark()
+	b.busy = to.functions + to.postgres - from.functions - from.postgres
+	return b, err
+}
+
+// crowd posts n creates of the second submitter while others repeat creates that are refused.
+func (h *environment) crowd(ctx context.Context, n int) (p posted, err error) {
+	refused, err := h.createsOf(ctx, 0, "crowd", 50*n, refusedClients)
+	if err != nil {
+		return p, err
+	}
+	own, err := h.createsOf(ctx, 1, "crowded", n, neighbourClients)
+	if err != nil {
+		return p, err
+	}
+	crowd, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := refused.run(crowd)
+		ended <- err
+	}()
+	own.StartAt = time.Now().Add(2 * time.Second) // the others have begun by then
+	p, err = own.run(ctx)
+	if crowd.Err() == nil && len(ended) > 0 {
+		err = errors.Join(err, <-ended, errors.New("the refused creates ended before the others"))
+	}
+	stop()
+	return p, err
+}
+
+// createsOf returns n creates of one submitter, which may be refused.
+func (h *environment) createsOf(ctx context.Context, submitter int, name string, n, clients int) (load, error) {
+	l, err := h.load(ctx, name, n)
+	l.Clients, l.Submitters = clients, h.Submitters()[submitter:submitter+1]
+	l.Statuses = []int{http.StatusAccepted}
+	if submitter == 0 {
+		l.Statuses = append(l.Statuses, http.StatusTooManyRequests)
+	}
+	return l, err
+}
