@@ -49,7 +49,7 @@ func (c *Config) nonceSettings() []setting {
 			meaning: "the window of newly registered submitters; used above 1 only with `nonce.strict.enabled=false`",
 			field:   number(&c.Nonce.MaxInFlight, "a number of transactions", 1, 10_000)},
 		{name: "nonce.deferAfter", constant: true, def: "1m",
-			meaning: "how long the head of a queue waits for its own bounds, such as a `maxFeePerGas` below the base fee or a value above the balance, before intents of other callers go ahead of it; 0: they never do",
+			meaning: "how long the head of a queue waits for its own bounds, such as a `maxFeePerGas` below the base fee. After that, intents of other callers go ahead of it; 0: they never do",
 			field:   duration(&c.Nonce.DeferAfter, 0, 24*time.Hour)},
 		{name: "hooks.enabled", def: "false",
 			meaning: "whether Go code may reserve nonces and sign for them itself, by `Allocate`, `MarkUsed` and `MarkRecyclable`: for migration and operations",
