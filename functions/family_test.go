@@ -243,7 +243,8 @@ func TestFamiliesAreThoseOfTheDatabase(t *testing.T) {
 	}
 }
 
-// A chain of a namespace that no family has, and two families of one namespace, keep a process from starting.
+// A chain of a namespace that no family has, two families of one namespace, and a nil family keep a process
+// from starting.
 func TestUnknownNamespaceIsRefused(t *testing.T) {
 	t.Parallel()
 	h := deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}}
@@ -251,7 +252,12 @@ func TestUnknownNamespaceIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `chain 7: this deployment serves no chains of namespace "mem": it serves eip155`) {
 		t.Errorf("got %v, want that the namespace is not served", err)
 	}
-	if _, err = h.appWith(functions.Extensions{Families: []chain.Family{memchain.Family{}, memchain.Family{}}}); err == nil {
-		t.Error("two families of one namespace: got no error")
+	for want, families := range map[string][]chain.Family{
+		"two families of chains have the same namespace":  {memchain.Family{}, memchain.Family{}},
+		"Extensions.Families has a nil family: remove it": {memchain.Family{}, nil},
+	} {
+		if _, err := h.appWith(functions.Extensions{Families: families}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", families, err, want)
+		}
 	}
 }

@@ -207,7 +207,7 @@ func TestExtensionsPublish(t *testing.T) {
 
 // Publishers alone are endpoints enough for events.mode=webhook. A process without any does not start,
 // nor one with a publisher that has no code.
-func TestEventsNeedAReceiver(t *testing.T) {
+func TestEventsNeedAnEndpoint(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	for want, publishers := range map[string]map[string]txmanager.DomainEventPublisher{

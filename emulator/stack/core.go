@@ -45,13 +45,14 @@ type CoreOptions struct {
 func (s *Stack) startCore(ctx context.Context) (err error) {
 	o := s.options.Core
 	if o.Binary == "" {
+		s.options.Log.Info("building the trading core")
 		if o.Binary, err = ubscore.Build(ctx, s.folder); err != nil {
 			return err
 		}
 	}
 	c := &Core{Secret: rand.Text()}
 	c.options = ubscore.Options{
-		Binary: o.Binary, Folder: s.path("ubscore"), Secret: c.Secret, SnapshotEvery: o.SnapshotEvery, Horizon: o.Horizon, CrashPoints: o.CrashPoints, Environment: o.Environment,
+		Binary: o.Binary, Folder: s.path("ubscore-log"), Secret: c.Secret, SnapshotEvery: o.SnapshotEvery, Horizon: o.Horizon, CrashPoints: o.CrashPoints, Environment: o.Environment,
 		Output: s.write,
 	}
 	if c.Proxy, err = ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}); err != nil {
@@ -63,17 +64,22 @@ func (s *Stack) startCore(ctx context.Context) (err error) {
 	return c.Start(ctx)
 }
 
-// Start starts a process on the core's folder after the previous one has ended, and waits until it has
-// recovered.
+// recoverWithin bounds the start of a core. A halted one answers, but is never healthy.
+const recoverWithin = time.Minute
+
+// Start starts a process on the core's folder after the previous one has ended, and waits for at most a
+// minute until it has recovered.
 func (c *Core) Start(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.process != nil && c.process.Err() == nil {
 		return fmt.Errorf("start the trading core: process %d runs", c.process.PID())
 	}
-	p, err := ubscore.Start(ctx, c.options)
+	limited, cancel := context.WithTimeout(ctx, recoverWithin)
+	defer cancel()
+	p, err := ubscore.Start(limited, c.options)
 	if err != nil {
-		return err
+		return fmt.Errorf("the trading core in %s: %w", c.options.Folder, err)
 	}
 	l, err := trading.New(trading.Options{URL: "http://" + p.Addr(), Secret: c.Secret, Timeout: 20 * time.Second})
 	if err != nil {

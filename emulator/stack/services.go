@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/ethereum/go-ethereum/crypto"
 
@@ -289,6 +290,7 @@ func BuildProgram(ctx context.Context, folder, program string, flags ...string) 
 	path := filepath.Join(folder, "server")
 	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/"+program)...)
+	build.WaitDelay = time.Second // its compilers hold the output open after ctx has ended
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
 	}

@@ -59,15 +59,28 @@ postgres_install() {
 # clock of a Postgres server, and skip with a message without it.
 ensure_clock_library() {
   compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null && return 0
+  apt_install libfaketime && return 0
+  echo "libfaketime is not installed: neither tests nor torture move the database's clock." >&2
+}
+
+# ensure_gnuplot: installs gnuplot where apt-get works. scripts/plots needs it, and the test of scripts/plots
+# skips with a message without it.
+ensure_gnuplot() {
+  command -v gnuplot >/dev/null && return 0
+  apt_install gnuplot-nox && return 0
+  echo "Install gnuplot, which draws the plots (Debian, Ubuntu: apt-get install gnuplot-nox; Fedora: dnf install gnuplot-minimal; macOS: brew install gnuplot)." >&2
+  return 1
+}
+
+# apt_install PACKAGE: installs it, where apt-get works without a password.
+apt_install() {
   local as_root=(env)
   if [[ $EUID -ne 0 ]]; then
     as_root=(sudo -n)
   fi
-  if command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
-    echo "Installing the package libfaketime with apt-get."
-    "${as_root[@]}" apt-get -qq -y install --no-install-recommends libfaketime >/dev/null && return 0
-  fi
-  echo "libfaketime is not installed: neither tests nor torture move the database's clock." >&2
+  command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null || return 1
+  echo "Installing the package $1 with apt-get."
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$1" >/dev/null
 }
 
 # The Postgres 17 for the rehearsal that loads a dump into another version: npm's package

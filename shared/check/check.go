@@ -3,6 +3,7 @@ package check
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -14,11 +15,12 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// OK ends the test if the last result of a call is an error: check.OK(t)(call()).
+// OK ends the test if the last result of a call is an error: check.OK(t)(call()). The last result must have
+// the type error.
 func OK(t TB) func(results ...any) {
 	return func(results ...any) {
 		t.Helper()
-		if err := last(results); err != nil {
+		if err := last(t, results); err != nil {
 			t.Fatalf("got the error %v, want none", err)
 		}
 	}
@@ -38,7 +40,7 @@ func Value[T any](value T, err error) func(TB) T {
 func Err(t TB, what string, want error) func(results ...any) {
 	return func(results ...any) {
 		t.Helper()
-		if err := last(results); !errors.Is(err, want) {
+		if err := last(t, results); !errors.Is(err, want) {
 			t.Errorf("%s: got the error %v, want %v", what, err, want)
 		}
 	}
@@ -60,8 +62,16 @@ func Same(t TB, what string, got, want any, options ...cmp.Option) {
 	}
 }
 
-// last is the last of a call's results, which is its error.
-func last(results []any) error {
-	err, _ := results[len(results)-1].(error)
+// last returns the error of a call, which is its last result. It ends the test if the call has none.
+func last(t TB, results []any) error {
+	t.Helper()
+	if len(results) == 0 {
+		t.Fatalf("the call has no results: call a function that returns an error")
+	}
+	result := results[len(results)-1]
+	err, isError := result.(error)
+	if result != nil && !isError {
+		t.Fatalf("the last result of the call must be an error: got the %T %q; call a function that returns an error, or compare the result with check.Equal", result, fmt.Sprint(result))
+	}
 	return err
 }

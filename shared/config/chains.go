@@ -104,8 +104,8 @@ var namespace = regexp.MustCompile(`^[-a-z0-9]{3,8}$`)
 
 // chainList parses a JSON list of chains, each once.
 func chainList(p *[]ChainEntry) field {
-	const want = `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
-		`1 to 9 https URLs, or http to this machine, each once; namespace, blockTime, feeKind, finality, finalizedTag, confirmations and quorum in the ranges of their settings, and nothing else`
+	const want = `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]. Each id is given once, ` +
+		`with 1 to 9 different https URLs, or http to this machine. Further members are namespace, blockTime, feeKind, finality, finalizedTag, confirmations and quorum, in the ranges of their settings`
 	f := hidden(bind(p, want, func(text string) ([]ChainEntry, bool) {
 		list, err := readChains(text)
 		return list, err == nil

@@ -19,8 +19,8 @@ const introduction = `<!-- Generated from shared/config by: go test ./shared/con
 # Settings
 
 Each setting is read once, when a process starts, from the variable beside it. A process does not start with a
-` + "`FENCEPOST_`" + ` variable that is not listed here, with a value that is not right, or with values that contradict each
-other: it names all of them at once and says what to do. A variable that is set to nothing counts as not set.
+` + "`FENCEPOST_`" + ` variable that is not listed here, an invalid value, or values that contradict each other. It names
+all of them at once and says what to do. A variable that is set to nothing counts as not set.
 
 A duration is a number with its unit, such as ` + "`500ms`, `10s`, `5m` or `24h`" + `.
 

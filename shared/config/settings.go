@@ -1,13 +1,22 @@
 package config
 
 import (
-	"regexp"
-	"strings"
+	"slices"
 	"time"
 )
 
-// settings is the table of all settings. Each row binds one to the field of c that holds it.
+// settings is the table of all settings, in the order of docs/settings.md. Each row binds one to the
+// field of c that holds it.
 func (c *Config) settings() []setting {
+	return slices.Concat(
+		c.leaseSettings(), c.nonceSettings(), c.feeSettings(), c.gasBumpSettings(), c.intentSettings(), c.finalitySettings(),
+		c.transferSettings(), c.conservationSettings(), c.nodeSettings(), c.chainSettings(), c.signerSettings(),
+		c.handlerSettings(), c.eventSettings(), c.databaseSettings(), c.taskSettings(),
+		c.authSettings(), c.httpSettings(), c.telemetrySettings(), c.platformSettings(),
+	)
+}
+
+func (c *Config) leaseSettings() []setting {
 	return []setting{
 		{name: "lease.duration", def: "10s",
 			meaning: "how long the lease of a submitter lasts unless renewed, and so how long others wait for a holder that died. Raise it where one call to a node or a signer can take longer than 10s",
@@ -18,6 +27,12 @@ func (c *Config) settings() []setting {
 		{name: "clockSkewAllowance", def: "1s",
 			meaning: "how long another invocation's lease must have been expired before it is taken over; below `lease.duration`. Raise it where Postgres may move to a server whose clock differs by more",
 			field:   duration(&c.Lease.ClockSkewAllowance, 0, time.Minute)},
+	}
+}
+
+// nonceSettings are the settings of nonces, placeholders and reservations.
+func (c *Config) nonceSettings() []setting {
+	return []setting{
 		{name: "nonce.startFrom", def: "0",
 			meaning: "the first nonce of a newly registered submitter; registration compares it with the chain's count. Leave it at 0 unless all accounts that you register have sent that many transactions",
 			field:   number(&c.Nonce.StartFrom, "a nonce", 0, maxBigint)},
@@ -34,7 +49,7 @@ func (c *Config) settings() []setting {
 			meaning: "the window of newly registered submitters; used above 1 only with `nonce.strict.enabled=false`",
 			field:   number(&c.Nonce.MaxInFlight, "a number of transactions", 1, 10_000)},
 		{name: "nonce.deferAfter", constant: true, def: "1m",
-			meaning: "how long the head of a queue waits for its own bounds, such as a `maxFeePerGas` below the base fee or a value above the balance, before intents of other callers go ahead of it; 0: they never do",
+			meaning: "how long the head of a queue waits for its own bounds, such as a `maxFeePerGas` below the base fee. After that, intents of other callers go ahead of it; 0: they never do",
 			field:   duration(&c.Nonce.DeferAfter, 0, 24*time.Hour)},
 		{name: "hooks.enabled", def: "false",
 			meaning: "whether Go code may reserve nonces and sign for them itself, by `Allocate`, `MarkUsed` and `MarkRecyclable`: for migration and operations",
@@ -42,6 +57,11 @@ func (c *Config) settings() []setting {
 		{name: "hooks.reservationTimeout", constant: true, def: "60s",
 			meaning: "how long a reserved nonce waits for its owner's mark, and everything behind it; then a placeholder consumes it",
 			field:   duration(&c.Hooks.ReservationTimeout, time.Second, 24*time.Hour)},
+	}
+}
+
+func (c *Config) feeSettings() []setting {
+	return []setting{
 		{name: "fees.maxFeePerGas", def: "500000000000",
 			meaning: "the maximum price of a transaction, in wei per gas, even if the node advises or the caller allows more; while the base fee is above it, intents wait. Set it to what a transaction is worth on the dearest of your chains",
 			field:   number(&c.Fees.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
@@ -63,6 +83,11 @@ func (c *Config) settings() []setting {
 		{name: "fees.history.percentile", constant: true, def: "50",
 			meaning: "which of each block's tips, weighted by gas: higher is sooner and dearer",
 			field:   number(&c.Fees.HistoryPercentile, "a percentile", 1, 100)},
+	}
+}
+
+func (c *Config) gasBumpSettings() []setting {
+	return []setting{
 		{name: "gasbump.enabled", def: "false",
 			meaning: "automatically replace a transaction that stays without a receipt, at the same nonce and a higher fee. Use it where fees rise for longer than your callers can wait",
 			field:   boolean(&c.GasBump.Enabled)},
@@ -84,6 +109,12 @@ func (c *Config) settings() []setting {
 		{name: "gasbump.budgetPerDay", def: "1000000000",
 			meaning: "how much the replacements of one submitter may add, within 24 hours, to the most that its transactions pay, in gwei. Set it by what the chain's coin is worth",
 			field:   number(&c.GasBump.BudgetPerDay, "an amount in gwei", 1, maxBigint)},
+	}
+}
+
+// intentSettings are the settings of intents from their creation to their receipt.
+func (c *Config) intentSettings() []setting {
+	return []setting{
 		{name: "mempool.diagnose.enabled", def: "false",
 			meaning: "record of each transaction without a receipt whether the node has it, or it is perhaps lost, or perhaps replaced: for operators' decisions only. Switch it on to find out why transactions wait",
 			field:   boolean(&c.Mempool.Diagnose)},
@@ -105,6 +136,12 @@ func (c *Config) settings() []setting {
 		{name: "stuck.after", def: "30m",
 			meaning: "how long after its first broadcast a transaction without a receipt is STUCK, if its attempts last so long. Raise it on a slow or congested chain",
 			field:   duration(&c.Stuck.After, time.Second, 720*time.Hour)},
+	}
+}
+
+// finalitySettings are the settings of receipts, finality and the sweep.
+func (c *Config) finalitySettings() []setting {
+	return []setting{
 		{name: "confirmations.required", def: "20",
 			meaning: "how many confirming blocks make a transaction final, with `finality.mode=confirmations`. Set it to the depth that your chain's reorgs do not reach",
 			field:   number(&c.Confirmations.Required, "a number of blocks", 0, maxConfirmations)},
@@ -126,6 +163,11 @@ func (c *Config) settings() []setting {
 		{name: "sweep.grace", constant: true, def: "5s",
 			meaning: "how long work must be overdue before the sweep enqueues it again; above the second by which polls are named",
 			field:   duration(&c.Sweep.Grace, 2*time.Second, 10*time.Minute)},
+	}
+}
+
+func (c *Config) transferSettings() []setting {
+	return []setting{
 		{name: "transfer.initTimeout", def: "15m",
 			meaning: "how old a transfer that has not begun may become; older, it is FAILED/EXPIRED. Raise it if users may wait longer for an outage to end",
 			field:   duration(&c.Transfer.InitTimeout, time.Second, 24*time.Hour)},
@@ -165,6 +207,12 @@ func (c *Config) settings() []setting {
 		{name: "transfer.payoutAddresses.delay", def: "24h",
 			meaning: "how long after it was added, or after a restored database was accepted, an address can be paid; until then 400 ADDRESS_NOT_YET_USABLE; 0s: at once",
 			field:   duration(&c.Transfer.PayoutAddressesDelay, 0, 30*24*time.Hour)},
+	}
+}
+
+// conservationSettings are the settings of the trading core and of the conservation check.
+func (c *Config) conservationSettings() []setting {
+	return []setting{
 		{name: "trading.url",
 			meaning: "the trading core's URL; not set: no transfers are offered, and their paths are answered 404",
 			field:   origin(&c.Trading.URL)},
@@ -183,6 +231,11 @@ func (c *Config) settings() []setting {
 		{name: "conservation.chainHistory", def: "24h",
 			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration; 0s: to its registration. Shorten it for a payer that was active long before",
 			field:   duration(&c.Conservation.ChainHistory, 0, 10*365*24*time.Hour)},
+	}
+}
+
+func (c *Config) nodeSettings() []setting {
+	return []setting{
 		{name: "rpc.urls",
 			meaning: "the default chain's nodes, in the order in which they are preferred (docs/nodes.md); a secret, since a URL often holds a key",
 			field:   nodeURLs(&c.RPC.URLs)},
@@ -204,6 +257,11 @@ func (c *Config) settings() []setting {
 		{name: "rpc.maxBatch", def: "100",
 			meaning: "how many calls one round trip to the node has at most; nodes refuse more than their own limit (Erigon and Bor 100, go-ethereum 1000). Lower it for a provider with a lower one",
 			field:   number(&c.RPC.MaxBatch, "a number of calls", 10, 1000)},
+	}
+}
+
+func (c *Config) chainSettings() []setting {
+	return []setting{
 		{name: "chain.id", required: true,
 			meaning: "the default chain, which a bare address is on",
 			field:   number(&c.Chain.ID, "an EIP-155 chain id", 1, maxChainID)},
@@ -219,6 +277,11 @@ func (c *Config) settings() []setting {
 		{name: "chains",
 			meaning: "the chains served beside the default one, each with its nodes, as docs/chains.md shows it. An entry with the default chain's id replaces `rpc.urls`. It is a secret, since a URL often holds a key",
 			field:   chainList(&c.Chains.List)},
+	}
+}
+
+func (c *Config) signerSettings() []setting {
+	return []setting{
 		{name: "signer.local.keysFile",
 			meaning: "the file with the private keys of the local signer, mounted from a secret",
 			field:   text(&c.Signer.LocalKeysFile, "a path", path)},
@@ -240,174 +303,5 @@ func (c *Config) settings() []setting {
 		{name: "signer.parallel", def: "8",
 			meaning: "how many signatures of one submitter's window are requested at once; a remote signer gets one request at a time. Lower it when Cloud KMS reports that its quota is used up",
 			field:   number(&c.Signer.Parallel, "a number of signatures", 1, 100)},
-		{name: "handlers.urls",
-			meaning: "the business services that may be asked for transactions, and at no other address; redirects are not followed",
-			field:   handlerURLs(&c.Handlers.URLs)},
-		{name: "handlers.secrets",
-			meaning: "the keys that sign the calls to each of `handlers.urls`, needed by a process that calls them; a secret; while a key is changed, the old and the new one of that name",
-			field:   handlerSecrets(&c.Handlers.Secrets)},
-		{name: "handlers.timeout", constant: true, def: "5s",
-			meaning: "how long a handler's service may take to answer; later, its nonce is filled by a placeholder; more than a second below `lease.duration`",
-			field:   duration(&c.Handlers.Timeout, 100*time.Millisecond, time.Minute)},
-		{name: "handlers.patience", constant: true, def: "2m",
-			meaning: "how long a handler that is unavailable or answers not now is called again; then its nonce is filled by a placeholder; below `stuck.after`",
-			field:   duration(&c.Handlers.Patience, 0, 24*time.Hour)},
-		{name: "events.mode", def: string(EventsPoll),
-			meaning: "where changes of transactions are published: nowhere (callers poll), the log, Pub/Sub, or webhook endpoints. In the last two events are kept, and `GET /api/v1/events` reads them. A transaction keeps the mode in which it was accepted",
-			field:   choice(&c.Events.Mode, EventsPoll, EventsLog, EventsOutbox, EventsWebhook)},
-		{name: "events.keep", def: "720h",
-			meaning: "how long events can be read again; events that an endpoint has not accepted by then are not delivered. Raise it if endpoints may be down for longer",
-			field:   duration(&c.Events.Keep, time.Hour, 10*365*24*time.Hour)},
-		{name: "events.pubsub.topic",
-			meaning: "the topic that events are published to with `events.mode=mq_outbox`",
-			field:   text(&c.Events.Topic, "projects/P/topics/T", topicName)},
-		{name: "events.pubsub.endpoint",
-			meaning: "a Pub/Sub other than Google's, reached without TLS and without credentials: the emulator's",
-			field:   ownPort(&c.Events.PubSubEndpoint)},
-		{name: "events.webhook.urls",
-			meaning: "the endpoints to which `events.mode=webhook` delivers; redirects are not followed",
-			field:   handlerURLs(&c.Events.URLs)},
-		{name: "events.webhook.secrets",
-			meaning: "the keys that sign the deliveries to each of `events.webhook.urls`, needed by *publish* only; a secret; while a key is changed, the old and the new one of that name",
-			field:   handlerSecrets(&c.Events.Secrets)},
-		{name: "events.webhook.callers",
-			meaning: "the callers whose events an endpoint gets; an endpoint that is not named here gets the events of all callers",
-			field:   endpointCallers(&c.Events.Callers)},
-		{name: "events.webhook.timeout", constant: true, def: "5s",
-			meaning: "how long an endpoint may take over one event; more than a second below `lease.duration`",
-			field:   duration(&c.Events.Timeout, 100*time.Millisecond, time.Minute)},
-		{name: "database.url", required: true,
-			meaning: "the connection to Postgres, with user and database; a secret",
-			field:   secretText(&c.Database.URL, "postgres://user@host:port/database, or the form user=… dbname=…", postgresAddress)},
-		{name: "database.instance",
-			meaning: "a Cloud SQL instance, reached by its private address as the service account that the function runs as; then `database.url` names only user and database, with `sslmode=disable`: the connector encrypts",
-			field:   text(&c.Database.Instance, "project:region:instance", instanceName)},
-		{name: "database.maxConns", def: "4",
-			meaning: "how many connections an instance opens at most; times the most instances it must stay below the server's `max_connections`. Raise it with `concurrency` in Terraform",
-			field:   number(&c.Database.MaxConns, "a number of connections", 1, 100)},
-		{name: "database.statementTimeout", constant: true, def: "5s",
-			meaning: "how long a statement may run",
-			field:   duration(&c.Database.StatementTimeout, leastDatabaseTimeout, time.Minute)},
-		{name: "database.lockTimeout", constant: true, def: "3s",
-			meaning: "how long a statement may wait for a lock; below `lease.duration`",
-			field:   duration(&c.Database.LockTimeout, leastDatabaseTimeout, time.Minute)},
-		{name: "database.idleInTransactionTimeout", constant: true, def: "1s",
-			meaning: "how long a session may be idle in an open transaction; below `database.lockTimeout`, so that an invocation that waits for a frozen holder can continue after Postgres ends its transaction",
-			field:   duration(&c.Database.IdleInTransactionTimeout, leastDatabaseTimeout, time.Minute)},
-		{name: "mark.enabled", def: "false",
-			meaning: "keep a mark outside the database, which shows that a backup or a snapshot was restored",
-			field:   boolean(&c.Mark.Enabled)},
-		{name: "mark.bucket",
-			meaning: "the bucket of Cloud Storage that has the mark, in the object `database-mark`; no other deployment may use it",
-			field:   text(&c.Mark.Bucket, "a bucket's name", bucketName)},
-		{name: "mark.endpoint",
-			meaning: "a Cloud Storage other than Google's, reached without credentials: the emulator's",
-			field:   text(&c.Mark.Endpoint, "http://host:port/storage/v1/ on this machine (localhost, 127.0.0.1, [::1])", regexp.MustCompile(`^http://(localhost|127\.0\.0\.1|\[::1\]):[0-9]{1,5}/storage/v1/$`))},
-		{name: "tasks.project",
-			meaning: "the Google Cloud project of the queues, and of our traces in the log",
-			field:   text(&c.Tasks.Project, "a project's id", resource)},
-		{name: "tasks.location",
-			meaning: "the region of the queues",
-			field:   text(&c.Tasks.Location, "a region such as europe-west1", resource)},
-		{name: "tasks.endpoint",
-			meaning: "a local Cloud Tasks, reached without TLS; not set: Google's",
-			field:   ownPort(&c.Tasks.Endpoint)},
-		{name: "tasks.queuePrefix", def: "fencepost",
-			meaning: "the prefix of each queue's id. Change it where two deployments share a project",
-			field:   text(&c.Tasks.QueuePrefix, "1 to 50 letters, digits and hyphens", queue)},
-		{name: "tasks.targetUrl",
-			meaning: "the base URL of the internal functions, for tasks",
-			field:   baseURL(&c.Tasks.TargetURL)},
-		{name: "tasks.serviceAccount",
-			meaning: "the account that tasks call as",
-			field:   text(&c.Tasks.ServiceAccount, "a service account's e-mail address", email)},
-		// The bounds are Cloud Tasks' own: google.cloud.tasks.v2.Task, dispatch_deadline.
-		{name: "tasks.dispatchDeadline", def: "60s",
-			meaning: "how long Cloud Tasks waits for the answer to one task. Set it to the function's own time-out",
-			field:   duration(&c.Tasks.DispatchDeadline, 15*time.Second, 30*time.Minute)},
-		{name: "tasks.queueShards", def: "1",
-			meaning: "over how many queues each kind of work is spread by submitter; one queue dispatches at most 500 tasks a second. Raise it above that rate",
-			field:   number(&c.Tasks.QueueShards, "a number of queues", 1, 100)},
-		{name: "oidc.issuer",
-			meaning: "the issuer whose tokens are accepted; compared letter for letter",
-			field:   trusted(&c.OIDC.Issuer)},
-		{name: "oidc.jwksUrl",
-			meaning: "where the issuer's public keys are",
-			field:   trusted(&c.OIDC.JWKSURL)},
-		{name: "auth.publicAudience",
-			meaning: "the audience that tokens for public functions are made for",
-			field:   text(&c.Auth.PublicAudience, "a text without spaces", word)},
-		{name: "auth.internalAudience",
-			meaning: "the audience that tokens for internal functions are made for",
-			field:   text(&c.Auth.InternalAudience, "a text without spaces", word)},
-		{name: "auth.internalAccounts",
-			meaning: "the accounts that may call internal functions: those of tasks and of the scheduler",
-			field:   emails(&c.Auth.InternalAccounts)},
-		{name: "auth.operators",
-			meaning: "the operators, who may call admin functions: `email:` and a verified e-mail, or `sub:` and a token's subject; an address alone is read as `email:`",
-			field:   identities(&c.Auth.Operators)},
-		{name: "auth.openIssuer", def: "true",
-			meaning: "whether people outside your organization can get tokens of `oidc.issuer` for `auth.publicAudience`, as with Google's; if true, no submitter accepts `*` as its callers. Set it to false for an issuer of your own organisation",
-			field:   boolean(&c.Auth.OpenIssuer)},
-		{name: "auth.usersIssuer",
-			meaning: "the issuer whose tokens of users are accepted; their subject is the user's id; compared letter for letter; required with `trading.url`",
-			field:   trusted(&c.Auth.UsersIssuer)},
-		{name: "auth.usersJwksUrl",
-			meaning: "where the public keys of the users' issuer are; required with `trading.url`",
-			field:   trusted(&c.Auth.UsersJWKSURL)},
-		{name: "auth.usersAudience",
-			meaning: "the audience that users' tokens are made for; required with `trading.url`",
-			field:   text(&c.Auth.UsersAudience, "a text without spaces", word)},
-		{name: "approvals.required",
-			meaning: "what one operator proposes and another has to approve, as docs/approvals.md describes: any of " + strings.Join(ApprovalKinds, ", ") + "; not set: one operator does everything alone",
-			field:   kinds(&c.Approvals.Required)},
-		{name: "approvals.validFor", def: "24h",
-			meaning: "how long a proposal may wait until it is approved and carried out. Raise it if the second operator is seldom there",
-			field:   duration(&c.Approvals.ValidFor, time.Minute, 30*24*time.Hour)},
-		{name: "http.maxBodyBytes", constant: true, def: "262144",
-			meaning: "how long a request's body may be; longer ones are answered 413 BODY_TOO_LARGE",
-			field:   number(&c.HTTP.MaxBodyBytes, "a number of bytes", 1024, 32<<20)},
-		{name: "http.bodyTimeout", constant: true, def: "20s",
-			meaning: "how long a request's body may take to arrive; then the answer is 408 BODY_TIMEOUT, and the connection ends",
-			field:   duration(&c.HTTP.BodyTimeout, 10*time.Millisecond, 10*time.Minute)},
-		{name: "http.maxRequestsPerCaller", def: "32",
-			meaning: "how many requests of one caller, operator or user an instance serves at once; further ones are answered 429 TOO_MANY_REQUESTS. Keep it below what an instance serves at once (`concurrency` in Terraform), so that there is room for others",
-			field:   number(&c.HTTP.MaxRequestsPerCaller, "a number of requests", 1, 100_000)},
-		{name: "http.maxBytesPerCaller", constant: true, def: "4194304",
-			meaning: "how many bytes the bodies of those requests may have together, at least `http.maxBodyBytes`. A body without a Content-Length counts as the longest. Further requests are answered 429 TOO_MANY_REQUESTS",
-			field:   number(&c.HTTP.MaxBytesPerCaller, "a number of bytes", 1024, 1<<30)},
-		{name: "log.level", def: "info",
-			meaning: "the least severity that is logged. Debug shows each task while you look for a fault",
-			field:   logLevel(&c.Log.Level)},
-		{name: "telemetry.otlpEndpoint",
-			meaning: "a collector of metrics and traces, by OTLP over gRPC: in plain text on this machine, such as a sidecar, else by TLS",
-			field:   hostPort(&c.Telemetry.OTLPEndpoint)},
-		{name: "telemetry.prometheus", def: "false",
-			meaning: "serve `GET /metrics` without authentication; never on Cloud Run. For one machine that is not public",
-			field:   boolean(&c.Telemetry.Prometheus)},
-		{name: "telemetry.flushEvery", constant: true, def: "10s",
-			meaning: "how long metrics and traces may wait for the collector; then the next request to end delivers them, within a second",
-			field:   duration(&c.Telemetry.FlushEvery, 100*time.Millisecond, 10*time.Minute)},
-		{name: "telemetry.traceOneIn", def: "100",
-			meaning: "one of this many intents, drawn at random, is traced, if a collector is set. The sampled bit of a caller's `traceparent` has no effect; 1: all. Raise it to pay less for traces",
-			field:   number(&c.Telemetry.TraceOneIn, "a number of intents", 1, 1_000_000)},
-		{name: "telemetry.balances", def: "0",
-			meaning: "how many submitters' balances the sweep shows, the first by name, one series each; 0: none. Set it to be warned before an account runs dry",
-			field:   number(&c.Telemetry.Balances, "a number of submitters", 0, 1000)},
-		{name: "PORT", google: true, def: "8080",
-			meaning: "where to listen; Cloud Run sets it",
-			field:   number(&c.Platform.Port, "a port", 1, 65535)},
-		{name: "FUNCTION_TARGET", google: true,
-			meaning: "the one function to serve, at every path; if not set, all are served, each at its path",
-			field:   text(&c.Platform.FunctionTarget, "a function's name", word)},
-		{name: "K_SERVICE", google: true,
-			meaning: "the service's name; Cloud Run sets it",
-			field:   text(&c.Platform.Service, "a name", word)},
-		{name: "K_REVISION", google: true,
-			meaning: "the revision's name; Cloud Run sets it",
-			field:   text(&c.Platform.Revision, "a name", word)},
-		{name: "CLOUD_RUN_TIMEOUT_SECONDS", google: true,
-			meaning: "the deadline of a request; to be set to the service's own time-out",
-			field:   seconds(&c.Platform.Timeout, 1, 3600)},
 	}
 }

@@ -71,6 +71,9 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.server == "" || f.core == "" {
+		fmt.Fprintln(out, "Building the function server and the trading core (the first time takes minutes: it compiles go-ethereum) ...")
+	}
 	fmt.Fprintf(out, "Starting Postgres, the trading core, Cloud Tasks, the scheduler, the token issuers and %d function processes ...\n", f.processes)
 	began := time.Now()
 	s, err := stack.Start(ctx, stack.Options{

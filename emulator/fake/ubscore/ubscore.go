@@ -35,6 +35,7 @@ func Build(ctx context.Context, folder string, flags ...string) (string, error) 
 	path := filepath.Join(folder, "ubscore")
 	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/emulator/fake/ubscore/server")...)
+	build.WaitDelay = time.Second // its compilers hold the output open after ctx has ended
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build ubscore: %w\n%s", err, out)
 	}

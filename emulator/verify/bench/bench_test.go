@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -123,6 +124,44 @@ func TestPlotsHaveEveryPoint(t *testing.T) {
 		if got := strings.Count(string(text), "\n"); got != want || strings.Contains(string(text), "NaN") {
 			t.Errorf("%s: got %q, want %d points", name, text, want)
 		}
+	}
+}
+
+// The script draws a picture of each plot that has points.
+func TestPlotsAreDrawn(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("gnuplot"); err != nil {
+		t.Skip("gnuplot is not in PATH: install the package gnuplot-nox")
+	}
+	points, pictures := t.TempDir(), t.TempDir()
+	check.OK(t)(writePoints(points, sample()))
+	check.OK(t)(os.Remove(filepath.Join(points, "flat.tsv")))
+	output, err := exec.CommandContext(t.Context(), "../../../scripts/plots", points, pictures).CombinedOutput()
+	if err != nil {
+		t.Fatalf("draw the plots: %v\n%s", err, output)
+	}
+	drawn := check.Value(filepath.Glob(filepath.Join(pictures, "*")))(t)
+	check.Same(t, "the pictures", drawn, []string{filepath.Join(pictures, "latency.svg"), filepath.Join(pictures, "throughput.svg")})
+	for _, name := range drawn {
+		picture := check.Value(os.ReadFile(name))(t)
+		if !strings.Contains(string(picture), "<path") || !strings.HasSuffix(strings.TrimSpace(string(picture)), "</svg>") {
+			t.Errorf("%s: got %d bytes, want a complete picture with a drawing", name, len(picture))
+		}
+	}
+}
+
+// Without gnuplot the script fails and says what to install.
+func TestPlotsNeedGnuplot(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir() // has the programs of the script, but neither gnuplot nor apt-get
+	for _, name := range []string{"bash", "dirname", "realpath"} {
+		check.OK(t)(os.Symlink(check.Value(exec.LookPath(name))(t), filepath.Join(bin, name)))
+	}
+	script := exec.CommandContext(t.Context(), "../../../scripts/plots", t.TempDir(), t.TempDir())
+	script.Env = []string{"PATH=" + bin}
+	output, err := script.CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "Install gnuplot") {
+		t.Errorf("got %v and the output %q, want a failure that says to install gnuplot", err, output)
 	}
 }
 
