@@ -121,7 +121,10 @@ func (r *queueRoom) take(q *queueShare, bound int) {
 			q.base, r.recount = queueLength{}, now.Add(queueRoomTTL)
 		}
 	}
-	q.places = max(0, min(q.wanted, bound-r.rows, placesBetween(bound)))
+	q.places = max(0, min(q.wanted, bound-r.rows))
+	if !isFresh {
+		q.places = min(q.places, placesBetween(bound))
+	}
 	r.rows += q.places
 	r.stored += q.places
 }

@@ -122,6 +122,25 @@ func TestQueueThatEmptiesIsAcceptedAgain(t *testing.T) {
 	}
 }
 
+// A process that knows nothing of the queue stores a whole batch of it in two round trips, if there is
+// room. The first stores what a process may without a measurement.
+func TestABatchForAnUnmeasuredQueueIsStored(t *testing.T) {
+	t.Parallel()
+	const intents = 50
+	db := registered(t, 1, alice)
+	all := make([]store.Intent, intents)
+	for i := range all {
+		all[i] = intent(alice, fmt.Sprint(i))
+	}
+	ctx := telemetry.WithMeter(t.Context())
+	for i, got := range check.Value(db.CreateAll(ctx, all, 100))(t) {
+		if got.Err != nil || !got.New {
+			t.Errorf("intent %d of a batch: got %+v, want it new", i, got)
+		}
+	}
+	check.Equal(t, "round trips", telemetry.MeterFrom(ctx).Cost().SQLRoundTrips, 2)
+}
+
 // Processes that store in one queue at once exceed its bound by at most a hundredth of it for each,
 // and by their round trips under way.
 func TestQueueBoundHoldsForProcessesTogether(t *testing.T) {
@@ -171,7 +190,7 @@ func TestCreatesBesideANearlyFullQueue(t *testing.T) {
 	}
 	rows, seconds := queueRows()-before, 1+int(time.Since(began)/time.Second)
 	// The whole queue is counted once in two seconds. Further measurements read the newest 1,000 rows and
-	// what was added: one in a second, and one for a hundredth of the bound.
+	// the added ones: one in a second, and one for a hundredth of the bound.
 	limit := bound*(seconds+1)/2 + 1200*seconds + 1200*intents/(bound/100) + 100
 	t.Logf("%d creates in %d s: %d rows of the queue read, the limit is %d", intents, seconds, rows, limit)
 	if refused > 0 || rows > limit {
