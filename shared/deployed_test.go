@@ -1,6 +1,7 @@
 package shared_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -140,4 +141,80 @@ func TestDefaultsDeployedAreTheSafeOnes(t *testing.T) {
 	if runs, attested := strings.Count(all, `resource "google_cloud_run_v2_`)-strings.Count(all, `resource "google_cloud_run_v2_service_iam`), strings.Count(all, `dynamic "binary_authorization"`); runs != attested {
 		t.Errorf("got %d services and jobs, %d of them under the policy of attestations", runs, attested)
 	}
+}
+
+// numberIn is the number that the pattern's group finds in the text, or the fallback.
+func numberIn(t *testing.T, text, pattern string, fallback int) int {
+	t.Helper()
+	m := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if m == nil {
+		return fallback
+	}
+	n, err := strconv.Atoi(m[1])
+	check.OK(t)(n, err)
+	return n
+}
+
+// decoded is a JSON file of terraform.
+func decoded[T any](t *testing.T, name string) (v T) {
+	t.Helper()
+	b, err := os.ReadFile("../terraform/" + name)
+	check.OK(t)(b, err)
+	check.OK(t)(0, json.Unmarshal(b, &v))
+	return v
+}
+
+// The functions at their largest numbers of instances open no more connections than each
+// environment's database takes, and the page about costs has the sums.
+func TestConnectionsDeployedFitTheDatabase(t *testing.T) {
+	t.Parallel()
+	variables, page := text(t, "../terraform", "variables.tf"), text(t, "../docs", "costs.md")
+	pool := numberIn(t, variables, `\n    pool += optional\(number, (\d+)\)`, 0)
+	functions := decoded[map[string]struct {
+		MaxInstances int `json:"max_instances"`
+	}](t, "functions.json")
+	for _, name := range []string{"dev", "staging", "prod"} {
+		set := text(t, "../terraform/environments", name+".tfvars")
+		usual := numberIn(t, set, `(?m)^default_max_instances = (\d+)`, numberIn(t, variables, `variable "default_max_instances" \{[^}]*default += (\d+)`, 0))
+		room := numberIn(t, set, `max_connections += (\d+)`, 0) - numberIn(t, variables, `connections_reserved = optional\(number, (\d+)\)`, 0)
+		most := 0
+		for function, f := range functions {
+			if f.MaxInstances == 0 {
+				f.MaxInstances = usual
+			}
+			most += pool * numberIn(t, set, `(?m)^  `+function+` += (\d+)$`, f.MaxInstances)
+		}
+		if most == 0 || most > room {
+			t.Errorf("%s: got %d connections of all functions, want 1 to %d", name, most, room)
+		}
+		if want := fmt.Sprintf("%d of %d connections with `%s.tfvars`", most, room, name); !strings.Contains(page, want) && !strings.Contains(page, strings.Replace(want, " connections", "", 1)) {
+			t.Errorf("docs/costs.md: want %q", want)
+		}
+	}
+	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
+	check.OK(t)(c, err)
+	if int(c.Database.MaxConns) < 2*pool {
+		t.Errorf("database.maxConns: got %d, want at least %d: lease sessions take up to %d, and creates go on beside them", c.Database.MaxConns, 2*pool, pool)
+	}
+}
+
+// An instance serves most of what a queue of lease sessions sends at once. Otherwise the sessions
+// are spread over instances, and do not share round trips.
+func TestConcurrencyDeployedLetsBatchesForm(t *testing.T) {
+	t.Parallel()
+	concurrency := numberIn(t, text(t, "../terraform", "variables.tf"), `variable "concurrency" \{[^}]*default += (\d+)`, 0)
+	if !strings.Contains(text(t, "../terraform/modules/function", "main.tf"), "max_instance_request_concurrency = var.concurrency") {
+		t.Error("the function's module does not set max_instance_request_concurrency")
+	}
+	queues := decoded[struct {
+		AtOnce map[string]int `json:"max_concurrent_dispatches"`
+	}](t, "queues.json")
+	for _, queue := range []string{"advance", "receipt", "confirm"} {
+		if n := queues.AtOnce[queue]; n < concurrency || concurrency < n*3/4 {
+			t.Errorf("queue %s: got %d tasks at once, %d requests of an instance; want at least as many tasks, and the instance to take three quarters", queue, n, concurrency)
+		}
+	}
+	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
+	check.OK(t)(c, err)
+	check.Equal(t, "confirmations.receiptWorkers", c.Confirmations.ReceiptWorkers, queues.AtOnce["receipt"])
 }

@@ -154,9 +154,9 @@ variable "min_instances" {
 }
 
 variable "concurrency" {
-  description = "The number of requests that one instance serves at once."
+  description = "The number of requests that one instance serves at once. Requests of one instance share round trips to the database and the nodes, so a low number costs more of each."
   type        = number
-  default     = 40
+  default     = 80
 }
 
 variable "database" {

@@ -38,7 +38,7 @@ func QueueName(kind txmanager.Kind) string {
 // queueWorkers is the number of concurrent tasks of each queue; that of receipts is
 // confirmations.receiptWorkers.
 var queueWorkers = map[txmanager.Kind]int32{
-	txmanager.KindAdvance: 100, txmanager.KindReceipt: 10, txmanager.KindConfirm: 10, txmanager.KindResubmit: 10, transferService: 20,
+	txmanager.KindAdvance: 100, txmanager.KindReceipt: 100, txmanager.KindConfirm: 100, txmanager.KindResubmit: 10, transferService: 20,
 	tasks.Publish: 50,
 }
 

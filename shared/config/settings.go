@@ -145,7 +145,7 @@ func (c *Config) finalitySettings() []setting {
 		{name: "confirmations.required", def: "20",
 			meaning: "how many confirming blocks make a transaction final, with `finality.mode=confirmations`. Set it to the depth that your chain's reorgs do not reach",
 			field:   number(&c.Confirmations.Required, "a number of blocks", 0, maxConfirmations)},
-		{name: "confirmations.receiptWorkers", def: "10",
+		{name: "confirmations.receiptWorkers", def: "100",
 			meaning: "how many receipt tasks run at once on each shard of their queue. `terraform/queues.json` creates the queues, so change both: up when receipts are read too late, down for a node with a low rate limit",
 			field:   number(&c.Confirmations.ReceiptWorkers, "a number of tasks", 1, maxQueueConcurrency)},
 		{name: "confirmations.staleReceiptTimeout", def: "60s",

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -81,35 +79,6 @@ func (l *policyCache) hasNone(s txmanager.Submitter) bool {
 
 // note caches whether s has a policy.
 func (l *policyCache) note(s txmanager.Submitter, limited bool) { l.set(s, true, !limited) }
-
-// queueRooms caches which queues had much room a moment ago, so that a create need not count
-// the queue. Each process counts a queue once a second. Near the bound it counts more often:
-// with r places left, every r/100 creates. So each process may exceed the bound by about a
-// hundredth of the room left.
-type queueRooms struct {
-	cache[txmanager.Submitter, *queueRoom]
-}
-
-type queueRoom struct {
-	until  time.Time    // by the monotonic clock
-	passes atomic.Int64 // creates that need no count
-}
-
-// queueRoomTTL is how long a count with room left is cached.
-const queueRoomTTL = time.Second
-
-// needsCount is true if the queue of s must be counted.
-func (b *queueRooms) needsCount(s txmanager.Submitter) bool {
-	room, ok := b.get(s)
-	return !ok || time.Now().After(room.until) || room.passes.Add(-1) < 0
-}
-
-// noteRoom caches how many places were left.
-func (b *queueRooms) noteRoom(s txmanager.Submitter, left int) {
-	room := &queueRoom{until: time.Now().Add(queueRoomTTL)}
-	room.passes.Store(int64(left / 100))
-	b.set(s, room, true)
-}
 
 // callerCache remembers which submitters a caller may use, by digests: what callers are named may be
 // long. It only saves a query before an insert, which checks again. If the insert refuses a

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -75,25 +74,18 @@ const (
 const hasPolicy = `exists (select from submitter_policy y where y.submitter = s.submitter and y.limited)`
 
 // insertIntents locks no row that another session needs: creates never wait for each other or
-// for a running advance. It takes no more intents of a counted queue than there is room for;
-// an intent that is stored already may use up room. Intents of submitters with a policy are
-// inserted by [insertLimited]. An intent that must be held beside a foreign transaction is
-// stored only if $3 is true, that is, after [lockHolds].
+// for a running advance. Intents of submitters with a policy are inserted by [insertLimited]. An
+// intent that must be held beside a foreign transaction is stored only if $1 is true, that is,
+// after [lockHolds].
 var insertIntents = `
-with room as materialized (
-  select u.submitter, $1 - (select count(*)
-    from (select from managed_tx q where q.submitter = u.submitter and q.queued and not q.held limit $1) as queued) as places
-    from unnest($2::text[]) as u (submitter)
-)
 insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
 select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handler, ''), i.fingerprint, i.trace,
        (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, i.valid_until
-  from ` + orderedRecordSet(intentColumns, 3, "i") + `
+  from ` + orderedRecordSet(intentColumns, 1, "i") + `
   join submitter s on s.submitter = i.submitter
  cross join ` + holdCause + `
-  left join room r on r.submitter = i.submitter
- where i.number > 0 and ` + mayPost + ` and not ` + hasPolicy + `
-   and (r.places is null or i.number <= r.places) and (f.held_for is null or $3)
+ where ` + mayPost + ` and not ` + hasPolicy + `
+   and (f.held_for is null or $1)
    and (i.valid_until is null or i.valid_until > clock_timestamp())
  order by i.place
     on conflict (submitter, request_id) do nothing`
@@ -137,11 +129,6 @@ select i.place, s.status, s.callers && i.names, '*' = any(s.callers), (select is
         order by submitter
         limit 1) as m on m.submitter = s.submitter`
 
-// countQueued counts up to the bound.
-const countQueued = `
-select count(*)
-  from (select from managed_tx where submitter = $1 and queued and not held limit $2) as queued`
-
 // Created is the result of one intent of a batch.
 type Created struct {
 	StoredIntent
@@ -150,7 +137,7 @@ type Created struct {
 
 // Create stores the intent as QUEUED, or returns the one that is stored under its requestId. A
 // stored intent is returned even if a new one would be refused. queueBound is the approximate
-// limit of intents that may wait for one submitter: see bounds.
+// limit of intents that may wait for one submitter: see [queueRooms].
 //
 // An intent without a trace gets that of ctx, if that one is recorded.
 //
@@ -191,7 +178,7 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 type creation struct {
 	records []intentRecord
 	found   []foundIntent // after the commit, in the same order
-	counted map[txmanager.Submitter]int
+	shares  []*queueShare // one for each submitter
 
 	queueBound int
 	within     *time.Duration // limits a lock wait; nil: the session's own limit does
@@ -200,49 +187,70 @@ type creation struct {
 
 // createAll makes one attempt: see [creation].
 func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
-	c := s.newCreation(all)
-	c.queueBound, c.within, c.beside = queueBound, within, beside
-	ids := each(c.records, func(r *intentRecord) string { return r.TxID })
-	submitters := each(c.records, func(r *intentRecord) string { return string(r.Submitter) })
-	b := new(pgx.Batch)
-	b.Queue("begin")
-	if within != nil {
-		b.Queue(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(within.Milliseconds(), 10))
-	}
-	if beside {
-		b.Queue(lockHolds, submitters)
-	}
-	b.Queue(insertIntents, arrays([]any{queueBound, slices.Collect(maps.Keys(c.counted)), beside}, intentColumns, c.records)...)
-	if err := s.queueLimited(b, c); err != nil {
+	c := s.newCreation(all, queueBound)
+	c.within, c.beside = within, beside
+	if err := s.sendCreation(ctx, c); err != nil {
+		for _, q := range c.shares {
+			q.memory.expire()
+		}
 		return nil, err
-	}
-	if beside {
-		b.Queue(claimHolds, ids, each(c.records, func(r *intentRecord) []byte { return r.digest }))
-	}
-	b.Queue(insertPayloads, ids, each(c.records, func(r *intentRecord) string { return string(r.Payload) }))
-	b.Queue("commit")
-	b.Queue(findIntents, each(c.records, func(r *intentRecord) string { return r.names }), submitters,
-		each(c.records, func(r *intentRecord) string { return r.RequestID }), each(c.records, func(r *intentRecord) string { return r.Handler }),
-	).Query(func(rows pgx.Rows) error { return scanFound(rows, c.found) })
-	for sub := range c.counted {
-		b.Queue(countQueued, sub, queueBound).QueryRow(func(row pgx.Row) error {
-			var queued int
-			err := row.Scan(&queued)
-			c.counted[sub] = queued
-			return err
-		})
-	}
-	if err := s.send(ctx, b); err != nil {
-		return nil, err
-	}
-	for sub, queued := range c.counted {
-		s.bounds.noteRoom(sub, queueBound-queued)
-	}
-	for i, in := range all {
-		queued, ok := c.counted[in.Submitter]
-		c.found[i].full = ok && queued >= queueBound
 	}
 	return s.answerAll(ctx, all, c)
+}
+
+// sendCreation stores the intents, finds them and measures the queues, in one round trip.
+func (s *Store) sendCreation(ctx context.Context, c creation) error {
+	b := new(pgx.Batch)
+	if err := s.queueInserts(b, c); err != nil {
+		return err
+	}
+	b.Queue(findIntents, each(c.records, func(r *intentRecord) string { return r.names }), submittersOf(c.records),
+		each(c.records, func(r *intentRecord) string { return r.RequestID }), each(c.records, func(r *intentRecord) string { return r.Handler }),
+	).Query(func(rows pgx.Rows) error { return scanFound(rows, c.found) })
+	queueMeasures(b, c.shares, c.queueBound)
+	return s.send(ctx, b)
+}
+
+// queueInserts adds the transaction that stores the intents which got a place. Without one it adds
+// nothing.
+func (s *Store) queueInserts(b *pgx.Batch, c creation) error {
+	placed := c.placed()
+	if len(placed) == 0 {
+		return nil
+	}
+	ids := each(placed, func(r *intentRecord) string { return r.TxID })
+	b.Queue("begin")
+	if c.within != nil {
+		b.Queue(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(c.within.Milliseconds(), 10))
+	}
+	if c.beside {
+		b.Queue(lockHolds, submittersOf(placed))
+	}
+	b.Queue(insertIntents, arrays([]any{c.beside}, intentColumns, placed)...)
+	if err := s.queueLimited(b, c); err != nil {
+		return err
+	}
+	if c.beside {
+		b.Queue(claimHolds, ids, each(placed, func(r *intentRecord) []byte { return r.digest }))
+	}
+	b.Queue(insertPayloads, ids, each(placed, func(r *intentRecord) string { return string(r.Payload) }))
+	b.Queue("commit")
+	return nil
+}
+
+func submittersOf(records []intentRecord) []string {
+	return each(records, func(r *intentRecord) string { return string(r.Submitter) })
+}
+
+// placed are the records that may be stored.
+func (c creation) placed() []intentRecord {
+	var placed []intentRecord
+	for _, r := range c.records {
+		if r.placed {
+			placed = append(placed, r)
+		}
+	}
+	return placed
 }
 
 // answerAll turns the found rows into results. It posts an intent again if its submitter was
@@ -253,10 +261,11 @@ func (s *Store) answerAll(ctx context.Context, all []Intent, c creation) ([]Crea
 	var again []Intent
 	var places []int
 	for i, in := range all {
+		c.settlePlace(i)
 		f := c.found[i]
 		results[i].StoredIntent, results[i].Err = f.answer(in)
 		s.noteFound(in, f)
-		if (f.limited && !f.judged || !c.beside) && errors.Is(results[i].Err, ErrMoved) {
+		if (f.limited && !f.judged && c.records[i].placed || !c.beside) && errors.Is(results[i].Err, ErrMoved) {
 			again, places = append(again, in), append(places, i)
 		}
 	}
@@ -278,6 +287,16 @@ func (s *Store) answerAll(ctx context.Context, all []Intent, c creation) ([]Crea
 	return results, err
 }
 
+// settlePlace notes whether the queue was full for the intent. It returns the place of one that was
+// stored before; a measurement after the commit does not need that.
+func (c creation) settlePlace(i int) {
+	r, f := &c.records[i], &c.found[i]
+	f.full = r.share != nil && !r.placed && r.share.full
+	if r.placed && !r.share.measures && f.txID != r.TxID {
+		r.share.memory.giveBack()
+	}
+}
+
 // noteFound caches what the row shows about the intent's submitter.
 func (s *Store) noteFound(in Intent, f foundIntent) {
 	s.epochs.note(f.epoch)
@@ -293,7 +312,8 @@ type intentRecord struct {
 	Intent
 	names  string // as [arrayText] writes them
 	digest []byte
-	number int // among the submitter's, from 1 on; 0: it is refused
+	share  *queueShare // of its submitter's queue; nil: the deployment refuses it
+	placed bool        // it may be stored
 }
 
 // intentColumns are what an intent gives to [insertIntents].
@@ -304,7 +324,6 @@ var intentColumns = []recordColumn[intentRecord]{
 	valueOf("request_id", "text", func(r *intentRecord) string { return r.RequestID }),
 	valueOf("handler", "text", func(r *intentRecord) string { return r.Handler }),
 	valueOf("fingerprint", "bytea", func(r *intentRecord) []byte { return r.Fingerprint[:] }),
-	valueOf("number", "int", func(r *intentRecord) int { return r.number }),
 	valueOf("trace", "bytea", func(r *intentRecord) []byte { return r.Trace }),
 	valueOf("digest", "bytea", func(r *intentRecord) []byte { return r.digest }),
 	valueOf("names", "text", func(r *intentRecord) string { return r.names }),
@@ -313,19 +332,31 @@ var intentColumns = []recordColumn[intentRecord]{
 	valueOf("valid_until", "timestamptz", func(r *intentRecord) *time.Time { return micros(r.ValidUntil) }),
 }
 
-// newCreation makes the records, and marks the queues that must be counted.
-func (s *Store) newCreation(all []Intent) creation {
-	c := creation{records: make([]intentRecord, len(all)), found: make([]foundIntent, len(all)), counted: make(map[txmanager.Submitter]int)}
-	numbers := make(map[txmanager.Submitter]int)
+// newCreation makes the records, and gives places in the queues to the first of each submitter.
+func (s *Store) newCreation(all []Intent, queueBound int) creation {
+	c := creation{records: make([]intentRecord, len(all)), found: make([]foundIntent, len(all)), queueBound: queueBound}
+	shares := make(map[txmanager.Submitter]*queueShare)
 	for i, in := range all {
-		r := intentRecord{Intent: in, names: arrayText(namesOf(in.Caller, in.Names)), digest: callDigest(in)}
-		if in.Refused == nil {
-			numbers[in.Submitter]++
-			r.number = numbers[in.Submitter]
+		r := &c.records[i]
+		*r = intentRecord{Intent: in, names: arrayText(namesOf(in.Caller, in.Names)), digest: callDigest(in)}
+		if in.Refused != nil {
+			continue
 		}
-		c.records[i] = r
-		if _, ok := c.counted[in.Submitter]; !ok && s.bounds.needsCount(in.Submitter) {
-			c.counted[in.Submitter] = 0
+		if r.share = shares[in.Submitter]; r.share == nil {
+			r.share = &queueShare{submitter: in.Submitter, memory: s.bounds.of(in.Submitter)}
+			shares[in.Submitter] = r.share
+			c.shares = append(c.shares, r.share)
+		}
+		r.share.wanted++
+	}
+	for _, q := range c.shares {
+		q.memory.take(q, queueBound)
+	}
+	given := make(map[*queueShare]int)
+	for i := range c.records {
+		if q := c.records[i].share; q != nil && given[q] < q.places {
+			given[q]++
+			c.records[i].placed = true
 		}
 	}
 	return c

@@ -27,7 +27,7 @@ func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int)
 // HotStatements are the statements whose cost must not grow with terminal rows, by the names
 // of their constants.
 var HotStatements = map[string]string{
-	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "findUsable": findUsable, "countQueued": countQueued,
+	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "findUsable": findUsable, "measureQueues": measureQueues,
 	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permitReserved": permitReserved, "permit": permit,
 	"acquireOrMark": acquireOrMark, "nextIteration": nextIteration, "releaseLease": releaseLease, "recheckQueue": recheckQueue,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,

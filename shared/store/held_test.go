@@ -205,6 +205,7 @@ func TestHeldIntentsLeaveTheQueueItsRoom(t *testing.T) {
 	db := registered(t, 1, alice)
 	postAll(t, db, alice, "one", "two")
 	acceptRestored(t, db)
+	db = reopened(t, db, func(*store.Options) {}) // this process remembers the queue of before
 	if got, err := db.Create(t.Context(), intent(alice, "three"), 1); err != nil || !got.New {
 		t.Errorf("a new intent: got %+v, %v; want it accepted", got, err)
 	}

@@ -238,7 +238,6 @@ with ` + verdict(judging{
    cross join ` + holdCause + `
    where j.refused = '' and ` + mayPost + ` and (f.held_for is null or @beside)
      and (@valid_until::timestamptz is null or @valid_until > clock_timestamp())
-     and (@bound::int is null or (select count(*) from (select from managed_tx q where q.submitter = @submitter and q.queued and not q.held limit @bound) as queued) < @bound)
       on conflict (submitter, request_id) do nothing
   returning tx_id
 ), ` + countUse(`exists (select from new)`, ``) + verdictColumns
@@ -248,7 +247,7 @@ with ` + verdict(judging{
 func (s *Store) queueLimited(b *pgx.Batch, c creation) error {
 	var locks []string
 	for i, r := range c.records {
-		if c.found[i].judged = r.Refused == nil && !s.limits.hasNone(r.Submitter); c.found[i].judged {
+		if c.found[i].judged = r.placed && !s.limits.hasNone(r.Submitter); c.found[i].judged {
 			locks = append(locks, string(r.Submitter))
 		}
 	}
@@ -263,15 +262,11 @@ func (s *Store) queueLimited(b *pgx.Batch, c creation) error {
 		if err != nil {
 			return err
 		}
-		var bound *int
-		if _, counted := c.counted[r.Submitter]; counted {
-			bound = &c.queueBound
-		}
 		b.Queue(insertLimited, NamedArgs{
 			"submitter": r.Submitter, "tx_id": r.TxID, "request_id": r.RequestID, "caller": r.Caller, "names": r.names, "handler": r.Handler,
 			"fingerprint": r.Fingerprint[:], "digest": r.digest, "trace": r.Trace, "valid_until": micros(r.ValidUntil), "macs": r.mac.sums, "mac_key": r.mac.key,
 			"value": a.value, "targets": a.targets, "counts": 1, "amount": a.amount, "gas": a.gas, "tip": a.tip, "fee": a.fee,
-			"bound": bound, "beside": c.beside,
+			"beside": c.beside,
 		}).QueryRow(func(row pgx.Row) (err error) {
 			c.found[i].refused, err = scanVerdict(row)
 			return err

@@ -1,0 +1,191 @@
+package store
+
+import (
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// queueRooms remembers how much room the queues have, so that few creates measure a queue. A process
+// measures a queue when its memory is a second old, or when it has stored max(10, bound/100) intents
+// since then. A full queue is not measured again within that second, and no insert is tried.
+//
+// So the bound is approximate. P processes can exceed it by P times max(10, bound/100), and by what
+// their round trips under way store. The miscounts of [queueLength] add to that.
+//
+// A measurement reads the newest intents, and not the whole queue: see [queueLength]. A process reads
+// the whole queue at most at 10,000 rows a second.
+type queueRooms struct {
+	cache[txmanager.Submitter, *queueRoom]
+}
+
+const (
+	queueRoomTTL   = time.Second
+	countTimeOfRow = 100 * time.Microsecond // between two complete counts of a queue, for each of its rows
+
+	minPlaces = 10 // see placesBetween
+
+	// settledAfter is how far behind the newest seq of a queue its rows count as settled: no commit
+	// under way adds a row below. It is larger than a batch.
+	settledAfter = 2 * maxBatchCreates
+)
+
+// placesBetween is how many intents a process may store between two measurements.
+func placesBetween(bound int) int { return max(minPlaces, bound/100) }
+
+// queueRoom is the memory about one queue.
+type queueRoom struct {
+	mu      sync.Mutex
+	until   time.Time // the memory holds until then, by the monotonic clock
+	rows    int       // by the last measurement, and what this process has stored since
+	stored  int       // of them since
+	base    queueLength
+	recount time.Time // the next complete count is due
+}
+
+// queueLength is the number of rows of a queue up to seq, at the time when nonce was the cursor's next
+// nonce. Rows leave the queue from its head and get the next nonces. So the number at a later time
+// follows from the nonce.
+//
+// Until the next complete count, it is miscounted by the intents that left without a nonce, as by a
+// cancel, unless none of its rows is left. It is also miscounted by the nonces that went to
+// reservations, and by intents that overtook deferred ones.
+type queueLength struct {
+	seq, nonce int64
+	rows       int
+}
+
+// queueMeasure is a row of [measureQueues].
+type queueMeasure struct {
+	nonce, seq     int64
+	added, settled int // rows above the base's seq, and those of them up to seq
+	complete       bool
+	anyBefore      bool // rows of the base are left
+}
+
+// measureQueues reads for each queue the rows above a seq, at most $3. With 0 it reads the whole queue.
+const measureQueues = `
+select q.place, coalesce(c.next_nonce, 0), s.seq, a.added, a.settled, a.added < $3,
+       (select m.seq from managed_tx m where m.submitter = q.submitter and m.queued and not m.held and m.seq <= q.seq order by m.seq desc limit 1) is not null
+  from unnest($1::text[], $2::bigint[]) with ordinality as q (submitter, seq, place)
+  left join submitter_nonce_cursor c on c.submitter = q.submitter
+ cross join lateral (
+       select greatest(q.seq, coalesce((select m.seq from managed_tx m
+         where m.submitter = q.submitter and m.queued and not m.held order by m.seq desc limit 1), 0) - $4) as seq) as s
+ cross join lateral (
+       select count(*) as added, count(*) filter (where t.seq <= s.seq) as settled
+         from (select m.seq from managed_tx m
+                where m.submitter = q.submitter and m.queued and not m.held and m.seq > q.seq order by m.seq limit $3) as t) as a`
+
+// of returns the memory about the queue of s.
+func (b *queueRooms) of(s txmanager.Submitter) *queueRoom {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	room, ok := b.seen[s]
+	if !ok {
+		if b.seen == nil || len(b.seen) >= maxCached {
+			b.seen = make(map[txmanager.Submitter]*queueRoom)
+		}
+		room = new(queueRoom)
+		b.seen[s] = room
+	}
+	return room
+}
+
+// queueShare is the part of a batch that is for one queue.
+type queueShare struct {
+	submitter txmanager.Submitter
+	memory    *queueRoom
+	wanted    int
+	places    int         // how many of the wanted may be stored
+	measures  bool        // the batch measures the queue after its commit
+	base      queueLength // to measure from
+	full      bool        // what got no place is refused
+}
+
+// take gives the share its places, and decides whether the queue must be measured.
+func (r *queueRoom) take(q *queueShare, bound int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	isFresh := now.Before(r.until)
+	if q.full = isFresh && r.rows >= bound; q.full {
+		return
+	}
+	if q.measures = !isFresh || r.stored+q.wanted > placesBetween(bound); q.measures {
+		r.stored, q.base = 0, r.base
+		if !now.Before(r.recount) {
+			q.base, r.recount = queueLength{}, now.Add(queueRoomTTL)
+		}
+	}
+	q.places = max(0, min(q.wanted, bound-r.rows))
+	if !isFresh {
+		q.places = min(q.places, placesBetween(bound))
+	}
+	r.rows += q.places
+	r.stored += q.places
+}
+
+// giveBack returns one place.
+func (r *queueRoom) giveBack() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows--
+	r.stored--
+}
+
+// expire has the next batch measure the queue: the outcome of this one is unknown.
+func (r *queueRoom) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = time.Time{}
+}
+
+// note remembers what the batch measured. It reports whether the queue is full.
+func (r *queueRoom) note(q *queueShare, m queueMeasure, bound int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := 0
+	if m.anyBefore {
+		before = max(0, q.base.rows-int(max(0, m.nonce-q.base.nonce)))
+	}
+	now := time.Now()
+	if m.complete {
+		r.base = queueLength{seq: m.seq, nonce: m.nonce, rows: before + m.settled}
+	}
+	if q.base.seq == 0 {
+		r.recount = now.Add(max(queueRoomTTL, time.Duration(m.added)*countTimeOfRow))
+	}
+	r.until = now.Add(queueRoomTTL)
+	r.rows, r.stored = before+m.added, 0
+	return r.rows >= bound
+}
+
+// queueMeasures adds the measurement of the queues that are due.
+func queueMeasures(b *pgx.Batch, shares []*queueShare, bound int) {
+	var due []*queueShare
+	for _, q := range shares {
+		if q.measures {
+			due = append(due, q)
+		}
+	}
+	if len(due) == 0 {
+		return
+	}
+	b.Queue(measureQueues, each(due, func(q **queueShare) string { return string((*q).submitter) }),
+		each(due, func(q **queueShare) int64 { return (*q).base.seq }), 2*bound, settledAfter,
+	).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var place int
+			var m queueMeasure
+			if err := rows.Scan(&place, &m.nonce, &m.seq, &m.added, &m.settled, &m.complete, &m.anyBefore); err != nil {
+				return err
+			}
+			due[place-1].full = due[place-1].memory.note(due[place-1], m, bound)
+		}
+		return rows.Err()
+	})
+}

@@ -1,0 +1,218 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/telemetry"
+)
+
+// fill puts intents into the queue of alice behind the store's back.
+func fill(t testing.TB, db storetest.Bundle, prefix string, intents int) {
+	t.Helper()
+	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+		select gen_random_uuid(), $1, $2 || n, 'shop', sha256('') from generate_series(1, $3::int) as n`), alice, prefix, intents)
+}
+
+// bind has intents of fill leave alice's queue and get the next nonces, without a window. It does not
+// read the queue.
+func bind(t testing.TB, db storetest.Bundle, from, to int) {
+	t.Helper()
+	run(t, db, `update submitter_nonce_cursor set next_nonce = next_nonce + $2 where submitter = $1`, alice, to-from+1)
+	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp()
+		where submitter = $1 and request_id in (select 'filled-' || n from generate_series($2::int, $3::int) as n)`, alice, from, to)
+}
+
+// oneConnection is a store of one connection, whose rows read from the queue can be counted.
+func oneConnection(t testing.TB, db storetest.Bundle) (storetest.Bundle, func() int) {
+	t.Helper()
+	o := storetest.Options(db.URL, storetest.Rules)
+	o.MaxConns = 1
+	db.Store = storetest.Open(t, o)
+	return db, func() int {
+		conn := check.Value(db.Raw(t.Context()))(t)
+		defer conn.Release()
+		if _, err := conn.Exec(t.Context(), `select pg_stat_force_next_flush()`); err != nil {
+			t.Fatal(err)
+		}
+		return value[int](t, db, `select coalesce(sum(idx_tup_read), 0) from pg_stat_user_indexes where indexrelname like 'tx_queue%'`)
+	}
+}
+
+// creates posts new intents of alice, and counts the accepted ones and those refused by the bound.
+func creates(t testing.TB, db storetest.Bundle, prefix string, intents, bound int) (accepted, full int) {
+	t.Helper()
+	for i := range intents {
+		switch _, err := db.Create(t.Context(), intent(alice, fmt.Sprint(prefix, i)), bound); {
+		case errors.Is(err, store.ErrQueueFull):
+			full++
+		case err != nil:
+			t.Fatal(err)
+		default:
+			accepted++
+		}
+	}
+	return accepted, full
+}
+
+// Within a second, a process refuses creates for a full queue by one query for their requestIds, which
+// reads no row of the queue and begins no transaction. A known requestId gets its answer.
+func TestRefusedCreatesDoNotReadAFullQueue(t *testing.T) {
+	t.Parallel()
+	const bound = 2000
+	db, queueRows := oneConnection(t, registered(t, 1, alice))
+	known := post(t, db, alice, "known")
+	fill(t, db, "filled-", bound-1)
+	time.Sleep(1100 * time.Millisecond)
+	creates(t, db, "first-", 20, bound) // the first of them measures the queue
+	ctx := telemetry.WithMeter(t.Context())
+	before := queueRows()
+	began := time.Now()
+	for i := range 100 {
+		if _, err := db.Create(ctx, intent(alice, fmt.Sprint("refused-", i)), bound); !errors.Is(err, store.ErrQueueFull) {
+			t.Fatalf("create %d at a full queue: got %v, want ErrQueueFull", i, err)
+		}
+	}
+	retry, err := db.Create(ctx, intent(alice, "known"), bound)
+	if err != nil || retry.TxID != known.TxID || retry.New {
+		t.Errorf("a known requestId at a full queue: got %+v, %v; want %s, known", retry, err, known.TxID)
+	}
+	rows := queueRows() - before
+	// A slow machine measures once more for each further second: up to two batches of rows each time.
+	if limit := 2500 * int(time.Since(began)/time.Second); rows > limit {
+		t.Errorf("rows of the queue read by 101 creates: got %d, want at most %d", rows, limit)
+	}
+	cost := telemetry.MeterFrom(ctx).Cost()
+	if limit := 101 + 2*int64(time.Since(began)/time.Second); cost.SQLRoundTrips > limit || cost.SQLStatements > 3*limit-202 {
+		t.Errorf("cost of 101 creates: got %d statements, %d round trips; want 101", cost.SQLStatements, cost.SQLRoundTrips)
+	}
+}
+
+// A full queue that becomes shorter takes intents again within about a second: one create that finds
+// its memory expired measures the queue and is accepted at once.
+func TestQueueThatEmptiesIsAcceptedAgain(t *testing.T) {
+	t.Parallel()
+	const bound = 3000
+	for name, leave := range map[string]func(t testing.TB, db storetest.Bundle){
+		"from its head": func(t testing.TB, db storetest.Bundle) { bind(t, db, 1, 100) },
+		"entirely, by cancels": func(t testing.TB, db storetest.Bundle) {
+			run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp() where submitter = $1 and queued`, alice)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := registered(t, 1, alice)
+			fill(t, db, "filled-", bound)
+			creates(t, db, "first-", 20, bound)
+			if _, full := creates(t, db, "full-", 5, bound); full != 5 {
+				t.Fatalf("refused at a full queue: got %d of 5", full)
+			}
+			leave(t, db)
+			time.Sleep(1100 * time.Millisecond)
+			if accepted, full := creates(t, db, "again-", 1, bound); accepted != 1 {
+				t.Errorf("a second after the queue became shorter: got %d refused, want it accepted", full)
+			}
+		})
+	}
+}
+
+// A process that knows nothing of the queue stores a whole batch of it in two round trips, if there is
+// room. The first stores what a process may without a measurement.
+func TestABatchForAnUnmeasuredQueueIsStored(t *testing.T) {
+	t.Parallel()
+	const intents = 50
+	db := registered(t, 1, alice)
+	all := make([]store.Intent, intents)
+	for i := range all {
+		all[i] = intent(alice, fmt.Sprint(i))
+	}
+	ctx := telemetry.WithMeter(t.Context())
+	for i, got := range check.Value(db.CreateAll(ctx, all, 100))(t) {
+		if got.Err != nil || !got.New {
+			t.Errorf("intent %d of a batch: got %+v, want it new", i, got)
+		}
+	}
+	check.Equal(t, "round trips", telemetry.MeterFrom(ctx).Cost().SQLRoundTrips, 2)
+}
+
+// Processes that store in one queue at once exceed its bound by at most a hundredth of it for each,
+// and by their round trips under way.
+func TestQueueBoundHoldsForProcessesTogether(t *testing.T) {
+	t.Parallel()
+	const bound, processes = 3000, 2
+	db := registered(t, 1, alice)
+	fill(t, db, "filled-", bound-200)
+	done := make(chan int, processes)
+	for p := range processes {
+		other := reopened(t, db, func(*store.Options) {})
+		go func() {
+			accepted := 0
+			for i := range 300 {
+				if _, err := other.Create(context.WithoutCancel(t.Context()), intent(alice, fmt.Sprint(p, "-", i)), bound); err == nil {
+					accepted++
+				}
+			}
+			done <- accepted
+		}()
+	}
+	for range processes {
+		if accepted := <-done; accepted == 0 {
+			t.Error("a process stored nothing")
+		}
+	}
+	queued := value[int](t, db, `select count(*) from managed_tx where submitter = $1 and queued`, alice)
+	if limit := bound + processes*bound/100 + processes; queued < bound || queued > limit {
+		t.Errorf("queued when all were refused: got %d, want %d to %d", queued, bound, limit)
+	}
+}
+
+// A queue that stays at 99% of its bound is not read by every few creates: on average they read a few
+// rows of it each.
+func TestCreatesBesideANearlyFullQueue(t *testing.T) {
+	t.Parallel()
+	const bound, intents = 20_000, 1000
+	db, queueRows := oneConnection(t, registered(t, 1, alice))
+	fill(t, db, "filled-", bound*99/100)
+	creates(t, db, "first-", 1, bound)
+	before := queueRows()
+	began := time.Now()
+	refused := 0
+	for i := range intents / 20 {
+		bind(t, db, 20*i+1, 20*i+20)
+		_, full := creates(t, db, fmt.Sprint(i, "-"), 20, bound)
+		refused += full
+	}
+	rows, seconds := queueRows()-before, 1+int(time.Since(began)/time.Second)
+	// The whole queue is counted once in two seconds. Further measurements read the newest 1,000 rows and
+	// the added ones: one in a second, and one for a hundredth of the bound.
+	limit := bound*(seconds+1)/2 + 1200*seconds + 1200*intents/(bound/100) + 100
+	t.Logf("%d creates in %d s: %d rows of the queue read, the limit is %d", intents, seconds, rows, limit)
+	if refused > 0 || rows > limit {
+		t.Errorf("%d creates at 99%%: got %d refused, %d rows of the queue read; want none, at most %d", intents, refused, rows, limit)
+	}
+}
+
+// BenchmarkCreate compares a create that is accepted with one that a full queue refuses.
+func BenchmarkCreate(b *testing.B) {
+	const full = 100_000
+	b.Run("accepted", func(b *testing.B) {
+		db := registered(b, 1, alice)
+		for i := 0; b.Loop(); i++ {
+			check.OK(b)(db.Create(b.Context(), intent(alice, fmt.Sprint(i)), 100*full))
+		}
+	})
+	b.Run("refused", func(b *testing.B) {
+		db := registered(b, 1, alice)
+		fill(b, db, "filled-", full)
+		creates(b, db, "first-", 1500, full)
+		for i := 0; b.Loop(); i++ {
+			check.Err(b, "at a full queue", store.ErrQueueFull)(db.Create(b.Context(), intent(alice, fmt.Sprint(i)), full))
+		}
+	})
+}
