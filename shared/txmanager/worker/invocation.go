@@ -273,10 +273,10 @@ func (t *invocation) enqueueNext(ctx context.Context, out outcome) error {
 		return nil
 	}
 	// A poll that ran in this second may have used up its name. One named for the next second may
-	// run slightly early by the database's clock.
+	// run slightly early by the database's clock. The polls of other submitters are due with the slack.
 	at := d.At
 	if next := t.State.DatabaseTime().Add(pollClockMargin).Truncate(time.Second).Add(time.Second); at.Before(next) {
-		at = next
+		at = next.Add(t.Rules.BlockSlack())
 	}
 	if err := t.Tasks.EnqueuePoll(ctx, s, d.Kind, at); err != nil {
 		return fmt.Errorf("enqueue %s for %s: %w", d.Kind, s, err)
