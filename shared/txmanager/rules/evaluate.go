@@ -267,8 +267,11 @@ func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
 		t.LastError = "a reorg removed the block it was in"
 		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &e.now, 0, &e.now, nil // broadcasts and gas bumps start again
 	}
-	if t.Phase() == txmanager.AwaitingDecision {
+	switch {
+	case t.Phase() == txmanager.AwaitingDecision:
 		return e.WithNextCheck(t, e.now.Add(StuckPollBlocks*e.BlockTime))
+	case isHeldByNode(t, e.v):
+		return e.acknowledge(t, e.v.Head, e.now)
 	}
 	return e.WithNextCheck(t, e.AfterBlocks(1, e.v.Head, e.now))
 }

@@ -1,7 +1,8 @@
 package worker
 
 import (
-	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,19 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
-// pollLog keeps the due times of the polls that are enqueued.
-type pollLog struct {
-	txmanager.TaskEnqueuer
-	at []time.Time
-}
-
-func (l *pollLog) EnqueuePoll(_ context.Context, _ txmanager.Submitter, _ txmanager.Kind, at time.Time) error {
-	l.at = append(l.at, at)
-	return nil
-}
-
-// A poll that cannot have a name of its own second must meet the polls of other submitters in a later
-// one.
+// A poll whose second may have a used name must meet the polls of other submitters in a later second.
 func TestAPollOfALaterSecondMeetsTheOthers(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		for due, want := range map[time.Duration]time.Duration{
@@ -33,13 +22,13 @@ func TestAPollOfALaterSecondMeetsTheOthers(t *testing.T) {
 			x := txtest.Pending(5)
 			x.NextCheckAt = txtest.In(due)
 			tn, _, _ := iterationOf(txtest.StateOf(1, 6, x), true, txmanager.SendAccepted)
-			polls := &pollLog{}
-			tn.Tasks, tn.Rules.BlockTime = polls, time.Second
+			tasks := &taskLog{}
+			tn.Tasks, tn.Rules.BlockTime = tasks, time.Second
 			if err := tn.enqueueNext(t.Context(), outcome{released: true}); err != nil {
 				t.Fatal(err)
 			}
-			if len(polls.at) != 1 || !polls.at[0].Equal(txtest.Now.Add(want)) {
-				t.Errorf("a check due in %v: got polls at %v, want one in %v", due, polls.at, want)
+			if want := fmt.Sprintf("receipt in %v", want); !slices.Equal(tasks.tasks, []string{want}) {
+				t.Errorf("a check due in %v: got %q, want %q", due, tasks.tasks, want)
 			}
 		}
 	})
