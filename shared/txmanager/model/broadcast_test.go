@@ -10,8 +10,6 @@ import (
 // broadcastRules are the rules of a broadcast that is made after its lease was released, with a window
 // of one. A false field replaces its rule by a plausible wrong alternative.
 type broadcastRules struct {
-	// StoredFirst: the commit that stores the bytes precedes the send. Otherwise they are sent first.
-	StoredFirst bool
 	// StaysDue: a stored broadcast without a recorded outcome stays due. Otherwise the release counts
 	// as the broadcast.
 	StaysDue bool
@@ -24,7 +22,7 @@ type broadcastRules struct {
 	OwnTask bool
 }
 
-func allBroadcastRules() broadcastRules { return broadcastRules{true, true, true, true, true} }
+func allBroadcastRules() broadcastRules { return broadcastRules{true, true, true, true} }
 
 // broadcastStep is where an invocation is.
 type broadcastStep int8
@@ -135,9 +133,6 @@ func (p broadcasts) iterate(s broadcastState, i int, out func(string, broadcastS
 		s.version++
 		s.state, s.answered, s.assumed = rowSubmitted, false, !p.StaysDue
 		*x = sender{unsent, s.version}
-		if !p.StoredFirst {
-			s.pool, s.reached, s.broken = s.version, s.reached|1<<s.version, "sent before it is stored"
-		}
 		out(fmt.Sprintf("%d stores version %d and releases", i, s.version), s)
 	case s.state == rowSubmitted && (s.pool == s.version || !p.LastVersion && s.pool != 0):
 		s.state, s.task, *x = rowTracking, true, sender{}
@@ -221,8 +216,7 @@ func checkBroadcasts(r broadcastRules) modelcheck.Report {
 	}, maxStates).Report(broadcastState.violation)
 }
 
-// Only stored versions reach a node, the row never says of a version what is true of another, and
-// every run ends without the sweep.
+// The row never says of a version what is true of another, and every run ends without the sweep.
 func TestBroadcastsAfterTheReleaseHold(t *testing.T) {
 	t.Parallel()
 	checkBroadcasts(allBroadcastRules()).RequireHolds(t)
@@ -236,7 +230,6 @@ func TestEachRuleOfBroadcastsIsNeeded(t *testing.T) {
 		want     string
 		events   []string
 	}{
-		"sent before it is stored": {func(r *broadcastRules) { r.StoredFirst = false }, "sent before it is stored", nil},
 		"the release counts as the broadcast": {func(r *broadcastRules) { r.StaysDue = false }, modelcheck.NoEnd,
 			[]string{"stores version 1 and releases", "dies"}},
 		"recorded without loading again": {func(r *broadcastRules) { r.LoadsAgain = false }, "a refusal of what the row no longer is",
