@@ -13,7 +13,8 @@ type broadcastRules struct {
 	// StaysDue: a stored broadcast without a recorded outcome stays due. Otherwise the release counts
 	// as the broadcast.
 	StaysDue bool
-	// LoadsAgain: a refusal is recorded only if the transaction, loaded again, is still what was sent.
+	// LoadsAgain: a refusal is recorded only if the row, loaded again, has the same version and no
+	// outcome. Otherwise the row is not loaded again.
 	LoadsAgain bool
 	// LastVersion: a query acknowledges a broadcast only if the node holds the last version. Otherwise
 	// any version counts.
@@ -122,7 +123,7 @@ func (p broadcasts) step(s broadcastState, i int, out func(string, broadcastStat
 	}
 }
 
-// iterate queries the chain, and stores or claims what is due.
+// iterate queries the chain, and stores or claims a version if one is due.
 func (p broadcasts) iterate(s broadcastState, i int, out func(string, broadcastState)) {
 	x := &s.senders[i]
 	switch {
@@ -183,7 +184,7 @@ func (p broadcasts) answer(s broadcastState, i int, ok bool, step string, out fu
 	out(step, s)
 }
 
-// record writes the refusal of a version, if the row is still what was sent.
+// record writes the refusal of a version, if the row still has that version and no outcome.
 func (p broadcasts) record(s broadcastState, i int, out func(string, broadcastState)) {
 	x := &s.senders[i]
 	step := fmt.Sprintf("%d records nothing", i)
@@ -216,7 +217,7 @@ func checkBroadcasts(r broadcastRules) modelcheck.Report {
 	}, maxStates).Report(broadcastState.violation)
 }
 
-// The row never says of a version what is true of another, and every run ends without the sweep.
+// The row never has the outcome of another version, and every run ends without the sweep.
 func TestBroadcastsAfterTheReleaseHold(t *testing.T) {
 	t.Parallel()
 	checkBroadcasts(allBroadcastRules()).RequireHolds(t)

@@ -28,8 +28,8 @@ func (t *invocation) sendReleased(ctx context.Context, out outcome) error {
 }
 
 // recordOutcome acquires the lease again, loads the state, and records that no node accepted sent. It
-// records nothing if the transaction is no longer what was sent. Where another invocation holds the
-// lease, that one sends the bytes again and gets an answer of its own.
+// records nothing if the transaction has another version, broadcast or outcome by then. If another
+// invocation holds the lease, that one sends the bytes again and gets an answer too.
 func (t *invocation) recordOutcome(ctx context.Context, sent unsent, res txmanager.SendResult) error {
 	s := t.State.Submitter()
 	taken, err := t.worker.acquireTwice(ctx, s, t.NewOwner(), t.Kind)

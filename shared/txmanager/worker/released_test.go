@@ -145,8 +145,8 @@ func TestNothingIsSentAfterTheReleaseIfNothingWasBound(t *testing.T) {
 	})
 }
 
-// A broadcast that no node accepted is recorded at once, under a newly acquired lease, but only if the
-// transaction is still what was sent.
+// A broadcast that no node accepted is recorded at once, under a newly acquired lease, unless the
+// transaction has another version, broadcast or outcome by then.
 func TestARefusedBroadcastIsRecordedUnderANewLease(t *testing.T) {
 	t.Parallel()
 	stored := func(change func(*txmanager.Tx)) func() txmanager.SubmitterState {
@@ -190,7 +190,7 @@ func TestARefusedBroadcastIsRecordedUnderANewLease(t *testing.T) {
 	}
 }
 
-// The holder of the lease sends the bytes again and gets an answer of its own.
+// The holder of the lease sends the bytes again and gets an answer too.
 func TestARefusedBroadcastIsLeftToTheHolder(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		tn, s, _, tasks := stepsOf(oneQueued(), true, txmanager.SendPoolFull)
