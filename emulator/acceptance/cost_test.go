@@ -11,11 +11,11 @@ import (
 // hot lists the functions that serve an undisturbed transaction.
 var hot = []string{"create", "advance", "receipt", "confirm", "resubmit"}
 
-// The cost of a transaction with window 1. SQL: the contract's 7, and 1 for the create. Nodes: 4. With
+// The cost of a transaction with window 1. SQL: 6, and 1 for the create. Nodes: 4. With
 // three nodes, two further sends and one more call to agree on its end by quorum.
 var (
-	oneNodeLife    = stack.Cost{SQLRoundTrips: 8, RPCRoundTrips: 4}
-	threeNodesLife = stack.Cost{SQLRoundTrips: 8, RPCRoundTrips: 7}
+	oneNodeLife    = stack.Cost{SQLRoundTrips: 7, RPCRoundTrips: 4}
+	threeNodesLife = stack.Cost{SQLRoundTrips: 7, RPCRoundTrips: 7}
 )
 
 // maxLives is how many transactions are tried.

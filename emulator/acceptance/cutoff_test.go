@@ -85,7 +85,7 @@ func TestTX010CutOffFromTheDatabase(t *testing.T) {
 		"silent after it has sent":      {"advance.sent", silence, thaw, 1, true},
 	} {
 		parallel(t, name, func(t *testing.T) {
-			b := setup(t, stack.Options{Processes: 2, Settings: withSettings(quick, map[string]string{"CLOUD_RUN_TIMEOUT_SECONDS": "900"})})
+			b := setup(t, stack.Options{Processes: 2, Window: 2, Settings: withSettings(quick, map[string]string{"CLOUD_RUN_TIMEOUT_SECONDS": "900"})})
 			s := b.Submitters()[0]
 			r := b.startRemote(t, c.point)
 			token, expires := b.stopsAsHolder(t, r, s)

@@ -29,7 +29,7 @@ type Points func(point string)
 func All() []string {
 	return []string{
 		"create.received", "create.committed", "create.enqueued",
-		"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "advance.released",
+		"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.unsent", "advance.sending", "advance.sent", "advance.released",
 		"advance.version_signed", "advance.version_stored", "advance.handler_asked", "advance.handler_answered",
 		"receipt.taken", "receipt.looked", "receipt.released",
 		"confirm.taken", "confirm.looked", "confirm.released",

@@ -14,7 +14,7 @@ type State string
 const (
 	Queued    State = "QUEUED"    // waits for its turn, the balance, a lower fee, an estimate or a node, as `lastError` says
 	InFlight  State = "IN_FLIGHT" // nonce allocated, not yet signed
-	Submitted State = "SUBMITTED" // signed bytes stored, a broadcast claimed, its outcome not recorded
+	Submitted State = "SUBMITTED" // signed bytes stored, a broadcast claimed, its outcome not recorded: with a window of one, a node may have it
 	Tracking  State = "TRACKING"  // a node has acknowledged it
 	Stuck     State = "STUCK"     // attempts or `stuck.after` used up, bytes that no node takes, or `nonce.placeholder=ask`; still polled
 	Protect   State = "PROTECT"   // a foreign transaction consumed its nonce: the node knows none of its versions

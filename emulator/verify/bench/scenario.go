@@ -233,13 +233,14 @@ type stored struct {
 	blocks     float64   // from the first receipt's block to the last one's
 }
 
-// readStored also reports whether any transaction is not CONFIRMED.
+// readStored also reports whether any transaction is not CONFIRMED. A broadcast is stored when a node has
+// acknowledged it. With a window of one that is recorded later, so the commit before the send counts.
 const readStored = `
 select m.state = 'CONFIRMED', coalesce(m.confirmed_at, m.updated_at),
        extract(epoch from coalesce(m.confirmed_at, m.updated_at) - m.created_at)::float8,
-       extract(epoch from (select min(at) from tx_history h where h.tx_id = m.tx_id and h.state = 'TRACKING') - m.created_at)::float8,
+       extract(epoch from (select min(at) from tx_history h where h.tx_id = m.tx_id and h.state = case s.max_in_flight when 1 then 'SUBMITTED' else 'TRACKING' end) - m.created_at)::float8,
        (m.receipt->>'blockNumber')::float8
-  from managed_tx m where m.request_id like $1 || '-%'`
+  from managed_tx m join submitter s using (submitter) where m.request_id like $1 || '-%'`
 
 func (h *environment) stored(ctx context.Context) (s stored, err error) {
 	rows, err := h.db.Query(ctx, readStored, measured)

@@ -44,6 +44,26 @@ func (r Rules) acknowledge(t txmanager.Tx, head txmanager.Header, now time.Time)
 	return r.WithNextCheck(t, r.AfterBlocks(1, head, now))
 }
 
+// PollForOutcome is t, whose broadcast is made after its lease was released, as its next poll is
+// planned: at the next block.
+func (r Rules) PollForOutcome(t txmanager.Tx, head txmanager.Header, now time.Time) txmanager.Tx {
+	t.NextResubmitAt = nil
+	return r.WithNextCheck(t, r.AfterBlocks(1, head, now))
+}
+
+// IsUnansweredBroadcast reports whether stored is the transaction whose bytes were sent, with no
+// further version or broadcast and no recorded outcome since.
+func IsUnansweredBroadcast(stored, sent txmanager.Tx) bool {
+	return stored.ID == sent.ID && stored.State == txmanager.Submitted && stored.Hash() == sent.Hash() &&
+		stored.SubmitAttempts == sent.SubmitAttempts && stored.LastError == ""
+}
+
+// isHeldByNode reports whether the node holds the last version of t, whose broadcast has no recorded
+// outcome.
+func isHeldByNode(t txmanager.Tx, v txmanager.ChainObservation) bool {
+	return t.State == txmanager.Submitted && v.Known[t.Hash()] == txmanager.AnswerFound
+}
+
 // IsKnownToChain reports whether v proves that the chain knows a version of t. Then "nonce too
 // low" was about our own bytes.
 func IsKnownToChain(t txmanager.Tx, v txmanager.ChainObservation) bool {

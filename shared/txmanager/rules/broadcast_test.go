@@ -154,3 +154,32 @@ func TestNodeTextsAreForOperators(t *testing.T) {
 		}
 	})
 }
+
+// A broadcast without a recorded outcome: if the node holds the last version, the query records that.
+// Otherwise the same bytes are sent again. Bytes that a node held before prove nothing about the last.
+func TestAQueryFindsTheOutcomeOfABroadcast(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first, last txmanager.Answer
+		acked       bool
+	}{
+		"the node holds the last version":   {txmanager.AnswerNotFound, txmanager.AnswerFound, true},
+		"the node holds the version before": {txmanager.AnswerFound, txmanager.AnswerNotFound, false},
+		"the node holds none":               {txmanager.AnswerNotFound, txmanager.AnswerNotFound, false},
+		"the node does not say":             {txmanager.AnswerUnknown, txmanager.AnswerUnknown, false},
+	} {
+		txtest.RunFrozen(t, name, func(t *testing.T) {
+			r, x := rulesOf(3), ClaimBroadcast(txtest.Submitted(5), txtest.Now)
+			x.Versions, x.NextCheckAt = append(x.Versions, txtest.VersionHash(5, 2)), txtest.Ago(0)
+			v := txtest.ViewOf(txtest.StateOf(1, 6, x), txtest.Block('a', 100))
+			v.Known = map[txmanager.Hash]txmanager.Answer{x.Versions[0]: c.first, x.Versions[1]: c.last}
+			after, j := evaluateOne(r, x, v)
+			switch {
+			case c.acked && (after.State != txmanager.Tracking || after.Sub != txmanager.Pending || len(j.Rebroadcasts) != 0 || !after.NextResubmitAt.Equal(txtest.Now.Add(r.ResubmitEvery))):
+				t.Errorf("got %s/%s, %d sent again, the next time %v; want TRACKING/PENDING, none, after an interval", after.State, after.Sub, len(j.Rebroadcasts), after.NextResubmitAt)
+			case !c.acked && (after.State != txmanager.Submitted || len(j.Rebroadcasts) != 1):
+				t.Errorf("got %s, %d sent again; want SUBMITTED, one", after.State, len(j.Rebroadcasts))
+			}
+		})
+	}
+}

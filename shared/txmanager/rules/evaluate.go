@@ -258,20 +258,6 @@ func (r Rules) mayBeFinal(rec txmanager.Receipt, v txmanager.ChainObservation) b
 	return v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
 }
 
-// expectedFinalAt estimates when the receipt becomes final, and is at most [Rules.WatchEvery] from
-// now.
-func (r Rules) expectedFinalAt(rec txmanager.Receipt, v txmanager.ChainObservation, now time.Time) time.Time {
-	missing := uint64(1)
-	if last := rec.BlockNumber + r.Confirmations; r.By == txmanager.ByConfirmations && last > v.Head.Number {
-		missing = last - v.Head.Number
-	}
-	at := r.AfterBlocks(missing, v.Head, now)
-	if latest := now.Add(r.WatchEvery); r.WatchEvery > 0 && at.After(latest) {
-		return latest
-	}
-	return at
-}
-
 // applyNoReceipt evaluates a transaction for which the node has no receipt. It changes nothing,
 // unless the node shows another block at the receipt's height.
 func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
@@ -281,8 +267,11 @@ func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
 		t.LastError = "a reorg removed the block it was in"
 		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &e.now, 0, &e.now, nil // broadcasts and gas bumps start again
 	}
-	if t.Phase() == txmanager.AwaitingDecision {
+	switch {
+	case t.Phase() == txmanager.AwaitingDecision:
 		return e.WithNextCheck(t, e.now.Add(StuckPollBlocks*e.BlockTime))
+	case isHeldByNode(t, e.v):
+		return e.acknowledge(t, e.v.Head, e.now)
 	}
 	return e.WithNextCheck(t, e.AfterBlocks(1, e.v.Head, e.now))
 }

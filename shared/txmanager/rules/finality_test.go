@@ -47,13 +47,14 @@ func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 	})
 }
 
-// A tracked transaction is polled however far off its finality is.
+// A tracked transaction is polled however far off its finality is, at the last block expected within
+// the interval.
 func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r := rulesOf(20)
 		r.WatchEvery = time.Minute
 		tx := txtest.Pending(5)
-		for onTop, want := range map[uint64]time.Duration{0: time.Minute, 15: time.Minute, 16: 48500 * time.Millisecond, 19: 12500 * time.Millisecond} {
+		for onTop, want := range map[uint64]time.Duration{0: 48500 * time.Millisecond, 15: 48500 * time.Millisecond, 16: 48500 * time.Millisecond, 19: 12500 * time.Millisecond} {
 			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 100+onTop)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
 			if after, _ := evaluateOne(r, tx, v); after.NextCheckAt.Sub(txtest.Now) != want {
 				t.Errorf("%d on top: next check in %v, want %v", onTop, after.NextCheckAt.Sub(txtest.Now), want)

@@ -67,17 +67,6 @@ func (r Rules) FinalityTag() string {
 	return string(r.By)
 }
 
-// AfterBlocks estimates when n more blocks will be on top of head, with some time for the last to
-// arrive. It is in the database's time.
-func (r Rules) AfterBlocks(n uint64, head txmanager.Header, now time.Time) time.Time {
-	arrival := min(r.BlockTime/20, 500*time.Millisecond)
-	next := time.Unix(int64(head.Time), 0).Add(r.BlockTime + arrival)
-	if next.Before(now) || next.After(now.Add(2*r.BlockTime)) { // the chain's clock differs from the database's
-		next = now.Add(r.BlockTime)
-	}
-	return next.Add(time.Duration(max(n, 1)-1) * r.BlockTime)
-}
-
 // retryDelay doubles with each failure, from one second up to ResubmitEvery.
 func (r Rules) retryDelay(failures int) time.Duration {
 	d := time.Second << min(max(failures-1, 0), 10)

@@ -243,7 +243,7 @@ func TestTagsAreAskedFor(t *testing.T) {
 }
 
 // The time of the next n blocks follows the head's time where that is plausible, and the
-// database's clock otherwise.
+// database's clock otherwise. A late block is polled for again each quarter of the block time.
 func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(3) // 12 s, and 0.5 s to arrive
@@ -257,9 +257,9 @@ func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 		{"made five seconds ago", 5 * time.Second, 1, 7500 * time.Millisecond},
 		{"three blocks", 5 * time.Second, 3, 31500 * time.Millisecond},
 		{"no blocks is the next one", 5 * time.Second, 0, 7500 * time.Millisecond},
-		{"overdue", 20 * time.Second, 1, 12 * time.Second},
-		{"an hour old", time.Hour, 2, 24 * time.Second},
-		{"from the future", -time.Hour, 1, 12 * time.Second},
+		{"overdue", 20 * time.Second, 1, 1500 * time.Millisecond},
+		{"an hour old", time.Hour, 2, 12500 * time.Millisecond},
+		{"from the future", -time.Hour, 1, 500 * time.Millisecond},
 	} {
 		head := txmanager.Header{Time: uint64(txtest.Now.Add(-c.made).Unix())}
 		if got := r.AfterBlocks(c.n, head, txtest.Now).Sub(txtest.Now); got != c.want {

@@ -118,10 +118,10 @@ func logTx(ctx context.Context, log *slog.Logger, msg string, from txmanager.Sta
 	log.Log(ctx, level, msg, attrs...)
 }
 
-// LogBroadcast logs a node's answer to sent bytes. A first broadcast that was accepted is logged
-// by its transition.
+// LogBroadcast logs a node's answer to sent bytes. A first broadcast that was accepted under the
+// lease is logged by its transition.
 func (t *Session) LogBroadcast(ctx context.Context, x txmanager.Tx, res txmanager.SendResult) {
-	if x.State == txmanager.Submitted && res.Class == txmanager.SendAccepted {
+	if !t.Released && x.State == txmanager.Submitted && res.Class == txmanager.SendAccepted {
 		return
 	}
 	level := slog.LevelInfo

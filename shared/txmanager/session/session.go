@@ -50,6 +50,8 @@ type Session struct {
 	Began time.Time
 	State txmanager.SubmitterState // as the database has it: every commit is applied to it
 
+	Released bool // the last commit released the lease
+
 	ForOperator bool // an operator waits for the answer: see Require
 }
 
@@ -170,7 +172,8 @@ func (t *Session) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Com
 		return written, fmt.Errorf("write for %s: %w", t.State.Submitter(), err)
 	}
 	t.NoteCommit(ctx, began, w, written)
-	if t.State = rules.AfterCommit(t.State, rules.OnlyBound(w, written)); written.Released {
+	t.State = rules.AfterCommit(t.State, rules.OnlyBound(w, written))
+	if t.Released = written.Released; t.Released {
 		t.State.Lease.Token = written.Token
 	}
 	return written, nil
@@ -185,8 +188,14 @@ func (t *Session) Query(ctx context.Context, q txmanager.ChainQuery) (v txmanage
 	return v, err
 }
 
-// CallOutside makes one outside call, which must end before the lease does.
+// CallOutside makes one outside call, which must end before the lease does, unless the lease was
+// released.
 func (t *Session) CallOutside(ctx context.Context, f func(context.Context) error) error {
+	if t.Released {
+		ctx, cancel := context.WithTimeout(ctx, t.Timing.CallTimeout)
+		defer cancel()
+		return f(ctx)
+	}
 	return t.CallOutsideWithin(ctx, t.Timing.CallTimeout, f)
 }
 

@@ -143,7 +143,8 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 	} {
 		txtest.FrozenSerial(t, func(t *testing.T) {
 			tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
-			if _, err := tn.iterate(t.Context(), false); err != nil {
+			tn.Tasks = &taskLog{}
+			if err := tn.runFrom(t.Context(), tn.iterate); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
 			if got := strings.Join(log.sent, " "); got != c.want || len(log.unclaimed) > 0 {

@@ -33,21 +33,45 @@ type outcome struct {
 	outdated bool // another writer changed a row, or the rerun flag was overridden: load again
 	queued   int  // where released: intents that joined the queue since the load
 	queried  bool // the chain was queried
+	unsent   *unsent
+}
+
+// unsent is a transaction whose bytes were stored by the commit that released the lease. They are
+// sent after it.
+type unsent struct {
+	tx   txmanager.Tx
+	head txmanager.Header // of the query before the commit
 }
 
 // run iterates until the lease is released, then enqueues the next task.
 func (t *invocation) run(ctx context.Context) error {
 	err := protect.ReadForeign(ctx, t.Session)
-	for queried := false; err == nil; {
+	if err == nil {
+		return t.runFrom(ctx, t.iterate)
+	}
+	return t.endFailed(ctx, err)
+}
+
+// runFrom is run with another first iteration.
+func (t *invocation) runFrom(ctx context.Context, iterate func(ctx context.Context, queried bool) (outcome, error)) (err error) {
+	for queried := false; err == nil; iterate = t.iterate {
 		var out outcome
-		if out, err = t.iterate(ctx, queried); err == nil && out.released {
+		if out, err = iterate(ctx, queried); err == nil && out.released {
 			t.CrashPoint("released")
+			if out.unsent != nil {
+				return t.sendReleased(ctx, out)
+			}
 			return t.enqueueNext(ctx, out)
 		}
 		if queried = queried || out.queried; err == nil {
 			err = t.beginIteration(ctx)
 		}
 	}
+	return t.endFailed(ctx, err)
+}
+
+// endFailed releases the lease after err, unless it is lost.
+func (t *invocation) endFailed(ctx context.Context, err error) error {
 	if !errors.Is(err, lease.ErrFenced) {
 		t.ReleaseAfterFailure(ctx)
 	}
@@ -129,24 +153,45 @@ func (t *invocation) commitAndSend(ctx context.Context, v txmanager.ChainObserva
 	case len(j.Rebroadcasts)+len(p.Allocations) == 0 && !t.hasSignaturesDue(j.After):
 		return t.commit(ctx, w, true)
 	}
-	if out, err := t.commit(ctx, w, false); err != nil || out.outdated {
-		return out, err
+	stored, err := t.commit(ctx, w, t.isFirstBroadcastAlone(j, p))
+	if err != nil || stored.outdated && !stored.released {
+		return stored, err
 	}
 	if len(p.Allocations) > 0 {
 		t.CrashPoint("stored")
 	}
+	if stored.released {
+		return t.withUnsent(stored, w.SignedIDs(), v.Head), nil
+	}
 	if len(j.Rebroadcasts) > 0 {
 		t.CrashPoint("claimed")
 	}
-	signed, outdated, err := t.signDueVersions(ctx, v, decided)
-	if err != nil || outdated {
-		return outcome{outdated: outdated}, err
+	signed, out, err := t.signDueVersions(ctx, v, decided)
+	if err != nil || out.outdated || out.released {
+		return out, err
 	}
 	ids := slices.Concat(j.ClaimedIDs(), w.SignedIDs(), signed)
 	if len(ids) == 0 {
 		return t.commit(ctx, txmanager.Commit{}, true)
 	}
 	return t.broadcast(ctx, ids, j.ClaimedIDs(), v.Head)
+}
+
+// isFirstBroadcastAlone reports whether the window has room for one transaction, and the bytes of
+// plan p are all that can be sent. No work is left until a node has them, so the commit that stores
+// them also releases the lease.
+func (t *invocation) isFirstBroadcastAlone(j rules.Evaluation, p rules.AllocationPlan) bool {
+	return t.State.Window == 1 && len(j.Open()) == 0 && len(p.Allocations) == 1 && p.Allocations[0].Signed != nil
+}
+
+// withUnsent is out with the transaction whose bytes its commit stored. The stored row stays due, so
+// that every chain query looks for the outcome. The poll for it is planned for the next block.
+func (t *invocation) withUnsent(out outcome, ids []string, head txmanager.Header) outcome {
+	if txs := openByID(t.State, ids); len(txs) == 1 { // none where the intent was not bound
+		out.unsent = &unsent{txs[0], head}
+		t.State.Open = []txmanager.Tx{t.Rules.PollForOutcome(txs[0], head, t.State.DatabaseTime())}
+	}
+	return out
 }
 
 // planEvaluated plans the nonces without bytes and the queue, with the state after evaluation j.
@@ -273,10 +318,10 @@ func (t *invocation) enqueueNext(ctx context.Context, out outcome) error {
 		return nil
 	}
 	// A poll that ran in this second may have used up its name. One named for the next second may
-	// run slightly early by the database's clock.
+	// run slightly early by the database's clock. The polls of other submitters are due with the slack.
 	at := d.At
 	if next := t.State.DatabaseTime().Add(pollClockMargin).Truncate(time.Second).Add(time.Second); at.Before(next) {
-		at = next
+		at = next.Add(t.Rules.BlockSlack())
 	}
 	if err := t.Tasks.EnqueuePoll(ctx, s, d.Kind, at); err != nil {
 		return fmt.Errorf("enqueue %s for %s: %w", d.Kind, s, err)

@@ -183,16 +183,17 @@ func (t *invocation) logUnsigned(ctx context.Context, x txmanager.Tx, err error)
 // used. A transaction that cannot be signed waits, and so do those above it.
 //
 // decided are the ids about which the StuckResolution decided now. The next iteration carries that
-// out. The result outdated reports that another writer changed a row.
-func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObservation, decided []string) (ids []string, outdated bool, err error) {
+// out. The result is that of the last commit. It releases the lease where the window has room for one
+// transaction, and its new version is all that can be sent.
+func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObservation, decided []string) (ids []string, out outcome, err error) {
 	if !t.Kind.MaySign() {
-		return nil, false, nil
+		return nil, out, nil
 	}
 	var w txmanager.Commit
 	t.checkOpen(ctx)
 	answers, outdated, err := t.callHandlers(ctx, v)
-	if err != nil || outdated && answers == nil {
-		return nil, outdated, err
+	if out.outdated = outdated; err != nil || outdated && answers == nil {
+		return nil, out, err
 	}
 	jobs, moves := t.Rules.PlanSignatures(rules.OpenBelow(t.State, decided), t.Chain, v, answers)
 	w.Transitions = moves
@@ -209,7 +210,7 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 		return signer.Sign(ctx, t.State.Submitter(), jobs[i].Unsigned)
 	})
 	if errors.Is(err, lease.ErrFenced) {
-		return nil, false, err
+		return nil, out, err
 	}
 	for i, s := range signed {
 		job := jobs[i]
@@ -223,12 +224,15 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 		w.Transitions = append(w.Transitions, t.waitUnsigned(ctx, jobs[len(signed)], err))
 	}
 	if w.Empty() {
-		return ids, outdated, nil
+		return ids, out, nil
 	}
 	t.CrashPoint("version_signed")
-	out, err := t.commit(ctx, w, false)
+	out, err = t.commit(ctx, w, t.State.Window == 1 && len(t.State.Open) == 1 && len(w.Versions) == 1)
 	t.CrashPoint("version_stored")
-	return ids, out.outdated, err
+	if out.released {
+		out = t.withUnsent(out, ids, v.Head)
+	}
+	return ids, out, err
 }
 
 // waitUnsigned plans a retry for the transaction of job, since the signer gave no answer.
@@ -247,33 +251,43 @@ func (t *invocation) waitUnsigned(ctx context.Context, job rules.SigningJob, err
 // answer of the node. The broadcasts of those in again were claimed as repeats.
 func (t *invocation) broadcast(ctx context.Context, ids, again []string, head txmanager.Header) (out outcome, err error) {
 	txs := openByID(t.State, ids)
+	results, err := t.send(ctx, txs, again)
+	if err != nil {
+		return out, err
+	}
+	var w txmanager.Commit
+	now := t.State.DatabaseTime()
+	for i, x := range txs {
+		w.Transitions = append(w.Transitions, txmanager.Transition{From: x.State, To: t.Rules.AfterBroadcast(x, results[i], head, now)})
+	}
+	return t.commit(ctx, w, true)
+}
+
+// send sends the stored bytes of txs and reports each answer of the node to the log and the watcher.
+func (t *invocation) send(ctx context.Context, txs []txmanager.Tx, again []string) (results []txmanager.SendResult, err error) {
 	raws := make([][]byte, len(txs))
 	for i, x := range txs {
 		if raws[i] = x.Raw; len(x.Raw) == 0 { // the store omits bytes only where nothing is sent
-			return out, fmt.Errorf("transaction %s is to be sent, and its bytes were not loaded", x.ID)
+			return nil, fmt.Errorf("transaction %s is to be sent, and its bytes were not loaded", x.ID)
 		}
 	}
 	t.CrashPoint("sending")
 	began := time.Now()
-	var results []txmanager.SendResult
 	err = t.CallOutside(ctx, func(ctx context.Context) error {
 		results = t.Chain.Send(ctx, raws)
 		return nil
 	})
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	t.CrashPoint("sent")
 	t.resolveNonceTooLow(ctx, txs, results)
-	var w txmanager.Commit
-	now, before := t.State.DatabaseTime(), rules.IDSet(again)
+	before := rules.IDSet(again)
 	for i, x := range txs {
-		res := results[i]
-		t.LogBroadcast(ctx, x, res)
-		t.WatchBroadcast(ctx, began, x, res, before[x.ID])
-		w.Transitions = append(w.Transitions, txmanager.Transition{From: x.State, To: t.Rules.AfterBroadcast(x, res, head, now)})
+		t.LogBroadcast(ctx, x, results[i])
+		t.WatchBroadcast(ctx, began, x, results[i], before[x.ID])
 	}
-	return t.commit(ctx, w, true)
+	return results, nil
 }
 
 // resolveNonceTooLow queries the chain about transactions that were answered "nonce too low". Such

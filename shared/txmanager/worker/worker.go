@@ -58,10 +58,7 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s txmanager.Submitter, kind
 	}
 	owner := w.NewOwner()
 	for {
-		taken, err := w.Acquire(ctx, s, owner, kind.MaySign())
-		if err != nil && ctx.Err() == nil { // the lost answer may have granted the lease: the same owner can acquire it again
-			taken, err = w.Acquire(ctx, s, owner, kind.MaySign())
-		}
+		taken, err := w.acquireTwice(ctx, s, owner, kind)
 		if err != nil {
 			return fmt.Errorf("take lease of %s: %w", s, err)
 		}

@@ -1,0 +1,35 @@
+package worker
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// A poll whose second may have a used name must meet the polls of other submitters in a later second.
+func TestAPollOfALaterSecondMeetsTheOthers(t *testing.T) {
+	txtest.Frozen(t, func(t *testing.T) {
+		for due, want := range map[time.Duration]time.Duration{
+			-time.Minute:            1050 * time.Millisecond,
+			50 * time.Millisecond:   1050 * time.Millisecond,
+			1050 * time.Millisecond: 1050 * time.Millisecond,
+			2050 * time.Millisecond: 2050 * time.Millisecond,
+		} {
+			x := txtest.Pending(5)
+			x.NextCheckAt = txtest.In(due)
+			tn, _, _ := iterationOf(txtest.StateOf(1, 6, x), true, txmanager.SendAccepted)
+			tasks := &taskLog{}
+			tn.Tasks, tn.Rules.BlockTime = tasks, time.Second
+			if err := tn.enqueueNext(t.Context(), outcome{released: true}); err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprintf("receipt in %v", want); !slices.Equal(tasks.tasks, []string{want}) {
+				t.Errorf("a check due in %v: got %q, want %q", due, tasks.tasks, want)
+			}
+		}
+	})
+}
