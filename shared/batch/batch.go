@@ -32,6 +32,10 @@ type Options[Call, Answer any] struct {
 	// SlowAfter is when a round trip counts as slow, and the next may start beside it. It may have
 	// met a row that another session has locked.
 	SlowAfter time.Duration
+
+	// Parallel starts as many round trips at once as the waiting calls need. Otherwise calls that do
+	// not fit one wait for its end.
+	Parallel bool
 }
 
 // Result is the answer to one call of a round trip.
@@ -127,9 +131,9 @@ func (g *Group[Call, Answer]) leave(p *pending[Call, Answer]) bool {
 
 // start starts a round trip for waiting calls, if there are any. The caller holds the lock.
 func (g *Group[Call, Answer]) start() {
-	taken := g.take()
-	if g.running = len(taken) > 0; g.running {
-		go g.run(taken)
+	g.running = len(g.waiting) > 0
+	for more := g.running; more; more = g.options.Parallel && len(g.waiting) > 0 {
+		go g.run(g.take())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,28 @@ func TestRoundTripsAreLimited(t *testing.T) {
 	size := func(call string) int { return len(call) }
 	s, _ = run(t, batch.Options[string, string]{Size: size, MaxSize: 3}, "a", "bb", "c", "dd", "eeeee", "f")
 	check.Equal(t, "round trips of a size of three", fmt.Sprint(s.trips), "[[a] [bb c] [dd] [eeeee] [f]]")
+}
+
+// Where round trips may run in parallel, no waiting call waits for another one's.
+func TestWaitingCallsStartTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := batch.New(batch.Options[string, string]{MaxCalls: 2, Timeout: time.Minute, Parallel: true, Send: func(_ context.Context, all []string) []batch.Result[string] {
+			time.Sleep(time.Second)
+			return make([]batch.Result[string], len(all))
+		}})
+		began := time.Now()
+		var calls sync.WaitGroup
+		for _, call := range []string{"a", "b", "c", "d", "e"} {
+			calls.Go(func() {
+				if _, err := g.Do(t.Context(), call); err != nil {
+					t.Errorf("%s: got %v, want nil", call, err)
+				}
+			})
+			synctest.Wait()
+		}
+		calls.Wait()
+		check.Equal(t, "time until all answers", time.Since(began), 2*time.Second)
+	})
 }
 
 func TestASlowRoundTripHoldsNobodyBack(t *testing.T) {

@@ -111,6 +111,8 @@ var contract = map[string]func(*testing.T, *bundle){
 	"Watch":                      testWatch,
 	"WatchAfterReorg":            testWatchAfterReorg,
 	"WindowAfterReorg":           testWindowAfterReorg,
+	"QueriesAtOnce":              testQueriesAtOnce,
+	"QueriesDuringNewBlocks":     testQueriesDuringNewBlocks,
 }
 
 // overJSONRPC are the tests that distort the answers of a JSON-RPC node, or count its calls.

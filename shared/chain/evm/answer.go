@@ -113,6 +113,8 @@ func knownAnswers(hashes []txmanager.Hash, calls []*call) map[txmanager.Hash]txm
 	return answers
 }
 
+const estimateGas = "eth_estimateGas"
+
 // estimateArgs is the call object of eth_estimateGas. It has no fees: with them the answer would depend
 // on the present balance and base fee.
 type estimateArgs struct {
@@ -132,7 +134,7 @@ func askEstimate(from txmanager.Address, c txmanager.Call) *call {
 	if c.Value != nil && c.Value.Sign() > 0 {
 		args.Value = (*hexutil.Big)(new(big.Int).Set(c.Value))
 	}
-	return ask("eth_estimateGas", args, "latest")
+	return ask(estimateGas, args, "latest")
 }
 
 func estimateAnswer(a *call) txmanager.Estimate {

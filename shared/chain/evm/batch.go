@@ -80,35 +80,57 @@ func (c *Connector) split(calls []*call) [][]*call {
 	return batches
 }
 
-// roundTrip makes calls in one HTTP request. After an error no part of the answer counts: there is
-// none, or the node is on another chain.
+// roundTrip makes calls in one HTTP request of their own. After an error no part of the answer counts:
+// there is none, or the node is on another chain.
 func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	return c.request(ctx, calls, nil)
+}
+
+// request makes calls in one HTTP request, once it has a slot. If several members share it, half of the
+// time remains for each to repeat its calls.
+func (c *Connector) request(ctx context.Context, calls []*call, members []*member) error {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w, all %d are in use: %w", chain.ErrNoRequestSlot, cap(c.slots), ctx.Err())
+		return c.noSlot(ctx)
 	}
-	if c.verified.Load() {
-		return c.exchange(ctx, calls)
+	for _, m := range members {
+		m.began.Store(true)
 	}
-	id := ask("eth_chainId")
-	if err := c.exchange(ctx, append([]*call{id}, calls...)); err != nil {
+	shared := len(members) > 1
+	if shared {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout/2)
+		defer cancel()
+	}
+	verified, id := c.verified.Load(), ask("eth_chainId")
+	if !verified {
+		calls = append([]*call{id}, calls...)
+	}
+	err := c.exchange(ctx, calls, shared)
+	if err == nil && !verified && shared && id.isCutOff() {
+		err = id.err
+	}
+	switch {
+	case err != nil && shared:
+		return sharedError{err}
+	case err != nil || verified:
 		return err
 	}
 	return c.verify(id)
 }
 
 // exchange requests headers, and then whole blocks if the node does not give headers.
-func (c *Connector) exchange(ctx context.Context, calls []*call) error {
+func (c *Connector) exchange(ctx context.Context, calls []*call, shared bool) error {
 	if !c.headers.offered() || !slices.ContainsFunc(calls, (*call).wantsHeader) {
 		return c.post(ctx, calls, false)
 	}
 	err := c.post(ctx, calls, true)
-	lacks := func(a *call) bool { return a.withoutHeader(c.fees) }
-	if err == nil && !slices.ContainsFunc(calls, lacks) || err != nil && !refusedWhole(err) {
+	lacks := func(a *call) bool { return a.withoutHeader(c.fees) && !(shared && a.isCutOff()) }
+	if err == nil && !slices.ContainsFunc(calls, lacks) || err != nil && (shared || !refusedWhole(err)) {
 		return err
 	}
 	c.headers.refused()

@@ -2,7 +2,7 @@
 // one node, so that one answer never mixes the observations of two.
 //
 // Calls are sent in JSON-RPC batches (https://www.jsonrpc.org/specification#batch), one HTTP round trip
-// for each query of the transaction manager. Only this package interprets the nodes' texts.
+// for each query of the transaction manager. Concurrent queries share HTTP requests. Only this package interprets the nodes' texts.
 package evm
 
 import (
@@ -59,6 +59,7 @@ type Connector struct {
 	recent   recent
 	blocks   offer // offers all receipts of a block
 	headers  offer // offers a header without its block
+	sharers  sharers
 }
 
 var _ txmanager.ChainConnector = (*Connector)(nil)
@@ -89,6 +90,7 @@ func New(o Options) (*Connector, error) {
 	if c.client, err = rpc.DialOptions(context.Background(), o.URL, rpc.WithHTTPClient(web)); err != nil {
 		return nil, fmt.Errorf("node %s: %w", o.Node, scrub(err))
 	}
+	c.sharers = c.newSharers()
 	return c, nil
 }
 

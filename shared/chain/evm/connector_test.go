@@ -292,9 +292,9 @@ func TestConsumerIsFoundInSmallBatches(t *testing.T) {
 	}
 }
 
-// At most MaxInFlight requests run at once: the server releases three at a time, and never sees a
+// At most as many requests run at once as there are slots: the server releases three at a time, and never sees a
 // fourth.
-func TestRoundTripsKeepToMaxInFlight(t *testing.T) {
+func TestRoundTripsKeepToTheirSlots(t *testing.T) {
 	t.Parallel()
 	const limit = 3
 	var under, high atomic.Int64
@@ -308,9 +308,10 @@ func TestRoundTripsKeepToMaxInFlight(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	c := connect(t, evm.Options{URL: server.URL, ChainID: 1, MaxInFlight: limit})
+	slots := chainport.NewRequestSlots(limit)
 	var looks sync.WaitGroup
 	for range 5 * limit {
+		c := connect(t, evm.Options{URL: server.URL, ChainID: 1, RequestSlots: slots}) // queries of one connector would share requests
 		looks.Go(func() {
 			if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err == nil {
 				t.Error("query: got nil, want the server's refusal")

@@ -126,7 +126,7 @@ func (c *Connector) fetch(ctx context.Context, l *chainQuery, calls []*call) err
 				return err
 			}
 		}
-		if err := c.roundTrip(ctx, batch); err != nil {
+		if err := c.share(ctx, c.sharerOf(batch), batch); err != nil {
 			return err
 		}
 	}

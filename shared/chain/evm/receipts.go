@@ -19,6 +19,9 @@ const (
 	enoughTried = 3  // blocks that a walk down from the head tries before it may end
 )
 
+// blockReceipts is the call for all receipts of a block.
+const blockReceipts = "eth_getBlockReceipts"
+
 // receipts finds the receipts of one query, in as many round trips as needed.
 //
 // A transaction with a nonce at or above the account's count is in no block of the node's, and is not
@@ -166,7 +169,7 @@ func (r *receipts) countByBlock(head block) (lost int, held map[uint64]int) {
 
 func (r *receipts) askBlock(number uint64, head block) *blockCall {
 	at := hexutil.EncodeUint64(number)
-	b := &blockCall{number: number, answer: ask("eth_getBlockReceipts", at)}
+	b := &blockCall{number: number, answer: ask(blockReceipts, at)}
 	switch uint64(head.Number) {
 	case number:
 		b.proof = head.Hash

@@ -14,14 +14,15 @@ import (
 // Send implements [txmanager.ChainConnector]. Raw transactions that do not fit one request
 // (Options.MaxBatch calls, a few megabytes) take several round trips. After one in which not all were
 // accepted nothing more is sent, since a later nonce needs the earlier ones. Within one request a node
-// may accept a later nonce without an earlier one; it then keeps it queued.
+// may accept a later nonce without an earlier one; it then keeps it queued. Concurrent sends share requests.
+// Without an answer, nor one to the repetition, the result is unknown.
 func (c *Connector) Send(ctx context.Context, raws [][]byte) []txmanager.SendResult {
 	calls := make([]*call, len(raws))
 	for i, raw := range raws {
 		calls[i] = ask("eth_sendRawTransaction", hexutil.Encode(raw))
 	}
 	for _, batch := range c.split(calls) {
-		if err := c.roundTrip(ctx, batch); err != nil {
+		if err := c.share(ctx, c.sharers.sends, batch); err != nil {
 			for _, a := range batch {
 				a.err = noAnswerError{err}
 			}

@@ -1,0 +1,104 @@
+package chaintest
+
+import (
+	"fmt"
+	"math/big"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// A hundred queries of a hundred submitters at once have the answers that each has alone. Over JSON-RPC they
+// share HTTP requests.
+func testQueriesAtOnce(t *testing.T, b *bundle) {
+	const submitters, mostTrips = 100, 25 // on a busy machine they come in several groups
+	queries, txs := make([]txmanager.ChainQuery, submitters), make([]txmanager.Signed, submitters)
+	head := b.query(t, txmanager.ChainQuery{}).Head.Number + 1
+	for i := range queries {
+		s := b.another(i)
+		txs[i] = b.tx(t, uint64(i), func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(s.Address()), big.NewInt(int64(1+i)) })
+		queries[i] = txmanager.ChainQuery{Submitter: s, Account: true, Receipts: []txmanager.Hash{txs[i].Hash, absentHash}, Known: []txmanager.Hash{txs[i].Hash}}
+		switch i % 4 {
+		case 1:
+			queries[i].Estimates = []txmanager.Call{{To: b.to(), Value: new(big.Int)}, b.failing()}
+		case 2:
+			queries[i].FromBlock, queries[i].ToBlock, queries[i].Finality = head-1, head, "finalized"
+		case 3:
+			queries[i].HashesAt, queries[i].FinalCount = []uint64{head - 1, head}, true
+		}
+	}
+	b.mineExactly(t, txs)
+
+	alone := make([]txmanager.ChainObservation, submitters)
+	for i, q := range queries {
+		alone[i] = b.observe(t, q)
+	}
+	before := b.roundTrips()
+	together := make([]txmanager.ChainObservation, submitters)
+	var all sync.WaitGroup
+	for i, q := range queries {
+		all.Go(func() { together[i] = b.observe(t, q) })
+	}
+	all.Wait()
+	if got := b.roundTrips() - before; b.proxy != nil && got > mostTrips {
+		t.Errorf("round trips of %d queries at once: got %d, want at most %d", submitters, got, mostTrips)
+	}
+	sameNumber := cmp.Comparer(func(a, b *big.Int) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+	for i := range queries {
+		if diff := cmp.Diff(alone[i], together[i], sameNumber); diff != "" {
+			t.Errorf("query %d at once with others (-alone +at once):\n%s", i, diff)
+		}
+		if a := together[i]; a.Account.BalanceWei == nil || b.Key != nil && a.Account.BalanceWei.Int64() != int64(1+i) || a.Receipts[txs[i].Hash].Answer != txmanager.AnswerFound {
+			t.Errorf("query %d: got %+v, want its own balance and receipt", i, a)
+		}
+	}
+}
+
+// Queries at once while blocks are added: each answer is between the query's first and last head.
+func testQueriesDuringNewBlocks(t *testing.T, b *bundle) {
+	const submitters = 50
+	b.mine(t, 1)
+	before := b.query(t, txmanager.ChainQuery{}).Head.Number
+	var all sync.WaitGroup
+	for i := range submitters {
+		all.Go(func() {
+			for range 3 {
+				at := b.observe(t, txmanager.ChainQuery{}).Head.Number // a block that is there
+				v := b.observe(t, txmanager.ChainQuery{Submitter: b.another(i), Account: true, FromBlock: at, ToBlock: at + 10})
+				if start, n := v.StartHead.Number, len(v.Headers); start < at || v.Head.Number < start || n == 0 || v.Headers[n-1].Number < start || v.Headers[n-1].Number > v.Head.Number {
+					t.Errorf("query %d after block %d: got heads %d and %d and %d headers; want ascending heads from that block on, and the headers between", i, at, start, v.Head.Number, n)
+				}
+			}
+		})
+	}
+	for range 5 {
+		b.mine(t, 1)
+	}
+	all.Wait()
+	if got := b.query(t, txmanager.ChainQuery{}).Head.Number; got != before+5 {
+		t.Errorf("head: got %d, want %d", got, before+5)
+	}
+}
+
+// another returns a submitter of the chain, the same for the same number.
+func (b *bundle) another(i int) txmanager.Submitter {
+	if b.Family != nil {
+		return b.Family.NewAccount().Submitter
+	}
+	return eip155.NewSubmitter(b.ChainID, eip155.Address([20]byte{0: 0xaa, 18: byte(i >> 8), 19: byte(i)}))
+}
+
+// observe queries by q's own submitter. It removes the other nodes, which no comparison sees.
+func (b *bundle) observe(t *testing.T, q txmanager.ChainQuery) txmanager.ChainObservation {
+	v, err := b.connector.Query(t.Context(), q)
+	if err != nil {
+		t.Errorf("query of %s: %v", q.Submitter, err)
+		return txmanager.ChainObservation{StartHead: new(txmanager.Header)}
+	}
+	v.OtherNodes = nil
+	return v
+}

@@ -1,0 +1,290 @@
+package evm_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// sharingGateway stands before a node and may answer a request itself.
+type sharingGateway struct {
+	*httptest.Server
+	requests, refused atomic.Int64
+}
+
+// request is a batch as the gateway sees it.
+type request struct {
+	body  string
+	calls []struct{ ID json.RawMessage }
+}
+
+// newSharingGateway starts a gateway. A request for which refuses is true gets answer's answer.
+func newSharingGateway(t *testing.T, chain *devchain.Chain, refuses func(request) bool, answer func(http.ResponseWriter, request)) *sharingGateway {
+	t.Helper()
+	g := new(sharingGateway)
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.requests.Add(1)
+		body, _ := io.ReadAll(r.Body)
+		seen := request{body: string(body)}
+		_ = json.Unmarshal(body, &seen.calls)
+		if refuses(seen) {
+			g.refused.Add(1)
+			answer(w, seen)
+			return
+		}
+		forward(w, chain, body)
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
+
+func forward(w http.ResponseWriter, chain *devchain.Chain, body []byte) {
+	answer, err := http.Post(chain.URL(), "application/json", bytes.NewReader(body))
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(w, answer.Body)
+}
+
+func drop(http.ResponseWriter, request) { panic(http.ErrAbortHandler) }
+
+// manyCalls reports a request of more calls than one query of an account has.
+func manyCalls(r request) bool { return len(r.calls) > 10 }
+
+// submitterOf returns a submitter without transactions, the same for the same number.
+func submitterOf(chain *devchain.Chain, i int) txmanager.Submitter {
+	return eip155.NewSubmitter(chain.ChainID(), eip155.Address([20]byte{0: 0xab, 19: byte(i)}))
+}
+
+// queryAtOnce queries n accounts at once, and returns their errors.
+func queryAtOnce(t *testing.T, c *evm.Connector, chain *devchain.Chain, n int) []error {
+	t.Helper()
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			_, errs[i] = c.Query(t.Context(), txmanager.ChainQuery{Submitter: submitterOf(chain, i), Account: true})
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// A hundred queries make few HTTP requests. What is the same for all is requested once in each.
+func TestConcurrentQueriesShareRequests(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 100})
+	check.OK(t)(errors.Join(queryAtOnce(t, c, chain, 1)...))
+	requests, fees, heads := chain.RoundTrips(), chain.Calls("eth_maxPriorityFeePerGas"), chain.Calls(getHeader)
+	check.OK(t)(errors.Join(queryAtOnce(t, c, chain, 100)...))
+	requests, fees, heads = chain.RoundTrips()-requests, chain.Calls("eth_maxPriorityFeePerGas")-fees, chain.Calls(getHeader)-heads
+	if requests > 25 { // 23 accounts fit one; on a busy machine they come in several groups
+		t.Errorf("HTTP requests: got %d, want at most 25", requests)
+	}
+	check.Equal(t, "requests for the tip", fees, requests)
+	check.Equal(t, "requests for a head", heads, 2*requests)
+	check.Equal(t, "requests for a balance", chain.Calls("eth_getBalance"), 101)
+}
+
+// Where a node refuses a shared request, or gives it up, each query is repeated alone.
+func TestRefusedSharedRequestIsRepeatedAlone(t *testing.T) {
+	t.Parallel()
+	text := func(format string, args ...any) func(http.ResponseWriter, request) {
+		return func(w http.ResponseWriter, _ request) { fmt.Fprintf(w, format, args...) }
+	}
+	each := func(code int) func(http.ResponseWriter, request) {
+		return func(w http.ResponseWriter, r request) {
+			var answers []map[string]any
+			for _, a := range r.calls {
+				answers = append(answers, map[string]any{"jsonrpc": "2.0", "id": a.ID, "error": map[string]any{"code": code, "message": "cut off"}})
+			}
+			_ = json.NewEncoder(w).Encode(answers)
+		}
+	}
+	for name, answer := range map[string]func(http.ResponseWriter, request){
+		"status 413":      func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusRequestEntityTooLarge) },
+		"status 503":      func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"dropped":         drop,
+		"silent":          func(w http.ResponseWriter, _ request) { time.Sleep(1500 * time.Millisecond) },
+		"one error":       text(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}`),
+		"nothing":         text(`[]`),
+		"no JSON":         text(`too large`),
+		"out of time":     each(-32002),
+		"answer too long": each(-32003),
+		"too expensive":   each(-32005),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			chain := startChain(t)
+			g := newSharingGateway(t, chain, manyCalls, answer)
+			timeout := 20 * time.Second
+			if name == "silent" {
+				timeout = 2 * time.Second
+			}
+			c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID(), Timeout: timeout})
+			check.OK(t)(errors.Join(queryAtOnce(t, c, chain, 20)...))
+			if g.refused.Load() == 0 {
+				t.Error("shared requests: got none, want some to be refused")
+			}
+			if got := g.requests.Load(); got > 20+2*g.refused.Load()+1 {
+				t.Errorf("requests: got %d, %d of them refused; want each query repeated once", got, g.refused.Load())
+			}
+		})
+	}
+}
+
+// A query whose calls make the node drop every request with them fails alone.
+func TestPoisonousQueryFailsAlone(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	poison := submitterOf(chain, 7).Address().String()
+	g := newSharingGateway(t, chain, func(r request) bool { return bytes.Contains([]byte(r.body), []byte(poison)) }, drop)
+	c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID()})
+	for i, err := range queryAtOnce(t, c, chain, 20) {
+		if (err != nil) != (i == 7) {
+			t.Errorf("query %d: got %v, want an error only for query 7", i, err)
+		}
+	}
+}
+
+// transferOf signs a transfer of the chain's account i with nonce 0.
+func transferOf(t *testing.T, chain *devchain.Chain, i int) []byte {
+	t.Helper()
+	id := new(big.Int).SetUint64(chain.ChainID())
+	tx, err := types.SignNewTx(devchain.DevAccounts(i + 1)[i].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id,
+		To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
+	check.OK(t)(err)
+	return check.Value(tx.MarshalBinary())(t)
+}
+
+// sendAtOnce sends a transfer of each of ten accounts at once, beside one send that the gateway holds.
+func sendAtOnce(t *testing.T, chain *devchain.Chain, c *evm.Connector) (results [10]txmanager.SendResult) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range results {
+		raw := transferOf(t, chain, i)
+		all.Go(func() { results[i] = c.Send(t.Context(), [][]byte{raw})[0] })
+	}
+	all.Wait()
+	return results
+}
+
+func startRichChain(t *testing.T) *devchain.Chain {
+	t.Helper()
+	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(10)})
+	check.OK(t)(err)
+	t.Cleanup(func() { _ = chain.Close() })
+	return chain
+}
+
+// Concurrent sends share requests. If the node takes the bytes and its answer is lost, each repeats its
+// own, and learns that the node has them. One that gets no answer alone either stays unknown.
+func TestSharedSendWithoutAnswerIsRepeated(t *testing.T) {
+	t.Parallel()
+	chain := startRichChain(t)
+	poison := fmt.Sprintf("%x", transferOf(t, chain, 3))
+	g := newSharingGateway(t, chain, func(r request) bool {
+		return len(r.calls) > 2 || bytes.Contains([]byte(r.body), []byte(poison))
+	}, func(w http.ResponseWriter, r request) {
+		forward(httptest.NewRecorder(), chain, []byte(r.body))
+		panic(http.ErrAbortHandler)
+	})
+	c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID()})
+	shared := int64(0)
+	for i, r := range sendAtOnce(t, chain, c) {
+		switch {
+		case i == 3 && (r.Class != txmanager.SendUnknown || r.Text == ""):
+			t.Errorf("send %d without an answer: got %+v, want unknown with a reason", i, r)
+		case i != 3 && !r.Acknowledged():
+			t.Errorf("send %d: got %+v, want it acknowledged", i, r)
+		case r.Class == txmanager.SendAlreadyKnown:
+			shared++
+		}
+	}
+	if shared == 0 {
+		t.Error("repeated sends: got none, want some that the node had")
+	}
+	check.OK(t)(chain.Mine(1))
+}
+
+// The answer to one call of a shared request is its own: bytes that the node refuses fail no others.
+func TestRefusalInASharedSendIsItsOwn(t *testing.T) {
+	t.Parallel()
+	chain := startRichChain(t)
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	before := chain.RoundTrips()
+	var refused sync.WaitGroup
+	for range 10 {
+		refused.Go(func() {
+			if r := c.Send(t.Context(), [][]byte{{2}})[0]; r.Acknowledged() {
+				t.Errorf("bytes of no transaction: got %+v, want a refusal", r)
+			}
+		})
+	}
+	for i, r := range sendAtOnce(t, chain, c) {
+		check.Equal(t, fmt.Sprintf("send %d", i), r.Class, txmanager.SendAccepted)
+	}
+	refused.Wait()
+	if got := chain.RoundTrips() - before; got > 10 {
+		t.Errorf("HTTP requests of 20 sends: got %d, want at most 10", got)
+	}
+	check.Equal(t, "transactions that were sent", chain.Calls("eth_sendRawTransaction"), 20)
+}
+
+// A caller leaves a shared request at its own deadline, and the others get their answers.
+func TestCallerLeavesASharedRequest(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	held, free := make(chan struct{}, 100), make(chan struct{})
+	g := newSharingGateway(t, chain, manyCalls, func(w http.ResponseWriter, r request) {
+		held <- struct{}{}
+		<-free
+		forward(w, chain, []byte(r.body))
+	})
+	c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID(), Timeout: time.Minute})
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 20)
+	for i := range 20 {
+		go func() {
+			_, err := c.Query(ctx, txmanager.ChainQuery{Submitter: submitterOf(chain, i), Account: true})
+			left <- err
+		}()
+	}
+	others := make(chan []error, 1)
+	go func() { others <- queryAtOnce(t, c, chain, 20) }()
+	<-held // at least one shared request is under way
+	leave()
+	gone := 0
+	for range 20 {
+		if err := <-left; errors.Is(err, context.Canceled) {
+			gone++
+		}
+	}
+	if gone == 0 {
+		t.Error("callers that left: got none, want some with the end of their context")
+	}
+	close(free)
+	check.OK(t)(errors.Join(<-others...))
+}
