@@ -168,7 +168,7 @@ returning fencing_token`
 // window full, enqueued no task: it relied on this query to find its intent. A query in the
 // release's own transaction would not see that intent.
 var recheckQueue = `
-with recursive ` + openQueue("$3", "$2") + `
+with recursive ` + openQueue("$1", "$3", "$2") + `
 select (select count(*) from (select from open limit $2) as queued),
        (select status <> 'ACTIVE' from submitter where submitter = $1)`
 
