@@ -4,50 +4,141 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/lease"
-	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Commit implements [txmanager.Store]: one batch, one transaction, one round trip. If it
-// releases the lease, the same round trip also queries the queue after the commit. The first
-// statement is the fence. It keeps the lease row locked to the end, so that a takeover cannot
-// happen between the check and the commit.
+// fencedCommit is one commit, what is made of it before it is sent, and its result.
+type fencedCommit struct {
+	txmanager.Commit
+	transitions []transitionRecord
+	result      txmanager.CommitResult
+}
+
+// fencedCommits are commits of different submitters. Each statement has the rows of all of them, and locks
+// them in this order.
+type fencedCommits []*fencedCommit
+
+// newFencedCommit refuses an illegal transition.
+func newFencedCommit(w txmanager.Commit) (*fencedCommit, error) {
+	c := &fencedCommit{Commit: w, transitions: make([]transitionRecord, len(w.Transitions))}
+	for i, m := range w.Transitions {
+		if !m.From.MayBecome(m.To.State) {
+			return nil, fmt.Errorf("transaction %s: %w", m.To.ID, txmanager.IllegalTransitionError{From: m.From, To: m.To.State})
+		}
+		var err error
+		if c.transitions[i], err = recordOf(w.Lease, m); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Commit implements [txmanager.Store]. Commits of different submitters that are made at the same time share
+// one round trip and one transaction of the database: see [Store.commitTogether].
 func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.CommitResult, error) {
-	var done txmanager.CommitResult
-	b := new(pgx.Batch)
-	if w.LeaseEnd == txmanager.ReleaseUnlessRerun {
+	c, err := newFencedCommit(w)
+	if err != nil {
+		return txmanager.CommitResult{}, err
+	}
+	if c.isShareable() {
+		done, err := s.commits.Do(ctx, c)
+		if !errors.Is(err, errGoesAlone) {
+			return done, err
+		}
+	}
+	return s.commitAlone(ctx, c)
+}
+
+// commitAlone commits c in one batch, one transaction, one round trip. If it releases the lease, the same
+// round trip also queries the queue after the commit. The first statement is the fence. It keeps the lease
+// row locked to the end, so that a takeover cannot happen between the check and the commit.
+func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.CommitResult, error) {
+	b, all := new(pgx.Batch), fencedCommits{c}
+	if c.LeaseEnd == txmanager.ReleaseUnlessRerun {
 		b.Queue("begin")
 	}
-	b.Queue(`select require_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
-	queueIdentity(b, w.Cursor.CloseIncident)
-	if w.Cursor.CloseIncident != nil && !w.Cursor.CloseIncident.Untouched {
+	b.Queue(requireLease, c.Lease.Submitter, c.Lease.Owner, c.Lease.Token)
+	queueIdentity(b, c.Cursor.CloseIncident)
+	if c.Cursor.CloseIncident != nil && !c.Cursor.CloseIncident.Untouched {
 		queueCarryOut(ctx, b)
 	}
-	if err := queueTransitions(b, w.Lease, w.Transitions, &done); err != nil {
-		return done, err
-	}
-	queueAllocations(b, w.Lease, w.Allocations, &done)
-	queueReservations(b, w.Lease, w.Reservations)
-	queueMark(b, w.Lease, w.Mark, &done)
-	queueVersions(b, w.Lease, w.Versions)
-	queueFees(b, w.Lease, w.Fees)
-	if len(w.Transitions)+len(w.Allocations)+len(w.Reservations)+len(w.Versions) > 0 || w.Mark != nil || !w.Cursor.Empty() {
-		queueCursor(b, w.Lease, w.Cursor)
-	}
-	s.queueNameEpoch(b, w)
-	queueRelease(b, w.Lease, w.LeaseEnd, &done)
-	if w.LeaseEnd == txmanager.ReleaseUnlessRerun {
+	s.queueWrites(b, all)
+	if c.LeaseEnd == txmanager.ReleaseUnlessRerun {
 		b.Queue("commit")
-		s.queueRecheck(b, w.Lease, &done)
+		s.queueRecheck(b, all)
 	}
-	return done, s.send(ctx, b)
+	if err := s.send(ctx, b); err != nil {
+		return txmanager.CommitResult{}, err
+	}
+	return c.result, nil
+}
+
+// queueWrites adds what the commits write after the fence.
+func (s *Store) queueWrites(b *pgx.Batch, all fencedCommits) {
+	queueTransitions(b, all)
+	queueAllocations(b, all)
+	for _, c := range all {
+		queueReservations(b, c.Lease, c.Reservations)
+		queueMark(b, c.Lease, c.Mark, &c.result)
+	}
+	queueVersions(b, all)
+	queueFees(b, all)
+	queueCursors(b, all)
+	for _, c := range all {
+		s.queueNameEpoch(b, c.Commit)
+	}
+	queueRelease(b, all)
+}
+
+// requireLease raises FP001 unless the lease is held, and then makes [isHeld] true of its records.
+const requireLease = `select require_lease($1, $2, $3), set_config('fencepost.held', jsonb_build_object($1::text, $3::bigint)::text, true)`
+
+// isHeld is true of a record w if this transaction has locked the lease row of its submitter, and found it
+// held under the record's token. Without a fence before it, it is an error.
+const isHeld = `(select current_setting('fencepost.held')::jsonb) -> w.submitter = to_jsonb(w.token)`
+
+// leaseColumns are the first columns of each record of a commit.
+func leaseColumns[Record any](of func(*Record) lease.Lease) []recordColumn[Record] {
+	return []recordColumn[Record]{
+		valueOf("submitter", "text", func(r *Record) string { return of(r).Submitter }),
+		valueOf("token", "bigint", func(r *Record) int64 { return of(r).Token }),
+	}
+}
+
+// gather is the records of all commits, in their order.
+func gather[Record any](all fencedCommits, of func(*fencedCommit) []Record) (records []Record) {
+	for _, c := range all {
+		records = append(records, of(c)...)
+	}
+	return records
+}
+
+// count keeps in each commit's result the number that a statement returned for its submitter.
+func (all fencedCommits) count(kept func(*txmanager.CommitResult) *int) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var submitter string
+		var n int
+		_, err := pgx.ForEachRow(rows, []any{&submitter, &n}, func() error {
+			*kept(&all.of(submitter).result) = n
+			return nil
+		})
+		return err
+	}
+}
+
+// of is the commit of a submitter that a statement returned.
+func (all fencedCommits) of(submitter string) *fencedCommit {
+	i, _ := slices.BinarySearchFunc(all, submitter, func(c *fencedCommit, s string) int { return strings.Compare(c.Lease.Submitter, s) })
+	return all[i]
 }
 
 // handlerFailed is the reason why m's handler got a placeholder, if there is one.
@@ -63,6 +154,7 @@ const transitionEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.r
 // applyTransitions finds each transaction by its key. It compares the submitter in a form that no index
 // serves: an index on the submitter would read all of its transactions.
 var applyTransitions = `
+with moved as (
 update managed_tx m
    set state = w.state, sub_state = nullif(w.sub_state, ''), deferred_until_nonce = w.deferred_until_nonce,
        last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
@@ -82,50 +174,45 @@ update managed_tx m
        tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        event_sequence = m.event_sequence + ` + transitionEvents + `,
-       fencing_token = $1, updated_at = clock_timestamp()
-  from ` + recordSet(transitionColumns, 2, "w") + `
- where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from $2`
+       fencing_token = w.token, updated_at = clock_timestamp()
+  from ` + recordSet(transitionColumns, 0, "w") + `
+ where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from w.submitter
+   and ` + isHeld + `
+returning m.submitter
+)
+select submitter, count(*) from moved group by submitter`
 
 // queueTransitions adds the transitions as one statement. Each is a compare-and-set on the
-// state that it was decided in. An illegal transition is refused here.
-func queueTransitions(b *pgx.Batch, l lease.Lease, moves []txmanager.Transition, done *txmanager.CommitResult) error {
-	if len(moves) == 0 {
-		return nil
+// state that it was decided in.
+func queueTransitions(b *pgx.Batch, all fencedCommits) {
+	records := gather(all, func(c *fencedCommit) []transitionRecord { return c.transitions })
+	if len(records) == 0 {
+		return
 	}
-	var receipts receiptDocuments
-	records := make([]transitionRecord, len(moves))
-	for i, m := range moves {
-		if !m.From.MayBecome(m.To.State) {
-			return fmt.Errorf("transaction %s: %w", m.To.ID, txmanager.IllegalTransitionError{From: m.From, To: m.To.State})
-		}
-		var err error
-		if records[i], err = recordOf(m); err != nil {
-			return err
-		}
-		receipts.add(m.To)
+	b.Queue(applyTransitions, arrays(nil, transitionColumns, records)...).
+		Query(all.count(func(r *txmanager.CommitResult) *int { return &r.Transitioned }))
+	receipts := slices.DeleteFunc(slices.Clone(records), func(r transitionRecord) bool { return r.To.Receipt == nil || len(r.To.Receipt.Document) == 0 })
+	if len(receipts) > 0 {
+		b.Queue(insertReceipts, arrays(nil, receiptColumns, receipts)...)
 	}
-	b.Queue(applyTransitions, arrays([]any{l.Token, l.Submitter}, transitionColumns, records)...).Exec(results.Count(&done.Transitioned))
-	if len(receipts.id) > 0 {
-		b.Queue(insertReceipts, receipts.id, receipts.name, receipts.body)
-	}
-	for _, m := range moves {
+	for _, m := range records {
 		if d := m.Decision; d != nil {
 			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, PrintableText(d.Reason))
 		}
 	}
-	return nil
 }
 
 // transitionRecord is a transition with the columns that are made from more than one of its fields.
 type transitionRecord struct {
+	lease.Lease
 	txmanager.Transition
 	receipt, confirmations, diagnosis *string // JSON
 	decided, mined, replacedBy        *string
 	recorded                          *int64
 }
 
-func recordOf(m txmanager.Transition) (r transitionRecord, err error) {
-	r.Transition = m
+func recordOf(l lease.Lease, m txmanager.Transition) (r transitionRecord, err error) {
+	r.Lease, r.Transition = l, m
 	if got := m.To.Receipt; got != nil {
 		r.receipt, err = toJSON(receiptFacts{got.TxHash, got.BlockNumber, got.BlockHash, got.Succeeded}, false)
 		if err != nil {
@@ -149,7 +236,7 @@ func recordOf(m txmanager.Transition) (r transitionRecord, err error) {
 }
 
 // transitionColumns are what a transition gives to [applyTransitions].
-var transitionColumns = []recordColumn[transitionRecord]{
+var transitionColumns = append(leaseColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{
 	valueOf("tx_id", "uuid", func(r *transitionRecord) string { return r.To.ID }),
 	valueOf("from_state", "text", func(r *transitionRecord) string { return string(r.From) }),
 	valueOf("state", "text", func(r *transitionRecord) string { return string(r.To.State) }),
@@ -173,14 +260,22 @@ var transitionColumns = []recordColumn[transitionRecord]{
 	valueOf("mined", "text", func(r *transitionRecord) *string { return r.mined }),
 	valueOf("replaced_by", "text", func(r *transitionRecord) *string { return r.replacedBy }),
 	valueOf("recorded", "bigint", func(r *transitionRecord) *int64 { return r.recorded }),
-}
+}...)
 
 // insertReceipts keeps the nodes' receipts. A receipt that is already stored stays.
-const insertReceipts = `
+var insertReceipts = `
 insert into tx_document (tx_id, name, body)
-select d.tx_id, d.name, d.body::json
-  from unnest($1::uuid[], $2::text[], $3::text[]) as d (tx_id, name, body)
+select w.tx_id, w.name, w.body::json
+  from ` + recordSet(receiptColumns, 0, "w") + `
+ where ` + isHeld + `
     on conflict do nothing`
+
+// receiptColumns are what a transition gives to [insertReceipts].
+var receiptColumns = append(leaseColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{
+	valueOf("tx_id", "uuid", func(r *transitionRecord) string { return r.To.ID }),
+	valueOf("name", "text", func(r *transitionRecord) string { return "receipt:" + r.To.Receipt.BlockHash.String() }),
+	valueOf("body", "text", func(r *transitionRecord) string { return string(r.To.Receipt.Document) }),
+}...)
 
 // receiptFacts are what a transaction keeps of its receipt.
 type receiptFacts struct {
@@ -188,16 +283,6 @@ type receiptFacts struct {
 	BlockNumber uint64         `json:"blockNumber"`
 	BlockHash   txmanager.Hash `json:"blockHash"`
 	Succeeded   bool           `json:"succeeded"`
-}
-
-// receiptDocuments are receipts as their nodes gave them.
-type receiptDocuments struct{ id, name, body []string }
-
-// add keeps the document of t's receipt, if there is one.
-func (d *receiptDocuments) add(t txmanager.Tx) {
-	if r := t.Receipt; r != nil && len(r.Document) > 0 {
-		d.id, d.name, d.body = append(d.id, t.ID), append(d.name, "receipt:"+r.BlockHash.String()), append(d.body, string(r.Document))
-	}
 }
 
 // minedHashes is the hash of the version that ended t, and the same hash again if it is not
@@ -220,182 +305,139 @@ func textOrNull(text string) *string {
 	return &text
 }
 
-// allocateTxs binds the next nonces to queued transactions, named by id. Two facts keep a nonce from
-// being given twice or skipped:
-//
-//   - The rows are locked before they are numbered. Of the rows still queued, it binds only the
-//     unbroken run from the first on. A row whose validUntil has passed once it is locked ends it.
-//   - A row gets its nonce only if that is the cursor's plus its number. The same statement advances
-//     the cursor, whose row the lease's holder alone writes, by the number of bound rows.
-//
-// As in [applyTransitions], rows are found by their keys alone.
-var allocateTxs = `
-with want as (
-  select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::text[]) with ordinality
-      as w (tx_id, nonce, tx_hash, bytes, gas_params, place)
-), locked as (
-  select m.tx_id, w.nonce, w.tx_hash, w.bytes, w.gas_params, w.place, m.valid_until
-    from managed_tx m
-    join want w using (tx_id)
-   where m.submitter is not distinct from $1 and m.state = 'QUEUED' and not m.held
-   order by w.place
-     for update of m
-), numbered as (
-  select *, row_number() over (order by place) as number
-    from locked
-   where valid_until is null or valid_until > clock_timestamp()
-), bound as (
-  update managed_tx m
-     set nonce = n.nonce, prev_nonce = nullif(n.nonce, s.start_nonce) - 1,
-         ` + setBound("n.tx_hash", "n.tx_hash", "n.gas_params::jsonb") + `
-         fencing_token = $2, updated_at = clock_timestamp()
-    from numbered n, submitter s, submitter_nonce_cursor c
-   where m.tx_id = n.tx_id and s.submitter = $1 and c.submitter = $1
-     and n.number = n.place and n.nonce = c.next_nonce + n.number - 1
-     and not exists (select from protect_incident p where p.submitter = $1 and p.closed_at is null)
-  returning m.tx_id, m.submitter, m.nonce, n.tx_hash, n.bytes, n.gas_params
-), moved as (
-  update submitter_nonce_cursor
-     set next_nonce = next_nonce + (select count(*) from bound)
-   where submitter = $1
-), ` + keepFirst(firstVersion{"bound", "tx_hash", "bytes", "gas_params", "$2", " where tx_hash is not null"}) + `
-select count(*) from bound`
-
-// setBound sets what a row has once its nonce is bound. With a signed version, whose hash is not
-// null, it claims the first broadcast.
-func setBound(typedHash, hash, gas string) string {
-	sent := `case when ` + hash + ` is not null then clock_timestamp() end`
-	return `state = case when ` + typedHash + ` is null then 'IN_FLIGHT' else 'SUBMITTED' end,
-         tx_hash = ` + hash + `, last_gas_params = ` + gas + `,
-         submit_attempts = case when ` + hash + ` is null then 0 else 1 end,
-         first_submit_at = ` + sent + `, last_submit_at = ` + sent + `, next_resubmit_at = ` + sent + `,
-         next_check_at = clock_timestamp(), last_error = null, deferred_until_nonce = null, blocked_since = null, deferred_at = null,
-         event_sequence = m.event_sequence + (` + typedHash + ` is not null)::int,`
-}
-
-// firstVersion has the expressions of the first signed version of rows.
-type firstVersion struct{ from, hash, bytes, gas, token, where string }
-
-// keepFirst stores the first signed version of rows before anything of it is sent.
-func keepFirst(v firstVersion) string {
-	return `kept as (
-  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
-  select ` + v.hash + `, tx_id, submitter, nonce, 1, 'ORIGINAL', ` + v.token + `
-    from ` + v.from + v.where + `
-), documented as (
-  insert into tx_document (tx_id, name, body, bytes)
-  select tx_id, 'version:1', ` + v.gas + `::json, ` + v.bytes + `
-    from ` + v.from + v.where + `
-)`
-}
-
-func queueAllocations(b *pgx.Batch, l lease.Lease, all []txmanager.Allocation, done *txmanager.CommitResult) {
-	if len(all) == 0 {
-		return
-	}
-	if all[0].FromReservation != "" {
-		queueReuse(b, l, all[0], done)
-		return
-	}
-	var ids, gas []string
-	var nonces []int64
-	var hashes []*string
-	var raws [][]byte
-	for _, a := range all {
-		params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
-		ids, gas, nonces = append(ids, a.Tx.ID), append(gas, string(params)), append(nonces, Bigint(a.Nonce))
-		var hash *string
-		var raw []byte
-		if a.Signed != nil {
-			hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
-		}
-		hashes, raws = append(hashes, hash), append(raws, raw)
-	}
-	b.Queue(allocateTxs, l.Submitter, l.Token, ids, nonces, hashes, raws, gas).QueryRow(results.Scan(&done.Allocated))
-}
-
 // storeVersion keeps a signed version for a bound nonce and claims its first broadcast. After
 // a gas bump the transaction keeps its first broadcast time. A transaction in another state,
-// or with a receipt, yields no tx_id to insert. That fails the whole batch.
-const storeVersion = `
-with signed as (
-  update managed_tx
-     set state = 'SUBMITTED', sub_state = null, tx_hash = @tx_hash,
+// or with a receipt, fails the whole commit by a division by zero.
+var storeVersion = `
+with w as (
+  select * from ` + recordSet(versionColumns, 0, "w") + ` where ` + isHeld + `
+), signed as (
+  update managed_tx m
+     set state = 'SUBMITTED', sub_state = null, tx_hash = w.tx_hash,
          submit_attempts = 1, last_submit_at = clock_timestamp(),
-         first_submit_at = case when @extra_wei::text is null then clock_timestamp() else first_submit_at end,
-         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = @next_bump_at,
-         last_error = null, last_gas_params = @gas_params::text::jsonb,
-         requested_action = case when requested_action is distinct from @done then requested_action end,
-         event_sequence = event_sequence + 1,
-         fencing_token = @token, updated_at = clock_timestamp()
-   where tx_id = @tx_id and submitter = @submitter and state = @from and receipt is null
-  returning tx_id, nonce
+         first_submit_at = case when w.extra_wei is null then clock_timestamp() else m.first_submit_at end,
+         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = w.next_bump_at,
+         last_error = null, last_gas_params = w.gas_params::jsonb,
+         requested_action = case when m.requested_action is distinct from w.done then m.requested_action end,
+         event_sequence = m.event_sequence + 1,
+         fencing_token = w.token, updated_at = clock_timestamp()
+    from w
+   where m.tx_id = w.tx_id and m.submitter is not distinct from w.submitter and m.state = w.from_state and m.receipt is null
+  returning m.nonce, 1 + (select count(*) from tx_version v where v.tx_id = m.tx_id) as version, w.*
 ), kept as (
   insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token, extra_wei)
-  values (@tx_hash, (select tx_id from signed), @submitter, (select nonce from signed),
-          1 + (select count(*) from tx_version where tx_id = @tx_id), @kind, @token, @extra_wei::text::numeric)
-  returning tx_id, version
+  select tx_hash, tx_id, submitter, nonce, version, kind, token, extra_wei from signed
+), documented as (
+  insert into tx_document (tx_id, name, body, bytes)
+  select tx_id, 'version:' || version, gas_params::json, bytes from signed
 )
-insert into tx_document (tx_id, name, body, bytes)
-select tx_id, 'version:' || version, @gas_params::text::json, @bytes from kept`
+select 1 / (case when (select count(*) from signed) = (select count(*) from w) then 1 else 0 end)`
 
-func queueVersions(b *pgx.Batch, l lease.Lease, all []txmanager.Version) {
-	for _, v := range all {
-		params, _ := json.Marshal(v.Tx.Gas) // its own type: cannot fail
-		var extra *string
-		if v.ExtraWei != nil {
-			extra = new(v.ExtraWei.String())
+// versionRecord is a signed version with its JSON.
+type versionRecord struct {
+	lease.Lease
+	txmanager.Version
+	gas   string
+	extra *string
+}
+
+// versionColumns are what a version gives to [storeVersion].
+var versionColumns = append(leaseColumns(func(r *versionRecord) lease.Lease { return r.Lease }), []recordColumn[versionRecord]{
+	valueOf("tx_id", "uuid", func(r *versionRecord) string { return r.Tx.ID }),
+	valueOf("from_state", "text", func(r *versionRecord) string { return string(r.From) }),
+	valueOf("done", "text", func(r *versionRecord) *string { return textOrNull(string(r.CompletedAction)) }),
+	valueOf("kind", "text", func(r *versionRecord) string { return string(r.Kind) }),
+	valueOf("tx_hash", "text", func(r *versionRecord) string { return r.Signed.Hash.String() }),
+	valueOf("bytes", "bytea", func(r *versionRecord) []byte { return r.Signed.Raw }),
+	valueOf("gas_params", "text", func(r *versionRecord) string { return r.gas }),
+	valueOf("extra_wei", "numeric", func(r *versionRecord) *string { return r.extra }),
+	valueOf("next_bump_at", "timestamptz", func(r *versionRecord) *time.Time { return micros(r.Tx.NextBumpAt) }),
+}...)
+
+func queueVersions(b *pgx.Batch, all fencedCommits) {
+	records := gather(all, func(c *fencedCommit) (records []versionRecord) {
+		for _, v := range c.Versions {
+			params, _ := json.Marshal(v.Tx.Gas) // its own type: cannot fail
+			r := versionRecord{Lease: c.Lease, Version: v, gas: string(params)}
+			if v.ExtraWei != nil {
+				r.extra = new(v.ExtraWei.String())
+			}
+			records = append(records, r)
 		}
-		b.Queue(storeVersion, NamedArgs{
-			"submitter": l.Submitter, "token": l.Token, "tx_id": v.Tx.ID, "from": v.From, "done": textOrNull(string(v.CompletedAction)),
-			"tx_hash": v.Signed.Hash.String(), "bytes": v.Signed.Raw, "gas_params": string(params), "kind": v.Kind,
-			"extra_wei": extra, "next_bump_at": micros(v.Tx.NextBumpAt),
-		})
+		return records
+	})
+	if len(records) > 0 {
+		b.Queue(storeVersion, arrays(nil, versionColumns, records)...)
 	}
 }
 
-// countFees adds the fees that this commit has bound or stored to the day's fees. It finds
+// countFees adds the fees that this transaction has bound or stored to the day's fees. It finds
 // those rows by the fencing token. No other lease holder writes in between.
-const countFees = `
-with last as (
-  select coalesce(max(f.number), 0) as number, coalesce(max(f.total_wei), 0) as total_wei, greatest(clock_timestamp(), max(f.at)) as at
-    from (select * from submitter_fee where submitter = $1 order by number desc limit 1) as f
-)
+var countFees = `
 insert into submitter_fee (submitter, number, at, tx_id, added_wei, total_wei)
-select $1, l.number + row_number() over (order by u.place), l.at, u.tx_id, u.added_wei,
-       l.total_wei + sum(u.added_wei) over (order by u.place)
-  from unnest($3::uuid[], $4::numeric[]) with ordinality as u (tx_id, added_wei, place)
-  join managed_tx m on m.tx_id = u.tx_id and m.fencing_token = $2 and m.nonce is not null
- cross join last l`
+select w.submitter, coalesce(last.number, 0) + row_number() over later, greatest(clock_timestamp(), last.at), w.tx_id, w.added_wei,
+       coalesce(last.total_wei, 0) + sum(w.added_wei) over later
+  from ` + orderedRecordSet(feeColumns, 0, "w") + `
+  join managed_tx m on m.tx_id = w.tx_id and m.fencing_token = w.token and m.nonce is not null
+  left join lateral (select * from submitter_fee where submitter = w.submitter order by number desc limit 1) as last on true
+ where ` + isHeld + `
+window later as (partition by w.submitter order by w.place)`
 
-func queueFees(b *pgx.Batch, l lease.Lease, all []txmanager.FeeUse) {
-	if len(all) == 0 {
-		return
+// feeRecord is what one transaction adds to the fees.
+type feeRecord struct {
+	lease.Lease
+	txmanager.FeeUse
+}
+
+// feeColumns are what a use of fees gives to [countFees].
+var feeColumns = append(leaseColumns(func(r *feeRecord) lease.Lease { return r.Lease }), []recordColumn[feeRecord]{
+	valueOf("tx_id", "uuid", func(r *feeRecord) string { return r.TxID }),
+	valueOf("added_wei", "numeric", func(r *feeRecord) string { return r.AddedWei.String() }),
+}...)
+
+func queueFees(b *pgx.Batch, all fencedCommits) {
+	records := gather(all, func(c *fencedCommit) (records []feeRecord) {
+		for _, u := range c.Fees {
+			records = append(records, feeRecord{c.Lease, u})
+		}
+		return records
+	})
+	if len(records) > 0 {
+		b.Queue(countFees, arrays(nil, feeColumns, records)...)
 	}
-	var ids, added []string
-	for _, u := range all {
-		ids, added = append(ids, u.TxID), append(added, u.AddedWei.String())
-	}
-	b.Queue(countFees, l.Submitter, l.Token, ids, added)
 }
 
 // updateCursor derives the cursor's columns from the open transactions, and keeps what a chain
 // observation showed about the account.
-const updateCursor = `
+var updateCursor = `
 update submitter_nonce_cursor c
    set in_flight_tx_id = low.tx_id, in_flight_nonce = low.nonce,
        in_flight_state = case
-         when exists (select from protect_incident p where p.submitter = $1 and p.closed_at is null) then 'PROTECT'
+         when exists (select from protect_incident p where p.submitter = w.submitter and p.closed_at is null) then 'PROTECT'
          when low.nonce is null then 'IDLE' else 'IN_FLIGHT' end,
-       final_block_number = greatest(c.final_block_number, nullif($3::bigint, 0)),
-       final_blocks = coalesce($6::jsonb, c.final_blocks), blocked_callers = coalesce($7::jsonb, c.blocked_callers),
-       suspected_violation = case when $5 then null else coalesce($4::jsonb, c.suspected_violation) end,
-       fencing_token = $2, updated_at = clock_timestamp()
-  from (select min(nonce) as nonce, (array_agg(tx_id order by nonce))[1] as tx_id
-          from (select nonce, tx_id from managed_tx
-                 where submitter = $1 and open
-                 order by nonce limit 1) as first) as low
- where c.submitter = $1`
+       final_block_number = greatest(c.final_block_number, nullif(w.final_head, 0)),
+       final_blocks = coalesce(w.final_blocks::jsonb, c.final_blocks), blocked_callers = coalesce(w.blocked::jsonb, c.blocked_callers),
+       suspected_violation = case when w.cleared then null else coalesce(w.suspicion::jsonb, c.suspected_violation) end,
+       fencing_token = w.token, updated_at = clock_timestamp()
+  from ` + recordSet(cursorColumns, 0, "w") + `
+  left join lateral (select nonce, tx_id from managed_tx where submitter = w.submitter and open order by nonce limit 1) as low on true
+ where c.submitter = w.submitter and ` + isHeld + ``
+
+// cursorRecord is a change of a cursor, and its JSON.
+type cursorRecord struct {
+	lease.Lease
+	txmanager.CursorChange
+	suspicion, finalBlocks, blocked *string
+}
+
+// cursorColumns are what a change gives to [updateCursor].
+var cursorColumns = append(leaseColumns(func(r *cursorRecord) lease.Lease { return r.Lease }), []recordColumn[cursorRecord]{
+	valueOf("final_head", "bigint", func(r *cursorRecord) int64 { return Bigint(r.FinalHead) }),
+	valueOf("final_blocks", "text", func(r *cursorRecord) *string { return r.finalBlocks }),
+	valueOf("blocked", "text", func(r *cursorRecord) *string { return r.blocked }),
+	valueOf("suspicion", "text", func(r *cursorRecord) *string { return r.suspicion }),
+	valueOf("cleared", "boolean", func(r *cursorRecord) bool { return r.ClearSuspected || r.OpenIncident != nil }),
+}...)
 
 // openIncident opens a PROTECT incident with its evidence, unless one is open.
 const openIncident = `
@@ -405,25 +447,39 @@ select s.submitter, 1 + coalesce((select max(incident) from protect_incident p w
  where s.submitter = $1
     on conflict (submitter) where closed_at is null do nothing`
 
-func queueCursor(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
-	var suspicion, final, heldBack []byte // plain fields: marshalling them cannot fail
-	if c.Suspect != nil {
-		suspicion, _ = json.Marshal(c.Suspect)
+// queueCursors adds the changes of the cursors after those of incidents.
+func queueCursors(b *pgx.Batch, all fencedCommits) {
+	records := gather(all, func(c *fencedCommit) []cursorRecord {
+		if !c.writesCursor() {
+			return nil
+		}
+		queueIncident(b, c.Lease, c.Cursor)
+		r := cursorRecord{Lease: c.Lease, CursorChange: c.Cursor} // plain fields: marshalling them cannot fail
+		r.suspicion, _ = toJSON(c.Cursor.Suspect, c.Cursor.Suspect == nil)
+		r.finalBlocks, _ = toJSON(c.Cursor.FinalBlocks, c.Cursor.FinalBlocks == nil)
+		r.blocked, _ = toJSON(c.Cursor.HeldBackSince, c.Cursor.HeldBackSince == nil)
+		return []cursorRecord{r}
+	})
+	if len(records) > 0 {
+		b.Queue(updateCursor, arrays(nil, cursorColumns, records)...)
 	}
-	if c.FinalBlocks != nil {
-		final, _ = json.Marshal(c.FinalBlocks)
-	}
-	if c.HeldBackSince != nil {
-		heldBack, _ = json.Marshal(c.HeldBackSince)
-	}
+}
+
+// writesCursor reports whether c changes more than the lease.
+func (c *fencedCommit) writesCursor() bool {
+	w := c.Commit
+	w.LeaseEnd = txmanager.KeepLease
+	return !w.Empty()
+}
+
+func queueIncident(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 	if c.CloseIncident != nil {
 		queueCloseIncident(b, l, *c.CloseIncident)
 	}
 	if c.OpenIncident != nil {
-		evidence, _ := json.Marshal(c.OpenIncident)
+		evidence, _ := json.Marshal(c.OpenIncident) // plain fields: cannot fail
 		b.Queue(openIncident, l.Submitter, evidence)
 	}
-	b.Queue(updateCursor, l.Submitter, l.Token, Bigint(c.FinalHead), suspicion, c.ClearSuspected || c.OpenIncident != nil, final, heldBack)
 }
 
 func toJSON(v any, null bool) (*string, error) {

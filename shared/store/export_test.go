@@ -2,8 +2,12 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Raw is one of the store's own connections, with exactly the parameters that
@@ -24,14 +28,51 @@ func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int)
 	return results
 }
 
+// IsShareable reports whether a commit may share a round trip.
+func IsShareable(w txmanager.Commit) bool {
+	c, err := newFencedCommit(w)
+	return err == nil && c.isShareable()
+}
+
+// CommitAnswer is the answer to one of [Store.CommitTogether].
+type CommitAnswer struct {
+	Done  txmanager.CommitResult
+	Err   error
+	Alone bool // it did not share
+}
+
+// CommitTogether makes one batch of the commits, and those alone that go alone. It returns after the batch.
+func (s *Store) CommitTogether(ctx context.Context, all ...txmanager.Commit) (answers []<-chan CommitAnswer) {
+	calls := make([]*fencedCommit, len(all))
+	for i, w := range all {
+		var err error
+		if calls[i], err = newFencedCommit(w); err != nil || !calls[i].isShareable() {
+			panic(fmt.Sprintf("commit %d may not share: %v", i, err))
+		}
+	}
+	for i, r := range s.answerCommits(ctx, calls) {
+		answer := make(chan CommitAnswer, 1)
+		answers = append(answers, answer)
+		if !errors.Is(r.Err, errGoesAlone) {
+			answer <- CommitAnswer{r.Value, r.Err, false}
+			continue
+		}
+		go func() {
+			done, err := s.commitAlone(ctx, calls[i])
+			answer <- CommitAnswer{done, err, true}
+		}()
+	}
+	return answers
+}
+
 // HotStatements are the statements whose cost must not grow with terminal rows, by the names
 // of their constants.
 var HotStatements = map[string]string{
 	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "findUsable": findUsable, "measureQueues": measureQueues,
 	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permitReserved": permitReserved, "permit": permit,
-	"acquireOrMark": acquireOrMark, "nextIteration": nextIteration, "releaseLease": releaseLease, "recheckQueue": recheckQueue,
+	"acquireOrMark": acquireOrMark, "nextIteration": nextIteration, "releaseLease": releaseLease, "recheckQueue": recheckQueue, "lockLeases": lockLeases,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,
-	"applyTransitions": applyTransitions, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "updateCursor": updateCursor,
+	"applyTransitions": applyTransitions, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "updateCursor": updateCursor, "countFees": countFees,
 	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID,
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList,

@@ -150,49 +150,6 @@ func Held(l lease.Lease, err error) error {
 	return err
 }
 
-// releaseLease ends a lease session, unless the rerun flag is set.
-const releaseLease = `
-update submitter_lease
-   set owner_node = '', updated_at = clock_timestamp()
- where submitter = $1 and owner_node = $2 and fencing_token = $3 and not rerun_requested
-returning fencing_token`
-
-// abandon ends a lease session even if the rerun flag is set, and raises the token.
-const abandon = `
-update submitter_lease
-   set owner_node = '', rerun_requested = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
- where submitter = $1 and owner_node = $2 and fencing_token = $3
-returning fencing_token`
-
-// recheckQueue runs after a release has committed. A create that saw the lease held, or the
-// window full, enqueued no task: it relied on this query to find its intent. A query in the
-// release's own transaction would not see that intent.
-var recheckQueue = `
-with recursive ` + openQueue("$3", "$2") + `
-select (select count(*) from (select from open limit $2) as queued),
-       (select status <> 'ACTIVE' from submitter where submitter = $1)`
-
-// queueRecheck adds that query after the commit.
-func (s *Store) queueRecheck(b *pgx.Batch, l lease.Lease, done *txmanager.CommitResult) {
-	b.Queue(recheckQueue, l.Submitter, txmanager.AdvanceNowQueue, s.macKeys).QueryRow(results.Scan(&done.Queued, &done.Suspended))
-}
-
-// queueRelease adds the end of the lease session to a fenced batch.
-func queueRelease(b *pgx.Batch, l lease.Lease, r txmanager.LeaseEnd, done *txmanager.CommitResult) {
-	statement := map[txmanager.LeaseEnd]string{txmanager.ReleaseUnlessRerun: releaseLease, txmanager.ReleaseAnyway: abandon}[r]
-	if statement == "" {
-		return
-	}
-	b.Queue(statement, l.Submitter, l.Owner, l.Token).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&done.Token)
-		if errors.Is(err, pgx.ErrNoRows) { // the rerun flag is set
-			return nil
-		}
-		done.Released = err == nil
-		return err
-	})
-}
-
 // endFrozen ends the sessions of this database role whose transaction is older than a lease
 // lasts. No transaction takes so long, unless its client was frozen after it had sent a part
 // of a batch. The server then waits for the rest for as long as the socket lives. No time-out

@@ -175,7 +175,7 @@ var callersValue = `case when (select y.per_caller is not null from submitter_po
 // check and is skipped until then, so that an unknown key blocks no other row. With $4 null
 // every key passes. The rows that have [expired] follow the queue.
 var loadQueue = `
-with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(maxDeferred)+`) from submitter s where s.submitter = $1)`) + `
+with recursive ` + openQueue("$1", "$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(maxDeferred)+`) from submitter s where s.submitter = $1)`) + `
 select ` + selectList(txExtras{
 	payload: `case when not m.expired then ` + payloadOf + ` end`,
 	raw:     "null::bytea", versions: "'{}'::text[]", quiet: "m.expired", barred: barred,
@@ -203,26 +203,26 @@ func expired(row, now string) string {
 // due is true of a deferred row whose next check has come.
 const due = `(m.next_check_at is null or m.next_check_at <= (select now from clock) or m.updated_at > (select now from clock))`
 
-// openQueue selects, as "open", the first rows of the submitter's queue that may get a nonce
+// openQueue selects, as "open", the first rows of a submitter's queue that may get a nonce
 // now. It skips deferred rows that are not due, and later rows of their callers. Without
 // deferred rows it reads the queue in order. Otherwise it reads each caller's rows separately,
 // so that rows after a deferred one are not read at all.
-func openQueue(key, limit string) string {
-	read := ` and m.submitter = $1 and ` + waits + ` and (m.valid_until is null or m.valid_until > (select now from clock))
+func openQueue(submitter, key, limit string) string {
+	read := ` and m.submitter = ` + submitter + ` and ` + waits + ` and (m.valid_until is null or m.valid_until > (select now from clock))
            and ` + isNotDeferred + ` and ` + hasKey(key)
 	return `clock as materialized (
   select clock_timestamp() as now
 ), deferred as materialized (
-  select (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1) as caller, m.seq, ` + due + ` as due
+  select (select ` + presentCaller("m") + ` from submitter s where s.submitter = ` + submitter + `) as caller, m.seq, ` + due + ` as due
     from managed_tx m
-   where m.submitter = $1 and ` + waits + ` and m.deferred_at >= '-infinity'
+   where m.submitter = ` + submitter + ` and ` + waits + ` and m.deferred_at >= '-infinity'
    order by m.deferred_at
 ), barrier as materialized (
   select caller, min(seq) as seq from deferred where not due group by caller
 ), callers as (
-  (select m.caller from managed_tx m where exists (select from barrier) and m.submitter = $1 and ` + waits + ` order by m.caller limit 1)
+  (select m.caller from managed_tx m where exists (select from barrier) and m.submitter = ` + submitter + ` and ` + waits + ` order by m.caller limit 1)
   union all
-  select (select m.caller from managed_tx m where m.submitter = $1 and ` + waits + ` and m.caller > c.caller order by m.caller limit 1)
+  select (select m.caller from managed_tx m where m.submitter = ` + submitter + ` and ` + waits + ` and m.caller > c.caller order by m.caller limit 1)
     from callers c
    where c.caller is not null
 ), open as (
@@ -232,7 +232,7 @@ func openQueue(key, limit string) string {
   union all
   (select r.*
      from callers c
-     left join barrier b on b.caller = (select ` + presentCaller("c") + ` from submitter s where s.submitter = $1)
+     left join barrier b on b.caller = (select ` + presentCaller("c") + ` from submitter s where s.submitter = ` + submitter + `)
     cross join lateral (
           select m.* from managed_tx m where m.caller = c.caller and m.seq < coalesce(b.seq, 9223372036854775807)` + read + `
            order by m.seq

@@ -37,6 +37,7 @@ type Store struct {
 	bounds  queueRooms
 	limits  policyCache
 	creates *batch.Group[pendingCreate, Created]
+	commits *batch.Group[*fencedCommit, txmanager.CommitResult]
 	epochs  epochCache
 	names   nameEpochCache
 	usable  callerCache
@@ -128,6 +129,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.bumpAfter = &o.GasBumpAfter
 	}
 	s.creates = s.newCreates()
+	s.commits = s.newCommits()
 	return s, nil
 }
 

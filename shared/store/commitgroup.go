@@ -1,0 +1,157 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/batch"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+const (
+	// maxBatchCommits and maxCommitBytes limit the commits of one batch, and what they write.
+	maxBatchCommits = 200
+	maxCommitBytes  = 1 << 20
+
+	// maxSharedBytes is the size from which a commit goes alone: it gains nothing, and others would wait
+	// for its rows.
+	maxSharedBytes = 64 << 10
+
+	// rowBytes is about what a row of a commit takes, without documents.
+	rowBytes = 512
+)
+
+// errGoesAlone reports that a batch has written nothing of a commit, and that it must be made alone.
+var errGoesAlone = errors.New("the commit goes alone")
+
+// newCommits is the group of commits, which share round trips and transactions of the database. No two of
+// one submitter do.
+func (s *Store) newCommits() *batch.Group[*fencedCommit, txmanager.CommitResult] {
+	return batch.New(batch.Options[*fencedCommit, txmanager.CommitResult]{
+		Send:      s.answerCommits,
+		Key:       func(c *fencedCommit) string { return c.Lease.Submitter },
+		Size:      (*fencedCommit).size,
+		MaxSize:   maxCommitBytes,
+		MaxCalls:  maxBatchCommits,
+		Timeout:   2 * s.rules.Duration, // see [lease.Rules.WriteContext]
+		SlowAfter: slowCommitAfter,
+	})
+}
+
+// isShareable reports whether every part of c is written by a statement for many submitters.
+func (c *fencedCommit) isShareable() bool {
+	return len(c.Reservations) == 0 && c.Mark == nil && c.Cursor.OpenIncident == nil && c.Cursor.CloseIncident == nil &&
+		!slices.ContainsFunc(c.Transitions, func(t txmanager.Transition) bool { return t.Decision != nil }) &&
+		!slices.ContainsFunc(c.Allocations, func(a txmanager.Allocation) bool { return a.FromReservation != "" }) &&
+		c.size() <= maxSharedBytes
+}
+
+// size is about the number of bytes that c writes.
+func (c *fencedCommit) size() int {
+	n := rowBytes * (1 + len(c.Transitions) + len(c.Allocations) + len(c.Versions) + len(c.Fees))
+	for _, t := range c.Transitions {
+		if t.To.Receipt != nil {
+			n += len(t.To.Receipt.Document)
+		}
+	}
+	for _, a := range c.Allocations {
+		if a.Signed != nil {
+			n += len(a.Signed.Raw)
+		}
+	}
+	for _, v := range c.Versions {
+		n += len(v.Signed.Raw)
+	}
+	return n
+}
+
+// answerCommits makes one round trip.
+func (s *Store) answerCommits(ctx context.Context, calls []*fencedCommit) []batch.Result[txmanager.CommitResult] {
+	answers := make([]batch.Result[txmanager.CommitResult], len(calls))
+	if len(calls) == 1 {
+		answers[0].Value, answers[0].Err = s.commitAlone(ctx, calls[0])
+		return answers
+	}
+	held, err := s.commitTogether(ctx, calls)
+	for i, c := range calls {
+		switch {
+		case err != nil:
+			answers[i].Err = err
+		case !held[c.Lease.Submitter]:
+			answers[i].Err = errGoesAlone
+		default:
+			answers[i].Value = c.result
+		}
+	}
+	return answers
+}
+
+// lockLeases is the fence of many commits. It locks the lease rows of those that hold their leases, and
+// makes [isHeld] true of their records. Those whose row another session has locked are skipped. An expiry
+// is read after its row is locked.
+const lockLeases = `
+with locked as (
+  select l.submitter, l.fencing_token, l.expires_at
+    from unnest($1::text[], $2::text[], $3::bigint[]) with ordinality as w (submitter, owner, token, place)
+    join submitter_lease l on l.submitter = w.submitter and l.owner_node = w.owner and l.fencing_token = w.token
+   order by w.place
+     for no key update of l skip locked
+)
+select array_agg(submitter::text), set_config('fencepost.held', coalesce(jsonb_object_agg(submitter::text, fencing_token), '{}')::text, true)
+  from locked
+ where expires_at > clock_timestamp()`
+
+// commitTogether commits what different submitters write: begin, fence, writes, commit, query of the queues,
+// in one round trip. A commit whose submitter is not in held wrote nothing: its lease is not held, or another
+// session has locked its row. Made alone, it waits for the row, or is fenced.
+//
+// The error is [errGoesAlone] if the database rolled the transaction back because of one of its rows. With
+// any other error it is unknown whether the transaction was committed, and it is not repeated.
+func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held map[string]bool, err error) {
+	all := fencedCommits(slices.SortedFunc(slices.Values(calls), func(x, y *fencedCommit) int { return strings.Compare(x.Lease.Submitter, y.Lease.Submitter) }))
+	first := slices.MinFunc(all, func(x, y *fencedCommit) int { return cmp.Compare(x.Lease.Left(), y.Lease.Left()) })
+	ctx, cancel := s.rules.WriteContext(ctx, first.Lease)
+	defer cancel()
+	var locked []string
+	var committed bool
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(lockLeases, each(all, leaseOf(func(l lease.Lease) string { return l.Submitter })), each(all, leaseOf(func(l lease.Lease) string { return l.Owner })),
+		each(all, leaseOf(func(l lease.Lease) int64 { return l.Token }))).QueryRow(results.Scan(&locked, nil))
+	s.queueWrites(b, all)
+	b.Queue("commit").Exec(func(pgconn.CommandTag) error {
+		committed = true
+		return nil
+	})
+	s.queueRecheck(b, all)
+	if err := s.send(ctx, b); err != nil {
+		if !committed && isRefused(err) {
+			return nil, errGoesAlone
+		}
+		return nil, err
+	}
+	held = make(map[string]bool, len(locked))
+	for _, submitter := range locked {
+		held[submitter] = true
+	}
+	return held, nil
+}
+
+func leaseOf[Value any](of func(lease.Lease) Value) func(**fencedCommit) Value {
+	return func(c **fencedCommit) Value { return of((*c).Lease) }
+}
+
+// isRefused reports whether the database rolled a transaction back because of one of its rows: see
+// [isRolledBack]. Class FP is of the database's own functions.
+func isRefused(err error) bool {
+	var pg *pgconn.PgError
+	return isRolledBack(err) || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "FP")
+}

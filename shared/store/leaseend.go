@@ -1,0 +1,87 @@
+package store
+
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// releaseLease ends lease sessions, unless the rerun flag is set. A session that ends anyway clears the
+// flag and raises the token.
+var releaseLease = `
+update submitter_lease l
+   set owner_node = '', rerun_requested = l.rerun_requested and not w.anyway,
+       fencing_token = l.fencing_token + w.anyway::int, updated_at = clock_timestamp()
+  from ` + recordSet(releaseColumns, 0, "w") + `
+ where l.submitter = w.submitter and l.fencing_token = w.token and (w.anyway or not l.rerun_requested)
+   and ` + isHeld + `
+returning l.submitter, l.fencing_token`
+
+// releaseRecord is the end of a lease session.
+type releaseRecord struct {
+	lease.Lease
+	anyway bool
+}
+
+// releaseColumns are what the end of a session gives to [releaseLease].
+var releaseColumns = append(leaseColumns(func(r *releaseRecord) lease.Lease { return r.Lease }),
+	valueOf("anyway", "boolean", func(r *releaseRecord) bool { return r.anyway }))
+
+// queueRelease adds the ends of the lease sessions to a fenced batch.
+func queueRelease(b *pgx.Batch, all fencedCommits) {
+	records := gather(all, func(c *fencedCommit) []releaseRecord {
+		if c.LeaseEnd == txmanager.KeepLease {
+			return nil
+		}
+		return []releaseRecord{{c.Lease, c.LeaseEnd == txmanager.ReleaseAnyway}}
+	})
+	if len(records) == 0 {
+		return
+	}
+	b.Queue(releaseLease, arrays(nil, releaseColumns, records)...).Query(func(rows pgx.Rows) error {
+		var submitter string
+		var token int64
+		_, err := pgx.ForEachRow(rows, []any{&submitter, &token}, func() error {
+			done := &all.of(submitter).result
+			done.Released, done.Token = true, token
+			return nil
+		})
+		return err
+	})
+}
+
+// recheckQueue runs after a release has committed. A create that saw the lease held, or the
+// window full, enqueued no task: it relied on this query to find its intent. A query in the
+// release's own transaction would not see that intent.
+var recheckQueue = `
+select w.submitter, q.queued, s.status <> 'ACTIVE'
+  from unnest($1::text[]) as w (submitter)
+  join submitter s on s.submitter = w.submitter
+ cross join lateral (
+       with recursive ` + openQueue("w.submitter", "$3", "$2") + `
+       select count(*) as queued from (select from open limit $2) as few) as q`
+
+// queueRecheck adds that query after the commit.
+func (s *Store) queueRecheck(b *pgx.Batch, all fencedCommits) {
+	var submitters []string
+	for _, c := range all {
+		if c.LeaseEnd == txmanager.ReleaseUnlessRerun {
+			submitters = append(submitters, c.Lease.Submitter)
+		}
+	}
+	if len(submitters) == 0 {
+		return
+	}
+	b.Queue(recheckQueue, submitters, txmanager.AdvanceNowQueue, s.macKeys).Query(func(rows pgx.Rows) error {
+		var submitter string
+		var queued int
+		var suspended bool
+		_, err := pgx.ForEachRow(rows, []any{&submitter, &queued, &suspended}, func() error {
+			done := &all.of(submitter).result
+			done.Queued, done.Suspended = queued, suspended
+			return nil
+		})
+		return err
+	})
+}
