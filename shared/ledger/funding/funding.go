@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -26,12 +27,19 @@ import (
 // The first outside deposit creates an account. A deposit, by a transfer or from outside, is
 // refused with OVERFLOW if the balance would exceed 2^64 - 1 units. A refund is never refused and
 // can exceed that limit.
-type Ledger struct{ db *pgxpool.Pool }
+type Ledger struct {
+	db    *pgxpool.Pool
+	calls *batch.Group[request, answer] // that share round trips and commits
+}
 
 var _ transfer.Ledger = (*Ledger)(nil)
 
 // New returns the ledger in the database of db. The caller closes db.
-func New(db *pgxpool.Pool) *Ledger { return &Ledger{db: db} }
+func New(db *pgxpool.Pool) *Ledger {
+	l := &Ledger{db: db}
+	l.calls = l.newCalls()
+	return l
+}
 
 // Causes of an Unknown that no repetition will change.
 var (
@@ -48,67 +56,60 @@ var (
 // Withdraw takes the units. It refuses an account that is missing, FROZEN, DISABLED, or has too
 // little.
 func (l *Ledger) Withdraw(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return l.call(ctx, apply, transfer.Withdraw, c)
+	return l.apply(ctx, transfer.Withdraw, c)
 }
 
 // Deposit adds the units. It refuses an account that is missing, DISABLED, or would overflow.
 func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return l.call(ctx, apply, transfer.Deposit, c)
+	return l.apply(ctx, transfer.Deposit, c)
 }
 
 // Refund returns the units of the withdrawal with the same req_id. Without a successful withdrawal
 // it is Unknown with [ErrNoWithdrawal] and stores nothing.
 func (l *Ledger) Refund(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return l.call(ctx, apply, transfer.Refund, c)
+	return l.apply(ctx, transfer.Refund, c)
 }
 
 // Resolve returns the stored answer, or stores a permanent refusal of op. A refund that is not
 // stored is Unknown with [ErrNoRefusal].
 func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
-	return l.call(ctx, resolve, op, c)
+	return l.resolve(ctx, op, c)
 }
 
 // OutsideDeposit adds units that come from outside, under the outside system's req_id. It creates
 // the account if there is none.
 func (l *Ledger) OutsideDeposit(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return l.call(ctx, apply, transfer.OutsideDeposit, c)
+	return l.apply(ctx, transfer.OutsideDeposit, c)
 }
 
 // OutsideWithdrawal takes units that leave to the outside. It refuses in the same cases as
 // Withdraw.
 func (l *Ledger) OutsideWithdrawal(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return l.call(ctx, apply, transfer.OutsideWithdrawal, c)
+	return l.apply(ctx, transfer.OutsideWithdrawal, c)
 }
 
-// act is one of the database's two functions, with the error that a missing result means.
-type act struct {
-	statement string
-	missing   error
+// apply makes the call beside those of concurrent callers, in one round trip that ends in its commit.
+func (l *Ledger) apply(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
+	a, err := l.share(ctx, request{op, c})
+	if err != nil {
+		return unknown(op, c, err)
+	}
+	return a.outcome(op, c, ErrNoWithdrawal)
 }
 
-var (
-	apply   = act{`select result, reason, same, not_accepted from funding_apply($1, $2, $3, $4, $5)`, ErrNoWithdrawal}
-	resolve = act{`select result, reason, same, not_accepted from funding_resolve($1, $2, $3, $4, $5)`, ErrNoRefusal}
-)
+const resolve = `select 1, result, reason, same, not_accepted from funding_resolve($1, $2, $3, $4, $5)`
 
-// call makes the call in one round trip that ends in its commit.
-func (l *Ledger) call(ctx context.Context, do act, op transfer.Op, c transfer.Call) transfer.Outcome {
-	var a answer
+// resolve makes the call alone, as [Ledger.apply] does.
+func (l *Ledger) resolve(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
+	var a [1]answer
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(do.statement, c.ReqID, string(op), c.UserID, c.AssetID, strconv.FormatUint(c.Units, 10)).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&a.result, &a.reason, &a.same, &a.foreign) })
+	b.Queue(resolve, c.ReqID, string(op), c.UserID, c.AssetID, strconv.FormatUint(c.Units, 10)).Query(scanInto(a[:]))
 	b.Queue("commit")
 	if err := l.db.SendBatch(ctx, b).Close(); err != nil {
 		return unknown(op, c, err)
 	}
-	if a.foreign {
-		return unknown(op, c, transfer.ErrForeign)
-	}
-	if !a.result.Valid && (!a.same.Valid || a.same.Bool) {
-		return unknown(op, c, do.missing)
-	}
-	return a.outcome(op, c)
+	return a[0].outcome(op, c, ErrNoRefusal)
 }
 
 // answer is the result of the database's functions. Without a result the call is unknown, and same
@@ -119,8 +120,13 @@ type answer struct {
 	foreign        bool // the database is not the one written last, and the function did nothing
 }
 
-func (a answer) outcome(op transfer.Op, c transfer.Call) transfer.Outcome {
+// outcome is the answer to the call. A missing result means the error given.
+func (a answer) outcome(op transfer.Op, c transfer.Call, missing error) transfer.Outcome {
 	switch {
+	case a.foreign:
+		return unknown(op, c, transfer.ErrForeign)
+	case !a.result.Valid && (!a.same.Valid || a.same.Bool):
+		return unknown(op, c, missing)
 	case a.same.Valid && !a.same.Bool:
 		return unknown(op, c, ErrOtherFields)
 	case a.result.String == "SUCCESS":

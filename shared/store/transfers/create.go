@@ -1,6 +1,7 @@
 package transfers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,46 +15,56 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// lockUser serializes the creates of one user if a limit must be kept: the counts then stay valid until
-// the commit. The user's address list is changed under the same lock.
-const lockUser = `
-select ` + userLock + `
- where $2 or exists (select from assets_tb where asset = $3 and (daily_transfer_amount is not null or $4 and daily_payout_amount is not null))`
+// lockUsers serializes the creates of each user if a limit must be kept: the counts then stay valid until
+// the commit. The user's address list is changed under the same lock. The locks are taken in the order
+// of the users.
+const lockUsers = `
+select ` + lockOfUser + `u.user_id, 0))
+  from (select distinct c.user_id
+          from unnest(@users::bigint[], @limited::boolean[], @assets::text[], @pays::boolean[]) as c (user_id, limited, asset, pays)
+         where c.limited or exists (select from assets_tb a where a.asset = c.asset and (a.daily_transfer_amount is not null or c.pays and a.daily_payout_amount is not null))
+         order by c.user_id) as u (user_id)`
 
 // userLock takes the lock of user $1 until the commit.
-const userLock = `pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`
+const (
+	lockOfUser = `pg_advisory_xact_lock(hashtextextended('limits of user ' || `
+	userLock   = lockOfUser + `$1::bigint, 0))`
+)
 
-// insertTransfer stores what [transfer.Request.Check] and [transfer.CheckLimits] would accept,
-// evaluated at the time of the insert.
-const insertTransfer = `
+// insertTransfers stores what [transfer.Request.Check] and [transfer.CheckLimits] would accept,
+// evaluated at the time of the insert. A limit counts what was stored before the statement. So of
+// several creates of a user whom a limit concerns it stores only the first.
+var insertTransfers = `
 insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type,
        payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload)
-select @req_id, nullif(@cid, ''), @user_id, a.asset_id, r.amount, a.precision, @type, case @type::smallint when 2 then 2 else 1 end,
+select r.req_id, nullif(r.cid, ''), r.user_id, a.asset_id, r.amount, a.precision, r.type, case r.type when 2 then 2 else 1 end,
        p.submitter, p.chain_id, p.token, p.address, p.base_units, p.payload
-  from (select @amount::text::numeric as amount) as r
-  join assets_tb a on a.asset = @asset
-  left join (select nullif(@payer, '') as submitter, @chain_id::bigint as chain_id, nullif(@token, '') as token, @address as address,
-                    @base_units::text::numeric as base_units, @payload::text::jsonb as payload) as p on @type::smallint = 3
+  from ` + creationRecords + `
+  join assets_tb a on a.asset = r.asset
+  left join lateral (select nullif(r.payer, '') as submitter, r.chain_id, nullif(r.token, '') as token, r.address,
+                            r.base_units, r.payload::jsonb as payload) as p on r.type = 3
  where a.status = 'ACTIVE'
-   and @decimals::integer <= a.precision
+   and r.decimals <= a.precision
    and r.amount between a.min_transfer_amount and a.max_transfer_amount
-   and r.amount * 10::numeric ^ a.precision <= @max_units::text::numeric
-   and case when @type::smallint <> 3 then a.internal_transfer_enabled
+   and r.amount * 10::numeric ^ a.precision <= r.max_units
+   and case when r.type <> 3 then a.internal_transfer_enabled
        else a.payout_submitter = p.submitter and a.chain_id = p.chain_id and a.token_contract is not distinct from p.token
         and p.base_units = r.amount * 10::numeric ^ a.chain_decimals
         and ` + mayPay + ` end
    and (select is_accepted_database())
    and not exists (select from transfer_halt h
-         where h.resumed_at is null and (h.scope = 'all' or h.asset_id = a.asset_id and coalesce(h.user_id = @user_id, true)))
-   and (@per_second::integer = 0 or (` + countSince + `interval '1 second' limit @per_second) as c) < @per_second)
-   and (@per_day::integer = 0 or (` + countSince + `interval '24 hours' limit @per_day) as c) < @per_day)
+         where h.resumed_at is null and (h.scope = 'all' or h.asset_id = a.asset_id and coalesce(h.user_id = r.user_id, true)))
+   and (r.number = 1 or r.per_second = 0 and r.per_day = 0 and a.daily_transfer_amount is null and (r.type <> 3 or a.daily_payout_amount is null))
+   and (r.per_second = 0 or (` + countSince + `interval '1 second' limit r.per_second) as c) < r.per_second)
+   and (r.per_day = 0 or (` + countSince + `interval '24 hours' limit r.per_day) as c) < r.per_day)
    and (a.daily_transfer_amount is null or r.amount + (` + sumOfDay + `) <= a.daily_transfer_amount)
-   and (@type::smallint <> 3 or a.daily_payout_amount is null
+   and (r.type <> 3 or a.daily_payout_amount is null
         or r.amount + (` + sumOfDay + ` and d.transfer_type = 3) <= a.daily_payout_amount)
-   and (@type::smallint <> 3 or not @listed_only::boolean or exists (
+   and (r.type <> 3 or not r.listed_only or exists (
         select from payout_address x
-         where x.user_id = @user_id and x.chain_id = p.chain_id and x.address = p.address and x.removed_at is null
-           and ` + usableAfter + ` + @delay::interval <= clock_timestamp()))
+         where x.user_id = r.user_id and x.chain_id = p.chain_id and x.address = p.address and x.removed_at is null
+           and ` + usableAfter + ` + r.delay <= clock_timestamp()))
+ order by r.place
     on conflict do nothing`
 
 // mayPay is true if the payer can pay: registered for the coordinator alone, not suspended, and not in
@@ -63,10 +74,10 @@ const mayPay = `exists (select from submitter s
         and not exists (select from protect_incident e where e.submitter = p.submitter and e.closed_at is null)`
 
 const (
-	countSince = `select count(*) from (select from transfers_tb where user_id = @user_id and created_at > (select clock_timestamp()) - `
+	countSince = `select count(*) from (select from transfers_tb where user_id = r.user_id and created_at > (select clock_timestamp()) - `
 	sumOfDay   = `
 select coalesce(sum(d.amount), 0) from transfers_tb d
- where d.user_id = @user_id and d.created_at > (select clock_timestamp()) - interval '24 hours'
+ where d.user_id = r.user_id and d.created_at > (select clock_timestamp()) - interval '24 hours'
    and d.asset_id = a.asset_id and d.state not in (-10, -30)`
 )
 
@@ -75,54 +86,143 @@ select coalesce(sum(d.amount), 0) from transfers_tb d
 //
 // It selects the first of the user's rows from the cid on, not the row with the cid. Only the right
 // index can answer that, whatever number of rows the planner expects for a user.
-const findCreated = transferColumns + `
- where t.transfer_id = coalesce(
+const findCreated = transferList + `, i.place` + transferTables + `
+  join unnest($1::bigint[], $2::text[], $3::text[]) with ordinality as i (user_id, cid, req_id, place)
+    on t.transfer_id = coalesce(
        (select f.transfer_id
-          from (select transfer_id, cid from transfers_tb where user_id = $1 and cid >= $2 order by cid limit 1) as f
-         where f.cid = $2),
-       (select transfer_id from transfers_tb where req_id = $3))`
+          from (select transfer_id, cid from transfers_tb where user_id = i.user_id and cid >= i.cid order by cid limit 1) as f
+         where f.cid = i.cid),
+       (select transfer_id from transfers_tb where req_id = i.req_id))`
 
-// Create implements [transfer.Store]: begin, insert, commit, select, in one round trip and one commit.
-// Only a request that was not stored takes another round trip, which finds the reason.
-func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
-	var found transfer.Transfer
-	var err error
-	b := new(pgx.Batch)
-	kind, reason := transfer.CheckAccounts(r.From, r.To, r.Payout != nil)
-	if reason == "" && r.Amount.Decimals() <= transfer.MaxPrecision && r.Amount != (transfer.Amount{}) {
-		b.Queue("begin")
-		pays := r.Payout != nil
-		b.Queue(lockUser, r.UserID, terms.Limits != (transfer.Limits{}) || pays && terms.Addresses.Required, r.Asset, pays)
-		b.Queue(insertTransfer, insertArgs(r, kind, terms))
-		b.Queue("commit")
-	}
-	b.Queue(findCreated, r.UserID, r.CID, r.ReqID).QueryRow(intoTransfer(&found))
-	err = s.send(ctx, b)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return transfer.Created{}, s.why(ctx, r, terms)
-	case err != nil:
-		return transfer.Created{}, fmt.Errorf("store transfer %s: %w", r.ReqID, err)
-	case !r.Same(found):
-		return transfer.Created{}, transfer.ErrCIDConflict
-	}
-	return transfer.Created{Transfer: found, New: found.ReqID == r.ReqID}, nil
+// creation is a request to store, with what follows from it.
+type creation struct {
+	transfer.Request
+	terms    transfer.Terms
+	kind     transfer.Type
+	possible bool // else nothing is inserted: it can only be stored already
+	number   int  // among the user's in this transaction, from 1 on
 }
 
-func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) store.NamedArgs {
-	most := strconv.FormatUint(^uint64(0)/max(terms.SafetyFactor, 1), 10)
-	p := transfer.Payout{BaseUnits: "1", Payload: []byte("{}")}
-	if r.Payout != nil {
-		p = *r.Payout
+func newCreation(r transfer.Request, terms transfer.Terms) *creation {
+	kind, reason := transfer.CheckAccounts(r.From, r.To, r.Payout != nil)
+	possible := reason == "" && r.Amount.Decimals() <= transfer.MaxPrecision && r.Amount != (transfer.Amount{})
+	return &creation{Request: r, terms: terms, kind: kind, possible: possible}
+}
+
+// compareKeys orders creations by the key for which an insert can wait.
+func compareKeys(a, b *creation) int {
+	return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.CID, b.CID), cmp.Compare(a.ReqID, b.ReqID))
+}
+
+// numberCreations numbers those of each user. They are in the order of their keys.
+func numberCreations(all []*creation) {
+	for i, c := range all {
+		c.number = 1
+		if i > 0 && all[i-1].UserID == c.UserID {
+			c.number = all[i-1].number + 1
+		}
 	}
-	return store.NamedArgs{
-		"req_id": r.ReqID, "cid": r.CID, "user_id": r.UserID, "asset": r.Asset, "type": kind,
-		"amount": r.Amount.String(), "decimals": r.Amount.Decimals(), "max_units": most,
-		"payer": p.Submitter, "chain_id": int64(p.ChainID), "token": p.Token, "address": p.Address,
-		"base_units": p.BaseUnits, "payload": string(p.Payload),
-		"per_second": terms.Limits.PerSecond, "per_day": terms.Limits.PerDay,
-		"listed_only": terms.Addresses.Required, "delay": terms.Addresses.Delay,
+}
+
+// payout is what the request pays out; of an ordinary transfer what the statement ignores.
+func (c *creation) payout() transfer.Payout {
+	if c.Payout == nil {
+		return transfer.Payout{BaseUnits: "1", Payload: []byte("{}")}
 	}
+	return *c.Payout
+}
+
+// creationColumns are what a creation gives to [insertTransfers].
+var creationColumns = []store.RecordColumn[*creation]{
+	store.RecordValue("req_id", "text", func(c **creation) string { return (*c).ReqID }),
+	store.RecordValue("cid", "text", func(c **creation) string { return (*c).CID }),
+	store.RecordValue("user_id", "bigint", func(c **creation) int64 { return (*c).UserID }),
+	store.RecordValue("asset", "text", func(c **creation) string { return (*c).Asset }),
+	store.RecordValue("type", "smallint", func(c **creation) transfer.Type { return (*c).kind }),
+	store.RecordValue("amount", "numeric", func(c **creation) string { return (*c).Amount.String() }),
+	store.RecordValue("decimals", "integer", func(c **creation) int { return (*c).Amount.Decimals() }),
+	store.RecordValue("max_units", "numeric", func(c **creation) string {
+		return strconv.FormatUint(^uint64(0)/max((*c).terms.SafetyFactor, 1), 10)
+	}),
+	store.RecordValue("per_second", "integer", func(c **creation) int { return (*c).terms.Limits.PerSecond }),
+	store.RecordValue("per_day", "integer", func(c **creation) int { return (*c).terms.Limits.PerDay }),
+	store.RecordValue("listed_only", "boolean", func(c **creation) bool { return (*c).terms.Addresses.Required }),
+	store.RecordValue("delay", "interval", func(c **creation) time.Duration { return (*c).terms.Addresses.Delay }),
+	store.RecordValue("number", "integer", func(c **creation) int { return (*c).number }),
+	store.RecordValue("payer", "text", func(c **creation) string { return (*c).payout().Submitter }),
+	store.RecordValue("chain_id", "bigint", func(c **creation) int64 { return int64((*c).payout().ChainID) }),
+	store.RecordValue("token", "text", func(c **creation) string { return (*c).payout().Token }),
+	store.RecordValue("address", "text", func(c **creation) string { return (*c).payout().Address }),
+	store.RecordValue("base_units", "numeric", func(c **creation) string { return (*c).payout().BaseUnits }),
+	store.RecordValue("payload", "text", func(c **creation) string { return string((*c).payout().Payload) }),
+}
+
+var creationRecords = store.RecordSet(creationColumns, "r")
+
+func (t *transaction) queueUserLocks(b *pgx.Batch) {
+	var users []int64
+	var limited, pays []bool
+	var assets []string
+	for _, c := range t.creations {
+		users, assets, pays = append(users, c.UserID), append(assets, c.Asset), append(pays, c.Payout != nil)
+		limited = append(limited, c.terms.Limits != (transfer.Limits{}) || c.Payout != nil && c.terms.Addresses.Required)
+	}
+	b.Queue(lockUsers, store.NamedArgs{"users": users, "limited": limited, "assets": assets, "pays": pays})
+}
+
+func (t *transaction) queueInserts(b *pgx.Batch) {
+	b.Queue(insertTransfers, store.RecordArrays(creationColumns, t.creations)...)
+}
+
+// queueFinds reads what is stored for each request, also for those that could not be inserted.
+func (t *transaction) queueFinds(b *pgx.Batch) {
+	var users []int64
+	var cids, reqs []string
+	var places []int
+	for i, w := range t.all {
+		if c := w.create; c != nil {
+			users, cids, reqs, places = append(users, c.UserID), append(cids, c.CID), append(reqs, c.ReqID), append(places, i)
+		}
+	}
+	if len(users) == 0 {
+		return
+	}
+	b.Queue(findCreated, users, cids, reqs).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var place int
+			found, err := scanTransfer(placedRow{rows, &place})
+			if err != nil {
+				return err
+			}
+			t.rows[places[place-1]] = written{found: true, now: found}
+		}
+		return rows.Err()
+	})
+}
+
+// placedRow is a row of [transferColumns] with its place behind it.
+type placedRow struct {
+	pgx.Rows
+	place *int
+}
+
+// Scan implements [pgx.Row].
+func (r placedRow) Scan(targets ...any) error { return r.Rows.Scan(append(targets, r.place)...) }
+
+// Create implements [transfer.Store]: begin, insert, commit, select, in one round trip and one commit,
+// shared with concurrent writes. Only a request that was not stored takes another round trip, which
+// finds the reason.
+func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
+	got, err := s.write(ctx, write{create: newCreation(r, terms)})
+	switch {
+	case err != nil:
+		return transfer.Created{}, fmt.Errorf("store transfer %s: %w", r.ReqID, err)
+	case !got.found:
+		return transfer.Created{}, s.why(ctx, r, terms)
+	case !r.Same(got.now):
+		return transfer.Created{}, transfer.ErrCIDConflict
+	}
+	return transfer.Created{Transfer: got.now, New: got.now.ReqID == r.ReqID}, nil
 }
 
 // obstacles returns the conditions that can refuse a valid request, of user $1, asset $2 and payer $3.

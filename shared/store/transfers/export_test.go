@@ -8,19 +8,27 @@ import (
 
 // HotStatements are those whose cost must not grow with the number of finished transfers.
 var HotStatements = map[string]string{
-	"lockUser": lockUser, "insertTransfer": insertTransfer, "findCreated": findCreated, "obstacles": obstacles,
-	"byReqID": byReqID, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "busy": busy,
+	"lockUsers": lockUsers, "lockTransfers": lockTransfers, "insertTransfers": insertTransfers, "findCreated": findCreated, "obstacles": obstacles,
+	"byReqID": byReqID, "byReqIDs": byReqIDs, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "busy": busy,
 	"latePending": transferColumns + latePending + latestFew + "$3", "lateRefunds": transferColumns + lateRefunds + latestFew + "$2",
 	"howLatePending": howLate + latePending, "howLateRefunds": howLate + lateRefunds,
 	"record": record, "answer": answer, "history": history, "resolutions": resolutions, "acknowledge": acknowledge, "acknowledgements": acknowledgements,
 	"findPayoutObstacles": findPayoutObstacles, "addAddress": addAddress, "removeAddress": removeAddress,
-	"moveTransfer": moveTransfer, "listOf": listOf, "inList": inList,
+	"firstTransition": firstTransition, "furtherTransition": furtherTransition, "listOf": listOf, "inList": inList,
 }
 
-// moveTransfer is the statement in move_transfer.
-const moveTransfer = `
-update transfers_tb set state = $2, updated_at = clock_timestamp()
- where req_id = $1 and state = $3 and ($4 > 2 or (select is_accepted_database()))`
+// firstTransition and furtherTransition are the statements in move_transfers.
+const (
+	firstTransition = `
+update transfers_tb t set state = m.path[2], updated_at = clock_timestamp()
+  from (select u.req, u.path::smallint[] as path from unnest($1::text[], $2::text[]) as u (req, path)) as m
+ where t.req_id = m.req and t.state = m.path[1]
+returning t.req_id`
+	furtherTransition = `
+update transfers_tb t set state = m.path[$3::integer], updated_at = clock_timestamp()
+  from (select u.req, u.path::smallint[] as path from unnest($1::text[], $2::text[]) as u (req, path)) as m
+ where t.req_id = m.req and t.state = m.path[$3 - 1] and t.xmin = pg_current_xact_id()::xid`
+)
 
 const openHalt = `
 insert into transfer_halt (scope, user_id, asset_id, evidence)

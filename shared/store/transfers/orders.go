@@ -26,7 +26,20 @@ select transfer_id, 'cancel', $2, $3 from hit`
 
 // Cancel implements [transfer.ActionStore].
 func (s *Store) Cancel(ctx context.Context, o transfer.RequestedAction) (transfer.TransitionResult, error) {
-	return s.moved(ctx, o.ReqID, cancel, o.ReqID, o.By, o.Reason)
+	var m transfer.TransitionResult
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(cancel, o.ReqID, o.By, o.Reason).Exec(results.Any(&m.Done))
+	b.Queue("commit")
+	b.Queue(byReqID, o.ReqID).QueryRow(intoTransfer(&m.Now))
+	err := s.send(ctx, b)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = transfer.ErrNotFound
+	}
+	if err != nil {
+		return transfer.TransitionResult{}, fmt.Errorf("move transfer %s: %w", o.ReqID, err)
+	}
+	return m, nil
 }
 
 const record = `
@@ -85,8 +98,9 @@ select transfer_id, state, $2, $3, $4
 // [ErrUntil].
 func (s *Store) Acknowledge(ctx context.Context, o transfer.RequestedAction, until time.Time) error {
 	var t transfer.Transfer
+	var made bool
 	b := new(pgx.Batch)
-	made := countRows(b.Queue(acknowledge, o.ReqID, o.By, o.Reason, until))
+	b.Queue(acknowledge, o.ReqID, o.By, o.Reason, until).Exec(results.Any(&made))
 	b.Queue(byReqID, o.ReqID).QueryRow(intoTransfer(&t))
 	err := s.send(ctx, b)
 	switch {
@@ -94,9 +108,9 @@ func (s *Store) Acknowledge(ctx context.Context, o transfer.RequestedAction, unt
 		return fmt.Errorf("acknowledge transfer %s: %w", o.ReqID, transfer.ErrNotFound)
 	case err != nil:
 		return fmt.Errorf("acknowledge transfer %s: %w", o.ReqID, err)
-	case *made == 0 && t.State != transfer.TargetPending && t.State != transfer.Compensating:
+	case !made && t.State != transfer.TargetPending && t.State != transfer.Compensating:
 		return ErrNothingToAcknowledge
-	case *made == 0:
+	case !made:
 		return ErrUntil
 	}
 	return nil

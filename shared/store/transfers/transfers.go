@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -23,7 +24,8 @@ import (
 
 // Store is the port to the tables of internal transfers.
 type Store struct {
-	db *pgxpool.Pool
+	db     *pgxpool.Pool
+	writes *batch.Group[write, written] // creates, transitions and postponements
 }
 
 var (
@@ -32,7 +34,11 @@ var (
 )
 
 // New uses the pool of s; its owner closes it.
-func New(s *store.Store) *Store { return &Store{db: s.Pool()} }
+func New(s *store.Store) *Store {
+	own := &Store{db: s.Pool()}
+	own.writes = own.newWrites()
+	return own
+}
 
 // send makes one round trip.
 func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
@@ -40,14 +46,19 @@ func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 }
 
 // transferColumns is a row as [scanTransfer] reads it, from transfers_tb t and its assets_tb a.
-const transferColumns = `
+const transferColumns = transferList + transferTables
+
+const (
+	transferList = `
 select t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, a.asset, t.precision, t.units::text, t.transfer_type,
        t.state, coalesce(t.error_message, ''), t.retry_count, t.failures, coalesce(t.last_unknown, ''),
        t.next_attempt_at, t.state_at, t.created_at, t.updated_at, clock_timestamp(), not (select is_accepted_database()),
        coalesce(t.payout_submitter, ''), coalesce(t.payout_chain_id, 0), coalesce(t.payout_token, ''),
-       coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, t.payout_payload::text
+       coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, t.payout_payload::text`
+	transferTables = `
   from transfers_tb t
   join assets_tb a using (asset_id)`
+)
 
 // intoTransfer keeps a batch's row of [transferColumns] in t.
 func intoTransfer(t *transfer.Transfer) func(pgx.Row) error {
@@ -120,27 +131,6 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 // transfer is driven, and the ledgers return what they have done.
 const untouched = `not exists (select from identity_change c where c.at >= f.created_at)`
 
-// start checks the age, by the database's clock, and the payer in the statement that writes. So a
-// worker that was frozen before it starts nothing that is too old. A payout in INIT does not begin
-// while its payer cannot pay, its asset is suspended, or it is halted, because a payment cannot be
-// taken back.
-//
-// The conditions are read once, before the update: the planner would otherwise evaluate them for each
-// of many rows.
-const start = `
-with evaluated as materialized (
-  select clock.now, f.transfer_id,
-         f.created_at < clock.now - $2::interval and ` + untouched + ` as late,
-         f.payout_submitter is null or ` + mayPay + ` and ` + mayLeave + ` as may_begin
-    from (select clock_timestamp() as now) as clock, transfers_tb f, lateral (select f.payout_submitter as submitter) as p
-   where f.req_id = $1 and f.state = 0
-)
-update transfers_tb t
-   set state = case when late then -10 else 10 end, error_message = case when late then 'EXPIRED' end,
-       state_at = now, updated_at = now
-  from evaluated
- where t.transfer_id = evaluated.transfer_id and t.state = 0 and (select is_accepted_database()) and (late or may_begin)`
-
 // mayLeave is true if payout f is not halted and its asset is ACTIVE.
 const mayLeave = `exists (select from assets_tb a where a.asset_id = f.asset_id and a.status = 'ACTIVE')
         and not exists (select from transfer_halt h
@@ -148,66 +138,29 @@ const mayLeave = `exists (select from assets_tb a where a.asset_id = f.asset_id 
 
 // Start implements [transfer.Store].
 func (s *Store) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.TransitionResult, error) {
-	return s.moved(ctx, reqID, start, reqID, initTimeout)
+	return s.transition(ctx, write{start: &starting{reqID, initTimeout}})
 }
 
-// moved makes a compare-and-set and reads the row after its commit: begin, write, commit, read, in one
-// round trip.
-func (s *Store) moved(ctx context.Context, reqID, statement string, args ...any) (transfer.TransitionResult, error) {
-	var m transfer.TransitionResult
-	b := new(pgx.Batch)
-	b.Queue("begin")
-	write := b.Queue(statement, args...)
-	b.Queue("commit")
-	b.Queue(byReqID, reqID).QueryRow(intoTransfer(&m.Now))
-	done := countRows(write)
-	err := s.send(ctx, b)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = transfer.ErrNotFound
-	}
+// transition makes a compare-and-set and returns the row after its commit.
+func (s *Store) transition(ctx context.Context, w write) (transfer.TransitionResult, error) {
+	got, err := s.write(ctx, w)
 	if err != nil {
-		return transfer.TransitionResult{}, fmt.Errorf("move transfer %s: %w", reqID, err)
+		return transfer.TransitionResult{}, fmt.Errorf("move transfer %s: %w", w.reqID(), err)
 	}
-	m.Done = *done == 1
-	return m, nil
+	return transfer.TransitionResult{Done: got.done, Now: got.now}, nil
 }
-
-// countRows counts the rows that the statement writes or returns.
-func countRows(q *pgx.QueuedQuery) *int64 {
-	n := new(int64)
-	q.Query(func(rows pgx.Rows) error {
-		rows.Close()
-		*n = rows.CommandTag().RowsAffected()
-		return rows.Err()
-	})
-	return n
-}
-
-// move returns a row if the transfer went along the path, and none otherwise.
-const move = `
-select true
-  from move_transfer($1, $2::smallint[], nullif($3, '')) as done
- where done`
 
 // Move implements [transfer.Store].
 func (s *Store) Move(ctx context.Context, m transfer.Transition) (transfer.TransitionResult, error) {
 	if err := transfer.Legal(m.Path); err != nil {
 		return transfer.TransitionResult{}, fmt.Errorf("move transfer %s: %w", m.ReqID, err)
 	}
-	return s.moved(ctx, m.ReqID, move, m.ReqID, m.Path, string(m.Reason))
+	return s.transition(ctx, write{move: &m})
 }
-
-// postpone does not change state_at, nor any column that the sweep uses without a plan: see due.
-const postpone = `
-update transfers_tb
-   set retry_count = retry_count + 1, failures = failures + 1, last_unknown = $6,
-       next_attempt_at = clock_timestamp() + least($4::interval * 2 ^ least(failures, 30), $5::interval),
-       updated_at = clock_timestamp()
- where req_id = $1 and state = $2 and retry_count = $3`
 
 // Postpone implements [transfer.Store].
 func (s *Store) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
-	return s.moved(ctx, p.ReqID, postpone, p.ReqID, p.State, p.RetryCount, p.First, p.Most, p.Unknown)
+	return s.transition(ctx, write{postpone: &p})
 }
 
 // ListQuery requests one page of a user's transfers, newest first.
