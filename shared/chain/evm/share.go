@@ -56,8 +56,8 @@ func (c *Connector) newSharers() sharers {
 	return sharers{queries: group(), sends: group(), estimates: group()}
 }
 
-// commonCalls is how many calls of one request may be for all its members: the chain id, the head at
-// the beginning and at the end, the tip, the fee history, and the blocks "safe" and "finalized".
+// commonCalls is how many calls of one request may be for all its members. They are the chain id, two
+// heads, the tip, the fee history, and the blocks "safe" and "finalized".
 const commonCalls = 7
 
 // weigh returns the part of a request that calls take, of maxRequestBytes: by bytes, or by number if
@@ -92,9 +92,9 @@ func (a *call) hasTag() bool {
 
 // share makes calls in one round trip, which may share its HTTP request with others of the group. A
 // call's error is its own. If the request fails as a whole, or the node stops answering it, the calls
-// are repeated once in a request of their own, so that the calls of others do not fail them. That is
-// safe after any failure, also where the node may have carried out the first request. Queries change
-// nothing, and the same bytes are the same transaction: the node has them already.
+// are repeated once in a request of their own. So the calls of others do not fail them. That is safe
+// even if the node has carried out the first request: queries change nothing, and the same bytes are
+// the same transaction.
 //
 // share takes no longer than Options.Timeout. It returns when ctx ends; the shared request goes on for
 // the others. After an error no part of the answer counts, as after [Connector.roundTrip].

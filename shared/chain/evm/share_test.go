@@ -91,7 +91,7 @@ func queryAtOnce(t *testing.T, c *evm.Connector, chain *devchain.Chain, n int) [
 	return errs
 }
 
-// A hundred queries make few HTTP requests. What is the same for all is requested once in each.
+// A hundred queries make few HTTP requests. Heads and tips, equal for all, are requested once in each.
 func TestConcurrentQueriesShareRequests(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
@@ -179,7 +179,7 @@ func transferOf(t *testing.T, chain *devchain.Chain, i int) []byte {
 	return check.Value(tx.MarshalBinary())(t)
 }
 
-// sendAtOnce sends a transfer of each of ten accounts at once, beside one send that the gateway holds.
+// sendAtOnce sends a transfer of each of ten accounts at once.
 func sendAtOnce(t *testing.T, chain *devchain.Chain, c *evm.Connector) (results [10]txmanager.SendResult) {
 	t.Helper()
 	var all sync.WaitGroup
