@@ -3,8 +3,8 @@
 // duplicate deliveries and renewals.
 //
 // It checks one promise: an accepted intent is completed without the sweep, and no write of a
-// superseded holder is accepted. The sweep, the content of transactions and further submitters are
-// not modelled, and a create does not crash between its commit and its task.
+// superseded holder is accepted. The sweep and the content of transactions are not modelled, and a
+// create does not crash between its commit and its task. Package batches has several submitters.
 //
 // A step is an atomic action of the real system: one statement or transaction on Postgres, one
 // enqueued task, one delivery. A delivery and the acquire-or-mark after it are one step, because an
