@@ -245,6 +245,25 @@ func TestSomeCommitsGoAlone(t *testing.T) {
 	}
 }
 
+// After the commit nothing is repeated: where the query of the queues fails, each outcome is unknown.
+func TestNothingIsRepeatedAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	db, states := ready(t, 6)
+	db = reopened(t, db, func(o *store.Options) { o.LockTimeout, o.MaxConns = 200*time.Millisecond, 1 })
+	for _, a := range answersOf(db.CommitTogether(t.Context(), remarks(states[3:], "prepared", txmanager.ReleaseUnlessRerun)...)) {
+		check.OK(t)(a.Err)
+	}
+	other := connect(t, db)
+	other.do("begin")
+	other.do("lock table submitter") // which only the last statement reads
+	for i, a := range answersOf(db.CommitTogether(t.Context(), remarks(states[:3], "written", txmanager.ReleaseUnlessRerun)...)) {
+		if outcomeOf(a.Err) != "55P03" || a.Alone {
+			t.Errorf("commit %d: got %+v, want lock_timeout, and not fenced by a second attempt", i, a)
+		}
+	}
+	check.Equal(t, "written and released", value[int](t, db, `select count(*) from managed_tx m join submitter_lease l using (submitter) where m.last_error = 'written' and l.owner_node = ''`), 3)
+}
+
 // Two processes commit for the same submitters, in opposite orders. No deadlock is seen.
 func TestProcessesCommitInOppositeOrders(t *testing.T) {
 	t.Parallel()
