@@ -74,7 +74,7 @@ var allocationColumns = append(leaseColumns(func(r *allocationRecord) lease.Leas
 }...)
 
 func queueAllocations(b *pgx.Batch, all fencedCommits) {
-	records := gather(all, func(c *fencedCommit) (records []allocationRecord) {
+	records := collect(all, func(c *fencedCommit) (records []allocationRecord) {
 		for _, a := range c.Allocations {
 			if a.FromReservation != "" {
 				queueReuse(b, c.Lease, a, &c.result)

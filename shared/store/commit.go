@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// fencedCommit is one commit, what is made of it before it is sent, and its result.
+// fencedCommit is one commit with its prepared transitions and its result.
 type fencedCommit struct {
 	txmanager.Commit
 	transitions []transitionRecord
@@ -114,8 +114,8 @@ func leaseColumns[Record any](of func(*Record) lease.Lease) []recordColumn[Recor
 	}
 }
 
-// gather is the records of all commits, in their order.
-func gather[Record any](all fencedCommits, of func(*fencedCommit) []Record) (records []Record) {
+// collect is the records of all commits, in their order.
+func collect[Record any](all fencedCommits, of func(*fencedCommit) []Record) (records []Record) {
 	for _, c := range all {
 		records = append(records, of(c)...)
 	}
@@ -185,7 +185,7 @@ select submitter, count(*) from moved group by submitter`
 // queueTransitions adds the transitions as one statement. Each is a compare-and-set on the
 // state that it was decided in.
 func queueTransitions(b *pgx.Batch, all fencedCommits) {
-	records := gather(all, func(c *fencedCommit) []transitionRecord { return c.transitions })
+	records := collect(all, func(c *fencedCommit) []transitionRecord { return c.transitions })
 	if len(records) == 0 {
 		return
 	}
@@ -355,7 +355,7 @@ var versionColumns = append(leaseColumns(func(r *versionRecord) lease.Lease { re
 }...)
 
 func queueVersions(b *pgx.Batch, all fencedCommits) {
-	records := gather(all, func(c *fencedCommit) (records []versionRecord) {
+	records := collect(all, func(c *fencedCommit) (records []versionRecord) {
 		for _, v := range c.Versions {
 			params, _ := json.Marshal(v.Tx.Gas) // its own type: cannot fail
 			r := versionRecord{Lease: c.Lease, Version: v, gas: string(params)}
@@ -396,7 +396,7 @@ var feeColumns = append(leaseColumns(func(r *feeRecord) lease.Lease { return r.L
 }...)
 
 func queueFees(b *pgx.Batch, all fencedCommits) {
-	records := gather(all, func(c *fencedCommit) (records []feeRecord) {
+	records := collect(all, func(c *fencedCommit) (records []feeRecord) {
 		for _, u := range c.Fees {
 			records = append(records, feeRecord{c.Lease, u})
 		}
@@ -449,7 +449,7 @@ select s.submitter, 1 + coalesce((select max(incident) from protect_incident p w
 
 // queueCursors adds the changes of the cursors after those of incidents.
 func queueCursors(b *pgx.Batch, all fencedCommits) {
-	records := gather(all, func(c *fencedCommit) []cursorRecord {
+	records := collect(all, func(c *fencedCommit) []cursorRecord {
 		if !c.writesCursor() {
 			return nil
 		}

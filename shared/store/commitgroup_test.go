@@ -229,7 +229,7 @@ func TestEachLeaseEndsByItself(t *testing.T) {
 	check.Same(t, "leases", owners, []string{" 1 false", "a/1 1 true", " 2 false", "a/1 1 false"})
 }
 
-// A commit of many rows, or with parts of its own, does not share.
+// A commit of many rows, or with a part that only one may have, does not share.
 func TestSomeCommitsGoAlone(t *testing.T) {
 	t.Parallel()
 	_, states := ready(t, 1)
@@ -245,10 +245,31 @@ func TestSomeCommitsGoAlone(t *testing.T) {
 	}
 }
 
-// Two processes commit for the same submitters, in opposite orders. No deadlock is seen.
+// After the commit nothing is repeated: where the query of the queues fails, each outcome is unknown.
+func TestNothingIsRepeatedAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	db, states := ready(t, 6)
+	db = reopened(t, db, func(o *store.Options) { o.LockTimeout, o.MaxConns = 200*time.Millisecond, 1 })
+	for _, a := range answersOf(db.CommitTogether(t.Context(), remarks(states[3:], "prepared", txmanager.ReleaseUnlessRerun)...)) {
+		check.OK(t)(a.Err)
+	}
+	other := connect(t, db)
+	other.do("begin")
+	other.do("lock table submitter") // which only the last statement reads
+	for i, a := range answersOf(db.CommitTogether(t.Context(), remarks(states[:3], "written", txmanager.ReleaseUnlessRerun)...)) {
+		if outcomeOf(a.Err) != "55P03" || a.Alone {
+			t.Errorf("commit %d: got %+v, want lock_timeout, and not fenced by a second attempt", i, a)
+		}
+	}
+	check.Equal(t, "written and released", value[int](t, db, `select count(*) from managed_tx m join submitter_lease l using (submitter) where m.last_error = 'written' and l.owner_node = ''`), 3)
+}
+
+// Two processes commit for the same submitters, in opposite orders. Postgres finds no deadlock.
 func TestProcessesCommitInOppositeOrders(t *testing.T) {
 	t.Parallel()
 	db, states := ready(t, 8)
+	const deadlocks = `select deadlocks from pg_stat_database where datname = current_database()`
+	before := value[int](t, db, deadlocks)
 	rival := reopened(t, db, func(*store.Options) {})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
@@ -270,6 +291,9 @@ func TestProcessesCommitInOppositeOrders(t *testing.T) {
 		})
 	}
 	both.Wait()
+	db.Store.Close() // its sessions report their statistics
+	rival.Store.Close()
+	check.Equal(t, "deadlocks", value[int](t, db, deadlocks)-before, 0)
 }
 
 // What commits of several submitters write together is what each writes alone.
@@ -316,7 +340,7 @@ func outcomeOf(err error) string {
 	return fmt.Sprint(err)
 }
 
-// shown is what is stored of a submitter, without ids and times.
+// shown has the rows of a submitter, without ids and times.
 func shown(t *testing.T, db storetest.Bundle, sub string) string {
 	return value[string](t, db, `
 		select concat_ws(e'\n',

@@ -30,7 +30,7 @@ var releaseColumns = append(leaseColumns(func(r *releaseRecord) lease.Lease { re
 
 // queueRelease adds the ends of the lease sessions to a fenced batch.
 func queueRelease(b *pgx.Batch, all fencedCommits) {
-	records := gather(all, func(c *fencedCommit) []releaseRecord {
+	records := collect(all, func(c *fencedCommit) []releaseRecord {
 		if c.LeaseEnd == txmanager.KeepLease {
 			return nil
 		}

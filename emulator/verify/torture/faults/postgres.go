@@ -37,7 +37,7 @@ func restart(immediate bool) func(context.Context, *World, *rand.Rand) (int, err
 
 // statements are parts of the statements that matter most.
 var statements = []string{
-	"insert into managed_tx", "insert into submitter_lease", "require_lease", "with want as", "set owner_node = ''",
+	"insert into managed_tx", "insert into submitter_lease", "fencepost.held", "with want as", "set owner_node = ''",
 }
 
 // transferStatements are the ones beside them when money is moved.
