@@ -37,6 +37,7 @@ type Store struct {
 	bounds  queueRooms
 	limits  policyCache
 	creates *batch.Group[pendingCreate, Created]
+	leases  *batch.Group[leaseCall, leaseAnswer]
 	epochs  epochCache
 	names   nameEpochCache
 	usable  callerCache
@@ -74,6 +75,10 @@ type Options struct {
 	// MAC names another key is loaded once, and again when this process has the key. nil: this
 	// process checks no MACs and loads all.
 	MACKeys []string
+
+	// AcquireWait is how long an acquire may wait for others to share its round trip, in a context
+	// of [WithPatience], while no round trip is under way.
+	AcquireWait time.Duration
 
 	Tracer pgx.QueryTracer // counts; may be nil
 
@@ -127,7 +132,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}
-	s.creates = s.newCreates()
+	s.creates, s.leases = s.newCreates(), s.newLeases(o.AcquireWait)
 	return s, nil
 }
 
