@@ -27,6 +27,9 @@ func (c *Config) leaseSettings() []setting {
 		{name: "clockSkewAllowance", def: "1s",
 			meaning: "how long another invocation's lease must have been expired before it is taken over; below `lease.duration`. Raise it where Postgres may move to a server whose clock differs by more",
 			field:   duration(&c.Lease.ClockSkewAllowance, 0, time.Minute)},
+		{name: "advance.batchWait", def: "0s",
+			meaning: "how long an advance may wait for those of other submitters, to take its lease in one round trip with theirs; 0s: it waits for none. Raise it where many submitters send at a steady rate and their latency matters less than the database's load",
+			field:   duration(&c.Advance.BatchWait, 0, time.Second)},
 	}
 }
 

@@ -96,7 +96,8 @@ func (s *Store) answerCommits(ctx context.Context, calls []*fencedCommit) []batc
 
 // lockLeases is the fence of many commits. It locks the lease rows of those that hold their leases, and
 // makes [isHeld] true of their records. Those whose row another session has locked are skipped. An expiry
-// is read after its row is locked.
+// is read after its row is locked. The statements after it wait only shortly for another session's rows:
+// what they cannot write soon goes alone.
 const lockLeases = `
 with locked as (
   select l.submitter, l.fencing_token, l.expires_at
@@ -105,7 +106,8 @@ with locked as (
    order by w.place
      for no key update of l skip locked
 )
-select array_agg(submitter::text), set_config('fencepost.held', coalesce(jsonb_object_agg(submitter::text, fencing_token), '{}')::text, true)
+select array_agg(submitter::text), set_config('fencepost.held', coalesce(jsonb_object_agg(submitter::text, fencing_token), '{}')::text, true),
+       set_config('lock_timeout', '250ms', true)
   from locked
  where expires_at > clock_timestamp()`
 
@@ -125,18 +127,22 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockLeases, each(all, leaseOf(func(l lease.Lease) string { return l.Submitter })), each(all, leaseOf(func(l lease.Lease) string { return l.Owner })),
-		each(all, leaseOf(func(l lease.Lease) int64 { return l.Token }))).QueryRow(results.Scan(&locked, nil))
+		each(all, leaseOf(func(l lease.Lease) int64 { return l.Token }))).QueryRow(results.Scan(&locked, nil, nil))
 	s.queueWrites(b, all)
 	b.Queue("commit").Exec(func(pgconn.CommandTag) error {
 		committed = true
 		return nil
 	})
 	s.queueRecheck(b, all)
-	if err := s.send(ctx, b); err != nil {
-		if !committed && isRefused(err) {
-			return nil, errGoesAlone
-		}
+	switch err := s.send(ctx, b); {
+	case err != nil && !committed && isRefused(err):
+		return nil, errGoesAlone
+	case err != nil && !committed:
 		return nil, err
+	case err != nil: // the query of the queues failed: each submitter's next task makes it
+		for _, c := range all {
+			c.result.Queued = txmanager.AdvanceNowQueue
+		}
 	}
 	held = make(map[string]bool, len(locked))
 	for _, submitter := range locked {

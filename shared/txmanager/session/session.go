@@ -102,7 +102,7 @@ func (w *Service) acquireWaiting(ctx context.Context, s txmanager.Submitter) (tx
 	for began := time.Now(); ; {
 		taken, err := w.Acquire(ctx, s, owner, true)
 		if err != nil {
-			return taken, errors.Join(err, w.releaseUnknown(ctx, s, owner))
+			return taken, errors.Join(err, w.ReleaseUnknown(ctx, s, owner))
 		}
 		if taken.Held {
 			return taken, nil
@@ -118,9 +118,9 @@ func (w *Service) acquireWaiting(ctx context.Context, s txmanager.Submitter) (tx
 	}
 }
 
-// releaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
+// ReleaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
 // would return for this owner, and creates would rely on it as the holder.
-func (w *Service) releaseUnknown(ctx context.Context, s txmanager.Submitter, owner string) error {
+func (w *Service) ReleaseUnknown(ctx context.Context, s txmanager.Submitter, owner string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	taken, err := w.Store.Acquire(ctx, s, owner, false)

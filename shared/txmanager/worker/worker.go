@@ -3,6 +3,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,9 @@ func (w *Worker) ServeSubmitter(ctx context.Context, s txmanager.Submitter, kind
 	owner := w.NewOwner()
 	for {
 		taken, err := w.acquireTwice(ctx, s, owner, kind)
+		if ctx.Err() != nil { // nobody else would release a lease that this call has taken
+			return fmt.Errorf("take lease of %s: %w", s, errors.Join(cmp.Or(err, ctx.Err()), w.ReleaseUnknown(ctx, s, owner)))
+		}
 		if err != nil {
 			return fmt.Errorf("take lease of %s: %w", s, err)
 		}
