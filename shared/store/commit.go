@@ -62,6 +62,7 @@ func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Commi
 // round trip also queries the queue after the commit. The first statement is the fence. It keeps the lease
 // row locked to the end, so that a takeover cannot happen between the check and the commit.
 func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.CommitResult, error) {
+	c.result = txmanager.CommitResult{} // which a batch that was rolled back may have set
 	b, all := new(pgx.Batch), fencedCommits{c}
 	if c.LeaseEnd == txmanager.ReleaseUnlessRerun {
 		b.Queue("begin")
