@@ -110,7 +110,7 @@ select array_agg(submitter::text), set_config('fencepost.held', coalesce(jsonb_o
  where expires_at > clock_timestamp()`
 
 // fenceColumns are what a lease gives to [lockLeases].
-var fenceColumns = append(leaseColumns(func(l *lease.Lease) lease.Lease { return *l }), valueOf("owner", "text", func(l *lease.Lease) string { return l.Owner }))
+var fenceColumns = append(fencedColumns(func(l *lease.Lease) lease.Lease { return *l }), valueOf("owner", "text", func(l *lease.Lease) string { return l.Owner }))
 
 // commitTogether commits what different submitters write: begin, fence, writes, commit, query of the queues,
 // in one round trip. A commit whose submitter is not in held wrote nothing: its lease is not held, or another
