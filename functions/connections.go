@@ -35,6 +35,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 		Events: eventMode(a.config.Events), OnEvents: serve.LogEvents(a.base.Log),
 		GasBumpAfter: bumpAfter(a.config.GasBump), AnyCaller: !a.config.Auth.OpenIssuer,
+		AcquireWait: a.config.Advance.BatchWait,
 	}
 	if a.acceptsIntents() {
 		o.MACs = a.intents

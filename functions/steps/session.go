@@ -54,6 +54,9 @@ func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, kind txman
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
 	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
 	defer cancel()
+	if kind == txmanager.KindAdvance {
+		ctx = store.WithPatience(ctx)
+	}
 	worker, err := a.WorkerOf(s)
 	if err == nil {
 		err = worker.ServeSubmitter(ctx, s, kind)

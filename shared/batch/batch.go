@@ -1,6 +1,6 @@
 // Package batch lets concurrent calls of one process share a round trip to a database, a node or
 // another service. A [Group] has one kind of call. A call that finds no round trip under way starts
-// one at once. Calls that arrive meanwhile share the next one.
+// one, at once unless it may wait for others. Calls that arrive meanwhile share the next one.
 package batch
 
 import (
@@ -28,6 +28,11 @@ type Options[Call, Answer any] struct {
 
 	MaxCalls int           // limit of the calls of one round trip
 	Timeout  time.Duration // limit of a round trip with several calls, whose contexts cannot end it
+
+	// Wait is how long a call waits for others if it finds no round trip under way and MayWait is
+	// true of it. The round trip starts at once when it is full, or with a call that may not wait.
+	Wait    time.Duration
+	MayWait func(Call) bool
 
 	// SlowAfter is when a round trip counts as slow, and the next may start beside it. It may have
 	// met a row that another session has locked.
@@ -106,10 +111,23 @@ func (g *Group[Call, Answer]) join(ctx context.Context, call Call) *pending[Call
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting = append(g.waiting, p)
+	switch {
+	case g.running:
+	case g.options.Wait == 0 || !g.options.MayWait(call) || len(g.waiting) == g.options.MaxCalls:
+		g.start()
+	case len(g.waiting) == 1:
+		time.AfterFunc(g.options.Wait, g.startIdle)
+	}
+	return p
+}
+
+// startIdle starts a round trip if none is under way.
+func (g *Group[Call, Answer]) startIdle() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if !g.running {
 		g.start()
 	}
-	return p
 }
 
 // leave removes p. It reports false if a round trip has taken p.

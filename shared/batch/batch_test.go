@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,6 +109,47 @@ func TestAPanicIsAnErrorOfItsCalls(t *testing.T) {
 	_, answers := run(t, batch.Options[string, string]{}, "panic", "b")
 	check.Equal(t, "answers", fmt.Sprint(answers),
 		"map[b:B panic:the round trip of this call ended without an answer: panic: a fault in the service]")
+}
+
+// A call that may wait starts a round trip later, with those that came meanwhile. It waits no
+// longer than for a call that may not, or for a full round trip.
+func TestACallMayWaitForOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		calls []string // one every 100 ms; "-": none
+		trips string
+		ends  time.Duration // the last answer
+	}{
+		"alone":                 {[]string{"may 1"}, "[[may 1]]", 1250 * time.Millisecond},
+		"in company":            {[]string{"may 1", "may 2"}, "[[may 1 may 2]]", 1250 * time.Millisecond},
+		"with one that may not": {[]string{"may 1", "not 2"}, "[[may 1 not 2]]", 1100 * time.Millisecond},
+		"until it is full":      {[]string{"may 1", "may 2", "may 3", "may 4"}, "[[may 1 may 2 may 3] [may 4]]", 2200 * time.Millisecond},
+		"behind another":        {[]string{"not 1", "may 2", "may 3"}, "[[not 1] [may 2 may 3]]", 2 * time.Second},
+		"after another":         {[]string{"may 1", "not 2", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "may 3"}, "[[may 1 not 2] [may 3]]", 2450 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := new(service)
+				g := batch.New(batch.Options[string, string]{
+					Send: s.send, MaxCalls: 3, Timeout: time.Minute,
+					Wait: 250 * time.Millisecond, MayWait: func(call string) bool { return strings.HasPrefix(call, "may") },
+				})
+				began := time.Now()
+				var all sync.WaitGroup
+				for i, call := range c.calls {
+					if i > 0 {
+						time.Sleep(100 * time.Millisecond)
+					}
+					if call != "-" {
+						all.Go(func() { check.OK(t)(g.Do(t.Context(), call)) })
+					}
+					synctest.Wait()
+				}
+				all.Wait()
+				check.Equal(t, "round trips", fmt.Sprint(s.trips), c.trips)
+				check.Equal(t, "time until the last answer", time.Since(began), c.ends)
+			})
+		})
+	}
 }
 
 // A caller that leaves ends no round trip of others. A call that no round trip has taken is not made.

@@ -20,6 +20,7 @@ import (
 // changes. Its secrets do not print.
 type Config struct {
 	Lease         Lease
+	Advance       Advance
 	Nonce         Nonce
 	Hooks         Hooks
 	Fees          Fees

@@ -88,7 +88,7 @@ const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.exa
 // metrics, which Cloud Run does not offer, and the history of tips, which a legacy chain does
 // not have. See [TestContradictionsAreRefused].
 var everything = []string{
-	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s",
+	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s", "FENCEPOST_ADVANCE_BATCH_WAIT=10ms",
 	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000", "FENCEPOST_NONCE_DEFER_AFTER=0s",
 	"FENCEPOST_NONCE_PLACEHOLDER=ask", "FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=98",
 	"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=2m",
@@ -144,6 +144,7 @@ const (
 func everythingLoaded() config.Config {
 	return config.Config{
 		Lease:         config.Lease{Duration: 20 * time.Second, RenewInterval: 9999 * time.Millisecond, ClockSkewAllowance: 2 * time.Second},
+		Advance:       config.Advance{BatchWait: 10 * time.Millisecond},
 		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 98, DeferAfter: 0},
 		Hooks:         config.Hooks{Enabled: true, ReservationTimeout: 2 * time.Minute},
 		Queue:         config.Queue{MaxPerSubmitter: 7},

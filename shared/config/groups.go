@@ -18,6 +18,13 @@ type Lease struct {
 	ClockSkewAllowance time.Duration
 }
 
+// Advance configures the function that signs.
+type Advance struct {
+	// BatchWait is how long an invocation may wait for others before it acquires its lease, to
+	// share the round trip.
+	BatchWait time.Duration
+}
+
 // Nonce configures the allocation of nonces.
 type Nonce struct {
 	// StartFrom is the first nonce of a submitter that is registered without one.

@@ -135,7 +135,7 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 	})
 	s.queueRecheck(b, all)
 	if err := s.send(ctx, b); err != nil {
-		if !committed && isRefused(err) {
+		if !committed && isRefusedByRow(err) {
 			return nil, errGoesAlone
 		}
 		return nil, err
@@ -147,9 +147,9 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 	return held, nil
 }
 
-// isRefused reports whether the database rolled a transaction back because of one of its rows: see
+// isRefusedByRow reports whether the database rolled a transaction back because of one of its rows: see
 // [isRolledBack]. Class FP is of the database's own functions.
-func isRefused(err error) bool {
+func isRefusedByRow(err error) bool {
 	var pg *pgconn.PgError
 	return isRolledBack(err) || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "FP")
 }

@@ -70,7 +70,7 @@ func (s *Store) CommitTogether(ctx context.Context, all ...txmanager.Commit) (an
 var HotStatements = map[string]string{
 	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "findUsable": findUsable, "countQueued": countQueued,
 	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permitReserved": permitReserved, "permit": permit,
-	"acquireOrMark": acquireOrMark, "nextIteration": nextIteration, "releaseLease": releaseLease, "recheckQueue": recheckQueue, "lockLeases": lockLeases,
+	"acquireOrMark": acquireOrMark, "releaseLease": releaseLease, "recheckQueue": recheckQueue, "lockLeases": lockLeases,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,
 	"applyTransitions": applyTransitions, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "updateCursor": updateCursor, "countFees": countFees,
 	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID,

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -17,111 +19,247 @@ import (
 // ErrUnknownSubmitter reports a submitter that is not registered.
 var ErrUnknownSubmitter = errors.New("unknown submitter")
 
-// acquireOrMark takes the lease if it is free, and otherwise sets the rerun flag. It is one
-// statement under the row lock, so that no release can happen between the two. A lease is free
-// if it was released, if it is the caller's own, or if it expired longer ago than the skew
-// allowance. It is also free if it ends further ahead than twice a lease's duration, because
-// the database's clock was set back. The clock is read after the row is locked.
-//
-// dead is true if the row showed another's expired lease. Its holder died, since an expired
-// lease cannot be renewed. A lease that is released while this statement waits for the row
-// does not count.
-const acquireOrMark = `
-with before as (
-  select owner_node not in ('', $2)
-         and (expires_at + $4 < clock_timestamp() or expires_at > clock_timestamp() + 2 * $3::interval) as dead
-    from submitter_lease
-   where submitter = $1
-)
-insert into submitter_lease as l (submitter, owner_node, fencing_token, expires_at, updated_at)
-select submitter, $2, 1, clock_timestamp() + $3, clock_timestamp()
-  from submitter
- where submitter = $1
-    on conflict (submitter) do update
-   set (owner_node, fencing_token, expires_at, rerun_requested, updated_at) = (
-       select case when free then $2 else l.owner_node end,
-              case when free then l.fencing_token + 1 else l.fencing_token end,
-              case when free then now + $3 else l.expires_at end,
-              not free,
-              now
-         from (select now, l.owner_node in ('', $2)
-                        or l.expires_at + $4 < now
-                        or l.expires_at > now + 2 * $3::interval as free
-                 from (select clock_timestamp() as now) as clock) as evaluated)
-returning owner_node = $2, fencing_token, expires_at, expires_at + $4, coalesce((select dead from before), false)`
-
-// Acquire implements [txmanager.Store]: begin, acquire, commit, load, in one round trip. The
-// token is committed before the load, so that a create which commits after the load cannot
-// still read the token before it. The error wraps [ErrUnknownSubmitter] if s is not
-// registered.
-//
-// A wait for a lock that exceeds lock_timeout means that a client is frozen while it sends a
-// batch. Acquire ends that client's session once its transaction is older than a lease.
-func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
-	t, err := s.take(ctx, sub, owner, wide)
-	if !blocked(err) {
-		return t, err
-	}
-	if err := s.endFrozen(ctx); err != nil {
-		return txmanager.AcquireResult{}, err
-	}
-	return s.take(ctx, sub, owner, wide)
+// leaseCall is a call to acquire a lease, or to begin its next iteration, and to load the state.
+type leaseCall struct {
+	submitter txmanager.Submitter
+	owner     string
+	token     int64 // of the iteration before; 0: acquire
+	wide      bool
+	patient   bool // it may wait for others to share the round trip
 }
 
-func (s *Store) take(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
-	var t txmanager.AcquireResult
-	sentAt := time.Now()
-	b := new(pgx.Batch)
-	b.Queue("begin")
-	b.Queue(acquireOrMark, sub, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.TakeoverAt, &t.TakenOver)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
-		}
-		return err
+// leaseAnswer is the answer to a [leaseCall] in one round trip.
+type leaseAnswer struct {
+	txmanager.AcquireResult
+	alone    bool // the round trip did nothing for this call: it is to be repeated alone
+	unloaded bool // the lease is held, and its state is to be loaded alone
+}
+
+// leaseColumns are the columns of the calls of one round trip.
+var leaseColumns = []recordColumn[leaseCall]{
+	valueOf("submitter", "text", func(c *leaseCall) txmanager.Submitter { return c.submitter }),
+	valueOf("owner", "text", func(c *leaseCall) string { return c.owner }),
+	valueOf("token", "bigint", func(c *leaseCall) int64 { return c.token }),
+}
+
+// acquireOrMark takes each lease that is free, and otherwise sets its rerun flag. It does so
+// under the row's lock, so that no release can happen between the two. A lease is free if it
+// was released, if it is the caller's own, or if it expired longer ago than the skew allowance.
+// It is also free if it ends further ahead than twice a lease's duration, because the database's
+// clock was set back. The clock is read after the row is locked.
+//
+// A call with a token begins the next iteration: it takes the lease that it holds under this
+// token and that has not expired, and changes no other row.
+//
+// Rows are locked in the order of submitters. A row that another session has locked is passed
+// over, and so has no result; with $3 the statement waits for it.
+//
+// The last column is true if the row showed another's expired lease. Its holder died, since an
+// expired lease cannot be renewed. A lease that is released while this statement waits for the
+// row does not count.
+var acquireOrMark = `
+with call as (
+  select i.* from ` + recordSet(leaseColumns, 3, "i") + `
+), unlocked as materialized (
+  select l.submitter
+    from call i
+    join submitter_lease l on l.submitter = i.submitter
+   order by l.submitter
+     for no key update of l skip locked
+)
+insert into submitter_lease as l (submitter, owner_node, fencing_token, expires_at, updated_at)
+select s.submitter, i.owner, i.token + 1, clock_timestamp() + $1, clock_timestamp()
+  from call i
+  join submitter s on s.submitter = i.submitter
+  left join submitter_lease e on e.submitter = i.submitter
+ where case when e.submitter is null then i.token = 0 else $3 or e.submitter in (select submitter from unlocked) end
+ order by s.submitter
+    on conflict (submitter) do update
+   set (owner_node, fencing_token, expires_at, rerun_requested, updated_at) = (
+       select case when free then excluded.owner_node else l.owner_node end,
+              case when free then l.fencing_token + 1 else l.fencing_token end,
+              case when free then now + $1 else l.expires_at end,
+              not free,
+              now
+         from (select now, l.owner_node in ('', excluded.owner_node)
+                        or l.expires_at + $2 < now
+                        or l.expires_at > now + 2 * $1::interval as free
+                 from (select clock_timestamp() as now) as clock) as evaluated)
+ where excluded.fencing_token = 1
+    or l.owner_node = excluded.owner_node and l.fencing_token = excluded.fencing_token - 1 and l.expires_at > clock_timestamp()
+returning submitter, owner_node, fencing_token, expires_at, expires_at + $2, coalesce((
+       select b.owner_node not in ('', l.owner_node)
+              and (b.expires_at + $2 < clock_timestamp() or b.expires_at > clock_timestamp() + 2 * $1::interval)
+         from submitter_lease b
+        where b.submitter = l.submitter), false)`
+
+// maxSharedLeases is the limit of the calls of one round trip.
+const maxSharedLeases = 200
+
+// newLeases is the group of the calls that take leases. After a lease's duration, no lease that
+// the round trip took is held any more.
+func (s *Store) newLeases(wait time.Duration) *batch.Group[leaseCall, leaseAnswer] {
+	return batch.New(batch.Options[leaseCall, leaseAnswer]{
+		Send:      s.answerLeases,
+		Key:       func(c leaseCall) string { return string(c.submitter) },
+		MaxCalls:  maxSharedLeases,
+		Timeout:   s.rules.Duration,
+		Wait:      wait,
+		MayWait:   func(c leaseCall) bool { return c.patient },
+		SlowAfter: slowCommitAfter,
 	})
-	b.Queue("commit")
-	s.queueLoad(b, sub, wide, &t.State)
-	if err := s.send(ctx, b); err != nil {
+}
+
+type patience struct{}
+
+// WithPatience returns a context in which [Store.Acquire] may wait for others to share its round
+// trip: see [Options.AcquireWait].
+func WithPatience(ctx context.Context) context.Context {
+	return context.WithValue(ctx, patience{}, true)
+}
+
+// Acquire implements [txmanager.Store]: begin, acquire, commit, load, in one round trip, which
+// it may share with others. The token is committed before the load, so that a create which
+// commits after the load cannot still read the token before it. The error wraps
+// [ErrUnknownSubmitter] if s is not registered.
+func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
+	patient, _ := ctx.Value(patience{}).(bool)
+	t, err := s.takeLease(ctx, leaseCall{submitter: sub, owner: owner, wide: wide, patient: patient})
+	if err == nil && t.State.ForeignDatabase {
+		err = s.distrustDatabase(ctx)
+	}
+	if err != nil {
 		return txmanager.AcquireResult{}, err
 	}
-	if t.State.ForeignDatabase {
-		if err := s.distrustDatabase(ctx); err != nil {
-			return txmanager.AcquireResult{}, err
-		}
-	}
-	t.State = t.State.WithLoadTime(time.Now())
-	t.State.Lease = lease.New(string(sub), owner, t.Token, sentAt, s.rules.Duration)
 	return t, nil
 }
 
-// nextIteration raises the token and clears the rerun flag.
-const nextIteration = `
-update submitter_lease
-   set fencing_token = fencing_token + 1, rerun_requested = false,
-       expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
- where submitter = $1 and owner_node = $2 and fencing_token = $3 and expires_at > clock_timestamp()
-returning fencing_token`
-
 // BeginIteration implements [txmanager.Store]: begin, next token, commit, load, in one round
-// trip.
+// trip, which it may share with others.
 func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (txmanager.SubmitterState, error) {
-	var w txmanager.SubmitterState
-	var token int64
-	sentAt := time.Now()
-	b := new(pgx.Batch)
-	b.Queue("begin")
-	b.Queue(nextIteration, l.Submitter, l.Owner, l.Token, s.rules.Duration).QueryRow(func(row pgx.Row) error {
-		return Held(l, row.Scan(&token))
-	})
-	b.Queue("commit")
-	s.queueLoad(b, txmanager.Submitter(l.Submitter), wide, &w)
-	if err := s.send(ctx, b); err != nil {
+	t, err := s.takeLease(ctx, leaseCall{submitter: txmanager.Submitter(l.Submitter), owner: l.Owner, token: l.Token, wide: wide})
+	if err != nil {
 		return txmanager.SubmitterState{}, err
 	}
-	w = w.WithLoadTime(time.Now())
-	w.Lease = lease.New(l.Submitter, l.Owner, token, sentAt, s.rules.Duration)
-	return w, nil
+	return t.State, nil
+}
+
+// takeLease makes the call in a round trip with others, and what of it that one has not done,
+// alone.
+//
+// A wait for a lock that exceeds lock_timeout means that a client is frozen while it sends a
+// batch. takeLease ends that client's session once its transaction is older than a lease.
+func (s *Store) takeLease(ctx context.Context, c leaseCall) (txmanager.AcquireResult, error) {
+	t, err := s.leases.Do(ctx, c)
+	if err == nil && t.alone {
+		t, err = s.takeAlone(ctx, c)
+	}
+	if blocked(err) {
+		if err := s.endFrozen(ctx); err != nil {
+			return txmanager.AcquireResult{}, err
+		}
+		t, err = s.takeAlone(ctx, c)
+	}
+	if err == nil && t.unloaded {
+		held := t.State.Lease
+		t.State, err = s.load(ctx, c.submitter, c.wide)
+		t.State.Lease = held
+	}
+	return t.AcquireResult, err
+}
+
+func (s *Store) takeAlone(ctx context.Context, c leaseCall) (leaseAnswer, error) {
+	r := s.answerLeases(ctx, []leaseCall{c})[0]
+	return r.Value, r.Err
+}
+
+// answerLeases makes the calls in one round trip.
+func (s *Store) answerLeases(ctx context.Context, calls []leaseCall) []batch.Result[leaseAnswer] {
+	t := leaseTrip{rules: s.rules, calls: calls, rows: make([]*txmanager.AcquireResult, len(calls)), loads: make([]pendingLoad, len(calls)), sentAt: time.Now()}
+	for i, c := range calls {
+		t.loads[i] = pendingLoad{submitter: c.submitter, wide: c.wide}
+	}
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(acquireOrMark, arrays([]any{s.rules.Duration, s.rules.ClockSkewAllowance, len(calls) == 1}, leaseColumns, calls)...).Query(t.scan)
+	b.Queue("commit").Exec(func(pgconn.CommandTag) error {
+		t.committed = true
+		return nil
+	})
+	s.queueLoads(b, t.loads)
+	err := s.send(ctx, b)
+	t.answeredAt = time.Now()
+	results := make([]batch.Result[leaseAnswer], len(calls))
+	for i := range calls {
+		results[i].Value, results[i].Err = t.answer(i, err)
+	}
+	return results
+}
+
+// leaseTrip is one round trip of calls that take leases.
+type leaseTrip struct {
+	rules lease.Rules
+	calls []leaseCall
+	rows  []*txmanager.AcquireResult // nil: the statement passed over the row, or there is none
+	loads []pendingLoad
+
+	sentAt, answeredAt time.Time
+	committed          bool
+}
+
+// scan reads the rows of [acquireOrMark].
+func (t *leaseTrip) scan(rows pgx.Rows) error {
+	places := make(map[txmanager.Submitter]int, len(t.calls))
+	for i, c := range t.calls {
+		places[c.submitter] = i
+	}
+	var sub txmanager.Submitter
+	var owner string
+	var r txmanager.AcquireResult
+	_, err := pgx.ForEachRow(rows, []any{&sub, &owner, &r.Token, &r.ExpiresAt, &r.TakeoverAt, &r.TakenOver}, func() error {
+		i := places[sub]
+		r.Held = owner == t.calls[i].owner
+		t.rows[i] = new(r)
+		return nil
+	})
+	return err
+}
+
+// answer is the answer to one call, after the round trip has ended with err. What failed for
+// several calls is left to each of them alone.
+func (t *leaseTrip) answer(i int, err error) (a leaseAnswer, _ error) {
+	shared, call, load := len(t.calls) > 1, t.calls[i], t.loads[i]
+	switch row := t.rows[i]; {
+	case !t.committed && shared && isRefused(err), t.committed && shared && row == nil:
+		a.alone = true
+		return a, nil
+	case !t.committed:
+		return a, err
+	case row == nil:
+		return a, call.refused()
+	default:
+		a.AcquireResult = *row
+	}
+	if err = cmp.Or(err, load.err); err != nil && shared {
+		a.unloaded, err = a.Held, nil
+	}
+	a.State = load.state.WithLoadTime(t.answeredAt)
+	a.State.Lease = lease.New(string(call.submitter), call.owner, a.Token, t.sentAt, t.rules.Duration)
+	return a, err
+}
+
+// refused is why the statement has no row for a call that was alone.
+func (c leaseCall) refused() error {
+	if c.token == 0 {
+		return fmt.Errorf("%s: %w", c.submitter, ErrUnknownSubmitter)
+	}
+	return Held(lease.Lease{Submitter: string(c.submitter), Token: c.token}, pgx.ErrNoRows)
+}
+
+// isRefused reports whether the database has answered with an error, and so has not committed.
+func isRefused(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg)
 }
 
 const renew = `

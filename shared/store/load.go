@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,15 @@ import (
 
 var feesUsed = `(` + strings.ReplaceAll(feesInDay, "p.", "y.") + `)::text`
 
+// members are the submitters of a load, each with its place from 1 on. Each statement of a load
+// reads them one after the other. So a limit of its rows ends the load of the last ones.
+const members = `unnest($1::text[]) with ordinality as u (submitter, place)`
+
 var loadSubmitter = `
-select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
+select x.*
+  from ` + members + `
+ cross join lateral (
+select u.place, clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(c.final_block_number, 0), c.final_blocks, c.suspected_violation,
        coalesce(p.incident, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.deferred_until_nonce) from managed_tx m
@@ -36,7 +44,8 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
   join submitter_nonce_cursor c using (submitter)
   left join protect_incident p on p.submitter = s.submitter and p.closed_at is null
   left join submitter_policy y on y.submitter = s.submitter
- where s.submitter = $1`
+ where s.submitter = u.submitter
+offset 0) as x`
 
 // recordedOf is the [txmanager.Recorded] of m.
 const recordedOf = `case when m.recorded_nonce is not null then jsonb_build_object('nonce', m.recorded_nonce, 'receipt', (
@@ -53,10 +62,12 @@ type txRow struct {
 	versions                                         []string
 	value                                            *string
 	quiet, ahead                                     bool
+	place                                            int // of the submitter in the load
 }
 
 // txColumns are the columns that every statement reads of an open or queued m.
 var txColumns = []readColumn[txRow]{
+	{"u.place", func(r *txRow) any { return &r.place }},
 	{"m.tx_id", func(r *txRow) any { return &r.ID }},
 	{"m.request_id", func(r *txRow) any { return &r.RequestID }},
 	{"m.seq", func(r *txRow) any { return &r.Seq }},
@@ -124,14 +135,17 @@ const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTEC
 const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.requested_action is null and m.updated_at <= clock_timestamp()
        and m.next_resubmit_at > clock_timestamp() + $2::interval and m.first_submit_at > clock_timestamp() + $2::interval - $3::interval
        and ($4::interval is null or coalesce(m.next_bump_at, m.first_submit_at + $4::interval) > clock_timestamp() + $2::interval)
-       and m.nonce > (select l.nonce from managed_tx l where l.submitter = $1 and l.open order by l.nonce limit 1)
-       and not exists (select from protect_incident p where p.submitter = $1 and p.closed_at is null), false)`
+       and m.nonce > (select l.nonce from managed_tx l where l.submitter = u.submitter and l.open order by l.nonce limit 1)
+       and not exists (select from protect_incident p where p.submitter = u.submitter and p.closed_at is null), false)`
 
 const payloadOf = `(select d.body from tx_document d where d.tx_id = m.tx_id and d.name = 'payload')`
 
 // loadUnsettled reads documents row by row, only where they are needed. A join would read all
 // of them.
 var loadUnsettled = `
+select x.*
+  from ` + members + `
+ cross join lateral (
 select ` + selectList(txExtras{
 	payload: `case when not q.quiet then ` + payloadOf + ` end`,
 	raw: `case when not q.quiet and m.tx_hash is not null then (
@@ -142,8 +156,10 @@ select ` + selectList(txExtras{
 }.columns()) + `
   from managed_tx m
  cross join lateral (select ` + quiet + ` as quiet offset 0) as q
- where m.submitter = $1 and m.open
- order by m.nonce`
+ where m.submitter = u.submitter and m.open
+ order by m.nonce) as x
+ order by u.place
+ limit $5`
 
 // isNotDeferred is true of a queued m if every transaction that it was deferred for is terminal.
 const isNotDeferred = `(m.deferred_until_nonce is null or not exists (
@@ -159,32 +175,37 @@ var barred = `(
                    when m.handler is not null and not '` + HandlerCaller + `' || m.handler = any(s.callers)
                    then 'the submitter''s callers do not name ` + HandlerCaller + `' || m.handler || ' any more'
                    else '' end
-         from submitter s where s.submitter = $1)`
+         from submitter s where s.submitter = u.submitter)`
 
 // callersValue is the value that the submitter's policy allows the caller of a queued m in one
 // transaction. It reads nothing if the policy has no limits of callers.
-var callersValue = `case when (select y.per_caller is not null from submitter_policy y where y.submitter = $1) then (
+var callersValue = `case when (select y.per_caller is not null from submitter_policy y where y.submitter = u.submitter) then (
        select k.max_value_wei::text
          from submitter_policy p
          join submitter s on s.submitter = p.submitter
         cross join ` + limitsOf("m.caller") + `
-        where p.submitter = $1) end`
+        where p.submitter = u.submitter) end`
 
 // loadQueue reads one row more than may be used, to find out whether there are more, and
 // additional rows that are deferred and due. A row whose MAC key is not among $4 gets a next
 // check and is skipped until then, so that an unknown key blocks no other row. With $4 null
 // every key passes. The rows that have [expired] follow the queue.
 var loadQueue = `
-with recursive ` + openQueue("$1", "$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(maxDeferred)+`) from submitter s where s.submitter = $1)`) + `
+select x.*
+  from ` + members + `
+ cross join lateral (
+with recursive ` + openQueue("u.submitter", "$4", `(select 1 + case when ($2::boolean[])[u.place] then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(maxDeferred)+`) from submitter s where s.submitter = u.submitter)`) + `
 select ` + selectList(txExtras{
 	payload: `case when not m.expired then ` + payloadOf + ` end`,
 	raw:     "null::bytea", versions: "'{}'::text[]", quiet: "m.expired", barred: barred,
-	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = $1)`, value: callersValue,
+	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = u.submitter)`, value: callersValue,
 }.columns()) + `
   from (select q.*, false as expired from open as q
          union all
         (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(maxExpired) + `)) as m
- order by m.expired, m.seq`
+ order by m.expired, m.seq) as x
+ order by u.place
+ limit $5`
 
 // maxExpired is the limit of expired intents that one iteration ends, and maxDeferred that
 // of deferred intents that it checks.
@@ -193,11 +214,11 @@ const (
 	maxDeferred = 100
 )
 
-// expired is true of a queued row of the submitter $1 whose validUntil has passed. Held rows
+// expired is true of a queued row of the submitter whose validUntil has passed. Held rows
 // and rows in PROTECT do not expire: they may have run.
 func expired(row, now string) string {
-	return row + `.submitter = $1 and ` + row + `.queued and not ` + row + `.held and ` + row + `.valid_until <= ` + now + `
-           and not exists (select from protect_incident p where p.submitter = $1 and p.closed_at is null)`
+	return row + `.submitter = u.submitter and ` + row + `.queued and not ` + row + `.held and ` + row + `.valid_until <= ` + now + `
+           and not exists (select from protect_incident p where p.submitter = u.submitter and p.closed_at is null)`
 }
 
 // due is true of a deferred row whose next check has come.
@@ -243,57 +264,143 @@ func openQueue(submitter, key, limit string) string {
 )`
 }
 
-// queueLoad adds the load of a submitter's state to a batch. It is a separate statement after
-// the one that locks the lease, because a snapshot is taken when its statement starts. The
-// lock statement may have waited.
-func (s *Store) queueLoad(b *pgx.Batch, sub txmanager.Submitter, wide bool, w *txmanager.SubmitterState) {
-	scanTx := func(row pgx.CollectableRow) (txmanager.Tx, error) { return scanTx(sub, w.Now, row) }
-	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
-		var ours bool
-		var epoch, names string
-		var tip, fee, day, used, value *string
-		var targets []string
-		var tokens map[string]TokenLimits
-		var gas int64
-		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.SuspectedViolation,
-			&w.Incident, &w.Evidence, &w.LowestDeferredUntil, &w.HeldBackSince, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &tokens, &w.HooksForbidden, &w.NextExpiry, &w.DeferredUntil)
-		w.Bounds = txmanager.Bounds{ValueWei: bigFromText(value), Targets: targets, Gas: uint64(gas), TipWei: bigFromText(tip), FeeWei: bigFromText(fee), FeesPerDayWei: bigFromText(day), FeesUsedWei: bigFromText(used), Tokens: maxPerTx(tokens)}
-		s.epochs.note(epoch)
-		s.names.note(sub, names)
-		w.Protected, w.ForeignDatabase = w.Incident != 0 || !ours, !ours
-		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
+// pendingLoad is the load of one submitter's state. The statements that load it load others' too.
+type pendingLoad struct {
+	submitter txmanager.Submitter
+	wide      bool // as much of the queue as the window is wide; otherwise its head
+	state     txmanager.SubmitterState
+	err       error // of this submitter alone
+}
+
+// queueLoads adds the load of the submitters' states to a batch. They are separate statements
+// after the one that locks the leases, because a snapshot is taken when its statement starts.
+// The lock statement may have waited.
+func (s *Store) queueLoads(b *pgx.Batch, all []pendingLoad) {
+	submitters, wide := make([]txmanager.Submitter, len(all)), make([]bool, len(all))
+	for i := range all {
+		l := &all[i]
+		submitters[i], wide[i], l.err = l.submitter, l.wide, fmt.Errorf("%s: %w", l.submitter, ErrUnknownSubmitter)
+	}
+	b.Queue(loadSubmitter, submitters).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := s.scanSubmitter(rows, all); err != nil {
+				return err
+			}
 		}
-		return err
+		return rows.Err()
 	})
 	if s.bumpAfter != nil {
-		queueBumpSpent(b, sub, w)
+		queueBumpSpent(b, submitters, all)
 	}
+	limit := rowLimit(all)
 	// A lease may be acquired, renewed for one chain query, and renewed for another before the
 	// evaluation.
 	round := 3 * s.rules.Duration
-	b.Queue(loadUnsettled, sub, round, s.stuckAfter, s.bumpAfter).Query(results.Into(&w.Open, scanTx))
-	b.Queue(loadQueue, sub, wide, s.anyCaller, s.macKeys).Query(func(rows pgx.Rows) error {
-		queue, err := pgx.CollectRows(rows, scanTx)
-		limit := 1
-		if wide {
-			limit = int(w.Window)
+	b.Queue(loadUnsettled, submitters, round, s.stuckAfter, s.bumpAfter, limit).Query(func(rows pgx.Rows) error {
+		return scanTxs(rows, all, limit, func(w *txmanager.SubmitterState) *[]txmanager.Tx { return &w.Open })
+	})
+	b.Queue(loadQueue, submitters, wide, s.anyCaller, s.macKeys, limit).Query(func(rows pgx.Rows) error {
+		err := scanTxs(rows, all, limit, inQueue)
+		for i := range all {
+			splitQueue(&all[i].state, all[i].wide)
 		}
-		if i := slices.IndexFunc(queue, func(t txmanager.Tx) bool { return t.Payload == nil }); i >= 0 { // of what is expired none is loaded
-			w.Expired, queue = queue[i:], queue[:i:i]
-			w.ExpiredMore = len(w.Expired) == maxExpired
-		}
-		deferred := 0
-		for _, t := range queue {
-			if t.DeferredAt != nil {
-				deferred++
-			}
-		}
-		limit += deferred
-		w.QueueMore = len(queue) > limit || deferred >= maxDeferred
-		w.Queue = queue[:min(len(queue), limit)]
 		return err
 	})
+}
+
+// maxSharedRows limits the open transactions that a load of several submitters returns, and
+// those of their queues. The submitters at its end, whose rows may be incomplete, load alone.
+const maxSharedRows = 4000
+
+var errLoadIncomplete = errors.New("the load of several submitters reached its limit of rows")
+
+// rowLimit is the limit of the rows of each statement of a load; nil: none.
+func rowLimit(all []pendingLoad) *int {
+	if len(all) == 1 {
+		return nil
+	}
+	return new(maxSharedRows)
+}
+
+func (s *Store) scanSubmitter(row pgx.Row, all []pendingLoad) error {
+	var w txmanager.SubmitterState
+	var ours bool
+	var place int
+	var epoch, names string
+	var tip, fee, day, used, value *string
+	var targets []string
+	var tokens map[string]TokenLimits
+	var gas int64
+	err := row.Scan(&place, &w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.SuspectedViolation,
+		&w.Incident, &w.Evidence, &w.LowestDeferredUntil, &w.HeldBackSince, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &tokens, &w.HooksForbidden, &w.NextExpiry, &w.DeferredUntil)
+	if err != nil {
+		return err
+	}
+	w.Bounds = txmanager.Bounds{ValueWei: bigFromText(value), Targets: targets, Gas: uint64(gas), TipWei: bigFromText(tip), FeeWei: bigFromText(fee), FeesPerDayWei: bigFromText(day), FeesUsedWei: bigFromText(used), Tokens: maxPerTx(tokens)}
+	w.Protected, w.ForeignDatabase = w.Incident != 0 || !ours, !ours
+	l := &all[place-1]
+	s.epochs.note(epoch)
+	s.names.note(l.submitter, names)
+	l.state, l.err = w, nil
+	return nil
+}
+
+func inQueue(w *txmanager.SubmitterState) *[]txmanager.Tx { return &w.Queue }
+
+// scanTxs adds each transaction to the state of its submitter. If the rows have reached their
+// limit, those of the last submitter and of all after it may be incomplete.
+func scanTxs(rows pgx.Rows, all []pendingLoad, limit *int, in func(*txmanager.SubmitterState) *[]txmanager.Tx) error {
+	n, last := 0, 1
+	for ; rows.Next(); n++ {
+		var r txRow
+		if err := rows.Scan(targets(scannedTxColumns, &r)...); err != nil {
+			return err
+		}
+		last = r.place
+		l := &all[last-1]
+		t, err := r.tx(l.submitter, l.state.Now)
+		l.err = cmp.Or(l.err, err)
+		list := in(&l.state)
+		*list = append(*list, t)
+	}
+	if limit != nil && n == *limit {
+		for i := last - 1; i < len(all); i++ {
+			all[i].err = cmp.Or(all[i].err, errLoadIncomplete)
+		}
+	}
+	return rows.Err()
+}
+
+// splitQueue divides the rows of a queue into those to use and those that have expired, and notes
+// whether there are more.
+func splitQueue(w *txmanager.SubmitterState, wide bool) {
+	limit := 1
+	if wide {
+		limit = int(w.Window)
+	}
+	queue := w.Queue
+	if i := slices.IndexFunc(queue, func(t txmanager.Tx) bool { return t.Payload == nil }); i >= 0 { // of what is expired none is loaded
+		w.Expired, queue = queue[i:], queue[:i:i]
+		w.ExpiredMore = len(w.Expired) == maxExpired
+	}
+	deferred := 0
+	for _, t := range queue {
+		if t.DeferredAt != nil {
+			deferred++
+		}
+	}
+	limit += deferred
+	w.QueueMore = len(queue) > limit || deferred >= maxDeferred
+	w.Queue = queue[:min(len(queue), limit)]
+}
+
+// load loads one submitter's state.
+func (s *Store) load(ctx context.Context, sub txmanager.Submitter, wide bool) (txmanager.SubmitterState, error) {
+	one := []pendingLoad{{submitter: sub, wide: wide}}
+	b := new(pgx.Batch)
+	s.queueLoads(b, one)
+	err := cmp.Or(s.send(ctx, b), one[0].err)
+	return one[0].state.WithLoadTime(time.Now()), err
 }
 
 // maxPerTx is the largest amount of each token that one transaction may move.
@@ -320,29 +427,28 @@ func bigFromText(text *string) *big.Int {
 // bumpSpent is what gas bumps have added to the most that a submitter may pay. The clock is
 // read once, so that the index skips older rows.
 const bumpSpent = `
-select coalesce(sum(extra_wei), 0)::text
-  from tx_version
- where submitter = $1 and extra_wei is not null and created_at > (select clock_timestamp() - interval '24 hours')`
+select u.place, (
+       select coalesce(sum(extra_wei), 0)::text
+         from tx_version
+        where submitter = u.submitter and extra_wei is not null and created_at > (select clock_timestamp() - interval '24 hours'))
+  from ` + members
 
-func queueBumpSpent(b *pgx.Batch, sub txmanager.Submitter, w *txmanager.SubmitterState) {
-	b.Queue(bumpSpent, sub).QueryRow(func(row pgx.Row) error {
-		var wei string
-		if err := row.Scan(&wei); err != nil {
-			return err
-		}
-		w.BumpBudgetUsedWei, _ = new(big.Int).SetString(wei, 10) // a sum of whole numbers
-		return nil
+func queueBumpSpent(b *pgx.Batch, submitters []txmanager.Submitter, all []pendingLoad) {
+	b.Queue(bumpSpent, submitters).Query(func(rows pgx.Rows) error {
+		var place int
+		var wei *string
+		_, err := pgx.ForEachRow(rows, []any{&place, &wei}, func() error {
+			all[place-1].state.BumpBudgetUsedWei = bigFromText(wei)
+			return nil
+		})
+		return err
 	})
 }
 
-func scanTx(sub txmanager.Submitter, now time.Time, row pgx.CollectableRow) (txmanager.Tx, error) {
-	r := txRow{Tx: txmanager.Tx{Submitter: sub}}
-	err := row.Scan(targets(scannedTxColumns, &r)...)
+// tx is the transaction of a row, loaded at now.
+func (r *txRow) tx(sub txmanager.Submitter, now time.Time) (txmanager.Tx, error) {
 	t := r.Tx
-	if err != nil {
-		return t, err
-	}
-	t.MaxValueWei = bigFromText(r.value)
+	t.Submitter, t.MaxValueWei = sub, bigFromText(r.value)
 	if r.ahead {
 		reachable(&t, now)
 	}
@@ -408,22 +514,24 @@ func Bigint(n uint64) int64 {
 var loadWaiting = `
 select ` + selectList(txExtras{
 	payload: payloadOf, raw: "null::bytea", versions: "'{}'::text[]", quiet: "false", barred: barred,
-	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = $1)`, value: callersValue,
+	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = u.submitter)`, value: callersValue,
 }.columns()) + `
-  from managed_tx m
- where m.submitter = $1 and ` + waits + `
+  from ` + members + `
+  join managed_tx m on m.submitter = u.submitter
+ where ` + waits + `
  order by m.seq
  limit $2`
 
 // Waiting loads a submitter's state with the first limit intents of its queue, to evaluate
 // them against its present policy and callers. It takes no lease and writes nothing.
-func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int) (w txmanager.SubmitterState, err error) {
+func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int) (txmanager.SubmitterState, error) {
+	one := []pendingLoad{{submitter: sub}}
 	b := new(pgx.Batch)
-	s.queueLoad(b, sub, false, &w)
-	b.Queue(loadWaiting, sub, limit, s.anyCaller).Query(func(rows pgx.Rows) error {
-		w.Queue, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (txmanager.Tx, error) { return scanTx(sub, w.Now, row) })
-		return err
+	s.queueLoads(b, one)
+	b.Queue(loadWaiting, []txmanager.Submitter{sub}, limit, s.anyCaller).Query(func(rows pgx.Rows) error {
+		one[0].state.Queue = nil
+		return scanTxs(rows, one, nil, inQueue)
 	})
-	err = s.db.SendBatch(ctx, b).Close()
-	return w, results.Wrap(err, "read the queue of %s", sub)
+	err := cmp.Or(s.db.SendBatch(ctx, b).Close(), one[0].err)
+	return one[0].state, results.Wrap(err, "read the queue of %s", sub)
 }

@@ -37,6 +37,7 @@ type Store struct {
 	bounds  queueRooms
 	limits  policyCache
 	creates *batch.Group[pendingCreate, Created]
+	leases  *batch.Group[leaseCall, leaseAnswer]
 	commits *batch.Group[*fencedCommit, txmanager.CommitResult]
 	epochs  epochCache
 	names   nameEpochCache
@@ -75,6 +76,10 @@ type Options struct {
 	// MAC names another key is loaded once, and again when this process has the key. nil: this
 	// process checks no MACs and loads all.
 	MACKeys []string
+
+	// AcquireWait is how long an acquire may wait for others to share its round trip, in a context
+	// of [WithPatience], while no round trip is under way.
+	AcquireWait time.Duration
 
 	Tracer pgx.QueryTracer // counts; may be nil
 
@@ -128,8 +133,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}
-	s.creates = s.newCreates()
-	s.commits = s.newCommits()
+	s.creates, s.leases, s.commits = s.newCreates(), s.newLeases(o.AcquireWait), s.newCommits()
 	return s, nil
 }
 

@@ -331,7 +331,7 @@ func loadCost(t testing.TB, db storetest.Bundle) (pages int, ms float64) {
 		Time float64 `json:"Execution Time"`
 	}
 	check.OK(t)(conn.Exec(t.Context(), `prepare load as `+store.HotStatements["loadQueue"]))
-	check.OK(t)(conn.QueryRow(t.Context(), `explain (analyze, buffers, format json) execute load('`+string(alice)+`', false, false, null)`, pgx.QueryExecModeSimpleProtocol).Scan(&plan))
+	check.OK(t)(conn.QueryRow(t.Context(), `explain (analyze, buffers, format json) execute load('{`+string(alice)+`}', '{false}', false, null, null)`, pgx.QueryExecModeSimpleProtocol).Scan(&plan))
 	check.OK(t)(conn.Exec(t.Context(), `deallocate load`))
 	return plan[0].Plan.Hit + plan[0].Plan.Read, plan[0].Time
 }

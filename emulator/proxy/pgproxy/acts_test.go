@@ -16,7 +16,7 @@ import (
 
 // act is one of the store's transactions, with the way to find out its result.
 type act struct {
-	fragment string // part of a statement that only this act runs
+	fragment string // part of a statement of this act
 
 	// begin prepares the act without the proxy.
 	begin func(scene) attempt
@@ -34,7 +34,7 @@ type attempt struct {
 var acts = map[string]act{
 	"create": {"insert into managed_tx", beginCreate},
 	"take":   {"insert into submitter_lease", beginTake},
-	"again":  {"fencing_token + 1, rerun_requested = false", beginAgain},
+	"again":  {"insert into submitter_lease", beginAgain},
 	"write":  {"require_lease", beginWrite},
 }
 

@@ -1,0 +1,329 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// sharing is db with a store whose acquires wait for each other.
+func sharing(t *testing.T, db storetest.Bundle) storetest.Bundle {
+	t.Helper()
+	return reopened(t, db, func(o *store.Options) { o.AcquireWait = 300 * time.Millisecond })
+}
+
+// together acquires the leases of all at once, in one round trip, and returns what each was
+// answered, and the round trips.
+func together(t *testing.T, db storetest.Bundle, owner string, wide bool, all ...txmanager.Submitter) ([]outcome[txmanager.AcquireResult], int64) {
+	t.Helper()
+	got, trips, calls := make([]outcome[txmanager.AcquireResult], len(all)), make([]int64, len(all)), sync.WaitGroup{}
+	for i, sub := range all {
+		calls.Go(func() {
+			ctx := telemetry.WithMeter(store.WithPatience(t.Context()))
+			got[i].got, got[i].err = db.Acquire(ctx, sub, owner, wide)
+			trips[i] = telemetry.MeterFrom(ctx).Cost().SQLRoundTrips
+		})
+	}
+	calls.Wait()
+	sum := int64(0)
+	for _, n := range trips {
+		sum += n
+	}
+	return got, sum
+}
+
+// wantHeld checks that the lease was taken under the token.
+func wantHeld(t *testing.T, what string, got outcome[txmanager.AcquireResult], token int64) {
+	t.Helper()
+	if got.err != nil || !got.got.Held || got.got.State.Lease.Token != token {
+		t.Errorf("%s: got held %t under token %d, %v; want it held under %d", what, got.got.Held, got.got.State.Lease.Token, got.err, token)
+	}
+}
+
+// Simultaneous acquires share their round trips, those of new submitters too. Each gets its own
+// token and state.
+func TestAcquiresShareRoundTrips(t *testing.T) {
+	t.Parallel()
+	const many = 50
+	db := storetest.New(t)
+	var all []txmanager.Submitter
+	for i := range many {
+		all = append(all, numbered(i))
+		db.Register(t, numbered(i), 1)
+		post(t, db, numbered(i), fmt.Sprint("r-", i))
+	}
+	db = sharing(t, db)
+	for token := range int64(3) {
+		got, trips := together(t, db, "a/1", true, all...)
+		if trips < 1 || trips > many/5 {
+			t.Errorf("round trips of %d acquires at once: got %d, want 1 to %d", many, trips, many/5)
+		}
+		for i, sub := range all {
+			wantHeld(t, string(sub), got[i], token+1)
+			w := got[i].got.State
+			if w.Submitter() != sub || w.Lease.Owner != "a/1" || !slices.Equal(inQueue(w), []string{fmt.Sprint("r-", i)}) || w.Queue[0].Submitter != sub {
+				t.Errorf("%s: got lease %+v and queue %v, want its own", sub, w.Lease, inQueue(w))
+			}
+			if left := w.Lease.Left(); left > storetest.Rules.Duration || left < storetest.Rules.Duration/2 {
+				t.Errorf("%s: got %v left, want at most %v", sub, left, storetest.Rules.Duration)
+			}
+		}
+	}
+}
+
+// A lease row that another session has locked delays no other submitter.
+func TestALockedLeaseIsAcquiredAlone(t *testing.T) {
+	t.Parallel()
+	carol := numbered(7)
+	db := sharing(t, registered(t, 1, alice, bob, carol))
+	together(t, db, "a/1", true, alice, bob, carol)
+	other := connect(t, db)
+	other.do("begin")
+	other.do(`select from submitter_lease where submitter = $1 for update`, bob)
+	waiting := start(func() (txmanager.AcquireResult, error) {
+		return db.Acquire(store.WithPatience(t.Context()), bob, "a/1", true)
+	})
+	got, trips := together(t, db, "a/1", true, alice, carol)
+	wantHeld(t, "alice", got[0], 2)
+	wantHeld(t, "carol", got[1], 2)
+	if trips > 1 {
+		t.Errorf("round trips of alice and carol: got %d, want only the one that bob shares", trips)
+	}
+	awaitBlocked(t, db, "insert into submitter_lease")
+	other.do("commit")
+	wantHeld(t, "bob, unlocked", <-waiting, 2)
+}
+
+// A held lease is marked and not taken, and an unregistered submitter has none, also in a round
+// trip with others.
+func TestSharedAcquiresAreAnsweredEach(t *testing.T) {
+	t.Parallel()
+	carol, ghost := numbered(7), numbered(8)
+	db := sharing(t, registered(t, 1, alice, bob, carol))
+	take(t, db, bob, "b/1")
+	take(t, db, carol, "b/1")
+	run(t, db, `update submitter_lease set expires_at = clock_timestamp() - interval '1 h' where submitter = $1`, carol)
+	got, _ := together(t, db, "a/1", true, alice, bob, carol, ghost)
+	wantHeld(t, "alice", got[0], 1)
+	check.Equal(t, "alice: taken over", got[0].got.TakenOver, false)
+	if bob := got[1]; bob.err != nil || bob.got.Held || bob.got.Token != 1 || !bob.got.TakeoverAt.After(bob.got.ExpiresAt) {
+		t.Errorf("bob: got %+v, want it held by another under token 1", bob)
+	}
+	wantHeld(t, "carol", got[2], 2)
+	check.Equal(t, "carol: taken over", got[2].got.TakenOver, true)
+	check.Err(t, "ghost", store.ErrUnknownSubmitter)(got[3].got, got[3].err)
+	check.Equal(t, "owners, tokens and flags",
+		value[string](t, db, `select string_agg(owner_node || ' ' || fencing_token || ' ' || rerun_requested, ', ' order by submitter) from submitter_lease`),
+		"a/1 2 false, b/1 1 true, a/1 1 false")
+}
+
+// An iteration begins in a round trip with an acquire. A fenced one fails alone.
+func TestIterationsBeginInSharedRoundTrips(t *testing.T) {
+	t.Parallel()
+	db := sharing(t, registered(t, 1, alice, bob))
+	l := take(t, db, alice, "a/1").Lease
+	run(t, db, `update submitter_lease set rerun_requested = true`)
+	for i, want := range []struct {
+		token int64
+		err   error
+	}{{2, nil}, {0, lease.ErrFenced}} {
+		waiting := start(func() (txmanager.AcquireResult, error) {
+			return db.Acquire(store.WithPatience(t.Context()), bob, "a/1", true)
+		})
+		time.Sleep(50 * time.Millisecond) // the acquire waits for company
+		ctx := telemetry.WithMeter(t.Context())
+		w, err := db.BeginIteration(ctx, l, true)
+		if !errors.Is(err, want.err) || w.Lease.Token != want.token {
+			t.Errorf("iteration under token %d: got token %d, %v; want %d, %v", l.Token, w.Lease.Token, err, want.token, want.err)
+		}
+		wantHeld(t, "bob", <-waiting, int64(i+1))
+	}
+	check.Equal(t, "rerun flag", value[bool](t, db, `select rerun_requested from submitter_lease where submitter = $1`, alice), false)
+}
+
+// A member that the database refuses, or whose state cannot be loaded, fails alone.
+func TestSharedAcquiresFailAlone(t *testing.T) {
+	t.Parallel()
+	db := sharing(t, registered(t, 1, alice, bob, numbered(7)))
+	post(t, db, alice, "open")
+	sendAll(t, db, alice)
+	run(t, db, `create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`)
+	run(t, db, fmt.Sprintf(`create trigger refuse before update on submitter_lease for each row when (new.submitter = '%s') execute function refuse()`, alice))
+	run(t, db, fmt.Sprintf(`create trigger refuse_new before insert on submitter_lease for each row when (new.submitter = '%s') execute function refuse()`, alice))
+	got, _ := together(t, db, "a/1", true, alice, bob, numbered(7))
+	var refusal *pgconn.PgError
+	if !errors.As(got[0].err, &refusal) || refusal.Message != "refused" {
+		t.Errorf("alice: got %v, want what the trigger raised", got[0].err)
+	}
+	wantHeld(t, "bob", got[1], 1)
+	wantHeld(t, "the third", got[2], 1)
+
+	run(t, db, `drop trigger refuse on submitter_lease; drop trigger refuse_new on submitter_lease; alter table tx_document disable trigger user; delete from tx_document`)
+	got, trips := together(t, db, "a/1", true, alice, bob, numbered(7))
+	if got[0].err == nil || got[0].got.Held {
+		t.Errorf("without its documents: got %+v, want an error", got[0])
+	}
+	wantHeld(t, "bob", got[1], 2)
+	wantHeld(t, "the third", got[2], 2)
+	if trips > 2 {
+		t.Errorf("round trips: got %d, want one for all and one for the load that failed", trips)
+	}
+}
+
+// Large states are loaded in round trips of their own.
+func TestLargeStatesAreLoadedAlone(t *testing.T) {
+	t.Parallel()
+	const many = 2100 // two of them exceed the limit of a shared load
+	db := registered(t, many, alice, bob, numbered(7))
+	for _, sub := range []txmanager.Submitter{alice, bob} {
+		run(t, db, withPayload(`
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+select gen_random_uuid(), $1, i::text, 'shop', sha256('') from generate_series(1, $2) as i`), sub, many)
+	}
+	db = sharing(t, db)
+	got, trips := together(t, db, "a/1", true, alice, bob, numbered(7))
+	for i, want := range []int{many, many, 0} {
+		wantHeld(t, fmt.Sprint(i), got[i], 1)
+		if w := got[i].got.State; len(w.Queue) != want || w.QueueMore || w.Window != many || w.Lease.Left() <= 0 {
+			t.Errorf("%d: got %d queued, more %t, window %d; want %d, false, %d", i, len(w.Queue), w.QueueMore, w.Window, want, many)
+		}
+	}
+	if trips < 2 || trips > 4 {
+		t.Errorf("round trips: got %d, want one for all and one for each load beyond the limit", trips)
+	}
+}
+
+var sameAmount = cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil && b != nil && a.Cmp(b) == 0 })
+
+// A shared load returns the states that lone loads return.
+func TestSharedLoadsEqualLoneLoads(t *testing.T) {
+	t.Parallel()
+	open, deferred, expired, limited, protected, idle := numbered(1), numbered(2), numbered(3), numbered(4), numbered(5), numbered(6)
+	all := []txmanager.Submitter{open, deferred, expired, limited, protected, idle}
+	db := reopened(t, registered(t, 3, all...), func(o *store.Options) { o.GasBumpAfter, o.StuckAfter = time.Minute, time.Hour })
+	for _, sub := range []txmanager.Submitter{open, limited, protected} {
+		postAll(t, db, sub, "o-1", "o-2", "o-3")
+		sendAll(t, db, sub)
+	}
+	for _, sub := range all[:5] {
+		for i := range 5 {
+			in := intent(sub, fmt.Sprint("q-", i+1))
+			in.Caller = []string{"shop", "bank"}[i%2]
+			created(t, db, in)
+		}
+	}
+	run(t, db, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h' where submitter = $1 and request_id <> 'o-1' and open`, open)
+	run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + interval '1 h' where submitter = $1 and request_id = 'q-2'`, deferred)
+	other := connect(t, db)
+	other.do(`set session_replication_role = replica`) // triggers keep the validUntil
+	other.do(`update managed_tx set valid_until = clock_timestamp() - interval '1 s' where submitter = $1 and request_id in ('q-1', 'q-4')`, expired)
+	other.do(`update managed_tx set valid_until = clock_timestamp() + interval '1 d' where submitter = $1 and request_id = 'q-2'`, expired)
+	check.OK(t)(db.PutPolicy(t.Context(), store.PolicyChange{Submitter: limited, By: "olga", Reason: "a test", Policy: store.Policy{
+		MaxValue: new("5"), MaxFeesPerDay: new("9"), PerCaller: map[string]store.CallerLimits{"shop": {MaxValue: new("4")}},
+	}}))
+	run(t, db, openIncident, protected)
+	db.Store.Close()
+	shared := reopened(t, db, func(o *store.Options) {
+		o.GasBumpAfter, o.StuckAfter, o.AcquireWait = time.Minute, time.Hour, 300*time.Millisecond
+	})
+	for _, wide := range []bool{false, true} {
+		for order := range 2 {
+			slices.Reverse(all)
+			got, trips := together(t, shared, "a/1", wide, all...)
+			check.Equal(t, "round trips", trips, 1)
+			for i, sub := range all {
+				lone, err := shared.Acquire(t.Context(), sub, "a/1", wide)
+				if err != nil || got[i].err != nil {
+					t.Fatalf("%s: got %v, %v", sub, err, got[i].err)
+				}
+				if diff := cmp.Diff(lone.State, got[i].got.State, cmpopts.IgnoreUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreFields(txmanager.SubmitterState{}, "Now", "Lease"), sameAmount); diff != "" {
+					t.Errorf("%s, wide %t, order %d (-alone +shared):\n%s", sub, wide, order, diff)
+				}
+			}
+		}
+	}
+	state := func(sub txmanager.Submitter) txmanager.SubmitterState { return take(t, shared, sub, "a/1") }
+	check.Equal(t, "what was compared", fmt.Sprint(len(state(open).Open), len(state(expired).Expired), state(limited).Bounds.ValueWei,
+		state(protected).Protected, state(idle).BumpBudgetUsedWei), "3 2 5 true 0")
+	check.Equal(t, "the deferred queue", fmt.Sprint(inQueue(take(t, shared, deferred, "a/1"))), "[q-1 q-3 q-5]")
+}
+
+// Two processes that acquire the same leases at once, in opposite orders, neither deadlock nor
+// both hold one.
+func TestTwoProcessesShareNoLease(t *testing.T) {
+	t.Parallel()
+	const rounds, each = 12, 8
+	db := storetest.New(t)
+	for i := range rounds * each {
+		db.Register(t, numbered(i), 1)
+	}
+	before := value[int64](t, db, deadlocks)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	holders, held, marked := make(map[txmanager.Submitter]string), 0, 0
+	for p := range 2 {
+		process := reopened(t, db, func(o *store.Options) { o.AcquireWait = 5 * time.Millisecond })
+		session := func(sub txmanager.Submitter, owner string) error {
+			taken, err := process.Acquire(store.WithPatience(t.Context()), sub, owner, false)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || !taken.Held {
+				marked++
+				return err
+			}
+			if other := holders[sub]; other != "" {
+				return fmt.Errorf("%s is held by %s, and was given to %s", sub, other, owner)
+			}
+			holders[sub] = owner
+			held++
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			delete(holders, sub)
+			mu.Unlock()
+			_, err = process.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway})
+			mu.Lock()
+			return err
+		}
+		all.Go(func() {
+			for round := range rounds * 10 {
+				var calls sync.WaitGroup
+				for i := range each {
+					if p == 1 {
+						i = each - 1 - i
+					}
+					calls.Go(func() {
+						sub := numbered(round/10*each + i)
+						if err := session(sub, fmt.Sprintf("%d/%d", p, round)); err != nil {
+							t.Errorf("%s: %v", sub, err)
+						}
+					})
+				}
+				calls.Wait()
+			}
+		})
+	}
+	all.Wait()
+	if held == 0 || marked == 0 {
+		t.Errorf("got %d leases held and %d marked, want some of each", held, marked)
+	}
+	check.Equal(t, "deadlocks", value[int64](t, db, deadlocks)-before, 0)
+	t.Logf("%d held, %d marked", held, marked)
+}
+
+const deadlocks = `select deadlocks from pg_stat_database where datname = current_database()`
