@@ -57,6 +57,30 @@ func TestInternalFunctionsRefuseOthers(t *testing.T) {
 	}
 }
 
+// An advance waits for others before it takes its lease, as long as the setting says. A receipt task
+// does not.
+func TestOnlyAnAdvanceWaitsForOthers(t *testing.T) {
+	t.Parallel()
+	const wait = time.Second
+	h := build(t, "FENCEPOST_ADVANCE_BATCH_WAIT="+wait.String())
+	h.Bundle.Register(t, shopAccount, 1)
+	takes := func(function string) time.Duration {
+		began := time.Now()
+		h.as("tasks", "POST", "/internal/"+function, map[string]any{"submitter": shopAccount}).wants(t, 204, "%s", function)
+		return time.Since(began)
+	}
+	if got := takes("advance"); got < wait {
+		t.Errorf("an advance took %v, want %v at least", got, wait)
+	}
+	fastest := takes("receipt")
+	for range 4 { // the machine may be busy
+		fastest = min(fastest, takes("receipt"))
+	}
+	if fastest >= wait {
+		t.Errorf("a receipt task took %v, want less than %v", fastest, wait)
+	}
+}
+
 // fromTheCloud sends the headers that Cloud Tasks and the scheduler send.
 func fromTheCloud(t *testing.T, token, method, url string) (status int) {
 	t.Helper()

@@ -65,7 +65,7 @@ type allocationRecord struct {
 }
 
 // allocationColumns are what an allocation gives to [allocateTxs].
-var allocationColumns = append(leaseColumns(func(r *allocationRecord) lease.Lease { return r.Lease }), []recordColumn[allocationRecord]{
+var allocationColumns = append(fencedColumns(func(r *allocationRecord) lease.Lease { return r.Lease }), []recordColumn[allocationRecord]{
 	valueOf("tx_id", "uuid", func(r *allocationRecord) string { return r.Tx.ID }),
 	valueOf("nonce", "bigint", func(r *allocationRecord) int64 { return Bigint(r.Nonce) }),
 	valueOf("tx_hash", "text", func(r *allocationRecord) *string { return r.hash }),

@@ -62,6 +62,7 @@ func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Commi
 // round trip also queries the queue after the commit. The first statement is the fence. It keeps the lease
 // row locked to the end, so that a takeover cannot happen between the check and the commit.
 func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.CommitResult, error) {
+	c.result = txmanager.CommitResult{} // which a batch that was rolled back may have set
 	b, all := new(pgx.Batch), fencedCommits{c}
 	if c.LeaseEnd == txmanager.ReleaseUnlessRerun {
 		b.Queue("begin")
@@ -106,8 +107,8 @@ const requireLease = `select require_lease($1, $2, $3), set_config('fencepost.he
 // held under the record's token. Without a fence before it, it is an error.
 const isHeld = `(select current_setting('fencepost.held')::jsonb) -> w.submitter = to_jsonb(w.token)`
 
-// leaseColumns are the first columns of each record of a commit.
-func leaseColumns[Record any](of func(*Record) lease.Lease) []recordColumn[Record] {
+// fencedColumns are the first columns of each record of a commit.
+func fencedColumns[Record any](of func(*Record) lease.Lease) []recordColumn[Record] {
 	return []recordColumn[Record]{
 		valueOf("submitter", "text", func(r *Record) string { return of(r).Submitter }),
 		valueOf("token", "bigint", func(r *Record) int64 { return of(r).Token }),
@@ -236,7 +237,7 @@ func recordOf(l lease.Lease, m txmanager.Transition) (r transitionRecord, err er
 }
 
 // transitionColumns are what a transition gives to [applyTransitions].
-var transitionColumns = append(leaseColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{
+var transitionColumns = append(fencedColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{
 	valueOf("tx_id", "uuid", func(r *transitionRecord) string { return r.To.ID }),
 	valueOf("from_state", "text", func(r *transitionRecord) string { return string(r.From) }),
 	valueOf("state", "text", func(r *transitionRecord) string { return string(r.To.State) }),
@@ -271,7 +272,7 @@ select w.tx_id, w.name, w.body::json
     on conflict do nothing`
 
 // receiptColumns are what a transition gives to [insertReceipts].
-var receiptColumns = append(leaseColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{
+var receiptColumns = append(fencedColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{
 	valueOf("tx_id", "uuid", func(r *transitionRecord) string { return r.To.ID }),
 	valueOf("name", "text", func(r *transitionRecord) string { return "receipt:" + r.To.Receipt.BlockHash.String() }),
 	valueOf("body", "text", func(r *transitionRecord) string { return string(r.To.Receipt.Document) }),
@@ -342,7 +343,7 @@ type versionRecord struct {
 }
 
 // versionColumns are what a version gives to [storeVersion].
-var versionColumns = append(leaseColumns(func(r *versionRecord) lease.Lease { return r.Lease }), []recordColumn[versionRecord]{
+var versionColumns = append(fencedColumns(func(r *versionRecord) lease.Lease { return r.Lease }), []recordColumn[versionRecord]{
 	valueOf("tx_id", "uuid", func(r *versionRecord) string { return r.Tx.ID }),
 	valueOf("from_state", "text", func(r *versionRecord) string { return string(r.From) }),
 	valueOf("done", "text", func(r *versionRecord) *string { return textOrNull(string(r.CompletedAction)) }),
@@ -390,7 +391,7 @@ type feeRecord struct {
 }
 
 // feeColumns are what a use of fees gives to [countFees].
-var feeColumns = append(leaseColumns(func(r *feeRecord) lease.Lease { return r.Lease }), []recordColumn[feeRecord]{
+var feeColumns = append(fencedColumns(func(r *feeRecord) lease.Lease { return r.Lease }), []recordColumn[feeRecord]{
 	valueOf("tx_id", "uuid", func(r *feeRecord) string { return r.TxID }),
 	valueOf("added_wei", "numeric", func(r *feeRecord) string { return r.AddedWei.String() }),
 }...)
@@ -431,7 +432,7 @@ type cursorRecord struct {
 }
 
 // cursorColumns are what a change gives to [updateCursor].
-var cursorColumns = append(leaseColumns(func(r *cursorRecord) lease.Lease { return r.Lease }), []recordColumn[cursorRecord]{
+var cursorColumns = append(fencedColumns(func(r *cursorRecord) lease.Lease { return r.Lease }), []recordColumn[cursorRecord]{
 	valueOf("final_head", "bigint", func(r *cursorRecord) int64 { return Bigint(r.FinalHead) }),
 	valueOf("final_blocks", "text", func(r *cursorRecord) *string { return r.finalBlocks }),
 	valueOf("blocked", "text", func(r *cursorRecord) *string { return r.blocked }),

@@ -98,10 +98,10 @@ func (s *Store) answerCommits(ctx context.Context, calls []*fencedCommit) []batc
 // makes [isHeld] true of their records. Those whose row another session has locked are skipped. An expiry
 // is read after its row is locked. The statements after it wait only shortly for another session's rows:
 // what they cannot write soon goes alone.
-const lockLeases = `
+var lockLeases = `
 with locked as (
   select l.submitter, l.fencing_token, l.expires_at
-    from unnest($1::text[], $2::text[], $3::bigint[]) with ordinality as w (submitter, owner, token, place)
+    from ` + orderedRecordSet(fenceColumns, 0, "w") + `
     join submitter_lease l on l.submitter = w.submitter and l.owner_node = w.owner and l.fencing_token = w.token
    order by w.place
      for no key update of l skip locked
@@ -111,6 +111,9 @@ select array_agg(submitter::text), set_config('fencepost.held', coalesce(jsonb_o
   from locked
  where expires_at > clock_timestamp()`
 
+// fenceColumns are what a lease gives to [lockLeases].
+var fenceColumns = append(fencedColumns(func(l *lease.Lease) lease.Lease { return *l }), valueOf("owner", "text", func(l *lease.Lease) string { return l.Owner }))
+
 // commitTogether commits what different submitters write: begin, fence, writes, commit, query of the queues,
 // in one round trip. A commit whose submitter is not in held wrote nothing: its lease is not held, or another
 // session has locked its row. Made alone, it waits for the row, or is fenced.
@@ -119,15 +122,14 @@ select array_agg(submitter::text), set_config('fencepost.held', coalesce(jsonb_o
 // any other error it is unknown whether the transaction was committed, and it is not repeated.
 func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held map[string]bool, err error) {
 	all := fencedCommits(slices.SortedFunc(slices.Values(calls), func(x, y *fencedCommit) int { return strings.Compare(x.Lease.Submitter, y.Lease.Submitter) }))
-	first := slices.MinFunc(all, func(x, y *fencedCommit) int { return cmp.Compare(x.Lease.Left(), y.Lease.Left()) })
-	ctx, cancel := s.rules.WriteContext(ctx, first.Lease)
+	leases := collect(all, func(c *fencedCommit) []lease.Lease { return []lease.Lease{c.Lease} })
+	ctx, cancel := s.rules.WriteContext(ctx, slices.MinFunc(leases, func(x, y lease.Lease) int { return cmp.Compare(x.Left(), y.Left()) }))
 	defer cancel()
 	var locked []string
 	var committed bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(lockLeases, each(all, leaseOf(func(l lease.Lease) string { return l.Submitter })), each(all, leaseOf(func(l lease.Lease) string { return l.Owner })),
-		each(all, leaseOf(func(l lease.Lease) int64 { return l.Token }))).QueryRow(results.Scan(&locked, nil, nil))
+	b.Queue(lockLeases, arrays(nil, fenceColumns, leases)...).QueryRow(results.Scan(&locked, nil, nil))
 	s.queueWrites(b, all)
 	b.Queue("commit").Exec(func(pgconn.CommandTag) error {
 		committed = true
@@ -135,7 +137,7 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 	})
 	s.queueRecheck(b, all)
 	switch err := s.send(ctx, b); {
-	case err != nil && !committed && isRefused(err):
+	case err != nil && !committed && isRefusedByRow(err):
 		return nil, errGoesAlone
 	case err != nil && !committed:
 		return nil, err
@@ -151,13 +153,9 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 	return held, nil
 }
 
-func leaseOf[Value any](of func(lease.Lease) Value) func(**fencedCommit) Value {
-	return func(c **fencedCommit) Value { return of((*c).Lease) }
-}
-
-// isRefused reports whether the database rolled a transaction back because of one of its rows: see
+// isRefusedByRow reports whether the database rolled a transaction back because of one of its rows: see
 // [isRolledBack]. Class FP is of the database's own functions.
-func isRefused(err error) bool {
+func isRefusedByRow(err error) bool {
 	var pg *pgconn.PgError
 	return isRolledBack(err) || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "FP")
 }

@@ -25,7 +25,7 @@ type releaseRecord struct {
 }
 
 // releaseColumns are what the end of a session gives to [releaseLease].
-var releaseColumns = append(leaseColumns(func(r *releaseRecord) lease.Lease { return r.Lease }),
+var releaseColumns = append(fencedColumns(func(r *releaseRecord) lease.Lease { return r.Lease }),
 	valueOf("anyway", "boolean", func(r *releaseRecord) bool { return r.anyway }))
 
 // queueRelease adds the ends of the lease sessions to a fenced batch.

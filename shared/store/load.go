@@ -371,8 +371,8 @@ func scanTxs(rows pgx.Rows, all []pendingLoad, limit *int, in func(*txmanager.Su
 	return rows.Err()
 }
 
-// splitQueue divides the rows of a queue: what has expired, what may be used, and whether there
-// are more.
+// splitQueue divides the rows of a queue into those to use and those that have expired, and notes
+// whether there are more.
 func splitQueue(w *txmanager.SubmitterState, wide bool) {
 	limit := 1
 	if wide {
