@@ -21,7 +21,7 @@ begin
     update transfers_tb t
        set state = m.path[i], error_message = coalesce(m.why, t.error_message), state_at = clock_timestamp(), updated_at = clock_timestamp()
       from (select u.req, u.path::smallint[] as path, nullif(u.why, '') as why from unnest(reqs, paths, whys) as u (req, path, why)) as m
-     where t.req_id = m.req and t.state = m.path[i - 1] and t.xmin = pg_current_xact_id()::xid;
+     where t.req_id = m.req and m.path[i] is not null and t.state = m.path[i - 1] and t.xmin = pg_current_xact_id()::xid;
   end loop;
 end $$;
 -- +goose StatementEnd

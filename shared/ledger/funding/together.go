@@ -22,7 +22,7 @@ const (
 
 	// slowCallAfter is when a transaction counts as slow and the next may start beside it. It may have
 	// met an account that another session has locked.
-	slowCallAfter = 50 * time.Millisecond
+	slowCallAfter = 250 * time.Millisecond
 
 	// batchTimeout limits a transaction of many callers, because no single caller's context may end it.
 	batchTimeout = 15 * time.Second
@@ -65,7 +65,7 @@ func (l *Ledger) share(ctx context.Context, r request) (answer, error) {
 
 // lockWait limits how long the transaction of several callers waits for one lock. Then each call is
 // made alone, and waits for as long as its session may.
-const lockWait = `set local lock_timeout = '250ms'`
+const lockWait = `set local lock_timeout = '500ms'`
 
 // applyAll makes the calls one after another, in the order of the arrays.
 const applyAll = `

@@ -27,7 +27,7 @@ returning t.req_id`
 	furtherTransition = `
 update transfers_tb t set state = m.path[$3::integer], updated_at = clock_timestamp()
   from (select u.req, u.path::smallint[] as path from unnest($1::text[], $2::text[]) as u (req, path)) as m
- where t.req_id = m.req and t.state = m.path[$3 - 1] and t.xmin = pg_current_xact_id()::xid`
+ where t.req_id = m.req and m.path[$3] is not null and t.state = m.path[$3 - 1] and t.xmin = pg_current_xact_id()::xid`
 )
 
 const openHalt = `
