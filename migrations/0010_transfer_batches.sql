@@ -28,7 +28,8 @@ end $$;
 -- funding_apply for many calls of different requests, none of them an outside deposit. It has the effect of
 -- the calls made one after another, in the order of their accounts, and of their places within an account:
 -- account is the balance that the calls before have left, a refused call leaves it, and each call is
--- evaluated on it by the same funding_refusal. What is written is one row of the journal for each call, and
+-- evaluated on it by the same funding_refusal. The limits of the joins keep the planner from reading whole
+-- tables. What is written is one row of the journal for each call, and
 -- one balance for each account. All accounts are locked before they are read, in one order. A call that is
 -- stored locks nothing. If a key was stored, or a balance changed, without that lock, the transaction ends
 -- with 40001: call again.
@@ -39,8 +40,14 @@ declare
   account balances_tb;
   change  numeric;
   why     text;
-  results text[];    reasons text[];  sames boolean[];  changes numeric[]; -- of each call; a change for each row of the journal
-  owners  bigint[];  owned integer[]; was numeric[];    becomes numeric[]; -- of each account that changes
+  results text[] := array_fill(null::text, array[cardinality(reqs)]); -- of each call, as the next two
+  reasons text[] := results;
+  sames   boolean[] := results;
+  changes numeric[] := results; -- of each new row of the journal
+  owners  bigint[]; -- of each account that changes, as the next three
+  owned   integer[];
+  was     numeric[];
+  becomes numeric[];
   rows    integer := 0;
   n       integer := 0;
   stored  integer;
@@ -49,22 +56,22 @@ begin
     return query select u.place, null::text, null::text, null::boolean, true from unnest(reqs) with ordinality as u (req, place);
     return;
   end if;
-  perform from balances_tb b
-   where b.account_type = 'FUNDING' and (b.user_id, b.asset_id) in (
-         select u.of_user, u.of_asset from unnest(reqs, ops, users, assets) as u (req, op, of_user, of_asset)
-          where not exists (select from transfer_operations o where o.req_id = u.req and o.op_type = u.op))
-   order by b.user_id, b.asset_id
-     for no key update;
-  results[cardinality(reqs)] := null; reasons := results; sames[cardinality(reqs)] := null; changes[cardinality(reqs)] := null;
+  perform from (select distinct u.of_user, u.of_asset from unnest(reqs, ops, users, assets) as u (req, op, of_user, of_asset)
+                 where not exists (select from transfer_operations o where o.req_id = u.req and o.op_type = u.op)
+                 order by u.of_user, u.of_asset) as a,
+          lateral (select from balances_tb b
+                    where b.user_id = a.of_user and b.asset_id = a.of_asset and b.account_type = 'FUNDING' for no key update) as locked;
   for c in
-    select u.*, ('1e-' || a.precision)::numeric as scale, b as balance, o.result as known, o.reason as known_reason,
+    select u.*, ('1e-' || a.precision)::numeric as scale, b.row as balance, o.result as known, o.reason as known_reason,
            (o.user_id, o.asset_id, o.units) = (u.of_user, u.of_asset, u.of_units) as known_same,
            w.amount as taken, (w.user_id, w.asset_id, w.units) = (u.of_user, u.of_asset, u.of_units) as taken_same
       from unnest(reqs, ops, users, assets, amounts) with ordinality as u (req, op, of_user, of_asset, of_units, place)
       left join assets_tb a on a.asset_id = u.of_asset
-      left join balances_tb b on b.user_id = u.of_user and b.asset_id = u.of_asset and b.account_type = 'FUNDING'
-      left join transfer_operations o on o.req_id = u.req and o.op_type = u.op
-      left join transfer_operations w on u.op = 'refund' and w.req_id = u.req and w.op_type = 'withdraw' and w.result = 'SUCCESS'
+      left join lateral (select x as row from balances_tb x
+                          where x.user_id = u.of_user and x.asset_id = u.of_asset and x.account_type = 'FUNDING' limit 1) as b on true
+      left join lateral (select x.* from transfer_operations x where x.req_id = u.req and x.op_type = u.op limit 1) as o on true
+      left join lateral (select x.* from transfer_operations x
+                          where u.op = 'refund' and x.req_id = u.req and x.op_type = 'withdraw' and x.result = 'SUCCESS' limit 1) as w on true
      order by u.of_user, u.of_asset, u.place
   loop
     sames[c.place] := case when c.known is not null then c.known_same when c.op = 'refund' then c.taken_same else true end;
@@ -99,13 +106,11 @@ begin
    order by u.of_user, u.of_asset, u.place
       on conflict on constraint one_operation_per_request do nothing;
   get diagnostics stored = row_count;
-  if stored = rows then
-    update balances_tb b set available = m.becomes, updated_at = clock_timestamp()
-      from unnest(owners, owned, was, becomes) as m (of_user, of_asset, was, becomes)
-     where b.user_id = m.of_user and b.asset_id = m.of_asset and b.account_type = 'FUNDING' and b.available = m.was;
-    get diagnostics stored = row_count;
-    rows := n;
-  end if;
+  for i in 1 .. n loop
+    update balances_tb b set available = becomes[i], updated_at = clock_timestamp()
+     where b.user_id = owners[i] and b.asset_id = owned[i] and b.account_type = 'FUNDING' and b.available = was[i];
+    if not found then stored := -1; end if;
+  end loop;
   if stored <> rows then
     raise exception 'another call has stored a key, or changed a balance, meanwhile: call again' using errcode = '40001';
   end if;
