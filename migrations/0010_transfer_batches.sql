@@ -26,13 +26,12 @@ begin
 end $$;
 
 -- funding_apply for many calls of different requests, none of them an outside deposit. It has the effect of
--- the calls made one after another, in the order of their accounts, and of their places within an account:
--- account is the balance that the calls before have left, a refused call leaves it, and each call is
--- evaluated on it by the same funding_refusal. The limits of the joins keep the planner from reading whole
--- tables. What is written is one row of the journal for each call, and
--- one balance for each account. All accounts are locked before they are read, in one order. A call that is
--- stored locks nothing. If a key was stored, or a balance changed, without that lock, the transaction ends
--- with 40001: call again.
+-- the calls made one after another, in the order of their accounts, and of their places within an account.
+-- The variable account is the balance that the calls before have left. A refused call leaves it as it is. The
+-- same funding_refusal evaluates each call on it. Each new call gives one row of the journal, and each account
+-- one new balance. All accounts of new calls are locked before they are read, in one order. If a key was stored
+-- or a balance changed without that lock, the transaction ends with 40001: call again. The limits in the joins
+-- keep the planner from reading whole tables.
 create function funding_apply_all(reqs text[], ops text[], users bigint[], assets integer[], amounts numeric[],
   out place bigint, out result text, out reason text, out same boolean, out not_accepted boolean) returns setof record language plpgsql as $$
 declare

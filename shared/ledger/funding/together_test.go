@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Calls of one transaction have the answers, the balances and the journal of the same calls made one
-// after another: with too little money, repeated calls, refunds, and accounts that do not exist.
+// Calls of one transaction equal the same calls made one after another, in answers, balances and journal:
+// with too little money, repeated calls, refunds, and accounts that do not exist.
 func TestCallsTogetherEqualCallsOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	l, run := newLedger(t), 0

@@ -32,7 +32,7 @@ const (
 )
 
 // insertTransfers stores what [transfer.Request.Check] and [transfer.CheckLimits] would accept,
-// evaluated at the time of the insert. A limit counts what was stored before the statement. So of
+// evaluated at the time of the insert. A limit counts the transfers stored before the statement. So of
 // several creates of a user whom a limit concerns it stores only the first.
 var insertTransfers = `
 insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type,
@@ -99,7 +99,7 @@ const findCreated = transferList + `, i.place
         limit 1) as t
   join assets_tb a using (asset_id)`
 
-// creation is a request to store, with what follows from it.
+// creation is a request to store, with the values that the statements need.
 type creation struct {
 	transfer.Request
 	terms    transfer.Terms
@@ -179,7 +179,7 @@ func (t *transaction) queueInserts(b *pgx.Batch) {
 	b.Queue(insertTransfers, store.RecordArrays(creationColumns, t.creations)...)
 }
 
-// queueFinds reads what is stored for each request, also for those that could not be inserted.
+// queueFinds reads the stored transfer of each request, also of those that could not be inserted.
 func (t *transaction) queueFinds(b *pgx.Batch) {
 	var users []int64
 	var cids, reqs []string
