@@ -4,13 +4,20 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -29,12 +36,41 @@ func (spot) Resolve(context.Context, transfer.Op, transfer.Call) transfer.Outcom
 
 var success = transfer.Outcome{Verdict: transfer.Success}
 
+// cpuOfPostgres is the processor time of the cluster's sessions, also of those that ended, in
+// hundredths of a second.
+func cpuOfPostgres(b *testing.B, db *pgxpool.Pool) (sum int64) {
+	var session int
+	check.OK(b)(0, db.QueryRow(b.Context(), `select pg_backend_pid()`).Scan(&session))
+	postmaster := statOf(fmt.Sprint(session))[1]
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range all {
+		if f := statOf(filepath.Base(process)); f[1] == postmaster {
+			sum += f[11] + f[12]
+		}
+	}
+	ended := statOf(fmt.Sprint(postmaster))
+	return sum + ended[13] + ended[14]
+}
+
+// statOf is the numbers of a process after its name, as proc(5) has them from the state on.
+func statOf(pid string) (all [20]int64) {
+	text, _ := os.ReadFile("/proc/" + pid + "/stat")
+	for i, field := range strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) {
+		if i < len(all) {
+			all[i], _ = strconv.ParseInt(field, 10, 64)
+		}
+	}
+	return all
+}
+
 // BenchmarkTransfers measures transfers from Funding to a Spot ledger without a cost, on a Postgres
 // that syncs each commit: per second, and their SQL round trips.
 func BenchmarkTransfers(b *testing.B) {
+	cluster := check.Value(pgcluster.Start(b.Context(), pgcluster.Options{Fsync: true, SharedBuffersMB: 512}))(b)
+	b.Cleanup(func() { _ = cluster.Stop() })
 	for _, c := range []struct{ callers, users int }{{1, 200}, {32, 200}, {32, 1}, {128, 200}} {
 		b.Run(fmt.Sprintf("callers-%d/users-%d", c.callers, c.users), func(b *testing.B) {
-			db := storetest.NewClone(b)
+			db := storetest.NewIn(b, cluster)
 			options := storetest.Options(db.URL, storetest.Rules)
 			options.MaxConns = 4
 			s := storetest.Open(b, options)
@@ -50,6 +86,9 @@ func BenchmarkTransfers(b *testing.B) {
 			ctx := telemetry.WithMeter(b.Context())
 			var next atomic.Int64
 			done := make(chan error, c.callers)
+			before := cpuOfPostgres(b, db.DB)
+			var own, ownAfter syscall.Rusage
+			_ = syscall.Getrusage(syscall.RUSAGE_SELF, &own)
 			b.ResetTimer()
 			for range c.callers {
 				go func() {
@@ -72,6 +111,9 @@ func BenchmarkTransfers(b *testing.B) {
 				}
 			}
 			b.StopTimer()
+			_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ownAfter)
+			b.ReportMetric(float64(cpuOfPostgres(b, db.DB)-before)*1e4/float64(b.N), "pg-us/op")
+			b.ReportMetric(float64(ownAfter.Utime.Nano()+ownAfter.Stime.Nano()-own.Utime.Nano()-own.Stime.Nano())/1e3/float64(b.N), "go-us/op")
 			cost := telemetry.MeterFrom(ctx).Cost()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "transfers/s")
 			b.ReportMetric(float64(cost.SQLRoundTrips)/float64(b.N), "trips/op")
@@ -79,4 +121,3 @@ func BenchmarkTransfers(b *testing.B) {
 		})
 	}
 }
-

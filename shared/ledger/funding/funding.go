@@ -73,13 +73,13 @@ func (l *Ledger) Refund(ctx context.Context, c transfer.Call) transfer.Outcome {
 // Resolve returns the stored answer, or stores a permanent refusal of op. A refund that is not
 // stored is Unknown with [ErrNoRefusal].
 func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
-	return l.resolve(ctx, op, c)
+	return l.alone(ctx, resolve, op, c)
 }
 
 // OutsideDeposit adds units that come from outside, under the outside system's req_id. It creates
 // the account if there is none.
 func (l *Ledger) OutsideDeposit(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return l.apply(ctx, transfer.OutsideDeposit, c)
+	return l.alone(ctx, deposit, transfer.OutsideDeposit, c)
 }
 
 // OutsideWithdrawal takes units that leave to the outside. It refuses in the same cases as
@@ -97,14 +97,18 @@ func (l *Ledger) apply(ctx context.Context, op transfer.Op, c transfer.Call) tra
 	return a.outcome(op, c, ErrNoWithdrawal)
 }
 
-const resolve = `select 1, result, reason, same, not_accepted from funding_resolve($1, $2, $3, $4, $5)`
+// The statements of calls that are made alone.
+const (
+	deposit = `select 1, result, reason, same, not_accepted from funding_apply($1, $2, $3, $4, $5)`
+	resolve = `select 1, result, reason, same, not_accepted from funding_resolve($1, $2, $3, $4, $5)`
+)
 
-// resolve makes the call alone, as [Ledger.apply] does.
-func (l *Ledger) resolve(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
+// alone makes one call in one round trip that ends in its commit.
+func (l *Ledger) alone(ctx context.Context, statement string, op transfer.Op, c transfer.Call) transfer.Outcome {
 	var a [1]answer
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(resolve, c.ReqID, string(op), c.UserID, c.AssetID, strconv.FormatUint(c.Units, 10)).Query(scanInto(a[:]))
+	b.Queue(statement, c.ReqID, string(op), c.UserID, c.AssetID, strconv.FormatUint(c.Units, 10)).Query(scanInto(a[:]))
 	b.Queue("commit")
 	if err := l.db.SendBatch(ctx, b).Close(); err != nil {
 		return unknown(op, c, err)

@@ -1,15 +1,14 @@
 package funding
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/store"
@@ -22,7 +21,7 @@ const (
 
 	// slowCallAfter is when a transaction counts as slow and the next may start beside it. It may have
 	// met an account that another session has locked.
-	slowCallAfter = 50 * time.Millisecond
+	slowCallAfter = 250 * time.Millisecond
 
 	// batchTimeout limits a transaction of many callers, because no single caller's context may end it.
 	batchTimeout = 15 * time.Second
@@ -42,10 +41,12 @@ func (e aloneError) Error() string { return fmt.Sprintf("the call must be made a
 
 func (e aloneError) Unwrap() error { return e.cause }
 
-// newCalls is the group of calls that share round trips and commits.
+// newCalls is the group of calls that share round trips and commits. Two calls of one request do not
+// share: the second may depend on the first.
 func (l *Ledger) newCalls() *batch.Group[request, answer] {
 	return batch.New(batch.Options[request, answer]{
 		Send:      l.answerAll,
+		Key:       func(r request) string { return r.call.ReqID },
 		MaxCalls:  maxBatchCalls,
 		Timeout:   batchTimeout,
 		SlowAfter: slowCallAfter,
@@ -65,30 +66,19 @@ func (l *Ledger) share(ctx context.Context, r request) (answer, error) {
 
 // lockWait limits how long the transaction of several callers waits for one lock. Then each call is
 // made alone, and waits for as long as its session may.
-const lockWait = `set local lock_timeout = '250ms'`
+const lockWait = `set local lock_timeout = '500ms'`
 
-// applyAll makes the calls one after another, in the order of the arrays.
-const applyAll = `
-select c.place::integer, a.result, a.reason, a.same, a.not_accepted
-  from unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::numeric[]) with ordinality as c (req, op, of_user, of_asset, of_units, place)
- cross join lateral funding_apply(c.req, c.op, c.of_user, c.of_asset, c.of_units) as a`
+// applyAll answers the calls as if they were made one after another.
+const applyAll = `select place, result, reason, same, not_accepted from funding_apply_all($1, $2, $3, $4, $5)`
 
-// answerAll makes all calls in one round trip and one commit. The calls of an account are made in the
-// order of their arrival, each on the balance that the one before it left. The accounts are locked in
-// one order, so that no two transactions wait for each other.
+// answerAll makes all calls in one round trip and one commit.
 func (l *Ledger) answerAll(ctx context.Context, all []request) []batch.Result[answer] {
-	places := make([]int, len(all))
-	for i := range places {
-		places[i] = i
-	}
-	slices.SortStableFunc(places, func(a, b int) int { return compareAccounts(all[a].call, all[b].call) })
 	var reqs, ops, units []string
 	var users []int64
 	var assets []int32
-	for _, i := range places {
-		c := all[i].call
-		reqs, ops, units = append(reqs, c.ReqID), append(ops, string(all[i].op)), append(units, strconv.FormatUint(c.Units, 10))
-		users, assets = append(users, c.UserID), append(assets, c.AssetID)
+	for _, r := range all {
+		reqs, ops, units = append(reqs, r.call.ReqID), append(ops, string(r.op)), append(units, strconv.FormatUint(r.call.Units, 10))
+		users, assets = append(users, r.call.UserID), append(assets, r.call.AssetID)
 	}
 	answers := make([]answer, len(all))
 	b := new(pgx.Batch)
@@ -99,18 +89,21 @@ func (l *Ledger) answerAll(ctx context.Context, all []request) []batch.Result[an
 	b.Queue(applyAll, reqs, ops, users, assets, units).Query(scanInto(answers))
 	b.Queue("commit")
 	err := l.db.SendBatch(ctx, b).Close()
-	if err != nil && len(all) > 1 && store.IsRolledBack(err) {
+	if isRepeatable(err, len(all)) {
 		err = aloneError{err}
 	}
 	results := make([]batch.Result[answer], len(all))
-	for n, i := range places {
-		results[i] = batch.Result[answer]{Value: answers[n], Err: err}
+	for i := range all {
+		results[i] = batch.Result[answer]{Value: answers[i], Err: err}
 	}
 	return results
 }
 
-func compareAccounts(a, b transfer.Call) int {
-	return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.AssetID, b.AssetID))
+// isRepeatable reports whether nothing was stored because of one of n calls, or of a call that was
+// stored meanwhile.
+func isRepeatable(err error, n int) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return n > 1 && store.IsRolledBack(err) || ok && pg.Code == "40001"
 }
 
 // scanInto keeps each answer at its place.

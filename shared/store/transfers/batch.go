@@ -21,7 +21,7 @@ const (
 
 	// slowWriteAfter is when a transaction counts as slow and the next may start beside it. It may
 	// have met a row that another session has locked.
-	slowWriteAfter = 50 * time.Millisecond
+	slowWriteAfter = 250 * time.Millisecond
 
 	// batchTimeout limits a transaction of many callers, because no single caller's context may end
 	// it.
@@ -147,7 +147,7 @@ select from transfers_tb
 
 // lockWait limits how long the transaction of several callers waits for one lock. Then each write is
 // made alone, and waits for as long as its session may.
-const lockWait = `set local lock_timeout = '250ms'`
+const lockWait = `set local lock_timeout = '500ms'`
 
 // queue is the statements in their order: locks of users, of transfers, and of keys.
 func (t *transaction) queue() *pgx.Batch {

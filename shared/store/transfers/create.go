@@ -32,7 +32,7 @@ const (
 )
 
 // insertTransfers stores what [transfer.Request.Check] and [transfer.CheckLimits] would accept,
-// evaluated at the time of the insert. A limit counts what was stored before the statement. So of
+// evaluated at the time of the insert. A limit counts the transfers stored before the statement. So of
 // several creates of a user whom a limit concerns it stores only the first.
 var insertTransfers = `
 insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type,
@@ -85,16 +85,21 @@ select coalesce(sum(d.amount), 0) from transfers_tb d
 // it would miss a concurrent duplicate that has just committed.
 //
 // It selects the first of the user's rows from the cid on, not the row with the cid. Only the right
-// index can answer that, whatever number of rows the planner expects for a user.
-const findCreated = transferList + `, i.place` + transferTables + `
-  join unnest($1::bigint[], $2::text[], $3::text[]) with ordinality as i (user_id, cid, req_id, place)
-    on t.transfer_id = coalesce(
-       (select f.transfer_id
-          from (select transfer_id, cid from transfers_tb where user_id = i.user_id and cid >= i.cid order by cid limit 1) as f
-         where f.cid = i.cid),
-       (select transfer_id from transfers_tb where req_id = i.req_id))`
+// index can answer that, whatever number of rows the planner expects for a user. The limit keeps the
+// planner from joining all rows.
+const findCreated = transferList + `, i.place
+  from unnest($1::bigint[], $2::text[], $3::text[]) with ordinality as i (user_id, cid, req_id, place)
+ cross join lateral (
+       select s.* from transfers_tb s
+        where s.transfer_id = coalesce(
+              (select f.transfer_id
+                 from (select transfer_id, cid from transfers_tb where user_id = i.user_id and cid >= i.cid order by cid limit 1) as f
+                where f.cid = i.cid),
+              (select transfer_id from transfers_tb where req_id = i.req_id))
+        limit 1) as t
+  join assets_tb a using (asset_id)`
 
-// creation is a request to store, with what follows from it.
+// creation is a request to store, with the values that the statements need.
 type creation struct {
 	transfer.Request
 	terms    transfer.Terms
@@ -174,7 +179,7 @@ func (t *transaction) queueInserts(b *pgx.Batch) {
 	b.Queue(insertTransfers, store.RecordArrays(creationColumns, t.creations)...)
 }
 
-// queueFinds reads what is stored for each request, also for those that could not be inserted.
+// queueFinds reads the stored transfer of each request, also of those that could not be inserted.
 func (t *transaction) queueFinds(b *pgx.Batch) {
 	var users []int64
 	var cids, reqs []string

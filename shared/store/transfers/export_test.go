@@ -2,8 +2,11 @@ package transfers
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
+	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // HotStatements are those whose cost must not grow with the number of finished transfers.
@@ -27,8 +30,46 @@ returning t.req_id`
 	furtherTransition = `
 update transfers_tb t set state = m.path[$3::integer], updated_at = clock_timestamp()
   from (select u.req, u.path::smallint[] as path from unnest($1::text[], $2::text[]) as u (req, path)) as m
- where t.req_id = m.req and t.state = m.path[$3 - 1] and t.xmin = pg_current_xact_id()::xid`
+ where t.req_id = m.req and m.path[$3] is not null and t.state = m.path[$3 - 1] and t.xmin = pg_current_xact_id()::xid`
 )
+
+// Start is a compare-and-set out of INIT for [Store.Together].
+type Start struct {
+	ReqID       string
+	InitTimeout time.Duration
+}
+
+// Creation is a create for [Store.Together].
+type Creation struct {
+	Request transfer.Request
+	Terms   transfer.Terms
+}
+
+// Together makes the writes in one transaction: each a Start, [transfer.Transition],
+// [transfer.Postponement] or Creation. Alone reports those that must be made alone.
+func (s *Store) Together(ctx context.Context, all []any) (results []transfer.TransitionResult, alone []bool, err error) {
+	writes := make([]write, len(all))
+	for i, x := range all {
+		switch x := x.(type) {
+		case Start:
+			writes[i].start = &starting{x.ReqID, x.InitTimeout}
+		case transfer.Transition:
+			writes[i].move = &x
+		case transfer.Postponement:
+			writes[i].postpone = &x
+		case Creation:
+			writes[i].create = newCreation(x.Request, x.Terms)
+		}
+	}
+	for _, r := range s.writeAll(ctx, writes) {
+		_, repeat := errors.AsType[aloneError](r.Err)
+		results, alone = append(results, transfer.TransitionResult{Done: r.Value.done, Now: r.Value.now}), append(alone, repeat)
+		if r.Err != nil && !repeat {
+			err = r.Err
+		}
+	}
+	return results, alone, err
+}
 
 const openHalt = `
 insert into transfer_halt (scope, user_id, asset_id, evidence)

@@ -46,19 +46,16 @@ func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
 }
 
 // transferColumns is a row as [scanTransfer] reads it, from transfers_tb t and its assets_tb a.
-const transferColumns = transferList + transferTables
+const transferColumns = transferList + `
+  from transfers_tb t
+  join assets_tb a using (asset_id)`
 
-const (
-	transferList = `
+const transferList = `
 select t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, a.asset, t.precision, t.units::text, t.transfer_type,
        t.state, coalesce(t.error_message, ''), t.retry_count, t.failures, coalesce(t.last_unknown, ''),
        t.next_attempt_at, t.state_at, t.created_at, t.updated_at, clock_timestamp(), not (select is_accepted_database()),
        coalesce(t.payout_submitter, ''), coalesce(t.payout_chain_id, 0), coalesce(t.payout_token, ''),
        coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, t.payout_payload::text`
-	transferTables = `
-  from transfers_tb t
-  join assets_tb a using (asset_id)`
-)
 
 // intoTransfer keeps a batch's row of [transferColumns] in t.
 func intoTransfer(t *transfer.Transfer) func(pgx.Row) error {
