@@ -18,11 +18,13 @@ import (
 // writes is fenced, and it sends only bytes that were stored under the fence.
 func TestTX005PausedOwner(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "receipt.looked"} {
+	for point, window := range map[string]int{
+		"advance.looked": 1, "advance.signed": 1, "advance.stored": 2, "advance.sending": 2, "advance.sent": 2, "receipt.looked": 1,
+	} {
 		parallel(t, point, func(t *testing.T) {
 			folder := t.TempDir()
 			check(t, crash.Arm(folder, point, 1, crash.Stop))
-			b := setup(t, stack.Options{Window: 2, Settings: withSettings(quick, map[string]string{crash.Variable: folder})})
+			b := setup(t, stack.Options{Window: window, Settings: withSettings(quick, map[string]string{crash.Variable: folder})})
 			s := b.Submitters()[0]
 			b.postMany(t, s, 2)
 			paused := b.paused(t)
