@@ -113,7 +113,7 @@ func TestExtensionsSign(t *testing.T) {
 		altered func(*txmanager.Unsigned)
 		want    string // the states and the number of versions
 	}{
-		"as it is asked":  {nil, "TRACKING 1"},
+		"as it is asked":  {nil, "SUBMITTED 1"},
 		"a higher fee":    {func(tx *txmanager.Unsigned) { tx.FeeCapWei = new(big.Int).Lsh(tx.FeeCapWei, 1) }, " 0"},
 		"another payment": {func(tx *txmanager.Unsigned) { tx.Value = big.NewInt(2) }, " 0"},
 		"a panic":         {func(*txmanager.Unsigned) { panic("no session") }, " 0"},
@@ -324,8 +324,8 @@ func TestExtensionsConnect(t *testing.T) {
 	if want := host + " " + host + "#2 "; opened != want {
 		t.Errorf("opened: got %q, want %q", opened, want)
 	}
-	if got := h.stored(`select string_agg(state, ' ') from managed_tx`); got != "TRACKING" || asked.Load() == 0 {
-		t.Errorf("got %s after %d queries of the first node, want TRACKING by the other", got, asked.Load())
+	if got := h.stored(`select string_agg(state, ' ') from managed_tx`); got != "SUBMITTED" || asked.Load() == 0 {
+		t.Errorf("got %s after %d queries of the first node, want SUBMITTED by the other", got, asked.Load())
 	}
 	if line := h.log.find("message", "node excluded"); line == nil || line["node"] != host {
 		t.Errorf("log: got %v, want that the node is excluded", line)
@@ -351,7 +351,7 @@ func TestConnectReturnsCanonicalAddresses(t *testing.T) {
 	h := withPorts(t, ext, nil)
 	h.post("r")
 	got := h.stored(`select concat(state, ': ', last_error) from managed_tx`)
-	if want := ": ParsePayload returned the address"; !strings.Contains(got, want) || strings.HasPrefix(got, "TRACKING") {
+	if want := ": ParsePayload returned the address"; !strings.Contains(got, want) || strings.HasPrefix(got, "SUBMITTED") {
 		t.Errorf("got %s, want a refusal with %q", got, want)
 	}
 }

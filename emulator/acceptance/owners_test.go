@@ -18,11 +18,13 @@ import (
 // writes is fenced, and it sends only bytes that were stored under the fence.
 func TestTX005PausedOwner(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "receipt.looked"} {
+	for point, window := range map[string]int{
+		"advance.looked": 1, "advance.signed": 1, "advance.stored": 2, "advance.sending": 2, "advance.sent": 2, "receipt.looked": 1,
+	} {
 		parallel(t, point, func(t *testing.T) {
 			folder := t.TempDir()
 			check(t, crash.Arm(folder, point, 1, crash.Stop))
-			b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{crash.Variable: folder})})
+			b := setup(t, stack.Options{Window: window, Settings: withSettings(quick, map[string]string{crash.Variable: folder})})
 			s := b.Submitters()[0]
 			b.postMany(t, s, 2)
 			paused := b.paused(t)
@@ -35,6 +37,27 @@ func TestTX005PausedOwner(t *testing.T) {
 			b.wantNoOldToken(t)
 		})
 	}
+}
+
+// With a window of one, A is paused after the release and before the send. B sends the stored bytes and
+// finishes. When A resumes, it sends the same bytes, and their refusal changes nothing.
+func TestTX005PausedAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	check(t, crash.Arm(folder, "advance.unsent", 1, crash.Stop))
+	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{crash.Variable: folder, "CLOUD_RUN_TIMEOUT_SECONDS": "900"})})
+	s := b.Submitters()[0]
+	b.postMany(t, s, 2)
+	paused := b.paused(t)
+	b.forget(paused)
+	b.ends(t, map[txmanager.Submitter]int{s: 2})
+	sent := b.Chain.Calls("eth_sendRawTransaction")
+	check(t, paused.Signal(syscall.SIGCONT))
+	b.until(t, "the paused process never sent its bytes", func() bool { return b.Chain.Calls("eth_sendRawTransaction") > sent })
+	b.postUntilAnswered(t, transfer(s, "after"))
+	b.ends(t, map[txmanager.Submitter]int{s: 3})
+	b.wantNoOldToken(t)
+	b.inOrder(t)
 }
 
 // paused waits until one of the processes is stopped, and returns it.

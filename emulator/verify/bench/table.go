@@ -73,11 +73,11 @@ func printFigures(out io.Writer, all []measurement) {
 type countRow struct{ name, key, alone, loaded string }
 
 var countRows = []countRow{
-	{"SQL round trips", sqlPerTx, "<= 7", "<= 0.5"},
+	{"SQL round trips", sqlPerTx, "<= 6", "<= 0.5"},
 	{"SQL statements", statementPerTx, "", ""},
 	{"HTTP round trips to the node", rpcPerTx, "<= 4", "<= 0.1"},
 	{"function invocations", invocPerTx, "<= 3", "<= 0.05"},
-	{"commits to Postgres", commitsPerTx, "<= 7", "<= 0.5"},
+	{"commits to Postgres", commitsPerTx, "<= 6", "<= 0.5"},
 	{"a create: invocations", createInvoc, "1", "1"},
 	{"a create: SQL round trips", createSQL, "1", "1"},
 	{"a create: commits", createCommits, "1", "1"},
