@@ -30,7 +30,7 @@ func writePoints(folder string, all []measurement) error {
 		"submitters": byShape(all, cpuPer1000, func(s scenario) (float64, bool) {
 			return float64(s.shape.submitters), slices.Contains([]string{burst1, burst10, subs100, subs1000}, s.name)
 		}),
-		"latency":    histogram(all),
+		"latency": histogram(all),
 	} {
 		if len(points) < 2 {
 			continue

@@ -137,8 +137,8 @@ func (t *invocation) observe(ctx context.Context, q txmanager.ChainQuery) (txman
 	return further, j, nil
 }
 
-// commitAndSend writes the evaluation and the plan for the queue, then signs the due versions and
-// sends the claimed broadcasts. queue reports that v includes the estimates for the queue.
+// commitAndSend writes the evaluation and the plan for the queue, then signs and sends what is due.
+// queue reports that v includes the estimates for the queue.
 func (t *invocation) commitAndSend(ctx context.Context, v txmanager.ChainObservation, j rules.Evaluation, queue bool) (outcome, error) {
 	t.CrashPoint("looked")
 	decided := t.resolveStuck(ctx, &j)
@@ -163,6 +163,11 @@ func (t *invocation) commitAndSend(ctx context.Context, v txmanager.ChainObserva
 	if stored.released {
 		return t.withUnsent(stored, w.SignedIDs(), v.Head), nil
 	}
+	return t.signAndSend(ctx, v, j, w, decided)
+}
+
+// signAndSend signs the due versions, and sends their bytes and those that commit w has claimed.
+func (t *invocation) signAndSend(ctx context.Context, v txmanager.ChainObservation, j rules.Evaluation, w txmanager.Commit, decided []string) (outcome, error) {
 	if len(j.Rebroadcasts) > 0 {
 		t.CrashPoint("claimed")
 	}

@@ -196,12 +196,7 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 		return nil, out, err
 	}
 	jobs, moves := t.Rules.PlanSignatures(rules.OpenBelow(t.State, decided), t.Chain, v, answers)
-	w.Transitions = moves
-	for id, answer := range answers {
-		if answer.Stored && answer.Failed == "" {
-			ids = append(ids, id)
-		}
-	}
+	w.Transitions, ids = moves, storedIDs(answers)
 	signer := t.signer()
 	signed, err := t.signInOrder(ctx, len(jobs), t.signParallelism(signer), func(ctx context.Context, i int) (txmanager.Signed, error) {
 		if jobs[i].Signed != nil {
@@ -213,12 +208,8 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 		return nil, out, err
 	}
 	for i, s := range signed {
-		job := jobs[i]
-		w.Versions = append(w.Versions, txmanager.Version{
-			Tx: t.Rules.WithBumpedVersion(rules.WithVersion(job.Tx, job.Kind, s, t.State.DatabaseTime()), job), From: job.Tx.State, Kind: job.Kind, CompletedAction: job.Tx.RequestedAction, Signed: s,
-			ExtraWei: job.ExtraWei,
-		})
-		ids = append(ids, job.Tx.ID)
+		w.Versions = append(w.Versions, t.versionOf(jobs[i], s))
+		ids = append(ids, jobs[i].Tx.ID)
 	}
 	if err != nil {
 		w.Transitions = append(w.Transitions, t.waitUnsigned(ctx, jobs[len(signed)], err))
@@ -233,6 +224,22 @@ func (t *invocation) signDueVersions(ctx context.Context, v txmanager.ChainObser
 		out = t.withUnsent(out, ids, v.Head)
 	}
 	return ids, out, err
+}
+
+// storedIDs are the ids of the transactions whose handlers' bytes were stored during the call.
+func storedIDs(answers map[string]rules.HandlerResult) (ids []string) {
+	for id, answer := range answers {
+		if answer.Stored && answer.Failed == "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// versionOf is the signed version of a job, to be stored.
+func (t *invocation) versionOf(job rules.SigningJob, s txmanager.Signed) txmanager.Version {
+	to := t.Rules.WithBumpedVersion(rules.WithVersion(job.Tx, job.Kind, s, t.State.DatabaseTime()), job)
+	return txmanager.Version{Tx: to, From: job.Tx.State, Kind: job.Kind, CompletedAction: job.Tx.RequestedAction, Signed: s, ExtraWei: job.ExtraWei}
 }
 
 // waitUnsigned plans a retry for the transaction of job, since the signer gave no answer.
