@@ -203,11 +203,6 @@ var furtherNonsense = map[string][]refusal{
 
 	// Transactions and their versions.
 	"managed_tx_pkey": {{Then: newTx + `($sent, $alice, 'another', 'shop', ` + emptyPrint + `)`}},
-	"one_nonce_per_tx": {{
-		`alter table managed_tx drop constraint managed_tx_pkey cascade; alter table managed_tx drop constraint one_tx_per_nonce cascade`,
-		`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state)
-		 values ($bound, $alice, 'another', 'shop', ` + emptyPrint + `, 1, 0, 'IN_FLIGHT')`,
-	}},
 	"begins_at_start_nonce": {{
 		isCarol + `; ` + newTx + `(gen_random_uuid(), ` + carol + `, 'r', 'shop', ` + emptyPrint + `)`,
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where submitter = ` + carol,
@@ -464,6 +459,11 @@ var guarded = map[string][]duty{
 	"guard_rules":               {{"intent_mac_rule", "", `delete from intent_mac_rule`, byGuard}, {"intent_mac_rule", "", `update intent_mac_rule set reason = 'another'`, byGuard}},
 	"guard_rules_truncate":      {{"intent_mac_rule", "", `truncate intent_mac_rule`, byGuard}},
 	"sign_once":                 signedOnce,
+	"check_binding":             {{"tx_version", "", signsFor("$queued", 1, 1, "ORIGINAL", storetest.Bytes(1337, 1, alice.Address(), 1, "")), "bound_for_ever"}},
+	"guard_signed_nonce": {{"managed_tx", isReserved + `; ` + isGivenBack + `; ` + signsFor(`(select tx_id from managed_tx where request_id = '41')`, 2, 1, "ORIGINAL", storetest.Bytes(1337, 2, alice.Address(), 1, "")),
+		`with freed as (` + isUnbound + ` returning submitter)
+		 insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, fills)
+		 select gen_random_uuid(), submitter, 'filler', 'o', ` + emptyPrint + `, 2, 1, 'IN_FLIGHT', true from freed`, "bound_for_ever"}},
 	"check_payload": {{"managed_tx", `set constraints check_payload immediate`,
 		newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', sha256('x'))`, "transactions_have_payloads"}},
 	"guard_proposal": {

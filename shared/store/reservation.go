@@ -20,8 +20,8 @@ const recyclable = `exists (select from managed_tx g
 // given is a reservation r that releases its nonce. Its owner marked it
 // recyclable in time, nothing is signed (it is IN_FLIGHT), and no decision was made. The
 // statement that binds the nonce to another row also ends this row without a nonce. Two
-// constraints guard this: bound_for_ever, if there is a version after all, and
-// follows_the_last_nonce, if there is a higher nonce and no other row.
+// guards refuse it: the trigger guard_signed_nonce, if there is a version after all, and the
+// constraint follows_the_last_nonce, if there is a higher nonce and no other row.
 const given = `
   update managed_tx r
      set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null, next_check_at = null,

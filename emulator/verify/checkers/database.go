@@ -95,7 +95,7 @@ select v.tx_id, v.tx_hash, v.nonce, d.bytes
 
 const selectHistory = `
 select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token, state = 'QUEUED' and coalesce(reason, '') like 'held: %', coalesce(reason, '')
-  from tx_history
+  from tx_history_full
  where submitter = $1
  order by id`
 
