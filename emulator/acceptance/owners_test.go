@@ -108,7 +108,7 @@ func (b bench) wantNoOldToken(t *testing.T) {
 	b.wantCount(t, "writes by an old token after a newer one", 0, `
 		select count(*)
 		  from (select fencing_token, max(fencing_token) over (partition by submitter order by id rows unbounded preceding) as newest
-		          from tx_history
+		          from tx_history_full
 		         where from_state is not null) as h
 		 where fencing_token < newest`)
 }

@@ -93,10 +93,11 @@ select v.tx_id, v.tx_hash, v.nonce, d.bytes
  where v.submitter = $1
  order by v.nonce, v.version`
 
+// selectHistory selects the history of nobody too: rows without a submitter are of no transaction.
 const selectHistory = `
 select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token, state = 'QUEUED' and coalesce(reason, '') like 'held: %', coalesce(reason, '')
-  from tx_history
- where submitter = $1
+  from tx_history_full
+ where submitter = $1 or submitter is null
  order by id`
 
 func readAccount(ctx context.Context, tx pgx.Tx, s txmanager.Submitter) (*account, error) {
