@@ -141,7 +141,9 @@ func TestPlotsAreDrawn(t *testing.T) {
 		t.Fatalf("draw the plots: %v\n%s", err, output)
 	}
 	drawn := check.Value(filepath.Glob(filepath.Join(pictures, "*")))(t)
-	check.Same(t, "the pictures", drawn, []string{filepath.Join(pictures, "latency.svg"), filepath.Join(pictures, "throughput.svg")})
+	check.Same(t, "the pictures", drawn, []string{
+		filepath.Join(pictures, "latency.svg"), filepath.Join(pictures, "submitters.svg"), filepath.Join(pictures, "throughput.svg"),
+	})
 	for _, name := range drawn {
 		picture := check.Value(os.ReadFile(name))(t)
 		if !strings.Contains(string(picture), "<path") || !strings.HasSuffix(strings.TrimSpace(string(picture)), "</svg>") {
