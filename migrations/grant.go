@@ -145,12 +145,12 @@ func showSessions(ctx context.Context, conn *pgx.Conn, readers []string) error {
 // insufficientPrivilege is Postgres' error code for a missing right.
 const insufficientPrivilege = "42501"
 
-// grantable returns our tables, each partitioned table as one.
+// grantable returns our tables and views, each partitioned table as one.
 func grantable(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, err := conn.Query(ctx, `
 select relname
   from pg_class
- where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition and relname <> 'goose_db_version'
+ where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v') and not relispartition and relname <> 'goose_db_version'
  order by relname`)
 	if err != nil {
 		return nil, err

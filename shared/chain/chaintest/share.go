@@ -65,10 +65,11 @@ func testQueriesDuringNewBlocks(t *testing.T, b *bundle) {
 	before := b.query(t, txmanager.ChainQuery{}).Head.Number
 	var all sync.WaitGroup
 	for i := range submitters {
+		s := b.another(i)
 		all.Go(func() {
 			for range 3 {
 				at := b.observe(t, txmanager.ChainQuery{}).Head.Number // a block that is there
-				v := b.observe(t, txmanager.ChainQuery{Submitter: b.another(i), Account: true, FromBlock: at, ToBlock: at + 10})
+				v := b.observe(t, txmanager.ChainQuery{Submitter: s, Account: true, FromBlock: at, ToBlock: at + 10})
 				if start, n := v.StartHead.Number, len(v.Headers); start < at || v.Head.Number < start || n == 0 || v.Headers[n-1].Number < start || v.Headers[n-1].Number > v.Head.Number {
 					t.Errorf("query %d after block %d: got heads %d and %d and %d headers; want ascending heads from that block on, and the headers between", i, at, start, v.Head.Number, n)
 				}
