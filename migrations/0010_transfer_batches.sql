@@ -97,6 +97,11 @@ begin
     becomes[n] := account.available;
   end loop;
 
+  if rows = 0 then -- each has its stored answer, also while a move of the database is open
+    return query select u.place, u.result, u.reason, u.same, false
+                   from unnest(results, reasons, sames) with ordinality as u (result, reason, same, place);
+    return;
+  end if;
   insert into transfer_operations (req_id, op_type, result, reason, user_id, asset_id, units, amount)
   select u.req, u.op, u.result, u.reason, u.of_user, u.of_asset, u.of_units, nullif(u.change, 'NaN')
     from unnest(reqs, ops, users, assets, amounts, results, reasons, changes) with ordinality

@@ -2,6 +2,7 @@
 
 -- +goose Up
 -- +goose StatementBegin
+set local lock_timeout = '5s';
 -- A row of the history has neither its transaction's submitter, which managed_tx has, nor a hash that did not
 -- change. An empty hash is one that was removed. Rows of earlier releases have a submitter, and their own hash.
 alter table tx_history alter column submitter drop not null;

@@ -114,7 +114,7 @@ func wanted(t *testing.T, conn *pgx.Conn, rights map[string][]string) (lines []s
 	for _, object := range texts(t, conn, `
 select case relkind when 'S' then 'sequence ' else '' end || relname
   from pg_class
- where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'S') and not relispartition
+ where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'S', 'v') and not relispartition
    and relname not like 'goose_db_version%' or relname = 'goose_db_version_id_seq'`) {
 		all[object] = append(all[object], "select")
 	}

@@ -136,8 +136,8 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 		return nil
 	})
 	s.queueRecheck(b, all)
-	switch err := s.send(ctx, b); {
-	case err != nil && !committed && isRefusedByRow(err):
+	switch err := s.db.SendBatch(ctx, b).Close(); {
+	case err != nil && !committed && isStatementError(err):
 		return nil, errGoesAlone
 	case err != nil && !committed:
 		return nil, err
@@ -151,11 +151,4 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 		held[submitter] = true
 	}
 	return held, nil
-}
-
-// isRefusedByRow reports whether the database rolled a transaction back because of one of its rows: see
-// [isRolledBack]. Class FP is of the database's own functions.
-func isRefusedByRow(err error) bool {
-	var pg *pgconn.PgError
-	return isRolledBack(err) || errors.As(err, &pg) && strings.HasPrefix(pg.Code, "FP")
 }

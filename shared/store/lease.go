@@ -93,8 +93,13 @@ returning submitter, owner_node, fencing_token, expires_at, expires_at + $2, coa
          from submitter_lease b
         where b.submitter = l.submitter), false)`
 
-// maxSharedLeases is the limit of the calls of one round trip.
-const maxSharedLeases = 200
+const (
+	// maxSharedLeases is the limit of the calls of one round trip.
+	maxSharedLeases = 200
+
+	// maxLeaseTrip is how long a round trip may last that several callers wait for.
+	maxLeaseTrip = 5 * time.Second
+)
 
 // newLeases is the group of the calls that take leases. After a lease's duration, no lease that
 // the round trip took is held any more.
@@ -103,7 +108,7 @@ func (s *Store) newLeases(wait time.Duration) *batch.Group[leaseCall, leaseAnswe
 		Send:      s.answerLeases,
 		Key:       func(c leaseCall) string { return string(c.submitter) },
 		MaxCalls:  maxSharedLeases,
-		Timeout:   s.rules.Duration,
+		Timeout:   min(s.rules.Duration, maxLeaseTrip),
 		Wait:      wait,
 		MayWait:   func(c leaseCall) bool { return c.patient },
 		SlowAfter: slowCommitAfter,
@@ -234,7 +239,7 @@ func (t *leaseTrip) scan(rows pgx.Rows) error {
 func (t *leaseTrip) answer(i int, err error) (a leaseAnswer, _ error) {
 	shared, call, load := len(t.calls) > 1, t.calls[i], t.loads[i]
 	switch row := t.rows[i]; {
-	case !t.committed && shared && isDatabaseError(err), t.committed && shared && row == nil:
+	case !t.committed && shared && isStatementError(err), t.committed && shared && row == nil:
 		a.alone = true
 		return a, nil
 	case !t.committed:
@@ -260,10 +265,11 @@ func (c leaseCall) refused() error {
 	return Held(lease.Lease{Submitter: string(c.submitter), Token: c.token}, pgx.ErrNoRows)
 }
 
-// isDatabaseError reports whether the database has answered with an error, and so has not committed.
-func isDatabaseError(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg)
+// isStatementError reports whether the database refused a statement, and so rolls back the transaction
+// of a batch that it has not committed. The connection stays.
+func isStatementError(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.SeverityUnlocalized == "ERROR"
 }
 
 const renew = `

@@ -1,6 +1,6 @@
 package store
 
-// IsRolledBack reports whether the database refused the whole transaction of several calls because of
-// one of them: its values, a constraint, or another session's lock. Nothing was stored. Each call can
-// be repeated alone.
-func IsRolledBack(err error) bool { return isRolledBack(err) }
+// IsRolledBack reports whether the database refused a statement of several calls, and so their whole
+// transaction. Before its commit is acknowledged, nothing was stored, and each call can be repeated
+// alone.
+func IsRolledBack(err error) bool { return isStatementError(err) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/store"
@@ -103,7 +104,7 @@ func (s *Store) writeAll(ctx context.Context, all []write) []batch.Result[writte
 	t := newTransaction(all)
 	b := t.queue()
 	err := s.send(ctx, b)
-	if err != nil && len(all) > 1 && store.IsRolledBack(err) {
+	if err != nil && len(all) > 1 && !t.committed && store.IsRolledBack(err) {
 		err = aloneError{err}
 	}
 	for i := range all {
@@ -121,6 +122,7 @@ type transaction struct {
 	moved     map[string]bool // by req_id
 	rows      []written       // after the commit, of each write
 	place     map[string]int  // of the writes of stored transfers, by req_id
+	committed bool            // the database has acknowledged the commit
 }
 
 func newTransaction(all []write) *transaction {
@@ -172,7 +174,7 @@ func (t *transaction) queue() *pgx.Batch {
 	if len(reqs) > 0 {
 		begin()
 	}
-	if len(reqs) > 1 {
+	if len(reqs) > 1 || len(reqs) > 0 && len(t.creations) > 0 {
 		b.Queue(lockTransfers, reqs)
 	}
 	if len(t.creations) > 0 {
@@ -182,7 +184,10 @@ func (t *transaction) queue() *pgx.Batch {
 	t.queueMoves(b)
 	t.queuePostponements(b)
 	if b.Len() > 0 {
-		b.Queue("commit")
+		b.Queue("commit").Exec(func(pgconn.CommandTag) error {
+			t.committed = true
+			return nil
+		})
 	}
 	if len(reqs) > 0 {
 		b.Queue(byReqIDs, reqs).Query(t.scanTransfers)

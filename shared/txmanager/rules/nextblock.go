@@ -12,11 +12,11 @@ func (r Rules) BlockSlack() time.Duration { return min(r.BlockTime/20, 500*time.
 // AfterBlocks is when to poll for n more blocks on top of head, by the database's clock. It depends
 // on head and the block time alone, so that the polls of all submitters of a chain are due together,
 // in every process. If the next block is late, it is polled for again at common times: each quarter
-// of the block time, then each block time. If the chain's clock is ahead of the database's, the polls
-// are due at multiples of the block time.
+// of the block time, then each block time. If the chain's clock is ahead of the database's, or more
+// than a day behind, the polls are due at multiples of the block time.
 func (r Rules) AfterBlocks(n uint64, head txmanager.Header, now time.Time) time.Time {
 	next := time.Unix(int64(head.Time), 0).Add(r.BlockTime + r.BlockSlack())
-	if next.After(now.Add(2 * r.BlockTime)) {
+	if next.After(now.Add(2*r.BlockTime)) || next.Before(now.Add(-24*time.Hour)) {
 		next = now.Truncate(r.BlockTime).Add(r.BlockSlack())
 	}
 	if late := now.Sub(next); late >= 0 {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -56,4 +57,16 @@ func TestNextBlockIsPolledForSoon(t *testing.T) {
 			t.Fatalf("poll for block %d: got %v after that for the next one, want %d block times", n, got, n-1)
 		}
 	})
+}
+
+// A node's nonsense about a block's time makes no poll due in the past, or out of reach.
+func TestPollsAfterANonsensicalBlockTime(t *testing.T) {
+	t.Parallel()
+	r := Rules{BlockTime: 12 * time.Second}
+	for _, at := range []uint64{0, 1, 1 << 62, 1 << 63, math.MaxUint64 - 10_000_000_000, math.MaxUint64 - 62_135_596_805, math.MaxUint64} {
+		got := r.AfterBlocks(1, txmanager.Header{Time: at}, txtest.Now).Sub(txtest.Now)
+		if got <= 0 || got > 2*r.BlockTime {
+			t.Errorf("block time %d: got a poll in %s, want one within two block times", at, got)
+		}
+	}
 }

@@ -121,17 +121,17 @@ func (w *Service) acquireWaiting(ctx context.Context, s txmanager.Submitter) (tx
 // ReleaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
 // would return for this owner, and creates would rely on it as the holder.
 func (w *Service) ReleaseUnknown(ctx context.Context, s txmanager.Submitter, owner string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	ctx = context.WithoutCancel(ctx)
+	bound, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	taken, err := w.Store.Acquire(ctx, s, owner, false)
+	taken, err := w.Store.Acquire(bound, s, owner, false)
 	if err != nil || !taken.Held {
 		return err
 	}
-	done, err := w.Store.Commit(ctx, txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway})
-	if err != nil {
-		return err
-	}
-	return w.Tasks.EnqueueAdvance(ctx, s, done.Token)
+	bound, cancel = context.WithTimeout(ctx, releaseTimeout) // the acquire may have used up the first
+	defer cancel()
+	_, err = w.Store.Commit(bound, txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway})
+	return errors.Join(err, w.Tasks.EnqueueAdvance(ctx, s, taken.State.Lease.Token+1)) // also where the release is unknown
 }
 
 // IsPastDeadline reports whether no further iteration may begin.
@@ -188,11 +188,12 @@ func (t *Session) Query(ctx context.Context, q txmanager.ChainQuery) (v txmanage
 	return v, err
 }
 
-// CallOutside makes one outside call, which must end before the lease does, unless the lease was
-// released.
+// CallOutside makes one outside call, which must end before the lease does. A released lease counts
+// as if it were held, but is not renewed: a process that was paused after the release does not act on
+// an old state.
 func (t *Session) CallOutside(ctx context.Context, f func(context.Context) error) error {
 	if t.Released {
-		ctx, cancel := context.WithTimeout(ctx, t.Timing.CallTimeout)
+		ctx, cancel := t.State.Lease.CallContext(ctx, t.Timing.CallTimeout)
 		defer cancel()
 		return f(ctx)
 	}

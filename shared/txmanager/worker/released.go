@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,10 @@ func (t *invocation) sendReleased(ctx context.Context, out outcome) error {
 // invocation holds the lease, that one sends the bytes again and gets an answer too.
 func (t *invocation) recordOutcome(ctx context.Context, sent unsent, res txmanager.SendResult) error {
 	s := t.State.Submitter()
-	taken, err := t.worker.acquireTwice(ctx, s, t.NewOwner(), t.Kind)
-	if err != nil {
-		return fmt.Errorf("take lease of %s to record a broadcast: %w", s, err)
+	owner := t.NewOwner()
+	taken, err := t.worker.acquireTwice(ctx, s, owner, t.Kind)
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return fmt.Errorf("take lease of %s to record a broadcast: %w", s, errors.Join(err, t.worker.ReleaseUnknown(ctx, s, owner)))
 	}
 	if !taken.Held {
 		return t.Tasks.EnqueueTakeover(ctx, s, taken)
