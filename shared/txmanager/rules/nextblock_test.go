@@ -62,7 +62,8 @@ func TestNextBlockIsPolledForSoon(t *testing.T) {
 // A node's nonsense about a block's time makes no poll due in the past, or out of reach.
 func TestPollsAfterANonsensicalBlockTime(t *testing.T) {
 	t.Parallel()
-	r := Rules{BlockTime: 12 * time.Second}
+	r := rulesOf(20)
+	r.BlockTime = 12 * time.Second
 	for _, at := range []uint64{0, 1, 1 << 62, 1 << 63, math.MaxUint64 - 10_000_000_000, math.MaxUint64 - 62_135_596_805, math.MaxUint64} {
 		got := r.AfterBlocks(1, txmanager.Header{Time: at}, txtest.Now).Sub(txtest.Now)
 		if got <= 0 || got > 2*r.BlockTime {
