@@ -26,6 +26,7 @@ type call struct {
 	args   []any
 	size   int  // approximate bytes of the request
 	header bool // only the header of the requested block is read
+	proof  bool // directly before the last head; see [chainQuery.closing]
 
 	raw json.RawMessage // the result, may be null
 	err error           // why there is no result

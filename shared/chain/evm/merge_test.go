@@ -7,23 +7,26 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // memberOf returns the calls of a random query of submitter i, as [Connector.fetch] makes them, or of a
 // later round trip of it.
 func memberOf(random *rand.Rand, i int) *member {
 	account := fmt.Sprintf("0x%040x", i)
+	self := txmanager.Address(account)
 	maybe := func(calls ...*call) []*call { return calls[:random.IntN(len(calls)+1)] }
 	if random.IntN(4) == 0 {
-		at := fmt.Sprintf("0x%x", random.IntN(3))
-		return &member{calls: slices.Concat(maybe(ask("eth_getTransactionReceipt", account)), []*call{askBlock(at), askBlock("latest")})}
+		again := askBlock(fmt.Sprintf("0x%x", random.IntN(3)))
+		again.proof = true
+		return &member{calls: slices.Concat(maybe(ask("eth_getTransactionReceipt", account)), []*call{again, askBlock("latest")})}
 	}
 	return &member{calls: slices.Concat(
 		[]*call{askBlock("latest")},
 		maybe(ask("eth_getTransactionCount", account, "latest"), ask("eth_getBalance", account, "latest"), ask("eth_maxPriorityFeePerGas"),
 			ask("eth_feeHistory", "0x5", "latest", []int{50}), ask("eth_getTransactionReceipt", account)),
 		maybe(askBlock("0x1"), askBlock("0x2")), maybe(askBlock("safe")),
-		maybe(ask(estimateGas, account, "latest"), ask("eth_getTransactionCount", account, "finalized"), askBlock("finalized")),
+		maybe(askEstimate(self, txmanager.Call{To: &self}), ask("eth_getTransactionCount", account, "finalized"), askBlock("finalized")),
 		[]*call{askBlock("latest")})}
 }
 
@@ -47,10 +50,26 @@ func TestMergedCallsStayBetweenTheHeads(t *testing.T) {
 				t.Errorf("seed %d: %s: requested %d times, want once or at the beginning and at the end", seed, key, n)
 			}
 		}
+		checkProofs(t, seed, all)
 		for i, m := range members {
 			checkMember(t, fmt.Sprintf("seed %d, member %d", seed, i), m.calls, each[i], all)
 		}
 	}
+}
+
+// checkProofs checks that the proofs are directly before the last head, with nothing between them.
+func checkProofs(t *testing.T, seed uint64, all []*call) {
+	t.Helper()
+	first := slices.IndexFunc(all, func(a *call) bool { return a.proof })
+	if first < 0 {
+		return
+	}
+	for _, a := range all[first : len(all)-1] {
+		if !a.proof {
+			t.Errorf("seed %d: %s %v is between a proof and the last head", seed, a.method, a.args)
+		}
+	}
+	check.Equal(t, fmt.Sprintf("seed %d: the call after the proofs", seed), fmt.Sprint(all[len(all)-1].args[0]), "latest")
 }
 
 func checkMember(t *testing.T, what string, asked, answers, all []*call) {
@@ -91,6 +110,26 @@ func TestOnlyHeadersAndFeesAreRequestedOnce(t *testing.T) {
 	latest, raw, balance, price := "eth_getBlockByNumber[latest false]", "eth_sendRawTransaction[0x02]", "eth_getBalance[0x1 latest]", "eth_gasPrice[]"
 	check.Same(t, "two", texts(&member{calls: calls()}, &member{calls: calls()}), []string{latest, price, raw, balance, raw, balance, latest})
 	check.Same(t, "one", texts(&member{calls: calls()}), []string{latest, raw, balance, price, latest})
+}
+
+// A gas estimate that can run code goes alone, with data or without. That of a placeholder may share.
+func TestEstimatesThatRunCodeGoAlone(t *testing.T) {
+	t.Parallel()
+	c := &Connector{maxBatch: 100}
+	self, other := txmanager.Address("0x0000000000000000000000000000000000000001"), txmanager.Address("0x0000000000000000000000000000000000000002")
+	for name, one := range map[string]struct {
+		call  txmanager.Call
+		alone bool
+	}{
+		"data":         {txmanager.Call{To: &other, Data: []byte{1}}, true},
+		"no data":      {txmanager.Call{To: &other}, true},
+		"creation":     {txmanager.Call{Data: []byte{1}}, true},
+		"data to self": {txmanager.Call{To: &self, Data: []byte{1}}, true},
+		"placeholder":  {txmanager.Call{To: &self}, false},
+	} {
+		weight := c.weigh([]*call{askBlock("latest"), askEstimate(self, one.call), askBlock("latest")})
+		check.Equal(t, name, weight >= maxRequestBytes, one.alone)
+	}
 }
 
 // The members that fit one request keep to the limit of its calls. One with a block's receipts goes alone.

@@ -126,7 +126,7 @@ func (c *Connector) fetch(ctx context.Context, l *chainQuery, calls []*call) err
 				return err
 			}
 		}
-		if err := c.share(ctx, c.sharerOf(batch), batch); err != nil {
+		if err := c.share(ctx, c.sharers.queries, batch); err != nil {
 			return err
 		}
 	}
@@ -230,6 +230,7 @@ func (l *chainQuery) closing(batch []*call, later bool) ([]*call, error) {
 			return nil, err
 		}
 		l.again = askBlock(hexutil.EncodeUint64(uint64(l.head.Number)))
+		l.again.proof = true
 		batch = append(batch, l.again)
 	}
 	return append(batch, l.last), nil

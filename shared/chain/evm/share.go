@@ -21,21 +21,9 @@ import (
 type sharers struct {
 	queries *sharer
 	sends   *sharer
-
-	// A gas estimate runs a caller's code for as long as the node lets it. So these queries share
-	// among themselves and delay no others.
-	estimates *sharer
 }
 
 type sharer = batch.Group[*member, []*call]
-
-// sharerOf returns the group of a query's calls.
-func (c *Connector) sharerOf(calls []*call) *sharer {
-	if slices.ContainsFunc(calls, func(a *call) bool { return a.method == estimateGas }) {
-		return c.sharers.estimates
-	}
-	return c.sharers.queries
-}
 
 // slowAfter is when a request counts as slow, and the next may start beside it.
 const slowAfter = 50 * time.Millisecond
@@ -53,7 +41,7 @@ func (c *Connector) newSharers() sharers {
 			Size: func(m *member) int { return m.weight }, MaxCalls: c.maxBatch,
 			Timeout: c.timeout, SlowAfter: slowAfter, Parallel: true})
 	}
-	return sharers{queries: group(), sends: group(), estimates: group()}
+	return sharers{queries: group(), sends: group()}
 }
 
 // commonCalls is how many calls of one request may be for all its members. They are the chain id, two
@@ -61,12 +49,11 @@ func (c *Connector) newSharers() sharers {
 const commonCalls = 7
 
 // weigh returns the part of a request that calls take, of maxRequestBytes: by bytes, or by number if
-// that is nearer to its limit. A block's receipts are megabytes and go alone: go-ethereum answers at
-// most 25 MB in one batch.
+// that is nearer to its limit.
 func (c *Connector) weigh(calls []*call) int {
 	bytes, own, room := 0, 0, c.maxBatch-commonCalls
 	for _, a := range calls {
-		if a.method == blockReceipts {
+		if a.goesAlone() {
 			return maxRequestBytes
 		}
 		bytes += a.size
@@ -78,6 +65,17 @@ func (c *Connector) weigh(calls []*call) int {
 		return maxRequestBytes
 	}
 	return max(bytes, own*(maxRequestBytes/room))
+}
+
+// goesAlone reports whether the call may spoil the answers to others in its request. A block's receipts
+// are megabytes, and go-ethereum answers at most 25 MB in one batch. A gas estimate runs the code of its
+// target for as long as the node lets it. One of an account to itself without data runs none.
+func (a *call) goesAlone() bool {
+	if a.method != estimateGas {
+		return a.method == blockReceipts
+	}
+	args := a.args[0].(estimateArgs)
+	return args.To == nil || *args.To != args.From || len(args.Data) > 0
 }
 
 // isFee reports whether the answer is the same for every account and has no order among the calls.
@@ -102,6 +100,9 @@ func (c *Connector) share(ctx context.Context, group *sharer, calls []*call) err
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	m := &member{calls: calls, weight: c.weigh(calls)}
+	if m.weight >= maxRequestBytes {
+		return c.roundTrip(ctx, calls)
+	}
 	answers, err := group.Do(ctx, m)
 	_, repeat := errors.AsType[sharedError](err)
 	switch {
@@ -156,17 +157,19 @@ func (a *call) isCutOff() bool {
 // own. One call for a header or a fee answers all equal ones; the others are never merged.
 //
 // Every answer of a member remains between its first and its last head. A header that a member
-// requests first, such as its first head, comes before all others' calls. A later header, such as the
-// proof that the chain did not change, comes after all others' calls, and the last head at the very
-// end. In between each member's calls keep their order.
+// requests first, such as its first head, comes before all others' calls. A later header comes after all
+// others' calls. The proofs that the chain did not change and the last head end the request: no other
+// call is between them. In between each member's calls keep their order.
 func merge(members []*member) (all []*call, each [][]*call) {
-	var first, own, last, head distinct
+	var first, own, last, proofs, head distinct
 	for _, m := range members {
 		answers := make([]*call, len(m.calls))
 		for i, a := range m.calls {
 			switch {
 			case len(members) == 1 || !a.header && !a.isFee():
 				answers[i] = own.add(a)
+			case a.proof:
+				answers[i] = proofs.once(a)
 			case a.isFee() || i == 0:
 				answers[i] = first.once(a)
 			case a.args[0] == "latest":
@@ -177,7 +180,7 @@ func merge(members []*member) (all []*call, each [][]*call) {
 		}
 		each = append(each, answers)
 	}
-	return slices.Concat(first.calls, own.calls, last.calls, head.calls), each
+	return slices.Concat(first.calls, own.calls, last.calls, proofs.calls, head.calls), each
 }
 
 // distinct is a list of copies of calls.
@@ -188,7 +191,7 @@ type distinct struct {
 
 // add appends a copy of a, without its answer.
 func (d *distinct) add(a *call) *call {
-	clone := &call{method: a.method, args: a.args, size: a.size, header: a.header}
+	clone := &call{method: a.method, args: a.args, size: a.size, header: a.header, proof: a.proof}
 	d.calls = append(d.calls, clone)
 	return clone
 }

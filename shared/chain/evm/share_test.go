@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -287,4 +288,43 @@ func TestCallerLeavesASharedRequest(t *testing.T) {
 	}
 	close(free)
 	check.OK(t)(errors.Join(<-others...))
+}
+
+// Gas estimates of several submitters make a request each. One that a node works on for long delays no
+// other, whether its call has data or only reaches a contract.
+func TestSlowEstimateDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	const others = 10
+	slow, quick := eip155.Address([20]byte{0: 0xcd}), eip155.Address([20]byte{0: 0xef})
+	for name, data := range map[string][]byte{"data": {1, 2, 3, 4}, "no data": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			chain := startChain(t)
+			held, free := make(chan struct{}, 2), make(chan struct{})
+			isSlow := func(r request) bool { return strings.Contains(r.body, slow.String()) }
+			g := newSharingGateway(t, chain, isSlow, func(w http.ResponseWriter, r request) {
+				held <- struct{}{}
+				<-free
+				forward(w, chain, []byte(r.body))
+			})
+			c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID(), Timeout: time.Minute})
+			estimate := func(ctx context.Context, i int, to txmanager.Address) error {
+				_, err := c.Query(ctx, txmanager.ChainQuery{Submitter: submitterOf(chain, i), Estimates: []txmanager.Call{{To: &to, Data: data}}})
+				return err
+			}
+			var late, soon sync.WaitGroup
+			late.Go(func() { check.Equal(t, "the first slow estimate", estimate(t.Context(), 0, slow), nil) })
+			<-held // those that come now could share the next request
+			late.Go(func() { check.Equal(t, "the second slow estimate", estimate(t.Context(), 1, slow), nil) })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			for i := range others {
+				soon.Go(func() { check.Equal(t, "an estimate beside a slow one", estimate(ctx, 2+i, quick), nil) })
+			}
+			soon.Wait()
+			close(free)
+			late.Wait()
+			check.Equal(t, "HTTP requests", g.requests.Load(), 2+others)
+		})
+	}
 }
