@@ -287,13 +287,13 @@ func (s *Store) answerAll(ctx context.Context, all []Intent, c creation) ([]Crea
 	return results, err
 }
 
-// settlePlace notes whether the queue was full for the intent. It returns the place of one that was
-// stored before; a measurement after the commit does not need that.
+// settlePlace notes whether the queue was full for the intent: it got no place, and no measurement shows
+// that there is room now. It returns the place of one that was stored before.
 func (c creation) settlePlace(i int) {
 	r, f := &c.records[i], &c.found[i]
-	f.full = r.share != nil && !r.placed && r.share.full
-	if r.placed && !r.share.measures && f.txID != r.TxID {
-		r.share.memory.giveBack()
+	f.full = r.share != nil && !r.placed && (r.share.full || !r.share.measures)
+	if r.placed && f.txID != r.TxID {
+		r.share.memory.giveBack(r.share)
 	}
 }
 
@@ -343,7 +343,7 @@ func (s *Store) newCreation(all []Intent, queueBound int) creation {
 			continue
 		}
 		if r.share = shares[in.Submitter]; r.share == nil {
-			r.share = &queueShare{submitter: in.Submitter, memory: s.bounds.of(in.Submitter)}
+			r.share = &queueShare{submitter: in.Submitter, memory: s.bounds.of(in.Submitter, queueBound)}
 			shares[in.Submitter] = r.share
 			c.shares = append(c.shares, r.share)
 		}

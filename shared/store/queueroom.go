@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -10,11 +11,13 @@ import (
 )
 
 // queueRooms remembers how much room the queues have, so that few creates measure a queue. A process
-// measures a queue when its memory is a second old, or when it has stored max(10, bound/100) intents
-// since then. A full queue is not measured again within that second, and no insert is tried.
+// measures a queue when its memory is a second old, or when it has stored half of the room since then.
+// That is at least 10 intents, and at most max(10, bound/100). A full queue is not measured again within
+// that second, and no insert is tried.
 //
 // So the bound is approximate. P processes can exceed it by P times max(10, bound/100), and by what
-// their round trips under way store. The miscounts of [queueLength] add to that.
+// their round trips under way store. A process that starts while the queue is full counts too, as does
+// one that has dropped its memory. The miscounts of [queueLength] add to that.
 //
 // A measurement reads the newest intents, and not the whole queue: see [queueLength]. A process reads
 // the whole queue at most at 10,000 rows a second.
@@ -33,7 +36,7 @@ const (
 	settledAfter = 2 * maxBatchCreates
 )
 
-// placesBetween is how many intents a process may store between two measurements.
+// placesBetween is how many intents a process may store at most between two measurements.
 func placesBetween(bound int) int { return max(minPlaces, bound/100) }
 
 // queueRoom is the memory about one queue.
@@ -44,6 +47,8 @@ type queueRoom struct {
 	stored  int       // of them since
 	base    queueLength
 	recount time.Time // the next complete count is due
+
+	generation int // the number of measurements
 }
 
 // queueLength is the number of rows of a queue up to seq, at the time when nonce was the cursor's next
@@ -80,14 +85,18 @@ select q.place, coalesce(c.next_nonce, 0), s.seq, a.added, a.settled, a.added < 
          from (select m.seq from managed_tx m
                 where m.submitter = q.submitter and m.queued and not m.held and m.seq > q.seq order by m.seq limit $3) as t) as a`
 
-// of returns the memory about the queue of s.
-func (b *queueRooms) of(s txmanager.Submitter) *queueRoom {
+// of returns the memory about the queue of s. When there are too many, it drops those of all queues
+// that are not known to be full.
+func (b *queueRooms) of(s txmanager.Submitter, bound int) *queueRoom {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	room, ok := b.seen[s]
 	if !ok {
-		if b.seen == nil || len(b.seen) >= maxCached {
+		if b.seen == nil {
 			b.seen = make(map[txmanager.Submitter]*queueRoom)
+		}
+		if len(b.seen) >= maxCached {
+			maps.DeleteFunc(b.seen, func(_ txmanager.Submitter, r *queueRoom) bool { return !r.isKnownFull(bound) })
 		}
 		room = new(queueRoom)
 		b.seen[s] = room
@@ -104,9 +113,19 @@ type queueShare struct {
 	measures  bool        // the batch measures the queue after its commit
 	base      queueLength // to measure from
 	full      bool        // what got no place is refused
+
+	generation int // of the memory that gave the places
 }
 
-// take gives the share its places, and decides whether the queue must be measured.
+// isKnownFull is true if no measurement is due and there is no room.
+func (r *queueRoom) isKnownFull(bound int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.until) && r.rows >= bound
+}
+
+// take gives the share its places, and decides whether the queue must be measured. Before the first
+// measurement, and when the last one is too old, all shares together get at most placesBetween.
 func (r *queueRoom) take(q *queueShare, bound int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,26 +134,37 @@ func (r *queueRoom) take(q *queueShare, bound int) {
 	if q.full = isFresh && r.rows >= bound; q.full {
 		return
 	}
-	if q.measures = !isFresh || r.stored+q.wanted > placesBetween(bound); q.measures {
-		r.stored, q.base = 0, r.base
+	q.generation = r.generation
+	q.places = max(0, min(q.wanted, bound-r.rows))
+	if !isFresh {
+		q.places = max(0, min(q.places, placesBetween(bound)-r.stored))
+	}
+	if q.measures = !isFresh || r.stored+q.wanted > r.interval(bound); q.measures {
+		q.base = r.base
 		if !now.Before(r.recount) {
 			q.base, r.recount = queueLength{}, now.Add(queueRoomTTL)
 		}
 	}
-	q.places = max(0, min(q.wanted, bound-r.rows))
-	if !isFresh {
-		q.places = min(q.places, placesBetween(bound))
+	if q.measures && isFresh {
+		r.stored = 0 // one measurement under way is enough
 	}
 	r.rows += q.places
 	r.stored += q.places
 }
 
-// giveBack returns one place.
-func (r *queueRoom) giveBack() {
+// interval is after how many stored intents the queue is measured again.
+func (r *queueRoom) interval(bound int) int {
+	return min(placesBetween(bound), max(minPlaces, (bound-r.rows+r.stored)/2))
+}
+
+// giveBack returns one place of the share. After a measurement there is nothing to return.
+func (r *queueRoom) giveBack(q *queueShare) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows--
-	r.stored--
+	if q.generation == r.generation {
+		r.rows--
+		r.stored = max(0, r.stored-1)
+	}
 }
 
 // expire has the next batch measure the queue: the outcome of this one is unknown.
@@ -161,6 +191,7 @@ func (r *queueRoom) note(q *queueShare, m queueMeasure, bound int) bool {
 	}
 	r.until = now.Add(queueRoomTTL)
 	r.rows, r.stored = before+m.added, 0
+	r.generation++
 	return r.rows >= bound
 }
 

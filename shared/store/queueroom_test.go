@@ -190,11 +190,56 @@ func TestCreatesBesideANearlyFullQueue(t *testing.T) {
 	}
 	rows, seconds := queueRows()-before, 1+int(time.Since(began)/time.Second)
 	// The whole queue is counted once in two seconds. Further measurements read the newest 1,000 rows and
-	// the added ones: one in a second, and one for a hundredth of the bound.
-	limit := bound*(seconds+1)/2 + 1200*seconds + 1200*intents/(bound/100) + 100
+	// the added ones: one in a second, and one for each half of the room, which is at least 90.
+	limit := bound*(seconds+1)/2 + 1200*seconds + 1200*intents/90 + 100
 	t.Logf("%d creates in %d s: %d rows of the queue read, the limit is %d", intents, seconds, rows, limit)
 	if refused > 0 || rows > limit {
 		t.Errorf("%d creates at 99%%: got %d refused, %d rows of the queue read; want none, at most %d", intents, refused, rows, limit)
+	}
+}
+
+// A queue with little room, which intents leave as fast as others come, refuses none. Its creates read
+// a bounded number of rows.
+func TestRoomIsMeasuredBeforeItIsUsedUp(t *testing.T) {
+	t.Parallel()
+	const bound, room, rounds = 20_000, 40, 20
+	db, queueRows := oneConnection(t, registered(t, 1, alice))
+	fill(t, db, "filled-", bound-room-1)
+	creates(t, db, "first-", 1, bound)
+	before, began := queueRows(), time.Now()
+	for i := range rounds {
+		bind(t, db, room/2*i+1, room/2*i+room/2)
+		if _, full := creates(t, db, fmt.Sprint(i, "-"), room/2, bound); full > 0 {
+			t.Errorf("round %d: got %d of %d creates refused beside room for %d; want none", i, full, room/2, room)
+		}
+	}
+	rows, seconds := queueRows()-before, 1+int(time.Since(began)/time.Second)
+	if limit := bound*(seconds+1)/2 + 1200*seconds + 1200*rounds*room/2/10; rows > limit {
+		t.Errorf("rows of the queue read by %d creates: got %d, want at most %d", rounds*room/2, rows, limit)
+	}
+}
+
+// What gets no place beside a measured queue is refused at once, and not tried in a second transaction.
+func TestABatchBesideLittleRoomIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	const bound, room = 100, 4
+	db := registered(t, 1, alice)
+	fill(t, db, "filled-", bound-room-1)
+	began := time.Now()
+	creates(t, db, "first-", 1, bound) // measures the queue
+	all := make([]store.Intent, room+3)
+	for i := range all {
+		all[i] = intent(alice, fmt.Sprint(i))
+	}
+	ctx := telemetry.WithMeter(t.Context())
+	for i, got := range check.Value(db.CreateAll(ctx, all, bound))(t) {
+		if isFull := errors.Is(got.Err, store.ErrQueueFull); isFull != (i >= room) {
+			t.Errorf("intent %d beside room for %d: got %v", i, room, got.Err)
+		}
+	}
+	// A slow machine may have to measure again, and then tries what got no place a second time.
+	if trips, limit := telemetry.MeterFrom(ctx).Cost().SQLRoundTrips, 1+int64(time.Since(began)/time.Second); trips > limit {
+		t.Errorf("round trips: got %d, want at most %d", trips, limit)
 	}
 }
 
