@@ -99,8 +99,12 @@ func TestOverdueFindsWhatWasLeftBehind(t *testing.T) {
 	db := storetest.New(t)
 	names := map[txmanager.Submitter]string{}
 	want := []string{}
-	for _, cases := range []map[string]leftBehind{overdue, inOrder} {
+	const last = "a mark, the holder within the skew" // ends within a second
+	for _, cases := range []map[string]leftBehind{overdue, inOrder, {last: inOrder[last]}} {
 		for name, c := range cases {
+			if name == last && len(cases) > 1 {
+				continue
+			}
 			sub := numbered(1 + len(names))
 			names[sub] = name
 			c.arrange(t, db, sub)
@@ -153,7 +157,7 @@ func TestOverdueTakesTheLongestUnsweptFirst(t *testing.T) {
 	for i := range 5 {
 		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(i))
 	}
-	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '1 hour' where submitter <> $1`, numbered(4))
+	run(t, db, `update submitter set swept_at = (select clock_timestamp()) - interval '1 hour' where submitter <> $1`, numbered(4))
 	for round, want := range [][]txmanager.Submitter{
 		{numbered(0), numbered(4)}, // 4 was never swept; of the others the names decide
 		{numbered(1), numbered(2)},
