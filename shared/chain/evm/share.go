@@ -67,7 +67,7 @@ func (c *Connector) weigh(calls []*call) int {
 	return max(bytes, own*(maxRequestBytes/room))
 }
 
-// goesAlone reports whether the call may spoil the answers to others in its request. A block's receipts
+// goesAlone reports whether the call may delay or cut off others of its request. A block's receipts
 // are megabytes, and go-ethereum answers at most 25 MB in one batch. A gas estimate runs the code of its
 // target for as long as the node lets it. One of an account to itself without data runs none.
 func (a *call) goesAlone() bool {
@@ -100,7 +100,7 @@ func (c *Connector) share(ctx context.Context, group *sharer, calls []*call) err
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	m := &member{calls: calls, weight: c.weigh(calls)}
-	if m.weight >= maxRequestBytes {
+	if m.weight >= maxRequestBytes { // no other fits its request
 		return c.roundTrip(ctx, calls)
 	}
 	answers, err := group.Do(ctx, m)
