@@ -98,7 +98,7 @@ func queueAllocations(b *pgx.Batch, all fencedCommits) {
 // setBound sets what a row has once its nonce is bound. With a signed version, whose hash is not
 // null, it claims the first broadcast.
 func setBound(typedHash, hash, gas string) string {
-	sent := `case when ` + hash + ` is not null then clock_timestamp() end`
+	sent := `case when ` + hash + ` is not null then statement_timestamp() end` // the same in each column
 	return `state = case when ` + typedHash + ` is null then 'IN_FLIGHT' else 'SUBMITTED' end,
          tx_hash = ` + hash + `, last_gas_params = ` + gas + `,
          submit_attempts = case when ` + hash + ` is null then 0 else 1 end,

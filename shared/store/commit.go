@@ -315,9 +315,9 @@ with w as (
 ), signed as (
   update managed_tx m
      set state = 'SUBMITTED', sub_state = null, tx_hash = w.tx_hash,
-         submit_attempts = 1, last_submit_at = clock_timestamp(),
-         first_submit_at = case when w.extra_wei is null then clock_timestamp() else m.first_submit_at end,
-         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = w.next_bump_at,
+         submit_attempts = 1, last_submit_at = statement_timestamp(),
+         first_submit_at = case when w.extra_wei is null then statement_timestamp() else m.first_submit_at end,
+         next_resubmit_at = statement_timestamp(), next_check_at = clock_timestamp(), next_bump_at = w.next_bump_at,
          last_error = null, last_gas_params = w.gas_params::jsonb,
          requested_action = case when m.requested_action is distinct from w.done then m.requested_action end,
          event_sequence = m.event_sequence + 1,
