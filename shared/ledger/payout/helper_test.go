@@ -138,7 +138,7 @@ func (h *env) openWorker() {
 			Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Tasks: h.tasks,
 			Rules: rules.Rules{
 				Limits:       gas.Limits{MaxFeePerGasWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12)},
-				Finality:     rules.Finality{By: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute, WatchDepth: 10},
+				Finality:     rules.Finality{By: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: 100 * time.Millisecond, WatchEvery: time.Minute, WatchDepth: 10},
 				Broadcasting: rules.Broadcasting{Resubmit: true, ResubmitEvery: time.Hour, MaxResubmits: 10, StuckAfter: time.Hour},
 			},
 			Timing: session.Timing{Lease: storetest.Rules, CallTimeout: 5 * time.Second, IterationsEndAfter: 30 * time.Second},
