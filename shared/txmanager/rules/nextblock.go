@@ -19,9 +19,7 @@ func (r Rules) AfterBlocks(n uint64, head txmanager.Header, now time.Time) time.
 	if next.After(now.Add(2*r.BlockTime)) || next.Before(now.Add(-24*time.Hour)) {
 		next = now.Truncate(r.BlockTime).Add(r.BlockSlack())
 	}
-	if late := now.Sub(next); late >= 0 && r.BlockTime < 100*time.Millisecond {
-		next = now.Add(r.BlockTime) // a common time would be over before this query is recorded
-	} else if late >= 0 {
+	if late := now.Sub(next); late >= 0 {
 		every := r.BlockTime
 		if late < r.BlockTime {
 			every = r.lateBlockEvery()
