@@ -211,7 +211,7 @@ func names(spans []exporttest.Span) map[string]int {
 func (b bench) checkTrace(t *testing.T, txID string, spans []exporttest.Span) {
 	t.Helper()
 	got := names(spans)
-	for _, name := range []string{"create", "send", "SUBMITTED", "TRACKING", "CONFIRMED"} {
+	for _, name := range []string{"create", "send", "SUBMITTED", "CONFIRMED"} {
 		if got[name] == 0 {
 			t.Errorf("trace of %s: got %v, want %s in it", txID, got, name)
 		}

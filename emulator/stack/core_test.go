@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 )
 
-// A stack without a binary of the core builds one. The core then recovers in a folder of its own.
+// A stack without a binary of the core builds one. The log of the core is in another folder than the binary.
 func TestCoreIsBuiltAndStarts(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -15,7 +15,8 @@ import (
 type Options[Call, Answer any] struct {
 	// Send makes one round trip for all calls and returns an answer for each, in their order. Its
 	// context has the values of the first call's context. It ends with it where there is only one
-	// call. Otherwise it ends after Timeout.
+	// call. Otherwise it ends after Timeout. A call that is answered with an [AloneError] is sent
+	// again alone, by its caller and in its context.
 	Send func(ctx context.Context, all []Call) []Result[Answer]
 
 	// Key names what two calls must not both touch in one round trip; nil: every call may join.
@@ -53,6 +54,15 @@ type Result[Answer any] struct {
 // been carried out.
 var ErrUnanswered = errors.New("the round trip of this call ended without an answer")
 
+// AloneError is the answer to a call for which a shared round trip did nothing, because of Cause.
+type AloneError struct{ Cause error }
+
+// Error says that the call must be made alone.
+func (e AloneError) Error() string { return fmt.Sprintf("the call must be made alone: %v", e.Cause) }
+
+// Unwrap is the cause.
+func (e AloneError) Unwrap() error { return e.Cause }
+
 // Group shares round trips among concurrent calls. It is safe for concurrent use.
 type Group[Call, Answer any] struct {
 	options Options[Call, Answer]
@@ -80,13 +90,13 @@ func (g *Group[Call, Answer]) Do(ctx context.Context, call Call) (Answer, error)
 	p := g.join(ctx, call)
 	select {
 	case r := <-p.answer:
-		return r.Value, r.Err
+		return g.settle(ctx, call, r)
 	case <-ctx.Done():
 	}
 	g.leave(p)
 	select {
 	case r := <-p.answer: // both were ready
-		return r.Value, r.Err
+		return g.settle(ctx, call, r)
 	default:
 		var none Answer
 		return none, ctx.Err()
@@ -99,14 +109,21 @@ func (g *Group[Call, Answer]) Finish(ctx context.Context, call Call) (Answer, er
 	p := g.join(ctx, call)
 	select {
 	case r := <-p.answer:
-		return r.Value, r.Err
+		return g.settle(ctx, call, r)
 	case <-ctx.Done():
 	}
 	if g.leave(p) {
 		var none Answer
 		return none, ctx.Err()
 	}
-	r := <-p.answer
+	return g.settle(ctx, call, <-p.answer)
+}
+
+// settle makes a call again that must be made alone.
+func (g *Group[Call, Answer]) settle(ctx context.Context, call Call, r Result[Answer]) (Answer, error) {
+	if _, ok := errors.AsType[AloneError](r.Err); ok {
+		r = g.send(ctx, []Call{call})[0]
+	}
 	return r.Value, r.Err
 }
 
@@ -208,16 +225,12 @@ func (g *Group[Call, Answer]) run(all []*pending[Call, Answer]) {
 	}
 	results := g.send(ctx, calls)
 	for i, p := range all {
-		if i < len(results) {
-			p.answer <- results[i]
-		} else {
-			p.answer <- Result[Answer]{Err: ErrUnanswered}
-		}
+		p.answer <- results[i]
 	}
 }
 
-// send turns a panic into the error of every call: it would end the process, and not only one
-// request.
+// send returns a result for each call. It turns a panic into the error of every call: it would end
+// the process, and not only one request.
 func (g *Group[Call, Answer]) send(ctx context.Context, calls []Call) (results []Result[Answer]) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -227,5 +240,9 @@ func (g *Group[Call, Answer]) send(ctx context.Context, calls []Call) (results [
 			}
 		}
 	}()
-	return g.options.Send(ctx, calls)
+	results = g.options.Send(ctx, calls)
+	for len(results) < len(calls) {
+		results = append(results, Result[Answer]{Err: ErrUnanswered})
+	}
+	return results
 }

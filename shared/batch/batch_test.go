@@ -234,3 +234,37 @@ func TestALoneCallEndsItsRoundTrip(t *testing.T) {
 		check.Equal(t, "end of the round trip", <-ended, context.DeadlineExceeded)
 	})
 }
+
+// A call for which a shared round trip did nothing is made again alone, in its caller's context. Alone, the same
+// answer is its own.
+func TestACallIsMadeAgainAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var trips []int
+		cause := errors.New("a row of another call")
+		g := batch.New(batch.Options[string, string]{MaxCalls: 10, Timeout: time.Minute, Send: func(_ context.Context, all []string) []batch.Result[string] {
+			mu.Lock()
+			trips = append(trips, len(all))
+			mu.Unlock()
+			<-time.After(time.Second)
+			results := make([]batch.Result[string], len(all))
+			for i, call := range all {
+				if results[i].Value = strings.ToUpper(call); call == "stubborn" || len(all) > 1 && call == "b" {
+					results[i] = batch.Result[string]{Err: batch.AloneError{Cause: cause}}
+				}
+			}
+			return results
+		}})
+		var calls sync.WaitGroup
+		for call, want := range map[string]error{"a": nil, "b": nil, "stubborn": cause} {
+			calls.Go(func() {
+				got, err := g.Do(t.Context(), call)
+				if !errors.Is(err, want) || err == nil && got != strings.ToUpper(call) {
+					t.Errorf("%s: got %q, %v; want an answer, or %v", call, got, err, want)
+				}
+			})
+		}
+		calls.Wait()
+		check.Equal(t, "a shared round trip among them", slices.Max(trips) > 1, true)
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,10 +49,7 @@ func (s *Store) Commit(ctx context.Context, w txmanager.Commit) (txmanager.Commi
 		return txmanager.CommitResult{}, err
 	}
 	if c.isShareable() {
-		done, err := s.commits.Do(ctx, c)
-		if !errors.Is(err, errGoesAlone) {
-			return done, err
-		}
+		return s.commits.Do(ctx, c)
 	}
 	return s.commitAlone(ctx, c)
 }

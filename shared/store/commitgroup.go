@@ -29,8 +29,8 @@ const (
 	rowBytes = 512
 )
 
-// errGoesAlone reports that a batch has written nothing of a commit, and that it must be made alone.
-var errGoesAlone = errors.New("the commit goes alone")
+// errNotLocked is why a batch has written nothing of a commit whose lease row it has not locked.
+var errNotLocked = errors.New("the lease is not held, or its row is locked")
 
 // newCommits is the group of commits, which share round trips and transactions of the database. No two of
 // one submitter do.
@@ -86,7 +86,7 @@ func (s *Store) answerCommits(ctx context.Context, calls []*fencedCommit) []batc
 		case err != nil:
 			answers[i].Err = err
 		case !held[c.Lease.Submitter]:
-			answers[i].Err = errGoesAlone
+			answers[i].Err = batch.AloneError{Cause: errNotLocked}
 		default:
 			answers[i].Value = c.result
 		}
@@ -118,7 +118,7 @@ var fenceColumns = append(fencedColumns(func(l *lease.Lease) lease.Lease { retur
 // in one round trip. A commit whose submitter is not in held wrote nothing: its lease is not held, or another
 // session has locked its row. Made alone, it waits for the row, or is fenced.
 //
-// The error is [errGoesAlone] if the database rolled the transaction back because of one of its rows. With
+// The error is a [batch.AloneError] if the database rolled the transaction back because of one of its rows. With
 // any other error it is unknown whether the transaction was committed, and it is not repeated.
 func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held map[string]bool, err error) {
 	all := fencedCommits(slices.SortedFunc(slices.Values(calls), func(x, y *fencedCommit) int { return strings.Compare(x.Lease.Submitter, y.Lease.Submitter) }))
@@ -138,7 +138,7 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 	s.queueRecheck(b, all)
 	switch err := s.db.SendBatch(ctx, b).Close(); {
 	case err != nil && !committed && isStatementError(err):
-		return nil, errGoesAlone
+		return nil, batch.AloneError{Cause: err}
 	case err != nil && !committed:
 		return nil, err
 	case err != nil: // the query of the queues failed: each submitter's next task makes it

@@ -200,7 +200,8 @@ func TestAllocationsOfManySubmittersAreContiguous(t *testing.T) {
 		commits = append(commits, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, i != 3), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	run(t, db, cancel, states[1].Queue[1].ID)
-	time.Sleep(350 * time.Millisecond)
+	for !value[bool](t, db, `select bool_or(valid_until <= clock_timestamp()) from managed_tx`) {
+	}
 	want := []int{4, 1, 2, 4}
 	for i, a := range answersOf(db.CommitTogether(t.Context(), commits...)) {
 		if a.Err != nil || a.Alone || a.Done.Allocated != want[i] {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -53,7 +54,7 @@ func (s *Store) CommitTogether(ctx context.Context, all ...txmanager.Commit) (an
 	for i, r := range s.answerCommits(ctx, calls) {
 		answer := make(chan CommitAnswer, 1)
 		answers = append(answers, answer)
-		if !errors.Is(r.Err, errGoesAlone) {
+		if _, ok := errors.AsType[batch.AloneError](r.Err); !ok {
 			answer <- CommitAnswer{r.Value, r.Err, false}
 			continue
 		}

@@ -31,7 +31,6 @@ type leaseCall struct {
 // leaseAnswer is the answer to a [leaseCall] in one round trip.
 type leaseAnswer struct {
 	txmanager.AcquireResult
-	alone    bool // the round trip did nothing for this call: it is to be repeated alone
 	unloaded bool // the lease is held, and its state is to be loaded alone
 }
 
@@ -149,7 +148,7 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 	return t.State, nil
 }
 
-// takeLease makes the call in a round trip with others, and what of it that one has not done,
+// takeLease makes the call in a round trip with others. A state that this one has not loaded is loaded
 // alone. It waits for the answer of a round trip that may take the lease, even after ctx has ended:
 // the caller must release it.
 //
@@ -157,9 +156,6 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 // batch. takeLease ends that client's session once its transaction is older than a lease.
 func (s *Store) takeLease(ctx context.Context, c leaseCall) (txmanager.AcquireResult, error) {
 	t, err := s.leases.Finish(ctx, c)
-	if err == nil && t.alone {
-		t, err = s.takeAlone(ctx, c)
-	}
 	if blocked(err) {
 		if err := s.endFrozen(ctx); err != nil {
 			return txmanager.AcquireResult{}, err
@@ -240,8 +236,7 @@ func (t *leaseTrip) answer(i int, err error) (a leaseAnswer, _ error) {
 	shared, call, load := len(t.calls) > 1, t.calls[i], t.loads[i]
 	switch row := t.rows[i]; {
 	case !t.committed && shared && isStatementError(err), t.committed && shared && row == nil:
-		a.alone = true
-		return a, nil
+		return a, batch.AloneError{Cause: cmp.Or(err, errNotLocked)}
 	case !t.committed:
 		return a, err
 	case row == nil:

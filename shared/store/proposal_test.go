@@ -94,7 +94,7 @@ func TestAProposalIsCarriedOutInTheTransactionOfItsAct(t *testing.T) {
 }
 
 // Concurrent policy changes that may only tighten never loosen: each is compared with the one
-// that it replaces. Each round is tighter than the one before, so that many are set.
+// that it replaces. Each iteration proposes tighter ones than the iteration before, so that many are set.
 func TestPoliciesAtOnceOnlyTighten(t *testing.T) {
 	t.Parallel()
 	const rounds = 10

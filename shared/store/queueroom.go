@@ -16,8 +16,8 @@ import (
 // that second, and no insert is tried.
 //
 // So the bound is approximate. P processes can exceed it by P times max(10, bound/100), and by what
-// their round trips under way store. A process that starts while the queue is full counts too, as does
-// one that has dropped its memory. The miscounts of [queueLength] add to that.
+// their round trips under way store. A process that starts while the queue is full, or has dropped its
+// memory, can add bound/100. The miscounts of [queueLength] add to that.
 //
 // A measurement reads the newest intents, and not the whole queue: see [queueLength]. A process reads
 // the whole queue at most at 10,000 rows a second.
@@ -125,7 +125,8 @@ func (r *queueRoom) isKnownFull(bound int) bool {
 }
 
 // take gives the share its places, and decides whether the queue must be measured. Before the first
-// measurement, and when the last one is too old, all shares together get at most placesBetween.
+// measurement, and when the last one is too old, all shares together get at most a hundredth of the
+// bound: with a small bound none before they have measured.
 func (r *queueRoom) take(q *queueShare, bound int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +138,7 @@ func (r *queueRoom) take(q *queueShare, bound int) {
 	q.generation = r.generation
 	q.places = max(0, min(q.wanted, bound-r.rows))
 	if !isFresh {
-		q.places = max(0, min(q.places, placesBetween(bound)-r.stored))
+		q.places = max(0, min(q.places, bound/100-r.stored))
 	}
 	if q.measures = !isFresh || r.stored+q.wanted > r.interval(bound); q.measures {
 		q.base = r.base

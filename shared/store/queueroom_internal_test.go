@@ -25,8 +25,7 @@ func taken(r *queueRoom, wanted int) *queueShare {
 	return q
 }
 
-// Shares that are taken at once from a memory that is new or too old get max(10, bound/100) places in
-// all.
+// Shares that are taken at once from a memory that is new or too old get bound/100 places in all.
 func TestSharesOfAnUnmeasuredQueueAreLimitedTogether(t *testing.T) {
 	t.Parallel()
 	old := measured(0)
@@ -38,7 +37,7 @@ func TestSharesOfAnUnmeasuredQueueAreLimitedTogether(t *testing.T) {
 			places += q.places
 			check.Equal(t, name+": the share measures", q.measures, true)
 		}
-		check.Equal(t, name+": places", places, placesBetween(testBound))
+		check.Equal(t, name+": places", places, testBound/100)
 	}
 }
 

@@ -93,7 +93,7 @@ select v.tx_id, v.tx_hash, v.nonce, d.bytes
  where v.submitter = $1
  order by v.nonce, v.version`
 
-// selectHistory selects the history of nobody too: rows without a submitter are of no transaction.
+// selectHistory also selects rows without a transaction, which have no submitter.
 const selectHistory = `
 select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token, state = 'QUEUED' and coalesce(reason, '') like 'held: %', coalesce(reason, '')
   from tx_history_full

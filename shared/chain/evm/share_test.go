@@ -36,6 +36,7 @@ type sharingGateway struct {
 type request struct {
 	body  string
 	calls []struct{ ID json.RawMessage }
+	gone  <-chan struct{} // the client has closed the connection
 }
 
 // newSharingGateway starts a gateway. A request for which refuses is true gets answer's answer.
@@ -45,7 +46,7 @@ func newSharingGateway(t *testing.T, chain *devchain.Chain, refuses func(request
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.requests.Add(1)
 		body, _ := io.ReadAll(r.Body)
-		seen := request{body: string(body)}
+		seen := request{body: string(body), gone: r.Context().Done()}
 		_ = json.Unmarshal(body, &seen.calls)
 		if refuses(seen) {
 			g.refused.Add(1)
@@ -128,7 +129,7 @@ func TestRefusedSharedRequestIsRepeatedAlone(t *testing.T) {
 		"status 413":      func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusRequestEntityTooLarge) },
 		"status 503":      func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusServiceUnavailable) },
 		"dropped":         drop,
-		"silent":          func(w http.ResponseWriter, _ request) { time.Sleep(1500 * time.Millisecond) },
+		"silent":          func(_ http.ResponseWriter, r request) { <-r.gone },
 		"one error":       text(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}`),
 		"nothing":         text(`[]`),
 		"no JSON":         text(`too large`),

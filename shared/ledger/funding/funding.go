@@ -90,7 +90,7 @@ func (l *Ledger) OutsideWithdrawal(ctx context.Context, c transfer.Call) transfe
 
 // apply makes the call beside those of concurrent callers, in one round trip that ends in its commit.
 func (l *Ledger) apply(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
-	a, err := l.share(ctx, request{op, c})
+	a, err := l.calls.Do(ctx, request{op, c})
 	if err != nil {
 		return unknown(op, c, err)
 	}

@@ -3,7 +3,6 @@ package funding
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -33,14 +32,6 @@ type request struct {
 	call transfer.Call
 }
 
-// aloneError reports a call of several whose transaction was rolled back because of one of them. It
-// must be made again, alone.
-type aloneError struct{ cause error }
-
-func (e aloneError) Error() string { return fmt.Sprintf("the call must be made alone: %v", e.cause) }
-
-func (e aloneError) Unwrap() error { return e.cause }
-
 // newCalls is the group of calls that share round trips and commits. Two calls of one request do not
 // share: the second may depend on the first.
 func (l *Ledger) newCalls() *batch.Group[request, answer] {
@@ -51,17 +42,6 @@ func (l *Ledger) newCalls() *batch.Group[request, answer] {
 		Timeout:   batchTimeout,
 		SlowAfter: slowCallAfter,
 	})
-}
-
-// share makes one call, beside those of concurrent callers or alone. After an error the call may have
-// been carried out.
-func (l *Ledger) share(ctx context.Context, r request) (answer, error) {
-	a, err := l.calls.Do(ctx, r)
-	if _, ok := errors.AsType[aloneError](err); ok {
-		alone := l.answerAll(ctx, []request{r})
-		return alone[0].Value, alone[0].Err
-	}
-	return a, err
 }
 
 // lockWait limits how long the transaction of several callers waits for one lock. Then each call is
@@ -90,7 +70,7 @@ func (l *Ledger) answerAll(ctx context.Context, all []request) []batch.Result[an
 	b.Queue("commit")
 	err := l.db.SendBatch(ctx, b).Close()
 	if isRepeatable(err, len(all)) {
-		err = aloneError{err}
+		err = batch.AloneError{Cause: err}
 	}
 	results := make([]batch.Result[answer], len(all))
 	for i := range all {

@@ -2,7 +2,6 @@ package transfers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,16 +63,6 @@ type written struct {
 	now   transfer.Transfer
 }
 
-// aloneError reports a write of several that must be made again, alone: the transaction was rolled
-// back because of one of them, or a limit counts the others.
-type aloneError struct{ cause error }
-
-func (e aloneError) Error() string {
-	return fmt.Sprintf("the write must be made alone: %v", e.cause)
-}
-
-func (e aloneError) Unwrap() error { return e.cause }
-
 // newWrites is the group of writes that share round trips and commits. Two writes of one transfer do
 // not share: each is evaluated on the row that the other one left.
 func (s *Store) newWrites() *batch.Group[write, written] {
@@ -86,17 +75,6 @@ func (s *Store) newWrites() *batch.Group[write, written] {
 	})
 }
 
-// write makes one write, beside those of concurrent callers or alone. An error means that it may have
-// been made.
-func (s *Store) write(ctx context.Context, w write) (written, error) {
-	got, err := s.writes.Do(ctx, w)
-	if _, ok := errors.AsType[aloneError](err); ok {
-		alone := s.writeAll(ctx, []write{w})
-		return alone[0].Value, alone[0].Err
-	}
-	return got, err
-}
-
 // writeAll makes all writes in one round trip and one commit: begin, lock, write, commit, read. After
 // an error each write is unknown, unless the transaction was rolled back because of one of them.
 func (s *Store) writeAll(ctx context.Context, all []write) []batch.Result[written] {
@@ -105,7 +83,7 @@ func (s *Store) writeAll(ctx context.Context, all []write) []batch.Result[writte
 	b := t.queue()
 	err := s.send(ctx, b)
 	if err != nil && len(all) > 1 && !t.committed && store.IsRolledBack(err) {
-		err = aloneError{err}
+		err = batch.AloneError{Cause: err}
 	}
 	for i := range all {
 		if results[i].Err = err; err == nil {
@@ -228,7 +206,7 @@ func (t *transaction) result(i int) (written, error) {
 	case c == nil:
 		return got, transfer.ErrNotFound
 	case c.number > 1: // a limit may count the user's creates before it
-		return got, aloneError{pgx.ErrNoRows}
+		return got, batch.AloneError{Cause: pgx.ErrNoRows}
 	}
 	return got, nil
 }

@@ -59,8 +59,9 @@ func TestConcurrentTransfersShareRoundTrips(t *testing.T) {
 // twin is one transfer twice: in the two sets of transfers of [TestWritesTogetherEqualWritesOneAfterAnother].
 type twin [2]string
 
-// Writes of one transaction equal the same writes made one after another, in results and rows:
-// transitions and postponements that fit or do not, expired ones, and creates with known cids.
+// Writes of one transaction have the results and rows of the same writes made one after another.
+// Among them are transitions and postponements that fit or do not, expired ones, and creates with
+// known cids.
 func TestWritesTogetherEqualWritesOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

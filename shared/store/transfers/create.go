@@ -218,7 +218,7 @@ func (r placedRow) Scan(targets ...any) error { return r.Rows.Scan(append(target
 // shared with concurrent writes. Only a request that was not stored takes another round trip, which
 // finds the reason.
 func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
-	got, err := s.write(ctx, write{create: newCreation(r, terms)})
+	got, err := s.writes.Do(ctx, write{create: newCreation(r, terms)})
 	switch {
 	case err != nil:
 		return transfer.Created{}, fmt.Errorf("store transfer %s: %w", r.ReqID, err)

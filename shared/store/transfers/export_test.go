@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -62,7 +63,7 @@ func (s *Store) Together(ctx context.Context, all []any) (results []transfer.Tra
 		}
 	}
 	for _, r := range s.writeAll(ctx, writes) {
-		_, repeat := errors.AsType[aloneError](r.Err)
+		_, repeat := errors.AsType[batch.AloneError](r.Err)
 		results, alone = append(results, transfer.TransitionResult{Done: r.Value.done, Now: r.Value.now}), append(alone, repeat)
 		if r.Err != nil && !repeat {
 			err = r.Err

@@ -140,7 +140,7 @@ func (s *Store) Start(ctx context.Context, reqID string, initTimeout time.Durati
 
 // transition makes a compare-and-set and returns the row after its commit.
 func (s *Store) transition(ctx context.Context, w write) (transfer.TransitionResult, error) {
-	got, err := s.write(ctx, w)
+	got, err := s.writes.Do(ctx, w)
 	if err != nil {
 		return transfer.TransitionResult{}, fmt.Errorf("move transfer %s: %w", w.reqID(), err)
 	}

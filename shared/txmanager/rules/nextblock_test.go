@@ -59,7 +59,7 @@ func TestNextBlockIsPolledForSoon(t *testing.T) {
 	})
 }
 
-// A node's nonsense about a block's time makes no poll due in the past, or out of reach.
+// A wrong block time from a node makes no poll due in the past or in the far future.
 func TestPollsAfterANonsensicalBlockTime(t *testing.T) {
 	t.Parallel()
 	r := rulesOf(20)

@@ -137,8 +137,8 @@ func (t *invocation) observe(ctx context.Context, q txmanager.ChainQuery) (txman
 	return further, j, nil
 }
 
-// commitAndSend writes the evaluation and the plan for the queue, then signs and sends what is due.
-// queue reports that v includes the estimates for the queue.
+// commitAndSend writes the evaluation and the plan for the queue, then signs the due versions and
+// sends them and the claimed broadcasts. queue reports that v includes the estimates for the queue.
 func (t *invocation) commitAndSend(ctx context.Context, v txmanager.ChainObservation, j rules.Evaluation, queue bool) (outcome, error) {
 	t.CrashPoint("looked")
 	decided := t.resolveStuck(ctx, &j)
