@@ -54,7 +54,8 @@ type Result[Answer any] struct {
 // been carried out.
 var ErrUnanswered = errors.New("the round trip of this call ended without an answer")
 
-// AloneError is the answer to a call for which a shared round trip did nothing, because of Cause.
+// AloneError is the answer to a call for which a shared round trip did nothing that must not be repeated,
+// because of Cause.
 type AloneError struct{ Cause error }
 
 // Error says that the call must be made alone.

@@ -66,6 +66,9 @@ func (s *Store) CommitTogether(ctx context.Context, all ...txmanager.Commit) (an
 	return answers
 }
 
+// IsCostly reports whether calls for the submitter share no round trip, because its load is costly.
+func IsCostly(s *Store, sub txmanager.Submitter) bool { return s.costly.has(sub) }
+
 // HotStatements are the statements whose cost must not grow with terminal rows, by the names
 // of their constants.
 var HotStatements = map[string]string{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -100,14 +101,14 @@ const (
 	maxLeaseTrip = 5 * time.Second
 )
 
-// newLeases is the group of the calls that take leases. After a lease's duration, no lease that
-// the round trip took is held any more.
+// newLeases is the group of the calls that take leases. Its round trips end before the leases that they
+// took must be renewed.
 func (s *Store) newLeases(wait time.Duration) *batch.Group[leaseCall, leaseAnswer] {
 	return batch.New(batch.Options[leaseCall, leaseAnswer]{
 		Send:      s.answerLeases,
 		Key:       func(c leaseCall) string { return string(c.submitter) },
 		MaxCalls:  maxSharedLeases,
-		Timeout:   min(s.rules.Duration, maxLeaseTrip),
+		Timeout:   min(s.rules.Duration-s.rules.RenewBelow, maxLeaseTrip),
 		Wait:      wait,
 		MayWait:   func(c leaseCall) bool { return c.patient },
 		SlowAfter: slowCommitAfter,
@@ -148,14 +149,18 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 	return t.State, nil
 }
 
-// takeLease makes the call in a round trip with others. A state that this one has not loaded is loaded
-// alone. It waits for the answer of a round trip that may take the lease, even after ctx has ended:
+// takeLease makes the call in a round trip with others, or alone if its load is costly. A state that the
+// round trip has not loaded is loaded alone. It waits for the answer of a round trip that may take the lease, even after ctx has ended:
 // the caller must release it.
 //
 // A wait for a lock that exceeds lock_timeout means that a client is frozen while it sends a
 // batch. takeLease ends that client's session once its transaction is older than a lease.
 func (s *Store) takeLease(ctx context.Context, c leaseCall) (txmanager.AcquireResult, error) {
-	t, err := s.leases.Finish(ctx, c)
+	take := s.leases.Finish
+	if s.costly.has(c.submitter) {
+		take = s.takeAlone
+	}
+	t, err := take(ctx, c)
 	if blocked(err) {
 		if err := s.endFrozen(ctx); err != nil {
 			return txmanager.AcquireResult{}, err
@@ -163,15 +168,20 @@ func (s *Store) takeLease(ctx context.Context, c leaseCall) (txmanager.AcquireRe
 		t, err = s.takeAlone(ctx, c)
 	}
 	if err == nil && t.unloaded {
-		held := t.State.Lease
+		held, began := t.State.Lease, time.Now()
 		t.State, err = s.load(ctx, c.submitter, c.wide)
 		t.State.Lease = held
+		s.costly.note(c.submitter, time.Since(began) > s.sharedLoadLimit()/costlyPart)
 	}
 	return t.AcquireResult, err
 }
 
 func (s *Store) takeAlone(ctx context.Context, c leaseCall) (leaseAnswer, error) {
+	began := time.Now()
 	r := s.answerLeases(ctx, []leaseCall{c})[0]
+	if time.Since(began) <= s.sharedLoadLimit()/costlyPart {
+		s.costly.note(c.submitter, false)
+	}
 	return r.Value, r.Err
 }
 
@@ -191,8 +201,12 @@ func (s *Store) answerLeases(ctx context.Context, calls []leaseCall) []batch.Res
 		t.committed = true
 		return nil
 	})
+	if len(calls) > 1 {
+		b.Queue(`select set_config('statement_timeout', $1, true)`, strconv.FormatInt(s.sharedLoadLimit().Milliseconds(), 10)) // until the batch ends
+	}
 	s.queueLoads(b, t.loads)
 	err := s.send(ctx, b)
+	t.overdue = ctx.Err() != nil
 	t.answeredAt = time.Now()
 	results := make([]batch.Result[leaseAnswer], len(calls))
 	for i := range calls {
@@ -210,6 +224,7 @@ type leaseTrip struct {
 
 	sentAt, answeredAt time.Time
 	committed          bool
+	overdue            bool // its time was over
 }
 
 // scan reads the rows of [acquireOrMark].
@@ -231,11 +246,12 @@ func (t *leaseTrip) scan(rows pgx.Rows) error {
 }
 
 // answer is the answer to one call, after the round trip has ended with err. What failed for
-// several calls is left to each of them alone.
+// several calls, or was not answered in time, is left to each of them alone. That is safe after a lost
+// answer: an acquire takes its owner's own lease again, and an iteration is fenced.
 func (t *leaseTrip) answer(i int, err error) (a leaseAnswer, _ error) {
 	shared, call, load := len(t.calls) > 1, t.calls[i], t.loads[i]
 	switch row := t.rows[i]; {
-	case !t.committed && shared && isStatementError(err), t.committed && shared && row == nil:
+	case !t.committed && shared && (t.overdue || isStatementError(err)), t.committed && shared && row == nil:
 		return a, batch.AloneError{Cause: cmp.Or(err, errNotLocked)}
 	case !t.committed:
 		return a, err

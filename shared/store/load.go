@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -392,6 +393,34 @@ func splitQueue(w *txmanager.SubmitterState, wide bool) {
 	limit += deferred
 	w.QueueMore = len(queue) > limit || deferred >= maxDeferred
 	w.Queue = queue[:min(len(queue), limit)]
+}
+
+// maxSharedLoad limits each statement of a load of several submitters, and [Store.sharedLoadLimit]
+// leaves time for all of them. A lone load that takes more than one part in costlyPart of it is costly.
+const (
+	maxSharedLoad = time.Second
+	costlyPart    = 16
+)
+
+func (s *Store) sharedLoadLimit() time.Duration {
+	return min(maxSharedLoad, (s.rules.Duration-s.rules.RenewBelow)/5)
+}
+
+// costlyLoads are the submitters whose load would delay those that share its round trip.
+type costlyLoads struct{ all sync.Map }
+
+func (c *costlyLoads) has(s txmanager.Submitter) bool {
+	_, ok := c.all.Load(s)
+	return ok
+}
+
+// note keeps whether the last lone load of s was costly.
+func (c *costlyLoads) note(s txmanager.Submitter, costly bool) {
+	if costly {
+		c.all.Store(s, nil)
+	} else {
+		c.all.Delete(s)
+	}
 }
 
 // load loads one submitter's state.

@@ -208,6 +208,68 @@ select gen_random_uuid(), $1, i::text, 'shop', sha256('') from generate_series(1
 	}
 }
 
+// slowLoad makes each load of sub take four seconds.
+func slowLoad(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
+	t.Helper()
+	run(t, db, `alter table submitter_policy rename to all_policies`)
+	run(t, db, fmt.Sprintf(`create view submitter_policy as
+		select * from all_policies where case when submitter = '%s' then pg_sleep(4) is not null else true end`, sub))
+	run(t, db, `insert into all_policies (submitter) values ($1) on conflict do nothing`, sub)
+}
+
+// A submitter whose load is slow delays those of its round trip for as long as a shared statement may take, and
+// only once: its next ones go alone until it is fast again.
+func TestACostlyLoadDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	carol := numbered(7)
+	db := registered(t, 1, alice, bob, carol)
+	slowLoad(t, db, bob)
+	db = sharing(t, db)
+	for token := range int64(2) {
+		slow := start(func() (txmanager.AcquireResult, error) {
+			return db.Acquire(store.WithPatience(t.Context()), bob, "a/1", true)
+		})
+		began := time.Now()
+		got, _ := together(t, db, "a/1", true, alice, carol)
+		took := time.Since(began)
+		wantHeld(t, "alice", got[0], token+1)
+		wantHeld(t, "carol", got[1], token+1)
+		if took > 3500*time.Millisecond {
+			t.Errorf("acquires beside a slow load: got %v, want less than the load of 4 s", took)
+		}
+		wantHeld(t, "bob, alone", <-slow, token+1)
+		check.Equal(t, "bob goes alone", store.IsCostly(db.Store, bob), true)
+	}
+	run(t, db, `drop view submitter_policy; alter table all_policies rename to submitter_policy`)
+	await(t, "bob shares again once his load is fast", func() bool {
+		check.OK(t)(db.Acquire(t.Context(), bob, "a/1", true))
+		return !store.IsCostly(db.Store, bob)
+	})
+}
+
+// A round trip whose answer does not come in time is repeated alone.
+func TestAnOverdueRoundTripIsRepeatedAlone(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice, bob)
+	other := connect(t, db)
+	other.do("begin")
+	other.do("lock table submitter_lease")
+	db = reopened(t, db, func(o *store.Options) {
+		o.AcquireWait, o.Lease.RenewBelow = 300*time.Millisecond, o.Lease.Duration-100*time.Millisecond
+	})
+	answers := start(func() (got [2]outcome[txmanager.AcquireResult], _ error) {
+		all, _ := together(t, db, "a/1", true, alice, bob)
+		return [2]outcome[txmanager.AcquireResult](all), nil
+	})
+	await(t, "two lone acquires wait", func() bool {
+		return value[int](t, db, `select count(*) from pg_stat_activity where application_name = 'fencepost' and datname = current_database() and wait_event_type = 'Lock'`) == 2
+	})
+	other.do("commit")
+	for i, got := range (<-answers).got {
+		wantHeld(t, fmt.Sprint(i), got, 1)
+	}
+}
+
 var sameAmount = cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil && b != nil && a.Cmp(b) == 0 })
 
 // A shared load returns the states that lone loads return.

@@ -42,6 +42,7 @@ type Store struct {
 	epochs  epochCache
 	names   nameEpochCache
 	usable  callerCache
+	costly  costlyLoads
 }
 
 // Options configure the connection to the database and its time-outs.
