@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -117,10 +118,16 @@ func (s *Store) newLeases(wait time.Duration) *batch.Group[leaseCall, leaseAnswe
 
 type patience struct{}
 
-// WithPatience returns a context in which [Store.Acquire] may wait for others to share its round
-// trip: see [Options.AcquireWait].
+// WithPatience returns a context in which one call of [Store.Acquire], the first, may wait for others to
+// share its round trip: see [Options.AcquireWait].
 func WithPatience(ctx context.Context) context.Context {
-	return context.WithValue(ctx, patience{}, true)
+	return context.WithValue(ctx, patience{}, new(atomic.Bool))
+}
+
+// usePatience reports whether a call in ctx may wait. It is true once.
+func usePatience(ctx context.Context) bool {
+	used, ok := ctx.Value(patience{}).(*atomic.Bool)
+	return ok && !used.Swap(true)
 }
 
 // Acquire implements [txmanager.Store]: begin, acquire, commit, load, in one round trip, which
@@ -128,8 +135,7 @@ func WithPatience(ctx context.Context) context.Context {
 // commits after the load cannot still read the token before it. The error wraps
 // [ErrUnknownSubmitter] if s is not registered.
 func (s *Store) Acquire(ctx context.Context, sub txmanager.Submitter, owner string, wide bool) (txmanager.AcquireResult, error) {
-	patient, _ := ctx.Value(patience{}).(bool)
-	t, err := s.takeLease(ctx, leaseCall{submitter: sub, owner: owner, wide: wide, patient: patient})
+	t, err := s.takeLease(ctx, leaseCall{submitter: sub, owner: owner, wide: wide, patient: usePatience(ctx)})
 	if err == nil && t.State.ForeignDatabase {
 		err = s.distrustDatabase(ctx)
 	}

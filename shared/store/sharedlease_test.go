@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/big"
@@ -206,6 +207,29 @@ select gen_random_uuid(), $1, i::text, 'shop', sha256('') from generate_series(1
 	if trips < 2 || trips > 4 {
 		t.Errorf("round trips: got %d, want one for all and one for each load beyond the limit", trips)
 	}
+}
+
+// Of the acquires in one context only the first waits for others.
+func TestAnAdvanceWaitsOnce(t *testing.T) {
+	t.Parallel()
+	db := reopened(t, registered(t, 1, alice, bob), func(o *store.Options) { o.AcquireWait = time.Hour })
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ctx = store.WithPatience(ctx)
+	first := start(func() (txmanager.AcquireResult, error) { return db.Acquire(ctx, alice, "a/1", true) })
+	var got outcome[txmanager.AcquireResult]
+	await(t, "another acquire ends the wait of the first", func() bool {
+		check.OK(t)(db.Acquire(t.Context(), bob, "a/1", true))
+		select {
+		case got = <-first:
+			return true
+		default:
+			return false
+		}
+	})
+	wantHeld(t, "first", got, 1)
+	second, err := db.Acquire(ctx, alice, "a/1", true)
+	wantHeld(t, "second", outcome[txmanager.AcquireResult]{second, err}, 2)
 }
 
 // slowLoad makes each load of sub take four seconds.
