@@ -95,7 +95,8 @@ func (a *call) hasTag() bool {
 // the same transaction.
 //
 // share takes no longer than Options.Timeout. It returns when ctx ends; the shared request goes on for
-// the others. After an error no part of the answer counts, as after [Connector.roundTrip].
+// the others. A node may then get bytes whose sender has left: they are stored and bound to their nonce, and the
+// sender counts the outcome as unknown. After an error no part of the answer counts, as after [Connector.roundTrip].
 func (c *Connector) share(ctx context.Context, group *sharer, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
