@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -99,9 +101,24 @@ func TestQuarterIsDetached(t *testing.T) {
 		t.Error("bytes to send again that are archived: got no error, want one")
 	}
 	check.Equal(t, "intents alike", len(check.Value(db.MatchingIntents(t.Context(), alice, txmanager.ConsumingTx{ValueWei: "0"}))(t)), 0)
+	run(t, db, `alter table tx_history attach partition tx_history_`+suffix+` for values from (tx_id_at('`+begins+`')) to (tx_id_at(`+"'"+quarter.AddDate(0, 3, 0).Format(time.DateOnly)+`'))`)
+	check.Equal(t, "history, read by the runbook's query", value[string](t, db,
+		`select string_agg(distinct submitter || ' ' || tx_hash, ', ') from (`+archiveQuery(t, in.TxID)+`) as h where state = 'CONFIRMED'`), string(alice)+" "+h.String())
 	post(t, db, alice, "new")
 	confirm(t, db, `{}`)
 	check.Equal(t, "with the next", value[string](t, db, `select string_agg(nonce || ' ' || state, ', ' order by nonce) from managed_tx`), "0 CONFIRMED, 1 CONFIRMED")
+}
+
+// archiveQuery is the query by which docs/runbooks/archive.md reads the history of a transaction.
+func archiveQuery(t *testing.T, txID string) string {
+	t.Helper()
+	page := string(check.Value(os.ReadFile("../../docs/runbooks/archive.md"))(t))
+	query := regexp.MustCompile(`select h\.\* from tx_history_full h [^;]*`).FindString(page)
+	example := regexp.MustCompile(`'[0-9a-f-]{36}'`)
+	if !example.MatchString(query) {
+		t.Fatalf("the page's query: got %q, want one with an example id", query)
+	}
+	return example.ReplaceAllString(query, "'"+txID+"'")
 }
 
 // A transaction to be sent whose documents are missing is not touched: no load takes it for
