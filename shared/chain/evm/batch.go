@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
 
+	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/chain"
 )
 
@@ -117,7 +118,7 @@ func (c *Connector) request(ctx context.Context, calls []*call, members []*membe
 	}
 	switch {
 	case err != nil && shared:
-		return sharedError{err}
+		return batch.AloneError{Cause: err}
 	case err != nil || verified:
 		return err
 	}

@@ -105,12 +105,9 @@ func (c *Connector) share(ctx context.Context, group *sharer, calls []*call) err
 		return c.roundTrip(ctx, calls)
 	}
 	answers, err := group.Do(ctx, m)
-	_, repeat := errors.AsType[sharedError](err)
 	switch {
 	case err != nil && ctx.Err() != nil && !m.began.Load():
 		return c.noSlot(ctx)
-	case repeat && ctx.Err() == nil:
-		return c.roundTrip(ctx, calls)
 	case err != nil:
 		return err
 	}
@@ -119,12 +116,6 @@ func (c *Connector) share(ctx context.Context, group *sharer, calls []*call) err
 	}
 	return nil
 }
-
-// sharedError is the failure of a shared request, which may be the fault of any of its members.
-type sharedError struct{ error }
-
-// Unwrap returns the failure.
-func (e sharedError) Unwrap() error { return e.error }
 
 // answerAll makes one HTTP request for all members, and returns the answered calls of each. They are
 // copies, because a member may have left meanwhile.
@@ -135,7 +126,7 @@ func (c *Connector) answerAll(ctx context.Context, members []*member) []batch.Re
 	for i := range results {
 		results[i].Value, results[i].Err = each[i], err
 		if at := slices.IndexFunc(each[i], (*call).isCutOff); err == nil && len(members) > 1 && at >= 0 {
-			results[i].Err = sharedError{each[i][at].err}
+			results[i].Err = batch.AloneError{Cause: each[i][at].err}
 		}
 	}
 	return results
