@@ -133,6 +133,18 @@ func TestSharedAcquiresAreAnsweredEach(t *testing.T) {
 		"a/1 2 false, b/1 1 true, a/1 1 false")
 }
 
+// watched is a context that reports that a caller waits for its end.
+type watched struct {
+	context.Context
+	waits func()
+}
+
+// Done implements [context.Context].
+func (w *watched) Done() <-chan struct{} {
+	w.waits()
+	return w.Context.Done()
+}
+
 // An iteration begins in a round trip with an acquire. A fenced one fails alone.
 func TestIterationsBeginInSharedRoundTrips(t *testing.T) {
 	t.Parallel()
@@ -143,10 +155,11 @@ func TestIterationsBeginInSharedRoundTrips(t *testing.T) {
 		token int64
 		err   error
 	}{{2, nil}, {0, lease.ErrFenced}} {
+		joined := make(chan struct{})
 		waiting := start(func() (txmanager.AcquireResult, error) {
-			return db.Acquire(store.WithPatience(t.Context()), bob, "a/1", true)
+			return db.Acquire(store.WithPatience(&watched{t.Context(), sync.OnceFunc(func() { close(joined) })}), bob, "a/1", true)
 		})
-		time.Sleep(50 * time.Millisecond) // the acquire waits for company
+		<-joined
 		ctx := telemetry.WithMeter(t.Context())
 		w, err := db.BeginIteration(ctx, l, true)
 		if !errors.Is(err, want.err) || w.Lease.Token != want.token {
