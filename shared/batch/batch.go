@@ -35,8 +35,9 @@ type Options[Call, Answer any] struct {
 	Wait    time.Duration
 	MayWait func(Call) bool
 
-	// SlowAfter is when a round trip counts as slow, and the next may start beside it. It may have
-	// met a row that another session has locked.
+	// SlowAfter is when a round trip of one call counts as slow, and the next may start beside it. It
+	// may have met a row that another session has locked. Each further call adds a fifth of it:
+	// otherwise a busy database would get more and smaller round trips, which cost it more.
 	SlowAfter time.Duration
 
 	// Parallel starts as many round trips at once as the waiting calls need. Otherwise calls that do
@@ -211,7 +212,7 @@ func (g *Group[Call, Answer]) run(all []*pending[Call, Answer]) {
 	next := sync.OnceFunc(g.next)
 	defer next()
 	if g.options.SlowAfter > 0 {
-		slow := time.AfterFunc(g.options.SlowAfter, next)
+		slow := time.AfterFunc(g.options.SlowAfter+time.Duration(len(all)-1)*g.options.SlowAfter/5, next)
 		defer slow.Stop()
 	}
 	calls := make([]Call, len(all))

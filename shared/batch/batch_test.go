@@ -127,6 +127,22 @@ func TestASlowRoundTripHoldsNobodyBack(t *testing.T) {
 	})
 }
 
+// A round trip of many calls takes longer than one of a single call, and is not slow for that.
+func TestARoundTripOfManyCallsHasMoreTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := new(service), time.Now()
+		g := batch.New(batch.Options[string, string]{Send: s.send, MaxCalls: 10, Timeout: time.Minute, SlowAfter: 750 * time.Millisecond, Wait: time.Minute, MayWait: func(call string) bool { return call != "c" }})
+		for _, call := range []string{"a", "b", "c"} {
+			go func() { _, _ = g.Do(t.Context(), call) }()
+			synctest.Wait()
+		}
+		_, err := g.Do(t.Context(), "d") // three calls have 1.05 s, and their round trip takes 1 s
+		check.OK(t)(err)
+		check.Equal(t, "round trips", fmt.Sprint(s.trips), "[[a b c] [d]]")
+		check.Equal(t, "time until all answers", time.Since(began), 2*time.Second)
+	})
+}
+
 func TestAPanicIsAnErrorOfItsCalls(t *testing.T) {
 	_, answers := run(t, batch.Options[string, string]{}, "panic", "b")
 	check.Equal(t, "answers", fmt.Sprint(answers),
