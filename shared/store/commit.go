@@ -259,13 +259,14 @@ var transitionColumns = append(fencedColumns(func(r *transitionRecord) lease.Lea
 	valueOf("recorded", "bigint", func(r *transitionRecord) *int64 { return r.recorded }),
 }...)
 
-// insertReceipts keeps the nodes' receipts. A receipt that is already stored stays.
+// insertReceipts keeps the nodes' receipts. A receipt that is already stored stays. It reads those that are
+// stored, as [insertPayloads].
 var insertReceipts = `
 insert into tx_document (tx_id, name, body)
 select w.tx_id, w.name, w.body::json
   from ` + recordSet(receiptColumns, 0, "w") + `
  where ` + isHeld + `
-    on conflict do nothing`
+   and (select d.tx_id from tx_document d where d.tx_id = w.tx_id and d.name = w.name) is null`
 
 // receiptColumns are what a transition gives to [insertReceipts].
 var receiptColumns = append(fencedColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{

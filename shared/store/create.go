@@ -90,13 +90,14 @@ select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handle
  order by i.place
     on conflict (submitter, request_id) do nothing`
 
-// insertPayloads keeps the payloads of the intents that were new.
+// insertPayloads keeps the payloads of the intents that were new. It reads those that are stored, since
+// "on conflict" would log a second record for each row. A subquery keeps its index also in an empty partition.
 const insertPayloads = `
 insert into tx_document (tx_id, name, body)
 select i.tx_id, 'payload', i.payload::json
   from unnest($1::uuid[], $2::text[]) as i (tx_id, payload)
  where exists (select from managed_tx m where m.tx_id = i.tx_id)
-    on conflict do nothing`
+   and (select d.tx_id from tx_document d where d.tx_id = i.tx_id and d.name = 'payload') is null`
 
 // findIntents returns the stored rows. It reads the fencing token in a statement after the
 // commit: an earlier token may name a task that is used up. It also reports whether an

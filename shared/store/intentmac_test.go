@@ -164,7 +164,8 @@ func TestWhatHasNoMACIsNeverBound(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		for _, state := range []string{"IN_FLIGHT", "SUBMITTED"} {
-			_, err := db.DB.Exec(t.Context(), `update managed_tx set state = $2, sub_state = null, nonce = 0 where tx_id = $1`, id, state)
+			_, err := db.DB.Exec(t.Context(), `update managed_tx set state = $2, sub_state = null, nonce = 0, first_submit_at = now(), last_submit_at = now(),
+				tx_hash = case $2 when 'SUBMITTED' then '0x' || repeat('a', 64) end where tx_id = $1`, id, state)
 			if got := storetest.Violated(err); got != "intents_have_a_mac" && got != "final_never_changes" {
 				t.Errorf("%s bound as %s: got %v, want it refused", what, state, err)
 			}
