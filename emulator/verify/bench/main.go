@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -21,9 +22,14 @@ func main() {
 		if len(args) == 1 && args[0] == loadCommand {
 			return loadMain(ctx, os.Stdin, out)
 		}
+		debug.SetGCPercent(gcPercent)
 		return realMain(ctx, args, out)
 	})
 }
+
+// gcPercent is that of the functions. The chain and the emulators run in this process, and share the
+// processors with what is measured.
+const gcPercent = 400
 
 type flags struct {
 	names        []string // names of scenarios
