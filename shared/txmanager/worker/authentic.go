@@ -70,10 +70,10 @@ func (t *invocation) noteUnproved(ctx context.Context, p txmanager.Proof) {
 // stops when a service gives no answer about one, and when the time for signatures is over. A
 // later iteration continues.
 func (t *invocation) checkQueue(ctx context.Context) {
-	began, proved := time.Now(), 0
+	began, proved, room := time.Now(), 0, rules.NextSlots(t.State).Count
 	for i := range t.State.Queue {
 		x := &t.State.Queue[i]
-		if proved == rules.NextSlots(t.State).Count || i > 0 && t.isSigningTimeOver(began) {
+		if proved == room || i > 0 && t.isSigningTimeOver(began) {
 			return
 		}
 		if x.Unchecked {
