@@ -24,7 +24,8 @@ const pollClockMargin = 100 * time.Millisecond
 // to the next.
 type invocation struct {
 	*session.Session
-	worker *Worker
+	worker       *Worker
+	keptForBlock bool // the lease was kept once because a check at a new block was due
 }
 
 // outcome is the result of an iteration, or of a commit in it.
@@ -288,12 +289,18 @@ func (t *invocation) commit(ctx context.Context, w txmanager.Commit, last bool) 
 }
 
 // leaseEndAfter decides how the lease ends with the last write of an iteration. It keeps the lease
-// where this invocation can continue at once.
+// where this invocation can continue at once. For a due check at a new block it does so once: where a
+// query takes longer than a block, such a check is always due.
 func (t *invocation) leaseEndAfter(after txmanager.SubmitterState) txmanager.LeaseEnd {
 	if t.IsPastDeadline() {
 		return txmanager.ReleaseAnyway
 	}
-	if advance := t.Rules.PlanNextWork(after).AdvanceNow; advance && t.Kind.MaySign() || !advance && rules.IsBlockDue(after) {
+	advance := t.Rules.PlanNextWork(after).AdvanceNow
+	switch {
+	case advance && t.Kind.MaySign():
+		return txmanager.KeepLease
+	case !advance && !t.keptForBlock && rules.IsBlockDue(after):
+		t.keptForBlock = true
 		return txmanager.KeepLease
 	}
 	return txmanager.ReleaseUnlessRerun

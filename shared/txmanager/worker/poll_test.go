@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -29,6 +31,22 @@ func TestAPollOfALaterSecondMeetsTheOthers(t *testing.T) {
 			}
 			if want := fmt.Sprintf("receipt in %v", want); !slices.Equal(tasks.tasks, []string{want}) {
 				t.Errorf("a check due in %v: got %q, want %q", due, tasks.tasks, want)
+			}
+		}
+	})
+}
+
+// A session keeps the lease once for a check at a new block. Where a query takes longer than a block,
+// the next check is always due: it gets a task.
+func TestASessionKeepsTheLeaseOnceForABlock(t *testing.T) {
+	txtest.Frozen(t, func(t *testing.T) {
+		x := txtest.Pending(5)
+		x.NextCheckAt = txtest.In(-time.Millisecond)
+		w := txtest.StateOf(1, 6, x)
+		for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt} {
+			tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Timing: testTiming}}, session.Session{Kind: kind, State: w, Began: time.Now()})
+			for i, want := range []txmanager.LeaseEnd{txmanager.KeepLease, txmanager.ReleaseUnlessRerun} {
+				check.Equal(t, fmt.Sprintf("%s, the end of iteration %d", kind, i+1), tn.leaseEndAfter(w), want)
 			}
 		}
 	})
