@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
@@ -35,7 +37,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 		Events: eventMode(a.config.Events), OnEvents: serve.LogEvents(a.base.Log),
 		GasBumpAfter: bumpAfter(a.config.GasBump), AnyCaller: !a.config.Auth.OpenIssuer,
-		AcquireWait: a.config.Advance.BatchWait,
+		AcquireWait: a.config.Advance.BatchWait, BlockTime: longestBlockTime(a.config.Served()),
 	}
 	if a.acceptsIntents() {
 		o.MACs = a.intents
@@ -45,6 +47,14 @@ func (a *App) openStore(ctx context.Context) (err error) {
 	}
 	a.store.Store, err = store.Open(ctx, o)
 	return err
+}
+
+// longestBlockTime is the longest block time of the chains.
+func longestBlockTime(served []config.ServedChain) (longest time.Duration) {
+	for _, c := range served {
+		longest = max(longest, c.BlockTime)
+	}
+	return longest
 }
 
 func (a *App) openExport(ctx context.Context) (err error) {

@@ -30,6 +30,7 @@ type Store struct {
 	stuckAfter time.Duration
 	bumpAfter  *time.Duration // nil: never
 	anyCaller  bool
+	blockTime  time.Duration
 
 	macs    MACMaker // nil: intents are stored without a MAC
 	macKeys []string
@@ -77,6 +78,9 @@ type Options struct {
 	// MAC names another key is loaded once, and again when this process has the key. nil: this
 	// process checks no MACs and loads all.
 	MACKeys []string
+
+	// BlockTime is the longest block time of the chains. See [Store.Overdue].
+	BlockTime time.Duration
 
 	// AcquireWait is how long an acquire may wait for others to share its round trip, in a context
 	// of [WithPatience], while no round trip is under way.
@@ -130,7 +134,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter, anyCaller: o.AnyCaller, macs: o.MACs, macKeys: o.MACKeys}
+	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter, anyCaller: o.AnyCaller, blockTime: o.BlockTime, macs: o.MACs, macKeys: o.MACKeys}
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}

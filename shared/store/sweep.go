@@ -16,6 +16,9 @@ import (
 // statement reads only open rows. It excludes submitters in PROTECT, which an operator
 // releases.
 //
+// The poll at the next block looks for the outcome of a claimed broadcast. Its three equal times are
+// due at once, so the grace time begins after the longest block time.
+//
 // A row that was changed in the future shows that the database's clock was set back. Its
 // planned times lie as far ahead as the clock went back, so it is due now (see [reachable]).
 const overdue = `
@@ -30,8 +33,9 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
     from managed_tx m
    where m.open
      and (m.updated_at > clock_timestamp()
-          or least(m.next_check_at, case when m.state = 'SUBMITTED' then m.next_resubmit_at end)
-             < clock_timestamp() - $1::interval)
+          or case when m.state <> 'SUBMITTED' then m.next_check_at
+                  when m.next_check_at = m.last_submit_at and m.next_resubmit_at = m.last_submit_at then m.last_submit_at + $6::interval
+                  else least(m.next_check_at, m.next_resubmit_at) end < clock_timestamp() - $1::interval)
   union
   select s.submitter
     from waiting
@@ -107,7 +111,7 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, beg
 	}
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
-	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration).Query(results.Into(&found, pgx.RowTo[txmanager.Submitter]))
+	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration, s.blockTime).Query(results.Into(&found, pgx.RowTo[txmanager.Submitter]))
 	err = s.send(ctx, b)
 	return found, now, results.Wrap(err, "find overdue submitters")
 }

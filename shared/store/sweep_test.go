@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -126,6 +127,29 @@ func TestOverdueFindsWhatWasLeftBehind(t *testing.T) {
 	if since := now.Sub(at); since < 0 || since > time.Minute {
 		t.Errorf("time: got %v at %v, want the database's clock", at, now)
 	}
+}
+
+// A claimed broadcast has its outcome recorded after the next block. The sweep takes it only if that
+// is overdue.
+func TestClaimedBroadcastHasABlockMore(t *testing.T) {
+	t.Parallel()
+	db := reopened(t, storetest.New(t), func(o *store.Options) { o.BlockTime = 10 * time.Minute })
+	want := map[txmanager.Submitter]string{}
+	for i, c := range []struct {
+		claimed, check string // how long ago
+		taken          bool
+	}{{"9 min", "9 min", false}, {"10 min 30 s", "10 min 30 s", false}, {"12 min", "12 min", true}, {"9 min", "8 min", true}} {
+		sub := numbered(i + 1)
+		leftBehind{given: "SUBMITTED"}.arrange(t, db, sub)
+		run(t, db, `update managed_tx set last_submit_at = c.at, first_submit_at = c.at, next_resubmit_at = c.at, next_check_at = c.at + $2::interval - $3::interval
+			from (select clock_timestamp() - $2::interval as at) c where submitter = $1`, sub, c.claimed, c.check)
+		if c.taken {
+			want[sub] = ""
+		}
+	}
+	found, _, err := db.Overdue(t.Context(), grace, 10, time.Time{})
+	check.OK(t)(err)
+	check.Same(t, "taken", slices.Sorted(slices.Values(found)), slices.Sorted(maps.Keys(want)))
 }
 
 // arrange brings sub to where the case wants it.
