@@ -244,6 +244,21 @@ func TestSchemaHasEverySubState(t *testing.T) {
 	}
 }
 
+// The constraint wait_cause_is_known allows exactly the stored causes.
+func TestSchemaHasEveryWaitCause(t *testing.T) {
+	t.Parallel()
+	var definition string
+	err := storetest.New(t).DB.QueryRow(t.Context(), `select pg_get_constraintdef(oid) from pg_constraint where conname = 'wait_cause_is_known'`).Scan(&definition)
+	check.OK(t)(err)
+	var got []txmanager.WaitCause
+	for _, found := range regexp.MustCompile(`'([A-Z_]+)'`).FindAllStringSubmatch(definition, -1) {
+		got = append(got, txmanager.WaitCause(found[1]))
+	}
+	if want := slices.Sorted(slices.Values(txmanager.StoredCauses())); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("causes: got %v, want %v: add a migration that replaces the constraint", got, want)
+	}
+}
+
 // The glossary is alphabetical, with one sentence a term.
 func TestGlossaryIsAlphabetical(t *testing.T) {
 	t.Parallel()
