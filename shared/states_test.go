@@ -86,6 +86,8 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 	const description = "../functions/openapi.yaml"
 	api := readPage(t, description)
 	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: sub-states\n", "      # end\n", subStateSchema(meanings)))
+	api = readPage(t, description)
+	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: wait-causes\n", "      # end-causes\n", waitCauseSchema(constantComments(t, "txmanager/wait.go"))))
 	for name := range namesIn(text) {
 		if len(findCode(t, name)) == 0 && !strings.Contains(api, name) {
 			t.Errorf("%s: names %s, which no package under shared/ or functions/ has", page, name)
@@ -135,6 +137,16 @@ func subStateSchema(meanings map[string]string) string {
 				enum = append(enum, string(sub))
 			}
 		}
+	}
+	return text + fmt.Sprintf("      enum: [%s]\n", strings.Join(enum, ", "))
+}
+
+// waitCauseSchema renders the members of the schema WaitCause.
+func waitCauseSchema(meanings map[string]string) string {
+	text, enum := "      description: |\n", []string(nil)
+	for _, cause := range txmanager.WaitCauses() {
+		text += fmt.Sprintf("        - %s: %s\n", cause, meanings[string(cause)])
+		enum = append(enum, string(cause))
 	}
 	return text + fmt.Sprintf("      enum: [%s]\n", strings.Join(enum, ", "))
 }
