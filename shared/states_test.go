@@ -86,6 +86,8 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 	const description = "../functions/openapi.yaml"
 	api := readPage(t, description)
 	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: sub-states\n", "      # end\n", subStateSchema(meanings)))
+	api = readPage(t, description)
+	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: wait-causes\n", "      # end-causes\n", waitCauseSchema(constantComments(t, "txmanager/wait.go"))))
 	for name := range namesIn(text) {
 		if len(findCode(t, name)) == 0 && !strings.Contains(api, name) {
 			t.Errorf("%s: names %s, which no package under shared/ or functions/ has", page, name)
@@ -135,6 +137,16 @@ func subStateSchema(meanings map[string]string) string {
 				enum = append(enum, string(sub))
 			}
 		}
+	}
+	return text + fmt.Sprintf("      enum: [%s]\n", strings.Join(enum, ", "))
+}
+
+// waitCauseSchema renders the members of the schema WaitCause.
+func waitCauseSchema(meanings map[string]string) string {
+	text, enum := "      description: |\n", []string(nil)
+	for _, cause := range txmanager.WaitCauses() {
+		text += fmt.Sprintf("        - %s: %s\n", cause, meanings[string(cause)])
+		enum = append(enum, string(cause))
 	}
 	return text + fmt.Sprintf("      enum: [%s]\n", strings.Join(enum, ", "))
 }
@@ -241,6 +253,21 @@ func TestSchemaHasEverySubState(t *testing.T) {
 				t.Errorf("%s/%s: stored %t, %v; want %t. Add a migration that replaces sub_state_fits, now %s", state, sub, got, err, want, definition)
 			}
 		}
+	}
+}
+
+// The constraint wait_cause_is_known allows exactly the stored causes.
+func TestSchemaHasEveryWaitCause(t *testing.T) {
+	t.Parallel()
+	var definition string
+	err := storetest.New(t).DB.QueryRow(t.Context(), `select pg_get_constraintdef(oid) from pg_constraint where conname = 'wait_cause_is_known'`).Scan(&definition)
+	check.OK(t)(err)
+	var got []txmanager.WaitCause
+	for _, found := range regexp.MustCompile(`'([A-Z_]+)'`).FindAllStringSubmatch(definition, -1) {
+		got = append(got, txmanager.WaitCause(found[1]))
+	}
+	if want := slices.Sorted(slices.Values(txmanager.StoredCauses())); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("causes: got %v, want %v: add a migration that replaces the constraint", got, want)
 	}
 }
 

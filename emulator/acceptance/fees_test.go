@@ -60,7 +60,7 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 		want[shown] = 1e15
 	}
 	b.gauges(t, want)
-	b.logged(t, `"reason":"balance: `)
+	b.logged(t, `"waitCause":"BALANCE"`)
 	c := newCrowd(t, b)
 	fund, err := types.SignNewTx(c.by.Key, c.signer, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()),
 		To: (*common.Address)(eip155.Recipient(new(s.Address()))), Value: big.NewInt(params.Ether), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(60e9)})

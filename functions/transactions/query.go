@@ -3,9 +3,12 @@ package transactions
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -24,6 +27,8 @@ type txResponse struct {
 	Mempool json.RawMessage `json:"mempool,omitempty"`
 
 	LastErrorDetail *string `json:"lastErrorDetail,omitempty"`
+
+	Waiting *store.Waiting `json:"waiting,omitempty"`
 }
 
 func (a *Server) queryByID(w http.ResponseWriter, r *http.Request) error {
@@ -35,8 +40,16 @@ func (a *Server) queryByID(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rec, err := a.Store.Tx(r.Context(), id, v)
-	return reply(w, r, rec, v, err)
+	rec, waiting, err := a.Store.TxWaiting(r.Context(), id, v)
+	if err != nil {
+		return err
+	}
+	if waiting != nil {
+		if waiting.ExpectedAt, err = a.expectedEnd(rec, *waiting); err != nil {
+			return err
+		}
+	}
+	return reply(w, r, rec, waiting, v)
 }
 
 func (a *Server) queryByRequest(w http.ResponseWriter, r *http.Request) error {
@@ -56,14 +69,42 @@ func (a *Server) queryByRequest(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	rec, err := a.Store.TxByRequest(r.Context(), s, q["requestId"], v)
-	return reply(w, r, rec, v, err)
-}
-
-func reply(w http.ResponseWriter, r *http.Request, rec store.Record, v store.Viewer, err error) error {
 	if err != nil {
 		return err
 	}
-	out := txResponse{Record: rec}
+	return reply(w, r, rec, nil, v)
+}
+
+// expectedEnd estimates when a wait ends that depends on time alone; nil: nothing can be said.
+func (a *Server) expectedEnd(rec store.Record, w store.Waiting) (*time.Time, error) {
+	of, err := a.RulesOf(rec.Submitter)
+	if err != nil {
+		return nil, err
+	}
+	return ExpectedEnd(of.Finality, rec, w), nil
+}
+
+// ExpectedEnd estimates when a transaction is final that waits for finality, or when a queued one gets
+// a nonce if only the window limits its queue. It assumes blocks at the expected times. nil: it waits
+// for something else, or its position is not counted.
+func ExpectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Time {
+	var blocks []json.RawMessage
+	switch {
+	case w.Cause == txmanager.WaitFinality:
+		_ = json.Unmarshal(rec.Confirmations, &blocks) // an estimate: without the list it is later
+		return new(rec.UpdatedAt.Add(max(0, of.TimeToFinality()-time.Duration(len(blocks))*of.BlockTime)))
+	case w.Position == nil || w.PositionMore || w.Window < 1 || w.Head != txmanager.WaitWindowFull && w.Head != txmanager.WaitNext:
+		return nil
+	}
+	turns := (*w.Position + w.Window - 1) / w.Window
+	if w.Head == txmanager.WaitNext {
+		turns--
+	}
+	return new(w.Now.Add(time.Duration(turns) * of.TimeToFinality()))
+}
+
+func reply(w http.ResponseWriter, r *http.Request, rec store.Record, waiting *store.Waiting, v store.Viewer) error {
+	out := txResponse{Record: rec, Waiting: waiting}
 	if v.Operator {
 		out.Nonce, out.Mempool, out.LastErrorDetail = rec.Nonce, rec.Mempool, rec.LastErrorDetail
 	}

@@ -87,6 +87,24 @@ type Tx struct {
 	Receipt       *Receipt          `json:"receipt"`       // nil: none
 	Confirmations []Block           `json:"confirmations"` // from the receipt's block on
 	Mempool       *MempoolDiagnosis `json:"mempool"`       // for operators alone; nil: none was made
+	Waiting       *Waiting          `json:"waiting"`       // nil: it has ended; only [Client.Tx] reads it
+}
+
+// Waiting is why a transaction waits.
+type Waiting struct {
+	Cause        string     `json:"cause"`
+	Since        time.Time  `json:"since"`
+	Position     int        `json:"position"`     // in the queue, from 1 on; 0: it is not in the queue, or is held
+	PositionMore bool       `json:"positionMore"` // the position is above Position
+	BlockedBy    *Blocker   `json:"blockedBy"`    // the transaction that has to go on first; nil: none
+	ExpectedAt   *time.Time `json:"expectedAt"`   // an estimate of when it is final or gets a nonce; nil: not known
+}
+
+// Blocker is the transaction that another one waits for.
+type Blocker struct {
+	TxID  string    `json:"txId"` // "": it is another caller's
+	Cause string    `json:"cause"`
+	Since time.Time `json:"since"`
 }
 
 // MempoolDiagnosis is where one node saw the transaction at one moment before it had a

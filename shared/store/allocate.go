@@ -103,7 +103,7 @@ func setBound(typedHash, hash, gas string) string {
          tx_hash = ` + hash + `, last_gas_params = ` + gas + `,
          submit_attempts = case when ` + hash + ` is null then 0 else 1 end,
          first_submit_at = ` + sent + `, last_submit_at = ` + sent + `, next_resubmit_at = ` + sent + `,
-         next_check_at = clock_timestamp(), last_error = null, deferred_until_nonce = null, blocked_since = null, deferred_at = null,
+         next_check_at = clock_timestamp(), last_error = null, ` + waitOver + `deferred_until_nonce = null, blocked_since = null, deferred_at = null,
          event_sequence = m.event_sequence + (` + typedHash + ` is not null)::int,`
 }
 

@@ -149,8 +149,8 @@ func TestBacklogOfWhatWaits(t *testing.T) {
 		postAll(t, db, s, "1", "2", "3")
 	}
 	sendAll(t, db, bob)
-	run(t, db, `update managed_tx set last_error = 'balance: too little' where submitter = $1`, alice)
-	run(t, db, `update managed_tx set last_error = case when queued then 'fee: too much' else 'gas bump: no budget' end where submitter = $1`, bob)
+	run(t, db, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where submitter = $1`, alice)
+	run(t, db, `update managed_tx set wait_cause = case when queued then 'FEE_CEILING' else 'GAS_BUMP' end, waiting_since = now() where submitter = $1`, bob)
 	got, err := db.Backlog(t.Context())
 	if err != nil || got.WaitBalance != 1 || got.WaitFee != 1 || got.BumpHeld != 1 {
 		t.Errorf("got %+v, %v; want one of each", got, err)

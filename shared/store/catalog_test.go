@@ -217,6 +217,8 @@ var furtherNonsense = map[string][]refusal{
 		values (gen_random_uuid(), $alice, 'filler', 'o', sha256('x'), true)`}},
 	"deferred_is_blocked": {{Then: `update managed_tx set deferred_at = now() where tx_id = $queued`}},
 	"expired_had_an_end":  {{Then: `update managed_tx set state = 'FAILED', sub_state = 'EXPIRED' where tx_id = $queued`}},
+	"wait_cause_is_known": {{Then: `update managed_tx set wait_cause = 'RAIN', waiting_since = now() where state = 'QUEUED'`}},
+	"wait_has_a_start":    {{Then: `update managed_tx set wait_cause = 'BALANCE' where state = 'QUEUED'`}, {Then: `update managed_tx set waiting_since = now() where state = 'QUEUED'`}},
 	"held_has_no_nonce":   {{Then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
 
 	// Reservations: made with their row, for one owner, until a time.

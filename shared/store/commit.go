@@ -159,6 +159,8 @@ update managed_tx m
        next_check_at = w.next_check_at,
        last_error = case when w.sub_state = 'PLACEHOLDER' then w.last_error || coalesce(': ' || (` + handlerFailed + `), '')
                          else nullif(w.last_error, '') end,
+       wait_cause = w.wait_cause,
+       waiting_since = case when w.wait_cause = m.wait_cause then m.waiting_since when w.wait_cause is not null then clock_timestamp() end,
        receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
        last_gas_params = case when w.state not in ('CONFIRMED', 'FAILED') then m.last_gas_params end,
        first_submit_at = w.first_submit_at, next_bump_at = w.next_bump_at,
@@ -249,6 +251,7 @@ var transitionColumns = append(fencedColumns(func(r *transitionRecord) lease.Lea
 	valueOf("blocked_since", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.HeldBackSince) }),
 	valueOf("deferred_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.DeferredAt) }),
 	valueOf("last_error", "text", func(r *transitionRecord) string { return PrintableText(r.To.LastError) }),
+	valueOf("wait_cause", "text", func(r *transitionRecord) *string { return textOrNull(string(r.To.Cause)) }),
 	valueOf("receipt", "text", func(r *transitionRecord) *string { return r.receipt }),
 	valueOf("confirmations", "text", func(r *transitionRecord) *string { return r.confirmations }),
 	valueOf("diagnosis", "text", func(r *transitionRecord) *string { return r.diagnosis }),
@@ -303,6 +306,9 @@ func textOrNull(text string) *string {
 	return &text
 }
 
+// waitOver clears why a row waits.
+const waitOver = `wait_cause = null, waiting_since = null, `
+
 // storeVersion keeps a signed version for a bound nonce and claims its first broadcast. After
 // a gas bump the transaction keeps its first broadcast time. A transaction in another state,
 // or with a receipt, fails the whole commit by a division by zero.
@@ -315,7 +321,7 @@ with w as (
          submit_attempts = 1, last_submit_at = statement_timestamp(),
          first_submit_at = case when w.extra_wei is null then statement_timestamp() else m.first_submit_at end,
          next_resubmit_at = statement_timestamp(), next_check_at = clock_timestamp(), next_bump_at = w.next_bump_at,
-         last_error = null, last_gas_params = w.gas_params::jsonb,
+         last_error = null, ` + waitOver + `last_gas_params = w.gas_params::jsonb,
          requested_action = case when m.requested_action is distinct from w.done then m.requested_action end,
          event_sequence = m.event_sequence + 1,
          fencing_token = w.token, updated_at = clock_timestamp()

@@ -51,6 +51,7 @@ with hit as (
      set requested_action = case when state = 'QUEUED' then null else $4 end,
          last_error = case when ` + parks + ` then 'held: its cancel is decided once an operator has released the submitter from PROTECT: cancel it again then'
                            when state = 'QUEUED' then 'cancelled: ' || $5 else last_error end,
+         wait_cause = case when state <> 'QUEUED' then wait_cause end, waiting_since = case when state <> 'QUEUED' then waiting_since end,
          next_check_at = case when state = 'QUEUED' then null else next_check_at end,
          sub_state = case when state = 'QUEUED' and not ` + parks + ` then 'CANCELLED' else sub_state end,
          held = held or ` + parks + `,
@@ -188,7 +189,7 @@ with page as (
      for update
 ), hit as (
   update managed_tx m
-     set state = 'FAILED', sub_state = 'CANCELLED', requested_action = null, last_error = 'cancelled: ' || $5, next_check_at = null,
+     set state = 'FAILED', sub_state = 'CANCELLED', requested_action = null, last_error = 'cancelled: ' || $5, ` + waitOver + `next_check_at = null,
          event_sequence = event_sequence + 1, updated_at = clock_timestamp()
     from page
    where m.tx_id = page.tx_id

@@ -44,7 +44,7 @@ with page as (
      for update
 ), kept as (
   update managed_tx m
-     set held = true, deferred_until_nonce = null, next_check_at = null, last_error = '` + heldByRestore + `', updated_at = clock_timestamp()
+     set held = true, deferred_until_nonce = null, next_check_at = null, last_error = '` + heldByRestore + `', ` + waitOver + `updated_at = clock_timestamp()
     from page
    where m.tx_id = page.tx_id
   returning m.submitter

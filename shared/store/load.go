@@ -84,6 +84,7 @@ var txColumns = []readColumn[txRow]{
 	{"m.last_receipt_check_at", func(r *txRow) any { return &r.LastCheckAt }},
 	{"m.next_check_at", func(r *txRow) any { return &r.NextCheckAt }},
 	{"coalesce(m.last_error, '')", func(r *txRow) any { return &r.LastError }},
+	{"coalesce(m.wait_cause, '')", func(r *txRow) any { return &r.Cause }},
 	{"m.receipt", func(r *txRow) any { return &r.receipt }},
 	{"m.confirmations", func(r *txRow) any { return &r.confirmations }},
 	{"coalesce(m.requested_action, '')", func(r *txRow) any { return &r.RequestedAction }},

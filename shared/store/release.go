@@ -42,7 +42,7 @@ with named as (
          last_error = case when f.receipt is null then '` + txmanager.StatedAsExecuted + `'
                            else 'a release recorded that a foreign transaction was this request' || case when f.succeeded is false then ', and it reverted' else '' end end,
          event_sequence = m.event_sequence + case when f.receipt is null then 1 when f.succeeded then 2 else 3 end,
-         fencing_token = $2, next_check_at = null, deferred_until_nonce = null, updated_at = clock_timestamp()
+         fencing_token = $2, next_check_at = null, deferred_until_nonce = null, ` + waitOver + `updated_at = clock_timestamp()
     from named r
     left join gap g on g.nonce = r.nonce
     left join (

@@ -31,6 +31,7 @@ type Store struct {
 	bumpAfter  *time.Duration // nil: never
 	anyCaller  bool
 	blockTime  time.Duration
+	strict     bool
 
 	macs    MACMaker // nil: intents are stored without a MAC
 	macKeys []string
@@ -67,6 +68,9 @@ type Options struct {
 	// a higher fee. Such a transaction is loaded with its payload, and the submitter with the
 	// cost of its replacements; 0: neither is.
 	GasBumpAfter time.Duration
+
+	// Strict is true if one nonce of a submitter is open at a time, whatever its window.
+	Strict bool
 
 	// AnyCaller is true if [AnyCaller] in a submitter's callers matches every token.
 	AnyCaller bool
@@ -134,7 +138,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter, anyCaller: o.AnyCaller, blockTime: o.BlockTime, macs: o.MACs, macKeys: o.MACKeys}
+	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter, anyCaller: o.AnyCaller, blockTime: o.BlockTime, strict: o.Strict, macs: o.MACs, macKeys: o.MACKeys}
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}

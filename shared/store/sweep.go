@@ -138,10 +138,10 @@ type Backlog struct {
 // longest.
 const backlog = `
 with queue as (
-  select count(*) as length, bool_or(last_error like 'balance: %') as poor, bool_or(last_error like 'fee: %') as dear
+  select count(*) as length, bool_or(wait_cause = 'BALANCE') as poor, bool_or(wait_cause in ('FEE_CEILING', 'OWN_BOUNDS', 'POLICY')) as dear
     from managed_tx where queued and not held group by submitter
 ), open_txs as materialized (
-  select submitter, nonce, tx_id, state, sub_state, updated_at, last_error from managed_tx where open
+  select submitter, nonce, tx_id, state, sub_state, updated_at, wait_cause from managed_tx where open
 ), lowest as (
   select distinct on (submitter) tx_id, updated_at from open_txs order by submitter, nonce
 )
@@ -154,7 +154,7 @@ select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length
        case when is_accepted_database() then (select count(*) from protect_incident where closed_at is null)
             else (select count(*) from submitter) end,
        (select count(*) from queue where poor), (select count(*) from queue where dear),
-       (select count(*) from open_txs where last_error like 'gas bump: %'),
+       (select count(*) from open_txs where wait_cause = 'GAS_BUMP'),
        (select count(*) from managed_tx where queued and held),
        (select greatest(clock_timestamp() - min(updated_at), interval '0') from managed_tx where queued and held)`
 

@@ -258,6 +258,8 @@ type Estimate struct {
 	Outcome Outcome
 	Gas     uint64 // where Outcome is Done
 	Reason  string // otherwise the node's text, shortened
+
+	Unfunded bool // where Outcome is Unknown: the account cannot pay the call's value
 }
 
 // Outcome is the result of an outside call. Only Done and Refused are facts.

@@ -38,7 +38,8 @@ type Tx struct {
 	NextBumpAt     *time.Time // no gas bump before this time; nil: one interval after FirstSubmitAt
 	LastCheckAt    *time.Time
 	NextCheckAt    *time.Time
-	LastError      string // why it waits, or the answer of the last call
+	LastError      string // why it waits, or the answer of the last call; see [Tx.Explain]
+	Cause          WaitCause
 
 	Diagnosis *Diagnosis // where it seemed to be while it had no receipt; nil: not inspected
 

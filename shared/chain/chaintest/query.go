@@ -250,6 +250,9 @@ func testEstimates(t *testing.T, b *bundle) {
 		if got[i].Outcome != want || (want == txmanager.Done) != (got[i].Gas > 0) || b.Key != nil && want == txmanager.Done && got[i].Gas < 21_000 || (want == txmanager.Done) != (got[i].Reason == "") {
 			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
 		}
+		if poor := i == 2 && want == txmanager.Unknown; got[i].Unfunded != poor {
+			t.Errorf("estimate %d: got %+v, want unfunded %t", i, got[i], poor)
+		}
 	}
 	if b.proxy == nil {
 		return

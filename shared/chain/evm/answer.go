@@ -150,7 +150,8 @@ func estimateAnswer(a *call) txmanager.Estimate {
 	if a.err != nil && haltsExecution(a.err) {
 		outcome = txmanager.Refused
 	}
-	return txmanager.Estimate{Outcome: outcome, Reason: shorten(err.Error())}
+	unfunded := outcome == txmanager.Unknown && classify(err.Error()) == txmanager.SendInsufficientFunds
+	return txmanager.Estimate{Outcome: outcome, Reason: shorten(err.Error()), Unfunded: unfunded}
 }
 
 // executionError is the error code of a call that was executed and reverted, in go-ethereum and

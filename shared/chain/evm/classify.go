@@ -6,8 +6,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// classify returns the meaning of a node's refusal of a raw transaction. It is the only reader of these
-// texts; the table of its test names the source of each.
+// classify returns the meaning of a node's refusal of a raw transaction. An estimate for an account that
+// cannot pay the call's value is refused with the same text. It is the only reader of these texts; the table of its test names the source of each.
 //
 // A phrase counts only as a whole: from the start of the text or of one of its parts (Nethermind's
 // reasons follow a comma). It reaches up to a punctuation mark or the end. So "unknown transaction

@@ -132,7 +132,7 @@ func (n node) estimate(from txmanager.Address, c txmanager.Call) txmanager.Estim
 	case fails(c.Data):
 		return txmanager.Estimate{Outcome: txmanager.Refused, Reason: "the call fails"}
 	case c.Value != nil && n.head().balance(from).Cmp(c.Value) < 0:
-		return txmanager.Estimate{Reason: "the account has too little money"}
+		return txmanager.Estimate{Reason: "the account has too little money", Unfunded: true}
 	}
 	return txmanager.Estimate{Outcome: txmanager.Done, Gas: 1}
 }

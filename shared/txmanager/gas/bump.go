@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/big"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -87,7 +86,7 @@ const BumpBlockedPrefix = "gas bump: "
 // IsBumpBlocked reports whether a bound blocked t's due gas bump.
 func (r Limits) IsBumpBlocked(t txmanager.Tx) bool {
 	_, bids := r.BumpAt(t)
-	return bids && strings.HasPrefix(t.LastError, BumpBlockedPrefix)
+	return bids && t.Cause == txmanager.WaitGasBump
 }
 
 // BumpPlanner plans the replacements of one iteration.

@@ -115,27 +115,27 @@ func PaysMarketPrice(g txmanager.GasParams, a txmanager.Account) bool {
 	return room.Cmp(a.TipWei) >= 0 && g.TipCapWei.Cmp(a.TipWei) >= 0
 }
 
-// OwnBoundReason is the limit of call itself that blocks it, even with no open transaction; or "".
+// OwnBound is the limit of call itself that blocks it, even with no open transaction.
 // gas is 0 where it is not known. Other intents may then pass it, since they need not have such a
 // limit. A balance in use by open transactions does not count as an own limit: smaller intents
 // would pass the intent forever.
-func (r Limits) OwnBoundReason(b txmanager.Bounds, call txmanager.Call, gas uint64, a txmanager.Account) string {
+func (r Limits) OwnBound(b txmanager.Bounds, call txmanager.Call, gas uint64, a txmanager.Account) txmanager.Wait {
 	least := a.BaseFeeWei
 	if a.GasPriceWei != nil {
 		least = a.GasPriceWei
 	}
 	if call.FeeCapWei != nil && call.FeeCapWei.Cmp(least) < 0 {
-		return TooExpensiveReason(call, txmanager.GasParams{FeeCapWei: call.FeeCapWei}, a)
+		return txmanager.WaitFor(txmanager.WaitOwnBounds, TooExpensiveReason(call, txmanager.GasParams{FeeCapWei: call.FeeCapWei}, a))
 	}
 	params := r.ClampFees(b, r.FirstVersionFees(call, max(gas, PlaceholderGas), a), a)
 	if dear := r.TooExpensiveReason(b, call, params, a); dear != "" && gas > 0 && !txmanager.ExceedsLimit(least, r.MaxFeePerGasWei) {
-		return dear // the gas that it needs exceeds the cost limit of one transaction
+		return txmanager.Wait{Cause: txmanager.WaitFeeCeiling, Reason: dear} // the gas that it needs exceeds the cost limit of one transaction
 	}
 	if params.FeeCapWei.Sign() > 0 && CostWithPlaceholder(params).Cmp(a.BalanceWei) > 0 {
 		return ownBalance
 	}
-	return ""
+	return txmanager.Wait{}
 }
 
 // ownBalance is why an intent waits that the account could not pay even with no open transaction.
-const ownBalance = "balance: the account cannot pay for it and a placeholder, even with no open transaction"
+var ownBalance = txmanager.Wait{Cause: txmanager.WaitBalance, Reason: "balance: the account cannot pay for it and a placeholder, even with no open transaction"}

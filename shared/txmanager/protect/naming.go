@@ -181,8 +181,8 @@ func (t *incident) endNamedRequest(m txmanager.Transition, l *txmanager.ReleaseR
 		return m
 	}
 	m.To.Recorded, m.To.RequestedAction, m.To.NextCheckAt = &r, txmanager.ActionPlaceholder, &t.State.Now
-	m.To.LastError = txmanager.WithDetail("a release recorded that a foreign transaction was this request: a placeholder is to consume its own place",
-		fmt.Sprintf("the foreign transaction consumed nonce %d", n))
+	m.To.Explain("", txmanager.WithDetail("a release recorded that a foreign transaction was this request: a placeholder is to consume its own place",
+		fmt.Sprintf("the foreign transaction consumed nonce %d", n)))
 	m.Decision = &txmanager.Decision{Action: txmanager.ActionPlaceholder, By: l.By, Reason: l.Reason}
 	return m
 }

@@ -78,7 +78,8 @@ func resumeProtected(w txmanager.SubmitterState) []txmanager.Transition {
 	var moves []txmanager.Transition
 	for _, t := range w.Open {
 		if t.State == txmanager.Protect {
-			t.State, t.Sub, t.LastError, t.NextCheckAt, t.NextResubmitAt = txmanager.Tracking, txmanager.Pending, "", &w.Now, &w.Now
+			t.Explain("", "")
+			t.State, t.Sub, t.NextCheckAt, t.NextResubmitAt = txmanager.Tracking, txmanager.Pending, &w.Now, &w.Now
 			moves = append(moves, txmanager.Transition{From: txmanager.Protect, To: t})
 		}
 	}
@@ -184,7 +185,7 @@ func displaceLost(w txmanager.SubmitterState, v txmanager.ChainObservation, coun
 		from := t.State
 		t.State, t.Sub, t.NextCheckAt, t.NextResubmitAt = txmanager.Failed, txmanager.Displaced, nil, nil
 		t.Receipt, t.Confirmations = nil, nil // of a block that was reorged out
-		t.LastError = "a foreign transaction took its nonce, and an operator accepted the loss"
+		t.Explain("", "a foreign transaction took its nonce, and an operator accepted the loss")
 		moves = append(moves, txmanager.Transition{From: from, To: t})
 		lost = append(lost, *t.Nonce)
 	}

@@ -28,15 +28,15 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 			"at its block":                {txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 90)), true, true},
 			"past it, with a final block": {txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 101)), txtest.Block('a', 90)), true, true},
 		} {
-			if got := rules.AllocationBlockedReason(w, nil, c.view) == ""; got != c.may {
+			if got := rules.AllocationBlocked(w, nil, c.view).Reason == ""; got != c.may {
 				t.Errorf("%s: got allocation %v, want %v", name, got, c.may)
 			}
 			if got := rules.EvaluateViolation(w, c.view).ClearSuspected; got != c.trust {
 				t.Errorf("%s: got trust %v, want %v", name, got, c.trust)
 			}
 			p := &txtest.Panel{Views: txtest.OfNodes(c.view, c.view, c.view), Needed: 2}
-			if v := looks(t, p, w, txtest.Asking(w)); (rules.AllocationBlockedReason(w, nil, v) == "") != c.may || rules.EvaluateViolation(w, v).ClearSuspected != c.trust {
-				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, rules.AllocationBlockedReason(w, nil, v), rules.EvaluateViolation(w, v).ClearSuspected, c.may, c.trust)
+			if v := looks(t, p, w, txtest.Asking(w)); (rules.AllocationBlocked(w, nil, v).Reason == "") != c.may || rules.EvaluateViolation(w, v).ClearSuspected != c.trust {
+				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, rules.AllocationBlocked(w, nil, v).Reason, rules.EvaluateViolation(w, v).ClearSuspected, c.may, c.trust)
 			}
 		}
 	})

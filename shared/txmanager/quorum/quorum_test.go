@@ -70,7 +70,7 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 			if c.opens && c.quorum > 1 && got.Suspect != nil && got.Suspect.AgreedBy == "" {
 				t.Errorf("%s: evidence names nobody who bears it out", name)
 			}
-			if c.doubt && rules.AllocationBlockedReason(w, nil, v) == "" {
+			if c.doubt && rules.AllocationBlocked(w, nil, v).Reason == "" {
 				t.Errorf("%s: got a nonce allocated, want none while nodes do not agree", name)
 			}
 		}
@@ -283,7 +283,7 @@ func TestClearingASuspicionNeedsAQuorum(t *testing.T) {
 			if got.ClearSuspected != c.trust || (got.OpenIncident != nil) != c.opens {
 				t.Errorf("%s: got trust %v, PROTECT %v by %s; want %v and %v", name, got.ClearSuspected, got.OpenIncident, v.Node, c.trust, c.opens)
 			}
-			if waits := rules.AllocationBlockedReason(w, nil, v) != ""; waits != c.waits {
+			if waits := rules.AllocationBlocked(w, nil, v).Reason != ""; waits != c.waits {
 				t.Errorf("%s: got allocation waiting %v, want %v", name, waits, c.waits)
 			}
 		}

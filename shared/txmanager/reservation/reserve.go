@@ -60,7 +60,7 @@ func Reserve(ctx context.Context, w *session.Service, s txmanager.Submitter, r t
 // planReservations assigns a nonce to each request, or returns the reason why it cannot.
 func (t *singleCommitSession) planReservations(r txmanager.ReserveRequest, v txmanager.ChainObservation) (all []txmanager.NewReservation, reason string) {
 	w := t.State
-	if reason = rules.AllocationBlockedReason(w, w.Open, v); reason != "" {
+	if reason = rules.AllocationBlocked(w, w.Open, v).Reason; reason != "" {
 		return nil, reason
 	}
 	if seen := rules.FindViolation(w, v); seen != nil {

@@ -23,30 +23,31 @@ type AllocationPlan struct {
 	HeldBackChanged bool
 }
 
-// AllocationBlockedReason returns why no nonce can be allocated now, or "".
-func AllocationBlockedReason(w txmanager.SubmitterState, unsettled []txmanager.Tx, v txmanager.ChainObservation) string {
+// AllocationBlocked is why no nonce can be allocated now. PROTECT and a suspension have a reason
+// and no cause: the submitter's state is the cause.
+func AllocationBlocked(w txmanager.SubmitterState, unsettled []txmanager.Tx, v txmanager.ChainObservation) txmanager.Wait {
 	first := NextSlots(w).First
 	switch a := v.Account; {
 	case w.Protected:
-		return "the submitter is in PROTECT"
+		return txmanager.Wait{Reason: "the submitter is in PROTECT"}
 	case w.Suspended:
-		return "the submitter is suspended"
+		return txmanager.Wait{Reason: "the submitter is suspended"}
 	case isFilling(w):
-		return "placeholders consume the nonces for which a lost database may have signed, and are not all final yet"
+		return txmanager.Wait{Cause: txmanager.WaitLostNonces, Reason: "placeholders consume the nonces for which a lost database may have signed, and are not all final yet"}
 	case v.Disputes.Counts:
-		return "the chain's nodes do not agree"
+		return txmanager.Wait{Cause: txmanager.WaitNodesDiffer, Reason: "the chain's nodes do not agree"}
 	case w.SuspectedViolation != nil && !IsPastSuspected(w, v):
-		return "the node does not show whether the suspected violation of the account persists"
+		return txmanager.Wait{Cause: txmanager.WaitSuspected, Reason: "the node does not show whether the suspected violation of the account persists"}
 	case a.HasCode:
-		return "the account has code or a delegation, so its nonce can rise without a transaction of its key"
+		return txmanager.Wait{Cause: txmanager.WaitAccountCode, Reason: "the account has code or a delegation, so its nonce can rise without a transaction of its key"}
 	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:
-		return "the chain's count is ahead of the cursor"
+		return txmanager.Wait{Cause: txmanager.WaitSuspected, Reason: "the chain's count is ahead of the cursor"}
 	case a.LatestCount > first || a.PendingCount > first:
-		return "the chain's count is ahead of a nonce that was released unsigned"
+		return txmanager.Wait{Cause: txmanager.WaitSuspected, Reason: "the chain's count is ahead of a nonce that was released unsigned"}
 	case a.LatestCount < w.LowestOpenNonce(), v.Head.Number < w.FinalHead:
-		return "the node lags behind the last final block"
+		return txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "the node lags behind the last final block"}
 	}
-	return unacknowledgedReason(unsettled, first)
+	return txmanager.WaitFor(txmanager.WaitPredecessor, unacknowledgedReason(unsettled, first))
 }
 
 // unacknowledgedReason is why nothing may be allocated from nonce n on: no node has acknowledged a
@@ -100,11 +101,11 @@ func (a *allocator) planIntent(t txmanager.Tx) (next bool) {
 	case t.Forged != "":
 		return a.reject(t, t.Forged)
 	case t.NoKey:
-		return a.passOver(t, t.Unknown, a.now.Add(StuckPollBlocks*a.BlockTime))
+		return a.passOver(t, Unproved(t), a.now.Add(StuckPollBlocks*a.BlockTime))
 	case t.Unchecked:
 		return false
 	case t.Unknown != "":
-		return a.Wait(t, t.Unknown, a.now.Add(a.BlockTime))
+		return a.Wait(t, Unproved(t), a.now.Add(a.BlockTime))
 	}
 	call, err := callOf(t, a.chain)
 	if err != nil {
@@ -117,11 +118,11 @@ func (a *allocator) planIntent(t txmanager.Tx) (next bool) {
 	if verdict == txmanager.Refused {
 		return a.planRefused(t, reason)
 	}
-	if own := a.OwnBoundReason(a.bounds, call, limit, a.v.Account); own != "" {
+	if own := a.OwnBound(a.bounds, call, limit, a.v.Account); own.Reason != "" {
 		return a.deferOrWait(&a.AllocationPlan, t, own, a.AfterBlocks(1, a.v.Head, a.now), a.now)
 	}
 	if verdict == txmanager.Unknown {
-		return a.planUnestimated(t, "no gas estimate: "+reason)
+		return a.planUnestimated(t, WithoutEstimate(a.estimates[t.ID], reason))
 	}
 	t.HeldBackSince, t.DeferredAt = nil, nil
 	return a.planPriced(t, call, limit)
@@ -136,17 +137,26 @@ func (a *allocator) planRefused(t txmanager.Tx, reason string) (next bool) {
 	case a.v.OldestBlock() >= a.w.FinalHead:
 		return a.reject(t, reason)
 	}
-	return a.Wait(t, "the node lags behind the last final block", a.now.Add(a.BlockTime))
+	return a.Wait(t, txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "the node lags behind the last final block"}, a.now.Add(a.BlockTime))
 }
 
 // planUnestimated plans t without a gas estimate. The earlier reason of a deferred intent may still
 // hold.
-func (a *allocator) planUnestimated(t txmanager.Tx, reason string) (next bool) {
+func (a *allocator) planUnestimated(t txmanager.Tx, why txmanager.Wait) (next bool) {
 	if a.DeferAfter > 0 && t.DeferredAt != nil {
-		return a.passDeferred(t, t.LastError, a.now.Add(a.BlockTime))
+		return a.passDeferred(t, txmanager.Wait{Cause: t.Cause, Reason: t.LastError}, a.now.Add(a.BlockTime))
 	}
 	t.HeldBackSince, t.DeferredAt = nil, nil
-	return a.Wait(t, reason, a.now.Add(a.BlockTime))
+	return a.Wait(t, why, a.now.Add(a.BlockTime))
+}
+
+// WithoutEstimate is why a call without a gas estimate waits: for money, if the account cannot pay
+// its value.
+func WithoutEstimate(e txmanager.Estimate, reason string) txmanager.Wait {
+	if e.Unfunded {
+		return txmanager.Wait{Cause: txmanager.WaitBalance, Reason: "balance: the account cannot pay for it: " + reason}
+	}
+	return txmanager.Wait{Cause: txmanager.WaitGasEstimate, Reason: "no gas estimate: " + reason}
 }
 
 // planPriced allocates the next nonce to t, if blocks accept its fees now and the account and the
@@ -154,18 +164,21 @@ func (a *allocator) planUnestimated(t txmanager.Tx, reason string) (next bool) {
 func (a *allocator) planPriced(t txmanager.Tx, call txmanager.Call, limit uint64) (next bool) {
 	params := a.ClampFees(a.bounds, a.FirstVersionFees(call, limit, a.v.Account), a.v.Account)
 	if reason := a.TooExpensiveReason(a.bounds, call, params, a.v.Account); reason != "" {
-		return a.Wait(t, reason, a.AfterBlocks(1, a.v.Head, a.now))
+		return a.Wait(t, txmanager.Wait{Cause: txmanager.WaitFeeCeiling, Reason: reason}, a.AfterBlocks(1, a.v.Head, a.now))
 	}
 	if reason := a.bounds.FeesUsedUpReason(params.FeeWei()); reason != "" {
-		return a.Wait(t, reason, a.now.Add(StuckPollBlocks*a.BlockTime))
+		return a.Wait(t, txmanager.Wait{Cause: txmanager.WaitPolicy, Reason: reason}, a.now.Add(StuckPollBlocks*a.BlockTime))
 	}
 	if short := a.balance.Reserve(params); short != nil {
-		return a.Wait(t, "balance: the account cannot pay for it, the open transactions and a placeholder for each", a.now.Add(a.BlockTime))
+		return a.Wait(t, shortBalance, a.now.Add(a.BlockTime))
 	}
 	a.allocate(t, call, params)
 	a.bounds = a.bounds.WithFee(params.FeeWei())
 	return t.Handler == "" // no nonce is bound above one without bytes
 }
+
+// shortBalance is why an intent waits that the account cannot pay beside the open transactions.
+var shortBalance = txmanager.Wait{Cause: txmanager.WaitBalance, Reason: "balance: the account cannot pay for it, the open transactions and a placeholder for each"}
 
 // callOf is the call of t. A handler's call is unknown before its nonce is bound; until then the
 // gas of a placeholder is reserved.
@@ -182,7 +195,8 @@ func (p *AllocationPlan) nextNonce() uint64 { return p.slot.First + uint64(len(p
 // allocate plans the next nonce for t.
 func (p *AllocationPlan) allocate(t txmanager.Tx, call txmanager.Call, params txmanager.GasParams) {
 	n := p.nextNonce()
-	t.Nonce, t.Gas, t.LastError, t.NextCheckAt = &n, &params, "", nil
+	t.Explain("", "")
+	t.Nonce, t.Gas, t.NextCheckAt = &n, &params, nil
 	t.HeldBackSince, t.DeferredAt = nil, nil
 	p.endHoldBack(t.PresentCaller)
 	p.Allocations = append(p.Allocations, txmanager.Allocation{Tx: t, Nonce: n, FromReservation: p.slot.Reservation})
@@ -201,15 +215,16 @@ func buildUnsigned(t txmanager.Tx, call txmanager.Call) txmanager.Unsigned {
 
 // reject ends t: the reason can never change.
 func (p *AllocationPlan) reject(t txmanager.Tx, reason string) (next bool) {
-	t.State, t.Sub, t.LastError, t.NextCheckAt = txmanager.Failed, txmanager.Rejected, reason, nil
+	t.Explain("", reason)
+	t.State, t.Sub, t.NextCheckAt = txmanager.Failed, txmanager.Rejected, nil
 	p.Transitions = append(p.Transitions, txmanager.Transition{From: txmanager.Queued, To: t})
 	return true
 }
 
 // Wait makes t and all later intents wait. A deferred intent keeps its reason.
-func (p *AllocationPlan) Wait(t txmanager.Tx, reason string, until time.Time) (next bool) {
+func (p *AllocationPlan) Wait(t txmanager.Tx, why txmanager.Wait, until time.Time) (next bool) {
 	if t.NextCheckAt = &until; t.DeferredAt == nil {
-		t.LastError = reason
+		t.Explain(why.Cause, why.Reason)
 	}
 	p.Transitions = append(p.Transitions, txmanager.Transition{From: txmanager.Queued, To: t})
 	p.Waiting = true
@@ -217,15 +232,17 @@ func (p *AllocationPlan) Wait(t txmanager.Tx, reason string, until time.Time) (n
 }
 
 // passOver makes t wait, but not the later intents: see [AfterCommit].
-func (p *AllocationPlan) passOver(t txmanager.Tx, reason string, until time.Time) (next bool) {
-	t.LastError, t.NextCheckAt = reason, &until
+func (p *AllocationPlan) passOver(t txmanager.Tx, why txmanager.Wait, until time.Time) (next bool) {
+	t.Explain(why.Cause, why.Reason)
+	t.NextCheckAt = &until
 	p.Transitions = append(p.Transitions, txmanager.Transition{From: txmanager.Queued, To: t})
 	return true
 }
 
 // deferUntilNonce makes t wait until a nonce is terminal.
 func (p *AllocationPlan) deferUntilNonce(t txmanager.Tx, until uint64, reason string) (next bool) {
-	t.LastError, t.DeferredUntilNonce, t.HeldBackSince, t.DeferredAt = reason, &until, nil, nil
+	t.Explain(txmanager.WaitDeferred, reason)
+	t.DeferredUntilNonce, t.HeldBackSince, t.DeferredAt = &until, nil, nil
 	p.Transitions = append(p.Transitions, txmanager.Transition{From: txmanager.Queued, To: t})
 	return true
 }

@@ -230,7 +230,7 @@ func TestWhatForbidsAllocation(t *testing.T) {
 			w := txtest.StateOf(5, 6, c.held...)
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			c.change(&w, &v)
-			got := AllocationBlockedReason(w, w.Open, v)
+			got := AllocationBlocked(w, w.Open, v).Reason
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: got %q, want %q in it", c.name, got, c.want)
 			}
@@ -243,9 +243,9 @@ func TestWaitingIsPlanned(t *testing.T) {
 	t.Parallel()
 	var p AllocationPlan
 	until := txtest.Now.Add(time.Minute)
-	p.Wait(txtest.Queued(1, "pay"), "for rain", until)
+	p.Wait(txtest.Queued(1, "pay"), txmanager.Wait{Cause: txmanager.WaitBalance, Reason: "for rain"}, until)
 	to := p.Transitions[0].To
-	if p.Transitions[0].From != txmanager.Queued || to.State != txmanager.Queued || to.LastError != "for rain" || !to.NextCheckAt.Equal(until) || !p.Waiting {
+	if p.Transitions[0].From != txmanager.Queued || to.State != txmanager.Queued || to.LastError != "for rain" || to.Cause != txmanager.WaitBalance || !to.NextCheckAt.Equal(until) || !p.Waiting {
 		t.Errorf("got %+v, waiting %v", to, p.Waiting)
 	}
 }

@@ -19,7 +19,7 @@ func (r Rules) AfterBroadcast(t txmanager.Tx, res txmanager.SendResult, head txm
 			return next
 		}
 	}
-	t.LastError = txmanager.WithDetail(res.Class.Description(), res.Text)
+	t.Explain(causeOf(res.Class), txmanager.WithDetail(res.Class.Description(), res.Text))
 	if res.Class == txmanager.SendInvalid || res.Class == txmanager.SendOverNodeCap {
 		t.State, t.Sub, t.NextResubmitAt = txmanager.Stuck, "", nil
 		return r.WithNextCheck(t, now.Add(10*r.BlockTime))
@@ -32,11 +32,24 @@ func (r Rules) AfterBroadcast(t txmanager.Tx, res txmanager.SendResult, head txm
 	return r.WithNextCheck(t, r.AfterBlocks(1, head, now))
 }
 
+// causeOf is why a transaction waits that a node has not acknowledged.
+func causeOf(c txmanager.SendClass) txmanager.WaitCause {
+	switch c {
+	case txmanager.SendInsufficientFunds:
+		return txmanager.WaitBalance
+	case txmanager.SendUnknown:
+		return txmanager.WaitNodes
+	case txmanager.SendInvalid, txmanager.SendOverNodeCap:
+		return txmanager.WaitForOperator
+	}
+	return txmanager.WaitNodeRefuses
+}
+
 // acknowledge is t once a node is known to hold its bytes. The reason of a blocked gas bump stays.
 func (r Rules) acknowledge(t txmanager.Tx, head txmanager.Header, now time.Time) txmanager.Tx {
 	again := now.Add(r.ResubmitEvery)
 	if t.NextResubmitAt = &again; !r.IsBumpBlocked(t) {
-		t.LastError = ""
+		t.Explain("", "")
 	}
 	if t.State != txmanager.Tracking {
 		t.State, t.Sub = txmanager.Tracking, txmanager.Pending
@@ -78,7 +91,8 @@ func IsKnownToChain(t txmanager.Tx, v txmanager.ChainObservation) bool {
 // WithVersion is t with a further version and its first broadcast claimed. The count of broadcasts
 // starts again.
 func WithVersion(t txmanager.Tx, kind txmanager.VersionKind, s txmanager.Signed, now time.Time) txmanager.Tx {
-	t.State, t.Sub, t.LastError, t.RequestedAction = txmanager.Submitted, "", "", ""
+	t.Explain("", "")
+	t.State, t.Sub, t.RequestedAction = txmanager.Submitted, "", ""
 	t.Versions, t.Raw = append(slices.Clip(t.Versions), s.Hash), s.Raw
 	if kind == txmanager.VersionPlaceholder {
 		t.Placeholders = append(slices.Clip(t.Placeholders), s.Hash)

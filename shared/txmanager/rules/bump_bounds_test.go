@@ -21,9 +21,10 @@ func TestTheReasonOfABlockedBumpStays(t *testing.T) {
 		r, head := bumpRules(), txtest.Block('a', 100)
 		for _, class := range []txmanager.SendClass{txmanager.SendAccepted, txmanager.SendAlreadyKnown, txmanager.SendUnderpriced} {
 			tx := txtest.WithVersions(txtest.Submitted(5), 2)
-			tx.LastError, tx.NextBumpAt, tx.SubmitAttempts = reason, txtest.In(time.Minute), 1
+			tx.Explain(txmanager.WaitGasBump, reason)
+			tx.NextBumpAt, tx.SubmitAttempts = txtest.In(time.Minute), 1
 			got := r.AfterBroadcast(tx, txmanager.SendResult{Class: class}, head, txtest.Now)
-			if got.LastError != reason || !got.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) {
+			if got.LastError != reason || got.Cause != txmanager.WaitGasBump || !got.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) {
 				t.Errorf("%s: got %q, next bid %v; want the reason as it was, in a minute", class, got.LastError, got.NextBumpAt)
 			}
 			if got.NextResubmitAt == nil || !got.NextResubmitAt.After(txtest.Now) || !got.NextCheckAt.After(txtest.Now) {
@@ -37,10 +38,10 @@ func TestTheReasonOfABlockedBumpStays(t *testing.T) {
 			}
 		}
 		held := waiting(5)
-		held.LastError = reason
+		held.Explain(txmanager.WaitGasBump, reason)
 		w := txtest.StateOf(1, 6, held)
 		calls := map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(105)}}
-		if _, moves := r.signs(w, dear(w), calls); len(moves) != 1 || moves[0].To.LastError != "" {
+		if _, moves := r.signs(w, dear(w), calls); len(moves) != 1 || moves[0].To.LastError != "" || moves[0].To.Cause != "" {
 			t.Errorf("no bid is wanted any more: got %+v, want a move without a reason", moves)
 		}
 	})
@@ -160,7 +161,7 @@ func TestDueBumpReplacesADueBroadcast(t *testing.T) {
 		if got, want := r.PlanNextWork(txtest.StateOf(1, 6, tx)), (NextWork{Kind: txmanager.KindAdvance, At: *txtest.In(10 * time.Second)}); got != want {
 			t.Errorf("got %+v, want %+v: no other function may sign", got, want)
 		}
-		tx.LastError = gas.BumpBlockedPrefix + "the submitter's budget of 24 hours is used up"
+		tx.Explain(txmanager.WaitGasBump, gas.BumpBlockedPrefix+"the submitter's budget of 24 hours is used up")
 		w := txtest.StateOf(1, 6, tx)
 		check.Equal(t, "held", r.PlanNextWork(w), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.Ago(2 * time.Second)}))
 		j := r.Evaluate(w, txtest.Asking(w), dear(w))

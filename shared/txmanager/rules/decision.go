@@ -31,7 +31,8 @@ func (r Rules) requestPlaceholder(t txmanager.Tx, by, reason string, w txmanager
 	if r.AskBeforePlaceholder {
 		return txmanager.Transition{From: from, To: r.markStuck(t, w.DatabaseTime(), reason+"; nonce.placeholder=ask: an operator must decide")}
 	}
-	t.RequestedAction, t.LastError = txmanager.ActionPlaceholder, reason
+	t.Explain("", reason)
+	t.RequestedAction = txmanager.ActionPlaceholder
 	return txmanager.Transition{From: from, To: t, Decision: &txmanager.Decision{Action: txmanager.ActionPlaceholder, By: by, Reason: reason}}
 }
 
@@ -42,7 +43,7 @@ type HandlerResult struct {
 	Signed *txmanager.Signed // the bytes it returned, checked; nil: still to be signed
 	Stored bool              // they were signed and stored during the call
 	Failed string            // why a placeholder is needed; "": it is not
-	Wait   string            // why it must be called again later; "": no need
+	Wait   txmanager.Wait    // why it must be called again later; zero: no need
 	Asked  bool              // the handler was called and answered, so that the count of calls without an answer is reset
 }
 
@@ -59,12 +60,12 @@ func (r Rules) keepWaiting(t txmanager.Tx, m HandlerResult, now time.Time) txman
 }
 
 // HandlerVersion is the first version of t from its handler's result, or the reason to wait.
-func HandlerVersion(t txmanager.Tx, m HandlerResult) (SigningJob, string) {
-	if m.Wait != "" {
+func HandlerVersion(t txmanager.Tx, m HandlerResult) (SigningJob, txmanager.Wait) {
+	if m.Wait.Reason != "" {
 		return SigningJob{}, m.Wait
 	}
 	t.Gas = &m.Params
-	return SigningJob{Tx: t, Kind: txmanager.VersionOriginal, Unsigned: buildUnsigned(t, m.Call), Signed: m.Signed}, ""
+	return SigningJob{Tx: t, Kind: txmanager.VersionOriginal, Unsigned: buildUnsigned(t, m.Call), Signed: m.Signed}, txmanager.Wait{}
 }
 
 // Unverified is the reason that a caller reads while an intent is not checked.

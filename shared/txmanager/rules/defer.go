@@ -12,7 +12,7 @@ import (
 // expire ends queued t because its validUntil passed.
 func expire(t txmanager.Tx) txmanager.Transition {
 	t.State, t.Sub, t.NextCheckAt = txmanager.Failed, txmanager.Expired, nil
-	t.LastError = "its validUntil passed before its turn came: nothing was signed for it"
+	t.Explain("", "its validUntil passed before its turn came: nothing was signed for it")
 	return txmanager.Transition{From: txmanager.Queued, To: t}
 }
 
@@ -46,19 +46,20 @@ func nextExpiryPoll(w txmanager.SubmitterState) *time.Time {
 
 // deferOrWait makes t wait for its own limits until the time until. It reports whether intents of
 // other callers may pass it.
-func (r Rules) deferOrWait(p *AllocationPlan, t txmanager.Tx, reason string, until, now time.Time) (passed bool) {
+func (r Rules) deferOrWait(p *AllocationPlan, t txmanager.Tx, why txmanager.Wait, until, now time.Time) (passed bool) {
 	if r.DeferAfter == 0 {
 		t.HeldBackSince, t.DeferredAt = cmp.Or(t.HeldBackSince, &now), nil
-		return p.Wait(t, reason, until)
+		return p.Wait(t, why, until)
 	}
 	t.HeldBackSince = p.holdBack(t, now)
 	if after := t.HeldBackSince.Add(r.DeferAfter); t.DeferredAt == nil && after.After(now) {
-		return p.Wait(t, reason, *earlierOf(&until, after))
+		return p.Wait(t, why, *earlierOf(&until, after))
 	}
 	if t.DeferredAt == nil {
 		t.DeferredAt = &now
 	}
-	return p.passDeferred(t, reason+"; deferred since "+t.DeferredAt.UTC().Format(time.RFC3339)+": intents of other callers go ahead of it, later ones of its caller do not", until)
+	why.Reason += "; deferred since " + t.DeferredAt.UTC().Format(time.RFC3339) + ": intents of other callers go ahead of it, later ones of its caller do not"
+	return p.passDeferred(t, why, until)
 }
 
 // maxHeldBack limits how many callers are kept in [txmanager.SubmitterState.HeldBackSince].
@@ -95,21 +96,21 @@ func (p *AllocationPlan) setHeldBack(change func(map[string]time.Time)) {
 }
 
 // passDeferred passes over t and the later intents of its caller.
-func (p *AllocationPlan) passDeferred(t txmanager.Tx, reason string, until time.Time) (next bool) {
+func (p *AllocationPlan) passDeferred(t txmanager.Tx, why txmanager.Wait, until time.Time) (next bool) {
 	if p.PassedCallers == nil {
 		p.PassedCallers = make(map[string]bool)
 	}
 	p.PassedCallers[t.PresentCaller] = true
-	return p.passOver(t, reason, until)
+	return p.passOver(t, why, until)
 }
 
 // WaitAtHead makes the head of the queue wait for a reason that is not its own. Deferred intents
 // before it keep their reasons and get only the next check.
-func WaitAtHead(w txmanager.SubmitterState, reason string, until time.Time) (moves []txmanager.Transition) {
+func WaitAtHead(w txmanager.SubmitterState, why txmanager.Wait, until time.Time) (moves []txmanager.Transition) {
 	for _, t := range w.Queue {
 		t.NextCheckAt = &until
 		if t.DeferredAt == nil {
-			t.LastError = reason
+			t.Explain(why.Cause, why.Reason)
 		}
 		moves = append(moves, txmanager.Transition{From: txmanager.Queued, To: t})
 		if t.DeferredAt == nil {

@@ -196,7 +196,7 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 		first := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
 		first.LastError = "why it is deferred"
 		w := txtest.Queue(txtest.StateOf(1, 5), first, txtest.Of("b", txtest.Queued(2, "pay")), txtest.Of("b", txtest.Queued(3, "pay")))
-		moves := WaitAtHead(w, "the node is unavailable", txtest.Now.Add(time.Second))
+		moves := WaitAtHead(w, txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "the node is unavailable"}, txtest.Now.Add(time.Second))
 		if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is unavailable" || moves[0].To.NextCheckAt == nil {
 			t.Errorf("got %+v, want both planned, and the head told why", moves)
 		}

@@ -80,10 +80,12 @@ func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v tx
 func (e *evaluator) decide(i int, t txmanager.Tx) (_ txmanager.Tx, sent bool, completed txmanager.Action) {
 	switch phase := t.Phase(); {
 	case i == 0 && e.isConsumed(t):
-		t.State, t.Sub, t.LastError = txmanager.Protect, "", e.opened.Description
+		t.Explain("", e.opened.Description)
+		t.State, t.Sub = txmanager.Protect, ""
 		return e.WithNextCheck(t, e.now.Add(e.BlockTime)), false, ""
 	case phase == txmanager.AwaitingRelease && e.isFreed(t):
-		t.State, t.Sub, t.LastError = txmanager.Tracking, txmanager.Pending, ""
+		t.Explain("", "")
+		t.State, t.Sub = txmanager.Tracking, txmanager.Pending
 		return t, false, ""
 	case e.canRebroadcastOnRequest(t):
 		return ClaimBroadcast(restartBroadcasts(t, e.now), e.now), true, txmanager.ActionRebroadcast
@@ -147,6 +149,9 @@ func CoversTx(q txmanager.ChainQuery) func(txmanager.Tx) bool {
 func (e *evaluator) evaluateTx(t txmanager.Tx) txmanager.Tx {
 	before := t
 	t.LastCheckAt = &e.now
+	if t.Cause == txmanager.WaitNodes {
+		t.Explain("", t.LastError)
+	}
 	found, answer := FindReceipt(t, e.v)
 	switch answer {
 	case txmanager.AnswerFound:
@@ -163,7 +168,7 @@ func (e *evaluator) evaluateTx(t txmanager.Tx) txmanager.Tx {
 // isAlreadyPlanned reports whether an early check changes nothing worth a write: its next check
 // would be planned for about the time already planned.
 func (r Rules) isAlreadyPlanned(before, t txmanager.Tx, now time.Time) bool {
-	return t.Sub == before.Sub && before.NextCheckAt != nil && before.NextCheckAt.After(now) &&
+	return t.Sub == before.Sub && t.Cause == before.Cause && before.NextCheckAt != nil && before.NextCheckAt.After(now) &&
 		t.NextCheckAt.Sub(*before.NextCheckAt).Abs() <= min(r.PollSlack(), 250*time.Millisecond)
 }
 
@@ -200,7 +205,8 @@ func (e *evaluator) applyReceipt(t txmanager.Tx, rec txmanager.Receipt) txmanage
 		e.NewForks++
 		t.Confirmations = list // the new list replaces the old one as a whole
 	}
-	t.State, t.Sub, t.LastError, t.Receipt = txmanager.Tracking, txmanager.Included, "", &rec
+	t.Explain("", "")
+	t.State, t.Sub, t.Receipt = txmanager.Tracking, txmanager.Included, &rec
 	switch {
 	case !e.isFinal(rec, list, whole, e.v):
 		e.NeedsHeaders = e.NeedsHeaders || (!whole && e.mayBeFinal(rec, e.v))
@@ -221,10 +227,10 @@ func endedByReceipt(t txmanager.Tx, rec txmanager.Receipt) txmanager.Tx {
 		return EndRecorded(t, *t.Recorded)
 	case t.IsPlaceholder(rec.TxHash):
 		t.State, t.Sub = txmanager.Failed, txmanager.Placeholder
-		t.LastError = "a placeholder consumed the nonce"
+		t.Explain("", "a placeholder consumed the nonce")
 	case !rec.Succeeded:
 		t.State, t.Sub = txmanager.Failed, txmanager.Reverted
-		t.LastError = "the transaction was mined and reverted"
+		t.Explain("", "the transaction was mined and reverted")
 	}
 	t.NextCheckAt, t.NextResubmitAt = nil, nil
 	return t
@@ -264,7 +270,7 @@ func (e *evaluator) applyNoReceipt(t txmanager.Tx) txmanager.Tx {
 	if t.Receipt != nil && IsBlockReplaced(*t.Receipt, e.v) {
 		e.NewForks++
 		t.State, t.Sub, t.Receipt, t.Confirmations = txmanager.Tracking, txmanager.Pending, nil, nil
-		t.LastError = "a reorg removed the block it was in"
+		t.Explain("", "a reorg removed the block it was in")
 		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &e.now, 0, &e.now, nil // broadcasts and gas bumps start again
 	}
 	switch {
@@ -334,7 +340,8 @@ func ClaimBroadcast(t txmanager.Tx, now time.Time) txmanager.Tx {
 
 // restartBroadcasts is t with its count of broadcasts and its STUCK timer reset.
 func restartBroadcasts(t txmanager.Tx, now time.Time) txmanager.Tx {
-	t.FirstSubmitAt, t.SubmitAttempts, t.NextBumpAt, t.RequestedAction, t.LastError = &now, 0, nil, "", ""
+	t.Explain("", "")
+	t.FirstSubmitAt, t.SubmitAttempts, t.NextBumpAt, t.RequestedAction = &now, 0, nil, ""
 	if t.State == txmanager.Stuck {
 		t.State = txmanager.Submitted
 	}
@@ -354,7 +361,8 @@ func (r Rules) isPastStuckAfter(t txmanager.Tx, now time.Time) bool {
 
 // markStuck stops broadcasts of t until an operator or code decides. It is still polled.
 func (r Rules) markStuck(t txmanager.Tx, now time.Time, reason string) txmanager.Tx {
-	t.State, t.Sub, t.LastError = txmanager.Stuck, "", reason
+	t.Explain(txmanager.WaitForOperator, reason)
+	t.State, t.Sub = txmanager.Stuck, ""
 	return r.WithNextCheck(t, now.Add(StuckPollBlocks*r.BlockTime))
 }
 
@@ -379,7 +387,7 @@ func IsPrefix(a, b []txmanager.Header) bool {
 
 // sameRow reports whether no stored column changed, so that no write is needed.
 func sameRow(a, b txmanager.Tx) bool {
-	return a.State == b.State && a.Sub == b.Sub && a.LastCheckAt == b.LastCheckAt &&
+	return a.State == b.State && a.Sub == b.Sub && a.Cause == b.Cause && a.LastCheckAt == b.LastCheckAt &&
 		a.NextCheckAt == b.NextCheckAt && a.NextResubmitAt == b.NextResubmitAt &&
 		a.Diagnosis == b.Diagnosis
 }
@@ -389,14 +397,14 @@ func EndRecorded(t txmanager.Tx, r txmanager.Recorded) txmanager.Tx {
 	t.Recorded, t.Receipt, t.Confirmations = &r, r.Receipt, nil
 	t.State, t.Sub, t.RequestedAction, t.NextCheckAt, t.NextResubmitAt = txmanager.Confirmed, txmanager.RecordedOnChain, "", nil, nil
 	if r.Receipt == nil {
-		t.LastError = txmanager.StatedAsExecuted
+		t.Explain("", txmanager.StatedAsExecuted)
 		return t
 	}
-	t.LastError = "a release recorded that a foreign transaction was this request"
+	t.Explain("", "a release recorded that a foreign transaction was this request")
 	t.Confirmations = []txmanager.Header{{Number: r.Receipt.BlockNumber, Hash: r.Receipt.BlockHash}}
 	if !r.Receipt.Succeeded {
 		t.State, t.Sub = txmanager.Failed, txmanager.Reverted
-		t.LastError = "a release recorded that a foreign transaction was this request, and it reverted"
+		t.Explain("", "a release recorded that a foreign transaction was this request, and it reverted")
 	}
 	return t
 }

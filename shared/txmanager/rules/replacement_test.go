@@ -26,25 +26,26 @@ func TestOneRuleForEachReplacement(t *testing.T) {
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			v.Account.BalanceWei = new(big.Int).Lsh(big.NewInt(1), 100)
 			v.SelfTransfer = txmanager.Estimate{Outcome: txmanager.Done, Gas: 21_000}
-			for name, got := range map[string]func() (SigningJob, string){
-				"a placeholder": func() (SigningJob, string) {
+			for name, got := range map[string]func() (SigningJob, txmanager.Wait){
+				"a placeholder": func() (SigningJob, txmanager.Wait) {
 					r := rulesOf(3)
 					r.PlaceholderFeeCapWei = big.NewInt(500_000_000_000)
 					return r.placeholderVersion(tx, v)
 				},
-				"an operator's replacement": func() (SigningJob, string) {
+				"an operator's replacement": func() (SigningJob, txmanager.Wait) {
 					r := rulesOf(3)
 					r.PlaceholderFeeCapWei = big.NewInt(562_500_000_000) // 8/9 of it are 500
 					return r.replacementVersion(txmanager.Bounds{}, tx, txtest.Reader(nil), v)
 				},
-				"a gas bump": func() (SigningJob, string) {
+				"a gas bump": func() (SigningJob, txmanager.Wait) {
 					r := bumpRules()
 					r.MaxFeePerGasWei, r.Bump.BudgetWei, r.Bump.FeeCapWei = nil, nil, big.NewInt(500_000_000_000)
 					next, reason, _ := r.NewBumpPlanner(w, txtest.Reader(nil), v).Next(tx)
-					return SigningJob{Unsigned: txmanager.Unsigned{FeeCapWei: next.Params.FeeCapWei}}, reason
+					return SigningJob{Unsigned: txmanager.Unsigned{FeeCapWei: next.Params.FeeCapWei}}, txmanager.WaitFor(txmanager.WaitGasBump, reason)
 				},
 			} {
-				job, reason := got()
+				job, why := got()
+				reason := why.Reason
 				switch signed := reason == ""; {
 				case signed != (c.want == ""), !signed && reason[:min(len(reason), len(c.want))] != c.want:
 					t.Errorf("%s over %d: got %q, want %q", name, c.last, reason, c.want)

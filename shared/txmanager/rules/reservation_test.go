@@ -88,7 +88,7 @@ func TestIntentGetsAReleasedNonce(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(4, 7, txtest.Pending(4), txtest.Lent(5, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(6))), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		v.Account.PendingCount = 5
-		if reason := AllocationBlockedReason(w, w.Open, v); reason != "" {
+		if reason := AllocationBlocked(w, w.Open, v).Reason; reason != "" {
 			t.Fatalf("may allocate: got %q", reason)
 		}
 		// Exactly enough for the open transactions except the reservation, and for the intent.
@@ -128,7 +128,7 @@ func TestReleasedNonceSeenOnChainIsNotReused(t *testing.T) {
 		} {
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			v.Account.LatestCount, v.Account.PendingCount = c.latest, c.pending
-			if got := AllocationBlockedReason(w, w.Open, v); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			if got := AllocationBlocked(w, w.Open, v).Reason; (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: got %q, want %q in it", name, got, c.want)
 			}
 		}
@@ -259,7 +259,7 @@ func TestNothingIsSentAheadOfAReservation(t *testing.T) {
 		if j := rulesOf(3).Evaluate(w, txtest.Asking(w), v); strings.Join(j.ClaimedIDs(), " ") != "tx-5 tx-6" {
 			t.Errorf("once it is used: got %v sent, want both in order", j.ClaimedIDs())
 		}
-		if got := AllocationBlockedReason(txtest.StateOf(4, 6, txtest.Lent(5, txmanager.Reserved, time.Minute)), []txmanager.Tx{txtest.Lent(5, txmanager.Reserved, time.Minute)}, v); got == "" {
+		if got := AllocationBlocked(txtest.StateOf(4, 6, txtest.Lent(5, txmanager.Reserved, time.Minute)), []txmanager.Tx{txtest.Lent(5, txmanager.Reserved, time.Minute)}, v).Reason; got == "" {
 			t.Error("above a reservation: got an allocation allowed")
 		}
 	})

@@ -31,6 +31,15 @@ type Finality struct {
 	WatchDepth    uint64        // how far below the last final block final blocks are remembered
 }
 
+// TimeToFinality is the expected time from a block to its finality. Where a tag decides finality, it
+// is a high estimate.
+func (f Finality) TimeToFinality() time.Duration {
+	if f.By == txmanager.ByConfirmations {
+		return time.Duration(f.Confirmations+1) * f.BlockTime
+	}
+	return maxListed * f.BlockTime
+}
+
 // Broadcasting is how often the bytes of a transaction without a receipt are sent.
 type Broadcasting struct {
 	Resubmit      bool // rebroadcast a transaction that stays without a receipt

@@ -29,10 +29,10 @@ func OpenBelow(w txmanager.SubmitterState, ids []string) txmanager.SubmitterStat
 
 // signingStep is the plan for one open transaction.
 type signingStep struct {
-	job    *SigningJob
-	reason string // why it cannot be signed now
-	move   *txmanager.Transition
-	stop   bool // nothing above it is signed in this iteration
+	job  *SigningJob
+	wait txmanager.Wait // why it cannot be signed now
+	move *txmanager.Transition
+	stop bool // nothing above it is signed in this iteration
 }
 
 // signaturePlanner plans the signatures of one iteration.
@@ -60,8 +60,8 @@ func (r Rules) PlanSignatures(w txmanager.SubmitterState, chain txmanager.ChainC
 			break
 		}
 		step := p.plan(t)
-		if step.reason != "" {
-			step.move = p.wait(t, step.reason)
+		if step.wait.Reason != "" {
+			step.move = p.wait(t, step.wait)
 		}
 		if step.move != nil {
 			moves = append(moves, *step.move)
@@ -112,9 +112,9 @@ func (p *signaturePlanner) planPhase(t txmanager.Tx, asked bool) signingStep {
 	return signingStep{}
 }
 
-func stepOf(job SigningJob, reason string) signingStep {
-	if reason != "" {
-		return signingStep{reason: reason}
+func stepOf(job SigningJob, why txmanager.Wait) signingStep {
+	if why.Reason != "" {
+		return signingStep{wait: why}
 	}
 	return signingStep{job: &job}
 }
@@ -130,9 +130,9 @@ func (p *signaturePlanner) planAction(t txmanager.Tx) signingStep {
 	case t.RequestedAction == txmanager.ActionRebroadcast:
 		return signingStep{}
 	case t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder:
-		return signingStep{reason: "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"}
+		return signingStep{wait: txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"}}
 	case replace && t.IsMadeElsewhere():
-		return signingStep{reason: "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee: rebroadcast, or order a placeholder"}
+		return signingStep{wait: txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee: rebroadcast, or order a placeholder"}}
 	case replace && !t.IsPlaceholder(t.Hash()):
 		return stepOf(p.replacementVersion(p.w.Bounds, t, p.chain, p.v))
 	}
@@ -140,17 +140,17 @@ func (p *signaturePlanner) planAction(t txmanager.Tx) signingStep {
 }
 
 // wait is t's transition while it cannot be signed, or nil where nothing changes.
-func (p *signaturePlanner) wait(t txmanager.Tx, reason string) *txmanager.Transition {
+func (p *signaturePlanner) wait(t txmanager.Tx, why txmanager.Wait) *txmanager.Transition {
 	from, handler := t.State, t.Phase() == txmanager.AwaitingHandler
 	switch {
 	case t.State != txmanager.Stuck && t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder, handler && p.hasWaitedTooLong(t, p.now):
-		return &txmanager.Transition{From: from, To: p.markStuck(t, p.now, reason)}
-	case t.LastError == reason && len(t.Versions) > 0:
+		return &txmanager.Transition{From: from, To: p.markStuck(t, p.now, why.Reason)}
+	case t.LastError == why.Reason && len(t.Versions) > 0:
 		return nil
 	case handler:
 		t = p.keepWaiting(t, p.answers[t.ID], p.now)
 	}
-	t.LastError = reason
+	t.Explain(why.Cause, why.Reason)
 	return &txmanager.Transition{From: from, To: p.WithNextCheck(t, p.now.Add(p.BlockTime))}
 }
 
@@ -210,40 +210,52 @@ func HasNoReceipt(t txmanager.Tx, v txmanager.ChainObservation) bool {
 }
 
 // FirstVersion is the first version of t, with the gas from its allocation.
-func FirstVersion(t txmanager.Tx, chain txmanager.ChainConnector) (SigningJob, string) {
-	if reason := t.UnprovedReason(); reason != "" {
-		return SigningJob{}, reason
+func FirstVersion(t txmanager.Tx, chain txmanager.ChainConnector) (SigningJob, txmanager.Wait) {
+	if why := Unproved(t); why.Reason != "" {
+		return SigningJob{}, why
 	}
 	call, err := chain.ParsePayload(t.Payload)
 	if err != nil {
-		return SigningJob{}, "not signed: " + err.Error()
+		return SigningJob{}, txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "not signed: " + err.Error()}
 	}
-	return SigningJob{Tx: t, Kind: txmanager.VersionOriginal, Unsigned: buildUnsigned(t, call)}, ""
+	return SigningJob{Tx: t, Kind: txmanager.VersionOriginal, Unsigned: buildUnsigned(t, call)}, txmanager.Wait{}
+}
+
+// Unproved is the wait because t's MAC is not proved.
+func Unproved(t txmanager.Tx) txmanager.Wait {
+	cause := txmanager.WaitMACService
+	switch {
+	case t.Forged != "":
+		cause = txmanager.WaitForOperator
+	case t.NoKey:
+		cause = txmanager.WaitMACKey
+	}
+	return txmanager.WaitFor(cause, t.UnprovedReason())
 }
 
 // replacementVersion is t's own call with fees that can replace its last version.
-func (r Rules) replacementVersion(b txmanager.Bounds, t txmanager.Tx, chain txmanager.ChainConnector, v txmanager.ChainObservation) (SigningJob, string) {
+func (r Rules) replacementVersion(b txmanager.Bounds, t txmanager.Tx, chain txmanager.ChainConnector, v txmanager.ChainObservation) (SigningJob, txmanager.Wait) {
 	caps := gas.FeeCaps{FeeWei: r.MaxReplacementFee(b, t.Gas.Gas), TipWei: b.TipWei}
 	params, refused := gas.ReplacementFees(*t.Gas, gas.CompleteFees(txmanager.Call{}, t.Gas.Gas, v.Account), gas.ReplaceFactor, caps)
 	if refused != "" {
-		return SigningJob{}, refused + " by 8/9 of nonce.placeholderMaxFeePerGas, 81/64 of fees.maxFeePerTx, or the submitter's policy"
+		return SigningJob{}, txmanager.Wait{Cause: txmanager.WaitFeeCeiling, Reason: refused + " by 8/9 of nonce.placeholderMaxFeePerGas, 81/64 of fees.maxFeePerTx, or the submitter's policy"}
 	}
 	if reason := b.RefusalReason(txmanager.BoundedTerms{Gas: params.Gas}); reason != "" {
-		return SigningJob{}, "a replacement is above a bound: " + reason
+		return SigningJob{}, txmanager.Wait{Cause: txmanager.WaitPolicy, Reason: "a replacement is above a bound: " + reason}
 	}
 	if reason := b.FeesUsedUpReason(new(big.Int).Sub(params.FeeWei(), t.Gas.FeeWei())); reason != "" {
-		return SigningJob{}, reason
+		return SigningJob{}, txmanager.Wait{Cause: txmanager.WaitPolicy, Reason: reason}
 	}
 	t.Gas = &params
-	job, reason := FirstVersion(t, chain)
+	job, why := FirstVersion(t, chain)
 	job.Kind = txmanager.VersionBump
-	return job, reason
+	return job, why
 }
 
 // placeholderVersion consumes t's nonce with a zero-value transfer to itself.
-func (r Rules) placeholderVersion(t txmanager.Tx, v txmanager.ChainObservation) (SigningJob, string) {
+func (r Rules) placeholderVersion(t txmanager.Tx, v txmanager.ChainObservation) (SigningJob, txmanager.Wait) {
 	if v.SelfTransfer.Outcome != txmanager.Done {
-		return SigningJob{}, "no gas estimate for a placeholder"
+		return SigningJob{}, txmanager.Wait{Cause: txmanager.WaitGasEstimate, Reason: "no gas estimate for a placeholder"}
 	}
 	last := txmanager.GasParams{FeeCapWei: new(big.Int), TipCapWei: new(big.Int)}
 	if t.Gas != nil {
@@ -251,12 +263,12 @@ func (r Rules) placeholderVersion(t txmanager.Tx, v txmanager.ChainObservation) 
 	}
 	params, refused := gas.ReplacementFees(last, gas.CompleteFees(txmanager.Call{}, last.Gas, v.Account), gas.ReplaceFactor, gas.FeeCaps{FeeWei: r.PlaceholderFeeCapWei})
 	if refused != "" {
-		return SigningJob{}, refused + " by nonce.placeholderMaxFeePerGas"
+		return SigningJob{}, txmanager.Wait{Cause: txmanager.WaitFeeCeiling, Reason: refused + " by nonce.placeholderMaxFeePerGas"}
 	}
 	params.Gas, params.ValueWei = v.SelfTransfer.Gas, new(big.Int)
 	t.Gas = &params
 	self := t.Submitter.Address()
-	return SigningJob{Tx: t, Kind: txmanager.VersionPlaceholder, Unsigned: buildUnsigned(t, txmanager.Call{To: &self})}, ""
+	return SigningJob{Tx: t, Kind: txmanager.VersionPlaceholder, Unsigned: buildUnsigned(t, txmanager.Call{To: &self})}, txmanager.Wait{}
 }
 
 // afterUnderpriced is t after a node reported another version of its nonce that pays as much. A
@@ -269,7 +281,8 @@ func (r Rules) afterUnderpriced(t txmanager.Tx, head txmanager.Header, now time.
 	if r.IsBumpBlocked(t) {
 		return r.WithNextCheck(t, r.AfterBlocks(1, head, now)), true
 	}
-	t.LastError, t.NextBumpAt, t.NextCheckAt = "", &now, &now
+	t.Explain("", "")
+	t.NextBumpAt, t.NextCheckAt = &now, &now
 	return t, true
 }
 
@@ -285,9 +298,9 @@ func (p *signaturePlanner) planBump(t txmanager.Tx) signingStep {
 		t.Gas = &next.Params
 		return signingStep{job: &SigningJob{Tx: t, Kind: next.Kind, Unsigned: buildUnsigned(t, next.Call), ExtraWei: next.ExtraWei}}
 	case wanted:
-		t.LastError = gas.BumpBlockedPrefix + reason
+		t.Explain(txmanager.WaitGasBump, gas.BumpBlockedPrefix+reason)
 	case p.IsBumpBlocked(t):
-		t.LastError = ""
+		t.Explain("", "")
 	}
 	return signingStep{move: &txmanager.Transition{From: from, To: p.BumpLater(t, p.now)}}
 }

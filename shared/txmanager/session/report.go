@@ -108,6 +108,9 @@ func logTx(ctx context.Context, log *slog.Logger, msg string, from txmanager.Sta
 	if t.LastError != "" {
 		attrs = append(attrs, "reason", t.LastError)
 	}
+	if t.Cause != "" {
+		attrs = append(attrs, "waitCause", t.Cause)
+	}
 	level := slog.LevelInfo
 	switch {
 	case t.State == txmanager.Stuck || t.State == txmanager.Protect:

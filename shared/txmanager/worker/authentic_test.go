@@ -62,7 +62,7 @@ func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 		for _, a := range []txmanager.Authenticity{{Forged: forgedMAC}, {Unknown: rules.Unverified}, {Unknown: rules.Unverified, Unchecked: true}} {
 			x := txtest.Bare(4)
 			x.Payload, x.Authenticity = []byte("pay"), a
-			if _, reason := rules.FirstVersion(x, chain); reason == "" {
+			if _, why := rules.FirstVersion(x, chain); why.Reason == "" || why.Cause == "" {
 				t.Errorf("%+v: it is signed, want a reason why not", a)
 			}
 		}

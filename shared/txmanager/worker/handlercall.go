@@ -40,8 +40,8 @@ func (t *invocation) callHandlers(ctx context.Context, v txmanager.ChainObservat
 	if x.Forged != "" {
 		return nil, false, nil // PlanSignatures requests a placeholder for it
 	}
-	if reason := cmp.Or(x.Unknown, t.worker.missingHandlerReason(x)); reason != "" {
-		return map[string]rules.HandlerResult{x.ID: {Wait: reason}}, false, nil
+	if why := cmp.Or(rules.Unproved(x), txmanager.WaitFor(txmanager.WaitHandler, t.worker.missingHandlerReason(x))); why.Reason != "" {
+		return map[string]rules.HandlerResult{x.ID: {Wait: why}}, false, nil
 	}
 	if x.SubmitAttempts++; x.FirstSubmitAt == nil {
 		x.FirstSubmitAt = new(t.State.DatabaseTime())
@@ -74,7 +74,7 @@ func (k *handlerCall) callHandler(ctx context.Context) (m rules.HandlerResult, e
 		return k.signed, nil
 	case k.signed.Stored:
 	case errors.Is(failed, txmanager.ErrRetryLater) && k.session.State.DatabaseTime().Sub(*k.tx.FirstSubmitAt) < k.session.worker.Limits.HandlerPatience:
-		return rules.HandlerResult{Wait: shorten(fmt.Sprintf("handler %s: %s", k.tx.Handler, failed))}, nil
+		return rules.HandlerResult{Wait: txmanager.Wait{Cause: txmanager.WaitHandler, Reason: shorten(fmt.Sprintf("handler %s: %s", k.tx.Handler, failed))}}, nil
 	case failed == nil:
 		return k.evaluate(ctx, tx)
 	}
@@ -108,10 +108,10 @@ func (k *handlerCall) evaluate(ctx context.Context, tx txmanager.Transaction) (m
 	if m, err = k.completeTx(ctx, tx); err != nil || m.Failed != "" {
 		return m, err
 	}
-	if short := k.session.shortBalanceReason(k.tx, m, k.observation); m.Wait == "" && short != "" {
-		m.Wait = short
+	if short := k.session.shortBalanceReason(k.tx, m, k.observation); m.Wait.Reason == "" && short != "" {
+		m.Wait = txmanager.Wait{Cause: txmanager.WaitBalance, Reason: short}
 	}
-	if m.Wait != "" {
+	if m.Wait.Reason != "" {
 		return m, nil
 	}
 	refused, err := k.session.checkPolicy(ctx, k.tx, m.Call)
@@ -154,7 +154,7 @@ func (k *handlerCall) parseSigned(raw []byte) rules.HandlerResult {
 	if reason := k.session.Rules.SignedFeesReason(k.session.State.Bounds, params, k.observation.Account); reason != "" {
 		return rules.HandlerResult{Failed: k.reason(reason)}
 	}
-	return rules.HandlerResult{Call: call, Params: params, Signed: &signed, Wait: cmp.Or(gas.TooExpensiveReason(call, params, k.observation.Account), k.session.feesUsedUpReason(k.tx, params))}
+	return rules.HandlerResult{Call: call, Params: params, Signed: &signed, Wait: k.session.feeWait(k.tx, params, gas.TooExpensiveReason(call, params, k.observation.Account))}
 }
 
 func (k *handlerCall) checkSigned(from txmanager.Address, tx txmanager.Unsigned) error {
@@ -187,8 +187,8 @@ func (k *handlerCall) signForHandler(ctx context.Context, c txmanager.Call) (s t
 		return s, nil, err
 	case m.Failed != "":
 		return s, errors.New(m.Failed), nil
-	case m.Wait != "":
-		return s, fmt.Errorf("%w: %s", txmanager.ErrRetryLater, m.Wait), nil
+	case m.Wait.Reason != "":
+		return s, fmt.Errorf("%w: %s", txmanager.ErrRetryLater, m.Wait.Reason), nil
 	}
 	job, _ := rules.HandlerVersion(k.tx, m)
 	if s, err = k.session.sign(ctx, job.Unsigned); err != nil {
@@ -230,7 +230,7 @@ func (t *invocation) checkPolicy(ctx context.Context, x txmanager.Tx, c txmanage
 
 // shortBalanceReason is why the account cannot pay for the handler's transaction, or "".
 func (t *invocation) shortBalanceReason(x txmanager.Tx, m rules.HandlerResult, v txmanager.ChainObservation) string {
-	if m.Failed != "" || m.Wait != "" {
+	if m.Failed != "" || m.Wait.Reason != "" {
 		return ""
 	}
 	others := slices.DeleteFunc(slices.Clone(t.State.Open), func(u txmanager.Tx) bool { return u.ID == x.ID })
@@ -267,7 +267,7 @@ func (t *invocation) priceCall(ctx context.Context, x txmanager.Tx, m rules.Hand
 			return m, err
 		case err != nil:
 			t.Log.WarnContext(ctx, "chain not reached", append(t.LogAttrs(), "error", err.Error())...)
-			return rules.HandlerResult{Wait: "no gas estimate: the node is unavailable"}, nil
+			return rules.HandlerResult{Wait: txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "no gas estimate: the node is unavailable"}}, nil
 		}
 		e, v.StartHead, v.Head = answer.Estimates[0], answer.StartHead, answer.Head
 		if quorum.WouldRevert(t.State, q, 0, e) {
@@ -275,7 +275,7 @@ func (t *invocation) priceCall(ctx context.Context, x txmanager.Tx, m rules.Hand
 		}
 		switch {
 		case errors.Is(err, txmanager.ErrNoQuorum):
-			return rules.HandlerResult{Wait: shorten("no gas estimate: " + err.Error())}, nil
+			return rules.HandlerResult{Wait: txmanager.Wait{Cause: txmanager.WaitNodesDiffer, Reason: shorten("no gas estimate: " + err.Error())}}, nil
 		case err != nil:
 			return m, err
 		}
@@ -286,12 +286,22 @@ func (t *invocation) priceCall(ctx context.Context, x txmanager.Tx, m rules.Hand
 	case verdict == txmanager.Refused && last:
 		return rules.HandlerResult{Failed: shorten(fmt.Sprintf("handler %s: %s", x.Handler, reason))}, nil
 	case verdict != txmanager.Done:
-		return rules.HandlerResult{Wait: shorten("no gas estimate: " + reason)}, nil
+		why := rules.WithoutEstimate(e, reason)
+		why.Reason = shorten(why.Reason)
+		return rules.HandlerResult{Wait: why}, nil
 	}
 	bounds := t.State.Bounds
 	m.Params = t.Rules.ClampFees(bounds, t.Rules.ClampToCeiling(gas.CompleteFees(m.Call, limit, v.Account)), v.Account) // no gas bump follows
-	m.Wait = cmp.Or(t.Rules.TooExpensiveReason(bounds, m.Call, m.Params, v.Account), t.feesUsedUpReason(x, m.Params))
+	m.Wait = t.feeWait(x, m.Params, t.Rules.TooExpensiveReason(bounds, m.Call, m.Params, v.Account))
 	return m, nil
+}
+
+// feeWait is the wait because no block accepts the fees g, as dear says, or because of those of the day.
+func (t *invocation) feeWait(x txmanager.Tx, g txmanager.GasParams, dear string) txmanager.Wait {
+	if dear != "" {
+		return txmanager.Wait{Cause: txmanager.WaitFeeCeiling, Reason: dear}
+	}
+	return txmanager.WaitFor(txmanager.WaitPolicy, t.feesUsedUpReason(x, g))
 }
 
 // FeesUsedUpReason is why the cost of x beyond what its nonce was bound for exceeds the fees of

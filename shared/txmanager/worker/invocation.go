@@ -258,10 +258,13 @@ func (t *invocation) planRetry(ctx context.Context, q txmanager.ChainQuery, caus
 		if x.NextResubmitAt != nil && x.NextResubmitAt.Before(again) {
 			x.NextResubmitAt = &again
 		}
+		if x.Cause == "" {
+			x.Explain(txmanager.WaitNodes, x.LastError)
+		}
 		w.Transitions = append(w.Transitions, txmanager.Transition{From: x.State, To: t.Rules.WithNextCheck(x, again)})
 	}
 	if t.Kind.MaySign() && rules.IsQueueHeadDue(t.State, again) {
-		w.Transitions = append(w.Transitions, rules.WaitAtHead(t.State, "the node is unavailable", again)...)
+		w.Transitions = append(w.Transitions, rules.WaitAtHead(t.State, txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "the node is unavailable"}, again)...)
 	}
 	return t.commit(ctx, w, true)
 }

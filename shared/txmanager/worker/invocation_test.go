@@ -136,7 +136,7 @@ func TestHandlersCallsFailByAQuorum(t *testing.T) {
 		} {
 			tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}}, session.Session{Chain: &txtest.Panel{Views: c.views, Needed: 2}, State: w})
 			m, err := tn.priceCall(t.Context(), x, rules.HandlerResult{Call: txmanager.Call{}}, c.views[0])
-			if got := m.Failed != ""; err != nil || got != c.fails || !c.fails && m.Wait == "" {
+			if got := m.Failed != ""; err != nil || got != c.fails || !c.fails && m.Wait.Reason == "" {
 				t.Errorf("%s: got failed %q, wait %q, %v; want failed %v, else it waits", name, m.Failed, m.Wait, err, c.fails)
 			}
 		}

@@ -82,12 +82,12 @@ func (t *invocation) planUnsigned(ctx context.Context, v txmanager.ChainObservat
 func (t *invocation) planQueue(ctx context.Context, v txmanager.ChainObservation) rules.AllocationPlan {
 	w := t.State
 	var p rules.AllocationPlan
-	reason := rules.AllocationBlockedReason(w, w.Open, v)
-	if seen := rules.FindViolation(w, v); reason == "" && seen != nil {
-		reason = seen.Description
+	why := rules.AllocationBlocked(w, w.Open, v)
+	if seen := rules.FindViolation(w, v); why.Reason == "" && seen != nil {
+		why = txmanager.Wait{Cause: txmanager.WaitSuspected, Reason: seen.Description}
 	}
-	if reason != "" {
-		p.Transitions, p.Waiting = rules.WaitAtHead(w, reason, t.Rules.AfterBlocks(1, v.Head, w.DatabaseTime())), true
+	if why.Reason != "" {
+		p.Transitions, p.Waiting = rules.WaitAtHead(w, why, t.Rules.AfterBlocks(1, v.Head, w.DatabaseTime())), true
 		return p
 	}
 	t.checkQueue(ctx)
@@ -117,7 +117,7 @@ func (t *invocation) signAllocations(ctx context.Context, p *rules.AllocationPla
 		if err != nil {
 			x := rules.QueuedTx(t.State, p.Allocations[missing].Tx)
 			x.HeldBackSince, x.DeferredAt = nil, nil
-			p.Wait(x, t.logUnsigned(ctx, p.Allocations[missing].Tx, err), t.State.DatabaseTime().Add(t.Rules.BlockTime))
+			p.Wait(x, t.unsigned(ctx, p.Allocations[missing].Tx, err), t.State.DatabaseTime().Add(t.Rules.BlockTime))
 		}
 		p.Allocations = p.Allocations[:missing]
 		return
@@ -139,7 +139,7 @@ func (t *invocation) planServed(v txmanager.ChainObservation) rules.AllocationPl
 	w.Queue = w.Queue[:first]
 	p := t.Rules.PlanAllocations(w, t.Chain, v, estimates)
 	if p.Exhausted && !p.PassedCallers[unserved.PresentCaller] {
-		p.Wait(unserved, t.worker.missingHandlerReason(unserved), w.DatabaseTime().Add(t.Rules.BlockTime))
+		p.Wait(unserved, txmanager.Wait{Cause: txmanager.WaitHandler, Reason: t.worker.missingHandlerReason(unserved)}, w.DatabaseTime().Add(t.Rules.BlockTime))
 	}
 	return p
 }
@@ -171,6 +171,11 @@ func (t *invocation) sign(ctx context.Context, tx txmanager.Unsigned) (s txmanag
 		return err
 	})
 	return s, err
+}
+
+// unsigned is the wait for the signer, whose error is logged.
+func (t *invocation) unsigned(ctx context.Context, x txmanager.Tx, err error) txmanager.Wait {
+	return txmanager.Wait{Cause: txmanager.WaitSigner, Reason: t.logUnsigned(ctx, x, err)}
 }
 
 // logUnsigned logs why a signer gave no answer, and returns the text that a caller may read.
@@ -245,7 +250,7 @@ func (t *invocation) versionOf(job rules.SigningJob, s txmanager.Signed) txmanag
 // waitUnsigned plans a retry for the transaction of job, since the signer gave no answer.
 func (t *invocation) waitUnsigned(ctx context.Context, job rules.SigningJob, err error) txmanager.Transition {
 	from := job.Tx.State
-	if job.Tx.LastError = t.logUnsigned(ctx, job.Tx, err); job.Tx.Phase() == txmanager.AwaitingHandler {
+	if job.Tx.Explain(txmanager.WaitSigner, t.logUnsigned(ctx, job.Tx, err)); job.Tx.Phase() == txmanager.AwaitingHandler {
 		job.Tx.SubmitAttempts = 0 // the handler answered
 	}
 	if job.ExtraWei != nil { // meanwhile the present version is sent

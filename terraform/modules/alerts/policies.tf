@@ -136,7 +136,7 @@ locals {
       severity = "ERROR"
       title    = "An account cannot pay"
       promql   = "max(balance_waiting_submitters) > 0"
-      filter   = "jsonPayload.message=\"transaction changed state\" AND jsonPayload.reason=~\"^balance: \""
+      filter   = "jsonPayload.message=\"transaction changed state\" AND jsonPayload.waitCause=\"BALANCE\""
     }
   }
 

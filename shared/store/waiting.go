@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Waiting is why a transaction that has not ended waits.
+type Waiting struct {
+	Cause        txmanager.WaitCause `json:"cause"`
+	Since        time.Time           `json:"since"`
+	Position     *int                `json:"position,omitempty"`     // in the queue, from 1 on; nil: it has a nonce, or is held
+	PositionMore bool                `json:"positionMore"` // the position is above Position, which is MaxPosition
+	BlockedBy    *Blocker            `json:"blockedBy,omitempty"`
+	ExpectedAt   *time.Time          `json:"expectedAt,omitempty"` // when the wait is expected to end; nil: not known
+
+	Window    int                 `json:"-"` // in transactions
+	Now       time.Time           `json:"-"` // the database's
+	Head      txmanager.WaitCause `json:"-"` // of the head of its queue; "": it is not queued
+	NextAt    *time.Time          `json:"-"` // its next check
+	Leased    string              `json:"-"` // the node that holds the submitter's lease; "": none
+	Requested txmanager.Action    `json:"-"` // the action that was requested and not carried out yet
+}
+
+// Blocker is the transaction that another one waits for.
+type Blocker struct {
+	TxID  *string             `json:"txId,omitempty"` // nil: the viewer may not see it
+	Cause txmanager.WaitCause `json:"cause"`
+	Since time.Time           `json:"since"`
+}
+
+// MaxPosition is the highest position in a queue that is counted.
+const MaxPosition = 1000
+
+// openCause is why an open row waits: its stored cause, or what follows from its state.
+func openCause(row string) string {
+	return `case when ` + row + `.state = 'PROTECT' then 'PROTECT'
+            when ` + row + `.wait_cause is not null then ` + row + `.wait_cause
+            when ` + row + `.state = 'STUCK' then 'OPERATOR'
+            when ` + row + `.sub_state = 'INCLUDED' then 'FINALITY'
+            when ` + row + `.state = 'TRACKING' then 'INCLUSION'
+            when ` + row + `.state = 'SUBMITTED' then 'BROADCAST'
+            when ` + row + `.reservation in ('RESERVED', 'RECYCLABLE') then 'RESERVATION'
+            when exists (select from managed_tx e where e.submitter = ` + row + `.submitter and e.open and e.nonce < ` + row + `.nonce and e.state <> 'TRACKING') then 'PREDECESSOR'
+            else 'NEXT' end`
+}
+
+// allocationBlock is a lateral item: why the submitter s gives no nonce to any intent now, and since
+// when; null if its state permits it. With the parameter strict its window is one.
+func allocationBlock(strict string) string {
+	return `lateral (
+       select case when p.opened_at is not null or not is_accepted_database() then 'PROTECT'
+                   when s.status <> 'ACTIVE' then 'SUSPENDED'
+                   when o.held >= case when ` + strict + ` then 1 else s.max_in_flight end and not ` + recyclable + ` then 'WINDOW_FULL' end as cause,
+              case when p.opened_at is not null or not is_accepted_database() then p.opened_at
+                   when s.status <> 'ACTIVE' then (select a.at from submitter_change a where a.submitter = s.submitter and a.action = 'SUSPEND' order by a.id desc limit 1)
+                   else (select v.created_at from tx_version v where v.version = 1 and v.tx_id = (
+                         select u.tx_id from managed_tx u where u.submitter = s.submitter and u.open order by u.nonce desc limit 1)) end as since
+         from (select c.next_nonce - (select u.nonce from managed_tx u where u.submitter = s.submitter and u.open order by u.nonce limit 1) as held
+                 from submitter_nonce_cursor c where c.submitter = s.submitter) as o
+         left join protect_incident p on p.submitter = s.submitter and p.closed_at is null)`
+}
+
+// isTurn is true of a queued row that may be the next to get a nonce: one that is not deferred, not
+// behind a deferred one of its caller, not expired, and not passed over for its MAC's key.
+const isTurn = `q.deferred_at is null and q.wait_cause is distinct from 'MAC_KEY' and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
+           and (q.deferred_until_nonce is null or not exists (
+               select from managed_tx u where u.submitter = q.submitter and u.open and u.nonce <= q.deferred_until_nonce))
+           and not exists (
+               select from managed_tx b
+                where b.submitter = q.submitter and b.queued and not b.held and b.deferred_at >= '-infinity' and b.seq < q.seq and b.caller = q.caller offset 0)`
+
+// explainWait derives why the transaction $1 waits. It reads at most [MaxPosition] rows of the queue
+// on each side, by its index. $2 and $3 are the viewer's names and whether it is an operator. With
+// $4, one nonce is open at a time.
+var explainWait = `
+select d.cause,
+       coalesce(case when d.cause = m.wait_cause then m.waiting_since
+            when d.cause = k.cause then greatest(m.created_at, k.since)
+            when d.cause = 'EARLIER_INTENT' then m.created_at
+            when d.cause = 'INCLUSION' then m.first_submit_at end,
+            (select h.at from tx_history h where h.tx_id = m.tx_id order by h.id desc limit 1), m.updated_at),
+       case when m.queued and not m.held then (
+         select count(*) from (
+           select from managed_tx q where q.submitter = m.submitter and q.queued and not q.held and q.seq < m.seq
+            order by q.seq desc limit ` + strconv.Itoa(MaxPosition) + `) as ahead) end,
+       x.tx_id is not null, case when x.own then x.tx_id::text end, coalesce(x.cause, ''), coalesce(x.since, m.created_at),
+       case when $4 then 1 else s.max_in_flight end, clock_timestamp(), case when m.queued and not m.held then coalesce(k.cause, h.wait_cause, 'NEXT') else '' end,
+       m.next_check_at, coalesce((select l.owner_node from submitter_lease l where l.submitter = m.submitter and l.expires_at > clock_timestamp()), ''),
+       coalesce(m.requested_action, '')
+  from managed_tx m
+  join submitter s on s.submitter = m.submitter
+  join ` + allocationBlock("$4::boolean") + ` as k on true
+  left join lateral (
+       select q.* from (
+         select * from managed_tx q where q.submitter = m.submitter and q.queued and not q.held and q.seq <= m.seq
+          order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
+        where ` + isTurn + `
+        order by q.seq limit 1) as h on m.queued and not m.held
+ cross join lateral (
+       select case when m.queued and m.held then 'HELD'
+                   when not m.queued then ` + openCause("m") + `
+                   when k.cause in ('PROTECT', 'SUSPENDED') then k.cause
+                   when m.tx_id = h.tx_id then coalesce(k.cause, m.wait_cause, 'NEXT')
+                   else coalesce(m.wait_cause, 'EARLIER_INTENT') end as cause
+       offset 0) as d
+  left join lateral (
+       (select b.tx_id, ` + Owned("b", "$2::text[]") + ` or $3 as own, coalesce(b.wait_cause, 'DEFERRED') as cause, coalesce(b.waiting_since, b.deferred_at) as since
+          from managed_tx b
+         where d.cause = 'EARLIER_INTENT' and b.submitter = m.submitter and b.queued and not b.held and b.deferred_at >= '-infinity'
+           and b.seq < m.seq and b.caller = m.caller
+         order by b.deferred_at limit 1)
+       union all
+       (select h.tx_id, ` + Owned("h", "$2::text[]") + ` or $3, coalesce(k.cause, h.wait_cause, 'NEXT'),
+               case when k.cause is not null then greatest(h.created_at, k.since) else coalesce(h.waiting_since, h.created_at) end
+         where d.cause = 'EARLIER_INTENT' and h.tx_id is not null)
+       union all
+       (select u.tx_id, ` + Owned("u", "$2::text[]") + ` or $3, ` + openCause("u") + `, coalesce(u.waiting_since, u.first_submit_at, u.updated_at)
+          from managed_tx u
+         where d.cause in ('WINDOW_FULL', 'PREDECESSOR') and u.submitter = m.submitter and u.open
+           and (m.nonce is null or u.nonce < m.nonce) and (d.cause = 'WINDOW_FULL' or u.state <> 'TRACKING')
+         order by u.nonce limit 1)
+       limit 1) as x on true
+ where m.tx_id = $1 and m.state not in ('CONFIRMED', 'FAILED')`
+
+// scanWaiting reads a row of [explainWait].
+func scanWaiting(row pgx.Row) (*Waiting, error) {
+	w, blocker := Waiting{}, Blocker{}
+	var ahead *int
+	var blocked bool
+	err := row.Scan(&w.Cause, &w.Since, &ahead, &blocked, &blocker.TxID, &blocker.Cause, &blocker.Since, &w.Window, &w.Now, &w.Head, &w.NextAt, &w.Leased, &w.Requested)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if ahead != nil {
+		w.Position, w.PositionMore = new(min(*ahead+1, MaxPosition)), *ahead >= MaxPosition
+	}
+	if blocked {
+		w.BlockedBy = &blocker
+	}
+	return &w, err
+}
+
+// TxWaiting is [Store.Tx] with why the transaction waits; nil if it has ended.
+func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (r Record, w *Waiting, err error) {
+	b := new(pgx.Batch)
+	b.Queue(recordColumns+byTxID, txID, v.AllNames(), v.Operator).Query(func(rows pgx.Rows) (err error) {
+		r, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Record])
+		return err
+	})
+	b.Queue(explainWait, txID, v.AllNames(), v.Operator, s.strict).QueryRow(func(row pgx.Row) (err error) {
+		w, err = scanWaiting(row)
+		return err
+	})
+	err = s.send(ctx, b)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	r.LastError, r.LastErrorDetail = callerText(r.LastError)
+	r, err = s.refuseIfUnknown(ctx, r, err, "", "", v)
+	return r, w, err
+}

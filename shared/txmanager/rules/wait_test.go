@@ -1,0 +1,157 @@
+package rules
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"math/big"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
+)
+
+// Each decision of the planner to let the head of the queue wait has its cause.
+func TestHeadWaitsWithItsCause(t *testing.T) {
+	txtest.Frozen(t, func(t *testing.T) {
+		unfunded := txmanager.Estimate{Reason: "insufficient funds for transfer", Unfunded: true}
+		for name, c := range map[string]struct {
+			payload  string
+			estimate txmanager.Estimate
+			adjust   func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation)
+			want     txmanager.WaitCause
+		}{
+			"a value above the balance, without gas": {payload: "rich", want: txmanager.WaitBalance},
+			"an estimate that lacks funds":           {payload: "call", estimate: unfunded, want: txmanager.WaitBalance},
+			"no estimate":                            {payload: "call", want: txmanager.WaitGasEstimate},
+			"its caller's maxFeePerGas":              {payload: "cheap", want: txmanager.WaitOwnBounds},
+			"the deployment's ceiling": {payload: "pay", want: txmanager.WaitFeeCeiling,
+				adjust: func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+					r.MaxFeePerGasWei = big.NewInt(1)
+				}},
+			"the fees of the day": {payload: "pay", want: txmanager.WaitPolicy,
+				adjust: func(_ *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+					w.Bounds = txmanager.Bounds{FeesPerDayWei: txtest.Wei(21_000 * 22), FeesUsedWei: txtest.Wei(21_000 * 22)}
+				}},
+			"a MAC without an answer": {payload: "pay", want: txmanager.WaitMACService,
+				adjust: func(_ *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+					w.Queue[0].Authenticity = txmanager.Authenticity{Unknown: Unverified}
+				}},
+			"a MAC of an unknown key": {payload: "pay", want: txmanager.WaitMACKey,
+				adjust: func(_ *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+					w.Queue[0].Authenticity = txmanager.Authenticity{Unknown: "no key", NoKey: true}
+				}},
+		} {
+			w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, c.payload))
+			v, r := txtest.ViewOf(w, txtest.Block('a', 100)), rulesOf(3)
+			if c.adjust != nil {
+				c.adjust(&r, &w, &v)
+			}
+			p := r.PlanAllocations(w, ownBounded(), v, map[string]txmanager.Estimate{"q-1": c.estimate})
+			if len(p.Transitions) != 1 || p.Transitions[0].To.Cause != c.want || p.Transitions[0].To.LastError == "" {
+				t.Errorf("%s: got %+v, want cause %s and a reason", name, p.Transitions, c.want)
+			}
+		}
+	})
+}
+
+// What blocks every allocation has its cause, unless the submitter's state is the cause.
+func TestBlockedAllocationHasItsCause(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		change func(*txmanager.SubmitterState, *txmanager.ChainObservation)
+		want   txmanager.WaitCause
+	}{
+		{func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) { w.Protected = true }, ""},
+		{func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) { w.Suspended = true }, ""},
+		{func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.HasCode = true }, txmanager.WaitAccountCode},
+		{func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 7 }, txmanager.WaitSuspected},
+		{func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 4 }, txmanager.WaitNodes},
+		{func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Disputes.Counts = true }, txmanager.WaitNodesDiffer},
+		{func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
+			w.Open = []txmanager.Tx{txtest.Submitted(5)}
+		}, txmanager.WaitPredecessor},
+	} {
+		w := txtest.StateOf(5, 6)
+		v := txtest.ViewOf(w, txtest.Block('a', 100))
+		c.change(&w, &v)
+		if got := AllocationBlocked(w, w.Open, v); got.Cause != c.want || got.Reason == "" {
+			t.Errorf("got %+v, want cause %q and a reason", got, c.want)
+		}
+	}
+}
+
+// A node's refusal of bytes sets a cause, and its acknowledgement, a receipt or an allocation clears
+// any.
+func TestCauseIsClearedWithTheWait(t *testing.T) {
+	txtest.Frozen(t, func(t *testing.T) {
+		r, head := rulesOf(3), txtest.Block('a', 100)
+		for class, want := range map[txmanager.SendClass]txmanager.WaitCause{
+			txmanager.SendInsufficientFunds: txmanager.WaitBalance, txmanager.SendUnknown: txmanager.WaitNodes,
+			txmanager.SendPoolFull: txmanager.WaitNodeRefuses, txmanager.SendInvalid: txmanager.WaitForOperator,
+		} {
+			after := r.AfterBroadcast(txtest.Submitted(5), txmanager.SendResult{Class: class}, head, txtest.Now)
+			check.Equal(t, class.String(), after.Cause, want)
+			after.State = txmanager.Submitted
+			check.Equal(t, class.String()+", acknowledged", r.AfterBroadcast(after, txmanager.SendResult{Class: txmanager.SendAccepted}, head, txtest.Now).Cause, "")
+		}
+		mined := txtest.Pending(5)
+		mined.Explain(txmanager.WaitGasBump, "a limit")
+		silent := txtest.Pending(5)
+		silent.Explain(txmanager.WaitNodes, "")
+		silent.NextCheckAt = txtest.In(5 * time.Second)
+		for name, c := range map[string]struct {
+			tx       txmanager.Tx
+			receipts []txmanager.Receipt
+		}{
+			"a receipt":                 {mined, []txmanager.Receipt{txtest.ReceiptOf(mined, txtest.Block('a', 100))}},
+			"an answer without receipt": {silent, nil},
+		} {
+			w := txtest.StateOf(1, 6, c.tx)
+			j := r.Evaluate(w, txtest.Asking(w), txtest.Finding(txtest.ViewOf(w, txtest.Block('a', 100)), c.receipts...))
+			if len(j.Transitions) != 1 || j.Transitions[0].To.Cause != "" {
+				t.Errorf("%s: got %+v, want a transition without a cause", name, j.Transitions)
+			}
+		}
+		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
+		w.Queue[0].Explain(txmanager.WaitBalance, "balance: too little")
+		p := r.PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+		if len(p.Allocations) != 1 || p.Allocations[0].Tx.Cause != "" {
+			t.Errorf("allocated: got %+v, want no cause", p.Allocations)
+		}
+	})
+}
+
+// Only [txmanager.Tx.Explain] sets a transaction's reason, so that none is set without its cause.
+func TestOnlyExplainSetsAReason(t *testing.T) {
+	t.Parallel()
+	files := 0
+	check.OK(t)(filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "wait.go" {
+			return err
+		}
+		files++
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if set, ok := n.(*ast.AssignStmt); ok && slices.ContainsFunc(set.Lhs, isReason) {
+				t.Errorf("%s: sets LastError or Cause, want Explain", path)
+			}
+			return true
+		})
+		return err
+	}))
+	if files < 30 {
+		t.Errorf("files: got %d, too few to be all", files)
+	}
+}
+
+func isReason(e ast.Expr) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	return ok && (s.Sel.Name == "LastError" || s.Sel.Name == "Cause")
+}
