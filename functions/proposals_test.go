@@ -77,7 +77,7 @@ const ofShop = "/admin/v1/submitters/" + shopAccount
 // it. Then it has the effect of the direct call, with both names stored.
 func TestTwoOperatorsDecide(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor(config.ApprovalKinds...)...)
+	h := build(t, append(ruleFor(config.ApprovalKinds...), "FENCEPOST_NONCE_STRICT_ENABLED=false")...)
 	h.Register(t, shopAccount, 1)
 	h.registerPayer()
 	held := func(name string) string {
@@ -107,6 +107,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	}{
 		{"policy", "PUT", ofShop + "/policy", members{"maxValue": "7", "reason": "r"}, `select max_value_wei from submitter_policy where submitter = '` + shopAccount + `'`, "5", "7"},
 		{"policy", "POST", ofShop + "/resume", members{"reason": "r"}, `select status from submitter where submitter = '` + shopAccount + `'`, "SUSPENDED", "ACTIVE"},
+		{"register", "PATCH", ofShop, members{"maxInFlight": 3, "name": "hot", "reason": "r"}, `select max_in_flight || name from submitter where submitter = '` + shopAccount + `'`, "1", "3hot"},
 		{"callers", "PUT", ofShop + "/callers", members{"callers": []string{"*", "email:new@fencepost.example"}, "reason": "r"}, `select 'email:new@fencepost.example' = any(callers) from submitter where submitter = '` + shopAccount + `'`, "false", "true"},
 		{"release", "POST", "/admin/v1/tx/" + first + "/proceed", members{"reason": "r"}, `select held from managed_tx where tx_id = '` + first + `'`, "true", "false"},
 		{"release", "POST", ofShop + "/proceed", members{"through": last, "reason": "r"}, `select held from managed_tx where tx_id = '` + last + `'`, "true", "false"},
@@ -139,7 +140,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	}
 	check.Equal(t, "proposals without their outcome", h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`), "0")
 	if got, want := h.one(`select string_agg(distinct action || ' ' || by || ' ' || approved_by, '; ') from submitter_change where proposal is not null`),
-		"APPROVED sub:ann-at-work email:ben@fencepost.example; CALLERS sub:ann-at-work email:ben@fencepost.example; POLICY sub:ann-at-work email:ben@fencepost.example; RESUME sub:ann-at-work email:ben@fencepost.example"; got != want {
+		"APPROVED sub:ann-at-work email:ben@fencepost.example; CALLERS sub:ann-at-work email:ben@fencepost.example; POLICY sub:ann-at-work email:ben@fencepost.example; RESUME sub:ann-at-work email:ben@fencepost.example; UPDATE sub:ann-at-work email:ben@fencepost.example"; got != want {
 		t.Errorf("on record: got %s, want %s", got, want)
 	}
 	if got, err := h.Store.VerifyAudit(t.Context(), nil, nil); err != nil || len(got.Findings) != 0 || got.Links == 0 {
@@ -285,8 +286,8 @@ func TestApprovalsAtOnceCarryOutOnce(t *testing.T) {
 // when they are carried out. Without the rule one operator can do everything.
 func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor(config.ApprovalKinds...)...)
-	h.Register(t, shopAccount, 1)
+	h := build(t, append(ruleFor(config.ApprovalKinds...), "FENCEPOST_NONCE_STRICT_ENABLED=false")...)
+	h.Register(t, shopAccount, 4)
 	h.run(`update submitter set callers = '{email:a@b.example,email:c@d.example}'`)
 	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
 	for _, c := range []struct {
@@ -302,13 +303,15 @@ func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 		{"PUT", "/callers", members{"callers": []string{"email:a@b.example"}, "reason": "r"}, 202},
 		{"PUT", "/callers", members{"callers": []string{"email:c@d.example", "email:a@b.example"}, "reason": "r"}, 202},
 		{"PUT", "/callers", members{"callers": []string{"email:e@f.example"}, "succeeds": members{"email:e@f.example": "email:c@d.example"}, "reason": "r"}, 202},
+		{"PATCH", "", members{"maxInFlight": 3, "name": "hot", "reason": "r"}, 200},
+		{"PATCH", "", members{"maxInFlight": 4, "name": "cold", "reason": "r"}, 202},
 		{"POST", "/suspend", members{"reason": "r"}, 200},
 		{"POST", "/queue/cancel", members{"reason": "r"}, 200},
 		{"POST", "/resume", members{"reason": "r"}, 202},
 	} {
 		h.ann(c.method, ofShop+c.path, c.body).wants(t, c.want, "%s %v", c.path, c.body)
 	}
-	check.Equal(t, "answer", h.one(`select array_to_string(callers, ',') || ' ' || status from submitter`), "email:c@d.example SUSPENDED")
+	check.Equal(t, "answer", h.one(`select array_to_string(callers, ',') || ' ' || status || ' ' || max_in_flight || name from submitter`), "email:c@d.example SUSPENDED 3hot")
 	check.Equal(t, "policy", h.one(`select max_value_wei || ' ' || max_per_minute from submitter_policy`), "4 1")
 	for _, c := range []struct {
 		path string

@@ -48,6 +48,6 @@ func TestStrictBindsAWindowThatWasRegisteredBefore(t *testing.T) {
 		"the default's window": {},
 	} {
 		body["submitter"], body["callers"] = s, []string{"email:" + stack.CallerAccount}
-		b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body).want("registration with "+what, http.StatusBadRequest, `"field":"maxInFlight"`)
+		b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body).want("registration with "+what, http.StatusConflict, `"code":"STRICT_WINDOW"`, `"field":"maxInFlight"`)
 	}
 }

@@ -23,6 +23,8 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
 	a.read(mux, "GET /admin/v1/submitters", a.listSubmitters)
 	a.read(mux, "GET /admin/v1/submitters/{submitter}", showOf(a.pathSubmitter, a.replySubmitter))
+	a.act(mux, "PATCH /admin/v1/submitters/{submitter}", withReason(a.Desk, a.pathSubmitter, a.updateSubmitter))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", showOf(a.pathSubmitter, a.listChanges))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))
@@ -124,11 +126,8 @@ func (a *Server) registration(body registerRequest) (store.Registration, error) 
 	if reg.Callers, err = a.parseCallers(body.Callers); err != nil {
 		return reg, err
 	}
-	switch {
-	case reg.MaxInFlight < 1 || reg.MaxInFlight > 10_000:
-		return reg, web.FieldProblem("maxInFlight", "is %d: want 1 to 10000", reg.MaxInFlight)
-	case reg.MaxInFlight > 1 && a.Nonce.Strict:
-		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", reg.MaxInFlight)
+	if err := a.checkWindow(reg.MaxInFlight); err != nil {
+		return reg, err
 	}
 	family, err := a.Families.Of(reg.Submitter)
 	if err != nil {
@@ -137,6 +136,22 @@ func (a *Server) registration(body registerRequest) (store.Registration, error) 
 	p, err := registeredPolicy(family, body.Policy)
 	reg.Policy = &p
 	return reg, err
+}
+
+// strictWindow is the code of a window above 1 while nonce.strict.enabled is true.
+var strictWindow = web.Code{Name: "STRICT_WINDOW", Status: http.StatusConflict}
+
+// checkWindow checks a window that an operator gives.
+func (a *Server) checkWindow(n int) error {
+	switch {
+	case n < 1 || n > widestWindow:
+		return web.FieldProblem("maxInFlight", "is %d: want 1 to %d", n, widestWindow)
+	case n > 1 && a.Nonce.Strict:
+		p := web.NewProblem(strictWindow, "maxInFlight is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", n)
+		p.Field = "maxInFlight"
+		return p
+	}
+	return nil
 }
 
 // startsWhereTheChainIs refuses a start nonce that the chain does not confirm, and names both numbers.

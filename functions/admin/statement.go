@@ -129,12 +129,12 @@ func hashOf(field, text string) (string, error) {
 // had. It is the chain's count plus the largest window that the payer can have had. If a release has
 // filled nonces since, it uses the count from before the placeholders.
 func (a *TransferServer) lostNonces(ctx context.Context, s txmanager.Submitter, window *uint64) (uint64, error) {
-	known, err := a.Store.Submitter(ctx, s)
+	known, err := a.Store.LostNonces(ctx, s)
 	if err != nil {
 		return 0, err
 	}
-	if window == nil || *window < uint64(known.MaxInFlight) || *window > widestWindow {
-		return 0, web.FieldProblem("max_window", "is required: the largest maxInFlight that the payer can have had when the database was lost, from %d (which it has now) to %d", known.MaxInFlight, widestWindow)
+	if window == nil || *window < known.Window || *window > widestWindow {
+		return 0, web.FieldProblem("max_window", "is required: the largest maxInFlight that the payer can have had when the database was lost, from %d (the widest that it has had by this database) to %d", known.Window, widestWindow)
 	}
 	if count, filled, err := a.Store.FilledCount(ctx, s); err != nil || filled {
 		return count + *window, err

@@ -7,7 +7,10 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/signer"
@@ -116,6 +119,72 @@ func parseSuccessions(of map[string]string) (map[string]string, error) {
 		}
 	}
 	return of, nil
+}
+
+type updateRequest struct {
+	reasonRequest
+	MaxInFlight *int    `json:"maxInFlight"`
+	Name        *string `json:"name"`
+}
+
+// maxName is the most characters of a submitter's name.
+const maxName = 100
+
+// updateSubmitter changes a submitter's window or name.
+func (a *Server) updateSubmitter(w http.ResponseWriter, r *http.Request, c submitterCall[updateRequest]) error {
+	u := store.SubmitterUpdate{Submitter: c.on, MaxInFlight: c.body.MaxInFlight, Name: c.body.Name, By: c.by, Reason: c.reason, OnlyNarrower: mustPropose(r)}
+	if err := a.checkUpdate(u); err != nil {
+		return err
+	}
+	token, changed, err := a.Store.UpdateSubmitter(r.Context(), u)
+	if errors.Is(err, store.ErrNotTighter) {
+		return a.propose(w, r, proposed{"update", submitterSubject(c.on), c.reason, fmt.Sprintf("sets the window of %s to %d", c.on, *u.MaxInFlight)})
+	}
+	if err != nil {
+		return err
+	}
+	if changed {
+		a.Log.WarnContext(r.Context(), "submitter updated", telemetry.SubmitterKey, c.on, "maxInFlight", u.MaxInFlight, "name", u.Name, "operator", c.by, "reason", c.reason)
+	}
+	a.advance(r.Context(), c.on, token)
+	return a.replySubmitter(w, r, c.on)
+}
+
+func (a *Server) checkUpdate(u store.SubmitterUpdate) error {
+	if u.MaxInFlight == nil && u.Name == nil {
+		return web.FieldProblem("maxInFlight", "and name are missing: give at least one of them")
+	}
+	if n := u.Name; n != nil && (utf8.RuneCountInString(*n) > maxName || strings.TrimSpace(*n) != *n || strings.ContainsFunc(*n, unicode.IsControl)) {
+		return web.FieldProblem("name", "is %.120q: want at most %d characters without control characters, and without spaces at either end; an empty name removes it", *n, maxName)
+	}
+	if u.MaxInFlight == nil {
+		return nil
+	}
+	return a.checkWindow(*u.MaxInFlight)
+}
+
+type changesResponse struct {
+	Changes       []store.SubmitterChange `json:"changes"`
+	NextPageToken string                  `json:"nextPageToken,omitempty"` // absent on the last page
+}
+
+// listChanges lists the recorded changes of a submitter, newest first.
+func (a *Server) listChanges(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	size, below, err := serve.NumberedPageOf(q, serve.ChangePlace)
+	if err != nil {
+		return err
+	}
+	list, err := a.Store.Changes(r.Context(), s, below, size+1)
+	if err != nil {
+		return err
+	}
+	var out changesResponse
+	out.Changes, out.NextPageToken = serve.CutPage(list, size, serve.ChangePlace, func(c store.SubmitterChange) string { return strconv.FormatInt(c.ID, 10) })
+	return web.Reply(w, r, http.StatusOK, out)
 }
 
 type signerRequest struct {

@@ -2,6 +2,10 @@ package serve
 
 import (
 	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"math"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/oklog/ulid/v2"
@@ -19,18 +23,38 @@ const (
 // Rows are never deleted, so tokens never expire.
 type place struct {
 	version byte // the first byte of a token; it ties the token to its list
-	write   func(id string) ([16]byte, error)
-	read    func([16]byte) string
+	write   func(id string) ([]byte, error)
+	read    func([]byte) (id string, err error)
 }
 
 var (
 	TxPlace = place{1,
-		func(id string) ([16]byte, error) { u, err := uuid.Parse(id); return u, err },
-		func(b [16]byte) string { return uuid.UUID(b).String() }}
+		func(id string) ([]byte, error) { u, err := uuid.Parse(id); return u[:], err },
+		func(b []byte) (string, error) { u, err := uuid.FromBytes(b); return u.String(), err }}
 	TransferPlace = place{2,
-		func(id string) ([16]byte, error) { u, err := ulid.ParseStrict(id); return u, err },
-		func(b [16]byte) string { return ulid.ULID(b).String() }}
+		func(id string) ([]byte, error) { u, err := ulid.ParseStrict(id); return u[:], err },
+		func(b []byte) (id string, err error) {
+			var u ulid.ULID
+			err = u.UnmarshalBinary(b)
+			return u.String(), err
+		}}
+	ChangePlace = numberPlace(3)
 )
+
+// numberPlace is the place after a row with a number above 0.
+func numberPlace(version byte) place {
+	return place{version,
+		func(id string) ([]byte, error) {
+			n, err := strconv.ParseInt(id, 10, 64)
+			return binary.BigEndian.AppendUint64(nil, uint64(n)), err
+		},
+		func(b []byte) (string, error) {
+			if len(b) != 8 || b[0] > 127 {
+				return "", errors.New("no number")
+			}
+			return strconv.FormatUint(binary.BigEndian.Uint64(b), 10), nil
+		}}
+}
 
 // tokens encodes page tokens; each token has exactly one text.
 var tokens = base64.RawURLEncoding.Strict()
@@ -41,7 +65,7 @@ func PageToken(id string, p place) string {
 	if id == "" || err != nil {
 		return ""
 	}
-	return tokens.EncodeToString(append([]byte{p.version}, b[:]...))
+	return tokens.EncodeToString(append([]byte{p.version}, b...))
 }
 
 // PageOf returns the requested page size and the row after which the page begins.
@@ -58,10 +82,32 @@ func PageOf(q map[string]string, p place) (size int, after string, err error) {
 		return size, "", nil
 	}
 	b, err := tokens.DecodeString(q["pageToken"])
-	if err != nil || len(b) != 17 || b[0] != p.version {
+	if err != nil || len(b) == 0 || b[0] != p.version {
 		return 0, "", NoSuchPage()
 	}
-	return size, p.read([16]byte(b[1:])), nil
+	if after, err = p.read(b[1:]); err != nil {
+		return 0, "", NoSuchPage()
+	}
+	return size, after, nil
+}
+
+// NumberedPageOf is [PageOf] for a list by numbers, newest first. It returns the number below which the page
+// begins.
+func NumberedPageOf(q map[string]string, p place) (size int, below int64, err error) {
+	size, after, err := PageOf(q, p)
+	if after == "" || err != nil {
+		return size, math.MaxInt64, err
+	}
+	below, err = strconv.ParseInt(after, 10, 64)
+	return size, below, err
+}
+
+// CutPage returns the first size rows, and the token of the next page if there are more rows.
+func CutPage[Row any](rows []Row, size int, p place, id func(Row) string) (page []Row, token string) {
+	if len(rows) <= size {
+		return rows, ""
+	}
+	return rows[:size], PageToken(id(rows[size-1]), p)
 }
 
 func NoSuchPage() error {

@@ -20,6 +20,7 @@ var (
 	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
 	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
 	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
+	payerWindow        = web.Code{Name: "PAYER_WINDOW", Status: http.StatusConflict}
 	NotLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
 	TooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
 	requestRecorded    = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
@@ -136,6 +137,7 @@ func detailed(err error) *web.Problem {
 	var policy store.PolicyError
 	var recorded store.RequestRecordedError
 	var callers store.CallersError
+	var window store.PayerWindowError
 	switch {
 	case store.IsMoving(err):
 		p := web.NewProblem(moveExpected, "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later")
@@ -149,6 +151,10 @@ func detailed(err error) *web.Problem {
 		return payloadProblem(field)
 	case errors.As(err, &callers):
 		return &web.Problem{Code: callersConflict, Field: callers.Field, Detail: callers.Detail + "; nothing was changed"}
+	case errors.As(err, &window):
+		p := web.NewProblem(payerWindow, "the submitter is a payer: after a restore its nonces are filled up to its widest window, %d, so it cannot be wider; register another account with a wider window as the payer; nothing was changed", window.Widest)
+		p.Field = "maxInFlight"
+		return p
 	case errors.As(err, &recorded):
 		return web.NewProblem(requestRecorded, "%s; do not post it again under any requestId", recordedWords(recorded))
 	case errors.Is(err, store.ErrNumbersAhead):

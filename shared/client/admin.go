@@ -61,6 +61,7 @@ type Submitter struct {
 	Submitter      string           `json:"submitter"`
 	Signer         string           `json:"signer"` // as in a [Registration]
 	Status         string           `json:"status"` // ACTIVE or SUSPENDED
+	Name           string           `json:"name"`   // for people; "": none
 	StartNonce     uint64           `json:"startNonce"`
 	StartReason    string           `json:"startReason"` // why StartNonce is not 0; "": none was given
 	MaxInFlight    int              `json:"maxInFlight"`
@@ -111,6 +112,49 @@ func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (Submit
 		body.Policy = "unlimited"
 	}
 	return post[Submitter](ctx, c, "/admin/v1/submitters", body)
+}
+
+// SubmitterUpdate has what [Client.UpdateSubmitter] changes. A nil member stays.
+type SubmitterUpdate struct {
+	MaxInFlight *int    `json:"maxInFlight,omitempty"` // the window, from 1 to 10,000
+	Name        *string `json:"name,omitempty"`        // for people, at most 100 characters; "": none
+}
+
+// UpdateSubmitter changes the submitter's window or name. After a narrower window open transactions continue.
+// STRICT_WINDOW: nonce.strict.enabled allows no window above 1. PAYER_WINDOW: a payer's window cannot be wider
+// than it has been. The reason is kept. It is for operators.
+func (c *Client) UpdateSubmitter(ctx context.Context, submitter string, u SubmitterUpdate, reason string) (Submitter, error) {
+	body := struct {
+		SubmitterUpdate
+		Reason string `json:"reason"`
+	}{u, reason}
+	return call[Submitter](ctx, c, request{method: http.MethodPatch, path: "/admin/v1/submitters/" + url.PathEscape(submitter), body: body})
+}
+
+// SubmitterChange is a recorded change of a submitter by an operator. Members that do not fit the action are
+// empty.
+type SubmitterChange struct {
+	Action          string            `json:"action"` // SUSPEND, RESUME, POLICY, SIGNER, CALLERS, UPDATE, or APPROVED for another approved act
+	At              time.Time         `json:"at"`
+	By              string            `json:"by"`
+	Reason          string            `json:"reason"`
+	ProposalID      string            `json:"proposalId"` // "": one operator decided
+	ApprovedBy      string            `json:"approvedBy"`
+	Policy          *Policy           `json:"policy"`
+	FromSigner      string            `json:"fromSigner"`
+	ToSigner        string            `json:"toSigner"`
+	FromCallers     []string          `json:"fromCallers"`
+	ToCallers       []string          `json:"toCallers"`
+	Succeeds        map[string]string `json:"succeeds"`
+	FromMaxInFlight int               `json:"fromMaxInFlight"` // 0: the window did not change
+	ToMaxInFlight   int               `json:"toMaxInFlight"`
+	FromName        *string           `json:"fromName"` // nil: the name did not change
+	ToName          *string           `json:"toName"`
+}
+
+// ListChanges yields the recorded changes of the submitter, the newest first. It is for operators.
+func (c *Client) ListChanges(ctx context.Context, submitter string) iter.Seq2[SubmitterChange, error] {
+	return pages[SubmitterChange](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/changes", "changes", "nextPageToken", "pageToken"}, url.Values{})
 }
 
 // SetPolicy replaces the submitter's policy and records the reason. It is for operators.

@@ -25,7 +25,7 @@ type Call struct {
 var (
 	fenced = regexp.MustCompile("(?s)```.*?```")
 	quoted = regexp.MustCompile("`([^`]+)`")
-	named  = regexp.MustCompile(`^(GET|POST|PUT|DELETE) (/(?:admin|api)/v1/[^?…\s]*|…/\S+)`)
+	named  = regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE) (/(?:admin|api)/v1/[^?…\s]*|…/\S+)`)
 )
 
 // Pages returns the texts of the pages in the folder, by file name, without the list of all pages.
@@ -89,6 +89,7 @@ var RunBy = map[string]Test{
 	"GET /admin/v1/submitters/{submitter}":                    {functions, "TestHeldAfterARestore"},
 	"GET /admin/v1/submitters/{submitter}/lost":               {acceptance, "TestH09ForeignTransactionThatDoesTheSame"},
 	"POST /admin/v1/submitters/{submitter}/release":           {acceptance, "TestH06ResumeGoesOn"},
+	"PATCH /admin/v1/submitters/{submitter}":                 {functions, "TestSubmitterIsUpdated"},
 	"PUT /admin/v1/submitters/{submitter}/policy":             {acceptance, "TestPolicyOverHTTP"},
 	"PUT /admin/v1/submitters/{submitter}/callers":            {attacks, "TestRunbookOfAStolenCredential"},
 	"POST /admin/v1/submitters/{submitter}/suspend":           {attacks, "TestRunbookOfAStolenCredential"},

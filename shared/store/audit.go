@@ -50,7 +50,8 @@ select l.submitter, l.number, coalesce(l.by_role, ''), l.by_role is null, l.hash
          'linked', extract(epoch from l.at)::text,
          'change', case when c.id is not null then pg_catalog.jsonb_build_object('id', c.id, 'submitter', c.submitter, 'action', c.action, 'by', c.by,
            'reason', c.reason, 'policy', c.policy, 'fromSigner', c.from_signer, 'toSigner', c.to_signer, 'fromCallers', c.from_callers,
-           'toCallers', c.to_callers, 'succeeds', c.succeeds, 'at', extract(epoch from c.at)::text,
+           'toCallers', c.to_callers, 'succeeds', c.succeeds, 'fromMaxInFlight', c.from_max_in_flight, 'toMaxInFlight', c.to_max_in_flight,
+           'fromName', c.from_name, 'toName', c.to_name, 'at', extract(epoch from c.at)::text,
            'proposal', c.proposal, 'approvedBy', c.approved_by) end,
          'decision', case when d.id is not null then pg_catalog.jsonb_build_object('id', d.id, 'tx', d.tx_id, 'action', d.action, 'by', d.by,
            'reason', d.reason, 'at', extract(epoch from d.at)::text, 'proposal', d.proposal, 'approvedBy', d.approved_by) end))::text

@@ -265,7 +265,7 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 }
 
 // errSame ends a transaction that has nothing to change.
-var errSame = errors.New("the callers are these already")
+var errSame = errors.New("the terms are these already")
 
 // callers are a submitter's callers, and the former callers that they succeeded.
 type callers struct {

@@ -163,6 +163,7 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_start_nonce_check":   {{Then: `insert into submitter (submitter, signer, start_nonce, start_reason, max_in_flight, callers, created_by) values (` + carol + `, 'local', -1, 'r', 1, '{*}', 'test')`}},
 	"start_nonce_has_a_reason":      {{Then: newSub + `(` + carol + `, 'local', 7, 1, '{*}', 'test')`}},
 	"submitter_max_in_flight_check": {{Then: `update submitter set max_in_flight = 0`}, {Then: `update submitter set max_in_flight = 10001`}},
+	"name_is_short":                 {{Then: `update submitter set name = repeat('x', 101)`}},
 	"submitter_status_check":        {{Then: `update submitter set status = 'GONE'`}},
 	"submitter_created_by_check":    {{Then: newSub + `(` + carol + `, 'local', 0, 1, '{*}', '')`}},
 
@@ -287,7 +288,14 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_change_submitter_fkey":  {{Then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
 	"change_is_known":                  {{Then: newChange + `($alice, 'FORGET', 'o', 'r', null)`}},
 	"policy_fits_action":               {{Then: newChange + `($alice, 'POLICY', 'o', 'r', null)`}, {Then: newChange + `($alice, 'SUSPEND', 'o', 'r', '{}')`}},
-	"succeeded_are_names":              {{Then: `update submitter set succeeded = '[]'`}},
+	"update_fits_action": {
+		{Then: newChange + `($alice, 'UPDATE', 'o', 'r', null)`},
+		{Then: `insert into submitter_change (submitter, action, by, reason, from_max_in_flight, to_max_in_flight) values ($alice, 'UPDATE', 'o', 'r', 2, 2)`},
+		{Then: `insert into submitter_change (submitter, action, by, reason, to_max_in_flight) values ($alice, 'UPDATE', 'o', 'r', 2)`},
+		{Then: `insert into submitter_change (submitter, action, by, reason, from_name) values ($alice, 'UPDATE', 'o', 'r', 'a')`},
+		{Then: `insert into submitter_change (submitter, action, by, reason, from_name, to_name) values ($alice, 'SUSPEND', 'o', 'r', '', 'a')`},
+	},
+	"succeeded_are_names": {{Then: `update submitter set succeeded = '[]'`}},
 	"callers_fit_action": {
 		{Then: newChange + `($alice, 'CALLERS', 'o', 'r', null)`},
 		{Then: `insert into submitter_change (submitter, action, by, reason, from_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},

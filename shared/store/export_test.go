@@ -79,7 +79,7 @@ var HotStatements = map[string]string{
 	"applyTransitions": applyTransitions, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "updateCursor": updateCursor, "countFees": countFees,
 	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID, "explainWait": explainWait,
 	"recordByRequest": recordColumns + byRequest,
-	"listOwn":         listOwn, "listAll": listAll, "inList": inList,
+	"listOwn":         listOwn, "listAll": listAll, "inList": inList, "listChanges": listChanges,
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
 	"backlog": backlog, "proceedOne": proceedOne, "proceedRepeated": proceedRepeated, "proceedOldest": proceedOldest, "findHeld": findHeld, "holdQueued": holdQueued,
 	"lockHolds": lockHolds, "claimHolds": claimHolds, "writeOff": writeOff, "proceedUnknown": proceedUnknown, "openHolds": openHolds, "findHolds": findHolds,

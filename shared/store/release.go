@@ -238,12 +238,15 @@ update submitter_nonce_cursor
    set next_nonce = next_nonce + (select count(*) from filled)
  where submitter = $1`
 
+// widestWindow is the largest window that s has had.
+const widestWindow = `greatest(s.max_in_flight, (select max(x.from_max_in_flight) from submitter_change x where x.submitter = s.submitter))`
+
 // lostBytes depends on no clock: changes of the database's identity are numbered.
 const lostBytes = `
 select s.callers = array[$2::text],
        ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_incident e
                                 where e.submitter = s.submitter and e.released ? 'filling'), 0),
-       s.max_in_flight, ` + lastChange + `,
+       ` + widestWindow + `, ` + lastChange + `,
        coalesce((select max(n.nonces_below) from payout_statement n join transfers_tb t using (req_id)
                   where t.open and t.payout_submitter = s.submitter and not n.paid and n.acted_at is null and n.withdrawn_at is null), 0)
   from submitter s

@@ -111,6 +111,7 @@ type SubmitterView struct {
 	StartNonce    int64               `json:"startNonce"`
 	StartReason   *string             `json:"startReason"`
 	MaxInFlight   int                 `json:"maxInFlight"`
+	Name          string              `json:"name"` // for people; "": none
 	Callers       []string            `json:"callers"`
 	CreatedAt     time.Time           `json:"createdAt"`
 	CreatedBy     string              `json:"createdBy"`
@@ -136,7 +137,7 @@ type Succession struct {
 }
 
 const viewSubmitters = `
-select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_flight, s.callers,
+select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_flight, s.name, s.callers,
        s.created_at, s.created_by, c.next_nonce, c.in_flight_state, c.in_flight_nonce, c.in_flight_tx_id,
        (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued),
        (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued and m.held),

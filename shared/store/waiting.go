@@ -15,8 +15,8 @@ import (
 type Waiting struct {
 	Cause        txmanager.WaitCause `json:"cause"`
 	Since        time.Time           `json:"since"`
-	Position     *int                `json:"position,omitempty"`     // in the queue, from 1 on; nil: it has a nonce, or is held
-	PositionMore bool                `json:"positionMore"` // the position is above Position, which is MaxPosition
+	Position     *int                `json:"position,omitempty"` // in the queue, from 1 on; nil: it has a nonce, or is held
+	PositionMore bool                `json:"positionMore"`       // the position is above Position, which is MaxPosition
 	BlockedBy    *Blocker            `json:"blockedBy,omitempty"`
 	ExpectedAt   *time.Time          `json:"expectedAt,omitempty"` // when the wait is expected to end; nil: not known
 

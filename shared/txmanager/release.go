@@ -161,7 +161,7 @@ func (e UnprovedError) Error() string { return fmt.Sprintf("nonce %d: %s", e.Non
 type LostNonces struct {
 	Payer       bool   // the submitter makes payouts for the transfer coordinator
 	Restored    bool   // the database was accepted after a restore, and no release has filled the nonces since
-	Window      uint64 // the submitter's registered window
+	Window      uint64 // the widest that the submitter has had
 	Change      int64  // number of the last change of the database identity; 0: none
 	StatedBelow uint64 // a payout that an operator states as unpaid waits for every nonce below this; 0: none
 }

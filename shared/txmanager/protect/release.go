@@ -217,7 +217,7 @@ func (t *incident) planFill(l *txmanager.ReleaseRequest, v txmanager.ChainObserv
 	}
 	switch {
 	case window < lost.Window:
-		return txmanager.FillError{Why: fmt.Sprintf("is %d: want at least %d, the window that the account is registered with", window, lost.Window)}
+		return txmanager.FillError{Why: fmt.Sprintf("is %d: want at least %d, the widest window that the account has had", window, lost.Window)}
 	case v.Account.LatestCount > l.Count:
 		return fmt.Errorf("%w: the chain's count is %d, and at its finalized block %d", txmanager.ErrNotYetFinal, v.Account.LatestCount, l.Count)
 	}

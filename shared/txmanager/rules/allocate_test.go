@@ -68,6 +68,31 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 	})
 }
 
+// A window that was made narrower than what is in flight stops allocation until it is below the window again.
+// What is in flight stays.
+func TestNarrowedWindowOnlyStopsAllocation(t *testing.T) {
+	txtest.Frozen(t, func(t *testing.T) {
+		for _, c := range []struct {
+			window uint64
+			next   uint64
+			open   []txmanager.Tx
+			want   string
+		}{
+			{1, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, ""},
+			{1, 8, []txmanager.Tx{txtest.Pending(7)}, ""},
+			{1, 8, nil, "q-1=8"},
+			{2, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, ""},
+			{2, 8, []txmanager.Tx{txtest.Pending(7)}, "q-1=8"},
+		} {
+			w := txtest.Queue(txtest.StateOf(c.window, c.next, c.open...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
+			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+			if got := outline(p); got != c.want {
+				t.Errorf("window %d, %d open: got %q, want %q", c.window, len(c.open), got, c.want)
+			}
+		}
+	})
+}
+
 // A payload that can never become a transaction is refused, uses no nonce, and blocks no other
 // intent.
 func TestUnreadablePayloadIsRejected(t *testing.T) {

@@ -1,0 +1,86 @@
+package functions_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// An operator changes a submitter's window and name, and reads what was changed. A window above 1 is refused
+// while nonce.strict.enabled is true, and a payer's window above its widest is refused always.
+func TestSubmitterIsUpdated(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 4)
+	h.registerPayer()
+	for i := range 3 {
+		h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": fmt.Sprint(i), "payload": members{"to": paidTo}}).wants(t, 202, "create")
+	}
+	taken := check.Value(h.Store.Acquire(t.Context(), shopAccount, "a/1", true))(t)
+	var both []txmanager.Allocation
+	for i, x := range taken.State.Queue[:2] {
+		both = append(both, txmanager.Allocation{Tx: x, Nonce: uint64(i)})
+	}
+	check.OK(t)(h.Store.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Allocations: both}))
+	ann := h.clientOf(h.callerToken("ann"))
+	for _, c := range []struct {
+		path string
+		body members
+		want string // code and field
+	}{
+		{ofShop, members{"reason": "r"}, "400 INVALID_FIELD maxInFlight"},
+		{ofShop, members{"maxInFlight": 1}, "400 INVALID_FIELD reason"},
+		{ofShop, members{"maxInFlight": 0, "reason": "r"}, "400 INVALID_FIELD maxInFlight"},
+		{ofShop, members{"maxInFlight": 10001, "reason": "r"}, "400 INVALID_FIELD maxInFlight"},
+		{ofShop, members{"name": " hot", "reason": "r"}, "400 INVALID_FIELD name"},
+		{ofShop, members{"name": fmt.Sprintf("%0101d", 1), "reason": "r"}, "400 INVALID_FIELD name"},
+		{ofShop, members{"name": "a\nb", "reason": "r"}, "400 INVALID_FIELD name"},
+		{ofShop, members{"callers": []string{"sub:1"}, "reason": "r"}, "400 UNSUPPORTED_FIELD callers"},
+		{ofShop, members{"maxInFlight": 2, "reason": "r"}, "409 STRICT_WINDOW maxInFlight"},
+		{"/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000a1", members{"maxInFlight": 1, "reason": "r"}, "404 UNKNOWN_SUBMITTER <nil>"},
+	} {
+		check.Equal(t, fmt.Sprint("PATCH ", c.path, " ", c.body), h.as("ann", "PATCH", c.path, c.body).is("code", "field"), c.want)
+	}
+	check.Equal(t, "a caller", h.as("shop", "PATCH", ofShop, members{"maxInFlight": 1, "reason": "r"}).is("code"), "403 FORBIDDEN")
+
+	s, err := ann.UpdateSubmitter(t.Context(), shopAccount, client.SubmitterUpdate{MaxInFlight: new(1), Name: new("hot wallet")}, "slower")
+	if err != nil || s.MaxInFlight != 1 || s.Name != "hot wallet" {
+		t.Fatalf("update: got %+v, %v", s, err)
+	}
+	if s.NextNonce != 2 || *s.InFlightNonce != 0 || s.Queued != 1 {
+		t.Errorf("narrowed: got %+v, want nonces 0 and 1 in flight and one intent in the queue", s)
+	}
+	taken = check.Value(h.Store.Acquire(t.Context(), shopAccount, "b/1", true))(t)
+	if len(taken.State.Open) != 2 || taken.State.RoomInWindow() != 0 {
+		t.Errorf("narrowed: got %d open and room for %d, want 2 and none", len(taken.State.Open), taken.State.RoomInWindow())
+	}
+	if s, err = ann.UpdateSubmitter(t.Context(), shopAccount, client.SubmitterUpdate{Name: new("")}, "no name"); err != nil || s.MaxInFlight != 1 || s.Name != "" {
+		t.Errorf("remove the name: got %+v, %v", s, err)
+	}
+	check.OK(t)(ann.SetCallers(t.Context(), shopAccount, []string{"sub:shop", "sub:2"}, nil, "one more"))
+
+	h.url = h.serve("FENCEPOST_NONCE_STRICT_ENABLED=false")
+	check.Equal(t, "wider, without the strict mode", h.as("ann", "PATCH", ofShop, members{"maxInFlight": 9, "reason": "faster"}).is("maxInFlight"), "200 9")
+	check.Equal(t, "a payer's, wider", h.as("ann", "PATCH", "/admin/v1/submitters/"+payer, members{"maxInFlight": 10000, "reason": "r"}).is("code", "field"), "409 PAYER_WINDOW maxInFlight")
+
+	lines, err := collect(ann.ListChanges(t.Context(), shopAccount), func(c client.SubmitterChange) string {
+		return fmt.Sprint(c.Action, " ", c.Reason, " ", c.FromMaxInFlight, " ", c.ToMaxInFlight, " ", c.ToName != nil, " ", c.ToCallers)
+	})
+	check.OK(t)(err)
+	check.Equal(t, "changes", lines, "UPDATE faster 1 9 false [] CALLERS one more 0 0 false [sub:shop sub:2] UPDATE no name 0 0 true [] UPDATE slower 4 1 true []")
+	first := h.as("ann", "GET", ofShop+"/changes?pageSize=3", nil)
+	token := fmt.Sprint(first.body["nextPageToken"])
+	if got := first.body["changes"].([]any); len(got) != 3 {
+		t.Errorf("the first page: got %d changes, want 3", len(got))
+	}
+	last := h.as("ann", "GET", ofShop+"/changes?pageSize=3&pageToken="+token, nil)
+	if got := last.body["changes"].([]any); len(got) != 1 || last.body["nextPageToken"] != nil {
+		t.Errorf("the last page: got %v, want one change and no token", last.body)
+	}
+	for query, want := range map[string]string{"pageSize=0": "400 pageSize", "pageToken=xx": "400 pageToken", "after=1": "400 after"} {
+		check.Equal(t, query, h.as("ann", "GET", ofShop+"/changes?"+query, nil).is("field"), want)
+	}
+}

@@ -1,0 +1,116 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// window is an update of alice's window.
+func window(n int) store.SubmitterUpdate {
+	return store.SubmitterUpdate{Submitter: alice, MaxInFlight: &n, By: "ann", Reason: "r"}
+}
+
+// A narrower window keeps what is in flight and stops allocation, also by a holder of the lease that loaded
+// the wider one. A wider window allocates again.
+func TestUpdateOfTheWindow(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 3, alice)
+	postAll(t, db, alice, "1", "2", "3", "4")
+	w := take(t, db, alice, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:2]})
+	before := check.Value(db.Store.Acquire(t.Context(), alice, "a/1", true))(t).State
+	if before.Window != 3 || len(before.Open) != 2 || before.RoomInWindow() != 1 {
+		t.Fatalf("before: got window %d, %d open, room %d; want 3, 2 and 1", before.Window, len(before.Open), before.RoomInWindow())
+	}
+	token, changed, err := db.Store.UpdateSubmitter(t.Context(), window(1))
+	if err != nil || !changed || token <= before.Lease.Token {
+		t.Fatalf("narrow: got token %d, %t, %v; want one above %d", token, changed, err, before.Lease.Token)
+	}
+	done, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: before.Lease, Allocations: allocations(before, true)[:1]})
+	if err == nil || done.Allocated != 0 {
+		t.Errorf("the holder allocates by the window before: got %d, %v; want it fenced", done.Allocated, err)
+	}
+	after := take(t, db, alice, "b/1")
+	if after.Window != 1 || len(after.Open) != 2 || after.RoomInWindow() != 0 {
+		t.Errorf("narrowed: got window %d, %d open, room %d; want 1, 2 and 0", after.Window, len(after.Open), after.RoomInWindow())
+	}
+	if _, changed, err := db.Store.UpdateSubmitter(t.Context(), window(1)); changed || err != nil {
+		t.Errorf("the same again: got changed %t, %v", changed, err)
+	}
+	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(4)))
+	if wide := take(t, db, alice, "c/1"); wide.RoomInWindow() != 2 {
+		t.Errorf("widened: got room %d, want 2", wide.RoomInWindow())
+	}
+	narrower := window(5)
+	narrower.OnlyNarrower = true
+	check.Err(t, "wider, where only narrower is allowed", store.ErrNotTighter)(db.Store.UpdateSubmitter(t.Context(), narrower))
+	unknown := window(1)
+	unknown.Submitter = "eip155:1337:0x0000000000000000000000000000000000000ca0"
+	check.Err(t, "no such submitter", store.ErrUnknownSubmitter)(db.Store.UpdateSubmitter(t.Context(), unknown))
+	if lost := check.Value(db.Store.LostNonces(t.Context(), alice))(t); lost.Window != 4 {
+		t.Errorf("the widest: got %d, want 4", lost.Window)
+	}
+	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(1)))
+	if lost := check.Value(db.Store.LostNonces(t.Context(), alice))(t); lost.Window != 4 {
+		t.Errorf("the widest, narrowed: got %d, want 4", lost.Window)
+	}
+}
+
+// A payer's window is never wider than the widest that a backup can know.
+func TestPayerWindowNeverWidens(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 5, alice)
+	run(t, db, `update submitter set callers = '{transfer}'`)
+	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(1)))
+	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(5)))
+	_, _, err := db.Store.UpdateSubmitter(t.Context(), window(6))
+	if refused, ok := errors.AsType[store.PayerWindowError](err); !ok || refused.Widest != 5 {
+		t.Errorf("wider: got %v, want it refused above 5", err)
+	}
+}
+
+// Each change is recorded with what was before and after, in the audit chain too, and is listed newest first.
+func TestChangesAreListed(t *testing.T) {
+	t.Parallel()
+	db := at(t, "sub:1")
+	name := window(7)
+	name.Name = new("hot wallet")
+	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), name))
+	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), store.SubmitterUpdate{Submitter: alice, Name: new(""), By: "ben", Reason: "s"}))
+	check.OK(t)(db.Store.PutCallers(t.Context(), change([]string{"sub:1", "sub:2"})))
+	check.OK(t)(db.Store.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "r"}))
+	var got []string
+	below, pages := int64(1)<<62, 0
+	for {
+		page := check.Value(db.Store.Changes(t.Context(), alice, below, 2))(t)
+		pages++
+		for _, c := range page {
+			line := fmt.Sprint(c.Action, " ", c.By, " ", c.Reason)
+			if c.ToMaxInFlight != nil {
+				line += fmt.Sprintf(" %d>%d", *c.FromMaxInFlight, *c.ToMaxInFlight)
+			}
+			if c.ToName != nil {
+				line += fmt.Sprintf(" %q>%q", *c.FromName, *c.ToName)
+			}
+			if c.ToCallers != nil {
+				line += fmt.Sprint(" ", c.FromCallers, ">", c.ToCallers)
+			}
+			got, below = append(got, line), c.ID
+		}
+		if len(page) < 2 {
+			break
+		}
+	}
+	check.Equal(t, "pages", pages, 3)
+	check.Equal(t, "changes", strings.Join(got, "; "), `SUSPEND ann r; CALLERS email:ann@example.com a test [sub:1]>[sub:1 sub:2]; UPDATE ben s "hot wallet">""; UPDATE ann r 10>7 "">"hot wallet"`)
+	if audit, err := db.Store.VerifyAudit(t.Context(), nil, nil); err != nil || len(audit.Findings) != 0 || audit.Links != 4 {
+		t.Errorf("the audit chain: got %+v, %v; want 4 links and no finding", audit, err)
+	}
+	check.Err(t, "no such submitter", store.ErrUnknownSubmitter)(db.Store.Changes(t.Context(), "eip155:1337:0x0000000000000000000000000000000000000ca0", below, 1))
+}
