@@ -38,6 +38,7 @@ scheduler, a token issuer and the functions. It prints commands to paste into a 
   go run ./emulator --transfers               with users, their money, and payouts
   go run ./emulator --window 100              up to 100 transactions of an account in flight
   go run ./emulator --set gasbump.enabled=true --set log.level=debug
+  go run ./emulator drill --list              exercises for operators, on a running emulator
 
 `
 
@@ -68,7 +69,7 @@ func parse(args, environ []string) (flags, error) {
 	set.StringVar(&f.clef, "clef", "", "with --signer remote: the clef `program` to sign; default: the emulator's signing service")
 	set.StringVar(&f.events, "events", "", "where events of transactions go (events.mode): poll, nowhere; log; mq_outbox, the emulator's Pub/Sub; webhook, a receiver in the emulator, which prints what it gets; default: poll")
 	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
-	set.StringVar(&f.control, "control", "", "where /info and /token are served, as `host:port`; default: "+local.DefaultControl+", or a free port if that is taken")
+	set.StringVar(&f.control, "control", "", "where /info, /token and /drill are served, as `host:port`; default: "+local.DefaultControl+", or a free port if that is taken")
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
 	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain the functions know; with --demo and more than one, the first stops answering halfway")
 	set.IntVar(&f.chains, "chains", 1, "how many chains are served, 1 or 2; with --demo and 2, the intents that come with it are posted on both, by the same keys")

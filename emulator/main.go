@@ -23,6 +23,9 @@ import (
 func main() { command.Main("emulator", "", realMain) }
 
 func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
+	if len(args) > 0 && args[0] == "drill" {
+		return local.RunDrill(ctx, args[1:], out)
+	}
 	f, err := parse(args, os.Environ())
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
@@ -21,6 +22,8 @@ type Control struct {
 	*loopback.Server
 	stack *stack.Stack
 	keys  bool
+
+	drilling sync.Mutex // held by the one drill that runs
 }
 
 // Serve serves the control address until Close. Without an address that is [DefaultControl], or a free port if
@@ -33,6 +36,7 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	mux.HandleFunc("GET /token/operator", c.token(stack.OperatorAccount))
 	mux.HandleFunc("GET /token/second-operator", c.token(stack.SecondAccount))
 	mux.HandleFunc("GET /token/user/{id}", c.userToken)
+	mux.HandleFunc("POST /drill/{name}", c.drill)
 	var err error
 	if addr != "" {
 		c.Server, err = loopback.Serve(addr, mux)

@@ -73,7 +73,7 @@ Pay out on the chain; the same list shows when it is COMMITTED:
 		o.Events.PrintTo(out)
 	}
 	fmt.Fprintf(out, `
-More: curl -sS $CONTROL/info (the chain's RPC, the database, process ids).
+More: curl -sS $CONTROL/info (the chain's RPC, the database, process ids); go run ./emulator drill --list (exercises for operators).
 `)
 }
 

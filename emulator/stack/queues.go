@@ -47,8 +47,8 @@ var queueWorkers = map[txmanager.Kind]int32{
 	tasks.Publish: 50,
 }
 
-// createQueues creates the queues of each function that moves transactions, as many and with the ids that the
-// settings give, and with the terms that the code relies on: unlimited retries, at most ten seconds apart.
+// createQueues creates the queues of each function that moves transactions. Their number and ids are those of the
+// settings. Their terms are those that the code relies on: unlimited retries, at most ten seconds apart.
 func (s *Stack) createQueues(ctx context.Context) error {
 	shards, err := s.numberSet("FENCEPOST_TASKS_QUEUE_SHARDS", 1)
 	if err != nil {
