@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
+	"os"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/demo"
+	"github.com/fencepost/fencepost/emulator/local"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -22,7 +23,10 @@ import (
 func main() { command.Main("emulator", "", realMain) }
 
 func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
-	f, err := parse(args)
+	if len(args) > 0 && args[0] == "drill" {
+		return local.RunDrill(ctx, args[1:], out)
+	}
+	f, err := parse(args, os.Environ())
 	if err != nil {
 		return err
 	}
@@ -42,18 +46,19 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	control, err := serveControl(s, f.control)
-	if err != nil {
-		return err
-	}
-	defer control.Close()
 	if f.demo {
 		if err := runDemo(ctx, s, intents, endpoint, out); err != nil || !f.keep {
 			nextSteps(out)
 			return err
 		}
 	}
-	return wait(ctx, s, control.Addr(), out)
+	o := local.Options{Control: f.control, Keys: f.keys, Events: endpoint}
+	if f.transfers {
+		if o.Users, err = local.OpenAccounts(ctx, s); err != nil {
+			return err
+		}
+	}
+	return local.Wait(ctx, s, o, out)
 }
 
 // loadIntents returns the demo's intents. Those that come with it are posted on every chain.
@@ -89,13 +94,15 @@ func devSubmitters(chains int) []txmanager.Submitter {
 
 const devAccounts = 10
 
+const collectorSetting = "FENCEPOST_TELEMETRY_OTLP_ENDPOINT"
+
 // telemetrySettings makes the functions export to a collector, if there is one.
 func telemetrySettings(collector string) map[string]string {
 	if collector == "" {
 		return map[string]string{}
 	}
 	return map[string]string{
-		"FENCEPOST_TELEMETRY_OTLP_ENDPOINT": collector, "FENCEPOST_TELEMETRY_FLUSH_EVERY": "1s", "FENCEPOST_TELEMETRY_TRACE_ONE_IN": "1",
+		collectorSetting: collector, "FENCEPOST_TELEMETRY_FLUSH_EVERY": "1s", "FENCEPOST_TELEMETRY_TRACE_ONE_IN": "1",
 	}
 }
 
@@ -107,34 +114,23 @@ func startWebhookEndpoint(mode string) (*demo.WebhookEndpoint, error) {
 	return demo.StartWebhookEndpoint()
 }
 
-// functionSettings returns the functions' settings beside the stack's. Those of the command line have
-// precedence.
-func functionSettings(f flags, endpoint *demo.WebhookEndpoint) map[string]string {
-	all := map[string]string{"FENCEPOST_EVENTS_MODE": f.events}
-	maps.Copy(all, telemetrySettings(f.otlp))
-	if endpoint != nil {
-		maps.Copy(all, endpoint.Settings())
-	}
-	maps.Copy(all, f.settings)
-	return all
-}
-
 // start builds the function server and starts the stack.
 func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.Writer) (*stack.Stack, error) {
 	log, output, err := command.Logs(slog.LevelWarn, f.verbose, f.logs)
 	if err != nil {
 		return nil, err
 	}
-	if f.server == "" {
-		fmt.Fprintln(out, "Building the function server (the first time takes minutes: it compiles go-ethereum) ...")
+	settings, err := f.functionSettings(endpoint)
+	if err != nil {
+		return nil, err
 	}
 	fmt.Fprintf(out, "Starting Postgres, the chain, Cloud Tasks, the scheduler, the token issuer and %d function processes ...\n", f.processes)
 	began := time.Now()
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
-		Signer: stack.SignerKind(f.signer), Clef: f.clef,
-		Settings:  functionSettings(f, endpoint),
-		TwoChains: f.chains > 1, Nodes: nodesOf(f.nodes), Mark: f.mark,
+		Signer: stack.SignerKind(f.signer), Clef: f.clef, Settings: settings, Progress: out,
+		Window: f.window, BlockTime: f.blockTime, Payouts: f.transfers, Core: stack.CoreOptions{Binary: f.core},
+		TwoChains: f.chains > 1, RPCProxy: true, Nodes: f.nodes, Mark: f.mark,
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
@@ -142,31 +138,10 @@ func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.
 	return s, err
 }
 
-// nodesOf returns the number of nodes that need proxies: none for a single node.
-func nodesOf(n int) int {
-	if n == 1 {
-		return 0
-	}
-	return n
-}
-
-// wait prints how to use the running stack, and returns when it shall end.
-func wait(ctx context.Context, s *stack.Stack, control string, out io.Writer) error {
-	info, err := s.Info(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "\nRunning until Ctrl-C.\n  API      %s\n  RPC      %s\n  Info     curl -s http://%s/info   (tokens, keys, database, process ids)\n\nTry it; then ask for /api/v1/tx/{txId} of what it answers:\n\n%s\n\n",
-		info.API, info.RPC, control, info.Curl())
-	<-ctx.Done()
-	fmt.Fprintln(out, "\nStopping.")
-	return nil
-}
-
 func nextSteps(out io.Writer) {
 	fmt.Fprint(out, `
 Where to look next:
-  ./scripts/demo --keep          leaves it all running and prints a curl example
+  ./scripts/demo --keep          leaves it all running and prints commands to paste
   ./scripts/demo --logs FILE     keeps the functions' log: one line for each critical write
   docs/architecture.md           how it works
   docs/guarantees.md             what it promises, and what not

@@ -3,8 +3,9 @@ package demo
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
+
+	"github.com/fencepost/fencepost/emulator/stack/command"
 )
 
 // bar is a progress bar. On a terminal it redraws one line; elsewhere it prints a line for each tenth.
@@ -16,12 +17,7 @@ type bar struct {
 }
 
 func newBar(out io.Writer, all int) *bar {
-	b := &bar{out: out, all: all, shown: -1}
-	if f, ok := out.(*os.File); ok {
-		info, err := f.Stat()
-		b.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return b
+	return &bar{out: out, all: all, terminal: command.IsTerminal(out), shown: -1}
 }
 
 func (b *bar) show(done int) {

@@ -28,7 +28,8 @@ type WebhookEndpoint struct {
 	mu       sync.Mutex
 	received map[string]client.Event // by their keys
 	repeated int
-	wrong    error // the first event without a valid signature
+	wrong    error     // the first event without a valid signature
+	out      io.Writer // of a line for each event; nil: none
 }
 
 // StartWebhookEndpoint starts an endpoint. The caller closes it.
@@ -49,10 +50,20 @@ func StartWebhookEndpoint() (*WebhookEndpoint, error) {
 // Close ends serving.
 func (r *WebhookEndpoint) Close() error { return r.server.Close() }
 
+// URL is the endpoint's address.
+func (r *WebhookEndpoint) URL() string { return r.server.URL() + "/" }
+
+// PrintTo prints a line for each further event.
+func (r *WebhookEndpoint) PrintTo(out io.Writer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out = out
+}
+
 // Settings returns the settings that make the functions deliver to the endpoint.
 func (r *WebhookEndpoint) Settings() map[string]string {
 	return map[string]string{
-		"FENCEPOST_EVENTS_WEBHOOK_URLS":    "demo=" + r.server.URL() + "/",
+		"FENCEPOST_EVENTS_WEBHOOK_URLS":    "demo=" + r.URL(),
 		"FENCEPOST_EVENTS_WEBHOOK_SECRETS": "demo=" + r.secret,
 	}
 }
@@ -74,6 +85,7 @@ func (r *WebhookEndpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		if r.wrong == nil {
 			r.wrong = err
 		}
+		r.print("refused an event: %v", err)
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -81,7 +93,14 @@ func (r *WebhookEndpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.repeated++
 	}
 	r.received[id] = e
+	r.print("got %s", body)
 	w.WriteHeader(http.StatusNoContent)
+}
+
+func (r *WebhookEndpoint) print(format string, args ...any) {
+	if r.out != nil {
+		fmt.Fprintf(r.out, "webhook: "+format+"\n", args...)
+	}
 }
 
 // receivedBy returns the events delivered so far by their keys, and the number of repeated deliveries.

@@ -1,8 +1,10 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
@@ -30,37 +32,68 @@ func (s *Stack) TasksClient(ctx context.Context) (*cloudtasksapi.Client, error) 
 	return s.Tasks.Client(ctx)
 }
 
-// QueueName returns the full name of the kind's queue.
+// queuePrefix begins the queues' ids unless tasks.queuePrefix is set.
+const queuePrefix = "fencepost"
+
+// QueueName returns the full name of the kind's queue in a stack with the default settings.
 func QueueName(kind txmanager.Kind) string {
-	return fmt.Sprintf("%s/queues/fencepost-%s-0", parent, kind)
+	return fmt.Sprintf("%s/queues/%s-%s-0", parent, queuePrefix, kind)
 }
 
-// queueWorkers is the number of concurrent tasks of each queue; that of receipts is
-// confirmations.receiptWorkers.
+// queueWorkers is the number of concurrent tasks of each queue; confirmations.receiptWorkers replaces that of
+// receipts.
 var queueWorkers = map[txmanager.Kind]int32{
 	txmanager.KindAdvance: 100, txmanager.KindReceipt: 100, txmanager.KindConfirm: 100, txmanager.KindResubmit: 10, transferService: 20,
 	tasks.Publish: 50,
 }
 
-// createQueues creates a queue for each function that moves transactions, with the settings that the code
-// relies on: unlimited retries, at most ten seconds apart.
+// createQueues creates the queues of each function that moves transactions. Their number and ids are those of the
+// settings. Their terms are those that the code relies on: unlimited retries, at most ten seconds apart.
 func (s *Stack) createQueues(ctx context.Context) error {
+	shards, err := s.numberSet("FENCEPOST_TASKS_QUEUE_SHARDS", 1)
+	if err != nil {
+		return err
+	}
+	receipts, err := s.numberSet("FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS", queueWorkers[txmanager.KindReceipt])
+	if err != nil {
+		return err
+	}
 	client, err := s.Tasks.Client(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	prefix := cmp.Or(s.options.Settings["FENCEPOST_TASKS_QUEUE_PREFIX"], queuePrefix)
 	for kind, workers := range queueWorkers {
-		_, err := client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: parent, Queue: &cloudtaskspb.Queue{
-			Name:       QueueName(kind),
-			RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: 500, MaxConcurrentDispatches: workers},
-			RetryConfig: &cloudtaskspb.RetryConfig{
-				MaxAttempts: -1, MinBackoff: durationpb.New(minBackoff), MaxBackoff: durationpb.New(maxBackoff), MaxDoublings: 5,
-			},
-		}})
-		if err != nil {
-			return fmt.Errorf("create queue %s: %w", QueueName(kind), err)
+		if kind == txmanager.KindReceipt {
+			workers = receipts
+		}
+		for shard := range shards {
+			name := fmt.Sprintf("%s/queues/%s-%s-%d", parent, prefix, kind, shard)
+			_, err := client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: parent, Queue: &cloudtaskspb.Queue{
+				Name:       name,
+				RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: 500, MaxConcurrentDispatches: workers},
+				RetryConfig: &cloudtaskspb.RetryConfig{
+					MaxAttempts: -1, MinBackoff: durationpb.New(minBackoff), MaxBackoff: durationpb.New(maxBackoff), MaxDoublings: 5,
+				},
+			}})
+			if err != nil {
+				return fmt.Errorf("create queue %s: %w", name, err)
+			}
 		}
 	}
 	return nil
+}
+
+// numberSet returns the number that the settings have for the variable, or else the other one.
+func (s *Stack) numberSet(variable string, other int32) (int32, error) {
+	text := s.options.Settings[variable]
+	if text == "" {
+		return other, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s=%q: want a number from 1 on", variable, text)
+	}
+	return int32(n), nil
 }

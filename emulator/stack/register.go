@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
@@ -78,7 +77,7 @@ type Info struct {
 // DevAccount is a registered submitter with its key, which has no value elsewhere.
 type DevAccount struct {
 	Submitter  string `json:"submitter"`
-	PrivateKey string `json:"privateKey"`
+	PrivateKey string `json:"privateKey,omitempty"`
 }
 
 // Instance is one function process.
@@ -108,13 +107,4 @@ func (s *Stack) Info(ctx context.Context) (Info, error) {
 		info.Processes = append(info.Processes, Instance{p.PID(), p.Addr()})
 	}
 	return info, nil
-}
-
-// Curl returns a command that works when pasted into a shell.
-func (i Info) Curl() string {
-	to := strings.Repeat("0", 36) + "cafe"
-	return fmt.Sprintf(`curl -sS %s/api/v1/tx \
-  -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' \
-  -d '{"submitter": "%s", "requestId": "hello-1", "payload": {"to": "0x%s", "value": "1"}}'`,
-		i.API, i.Token, i.Submitters[0].Submitter, to)
 }

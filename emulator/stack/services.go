@@ -5,11 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/ethereum/go-ethereum/crypto"
 
@@ -17,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/config"
 )
 
 // publicRoutes are the public paths of the load balancer's URL map.
@@ -92,6 +89,9 @@ func (s *Stack) functionNames() []string {
 func (s *Stack) startServices(ctx context.Context) (err error) {
 	if s.settings, err = s.environment(ctx); err != nil {
 		return err
+	}
+	if _, err := config.LoadForTests(list(s.settings)); err != nil { // a process would say no more than its last line
+		return fmt.Errorf("settings:\n%w", err)
 	}
 	if s.options.Split {
 		for _, name := range s.functionNames() {
@@ -276,23 +276,4 @@ func (s *Stack) key(i int) string { return keyOf(s.accounts[i]) }
 
 func keyOf(a devchain.Account) string {
 	return "0x" + hex.EncodeToString(crypto.FromECDSA(a.Key))
-}
-
-// Build compiles the function server with crash points into folder and returns its path. It runs in the
-// module's tree.
-func Build(ctx context.Context, folder string, flags ...string) (string, error) {
-	return BuildProgram(ctx, folder, "functions/server", flags...)
-}
-
-// BuildProgram compiles another main package of the module in the same way, such as the function server
-// with a business' handlers.
-func BuildProgram(ctx context.Context, folder, program string, flags ...string) (string, error) {
-	path := filepath.Join(folder, "server")
-	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, flags...)
-	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/"+program)...)
-	build.WaitDelay = time.Second // its compilers hold the output open after ctx has ended
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
-	}
-	return path, nil
 }

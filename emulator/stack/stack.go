@@ -44,7 +44,7 @@ type Options struct {
 	BlockTime  time.Duration                   // 0: 1 s
 	PriceBump  uint64                          // the least percentage by which the chain's node wants a replacement to pay more; 0: 10
 	Submitters int                             // number of registered dev accounts; 0: 10
-	Window     int                             // max_in_flight of the dev accounts; 0: 1
+	Window     int                             // max_in_flight of the dev accounts; 0: the deployment's default
 	SweepEvery time.Duration                   // 0: 1 min; negative: only RunSweep
 	Signer     SignerKind                      // the signer of the accounts; "": the functions themselves
 	Clef       string                          // of SignerRemote: path of clef; "": the emulator's own signing service
@@ -63,6 +63,7 @@ type Options struct {
 	Seed       uint64                          // of the RPC proxy's draws
 	TokenSpan  time.Duration                   // how long before and after their creation tokens are valid; 0: an hour from then on
 	Output     io.Writer                       // the functions' log; nil: nowhere
+	Progress   io.Writer                       // shows the progress of a build; nil: nowhere
 	Log        *slog.Logger                    // log of the stack itself; nil: discarded
 }
 
@@ -76,9 +77,6 @@ func (o Options) withDefaults() Options {
 	if o.Submitters == 0 {
 		o.Submitters = 10
 	}
-	if o.Window == 0 {
-		o.Window = 1
-	}
 	if o.SweepEvery == 0 {
 		o.SweepEvery = time.Minute
 	}
@@ -88,6 +86,9 @@ func (o Options) withDefaults() Options {
 	o.Transfers = o.Transfers || o.Payouts
 	if o.Output == nil {
 		o.Output = io.Discard
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -228,7 +229,7 @@ func (s *Stack) startFolder(context.Context) (err error) {
 
 func (s *Stack) build(ctx context.Context) (err error) {
 	if s.options.Binary == "" {
-		s.options.Binary, err = Build(ctx, s.folder)
+		s.options.Binary, err = buildShown(ctx, s.options.Progress, s.folder, serverPackage)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/demo"
+	"github.com/fencepost/fencepost/emulator/local"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
 )
@@ -23,6 +24,7 @@ type flags struct {
 	server, core string
 	logs         string
 	verbose      bool
+	keep         bool
 }
 
 const usage = `demo transfers moves money between the Funding accounts in Postgres and the
@@ -42,6 +44,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
 	set.StringVar(&f.logs, "logs", "", "write the processes' log to this `file`")
+	set.BoolVar(&f.keep, "keep", false, "leave everything running afterwards, and print commands to paste")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
 	if err := set.Parse(args); err != nil {
 		return f, err
@@ -60,7 +63,10 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return demo.RunTransfers(ctx, s, f.TransferOptions, out)
+	if err := demo.RunTransfers(ctx, s, f.TransferOptions, out); err != nil || !f.keep {
+		return err
+	}
+	return local.Wait(ctx, s, local.Options{Users: f.Users}, out)
 }
 
 // sweepEvery makes the rescue find the transfers of a killed process within seconds.
@@ -71,14 +77,11 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.server == "" || f.core == "" {
-		fmt.Fprintln(out, "Building the function server and the trading core (the first time takes minutes: it compiles go-ethereum) ...")
-	}
 	fmt.Fprintf(out, "Starting Postgres, the trading core, Cloud Tasks, the scheduler, the token issuers and %d function processes ...\n", f.processes)
 	began := time.Now()
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Core: stack.CoreOptions{Binary: f.core}, Transfers: true, Processes: f.processes, Submitters: 1,
-		SweepEvery: sweepEvery, CheckEvery: sweepEvery, Settings: demo.TransferSettings, Output: output, Log: log,
+		SweepEvery: sweepEvery, CheckEvery: sweepEvery, Settings: demo.TransferSettings, Output: output, Progress: out, Log: log,
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -48,14 +49,58 @@ func Logs(level slog.Level, verbose bool, path string) (*slog.Logger, io.Writer,
 	return log, output, err
 }
 
-// NewFlags returns a flag set whose usage begins with the text.
-func NewFlags(name, usage string) *flag.FlagSet {
+// NewFlags returns a flag set whose usage is the text and the flags, those of a group together.
+func NewFlags(name, usage string, groups ...Group) *flag.FlagSet {
 	set := flag.NewFlagSet(name, flag.ContinueOnError)
 	set.Usage = func() {
 		fmt.Fprint(set.Output(), usage)
-		set.PrintDefaults()
+		left := make(map[string]bool)
+		set.VisitAll(func(f *flag.Flag) { left[f.Name] = true })
+		for _, g := range groups {
+			fmt.Fprintf(set.Output(), "%s:\n", g.Title)
+			for _, name := range g.Flags {
+				printFlag(set.Output(), set.Lookup(name))
+				delete(left, name)
+			}
+			fmt.Fprintln(set.Output())
+		}
+		set.VisitAll(func(f *flag.Flag) {
+			if left[f.Name] {
+				printFlag(set.Output(), f)
+			}
+		})
 	}
 	return set
+}
+
+// Group is flags that the usage shows together.
+type Group struct {
+	Title string
+	Flags []string
+}
+
+// lineWidth is how many letters a line of the usage has at most.
+const lineWidth = 90
+
+// printFlag prints a flag with its meaning on indented lines.
+func printFlag(out io.Writer, f *flag.Flag) {
+	value, meaning := flag.UnquoteUsage(f)
+	if value != "" {
+		value = " " + strings.ToUpper(value)
+	}
+	if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" {
+		meaning += " (default " + f.DefValue + ")"
+	}
+	fmt.Fprintf(out, "  --%s%s\n", f.Name, value)
+	line := "     "
+	for _, word := range strings.Fields(meaning) {
+		if len(line)+1+len(word) > lineWidth {
+			fmt.Fprintln(out, line)
+			line = "     "
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(out, line)
 }
 
 // Range is a flag's value with its bounds.

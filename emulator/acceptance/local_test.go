@@ -1,0 +1,180 @@
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
+	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	emulatorlocal "github.com/fencepost/fencepost/emulator/local"
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// local is a running emulator as a person starts it, with what it prints.
+type local struct {
+	program string
+	out     lockedText
+}
+
+type lockedText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// startLocal starts the emulator until the end of t.
+func startLocal(t *testing.T, args ...string) *local {
+	t.Helper()
+	l := &local{program: must(stack.BuildProgram(t.Context(), t.TempDir(), "emulator", acceptancetest.RaceFlags...))(t)}
+	for variable, value := range withSettings(quick, map[string]string{"FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms"}) {
+		args = append(args, "--set", variable+"="+value)
+	}
+	core := must(ubscore.Build(t.Context(), t.TempDir()))(t)
+	c := exec.Command(l.program, append(args, "--server", binary, "--core", core, "--control", "127.0.0.1:0")...)
+	c.Stdout, c.Stderr = &l.out, &l.out
+	check(t, c.Start())
+	ended := make(chan struct{})
+	go func() { _ = c.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGINT) // it may have ended
+		<-ended
+		if t.Failed() {
+			t.Logf("the emulator printed:\n%s", &l.out)
+		}
+	})
+	l.until(t, "the emulator never said what to paste", func() bool {
+		select {
+		case <-ended:
+			t.Fatal("the emulator ended")
+		default:
+		}
+		return strings.Contains(l.out.String(), "drill --list")
+	})
+	return l
+}
+
+func (l *local) until(t *testing.T, wrong string, met func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
+	defer cancel()
+	check(t, poll(ctx, met), wrong)
+}
+
+// shell runs commands in a shell that got the printed exports, and returns what they print.
+func (l *local) shell(t *testing.T, commands string) string {
+	t.Helper()
+	exports := strings.Join(regexp.MustCompile(`(?m)^export .*$`).FindAllString(l.out.String(), -1), "\n")
+	out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", exports+"\n"+commands).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
+}
+
+// printed returns the printed command that contains the text.
+func (l *local) printed(t *testing.T, text string) string {
+	t.Helper()
+	for _, command := range regexp.MustCompile(`(?m)^curl (?:.*\\\n)*.*$`).FindAllString(l.out.String(), -1) {
+		if strings.Contains(command, text) {
+			return command
+		}
+	}
+	t.Fatalf("printed commands: got none with %q", text)
+	return ""
+}
+
+// What the emulator prints works when it is pasted, and each drill ends as its runbook says. The restore is last.
+func TestLocalEnvironment(t *testing.T) {
+	t.Parallel()
+	l := startLocal(t, "--transfers", "--events", "webhook", "--window", "3", "--block-time", "250ms", "--nodes", "3")
+	l.paste(t)
+	l.decideAsOperator(t)
+	for _, d := range emulatorlocal.Drills {
+		began := time.Now()
+		out, err := l.drill(t, d.Name, "--solve", "--for", "1s").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "docs/runbooks/"+d.Runbook+" says") {
+			t.Fatalf("drill %s: got %v\n%s", d.Name, err, out)
+		}
+		if _, err := os.Stat("../../docs/runbooks/" + d.Runbook); err != nil {
+			t.Errorf("drill %s: %v", d.Name, err)
+		}
+		t.Logf("drill %s: %s", d.Name, time.Since(began).Round(100*time.Millisecond))
+	}
+	if out, err := l.drill(t, "no-such").CombinedOutput(); err == nil || !strings.Contains(string(out), "there is no drill no-such") {
+		t.Errorf("an unknown drill: got %v, %s; want it refused", err, out)
+	}
+}
+
+// drill returns the command that runs a drill on the emulator.
+func (l *local) drill(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	control := regexp.MustCompile(`CONTROL=(\S+)`).FindStringSubmatch(l.out.String())[1]
+	c := exec.CommandContext(t.Context(), l.program, append([]string{"drill"}, args...)...)
+	c.Env = append(os.Environ(), "CONTROL="+control)
+	return c
+}
+
+// decideAsOperator runs a drill that waits for the operator's call, and makes it. Meanwhile no other drill runs.
+func (l *local) decideAsOperator(t *testing.T) {
+	t.Helper()
+	var out lockedText
+	c := l.drill(t, "stuck")
+	c.Stdout, c.Stderr = &out, &out
+	check(t, c.Start())
+	l.until(t, "the drill never said what to expect", func() bool { return strings.Contains(out.String(), "Expect:") })
+	if second, err := l.drill(t, "reorg").CombinedOutput(); err == nil || !strings.Contains(string(second), "another drill is running") {
+		t.Errorf("a second drill: got %v, %s; want it refused", err, second)
+	}
+	if strings.Contains(out.String(), "Ended") {
+		t.Errorf("before the decision: got %s, want the drill to wait", &out)
+	}
+	id := regexp.MustCompile(`/api/v1/tx/(\S+)`).FindStringSubmatch(out.String())[1]
+	l.shell(t, `curl -fsS "$API/admin/v1/tx/`+id+`/decide" -H "Authorization: Bearer $OPERATOR_TOKEN" -H 'Content-Type: application/json' -d '{"action": "placeholder", "reason": "not needed"}'`)
+	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "has ended: FAILED PLACEHOLDER") {
+		t.Errorf("after the decision: got %v, %s; want it ended by the placeholder", err, &out)
+	}
+}
+
+// paste runs the printed commands: tokens, an intent to its end, a transfer, a payout. The webhook receiver prints what it
+// gets. No private key is shown unasked.
+func (l *local) paste(t *testing.T) {
+	t.Helper()
+	for command, want := range map[string]string{
+		l.printed(t, "-d '{\"submitter\""): `"txId":"`, l.printed(t, "/admin/v1/submitters/"): `"maxInFlight":3`,
+		l.printed(t, "move-1"): `"COMMITTED"`, l.printed(t, "pay-1"): `"to":"CHAIN"`,
+		"curl -sS $CONTROL/token/user/x": "invalid syntax",
+	} {
+		if got := l.shell(t, command); !strings.Contains(got, want) {
+			t.Errorf("%s\ngot %s, want %s", command, got, want)
+		}
+	}
+	end := l.printed(t, "requestId=hello-1")
+	l.until(t, "the pasted intent never ended", func() bool { return strings.Contains(l.shell(t, end), `"state":"CONFIRMED"`) })
+	l.until(t, "the pasted payout never ended", func() bool {
+		return strings.Count(l.shell(t, `curl -sS "$API/api/v1/internal_transfer" -H "Authorization: Bearer $USER_TOKEN"`), `"COMMITTED"`) == 2
+	})
+	l.until(t, "the receiver printed no TxConfirmed", func() bool { return strings.Contains(l.out.String(), `webhook: got {"type" : "TxConfirmed"`) })
+	if info := l.shell(t, "curl -sS $CONTROL/info"); !strings.Contains(info, `"submitters"`) || strings.Contains(info, "privateKey") {
+		t.Errorf("info: got %s, want the submitters without keys", info)
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/demo"
+	"github.com/fencepost/fencepost/shared/check"
+)
+
+// A flag that another flag or a setting contradicts is refused, and settings of the environment count like --set.
+func TestFlagsThatContradict(t *testing.T) {
+	t.Parallel()
+	endpoint, err := demo.StartWebhookEndpoint()
+	check.OK(t)(err)
+	defer endpoint.Close()
+	for line, want := range map[string]string{
+		"--events webhook --set events.mode=log":               "FENCEPOST_EVENTS_MODE: --events",
+		"--events webhook --set events.webhook.urls=a=https:x": "FENCEPOST_EVENTS_WEBHOOK_URLS: --events",
+		"--window 2 --set nonce.strict.enabled=true":           "--window above 1",
+		"--window 10001":                              "--window 10001: want 0 to 10000",
+		"--set rpc.urls=http://x":                     "FENCEPOST_RPC_URLS: remove it",
+		"--set mark.enabled=true":                     "FENCEPOST_MARK_ENABLED: give --mark",
+		"--set chain.blockTime=5s":                    "FENCEPOST_CHAIN_BLOCK_TIME: give --block-time",
+		"--set LANG=C":                                "LANG is no setting",
+		"--block-time 1ms":                            "--block-time 1ms: want 50ms to 1m",
+		"--core x":                                    "--core goes with --transfers",
+		"ENV=FENCEPOST_CHAIN_ID=1":                    "FENCEPOST_CHAIN_ID: remove it",
+		"--otlp a:1 --set telemetry.otlpEndpoint=b:1": "FENCEPOST_TELEMETRY_OTLP_ENDPOINT: --events or --otlp",
+		"--otlp a:1 --set telemetry.traceOneIn=5":     "",
+		"--events webhook --window 2 --set log.level=debug ENV=FENCEPOST_LOG_LEVEL=info": "",
+	} {
+		var args, environ []string
+		for _, word := range strings.Fields(line) {
+			if entry, ok := strings.CutPrefix(word, "ENV="); ok {
+				environ = append(environ, entry)
+			} else {
+				args = append(args, word)
+			}
+		}
+		f, err := parse(args, environ)
+		if err == nil {
+			_, err = f.functionSettings(endpoint)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", line, err, want)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+// Package local is the local environment for people: what the emulator prints, its control address, and drills.
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/loopback"
+)
+
+// DefaultControl is where the control address is, unless it is taken.
+const DefaultControl = "127.0.0.1:7070"
+
+// Control serves the description of a running stack, tokens and drills. It is for the people at this machine:
+// everybody who can reach it is given tokens.
+type Control struct {
+	*loopback.Server
+	stack *stack.Stack
+	keys  bool
+
+	drilling sync.Mutex // held by the one drill that runs
+}
+
+// Serve serves the control address until Close. Without an address that is [DefaultControl], or a free port if
+// that is taken. With keys the accounts' private keys are shown.
+func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
+	c := &Control{stack: s, keys: keys}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /info", c.info)
+	mux.HandleFunc("GET /token/caller", c.token(stack.CallerAccount))
+	mux.HandleFunc("GET /token/operator", c.token(stack.OperatorAccount))
+	mux.HandleFunc("GET /token/second-operator", c.token(stack.SecondAccount))
+	mux.HandleFunc("GET /token/user/{id}", c.userToken)
+	mux.HandleFunc("POST /drill/{name}", c.drill)
+	var err error
+	if addr != "" {
+		c.Server, err = loopback.Serve(addr, mux)
+	} else if c.Server, err = loopback.Serve(DefaultControl, mux); err != nil {
+		c.Server, err = loopback.Serve("", mux)
+	}
+	return c, err
+}
+
+func (c *Control) info(w http.ResponseWriter, r *http.Request) {
+	info, err := c.stack.Info(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	for i := range info.Submitters {
+		if !c.keys {
+			info.Submitters[i].PrivateKey = ""
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(info) // the client may have left
+}
+
+func (c *Control) token(account string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		text, err := c.stack.Issuer.Token(r.Context(), account, stack.PublicAudience)
+		answer(w, text, err)
+	}
+}
+
+func (c *Control) userToken(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err == nil && c.stack.Users == nil {
+		err = errors.New("users have tokens only where the emulator was started with --transfers")
+	}
+	text := ""
+	if err == nil {
+		text, err = c.stack.Users.UserToken(id, stack.UsersAudience)
+	}
+	answer(w, text, err)
+}
+
+func answer(w http.ResponseWriter, text string, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	fmt.Fprintln(w, text)
+}

@@ -1,0 +1,286 @@
+package local
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// Drill is an exercise for an operator: it causes one fault in a running emulator, says what to expect, and
+// ends once the fault is over as its runbook says.
+type Drill struct {
+	Name    string
+	Meaning string // half a sentence, for the list
+	Runbook string // the page in docs/runbooks
+
+	nodes int // how many the emulator must have; 0: 1
+	run   func(ctx context.Context, x *exercise) error
+}
+
+// exercise is one run of a drill.
+type exercise struct {
+	*stack.Stack
+	out      io.Writer
+	solve    bool // the drill makes the operator's calls itself
+	pause    time.Duration
+	operator *client.Client
+	caller   *client.Client
+	node     *ethclient.Client
+	account  devchain.Account // whose key and submitter the drill uses: the last dev account
+	sub      txmanager.Submitter
+	name     string
+}
+
+// drill runs a drill and writes what it says as it goes on.
+func (c *Control) drill(w http.ResponseWriter, r *http.Request) {
+	i := slices.IndexFunc(Drills, func(d Drill) bool { return d.Name == r.PathValue("name") })
+	pause, err := time.ParseDuration(r.URL.Query().Get("for"))
+	switch {
+	case i < 0:
+		http.Error(w, "there is no drill "+r.PathValue("name")+": go run ./emulator drill --list", http.StatusNotFound)
+		return
+	case err != nil:
+		http.Error(w, "for: "+err.Error(), http.StatusBadRequest)
+		return
+	case max(len(c.stack.Nodes), 1) < Drills[i].nodes:
+		http.Error(w, fmt.Sprintf("the drill %s needs several nodes: start the emulator with --nodes %d", Drills[i].Name, Drills[i].nodes), http.StatusConflict)
+		return
+	case !c.drilling.TryLock():
+		http.Error(w, "another drill is running: end it first", http.StatusConflict)
+		return
+	}
+	defer c.drilling.Unlock()
+	if err := runDrill(r.Context(), c.stack, Drills[i], r.URL.Query().Get("solve") == "true", pause, flushing{w}); err != nil {
+		fmt.Fprintf(w, "%s%v\n", failed, err)
+		return
+	}
+	fmt.Fprintf(w, "%s docs/runbooks/%s says.\n", ended, Drills[i].Runbook)
+}
+
+// The beginnings of a drill's last line.
+const (
+	ended  = "Ended as"
+	failed = "The drill failed: "
+)
+
+// flushing sends each write at once.
+type flushing struct{ http.ResponseWriter }
+
+// Write implements [io.Writer].
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(p)
+	if flusher, ok := f.ResponseWriter.(http.Flusher); ok {
+		flusher.Flush()
+	}
+	return n, err
+}
+
+func runDrill(ctx context.Context, s *stack.Stack, d Drill, solve bool, pause time.Duration, out io.Writer) (err error) {
+	x := &exercise{Stack: s, out: out, solve: solve, pause: pause, name: d.Name}
+	all := s.Submitters()
+	x.sub, x.account = all[len(all)-1], devchain.DevAccounts(len(all))[len(all)-1]
+	if x.operator, err = s.Client(stack.OperatorAccount); err != nil {
+		return err
+	}
+	if x.caller, err = s.Client(stack.CallerAccount); err != nil {
+		return err
+	}
+	if x.node, err = ethclient.DialContext(ctx, s.Chain.URL()); err != nil {
+		return err
+	}
+	defer x.node.Close()
+	x.say("Drill %s: %s.\nSubmitter: %s. Ctrl-C ends the drill and its fault.", d.Name, d.Meaning, x.sub)
+	if shown, err := x.operator.Submitter(ctx, string(x.sub)); err != nil || shown.Protect != nil {
+		return errors.Join(err, fmt.Errorf("%s is in PROTECT, or cannot be read: release it first (docs/runbooks/protect.md)", x.sub))
+	}
+	return d.run(ctx, x)
+}
+
+func (x *exercise) say(format string, args ...any) { fmt.Fprintf(x.out, format+"\n\n", args...) }
+
+// act makes and shows an operator's call, if the drill is to solve itself. It repeats a call while the answer asks
+// for that.
+func (x *exercise) act(ctx context.Context, what, method, path string, body any) error {
+	if !x.solve {
+		return nil
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	x.say("%s:\ncurl -sS -X %s \"$API%s\" -H \"Authorization: Bearer $OPERATOR_TOKEN\" -H 'Content-Type: application/json' \\\n  -d '%s'", what, method, path, text)
+	var status int
+	var answer []byte
+	err = x.until(ctx, func() bool {
+		status, answer, err = x.Call(ctx, stack.OperatorAccount, method, path, body)
+		return err == nil && status < 500 && !strings.Contains(string(answer), "NOT_LEADER")
+	})
+	if err == nil && status >= 300 {
+		err = fmt.Errorf("%s %s: %d %s", method, path, status, answer)
+	}
+	if err == nil {
+		x.say("Answer: %d %s", status, bytes.TrimSpace(answer))
+	}
+	return err
+}
+
+// pollEvery is how often a drill reads a state.
+const pollEvery = 200 * time.Millisecond
+
+// until waits for the condition.
+func (x *exercise) until(ctx context.Context, met func() bool) error {
+	for !met() {
+		if retry.Pause(ctx, pollEvery); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// post posts an intent of the drill. Its payload has a receiver and a value unless those are given.
+func (x *exercise) post(ctx context.Context, what string, p client.Payload) (client.Intent, string, error) {
+	if p.Value == "" {
+		p.Value = "1"
+	}
+	p.To = receiver
+	in := client.Intent{Submitter: string(x.sub), RequestID: fmt.Sprintf("drill-%s-%s-%d", x.name, what, time.Now().UnixMilli()), Payload: p}
+	created, err := x.caller.CreateTx(ctx, in)
+	if err != nil {
+		return in, "", fmt.Errorf("post %s: %w", in.RequestID, err)
+	}
+	x.say("Posted the intent %s: GET /api/v1/tx/%s", in.RequestID, created.TxID)
+	return in, created.TxID, nil
+}
+
+// reaches waits until the transaction is in one of the states.
+func (x *exercise) reaches(ctx context.Context, txID string, states ...client.TxState) error {
+	return x.until(ctx, func() bool {
+		tx, err := x.operator.Tx(ctx, txID)
+		return err == nil && slices.Contains(states, tx.State)
+	})
+}
+
+// confirmed waits until the transaction is CONFIRMED; another end is an error.
+func (x *exercise) confirmed(ctx context.Context, txID string) error {
+	var last client.Tx
+	err := x.until(ctx, func() bool {
+		tx, err := x.operator.Tx(ctx, txID)
+		if err == nil {
+			last = tx
+		}
+		return err == nil && tx.State.Final()
+	})
+	if err == nil && last.State != client.Confirmed {
+		err = fmt.Errorf("%s ended %s %s, want CONFIRMED", txID, last.State, last.SubState)
+	}
+	if err == nil {
+		x.say("%s is CONFIRMED.", last.RequestID)
+	}
+	return err
+}
+
+// protected waits until the drill's submitter is in PROTECT, or is not, and runs the sweep meanwhile, which
+// otherwise comes once a minute.
+func (x *exercise) protected(ctx context.Context, want bool) (incident int, err error) {
+	err = x.until(ctx, func() bool {
+		s, err := x.operator.Submitter(ctx, string(x.sub))
+		if err != nil || (s.Protect != nil) != want {
+			_ = x.RunSweep(ctx) // a later one makes up for a failure
+			return false
+		}
+		if s.Protect != nil {
+			incident = s.Protect.Incident
+		}
+		return true
+	})
+	return incident, err
+}
+
+// finalizedBlocks is how many blocks make everything before them finalized on the emulator's chain.
+const finalizedBlocks = 70
+
+// finalize adds blocks until everything so far is finalized.
+func (x *exercise) finalize() error {
+	x.say("The chain gets %d blocks at once, so that everything so far is finalized.", finalizedBlocks)
+	return x.Chain.Mine(finalizedBlocks)
+}
+
+const drillUsage = `drill lets an operator practise on a running emulator: it causes a fault, says what to expect and
+which runbook to follow, and ends once the fault is over.
+
+  go run ./emulator drill --list
+  go run ./emulator drill foreign-key
+
+`
+
+// RunDrill is the command drill: it asks the running emulator for a drill and prints what that says.
+func RunDrill(ctx context.Context, args []string, out io.Writer) error {
+	set := command.NewFlags("emulator drill", drillUsage)
+	list := set.Bool("list", false, "list the drills")
+	solve := set.Bool("solve", false, "make the operator's calls too, and show them")
+	pause := set.Duration("for", 30*time.Second, "the `time` for which a fault lasts that no call ends")
+	control := set.String("control", os.Getenv("CONTROL"), "the `URL` of the emulator's control address; default: the variable CONTROL, or http://"+DefaultControl)
+	name := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		name, args = args[0], args[1:]
+	}
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case *list:
+		for _, d := range Drills {
+			fmt.Fprintf(out, "%-16s %s (docs/runbooks/%s)\n", d.Name, d.Meaning, d.Runbook)
+		}
+		return nil
+	case name == "":
+		set.Usage()
+		return flag.ErrHelp
+	case *control == "":
+		*control = "http://" + DefaultControl
+	}
+	query := url.Values{"solve": {fmt.Sprint(*solve)}, "for": {pause.String()}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, *control+"/drill/"+url.PathEscape(name)+"?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("no emulator answers; start it with go run ./emulator, or name it by --control: %w", err)
+	}
+	defer resp.Body.Close()
+	last := ""
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		last = lines.Text()
+		fmt.Fprintln(out, last)
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(last, ended) {
+		return errors.New("the drill did not end as its runbook says")
+	}
+	return nil
+}
