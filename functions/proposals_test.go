@@ -85,6 +85,8 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		h.run(`update managed_tx set held = true where tx_id = $1`, id)
 		return id
 	}
+	const idle = "eip155:1337:0x00000000000000000000000000000000000000a2"
+	h.Register(t, idle, 1)
 	to, err := eip155.ParseAddress(paidTo)
 	check.OK(t)(err)
 	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
@@ -113,6 +115,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		{"release", "POST", ofShop + "/proceed", members{"through": last, "reason": "r"}, `select held from managed_tx where tx_id = '` + last + `'`, "true", "false"},
 		{"release", "POST", ofShop + "/foreign/match", members{"nonce": 0, "txId": matching, "reason": "r"}, `select state from managed_tx where tx_id = '` + matching + `'`, "QUEUED", "CONFIRMED"},
 		{"release", "POST", ofShop + "/foreign/write-off", members{"nonce": 1, "reason": "r"}, `select outcome from foreign_hold where nonce = 1`, "null", "WRITTEN_OFF"},
+		{"register", "POST", "/admin/v1/submitters/" + idle + "/retire", members{"reason": "r"}, `select status from submitter where submitter = '` + idle + `'`, "ACTIVE", "RETIRED"},
 		{"adjustments", "POST", "/admin/v1/conservation/findings/" + finding + "/adjust", members{"move": "balance", "reason": "r"}, `select count(*) from conservation_adjustment where applied_at is not null`, "0", "1"},
 		{"adjustments", "POST", "/admin/v1/halts/" + halt + "/resume", members{"reason": "r"}, `select resumed_at is not null from transfer_halt where halt_id = ` + halt, "false", "true"},
 		{"adjustments", "POST", "/admin/v1/users/7/payout_addresses/unblock", members{"reason": "r"}, `select count(*) from payout_address_block where lifted_at is null`, "1", "0"},
@@ -140,7 +143,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	}
 	check.Equal(t, "proposals without their outcome", h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`), "0")
 	if got, want := h.one(`select string_agg(distinct action || ' ' || by || ' ' || approved_by, '; ') from submitter_change where proposal is not null`),
-		"APPROVED sub:ann-at-work email:ben@fencepost.example; CALLERS sub:ann-at-work email:ben@fencepost.example; POLICY sub:ann-at-work email:ben@fencepost.example; RESUME sub:ann-at-work email:ben@fencepost.example; UPDATE sub:ann-at-work email:ben@fencepost.example"; got != want {
+		"APPROVED sub:ann-at-work email:ben@fencepost.example; CALLERS sub:ann-at-work email:ben@fencepost.example; POLICY sub:ann-at-work email:ben@fencepost.example; RESUME sub:ann-at-work email:ben@fencepost.example; RETIRE sub:ann-at-work email:ben@fencepost.example; UPDATE sub:ann-at-work email:ben@fencepost.example"; got != want {
 		t.Errorf("on record: got %s, want %s", got, want)
 	}
 	if got, err := h.Store.VerifyAudit(t.Context(), nil, nil); err != nil || len(got.Findings) != 0 || got.Links == 0 {

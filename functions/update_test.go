@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// An operator changes a submitter's window and name, and reads what was changed. A window above 1 is refused
+// An operator changes a submitter's window and name, and lists the changes. A window above 1 is refused
 // while nonce.strict.enabled is true, and a payer's window above its widest is refused always.
 func TestSubmitterIsUpdated(t *testing.T) {
 	t.Parallel()
@@ -66,7 +66,11 @@ func TestSubmitterIsUpdated(t *testing.T) {
 	check.Equal(t, "wider, without the strict mode", h.as("ann", "PATCH", ofShop, members{"maxInFlight": 9, "reason": "faster"}).is("maxInFlight"), "200 9")
 	check.Equal(t, "a payer's, wider", h.as("ann", "PATCH", "/admin/v1/submitters/"+payer, members{"maxInFlight": 10000, "reason": "r"}).is("code", "field"), "409 PAYER_WINDOW maxInFlight")
 
-	lines, err := collect(ann.ListChanges(t.Context(), shopAccount), func(c client.SubmitterChange) string {
+	check.Equal(t, "retire a payer", h.as("ann", "POST", "/admin/v1/submitters/"+payer+"/retire", members{"reason": "r"}).is("code"), "409 SUBMITTER_IN_USE")
+	check.Equal(t, "retire what has open work", h.as("ann", "POST", ofShop+"/retire", members{"reason": "r"}).is("code", "detail"),
+		"409 SUBMITTER_IN_USE the submitter has queued intents, open transactions: suspend it, and retire it once it has none; nothing was changed")
+
+	lines, err := collect(ann.ListChanges(t.Context(), shopAccount, 3), func(c client.SubmitterChange) string {
 		return fmt.Sprint(c.Action, " ", c.Reason, " ", c.FromMaxInFlight, " ", c.ToMaxInFlight, " ", c.ToName != nil, " ", c.ToCallers)
 	})
 	check.OK(t)(err)
@@ -83,4 +87,35 @@ func TestSubmitterIsUpdated(t *testing.T) {
 	for query, want := range map[string]string{"pageSize=0": "400 pageSize", "pageToken=xx": "400 pageToken", "after=1": "400 after"} {
 		check.Equal(t, query, h.as("ann", "GET", ofShop+"/changes?"+query, nil).is("field"), want)
 	}
+}
+
+// A retired submitter is listed as such. Its callers' intents, its registration, and other acts are refused by one
+// code.
+func TestSubmitterIsRetired(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 1)
+	ann := h.clientOf(h.callerToken("ann"))
+	check.Equal(t, "a caller", h.as("shop", "POST", ofShop+"/retire", members{"reason": "r"}).is("code"), "403 FORBIDDEN")
+	if s, err := ann.RetireSubmitter(t.Context(), shopAccount, "moved away"); err != nil || s.Status != "RETIRED" {
+		t.Fatalf("retire: got %+v, %v", s, err)
+	}
+	for _, c := range []struct {
+		who, method, path string
+		body              members
+		want              string
+	}{
+		{"shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "r", "payload": members{"to": paidTo}}, "409 SUBMITTER_RETIRED"},
+		{"ann", "POST", "/admin/v1/submitters", members{"submitter": shopAccount, "callers": []string{"sub:shop"}, "policy": "unlimited"}, "409 SUBMITTER_RETIRED"},
+		{"ann", "POST", ofShop + "/suspend", members{"reason": "r"}, "409 SUBMITTER_RETIRED"},
+		{"ann", "POST", ofShop + "/resume", members{"reason": "r"}, "409 SUBMITTER_RETIRED"},
+		{"ann", "POST", ofShop + "/signer", members{"signer": "local", "reason": "r"}, "409 SUBMITTER_RETIRED"},
+		{"ann", "PATCH", ofShop, members{"name": "r", "reason": "r"}, "409 SUBMITTER_RETIRED"},
+		{"ann", "POST", ofShop + "/retire", members{"reason": "r"}, "409 TOO_LATE"},
+	} {
+		check.Equal(t, fmt.Sprint(c.method, " ", c.path), h.as(c.who, c.method, c.path, c.body).is("code"), c.want)
+	}
+	listed, err := collect(ann.ListSubmitters(t.Context()), func(s client.Submitter) string { return s.Status })
+	check.OK(t)(err)
+	check.Equal(t, "listed", listed, "RETIRED")
 }

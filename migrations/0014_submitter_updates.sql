@@ -1,4 +1,4 @@
--- What a submitter was registered with can change.
+-- What a submitter was registered with can change, and a submitter can be retired.
 
 -- +goose Up
 -- +goose StatementBegin
@@ -13,11 +13,79 @@ alter table submitter_change
   add column from_name          text,
   add column to_name            text,
   drop constraint change_is_known,
-  add constraint change_is_known check (action in ('SUSPEND', 'RESUME', 'POLICY', 'SIGNER', 'CALLERS', 'APPROVED', 'UPDATE')),
+  add constraint change_is_known check (action in ('SUSPEND', 'RESUME', 'POLICY', 'SIGNER', 'CALLERS', 'APPROVED', 'UPDATE', 'RETIRE')),
   add constraint update_fits_action check (case when action = 'UPDATE'
     then coalesce(to_max_in_flight <> from_max_in_flight, from_max_in_flight is null and to_max_in_flight is null and to_name is not null)
      and coalesce(to_name <> from_name, from_name is null and to_name is null and to_max_in_flight is not null)
     else num_nonnulls(from_max_in_flight, to_max_in_flight, from_name, to_name) = 0 end);
+
+-- A retired submitter takes no intent and signs nothing any more.
+alter table submitter
+  drop constraint submitter_status_check,
+  add constraint submitter_status_check check (status in ('ACTIVE', 'SUSPENDED', 'RETIRED'));
+create index retired_submitters on submitter (submitter) where status = 'RETIRED';
+
+-- What a submitter still has to do, in words; empty: nothing.
+create function open_work(of_submitter text) returns text language sql stable set search_path = public, pg_temp as $$
+  select concat_ws(', ',
+    case when exists (select from managed_tx m where m.submitter = of_submitter and m.queued) then 'queued intents' end,
+    case when exists (select from managed_tx m where m.submitter = of_submitter and m.open) then 'open transactions' end,
+    case when exists (select from protect_incident p where p.submitter = of_submitter and p.closed_at is null) then 'an open PROTECT incident' end,
+    case when exists (select from foreign_hold h where h.submitter = of_submitter and h.ended_at is null) then 'foreign transactions without a decision' end,
+    case when exists (select from assets_tb a where a.payout_submitter = of_submitter) then 'an asset that names it as its payer' end,
+    case when exists (select from transfers_tb t where t.open and t.payout_submitter = of_submitter) then 'open payouts' end)
+$$;
+
+-- Each transaction that adds work of a submitter holds this lock in shared mode. A retirement holds it alone, so
+-- that it sees all work that was added before, and work that is added later sees it. Submitters share 64 locks, so
+-- that a batch of many needs few.
+create function retirement_lock(of_submitter text) returns integer language sql immutable strict as $$
+  select hashtext(of_submitter) & 63
+$$;
+
+create or replace function guard_submitter() returns trigger language plpgsql set search_path = public, pg_temp as $$
+declare
+  work text;
+begin
+  if tg_op = 'DELETE' or (new.submitter, new.start_nonce) is distinct from (old.submitter, old.start_nonce) then
+    raise exception 'submitter % cannot be deleted, and its start nonce cannot change', old.submitter
+      using errcode = 'FP003', constraint = 'start_never_changes';
+  end if;
+  if old.status = 'RETIRED' and (new.status, new.signer, new.max_in_flight) is distinct from (old.status, old.signer, old.max_in_flight) then
+    raise exception 'submitter % is retired for ever', old.submitter using errcode = 'FP003', constraint = 'retired_for_ever';
+  end if;
+  if new.status = 'RETIRED' and old.status <> 'RETIRED' then
+    perform pg_advisory_xact_lock(hashtext('retirement'), retirement_lock(new.submitter));
+    work := open_work(new.submitter);
+    if work <> '' then
+      raise exception 'submitter % has open work', new.submitter using errcode = 'FP016', constraint = 'retired_without_work', detail = work;
+    end if;
+  end if;
+  return new;
+end $$;
+
+-- Refuses new work of a retired submitter. The class of the error makes a shared batch repeat each intent alone.
+create function refuse_retired() returns trigger language plpgsql set search_path = public, pg_temp as $$
+begin
+  perform pg_advisory_xact_lock_shared(hashtext('retirement'), b.lock)
+     from (select distinct retirement_lock(n.submitter) as lock from new_txs n order by 1) as b;
+  if exists (select from submitter s where s.status = 'RETIRED' and s.submitter in (select n.submitter from new_txs n where n.open or n.queued)) then
+    raise exception 'the submitter of a new transaction is retired' using errcode = '23514', constraint = 'retired_takes_no_work';
+  end if;
+  return null;
+end $$;
+create trigger refuse_retired after insert on managed_tx referencing new table as new_txs for each statement execute function refuse_retired();
+
+-- The same for the payer of a new payout.
+create function refuse_retired_payer() returns trigger language plpgsql set search_path = public, pg_temp as $$
+begin
+  perform pg_advisory_xact_lock_shared(hashtext('retirement'), retirement_lock(new.payout_submitter));
+  if exists (select from submitter s where s.status = 'RETIRED' and s.submitter = new.payout_submitter) then
+    raise exception 'the payer % is retired', new.payout_submitter using errcode = '23514', constraint = 'retired_pays_nothing';
+  end if;
+  return null;
+end $$;
+create trigger refuse_retired_payer after insert on transfers_tb for each row when (new.payout_submitter is not null) execute function refuse_retired_payer();
 
 -- As before, with these columns.
 create or replace function audit_text(of_submitter submitter_id, of_number bigint, of_change bigint, of_decision bigint, of_role text, of_time timestamptz)
@@ -35,7 +103,7 @@ returns text language sql stable set search_path = public, pg_temp as $$
                    from tx_decision d where d.id = of_decision)))::text
 $$;
 
--- As before, with the act update.
+-- As before, with the acts update and retire.
 create or replace function proposal_state(of_act text, subject jsonb) returns jsonb language plpgsql stable security definer set search_path = public, pg_temp as $$
 declare
   sub text := subject ->> 'submitter';
@@ -46,6 +114,7 @@ begin
     when 'callers' then (select jsonb_build_object('change', last_change(sub), 'callers', s.callers, 'succeeded', s.succeeded) from submitter s where s.submitter = sub)
     when 'signer' then (select jsonb_build_object('change', last_change(sub), 'signer', s.signer) from submitter s where s.submitter = sub)
     when 'update' then (select jsonb_build_object('change', last_change(sub), 'maxInFlight', s.max_in_flight, 'name', s.name) from submitter s where s.submitter = sub)
+    when 'retire' then (select jsonb_build_object('change', last_change(sub), 'status', s.status, 'openWork', open_work(sub)) from submitter s where s.submitter = sub)
     when 'register' then jsonb_build_object('registered', exists (select from submitter s where s.submitter = sub))
     when 'resume' then (select jsonb_build_object('change', last_change(sub), 'status', s.status) from submitter s where s.submitter = sub)
     when 'release' then (select jsonb_build_object('incident', p.incident, 'openedAt', p.opened_at, 'evidence', p.evidence, 'nextNonce', c.next_nonce)
@@ -93,7 +162,7 @@ begin
   end if;
   update proposal set status = 'CARRIED_OUT', closed_at = clock_timestamp(), carried_out_xid = pg_current_xact_id() where proposal_id = of_proposal;
   perform set_config('fencepost.proposal', of_proposal::text, true);
-  if p.act not in ('policy', 'callers', 'signer', 'resume', 'update') then
+  if p.act not in ('policy', 'callers', 'signer', 'resume', 'update', 'retire') then
     insert into submitter_change (submitter, action, by, reason)
     select s.submitter, 'APPROVED', p.proposed_by, p.effect
       from submitter s

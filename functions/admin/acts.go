@@ -48,6 +48,7 @@ type ActRule struct {
 var Acts = map[string]ActRule{
 	"POST /admin/v1/submitters":                                           {"register", "callers can sign by the account"},
 	"PATCH /admin/v1/submitters/{submitter}":                              {"register", "a wider window; a narrower one, or the name, needs one operator"},
+	"POST /admin/v1/submitters/{submitter}/retire":                        {"register", "the account is never used again"},
 	"PUT /admin/v1/submitters/{submitter}/policy":                         {"policy", "it bounds all signatures; one that is at least as tight needs one operator"},
 	"POST /admin/v1/submitters/{submitter}/resume":                        {"policy", "it ends a suspension"},
 	"PUT /admin/v1/submitters/{submitter}/callers":                        {"callers", "it names the callers; only leaving some out needs one operator"},

@@ -24,6 +24,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/submitters", a.listSubmitters)
 	a.read(mux, "GET /admin/v1/submitters/{submitter}", showOf(a.pathSubmitter, a.replySubmitter))
 	a.act(mux, "PATCH /admin/v1/submitters/{submitter}", withReason(a.Desk, a.pathSubmitter, a.updateSubmitter))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/retire", withReason(a.Desk, a.pathSubmitter, a.retireSubmitter))
 	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", showOf(a.pathSubmitter, a.listChanges))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
@@ -163,6 +164,9 @@ func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) 
 		return err
 	}
 	known, err := a.Store.Submitter(r.Context(), reg.Submitter)
+	if err == nil && known.Retired() {
+		return store.ErrRetired
+	}
 	if err == nil && known.StartNonce == int64(reg.StartNonce) { // a repeated registration: the count has moved on since
 		return nil
 	}

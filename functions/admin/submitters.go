@@ -200,8 +200,11 @@ func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request, c submitte
 	if _, err := a.Signers.Checker(to.Signer); err != nil {
 		return web.FieldProblem("signer", "is %v", err)
 	}
-	if _, err := a.Store.Submitter(r.Context(), c.on); err != nil {
+	switch known, err := a.Store.Submitter(r.Context(), c.on); {
+	case err != nil:
 		return err
+	case known.Retired():
+		return store.ErrRetired
 	}
 	if err := a.signerHasIt(r, c.on, to.Signer); err != nil {
 		return err

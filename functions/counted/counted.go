@@ -63,7 +63,7 @@ func refuses(err error) bool {
 		return true
 	}
 	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrRequestConflict, store.ErrRecorded, store.ErrProtected,
-		store.ErrSuspended, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred, store.ErrNoMAC} {
+		store.ErrSuspended, store.ErrRetired, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred, store.ErrNoMAC} {
 		if errors.Is(err, refusal) {
 			return true
 		}

@@ -20,6 +20,8 @@ var (
 	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
 	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
 	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
+	submitterRetired   = web.Code{Name: "SUBMITTER_RETIRED", Status: http.StatusConflict}
+	submitterInUse     = web.Code{Name: "SUBMITTER_IN_USE", Status: http.StatusConflict}
 	payerWindow        = web.Code{Name: "PAYER_WINDOW", Status: http.StatusConflict}
 	NotLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
 	TooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
@@ -76,6 +78,7 @@ var answers = []Answer{
 	{Err: store.ErrRequestConflict, Code: requestIDConflict,
 		Text: "this requestId of the submitter belongs to another payload, another validUntil or another caller: post a new intent under a new requestId"},
 	{Err: store.ErrProtected, Code: submitterProtected, Text: "the submitter is in PROTECT until an operator releases it." + storedNothing},
+	{Err: store.ErrRetired, Code: submitterRetired, Text: "the submitter is retired for ever: use another one; this attempt changed nothing"},
 	{Err: store.ErrSuspended, Code: web.Forbidden, Text: "an operator has suspended the submitter." + storedNothing},
 	{Err: store.ErrQueueFull, Code: queueFull, Retry: queueRetryAfter, Text: "too many intents wait for this submitter." + storedNothing},
 	{Err: store.ErrMoved, Code: web.Unavailable, Text: "the submitter's state changed meanwhile; this attempt stored nothing: try again"},
@@ -138,6 +141,7 @@ func detailed(err error) *web.Problem {
 	var recorded store.RequestRecordedError
 	var callers store.CallersError
 	var window store.PayerWindowError
+	var work store.OpenWorkError
 	switch {
 	case store.IsMoving(err):
 		p := web.NewProblem(moveExpected, "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later")
@@ -155,6 +159,8 @@ func detailed(err error) *web.Problem {
 		p := web.NewProblem(payerWindow, "the submitter is a payer: after a restore its nonces are filled up to its widest window, %d, so it cannot be wider; register another account with a wider window as the payer; nothing was changed", window.Widest)
 		p.Field = "maxInFlight"
 		return p
+	case errors.As(err, &work):
+		return web.NewProblem(submitterInUse, "the submitter has %s: suspend it, and retire it once it has none; nothing was changed", work.Work)
 	case errors.As(err, &recorded):
 		return web.NewProblem(requestRecorded, "%s; do not post it again under any requestId", recordedWords(recorded))
 	case errors.Is(err, store.ErrNumbersAhead):

@@ -60,7 +60,7 @@ type TokenLimits struct {
 type Submitter struct {
 	Submitter      string           `json:"submitter"`
 	Signer         string           `json:"signer"` // as in a [Registration]
-	Status         string           `json:"status"` // ACTIVE or SUSPENDED
+	Status         string           `json:"status"` // ACTIVE, SUSPENDED or RETIRED
 	Name           string           `json:"name"`   // for people; "": none
 	StartNonce     uint64           `json:"startNonce"`
 	StartReason    string           `json:"startReason"` // why StartNonce is not 0; "": none was given
@@ -134,7 +134,7 @@ func (c *Client) UpdateSubmitter(ctx context.Context, submitter string, u Submit
 // SubmitterChange is a recorded change of a submitter by an operator. Members that do not fit the action are
 // empty.
 type SubmitterChange struct {
-	Action          string            `json:"action"` // SUSPEND, RESUME, POLICY, SIGNER, CALLERS, UPDATE, or APPROVED for another approved act
+	Action          string            `json:"action"` // SUSPEND, RESUME, POLICY, SIGNER, CALLERS, UPDATE, RETIRE, or APPROVED for another approved act
 	At              time.Time         `json:"at"`
 	By              string            `json:"by"`
 	Reason          string            `json:"reason"`
@@ -152,9 +152,12 @@ type SubmitterChange struct {
 	ToName          *string           `json:"toName"`
 }
 
-// ListChanges yields the recorded changes of the submitter, the newest first. It is for operators.
-func (c *Client) ListChanges(ctx context.Context, submitter string) iter.Seq2[SubmitterChange, error] {
-	return pages[SubmitterChange](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/changes", "changes", "nextPageToken", "pageToken"}, url.Values{})
+// ListChanges yields the recorded changes of the submitter, the newest first. It fetches pageSize at once, up to
+// 500; 0: 50. It is for operators.
+func (c *Client) ListChanges(ctx context.Context, submitter string, pageSize int) iter.Seq2[SubmitterChange, error] {
+	values := url.Values{}
+	setUnless(values, "pageSize", strconv.Itoa(pageSize), "0")
+	return pages[SubmitterChange](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/changes", "changes", "nextPageToken", "pageToken"}, values)
 }
 
 // SetPolicy replaces the submitter's policy and records the reason. It is for operators.
@@ -194,6 +197,12 @@ func (c *Client) ResumeSubmitter(ctx context.Context, submitter, reason string) 
 
 func (c *Client) setStatus(ctx context.Context, submitter, verb, reason string) (Submitter, error) {
 	return post[Submitter](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/"+verb, map[string]string{"reason": reason})
+}
+
+// RetireSubmitter retires the submitter for ever. SUBMITTER_IN_USE: it has open work. The reason is kept. It is
+// for operators.
+func (c *Client) RetireSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
+	return post[Submitter](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/retire", map[string]string{"reason": reason})
 }
 
 // QueueCancelReport has the counts of one [Client.CancelQueue] and of what remains.

@@ -89,7 +89,7 @@ var RunBy = map[string]Test{
 	"GET /admin/v1/submitters/{submitter}":                    {functions, "TestHeldAfterARestore"},
 	"GET /admin/v1/submitters/{submitter}/lost":               {acceptance, "TestH09ForeignTransactionThatDoesTheSame"},
 	"POST /admin/v1/submitters/{submitter}/release":           {acceptance, "TestH06ResumeGoesOn"},
-	"PATCH /admin/v1/submitters/{submitter}":                 {functions, "TestSubmitterIsUpdated"},
+	"PATCH /admin/v1/submitters/{submitter}":                  {functions, "TestSubmitterIsUpdated"},
 	"PUT /admin/v1/submitters/{submitter}/policy":             {acceptance, "TestPolicyOverHTTP"},
 	"PUT /admin/v1/submitters/{submitter}/callers":            {attacks, "TestRunbookOfAStolenCredential"},
 	"POST /admin/v1/submitters/{submitter}/suspend":           {attacks, "TestRunbookOfAStolenCredential"},

@@ -69,6 +69,7 @@ const (
 	macsFrom       = `insert into intent_mac_rule (required, intents_upto, by, reason) values `
 	carol          = `'eip155:1337:0x0000000000000000000000000000000000000ca0'`
 	newSub         = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values `
+	isRetired      = isCarol + `; update submitter set status = 'RETIRED' where submitter = ` + carol
 	isCarol        = newSub + `(` + carol + `, 'local', 0, 1, '{*}', 'test')`
 	newEp          = `insert into protect_incident (submitter, incident, evidence, closed_at, closed_by, mode, reason) values `
 	newReservation = `insert into managed_tx (submitter, caller, fingerprint, tx_id, request_id, nonce, prev_nonce, state, sub_state, reservation, lock_owner, lock_until)
@@ -459,9 +460,12 @@ var guarded = map[string][]duty{
 		{"submitter_nonce_cursor", isCarol, `update submitter_nonce_cursor set submitter = ` + carol + ` where submitter = $bob`, "nonces_only_rise"},
 		{"submitter_nonce_cursor", `update submitter_nonce_cursor set next_nonce = 9`, `update submitter_nonce_cursor set next_nonce = 8`, "nonces_only_rise"},
 	},
+	"refuse_retired": {{"managed_tx", isRetired, newTx + `(gen_random_uuid(), ` + carol + `, 'r', 'shop', ` + emptyPrint + `)`, "retired_takes_no_work"}},
 	"guard_submitter": {
 		{"submitter", "", `delete from submitter where submitter = $bob`, "start_never_changes"},
 		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
+		{"submitter", "", `update submitter set status = 'RETIRED' where submitter = $alice`, "retired_without_work"},
+		{"submitter", isRetired, `update submitter set status = 'ACTIVE' where submitter = ` + carol, "retired_for_ever"},
 	},
 	"require_mac_at_insert": {
 		{"managed_tx", macsFrom + `(true, 0, 'o', 'r')`, newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', ` + emptyPrint + `)`, "intents_have_a_mac"},

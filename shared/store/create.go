@@ -48,6 +48,7 @@ var (
 	ErrRequestConflict = errors.New("the requestId is taken by another payload, or by another caller")
 	ErrProtected       = errors.New("the submitter is in PROTECT")
 	ErrSuspended       = errors.New("the submitter is suspended")
+	ErrRetired         = errors.New("the submitter is retired")
 	ErrQueueFull       = errors.New("the submitter's queue is full")
 	ErrHandlerBarred   = errors.New("the submitter does not take transactions of this handler")
 	ErrPast            = errors.New("the validUntil of the intent has passed")
@@ -144,7 +145,7 @@ type Created struct {
 //
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to use),
 // [ErrAnyCaller], [ErrRequestConflict], [ErrHandlerBarred], [ErrPast], [ErrProtected],
-// [ErrSuspended], [ErrQueueFull] or [ErrMoved]. Otherwise it is a [PolicyError] or the
+// [ErrRetired], [ErrSuspended], [ErrQueueFull] or [ErrMoved]. Otherwise it is a [PolicyError] or the
 // intent's Refused.
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (StoredIntent, error) {
 	if in.Trace == nil {
@@ -442,6 +443,8 @@ func (f foundIntent) refusal(in Intent) error {
 		return ErrAnyCaller
 	case !f.handlerMay:
 		return ErrHandlerBarred
+	case f.status == statusRetired:
+		return ErrRetired
 	case f.protected || !f.ours:
 		return ErrProtected
 	case f.status != "ACTIVE":

@@ -168,6 +168,7 @@ const (
 
 	proposalCode  = "FP014" // of carry_out_proposal
 	proposalsCode = "FP015" // of propose_act
+	openWorkCode  = "FP016" // of a retirement
 )
 
 // fence maps the SQLSTATEs of the database's functions to their errors.

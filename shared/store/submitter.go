@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -60,7 +61,7 @@ const sameSubmitter = `
 select signer = $2 and start_nonce = $3 and max_in_flight = $4
        and ($5::jsonb is null or $5::jsonb = coalesce(` + policyOf + `,
          '{"maxValue": null, "maxValuePerDay": null, "maxPerMinute": null, "targets": null,
-           "maxFeePerTx": null, "maxPriorityFeePerGas": null, "maxGas": null, "maxFeesPerDay": null, "perCaller": null, "tokens": null}')), s.callers
+           "maxFeePerTx": null, "maxPriorityFeePerGas": null, "maxGas": null, "maxFeesPerDay": null, "perCaller": null, "tokens": null}')), s.callers, s.status
   from submitter s
  where submitter = $1`
 
@@ -73,10 +74,11 @@ const policyOf = `(select jsonb_build_object('maxValue', y.max_value_wei::text, 
 
 // Register puts a submitter under management, with its cursor at StartNonce. A repeated call
 // on the same terms changes nothing and returns false. The error wraps
-// [ErrRegisteredOtherwise] if the terms differ.
+// [ErrRegisteredOtherwise] if the terms differ, or [ErrRetired].
 func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err error) {
 	var same bool
 	var callers []string
+	var status string
 	var policy *string
 	if r.Policy != nil {
 		text, err := json.Marshal(r.Policy)
@@ -93,9 +95,12 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 		b.Queue(recordRegistration, r.Submitter, r.CreatedBy)
 	}
 	b.Queue(sameSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.MaxInFlight, policy).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&same, &callers) })
+		QueryRow(func(row pgx.Row) error { return row.Scan(&same, &callers, &status) })
 	if err := s.send(ctx, b); err != nil {
 		return false, fmt.Errorf("register %s: %w", r.Submitter, err)
+	}
+	if status == statusRetired {
+		return false, fmt.Errorf("%s: %w", r.Submitter, ErrRetired)
 	}
 	if !isNew && !(same && sameCallers(callers, r.Callers)) {
 		return false, fmt.Errorf("%s: %w", r.Submitter, ErrRegisteredOtherwise)
@@ -244,6 +249,56 @@ func (s *Store) ChangeSigner(ctx context.Context, c SignerChange) (from string, 
 	return from, changed, nil
 }
 
+// statusRetired is the status of a submitter that is never used again.
+const statusRetired = "RETIRED"
+
+// Retired reports whether the submitter is retired.
+func (v SubmitterView) Retired() bool { return v.Status == statusRetired }
+
+// OpenWorkError reports that a submitter still has work, so that it cannot be retired. Nothing was changed.
+type OpenWorkError struct{ Work string }
+
+// Error names the work.
+func (e OpenWorkError) Error() string { return "the submitter has " + e.Work }
+
+// Retirement ends the use of a submitter for ever.
+type Retirement struct {
+	Submitter  txmanager.Submitter
+	By, Reason string
+}
+
+const retire = `
+with hit as (
+  update submitter set status = '` + statusRetired + `' where submitter = $1 and status <> '` + statusRetired + `'
+  returning submitter
+), recorded as (
+  insert into submitter_change (submitter, action, by, reason)
+  select submitter, 'RETIRE', $2, $3 from hit
+)
+select exists (select from submitter where submitter = $1), exists (select from hit)`
+
+// Retire retires a submitter without open work: queued intents, open transactions, an open PROTECT incident,
+// undecided foreign transactions, an asset that it pays for, or open payouts. The database's triggers compare
+// it with concurrent creates. From the commit on no intent is accepted, and no holder of its lease can write.
+// The error wraps [ErrUnknownSubmitter] or [ErrStatusUnchanged], or is an [OpenWorkError].
+func (s *Store) Retire(ctx context.Context, r Retirement) error {
+	_, err := s.changeUnderLease(ctx, r.Submitter, func(tx pgx.Tx) error {
+		var known, changed bool
+		err := tx.QueryRow(ctx, retire, r.Submitter, r.By, PrintableText(r.Reason)).Scan(&known, &changed)
+		switch {
+		case err == nil && !known:
+			return ErrUnknownSubmitter
+		case err == nil && !changed:
+			return ErrStatusUnchanged
+		}
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == openWorkCode {
+			return OpenWorkError{pg.Detail}
+		}
+		return err
+	})
+	return results.Wrap(err, "retire %s", r.Submitter)
+}
+
 // ErrStatusUnchanged reports a suspension of a suspended submitter, or a resumption of an active
 // one. Nothing was changed.
 var ErrStatusUnchanged = errors.New("the submitter's status is that already")
@@ -260,13 +315,13 @@ const setStatus = `
 with hit as (
   update submitter
      set status = $2
-   where submitter = $1 and status <> $2
+   where submitter = $1 and status not in ($2, '` + statusRetired + `')
   returning submitter
 ), recorded as (
   insert into submitter_change (submitter, action, by, reason)
   select submitter, $3, $4, $5 from hit
 )
-select exists (select from submitter where submitter = $1), exists (select from hit)`
+select coalesce((select status from submitter where submitter = $1), ''), exists (select from hit)`
 
 const findToken = `
 select coalesce(l.fencing_token, 0), coalesce(l.name_epoch, '')
@@ -277,18 +332,22 @@ select coalesce(l.fencing_token, 0), coalesce(l.name_epoch, '')
 // SetStatus suspends or resumes, with a record of it, and returns the token in force after the
 // commit. While a submitter is suspended no intent is accepted and no nonce is bound.
 // Transactions that have a nonce proceed. It ends the lease session of the lease's holder, as
-// [Store.PutPolicy] does. The error wraps [ErrUnknownSubmitter] or [ErrStatusUnchanged].
+// [Store.PutPolicy] does. The error wraps [ErrUnknownSubmitter], [ErrStatusUnchanged] or
+// [ErrRetired].
 func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err error) {
 	status, action := "ACTIVE", "RESUME"
 	if c.Suspend {
 		status, action = "SUSPENDED", "SUSPEND"
 	}
 	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
-		var known, changed bool
-		err := tx.QueryRow(ctx, setStatus, c.Submitter, status, action, c.By, c.Reason).Scan(&known, &changed)
+		var was string
+		var changed bool
+		err := tx.QueryRow(ctx, setStatus, c.Submitter, status, action, c.By, c.Reason).Scan(&was, &changed)
 		switch {
-		case err == nil && !known:
+		case err == nil && was == "":
 			return ErrUnknownSubmitter
+		case err == nil && was == statusRetired:
+			return ErrRetired
 		case err == nil && !changed:
 			return ErrStatusUnchanged
 		}

@@ -35,7 +35,7 @@ func (e PayerWindowError) Error() string {
 }
 
 const lockTerms = `
-select s.max_in_flight, s.name, ` + widestWindow + `, '` + PayoutCaller + `' = any(s.callers)
+select s.max_in_flight, s.name, ` + widestWindow + `, '` + PayoutCaller + `' = any(s.callers), s.status = '` + statusRetired + `'
   from submitter s
  where s.submitter = $1
    for no key update`
@@ -54,15 +54,15 @@ select submitter, 'UPDATE', $6, $7,
 // UpdateSubmitter changes the terms, with a record of them before and after, and returns the token in force
 // after the commit. It ends the lease session of the lease's holder, so that each nonce is allocated by the
 // new window after the commit. A narrower window only stops allocation: open transactions continue. The same
-// terms again change nothing. The error wraps [ErrUnknownSubmitter] or [ErrNotTighter], or is a
-// [PayerWindowError].
+// terms again change nothing. The error wraps [ErrUnknownSubmitter], [ErrRetired] or [ErrNotTighter], or is
+// a [PayerWindowError].
 func (s *Store) UpdateSubmitter(ctx context.Context, u SubmitterUpdate) (token int64, changed bool, err error) {
 	changed = true
 	token, err = s.changeUnderLease(ctx, u.Submitter, func(tx pgx.Tx) error {
 		var window, widest int
 		var name string
-		var payer bool
-		err := tx.QueryRow(ctx, lockTerms, u.Submitter).Scan(&window, &name, &widest, &payer)
+		var payer, retired bool
+		err := tx.QueryRow(ctx, lockTerms, u.Submitter).Scan(&window, &name, &widest, &payer, &retired)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrUnknownSubmitter
 		}
@@ -77,6 +77,8 @@ func (s *Store) UpdateSubmitter(ctx context.Context, u SubmitterUpdate) (token i
 			toName = *u.Name
 		}
 		switch {
+		case retired:
+			return ErrRetired
 		case payer && toWindow > widest:
 			return PayerWindowError{widest}
 		case u.OnlyNarrower && toWindow > window:
@@ -98,7 +100,7 @@ func (s *Store) UpdateSubmitter(ctx context.Context, u SubmitterUpdate) (token i
 // are empty.
 type SubmitterChange struct {
 	ID              int64             `json:"-"`
-	Action          string            `json:"action"` // SUSPEND, RESUME, POLICY, SIGNER, CALLERS, UPDATE, or APPROVED for another approved act
+	Action          string            `json:"action"` // SUSPEND, RESUME, POLICY, SIGNER, CALLERS, UPDATE, RETIRE, or APPROVED for another approved act
 	At              time.Time         `json:"at"`
 	By              string            `json:"by"`
 	Reason          string            `json:"reason"`

@@ -16,7 +16,7 @@ func window(n int) store.SubmitterUpdate {
 	return store.SubmitterUpdate{Submitter: alice, MaxInFlight: &n, By: "ann", Reason: "r"}
 }
 
-// A narrower window keeps what is in flight and stops allocation, also by a holder of the lease that loaded
+// A narrower window keeps open transactions and stops allocation, also by a holder of the lease that loaded
 // the wider one. A wider window allocates again.
 func TestUpdateOfTheWindow(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestPayerWindowNeverWidens(t *testing.T) {
 	}
 }
 
-// Each change is recorded with what was before and after, in the audit chain too, and is listed newest first.
+// Each change is recorded with both values, in the audit chain too, and is listed newest first.
 func TestChangesAreListed(t *testing.T) {
 	t.Parallel()
 	db := at(t, "sub:1")

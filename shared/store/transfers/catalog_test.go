@@ -153,6 +153,8 @@ var guarded = map[string][]storetest.Duty{
 		{"payout_address", aMove, `insert into payout_address default values`, "move_expected"},
 		{"payout_address_block", aMove, `insert into payout_address_block default values`, "move_expected"},
 	},
+	"refuse_retired_payer": {{"transfers_tb", `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by, status) values ('eip155:1337:0x00000000000000000000000000000000000000a2', 'local', 0, 1, '{transfer}', 'test', 'RETIRED')`,
+		newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'eip155:1337:0x00000000000000000000000000000000000000a2', 1337, null, ` + addr + `, 1, '{}')`, "retired_pays_nothing"}},
 	"begin_transfer": {
 		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state) values (` + req + `, 7, 1, 1, 6, 1, 1, 40)`, "transfers_begin_in_init"},
 		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, retry_count) values (` + req + `, 7, 1, 1, 6, 1, 1, 4)`, "transfers_begin_in_init"},

@@ -68,8 +68,8 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 	})
 }
 
-// A window that was made narrower than what is in flight stops allocation until it is below the window again.
-// What is in flight stays.
+// A window narrower than the number of open nonces stops allocation until fewer are open.
+// Open transactions stay.
 func TestNarrowedWindowOnlyStopsAllocation(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, c := range []struct {

@@ -1,0 +1,143 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+func retirement(sub txmanager.Submitter) store.Retirement {
+	return store.Retirement{Submitter: sub, By: "ann", Reason: "moved away"}
+}
+
+// A submitter without open work is retired for ever: it takes no intent, no holder of its lease writes, and it is
+// not registered, resumed or changed again. It can be shown, and its callers can lose their rights.
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 10, alice)
+	before := take(t, db, alice, "a/1")
+	check.OK(t)(db.Store.Retire(t.Context(), retirement(alice)))
+	check.Err(t, "create", store.ErrRetired)(db.Store.Create(t.Context(), intent(alice, "r"), 10))
+	_, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: before.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	if err == nil {
+		t.Error("the holder of the lease writes: want it fenced")
+	}
+	if after := take(t, db, alice, "b/1"); !after.Suspended || len(after.Queue)+len(after.Open) != 0 {
+		t.Errorf("the next session: got suspended %t, %d intents; want nothing to sign", after.Suspended, len(after.Queue)+len(after.Open))
+	}
+	same := store.Registration{Submitter: alice, Signer: "local", MaxInFlight: 10, Callers: storetest.Callers, CreatedBy: "test"}
+	check.Err(t, "register again", store.ErrRetired)(db.Store.Register(t.Context(), same))
+	for _, suspend := range []bool{true, false} {
+		check.Err(t, fmt.Sprint("suspend ", suspend), store.ErrRetired)(db.Store.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: suspend, By: "ann", Reason: "r"}))
+	}
+	_, _, err = db.Store.UpdateSubmitter(t.Context(), window(1))
+	if !errors.Is(err, store.ErrRetired) {
+		t.Errorf("update: got %v, want %v", err, store.ErrRetired)
+	}
+	if err := db.Store.Retire(t.Context(), retirement(alice)); !errors.Is(err, store.ErrStatusUnchanged) {
+		t.Errorf("again: got %v, want %v", err, store.ErrStatusUnchanged)
+	}
+	if err := db.Store.Retire(t.Context(), retirement("eip155:1337:0x0000000000000000000000000000000000000ca0")); !errors.Is(err, store.ErrUnknownSubmitter) {
+		t.Errorf("no such submitter: got %v, want %v", err, store.ErrUnknownSubmitter)
+	}
+	check.Equal(t, "status", check.Value(db.Store.Submitter(t.Context(), alice))(t).Status, "RETIRED")
+	check.Equal(t, "changes", check.Value(db.Store.Changes(t.Context(), alice, 1<<62, 10))(t)[0].Action, "RETIRE")
+}
+
+// Open work keeps a submitter from being retired, and stays.
+func TestRetireRefusesOpenWork(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 10, alice)
+	refused := func(want string) {
+		t.Helper()
+		err := db.Store.Retire(t.Context(), retirement(alice))
+		if work, ok := errors.AsType[store.OpenWorkError](err); !ok || work.Work != want {
+			t.Errorf("got %v, want it refused for %q", err, want)
+		}
+	}
+	post(t, db, alice, "r")
+	refused("queued intents")
+	sendAll(t, db, alice)
+	refused("open transactions")
+	moveAll(t, db.URL, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	moveAll(t, db.URL, alice, func(x *txmanager.Tx) {
+		x.State, x.Sub, x.Confirmations = txmanager.Confirmed, "", []txmanager.Header{{Number: 7}}
+		x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true}
+	})
+	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, alice)
+	refused("an open PROTECT incident")
+	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r'`)
+	check.OK(t)(db.Store.Retire(t.Context(), retirement(alice)))
+}
+
+// A create that began before a retirement is seen by it. A create that it does not see is refused.
+func TestRetirementsAndCreatesAtOnce(t *testing.T) {
+	t.Parallel()
+	const rounds, creators = 40, 4
+	var all []txmanager.Submitter
+	for i := range rounds {
+		all = append(all, numbered(i))
+	}
+	db := registered(t, 10, all...)
+	other := storetest.Open(t, storetest.Options(db.URL, storetest.Rules))
+	retired, accepted := 0, 0
+	for i, sub := range all {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for c := range creators {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i*c) * 20 * time.Microsecond)
+				_, err := other.Create(t.Context(), intent(sub, fmt.Sprint(c)), 100)
+				if err != nil && !errors.Is(err, store.ErrRetired) && !errors.Is(err, store.ErrMoved) {
+					t.Errorf("create: got %v", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					accepted++
+				}
+			})
+		}
+		wg.Go(func() {
+			time.Sleep(time.Duration(i%7) * 300 * time.Microsecond)
+			err := db.Store.Retire(t.Context(), retirement(sub))
+			if _, ok := errors.AsType[store.OpenWorkError](err); err != nil && !ok {
+				t.Errorf("retire: got %v", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				retired++
+			}
+		})
+		wg.Wait()
+	}
+	t.Logf("%d of %d retired, %d creates accepted", retired, rounds, accepted)
+	check.Equal(t, "intents of retired submitters", value[int](t, db, `select count(*)::int from managed_tx join submitter using (submitter) where status = 'RETIRED'`), 0)
+}
+
+// A retirement waits for a create that is under way, and then sees its intent.
+func TestRetirementWaitsForACreate(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 10, alice)
+	post(t, db, alice, "r")
+	sendAll(t, db, alice)
+	tx := check.Value(db.DB.Begin(t.Context()))(t)
+	check.OK(t)(tx.Exec(t.Context(), `select pg_advisory_xact_lock_shared(hashtext('retirement'), retirement_lock($1))`, alice))
+	done := make(chan error, 1)
+	go func() { done <- db.Store.Retire(t.Context(), retirement(alice)) }()
+	await(t, "the retirement waits", func() bool {
+		return value[bool](t, db, `select exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database()))`)
+	})
+	check.OK(t)(tx.Commit(t.Context()))
+	if _, ok := errors.AsType[store.OpenWorkError](<-done); !ok {
+		t.Error("got it retired, want it refused")
+	}
+}
