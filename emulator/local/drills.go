@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
-	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -30,7 +28,6 @@ var Drills = []Drill{
 	{Name: "lying-node", Meaning: "one of several nodes says of each transaction that it failed", Runbook: "node-excluded.md", nodes: 3, run: lyingNode},
 	{Name: "killed-process", Meaning: "a function process is killed by SIGKILL with transactions in flight", Runbook: "function-errors.md", run: killedProcess},
 	{Name: "unpaid-account", Meaning: "the next intent costs more than the account has", Runbook: "balance.md", run: unpaidAccount},
-	{Name: "restore", Meaning: "the database is replaced by a backup that lacks a transaction", Runbook: "restore.md", run: restore},
 }
 
 const reason = "a drill"
@@ -335,106 +332,4 @@ second waits behind it. Send the account money, or cancel the first: docs/runboo
 		return err
 	}
 	return x.confirmed(ctx, behind)
-}
-
-func restore(ctx context.Context, x *exercise) error {
-	world := faults.NewWorld(faults.Options{Stack: x.Stack, Source: rand.New(rand.NewPCG(1, 1))})
-	n := rand.Int()
-	_, kept, err := x.post(ctx, "kept", client.Payload{})
-	if err != nil {
-		return err
-	}
-	if err := x.confirmed(ctx, kept); err != nil {
-		return err
-	}
-	backup, err := world.BackUp(ctx, n)
-	if err != nil {
-		return err
-	}
-	x.say("The database was backed up.")
-	lost, id, err := x.post(ctx, "lost", client.Payload{})
-	if err != nil {
-		return err
-	}
-	if err := x.confirmed(ctx, id); err != nil {
-		return err
-	}
-	if err := world.PutBack(ctx, backup, n, func() {}); err != nil {
-		return err
-	}
-	if err := x.finalize(); err != nil {
-		return err
-	}
-	incidents, err := x.allProtected(ctx)
-	if err != nil {
-		return err
-	}
-	x.say(`The database is lost, and its backup is in its place. Expect: every submitter is in PROTECT, new transfers are halted, and
-%s is not known here, although the chain has it. docs/runbooks/restore.md, from step 3 on: accept the database, and
-release each submitter.`, lost.RequestID)
-	if err := x.act(ctx, "Accept", http.MethodPost, "/admin/v1/database/accept", map[string]string{"reason": reason}); err != nil {
-		return err
-	}
-	for s, incident := range incidents {
-		request := "none"
-		if s == x.sub {
-			request = lost.RequestID
-		}
-		if err := x.resync(ctx, s, incident, request); err != nil {
-			return err
-		}
-	}
-	if err := x.resumeTransfers(ctx); err != nil {
-		return err
-	}
-	for s := range incidents {
-		if err := x.until(ctx, func() bool {
-			_ = x.RunSweep(ctx)
-			shown, err := x.operator.Submitter(ctx, string(s))
-			return err == nil && shown.Protect == nil
-		}); err != nil {
-			return err
-		}
-	}
-	if _, err := x.caller.CreateTx(ctx, lost); x.solve && client.CodeOf(err) != "REQUEST_RECORDED" {
-		return fmt.Errorf("the lost request, posted again: got %w, want REQUEST_RECORDED", err)
-	}
-	_, next, err := x.post(ctx, "next", client.Payload{})
-	if err != nil {
-		return err
-	}
-	return x.confirmed(ctx, next)
-}
-
-// allProtected waits until every submitter is in PROTECT and returns their incidents.
-func (x *exercise) allProtected(ctx context.Context) (incidents map[txmanager.Submitter]int, err error) {
-	err = x.until(ctx, func() bool {
-		_ = x.RunSweep(ctx)
-		incidents = make(map[txmanager.Submitter]int)
-		for s, err := range x.operator.ListSubmitters(ctx) {
-			if err != nil || s.Protect == nil {
-				return false
-			}
-			incidents[txmanager.Submitter(s.Submitter)] = s.Protect.Incident
-		}
-		return len(incidents) > 0
-	})
-	return incidents, err
-}
-
-// resumeTransfers resumes the transfers that the restore halted.
-func (x *exercise) resumeTransfers(ctx context.Context) error {
-	if x.Core == nil || !x.solve {
-		return nil
-	}
-	state, err := x.operator.Conservation(ctx)
-	if err != nil {
-		return err
-	}
-	for _, h := range state.Halts {
-		if err := x.act(ctx, "Resume transfers", http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", h.ID), map[string]any{"reason": reason}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
