@@ -2,6 +2,9 @@ package serve
 
 import (
 	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/oklog/ulid/v2"
@@ -30,6 +33,13 @@ var (
 	TransferPlace = place{2,
 		func(id string) ([16]byte, error) { u, err := ulid.ParseStrict(id); return u, err },
 		func(b [16]byte) string { return ulid.ULID(b).String() }}
+	HistoryPlace = place{3,
+		func(id string) (b [16]byte, err error) {
+			n, err := strconv.ParseUint(id, 10, 63)
+			binary.BigEndian.PutUint64(b[8:], n)
+			return b, err
+		},
+		func(b [16]byte) string { return strconv.FormatUint(binary.BigEndian.Uint64(b[8:])&math.MaxInt64, 10) }}
 )
 
 // tokens encodes page tokens; each token has exactly one text.
