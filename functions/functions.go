@@ -169,7 +169,7 @@ func (a *App) serve() error {
 	}
 	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Endpoints)}
 	a.sweeps = &sweeps.Server{
-		Base: a.base, Store: a.store.Store, Tasks: a.tasks, Chains: a.sweptChains(), Transfers: a.transfers.store,
+		Base: a.base, Store: a.store.Store, Tasks: a.tasks, Chains: a.sweptChains(), RulesOf: chains.RulesOf, Transfers: a.transfers.store,
 		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,
 		ShownBalances: c.Telemetry.Balances, EventsKeep: c.Events.Keep, UnusualPerMinute: c.Transfer.UnusualPerMinute,
 	}

@@ -23,11 +23,49 @@ func TestCallerSeesWhyItsTransactionWaits(t *testing.T) {
 	}
 	h.run(`update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where tx_id = $1`, ids["first"])
 	first, second := waiting("first"), waiting("second")
-	check.Equal(t, "the head", fmt.Sprint(first["cause"], first["position"], first["blockedBy"], first["expectedAt"]), "BALANCE1 <nil> <nil>")
+	check.Equal(t, "the head", fmt.Sprintf("%v %v %v %v", first["cause"], first["position"], first["blockedBy"], first["expectedAt"]), "BALANCE 1 <nil> <nil>")
 	by, _ := second["blockedBy"].(map[string]any)
-	check.Equal(t, "behind it", fmt.Sprint(second["cause"], second["position"], by["txId"] == ids["first"], by["cause"]), "EARLIER_INTENT2 true BALANCE")
+	check.Equal(t, "behind it", fmt.Sprintf("%v %v %t %v", second["cause"], second["position"], by["txId"] == ids["first"], by["cause"]), "EARLIER_INTENT 2 true BALANCE")
 	h.as("shop", "POST", "/api/v1/tx/"+ids["first"]+"/cancel", nil).wants(t, 200, "cancel")
 	if w := waiting("first"); w != nil {
 		t.Errorf("ended: got %v, want nothing", w)
+	}
+}
+
+// An operator sees why a transaction waits, what can be done, and its past; a caller does not.
+func TestOperatorSeesWhyATransactionWaits(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 1)
+	id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": "1", "payload": map[string]any{"to": paidTo}}).body["txId"])
+	h.run(`update managed_tx set wait_cause = 'BALANCE', waiting_since = now(), last_error = 'balance: too little' where tx_id = $1`, id)
+	c := h.clientOf(h.callerToken("ann"))
+	why, err := c.WhyTx(t.Context(), id)
+	if err != nil || why.Waiting == nil || why.Waiting.Cause != "BALANCE" || why.NextActor == "" || why.Action == "" || why.Runbook != "docs/runbooks/balance.md" {
+		t.Errorf("why: got %+v, %v; want BALANCE and its runbook", why, err)
+	}
+	h.as("shop", "POST", "/api/v1/tx/"+id+"/cancel", nil).wants(t, 200, "cancel")
+	if why, err := c.WhyTx(t.Context(), id); err != nil || why.Waiting != nil || why.State != "FAILED" {
+		t.Errorf("why, ended: got %+v, %v; want no wait", why, err)
+	}
+	var states []string
+	for one, err := range c.ListTxHistory(t.Context(), id) {
+		check.OK(t)(err)
+		states = append(states, string(one.From)+">"+string(one.State)+" "+one.Reason)
+	}
+	check.Same(t, "history", states, []string{">QUEUED ", "QUEUED>QUEUED balance: too little", "QUEUED>FAILED cancelled: asked by email:shop@fencepost.example"})
+	first := h.as("ann", "GET", "/admin/v1/tx/"+id+"/history?pageSize=2", nil)
+	check.Equal(t, "a page", len(first.body["history"].([]any)), 2)
+	second := h.as("ann", "GET", fmt.Sprint("/admin/v1/tx/", id, "/history?pageSize=2&pageToken=", first.body["nextPageToken"]), nil)
+	check.Equal(t, "the last page", fmt.Sprint(len(second.body["history"].([]any)), second.body["nextPageToken"]), "1 <nil>")
+	if decisions, err := c.ListTxDecisions(t.Context(), id); err != nil || len(decisions) != 1 || decisions[0].Action != "CANCEL" {
+		t.Errorf("decisions: got %+v, %v; want the cancel", decisions, err)
+	}
+	if versions, err := c.ListTxVersions(t.Context(), id); err != nil || len(versions) != 0 {
+		t.Errorf("versions: got %+v, %v; want none", versions, err)
+	}
+	for _, what := range []string{"why", "history", "versions", "decisions"} {
+		check.Equal(t, what+" by a caller", h.as("shop", "GET", "/admin/v1/tx/"+id+"/"+what, nil).is("code"), "403 FORBIDDEN")
+		check.Equal(t, what+" of none", h.as("ann", "GET", "/admin/v1/tx/01a1fda0-b1f9-7b07-a2c1-57c667e395bc/"+what, nil).is("code"), "404 NOT_FOUND")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -88,6 +89,9 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: sub-states\n", "      # end\n", subStateSchema(meanings)))
 	api = readPage(t, description)
 	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: wait-causes\n", "      # end-causes\n", waitCauseSchema(constantComments(t, "txmanager/wait.go"))))
+	const limits = "../docs/runbooks/waiting.md"
+	listed := readPage(t, limits)
+	writeOrCompare(t, limits, listed, replacePart(t, listed, "wait-causes", waitCauseTable(t, constantComments(t, "txmanager/wait.go"))))
 	for name := range namesIn(text) {
 		if len(findCode(t, name)) == 0 && !strings.Contains(api, name) {
 			t.Errorf("%s: names %s, which no package under shared/ or functions/ has", page, name)
@@ -149,6 +153,29 @@ func waitCauseSchema(meanings map[string]string) string {
 		enum = append(enum, string(cause))
 	}
 	return text + fmt.Sprintf("      enum: [%s]\n", strings.Join(enum, ", "))
+}
+
+// waitCauseTable renders a row for each cause: its meaning, what an operator can do, and its limit.
+func waitCauseTable(t *testing.T, meanings map[string]string) string {
+	t.Helper()
+	table := "| cause | meaning | who ends it | what an operator can do | page | limit |\n| --- | --- | --- | --- | --- | --- |\n"
+	for _, cause := range txmanager.WaitCauses() {
+		g := cause.Guide()
+		if _, err := os.Stat("../docs/runbooks/" + g.Runbook + ".md"); err != nil || g.NextActor == "" || g.Action == "" {
+			t.Errorf("%s: got the guide %+v, %v; want who ends it, an action and a runbook", cause, g, err)
+		}
+		limit := "none"
+		switch {
+		case g.Finalities > 0:
+			limit = fmt.Sprintf("%d × finality", g.Finalities)
+		case g.Limit >= time.Hour:
+			limit = fmt.Sprintf("%d h", g.Limit/time.Hour)
+		case g.Limit > 0:
+			limit = fmt.Sprintf("%d min", g.Limit/time.Minute)
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s | %s | [%s](%s.md) | %s |\n", cause, meanings[string(cause)], g.NextActor, g.Action, g.Runbook, g.Runbook, limit)
+	}
+	return table
 }
 
 // picture renders a state diagram, and a table of the edges that name what moves them.

@@ -55,7 +55,8 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	b.waits(t, "balance: ")
 	shown := `submitter_balance_gwei{submitter="` + string(s) + `"}`
 	first := min(b.Submitters()[0], b.Submitters()[1])
-	want := map[string]float64{"balance_waiting_submitters": 1, "fee_waiting_submitters": 0, "gas_bump_held": 0}
+	const blocked = `queue_blocked_heads{cause="BALANCE",overdue="false"}`
+	want := map[string]float64{"balance_waiting_submitters": 1, "fee_waiting_submitters": 0, "gas_bump_held": 0, blocked: 1, `queue_blocked_heads{cause="BALANCE",overdue="true"}`: 0}
 	if first == s {
 		want[shown] = 1e15
 	}
@@ -69,7 +70,7 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	}
 	check(t, err)
 	b.await(t, s, txmanager.Confirmed, 1)
-	b.gauges(t, map[string]float64{"balance_waiting_submitters": 0})
+	b.gauges(t, map[string]float64{"balance_waiting_submitters": 0, blocked: 0})
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 

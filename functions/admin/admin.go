@@ -38,6 +38,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
 	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
 	a.routeHeld(mux)
+	a.routePast(mux)
 	a.routeProposals(mux)
 	if a.Transfer != nil {
 		a.Transfer.routeTransferAdmin(mux)

@@ -38,7 +38,8 @@ var (
 			err = u.UnmarshalBinary(b)
 			return u.String(), err
 		}}
-	ChangePlace = numberPlace(3)
+	ChangePlace  = numberPlace(3)
+	HistoryPlace = numberPlace(4)
 )
 
 // numberPlace is the place after a row with a number above 0.

@@ -29,7 +29,37 @@ func (a *Server) gauge(ctx context.Context) error {
 	telemetry.BalanceWaiting.Record(ctx, int64(b.WaitBalance))
 	telemetry.FeeWaiting.Record(ctx, int64(b.WaitFee))
 	telemetry.GasBumpHeld.Record(ctx, int64(b.BumpHeld))
-	return errors.Join(a.gaugeEvents(ctx), a.gaugeBalances(ctx))
+	return errors.Join(a.gaugeBlocked(ctx), a.gaugeEvents(ctx), a.gaugeBalances(ctx))
+}
+
+// gaugeBlocked records the heads of queues by their causes, those past the cause's limit apart. Each
+// cause that a head can have is recorded, so that a count returns to 0.
+func (a *Server) gaugeBlocked(ctx context.Context) error {
+	heads, err := a.Store.BlockedHeads(ctx)
+	if err != nil {
+		return err
+	}
+	type group struct {
+		cause   txmanager.WaitCause
+		overdue bool
+	}
+	counts := make(map[group]int64)
+	for _, cause := range txmanager.WaitCauses() {
+		if g := cause.Guide(); g.Limit > 0 || g.Finalities > 0 {
+			counts[group{cause, false}], counts[group{cause, true}] = 0, 0
+		}
+	}
+	for _, h := range heads {
+		limit := h.Cause.Guide().Limit
+		if of, err := a.RulesOf(h.Submitter); err == nil {
+			limit = h.Cause.Guide().LimitOn(of.TimeToFinality())
+		}
+		counts[group{h.Cause, limit > 0 && h.For > limit}]++
+	}
+	for g, n := range counts {
+		telemetry.BlockedHeads.Record(ctx, n, telemetry.Blocked(string(g.cause), g.overdue))
+	}
+	return nil
 }
 
 // gaugeEvents records the events that endpoints have not received yet.

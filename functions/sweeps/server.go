@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/rules"
 )
 
 // Server serves the function sweep.
@@ -20,7 +21,8 @@ type Server struct {
 	*serve.Base
 	Store     *store.Store
 	Tasks     Tasks
-	Chains    []Chain // all that are served
+	Chains    []Chain                                        // all that are served
+	RulesOf   func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
 	Transfers *transfers.Store
 
 	Rules            transfer.Rules

@@ -151,3 +151,58 @@ func TestPositionIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// The past of a sent transaction has its changes with their tokens, and its versions with their fees.
+func TestPastOfATransaction(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	post(t, db, alice, "1")
+	sendAll(t, db, alice)
+	id := value[string](t, db, `select tx_id::text from managed_tx`)
+	changes, next, err := db.TxHistory(t.Context(), id, "", 1)
+	if err != nil || len(changes) != 1 || changes[0].State != txmanager.Queued || next == "" {
+		t.Fatalf("first page: got %+v, next %q, %v; want QUEUED and more", changes, next, err)
+	}
+	changes, next, err = db.TxHistory(t.Context(), id, next, 1)
+	if err != nil || len(changes) != 1 || changes[0].State != txmanager.Submitted || changes[0].TxHash == nil || changes[0].FencingToken == nil || next != "" {
+		t.Errorf("last page: got %+v, next %q, %v; want SUBMITTED with hash and token", changes, next, err)
+	}
+	versions, err := db.TxVersions(t.Context(), id)
+	if err != nil || len(versions) != 1 || versions[0].TxHash != *changes[0].TxHash || len(versions[0].Fees) == 0 {
+		t.Errorf("versions: got %+v, %v; want the one that was sent", versions, err)
+	}
+	if _, err := db.TxVersions(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc"); err == nil {
+		t.Error("an unknown transaction: got no error")
+	}
+}
+
+// Each queue has one head with its cause, and deferred intents are listed beside it.
+func TestBlockedHeads(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice, bob)
+	for _, s := range []txmanager.Submitter{alice, bob} {
+		postAll(t, db, s, "1", "2", "3")
+	}
+	sendAll(t, db, bob)
+	run(t, db, `update managed_tx set deferred_at = now(), blocked_since = now(), wait_cause = 'OWN_BOUNDS', waiting_since = now() - interval '1 hour' where submitter = $1 and request_id = '1'`, alice)
+	heads := func() map[string]time.Duration {
+		t.Helper()
+		found := make(map[string]time.Duration)
+		for _, h := range check.Value(db.BlockedHeads(t.Context()))(t) {
+			found[string(h.Cause)+" "+string(h.Submitter)] = h.For
+		}
+		return found
+	}
+	found := heads()
+	if full, ok := found["WINDOW_FULL "+string(bob)]; !ok || full > time.Minute || found["OWN_BOUNDS "+string(alice)] < time.Hour || len(found) != 2 {
+		t.Errorf("got %v, want a full window and a deferred intent, behind which its caller's others wait", found)
+	}
+	run(t, db, `update managed_tx set deferred_at = null, blocked_since = null, wait_cause = 'BALANCE' where submitter = $1 and request_id = '1'`, alice)
+	if found := heads(); found["BALANCE "+string(alice)] < time.Hour || len(found) != 2 {
+		t.Errorf("got %v, want a head without money for an hour", found)
+	}
+	run(t, db, openIncident, alice)
+	if found := heads(); found["PROTECT "+string(alice)] > time.Minute || len(found) != 2 {
+		t.Errorf("got %v, want PROTECT since now", found)
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -68,8 +69,8 @@ func allocationBlock(strict string) string {
 }
 
 // isTurn is true of a queued row that may be the next to get a nonce: one that is not deferred, not
-// behind a deferred one of its caller, not expired, and not passed over for its MAC's key.
-const isTurn = `q.deferred_at is null and q.wait_cause is distinct from 'MAC_KEY' and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
+// behind a deferred one of its caller, and not expired.
+const isTurn = `q.deferred_at is null and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
            and (q.deferred_until_nonce is null or not exists (
                select from managed_tx u where u.submitter = q.submitter and u.open and u.nonce <= q.deferred_until_nonce))
            and not exists (
@@ -101,7 +102,7 @@ select d.cause,
        select q.* from (
          select * from managed_tx q where q.submitter = m.submitter and q.queued and not q.held and q.seq <= m.seq
           order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
-        where ` + isTurn + `
+        where q.wait_cause is distinct from 'MAC_KEY' and ` + isTurn + ` -- which later ones pass
         order by q.seq limit 1) as h on m.queued and not m.held
  cross join lateral (
        select case when m.queued and m.held then 'HELD'
@@ -165,4 +166,46 @@ func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (r Record,
 	r.LastError, r.LastErrorDetail = callerText(r.LastError)
 	r, err = s.refuseIfUnknown(ctx, r, err, "", "", v)
 	return r, w, err
+}
+
+// BlockedHead is an intent that waits at the head of a queue, or that later intents pass.
+type BlockedHead struct {
+	Submitter txmanager.Submitter
+	Cause     txmanager.WaitCause
+	For       time.Duration
+}
+
+// blockedHeads finds the first intent of each queue by one step in the index, and those that are
+// deferred. $1 is as in [allocationBlock].
+var blockedHeads = `
+with recursive waiting as (
+  (select min(submitter::text) as submitter from managed_tx where queued and not held)
+  union all
+  select (select min(q.submitter::text) from managed_tx q where q.queued and not q.held and q.submitter > w.submitter)
+    from waiting w
+   where w.submitter is not null
+)
+select s.submitter, coalesce(k.cause, h.wait_cause, 'NEXT'),
+       greatest(clock_timestamp() - coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, k.since) end, h.next_check_at, h.created_at), interval '0')
+  from waiting
+  join submitter s using (submitter)
+  join ` + allocationBlock("$1::boolean") + ` as k on true
+ cross join lateral (
+       select q.* from (
+         select * from managed_tx q where q.submitter = s.submitter and q.queued and not q.held order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
+        where ` + isTurn + `
+        order by q.seq limit 1) as h
+union all
+select d.submitter, d.wait_cause, greatest(clock_timestamp() - d.waiting_since, interval '0')
+  from managed_tx d
+ where d.queued and not d.held and d.deferred_at >= '-infinity' and d.wait_cause is not null
+union all
+select d.submitter, d.wait_cause, greatest(clock_timestamp() - d.waiting_since, interval '0')
+  from managed_tx d
+ where d.queued and not d.held and d.deferred_until_nonce is not null and d.wait_cause = 'DEFERRED'`
+
+// BlockedHeads lists the intents that wait at the heads of all queues, and the deferred ones.
+func (s *Store) BlockedHeads(ctx context.Context) ([]BlockedHead, error) {
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[BlockedHead], blockedHeads, s.strict)
+	return all, results.Wrap(err, "read the heads of the queues")
 }

@@ -102,6 +102,9 @@ var (
 	FeeWaiting = gauge("fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
 	// MarkUncompared is 1 while the sweep cannot compare the database with the mark outside it.
 	MarkUncompared = gauge("database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
+	// BlockedHeads is the number of intents that wait at the heads of queues, by [Blocked]; the sweep
+	// sets it.
+	BlockedHeads = gauge("queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")
 	// GasBumpHeld is the number of transactions whose gas bump a bound prevents; the sweep sets it.
 	GasBumpHeld = gauge("gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
 	// SubmitterBalance is the balance of a [Submitter]'s account in billionths of the chain's unit,
@@ -149,6 +152,11 @@ func Action(value string) metric.MeasurementOption { return label("action", valu
 
 // State returns the label state: a transfer's state.
 func State(value string) metric.MeasurementOption { return label("state", value) }
+
+// Blocked returns the labels of [BlockedHeads]: the cause, and whether the wait exceeds its limit.
+func Blocked(cause string, overdue bool) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("cause", cause), attribute.Bool("overdue", overdue))
+}
 
 // Chain returns the label chain: the EIP-155 id.
 func Chain(id uint64) metric.MeasurementOption { return label("chain", strconv.FormatUint(id, 10)) }

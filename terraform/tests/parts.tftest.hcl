@@ -738,7 +738,7 @@ run "alerts" {
       "transfer_total", "transfer_stuck_seconds", "refund_failures_total", "conservation_check_total",
       "event_delivery_total", "event_backlog", "event_age_seconds",
       "gas_bump_total", "gas_bump_extra_gwei_total", "gas_bump_held", "mempool_diagnosis_total",
-      "balance_waiting_submitters", "fee_waiting_submitters", "submitter_balance_gwei",
+      "queue_blocked_heads", "balance_waiting_submitters", "fee_waiting_submitters", "submitter_balance_gwei",
     ] : strcontains(google_monitoring_dashboard.this.dashboard_json, metric)])
     error_message = "A metric is not on the dashboard."
   }

@@ -19,6 +19,7 @@ locals {
     { title = "Sent, without a receipt", query = "max(receipt_backlog)" },
     { title = "Transactions that are STUCK", query = "max(stuck_transactions)" },
     { title = "Oldest nonce held, in seconds", query = "max(in_flight_age_seconds)" },
+    { title = "Heads of queues that wait too long, by cause", query = "max by (cause) (queue_blocked_heads{overdue=\"true\"})" },
     { title = "Queues that wait for funds, and for lower fees", query = "max(balance_waiting_submitters) or max(fee_waiting_submitters)" },
     { title = "Balances, in gwei", query = "max by (submitter) (submitter_balance_gwei)" },
     { title = "Submitters in PROTECT", query = "max(protect_submitters)" },

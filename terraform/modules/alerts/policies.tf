@@ -76,6 +76,11 @@ locals {
       title      = "Fees are above what may be paid"
       conditions = [{ title = "Intents have waited for lower fees for 15 minutes", promql = "max(fee_waiting_submitters) > 0", duration = "900s" }]
     }
+    waiting = {
+      severity   = "ERROR"
+      title      = "The head of a queue waits too long"
+      conditions = [{ title = "Longer than its cause's limit", promql = "max by (cause) (queue_blocked_heads{overdue=\"true\"}) > 0", duration = "120s" }]
+    }
     gas-bump-held = {
       severity   = "WARNING"
       title      = "A bound keeps transactions from paying more"

@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/functions/transactions"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *Server) routePast(mux *web.Mux) {
+	a.read(mux, "GET /admin/v1/tx/{txId}/why", showOf(serve.PathTxID, a.whyTx))
+	a.read(mux, "GET /admin/v1/tx/{txId}/history", showOf(serve.PathTxID, a.txHistory))
+	a.read(mux, "GET /admin/v1/tx/{txId}/versions", showOf(serve.PathTxID, a.txVersions))
+	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", showOf(serve.PathTxID, a.txDecisions))
+}
+
+type whyTxResponse struct {
+	TxID            string           `json:"txId"`
+	State           txmanager.State  `json:"state"`
+	SubState        *string          `json:"subState"`
+	LastError       *string          `json:"lastError"`
+	LastErrorDetail *string          `json:"lastErrorDetail,omitempty"`
+	Waiting         *store.Waiting   `json:"waiting,omitempty"` // nil: it has ended
+	NextActor       string           `json:"nextActor,omitempty"`
+	Action          string           `json:"action,omitempty"` // what an operator can do
+	Runbook         string           `json:"runbook,omitempty"`
+	NextCheckAt     *time.Time       `json:"nextCheckAt,omitempty"`
+	LeasedBy        string           `json:"leasedBy,omitempty"` // the node that works on the submitter now
+	RequestedAction txmanager.Action `json:"requestedAction,omitempty"`
+}
+
+// whyTx shows what a transaction waits for, who ends the wait, and what an operator can do.
+func (a *Server) whyTx(w http.ResponseWriter, r *http.Request, txID string) error {
+	rec, waiting, err := a.Store.TxWaiting(r.Context(), txID, store.Viewer{Operator: true})
+	if err != nil {
+		return err
+	}
+	out := whyTxResponse{TxID: rec.TxID, State: rec.State, SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
+	if waiting != nil {
+		of, err := a.Chains.RulesOf(rec.Submitter)
+		if err != nil {
+			return err
+		}
+		guide := waiting.Cause.Guide()
+		waiting.ExpectedAt = transactions.ExpectedEnd(of.Finality, rec, *waiting)
+		out.NextActor, out.Action, out.Runbook = guide.NextActor, guide.Action, "docs/runbooks/"+guide.Runbook+".md"
+		out.NextCheckAt, out.LeasedBy, out.RequestedAction = waiting.NextAt, waiting.Leased, waiting.Requested
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+type txHistoryResponse struct {
+	History       []store.TxChange `json:"history"`
+	NextPageToken string           `json:"nextPageToken,omitempty"`
+}
+
+// txHistory lists the changes of a transaction, the oldest first.
+func (a *Server) txHistory(w http.ResponseWriter, r *http.Request, txID string) error {
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	size, after, err := serve.PageOf(q, serve.HistoryPlace)
+	if err != nil {
+		return err
+	}
+	page, next, err := a.Store.TxHistory(r.Context(), txID, after, size)
+	if err != nil {
+		return err
+	}
+	return web.Reply(w, r, http.StatusOK, txHistoryResponse{append([]store.TxChange{}, page...), serve.PageToken(next, serve.HistoryPlace)})
+}
+
+// txVersions lists the signed versions of a transaction, the oldest first.
+func (a *Server) txVersions(w http.ResponseWriter, r *http.Request, txID string) error {
+	all, err := a.Store.TxVersions(r.Context(), txID)
+	if err != nil {
+		return err
+	}
+	return web.Reply(w, r, http.StatusOK, map[string]any{"versions": append([]store.TxVersion{}, all...)})
+}
+
+// txDecisions lists the decisions about a transaction, the oldest first.
+func (a *Server) txDecisions(w http.ResponseWriter, r *http.Request, txID string) error {
+	all, err := a.Store.TxDecisions(r.Context(), txID)
+	if err != nil {
+		return err
+	}
+	return web.Reply(w, r, http.StatusOK, map[string]any{"decisions": append([]store.TxDecision{}, all...)})
+}

@@ -1,0 +1,88 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// TxWhy is what a transaction waits for, and what an operator can do.
+type TxWhy struct {
+	TxID            string     `json:"txId"`
+	State           TxState    `json:"state"`
+	SubState        string     `json:"subState"` // "": none
+	LastError       string     `json:"lastError"`
+	LastErrorDetail string     `json:"lastErrorDetail"`
+	Waiting         *Waiting   `json:"waiting"`     // nil: it has ended
+	NextActor       string     `json:"nextActor"`   // who ends the wait, for a person
+	Action          string     `json:"action"`      // what an operator can do, for a person
+	Runbook         string     `json:"runbook"`     // a page of the repository
+	NextCheckAt     *time.Time `json:"nextCheckAt"` // nil: no time is planned
+	LeasedBy        string     `json:"leasedBy"`    // the node that works on the submitter now; "": none
+	RequestedAction string     `json:"requestedAction"`
+}
+
+// TxChange is one recorded change of a transaction.
+type TxChange struct {
+	At           time.Time `json:"at"`
+	From         TxState   `json:"from"` // "": it was accepted
+	State        TxState   `json:"state"`
+	SubState     string    `json:"subState"`
+	Nonce        *uint64   `json:"nonce"` // nil: none
+	TxHash       string    `json:"txHash"`
+	Attempts     int       `json:"attempts"` // broadcasts of the last version
+	Reason       string    `json:"reason"`
+	BlockHash    string    `json:"blockHash"`
+	FencingToken *int64    `json:"fencingToken"` // nil: written without a lease
+}
+
+// TxVersion is a signed version of a transaction.
+type TxVersion struct {
+	Version      int             `json:"version"`
+	Kind         string          `json:"kind"` // ORIGINAL, BUMP, PLACEHOLDER
+	TxHash       string          `json:"txHash"`
+	SignedAt     time.Time       `json:"signedAt"`
+	FencingToken int64           `json:"fencingToken"`
+	Fees         json.RawMessage `json:"fees"` // gas and fees, amounts as decimal strings in wei; null: archived
+}
+
+// TxDecision is a decision about a transaction.
+type TxDecision struct {
+	Action     string    `json:"action"`
+	By         string    `json:"by"`
+	Reason     string    `json:"reason"`
+	ApprovedBy string    `json:"approvedBy"` // the second operator; "": none was needed
+	At         time.Time `json:"at"`
+}
+
+func adminTx(txID, what string) string { return "/admin/v1/tx/" + url.PathEscape(txID) + "/" + what }
+
+// WhyTx returns what a transaction waits for. It is for operators.
+func (c *Client) WhyTx(ctx context.Context, txID string) (TxWhy, error) {
+	return call[TxWhy](ctx, c, request{method: http.MethodGet, path: adminTx(txID, "why")})
+}
+
+// ListTxHistory yields the changes of a transaction, the oldest first. It ends at the first error. It is
+// for operators.
+func (c *Client) ListTxHistory(ctx context.Context, txID string) iter.Seq2[TxChange, error] {
+	return pages[TxChange](ctx, c, listing{adminTx(txID, "history"), "history", "nextPageToken", "pageToken"}, url.Values{"pageSize": {"500"}})
+}
+
+// ListTxVersions returns the signed versions of a transaction, the oldest first. It is for operators.
+func (c *Client) ListTxVersions(ctx context.Context, txID string) ([]TxVersion, error) {
+	out, err := call[struct {
+		Versions []TxVersion `json:"versions"`
+	}](ctx, c, request{method: http.MethodGet, path: adminTx(txID, "versions")})
+	return out.Versions, err
+}
+
+// ListTxDecisions returns the decisions about a transaction, the oldest first. It is for operators.
+func (c *Client) ListTxDecisions(ctx context.Context, txID string) ([]TxDecision, error) {
+	out, err := call[struct {
+		Decisions []TxDecision `json:"decisions"`
+	}](ctx, c, request{method: http.MethodGet, path: adminTx(txID, "decisions")})
+	return out.Decisions, err
+}
