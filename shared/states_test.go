@@ -158,7 +158,7 @@ func waitCauseSchema(meanings map[string]string) string {
 // waitCauseTable renders a row for each cause: its meaning, what an operator can do, and its limit.
 func waitCauseTable(t *testing.T, meanings map[string]string) string {
 	t.Helper()
-	table := "| cause | meaning | who ends it | what an operator can do | page | limit |\n| --- | --- | --- | --- | --- | --- |\n"
+	table := "| cause | meaning | ended by | what an operator can do | page | limit |\n| --- | --- | --- | --- | --- | --- |\n"
 	for _, cause := range txmanager.WaitCauses() {
 		g := cause.Guide()
 		if _, err := os.Stat("../docs/runbooks/" + g.Runbook + ".md"); err != nil || g.NextActor == "" || g.Action == "" {

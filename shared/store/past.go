@@ -68,9 +68,9 @@ select v.version, v.kind, v.tx_hash, v.created_at, v.fencing_token, d.body
 select action, by, reason, approved_by, at from tx_decision where tx_id = $1 order by id limit $2`
 )
 
-// TxHistory is a page of a transaction's changes after the change with the id after ("": from the
-// first on), the oldest first, and the id after which the next page begins; "" at the end. The error
-// is [ErrNotFound] for an unknown transaction.
+// TxHistory is a page of a transaction's changes, the oldest first. The page begins after the change
+// with the id after; "" is the first page. next is the same for the next page; "" at the end. The
+// error is [ErrNotFound] for an unknown transaction.
 func (s *Store) TxHistory(ctx context.Context, txID, after string, size int) (page []TxChange, next string, err error) {
 	from, _ := strconv.ParseInt(after, 10, 64)
 	rows, err := pastOf[TxChange](ctx, s, txID, txHistory, from, size+1)

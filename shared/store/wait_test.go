@@ -47,7 +47,7 @@ func TestCauseIsStoredSinceItBegan(t *testing.T) {
 	check.Equal(t, "rows with a cause", value[int](t, db, `select count(*)::int from managed_tx where wait_cause is not null or waiting_since is not null`), 0)
 }
 
-// why is what is shown of a transaction to v.
+// why is the wait of a request as v sees it.
 func why(t *testing.T, db storetest.Bundle, requestID string, v store.Viewer) *store.Waiting {
 	t.Helper()
 	id := value[string](t, db, `select tx_id::text from managed_tx where submitter = $1 and request_id = $2`, alice, requestID)
@@ -108,7 +108,7 @@ func TestWaitIsDerived(t *testing.T) {
 	}
 }
 
-// A caller learns the txId of its own transactions alone.
+// A blocker's txId is shown only to its caller and to operators.
 func TestBlockerOfAnotherCallerIsNotShown(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)

@@ -39,7 +39,7 @@ type Blocker struct {
 // MaxPosition is the highest position in a queue that is counted.
 const MaxPosition = 1000
 
-// openCause is why an open row waits: its stored cause, or what follows from its state.
+// openCause is why an open row waits: its stored cause, or the one of its state.
 func openCause(row string) string {
 	return `case when ` + row + `.state = 'PROTECT' then 'PROTECT'
             when ` + row + `.wait_cause is not null then ` + row + `.wait_cause
@@ -68,8 +68,8 @@ func allocationBlock(strict string) string {
          left join protect_incident p on p.submitter = s.submitter and p.closed_at is null)`
 }
 
-// isTurn is true of a queued row that may be the next to get a nonce: one that is not deferred, not
-// behind a deferred one of its caller, and not expired.
+// isTurn is true of a queued row that may be the next to get a nonce. It is neither deferred nor
+// expired, and no deferred row of its caller is before it.
 const isTurn = `q.deferred_at is null and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
            and (q.deferred_until_nonce is null or not exists (
                select from managed_tx u where u.submitter = q.submitter and u.open and u.nonce <= q.deferred_until_nonce))

@@ -86,8 +86,8 @@ type CauseGuide struct {
 	Action    string // what an operator can do
 	Runbook   string // a page of docs/runbooks, without its ending
 
-	// Limit is the time after which the head of a queue that waits for this cause raises an alert, and
-	// Finalities is the same as a multiple of its chain's time to finality. Both 0: other alerts apply.
+	// Limit is the time after which the head of a queue that waits for this cause raises an alert.
+	// Finalities is the same as a multiple of the chain's time to finality. Both 0: other alerts apply.
 	Limit      time.Duration
 	Finalities int
 }
@@ -102,7 +102,7 @@ func (g CauseGuide) LimitOn(toFinality time.Duration) time.Duration {
 }
 
 var causeGuides = map[WaitCause]CauseGuide{
-	WaitBalance:     {"whoever funds the account", "Send coin to the account, or cancel the intent.", "balance", 5 * time.Minute, 0},
+	WaitBalance:     {"the owner of the account", "Send coin to the account, or cancel the intent.", "balance", 5 * time.Minute, 0},
 	WaitGasEstimate: {"a node of the chain", "Read lastErrorDetail. Cancel the intent, or post it again with gas.", "waiting", 15 * time.Minute, 0},
 	WaitFeeCeiling:  {"the chain's fees", "Wait for lower fees, or raise fees.maxFeePerGas or the policy's limits.", "fee-ceiling", 15 * time.Minute, 0},
 	WaitOwnBounds:   {"the chain's fees", "Wait for lower fees, or cancel the intent; its caller can post another with a higher maxFeePerGas.", "fee-ceiling", time.Hour, 0},
