@@ -36,12 +36,9 @@ type Options[Call, Answer any] struct {
 	MayWait func(Call) bool
 
 	// SlowAfter is when a round trip of one call counts as slow, and the next may start beside it. It
-	// may have met a row that another session has locked. Each further call adds a fifth of it:
-	// otherwise a busy database would get more and smaller round trips, which cost it more.
+	// may have met a row that another session has locked. Each further call adds a fifth of it, up
+	// to eightfold: otherwise a busy database would get more and smaller round trips, which cost it more.
 	SlowAfter time.Duration
-
-	// MaxAlone limits how many calls are sent again alone at the same time; 0: no limit.
-	MaxAlone int
 
 	// Parallel starts as many round trips at once as the waiting calls need. Otherwise calls that do
 	// not fit one wait for its end.
@@ -71,7 +68,6 @@ func (e AloneError) Unwrap() error { return e.Cause }
 // Group shares round trips among concurrent calls. It is safe for concurrent use.
 type Group[Call, Answer any] struct {
 	options Options[Call, Answer]
-	alone   chan struct{} // has an element for each call that is sent again alone; nil: no limit
 
 	mu      sync.Mutex
 	running bool // a round trip is under way, and is not slow
@@ -87,11 +83,7 @@ type pending[Call, Answer any] struct {
 
 // New returns a group without calls.
 func New[Call, Answer any](o Options[Call, Answer]) *Group[Call, Answer] {
-	g := &Group[Call, Answer]{options: o}
-	if o.MaxAlone > 0 {
-		g.alone = make(chan struct{}, o.MaxAlone)
-	}
-	return g
+	return &Group[Call, Answer]{options: o}
 }
 
 // Do makes one call. If ctx ends before a round trip has taken the call, the call is not made. If
@@ -129,20 +121,11 @@ func (g *Group[Call, Answer]) Finish(ctx context.Context, call Call) (Answer, er
 	return g.settle(ctx, call, <-p.answer)
 }
 
-// settle makes a call again that must be made alone. If ctx ends before its turn, the call is not made.
+// settle makes a call again that must be made alone.
 func (g *Group[Call, Answer]) settle(ctx context.Context, call Call, r Result[Answer]) (Answer, error) {
-	if _, ok := errors.AsType[AloneError](r.Err); !ok {
-		return r.Value, r.Err
+	if _, ok := errors.AsType[AloneError](r.Err); ok {
+		r = g.send(ctx, []Call{call})[0]
 	}
-	if g.alone != nil {
-		select {
-		case g.alone <- struct{}{}:
-			defer func() { <-g.alone }()
-		case <-ctx.Done():
-			return r.Value, ctx.Err()
-		}
-	}
-	r = g.send(ctx, []Call{call})[0]
 	return r.Value, r.Err
 }
 
@@ -229,7 +212,7 @@ func (g *Group[Call, Answer]) run(all []*pending[Call, Answer]) {
 	next := sync.OnceFunc(g.next)
 	defer next()
 	if g.options.SlowAfter > 0 {
-		slow := time.AfterFunc(g.options.SlowAfter+time.Duration(len(all)-1)*g.options.SlowAfter/5, next)
+		slow := time.AfterFunc(g.options.SlowAfter+time.Duration(min(len(all)-1, 40))*g.options.SlowAfter/5, next)
 		defer slow.Stop()
 	}
 	calls := make([]Call, len(all))

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -283,43 +282,5 @@ func TestACallIsMadeAgainAlone(t *testing.T) {
 		}
 		calls.Wait()
 		check.Equal(t, "a shared round trip among them", slices.Max(trips) > 1, true)
-	})
-}
-
-// Calls that must be made alone take turns where their number is limited. A call whose caller has left
-// before its turn is not made.
-func TestCallsMadeAgainAloneTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var alone, most, made atomic.Int32
-		g := batch.New(batch.Options[string, string]{
-			MaxCalls: 10, Timeout: time.Minute, MaxAlone: 2, Wait: time.Second, MayWait: func(string) bool { return true },
-			Send: func(_ context.Context, all []string) []batch.Result[string] {
-				results := make([]batch.Result[string], len(all))
-				if len(all) > 1 {
-					for i := range results {
-						results[i].Err = batch.AloneError{Cause: errors.New("a locked row")}
-					}
-					return results
-				}
-				most.Store(max(most.Load(), alone.Add(1)))
-				time.Sleep(time.Second)
-				alone.Add(-1)
-				made.Add(1)
-				return results
-			},
-		})
-		var calls sync.WaitGroup
-		var left atomic.Int32
-		for i := range 6 {
-			ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
-			calls.Go(func() {
-				defer cancel()
-				if _, err := g.Do(ctx, fmt.Sprint(i)); errors.Is(err, context.DeadlineExceeded) {
-					left.Add(1)
-				}
-			})
-		}
-		calls.Wait()
-		check.Equal(t, "most at once, made, and not made in time", fmt.Sprint(most.Load(), made.Load(), left.Load()), "2 4 2")
 	})
 }

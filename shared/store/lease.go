@@ -185,7 +185,7 @@ func (s *Store) takeLease(ctx context.Context, c leaseCall) (txmanager.AcquireRe
 func (s *Store) takeAlone(ctx context.Context, c leaseCall) (leaseAnswer, error) {
 	began := time.Now()
 	r := s.answerLeases(ctx, []leaseCall{c})[0]
-	if time.Since(began) <= s.sharedLoadLimit()/costlyPart {
+	if r.Err == nil && time.Since(began) <= s.sharedLoadLimit()/costlyPart {
 		s.costly.note(c.submitter, false)
 	}
 	return r.Value, r.Err
@@ -251,13 +251,13 @@ func (t *leaseTrip) scan(rows pgx.Rows) error {
 	return err
 }
 
-// answer is the answer to one call, after the round trip has ended with err. What failed for
-// several calls, or was not answered in time, is left to each of them alone. That is safe after a lost
-// answer: an acquire takes its owner's own lease again, and an iteration is fenced.
+// answer is the answer to one call, after the round trip has ended with err. What failed for several
+// calls is left to each of them alone. So is an acquire that was not answered in time: it takes its
+// owner's own lease again. An iteration would be fenced by its own first call.
 func (t *leaseTrip) answer(i int, err error) (a leaseAnswer, _ error) {
 	shared, call, load := len(t.calls) > 1, t.calls[i], t.loads[i]
 	switch row := t.rows[i]; {
-	case !t.committed && shared && (t.overdue || isStatementError(err)), t.committed && shared && row == nil:
+	case !t.committed && shared && (t.overdue && call.token == 0 || isStatementError(err)), t.committed && shared && row == nil:
 		return a, batch.AloneError{Cause: cmp.Or(err, errNotLocked)}
 	case !t.committed:
 		return a, err

@@ -18,10 +18,6 @@ const (
 	// maxBatchCalls limits the calls of one transaction.
 	maxBatchCalls = 200
 
-	// maxAlone limits the calls that are made again alone at the same time. Each may wait for a locked
-	// account, and holds a connection.
-	maxAlone = 2
-
 	// slowCallAfter is when a transaction counts as slow and the next may start beside it. It may have
 	// met an account that another session has locked.
 	slowCallAfter = 250 * time.Millisecond
@@ -45,7 +41,6 @@ func (l *Ledger) newCalls() *batch.Group[request, answer] {
 		MaxCalls:  maxBatchCalls,
 		Timeout:   batchTimeout,
 		SlowAfter: slowCallAfter,
-		MaxAlone:  maxAlone,
 	})
 }
 

@@ -292,8 +292,8 @@ func (t *invocation) commit(ctx context.Context, w txmanager.Commit, last bool) 
 }
 
 // leaseEndAfter decides how the lease ends with the last write of an iteration. It keeps the lease
-// where this invocation can continue at once. For a due check at a new block it does so once: where a
-// query takes longer than a block, such a check is always due.
+// where this invocation can continue at once. For a due check at a new block it does so once in a
+// row: where a query takes longer than a block, such a check is always due.
 func (t *invocation) leaseEndAfter(after txmanager.SubmitterState) txmanager.LeaseEnd {
 	if t.IsPastDeadline() {
 		return txmanager.ReleaseAnyway
@@ -301,6 +301,7 @@ func (t *invocation) leaseEndAfter(after txmanager.SubmitterState) txmanager.Lea
 	advance := t.Rules.PlanNextWork(after).AdvanceNow
 	switch {
 	case advance && t.Kind.MaySign():
+		t.keptForBlock = false
 		return txmanager.KeepLease
 	case !advance && !t.keptForBlock && rules.IsBlockDue(after):
 		t.keptForBlock = true
