@@ -32,6 +32,22 @@ func TestCallerSeesWhyItsTransactionWaits(t *testing.T) {
 	}
 }
 
+// A process that does not know the chain of a transaction shows it, without an estimate.
+func TestATransactionOfAnUnservedChainIsShown(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	const account = "eip155:7:0x0000000000000000000000000000000000000a11"
+	h.Register(t, account, 1)
+	h.url = h.listen(h.opened("FUNCTION_TARGET=create", "FENCEPOST_RPC_URLS=", `FENCEPOST_CHAINS=[{"id": 7, "urls": ["http://127.0.0.1:1"]}]`), "create")
+	id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": account, "requestId": "r", "payload": map[string]any{"to": paidTo}}).body["txId"])
+	h.url = h.listen(h.opened("FUNCTION_TARGET=query", "FENCEPOST_RPC_URLS="), "query")
+	a := h.as("shop", "GET", "/api/v1/tx/"+id, nil)
+	a.wants(t, 200, "the caller's read")
+	check.Equal(t, "state", fmt.Sprint(a.body["state"]), "QUEUED")
+	h.url = h.listen(h.opened("FUNCTION_TARGET=admin"), "admin")
+	h.as("ann", "GET", "/admin/v1/tx/"+id+"/why", nil).wants(t, 200, "the operator's read")
+}
+
 // An operator sees why a transaction waits, what can be done, and its past; a caller does not.
 func TestOperatorSeesWhyATransactionWaits(t *testing.T) {
 	t.Parallel()

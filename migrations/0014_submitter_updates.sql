@@ -32,6 +32,8 @@ create function open_work(of_submitter text) returns text language sql stable se
     case when exists (select from managed_tx m where m.submitter = of_submitter and m.open) then 'open transactions' end,
     case when exists (select from protect_incident p where p.submitter = of_submitter and p.closed_at is null) then 'an open PROTECT incident' end,
     case when exists (select from foreign_hold h where h.submitter = of_submitter and h.ended_at is null) then 'foreign transactions without a decision' end,
+    case when exists (select from submitter_nonce_cursor c where c.submitter = of_submitter and c.suspected_violation is not null) then 'a suspected violation' end,
+    case when not is_accepted_database() then 'a database that is not accepted' end,
     case when exists (select from assets_tb a where a.payout_submitter = of_submitter) then 'an asset that names it as its payer' end,
     case when exists (select from transfers_tb t where t.open and t.payout_submitter = of_submitter) then 'open payouts' end)
 $$;

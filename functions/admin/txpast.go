@@ -41,12 +41,10 @@ func (a *Server) whyTx(w http.ResponseWriter, r *http.Request, txID string) erro
 	}
 	out := whyTxResponse{TxID: rec.TxID, State: rec.State, SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
 	if waiting != nil {
-		of, err := a.Chains.RulesOf(rec.Submitter)
-		if err != nil {
-			return err
-		}
 		guide := waiting.Cause.Guide()
-		waiting.ExpectedAt = transactions.ExpectedEnd(of.Finality, rec, *waiting)
+		if of, err := a.Chains.RulesOf(rec.Submitter); err == nil { // else the chain is not served any more
+			waiting.ExpectedAt = transactions.ExpectedEnd(of.Finality, rec, *waiting)
+		}
 		out.NextActor, out.Action, out.Runbook = guide.NextActor, guide.Action, "docs/runbooks/"+guide.Runbook+".md"
 		out.NextCheckAt, out.LeasedBy, out.RequestedAction = waiting.NextAt, waiting.Leased, waiting.Requested
 	}

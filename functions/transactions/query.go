@@ -45,9 +45,7 @@ func (a *Server) queryByID(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if waiting != nil {
-		if waiting.ExpectedAt, err = a.expectedEnd(rec, *waiting); err != nil {
-			return err
-		}
+		waiting.ExpectedAt = a.expectedEnd(rec, *waiting)
 	}
 	return reply(w, r, rec, waiting, v)
 }
@@ -75,13 +73,14 @@ func (a *Server) queryByRequest(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, r, rec, nil, v)
 }
 
-// expectedEnd estimates when a wait ends that depends on time alone; nil: nothing can be said.
-func (a *Server) expectedEnd(rec store.Record, w store.Waiting) (*time.Time, error) {
+// expectedEnd estimates when a wait ends that depends on time alone; nil: nothing can be said, or this
+// function does not know the chain.
+func (a *Server) expectedEnd(rec store.Record, w store.Waiting) *time.Time {
 	of, err := a.RulesOf(rec.Submitter)
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	return ExpectedEnd(of.Finality, rec, w), nil
+	return ExpectedEnd(of.Finality, rec, w)
 }
 
 // ExpectedEnd estimates when a transaction is final that waits for finality, or when a queued one gets

@@ -74,6 +74,9 @@ func TestRetireRefusesOpenWork(t *testing.T) {
 	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, alice)
 	refused("an open PROTECT incident")
 	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r'`)
+	run(t, db, `update submitter_nonce_cursor set suspected_violation = '{}' where submitter = $1`, alice)
+	refused("a suspected violation")
+	run(t, db, `update submitter_nonce_cursor set suspected_violation = null where submitter = $1`, alice)
 	check.OK(t)(db.Store.Retire(t.Context(), retirement(alice)))
 }
 

@@ -201,6 +201,15 @@ func TestBlockedHeads(t *testing.T) {
 	if found := heads(); found["BALANCE "+string(alice)] < time.Hour || len(found) != 2 {
 		t.Errorf("got %v, want a head without money for an hour", found)
 	}
+	run(t, db, `update managed_tx set wait_cause = null, waiting_since = null, created_at = now() - interval '1 hour' where submitter = $1`, alice)
+	if found := heads(); found["NEXT "+string(alice)] < time.Hour || len(found) != 2 {
+		t.Errorf("got %v, want a head that waits for an hour", found)
+	}
+	run(t, db, `update managed_tx set created_at = now() - interval '1 hour' where submitter = $1 and queued`, bob)
+	run(t, db, `update submitter set max_in_flight = 2 where submitter = $1`, bob)
+	if found := heads(); found["NEXT "+string(bob)] > time.Minute || len(found) != 2 {
+		t.Errorf("got %v, want a head that waits since the queue moved", found)
+	}
 	run(t, db, openIncident, alice)
 	if found := heads(); found["PROTECT "+string(alice)] > time.Minute || len(found) != 2 {
 		t.Errorf("got %v, want PROTECT since now", found)

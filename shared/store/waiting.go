@@ -186,7 +186,8 @@ with recursive waiting as (
    where w.submitter is not null
 )
 select s.submitter, coalesce(k.cause, h.wait_cause, 'NEXT'),
-       greatest(clock_timestamp() - coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, k.since) end, h.next_check_at, h.created_at), interval '0')
+       greatest(clock_timestamp() - coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, coalesce(k.since, p.at)) end,
+                                             h.next_check_at, greatest(h.created_at, p.at)), interval '0')
   from waiting
   join submitter s using (submitter)
   join ` + allocationBlock("$1::boolean") + ` as k on true
@@ -195,6 +196,10 @@ select s.submitter, coalesce(k.cause, h.wait_cause, 'NEXT'),
          select * from managed_tx q where q.submitter = s.submitter and q.queued and not q.held order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
         where ` + isTurn + `
         order by q.seq limit 1) as h
+ cross join lateral ( -- when the queue last moved: the newest nonce was bound, or the newest below all open ones ended
+       select greatest((select u.first_submit_at from managed_tx u where u.submitter = s.submitter and u.nonce = c.next_nonce - 1),
+                       (select u.updated_at from managed_tx u where u.submitter = s.submitter and u.nonce = coalesce(c.in_flight_nonce, c.next_nonce) - 1)) as at
+         from submitter_nonce_cursor c where c.submitter = s.submitter offset 0) as p
 union all
 select d.submitter, d.wait_cause, greatest(clock_timestamp() - d.waiting_since, interval '0')
   from managed_tx d
