@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -37,13 +38,39 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	mux.HandleFunc("GET /token/second-operator", c.token(stack.SecondAccount))
 	mux.HandleFunc("GET /token/user/{id}", c.userToken)
 	mux.HandleFunc("POST /drill/{name}", c.drill)
+	served := refuseStrangers(mux)
 	var err error
-	if addr != "" {
-		c.Server, err = loopback.Serve(addr, mux)
-	} else if c.Server, err = loopback.Serve(DefaultControl, mux); err != nil {
-		c.Server, err = loopback.Serve("", mux)
+	switch {
+	case addr != "" && !isLoopback(addr):
+		return nil, fmt.Errorf("control address %s: it gives tokens to everybody who can reach it; give an address of this machine alone, such as %s", addr, DefaultControl)
+	case addr != "":
+		c.Server, err = loopback.Serve(addr, served)
+	default:
+		if c.Server, err = loopback.Serve(DefaultControl, served); err != nil {
+			c.Server, err = loopback.Serve("", served)
+		}
 	}
 	return c, err
+}
+
+// refuseStrangers answers 403 to a request for another host, and to one that a web page makes. A page
+// could otherwise read tokens, or start drills, by a name that leads to this machine.
+func refuseStrangers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") != "" || !isLoopback(r.Host) {
+			http.Error(w, "only for programs at this machine: call it by 127.0.0.1 or localhost, and not from a web page", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback reports whether host, perhaps with a port, is localhost or a loopback address.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 func (c *Control) info(w http.ResponseWriter, r *http.Request) {

@@ -290,7 +290,11 @@ func killedProcess(ctx context.Context, x *exercise) error {
 		}
 		ids = append(ids, id)
 	}
-	victim := x.Processes()[0]
+	running := x.Processes()
+	if len(running) == 0 {
+		return errors.New("no function process runs: wait until one is started")
+	}
+	victim := running[0]
 	if err := victim.Kill(); err != nil {
 		return err
 	}

@@ -130,6 +130,15 @@ type updateRequest struct {
 // maxName is the most characters of a submitter's name.
 const maxName = 100
 
+// describeUpdate is what u does, for the operator who approves it.
+func describeUpdate(u store.SubmitterUpdate) string {
+	text := fmt.Sprintf("sets the window of %s to %d", u.Submitter, *u.MaxInFlight)
+	if u.Name != nil {
+		text += fmt.Sprintf(", and its name to %q", *u.Name)
+	}
+	return text
+}
+
 // updateSubmitter changes a submitter's window or name.
 func (a *Server) updateSubmitter(w http.ResponseWriter, r *http.Request, c submitterCall[updateRequest]) error {
 	u := store.SubmitterUpdate{Submitter: c.on, MaxInFlight: c.body.MaxInFlight, Name: c.body.Name, By: c.by, Reason: c.reason, OnlyNarrower: mustPropose(r)}
@@ -138,7 +147,7 @@ func (a *Server) updateSubmitter(w http.ResponseWriter, r *http.Request, c submi
 	}
 	token, changed, err := a.Store.UpdateSubmitter(r.Context(), u)
 	if errors.Is(err, store.ErrNotTighter) {
-		return a.propose(w, r, proposed{"update", submitterSubject(c.on), c.reason, fmt.Sprintf("sets the window of %s to %d", c.on, *u.MaxInFlight)})
+		return a.propose(w, r, proposed{"update", submitterSubject(c.on), c.reason, describeUpdate(u)})
 	}
 	if err != nil {
 		return err

@@ -59,7 +59,7 @@ var ErrUnanswered = errors.New("the round trip of this call ended without an ans
 // because of Cause.
 type AloneError struct{ Cause error }
 
-// Error says that the call must be made alone.
+// Error is the cause, after the words that the call must be made alone.
 func (e AloneError) Error() string { return fmt.Sprintf("the call must be made alone: %v", e.Cause) }
 
 // Unwrap is the cause.

@@ -156,8 +156,8 @@ func (s *Store) BeginIteration(ctx context.Context, l lease.Lease, wide bool) (t
 }
 
 // takeLease makes the call in a round trip with others, or alone if its load is costly. A state that the
-// round trip has not loaded is loaded alone. It waits for the answer of a round trip that may take the lease, even after ctx has ended:
-// the caller must release it.
+// round trip has not loaded is loaded alone. It waits for the answer of a round trip that may take the
+// lease, even after ctx has ended: the caller must release it.
 //
 // A wait for a lock that exceeds lock_timeout means that a client is frozen while it sends a
 // batch. takeLease ends that client's session once its transaction is older than a lease.

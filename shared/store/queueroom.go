@@ -126,7 +126,7 @@ func (r *queueRoom) isKnownFull(bound int) bool {
 
 // take gives the share its places, and decides whether the queue must be measured. Before the first
 // measurement, and when the last one is too old, all shares together get at most a hundredth of the
-// bound: with a small bound none before they have measured.
+// bound. With a small bound they get none until they have measured.
 func (r *queueRoom) take(q *queueShare, bound int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

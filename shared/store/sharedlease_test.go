@@ -254,8 +254,8 @@ func slowLoad(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
 	run(t, db, `insert into all_policies (submitter) values ($1) on conflict do nothing`, sub)
 }
 
-// A submitter whose load is slow delays those of its round trip for as long as a shared statement may take, and
-// only once: its next ones go alone until it is fast again.
+// A submitter whose load is slow delays those of its round trip once, for as long as a shared statement may take.
+// Its next loads go alone.
 func TestACostlyLoadDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	carol := numbered(7)

@@ -27,8 +27,8 @@ func main() {
 	})
 }
 
-// gcPercent is that of the functions. The chain and the emulators run in this process, and share the
-// processors with what is measured.
+// gcPercent is the collector's target that the functions have too. The chain and the emulators run in
+// this process and share the processors with the functions.
 const gcPercent = 400
 
 type flags struct {

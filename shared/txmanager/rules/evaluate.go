@@ -75,8 +75,8 @@ func (r Rules) Evaluate(w txmanager.SubmitterState, q txmanager.ChainQuery, v tx
 	return e.Evaluation
 }
 
-// decide moves t, the open transaction at i, into or out of PROTECT or to STUCK, or claims its
-// broadcast. sent reports a claimed broadcast. completed is the action that it carries out.
+// decide moves t, the open transaction at i: into or out of PROTECT, or to STUCK. Or it claims the
+// broadcast of t. sent reports a claimed broadcast. completed is the action that it carries out.
 func (e *evaluator) decide(i int, t txmanager.Tx) (_ txmanager.Tx, sent bool, completed txmanager.Action) {
 	switch phase := t.Phase(); {
 	case i == 0 && e.isConsumed(t):

@@ -25,7 +25,7 @@ const pollClockMargin = 100 * time.Millisecond
 type invocation struct {
 	*session.Session
 	worker       *Worker
-	keptForBlock bool // the lease was kept once because a check at a new block was due
+	keptForBlock bool // the lease was just kept for a due check at a new block
 }
 
 // outcome is the result of an iteration, or of a commit in it.
@@ -138,8 +138,8 @@ func (t *invocation) observe(ctx context.Context, q txmanager.ChainQuery) (txman
 	return further, j, nil
 }
 
-// commitAndSend writes the evaluation and the plan for the queue, then signs the due versions and
-// sends them and the claimed broadcasts. queue reports that v includes the estimates for the queue.
+// commitAndSend writes the evaluation and the plan for the queue, then signs the due versions. It sends
+// them and the claimed broadcasts. queue reports that v includes the estimates for the queue.
 func (t *invocation) commitAndSend(ctx context.Context, v txmanager.ChainObservation, j rules.Evaluation, queue bool) (outcome, error) {
 	t.CrashPoint("looked")
 	decided := t.resolveStuck(ctx, &j)
