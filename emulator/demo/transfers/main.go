@@ -97,7 +97,7 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	began := time.Now()
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Core: stack.CoreOptions{Binary: f.core}, Transfers: true, Processes: f.processes, Submitters: 1,
-		SweepEvery: sweepEvery, CheckEvery: sweepEvery, Settings: settingsOf(f), Output: output, Progress: out, Log: log,
+		SweepEvery: sweepEvery, CheckEvery: sweepEvery, RPCProxy: true, Settings: settingsOf(f), Output: output, Progress: out, Log: log,
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
