@@ -98,3 +98,6 @@ var PayoutStatements = map[string]string{
 	"findPayout": findPayout, "insertTombstone": insertTombstone, "confirmedPayouts": confirmedPayouts,
 	"insertStatement": insertStatement, "withdrawStatement": withdrawStatement, "insertProof": insertProof, "payoutStatements": payoutStatements,
 }
+
+// ClassesOf are the values of state_class with transactions of the state.
+func ClassesOf(state txmanager.State) []int16 { return classesOf(state) }
