@@ -39,6 +39,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
 	a.routeHeld(mux)
 	a.routePast(mux)
+	a.routeLists(mux)
 	a.routeProposals(mux)
 	if a.Transfer != nil {
 		a.Transfer.routeTransferAdmin(mux)

@@ -30,9 +30,7 @@ type Place struct {
 }
 
 var (
-	TxPlace = Place{1,
-		func(id string) ([]byte, error) { u, err := uuid.Parse(id); return u[:], err },
-		func(b []byte) (string, error) { u, err := uuid.FromBytes(b); return u.String(), err }}
+	TxPlace       = txPlace(1)
 	TransferPlace = Place{2,
 		func(id string) ([]byte, error) { u, err := ulid.ParseStrict(id); return u[:], err },
 		func(b []byte) (id string, err error) {
@@ -49,7 +47,17 @@ var (
 	LostPlace      = numberPlace(9)
 	SubmitterPlace = textPlace(10)
 	UntouchedPlace = textPlace(11)
+	LanePlace      = numberPlace(12)
+	QueuePlace     = numberPlace(13)
+	FoundPlace     = txPlace(14)
 )
+
+// txPlace is the place after a transaction.
+func txPlace(version byte) Place {
+	return Place{version,
+		func(id string) ([]byte, error) { u, err := uuid.Parse(id); return u[:], err },
+		func(b []byte) (string, error) { u, err := uuid.FromBytes(b); return u.String(), err }}
+}
 
 // textPlace is the place after a row with a name.
 func textPlace(version byte) Place {
