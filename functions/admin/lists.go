@@ -122,7 +122,7 @@ type laneResponse struct {
 	NextPageToken string `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
-// lane lists the nonces of a submitter with what is on record about each.
+// lane lists the nonces of a submitter with the record of each.
 func (a *Server) lane(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
 	q, err := serve.Parameters(r, "from", "pageSize", "pageToken")
 	if err != nil {

@@ -203,7 +203,7 @@ func TestLane(t *testing.T) {
 	check.Err(t, "an unknown submitter", store.ErrUnknownSubmitter)(db.Lane(t.Context(), numbered(7), nil, 5))
 }
 
-// The queue has the intents in their order, with the cause that each transaction shows by itself.
+// The queue has the intents in their order, with the cause that a query of each transaction shows.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice, bob)

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// NonceKind is what is on record about a nonce.
+// NonceKind says whose transaction has a nonce.
 type NonceKind string
 
 // The kinds of nonces.
