@@ -132,8 +132,8 @@ func (x *exercise) resync(ctx context.Context, s txmanager.Submitter, incident i
 		return nil
 	}
 	requests, count := map[uint64]string{}, uint64(0)
-	for from, more := uint64(0), true; more; {
-		page, err := x.operator.Lost(ctx, string(s), from)
+	for token, more := "", true; more; {
+		page, err := x.operator.Lost(ctx, string(s), token)
 		if err != nil {
 			return err
 		}
@@ -143,9 +143,7 @@ func (x *exercise) resync(ctx context.Context, s txmanager.Submitter, incident i
 		if page.FinalCount != nil {
 			count = *page.FinalCount
 		}
-		if more = page.NextFrom != nil; more {
-			from = *page.NextFrom
-		}
+		token, more = page.NextPageToken, page.NextPageToken != ""
 	}
 	return x.act(ctx, "Release, after GET /admin/v1/submitters/"+string(s)+"/lost", http.MethodPost, releasePath(s),
 		client.Release{Incident: incident, Mode: "resync", Count: &count, Requests: requests, Reason: reason})
