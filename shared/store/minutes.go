@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
+)
+
+// The sweep counts a minute once it has been over for minuteGrace: a commit that takes longer is not
+// counted. It catches up with at most minutesBehind minutes, and keeps counts for minutesKept.
+const (
+	minuteGrace   = "5 seconds"
+	minutesBehind = "60 minutes"
+	minutesKept   = "48 hours"
+)
+
+// countMinutes counts the minutes that are over and not counted yet. It reads the history of these minutes
+// by its time, and each transaction that the chain ended. A clock that was set back delays the counts.
+const countMinutes = `
+with span as materialized (
+  select greatest((select max(minute) + interval '1 minute' from tx_minute), u.ends - interval '` + minutesBehind + `') as begins, u.ends
+    from (select date_bin('1 minute', clock_timestamp() - interval '` + minuteGrace + `', 'epoch') as ends) as u
+), moved as materialized (
+  select h.tx_id, h.at, h.from_state is null as is_new, h.state, h.sub_state
+    from tx_history h
+   where h.at >= (select begins from span) and h.at < (select ends from span)
+     and case when h.from_state is null then h.state in ('QUEUED', 'IN_FLIGHT') else h.state in ('CONFIRMED', 'FAILED') end
+), counted as (
+  select date_bin('1 minute', at, 'epoch') as minute, count(*) filter (where is_new) as accepted,
+         count(*) filter (where not is_new and state = 'CONFIRMED') as confirmed, count(*) filter (where not is_new and state = 'FAILED') as failed
+    from moved
+   group by 1
+), lasted as (
+  select date_bin('1 minute', e.at, 'epoch') as minute,
+         least(greatest(floor(4 * ln(greatest(extract(epoch from e.at - m.created_at)::float8, 0.001)) / ln(2::float8)) + 22, 1), 105)::integer as place
+    from moved e
+    join managed_tx m on m.tx_id = e.tx_id
+   where not e.is_new and (e.state = 'CONFIRMED' or e.sub_state = 'REVERTED')
+), places as (
+  select minute, place, count(*)::integer as n from lasted group by 1, 2
+)
+insert into tx_minute (minute, accepted, confirmed, failed, seconds)
+select s.minute, coalesce(c.accepted, 0), coalesce(c.confirmed, 0), coalesce(c.failed, 0),
+       array(select coalesce(p.n, 0)
+               from generate_series(1, (select max(q.place) from places q where q.minute = s.minute)) as g (place)
+               left join places p on p.minute = s.minute and p.place = g.place
+              order by g.place)
+  from generate_series((select begins from span), (select ends from span) - interval '1 minute', interval '1 minute') as s (minute)
+  left join counted c on c.minute = s.minute
+    on conflict (minute) do nothing`
+
+const forgetMinutes = `delete from tx_minute where minute < clock_timestamp() - interval '` + minutesKept + `'`
+
+// CountMinutes counts the completed minutes for [Store.Overview], in one round trip.
+func (s *Store) CountMinutes(ctx context.Context) error {
+	b := new(pgx.Batch)
+	b.Queue(countMinutes)
+	b.Queue(forgetMinutes)
+	return results.Wrap(s.send(ctx, b), "count the last minutes")
+}
+
+// minute is what happened in a counted minute.
+type minute struct {
+	Minute                      time.Time
+	Accepted, Confirmed, Failed int
+	Seconds                     []int // see migrations/0017_minutes.sql
+}
+
+const lastMinutes = `
+select minute, accepted, confirmed, failed, seconds
+  from tx_minute
+ where minute > (select clock_timestamp()) - interval '62 minutes'
+ order by minute desc
+ limit 60`
+
+// Rate is what happened in the last counted minutes.
+type Rate struct {
+	Minutes   int    `json:"minutes"` // the length of the window
+	Counted   int    `json:"counted"` // of its minutes, how many were counted
+	Accepted  int    `json:"accepted"`
+	Confirmed int    `json:"confirmed"`
+	Failed    int    `json:"failed"`
+	P50       *int64 `json:"p50Milliseconds"` // from accepted to final, rounded up by at most a fifth; nil: nothing ended on the chain
+	P99       *int64 `json:"p99Milliseconds"`
+}
+
+// ratesOf are the rates of the last 1, 5 and 60 counted minutes.
+func ratesOf(minutes []minute) []Rate {
+	rates := []Rate{{Minutes: 1}, {Minutes: 5}, {Minutes: 60}}
+	for i := range rates {
+		r := &rates[i]
+		var seconds []int
+		for _, m := range minutes {
+			if minutes[0].Minute.Sub(m.Minute) >= time.Duration(r.Minutes)*time.Minute {
+				break
+			}
+			r.Counted, r.Accepted, r.Confirmed, r.Failed = r.Counted+1, r.Accepted+m.Accepted, r.Confirmed+m.Confirmed, r.Failed+m.Failed
+			seconds = added(seconds, m.Seconds)
+		}
+		r.P50, r.P99 = percentile(seconds, 0.50), percentile(seconds, 0.99)
+	}
+	return rates
+}
+
+// added is the sum of two lists of counts.
+func added(a, b []int) []int {
+	sum := make([]int, max(len(a), len(b)))
+	copy(sum, a)
+	for i, n := range b {
+		sum[i] += n
+	}
+	return sum
+}
+
+// percentile is a time in milliseconds in which that share of the counted transactions ended; nil: none did.
+func percentile(seconds []int, share float64) *int64 {
+	all := 0
+	for _, n := range seconds {
+		all += n
+	}
+	left := int(math.Ceil(share * float64(all)))
+	for i, n := range seconds {
+		if left -= n; left <= 0 && all > 0 {
+			return new(int64(math.Round(1000 * math.Exp2(float64(i-20)/4))))
+		}
+	}
+	return nil
+}
