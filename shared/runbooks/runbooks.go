@@ -95,6 +95,8 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/submitters/{submitter}/suspend":           {attacks, "TestRunbookOfAStolenCredential"},
 	"POST /admin/v1/submitters/{submitter}/resume":            {attacks, "TestRunbookOfAStolenCredential"},
 
+	"GET /admin/v1/attention":                                             {"functions", "TestOperatorSeesWhatNeedsAttention"},
+	"GET /admin/v1/chains":                                                {"functions", "TestAChainWithoutAnAnswerIsShown"},
 	"GET /admin/v1/tx/{txId}/why":                                         {"functions", "TestOperatorSeesWhyATransactionWaits"},
 	"GET /admin/v1/transfers/{req_id}/why":                                {transfers, "TestFND002VanishingFunds"},
 	"GET /admin/v1/users/{user_id}/payout_addresses":                      {functions, "TestClientOfPayoutAddresses"},
