@@ -51,7 +51,7 @@ func TestOperatorSeesWhatNeedsAttention(t *testing.T) {
 	}
 }
 
-// The overview counts what has not ended, shows the build, and of settings those that differ, without a
+// The overview counts transactions that have not ended. It shows the build, and the settings that differ, without a
 // secret. Its rates are those of the minutes that the sweep counts.
 func TestOperatorSeesTheOverview(t *testing.T) {
 	t.Parallel()

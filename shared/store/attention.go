@@ -196,8 +196,8 @@ func (s *Store) attentionArgs(l AttentionLimits) NamedArgs {
 }
 
 // Attention is a page of what needs a person, the most urgent first, and of one rank the oldest first. The
-// page begins after a place; the zero value is the first page. An item that ends meanwhile is left out, and
-// one whose wait changes its place may be seen again.
+// page begins after a place; the zero value is the first page. An item whose wait changes its place between
+// two pages may be on both or on none.
 func (s *Store) Attention(ctx context.Context, l AttentionLimits, after AttentionPlace, size int) ([]AttentionItem, error) {
 	args := s.attentionArgs(l)
 	args["rank"], args["since"], args["key"], args["size"] = after.Rank, after.Since, after.Key, size

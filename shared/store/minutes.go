@@ -11,10 +11,12 @@ import (
 )
 
 // The sweep counts a minute once it has been over for minuteGrace: a commit that takes longer is not
-// counted. It catches up with at most minutesBehind minutes, and keeps counts for minutesKept.
+// counted. It counts minutes of the last minutesBehind, minutesAtOnce in one commit, and keeps counts for
+// minutesKept.
 const (
 	minuteGrace   = "5 seconds"
 	minutesBehind = "60 minutes"
+	minutesAtOnce = 5
 	minutesKept   = "48 hours"
 )
 
@@ -22,8 +24,9 @@ const (
 // by its time, and each transaction that the chain ended. A clock that was set back delays the counts.
 const countMinutes = `
 with span as materialized (
-  select greatest((select max(minute) + interval '1 minute' from tx_minute), u.ends - interval '` + minutesBehind + `') as begins, u.ends
-    from (select date_bin('1 minute', clock_timestamp() - interval '` + minuteGrace + `', 'epoch') as ends) as u
+  select v.begins, least(u.over, v.begins + $1::integer * interval '1 minute') as ends
+    from (select date_bin('1 minute', clock_timestamp() - interval '` + minuteGrace + `', 'epoch') as over) as u
+   cross join lateral (select greatest((select max(minute) + interval '1 minute' from tx_minute), u.over - interval '` + minutesBehind + `') as begins) as v
 ), moved as materialized (
   select h.tx_id, h.at, h.from_state is null as is_new, h.state, h.sub_state
     from tx_history h
@@ -55,12 +58,18 @@ select s.minute, coalesce(c.accepted, 0), coalesce(c.confirmed, 0), coalesce(c.f
 
 const forgetMinutes = `delete from tx_minute where minute < clock_timestamp() - interval '` + minutesKept + `'`
 
-// CountMinutes counts the completed minutes for [Store.Overview], in one round trip.
+// CountMinutes counts the completed minutes for [Store.Overview], until all are counted or ctx ends. It
+// takes one round trip, unless earlier sweeps have left several minutes.
 func (s *Store) CountMinutes(ctx context.Context) error {
-	b := new(pgx.Batch)
-	b.Queue(countMinutes)
-	b.Queue(forgetMinutes)
-	return results.Wrap(s.send(ctx, b), "count the last minutes")
+	for counted := minutesAtOnce; counted == minutesAtOnce; {
+		b := new(pgx.Batch)
+		b.Queue(countMinutes, minutesAtOnce).Exec(results.Count(&counted))
+		b.Queue(forgetMinutes)
+		if err := s.send(ctx, b); err != nil {
+			return results.Wrap(err, "count the last minutes")
+		}
+	}
+	return nil
 }
 
 // minute is what happened in a counted minute.

@@ -42,7 +42,7 @@ func past(t *testing.T, db storetest.Bundle, by time.Duration) {
 	}
 }
 
-// The sweep counts each completed minute once: what was accepted, what ended, and how long it took.
+// The sweep counts each completed minute once: accepted and ended transactions, and how long they took.
 func TestMinutesAreCounted(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 100, alice)
@@ -103,7 +103,7 @@ func TestOverview(t *testing.T) {
 	check.Same(t, "states", o.States, []store.StateCount{{State: "QUEUED", Count: 1, Held: 1}})
 }
 
-// What was spent is that of final transactions, the newest first, with the value of those that succeeded.
+// Spending lists final transactions, the newest first, with the value of those that succeeded.
 func TestSpending(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 3, alice)
@@ -126,4 +126,29 @@ func TestSpending(t *testing.T) {
 	}
 	value := value[string](t, db, `select coalesce(body ->> 'value', '0') from tx_document where name = 'version:1' and tx_id = (select tx_id from managed_tx where nonce = 0)`)
 	check.Same(t, "spent", got, []string{`0 {"gasUsed":"0x5208"}`, value + ` {"gasUsed":"0x5208"}`})
+}
+
+// Counting the last minutes reads the end of the history only, by its index, which a new partition has too.
+func TestCountingReadsTheEndOfTheHistory(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice)
+	post(t, db, alice, "1")
+	run(t, db, `insert into tx_history (tx_id, at, from_state, state, attempts)
+		select (select tx_id from managed_tx), now() - interval '300001 seconds' + i * interval '1 second', 'SUBMITTED', 'SUBMITTED', 1 from generate_series(1, 300000) as i`)
+	check.Value(db.DB.Exec(t.Context(), `vacuum analyze tx_history`))(t)
+	var plan []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	check.OK(t)(json.Unmarshal(value[[]byte](t, db, `explain (analyze, buffers, format json) `+store.HotStatements["countMinutes"], 60), &plan))
+	whole := value[int](t, db, `select sum(pg_relation_size(inhrelid))::int / 8192 from pg_inherits where inhparent = 'tx_history'::regclass`)
+	if got := plan[0].Plan.Hit + plan[0].Plan.Read; whole < 2000 || got > 1000 {
+		t.Errorf("blocks read of a history of %d: got %d, want at most 1,000", whole, got)
+	}
+	run(t, db, `select make_quarter('tx_history', '2031-01-01')`)
+	check.Equal(t, "the index of a new quarter", value[string](t, db, `
+		select reloptions::text from pg_class c join pg_index i on i.indexrelid = c.oid
+		 where i.indrelid = 'tx_history_2031q1'::regclass and c.relam = (select oid from pg_am where amname = 'brin')`), "{autosummarize=on}")
 }
