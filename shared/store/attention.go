@@ -119,7 +119,7 @@ select coalesce(p.since, t.state_at), t.req_id, case when p.doubt is not null th
    and case when p.doubt is not null then true
             when t.state = 30 then clock_timestamp() - t.state_at > case when t.transfer_type = 3 then @payoutLimit::interval else @pendingLimit::interval end
             else t.state = -20 and t.failures >= @refundLimit::integer end
-   and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at
+   and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at or exists (select from identity_change c where c.at >= k.at)
          from transfer_acknowledgement k where k.transfer_id = t.transfer_id order by k.id desc limit 1), true)`, `
 select w.since, w.tx_id::text, 'BLOCKED', coalesce(clock_timestamp() - w.since > l.bound, false), w.submitter, w.tx_id, null, null, w.cause, w.last_error
   from (select h.submitter, h.cause, h.since, h.tx_id, (select m.last_error from managed_tx m where m.tx_id = h.tx_id) as last_error
