@@ -103,6 +103,21 @@ func TestOverview(t *testing.T) {
 	check.Same(t, "states", o.States, []store.StateCount{{State: "QUEUED", Count: 1, Held: 1}})
 }
 
+// Of a minute with many transactions, the time of one in sixteen is measured, and counts for them all.
+func TestABusyMinuteIsSampled(t *testing.T) {
+	t.Parallel()
+	db := storetest.NewClone(t)
+	grow(t, db)
+	conn := connect(t, db)
+	check.Value(conn.Exec(t.Context(), `set session_replication_role = replica`))(t)
+	conn.do(`update tx_history set at = date_bin('1 minute', now(), 'epoch') - interval '90 seconds', from_state = 'SUBMITTED' where state = 'CONFIRMED'`)
+	check.OK(t)(db.CountMinutes(t.Context()))
+	check.Equal(t, "confirmed", value[int](t, db, `select sum(confirmed) from tx_minute`), 50_000)
+	if got := value[int](t, db, `select sum(n) from tx_minute, unnest(seconds) as n`); got%16 != 0 || got < 45_000 || got > 55_000 {
+		t.Errorf("measured: got %d, want about 50,000 by sixteens", got)
+	}
+}
+
 // Spending lists final transactions, the newest first, with the value of those that succeeded.
 func TestSpending(t *testing.T) {
 	t.Parallel()
