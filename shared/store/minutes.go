@@ -21,8 +21,8 @@ const (
 )
 
 // countMinutes counts the minutes that are over and not counted yet. It reads the history of these minutes
-// by its time, and the transactions that the chain ended: of a minute with many, those whose id ends with a
-// zero, which count for 16. A clock that was set back delays the counts.
+// by its time, and the transactions that the chain ended. Of a minute with many it reads those whose id
+// ends with a zero, and each counts for 16. A clock that was set back delays the counts.
 const countMinutes = `
 with span as materialized (
   select v.begins, least(u.over, v.begins + $1::integer * interval '1 minute') as ends
