@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/sweeps"
 	"github.com/fencepost/fencepost/shared/chain"
@@ -282,4 +283,28 @@ func (p chainPort) IDs() string {
 		ids = append(ids, fmt.Sprint(c.ID))
 	}
 	return strings.Join(ids, ", ")
+}
+
+// Served returns the chains with their nodes.
+func (p chainPort) Served() (all []admin.ServedChain) {
+	for _, c := range p.app.chains {
+		one := admin.ServedChain{
+			Namespace: c.Namespace, ID: c.ID, BlockTime: c.BlockTime, Finality: txmanager.Finality(c.Finality), Confirmations: uint64(c.Confirmations), Quorum: 1,
+		}
+		if c.nodes != nil {
+			one.Quorum, one.Nodes, one.Health = c.nodes.Quorum(), c.nodes.Members(), c.health
+		} else if single, ok := c.connector.(chain.Node); ok {
+			one.Nodes = []chain.Node{single}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// health returns what this process remembers of each of the chain's nodes.
+func (c *servedChain) health() (all []admin.NodeHealth) {
+	for _, h := range c.nodes.Health() {
+		all = append(all, admin.NodeHealth{Excluded: string(h.Excluded), Until: h.Until, Failure: h.Failure, FailedAt: h.FailedAt})
+	}
+	return all
 }

@@ -176,6 +176,7 @@ func (a *App) serve() error {
 	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: chains, Approvals: c.Approvals}
 	a.admin = &admin.Server{
 		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Tasks: a.tasks, Nonce: c.Nonce,
+		Limits: a.attentionLimits(), Settings: c.Differences(),
 	}
 	if p := &a.transfers; p.server != nil {
 		a.admin.Transfer = &admin.TransferServer{

@@ -22,7 +22,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.acts = web.NewMux()
 	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
 	a.read(mux, "GET /admin/v1/submitters", a.listSubmitters)
-	a.read(mux, "GET /admin/v1/submitters/{submitter}", showOf(a.pathSubmitter, a.replySubmitter))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}", showOf(a.pathSubmitter, a.showSubmitter))
 	a.act(mux, "PATCH /admin/v1/submitters/{submitter}", withReason(a.Desk, a.pathSubmitter, a.updateSubmitter))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/retire", withReason(a.Desk, a.pathSubmitter, a.retireSubmitter))
 	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", showOf(a.pathSubmitter, a.listChanges))
@@ -40,6 +40,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.routeHeld(mux)
 	a.routePast(mux)
 	a.routeLists(mux)
+	a.routeViews(mux)
 	a.routeProposals(mux)
 	if a.Transfer != nil {
 		a.Transfer.routeTransferAdmin(mux)

@@ -35,6 +35,7 @@ type Chains interface {
 	Connector(txmanager.Submitter) (txmanager.ChainConnector, error)
 	RulesOf(txmanager.Submitter) (rules.Rules, error)
 	IDs() string
+	Served() []ServedChain
 }
 
 // Server serves the function admin: submitters, PROTECT and transactions.
@@ -46,7 +47,10 @@ type Server struct {
 	Tasks    Tasks
 	Transfer *TransferServer // nil: the deployment offers no transfers
 
-	Nonce config.Nonce // the terms of a registration
+	Nonce  config.Nonce          // the terms of a registration
+	Limits store.AttentionLimits // beyond which something needs a person
+
+	Settings []config.Difference // of this process, from the defaults
 }
 
 // Signers checks the signers that a registration can name. It signs nothing.

@@ -255,23 +255,40 @@ const maxForbiddenChecked = 500
 // forbid.
 type submitterNow struct {
 	store.SubmitterView
-	Forbidden *int `json:"forbidden,omitempty"` // among the first maxForbiddenChecked intents without a nonce; nil: unknown
+	Forbidden *int         `json:"forbidden,omitempty"` // among the first maxForbiddenChecked intents without a nonce; nil: unknown
+	Chain     *accountView `json:"chain,omitempty"`     // nil: the answer of an act
+}
+
+// showSubmitter answers with the submitter's present state, here and on its chain.
+func (a *Server) showSubmitter(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
+	now, err := a.submitterNow(r.Context(), s)
+	if err != nil {
+		return err
+	}
+	now.Chain = a.viewAccount(r.Context(), s)
+	return web.Reply(w, r, http.StatusOK, now)
 }
 
 // replySubmitter answers with the submitter's present state.
 func (a *Server) replySubmitter(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	view, err := a.Store.Submitter(r.Context(), s)
+	now, err := a.submitterNow(r.Context(), s)
 	if err != nil {
-		return fmt.Errorf("show %s: %w", s, err)
+		return err
 	}
-	now := submitterNow{SubmitterView: view}
-	switch n, err := a.forbidden(r.Context(), view); {
+	return web.Reply(w, r, http.StatusOK, now)
+}
+
+func (a *Server) submitterNow(ctx context.Context, s txmanager.Submitter) (now submitterNow, err error) {
+	if now.SubmitterView, err = a.Store.Submitter(ctx, s); err != nil {
+		return now, fmt.Errorf("show %s: %w", s, err)
+	}
+	switch n, err := a.forbidden(ctx, now.SubmitterView); {
 	case err != nil: // the requested change is already stored
-		a.Log.WarnContext(r.Context(), "the queue could not be evaluated", telemetry.SubmitterKey, s, "error", err.Error())
+		a.Log.WarnContext(ctx, "the queue could not be evaluated", telemetry.SubmitterKey, s, "error", err.Error())
 	default:
 		now.Forbidden = &n
 	}
-	return web.Reply(w, r, http.StatusOK, now)
+	return now, nil
 }
 
 // forbidden counts the waiting intents that the submitter's policy and callers no longer allow. A

@@ -45,7 +45,7 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	}
 	failures = append(failures, a.within(r.Context(), 6, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepEvents(ctx, &out) }))
-	failures = append(failures, a.within(r.Context(), 20, a.gauge))
+	failures = append(failures, a.within(r.Context(), 20, a.gauge), a.within(r.Context(), 20, a.Store.CountMinutes))
 	_, err := a.Store.KeepPartitions(r.Context())
 	failures = append(failures, err)
 	if err := errors.Join(failures...); err != nil {

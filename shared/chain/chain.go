@@ -69,6 +69,13 @@ type Family interface {
 	ReadProof(receipt []byte) (PaymentProof, error)
 }
 
+// CostReader is a [Family] that reads what a transaction cost.
+type CostReader interface {
+	// ReadCost returns the fees of a node's receipt, in the chain's smallest unit. The error names the
+	// missing part.
+	ReadCost(receipt []byte) (*big.Int, error)
+}
+
 // Families are the families that a deployment serves, by namespace.
 type Families map[string]Family
 

@@ -81,7 +81,8 @@ type Submitter struct {
 	Protect        *ProtectIncident `json:"protect"`        // the open incident; nil: none
 	Policy         *Policy          `json:"policy"`         // nil: no limits
 
-	Succeeded []Succession `json:"succeeded"` // former callers that were succeeded
+	Succeeded []Succession  `json:"succeeded"` // former callers that were succeeded
+	Chain     *ChainAccount `json:"chain"`     // in the answer of [Client.Submitter]; else nil
 }
 
 // Succession is a former caller and its successor, who has the intents stored under the former

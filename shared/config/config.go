@@ -12,6 +12,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -132,6 +133,34 @@ func (c Config) Require(names ...string) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// Difference is a setting that has another value than its default, or that has none.
+type Difference struct {
+	Name     string `json:"name"`
+	Variable string `json:"variable"`
+	Value    string `json:"value"`   // "" of a secret
+	Default  string `json:"default"` // "": none
+	Secret   bool   `json:"secret"`
+}
+
+// Differences lists the settings that differ from their defaults, in the order of docs/settings.md. It
+// shows no secret, and of lists of URLs their names only.
+func (c Config) Differences() (all []Difference) {
+	var none Config
+	defaults := none.settings()
+	for i, s := range c.settings() {
+		_ = defaults[i].load("") // fails for a required setting, which has no default
+		if reflect.DeepEqual(s.field.value(), defaults[i].field.value()) {
+			continue
+		}
+		d := Difference{Name: s.name, Variable: s.variable(), Default: s.def, Secret: s.field.secret}
+		if !d.Secret {
+			d.Value = s.field.show()
+		}
+		all = append(all, d)
+	}
+	return all
 }
 
 // Help lists every setting as plain text: the variable, the default, its meaning and its

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/url"
@@ -19,6 +20,8 @@ type field struct {
 	want   string                 // what is right, to follow "want": with unit and range
 	set    func(text string) bool // stores the text's value; false: it is not right, nothing stored
 	unset  func() bool            // nothing, or the type's zero, is stored
+	value  func() any             // what is stored
+	show   func() string          // the same as a text like those that set takes, without the parts of a URL that may be secret
 	secret bool                   // the text is never shown
 
 	// why describes the fault of a text that set refused, and shows no part that may be
@@ -38,7 +41,30 @@ func bind[T any](p *T, want string, parse func(string) (T, bool)) field {
 			return ok
 		},
 		unset: func() bool { return reflect.ValueOf(p).Elem().IsZero() },
+		value: func() any { return *p },
+		show:  func() string { return shown(*p) },
 	}
+}
+
+// shown is a value as a person would write it.
+func shown(v any) string {
+	switch v := v.(type) {
+	case time.Duration:
+		return short(v)
+	case slog.Level:
+		return strings.ToLower(v.String())
+	case []string:
+		return strings.Join(v, ",")
+	case map[string]string: // URLs by name, whose paths may have keys
+		return strings.Join(slices.Sorted(maps.Keys(v)), ",")
+	case map[string][]string:
+		var all []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			all = append(all, name+"="+strings.Join(v[name], ","+name+"="))
+		}
+		return strings.Join(all, ",")
+	}
+	return fmt.Sprint(v)
 }
 
 func duration(p *time.Duration, low, high time.Duration) field {
@@ -189,10 +215,12 @@ func thousandths(p *int64, low, high string) field {
 	}
 	from, _ := parse(low)
 	to, _ := parse(high)
-	return bind(p, "a factor from "+low+" to "+high+", with at most three decimals", func(text string) (int64, bool) {
+	f := bind(p, "a factor from "+low+" to "+high+", with at most three decimals", func(text string) (int64, bool) {
 		n, ok := parse(text)
 		return n, ok && from <= n && n <= to
 	})
+	f.show = func() string { return strconv.FormatFloat(float64(*p)/1000, 'f', -1, 64) }
+	return f
 }
 
 // origin parses a trusted URL without a path: callers append one.

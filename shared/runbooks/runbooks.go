@@ -103,6 +103,8 @@ var RunBy = map[string]Test{
 	"GET /admin/v1/tx/{txId}/decisions":                                   {functions, "TestOperatorSeesWhyATransactionWaits"},
 	"GET /admin/v1/tx":                                                    {"functions", "TestOperatorFindsTransactions"},
 	"GET /admin/v1/submitters/{submitter}/queue":                          {"functions", "TestOperatorSeesLaneAndQueue"},
+	"GET /admin/v1/attention":                                             {"functions", "TestOperatorSeesWhatNeedsAttention"},
+	"GET /admin/v1/chains":                                                {"functions", "TestAChainWithoutAnAnswerIsShown"},
 	"GET /admin/v1/transfers/{req_id}/why":                                {transfers, "TestFND002VanishingFunds"},
 	"GET /admin/v1/users/{user_id}/payout_addresses":                      {functions, "TestClientOfPayoutAddresses"},
 	"POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove": {functions, "TestClientOfPayoutAddresses"},

@@ -96,6 +96,7 @@ const (
 		select 'policy', 'policy', '{}', 'PUT', '/', '{}', 'e', '{}', '', '', 'ann', '{ann}', 'r', now() + interval '1 hour', `
 	isOpen     = `'PROPOSED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`
 	isApproved = `'APPROVED', 'ben', '{ben}', 'r', now(), null, null`
+	newMinute  = `insert into tx_minute (minute, accepted, confirmed, failed, seconds) values `
 	newAuth    = `insert into identity_change (system_identifier, timeline_id, by, reason) values `
 )
 
@@ -543,6 +544,10 @@ var nonsense = map[string][]string{
 	"intent_mac_rule_pkey":         {`insert into intent_mac_rule (id, required, by, reason) overriding system value select id, true, 'o', 'r' from intent_mac_rule`},
 	"intent_mac_rule_by_check":     {`insert into intent_mac_rule (required, by, reason) values (true, '', 'r')`},
 	"intent_mac_rule_reason_check": {`insert into intent_mac_rule (required, by, reason) values (true, 'o', '')`},
+
+	"one_row_a_minute":  {newMinute + `('2026-01-01 00:00Z', 0, 0, 0, '{}'), ('2026-01-01 00:00Z', 0, 0, 0, '{}')`},
+	"minute_is_whole":   {newMinute + `('2026-01-01 00:00:01Z', 0, 0, 0, '{}')`},
+	"counts_are_counts": {newMinute + `('2026-01-01 00:00Z', -1, 0, 0, '{}')`, newMinute + `('2026-01-01 00:00Z', 0, 0, 0, '{1,-1}')`},
 
 	"trace_is_a_span": {`update managed_tx set trace = '\x00' where tx_id = $sent`},
 	// Nonces: no duplicate, no gap, no change.

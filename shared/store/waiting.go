@@ -175,9 +175,10 @@ type BlockedHead struct {
 	For       time.Duration
 }
 
-// blockedHeads finds the first intent of each queue by one step in the index, and those that are
-// deferred. $1 is as in [allocationBlock].
-var blockedHeads = `
+// headsOfQueues finds the first intent of each queue by one step in the index, and those that are
+// deferred: their submitter, cause, since when, and transaction.
+func headsOfQueues(strict string) string {
+	return `
 with recursive waiting as (
   (select min(submitter::text) as submitter from managed_tx where queued and not held)
   union all
@@ -185,12 +186,12 @@ with recursive waiting as (
     from waiting w
    where w.submitter is not null
 )
-select s.submitter, coalesce(k.cause, h.wait_cause, 'NEXT'),
-       greatest(clock_timestamp() - coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, coalesce(k.since, p.at)) end,
-                                             h.next_check_at, greatest(h.created_at, p.at)), interval '0')
+select s.submitter, coalesce(k.cause, h.wait_cause, 'NEXT') as cause,
+       coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, coalesce(k.since, p.at)) end,
+                h.next_check_at, greatest(h.created_at, p.at)) as since, h.tx_id
   from waiting
   join submitter s using (submitter)
-  join ` + allocationBlock("$1::boolean") + ` as k on true
+  join ` + allocationBlock(strict) + ` as k on true
  cross join lateral (
        select q.* from (
          select * from managed_tx q where q.submitter = s.submitter and q.queued and not q.held order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
@@ -201,13 +202,18 @@ select s.submitter, coalesce(k.cause, h.wait_cause, 'NEXT'),
                        (select u.updated_at from managed_tx u where u.submitter = s.submitter and u.nonce = coalesce(c.in_flight_nonce, c.next_nonce) - 1)) as at
          from submitter_nonce_cursor c where c.submitter = s.submitter offset 0) as p
 union all
-select d.submitter, d.wait_cause, greatest(clock_timestamp() - d.waiting_since, interval '0')
+select d.submitter, d.wait_cause, d.waiting_since, d.tx_id
   from managed_tx d
  where d.queued and not d.held and d.deferred_at >= '-infinity' and d.wait_cause is not null
 union all
-select d.submitter, d.wait_cause, greatest(clock_timestamp() - d.waiting_since, interval '0')
+select d.submitter, d.wait_cause, d.waiting_since, d.tx_id
   from managed_tx d
  where d.queued and not d.held and d.deferred_until_nonce is not null and d.wait_cause = 'DEFERRED'`
+}
+
+// blockedHeads reads [headsOfQueues] with the time that each has waited.
+var blockedHeads = `
+select submitter, cause, greatest(clock_timestamp() - since, interval '0') from (` + headsOfQueues("$1::boolean") + `) as heads`
 
 // BlockedHeads lists the intents that wait at the heads of all queues, and the deferred ones.
 func (s *Store) BlockedHeads(ctx context.Context) ([]BlockedHead, error) {

@@ -17,8 +17,9 @@ import (
 type Family struct{ eip155.Accounts }
 
 var (
-	_ chain.Family = Family{}
-	_ chain.Node   = (*Connector)(nil)
+	_ chain.Family     = Family{}
+	_ chain.CostReader = Family{}
+	_ chain.Node       = (*Connector)(nil)
 )
 
 // Open calls [New].
@@ -71,6 +72,9 @@ func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amo
 
 // ReadProof calls [ReadProof].
 func (Family) ReadProof(receipt []byte) (chain.PaymentProof, error) { return ReadProof(receipt) }
+
+// ReadCost calls [ReadCost].
+func (Family) ReadCost(receipt []byte) (*big.Int, error) { return ReadCost(receipt) }
 
 // Opener returns a function that opens the nodes of one chain. They share the options and the
 // request slots.

@@ -54,6 +54,26 @@ func ParseAddress(text string) (txmanager.Address, error) {
 	return *a, nil
 }
 
+// ReadCost returns the fees of a node's receipt, in wei: its gas, and on a rollup the fee of the chain below.
+func ReadCost(receipt []byte) (*big.Int, error) {
+	var r struct {
+		GasUsed *hexutil.Big `json:"gasUsed"`
+		Price   *hexutil.Big `json:"effectiveGasPrice"`
+		Below   *hexutil.Big `json:"l1Fee"`
+	}
+	if err := json.Unmarshal(receipt, &r); err != nil {
+		return nil, fmt.Errorf("receipt: %w", err)
+	}
+	if r.GasUsed == nil || r.Price == nil {
+		return nil, errors.New("receipt: no gasUsed or no effectiveGasPrice")
+	}
+	cost := new(big.Int).Mul(r.GasUsed.ToInt(), r.Price.ToInt())
+	if r.Below != nil {
+		cost.Add(cost, r.Below.ToInt())
+	}
+	return cost, nil
+}
+
 // ReadProof reads a node's receipt. It ignores events that are not exactly ERC-20's Transfer. The error
 // names the missing part.
 func ReadProof(receipt []byte) (chain.PaymentProof, error) {

@@ -127,3 +127,21 @@ func TestParseAddressChecksTheChecksum(t *testing.T) {
 		}
 	}
 }
+
+// The fees of a receipt are its gas at its price, and a rollup's fee of the chain below.
+func TestCostOfAReceipt(t *testing.T) {
+	t.Parallel()
+	for receipt, want := range map[string]string{
+		`{"gasUsed": "0x5208", "effectiveGasPrice": "0x3b9aca00"}`:                  "21000000000000",
+		`{"gasUsed": "0x5208", "effectiveGasPrice": "0x3b9aca00", "l1Fee": "0x10"}`: "21000000000016",
+	} {
+		if got, err := evm.ReadCost([]byte(receipt)); err != nil || got.String() != want {
+			t.Errorf("%s: got %v, %v; want %s", receipt, got, err, want)
+		}
+	}
+	for _, receipt := range []string{receiptWith(), `{"effectiveGasPrice": "0x1"}`, `{"gasUsed": "1", "effectiveGasPrice": "0x1"}`, `[]`} {
+		if got, err := evm.ReadCost([]byte(receipt)); err == nil {
+			t.Errorf("%s: got %v, want an error", receipt, got)
+		}
+	}
+}

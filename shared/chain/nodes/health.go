@@ -22,6 +22,8 @@ type node struct {
 	checkAt  time.Time // when its head is requested, unless another query has asked it by then
 	verifyAt time.Time // when its chain id is verified again
 	tagless  time.Time // until then other nodes are preferred for a safe or finalized block: it had none
+	failure  error     // the last reason for which it was excluded; nil: none
+	failedAt time.Time // when failure was seen
 }
 
 // order returns all nodes in the order in which a query tries them: healthy ones first, in the given
@@ -96,6 +98,33 @@ func (c *Connector) Excluded() map[string]Result {
 	return out
 }
 
+// Health is what this process remembers of a node.
+type Health struct {
+	Excluded Result    // why it is excluded; "": it is not
+	Until    time.Time // of an excluded node: when it is queried again, or an outvoted one is trusted again at the earliest
+	Failure  string    // the last reason for which it was excluded; "": none
+	FailedAt time.Time // when that was
+}
+
+// Health returns the health of all nodes, in order.
+func (c *Connector) Health() []Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]Health, len(c.nodes))
+	for i, n := range c.nodes {
+		if n.failure != nil {
+			all[i].Failure, all[i].FailedAt = cut(n.failure.Error(), maxWords), n.failedAt
+		}
+		if !n.healthy() {
+			all[i].Excluded, all[i].Until = n.out, n.checkAt
+			if n.outUntil.After(n.checkAt) {
+				all[i].Until = n.outUntil
+			}
+		}
+	}
+	return all
+}
+
 // Nodes returns the names of all nodes, in order.
 func (c *Connector) Nodes() []string {
 	names := make([]string, len(c.nodes))
@@ -103,6 +132,15 @@ func (c *Connector) Nodes() []string {
 		names[i] = n.Name()
 	}
 	return names
+}
+
+// Members returns all nodes, in order. Their answers to the caller do not change their health.
+func (c *Connector) Members() []chain.Node {
+	all := make([]chain.Node, len(c.nodes))
+	for i, n := range c.nodes {
+		all[i] = n.Node
+	}
+	return all
 }
 
 // share gives one of several attempts half of the remaining time, and the last attempt all of it.
@@ -143,25 +181,27 @@ func (c *Connector) recordAnswer(ctx context.Context, n *node, v txmanager.Chain
 			result, err = Lags, fmt.Errorf("its head is %d, and others have reached %d", n.head, reached)
 		}
 	}
-	seen := c.put(n, result)
+	seen := c.put(n, result, err)
 	c.mu.Unlock()
-	seen.Err = err
 	c.watch(ctx, n.Name(), seen)
 	return result
 }
 
-// put excludes a node or takes it back. The caller holds the mutex.
-func (c *Connector) put(n *node, result Result) HealthChange {
+// put excludes a node, for a reason, or takes it back. The caller holds the mutex.
+func (c *Connector) put(n *node, result Result, reason error) HealthChange {
 	was, now := n.healthy(), time.Now()
 	n.checkAt = now.Add(c.exclusion)
+	if reason != nil {
+		n.failure, n.failedAt = reason, now
+	}
 	switch {
 	case result == Outvoted:
 		n.outUntil = n.checkAt
 	case n.out == Outvoted && (result == OK || result == Lags) && now.Before(n.outUntil):
-		return HealthChange{Result: result}
+		return HealthChange{Result: result, Err: reason}
 	}
 	n.out = result
-	return HealthChange{Result: result, Left: was && !n.healthy(), Back: !was && n.healthy()}
+	return HealthChange{Result: result, Left: was && !n.healthy(), Back: !was && n.healthy(), Err: reason}
 }
 
 // reached returns the height that as many nodes as the quorum have reported, because a single node can

@@ -134,9 +134,8 @@ func (c *Connector) ReportOutvoted(ctx context.Context, name, what string) {
 	for _, n := range c.nodes {
 		if n.Name() == name {
 			c.mu.Lock()
-			seen := c.put(n, Outvoted)
+			seen := c.put(n, Outvoted, errors.New(what))
 			c.mu.Unlock()
-			seen.Err = errors.New(what)
 			c.watch(ctx, name, seen)
 		}
 	}

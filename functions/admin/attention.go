@@ -1,0 +1,147 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// routeViews serves the calls that show the whole deployment.
+func (a *Server) routeViews(mux *web.Mux) {
+	a.read(mux, "GET /admin/v1/attention", a.listAttention)
+	a.read(mux, "GET /admin/v1/overview", a.overview)
+	a.read(mux, "GET /admin/v1/chains", a.listChains)
+}
+
+type attentionResponse struct {
+	Items         []attentionItem `json:"items"`
+	NextPageToken string          `json:"nextPageToken,omitempty"`
+}
+
+type attentionItem struct {
+	Kind    store.AttentionKind `json:"kind"`
+	Overdue bool                `json:"overdue"` // false: a wait below its limit
+	Subject attentionSubject    `json:"subject"`
+	Since   time.Time           `json:"since"`
+	Cause   string              `json:"cause,omitempty"` // of a wait
+	Why     string              `json:"why"`
+	Detail  string              `json:"detail,omitempty"` // what is on record about it
+	Action  string              `json:"action"`           // what an operator can do
+	Runbook string              `json:"runbook"`
+}
+
+// attentionSubject is what an item is about. A member is absent where the item has none.
+type attentionSubject struct {
+	Submitter  string `json:"submitter,omitempty"`
+	TxID       string `json:"txId,omitempty"`
+	ReqID      string `json:"reqId,omitempty"`
+	Incident   int64  `json:"incident,omitempty"`
+	Halt       int64  `json:"halt,omitempty"`
+	Finding    int64  `json:"finding,omitempty"`
+	Endpoint   string `json:"endpoint,omitempty"`
+	ProposalID string `json:"proposalId,omitempty"`
+}
+
+// listAttention lists what needs a person, the most urgent first.
+func (a *Server) listAttention(w http.ResponseWriter, r *http.Request) error {
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	size, id, err := serve.PageOf(q, serve.AttentionPlace)
+	if err != nil {
+		return err
+	}
+	after, err := serve.ParseAttentionID(id)
+	if err != nil {
+		return err
+	}
+	found, err := a.Store.Attention(r.Context(), a.Limits, after, size+1)
+	if err != nil {
+		return err
+	}
+	page, next := serve.CutPage(found, size, serve.AttentionPlace, func(i store.AttentionItem) string { return serve.AttentionID(i.Place) })
+	out := attentionResponse{Items: make([]attentionItem, len(page)), NextPageToken: next}
+	for i, item := range page {
+		out.Items[i] = attentionOf(item)
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+func attentionOf(i store.AttentionItem) attentionItem {
+	out := attentionItem{
+		Kind: i.Kind, Overdue: i.Overdue, Since: i.Place.Since.UTC(), Detail: i.Detail,
+		Subject: attentionSubject{Submitter: i.Submitter, TxID: i.TxID, ReqID: i.ReqID},
+	}
+	g := attentionGuides[i.Kind]
+	out.Why, out.Action, out.Runbook = g.why, g.action, g.runbook
+	switch i.Kind {
+	case store.AttentionProtect:
+		out.Subject.Incident = i.Number
+		if why, ok := whyProtected[txmanager.ViolationKind(i.Name)]; ok {
+			out.Why = why
+		}
+	case store.AttentionHalt:
+		out.Subject.Halt = i.Number
+		out.Why = "No new transfers begin: " + haltedScope[i.Name] + " are halted."
+	case store.AttentionFinding:
+		out.Subject.Finding = i.Number
+		out.Why = fmt.Sprintf("A check of conservation found the violation %s, and no later check has cleared it.", i.Name)
+	case store.AttentionPayout:
+		out.Why = whyPayout[i.Name]
+	case store.AttentionBlocked:
+		guide := txmanager.WaitCause(i.Name).Guide()
+		out.Cause, out.Action, out.Runbook = i.Name, guide.Action, guide.Runbook
+		out.Why = fmt.Sprintf("The transaction waits by the cause %s, which %s ends.", i.Name, guide.NextActor)
+		if i.Overdue {
+			out.Why = strings.TrimSuffix(out.Why, ".") + "; it has waited longer than the limit of that cause."
+		}
+	case store.AttentionForeign, store.AttentionHeld:
+		out.Why = fmt.Sprintf(g.why, i.Number)
+	case store.AttentionEndpoint:
+		out.Subject.Endpoint = i.Name
+	case store.AttentionProposal:
+		out.Subject.ProposalID = i.Name
+	}
+	out.Runbook = "docs/runbooks/" + out.Runbook + ".md"
+	return out
+}
+
+// attentionGuide is what an operator needs to know about a kind.
+type attentionGuide struct{ why, action, runbook string }
+
+var attentionGuides = map[store.AttentionKind]attentionGuide{
+	store.AttentionDatabase: {"The database is not the one that was written last: every submitter is in PROTECT.", "Find out which database this is. Then POST /admin/v1/database/accept, by the runbook.", "restored-database"},
+	store.AttentionMove:     {"A planned move of the database is open: nothing can be written.", "End it with migrate confirm-move or migrate cancel-move.", "postgres-upgrade"},
+	store.AttentionProtect:  {"Evidence stopped the submitter: nothing is signed for it.", "POST …/release, by the runbook.", "protect"},
+	store.AttentionHalt:     {"", "Find the cause. Then POST /admin/v1/halts/{id}/resume.", "conservation-violated"},
+	store.AttentionFinding:  {"", "Find the cause by the evidence of GET /admin/v1/conservation.", "conservation-violated"},
+	store.AttentionStuck:    {"The transaction has no receipt after its last attempt, and waits for a decision.", "POST …/decide, after reading …/versions and …/history.", "stuck"},
+	store.AttentionPayout:   {"", "Find out whether it was paid. Then POST …/payout-statement, by the runbook.", "payout-blocked"},
+	store.AttentionTransfer: {"The amount was withdrawn, and is not deposited after the usual time.", "Read what would unblock it: GET /admin/v1/transfers/{req_id}/why.", "transfer-stuck"},
+	store.AttentionRefund:   {"The refund of the transfer fails again and again.", "Read what would unblock it: GET /admin/v1/transfers/{req_id}/why.", "refund-failing"},
+	store.AttentionForeign:  {"%d transactions of the account that were not made here have no decision.", "POST …/foreign/match or …/foreign/write-off, by the runbook.", "held-intents"},
+	store.AttentionHeld:     {"%d intents are held until their callers post them again, or an operator decides.", "POST …/proceed, or cancel them.", "held-intents"},
+	store.AttentionEndpoint: {"The endpoint has not accepted an event for more than ten minutes.", "Restore the endpoint. Deliveries continue by themselves.", "events-late"},
+	store.AttentionProposal: {"An act that one operator proposed waits for another one.", "Read it: GET /admin/v1/proposals. Then approve or reject it.", "approvals"},
+}
+
+var whyProtected = map[txmanager.ViolationKind]string{
+	txmanager.CountAhead:        "The chain counts more transactions of the account than were made here.",
+	txmanager.NonceConsumed:     "The chain consumed a nonce of the account by a transaction that was not made here.",
+	txmanager.FinalBlockReorged: "A reorg removed the block of a final transaction.",
+}
+
+var haltedScope = map[string]string{"user_asset": "those of one user in one asset", "asset": "those of one asset", "all": "all"}
+
+var whyPayout = map[string]string{
+	"UNPROVED":   "The payout's transaction has ended, and does not prove that the payout was paid.",
+	"IN_DOUBT":   "A transaction that the restored database lost may have paid the payout.",
+	"NOT_POSTED": "The payout's transaction cannot be made.",
+}

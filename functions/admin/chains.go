@@ -1,0 +1,268 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"math/big"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// chainPatience is how long a call that shows a chain waits for its nodes.
+const chainPatience = 3 * time.Second
+
+// ServedChain is a chain that the deployment serves, with its nodes.
+type ServedChain struct {
+	Namespace     string
+	ID            uint64
+	BlockTime     time.Duration // as the settings have it
+	Finality      txmanager.Finality
+	Confirmations uint64 // for finality by confirmations
+	Quorum        int    // nodes that must agree
+	Nodes         []chain.Node
+	Health        func() []NodeHealth // of each node, as this process knows it; nil: the chain has one node
+}
+
+// NodeHealth is what this process remembers of a node. A member is zero where there is nothing.
+type NodeHealth struct {
+	Excluded string    // why
+	Until    time.Time // of the exclusion, at the earliest
+	Failure  string    // the last reason for an exclusion
+	FailedAt time.Time
+}
+
+// askNodes asks all nodes at once, and returns their answers and errors in the order of the nodes.
+func askNodes[T any](ctx context.Context, nodes []chain.Node, ask func(context.Context, chain.Node) (T, error)) ([]T, []error) {
+	ctx, cancel := context.WithTimeout(ctx, chainPatience)
+	defer cancel()
+	answers, failures := make([]T, len(nodes)), make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		all.Go(func() { answers[i], failures[i] = ask(ctx, n) })
+	}
+	all.Wait()
+	return answers, failures
+}
+
+// textOf is the text of an error; nil: there is none.
+func textOf(err error) *string {
+	if err == nil {
+		return nil
+	}
+	return new(err.Error())
+}
+
+type chainsResponse struct {
+	Instance string      `json:"instance"` // the process that answers: the nodes' exclusions are its own
+	Chains   []chainView `json:"chains"`
+}
+
+type chainView struct {
+	ChainID           uint64             `json:"chainId"`
+	Namespace         string             `json:"namespace"`
+	Finality          txmanager.Finality `json:"finality"`
+	Confirmations     *uint64            `json:"confirmations,omitempty"`
+	Quorum            int                `json:"quorum"`
+	BlockTime         int64              `json:"blockMilliseconds"`                   // as the settings have it
+	MeasuredBlockTime *int64             `json:"measuredBlockMilliseconds,omitempty"` // over the last blocks
+	Nodes             []nodeView         `json:"nodes"`
+}
+
+type nodeView struct {
+	Name          string     `json:"name"`
+	Head          *uint64    `json:"head"` // null, as the members below: the node gave no answer
+	HeadAt        *time.Time `json:"headAt"`
+	Lag           *uint64    `json:"lag"` // blocks behind the highest head
+	Finalized     *uint64    `json:"finalized"`
+	Error         *string    `json:"error"` // of this query
+	Excluded      *string    `json:"excluded"`
+	ExcludedUntil *time.Time `json:"excludedUntil"`
+	LastError     *string    `json:"lastError"` // the last one that excluded it
+	LastErrorAt   *time.Time `json:"lastErrorAt"`
+}
+
+// listChains shows each chain with its nodes, which it asks.
+func (a *Server) listChains(w http.ResponseWriter, r *http.Request) error {
+	served := a.Chains.Served()
+	out := chainsResponse{a.Node, make([]chainView, len(served))}
+	var all sync.WaitGroup
+	for i, c := range served {
+		all.Go(func() { out.Chains[i] = viewChain(r.Context(), c) })
+	}
+	all.Wait()
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+func viewChain(ctx context.Context, c ServedChain) chainView {
+	out := chainView{ChainID: c.ID, Namespace: c.Namespace, Finality: c.Finality, Quorum: c.Quorum, BlockTime: c.BlockTime.Milliseconds(), Nodes: make([]nodeView, len(c.Nodes))}
+	if c.Finality == txmanager.ByConfirmations {
+		out.Confirmations = &c.Confirmations
+	}
+	seen, failures := askNodes(ctx, c.Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
+		return n.Query(ctx, txmanager.ChainQuery{Finality: string(txmanager.ByFinalized)})
+	})
+	best := -1
+	for i := range seen {
+		if failures[i] == nil && (best < 0 || seen[i].Head.Number > seen[best].Head.Number) {
+			best = i
+		}
+	}
+	for i, n := range c.Nodes {
+		out.Nodes[i] = nodeView{Name: n.Name(), Error: textOf(failures[i])}
+		if failures[i] == nil {
+			out.Nodes[i].observe(seen[i], seen[best].Head.Number)
+		}
+	}
+	if c.Health != nil {
+		for i, h := range c.Health() {
+			out.Nodes[i].remember(h)
+		}
+	}
+	if best >= 0 {
+		out.MeasuredBlockTime = measureBlocks(ctx, c.Nodes[best], seen[best].Head.Number)
+	}
+	return out
+}
+
+// observe adds what the node answered, beside the highest head of all nodes.
+func (v *nodeView) observe(o txmanager.ChainObservation, highest uint64) {
+	v.Head, v.HeadAt, v.Lag = &o.Head.Number, new(time.Unix(int64(o.Head.Time), 0).UTC()), new(highest-o.Head.Number)
+	if o.Tagged != nil {
+		v.Finalized = &o.Tagged.Number
+	}
+}
+
+// remember adds what this process knows of the node.
+func (v *nodeView) remember(h NodeHealth) {
+	if h.Excluded != "" {
+		v.Excluded, v.ExcludedUntil = &h.Excluded, new(h.Until.UTC())
+	}
+	if h.Failure != "" {
+		v.LastError, v.LastErrorAt = &h.Failure, new(h.FailedAt.UTC())
+	}
+}
+
+// measuredBlocks is over how many of the last blocks their time is measured.
+const measuredBlocks = 20
+
+// measureBlocks is the mean time between the last blocks, in milliseconds; nil: it is not known.
+func measureBlocks(ctx context.Context, n chain.Node, head uint64) *int64 {
+	ctx, cancel := context.WithTimeout(ctx, chainPatience)
+	defer cancel()
+	o, err := n.Query(ctx, txmanager.ChainQuery{FromBlock: head - min(head, measuredBlocks), ToBlock: head})
+	if err != nil || len(o.Headers) < 2 {
+		return nil
+	}
+	first, last := o.Headers[0], o.Headers[len(o.Headers)-1]
+	return new(int64(1000 * (last.Time - first.Time) / (last.Number - first.Number)))
+}
+
+// accountView is what a submitter's chain shows of its account now.
+type accountView struct {
+	ChainID   uint64            `json:"chainId"`
+	Latest    *uint64           `json:"latest"` // transactions in blocks; null, as the members below: no node answered
+	Pending   *uint64           `json:"pending"`
+	Finalized *uint64           `json:"finalized"` // null also where the chain has no finalized block
+	Balance   *string           `json:"balance"`   // in wei
+	Error     *string           `json:"error"`     // why no node was asked
+	Spending  *spendingView     `json:"spending"`  // null: nothing was spent in the last day, or it is not known
+	Nodes     []nodeAccountView `json:"nodes"`
+}
+
+// spendingView is what the account's last transactions cost.
+type spendingView struct {
+	Transactions int       `json:"transactions"`
+	Since        time.Time `json:"since"` // when the first of them was final
+	Wei          string    `json:"wei"`   // value and fees
+	LastsSeconds *int64    `json:"lastsSeconds"`
+}
+
+type nodeAccountView struct {
+	Name      string  `json:"name"`
+	Head      *uint64 `json:"head"`
+	Latest    *uint64 `json:"latest"`
+	Pending   *uint64 `json:"pending"`
+	Finalized *uint64 `json:"finalized"`
+	Balance   *string `json:"balance"`
+	Error     *string `json:"error"`
+}
+
+// viewAccount asks the nodes of the submitter's chain. A failure is shown, and fails nothing.
+func (a *Server) viewAccount(ctx context.Context, s txmanager.Submitter) *accountView {
+	out := &accountView{ChainID: s.ChainID(), Nodes: []nodeAccountView{}}
+	served := a.Chains.Served()
+	i := slices.IndexFunc(served, func(c ServedChain) bool { return c.ID == s.ChainID() && c.Namespace == s.Namespace() })
+	if i < 0 {
+		out.Error = new("this process does not serve the chain")
+		return out
+	}
+	seen, failures := askNodes(ctx, served[i].Nodes, func(ctx context.Context, n chain.Node) (txmanager.ChainObservation, error) {
+		return n.Query(ctx, txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
+	})
+	var highest *txmanager.ChainObservation
+	for i, n := range served[i].Nodes {
+		v := nodeAccountView{Name: n.Name(), Error: textOf(failures[i])}
+		if o := &seen[i]; failures[i] == nil {
+			v.Head, v.Latest, v.Pending, v.Finalized, v.Balance = &o.Head.Number, &o.Account.LatestCount, &o.Account.PendingCount, o.FinalCount, new(o.Account.BalanceWei.String())
+			if highest == nil || o.Head.Number > highest.Head.Number {
+				highest = o
+				out.Latest, out.Pending, out.Finalized, out.Balance = v.Latest, v.Pending, v.Finalized, v.Balance
+			}
+		}
+		out.Nodes = append(out.Nodes, v)
+	}
+	var balance *big.Int
+	if highest != nil {
+		balance = highest.Account.BalanceWei
+	}
+	out.Spending = a.viewSpending(ctx, s, balance)
+	return out
+}
+
+// viewSpending shows what the submitter's last transactions cost, and how long the balance lasts if it goes on
+// so. Nil: it is not known.
+func (a *Server) viewSpending(ctx context.Context, s txmanager.Submitter, balance *big.Int) *spendingView {
+	family, err := a.Families.Of(s)
+	reader, ok := family.(chain.CostReader)
+	if err != nil || !ok {
+		return nil
+	}
+	spent, now, err := a.Store.Spending(ctx, s)
+	if err != nil {
+		a.Log.WarnContext(ctx, "the spending of a submitter could not be read", "submitter", s, "error", err.Error())
+		return nil
+	}
+	return spendingOf(reader, spent, now, balance)
+}
+
+// spendingOf adds up the costs of transactions, the newest first.
+func spendingOf(reader chain.CostReader, spent []store.Spent, now time.Time, balance *big.Int) *spendingView {
+	out, sum := spendingView{}, new(big.Int)
+	for _, one := range spent {
+		fee, err := reader.ReadCost(one.Receipt)
+		value, ok := new(big.Int).SetString(cmp.Or(one.Value, "0"), 10)
+		if err != nil || !ok {
+			continue
+		}
+		out.Transactions, out.Since = out.Transactions+1, one.At.UTC()
+		sum.Add(sum, fee.Add(fee, value))
+	}
+	if sum.Sign() == 0 {
+		return nil
+	}
+	out.Wei = sum.String()
+	if past := int64(now.Sub(out.Since) / time.Second); balance != nil && past > 0 {
+		lasts := new(big.Int).Mul(balance, big.NewInt(past))
+		if lasts.Quo(lasts, sum); lasts.IsInt64() {
+			out.LastsSeconds = new(lasts.Int64())
+		}
+	}
+	return &out
+}
