@@ -24,6 +24,7 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
+	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
@@ -176,6 +177,7 @@ func (a *App) serve() error {
 	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: chains, Approvals: c.Approvals}
 	a.admin = &admin.Server{
 		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Tasks: a.tasks, Nonce: c.Nonce,
+		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events, Tasks: a.tasks},
 	}
 	if p := &a.transfers; p.server != nil {
 		a.admin.Transfer = &admin.TransferServer{

@@ -40,6 +40,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.routeHeld(mux)
 	a.routePast(mux)
 	a.routeProposals(mux)
+	a.routeWebhooks(mux)
 	if a.Transfer != nil {
 		a.Transfer.routeTransferAdmin(mux)
 	}

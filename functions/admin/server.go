@@ -45,6 +45,7 @@ type Server struct {
 	Decide   func(*http.Request, store.Decision) (store.DecisionResult, error)
 	Tasks    Tasks
 	Transfer *TransferServer // nil: the deployment offers no transfers
+	Webhooks Webhooks
 
 	Nonce config.Nonce // the terms of a registration
 }
