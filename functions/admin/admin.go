@@ -41,6 +41,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.routePast(mux)
 	a.routeProposals(mux)
 	a.routeWebhooks(mux)
+	a.read(mux, "GET /admin/v1/audit", a.listActs)
 	if a.Transfer != nil {
 		a.Transfer.routeTransferAdmin(mux)
 	}
