@@ -18,9 +18,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// topicEndpoint is the name of the only endpoint in the mode mq_outbox.
-const topicEndpoint = "pubsub"
-
 // openEvents makes the publishers of the mode. Every process knows the endpoints' names. Only a
 // process that delivers needs their secrets.
 func (a *App) openEvents() (*events.Worker, error) {
@@ -28,9 +25,9 @@ func (a *App) openEvents() (*events.Worker, error) {
 	publishers := make(map[string]txmanager.DomainEventPublisher)
 	switch c.Mode {
 	case config.EventsOutbox:
-		endpoints = []string{topicEndpoint}
+		endpoints = []string{admin.PubSubEndpoint}
 		a.topic = pubsub.New(c.Topic, c.PubSubEndpoint)
-		publishers[topicEndpoint] = a.topic
+		publishers[admin.PubSubEndpoint] = a.topic
 	case config.EventsWebhook:
 		endpoints = slices.Sorted(maps.Keys(c.URLs))
 		var err error

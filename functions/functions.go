@@ -24,6 +24,7 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
+	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
@@ -177,6 +178,7 @@ func (a *App) serve() error {
 	a.admin = &admin.Server{
 		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Tasks: a.tasks, Nonce: c.Nonce,
 		Limits: a.attentionLimits(), Settings: c.Differences(),
+		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events, Tasks: a.tasks},
 	}
 	if p := &a.transfers; p.server != nil {
 		a.admin.Transfer = &admin.TransferServer{

@@ -137,6 +137,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		done := h.ben("POST", proposal+"/approve", agreed)
 		check.Equal(t, fmt.Sprintf("%s, approved (%v)", c.path, done.body), done.is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example")
 		check.Equal(t, fmt.Sprintf("%s, carried out", c.path), h.one(c.is), c.becomes)
+		h.audited(c.method, c.path, "r")
 		if again := h.ben("POST", proposal+"/approve", agreed); fmt.Sprint(again.body) != fmt.Sprint(done.body) {
 			t.Errorf("%s, approved again: got %v, want the stored answer %v", c.path, again.body, done.body)
 		}

@@ -22,6 +22,7 @@ var makes = map[string][]string{
 	"Tasks.EnqueueAdvance":   {"advance"},
 	"Tasks.Publish":          {"publish"},
 	"Tasks.SweepPublish":     {"publish"},
+	"Tasks.PublishTest":      {"publish"},
 	"Deliveries.Serve":       {"publish"},
 	"Tasks.Step":             {"transfer"},
 	"Tasks.SweepTransfer":    {"transfer"},

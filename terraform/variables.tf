@@ -46,7 +46,7 @@ variable "operators" {
 }
 
 variable "approvals" {
-  description = "required: the kinds of acts that one operator proposes and another must approve (docs/approvals.md): policy, callers, signer, register, release, accept, adjustments. Empty: one operator decides everything alone. valid_for: the time after which a proposal expires."
+  description = "required: the kinds of acts that one operator proposes and another must approve (docs/approvals.md): policy, callers, signer, register, release, accept, adjustments, webhooks. Empty: one operator decides everything alone. valid_for: the time after which a proposal expires."
   type = object({
     required  = optional(set(string), [])
     valid_for = optional(string, "24h")
@@ -55,8 +55,8 @@ variable "approvals" {
   nullable = false
 
   validation {
-    condition     = length(setsubtract(var.approvals.required, ["policy", "callers", "signer", "register", "release", "accept", "adjustments"])) == 0
-    error_message = "each of approvals.required must be policy, callers, signer, register, release, accept or adjustments."
+    condition     = length(setsubtract(var.approvals.required, ["policy", "callers", "signer", "register", "release", "accept", "adjustments", "webhooks"])) == 0
+    error_message = "each of approvals.required must be policy, callers, signer, register, release, accept, adjustments or webhooks."
   }
 
   validation {

@@ -42,6 +42,8 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.routeLists(mux)
 	a.routeViews(mux)
 	a.routeProposals(mux)
+	a.routeWebhooks(mux)
+	a.read(mux, "GET /admin/v1/audit", a.listActs)
 	if a.Transfer != nil {
 		a.Transfer.routeTransferAdmin(mux)
 	}

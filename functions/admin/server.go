@@ -46,6 +46,7 @@ type Server struct {
 	Decide   func(*http.Request, store.Decision) (store.DecisionResult, error)
 	Tasks    Tasks
 	Transfer *TransferServer // nil: the deployment offers no transfers
+	Webhooks Webhooks
 
 	Nonce  config.Nonce          // the terms of a registration
 	Limits store.AttentionLimits // beyond which something needs a person

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -50,6 +51,20 @@ var (
 	LanePlace      = numberPlace(12)
 	QueuePlace     = numberPlace(13)
 	FoundPlace     = txPlace(14)
+	ActPlace       = Place{18, // a time in microseconds, and the two numbers of store.ActPlace
+		func(id string) ([]byte, error) {
+			var at, number int64
+			var source uint16
+			_, err := fmt.Sscanf(id, "%d/%d/%d", &at, &source, &number)
+			b := binary.BigEndian.AppendUint64(nil, uint64(at))
+			return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(b, source), uint64(number)), err
+		},
+		func(b []byte) (string, error) {
+			if len(b) != 18 {
+				return "", errors.New("no place of an act")
+			}
+			return fmt.Sprintf("%d/%d/%d", int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint16(b[8:]), int64(binary.BigEndian.Uint64(b[10:]))), nil
+		}}
 )
 
 // txPlace is the place after a transaction.

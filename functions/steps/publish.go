@@ -18,6 +18,7 @@ func (a *Server) RoutePublish(mux *web.Mux) {
 type publishRequest struct {
 	Submitter string `json:"submitter"`
 	Endpoint  string `json:"endpoint"`
+	Test      int64  `json:"test"` // number of an operator's test; 0: the submitter's events
 }
 
 const (
@@ -69,12 +70,21 @@ func (a *Server) publish(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if body.Endpoint == "" {
+		return web.FieldProblem("endpoint", "is required: the name of the endpoint")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
+	defer cancel()
+	if body.Test != 0 {
+		if err := a.Deliveries.Test(ctx, body.Endpoint, body.Test); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
 	s, err := a.Submitter("submitter", body.Submitter)
 	if err != nil {
 		return err
-	}
-	if body.Endpoint == "" {
-		return web.FieldProblem("endpoint", "is required: the name of the endpoint")
 	}
 	a.Log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "endpoint", body.Endpoint, "function", "publish",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
@@ -85,8 +95,6 @@ func (a *Server) publish(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(r.Context(), a.Deadline-time.Second)
-	defer cancel()
 	if err := a.Deliveries.Serve(ctx, events.DeliveryQueue{Submitter: s, Endpoint: body.Endpoint}); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (a *Server) sweepEvents(ctx context.Context, out *sweepResponse) error {
 	out.Events = len(found)
 	failures = append(failures, err, enqueueEach(ctx, out, work{"publish", "streams"}, found, func(s events.DeliveryQueue) (bool, error) { return a.Tasks.SweepPublish(ctx, s, began) }))
 	for ctx.Err() == nil {
-		n, err := stored.ForgetEvents(ctx, a.EventsKeep, maxDeletedEvents)
+		n, err := stored.ForgetEvents(ctx, a.Events.Endpoints, a.EventsKeep, maxDeletedEvents)
 		failures = append(failures, err)
 		if err != nil || n < maxDeletedEvents {
 			break

@@ -28,13 +28,8 @@ func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	query := transfers.ListQuery{UserID: user}
-	if q["state"] != "" {
-		states := transfer.States()
-		i := slices.IndexFunc(states, func(s transfer.State) bool { return s.String() == q["state"] })
-		if i < 0 {
-			return web.FieldProblem("state", "is not a state; send one of %v", states)
-		}
-		query.State = &states[i]
+	if query.State, err = StateOf(q["state"]); err != nil {
+		return err
 	}
 	if query.Size, query.After, err = serve.PageOf(q, serve.TransferPlace); err != nil {
 		return err
@@ -51,4 +46,17 @@ func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request) error {
 		out.Transfers[i] = ViewOf(t)
 	}
 	return web.Reply(w, r, http.StatusOK, out)
+}
+
+// StateOf returns the state of a query; nil if the text is empty.
+func StateOf(text string) (*transfer.State, error) {
+	if text == "" {
+		return nil, nil
+	}
+	states := transfer.States()
+	i := slices.IndexFunc(states, func(s transfer.State) bool { return s.String() == text })
+	if i < 0 {
+		return nil, web.FieldProblem("state", "is not a state; send one of %v", states)
+	}
+	return &states[i], nil
 }

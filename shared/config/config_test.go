@@ -222,7 +222,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_NONCE_START_FROM=-1", `FENCEPOST_NONCE_START_FROM="-1": want a nonce from 0 to 9223372036854775807`},
 		{"FENCEPOST_DATABASE_INSTANCE=main", `FENCEPOST_DATABASE_INSTANCE="main": want project:region:instance`},
 		{"FENCEPOST_DATABASE_MAX_CONNS=4294967300", `FENCEPOST_DATABASE_MAX_CONNS="4294967300": want a number of connections from 1 to 100`},
-		{"FENCEPOST_APPROVALS_REQUIRED=policy,all", `FENCEPOST_APPROVALS_REQUIRED="policy,all": want any of policy, callers, signer, register, release, accept, adjustments, separated by commas`},
+		{"FENCEPOST_APPROVALS_REQUIRED=policy,all", `FENCEPOST_APPROVALS_REQUIRED="policy,all": want any of policy, callers, signer, register, release, accept, adjustments, webhooks, separated by commas`},
 		{"FENCEPOST_APPROVALS_REQUIRED=policy,policy", `FENCEPOST_APPROVALS_REQUIRED="policy,policy": want any of policy, callers`},
 		{"FENCEPOST_HTTP_MAX_BODY_BYTES=1e6", `FENCEPOST_HTTP_MAX_BODY_BYTES="1e6": want a number of bytes from 1024 to 33554432`},
 		{"FENCEPOST_FINALITY_MODE=latest", `FENCEPOST_FINALITY_MODE="latest": want one of confirmations, safe, finalized`},

@@ -497,7 +497,7 @@ type Approvals struct {
 }
 
 // ApprovalKinds are all kinds that can be required. docs/approvals.md lists the acts of each.
-var ApprovalKinds = []string{"policy", "callers", "signer", "register", "release", "accept", "adjustments"}
+var ApprovalKinds = []string{"policy", "callers", "signer", "register", "release", "accept", "adjustments", "webhooks"}
 
 // Telemetry configures where metrics and traces go.
 type Telemetry struct {

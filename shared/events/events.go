@@ -70,6 +70,29 @@ type Outcome struct {
 	Error    string // of the last failure; "": none
 	Silent   bool   // no answer: the endpoint may be down for every queue
 	Wait     time.Duration
+	Answer   *Answer // of the last delivery; nil: the publisher records none
+}
+
+// Answer is what a receiver answered over HTTP.
+type Answer struct {
+	Status  int      // 0: there was no answer
+	Text    string   // its first bytes, or why there was none
+	Secrets []string // fingerprints of the secrets that signed the request
+}
+
+type answerKey struct{}
+
+// RecordAnswer gives the answer to a delivery to the caller of Publish. The last answer counts.
+func RecordAnswer(ctx context.Context, a Answer) {
+	if last, ok := ctx.Value(answerKey{}).(**Answer); ok {
+		*last = &a
+	}
+}
+
+// withAnswer returns a context that keeps the last answer in the result.
+func withAnswer(ctx context.Context) (context.Context, **Answer) {
+	last := new(*Answer)
+	return context.WithValue(ctx, answerKey{}, last), last
 }
 
 // SettleResult is the stored state after an outcome.
@@ -89,9 +112,16 @@ type Store interface {
 	// loads the pending events. The holder itself acquires it again by another call.
 	AcquireDeliveryQueue(ctx context.Context, s txmanager.Submitter, endpoint, owner string) (AcquireResult, error)
 
-	// MayDeliver reports whether the endpoint may be called now: always, unless it gave no answer
-	// lately; then by one queue at a time.
+	// MayDeliver reports whether the endpoint may be called now: always, unless an operator has paused it, or it
+	// gave no answer lately; then by one queue at a time.
 	MayDeliver(ctx context.Context, endpoint string) (bool, error)
+
+	// OpenTest reports when an operator requested a test of the endpoint. open is false if the test has been
+	// answered, is older than [TestWithin], or is unknown.
+	OpenTest(ctx context.Context, endpoint string, test int64) (at time.Time, open bool, err error)
+
+	// AnswerTest records the answer to a test, once.
+	AnswerTest(ctx context.Context, endpoint string, test int64, a Answer) error
 
 	// Settle records an outcome under the lease, renews the lease, and loads the pending events.
 	Settle(ctx context.Context, l lease.Lease, endpoint string, o Outcome) (SettleResult, error)

@@ -127,15 +127,16 @@ func (t *delivery) run(ctx context.Context) (over bool, err error) {
 }
 
 // call publishes the page to the endpoint.
-func (t *delivery) call(ctx context.Context) (taken int, err error) {
+func (t *delivery) call(ctx context.Context) (taken int, answer *Answer, err error) {
 	calling, cancel := t.lease.CallContext(ctx, t.Rules.Duration)
 	defer cancel()
+	calling, last := withAnswer(calling)
 	taken, err = publish(calling, t.publisher, t.page.Events)
 	t.reach("publish.told")
 	if t.Told != nil {
 		t.Told(ctx, t.stream.Endpoint, taken, err)
 	}
-	return taken, err
+	return taken, *last, err
 }
 
 // publish calls p. It has accepted nothing if it panics or counts events that it was not given. It must
@@ -160,11 +161,10 @@ func publish(ctx context.Context, p txmanager.DomainEventPublisher, all []txmana
 // deliverPage publishes the page, or skips it if none of its events is for the endpoint. It stores
 // the result and loads the next page.
 func (t *delivery) deliverPage(ctx context.Context, asked bool) (failed bool, err error) {
-	n, cause := len(t.page.Events), error(nil)
+	n, cause, out := len(t.page.Events), error(nil), Outcome{Asked: asked}
 	if asked {
-		n, cause = t.call(ctx)
+		n, out.Answer, cause = t.call(ctx)
 	}
-	out := Outcome{Asked: asked}
 	switch all := n == len(t.page.Events); {
 	case all:
 		out.To = t.page.To

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/shared/events"
 	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
 	"github.com/fencepost/fencepost/shared/store"
+	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
@@ -325,7 +326,7 @@ func TestServeFinishesAQueueOfDeletedEvents(t *testing.T) {
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
 	h.post(sub(0), 3)
 	check.OK(t)(h.EventLog.NumberEvents(t.Context(), []string{"hook"}))
-	if n, err := h.EventLog.ForgetEvents(t.Context(), -time.Hour, 100); n != 3 || err != nil {
+	if n, err := h.EventLog.ForgetEvents(t.Context(), nil, -time.Hour, 100); n != 3 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 3", n, err)
 	}
 	h.serve(sub(0), "hook")
@@ -384,4 +385,92 @@ func TestEventsForOthersProveNoAnswer(t *testing.T) {
 	}
 	check.Equal(t, "calls without an answer", len(h.hooks["mute"].all()), events.SilentFrom)
 	check.Equal(t, "submitters that wait", check.Value(h.EventLog.EventBacklogs(t.Context(), []string{"mute"}))(t)[0].Streams, streams)
+}
+
+// A redelivery goes back to its cursor, also while an invocation delivers: that one repeats the events after the
+// cursor in their order, and no other queue is touched.
+func TestRedeliverGoesBackToTheCursor(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
+	hook := h.hooks["hook"]
+	keys, other := h.post(sub(0), 4), h.post(sub(1), 1)
+	h.serve(sub(0), "hook")
+	h.serve(sub(1), "hook")
+	again := func(after uint64, of txmanager.Submitter) []txmanager.Submitter {
+		found, err := h.EventLog.Redeliver(t.Context(), eventlog.Redelivery{Endpoint: "hook", After: after, Submitter: of, By: "ann", Reason: "lost"})
+		check.OK(t)(err)
+		return found
+	}
+	if got := again(1, ""); len(got) != 2 {
+		t.Errorf("queues that go back: got %v, want both", got)
+	}
+	if got := again(4, sub(0)); len(got) != 0 {
+		t.Errorf("after the last event: got %v, want none", got)
+	}
+	for _, c := range []struct {
+		after uint64
+		want  error
+	}{{6, store.ErrCursor}, {5, nil}} {
+		if _, err := h.EventLog.Redeliver(t.Context(), eventlog.Redelivery{Endpoint: "hook", After: c.after, By: "ann", Reason: "lost"}); !errors.Is(err, c.want) {
+			t.Errorf("after %d: got %v, want %v", c.after, err, c.want)
+		}
+	}
+	late := check.Value(h.EventLog.EventBacklogs(t.Context(), []string{"hook"}))(t)
+	if late[0].Streams != 2 || late[0].Oldest > time.Minute {
+		t.Errorf("late: got %+v, want two queues since the redelivery", late[0])
+	}
+	before := len(hook.all())
+	h.serve(sub(0), "hook")
+	h.serve(sub(1), "hook")
+	want(t, "delivered again", hook.all()[before:], append(slices.Clone(keys[1:]), other...))
+
+	more := h.post(sub(0), 2) // positions 6 and 7
+	before = len(hook.all())
+	holder := h.worker("holder")
+	holder.At = func(point string) {
+		if point == "publish.told" && len(hook.all()) == before+2 {
+			again(2, sub(0))
+		}
+	}
+	check.OK(t)(holder.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(0), Endpoint: "hook"}))
+	want(t, "by an invocation that delivers", hook.all()[before:], slices.Concat(more, keys[2:], more))
+	h.serve(sub(0), "hook")
+	check.Equal(t, "requests in all", len(hook.all()), before+6)
+}
+
+// A paused endpoint gets nothing, and no sweep tries it. Its events are kept beyond their time, and delivered in their
+// order once it is resumed.
+func TestPauseKeepsWhatWaits(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"hook": startHook(t, always(204)), "other": startHook(t, always(204))})
+	endpoints := []string{"hook", "other"}
+	keys := h.post(sub(0), 2)
+	h.serve(sub(0), "hook")
+	pause := func() bool { return check.Value(h.EventLog.Pause(t.Context(), "hook", "ann", "it moves"))(t) }
+	if first, second := pause(), pause(); !first || second {
+		t.Errorf("paused: got %t, then %t; want once", first, second)
+	}
+	keys = append(keys, h.post(sub(0), 2)...)
+	h.serve(sub(0), "hook")
+	h.serve(sub(0), "other")
+	want(t, "while it is paused", h.hooks["hook"].all(), keys[:2])
+	want(t, "to the other", h.hooks["other"].all(), keys)
+	if found, _, err := h.EventLog.OverdueStreams(t.Context(), endpoints, -time.Hour, 10); err != nil || len(found) != 0 {
+		t.Errorf("overdue: got %v, %v; want none", found, err)
+	}
+	if n, err := h.EventLog.ForgetEvents(t.Context(), endpoints, -time.Hour, 100); n != 2 || err != nil {
+		t.Errorf("forgotten: got %d, %v; want the two that were delivered", n, err)
+	}
+	state := check.Value(h.EventLog.Endpoint(t.Context(), "hook"))(t)
+	if state.PausedBy == nil || *state.PausedBy != "ann" || *state.PauseReason != "it moves" || state.Events != 2 || state.Submitters != 1 || *state.Status != 204 {
+		t.Errorf("paused: got %+v", state)
+	}
+	if done, err := h.EventLog.Resume(t.Context(), "hook", "ben", "it has moved"); !done || err != nil {
+		t.Errorf("resume: got %t, %v", done, err)
+	}
+	h.serve(sub(0), "hook")
+	want(t, "once it is resumed", h.hooks["hook"].all(), keys)
+	if n, err := h.EventLog.ForgetEvents(t.Context(), endpoints, -time.Hour, 100); n != 2 || err != nil {
+		t.Errorf("forgotten then: got %d, %v; want the others", n, err)
+	}
 }

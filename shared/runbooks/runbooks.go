@@ -78,6 +78,12 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/proposals/{proposalId}/approve": {functions, "TestTwoOperatorsDecide"},
 	"POST /admin/v1/proposals/{proposalId}/reject":  {functions, "TestProposalsEnd"},
 
+	"GET /admin/v1/audit":                                   {functions, "TestOperatorReadsTheAudit"},
+	"GET /admin/v1/webhook-endpoints":                       {functions, "TestOperatorWorksOnWebhookEndpoints"},
+	"POST /admin/v1/webhook-endpoints/{endpoint}/redeliver": {functions, "TestOperatorWorksOnWebhookEndpoints"},
+	"POST /admin/v1/webhook-endpoints/{endpoint}/resume":    {functions, "TestOperatorWorksOnWebhookEndpoints"},
+	"POST /admin/v1/webhook-endpoints/{endpoint}/test":      {functions, "TestOperatorWorksOnWebhookEndpoints"},
+
 	"POST /admin/v1/database/accept":                          {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
 	"POST /admin/v1/database/release-untouched":               {acceptance, "TestPlannedMoveReleasesTheUntouched"},
 	"POST /admin/v1/tx/{txId}/proceed":                        {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},

@@ -54,7 +54,7 @@ select l.submitter, l.number, coalesce(l.by_role, ''), l.by_role is null, l.hash
            'fromName', c.from_name, 'toName', c.to_name, 'at', extract(epoch from c.at)::text,
            'proposal', c.proposal, 'approvedBy', c.approved_by) end,
          'decision', case when d.id is not null then pg_catalog.jsonb_build_object('id', d.id, 'tx', d.tx_id, 'action', d.action, 'by', d.by,
-           'reason', d.reason, 'at', extract(epoch from d.at)::text, 'proposal', d.proposal, 'approvedBy', d.approved_by) end))::text
+           'reason', d.reason, 'operator', d.operator, 'at', extract(epoch from d.at)::text, 'proposal', d.proposal, 'approvedBy', d.approved_by) end))::text
   from audit_link l
   left join submitter_change c on c.id = l.change_id
   left join tx_decision d on d.id = l.decision_id

@@ -86,6 +86,7 @@ func TestEachTamperingIsFound(t *testing.T) {
 		"a reason":                    {`update tx_decision set reason = 'another' where id = 1`, "link 1 does not fit its row"},
 		"who":                         {`update submitter_change set by = 'eve' where id = 2`, "link 2 does not fit its row"},
 		"when":                        {`update submitter_change set at = at - interval '1 microsecond' where id = 2`, "link 2 does not fit its row"},
+		"whether an operator decided": {`update tx_decision set operator = not coalesce(operator, false) where id = 1`, "link 1 does not fit its row"},
 		"the login":                   {`update audit_link set by_role = 'admin' where submitter = ` + sub + ` and number = 3`, "link 3 does not fit its row"},
 		"a row":                       {`delete from tx_decision where id = 2`, "the row of link 2 is gone"},
 		"a row and its link":          {`delete from tx_decision where id = 2; delete from audit_link where decision_id = 2`, "links 2 to 2 are gone"},

@@ -68,8 +68,8 @@ with hit as (
      and (caller <> '` + PayoutCaller + `' or ` + coordinates + ` and (state <> 'QUEUED' or not ` + payerInDoubt + `))
   returning tx_id
 )
-insert into tx_decision (tx_id, action, by, reason)
-select tx_id, $4, $2, $5 from hit`
+insert into tx_decision (tx_id, action, by, reason, operator)
+select tx_id, $4, $2, $5, case when $3 then true end from hit`
 
 const (
 	// A held intent may have run. That is unknown until an operator decides about its foreign
@@ -88,8 +88,8 @@ const (
 
 // recordDecision stores a decision that requests no action.
 var recordDecision = `
-insert into tx_decision (tx_id, action, by, reason)
-select tx_id, $4, $2, $5
+insert into tx_decision (tx_id, action, by, reason, operator)
+select tx_id, $4, $2, $5, case when $3 then true end
   from managed_tx m
  where tx_id = $1 and (` + Owned("m", "$6::text[]") + ` or $3) and state in ` + unsettledStates
 
@@ -195,8 +195,8 @@ with page as (
    where m.tx_id = page.tx_id
   returning m.tx_id
 )
-insert into tx_decision (tx_id, action, by, reason)
-select tx_id, 'CANCEL', $4, $5 from hit`
+insert into tx_decision (tx_id, action, by, reason, operator)
+select tx_id, 'CANCEL', $4, $5, true from hit`
 
 const countAskedFor = `
 select s.fencing_token, s.name_epoch,

@@ -50,7 +50,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	check.Err(t, "a position that was never given", store.ErrCursor)(db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(5)), Size: 9}, operator))
 	check.OK(t)(db.DB.Exec(t.Context(), `alter table event disable trigger guard_events`))
 	run(t, db, `update event set at = clock_timestamp() - interval '2 hours' where position <= 2`)
-	if n, err := db.EventLog.ForgetEvents(t.Context(), time.Hour, 100); n != 2 || err != nil {
+	if n, err := db.EventLog.ForgetEvents(t.Context(), nil, time.Hour, 100); n != 2 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 2", n, err)
 	}
 	var forgotten eventlog.EventsDeletedError
@@ -80,7 +80,7 @@ func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
 	if len(got) != 0 || next != 4 || err != nil {
 		t.Errorf("with no events of its own: got %d, on behind %d, %v; want none, behind 4", len(got), next, err)
 	}
-	if n, err := db.EventLog.ForgetEvents(t.Context(), -time.Hour, 100); n != 4 || err != nil {
+	if n, err := db.EventLog.ForgetEvents(t.Context(), nil, -time.Hour, 100); n != 4 || err != nil {
 		t.Fatalf("forget: got %d, %v; want 4", n, err)
 	}
 	if got, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: &next, Size: 2}, quiet); len(got) != 0 || err != nil {
@@ -101,7 +101,7 @@ func TestEventsForgottenWhileRead(t *testing.T) {
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() {
 		for range all {
-			if _, err := db.EventLog.ForgetEvents(t.Context(), -time.Hour, 1); err != nil {
+			if _, err := db.EventLog.ForgetEvents(t.Context(), nil, -time.Hour, 1); err != nil {
 				t.Error(err)
 			}
 		}

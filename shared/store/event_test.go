@@ -23,6 +23,8 @@ func init() {
 	const (
 		intoEvent  = `insert into event (position, tx_id, sequence, type, submitter, caller, body) values `
 		anEvent    = intoEvent + `(1, $queued, 1, 'TxAccepted', $alice, 'shop', '{}')`
+		newAct     = `insert into webhook_act (endpoint, action, by, reason) values `
+		aTest      = newAct + `('hook', 'TEST', 'ann', 'r')`
 		intoStream = `insert into event_delivery_queue (submitter, endpoint, delivered, last) values ($alice, 'hook', `
 	)
 	for name, r := range map[string]refusal{
@@ -33,11 +35,22 @@ func init() {
 		"event_counter_singleton_check": {"", `insert into event_counter (singleton, epoch) values (false, 'x')`},
 		"event_delivery_queue_pkey":     {intoStream + `0, 0)`, intoStream + `0, 0)`},
 		"delivered_is_there":            {"", intoStream + `1, 0)`},
+		"pause_is_complete":             {"", `insert into event_endpoint (endpoint, paused_at, paused_by) values ('hook', now(), 'ann')`},
+		"one_number_per_webhook_act":    {aTest, `insert into webhook_act (id, endpoint, action, by, reason) overriding system value select id, endpoint, action, by, reason from webhook_act`},
+		"webhook_act_is_known":          {"", newAct + `('hook', 'DELETE', 'ann', 'r')`},
+		"webhook_act_of_a_person":       {"", newAct + `('hook', 'PAUSE', '', 'r')`},
+		"redelivery_has_a_cursor":       {"", newAct + `('hook', 'REDELIVER', 'ann', 'r')`},
+		"only_tests_are_answered":       {"", `insert into webhook_act (endpoint, action, by, reason, answered_at) values ('hook', 'PAUSE', 'ann', 'r', now())`},
 		"event_endpoint_pkey":           {`insert into event_endpoint values ('hook', 1, now())`, `insert into event_endpoint values ('hook', 1, now())`},
 	} {
 		furtherNonsense[name] = []refusal{r}
 	}
 	guarded["guard_events"] = []duty{{"event", anEvent, `update event set type = 'TxFailed'`, byGuard}}
+	guarded["guard_webhook_act"] = []duty{
+		{"webhook_act", aTest, `update webhook_act set reason = 'another'`, byGuard},
+		{"webhook_act", aTest, `delete from webhook_act`, byGuard},
+	}
+	guarded["guard_webhook_acts_truncate"] = []duty{{"webhook_act", "", `truncate webhook_act`, byGuard}}
 	guarded["make_events"] = []duty{{"managed_tx", `update managed_tx set events_kept = true where tx_id = $queued`, isFinal, "events_are_counted"}}
 }
 

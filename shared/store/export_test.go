@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -104,3 +105,20 @@ var PayoutStatements = map[string]string{
 
 // ClassesOf are the values of state_class with transactions of the state.
 func ClassesOf(state txmanager.State) []int16 { return classesOf(state) }
+
+// ActStatements are the statements of the list of operators' acts, by the place and the table of their source.
+func ActStatements() map[string]string {
+	all := make(map[string]string)
+	for i, s := range actSources {
+		all[fmt.Sprintf("acts_%02d_%s", i+1, s.table)] = s.statement()
+	}
+	return all
+}
+
+// ActReasons are the columns that hold the reasons of acts, as table.column.
+func ActReasons() (columns []string) {
+	for _, s := range actSources {
+		columns = append(columns, s.table+strings.TrimPrefix(s.reason, "r"))
+	}
+	return columns
+}

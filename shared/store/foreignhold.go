@@ -217,8 +217,8 @@ with chosen as (
    where m.tx_id = loose.tx_id and m.state = 'QUEUED' and m.held and not exists (select from kept k where k.tx_id = m.tx_id)
   returning m.tx_id, m.held
 ), recorded as (
-  insert into tx_decision (tx_id, action, by, reason)
-  select tx_id, 'PROCEED', $1, $2 from gone where not held
+  insert into tx_decision (tx_id, action, by, reason, operator)
+  select tx_id, 'PROCEED', $1, $2, true from gone where not held
 )
 select (select count(*) from ended), (select count(*) from gone where not held)`
 
@@ -232,8 +232,8 @@ with gone as (
      and not exists (select from foreign_hold h where h.submitter = $3 and h.ended_at is null)
   returning m.tx_id, m.held
 )
-insert into tx_decision (tx_id, action, by, reason)
-select tx_id, 'PROCEED', $1, $2 from gone where not held`
+insert into tx_decision (tx_id, action, by, reason, operator)
+select tx_id, 'PROCEED', $1, $2, true from gone where not held`
 
 const findHolds = `
 select coalesce(l.fencing_token, 0), is_accepted_database(),
@@ -332,8 +332,8 @@ with chosen as (
    where m.tx_id = c.held and m.tx_id <> e.tx_id and m.state = 'QUEUED' and m.held and not exists (select from kept)
   returning m.tx_id, m.held
 ), recorded as (
-  insert into tx_decision (tx_id, action, by, reason)
-  select tx_id, 'PROCEED', $1, $2 from spared where not held
+  insert into tx_decision (tx_id, action, by, reason, operator)
+  select tx_id, 'PROCEED', $1, $2, true from spared where not held
 )
 select exists (select from chosen), exists (select from ended), exists (select from chosen where proves)`
 

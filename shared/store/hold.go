@@ -90,18 +90,22 @@ with gone as (
 	proceedEnd = `
   returning m.tx_id
 )
-insert into tx_decision (tx_id, action, by, reason)
+insert into tx_decision (tx_id, action, by, reason`
+	proceedByOperator = proceedEnd + `, operator)
+select tx_id, 'PROCEED', $1, $2, true from gone
+returning tx_id::text`
+	proceedByCaller = proceedEnd + `)
 select tx_id, 'PROCEED', $1, $2 from gone
 returning tx_id::text`
 
-	proceedOne      = proceedBegin + `m.tx_id = $3 and m.held_for is distinct from 'CALL'` + proceedEnd
-	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and ` + Owned("m", "$4::text::text[]") + ` and m.held_for is null` + proceedEnd
+	proceedOne      = proceedBegin + `m.tx_id = $3 and m.held_for is distinct from 'CALL'` + proceedByOperator
+	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and ` + Owned("m", "$4::text::text[]") + ` and m.held_for is null` + proceedByCaller
 	proceedOldest   = proceedBegin + `m.tx_id in (
          select o.tx_id from managed_tx o
           where o.submitter = $3 and o.queued and o.held and o.held_for is null and o.caller <> '` + PayoutCaller + `'
             and o.seq <= (select t.seq from managed_tx t where t.tx_id = $5 and t.submitter = $3) and not ` + parked + `
           order by o.seq
-          limit $4)` + proceedEnd
+          limit $4)` + proceedByOperator
 )
 
 // parked is true of a held o whose caller cancelled it and has neither posted it again nor had

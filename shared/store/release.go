@@ -234,8 +234,8 @@ with filled as (
   insert into tx_document (tx_id, name, body)
   select tx_id, 'payload', '{"placeholder": true}'::json from filled -- of which no transaction can be made
 ), decided as (
-  insert into tx_decision (tx_id, action, by, reason)
-  select tx_id, 'PLACEHOLDER', $4, $5 from filled
+  insert into tx_decision (tx_id, action, by, reason, operator)
+  select tx_id, 'PLACEHOLDER', $4, $5, true from filled
 )
 update submitter_nonce_cursor
    set next_nonce = next_nonce + (select count(*) from filled)

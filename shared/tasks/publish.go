@@ -37,6 +37,15 @@ func (t *Tasks) RescuePublish(ctx context.Context, s events.DeliveryQueue, met e
 	return err
 }
 
+// PublishTest enqueues a task that sends an operator's test event to the endpoint.
+func (t *Tasks) PublishTest(ctx context.Context, endpoint string, test int64) error {
+	sum := sha256.Sum256([]byte(endpoint))
+	_, err := t.add(ctx, errand{
+		function: Publish, digest: hex.EncodeToString(sum[:16]), suffix: fmt.Sprintf("t-%d", test), body: map[string]any{"endpoint": endpoint, "test": test},
+	})
+	return err
+}
+
 // SweepPublish enqueues a task for a delivery queue on behalf of a sweep that began at this time. The
 // task is named by that minute. made reports whether it is new.
 func (t *Tasks) SweepPublish(ctx context.Context, s events.DeliveryQueue, began time.Time) (made bool, err error) {

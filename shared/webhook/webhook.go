@@ -9,6 +9,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,6 +54,12 @@ func (Key) String() string { return "[redacted]" }
 
 // GoString returns "[redacted]", which %#v prints.
 func (Key) GoString() string { return "[redacted]" }
+
+// Fingerprint identifies the secret without showing it: the first eight bytes of a SHA-256 in hex.
+func (k Key) Fingerprint() string {
+	sum := sha256.Sum256(append([]byte("fencepost webhook secret "), k.bytes...))
+	return hex.EncodeToString(sum[:8])
+}
 
 // signature returns the signature of one key, with the scheme's version.
 func (k Key) signature(id, timestamp string, body []byte) string {

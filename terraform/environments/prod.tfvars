@@ -28,7 +28,7 @@ oidc = { open = true }
 signers = ["kms"]
 
 # What one operator wants done, another approves: name at least two people in operators.
-approvals = { required = ["policy", "callers", "signer", "register", "release", "accept", "adjustments"] }
+approvals = { required = ["policy", "callers", "signer", "register", "release", "accept", "adjustments", "webhooks"] }
 
 # To keep audit logs where the project's owner cannot delete them either. It cannot be taken back, so it is off until you
 # want it:

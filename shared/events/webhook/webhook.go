@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
@@ -56,10 +57,12 @@ func (r Endpoint) deliver(ctx context.Context, e txmanager.Event) error {
 		if r.Log != nil {
 			r.Log(ctx, e, withoutURL(err))
 		}
+		r.record(ctx, 0, "not reached, or not in time")
 		return fmt.Errorf("not reached, or not in time: %w", txmanager.ErrNoAnswer)
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be reused
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // more than is kept, so that the connection can be reused
+	r.record(ctx, resp.StatusCode, string(text[:min(len(text), maxAnswer)]))
 	switch status := resp.StatusCode; {
 	case status/100 == 2:
 		return nil
@@ -68,6 +71,18 @@ func (r Endpoint) deliver(ctx context.Context, e txmanager.Event) error {
 	default:
 		return fmt.Errorf("it answered %d", status)
 	}
+}
+
+// maxAnswer is the number of bytes of an answer that are kept.
+const maxAnswer = 300
+
+// record gives an answer to the caller of Publish.
+func (r Endpoint) record(ctx context.Context, status int, text string) {
+	secrets := make([]string, len(r.Keys))
+	for i, k := range r.Keys {
+		secrets[i] = k.Fingerprint()
+	}
+	events.RecordAnswer(ctx, events.Answer{Status: status, Text: text, Secrets: secrets})
 }
 
 // withoutURL returns err without the URL, whose path may be a secret.

@@ -19,11 +19,12 @@ import (
 // does.
 const acquireStream = `
 update event_delivery_queue l
-   set (owner_node, fencing_token, expires_at, rerun_requested) = (
+   set (owner_node, fencing_token, expires_at, rerun_requested, redeliver_after) = (
        select case when free then $3 else l.owner_node end,
               case when free then l.fencing_token + 1 else l.fencing_token end,
               case when free then now + $4 else l.expires_at end,
-              not free
+              not free,
+              case when not free then l.redeliver_after end
          from (select now, l.owner_node in ('', $3)
                         or l.expires_at + $5 < now
                         or l.expires_at > now + 2 * $4::interval as free
@@ -85,13 +86,17 @@ func (s *Log) AcquireDeliveryQueue(ctx context.Context, sub txmanager.Submitter,
 const heldStream = `
  where submitter = @submitter and endpoint = @endpoint and owner_node = @owner and fencing_token = @token and expires_at > clock_timestamp()`
 
+// delivered is how far the endpoint has acknowledged the events. An operator's redelivery meanwhile goes back
+// behind it.
+const delivered = `least(greatest(s.delivered, @to), s.redeliver_after)`
+
 // settleStream stores what the webhook endpoint has acknowledged and the time of the next
-// attempt, and renews the lease.
+// attempt, and renews the lease. An event that is delivered again has waited since its redelivery was requested.
 const settleStream = `
 update event_delivery_queue s
-   set delivered = greatest(s.delivered, @to), failures = @failures, last_error = nullif(@error, ''), next_attempt_at = clock_timestamp() + @wait,
-       oldest_at = case when greatest(s.delivered, @to) < s.last then coalesce(
-         (select e.at from event e where e.submitter = @submitter and e.position > greatest(s.delivered, @to) order by e.position limit 1), s.oldest_at) end,
+   set delivered = ` + delivered + `, redeliver_after = null, failures = @failures, last_error = nullif(@error, ''), next_attempt_at = clock_timestamp() + @wait,
+       oldest_at = case when ` + delivered + ` < s.last then coalesce(
+         (select greatest(e.at, s.redelivered_at) from event e where e.submitter = @submitter and e.position > ` + delivered + ` order by e.position limit 1), s.oldest_at) end,
        expires_at = clock_timestamp() + @duration` + heldStream + `
 returning next_attempt_at`
 
@@ -118,6 +123,7 @@ func (s *Log) Settle(ctx context.Context, l lease.Lease, endpoint string, o even
 	case o.Asked:
 		b.Queue(endpointAnswers, endpoint)
 	}
+	queueAnswer(b, endpoint, o.Answer)
 	b.Queue("commit")
 	queuePage(b, txmanager.Submitter(l.Submitter), endpoint, &next.Page)
 	if err := s.send(ctx, b); err != nil {
@@ -156,10 +162,10 @@ values ($1, 1, clock_timestamp() + $2::interval)
 with probe as (
   update event_endpoint
      set next_attempt_at = clock_timestamp() + $3::interval
-   where endpoint = $1 and failures >= $2 and next_attempt_at not between clock_timestamp() and clock_timestamp() + $4::interval
+   where endpoint = $1 and failures >= $2 and paused_at is null and next_attempt_at not between clock_timestamp() and clock_timestamp() + $4::interval
   returning endpoint
 )
-select exists (select from probe) or not exists (select from event_endpoint where endpoint = $1 and failures >= $2)`
+select exists (select from probe) or not exists (select from event_endpoint where endpoint = $1 and (failures >= $2 or paused_at is not null))`
 )
 
 // MayDeliver implements [events.Store].
@@ -169,7 +175,7 @@ func (s *Log) MayDeliver(ctx context.Context, endpoint string) (may bool, err er
 }
 
 // overdueStreams are the delivery queues that wait and have no lease holder. Of an endpoint
-// that gives no answer there is one, if it may be tried.
+// that gives no answer there is one, if it may be tried; of a paused one there is none.
 //
 // Three cases show that the database's clock was set back: an event in the future, an attempt
 // later than any plan, and a lease longer than any that is taken. The statement waits for none
@@ -180,7 +186,7 @@ select submitter, endpoint
                row_number() over (partition by s.endpoint order by s.oldest_at, s.submitter) as place
           from event_delivery_queue s
           left join event_endpoint r on r.endpoint = s.endpoint
-         where s.pending and s.endpoint = any($1)
+         where s.pending and s.endpoint = any($1) and r.paused_at is null
            and s.oldest_at not between clock_timestamp() - $2::interval and clock_timestamp()
            and s.next_attempt_at not between clock_timestamp() - $2::interval
                and clock_timestamp() + case when s.failures > 0 then least($8::interval * power(2, least(s.failures - 1, 20)), $6) else '0' end

@@ -183,13 +183,16 @@ func scanEvent(row pgx.CollectableRow) (e txmanager.Event, err error) {
 	return e, err
 }
 
-// forgetEvents deletes the oldest events if they are old enough. Positions and ages have the
-// same order.
+// forgetEvents deletes the oldest events if they are old enough, and no paused endpoint waits for them. Positions and
+// ages have the same order.
 const forgetEvents = `
 with old as (
   delete from event
    where position in (select f.position from (select position, at from event order by position limit $2) as f
-                       where f.at < clock_timestamp() - $1::interval)
+                       where f.at < clock_timestamp() - $1::interval
+                         and f.position <= coalesce((select min(s.delivered) from event_delivery_queue s
+                                                       join event_endpoint r on r.endpoint = s.endpoint
+                                                      where s.pending and r.paused_at is not null and s.endpoint = any($3)), f.position))
   returning position
 ), counted as (
   update event_counter
@@ -200,8 +203,8 @@ with old as (
 select count(*) from old`
 
 // ForgetEvents deletes up to limit events that are older than keep, delivered or not, and
-// returns their number.
-func (s *Log) ForgetEvents(ctx context.Context, keep time.Duration, limit int) (forgotten int, err error) {
-	err = s.db.QueryRow(ctx, forgetEvents, keep, limit).Scan(&forgotten)
+// returns their number. It keeps the events that a paused one of the endpoints has not been given.
+func (s *Log) ForgetEvents(ctx context.Context, endpoints []string, keep time.Duration, limit int) (forgotten int, err error) {
+	err = s.db.QueryRow(ctx, forgetEvents, keep, limit, endpoints).Scan(&forgotten)
 	return forgotten, results.Wrap(err, "forget old events")
 }

@@ -18,7 +18,9 @@ var HotStatements = map[string]string{
 	"howLatePending": howLate + latePending, "howLateRefunds": howLate + lateRefunds,
 	"record": record, "answer": answer, "history": history, "resolutions": resolutions, "acknowledge": acknowledge, "acknowledgements": acknowledgements,
 	"findPayoutObstacles": findPayoutObstacles, "addAddress": addAddress, "removeAddress": removeAddress,
-	"firstTransition": firstTransition, "furtherTransition": furtherTransition, "listOf": listOf, "inList": inList,
+	"firstTransition": firstTransition, "furtherTransition": furtherTransition, "listOf": listOf, "inList": inList, "placeOf": placeOf,
+	"allWanted": windowOfAll.wanted(), "openWanted": windowOfOpen.wanted(), "failedWanted": windowOfFailed.wanted(), "userWanted": windowOfUser.wanted(),
+	"allLast": windowOfAll.last(), "openLast": windowOfOpen.last(), "failedLast": windowOfFailed.last(), "userLast": windowOfUser.last(),
 }
 
 // firstTransition and furtherTransition are the statements in move_transfers.

@@ -1,0 +1,80 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type actView struct {
+	At         time.Time       `json:"at"`
+	By         string          `json:"by"`
+	Act        string          `json:"act"`
+	Subject    subjectView     `json:"subject"`
+	Reason     *string         `json:"reason"`
+	ApprovedBy *string         `json:"approvedBy"`
+	ProposalID *string         `json:"proposalId"`
+	Before     json.RawMessage `json:"before"` // null: not kept
+	After      json.RawMessage `json:"after"`
+}
+
+type subjectView struct {
+	Kind      string  `json:"kind"`
+	ID        string  `json:"id"`
+	Submitter *string `json:"submitter,omitempty"` // to which it belongs
+}
+
+type auditResponse struct {
+	Acts          []actView `json:"acts"`
+	NextPageToken string    `json:"nextPageToken,omitempty"` // absent on the last page
+}
+
+// listActs lists the recorded acts of operators, newest first.
+func (a *Server) listActs(w http.ResponseWriter, r *http.Request) error {
+	query, err := actQuery(r)
+	if err != nil {
+		return err
+	}
+	page, next, err := a.Store.OperatorActs(r.Context(), query)
+	if err != nil {
+		return err
+	}
+	out := auditResponse{Acts: make([]actView, len(page))}
+	for i, act := range page {
+		out.Acts[i] = actView{act.At.UTC(), act.By, act.Act, subjectView{act.Kind, act.Subject, act.Submitter}, act.Reason, act.ApprovedBy, act.Proposal, act.Before, act.After}
+	}
+	if next != nil {
+		out.NextPageToken = serve.PageToken(next.String(), serve.ActPlace)
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+func actQuery(r *http.Request) (q store.ActQuery, err error) {
+	given, err := serve.Parameters(r, "who", "since", "act", "subject", "pageSize", "pageToken")
+	if err != nil {
+		return q, err
+	}
+	q.By, q.Act, q.Subject = given["who"], given["act"], given["subject"]
+	if names := store.ActNames(); q.Act != "" && !slices.Contains(names, q.Act) {
+		return q, web.FieldProblem("act", "is %.40q: want one of %s", q.Act, strings.Join(names, ", "))
+	}
+	if text := given["since"]; text != "" {
+		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
+			return q, web.FieldProblem("since", "is %.40q: want a time as in RFC 3339, such as 2026-01-02T15:04:05Z", text)
+		}
+	}
+	var before string
+	if q.Size, before, err = serve.PageOf(given, serve.ActPlace); err != nil || before == "" {
+		return q, err
+	}
+	if q.Before, err = store.ParseActPlace(before); err != nil {
+		return q, serve.NoSuchPage()
+	}
+	return q, nil
+}

@@ -1,0 +1,60 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// listedTransfer is a transfer with its user, for operators.
+type listedTransfer struct {
+	usertransfers.View
+	UserID     int64 `json:"user_id"`
+	RetryCount int   `json:"retry_count"` // postponed attempts
+}
+
+type transferListResponse struct {
+	Transfers     []listedTransfer `json:"transfers"`
+	NextPageToken string           `json:"nextPageToken,omitempty"` // absent on the last page
+}
+
+// listTransfers lists the transfers and payouts of all users, newest first.
+func (a *TransferServer) listTransfers(w http.ResponseWriter, r *http.Request) error {
+	q, err := serve.Parameters(r, "state", "user", "asset", "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	query := transfers.AllQuery{Asset: q["asset"]}
+	if query.State, err = usertransfers.StateOf(q["state"]); err != nil {
+		return err
+	}
+	if text := q["user"]; text != "" {
+		user, ok := serve.Digits(text)
+		if !ok || user == 0 {
+			return web.FieldProblem("user", "is %.40q: want a user id, a whole number above 0", text)
+		}
+		query.UserID = user
+	}
+	if query.Size, query.After, err = serve.PageOf(q, serve.TransferPlace); err != nil {
+		return err
+	}
+	page, next, err := a.Transfers.Store.ListAll(r.Context(), query)
+	switch {
+	case errors.Is(err, transfers.ErrNoIndex):
+		return web.FieldProblem("asset", "has no index by itself or with COMMITTED: give user too, or another state than COMMITTED")
+	case errors.Is(err, store.ErrCursor):
+		return serve.NoSuchPage()
+	case err != nil:
+		return err
+	}
+	out := transferListResponse{Transfers: make([]listedTransfer, len(page)), NextPageToken: serve.PageToken(next, serve.TransferPlace)}
+	for i, t := range page {
+		out.Transfers[i] = listedTransfer{usertransfers.ViewOf(t), t.UserID, t.RetryCount}
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}

@@ -1,0 +1,174 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// AllQuery requests one page of the transfers of all users, newest first.
+type AllQuery struct {
+	State  *transfer.State // nil: any state
+	UserID int64           // 0: any user
+	Asset  string          // the asset's name; "": any asset
+	After  string          // the req_id that the previous page returned as its cursor; "": from the newest on
+	Size   int             // maximum, at least 1
+}
+
+// ErrNoIndex reports filters that no index answers. Nothing was read.
+var ErrNoIndex = errors.New("no index answers a list by these filters")
+
+const (
+	// allWindow is the number of transfers that one statement reads in the order of an index. The planner must
+	// know it, so it is no parameter.
+	allWindow = "1000"
+	// allWindows bounds the statements of one page.
+	allWindows = 100
+)
+
+// window is the next transfers in the order of an index, after a position. It ends at [allWindow] rows, or with the
+// list.
+type window struct {
+	rows  string
+	order string // of rows
+}
+
+var (
+	windowOfAll = window{`
+  select f.transfer_id, f.created_at from transfers_tb f
+   where f.transfer_id < @before order by f.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
+
+	windowOfOpen = window{`
+  select f.transfer_id, f.created_at from transfers_tb f
+   where f.open and f.transfer_id < @before order by f.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
+
+	// A failed transfer has one row of history with its last state. transfers_tb has no index by its state, since
+	// each transition would write it.
+	windowOfFailed = window{`
+  select h.transfer_id, h.at as created_at from transfer_history h
+   where h.state = @failed and h.state in (-10, -30) and h.transfer_id < @before order by h.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
+
+	windowOfUser = window{`
+  select f.transfer_id, f.created_at
+    from (select u.transfer_id, u.created_at from transfers_tb u
+           where u.user_id = @owner and (u.created_at, u.transfer_id) < (@before_time, @before)
+           order by u.created_at desc fetch first ` + allWindow + ` rows with ties) as f
+   order by f.created_at desc, f.transfer_id desc limit ` + allWindow,
+		`w.created_at desc, w.transfer_id desc`}
+)
+
+// wanted reads those transfers of the window that the filters let pass.
+func (w window) wanted() string {
+	return `
+with w as materialized (` + w.rows + `
+)` + transferList + `
+  from w
+  join lateral (select * from transfers_tb f where f.transfer_id = w.transfer_id offset 0) t on true -- by the index, one by one
+  join assets_tb a on a.asset_id = t.asset_id
+ where (@state::smallint is null or t.state = @state) and (@user = 0 or t.user_id = @user) and (@asset = '' or a.asset = @asset)
+ order by ` + w.order + `
+ limit @size`
+}
+
+// last reads the last transfer of a full window; no row if the list ends in it.
+func (w window) last() string {
+	return `
+select l.transfer_id, l.created_at, (select t.req_id from transfers_tb t where t.transfer_id = l.transfer_id)
+  from (select * from (` + w.rows + `) as w offset ` + allWindow + ` - 1) as l`
+}
+
+// place is the position of a transfer in the lists.
+type place struct {
+	ID    int64
+	At    time.Time
+	ReqID string
+}
+
+const placeOf = `select transfer_id, created_at, req_id from transfers_tb where req_id = $1`
+
+// windowFor chooses the index that answers the query. The error is [ErrNoIndex] if there is none.
+func (q AllQuery) windowFor() (window, error) {
+	switch s := q.State; {
+	case q.UserID != 0:
+		return windowOfUser, nil
+	case s != nil && (*s == transfer.Failed || *s == transfer.RolledBack):
+		return windowOfFailed, nil
+	case s != nil && !s.Terminal():
+		return windowOfOpen, nil
+	case q.Asset != "":
+		return window{}, ErrNoIndex
+	}
+	return windowOfAll, nil
+}
+
+// ListAll returns one page of the transfers of all users, and the cursor of the next page; "" at the end. It
+// reads one window after another until the page is full. Only after [allWindows] windows a page can be shorter
+// and still have a cursor. The error is [ErrNoIndex], or [store.ErrCursor] if After is not a transfer.
+func (s *Store) ListAll(ctx context.Context, q AllQuery) (page []transfer.Transfer, next string, err error) {
+	w, err := q.windowFor()
+	if err != nil {
+		return nil, "", err
+	}
+	at := place{ID: math.MaxInt64, At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
+	if q.After != "" {
+		switch at, err = results.One(ctx, s.db, pgx.RowToStructByPos[place], placeOf, q.After); {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil, "", store.ErrCursor
+		case err != nil:
+			return nil, "", fmt.Errorf("list transfers: %w", err)
+		}
+	}
+	for range allWindows {
+		rows, end, err := s.readWindow(ctx, q, w, at, q.Size+1-len(page))
+		if err != nil {
+			return nil, "", fmt.Errorf("list transfers: %w", err)
+		}
+		if page = append(page, rows...); len(page) > q.Size {
+			return page[:q.Size], page[q.Size-1].ReqID, nil
+		}
+		if end == nil {
+			return page, "", nil
+		}
+		at = *end
+	}
+	return page, at.ReqID, nil
+}
+
+// readWindow reads the wanted transfers of the window after a place, and the place where the window ends; nil if
+// the list ends in it.
+func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, size int) (rows []transfer.Transfer, end *place, err error) {
+	of := func(more store.NamedArgs) store.NamedArgs {
+		args := store.NamedArgs{"before": at.ID}
+		switch w {
+		case windowOfUser:
+			args["owner"], args["before_time"] = q.UserID, at.At
+		case windowOfFailed:
+			args["failed"] = int16(*q.State)
+		}
+		maps.Copy(args, more)
+		return args
+	}
+	var state *int16
+	if q.State != nil {
+		state = new(int16(*q.State))
+	}
+	b := new(pgx.Batch)
+	b.Queue(w.wanted(), of(store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size})).Query(results.Into(&rows, collectTransfer))
+	b.Queue(w.last(), of(nil)).Query(func(found pgx.Rows) error {
+		ends, err := pgx.CollectRows(found, pgx.RowToStructByPos[place])
+		if len(ends) > 0 {
+			end = &ends[0]
+		}
+		return err
+	})
+	return rows, end, s.send(ctx, b)
+}
