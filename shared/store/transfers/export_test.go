@@ -19,6 +19,8 @@ var HotStatements = map[string]string{
 	"record": record, "answer": answer, "history": history, "resolutions": resolutions, "acknowledge": acknowledge, "acknowledgements": acknowledgements,
 	"findPayoutObstacles": findPayoutObstacles, "addAddress": addAddress, "removeAddress": removeAddress,
 	"firstTransition": firstTransition, "furtherTransition": furtherTransition, "listOf": listOf, "inList": inList,
+	"actByID": actByID, "actOf": actOf, "actsOfAccount": actsOfAccount, "statusActs": statusActs, "dueActs": dueActs, "wantedStatus": wantedStatus,
+	"assetPage": assetPage, "fundingOf": fundingOf,
 }
 
 // firstTransition and furtherTransition are the statements in move_transfers.
