@@ -40,6 +40,7 @@ var (
 		}}
 	ChangePlace  = numberPlace(3)
 	HistoryPlace = numberPlace(4)
+	AssetPlace   = numberPlace(19)
 )
 
 // numberPlace is the place after a row with a number above 0.

@@ -78,6 +78,11 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/proposals/{proposalId}/approve": {functions, "TestTwoOperatorsDecide"},
 	"POST /admin/v1/proposals/{proposalId}/reject":  {functions, "TestProposalsEnd"},
 
+	"GET /admin/v1/accounts":                             {functions, "TestDepositsAreBookedOnce"},
+	"POST /admin/v1/accounts/{user}/{asset}/deposits":    {functions, "TestDepositsAreBookedOnce"},
+	"POST /admin/v1/accounts/{user}/{asset}/withdrawals": {functions, "TestDepositsAreBookedOnce"},
+	"POST /admin/v1/accounts/{user}/{asset}/status":      {functions, "TestStatusInBothLedgers"},
+
 	"POST /admin/v1/database/accept":                          {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
 	"POST /admin/v1/database/release-untouched":               {acceptance, "TestPlannedMoveReleasesTheUntouched"},
 	"POST /admin/v1/tx/{txId}/proceed":                        {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
