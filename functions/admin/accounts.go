@@ -128,7 +128,7 @@ func viewOfAct(a transfer.Act) actView {
 	return v
 }
 
-// detail returns the accounts in both ledgers, and what was ordered of them.
+// detail returns the accounts in both ledgers, and the newest acts on them.
 func (a *TransferServer) detail(ctx context.Context, of account) (out accountDetail, err error) {
 	views, err := a.Transfers.Accounts(ctx, of.user, []transfer.Asset{of.asset})
 	if err != nil {
@@ -230,7 +230,7 @@ func moneyOrder(of account, body moneyRequest) (o transfer.MoneyOrder, err error
 	return o, err
 }
 
-// proposeMoney proposes the order, or answers with what is stored under its id.
+// proposeMoney proposes the order, or answers with the act that is stored under its id.
 func (a *TransferServer) proposeMoney(w http.ResponseWriter, r *http.Request, of account, o transfer.MoneyOrder) error {
 	stored, err := a.Transfers.Store.ActOf(r.Context(), o)
 	if err == nil {
