@@ -21,7 +21,7 @@ func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 			continue
 		}
 		path = strings.NewReplacer("{submitter}", "eip155:1337:0x00000000000000000000000000000000000000a1", "{txId}", "018f0000-0000-7000-8000-000000000000",
-			"{req_id}", "r", "{user_id}", "7", "{address_id}", "1", "{id}", "1").Replace(path)
+			"{req_id}", "r", "{user_id}", "7", "{user}", "7", "{asset}", "USDT", "{address_id}", "1", "{id}", "1").Replace(path)
 		before := h.log.size()
 		h.as("shop", method, path, map[string]any{})
 		h.as("ann", method, path, map[string]any{})

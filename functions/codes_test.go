@@ -37,18 +37,23 @@ var contract = map[string][]int{
 // elsewhere lists the codes that no request of this table reaches, with the test that does or the
 // reason why none can.
 var elsewhere = map[string]string{
-	"UNAVAILABLE":      "shared/web/server_test.go: TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes",
-	"PAYOUT_REVERTED":  "emulator/acceptance/payouts/back_test.go: TestGivenBack",
-	"PAYOUT_REPLACED":  "shared/ledger/payout/seam_test.go: TestH01PayoutSeamEMinedPlaceholderRefunds",
-	"PAYOUT_NOT_PAID":  "shared/ledger/payout/doubt_test.go: TestConfirmedWithoutProofEndsByAStatement",
-	"STATEMENT_STANDS": "functions/statement_test.go: TestStatementsAboutPayouts",
-	"NO_STATEMENT":     "functions/statement_test.go: TestStatementsAboutPayouts",
-	"PAYOUT_FAILED":    "no row has a sub-state that this build does not know",
-	"BEYOND_HORIZON":   "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
-	"EVIDENCE_DIFFERS": "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
-	"ACCOUNT_MOVED":    "shared/store/conservation/adjust_test.go: TestChangedAccountIsNotAdjusted",
-	"OUT_OF_RANGE":     "shared/store/conservation/adjust_test.go: TestAdjustmentNeverGoesBelowZero",
-	"INVALID_USER":     "no token has a user that is none: that is UNAUTHORIZED",
+	"UNAVAILABLE":            "shared/web/server_test.go: TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes",
+	"PAYOUT_REVERTED":        "emulator/acceptance/payouts/back_test.go: TestGivenBack",
+	"PAYOUT_REPLACED":        "shared/ledger/payout/seam_test.go: TestH01PayoutSeamEMinedPlaceholderRefunds",
+	"PAYOUT_NOT_PAID":        "shared/ledger/payout/doubt_test.go: TestConfirmedWithoutProofEndsByAStatement",
+	"STATEMENT_STANDS":       "functions/statement_test.go: TestStatementsAboutPayouts",
+	"NO_STATEMENT":           "functions/statement_test.go: TestStatementsAboutPayouts",
+	"PAYOUT_FAILED":          "no row has a sub-state that this build does not know",
+	"BEYOND_HORIZON":         "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
+	"EVIDENCE_DIFFERS":       "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
+	"ID_CONFLICT":            "functions/accounts_test.go: TestDepositsAreBookedOnce",
+	"ASSET_DIFFERS":          "functions/accounts_test.go: TestAssets",
+	"ASSET_TERMS_FIXED":      "functions/accounts_test.go: TestAssets",
+	"PAYER_IS_PAYING":        "functions/accounts_test.go: TestAssets",
+	"SERVICE_LIMIT_EXCEEDED": "functions/accounts_test.go: TestDepositServiceHasALimit",
+	"ACCOUNT_MOVED":          "shared/store/conservation/adjust_test.go: TestChangedAccountIsNotAdjusted",
+	"OUT_OF_RANGE":           "shared/store/conservation/adjust_test.go: TestAdjustmentNeverGoesBelowZero",
+	"INVALID_USER":           "no token has a user that is none: that is UNAUTHORIZED",
 }
 
 // request reaches one code. Its answer is status, code, state and reason.

@@ -182,7 +182,7 @@ func (a *App) serve() error {
 	}
 	if p := &a.transfers; p.server != nil {
 		a.admin.Transfer = &admin.TransferServer{
-			Desk: desk, Transfers: p.server, Checks: p.checks, Payouts: p.payouts, Adjust: p.trading.Adjust, RescueAfter: p.rules.RescueAfter,
+			Desk: desk, Transfers: p.server, Checks: p.checks, Payouts: p.payouts, Adjust: p.trading.Adjust, AddAsset: p.trading.AddAsset, RescueAfter: p.rules.RescueAfter,
 		}
 	}
 	return nil

@@ -191,6 +191,8 @@ var decisive = map[string][2]string{
 	"End PROTECT":                                                {"protect_incident", "closed_at"},
 	"Accept a database":                                          {"database_identity", "accepted_by"},
 	"Change money in Funding":                                    {"balances_tb", "available"},
+	"Make accounts in Funding, and set their status":             {"balances_tb", "status"},
+	"Change an asset":                                            {"assets_tb", "payout_submitter"},
 	"Move a transfer":                                            {"transfers_tb", "state"},
 	"Halt transfers":                                             {"transfer_halt", "insert"},
 	"End a halt":                                                 {"transfer_halt", "resumed_at"},

@@ -26,6 +26,7 @@ var makes = map[string][]string{
 	"Deliveries.Serve":       {"publish"},
 	"Tasks.Step":             {"transfer"},
 	"Tasks.SweepTransfer":    {"transfer"},
+	"Tasks.SweepAct":         {"transfer"},
 	"Tasks.Sweep":            {}, // whose kinds stand with sweepTasks
 	"worker.ServeSubmitter":  {"advance", "receipt", "confirm", "resubmit"},
 	"a.Decide":               {"advance"},

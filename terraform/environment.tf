@@ -21,6 +21,8 @@ locals {
     FENCEPOST_AUTH_INTERNAL_AUDIENCE = local.internal_audience
     }, length(var.operators) == 0 ? {} : {
     FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
+    }, length(var.deposit_service) == 0 ? {} : {
+    FENCEPOST_AUTH_DEPOSIT_SERVICE = join(",", sort(var.deposit_service))
     }, length(var.approvals.required) == 0 ? {} : {
     FENCEPOST_APPROVALS_REQUIRED  = join(",", sort(var.approvals.required))
     FENCEPOST_APPROVALS_VALID_FOR = var.approvals.valid_for

@@ -45,6 +45,18 @@ variable "operators" {
   }
 }
 
+variable "deposit_service" {
+  description = "The identity of the service that books users' deposits, in the form of operators. It reaches the admin paths from admin_ranges, and each asset's dailyServiceDeposits limits it. Empty: only operators book."
+  type        = set(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = alltrue([for o in var.deposit_service : can(regex("^(email:[^\\s@,]+@[^\\s@,]+|sub:[^\\s,]+|[^\\s@,:]+@[^\\s@,]+)$", o))]) && length(setintersection(var.deposit_service, var.operators)) == 0
+    error_message = "each of deposit_service must be email:<e-mail address> or sub:<subject>, and no operator."
+  }
+}
+
 variable "approvals" {
   description = "required: the kinds of acts that one operator proposes and another must approve (docs/approvals.md): policy, callers, signer, register, release, accept, adjustments, webhooks. Empty: one operator decides everything alone. valid_for: the time after which a proposal expires."
   type = object({

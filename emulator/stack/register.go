@@ -22,7 +22,7 @@ func (s *Stack) register(ctx context.Context) error {
 			return err
 		}
 	}
-	if !s.options.Payouts {
+	if !s.options.Payouts || s.options.Unset {
 		return nil
 	}
 	return s.registerFor(ctx, operator, s.Payer, store.PayoutCaller)
@@ -47,6 +47,25 @@ func (s *Stack) approve(ctx context.Context, proposal string) error {
 		_, err = second.Approve(ctx, proposal, "the stack is started")
 	}
 	return err
+}
+
+// Book books an amount from outside into a user's account by the operators' calls.
+func (s *Stack) Book(ctx context.Context, userID int64, asset string, in client.Money) error {
+	operator, err := s.Client(OperatorAccount)
+	if err != nil {
+		return err
+	}
+	act, err := operator.BookDeposit(ctx, userID, asset, in)
+	if p := client.ProposedBy(err); p != nil {
+		return s.approve(ctx, p.ProposalID)
+	}
+	if err == nil && act.State != "DONE" {
+		err = fmt.Errorf("%s: %s", act.State, act.WaitsFor)
+	}
+	if err != nil {
+		return fmt.Errorf("book %s %s for user %d: %w", in.Amount, asset, userID, err)
+	}
+	return nil
 }
 
 // Call makes one request of the public API as the account given. A body other than nil is sent as JSON.

@@ -59,6 +59,7 @@ type Options struct {
 	RPCProxy   bool                            // puts a proxy before the chain that can inject faults
 	Nodes      int                             // number of nodes of the chain, each behind such a proxy; 0: the one of RPCProxy
 	Mark       bool                            // keeps the mark outside the database, in a Cloud Storage emulator
+	Unset      bool                            // with Payouts: neither an asset nor the payer is registered
 	TwoChains  bool                            // a second chain, with the same accounts registered on it
 	Seed       uint64                          // of the RPC proxy's draws
 	TokenSpan  time.Duration                   // how long before and after their creation tokens are valid; 0: an hour from then on

@@ -61,6 +61,9 @@ func (s *Stack) startTransfers(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if s.options.Unset {
+		assets = nil
+	}
 	for _, a := range assets {
 		if err := s.AddAsset(ctx, a); err != nil {
 			return err

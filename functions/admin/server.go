@@ -73,5 +73,8 @@ type TransferServer struct {
 	// Adjust makes an adjustment in the trading core.
 	Adjust func(context.Context, transfer.Op, transfer.Call, uint64) error
 
+	// AddAsset makes an asset known to the trading core.
+	AddAsset func(ctx context.Context, reqID string, assetID int32, precision uint8, createdAt time.Time) transfer.Outcome
+
 	RescueAfter time.Duration // of a transfer that has lost its worker
 }

@@ -16,6 +16,7 @@ import (
 // routeTransferAdmin serves the operators' calls about transfers, as the function admin.
 func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/transfers", a.listTransfers)
+	a.routeAccounts(mux)
 	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", showOf(usertransfers.PathReqID, a.why))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.resolveTransfer)))

@@ -65,6 +65,7 @@ var (
 			}
 			return fmt.Sprintf("%d/%d/%d", int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint16(b[8:]), int64(binary.BigEndian.Uint64(b[10:]))), nil
 		}}
+	AssetPlace = numberPlace(19)
 )
 
 // txPlace is the place after a transaction.

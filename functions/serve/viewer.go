@@ -35,8 +35,8 @@ func viewerOf(id web.Identity, c config.Auth) store.Viewer {
 			continue
 		}
 		v.Names = append(v.Names, store.Spellings(name)...)
-		if !v.Operator {
-			v.Caller, v.Operator = name, slices.Contains(c.Operators, name)
+		if !v.Operator && !v.Deposits {
+			v.Caller, v.Operator, v.Deposits = name, slices.Contains(c.Operators, name), slices.Contains(c.DepositService, name)
 		}
 	}
 	if !c.OpenIssuer {

@@ -39,6 +39,7 @@ type Tasks interface {
 	Sweep(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind, began time.Time) (made bool, err error)
 	SweepPublish(ctx context.Context, s events.DeliveryQueue, began time.Time) (made bool, err error)
 	SweepTransfer(ctx context.Context, reqID string, began time.Time) (made bool, err error)
+	SweepAct(ctx context.Context, act int64, began time.Time) (made bool, err error)
 }
 
 // Chain is a served chain.

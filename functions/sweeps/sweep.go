@@ -25,6 +25,7 @@ type sweepResponse struct {
 	Reorged   int `json:"reorged"`   // submitters whose last final block was reorged out
 	Transfers int `json:"transfers"` // transfers that are due or have lost their worker
 	Events    int `json:"events"`    // delivery queues that no invocation serves
+	Acts      int `json:"acts"`      // acts on accounts whose answer is not known
 	Enqueued  int `json:"enqueued"`  // tasks made; the others already have a task of this minute
 }
 
@@ -44,6 +45,7 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 		}))
 	}
 	failures = append(failures, a.within(r.Context(), 6, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
+	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepActs(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepEvents(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 20, a.gauge), a.within(r.Context(), 20, a.Store.CountMinutes))
 	_, err := a.Store.KeepPartitions(r.Context())
@@ -53,7 +55,7 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	}
 	if out != (sweepResponse{}) {
 		a.Log.InfoContext(r.Context(), "sweep found work without a task", "overdue", out.Overdue,
-			"protected", out.Protected, "reorged", out.Reorged, "transfers", out.Transfers, "events", out.Events, "enqueued", out.Enqueued)
+			"protected", out.Protected, "reorged", out.Reorged, "transfers", out.Transfers, "acts", out.Acts, "events", out.Events, "enqueued", out.Enqueued)
 	}
 	return web.Reply(w, r, http.StatusOK, out)
 }

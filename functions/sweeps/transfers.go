@@ -71,3 +71,16 @@ func (a *Server) tellLate(ctx context.Context, alert string, state transfer.Stat
 			"alert", alert, "state", state.String(), "more", more, "longest", late.Longest.Round(time.Second).String())
 	}
 }
+
+// maxDueActs is how many acts on accounts one sweep repeats.
+const maxDueActs = 1000
+
+// sweepActs enqueues a repeat of each act on an account whose answer is not known.
+func (a *Server) sweepActs(ctx context.Context, out *sweepResponse) error {
+	found, began, err := a.Transfers.DueActs(ctx, maxDueActs)
+	if err != nil {
+		return err
+	}
+	out.Acts = len(found)
+	return enqueueEach(ctx, out, work{"repeat", "acts"}, found, func(id int64) (bool, error) { return a.Tasks.SweepAct(ctx, id, began) })
+}

@@ -28,6 +28,11 @@ var (
 	outOfRange       = web.Code{Name: "OUT_OF_RANGE", Status: http.StatusConflict}
 	evidenceDiffers  = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}
 	addressesBlocked = web.Code{Name: "ADDRESSES_BLOCKED", Status: http.StatusForbidden}
+	idConflict       = web.Code{Name: "ID_CONFLICT", Status: http.StatusConflict}
+	assetDiffers     = web.Code{Name: "ASSET_DIFFERS", Status: http.StatusConflict}
+	assetTermsFixed  = web.Code{Name: "ASSET_TERMS_FIXED", Status: http.StatusConflict}
+	payerIsPaying    = web.Code{Name: "PAYER_IS_PAYING", Status: http.StatusConflict}
+	serviceLimit     = web.Code{Name: "SERVICE_LIMIT_EXCEEDED", Status: http.StatusTooManyRequests}
 	tooManyAddresses = web.Code{Name: "TOO_MANY_ADDRESSES", Status: http.StatusTooManyRequests}
 )
 
@@ -129,6 +134,14 @@ var answers = []serve.Answer{
 	{Err: transfers.ErrNothingToAcknowledge, Code: serve.TooLate,
 		Text: "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded"},
 	{Err: transfers.ErrUntil, Code: web.InvalidField, Field: "until", Text: "must be in the future and at most 30 days ahead"},
+	{Err: transfer.ErrActConflict, Code: idConflict, Field: "id",
+		Text: "was used for another deposit or withdrawal; nothing was booked: send the same user, asset, account and amount as before, or a new id"},
+	{Err: transfers.ErrAssetDiffers, Code: assetDiffers,
+		Text: "the asset has another assetId or precision, or the assetId is another asset's; these never change; nothing was changed: GET /admin/v1/assets shows both"},
+	{Err: transfers.ErrTermsFixed, Code: assetTermsFixed, Field: "payout",
+		Text: "differs in chain, token or decimals, and the asset has entries; nothing was changed: make a new asset for another chain or token"},
+	{Err: transfers.ErrPayerIsPaying, Code: payerIsPaying, Field: "payout",
+		Text: "names another payer, and payouts of the asset are open; nothing was changed: suspend the asset, wait until they have ended, and call again"},
 	{Err: transfers.ErrNotHalted, Code: serve.TooLate, Text: "no halt of that number is open; nothing was changed"},
 }
 
@@ -148,6 +161,10 @@ func Problem(err error) *web.Problem {
 		p := refusedProblem(refused.Reason)
 		p.Members = refusalMembers(refused)
 		return p
+	}
+	if limit, ok := errors.AsType[transfer.ServiceLimitError](err); ok {
+		return &web.Problem{Code: serviceLimit, Field: "amount", RetryAfter: time.Hour, Members: map[string]any{"left": limit.Left},
+			Detail: "is more than the deposit service can still book of the asset today (UTC); nothing was booked: an operator can book it, or raise dailyServiceDeposits of the asset"}
 	}
 	if store.IsMoving(err) || store.IsProposalGone(err) || errors.Is(err, store.ErrTooManyProposals) {
 		return serve.Problem(err).(*web.Problem)

@@ -24,6 +24,9 @@ type Server struct {
 		Step(ctx context.Context, reqID string, retryCount int, at time.Time) error
 	}
 
+	Acts *transfer.Accounts // acts on accounts
+	Spot SpotAccount
+
 	Terms        transfer.Terms
 	RetryFirst   time.Duration // before the first further attempt
 	PayoutMaxGas uint64        // of one payout

@@ -12,6 +12,7 @@ import (
 
 type stepRequest struct {
 	ReqID string `json:"req_id"`
+	Act   int64  `json:"act"`   // of an account, in place of req_id
 	Swept bool   `json:"swept"` // the next sweep makes another task
 }
 
@@ -26,17 +27,33 @@ func (a *Server) stepTransfer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a.Log.DebugContext(r.Context(), "task", "reqId", body.ReqID, "function", "transfer",
+	a.Log.DebugContext(r.Context(), "task", "reqId", body.ReqID, "act", body.Act, "function", "transfer",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
-	err = a.step(r.Context(), body.ReqID)
+	if body.Act != 0 {
+		err = a.settleAct(r.Context(), body.Act)
+	} else {
+		err = a.step(r.Context(), body.ReqID)
+	}
 	switch {
 	case err != nil && !body.Swept:
 		return &web.Problem{Code: stepFailed, Detail: "the transfer's state is unknown: Cloud Tasks delivers the task again", Cause: err}
 	case err != nil:
-		a.Log.ErrorContext(r.Context(), "a sweep's step failed: the next sweep tries again", "reqId", body.ReqID, "error", err.Error())
+		a.Log.ErrorContext(r.Context(), "a sweep's step failed: the next sweep tries again", "reqId", body.ReqID, "act", body.Act, "error", err.Error())
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// settleAct repeats an act on an account, whose answer is not known.
+func (a *Server) settleAct(ctx context.Context, id int64) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Deadline-time.Second)
+	defer cancel()
+	act, err := a.Acts.Settle(ctx, id)
+	if err == nil && act.Open() {
+		a.Log.WarnContext(ctx, "an act on an account still has no answer: the sweep repeats it", "actId", act.ID, "kind", act.Kind,
+			"userId", act.UserID, "asset", act.Asset, "since", act.At.UTC(), "unknown", act.Unknown)
+	}
+	return err
 }
 
 // step drives a transfer and enqueues its next step. It returns an error if no task or sweep is known

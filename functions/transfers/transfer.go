@@ -27,6 +27,7 @@ func (a *Server) RouteTransfer(mux *web.Mux) {
 	a.handleTransfer(mux, "transfer", "POST /api/v1/payout_address", a.addAddress)
 	a.handleTransfer(mux, "transfer", "GET /api/v1/payout_address", a.listAddresses)
 	a.handleTransfer(mux, "transfer", "DELETE /api/v1/payout_address/{address_id}", a.removeAddress)
+	a.handleTransfer(mux, "transfer", "GET /api/v1/accounts", a.listAccounts)
 	a.HandleInternal(mux, "transfer", "transfer", WithProblems(a.DeliverAfter(a.stepTransfer)))
 }
 

@@ -480,6 +480,9 @@ type Auth struct {
 	InternalAccounts []string
 	// Operators are the callers of admin functions, each with "email:" or "sub:" in front.
 	Operators []string
+	// DepositService lists the callers that may book deposits, within each asset's daily limit. They
+	// have the form of Operators.
+	DepositService []string
 	// OpenIssuer is true if the issuer also gives tokens to people outside the operator's
 	// organisation. Then no submitter may have "*" as its callers.
 	OpenIssuer bool

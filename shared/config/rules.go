@@ -164,6 +164,10 @@ func (c *Config) authRules() []rule {
 		of:     []string{"auth.publicAudience", "auth.internalAudience"},
 		broken: c.Auth.PublicAudience != "" && c.Auth.PublicAudience == c.Auth.InternalAudience,
 		say:    "a token for public functions would be one for internal functions: set auth.publicAudience and auth.internalAudience to two audiences",
+	}, {
+		of:     []string{"auth.depositService", "auth.operators"},
+		broken: slices.ContainsFunc(c.Auth.DepositService, func(name string) bool { return slices.Contains(c.Auth.Operators, name) }),
+		say:    "the deposit service would be an operator, without its limit: give it in auth.depositService an identity that auth.operators does not have",
 	}}
 }
 

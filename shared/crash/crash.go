@@ -45,6 +45,7 @@ func All() []string {
 		"transfer.deposit.calling", "transfer.deposit.called", "transfer.deposit.recording", "transfer.deposit.recorded",
 		"transfer.refund.calling", "transfer.refund.called", "transfer.refund.recording", "transfer.refund.recorded",
 		"transfer.driven", "transfer.enqueued", "transfer.swept",
+		"account.ordered", "account.called",
 		"payout.posting", "payout.posted", "payout.woken", "payout.cancelling", "payout.cancelled",
 		"ubscore.received", "ubscore.applied", "ubscore.appended", "ubscore.synced",
 	}

@@ -80,7 +80,7 @@ func TestUnarmedPointsDoNothing(t *testing.T) {
 func TestAllListsEachPointOnce(t *testing.T) {
 	t.Parallel()
 	all := crash.All()
-	for _, point := range slices.Concat(transfer.Points(), payout.Points()) {
+	for _, point := range slices.Concat(transfer.Points(), transfer.ActPoints(), payout.Points()) {
 		if !slices.Contains(all, point) {
 			t.Errorf("%s is passed: got it not listed", point)
 		}

@@ -83,6 +83,10 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/webhook-endpoints/{endpoint}/redeliver": {functions, "TestOperatorWorksOnWebhookEndpoints"},
 	"POST /admin/v1/webhook-endpoints/{endpoint}/resume":    {functions, "TestOperatorWorksOnWebhookEndpoints"},
 	"POST /admin/v1/webhook-endpoints/{endpoint}/test":      {functions, "TestOperatorWorksOnWebhookEndpoints"},
+	"GET /admin/v1/accounts":                             {functions, "TestDepositsAreBookedOnce"},
+	"POST /admin/v1/accounts/{user}/{asset}/deposits":    {functions, "TestDepositsAreBookedOnce"},
+	"POST /admin/v1/accounts/{user}/{asset}/withdrawals": {functions, "TestDepositsAreBookedOnce"},
+	"POST /admin/v1/accounts/{user}/{asset}/status":      {functions, "TestStatusInBothLedgers"},
 
 	"POST /admin/v1/database/accept":                          {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
 	"POST /admin/v1/database/release-untouched":               {acceptance, "TestPlannedMoveReleasesTheUntouched"},

@@ -50,7 +50,7 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 const (
 	// The tables of transfers, of their ledgers and of their monitor are shown by the
 	// packages whose they are.
-	ofTransfers = `(select oid from pg_class where relname ~ '^(assets_tb|transfers_tb|transfer_|balances_tb|payout_address|conservation_)')`
+	ofTransfers = `(select oid from pg_class where relname ~ '^(assets_tb|transfers_tb|transfer_|balances_tb|payout_address|conservation_|account_act|asset_change|service_deposits)')`
 	constraints = `
 select conname::text from pg_constraint
  where connamespace = 'public'::regnamespace and contype in ('c', 'f', 'p', 'u', 'x') and conrelid not in ` + ofTransfers + `

@@ -59,6 +59,7 @@ type Viewer struct {
 	Caller   string   // as it is put on record
 	Names    []string // as [Intent.Names] has them; nil: Caller alone
 	Operator bool
+	Deposits bool // the deposit service, which is no operator
 }
 
 // AllNames are the names under which v may see transactions.

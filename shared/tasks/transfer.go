@@ -27,6 +27,13 @@ func (t *Tasks) SweepTransfer(ctx context.Context, reqID string, began time.Time
 	return t.add(ctx, e)
 }
 
+// SweepAct enqueues the repeat of an act on an account, as [Tasks.SweepTransfer] does for a transfer.
+func (t *Tasks) SweepAct(ctx context.Context, act int64, began time.Time) (made bool, err error) {
+	e := ofTransfer(fmt.Sprintf("act-%d", act), fmt.Sprintf("a-%d", began.Unix()/60), time.Time{})
+	e.body = map[string]any{"act": act, "swept": true}
+	return t.add(ctx, e)
+}
+
 // TransferQueue returns the id of the queue of the transfer's tasks.
 func (o Options) TransferQueue(reqID string) string { return o.queue(Transfer, digestOf(reqID)) }
 

@@ -10,6 +10,7 @@ type Asset struct {
 	MaxUnits   uint64
 	DailyUnits uint64 // what one user can transfer in 24 hours; 0: no limit
 	PayoutDay  uint64 // what one user can have paid out in 24 hours; 0: no limit
+	ServiceDay uint64 // what the deposit service can book for all users in a day (UTC); 0: nothing
 	Active     bool
 	Enabled    bool         // transfers between accounts are allowed
 	Payout     *PayoutTerms // nil: payouts of the asset are not supported

@@ -424,3 +424,13 @@ run "operator_without_kind" {
 
   expect_failures = [var.operators]
 }
+
+run "deposit_service_that_is_an_operator" {
+  command = plan
+
+  variables {
+    deposit_service = ["ada@example.com"]
+  }
+
+  expect_failures = [var.deposit_service]
+}

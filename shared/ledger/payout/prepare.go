@@ -41,19 +41,11 @@ func Prepare(families chain.Families, asset transfer.Asset, units uint64, addres
 		return nil, transfer.RefusedError{Reason: transfer.InvalidAmount}
 	}
 	terms := *asset.Payout
-	payer := txmanager.Submitter(terms.Submitter)
-	if payer.Namespace() != Namespace {
-		return nil, fmt.Errorf("terms of payout of %s: payer %q is not of namespace %s, the only one with payouts", asset.Name, payer, Namespace)
-	}
-	family, err := families.Named(Namespace)
+	family, token, err := CheckTerms(families, asset.Precision, terms)
 	if err != nil {
 		return nil, fmt.Errorf("terms of payout of %s: %w", asset.Name, err)
 	}
-	token, err := checkTerms(family, asset, terms)
-	if err != nil {
-		return nil, fmt.Errorf("terms of payout of %s: %w", asset.Name, err)
-	}
-	to, err := checkAddress(family, address, payer.Address(), token)
+	to, err := checkAddress(family, address, txmanager.Submitter(terms.Submitter).Address(), token)
 	if err != nil {
 		return nil, err
 	}
@@ -71,17 +63,29 @@ func Prepare(families chain.Families, asset transfer.Asset, units uint64, addres
 	return p, nil
 }
 
-// checkTerms validates the form of the terms and returns the token's contract; nil: the chain's own
-// coin.
-func checkTerms(family chain.Family, asset transfer.Asset, terms transfer.PayoutTerms) (*txmanager.Address, error) {
+// CheckTerms validates the form of an asset's terms. It returns the family of the payer's chain and the
+// token's contract; nil: the chain's own coin.
+func CheckTerms(families chain.Families, precision int, terms transfer.PayoutTerms) (chain.Family, *txmanager.Address, error) {
+	if s := txmanager.Submitter(terms.Submitter); s.Namespace() != Namespace {
+		return nil, nil, fmt.Errorf("payer %q is not of namespace %s, the only one with payouts", s, Namespace)
+	}
+	family, err := families.Named(Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	token, err := checkTerms(family, precision, terms)
+	return family, token, err
+}
+
+func checkTerms(family chain.Family, precision int, terms transfer.PayoutTerms) (*txmanager.Address, error) {
 	s, err := chain.ParseSubmitter(family, terms.Submitter, terms.ChainID)
 	switch {
 	case err != nil:
 		return nil, err
 	case string(s) != terms.Submitter || s.ChainID() != terms.ChainID:
 		return nil, fmt.Errorf("payer %q is no account of chain %d in its canonical form", terms.Submitter, terms.ChainID)
-	case terms.Decimals < asset.Precision:
-		return nil, fmt.Errorf("%d decimals on the chain, fewer than the %d of the asset", terms.Decimals, asset.Precision)
+	case terms.Decimals < precision:
+		return nil, fmt.Errorf("%d decimals on the chain, fewer than the %d of the asset", terms.Decimals, precision)
 	case terms.Token == "":
 		return nil, nil
 	}

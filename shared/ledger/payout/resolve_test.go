@@ -177,6 +177,7 @@ func TestMismatchedCallsPostNothing(t *testing.T) {
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, early.Call()), payout.ErrNotDue)
 
 	open := h.pays(accounts[1], store.PayoutCaller)
+	h.unguarded()
 	h.asset(coin, "", open)
 	shared := h.due(coin)
 	if _, err := h.db.DB.Exec(t.Context(), `update submitter set callers = '{*,mallory}' where submitter = $1`, open); err != nil {

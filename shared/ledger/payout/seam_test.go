@@ -97,6 +97,7 @@ func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 	h, x := newDue(t)
 	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
 	h.drive(x.ReqID, transfer.TargetPending)
+	h.unguarded()
 	h.asset(coin, "", h.pays(accounts[1], store.PayoutCaller))
 	h.manager.set(func(m *manager) { m.fail = nil })
 	h.ledger = h.newLedger(100)

@@ -138,6 +138,12 @@ func (l *Ledger) Balance(ctx context.Context, userID int64, assetID int32) (b Ba
 	return b, true, nil
 }
 
+// HasAccount reports whether the user has an account in the asset.
+func (l *Ledger) HasAccount(ctx context.Context, userID int64, assetID int32) (bool, error) {
+	_, exists, err := l.Balance(ctx, userID, assetID)
+	return exists, err
+}
+
 func parseBalance(b wire.Balance) (Balance, error) {
 	units, err := wire.ParseUnits(b.Units)
 	if err == nil && (b.UserID <= 0 || b.AssetID <= 0) {

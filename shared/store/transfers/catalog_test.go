@@ -10,7 +10,7 @@ import (
 )
 
 // ours are the tables of this package's schema.
-const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass, 'payout_address'::regclass, 'payout_address_block'::regclass)`
+const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass, 'payout_address'::regclass, 'payout_address_block'::regclass, 'account_act'::regclass, 'asset_change'::regclass, 'service_deposits'::regclass)`
 
 // aMove is a planned move of the database, during which nothing is written.
 const aMove = `insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`
@@ -23,6 +23,9 @@ const (
 	newHalt     = `insert into transfer_halt (scope, user_id, asset_id, evidence) values `
 	newAddress  = `insert into payout_address (user_id, chain_id, address, removed_at, removed_by, remove_reason) values `
 	newBlock    = `insert into payout_address_block (user_id, by, reason, lifted_at, lifted_by, lift_reason) values `
+	newAct      = `insert into account_act (kind, request_id, ledger, user_id, asset_id, units, status, by, reason, of_service, funding, trading) values `
+	oneAct      = newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, 'APPLIED', null)`
+	oneChange   = `insert into asset_change (asset_id, by, reason, after) values (1, 'o', 'r', '{}')`
 	listed      = newAddress + `(7, 1, ` + addr + `, null, null, null)`
 	blocked     = newBlock + `(7, 'o', 'r', null, null, null)`
 	newOrder    = `insert into transfer_resolution (transfer_id, op, by, reason, verdict, answered_at) select transfer_id, `
@@ -127,11 +130,38 @@ var nonsense = map[string][]storetest.Refusal{
 		{Then: `update assets_tb set daily_payout_amount = min_transfer_amount / 2`}, {Then: `update assets_tb set daily_payout_amount = 1.0000001`},
 		{Then: `update assets_tb set daily_payout_amount = 18446744073709.551616`},
 	},
-	"one_number_per_address": {{listed, `insert into payout_address (address_id, user_id, chain_id, address) overriding system value select address_id, 8, 1, address from payout_address`}},
-	"one_listed_address":     {{listed, listed}},
-	"address_of_a_user":      {{Then: newAddress + `(0, 1, ` + addr + `, null, null, null)`}},
-	"address_on_a_chain":     {{Then: newAddress + `(7, 0, ` + addr + `, null, null, null)`}},
-	"address_is_canonical":   {{Then: newAddress + `(7, 1, '0x00000000000000000000000000000000000000C3', null, null, null)`}, {Then: newAddress + `(7, 1, '0xc3', null, null, null)`}},
+	"service_deposits_are_an_amount": {
+		{Then: `update assets_tb set daily_service_deposits = 0`}, {Then: `update assets_tb set daily_service_deposits = 1.0000001`},
+		{Then: `update assets_tb set daily_service_deposits = 18446744073709.551616`},
+	},
+	"account_act_pkey":               {{oneAct, `insert into account_act (act_id, kind, request_id, ledger, user_id, asset_id, units, by, reason) overriding system value select act_id, kind, 'x', ledger, user_id, asset_id, units, by, reason from account_act`}},
+	"account_act_kind_check":         {{Then: newAct + `('GIFT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_request_id_check":   {{Then: newAct + `('DEPOSIT', '', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'a b', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_ledger_check":       {{Then: newAct + `('DEPOSIT', 'w', 'MARGIN', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_user_id_check":      {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 0, 1, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_asset_id_fkey":      {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 99, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_units_check":        {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 0, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 18446744073709551616, null, 'o', 'r', false, null, null)`}},
+	"account_act_status_check":       {{Then: newAct + `('STATUS', null, null, 7, 1, null, 'GONE', 'o', 'r', false, null, null)`}},
+	"account_act_by_check":           {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, '', 'r', false, null, null)`}},
+	"account_act_reason_check":       {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', '', false, null, null)`}},
+	"account_act_funding_check":      {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, 'no', null)`}},
+	"account_act_trading_check":      {{Then: newAct + `('DEPOSIT', 'w', 'SPOT', 7, 1, 1, null, 'o', 'r', false, null, '')`}},
+	"one_act_per_request":            {{oneAct, oneAct}},
+	"act_is_complete":                {{Then: newAct + `('DEPOSIT', null, 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, 'FROZEN', 'o', 'r', false, null, null)`}, {Then: newAct + `('STATUS', null, null, 7, 1, null, null, 'o', 'r', false, null, null)`}},
+	"service_deposits_only":          {{Then: newAct + `('WITHDRAWAL', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', true, null, null)`}},
+	"one_ledger_answers":             {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, 'APPLIED')`}},
+	"asset_change_pkey":              {{oneChange, `insert into asset_change (id, asset_id, by, reason, after) overriding system value select id, 1, 'o', 'r', '{}' from asset_change`}},
+	"asset_change_asset_id_fkey":     {{Then: `insert into asset_change (asset_id, by, reason, after) values (99, 'o', 'r', '{}')`}},
+	"asset_change_by_check":          {{Then: `insert into asset_change (asset_id, by, reason, after) values (1, '', 'r', '{}')`}},
+	"asset_change_reason_check":      {{Then: `insert into asset_change (asset_id, by, reason, after) values (1, 'o', '', '{}')`}},
+	"service_deposits_pkey":          {{`insert into service_deposits values (1, '2026-01-01', 1)`, `insert into service_deposits values (1, '2026-01-01', 1)`}},
+	"service_deposits_asset_id_fkey": {{Then: `insert into service_deposits values (99, '2026-01-01', 1)`}},
+	"service_deposits_units_check":   {{Then: `insert into service_deposits values (1, '2026-01-01', 0)`}},
+	"one_number_per_address":         {{listed, `insert into payout_address (address_id, user_id, chain_id, address) overriding system value select address_id, 8, 1, address from payout_address`}},
+	"one_listed_address":             {{listed, listed}},
+	"address_of_a_user":              {{Then: newAddress + `(0, 1, ` + addr + `, null, null, null)`}},
+	"address_on_a_chain":             {{Then: newAddress + `(7, 0, ` + addr + `, null, null, null)`}},
+	"address_is_canonical":           {{Then: newAddress + `(7, 1, '0x00000000000000000000000000000000000000C3', null, null, null)`}, {Then: newAddress + `(7, 1, '0xc3', null, null, null)`}},
 	"removal_is_complete": {
 		{Then: newAddress + `(7, 1, ` + addr + `, now(), null, null)`}, {Then: newAddress + `(7, 1, ` + addr + `, null, 'user', null)`},
 		{Then: newAddress + `(7, 1, ` + addr + `, now(), 'o', null)`}, {Then: newAddress + `(7, 1, ` + addr + `, now(), 'user', 'r')`},
@@ -152,9 +182,26 @@ var guarded = map[string][]storetest.Duty{
 		{"transfer_halt", aMove, `insert into transfer_halt default values`, "move_expected"},
 		{"payout_address", aMove, `insert into payout_address default values`, "move_expected"},
 		{"payout_address_block", aMove, `insert into payout_address_block default values`, "move_expected"},
+		{"account_act", aMove, `insert into account_act default values`, "move_expected"},
+		{"asset_change", aMove, `insert into asset_change default values`, "move_expected"},
+		{"service_deposits", aMove, `insert into service_deposits default values`, "move_expected"},
 	},
 	"refuse_retired_payer": {{"transfers_tb", `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by, status) values ('eip155:1337:0x00000000000000000000000000000000000000a2', 'local', 0, 1, '{transfer}', 'test', 'RETIRED')`,
 		newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'eip155:1337:0x00000000000000000000000000000000000000a2', 1337, null, ` + addr + `, 1, '{}')`, "retired_pays_nothing"}},
+	"guard_account_act": {
+		{"account_act", oneAct, `delete from account_act`, byGuard}, {"account_act", oneAct, `update account_act set units = 2`, byGuard},
+		{"account_act", oneAct, `update account_act set funding = 'OVERFLOW'`, byGuard},
+		{"account_act", newAct + `('DEPOSIT', 'w', 'SPOT', 7, 1, 1, null, 'o', 'r', false, null, 'APPLIED')`, `update account_act set trading = null`, byGuard},
+	},
+	"guard_account_acts_truncate":  {{"account_act", "", `truncate account_act`, byGuard}},
+	"guard_asset_changes":          {{"asset_change", oneChange, `delete from asset_change`, byGuard}, {"asset_change", oneChange, `update asset_change set reason = 'x'`, byGuard}},
+	"guard_asset_changes_truncate": {{"asset_change", "", `truncate asset_change`, byGuard}},
+	"refuse_stale_payer":           {{"transfers_tb", "", newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'eip155:1337:0x00000000000000000000000000000000000000a9', 1337, null, ` + addr + `, 1, '{}')`, "payout_of_the_payer"}},
+	"guard_asset_terms": {
+		{"assets_tb", "", `update assets_tb set payout_submitter = 'eip155:1337:0x00000000000000000000000000000000000000a2' where payout_submitter is not null`, "payer_of_open_payouts"},
+		{"assets_tb", `insert into balances_tb (user_id, asset_id, precision, available) select 7, asset_id, precision, 0 from assets_tb where payout_submitter is not null`,
+			`update assets_tb set chain_decimals = 19 where payout_submitter is not null`, "terms_of_entries"},
+	},
 	"begin_transfer": {
 		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state) values (` + req + `, 7, 1, 1, 6, 1, 1, 40)`, "transfers_begin_in_init"},
 		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, retry_count) values (` + req + `, 7, 1, 1, 6, 1, 1, 4)`, "transfers_begin_in_init"},
@@ -261,7 +308,7 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	// The others refuse nothing: the happy path's states show what they record.
-	b.ShowDuties(t, plant(t, b), guarded, []string{"record_new_transfer", "record_transfer"},
+	b.ShowDuties(t, plant(t, b), guarded, []string{"record_new_transfer", "record_transfer", "name_approval"},
 		`select tgname::text from pg_trigger where tgrelid in `+ours+` and not tgisinternal`)
 }
 

@@ -21,6 +21,8 @@ var HotStatements = map[string]string{
 	"firstTransition": firstTransition, "furtherTransition": furtherTransition, "listOf": listOf, "inList": inList, "placeOf": placeOf,
 	"allWanted": windowOfAll.wanted(), "openWanted": windowOfOpen.wanted(), "failedWanted": windowOfFailed.wanted(), "userWanted": windowOfUser.wanted(),
 	"allLast": windowOfAll.last(), "openLast": windowOfOpen.last(), "failedLast": windowOfFailed.last(), "userLast": windowOfUser.last(),
+	"actByID": actByID, "actOf": actOf, "actsOfAccount": actsOfAccount, "statusActs": statusActs, "dueActs": dueActs, "wantedStatus": wantedStatus,
+	"assetPage": assetPage, "fundingOf": fundingOf,
 }
 
 // firstTransition and furtherTransition are the statements in move_transfers.

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the plans of the hot statements t
 
 // wholeTable matches a scan of all rows of a growing table, sequential or by an index without a
 // condition.
-var wholeTable = regexp.MustCompile(`Seq Scan on (transfers_tb|transfer_history|transfer_resolution)[ \n].*`)
+var wholeTable = regexp.MustCompile(`Seq Scan on (transfers_tb|transfer_history|transfer_resolution|account_act|balances_tb)[ \n].*`)
 
 // With 50,000 finished transfers each hot statement finds its rows by an index, with its generic plan,
 // and also with plans that were made for empty tables. The plans are stored in testdata/plans; -update
@@ -67,7 +67,11 @@ func grow(t *testing.T, b bench, n int) {
 		  from generate_series(1, $1::integer) as n`, n)
 	b.run(t, `alter table transfers_tb enable trigger user`)
 	b.run(t, `insert into transfer_history (transfer_id, from_state, state, retry_count) select transfer_id, 30, 40, 0 from transfers_tb`)
-	check.OK(t)(b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, transfer_history`))
+	b.run(t, `insert into balances_tb (user_id, asset_id, precision, available) select 100 + n, 1, 6, 1 from generate_series(1, $1::integer) as n`, n)
+	b.run(t, `
+		insert into account_act (kind, request_id, ledger, user_id, asset_id, units, by, reason, funding)
+		select 'DEPOSIT', 'wire-' || n, 'FUNDING', 100 + n, 1, 1, 'ann', 'r', 'APPLIED' from generate_series(1, $1::integer) as n`, n)
+	check.OK(t)(b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, transfer_history, balances_tb, account_act`))
 }
 
 // explain returns the generic plan of a statement.

@@ -1,0 +1,316 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// routeAccounts serves assets and accounts, as the function admin.
+func (a *TransferServer) routeAccounts(mux *web.Mux) {
+	a.read(mux, "GET /admin/v1/assets", a.listAssets)
+	a.transferAct(mux, "PUT /admin/v1/assets/{asset}", withReason(a.Desk, pathAsset, a.putAsset))
+	a.read(mux, "GET /admin/v1/accounts", a.listAccounts)
+	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", showOf(a.pathAccount, a.showAccount))
+	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/deposits", a.asBooker(transfer.ActDeposit))
+	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/withdrawals", a.asBooker(transfer.ActWithdrawal))
+	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/status", withReason(a.Desk, a.pathAccount, a.setAccountStatus))
+}
+
+// account is the subject of calls about a user's accounts in an asset.
+type account struct {
+	user  int64
+	asset transfer.Asset
+}
+
+func (a *TransferServer) pathAccount(r *http.Request) (of account, err error) {
+	if of.user, err = userOf(r.PathValue("user")); err != nil {
+		return of, err
+	}
+	name, err := pathAsset(r)
+	if err != nil {
+		return of, err
+	}
+	asset, err := a.Transfers.Store.Asset(r.Context(), name)
+	if err == nil && asset == nil {
+		err = web.NewProblem(web.NotFound, "no asset has that name: GET /admin/v1/assets lists them")
+	}
+	if err != nil {
+		return of, err
+	}
+	of.asset = *asset
+	return of, nil
+}
+
+// userOf reads a user id.
+func userOf(text string) (int64, error) {
+	user, ok := serve.Digits(text)
+	if !ok || user == 0 {
+		return 0, web.FieldProblem("user", "is %.40q: want the user's id, a whole number above 0", text)
+	}
+	return user, nil
+}
+
+// listAccounts lists a user's accounts, one line for each asset.
+func (a *TransferServer) listAccounts(w http.ResponseWriter, r *http.Request) error {
+	q, err := serve.Parameters(r, "user", "asset", "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	user, err := userOf(q["user"])
+	if err != nil {
+		return err
+	}
+	return a.Transfers.ReplyAccounts(w, r, user, q)
+}
+
+// maxActs is how many acts an account shows.
+const maxActs = 20
+
+type accountDetail struct {
+	usertransfers.AccountView
+	Wanted string           `json:"wanted"` // the status that was set last
+	Agreed bool             `json:"agreed"` // both ledgers have it
+	Acts   []accountActView `json:"acts"`   // the newest, newest first
+}
+
+type accountActView struct {
+	ActID      int64     `json:"actId"`
+	Kind       string    `json:"kind"`
+	State      string    `json:"state"` // DONE, REFUSED or PENDING
+	ID         string    `json:"id,omitempty"`
+	UserID     int64     `json:"userId"`
+	Asset      string    `json:"asset"`
+	Account    string    `json:"account,omitempty"` // FUNDING or SPOT
+	Amount     string    `json:"amount,omitempty"`
+	Status     string    `json:"status,omitempty"`
+	Refusal    string    `json:"refusal,omitempty"`  // why a deposit or withdrawal was refused
+	Funding    string    `json:"funding,omitempty"`  // Funding's answer; absent: not known, or not asked
+	Trading    string    `json:"trading,omitempty"`  // the trading core's answer; absent: not known, or not asked
+	WaitsFor   string    `json:"waitsFor,omitempty"` // while it is PENDING: why the last attempt had no answer
+	By         string    `json:"by"`
+	Reason     string    `json:"reason"`
+	ApprovedBy string    `json:"approvedBy,omitempty"`
+	At         time.Time `json:"at"`
+}
+
+// The states of an act.
+const (
+	actDone    = "DONE"
+	actRefused = "REFUSED"
+	actPending = "PENDING"
+)
+
+func viewOfAct(a transfer.Act) accountActView {
+	v := accountActView{
+		ActID: a.ID, Kind: string(a.Kind), State: actDone, ID: a.RequestID, UserID: a.UserID, Asset: a.Asset, Account: string(a.Ledger),
+		Status: a.Status, Funding: a.Funding, Trading: a.Trading, By: a.By, Reason: a.Reason, ApprovedBy: a.ApprovedBy, At: a.At.UTC(),
+	}
+	if a.Kind != transfer.ActStatus {
+		v.Amount = transfer.FormatUnits(a.Units, a.Precision)
+	}
+	switch {
+	case a.Open():
+		v.State, v.WaitsFor = actPending, cmp.Or(a.Unknown, "the first attempt has not ended")
+	case a.Kind != transfer.ActStatus && a.Answer() != transfer.ActApplied:
+		v.State, v.Refusal = actRefused, a.Answer()
+	}
+	return v
+}
+
+// detail returns the accounts in both ledgers, and the newest acts on them.
+func (a *TransferServer) detail(ctx context.Context, of account) (out accountDetail, err error) {
+	views, err := a.Transfers.Accounts(ctx, of.user, []transfer.Asset{of.asset})
+	if err != nil {
+		return out, err
+	}
+	acts, err := a.Transfers.Store.Acts(ctx, of.user, of.asset.ID, maxActs)
+	if err != nil {
+		return out, err
+	}
+	out = accountDetail{AccountView: views[0], Acts: make([]accountActView, len(acts))}
+	for i, act := range acts {
+		out.Acts[i] = viewOfAct(act)
+	}
+	out.Wanted, err = a.Transfers.Store.WantedStatus(ctx, of.user, of.asset.ID)
+	out.Agreed = out.Funding.Is(out.Wanted) && out.Spot.Is(out.Wanted)
+	return out, err
+}
+
+func (a *TransferServer) showAccount(w http.ResponseWriter, r *http.Request, of account) error {
+	out, err := a.detail(r.Context(), of)
+	if err != nil {
+		return err
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+type moneyRequest struct {
+	ID      string         `json:"id"`     // the outside system's own key
+	Amount  string         `json:"amount"` // decimal
+	Account serve.Optional `json:"account"`
+	Reason  string         `json:"reason"`
+}
+
+// DepositService is the log message before each deposit of the deposit service.
+const DepositService = "the deposit service calls"
+
+// booker returns who books. A deposit can also come from the deposit service, whose daily limit stands
+// in place of a second operator.
+func (a *TransferServer) booker(r *http.Request, kind transfer.ActKind) (by string, service bool, err error) {
+	if kind == transfer.ActDeposit && callOf(r).approved == nil {
+		v, err := a.Viewer(r)
+		if err != nil {
+			return "", false, err
+		}
+		if v.Deposits {
+			a.Log.InfoContext(r.Context(), DepositService, "caller", v.Caller, "path", r.URL.Path, "requestUid", web.RequestID(r.Context()))
+			return v.Caller, true, nil
+		}
+	}
+	by, err = a.operator(r)
+	return by, false, err
+}
+
+// asBooker serves the deposits or the withdrawals from and to the outside.
+func (a *TransferServer) asBooker(kind transfer.ActKind) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		by, service, err := a.booker(r, kind)
+		if err != nil {
+			return err
+		}
+		of, err := a.pathAccount(r)
+		if err != nil {
+			return err
+		}
+		body, err := web.Decode[moneyRequest](w, r, a.MaxBodyBytes)
+		if err != nil {
+			return err
+		}
+		order, err := moneyOrder(of, body)
+		if err != nil {
+			return err
+		}
+		order.Kind, order.By, order.OfService = kind, by, service
+		if mustPropose(r) && !service {
+			return a.proposeMoney(w, r, of, order)
+		}
+		return a.book(w, r, order)
+	}
+}
+
+func moneyOrder(of account, body moneyRequest) (o transfer.MoneyOrder, err error) {
+	o = transfer.MoneyOrder{RequestID: body.ID, UserID: of.user, AssetID: of.asset.ID}
+	if err := wire.CheckReqID(body.ID); err != nil {
+		return o, web.FieldProblem("id", "is required: 1 to 128 printable ASCII characters without spaces, your own key; a repeat with it books once")
+	}
+	if o.Units, err = unitsOf("amount", body.Amount, of.asset.Precision); err != nil {
+		return o, err
+	}
+	ledger, err := body.Account.Of("account")
+	if err != nil {
+		return o, err
+	}
+	switch o.Ledger = transfer.AccountType(cmp.Or(ledger, string(transfer.Funding))); o.Ledger {
+	case transfer.Funding, transfer.Spot:
+	default:
+		return o, web.FieldProblem("account", "is %.40q: want FUNDING or SPOT", ledger)
+	}
+	o.Reason, err = reasonOf(body.Reason)
+	return o, err
+}
+
+// proposeMoney proposes the order, or answers with the act that is stored under its id.
+func (a *TransferServer) proposeMoney(w http.ResponseWriter, r *http.Request, of account, o transfer.MoneyOrder) error {
+	stored, err := a.Transfers.Store.ActOf(r.Context(), o)
+	if err == nil {
+		return replyAct(w, r, stored)
+	}
+	if !errors.Is(err, transfer.ErrNoAct) {
+		return err
+	}
+	text := "books %s %s of user %d from outside into %s, under the id %s"
+	if o.Kind == transfer.ActWithdrawal {
+		text = "takes %s %s of user %d to the outside from %s, under the id %s"
+	}
+	effect := fmt.Sprintf(text, transfer.FormatUnits(o.Units, of.asset.Precision), of.asset.Name, o.UserID, o.Ledger, o.RequestID)
+	return a.propose(w, r, proposed{"money", map[string]any{"kind": o.Kind, "id": o.RequestID, "userId": strconv.FormatInt(o.UserID, 10), "asset": of.asset.Name}, o.Reason, effect})
+}
+
+// book carries the order out. It goes on after the caller has disconnected.
+func (a *TransferServer) book(w http.ResponseWriter, r *http.Request, o transfer.MoneyOrder) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), usertransfers.DriveWithin)
+	defer cancel()
+	act, err := a.Transfers.Acts.Book(ctx, o)
+	if err != nil {
+		return err
+	}
+	a.Log.WarnContext(r.Context(), "money booked from or to the outside", "actId", act.ID, "kind", act.Kind, "id", act.RequestID, "userId", act.UserID, "asset", act.Asset,
+		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "by", o.By, "reason", o.Reason)
+	return replyAct(w, r, act)
+}
+
+// replyAct answers 200 if the ledger has booked, 202 if its answer is not known, and 422 with its
+// reason if it has refused for ever.
+func replyAct(w http.ResponseWriter, r *http.Request, act transfer.Act) error {
+	v := viewOfAct(act)
+	switch v.State {
+	case actDone:
+		return web.Reply(w, r, http.StatusOK, v)
+	case actPending:
+		return web.Reply(w, r, http.StatusAccepted, v)
+	}
+	return &web.Problem{
+		Code:    web.Code{Name: act.Answer(), Status: http.StatusUnprocessableEntity},
+		Detail:  "the ledger has refused it for ever under this id; nothing was booked: see the code, and send a new id to try again",
+		Members: map[string]any{"actId": v.ActID, "id": v.ID, "state": v.State},
+	}
+}
+
+type statusRequest struct {
+	reasonRequest
+	Status string `json:"status"`
+}
+
+// setAccountStatus freezes, disables or activates a user's accounts in both ledgers. The answer shows
+// each ledger's state: 200 if they agree, else 202.
+func (a *TransferServer) setAccountStatus(w http.ResponseWriter, r *http.Request, c call[account, statusRequest]) error {
+	switch c.body.Status {
+	case transfer.StatusActive, transfer.StatusFrozen, transfer.StatusDisabled:
+	default:
+		return web.FieldProblem("status", "is %.40q: want ACTIVE, FROZEN or DISABLED", c.body.Status)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), usertransfers.DriveWithin)
+	defer cancel()
+	order := transfer.StatusOrder{UserID: c.on.user, AssetID: c.on.asset.ID, Status: c.body.Status, By: c.by, Reason: c.reason, OnlyNarrower: mustPropose(r)}
+	act, err := a.Transfers.Acts.SetStatus(ctx, order)
+	if errors.Is(err, transfer.ErrWider) {
+		return a.propose(w, r, proposed{"account-status",
+			map[string]any{"userId": strconv.FormatInt(c.on.user, 10), "assetId": strconv.Itoa(int(c.on.asset.ID))}, c.reason,
+			fmt.Sprintf("sets the accounts of user %d in %s to %s", c.on.user, c.on.asset.Name, c.body.Status)})
+	}
+	if err != nil {
+		return err
+	}
+	a.Log.WarnContext(r.Context(), "account status set", "actId", act.ID, "userId", act.UserID, "asset", act.Asset, "status", act.Status,
+		"funding", act.Funding, "trading", act.Trading, "by", c.by, "reason", c.reason)
+	out, err := a.detail(ctx, c.on)
+	if err != nil {
+		return err
+	}
+	status := http.StatusAccepted
+	if out.Agreed {
+		status = http.StatusOK
+	}
+	return web.Reply(w, r, status, out)
+}

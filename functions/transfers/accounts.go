@@ -1,0 +1,150 @@
+package transfers
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// SpotAccount reads a user's account in the trading core.
+type SpotAccount func(ctx context.Context, userID int64, assetID int32) (units uint64, status string, exists bool, err error)
+
+// The states of an account in a ledger.
+const (
+	accountOpen    = "OPEN"
+	accountNone    = "NONE"    // the first deposit makes it
+	accountUnknown = "UNKNOWN" // the ledger has not answered
+)
+
+// AccountSide is a user's account in one ledger.
+type AccountSide struct {
+	State     string `json:"state"`
+	Available string `json:"available,omitempty"` // only if it is OPEN
+	Status    string `json:"status,omitempty"`    // only if it is OPEN
+}
+
+// Is reports whether the account is known to have the status, or to be absent where ACTIVE is wanted.
+func (s AccountSide) Is(status string) bool {
+	return s.State == accountOpen && s.Status == status || s.State == accountNone && status == transfer.StatusActive
+}
+
+// AccountView is a user's accounts in one asset.
+type AccountView struct {
+	UserID  int64       `json:"userId"`
+	Asset   string      `json:"asset"`
+	AssetID int32       `json:"assetId"`
+	Funding AccountSide `json:"funding"`
+	Spot    AccountSide `json:"spot"`
+}
+
+// AccountPage is a page of a user's accounts, one line for each asset.
+type AccountPage struct {
+	Accounts      []AccountView `json:"accounts"`
+	NextPageToken string        `json:"nextPageToken,omitempty"` // absent on the last page
+}
+
+// listAccounts shows users their own accounts.
+func (a *Server) listAccounts(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	q, err := serve.Parameters(r, "asset", "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	return a.ReplyAccounts(w, r, user, q)
+}
+
+// ReplyAccounts answers with a page of the user's accounts, or with that in the asset q["asset"] alone.
+func (a *Server) ReplyAccounts(w http.ResponseWriter, r *http.Request, user int64, q map[string]string) error {
+	if q["asset"] != "" {
+		asset, err := a.Store.Asset(r.Context(), q["asset"])
+		if err == nil && asset == nil {
+			err = web.FieldProblem("asset", "is %.40q, and no asset has that name", q["asset"])
+		}
+		if err != nil {
+			return err
+		}
+		all, err := a.Accounts(r.Context(), user, []transfer.Asset{*asset})
+		if err != nil {
+			return err
+		}
+		return web.Reply(w, r, http.StatusOK, AccountPage{Accounts: all})
+	}
+	assets, token, err := a.AssetPage(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	all, err := a.Accounts(r.Context(), user, assets)
+	if err != nil {
+		return err
+	}
+	return web.Reply(w, r, http.StatusOK, AccountPage{all, token})
+}
+
+// AssetPage returns the page of assets that q asks for, by id, and the token of the next one.
+func (a *Server) AssetPage(ctx context.Context, q map[string]string) (page []transfer.Asset, token string, err error) {
+	size, text, err := serve.PageOf(q, serve.AssetPlace)
+	if err != nil {
+		return nil, "", err
+	}
+	after := int64(0)
+	if text != "" {
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, "", serve.NoSuchPage()
+		}
+	}
+	assets, err := a.Store.AssetPage(ctx, after, size+1)
+	if err != nil {
+		return nil, "", err
+	}
+	page, token = serve.CutPage(assets, size, serve.AssetPlace, func(of transfer.Asset) string { return strconv.Itoa(int(of.ID)) })
+	return page, token, nil
+}
+
+// Accounts returns the user's accounts in the assets. If the trading core gives no answer, its other
+// accounts are not asked for, and shown as UNKNOWN.
+func (a *Server) Accounts(ctx context.Context, user int64, assets []transfer.Asset) ([]AccountView, error) {
+	ids := make([]int32, len(assets))
+	for i, of := range assets {
+		ids[i] = of.ID
+	}
+	funding, err := a.Store.FundingOf(ctx, user, ids)
+	if err != nil {
+		return nil, err
+	}
+	all, silent := make([]AccountView, len(assets)), error(nil)
+	for i, of := range assets {
+		all[i] = AccountView{UserID: user, Asset: of.Name, AssetID: of.ID, Funding: AccountSide{State: accountNone}, Spot: AccountSide{State: accountUnknown}}
+		if own, ok := funding[of.ID]; ok {
+			all[i].Funding = side(own.Units, own.Status, of)
+		}
+		if silent == nil {
+			all[i].Spot, silent = a.spotOf(ctx, user, of)
+		}
+	}
+	if silent != nil {
+		a.Log.WarnContext(ctx, "accounts in the trading core not shown", "userId", user, "error", silent.Error())
+	}
+	return all, nil
+}
+
+func (a *Server) spotOf(ctx context.Context, user int64, of transfer.Asset) (AccountSide, error) {
+	units, status, exists, err := a.Spot(ctx, user, of.ID)
+	switch {
+	case err != nil:
+		return AccountSide{State: accountUnknown}, err
+	case !exists:
+		return AccountSide{State: accountNone}, nil
+	}
+	return side(units, status, of), nil
+}
+
+func side(units uint64, status string, of transfer.Asset) AccountSide {
+	return AccountSide{accountOpen, transfer.FormatUnits(units, of.Precision), status}
+}

@@ -1,0 +1,225 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+var _ transfer.ActStore = (*Store)(nil)
+
+// The SQLSTATEs of migration 0019.
+const (
+	termsCode        = "FP021" // of guard_asset_terms
+	serviceLimitCode = "FP022" // of order_money
+)
+
+// actColumns is a row as [scanAct] reads it, from account_act x and its assets_tb s.
+const actColumns = `
+select x.act_id, x.kind, coalesce(x.request_id, ''), coalesce(x.ledger, ''), x.user_id, x.asset_id, s.asset, s.precision, coalesce(x.units, 0)::text,
+       coalesce(x.status, ''), x.by, x.reason, x.of_service, x.at, coalesce(x.funding, ''), coalesce(x.trading, ''), coalesce(x.unknown, ''),
+       coalesce(x.approved_by, ''), clock_timestamp() - x.at`
+
+const actRows = actColumns + `
+  from account_act x
+  join assets_tb s using (asset_id)`
+
+func scanAct(row pgx.Row) (a transfer.Act, err error) {
+	var units string
+	err = row.Scan(actTargets(&a, &units)...)
+	if err == nil {
+		a.Units, err = strconv.ParseUint(units, 10, 64)
+	}
+	return a, err
+}
+
+func actTargets(a *transfer.Act, units *string) []any {
+	return []any{
+		&a.ID, &a.Kind, &a.RequestID, &a.Ledger, &a.UserID, &a.AssetID, &a.Asset, &a.Precision, units,
+		&a.Status, &a.By, &a.Reason, &a.OfService, &a.At, &a.Funding, &a.Trading, &a.Unknown, &a.ApprovedBy, &a.Age,
+	}
+}
+
+// carrying runs a query of one row in a transaction that also carries out the context's proposal.
+func (s *Store) carrying(ctx context.Context, targets []any, statement string, args ...any) error {
+	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if err := store.CarryOut(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, statement, args...).Scan(targets...)
+	})
+}
+
+const orderMoney = actColumns + `, o.same
+  from (select (m.act).*, m.same from order_money($1, $2, $3, $4, $5, $6::text::numeric, $7, $8, $9) as m) as o
+ cross join lateral (select o.*) as x
+  join assets_tb s on s.asset_id = x.asset_id`
+
+// OrderMoney implements [transfer.ActStore].
+func (s *Store) OrderMoney(ctx context.Context, o transfer.MoneyOrder) (transfer.Act, error) {
+	var a transfer.Act
+	var units string
+	var same bool
+	err := s.carrying(ctx, append(actTargets(&a, &units), &same), orderMoney,
+		o.Kind, o.RequestID, o.Ledger, o.UserID, o.AssetID, strconv.FormatUint(o.Units, 10), o.By, store.PrintableText(o.Reason), o.OfService)
+	if err == nil {
+		a.Units, err = strconv.ParseUint(units, 10, 64)
+	}
+	pg, known := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = transfer.ErrForeign
+	case known && pg.Code == serviceLimitCode:
+		err = transfer.ServiceLimitError{Left: pg.Detail}
+	case err == nil && !same:
+		err = transfer.ErrActConflict
+	}
+	return a, results.Wrap(err, "order %s %s", o.Kind, o.RequestID)
+}
+
+const orderStatus = actColumns + `
+  from (select (m.act).* from order_status($1, $2, $3, $4, $5, $6) as m where not m.wider) as x
+  join assets_tb s on s.asset_id = x.asset_id`
+
+// OrderStatus implements [transfer.ActStore].
+func (s *Store) OrderStatus(ctx context.Context, o transfer.StatusOrder) (a transfer.Act, err error) {
+	var units string
+	err = s.carrying(ctx, actTargets(&a, &units), orderStatus, o.UserID, o.AssetID, o.Status, o.By, store.PrintableText(o.Reason), o.OnlyNarrower)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = s.whyNoStatus(ctx, o)
+	}
+	return a, results.Wrap(err, "order status %s of user %d", o.Status, o.UserID)
+}
+
+// whyNoStatus returns why no status was ordered.
+func (s *Store) whyNoStatus(ctx context.Context, o transfer.StatusOrder) error {
+	var ours bool
+	if err := s.db.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil {
+		return err
+	}
+	if !ours || !o.OnlyNarrower {
+		return transfer.ErrForeign
+	}
+	return transfer.ErrWider
+}
+
+const actByID = actRows + ` where x.act_id = $1`
+
+// Act implements [transfer.ActStore].
+func (s *Store) Act(ctx context.Context, id int64) (transfer.Act, error) {
+	a, err := scanAct(s.db.QueryRow(ctx, actByID, id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = transfer.ErrNoAct
+	}
+	return a, results.Wrap(err, "read act %d", id)
+}
+
+const statusActs = actRows + `
+ where x.user_id = $1 and x.asset_id = $2 and x.kind = 'STATUS'
+   and (x.trading is null or x.act_id = (select max(n.act_id) from account_act n where n.user_id = $1 and n.asset_id = $2 and n.kind = 'STATUS'))
+ order by x.act_id`
+
+// StatusActs implements [transfer.ActStore].
+func (s *Store) StatusActs(ctx context.Context, userID int64, assetID int32) ([]transfer.Act, error) {
+	all, err := results.All(ctx, s.db, collectAct, statusActs, userID, assetID)
+	return all, results.Wrap(err, "list statuses of user %d", userID)
+}
+
+func collectAct(row pgx.CollectableRow) (transfer.Act, error) { return scanAct(row) }
+
+const actsOfAccount = actRows + ` where x.user_id = $1 and x.asset_id = $2 order by x.act_id desc limit $3`
+
+// Acts returns the newest acts on an account, newest first.
+func (s *Store) Acts(ctx context.Context, userID int64, assetID int32, limit int) ([]transfer.Act, error) {
+	all, err := results.All(ctx, s.db, collectAct, actsOfAccount, userID, assetID, limit)
+	return all, results.Wrap(err, "list acts on the account of user %d", userID)
+}
+
+// SetFundingStatus implements [transfer.ActStore].
+func (s *Store) SetFundingStatus(ctx context.Context, id int64) error {
+	_, err := s.db.Exec(ctx, `select set_funding_status($1) where is_accepted_database()`, id)
+	return results.Wrap(err, "set the status of act %d in Funding", id)
+}
+
+const (
+	answerFunding = `update account_act set funding = $2, unknown = null where act_id = $1 and funding is null`
+	answerTrading = `update account_act set trading = $2, unknown = null where act_id = $1 and trading is null`
+	postponeAct   = `update account_act set unknown = $2, next_at = clock_timestamp() + interval '1 min' where act_id = $1 and open`
+)
+
+// AnswerAct implements [transfer.ActStore].
+func (s *Store) AnswerAct(ctx context.Context, id int64, from transfer.AccountType, answer string) error {
+	statement := answerTrading
+	if from == transfer.Funding {
+		statement = answerFunding
+	}
+	_, err := s.db.Exec(ctx, statement, id, answer)
+	return results.Wrap(err, "store the answer to act %d", id)
+}
+
+// maxUnknown is the most bytes that are kept of a reason.
+const maxUnknown = 1000
+
+// PostponeAct implements [transfer.ActStore].
+func (s *Store) PostponeAct(ctx context.Context, id int64, unknown string) error {
+	unknown = store.PrintableText(unknown)
+	_, err := s.db.Exec(ctx, postponeAct, id, unknown[:min(len(unknown), maxUnknown)])
+	return results.Wrap(err, "postpone act %d", id)
+}
+
+const dueActs = `
+select act_id, clock_timestamp()
+  from account_act
+ where open and next_at <= (select clock_timestamp()) and (select is_accepted_database())
+ order by next_at, act_id
+ limit $1`
+
+// DueActs returns at most limit open acts that are due, the longest due first, and the database's time.
+func (s *Store) DueActs(ctx context.Context, limit int) (ids []int64, now time.Time, err error) {
+	ids, err = results.All(ctx, s.db, func(row pgx.CollectableRow) (id int64, err error) {
+		err = row.Scan(&id, &now)
+		return id, err
+	}, dueActs, limit)
+	return ids, now, results.Wrap(err, "list due acts")
+}
+
+// Now returns the database's time.
+func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
+	err = s.db.QueryRow(ctx, `select date_trunc('milliseconds', clock_timestamp())`).Scan(&now)
+	return now, results.Wrap(err, "read the time")
+}
+
+const actOf = actRows + ` where x.kind = $1 and x.request_id = $2`
+
+// ActOf returns the deposit or withdrawal that is stored under the order's id. The error wraps
+// [transfer.ErrNoAct], or [transfer.ErrActConflict] if its other fields differ.
+func (s *Store) ActOf(ctx context.Context, o transfer.MoneyOrder) (transfer.Act, error) {
+	a, err := scanAct(s.db.QueryRow(ctx, actOf, o.Kind, o.RequestID))
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = transfer.ErrNoAct
+	case err == nil && (a.Ledger != o.Ledger || a.UserID != o.UserID || a.AssetID != o.AssetID || a.Units != o.Units):
+		err = transfer.ErrActConflict
+	}
+	return a, results.Wrap(err, "find %s %s", o.Kind, o.RequestID)
+}
+
+const wantedStatus = `
+select coalesce((select status from account_act
+                  where user_id = $1 and asset_id = $2 and kind = 'STATUS'
+                  order by act_id desc limit 1), 'ACTIVE')`
+
+// WantedStatus returns the status that was ordered last of a user's accounts in an asset; ACTIVE if
+// none was.
+func (s *Store) WantedStatus(ctx context.Context, userID int64, assetID int32) (status string, err error) {
+	err = s.db.QueryRow(ctx, wantedStatus, userID, assetID).Scan(&status)
+	return status, results.Wrap(err, "read the wanted status of user %d", userID)
+}

@@ -1,0 +1,318 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ActKind is the kind of an act on an account.
+type ActKind string
+
+// The kinds. A deposit or withdrawal moves money from or to the outside in one ledger. A status is set
+// in both ledgers.
+const (
+	ActDeposit    ActKind = "DEPOSIT"
+	ActWithdrawal ActKind = "WITHDRAWAL"
+	ActStatus     ActKind = "STATUS"
+)
+
+// The statuses of an account. A FROZEN one accepts deposits and refunds, a DISABLED one only refunds.
+const (
+	StatusActive   = "ACTIVE"
+	StatusFrozen   = "FROZEN"
+	StatusDisabled = "DISABLED"
+)
+
+// The answers of a ledger to an act. Any other answer is the [Reason] of a refusal.
+const (
+	ActApplied    = "APPLIED"
+	ActNoAccount  = "NO_ACCOUNT" // of status ACTIVE: a new account has it anyway
+	ActSuperseded = "SUPERSEDED" // a later status of the account counts
+	ActForgotten  = "FORGOTTEN"  // the ledger no longer knows the act's key: order the status again
+)
+
+// Act is a stored act on a user's account.
+type Act struct {
+	ID         int64
+	Kind       ActKind
+	RequestID  string      // of the outside system, and the key in the ledger; "" for a status
+	Ledger     AccountType // of a deposit or withdrawal: Funding or Spot
+	UserID     int64
+	AssetID    int32
+	Asset      string
+	Precision  int
+	Units      uint64
+	Status     string // of [ActStatus]
+	By         string
+	Reason     string
+	OfService  bool // made by the deposit service
+	At         time.Time
+	Funding    string // the answer of Funding; "": not known, or not called
+	Trading    string // the answer of the trading core; "": not known, or not called
+	Unknown    string // why the last attempt had no answer
+	ApprovedBy string
+	Age        time.Duration // by the database's clock
+}
+
+// Answer is the answer to a deposit or withdrawal; "": not known.
+func (a Act) Answer() string {
+	if a.Ledger == Funding {
+		return a.Funding
+	}
+	return a.Trading
+}
+
+// Open reports whether a ledger's answer is not known yet.
+func (a Act) Open() bool {
+	if a.Kind == ActStatus {
+		return a.Funding == "" || a.Trading == ""
+	}
+	return a.Answer() == ""
+}
+
+// MoneyOrder is a deposit or withdrawal to store.
+type MoneyOrder struct {
+	Kind      ActKind
+	RequestID string
+	Ledger    AccountType
+	UserID    int64
+	AssetID   int32
+	Units     uint64
+	By        string
+	Reason    string
+	OfService bool // counts against the asset's daily limit of the deposit service
+}
+
+// StatusOrder is a status to store.
+type StatusOrder struct {
+	UserID  int64
+	AssetID int32
+	Status  string
+	By      string
+	Reason  string
+
+	OnlyNarrower bool // the status may not allow more than the present one: see [ErrWider]
+}
+
+// The errors of acts. Nothing was stored.
+var (
+	ErrActConflict = errors.New("the id was used for another deposit or withdrawal")
+	ErrWider       = errors.New("the status allows more than the present one")
+	ErrNoAct       = errors.New("no such act")
+)
+
+// ServiceLimitError reports a deposit that would pass the daily limit of the deposit service.
+type ServiceLimitError struct{ Left string } // what can still be booked today, as a decimal number
+
+// Error states the rest of the day's limit.
+func (e ServiceLimitError) Error() string {
+	return "the deposit service can book " + e.Left + " more today"
+}
+
+// ActStore is the port that stores acts.
+type ActStore interface {
+	// OrderMoney stores the order, or returns the act that is stored under its id. The error wraps
+	// [ErrActConflict] or [ErrForeign], or is a [ServiceLimitError].
+	OrderMoney(ctx context.Context, o MoneyOrder) (Act, error)
+
+	// OrderStatus stores the order and sets the status in Funding. The error wraps [ErrWider] or
+	// [ErrForeign].
+	OrderStatus(ctx context.Context, o StatusOrder) (Act, error)
+
+	// Act reads one. The error wraps [ErrNoAct].
+	Act(ctx context.Context, id int64) (Act, error)
+
+	// StatusActs returns the newest status act of an account and the open ones, oldest first.
+	StatusActs(ctx context.Context, userID int64, assetID int32) ([]Act, error)
+
+	// SetFundingStatus sets the status of the act in Funding, unless a later one counts.
+	SetFundingStatus(ctx context.Context, id int64) error
+
+	// AnswerAct stores a ledger's answer, unless one is stored.
+	AnswerAct(ctx context.Context, id int64, from AccountType, answer string) error
+
+	// PostponeAct plans the next attempt, and stores why this one had no answer.
+	PostponeAct(ctx context.Context, id int64, unknown string) error
+}
+
+// OutsideLedger is a ledger that books money from and to the outside, once for each req_id.
+type OutsideLedger interface {
+	OutsideDeposit(ctx context.Context, c Call) Outcome
+	OutsideWithdrawal(ctx context.Context, c Call) Outcome
+}
+
+// StatusLedger is a ledger outside the database that keeps the status of accounts.
+type StatusLedger interface {
+	SetStatus(ctx context.Context, c Call, status string) Outcome // once for each req_id
+	HasAccount(ctx context.Context, userID int64, assetID int32) (bool, error)
+	Objection(o Outcome) error
+}
+
+// Accounts carries out acts on accounts. An act is stored before a ledger is called. It is repeated
+// until each ledger has answered, since an unknown answer is no failure.
+type Accounts struct {
+	Store   ActStore
+	Ledgers map[AccountType]OutsideLedger // Funding and Spot
+	Core    StatusLedger
+	Timeout time.Duration      // of one call to a ledger
+	At      func(point string) // called at crash points; nil outside tests
+}
+
+// ActPoints returns the names of the crash points of [Accounts].
+func ActPoints() []string { return []string{"account.ordered", "account.called"} }
+
+func (a *Accounts) reach(point string) {
+	if a.At != nil {
+		a.At("account." + point)
+	}
+}
+
+// Book stores a deposit or withdrawal and calls its ledger. If the act stays open, its answer is not
+// known: a repeat with the same id, or the sweep, asks again.
+func (a *Accounts) Book(ctx context.Context, o MoneyOrder) (Act, error) {
+	act, err := a.Store.OrderMoney(ctx, o)
+	if err != nil {
+		return Act{}, err
+	}
+	a.reach("ordered")
+	return a.settle(ctx, act)
+}
+
+// SetStatus stores a status and sets it in both ledgers. If the act stays open, a ledger has not
+// answered, or has no such account yet. The sweep continues.
+func (a *Accounts) SetStatus(ctx context.Context, o StatusOrder) (Act, error) {
+	act, err := a.Store.OrderStatus(ctx, o)
+	if err != nil {
+		return Act{}, err
+	}
+	a.reach("ordered")
+	return a.settle(ctx, act)
+}
+
+// Settle continues an open act. The error wraps [ErrNoAct].
+func (a *Accounts) Settle(ctx context.Context, id int64) (Act, error) {
+	act, err := a.Store.Act(ctx, id)
+	if err != nil {
+		return Act{}, err
+	}
+	return a.settle(ctx, act)
+}
+
+func (a *Accounts) settle(ctx context.Context, act Act) (Act, error) {
+	if !act.Open() {
+		return act, nil
+	}
+	unknown, err := "", error(nil)
+	if act.Kind == ActStatus {
+		unknown, err = a.setStatus(ctx, act)
+	} else {
+		unknown, err = a.book(ctx, act)
+	}
+	if err == nil && unknown != "" {
+		err = a.Store.PostponeAct(ctx, act.ID, unknown)
+	}
+	if err != nil {
+		return Act{}, err
+	}
+	return a.Store.Act(ctx, act.ID)
+}
+
+// book calls the ledger of a deposit or withdrawal. It returns why the answer is unknown, or "".
+func (a *Accounts) book(ctx context.Context, act Act) (unknown string, err error) {
+	call := Call{ReqID: act.RequestID, UserID: act.UserID, AssetID: act.AssetID, Units: act.Units, CreatedAt: act.At}
+	do := a.Ledgers[act.Ledger].OutsideDeposit
+	if act.Kind == ActWithdrawal {
+		do = a.Ledgers[act.Ledger].OutsideWithdrawal
+	}
+	within, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	o := do(within, call)
+	a.reach("called")
+	return a.answer(ctx, act.ID, act.Ledger, o)
+}
+
+// answer stores the ledger's answer. It returns why that is unknown, or "".
+func (a *Accounts) answer(ctx context.Context, id int64, from AccountType, o Outcome) (unknown string, err error) {
+	switch o.Verdict {
+	case Success:
+		return "", a.Store.AnswerAct(ctx, id, from, ActApplied)
+	case Refused:
+		return "", a.Store.AnswerAct(ctx, id, from, string(o.Reason))
+	}
+	return fmt.Sprint(o.Err), nil
+}
+
+// settledAfter is the age at which no invocation can still carry out an act that it has read before a
+// later one was stored.
+const settledAfter = time.Hour
+
+// setStatus sets the account's status in both ledgers. The core gets the open acts in their order, so
+// that a delayed call of an older one has no effect after a newer one.
+func (a *Accounts) setStatus(ctx context.Context, act Act) (unknown string, err error) {
+	if act.Funding == "" {
+		if err := a.Store.SetFundingStatus(ctx, act.ID); err != nil {
+			return "", err
+		}
+	}
+	acts, err := a.Store.StatusActs(ctx, act.UserID, act.AssetID)
+	if err != nil {
+		return "", err
+	}
+	within, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	exists, err := a.Core.HasAccount(within, act.UserID, act.AssetID)
+	if err != nil {
+		return err.Error(), nil
+	}
+	if !exists {
+		return a.withoutAccount(ctx, acts)
+	}
+	for _, one := range acts {
+		if one.Trading != "" {
+			continue
+		}
+		o := a.Core.SetStatus(within, Call{ReqID: fmt.Sprintf("status-%d", one.ID), UserID: one.UserID, AssetID: one.AssetID, CreatedAt: one.At}, one.Status)
+		a.reach("called")
+		if errors.Is(a.Core.Objection(o), ErrForgotten) {
+			o = Outcome{Verdict: Refused, Reason: ActForgotten}
+		}
+		if unknown, err = a.answer(ctx, one.ID, Spot, o); unknown != "" || err != nil {
+			return unknown, err
+		}
+	}
+	return a.stillOpen(ctx, act)
+}
+
+// stillOpen returns why the act stays open without a doubt about the core; "" if it does not.
+func (a *Accounts) stillOpen(ctx context.Context, act Act) (string, error) {
+	now, err := a.Store.Act(ctx, act.ID)
+	if err == nil && now.Open() {
+		return noAccountYet, nil
+	}
+	return "", err
+}
+
+const noAccountYet = "a ledger has no such account yet; the status is set once it has one"
+
+// withoutAccount closes what needs no account in the core: status ACTIVE, and acts that a later one
+// has superseded. Several open acts wait until no invocation can have read an older list of them.
+func (a *Accounts) withoutAccount(ctx context.Context, acts []Act) (unknown string, err error) {
+	newest := acts[len(acts)-1]
+	if len(acts) > 1 && newest.Age < settledAfter {
+		return noAccountYet, nil
+	}
+	for _, one := range acts {
+		answer := ActSuperseded
+		if one.ID == newest.ID {
+			answer = ActNoAccount
+		}
+		if one.Trading == "" && (one.ID != newest.ID || one.Status == StatusActive) {
+			if err := a.Store.AnswerAct(ctx, one.ID, Spot, answer); err != nil {
+				return "", err
+			}
+		}
+	}
+	return a.stillOpen(ctx, newest)
+}
