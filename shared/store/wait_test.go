@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -213,5 +214,50 @@ func TestBlockedHeads(t *testing.T) {
 	run(t, db, openIncident, alice)
 	if found := heads(); found["PROTECT "+string(alice)] > time.Minute || len(found) != 2 {
 		t.Errorf("got %v, want PROTECT since now", found)
+	}
+}
+
+// A row without a key for its MAC, and one caller's deferred intent with any number behind it, stand
+// for no other caller's head. The load passes them too.
+func TestHeadBehindPassedIntents(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice, bob)
+	run(t, db, `update submitter set callers = '{email:old@x,email:b@x}' where submitter = $1`, alice)
+	create := func(caller, name string, n int) {
+		t.Helper()
+		var intents []store.Intent
+		for i := range n {
+			in := intent(alice, fmt.Sprint(name, i))
+			in.Caller = caller
+			intents = append(intents, in)
+		}
+		for _, c := range check.Value(db.CreateAll(t.Context(), intents, 10_000))(t) {
+			check.OK(t)(c.Err)
+		}
+	}
+	create("email:old@x", "first", 1)
+	run(t, db, `update managed_tx set deferred_at = now(), blocked_since = now(), wait_cause = 'OWN_BOUNDS', waiting_since = now()`)
+	run(t, db, `update submitter set callers = '{email:a@x,email:b@x}', succeeded = '{"email:old@x": "email:a@x"}' where submitter = $1`, alice)
+	for _, name := range []string{"i", "j", "k"} {
+		create("email:a@x", name, store.MaxPosition/2)
+	}
+	create("email:b@x", "b", 2)
+	run(t, db, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where request_id = 'b0'`)
+	postAll(t, db, bob, "1", "2")
+	run(t, db, `update managed_tx set wait_cause = 'MAC_KEY', waiting_since = now() - interval '1 hour' where submitter = $1 and request_id = '1'`, bob)
+	found := make(map[string]int)
+	for _, h := range check.Value(db.BlockedHeads(t.Context()))(t) {
+		found[string(h.Cause)+" "+string(h.Submitter)]++
+	}
+	want := map[string]int{"OWN_BOUNDS " + string(alice): 1, "BALANCE " + string(alice): 1, "MAC_KEY " + string(bob): 1, "NEXT " + string(bob): 1}
+	check.Same(t, "heads", found, want)
+	for _, c := range []struct {
+		requestID string
+		cause, by txmanager.WaitCause
+	}{{"first0", txmanager.WaitOwnBounds, ""}, {"k1", txmanager.WaitEarlier, txmanager.WaitOwnBounds}, {"b0", txmanager.WaitBalance, ""}, {"b1", txmanager.WaitEarlier, txmanager.WaitBalance}} {
+		w := why(t, db, c.requestID, operator)
+		if w.Cause != c.cause || (w.BlockedBy == nil) != (c.by == "") || w.BlockedBy != nil && w.BlockedBy.Cause != c.by {
+			t.Errorf("%s: got %+v, blocked by %+v; want %s, blocked by %q", c.requestID, w, w.BlockedBy, c.cause, c.by)
+		}
 	}
 }

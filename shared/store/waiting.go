@@ -68,17 +68,49 @@ func allocationBlock(strict string) string {
          left join protect_incident p on p.submitter = s.submitter and p.closed_at is null)`
 }
 
-// isTurn is true of a queued row that may be the next to get a nonce. It is neither deferred nor
-// expired, and no deferred row of its caller is before it.
-const isTurn = `q.deferred_at is null and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
-           and (q.deferred_until_nonce is null or not exists (
-               select from managed_tx u where u.submitter = q.submitter and u.open and u.nonce <= q.deferred_until_nonce))
-           and not exists (
-               select from managed_tx b
-                where b.submitter = q.submitter and b.queued and not b.held and b.deferred_at >= '-infinity' and b.seq < q.seq and b.caller = q.caller offset 0)`
+// isTurn is true of a queued row q that may get the next nonce. It has not expired, no key is missing
+// for its MAC, and it is not deferred until an open nonce is terminal.
+const isTurn = `q.wait_cause is distinct from 'MAC_KEY' and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
+           and (q.deferred_until_nonce is null or ` + isPastNonce + `)`
 
-// explainWait derives why the transaction $1 waits. It reads at most [MaxPosition] rows of the queue
-// on each side, by its index. $2 and $3 are the viewer's names and whether it is an operator. With
+// isPastNonce is true of a row q if every transaction that it was deferred for is terminal.
+const isPastNonce = `not exists (
+               select from managed_tx u where u.submitter = q.submitter and u.open and u.nonce <= q.deferred_until_nonce)`
+
+// firstInQueue selects the first queued row q of a submitter that satisfies a condition. Like
+// [openQueue] it skips deferred rows and the later rows of their callers: without deferred rows it
+// reads the queue in order, otherwise each caller's rows separately. The submitter may not be named as a column of "s".
+func firstInQueue(submitter, condition string) string {
+	present := func(row string) string {
+		return `(select ` + presentCaller(row) + ` from submitter s where s.submitter = ` + submitter + `)`
+	}
+	waiting := func(row string) string {
+		return row + `.submitter = ` + submitter + ` and ` + row + `.queued and not ` + row + `.held`
+	}
+	return `
+       with recursive barrier as materialized (
+         select ` + present("d") + ` as caller, min(d.seq) as seq from managed_tx d where ` + waiting("d") + ` and d.deferred_at >= '-infinity' group by 1
+       ), callers as (
+         (select o.caller from managed_tx o where exists (select from barrier) and ` + waiting("o") + ` order by o.caller limit 1)
+         union all
+         select (select o.caller from managed_tx o where ` + waiting("o") + ` and o.caller > c.caller order by o.caller limit 1)
+           from callers c
+          where c.caller is not null
+       )
+       (select q.* from managed_tx q where not exists (select from barrier) and ` + waiting("q") + ` and ` + condition + ` order by q.seq limit 1)
+       union all
+       (select r.*
+          from callers c
+          left join barrier b on b.caller = ` + present("c") + `
+         cross join lateral (
+               select q.* from managed_tx q
+                where ` + waiting("q") + ` and q.caller = c.caller and q.seq < coalesce(b.seq, 9223372036854775807) and ` + condition + `
+                order by q.seq limit 1) as r
+         where c.caller is not null
+         order by r.seq limit 1)`
+}
+
+// explainWait derives why the transaction $1 waits. It counts at most [MaxPosition] rows before it. $2 and $3 are the viewer's names and whether it is an operator. With
 // $4, one nonce is open at a time.
 var explainWait = `
 select d.cause,
@@ -98,12 +130,7 @@ select d.cause,
   from managed_tx m
   join submitter s on s.submitter = m.submitter
   join ` + allocationBlock("$4::boolean") + ` as k on true
-  left join lateral (
-       select q.* from (
-         select * from managed_tx q where q.submitter = m.submitter and q.queued and not q.held and q.seq <= m.seq
-          order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
-        where q.wait_cause is distinct from 'MAC_KEY' and ` + isTurn + ` -- which later ones pass
-        order by q.seq limit 1) as h on m.queued and not m.held
+  left join lateral (` + firstInQueue("m.submitter", "m.queued and not m.held and q.seq <= m.seq and "+isTurn) + `) as h on m.queued and not m.held
  cross join lateral (
        select case when m.queued and m.held then 'HELD'
                    when not m.queued then ` + openCause("m") + `
@@ -115,7 +142,7 @@ select d.cause,
        (select b.tx_id, ` + Owned("b", "$2::text[]") + ` or $3 as own, coalesce(b.wait_cause, 'DEFERRED') as cause, coalesce(b.waiting_since, b.deferred_at) as since
           from managed_tx b
          where d.cause = 'EARLIER_INTENT' and b.submitter = m.submitter and b.queued and not b.held and b.deferred_at >= '-infinity'
-           and b.seq < m.seq and b.caller = m.caller
+           and b.seq < m.seq and ` + presentCaller("b") + ` = ` + presentCaller("m") + `
          order by b.deferred_at limit 1)
        union all
        (select h.tx_id, ` + Owned("h", "$2::text[]") + ` or $3, coalesce(k.cause, h.wait_cause, 'NEXT'),
@@ -175,8 +202,8 @@ type BlockedHead struct {
 	For       time.Duration
 }
 
-// blockedHeads finds the first intent of each queue by one step in the index, and those that are
-// deferred. $1 is as in [allocationBlock].
+// blockedHeads finds the first intent of each queue that may get the next nonce, the first before it
+// without a key for its MAC, and those that are deferred. $1 is as in [allocationBlock].
 var blockedHeads = `
 with recursive waiting as (
   (select min(submitter::text) as submitter from managed_tx where queued and not held)
@@ -184,32 +211,36 @@ with recursive waiting as (
   select (select min(q.submitter::text) from managed_tx q where q.queued and not q.held and q.submitter > w.submitter)
     from waiting w
    where w.submitter is not null
+), heads as materialized (
+  select s.submitter, h.seq, coalesce(k.cause, h.wait_cause, 'NEXT') as cause,
+         coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, coalesce(k.since, p.at)) end,
+                  h.next_check_at, greatest(h.created_at, p.at)) as since
+    from waiting
+    join submitter s using (submitter)
+    join ` + allocationBlock("$1::boolean") + ` as k on true
+    left join lateral (` + firstInQueue("waiting.submitter", isTurn) + `) as h on true
+   cross join lateral ( -- when the queue last moved: the newest nonce was bound, or the newest below all open ones ended
+         select greatest((select u.first_submit_at from managed_tx u where u.submitter = s.submitter and u.nonce = c.next_nonce - 1),
+                         (select u.updated_at from managed_tx u where u.submitter = s.submitter and u.nonce = coalesce(c.in_flight_nonce, c.next_nonce) - 1)) as at
+           from submitter_nonce_cursor c where c.submitter = s.submitter offset 0) as p
+), blocked as (
+  select submitter, cause, since from heads where seq is not null
+  union all
+  select f.submitter, x.wait_cause, x.waiting_since
+    from heads f
+   cross join lateral (` + firstInQueue("f.submitter", `q.wait_cause = 'MAC_KEY' and q.seq < coalesce(f.seq, 9223372036854775807)`) + `) as x
+  union all
+  select d.submitter, d.wait_cause, d.waiting_since
+    from managed_tx d
+   where d.queued and not d.held and d.deferred_at >= '-infinity' and d.wait_cause is not null
+  union all
+  select d.submitter, d.wait_cause, d.waiting_since
+    from managed_tx d
+   where d.queued and not d.held and d.deferred_until_nonce is not null and d.wait_cause = 'DEFERRED'
 )
-select s.submitter, coalesce(k.cause, h.wait_cause, 'NEXT'),
-       greatest(clock_timestamp() - coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, coalesce(k.since, p.at)) end,
-                                             h.next_check_at, greatest(h.created_at, p.at)), interval '0')
-  from waiting
-  join submitter s using (submitter)
-  join ` + allocationBlock("$1::boolean") + ` as k on true
- cross join lateral (
-       select q.* from (
-         select * from managed_tx q where q.submitter = s.submitter and q.queued and not q.held order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
-        where ` + isTurn + `
-        order by q.seq limit 1) as h
- cross join lateral ( -- when the queue last moved: the newest nonce was bound, or the newest below all open ones ended
-       select greatest((select u.first_submit_at from managed_tx u where u.submitter = s.submitter and u.nonce = c.next_nonce - 1),
-                       (select u.updated_at from managed_tx u where u.submitter = s.submitter and u.nonce = coalesce(c.in_flight_nonce, c.next_nonce) - 1)) as at
-         from submitter_nonce_cursor c where c.submitter = s.submitter offset 0) as p
-union all
-select d.submitter, d.wait_cause, greatest(clock_timestamp() - d.waiting_since, interval '0')
-  from managed_tx d
- where d.queued and not d.held and d.deferred_at >= '-infinity' and d.wait_cause is not null
-union all
-select d.submitter, d.wait_cause, greatest(clock_timestamp() - d.waiting_since, interval '0')
-  from managed_tx d
- where d.queued and not d.held and d.deferred_until_nonce is not null and d.wait_cause = 'DEFERRED'`
+select submitter, cause, greatest(clock_timestamp() - since, interval '0') from blocked`
 
-// BlockedHeads lists the intents that wait at the heads of all queues, and the deferred ones.
+// BlockedHeads lists the intents that wait at the heads of all queues, and those that later intents pass.
 func (s *Store) BlockedHeads(ctx context.Context) ([]BlockedHead, error) {
 	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[BlockedHead], blockedHeads, s.strict)
 	return all, results.Wrap(err, "read the heads of the queues")
