@@ -76,7 +76,7 @@ values (@asset_id, @asset, @precision, @min_amount::text::numeric, @max_amount::
        updated_at = clock_timestamp()`
 
 // PutAsset stores the asset, or changes its terms. The database refuses another name or precision for a
-// known id, and contradictory terms.
+// known id, and contradictory terms. The error wraps [transfer.ErrRetired] for a retired payer.
 func (s *Store) PutAsset(ctx context.Context, a transfer.Asset) error {
 	var p transfer.PayoutTerms
 	var decimals *int
@@ -99,5 +99,5 @@ func (s *Store) PutAsset(ctx context.Context, a transfer.Asset) error {
 		"token":        p.Token,
 		"decimals":     decimals,
 	})
-	return results.Wrap(err, "store asset %s", a.Name)
+	return results.Wrap(refusedPayer(err), "store asset %s", a.Name)
 }
