@@ -109,7 +109,7 @@ func TestWaitIsDerived(t *testing.T) {
 	}
 }
 
-// A blocker's txId is shown only to its caller and to operators.
+// What blocks is shown only to its caller and to operators. Others learn that there is something.
 func TestBlockerOfAnotherCallerIsNotShown(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
@@ -120,8 +120,8 @@ func TestBlockerOfAnotherCallerIsNotShown(t *testing.T) {
 		check.Value(db.Create(t.Context(), in, 100))(t)
 	}
 	b := store.Viewer{Caller: "email:b@x", Names: []string{"email:b@x", "*"}}
-	if got := why(t, db, "3", b).BlockedBy; got == nil || got.TxID != nil {
-		t.Errorf("behind another's: got %+v, want a cause and no txId", got)
+	if got := why(t, db, "3", b).BlockedBy; got == nil || *got != (store.Blocker{}) {
+		t.Errorf("behind another's: got %+v, want nothing about it", got)
 	}
 	if got := why(t, db, "3", operator).BlockedBy; got == nil || got.TxID == nil {
 		t.Errorf("an operator: got %+v, want its txId", got)
@@ -260,4 +260,32 @@ func TestHeadBehindPassedIntents(t *testing.T) {
 			t.Errorf("%s: got %+v, blocked by %+v; want %s, blocked by %q", c.requestID, w, w.BlockedBy, c.cause, c.by)
 		}
 	}
+}
+
+// A cause ends with what it was for: a decision that an operator made, transactions that an intent
+// was deferred for, and a reserved nonce that was given out again.
+func TestCausesEnd(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 2, alice)
+	postAll(t, db, alice, "1", "2")
+	w := take(t, db, alice, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
+	run(t, db, `update managed_tx set state = 'STUCK', wait_cause = 'OPERATOR', waiting_since = now() where open`)
+	check.Equal(t, "stuck", why(t, db, "1", operator).Cause, txmanager.WaitForOperator)
+	id := value[string](t, db, `select tx_id::text from managed_tx where open`)
+	check.Value(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionRebroadcast, Reason: "test"}))(t)
+	check.Equal(t, "decided", why(t, db, "1", operator).Cause, txmanager.WaitNext)
+
+	deferred := func() (found []string) {
+		for _, h := range check.Value(db.BlockedHeads(t.Context()))(t) {
+			found = append(found, string(h.Cause))
+		}
+		return found
+	}
+	run(t, db, `update managed_tx set deferred_until_nonce = 0, wait_cause = 'DEFERRED', waiting_since = now() - interval '1 hour' where queued`)
+	check.Same(t, "deferred: blocked", deferred(), []string{"DEFERRED"})
+	check.Equal(t, "deferred", why(t, db, "2", operator).Cause, txmanager.WaitDeferred)
+	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REVERTED', receipt = '{}', confirmed_at = now(), requested_action = null where open`)
+	check.Same(t, "deferred no longer: blocked", deferred(), []string{"NEXT"})
+	check.Equal(t, "deferred no longer", why(t, db, "2", operator).Cause, txmanager.WaitNext)
 }

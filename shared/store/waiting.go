@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,11 +30,11 @@ type Waiting struct {
 	Requested txmanager.Action    `json:"-"` // the action that was requested and not carried out yet
 }
 
-// Blocker is the transaction that another one waits for.
+// Blocker is the transaction that another one waits for. Its fields are empty if the viewer may not see it.
 type Blocker struct {
-	TxID  *string             `json:"txId,omitempty"` // nil: the viewer may not see it
-	Cause txmanager.WaitCause `json:"cause"`
-	Since time.Time           `json:"since"`
+	TxID  *string             `json:"txId,omitempty"`
+	Cause txmanager.WaitCause `json:"cause,omitempty"`
+	Since *time.Time          `json:"since,omitempty"`
 }
 
 // MaxPosition is the highest position in a queue that is counted.
@@ -43,7 +44,7 @@ const MaxPosition = 1000
 func openCause(row string) string {
 	return `case when ` + row + `.state = 'PROTECT' then 'PROTECT'
             when ` + row + `.wait_cause is not null then ` + row + `.wait_cause
-            when ` + row + `.state = 'STUCK' then 'OPERATOR'
+            when ` + row + `.state = 'STUCK' and ` + row + `.requested_action is null then 'OPERATOR'
             when ` + row + `.sub_state = 'INCLUDED' then 'FINALITY'
             when ` + row + `.state = 'TRACKING' then 'INCLUSION'
             when ` + row + `.state = 'SUBMITTED' then 'BROADCAST'
@@ -110,9 +111,21 @@ func firstInQueue(submitter, condition string) string {
          order by r.seq limit 1)`
 }
 
-// explainWait derives why the transaction $1 waits. It counts at most [MaxPosition] rows before it. $2 and $3 are the viewer's names and whether it is an operator. With
-// $4, one nonce is open at a time.
-var explainWait = `
+// isPastDeferral is true of a row q whose cause is DEFERRED and is over: the transactions that it was
+// deferred for have ended since.
+const isPastDeferral = `(q.wait_cause = 'DEFERRED' and ` + isPastNonce + `)`
+
+var (
+	explainWait          = explainWaitOf("$1")
+	explainWaitByRequest = explainWaitOf(`(select r.tx_id
+                  from (select tx_id, submitter from managed_tx where request_id = $1 and submitter >= $5 order by submitter limit 1) as r
+                 where r.submitter = $5)`)
+)
+
+// explainWaitOf derives why a transaction waits. It counts at most [MaxPosition] rows before it. $2
+// and $3 are the viewer's names and whether it is an operator. With $4, one nonce is open at a time.
+func explainWaitOf(id string) string {
+	return `
 select d.cause,
        coalesce(case when d.cause = m.wait_cause then m.waiting_since
             when d.cause = k.cause then greatest(m.created_at, k.since)
@@ -123,8 +136,8 @@ select d.cause,
          select count(*) from (
            select from managed_tx q where q.submitter = m.submitter and q.queued and not q.held and q.seq < m.seq
             order by q.seq desc limit ` + strconv.Itoa(MaxPosition) + `) as ahead) end,
-       x.tx_id is not null, case when x.own then x.tx_id::text end, coalesce(x.cause, ''), coalesce(x.since, m.created_at),
-       case when $4 then 1 else s.max_in_flight end, clock_timestamp(), case when m.queued and not m.held then coalesce(k.cause, h.wait_cause, 'NEXT') else '' end,
+       x.tx_id is not null, case when x.own then x.tx_id::text end, coalesce(case when x.own then x.cause end, ''), case when x.own then x.since end,
+       case when $4 then 1 else s.max_in_flight end, clock_timestamp(), case when m.queued and not m.held then coalesce(k.cause, nullif(h.wait_cause, 'DEFERRED'), 'NEXT') else '' end,
        m.next_check_at, coalesce((select l.owner_node from submitter_lease l where l.submitter = m.submitter and l.expires_at > clock_timestamp()), ''),
        coalesce(m.requested_action, '')
   from managed_tx m
@@ -135,8 +148,8 @@ select d.cause,
        select case when m.queued and m.held then 'HELD'
                    when not m.queued then ` + openCause("m") + `
                    when k.cause in ('PROTECT', 'SUSPENDED') then k.cause
-                   when m.tx_id = h.tx_id then coalesce(k.cause, m.wait_cause, 'NEXT')
-                   else coalesce(m.wait_cause, 'EARLIER_INTENT') end as cause
+                   when m.tx_id = h.tx_id then coalesce(k.cause, nullif(m.wait_cause, 'DEFERRED'), 'NEXT')
+                   else coalesce(case when not ` + strings.ReplaceAll(isPastDeferral, "q.", "m.") + ` then m.wait_cause end, 'EARLIER_INTENT') end as cause
        offset 0) as d
   left join lateral (
        (select b.tx_id, ` + Owned("b", "$2::text[]") + ` or $3 as own, coalesce(b.wait_cause, 'DEFERRED') as cause, coalesce(b.waiting_since, b.deferred_at) as since
@@ -145,8 +158,8 @@ select d.cause,
            and b.seq < m.seq and ` + presentCaller("b") + ` = ` + presentCaller("m") + `
          order by b.deferred_at limit 1)
        union all
-       (select h.tx_id, ` + Owned("h", "$2::text[]") + ` or $3, coalesce(k.cause, h.wait_cause, 'NEXT'),
-               case when k.cause is not null then greatest(h.created_at, k.since) else coalesce(h.waiting_since, h.created_at) end
+       (select h.tx_id, ` + Owned("h", "$2::text[]") + ` or $3, coalesce(k.cause, nullif(h.wait_cause, 'DEFERRED'), 'NEXT'),
+               case when k.cause is not null then greatest(h.created_at, k.since) when h.wait_cause <> 'DEFERRED' then h.waiting_since else h.created_at end
          where d.cause = 'EARLIER_INTENT' and h.tx_id is not null)
        union all
        (select u.tx_id, ` + Owned("u", "$2::text[]") + ` or $3, ` + openCause("u") + `, coalesce(u.waiting_since, u.first_submit_at, u.updated_at)
@@ -155,7 +168,8 @@ select d.cause,
            and (m.nonce is null or u.nonce < m.nonce) and (d.cause = 'WINDOW_FULL' or u.state <> 'TRACKING')
          order by u.nonce limit 1)
        limit 1) as x on true
- where m.tx_id = $1 and m.state not in ('CONFIRMED', 'FAILED')`
+ where m.tx_id = ` + id + ` and m.state not in ('CONFIRMED', 'FAILED')`
+}
 
 // scanWaiting reads a row of [explainWait].
 func scanWaiting(row pgx.Row) (*Waiting, error) {
@@ -176,13 +190,25 @@ func scanWaiting(row pgx.Row) (*Waiting, error) {
 }
 
 // TxWaiting is [Store.Tx] with why the transaction waits; nil if it has ended.
-func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (r Record, w *Waiting, err error) {
+func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (Record, *Waiting, error) {
+	return s.recordWaiting(ctx, "", "", v, recordColumns+byTxID, []any{txID, v.AllNames(), v.Operator}, explainWait, []any{txID, v.AllNames(), v.Operator, s.strict})
+}
+
+// TxWaitingByRequest is [Store.TxByRequest] with why the transaction waits; nil if it has ended.
+func (s *Store) TxWaitingByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, *Waiting, error) {
+	return s.recordWaiting(ctx, sub, requestID, v, recordColumns+byRequest, []any{sub, requestID, v.AllNames(), v.Operator},
+		explainWaitByRequest, []any{requestID, v.AllNames(), v.Operator, s.strict, sub})
+}
+
+// recordWaiting reads a record and why it waits in one round trip. The submitter and the request
+// are those of [Store.refuseIfUnknown].
+func (s *Store) recordWaiting(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer, record string, of []any, explain string, about []any) (r Record, w *Waiting, err error) {
 	b := new(pgx.Batch)
-	b.Queue(recordColumns+byTxID, txID, v.AllNames(), v.Operator).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(record, of...).Query(func(rows pgx.Rows) (err error) {
 		r, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Record])
 		return err
 	})
-	b.Queue(explainWait, txID, v.AllNames(), v.Operator, s.strict).QueryRow(func(row pgx.Row) (err error) {
+	b.Queue(explain, about...).QueryRow(func(row pgx.Row) (err error) {
 		w, err = scanWaiting(row)
 		return err
 	})
@@ -191,7 +217,7 @@ func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (r Record,
 		err = ErrNotFound
 	}
 	r.LastError, r.LastErrorDetail = callerText(r.LastError)
-	r, err = s.refuseIfUnknown(ctx, r, err, "", "", v)
+	r, err = s.refuseIfUnknown(ctx, r, err, sub, requestID, v)
 	return r, w, err
 }
 
@@ -212,8 +238,8 @@ with recursive waiting as (
     from waiting w
    where w.submitter is not null
 ), heads as materialized (
-  select s.submitter, h.seq, coalesce(k.cause, h.wait_cause, 'NEXT') as cause,
-         coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, coalesce(k.since, p.at)) end,
+  select s.submitter, h.seq, coalesce(k.cause, nullif(h.wait_cause, 'DEFERRED'), 'NEXT') as cause,
+         coalesce(case when k.cause is null then case when h.wait_cause <> 'DEFERRED' then h.waiting_since end else greatest(h.created_at, coalesce(k.since, p.at)) end,
                   h.next_check_at, greatest(h.created_at, p.at)) as since
     from waiting
     join submitter s using (submitter)
@@ -237,6 +263,7 @@ with recursive waiting as (
   select d.submitter, d.wait_cause, d.waiting_since
     from managed_tx d
    where d.queued and not d.held and d.deferred_until_nonce is not null and d.wait_cause = 'DEFERRED'
+     and exists (select from managed_tx u where u.submitter = d.submitter and u.open and u.nonce <= d.deferred_until_nonce)
 )
 select submitter, cause, greatest(clock_timestamp() - since, interval '0') from blocked`
 
