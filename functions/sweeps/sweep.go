@@ -32,7 +32,10 @@ type sweepResponse struct {
 // are reported.
 func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
-	marked := a.within(r.Context(), 6, func(ctx context.Context) error { a.Mark.Sweep(ctx, a.Log); return nil })
+	marked := a.within(r.Context(), 6, func(ctx context.Context) error {
+		a.Mark.Sweep(ctx, a.Log)
+		return a.Store.ProtectRestored(ctx)
+	})
 	began, failures := a.sweepOverdue(r.Context(), &out)
 	failures = append(failures, marked)
 	if !began.IsZero() {
