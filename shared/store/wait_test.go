@@ -254,6 +254,13 @@ func TestHeadBehindPassedIntents(t *testing.T) {
 	}
 	want := map[string]int{"OWN_BOUNDS " + string(alice): 1, "BALANCE " + string(alice): 1, "MAC_KEY " + string(bob): 1, "NEXT " + string(bob): 1}
 	check.Same(t, "heads", found, want)
+	causes := make(map[string]txmanager.WaitCause)
+	for _, q := range check.Value(db.Queue(t.Context(), alice, 0, 2*store.MaxPosition))(t) {
+		causes[q.RequestID] = q.Cause
+	}
+	check.Equal(t, "in the queue: the deferred", causes["first0"], txmanager.WaitOwnBounds)
+	check.Equal(t, "in the queue: the head", causes["b0"], txmanager.WaitBalance)
+	check.Equal(t, "in the queue: behind the deferred", causes["i0"], txmanager.WaitEarlier)
 	for _, c := range []struct {
 		requestID string
 		cause, by txmanager.WaitCause
@@ -290,5 +297,6 @@ func TestCausesEnd(t *testing.T) {
 	check.Equal(t, "deferred", why(t, db, "2", operator).Cause, txmanager.WaitDeferred)
 	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REVERTED', receipt = '{}', confirmed_at = now(), requested_action = null where open`)
 	check.Same(t, "deferred no longer: blocked", deferred(), []string{"NEXT"})
+	check.Equal(t, "deferred no longer: in the queue", check.Value(db.Queue(t.Context(), alice, 0, 1))(t)[0].Cause, txmanager.WaitNext)
 	check.Equal(t, "deferred no longer", why(t, db, "2", operator).Cause, txmanager.WaitNext)
 }
