@@ -27,6 +27,8 @@ func TestCallerSeesWhyItsTransactionWaits(t *testing.T) {
 	check.Equal(t, "the head", fmt.Sprintf("%v %v %v %v", first["cause"], first["position"], first["blockedBy"], first["expectedAt"]), "BALANCE 1 <nil> <nil>")
 	by, _ := second["blockedBy"].(map[string]any)
 	check.Equal(t, "behind it", fmt.Sprintf("%v %v %t %v", second["cause"], second["position"], by["txId"] == ids["first"], by["cause"]), "EARLIER_INTENT 2 true BALANCE")
+	byRequest, _ := h.as("shop", "GET", "/api/v1/tx/by-request?submitter="+shopAccount+"&requestId=second", nil).body["waiting"].(map[string]any)
+	check.Same(t, "by its request", byRequest, second)
 	h.as("shop", "POST", "/api/v1/tx/"+ids["first"]+"/cancel", nil).wants(t, 200, "cancel")
 	if w := waiting("first"); w != nil {
 		t.Errorf("ended: got %v, want nothing", w)

@@ -20,7 +20,7 @@ var (
 	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
 	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
 	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
-	submitterRetired   = web.Code{Name: "SUBMITTER_RETIRED", Status: http.StatusConflict}
+	SubmitterRetired   = web.Code{Name: "SUBMITTER_RETIRED", Status: http.StatusConflict}
 	submitterInUse     = web.Code{Name: "SUBMITTER_IN_USE", Status: http.StatusConflict}
 	payerWindow        = web.Code{Name: "PAYER_WINDOW", Status: http.StatusConflict}
 	NotLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
@@ -78,7 +78,7 @@ var answers = []Answer{
 	{Err: store.ErrRequestConflict, Code: requestIDConflict,
 		Text: "this requestId of the submitter belongs to another payload, another validUntil or another caller: post a new intent under a new requestId"},
 	{Err: store.ErrProtected, Code: submitterProtected, Text: "the submitter is in PROTECT until an operator releases it." + storedNothing},
-	{Err: store.ErrRetired, Code: submitterRetired, Text: "the submitter is retired for ever: use another one; this attempt changed nothing"},
+	{Err: store.ErrRetired, Code: SubmitterRetired, Text: "the submitter is retired for ever: use another one; this attempt changed nothing"},
 	{Err: store.ErrSuspended, Code: web.Forbidden, Text: "an operator has suspended the submitter." + storedNothing},
 	{Err: store.ErrQueueFull, Code: queueFull, Retry: queueRetryAfter, Text: "too many intents wait for this submitter." + storedNothing},
 	{Err: store.ErrMoved, Code: web.Unavailable, Text: "the submitter's state changed meanwhile; this attempt stored nothing: try again"},

@@ -29,7 +29,7 @@ func (a *Server) gauge(ctx context.Context) error {
 	telemetry.BalanceWaiting.Record(ctx, int64(b.WaitBalance))
 	telemetry.FeeWaiting.Record(ctx, int64(b.WaitFee))
 	telemetry.GasBumpHeld.Record(ctx, int64(b.BumpHeld))
-	return errors.Join(a.gaugeBlocked(ctx), a.gaugeEvents(ctx), a.gaugeBalances(ctx))
+	return errors.Join(a.gaugeEvents(ctx), a.gaugeBalances(ctx), a.gaugeBlocked(ctx))
 }
 
 // gaugeBlocked records the heads of queues by their causes, those past the cause's limit apart. Each

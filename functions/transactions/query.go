@@ -44,10 +44,7 @@ func (a *Server) queryByID(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if waiting != nil {
-		waiting.ExpectedAt = a.expectedEnd(rec, *waiting)
-	}
-	return reply(w, r, rec, waiting, v)
+	return a.reply(w, r, rec, waiting, v)
 }
 
 func (a *Server) queryByRequest(w http.ResponseWriter, r *http.Request) error {
@@ -66,11 +63,11 @@ func (a *Server) queryByRequest(w http.ResponseWriter, r *http.Request) error {
 	if err := serve.RequestID("requestId", q["requestId"]); err != nil {
 		return err
 	}
-	rec, err := a.Store.TxByRequest(r.Context(), s, q["requestId"], v)
+	rec, waiting, err := a.Store.TxWaitingByRequest(r.Context(), s, q["requestId"], v)
 	if err != nil {
 		return err
 	}
-	return reply(w, r, rec, nil, v)
+	return a.reply(w, r, rec, waiting, v)
 }
 
 // expectedEnd estimates when a wait ends that depends on time alone; nil: nothing can be said, or this
@@ -102,7 +99,10 @@ func ExpectedEnd(of rules.Finality, rec store.Record, w store.Waiting) *time.Tim
 	return new(w.Now.Add(time.Duration(turns) * of.TimeToFinality()))
 }
 
-func reply(w http.ResponseWriter, r *http.Request, rec store.Record, waiting *store.Waiting, v store.Viewer) error {
+func (a *Server) reply(w http.ResponseWriter, r *http.Request, rec store.Record, waiting *store.Waiting, v store.Viewer) error {
+	if waiting != nil {
+		waiting.ExpectedAt = a.expectedEnd(rec, *waiting)
+	}
 	out := txResponse{Record: rec, Waiting: waiting}
 	if v.Operator {
 		out.Nonce, out.Mempool, out.LastErrorDetail = rec.Nonce, rec.Mempool, rec.LastErrorDetail

@@ -96,6 +96,8 @@ var answers = []serve.Answer{
 		Text: "the service has been restored, and an operator has not accepted it yet: its transfers are in doubt until then"},
 	{Err: transfer.ErrProtected, Code: systemError, Retry: time.Minute,
 		Text: "payouts of this asset are halted until an operator resumes them; nothing was stored: try again later"},
+	{Err: transfer.ErrRetired, Code: serve.SubmitterRetired,
+		Text: "the account that pays this asset out is retired for ever; nothing was stored: an operator must give the asset another payer"},
 	{Err: transfer.ErrMoved, Code: systemError, Retry: time.Second, Text: "the cause is gone; nothing was stored: try again"},
 	{Err: transfer.ErrTooLate, Code: serve.TooLate,
 		Text: "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed"},
@@ -210,7 +212,7 @@ func notCreated(reqID string, err error) error {
 
 // nothingStored reports whether a create has certainly stored nothing.
 func nothingStored(err error) bool {
-	for _, known := range []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrMoved} {
+	for _, known := range []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrRetired, transfer.ErrMoved} {
 		if errors.Is(err, known) {
 			return true
 		}

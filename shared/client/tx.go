@@ -86,7 +86,7 @@ type Tx struct {
 	Receipt       *Receipt          `json:"receipt"`       // nil: none
 	Confirmations []Block           `json:"confirmations"` // from the receipt's block on
 	Mempool       *MempoolDiagnosis `json:"mempool"`       // for operators alone; nil: none was made
-	Waiting       *Waiting          `json:"waiting"`       // nil: it has ended; only [Client.Tx] reads it
+	Waiting       *Waiting          `json:"waiting"`       // nil: it has ended; lists do not have it
 }
 
 // Waiting is why a transaction waits.
@@ -99,9 +99,9 @@ type Waiting struct {
 	ExpectedAt   *time.Time `json:"expectedAt"`   // an estimate of when it is final or gets a nonce; nil: not known
 }
 
-// Blocker is the transaction that another one waits for.
+// Blocker is the transaction that another one waits for. Its fields are zero if it is another caller's.
 type Blocker struct {
-	TxID  string    `json:"txId"` // "": it is another caller's
+	TxID  string    `json:"txId"`
 	Cause string    `json:"cause"`
 	Since time.Time `json:"since"`
 }

@@ -467,6 +467,7 @@ var guarded = map[string][]duty{
 		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
 		{"submitter", "", `update submitter set status = 'RETIRED' where submitter = $alice`, "retired_without_work"},
 		{"submitter", isRetired, `update submitter set status = 'ACTIVE' where submitter = ` + carol, "retired_for_ever"},
+		{"submitter", newSub + `(` + carol + `, 'local', 0, 1, '{transfer}', 'test')`, `update submitter set max_in_flight = 2 where submitter = ` + carol, "payer_window_is_known"},
 	},
 	"require_mac_at_insert": {
 		{"managed_tx", macsFrom + `(true, 0, 'o', 'r')`, newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', ` + emptyPrint + `)`, "intents_have_a_mac"},

@@ -51,7 +51,8 @@ with hit as (
      set requested_action = case when state = 'QUEUED' then null else $4 end,
          last_error = case when ` + parks + ` then 'held: its cancel is decided once an operator has released the submitter from PROTECT: cancel it again then'
                            when state = 'QUEUED' then 'cancelled: ' || $5 else last_error end,
-         wait_cause = case when state <> 'QUEUED' then wait_cause end, waiting_since = case when state <> 'QUEUED' then waiting_since end,
+         wait_cause = case when state <> 'QUEUED' and wait_cause <> 'OPERATOR' then wait_cause end,
+         waiting_since = case when state <> 'QUEUED' and wait_cause <> 'OPERATOR' then waiting_since end,
          next_check_at = case when state = 'QUEUED' then null else next_check_at end,
          sub_state = case when state = 'QUEUED' and not ` + parks + ` then 'CANCELLED' else sub_state end,
          held = held or ` + parks + `,

@@ -78,7 +78,7 @@ var HotStatements = map[string]string{
 	"acquireOrMark": acquireOrMark, "releaseLease": releaseLease, "recheckQueue": recheckQueue, "lockLeases": lockLeases,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,
 	"applyTransitions": applyTransitions, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "updateCursor": updateCursor, "countFees": countFees,
-	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID, "explainWait": explainWait, "blockedHeads": blockedHeads, "txHistory": txHistory, "txVersions": txVersions, "txDecisions": txDecisions,
+	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID, "explainWait": explainWait, "explainWaitByRequest": explainWaitByRequest, "blockedHeads": blockedHeads, "txHistory": txHistory, "txVersions": txVersions, "txDecisions": txDecisions,
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList, "listChanges": listChanges,
 	"findNewest": findNewest, "findClass": findClass, "findCause": findCause, "findCauseOf": findCauseOf, "findRequest": findRequest, "findNonce": findNonce,

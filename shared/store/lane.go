@@ -110,18 +110,14 @@ select q.seq, least((select count(*) from (select from managed_tx a where a.subm
             when d.cause = 'EARLIER_INTENT' then q.created_at end, q.updated_at)
   from submitter s
   join ` + allocationBlock("$2::boolean") + ` as k on true
-  left join lateral (
-       select q.tx_id from (
-         select * from managed_tx q where q.submitter = s.submitter and q.queued and not q.held order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
-        where q.wait_cause is distinct from 'MAC_KEY' and ` + isTurn + `
-        order by q.seq limit 1) as h on true
+  left join lateral (` + firstInQueue("$1", isTurn) + `) as h on true
  cross join lateral (
        select * from managed_tx q where q.submitter = s.submitter and q.queued and not q.held and q.seq > $3
         order by q.seq limit $4) as q
  cross join lateral (
        select case when k.cause in ('PROTECT', 'SUSPENDED') then k.cause
-                   when q.tx_id = h.tx_id then coalesce(k.cause, q.wait_cause, 'NEXT')
-                   else coalesce(q.wait_cause, 'EARLIER_INTENT') end as cause
+                   when q.tx_id = h.tx_id then coalesce(k.cause, nullif(q.wait_cause, 'DEFERRED'), 'NEXT')
+                   else coalesce(case when not ` + isPastDeferral + ` then q.wait_cause end, 'EARLIER_INTENT') end as cause
        offset 0) as d
  where s.submitter = $1
  order by q.seq`

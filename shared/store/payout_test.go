@@ -252,6 +252,7 @@ func TestConfirmedPayoutsInPages(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	payerOf(t, db, alice)
+	run(t, db, `insert into submitter_change (submitter, action, by, reason, from_max_in_flight, to_max_in_flight) values ($1, 'UPDATE', 'ann', 'r', 3, 1)`, alice)
 	run(t, db, `update submitter set max_in_flight = 3 where submitter = $1`, alice)
 	for _, batch := range [][]string{{"a", "b", "c"}, {"d"}} {
 		for _, r := range batch {

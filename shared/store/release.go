@@ -244,10 +244,13 @@ update submitter_nonce_cursor
 // widestWindow is the largest window that s has had.
 const widestWindow = `greatest(s.max_in_flight, (select max(x.from_max_in_flight) from submitter_change x where x.submitter = s.submitter))`
 
-// lostBytes depends on no clock: changes of the database's identity are numbered.
+// lostBytes depends on no clock: changes of the database's identity are numbered. If the submitter is
+// retired here, it was retired in the lost database too. Bytes are signed only for rows that are stored
+// first, and none is stored for a retired submitter. All nonces before its retirement were final. So no
+// lost bytes exist, and no payout of it was open.
 const lostBytes = `
-select s.callers = array[$2::text],
-       ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_incident e
+select s.callers = array[$2::text], s.status = '` + statusRetired + `',
+       s.status <> '` + statusRetired + `' and ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_incident e
                                 where e.submitter = s.submitter and e.released ? 'filling'), 0),
        ` + widestWindow + `, ` + lastChange + `,
        coalesce((select max(n.nonces_below) from payout_statement n join transfers_tb t using (req_id)
@@ -257,7 +260,7 @@ select s.callers = array[$2::text],
 
 // LostNonces implements [txmanager.Store].
 func (s *Store) LostNonces(ctx context.Context, sub txmanager.Submitter) (l txmanager.LostNonces, err error) {
-	err = s.db.QueryRow(ctx, lostBytes, sub, PayoutCaller).Scan(&l.Payer, &l.Restored, &l.Window, &l.Change, &l.StatedBelow)
+	err = s.db.QueryRow(ctx, lostBytes, sub, PayoutCaller).Scan(&l.Payer, &l.Retired, &l.Restored, &l.Window, &l.Change, &l.StatedBelow)
 	return l, results.Wrap(err, "read what %s may have lost", sub)
 }
 

@@ -25,7 +25,7 @@ const recyclable = `exists (select from managed_tx g
 const given = `
   update managed_tx r
      set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null, next_check_at = null,
-         last_gas_params = null, last_error = r.last_error || '; its nonce was given out again',
+         last_gas_params = null, last_error = r.last_error || '; its nonce was given out again', ` + waitOver + `
          event_sequence = r.event_sequence + 1, fencing_token = @token, updated_at = clock_timestamp()
    where r.tx_id = @from and r.submitter is not distinct from @submitter and r.nonce = @nonce and r.state = 'IN_FLIGHT'
      and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.requested_action is null

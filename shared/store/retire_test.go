@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
@@ -92,11 +91,16 @@ func TestRetirementsAndCreatesAtOnce(t *testing.T) {
 	other := storetest.Open(t, storetest.Options(db.URL, storetest.Rules))
 	retired, accepted := 0, 0
 	for i, sub := range all {
+		first := i % (creators + 1) // so many creators begin before the retirement, the others with it
+		begun, retiring := make(chan struct{}, creators), make(chan struct{})
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		for c := range creators {
 			wg.Go(func() {
-				time.Sleep(time.Duration(i*c) * 20 * time.Microsecond)
+				if c >= first {
+					<-retiring
+				}
+				begun <- struct{}{}
 				_, err := other.Create(t.Context(), intent(sub, fmt.Sprint(c)), 100)
 				if err != nil && !errors.Is(err, store.ErrRetired) && !errors.Is(err, store.ErrMoved) {
 					t.Errorf("create: got %v", err)
@@ -109,7 +113,10 @@ func TestRetirementsAndCreatesAtOnce(t *testing.T) {
 			})
 		}
 		wg.Go(func() {
-			time.Sleep(time.Duration(i%7) * 300 * time.Microsecond)
+			for range first {
+				<-begun
+			}
+			close(retiring)
 			err := db.Store.Retire(t.Context(), retirement(sub))
 			if _, ok := errors.AsType[store.OpenWorkError](err); err != nil && !ok {
 				t.Errorf("retire: got %v", err)
@@ -126,21 +133,37 @@ func TestRetirementsAndCreatesAtOnce(t *testing.T) {
 	check.Equal(t, "intents of retired submitters", value[int](t, db, `select count(*)::int from managed_tx join submitter using (submitter) where status = 'RETIRED'`), 0)
 }
 
-// A retirement waits for a create that is under way, and then sees its intent.
+// A retirement that is refused for open work waits for no create. Without open work it waits for a
+// create that is under way, and then sees its intent.
 func TestRetirementWaitsForACreate(t *testing.T) {
 	t.Parallel()
-	db := registered(t, 10, alice)
+	db := registered(t, 10, alice, bob)
 	post(t, db, alice, "r")
-	sendAll(t, db, alice)
 	tx := check.Value(db.DB.Begin(t.Context()))(t)
-	check.OK(t)(tx.Exec(t.Context(), `select pg_advisory_xact_lock_shared(hashtext('retirement'), retirement_lock($1))`, alice))
+	for _, sub := range []txmanager.Submitter{alice, bob} {
+		check.OK(t)(tx.Exec(t.Context(), `with m as (insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $1, 'under way', 'shop', sha256('r')) returning tx_id)
+			insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from m`, sub))
+	}
 	done := make(chan error, 1)
 	go func() { done <- db.Store.Retire(t.Context(), retirement(alice)) }()
-	await(t, "the retirement waits", func() bool {
+	waits := func() bool {
 		return value[bool](t, db, `select exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database()))`)
-	})
-	check.OK(t)(tx.Commit(t.Context()))
-	if _, ok := errors.AsType[store.OpenWorkError](<-done); !ok {
-		t.Error("got it retired, want it refused")
 	}
+	await(t, "the retirement is refused", func() bool {
+		if waits() {
+			t.Fatal("the retirement with open work waits for the create")
+		}
+		return len(done) == 1
+	})
+	refused := func(err error) {
+		t.Helper()
+		if work, ok := errors.AsType[store.OpenWorkError](err); !ok || work.Work != "queued intents" {
+			t.Errorf("got %v, want it refused for queued intents", err)
+		}
+	}
+	refused(<-done)
+	go func() { done <- db.Store.Retire(t.Context(), retirement(bob)) }()
+	await(t, "the retirement without open work waits", waits)
+	check.OK(t)(tx.Commit(t.Context()))
+	refused(<-done)
 }

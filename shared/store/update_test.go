@@ -75,6 +75,21 @@ func TestPayerWindowNeverWidens(t *testing.T) {
 	}
 }
 
+// After a restore a payer's nonces must be filled, unless it was retired before: then a lost database
+// has signed nothing for it.
+func TestRetiredPayerLostNothing(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 5, alice, bob)
+	run(t, db, `update submitter set callers = '{transfer}'`)
+	check.OK(t)(db.Store.Retire(t.Context(), retirement(bob)))
+	run(t, db, `insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
+	for sub, retired := range map[txmanager.Submitter]bool{alice: false, bob: true} {
+		if lost := check.Value(db.Store.LostNonces(t.Context(), sub))(t); !lost.Payer || lost.Retired != retired || lost.Restored == retired {
+			t.Errorf("%s: got %+v; want retired %t, restored %t", sub, lost, retired, !retired)
+		}
+	}
+}
+
 // Each change is recorded with both values, in the audit chain too, and is listed newest first.
 func TestChangesAreListed(t *testing.T) {
 	t.Parallel()

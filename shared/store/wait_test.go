@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -108,7 +109,7 @@ func TestWaitIsDerived(t *testing.T) {
 	}
 }
 
-// A blocker's txId is shown only to its caller and to operators.
+// What blocks is shown only to its caller and to operators. Others learn that there is something.
 func TestBlockerOfAnotherCallerIsNotShown(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
@@ -119,8 +120,8 @@ func TestBlockerOfAnotherCallerIsNotShown(t *testing.T) {
 		check.Value(db.Create(t.Context(), in, 100))(t)
 	}
 	b := store.Viewer{Caller: "email:b@x", Names: []string{"email:b@x", "*"}}
-	if got := why(t, db, "3", b).BlockedBy; got == nil || got.TxID != nil {
-		t.Errorf("behind another's: got %+v, want a cause and no txId", got)
+	if got := why(t, db, "3", b).BlockedBy; got == nil || *got != (store.Blocker{}) {
+		t.Errorf("behind another's: got %+v, want nothing about it", got)
 	}
 	if got := why(t, db, "3", operator).BlockedBy; got == nil || got.TxID == nil {
 		t.Errorf("an operator: got %+v, want its txId", got)
@@ -217,4 +218,85 @@ func TestBlockedHeads(t *testing.T) {
 	if found := heads(); found["PROTECT "+string(alice)] > time.Minute || len(found) != 2 {
 		t.Errorf("got %v, want PROTECT since now", found)
 	}
+}
+
+// A row without a key for its MAC, and one caller's deferred intent with any number behind it, stand
+// for no other caller's head. The load passes them too.
+func TestHeadBehindPassedIntents(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice, bob)
+	run(t, db, `update submitter set callers = '{email:old@x,email:b@x}' where submitter = $1`, alice)
+	create := func(caller, name string, n int) {
+		t.Helper()
+		var intents []store.Intent
+		for i := range n {
+			in := intent(alice, fmt.Sprint(name, i))
+			in.Caller = caller
+			intents = append(intents, in)
+		}
+		for _, c := range check.Value(db.CreateAll(t.Context(), intents, 10_000))(t) {
+			check.OK(t)(c.Err)
+		}
+	}
+	create("email:old@x", "first", 1)
+	run(t, db, `update managed_tx set deferred_at = now(), blocked_since = now(), wait_cause = 'OWN_BOUNDS', waiting_since = now()`)
+	run(t, db, `update submitter set callers = '{email:a@x,email:b@x}', succeeded = '{"email:old@x": "email:a@x"}' where submitter = $1`, alice)
+	for _, name := range []string{"i", "j", "k"} {
+		create("email:a@x", name, store.MaxPosition/2)
+	}
+	create("email:b@x", "b", 2)
+	run(t, db, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where request_id = 'b0'`)
+	postAll(t, db, bob, "1", "2")
+	run(t, db, `update managed_tx set wait_cause = 'MAC_KEY', waiting_since = now() - interval '1 hour' where submitter = $1 and request_id = '1'`, bob)
+	found := make(map[string]int)
+	for _, h := range check.Value(db.BlockedHeads(t.Context()))(t) {
+		found[string(h.Cause)+" "+string(h.Submitter)]++
+	}
+	want := map[string]int{"OWN_BOUNDS " + string(alice): 1, "BALANCE " + string(alice): 1, "MAC_KEY " + string(bob): 1, "NEXT " + string(bob): 1}
+	check.Same(t, "heads", found, want)
+	causes := make(map[string]txmanager.WaitCause)
+	for _, q := range check.Value(db.Queue(t.Context(), alice, 0, 2*store.MaxPosition))(t) {
+		causes[q.RequestID] = q.Cause
+	}
+	check.Equal(t, "in the queue: the deferred", causes["first0"], txmanager.WaitOwnBounds)
+	check.Equal(t, "in the queue: the head", causes["b0"], txmanager.WaitBalance)
+	check.Equal(t, "in the queue: behind the deferred", causes["i0"], txmanager.WaitEarlier)
+	for _, c := range []struct {
+		requestID string
+		cause, by txmanager.WaitCause
+	}{{"first0", txmanager.WaitOwnBounds, ""}, {"k1", txmanager.WaitEarlier, txmanager.WaitOwnBounds}, {"b0", txmanager.WaitBalance, ""}, {"b1", txmanager.WaitEarlier, txmanager.WaitBalance}} {
+		w := why(t, db, c.requestID, operator)
+		if w.Cause != c.cause || (w.BlockedBy == nil) != (c.by == "") || w.BlockedBy != nil && w.BlockedBy.Cause != c.by {
+			t.Errorf("%s: got %+v, blocked by %+v; want %s, blocked by %q", c.requestID, w, w.BlockedBy, c.cause, c.by)
+		}
+	}
+}
+
+// A cause ends with what it was for: a decision that an operator made, transactions that an intent
+// was deferred for, and a reserved nonce that was given out again.
+func TestCausesEnd(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 2, alice)
+	postAll(t, db, alice, "1", "2")
+	w := take(t, db, alice, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
+	run(t, db, `update managed_tx set state = 'STUCK', wait_cause = 'OPERATOR', waiting_since = now() where open`)
+	check.Equal(t, "stuck", why(t, db, "1", operator).Cause, txmanager.WaitForOperator)
+	id := value[string](t, db, `select tx_id::text from managed_tx where open`)
+	check.Value(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionRebroadcast, Reason: "test"}))(t)
+	check.Equal(t, "decided", why(t, db, "1", operator).Cause, txmanager.WaitNext)
+
+	deferred := func() (found []string) {
+		for _, h := range check.Value(db.BlockedHeads(t.Context()))(t) {
+			found = append(found, string(h.Cause))
+		}
+		return found
+	}
+	run(t, db, `update managed_tx set deferred_until_nonce = 0, wait_cause = 'DEFERRED', waiting_since = now() - interval '1 hour' where queued`)
+	check.Same(t, "deferred: blocked", deferred(), []string{"DEFERRED"})
+	check.Equal(t, "deferred", why(t, db, "2", operator).Cause, txmanager.WaitDeferred)
+	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REVERTED', receipt = '{}', confirmed_at = now(), requested_action = null where open`)
+	check.Same(t, "deferred no longer: blocked", deferred(), []string{"NEXT"})
+	check.Equal(t, "deferred no longer: in the queue", check.Value(db.Queue(t.Context(), alice, 0, 1))(t)[0].Cause, txmanager.WaitNext)
+	check.Equal(t, "deferred no longer", why(t, db, "2", operator).Cause, txmanager.WaitNext)
 }

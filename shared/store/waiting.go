@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,11 +30,11 @@ type Waiting struct {
 	Requested txmanager.Action    `json:"-"` // the action that was requested and not carried out yet
 }
 
-// Blocker is the transaction that another one waits for.
+// Blocker is the transaction that another one waits for. Its fields are empty if the viewer may not see it.
 type Blocker struct {
-	TxID  *string             `json:"txId,omitempty"` // nil: the viewer may not see it
-	Cause txmanager.WaitCause `json:"cause"`
-	Since time.Time           `json:"since"`
+	TxID  *string             `json:"txId,omitempty"`
+	Cause txmanager.WaitCause `json:"cause,omitempty"`
+	Since *time.Time          `json:"since,omitempty"`
 }
 
 // MaxPosition is the highest position in a queue that is counted.
@@ -43,7 +44,7 @@ const MaxPosition = 1000
 func openCause(row string) string {
 	return `case when ` + row + `.state = 'PROTECT' then 'PROTECT'
             when ` + row + `.wait_cause is not null then ` + row + `.wait_cause
-            when ` + row + `.state = 'STUCK' then 'OPERATOR'
+            when ` + row + `.state = 'STUCK' and ` + row + `.requested_action is null then 'OPERATOR'
             when ` + row + `.sub_state = 'INCLUDED' then 'FINALITY'
             when ` + row + `.state = 'TRACKING' then 'INCLUSION'
             when ` + row + `.state = 'SUBMITTED' then 'BROADCAST'
@@ -68,19 +69,63 @@ func allocationBlock(strict string) string {
          left join protect_incident p on p.submitter = s.submitter and p.closed_at is null)`
 }
 
-// isTurn is true of a queued row that may be the next to get a nonce. It is neither deferred nor
-// expired, and no deferred row of its caller is before it.
-const isTurn = `q.deferred_at is null and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
-           and (q.deferred_until_nonce is null or not exists (
-               select from managed_tx u where u.submitter = q.submitter and u.open and u.nonce <= q.deferred_until_nonce))
-           and not exists (
-               select from managed_tx b
-                where b.submitter = q.submitter and b.queued and not b.held and b.deferred_at >= '-infinity' and b.seq < q.seq and b.caller = q.caller offset 0)`
+// isTurn is true of a queued row q that may get the next nonce. It has not expired, no key is missing
+// for its MAC, and it is not deferred until an open nonce is terminal.
+const isTurn = `q.wait_cause is distinct from 'MAC_KEY' and (q.valid_until is null or q.valid_until > (select clock_timestamp()))
+           and (q.deferred_until_nonce is null or ` + isPastNonce + `)`
 
-// explainWait derives why the transaction $1 waits. It reads at most [MaxPosition] rows of the queue
-// on each side, by its index. $2 and $3 are the viewer's names and whether it is an operator. With
-// $4, one nonce is open at a time.
-var explainWait = `
+// isPastNonce is true of a row q if every transaction that it was deferred for is terminal.
+const isPastNonce = `not exists (
+               select from managed_tx u where u.submitter = q.submitter and u.open and u.nonce <= q.deferred_until_nonce)`
+
+// firstInQueue selects the first queued row q of a submitter that satisfies a condition. Like
+// [openQueue] it skips deferred rows and the later rows of their callers: without deferred rows it
+// reads the queue in order, otherwise each caller's rows separately. The submitter may not be named as a column of "s".
+func firstInQueue(submitter, condition string) string {
+	present := func(row string) string {
+		return `(select ` + presentCaller(row) + ` from submitter s where s.submitter = ` + submitter + `)`
+	}
+	waiting := func(row string) string {
+		return row + `.submitter = ` + submitter + ` and ` + row + `.queued and not ` + row + `.held`
+	}
+	return `
+       with recursive barrier as materialized (
+         select ` + present("d") + ` as caller, min(d.seq) as seq from managed_tx d where ` + waiting("d") + ` and d.deferred_at >= '-infinity' group by 1
+       ), callers as (
+         (select o.caller from managed_tx o where exists (select from barrier) and ` + waiting("o") + ` order by o.caller limit 1)
+         union all
+         select (select o.caller from managed_tx o where ` + waiting("o") + ` and o.caller > c.caller order by o.caller limit 1)
+           from callers c
+          where c.caller is not null
+       )
+       (select q.* from managed_tx q where not exists (select from barrier) and ` + waiting("q") + ` and ` + condition + ` order by q.seq limit 1)
+       union all
+       (select r.*
+          from callers c
+          left join barrier b on b.caller = ` + present("c") + `
+         cross join lateral (
+               select q.* from managed_tx q
+                where ` + waiting("q") + ` and q.caller = c.caller and q.seq < coalesce(b.seq, 9223372036854775807) and ` + condition + `
+                order by q.seq limit 1) as r
+         where c.caller is not null
+         order by r.seq limit 1)`
+}
+
+// isPastDeferral is true of a row q whose cause is DEFERRED and is over: the transactions that it was
+// deferred for have ended since.
+const isPastDeferral = `(q.wait_cause = 'DEFERRED' and ` + isPastNonce + `)`
+
+var (
+	explainWait          = explainWaitOf("$1")
+	explainWaitByRequest = explainWaitOf(`(select r.tx_id
+                  from (select tx_id, submitter from managed_tx where request_id = $1 and submitter >= $5 order by submitter limit 1) as r
+                 where r.submitter = $5)`)
+)
+
+// explainWaitOf derives why a transaction waits. It counts at most [MaxPosition] rows before it. $2
+// and $3 are the viewer's names and whether it is an operator. With $4, one nonce is open at a time.
+func explainWaitOf(id string) string {
+	return `
 select d.cause,
        coalesce(case when d.cause = m.wait_cause then m.waiting_since
             when d.cause = k.cause then greatest(m.created_at, k.since)
@@ -91,35 +136,30 @@ select d.cause,
          select count(*) from (
            select from managed_tx q where q.submitter = m.submitter and q.queued and not q.held and q.seq < m.seq
             order by q.seq desc limit ` + strconv.Itoa(MaxPosition) + `) as ahead) end,
-       x.tx_id is not null, case when x.own then x.tx_id::text end, coalesce(x.cause, ''), coalesce(x.since, m.created_at),
-       case when $4 then 1 else s.max_in_flight end, clock_timestamp(), case when m.queued and not m.held then coalesce(k.cause, h.wait_cause, 'NEXT') else '' end,
+       x.tx_id is not null, case when x.own then x.tx_id::text end, coalesce(case when x.own then x.cause end, ''), case when x.own then x.since end,
+       case when $4 then 1 else s.max_in_flight end, clock_timestamp(), case when m.queued and not m.held then coalesce(k.cause, nullif(h.wait_cause, 'DEFERRED'), 'NEXT') else '' end,
        m.next_check_at, coalesce((select l.owner_node from submitter_lease l where l.submitter = m.submitter and l.expires_at > clock_timestamp()), ''),
        coalesce(m.requested_action, '')
   from managed_tx m
   join submitter s on s.submitter = m.submitter
   join ` + allocationBlock("$4::boolean") + ` as k on true
-  left join lateral (
-       select q.* from (
-         select * from managed_tx q where q.submitter = m.submitter and q.queued and not q.held and q.seq <= m.seq
-          order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
-        where q.wait_cause is distinct from 'MAC_KEY' and ` + isTurn + ` -- which later ones pass
-        order by q.seq limit 1) as h on m.queued and not m.held
+  left join lateral (` + firstInQueue("m.submitter", "m.queued and not m.held and q.seq <= m.seq and "+isTurn) + `) as h on m.queued and not m.held
  cross join lateral (
        select case when m.queued and m.held then 'HELD'
                    when not m.queued then ` + openCause("m") + `
                    when k.cause in ('PROTECT', 'SUSPENDED') then k.cause
-                   when m.tx_id = h.tx_id then coalesce(k.cause, m.wait_cause, 'NEXT')
-                   else coalesce(m.wait_cause, 'EARLIER_INTENT') end as cause
+                   when m.tx_id = h.tx_id then coalesce(k.cause, nullif(m.wait_cause, 'DEFERRED'), 'NEXT')
+                   else coalesce(case when not ` + strings.ReplaceAll(isPastDeferral, "q.", "m.") + ` then m.wait_cause end, 'EARLIER_INTENT') end as cause
        offset 0) as d
   left join lateral (
        (select b.tx_id, ` + Owned("b", "$2::text[]") + ` or $3 as own, coalesce(b.wait_cause, 'DEFERRED') as cause, coalesce(b.waiting_since, b.deferred_at) as since
           from managed_tx b
          where d.cause = 'EARLIER_INTENT' and b.submitter = m.submitter and b.queued and not b.held and b.deferred_at >= '-infinity'
-           and b.seq < m.seq and b.caller = m.caller
+           and b.seq < m.seq and ` + presentCaller("b") + ` = ` + presentCaller("m") + `
          order by b.deferred_at limit 1)
        union all
-       (select h.tx_id, ` + Owned("h", "$2::text[]") + ` or $3, coalesce(k.cause, h.wait_cause, 'NEXT'),
-               case when k.cause is not null then greatest(h.created_at, k.since) else coalesce(h.waiting_since, h.created_at) end
+       (select h.tx_id, ` + Owned("h", "$2::text[]") + ` or $3, coalesce(k.cause, nullif(h.wait_cause, 'DEFERRED'), 'NEXT'),
+               case when k.cause is not null then greatest(h.created_at, k.since) when h.wait_cause <> 'DEFERRED' then h.waiting_since else h.created_at end
          where d.cause = 'EARLIER_INTENT' and h.tx_id is not null)
        union all
        (select u.tx_id, ` + Owned("u", "$2::text[]") + ` or $3, ` + openCause("u") + `, coalesce(u.waiting_since, u.first_submit_at, u.updated_at)
@@ -128,7 +168,8 @@ select d.cause,
            and (m.nonce is null or u.nonce < m.nonce) and (d.cause = 'WINDOW_FULL' or u.state <> 'TRACKING')
          order by u.nonce limit 1)
        limit 1) as x on true
- where m.tx_id = $1 and m.state not in ('CONFIRMED', 'FAILED')`
+ where m.tx_id = ` + id + ` and m.state not in ('CONFIRMED', 'FAILED')`
+}
 
 // scanWaiting reads a row of [explainWait].
 func scanWaiting(row pgx.Row) (*Waiting, error) {
@@ -149,13 +190,25 @@ func scanWaiting(row pgx.Row) (*Waiting, error) {
 }
 
 // TxWaiting is [Store.Tx] with why the transaction waits; nil if it has ended.
-func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (r Record, w *Waiting, err error) {
+func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (Record, *Waiting, error) {
+	return s.recordWaiting(ctx, "", "", v, recordColumns+byTxID, []any{txID, v.AllNames(), v.Operator}, explainWait, []any{txID, v.AllNames(), v.Operator, s.strict})
+}
+
+// TxWaitingByRequest is [Store.TxByRequest] with why the transaction waits; nil if it has ended.
+func (s *Store) TxWaitingByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, *Waiting, error) {
+	return s.recordWaiting(ctx, sub, requestID, v, recordColumns+byRequest, []any{sub, requestID, v.AllNames(), v.Operator},
+		explainWaitByRequest, []any{requestID, v.AllNames(), v.Operator, s.strict, sub})
+}
+
+// recordWaiting reads a record and why it waits in one round trip. The submitter and the request
+// are those of [Store.refuseIfUnknown].
+func (s *Store) recordWaiting(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer, record string, of []any, explain string, about []any) (r Record, w *Waiting, err error) {
 	b := new(pgx.Batch)
-	b.Queue(recordColumns+byTxID, txID, v.AllNames(), v.Operator).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(record, of...).Query(func(rows pgx.Rows) (err error) {
 		r, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Record])
 		return err
 	})
-	b.Queue(explainWait, txID, v.AllNames(), v.Operator, s.strict).QueryRow(func(row pgx.Row) (err error) {
+	b.Queue(explain, about...).QueryRow(func(row pgx.Row) (err error) {
 		w, err = scanWaiting(row)
 		return err
 	})
@@ -164,7 +217,7 @@ func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (r Record,
 		err = ErrNotFound
 	}
 	r.LastError, r.LastErrorDetail = callerText(r.LastError)
-	r, err = s.refuseIfUnknown(ctx, r, err, "", "", v)
+	r, err = s.refuseIfUnknown(ctx, r, err, sub, requestID, v)
 	return r, w, err
 }
 
@@ -175,8 +228,9 @@ type BlockedHead struct {
 	For       time.Duration
 }
 
-// headsOfQueues finds the first intent of each queue by one step in the index, and those that are
-// deferred: their submitter, cause, since when, and transaction.
+// headsOfQueues finds the first intent of each queue that may get the next nonce, the first before it
+// without a key for its MAC, and those that are deferred: their submitter, cause, since when, and
+// transaction. strict is as in [allocationBlock].
 func headsOfQueues(strict string) string {
 	return `
 with recursive waiting as (
@@ -185,37 +239,42 @@ with recursive waiting as (
   select (select min(q.submitter::text) from managed_tx q where q.queued and not q.held and q.submitter > w.submitter)
     from waiting w
    where w.submitter is not null
+), heads as materialized (
+  select s.submitter, h.tx_id, h.seq, coalesce(k.cause, nullif(h.wait_cause, 'DEFERRED'), 'NEXT') as cause,
+         coalesce(case when k.cause is null then case when h.wait_cause <> 'DEFERRED' then h.waiting_since end else greatest(h.created_at, coalesce(k.since, p.at)) end,
+                  h.next_check_at, greatest(h.created_at, p.at)) as since
+    from waiting
+    join submitter s using (submitter)
+    join ` + allocationBlock(strict) + ` as k on true
+    left join lateral (` + firstInQueue("waiting.submitter", isTurn) + `) as h on true
+   cross join lateral ( -- when the queue last moved: the newest nonce was bound, or the newest below all open ones ended
+         select greatest((select u.first_submit_at from managed_tx u where u.submitter = s.submitter and u.nonce = c.next_nonce - 1),
+                         (select u.updated_at from managed_tx u where u.submitter = s.submitter and u.nonce = coalesce(c.in_flight_nonce, c.next_nonce) - 1)) as at
+           from submitter_nonce_cursor c where c.submitter = s.submitter offset 0) as p
+), blocked as (
+  select submitter, cause, since, tx_id from heads where seq is not null
+  union all
+  select f.submitter, x.wait_cause, x.waiting_since, x.tx_id
+    from heads f
+   cross join lateral (` + firstInQueue("f.submitter", `q.wait_cause = 'MAC_KEY' and q.seq < coalesce(f.seq, 9223372036854775807)`) + `) as x
+  union all
+  select d.submitter, d.wait_cause, d.waiting_since, d.tx_id
+    from managed_tx d
+   where d.queued and not d.held and d.deferred_at >= '-infinity' and d.wait_cause is not null
+  union all
+  select d.submitter, d.wait_cause, d.waiting_since, d.tx_id
+    from managed_tx d
+   where d.queued and not d.held and d.deferred_until_nonce is not null and d.wait_cause = 'DEFERRED'
+     and exists (select from managed_tx u where u.submitter = d.submitter and u.open and u.nonce <= d.deferred_until_nonce)
 )
-select s.submitter, coalesce(k.cause, h.wait_cause, 'NEXT') as cause,
-       coalesce(case when k.cause is null then h.waiting_since else greatest(h.created_at, coalesce(k.since, p.at)) end,
-                h.next_check_at, greatest(h.created_at, p.at)) as since, h.tx_id
-  from waiting
-  join submitter s using (submitter)
-  join ` + allocationBlock(strict) + ` as k on true
- cross join lateral (
-       select q.* from (
-         select * from managed_tx q where q.submitter = s.submitter and q.queued and not q.held order by q.seq limit ` + strconv.Itoa(MaxPosition) + `) as q
-        where ` + isTurn + `
-        order by q.seq limit 1) as h
- cross join lateral ( -- when the queue last moved: the newest nonce was bound, or the newest below all open ones ended
-       select greatest((select u.first_submit_at from managed_tx u where u.submitter = s.submitter and u.nonce = c.next_nonce - 1),
-                       (select u.updated_at from managed_tx u where u.submitter = s.submitter and u.nonce = coalesce(c.in_flight_nonce, c.next_nonce) - 1)) as at
-         from submitter_nonce_cursor c where c.submitter = s.submitter offset 0) as p
-union all
-select d.submitter, d.wait_cause, d.waiting_since, d.tx_id
-  from managed_tx d
- where d.queued and not d.held and d.deferred_at >= '-infinity' and d.wait_cause is not null
-union all
-select d.submitter, d.wait_cause, d.waiting_since, d.tx_id
-  from managed_tx d
- where d.queued and not d.held and d.deferred_until_nonce is not null and d.wait_cause = 'DEFERRED'`
+select submitter, cause, since, tx_id from blocked`
 }
 
 // blockedHeads reads [headsOfQueues] with the time that each has waited.
 var blockedHeads = `
 select submitter, cause, greatest(clock_timestamp() - since, interval '0') from (` + headsOfQueues("$1::boolean") + `) as heads`
 
-// BlockedHeads lists the intents that wait at the heads of all queues, and the deferred ones.
+// BlockedHeads lists the intents that wait at the heads of all queues, and those that later intents pass.
 func (s *Store) BlockedHeads(ctx context.Context) ([]BlockedHead, error) {
 	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[BlockedHead], blockedHeads, s.strict)
 	return all, results.Wrap(err, "read the heads of the queues")

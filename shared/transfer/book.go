@@ -11,7 +11,7 @@ type Store interface {
 	// Create stores the request, or returns the transfer that is stored under the user's cid or
 	// under the req_id. It looks for a stored transfer first, even if the request would be
 	// refused now. The error is an [RefusedError], or wraps one of [ErrCIDConflict], [ErrHalted],
-	// [ErrForeign], [ErrProtected] and [ErrMoved].
+	// [ErrForeign], [ErrProtected], [ErrRetired] and [ErrMoved].
 	Create(ctx context.Context, r Request, terms Terms) (Created, error)
 
 	// Load reads the row. The error wraps [ErrNotFound] if there is none.

@@ -70,7 +70,7 @@ func (c *Coordinator) Submit(ctx context.Context, r Request, terms Terms) (Creat
 // definite reports whether a create has stored nothing and a repeat gives the same answer.
 func definite(err error) bool {
 	_, refused := errors.AsType[RefusedError](err)
-	return refused || errors.Is(err, ErrCIDConflict) || errors.Is(err, ErrHalted) || errors.Is(err, ErrForeign) || errors.Is(err, ErrProtected)
+	return refused || errors.Is(err, ErrCIDConflict) || errors.Is(err, ErrHalted) || errors.Is(err, ErrForeign) || errors.Is(err, ErrProtected) || errors.Is(err, ErrRetired)
 }
 
 // Drive carries the transfer as far as it gets now and returns it as last read. It stops in a

@@ -98,6 +98,7 @@ var (
 	ErrHalted      = errors.New("new transfers are halted until a person resumes them")
 	ErrForeign     = errors.New("the database is not the one written last")
 	ErrProtected   = errors.New("the paying account does not pay: it is in PROTECT, suspended, or not registered for the coordinator alone")
+	ErrRetired     = errors.New("the paying account is retired for ever")
 	ErrMoved       = errors.New("the request was refused, and its cause was over before it could be read")
 )
 

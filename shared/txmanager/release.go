@@ -160,7 +160,8 @@ func (e UnprovedError) Error() string { return fmt.Sprintf("nonce %d: %s", e.Non
 // mined until another transaction consumes these nonces.
 type LostNonces struct {
 	Payer       bool   // the submitter makes payouts for the transfer coordinator
-	Restored    bool   // the database was accepted after a restore, and no release has filled the nonces since
+	Restored    bool   // the database was accepted after a restore, and no release has filled the nonces since; false if Retired
+	Retired     bool   // the submitter signs nothing any more
 	Window      uint64 // the widest that the submitter has had
 	Change      int64  // number of the last change of the database identity; 0: none
 	StatedBelow uint64 // a payout that an operator states as unpaid waits for every nonce below this; 0: none

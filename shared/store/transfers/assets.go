@@ -80,10 +80,10 @@ values (@asset_id, @asset, @precision, @min_amount::text::numeric, @max_amount::
        updated_at = clock_timestamp()`
 
 // PutAsset stores the asset, or changes its terms. The database refuses another name or precision for a
-// known id, and contradictory terms.
+// known id, and contradictory terms. The error wraps [transfer.ErrRetired] for a retired payer.
 func (s *Store) PutAsset(ctx context.Context, a transfer.Asset) error {
 	_, err := s.db.Exec(ctx, putAsset, assetArgs(a))
-	return results.Wrap(err, "store asset %s", a.Name)
+	return results.Wrap(refusedPayer(err), "store asset %s", a.Name)
 }
 
 func assetArgs(a transfer.Asset) store.NamedArgs {
@@ -147,7 +147,7 @@ func (s *Store) ChangeAsset(ctx context.Context, c AssetChange) (changed bool, e
 		changed, err = changeAsset(ctx, tx, c)
 		return err
 	})
-	return changed, results.Wrap(termsError(err), "change asset %s", c.Asset.Name)
+	return changed, results.Wrap(termsError(refusedPayer(err)), "change asset %s", c.Asset.Name)
 }
 
 func changeAsset(ctx context.Context, tx pgx.Tx, c AssetChange) (bool, error) {

@@ -174,6 +174,8 @@ var nonsense = map[string][]storetest.Refusal{
 	"resumed_by_an_operator": {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
 }
 
+const retiredPayer = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by, status) values ('eip155:1337:0x00000000000000000000000000000000000000a2', 'local', 0, 1, '{transfer}', 'test', 'RETIRED')`
+
 // guarded lists statements that one trigger must refuse, with the name that it raises.
 var guarded = map[string][]storetest.Duty{
 	"refuse_while_moving": {
@@ -186,7 +188,10 @@ var guarded = map[string][]storetest.Duty{
 		{"asset_change", aMove, `insert into asset_change default values`, "move_expected"},
 		{"service_deposits", aMove, `insert into service_deposits default values`, "move_expected"},
 	},
-	"refuse_retired_payer": {{"transfers_tb", `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by, status) values ('eip155:1337:0x00000000000000000000000000000000000000a2', 'local', 0, 1, '{transfer}', 'test', 'RETIRED')`,
+	"refuse_retired_payer_of_asset": {
+		{"assets_tb", retiredPayer, `update assets_tb set payout_submitter = 'eip155:1337:0x00000000000000000000000000000000000000a2', chain_id = 1337, chain_decimals = 8`, "retired_pays_nothing"},
+	},
+	"refuse_retired_payer": {{"transfers_tb", retiredPayer,
 		newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'eip155:1337:0x00000000000000000000000000000000000000a2', 1337, null, ` + addr + `, 1, '{}')`, "retired_pays_nothing"}},
 	"guard_account_act": {
 		{"account_act", oneAct, `delete from account_act`, byGuard}, {"account_act", oneAct, `update account_act set units = 2`, byGuard},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -221,7 +222,7 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 	got, err := s.writes.Do(ctx, write{create: newCreation(r, terms)})
 	switch {
 	case err != nil:
-		return transfer.Created{}, fmt.Errorf("store transfer %s: %w", r.ReqID, err)
+		return transfer.Created{}, fmt.Errorf("store transfer %s: %w", r.ReqID, refusedPayer(err))
 	case !got.found:
 		return transfer.Created{}, s.why(ctx, r, terms)
 	case !r.Same(got.now):
@@ -230,12 +231,22 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 	return transfer.Created{Transfer: got.now, New: got.now.ReqID == r.ReqID}, nil
 }
 
+// refusedPayer is [transfer.ErrRetired] if the database refused a payout or an asset because its payer is
+// retired; otherwise err.
+func refusedPayer(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "retired_pays_nothing" {
+		return transfer.ErrRetired
+	}
+	return err
+}
+
 // obstacles returns the conditions that can refuse a valid request, of user $1, asset $2 and payer $3.
 const obstacles = `
 select is_accepted_database(),
        exists (select from transfer_halt h left join assets_tb a using (asset_id)
                 where h.resumed_at is null and (h.scope = 'all' or a.asset = $2 and coalesce(h.user_id = $1, true))),
        $3 <> '' and not (select ` + mayPay + ` from (select nullif($3, '') as submitter) as p),
+       exists (select from submitter s where s.submitter = nullif($3, '') and s.status = 'RETIRED'),
        (select count(*) from (select from transfers_tb where user_id = $1
           and created_at > (select clock_timestamp()) - interval '1 second' limit $4) as c),
        (select count(*) from (select from transfers_tb where user_id = $1
@@ -246,7 +257,7 @@ select is_accepted_database(),
 
 // why returns the reason for which a request was not stored.
 func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Terms) error {
-	var ours, halted, mayNotPay bool
+	var ours, halted, mayNotPay, retired bool
 	var counts transfer.Counts
 	var dayUnits, payer string
 	if r.Payout != nil {
@@ -258,7 +269,7 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	if r.Payout != nil {
 		b.Queue(findPayoutObstacles, r.UserID, r.Asset, int64(r.Payout.ChainID), r.Payout.Address, terms.Addresses.Delay).QueryRow(found.scan)
 	}
-	b.Queue(obstacles, r.UserID, r.Asset, payer, terms.Limits.PerSecond, terms.Limits.PerDay).QueryRow(results.Scan(&ours, &halted, &mayNotPay, &counts.LastSecond, &counts.LastDay, &dayUnits))
+	b.Queue(obstacles, r.UserID, r.Asset, payer, terms.Limits.PerSecond, terms.Limits.PerDay).QueryRow(results.Scan(&ours, &halted, &mayNotPay, &retired, &counts.LastSecond, &counts.LastDay, &dayUnits))
 	b.Queue(assetColumns+` where asset = $1`, r.Asset).QueryRow(func(row pgx.Row) error {
 		a, err := scanAsset(row)
 		if err == nil {
@@ -277,6 +288,8 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 		return transfer.RefusedError{Reason: reason}
 	case halted:
 		return transfer.ErrHalted
+	case retired:
+		return transfer.ErrRetired
 	case mayNotPay:
 		return transfer.ErrProtected
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -217,6 +218,28 @@ func TestPayoutsNeedAPayingPayer(t *testing.T) {
 	b.created(t, request(""))
 	b.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	b.created(t, payout())
+}
+
+// A payout that races the retirement of its payer, and an asset that names a retired payer, are
+// refused for that reason.
+func TestRetiredPayer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.offer(t, payable)
+	check.Err(t, "retire the payer of an asset", store.OpenWorkError{Work: "an asset that names it as its payer"})(nil,
+		b.Bundle.Store.Retire(t.Context(), store.Retirement{Submitter: payer, By: "ann", Reason: "r"}))
+	tx := check.Value(b.DB.Begin(t.Context()))(t)
+	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set payout_submitter = null, chain_id = null, token_contract = null, chain_decimals = null where asset = $1`, payable.Name))
+	check.OK(t)(tx.Exec(t.Context(), `update submitter set status = 'RETIRED' where submitter = $1`, payer))
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Create(t.Context(), payout(), terms)
+		done <- err
+	}()
+	b.awaitBlocked(t, "insert into transfers_tb")
+	check.OK(t)(tx.Commit(t.Context()))
+	check.Err(t, "a payout that races the retirement", transfer.ErrRetired)(nil, <-done)
+	check.Err(t, "an asset of a retired payer", transfer.ErrRetired)(nil, b.PutAsset(t.Context(), payable))
 }
 
 // The limits hold exactly, also for concurrent requests. Failed and refunded transfers do not count

@@ -216,6 +216,8 @@ func (t *incident) planFill(l *txmanager.ReleaseRequest, v txmanager.ChainObserv
 		window = *l.Fill
 	}
 	switch {
+	case lost.Retired:
+		return txmanager.FillError{Why: "is not possible: the submitter is retired and signs nothing, so a lost database has signed nothing for it either; leave it out"}
 	case window < lost.Window:
 		return txmanager.FillError{Why: fmt.Sprintf("is %d: want at least %d, the widest window that the account has had", window, lost.Window)}
 	case v.Account.LatestCount > l.Count:

@@ -46,6 +46,21 @@ func TestPlaceholdersWithoutABalanceAreRefused(t *testing.T) {
 	}
 }
 
+// Nothing is signed for a retired submitter: its release fills no nonces, and a payer's needs no fill.
+func TestRetiredSubmittersAreNotFilled(t *testing.T) {
+	t.Parallel()
+	w := txtest.StateOf(1, 6)
+	tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Timing: testTiming}, State: w}}
+	retired := txmanager.LostNonces{Payer: true, Retired: true, Window: 1}
+	l := txmanager.ReleaseRequest{Count: 6, Fill: new(uint64(3))}
+	if _, refused := errors.AsType[txmanager.FillError](tn.planFill(&l, txtest.ViewOf(w, txtest.Block('a', 100)), retired)); !refused || l.Filling != nil {
+		t.Errorf("with fill: got %v, refused %t; want it refused", l.Filling, refused)
+	}
+	if err := tn.checkResume(t.Context(), txmanager.ReleaseRequest{}, retired); err != nil {
+		t.Errorf("a payer by resume: got %v, want it released", err)
+	}
+}
+
 // shows gives the same answer to every query.
 type shows struct {
 	txtest.Payloads

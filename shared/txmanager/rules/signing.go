@@ -145,7 +145,7 @@ func (p *signaturePlanner) wait(t txmanager.Tx, why txmanager.Wait) *txmanager.T
 	switch {
 	case t.State != txmanager.Stuck && t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder, handler && p.hasWaitedTooLong(t, p.now):
 		return &txmanager.Transition{From: from, To: p.markStuck(t, p.now, why.Reason)}
-	case t.LastError == why.Reason && len(t.Versions) > 0:
+	case t.LastError == why.Reason && t.Cause == why.Cause && len(t.Versions) > 0:
 		return nil
 	case handler:
 		t = p.keepWaiting(t, p.answers[t.ID], p.now)
@@ -156,12 +156,19 @@ func (p *signaturePlanner) wait(t txmanager.Tx, why txmanager.Wait) *txmanager.T
 
 // PostponeBlocked plans the next check of transactions without bytes that wait for a lower one. It
 // lies far enough ahead that it is not overdue before the lower one is checked. Once all lower
-// ones are broadcasting, the check is due now.
+// ones are broadcasting, the check is due now. A node has answered, so none of them waits for one.
 func (r Rules) PostponeBlocked(w txmanager.SubmitterState) (moves []txmanager.Transition) {
 	var blocker *txmanager.Tx // the lowest that is not broadcasting
 	for i, t := range w.Open {
-		if at := r.postponedCheck(w, i, blocker); at != nil {
+		at := r.postponedCheck(w, i, blocker)
+		if at != nil {
 			t = r.WithNextCheck(t, *at)
+		}
+		reached := t.State == txmanager.InFlight && t.Cause == txmanager.WaitNodes && len(t.Versions) == 0
+		if reached {
+			t.Explain("", t.LastError)
+		}
+		if at != nil || reached {
 			moves = append(moves, txmanager.Transition{From: txmanager.InFlight, To: t})
 		}
 		if blocker == nil && !t.IsBroadcasting() {
@@ -207,6 +214,18 @@ func laterOf(a, b time.Time) time.Time {
 // not enough to replace anything.
 func HasNoReceipt(t txmanager.Tx, v txmanager.ChainObservation) bool {
 	return !slices.ContainsFunc(t.Versions, func(h txmanager.Hash) bool { return v.Receipts[h].Answer != txmanager.AnswerNotFound })
+}
+
+// AfterNoAnswer is t after a chain query without an answer, as it is checked again at a time. A
+// reserved nonce without bytes waits for its owner, not for a node.
+func (r Rules) AfterNoAnswer(t txmanager.Tx, again time.Time) txmanager.Tx {
+	if t.NextResubmitAt != nil && t.NextResubmitAt.Before(again) {
+		t.NextResubmitAt = &again
+	}
+	if t.Cause == "" && t.Phase() != txmanager.AwaitingMark {
+		t.Explain(txmanager.WaitNodes, t.LastError)
+	}
+	return r.WithNextCheck(t, again)
 }
 
 // FirstVersion is the first version of t, with the gas from its allocation.

@@ -155,3 +155,20 @@ func isReason(e ast.Expr) bool {
 	s, ok := e.(*ast.SelectorExpr)
 	return ok && (s.Sel.Name == "LastError" || s.Sel.Name == "Cause")
 }
+
+// A nonce without bytes waits for a node only while no node answers, and a reserved one never does.
+func TestNodesCauseEndsWithTheirAnswer(t *testing.T) {
+	txtest.Frozen(t, func(t *testing.T) {
+		r := rulesOf(3)
+		bare, lent := txtest.Bare(4), txtest.Lent(5, txmanager.Reserved, time.Hour)
+		again := time.Now().Add(time.Second)
+		check.Equal(t, "reserved", r.AfterNoAnswer(lent, again).Cause, "")
+		bare = r.AfterNoAnswer(bare, again)
+		check.Equal(t, "without bytes", bare.Cause, txmanager.WaitNodes)
+		var after []txmanager.WaitCause
+		for _, m := range r.PostponeBlocked(txtest.StateOf(1, 5, bare)) {
+			after = append(after, m.To.Cause)
+		}
+		check.Same(t, "after an answer", after, []txmanager.WaitCause{""})
+	})
+}

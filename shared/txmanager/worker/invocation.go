@@ -255,13 +255,7 @@ func (t *invocation) planRetry(ctx context.Context, q txmanager.ChainQuery, caus
 		if len(x.Versions) > 0 && !about(x) {
 			continue
 		}
-		if x.NextResubmitAt != nil && x.NextResubmitAt.Before(again) {
-			x.NextResubmitAt = &again
-		}
-		if x.Cause == "" {
-			x.Explain(txmanager.WaitNodes, x.LastError)
-		}
-		w.Transitions = append(w.Transitions, txmanager.Transition{From: x.State, To: t.Rules.WithNextCheck(x, again)})
+		w.Transitions = append(w.Transitions, txmanager.Transition{From: x.State, To: t.Rules.AfterNoAnswer(x, again)})
 	}
 	if t.Kind.MaySign() && rules.IsQueueHeadDue(t.State, again) {
 		w.Transitions = append(w.Transitions, rules.WaitAtHead(t.State, txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "the node is unavailable"}, again)...)
