@@ -179,7 +179,7 @@ func (s Signer) Sign(ctx context.Context, sub txmanager.Submitter, tx txmanager.
 		result = telemetry.Result("unknown")
 	}
 	telemetry.TxSign.Add(ctx, 1, kind, result)
-	telemetry.TxSignTime.Add(ctx, time.Since(began).Milliseconds(), kind, result)
+	telemetry.TxSignTime.Add(ctx, time.Since(began).Seconds(), kind, result)
 	return signed, err
 }
 
