@@ -71,7 +71,7 @@ var (
 	ConservationCheck = counter("fencepost_conservation_check_total", "checks of conservation")
 	// ChainUnread is the time since the payer that is farthest behind was read up to the last final
 	// block, by [Chain]; the check of conservation sets it.
-	ChainUnread = gauge("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
+	ChainUnread = last("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
 	// QueueDepth is the number of intents that wait for a nonce; the sweep sets it.
 	QueueDepth = gauge("fencepost_queue_depth", "intents waiting for a nonce", "{intent}")
 
@@ -83,7 +83,7 @@ var (
 	// sets it.
 	HeldAge = gauge("fencepost_held_age_seconds", "time that the oldest held intent has waited", "s")
 	// QueueFullness is the fullest queue divided by its bound, from 0 to 1; the sweep sets it.
-	QueueFullness = ratio("fencepost_queue_fullness_ratio", "fullest queue, as a part of its bound")
+	QueueFullness = gauge("fencepost_queue_fullness_ratio", "fullest queue, as a part of its bound", "1")
 	// InFlightAge is the time that the oldest transaction has had its nonce, in seconds; the sweep sets
 	// it.
 	InFlightAge = gauge("fencepost_in_flight_age_seconds", "age of the oldest held nonce", "s")
@@ -118,7 +118,37 @@ var (
 	// EventAge is the waiting time of the oldest event that a [Endpoint] has not accepted, in seconds;
 	// the sweep sets it.
 	EventAge = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")
+	// BuildInfo is 1, with the version and the commit of the process.
+	BuildInfo = last("fencepost_build_info", "build of the process", "{build}")
+	// SweepTime is when the sweep began that the gauges of this process come from, by the database's clock,
+	// in seconds since 1970.
+	SweepTime = gauge("fencepost_sweep_timestamp_seconds", "when the sweep began that read the gauges", "s")
+	// TxQueueWait is the time from the acceptance of an intent to its nonce, by [Chain].
+	TxQueueWait = histogram("fencepost_queue_wait_seconds", "time from acceptance to a nonce", txTimes)
+	// TxBroadcastTime is the time from acceptance to the first broadcast that a node accepted, by [Chain].
+	TxBroadcastTime = histogram("fencepost_tx_broadcast_seconds", "time from acceptance to the first accepted broadcast", txTimes)
+	// TxFinalTime is the time from acceptance to the end of a transaction, by [Result], as [Finality].
+	TxFinalTime = histogram("fencepost_tx_final_seconds", "time from acceptance to the end of a transaction", txTimes)
+	// HTTPTime is the time of an invocation, by [Invoked].
+	HTTPTime = histogram("fencepost_http_request_seconds", "time of an HTTP request", callTimes)
+	// RPCTime is the time of a round trip to a node, by [Method]: once for each method of a batch.
+	RPCTime = histogram("fencepost_rpc_seconds", "time of a round trip to a node that has the method", callTimes)
+	// SQLTime is the time of a round trip to the database.
+	SQLTime = histogram("fencepost_sql_round_trip_seconds", "time of a round trip to the database", callTimes)
 )
+
+// Invoked returns the labels of [HTTPTime]: the function, and the HTTP status of its answer.
+func Invoked(function string, status int) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("function", function), attribute.Int("status", status))
+}
+
+// Build returns the labels of [BuildInfo].
+func Build(version, revision string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("version", version), attribute.String("revision", revision))
+}
+
+// Method returns the label method: of a JSON-RPC call.
+func Method(name string) metric.MeasurementOption { return label("method", name) }
 
 // Result returns the label result.
 func Result(value string) metric.MeasurementOption { return label("result", value) }
@@ -190,7 +220,8 @@ func seconds(name, description string) metric.Float64Counter {
 	return c
 }
 
-func gauge(name, description, unit string) metric.Int64Gauge {
+// last is a gauge of this process, which shows the value that it was given last.
+func last(name, description, unit string) metric.Int64Gauge {
 	g, err := meter().Int64Gauge(name, metric.WithDescription(description), metric.WithUnit(unit))
 	if err != nil {
 		otel.Handle(err) // g shows nothing, and can be used
@@ -198,10 +229,16 @@ func gauge(name, description, unit string) metric.Int64Gauge {
 	return g
 }
 
-func ratio(name, description string) metric.Float64Gauge {
-	g, err := meter().Float64Gauge(name, metric.WithDescription(description), metric.WithUnit("1"))
+// The bounds of histograms, in seconds: of one call, and of a transaction.
+var (
+	callTimes = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+	txTimes   = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 21600, 86400}
+)
+
+func histogram(name, description string, bounds []float64) metric.Float64Histogram {
+	h, err := meter().Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
 	if err != nil {
-		otel.Handle(err) // g shows nothing, and can be used
+		otel.Handle(err) // h counts nothing, and can be used
 	}
-	return g
+	return h
 }

@@ -44,8 +44,10 @@ func setup(t *testing.T) env {
 	mux.Handle("POST /", telemetry.Invocation(log, "create", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("accepted"))
 		if r.URL.Path == "/sweep" {
-			telemetry.QueueDepth.Record(r.Context(), 7)
-			telemetry.QueueFullness.Record(r.Context(), 0.25)
+			ctx := telemetry.WithReading(r.Context())
+			telemetry.QueueDepth.Record(ctx, 7)
+			telemetry.QueueFullness.Record(ctx, 0.25)
+			telemetry.ShowReading(ctx, time.Unix(1_700_000_000, 0))
 		}
 	})))
 	server := httptest.NewServer(e.AtEnd(mux))
@@ -98,7 +100,9 @@ const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 func (h env) come(t *testing.T) {
 	h.post(t, "/sweep", caller)
-	h.until(t, "the gauge came", func() bool { return h.Value("fencepost_queue_depth{}") == 7 && h.Value("fencepost_queue_fullness_ratio{}") == 0.25 })
+	h.until(t, "the gauge came", func() bool {
+		return h.Value("fencepost_queue_depth{}") == 7 && h.Value("fencepost_queue_fullness_ratio{}") == 0.25
+	})
 	h.until(t, "a later count came", func() bool { return h.Value("fencepost_tx_create_total{result=accepted}") >= 3 })
 	if got := h.Spans()[0]; got.TraceID != caller[3:35] || got.Parent != caller[36:52] || got.Name != "create" || got.Attributes["http.response.status_code"] == "" {
 		t.Errorf("first span: got %+v, want create in the caller's trace, under its span", got)
@@ -111,8 +115,8 @@ func (h env) come(t *testing.T) {
 	library.Add(t.Context(), 1)
 	before = h.Calls()
 	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
-	if diff := cmp.Diff([]string{"fencepost_tx_create_total{result=accepted}"}, h.Series()); diff != "" {
-		t.Errorf("series of deliveries after the one that had the gauges, which come once, with a library that counts too (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"fencepost_queue_depth{}", "fencepost_queue_fullness_ratio{}", "fencepost_sweep_timestamp_seconds{}", "fencepost_tx_create_total{result=accepted}"}, h.Series()); diff != "" {
+		t.Errorf("series of further deliveries, with a library that counts too (-want +got):\n%s", diff)
 	}
 }
 
@@ -122,7 +126,7 @@ func (h env) page(t *testing.T) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	check.OK(t)(err)
-	for _, want := range []string{"\nqueue_depth 7\n", "\nqueue_fullness_ratio 0.25\n", "\ntx_create_total{result=\"accepted\"} ", "# HELP fencepost_tx_create_total creates"} {
+	for _, want := range []string{"\nfencepost_queue_depth 7\n", "\nfencepost_queue_fullness_ratio 0.25\n", "\nfencepost_tx_create_total{result=\"accepted\"} ", "# HELP fencepost_tx_create_total creates"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("page: got\n%s\nwant %q in it", text, want)
 		}
