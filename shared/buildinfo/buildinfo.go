@@ -27,7 +27,7 @@ type Info struct {
 	Go       string `json:"go"`       // the version of Go
 }
 
-// Read returns the build of this program. What is not known is "unknown".
+// Read returns the build of this program. A text that the build lacks is "unknown".
 var Read = sync.OnceValue(func() Info {
 	built, _ := debug.ReadBuildInfo()
 	return describe(built, release, revision)

@@ -1,6 +1,7 @@
 package export_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
@@ -126,6 +128,11 @@ func (h env) page(t *testing.T) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	check.OK(t)(err)
+	found, err := promlint.New(bytes.NewReader(text)).Lint()
+	check.OK(t)(err)
+	for _, problem := range found {
+		t.Errorf("promlint: %s: %s", problem.Metric, problem.Text)
+	}
 	for _, want := range []string{"\nfencepost_queue_depth 7\n", "\nfencepost_queue_fullness_ratio 0.25\n", "\nfencepost_tx_create_total{result=\"accepted\"} ", "# HELP fencepost_tx_create_total creates"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("page: got\n%s\nwant %q in it", text, want)
