@@ -249,13 +249,13 @@ func TestListsRefuse(t *testing.T) {
 	}
 	txs, transfers := "submitter="+shopAccount, ""
 	ofTxs := fmt.Sprint(list(h.callerToken("shop"), txs+"&pageSize=1").body["nextPageToken"])
-	ofTransfers := fmt.Sprint(list(h.userToken(alice), transfers+"pageSize=1").body["next_page_token"])
+	ofTransfers := fmt.Sprint(list(h.userToken(alice), transfers+"pageSize=1").body["nextPageToken"])
 	for _, c := range []struct{ name, token, query, want string }{
 		{"no submitter", h.callerToken("shop"), "submitter=", "400 INVALID_FIELD submitter"},
 		{"a submitter that is none", h.callerToken("shop"), "submitter=x", "400 INVALID_FIELD submitter"},
 		{"a state that is none", h.callerToken("shop"), txs + "&state=DONE", "400 INVALID_FIELD state"},
 		{"none a page", h.callerToken("shop"), txs + "&pageSize=0", "400 INVALID_FIELD pageSize"},
-		{"too many a page", h.callerToken("shop"), txs + "&pageSize=501", "400 INVALID_FIELD pageSize"},
+		{"too many a page", h.callerToken("shop"), txs + "&pageSize=1001", "400 INVALID_FIELD pageSize"},
 		{"a sign", h.callerToken("shop"), txs + "&pageSize=%2B5", "400 INVALID_FIELD pageSize"},
 		{"another parameter", h.callerToken("shop"), txs + "&offset=1", "400 UNSUPPORTED_FIELD offset"},
 		{"twice", h.callerToken("shop"), txs + "&state=QUEUED&state=FAILED", "400 INVALID_FIELD state"},
@@ -264,7 +264,7 @@ func TestListsRefuse(t *testing.T) {
 		{"another caller's", h.callerToken("other"), txs + "&pageToken=" + ofTxs, "400 INVALID_FIELD pageToken"},
 		{"no caller", h.userToken(alice), txs, "401 UNAUTHORIZED <nil>"},
 		{"a state that is none, of transfers", h.userToken(alice), "state=PENDING", "400 INVALID_FIELD state"},
-		{"too many transfers a page", h.userToken(alice), "pageSize=501", "400 INVALID_FIELD pageSize"},
+		{"too many transfers a page", h.userToken(alice), "pageSize=1001", "400 INVALID_FIELD pageSize"},
 		{"the other list's, of transfers", h.userToken(alice), "pageToken=" + ofTxs, "400 INVALID_FIELD pageToken"},
 		{"another user's", h.userToken(bob), "pageToken=" + ofTransfers, "400 INVALID_FIELD pageToken"},
 		{"no user", h.callerToken("shop"), "pageSize=1", "401 UNAUTHORIZED <nil>"},

@@ -51,8 +51,8 @@ func TestEventsAreReplayed(t *testing.T) {
 		{"an operator", operator, client.EventQuery{PageSize: 2}, strings.Join(all, " ")},
 		{"whose they are", shop, client.EventQuery{PageSize: 1}, all[0] + " " + all[2]},
 		{"another", other, client.EventQuery{Submitter: shopAccount}, all[1]},
-		{"from a cursor on", operator, client.EventQuery{After: "2"}, all[2]},
-		{"at the end", operator, client.EventQuery{After: "3"}, ""},
+		{"from a cursor on", operator, client.EventQuery{PageToken: "2"}, all[2]},
+		{"at the end", operator, client.EventQuery{PageToken: "3"}, ""},
 	} {
 		if got, err := replay(c.by, c.q); got != c.want || err != nil {
 			t.Errorf("%s: got %q, %v; want %q", c.what, got, err, c.want)
@@ -70,15 +70,15 @@ func TestReplayIsRefused(t *testing.T) {
 	t.Parallel()
 	h := build(t, deliverySettings...)
 	for query, want := range map[string]string{
-		"?after=1": "400 INVALID_FIELD after", "?after=-1": "400 INVALID_FIELD after", "?after=x": "400 INVALID_FIELD after",
-		"?pageSize=0": "400 INVALID_FIELD pageSize", "?pageSize=501": "400 INVALID_FIELD pageSize", "?submitter=x": "400 INVALID_FIELD submitter",
-		"?pageToken=x": "400 UNSUPPORTED_FIELD pageToken", "?after=0": "200 <nil> <nil>", "": "200 <nil> <nil>",
+		"?pageToken=1": "400 INVALID_FIELD pageToken", "?pageToken=-1": "400 INVALID_FIELD pageToken", "?pageToken=x": "400 INVALID_FIELD pageToken",
+		"?pageSize=0": "400 INVALID_FIELD pageSize", "?pageSize=1001": "400 INVALID_FIELD pageSize", "?submitter=x": "400 INVALID_FIELD submitter",
+		"?after=1": "400 UNSUPPORTED_FIELD after", "?pageToken=0": "200 <nil> <nil>", "": "200 <nil> <nil>",
 	} {
 		a := h.as("shop", "GET", "/api/v1/events"+query, nil)
 		check.Equal(t, fmt.Sprintf("%q (%v)", query, a.body), fmt.Sprint(a.status, " ", a.body["code"], " ", a.body["field"]), want)
 	}
 	h.run(`update event_counter set last = 9, forgotten = 5`)
-	if a := h.as("shop", "GET", "/api/v1/events?after=4", nil); a.status != 400 || a.body["oldest"] != "5" {
+	if a := h.as("shop", "GET", "/api/v1/events?pageToken=4", nil); a.status != 400 || a.body["oldest"] != "5" {
 		t.Errorf("behind what is kept: got %d %v, want 400 and from where on it is", a.status, a.body)
 	}
 	call(t, t.Context(), "", "GET", h.url+"/api/v1/events", nil).wants(t, 401, "without a token")

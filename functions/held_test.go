@@ -96,8 +96,10 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	if len(rows) != 3 || rows[1].(map[string]any)["requestId"] != "r1" || rows[2].(map[string]any)["txId"] != nil {
 		t.Errorf("list: got %v", list.body)
 	}
-	if rows, _ := h.as("ann", "GET", path+"?after=1", nil).body["foreign"].([]any); len(rows) != 1 {
-		t.Errorf("list after nonce 1: got %v, want one", rows)
+	first := h.as("ann", "GET", path+"?pageSize=2", nil)
+	last := h.as("ann", "GET", fmt.Sprint(path, "?pageSize=2&pageToken=", first.body["nextPageToken"]), nil)
+	if rows, _ := last.body["foreign"].([]any); len(rows) != 1 || last.body["nextPageToken"] != nil {
+		t.Errorf("second page of two: got %v, want the last one", last.body)
 	}
 	for _, c := range []struct {
 		path string

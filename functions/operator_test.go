@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -151,6 +152,27 @@ func TestSweep(t *testing.T) {
 		line := h.log.find("alert", alert)
 		check.Equal(t, fmt.Sprintf("%s (%v)", alert, line), fmt.Sprintf("%v %v", line["severity"], line["reqId"]), want)
 	}
+}
+
+// The sweep opens PROTECT on every submitter of a restored database, also where none of them has work.
+func TestSweepProtectsARestoredDatabaseWithoutWork(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 1)
+	incident := func() string {
+		t.Helper()
+		if status := h.as("tasks", "POST", "/internal/sweep", map[string]any{}).status; status != 200 && status != 503 { // its chain does not answer
+			t.Errorf("sweep: got %d, want 200 or 503", status)
+		}
+		protect, _ := h.as("ann", "GET", ofShop, nil).body["protect"].(map[string]any)
+		return fmt.Sprint(protect["incident"])
+	}
+	check.Equal(t, "the accepted database", incident(), "<nil>")
+	check.OK(t)(migrations.Distrust(t.Context(), h.URL, "restored from a backup"))
+	check.Equal(t, "restored", incident(), "1")
+	check.Equal(t, "the next sweep", incident(), "1")
+	check.OK(t)(h.Store.AcceptDatabase(t.Context(), "ann", "reconciled"))
+	check.Equal(t, "accepted", incident(), "1")
 }
 
 // A missing unit is found, halts new transfers, and is shown. Stored transfers are still answered, and

@@ -247,7 +247,10 @@ func TestProposalsEnd(t *testing.T) {
 	if got := h.ben("GET", "/admin/v1/proposals?state=all", nil); len(got.body["proposals"].([]any)) != 4 {
 		t.Errorf("all: got %v, want four", got.body)
 	}
-	for query, want := range map[string]string{"state=none": "state", "after=0": "after", "limit=1": "limit"} {
+	first = h.ben("GET", "/admin/v1/proposals?state=all&pageSize=3", nil)
+	last := h.ben("GET", fmt.Sprint("/admin/v1/proposals?state=all&pageSize=3&pageToken=", first.body["nextPageToken"]), nil)
+	check.Equal(t, "the second page of three", fmt.Sprint(len(last.body["proposals"].([]any)), last.body["nextPageToken"]), "1 <nil>")
+	for query, want := range map[string]string{"state=none": "state", "pageToken=x": "pageToken", "after=1": "after"} {
 		if got := h.ben("GET", "/admin/v1/proposals?"+query, nil).is("field"); got != "400 "+want {
 			t.Errorf("%s: got %s, want the field %s", query, got, want)
 		}
@@ -467,7 +470,7 @@ func TestTwoOperatorsReleaseInBulk(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("release")...)
 	bulk := func() (string, answer) {
-		return h.propose("POST", "/admin/v1/database/release-untouched", members{"reason": "the upgrade of the 23rd", "limit": 10})
+		return h.propose("POST", "/admin/v1/database/release-untouched", members{"reason": "the upgrade of the 23rd", "pageSize": 10})
 	}
 	check.Equal(t, "without a move", h.ann("POST", "/admin/v1/database/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE")
 	h.run(`insert into database_move (mark, from_system, from_timeline, by, reason, outcome, ended_at, ended_by, ended_reason, to_system, to_timeline, after_change)

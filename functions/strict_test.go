@@ -157,7 +157,7 @@ func TestEmptyParametersAreRefused(t *testing.T) {
 			check.Equal(t, fmt.Sprintf("%s?%s=", r, p.Name), r.ask(h, p.Name, "", "").is("code", "field"), "400 INVALID_FIELD "+p.Name)
 		}
 	}
-	for _, name := range []string{"pageSize", "pageToken", "state", "submitter", "requestId", "after", "from", "dryRun"} {
+	for _, name := range []string{"pageSize", "pageToken", "state", "submitter", "requestId", "from", "since", "hash", "dryRun"} {
 		if !asked[name] {
 			t.Errorf("%s: got no route that has it, or this test sees nothing", name)
 		}

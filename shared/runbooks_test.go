@@ -67,6 +67,25 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
+// What to look at is calls of the API. SQL is at the end of a page, under a heading of its own.
+func TestRunbooksDiagnoseByTheAPI(t *testing.T) {
+	t.Parallel()
+	for name, page := range pagesByName(t) {
+		before, _, _ := strings.Cut(page, "\n## Queries\n")
+		if strings.Contains(before, "```sql") {
+			t.Errorf("%s.md: got SQL before the heading Queries, want it there", name)
+		}
+		_, look, _ := strings.Cut(before, "**Look at**")
+		look, _, _ = strings.Cut(look, "\n**Do")
+		if name == "restore" { // its steps are sections
+			look = before
+		}
+		if len(runbooks.Calls(name, look)) == 0 {
+			t.Errorf("%s.md: got no call of the API in what to look at, want one", name)
+		}
+	}
+}
+
 var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#([^)]*))?\)`)
 
 // A link to a page leads to one, and to a heading that it has.

@@ -30,15 +30,15 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	operator := must(b.Client(stack.OperatorAccount))(t)
 
 	var all []client.LostNonce
-	for from := uint64(0); ; {
-		page, err := operator.Lost(b.ctx, string(s), from)
-		if err != nil || page.ChainCount != lost || page.FinalCount == nil || *page.FinalCount != lost || page.More != (page.NextFrom != nil) {
-			t.Fatalf("lost from %d: got %+v, %v; want counts of %d", from, page, err, lost)
+	for token := ""; ; {
+		page, err := operator.Lost(b.ctx, string(s), token)
+		if err != nil || page.ChainCount != lost || page.FinalCount == nil || *page.FinalCount != lost {
+			t.Fatalf("lost from %q: got %+v, %v; want counts of %d", token, page, err, lost)
 		}
-		if all = append(all, page.Nonces...); page.NextFrom == nil {
+		if all = append(all, page.Nonces...); page.NextPageToken == "" {
 			break
 		}
-		from = *page.NextFrom
+		token = page.NextPageToken
 	}
 	if len(all) != lost || all[0].ConsumingTx == nil || all[0].ConsumingTx.Value != "1000" || len(all[lost-1].Intents) != 1 || all[lost-1].Intents[0].RequestID != "by-hand" {
 		t.Fatalf("lost: got %d, %+v; want %d, and the intent at the last", len(all), all, lost)

@@ -135,15 +135,15 @@ func wantComplete(t *testing.T, who string, all []event) map[string]string {
 // replay reads all events that account may see, page by page.
 func (b bench) replay(t *testing.T, account string) (all []event) {
 	t.Helper()
-	after := ""
+	token := ""
 	for {
 		path := "/api/v1/events?pageSize=7"
-		if after != "" {
-			path += "&after=" + after
+		if token != "" {
+			path += "&pageToken=" + token
 		}
 		var page struct {
-			Events []struct{ Event event }
-			Next   string
+			Events        []struct{ Event event }
+			NextPageToken string
 		}
 		b.call(t, account, http.MethodGet, path, nil).decode(&page)
 		if len(page.Events) == 0 {
@@ -152,7 +152,7 @@ func (b bench) replay(t *testing.T, account string) (all []event) {
 		for _, e := range page.Events {
 			all = append(all, e.Event)
 		}
-		after = page.Next
+		token = page.NextPageToken
 	}
 }
 

@@ -103,7 +103,7 @@ func (l *local) printed(t *testing.T, text string) string {
 	return ""
 }
 
-// What the emulator prints works when it is pasted, and each drill ends as its runbook says.
+// What the emulator prints works when it is pasted, and each drill ends as its runbook says. The restore is last.
 func TestLocalEnvironment(t *testing.T) {
 	t.Parallel()
 	l := startLocal(t, "--transfers", "--events", "webhook", "--window", "3", "--block-time", "250ms", "--nodes", "3")

@@ -2,7 +2,6 @@ package acceptance
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,23 +21,23 @@ type lostShown struct {
 // lostNonces returns all pages of the list, and the final count on its last page.
 func (b bench) lostNonces(t *testing.T, s txmanager.Submitter) (all []lostShown, final uint64) {
 	t.Helper()
-	for from := "0"; ; {
+	for query := ""; ; {
 		var page struct {
-			FinalCount *uint64
-			Nonces     []lostShown
-			NextFrom   *uint64
+			FinalCount    *uint64
+			Nonces        []lostShown
+			NextPageToken string
 		}
-		status, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost?from="+from, nil)
+		status, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost"+query, nil)
 		if err := json.Unmarshal([]byte(text), &page); err != nil || status != http.StatusOK {
-			t.Fatalf("lost from %s: got %d %s", from, status, text)
+			t.Fatalf("lost%s: got %d %s", query, status, text)
 		}
 		if all = append(all, page.Nonces...); page.FinalCount != nil {
 			final = *page.FinalCount
 		}
-		if page.NextFrom == nil {
+		if page.NextPageToken == "" {
 			return all, final
 		}
-		from = fmt.Sprint(*page.NextFrom)
+		query = "?pageToken=" + page.NextPageToken
 	}
 }
 

@@ -134,10 +134,10 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 }
 
 type untouched struct {
-	Released  []txmanager.Submitter
-	Left      []struct{ Submitter, Why string }
-	Remaining int
-	After     *txmanager.Submitter
+	Released      []txmanager.Submitter
+	Left          []struct{ Submitter, Why string }
+	Remaining     int
+	NextPageToken string
 }
 
 func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, out untouched, text string) {
@@ -184,7 +184,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	for _, s := range all {
 		b.inProtect(t, s)
 	}
-	for _, body := range []map[string]any{{"reason": " "}, {"reason": "r", "limit": 0}, {"reason": "r", "after": "nobody"}} {
+	for _, body := range []map[string]any{{"reason": " "}, {"reason": "r", "pageSize": 0}, {"reason": "r", "pageToken": "nobody"}} {
 		if status, _, text := b.releaseUntouched(t, body); status != http.StatusBadRequest {
 			t.Errorf("%v: got %d %s, want 400", body, status, text)
 		}
@@ -198,7 +198,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	b.Nodes[1].SetFaults(rpcproxy.Faults{})
 	b.Nodes[2].SetFaults(rpcproxy.Faults{})
 	var released, left []txmanager.Submitter
-	body := map[string]any{"reason": "upgrade", "limit": 2}
+	body := map[string]any{"reason": "upgrade", "pageSize": 2}
 	for {
 		status, out, text := b.releaseUntouched(t, body)
 		if status != http.StatusOK {
@@ -211,13 +211,13 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 				t.Errorf("%s is left: got %q, want the counts", l.Submitter, l.Why)
 			}
 		}
-		if out.After == nil {
+		if out.NextPageToken == "" {
 			if out.Remaining != 1 {
 				t.Errorf("remaining: got %d, want the one that was used", out.Remaining)
 			}
 			break
 		}
-		body["after"] = *out.After
+		body["pageToken"] = out.NextPageToken
 	}
 	if len(released) != 3 || !slices.Equal(left, []txmanager.Submitter{used}) {
 		t.Errorf("got released %v and left %v, want all but %s", released, left, used)

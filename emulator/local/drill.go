@@ -49,6 +49,7 @@ type exercise struct {
 	account  devchain.Account // whose key and submitter the drill uses: the last dev account
 	sub      txmanager.Submitter
 	name     string
+	runbook  string // the page of the drill
 }
 
 // drill runs a drill and writes what it says as it goes on.
@@ -96,7 +97,7 @@ func (f flushing) Write(p []byte) (int, error) {
 }
 
 func runDrill(ctx context.Context, s *stack.Stack, d Drill, solve bool, pause time.Duration, out io.Writer) (err error) {
-	x := &exercise{Stack: s, out: out, solve: solve, pause: pause, name: d.Name}
+	x := &exercise{Stack: s, out: out, solve: solve, pause: pause, name: d.Name, runbook: d.Runbook}
 	all := s.Submitters()
 	x.sub, x.account = all[len(all)-1], devchain.DevAccounts(len(all))[len(all)-1]
 	if x.operator, err = s.Client(stack.OperatorAccount); err != nil {
@@ -178,6 +179,24 @@ func (x *exercise) reaches(ctx context.Context, txID string, states ...client.Tx
 		tx, err := x.operator.Tx(ctx, txID)
 		return err == nil && slices.Contains(states, tx.State)
 	})
+}
+
+// waitsFor waits until the transaction waits for the cause, and checks that its page is the drill's.
+func (x *exercise) waitsFor(ctx context.Context, txID, cause string) error {
+	var why client.TxWhy
+	err := x.until(ctx, func() bool {
+		var err error
+		why, err = x.operator.WhyTx(ctx, txID)
+		return err == nil && why.Waiting != nil && string(why.Waiting.Cause) == cause
+	})
+	if err != nil {
+		return err
+	}
+	if want := "docs/runbooks/" + x.runbook; why.Runbook != want {
+		return fmt.Errorf("%s waits for %s: got the page %s, want %s", txID, cause, why.Runbook, want)
+	}
+	x.say("GET /admin/v1/tx/%s/why: it waits for %s. %s (%s)", txID, cause, why.Action, why.Runbook)
+	return nil
 }
 
 // confirmed waits until the transaction is CONFIRMED; another end is an error.

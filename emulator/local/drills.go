@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -13,6 +15,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -28,6 +31,7 @@ var Drills = []Drill{
 	{Name: "lying-node", Meaning: "one of several nodes says of each transaction that it failed", Runbook: "node-excluded.md", nodes: 3, run: lyingNode},
 	{Name: "killed-process", Meaning: "a function process is killed by SIGKILL with transactions in flight", Runbook: "function-errors.md", run: killedProcess},
 	{Name: "unpaid-account", Meaning: "the next intent costs more than the account has", Runbook: "balance.md", run: unpaidAccount},
+	{Name: "restore", Meaning: "the database is replaced by a backup that lacks a transaction", Runbook: "restore.md", run: restore},
 }
 
 const reason = "a drill"
@@ -70,6 +74,9 @@ func foreignKey(ctx context.Context, x *exercise) error {
 		return err
 	}
 	incident, err := x.protected(ctx, true)
+	if err == nil {
+		err = x.waitsFor(ctx, waits, "PROTECT")
+	}
 	if err != nil {
 		return err
 	}
@@ -84,7 +91,38 @@ intents are answered 409 SUBMITTER_PROTECTED. Nobody but an operator ends this: 
 	if _, err := x.protected(ctx, false); err != nil {
 		return err
 	}
-	return x.confirmed(ctx, waits)
+	if err := x.confirmed(ctx, waits); err != nil || !x.solve {
+		return err
+	}
+	return x.writeOff(ctx, nonce)
+}
+
+// writeOff says of the released foreign transaction that it was no request of ours. Until then a new intent with
+// the same call is held.
+func (x *exercise) writeOff(ctx context.Context, nonce uint64) error {
+	if open, err := x.openForeign(ctx); err != nil || !slices.Contains(open, nonce) {
+		return errors.Join(err, fmt.Errorf("foreign transactions to decide about: got nonces %d, want %d among them", open, nonce))
+	}
+	err := x.act(ctx, "Write it off, after GET /admin/v1/submitters/"+string(x.sub)+"/foreign", http.MethodPost,
+		"/admin/v1/submitters/"+string(x.sub)+"/foreign/write-off", map[string]any{"nonce": nonce, "reason": reason})
+	if err != nil {
+		return err
+	}
+	if open, err := x.openForeign(ctx); err != nil || slices.Contains(open, nonce) {
+		return errors.Join(err, fmt.Errorf("foreign transactions to decide about: got nonces %d, want %d gone", open, nonce))
+	}
+	return nil
+}
+
+// openForeign returns the nonces of the foreign transactions that wait for a decision.
+func (x *exercise) openForeign(ctx context.Context) (nonces []uint64, err error) {
+	for f, err := range x.operator.ListForeign(ctx, string(x.sub)) {
+		if err != nil {
+			return nil, err
+		}
+		nonces = append(nonces, f.Nonce)
+	}
+	return nonces, nil
 }
 
 // resync releases the submitter by accepting the chain's final count. The transactions that are not on record
@@ -94,8 +132,8 @@ func (x *exercise) resync(ctx context.Context, s txmanager.Submitter, incident i
 		return nil
 	}
 	requests, count := map[uint64]string{}, uint64(0)
-	for from, more := uint64(0), true; more; {
-		page, err := x.operator.Lost(ctx, string(s), from)
+	for token, more := "", true; more; {
+		page, err := x.operator.Lost(ctx, string(s), token)
 		if err != nil {
 			return err
 		}
@@ -105,9 +143,7 @@ func (x *exercise) resync(ctx context.Context, s txmanager.Submitter, incident i
 		if page.FinalCount != nil {
 			count = *page.FinalCount
 		}
-		if more = page.NextFrom != nil; more {
-			from = *page.NextFrom
-		}
+		token, more = page.NextPageToken, page.NextPageToken != ""
 	}
 	return x.act(ctx, "Release, after GET /admin/v1/submitters/"+string(s)+"/lost", http.MethodPost, releasePath(s),
 		client.Release{Incident: incident, Mode: "resync", Count: &count, Requests: requests, Reason: reason})
@@ -137,7 +173,7 @@ func stuck(ctx context.Context, x *exercise) error {
 	if err != nil {
 		return err
 	}
-	if err := x.reaches(ctx, id, "STUCK"); err != nil {
+	if err := x.waitsFor(ctx, id, "OPERATOR"); err != nil {
 		return err
 	}
 	x.refuseFees(false)
@@ -209,8 +245,13 @@ docs/runbooks/protect.md. Other submitters with final transactions in these bloc
 	if err := x.resume(ctx, incident); err != nil {
 		return err
 	}
-	_, err = x.protected(ctx, false)
-	return err
+	if _, err := x.protected(ctx, false); err != nil {
+		return err
+	}
+	if err := x.confirmed(ctx, id); err != nil {
+		return err
+	}
+	return x.goesOn(ctx)
 }
 
 // resume releases by resume, once the chain queries agree that nothing is lost any more.
@@ -321,10 +362,7 @@ func unpaidAccount(ctx context.Context, x *exercise) error {
 	if err != nil {
 		return err
 	}
-	if err := x.until(ctx, func() bool {
-		tx, err := x.operator.Tx(ctx, dear)
-		return err == nil && tx.LastError != ""
-	}); err != nil {
+	if err := x.waitsFor(ctx, dear, "BALANCE"); err != nil {
 		return err
 	}
 	x.say(`Expect: the first intent asks for 1 ether more than the account has. It stays QUEUED, its lastError begins with "balance", and the
@@ -332,8 +370,123 @@ second waits behind it. Send the account money, or cancel the first: docs/runboo
 	if err := x.act(ctx, "Cancel", http.MethodPost, "/api/v1/tx/"+dear+"/cancel", nil); err != nil {
 		return err
 	}
-	if err := x.reaches(ctx, dear, client.Confirmed, client.Failed); err != nil {
+	if err := x.confirmed(ctx, behind); err != nil {
 		return err
 	}
-	return x.confirmed(ctx, behind)
+	return x.reaches(ctx, dear, client.Confirmed, client.Failed)
+}
+
+func restore(ctx context.Context, x *exercise) error {
+	lost, err := x.loseTransaction(ctx)
+	if err != nil {
+		return err
+	}
+	incidents, err := x.allProtected(ctx)
+	if err != nil {
+		return err
+	}
+	x.say(`The database is lost, and its backup is in its place. Expect: every submitter is in PROTECT, new transfers are halted, and
+%s is not known here, although the chain has it. docs/runbooks/restore.md, from step 3 on: accept the database, and
+release each submitter.`, lost.RequestID)
+	if err := x.reconcile(ctx, incidents, lost.RequestID); err != nil {
+		return err
+	}
+	for s := range incidents {
+		if err := x.until(ctx, func() bool {
+			shown, err := x.operator.Submitter(ctx, string(s))
+			return err == nil && shown.Protect == nil
+		}); err != nil {
+			return err
+		}
+	}
+	if _, err := x.caller.CreateTx(ctx, lost); x.solve && client.CodeOf(err) != "REQUEST_RECORDED" {
+		return fmt.Errorf("the lost request, posted again: got %w, want REQUEST_RECORDED", err)
+	}
+	return x.goesOn(ctx)
+}
+
+// loseTransaction replaces the database by a backup that lacks the returned intent, whose transaction the chain
+// has as finalized.
+func (x *exercise) loseTransaction(ctx context.Context) (lost client.Intent, err error) {
+	world := faults.NewWorld(faults.Options{Stack: x.Stack, Source: rand.New(rand.NewPCG(1, 1))})
+	n := rand.Int()
+	if err := x.goesOn(ctx); err != nil {
+		return lost, err
+	}
+	backup, err := world.BackUp(ctx, n)
+	if err != nil {
+		return lost, err
+	}
+	x.say("The database was backed up.")
+	lost, id, err := x.post(ctx, "lost", client.Payload{})
+	if err == nil {
+		err = x.confirmed(ctx, id)
+	}
+	if err == nil {
+		err = world.PutBack(ctx, backup, n, func() {})
+	}
+	if err == nil {
+		err = x.finalize()
+	}
+	return lost, err
+}
+
+// reconcile makes the operator's calls after a restore: accept the database, release each submitter, and resume
+// transfers. The drill's submitter has carried out the lost request.
+func (x *exercise) reconcile(ctx context.Context, incidents map[txmanager.Submitter]int, lost string) error {
+	if err := x.act(ctx, "Accept", http.MethodPost, "/admin/v1/database/accept", map[string]string{"reason": reason}); err != nil {
+		return err
+	}
+	for s, incident := range incidents {
+		request := "none"
+		if s == x.sub {
+			request = lost
+		}
+		if err := x.resync(ctx, s, incident, request); err != nil {
+			return err
+		}
+	}
+	return x.resumeTransfers(ctx)
+}
+
+// goesOn posts an intent and waits until it is CONFIRMED.
+func (x *exercise) goesOn(ctx context.Context) error {
+	_, id, err := x.post(ctx, "goes-on", client.Payload{})
+	if err == nil {
+		err = x.confirmed(ctx, id)
+	}
+	return err
+}
+
+// allProtected waits until every submitter is in PROTECT and returns their incidents.
+func (x *exercise) allProtected(ctx context.Context) (incidents map[txmanager.Submitter]int, err error) {
+	err = x.until(ctx, func() bool {
+		_ = x.RunSweep(ctx)
+		incidents = make(map[txmanager.Submitter]int)
+		for s, err := range x.operator.ListSubmitters(ctx) {
+			if err != nil || s.Protect == nil {
+				return false
+			}
+			incidents[txmanager.Submitter(s.Submitter)] = s.Protect.Incident
+		}
+		return len(incidents) > 0
+	})
+	return incidents, err
+}
+
+// resumeTransfers resumes the transfers that the restore halted.
+func (x *exercise) resumeTransfers(ctx context.Context) error {
+	if x.Core == nil || !x.solve {
+		return nil
+	}
+	state, err := x.operator.Conservation(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range state.Halts {
+		if err := x.act(ctx, "Resume transfers", http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", h.ID), map[string]any{"reason": reason}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

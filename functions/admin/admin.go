@@ -39,6 +39,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
 	a.routeHeld(mux)
 	a.routePast(mux)
+	a.routeLists(mux)
 	a.routeProposals(mux)
 	if a.Transfer != nil {
 		a.Transfer.routeTransferAdmin(mux)
@@ -192,25 +193,25 @@ func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) 
 }
 
 type submittersResponse struct {
-	Submitters []store.SubmitterView `json:"submitters"`
-	NextAfter  string                `json:"nextAfter,omitempty"` // pass as ?after= for the next page
+	Submitters    []store.SubmitterView `json:"submitters"`
+	NextPageToken string                `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
-// pageSize is the number of submitters on one page.
-const pageSize = 100
-
+// listSubmitters lists the submitters by name.
 func (a *Server) listSubmitters(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "after")
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
 	if err != nil {
 		return err
 	}
-	list, err := a.Store.Submitters(r.Context(), q["after"], pageSize)
+	size, after, err := serve.PageOf(q, serve.SubmitterPlace)
+	if err != nil {
+		return err
+	}
+	list, err := a.Store.Submitters(r.Context(), after, size+1)
 	if err != nil {
 		return fmt.Errorf("list submitters: %w", err)
 	}
-	out := submittersResponse{Submitters: list}
-	if len(list) == pageSize {
-		out.NextAfter = string(list[len(list)-1].Submitter)
-	}
+	var out submittersResponse
+	out.Submitters, out.NextPageToken = serve.CutPage(list, size, serve.SubmitterPlace, func(s store.SubmitterView) string { return string(s.Submitter) })
 	return web.Reply(w, r, http.StatusOK, out)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
@@ -19,39 +20,33 @@ func (a *Server) routeForeign(mux *web.Mux) {
 }
 
 type foreignResponse struct {
-	Foreign   []store.OpenHold `json:"foreign"`
-	NextAfter *int64           `json:"nextAfter,omitempty"` // pass as ?after= for the next page
+	Foreign       []store.OpenHold `json:"foreign"`
+	NextPageToken string           `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
-// foreignPage is the number of foreign transactions that one page lists and that one call writes off.
+// foreignPage is the number of foreign transactions that one call writes off.
 const foreignPage = 100
 
 // listForeign lists the nonces consumed by foreign transactions for which no request is known. It also
 // lists the intents held because of them.
 func (a *Server) listForeign(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "after")
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
 	if err != nil {
 		return err
 	}
-	after := int64(-1)
-	if text := q["after"]; text != "" {
-		n, ok := serve.Digits(text)
-		if !ok {
-			return web.FieldProblem("after", "is %.40q: want the nextAfter of the page before", text)
-		}
-		after = n
+	size, after, err := serve.AscendingPageOf(q, serve.ForeignPlace)
+	if err != nil {
+		return err
 	}
 	if _, err := a.Store.Submitter(r.Context(), s); err != nil {
 		return err
 	}
-	list, err := a.Store.OpenHolds(r.Context(), s, after, foreignPage)
+	list, err := a.Store.OpenHolds(r.Context(), s, after, size+1)
 	if err != nil {
 		return err
 	}
-	out := foreignResponse{Foreign: append([]store.OpenHold{}, list...)}
-	if len(list) == foreignPage {
-		out.NextAfter = &list[len(list)-1].Nonce
-	}
+	page, token := serve.CutPage(list, size, serve.ForeignPlace, func(h store.OpenHold) string { return strconv.FormatInt(h.Nonce, 10) })
+	out := foreignResponse{append([]store.OpenHold{}, page...), token}
 	return web.Reply(w, r, http.StatusOK, out)
 }
 

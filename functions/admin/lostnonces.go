@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
@@ -13,16 +14,16 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// lostPageSize is the number of nonces on one page.
-const lostPageSize = 20
+// maxLostPage limits the nonces of one page, since each needs a query of the chain.
+const maxLostPage = 20
 
 type lostResponse struct {
 	ChainCount uint64      `json:"chainCount"` // the chain's latest count of the account
 	FinalCount *uint64     `json:"finalCount"` // the count at the finalized block, which a resync accepts; null: the node did not return it
 	NextNonce  int64       `json:"nextNonce"`  // the next nonce that the manager would allocate
 	Nonces     []lostNonce `json:"nonces"`
-	More       bool        `json:"more"`               // further pages exist
-	NextFrom   *uint64     `json:"nextFrom,omitempty"` // where the next page begins
+
+	NextPageToken string `json:"nextPageToken,omitempty"` // absent on the last page
 
 	// The number of queued intents that could match any of the transactions, since their handlers have
 	// not run yet.
@@ -52,7 +53,11 @@ type lostNoncePage struct {
 // transaction that consumed the nonce and every matching intent. The operator names these as requests
 // of a resync.
 func (a *Server) lost(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	from, err := lostFrom(r)
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	size, after, err := serve.AscendingPageOf(q, serve.LostPlace)
 	if err != nil {
 		return err
 	}
@@ -72,8 +77,8 @@ func (a *Server) lost(w http.ResponseWriter, r *http.Request, s txmanager.Submit
 	if known.InFlightNonce != nil {
 		first = uint64(*known.InFlightNonce)
 	}
-	from = max(first, from)
-	below := min(v.Account.LatestCount, from+lostPageSize)
+	from := max(first, uint64(after+1))
+	below := min(v.Account.LatestCount, from+uint64(min(size, maxLostPage)))
 	page, err := a.lostPage(r.Context(), known, chain, from, below)
 	if err != nil {
 		return err
@@ -82,8 +87,8 @@ func (a *Server) lost(w http.ResponseWriter, r *http.Request, s txmanager.Submit
 	if out.Nonces, err = a.lostNonces(r.Context(), page, from, below); err != nil {
 		return err
 	}
-	if out.More = below < v.Account.LatestCount && from < below; out.More {
-		out.NextFrom = &below
+	if below < v.Account.LatestCount && from < below {
+		out.NextPageToken = serve.PageToken(strconv.FormatUint(below-1, 10), serve.LostPlace)
 	}
 	return web.Reply(w, r, http.StatusOK, out)
 }
@@ -159,19 +164,6 @@ func (page lostNoncePage) consumedByOwn(ctx context.Context, one lostNonce) (boo
 		return false, web.UnavailableBecause(err, "the receipts of the account's transactions could not be read")
 	}
 	return slices.ContainsFunc(own, func(h txmanager.Hash) bool { return v.Receipts[h].Answer == txmanager.AnswerFound }), nil
-}
-
-// lostFrom returns the nonce at which the page begins.
-func lostFrom(r *http.Request) (uint64, error) {
-	q, err := serve.Parameters(r, "from")
-	if err != nil || q["from"] == "" {
-		return 0, err
-	}
-	from, ok := serve.Digits(q["from"])
-	if !ok {
-		return 0, web.FieldProblem("from", "is %.40q: want a nonce, such as nextFrom of the page before", q["from"])
-	}
-	return uint64(from), nil
 }
 
 func (a *Server) lostNonce(ctx context.Context, page lostNoncePage, n uint64) (lostNonce, error) {

@@ -136,40 +136,31 @@ func canonicalBody(text []byte) (body, call string, err error) {
 }
 
 type proposalsResponse struct {
-	Proposals []proposalView `json:"proposals"`
-	NextAfter *int64         `json:"nextAfter,omitempty"` // pass as ?after= for the next page
+	Proposals     []proposalView `json:"proposals"`
+	NextPageToken string         `json:"nextPageToken,omitempty"` // absent on the last page
 }
-
-// proposalPage is the number of proposals on one page.
-const proposalPage = 100
 
 // listProposals lists the open proposals, or all, newest first.
 func (a *Desk) listProposals(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "state", "after")
+	q, err := serve.Parameters(r, "state", "pageSize", "pageToken")
 	if err != nil {
 		return err
 	}
 	if s := q["state"]; s != "" && s != "open" && s != "all" {
 		return web.FieldProblem("state", "is %.40q: want open or all", s)
 	}
-	var below int64
-	if text := q["after"]; text != "" {
-		n, ok := serve.Digits(text)
-		if !ok || n == 0 {
-			return web.FieldProblem("after", "is %.40q: want the nextAfter of the page before", text)
-		}
-		below = n
-	}
-	list, err := a.Store.Proposals(r.Context(), q["state"] != "all", below, proposalPage)
+	size, below, err := serve.NumberedPageOf(q, serve.ProposalPlace)
 	if err != nil {
 		return err
 	}
-	out := proposalsResponse{Proposals: make([]proposalView, len(list))}
-	for i, p := range list {
-		out.Proposals[i] = viewOfProposal(p)
+	list, err := a.Store.Proposals(r.Context(), q["state"] != "all", below, size+1)
+	if err != nil {
+		return err
 	}
-	if len(list) == proposalPage {
-		out.NextAfter = &list[len(list)-1].Seq
+	page, token := serve.CutPage(list, size, serve.ProposalPlace, func(p store.Proposal) string { return strconv.FormatInt(p.Seq, 10) })
+	out := proposalsResponse{make([]proposalView, len(page)), token}
+	for i, p := range page {
+		out.Proposals[i] = viewOfProposal(p)
 	}
 	return web.Reply(w, r, http.StatusOK, out)
 }

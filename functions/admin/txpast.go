@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -58,35 +60,52 @@ type txHistoryResponse struct {
 
 // txHistory lists the changes of a transaction, the oldest first.
 func (a *Server) txHistory(w http.ResponseWriter, r *http.Request, txID string) error {
+	page, token, err := pagePast(r, txID, serve.HistoryPlace, a.Store.TxHistory)
+	if err != nil {
+		return err
+	}
+	return web.Reply(w, r, http.StatusOK, txHistoryResponse{page, token})
+}
+
+// pagePast reads the requested page of a transaction's numbered rows, and the token of the next page.
+func pagePast[Row interface{ Number() int64 }](r *http.Request, txID string, p serve.Place, read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error)) (page []Row, token string, err error) {
 	q, err := serve.Parameters(r, "pageSize", "pageToken")
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	size, after, err := serve.PageOf(q, serve.HistoryPlace)
+	size, after, err := serve.AscendingPageOf(q, p)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	page, next, err := a.Store.TxHistory(r.Context(), txID, after, size)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, txHistoryResponse{append([]store.TxChange{}, page...), serve.PageToken(next, serve.HistoryPlace)})
+	rows, err := read(r.Context(), txID, after, size+1)
+	page, token = serve.CutPage(rows, size, p, func(row Row) string { return strconv.FormatInt(row.Number(), 10) })
+	return append([]Row{}, page...), token, err
+}
+
+type txVersionsResponse struct {
+	Versions      []store.TxVersion `json:"versions"`
+	NextPageToken string            `json:"nextPageToken,omitempty"`
 }
 
 // txVersions lists the signed versions of a transaction, the oldest first.
 func (a *Server) txVersions(w http.ResponseWriter, r *http.Request, txID string) error {
-	all, err := a.Store.TxVersions(r.Context(), txID)
+	page, token, err := pagePast(r, txID, serve.VersionPlace, a.Store.TxVersions)
 	if err != nil {
 		return err
 	}
-	return web.Reply(w, r, http.StatusOK, map[string]any{"versions": append([]store.TxVersion{}, all...)})
+	return web.Reply(w, r, http.StatusOK, txVersionsResponse{page, token})
+}
+
+type txDecisionsResponse struct {
+	Decisions     []store.TxDecision `json:"decisions"`
+	NextPageToken string             `json:"nextPageToken,omitempty"`
 }
 
 // txDecisions lists the decisions about a transaction, the oldest first.
 func (a *Server) txDecisions(w http.ResponseWriter, r *http.Request, txID string) error {
-	all, err := a.Store.TxDecisions(r.Context(), txID)
+	page, token, err := pagePast(r, txID, serve.DecisionPlace, a.Store.TxDecisions)
 	if err != nil {
 		return err
 	}
-	return web.Reply(w, r, http.StatusOK, map[string]any{"decisions": append([]store.TxDecision{}, all...)})
+	return web.Reply(w, r, http.StatusOK, txDecisionsResponse{page, token})
 }

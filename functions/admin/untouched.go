@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"strconv"
 	"sync"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -15,18 +15,13 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// The number of submitters that one call of release-untouched checks by default, at most, and
-// concurrently.
-const (
-	untouchedPage    = 100
-	maxUntouched     = 500
-	untouchedAtATime = 8
-)
+// untouchedAtATime is the number of submitters that one call of release-untouched checks concurrently.
+const untouchedAtATime = 8
 
 type untouchedRequest struct {
-	Reason string         `json:"reason"`
-	Limit  *int           `json:"limit"`
-	After  serve.Optional `json:"after"`
+	Reason    string         `json:"reason"`
+	PageSize  *int           `json:"pageSize"`
+	PageToken serve.Optional `json:"pageToken"`
 }
 
 type untouchedLeft struct {
@@ -38,40 +33,39 @@ type untouchedResponse struct {
 	Released  []txmanager.Submitter `json:"released"`
 	Left      []untouchedLeft       `json:"left"`      // the checked submitters that were not released
 	Remaining int                   `json:"remaining"` // submitters in PROTECT because of the move, including those in left
-	After     *txmanager.Submitter  `json:"after"`     // pass as after in the next call; null: all were checked
+
+	NextPageToken string `json:"nextPageToken,omitempty"` // absent: all were checked
 }
 
 // releaseUntouched releases submitters that a confirmed planned move put into PROTECT. It releases
 // those whose accounts have sent no transaction that is unknown here.
 func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call[struct{}, untouchedRequest]) error {
-	reason, limit, after := strings.TrimSpace(c.body.Reason), untouchedPage, txmanager.Submitter("")
-	switch {
-	case reason == "" || len(reason) > serve.MaxReason:
-		return web.FieldProblem("reason", "is required, in at most %d bytes: it is stored with your name", serve.MaxReason)
-	case c.body.Limit != nil && (*c.body.Limit < 1 || *c.body.Limit > maxUntouched):
-		return web.FieldProblem("limit", "is %d: want 1 to %d submitters", *c.body.Limit, maxUntouched)
-	case c.body.Limit != nil:
-		limit = *c.body.Limit
-	}
-	if text, err := c.body.After.Of("after"); err != nil {
-		return err
-	} else if text != "" {
-		if after, err = a.Submitter("after", text); err != nil {
-			return err
-		}
-	}
-	page, err := a.Store.Moved(r.Context(), after, limit)
+	reason, err := reasonOf(c.body.Reason)
 	if err != nil {
 		return err
 	}
+	q := map[string]string{}
+	if c.body.PageSize != nil {
+		q["pageSize"] = strconv.Itoa(*c.body.PageSize)
+	}
+	if q["pageToken"], err = c.body.PageToken.Of("pageToken"); err != nil {
+		return err
+	}
+	size, after, err := serve.PageOf(q, serve.UntouchedPlace)
+	if err != nil {
+		return err
+	}
+	page, err := a.Store.Moved(r.Context(), txmanager.Submitter(after), size+1)
+	if err != nil {
+		return err
+	}
+	page, token := serve.CutPage(page, size, serve.UntouchedPlace, func(m store.MovedSubmitter) string { return string(m.Submitter) })
 	if mustPropose(r) {
 		return a.propose(w, r, proposed{"release-untouched", map[string]any{}, reason,
-			fmt.Sprintf("releases up to %d of the submitters that a planned move put into PROTECT", limit)})
+			fmt.Sprintf("releases up to %d of the submitters that a planned move put into PROTECT", size)})
 	}
 	out := a.releaseEach(r.Context(), page, txmanager.ReleaseRequest{Mode: txmanager.Resume, Untouched: true, By: c.by, Reason: reason})
-	if len(page) == limit {
-		out.After = &page[len(page)-1].Submitter
-	}
+	out.NextPageToken = token
 	if out.Remaining, err = a.Store.CountMoved(r.Context()); err != nil {
 		return err
 	}

@@ -1,11 +1,13 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/oklog/ulid/v2"
@@ -15,36 +17,63 @@ import (
 
 // The number of rows on a page of a list.
 const (
-	listDefault = 50
-	listMost    = 500
+	listDefault = 100
+	listMost    = 1000
 )
 
-// place is the position of a list's next page: after the row of this id, which is the caller's own.
+// Place is the position of a list's next page: after the row of this id, which is the caller's own.
 // Rows are never deleted, so tokens never expire.
-type place struct {
+type Place struct {
 	version byte // the first byte of a token; it ties the token to its list
 	write   func(id string) ([]byte, error)
 	read    func([]byte) (id string, err error)
 }
 
 var (
-	TxPlace = place{1,
-		func(id string) ([]byte, error) { u, err := uuid.Parse(id); return u[:], err },
-		func(b []byte) (string, error) { u, err := uuid.FromBytes(b); return u.String(), err }}
-	TransferPlace = place{2,
+	TxPlace       = txPlace(1)
+	TransferPlace = Place{2,
 		func(id string) ([]byte, error) { u, err := ulid.ParseStrict(id); return u[:], err },
 		func(b []byte) (id string, err error) {
 			var u ulid.ULID
 			err = u.UnmarshalBinary(b)
 			return u.String(), err
 		}}
-	ChangePlace  = numberPlace(3)
-	HistoryPlace = numberPlace(4)
+	ChangePlace    = numberPlace(3)
+	HistoryPlace   = numberPlace(4)
+	VersionPlace   = numberPlace(5)
+	DecisionPlace  = numberPlace(6)
+	ProposalPlace  = numberPlace(7)
+	ForeignPlace   = numberPlace(8)
+	LostPlace      = numberPlace(9)
+	SubmitterPlace = textPlace(10)
+	UntouchedPlace = textPlace(11)
+	LanePlace      = numberPlace(12)
+	QueuePlace     = numberPlace(13)
+	FoundPlace     = txPlace(14)
 )
 
-// numberPlace is the place after a row with a number above 0.
-func numberPlace(version byte) place {
-	return place{version,
+// txPlace is the place after a transaction.
+func txPlace(version byte) Place {
+	return Place{version,
+		func(id string) ([]byte, error) { u, err := uuid.Parse(id); return u[:], err },
+		func(b []byte) (string, error) { u, err := uuid.FromBytes(b); return u.String(), err }}
+}
+
+// textPlace is the place after a row with a name.
+func textPlace(version byte) Place {
+	return Place{version,
+		func(id string) ([]byte, error) { return []byte(id), nil },
+		func(b []byte) (string, error) {
+			if len(b) == 0 || !utf8.Valid(b) || bytes.IndexByte(b, 0) >= 0 {
+				return "", errors.New("no name")
+			}
+			return string(b), nil
+		}}
+}
+
+// numberPlace is the place after a row with a number.
+func numberPlace(version byte) Place {
+	return Place{version,
 		func(id string) ([]byte, error) {
 			n, err := strconv.ParseInt(id, 10, 64)
 			return binary.BigEndian.AppendUint64(nil, uint64(n)), err
@@ -61,7 +90,7 @@ func numberPlace(version byte) place {
 var tokens = base64.RawURLEncoding.Strict()
 
 // PageToken returns the token of the page after the row of this id; "" means that the list ends there.
-func PageToken(id string, p place) string {
+func PageToken(id string, p Place) string {
 	b, err := p.write(id)
 	if id == "" || err != nil {
 		return ""
@@ -70,7 +99,7 @@ func PageToken(id string, p place) string {
 }
 
 // PageOf returns the requested page size and the row after which the page begins.
-func PageOf(q map[string]string, p place) (size int, after string, err error) {
+func PageOf(q map[string]string, p Place) (size int, after string, err error) {
 	size = listDefault
 	if text := q["pageSize"]; text != "" {
 		n, ok := Digits(text)
@@ -94,7 +123,7 @@ func PageOf(q map[string]string, p place) (size int, after string, err error) {
 
 // NumberedPageOf is [PageOf] for a list by numbers, newest first. It returns the number below which the page
 // begins.
-func NumberedPageOf(q map[string]string, p place) (size int, below int64, err error) {
+func NumberedPageOf(q map[string]string, p Place) (size int, below int64, err error) {
 	size, after, err := PageOf(q, p)
 	if after == "" || err != nil {
 		return size, math.MaxInt64, err
@@ -103,8 +132,19 @@ func NumberedPageOf(q map[string]string, p place) (size int, below int64, err er
 	return size, below, err
 }
 
+// AscendingPageOf is [PageOf] for a list by numbers, the lowest first. It returns the number after which the
+// page begins: -1 on the first page.
+func AscendingPageOf(q map[string]string, p Place) (size int, after int64, err error) {
+	size, text, err := PageOf(q, p)
+	if text == "" || err != nil {
+		return size, -1, err
+	}
+	after, err = strconv.ParseInt(text, 10, 64)
+	return size, after, err
+}
+
 // CutPage returns the first size rows, and the token of the next page if there are more rows.
-func CutPage[Row any](rows []Row, size int, p place, id func(Row) string) (page []Row, token string) {
+func CutPage[Row any](rows []Row, size int, p Place, id func(Row) string) (page []Row, token string) {
 	if len(rows) <= size {
 		return rows, ""
 	}

@@ -34,7 +34,10 @@ type sweepResponse struct {
 func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
 	r = r.WithContext(telemetry.WithReading(r.Context()))
-	marked := a.within(r.Context(), 6, func(ctx context.Context) error { a.Mark.Sweep(ctx, a.Log); return nil })
+	marked := a.within(r.Context(), 6, func(ctx context.Context) error {
+		a.Mark.Sweep(ctx, a.Log)
+		return a.Store.ProtectRestored(ctx)
+	})
 	began, failures := a.sweepOverdue(r.Context(), &out)
 	failures = append(failures, marked)
 	if !began.IsZero() {

@@ -13,8 +13,8 @@ import (
 )
 
 type replayed struct {
-	Events []replayedEvent `json:"events"`
-	Next   string          `json:"next"` // cursor of the next page; it stays valid
+	Events        []replayedEvent `json:"events"`
+	NextPageToken string          `json:"nextPageToken"` // never absent: events follow later
 }
 
 type replayedEvent struct {
@@ -23,7 +23,7 @@ type replayedEvent struct {
 }
 
 // replay shows events page by page, oldest first. A caller sees the events of its transactions, an
-// operator sees all. A reader that continues from next misses no event while events are retained.
+// operator sees all. A reader that continues from nextPageToken misses no event while events are retained.
 func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.Viewer(r)
 	if err != nil {
@@ -32,7 +32,7 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 	if !a.EventsKept {
 		return web.NewProblem(web.NotFound, "this deployment stores no events: events.mode is %s; they need mq_outbox or webhook. GET /api/v1/tx/{txId} shows a transaction's state", a.EventsMode)
 	}
-	q, err := serve.Parameters(r, "after", "submitter", "pageSize")
+	q, err := serve.Parameters(r, "submitter", "pageSize", "pageToken")
 	if err != nil {
 		return err
 	}
@@ -48,15 +48,15 @@ func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
 	var forgotten events.EventsDeletedError
 	switch {
 	case errors.Is(err, store.ErrCursor):
-		return web.FieldProblem("after", "is no position of these events: give next of the page before, the cursor of an event, or leave it out")
+		return web.FieldProblem("pageToken", "is no position of these events: give nextPageToken of the page before, the cursor of an event, or leave it out")
 	case errors.As(err, &forgotten):
-		p := web.FieldProblem("after", "is too old: the events after it were deleted (events.keep). Read the transactions by GET /api/v1/tx, then continue after %d", forgotten.Oldest)
+		p := web.FieldProblem("pageToken", "is too old: the events after it were deleted (events.keep). Read the transactions by GET /api/v1/tx, then continue with %d", forgotten.Oldest)
 		p.Members = map[string]any{"oldest": strconv.FormatUint(forgotten.Oldest, 10)}
 		return p
 	case err != nil:
 		return err
 	}
-	out := replayed{Events: make([]replayedEvent, len(page)), Next: strconv.FormatUint(next, 10)}
+	out := replayed{Events: make([]replayedEvent, len(page)), NextPageToken: strconv.FormatUint(next, 10)}
 	for i, e := range page {
 		out.Events[i] = replayedEvent{strconv.FormatUint(e.Position, 10), e.Body}
 	}
@@ -72,10 +72,10 @@ func (a *Server) eventQuery(q map[string]string) (query events.EventQuery, err e
 			return query, err
 		}
 	}
-	if q["after"] != "" {
-		n, ok := serve.Digits(q["after"])
+	if q["pageToken"] != "" {
+		n, ok := serve.Digits(q["pageToken"])
 		if !ok {
-			return query, web.FieldProblem("after", "is %.40q: want the next of a page before, the cursor of an event, or nothing", q["after"])
+			return query, web.FieldProblem("pageToken", "is %.40q: want nextPageToken of the page before, the cursor of an event, or nothing", q["pageToken"])
 		}
 		after := uint64(n)
 		query.After = &after

@@ -14,7 +14,7 @@ import (
 
 type transfersResponse struct {
 	Transfers     []View `json:"transfers"`
-	NextPageToken string `json:"next_page_token,omitempty"` // absent on the last page
+	NextPageToken string `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
 // listTransfers shows a user's own transfers and payouts, newest first and one page a call.

@@ -40,6 +40,11 @@ type Options[Call, Answer any] struct {
 	// to eightfold: otherwise a busy database would get more and smaller round trips, which cost it more.
 	SlowAfter time.Duration
 
+	// Lane holds back a round trip while one of another group in the lane is under way, and not slow.
+	// On a busy database each then has more calls. nil: the group waits for its own alone. A group has
+	// a lane or Parallel, not both.
+	Lane *Lane
+
 	// Parallel starts as many round trips at once as the waiting calls need. Otherwise calls that do
 	// not fit one wait for its end.
 	Parallel bool
@@ -169,13 +174,34 @@ func (g *Group[Call, Answer]) leave(p *pending[Call, Answer]) bool {
 // start starts a round trip for waiting calls, if there are any. The caller holds the lock.
 func (g *Group[Call, Answer]) start() {
 	g.running = len(g.waiting) > 0
+	if g.options.Lane != nil {
+		if g.running {
+			g.options.Lane.enter(g.startNow)
+		}
+		return
+	}
 	for more := g.running; more; more = g.options.Parallel && len(g.waiting) > 0 {
 		go g.run(g.take())
 	}
 }
 
+// startNow starts a round trip in the lane that the group has entered.
+func (g *Group[Call, Answer]) startNow() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
+		g.running = false
+		go g.options.Lane.exit()
+		return
+	}
+	go g.run(g.take())
+}
+
 // next starts the next round trip.
 func (g *Group[Call, Answer]) next() {
+	if g.options.Lane != nil {
+		g.options.Lane.exit()
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.start()

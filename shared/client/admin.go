@@ -157,7 +157,7 @@ type SubmitterChange struct {
 func (c *Client) ListChanges(ctx context.Context, submitter string, pageSize int) iter.Seq2[SubmitterChange, error] {
 	values := url.Values{}
 	setUnless(values, "pageSize", strconv.Itoa(pageSize), "0")
-	return pages[SubmitterChange](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/changes", "changes", "nextPageToken", "pageToken"}, values)
+	return pages[SubmitterChange](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/changes", "changes"}, values)
 }
 
 // SetPolicy replaces the submitter's policy and records the reason. It is for operators.
@@ -240,7 +240,7 @@ func (c *Client) Submitter(ctx context.Context, submitter string) (Submitter, er
 // ListSubmitters yields all submitters by name and fetches pages as needed. It ends at the
 // first error. It is for operators.
 func (c *Client) ListSubmitters(ctx context.Context) iter.Seq2[Submitter, error] {
-	return pages[Submitter](ctx, c, listing{"/admin/v1/submitters", "submitters", "nextAfter", "after"}, url.Values{})
+	return pages[Submitter](ctx, c, listing{"/admin/v1/submitters", "submitters"}, url.Values{})
 }
 
 // Proceed lets one held intent proceed and returns its state. The reason is kept. It is for
@@ -274,9 +274,9 @@ func (c *Client) ProceedAll(ctx context.Context, submitter, through, reason stri
 
 // UntouchedQuery asks for one page of [Client.ReleaseUntouched].
 type UntouchedQuery struct {
-	Reason string `json:"reason"`          // kept with the operator's name
-	Limit  int    `json:"limit,omitempty"` // of submitters; 0: 100
-	After  string `json:"after,omitempty"` // of the last report; "": from the first on
+	Reason    string `json:"reason"`              // kept with the operator's name
+	PageSize  int    `json:"pageSize,omitempty"`  // of submitters, up to 1,000; 0: 100
+	PageToken string `json:"pageToken,omitempty"` // NextPageToken of the last report; "": from the first on
 }
 
 // UntouchedReport has the counts of one [Client.ReleaseUntouched] and of what remains.
@@ -286,8 +286,8 @@ type UntouchedReport struct {
 		Submitter string `json:"submitter"`
 		Why       string `json:"why"`
 	} `json:"left"` // looked at and not released
-	Remaining int     `json:"remaining"` // still in PROTECT because of the move
-	After     *string `json:"after"`     // where to go on; nil: all were looked at
+	Remaining     int    `json:"remaining"`     // still in PROTECT because of the move
+	NextPageToken string `json:"nextPageToken"` // where to go on; "": all were checked
 }
 
 // ReleaseUntouched releases submitters after a planned move of the database was confirmed. It

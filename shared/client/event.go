@@ -25,16 +25,16 @@ type Event struct {
 
 // EventQuery selects the events to read.
 type EventQuery struct {
-	After     string // the Cursor of the event that was read last; "": from the oldest that is kept
+	PageToken string // the Cursor of the event that was read last; "": from the oldest that is kept
 	Submitter string // "": of all
-	PageSize  int    // how many are fetched at once, up to 500; 0: 50
+	PageSize  int    // how many are fetched at once, up to 1,000; 0: 100
 }
 
 // Events yields the kept events, the oldest first, up to the last one now, and fetches pages
 // as needed. It ends at the first error.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, error] {
 	values := url.Values{}
-	setUnless(values, "after", q.After, "")
+	setUnless(values, "pageToken", q.PageToken, "")
 	setUnless(values, "submitter", q.Submitter, "")
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
 	return func(yield func(Event, error) bool) {
@@ -44,7 +44,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, erro
 					Cursor string `json:"cursor"`
 					Event  Event  `json:"event"`
 				} `json:"events"`
-				Next string `json:"next"`
+				NextPageToken string `json:"nextPageToken"`
 			}
 			err := c.call(ctx, request{method: http.MethodGet, path: "/api/v1/events", query: values}, &page)
 			if err != nil {
@@ -59,7 +59,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, erro
 			if len(page.Events) == 0 {
 				return
 			}
-			values.Set("after", page.Next)
+			values.Set("pageToken", page.NextPageToken)
 		}
 	}
 }

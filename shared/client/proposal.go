@@ -88,7 +88,7 @@ func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal
 	if all {
 		values.Set("state", "all")
 	}
-	return pages[Proposal](ctx, c, listing{proposals, "proposals", "nextAfter", "after"}, values)
+	return pages[Proposal](ctx, c, listing{proposals, "proposals"}, values)
 }
 
 // Proposal returns one proposal. It is for operators.

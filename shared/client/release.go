@@ -16,8 +16,8 @@ type LostNonces struct {
 	NextNonce    uint64      `json:"nextNonce"`    // of Fencepost
 	UnknownCalls int         `json:"unknownCalls"` // queued intents whose handlers have not run: each may have been any of the nonces
 	Nonces       []LostNonce `json:"nonces"`       // at most 20
-	More         bool        `json:"more"`         // there are more than are shown
-	NextFrom     *uint64     `json:"nextFrom"`     // where the next page begins; nil: this was the last
+
+	NextPageToken string `json:"nextPageToken"` // "": this was the last page
 }
 
 // LostNonce is a nonce that a foreign transaction has consumed.
@@ -50,9 +50,9 @@ type MatchingIntent struct {
 
 // LostNonces returns the page of lost nonces that begins at the nonce from; 0: the first page.
 // Pass NextFrom of one page to get the next. It is for operators.
-func (c *Client) Lost(ctx context.Context, submitter string, from uint64) (LostNonces, error) {
+func (c *Client) Lost(ctx context.Context, submitter, pageToken string) (LostNonces, error) {
 	values := url.Values{}
-	setUnless(values, "from", strconv.FormatUint(from, 10), "0")
+	setUnless(values, "pageToken", pageToken, "")
 	return call[LostNonces](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/lost", query: values})
 }
 
@@ -143,7 +143,7 @@ type OpenForeign struct {
 // ListForeign yields the submitter's foreign transactions whose requests are unknown, by
 // nonce, and fetches pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[OpenForeign, error] {
-	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign", "nextAfter", "after"}, url.Values{})
+	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign"}, url.Values{})
 }
 
 // MatchResult is the final state of an intent that was matched with a foreign transaction.

@@ -123,7 +123,7 @@ func (c *Client) WaitTransfer(ctx context.Context, reqID string) (last Transfer,
 // TransferQuery selects the transfers to list.
 type TransferQuery struct {
 	State    TransferState // "": any
-	PageSize int           // how many are fetched at once, up to 500; 0: 50
+	PageSize int           // how many are fetched at once, up to 1,000; 0: 100
 }
 
 // ListTransfers yields the user's transfers and payouts, the newest first, and fetches pages
@@ -132,5 +132,5 @@ func (c *Client) ListTransfers(ctx context.Context, q TransferQuery) iter.Seq2[T
 	values := url.Values{}
 	setUnless(values, "state", string(q.State), "")
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages[Transfer](ctx, c, listing{"/api/v1/internal_transfer", "transfers", "next_page_token", "pageToken"}, values)
+	return pages[Transfer](ctx, c, listing{"/api/v1/internal_transfer", "transfers"}, values)
 }

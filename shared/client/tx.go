@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -188,7 +187,7 @@ func (c *Client) WaitTx(ctx context.Context, txID string) (last Tx, err error) {
 type TxQuery struct {
 	Submitter string
 	State     TxState // "": any
-	PageSize  int     // how many are fetched at once, up to 500; 0: 50
+	PageSize  int     // how many are fetched at once, up to 1,000; 0: 100
 }
 
 // ListTx yields a submitter's transactions, the newest first, and fetches pages as needed. It
@@ -197,7 +196,7 @@ func (c *Client) ListTx(ctx context.Context, q TxQuery) iter.Seq2[ListedTx, erro
 	values := url.Values{"submitter": {q.Submitter}}
 	setUnless(values, "state", string(q.State), "")
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages[ListedTx](ctx, c, listing{"/api/v1/tx", "transactions", "nextPageToken", "pageToken"}, values)
+	return pages[ListedTx](ctx, c, listing{"/api/v1/tx", "transactions"}, values)
 }
 
 func setUnless(values url.Values, name, value, none string) {
@@ -207,7 +206,7 @@ func setUnless(values url.Values, name, value, none string) {
 }
 
 // listing is a list of the API: its path, and the names of its rows and of where a page begins.
-type listing struct{ path, rows, next, cursor string }
+type listing struct{ path, rows string }
 
 // pages yields the rows of a list, and fetches pages as needed. It ends at the first error.
 func pages[T any](ctx context.Context, c *Client, of listing, values url.Values) iter.Seq2[T, error] {
@@ -227,25 +226,27 @@ func pages[T any](ctx context.Context, c *Client, of listing, values url.Values)
 			if next == "" {
 				return
 			}
-			values.Set(of.cursor, next)
+			values.Set("pageToken", next)
 		}
 	}
 }
 
-// page fetches one page. The next page begins at a text or a number; "": there is none.
+// page fetches one page, and the token of the next; "": there is none.
 func page[T any](ctx context.Context, c *Client, of listing, values url.Values) (rows []T, next string, err error) {
 	q := request{method: http.MethodGet, path: of.path, query: values}
 	answer, err := call[map[string]json.RawMessage](ctx, c, q)
 	if err != nil {
 		return nil, "", err
 	}
-	if text := answer[of.rows]; text != nil {
-		err = json.Unmarshal(text, &rows)
+	for name, into := range map[string]any{of.rows: &rows, "nextPageToken": &next} {
+		if text := answer[name]; text != nil && err == nil {
+			err = json.Unmarshal(text, into)
+		}
 	}
 	if err != nil {
 		return nil, "", callError(q, fmt.Errorf("%w: %s: %w", ErrUnknown, of.rows, err), true)
 	}
-	return rows, strings.Trim(strings.TrimPrefix(string(answer[of.next]), "null"), `"`), nil
+	return rows, next, nil
 }
 
 // Outcome is the outcome of a cancellation.

@@ -68,21 +68,15 @@ func (c *Client) WhyTx(ctx context.Context, txID string) (TxWhy, error) {
 // ListTxHistory yields the changes of a transaction, the oldest first. It ends at the first error. It is
 // for operators.
 func (c *Client) ListTxHistory(ctx context.Context, txID string) iter.Seq2[TxChange, error] {
-	return pages[TxChange](ctx, c, listing{adminTx(txID, "history"), "history", "nextPageToken", "pageToken"}, url.Values{"pageSize": {"500"}})
+	return pages[TxChange](ctx, c, listing{adminTx(txID, "history"), "history"}, url.Values{"pageSize": {"1000"}})
 }
 
-// ListTxVersions returns the signed versions of a transaction, the oldest first. It is for operators.
-func (c *Client) ListTxVersions(ctx context.Context, txID string) ([]TxVersion, error) {
-	out, err := call[struct {
-		Versions []TxVersion `json:"versions"`
-	}](ctx, c, request{method: http.MethodGet, path: adminTx(txID, "versions")})
-	return out.Versions, err
+// ListTxVersions yields the signed versions of a transaction, the oldest first. It is for operators.
+func (c *Client) ListTxVersions(ctx context.Context, txID string) iter.Seq2[TxVersion, error] {
+	return pages[TxVersion](ctx, c, listing{adminTx(txID, "versions"), "versions"}, url.Values{})
 }
 
-// ListTxDecisions returns the decisions about a transaction, the oldest first. It is for operators.
-func (c *Client) ListTxDecisions(ctx context.Context, txID string) ([]TxDecision, error) {
-	out, err := call[struct {
-		Decisions []TxDecision `json:"decisions"`
-	}](ctx, c, request{method: http.MethodGet, path: adminTx(txID, "decisions")})
-	return out.Decisions, err
+// ListTxDecisions yields the decisions about a transaction, the oldest first. It is for operators.
+func (c *Client) ListTxDecisions(ctx context.Context, txID string) iter.Seq2[TxDecision, error] {
+	return pages[TxDecision](ctx, c, listing{adminTx(txID, "decisions"), "decisions"}, url.Values{})
 }

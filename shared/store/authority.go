@@ -75,6 +75,13 @@ func (s *Store) distrustDatabase(ctx context.Context) error {
 	return results.Wrap(err, "protect every submitter of a foreign database")
 }
 
+// ProtectRestored opens PROTECT on every submitter of a database that was not accepted, also where no
+// submitter has work whose load would open it. It changes nothing in the accepted database.
+func (s *Store) ProtectRestored(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, protectAll+` where not is_accepted_database()`)
+	return results.Wrap(err, "protect every submitter of a restored database")
+}
+
 // ErrDatabaseAccepted reports an acceptance of a database that is the accepted database
 // already. Nothing was changed.
 var ErrDatabaseAccepted = errors.New("the database is the one written last")

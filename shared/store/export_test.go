@@ -80,6 +80,8 @@ var HotStatements = map[string]string{
 	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID, "explainWait": explainWait, "blockedHeads": blockedHeads, "txHistory": txHistory, "txVersions": txVersions, "txDecisions": txDecisions,
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList, "listChanges": listChanges,
+	"findNewest": findNewest, "findClass": findClass, "findCause": findCause, "findCauseOf": findCauseOf, "findRequest": findRequest, "findNonce": findNonce,
+	"findHash": findHash, "findCallers": findCallers, "laneBounds": laneBounds, "laneNonces": laneNonces, "queuePage": queuePage,
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
 	"backlog": backlog, "proceedOne": proceedOne, "proceedRepeated": proceedRepeated, "proceedOldest": proceedOldest, "findHeld": findHeld, "holdQueued": holdQueued,
 	"lockHolds": lockHolds, "claimHolds": claimHolds, "writeOff": writeOff, "proceedUnknown": proceedUnknown, "openHolds": openHolds, "findHolds": findHolds,
@@ -98,3 +100,6 @@ var PayoutStatements = map[string]string{
 	"findPayout": findPayout, "insertTombstone": insertTombstone, "confirmedPayouts": confirmedPayouts,
 	"insertStatement": insertStatement, "withdrawStatement": withdrawStatement, "insertProof": insertProof, "payoutStatements": payoutStatements,
 }
+
+// ClassesOf are the values of state_class with transactions of the state.
+func ClassesOf(state txmanager.State) []int16 { return classesOf(state) }

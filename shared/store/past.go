@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +38,7 @@ type TxVersion struct {
 
 // TxDecision is a decision about a transaction.
 type TxDecision struct {
+	ID         int64     `json:"-"`
 	Action     string    `json:"action"`
 	By         string    `json:"by"`
 	Reason     string    `json:"reason"`
@@ -46,8 +46,14 @@ type TxDecision struct {
 	At         time.Time `json:"at"`
 }
 
-// maxListedPast limits the versions and the decisions that are listed, the oldest first.
-const maxListedPast = 500
+// Number is the change's place in the history.
+func (c TxChange) Number() int64 { return c.ID }
+
+// Number is the version's number.
+func (v TxVersion) Number() int64 { return int64(v.Version) }
+
+// Number is the decision's place among the decisions.
+func (d TxDecision) Number() int64 { return d.ID }
 
 const (
 	knownTx   = `select exists (select from managed_tx where tx_id = $1)`
@@ -61,34 +67,29 @@ select id, at, from_state, state, sub_state, nonce, tx_hash, attempts, reason, b
 select v.version, v.kind, v.tx_hash, v.created_at, v.fencing_token, d.body
   from tx_version v
   left join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
- where v.tx_id = $1
+ where v.tx_id = $1 and v.version > $2
  order by v.version
- limit $2`
+ limit $3`
 	txDecisions = `
-select action, by, reason, approved_by, at from tx_decision where tx_id = $1 order by id limit $2`
+select id, action, by, reason, approved_by, at from tx_decision where tx_id = $1 and id > $2 order by id limit $3`
 )
 
-// TxHistory is a page of a transaction's changes, the oldest first. The page begins after the change
-// with the id after; "" is the first page. next is the same for the next page; "" at the end. The
+// TxHistory are up to limit changes of a transaction with numbers above after, the oldest first. The
 // error is [ErrNotFound] for an unknown transaction.
-func (s *Store) TxHistory(ctx context.Context, txID, after string, size int) (page []TxChange, next string, err error) {
-	from, _ := strconv.ParseInt(after, 10, 64)
-	rows, err := pastOf[TxChange](ctx, s, txID, txHistory, from, size+1)
-	if err != nil {
-		return nil, "", err
-	}
-	page, next = results.Page(rows, size, size+1, func(TxChange) bool { return true }, func(r TxChange) string { return strconv.FormatInt(r.ID, 10) })
-	return page, next, nil
+func (s *Store) TxHistory(ctx context.Context, txID string, after int64, limit int) ([]TxChange, error) {
+	return pastOf[TxChange](ctx, s, txID, txHistory, after, limit)
 }
 
-// TxVersions are a transaction's signed versions, the oldest first.
-func (s *Store) TxVersions(ctx context.Context, txID string) ([]TxVersion, error) {
-	return pastOf[TxVersion](ctx, s, txID, txVersions, maxListedPast)
+// TxVersions are up to limit signed versions of a transaction above the version after, the oldest first.
+// The error is [ErrNotFound] for an unknown transaction.
+func (s *Store) TxVersions(ctx context.Context, txID string, after int64, limit int) ([]TxVersion, error) {
+	return pastOf[TxVersion](ctx, s, txID, txVersions, after, limit)
 }
 
-// TxDecisions are the decisions about a transaction, the oldest first.
-func (s *Store) TxDecisions(ctx context.Context, txID string) ([]TxDecision, error) {
-	return pastOf[TxDecision](ctx, s, txID, txDecisions, maxListedPast)
+// TxDecisions are up to limit decisions about a transaction with numbers above after, the oldest first.
+// The error is [ErrNotFound] for an unknown transaction.
+func (s *Store) TxDecisions(ctx context.Context, txID string, after int64, limit int) ([]TxDecision, error) {
+	return pastOf[TxDecision](ctx, s, txID, txDecisions, after, limit)
 }
 
 // pastOf reads rows about a transaction in one round trip. The error is [ErrNotFound] if it is unknown.

@@ -128,14 +128,14 @@ func (s *Store) Proposal(ctx context.Context, id string) (Proposal, error) {
 	return p, nil
 }
 
-// Proposals lists up to limit proposals, the newest first, below the number given (0: all);
+// Proposals lists up to limit proposals, the newest first, below the number given;
 // with open only those that wait to be approved or carried out.
 func (s *Store) Proposals(ctx context.Context, open bool, below int64, limit int) ([]Proposal, error) {
 	which := ""
 	if open {
 		which = ` and p.status in ('PROPOSED', 'APPROVED') and p.expires_at > clock_timestamp()`
 	}
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from proposal p where ($1 = 0 or p.seq < $1)`+which+` order by p.seq desc limit $2`, below, limit)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from proposal p where p.seq < $1`+which+` order by p.seq desc limit $2`, below, limit)
 	return all, results.Wrap(err, "list proposals")
 }
 

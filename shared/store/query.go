@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -172,89 +173,126 @@ type Listed struct {
 	LastErrorDetail *string `json:"-" db:"-"` // for operators: see [Record]
 }
 
-// maxScanned is the largest number of transactions that one page reads when it filters by state.
-// Such a page may have fewer than were requested, or none.
-const maxScanned = 500
+// classOf are the values of state_class by state. The states of class 1 share it: see migration 0016.
+var classOf = map[txmanager.State]int16{
+	txmanager.Queued: 0, txmanager.InFlight: 1, txmanager.Submitted: 1, txmanager.Tracking: 1,
+	txmanager.Stuck: 2, txmanager.Protect: 3, txmanager.Confirmed: 4, txmanager.Failed: 5,
+}
+
+// classesOf are the classes in which transactions of the state are; "" is any state.
+func classesOf(state txmanager.State) []int16 {
+	if state == "" {
+		return []int16{0, 1, 2, 3, 4, 5}
+	}
+	return []int16{classOf[state]}
+}
 
 // These statements read the rows before a cursor (a txId; null: the end), the newest first. A
 // page begins after a row, not after a number of rows, so that inserts and deletes before it
-// shift nothing. Every open transaction is at least as new as the oldest open one.
+// shift nothing. Each class of states is a separate step of the index, and yields at most one
+// page. Only class 1 has rows of other states; these are at most as many as the window.
 var (
 	listColumns = `
 select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_hash, m.replaced_by_hash, m.last_error,
        m.created_at, m.updated_at, m.confirmed_at, m.valid_until, m.nonce`
-	listPlace = `m.seq < coalesce((select seq from managed_tx where tx_id = $2), 9223372036854775807)
-   and m.seq >= case
-       when $3 = 'QUEUED' then (select least((select q.seq from managed_tx q where q.submitter = $1 and q.queued and not q.held order by q.seq limit 1),
-                                             (select h.seq from managed_tx h where h.submitter = $1 and h.queued and h.held order by h.seq limit 1)))
-       when $3 in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')
-       then (select min(u.seq) from managed_tx u where u.submitter = $1 and u.open)
-       else 0 end`
+	listPlace = `m.submitter = $1 and m.caller = c.caller and m.state_class = k.class
+                      and m.seq < coalesce((select seq from managed_tx where tx_id = $2), 9223372036854775807)
+                      and ($4 = '' or m.state = $4)`
 
 	listOwn = listColumns + `
   from submitter s
- cross join ` + theirs("$5::text[]") + ` as c
- cross join lateral (select * from managed_tx m where m.submitter = $1 and m.caller = c.caller and ` + listPlace + `
+ cross join ` + theirs("$6::text[]") + ` as c
+ cross join unnest($3::smallint[]) as k (class)
+ cross join lateral (select * from managed_tx m where ` + listPlace + `
                       order by m.seq desc
-                      limit $4) as m
+                      limit $5) as m
  where s.submitter = $1
  order by m.seq desc
- limit $4`
+ limit $5`
 
-	// An operator sees the transactions of all callers. The index is ordered by caller. Each
-	// caller is found by a separate index step, and yields at most one page.
-	listAll = `
+	listAll = listEachCaller(listColumns)
+
+	inList = `
+select $1::uuid is null or exists (select from managed_tx m where m.tx_id = $1 and $2 in ('', m.submitter) and (` + Owned("m", "$3::text[]") + ` or $4))`
+)
+
+// listEachCaller lists the transactions of all callers, as an operator sees them, or of the caller $6.
+// The index is ordered by caller, so each caller is found by a separate index step. With $7, the list
+// begins at that time, by the clock in the txId. The lowest seq of the first transactions from then on
+// keeps it from reading older ones.
+func listEachCaller(columns string) string {
+	return `
 with recursive callers as (
-  (select f.caller from managed_tx f where f.submitter = $1 order by f.caller limit 1)
+  (select f.caller from managed_tx f where f.submitter = $1 and f.caller >= $6 order by f.caller limit 1)
   union all
   select (select n.caller from managed_tx n where n.submitter = $1 and n.caller > c.caller order by n.caller limit 1)
     from callers c
-   where c.caller is not null
-)` + listColumns + `
+   where c.caller is not null and $6 = ''
+), since as materialized (
+  select case when $7::timestamptz is null then 0 else coalesce((
+         select min(f.seq) from (
+           select f.seq from managed_tx f where f.tx_id >= tx_id_at($7) order by f.tx_id limit 100) as f), 9223372036854775807) end as seq
+)` + columns + `
   from callers c
- cross join lateral (select * from managed_tx m where m.submitter = $1 and m.caller = c.caller and ` + listPlace + `
+ cross join unnest($3::smallint[]) as k (class)
+ cross join lateral (select * from managed_tx m where ` + listPlace + `
+                      and m.seq >= (select seq from since) and ($7::timestamptz is null or m.tx_id >= tx_id_at($7))
                       order by m.seq desc
-                      limit $4) as m
+                      limit $5) as m
+ where $6 in ('', c.caller)
  order by m.seq desc
- limit $4`
-
-	inList = `
-select $1::uuid is null or exists (select from managed_tx m where m.tx_id = $1 and m.submitter = $2 and (` + Owned("m", "$3::text[]") + ` or $4))`
-)
+ limit $5`
+}
 
 // List returns one page of the transactions that v may see, and the cursor of the next page;
-// "" at the end. Following the cursors yields each transaction once that existed when the
-// first page was read. With State, a page may have fewer than Size transactions, or none, and
-// still have a next cursor. The error is [ErrCursor] if After names no transaction in the
-// list.
+// "" at the end. Only the last page can have fewer than Size transactions. Following the
+// cursors yields each transaction once that existed when the first page was read and did not
+// change its state meanwhile, if State is given. The error is [ErrCursor] if After names no
+// transaction in the list.
 func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed, next string, err error) {
-	limit := q.Size + 1
-	if q.State != "" {
-		limit = max(limit, maxScanned)
-	}
-	statement, args := listOwn, []any{q.Submitter, nullable(q.After), string(q.State), limit, v.AllNames()}
+	statement, last := listOwn, []any{v.AllNames()}
 	if v.Operator {
-		statement, args = listAll, args[:4]
+		statement, last = listAll, []any{"", nil}
 	}
+	args := append([]any{q.Submitter, nullable(q.After), classesOf(q.State), string(q.State), q.Size + 1}, last...)
+	rows, err := listPage[Listed](ctx, s, listCursor{q.After, q.Submitter, v}, statement, args...)
+	for i := range rows {
+		rows[i].LastError, rows[i].LastErrorDetail = callerText(rows[i].LastError)
+	}
+	page, next = cutPage(rows, q.Size, func(r Listed) string { return r.TxID })
+	return page, next, err
+}
+
+// listCursor is a position in a list: after a transaction that v may see. A submitter of "" stands for
+// all of them.
+type listCursor struct {
+	after     string
+	submitter txmanager.Submitter
+	v         Viewer
+}
+
+// listPage reads a page from a place on, in one round trip. The error is [ErrCursor] if the place is not
+// in the list.
+func listPage[Row any](ctx context.Context, s *Store, place listCursor, statement string, args ...any) (rows []Row, err error) {
 	var known bool
-	var rows []Listed
 	b := new(pgx.Batch)
-	b.Queue(inList, nullable(q.After), q.Submitter, v.AllNames(), v.Operator).QueryRow(results.Scan(&known))
-	b.Queue(statement, args...).Query(func(found pgx.Rows) (err error) {
-		rows, err = pgx.CollectRows(found, pgx.RowToStructByPos[Listed])
-		for i := range rows {
-			rows[i].LastError, rows[i].LastErrorDetail = callerText(rows[i].LastError)
-		}
-		return err
-	})
+	b.Queue(inList, nullable(place.after), place.submitter, place.v.AllNames(), place.v.Operator).QueryRow(results.Scan(&known))
+	b.Queue(statement, args...).Query(results.Into(&rows, pgx.RowToStructByPos[Row]))
 	if err := s.send(ctx, b); err != nil {
-		return nil, "", err
+		return nil, fmt.Errorf("list transactions: %w", err)
 	}
 	if !known {
-		return nil, "", ErrCursor
+		return nil, ErrCursor
 	}
-	page, next = results.Page(rows, q.Size, limit, func(r Listed) bool { return q.State == "" || r.State == q.State }, func(r Listed) string { return r.TxID })
-	return page, next, nil
+	return rows, nil
+}
+
+// cutPage is the first size rows, and the cursor of the next page; "" if there are no more rows.
+func cutPage[Row any](rows []Row, size int, cursor func(Row) string) (page []Row, next string) {
+	if len(rows) <= size {
+		return rows, ""
+	}
+	return rows[:size], cursor(rows[size-1])
 }
 
 // nullable is nil for the empty text.

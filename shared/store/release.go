@@ -13,11 +13,14 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
+// newTxID is a new UUIDv7 of the present time, so that lists by time show the row in its place.
+const newTxID = `overlay(tx_id_at(clock_timestamp())::text placing '7' || right(gen_random_uuid()::text, 21) from 15)::uuid`
+
 // insertNamed records the requests that a release names and that were lost with the database.
 // They have no caller: every caller that may post for the submitter sees them.
 const insertNamed = `
 insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, fencing_token)
-select gen_random_uuid(), $1, r.name, '', sha256('recorded'), $2
+select ` + newTxID + `, $1, r.name, '', sha256('recorded'), $2
   from unnest($3::text[]) as r (name)
     on conflict (submitter, request_id) do nothing`
 
@@ -67,7 +70,7 @@ with named as (
 ), filled as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce,
                           state, sub_state, last_error, fencing_token)
-  select gen_random_uuid(), $1, 'displaced:' || g.nonce || ':' || gen_random_uuid(),
+  select ` + newTxID + `, $1, 'displaced:' || g.nonce || ':' || gen_random_uuid(),
          $4, sha256('displaced'), g.nonce, g.prev_nonce, 'FAILED', 'DISPLACED',
          'the chain has this nonce, and nothing here does; its request is not known', $2
     from gap g
@@ -220,7 +223,7 @@ const insertFills = `
 with filled as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce,
                           state, requested_action, fills, last_error, next_check_at, fencing_token)
-  select gen_random_uuid(), s.submitter, 'placeholder:' || n || ':' || gen_random_uuid(), $4, sha256('placeholder'), n, nullif(n, s.start_nonce) - 1,
+  select ` + newTxID + `, s.submitter, 'placeholder:' || n || ':' || gen_random_uuid(), $4, sha256('placeholder'), n, nullif(n, s.start_nonce) - 1,
          'IN_FLIGHT', 'PLACEHOLDER', true, 'a release fills this nonce: what a lost database has signed for it can then not be mined', clock_timestamp(), $2
     from submitter s
     join submitter_nonce_cursor c using (submitter), generate_series(c.next_nonce, $3::bigint - 1) as n

@@ -33,12 +33,13 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	for query, want := range map[string]string{
 		`select string_agg(case when request_id like 'displaced:%' then 'none' else request_id end, ' ' order by nonce)
 		   from managed_tx where nonce is not null`: "lost waiting none none none",
-		`select string_agg(state || '/' || sub_state, ' ' order by nonce) from managed_tx where nonce is not null`:                              "CONFIRMED/RECORDED FAILED/REVERTED FAILED/DISPLACED FAILED/DISPLACED FAILED/DISPLACED",
-		`select string_agg(event_sequence::text, ' ' order by nonce) from managed_tx where nonce is not null`:                                   "3 4 1 1 1",
-		`select string_agg(nonce || ':' || coalesce(prev_nonce::text, 'first'), ' ' order by nonce) from managed_tx where nonce is not null`:    "0:first 1:0 2:1 3:2 4:3",
-		`select next_nonce::text from submitter_nonce_cursor where submitter like '%a11ce'`:                                                     "5",
-		`select last_error from managed_tx where nonce = 2`:                                                                                     "the chain has this nonce, and nothing here does; its request is not known",
-		`select last_error from managed_tx where nonce = 3`:                                                                                     "the chain has this nonce, and nothing here does; its request is not known",
+		`select string_agg(state || '/' || sub_state, ' ' order by nonce) from managed_tx where nonce is not null`:                           "CONFIRMED/RECORDED FAILED/REVERTED FAILED/DISPLACED FAILED/DISPLACED FAILED/DISPLACED",
+		`select string_agg(event_sequence::text, ' ' order by nonce) from managed_tx where nonce is not null`:                                "3 4 1 1 1",
+		`select string_agg(nonce || ':' || coalesce(prev_nonce::text, 'first'), ' ' order by nonce) from managed_tx where nonce is not null`: "0:first 1:0 2:1 3:2 4:3",
+		`select next_nonce::text from submitter_nonce_cursor where submitter like '%a11ce'`:                                                  "5",
+		`select last_error from managed_tx where nonce = 2`:                                                                                  "the chain has this nonce, and nothing here does; its request is not known",
+		`select bool_and(substr(tx_id::text, 15, 1) = '7' and tx_id > tx_id_at(now() - interval '1 minute') and tx_id <= tx_id_at(now() + interval '1 second'))::text from managed_tx where request_id like 'displaced:%' or request_id = 'lost' and nonce is not null`: "true",
+		`select last_error from managed_tx where nonce = 3`: "the chain has this nonce, and nothing here does; its request is not known",
 		`select string_agg(coalesce(from_state, 'new') || ' ' || state, ', ' order by id) from tx_history where tx_id = '` + waiting.TxID + `'`: "new QUEUED, QUEUED FAILED",
 	} {
 		check.Same(t, query, value[string](t, db, query), want)

@@ -41,6 +41,7 @@ type Store struct {
 	creates *batch.Group[pendingCreate, Created]
 	leases  *batch.Group[leaseCall, leaseAnswer]
 	commits *batch.Group[*fencedCommit, txmanager.CommitResult]
+	lane    batch.Lane
 	epochs  epochCache
 	names   nameEpochCache
 	usable  callerCache

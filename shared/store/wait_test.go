@@ -159,19 +159,22 @@ func TestPastOfATransaction(t *testing.T) {
 	post(t, db, alice, "1")
 	sendAll(t, db, alice)
 	id := value[string](t, db, `select tx_id::text from managed_tx`)
-	changes, next, err := db.TxHistory(t.Context(), id, "", 1)
-	if err != nil || len(changes) != 1 || changes[0].State != txmanager.Queued || next == "" {
-		t.Fatalf("first page: got %+v, next %q, %v; want QUEUED and more", changes, next, err)
+	changes, err := db.TxHistory(t.Context(), id, -1, 1)
+	if err != nil || len(changes) != 1 || changes[0].State != txmanager.Queued {
+		t.Fatalf("first page: got %+v, %v; want QUEUED", changes, err)
 	}
-	changes, next, err = db.TxHistory(t.Context(), id, next, 1)
-	if err != nil || len(changes) != 1 || changes[0].State != txmanager.Submitted || changes[0].TxHash == nil || changes[0].FencingToken == nil || next != "" {
-		t.Errorf("last page: got %+v, next %q, %v; want SUBMITTED with hash and token", changes, next, err)
+	changes, err = db.TxHistory(t.Context(), id, changes[0].Number(), 2)
+	if err != nil || len(changes) != 1 || changes[0].State != txmanager.Submitted || changes[0].TxHash == nil || changes[0].FencingToken == nil {
+		t.Errorf("last page: got %+v, %v; want SUBMITTED with hash and token", changes, err)
 	}
-	versions, err := db.TxVersions(t.Context(), id)
+	versions, err := db.TxVersions(t.Context(), id, 0, 10)
 	if err != nil || len(versions) != 1 || versions[0].TxHash != *changes[0].TxHash || len(versions[0].Fees) == 0 {
 		t.Errorf("versions: got %+v, %v; want the one that was sent", versions, err)
 	}
-	if _, err := db.TxVersions(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc"); err == nil {
+	if later, err := db.TxVersions(t.Context(), id, 1, 10); err != nil || len(later) != 0 {
+		t.Errorf("versions above 1: got %+v, %v; want none", later, err)
+	}
+	if _, err := db.TxVersions(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", 0, 10); err == nil {
 		t.Error("an unknown transaction: got no error")
 	}
 }

@@ -20,9 +20,9 @@ type page struct {
 	*deployment
 	t       *testing.T
 	name    string
-	queries map[string][]string // by section
-	calls   map[string]bool     // method and path as printed, and whether the test used them
-	ran     map[string]bool     // the queries that ran
+	queries []string        // in the page's order
+	calls   map[string]bool // method and path as printed, and whether the test used them
+	ran     map[string]bool // the queries that ran
 }
 
 var (
@@ -35,13 +35,10 @@ var (
 func (h *deployment) follow(t *testing.T, name string) *page {
 	t.Helper()
 	text := must(os.ReadFile("../../../docs/runbooks/" + name + ".md"))(t)
-	p := &page{deployment: h, t: t, name: name, queries: map[string][]string{}, calls: map[string]bool{}, ran: map[string]bool{}}
-	for _, section := range strings.Split("\n"+string(text), "\n## ") {
-		title, _, _ := strings.Cut(section, "\n")
-		for _, block := range sqlBlock.FindAllStringSubmatch(section, -1) {
-			for _, s := range statement.FindAllStringSubmatch(block[1], -1) {
-				p.queries[title] = append(p.queries[title], s[1])
-			}
+	p := &page{deployment: h, t: t, name: name, calls: map[string]bool{}, ran: map[string]bool{}}
+	for _, block := range sqlBlock.FindAllStringSubmatch(string(text), -1) {
+		for _, s := range statement.FindAllStringSubmatch(block[1], -1) {
+			p.queries = append(p.queries, s[1])
 		}
 	}
 	for _, c := range called.FindAllStringSubmatch(string(text), -1) {
@@ -50,17 +47,17 @@ func (h *deployment) follow(t *testing.T, name string) *page {
 	return p
 }
 
-// query runs a section's query, and returns its rows.
-func (p *page) query(section string, number int) []map[string]any {
+// query runs the query with the number, from 1 on, and returns its rows.
+func (p *page) query(number int) []map[string]any {
 	p.t.Helper()
-	all := p.queries[section]
-	if number >= len(all) {
-		p.t.Fatalf("%s.md, %q: got %d queries, want one more", p.name, section, len(all))
+	if number > len(p.queries) {
+		p.t.Fatalf("%s.md: got %d queries, want %d", p.name, len(p.queries), number)
 	}
-	p.ran[all[number]] = true
+	text := p.queries[number-1]
+	p.ran[text] = true
 	var found []map[string]any
 	poll(p.t, "the database answers", func() bool {
-		rows, err := p.DB.Query(p.t.Context(), strings.ReplaceAll(all[number], ":'submitter'", "'"+string(p.Payer)+"'"))
+		rows, err := p.DB.Query(p.t.Context(), strings.ReplaceAll(text, ":'submitter'", "'"+string(p.Payer)+"'"))
 		if err == nil {
 			found, err = pgx.CollectRows(rows, pgx.RowToMap)
 		}
@@ -109,11 +106,9 @@ func (p *page) followed() {
 			p.t.Errorf("%s.md prints %s: got it never made", p.name, c)
 		}
 	}
-	for section, all := range p.queries {
-		for _, q := range all {
-			if !p.ran[q] {
-				p.t.Errorf("%s.md, %q prints a query: got it never run: %s", p.name, section, q)
-			}
+	for _, q := range p.queries {
+		if !p.ran[q] {
+			p.t.Errorf("%s.md prints a query: got it never run: %s", p.name, q)
 		}
 	}
 }

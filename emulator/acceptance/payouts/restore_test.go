@@ -292,30 +292,27 @@ func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
 	r.verified()
 }
 
-const (
-	seen    = "3. See that it was noticed"
-	find    = "4. Find what the database does not know"
-	redo    = "6. Do again what operators did after the backup"
-	undoubt = "8. Transfers"
-)
-
 // step1to3 stops the queues, replaces the database by the backup, and checks that this is noticed.
 func (r *restoration) step1to3(p *page) {
 	t := r.t
 	r.everyQueue(t, false)
 	r.onServer(t, closeDoor, sendAway, `alter database "LIVE" rename to "LIVE_lost"`, `alter database "LIVE_bk" rename to "LIVE"`, openDoor)
-	if got := column(p.query(seen, 0), "accepted"); !slices.Equal(got, []string{"true"}) {
+	if got := column(p.query(1), "accepted"); !slices.Equal(got, []string{"true"}) {
 		t.Fatalf("a copy in the same cluster: got accepted %v, want true: it is not noticed", got)
 	}
 	check(t, migrations.Distrust(t.Context(), r.Database, "restored to 09:00 after the disk was lost"))
-	if got := column(p.query(seen, 0), "accepted"); !slices.Equal(got, []string{"false"}) {
+	if got := column(p.query(1), "accepted"); !slices.Equal(got, []string{"false"}) {
 		t.Fatalf("after distrust: got accepted %v, want false", got)
 	}
 	r.everyQueue(t, true)
 	r.swept(t, "every submitter is in PROTECT", func() bool {
-		rows := p.query(seen, 1)
+		rows := p.query(2)
 		return len(rows) == 3 && !slices.Contains(column(rows, "incident"), "<nil>")
 	})
+	all, _ := p.call("GET /admin/v1/submitters", nil)["submitters"].([]any)
+	if shown := fmt.Sprint(all); len(all) != 3 || strings.Count(shown, "protect:map[") != 3 {
+		t.Errorf("submitters: got %s, want three in PROTECT", shown)
+	}
 }
 
 // lostNonce is a nonce that the copy does not know, with its recipient and amount.
@@ -363,7 +360,7 @@ func (r *restoration) step4(p *page) {
 	if all, _ := r.lostOf(p, r.Payer); len(all) != 5 { // INIT, SOURCE_PENDING, TARGET_PENDING, queued, and the lost payout
 		t.Errorf("lost nonces of the payer: got %+v, want 5", all)
 	}
-	if got := column(p.query(find, 0), "request_id"); len(got) != 6 || !slices.Contains(got, "ran") || !slices.Contains(got, r.queued.only().ReqID) {
+	if got := column(p.query(3), "request_id"); len(got) != 6 || !slices.Contains(got, "ran") || !slices.Contains(got, r.queued.only().ReqID) {
 		t.Errorf("what waits here: got %v, want five intents and a payout", got)
 	}
 }
@@ -385,7 +382,7 @@ func (r *restoration) step6(p *page) {
 	// The address is on the list again, and so are the users who may add one.
 	p.call(removeAddress, map[string]any{"reason": "as before"}, fmt.Sprint(r.lost.ID), r.stolen)
 	p.call(blockAddresses, map[string]any{"reason": "as before"}, fmt.Sprint(r.lost.ID))
-	if got := column(p.query(redo, 0), "held"); !slices.Equal(got, []string{"1", "1", "3"}) && len(got) != 3 {
+	if got := column(p.query(4), "held"); !slices.Equal(got, []string{"1", "1", "3"}) && len(got) != 3 {
 		t.Errorf("held: got %v, want 1 of the first, 3 of the second and 1 of the payer", got)
 	}
 }
@@ -476,23 +473,23 @@ func (r *restoration) matches(p *page, s txmanager.Submitter, txID string) (hash
 // step8 ends the transfers.
 func (r *restoration) step8(p *page) {
 	t := r.t
-	if got := column(p.query(undoubt, 0), "scope"); !slices.Equal(got, []string{"all"}) {
+	if got := column(p.query(5), "scope"); !slices.Equal(got, []string{"all"}) {
 		t.Fatalf("halts: got %v, want one of scope all", got)
 	}
-	if n := len(p.query(undoubt, 1)); n == 0 {
+	if n := len(p.query(6)); n == 0 {
 		t.Error("what had begun: got none")
 	}
 	r.swept(t, "the payout that nobody has paid waits for a statement", func() bool {
 		return r.never.Load(r.never.only().ReqID).State == transfer.TargetPending
 	})
-	if got := column(p.query(undoubt, 2), "req_id"); !slices.Contains(got, r.never.only().ReqID) {
+	if got := column(p.query(7), "req_id"); !slices.Contains(got, r.never.only().ReqID) {
 		t.Errorf("in doubt: got %v, want the one that nobody has paid", got)
 	}
 	blocked := r.follow(t, "payout-blocked")
 	id := r.never.only().ReqID
 	blocked.call("POST /admin/v1/transfers/{req_id}/payout-statement", map[string]any{"paid": false, "then": "refund", "max_window": 8, "reason": "no transaction pays this address"}, id)
 	r.swept(t, "everything but INIT has ended", func() bool {
-		open := p.query(undoubt, 1)
+		open := p.query(6)
 		return len(open) == 0 || len(open) == 1 && open[0]["req_id"] == r.init.only().ReqID && open[0]["state"] == int16(transfer.Init)
 	})
 	status := r.never.Internal(strings.TrimPrefix(r.URLMap.InternalURL(), "http://"), stack.SchedulerAccount, "conservation", map[string]any{"full": true})
@@ -503,7 +500,7 @@ func (r *restoration) step8(p *page) {
 		t.Errorf("the check: got %s, want the one payment whose transfer was lost, and nothing else", found)
 	}
 	newest := 0
-	for _, h := range p.query(undoubt, 0) {
+	for _, h := range p.query(5) {
 		newest = max(newest, int(h["halt_id"].(int64)))
 	}
 	p.call("POST /admin/v1/halts/{id}/resume", map[string]any{"reason": "the user of the lost payout repeats it", "earlier": true}, fmt.Sprint(newest))

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"os"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/demo"
@@ -25,17 +27,19 @@ type flags struct {
 	logs         string
 	verbose      bool
 	keep         bool
+	settings     stack.Settings
 }
 
 const usage = `demo transfers moves money between the Funding accounts in Postgres and the
 Trading accounts in the trading core's memory, both ways, kills a function process
 and the trading core by SIGKILL on the way, and then adds up both journals. Its
-exit status is 1 if a single unit is missing or too much.
+exit status is 1 if a single unit is missing or too much. It also takes the
+FENCEPOST_ variables of the environment.
 
 `
 
-func parse(args []string) (flags, error) {
-	var f flags
+func parse(args, environ []string) (flags, error) {
+	f := flags{settings: stack.Settings{}}
 	set := command.NewFlags("demo transfers", usage)
 	set.IntVar(&f.Transfers, "transfers", 1000, "the number of transfers")
 	set.IntVar(&f.Users, "users", 20, "how many users ask for them")
@@ -45,16 +49,21 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
 	set.StringVar(&f.logs, "logs", "", "write the processes' log to this `file`")
 	set.BoolVar(&f.keep, "keep", false, "leave everything running afterwards, and print commands to paste")
+	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as transfer.limits.perSecond=5; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
 	if err := set.Parse(args); err != nil {
 		return f, err
+	}
+	f.settings.AddEnvironment(environ)
+	if err := f.settings.Check(); err != nil {
+		return f, fmt.Errorf("%w\n(other flags are those of go run ./emulator --transfers)", err)
 	}
 	return f, command.Check(set, command.Range{Flag: "processes", Value: float64(f.processes), Min: 1, Max: 32},
 		command.Range{Flag: "transfers", Value: float64(f.Transfers), Min: 10, Max: 1_000_000}, command.Range{Flag: "users", Value: float64(f.Users), Min: 2, Max: 1000})
 }
 
 func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
-	f, err := parse(args)
+	f, err := parse(args, os.Environ())
 	if err != nil {
 		return err
 	}
@@ -69,6 +78,13 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	return local.Wait(ctx, s, local.Options{Users: f.Users}, out)
 }
 
+// settingsOf are the functions' settings: those given over the demo's own.
+func settingsOf(f flags) map[string]string {
+	all := maps.Clone(demo.TransferSettings)
+	maps.Copy(all, f.settings)
+	return all
+}
+
 // sweepEvery makes the rescue find the transfers of a killed process within seconds.
 const sweepEvery = 2 * time.Second
 
@@ -81,7 +97,7 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	began := time.Now()
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Core: stack.CoreOptions{Binary: f.core}, Transfers: true, Processes: f.processes, Submitters: 1,
-		SweepEvery: sweepEvery, CheckEvery: sweepEvery, Settings: demo.TransferSettings, Output: output, Progress: out, Log: log,
+		SweepEvery: sweepEvery, CheckEvery: sweepEvery, RPCProxy: true, Settings: settingsOf(f), Output: output, Progress: out, Log: log,
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))

@@ -51,8 +51,8 @@ type lostNames struct {
 // lostPayerRequests reads the pages of lost nonces.
 func (o *Operator) lostPayerRequests(ctx context.Context) (*lostNames, error) {
 	l := &lostNames{names: make(map[uint64]string), used: make(map[string]bool), alone: true}
-	for from := ""; ; {
-		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+from, nil)
+	for token := ""; ; {
+		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+token, nil)
 		var page client.LostNonces
 		if err != nil || status != http.StatusOK || json.Unmarshal(text, &page) != nil {
 			return nil, fmt.Errorf("the page of lost nonces: %d %s, error: %v", status, text, err)
@@ -63,10 +63,10 @@ func (o *Operator) lostPayerRequests(ctx context.Context) (*lostNames, error) {
 			}
 			l.add(n, n.ConsumingTx != nil && o.signedByForeignSigner(o.Payer, n.ConsumingTx.Hash))
 		}
-		if page.NextFrom == nil {
+		if page.NextPageToken == "" {
 			return l, nil
 		}
-		from = fmt.Sprintf("?from=%d", *page.NextFrom)
+		token = "?pageToken=" + page.NextPageToken
 	}
 }
 

@@ -1,0 +1,186 @@
+package admin
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *Server) routeLists(mux *web.Mux) {
+	a.read(mux, "GET /admin/v1/tx", a.findTxs)
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lane", showOf(a.pathSubmitter, a.lane))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", showOf(a.pathSubmitter, a.queue))
+}
+
+type foundResponse struct {
+	Transactions  []foundTx `json:"transactions"`
+	NextPageToken string    `json:"nextPageToken,omitempty"` // absent on the last page
+}
+
+// foundTx is a transaction with what only operators are shown.
+type foundTx struct {
+	store.FoundTx
+	Nonce *int64 `json:"nonce,omitempty"`
+
+	LastErrorDetail *string `json:"lastErrorDetail,omitempty"`
+}
+
+// findTxs lists transactions of all submitters. Each filter is served by an index.
+func (a *Server) findTxs(w http.ResponseWriter, r *http.Request) error {
+	q, err := serve.Parameters(r, "submitter", "state", "cause", "since", "caller", "hash", "requestId", "nonce", "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	f, err := a.txFilter(q)
+	if err != nil {
+		return err
+	}
+	if f.Size, f.After, err = serve.PageOf(q, serve.FoundPlace); err != nil {
+		return err
+	}
+	page, next, err := a.Store.FindTxs(r.Context(), f)
+	if unserved, ok := errors.AsType[store.NoIndexError](err); ok {
+		return web.FieldProblem(unserved.Field, "%s", unserved.Do)
+	}
+	if errors.Is(err, store.ErrCursor) {
+		return serve.NoSuchPage()
+	}
+	if err != nil {
+		return err
+	}
+	out := foundResponse{make([]foundTx, len(page)), serve.PageToken(next, serve.FoundPlace)}
+	for i, one := range page {
+		out.Transactions[i] = foundTx{one, one.Nonce, one.LastErrorDetail}
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+// txFilter reads the filter of a list of transactions.
+func (a *Server) txFilter(q map[string]string) (f store.TxFilter, err error) {
+	f = store.TxFilter{State: txmanager.State(q["state"]), Cause: txmanager.WaitCause(q["cause"]), Caller: q["caller"], RequestID: q["requestId"]}
+	if q["submitter"] != "" {
+		if f.Submitter, err = a.Submitter("submitter", q["submitter"]); err != nil {
+			return f, err
+		}
+	}
+	if f.State != "" && !slices.Contains(txmanager.States(), f.State) {
+		return f, web.FieldProblem("state", "is not a state; send one of %v", txmanager.States())
+	}
+	if f.Cause != "" && !slices.Contains(txmanager.StoredCauses(), f.Cause) {
+		return f, web.FieldProblem("cause", "is not stored with a transaction; send one of %v. Other causes follow from the state or the queue: filter by state, or read GET …/{submitter}/queue", txmanager.StoredCauses())
+	}
+	if f.RequestID != "" {
+		if err := serve.RequestID("requestId", f.RequestID); err != nil {
+			return f, err
+		}
+	}
+	if f.Since, err = sinceOf(q["since"]); err != nil {
+		return f, err
+	}
+	if q["hash"] != "" {
+		if f.Hash, err = hashOf("hash", q["hash"]); err != nil {
+			return f, err
+		}
+	}
+	f.Nonce, err = nonceOf("nonce", q["nonce"])
+	return f, err
+}
+
+// sinceOf reads a time; "" is none.
+func sinceOf(text string) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || t.Unix() < 0 {
+		return nil, web.FieldProblem("since", "is %.40q: want a time from 1970 on, as 2026-01-31T08:00:00Z", text)
+	}
+	return &t, nil
+}
+
+// nonceOf reads a nonce; "" is none.
+func nonceOf(name, text string) (*int64, error) {
+	if text == "" {
+		return nil, nil
+	}
+	n, ok := serve.Digits(text)
+	if !ok {
+		return nil, web.FieldProblem(name, "is %.40q: want a nonce, a number from 0 on", text)
+	}
+	return &n, nil
+}
+
+type laneResponse struct {
+	store.Lane
+	NextPageToken string `json:"nextPageToken,omitempty"` // absent on the last page
+}
+
+// lane lists the nonces of a submitter with the record of each.
+func (a *Server) lane(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
+	q, err := serve.Parameters(r, "from", "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	from, err := nonceOf("from", q["from"])
+	if err != nil {
+		return err
+	}
+	size, after, err := serve.AscendingPageOf(q, serve.LanePlace)
+	if err != nil {
+		return err
+	}
+	if q["pageToken"] != "" {
+		from = new(after + 1)
+	}
+	lane, err := a.Store.Lane(r.Context(), s, from, size)
+	if err != nil {
+		return err
+	}
+	out := laneResponse{Lane: lane}
+	if n := len(lane.Nonces); n == 0 {
+		out.Nonces = []store.LaneNonce{}
+	} else if last := lane.Nonces[n-1].Nonce; last+1 < lane.Beyond {
+		out.NextPageToken = serve.PageToken(strconv.FormatInt(last, 10), serve.LanePlace)
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+type queueResponse struct {
+	Queue         []queuedTx `json:"queue"`
+	NextPageToken string     `json:"nextPageToken,omitempty"` // absent on the last page
+}
+
+type queuedTx struct {
+	Position     int  `json:"position"`     // from 1 on
+	PositionMore bool `json:"positionMore"` // it is above Position
+	store.QueuedTx
+}
+
+// queue lists the intents that wait for a nonce, in the order in which they are served.
+func (a *Server) queue(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	size, after, err := serve.AscendingPageOf(q, serve.QueuePlace)
+	if err != nil {
+		return err
+	}
+	rows, err := a.Store.Queue(r.Context(), s, after, size+1)
+	if err != nil {
+		return err
+	}
+	page, token := serve.CutPage(rows, size, serve.QueuePlace, func(t store.QueuedTx) string { return strconv.FormatInt(t.Seq, 10) })
+	out := queueResponse{make([]queuedTx, len(page)), token}
+	for i, one := range page {
+		out.Queue[i] = queuedTx{min(one.Ahead+1, store.MaxPosition), one.Ahead >= store.MaxPosition, one}
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}

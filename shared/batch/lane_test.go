@@ -1,0 +1,73 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/batch"
+	"github.com/fencepost/fencepost/shared/check"
+)
+
+// twoGroups makes the calls of two groups in one lane, each 100 ms after the last, and returns what
+// each round trip carried and when it began. A call that begins with "slow" takes four seconds, others one.
+func twoGroups(t *testing.T, slowAfter time.Duration, limits map[string]time.Duration, calls ...string) string {
+	t.Helper()
+	var (
+		mu    sync.Mutex
+		trips []string
+	)
+	synctest.Test(t, func(t *testing.T) {
+		began, lane := time.Now(), new(batch.Lane)
+		open := func(name string) *batch.Group[string, string] {
+			return batch.New(batch.Options[string, string]{Lane: lane, MaxCalls: 100, Timeout: time.Minute, SlowAfter: slowAfter,
+				Send: func(_ context.Context, all []string) []batch.Result[string] {
+					mu.Lock()
+					trips = append(trips, fmt.Sprintf("%v %s %v", time.Since(began).Truncate(time.Second), name, all))
+					mu.Unlock()
+					time.Sleep(time.Second)
+					if strings.HasPrefix(all[0], "slow") {
+						time.Sleep(3 * time.Second)
+					}
+					return make([]batch.Result[string], len(all))
+				}})
+		}
+		groups, done := map[byte]*batch.Group[string, string]{'A': open("A"), 'B': open("B")}, make(chan error)
+		for _, call := range calls {
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				if limit, ok := limits[call]; ok {
+					ctx, cancel = context.WithTimeout(t.Context(), limit)
+				}
+				defer cancel()
+				_, err := groups[call[len(call)-1]].Do(ctx, call)
+				done <- err
+			}()
+			time.Sleep(100 * time.Millisecond)
+		}
+		for range calls {
+			<-done
+		}
+	})
+	return strings.Join(trips, ", ")
+}
+
+func TestGroupsOfALaneTakeTurns(t *testing.T) {
+	check.Equal(t, "round trips", twoGroups(t, 0, nil, "1A", "2B", "3A", "4B", "5A"), "0s A [1A], 1s B [2B 4B], 2s A [3A 5A]")
+}
+
+func TestASlowRoundTripFreesTheLane(t *testing.T) {
+	check.Equal(t, "round trips", twoGroups(t, 2*time.Second, nil, "slow1A", "2B", "3A"), "0s A [slow1A], 2s B [2B], 3s A [3A]")
+}
+
+// TestAGroupWithoutCallsGivesItsTurnAway has a group whose only call ends while it waits for the lane.
+func TestAGroupWithoutCallsGivesItsTurnAway(t *testing.T) {
+	limits := map[string]time.Duration{"2B": 300 * time.Millisecond}
+	check.Equal(t, "round trips", twoGroups(t, 0, limits, "1A", "2B", "3A"), "0s A [1A], 1s A [3A]")
+	limits["2B"] = 100 * time.Millisecond
+	check.Equal(t, "round trips", twoGroups(t, 0, limits, "1A", "2B", "3A", "4B"), "0s A [1A], 1s B [4B], 2s A [3A]")
+}

@@ -1,0 +1,103 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// million are a million rows of one submitter and two callers. The oldest 99 are STUCK, then come 799,901
+// that are CONFIRMED, and the newest 200,000 are FAILED.
+const million = `
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, tx_hash, state, sub_state, receipt, confirmations, confirmed_at, wait_cause, waiting_since)
+select overlay(tx_id_at(now() + i * interval '1 ms')::text placing right(md5(i::text), 12) from 25)::uuid, $1, 'old-' || i, case when i % 3 = 0 then 'shop' else 'bank' end,
+       sha256('x'), case when i <= 800000 then i - 1 end, case when i between 2 and 800000 then i - 2 end,
+       case when i <= 800000 then '0x' || md5(i::text) || md5((-i)::text) end,
+       case when i < 100 then 'STUCK' when i <= 800000 then 'CONFIRMED' else 'FAILED' end, case when i > 800000 then 'CANCELLED' end,
+       case when i between 100 and 800000 then jsonb '{}' end, case when i between 100 and 800000 then jsonb '[]' end,
+       case when i between 100 and 800000 then now() end, case when i < 100 then 'OPERATOR' end, case when i < 100 then now() end
+  from generate_series(1, 1000000) as i`
+
+// The first page of each state is full where there are as many rows, and one statement reads it from few
+// blocks, wherever a million rows have the state.
+func TestListOfAMillionReadsFewBlocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a million rows")
+	}
+	t.Parallel()
+	db := storetest.NewClone(t)
+	db.Register(t, alice, 100)
+	conn := check.Value(pgx.Connect(t.Context(), db.URL))(t)
+	defer conn.Close(context.Background())
+	rebuilt := value[string](t, db, `select pg_get_indexdef('tx_of_caller'::regclass)`)
+	// The lists do not use the constraints, and an index of all rows is made faster at once than row by row.
+	for _, statement := range append(value[[]string](t, db, `select array_agg(format('alter table managed_tx drop constraint %I cascade', conname)) from pg_constraint where conrelid = 'managed_tx'::regclass and contype in ('c', 'f', 'u')`),
+		`drop index tx_of_caller`, `alter table managed_tx set (fillfactor = 100)`, `set session_replication_role = replica`) {
+		check.OK(t)(conn.Exec(t.Context(), statement))
+	}
+	check.OK(t)(conn.Exec(t.Context(), million, alice))
+	check.OK(t)(conn.Exec(t.Context(), rebuilt))
+	check.OK(t)(conn.Exec(t.Context(), `analyze managed_tx`))
+
+	const size, most = 50, 400 // blocks
+	blocks := func(name string, args ...any) int {
+		t.Helper()
+		var plan []struct {
+			Plan struct {
+				Hit  int `json:"Shared Hit Blocks"`
+				Read int `json:"Shared Read Blocks"`
+			}
+		}
+		var text string
+		if err := conn.QueryRow(t.Context(), `explain (analyze, buffers, timing off, format json) `+store.HotStatements[name], args...).Scan(&text); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		check.OK(t)(0, json.Unmarshal([]byte(text), &plan))
+		return plan[0].Plan.Hit + plan[0].Plan.Read
+	}
+	within := func(name string, args ...any) {
+		t.Helper()
+		got := blocks(name, args...)
+		if t.Logf("%s: %d blocks", name, got); got > most {
+			t.Errorf("%s, %v: read %d blocks, want %d at most", name, args, got, most)
+		}
+	}
+	middle := value[time.Time](t, db, `select created_at - interval '1 hour' from managed_tx limit 1`)
+	within("findNewest", nil, nil, size+1)
+	within("findNewest", nil, middle, size+1)
+	within("findClass", nil, nil, size+1, 5)
+	within("findClass", nil, nil, size+1, 2)
+	within("findCause", nil, "OPERATOR", size+1)
+	within("findCauseOf", nil, middle, size+1, "OPERATOR", alice)
+	within("findCallers", alice, nil, store.ClassesOf(""), "", size+1, "bank", middle)
+	within("findCallers", alice, nil, store.ClassesOf(txmanager.Confirmed), "CONFIRMED", size+1, "", middle.Add(24*time.Hour))
+	within("laneNonces", alice, 400_000, size)
+	within("laneNonces", alice, nil, size)
+	shop := store.Viewer{Caller: "shop"}
+	for state, want := range map[txmanager.State]int{"": size, txmanager.Confirmed: size, txmanager.Failed: size, txmanager.Stuck: 33, txmanager.Protect: 0, txmanager.Queued: 0, txmanager.InFlight: 0} {
+		for _, v := range []store.Viewer{shop, operator} {
+			if v.Operator {
+				want = min(3*want, size)
+			}
+			page, next, err := db.List(t.Context(), store.ListQuery{Submitter: alice, State: state, Size: size}, v)
+			if err != nil || len(page) != want || (next != "") != (want == size) {
+				t.Errorf("%q, operator %t: got %d rows, next %q, %v; want %d", state, v.Operator, len(page), next, err, want)
+			}
+		}
+		classes := store.ClassesOf(state)
+		for name, last := range map[string][]any{"listOwn": {[]string{"shop"}}, "listAll": {"", nil}} {
+			args := append([]any{alice, nil, classes, string(state), size + 1}, last...)
+			within(name, args...)
+		}
+	}
+
+}
