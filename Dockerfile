@@ -13,7 +13,11 @@ RUN go mod download
 COPY functions functions
 COPY migrations migrations
 COPY shared shared
-RUN go build -trimpath -ldflags="-s -w" -o /out/ ./functions/server ./migrations/migrate
+# The release and the commit, for GET /version, the log and the metric fencepost_build_info.
+ARG VERSION=
+ARG REVISION=
+RUN build=github.com/fencepost/fencepost/shared/buildinfo && \
+  go build -trimpath -ldflags="-s -w -X $build.release=$VERSION -X $build.revision=$REVISION" -o /out/ ./functions/server ./migrations/migrate
 
 # Certificates, time zones and nothing that could be run: no shell, no package manager, no root.
 FROM ${BASE_IMAGE}

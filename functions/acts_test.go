@@ -50,7 +50,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 	call(t, t.Context(), "", "GET", h.url+"/api/v1/tx", nil)
 	call(t, t.Context(), "", "POST", h.url+"/internal/sweep", nil)
 	got := recorded.take()
-	for name, want := range map[string]int64{"request_refused_total{code=FORBIDDEN}": 1, "request_refused_total{code=UNAUTHORIZED}": 2} {
+	for name, want := range map[string]int64{"fencepost_request_refused_total{code=FORBIDDEN}": 1, "fencepost_request_refused_total{code=UNAUTHORIZED}": 2} {
 		if got[name] != want {
 			t.Errorf("%s: got %d of %v, want %d", name, got[name], got, want)
 		}

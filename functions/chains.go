@@ -98,6 +98,9 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 		Fees:        feesOf(a.config, of),
 		FinalDepth:  finalDepth(of),
 		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
+		Took: func(ctx context.Context, method string, took time.Duration) {
+			telemetry.RPCTime.Record(ctx, took.Seconds(), telemetry.Method(method))
+		},
 		Trace: func(ctx context.Context, name string) (context.Context, func(error)) {
 			return telemetry.Begin(ctx, name)
 		},

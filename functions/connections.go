@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/buildinfo"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/mark"
@@ -19,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
 	"github.com/fencepost/fencepost/shared/tasks"
+	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -63,6 +65,8 @@ func (a *App) openExport(ctx context.Context) (err error) {
 		OTLPEndpoint: t.OTLPEndpoint, Prometheus: t.Prometheus, FlushEvery: t.FlushEvery, TraceOneIn: t.TraceOneIn,
 		Service: cmp.Or(on.Service, "fencepost"), Version: on.Revision, Instance: a.base.Node, Log: a.base.Log,
 	})
+	build := buildinfo.Read()
+	telemetry.BuildInfo.Record(ctx, 1, telemetry.Build(build.Version, build.Revision))
 	return err
 }
 

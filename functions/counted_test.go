@@ -40,11 +40,11 @@ func TestLeasesAreCounted(t *testing.T) {
 	}
 	await(t, "the lease ran out", func() bool { return take("b/1").Held })
 	tried := recorded.take()
-	if tried["lease_acquire_total{result=not_owner}"] < 1 {
+	if tried["fencepost_lease_acquire_total{result=not_owner}"] < 1 {
 		t.Errorf("tries while another held it: got %v, want some", tried)
 	}
-	delete(tried, "lease_acquire_total{result=not_owner}")
-	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=inserted}": 1, "lease_acquire_total{result=taken_over}": 1}, tried); diff != "" {
+	delete(tried, "fencepost_lease_acquire_total{result=not_owner}")
+	if diff := cmp.Diff(map[string]int64{"fencepost_lease_acquire_total{result=inserted}": 1, "fencepost_lease_acquire_total{result=taken_over}": 1}, tried); diff != "" {
 		t.Errorf("two tenures (-want +got):\n%s", diff)
 	}
 	b := take("b/1").State.Lease // its own lease, acquired again
@@ -54,7 +54,7 @@ func TestLeasesAreCounted(t *testing.T) {
 	if !take("c/1").Held {
 		t.Fatal("a lease that was given back: got it refused")
 	}
-	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=reacquired}": 2}, recorded.take()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"fencepost_lease_acquire_total{result=reacquired}": 2}, recorded.take()); diff != "" {
 		t.Errorf("its own, and one that was given back (-want +got):\n%s", diff)
 	}
 	_, again := book.BeginIteration(t.Context(), held.State.Lease, true)
@@ -66,7 +66,7 @@ func TestLeasesAreCounted(t *testing.T) {
 			t.Errorf("by the former holder: got %v, want ErrFenced", err)
 		}
 	}
-	want := map[string]int64{"lease_fenced_total{op=again}": 1, "lease_fenced_total{op=renew}": 1, "lease_fenced_total{op=release}": 1, "lease_fenced_total{op=cursor}": 1}
+	want := map[string]int64{"fencepost_lease_fenced_total{op=again}": 1, "fencepost_lease_fenced_total{op=renew}": 1, "fencepost_lease_fenced_total{op=release}": 1, "fencepost_lease_fenced_total{op=cursor}": 1}
 	if diff := cmp.Diff(want, recorded.take()); diff != "" {
 		t.Errorf("the former holder (-want +got):\n%s", diff)
 	}
@@ -90,11 +90,11 @@ func TestSignaturesAreCounted(t *testing.T) {
 			txmanager.Unsigned{ChainID: 1337, To: new(eip155.Address([20]byte{9})), Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
 	}
 	signed := recorded.take()
-	check.Equal(t, "signed", signed["tx_sign_total{result=signed,signer=local}"], int64(2))
-	if got, want := signed["tx_sign_total{result=unknown,signer=remote}"], int64(1); got != want {
+	check.Equal(t, "signed", signed["fencepost_tx_sign_total{result=signed,signer=local}"], int64(2))
+	if got, want := signed["fencepost_tx_sign_total{result=unknown,signer=remote}"], int64(1); got != want {
 		t.Errorf("by a signer that is not there: got %d unknown, want %d", got, want)
 	}
-	if _, told := signed["tx_sign_milliseconds_total{result=signed,signer=local}"]; !told {
+	if _, told := signed["fencepost_tx_sign_seconds_total{result=signed,signer=local}"]; !told {
 		t.Errorf("time: got none told, want some: %v", signed)
 	}
 }

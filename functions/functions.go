@@ -241,7 +241,7 @@ func (a *App) routes() map[string]func(*web.Mux) {
 	return routes
 }
 
-// Handlers returns all functions by target. Each also answers /healthz and /readyz.
+// Handlers returns all functions by target. Each also answers /healthz, /readyz and /version.
 func (a *App) Handlers() map[string]http.Handler {
 	all := web.NewMux()
 	a.routeOperational(all)
@@ -264,6 +264,7 @@ func (a *App) edge(mux *web.Mux) http.Handler {
 // routeOperational serves the paths that every function answers.
 func (a *App) routeOperational(mux *web.Mux) {
 	mux.HandleHealth(a.ready)
+	mux.HandleVersion()
 	if page := a.export.Page(); page != nil {
 		mux.Handle("GET /metrics", page)
 	}

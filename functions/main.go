@@ -11,6 +11,7 @@ import (
 
 	fnframework "github.com/GoogleCloudPlatform/functions-framework-go/functions"
 
+	"github.com/fencepost/fencepost/shared/buildinfo"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -56,6 +57,8 @@ func run(ctx context.Context, ext Extensions) error {
 	if err := os.Setenv("FUNCTION_TARGET", target); err != nil { // the functions framework reads it
 		return err
 	}
-	log.Info("serving", "function", target, "port", c.Platform.Port, telemetry.NodeIDKey, node)
+	build := buildinfo.Read()
+	log.Info("serving", "function", target, "port", c.Platform.Port, telemetry.NodeIDKey, node,
+		"version", build.Version, "revision", build.Revision, "modified", build.Modified, "go", build.Go)
 	return web.Serve(ctx, web.ServeOptions{Port: strconv.Itoa(c.Platform.Port), Gate: app.Gate(), Hooks: []func(context.Context) error{app.Close}})
 }

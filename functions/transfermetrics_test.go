@@ -54,6 +54,21 @@ func (m meter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric
 	return counter{series: m.series, name: name}, nil
 }
 
+func (m meter) Float64Counter(name string, _ ...metric.Float64CounterOption) (metric.Float64Counter, error) {
+	return timer{series: m.series, name: name}, nil
+}
+
+// timer is a counter of time, in whole seconds.
+type timer struct {
+	noop.Float64Counter
+	*series
+	name string
+}
+
+func (c timer) Add(_ context.Context, n float64, options ...metric.AddOption) {
+	c.put(c.name, metric.NewAddConfig(options).Attributes(), int64(n))
+}
+
 type counter struct {
 	noop.Int64Counter
 	*series
@@ -81,7 +96,7 @@ func TestTransfersAreCounted(t *testing.T) {
 	check := func(what string, want map[string]int64) {
 		t.Helper()
 		got := recorded.take()
-		maps.DeleteFunc(got, func(name string, _ int64) bool { return strings.HasPrefix(name, "request_refused_total") })
+		maps.DeleteFunc(got, func(name string, _ int64) bool { return strings.HasPrefix(name, "fencepost_request_refused_total") })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
@@ -89,7 +104,7 @@ func TestTransfersAreCounted(t *testing.T) {
 	entered := func(states ...string) map[string]int64 {
 		all := map[string]int64{}
 		for _, s := range states {
-			all["transfer_total{state="+s+"}"]++
+			all["fencepost_transfer_total{state="+s+"}"]++
 		}
 		return all
 	}
@@ -107,11 +122,11 @@ func TestTransfersAreCounted(t *testing.T) {
 	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": old})
 	check("one that is too old", entered("FAILED"))
 	h.as("tasks", "POST", "/internal/conservation", map[string]any{})
-	check("a check", map[string]int64{"conservation_check_total{result=ok}": 1})
+	check("a check", map[string]int64{"fencepost_conservation_check_total{result=ok}": 1})
 	refund := h.storedFrom(transfer.Spot, "xxx")
 	h.run(`select move_transfer($1, '{0,10,20,30}', null)`, refund)
 	h.run(`select move_transfer($1, '{30,-20}', 'ACCOUNT_DISABLED')`, refund)
 	h.signal(syscall.SIGSTOP)
 	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": refund})
-	check("a refund without an answer", map[string]int64{"refund_failures_total{}": 1})
+	check("a refund without an answer", map[string]int64{"fencepost_refund_failures_total{}": 1})
 }

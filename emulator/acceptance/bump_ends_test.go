@@ -83,9 +83,9 @@ func TestAHeldBidSaysWhyOnce(t *testing.T) {
 	held(5)
 	b.wantCount(t, "the reason came", 1, `select count(*) from (select reason, lag(reason) over (order by at) as before from tx_history) as h
 		where reason like 'gas bump: %' and before is distinct from reason`)
-	b.gauges(t, map[string]float64{"gas_bump_held": 1})
+	b.gauges(t, map[string]float64{"fencepost_gas_bump_held": 1})
 	b.wantCount(t, "versions beyond the budget", 1, `select count(*) from tx_version`)
 	b.Chain.StartMining()
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
-	b.gauges(t, map[string]float64{"gas_bump_held": 0})
+	b.gauges(t, map[string]float64{"fencepost_gas_bump_held": 0})
 }

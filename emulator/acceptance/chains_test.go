@@ -87,7 +87,7 @@ func TestSweepWithOneChainSilent(t *testing.T) {
 	depth := b.Second.Head() // all of it
 	check(t, b.Second.Reorg(depth, make([][][]byte, depth+1)...))
 	b.Second.DropPool()
-	gauge := `submitter_balance_gwei{submitter="` + string(s) + `"}`
+	gauge := `fencepost_submitter_balance_gwei{submitter="` + string(s) + `"}`
 	b.until(t, fmt.Sprintf("gauges: got none of the balance of %s", s), func() bool { // a slow machine can need several sweeps to read the balance
 		if err := b.RunSweep(b.ctx); err == nil {
 			t.Error("sweep: got no error, want one: a chain gave no answer")

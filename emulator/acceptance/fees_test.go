@@ -53,10 +53,10 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	intent["payload"].(map[string]any)["value"] = all.String()
 	b.post(t, intent)
 	b.waits(t, "balance: ")
-	shown := `submitter_balance_gwei{submitter="` + string(s) + `"}`
+	shown := `fencepost_submitter_balance_gwei{submitter="` + string(s) + `"}`
 	first := min(b.Submitters()[0], b.Submitters()[1])
-	const blocked = `queue_blocked_heads{cause="BALANCE",overdue="false"}`
-	want := map[string]float64{"balance_waiting_submitters": 1, "fee_waiting_submitters": 0, "gas_bump_held": 0, blocked: 1, `queue_blocked_heads{cause="BALANCE",overdue="true"}`: 0}
+	const blocked = `fencepost_queue_blocked_heads{cause="BALANCE",overdue="false"}`
+	want := map[string]float64{"fencepost_balance_waiting_submitters": 1, "fencepost_fee_waiting_submitters": 0, "fencepost_gas_bump_held": 0, blocked: 1, `fencepost_queue_blocked_heads{cause="BALANCE",overdue="true"}`: 0}
 	if first == s {
 		want[shown] = 1e15
 	}
@@ -70,7 +70,7 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	}
 	check(t, err)
 	b.await(t, s, txmanager.Confirmed, 1)
-	b.gauges(t, map[string]float64{"balance_waiting_submitters": 0, blocked: 0})
+	b.gauges(t, map[string]float64{"fencepost_balance_waiting_submitters": 0, blocked: 0})
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 

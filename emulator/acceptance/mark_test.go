@@ -109,9 +109,9 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 	b := setup(t, stack.Options{Mark: true, Processes: 1})
 	s := b.Submitters()[0]
 	b.sweepWritesAMark(t)
-	b.gauges(t, map[string]float64{"database_mark_uncompared": 0})
+	b.gauges(t, map[string]float64{"fencepost_database_mark_uncompared": 0})
 	b.Storage.Break(true)
-	b.gauges(t, map[string]float64{"database_mark_uncompared": 1})
+	b.gauges(t, map[string]float64{"fencepost_database_mark_uncompared": 1})
 	if _, err := b.StartProcess(b.ctx, nil); err != nil { // a process that has never read the mark
 		t.Fatalf("a process without a mark to look at: %v", err)
 	}
@@ -129,7 +129,7 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 			return false
 		}
 		shown, _ := b.page(t)
-		return shown["database_mark_uncompared"] == 0
+		return shown["fencepost_database_mark_uncompared"] == 0
 	})
 }
 

@@ -89,14 +89,14 @@ func TestMetricsOfRealIntents(t *testing.T) {
 	b.await(t, other, txmanager.Confirmed, 1)
 	check(t, b.RunSweep(b.ctx))
 	want := map[string]float64{
-		`tx_create_total{result="accepted"}`: 2, `tx_create_total{result="known"}`: 1, `tx_create_total{result="refused"}`: 2,
-		`tx_submit_total{result="accepted"}`: 2, `receipt_check_total{result="found"}`: 0, `finality_total{result="confirmed"}`: 2,
-		`lease_acquire_total{result="inserted"}`: 2,
-		`queue_depth`:                            0, `held_intents`: 0, `held_age_seconds`: 0, `queue_fullness_ratio`: 0, `in_flight_age_seconds`: 0, `protect_submitters`: 0, `stuck_transactions`: 0, `receipt_backlog`: 0,
+		`fencepost_tx_create_total{result="accepted"}`: 2, `fencepost_tx_create_total{result="known"}`: 1, `fencepost_tx_create_total{result="refused"}`: 2,
+		`fencepost_tx_submit_total{result="accepted"}`: 2, `fencepost_receipt_check_total{result="found"}`: 0, `fencepost_finality_total{result="confirmed"}`: 2,
+		`fencepost_lease_acquire_total{result="inserted"}`: 2,
+		`fencepost_queue_depth`:                            0, `fencepost_held_intents`: 0, `fencepost_held_age_seconds`: 0, `fencepost_queue_fullness_ratio`: 0, `fencepost_in_flight_age_seconds`: 0, `fencepost_protect_submitters`: 0, `fencepost_stuck_transactions`: 0, `fencepost_receipt_backlog`: 0,
 	}
 	began := time.Now()
 	b.flushed(t, c, "what was counted came", func() bool {
-		come := slices.Contains(c.Series(), "receipt_backlog{}")
+		come := slices.Contains(c.Series(), "fencepost_receipt_backlog{}")
 		for series, n := range want {
 			come = come && c.Value(otlp(series)) >= n
 		}
@@ -109,7 +109,7 @@ func TestMetricsOfRealIntents(t *testing.T) {
 		switch {
 		case !ok:
 			t.Errorf("%s is not on the page", series)
-		case series == `receipt_check_total{result="found"}`: // once for each poll of each; time decides their number
+		case series == `fencepost_receipt_check_total{result="found"}`: // once for each poll of each; time decides their number
 			if value < 2 || delivered < 2 {
 				t.Errorf("%s: got %v on the pages and %v delivered, want 2 at least", series, value, delivered)
 			}
@@ -144,9 +144,9 @@ func TestGaugesOfWhatWaits(t *testing.T) {
 	b.await(t, other, txmanager.Tracking, 1)
 	b.flushed(t, c, "the gauges came", func() bool {
 		check(t, b.RunSweep(b.ctx))
-		return c.Value("in_flight_age_seconds{}") >= 1
+		return c.Value("fencepost_in_flight_age_seconds{}") >= 1
 	})
-	want := map[string]float64{"queue_depth{}": 3, "queue_fullness_ratio{}": 0.2, "protect_submitters{}": 1, "receipt_backlog{}": 1, "stuck_transactions{}": 0}
+	want := map[string]float64{"fencepost_queue_depth{}": 3, "fencepost_queue_fullness_ratio{}": 0.2, "fencepost_protect_submitters{}": 1, "fencepost_receipt_backlog{}": 1, "fencepost_stuck_transactions{}": 0}
 	got := map[string]float64{}
 	for series := range want {
 		got[series] = c.Value(series)
@@ -283,7 +283,7 @@ func TestTelemetryPage(t *testing.T) {
 	defer server.Close()
 	command := strings.ReplaceAll(blocks[1][1], "http://127.0.0.1:7070", server.URL)
 	out, err := exec.CommandContext(b.ctx, "bash", "-euo", "pipefail", "-c", command).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), `finality_total{result="confirmed"} 1`) {
+	if err != nil || !strings.Contains(string(out), `fencepost_finality_total{result="confirmed"} 1`) {
 		t.Errorf("%s\ngot %v and\n%s\nwant the intent counted", command, err, out)
 	}
 }
@@ -313,14 +313,14 @@ func TestMetricsOfTrouble(t *testing.T) {
 	included(0)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
-	least := []string{"confirmations_newFork_total{}", "tx_resubmit_total{result=accepted}", "finality_total{result=confirmed}",
-		"finality_total{result=cancelled}", "stuck_decision_total{action=wait}"}
+	least := []string{"fencepost_confirmations_new_fork_total{}", "fencepost_tx_resubmit_total{result=accepted}", "fencepost_finality_total{result=confirmed}",
+		"fencepost_finality_total{result=cancelled}", "fencepost_stuck_decision_total{action=wait}"}
 	began := time.Now()
 	b.flushed(t, c, "what was counted came", func() bool {
 		return !slices.ContainsFunc(least, func(series string) bool { return c.Value(series) < 1 }) || time.Since(began) > 2*time.Minute
 	})
 	for _, series := range least {
-		if got := c.Value(series); got < 1 || got > 1 && !strings.HasPrefix(series, "tx_resubmit") {
+		if got := c.Value(series); got < 1 || got > 1 && !strings.HasPrefix(series, "fencepost_tx_resubmit") {
 			t.Errorf("%s: got %v, want 1", series, got)
 		}
 	}

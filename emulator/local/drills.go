@@ -202,7 +202,7 @@ func miningStopped(ctx context.Context, x *exercise) error {
 	if err := x.reaches(ctx, id, "SUBMITTED", "TRACKING"); err != nil {
 		return err
 	}
-	x.say(`Expect: it is sent and stays TRACKING/PENDING or SUBMITTED, without a receipt; in_flight_age_seconds grows. The chain's head does not
+	x.say(`Expect: it is sent and stays TRACKING/PENDING or SUBMITTED, without a receipt; fencepost_in_flight_age_seconds grows. The chain's head does not
 move. There is nothing to decide: see docs/runbooks/in-flight-age.md. The chain makes blocks again after %s.`, x.pause)
 	select {
 	case <-ctx.Done():
@@ -312,7 +312,7 @@ func lyingNode(ctx context.Context, x *exercise) error {
 func (x *exercise) faultyNode(ctx context.Context, f rpcproxy.Faults, expect string) error {
 	x.Nodes[0].SetFaults(f)
 	defer x.Nodes[0].SetFaults(rpcproxy.Faults{})
-	x.say(`%s The intent still ends by the others. The log says "node excluded"; rpc_node_total on /metrics counts it
+	x.say(`%s The intent still ends by the others. The log says "node excluded"; fencepost_rpc_node_total on /metrics counts it
 (docs/telemetry.md). docs/runbooks/node-excluded.md says what to do about each result.`, expect)
 	_, id, err := x.post(ctx, "ends", client.Payload{})
 	if err == nil {

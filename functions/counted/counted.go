@@ -179,7 +179,7 @@ func (s Signer) Sign(ctx context.Context, sub txmanager.Submitter, tx txmanager.
 		result = telemetry.Result("unknown")
 	}
 	telemetry.TxSign.Add(ctx, 1, kind, result)
-	telemetry.TxSignTime.Add(ctx, time.Since(began).Milliseconds(), kind, result)
+	telemetry.TxSignTime.Add(ctx, time.Since(began).Seconds(), kind, result)
 	return signed, err
 }
 
@@ -197,12 +197,24 @@ func (Watcher) Committed(ctx context.Context, began time.Time, steps []txmanager
 			Decision(ctx, s.Decided.Action)
 		}
 		countOptionalFeatures(ctx, s)
-		if s.To.State.Terminal() && !s.From.State.Terminal() {
-			telemetry.Finality.Add(ctx, 1, telemetry.Result(endOf(s.To)))
-		}
+		countProgress(ctx, s)
 		if s.From.State != s.To.State || s.From.Sub != s.To.Sub {
 			telemetry.Step(ctx, s.To.Trace, string(s.To.State), began, stepAttributes(s.To)...)
 		}
+	}
+}
+
+// countProgress counts the end of a transaction, and records how long it took to its nonce or its end.
+func countProgress(ctx context.Context, s txmanager.Step) {
+	if s.To.State.Terminal() && !s.From.State.Terminal() {
+		result := telemetry.Result(endOf(s.To))
+		telemetry.Finality.Add(ctx, 1, result)
+		if s.Age > 0 {
+			telemetry.TxFinalTime.Record(ctx, s.Age.Seconds(), result)
+		}
+	}
+	if s.From.State == txmanager.Queued && s.To.Nonce != nil && s.Age > 0 {
+		telemetry.TxQueueWait.Record(ctx, s.Age.Seconds(), telemetry.Chain(s.To.Submitter.ChainID()))
 	}
 }
 
@@ -239,14 +251,16 @@ func stepAttributes(x txmanager.Tx) []attribute.KeyValue {
 }
 
 // Broadcast implements [txmanager.Watcher].
-func (Watcher) Broadcast(ctx context.Context, began time.Time, x txmanager.Tx, res txmanager.SendResult, again bool) {
-	result := telemetry.Result(res.Class.String())
+func (Watcher) Broadcast(ctx context.Context, began time.Time, b txmanager.Broadcast) {
+	result := telemetry.Result(b.Result.Class.String())
 	telemetry.TxSubmit.Add(ctx, 1, result)
-	if again {
+	if b.Again {
 		telemetry.TxResubmit.Add(ctx, 1, result)
+	} else if b.Result.Acknowledged() && b.Age > 0 {
+		telemetry.TxBroadcastTime.Record(ctx, b.Age.Seconds(), telemetry.Chain(b.Tx.Submitter.ChainID()))
 	}
-	telemetry.Step(ctx, x.Trace, "send", began,
-		append(stepAttributes(x), attribute.String("result", res.Class.String()), attribute.Bool("again", again))...)
+	telemetry.Step(ctx, b.Tx.Trace, "send", began,
+		append(stepAttributes(b.Tx), attribute.String("result", b.Result.Class.String()), attribute.Bool("again", b.Again))...)
 }
 
 // IntentUnproved implements [txmanager.Watcher].

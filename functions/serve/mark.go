@@ -103,7 +103,7 @@ func (m *Mark) Sweep(ctx context.Context, log *slog.Logger) {
 	if store.IsMoving(err) { // during a move the last mark stays; it was read
 		err = nil
 	}
-	var uncompared int64
+	var uncompared float64
 	if err != nil && !errors.Is(err, mark.ErrForeign) {
 		uncompared = 1
 	}

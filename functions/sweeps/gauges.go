@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/big"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -18,17 +17,17 @@ func (a *Server) gauge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	telemetry.QueueDepth.Record(ctx, int64(b.Queued))
-	telemetry.HeldIntents.Record(ctx, int64(b.Held))
-	telemetry.HeldAge.Record(ctx, int64(b.HeldLongest/time.Second))
+	telemetry.QueueDepth.Record(ctx, float64(b.Queued))
+	telemetry.HeldIntents.Record(ctx, float64(b.Held))
+	telemetry.HeldAge.Record(ctx, b.HeldLongest.Seconds())
 	telemetry.QueueFullness.Record(ctx, float64(b.Fullest)/float64(a.MaxQueued))
-	telemetry.InFlightAge.Record(ctx, int64(b.OldestHeld/time.Second))
-	telemetry.ProtectSubmitters.Record(ctx, int64(b.Protected))
-	telemetry.StuckTransactions.Record(ctx, int64(b.Stuck))
-	telemetry.ReceiptBacklog.Record(ctx, int64(b.NoReceipt))
-	telemetry.BalanceWaiting.Record(ctx, int64(b.WaitBalance))
-	telemetry.FeeWaiting.Record(ctx, int64(b.WaitFee))
-	telemetry.GasBumpHeld.Record(ctx, int64(b.BumpHeld))
+	telemetry.InFlightAge.Record(ctx, b.OldestHeld.Seconds())
+	telemetry.ProtectSubmitters.Record(ctx, float64(b.Protected))
+	telemetry.StuckTransactions.Record(ctx, float64(b.Stuck))
+	telemetry.ReceiptBacklog.Record(ctx, float64(b.NoReceipt))
+	telemetry.BalanceWaiting.Record(ctx, float64(b.WaitBalance))
+	telemetry.FeeWaiting.Record(ctx, float64(b.WaitFee))
+	telemetry.GasBumpHeld.Record(ctx, float64(b.BumpHeld))
 	return errors.Join(a.gaugeEvents(ctx), a.gaugeBalances(ctx), a.gaugeBlocked(ctx))
 }
 
@@ -57,7 +56,7 @@ func (a *Server) gaugeBlocked(ctx context.Context) error {
 		counts[group{h.Cause, limit > 0 && h.For > limit}]++
 	}
 	for g, n := range counts {
-		telemetry.BlockedHeads.Record(ctx, n, telemetry.Blocked(string(g.cause), g.overdue))
+		telemetry.BlockedHeads.Record(ctx, float64(n), telemetry.Blocked(string(g.cause), g.overdue))
 	}
 	return nil
 }
@@ -69,8 +68,8 @@ func (a *Server) gaugeEvents(ctx context.Context) error {
 	}
 	waiting, err := events.New(a.Store).EventBacklogs(ctx, a.Events.Endpoints)
 	for _, w := range waiting {
-		telemetry.EventBacklog.Record(ctx, int64(w.Streams), telemetry.Endpoint(w.Endpoint))
-		telemetry.EventAge.Record(ctx, int64(w.Oldest/time.Second), telemetry.Endpoint(w.Endpoint))
+		telemetry.EventBacklog.Record(ctx, float64(w.Streams), telemetry.Endpoint(w.Endpoint))
+		telemetry.EventAge.Record(ctx, w.Oldest.Seconds(), telemetry.Endpoint(w.Endpoint))
 	}
 	return err
 }
@@ -109,7 +108,7 @@ func (c Chain) gaugeBalances(ctx context.Context, of []txmanager.Submitter) erro
 	for i, s := range of {
 		gwei := new(big.Int).Quo(balances[i], big.NewInt(gas.WeiPerGwei))
 		if gwei.IsInt64() {
-			telemetry.SubmitterBalance.Record(ctx, gwei.Int64(), telemetry.Submitter(string(s)))
+			telemetry.SubmitterBalance.Record(ctx, float64(gwei.Int64()), telemetry.Submitter(string(s)))
 		}
 	}
 	return nil
@@ -119,6 +118,6 @@ func (c Chain) gaugeBalances(ctx context.Context, of []txmanager.Submitter) erro
 // calls it, right after it has queried the nodes.
 func (c Chain) gauge(ctx context.Context) {
 	if c.Excluded != nil {
-		telemetry.NodesExcluded.Record(ctx, int64(c.Excluded()), telemetry.Chain(c.ID))
+		telemetry.NodesExcluded.Record(ctx, float64(c.Excluded()), telemetry.Chain(c.ID))
 	}
 }

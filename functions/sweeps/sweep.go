@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -33,6 +34,7 @@ type sweepResponse struct {
 // are reported.
 func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
+	r = r.WithContext(telemetry.WithReading(r.Context()))
 	marked := a.within(r.Context(), 6, func(ctx context.Context) error {
 		a.Mark.Sweep(ctx, a.Log)
 		return a.Store.ProtectRestored(ctx)
@@ -47,7 +49,11 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	failures = append(failures, a.within(r.Context(), 6, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepActs(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepEvents(ctx, &out) }))
-	failures = append(failures, a.within(r.Context(), 20, a.gauge), a.within(r.Context(), 20, a.Store.CountMinutes))
+	failures = append(failures, a.within(r.Context(), 20, a.gauge))
+	if !began.IsZero() {
+		telemetry.ShowReading(r.Context(), began)
+	}
+	failures = append(failures, a.within(r.Context(), 20, a.Store.CountMinutes))
 	_, err := a.Store.KeepPartitions(r.Context())
 	failures = append(failures, err)
 	if err := errors.Join(failures...); err != nil {

@@ -60,7 +60,7 @@ func (a *Server) alarm(ctx context.Context) error {
 }
 
 func (a *Server) tellLate(ctx context.Context, alert string, state transfer.State, what string, late transfers.Late) {
-	telemetry.TransferStuck.Record(ctx, int64(late.Longest/time.Second), telemetry.State(state.String()))
+	telemetry.TransferStuck.Record(ctx, late.Longest.Seconds(), telemetry.State(state.String()))
 	for _, t := range late.Newest {
 		a.Log.Log(ctx, telemetry.LevelCritical, what+": look at GET /admin/v1/transfers/{req_id}/why",
 			"alert", alert, "reqId", t.ReqID, "transferId", t.ID, "state", state.String(), "inState", t.InState().Round(time.Second).String(),

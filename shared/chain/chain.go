@@ -170,6 +170,7 @@ type NodeOptions struct {
 	Fees         Fees                  // how the chain prices gas
 	FinalDepth   *uint64               // for a chain without the tag "finalized": how many blocks below the head a count is final; nil: the chain has the tag
 	OnRoundTrip  func(context.Context) // called before each HTTP request; may be nil
+	Took         Took                  // is told the time of each HTTP request; may be nil
 	Trace        Trace                 // begins a span for each HTTP request; may be nil
 	Node         string                // the node's name in evidence; "": host and port of URL
 }
@@ -185,6 +186,9 @@ type Fees struct {
 	HistoryBlocks int
 	Percentile    int
 }
+
+// Took is told the time of a round trip that has calls of the method.
+type Took func(ctx context.Context, method string, took time.Duration)
 
 // Trace begins a span in ctx. It returns the span's context and the function that ends it.
 type Trace func(ctx context.Context, name string) (context.Context, func(error))

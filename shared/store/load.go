@@ -102,6 +102,7 @@ var txColumns = []readColumn[txRow]{
 	{"m.mac", func(r *txRow) any { return &r.MAC.Sum }},
 	{"m.mac is null and coalesce(m.seq <= (select last_intent_without_mac()), true)", func(r *txRow) any { return &r.NeedsNoMAC }},
 	{"m.updated_at > clock_timestamp()", func(r *txRow) any { return &r.ahead }},
+	{"m.created_at", func(r *txRow) any { return &r.CreatedAt }},
 	{"m.valid_until", func(r *txRow) any { return &r.ValidUntil }},
 	{"m.blocked_since", func(r *txRow) any { return &r.HeldBackSince }},
 	{"m.deferred_at", func(r *txRow) any { return &r.DeferredAt }},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,22 +22,24 @@ type Costs struct{}
 type endKey struct{}
 
 // TraceQueryStart counts a single statement, which commits itself.
-func (Costs) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (Costs) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	telemetry.MeterFrom(ctx).SQL(1, 1)
+	startClock(conn)
 	if !telemetry.Recorded(ctx) {
 		return ctx
 	}
 	return withQueryTiming(ctx, data.SQL, 1)
 }
 
-// TraceQueryEnd counts nothing.
-func (Costs) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+// TraceQueryEnd records the time of the round trip.
+func (Costs) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	recordTime(ctx, conn)
 	recordQuery(ctx, data.Err)
 }
 
 // TraceBatchStart counts a pipelined batch as one round trip. It counts explicit commits, or
 // one implicit commit at the end.
-func (Costs) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+func (Costs) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	statements, commits, first := 0, 0, ""
 	for _, q := range data.Batch.QueuedQueries {
 		switch text := strings.TrimSpace(q.SQL); text {
@@ -50,6 +53,7 @@ func (Costs) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBat
 		}
 	}
 	telemetry.MeterFrom(ctx).SQL(statements, max(commits, 1))
+	startClock(conn)
 	if !telemetry.Recorded(ctx) {
 		return ctx
 	}
@@ -59,9 +63,35 @@ func (Costs) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBat
 // TraceBatchQuery counts nothing.
 func (Costs) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
-// TraceBatchEnd counts nothing.
-func (Costs) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+// TraceBatchEnd records the time of the round trip.
+func (Costs) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
+	recordTime(ctx, conn)
 	recordQuery(ctx, data.Err)
+}
+
+// begun is the key under which a connection keeps when its round trip began, as a *time.Time that all its
+// round trips share.
+const begun = "fencepost.begun"
+
+func startClock(conn *pgx.Conn) {
+	if conn == nil {
+		return
+	}
+	at, ok := conn.PgConn().CustomData()[begun].(*time.Time)
+	if !ok {
+		at = new(time.Time)
+		conn.PgConn().CustomData()[begun] = at
+	}
+	*at = time.Now()
+}
+
+func recordTime(ctx context.Context, conn *pgx.Conn) {
+	if conn == nil {
+		return
+	}
+	if at, ok := conn.PgConn().CustomData()[begun].(*time.Time); ok {
+		telemetry.SQLTime.Record(ctx, time.Since(*at).Seconds())
+	}
 }
 
 // shownStatementLength is the number of characters of a statement's text that a span shows.

@@ -28,11 +28,13 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 			if status >= http.StatusInternalServerError {
 				level = slog.LevelWarn
 			}
+			took := time.Since(start)
+			HTTPTime.Record(ctx, took.Seconds(), Invoked(function, status))
 			cost := MeterFrom(ctx).Cost()
 			endInvocation(span, status, cost)
 			attrs := append([]slog.Attr{slog.String("function", function)}, cost.attrs()...)
 			log.LogAttrs(ctx, level, "invocation", append(attrs,
-				append(taskOf(r.Header), slog.Float64("durationMs", float64(time.Since(start).Microseconds())/1000),
+				append(taskOf(r.Header), slog.Float64("durationMs", float64(took.Microseconds())/1000),
 					slog.Int("status", status))...)...)
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The metrics, with the names of the specification. Count with, for example,
+// The metrics: the names of the specification after fencepost_, in snake case. Count with, for example,
 //
 //	telemetry.TxCreate.Add(ctx, 1, telemetry.Result("created"))
 //
@@ -16,109 +16,139 @@ import (
 var (
 	// LeaseAcquire counts attempts to acquire a lease, by [Result]: inserted, renewed, taken_over,
 	// not_owner.
-	LeaseAcquire = counter("lease_acquire_total", "tries to take a lease")
+	LeaseAcquire = counter("fencepost_lease_acquire_total", "tries to take a lease")
 	// LeaseFenced counts writes that were refused because the lease was no longer held, by [Op].
-	LeaseFenced = counter("lease_fenced_total", "writes refused by the fence")
+	LeaseFenced = counter("fencepost_lease_fenced_total", "writes refused by the fence")
 	// TxCreate counts creates, by [Result]: accepted, known, refused, error (unknown whether it was
 	// stored).
-	TxCreate = counter("tx_create_total", "creates")
+	TxCreate = counter("fencepost_tx_create_total", "creates")
 	// TxSign counts requested signatures, by [Signer] and [Result]: signed, unknown.
-	TxSign = counter("tx_sign_total", "signatures asked for")
-	// TxSignTime is their total time in milliseconds, by the same labels.
-	TxSignTime = counter("tx_sign_milliseconds_total", "time that signatures took")
+	TxSign = counter("fencepost_tx_sign_total", "signatures asked for")
+	// TxSignTime is their total time in seconds, by the same labels.
+	TxSignTime = seconds("fencepost_tx_sign_seconds_total", "time that signatures took")
 	// TxUnproved counts intents that were checked before a signature and could not be proved to be the
 	// accepted ones, by [Result]: forged, keyless, unknown, unmarked (signed nevertheless).
-	TxUnproved = counter("tx_unproved_total", "intents whose MAC did not prove them")
+	TxUnproved = counter("fencepost_tx_unproved_total", "intents whose MAC did not prove them")
 	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.
-	TxSubmit = counter("tx_submit_total", "broadcasts")
+	TxSubmit = counter("fencepost_tx_submit_total", "broadcasts")
 	// GasBump counts versions that a gas bump made.
-	GasBump = counter("gas_bump_total", "replacements at a higher fee")
+	GasBump = counter("fencepost_gas_bump_total", "replacements at a higher fee")
 	// GasBumpExtra is their total additional cost above the previous versions, in billionths of the
 	// chain's unit, each rounded down.
-	GasBumpExtra = counter("gas_bump_extra_gwei_total", "maximum additional cost of replacements")
+	GasBumpExtra = counter("fencepost_gas_bump_extra_gwei_total", "maximum additional cost of replacements")
 	// MempoolDiagnosis counts diagnoses that differ from the previous one, by [Signal]: in_mempool,
 	// perhaps_lost, perhaps_replaced.
-	MempoolDiagnosis = counter("mempool_diagnosis_total", "new diagnoses of transactions without a receipt")
+	MempoolDiagnosis = counter("fencepost_mempool_diagnosis_total", "new diagnoses of transactions without a receipt")
 	// ReceiptCheck counts requested receipts, by [Result]: found, not_found, error.
-	ReceiptCheck = counter("receipt_check_total", "receipts asked for")
+	ReceiptCheck = counter("fencepost_receipt_check_total", "receipts asked for")
 	// NodeAnswers counts the answers of the nodes of a chain that has several, by chain, node and
 	// result ([NodeResult]): ok, error, lag, wrong_chain, outvoted.
-	NodeAnswers = counter("rpc_node_total", "answers of a chain's nodes")
+	NodeAnswers = counter("fencepost_rpc_node_total", "answers of a chain's nodes")
 	// NodesExcluded is the number of excluded nodes of a [Chain]; the sweep sets it.
-	NodesExcluded = gauge("rpc_nodes_excluded", "nodes of a chain that are excluded", "{node}")
+	NodesExcluded = gauge("fencepost_rpc_nodes_excluded", "nodes of a chain that are excluded", "{node}")
 	// NewFork counts replaced lists of confirming blocks.
-	NewFork = counter("confirmations_newFork_total", "lists of confirming blocks replaced")
+	NewFork = counter("fencepost_confirmations_new_fork_total", "lists of confirming blocks replaced")
 	// TxResubmit counts repeated broadcasts, by [Result]: the class of the node's answer. [TxSubmit]
 	// counts them too.
-	TxResubmit = counter("tx_resubmit_total", "repeated broadcasts")
+	TxResubmit = counter("fencepost_tx_resubmit_total", "repeated broadcasts")
 	// RequestRefused counts requests, and intents of a batch, that were answered with a 4xx problem, by
 	// its [Code].
-	RequestRefused = counter("request_refused_total", "requests answered with a problem of the caller's")
+	RequestRefused = counter("fencepost_request_refused_total", "requests answered with a problem of the caller's")
 	// Finality counts transactions that became final, by [Result]: confirmed, or the sub-state of
 	// FAILED in lower case.
-	Finality = counter("finality_total", "transactions that became final")
+	Finality = counter("fencepost_finality_total", "transactions that became final")
 	// StuckDecision counts decisions on stuck transactions, by operators or by code, by [Action]: wait,
 	// rebroadcast, replace, placeholder.
-	StuckDecision = counter("stuck_decision_total", "decisions on stuck transactions")
+	StuckDecision = counter("fencepost_stuck_decision_total", "decisions on stuck transactions")
 	// Transfers counts each state that a transfer enters, by [State].
-	Transfers = counter("transfer_total", "states that transfers entered")
+	Transfers = counter("fencepost_transfer_total", "states that transfers entered")
 	// TransferStuck is the time that the longest stuck transfer has been in its [State], in seconds;
 	// the sweep sets it.
-	TransferStuck = gauge("transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")
+	TransferStuck = gauge("fencepost_transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")
 	// RefundFailures counts refunds with an unknown result.
-	RefundFailures = counter("refund_failures_total", "refunds whose outcome is unknown")
+	RefundFailures = counter("fencepost_refund_failures_total", "refunds whose outcome is unknown")
 	// ConservationCheck counts checks of conservation, by [Result]: ok, standing, violated, error.
-	ConservationCheck = counter("conservation_check_total", "checks of conservation")
+	ConservationCheck = counter("fencepost_conservation_check_total", "checks of conservation")
 	// ChainUnread is the time since the payer that is farthest behind was read up to the last final
 	// block, by [Chain]; the check of conservation sets it.
-	ChainUnread = gauge("conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
+	ChainUnread = last("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
 	// QueueDepth is the number of intents that wait for a nonce; the sweep sets it.
-	QueueDepth = gauge("queue_depth", "intents waiting for a nonce", "{intent}")
+	QueueDepth = gauge("fencepost_queue_depth", "intents waiting for a nonce", "{intent}")
 
 	// HeldIntents is the number of intents that get no nonce until their caller or an operator decides;
 	// the sweep sets it.
-	HeldIntents = gauge("held_intents", "intents held after a restore", "{intent}")
+	HeldIntents = gauge("fencepost_held_intents", "intents held after a restore", "{intent}")
 
 	// HeldAge is the waiting time of the held intent that has waited longest, in seconds; the sweep
 	// sets it.
-	HeldAge = gauge("held_age_seconds", "time that the oldest held intent has waited", "s")
+	HeldAge = gauge("fencepost_held_age_seconds", "time that the oldest held intent has waited", "s")
 	// QueueFullness is the fullest queue divided by its bound, from 0 to 1; the sweep sets it.
-	QueueFullness = ratio("queue_fullness_ratio", "fullest queue, as a part of its bound")
+	QueueFullness = gauge("fencepost_queue_fullness_ratio", "fullest queue, as a part of its bound", "1")
 	// InFlightAge is the time that the oldest transaction has had its nonce, in seconds; the sweep sets
 	// it.
-	InFlightAge = gauge("in_flight_age_seconds", "age of the oldest held nonce", "s")
+	InFlightAge = gauge("fencepost_in_flight_age_seconds", "age of the oldest held nonce", "s")
 	// ProtectSubmitters is the number of submitters in PROTECT; the sweep sets it.
-	ProtectSubmitters = gauge("protect_submitters", "submitters in PROTECT", "{submitter}")
+	ProtectSubmitters = gauge("fencepost_protect_submitters", "submitters in PROTECT", "{submitter}")
 	// StuckTransactions is the number of STUCK transactions; the sweep sets it.
-	StuckTransactions = gauge("stuck_transactions", "transactions that wait for a decision", "{transaction}")
+	StuckTransactions = gauge("fencepost_stuck_transactions", "transactions that wait for a decision", "{transaction}")
 	// ReceiptBacklog is the number of transactions that were sent and have no receipt yet; the sweep
 	// sets it.
-	ReceiptBacklog = gauge("receipt_backlog", "transactions sent, without a receipt", "{transaction}")
+	ReceiptBacklog = gauge("fencepost_receipt_backlog", "transactions sent, without a receipt", "{transaction}")
 	// BalanceWaiting is the number of submitters with an intent that waits for the account to be
 	// funded; the sweep sets it.
-	BalanceWaiting = gauge("balance_waiting_submitters", "submitters whose queue waits for funds", "{submitter}")
+	BalanceWaiting = gauge("fencepost_balance_waiting_submitters", "submitters whose queue waits for funds", "{submitter}")
 	// FeeWaiting is the number of submitters with an intent that waits for lower fees; the sweep sets
 	// it.
-	FeeWaiting = gauge("fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
+	FeeWaiting = gauge("fencepost_fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
 	// MarkUncompared is 1 while the sweep cannot compare the database with the mark outside it.
-	MarkUncompared = gauge("database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
+	MarkUncompared = gauge("fencepost_database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
 	// BlockedHeads is the number of intents that wait at the heads of queues, by [Blocked]; the sweep
 	// sets it.
-	BlockedHeads = gauge("queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")
+	BlockedHeads = gauge("fencepost_queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")
 	// GasBumpHeld is the number of transactions whose gas bump a bound prevents; the sweep sets it.
-	GasBumpHeld = gauge("gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
+	GasBumpHeld = gauge("fencepost_gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
 	// SubmitterBalance is the balance of a [Submitter]'s account in billionths of the chain's unit,
 	// rounded down; the sweep sets it if telemetry.balances selects it.
-	SubmitterBalance = gauge("submitter_balance_gwei", "balance of a submitter", "{gwei}")
+	SubmitterBalance = gauge("fencepost_submitter_balance_gwei", "balance of a submitter", "{gwei}")
 	// EventDelivery counts events that were sent to a [Endpoint], by [Result]: taken, failed.
-	EventDelivery = counter("event_delivery_total", "events delivered to endpoints, by result")
+	EventDelivery = counter("fencepost_event_delivery_total", "events delivered to endpoints, by result")
 	// EventBacklog is the number of submitters with events that a [Endpoint] has not accepted; the
 	// sweep sets it.
-	EventBacklog = gauge("event_backlog", "submitters with events that wait", "{submitter}")
+	EventBacklog = gauge("fencepost_event_backlog", "submitters with events that wait", "{submitter}")
 	// EventAge is the waiting time of the oldest event that a [Endpoint] has not accepted, in seconds;
 	// the sweep sets it.
-	EventAge = gauge("event_age_seconds", "age of the oldest event that waits", "s")
+	EventAge = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")
+	// BuildInfo is 1, with the version and the commit of the process.
+	BuildInfo = last("fencepost_build_info", "build of the process", "{build}")
+	// SweepTime is when the sweep began that the gauges of this process come from, by the database's clock,
+	// in seconds since 1970.
+	SweepTime = gauge("fencepost_sweep_timestamp_seconds", "when the sweep began that read the gauges", "s")
+	// TxQueueWait is the time from the acceptance of an intent to its nonce, by [Chain].
+	TxQueueWait = histogram("fencepost_queue_wait_seconds", "time from acceptance to a nonce", txTimes)
+	// TxBroadcastTime is the time from acceptance to the first broadcast that a node accepted, by [Chain].
+	TxBroadcastTime = histogram("fencepost_tx_broadcast_seconds", "time from acceptance to the first accepted broadcast", txTimes)
+	// TxFinalTime is the time from acceptance to the end of a transaction, by [Result], as [Finality].
+	TxFinalTime = histogram("fencepost_tx_final_seconds", "time from acceptance to the end of a transaction", txTimes)
+	// HTTPTime is the time of an invocation, by [Invoked].
+	HTTPTime = histogram("fencepost_http_request_seconds", "time of an HTTP request", callTimes)
+	// RPCTime is the time of a round trip to a node, by [Method]: once for each method of a batch.
+	RPCTime = histogram("fencepost_rpc_seconds", "time of a round trip to a node that has the method", callTimes)
+	// SQLTime is the time of a round trip to the database.
+	SQLTime = histogram("fencepost_sql_round_trip_seconds", "time of a round trip to the database", callTimes)
 )
+
+// Invoked returns the labels of [HTTPTime]: the function, and the HTTP status of its answer.
+func Invoked(function string, status int) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("function", function), attribute.Int("status", status))
+}
+
+// Build returns the labels of [BuildInfo].
+func Build(version, revision string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("version", version), attribute.String("revision", revision))
+}
+
+// Method returns the label method: of a JSON-RPC call.
+func Method(name string) metric.MeasurementOption { return label("method", name) }
 
 // Result returns the label result.
 func Result(value string) metric.MeasurementOption { return label("result", value) }
@@ -181,7 +211,17 @@ func counter(name, description string) metric.Int64Counter {
 	return c
 }
 
-func gauge(name, description, unit string) metric.Int64Gauge {
+// seconds is a counter of time.
+func seconds(name, description string) metric.Float64Counter {
+	c, err := meter().Float64Counter(name, metric.WithDescription(description), metric.WithUnit("s"))
+	if err != nil {
+		otel.Handle(err) // c counts nothing, and can be used
+	}
+	return c
+}
+
+// last is a gauge of this process, which shows the value that it was given last.
+func last(name, description, unit string) metric.Int64Gauge {
 	g, err := meter().Int64Gauge(name, metric.WithDescription(description), metric.WithUnit(unit))
 	if err != nil {
 		otel.Handle(err) // g shows nothing, and can be used
@@ -189,10 +229,16 @@ func gauge(name, description, unit string) metric.Int64Gauge {
 	return g
 }
 
-func ratio(name, description string) metric.Float64Gauge {
-	g, err := meter().Float64Gauge(name, metric.WithDescription(description), metric.WithUnit("1"))
+// The bounds of histograms, in seconds: of one call, and of a transaction.
+var (
+	callTimes = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+	txTimes   = []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 21600, 86400}
+)
+
+func histogram(name, description string, bounds []float64) metric.Float64Histogram {
+	h, err := meter().Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
 	if err != nil {
-		otel.Handle(err) // g shows nothing, and can be used
+		otel.Handle(err) // h counts nothing, and can be used
 	}
-	return g
+	return h
 }

@@ -31,7 +31,8 @@ type Tx struct {
 	RequestedAction Action // the requested action that is not carried out yet; "": none
 	Gas             *GasParams
 
-	FirstSubmitAt  *time.Time // all times are the database's
+	CreatedAt      time.Time // when it was accepted; all times are the database's
+	FirstSubmitAt  *time.Time
 	LastSubmitAt   *time.Time
 	NextResubmitAt *time.Time
 	SubmitAttempts int

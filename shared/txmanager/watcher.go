@@ -13,9 +13,8 @@ type Watcher interface {
 	// lost is not reported.
 	Committed(ctx context.Context, began time.Time, steps []Step)
 
-	// Broadcast receives a node's answer to the bytes of t, which were sent at began. again is
-	// true if an earlier broadcast of t was claimed.
-	Broadcast(ctx context.Context, began time.Time, t Tx, res SendResult, again bool)
+	// Broadcast receives a node's answer to the bytes of a transaction, which were sent at began.
+	Broadcast(ctx context.Context, began time.Time, b Broadcast)
 
 	// TaskContext is the context for enqueuing the next tasks, for the open and the queued
 	// transactions.
@@ -25,10 +24,19 @@ type Watcher interface {
 	IntentUnproved(ctx context.Context, p Proof)
 }
 
+// Broadcast is a node's answer to the bytes of a transaction.
+type Broadcast struct {
+	Tx     Tx
+	Result SendResult
+	Again  bool          // an earlier broadcast of Tx was claimed
+	Age    time.Duration // since the intent was accepted, by the database's clock; 0: unknown
+}
+
 // Step is the change of one transaction in one commit.
 type Step struct {
 	From, To Tx
-	NewFork  bool      // its list of confirming blocks was replaced, or its receipt removed
-	Decided  *Decision // by code; nil: no decision
-	ExtraWei *big.Int  // the worst-case extra cost of a gas bump beyond the version before; nil: no gas bump
+	Age      time.Duration // since the intent was accepted, by the database's clock; 0: unknown
+	NewFork  bool          // its list of confirming blocks was replaced, or its receipt removed
+	Decided  *Decision     // by code; nil: no decision
+	ExtraWei *big.Int      // the worst-case extra cost of a gas bump beyond the version before; nil: no gas bump
 }

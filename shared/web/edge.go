@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+
+	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
 type requestIDKey struct{}
@@ -20,8 +22,8 @@ func RequestID(ctx context.Context) string {
 
 // Edge handles each request before next. The gate counts it, or refuses it while closed. It gets an id,
 // which is also in the response as X-Request-Id and in each problem as its instance. A panic becomes a
-// logged UNAVAILABLE. Each answer has headers that keep browsers from guessing its type, and from using
-// plain HTTP.
+// logged UNAVAILABLE. Each answer has the version of Fencepost, and headers that keep browsers from
+// guessing its type, and from using plain HTTP.
 //
 // The id is never the caller's: a value that a caller can choose proves nothing in a log.
 func Edge(gate *Gate, next http.Handler) http.Handler {
@@ -32,6 +34,7 @@ func withRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := newUUID()
 		w.Header().Set("X-Request-Id", id)
+		w.Header().Set("Fencepost-Version", buildinfo.Read().Version)
 		guard(w.Header(), r)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"slices"
+
+	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
 // Mux is an [http.ServeMux] with its patterns, whose own refusals are problems: NOT_FOUND if no path
@@ -79,5 +81,12 @@ func (m *Mux) HandleHealth(ready func(context.Context) error) {
 			return
 		}
 		Reply(w, r, http.StatusOK, ok)
+	})
+}
+
+// HandleVersion adds GET /version, which answers with the build of the program.
+func (m *Mux) HandleVersion() {
+	m.HandleFunc("GET /version", func(w http.ResponseWriter, r *http.Request) {
+		Reply(w, r, http.StatusOK, buildinfo.Read())
 	})
 }

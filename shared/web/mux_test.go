@@ -2,11 +2,13 @@ package web_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/buildinfo"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -53,4 +55,24 @@ func TestReadinessIsTheCheckUnderADeadline(t *testing.T) {
 	if got, want := serve(mux, "GET", "/healthz").Code, http.StatusOK; got != want {
 		t.Errorf("got %d from /healthz of a service that is not ready, want %d", got, want)
 	}
+}
+
+// Every answer says which version gave it, and GET /version says more.
+func TestAnswersNameTheirVersion(t *testing.T) {
+	t.Parallel()
+	mux := web.NewMux()
+	mux.HandleVersion()
+	edge := web.Edge(&web.Gate{}, mux)
+	build := buildinfo.Read()
+	for _, path := range []string{"/version", "/nothing"} {
+		check.Equal(t, path, serve(edge, "GET", path).Header().Get("Fencepost-Version"), build.Version)
+	}
+	var m map[string]any
+	check.OK(t)(json.Unmarshal(serve(edge, "GET", "/version").Body.Bytes(), &m))
+	for name, want := range map[string]any{"version": build.Version, "revision": build.Revision, "modified": build.Modified, "go": build.Go} {
+		if m[name] != want || want == "" {
+			t.Errorf("%s: got %v, want %v", name, m[name], want)
+		}
+	}
+	check.Equal(t, "members", len(m), 4)
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,7 +121,8 @@ func Fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.endsConnection(r) {
 		endConnection(w)
 	}
-	write(w, p.Code.Status, "application/problem+json", p.body(RequestID(r.Context())))
+	text, _ := encode(p.body(requestIDOf(w, r))) // plain values: cannot fail
+	write(w, p.Code.Status, "application/problem+json", text)
 }
 
 func logFailure(r *http.Request, p *Problem, err error) {
@@ -156,21 +158,41 @@ func (p *Problem) body(requestID string) map[string]any {
 // Reply answers with v as JSON. A v that cannot be encoded is a defect: it is logged and the caller
 // gets UNAVAILABLE. Reply returns nil, so that a handler can end with it.
 func Reply(w http.ResponseWriter, r *http.Request, status int, v any) error {
-	body, err := json.Marshal(v)
+	text, err := encode(v)
 	if err != nil {
 		Fail(w, r, fmt.Errorf("encode the response: %w", err))
 		return nil
 	}
-	write(w, status, "application/json", json.RawMessage(body))
+	write(w, status, "application/json", text)
 	return nil
 }
 
-func write(w http.ResponseWriter, status int, contentType string, body any) {
+// encode returns v as a line of JSON. Texts keep <, > and &: no browser takes an answer for HTML, by its
+// type and the header X-Content-Type-Options.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// requestIDOf returns the id of r. A request that has not passed [Edge], such as one of the emulator's
+// load balancer, gets one.
+func requestIDOf(w http.ResponseWriter, r *http.Request) string {
+	id := RequestID(r.Context())
+	if id == "" {
+		id = newUUID()
+		w.Header().Set("X-Request-Id", id)
+		guard(w.Header(), r)
+	}
+	return id
+}
+
+func write(w http.ResponseWriter, status int, contentType string, text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
-	h.Set("Cache-Control", "no-store") // states change, so a stale answer must not be served
-	text, _ := json.Marshal(body)      // a problem, or a value that was encoded before
-	text = append(text, '\n')
+	h.Set("Cache-Control", "no-store")               // states change, so a stale answer must not be served
 	h.Set("Content-Length", strconv.Itoa(len(text))) // the flushed body is complete
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // the status is sent: the only possible failure is a caller that has left

@@ -29,7 +29,7 @@ func TestFailWritesAProblemAsRFC9457(t *testing.T) {
 	}))
 	want := map[string]any{
 		"type": "about:blank", "title": "Conflict", "status": 409.0, "code": "REQUEST_ID_CONFLICT",
-		"detail": "another payload", "field": "requestId", "txId": "t1",
+		"detail": "another payload", "field": "requestId", "txId": "t1", "instance": "urn:uuid:" + rec.Header().Get("X-Request-Id"),
 	}
 	if diff := cmp.Diff(want, body(t, rec)); diff != "" {
 		t.Errorf("body (-want +got):\n%s", diff)
@@ -66,4 +66,15 @@ func TestReplyThatCannotBeEncodedIsUnavailable(t *testing.T) {
 		web.Reply(w, r, http.StatusOK, map[string]any{"f": func() {}})
 	}), "GET", "/x")
 	check.Equal(t, "answer", body(t, rec)["code"], "UNAVAILABLE")
+}
+
+// Texts for people are not escaped for HTML, in answers and problems.
+func TestTextsAreNotEscapedForHTML(t *testing.T) {
+	t.Parallel()
+	const text = "<a> & b"
+	reply := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = web.Reply(w, r, http.StatusOK, text) }), "GET", "/x")
+	check.Equal(t, "answer", reply.Body.String(), "\"<a> & b\"\n")
+	if got := fail(web.NewProblem(web.NotFound, "%s", text)).Body.String(); !strings.Contains(got, text) {
+		t.Errorf("problem: got %s, want %q in it", got, text)
+	}
 }

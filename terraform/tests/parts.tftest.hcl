@@ -707,12 +707,12 @@ run "alerts" {
   }
 
   assert {
-    condition     = google_monitoring_alert_policy.this["queue-full"].conditions[0].condition_prometheus_query_language[0].query == "max(queue_fullness_ratio) >= 0.8"
+    condition     = google_monitoring_alert_policy.this["queue-full"].conditions[0].condition_prometheus_query_language[0].query == "max(fencepost_queue_fullness_ratio) >= 0.8"
     error_message = "A queue is told of at another mark than 80% of its bound."
   }
 
   assert {
-    condition     = { for name in ["protect", "stuck"] : name => google_monitoring_alert_policy.this[name].conditions[0].condition_prometheus_query_language[0].query } == { protect = "max(protect_submitters) > 0", stuck = "max(stuck_transactions) > 0" }
+    condition     = { for name in ["protect", "stuck"] : name => google_monitoring_alert_policy.this[name].conditions[0].condition_prometheus_query_language[0].query } == { protect = "max(fencepost_protect_submitters) > 0", stuck = "max(fencepost_stuck_transactions) > 0" }
     error_message = "What waits for a person is not told for as long as it waits."
   }
 
@@ -722,7 +722,7 @@ run "alerts" {
   }
 
   assert {
-    condition     = google_monitoring_alert_policy.this["events-late"].conditions[0].condition_prometheus_query_language[0].query == "max by (endpoint) (event_age_seconds) > 600"
+    condition     = google_monitoring_alert_policy.this["events-late"].conditions[0].condition_prometheus_query_language[0].query == "max by (endpoint) (fencepost_event_age_seconds) > 600"
     error_message = "Nobody is told of an endpoint that takes nothing."
   }
 
@@ -733,12 +733,12 @@ run "alerts" {
 
   assert {
     condition = alltrue([for metric in [
-      "lease_acquire_total", "lease_fenced_total", "tx_create_total", "tx_sign_total", "tx_sign_milliseconds_total", "tx_submit_total", "receipt_check_total", "confirmations_newFork_total",
-      "tx_resubmit_total", "finality_total", "stuck_decision_total", "queue_depth", "held_intents", "held_age_seconds", "in_flight_age_seconds", "protect_submitters",
-      "transfer_total", "transfer_stuck_seconds", "refund_failures_total", "conservation_check_total",
-      "event_delivery_total", "event_backlog", "event_age_seconds",
-      "gas_bump_total", "gas_bump_extra_gwei_total", "gas_bump_held", "mempool_diagnosis_total",
-      "queue_blocked_heads", "balance_waiting_submitters", "fee_waiting_submitters", "submitter_balance_gwei",
+      "fencepost_lease_acquire_total", "fencepost_lease_fenced_total", "fencepost_tx_create_total", "fencepost_tx_sign_total", "fencepost_tx_sign_seconds_total", "fencepost_tx_submit_total", "fencepost_receipt_check_total", "fencepost_confirmations_new_fork_total",
+      "fencepost_tx_resubmit_total", "fencepost_finality_total", "fencepost_stuck_decision_total", "fencepost_queue_depth", "fencepost_held_intents", "fencepost_held_age_seconds", "fencepost_in_flight_age_seconds", "fencepost_protect_submitters",
+      "fencepost_transfer_total", "fencepost_transfer_stuck_seconds", "fencepost_refund_failures_total", "fencepost_conservation_check_total",
+      "fencepost_event_delivery_total", "fencepost_event_backlog", "fencepost_event_age_seconds",
+      "fencepost_gas_bump_total", "fencepost_gas_bump_extra_gwei_total", "fencepost_gas_bump_held", "fencepost_mempool_diagnosis_total",
+      "fencepost_queue_blocked_heads", "fencepost_balance_waiting_submitters", "fencepost_fee_waiting_submitters", "fencepost_submitter_balance_gwei",
     ] : strcontains(google_monitoring_dashboard.this.dashboard_json, metric)])
     error_message = "A metric is not on the dashboard."
   }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -145,7 +146,10 @@ func (c *Connector) post(ctx context.Context, calls []*call, short bool) error {
 	for i, a := range calls {
 		elems[i] = a.elem(short)
 	}
-	if err := c.client.BatchCallContext(ctx, elems); err != nil {
+	began := time.Now()
+	err := c.client.BatchCallContext(ctx, elems)
+	c.tellTime(ctx, elems, time.Since(began))
+	if err != nil {
 		return scrub(err)
 	}
 	for i, a := range calls {
@@ -153,6 +157,21 @@ func (c *Connector) post(ctx context.Context, calls []*call, short bool) error {
 	}
 	return nil
 }
+
+// tellTime tells the time of a round trip, once for each of its methods.
+func (c *Connector) tellTime(ctx context.Context, elems []rpc.BatchElem, took time.Duration) {
+	var told [maxMethods]string
+	methods := told[:0]
+	for i := range elems {
+		if m := elems[i].Method; !slices.Contains(methods, m) {
+			methods = append(methods, m)
+			c.took(ctx, m, took)
+		}
+	}
+}
+
+// maxMethods is about how many methods one batch has; more cost an allocation.
+const maxMethods = 16
 
 func (c *Connector) verify(chainID *call) error {
 	var id hexutil.Uint64

@@ -53,6 +53,7 @@ type Connector struct {
 	timeout  time.Duration
 	maxBatch int
 	client   *rpc.Client
+	took     chain.Took
 	idle     interface{ CloseIdleConnections() }
 	slots    chain.RequestSlots // one element for each running round trip
 	verified atomic.Bool        // the node has reported chainID once
@@ -81,7 +82,7 @@ func New(o Options) (*Connector, error) {
 	transport.Proxy = nil // the environment's would see the credentials of the URL
 	transport.MaxIdleConnsPerHost = o.MaxInFlight
 	c := &Connector{chainID: o.ChainID, fees: o.Fees, depth: o.FinalDepth, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
-		idle: transport, slots: o.RequestSlots}
+		idle: transport, slots: o.RequestSlots, took: o.Took}
 	web := &http.Client{
 		Transport: &counted{transport, o.OnRoundTrip, o.Trace},
 		// A redirect would send the bytes and the credentials to another server.
@@ -111,6 +112,9 @@ func withDefaults(o Options, at *url.URL) (Options, error) {
 	}
 	if o.OnRoundTrip == nil {
 		o.OnRoundTrip = func(context.Context) {}
+	}
+	if o.Took == nil {
+		o.Took = func(context.Context, string, time.Duration) {}
 	}
 	if o.RequestSlots == nil {
 		o.RequestSlots = chain.NewRequestSlots(o.MaxInFlight)

@@ -160,8 +160,8 @@ func (e *Exporter) open(ctx context.Context, endpoint string) (err error) {
 	return nil
 }
 
-// temporality makes a gauge be delivered once for each time that it was set. The next sweep may run in
-// another process, and this process's value would then be out of date.
+// temporality makes a gauge that a process sets be delivered once for each time that it was set: another
+// process may set it next. A reading of the sweep expires by itself.
 func temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
 	if kind == sdkmetric.InstrumentKindGauge {
 		return metricdata.DeltaTemporality

@@ -1,6 +1,7 @@
 package export_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
@@ -44,8 +46,10 @@ func setup(t *testing.T) env {
 	mux.Handle("POST /", telemetry.Invocation(log, "create", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("accepted"))
 		if r.URL.Path == "/sweep" {
-			telemetry.QueueDepth.Record(r.Context(), 7)
-			telemetry.QueueFullness.Record(r.Context(), 0.25)
+			ctx := telemetry.WithReading(r.Context())
+			telemetry.QueueDepth.Record(ctx, 7)
+			telemetry.QueueFullness.Record(ctx, 0.25)
+			telemetry.ShowReading(ctx, time.Unix(1_700_000_000, 0))
 		}
 	})))
 	server := httptest.NewServer(e.AtEnd(mux))
@@ -98,8 +102,10 @@ const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 func (h env) come(t *testing.T) {
 	h.post(t, "/sweep", caller)
-	h.until(t, "the gauge came", func() bool { return h.Value("queue_depth{}") == 7 && h.Value("queue_fullness_ratio{}") == 0.25 })
-	h.until(t, "a later count came", func() bool { return h.Value("tx_create_total{result=accepted}") >= 3 })
+	h.until(t, "the gauge came", func() bool {
+		return h.Value("fencepost_queue_depth{}") == 7 && h.Value("fencepost_queue_fullness_ratio{}") == 0.25
+	})
+	h.until(t, "a later count came", func() bool { return h.Value("fencepost_tx_create_total{result=accepted}") >= 3 })
 	if got := h.Spans()[0]; got.TraceID != caller[3:35] || got.Parent != caller[36:52] || got.Name != "create" || got.Attributes["http.response.status_code"] == "" {
 		t.Errorf("first span: got %+v, want create in the caller's trace, under its span", got)
 	}
@@ -111,8 +117,8 @@ func (h env) come(t *testing.T) {
 	library.Add(t.Context(), 1)
 	before = h.Calls()
 	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
-	if diff := cmp.Diff([]string{"tx_create_total{result=accepted}"}, h.Series()); diff != "" {
-		t.Errorf("series of deliveries after the one that had the gauges, which come once, with a library that counts too (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"fencepost_queue_depth{}", "fencepost_queue_fullness_ratio{}", "fencepost_sweep_timestamp_seconds{}", "fencepost_tx_create_total{result=accepted}"}, h.Series()); diff != "" {
+		t.Errorf("series of further deliveries, with a library that counts too (-want +got):\n%s", diff)
 	}
 }
 
@@ -122,7 +128,12 @@ func (h env) page(t *testing.T) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	check.OK(t)(err)
-	for _, want := range []string{"\nqueue_depth 7\n", "\nqueue_fullness_ratio 0.25\n", "\ntx_create_total{result=\"accepted\"} ", "# HELP tx_create_total creates"} {
+	found, err := promlint.New(bytes.NewReader(text)).Lint()
+	check.OK(t)(err)
+	for _, problem := range found {
+		t.Errorf("promlint: %s: %s", problem.Metric, problem.Text)
+	}
+	for _, want := range []string{"\nfencepost_queue_depth 7\n", "\nfencepost_queue_fullness_ratio 0.25\n", "\nfencepost_tx_create_total{result=\"accepted\"} ", "# HELP fencepost_tx_create_total creates"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("page: got\n%s\nwant %q in it", text, want)
 		}
@@ -177,10 +188,10 @@ func (h env) hung(t *testing.T) {
 
 func (h env) end(t *testing.T) {
 	h.until(t, "deliveries go well", func() bool { return h.exporter.Flush(t.Context()) == nil })
-	want := h.Value("tx_create_total{result=accepted}") + 1
+	want := h.Value("fencepost_tx_create_total{result=accepted}") + 1
 	telemetry.TxCreate.Add(t.Context(), 1, telemetry.Result("accepted"))
 	check.OK(t)(h.exporter.Close(t.Context()))
-	check.Equal(t, "counted when the exporter is closed", h.Value("tx_create_total{result=accepted}"), want)
+	check.Equal(t, "counted when the exporter is closed", h.Value("fencepost_tx_create_total{result=accepted}"), want)
 }
 
 // newTrace returns the id of a trace.

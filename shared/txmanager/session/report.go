@@ -166,6 +166,9 @@ func (t *Session) watchCommit(ctx context.Context, began time.Time, w txmanager.
 		from := before[m.To.ID]
 		steps = append(steps, txmanager.Step{From: from, To: m.To, NewFork: isNewFork(from, m.To), Decided: m.Decision})
 	}
+	for i := range steps {
+		steps[i].Age = t.ageOf(steps[i].To)
+	}
 	if len(steps) > 0 {
 		t.Watcher.Committed(ctx, began, steps)
 	}
@@ -183,8 +186,16 @@ func isNewFork(from, to txmanager.Tx) bool {
 // WatchBroadcast reports a node's answer to the bytes of x to the watcher.
 func (t *Session) WatchBroadcast(ctx context.Context, began time.Time, x txmanager.Tx, res txmanager.SendResult, again bool) {
 	if t.Watcher != nil {
-		t.Watcher.Broadcast(ctx, began, x, res, again)
+		t.Watcher.Broadcast(ctx, began, txmanager.Broadcast{Tx: x, Result: res, Again: again, Age: t.ageOf(x)})
 	}
+}
+
+// ageOf is the time since x was accepted, by the database's clock; 0: unknown.
+func (t *Session) ageOf(x txmanager.Tx) time.Duration {
+	if x.CreatedAt.IsZero() {
+		return 0
+	}
+	return max(0, t.State.DatabaseTime().Sub(x.CreatedAt))
 }
 
 // TaskContext is the context for enqueuing the next tasks.

@@ -13,8 +13,8 @@ locals {
       conditions = [{
         title = "More than one write in twenty is refused by the fence"
         promql = join(" and ", [
-          "sum(rate(lease_fenced_total[10m])) > 0.05 * sum(rate(lease_acquire_total[10m]))",
-          "sum(increase(lease_fenced_total[10m])) > 20",
+          "sum(rate(fencepost_lease_fenced_total[10m])) > 0.05 * sum(rate(fencepost_lease_acquire_total[10m]))",
+          "sum(increase(fencepost_lease_fenced_total[10m])) > 20",
         ])
         duration = "300s"
       }]
@@ -25,8 +25,8 @@ locals {
       conditions = [{
         title = "More than one broadcast in five is a repetition"
         promql = join(" and ", [
-          "sum(rate(tx_resubmit_total[15m])) > 0.2 * sum(rate(tx_submit_total[15m]))",
-          "sum(increase(tx_resubmit_total[15m])) > 10",
+          "sum(rate(fencepost_tx_resubmit_total[15m])) > 0.2 * sum(rate(fencepost_tx_submit_total[15m]))",
+          "sum(increase(fencepost_tx_resubmit_total[15m])) > 10",
         ])
         duration = "300s"
       }]
@@ -37,8 +37,8 @@ locals {
       conditions = [{
         title = "More than half of the signature requests get no valid answer"
         promql = join(" and ", [
-          "sum by (signer) (increase(tx_sign_total{result=\"unknown\"}[10m])) > 5",
-          "sum by (signer) (increase(tx_sign_total{result=\"unknown\"}[10m])) > 0.5 * sum by (signer) (increase(tx_sign_total[10m]))",
+          "sum by (signer) (increase(fencepost_tx_sign_total{result=\"unknown\"}[10m])) > 5",
+          "sum by (signer) (increase(fencepost_tx_sign_total{result=\"unknown\"}[10m])) > 0.5 * sum by (signer) (increase(fencepost_tx_sign_total[10m]))",
         ])
         duration = "120s"
       }]
@@ -48,7 +48,7 @@ locals {
       title    = "An intent in the database differs from the accepted one"
       conditions = [{
         title    = "A MAC or a fingerprint is wrong, or an intent without a MAC was signed"
-        promql   = "sum(increase(tx_unproved_total{result=~\"forged|unmarked\"}[10m])) > 0"
+        promql   = "sum(increase(fencepost_tx_unproved_total{result=~\"forged|unmarked\"}[10m])) > 0"
         duration = "0s"
       }]
     }
@@ -57,68 +57,68 @@ locals {
       title    = "The MACs of intents cannot be checked"
       conditions = [{
         title    = "A key is missing, or Cloud KMS gives no answer"
-        promql   = "sum by (result) (increase(tx_unproved_total{result=~\"keyless|unknown\"}[10m])) > 0"
+        promql   = "sum by (result) (increase(fencepost_tx_unproved_total{result=~\"keyless|unknown\"}[10m])) > 0"
         duration = "120s"
       }]
     }
     node-excluded = {
       severity   = "WARNING"
       title      = "A node of a chain is excluded"
-      conditions = [{ title = "For a quarter of an hour", promql = "max by (chain) (rpc_nodes_excluded) > 0", duration = "900s" }]
+      conditions = [{ title = "For a quarter of an hour", promql = "max by (chain) (fencepost_rpc_nodes_excluded) > 0", duration = "900s" }]
     }
     queue-full = {
       severity   = "ERROR"
       title      = "A queue of intents is nearly full"
-      conditions = [{ title = "80% of queue.maxPerSubmitter wait", promql = "max(queue_fullness_ratio) >= 0.8", duration = "120s" }]
+      conditions = [{ title = "80% of queue.maxPerSubmitter wait", promql = "max(fencepost_queue_fullness_ratio) >= 0.8", duration = "120s" }]
     }
     fee-ceiling = {
       severity   = "WARNING"
       title      = "Fees are above what may be paid"
-      conditions = [{ title = "Intents have waited for lower fees for 15 minutes", promql = "max(fee_waiting_submitters) > 0", duration = "900s" }]
+      conditions = [{ title = "Intents have waited for lower fees for 15 minutes", promql = "max(fencepost_fee_waiting_submitters) > 0", duration = "900s" }]
     }
     waiting = {
       severity   = "ERROR"
       title      = "The head of a queue waits too long"
-      conditions = [{ title = "Longer than its cause's limit", promql = "max by (cause) (queue_blocked_heads{overdue=\"true\"}) > 0", duration = "120s" }]
+      conditions = [{ title = "Longer than its cause's limit", promql = "max by (cause) (fencepost_queue_blocked_heads{overdue=\"true\"}) > 0", duration = "120s" }]
     }
     gas-bump-held = {
       severity   = "WARNING"
       title      = "A bound keeps transactions from paying more"
-      conditions = [{ title = "For ten minutes", promql = "max(gas_bump_held) > 0", duration = "600s" }]
+      conditions = [{ title = "For ten minutes", promql = "max(fencepost_gas_bump_held) > 0", duration = "600s" }]
     }
     mempool-lost = {
       severity = "WARNING"
       title    = "Nodes forget transactions"
       conditions = [{
         title    = "More than ten were perhaps lost, or replaced, in 15 minutes"
-        promql   = "sum(increase(mempool_diagnosis_total{signal=~\"perhaps_.*\"}[15m])) > 10"
+        promql   = "sum(increase(fencepost_mempool_diagnosis_total{signal=~\"perhaps_.*\"}[15m])) > 10"
         duration = "0s"
       }]
     }
     chain-unread = {
       severity   = "ERROR"
       title      = "Conservation does not read a payer's chain"
-      conditions = [{ title = "Not read up to the last final block for half an hour", promql = "max by (chain) (conservation_chain_unread_seconds) > 1800", duration = "300s" }]
+      conditions = [{ title = "Not read up to the last final block for half an hour", promql = "max by (chain) (fencepost_conservation_chain_unread_seconds) > 1800", duration = "300s" }]
     }
     held-intents = {
       severity   = "ERROR"
       title      = "Held intents wait for a decision"
-      conditions = [{ title = "One has waited for half an hour", promql = "max(held_age_seconds) > 1800", duration = "300s" }]
+      conditions = [{ title = "One has waited for half an hour", promql = "max(fencepost_held_age_seconds) > 1800", duration = "300s" }]
     }
     mark-uncompared = {
       severity   = "ERROR"
       title      = "The database is not compared with its mark"
-      conditions = [{ title = "For ten minutes", promql = "max(database_mark_uncompared) > 0", duration = "600s" }]
+      conditions = [{ title = "For ten minutes", promql = "max(fencepost_database_mark_uncompared) > 0", duration = "600s" }]
     }
     in-flight-age = {
       severity   = "WARNING"
       title      = "A nonce has been held for long"
-      conditions = [{ title = "Longer than ${var.in_flight_seconds} s", promql = "max(in_flight_age_seconds) > ${var.in_flight_seconds}", duration = "120s" }]
+      conditions = [{ title = "Longer than ${var.in_flight_seconds} s", promql = "max(fencepost_in_flight_age_seconds) > ${var.in_flight_seconds}", duration = "120s" }]
     }
     metrics-absent = {
       severity   = "ERROR"
       title      = "The functions' metrics do not arrive"
-      conditions = [{ title = "No gauge of the sweep for 15 minutes", promql = "absent(protect_submitters)", duration = "900s" }]
+      conditions = [{ title = "No gauge of the sweep for 15 minutes", promql = "absent(fencepost_protect_submitters)", duration = "900s" }]
     }
   }
 
@@ -128,32 +128,32 @@ locals {
     protect = {
       severity = "CRITICAL"
       title    = "A submitter is in PROTECT"
-      promql   = "max(protect_submitters) > 0"
+      promql   = "max(fencepost_protect_submitters) > 0"
       filter   = "jsonPayload.message=~\"^PROTECT: \""
     }
     stuck = {
       severity = "ERROR"
       title    = "A transaction is STUCK"
-      promql   = "max(stuck_transactions) > 0"
+      promql   = "max(fencepost_stuck_transactions) > 0"
       filter   = "jsonPayload.message=\"transaction changed state\" AND jsonPayload.state=\"STUCK\""
     }
     balance = {
       severity = "ERROR"
       title    = "An account cannot pay"
-      promql   = "max(balance_waiting_submitters) > 0"
+      promql   = "max(fencepost_balance_waiting_submitters) > 0"
       filter   = "jsonPayload.message=\"transaction changed state\" AND jsonPayload.waitCause=\"BALANCE\""
     }
   }
 
   receipts_grow = {
     title    = "More than twice as many wait for a receipt as half an hour ago"
-    promql   = "max(receipt_backlog) > 500 and max(receipt_backlog) > 2 * max(receipt_backlog offset 30m)"
+    promql   = "max(fencepost_receipt_backlog) > 500 and max(fencepost_receipt_backlog) > 2 * max(fencepost_receipt_backlog offset 30m)"
     duration = "600s"
   }
 
   policy_refuses = {
     title    = "More than ${var.refused_requests} intents in five minutes are beyond a policy"
-    promql   = "sum(increase(request_refused_total{code=~\"POLICY_REFUSED|DAILY_AMOUNT_EXCEEDED|RATE_LIMIT_EXCEEDED\"}[5m])) > ${var.refused_requests}"
+    promql   = "sum(increase(fencepost_request_refused_total{code=~\"POLICY_REFUSED|DAILY_AMOUNT_EXCEEDED|RATE_LIMIT_EXCEEDED\"}[5m])) > ${var.refused_requests}"
     duration = "0s"
   }
 
@@ -302,7 +302,7 @@ locals {
     events-late = {
       severity   = "ERROR"
       title      = "An endpoint does not accept its events"
-      conditions = [{ title = "One has waited for ten minutes", promql = "max by (endpoint) (event_age_seconds) > 600", duration = "120s" }]
+      conditions = [{ title = "One has waited for ten minutes", promql = "max by (endpoint) (fencepost_event_age_seconds) > 600", duration = "120s" }]
     }
   }
 

@@ -186,7 +186,7 @@ func attributes(list []*commonpb.KeyValue) map[string]string {
 	return all
 }
 
-// Value returns the metric with these labels, such as "finality_total{result=confirmed}": the sum of
+// Value returns the metric with these labels, such as "fencepost_finality_total{result=confirmed}": the sum of
 // each instance's last value.
 func (c *Collector) Value(series string) (sum float64) {
 	c.mu.Lock()
