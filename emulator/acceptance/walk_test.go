@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
+	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -32,6 +35,8 @@ type walker struct {
 
 	account devchain.Account
 	sub     string // the submitter that the person registers
+
+	receiver *receiver
 }
 
 // object is a JSON object.
@@ -43,13 +48,17 @@ func TestWalkByTheAPIAlone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
+	hook := startReceiver(t)
 	d := acceptancetest.StartFor(ctx, t, stack.Options{
-		Binary: binary, Signer: stack.SignerKMS, Submitters: 1, BlockTime: 250 * time.Millisecond, SweepEvery: 2 * time.Second, RPCProxy: true,
-		Settings: withSettings(quick, map[string]string{"FENCEPOST_NONCE_STRICT_ENABLED": "false"}),
+		Binary: binary, Signer: stack.SignerKMS, Submitters: 1, BlockTime: 250 * time.Millisecond, SweepEvery: 2 * time.Second, RPCProxy: true, Transfers: true, Core: stack.CoreOptions{Binary: must(ubscore.Build(t.Context(), t.TempDir()))(t)},
+		Settings: withSettings(quick, map[string]string{
+			"FENCEPOST_NONCE_STRICT_ENABLED": "false", "FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms",
+			"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + hook.url, "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret,
+		}),
 	})
-	w := &walker{t: t, ctx: ctx, stack: d.Stack, explorer: d.Node, account: d.PayerAccount()}
+	w := &walker{receiver: hook, t: t, ctx: ctx, stack: d.Stack, explorer: d.Node, account: d.PayerAccount()}
 	w.sub = string(eip155.NewSubmitter(d.Chain.ChainID(), w.account.Address))
-	for _, step := range []func(){w.register, w.change, w.unpaid, w.tooDear, w.deferred, w.stuck, w.protect} {
+	for _, step := range []func(){w.register, w.change, w.unpaid, w.tooDear, w.deferred, w.stuck, w.protect, w.payOut, w.receiverDown, w.look} {
 		step()
 	}
 }
@@ -62,9 +71,15 @@ func (w *walker) get(what, path string, texts ...string) object {
 
 func (w *walker) read(account, what, path string, texts ...string) (got object) {
 	w.t.Helper()
+	return w.until(what, path, func() (int, []byte, error) { return w.stack.Call(w.ctx, account, http.MethodGet, path, nil) }, texts...)
+}
+
+// until makes a call until the answer is a success and has all of the texts.
+func (w *walker) until(what, path string, call func() (int, []byte, error), texts ...string) (got object) {
+	w.t.Helper()
 	last := ""
 	if err := poll(w.ctx, func() bool {
-		status, answer, err := w.stack.Call(w.ctx, account, http.MethodGet, path, nil)
+		status, answer, err := call()
 		last = fmt.Sprint(status, " ", string(answer), err)
 		for _, text := range texts {
 			if !strings.Contains(last, text) {
@@ -72,9 +87,9 @@ func (w *walker) read(account, what, path string, texts ...string) (got object) 
 			}
 		}
 		got = nil
-		return err == nil && status == http.StatusOK && json.Unmarshal(answer, &got) == nil
+		return err == nil && status < 300 && json.Unmarshal(answer, &got) == nil
 	}); err != nil {
-		w.t.Fatalf("%s: GET %s: got %s, want %q", what, path, last, texts)
+		w.t.Fatalf("%s: %s: got %s, want %q", what, path, last, texts)
 	}
 	return got
 }
@@ -131,6 +146,18 @@ func (w *walker) why(txID, cause, page string, texts ...string) {
 	w.get("why it waits", "/admin/v1/tx/"+txID+"/why", append(texts, `"cause":"`+cause+`"`, `"runbook":"docs/runbooks/`+page+`.md"`, `"nextActor":"`, `"action":"`, `"since":"`)...)
 }
 
+// attends finds one item in what needs a person, and reads what it says.
+func (w *walker) attends(kind, page string, texts ...string) {
+	w.t.Helper()
+	w.get("what needs a person", "/admin/v1/attention", append(texts, `"kind":"`+kind+`"`, `"runbook":"docs/runbooks/`+page+`.md"`)...)
+}
+
+// calm waits until nothing needs a person.
+func (w *walker) calm() {
+	w.t.Helper()
+	w.get("nothing needs a person", "/admin/v1/attention", `"items":[]`)
+}
+
 // cancels cancels an intent that has no nonce.
 func (w *walker) cancels(txID string) {
 	w.t.Helper()
@@ -160,6 +187,7 @@ func (w *walker) change() {
 	callers := []string{"email:" + stack.CallerAccount, "email:" + stack.SecondAccount}
 	w.does("callers", http.MethodPut, w.ofSub("/callers"), object{"callers": callers, "reason": "a second shop"}, http.StatusOK, callers[1])
 	w.read(stack.SecondAccount, "of the second caller", "/api/v1/tx/"+w.posts(stack.SecondAccount, "second", object{"to": cafe0, "value": "1"}), `"state":"CONFIRMED"`)
+	w.get("all acts", "/admin/v1/audit", "more at once", "a second shop", stack.OperatorAccount)
 	w.get("the changes", w.ofSub("/changes"), `"reason":"more at once"`, `"reason":"a second shop"`, stack.OperatorAccount, callers[1])
 }
 
@@ -172,8 +200,11 @@ func (w *walker) unpaid() {
 	w.ends("the head", dear, `"state":"QUEUED"`, `"cause":"BALANCE"`, `"position":1`, `"lastError":"balance`)
 	w.ends("behind it", behind, `"cause":"EARLIER_INTENT"`, `"position":2`, `"blockedBy":{"txId":"`+dear+`","cause":"BALANCE"`)
 	w.why(dear, "BALANCE", "balance", "Send coin to the account")
+	w.get("the queue", w.ofSub("/queue"), dear, behind, `"cause":"BALANCE"`)
+	w.attends("BLOCKED", "balance", `"cause":"BALANCE"`, dear)
 	w.cancels(dear)
 	w.confirmed("behind the cancelled one", behind)
+	w.calm()
 }
 
 // tooDear: the head's caller allows lower fees than blocks take.
@@ -181,6 +212,7 @@ func (w *walker) tooDear() {
 	cheap := w.posts(stack.CallerAccount, "cheap", object{"to": cafe0, "value": "1", "maxFeePerGas": "1", "maxPriorityFeePerGas": "1"})
 	w.ends("the head", cheap, `"state":"QUEUED"`, `"cause":"OWN_BOUNDS"`)
 	w.why(cheap, "OWN_BOUNDS", "fee-ceiling", "a higher maxFeePerGas")
+	w.get("all that wait for it", "/admin/v1/tx?cause=OWN_BOUNDS", cheap)
 	w.cancels(cheap)
 }
 
@@ -210,6 +242,9 @@ func (w *walker) stuck() {
 	id := w.pays("stuck")
 	w.ends("the caller's view", id, `"state":"STUCK"`, `"cause":"OPERATOR"`)
 	w.why(id, "OPERATOR", "stuck", "decide")
+	w.attends("STUCK", "stuck", id)
+	w.get("all that is STUCK", "/admin/v1/tx?state=STUCK", id)
+	w.get("the lane", w.ofSub("/lane"), id)
 	w.get("its versions", "/admin/v1/tx/"+id+"/versions", `"kind":"ORIGINAL"`, `"txHash":"0x`)
 	w.get("its history", "/admin/v1/tx/"+id+"/history", `"state":"SUBMITTED"`, `"reason":"over_node_cap`, `"fencingToken":`)
 	w.stack.RPC.SetFaults(rpcproxy.Faults{})
@@ -224,6 +259,7 @@ func (w *walker) protect() {
 	nonce := w.useKey()
 	waits := w.pays("waits")
 	w.why(waits, "PROTECT", "protect", "release")
+	w.attends("PROTECT", "protect", w.sub, `"incident":`)
 	protect, _ := w.get("the evidence", w.ofSub(""), `"incident":`, `"consumingTx"`)["protect"].(object)
 	w.as(stack.CallerAccount, "a new intent", http.MethodPost, "/api/v1/tx", object{"submitter": w.sub, "requestId": "refused", "payload": object{"to": cafe0, "value": "1"}}, http.StatusConflict, "SUBMITTER_PROTECTED")
 	check(w.t, w.stack.Chain.Mine(70)) // the foreign transaction is finalized
@@ -234,10 +270,95 @@ func (w *walker) protect() {
 	w.does("release", http.MethodPost, w.ofSub("/release"), body, http.StatusOK, fmt.Sprintf(`"displaced":[%d]`, nonce))
 	w.confirmed("the intent that waited", waits)
 	w.get("the foreign transaction", w.ofSub("/foreign"), fmt.Sprintf(`"nonce":%d`, nonce))
+	w.attends("FOREIGN", "held-intents", w.sub)
 	w.does("write it off", http.MethodPost, w.ofSub("/foreign/write-off"), object{"nonce": nonce, "reason": "no request of ours"}, http.StatusOK)
 	w.get("nothing is left", w.ofSub("/foreign"), `"foreign":[]`)
 	w.confirmed("afterwards", w.pays("afterwards"))
+	w.calm()
 }
+
+// look reads the deployment as a whole: the overview, the chain's nodes, and the account on the chain.
+func (w *walker) look() {
+	w.get("the overview", "/admin/v1/overview", `"attention":[]`, `"build":{"version":"`, `"minutes":60`)
+	w.get("the chains", "/admin/v1/chains", fmt.Sprintf(`"chainId":%d`, w.stack.Chain.ChainID()), `"lag":0`)
+	w.get("the account on the chain", w.ofSub(""), `"chain":{`, `"balance":"`, `"latest":`, `"finalized":`)
+}
+
+// payOut begins without a payer, an asset and a user's account, and ends with a payment on the chain.
+func (w *walker) payOut() {
+	const user, address = 1, "0x00000000000000000000000000000000000ca5e1"
+	key := must(crypto.GenerateKey())(w.t)
+	payer := string(eip155.NewSubmitter(w.stack.Chain.ChainID(), eip155.Address(crypto.PubkeyToAddress(key.PublicKey))))
+	w.does("register the payer", http.MethodPost, "/admin/v1/submitters", object{
+		"submitter": payer, "signer": "kms:" + w.stack.KMS.Add("payer", key), "callers": []string{"transfer"}, "policy": object{"maxValuePerDay": "5000000000000000000"},
+	}, http.StatusCreated, payer)
+	w.confirmed("its coin", w.posts(stack.CallerAccount, "coin", object{"to": crypto.PubkeyToAddress(key.PublicKey).String(), "value": "2000000000000000000"}))
+	w.does("the asset", http.MethodPut, "/admin/v1/assets/ETH", object{
+		"assetId": 4, "precision": 8, "minTransfer": "0.0001", "maxTransfer": "1", "payout": object{"payer": payer, "decimals": 18}, "reason": "the listing",
+	}, http.StatusOK, payer)
+	deposit := object{"id": "wire-1", "amount": "1.5", "reason": "the statement of the bank"}
+	for range 2 { // the repeat books nothing
+		w.does("a deposit", http.MethodPost, "/admin/v1/accounts/1/ETH/deposits", deposit, http.StatusOK, "wire-1")
+	}
+	w.user("the balance", user, http.MethodGet, "/api/v1/accounts?asset=ETH", nil, `"1.5`)
+	paid := w.user("the payout", user, http.MethodPost, "/api/v1/payout", object{"asset": "ETH", "amount": "0.5", "address": address, "cid": "first"}, `"req_id":"`)
+	w.user("its end", user, http.MethodGet, fmt.Sprint("/api/v1/internal_transfer/", paid["req_id"]), nil, `"state":"COMMITTED"`)
+	w.get("why, at its end", fmt.Sprintf("/admin/v1/transfers/%v/why", paid["req_id"]), "0.5", "CHAIN")
+	if got, err := w.explorer.BalanceAt(w.ctx, common.HexToAddress(address), nil); err != nil || got.String() != "500000000000000000" {
+		w.t.Errorf("on the chain: got %v wei, %v; want 0.5 ether", got, err)
+	}
+}
+
+// user makes a call with the user's token until the answer is a success with all of the texts.
+func (w *walker) user(what string, id int64, method, path string, body any, texts ...string) (got object) {
+	w.t.Helper()
+	return w.until(what, path, func() (int, []byte, error) { return w.stack.CallAsUser(w.ctx, id, method, path, body) }, texts...)
+}
+
+// receiverDown: a webhook receiver answers 503. A person sees it, tests it once it is back, and lets it have the past again.
+func (w *walker) receiverDown() {
+	before := w.receiver.accepted()
+	w.receiver.answers(http.StatusServiceUnavailable)
+	w.confirmed("while the receiver is down", w.pays("unheard"))
+	w.get("the receivers", "/admin/v1/webhook-endpoints", `"name":"shop"`, `"status":503`, `"text":"out for lunch`, `"submitter":"`+w.sub+`"`, `"fingerprints":["`)
+	test := object{"reason": "is it back"}
+	w.does("a test", http.MethodPost, "/admin/v1/webhook-endpoints/shop/test", test, http.StatusOK, `"accepted":false`, `"status":503`)
+	w.receiver.answers(http.StatusNoContent)
+	w.does("a test", http.MethodPost, "/admin/v1/webhook-endpoints/shop/test", test, http.StatusOK, `"accepted":true`, `"status":204`)
+	w.get("nothing waits", "/admin/v1/webhook-endpoints", `"backlog":{"events":0`)
+	w.does("all again", http.MethodPost, "/admin/v1/webhook-endpoints/shop/redeliver", object{"after": "0", "reason": "the shop has lost its database"}, http.StatusOK, `"submitters":`)
+	check(w.t, poll(w.ctx, func() bool { return w.receiver.accepted() >= 2*before }), "the receiver got everything again")
+}
+
+// receiver is a webhook receiver that answers with a status.
+type receiver struct {
+	url    string
+	status atomic.Int32
+	taken  atomic.Int32
+}
+
+func startReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := new(receiver)
+	r.answers(http.StatusNoContent)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		status := int(r.status.Load())
+		w.WriteHeader(status)
+		if status == http.StatusNoContent {
+			r.taken.Add(1)
+		} else {
+			fmt.Fprint(w, "out for lunch")
+		}
+	}))
+	t.Cleanup(server.Close)
+	r.url = server.URL
+	return r
+}
+
+func (r *receiver) answers(status int32) { r.status.Store(status) }
+
+// accepted is how many deliveries were accepted.
+func (r *receiver) accepted() int32 { return r.taken.Load() }
 
 // useKey sends a transaction by the account's key from outside, waits until it is mined, and returns its nonce.
 func (w *walker) useKey() (nonce uint64) {
