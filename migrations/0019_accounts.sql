@@ -31,6 +31,7 @@ create table asset_change (
   approved_by text
 );
 create index changes_of_asset on asset_change (asset_id, id);
+create index acts_of_assets on asset_change (at, id); -- for the list of operators' acts
 create trigger guard_asset_changes before update or delete on asset_change for each row execute function refuse_change();
 create trigger guard_asset_changes_truncate before truncate on asset_change for each statement execute function refuse_change();
 create trigger refuse_while_moving before insert or update on asset_change for each statement execute function refuse_while_moving();
@@ -68,6 +69,7 @@ create table account_act (
 );
 create index open_acts on account_act (next_at, act_id) where open;
 create index acts_of_account on account_act (user_id, asset_id, act_id);
+create index acts_of_account_operators on account_act (at, act_id) where not of_service; -- for the list of operators' acts
 
 -- A ledger's answer is stored once; beside it only the plan of the next attempt changes.
 create function guard_account_act() returns trigger language plpgsql as $$

@@ -29,7 +29,7 @@ type assetTerms struct {
 	DailyTransfer        string       `json:"dailyTransfer,omitempty"`        // of one user in 24 hours; absent: no limit
 	DailyPayout          string       `json:"dailyPayout,omitempty"`          // of one user in 24 hours; absent: no limit
 	DailyServiceDeposits string       `json:"dailyServiceDeposits,omitempty"` // of the deposit service in a day (UTC); absent: nothing
-	Status               string       `json:"status"`
+	Status               *string      `json:"status"`
 	InternalTransfers    *bool        `json:"internalTransfers"`
 	Payout               *payoutTerms `json:"payout,omitempty"` // absent: no payouts
 }
@@ -61,10 +61,10 @@ func viewOfAsset(a transfer.Asset) assetView {
 	}
 	v := assetView{a.Name, assetTerms{
 		AssetID: a.ID, Precision: &a.Precision, MinTransfer: amount(a.MinUnits), MaxTransfer: amount(a.MaxUnits), DailyTransfer: amount(a.DailyUnits),
-		DailyPayout: amount(a.PayoutDay), DailyServiceDeposits: amount(a.ServiceDay), Status: assetSuspended, InternalTransfers: &a.Enabled,
+		DailyPayout: amount(a.PayoutDay), DailyServiceDeposits: amount(a.ServiceDay), Status: new(assetSuspended), InternalTransfers: &a.Enabled,
 	}}
 	if a.Active {
-		v.Status = assetActive
+		v.Status = new(assetActive)
 	}
 	if p := a.Payout; p != nil {
 		v.Payout = &payoutTerms{p.Submitter, p.ChainID, p.Token, &p.Decimals}
@@ -84,14 +84,14 @@ func pathAsset(r *http.Request) (string, error) {
 
 // asset returns the asset that the terms describe.
 func (a *TransferServer) asset(name string, t assetTerms) (of transfer.Asset, err error) {
-	of = transfer.Asset{ID: t.AssetID, Name: name, Active: t.Status != assetSuspended, Enabled: t.InternalTransfers == nil || *t.InternalTransfers}
+	of = transfer.Asset{ID: t.AssetID, Name: name, Active: t.Status == nil || *t.Status != assetSuspended, Enabled: t.InternalTransfers == nil || *t.InternalTransfers}
 	switch {
 	case t.AssetID <= 0:
 		return of, web.FieldProblem("assetId", "is %d: want the asset's number in both ledgers, above 0", t.AssetID)
 	case t.Precision == nil || *t.Precision < 0 || *t.Precision > transfer.MaxPrecision:
 		return of, web.FieldProblem("precision", "is required: the number of decimals, 0 to %d; it never changes", transfer.MaxPrecision)
-	case t.Status != "" && t.Status != assetActive && t.Status != assetSuspended:
-		return of, web.FieldProblem("status", "is %.40q: want ACTIVE or SUSPENDED", t.Status)
+	case t.Status != nil && *t.Status != assetActive && *t.Status != assetSuspended:
+		return of, web.FieldProblem("status", "is %.40q: want ACTIVE or SUSPENDED", *t.Status)
 	}
 	of.Precision = *t.Precision
 	for _, amount := range []struct {

@@ -241,7 +241,7 @@ func (c *Client) Submitter(ctx context.Context, submitter string) (Submitter, er
 // ListSubmitters yields all submitters by name and fetches pages as needed. It ends at the
 // first error. It is for operators.
 func (c *Client) ListSubmitters(ctx context.Context) iter.Seq2[Submitter, error] {
-	return pages[Submitter](ctx, c, listing{"/admin/v1/submitters", "submitters"}, url.Values{})
+	return pages[Submitter](ctx, c, listing{"/admin/v1/submitters", "submitters"}, url.Values{"pageSize": {"500"}})
 }
 
 // Proceed lets one held intent proceed and returns its state. The reason is kept. It is for

@@ -64,7 +64,7 @@ type LaneNonce struct {
 // Lane yields the nonces of a submitter from one on, the lowest first. Without from it begins where the
 // open nonces do, or the newest. It is for operators.
 func (c *Client) Lane(ctx context.Context, submitter string, from *uint64) iter.Seq2[LaneNonce, error] {
-	values := url.Values{}
+	values := url.Values{"pageSize": {"500"}}
 	if from != nil {
 		values.Set("from", strconv.FormatUint(*from, 10))
 	}
@@ -86,5 +86,5 @@ type QueuedTx struct {
 // ListQueue yields the intents that wait for a nonce, in the order in which they are served. It is for
 // operators.
 func (c *Client) ListQueue(ctx context.Context, submitter string) iter.Seq2[QueuedTx, error] {
-	return pages[QueuedTx](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/queue", "queue"}, url.Values{})
+	return pages[QueuedTx](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/queue", "queue"}, url.Values{"pageSize": {"500"}})
 }

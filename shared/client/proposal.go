@@ -84,7 +84,7 @@ func isProposed(resp *http.Response) bool {
 // ListProposals yields the open and approved proposals, or all, the newest first, and fetches
 // pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal, error] {
-	values := url.Values{}
+	values := url.Values{"pageSize": {"500"}}
 	if all {
 		values.Set("state", "all")
 	}

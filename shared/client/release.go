@@ -48,10 +48,10 @@ type MatchingIntent struct {
 	SubState  string  `json:"subState"` // "": none
 }
 
-// LostNonces returns the page of lost nonces that begins at the nonce from; 0: the first page.
-// Pass NextFrom of one page to get the next. It is for operators.
+// Lost returns one page of lost nonces; pageToken "": the first page. Pass NextPageToken of one page to
+// get the next. It is for operators.
 func (c *Client) Lost(ctx context.Context, submitter, pageToken string) (LostNonces, error) {
-	values := url.Values{}
+	values := url.Values{"pageSize": {"20"}}
 	setUnless(values, "pageToken", pageToken, "")
 	return call[LostNonces](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/lost", query: values})
 }
@@ -143,7 +143,7 @@ type OpenForeign struct {
 // ListForeign yields the submitter's foreign transactions whose requests are unknown, by
 // nonce, and fetches pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[OpenForeign, error] {
-	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign"}, url.Values{})
+	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign"}, url.Values{"pageSize": {"500"}})
 }
 
 // MatchResult is the final state of an intent that was matched with a foreign transaction.

@@ -134,3 +134,30 @@ func (c *Client) ListTransfers(ctx context.Context, q TransferQuery) iter.Seq2[T
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
 	return pages[Transfer](ctx, c, listing{"/api/v1/internal_transfer", "transfers"}, values)
 }
+
+// OperatorsTransfer is a transfer or payout as an operator sees it.
+type OperatorsTransfer struct {
+	Transfer
+	UserID     int64 `json:"user_id"`
+	RetryCount int   `json:"retry_count"` // how often a step was postponed
+}
+
+// AllTransfersQuery selects transfers of all users. An asset needs a user, unless the state is an open or
+// failed one.
+type AllTransfersQuery struct {
+	State    TransferState // "": any
+	UserID   int64         // 0: of all users
+	Asset    string        // "": any
+	PageSize int           // how many are fetched at once, up to 1,000; 0: 100
+}
+
+// ListAllTransfers yields the transfers and payouts of all users, the newest first. It ends at the first
+// error. It is for operators.
+func (c *Client) ListAllTransfers(ctx context.Context, q AllTransfersQuery) iter.Seq2[OperatorsTransfer, error] {
+	values := url.Values{}
+	setUnless(values, "state", string(q.State), "")
+	setUnless(values, "user", strconv.FormatInt(q.UserID, 10), "0")
+	setUnless(values, "asset", q.Asset, "")
+	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
+	return pages[OperatorsTransfer](ctx, c, listing{"/admin/v1/transfers", "transfers"}, values)
+}

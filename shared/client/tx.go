@@ -99,11 +99,11 @@ type Waiting struct {
 	ExpectedAt   *time.Time `json:"expectedAt"`   // an estimate of when it is final or gets a nonce; nil: not known
 }
 
-// Blocker is the transaction that another one waits for. Its fields are zero if it is another caller's.
+// Blocker is the transaction that another one waits for. Its fields are empty if it is another caller's.
 type Blocker struct {
-	TxID  string    `json:"txId"`
-	Cause string    `json:"cause"`
-	Since time.Time `json:"since"`
+	TxID  string     `json:"txId"`
+	Cause string     `json:"cause"`
+	Since *time.Time `json:"since"`
 }
 
 // MempoolDiagnosis is where one node saw the transaction at one moment before it had a

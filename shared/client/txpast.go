@@ -73,10 +73,10 @@ func (c *Client) ListTxHistory(ctx context.Context, txID string) iter.Seq2[TxCha
 
 // ListTxVersions yields the signed versions of a transaction, the oldest first. It is for operators.
 func (c *Client) ListTxVersions(ctx context.Context, txID string) iter.Seq2[TxVersion, error] {
-	return pages[TxVersion](ctx, c, listing{adminTx(txID, "versions"), "versions"}, url.Values{})
+	return pages[TxVersion](ctx, c, listing{adminTx(txID, "versions"), "versions"}, url.Values{"pageSize": {"500"}})
 }
 
 // ListTxDecisions yields the decisions about a transaction, the oldest first. It is for operators.
 func (c *Client) ListTxDecisions(ctx context.Context, txID string) iter.Seq2[TxDecision, error] {
-	return pages[TxDecision](ctx, c, listing{adminTx(txID, "decisions"), "decisions"}, url.Values{})
+	return pages[TxDecision](ctx, c, listing{adminTx(txID, "decisions"), "decisions"}, url.Values{"pageSize": {"500"}})
 }

@@ -79,6 +79,9 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/proposals/{proposalId}/reject":  {functions, "TestProposalsEnd"},
 
 	"GET /admin/v1/audit":                                   {functions, "TestOperatorReadsTheAudit"},
+	"GET /admin/v1/overview":                                {functions, "TestOperatorSeesTheOverview"},
+	"GET /admin/v1/submitters/{submitter}/lane":             {functions, "TestOperatorSeesLaneAndQueue"},
+	"GET /admin/v1/transfers":                               {functions, "TestOperatorListsAllTransfers"},
 	"GET /admin/v1/webhook-endpoints":                       {functions, "TestOperatorWorksOnWebhookEndpoints"},
 	"POST /admin/v1/webhook-endpoints/{endpoint}/redeliver": {functions, "TestOperatorWorksOnWebhookEndpoints"},
 	"POST /admin/v1/webhook-endpoints/{endpoint}/resume":    {functions, "TestOperatorWorksOnWebhookEndpoints"},

@@ -83,6 +83,9 @@ func plantActs(t *testing.T, db storetest.Bundle) (acts int) {
 		`update proposal set reason = 'proposal', created_at = $at`,
 		`update proposal set status = 'APPROVED', approved_by = 'ben', approver_names = '{ben}', approve_reason = 'proposal approved', approved_at = $at`,
 		`update proposal set status = 'REJECTED', closed_by = 'ann', close_reason = 'proposal rejected', closed_at = $at`,
+		`insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (1, 'USDT', 2, 1, 9)`,
+		`insert into asset_change (asset_id, by, reason, at, after) values (1, 'ann', 'asset_change', $at, '{}')`,
+		`insert into account_act (kind, user_id, asset_id, status, by, reason, at) values ('STATUS', 7, 1, 'FROZEN', 'ann', 'account_act', $at)`,
 		`insert into webhook_act (endpoint, action, by, reason, at) values ('hook', 'PAUSE', 'ann', 'webhook_act', $at)`,
 	} {
 		if strings.Contains(s, "$at") {

@@ -59,7 +59,7 @@ func (s *Store) carrying(ctx context.Context, targets []any, statement string, a
 }
 
 const orderMoney = actColumns + `, o.same
-  from (select (m.act).*, m.same from order_money($1, $2, $3, $4, $5, $6::text::numeric, $7, $8, $9) as m) as o
+  from (select (m.act).*, m.same from order_money(@kind, @request, @ledger, @user_id, @asset_id, @units::text::numeric, @by, @reason, @of_service) as m) as o
  cross join lateral (select o.*) as x
   join assets_tb s on s.asset_id = x.asset_id`
 
@@ -69,7 +69,8 @@ func (s *Store) OrderMoney(ctx context.Context, o transfer.MoneyOrder) (transfer
 	var units string
 	var same bool
 	err := s.carrying(ctx, append(actTargets(&a, &units), &same), orderMoney,
-		o.Kind, o.RequestID, o.Ledger, o.UserID, o.AssetID, strconv.FormatUint(o.Units, 10), o.By, store.PrintableText(o.Reason), o.OfService)
+		store.NamedArgs{"kind": o.Kind, "request": o.RequestID, "ledger": o.Ledger, "user_id": o.UserID, "asset_id": o.AssetID,
+			"units": strconv.FormatUint(o.Units, 10), "by": o.By, "reason": store.PrintableText(o.Reason), "of_service": o.OfService})
 	if err == nil {
 		a.Units, err = strconv.ParseUint(units, 10, 64)
 	}

@@ -189,7 +189,7 @@ var guarded = map[string][]storetest.Duty{
 		{"service_deposits", aMove, `insert into service_deposits default values`, "move_expected"},
 	},
 	"refuse_retired_payer_of_asset": {
-		{"assets_tb", retiredPayer, `update assets_tb set payout_submitter = 'eip155:1337:0x00000000000000000000000000000000000000a2', chain_id = 1337, chain_decimals = 8`, "retired_pays_nothing"},
+		{"assets_tb", retiredPayer, newAsset + `(9, 'PAID', 6, 1, 1, null, 1337, 'eip155:1337:0x00000000000000000000000000000000000000a2', null, 8)`, "retired_pays_nothing"},
 	},
 	"refuse_retired_payer": {{"transfers_tb", retiredPayer,
 		newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'eip155:1337:0x00000000000000000000000000000000000000a2', 1337, null, ` + addr + `, 1, '{}')`, "retired_pays_nothing"}},
