@@ -32,6 +32,7 @@ var transferRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/internal_transfer/", Service: transferService},
 	{Pattern: "/api/v1/payout", Service: transferService},
 	{Pattern: "/api/v1/payout_address", Service: transferService},
+	{Pattern: "/api/v1/accounts", Service: transferService},
 	{Pattern: "/api/v1/payout_address/", Service: transferService},
 }
 

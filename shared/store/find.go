@@ -149,12 +149,8 @@ func (f TxFilter) query() (statement string, args []any, err error) {
 		return "", nil, NoIndexError{"nonce", "needs the parameter submitter: add it"}
 	case f.Nonce != nil:
 		return findNonce, []any{f.Submitter, *f.Nonce}, nil
-	case f.RequestID != "" && f.Submitter != "":
-		return findRequest, []any{nil, f.RequestID, f.Submitter, 1}, nil
-	case f.RequestID != "" && (f.State != "" || f.Cause != "" || f.Since != nil || f.Caller != ""):
-		return "", nil, NoIndexError{"requestId", "with a further parameter needs submitter: add it"}
 	case f.RequestID != "":
-		return findRequest, []any{after, f.RequestID, "", limit}, nil
+		return f.byRequest(after, limit)
 	case f.Cause != "":
 		return f.byCause(after, limit)
 	case f.Submitter != "":
@@ -165,6 +161,16 @@ func (f TxFilter) query() (statement string, args []any, err error) {
 		return findNewest, []any{after, f.Since, limit}, nil
 	}
 	return f.byState(after, limit)
+}
+
+func (f TxFilter) byRequest(after any, limit int) (statement string, args []any, err error) {
+	switch {
+	case f.Submitter != "":
+		return findRequest, []any{nil, f.RequestID, f.Submitter, 1}, nil
+	case f.State != "" || f.Cause != "" || f.Since != nil || f.Caller != "":
+		return "", nil, NoIndexError{"requestId", "with a further parameter needs submitter: add it"}
+	}
+	return findRequest, []any{after, f.RequestID, "", limit}, nil
 }
 
 func (f TxFilter) byCause(after any, limit int) (statement string, args []any, err error) {
