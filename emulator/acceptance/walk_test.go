@@ -320,7 +320,7 @@ func (w *walker) receiverDown() {
 	before := w.receiver.accepted()
 	w.receiver.answers(http.StatusServiceUnavailable)
 	w.confirmed("while the receiver is down", w.pays("unheard"))
-	w.get("the receivers", "/admin/v1/webhook-endpoints", `"name":"shop"`, `"status":503`, `"text":"out for lunch`, `"submitter":"`+w.sub+`"`, `"fingerprints":["`)
+	w.get("the receivers", "/admin/v1/webhook-endpoints", `"name":"shop"`, `"status":503`, `"text":"out for lunch`, `"oldest":{"submitter":"eip155:`, `"fingerprints":["`)
 	test := object{"reason": "is it back"}
 	w.does("a test", http.MethodPost, "/admin/v1/webhook-endpoints/shop/test", test, http.StatusOK, `"accepted":false`, `"status":503`)
 	w.receiver.answers(http.StatusNoContent)

@@ -47,6 +47,7 @@ var (
 	findNewest = foundColumns + `
   from managed_tx m
  where m.tx_id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') and m.tx_id >= ` + idSince("$2") + `
+   and ($2::timestamptz is null or m.created_at >= $2)
  order by m.tx_id desc
  limit $3`
 
@@ -55,6 +56,7 @@ var (
   from managed_tx m
  where m.state_class = $4 and m.state_class in (2, 3, 5)
    and m.tx_id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') and m.tx_id >= ` + idSince("$2") + `
+   and ($2::timestamptz is null or m.created_at >= $2)
  order by m.tx_id desc
  limit $3`
 
@@ -71,6 +73,7 @@ var (
   from managed_tx m
  where m.wait_cause = $4 and m.state_class < 4 and m.submitter = $5
    and m.tx_id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') and m.tx_id >= ` + idSince("$2") + `
+   and ($2::timestamptz is null or m.created_at >= $2)
  order by m.tx_id desc
  limit $3`
 
@@ -94,9 +97,10 @@ var (
 	findCallers = listEachCaller(foundColumns)
 )
 
-// idSince is the lowest txId from the time on; null: the lowest of all.
+// idSince is a txId below all of the time on; null: the lowest of all. A process makes the id before the
+// database sets created_at, by another clock: hence the minute.
 func idSince(time string) string {
-	return `coalesce(tx_id_at(` + time + `::timestamptz), '00000000-0000-0000-0000-000000000000')`
+	return `coalesce(tx_id_at(` + time + `::timestamptz - interval '1 minute'), '00000000-0000-0000-0000-000000000000')`
 }
 
 // FindTxs returns one page of the transactions that fit the filter, and the cursor of the next page; ""

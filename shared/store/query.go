@@ -232,12 +232,12 @@ with recursive callers as (
 ), since as materialized (
   select case when $7::timestamptz is null then 0 else coalesce((
          select min(f.seq) from (
-           select f.seq from managed_tx f where f.tx_id >= tx_id_at($7) order by f.tx_id limit 100) as f), 9223372036854775807) end as seq
+           select f.seq from managed_tx f where f.tx_id >= tx_id_at($7::timestamptz - interval '1 minute') order by f.tx_id limit 100) as f), 9223372036854775807) end as seq
 )` + columns + `
   from callers c
  cross join unnest($3::smallint[]) as k (class)
  cross join lateral (select * from managed_tx m where ` + listPlace + `
-                      and m.seq >= (select seq from since) and ($7::timestamptz is null or m.tx_id >= tx_id_at($7))
+                      and m.seq >= (select seq from since) and ($7::timestamptz is null or m.created_at >= $7)
                       order by m.seq desc
                       limit $5) as m
  where $6 in ('', c.caller)
