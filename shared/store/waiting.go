@@ -228,9 +228,9 @@ type BlockedHead struct {
 	For       time.Duration
 }
 
-// headsOfQueues finds the first intent of each queue that may get the next nonce, the first before it
-// without a key for its MAC, and those that are deferred: their submitter, cause, since when, and
-// transaction. strict is as in [allocationBlock].
+// headsOfQueues finds the first intent of each queue that may get the next nonce, and the first before it
+// without a key for its MAC. It also finds those that are deferred. Its columns are submitter, cause, since
+// and tx_id. strict is as in [allocationBlock].
 func headsOfQueues(strict string) string {
 	return `
 with recursive waiting as (
