@@ -121,7 +121,7 @@ func Fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.endsConnection(r) {
 		endConnection(w)
 	}
-	text, _ := encode(p.body(requestIDOf(w, r))) // plain values: cannot fail
+	text, _ := Encode(p.body(requestIDOf(w, r))) // plain values: cannot fail
 	write(w, p.Code.Status, "application/problem+json", text)
 }
 
@@ -158,7 +158,7 @@ func (p *Problem) body(requestID string) map[string]any {
 // Reply answers with v as JSON. A v that cannot be encoded is a defect: it is logged and the caller
 // gets UNAVAILABLE. Reply returns nil, so that a handler can end with it.
 func Reply(w http.ResponseWriter, r *http.Request, status int, v any) error {
-	text, err := encode(v)
+	text, err := Encode(v)
 	if err != nil {
 		Fail(w, r, fmt.Errorf("encode the response: %w", err))
 		return nil
@@ -167,9 +167,9 @@ func Reply(w http.ResponseWriter, r *http.Request, status int, v any) error {
 	return nil
 }
 
-// encode returns v as a line of JSON. Texts keep <, > and &: no browser takes an answer for HTML, by its
+// Encode returns v as a line of JSON. Texts keep <, > and &: no browser takes an answer for HTML, by its
 // type and the header X-Content-Type-Options.
-func encode(v any) ([]byte, error) {
+func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -2,7 +2,6 @@ package edge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,8 +45,8 @@ const pageFrame = 64
 // take appends the line if it fits.
 func (p *journalPage) take(e book.Entry) bool {
 	line := e.Transfer()
-	text, err := json.Marshal(line)
-	if p.room -= len(text) + len(","); err != nil || p.room < 0 {
+	text, err := web.Encode(line) // its line break takes as much as a comma
+	if p.room -= len(text); err != nil || p.room < 0 {
 		return false
 	}
 	p.Entries = append(p.Entries, line)
