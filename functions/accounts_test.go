@@ -220,6 +220,26 @@ func TestStatusInBothLedgers(t *testing.T) {
 	check.Equal(t, "on record", fmt.Sprint(first["status"], first["by"], first["reason"]), "FROZENemail:ann@fencepost.examplecase 12")
 }
 
+// unguarded runs statements that the triggers refuse.
+func (h deployment) unguarded(statements string) {
+	h.t.Helper()
+	check.Value(h.DB.Exec(h.t.Context(), "set session_replication_role = replica; "+statements+"; reset session_replication_role"))(h.t)
+}
+
+// After a restore the numbers of acts come again. The core, which was not restored, knows the acts that had them.
+func TestStatusAfterARestore(t *testing.T) {
+	t.Parallel()
+	h := impatient(t)
+	h.must(h.trading.OutsideDeposit(t.Context(), transfer.Call{ReqID: "o", UserID: alice, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
+	path := fmt.Sprintf("/admin/v1/accounts/%d/USDT", alice)
+	freeze := func() answer {
+		return h.as("ann", "POST", path+"/status", members{"status": "FROZEN", "reason": "case 12"})
+	}
+	freeze().wants(t, 200, "a freeze")
+	h.unguarded(`delete from account_act; alter sequence account_act_act_id_seq restart`)
+	h.as("ann", "POST", path+"/status", members{"status": "ACTIVE", "reason": "case 13"}).wants(t, 200, "another act of the same number")
+}
+
 // Two operators decide about what makes or frees money. One is enough to freeze an account or suspend an
 // asset.
 func TestTwoOperatorsForAccounts(t *testing.T) {

@@ -122,6 +122,8 @@ func viewOfAct(a transfer.Act) accountActView {
 	switch {
 	case a.Open():
 		v.State, v.WaitsFor = actPending, cmp.Or(a.Unknown, "the first attempt has not ended")
+	case a.Kind == transfer.ActStatus && a.Trading == transfer.ActForgotten:
+		v.State, v.Refusal = actRefused, a.Trading
 	case a.Kind != transfer.ActStatus && a.Answer() != transfer.ActApplied:
 		v.State, v.Refusal = actRefused, a.Answer()
 	}
@@ -252,8 +254,11 @@ func (a *TransferServer) book(w http.ResponseWriter, r *http.Request, o transfer
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), usertransfers.DriveWithin)
 	defer cancel()
 	act, err := a.Transfers.Acts.Book(ctx, o)
-	if err != nil {
+	switch {
+	case err != nil && act.ID == 0:
 		return err
+	case err != nil: // it is stored, and the sweep continues it: another id would book twice
+		a.Log.ErrorContext(r.Context(), "the answer to a deposit or withdrawal could not be stored", "actId", act.ID, "error", err.Error())
 	}
 	a.Log.WarnContext(r.Context(), "money booked from or to the outside", "actId", act.ID, "kind", act.Kind, "id", act.RequestID, "userId", act.UserID, "asset", act.Asset,
 		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "by", o.By, "reason", o.Reason)

@@ -161,6 +161,9 @@ func measureBlocks(ctx context.Context, n chain.Node, head uint64) *int64 {
 		return nil
 	}
 	first, last := o.Headers[0], o.Headers[len(o.Headers)-1]
+	if last.Number <= first.Number || last.Time < first.Time { // a node can answer anything
+		return nil
+	}
 	return new(int64(1000 * (last.Time - first.Time) / (last.Number - first.Number)))
 }
 

@@ -170,14 +170,19 @@ func (a *Accounts) reach(point string) {
 }
 
 // Book stores a deposit or withdrawal and calls its ledger. If the act stays open, its answer is not
-// known: a repeat with the same id, or the sweep, asks again.
+// known: a repeat with the same id, or the sweep, asks again. An error with an act is of an act that is
+// stored and stays open.
 func (a *Accounts) Book(ctx context.Context, o MoneyOrder) (Act, error) {
 	act, err := a.Store.OrderMoney(ctx, o)
 	if err != nil {
 		return Act{}, err
 	}
 	a.reach("ordered")
-	return a.settle(ctx, act)
+	settled, err := a.settle(ctx, act)
+	if err != nil {
+		return act, err
+	}
+	return settled, nil
 }
 
 // SetStatus stores a status and sets it in both ledgers. If the act stays open, a ledger has not
@@ -273,7 +278,11 @@ func (a *Accounts) setStatus(ctx context.Context, act Act) (unknown string, err 
 		if one.Trading != "" {
 			continue
 		}
-		o := a.Core.SetStatus(within, Call{ReqID: fmt.Sprintf("status-%d", one.ID), UserID: one.UserID, AssetID: one.AssetID, CreatedAt: one.At}, one.Status)
+		call, ok := one.statusCall()
+		if !ok {
+			return betweenKeys, nil
+		}
+		o := a.Core.SetStatus(within, call, one.Status)
 		a.reach("called")
 		if errors.Is(a.Core.Objection(o), ErrForgotten) {
 			o = Outcome{Verdict: Refused, Reason: ActForgotten}
@@ -283,6 +292,22 @@ func (a *Accounts) setStatus(ctx context.Context, act Act) (unknown string, err 
 		}
 	}
 	return a.stillOpen(ctx, act)
+}
+
+// keyLasts is how long a status is set under one key. It is far below the horizon beyond which the core
+// refuses a call.
+const keyLasts = 24 * time.Hour
+
+const betweenKeys = "the status gets a new key within the hour, once no call with the last one can be under way"
+
+// statusCall is the call that sets the status in the core. Its key has the time too: after a restore of the
+// database the ids of acts come again. An act that stays open, since the user has no account in the core, gets
+// a new key and time each day. It has none (false) while a call with the last key could still be under way.
+func (a Act) statusCall() (Call, bool) {
+	days := a.Age.Truncate(keyLasts)
+	at := a.At.Add(days)
+	return Call{ReqID: fmt.Sprintf("status-%d-%d", a.ID, at.UnixMilli()), UserID: a.UserID, AssetID: a.AssetID, CreatedAt: at},
+		days == 0 || a.Age-days >= settledAfter
 }
 
 // stillOpen returns why the act stays open without a doubt about the core; "" if it does not.

@@ -171,8 +171,7 @@ const maxUnknown = 1000
 
 // PostponeAct implements [transfer.ActStore].
 func (s *Store) PostponeAct(ctx context.Context, id int64, unknown string) error {
-	unknown = store.PrintableText(unknown)
-	_, err := s.db.Exec(ctx, postponeAct, id, unknown[:min(len(unknown), maxUnknown)])
+	_, err := s.db.Exec(ctx, postponeAct, id, store.PrintableText(unknown[:min(len(unknown), maxUnknown)])) // the cut can divide a character
 	return results.Wrap(err, "postpone act %d", id)
 }
 
