@@ -82,6 +82,8 @@ func TestAssets(t *testing.T) {
 	h.Register(t, shopAccount, 1)
 	h.run(`update submitter set callers = '{transfer}' where submitter = $1`, shopAccount)
 	check.Equal(t, "another payer, while one pays", h.as("ann", "PUT", "/admin/v1/assets/USDT", usdt).is("code"), "409 PAYER_IS_PAYING")
+	h.unguarded(`update submitter set status = 'RETIRED' where submitter = '` + payer + `'`)
+	check.Equal(t, "suspended, with a payer that retired", h.as("ann", "PUT", path, with(newAsset, members{"maxTransfer": "5", "status": "SUSPENDED"})).is("status"), "200 SUSPENDED")
 	names, err := collect(h.clientOf(h.callerToken("ann")).ListAssets(t.Context(), 2), func(a client.Asset) string { return a.Asset })
 	check.OK(t)(err)
 	check.Equal(t, "assets", names, "USDT HELD SHUT HUGE EURX")

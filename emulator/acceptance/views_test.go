@@ -24,7 +24,7 @@ func TestOperatorSeesChainsAndAccounts(t *testing.T) {
 	if shown == nil || shown.Latest == nil || *shown.Latest != 2 || *shown.Pending != 2 || len(shown.Balance) < 19 || len(shown.Nodes) != 3 || shown.Error != "" {
 		t.Fatalf("the account: got %+v, want two transactions and a balance, by three nodes", shown)
 	}
-	if p := shown.Spending; p == nil || p.Transactions != 2 || len(p.Wei) < 14 || p.LastsSeconds == nil || *p.LastsSeconds <= 0 {
+	if p := shown.Spending; p == nil || p.Transactions != 2 || len(p.Wei) < 12 || p.LastsSeconds == nil || *p.LastsSeconds <= 0 {
 		t.Errorf("spending: got %+v, want that of two transactions", p)
 	}
 	b.Nodes[0].SetFaults(rpcproxy.Faults{Unavailable: 1})

@@ -82,8 +82,9 @@ func pathAsset(r *http.Request) (string, error) {
 	return name, nil
 }
 
-// asset returns the asset that the terms describe.
-func (a *TransferServer) asset(name string, t assetTerms) (of transfer.Asset, err error) {
+// asset returns the asset that the terms describe. known is the asset as it is; nil: it is new. Payouts
+// that stay as they are, are not checked again: an asset can be suspended whatever has become of its payer.
+func (a *TransferServer) asset(name string, t assetTerms, known *transfer.Asset) (of transfer.Asset, err error) {
 	of = transfer.Asset{ID: t.AssetID, Name: name, Active: t.Status == nil || *t.Status != assetSuspended, Enabled: t.InternalTransfers == nil || *t.InternalTransfers}
 	switch {
 	case t.AssetID <= 0:
@@ -113,8 +114,22 @@ func (a *TransferServer) asset(name string, t assetTerms) (of transfer.Asset, er
 	if err := checkLimits(of); err != nil {
 		return of, err
 	}
-	of.Payout, err = a.payoutOf(t.Payout, of.Precision)
+	if of.Payout = unchangedPayout(t.Payout, known); of.Payout == nil {
+		of.Payout, err = a.payoutOf(t.Payout, of.Precision)
+	}
 	return of, err
+}
+
+// unchangedPayout is the known asset's payout if the terms describe it; otherwise nil.
+func unchangedPayout(t *payoutTerms, known *transfer.Asset) *transfer.PayoutTerms {
+	if t == nil || known == nil || known.Payout == nil {
+		return nil
+	}
+	p := known.Payout
+	if t.Payer != p.Submitter || t.Token != p.Token || t.ChainID != 0 && t.ChainID != p.ChainID || t.Decimals == nil || *t.Decimals != p.Decimals {
+		return nil
+	}
+	return p
 }
 
 // unitsOf reads an amount of an asset with that precision.
@@ -177,9 +192,9 @@ func (a *TransferServer) payoutOf(t *payoutTerms, precision int) (*transfer.Payo
 // maxChainDecimals is what the database takes.
 const maxChainDecimals = 36
 
-// checkPayer refuses a payer that could not pay.
-func (a *TransferServer) checkPayer(r *http.Request, of transfer.Asset) error {
-	if of.Payout == nil {
+// checkPayer refuses a new payer that could not pay.
+func (a *TransferServer) checkPayer(r *http.Request, of transfer.Asset, known *transfer.Asset) error {
+	if of.Payout == nil || known != nil && known.Payout == of.Payout {
 		return nil
 	}
 	s, err := a.Submitter("payout.payer", of.Payout.Submitter)
@@ -203,15 +218,19 @@ func (a *TransferServer) checkPayer(r *http.Request, of transfer.Asset) error {
 // putAsset makes an asset known to both ledgers, or changes its terms. The core is called first, since
 // it can refuse the precision: a repeat of the call then has the same effect.
 func (a *TransferServer) putAsset(w http.ResponseWriter, r *http.Request, c call[string, assetRequest]) error {
-	of, err := a.asset(c.on, c.body.assetTerms)
+	known, err := a.Transfers.Store.Asset(r.Context(), c.on)
 	if err != nil {
 		return err
 	}
-	if err := a.checkPayer(r, of); err != nil {
+	of, err := a.asset(c.on, c.body.assetTerms, known)
+	if err != nil {
+		return err
+	}
+	if err := a.checkPayer(r, of, known); err != nil {
 		return err
 	}
 	change := transfers.AssetChange{Asset: of, By: c.by, Reason: c.reason, OnlyNarrower: mustPropose(r)}
-	if !mustPropose(r) {
+	if known == nil && !mustPropose(r) {
 		if err := a.addToCore(r, of); err != nil {
 			return err
 		}
@@ -229,26 +248,33 @@ func (a *TransferServer) putAsset(w http.ResponseWriter, r *http.Request, c call
 	return web.Reply(w, r, http.StatusOK, viewOfAsset(of))
 }
 
+// describeAsset names every term, since the second operator decides by this text.
 func describeAsset(of transfer.Asset) string {
-	text := fmt.Sprintf("sets asset %s (%d) to transfers of %s to %s", of.Name, of.ID, transfer.FormatUnits(of.MinUnits, of.Precision), transfer.FormatUnits(of.MaxUnits, of.Precision))
-	if of.ServiceDay > 0 {
-		text += fmt.Sprintf(", and deposits by the service of %s a day", transfer.FormatUnits(of.ServiceDay, of.Precision))
-	}
-	if p := of.Payout; p != nil {
-		text += fmt.Sprintf(", paid out by %s", p.Submitter)
-		if p.Token != "" {
-			text += " as the token " + p.Token
+	amount := func(units uint64) string {
+		if units == 0 {
+			return "without a limit"
 		}
+		return transfer.FormatUnits(units, of.Precision)
 	}
-	return text
+	service := "none"
+	if of.ServiceDay > 0 {
+		service = amount(of.ServiceDay)
+	}
+	text := fmt.Sprintf("sets asset %s (%d, precision %d, active %t, internal transfers %t) to transfers of %s to %s; a user's transfers a day %s, payouts a day %s; deposits of the service a day %s",
+		of.Name, of.ID, of.Precision, of.Active, of.Enabled, amount(of.MinUnits), amount(of.MaxUnits), amount(of.DailyUnits), amount(of.PayoutDay), service)
+	p := of.Payout
+	if p == nil {
+		return text + "; no payouts"
+	}
+	as := "the chain's own coin"
+	if p.Token != "" {
+		as = "the token " + p.Token
+	}
+	return text + fmt.Sprintf("; paid out by %s as %s with %d decimals", p.Submitter, as, p.Decimals)
 }
 
 // addToCore makes a new asset known to the trading core.
 func (a *TransferServer) addToCore(r *http.Request, of transfer.Asset) error {
-	known, err := a.Transfers.Store.Asset(r.Context(), of.Name)
-	if err != nil || known != nil {
-		return err
-	}
 	now, err := a.Transfers.Store.Now(r.Context())
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func init() {
 	var stopped []duty
 	for _, table := range []string{"submitter_lease", "submitter_nonce_cursor", "managed_tx", "tx_version", "tx_decision", "transfers_tb",
 		"transfer_operations", "balances_tb", "submitter", "submitter_policy", "submitter_change", "payout_statement", "payout_confirmed",
-		"payout_proof", "transfer_resolution", "transfer_halt", "payout_address", "payout_address_block", "foreign_hold", "event_counter", "conservation_adjustment", "database_mark"} {
+		"payout_proof", "transfer_resolution", "transfer_halt", "payout_address", "payout_address_block", "foreign_hold", "event_counter", "conservation_adjustment", "database_mark", "webhook_act"} {
 		stopped = append(stopped, duty{table, aMove, `insert into ` + table + ` default values`, "move_expected"})
 	}
 	for _, update := range []string{`submitter_lease set rerun_requested = true`, `submitter_nonce_cursor set next_nonce = next_nonce`, `managed_tx set held = held`} {

@@ -46,6 +46,7 @@ type point struct {
 type reading struct {
 	mu     sync.Mutex
 	points []point
+	at     time.Time // when its sweep began
 	until  time.Time
 }
 
@@ -74,7 +75,7 @@ func (g Gauge) Record(ctx context.Context, value float64, labels ...metric.Measu
 	r.points = append(r.points, p)
 }
 
-// ShowReading shows the reading of ctx in place of the last one: the gauges of a sweep that began at the
+// ShowReading shows the reading of ctx in place of an earlier one: the gauges of a sweep that began at the
 // given time of the database.
 func ShowReading(ctx context.Context, at time.Time) {
 	r, ok := ctx.Value(readingKey{}).(*reading)
@@ -82,8 +83,12 @@ func ShowReading(ctx context.Context, at time.Time) {
 		return
 	}
 	SweepTime.Record(ctx, float64(at.UnixMilli())/1000)
-	r.until = time.Now().Add(readingLasts)
-	shown.Store(r)
+	r.at, r.until = at, time.Now().Add(readingLasts)
+	for last := shown.Load(); last == nil || !last.at.After(at); last = shown.Load() {
+		if shown.CompareAndSwap(last, r) {
+			return
+		}
+	}
 }
 
 // showReading shows the last reading to an exporter, until it expires.

@@ -45,6 +45,8 @@ func TestReadingIsShownInWholeAndExpires(t *testing.T) {
 	shows("while the second sweep reads", 3, 60)
 	ShowReading(second, time.Unix(120, 0))
 	shows("after it", 0, 120)
+	ShowReading(sweep(7), time.Unix(90, 0))
+	shows("after a sweep that began before it", 0, 120)
 	shown.Load().until = time.Now().Add(-time.Second)
 	shows("when it has expired")
 	shown.Store(nil)

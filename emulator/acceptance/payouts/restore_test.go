@@ -499,6 +499,9 @@ func (r *restoration) step8(p *page) {
 	if found := fmt.Sprint(p.call("GET /admin/v1/conservation", nil)); strings.Count(found, "kind:") != 1 || !strings.Contains(found, "kind:PAYMENT_WITHOUT_TRANSFER") {
 		t.Errorf("the check: got %s, want the one payment whose transfer was lost, and nothing else", found)
 	}
+	for _, act := range []string{"deposits", "withdrawals"} { // what the outside has done since the backup
+		p.call("POST /admin/v1/accounts/{user}/{asset}/"+act, map[string]any{"id": "wire-7", "amount": "1.5", "reason": "the bank's statement"}, fmt.Sprint(r.lost.ID), stack.USDT.Name)
+	}
 	newest := 0
 	for _, h := range p.query(5) {
 		newest = max(newest, int(h["halt_id"].(int64)))

@@ -191,6 +191,10 @@ var guarded = map[string][]storetest.Duty{
 	"refuse_retired_payer_of_asset": {
 		{"assets_tb", retiredPayer, newAsset + `(9, 'PAID', 6, 1, 1, null, 1337, 'eip155:1337:0x00000000000000000000000000000000000000a2', null, 8)`, "retired_pays_nothing"},
 	},
+	"refuse_another_retired_payer": {
+		{"assets_tb", retiredPayer + "; " + newAsset + `(9, 'PAID', 6, 1, 1, null, null, null, null, null)`,
+			`update assets_tb set payout_submitter = 'eip155:1337:0x00000000000000000000000000000000000000a2', chain_id = 1337, chain_decimals = 8 where asset_id = 9`, "retired_pays_nothing"},
+	},
 	"refuse_retired_payer": {{"transfers_tb", retiredPayer,
 		newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'eip155:1337:0x00000000000000000000000000000000000000a2', 1337, null, ` + addr + `, 1, '{}')`, "retired_pays_nothing"}},
 	"guard_account_act": {
