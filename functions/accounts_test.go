@@ -30,9 +30,8 @@ func with(all members, differs members) members {
 var newAsset = members{"assetId": 9, "precision": 2, "minTransfer": "0.01", "maxTransfer": "1000", "reason": "listed",
 	"payout": members{"payer": payer, "token": "0x" + strings.Repeat("c0", 20), "decimals": 6}}
 
-// An operator makes an asset known to both ledgers. What never changes is refused by the database and by
-// the core, and so are other terms on the chain once there is an entry, and another payer while a
-// payout is open.
+// An operator makes an asset known to both ledgers. The database and the core refuse to change what never
+// changes. Once the asset has an entry, its terms on the chain stay. While a payout is open, so does its payer.
 func TestAssets(t *testing.T) {
 	t.Parallel()
 	h := build(t)

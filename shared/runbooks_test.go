@@ -67,7 +67,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-// What to look at is calls of the API. SQL is at the end of a page, under a heading of its own.
+// What to look at is calls of the API. SQL is at the end of a page, under the heading Queries.
 func TestRunbooksDiagnoseByTheAPI(t *testing.T) {
 	t.Parallel()
 	for name, page := range pagesByName(t) {

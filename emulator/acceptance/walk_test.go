@@ -58,7 +58,7 @@ func TestWalkByTheAPIAlone(t *testing.T) {
 	})
 	w := &walker{receiver: hook, t: t, ctx: ctx, stack: d.Stack, explorer: d.Node, account: d.PayerAccount()}
 	w.sub = string(eip155.NewSubmitter(d.Chain.ChainID(), w.account.Address))
-	for _, step := range []func(){w.register, w.change, w.unpaid, w.tooDear, w.deferred, w.stuck, w.protect, w.payOut, w.receiverDown, w.look} {
+	for _, step := range []func(){w.register, w.change, w.unpaid, w.tooDear, w.deferred, w.stuck, w.protect, w.payOut, w.receiverDown, w.readsViews} {
 		step()
 	}
 }
@@ -260,7 +260,7 @@ func (w *walker) protect() {
 	waits := w.pays("waits")
 	w.why(waits, "PROTECT", "protect", "release")
 	w.attends("PROTECT", "protect", w.sub, `"incident":`)
-	protect, _ := w.get("the evidence", w.ofSub(""), `"incident":`, `"consumingTx"`)["protect"].(object)
+	protect, _ := w.get("the evidence", w.ofSub(""), `"incident":`, `"evidence":{`)["protect"].(object)
 	w.as(stack.CallerAccount, "a new intent", http.MethodPost, "/api/v1/tx", object{"submitter": w.sub, "requestId": "refused", "payload": object{"to": cafe0, "value": "1"}}, http.StatusConflict, "SUBMITTER_PROTECTED")
 	check(w.t, w.stack.Chain.Mine(70)) // the foreign transaction is finalized
 	lost := w.get("lost", w.ofSub("/lost"), fmt.Sprintf(`"nonce":%d`, nonce), fmt.Sprintf(`"finalCount":%d`, nonce+1), `"consumingTx"`)
@@ -277,8 +277,8 @@ func (w *walker) protect() {
 	w.calm()
 }
 
-// look reads the deployment as a whole: the overview, the chain's nodes, and the account on the chain.
-func (w *walker) look() {
+// readsViews reads the deployment as a whole: the overview, the chain's nodes, and the account on the chain.
+func (w *walker) readsViews() {
 	w.get("the overview", "/admin/v1/overview", `"attention":[]`, `"build":{"version":"`, `"minutes":60`)
 	w.get("the chains", "/admin/v1/chains", fmt.Sprintf(`"chainId":%d`, w.stack.Chain.ChainID()), `"lag":0`)
 	w.get("the account on the chain", w.ofSub(""), `"chain":{`, `"balance":"`, `"latest":`, `"finalized":`)

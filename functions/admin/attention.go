@@ -44,6 +44,8 @@ type attentionSubject struct {
 	Incident   int64  `json:"incident,omitempty"`
 	Halt       int64  `json:"halt,omitempty"`
 	Finding    int64  `json:"finding,omitempty"`
+	Account    string `json:"account,omitempty"` // user/asset
+	ActID      int64  `json:"actId,omitempty"`   // on the account
 	Endpoint   string `json:"endpoint,omitempty"`
 	ProposalID string `json:"proposalId,omitempty"`
 }
@@ -104,6 +106,8 @@ func attentionOf(i store.AttentionItem) attentionItem {
 		}
 	case store.AttentionForeign, store.AttentionHeld:
 		out.Why = fmt.Sprintf(g.why, i.Number)
+	case store.AttentionAccount:
+		out.Subject.Account, out.Subject.ActID = i.Name, i.Number
 	case store.AttentionEndpoint:
 		out.Subject.Endpoint = i.Name
 	case store.AttentionProposal:
@@ -126,6 +130,7 @@ var attentionGuides = map[store.AttentionKind]attentionGuide{
 	store.AttentionPayout:   {"", "Find out whether it was paid. Then POST …/payout-statement, by the runbook.", "payout-blocked"},
 	store.AttentionTransfer: {"The amount was withdrawn, and is not deposited after the usual time.", "Read what would unblock it: GET /admin/v1/transfers/{req_id}/why.", "transfer-stuck"},
 	store.AttentionRefund:   {"The refund of the transfer fails again and again.", "Read what would unblock it: GET /admin/v1/transfers/{req_id}/why.", "refund-failing"},
+	store.AttentionAccount:  {"A ledger has not answered a deposit, withdrawal or status of an account for ten minutes.", "Read why: waitsFor in GET /admin/v1/accounts/{user}/{asset}. The sweep repeats it; a repeat under another id could book twice.", "transfer-stuck"},
 	store.AttentionForeign:  {"%d transactions of the account that were not made here have no decision.", "POST …/foreign/match or …/foreign/write-off, by the runbook.", "held-intents"},
 	store.AttentionHeld:     {"%d intents are held until their callers post them again, or an operator decides.", "POST …/proceed, or cancel them.", "held-intents"},
 	store.AttentionEndpoint: {"The endpoint has not accepted an event for more than ten minutes.", "Restore the endpoint. Deliveries continue by themselves.", "events-late"},

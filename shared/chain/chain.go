@@ -187,7 +187,7 @@ type Fees struct {
 	Percentile    int
 }
 
-// Took is told the time of a round trip that has calls of the method.
+// Took records the time of a round trip that has calls of the method.
 type Took func(ctx context.Context, method string, took time.Duration)
 
 // Trace begins a span in ctx. It returns the span's context and the function that ends it.

@@ -29,6 +29,8 @@ type AttentionSubject struct {
 	Incident   int64  `json:"incident"`
 	Halt       int64  `json:"halt"`
 	Finding    int64  `json:"finding"`
+	Account    string `json:"account"` // user/asset
+	ActID      int64  `json:"actId"`   // on the account
 	Endpoint   string `json:"endpoint"`
 	ProposalID string `json:"proposalId"`
 }

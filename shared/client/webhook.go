@@ -23,7 +23,7 @@ type WebhookEndpoint struct {
 	Secrets         *EndpointSecrets `json:"secrets"`    // that signed the last request; nil: none was sent yet
 }
 
-// EndpointBacklog counts what waits for an endpoint, up to 10,000 of each.
+// EndpointBacklog counts the events that an endpoint has not accepted, and their submitters, up to 10,000 of each.
 type EndpointBacklog struct {
 	Events     int  `json:"events"`
 	Submitters int  `json:"submitters"`
@@ -74,7 +74,7 @@ type TestResult struct {
 	Answer   *EndpointAnswer `json:"answer"`
 }
 
-// Redelivery is what is delivered again.
+// Redelivery tells which events are delivered again.
 type Redelivery struct {
 	Endpoint   string `json:"endpoint"`
 	After      string `json:"after"`

@@ -461,47 +461,6 @@ type Tasks struct {
 	QueueShards int
 }
 
-// OIDC is an issuer whose tokens are accepted.
-type OIDC struct {
-	// Issuer is the token's issuer, letter for letter.
-	Issuer string
-	// JWKSURL is the URL of its public keys.
-	JWKSURL string
-}
-
-// Auth configures who may call.
-type Auth struct {
-	// PublicAudience is the audience of tokens for public functions.
-	PublicAudience string
-	// InternalAudience is the audience of tokens for internal functions; tasks
-	// are given it.
-	InternalAudience string
-	// InternalAccounts are the e-mails that may call internal functions.
-	InternalAccounts []string
-	// Operators are the callers of admin functions, each with "email:" or "sub:" in front.
-	Operators []string
-	// DepositService lists the callers that may book deposits, within each asset's daily limit. They
-	// have the form of Operators.
-	DepositService []string
-	// OpenIssuer is true if the issuer also gives tokens to people outside the operator's
-	// organisation. Then no submitter may have "*" as its callers.
-	OpenIssuer bool
-	// UsersIssuer, UsersJWKSURL and UsersAudience configure the tokens of users, whose subject
-	// is the user's id. They are unset if no transfers are offered.
-	UsersIssuer, UsersJWKSURL, UsersAudience string
-}
-
-// Approvals configures which acts need two operators.
-type Approvals struct {
-	// Required are kinds out of [ApprovalKinds].
-	Required []string
-	// ValidFor is how long a proposal may wait to be approved and carried out.
-	ValidFor time.Duration
-}
-
-// ApprovalKinds are all kinds that can be required. docs/approvals.md lists the acts of each.
-var ApprovalKinds = []string{"policy", "callers", "signer", "register", "release", "accept", "adjustments", "webhooks"}
-
 // Telemetry configures where metrics and traces go.
 type Telemetry struct {
 	// OTLPEndpoint is the host:port of a collector for OTLP over gRPC; "": none, and nothing

@@ -26,6 +26,7 @@ const (
 	AttentionPayout   AttentionKind = "PAYOUT"   // a payout goes on only by an operator's statement
 	AttentionTransfer AttentionKind = "TRANSFER" // withdrawn, and not deposited for too long
 	AttentionRefund   AttentionKind = "REFUND"   // a refund fails again and again
+	AttentionAccount  AttentionKind = "ACCOUNT"  // a ledger has not answered an act on an account
 	AttentionBlocked  AttentionKind = "BLOCKED"  // the head of a queue, or a transaction with a nonce, waits
 	AttentionForeign  AttentionKind = "FOREIGN"  // foreign transactions of a submitter have no decision
 	AttentionHeld     AttentionKind = "HELD"     // intents are held until a decision
@@ -36,7 +37,7 @@ const (
 // AttentionKinds lists the kinds, the most urgent first.
 func AttentionKinds() []AttentionKind {
 	return []AttentionKind{AttentionDatabase, AttentionMove, AttentionProtect, AttentionHalt, AttentionFinding, AttentionStuck, AttentionPayout,
-		AttentionTransfer, AttentionRefund, AttentionBlocked, AttentionForeign, AttentionHeld, AttentionEndpoint, AttentionProposal}
+		AttentionTransfer, AttentionRefund, AttentionAccount, AttentionBlocked, AttentionForeign, AttentionHeld, AttentionEndpoint, AttentionProposal}
 }
 
 // AttentionItem is one thing that needs a person, or will if it lasts.
@@ -47,8 +48,8 @@ type AttentionItem struct {
 	Submitter string // "", as the members below: the item has none
 	TxID      string
 	ReqID     string
-	Number    int64  // of the incident, halt or finding; of held intents and foreign transactions, how many, up to 1,000; 0: none
-	Name      string // cause of a wait, scope of a halt, kind of a finding or a payout's doubt, endpoint, or proposal
+	Number    int64  // of the incident, halt, finding or act; of held intents and foreign transactions, how many, up to 1,000; 0: none
+	Name      string // cause of a wait, scope of a halt, kind of a finding or a payout's doubt, account, endpoint, or proposal
 	Detail    string // what is on record about it
 }
 
@@ -82,6 +83,9 @@ type WaitLimit struct {
 
 // eventsLate is how long an event waits for its endpoint before that needs a person.
 const eventsLate = "10 minutes"
+
+// actsLate is how long a ledger may take to answer an act on an account.
+const actsLate = "10 minutes"
 
 // payoutSettles is how long the coordinator may take to act on the end of a payout's transaction.
 const payoutSettles = "2 minutes"
@@ -121,6 +125,9 @@ select coalesce(p.since, t.state_at), t.req_id, case when p.doubt is not null th
             else t.state = -20 and t.failures >= @refundLimit::integer end
    and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at or exists (select from identity_change c where c.at >= k.at)
          from transfer_acknowledgement k where k.transfer_id = t.transfer_id order by k.id desc limit 1), true)`, `
+select a.at, a.act_id::text, 'ACCOUNT', a.kind <> 'STATUS', null, null, null, a.act_id, a.user_id || '/' || s.asset, a.unknown -- a status can wait for the account
+  from account_act a join assets_tb s using (asset_id)
+ where a.open and a.at < clock_timestamp() - interval '` + actsLate + `'`, `
 select w.since, w.tx_id::text, 'BLOCKED', coalesce(clock_timestamp() - w.since > l.bound, false), w.submitter, w.tx_id, null, null, w.cause, w.last_error
   from (select h.submitter, h.cause, h.since, h.tx_id, (select m.last_error from managed_tx m where m.tx_id = h.tx_id) as last_error
           from (` + headsOfQueues("@strict::boolean") + `) as h

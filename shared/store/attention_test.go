@@ -134,6 +134,7 @@ func TestAttentionOfMoney(t *testing.T) {
 	conn.do(`insert into transfer_acknowledgement (transfer_id, state, by, reason, until) select transfer_id, state, 'o', 'r', now() + interval '1 hour' from transfers_tb where req_id = $1`, handled)
 	conn.do(`insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) values (1, 'BALANCE', 7, 1, '5', '4', '{}')`)
 	conn.do(`insert into conservation_standing (key, finding_id) select 'k', finding_id from conservation_finding`)
+	conn.do(`insert into account_act (kind, request_id, ledger, user_id, asset_id, units, by, reason, at, unknown) values ('DEPOSIT', 'd', 'SPOT', 7, 1, 5, 'o', 'r', now() - interval '11 minutes', 'no answer')`)
 	conn.do(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, 7, 'x')`, alice)
 	conn.do(`insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'a test')`)
 	var got []string
@@ -144,6 +145,6 @@ func TestAttentionOfMoney(t *testing.T) {
 	check.Same(t, "list", got, []string{
 		"MOVE a test", "FINDING BALANCE expected 5, got 4", "PAYOUT " + unproved + " UNPROVED CONFIRMED without proof of payment",
 		"PAYOUT " + inDoubt + " IN_DOUBT", "PAYOUT " + notPosted + " NOT_POSTED the payer's policy does not allow the payout",
-		"TRANSFER " + late, "REFUND " + refund, "FOREIGN", "BLOCKED NEXT",
+		"TRANSFER " + late, "REFUND " + refund, "ACCOUNT 7/USDT no answer", "FOREIGN", "BLOCKED NEXT",
 	})
 }

@@ -3,10 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -488,52 +485,4 @@ func reachable(t *txmanager.Tx, now time.Time) {
 // errArchived reports an action that needs a document which an operator has archived.
 func errArchived(txID string) error {
 	return fmt.Errorf("transaction %s: its documents are not there: attach the quarter's partition of tx_document again", txID)
-}
-
-func fromJSON(text []byte, into any) error {
-	if text == nil {
-		return nil
-	}
-	return json.Unmarshal(text, into)
-}
-
-// micros truncates to microseconds, the precision of Postgres.
-func micros(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	r := t.Truncate(time.Microsecond)
-	return &r
-}
-
-// Bigint converts n to a Postgres bigint. A higher nonce is impossible in practice: EIP-2681
-// limits nonces to 2^64 - 2, and no account can send 2^63 transactions.
-func Bigint(n uint64) int64 {
-	return int64(min(n, math.MaxInt64))
-}
-
-// loadWaiting reads the first intents of a queue, with what keeps each from being posted now.
-var loadWaiting = `
-select ` + selectList(txExtras{
-	payload: payloadOf, raw: "null::bytea", versions: "'{}'::text[]", quiet: "false", barred: barred,
-	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = u.submitter)`, value: callersValue,
-}.columns()) + `
-  from ` + members + `
-  join managed_tx m on m.submitter = u.submitter
- where ` + waits + `
- order by m.seq
- limit $2`
-
-// Waiting loads a submitter's state with the first limit intents of its queue, to evaluate
-// them against its present policy and callers. It takes no lease and writes nothing.
-func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int) (txmanager.SubmitterState, error) {
-	one := []pendingLoad{{submitter: sub}}
-	b := new(pgx.Batch)
-	s.queueLoads(b, one)
-	b.Queue(loadWaiting, []txmanager.Submitter{sub}, limit, s.anyCaller).Query(func(rows pgx.Rows) error {
-		one[0].state.Queue = nil
-		return scanTxs(rows, one, nil, inQueue)
-	})
-	err := cmp.Or(s.db.SendBatch(ctx, b).Close(), one[0].err)
-	return one[0].state, results.Wrap(err, "read the queue of %s", sub)
 }

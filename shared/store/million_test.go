@@ -31,7 +31,7 @@ select overlay(tx_id_at(now() + i * interval '1 ms')::text placing right(md5(i::
 // blocks, wherever a million rows have the state.
 func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a million rows")
+		t.Skip("-short: inserting a million rows takes half a minute")
 	}
 	t.Parallel()
 	db := storetest.NewClone(t)

@@ -161,7 +161,7 @@ func (e *Exporter) open(ctx context.Context, endpoint string) (err error) {
 }
 
 // temporality makes a gauge that a process sets be delivered once for each time that it was set: another
-// process may set it next. A reading of the sweep expires by itself.
+// process may set it next. A reading of the sweep expires without that.
 func temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
 	if kind == sdkmetric.InstrumentKindGauge {
 		return metricdata.DeltaTemporality

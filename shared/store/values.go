@@ -1,0 +1,29 @@
+package store
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+)
+
+func fromJSON(text []byte, into any) error {
+	if text == nil {
+		return nil
+	}
+	return json.Unmarshal(text, into)
+}
+
+// micros truncates to microseconds, the precision of Postgres.
+func micros(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	r := t.Truncate(time.Microsecond)
+	return &r
+}
+
+// Bigint converts n to a Postgres bigint. A higher nonce is impossible in practice: EIP-2681
+// limits nonces to 2^64 - 2, and no account can send 2^63 transactions.
+func Bigint(n uint64) int64 {
+	return int64(min(n, math.MaxInt64))
+}
