@@ -114,15 +114,13 @@ func (a *TransferServer) asset(name string, t assetTerms, known *transfer.Asset)
 	if err := checkLimits(of); err != nil {
 		return of, err
 	}
-	if of.Payout = unchangedPayout(t.Payout, known); of.Payout == nil {
-		of.Payout, err = a.payoutOf(t.Payout, of.Precision)
-	}
+	of.Payout, err = a.payoutOf(t.Payout, of.Precision, known)
 	return of, err
 }
 
 // unchangedPayout is the known asset's payout if the terms describe it; otherwise nil.
 func unchangedPayout(t *payoutTerms, known *transfer.Asset) *transfer.PayoutTerms {
-	if t == nil || known == nil || known.Payout == nil {
+	if known == nil || known.Payout == nil {
 		return nil
 	}
 	p := known.Payout
@@ -159,9 +157,12 @@ func checkLimits(of transfer.Asset) error {
 }
 
 // payoutOf checks the terms of payouts. The payer must be on a served chain.
-func (a *TransferServer) payoutOf(t *payoutTerms, precision int) (*transfer.PayoutTerms, error) {
+func (a *TransferServer) payoutOf(t *payoutTerms, precision int, known *transfer.Asset) (*transfer.PayoutTerms, error) {
 	if t == nil {
 		return nil, nil
+	}
+	if same := unchangedPayout(t, known); same != nil {
+		return same, nil
 	}
 	payer, err := a.Submitter("payout.payer", t.Payer)
 	if err != nil {
