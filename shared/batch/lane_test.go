@@ -13,9 +13,9 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 )
 
-// twoGroups makes the calls of two groups in one lane, each 100 ms after the last, and returns what
+// inOneLane makes the calls of groups in one lane, each 100 ms after the last, and returns what
 // each round trip carried and when it began. A call that begins with "slow" takes four seconds, others one.
-func twoGroups(t *testing.T, slowAfter time.Duration, limits map[string]time.Duration, calls ...string) string {
+func inOneLane(t *testing.T, slowAfter time.Duration, limits map[string]time.Duration, calls ...string) string {
 	t.Helper()
 	var (
 		mu    sync.Mutex
@@ -36,7 +36,7 @@ func twoGroups(t *testing.T, slowAfter time.Duration, limits map[string]time.Dur
 					return make([]batch.Result[string], len(all))
 				}})
 		}
-		groups, done := map[byte]*batch.Group[string, string]{'A': open("A"), 'B': open("B")}, make(chan error)
+		groups, done := map[byte]*batch.Group[string, string]{'A': open("A"), 'B': open("B"), 'C': open("C")}, make(chan error)
 		for _, call := range calls {
 			go func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -57,17 +57,18 @@ func twoGroups(t *testing.T, slowAfter time.Duration, limits map[string]time.Dur
 }
 
 func TestGroupsOfALaneTakeTurns(t *testing.T) {
-	check.Equal(t, "round trips", twoGroups(t, 0, nil, "1A", "2B", "3A", "4B", "5A"), "0s A [1A], 1s B [2B 4B], 2s A [3A 5A]")
+	check.Equal(t, "round trips", inOneLane(t, 0, nil, "1A", "2B", "3A", "4B", "5A"), "0s A [1A], 1s B [2B 4B], 2s A [3A 5A]")
+	check.Equal(t, "round trips of three", inOneLane(t, 0, nil, "1A", "2B", "3C"), "0s A [1A], 1s B [2B], 2s C [3C]")
 }
 
 func TestASlowRoundTripFreesTheLane(t *testing.T) {
-	check.Equal(t, "round trips", twoGroups(t, 2*time.Second, nil, "slow1A", "2B", "3A"), "0s A [slow1A], 2s B [2B], 3s A [3A]")
+	check.Equal(t, "round trips", inOneLane(t, 2*time.Second, nil, "slow1A", "2B", "3A"), "0s A [slow1A], 2s B [2B], 3s A [3A]")
 }
 
 // TestAGroupWithoutCallsGivesItsTurnAway has a group whose only call ends while it waits for the lane.
 func TestAGroupWithoutCallsGivesItsTurnAway(t *testing.T) {
 	limits := map[string]time.Duration{"2B": 300 * time.Millisecond}
-	check.Equal(t, "round trips", twoGroups(t, 0, limits, "1A", "2B", "3A"), "0s A [1A], 1s A [3A]")
+	check.Equal(t, "round trips", inOneLane(t, 0, limits, "1A", "2B", "3A"), "0s A [1A], 1s A [3A]")
 	limits["2B"] = 100 * time.Millisecond
-	check.Equal(t, "round trips", twoGroups(t, 0, limits, "1A", "2B", "3A", "4B"), "0s A [1A], 1s B [4B], 2s A [3A]")
+	check.Equal(t, "round trips", inOneLane(t, 0, limits, "1A", "2B", "3A", "4B"), "0s A [1A], 1s B [4B], 2s A [3A]")
 }
