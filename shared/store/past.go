@@ -24,6 +24,8 @@ type TxChange struct {
 	Reason       *string          `json:"reason"`
 	BlockHash    *string          `json:"blockHash"`
 	FencingToken *int64           `json:"fencingToken"` // of the lease under which it was written; nil: none
+	Node         *string          `json:"node"`         // whose observation of the chain led to it; nil: none did
+	Broadcast    *Broadcast       `json:"broadcast"`    // the broadcast whose outcome it is; nil: it is none
 }
 
 // TxVersion is a signed version of a transaction.
@@ -31,7 +33,9 @@ type TxVersion struct {
 	Version      int                   `json:"version"`
 	Kind         txmanager.VersionKind `json:"kind"`
 	TxHash       string                `json:"txHash"`
-	SignedAt     time.Time             `json:"signedAt"`
+	SignedAt     time.Time             `json:"signedAt"`   // its first broadcast was stored then too
+	LastSentAt   time.Time             `json:"lastSentAt"` // when its last broadcast was stored
+	Broadcast    *Broadcast            `json:"broadcast"`  // the last recorded outcome; nil: none is recorded
 	FencingToken int64                 `json:"fencingToken"`
 	Fees         json.RawMessage       `json:"fees"` // a [txmanager.GasParams]; null: its documents are archived
 }
@@ -58,14 +62,26 @@ func (d TxDecision) Number() int64 { return d.ID }
 const (
 	knownTx   = `select exists (select from managed_tx where tx_id = $1)`
 	txHistory = `
-select id, at, from_state, state, sub_state, nonce, tx_hash, attempts, reason, block_hash, fencing_token
+select id, at, from_state, state, sub_state, nonce, tx_hash, attempts, reason, block_hash, fencing_token, node, answers
   from tx_history_full
  where tx_id = $1 and id > $2
  order by id
  limit $3`
+	// A change of the hash or of the number of broadcasts is a broadcast, but for a transaction that has ended.
 	txVersions = `
-select v.version, v.kind, v.tx_hash, v.created_at, v.fencing_token, d.body
+with h as materialized (
+  select id, at, state, tx_hash, attempts, answers, lag(tx_hash) over past as hash_before, lag(attempts) over past as attempts_before
+    from tx_history_full
+   where tx_id = $1
+  window past as (order by id)
+)
+select v.version, v.kind, v.tx_hash, v.created_at,
+       greatest(v.created_at, m.last_submit_at, (select max(h.at) from h where h.tx_hash = v.tx_hash and h.attempts > 0 and h.state not in ('CONFIRMED', 'FAILED')
+                 and (h.tx_hash, h.attempts) is distinct from (h.hash_before, h.attempts_before))),
+       (select h.answers from h where h.tx_hash = v.tx_hash and h.answers is not null order by h.id desc limit 1),
+       v.fencing_token, d.body
   from tx_version v
+  left join managed_tx m on m.tx_id = v.tx_id and not exists (select from tx_version l where l.tx_id = v.tx_id and l.version > v.version)
   left join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
  where v.tx_id = $1 and v.version > $2
  order by v.version
