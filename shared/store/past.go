@@ -50,6 +50,18 @@ type TxDecision struct {
 	At         time.Time `json:"at"`
 }
 
+// ProtectIncident is a time in which a submitter was in PROTECT.
+type ProtectIncident struct {
+	Incident int             `json:"incident"`
+	OpenedAt time.Time       `json:"openedAt"`
+	Evidence json.RawMessage `json:"evidence"` // a [txmanager.Violation], or why a copy of the database was stopped
+	ClosedAt *time.Time      `json:"closedAt"` // nil, as what follows: it is open
+	ClosedBy *string         `json:"closedBy"`
+	Mode     *string         `json:"mode"`
+	Reason   *string         `json:"reason"`
+	Released json.RawMessage `json:"released"` // the result of the release
+}
+
 // Number is the change's place in the history.
 func (c TxChange) Number() int64 { return c.ID }
 
@@ -89,6 +101,23 @@ select v.version, v.kind, v.tx_hash, v.created_at,
 	txDecisions = `
 select id, action, by, reason, approved_by, at from tx_decision where tx_id = $1 and id > $2 order by id limit $3`
 )
+
+const listIncidents = `
+select incident, opened_at, evidence, closed_at, closed_by, mode, reason, released
+  from protect_incident
+ where submitter = $1 and incident < $2
+ order by incident desc
+ limit $3`
+
+// Incidents lists up to limit PROTECT incidents of the submitter with numbers below the given one, the newest first.
+// The error wraps [ErrUnknownSubmitter] if there is none and the submitter is not registered.
+func (s *Store) Incidents(ctx context.Context, sub txmanager.Submitter, below int64, limit int) ([]ProtectIncident, error) {
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[ProtectIncident], listIncidents, sub, below, limit)
+	if err == nil && len(all) == 0 {
+		_, err = s.Submitter(ctx, sub)
+	}
+	return all, results.Wrap(err, "list the PROTECT incidents of %s", sub)
+}
 
 // TxHistory are up to limit changes of a transaction with numbers above after, the oldest first. The
 // error is [ErrNotFound] for an unknown transaction.

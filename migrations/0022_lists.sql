@@ -1,4 +1,5 @@
--- Which node's answer made a change of a transaction, and what the nodes answered to a broadcast.
+-- Which node's answer made a change of a transaction, what the nodes answered to a broadcast, and lists of a user's
+-- transfers by their last state.
 
 -- +goose Up
 -- +goose StatementBegin
@@ -51,4 +52,9 @@ select h.id, h.tx_id, coalesce(h.submitter, m.submitter) as submitter, h.at, h.f
        h.attempts, h.reason, h.block_hash, h.fencing_token, h.node, h.answers
   from tx_history h
   left join managed_tx m on m.tx_id = h.tx_id;
+
+-- The last state of a transfer; null while it is open. It changes once, together with open, so that no transition
+-- between open states writes an index. The column rewrites the table.
+alter table transfers_tb add column ended smallint generated always as (case when state in (40, -10, -30) then state end) stored;
+create index transfers_ended_of_user on transfers_tb (user_id, ended, created_at, transfer_id) where ended is not null;
 -- +goose StatementEnd
