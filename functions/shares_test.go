@@ -84,7 +84,7 @@ func TestOperatorSeesPolicyUse(t *testing.T) {
 	h.Register(t, shopAccount, 1)
 	path := "/admin/v1/submitters/" + shopAccount + "/policy"
 	check.Equal(t, "before", h.as("ann", "GET", path+"/use", nil).is("valueInDay", "feesInDay", "scopes"), "200 0 <nil> []")
-	h.as("ann", "PUT", path, members{"maxValuePerDay": "100", "maxFeesPerDay": "1000", "maxPerMinute": 9, "perCaller": members{"*": members{"maxValuePerDay": "50"}},
+	h.as("ann", "PUT", path, members{"maxValuePerDay": "100", "maxFeesPerDay": "1000000000000000000", "maxPerMinute": 9, "perCaller": members{"*": members{"maxValuePerDay": "50"}},
 		"tokens": members{paidTo: members{"maxAmountPerDay": "70"}}, "reason": "r"}).wants(t, 200, "policy")
 	for id, payload := range map[string]members{"1": {"to": "0x" + strings.Repeat("2", 40), "value": "7"},
 		"2": {"to": paidTo, "data": "0xa9059cbb" + strings.Repeat("0", 63) + "1" + strings.Repeat("0", 63) + "5"}} {

@@ -250,6 +250,7 @@ func (w *walker) stuck() {
 	w.stack.RPC.SetFaults(rpcproxy.Faults{})
 	w.does("decide", http.MethodPost, "/admin/v1/tx/"+id+"/decide", object{"action": "rebroadcast", "reason": "the limit was raised"}, http.StatusAccepted)
 	w.confirmed("decided", id)
+	w.get("its end", "/admin/v1/tx/"+id+"/history", `"state":"CONFIRMED"`, `"node":"127.0.0.1:`)
 	w.get("its decisions", "/admin/v1/tx/"+id+"/decisions", `"action":"REBROADCAST"`, `"reason":"the limit was raised"`, stack.OperatorAccount)
 }
 
