@@ -277,7 +277,7 @@ func (t *invocation) broadcast(ctx context.Context, ids, again []string, head tx
 
 // outcomeOf records a broadcast of x.
 func (t *invocation) outcomeOf(x txmanager.Tx, res txmanager.SendResult, head txmanager.Header, now time.Time) txmanager.Transition {
-	return txmanager.Transition{From: x.State, To: t.Rules.AfterBroadcast(x, res, head, now), Answers: res.EachAnswer()}
+	return txmanager.Transition{From: x.State, To: t.Rules.AfterBroadcast(x, res, head, now), Answers: res.Answers}
 }
 
 // send sends the stored bytes of txs and reports each answer of the node to the log and the watcher.
@@ -298,6 +298,9 @@ func (t *invocation) send(ctx context.Context, txs []txmanager.Tx, again []strin
 		return nil, err
 	}
 	t.CrashPoint("sent")
+	for i, res := range results { // before a class is resolved
+		results[i].Answers = res.EachAnswer()
+	}
 	t.resolveNonceTooLow(ctx, txs, results)
 	before := rules.IDSet(again)
 	for i, x := range txs {
