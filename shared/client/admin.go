@@ -175,7 +175,7 @@ type PastIncident struct {
 
 // ListIncidents yields the submitter's PROTECT incidents, the newest first. It is for operators.
 func (c *Client) ListIncidents(ctx context.Context, submitter string) iter.Seq2[PastIncident, error] {
-	return pages[PastIncident](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/incidents", "incidents"}, url.Values{})
+	return pages[PastIncident](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/incidents", "incidents"}, url.Values{"pageSize": {"100"}})
 }
 
 // PolicyUse is what counts now against the limits over time of a submitter's policy.
@@ -198,7 +198,7 @@ type PolicyScope struct {
 // PolicyUse returns what counts against the submitter's policy; pageToken "" is the first page of callers and tokens.
 // It is for operators.
 func (c *Client) PolicyUse(ctx context.Context, submitter, pageToken string) (PolicyUse, error) {
-	query := url.Values{}
+	query := url.Values{"pageSize": {"1000"}}
 	setUnless(query, "pageToken", pageToken, "")
 	return call[PolicyUse](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy/use", query: query})
 }

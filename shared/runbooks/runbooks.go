@@ -102,6 +102,7 @@ var RunBy = map[string]Test{
 	"GET /admin/v1/submitters":                                {functions, "TestSubmitterIsRetired"},
 	"GET /admin/v1/submitters/{submitter}":                    {functions, "TestHeldAfterARestore"},
 	"GET /admin/v1/submitters/{submitter}/changes":            {functions, "TestSubmitterIsUpdated"},
+	"GET /admin/v1/submitters/{submitter}/incidents":          {functions, "TestOperatorSeesIncidents"},
 	"GET /admin/v1/submitters/{submitter}/lost":               {acceptance, "TestH09ForeignTransactionThatDoesTheSame"},
 	"POST /admin/v1/submitters/{submitter}/release":           {acceptance, "TestH06ResumeGoesOn"},
 	"PATCH /admin/v1/submitters/{submitter}":                  {functions, "TestSubmitterIsUpdated"},
