@@ -84,7 +84,7 @@ variable "readers" {
 }
 
 variable "image" {
-  description = "The functions' image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…. Null deploys everything but the functions and their ways in, such as queues, jobs and the load balancer."
+  description = "The functions' image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…. Null deploys everything but the functions and their ways in, such as jobs and the load balancer."
   type        = string
   default     = null
 
@@ -132,7 +132,7 @@ variable "subnet_range" {
 }
 
 variable "queue_shards" {
-  description = "The number of queues of each kind of work, among which submitters are spread. One queue dispatches at most 500 tasks a second."
+  description = "The number of queues of each kind of work, among which submitters are spread. One queue dispatches at most 500 tasks a second. After a lower number the names of the removed queues cannot be used for days."
   type        = number
   default     = 1
 
@@ -229,7 +229,7 @@ variable "deletion_protection" {
 }
 
 variable "secret_versions" {
-  description = "The versions in use of the secrets rpc-urls, intent-mac-keys, chains, signer-keys, signer-remotes, handler-secrets and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
+  description = "The version in use of each secret of the output secrets, without the beginning of its name, such as { rpc-urls = \"1\" }. Name a version after giving its value: services are made only of versions that exist. Numbers, so that an instance started tomorrow reads what one started today did."
   type        = map(string)
   default     = {}
 
@@ -366,6 +366,28 @@ variable "requests_per_minute" {
   description = "The number of requests of one address in a minute above which Cloud Armor answers 429."
   type        = number
   default     = 6000
+}
+
+variable "caller_ranges" {
+  description = "Address ranges of the services that create transactions, at most ten. Each of their addresses has the limit caller_requests_per_minute."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = length(var.caller_ranges) <= 10 && alltrue([for r in var.caller_ranges : can(cidrhost(r, 0))])
+    error_message = "caller_ranges must be at most ten ranges such as 192.0.2.7/32 or 2001:db8::/48."
+  }
+}
+
+variable "caller_requests_per_minute" {
+  description = "The number of requests of one address of caller_ranges in a minute above which Cloud Armor answers 429. The default is 3,000 a second: more than one create each at the measured rate."
+  type        = number
+  default     = 180000
+
+  validation {
+    condition     = var.caller_requests_per_minute >= var.requests_per_minute
+    error_message = "caller_requests_per_minute must not be below requests_per_minute, the limit of every other address."
+  }
 }
 
 variable "armor_preview" {

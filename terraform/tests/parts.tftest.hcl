@@ -257,6 +257,7 @@ run "public_function" {
     name                = "fencepost-create"
     target              = "create"
     public              = true
+    unchecked           = false
     image               = "image@sha256:0"
     account             = "fencepost-create@project-1.iam.gserviceaccount.com"
     network             = "network"
@@ -332,6 +333,7 @@ run "internal_function" {
     name          = "fencepost-advance"
     target        = "advance"
     public        = false
+    unchecked     = false
     image         = "image@sha256:0"
     account       = "fencepost-advance@project-1.iam.gserviceaccount.com"
     network       = "network"
@@ -397,6 +399,42 @@ run "internal_function" {
   assert {
     condition     = yamldecode(one(google_cloud_run_v2_service.this.template[0].containers[1].env).value).service.pipelines.metrics.exporters == ["googlemanagedprometheus"]
     error_message = "The collector's settings are not YAML, or metrics go elsewhere than alerts look for them."
+  }
+}
+
+run "internal_function_that_verifies_alone" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    name                = "fencepost-advance"
+    target              = "advance"
+    public              = false
+    unchecked           = true
+    image               = "image@sha256:0"
+    account             = "fencepost-advance@project-1.iam.gserviceaccount.com"
+    network             = "network"
+    subnet              = "subnet"
+    timeout             = 60
+    concurrency         = 40
+    min_instances       = 0
+    max_instances       = 7
+    environment         = {}
+    secrets             = {}
+    signer_files        = {}
+    audience            = "https://internal.invalid"
+    invokers            = { tasks = "serviceAccount:fencepost-tasks@project-1.iam.gserviceaccount.com" }
+    collector_image     = null
+    attested            = false
+    deletion_protection = true
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.invoker_iam_disabled && google_cloud_run_v2_service.this.ingress == "INGRESS_TRAFFIC_INTERNAL_ONLY"
+    error_message = "Cloud Run removes the token's signature, or lets in requests from outside."
   }
 }
 
@@ -483,6 +521,9 @@ run "balancer" {
     admin_ranges        = ["192.0.2.0/24"]
     requests_per_minute = 600
     preview             = true
+
+    caller_ranges              = ["198.51.100.7/32"]
+    caller_requests_per_minute = 6000
   }
 
   assert {
@@ -513,13 +554,15 @@ run "balancer" {
   }
 
   assert {
-    condition     = [for r in google_compute_security_policy.public.rule : [r.preview, r.rate_limit_options[0].rate_limit_threshold[0].count] if r.action == "throttle"] == [[true, 600]]
-    error_message = "There is no limit of requests, or it is enforced in spite of preview."
+    condition = { for r in google_compute_security_policy.public.rule : r.priority => join(" ", [r.preview, join(",", r.match[0].config[0].src_ip_ranges), r.rate_limit_options[0].enforce_on_key, r.rate_limit_options[0].rate_limit_threshold[0].count]) if r.action == "throttle" } == {
+      1900 = "true 198.51.100.7/32 IP 6000", 2000 = "true * IP 600"
+    }
+    error_message = "There is no limit of requests of each address, a higher one for the services' addresses, or it is enforced in spite of preview."
   }
 
   assert {
-    condition     = [for r in google_compute_security_policy.public.rule : r.match[0].expr[0].expression if length(r.match[0].expr) > 0] == ["evaluatePreconfiguredWaf('sqli-v33-stable', {'sensitivity': 1})"]
-    error_message = "The rule against injection is of a level that takes addresses and call data for one."
+    condition     = [for r in google_compute_security_policy.public.rule : r.match[0].expr[0].expression if length(r.match[0].expr) > 0] == ["evaluatePreconfiguredWaf('sqli-v422-stable', {'sensitivity': 1, 'opt_out_rule_ids': [${join(", ", [for id in ["942100", "942140", "942151", "942160", "942190"] : "'owasp-crs-v042200-id${id}-sqli'"])}]})"]
+    error_message = "The rule against injection is of a level that takes addresses and call data for one, or matches the names of contracts' functions."
   }
 
   assert {
@@ -552,6 +595,14 @@ run "admin_without_ranges" {
     admin_ranges        = []
     requests_per_minute = 600
     preview             = false
+
+    caller_ranges              = []
+    caller_requests_per_minute = 6000
+  }
+
+  assert {
+    condition     = [for r in google_compute_security_policy.public.rule : r.rate_limit_options[0].rate_limit_threshold[0].count if r.action == "throttle"] == [600]
+    error_message = "Without ranges of services there is more than the limit for every address, or none."
   }
 
   assert {

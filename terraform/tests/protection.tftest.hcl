@@ -32,6 +32,9 @@ variables {
   image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
   signing_keys = ["treasury"]
   egress       = { hosts = ["node.example.com"] }
+
+  # Of each secret, as after its value was given.
+  secret_versions = { for id in ["rpc-urls", "intent-mac-keys", "chains", "signer-keys", "signer-remotes", "handler-secrets", "event-secrets", "trading-secret"] : id => "1" }
 }
 
 run "defaults" {
