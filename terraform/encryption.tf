@@ -30,3 +30,11 @@ resource "google_kms_crypto_key_iam_member" "encrypts" {
   role          = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
   member        = each.value
 }
+
+resource "google_kms_crypto_key_iam_member" "encrypts_replica" {
+  count = var.database.replica_key == null ? 0 : 1
+
+  crypto_key_id = var.database.replica_key
+  role          = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
+  member        = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-cloud-sql.iam.gserviceaccount.com"
+}

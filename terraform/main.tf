@@ -82,17 +82,17 @@ module "database" {
   encryption_key   = var.encryption_key
 
   # Cloud SQL finds no private network before Google's services are peered with it.
-  depends_on = [module.network, google_kms_crypto_key_iam_member.encrypts]
+  depends_on = [module.network, google_kms_crypto_key_iam_member.encrypts, google_kms_crypto_key_iam_member.encrypts_replica]
 }
 
 module "signer" {
   source = "./modules/signer"
 
-  name    = var.name
-  region  = var.region
-  keys    = var.signing_keys
-  signers = { for name, f in local.functions : name => local.members[name] if f.signs && contains(var.signers, "kms") }
-  readers = { for name, f in local.functions : name => local.members[name] if f.registers && contains(var.signers, "kms") }
+  ring     = coalesce(var.signing_key_ring, "${var.name}-signers")
+  location = coalesce(var.signer_location, var.region)
+  keys     = var.signing_keys
+  signers  = { for name, f in local.functions : name => local.members[name] if f.signs && contains(var.signers, "kms") }
+  readers  = { for name, f in local.functions : name => local.members[name] if f.registers && contains(var.signers, "kms") }
 
   depends_on = [google_project_service.api]
 }

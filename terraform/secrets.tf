@@ -50,14 +50,18 @@ resource "google_secret_manager_secret" "value" {
 
   replication {
     user_managed {
-      replicas {
-        location = var.region
+      dynamic "replicas" {
+        for_each = setunion([var.region], var.secret_regions)
 
-        dynamic "customer_managed_encryption" {
-          for_each = var.encryption_key == null ? [] : [var.encryption_key]
+        content {
+          location = replicas.value
 
-          content {
-            kms_key_name = customer_managed_encryption.value
+          dynamic "customer_managed_encryption" {
+            for_each = var.encryption_key == null ? [] : [var.encryption_key]
+
+            content {
+              kms_key_name = customer_managed_encryption.value
+            }
           }
         }
       }

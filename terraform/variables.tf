@@ -172,7 +172,7 @@ variable "concurrency" {
 }
 
 variable "database" {
-  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit lists the classes of statements that pgAudit logs. Use ddl,role: a class such as write logs each transaction's statements with their values."
+  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit lists the classes of statements that pgAudit logs. Use ddl,role: a class such as write logs each transaction's statements with their values. replica_region is another region with a replica, for the loss of this one; replica_key is its Cloud KMS key where encryption_key is set. Null: no replica."
   type = object({
     version              = optional(string, "POSTGRES_17")
     tier                 = optional(string, "db-custom-2-7680")
@@ -184,6 +184,8 @@ variable "database" {
     log_retention_days   = optional(number, 7)
     backups              = optional(number, 14)
     pgaudit              = optional(string, "ddl,role")
+    replica_region       = optional(string)
+    replica_key          = optional(string)
   })
   default = {}
 
@@ -215,6 +217,17 @@ variable "mark_bucket" {
   description = "The bucket of the mark, if it is not project-name-mark, as after the loss of a region: then the lost deployment's bucket, which you import."
   type        = string
   default     = null
+}
+
+variable "secret_regions" {
+  description = "Further regions that keep the secrets, such as the replica's. Choose before the first apply: a secret's regions do not change. Without them the keys of the intents' MACs are lost with the region."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = length(var.secret_regions) == 0 || var.encryption_key == null
+    error_message = "secret_regions is refused with encryption_key, which is in the region and cannot encrypt elsewhere."
+  }
 }
 
 variable "deletion_protection" {
@@ -292,6 +305,18 @@ variable "signing_keys" {
   description = "Names of the secp256k1 keys in the HSM, one for each signing account. Terraform never destroys a key."
   type        = set(string)
   default     = []
+}
+
+variable "signer_location" {
+  description = "The location of the signing keys. Null: the region. A multi-region such as europe outlives the region. Choose before the first key: a key does not move, and a new key is another account."
+  type        = string
+  default     = null
+}
+
+variable "signing_key_ring" {
+  description = "The key ring of the signing keys, if it is not name-signers, as after the loss of a region: then the lost deployment's, whose keys you import."
+  type        = string
+  default     = null
 }
 
 variable "transfers" {

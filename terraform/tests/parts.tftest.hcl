@@ -177,6 +177,80 @@ run "database" {
   }
 }
 
+run "database_with_a_replica" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    instance_name       = "fencepost"
+    network             = "projects/project-1/global/networks/fencepost"
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14, pgaudit = "ddl,role", replica_region = "europe-west4" }
+    connections         = 380
+    deletion_protection = true
+    accounts            = {}
+    migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = []
+    encryption_key      = null
+  }
+
+  assert {
+    condition     = google_sql_database_instance.replica[0].region == "europe-west4" && google_sql_database_instance.replica[0].master_instance_name == "fencepost" && google_sql_database_instance.replica[0].database_version == google_sql_database_instance.this.database_version && google_sql_database_instance.replica[0].deletion_protection && output.replica == "fencepost-replica"
+    error_message = "The replica is of another database, in the same region, or can be destroyed."
+  }
+
+  assert {
+    condition     = !google_sql_database_instance.replica[0].settings[0].ip_configuration[0].ipv4_enabled && google_sql_database_instance.replica[0].settings[0].connector_enforcement == "REQUIRED" && jsonencode(google_sql_database_instance.replica[0].settings[0].database_flags) == jsonencode(google_sql_database_instance.this.settings[0].database_flags) && google_sql_database_instance.replica[0].settings[0].tier == google_sql_database_instance.this.settings[0].tier
+    error_message = "A promoted replica would let others in, or take less work, than the primary."
+  }
+}
+
+run "replica_in_the_same_region" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    instance_name       = "fencepost"
+    network             = "projects/project-1/global/networks/fencepost"
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14, pgaudit = "ddl,role", replica_region = "europe-west1" }
+    connections         = 380
+    deletion_protection = true
+    accounts            = {}
+    migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = []
+    encryption_key      = null
+  }
+
+  expect_failures = [google_sql_database_instance.replica]
+}
+
+run "replica_without_its_key" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    instance_name       = "fencepost"
+    network             = "projects/project-1/global/networks/fencepost"
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14, pgaudit = "ddl,role", replica_region = "europe-west4" }
+    connections         = 380
+    deletion_protection = true
+    accounts            = {}
+    migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = []
+    encryption_key      = "projects/project-2/locations/europe-west1/keyRings/own/cryptoKeys/fencepost"
+  }
+
+  expect_failures = [google_sql_database_instance.replica]
+}
+
 run "database_with_too_few_connections" {
   command = plan
 
@@ -446,14 +520,21 @@ run "signer" {
   }
 
   variables {
-    keys    = ["treasury", "payouts"]
-    signers = { advance = "serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com" }
-    readers = { admin = "serviceAccount:fencepost-admin@project-1.iam.gserviceaccount.com" }
+    ring     = "fencepost-signers"
+    location = "europe"
+    keys     = ["treasury", "payouts"]
+    signers  = { advance = "serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com" }
+    readers  = { admin = "serviceAccount:fencepost-admin@project-1.iam.gserviceaccount.com" }
   }
 
   assert {
     condition     = alltrue([for k in google_kms_crypto_key.signer : k.version_template[0].algorithm == "EC_SIGN_SECP256K1_SHA256" && k.version_template[0].protection_level == "HSM" && k.purpose == "ASYMMETRIC_SIGN"])
     error_message = "A key is not a secp256k1 key of the HSM."
+  }
+
+  assert {
+    condition     = google_kms_key_ring.this[0].location == "europe" && google_kms_key_ring.this[0].name == "fencepost-signers"
+    error_message = "The keys are in another location or ring than was said."
   }
 
   assert {

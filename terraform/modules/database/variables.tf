@@ -21,6 +21,8 @@ variable "size" {
     log_retention_days   = number
     backups              = number
     pgaudit              = string
+    replica_region       = optional(string)
+    replica_key          = optional(string)
   })
 }
 
