@@ -123,6 +123,12 @@ variable "name" {
     condition     = can(regex("^[a-z][a-z0-9-]{0,10}[a-z0-9]$", var.name))
     error_message = "name must be 2 to 12 lower-case letters, digits and hyphens, and begin with a letter."
   }
+
+  validation {
+    # Postgres cuts a longer role's name, and the function could not log in.
+    condition     = length("${var.name}-conservation-full@${var.project}.iam") <= 63
+    error_message = "name and project are too long together: the role of a function in Postgres, NAME-conservation-full@PROJECT.iam, has more than 63 characters. Shorten name."
+  }
 }
 
 variable "subnet_range" {
@@ -172,7 +178,7 @@ variable "concurrency" {
 }
 
 variable "database" {
-  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit lists the classes of statements that pgAudit logs. Use ddl,role: a class such as write logs each transaction's statements with their values. replica_region is another region with a replica, for the loss of this one; replica_key is its Cloud KMS key where encryption_key is set. Null: no replica."
+  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit lists the classes of statements that pgAudit logs. Use ddl,role: a class such as write logs each transaction's statements with their values. replica_region is another region with a replica, for the loss of this one; replica_key is its Cloud KMS key where encryption_key is set. Null: no replica. region is the instance's, if it is not the deployment's, as after a switch to the replica."
   type = object({
     version              = optional(string, "POSTGRES_17")
     tier                 = optional(string, "db-custom-2-7680")
@@ -184,6 +190,7 @@ variable "database" {
     log_retention_days   = optional(number, 7)
     backups              = optional(number, 14)
     pgaudit              = optional(string, "ddl,role")
+    region               = optional(string)
     replica_region       = optional(string)
     replica_key          = optional(string)
   })

@@ -367,6 +367,7 @@ run "after_a_restore" {
 
   variables {
     database_instance_name = "fencepost-restored"
+    database               = { region = "europe-west4" }
   }
 
   assert {

@@ -307,6 +307,17 @@ run "name_too_long" {
   expect_failures = [var.name]
 }
 
+run "role_of_65_characters" {
+  command = plan
+
+  variables {
+    name    = "fencepost-eu"
+    project = "a-project-of-thirty-characters"
+  }
+
+  expect_failures = [var.name]
+}
+
 run "no_shard" {
   command = plan
 

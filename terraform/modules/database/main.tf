@@ -1,6 +1,8 @@
 # The one authority: a Postgres with a standby in another zone, reached by private address and by IAM alone.
 
 locals {
+  region = coalesce(var.size.region, var.region)
+
   # An account's name in Postgres, which is shorter than its e-mail address.
   users    = { for name, email in var.accounts : name => trimsuffix(email, ".gserviceaccount.com") }
   migrator = trimsuffix(var.migrator_account, ".gserviceaccount.com")
@@ -18,7 +20,7 @@ locals {
 
 resource "google_sql_database_instance" "this" {
   name                = var.instance_name
-  region              = var.region
+  region              = local.region
   database_version    = var.size.version
   deletion_protection = var.deletion_protection
   encryption_key_name = var.encryption_key
@@ -123,7 +125,7 @@ resource "google_sql_database_instance" "replica" {
     ignore_changes = [settings[0].disk_size]
 
     precondition {
-      condition     = var.size.replica_region != var.region
+      condition     = var.size.replica_region != local.region
       error_message = "database.replica_region is the region of the database itself: name another one."
     }
 
