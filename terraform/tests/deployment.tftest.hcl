@@ -367,7 +367,7 @@ run "after_a_restore" {
 
   variables {
     database_instance_name = "fencepost-restored"
-    database               = { region = "europe-west4" }
+    database               = { region = "europe-west4", max_connections = 800 }
   }
 
   assert {
