@@ -748,6 +748,11 @@ run "network" {
   }
 
   assert {
+    condition     = google_service_networking_connection.services.deletion_policy == "ABANDON"
+    error_message = "After the database was destroyed, the destroy of the network fails for as long as Google holds the peering."
+  }
+
+  assert {
     condition     = google_compute_subnetwork.signing.private_ip_google_access && google_compute_subnetwork.functions.private_ip_google_access && google_dns_record_set.google_apis["*.googleapis.com."].rrdatas == tolist(["private.googleapis.com."])
     error_message = "Google's APIs are not reached inside Google's network."
   }
