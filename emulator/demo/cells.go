@@ -36,8 +36,8 @@ type CellOptions struct {
 }
 
 // RunCells registers one account in two cells, runs load in all of them, and then runs the same load again while it
-// kills the last one. The error is nil only if the second cell signed nothing of the account, and if the other cells
-// answered no error, finished every transaction exactly once, and took the same SQL round trips for each.
+// kills the last one. The error is nil only if the second cell signed nothing of the account. The other cells must have
+// answered no error, finished every transaction exactly once, and taken the same SQL round trips for each.
 func RunCells(ctx context.Context, c *cells.Cells, o CellOptions, out io.Writer) error {
 	d := &cellsDemo{cells: c, options: o, out: out}
 	for _, step := range []func(context.Context) error{d.registerTwice, d.compareWithLoss, d.checkTwice, d.checkChain} {
@@ -106,7 +106,7 @@ func (d *cellsDemo) registerTwice(ctx context.Context) error {
 	}
 	holder := first.Account(0)
 	registration := client.Registration{
-		Submitter: string(d.account()), Signer: "kms:" + first.KMS.Add(holder.Address.String(), holder.Key), Callers: []string{"email:" + stack.CallerAccount}, Unlimited: true,
+		Submitter: string(d.account()), Signer: first.SignerName(d.account()), Callers: []string{"email:" + stack.CallerAccount}, Unlimited: true,
 	}
 	if _, err := operator.RegisterSubmitter(ctx, registration); err == nil {
 		d.fail("cell %s registered an account whose key it does not have", second.Name)
@@ -346,8 +346,8 @@ func quantiles(times []time.Duration) string {
 	return fmt.Sprintf("%s, %s", at(0.5), at(0.99))
 }
 
-// checkChain compares the chain with what the cells that stay have accepted, also of the account that is registered in two
-// cells: a transaction that the other cell had signed would be one too many.
+// checkChain compares the chain with what the cells that stay have accepted. Of the account that is registered in two cells,
+// a transaction that the other cell had signed would be one too many.
 func (d *cellsDemo) checkChain(ctx context.Context) error {
 	d.say("\n4. What the chain itself has of the accounts of the cells that stay\n")
 	chain, err := readChain(ctx, d.cells.Chain.URL())

@@ -21,6 +21,9 @@ type Beside struct {
 // Account returns the dev account of the stack's submitter at that place.
 func (s *Stack) Account(i int) devchain.Account { return s.accounts[i] }
 
+// SignerName returns the signer of the submitter's registration; "" is the local one.
+func (s *Stack) SignerName(sub txmanager.Submitter) string { return s.signing.names[sub] }
+
 // KillProcesses ends every function process by SIGKILL, for good. The load balancer answers 503 then.
 func (s *Stack) KillProcesses() error {
 	var errs []error

@@ -26,7 +26,7 @@ type Cells struct {
 //
 //	{"a": {"url": "https://api.fencepost.example/cells/a", "accounts": ["eip155:1:0x…"]}}
 //
-// The options are for every cell, without URL. The error names what is wrong in the list. An account in two
+// The options are for every cell, without URL. The error names the fault in the list. An account in two
 // cells is wrong, and so is an address that is in two cells for two chains: it is one key.
 func NewCells(list []byte, o Options) (*Cells, error) {
 	var cells map[string]struct {
@@ -77,7 +77,7 @@ func accountName(account string) string {
 func (c *Cells) Names() []string { return slices.Sorted(maps.Keys(c.clients)) }
 
 // Named returns the client of the cell, for calls that concern no account, such as lists of all
-// transactions and events. A cell lists only what is its own. The error lists the names.
+// transactions and events. A cell lists only its accounts' transactions. The error lists the names.
 func (c *Cells) Named(name string) (*Client, error) {
 	if found := c.clients[name]; found != nil {
 		return found, nil
@@ -96,7 +96,7 @@ func (c *Cells) Of(submitter string) (*Client, error) {
 }
 
 // OfTx asks each cell for the transaction, all at once, and returns the client of the cell that has it. Callers
-// that know the account use [Cells.Of], which asks nobody. The error wraps [ErrNoCell] if every cell
+// that know the account use [Cells.Of], which sends no request. The error wraps [ErrNoCell] if every cell
 // answered that it has no such transaction. Otherwise it names the cells that did not answer.
 func (c *Cells) OfTx(ctx context.Context, txID string) (*Client, error) {
 	names := c.Names()

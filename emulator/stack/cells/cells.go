@@ -49,7 +49,7 @@ type Cell struct {
 	dead    bool
 }
 
-// Start starts the chain, each cell with accounts of its own, and the front. The caller ends it with [Cells.Close].
+// Start starts the chain, the cells with different accounts, and the front. The caller ends it with [Cells.Close].
 func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 	c := &Cells{}
 	defer func() {
