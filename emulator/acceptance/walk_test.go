@@ -245,11 +245,12 @@ func (w *walker) stuck() {
 	w.attends("STUCK", "stuck", id)
 	w.get("all that is STUCK", "/admin/v1/tx?state=STUCK", id)
 	w.get("the lane", w.ofSub("/lane"), id)
-	w.get("its versions", "/admin/v1/tx/"+id+"/versions", `"kind":"ORIGINAL"`, `"txHash":"0x`)
-	w.get("its history", "/admin/v1/tx/"+id+"/history", `"state":"SUBMITTED"`, `"reason":"over_node_cap`, `"fencingToken":`)
+	w.get("its versions", "/admin/v1/tx/"+id+"/versions", `"kind":"ORIGINAL"`, `"txHash":"0x`, `"lastSentAt":`, `"answer":"over_node_cap"`)
+	w.get("its history", "/admin/v1/tx/"+id+"/history", `"state":"SUBMITTED"`, `"reason":"over_node_cap`, `"fencingToken":`, `"answer":"over_node_cap"`)
 	w.stack.RPC.SetFaults(rpcproxy.Faults{})
 	w.does("decide", http.MethodPost, "/admin/v1/tx/"+id+"/decide", object{"action": "rebroadcast", "reason": "the limit was raised"}, http.StatusAccepted)
 	w.confirmed("decided", id)
+	w.get("its end", "/admin/v1/tx/"+id+"/history", `"state":"CONFIRMED"`, `"node":"127.0.0.1:`)
 	w.get("its decisions", "/admin/v1/tx/"+id+"/decisions", `"action":"REBROADCAST"`, `"reason":"the limit was raised"`, stack.OperatorAccount)
 }
 
