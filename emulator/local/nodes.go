@@ -15,7 +15,7 @@ func slowNode(ctx context.Context, x *exercise) error {
 	return x.faultyNode(ctx, 0, rpcproxy.Faults{Hang: 1}, nodes.Failed, "answers nothing any more. Expect: its calls time out")
 }
 
-// lyingNode spoils another node than slowNode, whose node may still be excluded.
+// lyingNode has the fault at another node than slowNode, whose node may still be excluded.
 func lyingNode(ctx context.Context, x *exercise) error {
 	return x.faultyNode(ctx, 1, rpcproxy.Faults{WrongStatus: true}, nodes.Outvoted, "says of each transaction that it failed. Expect: the others contradict it")
 }

@@ -1,53 +1,73 @@
-package stack
+// Package programs compiles programs of the module for the emulator and for tests.
+package programs
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
-const (
-	module        = "github.com/fencepost/fencepost/"
-	serverPackage = "functions/server"
-)
+const module = "github.com/fencepost/fencepost/"
 
-// Build compiles the function server with crash points into folder and returns its path. It runs in the
-// module's tree.
-func Build(ctx context.Context, folder string, flags ...string) (string, error) {
-	return BuildProgram(ctx, folder, serverPackage, flags...)
+// sharedVariable names a folder, if it is set. All packages of one run of tests share the programs that they build:
+// linking the function server takes longer than many tests.
+const sharedVariable = "BUILT_PROGRAMS"
+
+// Build compiles a main package with crash points into folder and returns the program's path. It runs in the module's
+// tree, and shows on out what it compiles.
+func Build(ctx context.Context, out io.Writer, folder, program string, flags ...string) (path string, err error) {
+	name := strings.ReplaceAll(program, "/", "-")
+	shared := os.Getenv(sharedVariable)
+	if shared == "" || slices.Contains(flags, "-overlay") { // an overlay's content is in no flag
+		path = filepath.Join(folder, name)
+		return path, build(ctx, out, path, program, flags)
+	}
+	path = filepath.Join(shared, fmt.Sprintf("%s-%x", name, sha256.Sum256([]byte(strings.Join(flags, " "))))[:len(name)+9])
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := build(ctx, out, path+".part", program, flags); err != nil {
+		return "", err
+	}
+	return path, os.Rename(path+".part", path)
 }
 
-// BuildProgram compiles another main package of the module in the same way, such as the function server
-// with a business' handlers.
-func BuildProgram(ctx context.Context, folder, program string, flags ...string) (string, error) {
-	return buildShown(ctx, io.Discard, folder, program, flags...)
-}
-
-// buildShown is [BuildProgram], and shows what it compiles.
-func buildShown(ctx context.Context, out io.Writer, folder, program string, flags ...string) (string, error) {
-	path := filepath.Join(folder, "server")
-	args := append([]string{"build", "-v", "-tags", crash.Tag, "-o", path}, flags...)
+// build leaves out the tables for debuggers: they double the time to link.
+func build(ctx context.Context, out io.Writer, path, program string, flags []string) error {
+	args := append([]string{"build", "-v", "-ldflags=-s -w", "-tags", crash.Tag, "-o", path}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, module+program)...)
 	build.WaitDelay = time.Second // its compilers hold the output open after ctx has ended
-	p := &buildProgress{line: command.NewLine(out), program: program, began: time.Now()}
+	p := &progress{line: command.NewLine(out), program: program, began: time.Now()}
 	if out != io.Discard {
 		p.all = stale(ctx, program)
 	}
 	build.Stdout, build.Stderr = p, p
 	if err := build.Run(); err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", program, err, p.text.String())
+		return fmt.Errorf("build %s: %w\n%s", program, err, p.text.String())
 	}
 	p.end()
-	return path, nil
+	return nil
 }
 
 // stale returns the number of packages that have to be compiled; 0: unknown.
@@ -59,8 +79,8 @@ func stale(ctx context.Context, program string) int {
 	return bytes.Count(list, []byte("\n"))
 }
 
-// buildProgress reads the output of go build -v: one line for each package, and the errors.
-type buildProgress struct {
+// progress reads the output of go build -v: one line for each package, and the errors.
+type progress struct {
 	line    *command.Line
 	program string
 	all     int
@@ -73,7 +93,7 @@ type buildProgress struct {
 }
 
 // Write implements [io.Writer].
-func (p *buildProgress) Write(b []byte) (int, error) {
+func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rest = append(p.rest, b...)
@@ -92,12 +112,12 @@ func (p *buildProgress) Write(b []byte) (int, error) {
 	}
 }
 
-func (p *buildProgress) state() string {
+func (p *progress) state() string {
 	return fmt.Sprintf("Building %s: %d of %d packages, %s", p.program, p.done, max(p.all, p.done), time.Since(p.began).Round(time.Second))
 }
 
 // end shows the result, unless there was nothing to compile.
-func (p *buildProgress) end() {
+func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.done > 0 {
