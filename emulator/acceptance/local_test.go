@@ -172,6 +172,9 @@ func (l *local) settings(t *testing.T) {
 		shown[s.Variable] = s.Value
 	}
 	for variable, value := range localSettings {
+		if d, err := time.ParseDuration(value); err == nil {
+			value = d.String()
+		}
 		if shown[variable] != value {
 			t.Errorf("--set %s=%s: the functions run by %q", variable, value, shown[variable])
 		}
