@@ -104,7 +104,7 @@ func TestLogLinesAlertedUponAreLogged(t *testing.T) {
 func TestValidationsDeployedRefuseSomething(t *testing.T) {
 	t.Parallel()
 	variables := regexp.MustCompile(`(?ms)^variable "(\w+)" \{$(.*?)^\}$`).FindAllStringSubmatch(text(t, "../terraform", ".tf"), -1)
-	refused := text(t, "../terraform/tests", ".hcl")
+	refused := text(t, "../terraform", ".hcl")
 	checked := 0
 	for _, v := range variables {
 		validations := strings.Count(v[2], "\n  validation {")
