@@ -213,7 +213,9 @@ func (w *walker) tooDear() {
 	w.ends("the head", cheap, `"state":"QUEUED"`, `"cause":"OWN_BOUNDS"`)
 	w.why(cheap, "OWN_BOUNDS", "fee-ceiling", "a higher maxFeePerGas")
 	w.get("all that wait for it", "/admin/v1/tx?cause=OWN_BOUNDS", cheap)
+	w.attends("BLOCKED", "fee-ceiling", `"cause":"OWN_BOUNDS"`, cheap)
 	w.cancels(cheap)
+	w.calm()
 }
 
 // alwaysReverts is the code that creates a contract whose calls revert.
@@ -231,6 +233,7 @@ func (w *walker) deferred() {
 	reverts := w.posts(stack.CallerAccount, "reverts", object{"to": contract, "data": "0x01"})
 	w.ends("the head", reverts, `"state":"QUEUED"`, `"cause":"DEFERRED"`)
 	w.why(reverts, "DEFERRED", "waiting", "until they are terminal")
+	w.attends("BLOCKED", "waiting", `"cause":"DEFERRED"`, reverts)
 	w.stack.Chain.StartMining()
 	w.confirmed("the open one", open)
 	w.ends("tried again", reverts, `"state":"FAILED"`, `"subState":"REJECTED"`)
@@ -324,8 +327,11 @@ func (w *walker) receiverDown() {
 	w.get("the receivers", "/admin/v1/webhook-endpoints", `"name":"shop"`, `"status":503`, `"text":"out for lunch`, `"oldest":{"submitter":"eip155:`, `"fingerprints":["`)
 	test := object{"reason": "is it back"}
 	w.does("a test", http.MethodPost, "/admin/v1/webhook-endpoints/shop/test", test, http.StatusOK, `"accepted":false`, `"status":503`)
+	w.does("pause", http.MethodPost, "/admin/v1/webhook-endpoints/shop/pause", object{"reason": "until it is back"}, http.StatusOK, `"paused":{`)
+	w.get("it is paused", "/admin/v1/webhook-endpoints", `"reason":"until it is back"`, stack.OperatorAccount)
 	w.receiver.answers(http.StatusNoContent)
 	w.does("a test", http.MethodPost, "/admin/v1/webhook-endpoints/shop/test", test, http.StatusOK, `"accepted":true`, `"status":204`)
+	w.does("resume", http.MethodPost, "/admin/v1/webhook-endpoints/shop/resume", test, http.StatusOK, `"paused":null`)
 	w.get("nothing waits", "/admin/v1/webhook-endpoints", `"backlog":{"events":0`)
 	w.does("all again", http.MethodPost, "/admin/v1/webhook-endpoints/shop/redeliver", object{"after": "0", "reason": "the shop has lost its database"}, http.StatusOK, `"submitters":`)
 	check(w.t, poll(w.ctx, func() bool { return w.receiver.accepted() >= 2*before }), "the receiver got everything again")

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -74,9 +76,17 @@ func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.Com
 		s.queueRecheck(b, all)
 	}
 	if err := s.send(ctx, b); err != nil {
-		return txmanager.CommitResult{}, err
+		return txmanager.CommitResult{}, refusedRetired(err)
 	}
 	return c.result, nil
+}
+
+// refusedRetired is [ErrRetired] if the database refused a new transaction of a retired submitter; otherwise err.
+func refusedRetired(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "retired_takes_no_work" {
+		return ErrRetired
+	}
+	return err
 }
 
 // queueWrites adds what the commits write after the fence.
