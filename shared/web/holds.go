@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Holds delays answers to refused requests. A client that repeats a request without the pause that it
-// was told would otherwise take the processor from others.
+// Holds delays answers to refused requests. A client that repeats a request without the pause that
+// Retry-After asks for would otherwise take the processor from others.
 type Holds struct {
 	places chan struct{}
 	length time.Duration
