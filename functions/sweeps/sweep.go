@@ -51,7 +51,7 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepEvents(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 20, a.gauge))
 	if !began.IsZero() {
-		telemetry.ShowReading(r.Context(), began)
+		failures = append(failures, telemetry.ShowReading(r.Context(), began, a.Store))
 	}
 	failures = append(failures, a.within(r.Context(), 20, a.Store.CountMinutes))
 	_, err := a.Store.KeepPartitions(r.Context())
