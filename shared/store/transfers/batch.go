@@ -31,6 +31,10 @@ const (
 	batchTimeout = 15 * time.Second
 )
 
+// lanePause has the shared transactions take two thirds of the time. Measured with 128 callers on busy
+// cores: a third of the transactions less, and a tenth of the CPU.
+var lanePause = batch.Pause{Factor: 0.5, Max: 25 * time.Millisecond}
+
 // write is one write of a transfer that may share its transaction with others: exactly one of its
 // fields is set.
 type write struct {
@@ -76,6 +80,7 @@ func (s *Store) newWrites() *batch.Group[write, written] {
 		Timeout:   batchTimeout,
 		SlowAfter: slowWriteAfter,
 		Alone:     maxAlone,
+		Lane:      &batch.Lane{Pause: lanePause},
 	})
 }
 
