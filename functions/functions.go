@@ -24,6 +24,7 @@ import (
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	eventlog "github.com/fencepost/fencepost/shared/store/events"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -173,6 +174,9 @@ func (a *App) serve() error {
 		Base: a.base, Store: a.store.Store, Tasks: a.tasks, Chains: a.sweptChains(), RulesOf: chains.RulesOf, Transfers: a.transfers.store,
 		Rules: a.transfers.rules, Grace: c.Sweep.Grace, Batch: c.Sweep.Batch, MaxQueued: c.Queue.MaxPerSubmitter,
 		ShownBalances: c.Telemetry.Balances, EventsKeep: c.Events.Keep, UnusualPerMinute: c.Transfer.UnusualPerMinute,
+	}
+	if c.Conservation.Chain {
+		a.sweeps.Unread = checks.New(a.store.Pool()).Unread
 	}
 	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: chains, Approvals: c.Approvals}
 	a.admin = &admin.Server{

@@ -123,9 +123,6 @@ func (a *App) chainReader(book *checks.Book) conservation.Payments {
 	return &payout.ChainReader{
 		Book: book, ChainOf: a.paymentsChainOf, Blocks: uint64(a.config.Conservation.ChainBlocks), History: a.config.Conservation.ChainHistory,
 		Time: a.base.Deadline / 3, Log: a.base.Log,
-		Unread: func(ctx context.Context, chain uint64, since time.Duration) {
-			telemetry.ChainUnread.Record(ctx, int64(since/time.Second), telemetry.Chain(chain))
-		},
 	}
 }
 

@@ -145,6 +145,9 @@ func TestOperatorWorksOnWebhookEndpoints(t *testing.T) {
 		t.Errorf("while it is paused: got %v, want nothing", got)
 	}
 	shows("paused", endpoint("shop"), `"paused":{"by":"email:ann@fencepost.example","reason":"the shop moves","since":"`, `"events":2`)
+	attention := h.as("ann", "GET", "/admin/v1/attention", nil)
+	attention.wants(t, 200, "attention")
+	shows("attention", string(check.Value(json.Marshal(attention.body))(t)), `"detail":"the shop moves","kind":"PAUSED","overdue":true`, `"endpoint":"shop"`, `"runbook":"docs/runbooks/events-late.md"`, `"why":"An operator has paused`)
 
 	tested := make(chan answer)
 	go func() { tested <- h.as("ann", "POST", path+"/shop/test", reason) }()

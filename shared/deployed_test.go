@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,21 +66,6 @@ func TestTransactionsDeployedEndWithTheLease(t *testing.T) {
 	for _, got := range each(t, text(t, "../terraform", "main.tf"), `transaction_timeout = .* : (\d+)`) {
 		if got != want {
 			t.Errorf("transaction_timeout: got %s ms, want %s, as long as a lease", got, want)
-		}
-	}
-}
-
-// Alerts and dashboard ask for metrics by the names that are counted.
-func TestMetricsAskedForAreCounted(t *testing.T) {
-	t.Parallel()
-	counted := text(t, "telemetry", "metrics.go")
-	alerts := text(t, "../terraform/modules/alerts", ".tf")
-	asked := append(each(t, alerts, `(?:promql|query) += (.*)`), each(t, alerts, `(?s)promql = join\((.*?)\]\)`)...)
-	ours := slices.DeleteFunc(asked, func(query string) bool { return strings.Contains(query, "_googleapis_com:") })
-	given := regexp.MustCompile(`\$\{[^}]*\}`)
-	for _, name := range each(t, given.ReplaceAllString(strings.Join(ours, "\n"), ""), `\b([a-z]+_[A-Za-z_]+)\b`) {
-		if !strings.Contains(counted, `"`+name+`"`) {
-			t.Errorf("an alert or a chart asks for %s, which nothing counts", name)
 		}
 	}
 }

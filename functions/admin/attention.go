@@ -108,7 +108,7 @@ func attentionOf(i store.AttentionItem) attentionItem {
 		out.Why = fmt.Sprintf(g.why, i.Number)
 	case store.AttentionAccount:
 		out.Subject.Account, out.Subject.ActID = i.Name, i.Number
-	case store.AttentionEndpoint:
+	case store.AttentionEndpoint, store.AttentionPaused:
 		out.Subject.Endpoint = i.Name
 	case store.AttentionProposal:
 		out.Subject.ProposalID = i.Name
@@ -134,6 +134,7 @@ var attentionGuides = map[store.AttentionKind]attentionGuide{
 	store.AttentionForeign:  {"%d transactions of the account that were not made here have no decision.", "POST …/foreign/match or …/foreign/write-off, by the runbook.", "held-intents"},
 	store.AttentionHeld:     {"%d intents are held until their callers post them again, or an operator decides.", "POST …/proceed, or cancel them.", "held-intents"},
 	store.AttentionEndpoint: {"The endpoint has not accepted an event for more than ten minutes.", "Restore the endpoint. Deliveries continue by themselves.", "events-late"},
+	store.AttentionPaused:   {"An operator has paused the deliveries to the endpoint. Its events are kept until it is resumed.", "Once the cause is over: POST /admin/v1/webhook-endpoints/{endpoint}/resume.", "events-late"},
 	store.AttentionProposal: {"An act that one operator proposed waits for another one.", "Read it: GET /admin/v1/proposals. Then approve or reject it.", "approvals"},
 }
 

@@ -28,7 +28,8 @@ func (a *Server) gauge(ctx context.Context) error {
 	telemetry.BalanceWaiting.Record(ctx, float64(b.WaitBalance))
 	telemetry.FeeWaiting.Record(ctx, float64(b.WaitFee))
 	telemetry.GasBumpHeld.Record(ctx, float64(b.BumpHeld))
-	err = errors.Join(a.gaugeEvents(ctx), a.gaugeBlocked(ctx)) // before the balances, which slow nodes can delay
+	telemetry.TransferHalts.Record(ctx, float64(b.Halts))
+	err = errors.Join(a.gaugeEvents(ctx), a.gaugeBlocked(ctx), a.gaugeUnread(ctx)) // before the balances, which slow nodes can delay
 	return errors.Join(err, a.gaugeBalances(ctx))
 }
 
@@ -71,6 +72,19 @@ func (a *Server) gaugeEvents(ctx context.Context) error {
 	for _, w := range waiting {
 		telemetry.EventBacklog.Record(ctx, float64(w.Streams), telemetry.Endpoint(w.Endpoint))
 		telemetry.EventAge.Record(ctx, w.Oldest.Seconds(), telemetry.Endpoint(w.Endpoint))
+		telemetry.EndpointPaused.Record(ctx, w.Paused.Seconds(), telemetry.Endpoint(w.Endpoint))
+	}
+	return err
+}
+
+// gaugeUnread records how long ago the payers' chains were read, if the check of conservation reads them.
+func (a *Server) gaugeUnread(ctx context.Context) error {
+	if a.Unread == nil {
+		return nil
+	}
+	all, err := a.Unread(ctx)
+	for chain, since := range all {
+		telemetry.ChainUnread.Record(ctx, since.Seconds(), telemetry.Chain(chain))
 	}
 	return err
 }

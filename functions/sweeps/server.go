@@ -24,6 +24,7 @@ type Server struct {
 	Chains    []Chain                                        // all that are served
 	RulesOf   func(txmanager.Submitter) (rules.Rules, error) // fails for a chain that is not served
 	Transfers *transfers.Store
+	Unread    func(context.Context) (map[uint64]time.Duration, error) // since each payers' chain was read; nil: none is
 
 	Rules            transfer.Rules
 	Grace            time.Duration // how long overdue work waits for its task

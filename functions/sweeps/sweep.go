@@ -56,7 +56,7 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	case alarmed != nil || gauged != nil: // the last whole reading stays until it expires
 		a.Log.WarnContext(r.Context(), partialReading)
 	case !began.IsZero():
-		telemetry.ShowReading(r.Context(), began)
+		failures = append(failures, telemetry.ShowReading(r.Context(), began, a.Store))
 	}
 	failures = append(failures, a.within(r.Context(), 20, a.Store.CountMinutes))
 	_, err := a.Store.KeepPartitions(r.Context())

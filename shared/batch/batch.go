@@ -45,6 +45,10 @@ type Options[Call, Answer any] struct {
 	// a lane or Parallel, not both.
 	Lane *Lane
 
+	// Alone is how many of the calls that must be made alone are made at once; 0: all. A call that takes
+	// longer than SlowAfter does not count: it may have met a row that another session has locked.
+	Alone int
+
 	// Parallel starts as many round trips at once as the waiting calls need. Otherwise calls that do
 	// not fit one wait for its end.
 	Parallel bool
@@ -73,6 +77,7 @@ func (e AloneError) Unwrap() error { return e.Cause }
 // Group shares round trips among concurrent calls. It is safe for concurrent use.
 type Group[Call, Answer any] struct {
 	options Options[Call, Answer]
+	alone   chan struct{} // has an element for each call that is made alone, and is not slow; nil: no limit
 
 	mu      sync.Mutex
 	running bool // a round trip is under way, and is not slow
@@ -88,7 +93,11 @@ type pending[Call, Answer any] struct {
 
 // New returns a group without calls.
 func New[Call, Answer any](o Options[Call, Answer]) *Group[Call, Answer] {
-	return &Group[Call, Answer]{options: o}
+	g := &Group[Call, Answer]{options: o}
+	if o.Alone > 0 {
+		g.alone = make(chan struct{}, o.Alone)
+	}
+	return g
 }
 
 // Do makes one call. If ctx ends before a round trip has taken the call, the call is not made. If
@@ -126,12 +135,39 @@ func (g *Group[Call, Answer]) Finish(ctx context.Context, call Call) (Answer, er
 	return g.settle(ctx, call, <-p.answer)
 }
 
-// settle makes a call again that must be made alone.
+// settle makes a call again that must be made alone. If ctx ends before it may begin, it is not made again.
 func (g *Group[Call, Answer]) settle(ctx context.Context, call Call, r Result[Answer]) (Answer, error) {
-	if _, ok := errors.AsType[AloneError](r.Err); ok {
-		r = g.send(ctx, []Call{call})[0]
+	if _, ok := errors.AsType[AloneError](r.Err); !ok {
+		return r.Value, r.Err
 	}
+	leave, err := g.enterAlone(ctx)
+	if err != nil {
+		return r.Value, err
+	}
+	defer leave()
+	r = g.send(ctx, []Call{call})[0]
 	return r.Value, r.Err
+}
+
+// enterAlone waits until fewer than Alone calls are made alone, without the slow ones.
+func (g *Group[Call, Answer]) enterAlone(ctx context.Context) (leave func(), err error) {
+	if g.alone == nil {
+		return func() {}, nil
+	}
+	select {
+	case g.alone <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	free := sync.OnceFunc(func() { <-g.alone })
+	if g.options.SlowAfter == 0 {
+		return free, nil
+	}
+	slow := time.AfterFunc(g.options.SlowAfter, free)
+	return func() {
+		slow.Stop()
+		free()
+	}, nil
 }
 
 func (g *Group[Call, Answer]) join(ctx context.Context, call Call) *pending[Call, Answer] {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,5 +283,93 @@ func TestACallIsMadeAgainAlone(t *testing.T) {
 		}
 		calls.Wait()
 		check.Equal(t, "a shared round trip among them", slices.Max(trips) > 1, true)
+	})
+}
+
+// A round trip that fails for many calls is followed by a few lone ones at once. Those that wait for a locked row hold
+// none of the others back.
+func TestFewCallsAreMadeAloneAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		locked int           // of the calls
+		most   int           // at once, beside the slow ones
+		ends   time.Duration // the last call that met no locked row
+	}{
+		"none is slow":      {0, 2, 11*time.Second + 5*20*time.Millisecond},
+		"the limit is slow": {2, 2, 11*time.Second + 100*time.Millisecond + 4*20*time.Millisecond},
+		"more are slow":     {8, 2, 11*time.Second + 4*100*time.Millisecond + 20*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				quick, most := 0, 0
+				g := batch.New(batch.Options[int, int]{MaxCalls: 100, Timeout: time.Minute, SlowAfter: 100 * time.Millisecond, Alone: 2,
+					Wait: 10 * time.Second, MayWait: func(int) bool { return true },
+					Send: func(_ context.Context, all []int) []batch.Result[int] {
+						results := make([]batch.Result[int], len(all))
+						switch {
+						case len(all) > 1:
+							time.Sleep(time.Second)
+							for i := range results {
+								results[i].Err = batch.AloneError{Cause: errors.New("refused")}
+							}
+						case all[0] < c.locked:
+							time.Sleep(time.Hour)
+						default:
+							mu.Lock()
+							quick++
+							most = max(most, quick)
+							mu.Unlock()
+							time.Sleep(20 * time.Millisecond)
+							mu.Lock()
+							quick--
+							mu.Unlock()
+						}
+						return results
+					}})
+				began, calls := time.Now(), sync.WaitGroup{}
+				for call := range 10 {
+					if call < c.locked {
+						go func() { _, _ = g.Do(t.Context(), call) }()
+					} else {
+						calls.Go(func() { check.OK(t)(g.Do(t.Context(), call)) })
+					}
+				}
+				calls.Wait()
+				if took := time.Since(began); most > c.most || took > c.ends {
+					t.Errorf("got %d at once and the last one after %v; want %d at most, within %v", most, took, c.most, c.ends)
+				}
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
+}
+
+// A call whose caller leaves before it may be made alone is not made.
+func TestACallerLeavesBeforeItsLoneCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var alone atomic.Int32
+		g := batch.New(batch.Options[int, int]{MaxCalls: 100, Timeout: time.Minute, Alone: 1, Wait: time.Second, MayWait: func(int) bool { return true },
+			Send: func(_ context.Context, all []int) []batch.Result[int] {
+				results := make([]batch.Result[int], len(all))
+				if len(all) > 1 {
+					for i := range results {
+						results[i].Err = batch.AloneError{Cause: errors.New("refused")}
+					}
+					return results
+				}
+				alone.Add(1)
+				time.Sleep(time.Minute)
+				return results
+			}})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		first, second := make(chan error, 1), make(chan error, 1)
+		for _, done := range []chan error{first, second} {
+			go func() { _, err := g.Finish(ctx, len(first)); done <- err }()
+		}
+		time.Sleep(11 * time.Second)
+		check.Equal(t, "lone calls", alone.Load(), 1)
+		check.Equal(t, "callers that left", len(first)+len(second), 1)
+		time.Sleep(time.Minute)
 	})
 }

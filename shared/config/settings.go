@@ -23,7 +23,7 @@ func (c *Config) leaseSettings() []setting {
 			field:   duration(&c.Lease.Duration, 2*time.Second, 5*time.Minute)},
 		{name: "lease.renewInterval", def: "3s",
 			meaning: "how long a holder works before it renews; below half of `lease.duration`. Change it with that",
-			field:   duration(&c.Lease.RenewInterval, 100*time.Millisecond, time.Minute)},
+			field:   duration(&c.Lease.RenewInterval, 500*time.Millisecond, time.Minute)},
 		{name: "clockSkewAllowance", def: "1s",
 			meaning: "how long another invocation's lease must have been expired before it is taken over; below `lease.duration`. Raise it where Postgres may move to a server whose clock differs by more",
 			field:   duration(&c.Lease.ClockSkewAllowance, 0, time.Minute)},

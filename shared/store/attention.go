@@ -31,13 +31,14 @@ const (
 	AttentionForeign  AttentionKind = "FOREIGN"  // foreign transactions of a submitter have no decision
 	AttentionHeld     AttentionKind = "HELD"     // intents are held until a decision
 	AttentionEndpoint AttentionKind = "ENDPOINT" // an endpoint does not accept its events
+	AttentionPaused   AttentionKind = "PAUSED"   // an operator has paused the deliveries to an endpoint
 	AttentionProposal AttentionKind = "PROPOSAL" // an act waits for a second operator
 )
 
 // AttentionKinds lists the kinds, the most urgent first.
 func AttentionKinds() []AttentionKind {
 	return []AttentionKind{AttentionDatabase, AttentionMove, AttentionProtect, AttentionHalt, AttentionFinding, AttentionStuck, AttentionPayout,
-		AttentionTransfer, AttentionRefund, AttentionAccount, AttentionBlocked, AttentionForeign, AttentionHeld, AttentionEndpoint, AttentionProposal}
+		AttentionTransfer, AttentionRefund, AttentionAccount, AttentionBlocked, AttentionForeign, AttentionHeld, AttentionEndpoint, AttentionPaused, AttentionProposal}
 }
 
 // AttentionItem is one thing that needs a person, or will if it lasts.
@@ -159,8 +160,11 @@ select h.since, w.submitter, 'HELD', true, w.submitter, h.tx_id, null, h.many, n
        having count(*) > 0) as h)`, `
 select min(d.oldest_at), d.endpoint, 'ENDPOINT', true, null, null, null, null, d.endpoint, max(d.last_error)
   from event_delivery_queue d
- where d.pending and d.endpoint = any (@endpoints::text[]) and d.oldest_at < clock_timestamp() - interval '` + eventsLate + `'
+  left join event_endpoint e using (endpoint)
+ where d.pending and d.endpoint = any (@endpoints::text[]) and d.oldest_at < clock_timestamp() - interval '` + eventsLate + `' and e.paused_at is null
  group by d.endpoint`, `
+select e.paused_at, e.endpoint, 'PAUSED', true, null, null, null, null, e.endpoint, e.pause_reason
+  from event_endpoint e where e.endpoint = any (@endpoints::text[]) and e.paused_at is not null`, `
 select p.created_at, p.proposal_id::text, 'PROPOSAL', true, p.subject ->> 'submitter', (p.subject ->> 'txId')::uuid, p.subject ->> 'reqId', null, p.proposal_id::text, p.effect
   from proposal p where p.status in ('PROPOSED', 'APPROVED') and p.expires_at > clock_timestamp()`}
 

@@ -18,7 +18,7 @@ import (
 func attentionLimits() store.AttentionLimits {
 	return store.AttentionLimits{
 		Waits:     []store.WaitLimit{{Cause: txmanager.WaitBalance, Limit: time.Hour}, {Chain: "eip155:7", Cause: txmanager.WaitBalance, Limit: time.Second}},
-		Transfers: transfer.DefaultRules(), Endpoints: []string{"shop"},
+		Transfers: transfer.DefaultRules(), Endpoints: []string{"shop", "till"},
 	}
 }
 
@@ -62,12 +62,13 @@ func TestAttention(t *testing.T) {
 	run(t, db, openIncident, alice)
 	run(t, db, `insert into transfer_halt (scope, evidence) values ('all', '{"what": "a test"}')`)
 	run(t, db, `insert into event_delivery_queue (submitter, endpoint, delivered, last, oldest_at)
-		select submitter, endpoint, 1, 2, now() - interval '1 hour' from submitter, unnest(array['shop', 'former']) as endpoint`)
+		select submitter, endpoint, 1, 2, now() - interval '1 hour' from submitter, unnest(array['shop', 'till', 'former']) as endpoint`)
+	run(t, db, `insert into event_endpoint (endpoint, paused_at, paused_by, pause_reason) values ('till', now(), 'ann', 'a test'), ('former', now(), 'ann', 'a test')`)
 	run(t, db, newProposal+`'1', `+isOpen)
 	run(t, db, strings.Replace(newProposal, `now() + interval '1 hour'`, `now()`, 1)+`'2', `+isApproved)
 	want := []string{
 		"PROTECT overdue=true " + string(alice), "HALT overdue=true ", "STUCK overdue=true " + string(bob), "BLOCKED overdue=true " + string(numbered(2)),
-		"HELD overdue=true " + string(numbered(3)), "ENDPOINT overdue=true ", "PROPOSAL overdue=true ",
+		"HELD overdue=true " + string(numbered(3)), "ENDPOINT overdue=true ", "PAUSED overdue=true ", "PROPOSAL overdue=true ",
 		"BLOCKED overdue=false " + string(numbered(1)), "BLOCKED overdue=false " + string(bob),
 	}
 	for _, size := range []int{1, 2, 100} {
@@ -77,7 +78,7 @@ func TestAttention(t *testing.T) {
 	for _, c := range check.Value(db.Overview(t.Context(), attentionLimits()))(t).Attention {
 		counted[fmt.Sprintf("%s %t", c.Kind, c.Overdue)] = c.Count
 	}
-	check.Same(t, "counts", counted, map[string]int{"PROTECT true": 1, "HALT true": 1, "STUCK true": 1, "BLOCKED true": 1, "BLOCKED false": 2, "HELD true": 1, "ENDPOINT true": 1, "PROPOSAL true": 1})
+	check.Same(t, "counts", counted, map[string]int{"PROTECT true": 1, "HALT true": 1, "STUCK true": 1, "BLOCKED true": 1, "BLOCKED false": 2, "HELD true": 1, "ENDPOINT true": 1, "PAUSED true": 1, "PROPOSAL true": 1})
 	run(t, db, `update database_identity set timeline_id = -1`)
 	if got := attentionOf(t, db, 100); len(got) == 0 || got[0] != "DATABASE overdue=true " {
 		t.Errorf("in a foreign database: got %v, want DATABASE first", got)

@@ -47,6 +47,7 @@ func (s *Store) newCommits() *batch.Group[*fencedCommit, txmanager.CommitResult]
 		MaxCalls:  maxBatchCommits,
 		Timeout:   2 * s.rules.Duration, // see [lease.Rules.WriteContext]
 		SlowAfter: slowCommitAfter,
+		Alone:     maxAlone,
 		Lane:      &s.lane,
 	})
 }

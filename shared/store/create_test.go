@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -106,6 +107,34 @@ func TestLockedRowIsRefusedAlone(t *testing.T) {
 	}
 	if got[1].Err != nil || !got[1].New {
 		t.Errorf("its neighbour: got %+v, want it new", got[1])
+	}
+}
+
+// A lock that another session holds for longer than creates of one round trip wait for it delays only whom it belongs
+// to, and refuses nobody.
+func TestLockedRowDelaysItsCreateAlone(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 1, alice, bob)
+	held := intent(alice, "held")
+	other := connect(t, db)
+	other.do("begin")
+	other.do(insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
+	began := time.Now()
+	answers := start(func() ([]store.Created, error) {
+		return db.CreateTogether(t.Context(), []store.Intent{intent(bob, "free"), intent(alice, "held")}, 100), nil
+	})
+	await(t, "the free one is stored", func() bool {
+		return value[int](t, db, `select count(*) from managed_tx where request_id = 'free'`) == 1
+	})
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the free one: got it stored after %v, want less than the 3 s for which a session waits", took)
+	}
+	awaitBlocked(t, db, "insert into managed_tx")
+	other.do("rollback")
+	for i, got := range (<-answers).got {
+		if got.Err != nil || !got.New {
+			t.Errorf("create %d: got %+v, want it new", i, got)
+		}
 	}
 }
 

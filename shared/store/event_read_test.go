@@ -278,6 +278,7 @@ func TestOverdueStreams(t *testing.T) {
 	for _, want := range []bool{true, false} { // one at a time
 		check.Equal(t, "may it be asked now", check.Value(db.EventLog.MayDeliver(t.Context(), "mute"))(t), want)
 	}
+	run(t, db, `update event_endpoint set paused_at = clock_timestamp() - interval '1 hour', paused_by = 'ann', pause_reason = 'a test' where endpoint = 'mute'`)
 	waiting, err := db.EventLog.EventBacklogs(t.Context(), hooks)
 	if err != nil || len(waiting) != 2 {
 		t.Fatalf("backlog: got %v, %v", waiting, err)
@@ -285,6 +286,9 @@ func TestOverdueStreams(t *testing.T) {
 	for _, b := range waiting {
 		if want := map[string]int{"hook": 2, "mute": 3}[b.Endpoint]; b.Streams != want || b.Oldest <= 0 {
 			t.Errorf("backlog: got %+v, want %d streams", b, want)
+		}
+		if paused := b.Paused.Round(time.Minute); paused != map[string]time.Duration{"mute": time.Hour}[b.Endpoint] {
+			t.Errorf("%s: got paused for %v, want an hour for mute alone", b.Endpoint, paused)
 		}
 	}
 }

@@ -23,6 +23,9 @@ func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int)
 		all[i] = pendingCreate{intent: in, bound: bound}
 	}
 	for i, r := range s.answerBatch(ctx, all) {
+		if _, alone := errors.AsType[batch.AloneError](r.Err); alone {
+			r = s.answerBatch(ctx, all[i:i+1])[0]
+		}
 		if results[i] = r.Value; r.Err != nil {
 			results[i].Err = r.Err
 		}

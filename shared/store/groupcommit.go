@@ -29,6 +29,14 @@ const (
 	// batchTimeout limits a round trip of many requests, because no single request's context
 	// may end it.
 	batchTimeout = 15 * time.Second
+
+	// maxAlone is how many calls of a kind go alone at once after a round trip of many was refused. Those
+	// that wait longer than slowCommitAfter do not count.
+	maxAlone = 4
+
+	// sharedLockWait is how long a create of many requests waits for one lock. Then each request is stored
+	// alone, and waits for as long as its session may.
+	sharedLockWait = 250 * time.Millisecond
 )
 
 // newCreates is the group of creates, which share round trips and commits.
@@ -40,6 +48,7 @@ func (s *Store) newCreates() *batch.Group[pendingCreate, Created] {
 		MaxCalls:  maxBatchCreates,
 		Timeout:   batchTimeout,
 		SlowAfter: slowCommitAfter,
+		Alone:     maxAlone,
 	})
 }
 
@@ -60,7 +69,7 @@ func (s *Store) answerBatch(ctx context.Context, all []pendingCreate) []batch.Re
 		intents[i] = p.intent
 		bound = min(bound, p.bound)
 	}
-	created, err := s.CreateAll(ctx, intents, bound)
+	created, err := s.createShared(ctx, intents, bound)
 	answers := make([]batch.Result[Created], len(all))
 	for i := range all {
 		if answers[i].Err = err; err == nil {
@@ -68,6 +77,19 @@ func (s *Store) answerBatch(ctx context.Context, all []pendingCreate) []batch.Re
 		}
 	}
 	return answers
+}
+
+// createShared stores the intents at once, or one intent as [Store.CreateAll] does. The error is a
+// [batch.AloneError] if the database rolled back what it was to store for several requests.
+func (s *Store) createShared(ctx context.Context, intents []Intent, bound int) ([]Created, error) {
+	if len(intents) == 1 {
+		return s.CreateAll(ctx, intents, bound)
+	}
+	created, err := s.createAll(ctx, intents, bound, new(sharedLockWait), false)
+	if err != nil && isRolledBack(err) {
+		err = batch.AloneError{Cause: err}
+	}
+	return created, err
 }
 
 // isRolledBack reports whether the database rolled the batch back because of one of its rows.

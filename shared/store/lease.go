@@ -113,6 +113,7 @@ func (s *Store) newLeases(wait time.Duration) *batch.Group[leaseCall, leaseAnswe
 		Wait:      wait,
 		MayWait:   func(c leaseCall) bool { return c.patient },
 		SlowAfter: slowCommitAfter,
+		Alone:     maxAlone,
 		Lane:      &s.lane,
 	})
 }

@@ -125,6 +125,7 @@ type Backlog struct {
 	Stuck      int           // transactions that wait for a decision
 	NoReceipt  int           // transactions that were sent and have no receipt yet
 	Protected  int           // submitters in PROTECT: all, where the database is not the one written last
+	Halts      int           // halts of transfers that stand
 
 	WaitBalance int // submitters in whose queue something waits for the account to be funded
 	WaitFee     int // submitters in whose queue something waits for lower fees
@@ -156,12 +157,13 @@ select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length
        (select count(*) from queue where poor), (select count(*) from queue where dear),
        (select count(*) from open_txs where wait_cause = 'GAS_BUMP'),
        (select count(*) from managed_tx where queued and held),
+       (select count(*) from transfer_halt where resumed_at is null),
        (select greatest(clock_timestamp() - min(updated_at), interval '0') from managed_tx where queued and held)`
 
 // Backlog reads the counts and ages in one round trip.
 func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
 	err = s.db.QueryRow(ctx, backlog).Scan(&b.Queued, &b.Fullest, &b.OldestHeld, &b.Stuck, &b.NoReceipt, &b.Protected,
-		&b.WaitBalance, &b.WaitFee, &b.BumpHeld, &b.Held, &b.HeldLongest)
+		&b.WaitBalance, &b.WaitFee, &b.BumpHeld, &b.Held, &b.Halts, &b.HeldLongest)
 	return b, results.Wrap(err, "read the backlog")
 }
 
@@ -171,4 +173,16 @@ func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
 func (s *Store) KeepPartitions(ctx context.Context) (made int, err error) {
 	err = s.db.QueryRow(ctx, `select ensure_partitions()`).Scan(&made)
 	return made, results.Wrap(err, "make the partitions of the next quarters")
+}
+
+// NextSweep takes the number of a sweep whose gauges are shown. It implements [telemetry.Sweeps].
+func (s *Store) NextSweep(ctx context.Context) (number int64, err error) {
+	err = s.db.QueryRow(ctx, `select nextval('sweep_number')`).Scan(&number)
+	return number, results.Wrap(err, "number a sweep")
+}
+
+// LastSweep is the last number of [Store.NextSweep], by any process.
+func (s *Store) LastSweep(ctx context.Context) (number int64, err error) {
+	err = s.db.QueryRow(ctx, `select last_value from sweep_number`).Scan(&number)
+	return number, results.Wrap(err, "read the number of the last sweep")
 }

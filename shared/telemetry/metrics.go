@@ -70,8 +70,8 @@ var (
 	// ConservationCheck counts checks of conservation, by [Result]: ok, standing, violated, error.
 	ConservationCheck = counter("fencepost_conservation_check_total", "checks of conservation")
 	// ChainUnread is the time since the payer that is farthest behind was read up to the last final
-	// block, by [Chain]; the check of conservation sets it.
-	ChainUnread = last("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
+	// block, by [Chain]; the sweep sets it.
+	ChainUnread = gauge("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
 	// QueueDepth is the number of intents that wait for a nonce; the sweep sets it.
 	QueueDepth = gauge("fencepost_queue_depth", "intents waiting for a nonce", "{intent}")
 
@@ -120,8 +120,13 @@ var (
 	EventAge = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")
 	// BuildInfo is 1, with the version and the commit of the process.
 	BuildInfo = last("fencepost_build_info", "build of the process", "{build}")
-	// SweepTime is when the sweep began that the gauges of this process come from, by the database's clock,
-	// in seconds since 1970.
+	// TransferHalts is the number of halts of transfers that stand; the sweep sets it.
+	TransferHalts = gauge("fencepost_transfer_halts", "halts of transfers that stand", "{halt}")
+	// EndpointPaused is the time since an operator paused the deliveries to an [Endpoint], in seconds; the
+	// sweep sets it.
+	EndpointPaused = gauge("fencepost_event_endpoint_paused_seconds", "time since the deliveries to an endpoint were paused", "s")
+	// SweepTime is when the sweep began that the gauges come from, by the database's clock, in seconds since
+	// 1970.
 	SweepTime = gauge("fencepost_sweep_timestamp_seconds", "when the sweep began that read the gauges", "s")
 	// TxQueueWait is the time from the acceptance of an intent to its nonce, by [Chain].
 	TxQueueWait = histogram("fencepost_queue_wait_seconds", "time from acceptance to a nonce", txTimes)

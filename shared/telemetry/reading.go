@@ -10,12 +10,17 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// readingLasts is how long a process shows the gauges of its last sweep. A sweep runs each minute, in
-// any process: by then another one has newer gauges.
-const readingLasts = 90 * time.Second
+const (
+	// readingLasts is how long a process shows the gauges of its last sweep, if no later sweep shows its own.
+	// A sweep runs each minute.
+	readingLasts = 90 * time.Second
+
+	// lastWithin limits the question whether a sweep is the last one. An exporter waits for the answer.
+	lastWithin = 250 * time.Millisecond
+)
 
 // Gauge is a number that is true of the whole deployment. A sweep reads all gauges, and its process
-// shows them together from its end on. Of several processes the one with the latest [SweepTime] is right.
+// shows them together from its end on, until any process shows those of a later sweep.
 type Gauge struct{ instrument metric.Float64ObservableGauge }
 
 // gauges are the instruments of all gauges.
@@ -46,8 +51,17 @@ type point struct {
 type reading struct {
 	mu     sync.Mutex
 	points []point
-	at     time.Time // when its sweep began
 	until  time.Time
+	number int64 // of the sweep
+	sweeps Sweeps
+}
+
+// Sweeps numbers the sweeps of all processes whose gauges are shown.
+type Sweeps interface {
+	// NextSweep takes the next number.
+	NextSweep(ctx context.Context) (int64, error)
+	// LastSweep is the last number that was taken.
+	LastSweep(ctx context.Context) (int64, error)
 }
 
 type readingKey struct{}
@@ -75,26 +89,40 @@ func (g Gauge) Record(ctx context.Context, value float64, labels ...metric.Measu
 	r.points = append(r.points, p)
 }
 
-// ShowReading shows the reading of ctx in place of an earlier one: the gauges of a sweep that began at the
-// given time of the database.
-func ShowReading(ctx context.Context, at time.Time) {
+// showing lets the sweeps of a process take their numbers one after the other.
+var showing sync.Mutex
+
+// ShowReading shows the reading of ctx in place of any earlier one of the deployment: the gauges of a sweep
+// that began at the given time of the database. With an error the earlier one stays.
+func ShowReading(ctx context.Context, at time.Time, sweeps Sweeps) (err error) {
 	r, ok := ctx.Value(readingKey{}).(*reading)
 	if !ok {
-		return
+		return nil
+	}
+	showing.Lock()
+	defer showing.Unlock()
+	r.sweeps, r.until = sweeps, time.Now().Add(readingLasts)
+	if r.number, err = sweeps.NextSweep(ctx); err != nil {
+		return err
 	}
 	SweepTime.Record(ctx, float64(at.UnixMilli())/1000)
-	r.at, r.until = at, time.Now().Add(readingLasts)
-	for last := shown.Load(); last == nil || !last.at.After(at); last = shown.Load() {
-		if shown.CompareAndSwap(last, r) {
-			return
-		}
-	}
+	shown.Store(r)
+	return nil
 }
 
-// showReading shows the last reading to an exporter, until it expires.
-func showReading(_ context.Context, o metric.Observer) error {
+// showReading shows the last reading to an exporter, until it expires or another process has a later one.
+func showReading(ctx context.Context, o metric.Observer) error {
 	r := shown.Load()
 	if r == nil || time.Now().After(r.until) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastWithin)
+	defer cancel()
+	switch last, err := r.sweeps.LastSweep(ctx); {
+	case err != nil:
+		return err
+	case last != r.number:
+		shown.CompareAndSwap(r, nil)
 		return nil
 	}
 	r.mu.Lock()

@@ -22,6 +22,9 @@ const (
 	// met an account that another session has locked.
 	slowCallAfter = 250 * time.Millisecond
 
+	// maxAlone is how many calls go alone at once after a transaction of many was refused, without slow ones.
+	maxAlone = 4
+
 	// batchTimeout limits a transaction of many callers, because no single caller's context may end it.
 	batchTimeout = 15 * time.Second
 )
@@ -41,6 +44,7 @@ func (l *Ledger) newCalls() *batch.Group[request, answer] {
 		MaxCalls:  maxBatchCalls,
 		Timeout:   batchTimeout,
 		SlowAfter: slowCallAfter,
+		Alone:     maxAlone,
 	})
 }
 

@@ -25,7 +25,6 @@ type Readings interface {
 	StoreReading(ctx context.Context, from, to conservation.ChainReading, final uint64, found []checks.FoundPayment) (bool, error)
 	GoBack(ctx context.Context, r conservation.ChainReading, start string, evidence json.RawMessage) error
 	Reopen(ctx context.Context) error
-	Unread(ctx context.Context) (map[uint64]time.Duration, error)
 	EvaluateChain(ctx context.Context) ([]conservation.Finding, error)
 }
 
@@ -41,11 +40,8 @@ type ChainReader struct {
 	History time.Duration // how far back a new payer is read; 0: to its registration
 	Time    time.Duration // maximum time that one call reads
 
-	// Unread is called for each chain with the time since the payer that is farthest behind was
-	// last read up to the last final block; nil: no report.
-	Unread func(ctx context.Context, chain uint64, since time.Duration)
-	Log    *slog.Logger
-	At     func(point string) // called between steps; nil outside tests
+	Log *slog.Logger
+	At  func(point string) // called between steps; nil outside tests
 }
 
 var _ conservation.Payments = (*ChainReader)(nil)
@@ -81,21 +77,7 @@ func (r *ChainReader) Check(ctx context.Context, full bool) ([]conservation.Find
 			r.Log.WarnContext(ctx, "the payments of a payer were not all read from its chain: the next check continues", "submitter", payer.Submitter, "error", err.Error())
 		}
 	}
-	if err := r.reportUnread(ctx); err != nil {
-		return nil, err
-	}
 	return r.Book.EvaluateChain(ctx)
-}
-
-func (r *ChainReader) reportUnread(ctx context.Context) error {
-	if r.Unread == nil {
-		return nil
-	}
-	all, err := r.Book.Unread(ctx)
-	for chain, since := range all {
-		r.Unread(ctx, chain, since)
-	}
-	return err
 }
 
 // read makes steps until all final blocks are read or the time is over.

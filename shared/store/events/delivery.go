@@ -210,12 +210,14 @@ type EventBacklog struct {
 	Endpoint string
 	Streams  int           // submitters with events that wait
 	Oldest   time.Duration // since when the oldest waits; not below 0, also where the clock was set back
+	Paused   time.Duration // since an operator paused the endpoint; 0: it is not paused
 }
 
 // EventBacklogs are those of the endpoints, each once, in one round trip.
 func (s *Log) EventBacklogs(ctx context.Context, endpoints []string) ([]EventBacklog, error) {
 	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[EventBacklog], `
-		select r.endpoint, count(s.submitter), greatest(clock_timestamp() - min(s.oldest_at), interval '0')
+		select r.endpoint, count(s.submitter), greatest(clock_timestamp() - min(s.oldest_at), interval '0'),
+		       greatest(clock_timestamp() - (select e.paused_at from event_endpoint e where e.endpoint = r.endpoint), interval '0')
 		  from unnest($1::text[]) as r (endpoint)
 		  left join event_delivery_queue s on s.endpoint = r.endpoint and s.pending
 		 group by r.endpoint`, endpoints)

@@ -23,6 +23,9 @@ const (
 	// have met a row that another session has locked.
 	slowWriteAfter = 250 * time.Millisecond
 
+	// maxAlone is how many writes go alone at once after a transaction of many was refused, without slow ones.
+	maxAlone = 4
+
 	// batchTimeout limits a transaction of many callers, because no single caller's context may end
 	// it.
 	batchTimeout = 15 * time.Second
@@ -76,6 +79,7 @@ func (s *Store) newWrites() *batch.Group[write, written] {
 		MaxCalls:  maxBatchWrites,
 		Timeout:   batchTimeout,
 		SlowAfter: slowWriteAfter,
+		Alone:     maxAlone,
 		Lane:      &batch.Lane{Pause: lanePause},
 	})
 }
