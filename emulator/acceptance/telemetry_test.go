@@ -54,22 +54,68 @@ func (b bench) flushed(t *testing.T, c *exporttest.Collector, what string, holds
 func (b bench) page(t *testing.T) (sums map[string]float64, text string) {
 	t.Helper()
 	sums = map[string]float64{}
-	for _, p := range b.Processes() {
+	for _, page := range pagesOf(t, b.Stack) {
+		for series, n := range valuesOn(page) {
+			sums[series] += n
+		}
+		text += page
+	}
+	return sums, text
+}
+
+// pagesOf returns the metrics page of each process.
+func pagesOf(t *testing.T, s *stack.Stack) (pages []string) {
+	t.Helper()
+	for _, p := range s.Processes() {
 		response := must(http.Get("http://" + p.Addr() + "/metrics"))(t)
 		page, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil || response.StatusCode != http.StatusOK {
 			t.Fatalf("page of metrics: got %d, %v", response.StatusCode, err)
 		}
-		for line := range strings.Lines(string(page)) {
-			name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
-			if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
-				sums[name] += n
+		pages = append(pages, string(page))
+	}
+	return pages
+}
+
+// valuesOn returns the values on a page, by series.
+func valuesOn(page string) map[string]float64 {
+	values := map[string]float64{}
+	for line := range strings.Lines(page) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
+			values[name] = n
+		}
+	}
+	return values
+}
+
+// showsOneReading runs sweeps, which processes take in turn. After each, one page shows the gauges of the deployment:
+// those of that sweep.
+func (b bench) showsOneReading(t *testing.T) {
+	t.Helper()
+	last, showed := 0.0, map[int]bool{}
+	for sweep := range 9 {
+		check(t, b.RunSweep(b.ctx))
+		var times []float64
+		for i, page := range pagesOf(t, b.Stack) {
+			values := valuesOn(page)
+			at, shows := values["fencepost_sweep_timestamp_seconds"]
+			if _, gauges := values["fencepost_queue_depth"]; gauges != shows {
+				t.Errorf("sweep %d, process %d: got its time %t, a gauge %t; want both or none", sweep, i, shows, gauges)
+			}
+			if shows {
+				times, showed[i] = append(times, at), true
 			}
 		}
-		text += string(page)
+		if len(times) != 1 || times[0] <= last {
+			t.Fatalf("sweep %d: got the times %v on the pages, want one, after %v", sweep, times, last)
+		}
+		last = times[0]
 	}
-	return sums, text
+	if len(showed) < 2 {
+		t.Errorf("processes that swept: got %v, want several", showed)
+	}
 }
 
 // Of three intents one is posted twice, one is refused, and one is cancelled. Every count is right at
@@ -264,7 +310,7 @@ func (b bench) keepsSecrets(t *testing.T, c *exporttest.Collector) {
 	}
 }
 
-// The commands on the telemetry page do what the page says.
+// The commands on the telemetry page do what the page says, and three processes show one reading of the deployment.
 func TestTelemetryPage(t *testing.T) {
 	t.Parallel()
 	text := must(os.ReadFile("../../docs/telemetry.md"))(t)
@@ -286,6 +332,7 @@ func TestTelemetryPage(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), `fencepost_finality_total{result="confirmed"} 1`) {
 		t.Errorf("%s\ngot %v and\n%s\nwant the intent counted", command, err, out)
 	}
+	b.showsOneReading(t)
 }
 
 // The metrics also count a transaction removed by a reorg, its repeated send, a cancel in the queue,

@@ -7,6 +7,8 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/params"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
@@ -52,13 +55,13 @@ func TestWalkByTheAPIAlone(t *testing.T) {
 	d := acceptancetest.StartFor(ctx, t, stack.Options{
 		Binary: binary, Signer: stack.SignerKMS, Submitters: 1, BlockTime: 250 * time.Millisecond, SweepEvery: 2 * time.Second, RPCProxy: true, Transfers: true, Core: stack.CoreOptions{Binary: must(ubscore.Build(t.Context(), t.TempDir()))(t)},
 		Settings: withSettings(quick, map[string]string{
-			"FENCEPOST_NONCE_STRICT_ENABLED": "false", "FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms",
+			"FENCEPOST_NONCE_STRICT_ENABLED": "false", "FENCEPOST_TELEMETRY_BALANCES": "3", "FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms",
 			"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + hook.url, "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret,
 		}),
 	})
 	w := &walker{receiver: hook, t: t, ctx: ctx, stack: d.Stack, explorer: d.Node, account: d.PayerAccount()}
 	w.sub = string(eip155.NewSubmitter(d.Chain.ChainID(), w.account.Address))
-	for _, step := range []func(){w.register, w.change, w.unpaid, w.tooDear, w.deferred, w.stuck, w.protect, w.payOut, w.receiverDown, w.readsViews} {
+	for _, step := range []func(){w.register, w.change, w.unpaid, w.tooDear, w.deferred, w.stuck, w.protect, w.payOut, w.receiverDown, w.readsViews, w.readsMetrics} {
 		step()
 	}
 }
@@ -286,6 +289,38 @@ func (w *walker) readsViews() {
 	w.get("the overview", "/admin/v1/overview", `"attention":[]`, `"build":{"version":"`, `"minutes":60`)
 	w.get("the chains", "/admin/v1/chains", fmt.Sprintf(`"chainId":%d`, w.stack.Chain.ChainID()), `"lag":0`)
 	w.get("the account on the chain", w.ofSub(""), `"chain":{`, `"balance":"`, `"latest":`, `"finalized":`)
+}
+
+// notCounted are the metrics that the walk need not count, each with what would.
+var notCounted = map[string]string{
+	"fencepost_rpc_node_total": "several nodes", "fencepost_rpc_nodes_excluded": "several nodes", "fencepost_confirmations_new_fork_total": "a reorg",
+	"fencepost_gas_bump_total": "a gas bump", "fencepost_gas_bump_extra_gwei_total": "a gas bump", "fencepost_mempool_diagnosis_total": "a lost transaction",
+	"fencepost_tx_unproved_total": "a forged intent", "fencepost_refund_failures_total": "a refund that fails", "fencepost_lease_fenced_total": "a lost lease",
+	"fencepost_conservation_check_total": "a check of conservation",
+}
+
+// readsMetrics reads the metrics of all processes after all that has happened: each is there, and promlint finds nothing.
+func (w *walker) readsMetrics() {
+	page := must(os.ReadFile("../../docs/telemetry.md"))(w.t)
+	var missing []string
+	check(w.t, poll(w.ctx, func() bool { // a sweep shows its gauges
+		all := strings.Join(pagesOf(w.t, w.stack), "\n")
+		missing = nil
+		for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(string(page), -1) {
+			if name := "fencepost_" + m[1]; notCounted[name] == "" && !strings.Contains(all, "\n# TYPE "+name+" ") {
+				missing = append(missing, name)
+			}
+		}
+		return len(missing) == 0
+	}), "metrics on no page:", &missing)
+	for i, text := range pagesOf(w.t, w.stack) {
+		for _, problem := range must(promlint.New(strings.NewReader(text)).Lint())(w.t) {
+			w.t.Errorf("promlint, process %d: %s: %s", i, problem.Metric, problem.Text)
+		}
+		if len(valuesOn(text)) < 50 {
+			w.t.Errorf("process %d: got %d series, want those of all that happened", i, len(valuesOn(text)))
+		}
+	}
 }
 
 // payOut begins without a payer, an asset and a user's account, and ends with a payment on the chain.
