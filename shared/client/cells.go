@@ -15,6 +15,9 @@ import (
 // ErrNoCell reports an account that the list of cells does not name, or a transaction that no cell has.
 var ErrNoCell = errors.New("in no cell")
 
+// ErrTwoCells reports a list that has the key of one account in two cells.
+var ErrTwoCells = errors.New("want it in one cell")
+
 // Cells has a client for each of several deployments, and the list of which account is in which. Create it
 // with [NewCells] and share it.
 type Cells struct {
@@ -57,7 +60,7 @@ func NewCells(list []byte, o Options) (*Cells, error) {
 			account = accountName(account)
 			address := account[strings.LastIndex(account, ":")+1:]
 			if other, ok := keys[address]; ok && other != name {
-				return nil, fmt.Errorf("client: list of cells: the key of %s is in cell %s and in cell %s: want it in one cell", account, other, name)
+				return nil, fmt.Errorf("client: list of cells: the key of %s is in cell %s and in cell %s: %w", account, other, name, ErrTwoCells)
 			}
 			keys[address], c.of[account] = name, name
 		}

@@ -96,7 +96,8 @@ func TestListsOfCellsThatAreRefused(t *testing.T) {
 		"an unknown member":            {`{"a": {"uri": "https://x/a"}}`, "uri"},
 		"a URL that is none":           {`{"a": {"url": "x"}}`, "cell a: "},
 	} {
-		if _, err := client.NewCells([]byte(tc.list), ofCells); err == nil || !strings.Contains(err.Error(), tc.want) {
+		_, err := client.NewCells([]byte(tc.list), ofCells)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || errors.Is(err, client.ErrTwoCells) != strings.HasPrefix(tc.want, "in cell") {
 			t.Errorf("%s: got %v, want an error with %q", what, err, tc.want)
 		}
 	}
