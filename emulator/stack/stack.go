@@ -25,6 +25,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/urlmap"
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/emulator/stack/programs"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
@@ -199,6 +200,20 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	return s, nil
 }
 
+const serverPackage = "functions/server"
+
+// Build compiles the function server with crash points into folder and returns its path. It runs in the
+// module's tree.
+func Build(ctx context.Context, folder string, flags ...string) (string, error) {
+	return BuildProgram(ctx, folder, serverPackage, flags...)
+}
+
+// BuildProgram compiles another main package of the module in the same way, such as the function server
+// with a business' handlers.
+func BuildProgram(ctx context.Context, folder, program string, flags ...string) (string, error) {
+	return programs.Build(ctx, io.Discard, folder, program, flags...)
+}
+
 // Close stops everything and removes its files. A second call does nothing.
 func (s *Stack) Close() error {
 	var failures []error
@@ -231,7 +246,7 @@ func (s *Stack) startFolder(context.Context) (err error) {
 
 func (s *Stack) build(ctx context.Context) (err error) {
 	if s.options.Binary == "" {
-		s.options.Binary, err = buildShown(ctx, s.options.Progress, s.folder, serverPackage)
+		s.options.Binary, err = programs.Build(ctx, s.options.Progress, s.folder, serverPackage)
 	}
 	return err
 }
