@@ -8,10 +8,13 @@ max_instances = {
   transfer = 20
 }
 
-# The way of an intent without a cold start.
+# No cold start for a caller, nor on the way of an intent.
 min_instances = {
-  create  = 1
-  advance = 1
+  create   = 1
+  query    = 1
+  cancel   = 1
+  transfer = 1
+  advance  = 1
 }
 
 database = {

@@ -311,6 +311,7 @@ locals {
     var.metrics && var.events ? local.by_event : {},
     { for name, p in local.by_both : name => merge(p, { conditions = [{ title = "At least one", promql = p.promql, duration = "0s" }] }) if var.metrics },
     local.by_platform,
+    local.from_outside,
     local.by_job,
   )
 
