@@ -296,6 +296,16 @@ run "everything" {
     ])
     error_message = "The alerts are not those that have a page."
   }
+
+  assert {
+    condition     = output.deployment.environment == var.environment && output.deployment.instance == "fencepost" && keys(output.deployment.services) == keys(local.functions) && output.deployment.services["sweep"] == { name = "fencepost-sweep", public = false, scheduled = true }
+    error_message = "The script that checks the deployment does not learn of each function."
+  }
+
+  assert {
+    condition     = var.environment == "dev" || alltrue([for name in ["create", "query", "cancel", "transfer"] : local.functions[name].min_instances > 0])
+    error_message = "A caller waits for a cold start."
+  }
 }
 
 run "without_transfers" {
