@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -126,24 +126,40 @@ func TestWaitsForTheFirstConnection(t *testing.T) {
 	at.Host = reserved.Addr().String()
 	check.OK(t)(reserved.Close())
 	const away = 3 * time.Second
-	appeared := make(chan *pgproxy.Proxy, 1)
-	time.AfterFunc(away, func() {
-		proxy, err := pgproxy.Start(context.WithoutCancel(t.Context()), pgproxy.Options{Addr: at.Host, Target: cluster.Addr()})
-		if err != nil {
-			t.Error(err)
-		}
-		appeared <- proxy
-	})
+	time.AfterFunc(away, func() { forward(t, at.Host, cluster.Addr()) })
 	began := time.Now()
 	code, stdout, stderr := migrate(t, at.String(), "status", "--wait=1m")
-	if proxy := <-appeared; proxy != nil {
-		proxy.Close()
-	}
 	if code != 0 || !strings.Contains(stdout, "0001_") || time.Since(began) < away {
 		t.Errorf("got code %d after %s, output %q, errors %q, want the list of migrations once the port is there", code, time.Since(began), stdout, stderr)
 	}
 	if tries := strings.Count(stderr, "no connection to the database after "); tries < 2 || !strings.Contains(stderr, "trying for up to 1m0s: ") {
 		t.Errorf("progress: got %q, want a line for each failed try", stderr)
+	}
+}
+
+// forward listens at an address for connections to another one, until t ends.
+func forward(t *testing.T, from, to string) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", from)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	context.AfterFunc(t.Context(), func() { _ = listener.Close() })
+	for {
+		near, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer near.Close()
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				return
+			}
+			defer far.Close()
+			go func() { _, _ = io.Copy(far, near) }()
+			_, _ = io.Copy(near, far)
+		}()
 	}
 }
 

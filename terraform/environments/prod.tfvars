@@ -9,13 +9,7 @@ max_instances = {
 }
 
 # No cold start for a caller, nor on the way of an intent.
-min_instances = {
-  create   = 1
-  query    = 1
-  cancel   = 1
-  transfer = 1
-  advance  = 1
-}
+min_instances = { create = 1, query = 1, cancel = 1, transfer = 1, advance = 1 }
 
 database = {
   tier            = "db-custom-8-32768"

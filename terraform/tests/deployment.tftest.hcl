@@ -292,7 +292,7 @@ run "everything" {
       "admin-act", "balance", "carried-out-twice", "chain-unread", "fee-ceiling", "gas-bump-held", "intent-forged", "intent-unproved", "mempool-lost", "refusals",
       "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "events-late", "fenced-writes", "function-errors", "held-intents", "in-flight-age",
       "mark-uncompared", "metrics-absent", "node-excluded", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
-      "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unreachable", "unusual-transfers",
+      "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unreachable", "unusual-transfers", "waiting",
     ])
     error_message = "The alerts are not those that have a page."
   }

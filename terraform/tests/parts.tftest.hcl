@@ -654,6 +654,12 @@ run "network_open" {
 run "alerts" {
   command = plan
 
+  override_resource {
+    target          = google_monitoring_uptime_check_config.api
+    override_during = plan
+    values          = { uptime_check_id = "from-outside" }
+  }
+
   module {
     source = "./modules/alerts"
   }
@@ -738,7 +744,7 @@ run "alerts" {
   }
 
   assert {
-    condition     = strcontains(google_monitoring_alert_policy.this["unreachable"].conditions[0].condition_threshold[0].filter, "metric.labels.check_id=\"${google_monitoring_uptime_check_config.api.uptime_check_id}\"") && google_monitoring_alert_policy.this["unreachable"].conditions[0].condition_threshold[0].comparison == "COMPARISON_GT"
+    condition     = strcontains(google_monitoring_alert_policy.this["unreachable"].conditions[0].condition_threshold[0].filter, "metric.labels.check_id=\"from-outside\"") && google_monitoring_alert_policy.this["unreachable"].conditions[0].condition_threshold[0].comparison == "COMPARISON_GT"
     error_message = "Nobody is told that the check from outside fails."
   }
 

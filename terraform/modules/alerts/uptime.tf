@@ -23,23 +23,3 @@ resource "google_monitoring_uptime_check_config" "api" {
     labels = { project_id = var.project, host = var.host }
   }
 }
-
-locals {
-  from_outside = {
-    unreachable = {
-      severity = "CRITICAL"
-      title    = "The API cannot be reached from outside"
-      conditions = [{
-        title     = "From more than one place, for ten minutes"
-        filter    = "resource.type=\"uptime_url\" AND metric.type=\"monitoring.googleapis.com/uptime_check/check_passed\" AND metric.labels.check_id=\"${google_monitoring_uptime_check_config.api.uptime_check_id}\""
-        aligner   = "ALIGN_NEXT_OLDER"
-        reducer   = "REDUCE_COUNT_FALSE"
-        group_by  = ["resource.labels.host"]
-        above     = 1
-        threshold = true
-        period    = "600s"
-        duration  = "600s"
-      }]
-    }
-  }
-}
