@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/demo"
 	"github.com/fencepost/fencepost/emulator/local"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/cells"
 	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 )
@@ -28,6 +30,7 @@ type flags struct {
 	api, control        string
 	processes           int
 	nodes, chains       int
+	cells               int
 	settings            stack.Settings
 }
 
@@ -48,7 +51,7 @@ var groups = []command.Group{
 	{Title: "Settings, beside the FENCEPOST_ variables of the environment", Flags: []string{"set"}},
 	{Title: "Where it listens, and what it shows", Flags: []string{"api", "control", "keys", "logs", "verbose"}},
 	{Title: "Programs that are built already", Flags: []string{"server", "core"}},
-	{Title: "The demo", Flags: []string{"demo", "keep", "intents"}},
+	{Title: "The demo", Flags: []string{"demo", "keep", "intents", "cells"}},
 }
 
 func parse(args, environ []string) (flags, error) {
@@ -73,6 +76,7 @@ func parse(args, environ []string) (flags, error) {
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
 	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain the functions know; with --demo and more than one, the first stops answering halfway")
 	set.IntVar(&f.chains, "chains", 1, "how many chains are served, 1 or 2; with --demo and 2, the intents that come with it are posted on both, by the same keys")
+	set.IntVar(&f.cells, "cells", 1, "with --demo: how many deployments run, with a database and keys each, behind one front; one of them is killed, and the others must not feel it; from 2 to 4")
 	set.BoolVar(&f.mark, "mark", false, "keep a mark outside the database, in the emulator's Cloud Storage, which reveals a restored backup")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
@@ -81,12 +85,30 @@ func parse(args, environ []string) (flags, error) {
 	}
 	f.settings.AddEnvironment(environ)
 	err := command.Check(set, command.Range{Flag: "processes", Value: float64(f.processes), Min: 1, Max: 32},
-		command.Range{Flag: "nodes", Value: float64(f.nodes), Min: 1, Max: nodes.MaxNodes}, command.Range{Flag: "chains", Value: float64(f.chains), Min: 1, Max: 2},
+		command.Range{Flag: "nodes", Value: float64(f.nodes), Min: 1, Max: nodes.MaxNodes}, command.Range{Flag: "chains", Value: float64(f.chains), Min: 1, Max: 2}, command.Range{Flag: "cells", Value: float64(f.cells), Min: 1, Max: cells.Most},
 		command.Range{Flag: "window", Value: float64(f.window), Min: 0, Max: 10_000})
 	if err != nil {
 		return f, err
 	}
-	return f, f.check()
+	return f, errors.Join(f.check(), f.checkCells(set))
+}
+
+// ofCells are the flags that the demo of cells takes.
+var ofCells = []string{"cells", "demo", "server", "processes", "block-time", "logs", "set", "verbose"}
+
+func (f flags) checkCells(set *flag.FlagSet) (err error) {
+	if f.cells == 1 {
+		return nil
+	}
+	if !f.demo {
+		return errors.New("--cells goes with --demo")
+	}
+	set.Visit(func(given *flag.Flag) {
+		if !slices.Contains(ofCells, given.Name) {
+			err = errors.Join(err, fmt.Errorf("--%s does not go with --cells", given.Name))
+		}
+	})
+	return err
 }
 
 // check checks the flags with a list of values, and those that need another flag.

@@ -30,6 +30,9 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.cells > 1 {
+		return runCells(ctx, f, out)
+	}
 	intents, err := loadIntents(f) // an invalid file is an error before anything is started
 	if err != nil {
 		return fmt.Errorf("intents, nothing was sent:\n%w", err)

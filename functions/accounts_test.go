@@ -115,6 +115,14 @@ func TestDepositsAreBookedOnce(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("too much (%v)", a.body), a.is("code", "state"), "422 INSUFFICIENT_BALANCE REFUSED")
 	}
 
+	h.unguarded(`create function break() returns trigger language plpgsql as 'begin raise exception ''broken''; end'`)
+	h.unguarded(`create trigger break before update of funding on account_act for each row execute function break()`)
+	unstored := h.as("ann", "POST", deposits, members{"id": "wire-3", "amount": "1", "reason": "r"})
+	check.Equal(t, fmt.Sprintf("an answer that cannot be stored (%v)", unstored.body), unstored.is("state", "id"), "202 PENDING wire-3")
+	h.unguarded(`drop trigger break on account_act`)
+	check.Equal(t, "and again", h.as("ann", "POST", deposits, members{"id": "wire-3", "amount": "1", "reason": "r"}).is("state", "id"), "200 DONE wire-3")
+	check.Equal(t, "which is taken back", h.as("ann", "POST", withdrawals, members{"id": "wire-3", "amount": "1", "reason": "r"}).is("state"), "200 DONE")
+
 	h.signal(syscall.SIGSTOP)
 	spot := members{"id": "spot-1", "amount": "3", "account": "SPOT", "reason": "r"}
 	a := h.as("ann", "POST", deposits, spot)
@@ -180,6 +188,13 @@ func TestDepositServiceHasALimit(t *testing.T) {
 		method, path, _ := strings.Cut(path, " ")
 		check.Equal(t, path, h.as("bank", method, path, nil).is("code"), "403 FORBIDDEN")
 	}
+	act := h.as("bank", "POST", "/admin/v1/accounts/9/USDT/deposits", members{"id": "rest", "amount": "10", "reason": "r"})
+	check.Equal(t, "its own act", act.is("by", "reason"), "200 email:bank@fencepost.example the chain")
+	proposal, _ := h.propose("POST", "/admin/v1/accounts/9/USDT/deposits", members{"id": "case", "amount": "1", "reason": "a secret case"})
+	h.ben("POST", proposal+"/approve", agreed).wants(t, 200, "an operator's deposit")
+	check.Equal(t, "an operator's act, to the service", deposit(9, "case", "1").is("state", "by", "reason", "approvedBy"), "200 DONE an operator an operator <nil>")
+	check.Equal(t, "a line, by the service", h.as("bank", "POST", "/admin/v1/accounts/9/USDT/deposits",
+		members{"id": "line", "amount": "1", "account": "SPOT", "line": 1, "reason": "r"}).is("code", "field"), "400 INVALID_FIELD line")
 	check.Equal(t, "an operator's deposit is proposed", h.as("ann", "POST", "/admin/v1/accounts/9/USDT/deposits", members{"id": "big", "amount": "500", "reason": "r"}).is("status", "act"), "202 PROPOSED money")
 }
 
@@ -271,5 +286,64 @@ func TestTwoOperatorsForAccounts(t *testing.T) {
 	check.Equal(t, "changed since", h.ben("POST", stale+"/approve", agreed).is("code"), "409 PROPOSAL_STALE")
 	approve("POST", path, status("ACTIVE")).wants(t, 200, "active")
 	check.Equal(t, "active", h.one(`select status from balances_tb where user_id = 9`), "ACTIVE")
+	spot := transfer.Call{ReqID: "spot", UserID: 8, AssetID: 9, Units: 1, CreatedAt: time.Now()}
+	h.must(h.trading.OutsideDeposit(t.Context(), spot))
+	spot.ReqID = "disabled-before-the-restore"
+	h.must(h.trading.SetStatus(t.Context(), spot, "DISABLED"))
+	check.Equal(t, "frozen allows more than Spot has", h.ann("POST", "/admin/v1/accounts/8/EURX/status", status("FROZEN")).is("status"), "202 PROPOSED")
+	check.Equal(t, "in Spot", check.Value(h.trading.AccountStatus(t.Context(), 8, 9))(t), "DISABLED")
 	check.Equal(t, "of both", h.one(`select "by" || approved_by from account_act where kind = 'STATUS' order by act_id desc limit 1`), "sub:ann-at-workemail:ben@fencepost.example")
+}
+
+// After a restore a Spot deposit or withdrawal that is ordered again, under its own id, is another call for the core. A
+// line of the core's journal ends it, and moves nothing.
+func TestSpotMoneyAfterARestore(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("adjustments")...)
+	const path = "/admin/v1/accounts/9/USDT/deposits"
+	wire := members{"id": "wire-1", "amount": "3", "account": "SPOT", "reason": "r"}
+	approve := func(body members) answer {
+		h.t.Helper()
+		proposal, _ := h.propose("POST", path, body)
+		return h.ben("POST", proposal+"/approve", agreed)
+	}
+	state := func(a answer) string {
+		body := a.body["outcome"].(map[string]any)["body"].(map[string]any)
+		return fmt.Sprint(body["state"], " ", body["trading"])
+	}
+	forget := func() { h.unguarded(`delete from account_act`) }
+	check.Equal(t, "before", state(approve(wire)), "DONE APPLIED")
+	forget()
+	check.Equal(t, "again", state(approve(wire)), "PENDING <nil>")
+	line := 0
+	lines, _, err := h.trading.Journal(t.Context(), 0, 1000)
+	check.OK(t)(err)
+	for _, one := range lines {
+		if one.ReqID == "wire-1" {
+			line = int(one.Seq)
+		}
+	}
+	for _, c := range []struct {
+		what    string
+		differs members
+		want    string
+	}{
+		{"another line", members{"line": line - 1}, "409 EVIDENCE_DIFFERS <nil>"},
+		{"a line that does not exist", members{"line": 1000}, "409 EVIDENCE_DIFFERS <nil>"},
+		{"in Funding", members{"line": line, "account": "FUNDING"}, "400 INVALID_FIELD line"},
+	} {
+		check.Equal(t, c.what, h.ann("POST", path, with(wire, c.differs)).is("code", "field"), c.want)
+	}
+	proved := with(wire, members{"line": line})
+	check.Equal(t, "by its line", state(approve(proved)), "DONE APPLIED")
+	check.Equal(t, "once more", h.ann("POST", path, proved).is("state"), "200 DONE")
+	forget()
+	check.Equal(t, "by its line, where no call was made", state(approve(proved)), "DONE APPLIED")
+	forget()
+	more := with(proved, members{"amount": "4"})
+	check.Equal(t, "another amount than the core has", approve(more).is("code", "state"), "422 ID_TAKEN REFUSED")
+	check.Equal(t, "which ends it", h.one(`select trading || open from account_act`), "ID_TAKENfalse")
+	if b, _, err := h.trading.Balance(t.Context(), 9, 1); err != nil || b.Units != 3_000_000 {
+		t.Errorf("in the core: got %+v, %v; want 3 USDT", b, err)
+	}
 }

@@ -141,3 +141,40 @@ func TestCreateIsOneRoundTrip(t *testing.T) {
 	await(t, "all four told", func() bool { return len(trips()) == 4 })
 	check.Equal(t, "round trips of four creates", strings.Join(trips(), " "), "2 1 1 1")
 }
+
+// A create that a full queue refuses is answered after a moment, in a batch too. A stored requestId gets its
+// answer.
+func TestRefusedCreatesAreDelayed(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Bundle.Register(t, shopAccount, 1)
+	url := h.serve("FENCEPOST_QUEUE_MAX_PER_SUBMITTER=1")
+	shop := h.callerToken("shop")
+	intent := func(id string) string {
+		return `{"submitter": "` + shopAccount + `", "requestId": "` + id + `", "payload": {"to": "` + paidTo + `", "value": "1"}}`
+	}
+	post := func(id string) answer {
+		return call(t, t.Context(), shop, http.MethodPost, url+"/api/v1/tx", intent(id))
+	}
+	post("first").wants(t, 202, "the first")
+	const delay = 250 * time.Millisecond
+	for name, ask := range map[string]func() string{
+		"alone": func() string { return post("second").is("code") },
+		"batch": func() string {
+			a := call(t, t.Context(), shop, http.MethodPost, url+"/api/v1/tx:batch", `{"intents": [`+intent("first")+`,`+intent("second")+`]}`)
+			results, _ := a.body["results"].([]any)
+			if len(results) != 2 {
+				return fmt.Sprint(a.body)
+			}
+			one := results[1].(map[string]any)
+			return fmt.Sprint(one["status"], " ", one["code"])
+		},
+	} {
+		began := time.Now()
+		check.Equal(t, name, ask(), "429 QUEUE_FULL")
+		if took := time.Since(began); took < delay {
+			t.Errorf("%s: got an answer after %v, want one after %v", name, took, delay)
+		}
+	}
+	post("first").wants(t, 200, "the first again")
+}

@@ -169,7 +169,7 @@ func (a *App) serve() error {
 	a.workerOf, a.hooks, a.maxQueued = a.workerFor, c.Hooks, c.Queue.MaxPerSubmitter
 	a.transactions = &transactions.Server{
 		Base: a.base, Store: a.store, Tasks: a.tasks, RulesOf: chains.RulesOf, Handlers: a.handlers,
-		MaxQueued: c.Queue.MaxPerSubmitter, EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
+		MaxQueued: c.Queue.MaxPerSubmitter, Held: transactions.NewHolds(), EventsKept: c.Events.Kept(), EventsMode: string(c.Events.Mode),
 	}
 	a.steps = &steps.Server{Base: a.base, WorkerOf: a.workerFor, Deliveries: deliveries, Slots: steps.NewDeliverySlots(deliveries.Endpoints)}
 	a.sweeps = &sweeps.Server{

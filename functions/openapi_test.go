@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,5 +106,22 @@ func addText(e ast.Expr, into map[string]bool) {
 	if literal, ok := e.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 		text, _ := strconv.Unquote(literal.Value)
 		into[text] = true
+	}
+}
+
+// A block number has one form in every answer: a JSON number. A node's own receipt is shown in one place, and is described
+// as raw. Answers have only what is described: see apiOf.
+func TestBlockNumbersHaveOneForm(t *testing.T) {
+	t.Parallel()
+	described := regexp.MustCompile(`\b(?:blockNumber|block_number): (\{[^}]*\})`).FindAllStringSubmatch(functions.OpenAPI, -1)
+	for _, one := range described {
+		if !regexp.MustCompile(`type: (integer|\[integer, "null"\]), format: int64`).MatchString(one[1]) {
+			t.Errorf("got %s, want an integer", one[0])
+		}
+	}
+	check.Equal(t, "places with a block number", len(described), 4)
+	raw := regexp.MustCompile(`(\w+): \{type: \[object, "null"\], additionalProperties: true, description: "the receipt as the node gave it`).FindAllStringSubmatch(functions.OpenAPI, -1)
+	if len(raw) != 1 || raw[0][1] != "document" {
+		t.Errorf("raw receipts: got %v, want document alone", raw)
 	}
 }

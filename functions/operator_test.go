@@ -152,6 +152,14 @@ func TestSweep(t *testing.T) {
 		line := h.log.find("alert", alert)
 		check.Equal(t, fmt.Sprintf("%s (%v)", alert, line), fmt.Sprintf("%v %v", line["severity"], line["reqId"]), want)
 	}
+	const partial = "the gauges of this sweep are not shown, since it could not read all of them"
+	if line := h.log.find("message", partial); line != nil {
+		t.Errorf("a whole sweep: got %v", line)
+	}
+	h.unguarded(`alter table transfer_acknowledgement rename to elsewhere`) // the gauge of late transfers needs it
+	if swept := h.as("tasks", "POST", "/internal/sweep", map[string]any{}); swept.status == 200 || h.log.find("message", partial) == nil {
+		t.Errorf("a sweep that reads a part of its gauges: got %d, want it to fail and show none", swept.status)
+	}
 }
 
 // The sweep opens PROTECT on every submitter of a restored database, also where none of them has work.

@@ -167,6 +167,20 @@ func TestClientOfPayoutAddresses(t *testing.T) {
 	if got, err := ann.ShowPayoutAddresses(t.Context(), alice); err != nil || got.Block == nil || len(got.Addresses) != 1 || got.Addresses[0].RemovedAt != nil {
 		t.Errorf("list: got %+v, %v; want the block, and one address", got, err)
 	}
+	h.run(`alter table payout_address disable trigger user`)
+	h.run(`insert into payout_address (user_id, chain_id, address, removed_at, removed_by) select $1, 1337, $2, now(), 'user' from generate_series(1, 1200)`, alice, paidTo)
+	h.run(`alter table payout_address enable trigger user`)
+	if got, err := ann.ShowPayoutAddresses(t.Context(), alice); err != nil || len(got.Addresses) != 1201 || got.Addresses[1200].AddressID != added.AddressID || got.Block == nil {
+		t.Errorf("list of 1,201: got %d, %v", len(got.Addresses), err)
+	}
+	path := fmt.Sprint("/admin/v1/users/", alice, "/payout_addresses?pageSize=1000")
+	page := h.as("ann", "GET", path, nil)
+	last := h.as("ann", "GET", fmt.Sprint(path, "&pageToken=", page.body["nextPageToken"]), nil)
+	check.Equal(t, "pages", fmt.Sprint(len(page.body["addresses"].([]any)), len(last.body["addresses"].([]any)), last.body["nextPageToken"]), "1000 201 <nil>")
+	check.Equal(t, "another list's token", h.as("ann", "GET", path+"&pageToken=xx", nil).is("code", "field"), "400 INVALID_FIELD pageToken")
+	h.run(`alter table payout_address disable trigger user`)
+	h.run(`delete from payout_address where user_id = $1 and address_id <> $2`, alice, added.AddressID)
+	h.run(`alter table payout_address enable trigger user`)
 	if got, err := ann.DropPayoutAddress(t.Context(), alice, added.AddressID, "not hers"); err != nil || !strings.Contains(got.RemovedBy, "ann") || got.RemoveReason != "not hers" {
 		t.Errorf("remove: got %+v, %v", got, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Limits of callers and tokens are stored in the form in which they are compared and shown, also by a
@@ -73,4 +75,32 @@ func TestPolicyNamesCallersAndTokens(t *testing.T) {
 	if a := h.as("ann", "GET", "/admin/v1/submitters/"+shopAccount, nil); !reflect.DeepEqual(shown(a)["tokens"], any(want)) {
 		t.Errorf("after what was refused: got %v, want %v", a.body["policy"], want)
 	}
+}
+
+// An operator sees what counts against a policy, by caller and token, page by page.
+func TestOperatorSeesPolicyUse(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 1)
+	path := "/admin/v1/submitters/" + shopAccount + "/policy"
+	check.Equal(t, "before", h.as("ann", "GET", path+"/use", nil).is("valueInDay", "feesInDay", "scopes"), "200 0 <nil> []")
+	h.as("ann", "PUT", path, members{"maxValuePerDay": "100", "maxFeesPerDay": "1000000000000000000", "maxPerMinute": 9, "perCaller": members{"*": members{"maxValuePerDay": "50"}},
+		"tokens": members{paidTo: members{"maxAmountPerDay": "70"}}, "reason": "r"}).wants(t, 200, "policy")
+	for id, payload := range map[string]members{"1": {"to": "0x" + strings.Repeat("2", 40), "value": "7"},
+		"2": {"to": paidTo, "data": "0xa9059cbb" + strings.Repeat("0", 63) + "1" + strings.Repeat("0", 63) + "5"}} {
+		h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": id, "payload": payload}).wants(t, 202, "%s", id)
+	}
+	ann := h.clientOf(h.callerToken("ann"))
+	use, err := ann.PolicyUse(t.Context(), shopAccount, "")
+	if err != nil || use.IntentsInMinute != 2 || use.ValueInDay != "7" || use.FeesInDay != "0" || use.NextPageToken != "" {
+		t.Errorf("use: got %+v, %v", use, err)
+	}
+	check.Equal(t, "scopes", fmt.Sprint(use.Scopes), fmt.Sprintf("[{%s 0 5} {email:shop@fencepost.example 2 7}]", paidTo))
+	first := h.as("ann", "GET", path+"/use?pageSize=1", nil)
+	last, err := ann.PolicyUse(t.Context(), shopAccount, fmt.Sprint(first.body["nextPageToken"]))
+	if err != nil || len(last.Scopes) != 1 || last.Scopes[0].InDay != "7" || last.NextPageToken != "" {
+		t.Errorf("the last page: got %+v, %v", last, err)
+	}
+	check.Equal(t, "by a caller", h.as("shop", "GET", path+"/use", nil).is("code"), "403 FORBIDDEN")
+	check.Equal(t, "of none", h.as("ann", "GET", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000ff/policy/use", nil).is("code"), "404 UNKNOWN_SUBMITTER")
 }

@@ -94,3 +94,23 @@ func TestOperatorSeesWhyATransactionWaits(t *testing.T) {
 		check.Equal(t, what+" of none", h.as("ann", "GET", "/admin/v1/tx/01a1fda0-b1f9-7b07-a2c1-57c667e395bc/"+what, nil).is("code"), "404 NOT_FOUND")
 	}
 }
+
+// An operator sees the PROTECT incidents of a submitter with evidence and release, page by page.
+func TestOperatorSeesIncidents(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 1)
+	path := "/admin/v1/submitters/" + shopAccount + "/incidents"
+	check.Equal(t, "none", fmt.Sprint(h.as("ann", "GET", path, nil).body), "map[incidents:[]]")
+	h.run(`insert into protect_incident (submitter, incident, evidence, closed_at, closed_by, mode, reason, released)
+		values ($1, 1, '{"why": "AHEAD"}', now(), 'ann', 'resync', 'found them', '{"nextNonce": 3}'), ($1, 2, '{"why": "TAKEN"}', null, null, null, null, null)`, shopAccount)
+	found, err := collect(h.clientOf(h.callerToken("ann")).ListIncidents(t.Context(), shopAccount), func(i client.PastIncident) string {
+		return fmt.Sprint(i.Incident, " ", string(i.Evidence), " ", i.ClosedAt != nil, " ", i.Mode, i.ClosedBy, i.Reason, string(i.Released), ";")
+	})
+	check.Equal(t, fmt.Sprintf("incidents, error: %v", err), found, `2 {"why":"TAKEN"} false null; 1 {"why":"AHEAD"} true resyncannfound them{"nextNonce":3};`)
+	first := h.as("ann", "GET", path+"?pageSize=1", nil)
+	last := h.as("ann", "GET", fmt.Sprint(path, "?pageSize=1&pageToken=", first.body["nextPageToken"]), nil)
+	check.Equal(t, "the last page", fmt.Sprint(last.body["incidents"].([]any)[0].(map[string]any)["incident"], last.body["nextPageToken"]), "1 <nil>")
+	check.Equal(t, "by a caller", h.as("shop", "GET", path, nil).is("code"), "403 FORBIDDEN")
+	check.Equal(t, "of none", h.as("ann", "GET", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000ff/incidents", nil).is("code"), "404 UNKNOWN_SUBMITTER")
+}

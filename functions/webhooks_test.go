@@ -198,6 +198,9 @@ func TestOperatorWorksOnWebhookEndpoints(t *testing.T) {
 		check.Equal(t, call, h.as("ann", "POST", path+"/"+name, body).is("code", "field"), want)
 		check.Equal(t, call+" by a caller", h.as("shop", "POST", path+"/"+name, body).is("code"), "403 FORBIDDEN")
 	}
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	check.Equal(t, "in a restored database", h.as("ann", "POST", path+"/shop/redeliver", members{"after": "1", "reason": "r"}).is("code"), "409 TOO_LATE")
+	h.run(`update database_identity set timeline_id = timeline_id - 1`)
 	h.run(`update event_counter set forgotten = 2`)
 	check.Equal(t, "deleted events", h.as("ann", "POST", path+"/shop/redeliver", members{"after": "1", "reason": "r"}).is("code", "field"), "400 INVALID_FIELD after")
 }
@@ -224,6 +227,10 @@ func TestTwoOperatorsResumeAndRedeliver(t *testing.T) {
 	check.Equal(t, "proposed", h.one(`select delivered from event_delivery_queue where endpoint = 'shop'`), "1")
 	check.Equal(t, "redelivered", h.ben("POST", again+"/approve", agreed).is("status"), "200 CARRIED_OUT")
 	check.Equal(t, "redelivered", h.one(`select delivered from event_delivery_queue where endpoint = 'shop'`), "0")
+	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	for _, act := range []string{"pause", "resume", "test"} {
+		check.Equal(t, act+" in a restored database", h.ann("POST", path+"/"+act, members{"reason": "r"}).is("code"), "409 TOO_LATE")
+	}
 	check.Equal(t, "on record", h.one(`select string_agg(action || ' ' || by || ' ' || coalesce(approved_by, ''), '; ' order by id) from webhook_act`),
 		"PAUSE sub:ann-at-work ; RESUME sub:ann-at-work email:ben@fencepost.example; REDELIVER sub:ann-at-work email:ben@fencepost.example")
 }

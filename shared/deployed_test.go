@@ -104,7 +104,7 @@ func TestLogLinesAlertedUponAreLogged(t *testing.T) {
 func TestValidationsDeployedRefuseSomething(t *testing.T) {
 	t.Parallel()
 	variables := regexp.MustCompile(`(?ms)^variable "(\w+)" \{$(.*?)^\}$`).FindAllStringSubmatch(text(t, "../terraform", ".tf"), -1)
-	refused := text(t, "../terraform/tests", ".hcl")
+	refused := text(t, "../terraform", ".hcl")
 	checked := 0
 	for _, v := range variables {
 		validations := strings.Count(v[2], "\n  validation {")
@@ -195,6 +195,38 @@ func TestConnectionsDeployedFitTheDatabase(t *testing.T) {
 	check.OK(t)(c, err)
 	if int(c.Database.MaxConns) < 2*pool {
 		t.Errorf("database.maxConns: got %d, want at least %d: lease sessions take up to %d, and creates go on beside them", c.Database.MaxConns, 2*pool, pool)
+	}
+}
+
+// The queues carry more transactions a second than the database, and the page about costs has the figures.
+func TestQueuesDeployedCarryMoreThanTheDatabase(t *testing.T) {
+	t.Parallel()
+	page := text(t, "../docs", "costs.md")
+	queues := decoded[struct {
+		PerSecond float64            `json:"max_dispatches_per_second"`
+		AtOnce    map[string]float64 `json:"max_concurrent_dispatches"`
+	}](t, "queues.json")
+	cpu := float64(numberIn(t, page, `we count\s+(\d)\.\d,`, 0)) + float64(numberIn(t, page, `we count\s+\d\.(\d),`, 0))/10
+	if cpu == 0 {
+		t.Fatal("docs/costs.md: got no CPU-milliseconds of Postgres a transaction")
+	}
+	for name, vCPUs := range map[string]int{"prod": 8, "staging": 2} {
+		set := text(t, "../terraform/environments", name+".tfvars")
+		check.Equal(t, name+": vCPUs", numberIn(t, set, `tier += "db-custom-(\d+)-`, 0), vCPUs)
+		shards := float64(numberIn(t, set, `(?m)^queue_shards = (\d+)`, 1))
+		database := float64(vCPUs) * 0.6 / cpu * 1000
+		for queue, tasks := range map[string]float64{"advance": 1, "receipt": 1, "confirm": 4} {
+			carried := shards * min(queues.PerSecond, queues.AtOnce[queue]/0.150) / tasks
+			if carried <= database {
+				t.Errorf("%s: queue %s carries %.0f transactions a second, the database %.0f: raise queue_shards to more than %.0f", name, queue, carried, database, shards*database/carried)
+			}
+			if figure := grouped(int64(carried)); (name == "prod" || queue == "confirm") && !strings.Contains(page, figure) {
+				t.Errorf("docs/costs.md: want %s, which queue %s of %s carries", figure, queue, name)
+			}
+		}
+		if figure := grouped(int64(database)); !strings.Contains(page, figure) {
+			t.Errorf("docs/costs.md: want %s, which the database of %s carries", figure, name)
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ locals {
       paths     = try(f.paths, [])
       public    = length(try(f.paths, [])) > 0
       queue     = try(f.queue, null)
-      enqueues  = [for kind in try(f.enqueues, []) : kind if contains(keys(local.queues), kind)]
+      enqueues  = [for kind in try(f.enqueues, []) : kind if contains(local.served, kind)]
       scheduled = try(f.scheduled, false)
       signs     = try(f.signs, false)
       registers = try(f.registers, false)
@@ -26,7 +26,7 @@ locals {
       timeout   = try(f.timeout, 60)
       # In milliseconds: a lease's length; for checks of conservation, which read all accounts in one snapshot, a request's.
       transaction_timeout = try(f.long_transactions, false) ? 1000 * try(f.timeout, 60) : 10000
-      max_instances       = try(var.max_instances[name], f.max_instances, var.default_max_instances)
+      max_instances       = local.most_instances[name]
       min_instances       = try(var.min_instances[name], 0)
     }
   }
@@ -35,8 +35,15 @@ locals {
   events_mode = var.events == null ? "poll" : var.events.mode
   events_kept = contains(["mq_outbox", "webhook"], local.events_mode)
 
-  # The function that serves each queue.
-  queues = { for name, f in local.chosen : f.queue => name if can(f.queue) }
+  # The function that serves each queue, also of those that this deployment has not: for days Cloud Tasks refuses a new
+  # queue with the name of one that was deleted, so that none goes with a feature or with the image.
+  queues = { for name, f in local.catalogue : f.queue => name if can(f.queue) }
+  served = toset([for kind, name in local.queues : kind if contains(keys(local.chosen), name)])
+
+  # Cloud Run's address of a service follows from its name, so that its queue can be made first.
+  hosts = { for kind, name in local.queues : kind => "${var.name}-${name}-${data.google_project.this.number}.${var.region}.run.app" }
+
+  most_instances = { for name, f in local.catalogue : name => try(var.max_instances[name], f.max_instances, var.default_max_instances) }
 
   # Instances exist only once there is an image of them.
   deployed = { for name, f in local.functions : name => f if var.image != null }
@@ -75,17 +82,17 @@ module "database" {
   encryption_key   = var.encryption_key
 
   # Cloud SQL finds no private network before Google's services are peered with it.
-  depends_on = [module.network, google_kms_crypto_key_iam_member.encrypts]
+  depends_on = [module.network, google_kms_crypto_key_iam_member.encrypts, google_kms_crypto_key_iam_member.encrypts_replica]
 }
 
 module "signer" {
   source = "./modules/signer"
 
-  name    = var.name
-  region  = var.region
-  keys    = var.signing_keys
-  signers = { for name, f in local.functions : name => local.members[name] if f.signs && contains(var.signers, "kms") }
-  readers = { for name, f in local.functions : name => local.members[name] if f.registers && contains(var.signers, "kms") }
+  ring     = coalesce(var.signing_key_ring, "${var.name}-signers")
+  location = coalesce(var.signer_location, var.region)
+  keys     = var.signing_keys
+  signers  = { for name, f in local.functions : name => local.members[name] if f.signs && contains(var.signers, "kms") }
+  readers  = { for name, f in local.functions : name => local.members[name] if f.registers && contains(var.signers, "kms") }
 
   depends_on = [google_project_service.api]
 }
@@ -98,6 +105,7 @@ module "function" {
   region              = var.region
   target              = each.value.target
   public              = each.value.public
+  unchecked           = var.internal_tokens_verified_once
   image               = var.image
   account             = local.accounts[each.key]
   network             = module.network.network
@@ -118,17 +126,18 @@ module "function" {
   depends_on = [google_secret_manager_secret_iam_member.reader, module.database, google_binary_authorization_policy.this]
 }
 
+# A queue depends on no function: neither a missing image nor a feature that is taken back deletes one.
 module "queue" {
   source   = "./modules/queue"
-  for_each = var.image == null ? {} : local.queues
+  for_each = local.queues
 
   prefix                    = "${var.name}-${each.key}"
   region                    = var.region
   shards                    = var.queue_shards
-  host                      = trimprefix(module.function[each.value].uri, "https://")
+  host                      = local.hosts[each.key]
   settings                  = local.queue
   max_concurrent_dispatches = local.queue.max_concurrent_dispatches[each.key]
-  capacity                  = local.functions[each.value].max_instances * var.concurrency
+  capacity                  = local.most_instances[each.value] * var.concurrency
   enqueuers                 = { for name, f in local.functions : name => local.members[name] if contains(f.enqueues, each.key) }
 
   depends_on = [google_project_service.api]
@@ -179,6 +188,9 @@ module "balancer" {
   admin_ranges        = var.admin_ranges
   requests_per_minute = var.requests_per_minute
   preview             = var.armor_preview
+
+  caller_ranges              = var.caller_ranges
+  caller_requests_per_minute = var.caller_requests_per_minute
 }
 
 module "alerts" {

@@ -1,3 +1,7 @@
+data "google_project" "this" {
+  project_id = var.project
+}
+
 resource "google_project_service" "api" {
   for_each = toset([
     "artifactregistry.googleapis.com",

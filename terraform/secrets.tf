@@ -25,7 +25,7 @@ locals {
   secrets_of = {
     for name in keys(local.functions) : name => {
       for id, s in local.secrets : s.variable => {
-        secret = google_secret_manager_secret.value[id].secret_id, version = lookup(var.secret_versions, id, "1")
+        secret = google_secret_manager_secret.value[id].secret_id, version = try(data.google_secret_manager_secret_version.value[id].version, null)
       } if s.variable != null && contains(s.readers, name)
     }
   }
@@ -36,7 +36,7 @@ locals {
   signer_files_of = {
     for name in keys(local.functions) : name => {
       for id, variable in local.signer_files : id => {
-        secret = google_secret_manager_secret.value[id].secret_id, version = lookup(var.secret_versions, id, "1"), variable = variable
+        secret = google_secret_manager_secret.value[id].secret_id, version = try(data.google_secret_manager_secret_version.value[id].version, null), variable = variable
       } if contains(try(local.secrets[id].readers, []), name)
     }
   }
@@ -50,14 +50,18 @@ resource "google_secret_manager_secret" "value" {
 
   replication {
     user_managed {
-      replicas {
-        location = var.region
+      dynamic "replicas" {
+        for_each = setunion([var.region], var.secret_regions)
 
-        dynamic "customer_managed_encryption" {
-          for_each = var.encryption_key == null ? [] : [var.encryption_key]
+        content {
+          location = replicas.value
 
-          content {
-            kms_key_name = customer_managed_encryption.value
+          dynamic "customer_managed_encryption" {
+            for_each = var.encryption_key == null ? [] : [var.encryption_key]
+
+            content {
+              kms_key_name = customer_managed_encryption.value
+            }
           }
         }
       }
@@ -65,6 +69,23 @@ resource "google_secret_manager_secret" "value" {
   }
 
   depends_on = [google_project_service.api, google_kms_crypto_key_iam_member.encrypts]
+}
+
+# A service whose secret has no value does not start, and its first start leaves it tainted behind its deletion protection. So
+# a person names each version after giving the value, and it is looked up, without the value, before a service is made.
+data "google_secret_manager_secret_version" "value" {
+  for_each = var.image == null ? {} : local.secrets
+
+  secret            = "${var.name}-${each.key}"
+  version           = lookup(var.secret_versions, each.key, null)
+  fetch_secret_data = false
+
+  lifecycle {
+    precondition {
+      condition     = contains(keys(var.secret_versions), each.key)
+      error_message = "secret_versions does not name ${each.key}, which functions read. Make the secret: terraform apply -target=google_secret_manager_secret.value. Give it a value: gcloud secrets versions add ${var.name}-${each.key} --data-file=-. Then set secret_versions = { ${each.key} = \"1\" }, with the number that gcloud shows, and apply again."
+    }
+  }
 }
 
 resource "google_secret_manager_secret_iam_member" "reader" {

@@ -84,7 +84,7 @@ variable "readers" {
 }
 
 variable "image" {
-  description = "The functions' image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…. Null deploys everything but the functions and their ways in, such as queues, jobs and the load balancer."
+  description = "The functions' image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…. Null deploys everything but the functions and their ways in, such as jobs and the load balancer."
   type        = string
   default     = null
 
@@ -123,6 +123,12 @@ variable "name" {
     condition     = can(regex("^[a-z][a-z0-9-]{0,10}[a-z0-9]$", var.name))
     error_message = "name must be 2 to 12 lower-case letters, digits and hyphens, and begin with a letter."
   }
+
+  validation {
+    # Postgres cuts a longer role's name, and the function could not log in.
+    condition     = length("${var.name}-conservation-full@${var.project}.iam") <= 63
+    error_message = "name and project are too long together: the role of a function in Postgres, NAME-conservation-full@PROJECT.iam, has more than 63 characters. Shorten name."
+  }
 }
 
 variable "subnet_range" {
@@ -132,7 +138,7 @@ variable "subnet_range" {
 }
 
 variable "queue_shards" {
-  description = "The number of queues of each kind of work, among which submitters are spread. One queue dispatches at most 500 tasks a second."
+  description = "The number of queues of each kind of work, among which submitters are spread. One queue dispatches at most 500 tasks a second. After a lower number the names of the removed queues cannot be used for days."
   type        = number
   default     = 1
 
@@ -177,7 +183,7 @@ variable "concurrency" {
 }
 
 variable "database" {
-  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit lists the classes of statements that pgAudit logs. Use ddl,role: a class such as write logs each transaction's statements with their values."
+  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit lists the classes of statements that pgAudit logs. Use ddl,role: a class such as write logs each transaction's statements with their values. replica_region is another region with a replica, for the loss of this one; replica_key is its Cloud KMS key where encryption_key is set. Null: no replica. region is the instance's, if it is not the deployment's, as after a switch to the replica."
   type = object({
     version              = optional(string, "POSTGRES_17")
     tier                 = optional(string, "db-custom-2-7680")
@@ -189,6 +195,9 @@ variable "database" {
     log_retention_days   = optional(number, 7)
     backups              = optional(number, 14)
     pgaudit              = optional(string, "ddl,role")
+    region               = optional(string)
+    replica_region       = optional(string)
+    replica_key          = optional(string)
   })
   default = {}
 
@@ -222,6 +231,17 @@ variable "mark_bucket" {
   default     = null
 }
 
+variable "secret_regions" {
+  description = "Further regions that keep the secrets, such as the replica's. Choose before the first apply: a secret's regions do not change. Without them the keys of the intents' MACs are lost with the region."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = length(var.secret_regions) == 0 || var.encryption_key == null
+    error_message = "secret_regions is refused with encryption_key, which is in the region and cannot encrypt elsewhere."
+  }
+}
+
 variable "deletion_protection" {
   description = "Whether Terraform refuses to destroy the database, the functions and the keys. It must be true in prod."
   type        = bool
@@ -234,7 +254,7 @@ variable "deletion_protection" {
 }
 
 variable "secret_versions" {
-  description = "The versions in use of the secrets rpc-urls, intent-mac-keys, chains, signer-keys, signer-remotes, handler-secrets and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
+  description = "The version in use of each secret of the output secrets, without the beginning of its name, such as { rpc-urls = \"1\" }. Name a version after giving its value: services are made only of versions that exist. Numbers, so that an instance started tomorrow reads what one started today did."
   type        = map(string)
   default     = {}
 
@@ -297,6 +317,18 @@ variable "signing_keys" {
   description = "Names of the secp256k1 keys in the HSM, one for each signing account. Terraform never destroys a key."
   type        = set(string)
   default     = []
+}
+
+variable "signer_location" {
+  description = "The location of the signing keys. Null: the region. A multi-region such as europe outlives the region. Choose before the first key: a key does not move, and a new key is another account."
+  type        = string
+  default     = null
+}
+
+variable "signing_key_ring" {
+  description = "The key ring of the signing keys, if it is not name-signers, as after the loss of a region: then the lost deployment's, whose keys you import."
+  type        = string
+  default     = null
 }
 
 variable "transfers" {
@@ -371,6 +403,28 @@ variable "requests_per_minute" {
   description = "The number of requests of one address in a minute above which Cloud Armor answers 429."
   type        = number
   default     = 6000
+}
+
+variable "caller_ranges" {
+  description = "Address ranges of the services that create transactions, at most ten. Each of their addresses has the limit caller_requests_per_minute."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = length(var.caller_ranges) <= 10 && alltrue([for r in var.caller_ranges : can(cidrhost(r, 0))])
+    error_message = "caller_ranges must be at most ten ranges such as 192.0.2.7/32 or 2001:db8::/48."
+  }
+}
+
+variable "caller_requests_per_minute" {
+  description = "The number of requests of one address of caller_ranges in a minute above which Cloud Armor answers 429. The default is 3,000 a second: more than one create each at the measured rate."
+  type        = number
+  default     = 180000
+
+  validation {
+    condition     = var.caller_requests_per_minute >= var.requests_per_minute
+    error_message = "caller_requests_per_minute must not be below requests_per_minute, the limit of every other address."
+  }
 }
 
 variable "armor_preview" {

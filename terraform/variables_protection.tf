@@ -94,3 +94,10 @@ variable "audit_lock_days" {
     error_message = "audit_lock_days must be a whole number of days from 1 to 3650."
   }
 }
+
+variable "internal_tokens_verified_once" {
+  description = "Whether internal functions alone verify the tokens of tasks and jobs, with Cloud Run's check of callers off. Set true only where they answer each task 401, the token is not a valid one for this service: then Cloud Run's check removes the tokens' signatures. Requests from outside the project stay refused, and so does each token without a valid signature."
+  type        = bool
+  default     = false
+  nullable    = false
+}

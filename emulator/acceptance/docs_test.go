@@ -5,26 +5,18 @@ import (
 	"context"
 	"io"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // example builds a program of docs/examples.
 func example(t *testing.T, name string) (path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), name)
-	args := slices.Concat([]string{"build", "-tags", crash.Tag, "-o", path}, acceptancetest.RaceFlags, []string{"../../docs/examples/" + name})
-	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-		t.Fatalf("build the example %s: %v\n%s", name, err, out)
-	}
-	return path
+	return must(stack.BuildProgram(t.Context(), t.TempDir(), "docs/examples/"+name, acceptancetest.RaceFlags...))(t)
 }
 
 // The page's example of a compiled-in handler pays for each post once, however often it is posted.

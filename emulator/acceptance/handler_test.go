@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,19 +15,12 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/config"
-	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // payrollServer builds the functions with the payroll's handlers, once.
 var payrollServer = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(filepath.Dir(binary), "payroll")
-	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, acceptancetest.RaceFlags...)
-	out, err := exec.Command("go", append(args, "github.com/fencepost/fencepost/emulator/acceptance/payroll/server")...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the payroll: %w\n%s", err, out)
-	}
-	return path, nil
+	return stack.BuildProgram(context.Background(), filepath.Dir(binary), "emulator/acceptance/payroll/server", acceptancetest.RaceFlags...)
 })
 
 // withPayroll returns o for functions with the payroll compiled in.

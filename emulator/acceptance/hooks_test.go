@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"encoding/hex"
 	"encoding/json"
@@ -19,19 +20,12 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
-	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // ownerProgram builds the program that reserves nonces, once.
 var ownerProgram = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(filepath.Dir(binary), "owner")
-	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, acceptancetest.RaceFlags...)
-	out, err := exec.Command("go", append(args, "github.com/fencepost/fencepost/emulator/acceptance/owner")...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the owner's program: %w\n%s", err, out)
-	}
-	return path, nil
+	return stack.BuildProgram(context.Background(), filepath.Dir(binary), "emulator/acceptance/owner", acceptancetest.RaceFlags...)
 })
 
 // withHooks returns settings with the hooks on and a time-out that is longer than a test.

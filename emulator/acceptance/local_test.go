@@ -3,6 +3,7 @@ package acceptance
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	emulatorlocal "github.com/fencepost/fencepost/emulator/local"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 )
 
 // local is a running emulator as a person starts it, with what it prints.
@@ -42,11 +44,14 @@ func (l *lockedText) String() string {
 	return l.text.String()
 }
 
+// localSettings are given by --set. Each differs from its default.
+var localSettings = withSettings(quick, map[string]string{"FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms"})
+
 // startLocal starts the emulator until the end of t.
 func startLocal(t *testing.T, args ...string) *local {
 	t.Helper()
 	l := &local{program: must(stack.BuildProgram(t.Context(), t.TempDir(), "emulator", acceptancetest.RaceFlags...))(t)}
-	for variable, value := range withSettings(quick, map[string]string{"FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms"}) {
+	for variable, value := range localSettings {
 		args = append(args, "--set", variable+"="+value)
 	}
 	core := must(ubscore.Build(t.Context(), t.TempDir()))(t)
@@ -108,6 +113,7 @@ func TestLocalEnvironment(t *testing.T) {
 	t.Parallel()
 	l := startLocal(t, "--transfers", "--events", "webhook", "--window", "3", "--block-time", "250ms", "--nodes", "3")
 	l.paste(t)
+	l.settings(t)
 	l.decideAsOperator(t)
 	for _, d := range emulatorlocal.Drills {
 		began := time.Now()
@@ -152,6 +158,26 @@ func (l *local) decideAsOperator(t *testing.T) {
 	l.shell(t, `curl -fsS "$API/admin/v1/tx/`+id+`/decide" -H "Authorization: Bearer $OPERATOR_TOKEN" -H 'Content-Type: application/json' -d '{"action": "placeholder", "reason": "not needed"}'`)
 	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "has ended: FAILED PLACEHOLDER") {
 		t.Errorf("after the decision: got %v, %s; want it ended by the placeholder", err, &out)
+	}
+}
+
+// settings checks that the functions run by each setting that was given.
+func (l *local) settings(t *testing.T) {
+	t.Helper()
+	var overview client.Overview
+	text := l.shell(t, `curl -fsS "$API/admin/v1/overview" -H "Authorization: Bearer $OPERATOR_TOKEN"`)
+	check(t, json.Unmarshal([]byte(text), &overview), text)
+	shown := make(map[string]string)
+	for _, s := range overview.Settings {
+		shown[s.Variable] = s.Value
+	}
+	for variable, value := range localSettings {
+		if d, err := time.ParseDuration(value); err == nil {
+			value = d.String()
+		}
+		if shown[variable] != value {
+			t.Errorf("--set %s=%s: the functions run by %q", variable, value, shown[variable])
+		}
 	}
 }
 

@@ -213,7 +213,9 @@ func (w *walker) tooDear() {
 	w.ends("the head", cheap, `"state":"QUEUED"`, `"cause":"OWN_BOUNDS"`)
 	w.why(cheap, "OWN_BOUNDS", "fee-ceiling", "a higher maxFeePerGas")
 	w.get("all that wait for it", "/admin/v1/tx?cause=OWN_BOUNDS", cheap)
+	w.attends("BLOCKED", "fee-ceiling", `"cause":"OWN_BOUNDS"`, cheap)
 	w.cancels(cheap)
+	w.calm()
 }
 
 // alwaysReverts is the code that creates a contract whose calls revert.
@@ -231,6 +233,7 @@ func (w *walker) deferred() {
 	reverts := w.posts(stack.CallerAccount, "reverts", object{"to": contract, "data": "0x01"})
 	w.ends("the head", reverts, `"state":"QUEUED"`, `"cause":"DEFERRED"`)
 	w.why(reverts, "DEFERRED", "waiting", "until they are terminal")
+	w.attends("BLOCKED", "waiting", `"cause":"DEFERRED"`, reverts)
 	w.stack.Chain.StartMining()
 	w.confirmed("the open one", open)
 	w.ends("tried again", reverts, `"state":"FAILED"`, `"subState":"REJECTED"`)
@@ -245,11 +248,12 @@ func (w *walker) stuck() {
 	w.attends("STUCK", "stuck", id)
 	w.get("all that is STUCK", "/admin/v1/tx?state=STUCK", id)
 	w.get("the lane", w.ofSub("/lane"), id)
-	w.get("its versions", "/admin/v1/tx/"+id+"/versions", `"kind":"ORIGINAL"`, `"txHash":"0x`)
-	w.get("its history", "/admin/v1/tx/"+id+"/history", `"state":"SUBMITTED"`, `"reason":"over_node_cap`, `"fencingToken":`)
+	w.get("its versions", "/admin/v1/tx/"+id+"/versions", `"kind":"ORIGINAL"`, `"txHash":"0x`, `"lastSentAt":`, `"answer":"over_node_cap"`)
+	w.get("its history", "/admin/v1/tx/"+id+"/history", `"state":"SUBMITTED"`, `"reason":"over_node_cap`, `"fencingToken":`, `"answer":"over_node_cap"`)
 	w.stack.RPC.SetFaults(rpcproxy.Faults{})
 	w.does("decide", http.MethodPost, "/admin/v1/tx/"+id+"/decide", object{"action": "rebroadcast", "reason": "the limit was raised"}, http.StatusAccepted)
 	w.confirmed("decided", id)
+	w.get("its end", "/admin/v1/tx/"+id+"/history", `"state":"CONFIRMED"`, `"node":"127.0.0.1:`)
 	w.get("its decisions", "/admin/v1/tx/"+id+"/decisions", `"action":"REBROADCAST"`, `"reason":"the limit was raised"`, stack.OperatorAccount)
 }
 
@@ -323,8 +327,11 @@ func (w *walker) receiverDown() {
 	w.get("the receivers", "/admin/v1/webhook-endpoints", `"name":"shop"`, `"status":503`, `"text":"out for lunch`, `"oldest":{"submitter":"eip155:`, `"fingerprints":["`)
 	test := object{"reason": "is it back"}
 	w.does("a test", http.MethodPost, "/admin/v1/webhook-endpoints/shop/test", test, http.StatusOK, `"accepted":false`, `"status":503`)
+	w.does("pause", http.MethodPost, "/admin/v1/webhook-endpoints/shop/pause", object{"reason": "until it is back"}, http.StatusOK, `"paused":{`)
+	w.get("it is paused", "/admin/v1/webhook-endpoints", `"reason":"until it is back"`, stack.OperatorAccount)
 	w.receiver.answers(http.StatusNoContent)
 	w.does("a test", http.MethodPost, "/admin/v1/webhook-endpoints/shop/test", test, http.StatusOK, `"accepted":true`, `"status":204`)
+	w.does("resume", http.MethodPost, "/admin/v1/webhook-endpoints/shop/resume", test, http.StatusOK, `"paused":null`)
 	w.get("nothing waits", "/admin/v1/webhook-endpoints", `"backlog":{"events":0`)
 	w.does("all again", http.MethodPost, "/admin/v1/webhook-endpoints/shop/redeliver", object{"after": "0", "reason": "the shop has lost its database"}, http.StatusOK, `"submitters":`)
 	check(w.t, poll(w.ctx, func() bool { return w.receiver.accepted() >= 2*before }), "the receiver got everything again")

@@ -114,7 +114,10 @@ func runDrill(ctx context.Context, s *stack.Stack, d Drill, solve bool, pause ti
 	if shown, err := x.operator.Submitter(ctx, string(x.sub)); err != nil || shown.Protect != nil {
 		return errors.Join(err, fmt.Errorf("%s is in PROTECT, or cannot be read: release it first (docs/runbooks/protect.md)", x.sub))
 	}
-	return d.run(ctx, x)
+	if err := d.run(ctx, x); err != nil || !solve {
+		return err
+	}
+	return x.calm(ctx)
 }
 
 func (x *exercise) say(format string, args ...any) { fmt.Fprintf(x.out, format+"\n\n", args...) }
@@ -199,21 +202,58 @@ func (x *exercise) waitsFor(ctx context.Context, txID, cause string) error {
 	return nil
 }
 
-// confirmed waits until the transaction is CONFIRMED; another end is an error.
-func (x *exercise) confirmed(ctx context.Context, txID string) error {
-	var last client.Tx
-	err := x.until(ctx, func() bool {
-		tx, err := x.operator.Tx(ctx, txID)
-		if err == nil {
-			last = tx
-		}
-		return err == nil && tx.State.Final()
-	})
-	if err == nil && last.State != client.Confirmed {
-		err = fmt.Errorf("%s ended %s %s, want CONFIRMED", txID, last.State, last.SubState)
+// ends waits for the end of the transaction, and checks it.
+func (x *exercise) ends(ctx context.Context, txID, want string) error {
+	got, err := x.endOf(ctx, txID)
+	if err == nil && got != want {
+		err = fmt.Errorf("%s ended %s, want %s", txID, got, want)
 	}
+	return err
+}
+
+func (x *exercise) confirmed(ctx context.Context, txID string) error {
+	return x.ends(ctx, txID, string(client.Confirmed))
+}
+
+// decided is ends for a transaction that a person decides about: only the drill's own decision has a certain end.
+func (x *exercise) decided(ctx context.Context, txID, want string) error {
+	if x.solve {
+		return x.ends(ctx, txID, want)
+	}
+	_, err := x.endOf(ctx, txID)
+	return err
+}
+
+// endOf waits for the end of the transaction, and returns its state and sub-state.
+func (x *exercise) endOf(ctx context.Context, txID string) (end string, err error) {
+	if err := x.reaches(ctx, txID, client.Confirmed, client.Failed); err != nil {
+		return "", err
+	}
+	tx, err := x.operator.Tx(ctx, txID)
+	end = strings.TrimSpace(string(tx.State) + " " + tx.SubState)
 	if err == nil {
-		x.say("%s is CONFIRMED.", last.RequestID)
+		x.say("%s has ended: %s.", tx.RequestID, end)
+	}
+	return end, err
+}
+
+// calm waits until nothing of the drill's submitter needs a person.
+func (x *exercise) calm(ctx context.Context) error {
+	return x.until(ctx, func() bool {
+		for item, err := range x.operator.ListAttention(ctx) {
+			if err != nil || item.Subject.Submitter == string(x.sub) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// evidence checks that the evidence of the submitter's open incident has the text.
+func (x *exercise) evidence(ctx context.Context, want string) error {
+	s, err := x.operator.Submitter(ctx, string(x.sub))
+	if err == nil && (s.Protect == nil || !strings.Contains(string(s.Protect.Evidence), want)) {
+		err = fmt.Errorf("the evidence of PROTECT: got %+v, want %s in it", s.Protect, want)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ import (
 var Drills = []Drill{
 	{Name: "foreign-key", Meaning: "another program sends a transaction by the key of an account", Runbook: "protect.md", run: foreignKey},
 	{Name: "stuck", Meaning: "no node takes a transaction, because of its limit on fees", Runbook: "stuck.md", run: stuck},
-	{Name: "mining-stopped", Meaning: "the chain makes no blocks for some time", Runbook: "in-flight-age.md", run: miningStopped},
+	{Name: "mining-stopped", Meaning: "the chain makes no blocks for some time", Runbook: "receipt-backlog.md", run: miningStopped},
 	{Name: "reorg", Meaning: "a reorg removes a transaction that was final", Runbook: "protect.md", run: reorg},
 	{Name: "slow-node", Meaning: "one of several nodes does not answer", Runbook: "node-excluded.md", nodes: 3, run: slowNode},
 	{Name: "lying-node", Meaning: "one of several nodes says of each transaction that it failed", Runbook: "node-excluded.md", nodes: 3, run: lyingNode},
@@ -75,7 +75,7 @@ func foreignKey(ctx context.Context, x *exercise) error {
 	}
 	incident, err := x.protected(ctx, true)
 	if err == nil {
-		err = x.waitsFor(ctx, waits, "PROTECT")
+		err = errors.Join(x.waitsFor(ctx, waits, "PROTECT"), x.evidence(ctx, `"AHEAD"`))
 	}
 	if err != nil {
 		return err
@@ -182,14 +182,7 @@ has just raised the limit (--rpc.txfeecap). Nothing is sent again unasked: docs/
 	if err := x.act(ctx, "Decide", http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]string{"action": "rebroadcast", "reason": reason}); err != nil {
 		return err
 	}
-	if err := x.reaches(ctx, id, client.Confirmed, client.Failed); err != nil {
-		return err
-	}
-	tx, err := x.operator.Tx(ctx, id)
-	if err == nil {
-		x.say("%s has ended: %s %s.", tx.RequestID, tx.State, tx.SubState)
-	}
-	return err
+	return x.decided(ctx, id, string(client.Confirmed))
 }
 
 func miningStopped(ctx context.Context, x *exercise) error {
@@ -199,11 +192,11 @@ func miningStopped(ctx context.Context, x *exercise) error {
 	if err != nil {
 		return err
 	}
-	if err := x.reaches(ctx, id, "SUBMITTED", "TRACKING"); err != nil {
+	if err := x.waitsFor(ctx, id, "INCLUSION"); err != nil {
 		return err
 	}
 	x.say(`Expect: it is sent and stays TRACKING/PENDING or SUBMITTED, without a receipt; fencepost_in_flight_age_seconds grows. The chain's head does not
-move. There is nothing to decide: see docs/runbooks/in-flight-age.md. The chain makes blocks again after %s.`, x.pause)
+move: GET /admin/v1/chains. There is nothing to decide: see docs/runbooks/%s. The chain makes blocks again after %s.`, x.runbook, x.pause)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -229,6 +222,9 @@ func reorg(ctx context.Context, x *exercise) error {
 		return err
 	}
 	incident, err := x.protected(ctx, true)
+	if err == nil {
+		err = x.evidence(ctx, `"REORG"`)
+	}
 	if err != nil {
 		return err
 	}
@@ -300,28 +296,6 @@ func (x *exercise) removeFrom(ctx context.Context, number uint64) error {
 	return nil
 }
 
-func slowNode(ctx context.Context, x *exercise) error {
-	return x.faultyNode(ctx, rpcproxy.Faults{Hang: 1}, "The first node answers nothing any more. Expect: its calls time out; then it is excluded for a while.")
-}
-
-func lyingNode(ctx context.Context, x *exercise) error {
-	return x.faultyNode(ctx, rpcproxy.Faults{WrongStatus: true}, "The first node says of each transaction that it failed. Expect: the others contradict it, and it is excluded.")
-}
-
-// faultyNode posts an intent with a fault at the first node.
-func (x *exercise) faultyNode(ctx context.Context, f rpcproxy.Faults, expect string) error {
-	x.Nodes[0].SetFaults(f)
-	defer x.Nodes[0].SetFaults(rpcproxy.Faults{})
-	x.say(`%s The intent still ends by the others. The log says "node excluded"; fencepost_rpc_node_total on /metrics counts it
-(docs/telemetry.md). docs/runbooks/node-excluded.md says what to do about each result.`, expect)
-	_, id, err := x.post(ctx, "ends", client.Payload{})
-	if err == nil {
-		err = x.confirmed(ctx, id)
-	}
-	x.say("The node was %s. It is well again.", x.Nodes[0].URL())
-	return err
-}
-
 func killedProcess(ctx context.Context, x *exercise) error {
 	var ids []string
 	for i := range 5 {
@@ -346,7 +320,10 @@ be answered 5xx. There is nothing to decide: docs/runbooks/function-errors.md.`,
 			return err
 		}
 	}
-	return nil
+	return x.until(ctx, func() bool {
+		now := x.Processes()
+		return len(now) >= len(running) && !slices.Contains(now, victim)
+	})
 }
 
 func unpaidAccount(ctx context.Context, x *exercise) error {
@@ -373,7 +350,7 @@ second waits behind it. Send the account money, or cancel the first: docs/runboo
 	if err := x.confirmed(ctx, behind); err != nil {
 		return err
 	}
-	return x.reaches(ctx, dear, client.Confirmed, client.Failed)
+	return x.decided(ctx, dear, "FAILED CANCELLED")
 }
 
 func restore(ctx context.Context, x *exercise) error {
@@ -480,6 +457,9 @@ func (x *exercise) resumeTransfers(ctx context.Context) error {
 		return nil
 	}
 	state, err := x.operator.Conservation(ctx)
+	if err == nil && state.OpenHalts == 0 {
+		err = errors.New("halts of transfers: got none, want that of the restore")
+	}
 	if err != nil {
 		return err
 	}
@@ -488,5 +468,8 @@ func (x *exercise) resumeTransfers(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if state, err = x.operator.Conservation(ctx); err == nil && state.OpenHalts > 0 {
+		err = fmt.Errorf("halts of transfers after they were resumed: got %+v, want none", state.Halts)
+	}
+	return err
 }

@@ -29,6 +29,11 @@ func (c Cost) plus(d Cost) Cost {
 	}
 }
 
+// Minus returns the cost since an earlier one.
+func (c Cost) Minus(d Cost) Cost {
+	return c.plus(Cost{-d.Invocations, -d.SQLRoundTrips, -d.SQLStatements, -d.Commits, -d.RPCRoundTrips, -d.Tasks})
+}
+
 func (c *Costs) read(line string) {
 	if !strings.Contains(line, `"message":"invocation"`) {
 		return

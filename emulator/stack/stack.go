@@ -25,6 +25,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/urlmap"
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/emulator/stack/programs"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
@@ -61,6 +62,7 @@ type Options struct {
 	Mark       bool                            // keeps the mark outside the database, in a Cloud Storage emulator
 	Unset      bool                            // with Payouts: neither an asset nor the payer is registered
 	TwoChains  bool                            // a second chain, with the same accounts registered on it
+	Beside     *Beside                         // what the stack shares with others, without payouts; nil: nothing
 	Seed       uint64                          // of the RPC proxy's draws
 	TokenSpan  time.Duration                   // how long before and after their creation tokens are valid; 0: an hour from then on
 	Output     io.Writer                       // the functions' log; nil: nowhere
@@ -198,6 +200,20 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	return s, nil
 }
 
+const serverPackage = "functions/server"
+
+// Build compiles the function server with crash points into folder and returns its path. It runs in the
+// module's tree.
+func Build(ctx context.Context, folder string, flags ...string) (string, error) {
+	return BuildProgram(ctx, folder, serverPackage, flags...)
+}
+
+// BuildProgram compiles another main package of the module in the same way, such as the function server
+// with a business' handlers.
+func BuildProgram(ctx context.Context, folder, program string, flags ...string) (string, error) {
+	return programs.Build(ctx, io.Discard, folder, program, flags...)
+}
+
 // Close stops everything and removes its files. A second call does nothing.
 func (s *Stack) Close() error {
 	var failures []error
@@ -230,7 +246,7 @@ func (s *Stack) startFolder(context.Context) (err error) {
 
 func (s *Stack) build(ctx context.Context) (err error) {
 	if s.options.Binary == "" {
-		s.options.Binary, err = buildShown(ctx, s.options.Progress, s.folder, serverPackage)
+		s.options.Binary, err = programs.Build(ctx, s.options.Progress, s.folder, serverPackage)
 	}
 	return err
 }
@@ -238,12 +254,16 @@ func (s *Stack) build(ctx context.Context) (err error) {
 func (s *Stack) startChain(ctx context.Context) (err error) {
 	n := s.options.Submitters
 	all := devchain.DevAccounts(n + 2)
-	s.accounts, s.payer, s.deployer = all[:n:n], all[n], all[n+1]
-	s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all, PriceBump: s.options.PriceBump})
-	if err != nil {
-		return err
+	if b := s.options.Beside; b != nil {
+		s.Chain, s.accounts = b.Chain, devchain.DevAccounts(b.First + n)[b.First:]
+	} else {
+		s.accounts, s.payer, s.deployer = all[:n:n], all[n], all[n+1]
+		s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all, PriceBump: s.options.PriceBump})
+		if err != nil {
+			return err
+		}
+		s.onClose(s.Chain.Close)
 	}
-	s.onClose(s.Chain.Close)
 	if s.options.RPCProxy {
 		s.options.Nodes = max(s.options.Nodes, 1)
 	}
@@ -292,11 +312,20 @@ func (s *Stack) chainSettings() map[string]string {
 	return env
 }
 
-func (s *Stack) startIssuer(context.Context) (err error) {
-	s.Issuer, err = issuer.Start(issuer.Options{
-		Accounts: []string{CallerAccount, OperatorAccount, SecondAccount, TasksAccount, SchedulerAccount}, Span: s.options.TokenSpan,
+// StartIssuer starts the issuer of the tokens of a stack's accounts, each valid for the span around its creation; 0:
+// for an hour from then on.
+func StartIssuer(span time.Duration) (*issuer.Issuer, error) {
+	return issuer.Start(issuer.Options{
+		Accounts: []string{CallerAccount, OperatorAccount, SecondAccount, TasksAccount, SchedulerAccount}, Span: span,
 	})
-	if err == nil {
+}
+
+func (s *Stack) startIssuer(context.Context) (err error) {
+	if b := s.options.Beside; b != nil {
+		s.Issuer = b.Issuer
+		return nil
+	}
+	if s.Issuer, err = StartIssuer(s.options.TokenSpan); err == nil {
 		s.onClose(s.Issuer.Close)
 	}
 	return err

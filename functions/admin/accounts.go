@@ -130,6 +130,18 @@ func viewOfAct(a transfer.Act) accountActView {
 	return v
 }
 
+// viewForService is viewOfAct for the deposit service, which learns nothing of operators.
+func viewForService(a transfer.Act) accountActView {
+	v := viewOfAct(a)
+	if !a.OfService {
+		v.By, v.Reason, v.ApprovedBy = hiddenOperator, hiddenOperator, ""
+	}
+	return v
+}
+
+// hiddenOperator stands for an operator's name and reason.
+const hiddenOperator = "an operator"
+
 // detail returns the accounts in both ledgers, and the newest acts on them.
 func (a *TransferServer) detail(ctx context.Context, of account) (out accountDetail, err error) {
 	views, err := a.Transfers.Accounts(ctx, of.user, []transfer.Asset{of.asset})
@@ -161,6 +173,7 @@ type moneyRequest struct {
 	ID      string         `json:"id"`     // the outside system's own key
 	Amount  string         `json:"amount"` // decimal
 	Account serve.Optional `json:"account"`
+	Line    uint64         `json:"line"` // of the core's journal, in place of a call to the core; 0: none
 	Reason  string         `json:"reason"`
 }
 
@@ -204,6 +217,9 @@ func (a *TransferServer) asBooker(kind transfer.ActKind) serve.Handler {
 			return err
 		}
 		order.Kind, order.By, order.OfService = kind, by, service
+		if service && order.Line != 0 {
+			return web.FieldProblem("line", "is for operators: leave it out")
+		}
 		if mustPropose(r) && !service {
 			return a.proposeMoney(w, r, of, order)
 		}
@@ -228,6 +244,9 @@ func moneyOrder(of account, body moneyRequest) (o transfer.MoneyOrder, err error
 	default:
 		return o, web.FieldProblem("account", "is %.40q: want FUNDING or SPOT", ledger)
 	}
+	if o.Line = body.Line; o.Line != 0 && o.Ledger != transfer.Spot {
+		return o, web.FieldProblem("line", "is of the trading core's journal: it goes with account SPOT")
+	}
 	o.Reason, err = reasonOf(body.Reason)
 	return o, err
 }
@@ -235,10 +254,10 @@ func moneyOrder(of account, body moneyRequest) (o transfer.MoneyOrder, err error
 // proposeMoney proposes the order, or answers with the act that is stored under its id.
 func (a *TransferServer) proposeMoney(w http.ResponseWriter, r *http.Request, of account, o transfer.MoneyOrder) error {
 	stored, err := a.Transfers.Store.ActOf(r.Context(), o)
-	if err == nil {
-		return replyAct(w, r, stored)
-	}
-	if !errors.Is(err, transfer.ErrNoAct) {
+	switch {
+	case err == nil && (o.Line == 0 || !stored.Open()):
+		return replyAct(w, r, stored, viewOfAct(stored))
+	case err != nil && !errors.Is(err, transfer.ErrNoAct):
 		return err
 	}
 	text := "books %s %s of user %d from outside into %s, under the id %s"
@@ -246,6 +265,13 @@ func (a *TransferServer) proposeMoney(w http.ResponseWriter, r *http.Request, of
 		text = "takes %s %s of user %d to the outside from %s, under the id %s"
 	}
 	effect := fmt.Sprintf(text, transfer.FormatUnits(o.Units, of.asset.Precision), of.asset.Name, o.UserID, o.Ledger, o.RequestID)
+	if o.Line != 0 {
+		answer, err := a.Transfers.Acts.AnswerOfLine(r.Context(), o)
+		if err != nil {
+			return err
+		}
+		effect += fmt.Sprintf(": only stores that the core's answer is %s, by line %d of its journal", answer, o.Line)
+	}
 	return a.propose(w, r, proposed{"money", map[string]any{"kind": o.Kind, "id": o.RequestID, "userId": strconv.FormatInt(o.UserID, 10), "asset": of.asset.Name}, o.Reason, effect})
 }
 
@@ -261,26 +287,35 @@ func (a *TransferServer) book(w http.ResponseWriter, r *http.Request, o transfer
 		a.Log.ErrorContext(r.Context(), "the answer to a deposit or withdrawal could not be stored", "actId", act.ID, "error", err.Error())
 	}
 	a.Log.WarnContext(r.Context(), "money booked from or to the outside", "actId", act.ID, "kind", act.Kind, "id", act.RequestID, "userId", act.UserID, "asset", act.Asset,
-		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "by", o.By, "reason", o.Reason)
-	return replyAct(w, r, act)
+		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "line", o.Line, "by", o.By, "reason", o.Reason)
+	if o.OfService {
+		return replyAct(w, r, act, viewForService(act))
+	}
+	return replyAct(w, r, act, viewOfAct(act))
 }
 
 // replyAct answers 200 if the ledger has booked, 202 if its answer is not known, and 422 with its
 // reason if it has refused for ever.
-func replyAct(w http.ResponseWriter, r *http.Request, act transfer.Act) error {
-	v := viewOfAct(act)
+func replyAct(w http.ResponseWriter, r *http.Request, act transfer.Act, v accountActView) error {
 	switch v.State {
 	case actDone:
 		return web.Reply(w, r, http.StatusOK, v)
 	case actPending:
 		return web.Reply(w, r, http.StatusAccepted, v)
 	}
-	return &web.Problem{
+	p := &web.Problem{
 		Code:    web.Code{Name: act.Answer(), Status: http.StatusUnprocessableEntity},
 		Detail:  "the ledger has refused it for ever under this id; nothing was booked: see the code, and send a new id to try again",
 		Members: map[string]any{"actId": v.ActID, "id": v.ID, "state": v.State},
 	}
+	if act.Answer() == transfer.ActTaken {
+		p.Code = idTaken
+		p.Detail = "the core's journal has another user, asset or amount under this id; nothing was booked for this one: find out which is right before you send a new id"
+	}
+	return p
 }
+
+var idTaken = web.Code{Name: "ID_TAKEN", Status: http.StatusUnprocessableEntity}
 
 type statusRequest struct {
 	reasonRequest

@@ -26,6 +26,8 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "PATCH /admin/v1/submitters/{submitter}", withReason(a.Desk, a.pathSubmitter, a.updateSubmitter))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/retire", withReason(a.Desk, a.pathSubmitter, a.retireSubmitter))
 	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", showOf(a.pathSubmitter, a.listChanges))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/incidents", showOf(a.pathSubmitter, a.listIncidents))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/policy/use", showOf(a.pathSubmitter, a.policyUse))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))

@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
+	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
@@ -216,8 +218,8 @@ func (a *TransferServer) checkPayer(r *http.Request, of transfer.Asset, known *t
 	return nil
 }
 
-// putAsset makes an asset known to both ledgers, or changes its terms. The core is called first, since
-// it can refuse the precision: a repeat of the call then has the same effect.
+// putAsset makes an asset known to both ledgers, or changes its terms. The core is called before the commit,
+// since it can refuse the precision: a repeat of the call then has the same effect.
 func (a *TransferServer) putAsset(w http.ResponseWriter, r *http.Request, c call[string, assetRequest]) error {
 	known, err := a.Transfers.Store.Asset(r.Context(), c.on)
 	if err != nil {
@@ -230,12 +232,8 @@ func (a *TransferServer) putAsset(w http.ResponseWriter, r *http.Request, c call
 	if err := a.checkPayer(r, of, known); err != nil {
 		return err
 	}
-	change := transfers.AssetChange{Asset: of, By: c.by, Reason: c.reason, OnlyNarrower: mustPropose(r)}
-	if known == nil && !mustPropose(r) {
-		if err := a.addToCore(r, of); err != nil {
-			return err
-		}
-	}
+	change := transfers.AssetChange{Asset: of, By: c.by, Reason: c.reason, OnlyNarrower: mustPropose(r),
+		Announce: func(ctx context.Context, now time.Time) error { return a.addToCore(ctx, of, now) }}
 	changed, err := a.Transfers.Store.ChangeAsset(r.Context(), change)
 	if errors.Is(err, transfers.ErrWiderAsset) {
 		return a.propose(w, r, proposed{"asset", map[string]any{"asset": of.Name}, c.reason, describeAsset(of)})
@@ -275,12 +273,8 @@ func describeAsset(of transfer.Asset) string {
 }
 
 // addToCore makes a new asset known to the trading core.
-func (a *TransferServer) addToCore(r *http.Request, of transfer.Asset) error {
-	now, err := a.Transfers.Store.Now(r.Context())
-	if err != nil {
-		return err
-	}
-	switch o := a.AddAsset(r.Context(), fmt.Sprintf("asset-%d-%d", of.ID, now.UnixMicro()), of.ID, uint8(of.Precision), now); o.Verdict {
+func (a *TransferServer) addToCore(ctx context.Context, of transfer.Asset, now time.Time) error {
+	switch o := a.AddAsset(ctx, fmt.Sprintf("asset-%d-%d", of.ID, now.UnixMicro()), of.ID, uint8(of.Precision), now); o.Verdict {
 	case transfer.Success:
 		return nil
 	case transfer.Refused:

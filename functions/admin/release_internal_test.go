@@ -13,6 +13,15 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
+// A lost request of a retired submitter is refused with the field that names it.
+func TestReleaseOfARetiredSubmitterNamesTheField(t *testing.T) {
+	t.Parallel()
+	p, ok := errors.AsType[*web.Problem](releaseProblem(fmt.Errorf("release: %w", store.ErrRetired)))
+	if !ok || p.Code != web.InvalidField || p.Field != "requests" {
+		t.Errorf("got %+v, want INVALID_FIELD of requests", p)
+	}
+}
+
 // A release's fill is bounded, and valid only with resync.
 func TestFillOfAReleaseIsBounded(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -194,6 +195,29 @@ func (a *Server) listChanges(w http.ResponseWriter, r *http.Request, s txmanager
 	var out changesResponse
 	out.Changes, out.NextPageToken = serve.CutPage(list, size, serve.ChangePlace, func(c store.SubmitterChange) string { return strconv.FormatInt(c.ID, 10) })
 	return web.Reply(w, r, http.StatusOK, out)
+}
+
+type incidentsResponse struct {
+	Incidents     []store.ProtectIncident `json:"incidents"`
+	NextPageToken string                  `json:"nextPageToken,omitempty"` // absent on the last page
+}
+
+// listIncidents lists the PROTECT incidents of a submitter with their evidence, newest first.
+func (a *Server) listIncidents(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	size, below, err := serve.NumberedPageOf(q, serve.IncidentPlace)
+	if err != nil {
+		return err
+	}
+	list, err := a.Store.Incidents(r.Context(), s, min(below, math.MaxInt32), size+1)
+	if err != nil {
+		return err
+	}
+	page, token := serve.CutPage(list, size, serve.IncidentPlace, func(i store.ProtectIncident) string { return strconv.Itoa(i.Incident) })
+	return web.Reply(w, r, http.StatusOK, incidentsResponse{append([]store.ProtectIncident{}, page...), token})
 }
 
 type signerRequest struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -23,7 +24,7 @@ func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
-	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", showOf(pathUser, a.replyAddresses))
+	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", showOf(pathUser, a.listAddresses))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
@@ -133,9 +134,6 @@ func (a *TransferServer) acknowledge(w http.ResponseWriter, r *http.Request, c t
 	return nil
 }
 
-// maxListedAddresses is the most addresses of a user in one answer to an operator.
-const maxListedAddresses = 500
-
 // pathUser returns the user in the path.
 func pathUser(r *http.Request) (int64, error) {
 	user, ok := serve.Digits(r.PathValue("user_id"))
@@ -145,13 +143,29 @@ func pathUser(r *http.Request) (int64, error) {
 	return user, nil
 }
 
-// replyAddresses shows operators a user's addresses, newest first, including the removed ones.
-func (a *TransferServer) replyAddresses(w http.ResponseWriter, r *http.Request, user int64) error {
-	found, err := a.Transfers.Store.Addresses(r.Context(), user, a.Transfers.Terms.Addresses.Delay, maxListedAddresses)
+// listAddresses shows operators a page of a user's addresses, newest first, including the removed ones.
+func (a *TransferServer) listAddresses(w http.ResponseWriter, r *http.Request, user int64) error {
+	q, err := serve.Parameters(r, "pageSize", "pageToken")
 	if err != nil {
 		return err
 	}
+	return a.replyAddresses(w, r, user, q)
+}
+
+// replyAddresses shows the page of a user's addresses that q requests.
+func (a *TransferServer) replyAddresses(w http.ResponseWriter, r *http.Request, user int64, q map[string]string) error {
+	size, below, err := serve.NumberedPageOf(q, serve.AddressPlace)
+	if err != nil {
+		return err
+	}
+	found, err := a.Transfers.Store.Addresses(r.Context(), user, a.Transfers.Terms.Addresses.Delay, size+1, below)
+	if err != nil {
+		return err
+	}
+	var token string
+	found.List, token = serve.CutPage(found.List, size, serve.AddressPlace, func(one transfers.Address) string { return strconv.FormatInt(one.ID, 10) })
 	out := a.Transfers.AddressesOf(found)
+	out.NextPageToken = token
 	if b := found.Block; b != nil {
 		out.Block = &usertransfers.BlockView{At: b.At.UTC(), By: b.By, Reason: b.Reason}
 	}
@@ -169,7 +183,7 @@ func (a *TransferServer) blockAddresses(w http.ResponseWriter, r *http.Request, 
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "payout addresses blocked", "userId", c.on, "by", c.by, "reason", c.reason)
-	return a.replyAddresses(w, r, c.on)
+	return a.replyAddresses(w, r, c.on, nil)
 }
 
 // unblockAddresses lets a user add addresses again.
@@ -187,5 +201,5 @@ func (a *TransferServer) unblockAddresses(w http.ResponseWriter, r *http.Request
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "payout addresses unblocked", "userId", c.on, "by", c.by, "reason", c.reason)
-	return a.replyAddresses(w, r, c.on)
+	return a.replyAddresses(w, r, c.on, nil)
 }

@@ -65,7 +65,10 @@ var (
 			}
 			return fmt.Sprintf("%d/%d/%d", int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint16(b[8:]), int64(binary.BigEndian.Uint64(b[10:]))), nil
 		}}
-	AssetPlace = numberPlace(19)
+	AssetPlace    = numberPlace(19)
+	AddressPlace  = numberPlace(21)
+	IncidentPlace = numberPlace(22)
+	ScopePlace    = textPlace(23)
 )
 
 // txPlace is the place after a transaction.

@@ -28,7 +28,8 @@ func (a *Server) gauge(ctx context.Context) error {
 	telemetry.BalanceWaiting.Record(ctx, float64(b.WaitBalance))
 	telemetry.FeeWaiting.Record(ctx, float64(b.WaitFee))
 	telemetry.GasBumpHeld.Record(ctx, float64(b.BumpHeld))
-	return errors.Join(a.gaugeEvents(ctx), a.gaugeBalances(ctx), a.gaugeBlocked(ctx))
+	err = errors.Join(a.gaugeEvents(ctx), a.gaugeBlocked(ctx)) // before the balances, which slow nodes can delay
+	return errors.Join(err, a.gaugeBalances(ctx))
 }
 
 // gaugeBlocked records the heads of queues by their causes, those past the cause's limit apart. Each

@@ -16,9 +16,9 @@ import (
 const maxDueTransfers = 10_000
 
 // sweepTransfers enqueues a step for each transfer that is overdue or has lost its worker, until all
-// are done or ctx ends. It also alerts about late transfers.
+// are done or ctx ends.
 func (a *Server) sweepTransfers(ctx context.Context, out *sweepResponse) error {
-	failures := []error{a.within(ctx, 20, a.alarm)}
+	var failures []error
 	var began time.Time
 	for ctx.Err() == nil {
 		found, now, err := a.Transfers.Due(ctx, a.Rules.RescueAfter, maxDueTransfers, began)

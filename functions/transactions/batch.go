@@ -64,10 +64,12 @@ func (a *Server) createBatch(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		a.Points.At("create.committed")
+		refusals := make([]error, len(created))
 		for i, c := range created {
-			results[places[i]] = a.createdResult(r, intents[i], c)
+			results[places[i]], refusals[i] = a.createdResult(r, intents[i], c), c.Err
 		}
 		a.enqueueAll(r, intents, created)
+		a.delayRefusal(r, refusals...)
 	}
 	a.Points.At("create.enqueued")
 	return web.Reply(w, r, http.StatusOK, batchResponse{Results: results})

@@ -63,6 +63,7 @@ func (a *Server) create(w http.ResponseWriter, r *http.Request) error {
 	a.Points.At("create.received")
 	accepted, err := a.Store.Create(r.Context(), in, a.MaxQueued)
 	if err != nil {
+		a.delayRefusal(r, err)
 		return err
 	}
 	a.Points.At("create.committed")

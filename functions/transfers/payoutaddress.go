@@ -83,6 +83,8 @@ type Addresses struct {
 	Required  bool          `json:"required"` // payouts may go only to listed addresses
 	Addresses []AddressView `json:"addresses"`
 	Block     *BlockView    `json:"block,omitempty"` // shown only to operators
+
+	NextPageToken string `json:"nextPageToken,omitempty"` // for operators; users have one page
 }
 
 type BlockView struct {
@@ -97,7 +99,7 @@ func (a *Server) listAddresses(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	found, err := a.Store.Addresses(r.Context(), user, a.Terms.Addresses.Delay, 0)
+	found, err := a.Store.Addresses(r.Context(), user, a.Terms.Addresses.Delay, 0, 0)
 	if err != nil {
 		return err
 	}

@@ -197,10 +197,10 @@ func (g *Group[Call, Answer]) startNow() {
 	go g.run(g.take())
 }
 
-// next starts the next round trip.
-func (g *Group[Call, Answer]) next() {
+// next starts the next round trip after one of so many calls.
+func (g *Group[Call, Answer]) next(calls int, took time.Duration) {
 	if g.options.Lane != nil {
-		g.options.Lane.exit()
+		g.options.Lane.exitAfter(calls, took)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -235,10 +235,11 @@ func (g *Group[Call, Answer]) take() (taken []*pending[Call, Answer]) {
 
 // run makes one round trip and answers every call of it.
 func (g *Group[Call, Answer]) run(all []*pending[Call, Answer]) {
-	next := sync.OnceFunc(g.next)
-	defer next()
+	var ended sync.Once
+	began := time.Now()
+	defer func() { ended.Do(func() { g.next(len(all), time.Since(began)) }) }()
 	if g.options.SlowAfter > 0 {
-		slow := time.AfterFunc(g.options.SlowAfter+time.Duration(min(len(all)-1, 40))*g.options.SlowAfter/5, next)
+		slow := time.AfterFunc(g.options.SlowAfter+time.Duration(min(len(all)-1, 40))*g.options.SlowAfter/5, func() { ended.Do(func() { g.next(1, 0) }) })
 		defer slow.Stop()
 	}
 	calls := make([]Call, len(all))

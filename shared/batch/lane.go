@@ -1,10 +1,22 @@
 package batch
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
+
+// Pause is how long a lane stays taken after a round trip of several calls. The next one then has more
+// calls, which cost a busy database less each. A slow round trip has no pause.
+type Pause struct {
+	Factor float64 // a multiple of the time that the round trip took
+	Max    time.Duration
+}
 
 // Lane lets several groups have one round trip under way in all, which is not slow. Its groups take
 // turns in the order in which they asked. The zero value is a free lane.
 type Lane struct {
+	Pause Pause
+
 	mu      sync.Mutex
 	busy    bool
 	waiting []func() // each starts a round trip, or calls exit
@@ -21,6 +33,15 @@ func (l *Lane) enter(start func()) {
 	l.busy = true
 	l.mu.Unlock()
 	go start()
+}
+
+// exitAfter calls exit after the pause that follows a round trip of so many calls.
+func (l *Lane) exitAfter(calls int, took time.Duration) {
+	if calls == 1 || l.Pause.Factor == 0 {
+		l.exit()
+		return
+	}
+	time.AfterFunc(min(time.Duration(l.Pause.Factor*float64(took)), l.Pause.Max), l.exit)
 }
 
 // exit frees the lane, or gives it to the next that asked.

@@ -97,6 +97,7 @@ type Money struct {
 	ID      string `json:"id"`                // the outside system's own key: a repeat books once
 	Amount  string `json:"amount"`            // a decimal number, such as 12.5
 	Account string `json:"account,omitempty"` // FUNDING or SPOT; "": FUNDING
+	Line    uint64 `json:"line,omitempty"`    // of the core's journal, which has the id since before a restore; 0: the ledger books
 	Reason  string `json:"reason"`
 }
 

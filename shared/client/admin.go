@@ -161,6 +161,48 @@ func (c *Client) ListChanges(ctx context.Context, submitter string, pageSize int
 	return pages[SubmitterChange](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/changes", "changes"}, values)
 }
 
+// PastIncident is a time in which a submitter was in PROTECT.
+type PastIncident struct {
+	Incident int             `json:"incident"`
+	OpenedAt time.Time       `json:"openedAt"`
+	Evidence json.RawMessage `json:"evidence"`
+	ClosedAt *time.Time      `json:"closedAt"` // nil: it is open
+	ClosedBy string          `json:"closedBy"`
+	Mode     string          `json:"mode"` // of the release: resume or resync
+	Reason   string          `json:"reason"`
+	Released json.RawMessage `json:"released"` // the result of the release
+}
+
+// ListIncidents yields the submitter's PROTECT incidents, the newest first. It is for operators.
+func (c *Client) ListIncidents(ctx context.Context, submitter string) iter.Seq2[PastIncident, error] {
+	return pages[PastIncident](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/incidents", "incidents"}, url.Values{})
+}
+
+// PolicyUse is what counts now against the limits over time of a submitter's policy.
+type PolicyUse struct {
+	At              time.Time     `json:"at"`
+	IntentsInMinute int64         `json:"intentsInMinute"`
+	ValueInDay      string        `json:"valueInDay"` // wei
+	FeesInDay       string        `json:"feesInDay"`  // wei; "": the policy does not limit it
+	Scopes          []PolicyScope `json:"scopes"`     // one page
+	NextPageToken   string        `json:"nextPageToken"`
+}
+
+// PolicyScope is the use by one caller, or of one token.
+type PolicyScope struct {
+	Scope           string `json:"scope"`
+	IntentsInMinute int64  `json:"intentsInMinute"`
+	InDay           string `json:"inDay"` // of a caller in wei, of a token in its base units
+}
+
+// PolicyUse returns what counts against the submitter's policy; pageToken "" is the first page of callers and tokens.
+// It is for operators.
+func (c *Client) PolicyUse(ctx context.Context, submitter, pageToken string) (PolicyUse, error) {
+	query := url.Values{}
+	setUnless(query, "pageToken", pageToken, "")
+	return call[PolicyUse](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy/use", query: query})
+}
+
 // SetPolicy replaces the submitter's policy and records the reason. It is for operators.
 func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reason string) (Submitter, error) {
 	body := struct {

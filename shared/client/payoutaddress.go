@@ -37,6 +37,8 @@ type UserAddresses struct {
 	Required  bool            `json:"required"`
 	Addresses []PayoutAddress `json:"addresses"`
 	Block     *AddressBlock   `json:"block"` // nil: the user can add addresses
+
+	NextPageToken string `json:"nextPageToken"` // of BlockPayoutAddresses and UnblockPayoutAddresses, which return the first page
 }
 
 // AddressBlock is a block that keeps a user from adding addresses.
@@ -72,9 +74,18 @@ func addressesPath(userID int64, more ...string) string {
 	return path
 }
 
-// ShowPayoutAddresses returns a user's addresses, the newest first. It is for operators.
-func (c *Client) ShowPayoutAddresses(ctx context.Context, userID int64) (UserAddresses, error) {
-	return call[UserAddresses](ctx, c, request{method: http.MethodGet, path: addressesPath(userID)})
+// ShowPayoutAddresses returns all of a user's addresses, the newest first. It is for operators.
+func (c *Client) ShowPayoutAddresses(ctx context.Context, userID int64) (all UserAddresses, err error) {
+	for query := (url.Values{"pageSize": {"1000"}}); ; query.Set("pageToken", all.NextPageToken) {
+		page, err := call[UserAddresses](ctx, c, request{method: http.MethodGet, path: addressesPath(userID), query: query})
+		if err != nil {
+			return UserAddresses{}, err
+		}
+		page.Addresses = append(all.Addresses, page.Addresses...)
+		if all = page; all.NextPageToken == "" {
+			return all, nil
+		}
+	}
 }
 
 // DropPayoutAddress takes an address off a user's list at once. It is for operators.

@@ -124,7 +124,7 @@ type Receipt struct {
 	BlockNumber uint64          `json:"blockNumber"`
 	BlockHash   string          `json:"blockHash"`
 	Succeeded   bool            `json:"succeeded"` // false: mined, and reverted
-	Document    json.RawMessage `json:"document"`  // the node's own
+	Document    json.RawMessage `json:"document"`  // as the node gave it: numbers are hex texts
 }
 
 // Block is a block of the chain.

@@ -37,6 +37,21 @@ type TxChange struct {
 	Reason       string    `json:"reason"`
 	BlockHash    string    `json:"blockHash"`
 	FencingToken *int64    `json:"fencingToken"` // nil: written without a lease
+
+	Node      string       `json:"node"`      // host and port of the node whose observation led to it; "": none did
+	Broadcast *NodeAnswers `json:"broadcast"` // the nodes' answers whose outcome it is; nil: of none
+}
+
+// NodeAnswers are what the nodes answered to the bytes of a version.
+type NodeAnswers struct {
+	Accepted int          `json:"accepted"` // nodes that accepted them
+	Answers  []NodeAnswer `json:"answers"`  // empty if all that answered accepted
+}
+
+// NodeAnswer is one node's answer.
+type NodeAnswer struct {
+	Node   string `json:"node"`   // host and port
+	Answer string `json:"answer"` // its class: accepted, already_known, fee_too_low, …
 }
 
 // TxVersion is a signed version of a transaction.
@@ -45,6 +60,8 @@ type TxVersion struct {
 	Kind         string          `json:"kind"` // ORIGINAL, BUMP, PLACEHOLDER
 	TxHash       string          `json:"txHash"`
 	SignedAt     time.Time       `json:"signedAt"`
+	LastSentAt   time.Time       `json:"lastSentAt"`
+	Broadcast    *NodeAnswers    `json:"broadcast"` // the last answers that are kept; nil: none are
 	FencingToken int64           `json:"fencingToken"`
 	Fees         json.RawMessage `json:"fees"` // gas and fees, amounts as decimal strings in wei; null: archived
 }

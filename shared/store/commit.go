@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -74,9 +76,17 @@ func (s *Store) commitAlone(ctx context.Context, c *fencedCommit) (txmanager.Com
 		s.queueRecheck(b, all)
 	}
 	if err := s.send(ctx, b); err != nil {
-		return txmanager.CommitResult{}, err
+		return txmanager.CommitResult{}, refusedRetired(err)
 	}
 	return c.result, nil
+}
+
+// refusedRetired is [ErrRetired] if the database refused a new transaction of a retired submitter; otherwise err.
+func refusedRetired(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "retired_takes_no_work" {
+		return ErrRetired
+	}
+	return err
 }
 
 // queueWrites adds what the commits write after the fence.
@@ -150,8 +160,10 @@ const transitionEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.r
 
 // applyTransitions finds each transaction by its key. It compares the submitter in a form that no index
 // serves: an index on the submitter would read all of its transactions.
+// $1 gives [saidByNodes] to the trigger that writes the history.
 var applyTransitions = `
-with moved as (
+with said as materialized (select set_config('fencepost.answers', $1, true)),
+moved as (
 update managed_tx m
    set state = w.state, sub_state = nullif(w.sub_state, ''), deferred_until_nonce = w.deferred_until_nonce,
        last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
@@ -174,9 +186,9 @@ update managed_tx m
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        event_sequence = m.event_sequence + ` + transitionEvents + `,
        fencing_token = w.token, updated_at = clock_timestamp()
-  from ` + recordSet(transitionColumns, 0, "w") + `
+  from ` + recordSet(transitionColumns, 1, "w") + `
  where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from w.submitter
-   and ` + isHeld + `
+   and ` + isHeld + ` and (select true from said)
 returning m.submitter
 )
 select submitter, count(*) from moved group by submitter`
@@ -188,7 +200,7 @@ func queueTransitions(b *pgx.Batch, all fencedCommits) {
 	if len(records) == 0 {
 		return
 	}
-	b.Queue(applyTransitions, arrays(nil, transitionColumns, records)...).
+	b.Queue(applyTransitions, arrays([]any{saidByNodes(records)}, transitionColumns, records)...).
 		Query(all.count(func(r *txmanager.CommitResult) *int { return &r.Transitioned }))
 	receipts := slices.DeleteFunc(slices.Clone(records), func(r transitionRecord) bool { return r.To.Receipt == nil || len(r.To.Receipt.Document) == 0 })
 	if len(receipts) > 0 {

@@ -80,7 +80,7 @@ var HotStatements = map[string]string{
 	"applyTransitions": applyTransitions, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "updateCursor": updateCursor, "countFees": countFees,
 	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID, "explainWait": explainWait, "explainWaitByRequest": explainWaitByRequest, "blockedHeads": blockedHeads, "txHistory": txHistory, "txVersions": txVersions, "txDecisions": txDecisions,
 	"recordByRequest": recordColumns + byRequest,
-	"listOwn":         listOwn, "listAll": listAll, "inList": inList, "listChanges": listChanges,
+	"listOwn":         listOwn, "listAll": listAll, "inList": inList, "listChanges": listChanges, "listIncidents": listIncidents, "policyUse": policyUse, "policyScopes": policyScopes,
 	"findNewest": findNewest, "findClass": findClass, "findCause": findCause, "findCauseOf": findCauseOf, "findRequest": findRequest, "findNonce": findNonce,
 	"findHash": findHash, "findCallers": findCallers, "laneBounds": laneBounds, "laneNonces": laneNonces, "queuePage": queuePage,
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
@@ -105,6 +105,9 @@ var PayoutStatements = map[string]string{
 
 // ClassesOf are the values of state_class with transactions of the state.
 func ClassesOf(state txmanager.State) []int16 { return classesOf(state) }
+
+// AttentionArgs are the parameters of the statements attentionPage, without its place, and attentionCounts.
+func (s *Store) AttentionArgs(l AttentionLimits) NamedArgs { return s.attentionArgs(l) }
 
 // ActStatements are the statements of the list of operators' acts, by the place and the table of their source.
 func ActStatements() map[string]string {

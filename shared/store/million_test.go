@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"encoding/json"
-
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -49,26 +49,21 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	check.OK(t)(conn.Exec(t.Context(), `analyze managed_tx`))
 
 	const size, most = 50, 400 // blocks
-	blocks := func(name string, args ...any) int {
-		t.Helper()
-		var plan []struct {
-			Plan struct {
-				Hit  int `json:"Shared Hit Blocks"`
-				Read int `json:"Shared Read Blocks"`
-			}
-		}
-		var text string
-		if err := conn.QueryRow(t.Context(), `explain (analyze, buffers, timing off, format json) `+store.HotStatements[name], args...).Scan(&text); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		check.OK(t)(0, json.Unmarshal([]byte(text), &plan))
-		return plan[0].Plan.Hit + plan[0].Plan.Read
-	}
 	within := func(name string, args ...any) {
 		t.Helper()
-		got := blocks(name, args...)
+		got := blocksOf(t, conn, store.HotStatements[name], args...)
 		if t.Logf("%s: %d blocks", name, got); got > most {
 			t.Errorf("%s, %v: read %d blocks, want %d at most", name, args, got, most)
+		}
+	}
+	// Acts of operators, fifty thousand of one source.
+	check.OK(t)(conn.Exec(t.Context(), `insert into submitter_change (submitter, action, by, reason, at)
+		select $1, 'SUSPEND', 'ann', 'r', '2026-01-01'::timestamptz + n * interval '1 s' from generate_series(1, 50000) n`, alice))
+	check.OK(t)(conn.Exec(t.Context(), `analyze submitter_change`))
+	for name, statement := range store.ActStatements() {
+		got := blocksOf(t, conn, statement, time.Now().AddDate(10, 0, 0), 0, time.Time{}, "", "", "", size+1)
+		if t.Logf("%s: %d blocks", name, got); got > most {
+			t.Errorf("%s: read %d blocks, want %d at most", name, got, most)
 		}
 	}
 	middle := value[time.Time](t, db, `select created_at - interval '1 hour' from managed_tx limit 1`)
@@ -82,6 +77,15 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	within("findCallers", alice, nil, store.ClassesOf(txmanager.Confirmed), "CONFIRMED", size+1, "", middle.Add(24*time.Hour))
 	within("laneNonces", alice, 400_000, size)
 	within("laneNonces", alice, nil, size)
+	within("queuePage", alice, false, 0, size)
+	attention := db.AttentionArgs(store.AttentionLimits{Transfers: transfer.DefaultRules()})
+	attention["rank"], attention["since"], attention["key"], attention["size"] = 0, time.Time{}, "", size+1
+	within("attentionPage", attention)
+	delete(attention, "rank")
+	delete(attention, "since")
+	delete(attention, "key")
+	delete(attention, "size")
+	within("attentionCounts", attention)
 	shop := store.Viewer{Caller: "shop"}
 	for state, want := range map[txmanager.State]int{"": size, txmanager.Confirmed: size, txmanager.Failed: size, txmanager.Stuck: 33, txmanager.Protect: 0, txmanager.Queued: 0, txmanager.InFlight: 0} {
 		for _, v := range []store.Viewer{shop, operator} {
@@ -100,4 +104,21 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 		}
 	}
 
+}
+
+// blocksOf returns the number of blocks that a statement reads.
+func blocksOf(t *testing.T, conn *pgx.Conn, statement string, args ...any) int {
+	t.Helper()
+	var text string
+	if err := conn.QueryRow(t.Context(), `explain (analyze, buffers, timing off, format json) `+statement, args...).Scan(&text); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	var plan []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	check.OK(t)(0, json.Unmarshal([]byte(text), &plan))
+	return plan[0].Plan.Hit + plan[0].Plan.Read
 }

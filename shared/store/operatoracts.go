@@ -132,7 +132,7 @@ const (
 	// must know it, so it is no parameter.
 	actWindow = "1000"
 	// actRounds bounds the round trips of one page.
-	actRounds = 50
+	actRounds = 5
 )
 
 // statement reads those acts of the next window that the filters let pass. The window begins before the time $1 and the

@@ -173,6 +173,27 @@ func TestOperatorActsWalkOnUntilThePageIsFull(t *testing.T) {
 	}
 }
 
+// A filter that lets nothing pass reads a limited number of acts for a page. The next page continues where it ended.
+func TestOperatorActsOfARareFilterAreBounded(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	run(t, db, `alter table submitter_change disable trigger user`)
+	run(t, db, `insert into submitter_change (submitter, action, by, reason, at)
+		select $1, 'SUSPEND', case n when 1 then 'eve' else 'ann' end, 'r', '2026-01-01'::timestamptz + n * interval '1 s' from generate_series(1, 12000) n`, alice)
+	q := store.ActQuery{By: "eve", Size: 10}
+	var sizes []int
+	for next := new(store.ActPlace); next != nil; {
+		var page []store.OperatorAct
+		var err error
+		page, next, err = db.OperatorActs(t.Context(), q)
+		check.OK(t)(err)
+		sizes = append(sizes, len(page))
+		q.Before = next
+	}
+	check.Same(t, "pages", sizes, []int{0, 0, 1})
+}
+
 // Each source is read in the order of its index and stops at its window. It is planned without the scans that Postgres
 // prefers for tables as small as a test's. identity_change has no index: it has one row for each restored database.
 func TestPlansOfOperatorActs(t *testing.T) {

@@ -24,6 +24,8 @@ type TxChange struct {
 	Reason       *string          `json:"reason"`
 	BlockHash    *string          `json:"blockHash"`
 	FencingToken *int64           `json:"fencingToken"` // of the lease under which it was written; nil: none
+	Node         *string          `json:"node"`         // whose observation of the chain led to it; nil: none did
+	Broadcast    *Broadcast       `json:"broadcast"`    // the broadcast whose outcome it is; nil: it is none
 }
 
 // TxVersion is a signed version of a transaction.
@@ -31,7 +33,9 @@ type TxVersion struct {
 	Version      int                   `json:"version"`
 	Kind         txmanager.VersionKind `json:"kind"`
 	TxHash       string                `json:"txHash"`
-	SignedAt     time.Time             `json:"signedAt"`
+	SignedAt     time.Time             `json:"signedAt"`   // its first broadcast was stored then too
+	LastSentAt   time.Time             `json:"lastSentAt"` // when its last broadcast was stored
+	Broadcast    *Broadcast            `json:"broadcast"`  // the last recorded outcome; nil: none is recorded
 	FencingToken int64                 `json:"fencingToken"`
 	Fees         json.RawMessage       `json:"fees"` // a [txmanager.GasParams]; null: its documents are archived
 }
@@ -46,6 +50,18 @@ type TxDecision struct {
 	At         time.Time `json:"at"`
 }
 
+// ProtectIncident is a time in which a submitter was in PROTECT.
+type ProtectIncident struct {
+	Incident int             `json:"incident"`
+	OpenedAt time.Time       `json:"openedAt"`
+	Evidence json.RawMessage `json:"evidence"` // a [txmanager.Violation], or why a copy of the database was stopped
+	ClosedAt *time.Time      `json:"closedAt"` // nil, as what follows: it is open
+	ClosedBy *string         `json:"closedBy"`
+	Mode     *string         `json:"mode"`
+	Reason   *string         `json:"reason"`
+	Released json.RawMessage `json:"released"` // the result of the release
+}
+
 // Number is the change's place in the history.
 func (c TxChange) Number() int64 { return c.ID }
 
@@ -58,14 +74,26 @@ func (d TxDecision) Number() int64 { return d.ID }
 const (
 	knownTx   = `select exists (select from managed_tx where tx_id = $1)`
 	txHistory = `
-select id, at, from_state, state, sub_state, nonce, tx_hash, attempts, reason, block_hash, fencing_token
+select id, at, from_state, state, sub_state, nonce, tx_hash, attempts, reason, block_hash, fencing_token, node, answers
   from tx_history_full
  where tx_id = $1 and id > $2
  order by id
  limit $3`
+	// A change of the hash or of the number of broadcasts is a broadcast, but for a transaction that has ended.
 	txVersions = `
-select v.version, v.kind, v.tx_hash, v.created_at, v.fencing_token, d.body
+with h as materialized (
+  select id, at, state, tx_hash, attempts, answers, lag(tx_hash) over past as hash_before, lag(attempts) over past as attempts_before
+    from tx_history_full
+   where tx_id = $1
+  window past as (order by id)
+)
+select v.version, v.kind, v.tx_hash, v.created_at,
+       greatest(v.created_at, m.last_submit_at, (select max(h.at) from h where h.tx_hash = v.tx_hash and h.attempts > 0 and h.state not in ('CONFIRMED', 'FAILED')
+                 and (h.tx_hash, h.attempts) is distinct from (h.hash_before, h.attempts_before))),
+       (select h.answers from h where h.tx_hash = v.tx_hash and h.answers is not null order by h.id desc limit 1),
+       v.fencing_token, d.body
   from tx_version v
+  left join managed_tx m on m.tx_id = v.tx_id and not exists (select from tx_version l where l.tx_id = v.tx_id and l.version > v.version)
   left join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
  where v.tx_id = $1 and v.version > $2
  order by v.version
@@ -73,6 +101,23 @@ select v.version, v.kind, v.tx_hash, v.created_at, v.fencing_token, d.body
 	txDecisions = `
 select id, action, by, reason, approved_by, at from tx_decision where tx_id = $1 and id > $2 order by id limit $3`
 )
+
+const listIncidents = `
+select incident, opened_at, evidence, closed_at, closed_by, mode, reason, released
+  from protect_incident
+ where submitter = $1 and incident < $2
+ order by incident desc
+ limit $3`
+
+// Incidents lists up to limit PROTECT incidents of the submitter with numbers below the given one, the newest first.
+// The error wraps [ErrUnknownSubmitter] if there is none and the submitter is not registered.
+func (s *Store) Incidents(ctx context.Context, sub txmanager.Submitter, below int64, limit int) ([]ProtectIncident, error) {
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[ProtectIncident], listIncidents, sub, below, limit)
+	if err == nil && len(all) == 0 {
+		_, err = s.Submitter(ctx, sub)
+	}
+	return all, results.Wrap(err, "list the PROTECT incidents of %s", sub)
+}
 
 // TxHistory are up to limit changes of a transaction with numbers above after, the oldest first. The
 // error is [ErrNotFound] for an unknown transaction.

@@ -212,6 +212,13 @@ func CarryOut(ctx context.Context, tx Execer) error {
 	return nil
 }
 
+// AllowIdle lets a transaction wait for the answer of another ledger. Other transactions may be idle for much
+// less: see the setting database.idleInTransactionTimeout.
+func AllowIdle(ctx context.Context, tx Execer) error {
+	_, err := tx.Exec(ctx, `set local idle_in_transaction_session_timeout = '30s'`)
+	return err
+}
+
 // Beginner is a pool.
 type Beginner interface {
 	Execer

@@ -127,6 +127,7 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 				t.Fatal("marks by the owner: got one refused")
 			}
 			post(t, db, alice, "intent")
+			run(t, db, `update managed_tx set wait_cause = 'NODES', waiting_since = now() where tx_id = $1`, ids[0])
 			if _, bound := takeBack(t, db, 0, ids[0], withBytes); bound != 1 {
 				t.Fatalf("allocate what was given back: got %d, want 1", bound)
 			}
@@ -136,6 +137,7 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 			if want := "FAILED CANCELLED given back unsigned: not needed; its nonce was given out again"; got != want {
 				t.Errorf("the reservation: got %q, want %q", got, want)
 			}
+			check.Equal(t, "rows that wait", value[int](t, db, `select count(*) from managed_tx where wait_cause is not null or waiting_since is not null`), 0)
 			check.Equal(t, "versions of nonce 0", value[int](t, db, `select count(*) from tx_version where nonce = 0`), map[bool]int{true: 1}[withBytes])
 		})
 	}

@@ -40,6 +40,11 @@ func TestRetire(t *testing.T) {
 	if !errors.Is(err, store.ErrRetired) {
 		t.Errorf("update: got %v, want %v", err, store.ErrRetired)
 	}
+	run(t, db, openIncident, alice)
+	lost := &txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 1,
+		Requests: map[uint64]string{0: "lost"}, EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "lost"}}}
+	check.Err(t, "release, naming a lost request", store.ErrRetired)(db.Store.Commit(t.Context(), txmanager.Commit{
+		Lease: take(t, db, alice, "b/1").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{CloseIncident: lost}}))
 	if err := db.Store.Retire(t.Context(), retirement(alice)); !errors.Is(err, store.ErrStatusUnchanged) {
 		t.Errorf("again: got %v, want %v", err, store.ErrStatusUnchanged)
 	}

@@ -143,6 +143,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}
+	s.lane.Pause = lanePause
 	s.creates, s.leases, s.commits = s.newCreates(), s.newLeases(o.AcquireWait), s.newCommits()
 	return s, nil
 }

@@ -180,6 +180,67 @@ func TestPastOfATransaction(t *testing.T) {
 	}
 }
 
+// The history keeps of each change the node that it rests on and what the nodes answered to the broadcast, and of no
+// other change. Each version shows its last answers and when it was sent last.
+func TestPastNamesNodes(t *testing.T) {
+	t.Parallel()
+	db := registered(t, 2, alice)
+	postAll(t, db, alice, "1", "2")
+	sendAll(t, db, alice)
+	id := value[string](t, db, `select tx_id::text from managed_tx where request_id = '1'`)
+	const one, two = "10.0.0.1:8545", "10.0.0.2:8545"
+	accepted, refused := txmanager.NodeAnswer{Node: one, Class: txmanager.SendAccepted}, txmanager.NodeAnswer{Node: two, Class: txmanager.SendFeeTooLow}
+	changes := func(change func(*txmanager.Transition)) {
+		t.Helper()
+		w := take(t, db, alice, "a/1")
+		first, second := txmanager.Transition{From: w.Open[0].State, To: w.Open[0]}, txmanager.Transition{From: w.Open[1].State, To: w.Open[1]}
+		second.To.LastError += "."
+		change(&first)
+		write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{first, second}, LeaseEnd: txmanager.ReleaseAnyway})
+	}
+	changes(func(m *txmanager.Transition) {
+		m.To.LastError, m.Answers = "no node took it", []txmanager.NodeAnswer{refused}
+	})
+	changes(func(m *txmanager.Transition) { m.To.SubmitAttempts, m.To.LastError, m.Node = 2, "", one })
+	again := value[time.Time](t, db, `select max(at) from tx_history where tx_id = $1`, id)
+	changes(func(m *txmanager.Transition) {
+		m.To.State, m.To.Sub, m.Answers = txmanager.Tracking, txmanager.Pending, []txmanager.NodeAnswer{accepted, accepted}
+	})
+	changes(func(m *txmanager.Transition) { m.Node, m.Answers = one, []txmanager.NodeAnswer{accepted, refused} }) // nothing else: not kept
+	w := take(t, db, alice, "a/1")
+	write(t, db, txmanager.Commit{Lease: w.Lease, Versions: []txmanager.Version{placeholderFor(w.Open[0])}, LeaseEnd: txmanager.ReleaseAnyway})
+	changes(func(m *txmanager.Transition) {
+		m.To.State, m.To.Sub, m.Answers = txmanager.Tracking, txmanager.Pending, []txmanager.NodeAnswer{accepted, refused}
+	})
+	changes(func(m *txmanager.Transition) { inBlocks(true, block(7, 1))(&m.To); m.Node = two })
+	said := func(node *string, b *store.Broadcast) string {
+		text := "-"
+		if node != nil {
+			text = *node
+		}
+		if b != nil {
+			text += fmt.Sprintf(" %d %v", b.Accepted, b.Answers)
+		}
+		return text
+	}
+	var got []string
+	for _, c := range check.Value(db.TxHistory(t.Context(), id, -1, 20))(t) {
+		got = append(got, string(c.State)+" "+said(c.Node, c.Broadcast))
+	}
+	check.Same(t, "history", got, []string{"QUEUED -", "SUBMITTED -", "SUBMITTED - 0 [{10.0.0.2:8545 fee_too_low}]", "SUBMITTED 10.0.0.1:8545", "TRACKING - 2 []",
+		"SUBMITTED -", "TRACKING - 1 [{10.0.0.1:8545 accepted} {10.0.0.2:8545 fee_too_low}]", "TRACKING 10.0.0.2:8545"})
+	check.Equal(t, "rows of the other with a node", value[int](t, db, `select count(*) from tx_history where tx_id <> $1 and coalesce(node, answers) is not null`, id), 0)
+	versions := check.Value(db.TxVersions(t.Context(), id, 0, 10))(t)
+	if len(versions) != 2 {
+		t.Fatalf("versions: got %+v, want two", versions)
+	}
+	check.Equal(t, "first version", said(nil, versions[0].Broadcast), "- 2 []")
+	check.Equal(t, "second version", said(nil, versions[1].Broadcast), "- 1 [{10.0.0.1:8545 accepted} {10.0.0.2:8545 fee_too_low}]")
+	if !versions[0].LastSentAt.Equal(again) || versions[1].LastSentAt.Before(versions[1].SignedAt) || versions[1].LastSentAt.After(versions[1].SignedAt.Add(time.Minute)) {
+		t.Errorf("sent: got %s and %s; want %s, and about %s", versions[0].LastSentAt, versions[1].LastSentAt, again, versions[1].SignedAt)
+	}
+}
+
 // Each queue has one head with its cause, and deferred intents are listed beside it.
 func TestBlockedHeads(t *testing.T) {
 	t.Parallel()

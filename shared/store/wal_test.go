@@ -45,7 +45,8 @@ func TestWALOfATransaction(t *testing.T) {
 		x.State, x.Sub, x.Receipt.Document = txmanager.Confirmed, "", document
 	})
 	check.Equal(t, "confirmed", value[int](t, db, `select count(*) from managed_tx where state = 'CONFIRMED'`), n)
-	if got := value[int](t, db, walOfDatabase, from) / n; got > maxWAL || got < maxWAL/2 {
+	got := value[int](t, db, walOfDatabase, from) / n
+	if t.Logf("%d bytes", got); got > maxWAL || got < maxWAL/2 {
 		t.Errorf("write-ahead log of a transaction: got %d bytes, want %d to %d", got, maxWAL/2, maxWAL)
 	}
 }
@@ -56,8 +57,10 @@ func becomeAll(t *testing.T, db storetest.Bundle, change func(*txmanager.Tx)) {
 	w := take(t, db, alice, "a/1")
 	moves := make([]txmanager.Transition, len(w.Open))
 	for i, x := range w.Open {
-		moves[i] = txmanager.Transition{From: x.State, To: x}
-		change(&moves[i].To)
+		moves[i] = txmanager.Transition{From: x.State, To: x, Node: "10.0.0.1:8545"}
+		if change(&moves[i].To); moves[i].To.Sub == txmanager.Pending {
+			moves[i].Node, moves[i].Answers = "", []txmanager.NodeAnswer{{Node: "10.0.0.1:8545", Class: txmanager.SendAccepted}}
+		}
 	}
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	check.Equal(t, "moved", done.Transitioned, len(moves))

@@ -30,6 +30,7 @@ const (
 	ActApplied    = "APPLIED"
 	ActNoAccount  = "NO_ACCOUNT" // of status ACTIVE: a new account has it anyway
 	ActSuperseded = "SUPERSEDED" // a later status of the account counts
+	ActTaken      = "ID_TAKEN"   // the core has another user, asset or amount under the id
 	ActForgotten  = "FORGOTTEN"  // the ledger no longer knows the act's key: order the status again
 )
 
@@ -83,6 +84,10 @@ type MoneyOrder struct {
 	By        string
 	Reason    string
 	OfService bool // counts against the asset's daily limit of the deposit service
+
+	// Line is the line of the core's journal that has the answer under the order's id; 0: the core is called. A
+	// restored database orders an id anew, with another time, and the core then answers CONTRADICTION for ever.
+	Line uint64
 }
 
 // StatusOrder is a status to store.
@@ -93,13 +98,13 @@ type StatusOrder struct {
 	By      string
 	Reason  string
 
-	OnlyNarrower bool // the status may not allow more than the present one: see [ErrWider]
+	OnlyNarrower bool // the status may not allow more than either ledger has, or has been ordered: see [ErrWider]
 }
 
 // The errors of acts. Nothing was stored.
 var (
 	ErrActConflict = errors.New("the id was used for another deposit or withdrawal")
-	ErrWider       = errors.New("the status allows more than the present one")
+	ErrWider       = errors.New("the status allows more than the present one, or Spot's is not known")
 	ErrNoAct       = errors.New("no such act")
 )
 
@@ -133,8 +138,8 @@ type ActStore interface {
 	// AnswerAct stores a ledger's answer, unless one is stored.
 	AnswerAct(ctx context.Context, id int64, from AccountType, answer string) error
 
-	// PostponeAct plans the next attempt, and stores why this one had no answer.
-	PostponeAct(ctx context.Context, id int64, unknown string) error
+	// PostponeAct plans the next attempt after wait, and stores why this one had no answer.
+	PostponeAct(ctx context.Context, id int64, unknown string, wait time.Duration) error
 }
 
 // OutsideLedger is a ledger that books money from and to the outside, once for each req_id.
@@ -143,10 +148,11 @@ type OutsideLedger interface {
 	OutsideWithdrawal(ctx context.Context, c Call) Outcome
 }
 
-// StatusLedger is a ledger outside the database that keeps the status of accounts.
-type StatusLedger interface {
-	SetStatus(ctx context.Context, c Call, status string) Outcome // once for each req_id
-	HasAccount(ctx context.Context, userID int64, assetID int32) (bool, error)
+// CoreLedger is the ledger outside the database, as acts need it beyond [OutsideLedger].
+type CoreLedger interface {
+	Line(ctx context.Context, number uint64) (e Entry, exists bool, err error)      // of its journal
+	SetStatus(ctx context.Context, c Call, status string) Outcome                   // once for each req_id
+	AccountStatus(ctx context.Context, userID int64, assetID int32) (string, error) // "": there is no account
 	Objection(o Outcome) error
 }
 
@@ -155,7 +161,7 @@ type StatusLedger interface {
 type Accounts struct {
 	Store   ActStore
 	Ledgers map[AccountType]OutsideLedger // Funding and Spot
-	Core    StatusLedger
+	Core    CoreLedger
 	Timeout time.Duration      // of one call to a ledger
 	At      func(point string) // called at crash points; nil outside tests
 }
@@ -171,8 +177,11 @@ func (a *Accounts) reach(point string) {
 
 // Book stores a deposit or withdrawal and calls its ledger. If the act stays open, its answer is not
 // known: a repeat with the same id, or the sweep, asks again. An error with an act is of an act that is
-// stored and stays open.
+// stored and stays open. With a line it calls no ledger: see [Accounts.AnswerOfLine].
 func (a *Accounts) Book(ctx context.Context, o MoneyOrder) (Act, error) {
+	if o.Line != 0 {
+		return a.bookByLine(ctx, o)
+	}
 	act, err := a.Store.OrderMoney(ctx, o)
 	if err != nil {
 		return Act{}, err
@@ -185,15 +194,75 @@ func (a *Accounts) Book(ctx context.Context, o MoneyOrder) (Act, error) {
 	return settled, nil
 }
 
+// AnswerOfLine is the core's answer to the order, as its journal's line has it: [ActTaken] if another booking has the
+// id. The error wraps [ErrEvidence] if the line does not have the id, or does not exist.
+func (a *Accounts) AnswerOfLine(ctx context.Context, o MoneyOrder) (answer string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	e, exists, err := a.Core.Line(ctx, o.Line)
+	if err != nil {
+		return "", err
+	}
+	op := OutsideDeposit
+	if o.Kind == ActWithdrawal {
+		op = OutsideWithdrawal
+	}
+	switch {
+	case !exists || e.Op != op || e.ReqID != o.RequestID:
+		return "", fmt.Errorf("line %d of the core's journal: %w", o.Line, ErrEvidence)
+	case e.UserID != o.UserID || e.AssetID != o.AssetID || e.Units != o.Units:
+		return ActTaken, nil
+	case e.Refused != "":
+		return string(e.Refused), nil
+	}
+	return ActApplied, nil
+}
+
+// bookByLine stores the order with the answer that the core's journal has. Nothing is stored without that answer.
+func (a *Accounts) bookByLine(ctx context.Context, o MoneyOrder) (Act, error) {
+	answer, err := a.AnswerOfLine(ctx, o)
+	if err != nil {
+		return Act{}, err
+	}
+	act, err := a.Store.OrderMoney(ctx, o)
+	if err != nil || !act.Open() {
+		return act, err
+	}
+	if err := a.Store.AnswerAct(ctx, act.ID, Spot, answer); err != nil {
+		return act, err
+	}
+	settled, err := a.Store.Act(ctx, act.ID)
+	if err != nil {
+		return act, err
+	}
+	return settled, nil
+}
+
 // SetStatus stores a status and sets it in both ledgers. If the act stays open, a ledger has not
 // answered, or has no such account yet. The sweep continues.
 func (a *Accounts) SetStatus(ctx context.Context, o StatusOrder) (Act, error) {
+	if a.mayWiden(ctx, o) {
+		return Act{}, ErrWider
+	}
 	act, err := a.Store.OrderStatus(ctx, o)
 	if err != nil {
 		return Act{}, err
 	}
 	a.reach("ordered")
 	return a.settle(ctx, act)
+}
+
+// mayWiden reports whether a status that may only narrow could allow more than Spot's present one. The
+// store compares it with Funding's, and with those that were ordered. DISABLED allows the least of all, so
+// it needs no answer of the core.
+func (a *Accounts) mayWiden(ctx context.Context, o StatusOrder) bool {
+	if !o.OnlyNarrower || o.Status == StatusDisabled {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	present, err := a.Core.AccountStatus(ctx, o.UserID, o.AssetID)
+	return err != nil || present == StatusDisabled
 }
 
 // Settle continues an open act. The error wraps [ErrNoAct].
@@ -216,12 +285,27 @@ func (a *Accounts) settle(ctx context.Context, act Act) (Act, error) {
 		unknown, err = a.book(ctx, act)
 	}
 	if err == nil && unknown != "" {
-		err = a.Store.PostponeAct(ctx, act.ID, unknown)
+		err = a.Store.PostponeAct(ctx, act.ID, unknown, act.nextWait(unknown))
 	}
 	if err != nil {
 		return Act{}, err
 	}
 	return a.Store.Act(ctx, act.ID)
+}
+
+// The times between two attempts of an act.
+const (
+	actWait     = time.Minute
+	mostActWait = 10 * time.Minute // after which a new account has the status that was ordered before
+)
+
+// nextWait is the time to the next attempt. It grows with the age of a status whose account does not exist, since
+// it may never exist.
+func (a Act) nextWait(unknown string) time.Duration {
+	if unknown != noAccountYet {
+		return actWait
+	}
+	return min(max(a.Age/8, actWait), mostActWait)
 }
 
 // book calls the ledger of a deposit or withdrawal. It returns why the answer is unknown, or "".
@@ -267,11 +351,11 @@ func (a *Accounts) setStatus(ctx context.Context, act Act) (unknown string, err 
 	}
 	within, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
-	exists, err := a.Core.HasAccount(within, act.UserID, act.AssetID)
+	present, err := a.Core.AccountStatus(within, act.UserID, act.AssetID)
 	if err != nil {
 		return err.Error(), nil
 	}
-	if !exists {
+	if present == "" {
 		return a.withoutAccount(ctx, acts)
 	}
 	for _, one := range acts {

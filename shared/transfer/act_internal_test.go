@@ -31,3 +31,18 @@ func TestStatusCall(t *testing.T) {
 	earlier, _ := Act{ID: 7, At: ordered.Add(-time.Hour)}.statusCall()
 	check.Equal(t, "another act of the number", earlier.ReqID, "status-7-1767319445000")
 }
+
+// An act is repeated each minute, but a status whose account does not exist less and less often, up to a bound.
+func TestNextWait(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		unknown string
+		age     time.Duration
+		want    time.Duration
+	}{
+		{noAccountYet, time.Minute, time.Minute}, {noAccountYet, 40 * time.Minute, 5 * time.Minute}, {noAccountYet, 300 * time.Hour, 10 * time.Minute},
+		{betweenKeys, 300 * time.Hour, time.Minute}, {"no answer", 300 * time.Hour, time.Minute},
+	} {
+		check.Equal(t, c.unknown+" after "+c.age.String(), Act{Age: c.age}.nextWait(c.unknown), c.want)
+	}
+}

@@ -301,11 +301,30 @@ var sendClassNames = [...]string{"unknown", "accepted", "already_known", "nonce_
 // String names the class for logs and metrics.
 func (c SendClass) String() string { return sendClassNames[c] }
 
+// MarshalText is the class's name.
+func (c SendClass) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // SendResult is a node's answer to one raw transaction.
 type SendResult struct {
 	Class SendClass
 	Node  string // the node that answered
 	Text  string // the node's text, shortened, where it did not accept
+
+	Answers []NodeAnswer // for a chain with several nodes: of each node that answered in time; nil: Node's alone
+}
+
+// NodeAnswer is the answer of one node to one raw transaction.
+type NodeAnswer struct {
+	Node  string    `json:"node"` // no credentials
+	Class SendClass `json:"answer"`
+}
+
+// EachAnswer lists the nodes' answers.
+func (r SendResult) EachAnswer() []NodeAnswer {
+	if r.Answers != nil {
+		return r.Answers
+	}
+	return []NodeAnswer{{r.Node, r.Class}}
 }
 
 // Acknowledged reports whether a node holds the bytes.

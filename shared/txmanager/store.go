@@ -125,6 +125,9 @@ type Transition struct {
 	// Decision is stored with the transaction and requests its action, unless another action is
 	// already requested; nil: nothing was decided.
 	Decision *Decision
+
+	Node    string       // whose observation led to this, for the history; "": none did
+	Answers []NodeAnswer // to the broadcast whose outcome this is, for the history; nil: it is none
 }
 
 // Allocation binds the next nonce to one queued transaction, named by its id. With Signed (from an

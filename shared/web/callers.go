@@ -79,10 +79,18 @@ func (c *Callers) Enter(r *http.Request, caller string) error {
 	return nil
 }
 
+// Free gives back the share of a request that will only be answered. ctx is the request's.
+func (c *Callers) Free(ctx context.Context) {
+	if p, ok := ctx.Value(placeKey{}).(*place); ok {
+		c.leave(p)
+	}
+}
+
 func (c *Callers) leave(p *place) {
 	if !p.taken {
 		return
 	}
+	p.taken = false
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.atWork[p.caller]

@@ -33,6 +33,8 @@ type Gate struct {
 
 	gone context.Context // made by the first request; ended by abandon
 	end  context.CancelFunc
+
+	shutting chan struct{} // made by the first request; closed by shut
 }
 
 // enter returns the context of an admitted request, and the function that ends it; ok is false once the
@@ -44,6 +46,9 @@ func (g *Gate) enter(ctx context.Context) (_ context.Context, leave func(), ok b
 		return ctx, nil, false
 	}
 	g.inFlight++
+	if g.shutting == nil {
+		g.shutting = make(chan struct{})
+	}
 	ctx, cancel := g.untilGone(context.WithValue(ctx, gateKey{}, g))
 	return ctx, func() {
 		cancel()
@@ -88,6 +93,16 @@ func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return g.untilGone(ctx)
 }
 
+// closing returns a channel that is closed when the gate closes that has admitted the request of ctx; nil
+// without a gate.
+func closing(ctx context.Context) <-chan struct{} {
+	g, ok := ctx.Value(gateKey{}).(*Gate)
+	if !ok {
+		return nil
+	}
+	return g.shutting // it was made before the request was admitted
+}
+
 // abandon ends the contexts of all running requests.
 func (g *Gate) abandon() {
 	g.mu.Lock()
@@ -110,6 +125,9 @@ func (g *Gate) shut() <-chan struct{} {
 	defer g.mu.Unlock()
 	if g.idle == nil {
 		g.idle = make(chan struct{})
+		if g.shutting != nil {
+			close(g.shutting)
+		}
 		if g.inFlight == 0 {
 			close(g.idle)
 		}

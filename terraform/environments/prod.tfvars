@@ -1,10 +1,15 @@
-environment  = "prod"
-queue_shards = 4
+environment = "prod"
 
-# Four shards of advance send 400 tasks at once.
+# So many that the queues carry what the database does: docs/costs.md, "Limits of a deployment".
+queue_shards = 10
+
+# Ten shards of advance, receipt and confirm send 1,000 tasks of each at once, those of publish 500.
 max_instances = {
   create   = 20
   advance  = 20
+  receipt  = 13
+  confirm  = 13
+  publish  = 7
   transfer = 20
 }
 

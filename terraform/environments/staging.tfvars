@@ -1,5 +1,6 @@
 # As prod, smaller.
-environment = "staging"
+environment  = "staging"
+queue_shards = 3
 
 database = {
   tier            = "db-custom-2-7680"

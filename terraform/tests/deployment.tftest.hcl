@@ -14,6 +14,12 @@ mock_provider "google" {
       id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers/cryptoKeys/treasury"
     }
   }
+
+  mock_data "google_project" {
+    defaults = {
+      number = "123456789012"
+    }
+  }
 }
 
 variables {
@@ -25,6 +31,9 @@ variables {
   image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
   signing_keys = ["treasury"]
   egress       = { hosts = ["node.example.com"] }
+
+  # Of each secret, as after its value was given.
+  secret_versions = { for id in ["rpc-urls", "intent-mac-keys", "chains", "signer-keys", "signer-remotes", "handler-secrets", "event-secrets", "trading-secret"] : id => "1" }
 
   collector_image = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -45,43 +54,7 @@ variables {
 run "everything" {
   command = plan
 
-  # Each function that tasks or jobs call has an address of its own.
-  override_resource {
-    target          = module.function["advance"].google_cloud_run_v2_service.this
-    override_during = plan
-    values          = { uri = "https://advance.example.run.app" }
-  }
-
-  override_resource {
-    target          = module.function["receipt"].google_cloud_run_v2_service.this
-    override_during = plan
-    values          = { uri = "https://receipt.example.run.app" }
-  }
-
-  override_resource {
-    target          = module.function["confirm"].google_cloud_run_v2_service.this
-    override_during = plan
-    values          = { uri = "https://confirm.example.run.app" }
-  }
-
-  override_resource {
-    target          = module.function["resubmit"].google_cloud_run_v2_service.this
-    override_during = plan
-    values          = { uri = "https://resubmit.example.run.app" }
-  }
-
-  override_resource {
-    target          = module.function["publish"].google_cloud_run_v2_service.this
-    override_during = plan
-    values          = { uri = "https://publish.example.run.app" }
-  }
-
-  override_resource {
-    target          = module.function["transfer-step"].google_cloud_run_v2_service.this
-    override_during = plan
-    values          = { uri = "https://transfer-step.example.run.app" }
-  }
-
+  # Each function that jobs call has an address of its own.
   override_resource {
     target          = module.function["sweep"].google_cloud_run_v2_service.this
     override_during = plan
@@ -160,7 +133,7 @@ run "everything" {
   }
 
   assert {
-    condition     = alltrue([for kind, q in module.queue : q.host == (kind == "transfer" ? "transfer-step.example.run.app" : "${kind}.example.run.app")])
+    condition     = alltrue([for kind, q in module.queue : q.host == "${module.function[kind == "transfer" ? "transfer-step" : kind].name}-123456789012.europe-west1.run.app"])
     error_message = "A queue sends its tasks to another function than the one that serves it."
   }
 
@@ -321,8 +294,8 @@ run "without_transfers" {
   }
 
   assert {
-    condition     = !contains(keys(google_secret_manager_secret.value), "trading-secret") && !contains(keys(output.queues), "transfer") && !contains(keys(module.schedule), "conservation")
-    error_message = "A queue or a job of transfers is there without their functions."
+    condition     = !contains(keys(google_secret_manager_secret.value), "trading-secret") && !contains(keys(module.schedule), "conservation")
+    error_message = "A secret or a job of transfers is there without their functions."
   }
 
   assert {
@@ -344,13 +317,13 @@ run "without_events" {
   }
 
   assert {
-    condition     = !contains(keys(module.function), "publish") && !contains(keys(output.queues), "publish") && !contains(keys(google_secret_manager_secret.value), "event-secrets") && !contains(keys(local.environment), "FENCEPOST_EVENTS_MODE")
+    condition     = !contains(keys(module.function), "publish") && length(module.queue["publish"].enqueuers) == 0 && !contains(keys(google_secret_manager_secret.value), "event-secrets") && !contains(keys(local.environment), "FENCEPOST_EVENTS_MODE")
     error_message = "Something tells of events that nobody asked for."
   }
 
   assert {
     condition     = alltrue([for f in local.functions : !contains(f.enqueues, "publish")])
-    error_message = "A function may make tasks on a queue that is not there."
+    error_message = "A function may make tasks on a queue that nothing serves."
   }
 }
 
@@ -375,7 +348,7 @@ run "before_there_is_an_image" {
   }
 
   assert {
-    condition     = length(module.function) == 0 && length(module.queue) == 0 && output.address == null
+    condition     = length(module.function) == 0 && length(module.schedule) == 0 && output.address == null
     error_message = "Something is deployed that needs an image."
   }
 
@@ -404,6 +377,7 @@ run "after_a_restore" {
 
   variables {
     database_instance_name = "fencepost-restored"
+    database               = { region = "europe-west4", max_connections = 800 }
   }
 
   assert {

@@ -177,6 +177,80 @@ run "database" {
   }
 }
 
+run "database_with_a_replica" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    instance_name       = "fencepost"
+    network             = "projects/project-1/global/networks/fencepost"
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14, pgaudit = "ddl,role", replica_region = "europe-west4" }
+    connections         = 380
+    deletion_protection = true
+    accounts            = {}
+    migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = []
+    encryption_key      = null
+  }
+
+  assert {
+    condition     = google_sql_database_instance.replica[0].region == "europe-west4" && google_sql_database_instance.replica[0].master_instance_name == "fencepost" && google_sql_database_instance.replica[0].database_version == google_sql_database_instance.this.database_version && google_sql_database_instance.replica[0].deletion_protection && output.replica == "fencepost-replica"
+    error_message = "The replica is of another database, in the same region, or can be destroyed."
+  }
+
+  assert {
+    condition     = !google_sql_database_instance.replica[0].settings[0].ip_configuration[0].ipv4_enabled && google_sql_database_instance.replica[0].settings[0].connector_enforcement == "REQUIRED" && jsonencode(google_sql_database_instance.replica[0].settings[0].database_flags) == jsonencode(google_sql_database_instance.this.settings[0].database_flags) && google_sql_database_instance.replica[0].settings[0].tier == google_sql_database_instance.this.settings[0].tier
+    error_message = "A promoted replica would let others in, or take less work, than the primary."
+  }
+}
+
+run "replica_in_the_same_region" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    instance_name       = "fencepost"
+    network             = "projects/project-1/global/networks/fencepost"
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14, pgaudit = "ddl,role", replica_region = "europe-west1" }
+    connections         = 380
+    deletion_protection = true
+    accounts            = {}
+    migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = []
+    encryption_key      = null
+  }
+
+  expect_failures = [google_sql_database_instance.replica]
+}
+
+run "replica_without_its_key" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    instance_name       = "fencepost"
+    network             = "projects/project-1/global/networks/fencepost"
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14, pgaudit = "ddl,role", replica_region = "europe-west4" }
+    connections         = 380
+    deletion_protection = true
+    accounts            = {}
+    migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = []
+    encryption_key      = "projects/project-2/locations/europe-west1/keyRings/own/cryptoKeys/fencepost"
+  }
+
+  expect_failures = [google_sql_database_instance.replica]
+}
+
 run "database_with_too_few_connections" {
   command = plan
 
@@ -257,6 +331,7 @@ run "public_function" {
     name                = "fencepost-create"
     target              = "create"
     public              = true
+    unchecked           = false
     image               = "image@sha256:0"
     account             = "fencepost-create@project-1.iam.gserviceaccount.com"
     network             = "network"
@@ -340,6 +415,7 @@ run "internal_function" {
     name          = "fencepost-advance"
     target        = "advance"
     public        = false
+    unchecked     = false
     image         = "image@sha256:0"
     account       = "fencepost-advance@project-1.iam.gserviceaccount.com"
     network       = "network"
@@ -408,6 +484,42 @@ run "internal_function" {
   }
 }
 
+run "internal_function_that_verifies_alone" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    name                = "fencepost-advance"
+    target              = "advance"
+    public              = false
+    unchecked           = true
+    image               = "image@sha256:0"
+    account             = "fencepost-advance@project-1.iam.gserviceaccount.com"
+    network             = "network"
+    subnet              = "subnet"
+    timeout             = 60
+    concurrency         = 40
+    min_instances       = 0
+    max_instances       = 7
+    environment         = {}
+    secrets             = {}
+    signer_files        = {}
+    audience            = "https://internal.invalid"
+    invokers            = { tasks = "serviceAccount:fencepost-tasks@project-1.iam.gserviceaccount.com" }
+    collector_image     = null
+    attested            = false
+    deletion_protection = true
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.invoker_iam_disabled && google_cloud_run_v2_service.this.ingress == "INGRESS_TRAFFIC_INTERNAL_ONLY"
+    error_message = "Cloud Run removes the token's signature, or lets in requests from outside."
+  }
+}
+
 run "signer" {
   command = plan
 
@@ -416,14 +528,21 @@ run "signer" {
   }
 
   variables {
-    keys    = ["treasury", "payouts"]
-    signers = { advance = "serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com" }
-    readers = { admin = "serviceAccount:fencepost-admin@project-1.iam.gserviceaccount.com" }
+    ring     = "fencepost-signers"
+    location = "europe"
+    keys     = ["treasury", "payouts"]
+    signers  = { advance = "serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com" }
+    readers  = { admin = "serviceAccount:fencepost-admin@project-1.iam.gserviceaccount.com" }
   }
 
   assert {
     condition     = alltrue([for k in google_kms_crypto_key.signer : k.version_template[0].algorithm == "EC_SIGN_SECP256K1_SHA256" && k.version_template[0].protection_level == "HSM" && k.purpose == "ASYMMETRIC_SIGN"])
     error_message = "A key is not a secp256k1 key of the HSM."
+  }
+
+  assert {
+    condition     = google_kms_key_ring.this[0].location == "europe" && google_kms_key_ring.this[0].name == "fencepost-signers"
+    error_message = "The keys are in another location or ring than was said."
   }
 
   assert {
@@ -491,6 +610,9 @@ run "balancer" {
     admin_ranges        = ["192.0.2.0/24"]
     requests_per_minute = 600
     preview             = true
+
+    caller_ranges              = ["198.51.100.7/32"]
+    caller_requests_per_minute = 6000
   }
 
   assert {
@@ -521,13 +643,15 @@ run "balancer" {
   }
 
   assert {
-    condition     = [for r in google_compute_security_policy.public.rule : [r.preview, r.rate_limit_options[0].rate_limit_threshold[0].count] if r.action == "throttle"] == [[true, 600]]
-    error_message = "There is no limit of requests, or it is enforced in spite of preview."
+    condition = { for r in google_compute_security_policy.public.rule : r.priority => join(" ", [r.preview, join(",", r.match[0].config[0].src_ip_ranges), r.rate_limit_options[0].enforce_on_key, r.rate_limit_options[0].rate_limit_threshold[0].count]) if r.action == "throttle" } == {
+      1900 = "true 198.51.100.7/32 IP 6000", 2000 = "true * IP 600"
+    }
+    error_message = "There is no limit of requests of each address, a higher one for the services' addresses, or it is enforced in spite of preview."
   }
 
   assert {
-    condition     = [for r in google_compute_security_policy.public.rule : r.match[0].expr[0].expression if length(r.match[0].expr) > 0] == ["evaluatePreconfiguredWaf('sqli-v33-stable', {'sensitivity': 1})"]
-    error_message = "The rule against injection is of a level that takes addresses and call data for one."
+    condition     = [for r in google_compute_security_policy.public.rule : r.match[0].expr[0].expression if length(r.match[0].expr) > 0] == ["evaluatePreconfiguredWaf('sqli-v422-stable', {'sensitivity': 1, 'opt_out_rule_ids': [${join(", ", [for id in ["942100", "942140", "942151", "942160", "942190"] : "'owasp-crs-v042200-id${id}-sqli'"])}]})"]
+    error_message = "The rule against injection is of a level that takes addresses and call data for one, or matches the names of contracts' functions."
   }
 
   assert {
@@ -560,6 +684,14 @@ run "admin_without_ranges" {
     admin_ranges        = []
     requests_per_minute = 600
     preview             = false
+
+    caller_ranges              = []
+    caller_requests_per_minute = 6000
+  }
+
+  assert {
+    condition     = [for r in google_compute_security_policy.public.rule : r.rate_limit_options[0].rate_limit_threshold[0].count if r.action == "throttle"] == [600]
+    error_message = "Without ranges of services there is more than the limit for every address, or none."
   }
 
   assert {
@@ -621,6 +753,11 @@ run "network" {
   assert {
     condition     = google_compute_router_nat.this.nat_ip_allocate_option == "MANUAL_ONLY" && length(google_compute_address.nat) == 2 && alltrue([for n in google_compute_router_nat.this.subnetwork : n.source_ip_ranges_to_nat == toset(["ALL_IP_RANGES"])])
     error_message = "Requests come from addresses that are not ours, or a group of functions has no way out."
+  }
+
+  assert {
+    condition     = google_service_networking_connection.services.deletion_policy == "ABANDON"
+    error_message = "After the database was destroyed, the destroy of the network fails for as long as Google holds the peering."
   }
 
   assert {

@@ -32,6 +32,9 @@ variables {
   image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
   signing_keys = ["treasury"]
   egress       = { hosts = ["node.example.com"] }
+
+  # Of each secret, as after its value was given.
+  secret_versions = { for id in ["rpc-urls", "intent-mac-keys", "chains", "signer-keys", "signer-remotes", "handler-secrets", "event-secrets", "trading-secret"] : id => "1" }
 }
 
 run "defaults" {
@@ -48,7 +51,7 @@ run "defaults" {
   }
 
   assert {
-    condition     = length(google_logging_project_bucket_config.audit) == 0 && length(google_kms_crypto_key_iam_member.encrypts) == 0 && length(google_binary_authorization_policy.this) == 0
+    condition     = module.database.replica == null && module.signer.place == "europe-west1/fencepost-signers" && length(google_logging_project_bucket_config.audit) == 0 && length(google_kms_crypto_key_iam_member.encrypts) == 0 && length(google_binary_authorization_policy.this) == 0
     error_message = "An option is made that was not asked for."
   }
 
@@ -157,6 +160,39 @@ run "key_of_ones_own" {
     condition     = { for service, g in google_kms_crypto_key_iam_member.encrypts : service => g.member }["secrets"] == "serviceAccount:service-123456789012@gcp-sa-secretmanager.iam.gserviceaccount.com" && length(google_kms_crypto_key_iam_member.encrypts) == 6 && alltrue([for g in google_kms_crypto_key_iam_member.encrypts : g.role == "roles/cloudkms.cryptoKeyEncrypterDecrypter"])
     error_message = "A service of Google's cannot use the key, or may do more than use it."
   }
+}
+
+run "outlives_the_region" {
+  command = plan
+
+  variables {
+    database         = { replica_region = "europe-west4" }
+    secret_regions   = ["europe-west4"]
+    signer_location  = "europe"
+    signing_key_ring = "lost-signers"
+    mark_location    = "EU"
+  }
+
+  assert {
+    condition     = module.database.replica == "fencepost-replica" && module.signer.place == "europe/lost-signers" && google_storage_bucket.mark.location == "EU"
+    error_message = "The database, the keys or the mark are lost with the region."
+  }
+
+  assert {
+    condition     = alltrue([for s in google_secret_manager_secret.value : toset([for r in s.replication[0].user_managed[0].replicas : r.location]) == toset(["europe-west1", "europe-west4"])])
+    error_message = "A secret is lost with the region."
+  }
+}
+
+run "secrets_of_two_regions_by_a_key_of_one" {
+  command = plan
+
+  variables {
+    encryption_key = "projects/project-2/locations/europe-west1/keyRings/own/cryptoKeys/fencepost"
+    secret_regions = ["europe-west4"]
+  }
+
+  expect_failures = [var.secret_regions]
 }
 
 run "locked_log_by_a_key_of_ones_own" {

@@ -17,6 +17,9 @@ variables {
   image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
   signing_keys = ["treasury"]
   egress       = { hosts = ["node.example.com"] }
+
+  # Of each secret, as after its value was given.
+  secret_versions = { for id in ["rpc-urls", "intent-mac-keys", "chains", "signer-keys", "signer-remotes", "handler-secrets", "event-secrets", "trading-secret"] : id => "1" }
 }
 
 run "local_in_prod" {
@@ -304,6 +307,17 @@ run "name_too_long" {
   expect_failures = [var.name]
 }
 
+run "role_of_65_characters" {
+  command = plan
+
+  variables {
+    name    = "fencepost-eu"
+    project = "a-project-of-thirty-characters"
+  }
+
+  expect_failures = [var.name]
+}
+
 run "no_shard" {
   command = plan
 
@@ -443,4 +457,24 @@ run "deposit_service_that_is_an_operator" {
   }
 
   expect_failures = [var.deposit_service]
+}
+
+run "callers_by_name" {
+  command = plan
+
+  variables {
+    caller_ranges = ["*"]
+  }
+
+  expect_failures = [var.caller_ranges]
+}
+
+run "callers_with_less_than_everybody" {
+  command = plan
+
+  variables {
+    caller_requests_per_minute = 100
+  }
+
+  expect_failures = [var.caller_requests_per_minute]
 }

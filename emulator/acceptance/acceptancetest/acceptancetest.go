@@ -177,15 +177,14 @@ func (l *Log) End() string {
 	return fmt.Sprintf("the processes' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
 }
 
-// Wait waits for the condition until ctx ends.
+// Wait waits for the condition until ctx ends. It asks less often as time goes on: each question costs time of the tests
+// beside this one.
 func Wait(ctx context.Context, met func() bool) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !met() {
+	for pause := 20 * time.Millisecond; !met(); pause = min(pause+pause/10, 60*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	acceptancetest.Main(m, "emulator/acceptance/moves", func(bool) error { return nil },
 		acceptancetest.Program{Path: &server, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build},
 		acceptancetest.Program{Path: &migrate, Build: func(ctx context.Context, folder string, flags ...string) (string, error) {
-			return stack.BuildProgram(ctx, folder+"/migrate", "migrations/migrate", flags...)
+			return stack.BuildProgram(ctx, folder, "migrations/migrate", flags...)
 		}})
 }
 

@@ -100,6 +100,54 @@ func TestEveryFlawIsUnauthorized(t *testing.T) {
 	}
 }
 
+// cloudRun passes requests to an internal function. With its check of callers it verifies a token, and removes the
+// signature. Without the check it passes the request as it came.
+func cloudRun(v *web.Verifier, checksCallers bool, function http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !checksCallers {
+			function.ServeHTTP(w, r)
+			return
+		}
+		if _, err := v.Authenticate(r); err != nil {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		token := r.Header.Get("Authorization")
+		r.Header.Set("Authorization", token[:strings.LastIndex(token, ".")+1]+"SIGNATURE_REMOVED_BY_GOOGLE")
+		function.ServeHTTP(w, r)
+	})
+}
+
+// Where Cloud Run's check removes signatures, a task is served with internal_tokens_verified_once, which
+// switches that check off, and refused without. No token without its signature is ever served.
+func TestATaskIsServedWhereCloudRunWouldRemoveTheSignature(t *testing.T) {
+	t.Parallel()
+	i := start(t, issuer.Options{})
+	v := verifier(t, i, 0)
+	function := web.RequireAccounts(verifier(t, i, 0), tasks)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	whole := token(t, i, tasks)
+	removed := whole[:strings.LastIndex(whole, ".")+1] + "SIGNATURE_REMOVED_BY_GOOGLE"
+	for _, c := range []struct {
+		name          string
+		checksCallers bool
+		token         string
+		want          int
+	}{
+		{"a task, both check", true, whole, http.StatusUnauthorized},
+		{"a task, the function checks alone", false, whole, http.StatusNoContent},
+		{"no signature, both check", true, removed, http.StatusForbidden},
+		{"no signature, the function checks alone", false, removed, http.StatusUnauthorized},
+		{"another account, the function checks alone", false, token(t, i, tenant), http.StatusForbidden},
+		{"no token, the function checks alone", false, "", http.StatusUnauthorized},
+	} {
+		w := httptest.NewRecorder()
+		cloudRun(v, c.checksCallers, function).ServeHTTP(w, request(c.token))
+		if w.Code != c.want {
+			t.Errorf("%s: got status %d, want %d", c.name, w.Code, c.want)
+		}
+	}
+}
+
 func TestATokenForAnotherAudienceOrAlgorithmIsUnauthorized(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})

@@ -36,6 +36,7 @@ type Server struct {
 
 	mu    sync.Mutex
 	keys  map[string]*ecdsa.PrivateKey
+	shown map[string]bool // versions of which nobody here may sign
 	macs  map[string][]byte
 	delay time.Duration
 
@@ -48,7 +49,7 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen as Cloud KMS: %w", err)
 	}
-	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
+	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, shown: map[string]bool{}, Switch: faultswitch.New[Fault]()}
 	kmspb.RegisterKeyManagementServiceServer(s.server, s)
 	go func() { _ = s.server.Serve(l) }() // ends with Close
 	return s, nil
@@ -69,6 +70,16 @@ func (s *Server) Add(name string, key *ecdsa.PrivateKey) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys[version] = key
+	return version
+}
+
+// Show is [Server.Add] for a key of which the callers of this server may read the public half and may not sign:
+// the right to sign is granted elsewhere.
+func (s *Server) Show(name string, key *ecdsa.PrivateKey) string {
+	version := s.Add(name, key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shown[version] = true
 	return version
 }
 
@@ -105,6 +116,9 @@ func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequ
 	s.Record(hex.EncodeToString(digest))
 	s.mu.Lock()
 	delay := s.delay
+	if s.shown[q.GetName()] {
+		fault = Forbidden
+	}
 	s.mu.Unlock()
 	select {
 	case <-time.After(delay):

@@ -4,16 +4,15 @@ package ubscore
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/programs"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -32,14 +31,7 @@ type Options struct {
 // Build compiles the core into folder and returns its path. It runs in the
 // module's tree.
 func Build(ctx context.Context, folder string, flags ...string) (string, error) {
-	path := filepath.Join(folder, "ubscore")
-	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, flags...)
-	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/emulator/fake/ubscore/server")...)
-	build.WaitDelay = time.Second // its compilers hold the output open after ctx has ended
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build ubscore: %w\n%s", err, out)
-	}
-	return path, nil
+	return programs.Build(ctx, io.Discard, folder, "emulator/fake/ubscore/server", flags...)
 }
 
 // Start starts a core and waits until it has recovered. If the core halts instead, the error has its

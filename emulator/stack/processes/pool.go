@@ -91,6 +91,17 @@ func (pool *Pool) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Kill is [Pool.Stop] by SIGKILL.
+func (pool *Pool) Kill() error {
+	pool.stop()
+	var errs []error
+	for _, p := range pool.Processes() {
+		errs = append(errs, p.Kill())
+	}
+	pool.keepers.Wait()
+	return errors.Join(errs...)
+}
+
 // keep watches one child of the pool and its successors.
 func (pool *Pool) keep(ctx context.Context, p *Process) {
 	for p != nil {

@@ -10,10 +10,13 @@ import (
 // queueBound is the default of queue.maxPerSubmitter.
 const queueBound = 100_000
 
-// How many connections repeat refused creates, and how many post those of another submitter.
+// How many connections repeat refused creates, and how many post those of another submitter. Processes delay
+// the answers to the first refused ones. So that as many as refusedClients are answered at once, more
+// connect when the cost is measured.
 const (
 	refusedClients   = 16
 	neighbourClients = 8
+	delayedClients   = 32 * processes
 )
 
 // beside fills the queue of the first submitter. It measures creates that the full queue refuses, those
@@ -23,7 +26,7 @@ func beside(ctx context.Context, r run, h *environment) (result, error) {
 		return result{}, err
 	}
 	n := min(r.transactions, 5000)
-	refused, err := h.creates(ctx, 0, "refused", n, refusedClients)
+	refused, err := h.creates(ctx, 0, "refused", n, delayedClients+refusedClients)
 	if err != nil {
 		return result{}, err
 	}

@@ -323,7 +323,7 @@ func (c *checker) internal(ctx context.Context, s service) result {
 func (c *checker) signatures(context.Context) result {
 	switch {
 	case c.refused > 0:
-		return failed("%d internal calls were answered 401: the signature of their tokens did not reach the function, or its audience is wrong", c.refused)
+		return failed("%d internal calls were answered 401: the signature of their tokens did not reach the function (set internal_tokens_verified_once = true), or its audience is wrong", c.refused)
 	case c.seen == 0:
 		return untried("no internal call was answered within a day")
 	}

@@ -28,9 +28,11 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []txmanager.SendRes
 	}
 	more := merge(sendTo(ctx, rest, raws), len(raws))
 	for i, r := range more {
+		all := slices.Concat(results[i].Answers, r.Answers)
 		if r.Acknowledged() && !results[i].Acknowledged() {
 			results[i] = r
 		}
+		results[i].Answers = all
 	}
 	return results
 }
@@ -90,11 +92,13 @@ func allTaken(results []txmanager.SendResult) bool {
 func merge(all [][]txmanager.SendResult, n int) []txmanager.SendResult {
 	merged := make([]txmanager.SendResult, n)
 	for i := range merged {
-		said := make([]txmanager.SendResult, len(all))
+		said, answers := make([]txmanager.SendResult, len(all)), make([]txmanager.NodeAnswer, len(all))
 		for j, results := range all {
 			said[j] = results[i]
+			answers[j] = txmanager.NodeAnswer{Node: results[i].Node, Class: results[i].Class}
 		}
 		merged[i] = mergeOne(said)
+		merged[i].Answers = answers
 	}
 	return merged
 }

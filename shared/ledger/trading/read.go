@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 var _ conservation.Core = (*Ledger)(nil)
@@ -26,6 +27,15 @@ func (l *Ledger) Journal(ctx context.Context, after uint64, limit int) (lines []
 		return nil, 0, fmt.Errorf("trading: read the journal after line %d: %w", after, err)
 	}
 	return lines, page.Last, nil
+}
+
+// Line returns one line of the journal. exists is false if the journal ends before it.
+func (l *Ledger) Line(ctx context.Context, number uint64) (e transfer.Entry, exists bool, err error) {
+	lines, _, err := l.Journal(ctx, number-1, 1)
+	if err != nil || len(lines) == 0 {
+		return e, false, err
+	}
+	return lines[0].Entry, true, nil
 }
 
 // readPage checks the page and reads its lines.
@@ -138,10 +148,13 @@ func (l *Ledger) Balance(ctx context.Context, userID int64, assetID int32) (b Ba
 	return b, true, nil
 }
 
-// HasAccount reports whether the user has an account in the asset.
-func (l *Ledger) HasAccount(ctx context.Context, userID int64, assetID int32) (bool, error) {
-	_, exists, err := l.Balance(ctx, userID, assetID)
-	return exists, err
+// AccountStatus returns the status of the user's account in the asset; "": there is no account.
+func (l *Ledger) AccountStatus(ctx context.Context, userID int64, assetID int32) (string, error) {
+	b, exists, err := l.Balance(ctx, userID, assetID)
+	if err == nil && exists && b.Status == "" {
+		err = fmt.Errorf("trading: the account of user %d, asset %d has no status", userID, assetID)
+	}
+	return b.Status, err
 }
 
 func parseBalance(b wire.Balance) (Balance, error) {

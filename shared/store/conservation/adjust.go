@@ -59,7 +59,8 @@ select f.side, f.user_id, f.asset_id, coalesce(s.expected, f.expected), coalesce
 
 // Adjust makes the ordered adjustment, by exactly the difference of the last check. In Funding one
 // commit has the order, the journal's line and the balance. In Trading the order is recorded before the
-// core is called. If the core's answer is lost the same order can be repeated, and is applied once.
+// core is called. The core is called by a transaction that holds the proposal, if one is carried out. If the
+// core's answer is lost the same order can be repeated, and is applied once.
 func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (Adjustment, error) {
 	var d due
 	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) (err error) {
@@ -75,17 +76,24 @@ func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (
 		return applied(ctx, tx, d.number)
 	})
 	if err == nil && d.Side != transfer.Funding {
-		call := transfer.Call{ReqID: d.key(), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
-		if err = core(ctx, d.Op, call, d.found); err == nil {
-			err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
-				if err := store.CarryOut(ctx, tx); err != nil {
-					return err
-				}
-				return applied(ctx, tx, d.number)
-			})
-		}
+		err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error { return adjustCore(ctx, tx, d, core) })
 	}
 	return d.Adjustment, results.Wrap(err, "adjust finding %d", o.FindingID)
+}
+
+// adjustCore makes a recorded adjustment in the trading core.
+func adjustCore(ctx context.Context, tx pgx.Tx, d due, core CoreAdjust) error {
+	if err := store.CarryOut(ctx, tx); err != nil {
+		return err
+	}
+	if err := store.AllowIdle(ctx, tx); err != nil {
+		return err
+	}
+	call := transfer.Call{ReqID: d.key(), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
+	if err := core(ctx, d.Op, call, d.found); err != nil {
+		return err
+	}
+	return applied(ctx, tx, d.number)
 }
 
 // due is a recorded adjustment.

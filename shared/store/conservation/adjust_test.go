@@ -274,6 +274,21 @@ func TestAnApprovedAdjustmentIsCarriedOutOnce(t *testing.T) {
 				t.Helper()
 				check.Equal(t, "the proposal", check.Value(w.main.Proposal(t.Context(), p.ID))(t).Status, want)
 			}
+			if side == transfer.Spot {
+				gone := check.Value(w.main.Propose(t.Context(), store.NewProposal{
+					Kind: "adjustments", Act: "adjust", Subject: map[string]any{"finding": fmt.Sprint(id)}, Method: "POST", Path: "/", Body: "{}", Call: "{}",
+					Effect: "adjusts", By: "cat", Names: []string{"cat"}, Reason: "r", ValidFor: time.Hour,
+				}))(t)
+				check.OK(t)(w.main.RejectProposal(t.Context(), gone.ID, "ben", "r"))
+				_, err := w.book().Adjust(store.WithProposal(t.Context(), gone.ID), checks.AdjustmentOrder{FindingID: id, By: "cat", Reason: "r"},
+					func(context.Context, transfer.Op, transfer.Call, uint64) error {
+						t.Error("the core is called for a proposal that was rejected")
+						return nil
+					})
+				if !store.IsProposalGone(err) {
+					t.Errorf("a proposal that was rejected: got %v, want it gone", err)
+				}
+			}
 			ctx, order := store.WithProposal(t.Context(), p.ID), checks.AdjustmentOrder{FindingID: id, By: "ann", Reason: "r"}
 			away := errors.New("no answer")
 			if side == transfer.Spot {

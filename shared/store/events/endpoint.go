@@ -79,9 +79,18 @@ type Test struct {
 
 const testColumns = `select id, by, at, status, answer, answered_at from webhook_act where `
 
+const requestTest = `
+insert into webhook_act (endpoint, action, by, reason)
+select $1, 'TEST', $2, $3 where is_accepted_database()
+returning id`
+
 // RequestTest records an operator's test of an endpoint and returns its number. [Log.AnswerTest] completes it.
+// The error wraps [store.ErrForeign].
 func (s *Log) RequestTest(ctx context.Context, endpoint, by, reason string) (test int64, err error) {
-	err = s.db.QueryRow(ctx, `insert into webhook_act (endpoint, action, by, reason) values ($1, 'TEST', $2, $3) returning id`, endpoint, by, store.PrintableText(reason)).Scan(&test)
+	err = s.db.QueryRow(ctx, requestTest, endpoint, by, store.PrintableText(reason)).Scan(&test)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrForeign
+	}
 	return test, results.Wrap(err, "record a test of %s", endpoint)
 }
 
@@ -178,7 +187,8 @@ const lockActs = `select pg_advisory_xact_lock(hashtext('webhook_act'), hashtext
 
 const recordAct = `insert into webhook_act (endpoint, action, by, reason) values ($1, $2, $3, $4)`
 
-// Pause stops the deliveries to an endpoint and keeps its events. changed is false if it is paused already.
+// Pause stops the deliveries to an endpoint and keeps its events. changed is false if it is paused already. The
+// error wraps [store.ErrForeign].
 func (s *Log) Pause(ctx context.Context, endpoint, by, reason string) (changed bool, err error) {
 	return s.act(ctx, endpoint, "PAUSE", by, reason, `
 insert into event_endpoint as r (endpoint, paused_at, paused_by, pause_reason)
@@ -188,19 +198,35 @@ values ($1, clock_timestamp(), $2, $3)
  where r.paused_at is null`, endpoint, by, store.PrintableText(reason))
 }
 
-// Resume ends a pause. changed is false if the endpoint is not paused.
+// Resume ends a pause. changed is false if the endpoint is not paused. The error wraps [store.ErrForeign].
 func (s *Log) Resume(ctx context.Context, endpoint, by, reason string) (changed bool, err error) {
 	return s.act(ctx, endpoint, "RESUME", by, reason, `
 update event_endpoint set paused_at = null, paused_by = null, pause_reason = null where endpoint = $1 and paused_at is not null`, endpoint)
 }
 
+// beginAct locks the acts on an endpoint, and carries out the context's proposal. The error is [store.ErrForeign] in
+// a database that is not accepted.
+func beginAct(ctx context.Context, tx pgx.Tx, endpoint string) error {
+	if _, err := tx.Exec(ctx, lockActs, endpoint); err != nil {
+		return err
+	}
+	if err := store.CarryOut(ctx, tx); err != nil {
+		return err
+	}
+	var ours bool
+	if err := tx.QueryRow(ctx, `select is_accepted_database()`).Scan(&ours); err != nil {
+		return err
+	}
+	if !ours {
+		return store.ErrForeign
+	}
+	return nil
+}
+
 // act makes a change and records it, if it changes a row.
 func (s *Log) act(ctx context.Context, endpoint, action, by, reason, change string, args ...any) (changed bool, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockActs, endpoint); err != nil {
-			return err
-		}
-		if err := store.CarryOut(ctx, tx); err != nil {
+		if err := beginAct(ctx, tx, endpoint); err != nil {
 			return err
 		}
 		tag, err := tx.Exec(ctx, change, args...)
@@ -235,17 +261,14 @@ const recordRedelivery = `
 insert into webhook_act (endpoint, action, by, reason, after_position, submitter) values ($1, 'REDELIVER', $2, $3, $4, nullif($5, ''))`
 
 // Redeliver delivers the events after a position to the endpoint again, each submitter's in order, and returns the
-// submitters that have such events. The error is [store.ErrCursor] if the position was never assigned, or an
-// [EventsDeletedError].
+// submitters that have such events. The error wraps [store.ErrForeign], or [store.ErrCursor] if the position was
+// never assigned, or is an [EventsDeletedError].
 func (s *Log) Redeliver(ctx context.Context, r Redelivery) (of []txmanager.Submitter, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockNumbers); err != nil { // which also sorts the locks of the queues
 			return err
 		}
-		if _, err := tx.Exec(ctx, lockActs, r.Endpoint); err != nil {
-			return err
-		}
-		if err := store.CarryOut(ctx, tx); err != nil {
+		if err := beginAct(ctx, tx, r.Endpoint); err != nil {
 			return err
 		}
 		var last, forgotten uint64

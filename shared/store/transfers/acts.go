@@ -153,7 +153,7 @@ func (s *Store) SetFundingStatus(ctx context.Context, id int64) error {
 const (
 	answerFunding = `update account_act set funding = $2, unknown = null where act_id = $1 and funding is null`
 	answerTrading = `update account_act set trading = $2, unknown = null where act_id = $1 and trading is null`
-	postponeAct   = `update account_act set unknown = $2, next_at = clock_timestamp() + interval '1 min' where act_id = $1 and open`
+	postponeAct   = `update account_act set unknown = $2, next_at = clock_timestamp() + $3::interval where act_id = $1 and open`
 )
 
 // AnswerAct implements [transfer.ActStore].
@@ -170,19 +170,30 @@ func (s *Store) AnswerAct(ctx context.Context, id int64, from transfer.AccountTy
 const maxUnknown = 1000
 
 // PostponeAct implements [transfer.ActStore].
-func (s *Store) PostponeAct(ctx context.Context, id int64, unknown string) error {
-	_, err := s.db.Exec(ctx, postponeAct, id, store.PrintableText(unknown[:min(len(unknown), maxUnknown)])) // the cut can divide a character
+func (s *Store) PostponeAct(ctx context.Context, id int64, unknown string, wait time.Duration) error {
+	_, err := s.db.Exec(ctx, postponeAct, id, store.PrintableText(unknown[:min(len(unknown), maxUnknown)]), wait) // the cut can divide a character
 	return results.Wrap(err, "postpone act %d", id)
 }
 
+// dueActs reads at most limit rows of each kind, so that many statuses delay no money.
 const dueActs = `
 select act_id, clock_timestamp()
-  from account_act
- where open and next_at <= (select clock_timestamp()) and (select is_accepted_database())
- order by next_at, act_id
+  from ((select act_id, next_at, false as of_status
+           from account_act
+          where open and kind <> 'STATUS' and next_at <= (select clock_timestamp()) and (select is_accepted_database())
+          order by next_at, act_id
+          limit $1)
+         union all
+        (select act_id, next_at, true
+           from account_act
+          where open and kind = 'STATUS' and next_at <= (select clock_timestamp()) and (select is_accepted_database())
+          order by next_at, act_id
+          limit $1)) as due
+ order by of_status, next_at, act_id
  limit $1`
 
-// DueActs returns at most limit open acts that are due, the longest due first, and the database's time.
+// DueActs returns at most limit open acts that are due, and the database's time. Deposits and withdrawals come
+// before statuses, and of each those first that have been due for longest.
 func (s *Store) DueActs(ctx context.Context, limit int) (ids []int64, now time.Time, err error) {
 	ids, err = results.All(ctx, s.db, func(row pgx.CollectableRow) (id int64, err error) {
 		err = row.Scan(&id, &now)

@@ -160,21 +160,21 @@ type UserAddresses struct {
 
 const (
 	listedAddresses = addressColumns + ` and x.removed_at is null order by x.address_id`
-	everyAddress    = addressColumns + ` order by x.address_id desc limit $3`
+	everyAddress    = addressColumns + ` and x.address_id < $4 order by x.address_id desc limit $3`
 )
 
 // openBlock returns the block that prevents user $1 from adding addresses.
 const openBlock = `select at, by, reason from payout_address_block where user_id = $1 and lifted_at is null`
 
-// Addresses returns the user's listed addresses. With newest above 0 it also returns that many removed
-// ones, newest first. The error wraps [transfer.ErrForeign] in a database that is not the one written
-// last.
-func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, newest int) (u UserAddresses, err error) {
+// Addresses returns the user's listed addresses. With newest above 0 it returns instead that many of all, also
+// removed ones, with ids below the id below, newest first. The error wraps [transfer.ErrForeign] in a database that
+// is not the one written last.
+func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, newest int, below int64) (u UserAddresses, err error) {
 	var ours, blocked bool
 	b := new(pgx.Batch)
 	b.Queue(standing, user).QueryRow(results.Scan(&ours, &blocked))
 	if newest > 0 {
-		b.Queue(everyAddress, user, delay, newest).Query(results.Into(&u.List, scanAddress))
+		b.Queue(everyAddress, user, delay, newest, below).Query(results.Into(&u.List, scanAddress))
 	} else {
 		b.Queue(listedAddresses, user, delay).Query(results.Into(&u.List, scanAddress))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -234,7 +235,7 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	}
 	b.run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	for what, err := range map[string]error{
-		"list": second(b.Addresses(t.Context(), alice, day, 0)),
+		"list": second(b.Addresses(t.Context(), alice, day, 0, 0)),
 		"add": func() error {
 			_, _, err := b.AddAddress(t.Context(), alice, 1, receiver, day)
 			return err
@@ -251,7 +252,7 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: accepted.Add(day)}); got.Reason != want.Reason || !got.UsableFrom.Equal(want.UsableFrom) {
 		t.Errorf("after the acceptance: got %+v, want %+v", got, want)
 	}
-	if list, err := b.Addresses(t.Context(), alice, day, 0); err != nil || len(list.List) != 1 || !list.List[0].UsableFrom.Equal(accepted.Add(day)) {
+	if list, err := b.Addresses(t.Context(), alice, day, 0, 0); err != nil || len(list.List) != 1 || !list.List[0].UsableFrom.Equal(accepted.Add(day)) {
 		t.Errorf("listed: got %+v, %v; want it usable from %s on", list, err, accepted.Add(day))
 	}
 	b.run(t, `alter table identity_change disable trigger user`)
@@ -281,11 +282,11 @@ func TestAddressesAreLimitedAndBlocked(t *testing.T) {
 	if err != nil || removed.RemovedBy != "carol" || removed.RemoveReason != "not hers" {
 		t.Errorf("by an operator: got %+v, %v", removed, err)
 	}
-	all, err := b.Addresses(t.Context(), alice, day, 10)
+	all, err := b.Addresses(t.Context(), alice, day, 10, math.MaxInt64)
 	if err != nil || len(all.List) != 1 || all.List[0].RemovedBy != "carol" || all.Block == nil || all.Block.By != "carol" || all.Block.Reason != "a stolen token" {
 		t.Errorf("to an operator: got %+v, %v; want the removed one, and the block", all, err)
 	}
-	check.Equal(t, "to the user", len(check.Value(b.Addresses(t.Context(), alice, day, 0))(t).List), 0)
+	check.Equal(t, "to the user", len(check.Value(b.Addresses(t.Context(), alice, day, 0, 0))(t).List), 0)
 	check.OK(t)(b.LiftAddressBlock(t.Context(), alice, "carol", "a new token"))
 	for n := range 99 {
 		b.add(t, alice, 1337, fmt.Sprintf("0x%040x", n+1000))

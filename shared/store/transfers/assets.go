@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -118,6 +119,10 @@ type AssetChange struct {
 	Reason string
 
 	OnlyNarrower bool // only what suspends the asset, or its transfers: see [ErrWiderAsset]
+
+	// Announce makes a new asset known to the trading core, under a time of the database. It is called when
+	// nothing else forbids the change. Its error stops the change.
+	Announce func(ctx context.Context, now time.Time) error
 }
 
 // The errors of [Store.ChangeAsset]. Nothing was changed.
@@ -168,6 +173,11 @@ func changeAsset(ctx context.Context, tx pgx.Tx, c AssetChange) (bool, error) {
 	if len(known) > 0 && reflect.DeepEqual(known[0], c.Asset) {
 		return false, nil
 	}
+	if len(known) == 0 && c.Announce != nil {
+		if err := announce(ctx, tx, c); err != nil {
+			return false, err
+		}
+	}
 	var before []byte
 	if len(known) > 0 {
 		if err := tx.QueryRow(ctx, `select to_jsonb(a) from assets_tb a where a.asset_id = $1`, c.Asset.ID).Scan(&before); err != nil {
@@ -179,6 +189,18 @@ func changeAsset(ctx context.Context, tx pgx.Tx, c AssetChange) (bool, error) {
 	}
 	_, err = tx.Exec(ctx, recordAsset, c.Asset.ID, c.By, store.PrintableText(c.Reason), before)
 	return err == nil, err
+}
+
+// announce calls the core while the transaction holds the asset's lock, and the proposal that it carries out.
+func announce(ctx context.Context, tx pgx.Tx, c AssetChange) error {
+	var now time.Time
+	if err := tx.QueryRow(ctx, `select date_trunc('milliseconds', clock_timestamp())`).Scan(&now); err != nil {
+		return err
+	}
+	if err := store.AllowIdle(ctx, tx); err != nil {
+		return err
+	}
+	return c.Announce(ctx, now)
 }
 
 // check refuses a change that the stored assets of its name and id forbid.

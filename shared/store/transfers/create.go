@@ -232,10 +232,14 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 }
 
 // refusedPayer is [transfer.ErrRetired] if the database refused a payout or an asset because its payer is
-// retired; otherwise err.
+// retired, and [transfer.ErrMoved] if the payer was replaced since the asset was read; otherwise err.
 func refusedPayer(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.ConstraintName == "retired_pays_nothing" {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case ok && pg.ConstraintName == "retired_pays_nothing":
 		return transfer.ErrRetired
+	case ok && pg.ConstraintName == "payout_of_the_payer":
+		return transfer.ErrMoved
 	}
 	return err
 }

@@ -429,6 +429,32 @@ func TestListOfOneStateEnds(t *testing.T) {
 	check.Same(t, "in SOURCE_DONE", b.all(t, transfers.ListQuery{UserID: alice, State: &of, Size: 10}), []string{first})
 }
 
+// A user's list by state has full pages up to the last, behind thousands of others of the user and of all users.
+func TestListOfOneStateHasFullPages(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	old := make(map[transfer.State][]string)
+	for _, state := range []transfer.State{transfer.Failed, transfer.RolledBack, transfer.SourceDone} {
+		for range 5 {
+			old[state] = slices.Insert(old[state], 0, b.at(t, state).ReqID)
+		}
+	}
+	b.run(t, `alter table transfers_tb disable trigger user`)
+	b.run(t, `update transfers_tb set created_at = created_at - interval '1 year'`)
+	grow(t, b, 3000)
+	for state, want := range old {
+		q := transfers.ListQuery{UserID: alice, State: &state, Size: 2}
+		for i := 0; i < len(want); i += q.Size {
+			page, next, err := b.List(t.Context(), q)
+			size := min(q.Size, len(want)-i)
+			if err != nil || len(page) != size || page[0].ReqID != want[i] || (next == "") != (i+q.Size >= len(want)) {
+				t.Errorf("%s, page from %d on: got %d, next %q, %v; want %d", state, i, len(page), next, err, size)
+			}
+			q.After = next
+		}
+	}
+}
+
 // all reads the list to its end.
 func (b bench) all(t *testing.T, q transfers.ListQuery) (ids []string) {
 	t.Helper()

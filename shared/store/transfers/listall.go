@@ -30,7 +30,8 @@ var ErrNoIndex = errors.New("no index answers a list by these filters")
 const (
 	// allWindow is the number of transfers that one statement reads in the order of an index. The planner must
 	// know it, so it is no parameter.
-	allWindow = "1000"
+	allWindow  = "1000"
+	windowRows = 1000 // the same as a number
 	// allWindows bounds the statements of one page.
 	allWindows = 100
 )
@@ -64,12 +65,18 @@ var (
            order by u.created_at desc fetch first ` + allWindow + ` rows with ties) as f
    order by f.created_at desc, f.transfer_id desc limit ` + allWindow,
 		`w.created_at desc, w.transfer_id desc`}
+
+	windowOfEnded = window{`
+  select u.transfer_id, u.created_at from transfers_tb u
+   where u.user_id = @owner and u.ended = @ended and (u.created_at, u.transfer_id) < (@before_time, @before)
+   order by u.created_at desc, u.transfer_id desc limit ` + allWindow,
+		`w.created_at desc, w.transfer_id desc`}
 )
 
-// wanted reads those transfers of the window that the filters let pass.
+// wanted reads those transfers of the window that the filters let pass. It reads no more than @cut rows of the window.
 func (w window) wanted() string {
 	return `
-with w as materialized (` + w.rows + `
+with w as materialized (select * from (` + w.rows + `) as w limit @cut
 )` + transferList + `
   from w
   join lateral (select * from transfers_tb f where f.transfer_id = w.transfer_id offset 0) t on true -- by the index, one by one
@@ -98,6 +105,10 @@ const placeOf = `select transfer_id, created_at, req_id from transfers_tb where 
 // windowFor chooses the index that answers the query. The error is [ErrNoIndex] if there is none.
 func (q AllQuery) windowFor() (window, error) {
 	switch s := q.State; {
+	case q.UserID != 0 && s != nil && s.Terminal():
+		return windowOfEnded, nil
+	case q.UserID != 0 && s != nil:
+		return windowOfOpen, nil
 	case q.UserID != 0:
 		return windowOfUser, nil
 	case s != nil && (*s == transfer.Failed || *s == transfer.RolledBack):
@@ -110,6 +121,19 @@ func (q AllQuery) windowFor() (window, error) {
 	return windowOfAll, nil
 }
 
+// passesAllOf reports whether the filters let each transfer of the window pass.
+func (q AllQuery) passesAllOf(w window) bool {
+	switch {
+	case q.Asset != "":
+		return false
+	case w == windowOfAll, w == windowOfUser:
+		return q.State == nil
+	case w == windowOfFailed:
+		return q.UserID == 0
+	}
+	return w == windowOfEnded
+}
+
 // ListAll returns one page of the transfers of all users, and the cursor of the next page; "" at the end. It
 // reads one window after another until the page is full. Only after [allWindows] windows a page can be shorter
 // and still have a cursor. The error is [ErrNoIndex], or [store.ErrCursor] if After is not a transfer.
@@ -118,6 +142,11 @@ func (s *Store) ListAll(ctx context.Context, q AllQuery) (page []transfer.Transf
 	if err != nil {
 		return nil, "", err
 	}
+	return s.listWindows(ctx, w, q)
+}
+
+// listWindows reads a page by one window after another.
+func (s *Store) listWindows(ctx context.Context, w window, q AllQuery) (page []transfer.Transfer, next string, err error) {
 	at := place{ID: math.MaxInt64, At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	if q.After != "" {
 		switch at, err = results.One(ctx, s.db, pgx.RowToStructByPos[place], placeOf, q.After); {
@@ -151,6 +180,8 @@ func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, 
 		switch w {
 		case windowOfUser:
 			args["owner"], args["before_time"] = q.UserID, at.At
+		case windowOfEnded:
+			args["owner"], args["before_time"], args["ended"] = q.UserID, at.At, int16(*q.State)
 		case windowOfFailed:
 			args["failed"] = int16(*q.State)
 		}
@@ -162,7 +193,11 @@ func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, 
 		state = new(int16(*q.State))
 	}
 	b := new(pgx.Batch)
-	b.Queue(w.wanted(), of(store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size})).Query(results.Into(&rows, collectTransfer))
+	cut := windowRows
+	if q.passesAllOf(w) {
+		cut = size
+	}
+	b.Queue(w.wanted(), of(store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size, "cut": cut})).Query(results.Into(&rows, collectTransfer))
 	b.Queue(w.last(), of(nil)).Query(func(found pgx.Rows) error {
 		ends, err := pgx.CollectRows(found, pgx.RowToStructByPos[place])
 		if len(ends) > 0 {

@@ -47,13 +47,14 @@ insert into transfer_resolution (transfer_id, op, by, reason, outcome, line)
 select transfer_id, $2, $3, $4, nullif($5, ''), nullif($6::numeric, 0) from transfers_tb where req_id = $1
 returning id`
 
-// Record implements [transfer.ActionStore].
+// Record implements [transfer.ActionStore]. It also carries out the context's proposal: no ledger is called for
+// one that is not approved any more.
 func (s *Store) Record(ctx context.Context, o transfer.RequestedAction, op transfer.Op) (number int64, err error) {
 	outcome, line := "", "0"
 	if o.Word != nil {
 		outcome, line = o.Word.Outcome(), strconv.FormatUint(o.Word.Line, 10)
 	}
-	err = s.db.QueryRow(ctx, record, o.ReqID, op, o.By, o.Reason, outcome, line).Scan(&number)
+	err = s.carrying(ctx, []any{&number}, record, o.ReqID, op, o.By, o.Reason, outcome, line)
 	return number, results.Wrap(err, "record %s of transfer %s", op, o.ReqID)
 }
 

@@ -1,7 +1,9 @@
 package transfers_test
 
 import (
+	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,6 +56,36 @@ func TestPlansOfHotStatements(t *testing.T) {
 		}
 		conn.Conn().DeallocateAll(t.Context())
 	}
+	const user, none = 7, int64(math.MaxInt64)
+	failed, committed, soon := int16(transfer.Failed), int16(transfer.Committed), time.Now().Add(time.Hour)
+	of := pgx.NamedArgs{"before": none, "before_time": soon, "state": nil, "user": int64(0), "asset": "", "size": 51, "owner": int64(user), "ended": committed, "failed": failed, "cut": 51}
+	for name, args := range map[string][]any{
+		"listOf": {user, "", 51}, "listEnded": {user, "", 51, committed}, "allWanted": {of}, "openWanted": {of}, "failedWanted": {of}, "userWanted": {of}, "endedWanted": {of},
+		"allLast": {of}, "openLast": {of}, "failedLast": {of}, "userLast": {of}, "endedLast": {of},
+	} {
+		if got := blocks(t, conn, transfers.HotStatements[name], args...); got > mostBlocks {
+			t.Errorf("%s beside 50,000: read %d blocks, want %d at most", name, got, mostBlocks)
+		}
+	}
+}
+
+// mostBlocks is the number of blocks that a page of 50 may read: its rows one by one, and the place where a window of
+// 1,000 ends in the order of an index.
+const mostBlocks = 700
+
+// blocks returns the number of blocks that a statement reads.
+func blocks(t *testing.T, conn *pgxpool.Conn, statement string, args ...any) int {
+	t.Helper()
+	var text string
+	check.OK(t)(0, conn.QueryRow(t.Context(), `explain (analyze, buffers, timing off, format json) `+statement, args...).Scan(&text))
+	var plan []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	check.OK(t)(0, json.Unmarshal([]byte(text), &plan))
+	return plan[0].Plan.Hit + plan[0].Plan.Read
 }
 
 // grow adds finished transfers, half of them of one user.

@@ -242,6 +242,23 @@ func TestRetiredPayer(t *testing.T) {
 	check.Err(t, "an asset of a retired payer", transfer.ErrRetired)(nil, b.PutAsset(t.Context(), payable))
 }
 
+// A payout whose payer was replaced since its asset was read is refused, and can be sent again.
+func TestReplacedPayer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.offer(t, payable)
+	tx := check.Value(b.DB.Begin(t.Context()))(t)
+	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set payout_submitter = null, chain_id = null, token_contract = null, chain_decimals = null where asset = $1`, payable.Name))
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Create(t.Context(), payout(), terms)
+		done <- err
+	}()
+	b.awaitBlocked(t, "insert into transfers_tb")
+	check.OK(t)(tx.Commit(t.Context()))
+	check.Err(t, "a payout that races the change", transfer.ErrMoved)(nil, <-done)
+}
+
 // The limits hold exactly, also for concurrent requests. Failed and refunded transfers do not count
 // against the amount.
 func TestLimitsHoldForConcurrentRequests(t *testing.T) {

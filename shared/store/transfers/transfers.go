@@ -168,47 +168,62 @@ type ListQuery struct {
 	Size   int             // maximum, at least 1
 }
 
-// maxScan bounds the transfers that one page reads if it wants those of one state. It may then have
-// fewer than requested, or none.
-const maxScan = 500
-
 // listOf reads the user's transfers before a cursor, newest first. The index orders them by time; all
 // of the same microsecond are read and sorted.
 const listOf = transferColumns + `
  where t.transfer_id = any (array(
        select f.transfer_id from transfers_tb f
-        where f.user_id = $1
-          and (f.created_at, f.transfer_id) < (
-              coalesce((select p.created_at from transfers_tb p where p.req_id = $2), 'infinity'),
-              coalesce((select p.transfer_id from transfers_tb p where p.req_id = $2), 9223372036854775807))
+        where f.user_id = $1 and ` + beforeCursor + `
         order by f.created_at desc
         fetch first ($3) rows with ties))
  order by t.created_at desc, t.transfer_id desc
  limit $3`
 
+// listEnded is listOf for those that ended in the state $4.
+const listEnded = transferColumns + `
+ where t.transfer_id = any (array(
+       select f.transfer_id from transfers_tb f
+        where f.user_id = $1 and f.ended = $4 and ` + beforeCursor + `
+        order by f.created_at desc, f.transfer_id desc
+        limit $3))
+ order by t.created_at desc, t.transfer_id desc`
+
+const beforeCursor = `(f.created_at, f.transfer_id) < (
+              coalesce((select p.created_at from transfers_tb p where p.req_id = $2), 'infinity'),
+              coalesce((select p.transfer_id from transfers_tb p where p.req_id = $2), 9223372036854775807))`
+
 const inList = `
 select $1 = '' or exists (select from transfers_tb where req_id = $1 and user_id = $2)`
 
-// List returns one page of the user's transfers, and the cursor of the next; "" at the end. With State
-// a page may have fewer than Size, or none, and still have a cursor. The error is [store.ErrCursor] if After
-// is not a transfer of the user.
+// List returns one page of the user's transfers, and the cursor of the next; "" at the end. Only the last page can
+// have fewer than Size. The error is [store.ErrCursor] if After is not a transfer of the user.
 func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
-	limit := q.Size + 1
-	if q.State != nil {
-		limit = max(limit, maxScan)
-	}
 	var known bool
 	var rows []transfer.Transfer
 	b := new(pgx.Batch)
 	b.Queue(inList, q.After, q.UserID).QueryRow(results.Scan(&known))
-	b.Queue(listOf, q.UserID, q.After, limit).Query(results.Into(&rows, collectTransfer))
+	open := q.State != nil && !q.State.Terminal()
+	switch {
+	case open: // of all users: they are few
+	case q.State != nil:
+		b.Queue(listEnded, q.UserID, q.After, q.Size+1, int16(*q.State)).Query(results.Into(&rows, collectTransfer))
+	default:
+		b.Queue(listOf, q.UserID, q.After, q.Size+1).Query(results.Into(&rows, collectTransfer))
+	}
 	if err := s.send(ctx, b); err != nil {
 		return nil, "", fmt.Errorf("list transfers of user %d: %w", q.UserID, err)
 	}
-	if !known {
+	switch {
+	case !known:
 		return nil, "", store.ErrCursor
+	case open:
+		return s.listWindows(ctx, windowOfOpen, q.all())
+	case len(rows) > q.Size:
+		return rows[:q.Size], rows[q.Size-1].ReqID, nil
 	}
-	wanted := func(t transfer.Transfer) bool { return q.State == nil || t.State == *q.State }
-	page, next = results.Page(rows, q.Size, limit, wanted, func(t transfer.Transfer) string { return t.ReqID })
-	return page, next, nil
+	return rows, "", nil
+}
+
+func (q ListQuery) all() AllQuery {
+	return AllQuery{State: q.State, UserID: q.UserID, After: q.After, Size: q.Size}
 }

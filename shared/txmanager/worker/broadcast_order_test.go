@@ -23,6 +23,8 @@ type broadcastLog struct {
 	unclaimed  []string // sent without a claim that had been committed
 	allocated  int      // of how many allocations a commit binds; -1: all
 	failClaims bool     // no write that stores or claims is committed
+
+	committed []txmanager.Transition
 }
 
 var errNotCommitted = errors.New("the commit did not happen")
@@ -61,6 +63,7 @@ func (s committingStore) Commit(_ context.Context, w txmanager.Commit) (txmanage
 	for _, raw := range claimsOf(w) {
 		s.claims[raw]++
 	}
+	s.committed = append(s.committed, w.Transitions...)
 	return txmanager.CommitResult{Transitioned: len(w.Transitions), Allocated: len(w.Allocations), Released: w.LeaseEnd != txmanager.KeepLease, Token: w.Lease.Token}, nil
 }
 
@@ -156,6 +159,27 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 			log.failClaims = true
 			if _, err := tn.iterate(t.Context(), false); !errors.Is(err, errNotCommitted) || len(log.sent) > 0 {
 				t.Errorf("%s, whose commit fails: got %v, sent %q; want that error, and nothing sent", c.name, err, log.sent)
+			}
+		})
+	}
+}
+
+// The commit of an evaluation names the node that was queried, and the commit of a broadcast's outcome its answers. The
+// answers are those of the nodes, also if the chain then shows that "nonce too low" was about our own bytes.
+func TestCommitsNameTheNodes(t *testing.T) {
+	t.Parallel()
+	for class, known := range map[txmanager.SendClass][]txmanager.Hash{txmanager.SendAccepted: nil, txmanager.SendNonceTooLow: {txtest.VersionHash(5, 1)}} {
+		txtest.FrozenSerial(t, func(t *testing.T) {
+			overdue := txtest.Pending(5)
+			overdue.NextResubmitAt = txtest.Ago(time.Second)
+			tn, log, chain := iterationOf(txtest.StateOf(1, 6, overdue), true, class)
+			chain.known = known
+			if _, err := tn.iterate(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			want := []txmanager.NodeAnswer{{Node: "node-1", Class: class}}
+			if c := log.committed; len(c) != 2 || c[0].Node != "node-1" || c[0].Answers != nil || c[1].Node != "" || !slices.Equal(c[1].Answers, want) {
+				t.Errorf("%s: got %+v, want the claim by node-1 and then its answer", class, c)
 			}
 		})
 	}

@@ -213,6 +213,9 @@ func (t *invocation) planEvaluated(ctx context.Context, v txmanager.ChainObserva
 // commitOf is the commit of evaluation j and plan p.
 func (t *invocation) commitOf(ctx context.Context, v txmanager.ChainObservation, j rules.Evaluation, p rules.AllocationPlan) (txmanager.Commit, error) {
 	w := txmanager.Commit{Transitions: append(j.Transitions, p.Transitions...), Allocations: p.Allocations, Cursor: rules.EvaluateViolation(t.State, v)}
+	for i := range w.Transitions {
+		w.Transitions[i].Node = v.Node
+	}
 	if w.Cursor.FinalHead = j.FinalHead; len(j.Finals) > 0 {
 		w.Cursor.FinalBlocks = t.Rules.RememberFinalBlocks(t.State.FinalBlocks, j.Finals)
 	}

@@ -49,8 +49,8 @@ func (t *invocation) recordOutcome(ctx context.Context, sent unsent, res txmanag
 			return t.iterate(ctx, queried)
 		}
 		x := t.State.Open[i]
-		to := t.Rules.AfterBroadcast(x, res, sent.head, t.State.DatabaseTime())
-		return t.commit(ctx, txmanager.Commit{Transitions: []txmanager.Transition{{From: x.State, To: to}}}, true)
+		outcome := t.outcomeOf(x, res, sent.head, t.State.DatabaseTime())
+		return t.commit(ctx, txmanager.Commit{Transitions: []txmanager.Transition{outcome}}, true)
 	})
 }
 

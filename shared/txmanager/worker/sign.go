@@ -270,9 +270,14 @@ func (t *invocation) broadcast(ctx context.Context, ids, again []string, head tx
 	var w txmanager.Commit
 	now := t.State.DatabaseTime()
 	for i, x := range txs {
-		w.Transitions = append(w.Transitions, txmanager.Transition{From: x.State, To: t.Rules.AfterBroadcast(x, results[i], head, now)})
+		w.Transitions = append(w.Transitions, t.outcomeOf(x, results[i], head, now))
 	}
 	return t.commit(ctx, w, true)
+}
+
+// outcomeOf records a broadcast of x.
+func (t *invocation) outcomeOf(x txmanager.Tx, res txmanager.SendResult, head txmanager.Header, now time.Time) txmanager.Transition {
+	return txmanager.Transition{From: x.State, To: t.Rules.AfterBroadcast(x, res, head, now), Answers: res.Answers}
 }
 
 // send sends the stored bytes of txs and reports each answer of the node to the log and the watcher.
@@ -293,6 +298,9 @@ func (t *invocation) send(ctx context.Context, txs []txmanager.Tx, again []strin
 		return nil, err
 	}
 	t.CrashPoint("sent")
+	for i, res := range results { // before a class is resolved
+		results[i].Answers = res.EachAnswer()
+	}
 	t.resolveNonceTooLow(ctx, txs, results)
 	before := rules.IDSet(again)
 	for i, x := range txs {

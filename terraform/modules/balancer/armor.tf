@@ -1,9 +1,19 @@
 # Cloud Armor, in front of everything public. Limits here are against floods; limits of callers are the functions'.
 
 locals {
-  # Level 1 has the signatures that almost never take something else for an injection. From level 2 on they take each
-  # 0x address, hash and call data for one.
-  waf = { 1000 = "evaluatePreconfiguredWaf('sqli-v33-stable', {'sensitivity': 1})" }
+  # Level 1 of the Core Rule Set 4.22: from level 2 on, signatures match each 0x address, hash and call data. The
+  # signatures that are left out match the names of functions, such as quote(uint256) in a payload. The Go test
+  # TestArmorDeployedRefusesNoRequestOfOurs runs the rest over the requests of the API.
+  waf = { 1000 = "evaluatePreconfiguredWaf('sqli-v422-stable', {'sensitivity': 1, 'opt_out_rule_ids': [${join(", ", [for id in local.waf_left_out : "'owasp-crs-v042200-id${id}-sqli'"])}]})" }
+
+  waf_left_out = ["942100", "942140", "942151", "942160", "942190"]
+
+  limits = merge(
+    length(var.caller_ranges) == 0 ? {} : {
+      1900 = { description = "Floods from one address of a known service", ranges = var.caller_ranges, count = var.caller_requests_per_minute }
+    },
+    { 2000 = { description = "Floods from one address", ranges = ["*"], count = var.requests_per_minute } },
+  )
 }
 
 resource "google_compute_security_policy" "public" {
@@ -31,28 +41,34 @@ resource "google_compute_security_policy" "public" {
     }
   }
 
-  rule {
-    action      = "throttle"
-    priority    = 2000
-    preview     = var.preview
-    description = "Floods from one address"
+  # The first rule that matches decides, so that an address has one limit. None is by the header Authorization: Cloud
+  # Armor compares its first 128 bytes, which the tokens of all callers of one issuer share, and which anybody can send.
+  dynamic "rule" {
+    for_each = local.limits
 
-    match {
-      versioned_expr = "SRC_IPS_V1"
+    content {
+      action      = "throttle"
+      priority    = rule.key
+      preview     = var.preview
+      description = rule.value.description
 
-      config {
-        src_ip_ranges = ["*"]
+      match {
+        versioned_expr = "SRC_IPS_V1"
+
+        config {
+          src_ip_ranges = rule.value.ranges
+        }
       }
-    }
 
-    rate_limit_options {
-      conform_action = "allow"
-      exceed_action  = "deny(429)"
-      enforce_on_key = "IP"
+      rate_limit_options {
+        conform_action = "allow"
+        exceed_action  = "deny(429)"
+        enforce_on_key = "IP"
 
-      rate_limit_threshold {
-        count        = var.requests_per_minute
-        interval_sec = 60
+        rate_limit_threshold {
+          count        = rule.value.count
+          interval_sec = 60
+        }
       }
     }
   }

@@ -33,6 +33,15 @@ variable "requests_per_minute" {
   type = number
 }
 
+variable "caller_ranges" {
+  description = "The addresses that have the limit caller_requests_per_minute."
+  type        = list(string)
+}
+
+variable "caller_requests_per_minute" {
+  type = number
+}
+
 variable "preview" {
   type = bool
 }

@@ -6,6 +6,11 @@ output "instance" {
   value = google_sql_database_instance.this.name
 }
 
+output "replica" {
+  description = "The replica in another region; null: none."
+  value       = one(google_sql_database_instance.replica[*].name)
+}
+
 output "database" {
   value = google_sql_database.this.name
 }

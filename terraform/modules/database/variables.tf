@@ -21,6 +21,9 @@ variable "size" {
     log_retention_days   = number
     backups              = number
     pgaudit              = string
+    region               = optional(string)
+    replica_region       = optional(string)
+    replica_key          = optional(string)
   })
 }
 

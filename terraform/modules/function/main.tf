@@ -12,10 +12,11 @@ resource "google_cloud_run_v2_service" "this" {
   # Public functions are reached through the load balancer and in no other way: they have no address of their own, and
   # only the load balancer is let in. Cloud Run's own check of callers is off for them, since callers bring tokens of
   # other issuers and audiences, which the function verifies. Internal ones accept requests of this project's Cloud
-  # Tasks and Scheduler, with a token of an account that may invoke them.
+  # Tasks and Scheduler, with a token of an account that may invoke them. The function verifies that token again, with
+  # its signature, also where Cloud Run's check is off.
   ingress              = var.public ? "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
   default_uri_disabled = var.public
-  invoker_iam_disabled = var.public
+  invoker_iam_disabled = var.public || var.unchecked
   custom_audiences     = var.public ? [] : [var.audience]
 
   dynamic "binary_authorization" {

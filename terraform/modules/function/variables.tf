@@ -16,6 +16,11 @@ variable "public" {
   type        = bool
 }
 
+variable "unchecked" {
+  description = "Whether Cloud Run's check of callers is off for an internal function too, which then verifies tokens alone."
+  type        = bool
+}
+
 variable "image" {
   type = string
 }

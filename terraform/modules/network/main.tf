@@ -35,4 +35,7 @@ resource "google_service_networking_connection" "services" {
   network                 = google_compute_network.this.id
   service                 = "servicenetworking.googleapis.com"
   reserved_peering_ranges = [google_compute_global_address.services.name]
+
+  # Cloud SQL holds the peering for some time after the database was deleted, and a delete would fail meanwhile.
+  deletion_policy = "ABANDON"
 }

@@ -1,4 +1,5 @@
-# The queue of one kind of work, in as many shards as there are. The code picks the shard by the submitter's hash.
+# The queue of one kind of work, in as many shards as there are. The code picks the shard by the submitter's hash. For up
+# to seven days Cloud Tasks refuses a queue with the name of one that was deleted.
 
 resource "google_cloud_tasks_queue" "shard" {
   count = var.shards

@@ -3,8 +3,8 @@
 resource "google_kms_key_ring" "this" {
   count = length(var.keys) > 0 ? 1 : 0
 
-  name     = "${var.name}-signers"
-  location = var.region
+  name     = var.ring
+  location = var.location
 }
 
 resource "google_kms_crypto_key" "signer" {

@@ -1,9 +1,10 @@
-variable "name" {
+variable "ring" {
   type = string
 }
 
-variable "region" {
-  type = string
+variable "location" {
+  description = "A region, or a multi-region such as europe."
+  type        = string
 }
 
 variable "keys" {

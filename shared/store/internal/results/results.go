@@ -30,27 +30,6 @@ func One[Row any](ctx context.Context, db Querier, scan pgx.RowToFunc[Row], stat
 	return pgx.CollectExactlyOneRow(Query(ctx, db, statement, args...), scan)
 }
 
-// Page is the first wanted rows, at most size of them, and the cursor of the next page. The cursor is
-// "" at the end. limit is the number of rows that the query asked for.
-func Page[Row any](rows []Row, size, limit int, wanted func(Row) bool, cursor func(Row) string) (page []Row, next string) {
-	for i, r := range rows {
-		if !wanted(r) {
-			continue
-		}
-		if page = append(page, r); len(page) < size {
-			continue
-		}
-		if i+1 < len(rows) {
-			next = cursor(r)
-		}
-		return page, next
-	}
-	if len(rows) == limit {
-		next = cursor(rows[limit-1])
-	}
-	return page, next
-}
-
 // Into keeps the rows of a batch's query in all.
 func Into[Row any](all *[]Row, scan pgx.RowToFunc[Row]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {

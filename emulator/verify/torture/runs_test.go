@@ -43,39 +43,6 @@ func shortFlags(t *testing.T, seed uint64) flags {
 	return f
 }
 
-// A run of 30 seconds, with the race detector in the function servers, passes and leaves no files
-// behind. scripts/torture makes longer ones.
-func TestShortRunPasses(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	f := shortFlags(t, 11)
-	f.minutes, f.server = 0.5, buildServer(t, "-race")
-	var kept string
-	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
-	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
-		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
-	}
-	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder %s after a good end: got %v, want it gone", kept, err)
-	}
-	if err := processes.Races(); err != nil {
-		t.Error(err)
-	}
-	text, err := os.ReadFile(f.json)
-	var figures struct {
-		Seed      uint64
-		Passed    bool
-		Confirmed int
-		Checks    []struct{ Name string }
-	}
-	if err != nil || json.Unmarshal(text, &figures) != nil {
-		t.Fatalf("figures: got %s, %v", text, err)
-	}
-	if want := len(checkers.All()) + 4 + 2 + len(money.All()) + 6; figures.Seed != 11 || !figures.Passed || figures.Confirmed == 0 || len(figures.Checks) != want {
-		t.Errorf("figures: got %+v, want seed 11, passed, some confirmed and %d checks", figures, want)
-	}
-}
-
 // tamper changes a confirmed transaction to a placeholder, and one published event. Only the
 // tables' owner can do so.
 func tamper(ctx context.Context, e *episode) error {
@@ -129,24 +96,6 @@ func (e *episode) addLostCall(ctx context.Context) error {
 		return fmt.Errorf("a stray call: got %v, want no answer", o)
 	}
 	return nil
-}
-
-// A core that does not start again is found. Here its log has lost an answered record.
-func TestDamagedCoreIsFound(t *testing.T) {
-	t.Parallel()
-	out := runTampered(t, shortFlags(t, 15), func(_ context.Context, e *episode) error {
-		if err := e.env.Core.Kill(); err != nil {
-			return err
-		}
-		logs, err := filepath.Glob(filepath.Join(e.env.Core.Folder(), "wal-*.log"))
-		if err != nil || len(logs) == 0 {
-			return fmt.Errorf("the core's log: %v, %w", logs, err)
-		}
-		return os.Truncate(logs[len(logs)-1], 200)
-	})
-	if want := coreRecovers + ": transfers"; !strings.Contains(out, want) {
-		t.Errorf("it printed no %q:\n%s", want, out)
-	}
 }
 
 // runTampered makes a run with tamper, which must fail, and returns its output.
@@ -379,5 +328,58 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 	f, err = parse([]string{"-seed", "7", "--nodes", "3", "--set", "events.mode=log", "--set", "rpc.maxLag=2"})
 	if want := " --nodes 3 --set 'FENCEPOST_EVENTS_MODE=log' --set 'FENCEPOST_RPC_MAX_LAG=2'"; err != nil || !strings.HasSuffix(f.command(), want) || f.eventsOn() {
 		t.Errorf("command: got %q, %v, events on: %t; want it to end with %q, and none", f.command(), err, f.eventsOn(), want)
+	}
+}
+
+// Go starts the last test of a package first, or as the second. So the longest ones are here.
+
+// A core that does not start again is found. Here its log has lost an answered record.
+func TestDamagedCoreIsFound(t *testing.T) {
+	t.Parallel()
+	out := runTampered(t, shortFlags(t, 15), func(_ context.Context, e *episode) error {
+		if err := e.env.Core.Kill(); err != nil {
+			return err
+		}
+		logs, err := filepath.Glob(filepath.Join(e.env.Core.Folder(), "wal-*.log"))
+		if err != nil || len(logs) == 0 {
+			return fmt.Errorf("the core's log: %v, %w", logs, err)
+		}
+		return os.Truncate(logs[len(logs)-1], 200)
+	})
+	if want := coreRecovers + ": transfers"; !strings.Contains(out, want) {
+		t.Errorf("it printed no %q:\n%s", want, out)
+	}
+}
+
+// A run of 30 seconds, with the race detector in the function servers, passes and leaves no files
+// behind. scripts/torture makes longer ones.
+func TestShortRunPasses(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := shortFlags(t, 11)
+	f.minutes, f.server = 0.5, buildServer(t, "-race")
+	var kept string
+	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
+	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
+		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
+	}
+	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder %s after a good end: got %v, want it gone", kept, err)
+	}
+	if err := processes.Races(); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(f.json)
+	var figures struct {
+		Seed      uint64
+		Passed    bool
+		Confirmed int
+		Checks    []struct{ Name string }
+	}
+	if err != nil || json.Unmarshal(text, &figures) != nil {
+		t.Fatalf("figures: got %s, %v", text, err)
+	}
+	if want := len(checkers.All()) + 4 + 2 + len(money.All()) + 6; figures.Seed != 11 || !figures.Passed || figures.Confirmed == 0 || len(figures.Checks) != want {
+		t.Errorf("figures: got %+v, want seed 11, passed, some confirmed and %d checks", figures, want)
 	}
 }

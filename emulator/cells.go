@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/demo"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/cells"
+	"github.com/fencepost/fencepost/emulator/stack/command"
+)
+
+// The size of the demo of cells, which takes about a minute.
+const (
+	cellAccounts = 5
+	cellIntents  = 10
+)
+
+// runCells shows several cells, and the loss of one.
+func runCells(ctx context.Context, f flags, out io.Writer) (err error) {
+	log, output, err := command.Logs(slog.LevelError+1, f.verbose, f.logs) // the lost cell's requests fail
+	if err != nil {
+		return err
+	}
+	if f.server == "" {
+		folder, err := os.MkdirTemp("", "fencepost-cells-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(folder) }()
+		fmt.Fprintln(out, "Building the function server ...")
+		if f.server, err = stack.Build(ctx, folder); err != nil {
+			return err
+		}
+	}
+	settings := maps.Clone(demo.CellSettings)
+	maps.Copy(settings, f.settings)
+	fmt.Fprintf(out, "Starting %d cells on one chain. Each has its own Postgres, queues, scheduler, keys and %d function processes ...\n", f.cells, f.processes)
+	began := time.Now()
+	c, err := cells.Start(ctx, cells.Options{
+		Cells: f.cells, Durable: true,
+		Stack: stack.Options{
+			Binary: f.server, Processes: f.processes, Submitters: cellAccounts, BlockTime: f.blockTime, Settings: settings, Output: output, Log: log,
+		},
+		Started: func(c *cells.Cell) {
+			fmt.Fprintf(out, "  cell %s: %d accounts, up after %s\n", c.Name, len(c.Submitters()), time.Since(began).Round(time.Millisecond))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	for _, cell := range c.All() {
+		fmt.Fprintf(out, "  cell %s at %s\n", cell.Name, c.URL(cell))
+	}
+	return demo.RunCells(ctx, c, demo.CellOptions{Intents: cellIntents, Change: 0.1}, out)
+}

@@ -1,0 +1,132 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/cells"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// path lists the functions that a transaction goes through.
+var path = []string{"create", "advance", "receipt", "confirm", "resubmit"}
+
+// load is the load of one cell in one phase: each account posts an intent once the last is final.
+type load struct {
+	cell    *cells.Cell
+	callers *client.Cells
+	lists   [][]Intent // by account
+	done    *atomic.Int64
+	counted bool // in done; its errors end the demo
+
+	calledBefore, failedBefore int64
+	costBefore                 stack.Cost
+
+	mu            sync.Mutex
+	posted        []*posted
+	answers, ends []time.Duration
+	err           error
+}
+
+func (l *load) run(ctx context.Context) {
+	var accounts sync.WaitGroup
+	for _, list := range l.lists {
+		accounts.Go(func() {
+			for _, in := range list {
+				if err := l.carryOut(ctx, in); err != nil {
+					l.fail(fmt.Errorf("cell %s: %w", l.cell.Name, err))
+					return
+				}
+			}
+		})
+	}
+	accounts.Wait()
+}
+
+// fail keeps the first error. The watch stops waiting for a cell that has failed.
+func (l *load) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+	if l.counted {
+		l.done.Add(1 << 40)
+	}
+}
+
+// carryOut posts the intent and waits for its end. The account chooses the cell.
+func (l *load) carryOut(ctx context.Context, in Intent) error {
+	began := time.Now()
+	created, err := l.callers.CreateTx(ctx, client.Intent{Submitter: in.Submitter, RequestID: in.RequestID, Payload: in.Payload})
+	answered := time.Since(began)
+	if err != nil {
+		return err
+	}
+	p := &posted{Intent: in, txID: created.TxID}
+	l.mu.Lock()
+	l.posted, l.answers = append(l.posted, p), append(l.answers, answered)
+	l.mu.Unlock()
+	cell, err := l.callers.Of(in.Submitter)
+	if err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, l.endWithin())
+	defer cancel()
+	tx, err := cell.WaitTx(waiting, created.TxID)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p.state, p.subState = tx.State, tx.SubState
+	if tx.ConfirmedAt != nil {
+		l.ends = append(l.ends, tx.ConfirmedAt.Sub(tx.CreatedAt))
+	}
+	if l.counted {
+		l.done.Add(1)
+	}
+	return nil
+}
+
+// endWithin bounds the wait for a transaction. A lost cell ends none.
+func (l *load) endWithin() time.Duration {
+	if l.counted {
+		return time.Minute
+	}
+	return 2 * refusedWithin
+}
+
+// awaitCosts waits until each answered invocation has reported its cost.
+func (l *load) awaitCosts(ctx context.Context) {
+	for range 50 {
+		served, open := l.cell.URLMap.Stats(), false
+		for _, f := range path {
+			open = open || served[f].InFlight > 0 || l.cell.Costs.Of(f).Invocations < served[f].Invocations
+		}
+		if !open || ctx.Err() != nil {
+			return
+		}
+		retry.Pause(ctx, refreshEvery/5)
+	}
+}
+
+// phase returns what the cell did. It has ended.
+func (l *load) phase(c *cells.Cells) phase {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := phase{answers: l.answers, ends: l.ends, cost: l.cell.Costs.Of(path...).Minus(l.costBefore)}
+	for _, one := range l.posted {
+		if one.state == client.Confirmed {
+			p.confirmed++
+		}
+	}
+	p.called, p.failed = c.Answers(l.cell)
+	p.called, p.failed = p.called-l.calledBefore, p.failed-l.failedBefore
+	return p
+}

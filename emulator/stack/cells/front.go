@@ -1,0 +1,88 @@
+package cells
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/fencepost/fencepost/emulator/stack/loopback"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// Prefix begins the path of every request. The cell's name follows, and then the path that a function gets.
+const Prefix = "/cells/"
+
+// front is the common load balancer. It knows the cells' names alone, and no account.
+type front struct {
+	server    *loopback.Server
+	transport *http.Transport
+	routes    map[string]*route // by the cell's name
+}
+
+// route leads to one cell, and counts its answers.
+type route struct{ all, failed atomic.Int64 }
+
+func startFront(cells []*Cell) (*front, error) {
+	f := &front{transport: http.DefaultTransport.(*http.Transport).Clone(), routes: make(map[string]*route)}
+	f.transport.MaxIdleConnsPerHost = 64
+	mux := web.NewMux()
+	for _, cell := range cells {
+		target, err := url.Parse(cell.URLMap.PublicURL())
+		if err != nil {
+			return nil, err
+		}
+		r := new(route)
+		f.routes[cell.Name] = r
+		mux.Handle(Prefix+cell.Name+"/", r.proxy(Prefix+cell.Name, target, f.transport))
+	}
+	var err error
+	f.server, err = loopback.Serve("", mux)
+	return f, err
+}
+
+// proxy removes the prefix from the path and passes the request on.
+func (r *route) proxy(prefix string, target *url.URL, transport http.RoundTripper) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Path = strings.TrimPrefix(p.Out.URL.Path, prefix)
+			p.Out.URL.RawPath = strings.TrimPrefix(p.Out.URL.RawPath, prefix)
+			p.Out.URL.Scheme, p.Out.URL.Host = target.Scheme, target.Host
+			p.SetXForwarded()
+		},
+		Transport: transport,
+		ModifyResponse: func(resp *http.Response) error {
+			r.count(resp.StatusCode)
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
+			if req.Context().Err() == nil { // otherwise the caller left
+				r.count(http.StatusServiceUnavailable)
+			}
+			web.Fail(w, req, web.UnavailableBecause(err, "the cell cannot be reached; try again"))
+		},
+		ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
+	}
+}
+
+func (r *route) count(status int) {
+	r.all.Add(1)
+	if status >= http.StatusInternalServerError {
+		r.failed.Add(1)
+	}
+}
+
+func (f *front) url() string { return f.server.URL() }
+
+func (f *front) close() error {
+	err := f.server.Close()
+	f.transport.CloseIdleConnections()
+	return err
+}
+
+func (f *front) counts(cell string) (all, failed int64) {
+	r := f.routes[cell]
+	return r.all.Load(), r.failed.Load()
+}

@@ -1,0 +1,126 @@
+// Package programs compiles programs of the module for the emulator and for tests.
+package programs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/shared/crash"
+)
+
+const module = "github.com/fencepost/fencepost/"
+
+// sharedVariable names a folder, if it is set. All packages of one run of tests share the programs that they build:
+// linking the function server takes longer than many tests.
+const sharedVariable = "BUILT_PROGRAMS"
+
+// Build compiles a main package with crash points into folder and returns the program's path. It runs in the module's
+// tree, and shows on out what it compiles.
+func Build(ctx context.Context, out io.Writer, folder, program string, flags ...string) (path string, err error) {
+	name := strings.ReplaceAll(program, "/", "-")
+	shared := os.Getenv(sharedVariable)
+	if shared == "" || slices.Contains(flags, "-overlay") { // an overlay's content is in no flag
+		path = filepath.Join(folder, name)
+		return path, build(ctx, out, path, program, flags)
+	}
+	path = filepath.Join(shared, fmt.Sprintf("%s-%x", name, sha256.Sum256([]byte(strings.Join(flags, " "))))[:len(name)+9])
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := build(ctx, out, path+".part", program, flags); err != nil {
+		return "", err
+	}
+	return path, os.Rename(path+".part", path)
+}
+
+// build leaves out the tables for debuggers: they double the time to link.
+func build(ctx context.Context, out io.Writer, path, program string, flags []string) error {
+	args := append([]string{"build", "-v", "-ldflags=-s -w", "-tags", crash.Tag, "-o", path}, flags...)
+	build := exec.CommandContext(ctx, "go", append(args, module+program)...)
+	build.WaitDelay = time.Second // its compilers hold the output open after ctx has ended
+	p := &progress{line: command.NewLine(out), program: program, began: time.Now()}
+	if out != io.Discard {
+		p.all = stale(ctx, program)
+	}
+	build.Stdout, build.Stderr = p, p
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", program, err, p.text.String())
+	}
+	p.end()
+	return nil
+}
+
+// stale returns the number of packages that have to be compiled; 0: unknown.
+func stale(ctx context.Context, program string) int {
+	list, err := exec.CommandContext(ctx, "go", "list", "-tags", crash.Tag, "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", module+program).Output()
+	if err != nil {
+		return 0 // the build says why
+	}
+	return bytes.Count(list, []byte("\n"))
+}
+
+// progress reads the output of go build -v: one line for each package, and the errors.
+type progress struct {
+	line    *command.Line
+	program string
+	all     int
+	began   time.Time
+
+	mu   sync.Mutex
+	rest []byte // the begin of a line
+	done int
+	text strings.Builder // of the lines that name no package
+}
+
+// Write implements [io.Writer].
+func (p *progress) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = append(p.rest, b...)
+	for {
+		line, rest, ok := bytes.Cut(p.rest, []byte("\n"))
+		if !ok {
+			return len(b), nil
+		}
+		p.rest = rest
+		if bytes.ContainsAny(line, " :#") {
+			fmt.Fprintf(&p.text, "%s\n", line)
+			continue
+		}
+		p.done++
+		p.line.Show("%s", p.state())
+	}
+}
+
+func (p *progress) state() string {
+	return fmt.Sprintf("Building %s: %d of %d packages, %s", p.program, p.done, max(p.all, p.done), time.Since(p.began).Round(time.Second))
+}
+
+// end shows the result, unless there was nothing to compile.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done > 0 {
+		p.line.End("%s.", p.state())
+	}
+}

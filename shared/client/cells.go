@@ -1,0 +1,183 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// ErrNoCell reports an account that the list of cells does not name, or a transaction that no cell has.
+var ErrNoCell = errors.New("in no cell")
+
+// Cells has a client for each of several deployments, and the list of which account is in which. Create it
+// with [NewCells] and share it.
+type Cells struct {
+	clients map[string]*Client // by the cell's name
+	of      map[string]string  // the cell's name by account
+}
+
+// NewCells creates the clients from the list, which terraform/cells renders as the output client_list:
+//
+//	{"a": {"url": "https://api.fencepost.example/cells/a", "accounts": ["eip155:1:0x…"]}}
+//
+// The options are for every cell, without URL. The error names the fault in the list. An account in two
+// cells is wrong, and so is an address that is in two cells for two chains: it is one key.
+func NewCells(list []byte, o Options) (*Cells, error) {
+	var cells map[string]struct {
+		URL      string   `json:"url"`
+		Accounts []string `json:"accounts"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(list))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&cells); err != nil {
+		return nil, fmt.Errorf("client: list of cells: %w", err)
+	}
+	if len(cells) == 0 {
+		return nil, errors.New("client: the list of cells is empty")
+	}
+	if o.URL != "" {
+		return nil, fmt.Errorf("client: URL %q: the list of cells has the URLs; leave it empty", o.URL)
+	}
+	c := &Cells{clients: make(map[string]*Client), of: make(map[string]string)}
+	keys := make(map[string]string) // the cell's name by address
+	for _, name := range slices.Sorted(maps.Keys(cells)) {
+		one := o
+		one.URL = cells[name].URL
+		var err error
+		if c.clients[name], err = New(one); err != nil {
+			return nil, fmt.Errorf("cell %s: %w", name, err)
+		}
+		for _, account := range cells[name].Accounts {
+			account = accountName(account)
+			address := account[strings.LastIndex(account, ":")+1:]
+			if other, ok := keys[address]; ok && other != name {
+				return nil, fmt.Errorf("client: list of cells: the key of %s is in cell %s and in cell %s: want it in one cell", account, other, name)
+			}
+			keys[address], c.of[account] = name, name
+		}
+	}
+	return c, nil
+}
+
+// accountName is the account as the list has it: the hex digits of EVM addresses in lower case.
+func accountName(account string) string {
+	if strings.HasPrefix(account, "eip155:") {
+		return strings.ToLower(account)
+	}
+	return account
+}
+
+// Names returns the cells' names in order.
+func (c *Cells) Names() []string { return slices.Sorted(maps.Keys(c.clients)) }
+
+// Named returns the client of the cell, for calls that concern no account, such as lists of all
+// transactions and events. A cell lists only its accounts' transactions. The error lists the names.
+func (c *Cells) Named(name string) (*Client, error) {
+	if found := c.clients[name]; found != nil {
+		return found, nil
+	}
+	return nil, fmt.Errorf("client: no cell %q; there are %s", name, strings.Join(c.Names(), ", "))
+}
+
+// Of returns the client of the account's cell, for every call about the account and its transactions. The
+// error wraps [ErrNoCell] if the list does not have the account.
+func (c *Cells) Of(submitter string) (*Client, error) {
+	name, ok := c.of[accountName(submitter)]
+	if !ok {
+		return nil, fmt.Errorf("client: account %q is %w: add it to one cell in terraform/cells, and load the new list", submitter, ErrNoCell)
+	}
+	return c.clients[name], nil
+}
+
+// OfTx asks each cell for the transaction, all at once, and returns the client of the cell that has it. Callers
+// that know the account use [Cells.Of], which sends no request. The error wraps [ErrNoCell] if every cell
+// answered that it has no such transaction. Otherwise it names the cells that did not answer.
+func (c *Cells) OfTx(ctx context.Context, txID string) (*Client, error) {
+	names := c.Names()
+	errs := make([]error, len(names))
+	found := make([]bool, len(names))
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	var calls sync.WaitGroup
+	for i, name := range names {
+		calls.Go(func() {
+			_, err := c.clients[name].Tx(asking, txID)
+			switch {
+			case err == nil:
+				found[i] = true
+				stop() // a cell that is down would be asked again for as long as Options.Within
+			case CodeOf(err) != "NOT_FOUND":
+				errs[i] = fmt.Errorf("cell %s: %w", name, err)
+			}
+		})
+	}
+	calls.Wait()
+	if i := slices.Index(found, true); i >= 0 {
+		return c.clients[names[i]], nil
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("client: transaction %q is %w", txID, ErrNoCell)
+}
+
+// CreateTx posts an intent to the cell of its submitter.
+func (c *Cells) CreateTx(ctx context.Context, in Intent) (Created, error) {
+	cell, err := c.Of(in.Submitter)
+	if err != nil {
+		return Created{}, err
+	}
+	return cell.CreateTx(ctx, in)
+}
+
+// CreateTxBatch posts each intent to the cell of its submitter, in one batch for each cell, and returns the
+// results in the order of the intents. If an account is in no cell, nothing is posted. The error names
+// the cells whose batch failed. The results of these have the status 0, and those of the others are valid.
+func (c *Cells) CreateTxBatch(ctx context.Context, all []Intent) ([]BatchResult, error) {
+	parts := make(map[string][]int) // places in all, by the cell's name
+	for i, in := range all {
+		if _, err := c.Of(in.Submitter); err != nil {
+			return nil, err
+		}
+		name := c.of[accountName(in.Submitter)]
+		parts[name] = append(parts[name], i)
+	}
+	results := make([]BatchResult, len(all))
+	names := slices.Sorted(maps.Keys(parts))
+	errs := make([]error, len(names))
+	var posts sync.WaitGroup
+	for n, name := range names {
+		posts.Go(func() {
+			if err := c.postPart(ctx, name, all, parts[name], results); err != nil {
+				errs[n] = fmt.Errorf("cell %s: %w", name, err)
+			}
+		})
+	}
+	posts.Wait()
+	return results, errors.Join(errs...)
+}
+
+// postPart posts the intents at the places to the cell, and writes their results to the same places.
+func (c *Cells) postPart(ctx context.Context, name string, all []Intent, places []int, results []BatchResult) error {
+	part := make([]Intent, len(places))
+	for i, place := range places {
+		part[i] = all[place]
+	}
+	got, err := c.clients[name].CreateTxBatch(ctx, part)
+	if err != nil {
+		return err
+	}
+	if len(got) != len(part) {
+		return fmt.Errorf("%w: got %d results for %d intents", ErrUnknown, len(got), len(part))
+	}
+	for i, place := range places {
+		results[place] = got[i]
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package transfers_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// money is a deposit of alice's in Funding.
+func money(id string, units uint64) transfer.MoneyOrder {
+	return transfer.MoneyOrder{Kind: transfer.ActDeposit, RequestID: id, Ledger: transfer.Funding, UserID: alice, AssetID: usdt.ID, Units: units, By: "ann", Reason: "r"}
+}
+
+func (b bench) ordered(t testing.TB, o transfer.MoneyOrder) transfer.Act {
+	t.Helper()
+	return check.Value(b.OrderMoney(t.Context(), o))(t)
+}
+
+// A deposit of the service that races a lower limit of its asset is held to that limit.
+func TestServiceLimitIsReadUnderALock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.run(t, `update assets_tb set daily_service_deposits = 100`)
+	tx := check.Value(b.DB.Begin(t.Context()))(t)
+	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set daily_service_deposits = 1`))
+	done := make(chan error, 1)
+	go func() {
+		o := money("a", 2_000_000)
+		o.OfService = true
+		_, err := b.OrderMoney(t.Context(), o)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Errorf("while the limit changes: got %v, want it to wait", err)
+		done <- err
+	case <-waiting(t, b, "order_money"):
+	}
+	check.OK(t)(tx.Commit(t.Context()))
+	check.Err(t, "with the lower limit", transfer.ServiceLimitError{Left: "1"})(nil, <-done)
+}
+
+// waiting is closed once a statement with the fragment waits for a lock.
+func waiting(t *testing.T, b bench, fragment string) <-chan struct{} {
+	blocked := make(chan struct{})
+	go func() {
+		defer close(blocked)
+		for t.Context().Err() == nil {
+			var is bool
+			err := b.DB.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment).Scan(&is)
+			if err != nil || is {
+				return
+			}
+		}
+	}()
+	return blocked
+}
+
+// Many statuses that are due delay no deposit or withdrawal.
+func TestMoneyIsDueBeforeStatuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for user := range int64(3) {
+		check.OK(t)(b.OrderStatus(t.Context(), transfer.StatusOrder{UserID: 100 + user, AssetID: usdt.ID, Status: transfer.StatusFrozen, By: "ann", Reason: "r"}))
+	}
+	b.run(t, `update account_act set next_at = clock_timestamp() - interval '1 h'`)
+	want := []int64{b.ordered(t, money("a", 1)).ID, b.ordered(t, money("b", 1)).ID}
+	b.run(t, `update account_act set next_at = clock_timestamp() - interval '1 s' where kind <> 'STATUS'`)
+	got, _, err := b.DueActs(t.Context(), 2)
+	check.OK(t)(err)
+	check.Same(t, "due", got, want)
+	got, _, err = b.DueActs(t.Context(), 9)
+	check.OK(t)(err)
+	check.Equal(t, "due in all", len(got), 5)
+}
+
+// The reason of a missing answer is cut to what is kept, also within a character.
+func TestPostponedActs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := b.ordered(t, money("a", 1)).ID
+	check.OK(t)(b.PostponeAct(t.Context(), id, strings.Repeat("x", 999)+strings.Repeat("é", 1000), 5*time.Minute))
+	got := check.Value(b.Act(t.Context(), id))(t).Unknown
+	if !strings.HasPrefix(got, strings.Repeat("x", 999)) || !utf8.ValidString(got) || len(got) > 1010 {
+		t.Errorf("kept: got %d bytes, want about 1000", len(got))
+	}
+	check.Equal(t, "in five minutes", value[bool](t, b, `select next_at between clock_timestamp() + interval '4 min' and clock_timestamp() + interval '5 min' from account_act`), true)
+}
+
+// rejected is a proposal that was approved, and then rejected before it was carried out.
+func (b bench) rejected(t testing.TB, act string, subject map[string]any) context.Context {
+	t.Helper()
+	p := check.Value(b.Propose(t.Context(), store.NewProposal{Kind: "adjustments", Act: act, Subject: subject, Method: "PUT", Path: "/", Body: "{}", Call: "{}",
+		Effect: "e", By: "ann", Names: []string{"ann"}, Reason: "r", ValidFor: time.Hour}))(t)
+	if verdict, _, err := b.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "r"}); err != nil || verdict != store.VerdictOpen {
+		t.Fatalf("approve: got %s, %v", verdict, err)
+	}
+	check.OK(t)(b.RejectProposal(t.Context(), p.ID, "cat", "r"))
+	return store.WithProposal(t.Context(), p.ID)
+}
+
+// An act whose proposal was rejected since its approval calls no ledger.
+func TestRejectedProposalCallsNoLedger(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	called := false
+	change := transfers.AssetChange{Asset: transfer.Asset{ID: 9, Name: "EURX", Precision: 2, MinUnits: 1, MaxUnits: 9, Active: true}, By: "ann", Reason: "r",
+		Announce: func(context.Context, time.Time) error { called = true; return nil }}
+	if _, err := b.ChangeAsset(b.rejected(t, "asset", map[string]any{"asset": "EURX"}), change); !store.IsProposalGone(err) || called {
+		t.Errorf("a new asset: got %v, the core called: %t; want the proposal gone", err, called)
+	}
+	check.OK(t)(b.ChangeAsset(t.Context(), change))
+	check.Equal(t, "a new asset, without a proposal: the core called", called, true)
+	refused := errors.New("refused")
+	change.Asset.ID, change.Asset.Name, change.Announce = 10, "OTHER", func(context.Context, time.Time) error { return refused }
+	check.Err(t, "an asset that the core refuses", refused)(b.ChangeAsset(t.Context(), change))
+
+	reqID := b.created(t, request("")).ReqID
+	ctx := b.rejected(t, "transfer", map[string]any{"reqId": reqID})
+	if _, err := b.Record(ctx, transfer.RequestedAction{ReqID: reqID, By: "ann", Reason: "r"}, transfer.Deposit); !store.IsProposalGone(err) {
+		t.Errorf("a statement: got %v, want the proposal gone", err)
+	}
+	check.Equal(t, "statements", value[int](t, b, `select count(*) from transfer_resolution`), 0)
+}
