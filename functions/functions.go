@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/functions/counted"
@@ -52,6 +53,7 @@ type App struct {
 	extensions Extensions
 	gate       *web.Gate
 	ready      func(context.Context) error // readiness of this process
+	started    func(context.Context) error // whether it may get requests
 	cloudSQL   *cloudsql.Instance          // nil if database.url names the database's host
 	places     chain.RequestSlots          // request slots for node calls, shared by all chains
 	chains     []*servedChain              // the default one first
@@ -144,6 +146,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 func (a *App) serve() error {
 	c := a.config
 	a.ready = web.Ready(a.store.Ping)
+	a.started = web.Started(a.ready, startPatience)
 	a.openTasks()
 	if err := a.openTransfers(); err != nil {
 		return err
@@ -245,7 +248,12 @@ func (a *App) routes() map[string]func(*web.Mux) {
 	return routes
 }
 
-// Handlers returns all functions by target. Each also answers /healthz, /readyz and /version.
+// startPatience is how long a new process may lack its database before it gets requests all the same. On
+// Cloud Run a network connection can take a minute from the start of an instance. terraform's startup
+// probe waits longer.
+const startPatience = 45 * time.Second
+
+// Handlers returns all functions by target. Each also answers /healthz, /readyz, /startupz and /version.
 func (a *App) Handlers() map[string]http.Handler {
 	all := web.NewMux()
 	a.routeOperational(all)
@@ -268,6 +276,7 @@ func (a *App) edge(mux *web.Mux) http.Handler {
 // routeOperational serves the paths that every function answers.
 func (a *App) routeOperational(mux *web.Mux) {
 	mux.HandleHealth(a.ready)
+	mux.HandleStartup(a.started)
 	mux.HandleVersion()
 	if page := a.export.Page(); page != nil {
 		mux.Handle("GET /metrics", page)

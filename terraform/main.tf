@@ -198,6 +198,8 @@ module "alerts" {
   count  = var.image == null ? 0 : 1
 
   name                  = var.name
+  project               = var.project
+  host                  = var.domain
   runbooks_url          = var.runbooks_url
   notification_channels = var.notification_channels
   metrics               = var.collector_image != null

@@ -62,3 +62,16 @@ output "egress_addresses" {
   description = "The static addresses from which requests to nodes, handlers, endpoints and signing services come."
   value       = module.network.addresses
 }
+
+output "deployment" {
+  description = "What scripts/cloud-check asks about."
+  value = {
+    project       = var.project
+    region        = var.region
+    environment   = var.environment
+    instance      = module.database.instance
+    migration_job = "${var.name}-migrate"
+    metrics       = var.collector_image != null
+    services      = { for name, f in local.deployed : name => { name = "${var.name}-${name}", public = f.public, scheduled = f.scheduled } }
+  }
+}

@@ -166,9 +166,14 @@ variable "max_instances" {
 }
 
 variable "min_instances" {
-  description = "Instances that are kept warm, by function. Each is billed while idle."
+  description = "Instances that are kept warm, by function. Each is billed while idle. By default those for which a caller waits: a cold one can need a minute for its first connection to the database."
   type        = map(number)
-  default     = {}
+  default     = { create = 1, query = 1, cancel = 1, transfer = 1 }
+
+  validation {
+    condition     = alltrue([for name in keys(var.min_instances) : contains(keys(jsondecode(file("${path.module}/functions.json"))), name)])
+    error_message = "min_instances names a function that functions.json does not list."
+  }
 }
 
 variable "concurrency" {

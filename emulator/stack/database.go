@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,6 +51,15 @@ func (s *Stack) startDatabase(ctx context.Context) error {
 	return nil
 }
 
+// transactionTimeoutOf returns, in milliseconds, the time after which the server ends a transaction of a
+// target, as deployed: a lease's length, or a request's for checks of conservation.
+func transactionTimeoutOf(target string) int {
+	if target == conservationJob || target == all {
+		return 60_000
+	}
+	return 10_000
+}
+
 // roleURL creates a role with the rights of a target's functions, and returns its URL.
 func (s *Stack) roleURL(ctx context.Context, target string) (string, error) {
 	db, err := pgx.Connect(ctx, s.Database)
@@ -70,6 +80,9 @@ func (s *Stack) roleURL(ctx context.Context, target string) (string, error) {
 		return "", err
 	}
 	u.User = url.UserPassword(role, password)
+	if db.PgConn().ParameterStatus("server_version") >= "17" { // the first with this setting
+		u.RawQuery += "&transaction_timeout=" + strconv.Itoa(transactionTimeoutOf(target))
+	}
 	if s.Proxy != nil {
 		u.Host = s.Proxy.Addr()
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -54,6 +55,7 @@ Who decided what. It only reads, and any role that reads rows may run it:
   --grant-to       FUNCTION=ROLE, separated by commas: then give each function's role that function's rights, and take what
                    else it had. all=ROLE is for a role that serves every function
   --grant-read-to  then let these roles, separated by commas, read rows, and see what others' sessions do
+  --wait           how long to wait for the first connection, such as 30s; 3m if not given. Each failed try is printed
 
 FENCEPOST_DATABASE_URL is the database, as the role that owns its tables:
 postgres://user:password@host:port/database
@@ -88,8 +90,9 @@ type call struct {
 	command     string
 	databaseURL string
 	grants      migrations.Grants
-	reason      string // for the commands in decided
-	by          string // for the commands in moves
+	wait        time.Duration // for the first connection
+	reason      string        // for the commands in decided
+	by          string        // for the commands in moves
 }
 
 var (
@@ -114,6 +117,9 @@ func realMain(ctx context.Context) error {
 		dial = instance.Dial
 		how = append(how, migrations.Dial(dial))
 	}
+	if err := migrations.Await(ctx, c.databaseURL, c.wait, reportWait(c.wait), how...); err != nil {
+		return err
+	}
 	switch c.command {
 	case "up":
 		return up(ctx, c, how)
@@ -127,6 +133,13 @@ func realMain(ctx context.Context) error {
 		return macs(ctx, c, how)
 	}
 	return status(ctx, c.databaseURL, how)
+}
+
+// reportWait returns a function that prints a line for a failed try to connect.
+func reportWait(most time.Duration) func(time.Duration, error) {
+	return func(waited time.Duration, err error) {
+		fmt.Fprintf(os.Stderr, "migrate: no connection to the database after %s, trying for up to %s: %v\n", waited.Round(time.Second), most, err)
+	}
 }
 
 // listed returns the words of a comma-separated list.
@@ -163,6 +176,7 @@ func parse(arguments []string) (c call, err error) {
 		c.grants.Readers = listed(text)
 		return nil
 	})
+	flags.DurationVar(&c.wait, "wait", 3*time.Minute, "")
 	flags.StringVar(&c.reason, "reason", "", "")
 	flags.StringVar(&c.by, "by", "", "")
 	var words []string

@@ -2,15 +2,21 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -88,16 +94,17 @@ func TestExitCodes(t *testing.T) {
 		"unknown command":  {nowhere, []string{"down"}, 2, `"down"`},
 		"unknown flag":     {nowhere, []string{"--force", "up"}, 2, "-force"},
 		"no database":      {"", []string{"up"}, 2, "FENCEPOST_DATABASE_URL"},
-		"grants, behind":   {nowhere, []string{"up", "--grant-to", "create=a,query=b", "--grant-read-to=c"}, 1, "127.0.0.1:1"},
+		"grants, behind":   {nowhere, []string{"up", "--wait=0s", "--grant-to", "create=a,query=b", "--grant-read-to=c"}, 1, "127.0.0.1:1"},
 		"roles alone":      {nowhere, []string{"up", "--grant-to", "a,b"}, 2, `"a" is not FUNCTION=ROLE`},
 		"no function":      {nowhere, []string{"up", "--grant-to", "mine=a"}, 2, "the functions are admin, advance,"},
 		"no role":          {nowhere, []string{"up", "--grant-to", "create="}, 2, "create=ROLE"},
 		"status grants":    {nowhere, []string{"--grant-to=all=a", "status"}, 2, "status grants nothing"},
 		"distrust, why":    {nowhere, []string{"distrust"}, 2, "--reason"},
 		"a reason for up":  {nowhere, []string{"up", "--reason", "r"}, 2, "--reason"},
-		"distrust, nobody": {nowhere, []string{"distrust", "--reason=a clone"}, 1, "127.0.0.1:1"},
-		"nothing answers":  {nowhere, []string{"up"}, 1, "127.0.0.1:1"},
-		"status, the same": {nowhere, []string{"status"}, 1, "127.0.0.1:1"},
+		"distrust, nobody": {nowhere, []string{"distrust", "--reason=a clone", "--wait=0s"}, 1, "127.0.0.1:1"},
+		"nothing answers":  {nowhere, []string{"up", "--wait=0s"}, 1, "127.0.0.1:1"},
+		"no duration":      {nowhere, []string{"up", "--wait=long"}, 2, "-wait"},
+		"status, the same": {nowhere, []string{"status", "--wait=0s"}, 1, "127.0.0.1:1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,6 +114,64 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("got code %d, output %q, errors %q, want code %d and %q", code, stdout, stderr, test.want, test.says)
 			}
 		})
+	}
+}
+
+// The network of a new instance takes its time: the command tries again until the server's port answers.
+func TestWaitsForTheFirstConnection(t *testing.T) {
+	t.Parallel()
+	cluster := check.Value(pgcluster.Shared())(t)
+	at := check.Value(url.Parse(storetest.URL(t)))(t)
+	reserved := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	at.Host = reserved.Addr().String()
+	check.OK(t)(reserved.Close())
+	const away = 3 * time.Second
+	time.AfterFunc(away, func() { forward(t, at.Host, cluster.Addr()) })
+	began := time.Now()
+	code, stdout, stderr := migrate(t, at.String(), "status", "--wait=1m")
+	if code != 0 || !strings.Contains(stdout, "0001_") || time.Since(began) < away {
+		t.Errorf("got code %d after %s, output %q, errors %q, want the list of migrations once the port is there", code, time.Since(began), stdout, stderr)
+	}
+	if tries := strings.Count(stderr, "no connection to the database after "); tries < 2 || !strings.Contains(stderr, "trying for up to 1m0s: ") {
+		t.Errorf("progress: got %q, want a line for each failed try", stderr)
+	}
+}
+
+// forward listens at an address for connections to another one, until t ends.
+func forward(t *testing.T, from, to string) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", from)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	context.AfterFunc(t.Context(), func() { _ = listener.Close() })
+	for {
+		near, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer near.Close()
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				return
+			}
+			defer far.Close()
+			go func() { _, _ = io.Copy(far, near) }()
+			_, _ = io.Copy(near, far)
+		}()
+	}
+}
+
+// A server that refuses the login is there: waiting would not help.
+func TestDoesNotWaitForARightPassword(t *testing.T) {
+	t.Parallel()
+	at := check.Value(url.Parse(storetest.URL(t)))(t)
+	at.User = url.UserPassword("nobody", "wrong")
+	began := time.Now()
+	code, _, stderr := migrate(t, at.String(), "status")
+	if code != 1 || !strings.Contains(stderr, "nobody") || time.Since(began) > time.Minute {
+		t.Errorf("got code %d after %s, errors %q, want 1 at once with the server's reason", code, time.Since(began), stderr)
 	}
 }
 

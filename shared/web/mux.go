@@ -67,20 +67,32 @@ func (h *headOnly) Header() http.Header         { return h.header }
 func (h *headOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (h *headOnly) WriteHeader(status int)      { h.status = status }
 
+// healthy is the answer of a check that passed.
+var healthy = map[string]string{"status": "ok"}
+
 // HandleHealth adds GET /healthz, which answers 200 as long as the process serves, and GET /readyz,
 // which answers 200 if ready returns nil and UNAVAILABLE otherwise. Any caller can ask, so ready is a
 // [Ready].
 func (m *Mux) HandleHealth(ready func(context.Context) error) {
-	ok := map[string]string{"status": "ok"}
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
-		Reply(w, r, http.StatusOK, ok)
+		Reply(w, r, http.StatusOK, healthy)
 	})
-	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := ready(r.Context()); err != nil {
+	m.handleCheck("GET /readyz", ready)
+}
+
+// HandleStartup adds GET /startupz, which answers 200 if started, a [Started], returns nil and
+// UNAVAILABLE otherwise.
+func (m *Mux) HandleStartup(started func(context.Context) error) {
+	m.handleCheck("GET /startupz", started)
+}
+
+func (m *Mux) handleCheck(pattern string, passes func(context.Context) error) {
+	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := passes(r.Context()); err != nil {
 			Fail(w, r, UnavailableBecause(err, "a part that this service needs is unavailable"))
 			return
 		}
-		Reply(w, r, http.StatusOK, ok)
+		Reply(w, r, http.StatusOK, healthy)
 	})
 }
 

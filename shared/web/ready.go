@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +18,23 @@ const (
 func Ready(check func(context.Context) error) func(context.Context) error {
 	s := &sharedCheck{check: check}
 	return s.result
+}
+
+// Started returns a startup check. It passes once ready, a [Ready], has passed, and at the latest when
+// patience has passed since this call. From then on it always passes, without calling ready.
+func Started(ready func(context.Context) error, patience time.Duration) func(context.Context) error {
+	began := time.Now()
+	var passed atomic.Bool
+	return func(ctx context.Context) error {
+		if passed.Load() || time.Since(began) >= patience {
+			return nil
+		}
+		err := ready(ctx)
+		if err == nil {
+			passed.Store(true)
+		}
+		return err
+	}
 }
 
 type sharedCheck struct {

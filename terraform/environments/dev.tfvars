@@ -3,6 +3,7 @@ environment         = "dev"
 deletion_protection = false
 
 default_max_instances = 4
+min_instances         = {} # nobody waits: nothing is billed while idle
 
 max_instances = {
   cancel        = 2

@@ -13,11 +13,8 @@ max_instances = {
   transfer = 20
 }
 
-# The way of an intent without a cold start.
-min_instances = {
-  create  = 1
-  advance = 1
-}
+# No cold start for a caller, nor on the way of an intent.
+min_instances = { create = 1, query = 1, cancel = 1, transfer = 1, advance = 1 }
 
 database = {
   tier            = "db-custom-8-32768"

@@ -265,9 +265,19 @@ run "everything" {
       "admin-act", "balance", "carried-out-twice", "chain-unread", "fee-ceiling", "gas-bump-held", "intent-forged", "intent-unproved", "mempool-lost", "refusals",
       "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "events-late", "fenced-writes", "function-errors", "held-intents", "in-flight-age",
       "mark-uncompared", "metrics-absent", "node-excluded", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
-      "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers", "waiting",
+      "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unreachable", "unusual-transfers", "waiting",
     ])
     error_message = "The alerts are not those that have a page."
+  }
+
+  assert {
+    condition     = output.deployment.environment == var.environment && output.deployment.instance == "fencepost" && keys(output.deployment.services) == keys(local.functions) && output.deployment.services["sweep"] == { name = "fencepost-sweep", public = false, scheduled = true }
+    error_message = "The script that checks the deployment does not learn of each function."
+  }
+
+  assert {
+    condition     = var.environment == "dev" || alltrue([for name in ["create", "query", "cancel", "transfer"] : local.functions[name].min_instances > 0])
+    error_message = "A caller waits for a cold start."
   }
 }
 

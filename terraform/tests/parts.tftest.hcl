@@ -356,6 +356,14 @@ run "public_function" {
   }
 
   assert {
+    # functions.startPatience is 45 s, after which the path answers 200 without a database.
+    condition = alltrue([for p in google_cloud_run_v2_service.this.template[0].containers[0].startup_probe :
+      p.http_get[0].path == "/startupz" && p.timeout_seconds <= p.period_seconds && p.period_seconds * p.failure_threshold >= 50 && p.period_seconds * p.failure_threshold <= 240
+    ]) && length(google_cloud_run_v2_service.this.template[0].containers[0].startup_probe) == 1
+    error_message = "The startup probe gives up before a new instance's network is there, or does not ask for the database."
+  }
+
+  assert {
     condition     = google_cloud_run_v2_service.this.template[0].vpc_access[0].egress == "ALL_TRAFFIC"
     error_message = "The function has another way out than the network's."
   }
@@ -783,11 +791,18 @@ run "network_open" {
 run "alerts" {
   command = plan
 
+  override_resource {
+    target          = google_monitoring_uptime_check_config.api
+    override_during = plan
+    values          = { uptime_check_id = "from-outside" }
+  }
+
   module {
     source = "./modules/alerts"
   }
 
   variables {
+    host                  = "api.example.com"
     runbooks_url          = "https://example.com/runbooks"
     notification_channels = ["projects/project-1/notificationChannels/1"]
     metrics               = true
@@ -859,6 +874,18 @@ run "alerts" {
   }
 
   assert {
+    condition = google_monitoring_uptime_check_config.api.monitored_resource[0].labels == tomap({ project_id = "project-1", host = "api.example.com" }) && alltrue([for c in google_monitoring_uptime_check_config.api.http_check :
+      c.path == "/api/v1/tx/none" && c.port == 443 && c.use_ssl && c.validate_ssl && one(c.accepted_response_status_codes).status_value == 401
+    ])
+    error_message = "The check from outside does not ask a function of the public host through the load balancer."
+  }
+
+  assert {
+    condition     = strcontains(google_monitoring_alert_policy.this["unreachable"].conditions[0].condition_threshold[0].filter, "metric.labels.check_id=\"from-outside\"") && google_monitoring_alert_policy.this["unreachable"].conditions[0].condition_threshold[0].comparison == "COMPARISON_GT"
+    error_message = "Nobody is told that the check from outside fails."
+  }
+
+  assert {
     condition     = google_monitoring_alert_policy.this["events-late"].conditions[0].condition_prometheus_query_language[0].query == "max by (endpoint) (fencepost_event_age_seconds) > 600"
     error_message = "Nobody is told of an endpoint that takes nothing."
   }
@@ -889,6 +916,7 @@ run "alerts_without_metrics" {
   }
 
   variables {
+    host                  = "api.example.com"
     runbooks_url          = "https://example.com/runbooks"
     notification_channels = []
     metrics               = false

@@ -338,6 +338,16 @@ run "instances_of_no_function" {
   expect_failures = [var.max_instances]
 }
 
+run "warm_instances_of_no_function" {
+  command = plan
+
+  variables {
+    min_instances = { nothing = 1 }
+  }
+
+  expect_failures = [var.min_instances]
+}
+
 run "instance_in_capitals" {
   command = plan
 

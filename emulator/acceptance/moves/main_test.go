@@ -5,6 +5,7 @@ package moves
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -69,11 +70,16 @@ var room = make(chan struct{}, 2)
 // unless o says otherwise: sweeps write a mark in each minute, where one is kept.
 func deploy(t *testing.T, marked bool, o stack.Options) *deployment {
 	t.Helper()
+	binaries, err := pgcluster.FindTools()
+	if errors.Is(err, pgcluster.ErrNoVersion) {
+		t.Skip("Left out: ", err)
+	}
+	check(t, err)
 	room <- struct{}{}
 	t.Cleanup(func() { <-room })
 	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 	t.Cleanup(cancel)
-	d := &deployment{ctx: ctx, t: t, cluster: must(pgcluster.Start(ctx, pgcluster.Options{SharedBuffersMB: 32}))(t)}
+	d := &deployment{ctx: ctx, t: t, cluster: must(pgcluster.Start(ctx, pgcluster.Options{Binaries: binaries, SharedBuffersMB: 32}))(t)}
 	d.ends("stop Postgres", d.cluster.Stop)
 	o.Cluster, o.Binary, o.Core.Binary, o.Payouts = d.cluster, server, core, true
 	o.Submitters, o.Processes, o.Window, o.BlockTime = 4, 2, 4, 200*time.Millisecond

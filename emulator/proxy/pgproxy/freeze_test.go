@@ -2,7 +2,11 @@ package pgproxy_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"fmt"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,9 +15,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
 // created is the result of a create in the background.
@@ -276,4 +282,54 @@ func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 	if err := <-written; err == nil {
 		t.Error("the frozen write: got no error, want its session ended")
 	}
+}
+
+// As deployed, the server ends a transaction of a client that is frozen in mid-message after a lease's
+// length, with the role of each function that locks a submitter's lease.
+func TestTransactionTimeoutFreesTheRowsOfAFrozenClient(t *testing.T) {
+	t.Parallel()
+	for _, function := range []string{"admin", "advance", "confirm", "hooks", "receipt", "resubmit"} {
+		t.Run(function, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t, 1, nil)
+			if major := value[int](t, sc.conn, `select current_setting('server_version_num')::int / 10000`); major < 17 {
+				t.Skipf("Left out: Postgres %d has no transaction_timeout", major)
+			}
+			timeout := storetest.Rules.Duration
+			as := sc.roleURL(function)
+			frozen := sc.open(1, func(o *store.Options) {
+				o.URL = fmt.Sprintf("%s&transaction_timeout=%d", sc.proxy.URL(as), timeout.Milliseconds())
+			})
+			sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into submitter_lease")})
+			taken := make(chan error, 1)
+			go func() {
+				_, err := frozen.Acquire(t.Context(), alice, "a/1", true)
+				taken <- err
+			}()
+			sc.awaitFrozen()
+			began := time.Now()
+			await(t, "the lease's row is free", func() bool {
+				got, err := sc.direct.Acquire(t.Context(), alice, "b/1", true)
+				return err == nil && got.Held
+			})
+			if waited := time.Since(began); waited < timeout/2 || waited > timeout+20*time.Second {
+				t.Errorf("the row was free after %s, want %s", waited, timeout)
+			}
+			sc.proxy.Thaw()
+			if err := <-taken; err == nil {
+				t.Error("the frozen client's transaction: got no error, want it ended by the server")
+			}
+		})
+	}
+}
+
+// roleURL makes a role with a function's rights.
+func (sc scene) roleURL(function string) string {
+	sc.Helper()
+	role, password := "frozen_"+strings.ToLower(rand.Text()), rand.Text()
+	do(sc, sc.conn, fmt.Sprintf("create role %s login password '%s'", role, password))
+	check.OK(sc)(migrations.Grant(sc.Context(), sc.direct.URL, migrations.Grants{Functions: map[string][]string{role: {function}}}))
+	u := check.Value(url.Parse(sc.direct.URL))(sc)
+	u.User = url.UserPassword(role, password)
+	return u.String()
 }

@@ -41,7 +41,12 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, main: storetest.New(t), other: storetest.New(t), log: new(buffer), next: new(atomic.Int64), counted: new(sync.Map)}
+	return newWorldOf(t, storetest.New(t), storetest.New(t))
+}
+
+func newWorldOf(t testing.TB, main, other storetest.Bundle) *world {
+	t.Helper()
+	w := &world{t: t, main: main, other: other, log: new(buffer), next: new(atomic.Int64), counted: new(sync.Map)}
 	w.funding, w.spot = funding.New(w.main.DB), funding.New(w.other.DB)
 	w.Monitor = conservation.Monitor{
 		Book: book.New(w.main.DB), Funding: w.funding.Journal(), Trading: w.spot.Journal(), Mode: conservation.HaltAll,

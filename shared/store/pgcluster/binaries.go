@@ -67,9 +67,34 @@ func FindVersion(major int) (string, error) {
 	return "", fmt.Errorf("%w: %d; ./scripts/test fetches 17 with npm for Linux on x86_64", ErrNoVersion, major)
 }
 
-// hasServer reports whether the folder has every required program.
+// FindTools returns the folder of a server that can be copied and upgraded ([Cluster.Backup],
+// [Cluster.Replica], [Cluster.Upgrade]), for [Options.Binaries]. The programs for that are not in npm's package.
+// The error wraps [ErrNoVersion] if there is none.
+func FindTools() (string, error) {
+	folders, err := filepath.Glob(packaged)
+	if err != nil {
+		return "", err
+	}
+	if path, err := exec.LookPath("pg_upgrade"); err == nil {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			folders = append(folders, filepath.Dir(real))
+		}
+	}
+	for _, folder := range slices.Backward(folders) {
+		if hasServer(folder) && hasPrograms(folder, "pg_basebackup", "pg_upgrade") {
+			return folder, nil
+		}
+	}
+	return "", fmt.Errorf("%w: one with pg_basebackup and pg_upgrade; install one with `apt-get install postgresql`", ErrNoVersion)
+}
+
+// hasServer reports whether the folder has every program that a cluster needs.
 func hasServer(folder string) bool {
-	for _, program := range []string{"initdb", "pg_ctl", "postgres"} {
+	return hasPrograms(folder, "initdb", "pg_ctl", "postgres")
+}
+
+func hasPrograms(folder string, programs ...string) bool {
+	for _, program := range programs {
 		if _, err := exec.LookPath(filepath.Join(folder, program)); err != nil {
 			return false
 		}

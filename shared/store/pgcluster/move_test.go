@@ -37,6 +37,17 @@ func wantRows(t *testing.T, c *Cluster, want int) {
 	check.Equal(t, "rows", scan[int](t, connect(t, c.URL("postgres")), "select count(*) from written"), want)
 }
 
+// tools is the folder of a server that can be copied and upgraded.
+func tools(t *testing.T) string {
+	t.Helper()
+	folder, err := FindTools()
+	if errors.Is(err, ErrNoVersion) {
+		t.Skip("Left out: ", err)
+	}
+	check.OK(t)(err)
+	return folder
+}
+
 // The version into which a dump is loaded can be started here, if it could be fetched.
 func TestFindVersionOfThisMachine(t *testing.T) {
 	t.Parallel()
@@ -54,7 +65,7 @@ func TestFindVersionOfThisMachine(t *testing.T) {
 // A restored backup has its rows and the unchanged identity.
 func TestABackupThatIsPutBackKeepsTheIdentity(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)
+	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16}, randomPort)
 	rowsIn(t, c, 10)
 	before := identityOf(t, c)
 	check.OK(t)(c.Backup(t.Context()))
@@ -67,7 +78,7 @@ func TestABackupThatIsPutBackKeepsTheIdentity(t *testing.T) {
 // pg_upgrade loses nothing and makes a new system identifier.
 func TestUpgradeMakesAnotherSystem(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)
+	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16}, randomPort)
 	rowsIn(t, c, 10)
 	before := identityOf(t, c)
 	check.OK(t)(c.Upgrade(t.Context()))
@@ -81,7 +92,7 @@ func TestUpgradeMakesAnotherSystem(t *testing.T) {
 // timeline.
 func TestPromotionBeginsATimeline(t *testing.T) {
 	t.Parallel()
-	c := launch(t, Options{SharedBuffersMB: 16}, randomPort)
+	c := launch(t, Options{Binaries: tools(t), SharedBuffersMB: 16}, randomPort)
 	before := identityOf(t, c)
 	r := check.Value(c.Replica(t.Context()))(t)
 	t.Cleanup(func() {

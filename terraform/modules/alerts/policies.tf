@@ -212,6 +212,21 @@ locals {
         duration  = "300s"
       }]
     }
+    unreachable = {
+      severity = "CRITICAL"
+      title    = "The API cannot be reached from outside"
+      conditions = [{
+        title     = "From more than one place, for ten minutes"
+        filter    = "resource.type=\"uptime_url\" AND metric.type=\"monitoring.googleapis.com/uptime_check/check_passed\" AND metric.labels.check_id=\"${google_monitoring_uptime_check_config.api.uptime_check_id}\""
+        aligner   = "ALIGN_NEXT_OLDER"
+        reducer   = "REDUCE_COUNT_FALSE"
+        group_by  = ["resource.labels.host"]
+        above     = 1
+        threshold = true
+        period    = "600s"
+        duration  = "600s"
+      }]
+    }
     database = {
       severity = "ERROR"
       title    = "The database is at its limits"

@@ -2,6 +2,15 @@ variable "name" {
   type = string
 }
 
+variable "project" {
+  type = string
+}
+
+variable "host" {
+  description = "The host name of the public API, which is looked at from outside."
+  type        = string
+}
+
 variable "runbooks_url" {
   type = string
 }

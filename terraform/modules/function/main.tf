@@ -106,13 +106,16 @@ resource "google_cloud_run_v2_service" "this" {
         }
       }
 
-      # Alive, not ready: an instance without a database answers 503 and is not replaced by another without one.
+      # An instance gets no requests before it has reached the database, which takes up to a minute where its network is
+      # new. After 45 s the path answers 200 all the same: an instance without a database answers 503 and is not replaced by
+      # another without one.
       startup_probe {
         period_seconds    = 1
-        failure_threshold = 30
+        timeout_seconds   = 1
+        failure_threshold = 60
 
         http_get {
-          path = "/healthz"
+          path = "/startupz"
         }
       }
     }

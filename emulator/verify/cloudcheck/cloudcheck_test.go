@@ -1,0 +1,303 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
+)
+
+// The variables by which the test binary acts as gcloud or terraform.
+const (
+	fakeVariable  = "CLOUDCHECK_FAKE"
+	worldVariable = "CLOUDCHECK_WORLD"
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(fakeVariable); name != "" {
+		os.Exit(fake(name + " " + strings.Join(os.Args[1:], " ")))
+	}
+	os.Exit(m.Run())
+}
+
+// said is what a fake program answers to a call that contains every word.
+type said struct {
+	Words  []string
+	Output string
+	Fails  bool
+}
+
+// fake answers a call as the world's file says, the first that fits, and adds it to the list of calls.
+func fake(call string) int {
+	var world []said
+	text, err := os.ReadFile(os.Getenv(worldVariable))
+	if err == nil {
+		err = json.Unmarshal(text, &world)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 3
+	}
+	calls, err := os.OpenFile(os.Getenv(worldVariable)+".calls", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		fmt.Fprintln(calls, call)
+		_ = calls.Close()
+	}
+	for _, s := range world {
+		if !containsAll(call, s.Words) {
+			continue
+		}
+		if s.Fails {
+			fmt.Fprintln(os.Stderr, s.Output)
+			return 1
+		}
+		fmt.Print(s.Output)
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "ERROR: unexpected call:", call)
+	return 1
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// deployed is a deployment behind its balancer, with faults.
+type deployed struct {
+	environment string
+	metrics     bool
+	answers     map[string]int // the status of a path's prefix, or of METHOD and it, in place of the usual one
+	refuses     *regexp.Regexp // what Cloud Armor takes for an injection, in a path or body
+	points      bool
+	foreign     bool   // the database is not the accepted one
+	state       string // of a posted transaction
+	posted      []string
+	says        []said // first, of gcloud and terraform
+}
+
+func whole() *deployed {
+	return &deployed{environment: "dev", metrics: true, points: true, state: "CONFIRMED", answers: map[string]int{}}
+}
+
+func (d *deployed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	if d.refuses != nil && d.refuses.MatchString(r.URL.String()+string(body)) {
+		http.Error(w, "Forbidden", http.StatusForbidden)
+		return
+	}
+	for path, status := range d.answers {
+		if strings.HasPrefix(r.Method+" "+r.URL.Path, path) || strings.HasPrefix(r.URL.Path, path) {
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"code":"SOMETHING"}`)
+			return
+		}
+	}
+	switch token := r.Header.Get("Authorization"); {
+	case strings.Contains(r.URL.Path, "/prometheus/"):
+		result := map[bool]string{true: `[{"value":[1,"1"]}]`, false: `[]`}[d.points]
+		fmt.Fprintf(w, `{"status":"success","data":{"result":%s}}`, result)
+	case !strings.HasPrefix(r.URL.Path, "/api/v1/") && !strings.HasPrefix(r.URL.Path, "/admin/v1/"):
+		http.Error(w, "fault filter abort", http.StatusNotFound)
+	case token == "":
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, `{"code":"UNAUTHORIZED"}`)
+	case r.Method == http.MethodPost:
+		d.posted = append(d.posted, string(body))
+		w.WriteHeader(http.StatusAccepted)
+		fmt.Fprint(w, `{"txId":"1"}`)
+	case r.URL.Path == "/admin/v1/overview":
+		attention := map[bool]string{true: `[{"kind":"DATABASE","count":1}]`, false: `[]`}[d.foreign]
+		fmt.Fprintf(w, `{"at":"2026-11-27T10:00:00Z","attention":%s}`, attention)
+	default:
+		fmt.Fprintf(w, `{"state":%q}`, d.state)
+	}
+}
+
+// log is a gcloud answer to a query of the log.
+func log(words string, lines string) said {
+	return said{Words: append([]string{"gcloud logging read"}, strings.Fields(words)...), Output: lines}
+}
+
+const (
+	good         = `[{"httpRequest":{"status":200}},{"httpRequest":{"status":202}}]`
+	unauthorized = `[{"httpRequest":{"status":401}}]`
+	none         = `[]`
+)
+
+// run runs the command against the deployment, and returns its exit code, its output and the calls of
+// programs.
+func (d *deployed) run(t *testing.T, args ...string) (code int, out, calls string) {
+	t.Helper()
+	server := httptest.NewServer(d)
+	defer server.Close()
+	outputs := fmt.Sprintf(`{"api":{"value":%q},"deployment":{"value":{"project":"p","region":"r","environment":%q,"instance":"fencepost","migration_job":"fencepost-migrate","metrics":%t,
+		"services":{"create":{"name":"fencepost-create","public":true},"advance":{"name":"fencepost-advance"},"sweep":{"name":"fencepost-sweep","scheduled":true}}}}}`, server.URL, d.environment, d.metrics)
+	world := append(d.says, said{Words: []string{"terraform", "output -json"}, Output: outputs},
+		log("previewSecurityPolicy", none), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), log("cloud_run_revision", good),
+		said{Words: []string{"gcloud auth print-identity-token"}, Output: "token\n"}, said{Words: []string{"gcloud auth print-access-token"}, Output: "access\n"},
+		said{Words: []string{"gcloud sql instances failover fencepost"}})
+	folder := t.TempDir()
+	self := check.Value(os.Executable())(t)
+	for _, name := range []string{"gcloud", "terraform"} {
+		script := fmt.Sprintf("#!/bin/sh\n%s=%s exec %q \"$@\"\n", fakeVariable, name, self)
+		check.OK(t)(os.WriteFile(filepath.Join(folder, name), []byte(script), 0o755))
+	}
+	file := filepath.Join(folder, "world.json")
+	check.OK(t)(os.WriteFile(file, encoded(world), 0o600))
+	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv(worldVariable, file)
+	var text strings.Builder
+	code = realMain(t.Context(), append([]string{"--openapi", "../../../functions/openapi.yaml", "--monitoring", server.URL, "--pause", "1ms", "--within", "1s"}, args...), &text, &text)
+	made, _ := os.ReadFile(file + ".calls")
+	return code, text.String(), string(made)
+}
+
+const mine = "eip155:11155111:0x00000000000000000000000000000000000a11ce"
+
+var everything = []string{"--operator", "op@p", "--caller", "shop@p", "--submitter", mine, "--failover"}
+
+// wantLine reports a check that has another status, or no line.
+func wantLine(t *testing.T, out string, want status, name, text string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, string(want)) && strings.Contains(line, name) && strings.Contains(line, text) {
+			return
+		}
+	}
+	t.Errorf("got no line %q of %s with %q, in:\n%s", want, name, text, out)
+}
+
+// With every flag every check is made and passes.
+func TestEveryCheckPasses(t *testing.T) {
+	d := whole()
+	code, out, _ := d.run(t, everything...)
+	if code != exitOK || strings.Contains(out, string(failure)) || strings.Contains(out, string(notTried)+"  ") {
+		t.Errorf("got code %d, want 0 and each check made:\n%s", code, out)
+	}
+	for _, c := range new(checker).checks() {
+		wantLine(t, out, ok, c.name, "")
+	}
+	if len(d.posted) != 1 || !strings.Contains(d.posted[0], mine) || !strings.Contains(d.posted[0], `"value":"0"`) {
+		t.Errorf("posted: got %q, want one intent of no value", d.posted)
+	}
+	if !regexp.MustCompile(`(?m)^16 ok, 0 failed, 0 not tried$`).MatchString(out) {
+		t.Errorf("summary: got none, in:\n%s", out)
+	}
+}
+
+// Each check fails by its own fault, and says what to do.
+func TestEachCheckFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault      func(*deployed)
+		row, says  string
+		stillFails int // rows that fail beside
+	}{
+		"no function behind the balancer": {func(d *deployed) { d.answers["/api/v1/tx/none"] = 404 }, "address, certificate", "unreachable.md", 0},
+		"readyz is public":                {func(d *deployed) { d.answers["/readyz"] = 200 }, "unlisted paths", "default route", 0},
+		"query serves cancels":            {func(d *deployed) { d.answers["POST /api/v1/tx/0"] = 405 }, "path template", "path template", 1},
+		"Cloud Armor refuses addresses":   {func(d *deployed) { d.refuses = regexp.MustCompile(`0x[0-9a-f]{40}`) }, "Cloud Armor passes", "createTx", 1},
+		"preview would refuse": {func(d *deployed) {
+			d.says = []said{log("previewSecurityPolicy", `[{"httpRequest":{"status":401}}]`)}
+		}, "Cloud Armor's preview", "armor_preview", 0},
+		"a right was not granted": {func(d *deployed) {
+			d.says = []said{log("cloud_run_job", `[{"textPayload":"migrate: warning: TEMPORARY"},{"textPayload":"migrations applied: 3"}]`)}
+		}, "migration", "TEMPORARY", 0},
+		"the log cannot be read": {func(d *deployed) {
+			d.says = []said{{Words: []string{"logging read", "cloud_run_job"}, Output: "PERMISSION_DENIED", Fails: true}}
+		}, "migration", "PERMISSION_DENIED", 0},
+		"no metrics arrive":          {func(d *deployed) { d.points = false }, "fencepost_sweep_timestamp_seconds", "metrics-absent.md", 3},
+		"metrics cannot be read":     {func(d *deployed) { d.answers["/v1/projects/p/"] = 403 }, "fencepost_build_info", "403", 3},
+		"another database":           {func(d *deployed) { d.foreign = true }, "database's identity", "restored-database.md", 1},
+		"no operator":                {func(d *deployed) { d.answers["GET /admin/v1/overview"] = 403 }, "database's identity", "admin_ranges", 2},
+		"the intent is refused":      {func(d *deployed) { d.answers["POST /api/v1/tx"] = 503 }, "one transaction", "want 202", 2},
+		"the transaction fails":      {func(d *deployed) { d.state = "FAILED" }, "one transaction", "FAILED", 0},
+		"the transaction never ends": {func(d *deployed) { d.state = "QUEUED" }, "one transaction", "not CONFIRMED", 0},
+		"nobody may impersonate": {func(d *deployed) {
+			d.says = []said{{Words: []string{"print-identity-token", "shop@p"}, Output: "denied", Fails: true}}
+		}, "one transaction", "denied", 0},
+		"the failover is refused":      {func(d *deployed) { d.says = []said{{Words: []string{"failover"}, Output: "no standby", Fails: true}} }, "failover", "no standby", 0},
+		"the scheduler never calls":    {func(d *deployed) { d.says = []said{log("fencepost-sweep", none)} }, "a 2xx of sweep", "sweep-missed.md", 0},
+		"a function answers 500 alone": {func(d *deployed) { d.says = []said{log("fencepost-advance", `[{"httpRequest":{"status":500}}]`)} }, "a 2xx of advance", "500:1", 0},
+		"tokens lack their signature":  {func(d *deployed) { d.says = []said{log("fencepost-advance", unauthorized)} }, "signatures", "401", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := whole()
+			test.fault(d)
+			code, out, _ := d.run(t, everything...)
+			wantLine(t, out, failure, test.row, test.says)
+			if got := strings.Count(out, string(failure)+" "); code != exitFailed || got != 1+test.stillFails {
+				t.Errorf("got code %d and %d failures, want %d and %d:\n%s", code, got, exitFailed, 1+test.stillFails, out)
+			}
+		})
+	}
+}
+
+// Without flags nothing is posted and nothing fails over.
+func TestWithoutFlagsNothingIsPosted(t *testing.T) {
+	d := whole()
+	d.metrics, d.says = false, []said{log("fencepost-advance", none), log("cloud_run_job", none)}
+	code, out, calls := d.run(t)
+	check.Equal(t, "code", code, exitOK)
+	for _, row := range []string{"migration", "fencepost_build_info", "database's identity", "one transaction", "failover", "a 2xx of advance"} {
+		wantLine(t, out, notTried, row, "")
+	}
+	if len(d.posted) > 0 || strings.Contains(calls, "failover") || strings.Contains(calls, "identity-token") {
+		t.Errorf("got %q posted and the calls\n%s\nwant nothing posted, no token and no failover", d.posted, calls)
+	}
+}
+
+// A failover in prod, and an intent on a chain whose coins have a value, are refused before any request.
+func TestRefusedCalls(t *testing.T) {
+	for name, test := range map[string]struct {
+		environment string
+		args        []string
+		says        string
+	}{
+		"failover in prod":          {"prod", []string{"--failover", "--operator", "op@p"}, "refused in prod"},
+		"failover without identity": {"dev", []string{"--failover"}, "--operator"},
+		"an intent on Ethereum":     {"dev", []string{"--caller", "c", "--submitter", "eip155:1:0x00000000000000000000000000000000000a11ce"}, "test chains"},
+		"an intent of nobody":       {"dev", []string{"--submitter", mine}, "--caller"},
+		"a word":                    {"dev", []string{"all"}, `"all"`},
+		"no such flag":              {"dev", []string{"--all"}, "-all"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := whole()
+			d.environment = test.environment
+			code, out, calls := d.run(t, test.args...)
+			if code != exitUsage || !strings.Contains(out, test.says) || strings.Contains(calls, "gcloud") {
+				t.Errorf("got code %d, the calls %q and\n%s\nwant 2, no call of gcloud, and %q", code, calls, out, test.says)
+			}
+		})
+	}
+	d := whole()
+	if code, out, calls := d.run(t, "--help"); code != exitOK || !strings.Contains(out, "Exit codes:") || calls != "" {
+		t.Errorf("--help: got code %d and %q, want 0 and its flags", code, out)
+	}
+	d.says = []said{{Words: []string{"output -json"}, Output: "{}"}}
+	if code, out, _ := d.run(t); code != exitFailed || !strings.Contains(out, "terraform apply") {
+		t.Errorf("no outputs: got code %d and %q, want 1 and what to do", code, out)
+	}
+}
+
+// The metrics exist.
+func TestSampledMetricsAreCounted(t *testing.T) {
+	text := string(check.Value(os.ReadFile("../../../shared/telemetry/metrics.go"))(t))
+	for _, name := range sampled {
+		if !strings.Contains(text, `"`+strings.TrimSuffix(name, "_count")+`"`) {
+			t.Errorf("%s: got a name that nothing counts", name)
+		}
+	}
+}
