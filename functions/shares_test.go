@@ -95,7 +95,7 @@ func TestOperatorSeesPolicyUse(t *testing.T) {
 	if err != nil || use.IntentsInMinute != 2 || use.ValueInDay != "7" || use.FeesInDay != "0" || use.NextPageToken != "" {
 		t.Errorf("use: got %+v, %v", use, err)
 	}
-	check.Equal(t, "scopes", fmt.Sprint(use.Scopes), fmt.Sprintf("[{%s 0 5} {email:shop@fencepost.example 2 7}]", paidTo))
+	check.Equal(t, "scopes", fmt.Sprint(use.Scopes), fmt.Sprintf("[{%s 1 5} {email:shop@fencepost.example 2 7}]", paidTo))
 	first := h.as("ann", "GET", path+"/use?pageSize=1", nil)
 	last, err := ann.PolicyUse(t.Context(), shopAccount, fmt.Sprint(first.body["nextPageToken"]))
 	if err != nil || len(last.Scopes) != 1 || last.Scopes[0].InDay != "7" || last.NextPageToken != "" {

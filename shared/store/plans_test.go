@@ -186,7 +186,7 @@ func grow(t *testing.T, db storetest.Bundle) {
 	t.Helper()
 	conn := check.Value(pgx.Connect(t.Context(), db.URL))(t)
 	defer conn.Close(context.Background())
-	for _, statement := range []string{`set session_replication_role = replica`, grown, `set session_replication_role = origin`, `set default_statistics_target = 1000`} {
+	for _, statement := range []string{keepStatistics, `set session_replication_role = replica`, grown, `set session_replication_role = origin`, `set default_statistics_target = 1000`} {
 		check.OK(t)(conn.Exec(t.Context(), statement))
 	}
 	for i := range 3 {
@@ -200,6 +200,14 @@ func grow(t *testing.T, db storetest.Bundle) {
 	}
 	check.OK(t)(conn.Exec(t.Context(), `vacuum analyze`))
 }
+
+// keepStatistics stops autovacuum, which would replace the statistics by those of a random sample, and so some plans.
+const keepStatistics = `
+do $$ declare t regclass; begin
+  for t in select oid from pg_class where relkind = 'r' and relnamespace = current_schema::regnamespace loop
+    execute format('alter table %s set (autovacuum_enabled = false)', t);
+  end loop;
+end $$`
 
 const grown = `
 insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
