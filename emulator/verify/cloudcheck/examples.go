@@ -17,8 +17,6 @@ type example struct {
 	request
 }
 
-// admin reports whether only addresses in admin_ranges reach it.
-func (e example) admin() bool { return strings.Contains(e.url, "/admin/v1/") }
 
 // examples returns every example of a body in the API's description, an OpenAPI file, as a request without a token, and
 // each path with addresses and ids in it.
