@@ -17,7 +17,6 @@ type example struct {
 	request
 }
 
-
 // examples returns every example of a body in the API's description, an OpenAPI file, as a request without a token, and
 // each path with addresses and ids in it.
 func examples(api, file string) ([]example, error) {
