@@ -286,7 +286,11 @@ func (a *TransferServer) book(w http.ResponseWriter, r *http.Request, o transfer
 	case err != nil: // it is stored, and the sweep continues it: another id would book twice
 		a.Log.ErrorContext(r.Context(), "the answer to a deposit or withdrawal could not be stored", "actId", act.ID, "error", err.Error())
 	}
-	a.Log.WarnContext(r.Context(), "money booked from or to the outside", "actId", act.ID, "kind", act.Kind, "id", act.RequestID, "userId", act.UserID, "asset", act.Asset,
+	said := "a deposit or withdrawal is stored"
+	if act.Answer() == transfer.ActApplied && o.Line == 0 {
+		said = "money booked from or to the outside"
+	}
+	a.Log.WarnContext(r.Context(), said, "actId", act.ID, "kind", act.Kind, "id", act.RequestID, "userId", act.UserID, "asset", act.Asset,
 		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "line", o.Line, "by", o.By, "reason", o.Reason)
 	if o.OfService {
 		return replyAct(w, r, act, viewForService(act))

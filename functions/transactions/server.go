@@ -17,10 +17,11 @@ import (
 )
 
 // The answer to a create that is refused for now, with 429, waits for a moment. Clients that repeat it at
-// once then leave the processor to others. The number is below half of what an instance serves at once.
+// once then leave the processor to others. One caller can then have these and
+// http.maxRequestsPerCaller at once, which is well below what an instance serves.
 const (
 	refusalDelay    = 250 * time.Millisecond
-	delayedRefusals = 32 // of a process; further ones are answered at once
+	delayedRefusals = 16 // of a process; further ones are answered at once
 )
 
 // NewHolds holds back the answers to refused creates of a process.

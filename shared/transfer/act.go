@@ -126,6 +126,10 @@ type ActStore interface {
 	// [ErrForeign].
 	OrderStatus(ctx context.Context, o StatusOrder) (Act, error)
 
+	// ActOf returns the deposit or withdrawal that is stored under the order's id. The error wraps [ErrNoAct], or
+	// [ErrActConflict] if its other fields differ.
+	ActOf(ctx context.Context, o MoneyOrder) (Act, error)
+
 	// Act reads one. The error wraps [ErrNoAct].
 	Act(ctx context.Context, id int64) (Act, error)
 
@@ -195,7 +199,8 @@ func (a *Accounts) Book(ctx context.Context, o MoneyOrder) (Act, error) {
 }
 
 // AnswerOfLine is the core's answer to the order, as its journal's line has it: [ActTaken] if another booking has the
-// id. The error wraps [ErrEvidence] if the line does not have the id, or does not exist.
+// id and the order is stored. The error wraps [ErrEvidence] if the line does not have the id, or does not exist. It does so
+// too if the line has another booking and no such order is stored, because the order would take the booking's id.
 func (a *Accounts) AnswerOfLine(ctx context.Context, o MoneyOrder) (answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
@@ -211,6 +216,11 @@ func (a *Accounts) AnswerOfLine(ctx context.Context, o MoneyOrder) (answer strin
 	case !exists || e.Op != op || e.ReqID != o.RequestID:
 		return "", fmt.Errorf("line %d of the core's journal: %w", o.Line, ErrEvidence)
 	case e.UserID != o.UserID || e.AssetID != o.AssetID || e.Units != o.Units:
+		if _, err := a.Store.ActOf(ctx, o); errors.Is(err, ErrNoAct) {
+			return "", fmt.Errorf("line %d of the core's journal has another user, asset or amount: %w", o.Line, ErrEvidence)
+		} else if err != nil {
+			return "", err
+		}
 		return ActTaken, nil
 	case e.Refused != "":
 		return string(e.Refused), nil
@@ -225,8 +235,11 @@ func (a *Accounts) bookByLine(ctx context.Context, o MoneyOrder) (Act, error) {
 		return Act{}, err
 	}
 	act, err := a.Store.OrderMoney(ctx, o)
-	if err != nil || !act.Open() {
-		return act, err
+	if err != nil {
+		return Act{}, err
+	}
+	if !act.Open() {
+		return act, nil
 	}
 	if err := a.Store.AnswerAct(ctx, act.ID, Spot, answer); err != nil {
 		return act, err

@@ -175,25 +175,24 @@ func (s *Store) PostponeAct(ctx context.Context, id int64, unknown string, wait 
 	return results.Wrap(err, "postpone act %d", id)
 }
 
-// dueActs reads at most limit rows of each kind, so that many statuses delay no money.
+// dueActs reads at most limit rows of each kind, and alternates them, so that many of one kind delay none of the other.
 const dueActs = `
 select act_id, clock_timestamp()
-  from ((select act_id, next_at, false as of_status
+  from ((select act_id, row_number() over (order by next_at, act_id) as place, false as of_status
            from account_act
           where open and kind <> 'STATUS' and next_at <= (select clock_timestamp()) and (select is_accepted_database())
           order by next_at, act_id
           limit $1)
          union all
-        (select act_id, next_at, true
+        (select act_id, row_number() over (order by next_at, act_id), true
            from account_act
           where open and kind = 'STATUS' and next_at <= (select clock_timestamp()) and (select is_accepted_database())
           order by next_at, act_id
           limit $1)) as due
- order by of_status, next_at, act_id
- limit $1`
+ order by place, of_status`
 
-// DueActs returns at most limit open acts that are due, and the database's time. Deposits and withdrawals come
-// before statuses, and of each those first that have been due for longest.
+// DueActs returns open acts that are due, and the database's time: at most limit deposits and withdrawals, and as many
+// statuses, alternately. Of each kind those come first that have been due for longest.
 func (s *Store) DueActs(ctx context.Context, limit int) (ids []int64, now time.Time, err error) {
 	ids, err = results.All(ctx, s.db, func(row pgx.CollectableRow) (id int64, err error) {
 		err = row.Scan(&id, &now)

@@ -64,22 +64,24 @@ func waiting(t *testing.T, b bench, fragment string) <-chan struct{} {
 	return blocked
 }
 
-// Many statuses that are due delay no deposit or withdrawal.
-func TestMoneyIsDueBeforeStatuses(t *testing.T) {
+// Many acts of one kind that are due delay none of the other: they alternate, and money comes first.
+func TestDueActsAlternate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for user := range int64(3) {
 		check.OK(t)(b.OrderStatus(t.Context(), transfer.StatusOrder{UserID: 100 + user, AssetID: usdt.ID, Status: transfer.StatusFrozen, By: "ann", Reason: "r"}))
 	}
 	b.run(t, `update account_act set next_at = clock_timestamp() - interval '1 h'`)
-	want := []int64{b.ordered(t, money("a", 1)).ID, b.ordered(t, money("b", 1)).ID}
+	for _, id := range []string{"a", "b", "c"} {
+		b.ordered(t, money(id, 1))
+	}
 	b.run(t, `update account_act set next_at = clock_timestamp() - interval '1 s' where kind <> 'STATUS'`)
 	got, _, err := b.DueActs(t.Context(), 2)
 	check.OK(t)(err)
-	check.Same(t, "due", got, want)
+	check.Same(t, "due", got, []int64{4, 1, 5, 2})
 	got, _, err = b.DueActs(t.Context(), 9)
 	check.OK(t)(err)
-	check.Equal(t, "due in all", len(got), 5)
+	check.Equal(t, "due in all", len(got), 6)
 }
 
 // The reason of a missing answer is cut to what is kept, also within a character.
