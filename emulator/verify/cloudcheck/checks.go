@@ -145,7 +145,8 @@ func (c *checker) migration(ctx context.Context) result {
 		return failed("%v", err)
 	}
 	for _, line := range lines {
-		if strings.Contains(line.TextPayload, "migrate: warning:") {
+		said, of := strings.CutPrefix(line.TextPayload, "migrate: ")
+		if of && !strings.HasPrefix(said, "no connection to the database after") { // a warning, or why it failed
 			return failed("%s", clip([]byte(line.TextPayload)))
 		}
 		if strings.Contains(line.TextPayload, "migrations applied:") {

@@ -215,6 +215,9 @@ func TestEachCheckFails(t *testing.T) {
 		"a right was not granted": {func(d *deployed) {
 			d.says = []said{log("cloud_run_job", `[{"textPayload":"migrate: warning: TEMPORARY"},{"textPayload":"migrations applied: 3"}]`)}
 		}, "migration", "TEMPORARY", 0},
+		"rights were not given": {func(d *deployed) {
+			d.says = []said{log("cloud_run_job", `[{"textPayload":"migrate: grant: no such role"},{"textPayload":"migrations applied: 3"}]`)}
+		}, "migration", "no such role", 0},
 		"the log cannot be read": {func(d *deployed) {
 			d.says = []said{{Words: []string{"logging read", "cloud_run_job"}, Output: "PERMISSION_DENIED", Fails: true}}
 		}, "migration", "PERMISSION_DENIED", 0},
