@@ -36,7 +36,7 @@ const (
 
 	// sharedLockWait is how long a create of many requests waits for one lock. Then each request is stored
 	// alone, and waits for as long as its session may.
-	sharedLockWait = 250 * time.Millisecond
+	sharedLockWait = time.Second
 )
 
 // newCreates is the group of creates, which share round trips and commits.
