@@ -110,7 +110,7 @@ func addText(e ast.Expr, into map[string]bool) {
 }
 
 // A block number has one form in every answer: a JSON number. A node's own receipt is shown in one place, and is described
-// as raw. Answers have only what is described: see apiOf.
+// as raw. Answers have described members only: see apiOf.
 func TestBlockNumbersHaveOneForm(t *testing.T) {
 	t.Parallel()
 	described := regexp.MustCompile(`\b(?:blockNumber|block_number): (\{[^}]*\})`).FindAllStringSubmatch(functions.OpenAPI, -1)

@@ -1,6 +1,6 @@
-// Command image builds the functions' image without Docker: it runs the commands of the Dockerfile's first
-// stage on the context that Docker would get, and puts the programs and the machine's CA certificates into
-// an image with nothing else. It writes the image as an archive that docker load, podman load and crane
+// Command image builds the functions' image without Docker. It runs the commands of the Dockerfile's first
+// stage on the context that Docker would get. The image has the programs and the machine's CA certificates,
+// and nothing else. It writes the image as an archive that docker load, podman load and crane
 // push read.
 package main
 

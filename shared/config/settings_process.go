@@ -169,7 +169,7 @@ func (c *Config) httpSettings() []setting {
 			meaning: "how long a request's body may take to arrive; then the answer is 408 BODY_TIMEOUT, and the connection ends",
 			field:   duration(&c.HTTP.BodyTimeout, 10*time.Millisecond, 10*time.Minute)},
 		{name: "http.maxRequestsPerCaller", def: "32",
-			meaning: "how many requests of one caller, operator or user an instance serves at once; further ones are answered 429 TOO_MANY_REQUESTS. Keep it below what an instance serves at once (`concurrency` in Terraform), so that there is room for others",
+			meaning: "how many requests of one caller, operator or user an instance serves at once; further ones are answered 429 TOO_MANY_REQUESTS. Keep it at least 16 below what an instance serves at once (`concurrency` in Terraform): 16 delayed refusals do not count, and others need room",
 			field:   number(&c.HTTP.MaxRequestsPerCaller, "a number of requests", 1, 100_000)},
 		{name: "http.maxBytesPerCaller", constant: true, def: "4194304",
 			meaning: "how many bytes the bodies of those requests may have together, at least `http.maxBodyBytes`. A body without a Content-Length counts as the longest. Further requests are answered 429 TOO_MANY_REQUESTS",

@@ -160,6 +160,7 @@ const transitionEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.r
 
 // applyTransitions finds each transaction by its key. It compares the submitter in a form that no index
 // serves: an index on the submitter would read all of its transactions.
+//
 // $1 gives [saidByNodes] to the trigger that writes the history.
 var applyTransitions = `
 with said as materialized (select set_config('fencepost.answers', $1, true)),

@@ -110,8 +110,8 @@ func TestLockedRowIsRefusedAlone(t *testing.T) {
 	}
 }
 
-// A lock that another session holds for longer than creates of one round trip wait for it delays only whom it belongs
-// to, and refuses nobody.
+// A lock that another session holds for longer than creates of one round trip wait for it delays only
+// the creates that need it, and refuses no create.
 func TestLockedRowDelaysItsCreateAlone(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice, bob)

@@ -95,7 +95,7 @@ func (s *Store) createShared(ctx context.Context, intents []Intent, bound int) (
 // isRolledBack reports whether the database rolled the batch back because of one of its rows.
 // The cause is the row's values (class 22, data exceptions, or 23, constraints) or another
 // session's lock. Locks are class 40 (deadlocks among them), 55P03 (lock_timeout) and 57014
-// (statement_timeout). The codes: https://www.postgresql.org/docs/15/errcodes-appendix.html.
+// (statement_timeout). The codes: https://www.postgresql.org/docs/17/errcodes-appendix.html.
 func isRolledBack(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (slices.Contains([]string{"22", "23", "40"}, pg.Code[:2]) || pg.Code == "55P03" || pg.Code == "57014")

@@ -30,8 +30,8 @@ func held(t *testing.T, g *Gate, c *Callers, h *Holds) (leave func(), answered <
 	return hangUp, after
 }
 
-// An answer is held for its time, or until its client leaves or the instance stops. What is above the
-// bound is answered at once.
+// An answer is held for its time, or until its client leaves or the instance stops. An answer above the
+// bound is not held.
 func TestHoldsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		end   func(hangUp func(), g *Gate)

@@ -20,7 +20,7 @@ const (
 	notTried status = "not tried"
 )
 
-// result is the outcome of a check, with what was found or what it needs.
+// result is the outcome of a check, with its finding or its missing condition.
 type result struct {
 	status status
 	text   string

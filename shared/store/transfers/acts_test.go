@@ -84,7 +84,7 @@ func TestDueActsAlternate(t *testing.T) {
 	check.Equal(t, "due in all", len(got), 6)
 }
 
-// The reason of a missing answer is cut to what is kept, also within a character.
+// The reason of a missing answer is cut to the stored length, also within a character.
 func TestPostponedActs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

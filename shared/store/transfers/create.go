@@ -232,7 +232,7 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 }
 
 // refusedPayer is [transfer.ErrRetired] if the database refused a payout or an asset because its payer is
-// retired, and [transfer.ErrMoved] if the payer was replaced since the asset was read; otherwise err.
+// retired. It is [transfer.ErrMoved] if the payer was replaced since the asset was read, and otherwise err.
 func refusedPayer(err error) error {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	switch {

@@ -69,7 +69,7 @@ func TestPlansOfHotStatements(t *testing.T) {
 	}
 }
 
-// mostBlocks is the number of blocks that a page of 50 may read: its rows one by one, and the place where a window of
+// mostBlocks is the number of blocks that a page of 50 may read. It reads its rows one by one, and finds where a window of
 // 1,000 ends in the order of an index.
 const mostBlocks = 700
 
