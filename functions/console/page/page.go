@@ -1,0 +1,57 @@
+// Package page defines what a page of the operators' console is, and draws it. It has the layout, the
+// styles, the scripts and the drawings that all pages share. A page reads and acts by the API of the
+// function admin alone, with the signed assertion of the person who asks.
+package page
+
+import (
+	"context"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// Call is one request of a person who is signed in.
+type Call struct {
+	*http.Request
+	Admin  *client.Client // calls the function admin as this person
+	Person string         // the person's verified e-mail
+	MayAct bool           // false: a viewer, who may only read
+	CSRF   string         // the value of the hidden field "csrf" of each form
+	Local  bool           // the local environment, which has the page Drill
+}
+
+// Handler answers a call. An error is drawn as a page: a *[client.Problem] with its own status, detail and
+// code, any other as 502 without its text.
+type Handler func(context.Context, Call) (View, error)
+
+// View is a page's answer.
+type View struct {
+	Status   int           // 0: 200
+	Title    string        // of the page, before the console's own
+	Body     string        // the name of the template that draws Data, defined by the page's section
+	Data     any           // what the template draws
+	Poll     time.Duration // how often the browser reads the page's live parts again; 0: never
+	SeeOther string        // if not "", the answer is 303 with this path as Location, such as after an act
+}
+
+// Route is a page's pattern, such as "GET /console/submitters/{submitter}", and its handler.
+type Route struct {
+	Pattern string
+	Handle  Handler
+	Acts    bool // a viewer gets 403; a POST needs the form field "csrf"
+}
+
+// Link is an entry of the menu.
+type Link struct {
+	Path string // such as /console/submitters
+	Name string // such as Submitters
+}
+
+// Section is a group of pages with their templates.
+type Section struct {
+	Templates fs.FS // files *.html, each with its templates defined by name
+	Routes    []Route
+	Menu      []Link
+}
