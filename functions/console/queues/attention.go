@@ -84,6 +84,17 @@ func aboutSubject(s client.AttentionSubject) string {
 	return "/console/"
 }
 
+// AboutText is the text of the link to the item's page.
+func (n need) AboutText() string {
+	switch n.Kind {
+	case "PROTECT":
+		return "See the evidence and the way out"
+	case "PROPOSAL":
+		return "Approve or reject"
+	}
+	return "Look at it"
+}
+
 // Tone is the class of the item's box.
 func (n need) Tone() string {
 	switch {
