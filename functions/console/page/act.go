@@ -1,0 +1,58 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// maxReason is the longest reason of an act, in bytes.
+const maxReason = 1000
+
+// Act answers both methods of an act's path. GET draws the form. POST carries the act out with the field
+// "reason", and leads to the page that do returns. If two operators must agree, it leads to the proposal. A
+// refusal draws the form again: form gets the error to show other evidence, and the template page/act shows
+// it with the entered values.
+func Act(call Call, form func(problem error) View, do func(ctx context.Context, reason string) (seeOther string, err error)) (View, error) {
+	return ActWithoutReason(call, form, func(ctx context.Context) (string, error) {
+		reason := strings.TrimSpace(call.PostFormValue("reason"))
+		if reason == "" || len(reason) > maxReason {
+			return "", Refuse("reason", fmt.Sprintf("Write why you do this, in at most %d bytes. The reason is kept with your name.", maxReason))
+		}
+		return do(ctx, reason)
+	})
+}
+
+// ActWithoutReason is [Act] for a call of the API that takes no reason. Its form has the templates page/problem and
+// page/csrf.
+func ActWithoutReason(call Call, form func(problem error) View, do func(ctx context.Context) (seeOther string, err error)) (View, error) {
+	if call.Method != http.MethodPost {
+		return form(nil), nil
+	}
+	to, err := do(call.Context())
+	if p := client.ProposedBy(err); p != nil {
+		return View{SeeOther: Path("proposal", p.ProposalID)}, nil
+	}
+	if err != nil {
+		v := form(err)
+		v.Problem, v.Status = err, problemOf(err).Status
+		return v, nil
+	}
+	return View{SeeOther: to}, nil
+}
+
+// Refuse is the error of a form with a field that is wrong. The detail says what to enter.
+func Refuse(field, detail string) error {
+	return &client.Problem{Status: http.StatusBadRequest, Title: "The act was not carried out", Code: "INVALID_FORM", Field: field, Detail: detail}
+}
+
+// Confirmed is nil if the field "confirm", which the template page/confirm draws, has the wanted text.
+func Confirmed(call Call, want string) error {
+	if strings.TrimSpace(call.PostFormValue("confirm")) == want {
+		return nil
+	}
+	return Refuse("confirm", "Type "+want+" to confirm: the act cannot be undone.")
+}

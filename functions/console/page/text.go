@@ -1,0 +1,276 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"math/big"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// functions are the functions of all templates.
+func (r *Renderer) functions() template.FuncMap {
+	return template.FuncMap{
+		"ago":     func(t any) template.HTML { return ago(r.Now(), t) },
+		"at":      at,
+		"span":    func(d time.Duration) string { return span(d) },
+		"seconds": func(n int64) string { return span(time.Duration(n) * time.Second) },
+		"wei":     ether, "gwei": gwei, "digits": digits,
+		"short": short, "link": link, "state": state, "indent": indent, "path": pathOf, "static": staticName, "runbook": runbook,
+		"join": strings.Join, "lower": strings.ToLower, "dict": dict, "meter": meter,
+		"add":    func(a, b int) int { return a + b },
+		"millis": func(n int64) string { return span(time.Duration(n) * time.Millisecond) },
+	}
+}
+
+// timeOf is t, a [time.Time] or a pointer to one; false: it is none.
+func timeOf(t any) (time.Time, bool) {
+	switch t := t.(type) {
+	case time.Time:
+		return t, !t.IsZero()
+	case *time.Time:
+		if t != nil {
+			return *t, !t.IsZero()
+		}
+	}
+	return time.Time{}, false
+}
+
+const exact = "2006-01-02 15:04:05"
+
+// ago is a time as a distance from now, such as "3 min ago" or "in 2 h".
+func ago(now time.Time, of any) template.HTML {
+	t, ok := timeOf(of)
+	if !ok {
+		return `<span class="muted">never</span>`
+	}
+	text := "in " + span(t.Sub(now))
+	switch d := now.Sub(t); {
+	case d > -time.Second && d < time.Second:
+		text = "now"
+	case d > 0:
+		text = span(d) + " ago"
+	}
+	return timeElement(t, text)
+}
+
+// at is a time in full, in UTC.
+func at(of any) template.HTML {
+	t, ok := timeOf(of)
+	if !ok {
+		return `<span class="muted">–</span>`
+	}
+	return timeElement(t, t.UTC().Format(exact)+" UTC")
+}
+
+func timeElement(t time.Time, text string) template.HTML {
+	t = t.UTC()
+	return markup(`<time datetime="%s" title="%s">%s</time>`, t.Format(time.RFC3339Nano), t.Format(exact+".000")+" UTC", text)
+}
+
+// span is a duration in its two largest units, such as "2 h 5 min".
+func span(d time.Duration) string {
+	units := []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
+	d = d.Abs()
+	for i, u := range units {
+		if d < u.of {
+			continue
+		}
+		text := fmt.Sprintf("%d %s", d/u.of, u.name)
+		if i+1 < len(units) && d < 10*u.of {
+			if rest := d % u.of / units[i+1].of; rest > 0 {
+				text += fmt.Sprintf(" %d %s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return fmt.Sprintf("%d ms", d.Milliseconds())
+}
+
+// markup formats with escaped arguments.
+func markup(format string, args ...string) template.HTML {
+	escaped := make([]any, len(args))
+	for i, a := range args {
+		escaped[i] = template.HTMLEscapeString(a)
+	}
+	return template.HTML(fmt.Sprintf(format, escaped...)) // each argument is escaped
+}
+
+// isDigits reports whether s is a whole number without a sign.
+func isDigits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
+// digits groups the digits of a whole number by a thin space. Other texts stay.
+func digits(of any) string {
+	s := fmt.Sprint(of)
+	if !isDigits(s) {
+		return s
+	}
+	const thin = "\u202f"
+	var out strings.Builder
+	for i, c := range s {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			out.WriteString(thin)
+		}
+		out.WriteRune(c)
+	}
+	return out.String()
+}
+
+// decimal is a whole number of 10^-places, without trailing zeros.
+func decimal(s string, places int) string {
+	if len(s) <= places {
+		s = strings.Repeat("0", places+1-len(s)) + s
+	}
+	whole, rest := s[:len(s)-places], strings.TrimRight(s[len(s)-places:], "0")
+	if rest != "" {
+		rest = "." + rest
+	}
+	return digits(whole) + rest
+}
+
+// ether is an amount in wei as ether, with the wei as its title. Other texts stay.
+func ether(wei string) template.HTML { return amount(wei, 18, "ether") }
+
+// gwei is a price in wei per gas as gwei, with the wei as its title. Other texts stay.
+func gwei(wei string) template.HTML { return amount(wei, 9, "gwei") }
+
+func amount(wei string, places int, unit string) template.HTML {
+	switch {
+	case wei == "":
+		return `<span class="muted">–</span>`
+	case !isDigits(wei):
+		return markup("%s", wei)
+	}
+	return markup(`<span class="amount" title="%s wei">%s %s</span>`, digits(wei), decimal(wei, places), unit)
+}
+
+// short is a hash, an account or an id as its beginning and end, with the whole text as its title.
+func short(s string) template.HTML {
+	if s == "" {
+		return `<span class="muted">–</span>`
+	}
+	return markup(`<span class="id" title="%s">%s</span>`, s, shorten(s))
+}
+
+// shorten keeps what tells ids apart: of accounts the chain too, and of UUIDs, which begin with their time, more of
+// the end.
+func shorten(s string) string {
+	prefix, id := "", s
+	if i := strings.LastIndex(s, ":"); i >= 0 && strings.HasPrefix(s, "eip155:") {
+		prefix, id = s[:i+1], s[i+1:]
+	}
+	runes, head, tail := []rune(id), 6, 4
+	if strings.Count(id, "-") == 4 && len(id) == 36 {
+		head, tail = 8, 6
+	}
+	if len(runes) <= 24 {
+		return s
+	}
+	return prefix + string(runes[:head]) + "…" + string(runes[len(runes)-tail:])
+}
+
+// pathOf is the path of the page about something: a submitter, a tx, a transfer, a proposal or a search.
+func pathOf(kind, id string) (string, error) {
+	switch kind {
+	case "submitter":
+		return "/console/submitters/" + url.PathEscape(id), nil
+	case "tx", "transfer", "proposal":
+		plural := map[string]string{"tx": "tx", "transfer": "transfers", "proposal": "proposals"}
+		return "/console/" + plural[kind] + "/" + url.PathEscape(id), nil
+	case "search":
+		return "/console/search?q=" + url.QueryEscape(id), nil
+	}
+	return "", fmt.Errorf("page: no page about a %q", kind)
+}
+
+// Path is the path of the page about something: a submitter, a tx, a transfer, a proposal or a search. An unknown
+// kind is a defect of the caller and panics.
+func Path(kind, id string) string {
+	p, err := pathOf(kind, id)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// link is a link to the page about something, with the shortened id as its text.
+func link(kind, id string) (template.HTML, error) {
+	if id == "" {
+		return `<span class="muted">–</span>`, nil
+	}
+	to, err := pathOf(kind, id)
+	return markup(`<a class="id" href="%s" title="%s">%s</a>`, to, id, shorten(id)), err
+}
+
+// tones are the classes of states, of transactions, submitters, transfers, proposals and the overview.
+var tones = map[string]string{
+	"CONFIRMED": "ok", "ACTIVE": "ok", "COMMITTED": "ok", "CARRIED_OUT": "ok", "OK": "ok", "CLEAR": "ok",
+	"IN_FLIGHT": "open", "SUBMITTED": "open", "TRACKING": "open", "SOURCE_PENDING": "open", "SOURCE_DONE": "open", "TARGET_PENDING": "open", "PROPOSED": "open", "APPROVED": "open",
+	"QUEUED": "idle", "IDLE": "idle", "INIT": "idle", "RETIRED": "idle", "EXPIRED": "idle",
+	"STUCK": "warn", "SUSPENDED": "warn", "HELD": "warn", "COMPENSATING": "warn", "STALE": "warn", "LOOK": "warn", "PAUSED": "warn",
+	"PROTECT": "bad", "LOST": "bad", "GAP": "bad", "VIOLATED": "bad", "STANDING": "bad", "ACT": "bad",
+	"FAILED": "ended", "ROLLED_BACK": "ended", "REJECTED": "ended",
+}
+
+// state is a state as a badge. The colour repeats what the text says.
+func state(of any) template.HTML {
+	s := fmt.Sprint(of)
+	tone, ok := tones[strings.ToUpper(s)]
+	if !ok {
+		tone = "idle"
+	}
+	return markup(`<span class="badge %s">%s</span>`, tone, s)
+}
+
+// indent is JSON with line breaks, or the text itself if it is none.
+func indent(raw json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Indent(&out, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return out.String()
+}
+
+// runbook is the name of a page of the repository, such as docs/runbooks/stuck.md, as a link.
+func runbook(page string) template.HTML {
+	if page == "" {
+		return ""
+	}
+	name := strings.TrimSuffix(page[strings.LastIndex(page, "/")+1:], ".md")
+	return markup(`<a rel="noreferrer" href="https://github.com/fencepost/fencepost/blob/main/%s">%s</a>`, page, name)
+}
+
+// dict is a map of alternating names and values, for a template with several inputs.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, errors.New("page: dict wants names and values")
+	}
+	out := make(map[string]any, len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		out[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return out, nil
+}
+
+// meter draws how much of a limit is used, in parts of a hundred. Texts that are no whole numbers draw nothing.
+func meter(used, limit string) template.HTML {
+	of, ok := new(big.Int).SetString(limit, 10)
+	now, also := new(big.Int).SetString(used, 10)
+	if !ok || !also || of.Sign() <= 0 {
+		return ""
+	}
+	percent := new(big.Int).Div(now.Mul(now, big.NewInt(100)), of)
+	if percent.Cmp(big.NewInt(100)) > 0 {
+		percent.SetInt64(100)
+	}
+	return markup(`<meter min="0" max="100" low="70" high="90" optimum="0" value="%s">%s%%</meter>`, percent.String(), percent.String())
+}

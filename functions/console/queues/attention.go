@@ -1,0 +1,96 @@
+package queues
+
+import (
+	"context"
+	"net/url"
+	"slices"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// attention is the page Attention.
+type attention struct {
+	Overdue []need
+	Waits   []need // below the limits of their causes
+	More    bool
+}
+
+// need is an item with the pages about it.
+type need struct {
+	client.AttentionItem
+	About string // the page with its evidence
+	Act   string // the form that ends it; "": About leads on
+	Verb  string // of Act
+
+	Anchor string // the kind, at its first item; the overview leads there
+}
+
+// showAttention draws the page Attention. It makes 1 call.
+func showAttention(ctx context.Context, call page.Call) (page.View, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	items, err := first(call.Admin.ListAttention(ctx), maxRows)
+	if err != nil {
+		return page.View{}, err
+	}
+	a, seen := attention{More: items.More}, make(map[string]bool)
+	for _, item := range items.Rows {
+		n := needOf(item)
+		if !seen[item.Kind] {
+			n.Anchor, seen[item.Kind] = item.Kind, true
+		}
+		if item.Overdue {
+			a.Overdue = append(a.Overdue, n)
+		} else {
+			a.Waits = append(a.Waits, n)
+		}
+	}
+	return page.View{Title: "Attention", Body: "queues/attention", Data: a, Poll: poll}, nil
+}
+
+// needOf finds the pages about an item.
+func needOf(item client.AttentionItem) need {
+	n, s := need{AttentionItem: item}, item.Subject
+	switch item.Kind {
+	case "PROTECT", "FOREIGN":
+		n.About = page.Path("submitter", s.Submitter) + "/protect"
+	case "STUCK":
+		n.About, n.Act, n.Verb = page.Path("tx", s.TxID), page.Path("tx", s.TxID)+"/decide", "Decide"
+	case "HALT", "FINDING", "ACCOUNT":
+		n.About = "/console/transfers"
+	case "ENDPOINT", "PAUSED":
+		n.About = "/console/webhooks#" + url.PathEscape(s.Endpoint)
+	case "PROPOSAL":
+		n.About = page.Path("proposal", s.ProposalID)
+	case "DATABASE", "MOVE":
+		n.About = "/console/submitters"
+	default:
+		n.About = aboutSubject(s)
+	}
+	return n
+}
+
+// aboutSubject is the page about the subject's transfer, transaction or submitter.
+func aboutSubject(s client.AttentionSubject) string {
+	switch {
+	case s.ReqID != "":
+		return page.Path("transfer", s.ReqID)
+	case s.TxID != "":
+		return page.Path("tx", s.TxID)
+	case s.Submitter != "":
+		return page.Path("submitter", s.Submitter)
+	}
+	return "/console/"
+}
+
+// Tone is the class of the item's box.
+func (n need) Tone() string {
+	switch {
+	case !n.Overdue:
+		return ""
+	case slices.Contains(softKinds, n.Kind):
+		return "warn"
+	}
+	return "bad"
+}

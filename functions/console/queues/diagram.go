@@ -1,0 +1,129 @@
+package queues
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// diagram is the picture of a transaction's states, with the path that it took.
+type diagram struct {
+	Nodes []node
+	Edges []edge
+	Path  string // the same as text
+}
+
+// node is a state.
+type node struct {
+	Name   string
+	X, Y   int // of its left upper corner
+	Class  string
+	When   string // when it was entered first, hh:mm:ss in UTC; "": never
+	Times  int    // how often it was entered
+	TextX  int
+	NameY  int
+	WhenY  int
+	column int
+}
+
+// edge is a change of state.
+type edge struct {
+	D     string // the path's data
+	Class string
+}
+
+// Sizes of the picture, in its own units.
+const (
+	nodeWidth, nodeHeight = 112, 46
+	columnWidth           = 152
+	topRow, lowRow        = 46, 172
+)
+
+// places are where the states stand: the usual path in the upper row.
+var places = []node{
+	{Name: "QUEUED", column: 0, Y: topRow}, {Name: "IN_FLIGHT", column: 1, Y: topRow}, {Name: "SUBMITTED", column: 2, Y: topRow}, {Name: "TRACKING", column: 3, Y: topRow},
+	{Name: "CONFIRMED", column: 4, Y: topRow}, {Name: "PROTECT", column: 1, Y: lowRow}, {Name: "STUCK", column: 2, Y: lowRow}, {Name: "FAILED", column: 4, Y: lowRow},
+}
+
+// usual are the changes that are drawn even if the transaction did not make them.
+var usual = [][2]string{{"QUEUED", "IN_FLIGHT"}, {"IN_FLIGHT", "SUBMITTED"}, {"SUBMITTED", "TRACKING"}, {"TRACKING", "CONFIRMED"}}
+
+// currentTones are the classes of the present state.
+var currentTones = map[client.TxState]string{
+	client.Queued: "idle", client.InFlight: "open", client.Submitted: "open", client.Tracking: "open", client.Stuck: "warn", client.Protect: "bad",
+	client.Confirmed: "ok", client.Failed: "ended",
+}
+
+// diagramOf draws the states of the transaction. A change within a state is no step of its path.
+func diagramOf(history []client.TxChange, tx client.Tx) diagram {
+	var gone [][2]string // the changes that it made, each once
+	entered := make(map[string][]time.Time)
+	var path []string
+	for _, c := range history {
+		if c.From == c.State {
+			continue
+		}
+		if pair := [2]string{string(c.From), string(c.State)}; c.From != "" && !slices.Contains(gone, pair) {
+			gone = append(gone, pair)
+		}
+		entered[string(c.State)] = append(entered[string(c.State)], c.At)
+		path = append(path, string(c.State))
+	}
+	if len(path) == 0 {
+		path = []string{string(tx.State)}
+	}
+	d := diagram{Path: strings.Join(path, " → ")}
+	at := make(map[string]node)
+	for _, n := range places {
+		n = nodeOf(n, entered[n.Name], tx.State)
+		at[n.Name] = n
+		d.Nodes = append(d.Nodes, n)
+	}
+	for _, u := range usual {
+		if !slices.Contains(gone, u) {
+			d.Edges = append(d.Edges, edge{curve(at[u[0]], at[u[1]]), ""})
+		}
+	}
+	for _, pair := range gone { // drawn over the others
+		d.Edges = append(d.Edges, edge{curve(at[pair[0]], at[pair[1]]), "gone"})
+	}
+	return d
+}
+
+func nodeOf(n node, entered []time.Time, now client.TxState) node {
+	n.X = 4 + n.column*columnWidth
+	n.TextX, n.NameY, n.WhenY = n.X+nodeWidth/2, n.Y+nodeHeight/2+4, n.Y+nodeHeight-6
+	if n.Times = len(entered); n.Times > 0 {
+		n.Class, n.When, n.NameY = "been", entered[0].UTC().Format(time.TimeOnly), n.Y+20
+	}
+	if n.Times > 1 {
+		n.When = fmt.Sprint(entered[n.Times-1].UTC().Format(time.TimeOnly), " ×", n.Times)
+	}
+	if n.Name == string(now) {
+		n.Class = "now " + currentTones[now]
+	}
+	return n
+}
+
+// curve is a path from one state to another: straight to the right neighbour, else bent so that it crosses no state.
+func curve(from, to node) string {
+	middle := func(n node) int { return n.X + nodeWidth/2 }
+	switch {
+	case from.Y == to.Y && to.column == from.column+1 || from.Y == to.Y && from.Name == "STUCK" && to.Name == "FAILED":
+		return fmt.Sprintf("M%d %dH%d", from.X+nodeWidth, from.Y+nodeHeight/2, to.X-3)
+	case from.Y == to.Y && to.X > from.X: // over the states between
+		top := from.Y
+		return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", middle(from), top, middle(from), top-44, middle(to), top-44, middle(to), top-3)
+	case from.Y == to.Y: // back, below
+		low := from.Y + nodeHeight
+		return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", middle(from), low, middle(from), low+36, middle(to), low+36, middle(to), low+3)
+	case to.Y > from.Y:
+		a, b := from.Y+nodeHeight, to.Y-3
+		return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", middle(from)-10, a, middle(from)-10, (a+b)/2, middle(to)-10, (a+b)/2, middle(to)-10, b)
+	}
+	a, b := from.Y, to.Y+nodeHeight+3
+	return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", middle(from)+10, a, middle(from)+10, (a+b)/2, middle(to)+10, (a+b)/2, middle(to)+10, b)
+}

@@ -1,0 +1,175 @@
+package queues
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+const account = "eip155:1:0x0000000000000000000000000000000000005409"
+
+// noncesOf are count nonces of ours from one on, of which those from open on are in the state.
+func noncesOf(from, count, open uint64, state client.TxState) (rows []client.LaneNonce) {
+	for n := from; n < from+count; n++ {
+		one := client.LaneNonce{Nonce: n, Kind: "OURS", TxID: fmt.Sprint("tx-", n), State: client.Confirmed}
+		if n >= open {
+			one.State = state
+		}
+		rows = append(rows, one)
+	}
+	return rows
+}
+
+func answered(rows []client.LaneNonce, more bool) part[list[client.LaneNonce]] {
+	return part[list[client.LaneNonce]]{Value: list[client.LaneNonce]{Rows: rows, More: more}}
+}
+
+func TestLaneBeginsBeforeTheLowestOpenNonce(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		count, open  uint64
+		first, last  uint64
+		older, newer bool
+	}{
+		{"few", 5, 3, 0, 4, false, false},
+		{"the newest, with none open", 400, 400, 250, 399, true, false},
+		{"many open", 400, 100, 90, 239, true, true},
+		{"open at the end", 400, 390, 250, 399, true, false},
+		{"open at the beginning", 400, 2, 0, 149, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := laneOf(client.Submitter{Submitter: account, NextNonce: c.count}, answered(noncesOf(0, c.count, c.open, client.Tracking), false), nil, false)
+			if l.First != c.first || l.Last != c.last || (l.Older != "") != c.older || (l.Newer != "") != c.newer {
+				t.Errorf("got %d to %d, older %q, newer %q; want %d to %d", l.First, l.Last, l.Older, l.Newer, c.first, c.last)
+			}
+		})
+	}
+}
+
+func TestLanePagesByNonces(t *testing.T) {
+	from := uint64(100)
+	l := laneOf(client.Submitter{Submitter: account, StartNonce: 7, NextNonce: 900}, answered(noncesOf(100, laneSquares, 900, client.Tracking), true), &from, true)
+	if want := "/console/submitters/" + account + "?from=7&as=table"; l.Older != want {
+		t.Errorf("older: got %s, want %s", l.Older, want)
+	}
+	if want := "/console/submitters/" + account + "?from=250&as=table"; l.Newer != want {
+		t.Errorf("newer: got %s, want %s", l.Newer, want)
+	}
+	if want := "/console/submitters/" + account + "?from=100"; l.Here != want {
+		t.Errorf("as squares: got %s, want %s", l.Here, want)
+	}
+}
+
+func TestLaneShowsWhatTheChainCountsAndNothingRecords(t *testing.T) {
+	s := client.Submitter{Submitter: account, NextNonce: 3, Chain: &client.ChainAccount{Latest: new(uint64(6)), Pending: new(uint64(6)), Finalized: new(uint64(5))}}
+	l := laneOf(s, answered(noncesOf(0, 3, 2, client.Submitted), false), nil, false)
+	var got []string
+	for _, q := range l.Squares {
+		got = append(got, fmt.Sprint(q.Nonce, q.StateName(), q.Marks))
+	}
+	if want := "0CONFIRMED[] 1CONFIRMED[] 2SUBMITTED[] 3UNRECORDED[next] 4UNRECORDED[] 5NEXT[final]"; strings.Join(got, " ") != want || l.Unrecorded != 2 {
+		t.Errorf("got %v, and %d without a record; want %s", got, l.Unrecorded, want)
+	}
+	s.Chain.Finalized = new(uint64(3))
+	if l := laneOf(s, answered(noncesOf(0, 3, 2, client.Submitted), false), nil, false); l.Unrecorded != 0 {
+		t.Errorf("a latest count that may be newer than the record: got %d without a record, want 0", l.Unrecorded)
+	}
+}
+
+func TestEachStateHasALook(t *testing.T) {
+	letters := make(map[string]string)
+	for _, s := range txmanager.States() {
+		for _, sub := range s.SubStates() {
+			if s == txmanager.Queued || sub == txmanager.Rejected || sub == txmanager.Cancelled || sub == txmanager.Expired {
+				continue // without a nonce
+			}
+			if l := lookOf(client.LaneNonce{Kind: "OURS", State: client.TxState(s), SubState: string(sub)}); l.class == "sq-gap" {
+				t.Errorf("%s %s has no look", s, sub)
+			}
+		}
+	}
+	for _, name := range legend {
+		l := looks[name]
+		if l.letter == "" || letters[l.letter] != "" {
+			t.Errorf("%s: letter %q, also of %q; want one of its own", name, l.letter, letters[l.letter])
+		}
+		letters[l.letter] = name
+	}
+}
+
+func TestDiagramHasEachStateAndEachChange(t *testing.T) {
+	at := make(map[string]node)
+	for _, n := range diagramOf(nil, client.Tx{ListedTx: client.ListedTx{State: client.Stuck}}).Nodes {
+		at[n.Name] = n
+	}
+	var history []client.TxChange
+	changes := 0
+	for _, from := range txmanager.States() {
+		if _, ok := at[string(from)]; !ok {
+			t.Errorf("the diagram lacks %s", from)
+		}
+		for _, to := range txmanager.States() {
+			if from != to && from.MayBecome(to) {
+				changes++
+				history = append(history, client.TxChange{From: client.TxState(from), State: client.TxState(to), At: time.Unix(1, 0)})
+			}
+		}
+	}
+	d := diagramOf(history, client.Tx{ListedTx: client.ListedTx{State: client.Failed}})
+	gone := make(map[string]bool)
+	for _, e := range d.Edges {
+		if e.Class == "gone" {
+			gone[e.D] = true
+		}
+	}
+	if len(gone) != changes {
+		t.Errorf("got %d different curves of %d changes", len(gone), changes)
+	}
+	if len(at) != len(txmanager.States()) || at["STUCK"].Class != "now warn" || at["QUEUED"].Class != "" {
+		t.Errorf("got %+v, want STUCK as the present state", at)
+	}
+}
+
+func TestDiagramShowsThePath(t *testing.T) {
+	when := time.Date(2026, 11, 27, 3, 4, 5, 0, time.UTC)
+	d := diagramOf([]client.TxChange{{State: client.Queued, At: when}, {From: client.Queued, State: client.Queued, At: when}, {From: client.Queued, State: client.Submitted, At: when},
+		{From: client.Submitted, State: client.Tracking, At: when}, {From: client.Tracking, State: client.Submitted, At: when}, {From: client.Submitted, State: client.Tracking, At: when.Add(time.Minute)},
+		{From: client.Tracking, State: client.Confirmed, At: when}}, client.Tx{ListedTx: client.ListedTx{State: client.Confirmed}})
+	if want := "QUEUED → SUBMITTED → TRACKING → SUBMITTED → TRACKING → CONFIRMED"; d.Path != want {
+		t.Errorf("got %s, want %s", d.Path, want)
+	}
+	for _, n := range d.Nodes {
+		if want := map[string]string{"TRACKING": "03:05:05 ×2", "CONFIRMED": "03:04:05", "STUCK": ""}; n.Name != "QUEUED" && n.Name != "SUBMITTED" && n.When != want[n.Name] {
+			t.Errorf("%s: got %q, want %q", n.Name, n.When, want[n.Name])
+		}
+	}
+}
+
+func TestReorgsAreChangesOfTheBlock(t *testing.T) {
+	got := reorgs([]client.TxChange{{}, {BlockHash: "0xa"}, {BlockHash: "0xa"}, {}, {BlockHash: "0xb"}, {BlockHash: "0xc"}})
+	if len(got) != 2 || got[0].BlockHash != "" || got[1].BlockHash != "0xc" {
+		t.Errorf("got %+v, want the loss of 0xa and the change to 0xc", got)
+	}
+}
+
+func TestLightIsRedForWhatStandsStill(t *testing.T) {
+	for _, c := range []struct {
+		kind    string
+		overdue bool
+		want    string
+	}{{"PROTECT", true, "bad"}, {"BLOCKED", true, "bad"}, {"BLOCKED", false, "ok"}, {"PROPOSAL", true, "warn"}, {"NEW_KIND", true, "bad"}} {
+		o := overview{Overview: client.Overview{Attention: []client.AttentionCount{{Kind: c.kind, Overdue: c.overdue, Count: 1}}}}
+		o.count()
+		if got := o.lightOf().Tone; got != c.want {
+			t.Errorf("%s, overdue %t: got %s, want %s", c.kind, c.overdue, got, c.want)
+		}
+	}
+	o := overview{Excluded: []badNode{{}}}
+	if got := o.lightOf().Tone; got != "warn" {
+		t.Errorf("an excluded node: got %s, want warn", got)
+	}
+}

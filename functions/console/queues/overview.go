@@ -1,0 +1,156 @@
+package queues
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// overview is the page Overview.
+type overview struct {
+	client.Overview
+	Light        light
+	Items        part[list[client.AttentionItem]]
+	Conservation part[client.Conservation]
+	Chains       part[[]client.Chain]
+
+	Counts   map[string]int // of what needs a person, by kind
+	Waits    int            // below the limits of their causes
+	Blocked  []blockedCause
+	Excluded []badNode
+}
+
+// light is the traffic light.
+type light struct {
+	Tone string // ok, warn or bad
+	Word string
+	Text string
+}
+
+// blockedCause counts the blocked heads that wait for one cause.
+type blockedCause struct {
+	Cause   string
+	Count   int
+	Overdue int
+	First   client.AttentionItem // the one that has waited longest
+}
+
+// badNode is a node that the answering process does not use, or that did not answer it.
+type badNode struct {
+	ChainID uint64
+	client.Node
+}
+
+// showOverview draws the page Overview. It makes 4 calls.
+func showOverview(ctx context.Context, call page.Call) (page.View, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	var o overview
+	var main part[client.Overview]
+	all := calls{ctx: ctx}
+	ask(&all, &main, call.Admin.GetOverview)
+	ask(&all, &o.Items, func(ctx context.Context) (list[client.AttentionItem], error) {
+		return first(call.Admin.ListAttention(ctx), maxRows)
+	})
+	ask(&all, &o.Conservation, call.Admin.Conservation)
+	ask(&all, &o.Chains, call.Admin.ListChains)
+	all.Wait()
+	if main.Err != nil {
+		return page.View{}, main.Err
+	}
+	o.Overview = main.Value
+	o.count()
+	o.Blocked = blockedCauses(o.Items.Value.Rows)
+	o.Excluded = badNodes(o.Chains.Value)
+	o.Light = o.lightOf()
+	return page.View{Title: o.Light.Word, Body: "queues/overview", Data: o, Poll: poll}, nil
+}
+
+func (o *overview) count() {
+	o.Counts = make(map[string]int)
+	for _, c := range o.Attention {
+		if c.Overdue {
+			o.Counts[c.Kind] += c.Count
+		} else {
+			o.Waits += c.Count
+		}
+	}
+}
+
+// softKinds are the kinds of attention that turn the light yellow. Each other kind turns it red.
+var softKinds = []string{"MOVE", "HELD", "ENDPOINT", "PAUSED", "PROPOSAL"}
+
+// lightOf is red while something stands still or is wrong until a person acts, and yellow while something should be
+// looked at.
+func (o *overview) lightOf() light {
+	var red, yellow int
+	for kind, n := range o.Counts {
+		if slices.Contains(softKinds, kind) {
+			yellow += n
+		} else {
+			red += n
+		}
+	}
+	switch {
+	case red > 0:
+		return light{"bad", "Act now", counted(red, "thing stands still or is wrong until a person acts.", "things stand still or are wrong until a person acts.")}
+	case yellow > 0:
+		return light{"warn", "Look", counted(yellow, "thing should be looked at.", "things should be looked at.")}
+	case len(o.Excluded) > 0:
+		return light{"warn", "Look", counted(len(o.Excluded), "node does not answer well.", "nodes do not answer well.")}
+	case o.Chains.Err != nil, o.Items.Err != nil, o.Conservation.Err != nil && !o.Conservation.Missing():
+		return light{"warn", "Look", "A part of this page got no answer."}
+	}
+	return light{"ok", "All clear", "Nothing needs a person."}
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprint(n, " ", many)
+}
+
+// blockedCauses counts the blocked heads by cause, the most overdue first.
+func blockedCauses(items []client.AttentionItem) []blockedCause {
+	at := make(map[string]int)
+	var out []blockedCause
+	for _, item := range items {
+		if item.Kind != "BLOCKED" {
+			continue
+		}
+		i, ok := at[item.Cause]
+		if !ok {
+			i = len(out)
+			at[item.Cause] = i
+			out = append(out, blockedCause{Cause: item.Cause, First: item})
+		}
+		b := &out[i]
+		b.Count++
+		if item.Overdue {
+			b.Overdue++
+		}
+		if item.Since.Before(b.First.Since) {
+			b.First = item
+		}
+	}
+	slices.SortStableFunc(out, func(a, b blockedCause) int {
+		return cmp.Or(cmp.Compare(b.Overdue, a.Overdue), cmp.Compare(b.Count, a.Count))
+	})
+	return out
+}
+
+func badNodes(chains []client.Chain) (bad []badNode) {
+	for _, c := range chains {
+		for _, n := range c.Nodes {
+			if n.Excluded != "" || n.Error != "" {
+				bad = append(bad, badNode{c.ChainID, n})
+			}
+		}
+	}
+	return bad
+}

@@ -1,0 +1,207 @@
+package queues
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// found is the page Search.
+type found struct {
+	Text       string
+	Meant      string // what the text was taken for
+	Txs        list[client.FoundTx]
+	Submitters []client.Submitter
+	Hits       []hit // other things with that id
+	Note       string
+	Lane       string // the nonce lane around a nonce that no transaction has; "": none
+}
+
+// hit is something with the id that was searched.
+type hit struct {
+	Kind string // as in [page.Path]
+	ID   string
+	Text string
+}
+
+const maxSearch = 300 // bytes: an account, a nonce, or a requestId of 128 bytes
+
+var (
+	isUUID    = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	isHash    = regexp.MustCompile(`^0[xX][0-9a-fA-F]{64}$`)
+	isAccount = regexp.MustCompile(`^(eip155:[0-9]{1,32}:)?0[xX][0-9a-fA-F]{40}$`)
+	isNonce   = regexp.MustCompile(`^((?:eip155:[0-9]{1,32}:)?0[xX][0-9a-fA-F]{40})(?:\s*[#/,]\s*|\s+)(?:nonce\s+)?#?([0-9]{1,18})$`)
+)
+
+// search finds what the text names, and goes straight to it if it is one thing. It makes up to 3 calls.
+func search(ctx context.Context, call page.Call) (page.View, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	f := found{Text: strings.TrimSpace(call.URL.Query().Get("q"))}
+	var err error
+	switch text := f.Text; {
+	case text == "":
+		f.Note = "Enter a txId, a transaction's hash, an account, an account and a nonce, a requestId, a transfer's req_id, or a part of a submitter's name."
+	case len(text) > maxSearch || strings.ContainsFunc(text, unicode.IsControl):
+		f.Note = "No id has control characters or more than 300 bytes."
+	case isHash.MatchString(text):
+		err = f.byHash(ctx, call)
+	case isNonce.MatchString(text):
+		err = f.byNonce(ctx, call)
+	case isAccount.MatchString(text):
+		err = f.byAccount(ctx, call)
+	case isUUID.MatchString(text):
+		err = f.byUUID(ctx, call)
+	case isULID(text):
+		err = f.byULID(ctx, call)
+	default:
+		err = f.byText(ctx, call)
+	}
+	if err != nil {
+		return page.View{}, err
+	}
+	if to := f.only(); to != "" {
+		return page.View{SeeOther: to}, nil
+	}
+	return page.View{Title: "Search", Body: "queues/search", Data: f}, nil
+}
+
+// only is the page of the one thing that was found; "": none or several were.
+func (f found) only() string {
+	switch {
+	case len(f.Txs.Rows)+len(f.Submitters)+len(f.Hits) != 1:
+		return ""
+	case len(f.Txs.Rows) == 1:
+		return page.Path("tx", f.Txs.Rows[0].TxID)
+	case len(f.Submitters) == 1:
+		return page.Path("submitter", f.Submitters[0].Submitter)
+	}
+	return page.Path(f.Hits[0].Kind, f.Hits[0].ID)
+}
+
+// none is nil where the API knows no such thing, or takes no such text.
+func none(err error) error {
+	if s := statusOf(err); s == http.StatusNotFound || s == http.StatusBadRequest {
+		return nil
+	}
+	return err
+}
+
+// find adds the transactions that fit the filter.
+func (f *found) find(ctx context.Context, call page.Call, filter client.TxFilter) (err error) {
+	const rows = 50
+	filter.PageSize = rows + 1
+	f.Txs, err = first(call.Admin.FindTxs(ctx, filter), rows)
+	return none(err)
+}
+
+func (f *found) byHash(ctx context.Context, call page.Call) error {
+	f.Meant = "the hash of a transaction"
+	f.Note = "No signed version has this hash. A foreign transaction is shown at its submitter's PROTECT incident."
+	return f.find(ctx, call, client.TxFilter{Hash: strings.ToLower(f.Text)})
+}
+
+func (f *found) byNonce(ctx context.Context, call page.Call) error {
+	parts := isNonce.FindStringSubmatch(f.Text)
+	nonce, err := strconv.ParseUint(parts[2], 10, 63)
+	if err != nil {
+		return err
+	}
+	f.Meant = "a nonce of an account"
+	f.Note = "No transaction of ours has this nonce."
+	f.Lane = lanePath(strings.ToLower(parts[1]), new(max(nonce, laneBefore)-laneBefore), false)
+	return f.find(ctx, call, client.TxFilter{Submitter: parts[1], Nonce: &nonce})
+}
+
+func (f *found) byAccount(ctx context.Context, call page.Call) error {
+	f.Meant = "an account"
+	f.Note = "No submitter has this account. An account without a chain is looked for on the deployment's first chain."
+	one, err := call.Admin.Submitter(ctx, f.Text)
+	if err == nil {
+		f.Submitters = []client.Submitter{one}
+	}
+	return none(err)
+}
+
+// byUUID looks for a transaction, a proposal, and requests.
+func (f *found) byUUID(ctx context.Context, call page.Call) error {
+	f.Meant = "a txId, a proposal or a requestId"
+	f.Note = "Nothing has this id."
+	var tx part[client.Tx]
+	var proposal part[client.Proposal]
+	var requests part[struct{}]
+	all := calls{ctx: ctx}
+	ask(&all, &tx, func(ctx context.Context) (client.Tx, error) { return call.Admin.Tx(ctx, f.Text) })
+	ask(&all, &proposal, func(ctx context.Context) (client.Proposal, error) { return call.Admin.Proposal(ctx, f.Text) })
+	ask(&all, &requests, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.find(ctx, call, client.TxFilter{RequestID: f.Text})
+	})
+	all.Wait()
+	if tx.Err == nil {
+		f.Hits = append(f.Hits, hit{"tx", tx.Value.TxID, "the transaction of the request " + tx.Value.RequestID})
+	}
+	if proposal.Err == nil {
+		f.Hits = append(f.Hits, hit{"proposal", proposal.Value.ProposalID, "the proposal: " + proposal.Value.Effect})
+	}
+	for _, err := range []error{tx.Err, proposal.Err, requests.Err} {
+		if none(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byULID looks for a transfer and the requests with its id. A payout is both.
+func (f *found) byULID(ctx context.Context, call page.Call) error {
+	f.Meant = "a transfer's req_id or a requestId"
+	f.Note = "Nothing has this id."
+	var transfer part[client.Why]
+	var requests part[struct{}]
+	all := calls{ctx: ctx}
+	ask(&all, &transfer, func(ctx context.Context) (client.Why, error) {
+		return call.Admin.WhyTransfer(ctx, strings.ToUpper(f.Text))
+	})
+	ask(&all, &requests, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.find(ctx, call, client.TxFilter{RequestID: f.Text})
+	})
+	all.Wait()
+	if transfer.Err == nil {
+		f.Hits = append(f.Hits, hit{"transfer", transfer.Value.ReqID, "the transfer: " + transfer.Value.Where})
+	}
+	if err := none(transfer.Err); err != nil {
+		return err
+	}
+	return requests.Err
+}
+
+// byText looks for requests with exactly this id, and for submitters with the text in their names.
+func (f *found) byText(ctx context.Context, call page.Call) error {
+	f.Meant = "a requestId or a part of a submitter's name"
+	f.Note = "No request has exactly this id, and none of the first 499 submitters has it in its name."
+	var named part[list[client.Submitter]]
+	var requests part[struct{}]
+	all := calls{ctx: ctx}
+	ask(&all, &named, func(ctx context.Context) (list[client.Submitter], error) {
+		return first(call.Admin.ListSubmitters(ctx), maxRows)
+	})
+	ask(&all, &requests, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, f.find(ctx, call, client.TxFilter{RequestID: f.Text})
+	})
+	all.Wait()
+	text := strings.ToLower(f.Text)
+	for _, s := range named.Value.Rows {
+		if strings.Contains(strings.ToLower(s.Name), text) || strings.Contains(s.Submitter, text) {
+			f.Submitters = append(f.Submitters, s)
+		}
+	}
+	if named.Err != nil {
+		return named.Err
+	}
+	return requests.Err
+}

@@ -1,0 +1,133 @@
+// Package queues has the console's pages about submitters and their transactions: Overview, Attention, Submitters,
+// Submitter with its nonce lane, Transaction and Search.
+package queues
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"iter"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+//go:embed templates/*.html
+var templates embed.FS
+
+// Section returns the pages.
+func Section() page.Section {
+	return page.Section{
+		Templates: templates,
+		Menu: []page.Link{
+			{Path: "/console/", Name: "Overview"},
+			{Path: "/console/attention", Name: "Attention"},
+			{Path: "/console/submitters", Name: "Submitters"},
+		},
+		Routes: append([]page.Route{
+			{Pattern: "GET /console/{$}", Handle: showOverview},
+			{Pattern: "GET /console/attention", Handle: showAttention},
+			{Pattern: "GET /console/submitters", Handle: listSubmitters},
+			{Pattern: "GET /console/submitters/{submitter}", Handle: showSubmitter},
+			{Pattern: "GET /console/tx/{txId}", Handle: showTx},
+			{Pattern: "GET /console/search", Handle: search},
+		}, acts(
+			act{"/console/submitters/{submitter}/suspend", suspend},
+			act{"/console/submitters/{submitter}/resume", resume},
+			act{"/console/submitters/{submitter}/edit", edit},
+			act{"/console/submitters/{submitter}/retire", retire},
+			act{"/console/tx/{txId}/decide", decide},
+			act{"/console/tx/{txId}/cancel", cancel},
+			act{"/console/tx/{txId}/proceed", proceed},
+		)...),
+	}
+}
+
+// act is the path of an act and its handler, which answers GET with the form and POST with the act.
+type act struct {
+	path   string
+	handle page.Handler
+}
+
+func acts(all ...act) (routes []page.Route) {
+	for _, a := range all {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			routes = append(routes, page.Route{Pattern: method + " " + a.path, Handle: a.handle, Acts: true})
+		}
+	}
+	return routes
+}
+
+const (
+	patience = 8 * time.Second // for all calls of one page; the chain's nodes have three seconds of it
+	poll     = 5 * time.Second
+)
+
+// part is the answer of one of a page's calls, or why there is none. A page shows the others.
+type part[T any] struct {
+	Value T
+	Err   error
+}
+
+// Failed is the reason for a person; "": there is an answer. The text of an error that is no refusal stays secret.
+func (p part[T]) Failed() string {
+	var refusal *client.Problem
+	switch {
+	case p.Err == nil:
+		return ""
+	case errors.As(p.Err, &refusal) && refusal.Detail != "":
+		return refusal.Detail
+	}
+	return "The API gave no answer to this part."
+}
+
+// Missing reports whether the deployment has no such thing, such as transfers.
+func (p part[T]) Missing() bool { return statusOf(p.Err) == http.StatusNotFound }
+
+// statusOf is the HTTP status of the refusal in err; 0: there is none.
+func statusOf(err error) int {
+	var refusal *client.Problem
+	if errors.As(err, &refusal) {
+		return refusal.Status
+	}
+	return 0
+}
+
+// calls are the calls of one page, which run at the same time.
+type calls struct {
+	sync.WaitGroup
+	ctx context.Context
+}
+
+// ask makes one call.
+func ask[T any](all *calls, into *part[T], call func(context.Context) (T, error)) {
+	all.Go(func() { into.Value, into.Err = call(all.ctx) })
+}
+
+// list is the first rows of a list.
+type list[T any] struct {
+	Rows []T
+	More bool // there are further rows
+}
+
+// maxRows is less than the client fetches at once, so that a list is one call.
+const maxRows = 499
+
+// first reads up to n rows, at most [maxRows].
+func first[T any](rows iter.Seq2[T, error], n int) (out list[T], err error) {
+	n = min(n, maxRows)
+	for row, err := range rows {
+		if err != nil {
+			return out, err
+		}
+		if len(out.Rows) == n {
+			out.More = true
+			break
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out, nil
+}

@@ -1,0 +1,76 @@
+package queues
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// submitter is the page Submitter.
+type submitter struct {
+	client.Submitter
+	Lane    lane
+	Queue   part[list[client.QueuedTx]]
+	Changes part[list[client.SubmitterChange]]
+	Use     part[client.PolicyUse]
+}
+
+const (
+	rowsOfQueue   = 20
+	rowsOfChanges = 10
+)
+
+// showSubmitter draws the page Submitter. It makes 5 calls.
+func showSubmitter(ctx context.Context, call page.Call) (page.View, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	id, query := call.PathValue("submitter"), call.URL.Query()
+	var from *uint64
+	if n, err := strconv.ParseUint(query.Get("from"), 10, 63); err == nil {
+		from = &n
+	}
+	size := maxRows // without a first nonce the page chooses some
+	if from != nil {
+		size = laneSquares
+	}
+	var s submitter
+	var main part[client.Submitter]
+	var nonces part[list[client.LaneNonce]]
+	all := calls{ctx: ctx}
+	ask(&all, &main, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
+	ask(&all, &nonces, func(ctx context.Context) (list[client.LaneNonce], error) {
+		return first(call.Admin.Lane(ctx, id, from), size)
+	})
+	ask(&all, &s.Queue, func(ctx context.Context) (list[client.QueuedTx], error) {
+		return first(call.Admin.ListQueue(ctx, id), rowsOfQueue)
+	})
+	ask(&all, &s.Changes, func(ctx context.Context) (list[client.SubmitterChange], error) {
+		return first(call.Admin.ListChanges(ctx, id, rowsOfChanges+1), rowsOfChanges)
+	})
+	ask(&all, &s.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
+	all.Wait()
+	if main.Err != nil {
+		return page.View{}, main.Err
+	}
+	s.Submitter = main.Value
+	s.Lane = laneOf(main.Value, nonces, from, query.Get("as") == "table")
+	return page.View{Title: s.Heading(), Body: "queues/submitter", Data: s, Poll: poll}, nil
+}
+
+// Heading is the submitter's name, or its account.
+func (s submitter) Heading() string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return s.Submitter.Submitter
+}
+
+// ForbiddenCount is how many of the first 500 queued intents policy and callers forbid by now; 0 too if it is not known.
+func (s submitter) ForbiddenCount() int {
+	if s.Forbidden == nil {
+		return 0
+	}
+	return *s.Forbidden
+}

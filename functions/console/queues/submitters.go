@@ -1,0 +1,123 @@
+package queues
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// submitters is the page Submitters.
+type submitters struct {
+	Rows   []submitterRow
+	Total  int  // that fit the filter
+	More   bool // there are submitters that were not read
+	Status string
+	Sort   string
+	Text   string
+	Page   int
+	Last   int // the last page
+
+	Attention part[list[client.AttentionItem]]
+}
+
+// submitterRow is one submitter with what needs a person, and its account on the chain.
+type submitterRow struct {
+	client.Submitter
+	Head  *client.AttentionItem // the most urgent item about it; nil: none
+	Chain part[*client.ChainAccount]
+}
+
+// Statuses are the values of the filter by status.
+func (submitters) Statuses() []string {
+	return []string{"ACTIVE", "SUSPENDED", "RETIRED", "PROTECT", "IN_FLIGHT", "IDLE"}
+}
+
+const rowsOfSubmitters = 20 // of one page: each needs a call that asks the chain's nodes
+
+// listSubmitters draws the page Submitters. It makes 2 calls, and then 1 for each of the at most 20 rows.
+func listSubmitters(ctx context.Context, call page.Call) (page.View, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	query := call.URL.Query()
+	s := submitters{Status: query.Get("status"), Sort: query.Get("sort"), Text: strings.TrimSpace(query.Get("text"))}
+	s.Page, _ = strconv.Atoi(query.Get("page"))
+	var found part[list[client.Submitter]]
+	all := calls{ctx: ctx}
+	ask(&all, &found, func(ctx context.Context) (list[client.Submitter], error) {
+		return first(call.Admin.ListSubmitters(ctx), maxRows)
+	})
+	ask(&all, &s.Attention, func(ctx context.Context) (list[client.AttentionItem], error) {
+		return first(call.Admin.ListAttention(ctx), maxRows)
+	})
+	all.Wait()
+	if found.Err != nil {
+		return page.View{}, found.Err
+	}
+	s.choose(found.Value)
+	for i := range s.Rows {
+		ask(&all, &s.Rows[i].Chain, func(ctx context.Context) (*client.ChainAccount, error) {
+			one, err := call.Admin.Submitter(ctx, s.Rows[i].Submitter.Submitter)
+			return one.Chain, err
+		})
+	}
+	all.Wait()
+	return page.View{Title: "Submitters", Body: "queues/submitters", Data: s, Poll: 2 * poll}, nil
+}
+
+// choose filters and sorts the submitters, and keeps those of the page.
+func (s *submitters) choose(found list[client.Submitter]) {
+	heads := make(map[string]*client.AttentionItem)
+	for _, item := range slices.Backward(s.Attention.Value.Rows) { // the most urgent is the first, and stays
+		heads[item.Subject.Submitter] = &item
+	}
+	var rows []submitterRow
+	for _, one := range found.Rows {
+		if s.fits(one) {
+			rows = append(rows, submitterRow{Submitter: one, Head: heads[one.Submitter]})
+		}
+	}
+	slices.SortStableFunc(rows, s.compare)
+	s.Total, s.More = len(rows), found.More
+	s.Last = max(1, (len(rows)+rowsOfSubmitters-1)/rowsOfSubmitters)
+	s.Page = min(max(s.Page, 1), s.Last)
+	s.Rows = rows[min((s.Page-1)*rowsOfSubmitters, len(rows)):min(s.Page*rowsOfSubmitters, len(rows))]
+}
+
+func (s *submitters) fits(one client.Submitter) bool {
+	if s.Status != "" && s.Status != one.Status && s.Status != one.InFlightState {
+		return false
+	}
+	text := strings.ToLower(s.Text)
+	return strings.Contains(strings.ToLower(one.Name), text) || strings.Contains(one.Submitter, text)
+}
+
+// compare orders by need, which is the usual, by queue or by name.
+func (s *submitters) compare(a, b submitterRow) int {
+	switch s.Sort {
+	case "queue":
+		return cmp.Compare(b.Queued, a.Queued)
+	case "name":
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Submitter.Submitter, b.Submitter.Submitter))
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Queued, a.Queued))
+}
+
+// rank is lower for a submitter that needs a person more.
+func rank(r submitterRow) int {
+	switch {
+	case r.Protect != nil:
+		return 0
+	case r.Head != nil && r.Head.Overdue:
+		return 1
+	case r.Head != nil:
+		return 2
+	case r.Status == "RETIRED":
+		return 4
+	}
+	return 3
+}

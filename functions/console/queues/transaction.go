@@ -1,0 +1,141 @@
+package queues
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// transaction is the page Transaction.
+type transaction struct {
+	client.Tx
+	Why       part[client.TxWhy]
+	History   part[list[client.TxChange]]
+	Versions  part[list[version]]
+	Decisions part[list[client.TxDecision]]
+	Diagram   diagram
+	Reorgs    []client.TxChange // changes by which the chain lost the transaction's block
+}
+
+// version is a signed version with its fees.
+type version struct {
+	client.TxVersion
+	Fee   fees
+	Mined bool // it has the receipt
+}
+
+// fees are the gas and fees of a version, in wei.
+type fees struct {
+	Gas                  json.Number `json:"gas"`
+	MaxFeePerGas         string      `json:"maxFeePerGas"`
+	MaxPriorityFeePerGas string      `json:"maxPriorityFeePerGas"`
+	GasPrice             string      `json:"gasPrice"`
+	Value                string      `json:"value"`
+}
+
+// showTx draws the page Transaction. It makes 5 calls.
+func showTx(ctx context.Context, call page.Call) (page.View, error) {
+	tx, err := readTx(ctx, call)
+	if err != nil {
+		return page.View{}, err
+	}
+	v := page.View{Title: tx.Heading(), Body: "queues/transaction", Data: tx}
+	if !tx.State.Final() {
+		v.Poll = poll
+	}
+	return v, nil
+}
+
+// readTx reads all that is known of the transaction of the path.
+func readTx(ctx context.Context, call page.Call) (transaction, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	id := call.PathValue("txId")
+	var t transaction
+	var main part[client.Tx]
+	all := calls{ctx: ctx}
+	ask(&all, &main, func(ctx context.Context) (client.Tx, error) { return call.Admin.Tx(ctx, id) })
+	ask(&all, &t.Why, func(ctx context.Context) (client.TxWhy, error) { return call.Admin.WhyTx(ctx, id) })
+	ask(&all, &t.History, func(ctx context.Context) (list[client.TxChange], error) {
+		return first(call.Admin.ListTxHistory(ctx, id), maxRows)
+	})
+	var versions part[list[client.TxVersion]]
+	ask(&all, &versions, func(ctx context.Context) (list[client.TxVersion], error) {
+		return first(call.Admin.ListTxVersions(ctx, id), maxRows)
+	})
+	ask(&all, &t.Decisions, func(ctx context.Context) (list[client.TxDecision], error) {
+		return first(call.Admin.ListTxDecisions(ctx, id), maxRows)
+	})
+	all.Wait()
+	if main.Err != nil {
+		return t, main.Err
+	}
+	t.Tx = main.Value
+	t.Versions = part[list[version]]{Err: versions.Err, Value: list[version]{More: versions.Value.More}}
+	for _, v := range versions.Value.Rows {
+		t.Versions.Value.Rows = append(t.Versions.Value.Rows, versionOf(v, t.Receipt))
+	}
+	t.Diagram = diagramOf(t.History.Value.Rows, t.Tx)
+	t.Reorgs = reorgs(t.History.Value.Rows)
+	return t, nil
+}
+
+func versionOf(v client.TxVersion, r *client.Receipt) version {
+	out := version{TxVersion: v, Mined: r != nil && r.TxHash == v.TxHash}
+	_ = json.Unmarshal(v.Fees, &out.Fee) // archived fees are null
+	return out
+}
+
+// reorgs are the changes after which the transaction has another block than before, or none.
+func reorgs(history []client.TxChange) (all []client.TxChange) {
+	block := ""
+	for _, c := range history {
+		if block != "" && c.BlockHash != block {
+			all = append(all, c)
+		}
+		block = c.BlockHash
+	}
+	return all
+}
+
+// Heading is what the page is about.
+func (t transaction) Heading() string {
+	if t.Nonce != nil {
+		return fmt.Sprint("nonce ", *t.Nonce)
+	}
+	return "intent " + t.RequestID
+}
+
+// Ours is the state as its badge names it.
+func (t transaction) Ours() string {
+	if t.SubState == "HELD" {
+		return "HELD"
+	}
+	return string(t.State)
+}
+
+// MayDecide reports whether an action can be requested: it holds a nonce that is open.
+func (t transaction) MayDecide() bool {
+	switch t.State {
+	case client.InFlight, client.Submitted, client.Tracking, client.Stuck, client.Protect:
+		return true
+	}
+	return false
+}
+
+// IsPayout reports whether a transfer made the intent. Its requestId is the transfer's req_id.
+func (t transaction) IsPayout() bool { return len(t.RequestID) == 26 && isULID(t.RequestID) }
+
+func isULID(s string) bool {
+	return len(s) == 26 && strings.Trim(strings.ToUpper(s), "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""
+}
+
+// Archived reports whether the history is no longer in the database.
+func (t transaction) Archived() bool {
+	return t.History.Err == nil && len(t.History.Value.Rows) == 0 || statusOf(t.History.Err) == http.StatusNotFound
+}

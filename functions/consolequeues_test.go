@@ -1,0 +1,208 @@
+package functions_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/functions/console/queues"
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// pages serves sections of the console to an operator, without signing in, against a deployment's real API.
+type pages struct {
+	t     *testing.T
+	mux   *http.ServeMux
+	calls *atomic.Int32 // of the API, by the last page
+}
+
+// shownPage is a page as the browser gets it.
+type shownPage struct {
+	status int
+	body   string
+	to     string // the Location
+	calls  int
+}
+
+// countingTransport counts the requests.
+type countingTransport struct{ calls *atomic.Int32 }
+
+func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.calls.Add(1)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func (h deployment) pages(sections ...page.Section) pages {
+	h.t.Helper()
+	renderer, err := page.New(sections...)
+	check.OK(h.t)(err)
+	p := pages{h.t, http.NewServeMux(), new(atomic.Int32)}
+	token := h.callerToken("ann")
+	admin, err := client.New(client.Options{URL: h.url, Transport: countingTransport{p.calls}, Token: func(context.Context) (string, error) { return token, nil }})
+	check.OK(h.t)(err)
+	for _, s := range sections {
+		for _, route := range s.Routes {
+			p.mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
+				call := page.Call{Request: r, Admin: admin, Person: "ann@fencepost.example", MayAct: true, CSRF: "csrf-of-ann"}
+				if v, err := route.Handle(r.Context(), call); err != nil {
+					renderer.RenderError(w, call, err)
+				} else {
+					renderer.Render(w, call, v)
+				}
+			})
+		}
+	}
+	p.mux.Handle("/console/static/", page.Static())
+	return p
+}
+
+// get reads a page; with a form it posts.
+func (p pages) get(path string, form ...string) shownPage {
+	p.t.Helper()
+	method, values := "GET", url.Values{}
+	for i := 0; i < len(form); i += 2 {
+		method = "POST"
+		values.Set(form[i], form[i+1])
+	}
+	r := httptest.NewRequestWithContext(p.t.Context(), method, path, strings.NewReader(values.Encode()))
+	if method == "POST" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	p.calls.Store(0)
+	w := httptest.NewRecorder()
+	p.mux.ServeHTTP(w, r)
+	return shownPage{w.Code, w.Body.String(), w.Header().Get("Location"), int(p.calls.Load())}
+}
+
+// wants fails unless the page has the status and the number of calls, and contains the texts.
+func (s shownPage) wants(t *testing.T, what string, status, calls int, texts ...string) {
+	t.Helper()
+	if s.status != status || s.calls != calls {
+		t.Errorf("%s: status %d with %d calls, want %d with %d", what, s.status, s.calls, status, calls)
+	}
+	for _, text := range texts {
+		if !strings.Contains(s.body, text) {
+			t.Errorf("%s: lacks %q:\n%s", what, text, s.body)
+		}
+	}
+}
+
+// Each page about queues shows what the API says, escaped, by a bounded number of calls.
+func TestConsoleShowsQueues(t *testing.T) {
+	t.Parallel()
+	h, c := listed(t)
+	const evil = `<img src=x onerror=alert(1)>`
+	id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": evil, "payload": map[string]any{"to": paidTo}}).body["txId"])
+	h.run(`update managed_tx set last_error = '<b>' where tx_id = $1`, id)
+	h.run(`update managed_tx set waiting_since = now() - interval '1 hour' where request_id = 'r0'`)
+	p := h.pages(queues.Section())
+	at := page.Path("submitter", shopAccount)
+
+	p.get("/console/").wants(t, "overview", 200, 4, `data-light="bad"`, "Act now", `data-field="BLOCKED">1<`, "<code>BALANCE</code>", `data-field="count-QUEUED"`, "confirmations.required", `hx-select="#live"`)
+	p.get("/console/attention").wants(t, "attention", 200, 1, `data-kind="BLOCKED"`, "balance: too little", "docs/runbooks/balance.md", page.Path("tx", id)[:12])
+	p.get("/console/submitters?sort=queue").wants(t, "submitters", 200, 3, `data-submitter="`+shopAccount, "<code>BALANCE</code>", `data-field="total">1<`)
+	p.get("/console/submitters?text=nothing").wants(t, "no submitter", 200, 2, "No submitter fits.")
+	p.get(at).wants(t, "submitter", 200, 5, `data-nonce="0" data-state="GAP"`, `data-nonce="1" data-state="LOST"`, "1 nonces on this page were consumed by foreign transactions", "1 nonces on this page have nothing on record",
+		`data-field="maxInFlight">1<`, "&lt;img src=x", "EARLIER_INTENT", at+"/suspend")
+	p.get(at+"?from=1&as=table").wants(t, "a table of nonces", 200, 5, `<tr data-nonce="1" data-state="LOST">`, at+"?from=0&amp;as=table", "nonces 1 to 1")
+	p.get("/console/submitters/eip155:1337:0x00000000000000000000000000000000000000ff").wants(t, "unknown submitter", 404, 5, `data-code="UNKNOWN_SUBMITTER"`)
+	p.get(page.Path("tx", id)).wants(t, "transaction", 200, 5, "&lt;img src=x", "EARLIER_INTENT", `data-field="lastError">&lt;b&gt;`, "The path of this transaction: QUEUED", page.Path("tx", id)+"/cancel")
+	for _, path := range []string{at, page.Path("tx", id), "/console/search?q=" + url.QueryEscape(evil), "/console/attention"} {
+		if body := p.get(path).body; strings.Contains(body, "<img") || strings.Contains(body, "<b>") {
+			t.Errorf("%s: a text of a caller is markup:\n%s", path, body)
+		}
+	}
+	t.Run("search", func(t *testing.T) { p.searches(t, c) })
+	t.Run("first page", p.isSmall)
+}
+
+// The search goes straight to the one thing that a text names, and lists several.
+func (p pages) searches(t *testing.T, c *client.Client) {
+	id := ""
+	for tx, err := range c.FindTxs(t.Context(), client.TxFilter{RequestID: "r4"}) {
+		check.OK(t)(err)
+		id = tx.TxID
+	}
+	for text, want := range map[string]string{
+		id: page.Path("tx", id), strings.ToUpper(id): page.Path("tx", id), " r4 ": page.Path("tx", id), shopAccount: page.Path("submitter", shopAccount),
+		strings.TrimPrefix(shopAccount, "eip155:1337:"): page.Path("submitter", shopAccount), "5409": page.Path("submitter", shopAccount),
+	} {
+		if got := p.get("/console/search?q=" + url.QueryEscape(text)); got.status != 303 || got.to != want || got.calls > 3 {
+			t.Errorf("search for %q: got %d %s with %d calls, want 303 %s", text, got.status, got.to, got.calls, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "Enter a txId", "0x" + strings.Repeat("cd", 32): "No signed version has this hash", shopAccount + " 1": "from=0#lane", shopAccount + "#12": "from=2#lane",
+		"order-1": "No request has exactly this id", strings.Repeat("x", 301): "No id has", "01ARZ3NDEKTSV4RRFFQ69G5FAV": "Nothing has this id", "0197c0de-0000-7000-8000-000000000000": "Nothing has this id",
+	} {
+		if got := p.get("/console/search?q=" + url.QueryEscape(text)); got.status != 200 || !strings.Contains(got.body, want) || got.calls > 3 {
+			t.Errorf("search for %q: got %d with %d calls, want 200 with %q:\n%s", text, got.status, got.calls, want, got.body)
+		}
+	}
+}
+
+// The first page, with all that it needs, is less than 100 kB as it is served.
+func (p pages) isSmall(t *testing.T) {
+	first := p.get("/console/")
+	total := len(first.body)
+	for _, m := range regexp.MustCompile(`"(/console/static/[^"]+)"`).FindAllStringSubmatch(first.body, -1) {
+		file := p.get(m[1])
+		if file.status != 200 {
+			t.Errorf("%s: status %d", m[1], file.status)
+		}
+		total += len(file.body)
+	}
+	if total >= 100_000 {
+		t.Errorf("the first page has %d bytes, want fewer than 100,000", total)
+	}
+	t.Logf("%d bytes, of them %d of the page itself", total, len(first.body))
+}
+
+// An act shows its evidence, wants a reason, and shows a refusal with what was entered.
+func TestConsoleActsOnQueues(t *testing.T) {
+	t.Parallel()
+	h, c := listed(t)
+	p := h.pages(queues.Section())
+	at := page.Path("submitter", shopAccount)
+	status := func() string {
+		t.Helper()
+		s, err := c.Submitter(t.Context(), shopAccount)
+		check.OK(t)(err)
+		return fmt.Sprint(s.Status, " ", s.MaxInFlight, " ", s.Name)
+	}
+	p.get(at+"/suspend").wants(t, "form", 200, 1, `name="csrf" value="csrf-of-ann"`, "What is known", `name="reason"`)
+	p.get(at+"/suspend", "reason", " ").wants(t, "no reason", 400, 1, "Write why you do this")
+	check.Equal(t, "after no reason", status(), "ACTIVE 1 ")
+	if got := p.get(at+"/suspend", "reason", "an audit"); got.status != 303 || got.to != at {
+		t.Errorf("suspend: got %d %s, want 303 %s:\n%s", got.status, got.to, at, got.body)
+	}
+	check.Equal(t, "after suspend", status(), "SUSPENDED 1 ")
+	p.get(at+"/suspend", "reason", "once <i>more").wants(t, "a second suspend", 409, 2, `data-code="TOO_LATE"`, "once &lt;i&gt;more</textarea>")
+	p.get(at).wants(t, "suspended", 200, 5, at+"/resume", "an audit", "ann@fencepost.example")
+	p.get(at+"/resume", "reason", "done").wants(t, "resume", 303, 2)
+	p.get(at+"/edit").wants(t, "edit", 200, 1, `value="1"`)
+	p.get(at+"/edit", "reason", "a name", "maxInFlight", "0", "name", "payouts").wants(t, "no window", 400, 1, "from 1 to 10,000", `value="payouts"`)
+	p.get(at+"/edit", "reason", "a name", "maxInFlight", "1", "name", "payouts").wants(t, "rename", 303, 2)
+	check.Equal(t, "after resume and edit", status(), "ACTIVE 1 payouts")
+	p.get(at+"/retire", "reason", "moved", "confirm", "payout").wants(t, "another name", 400, 1, "Type payouts to confirm")
+	p.get(at+"/retire", "reason", "moved", "confirm", "payouts").wants(t, "retire", 409, 2, `data-code="SUBMITTER_IN_USE"`)
+
+	for tx, err := range c.FindTxs(t.Context(), client.TxFilter{RequestID: "r5"}) {
+		check.OK(t)(err)
+		of := page.Path("tx", tx.TxID)
+		p.get(of+"/cancel").wants(t, "form", 200, 5, "EARLIER_INTENT", "Type <code>"+tx.TxID[30:])
+		p.get(of+"/cancel", "confirm", "no").wants(t, "not confirmed", 400, 5, `data-code="INVALID_FORM"`)
+		p.get(of+"/cancel", "confirm", tx.TxID[30:]).wants(t, "cancel", 303, 6)
+		p.get(of).wants(t, "cancelled", 200, 5, `data-field="subState">CANCELLED`, "The path of this transaction: QUEUED → FAILED")
+		p.get(of+"/decide", "reason", "r", "action", "replace").wants(t, "too late", 409, 6, `data-code="TOO_LATE"`, `value="replace" required checked`)
+		p.get(of+"/proceed", "reason", "r").wants(t, "not held", 409, 6, `data-code="TOO_LATE"`)
+	}
+}
