@@ -133,7 +133,7 @@ func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 		Signer: stack.SignerKind(f.signer), Clef: f.clef, Settings: settings, Progress: out,
 		Window: f.window, BlockTime: f.blockTime, Payouts: f.transfers, Core: stack.CoreOptions{Binary: f.core},
-		TwoChains: f.chains > 1, RPCProxy: true, Nodes: f.nodes, Mark: f.mark,
+		TwoChains: f.chains > 1, RPCProxy: true, Nodes: f.nodes, Mark: f.mark, Console: true,
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))

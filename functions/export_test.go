@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"net/http"
 	"slices"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -39,6 +40,9 @@ func (a *App) Patterns() []string {
 	}
 	return all.Patterns()
 }
+
+// AdminTransport returns the connections from the console to admin.
+func (a *App) AdminTransport() http.RoundTripper { return a.adminTransport() }
 
 // Serve is one invocation that handles everything the submitter has due.
 func (a *App) Serve(ctx context.Context, s txmanager.Submitter, kind txmanager.Kind) error {

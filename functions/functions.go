@@ -48,6 +48,7 @@ type App struct {
 	sweeps       *sweeps.Server
 	transfers    transferParts
 	admin        *admin.Server
+	console      http.Handler // nil: this process serves no console
 
 	config     config.Config
 	extensions Extensions
@@ -63,6 +64,7 @@ type App struct {
 	topic      *pubsub.Topic
 	export     *export.Exporter // of metrics and traces; nil: none
 	services   *http.Client     // for calls to business services
+	toAdmin    *http.Transport  // from the console; nil: this process serves none
 }
 
 // required lists the settings that every function needs.
@@ -117,6 +119,9 @@ type Extensions struct {
 
 // New makes the parts. It opens no connection yet.
 func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ext Extensions) (*App, error) {
+	if c.Platform.FunctionTarget == config.ConsoleTarget {
+		return newConsole(ctx, c, log, node)
+	}
 	if err := c.Require(required...); err != nil {
 		return nil, err
 	}
@@ -134,7 +139,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		AtWork:       web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, Deadline: c.Tasks.DispatchDeadline, Namespace: c.Served()[0].Namespace, ChainID: c.Chain.ID, Families: families,
 	}
-	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
+	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers, a.openPeople} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -192,6 +197,9 @@ func (a *App) serve() error {
 			Desk: desk, Transfers: p.server, Checks: p.checks, Payouts: p.payouts, Adjust: p.trading.Adjust, AddAsset: p.trading.AddAsset, RescueAfter: p.rules.RescueAfter,
 		}
 	}
+	if a.servesConsole() {
+		return a.openConsole()
+	}
 	return nil
 }
 
@@ -199,6 +207,12 @@ func (a *App) serve() error {
 // waiting for connections that unfinished requests still use.
 func (a *App) Close(ctx context.Context) error {
 	delivered := a.export.Close(ctx)
+	if a.toAdmin != nil {
+		a.toAdmin.CloseIdleConnections()
+	}
+	if a.store.Store == nil { // the console alone
+		return delivered
+	}
 	for _, c := range a.chains {
 		if c.connector != nil {
 			c.Close()
@@ -230,6 +244,18 @@ func (a *App) Gate() *web.Gate { return a.gate }
 
 // routes maps each function to the paths that it serves.
 func (a *App) routes() map[string]func(*web.Mux) {
+	routes := a.databaseRoutes()
+	if a.console != nil {
+		routes[config.ConsoleTarget] = a.routeConsole
+	}
+	return routes
+}
+
+// databaseRoutes are the routes of the functions that use the database.
+func (a *App) databaseRoutes() map[string]func(*web.Mux) {
+	if a.store.Store == nil {
+		return map[string]func(*web.Mux){}
+	}
 	routes := map[string]func(*web.Mux){
 		"create":   a.transactions.RouteCreate,
 		"query":    a.transactions.RouteQuery,

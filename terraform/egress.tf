@@ -9,6 +9,7 @@ locals {
   # The URLs that the variables name, for the functions that call them.
   egress_urls = { for group, functions in local.groups : group => concat(
     [var.oidc.jwks_url],
+    var.console == null ? [] : ["https://www.gstatic.com"], # the keys of Identity-Aware Proxy
     anytrue([for f in functions : f.ledgers]) ? [var.transfers.trading_url, var.transfers.users_jwks_url] : [],
     anytrue([for f in functions : f.signs]) ? values(var.handlers) : [],
     anytrue([for f in functions : f.publishes]) ? values(try(var.events.endpoints, {})) : [],

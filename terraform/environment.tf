@@ -19,7 +19,7 @@ locals {
     FENCEPOST_AUTH_OPEN_ISSUER       = tostring(coalesce(var.oidc.open, true))
     FENCEPOST_AUTH_PUBLIC_AUDIENCE   = "https://${var.domain}"
     FENCEPOST_AUTH_INTERNAL_AUDIENCE = local.internal_audience
-    }, length(var.operators) == 0 ? {} : {
+    }, local.viewers_environment, length(var.operators) == 0 ? {} : {
     FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
     }, length(var.deposit_service) == 0 ? {} : {
     FENCEPOST_AUTH_DEPOSIT_SERVICE = join(",", sort(var.deposit_service))
@@ -50,7 +50,7 @@ locals {
       # The callers of its internal paths. The function checks them again, after Cloud Run.
       FENCEPOST_AUTH_INTERNAL_ACCOUNTS = f.scheduled ? local.accounts["scheduler"] : local.accounts["tasks"]
       CLOUD_RUN_TIMEOUT_SECONDS        = tostring(f.timeout)
-      }, !f.ledgers ? {} : {
+      }, name == "admin" ? local.sign_in_environment : {}, !f.ledgers ? {} : {
       FENCEPOST_TRADING_URL         = var.transfers.trading_url
       FENCEPOST_AUTH_USERS_ISSUER   = var.transfers.users_issuer
       FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url

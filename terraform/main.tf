@@ -106,6 +106,7 @@ module "function" {
   target              = each.value.target
   public              = each.value.public
   unchecked           = var.internal_tokens_verified_once
+  called_inside       = each.key == "admin" && length(local.consoles) > 0
   image               = var.image
   account             = local.accounts[each.key]
   network             = module.network.network
@@ -184,6 +185,7 @@ module "balancer" {
   domain              = var.domain
   services            = { for name, f in local.deployed : name => { service = module.function[name].name, paths = f.paths } if f.public }
   behind_default      = "query"
+  others              = { for name, b in google_compute_backend_service.console : name => { backend = b.id, paths = ["/console/"] } }
   admin               = "admin"
   admin_ranges        = var.admin_ranges
   requests_per_minute = var.requests_per_minute

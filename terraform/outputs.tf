@@ -15,7 +15,7 @@ output "repository" {
 
 output "secrets" {
   description = "The secrets that need a value."
-  value       = sort([for s in google_secret_manager_secret.value : s.secret_id])
+  value       = sort(concat([for s in google_secret_manager_secret.value : s.secret_id], [for s in google_secret_manager_secret.console : s.secret_id]))
 }
 
 output "migration_job" {

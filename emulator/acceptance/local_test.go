@@ -112,6 +112,7 @@ func (l *local) printed(t *testing.T, text string) string {
 func TestLocalEnvironment(t *testing.T) {
 	t.Parallel()
 	l := startLocal(t, "--transfers", "--events", "webhook", "--window", "3", "--block-time", "250ms", "--nodes", "3")
+	l.signIn(t)
 	l.paste(t)
 	l.settings(t)
 	l.decideAsOperator(t)
@@ -178,6 +179,32 @@ func (l *local) settings(t *testing.T) {
 		if shown[variable] != value {
 			t.Errorf("--set %s=%s: the functions run by %q", variable, value, shown[variable])
 		}
+	}
+}
+
+// signIn opens the printed URL of the console, which signs in once, and a new one. The code is not in the URL at
+// which it ends.
+func (l *local) signIn(t *testing.T) {
+	t.Helper()
+	printed := regexp.MustCompile(`(?m)^  (http://\S+/console/enter\?code=\S+)$`).FindStringSubmatch(l.out.String())
+	if printed == nil {
+		t.Fatal("the console's URL: got none printed")
+	}
+	opens := func(jar, url string) string {
+		t.Helper()
+		return l.shell(t, `curl -sS -L -o /dev/null -w '%{http_code} %{url_effective}' -b `+jar+` -c `+jar+` "`+url+`"`)
+	}
+	operator, viewer := t.TempDir()+"/operator", t.TempDir()+"/viewer"
+	ended := l.shell(t, `echo "200 $API/console/"`)
+	if got := opens(operator, printed[1]); got+"\n" != ended {
+		t.Errorf("the printed URL: got %s, want %s", got, ended)
+	}
+	if got := opens(viewer, printed[1]); !strings.HasPrefix(got, "403 ") {
+		t.Errorf("the printed URL again: got %s, want 403", got)
+	}
+	again := strings.TrimSpace(l.shell(t, "curl -sS -X POST $CONTROL/console?as=viewer"))
+	if got := opens(viewer, again); got+"\n" != ended {
+		t.Errorf("a viewer's URL: got %s, want %s", got, ended)
 	}
 }
 

@@ -25,6 +25,7 @@ type Control struct {
 	keys  bool
 
 	drilling sync.Mutex // held by the one drill that runs
+	behind   background // the last drill without a waiting caller
 }
 
 // Serve serves the control address until Close. Without an address that is [DefaultControl], or a free port if
@@ -37,7 +38,9 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	mux.HandleFunc("GET /token/operator", c.token(stack.OperatorAccount))
 	mux.HandleFunc("GET /token/second-operator", c.token(stack.SecondAccount))
 	mux.HandleFunc("GET /token/user/{id}", c.userToken)
+	mux.HandleFunc("POST /console", c.console)
 	mux.HandleFunc("POST /drill/{name}", c.drill)
+	c.routeDrills(mux)
 	served := refuseStrangers(mux)
 	var err error
 	switch {
@@ -49,6 +52,9 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 		if c.Server, err = loopback.Serve(DefaultControl, served); err != nil {
 			c.Server, err = loopback.Serve("", served)
 		}
+	}
+	if err == nil {
+		s.Issuer.SetControl(c.URL())
 	}
 	return c, err
 }
@@ -95,6 +101,21 @@ func (c *Control) token(account string) http.HandlerFunc {
 		text, err := c.stack.Issuer.Token(r.Context(), account, stack.PublicAudience)
 		answer(w, text, err)
 	}
+}
+
+// people are the accounts that can sign in to the console, by the parameter "as".
+var people = map[string]string{"": stack.OperatorAccount, "operator": stack.OperatorAccount, "second-operator": stack.SecondAccount, "viewer": stack.ViewerAccount}
+
+// console answers with a new URL that signs in to the console.
+func (c *Control) console(w http.ResponseWriter, r *http.Request) {
+	as := r.URL.Query().Get("as")
+	account, ok := people[as]
+	if !ok {
+		answer(w, "", fmt.Errorf("as=%.40s: want operator, second-operator or viewer", as))
+		return
+	}
+	text, err := c.stack.ConsoleURL(account)
+	answer(w, text, err)
 }
 
 func (c *Control) userToken(w http.ResponseWriter, r *http.Request) {

@@ -37,6 +37,13 @@ func Wait(ctx context.Context, s *stack.Stack, o Options, out io.Writer) error {
 
 // welcome prints where the running stack is, and commands to paste into a shell.
 func welcome(s *stack.Stack, control *Control, o Options, out io.Writer) {
+	if open, err := s.ConsoleURL(stack.OperatorAccount); err == nil {
+		fmt.Fprintf(out, `
+The console, signed in as an operator (open it within a minute; a new URL: curl -sS -X POST %s/console):
+
+  %s
+`, control.URL(), open)
+	}
 	fmt.Fprintf(out, `
 Running until Ctrl-C. Paste this into a shell, and again after an hour, when its tokens have expired:
 

@@ -41,10 +41,14 @@ var internalServices = []string{"advance", "receipt", "confirm", "resubmit", "sw
 
 // routes returns the public routes and the internal services.
 func (s *Stack) routes() (public []urlmap.Route, internal []string) {
-	if !s.options.Transfers {
-		return publicRoutes, internalServices
+	public, internal = publicRoutes, internalServices
+	if s.options.Transfers {
+		public, internal = slices.Concat(public, transferRoutes), slices.Concat(internal, []string{transferService, conservationJob})
 	}
-	return slices.Concat(publicRoutes, transferRoutes), slices.Concat(internalServices, []string{transferService, conservationJob})
+	if s.options.Console {
+		public = slices.Concat(public, consoleRoutes)
+	}
+	return public, internal
 }
 
 // all is the target that serves every function.
@@ -103,7 +107,7 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 	}
 	for _, svc := range s.services {
 		settings := s.settingsOf(svc.target)
-		if svc.target != all { // as in the deployment, each function has its own role
+		if svc.target != all && svc.target != consoleService { // as in the deployment, each function has its own role
 			if settings["FENCEPOST_DATABASE_URL"], err = s.roleURL(ctx, svc.target); err != nil {
 				return err
 			}
@@ -127,6 +131,10 @@ var nodeless = []string{"cancel", "create", "publish", "query"}
 // and only functions that query nodes get the nodes' URLs.
 func (s *Stack) settingsOf(target string) map[string]string {
 	settings := maps.Clone(s.settings)
+	if target == consoleService {
+		maps.DeleteFunc(settings, func(name, _ string) bool { return !slices.Contains(ofConsole, name) })
+		return settings
+	}
 	if !slices.Contains(callers, target) {
 		for name := range s.transferSettings() {
 			delete(settings, name)
@@ -261,6 +269,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	maps.Copy(env, s.transferSettings())
 	maps.Copy(env, s.eventSettings())
 	maps.Copy(env, s.markSettings())
+	maps.Copy(env, s.consoleSettings())
 	maps.Copy(env, s.options.Settings)
 	return env, nil
 }

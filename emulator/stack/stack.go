@@ -59,6 +59,7 @@ type Options struct {
 	WireProxy  bool                            // puts a proxy before Postgres that can break connections
 	RPCProxy   bool                            // puts a proxy before the chain that can inject faults
 	Nodes      int                             // number of nodes of the chain, each behind such a proxy; 0: the one of RPCProxy
+	Console    bool                            // the operators' console, see [Stack.ConsoleURL]
 	Mark       bool                            // keeps the mark outside the database, in a Cloud Storage emulator
 	Unset      bool                            // with Payouts: neither an asset nor the payer is registered
 	TwoChains  bool                            // a second chain, with the same accounts registered on it
@@ -316,7 +317,7 @@ func (s *Stack) chainSettings() map[string]string {
 // for an hour from then on.
 func StartIssuer(span time.Duration) (*issuer.Issuer, error) {
 	return issuer.Start(issuer.Options{
-		Accounts: []string{CallerAccount, OperatorAccount, SecondAccount, TasksAccount, SchedulerAccount}, Span: span,
+		Accounts: []string{CallerAccount, OperatorAccount, SecondAccount, ViewerAccount, TasksAccount, SchedulerAccount}, Span: span,
 	})
 }
 

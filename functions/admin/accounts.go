@@ -184,7 +184,7 @@ const DepositService = "the deposit service calls"
 // in place of a second operator.
 func (a *TransferServer) booker(r *http.Request, kind transfer.ActKind) (by string, service bool, err error) {
 	if kind == transfer.ActDeposit && callOf(r).approved == nil {
-		v, err := a.Viewer(r)
+		v, err := a.AdminViewer(r)
 		if err != nil {
 			return "", false, err
 		}

@@ -17,21 +17,29 @@ import (
 // OperatorCalls is the log message before each operator act. An alert matches it.
 const OperatorCalls = "an operator calls"
 
-// operator returns the operator who calls an admin function. It logs each call that can change
-// something before the call does so.
+// readOnly refuses an act of a viewer.
+var readOnly = web.Code{Name: "READ_ONLY", Status: http.StatusForbidden}
+
+// operator returns the operator, or the viewer who only reads, that calls an admin function. It logs each
+// call that can change something before the call does so.
 func (a *Desk) operator(r *http.Request) (string, error) {
 	c := callOf(r)
 	if c.approved != nil {
 		return c.by, nil
 	}
-	v, err := a.Viewer(r)
+	v, err := a.AdminViewer(r)
 	if err != nil {
 		return "", err
 	}
-	if !v.Operator {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch {
+	case v.Operator, v.ReadOnly && reads:
+	case v.ReadOnly:
+		return "", web.NewProblem(readOnly, "a viewer may only read; nothing was changed: ask an operator")
+	default:
 		return "", web.NewProblem(web.Forbidden, "only operators may call admin functions")
 	}
-	if r.Method != http.MethodGet {
+	if !reads {
 		a.Log.InfoContext(r.Context(), OperatorCalls, "operator", v.Caller, "method", r.Method, "path", r.URL.Path, "requestUid", web.RequestID(r.Context()))
 	}
 	c.by, c.names = v.Caller, operatorNames(v)

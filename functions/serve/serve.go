@@ -28,6 +28,7 @@ type Base struct {
 	Points   crash.Points
 	Auth     config.Auth
 	Public   *web.Verifier // of callers and operators
+	People   *web.Verifier // of people who have signed in to the console; nil: there is none
 	Internal *web.Verifier // of Cloud Tasks and the scheduler
 	AtWork   *web.Callers
 	Mark     *Mark       // nil: no mark is kept outside the database

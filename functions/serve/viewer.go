@@ -18,11 +18,32 @@ func (b *Base) Viewer(r *http.Request) (store.Viewer, error) {
 	if err != nil {
 		return store.Viewer{}, err
 	}
-	v := viewerOf(id, b.Auth)
+	return b.enter(r, viewerOf(id, b.Auth))
+}
+
+func (b *Base) enter(r *http.Request, v store.Viewer) (store.Viewer, error) {
 	if v.Caller == "" {
 		return v, web.NewProblem(web.Forbidden, "the token's subject and e-mail have characters that no caller's name has")
 	}
 	return v, b.AtWork.Enter(r, "caller "+v.Caller)
+}
+
+// AdminViewer is [Base.Viewer] for admin functions. They also accept the assertion of a person who has signed
+// in to the console, if that person is an operator or a viewer.
+func (b *Base) AdminViewer(r *http.Request) (store.Viewer, error) {
+	if b.People == nil || !b.People.Concerns(r) {
+		return b.Viewer(r)
+	}
+	id, err := b.People.Authenticate(r)
+	if err != nil {
+		return store.Viewer{}, err
+	}
+	v := viewerOf(id, b.Auth)
+	v.Deposits = false // a service, which has tokens of its own
+	if !v.Operator && !v.ReadOnly {
+		return v, web.NewProblem(web.Forbidden, "this person is neither an operator nor a viewer")
+	}
+	return b.enter(r, v)
 }
 
 // viewerOf lists the subject before the e-mail. If a callers list names both, the subject identifies
@@ -38,6 +59,7 @@ func viewerOf(id web.Identity, c config.Auth) store.Viewer {
 		if !v.Operator && !v.Deposits {
 			v.Caller, v.Operator, v.Deposits = name, slices.Contains(c.Operators, name), slices.Contains(c.DepositService, name)
 		}
+		v.ReadOnly = v.ReadOnly || slices.Contains(c.Viewers, name)
 	}
 	if !c.OpenIssuer {
 		v.Names = append(v.Names, store.AnyCaller)

@@ -21,6 +21,8 @@ type Auth struct {
 	InternalAccounts []string
 	// Operators are the callers of admin functions, each with "email:" or "sub:" in front.
 	Operators []string
+	// Viewers are people who may read what operators can read, in the form of Operators.
+	Viewers []string
 	// DepositService lists the callers that may book deposits, within each asset's daily limit. They
 	// have the form of Operators.
 	DepositService []string

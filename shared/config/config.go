@@ -50,6 +50,7 @@ type Config struct {
 	OIDC          OIDC
 	Auth          Auth
 	Approvals     Approvals
+	Console       Console
 	HTTP          HTTP
 	Log           Log
 	Telemetry     Telemetry
@@ -74,6 +75,11 @@ func load(environ []string, constants bool) (Config, error) {
 		given[variable] = value
 	}
 	settings := c.settings()
+	if given["FUNCTION_TARGET"] == ConsoleTarget {
+		for i := range settings {
+			settings[i].required = false // it has no database and knows no chain
+		}
+	}
 	problems := unknown(environ, settings, constants)
 	wrong := make(map[string]bool)
 	for _, s := range settings {

@@ -58,6 +58,7 @@ func defaults() config.Config {
 		Tasks:     config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
 		Auth:      config.Auth{OpenIssuer: true},
 		Approvals: config.Approvals{ValidFor: 24 * time.Hour},
+		Console:   config.Console{Mode: config.ConsoleOff, IAPIssuer: "https://cloud.google.com/iap", IAPJWKSURL: "https://www.gstatic.com/iap/verify/public_key-jwk"},
 		HTTP:      config.HTTP{MaxBodyBytes: 262_144, MaxRequestsPerCaller: 32, MaxBytesPerCaller: 4 << 20, BodyTimeout: 20 * time.Second},
 		Log:       config.Log{Level: slog.LevelInfo},
 		Telemetry: config.Telemetry{FlushEvery: 10 * time.Second, TraceOneIn: 100},
@@ -128,6 +129,10 @@ var everything = []string{
 	"FENCEPOST_OIDC_ISSUER=https://issuer.example/", "FENCEPOST_OIDC_JWKS_URL=http://[::1]:9/jwks",
 	"FENCEPOST_AUTH_PUBLIC_AUDIENCE=public", "FENCEPOST_AUTH_INTERNAL_AUDIENCE=internal",
 	"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@proj-1.iam, cron@proj-1.iam", "FENCEPOST_AUTH_OPERATORS=ann@example.com, sub:10341,email:bob@example.com", "FENCEPOST_AUTH_DEPOSIT_SERVICE=bank@example.com", "FENCEPOST_AUTH_OPEN_ISSUER=false",
+	"FENCEPOST_AUTH_VIEWERS=eve@example.com,sub:10342",
+	"FENCEPOST_CONSOLE_MODE=oidc", "FENCEPOST_CONSOLE_AUDIENCE=console-client", "FENCEPOST_CONSOLE_OIDC_ISSUER=https://people.example", "FENCEPOST_CONSOLE_OIDC_JWKS_URL=https://people.example/jwks",
+	"FENCEPOST_CONSOLE_OIDC_CLIENT_SECRET=hunter3", "FENCEPOST_CONSOLE_IAP_ISSUER=https://iap.example", "FENCEPOST_CONSOLE_IAP_JWKS_URL=https://iap.example/jwks",
+	"FENCEPOST_CONSOLE_SESSION_KEYS=" + macKey + "," + otherKey, "FENCEPOST_CONSOLE_ADMIN_URL=https://admin.example/", "FENCEPOST_CONSOLE_HOSTS=console.example, localhost:8080,[::1]:80",
 	"FENCEPOST_APPROVALS_REQUIRED=signer, policy", "FENCEPOST_APPROVALS_VALID_FOR=2h",
 	"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_AUTH_USERS_JWKS_URL=https://users.example/jwks", "FENCEPOST_AUTH_USERS_AUDIENCE=wallet",
 	"FENCEPOST_HTTP_MAX_BODY_BYTES=1024", "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=7", "FENCEPOST_HTTP_MAX_BYTES_PER_CALLER=2048", "FENCEPOST_HTTP_BODY_TIMEOUT=21s", "FENCEPOST_LOG_LEVEL=warn",
@@ -135,8 +140,9 @@ var everything = []string{
 	"PORT=9000", "FUNCTION_TARGET=advance", "K_SERVICE=fencepost-advance", "K_REVISION=fencepost-advance-00001", "CLOUD_RUN_TIMEOUT_SECONDS=90",
 }
 
-// Keys of the MACs of intents.
+// Keys of the MACs of intents and of the console's sessions.
 const (
+	otherKey  = "b3RoZXIga2V5IG90aGVyIGtleSBvdGhlciBrZXkgb3RoZXI="
 	macKey    = "bWFjIGtleSBtYWMga2V5IG1hYyBrZXkgbWFjIGtleSE="
 	kmsMACKey = "gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"
 )
@@ -187,9 +193,12 @@ func everythingLoaded() config.Config {
 			TargetURL: "http://localhost:8080", ServiceAccount: "tasks@proj-1.iam", DispatchDeadline: 2 * time.Minute, QueueShards: 3},
 		OIDC: config.OIDC{Issuer: "https://issuer.example/", JWKSURL: "http://[::1]:9/jwks"},
 		Auth: config.Auth{PublicAudience: "public", InternalAudience: "internal",
-			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"email:ann@example.com", "sub:10341", "email:bob@example.com"}, DepositService: []string{"email:bank@example.com"},
+			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"email:ann@example.com", "sub:10341", "email:bob@example.com"}, Viewers: []string{"email:eve@example.com", "sub:10342"}, DepositService: []string{"email:bank@example.com"},
 			UsersIssuer: "https://users.example", UsersJWKSURL: "https://users.example/jwks", UsersAudience: "wallet"},
 		Approvals: config.Approvals{Required: []string{"policy", "signer"}, ValidFor: 2 * time.Hour},
+		Console: config.Console{Mode: config.ConsoleOIDC, Audience: "console-client", OIDCIssuer: "https://people.example", OIDCJWKSURL: "https://people.example/jwks",
+			ClientSecret: config.NewSecret("hunter3"), IAPIssuer: "https://iap.example", IAPJWKSURL: "https://iap.example/jwks",
+			SessionKeys: []config.Secret{config.NewSecret(macKey), config.NewSecret(otherKey)}, AdminURL: "https://admin.example", Hosts: []string{"console.example", "localhost:8080", "[::1]:80"}},
 		HTTP:      config.HTTP{MaxBodyBytes: 1024, MaxRequestsPerCaller: 7, MaxBytesPerCaller: 2048, BodyTimeout: 21 * time.Second},
 		Log:       config.Log{Level: slog.LevelWarn},
 		Telemetry: config.Telemetry{OTLPEndpoint: "127.0.0.1:4317", FlushEvery: 9 * time.Second, TraceOneIn: 7, Balances: 3},
@@ -225,6 +234,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_APPROVALS_REQUIRED=policy,all", `FENCEPOST_APPROVALS_REQUIRED="policy,all": want any of policy, callers, signer, register, release, accept, adjustments, webhooks, separated by commas`},
 		{"FENCEPOST_APPROVALS_REQUIRED=policy,policy", `FENCEPOST_APPROVALS_REQUIRED="policy,policy": want any of policy, callers`},
 		{"FENCEPOST_HTTP_MAX_BODY_BYTES=1e6", `FENCEPOST_HTTP_MAX_BODY_BYTES="1e6": want a number of bytes from 1024 to 33554432`},
+		{"FENCEPOST_CONSOLE_MODE=on", `FENCEPOST_CONSOLE_MODE="on": want one of off, iap, oidc, local`},
+		{"FENCEPOST_CONSOLE_SESSION_KEYS=hunter2", `FENCEPOST_CONSOLE_SESSION_KEYS=[redacted]: want 1 or 2 keys separated by a comma, each the base64 of 32 to 64 random bytes`},
+		{"FENCEPOST_CONSOLE_HOSTS=https://console.example", `FENCEPOST_CONSOLE_HOSTS="https://console.example": want host names in lower case`},
 		{"FENCEPOST_FINALITY_MODE=latest", `FENCEPOST_FINALITY_MODE="latest": want one of confirmations, safe, finalized`},
 		{"FENCEPOST_LOG_LEVEL=info+1", `FENCEPOST_LOG_LEVEL="info+1": want one of debug, info, warn, error`},
 		{"FENCEPOST_SIGNER_KMS_ENDPOINT=kms.example:443", `FENCEPOST_SIGNER_KMS_ENDPOINT="kms.example:443": want host:port on this machine (localhost, 127.0.0.1, [::1])`},
@@ -303,6 +315,21 @@ func TestUnknownVariablesAreRefused(t *testing.T) {
 	}
 }
 
+// localConsole is the console of the local environment.
+var localConsole = []string{
+	"FENCEPOST_CONSOLE_MODE=local", "FENCEPOST_CONSOLE_AUDIENCE=console", "FENCEPOST_CONSOLE_OIDC_ISSUER=http://127.0.0.1:9", "FENCEPOST_CONSOLE_OIDC_JWKS_URL=http://127.0.0.1:9/jwks",
+	"FENCEPOST_CONSOLE_ADMIN_URL=http://localhost:8080", "FENCEPOST_CONSOLE_HOSTS=127.0.0.1:8080,localhost:8080,[::1]:8080",
+}
+
+// A process that serves the console alone needs neither a database nor a chain. Any other needs both.
+func TestTheConsoleNeedsNoDatabase(t *testing.T) {
+	t.Parallel()
+	if _, err := config.Load(append(slices.Clone(localConsole), "FUNCTION_TARGET=console")); err != nil {
+		t.Errorf("the console alone: got %v, want no error", err)
+	}
+	wantProblem(t, append(slices.Clone(localConsole), "FENCEPOST_CHAIN_ID=1", "FUNCTION_TARGET=admin"), "FENCEPOST_DATABASE_URL is not set")
+}
+
 // Settings that are right one by one and contradict each other are refused with
 // what to do.
 func TestContradictionsAreRefused(t *testing.T) {
@@ -355,6 +382,24 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_GASBUMP_MIN_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_GASBUMP_ENABLED="true": every transaction`},
 		{[]string{"FENCEPOST_TELEMETRY_PROMETHEUS=true", "K_SERVICE=fencepost-create"},
 			`FENCEPOST_TELEMETRY_PROMETHEUS="true", K_SERVICE="fencepost-create": where K_SERVICE is set, a public service would show its metrics`},
+		{[]string{"FENCEPOST_CONSOLE_MODE=iap"}, `FENCEPOST_CONSOLE_MODE="iap", FENCEPOST_CONSOLE_AUDIENCE="": console.mode is iap: set console.audience`},
+		{[]string{"FENCEPOST_CONSOLE_MODE=iap", "FENCEPOST_CONSOLE_AUDIENCE=/projects/1/apps/p"},
+			`FENCEPOST_CONSOLE_MODE="iap", FENCEPOST_CONSOLE_AUDIENCE="/projects/1/apps/p": console.mode is iap: set console.audience to /projects/NUMBER/global/backendServices/ID`},
+		{[]string{"FENCEPOST_CONSOLE_MODE=oidc", "FENCEPOST_CONSOLE_AUDIENCE=c", "FENCEPOST_CONSOLE_OIDC_ISSUER=https://people.example"},
+			`FENCEPOST_CONSOLE_MODE="oidc", FENCEPOST_CONSOLE_OIDC_ISSUER="https://people.example", FENCEPOST_CONSOLE_OIDC_JWKS_URL="": console.mode is oidc: set console.oidc.issuer and`},
+		{[]string{"FENCEPOST_CONSOLE_MODE=iap", "FENCEPOST_CONSOLE_AUDIENCE=/projects/1/global/backendServices/2", "FENCEPOST_CONSOLE_OIDC_CLIENT_SECRET=hunter3"},
+			`FENCEPOST_CONSOLE_MODE="iap", FENCEPOST_CONSOLE_OIDC_ISSUER="", FENCEPOST_CONSOLE_OIDC_JWKS_URL="", FENCEPOST_CONSOLE_OIDC_CLIENT_SECRET=[redacted]: console.mode is iap, whose issuer is Google`},
+		{[]string{"FENCEPOST_CONSOLE_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api"},
+			`FENCEPOST_CONSOLE_AUDIENCE="api", FENCEPOST_AUTH_PUBLIC_AUDIENCE="api", FENCEPOST_AUTH_INTERNAL_AUDIENCE="", FENCEPOST_AUTH_USERS_AUDIENCE="": a token of the console`},
+		{append(slices.Clone(localConsole), "K_SERVICE=fencepost-console"), `FENCEPOST_CONSOLE_MODE="local", K_SERVICE="fencepost-console": K_SERVICE is set, and console.mode is local`},
+		{append(slices.Clone(localConsole), "FENCEPOST_CONSOLE_OIDC_ISSUER=https://people.example"),
+			`FENCEPOST_CONSOLE_MODE="local", FENCEPOST_CONSOLE_OIDC_ISSUER="https://people.example", FENCEPOST_CONSOLE_ADMIN_URL="http://localhost:8080", FENCEPOST_CONSOLE_HOSTS="127.0.0.1:8080,localhost:8080,[::1]:8080": console.mode is local: console.oidc.issuer`},
+		{append(slices.Clone(localConsole), "FENCEPOST_CONSOLE_ADMIN_URL=https://admin.example"),
+			`FENCEPOST_CONSOLE_MODE="local", FENCEPOST_CONSOLE_OIDC_ISSUER="http://127.0.0.1:9", FENCEPOST_CONSOLE_ADMIN_URL="https://admin.example", FENCEPOST_CONSOLE_HOSTS="127.0.0.1:8080,localhost:8080,[::1]:8080": console.mode is local: console.oidc.issuer`},
+		{append(slices.Clone(localConsole), "FENCEPOST_CONSOLE_HOSTS=localhost:8080,console.example"),
+			`FENCEPOST_CONSOLE_MODE="local", FENCEPOST_CONSOLE_OIDC_ISSUER="http://127.0.0.1:9", FENCEPOST_CONSOLE_ADMIN_URL="http://localhost:8080", FENCEPOST_CONSOLE_HOSTS="localhost:8080,console.example": console.mode is local: console.oidc.issuer`},
+		{[]string{"FENCEPOST_AUTH_VIEWERS=ann@example.com", "FENCEPOST_AUTH_OPERATORS=email:ann@example.com"},
+			`FENCEPOST_AUTH_VIEWERS="ann@example.com", FENCEPOST_AUTH_OPERATORS="email:ann@example.com": a viewer may only read`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.given[0], func(t *testing.T) {
@@ -363,6 +408,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		})
 	}
 	mustLoad(t, "FENCEPOST_RPC_URLS=http://127.0.0.1:8545,http://localhost:8546/key,http://[::1]:8547")
+	mustLoad(t, localConsole...)
 	mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=2", "FENCEPOST_NONCE_STRICT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_HANDLERS_URLS=refund=https://r.example") // a process that asks nobody
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")

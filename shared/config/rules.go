@@ -30,7 +30,7 @@ func (r rule) problem(settings []setting, given map[string]string) error {
 }
 
 func (c *Config) rules() []rule {
-	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.approvalRules(), c.eventRules(), c.markRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
+	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.approvalRules(), c.consoleRules(), c.eventRules(), c.markRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
 }
 
 func (c *Config) leaseRules() []rule {

@@ -12,7 +12,7 @@ func (c *Config) settings() []setting {
 		c.leaseSettings(), c.nonceSettings(), c.feeSettings(), c.gasBumpSettings(), c.intentSettings(), c.finalitySettings(),
 		c.transferSettings(), c.conservationSettings(), c.nodeSettings(), c.chainSettings(), c.signerSettings(),
 		c.handlerSettings(), c.eventSettings(), c.databaseSettings(), c.taskSettings(),
-		c.authSettings(), c.httpSettings(), c.telemetrySettings(), c.platformSettings(),
+		c.authSettings(), c.consoleSettings(), c.httpSettings(), c.telemetrySettings(), c.platformSettings(),
 	)
 }
 

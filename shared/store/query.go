@@ -60,6 +60,7 @@ type Viewer struct {
 	Names    []string // as [Intent.Names] has them; nil: Caller alone
 	Operator bool
 	Deposits bool // the deposit service, which is no operator
+	ReadOnly bool // may read what operators can read
 }
 
 // AllNames are the names under which v may see transactions.

@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -36,11 +38,23 @@ type VerifierOptions struct {
 	// KeysRefresh is the minimum time between two successful fetches of the keys. A token with an
 	// unknown key id causes a fetch, and any caller can make one up. 0: 10 s.
 	KeysRefresh time.Duration
+
+	// EmailsVerified takes each token's e-mail as verified: the issuer, such as Identity-Aware Proxy, gives
+	// no other, and its tokens have no "email_verified".
+	EmailsVerified bool
+
+	// SubjectPrefix begins the subject of each token; the rest is the identity's subject. A token with
+	// another subject is refused.
+	SubjectPrefix string
+
+	// WithoutSubject leaves the subject out of identities. A subject of one issuer can be another person's
+	// at the issuer whose subjects the settings have.
+	WithoutSubject bool
 }
 
 // Identity holds the claims of a verified token about its holder.
 type Identity struct {
-	Subject       string // the issuer's stable id of the holder
+	Subject       string // the issuer's stable id of the holder, unless [VerifierOptions] leave it out
 	Email         string // "" if the token has none
 	EmailVerified bool
 }
@@ -48,8 +62,9 @@ type Identity struct {
 // Verifier verifies OIDC ID tokens. It caches the issuer's keys and fetches them again when a token has
 // an unknown key id. Create it with [NewVerifier] and share it.
 type Verifier struct {
-	tokens *oidc.IDTokenVerifier
-	seen   seen
+	tokens  *oidc.IDTokenVerifier
+	options VerifierOptions
+	seen    seen
 }
 
 // NewVerifier returns a verifier by the options, without a call to the issuer. The error names the
@@ -69,7 +84,7 @@ func NewVerifier(o VerifierOptions) (*Verifier, error) {
 	if o.KeysRefresh == 0 {
 		o.KeysRefresh = keysRefresh
 	}
-	v := new(Verifier)
+	v := &Verifier{options: o}
 	v.tokens = idTokens(o, v.seen.fetched)
 	return v, nil
 }
@@ -95,10 +110,15 @@ func (v *Verifier) Authenticate(r *http.Request) (Identity, error) {
 	if problem != nil {
 		return Identity{}, problem
 	}
+	return v.Verify(r.Context(), raw)
+}
+
+// Verify is [Verifier.Authenticate] for a token that did not come as the request's bearer token.
+func (v *Verifier) Verify(ctx context.Context, raw string) (Identity, error) {
 	if id, ok := v.seen.find(raw); ok {
 		return id, nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), verifyDeadline)
+	ctx, cancel := context.WithTimeout(ctx, verifyDeadline)
 	defer cancel()
 	var keysErr error
 	token, err := v.tokens.Verify(context.WithValue(ctx, keysErrKey{}, &keysErr), raw)
@@ -111,14 +131,33 @@ func (v *Verifier) Authenticate(r *http.Request) (Identity, error) {
 	case err != nil:
 		return Identity{}, unauthorized("the token is not a valid one for this service", err)
 	}
-	id, err := identity(token)
+	id, err := v.identity(token)
 	if err == nil {
 		v.seen.keep(raw, id, token.Expiry)
 	}
 	return id, err
 }
 
-func identity(token *oidc.IDToken) (Identity, error) {
+// Concerns reports whether the request's bearer token names the verifier's issuer and audience. It
+// verifies nothing: it chooses one of several verifiers.
+func (v *Verifier) Concerns(r *http.Request) bool {
+	raw, problem := bearer(r)
+	if problem != nil {
+		return false
+	}
+	var claims struct {
+		Issuer   string `json:"iss"`
+		Audience any    `json:"aud"` // a text, or a list of texts
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(raw, ".")[1])
+	if err != nil || json.Unmarshal(payload, &claims) != nil || claims.Issuer != v.options.Issuer {
+		return false
+	}
+	list, _ := claims.Audience.([]any)
+	return claims.Audience == any(v.options.Audience) || slices.Contains(list, any(v.options.Audience))
+}
+
+func (v *Verifier) identity(token *oidc.IDToken) (Identity, error) {
 	if token.IssuedAt.IsZero() || time.Until(token.IssuedAt) > futureTolerance {
 		return Identity{}, unauthorized("the token is not valid yet", fmt.Errorf("iat is %s", token.IssuedAt))
 	}
@@ -126,10 +165,14 @@ func identity(token *oidc.IDToken) (Identity, error) {
 		Email         string `json:"email"`
 		EmailVerified bool   `json:"email_verified"`
 	}
-	if err := token.Claims(&claims); err != nil || token.Subject == "" {
+	subject, ok := strings.CutPrefix(token.Subject, v.options.SubjectPrefix)
+	if err := token.Claims(&claims); err != nil || subject == "" || !ok {
 		return Identity{}, unauthorized("the token is not a valid one for this service", fmt.Errorf("subject %q, claims: %v", token.Subject, err))
 	}
-	return Identity{Subject: token.Subject, Email: claims.Email, EmailVerified: claims.EmailVerified}, nil
+	if v.options.WithoutSubject {
+		subject = ""
+	}
+	return Identity{Subject: subject, Email: claims.Email, EmailVerified: claims.EmailVerified || v.options.EmailsVerified && claims.Email != ""}, nil
 }
 
 // bearer returns the token of the only Authorization header (RFC 6750, section 2.1), in compact form.

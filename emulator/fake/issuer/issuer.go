@@ -53,6 +53,9 @@ type Issuer struct {
 	mu       sync.Mutex
 	key      key
 	accounts map[string]bool
+	codes    map[string]grant
+	signedIn string // at GET /authorize
+	control  string // see [Issuer.SetControl]
 }
 
 // Start makes a key and serves it until [Issuer.Close].
@@ -69,6 +72,9 @@ func Start(o Options) (*Issuer, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.serveDiscovery)
 	mux.HandleFunc("GET /jwks", i.serveKeys)
+	mux.HandleFunc("GET /authorize", i.serveAuthorize)
+	mux.HandleFunc("POST /token", i.serveToken)
+	mux.HandleFunc("/control/", i.redirectToControl)
 	if i.server, err = loopback.Serve(o.Addr, mux); err != nil {
 		return nil, fmt.Errorf("listen as token issuer: %w", err)
 	}
@@ -154,8 +160,11 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string]any{
 		"issuer":                                url,
 		"jwks_uri":                              url + "/jwks",
+		"authorization_endpoint":                url + "/authorize",
+		"token_endpoint":                        url + "/token",
+		"code_challenge_methods_supported":      []string{"S256"},
 		"id_token_signing_alg_values_supported": []string{i.algorithm},
-		"response_types_supported":              []string{"id_token"},
+		"response_types_supported":              []string{"code", "id_token"},
 		"subject_types_supported":               []string{"public"},
 	})
 }

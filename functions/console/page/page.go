@@ -36,7 +36,7 @@ type View struct {
 	SeeOther string        // if not "", the answer is 303 with this path as Location, such as after an act
 	Problem  error         // why the form's act was refused, which the template page/act shows; nil: it was not
 
-	// Write writes the whole answer in place of a page, such as a file to download; nil: the page is drawn.
+	// Write writes the whole answer in place of a page, such as a file to download; nil: a page is drawn.
 	Write func(http.ResponseWriter)
 }
 

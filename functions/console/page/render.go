@@ -90,13 +90,13 @@ type entry struct {
 	Current bool
 }
 
-// Render draws the page. A view with SeeOther becomes a redirection, and one with Write writes itself.
+// Render draws the page. A view with SeeOther becomes a redirection, and one with Write writes the answer itself.
 func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
-	switch {
-	case v.SeeOther != "":
+	if v.SeeOther != "" {
 		http.Redirect(w, call.Request, v.SeeOther, http.StatusSeeOther)
 		return
-	case v.Write != nil:
+	}
+	if v.Write != nil {
 		v.Write(w)
 		return
 	}

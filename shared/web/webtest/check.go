@@ -28,10 +28,16 @@ func Accepted(operation string) bool {
 	return ok
 }
 
+// Described reports whether a document describes the path: internal paths are for tasks, and those of the
+// console are pages.
+func Described(path string) bool {
+	return !strings.HasPrefix(path, "/internal/") && !strings.HasPrefix(path, "/console/")
+}
+
 // check returns how the exchange violates the document; nil: it does not.
 func (c *Contract) check(e exchange) error {
-	if strings.HasPrefix(e.request.URL.Path, "/internal/") {
-		return nil // not part of the contract
+	if !Described(e.request.URL.Path) {
+		return nil
 	}
 	pattern, values := c.find(e.request)
 	op, ok := c.operations[pattern]

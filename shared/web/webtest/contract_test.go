@@ -117,6 +117,7 @@ func TestHandlerReportsEachViolation(t *testing.T) {
 		{"a method that it does not have", "DELETE", "/books", "", 200, "application/json", `{}`, "which the document does not have"},
 		{"the same, refused", "GET", "/authors", "", 404, problem, `{"status":404,"code":"NOT_FOUND"}`, ""},
 		{"refused without Allow", "DELETE", "/books", "", 405, problem, `{"status":405,"code":"METHOD_NOT_ALLOWED"}`, "without the header Allow"},
+		{"a page of the console", "GET", "/console/x", "", 299, "", "anything", ""},
 		{"an internal path", "POST", "/internal/x", "", 299, "", "anything", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -4,8 +4,8 @@ locals {
   # Paths are written as net/http does: {name} for one segment, a slash at the end for everything below, a method in
   # front where it matters. A more exact path comes first.
   paths = flatten([
-    for name, s in var.services : [
-      for path in s.paths : {
+    for name, paths in local.all_paths : [
+      for path in paths : {
         service = name
         method  = length(split(" ", path)) > 1 ? split(" ", path)[0] : null
         path    = reverse(split(" ", path))[0]
@@ -97,7 +97,7 @@ resource "google_compute_url_map" "this" {
 
       content {
         priority = route_rules.value.priority
-        service  = google_compute_backend_service.service[route_rules.value.service].id
+        service  = local.backends[route_rules.value.service]
 
         match_rules {
           full_path_match     = route_rules.value.prefix || route_rules.value.template ? null : route_rules.value.path

@@ -15,8 +15,8 @@ resource "google_cloud_run_v2_service" "this" {
   # Tasks and Scheduler, with a token of an account that may invoke them. The function verifies that token again, with
   # its signature, also where Cloud Run's check is off.
   ingress              = var.public ? "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
-  default_uri_disabled = var.public
-  invoker_iam_disabled = var.public || var.unchecked
+  default_uri_disabled = var.public && !var.called_inside
+  invoker_iam_disabled = var.public && !var.behind_iap || var.unchecked
   custom_audiences     = var.public ? [] : [var.audience]
 
   dynamic "binary_authorization" {

@@ -1,0 +1,128 @@
+package issuer
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// codeLasts is how long a code can be exchanged.
+const codeLasts = time.Minute
+
+// grant is what a code is exchanged for.
+type grant struct {
+	email, audience string
+	nonce           string // "": none
+	challenge       string // of PKCE with S256; "": the code was given to a person
+	redirect        string
+	until           time.Time
+}
+
+// Code returns a one-time code for a person. POST /token exchanges it once, within a minute, for a token of
+// the account for the audience. The error is that of [Issuer.Token].
+func (i *Issuer) Code(email, audience string) (string, error) {
+	if _, err := i.keyFor(email); err != nil {
+		return "", err
+	}
+	return i.keep(grant{email: email, audience: audience}), nil
+}
+
+func (i *Issuer) keep(g grant) (code string) {
+	code, g.until = rand.Text(), time.Now().Add(codeLasts)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.codes == nil {
+		i.codes = make(map[string]grant)
+	}
+	i.codes[code] = g
+	return code
+}
+
+// SignIn makes the account sign in at each later GET /authorize; "": nobody does.
+func (i *Issuer) SignIn(email string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.signedIn = email
+}
+
+// serveAuthorize answers a request of the authorization code flow at once: the account of [Issuer.SignIn] agrees.
+func (i *Issuer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	to, err := url.Parse(q.Get("redirect_uri"))
+	if err != nil || to.Host == "" || q.Get("response_type") != "code" || q.Get("client_id") == "" || q.Get("code_challenge") == "" || q.Get("code_challenge_method") != "S256" {
+		http.Error(w, "want response_type=code, client_id, redirect_uri, and code_challenge by S256", http.StatusBadRequest)
+		return
+	}
+	i.mu.Lock()
+	email := i.signedIn
+	i.mu.Unlock()
+	answer := url.Values{"state": {q.Get("state")}}
+	if email == "" {
+		answer.Set("error", "access_denied")
+	} else {
+		answer.Set("code", i.keep(grant{
+			email: email, audience: q.Get("client_id"), nonce: q.Get("nonce"), challenge: q.Get("code_challenge"), redirect: to.String(),
+		}))
+	}
+	to.RawQuery = answer.Encode()
+	http.Redirect(w, r, to.String(), http.StatusFound)
+}
+
+// serveToken exchanges a code. Its first use ends it, also a refused one.
+func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
+	client := r.PostFormValue("client_id")
+	if name, _, ok := r.BasicAuth(); ok {
+		client = name
+	}
+	code := r.PostFormValue("code")
+	i.mu.Lock()
+	g, ok := i.codes[code]
+	delete(i.codes, code)
+	k := i.key
+	i.mu.Unlock()
+	ok = ok && r.PostFormValue("grant_type") == "authorization_code" && time.Now().Before(g.until) && client == g.audience
+	if g.challenge != "" {
+		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
+		ok = ok && base64.RawURLEncoding.EncodeToString(sum[:]) == g.challenge && r.PostFormValue("redirect_uri") == g.redirect
+	}
+	if !ok {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_grant"}) // fails only if the caller has left
+		return
+	}
+	claims := i.claims(g.email, g.audience)
+	if g.nonce != "" {
+		claims["nonce"] = g.nonce
+	}
+	token, err := k.sign(claims)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writeJSON(w, map[string]any{"access_token": rand.Text(), "token_type": "Bearer", "expires_in": int(i.after / time.Second), "id_token": token})
+}
+
+// SetControl leads the paths under /control/ to the emulator's control address, such as http://127.0.0.1:7070.
+// The function processes know the issuer, and are started before that address is there.
+func (i *Issuer) SetControl(url string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.control = url
+}
+
+func (i *Issuer) redirectToControl(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	control := i.control
+	i.mu.Unlock()
+	if control == "" {
+		http.Error(w, "this local environment has no control address", http.StatusNotFound)
+		return
+	}
+	http.Redirect(w, r, control+strings.TrimPrefix(r.URL.RequestURI(), "/control"), http.StatusTemporaryRedirect)
+}
