@@ -25,6 +25,7 @@ type Control struct {
 	keys  bool
 
 	drilling sync.Mutex // held by the one drill that runs
+	behind   background // the last drill without a waiting caller
 }
 
 // Serve serves the control address until Close. Without an address that is [DefaultControl], or a free port if
@@ -39,6 +40,7 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	mux.HandleFunc("GET /token/user/{id}", c.userToken)
 	mux.HandleFunc("POST /console", c.console)
 	mux.HandleFunc("POST /drill/{name}", c.drill)
+	c.routeDrills(mux)
 	served := refuseStrangers(mux)
 	var err error
 	switch {

@@ -63,8 +63,8 @@ func (c *Control) drill(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		http.Error(w, "for: "+err.Error(), http.StatusBadRequest)
 		return
-	case max(len(c.stack.Nodes), 1) < Drills[i].nodes:
-		http.Error(w, fmt.Sprintf("the drill %s needs several nodes: start the emulator with --nodes %d", Drills[i].Name, Drills[i].nodes), http.StatusConflict)
+	case c.lacks(Drills[i]) != "":
+		http.Error(w, c.lacks(Drills[i]), http.StatusConflict)
 		return
 	case !c.drilling.TryLock():
 		http.Error(w, "another drill is running: end it first", http.StatusConflict)
@@ -297,7 +297,7 @@ func RunDrill(ctx context.Context, args []string, out io.Writer) error {
 	set := command.NewFlags("emulator drill", drillUsage)
 	list := set.Bool("list", false, "list the drills")
 	solve := set.Bool("solve", false, "make the operator's calls too, and show them")
-	pause := set.Duration("for", 30*time.Second, "the `time` for which a fault lasts that no call ends")
+	pause := set.Duration("for", defaultPause, "the `time` for which a fault lasts that no call ends")
 	control := set.String("control", os.Getenv("CONTROL"), "the `URL` of the emulator's control address; default: the variable CONTROL, or http://"+DefaultControl)
 	name := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {

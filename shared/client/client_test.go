@@ -275,3 +275,30 @@ func TestOptions(t *testing.T) {
 		t.Errorf("no token: got %v, want why, and nothing asked", err)
 	}
 }
+
+// With a page, a list is one call: its rows, and where the next page begins. Without one it is all pages.
+func TestOnePageOfAList(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer(200, "application/json", `{"acts":[{"act":"a"},{"act":"b"}],"nextPageToken":"next"}`, ""), answer(200, "application/json", `{"acts":[{"act":"c"}]}`, ""))
+	c := s.client(t, nil)
+	read := func(p *client.Page) (got string) {
+		ctx := t.Context()
+		if p != nil {
+			ctx = client.WithPage(ctx, p)
+		}
+		for a, err := range c.ListActs(ctx, client.ActQuery{}) {
+			check.OK(t)(err)
+			got += a.Act
+		}
+		return got
+	}
+	first, second := new(client.Page), &client.Page{Token: "next"}
+	check.Equal(t, "the first page", read(first)+" "+first.Next, "ab next")
+	check.Equal(t, "the last page", read(second)+" "+second.Next, "c ")
+	asked, _ := s.attempts()
+	check.Equal(t, "calls", len(asked), 2)
+	if !strings.Contains(asked[1], "pageToken=next") {
+		t.Errorf("the second call: got %s, want the page's token", asked[1])
+	}
+	check.Equal(t, "all pages", read(nil), "c")
+}

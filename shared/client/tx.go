@@ -211,12 +211,19 @@ type listing struct{ path, rows string }
 // pages yields the rows of a list, and fetches pages as needed. It ends at the first error.
 func pages[T any](ctx context.Context, c *Client, of listing, values url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
+		only, _ := ctx.Value(pageKey{}).(*Page)
+		if only != nil {
+			setUnless(values, "pageToken", only.Token, "")
+		}
 		for {
 			rows, next, err := page[T](ctx, c, of, values)
 			if err != nil {
 				var none T
 				yield(none, err)
 				return
+			}
+			if only != nil {
+				only.Next, next = next, ""
 			}
 			for _, one := range rows {
 				if !yield(one, nil) {

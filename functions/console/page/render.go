@@ -90,10 +90,14 @@ type entry struct {
 	Current bool
 }
 
-// Render draws the page. A view with SeeOther becomes a redirection.
+// Render draws the page. A view with SeeOther becomes a redirection, and one with Write writes the answer itself.
 func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
 	if v.SeeOther != "" {
 		http.Redirect(w, call.Request, v.SeeOther, http.StatusSeeOther)
+		return
+	}
+	if v.Write != nil {
+		v.Write(w)
 		return
 	}
 	d := root{Call: call, Title: v.Title, Data: v.Data, Problem: problemOf(v.Problem), Name: path.Base(v.Body), Menu: r.entries(call.URL.Path), At: r.Now()}

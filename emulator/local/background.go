@@ -1,0 +1,154 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// keptOutput is how much a drill that runs in the background has to say, in bytes: the end is kept.
+const keptOutput = 64 << 10
+
+// defaultPause is how long a fault lasts that no call ends, where no time is given.
+const defaultPause = 30 * time.Second
+
+// Run is one run of a drill in the background.
+type Run struct {
+	Name    string     `json:"name"`
+	Solve   bool       `json:"solve"`
+	Started time.Time  `json:"started"`
+	Ended   *time.Time `json:"ended"` // nil: it runs
+	Failed  bool       `json:"failed"`
+	Output  string     `json:"output"` // what it said so far
+}
+
+// background has the drill that was started last without a waiting caller.
+type background struct {
+	mu   sync.Mutex
+	last *Run               // nil: none was started
+	stop context.CancelFunc // of the last
+}
+
+// Write implements [io.Writer]: it keeps what the drill says.
+func (b *background) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text := append([]byte(b.last.Output), p...)
+	if over := len(text) - keptOutput; over > 0 {
+		text = text[over:]
+		text = text[bytes.IndexByte(text, '\n')+1:]
+	}
+	b.last.Output = string(text)
+	return len(p), nil
+}
+
+// begin notes that a drill runs.
+func (b *background) begin(r Run, stop context.CancelFunc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last, b.stop = &r, stop
+}
+
+// end notes that the drill has ended.
+func (b *background) end(d Drill, err error) {
+	last := fmt.Sprintf("%s docs/runbooks/%s says.\n", ended, d.Runbook)
+	if err != nil {
+		last = fmt.Sprintf("%s%v\n", failed, err)
+	}
+	_, _ = b.Write([]byte(last))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last.Ended, b.last.Failed = new(time.Now()), err != nil
+}
+
+// state returns a copy of the last run; nil: none was started.
+func (b *background) state() *Run {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.last == nil {
+		return nil
+	}
+	return new(*b.last)
+}
+
+// cancel ends the running drill.
+func (b *background) cancel() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stop != nil {
+		b.stop()
+	}
+}
+
+// routeDrills serves the drills that run in the background.
+func (c *Control) routeDrills(mux *http.ServeMux) {
+	mux.HandleFunc("GET /drills", c.drills)
+	mux.HandleFunc("POST /drills/{name}", c.startDrill)
+	mux.HandleFunc("DELETE /drills", c.stopDrill)
+}
+
+// listedDrill is a drill in the list.
+type listedDrill struct {
+	Name    string `json:"name"`
+	Meaning string `json:"meaning"`
+	Runbook string `json:"runbook"` // a page of the repository
+	Needs   string `json:"needs"`   // what the emulator lacks for it; "": nothing
+}
+
+// drills lists the drills, and the last run in the background.
+func (c *Control) drills(w http.ResponseWriter, _ *http.Request) {
+	var out struct {
+		Drills []listedDrill `json:"drills"`
+		Run    *Run          `json:"run"`
+	}
+	for _, d := range Drills {
+		out.Drills = append(out.Drills, listedDrill{d.Name, d.Meaning, "docs/runbooks/" + d.Runbook, c.lacks(d)})
+	}
+	out.Run = c.behind.state()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(out) // the client may have left
+}
+
+// lacks is what the emulator lacks for the drill; "": nothing.
+func (c *Control) lacks(d Drill) string {
+	if max(len(c.stack.Nodes), 1) < d.nodes {
+		return fmt.Sprintf("the drill %s needs several nodes: start the emulator with --nodes %d", d.Name, d.nodes)
+	}
+	return ""
+}
+
+// startDrill starts a drill that goes on after the answer.
+func (c *Control) startDrill(w http.ResponseWriter, r *http.Request) {
+	i := slices.IndexFunc(Drills, func(d Drill) bool { return d.Name == r.PathValue("name") })
+	switch {
+	case i < 0:
+		http.Error(w, "there is no drill "+r.PathValue("name")+": go run ./emulator drill --list", http.StatusNotFound)
+		return
+	case c.lacks(Drills[i]) != "":
+		http.Error(w, c.lacks(Drills[i]), http.StatusConflict)
+		return
+	case !c.drilling.TryLock():
+		http.Error(w, "another drill is running: end it first", http.StatusConflict)
+		return
+	}
+	d, solve := Drills[i], r.URL.Query().Get("solve") == "true"
+	ctx, stop := context.WithCancel(context.WithoutCancel(r.Context()))
+	c.behind.begin(Run{Name: d.Name, Solve: solve, Started: time.Now()}, stop)
+	go func() {
+		defer c.drilling.Unlock()
+		defer stop()
+		c.behind.end(d, runDrill(ctx, c.stack, d, solve, defaultPause, &c.behind))
+	}()
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// stopDrill ends the drill that runs in the background, and its fault.
+func (c *Control) stopDrill(w http.ResponseWriter, _ *http.Request) {
+	c.behind.cancel()
+	w.WriteHeader(http.StatusNoContent)
+}

@@ -1,0 +1,169 @@
+// Package consoletest calls the pages of a section, with an API whose answers a test gives. It is for the drawing of
+// pages and for the number of their calls. The browser's tests hold the pages against the real API.
+package consoletest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// Person is who calls the pages.
+const Person = "ann@fencepost.example"
+
+// Answers are the API's answers by method and path, such as "GET /admin/v1/chains". An answer is a value to encode, a
+// *[client.Problem], nil for 204, or a function of the request that returns one of these. [Proposed] is 202.
+type Answers map[string]any
+
+// Proposed is the answer of an act that a second operator must approve.
+type Proposed client.Proposal
+
+// Console has the pages of one section.
+type Console struct {
+	Viewer bool // the person may only read
+
+	t        *testing.T
+	mux      *http.ServeMux
+	renderer *page.Renderer
+	admin    *client.Client
+	answers  Answers
+
+	mu    sync.Mutex
+	calls []Call
+}
+
+// Call is one call of the API.
+type Call struct {
+	Operation string // such as "GET /admin/v1/chains"
+	Query     url.Values
+	Body      map[string]any
+}
+
+// New returns the section's pages. A call that the answers do not have fails the test.
+func New(t *testing.T, s page.Section, answers Answers) *Console {
+	t.Helper()
+	c := &Console{t: t, mux: http.NewServeMux(), answers: answers}
+	api := httptest.NewServer(http.HandlerFunc(c.answer))
+	t.Cleanup(api.Close)
+	var err error
+	c.admin, err = client.New(client.Options{URL: api.URL, Token: func(context.Context) (string, error) { return "token", nil }, Within: 20 * time.Second, RetryFirst: 24 * time.Hour})
+	check.OK(t)(err)
+	t.Cleanup(c.admin.CloseIdle)
+	c.renderer, err = page.New(s)
+	check.OK(t)(err)
+	for _, r := range s.Routes {
+		c.mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, req *http.Request) {
+			call := page.Call{Request: req, Admin: c.admin, Person: Person, MayAct: !c.Viewer, CSRF: "the-csrf-token"}
+			if v, err := r.Handle(req.Context(), call); err != nil {
+				c.renderer.RenderError(w, call, err)
+			} else {
+				c.renderer.Render(w, call, v)
+			}
+		})
+	}
+	return c
+}
+
+// answer notes a call of the API and answers it.
+func (c *Console) answer(w http.ResponseWriter, r *http.Request) {
+	one := Call{Operation: r.Method + " " + r.URL.Path, Query: r.URL.Query()}
+	_ = json.NewDecoder(r.Body).Decode(&one.Body) // a GET has none
+	c.mu.Lock()
+	c.calls = append(c.calls, one)
+	c.mu.Unlock()
+	answer, ok := c.answers[one.Operation]
+	if !ok {
+		c.t.Errorf("the page calls %s, which the test does not answer", one.Operation)
+		answer = &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND"}
+	}
+	if of, ok := answer.(func(Call) any); ok {
+		answer = of(one)
+	}
+	status, media := http.StatusOK, "application/json"
+	switch a := answer.(type) {
+	case *client.Problem:
+		status, media = a.Status, "application/problem+json"
+	case Proposed:
+		status, answer = http.StatusAccepted, client.Proposal(a)
+		w.Header().Set("Location", "/admin/v1/proposals/"+a.ProposalID)
+	case nil:
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	w.Header().Set("Content-Type", media)
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false) // so that texts arrive as the test has them
+	_ = e.Encode(answer)   // the client may have left
+}
+
+// Get returns the page and the calls of the API that it made.
+func (c *Console) Get(path string) (*httptest.ResponseRecorder, []Call) {
+	return c.send(httptest.NewRequest(http.MethodGet, path, nil))
+}
+
+// Post sends a form and returns the answer and the calls of the API.
+func (c *Console) Post(path string, form url.Values) (*httptest.ResponseRecorder, []Call) {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return c.send(r)
+}
+
+func (c *Console) send(r *http.Request) (*httptest.ResponseRecorder, []Call) {
+	c.mu.Lock()
+	c.calls = nil
+	c.mu.Unlock()
+	w := httptest.NewRecorder()
+	c.mux.ServeHTTP(w, r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return w, c.calls
+}
+
+// Shows gets the page, wants status 200, that number of calls of the API, and each text in it.
+func (c *Console) Shows(path string, calls int, texts ...string) {
+	c.t.Helper()
+	w, made := c.Get(path)
+	c.wants(path, w, 200, made, calls, texts)
+}
+
+// Refuses sends the form, wants the status, that number of calls of the API, and each text in the page.
+func (c *Console) Refuses(path string, form url.Values, status, calls int, texts ...string) {
+	c.t.Helper()
+	w, made := c.Post(path, form)
+	c.wants(path, w, status, made, calls, texts)
+}
+
+// Does sends the form, wants a redirection to the path, and returns the last call of the API.
+func (c *Console) Does(path string, form url.Values, calls int, to string) Call {
+	c.t.Helper()
+	w, made := c.Post(path, form)
+	c.wants(path, w, http.StatusSeeOther, made, calls, nil)
+	check.Equal(c.t, path+": Location", w.Header().Get("Location"), to)
+	if len(made) == 0 {
+		return Call{}
+	}
+	return made[len(made)-1]
+}
+
+func (c *Console) wants(path string, w *httptest.ResponseRecorder, status int, made []Call, calls int, texts []string) {
+	c.t.Helper()
+	if w.Code != status || len(made) != calls {
+		c.t.Errorf("%s: got status %d with the calls %+v, want status %d with %d calls\n%s", path, w.Code, made, status, calls, w.Body)
+	}
+	for _, text := range texts {
+		if !strings.Contains(w.Body.String(), text) {
+			c.t.Errorf("%s: the page lacks %q:\n%s", path, text, w.Body)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package incidents
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// proposalList is the page of the proposals.
+type proposalList struct {
+	All       bool // ended ones too
+	Proposals []client.Proposal
+	Next      string
+}
+
+// listProposals lists the proposals that wait for a second operator, or all, one page of 500. It makes 1 call.
+func listProposals(ctx context.Context, call page.Call) (page.View, error) {
+	p := &proposalList{All: call.FormValue("state") == "all"}
+	one := client.Page{Token: call.FormValue("pageToken")}
+	var err error
+	p.Proposals, err = rowsOf(call.Admin.ListProposals(client.WithPage(ctx, &one), p.All))
+	p.Next = one.Next
+	return page.View{Title: "Proposals", Body: "incidents/proposals", Data: p}, err
+}
+
+// proposal is the page of one proposal, and the form of an act on it.
+type proposal struct {
+	client.Proposal
+	Own     bool // the person proposed it
+	Subject proposalSubject
+	WayOn   string
+}
+
+// Open reports whether the proposal can still be approved.
+func (p proposal) Open() bool { return p.Status == "PROPOSED" || p.Status == "APPROVED" }
+
+// proposalSubject is what a proposal is about. A member is "" where there is none.
+type proposalSubject struct {
+	Submitter string `json:"submitter"`
+	TxID      string `json:"txId"`
+	ReqID     string `json:"reqId"`
+	Endpoint  string `json:"endpoint"`
+	Halt      string `json:"halt"`
+	Finding   string `json:"finding"`
+}
+
+func proposalOf(call page.Call, p client.Proposal, problem error) *proposal {
+	out := &proposal{Proposal: p, Own: isPerson(p.ProposedBy, call.Person), WayOn: wayOn(problem)}
+	_ = json.Unmarshal(p.Subject, &out.Subject) // a subject of another form is shown as it is
+	return out
+}
+
+// isPerson reports whether an operator's name in the API is the person's e-mail. An operator whose name is a token's
+// subject is not known here: the API refuses a second act of the same person.
+func isPerson(name, email string) bool {
+	return email != "" && strings.EqualFold(strings.TrimPrefix(name, "email:"), email)
+}
+
+// showProposal shows what a proposal would do, its evidence and how it ended. It makes 1 call.
+func showProposal(ctx context.Context, call page.Call) (page.View, error) {
+	p, err := call.Admin.Proposal(ctx, call.PathValue("id"))
+	return page.View{Title: "Proposal", Body: "incidents/proposal", Data: proposalOf(call, p, nil)}, err
+}
+
+// approve approves another operator's proposal, which carries it out. GET makes 1 call, POST 1, a refused POST 2.
+func approve(ctx context.Context, call page.Call) (page.View, error) {
+	return decide(ctx, call, "incidents/approve", "Approve a proposal", call.Admin.Approve)
+}
+
+// reject ends a proposal. GET makes 1 call, POST 1, a refused POST 2.
+func reject(ctx context.Context, call page.Call) (page.View, error) {
+	return decide(ctx, call, "incidents/reject", "Reject a proposal", call.Admin.Reject)
+}
+
+func decide(ctx context.Context, call page.Call, body, title string, do func(ctx context.Context, id, reason string) (client.Proposal, error)) (page.View, error) {
+	id := call.PathValue("id")
+	var unread error
+	form := func(problem error) page.View {
+		p, err := call.Admin.Proposal(ctx, id)
+		unread = err
+		return page.View{Title: title, Body: body, Data: proposalOf(call, p, problem)}
+	}
+	v, err := page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+		_, err := do(ctx, id, reason)
+		return page.Path("proposal", id), err
+	})
+	if err == nil && unread != nil {
+		err = unread
+	}
+	return v, err
+}

@@ -1,0 +1,269 @@
+package incidents
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// lostPages bounds the pages of 20 lost nonces that a release form shows.
+const lostPages = 5
+
+// The modes of a release.
+const (
+	resume = "resume"
+	resync = "resync"
+)
+
+// The answers to the question which request a lost nonce was, beside "none": no request of this deployment.
+const (
+	otherRequest = "other" // the one of the text field
+	chosen       = "id:"   // before the requestId of a candidate
+)
+
+// releaseForm is the form of a release, and what a trial of it would do.
+type releaseForm struct {
+	Submitter client.Submitter
+	Mode      string
+	Evidence  evidence
+	Nonces    []lostNonce
+	More      bool // the chain has more lost nonces than are shown
+	Progress  progress
+	Unknown   int    // queued intents whose calls are not known yet
+	LostError string // why the nonces were not read; "": they were
+	Incident  string
+	Count     string
+	Report    *client.ReleaseReport // of a trial; nil: none was made
+	Unmatched []client.LostNonce    // of a trial: nonces that stay without a request
+	WayOn     string                // how to go on after a refusal; "": there was none
+}
+
+// lostNonce is a lost nonce with the operator's answers.
+type lostNonce struct {
+	client.LostNonce
+	Candidates []candidate
+	Choice     string // "": no answer
+	Other      string // the requestId of the text field
+	Hash       string
+	Executed   string
+}
+
+// candidate is a request that the foreign transaction may have been.
+type candidate struct {
+	Value     string // of the form's field
+	RequestID string
+	TxID      string // "": it has no transaction
+	State     string
+}
+
+// release shows the evidence, tries a release and carries it out. GET makes up to 6 calls: the submitter, and up to 5
+// pages of lost nonces. A trial makes 1 more. A release makes 1, and after a refusal those of GET.
+func release(ctx context.Context, call page.Call) (page.View, error) {
+	in, wrong := releaseOf(call)
+	form := func(problem error) page.View { return drawRelease(ctx, call, in, problem) }
+	if step := call.PostFormValue("step"); step == "edit" {
+		return form(nil), nil
+	} else if step == "try" {
+		return tryRelease(ctx, call, in, wrong, form)
+	}
+	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+		if wrong != nil {
+			return "", wrong
+		}
+		if in.Mode == resync {
+			if err := page.Confirmed(call, confirmation(call.PathValue("submitter"))); err != nil {
+				return "", err
+			}
+		}
+		in.Reason = reason
+		_, err := call.Admin.Release(ctx, call.PathValue("submitter"), in)
+		return page.Path("submitter", call.PathValue("submitter")) + "/protect", err
+	})
+}
+
+// tryRelease draws what the release would do.
+func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong error, form func(error) page.View) (page.View, error) {
+	trial := in
+	if trial.Reason = strings.TrimSpace(call.PostFormValue("reason")); trial.Reason == "" {
+		wrong = page.Refuse("reason", "Write why you release. A trial is logged with its reason, too.")
+	}
+	var report client.ReleaseReport
+	err := wrong
+	if err == nil {
+		trial.DryRun = true
+		report, err = call.Admin.Release(ctx, call.PathValue("submitter"), trial)
+	}
+	v := form(err)
+	if err != nil {
+		v.Problem, v.Status = err, statusOf(err)
+		return v, nil
+	}
+	data := v.Data.(*releaseForm)
+	data.Report = &report
+	for _, n := range data.Nonces {
+		if !slices.ContainsFunc(report.Named, func(one client.Named) bool { return one.Nonce == n.Nonce }) {
+			data.Unmatched = append(data.Unmatched, n.LostNonce)
+		}
+	}
+	return v, nil
+}
+
+// confirmation is the text that an operator types to release: the end of the account.
+func confirmation(submitter string) string { return submitter[max(0, len(submitter)-6):] }
+
+// releaseOf reads the form's fields. The error names the field that is wrong.
+func releaseOf(call page.Call) (in client.Release, err error) {
+	in.Mode = resync
+	if call.FormValue("mode") == resume {
+		in.Mode = resume
+	}
+	if call.Method != http.MethodPost {
+		return in, nil
+	}
+	if in.Incident, err = strconv.Atoi(call.PostFormValue("incident")); err != nil {
+		return in, page.Refuse("incident", "The form has no incident. Open the incident's page again.")
+	}
+	if in.Mode == resume {
+		return in, nil
+	}
+	count, err := strconv.ParseUint(call.PostFormValue("count"), 10, 64)
+	if err != nil {
+		return in, page.Refuse("count", "Give the finalized count of the account, which this page shows.")
+	}
+	in.Count = &count
+	if call.PostFormValue("others") == "matching" {
+		in.Others = "matching"
+	}
+	if text := call.PostFormValue("fill"); text != "" {
+		if in.Fill, err = strconv.Atoi(text); err != nil || in.Fill < 1 {
+			return in, page.Refuse("fill", "Give a whole number above 0, or leave it empty.")
+		}
+	}
+	return in, answersOf(call, &in)
+}
+
+// answersOf reads what the operator said of each nonce.
+func answersOf(call page.Call, in *client.Release) error {
+	in.Requests, in.Hashes, in.Executed = map[uint64]string{}, map[uint64]string{}, map[uint64]string{}
+	for _, field := range slices.Sorted(maps.Keys(call.PostForm)) {
+		kind, number, ok := strings.Cut(field, "-")
+		nonce, err := strconv.ParseUint(number, 10, 64)
+		text := strings.TrimSpace(call.PostFormValue(field))
+		if !ok || err != nil || text == "" {
+			continue
+		}
+		switch kind {
+		case "request":
+			if text == otherRequest {
+				text = chosen + strings.TrimSpace(call.PostFormValue("other-"+number))
+			}
+			in.Requests[nonce] = strings.TrimPrefix(text, chosen)
+			if in.Requests[nonce] == "" {
+				return page.Refuse("other-"+number, fmt.Sprintf("Write the requestId that nonce %d was, or choose another answer.", nonce))
+			}
+		case "hash":
+			in.Hashes[nonce] = text
+		case "executed":
+			in.Executed[nonce] = text
+		}
+	}
+	return nil
+}
+
+// drawRelease draws the form with the evidence as it is now and the entered values.
+func drawRelease(ctx context.Context, call page.Call, in client.Release, problem error) page.View {
+	f := &releaseForm{Mode: in.Mode, WayOn: wayOn(problem)}
+	id := call.PathValue("submitter")
+	var err error
+	var lost []client.LostNonce
+	var lostErr error
+	var reads sync.WaitGroup
+	reads.Go(func() { f.Submitter, err = call.Admin.Submitter(ctx, id) })
+	if in.Mode == resync {
+		reads.Go(func() { lost, lostErr = f.readLost(ctx, call, id) })
+	}
+	reads.Wait()
+	if err != nil {
+		f.Submitter.Submitter = id
+		f.LostError = textOf(err)
+	}
+	if lostErr != nil {
+		f.LostError = textOf(lostErr)
+	}
+	if p := f.Submitter.Protect; p != nil {
+		f.Evidence, f.Incident = evidenceOf(p.Evidence), strconv.Itoa(p.Incident)
+	}
+	f.Count = call.PostFormValue("count")
+	if f.Count == "" && f.Progress.Known || client.CodeOf(problem) == "INVALID_FIELD" && fieldOf(problem) == "count" {
+		f.Count = strconv.FormatUint(f.Progress.Final, 10)
+	}
+	f.Nonces = answered(call, lost)
+	return page.View{Title: "Release " + nameOf(f.Submitter) + " from PROTECT", Body: "incidents/release", Data: f}
+}
+
+// readLost reads up to lostPages pages of lost nonces, and how far they are final.
+func (f *releaseForm) readLost(ctx context.Context, call page.Call, id string) (all []client.LostNonce, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lostPages*patience)
+	defer cancel()
+	token := ""
+	for range lostPages {
+		one, err := call.Admin.Lost(ctx, id, token)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, one.Nonces...)
+		f.Progress, f.Unknown = progressOf(one), one.UnknownCalls
+		if token = one.NextPageToken; token == "" {
+			return all, nil
+		}
+	}
+	f.More = true
+	return all, nil
+}
+
+// answered adds the candidates and the entered answers to the lost nonces. Nothing is chosen beforehand: the operator
+// decides about each nonce.
+func answered(call page.Call, lost []client.LostNonce) []lostNonce {
+	all := make([]lostNonce, len(lost))
+	for i, l := range lost {
+		number := strconv.FormatUint(l.Nonce, 10)
+		all[i] = lostNonce{LostNonce: l, Candidates: candidatesOf(l), Choice: call.PostFormValue("request-" + number), Other: call.PostFormValue("other-" + number),
+			Hash: call.PostFormValue("hash-" + number), Executed: call.PostFormValue("executed-" + number)}
+	}
+	return all
+}
+
+// candidatesOf are the requests that want what the foreign transaction did. A payout has its req_id as requestId.
+func candidatesOf(l client.LostNonce) (all []candidate) {
+	for _, m := range l.Intents {
+		all = append(all, candidate{chosen + m.RequestID, m.RequestID, m.TxID, strings.TrimSpace(string(m.State) + " " + m.SubState)})
+	}
+	for _, reqID := range l.Payouts {
+		if !slices.ContainsFunc(all, func(c candidate) bool { return c.RequestID == reqID }) {
+			all = append(all, candidate{chosen + reqID, reqID, "", "an open payout"})
+		}
+	}
+	return all
+}
+
+// Outcome is the end of the foreign transaction; "": it was not read at finality yet.
+func (n lostNonce) Outcome() string {
+	switch {
+	case n.Succeeded == nil:
+		return ""
+	case *n.Succeeded:
+		return "succeeded"
+	}
+	return "reverted"
+}
+
+// Confirmation is the text that an operator types to release.
+func (f releaseForm) Confirmation() string { return confirmation(f.Submitter.Submitter) }

@@ -1,0 +1,72 @@
+package incidents
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// fieldOf is the field that a refusal names; "": none.
+func fieldOf(err error) string {
+	var p *client.Problem
+	if errors.As(err, &p) {
+		return p.Field
+	}
+	return ""
+}
+
+// refusedFields has the way on after a release was refused for a field.
+var refusedFields = map[string]string{
+	"requests": "For each nonce that the text lists, choose the request that the transaction was, or \"no request of ours\". A name that the chain contradicts is another request's: correct it. Nothing was changed.",
+	"hashes":   "Give the hash of the transaction that consumed the nonce, from a block explorer or the caller's log. If no node has its receipt, connect an archive node, or state how you know that the request was carried out.",
+	"executed": "A statement counts only for a nonce with a requestId whose transaction no node shows. Clear the statement, or the hash.",
+	"count":    "The finalized count has changed since you read it. The form now has the new one: look at the nonces again, then try again.",
+	"fill":     "Give the largest window that the account can have had, or leave the field empty.",
+	"mode":     "This incident does not end by this kind of release yet: the text says why. Go back to the incident's page and choose the other kind, or wait.",
+	"incident": "Open the incident's page again and start from there.",
+}
+
+// refusedCodes has the way on after an act of these pages was refused with a code.
+var refusedCodes = map[string]string{
+	"TOO_LATE":           "Another operator was faster, or the state has changed. Nothing was changed by you. Open the page again to see the state.",
+	"NOT_LEADER":         "The submitter is being served at this moment. Nothing was changed. Wait a few seconds and send the form again.",
+	"UNAVAILABLE":        "The nodes do not answer or do not agree, or blocks are still being read: each minute reads about 2,000. Nothing was changed. Send the form again later.",
+	"SAME_OPERATOR":      "You proposed this act. Two persons must agree: ask another operator to approve it.",
+	"PROPOSAL_STALE":     "What the act is about has changed since it was proposed, so it can never be carried out. Look at the present state and propose it again.",
+	"PROPOSAL_EXPIRED":   "The time to approve has passed. Propose the act again.",
+	"PROPOSER_REMOVED":   "The proposer is no operator any more. Ask why before another operator proposes the act again.",
+	"PROOF_USED":         "That transaction already proves another payout. One payment proves one request: look for the right transaction.",
+	"UNKNOWN_SUBMITTER":  "This deployment has no such submitter. Check the address of the page.",
+	"NOT_A_PLANNED_MOVE": "The database was not moved as planned. Release each submitter on its page.",
+}
+
+// wayOn is the way on after a refusal; "": its own text says enough, or there was none.
+func wayOn(err error) string {
+	if err == nil {
+		return ""
+	}
+	if text := refusedFields[fieldOf(err)]; text != "" {
+		return text
+	}
+	if text := refusedCodes[client.CodeOf(err)]; text != "" {
+		return text
+	}
+	if errors.Is(err, client.ErrUnknown) {
+		return "The act may have been carried out. Open the page again and look at the state before you repeat it."
+	}
+	if strings.HasPrefix(client.CodeOf(err), "INVALID") {
+		return "Correct the field that the text names. Nothing was changed."
+	}
+	return ""
+}
+
+// statusOf is the HTTP status of a page that shows the error.
+func statusOf(err error) int {
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status >= http.StatusBadRequest {
+		return p.Status
+	}
+	return http.StatusBadGateway
+}

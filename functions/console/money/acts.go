@@ -1,0 +1,174 @@
+package money
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// act is an act on a transfer.
+type act struct {
+	Name    string // the last part of its path
+	Button  string
+	Meaning string // what it does, and what cannot be undone
+	Here    bool   // the transfer's state allows it, as far as the page knows
+	do      func(ctx context.Context, call page.Call, reqID, reason string) error
+}
+
+// acts are all acts on a transfer.
+var acts = []act{
+	{Name: "cancel", Button: "Cancel the transfer", do: cancel,
+		Meaning: "Ends a transfer that has not begun. The money stays where it is, and the user reads FAILED/CANCELLED. It cannot be undone; the user can ask again."},
+	{Name: "resolve", Button: "Ask the ledger for its answer", do: resolve,
+		Meaning: "The ledger answers what it has stored about the operation. If it has stored nothing, it refuses the operation for ever, and the transfer goes on by that refusal. Nobody sets a state."},
+	{Name: "acknowledge", Button: "Silence its alerts", do: acknowledge,
+		Meaning: "Silences the alerts MON-001 and MON-002 for this transfer until a time, while its state stays the same. It moves no money."},
+	{Name: "state", Button: "State whether the payout was paid", do: statePayout,
+		Meaning: "For a payout whose record cannot tell whether it was paid. A wrong statement can pay twice. It can be withdrawn until it takes effect, and not after that."},
+	{Name: "withdraw", Button: "Withdraw the statement", do: withdrawStatement,
+		Meaning: "Takes back the statement in force, unless it has taken effect."},
+}
+
+// actsOn are the acts that the transfer's state allows.
+func actsOn(w client.Why) (here []act) {
+	for _, a := range acts {
+		if allows(w, a.Name) {
+			here = append(here, a)
+		}
+	}
+	return here
+}
+
+// allows reports whether the state of the transfer allows the act. The API decides when the act is sent.
+func allows(w client.Why, name string) bool {
+	switch name {
+	case "cancel":
+		return w.State == client.TransferInit
+	case "resolve":
+		return awaitedOp(w.State) != ""
+	case "acknowledge":
+		return awaitedOp(w.State) != "" || w.State == client.TransferSourceDone
+	case "state":
+		return w.Payout != nil && w.State == client.TransferTargetPending && standing(w) == nil
+	}
+	return standing(w) != nil
+}
+
+// awaitedOp is the operation whose answer a transfer waits for; "": it waits for none.
+func awaitedOp(s client.TransferState) string {
+	return map[client.TransferState]string{client.TransferSourcePending: "withdraw", client.TransferTargetPending: "deposit", client.TransferCompensating: "refund"}[s]
+}
+
+// standing is the statement about a payout that can be withdrawn; nil: there is none.
+func standing(w client.Why) *client.Statement {
+	for i, s := range w.Statements {
+		if s.Counts && s.ActedAt == nil && s.WithdrawnAt == nil {
+			return &w.Statements[i]
+		}
+	}
+	return nil
+}
+
+// transferForm is the form of an act on a transfer.
+type transferForm struct {
+	client.Why
+	Act       act
+	Op        string // that the transfer waits for
+	Forgotten bool   // the trading core may have forgotten the operation, so that a statement is needed
+	Statement *client.Statement
+	Until     string // the usual end of an acknowledgement
+	WayOn     string
+	Error     string // why the transfer was not read; "": it was
+}
+
+// actOnTransfer draws the form of an act on a transfer and carries it out. GET makes 1 call, POST 1, a refused POST 2.
+func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
+	id := call.PathValue("id")
+	i := slices.IndexFunc(acts, func(a act) bool { return a.Name == call.PathValue("act") })
+	if i < 0 {
+		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "There is no such act on a transfer. Open the transfer's page."}
+	}
+	form := func(problem error) page.View {
+		f := &transferForm{Act: acts[i], WayOn: wayOn(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
+		var err error
+		f.Why, err = call.Admin.WhyTransfer(ctx, id)
+		f.Error, f.Op, f.Statement = textOf(err), awaitedOp(f.State), standing(f.Why)
+		f.ReqID = id
+		f.Forgotten = strings.Contains(f.LastEvidence, "BEYOND_HORIZON") || client.CodeOf(problem) == "BEYOND_HORIZON"
+		return page.View{Title: acts[i].Button, Body: "money/act", Data: f}
+	}
+	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+		return page.Path("transfer", id), acts[i].do(ctx, call, id, reason)
+	})
+}
+
+func cancel(ctx context.Context, call page.Call, reqID, reason string) error {
+	_, err := call.Admin.CancelTransfer(ctx, reqID, reason)
+	return err
+}
+
+func resolve(ctx context.Context, call page.Call, reqID, reason string) error {
+	in := client.Resolve{Op: call.PostFormValue("op"), Reason: reason, Outcome: call.PostFormValue("outcome")}
+	if text := strings.TrimSpace(call.PostFormValue("line")); text != "" {
+		var err error
+		if in.Line, err = strconv.ParseInt(text, 10, 64); err != nil || in.Line < 1 {
+			return page.Refuse("line", "Give the number of the journal's line, a whole number above 0, or leave it empty.")
+		}
+	}
+	_, err := call.Admin.ResolveTransfer(ctx, reqID, in)
+	return err
+}
+
+// untilForm is the form of a time in the field "until", in UTC.
+const untilForm = "2006-01-02T15:04"
+
+func acknowledge(ctx context.Context, call page.Call, reqID, reason string) error {
+	until, err := time.Parse(untilForm, call.PostFormValue("until"))
+	if err != nil {
+		return page.Refuse("until", "Give a date and time in UTC, such as 2026-01-02T15:04, at most 30 days ahead.")
+	}
+	return call.Admin.AcknowledgeTransfer(ctx, reqID, reason, until)
+}
+
+func statePayout(ctx context.Context, call page.Call, reqID, reason string) error {
+	in := client.PayoutStatement{Reason: reason}
+	switch call.PostFormValue("paid") {
+	case "yes":
+		in.Paid, in.TxHash = true, strings.TrimSpace(call.PostFormValue("txHash"))
+		if in.TxHash == "" {
+			return page.Refuse("txHash", "Give the hash of the transaction that paid. The nodes are asked whether it did.")
+		}
+	case "no":
+		in.Then, in.OtherPayments = call.PostFormValue("then"), strings.Fields(call.PostFormValue("otherPayments"))
+		if in.Then == "" {
+			return page.Refuse("then", "Choose what follows: pay again, or refund.")
+		}
+		if text := strings.TrimSpace(call.PostFormValue("maxWindow")); text != "" {
+			var err error
+			if in.MaxWindow, err = strconv.Atoi(text); err != nil || in.MaxWindow < 1 {
+				return page.Refuse("maxWindow", "Give a whole number above 0, or leave it empty where the database was not restored.")
+			}
+		}
+		if err := page.Confirmed(call, reqID[max(0, len(reqID)-6):]); err != nil {
+			return err
+		}
+	default:
+		return page.Refuse("paid", "Choose whether the payout was paid.")
+	}
+	_, err := call.Admin.StatePayout(ctx, reqID, in)
+	return err
+}
+
+func withdrawStatement(ctx context.Context, call page.Call, reqID, reason string) error {
+	_, err := call.Admin.WithdrawStatement(ctx, reqID, reason)
+	return err
+}
+
+// ConfirmText is the text that an operator types where the act cannot be undone: the end of the req_id.
+func (f transferForm) ConfirmText() string { return f.ReqID[max(0, len(f.ReqID)-6):] }

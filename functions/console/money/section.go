@@ -1,0 +1,95 @@
+// Package money has the console's pages about transfers, payouts, conservation and halts.
+package money
+
+import (
+	"embed"
+	"errors"
+	"iter"
+	"net/http"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+//go:embed templates/*.html
+var templates embed.FS
+
+// Section returns the pages. A deployment without transfers has them too: they say that it has none.
+func Section() page.Section {
+	return page.Section{
+		Templates: templates,
+		Menu:      []page.Link{{Path: "/console/transfers", Name: "Transfers"}, {Path: "/console/conservation", Name: "Conservation"}},
+		Routes: []page.Route{
+			{Pattern: "GET /console/transfers", Handle: listTransfers},
+			{Pattern: "GET /console/transfers/{id}", Handle: showTransfer},
+			{Pattern: "GET /console/transfers/{id}/{act}", Handle: actOnTransfer, Acts: true},
+			{Pattern: "POST /console/transfers/{id}/{act}", Handle: actOnTransfer, Acts: true},
+			{Pattern: "GET /console/conservation", Handle: showConservation},
+			{Pattern: "GET /console/conservation/check", Handle: check, Acts: true},
+			{Pattern: "POST /console/conservation/check", Handle: check, Acts: true},
+			{Pattern: "GET /console/conservation/findings/{id}/adjust", Handle: adjust, Acts: true},
+			{Pattern: "POST /console/conservation/findings/{id}/adjust", Handle: adjust, Acts: true},
+			{Pattern: "GET /console/conservation/halts/{id}/resume", Handle: resumeHalt, Acts: true},
+			{Pattern: "POST /console/conservation/halts/{id}/resume", Handle: resumeHalt, Acts: true},
+		},
+	}
+}
+
+// rowsOf reads a list to its end, which with [client.WithPage] is one page.
+func rowsOf[T any](list iter.Seq2[T, error]) (rows []T, err error) {
+	for row, err := range list {
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// textOf is why a part of a page cannot be drawn; "": it can. The text of an error that is no refusal stays secret.
+func textOf(err error) string {
+	var p *client.Problem
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &p) && p.Detail != "":
+		return p.Detail
+	}
+	return "the API did not answer in time"
+}
+
+// refusedCodes has the way on after an act of these pages was refused with a code.
+var refusedCodes = map[string]string{
+	"TOO_LATE":           "The state has changed meanwhile: the transfer has begun or ended, or another operator was faster. Nothing was changed by you. Open the page again.",
+	"NOTHING_TO_RESOLVE": "The transfer does not wait for the answer to this operation any more. Nothing was changed. Open its page again to see where the money is now.",
+	"BEYOND_HORIZON":     "The trading core has forgotten operations of this age and cannot answer. Search the core's journal for the req_id, then send this form again with what you found.",
+	"NOT_FORGOTTEN":      "The ledger still knows the operation, so your statement is not needed. Choose \"the ledger's own answer\" and send the form again.",
+	"EVIDENCE_DIFFERS":   "The journals contradict your statement. Nothing was changed. Read the journal's line again; if it is right, the books are wrong: see conservation.",
+	"STATEMENT_STANDS":   "Another statement about this payout is in force. Withdraw that one first, if it is wrong.",
+	"NO_STATEMENT":       "There is no statement to withdraw, or it has taken effect already and cannot be withdrawn.",
+	"ACCOUNT_MOVED":      "The account has changed since the last check, so the difference may be another one now. Run a check, then adjust what it finds.",
+	"OUT_OF_RANGE":       "The adjusted balance would be below zero or too large. Nothing was changed. Decide which of the two books is right before you go on.",
+	"PROOF_USED":         "That transaction already proves another payout. One payment proves one payout: look for the right transaction.",
+	"UNAVAILABLE":        "A ledger or the chain's nodes did not answer. Nothing was changed. Send the form again later.",
+	"SYSTEM_ERROR":       "A ledger did not answer. Open the page again to see whether the state has changed before you repeat the act.",
+}
+
+// wayOn is the way on after a refusal; "": its own text says enough, or there was none.
+func wayOn(err error) string {
+	switch text := refusedCodes[client.CodeOf(err)]; {
+	case text != "":
+		return text
+	case errors.Is(err, client.ErrUnknown):
+		return "The act may have been carried out. Open the page again and look at the state before you repeat it."
+	}
+	return ""
+}
+
+// statusOf is the HTTP status of a page that shows the error.
+func statusOf(err error) int {
+	var p *client.Problem
+	if errors.As(err, &p) && p.Status >= http.StatusBadRequest {
+		return p.Status
+	}
+	return http.StatusBadGateway
+}

@@ -1,0 +1,200 @@
+package operation
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// actNames are the names of acts, for the filter. The list of the API may have more.
+var actNames = []string{
+	"account-status", "address-remove", "addresses-block", "addresses-unblock", "adjust", "approve", "approved", "asset", "callers", "cancel", "database-accept",
+	"deposit", "foreign-match", "foreign-write-off", "halt-resume", "payout-state", "payout-withdraw", "placeholder", "policy", "proceed", "propose", "rebroadcast",
+	"register", "reject", "release", "replace", "resume", "retire", "signer", "suspend", "transfer-acknowledge", "transfer-cancel", "transfer-resolve", "update",
+	"wait", "webhook-pause", "webhook-redeliver", "webhook-resume", "webhook-test", "withdrawal",
+}
+
+// auditPage is the page of the recorded acts.
+type auditPage struct {
+	Who, Act, Subject, Since string
+	Names                    []string
+	Error                    string // a filter is wrong
+	Acts                     []actRow
+	Next                     string // the path of the next page; "": this is the last
+	Export                   string // the path of the export with the same filters
+}
+
+// actRow is a recorded act, and what of its change was kept.
+type actRow struct {
+	client.Act
+	HasBefore, HasAfter bool
+}
+
+// isKept reports whether a part of an act was kept.
+func isKept(part json.RawMessage) bool { return len(part) > 0 && string(part) != "null" }
+
+// sinceForm is the form of a time in the filter, in UTC.
+const sinceForm = "2006-01-02T15:04"
+
+// queryOf reads the filters of the address.
+func queryOf(q url.Values) (client.ActQuery, error) {
+	out := client.ActQuery{Who: strings.TrimSpace(q.Get("who")), Act: strings.TrimSpace(q.Get("act")), Subject: strings.TrimSpace(q.Get("subject"))}
+	text := q.Get("since")
+	if text == "" {
+		return out, nil
+	}
+	var err error
+	for _, form := range []string{sinceForm, time.DateOnly, time.RFC3339} {
+		if out.Since, err = time.Parse(form, text); err == nil {
+			return out, nil
+		}
+	}
+	return out, page.Refuse("since", "Give a date and time in UTC, such as 2026-01-02T15:04.")
+}
+
+// filters are the filters of an address, without its page.
+func filters(q url.Values) url.Values {
+	kept := url.Values{}
+	for _, name := range []string{"who", "act", "subject", "since"} {
+		if text := q.Get(name); text != "" {
+			kept.Set(name, text)
+		}
+	}
+	return kept
+}
+
+// listActs lists the recorded acts of operators, the newest first, 100 a page. It makes 1 call.
+func listActs(ctx context.Context, call page.Call) (page.View, error) {
+	q := call.URL.Query()
+	kept := filters(q)
+	p := &auditPage{Who: q.Get("who"), Act: q.Get("act"), Subject: q.Get("subject"), Since: q.Get("since"), Names: actNames, Export: "/console/audit.csv?" + kept.Encode()}
+	v := page.View{Title: "Audit", Body: "operation/audit", Data: p}
+	query, err := queryOf(q)
+	if err != nil {
+		p.Error = textOf(err)
+		return v, nil
+	}
+	one := client.Page{Token: q.Get("pageToken")}
+	rows, err := rowsOf(call.Admin.ListActs(client.WithPage(ctx, &one), query))
+	for _, a := range rows {
+		p.Acts = append(p.Acts, actRow{a, isKept(a.Before), isKept(a.After)})
+	}
+	if client.CodeOf(err) == "INVALID_FIELD" {
+		p.Error, err = textOf(err), nil
+	}
+	if one.Next != "" {
+		kept.Set("pageToken", one.Next)
+		p.Next = "/console/audit?" + kept.Encode()
+	}
+	return v, err
+}
+
+// Bounds of an export.
+const (
+	exportRows  = 1000 // of one call
+	exportPages = 100
+)
+
+// exportColumns are the columns of an export.
+var exportColumns = []string{"at", "by", "act", "subjectKind", "subject", "submitter", "reason", "approvedBy", "proposalId", "before", "after"}
+
+// exportActs streams the acts that the filters of the page Audit select as CSV, page by page. It makes up to 100 calls of
+// 1,000 acts. The first call is made before the answer begins, so that a refusal is drawn as a page. A file that is not
+// complete ends with a line that begins with INCOMPLETE and says why.
+func exportActs(ctx context.Context, call page.Call) (page.View, error) {
+	query, err := queryOf(call.URL.Query())
+	if err != nil {
+		return page.View{}, err
+	}
+	query.PageSize = exportRows
+	first := new(client.Page)
+	rows, err := rowsOf(call.Admin.ListActs(client.WithPage(ctx, first), query))
+	if err != nil {
+		return page.View{}, err
+	}
+	return page.View{Write: func(w http.ResponseWriter) {
+		h := w.Header()
+		h.Set("Content-Type", "text/csv; charset=utf-8")
+		h.Set("Content-Disposition", `attachment; filename="fencepost-audit-`+time.Now().UTC().Format("20060102T150405Z")+`.csv"`)
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		export(ctx, w, call.Admin, query, actPage{rows, first.Next})
+	}}, nil
+}
+
+// actPage is one page of acts.
+type actPage struct {
+	rows []client.Act
+	next string // the token of the next page; "": there is none
+}
+
+// export writes the page and those after it.
+func export(ctx context.Context, w http.ResponseWriter, admin *client.Client, query client.ActQuery, p actPage) {
+	out := csv.NewWriter(w)
+	out.UseCRLF = true
+	_ = out.Write(exportColumns) // the browser may have left: Flush and Error say so
+	for n := 1; ; n++ {
+		for _, a := range p.rows {
+			_ = out.Write(cellsOf(a))
+		}
+		out.Flush()
+		_ = http.NewResponseController(w).Flush() // a writer without it sends at the end
+		switch {
+		case out.Error() != nil || p.next == "":
+			return
+		case n == exportPages:
+			incomplete(out, fmt.Sprintf("this export has at most %d acts; export the older ones by other filters", exportPages*exportRows))
+			return
+		}
+		one := client.Page{Token: p.next}
+		var err error
+		if p.rows, err = rowsOf(admin.ListActs(client.WithPage(ctx, &one), query)); err != nil {
+			incomplete(out, "the API refused or did not answer: "+textOf(err)+"; export again")
+			return
+		}
+		p.next = one.Next
+	}
+}
+
+// incomplete writes the last line of a file that lacks acts.
+func incomplete(out *csv.Writer, why string) {
+	_ = out.Write([]string{"INCOMPLETE", why})
+	out.Flush()
+}
+
+// cellsOf are the cells of an act's line.
+func cellsOf(a client.Act) []string {
+	cells := []string{
+		a.At.UTC().Format(time.RFC3339Nano), a.By, a.Act, a.Subject.Kind, a.Subject.ID, a.Subject.Submitter, orEmpty(a.Reason), orEmpty(a.ApprovedBy), orEmpty(a.ProposalID),
+		string(a.Before), string(a.After),
+	}
+	for i, c := range cells {
+		cells[i] = protect(c)
+	}
+	return cells
+}
+
+func orEmpty(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// protect puts an apostrophe before a text that a spreadsheet would take for a formula. Spreadsheets skip leading spaces
+// and also know the full-width forms.
+func protect(cell string) string {
+	text := strings.TrimLeft(cell, " \u00a0\u3000")
+	if text == "" || !strings.ContainsRune("=+-@\t\r\n|%＝＋－＠", []rune(text)[0]) {
+		return cell
+	}
+	return "'" + cell
+}

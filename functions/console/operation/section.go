@@ -1,0 +1,66 @@
+// Package operation has the console's pages about webhook endpoints, chains and nodes, the audit and drills.
+package operation
+
+import (
+	"embed"
+	"errors"
+	"iter"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+//go:embed templates/*.html
+var templates embed.FS
+
+// Section returns the pages. Outside the local environment drills is nil, and there is no page Drill.
+func Section(drills Drills) page.Section {
+	s := page.Section{
+		Templates: templates,
+		Menu: []page.Link{
+			{Path: "/console/webhooks", Name: "Webhooks"}, {Path: "/console/chains", Name: "Chains"}, {Path: "/console/audit", Name: "Audit"},
+		},
+		Routes: []page.Route{
+			{Pattern: "GET /console/webhooks", Handle: listEndpoints},
+			{Pattern: "GET /console/webhooks/{endpoint}/{act}", Handle: actOnEndpoint, Acts: true},
+			{Pattern: "POST /console/webhooks/{endpoint}/{act}", Handle: actOnEndpoint, Acts: true},
+			{Pattern: "GET /console/chains", Handle: listChains},
+			{Pattern: "GET /console/audit", Handle: listActs},
+			{Pattern: "GET /console/audit.csv", Handle: exportActs},
+		},
+	}
+	if drills == nil {
+		return s
+	}
+	d := drillPages{drills}
+	s.Menu = append(s.Menu, page.Link{Path: "/console/drill", Name: "Drill"})
+	s.Routes = append(s.Routes,
+		page.Route{Pattern: "GET /console/drill", Handle: d.show},
+		page.Route{Pattern: "POST /console/drill/{name}", Handle: d.start, Acts: true},
+		page.Route{Pattern: "POST /console/drill/stop", Handle: d.stop, Acts: true},
+	)
+	return s
+}
+
+// rowsOf reads a list to its end, which with [client.WithPage] is one page.
+func rowsOf[T any](list iter.Seq2[T, error]) (rows []T, err error) {
+	for row, err := range list {
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// textOf is why a part of a page cannot be drawn; "": it can. The text of an error that is no refusal stays secret.
+func textOf(err error) string {
+	var p *client.Problem
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &p) && p.Detail != "":
+		return p.Detail
+	}
+	return "the API did not answer in time"
+}

@@ -1,0 +1,116 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+const endpointsPath = "/console/webhooks"
+
+// endpointPoll is how often the backlogs are read again.
+const endpointPoll = 10 * time.Second
+
+// listEndpoints shows each endpoint with its backlog and its last answer. It makes 1 call.
+func listEndpoints(ctx context.Context, call page.Call) (page.View, error) {
+	all, err := call.Admin.WebhookEndpoints(ctx)
+	return page.View{Title: "Webhook endpoints", Body: "operation/webhooks", Data: all, Poll: endpointPoll}, err
+}
+
+// endpointAct is an act on an endpoint.
+type endpointAct struct {
+	Name    string // the last part of its path
+	Button  string
+	Meaning string // what it does, and what cannot be undone
+	do      func(ctx context.Context, call page.Call, endpoint, reason string) error
+}
+
+var endpointActs = []endpointAct{
+	{Name: "test", Button: "Send a test event", do: test,
+		Meaning: "Sends one signed event of the type EndpointTest now, to a paused endpoint too. No transaction made it. The answer is on the page Webhook endpoints afterwards."},
+	{Name: "pause", Button: "Pause the deliveries", do: pause,
+		Meaning: "Stops the deliveries and keeps the events, also beyond events.keep, until an operator resumes. A page of 100 events that is being delivered may still arrive."},
+	{Name: "resume", Button: "Resume the deliveries", do: resume,
+		Meaning: "Delivers the events that waited, in the order of each submitter. The receiver must be able to take them."},
+	{Name: "redeliver", Button: "Deliver events again", do: redeliver,
+		Meaning: "Delivers the events after a cursor once more. A receiver drops those that it has, by the header webhook-id. One that does not compare it acts twice: this cannot be undone."},
+}
+
+// endpointForm is the form of an act on an endpoint.
+type endpointForm struct {
+	Name     string
+	Act      endpointAct
+	Endpoint *client.WebhookEndpoint // nil: it was not read, or is unknown
+	Error    string                  // why it was not read; "": it was
+	WayOn    string
+}
+
+// actOnEndpoint draws the form of an act on an endpoint and carries it out. GET makes 1 call, POST 1, a refused POST 2.
+func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
+	name := call.PathValue("endpoint")
+	i := slices.IndexFunc(endpointActs, func(a endpointAct) bool { return a.Name == call.PathValue("act") })
+	if i < 0 {
+		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "There is no such act on an endpoint. Open the page Webhook endpoints."}
+	}
+	form := func(problem error) page.View {
+		f := &endpointForm{Name: name, Act: endpointActs[i], WayOn: endpointWayOn(problem)}
+		all, err := call.Admin.WebhookEndpoints(ctx)
+		f.Error = textOf(err)
+		if at := slices.IndexFunc(all, func(e client.WebhookEndpoint) bool { return e.Name == name }); at >= 0 {
+			f.Endpoint = &all[at]
+		}
+		return page.View{Title: f.Act.Button, Body: "operation/webhook-act", Data: f}
+	}
+	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+		return endpointsPath, endpointActs[i].do(ctx, call, name, reason)
+	})
+}
+
+// endpointWayOn is the way on after a refusal; "": its own text says enough, or there was none.
+func endpointWayOn(err error) string {
+	switch {
+	case client.CodeOf(err) == "TOO_LATE":
+		return "The state has changed meanwhile, or another operator was faster. Open the page Webhook endpoints again."
+	case client.CodeOf(err) == "NOT_FOUND":
+		return "The settings do not name this endpoint any more (events.webhook.urls). No call adds one."
+	case errors.Is(err, client.ErrUnknown):
+		return "The act may have been carried out. Open the page Webhook endpoints and look before you repeat it."
+	}
+	return ""
+}
+
+func test(ctx context.Context, call page.Call, endpoint, reason string) error {
+	_, err := call.Admin.TestWebhookEndpoint(ctx, endpoint, reason)
+	return err
+}
+
+func pause(ctx context.Context, call page.Call, endpoint, reason string) error {
+	_, err := call.Admin.PauseWebhookEndpoint(ctx, endpoint, reason)
+	return err
+}
+
+func resume(ctx context.Context, call page.Call, endpoint, reason string) error {
+	_, err := call.Admin.ResumeWebhookEndpoint(ctx, endpoint, reason)
+	return err
+}
+
+func redeliver(ctx context.Context, call page.Call, endpoint, reason string) error {
+	in := client.RedeliveryRequest{After: strings.TrimSpace(call.PostFormValue("after")), Reason: reason}
+	if in.After == "" {
+		return page.Refuse("after", "Give the cursor of the last event that the receiver has, or 0 for all that are kept.")
+	}
+	if s := strings.TrimSpace(call.PostFormValue("submitter")); s != "" {
+		in.Submitter = &s
+	}
+	if err := page.Confirmed(call, endpoint); err != nil {
+		return err
+	}
+	_, err := call.Admin.RedeliverEvents(ctx, endpoint, in)
+	return err
+}
