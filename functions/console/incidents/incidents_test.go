@@ -68,7 +68,7 @@ func TestIncidentWithoutAFinalLoss(t *testing.T) {
 	t.Parallel()
 	a := answers()
 	a["GET "+admin+"/lost"] = lost(5)
-	consoletest.New(t, incidents.Section(), a).Shows(console+"/protect", 3, "Not yet: 3 of 8 transactions are not final", `data-field="finalizedCount">5<`)
+	consoletest.New(t, incidents.Section(), a).Shows(console+"/protect", 3, "Not yet: of 8 transactions 3 can still be undone", `data-field="finalizedCount">5<`)
 	a = answers()
 	a["GET "+admin+"/lost"] = &client.Problem{Status: 503, Code: "UNAVAILABLE", Detail: "the chain could not be read"}
 	consoletest.New(t, incidents.Section(), a).Shows(console+"/protect", 3, "The chain could not be read: the chain could not be read")
@@ -99,7 +99,7 @@ func TestReleaseIsTriedAndCarriedOut(t *testing.T) {
 	c := consoletest.New(t, incidents.Section(), a)
 	c.Shows(console+"/protect/release?mode=resync", 2, `name="request-6" value="id:&#34;&gt;&lt;script&gt;`, `name="count" value="8"`, `name="incident" value="4"`, `value="the-csrf-token"`, "It cannot be undone")
 	c.Refuses(console+"/protect/release", ticked(url.Values{"step": {"try"}}), 200, 3, "nothing is changed yet", `data-field="trialNextNonce">8<`, "Ends as carried out and never runs again",
-		"No request is recorded for nonce 7", `name="request-7" value="other"`, `name="other-7" value="order-7"`, "Type <code>0abcde</code>")
+		"No request ends for nonce 7", `name="request-7" value="other"`, `name="other-7" value="order-7"`, "Type <code>0abcde</code>")
 	c.Refuses(console+"/protect/release", ticked(nil), 400, 2, "Type 0abcde to confirm", `name="other-7" value="order-7"`)
 	c.Refuses(console+"/protect/release", ticked(url.Values{"step": {"edit"}}), 200, 2, `name="other-7" value="order-7"`, "checked> It was the request")
 	sent := c.Does(console+"/protect/release", ticked(url.Values{"confirm": {"0abcde"}}), 1, console+"/protect")

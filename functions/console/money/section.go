@@ -52,6 +52,8 @@ func textOf(err error) string {
 	switch {
 	case err == nil:
 		return ""
+	case errors.As(err, &p) && p.Detail != "" && p.Code == "INVALID_FIELD":
+		return p.Field + " " + p.Detail // which goes on from the field's name
 	case errors.As(err, &p) && p.Detail != "":
 		return p.Detail
 	}

@@ -66,7 +66,7 @@ func TestChainsSayWhetherNodesAreEnough(t *testing.T) {
 		{Name: "node-3", Head: new(uint64(1000)), Lag: new(uint64(234)), Excluded: "lag", ExcludedUntil: new(time.Now()), LastError: "it lags", LastErrorAt: new(time.Now())},
 	}}
 	c := consoletest.New(t, operation.Section(nil), consoletest.Answers{"GET /admin/v1/chains": map[string]any{"chains": []client.Chain{chain}}})
-	c.Shows("/console/chains", 1, "1 of 3 nodes can vote; 2 must agree", "Too few", "12 blocks deep", "11.900 s measured", `data-field="head">1234<`, "&lt;script&gt;", "it lags")
+	c.Shows("/console/chains", 1, "1 of 3 nodes can vote; 2 must agree", "Too few", "blocks deep: 12", "11.900 s measured", `data-field="head">1234<`, "&lt;script&gt;", "it lags")
 }
 
 func actBy(by string, n int) client.Act {

@@ -24,8 +24,8 @@ type remoteDrills struct {
 	http *http.Client
 }
 
-// RemoteDrills returns the drills that the emulator offers at its control address, such as http://127.0.0.1:7070. It
-// sends no request yet.
+// RemoteDrills returns the drills that the emulator offers at its control address, such as http://127.0.0.1:7070, or at
+// an address that leads there. It sends no request yet.
 func RemoteDrills(control string) Drills {
 	return remoteDrills{strings.TrimSuffix(control, "/"), &http.Client{Timeout: controlPatience}}
 }
