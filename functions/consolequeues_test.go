@@ -110,7 +110,7 @@ func TestConsoleShowsQueues(t *testing.T) {
 	p.get("/console/attention").wants(t, "attention", 200, 1, `data-kind="BLOCKED"`, "balance: too little", "docs/runbooks/balance.md", page.Path("tx", id)[:12])
 	p.get("/console/submitters?sort=queue").wants(t, "submitters", 200, 3, `data-submitter="`+shopAccount, "<code>BALANCE</code>", `data-field="total">1<`)
 	p.get("/console/submitters?text=nothing").wants(t, "no submitter", 200, 2, "No submitter fits.")
-	p.get(at).wants(t, "submitter", 200, 5, `data-nonce="0" data-state="GAP"`, `data-nonce="1" data-state="LOST"`, "1 nonces on this page were consumed by foreign transactions", "1 nonces on this page have nothing on record",
+	p.get(at).wants(t, "submitter", 200, 5, `data-nonce="0" data-state="GAP"`, `data-nonce="1" data-state="LOST"`, "Foreign transactions consumed 1 of the nonces", "Nothing is on record of 1 of the nonces",
 		`data-field="maxInFlight">1<`, "&lt;img src=x", "EARLIER_INTENT", at+"/suspend")
 	p.get(at+"?from=1&as=table").wants(t, "a table of nonces", 200, 5, `<tr data-nonce="1" data-state="LOST">`, at+"?from=0&amp;as=table", "nonces 1 to 1")
 	p.get("/console/submitters/eip155:1337:0x00000000000000000000000000000000000000ff").wants(t, "unknown submitter", 404, 5, `data-code="UNKNOWN_SUBMITTER"`)

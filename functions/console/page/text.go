@@ -19,7 +19,7 @@ func (r *Renderer) functions() template.FuncMap {
 		"at":      at,
 		"span":    func(d time.Duration) string { return span(d) },
 		"seconds": func(n int64) string { return span(time.Duration(n) * time.Second) },
-		"wei":     ether, "gwei": gwei, "digits": digits,
+		"wei":     ether, "roughly": roughly, "gwei": gwei, "digits": digits,
 		"short": short, "link": link, "state": state, "indent": indent, "path": pathOf, "static": staticName, "runbook": runbook,
 		"join": strings.Join, "lower": strings.ToLower, "dict": dict, "meter": meter,
 		"add":    func(a, b int) int { return a + b },
@@ -139,6 +139,19 @@ func decimal(s string, places int) string {
 
 // ether is an amount in wei as ether, with the wei as its title. Other texts stay.
 func ether(wei string) template.HTML { return amount(wei, 18, "ether") }
+
+// roughly is an amount in wei as ether, cut to four decimals where it has more, with the wei as its title.
+func roughly(wei string) template.HTML {
+	const unit, decimals = 18, 4
+	if !isDigits(wei) {
+		return ether(wei)
+	}
+	text := decimal(wei, unit)
+	if point := strings.IndexByte(text, '.'); point >= 0 && len(text) > point+1+decimals {
+		text = "≈ " + text[:point+1+decimals]
+	}
+	return markup(`<span class="amount" title="%s wei">%s ether</span>`, digits(wei), text)
+}
 
 // gwei is a price in wei per gas as gwei, with the wei as its title. Other texts stay.
 func gwei(wei string) template.HTML { return amount(wei, 9, "gwei") }

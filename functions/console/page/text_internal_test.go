@@ -37,6 +37,8 @@ func TestTexts(t *testing.T) {
 		string(ago(now, now)):                     ">now</time>",
 		string(ago(now, (*time.Time)(nil))):       "never",
 		string(ether(`1"><b>`)):                   "1&#34;&gt;&lt;b&gt;",
+		string(roughly("1999999000000000000")):    ">≈ 1.9999 ether<",
+		string(roughly("1500000000000000000")):    ">1.5 ether<",
 		string(state("<i>")):                      `idle">&lt;i&gt;</span>`,
 	} {
 		if !strings.Contains(text, want) {

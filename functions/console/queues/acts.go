@@ -163,7 +163,7 @@ func decide(ctx context.Context, call page.Call) (page.View, error) {
 
 // cancel cancels an intent, if that is still possible. It makes 5 calls, and 1 for the act.
 func cancel(ctx context.Context, call page.Call) (page.View, error) {
-	form := &txAct{Verb: "Cancel", Danger: true, Effect: "In the queue it ends at once. With a nonce, a placeholder transaction competes with it, and the one that is final decides. This cannot be undone, and the requestId can never be used again."}
+	form := &txAct{Verb: "Cancel", Danger: true, Effect: "An intent in the queue ends at once. For one with a nonce, a placeholder transaction competes, and the one that is final decides. This cannot be undone, and the requestId can never be used again."}
 	if err := form.read(ctx, call); err != nil {
 		return page.View{}, err
 	}

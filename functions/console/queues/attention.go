@@ -13,7 +13,8 @@ import (
 type attention struct {
 	Overdue []need
 	Waits   []need // below the limits of their causes
-	More    bool
+	First   bool   // it is the first page
+	Next    string // the token of the next page; "": this is the last
 }
 
 // need is an item with the pages about it.
@@ -30,11 +31,12 @@ type need struct {
 func showAttention(ctx context.Context, call page.Call) (page.View, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	items, err := first(call.Admin.ListAttention(ctx), maxRows)
+	after := call.URL.Query().Get("after")
+	items, next, err := pageOf(ctx, after, call.Admin.ListAttention)
 	if err != nil {
 		return page.View{}, err
 	}
-	a, seen := attention{More: items.More}, make(map[string]bool)
+	a, seen := attention{First: after == "", Next: next}, make(map[string]bool)
 	for _, item := range items.Rows {
 		n := needOf(item)
 		if !seen[item.Kind] {
@@ -53,11 +55,15 @@ func showAttention(ctx context.Context, call page.Call) (page.View, error) {
 func needOf(item client.AttentionItem) need {
 	n, s := need{AttentionItem: item}, item.Subject
 	switch item.Kind {
-	case "PROTECT", "FOREIGN":
+	case "PROTECT":
 		n.About = page.Path("submitter", s.Submitter) + "/protect"
+	case "FOREIGN":
+		n.About = page.Path("submitter", s.Submitter) + "/foreign"
 	case "STUCK":
 		n.About, n.Act, n.Verb = page.Path("tx", s.TxID), page.Path("tx", s.TxID)+"/decide", "Decide"
-	case "HALT", "FINDING", "ACCOUNT":
+	case "HALT", "FINDING":
+		n.About = "/console/conservation"
+	case "ACCOUNT":
 		n.About = "/console/transfers"
 	case "ENDPOINT", "PAUSED":
 		n.About = "/console/webhooks#" + url.PathEscape(s.Endpoint)
@@ -82,6 +88,17 @@ func aboutSubject(s client.AttentionSubject) string {
 		return page.Path("submitter", s.Submitter)
 	}
 	return "/console/"
+}
+
+// AboutText is the text of the link to the item's page.
+func (n need) AboutText() string {
+	switch n.Kind {
+	case "PROTECT":
+		return "See the evidence and the way out"
+	case "PROPOSAL":
+		return "Approve or reject"
+	}
+	return "Look at it"
 }
 
 // Tone is the class of the item's box.

@@ -39,7 +39,7 @@ type edge struct {
 const (
 	nodeWidth, nodeHeight = 112, 46
 	columnWidth           = 152
-	topRow, lowRow        = 46, 172
+	topRow, lowRow        = 42, 140
 )
 
 // places are where the states stand: the usual path in the upper row.

@@ -113,6 +113,20 @@ type list[T any] struct {
 	More bool // there are further rows
 }
 
+// pageOf reads one page of a list: from the token of the query's parameter "after". next is the token of the page after it;
+// "": there is none. The list must use the context.
+func pageOf[T any](ctx context.Context, after string, rows func(context.Context) iter.Seq2[T, error]) (out list[T], next string, err error) {
+	one := client.Page{Token: after}
+	for row, err := range rows(client.WithPage(ctx, &one)) {
+		if err != nil {
+			return out, "", err
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	out.More = one.Next != ""
+	return out, one.Next, nil
+}
+
 // maxRows is less than the client fetches at once, so that a list is one call.
 const maxRows = 499
 

@@ -14,13 +14,14 @@ import (
 // submitters is the page Submitters.
 type submitters struct {
 	Rows   []submitterRow
-	Total  int  // that fit the filter
-	More   bool // there are submitters that were not read
+	Total  int // that fit the filter, of those that were read
 	Status string
 	Sort   string
 	Text   string
 	Page   int
-	Last   int // the last page
+	Last   int    // the last page of those that were read
+	After  string // the token by which they were read; "": from the first on
+	Next   string // the token of the next ones; "": there are none
 
 	Attention part[list[client.AttentionItem]]
 }
@@ -46,10 +47,12 @@ func listSubmitters(ctx context.Context, call page.Call) (page.View, error) {
 	query := call.URL.Query()
 	s := submitters{Status: query.Get("status"), Sort: query.Get("sort"), Text: strings.TrimSpace(query.Get("text"))}
 	s.Page, _ = strconv.Atoi(query.Get("page"))
+	s.After = query.Get("after")
 	var found part[list[client.Submitter]]
 	all := calls{ctx: ctx}
-	ask(&all, &found, func(ctx context.Context) (list[client.Submitter], error) {
-		return first(call.Admin.ListSubmitters(ctx), maxRows)
+	ask(&all, &found, func(ctx context.Context) (out list[client.Submitter], err error) {
+		out, s.Next, err = pageOf(ctx, s.After, call.Admin.ListSubmitters)
+		return out, err
 	})
 	ask(&all, &s.Attention, func(ctx context.Context) (list[client.AttentionItem], error) {
 		return first(call.Admin.ListAttention(ctx), maxRows)
@@ -82,7 +85,7 @@ func (s *submitters) choose(found list[client.Submitter]) {
 		}
 	}
 	slices.SortStableFunc(rows, s.compare)
-	s.Total, s.More = len(rows), found.More
+	s.Total = len(rows)
 	s.Last = max(1, (len(rows)+rowsOfSubmitters-1)/rowsOfSubmitters)
 	s.Page = min(max(s.Page, 1), s.Last)
 	s.Rows = rows[min((s.Page-1)*rowsOfSubmitters, len(rows)):min(s.Page*rowsOfSubmitters, len(rows))]
