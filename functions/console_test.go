@@ -131,7 +131,7 @@ func TestAdminAcceptsTheConsolesToken(t *testing.T) {
 	h := build(t)
 	people := startIssuer(t)
 	h.url = h.serve(append(append(h.transferSettings(), consoleSettings(people.url)...),
-		"FENCEPOST_AUTH_OPERATORS=email:ann@fencepost.example,sub:77", "FENCEPOST_AUTH_DEPOSIT_SERVICE=email:bank@fencepost.example")...)
+		"FENCEPOST_AUTH_OPERATORS=email:ann@fencepost.example,sub:77", "FENCEPOST_AUTH_DEPOSIT_SERVICE=email:bank@fencepost.example", "FENCEPOST_AUTH_VIEWERS=email:bank@fencepost.example")...)
 	claims := func(email string, verified bool) jwt.MapClaims {
 		return jwt.MapClaims{"sub": "77", "email": email + "@fencepost.example", "email_verified": verified}
 	}
@@ -151,8 +151,8 @@ func TestAdminAcceptsTheConsolesToken(t *testing.T) {
 	}
 	deposit := map[string]any{"id": "d", "amount": "1", "reason": "r"}
 	path := fmt.Sprintf("/admin/v1/accounts/%d/USDT/deposits", alice)
-	check.Equal(t, "the deposit service, by the console", ask(people.token(t, "console", claims("bank", true)), "POST", path, deposit), "403 FORBIDDEN")
-	check.Equal(t, "the deposit service", ask(h.callerToken("bank"), "POST", path, deposit), "200 <nil>")
+	check.Equal(t, "the deposit service, by the console", ask(people.token(t, "console", claims("bank", true)), "POST", path, deposit), "403 READ_ONLY")
+	check.Equal(t, "the deposit service, which the asset allows nothing", ask(h.callerToken("bank"), "POST", path, deposit), "429 SERVICE_LIMIT_EXCEEDED")
 }
 
 // A process that serves the console alone has no settings of a database, a chain or tasks, and starts.
