@@ -32,14 +32,12 @@ locals {
   # Cloud Run's address of admin follows from its name. Inside the network it leads to Google's own addresses.
   admin_host = "${var.name}-admin-${data.google_project.this.number}.${var.region}.run.app"
 
-  # Of the proxy's tokens for the console's backend service, which no other backend's tokens have.
-  console_audience = "/projects/${data.google_project.this.number}/global/backendServices/${one([for b in google_compute_backend_service.console : b.generated_id])}"
-
-  # What the console and admin must know to verify who has signed in.
-  sign_in_environment = length(local.consoles) == 0 ? {} : {
+  # What the console and admin must know to verify who has signed in. The audience is the console's backend service,
+  # which no other backend's tokens have.
+  sign_in_environment = merge([for b in values(google_compute_backend_service.console) : {
     FENCEPOST_CONSOLE_MODE     = "iap"
-    FENCEPOST_CONSOLE_AUDIENCE = local.console_audience
-  }
+    FENCEPOST_CONSOLE_AUDIENCE = "/projects/${data.google_project.this.number}/global/backendServices/${b.generated_id}"
+  }]...)
 
   viewers_environment = length(var.viewers) == 0 ? {} : { FENCEPOST_AUTH_VIEWERS = join(",", sort(var.viewers)) }
 
@@ -129,7 +127,7 @@ resource "google_secret_manager_secret_iam_member" "console" {
 }
 
 resource "google_project_iam_member" "console" {
-  for_each = length(local.consoles) == 0 || var.collector_image == null ? [] : toset(["roles/monitoring.metricWriter", "roles/cloudtrace.agent"])
+  for_each = toset(length(local.consoles) == 0 || var.collector_image == null ? [] : ["roles/monitoring.metricWriter", "roles/cloudtrace.agent"])
 
   project = var.project
   role    = each.key
@@ -218,7 +216,7 @@ resource "google_compute_backend_service" "console" {
 }
 
 resource "google_iap_web_backend_service_iam_member" "console" {
-  for_each = length(local.consoles) == 0 ? [] : var.console.iap.members
+  for_each = toset(flatten([for c in values(local.consoles) : tolist(c.iap.members)]))
 
   web_backend_service = google_compute_backend_service.console["console"].name
   role                = "roles/iap.httpsResourceAccessor"

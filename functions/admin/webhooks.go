@@ -233,8 +233,8 @@ func (a *Server) testEndpoint(w http.ResponseWriter, r *http.Request, c call[str
 
 type redeliverRequest struct {
 	reasonRequest
-	After     string         `json:"after"`     // a cursor of GET /api/v1/events
-	Submitter serve.Optional `json:"submitter"` // only of this one
+	After     string          `json:"after"`     // a cursor of GET /api/v1/events
+	Submitter *serve.Optional `json:"submitter"` // only of this one; nil: of all
 }
 
 type redeliverResponse struct {
@@ -253,12 +253,12 @@ func (a *Server) redeliver(w http.ResponseWriter, r *http.Request, c call[string
 		return web.FieldProblem("after", "is %.40q: want a cursor of GET /api/v1/events; the events after it are delivered again", c.body.After)
 	}
 	order := eventlog.Redelivery{Endpoint: c.on, After: uint64(n), By: c.by, Reason: c.reason}
-	name, err := c.body.Submitter.Of("submitter")
-	if err != nil {
-		return err
-	}
 	whose := "all submitters"
-	if name != "" {
+	if c.body.Submitter != nil {
+		name, err := c.body.Submitter.Of("submitter")
+		if err != nil {
+			return err
+		}
 		if order.Submitter, err = a.Submitter("submitter", name); err != nil {
 			return err
 		}

@@ -174,12 +174,20 @@ func incomplete(out *csv.Writer, why string) {
 func cellsOf(a client.Act) []string {
 	cells := []string{
 		a.At.UTC().Format(time.RFC3339Nano), a.By, a.Act, a.Subject.Kind, a.Subject.ID, a.Subject.Submitter, orEmpty(a.Reason), orEmpty(a.ApprovedBy), orEmpty(a.ProposalID),
-		string(a.Before), string(a.After),
+		kept(a.Before), kept(a.After),
 	}
 	for i, c := range cells {
 		cells[i] = protect(c)
 	}
 	return cells
+}
+
+// kept is a part of an act that was kept; "": it was not.
+func kept(part json.RawMessage) string {
+	if !isKept(part) {
+		return ""
+	}
+	return string(part)
 }
 
 func orEmpty(text *string) string {
