@@ -178,7 +178,7 @@ func call[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 func (b *tab) where() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
-	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + "\n" + document.querySelector("main").innerText.slice(0, 2000)`))
 	if err != nil {
 		return err.Error()
 	}
@@ -194,10 +194,18 @@ func (b *tab) answered(what string, status int64, steps ...action) {
 	if err != nil {
 		b.t.Fatalf("%s: %v\nat %s", what, err, b.where())
 	}
-	if response == nil || response.Status != status {
-		b.t.Fatalf("%s: got %+v, want the status %d\nat %s", what, response, status, b.where())
+	if statusOf(response) != status {
+		b.t.Fatalf("%s: got %d, want the status %d\nat %s", what, statusOf(response), status, b.where())
 	}
 	b.unharmed(what)
+}
+
+// statusOf is the status of an answer; 0: there was none.
+func statusOf(response *network.Response) int64 {
+	if response == nil {
+		return 0
+	}
+	return response.Status
 }
 
 // open opens a path of the console, whose answer is 200.
@@ -233,7 +241,8 @@ func (b *tab) offers(text string) (has bool) {
 func (b *tab) fill(name, value string) {
 	b.t.Helper()
 	field := chromedp.CSS(fmt.Sprintf(`main [name=%q]`, name))
-	b.run("fill in "+name, chromedp.SetValue(field, ""), chromedp.SendKeys(field, value))
+	b.evaluate(fmt.Sprintf(`document.querySelector('main [name=%q]').value = ""`, name), nil)
+	b.run("fill in "+name, chromedp.SendKeys(field, value))
 }
 
 // choose checks the box or the radio button with the name and value.
@@ -377,7 +386,7 @@ func (b *tab) clicks(link, path string) {
 		var response *network.Response
 		response, err = chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(link), chromedp.NodeVisible))
 		cancel()
-		if err == nil && response != nil && response.Status == 200 {
+		if err == nil && statusOf(response) == 200 {
 			b.unharmed("follow " + path)
 			return
 		}
