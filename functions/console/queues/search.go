@@ -188,7 +188,7 @@ func (f *found) byText(ctx context.Context, call page.Call) error {
 	var requests part[struct{}]
 	all := calls{ctx: ctx}
 	ask(&all, &named, func(ctx context.Context) (list[client.Submitter], error) {
-		return first(call.Admin.ListSubmitters(ctx), maxRows)
+		return first(call.Admin.ListSubmitters(ctx, client.SubmitterQuery{}), maxRows)
 	})
 	ask(&all, &requests, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f.find(ctx, call, client.TxFilter{RequestID: f.Text})

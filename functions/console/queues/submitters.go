@@ -3,6 +3,7 @@ package queues
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +52,9 @@ func listSubmitters(ctx context.Context, call page.Call) (page.View, error) {
 	var found part[list[client.Submitter]]
 	all := calls{ctx: ctx}
 	ask(&all, &found, func(ctx context.Context) (out list[client.Submitter], err error) {
-		out, s.Next, err = pageOf(ctx, s.After, call.Admin.ListSubmitters)
+		out, s.Next, err = pageOf(ctx, s.After, func(ctx context.Context) iter.Seq2[client.Submitter, error] {
+			return call.Admin.ListSubmitters(ctx, s.query())
+		})
 		return out, err
 	})
 	ask(&all, &s.Attention, func(ctx context.Context) (list[client.AttentionItem], error) {
@@ -70,6 +73,16 @@ func listSubmitters(ctx context.Context, call page.Call) (page.View, error) {
 	}
 	all.Wait()
 	return page.View{Title: "Submitters", Body: "queues/submitters", Data: s, Poll: 2 * poll}, nil
+}
+
+// query is what the API can select and order itself.
+func (s *submitters) query() (q client.SubmitterQuery) {
+	if slices.Contains([]string{"ACTIVE", "SUSPENDED", "RETIRED", "PROTECT"}, s.Status) {
+		q.State = s.Status
+	} else if s.Sort == "name" {
+		q.Sort = s.Sort
+	}
+	return q
 }
 
 // choose filters and sorts the submitters, and keeps those of the page.
@@ -105,9 +118,17 @@ func (s *submitters) compare(a, b submitterRow) int {
 	case "queue":
 		return cmp.Compare(b.Queued, a.Queued)
 	case "name":
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Submitter.Submitter, b.Submitter.Submitter))
+		return cmp.Or(cmp.Compare(nameless(a), nameless(b)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Submitter.Submitter, b.Submitter.Submitter))
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Queued, a.Queued))
+}
+
+// nameless is 1 for a submitter without a name, which comes after the others.
+func nameless(r submitterRow) int {
+	if r.Name == "" {
+		return 1
+	}
+	return 0
 }
 
 // rank is lower for a submitter that needs a person more.
