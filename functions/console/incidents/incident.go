@@ -74,6 +74,9 @@ type incident struct {
 	Next      string // the token of the next page of Past
 }
 
+// Back reports whether the chain has as many transactions of the account as before a reorg.
+func (i incident) Back() bool { return i.Lost.ChainCount >= i.Evidence.ExpectedNonce }
+
 // progress is the part of the account's transactions that is final.
 type progress struct {
 	Known bool   // the nodes have a finalized block

@@ -79,6 +79,19 @@ func TestIncidentWithoutAFinalLoss(t *testing.T) {
 	consoletest.New(t, incidents.Section(), a).Shows(console+"/protect", 3, "No incident is open")
 }
 
+// After a reorg the page says whether the transaction is on the chain again.
+func TestIncidentOfAReorg(t *testing.T) {
+	t.Parallel()
+	a := answers()
+	s := protected()
+	s.Protect.Evidence = json.RawMessage(`{"why":"REORG","expectedNonce":8,"latestCount":7,"final":{"number":99,"hash":"0xcd"}}`)
+	a["GET "+admin] = s
+	c := consoletest.New(t, incidents.Section(), a)
+	c.Shows(console+"/protect", 3, "not on the chain any more", "Yes: the chain has as many", "Nothing was lost (resume)", `data-field="expectedCount">8<`, "0xcd")
+	a["GET "+admin+"/lost"] = client.LostNonces{ChainCount: 7}
+	c.Shows(console+"/protect", 3, "The same signed bytes are sent again")
+}
+
 // ticked is the form with an answer for each nonce.
 func ticked(more url.Values) url.Values {
 	form := url.Values{"mode": {"resync"}, "incident": {"4"}, "count": {"8"}, "reason": {"the old wallet"}, "request-6": {"id:" + attack}, "request-7": {"other"}, "other-7": {"order-7"}, "hash-7": {txHash}}

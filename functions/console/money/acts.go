@@ -26,7 +26,7 @@ var acts = []act{
 	{Name: "cancel", Button: "Cancel the transfer", do: cancel,
 		Meaning: "Ends a transfer that has not begun. The money stays where it is, and the user reads FAILED/CANCELLED. It cannot be undone; the user can ask again."},
 	{Name: "resolve", Button: "Ask the ledger for its answer", do: resolve,
-		Meaning: "The ledger answers what it has stored about the operation. If it has stored nothing, it refuses the operation for ever, and the transfer goes on by that refusal. Nobody sets a state."},
+		Meaning: "The ledger answers what it has stored about the operation. If it has stored nothing, it refuses the operation for ever, and the transfer goes on by that refusal. No operator sets a state."},
 	{Name: "acknowledge", Button: "Silence its alerts", do: acknowledge,
 		Meaning: "Silences the alerts MON-001 and MON-002 for this transfer until a time, while its state stays the same. It moves no money."},
 	{Name: "state", Button: "State whether the payout was paid", do: statePayout,

@@ -22,11 +22,7 @@ var ages = []age{{"", "any age"}, {"1m", "more than a minute old"}, {"1h", "more
 
 type age struct{ Value, Name string }
 
-const (
-	transferRows  = 100  // on a page
-	filteredRows  = 1000 // of one call, where the age leaves some out
-	filteredCalls = 5
-)
+const transferRows = 100 // on a page
 
 // transferList is the page of the transfers.
 type transferList struct {
@@ -40,11 +36,9 @@ type transferList struct {
 	Error     string // a filter is wrong
 	Transfers []client.OperatorsTransfer
 	Next      string // the path of the next page; "": this is the last
-	Cut       bool   // the calls of the page were used up before it was full
 }
 
-// listTransfers lists the transfers of all users by state, user, asset and age, the newest first. It makes 1 call, and
-// with an age up to 5.
+// listTransfers lists the transfers of all users by state, user, asset and age, the newest first. It makes 1 call.
 func listTransfers(ctx context.Context, call page.Call) (page.View, error) {
 	q := call.URL.Query()
 	p := &transferList{States: states, Ages: ages, State: q.Get("state"), User: strings.TrimSpace(q.Get("user")), Asset: strings.TrimSpace(q.Get("asset")), Older: q.Get("older")}
@@ -69,33 +63,13 @@ func (p *transferList) read(ctx context.Context, admin *client.Client, token str
 		}
 		query.UserID = id
 	}
-	older, _ := time.ParseDuration(p.Older)
-	if older <= 0 {
-		one := client.Page{Token: token}
-		rows, err := rowsOf(admin.ListAllTransfers(client.WithPage(ctx, &one), query))
-		p.Transfers, p.Next = rows, p.nextPath(one.Next)
-		return err
+	if older, err := time.ParseDuration(p.Older); err == nil {
+		query.Before = time.Now().Add(-older)
 	}
-	query.PageSize = filteredRows
-	before := time.Now().Add(-older)
-	for range filteredCalls {
-		one := client.Page{Token: token}
-		rows, err := rowsOf(admin.ListAllTransfers(client.WithPage(ctx, &one), query))
-		if err != nil {
-			return err
-		}
-		for _, t := range rows {
-			if t.CreatedAt.Before(before) {
-				p.Transfers = append(p.Transfers, t)
-			}
-		}
-		token, p.Next = one.Next, p.nextPath(one.Next)
-		if token == "" || len(p.Transfers) > 0 {
-			return nil
-		}
-	}
-	p.Cut = true
-	return nil
+	one := client.Page{Token: token}
+	rows, err := rowsOf(admin.ListAllTransfers(client.WithPage(ctx, &one), query))
+	p.Transfers, p.Next = rows, p.nextPath(one.Next)
+	return err
 }
 
 // nextPath is the path of the page that the token begins; "" for none.
