@@ -1,0 +1,366 @@
+package browser
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
+	"github.com/fencepost/fencepost/emulator/local"
+	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// planted is markup that runs a script where it is not escaped. The texts of the shared deployment end in it.
+const planted = `'"><img src=x onerror=hacked=1>`
+
+// texts are what people and programs outside choose.
+type texts struct{ request, byHandler, stuck, name, handler, node, reason, receiver, key string }
+
+func textsEnding(end string) texts {
+	return texts{"order-4711" + end, "order-4712" + end, "order-4713" + end, "refunds" + end, "sold out" + end, "ask the operator" + end, "weekly check" + end, "closed on Sundays" + end, "rent" + end}
+}
+
+// chosen are the texts of the shared deployment.
+var chosen = textsEnding(planted)
+
+// quick makes the sweep find lost work within seconds, and a payment final within a second.
+var quick = map[string]string{
+	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
+	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
+	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
+	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s", "FENCEPOST_TRANSFER_RETRY_FIRST": "200ms",
+	"FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8", "FENCEPOST_TELEMETRY_BALANCES": "5",
+	"FENCEPOST_HANDLERS_TIMEOUT": "900ms", "FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms", "FENCEPOST_APPROVALS_REQUIRED": "webhooks",
+}
+
+// shopSecret signs the calls of the shop's handler and receiver.
+const shopSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// deployment is the whole system with a browser.
+type deployment struct {
+	*acceptancetest.Deployment
+	control  *local.Control
+	shop     *httptest.Server
+	operator *client.Client
+	caller   *client.Client
+
+	chromium context.Context
+	ends     []func() error // in reverse order
+
+	says    texts
+	console string       // the URL of the console, without a path
+	calls   atomic.Int64 // of the API of operators
+
+	people sync.Mutex
+	signed map[string]context.Context // by account: the browser's profile of a person who is signed in
+
+	// Of the seed.
+	paid     string // the hash of a payout's transaction
+	transfer string // the payout's req_id
+	orders   string // the txId of the confirmed transaction with the planted requestId
+	refused  string // of the one that its handler refused
+	stuck    string // of the one that the nodes refused
+}
+
+// started tells whether a test has asked for the deployment.
+var started atomic.Bool
+
+// shared is the deployment of all tests.
+var shared = sync.OnceValues(func() (*deployment, error) {
+	started.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), acceptancetest.Within)
+	defer cancel()
+	h, err := startDeployment(ctx, chosen)
+	if err == nil {
+		err = h.seed(ctx)
+	}
+	if err != nil && h != nil {
+		err = errors.Join(err, h.close())
+	}
+	return h, err
+})
+
+// setup returns the deployment.
+func setup(t *testing.T) *deployment {
+	t.Helper()
+	needBrowser(t)
+	return must(shared())(t)
+}
+
+// startDeployment starts the system, in which others say these texts, and the browser.
+func startDeployment(ctx context.Context, says texts) (h *deployment, err error) {
+	h = &deployment{says: says, signed: map[string]context.Context{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+			h = nil
+		}
+	}()
+	h.shop = httptest.NewServer(shop(says))
+	h.onClose(func() error { h.shop.Close(); return nil })
+	settings := map[string]string{
+		"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + h.shop.URL + "/events", "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret,
+		"FENCEPOST_HANDLERS_URLS": "shop=" + h.shop.URL + "/handler", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret,
+	}
+	for variable, value := range quick {
+		settings[variable] = value
+	}
+	h.Deployment, err = acceptancetest.Start(ctx, stack.Options{
+		Binary: server, Core: stack.CoreOptions{Binary: core}, Payouts: true, Submitters: 4, Processes: 2, Window: 4, Nodes: 3,
+		BlockTime: 200 * time.Millisecond, SweepEvery: time.Second, CheckEvery: time.Second, Settings: settings, Around: h.count, Console: true,
+	})
+	if err != nil {
+		return h, err
+	}
+	h.onClose(h.Deployment.Close)
+	h.console = h.URLMap.PublicURL()
+	if h.control, err = local.Serve(h.Stack, "127.0.0.1:0", false); err != nil {
+		return h, err
+	}
+	h.onClose(h.control.Close)
+	if h.operator, err = h.Client(stack.OperatorAccount); err != nil {
+		return h, err
+	}
+	if h.caller, err = h.Client(stack.CallerAccount); err != nil {
+		return h, err
+	}
+	return h, h.startBrowser()
+}
+
+func (h *deployment) startBrowser() error {
+	folder, err := os.MkdirTemp("", "fencepost-browser-")
+	if err != nil {
+		return err
+	}
+	h.onClose(func() error { return os.RemoveAll(folder) })
+	ctx, end, err := startChromium(folder)
+	if err != nil {
+		return err
+	}
+	h.chromium = ctx
+	h.onClose(func() error { end(); return nil })
+	return nil
+}
+
+func (h *deployment) onClose(f func() error) { h.ends = append(h.ends, f) }
+
+func (h *deployment) close() (err error) {
+	for i := len(h.ends) - 1; i >= 0; i-- {
+		err = errors.Join(err, h.ends[i]())
+	}
+	h.ends = nil
+	return err
+}
+
+// shop is a business: its handler refuses each request, and its receiver is closed. Both say why.
+func shop(says texts) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /handler", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprintf(w, `{"detail": %s}`, quote(says.handler))
+	})
+	mux.HandleFunc("POST /events", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, says.receiver)
+	})
+	return mux
+}
+
+// Where each test works: it disturbs no other's submitter.
+func (h *deployment) hostile() string  { return string(h.Submitters()[0]) } // has the planted texts
+func (h *deployment) ordinary() string { return string(h.Submitters()[1]) } // has nothing special
+func (h *deployment) changed() string  { return string(h.Submitters()[2]) } // is changed by acts
+func (h *deployment) drilled() string  { return string(h.Submitters()[3]) } // the drills'
+
+// receiver is an unused address.
+const receiver = "0x00000000000000000000000000000000000cafe0"
+
+// post posts a payment of one wei.
+func (h *deployment) post(ctx context.Context, submitter, requestID string) (txID string, err error) {
+	created, err := h.caller.CreateTx(ctx, client.Intent{Submitter: submitter, RequestID: requestID, Payload: client.Payload{To: receiver, Value: "1"}})
+	return created.TxID, err
+}
+
+// reaches waits until the transaction is in the state.
+func (h *deployment) reaches(ctx context.Context, txID string, want client.TxState) error {
+	var last client.Tx
+	err := acceptancetest.Wait(ctx, func() (met bool) {
+		var err error
+		last, err = h.operator.Tx(ctx, txID)
+		return err == nil && last.State == want
+	})
+	if err != nil {
+		return fmt.Errorf("transaction %s: got %s, want %s: %w", txID, last.State, want, err)
+	}
+	return nil
+}
+
+// count counts the calls of the API of operators.
+func (h *deployment) count(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/admin/") {
+			h.calls.Add(1)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// seed makes the texts, a payout, and some ordinary transactions.
+func (h *deployment) seed(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{h.seedNames, h.seedTransactions, h.seedStuck, h.seedMoney, h.seedReceiver} {
+		if err := step(ctx); err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+	}
+	return nil
+}
+
+func (h *deployment) seedNames(ctx context.Context) error {
+	s := h.hostile()
+	name := h.says.name
+	if _, err := h.operator.UpdateSubmitter(ctx, s, client.SubmitterUpdate{Name: &name}, h.says.reason); err != nil {
+		return err
+	}
+	if _, err := h.operator.SuspendSubmitter(ctx, s, h.says.reason); err != nil {
+		return err
+	}
+	if _, err := h.operator.ResumeSubmitter(ctx, s, h.says.reason); err != nil {
+		return err
+	}
+	callers := []string{"email:" + stack.CallerAccount, "handler:shop"}
+	_, err := h.operator.SetCallers(ctx, s, callers, nil, h.says.reason)
+	return err
+}
+
+func (h *deployment) seedTransactions(ctx context.Context) (err error) {
+	if h.orders, err = h.post(ctx, h.hostile(), h.says.request); err != nil {
+		return err
+	}
+	refused, err := h.caller.CreateTx(ctx, client.Intent{Submitter: h.hostile(), RequestID: h.says.byHandler, Handler: "shop", Payload: map[string]string{"note": h.says.byHandler}})
+	if err != nil {
+		return err
+	}
+	h.refused = refused.TxID
+	for i := range 3 {
+		id, err := h.post(ctx, h.ordinary(), fmt.Sprintf("order-%d", i))
+		if err == nil {
+			err = h.reaches(ctx, id, client.Confirmed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errors.Join(h.reaches(ctx, h.orders, client.Confirmed), h.reaches(ctx, h.refused, client.Failed))
+}
+
+// seedStuck leaves a transaction STUCK: no node took it, and each said why.
+func (h *deployment) seedStuck(ctx context.Context) (err error) {
+	refuse := func(*types.Transaction) string {
+		return "tx fee (1.50 ether) exceeds the configured cap (1.00 ether): " + h.says.node
+	}
+	h.faults(rpcproxy.Faults{Refuse: refuse})
+	defer h.faults(rpcproxy.Faults{})
+	if h.stuck, err = h.post(ctx, h.hostile(), h.says.stuck); err != nil {
+		return err
+	}
+	return h.reaches(ctx, h.stuck, client.Stuck)
+}
+
+func (h *deployment) faults(f rpcproxy.Faults) {
+	for _, node := range h.Nodes {
+		node.SetFaults(f)
+	}
+}
+
+// user has money on both sides.
+const user = 1
+
+// seedMoney pays out to the chain.
+func (h *deployment) seedMoney(ctx context.Context) error {
+	in := client.Money{ID: "opening", Amount: "10", Reason: h.says.reason}
+	if err := h.Book(ctx, user, stack.ETH.Name, in); err != nil {
+		return err
+	}
+	users, err := h.UserClient(user)
+	if err != nil {
+		return err
+	}
+	paid, err := users.CreatePayout(ctx, client.PayoutRequest{Asset: stack.ETH.Name, Amount: "0.5", Address: receiver, CID: h.says.key})
+	if err != nil {
+		return err
+	}
+	h.transfer = paid.ReqID
+	if last, err := users.WaitTransfer(ctx, paid.ReqID); err != nil || last.State != client.TransferCommitted {
+		return fmt.Errorf("the payout: got %s, %w; want it COMMITTED", last.State, err)
+	}
+	for found, err := range h.operator.FindTxs(ctx, client.TxFilter{Submitter: string(h.Payer)}) {
+		if err != nil {
+			return err
+		}
+		h.paid = found.TxHash
+	}
+	if h.paid == "" {
+		return errors.New("the payout's transaction: got none with a hash")
+	}
+	return nil
+}
+
+// seedReceiver tests and pauses the receiver, which is closed.
+func (h *deployment) seedReceiver(ctx context.Context) error {
+	if _, err := h.operator.TestWebhookEndpoint(ctx, "shop", h.says.reason); err != nil {
+		return err
+	}
+	_, err := h.operator.PauseWebhookEndpoint(ctx, "shop", h.says.reason)
+	return err
+}
+
+// drill starts a drill, and returns what it prints, line by line, until it has ended.
+func (h *deployment) drill(t *testing.T, name string) (said func() string, ended <-chan struct{}) {
+	t.Helper()
+	req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, h.control.URL()+"/drill/"+name+"?solve=false&for=1s", nil))(t)
+	resp := must(http.DefaultClient.Do(req))(t)
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(resp.Body)
+		t.Fatalf("drill %s: got %d %s", name, resp.StatusCode, text)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	var mu sync.Mutex
+	var all strings.Builder
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			mu.Lock()
+			fmt.Fprintln(&all, lines.Text())
+			mu.Unlock()
+		}
+	}()
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return all.String()
+	}, done
+}
+
+// incident checks that the submitter is in PROTECT.
+func (h *deployment) incident(t *testing.T, submitter string) {
+	t.Helper()
+	if shown := must(h.operator.Submitter(t.Context(), submitter))(t); shown.Protect == nil {
+		t.Fatalf("%s: got no incident, want one", submitter)
+	}
+}

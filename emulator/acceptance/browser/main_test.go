@@ -1,0 +1,50 @@
+// Package browser proves the operators' console in a real browser. Headless Chromium reads and clicks the pages of a
+// whole deployment with real function processes and a real chain. All tests share one deployment and one browser.
+// Callers, users, operators, nodes and receivers choose texts that run as scripts where a page does not escape them.
+package browser
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
+	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// server and core are the programs, built once for all tests.
+var server, core string
+
+func TestMain(m *testing.M) {
+	if chromium() == "" && !required {
+		os.Exit(m.Run()) // each test skips: nothing needs to be built
+	}
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's: that a killed process answers nothing is what is tested
+	acceptancetest.Main(m, "emulator/acceptance/browser", end,
+		acceptancetest.Program{Path: &server, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build})
+}
+
+// end ends the browser and the deployment.
+func end(passed bool) error {
+	if !started.Load() {
+		return nil
+	}
+	h, err := shared()
+	if err != nil {
+		return err
+	}
+	if !passed {
+		fmt.Fprintln(os.Stderr, h.Log.End())
+	}
+	return errors.Join(h.close())
+}
+
+var (
+	check = acceptancetest.Check
+	poll  = acceptancetest.Poll
+)
+
+func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
