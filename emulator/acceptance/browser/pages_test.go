@@ -32,7 +32,7 @@ func (h *deployment) pages() []listed {
 		{"submitter", submitterPath(h.hostile()), []string{chosen.name}},
 		{"transaction", "/console/tx/" + h.orders, []string{chosen.request, "CONFIRMED", stack.CallerAccount}},
 		{"transaction", "/console/tx/" + h.stuck, []string{"STUCK"}},
-		{"search", "/console/search?q=" + url.QueryEscape(chosen.request), []string{chosen.request}},
+		{"search", "/console/search?q=" + url.QueryEscape("no"+planted), []string{"no" + planted}},
 		{"transfers", "/console/transfers", []string{"COMMITTED", stack.ETH.Name}},
 		{"transfer", "/console/transfers/" + h.transfer, []string{"COMMITTED", "0.5"}},
 		{"webhooks", "/console/webhooks", []string{"shop", "503"}},
@@ -103,7 +103,7 @@ func TestPlantedTextsAreShownAsText(t *testing.T) {
 		{"an operator's reason", "/console/audit", chosen.reason},
 		{"a receiver's answer", "/console/webhooks", chosen.receiver},
 		{"the reason of a pause", "/console/webhooks", chosen.reason},
-		{"what needs a person", "/console/attention", chosen.stuck},
+		{"what needs a person", "/console/attention", chosen.node},
 		{"a path", "/console/tx/" + url.PathEscape(planted), ""},
 		{"a submitter's path", "/console/submitters/" + url.PathEscape(planted), ""},
 	} {
