@@ -1,6 +1,7 @@
 # What each validation refuses.
 
 mock_provider "google" {
+  source          = "./tests/mocks"
   override_during = plan
 }
 
