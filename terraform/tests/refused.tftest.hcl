@@ -479,3 +479,13 @@ run "callers_with_less_than_everybody" {
 
   expect_failures = [var.caller_requests_per_minute]
 }
+
+run "queues_of_an_impossible_name" {
+  command = plan
+
+  variables {
+    queue_prefix = "Fence_post"
+  }
+
+  expect_failures = [var.queue_prefix]
+}
