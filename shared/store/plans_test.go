@@ -324,7 +324,7 @@ func rowsSoFar(t *testing.T, db storetest.Bundle) string {
 
 // proxied is an address that leads to the same database, and a count of the
 // messages sent there after which a client waits for the server: Sync and
-// simple Query. Source: https://www.postgresql.org/docs/15/protocol-message-formats.html
+// simple Query. Source: https://www.postgresql.org/docs/17/protocol-message-formats.html
 func proxied(t *testing.T, address string) (through string, syncs *atomic.Int64) {
 	t.Helper()
 	u := check.Value(url.Parse(address))(t)
