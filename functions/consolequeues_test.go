@@ -114,7 +114,8 @@ func TestConsoleShowsQueues(t *testing.T) {
 		`data-field="maxInFlight">1<`, "&lt;img src=x", "EARLIER_INTENT", at+"/suspend")
 	p.get(at+"?from=1&as=table").wants(t, "a table of nonces", 200, 5, `<tr data-nonce="1" data-state="LOST">`, at+"?from=0&amp;as=table", "nonces 1 to 1")
 	p.get("/console/submitters/eip155:1337:0x00000000000000000000000000000000000000ff").wants(t, "unknown submitter", 404, 5, `data-code="UNKNOWN_SUBMITTER"`)
-	p.get(page.Path("tx", id)).wants(t, "transaction", 200, 5, "&lt;img src=x", "EARLIER_INTENT", `data-field="lastError">&lt;b&gt;`, "The path of this transaction: QUEUED", page.Path("tx", id)+"/cancel")
+	p.get(page.Path("tx", id)).wants(t, "transaction", 200, 5, "&lt;img src=x", "EARLIER_INTENT", `data-field="lastError">&lt;b&gt;`, "The path of this transaction: QUEUED", page.Path("tx", id)+"/cancel",
+		`data-field="to">`+strings.ToLower(paidTo), "email:shop@fencepost.example")
 	for _, path := range []string{at, page.Path("tx", id), "/console/search?q=" + url.QueryEscape(evil), "/console/attention"} {
 		if body := p.get(path).body; strings.Contains(body, "<img") || strings.Contains(body, "<b>") {
 			t.Errorf("%s: a text of a caller is markup:\n%s", path, body)
@@ -141,6 +142,7 @@ func (p pages) searches(t *testing.T, c *client.Client) {
 	}
 	for text, want := range map[string]string{
 		"": "Enter a txId", "0x" + strings.Repeat("cd", 32): "No signed version has this hash", shopAccount + " 1": "from=0#lane", shopAccount + "#12": "from=2#lane",
+		"failed": ">r2<", "STUCK": "No transaction is in this state",
 		"order-1": "No request has exactly this id", strings.Repeat("x", 301): "No id has", "01ARZ3NDEKTSV4RRFFQ69G5FAV": "Nothing has this id", "0197c0de-0000-7000-8000-000000000000": "Nothing has this id",
 	} {
 		if got := p.get("/console/search?q=" + url.QueryEscape(text)); got.status != 200 || !strings.Contains(got.body, want) || got.calls > 3 {
@@ -199,9 +201,9 @@ func TestConsoleActsOnQueues(t *testing.T) {
 		check.OK(t)(err)
 		of := page.Path("tx", tx.TxID)
 		p.get(of+"/cancel").wants(t, "form", 200, 5, "EARLIER_INTENT", "Type <code>"+tx.TxID[30:])
-		p.get(of+"/cancel", "confirm", "no").wants(t, "not confirmed", 400, 5, `data-code="INVALID_FORM"`)
-		p.get(of+"/cancel", "confirm", tx.TxID[30:]).wants(t, "cancel", 303, 6)
-		p.get(of).wants(t, "cancelled", 200, 5, `data-field="subState">CANCELLED`, "The path of this transaction: QUEUED → FAILED")
+		p.get(of+"/cancel", "reason", "not wanted", "confirm", "no").wants(t, "not confirmed", 400, 5, `data-code="INVALID_FORM"`)
+		p.get(of+"/cancel", "reason", "not wanted", "confirm", tx.TxID[30:]).wants(t, "cancel", 303, 6)
+		p.get(of).wants(t, "cancelled", 200, 5, `data-field="subState">CANCELLED`, "The path of this transaction: QUEUED → FAILED", "asked by email:ann@fencepost.example: not wanted")
 		p.get(of+"/decide", "reason", "r", "action", "replace").wants(t, "too late", 409, 6, `data-code="TOO_LATE"`, `value="replace" required checked`)
 		p.get(of+"/proceed", "reason", "r").wants(t, "not held", 409, 6, `data-code="TOO_LATE"`)
 	}

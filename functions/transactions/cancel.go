@@ -1,7 +1,11 @@
 package transactions
 
 import (
+	"bufio"
+	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -31,6 +35,36 @@ const (
 	outcomePending   = "PENDING"   // ask again: a placeholder competes for the nonce
 )
 
+// cancelRequest is the optional body of a cancel.
+type cancelRequest struct {
+	Reason string `json:"reason"`
+}
+
+// cancelReason names who asks, with an operator's reason if the body has one.
+func (a *Server) cancelReason(w http.ResponseWriter, r *http.Request, v store.Viewer) (string, error) {
+	text := "asked by " + v.Caller
+	body := bufio.NewReader(r.Body)
+	if _, err := body.Peek(1); errors.Is(err, io.EOF) {
+		return text, nil
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, r.Body}
+	in, err := web.Decode[cancelRequest](w, r, a.MaxBodyBytes)
+	switch reason := strings.TrimSpace(in.Reason); {
+	case err != nil:
+		return "", err
+	case reason != "" && !v.Operator:
+		return "", web.FieldProblem("reason", "is for operators only: omit it")
+	case len(reason) > serve.MaxReason:
+		return "", web.FieldProblem("reason", "has %d bytes: want at most %d", len(reason), serve.MaxReason)
+	case reason != "":
+		text += ": " + reason
+	}
+	return text, nil
+}
+
 // cancel cancels a queued intent at once. If the intent has a nonce, a placeholder transaction
 // competes for it, and the one that becomes final decides. Until then the answer is 202 PENDING.
 // Repeating the call is harmless.
@@ -43,7 +77,11 @@ func (a *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := a.RecordDecision(r, store.Decision{TxID: txID, By: v, Action: txmanager.ActionCancel, Reason: "asked by " + v.Caller})
+	reason, err := a.cancelReason(w, r, v)
+	if err != nil {
+		return err
+	}
+	out, err := a.RecordDecision(r, store.Decision{TxID: txID, By: v, Action: txmanager.ActionCancel, Reason: reason})
 	if err != nil {
 		return err
 	}

@@ -266,11 +266,14 @@ const (
 	Pending   Outcome = "PENDING"   // not decided yet: ask again
 )
 
-// CancelTx cancels the intent, if that is still possible.
-func (c *Client) CancelTx(ctx context.Context, txID string) (Outcome, error) {
-	var out struct {
+// CancelTx cancels the intent, if that is still possible. The reason is an operator's, and kept with the operator's name; a
+// caller gives "".
+func (c *Client) CancelTx(ctx context.Context, txID, reason string) (Outcome, error) {
+	body := struct {
+		Reason string `json:"reason,omitempty"`
+	}{reason}
+	out, err := post[struct {
 		Outcome Outcome `json:"outcome"`
-	}
-	err := c.call(ctx, request{method: http.MethodPost, path: "/api/v1/tx/" + url.PathEscape(txID) + "/cancel"}, &out)
+	}](ctx, c, "/api/v1/tx/"+url.PathEscape(txID)+"/cancel", body)
 	return out.Outcome, err
 }

@@ -17,22 +17,10 @@ const maxReason = 1000
 // refusal draws the form again: form gets the error to show other evidence, and the template page/act shows
 // it with the entered values.
 func Act(call Call, form func(problem error) View, do func(ctx context.Context, reason string) (seeOther string, err error)) (View, error) {
-	return ActWithoutReason(call, form, func(ctx context.Context) (string, error) {
-		reason := strings.TrimSpace(call.PostFormValue("reason"))
-		if reason == "" || len(reason) > maxReason {
-			return "", Refuse("reason", fmt.Sprintf("Write why you do this, in at most %d bytes. The reason is kept with your name.", maxReason))
-		}
-		return do(ctx, reason)
-	})
-}
-
-// ActWithoutReason is [Act] for a call of the API that takes no reason. Its form has the templates page/problem and
-// page/csrf.
-func ActWithoutReason(call Call, form func(problem error) View, do func(ctx context.Context) (seeOther string, err error)) (View, error) {
 	if call.Method != http.MethodPost {
 		return form(nil), nil
 	}
-	to, err := do(call.Context())
+	to, err := carryOut(call, do)
 	if p := client.ProposedBy(err); p != nil {
 		return View{SeeOther: Path("proposal", p.ProposalID)}, nil
 	}
@@ -42,6 +30,14 @@ func ActWithoutReason(call Call, form func(problem error) View, do func(ctx cont
 		return v, nil
 	}
 	return View{SeeOther: to}, nil
+}
+
+func carryOut(call Call, do func(ctx context.Context, reason string) (string, error)) (string, error) {
+	reason := strings.TrimSpace(call.PostFormValue("reason"))
+	if reason == "" || len(reason) > maxReason {
+		return "", Refuse("reason", fmt.Sprintf("Write why you do this, in at most %d bytes. The reason is kept with your name.", maxReason))
+	}
+	return do(call.Context(), reason)
 }
 
 // Refuse is the error of a form with a field that is wrong. The detail says what to enter.

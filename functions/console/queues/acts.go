@@ -164,15 +164,12 @@ func decide(ctx context.Context, call page.Call) (page.View, error) {
 // cancel cancels an intent, if that is still possible. It makes 5 calls, and 1 for the act.
 func cancel(ctx context.Context, call page.Call) (page.View, error) {
 	form := &txAct{Verb: "Cancel", Danger: true, Effect: "An intent in the queue ends at once. For one with a nonce, a placeholder transaction competes, and the one that is final decides. This cannot be undone, and the requestId can never be used again."}
-	if err := form.read(ctx, call); err != nil {
-		return page.View{}, err
-	}
-	return page.ActWithoutReason(call, form.view, func(ctx context.Context) (string, error) {
+	return actOnTx(ctx, call, form, func(ctx context.Context, id, reason string) error {
 		if err := page.Confirmed(call, form.Confirm); err != nil {
-			return "", err
+			return err
 		}
-		_, err := call.Admin.CancelTx(ctx, form.TxID)
-		return page.Path("tx", form.TxID), err
+		_, err := call.Admin.CancelTx(ctx, id, reason)
+		return err
 	})
 }
 

@@ -50,11 +50,11 @@ type square struct {
 	Marks  []string
 }
 
-// look is how a state is drawn.
-type look struct{ class, letter, word string }
+// drawing is how a state is drawn.
+type drawing struct{ class, letter, word string }
 
-// looks are the squares' looks, by state or by state and sub-state.
-var looks = map[string]look{
+// drawings are how the squares are drawn, by state or by state and sub-state.
+var drawings = map[string]drawing{
 	"IN_FLIGHT":          {"sq-open", "A", "allocated, not signed"},
 	"SUBMITTED":          {"sq-open", "S", "signed and sent"},
 	"TRACKING":           {"sq-open", "T", "a node has it"},
@@ -73,29 +73,29 @@ var looks = map[string]look{
 	"NEXT":               {"sq-next", "·", "next nonce, not given yet"},
 }
 
-// legend are the looks that the legend explains, in its order.
+// legend has the states that the legend explains, in its order.
 var legend = []string{"CONFIRMED", "IN_FLIGHT", "SUBMITTED", "TRACKING", "TRACKING INCLUDED", "FAILED", "FAILED PLACEHOLDER", "STUCK", "PROTECT", "LOST", "GAP", "NEXT"}
 
-// Legend lists each look with its meaning.
+// Legend lists the drawings with their meanings.
 func (lane) Legend() (all []square) {
 	for _, name := range legend {
-		l := looks[name]
+		l := drawings[name]
 		all = append(all, square{Class: l.class, Letter: l.letter, Word: l.word})
 	}
 	return all
 }
 
-func lookOf(n client.LaneNonce) look {
+func drawingOf(n client.LaneNonce) drawing {
 	if n.Kind != "OURS" {
-		return looks[n.Kind]
+		return drawings[n.Kind]
 	}
-	if l, ok := looks[string(n.State)+" "+n.SubState]; ok {
+	if l, ok := drawings[string(n.State)+" "+n.SubState]; ok {
 		return l
 	}
-	if l, ok := looks[string(n.State)]; ok {
+	if l, ok := drawings[string(n.State)]; ok {
 		return l
 	}
-	return look{"sq-gap", "?", string(n.State)}
+	return drawing{"sq-gap", "?", string(n.State)}
 }
 
 // laneOf draws the nonces of one page. from is the first that was asked for; nil: the newest that matter.
@@ -183,7 +183,7 @@ func usedOf(c *client.ChainAccount) uint64 {
 }
 
 func squareOf(submitter string, n client.LaneNonce) square {
-	of := lookOf(n)
+	of := drawingOf(n)
 	s := square{LaneNonce: n, Class: of.class, Letter: of.letter, Word: of.word, Label: labelOf(n.Nonce)}
 	switch {
 	case n.TxID != "":

@@ -80,20 +80,20 @@ func TestLaneShowsWhatTheChainCountsAndNothingRecords(t *testing.T) {
 	}
 }
 
-func TestEachStateHasALook(t *testing.T) {
+func TestEachStateHasADrawing(t *testing.T) {
 	letters := make(map[string]string)
 	for _, s := range txmanager.States() {
 		for _, sub := range s.SubStates() {
 			if s == txmanager.Queued || sub == txmanager.Rejected || sub == txmanager.Cancelled || sub == txmanager.Expired {
 				continue // without a nonce
 			}
-			if l := lookOf(client.LaneNonce{Kind: "OURS", State: client.TxState(s), SubState: string(sub)}); l.class == "sq-gap" {
-				t.Errorf("%s %s has no look", s, sub)
+			if l := drawingOf(client.LaneNonce{Kind: "OURS", State: client.TxState(s), SubState: string(sub)}); l.class == "sq-gap" {
+				t.Errorf("%s %s has no drawing", s, sub)
 			}
 		}
 	}
 	for _, name := range legend {
-		l := looks[name]
+		l := drawings[name]
 		if l.letter == "" || letters[l.letter] != "" {
 			t.Errorf("%s: letter %q, also of %q; want one of its own", name, l.letter, letters[l.letter])
 		}

@@ -84,8 +84,8 @@ func (o *overview) count() {
 // softKinds are the kinds of attention that turn the light yellow. Each other kind turns it red.
 var softKinds = []string{"MOVE", "HELD", "ENDPOINT", "PAUSED", "PROPOSAL"}
 
-// lightOf is red while something stands still or is wrong until a person acts, and yellow while something should be
-// looked at.
+// lightOf is red while something stands still or is wrong until a person acts, and yellow while a person should check
+// something.
 func (o *overview) lightOf() light {
 	var red, yellow int
 	for kind, n := range o.Counts {

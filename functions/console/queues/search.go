@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -47,7 +48,7 @@ func search(ctx context.Context, call page.Call) (page.View, error) {
 	var err error
 	switch text := f.Text; {
 	case text == "":
-		f.Note = "Enter a txId, a transaction's hash, an account, an account and a nonce, a requestId, a transfer's req_id, or a part of a submitter's name."
+		f.Note = "Enter a txId, a transaction's hash, an account, an account and a nonce, a requestId, a transfer's req_id, a part of a submitter's name, or STUCK, PROTECT or FAILED."
 	case len(text) > maxSearch || strings.ContainsFunc(text, unicode.IsControl):
 		f.Note = "No id has control characters or more than 300 bytes."
 	case isHash.MatchString(text):
@@ -58,6 +59,8 @@ func search(ctx context.Context, call page.Call) (page.View, error) {
 		err = f.byAccount(ctx, call)
 	case isUUID.MatchString(text):
 		err = f.byUUID(ctx, call)
+	case slices.Contains(listedStates, strings.ToUpper(text)):
+		err = f.byState(ctx, call)
 	case isULID(text):
 		err = f.byULID(ctx, call)
 	default:
@@ -129,22 +132,31 @@ func (f *found) byAccount(ctx context.Context, call page.Call) error {
 	return none(err)
 }
 
+// listedStates are the states that the API lists over all submitters.
+var listedStates = []string{"STUCK", "PROTECT", "FAILED"}
+
+func (f *found) byState(ctx context.Context, call page.Call) error {
+	f.Meant = "a state of transactions"
+	f.Note = "No transaction is in this state."
+	return f.find(ctx, call, client.TxFilter{State: client.TxState(strings.ToUpper(f.Text))})
+}
+
 // byUUID looks for a transaction, a proposal, and requests.
 func (f *found) byUUID(ctx context.Context, call page.Call) error {
 	f.Meant = "a txId, a proposal or a requestId"
 	f.Note = "Nothing has this id."
-	var tx part[client.Tx]
+	var tx part[client.InspectedTx]
 	var proposal part[client.Proposal]
 	var requests part[struct{}]
 	all := calls{ctx: ctx}
-	ask(&all, &tx, func(ctx context.Context) (client.Tx, error) { return call.Admin.Tx(ctx, f.Text) })
+	ask(&all, &tx, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, f.Text) })
 	ask(&all, &proposal, func(ctx context.Context) (client.Proposal, error) { return call.Admin.Proposal(ctx, f.Text) })
 	ask(&all, &requests, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, f.find(ctx, call, client.TxFilter{RequestID: f.Text})
 	})
 	all.Wait()
 	if tx.Err == nil {
-		f.Hits = append(f.Hits, hit{"tx", tx.Value.TxID, "the transaction of the request " + tx.Value.RequestID})
+		f.Hits = append(f.Hits, hit{"tx", tx.Value.Transaction.TxID, "the transaction of the request " + tx.Value.Transaction.RequestID})
 	}
 	if proposal.Err == nil {
 		f.Hits = append(f.Hits, hit{"proposal", proposal.Value.ProposalID, "the proposal: " + proposal.Value.Effect})

@@ -14,6 +14,9 @@ import (
 // transaction is the page Transaction.
 type transaction struct {
 	client.Tx
+	Caller    string
+	TraceID   string // "": the request was not traced
+	Payload   *payload
 	Why       part[client.TxWhy]
 	History   part[list[client.TxChange]]
 	Versions  part[list[version]]
@@ -57,9 +60,9 @@ func readTx(ctx context.Context, call page.Call) (transaction, error) {
 	defer stop()
 	id := call.PathValue("txId")
 	var t transaction
-	var main part[client.Tx]
+	var main part[client.InspectedTx]
 	all := calls{ctx: ctx}
-	ask(&all, &main, func(ctx context.Context) (client.Tx, error) { return call.Admin.Tx(ctx, id) })
+	ask(&all, &main, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
 	ask(&all, &t.Why, func(ctx context.Context) (client.TxWhy, error) { return call.Admin.WhyTx(ctx, id) })
 	ask(&all, &t.History, func(ctx context.Context) (list[client.TxChange], error) {
 		return first(call.Admin.ListTxHistory(ctx, id), maxRows)
@@ -75,7 +78,7 @@ func readTx(ctx context.Context, call page.Call) (transaction, error) {
 	if main.Err != nil {
 		return t, main.Err
 	}
-	t.Tx = main.Value
+	t.Tx, t.Caller, t.TraceID, t.Payload = main.Value.Transaction, main.Value.Caller, main.Value.TraceID, payloadOf(main.Value.Payload)
 	t.Versions = part[list[version]]{Err: versions.Err, Value: list[version]{More: versions.Value.More}}
 	for _, v := range versions.Value.Rows {
 		t.Versions.Value.Rows = append(t.Versions.Value.Rows, versionOf(v, t.Receipt))
@@ -129,7 +132,7 @@ func (t transaction) MayDecide() bool {
 }
 
 // IsPayout reports whether a transfer made the intent. Its requestId is the transfer's req_id.
-func (t transaction) IsPayout() bool { return len(t.RequestID) == 26 && isULID(t.RequestID) }
+func (t transaction) IsPayout() bool { return t.Caller == "transfer" }
 
 func isULID(s string) bool {
 	return len(s) == 26 && strings.Trim(strings.ToUpper(s), "0123456789ABCDEFGHJKMNPQRSTVWXYZ") == ""

@@ -31,6 +31,7 @@ type Contract struct {
 type operation struct {
 	parameters []parameter
 	body       *jsonschema.Schema // nil: none is described
+	bodyless   bool               // a request may omit the body
 	answers    map[int]answer
 }
 
@@ -136,6 +137,7 @@ func (c *Contract) operation(compiler *jsonschema.Compiler, pointer string) (*op
 	}
 	var err error
 	if body, at := c.at(pointer + "/requestBody"); body != nil {
+		op.bodyless = members(body)["required"] != true
 		if op.body, err = c.schema(compiler, at+"/content/application~1json/schema"); err != nil {
 			return nil, err
 		}
