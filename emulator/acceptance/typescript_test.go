@@ -42,7 +42,7 @@ func TestTypeScriptClient(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "# fail 0") || strings.Contains(string(out), "# pass 0") {
 		t.Errorf("node --test: %v\n%s", err, out)
 	}
-	wanted := []string{"CONFIRMED 0x", "payload.to want 0x and 40 hex digits", "order-4711 CONFIRMED"}
+	wanted := []string{"CONFIRMED 0x", "payload.to want an address, 0x and 40 hex digits", "order-4711 CONFIRMED"}
 	environment = append(environment, "SUBMITTER="+string(b.Submitters()[1])) // whose queue is empty
 	for i, path := range examples {
 		out, err := node(b.ctx, folder, environment, path).CombinedOutput()
