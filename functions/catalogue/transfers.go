@@ -14,7 +14,7 @@ var transfers = []Entry{
 	{"ADDRESSES_BLOCKED", []int{403}, "An operator has blocked new addresses of yours. Nothing was stored.", "Ask the service's support.", Later},
 	{"TOO_MANY_ADDRESSES", []int{429}, "You have 100 addresses, or have added 100 in 24 hours. Nothing was stored.", "Remove one that you do not use, or try again tomorrow.", Safe},
 	{"DUPLICATE_REQUEST", []int{200}, "The cid was used before with the same request: this is the stored transfer, in its present state. It is no problem.", "Read `state`.", Safe},
-	{"CID_CONFLICT", []int{409}, "The cid belongs to another request of yours, for ever.", "If this is a new request, give it a new cid. If it is a repeat, send exactly what was sent first.", Never},
+	{"CID_CONFLICT", []int{409}, "The cid belongs to another request of yours, for ever.", "If this is a new request, give it a new cid. If it is a repeat, send the first request unchanged.", Never},
 	{"DAILY_LIMIT_EXCEEDED", []int{429}, "Too many transfers in 24 hours. Nothing was stored.", "Wait.", Safe},
 	{"DAILY_PAYOUT_EXCEEDED", []int{429}, "The payout exceeds what can still be paid out of the asset in 24 hours. Nothing was stored.", "Send at most the amount in `left`, or wait.", Safe},
 	{"SYSTEM_ERROR", []int{503}, "The result is unknown, unless `detail` says that nothing was stored. Or new transfers are halted.", "Send the same request with the same cid again, or ask for `req_id`.", Safe},
