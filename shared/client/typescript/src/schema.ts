@@ -151,8 +151,7 @@ export interface paths {
         };
         /**
          * Lists the user's transfers and payouts, the newest first
-         * @description Follow `nextPageToken` until there is none. Only the last page has fewer than `pageSize`, unless `state` names an open
-         *     state and more than 100,000 transfers of all users are open: then a page can be short.
+         * @description Follow `nextPageToken` until there is none. Only the last page has fewer than `pageSize`.
          */
         get: operations["listTransfers"];
         put?: never;
@@ -285,8 +284,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists submitters by name
-         * @description Of all chains. An entry lacks `chain` and `forbidden`: GET …/{submitter} has them.
+         * Lists submitters
+         * @description By `submitter`, unless `sort` is `name`: then those without a name come last. `sort=name` goes with no `state`. A queue's length
+         *     and the age of its head are counted when they are read, and no index has them: no list is in their order. `GET /admin/v1/attention`
+         *     has the blocked heads with their times.
          */
         get: operations["listSubmitters"];
         put?: never;
@@ -914,6 +915,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/admin/v1/tx/{txId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows a transaction with its payload and its trace
+         * @description The transaction is as `GET /api/v1/tx/{txId}` shows it to an operator.
+         */
+        get: operations["inspectTx"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/admin/v1/tx/{txId}/decide": {
         parameters: {
             query?: never;
@@ -1049,7 +1070,7 @@ export interface paths {
          *     cancel, wait, rebroadcast, replace, placeholder, proceed, foreign-match, foreign-write-off, database-accept, transfer-cancel,
          *     transfer-resolve, transfer-acknowledge, payout-state, payout-withdraw, halt-resume, adjust, address-remove, addresses-block,
          *     addresses-unblock, propose, approve, reject, webhook-test, webhook-redeliver, webhook-pause,
-         *     webhook-resume, asset, deposit, withdrawal (neither of the deposit service) and account-status. A page is full where
+         *     webhook-resume, asset, deposit, withdrawal (neither of the deposit service), account-act-end and account-status. A page is full where
          *     there are as many. A page reads at most 5,000 acts of a kind: if the filters leave most out, it may be shorter, or empty, and have a
          *     `nextPageToken`. Follow it until there is none.
          *     The list has no acts of the command migrate, and no decisions about transactions from before migration 0018.
@@ -1173,7 +1194,8 @@ export interface paths {
         /**
          * Lists the transfers and payouts of all users, the newest first
          * @description A page is full where there are as many. Only after 100,000 transfers that the filters leave out it may be shorter, or empty, and
-         *     have a `nextPageToken`. `asset` alone, and with the state COMMITTED, has no index, and is refused without `user`.
+         *     have a `nextPageToken`. Without `user`, `asset` alone, with the state COMMITTED, or with `before` and no open state, has no index, and
+         *     is refused.
          */
         get: operations["listAllTransfers"];
         put?: never;
@@ -1521,7 +1543,8 @@ export interface paths {
         /**
          * Freezes, disables or activates a user's account in both ledgers
          * @description The ledgers share no transaction. The sweep repeats the call until both have the status. An account that does not exist yet gets
-         *     it within minutes of its first deposit.
+         *     it within minutes of its first deposit. A freeze needs no answer of the trading core: Funding has it at once. With approvals, a core that has DISABLED
+         *     keeps that when one operator freezes.
          */
         post: operations["setAccountStatus"];
         delete?: never;
@@ -2006,6 +2029,38 @@ export interface components {
              * @description an estimate, if blocks come at the expected times: when it is final, or when it gets a nonce, if only the window limits the queue
              */
             expectedAt?: string;
+        };
+        InspectedTx: {
+            transaction: components["schemas"]["Tx"];
+            /** @description the name under which it is stored */
+            caller: string;
+            /** @description the id of its trace; absent: the request was not traced */
+            traceId?: string;
+            payload?: components["schemas"]["TxPayload"];
+        };
+        /**
+         * @description The payload as it is stored: a call, with `value`, `data` and `dataBytes`; or a handler's, with `handler` and `argsBytes`. What a
+         *     handler made of it is in the signed bytes alone. Absent: a reservation and a filled nonce have none, its documents are archived, or
+         *     its chain is not served any more.
+         */
+        TxPayload: {
+            /** @description absent: `data` is a contract to deploy */
+            to?: string;
+            value?: components["schemas"]["Wei"];
+            /** @description its first 4,096 bytes */
+            data?: string;
+            /** @description of the whole data */
+            dataBytes?: number;
+            /** @description absent, as each bound: the caller gave none */
+            gas?: string;
+            maxGas?: string;
+            maxFeePerGas?: components["schemas"]["Wei"];
+            maxPriorityFeePerGas?: components["schemas"]["Wei"];
+            handler?: components["schemas"]["HandlerName"];
+            /** @description what the caller gave to the handler: any JSON value; absent if it has more than 65,536 bytes */
+            args?: unknown;
+            /** @description of the whole args */
+            argsBytes?: number;
         };
         TxWhy: {
             /** Format: uuid */
@@ -2829,11 +2884,11 @@ export interface components {
             amount?: components["schemas"]["Amount"];
             /** @enum {string} */
             status?: "ACTIVE" | "FROZEN" | "DISABLED";
-            /** @description why a ledger has refused a deposit or withdrawal */
+            /** @description why a ledger has refused it */
             refusal?: string;
             /** @description Funding's answer: APPLIED, NO_ACCOUNT, SUPERSEDED by a later status, or a refusal; absent: not known, or not asked */
             funding?: string;
-            /** @description the trading core's answer; FORGOTTEN: order the status again */
+            /** @description the trading core's answer; FORGOTTEN: order the status again; KEPT_DISABLED: it is DISABLED, which allows less than the status that one operator ordered; NOT_APPLIED: an operator has ended it, since the core has forgotten it and its journal does not have it */
             trading?: string;
             /** @description while PENDING: why the last attempt had no answer */
             waitsFor?: string;
@@ -2857,9 +2912,19 @@ export interface components {
             account?: "FUNDING" | "SPOT";
             /**
              * Format: int64
-             * @description the line of the core's journal that has the id; the core is not called, and no money is moved. Only for SPOT, and only for operators: for an id that was booked before a restore
+             * @description the line of the core's journal that has the id; the core is not called, and no money is moved. Only for SPOT, and only for operators: for an id that was booked before a restore, or that the core has forgotten
              */
             line?: number;
+            /**
+             * @description the core answers BEYOND_HORIZON for the id, and its journal does not have it, which the call checks. It ends the act, and no money is moved. Only for SPOT, and only for operators
+             * @enum {string}
+             */
+            outcome?: "not_applied";
+            /**
+             * Format: int64
+             * @description with outcome: the last line of the core's journal that an earlier call has read; absent: the call reads all
+             */
+            after?: number;
             /** @description it is stored with your name */
             reason: string;
         };
@@ -5013,6 +5078,9 @@ export interface operations {
     listSubmitters: {
         parameters: {
             query?: {
+                /** @description ACTIVE, SUSPENDED and RETIRED: those with this `status`. PROTECT: those with an open incident, whatever their status */
+                state?: "ACTIVE" | "SUSPENDED" | "PROTECT" | "RETIRED";
+                sort?: "submitter" | "name";
                 /** @description the maximum of results on a page */
                 pageSize?: components["parameters"]["PageSize"];
                 /** @description the token of the page before: opaque, without expiry, for this list only */
@@ -6257,6 +6325,36 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    inspectTx: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the txId that create answered: 32 hex digits with hyphens, in any letter case. Braces, `urn:uuid:` and a form without hyphens are refused */
+                txId: components["parameters"]["TxId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The transaction. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InspectedTx"];
+                };
+            };
+            400: components["responses"]["BadParameter"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            502: components["responses"]["Broken"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     decideTx: {
         parameters: {
             query?: never;
@@ -6679,6 +6777,8 @@ export interface operations {
                 user?: number;
                 /** @description only those of this asset, by its name */
                 asset?: string;
+                /** @description created before this time, by the database's clock */
+                before?: string;
                 /** @description the maximum of results on a page */
                 pageSize?: components["parameters"]["PageSize"];
                 /** @description the token of the page before: opaque, without expiry, for this list only */
@@ -7260,7 +7360,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
-            /** @description The id belongs to another deposit or withdrawal, the line does not have it, or the database is not accepted. Nothing was booked. */
+            /** @description The id belongs to another deposit or withdrawal, the line does not have it, the journal has it or was not read to its end, the core has not forgotten it, or the database is not accepted. Nothing was booked. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7268,7 +7368,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {unknown} */
-                        code?: "ID_CONFLICT" | "TOO_LATE" | "EVIDENCE_DIFFERS";
+                        code?: "ID_CONFLICT" | "TOO_LATE" | "EVIDENCE_DIFFERS" | "NOT_FORGOTTEN";
                     };
                 };
             };
@@ -7281,7 +7381,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["RefusedAct"] & {
                         /** @enum {unknown} */
-                        code?: "SOURCE_ACCOUNT_NOT_FOUND" | "TARGET_ACCOUNT_NOT_FOUND" | "ACCOUNT_FROZEN" | "ACCOUNT_DISABLED" | "INSUFFICIENT_BALANCE" | "OVERFLOW" | "INVALID_AMOUNT" | "INVALID_ASSET" | "INVALID_USER" | "ID_TAKEN";
+                        code?: "SOURCE_ACCOUNT_NOT_FOUND" | "TARGET_ACCOUNT_NOT_FOUND" | "ACCOUNT_FROZEN" | "ACCOUNT_DISABLED" | "INSUFFICIENT_BALANCE" | "OVERFLOW" | "INVALID_AMOUNT" | "INVALID_ASSET" | "INVALID_USER" | "ID_TAKEN" | "NOT_APPLIED";
                     };
                 };
             };
@@ -7343,7 +7443,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
-            /** @description The id belongs to another deposit or withdrawal, the line does not have it, or the database is not accepted. Nothing was booked. */
+            /** @description The id belongs to another deposit or withdrawal, the line does not have it, the journal has it or was not read to its end, the core has not forgotten it, or the database is not accepted. Nothing was booked. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -7351,7 +7451,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {unknown} */
-                        code?: "ID_CONFLICT" | "TOO_LATE" | "EVIDENCE_DIFFERS";
+                        code?: "ID_CONFLICT" | "TOO_LATE" | "EVIDENCE_DIFFERS" | "NOT_FORGOTTEN";
                     };
                 };
             };
@@ -7364,7 +7464,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["RefusedAct"] & {
                         /** @enum {unknown} */
-                        code?: "SOURCE_ACCOUNT_NOT_FOUND" | "TARGET_ACCOUNT_NOT_FOUND" | "ACCOUNT_FROZEN" | "ACCOUNT_DISABLED" | "INSUFFICIENT_BALANCE" | "OVERFLOW" | "INVALID_AMOUNT" | "INVALID_ASSET" | "INVALID_USER" | "ID_TAKEN";
+                        code?: "SOURCE_ACCOUNT_NOT_FOUND" | "TARGET_ACCOUNT_NOT_FOUND" | "ACCOUNT_FROZEN" | "ACCOUNT_DISABLED" | "INSUFFICIENT_BALANCE" | "OVERFLOW" | "INVALID_AMOUNT" | "INVALID_ASSET" | "INVALID_USER" | "ID_TAKEN" | "NOT_APPLIED";
                     };
                 };
             };
