@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/admin"
+	"github.com/fencepost/fencepost/functions/catalogue"
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/functions/steps"
@@ -258,7 +259,7 @@ func (a *App) databaseRoutes() map[string]func(*web.Mux) {
 	}
 	routes := map[string]func(*web.Mux){
 		"create":   a.transactions.RouteCreate,
-		"query":    a.transactions.RouteQuery,
+		"query":    a.routeQuery,
 		"cancel":   a.transactions.RouteCancel,
 		"advance":  a.steps.RouteSession(txmanager.KindAdvance),
 		"receipt":  a.steps.RouteSession(txmanager.KindReceipt),
@@ -272,6 +273,13 @@ func (a *App) databaseRoutes() map[string]func(*web.Mux) {
 		routes["transfer"], routes["conservation"] = t.RouteTransfer, t.RouteConservation
 	}
 	return routes
+}
+
+// routeQuery serves the function query: transactions and events, and what describes the API.
+func (a *App) routeQuery(mux *web.Mux) {
+	a.transactions.RouteQuery(mux)
+	mux.Handle("GET /openapi.yaml", document)
+	catalogue.Route(mux)
 }
 
 // startPatience is how long a new process may lack its database before it gets requests all the same. On

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/functions/catalogue"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
@@ -66,6 +67,36 @@ func TestDescriptionHasEveryCode(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("declared, and described (-declared +described):\n%s", diff)
 	}
+	explained := map[string]bool{}
+	for _, e := range catalogue.Entries {
+		explained[e.Code] = true
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(explained))); diff != "" {
+		t.Errorf("declared, and explained by package catalogue (-declared +explained):\n%s", diff)
+	}
+}
+
+// beyondTheDocument are the statuses of codes that no operation of the document describes as a problem.
+var beyondTheDocument = map[string][]int{
+	"METHOD_NOT_ALLOWED": {405}, // of no operation
+	"STEP_FAILED":        {500}, // of an internal one
+	"DUPLICATE_REQUEST":  {200}, // of a stored transfer
+}
+
+// The catalogue has the statuses with which the description has each code.
+func TestCatalogueHasTheStatusesOfTheDescription(t *testing.T) {
+	t.Parallel()
+	described := apiOf(t).Statuses()
+	for code, statuses := range beyondTheDocument {
+		described[code] = append(described[code], statuses...)
+	}
+	explained := map[string][]int{}
+	for _, e := range catalogue.Entries {
+		explained[e.Code] = e.Status
+	}
+	if diff := cmp.Diff(described, explained); diff != "" {
+		t.Errorf("statuses of codes, described and explained (-described +explained):\n%s", diff)
+	}
 }
 
 // codesIn adds the codes and reasons that the file declares.
@@ -109,6 +140,18 @@ func addText(e ast.Expr, into map[string]bool) {
 	if literal, ok := e.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 		text, _ := strconv.Unquote(literal.Value)
 		into[text] = true
+	}
+}
+
+// Each example in the description is valid by its schema.
+func TestExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	own, err := webtest.Load([]byte(functions.OpenAPI))
+	check.OK(t)(err)
+	n, err := own.CheckExamples()
+	check.OK(t)(err)
+	if n < 40 {
+		t.Errorf("examples: got %d, too few to be all", n)
 	}
 }
 

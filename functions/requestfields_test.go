@@ -76,8 +76,15 @@ func diffFields(t *testing.T, of string, read, described []string) {
 }
 
 // schemaFields returns the paths of all fields, such as intents.submitter and perCaller.*.maxValue. The
-// fields of a list's elements have the path of the list.
+// fields of a list's elements have the path of the list. Of oneOf they are those of all forms.
 func schemaFields(at string, s *openapi3.Schema) (paths []string) {
+	if len(s.Properties) == 0 && len(s.OneOf) > 0 {
+		for _, form := range s.OneOf {
+			paths = append(paths, schemaFields(at, form.Value)...)
+		}
+		slices.Sort(paths)
+		return withoutInner(slices.Compact(paths))
+	}
 	for _, one := range slices.Concat(s.AllOf, s.AnyOf) {
 		if len(s.Properties) == 0 && len(schemaFields("", one.Value)) > 0 {
 			return schemaFields(at, one.Value)
@@ -94,6 +101,17 @@ func schemaFields(at string, s *openapi3.Schema) (paths []string) {
 		return schemaFields(at+".*", s.AdditionalProperties.Schema.Value)
 	}
 	return paths
+}
+
+// withoutInner drops the fields of a field that has a path of its own: in one form it has any value. The
+// paths are sorted.
+func withoutInner(paths []string) (outer []string) {
+	for _, path := range paths {
+		if last := len(outer) - 1; last < 0 || !strings.HasPrefix(path, outer[last]+".") {
+			outer = append(outer, path)
+		}
+	}
+	return outer
 }
 
 // below returns the paths of the field and of those in it, or its own path if it has none.

@@ -17,7 +17,7 @@ import (
 // DefaultControl is where the control address is, unless it is taken.
 const DefaultControl = "127.0.0.1:7070"
 
-// Control serves the description of a running stack, tokens and drills. It is for the people at this machine:
+// Control serves the description of a running stack and of its API, tokens and drills. It is for the people at this machine:
 // everybody who can reach it is given tokens.
 type Control struct {
 	*loopback.Server
@@ -34,6 +34,7 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	c := &Control{stack: s, keys: keys}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /info", c.info)
+	mux.HandleFunc("GET /explorer", c.explorer)
 	mux.HandleFunc("GET /token/caller", c.token(stack.CallerAccount))
 	mux.HandleFunc("GET /token/operator", c.token(stack.OperatorAccount))
 	mux.HandleFunc("GET /token/second-operator", c.token(stack.SecondAccount))

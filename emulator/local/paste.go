@@ -81,8 +81,9 @@ Pay out on the chain; the same list shows when it is COMMITTED:
 		o.Events.PrintTo(out)
 	}
 	fmt.Fprintf(out, `
+All calls, each with a command to paste, for a browser: %s/explorer
 More: curl -sS $CONTROL/info (the chain's RPC, the database, process ids); go run ./emulator drill --list (exercises for operators).
-`)
+`, control.URL())
 }
 
 // post returns a curl command that posts JSON.

@@ -24,6 +24,8 @@ var publicRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/tx/", Service: "query"},
 	{Pattern: "/api/v1/tx/{txId}/cancel", Service: "cancel"},
 	{Pattern: "/api/v1/events", Service: "query"},
+	{Pattern: "/openapi.yaml", Service: "query"},
+	{Pattern: "/errors/", Service: "query"},
 	{Pattern: "/admin/v1/", Service: "admin"},
 }
 

@@ -43,7 +43,7 @@ const (
 	dayRetryAfter  = time.Hour
 )
 
-const storedNothing = " This attempt stored nothing; GET /api/v1/tx/by-request is the word on the intent."
+const storedNothing = " This attempt stored nothing; GET /api/v1/tx/by-request shows whether an earlier one did."
 
 // moveRetryAfter is the time after which a caller can expect a database move to be over.
 const moveRetryAfter = 10 * time.Second

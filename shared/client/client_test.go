@@ -80,7 +80,7 @@ func answer(status int, media, body, header string) http.HandlerFunc {
 
 // refuse is a problem with this code.
 func refuse(status int, code, header string) http.HandlerFunc {
-	return answer(status, "application/problem+json", fmt.Sprintf(`{"type":"about:blank","title":"t","status":%d,"code":%q,"field":"f","new":1}`, status, code), header)
+	return answer(status, "application/problem+json", fmt.Sprintf(`{"type":"/errors/%[2]s","title":"t","status":%[1]d,"code":%[2]q,"field":"f","new":1}`, status, code), header)
 }
 
 // cutOff breaks the connection in place of an answer.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -119,14 +120,33 @@ func accepts(operation *openapi3.Operation) (int, *openapi3.Schema) {
 }
 
 // plain is the schema itself where it is one with others: of allOf the first, of anyOf the
-// one that is not null.
+// one that is not null, of oneOf all.
 func plain(s *openapi3.Schema) *openapi3.Schema {
+	if s.Type == nil && len(s.Properties) == 0 && len(s.OneOf) > 0 {
+		return merged(s.OneOf)
+	}
 	for _, one := range slices.Concat(s.AllOf, s.AnyOf) {
 		if s.Type == nil && len(s.Properties) == 0 && !one.Value.Type.Is("null") {
 			return plain(one.Value)
 		}
 	}
 	return s
+}
+
+// merged has the members of all forms. It requires those that each form requires. A member has the
+// schema of the last form.
+func merged(forms openapi3.SchemaRefs) *openapi3.Schema {
+	all := &openapi3.Schema{Type: &openapi3.Types{"object"}, Properties: openapi3.Schemas{}}
+	for i, form := range forms {
+		one := plain(form.Value)
+		required := slices.Concat(one.Required, form.Value.Required)
+		if i == 0 {
+			all.Required = required
+		}
+		all.Required = slices.DeleteFunc(all.Required, func(name string) bool { return !slices.Contains(required, name) })
+		maps.Copy(all.Properties, one.Properties)
+	}
+	return all
 }
 
 // nullable is true if the schema allows null.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -34,12 +35,14 @@ var (
 	Unavailable      = Code{"UNAVAILABLE", http.StatusServiceUnavailable}
 )
 
+// TypePath and a code are the path of the page that explains the code.
+const TypePath = "/errors/"
+
 // unavailableRetryAfter is the Retry-After of an unavailable service without a better estimate.
 const unavailableRetryAfter = time.Second
 
 // Problem is an error that a caller can see. All its fields but Cause become an
-// application/problem+json body (RFC 9457). "type" is about:blank, since the code identifies the
-// problem.
+// application/problem+json body (RFC 9457). "type" is the page of the code, relative to the deployment.
 type Problem struct {
 	Code       Code
 	Detail     string         // the mistake and the expected value, for a human
@@ -139,7 +142,7 @@ func logFailure(r *http.Request, p *Problem, err error) {
 func (p *Problem) body(requestID string) map[string]any {
 	m := map[string]any{}
 	maps.Copy(m, p.Members)
-	m["type"] = "about:blank"
+	m["type"] = TypePath + url.PathEscape(p.Code.Name)
 	m["title"] = http.StatusText(p.Code.Status)
 	m["status"] = p.Code.Status
 	m["code"] = p.Code.Name

@@ -28,7 +28,7 @@ func TestFailWritesAProblemAsRFC9457(t *testing.T) {
 		Members: map[string]any{"txId": "t1", "status": "overwritten?"}, Cause: errors.New("inner text"),
 	}))
 	want := map[string]any{
-		"type": "about:blank", "title": "Conflict", "status": 409.0, "code": "REQUEST_ID_CONFLICT",
+		"type": "/errors/REQUEST_ID_CONFLICT", "title": "Conflict", "status": 409.0, "code": "REQUEST_ID_CONFLICT",
 		"detail": "another payload", "field": "requestId", "txId": "t1", "instance": "urn:uuid:" + rec.Header().Get("X-Request-Id"),
 	}
 	if diff := cmp.Diff(want, body(t, rec)); diff != "" {

@@ -137,7 +137,7 @@ func plain(t *testing.T, text string) any {
 // withProblemMembers adds the members that the page gives once for all problems.
 func withProblemMembers(status int, v any) any {
 	if problem, ok := v.(map[string]any); ok && problem["code"] != nil {
-		problem["type"], problem["title"], problem["status"], problem["instance"] = "about:blank", http.StatusText(status), float64(status), "…"
+		problem["type"], problem["title"], problem["status"], problem["instance"] = fmt.Sprint("/errors/", problem["code"]), http.StatusText(status), float64(status), "…"
 	}
 	return v
 }

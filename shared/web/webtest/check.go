@@ -131,6 +131,9 @@ func (op *operation) checkAnswer(e exchange) error {
 	if err != nil || !ok {
 		return fmt.Errorf("Content-Type %q is none that the document has", e.header.Get("Content-Type"))
 	}
+	if !strings.HasSuffix(media, "json") {
+		return schema.Validate(string(e.body))
+	}
 	value, err := parse(e.body)
 	if err != nil {
 		return err
@@ -171,7 +174,33 @@ func (op *operation) checkRequest(e exchange) error {
 	if err != nil {
 		return err
 	}
+	if op.singly.in != "" {
+		if left, err := op.singly.accepted(value, e.body); err != nil || left == 0 {
+			return err
+		}
+	}
 	return op.body.Validate(value)
+}
+
+// accepted drops the elements of the request that were refused, and returns how many are left.
+func (s singly) accepted(request any, answer []byte) (left int, err error) {
+	answered, err := parse(answer)
+	if err != nil {
+		return 0, err
+	}
+	asked, _ := members(request)[s.in].([]any)
+	results, _ := members(answered)[s.by].([]any)
+	if len(asked) != len(results) {
+		return 0, fmt.Errorf("%s: got %d results of %d elements", s.by, len(results), len(asked))
+	}
+	var kept []any
+	for i, one := range asked {
+		if status := fmt.Sprint(members(results[i])["status"]); status < "300" {
+			kept = append(kept, one)
+		}
+	}
+	members(request)[s.in] = kept
+	return len(kept), nil
 }
 
 // check checks the values of a parameter or header.

@@ -25,6 +25,7 @@ type Contract struct {
 	mux        *http.ServeMux
 	operations map[string]*operation // by pattern, such as "GET /api/v1/tx/{txId}"
 	problem    *jsonschema.Schema
+	compiler   *jsonschema.Compiler
 }
 
 // operation is one method of one path.
@@ -32,8 +33,13 @@ type operation struct {
 	parameters []parameter
 	body       *jsonschema.Schema // nil: none is described
 	bodyless   bool               // a request may omit the body
+	singly     singly
 	answers    map[int]answer
 }
+
+// singly is the extension x-answered-singly: each element of a list of the request is answered by the element
+// of a list of the answer, which has its status. The zero value: it is not given.
+type singly struct{ in, by string }
 
 type parameter struct {
 	name, in string
@@ -102,6 +108,7 @@ func closeObjects(schema any) {
 // compile compiles everything that is described.
 func (c *Contract) compile() (err error) {
 	compiler := jsonschema.NewCompiler()
+	c.compiler = compiler
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
 	if err := compiler.AddResource(resource, c.document); err != nil {
@@ -141,6 +148,9 @@ func (c *Contract) operation(compiler *jsonschema.Compiler, pointer string) (*op
 		if op.body, err = c.schema(compiler, at+"/content/application~1json/schema"); err != nil {
 			return nil, err
 		}
+	}
+	if extension, _ := c.at(pointer + "/x-answered-singly"); extension != nil {
+		op.singly = singly{in: fmt.Sprint(members(extension)["in"]), by: fmt.Sprint(members(extension)["by"])}
 	}
 	responses, _ := c.at(pointer + "/responses")
 	for text := range members(responses) {
@@ -232,8 +242,40 @@ func members(value any) map[string]any {
 // Operations returns the document's operations, such as "GET /api/v1/tx/{txId}", in order.
 func (c *Contract) Operations() []string { return slices.Sorted(maps.Keys(c.operations)) }
 
+// Statuses returns, for each value that a problem's member "code" can have, the statuses of the answers with it,
+// in order.
+func (c *Contract) Statuses() map[string][]int {
+	found := map[string]map[int]bool{}
+	paths, _ := c.at("/paths")
+	for path, item := range members(paths) {
+		for method := range members(item) {
+			pointer := "/paths/" + escape(path) + "/" + method + "/responses"
+			responses, _ := c.at(pointer)
+			for text := range members(responses) {
+				_, at := c.at(pointer + "/" + text)
+				schema, _ := c.at(at + "/content/application~1problem+json/schema")
+				status, _ := strconv.Atoi(text)
+				for code := range c.codesIn(schema) {
+					if found[code] == nil {
+						found[code] = map[int]bool{}
+					}
+					found[code][status] = true
+				}
+			}
+		}
+	}
+	sorted := map[string][]int{}
+	for code, statuses := range found {
+		sorted[code] = slices.Sorted(maps.Keys(statuses))
+	}
+	return sorted
+}
+
 // Codes returns all values that the document allows for a member "code", in order.
-func (c *Contract) Codes() []string {
+func (c *Contract) Codes() []string { return slices.Sorted(maps.Keys(c.codesIn(c.document))) }
+
+// codesIn returns the values that a part of the document lists for members "code".
+func (c *Contract) codesIn(part any) map[string]bool {
 	found := map[string]bool{}
 	var walk func(any)
 	walk = func(value any) {
@@ -249,8 +291,8 @@ func (c *Contract) Codes() []string {
 			walk(inner)
 		}
 	}
-	walk(c.document)
-	return slices.Sorted(maps.Keys(found))
+	walk(part)
+	return found
 }
 
 // enumerated adds the texts that a schema lists.

@@ -45,8 +45,44 @@ paths:
         - {name: id, in: path, required: true, schema: {type: string, format: uuid}}
       responses:
         '200': {$ref: '#/components/responses/Book'}
+  /books:batch:
+    post:
+      x-answered-singly: {in: books, by: results}
+      requestBody:
+        required: true
+        content:
+          application/json:
+            schema:
+              type: object
+              properties: {books: {type: array, minItems: 1, items: {$ref: '#/components/schemas/Title'}}}
+              required: [books]
+      responses:
+        '200':
+          description: a result of each
+          content:
+            application/json:
+              schema:
+                type: object
+                properties:
+                  results: {type: array, items: {type: object, properties: {status: {type: integer}}}}
+  /about:
+    get:
+      responses:
+        '200':
+          description: text
+          content:
+            text/plain: {schema: {type: string, minLength: 2}}
+        '404': {$ref: '#/components/responses/Missing'}
 components:
   responses:
+    Missing:
+      description: No.
+      content:
+        application/problem+json:
+          schema:
+            allOf:
+              - $ref: '#/components/schemas/Problem'
+              - properties: {code: {enum: [UNKNOWN, KNOWN]}}
     Book:
       description: A book.
       headers:
@@ -63,6 +99,11 @@ components:
               - $ref: '#/components/schemas/Problem'
               - properties: {code: {enum: [KNOWN, LENT]}}
   schemas:
+    Title:
+      type: object
+      additionalProperties: false
+      properties: {title: {type: string, minLength: 1}}
+      required: [title]
     Book:
       type: object
       properties:
@@ -118,6 +159,13 @@ func TestHandlerReportsEachViolation(t *testing.T) {
 		{"the same, refused", "GET", "/authors", "", 404, problem, `{"status":404,"code":"NOT_FOUND"}`, ""},
 		{"refused without Allow", "DELETE", "/books", "", 405, problem, `{"status":405,"code":"METHOD_NOT_ALLOWED"}`, "without the header Allow"},
 		{"a page of the console", "GET", "/console/x", "", 299, "", "anything", ""},
+		{"a text", "GET", "/about", "", 200, "text/plain; charset=utf-8", "of books", ""},
+		{"a text that its schema forbids", "GET", "/about", "", 200, "text/plain", "a", "minLength: got 1, want 2"},
+		{"a batch as described", "POST", "/books:batch", `{"books":[{"title":"a"}]}`, 200, "application/json", `{"results":[{"status":201}]}`, ""},
+		{"an element that it forbids, refused", "POST", "/books:batch", `{"books":[{"title":""},{"title":"a"}]}`, 200, "application/json", `{"results":[{"status":400},{"status":201}]}`, ""},
+		{"only elements that it forbids, refused", "POST", "/books:batch", `{"books":[{"title":""}]}`, 200, "application/json", `{"results":[{"status":400}]}`, ""},
+		{"an element that it forbids, accepted", "POST", "/books:batch", `{"books":[{"title":""}]}`, 200, "application/json", `{"results":[{"status":201}]}`, "was accepted with 200"},
+		{"a result too few", "POST", "/books:batch", `{"books":[{"title":"a"}]}`, 200, "application/json", `{"results":[]}`, "got 0 results of 1"},
 		{"an internal path", "POST", "/internal/x", "", 299, "", "anything", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -179,16 +227,33 @@ func TestLoadRejectsContradictoryDocuments(t *testing.T) {
 	}
 }
 
+// An example with a member that its schema does not have is found.
+func TestExamplesAreChecked(t *testing.T) {
+	t.Parallel()
+	for example, wrong := range map[string]bool{`{title: a, isbn: null}`: false, `{title: a, isbn: null, shelf: 1}`: true} {
+		const schema = "          schema: {$ref: '#/components/schemas/Book'}\n"
+		c, err := webtest.Load([]byte(strings.Replace(document, schema, schema+"          examples: {one: {value: "+example+"}}\n", 1)))
+		check.OK(t)(err)
+		if n, err := c.CheckExamples(); n != 1 || (err != nil) != wrong {
+			t.Errorf("%s: got %d examples, %v; want one, an error %t", example, n, err, wrong)
+		}
+	}
+}
+
 // The lists have the document's content.
 func TestListsHaveTheDocumentsContent(t *testing.T) {
 	t.Parallel()
 	c, err := webtest.Load([]byte(document))
 	check.OK(t)(err)
-	want := []string{"GET /books", "GET /books/{id}", "POST /books"}
+	want := []string{"GET /about", "GET /books", "GET /books/{id}", "POST /books", "POST /books:batch"}
 	if diff := cmp.Diff(want, c.Operations()); diff != "" {
 		t.Errorf("operations (-want +got):\n%s", diff)
 	}
-	if got := c.Codes(); !slices.Equal(got, []string{"KNOWN", "LENT"}) {
-		t.Errorf("codes: got %v, want KNOWN and LENT", got)
+	if got := c.Codes(); !slices.Equal(got, []string{"KNOWN", "LENT", "UNKNOWN"}) {
+		t.Errorf("codes: got %v, want KNOWN, LENT and UNKNOWN", got)
+	}
+	statuses := map[string][]int{"KNOWN": {404, 409}, "LENT": {409}, "UNKNOWN": {404}}
+	if diff := cmp.Diff(statuses, c.Statuses()); diff != "" {
+		t.Errorf("statuses of codes (-want +got):\n%s", diff)
 	}
 }

@@ -1,0 +1,30 @@
+# Sourced by the scripts that need npm's packages: bash, with set -euo pipefail.
+# shellcheck shell=bash
+
+# ensure_npm_packages FOLDER: installs the packages of FOLDER/package-lock.json once, outside the checkout, and links
+# FOLDER/node_modules to them. A folder node_modules that npm made stays. Where the packages cannot be had, it prints
+# SKIPPED and the reason, and the tests that need them skip.
+ensure_npm_packages() {
+  local folder=$1 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fencepost packages part why
+  packages=$cache/npm-$(sha256sum "$folder/package-lock.json" | cut -c 1-16)
+  if [[ -d $folder/node_modules && ! -L $folder/node_modules ]]; then
+    return 0
+  fi
+  if [[ ! -d $packages/node_modules ]]; then
+    if ! command -v npm >/dev/null; then
+      echo "SKIPPED: $folder: npm is not installed."
+      return 0
+    fi
+    echo "Installing the packages of $folder/package-lock.json (once) ..."
+    mkdir -p "$cache"
+    part=$(mktemp -d "$cache/npm.XXXXXX")
+    cp "$folder/package.json" "$folder/package-lock.json" "$part"
+    if ! why=$(cd "$part" && timeout 300 npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 --loglevel=error 2>&1); then
+      echo "SKIPPED: $folder: npm cannot install its packages: $(head -n 1 <<<"$why")"
+      rm -rf "$part"
+      return 0
+    fi
+    mv -T "$part" "$packages" 2>/dev/null || rm -rf "$part" # another run was first
+  fi
+  ln -sfn "$packages/node_modules" "$folder/node_modules"
+}

@@ -1,0 +1,81 @@
+// Package typescripttest builds the TypeScript client and its tests in a folder of a test's own. Only tests
+// import it.
+package typescripttest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+)
+
+// example is an example of the client's README.
+var example = regexp.MustCompile("(?s)```ts\n(.*?)```")
+
+// Copy copies the client, which is at the path, into a folder of t, links its packages, and writes each example of
+// its README as test/readme-N.ts, from 1 on. It skips t without Node or the packages.
+func Copy(t testing.TB, client string) (folder string) {
+	t.Helper()
+	packages, err := filepath.EvalSymlinks(filepath.Join(client, "node_modules"))
+	if err == nil {
+		_, err = exec.LookPath("node")
+	}
+	if err != nil {
+		t.Skipf("SKIPPED: the TypeScript client: %v. Run: source scripts/lib/node.sh && ensure_npm_packages shared/client/typescript", err)
+	}
+	folder = t.TempDir()
+	for _, name := range []string{"src", "test"} {
+		if err := os.CopyFS(filepath.Join(folder, name), os.DirFS(filepath.Join(client, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"package.json", "tsconfig.json", "tsconfig.test.json"} {
+		write(t, filepath.Join(folder, name), read(t, filepath.Join(client, name)))
+	}
+	if packages, err = filepath.Abs(packages); err == nil {
+		err = os.Symlink(packages, filepath.Join(folder, "node_modules"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, found := range example.FindAllSubmatch(read(t, filepath.Join(client, "README.md")), -1) {
+		write(t, filepath.Join(folder, "test", fmt.Sprintf("readme-%d.ts", i+1)), found[1])
+	}
+	return folder
+}
+
+// Build compiles the client in a folder that [Copy] has made to dist, and its tests to build.
+func Build(t testing.TB, folder string) {
+	t.Helper()
+	for _, project := range []string{"tsconfig.json", "tsconfig.test.json"} {
+		if out, err := Compile(t, folder, project); err != nil {
+			t.Fatalf("tsc --project %s: %v\n%s", project, err, out)
+		}
+	}
+}
+
+// Compile runs the compiler.
+func Compile(t testing.TB, folder, project string, args ...string) (out []byte, err error) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "node", append([]string{"node_modules/typescript/bin/tsc", "--pretty", "false", "--project", project}, args...)...)
+	c.Dir = folder
+	return c.CombinedOutput()
+}
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func write(t testing.TB, name string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
