@@ -35,7 +35,7 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	if tx, err := shop.Tx(t.Context(), held.TxID); err != nil || tx.SubState != "HELD" {
 		t.Errorf("after it: got %+v, %v; want it held", tx, err)
 	}
-	names, err := collect(ann.ListSubmitters(t.Context()), func(s client.Submitter) string {
+	names, err := collect(ann.ListSubmitters(t.Context(), client.SubmitterQuery{}), func(s client.Submitter) string {
 		return fmt.Sprint(s.Submitter, " ", s.Held, " ", s.Protect != nil && s.Protect.Incident > 0)
 	})
 	if want := shopAccount + " 1 true"; err != nil || !strings.Contains(names, want) || !strings.Contains(names, payer) {

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/client"
 )
 
-// An operator lists the transfers of all users by state, user and asset, page by page. Filters that no index
+// An operator lists the transfers of all users by state, user, asset and age, page by page. Filters that no index
 // answers are refused, and so are other callers.
 func TestOperatorListsAllTransfers(t *testing.T) {
 	t.Parallel()
@@ -39,6 +41,7 @@ func TestOperatorListsAllTransfers(t *testing.T) {
 			token = "&pageToken=" + next
 		}
 	}
+	hourAgo, soon := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339), time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	for query, want := range map[string][]string{
 		"":                              append([]string{failed}, ids...),
 		"&state=COMMITTED":              ids,
@@ -51,6 +54,11 @@ func TestOperatorListsAllTransfers(t *testing.T) {
 		"&user=7&asset=USDT":            {ids[0], ids[2]},
 		"&user=9":                       nil,
 		"&user=8&asset=USDT&state=INIT": nil,
+
+		"&before=" + hourAgo:                       nil,
+		"&before=" + soon:                          append([]string{failed}, ids...),
+		"&before=" + soon + "&state=COMMITTED":     ids,
+		"&before=" + soon + "&user=8&state=FAILED": {failed},
 	} {
 		if got := list(query); !slices.Equal(got, want) {
 			t.Errorf("%q: got %v, want %v", query, got, want)
@@ -58,7 +66,7 @@ func TestOperatorListsAllTransfers(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"?asset=USDT": "400 INVALID_FIELD asset", "?asset=USDT&state=COMMITTED": "400 INVALID_FIELD asset", "?state=DONE": "400 INVALID_FIELD state",
-		"?user=0": "400 INVALID_FIELD user", "?user=x": "400 INVALID_FIELD user", "?pageToken=xx": "400 INVALID_FIELD pageToken", "?next=1": "400 UNSUPPORTED_FIELD next",
+		"?user=0": "400 INVALID_FIELD user", "?user=x": "400 INVALID_FIELD user", "?pageToken=xx": "400 INVALID_FIELD pageToken", "?before=yesterday": "400 INVALID_FIELD before", "?asset=USDT&state=FAILED&before=" + hourAgo: "400 INVALID_FIELD asset", "?next=1": "400 UNSUPPORTED_FIELD next",
 	} {
 		a := h.as("ann", "GET", "/admin/v1/transfers"+query, nil)
 		check.Equal(t, query, a.is("code", "field"), want)
@@ -67,4 +75,6 @@ func TestOperatorListsAllTransfers(t *testing.T) {
 		t.Errorf("no index: got %v, want what to give", a.body)
 	}
 	check.Equal(t, "a caller", h.as("shop", "GET", "/admin/v1/transfers", nil).is("code"), "403 FORBIDDEN")
+	got, err := collect(h.clientOf(h.callerToken("ann")).ListAllTransfers(t.Context(), client.AllTransfersQuery{UserID: bob, Before: time.Now().Add(time.Hour)}), func(x client.OperatorsTransfer) string { return x.ReqID })
+	check.Equal(t, fmt.Sprintf("by the client, error: %v", err), got, failed+" "+ids[1])
 }

@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -89,6 +90,57 @@ func TestSubmitterIsUpdated(t *testing.T) {
 	}
 }
 
+// Submitters are listed by state, in their order or by name, page by page.
+func TestSubmittersAreListed(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	ann := h.clientOf(h.callerToken("ann"))
+	of := func(n int) txmanager.Submitter { return txmanager.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n)) }
+	for n, name := range []string{"zoo", "", "ant", "bee", "", "cow", "bee"} {
+		h.Register(t, of(n), 1)
+		h.run(`update submitter set name = $2 where submitter = $1`, of(n), name)
+	}
+	h.run(`update submitter set status = 'SUSPENDED' where submitter in ($1, $2)`, of(1), of(3))
+	h.run(`update submitter set status = 'RETIRED' where submitter = $1`, of(5))
+	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}'), ($2, 1, '{}'), ($3, 1, '{}')`, of(0), of(3), of(6))
+	h.run(`update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where submitter = $1`, of(0))
+	for query, want := range map[string]string{
+		"": "0 1 2 3 4 5 6", "&sort=submitter": "0 1 2 3 4 5 6", "&state=ACTIVE": "0 2 4 6", "&state=SUSPENDED": "1 3", "&state=RETIRED": "5", "&state=PROTECT": "3 6",
+		"&sort=name": "2 3 6 5 0 1 4",
+	} {
+		for _, size := range []int{1, 2, 3, 10} {
+			var got []string
+			for token := ""; ; {
+				a := h.as("ann", "GET", fmt.Sprint("/admin/v1/submitters?pageSize=", size, query, token), nil)
+				a.wants(t, 200, "%s", query)
+				rows, _ := a.body["submitters"].([]any)
+				for _, row := range rows {
+					id := fmt.Sprint(row.(map[string]any)["submitter"])
+					got = append(got, id[len(id)-1:])
+				}
+				next, _ := a.body["nextPageToken"].(string)
+				if next == "" {
+					break
+				}
+				if len(rows) != size {
+					t.Errorf("%s: got a page of %d with a next one, want %d", query, len(rows), size)
+				}
+				token = "&pageToken=" + next
+			}
+			check.Equal(t, fmt.Sprintf("%q, %d a page", query, size), strings.Join(got, " "), want)
+		}
+	}
+	got, err := collect(ann.ListSubmitters(t.Context(), client.SubmitterQuery{State: "PROTECT"}), func(s client.Submitter) string { return s.Status })
+	check.Equal(t, fmt.Sprintf("statuses in PROTECT, error: %v", err), got, "SUSPENDED ACTIVE")
+	first := h.as("ann", "GET", "/admin/v1/submitters?pageSize=1", nil).body["nextPageToken"]
+	for query, want := range map[string]string{
+		"state=GONE": "400 INVALID_FIELD state", "sort=queue": "400 INVALID_FIELD sort", "sort=name&state=ACTIVE": "400 INVALID_FIELD sort",
+		fmt.Sprint("sort=name&pageToken=", first): "400 INVALID_FIELD pageToken", "queue=1": "400 UNSUPPORTED_FIELD queue",
+	} {
+		check.Equal(t, query, h.as("ann", "GET", "/admin/v1/submitters?"+query, nil).is("code", "field"), want)
+	}
+}
+
 // A retired submitter is listed as such. Its callers' intents, its registration, and other acts are refused by one
 // code.
 func TestSubmitterIsRetired(t *testing.T) {
@@ -115,7 +167,7 @@ func TestSubmitterIsRetired(t *testing.T) {
 	} {
 		check.Equal(t, fmt.Sprint(c.method, " ", c.path), h.as(c.who, c.method, c.path, c.body).is("code"), c.want)
 	}
-	listed, err := collect(ann.ListSubmitters(t.Context()), func(s client.Submitter) string { return s.Status })
+	listed, err := collect(ann.ListSubmitters(t.Context(), client.SubmitterQuery{}), func(s client.Submitter) string { return s.Status })
 	check.OK(t)(err)
 	check.Equal(t, "listed", listed, "RETIRED")
 }

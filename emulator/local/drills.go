@@ -440,7 +440,7 @@ func (x *exercise) allProtected(ctx context.Context) (incidents map[txmanager.Su
 	err = x.until(ctx, func() bool {
 		_ = x.RunSweep(ctx)
 		incidents = make(map[txmanager.Submitter]int)
-		for s, err := range x.operator.ListSubmitters(ctx) {
+		for s, err := range x.operator.ListSubmitters(ctx, client.SubmitterQuery{}) {
 			if err != nil || s.Protect == nil {
 				return false
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -202,21 +203,47 @@ type submittersResponse struct {
 	NextPageToken string                `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
-// listSubmitters lists the submitters by name.
+// listSubmitters lists the submitters.
 func (a *Server) listSubmitters(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
+	q, err := serve.Parameters(r, "state", "sort", "pageSize", "pageToken")
 	if err != nil {
 		return err
 	}
-	size, after, err := serve.PageOf(q, serve.SubmitterPlace)
+	query, place, err := submitterQuery(q)
 	if err != nil {
 		return err
 	}
-	list, err := a.Store.Submitters(r.Context(), after, size+1)
+	size := query.Size
+	query.Size++
+	list, err := a.Store.Submitters(r.Context(), query)
 	if err != nil {
-		return fmt.Errorf("list submitters: %w", err)
+		return err
 	}
 	var out submittersResponse
-	out.Submitters, out.NextPageToken = serve.CutPage(list, size, serve.SubmitterPlace, func(s store.SubmitterView) string { return string(s.Submitter) })
+	out.Submitters, out.NextPageToken = serve.CutPage(list, size, place, func(s store.SubmitterView) string {
+		if query.ByName {
+			return string(s.Submitter) + " " + s.Name
+		}
+		return string(s.Submitter)
+	})
 	return web.Reply(w, r, http.StatusOK, out)
+}
+
+// submitterQuery reads the query of a list of submitters, and the kind of its places.
+func submitterQuery(q map[string]string) (query store.SubmitterQuery, place serve.Place, err error) {
+	query, place = store.SubmitterQuery{State: q["state"], ByName: q["sort"] == "name"}, serve.SubmitterPlace
+	switch {
+	case query.State != "" && !slices.Contains(store.SubmitterStates(), query.State):
+		return query, place, web.FieldProblem("state", "is none of a submitter; send one of %v", store.SubmitterStates())
+	case q["sort"] != "" && q["sort"] != "submitter" && !query.ByName:
+		return query, place, web.FieldProblem("sort", "is %.40q: want submitter or name", q["sort"])
+	case query.State != "" && query.ByName:
+		return query, place, web.FieldProblem("sort", "by name has no index with state: leave one of them out")
+	case query.ByName:
+		place = serve.NamePlace
+	}
+	var after string
+	query.Size, after, err = serve.PageOf(q, place)
+	query.After.Submitter, query.After.Name, _ = strings.Cut(after, " ")
+	return query, place, err
 }

@@ -81,7 +81,7 @@ func (a *Server) txFilter(q map[string]string) (f store.TxFilter, err error) {
 			return f, err
 		}
 	}
-	if f.Since, err = sinceOf(q["since"]); err != nil {
+	if f.Since, err = timeOf("since", q["since"]); err != nil {
 		return f, err
 	}
 	if q["hash"] != "" {
@@ -93,14 +93,14 @@ func (a *Server) txFilter(q map[string]string) (f store.TxFilter, err error) {
 	return f, err
 }
 
-// sinceOf reads a time; "" is none.
-func sinceOf(text string) (*time.Time, error) {
+// timeOf reads a time; "" is none.
+func timeOf(name, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil || t.Unix() < 0 {
-		return nil, web.FieldProblem("since", "is %.40q: want a time from 1970 on, as 2026-01-31T08:00:00Z", text)
+		return nil, web.FieldProblem(name, "is %.40q: want a time from 1970 on, as 2026-01-31T08:00:00Z", text)
 	}
 	return &t, nil
 }

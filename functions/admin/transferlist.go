@@ -25,28 +25,14 @@ type transferListResponse struct {
 
 // listTransfers lists the transfers and payouts of all users, newest first.
 func (a *TransferServer) listTransfers(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "state", "user", "asset", "pageSize", "pageToken")
+	query, err := transferQuery(r)
 	if err != nil {
-		return err
-	}
-	query := transfers.AllQuery{Asset: q["asset"]}
-	if query.State, err = usertransfers.StateOf(q["state"]); err != nil {
-		return err
-	}
-	if text := q["user"]; text != "" {
-		user, ok := serve.Digits(text)
-		if !ok || user == 0 {
-			return web.FieldProblem("user", "is %.40q: want a user id, a whole number above 0", text)
-		}
-		query.UserID = user
-	}
-	if query.Size, query.After, err = serve.PageOf(q, serve.TransferPlace); err != nil {
 		return err
 	}
 	page, next, err := a.Transfers.Store.ListAll(r.Context(), query)
 	switch {
 	case errors.Is(err, transfers.ErrNoIndex):
-		return web.FieldProblem("asset", "has no index by itself or with COMMITTED: give user too, or another state than COMMITTED")
+		return web.FieldProblem("asset", "has no index by itself, with COMMITTED, or with before: give user too, or an open state")
 	case errors.Is(err, store.ErrCursor):
 		return serve.NoSuchPage()
 	case err != nil:
@@ -57,4 +43,27 @@ func (a *TransferServer) listTransfers(w http.ResponseWriter, r *http.Request) e
 		out.Transfers[i] = listedTransfer{usertransfers.ViewOf(t), t.UserID, t.RetryCount}
 	}
 	return web.Reply(w, r, http.StatusOK, out)
+}
+
+func transferQuery(r *http.Request) (query transfers.AllQuery, err error) {
+	q, err := serve.Parameters(r, "state", "user", "asset", "before", "pageSize", "pageToken")
+	if err != nil {
+		return query, err
+	}
+	query.Asset = q["asset"]
+	if query.State, err = usertransfers.StateOf(q["state"]); err != nil {
+		return query, err
+	}
+	if text := q["user"]; text != "" {
+		user, ok := serve.Digits(text)
+		if !ok || user == 0 {
+			return query, web.FieldProblem("user", "is %.40q: want a user id, a whole number above 0", text)
+		}
+		query.UserID = user
+	}
+	if query.Before, err = timeOf("before", q["before"]); err != nil {
+		return query, err
+	}
+	query.Size, query.After, err = serve.PageOf(q, serve.TransferPlace)
+	return query, err
 }

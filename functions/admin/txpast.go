@@ -14,6 +14,7 @@ import (
 )
 
 func (a *Server) routePast(mux *web.Mux) {
+	a.read(mux, "GET /admin/v1/tx/{txId}", showOf(serve.PathTxID, a.inspectTx))
 	a.read(mux, "GET /admin/v1/tx/{txId}/why", showOf(serve.PathTxID, a.whyTx))
 	a.read(mux, "GET /admin/v1/tx/{txId}/history", showOf(serve.PathTxID, a.txHistory))
 	a.read(mux, "GET /admin/v1/tx/{txId}/versions", showOf(serve.PathTxID, a.txVersions))
@@ -44,13 +45,18 @@ func (a *Server) whyTx(w http.ResponseWriter, r *http.Request, txID string) erro
 	out := whyTxResponse{TxID: rec.TxID, State: rec.State, SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
 	if waiting != nil {
 		guide := waiting.Cause.Guide()
-		if of, err := a.Chains.RulesOf(rec.Submitter); err == nil { // else the chain is not served any more
-			waiting.ExpectedAt = transactions.ExpectedEnd(of.Finality, rec, *waiting)
-		}
+		a.estimate(rec, waiting)
 		out.NextActor, out.Action, out.Runbook = guide.NextActor, guide.Action, "docs/runbooks/"+guide.Runbook+".md"
 		out.NextCheckAt, out.LeasedBy, out.RequestedAction = waiting.NextAt, waiting.Leased, waiting.Requested
 	}
 	return web.Reply(w, r, http.StatusOK, out)
+}
+
+// estimate sets when the wait is expected to end.
+func (a *Server) estimate(rec store.Record, waiting *store.Waiting) {
+	if of, err := a.Chains.RulesOf(rec.Submitter); err == nil { // else the chain is not served any more
+		waiting.ExpectedAt = transactions.ExpectedEnd(of.Finality, rec, *waiting)
+	}
 }
 
 type txHistoryResponse struct {

@@ -69,6 +69,7 @@ var (
 	AddressPlace  = numberPlace(21)
 	IncidentPlace = numberPlace(22)
 	ScopePlace    = textPlace(23)
+	NamePlace     = textPlace(24) // a submitter, a space, and its name
 )
 
 // txPlace is the place after a transaction.

@@ -19,9 +19,9 @@ func (a *Server) RouteQuery(mux *web.Mux) {
 	a.Handle(mux, "events", "GET /api/v1/events", a.replay)
 }
 
-// txResponse is a transaction on the wire. Only an operator is shown the nonce and the members that
+// View is a transaction on the wire. Only an operator is shown the nonce and the members that
 // reveal it.
-type txResponse struct {
+type View struct {
 	store.Record
 	Nonce   *int64          `json:"nonce,omitempty"`
 	Mempool json.RawMessage `json:"mempool,omitempty"`
@@ -103,9 +103,14 @@ func (a *Server) reply(w http.ResponseWriter, r *http.Request, rec store.Record,
 	if waiting != nil {
 		waiting.ExpectedAt = a.expectedEnd(rec, *waiting)
 	}
-	out := txResponse{Record: rec, Waiting: waiting}
+	return web.Reply(w, r, http.StatusOK, ViewOf(rec, waiting, v))
+}
+
+// ViewOf is what a viewer is shown of a transaction.
+func ViewOf(rec store.Record, waiting *store.Waiting, v store.Viewer) View {
+	out := View{Record: rec, Waiting: waiting}
 	if v.Operator {
 		out.Nonce, out.Mempool, out.LastErrorDetail = rec.Nonce, rec.Mempool, rec.LastErrorDetail
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return out
 }

@@ -280,10 +280,18 @@ func (c *Client) Submitter(ctx context.Context, submitter string) (Submitter, er
 	return call[Submitter](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter)})
 }
 
-// ListSubmitters yields all submitters by name and fetches pages as needed. It ends at the
-// first error. It is for operators.
-func (c *Client) ListSubmitters(ctx context.Context) iter.Seq2[Submitter, error] {
-	return pages[Submitter](ctx, c, listing{"/admin/v1/submitters", "submitters"}, url.Values{"pageSize": {"500"}})
+// SubmitterQuery selects submitters.
+type SubmitterQuery struct {
+	State string // ACTIVE, SUSPENDED, RETIRED, or PROTECT: those with an open incident, whatever their status; "": any
+	Sort  string // "name": by name, those without one last, and of any State; "": by submitter
+}
+
+// ListSubmitters yields submitters and fetches pages as needed. It ends at the first error. It is for operators.
+func (c *Client) ListSubmitters(ctx context.Context, q SubmitterQuery) iter.Seq2[Submitter, error] {
+	values := url.Values{"pageSize": {"500"}}
+	setUnless(values, "state", q.State, "")
+	setUnless(values, "sort", q.Sort, "")
+	return pages[Submitter](ctx, c, listing{"/admin/v1/submitters", "submitters"}, values)
 }
 
 // Proceed lets one held intent proceed and returns its state. The reason is kept. It is for

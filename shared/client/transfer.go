@@ -142,12 +142,13 @@ type OperatorsTransfer struct {
 	RetryCount int   `json:"retry_count"` // how often a step was postponed
 }
 
-// AllTransfersQuery selects transfers of all users. An asset needs a user, unless the state is an open or
-// failed one.
+// AllTransfersQuery selects transfers of all users. An asset needs a user, unless the state is an open one, or a failed
+// one without Before.
 type AllTransfersQuery struct {
 	State    TransferState // "": any
 	UserID   int64         // 0: of all users
 	Asset    string        // "": any
+	Before   time.Time     // created before it; zero: at any time
 	PageSize int           // how many are fetched at once, up to 1,000; 0: 100
 }
 
@@ -158,6 +159,9 @@ func (c *Client) ListAllTransfers(ctx context.Context, q AllTransfersQuery) iter
 	setUnless(values, "state", string(q.State), "")
 	setUnless(values, "user", strconv.FormatInt(q.UserID, 10), "0")
 	setUnless(values, "asset", q.Asset, "")
+	if !q.Before.IsZero() {
+		values.Set("before", q.Before.UTC().Format(time.RFC3339Nano))
+	}
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
 	return pages[OperatorsTransfer](ctx, c, listing{"/admin/v1/transfers", "transfers"}, values)
 }

@@ -75,7 +75,37 @@ type TxDecision struct {
 	At         time.Time `json:"at"`
 }
 
+// InspectedTx is a transaction with what its caller asked for.
+type InspectedTx struct {
+	Transaction Tx         `json:"transaction"`
+	Caller      string     `json:"caller"`  // the name under which it is stored
+	TraceID     string     `json:"traceId"` // 32 hex digits; "": the request was not traced
+	Payload     *TxPayload `json:"payload"` // nil: a reservation and a filled nonce have none, or it is archived
+}
+
+// TxPayload is a stored payload: a call, or a handler with its arguments. Amounts are decimal strings in wei, gas a
+// decimal string. "" is a bound that was not given.
+type TxPayload struct {
+	To                   string `json:"to"`        // "": Data is a contract to deploy
+	Value                string `json:"value"`     // "": the transaction is a handler's
+	Data                 string `json:"data"`      // the first 4,096 bytes
+	DataBytes            *int   `json:"dataBytes"` // of the whole data
+	Gas                  string `json:"gas"`
+	MaxGas               string `json:"maxGas"`
+	MaxFeePerGas         string `json:"maxFeePerGas"`
+	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas"`
+
+	Handler   string          `json:"handler"`   // who makes the transaction out of Args; "": the caller
+	Args      json.RawMessage `json:"args"`      // nil: they have more than 64 KiB
+	ArgsBytes int             `json:"argsBytes"` // of the whole Args
+}
+
 func adminTx(txID, what string) string { return "/admin/v1/tx/" + url.PathEscape(txID) + "/" + what }
+
+// InspectTx returns the transaction with its payload and its trace. It is for operators.
+func (c *Client) InspectTx(ctx context.Context, txID string) (InspectedTx, error) {
+	return call[InspectedTx](ctx, c, request{method: http.MethodGet, path: "/admin/v1/tx/" + url.PathEscape(txID)})
+}
 
 // WhyTx returns what a transaction waits for. It is for operators.
 func (c *Client) WhyTx(ctx context.Context, txID string) (TxWhy, error) {

@@ -112,6 +112,7 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/submitters/{submitter}/suspend":           {attacks, "TestRunbookOfAStolenCredential"},
 	"POST /admin/v1/submitters/{submitter}/resume":            {attacks, "TestRunbookOfAStolenCredential"},
 
+	"GET /admin/v1/tx/{txId}":                                             {functions, "TestOperatorInspectsATransaction"},
 	"GET /admin/v1/tx/{txId}/why":                                         {functions, "TestOperatorSeesWhyATransactionWaits"},
 	"GET /admin/v1/tx/{txId}/history":                                     {functions, "TestOperatorSeesWhyATransactionWaits"},
 	"GET /admin/v1/tx/{txId}/versions":                                    {functions, "TestOperatorSeesWhyATransactionWaits"},

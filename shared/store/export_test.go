@@ -84,6 +84,7 @@ var HotStatements = map[string]string{
 	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID, "explainWait": explainWait, "explainWaitByRequest": explainWaitByRequest, "blockedHeads": blockedHeads, "txHistory": txHistory, "txVersions": txVersions, "txDecisions": txDecisions,
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList, "listChanges": listChanges, "listIncidents": listIncidents, "policyUse": policyUse, "policyScopes": policyScopes,
+	"listSubmitters": listSubmitters, "listSubmittersActive": listSubmittersActive, "listSubmittersNotActive": listSubmittersNotActive, "listSubmittersProtect": listSubmittersProtect, "listSubmittersByName": listSubmittersByName, "txOrder": txOrder,
 	"findNewest": findNewest, "findClass": findClass, "findCause": findCause, "findCauseOf": findCauseOf, "findRequest": findRequest, "findNonce": findNonce,
 	"findHash": findHash, "findCallers": findCallers, "laneBounds": laneBounds, "laneNonces": laneNonces, "queuePage": queuePage,
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -48,6 +49,15 @@ type TxDecision struct {
 	Reason     string    `json:"reason"`
 	ApprovedBy *string   `json:"approvedBy"` // the second operator; nil: none was needed
 	At         time.Time `json:"at"`
+}
+
+// TxOrder is what the caller of a transaction asked for.
+type TxOrder struct {
+	Caller       string
+	Handler      *string         // makes the transaction out of the payload; nil: the payload is the transaction
+	Trace        []byte          // a [telemetry.Origin]; nil: not traced
+	Payload      json.RawMessage // as stored; nil: none, or more bytes than were asked for
+	PayloadBytes int             // of the stored payload; 0: a reservation and a filled nonce have none, or it is archived
 }
 
 // ProtectIncident is a time in which a submitter was in PROTECT.
@@ -101,6 +111,22 @@ select v.version, v.kind, v.tx_hash, v.created_at,
 	txDecisions = `
 select id, action, by, reason, approved_by, at from tx_decision where tx_id = $1 and id > $2 order by id limit $3`
 )
+
+const txOrder = `
+select m.caller, m.handler, m.trace, case when octet_length(d.body::text) <= $2 then d.body end, coalesce(octet_length(d.body::text), 0)
+  from managed_tx m
+  left join tx_document d on d.tx_id = m.tx_id and d.name = 'payload' and m.reservation is null
+ where m.tx_id = $1`
+
+// TxOrder is what the caller of the transaction asked for, with a payload of at most that many bytes. The error is
+// [ErrNotFound] for an unknown transaction.
+func (s *Store) TxOrder(ctx context.Context, txID string, most int) (TxOrder, error) {
+	order, err := results.One(ctx, s.db, pgx.RowToStructByPos[TxOrder], txOrder, txID, most)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return order, ErrNotFound
+	}
+	return order, results.Wrap(err, "read the payload of transaction %s", txID)
+}
 
 const listIncidents = `
 select incident, opened_at, evidence, closed_at, closed_by, mode, reason, released

@@ -177,15 +177,6 @@ func (v *SubmitterView) fullNames() {
 	v.Succeeded = slices.Compact(v.Succeeded)
 }
 
-// Submitters lists up to limit submitters after the one named, in their order.
-func (s *Store) Submitters(ctx context.Context, after string, limit int) ([]SubmitterView, error) {
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[SubmitterView], viewSubmitters+` where s.submitter > $1 order by s.submitter limit $2`, after, limit)
-	for i := range all {
-		all[i].fullNames()
-	}
-	return all, err
-}
-
 const activeOn = `
 select submitter
   from submitter

@@ -46,6 +46,15 @@ func fromOrigin(origin []byte) (at trace.SpanContext, ok bool) {
 	return at, at.IsValid()
 }
 
+// TraceID is the id of the trace that a row stores, in hex; "" if it stores none.
+func TraceID(origin []byte) string {
+	at, ok := fromOrigin(origin)
+	if !ok {
+		return ""
+	}
+	return at.TraceID().String()
+}
+
 // NewOrigin begins a trace for one of several intents of a request. Its first span is linked to the
 // request's; nil if it is not recorded.
 func NewOrigin(ctx context.Context, attrs ...attribute.KeyValue) []byte {

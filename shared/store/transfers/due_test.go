@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -417,7 +418,7 @@ func TestListHasTheUsersTransfersOnce(t *testing.T) {
 	}
 }
 
-// A list of one state ends, and finds its transfers among thousands of others.
+// A list of one state ends, and finds its transfers among thousands of others. A page of it is one round trip.
 func TestListOfOneStateEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -427,6 +428,9 @@ func TestListOfOneStateEnds(t *testing.T) {
 	grow(t, b, 3000)
 	of := transfer.SourceDone
 	check.Same(t, "in SOURCE_DONE", b.all(t, transfers.ListQuery{UserID: alice, State: &of, Size: 10}), []string{first})
+	ctx := telemetry.WithMeter(t.Context())
+	check.OK(t)(b.List(ctx, transfers.ListQuery{UserID: alice, State: &of, Size: 10}))
+	check.Equal(t, "round trips of a page", telemetry.MeterFrom(ctx).Cost().SQLRoundTrips, 1)
 }
 
 // A user's list by state has full pages up to the last, behind thousands of others of the user and of all users.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
@@ -20,6 +21,7 @@ type AllQuery struct {
 	State  *transfer.State // nil: any state
 	UserID int64           // 0: any user
 	Asset  string          // the asset's name; "": any asset
+	Before *time.Time      // created before it, by the database's clock; nil: at any time
 	After  string          // the req_id that the previous page returned as its cursor; "": from the newest on
 	Size   int             // maximum, at least 1
 }
@@ -48,9 +50,17 @@ var (
   select f.transfer_id, f.created_at from transfers_tb f
    where f.transfer_id < @before order by f.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
 
+	// Those that are older than a time, by the times in their req_ids: no index of all transfers has created_at. A process
+	// makes the req_id before the database sets created_at, by another clock. See [place.olderThan].
+	windowOfOlder = window{`
+  select f.transfer_id, f.created_at from transfers_tb f
+   where f.req_id < @before_req and f.created_at < @before_time order by f.req_id desc limit ` + allWindow, `t.req_id desc`}
+
 	windowOfOpen = window{`
   select f.transfer_id, f.created_at from transfers_tb f
-   where f.open and f.transfer_id < @before order by f.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
+   where f.open and (f.created_at, f.transfer_id) < (@before_time, @before)
+   order by f.created_at desc, f.transfer_id desc limit ` + allWindow,
+		`w.created_at desc, w.transfer_id desc`}
 
 	// A failed transfer has one row of history with its last state. transfers_tb has no index by its state, since
 	// each transition would write it.
@@ -64,6 +74,13 @@ var (
            where u.user_id = @owner and (u.created_at, u.transfer_id) < (@before_time, @before)
            order by u.created_at desc fetch first ` + allWindow + ` rows with ties) as f
    order by f.created_at desc, f.transfer_id desc limit ` + allWindow,
+		`w.created_at desc, w.transfer_id desc`}
+
+	// The condition is that of [listOpen].
+	windowOfUsersOpen = window{`
+  select u.transfer_id, u.created_at from transfers_tb u
+   where u.user_id = @owner and u.ended is null and (u.created_at, u.transfer_id) < (@before_time, @before)
+   order by u.created_at desc, u.transfer_id desc limit ` + allWindow,
 		`w.created_at desc, w.transfer_id desc`}
 
 	windowOfEnded = window{`
@@ -105,20 +122,29 @@ const placeOf = `select transfer_id, created_at, req_id from transfers_tb where 
 // windowFor chooses the index that answers the query. The error is [ErrNoIndex] if there is none.
 func (q AllQuery) windowFor() (window, error) {
 	switch s := q.State; {
-	case q.UserID != 0 && s != nil && s.Terminal():
-		return windowOfEnded, nil
-	case q.UserID != 0 && s != nil:
-		return windowOfOpen, nil
 	case q.UserID != 0:
-		return windowOfUser, nil
-	case s != nil && (*s == transfer.Failed || *s == transfer.RolledBack):
-		return windowOfFailed, nil
+		return q.windowOfOne(), nil
 	case s != nil && !s.Terminal():
 		return windowOfOpen, nil
+	case s != nil && *s != transfer.Committed && q.Before == nil:
+		return windowOfFailed, nil
 	case q.Asset != "":
 		return window{}, ErrNoIndex
+	case q.Before != nil:
+		return windowOfOlder, nil
 	}
 	return windowOfAll, nil
+}
+
+// windowOfOne is the window of a query for one user.
+func (q AllQuery) windowOfOne() window {
+	switch s := q.State; {
+	case s == nil:
+		return windowOfUser
+	case s.Terminal():
+		return windowOfEnded
+	}
+	return windowOfUsersOpen
 }
 
 // passesAllOf reports whether the filters let each transfer of the window pass.
@@ -126,7 +152,7 @@ func (q AllQuery) passesAllOf(w window) bool {
 	switch {
 	case q.Asset != "":
 		return false
-	case w == windowOfAll, w == windowOfUser:
+	case w == windowOfAll, w == windowOfUser, w == windowOfOlder:
 		return q.State == nil
 	case w == windowOfFailed:
 		return q.UserID == 0
@@ -145,6 +171,22 @@ func (s *Store) ListAll(ctx context.Context, q AllQuery) (page []transfer.Transf
 	return s.listWindows(ctx, w, q)
 }
 
+// maxSkew is the most by which the time in a req_id may be ahead of the database's clock.
+const maxSkew = time.Minute
+
+// olderThan is the place from which a list has only transfers created before a time: at, or a later one.
+func (at place) olderThan(before time.Time) place {
+	if !at.At.Before(before) {
+		at.ID, at.At = 0, before
+	}
+	var newest ulid.ULID
+	_ = newest.SetTime(ulid.Timestamp(before.Add(maxSkew))) // a time after the year 10889 leaves the lowest of all
+	if at.ReqID == "" || at.ReqID > newest.String() {
+		at.ReqID = newest.String()
+	}
+	return at
+}
+
 // listWindows reads a page by one window after another.
 func (s *Store) listWindows(ctx context.Context, w window, q AllQuery) (page []transfer.Transfer, next string, err error) {
 	at := place{ID: math.MaxInt64, At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -155,6 +197,9 @@ func (s *Store) listWindows(ctx context.Context, w window, q AllQuery) (page []t
 		case err != nil:
 			return nil, "", fmt.Errorf("list transfers: %w", err)
 		}
+	}
+	if q.Before != nil {
+		at = at.olderThan(*q.Before)
 	}
 	for range allWindows {
 		rows, end, err := s.readWindow(ctx, q, w, at, q.Size+1-len(page))
@@ -172,22 +217,29 @@ func (s *Store) listWindows(ctx context.Context, w window, q AllQuery) (page []t
 	return page, at.ReqID, nil
 }
 
+// argsOf are the parameters of both statements of a window.
+func (q AllQuery) argsOf(w window, at place) store.NamedArgs {
+	switch w {
+	case windowOfAll:
+		return store.NamedArgs{"before": at.ID}
+	case windowOfFailed:
+		return store.NamedArgs{"before": at.ID, "failed": int16(*q.State)}
+	case windowOfOlder:
+		return store.NamedArgs{"before_req": at.ReqID, "before_time": *q.Before}
+	}
+	args := store.NamedArgs{"before": at.ID, "before_time": at.At}
+	if w != windowOfOpen {
+		args["owner"] = q.UserID
+	}
+	if w == windowOfEnded {
+		args["ended"] = int16(*q.State)
+	}
+	return args
+}
+
 // readWindow reads the wanted transfers of the window after a place, and the place where the window ends; nil if
 // the list ends in it.
 func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, size int) (rows []transfer.Transfer, end *place, err error) {
-	of := func(more store.NamedArgs) store.NamedArgs {
-		args := store.NamedArgs{"before": at.ID}
-		switch w {
-		case windowOfUser:
-			args["owner"], args["before_time"] = q.UserID, at.At
-		case windowOfEnded:
-			args["owner"], args["before_time"], args["ended"] = q.UserID, at.At, int16(*q.State)
-		case windowOfFailed:
-			args["failed"] = int16(*q.State)
-		}
-		maps.Copy(args, more)
-		return args
-	}
 	var state *int16
 	if q.State != nil {
 		state = new(int16(*q.State))
@@ -197,8 +249,10 @@ func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, 
 	if q.passesAllOf(w) {
 		cut = size
 	}
-	b.Queue(w.wanted(), of(store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size, "cut": cut})).Query(results.Into(&rows, collectTransfer))
-	b.Queue(w.last(), of(nil)).Query(func(found pgx.Rows) error {
+	wanted := store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size, "cut": cut}
+	maps.Copy(wanted, q.argsOf(w, at))
+	b.Queue(w.wanted(), wanted).Query(results.Into(&rows, collectTransfer))
+	b.Queue(w.last(), q.argsOf(w, at)).Query(func(found pgx.Rows) error {
 		ends, err := pgx.CollectRows(found, pgx.RowToStructByPos[place])
 		if len(ends) > 0 {
 			end = &ends[0]

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
@@ -91,5 +94,66 @@ func TestListAllHasFullPages(t *testing.T) {
 	}
 	if _, _, err := b.ListAll(t.Context(), transfers.AllQuery{After: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Size: 1}); !errors.Is(err, store.ErrCursor) {
 		t.Errorf("an unknown cursor: got %v, want ErrCursor", err)
+	}
+}
+
+// An operator's list of old transfers has those created before the time, newest first. The times in their req_ids may be a
+// minute off.
+func TestListAllByAge(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	now := time.Now()
+	hours := func(n float64) time.Duration { return time.Duration(n * float64(time.Hour)) }
+	names := map[string]string{}
+	old := func(name string, age, skew time.Duration, user int64, state transfer.State) {
+		var id ulid.ULID
+		check.OK(t)(0, id.SetTime(ulid.Timestamp(now.Add(skew-age))))
+		names[id.String()] = name
+		b.run(t, `alter table transfers_tb disable trigger user`)
+		b.run(t, `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state, error_message, created_at)
+			values ($1, $2, 1, 1, 6, 1, 1, $3::integer, case when $3::integer < 0 then 'INSUFFICIENT_BALANCE' end, $4)`, id.String(), user, int(state), now.Add(-age))
+		b.run(t, `insert into transfer_history (transfer_id, from_state, state, retry_count) select transfer_id, 10, state, 0 from transfers_tb where req_id = $1`, id.String())
+		b.run(t, `alter table transfers_tb enable trigger user`)
+	}
+	pending, failed, committed := transfer.TargetPending, transfer.Failed, transfer.Committed
+	old("alice 4", hours(4), 0, alice, pending)
+	old("alice 3 failed", hours(3), 0, alice, failed)
+	old("bob 3.5", hours(3.5), 0, bob, pending)
+	old("bob 2.5 failed", hours(2.5), 0, bob, failed)
+	old("alice 2.2", hours(2.2), 0, alice, committed)
+	old("alice 2 and a bit", hours(2)+time.Second, 40*time.Second, alice, pending)
+	old("alice 2 less a bit", hours(2)-time.Second, -40*time.Second, alice, pending)
+	old("alice 1", hours(1), 0, alice, failed)
+	old("bob 1", hours(0.9), 0, bob, pending)
+	before := now.Add(-hours(2))
+	for name, c := range map[string]struct {
+		q    transfers.AllQuery
+		want string
+	}{
+		"all":                       {transfers.AllQuery{}, "alice 2 and a bit, alice 2.2, bob 2.5 failed, alice 3 failed, bob 3.5, alice 4"},
+		"open":                      {transfers.AllQuery{State: &pending}, "alice 2 and a bit, bob 3.5, alice 4"},
+		"open of an asset":          {transfers.AllQuery{State: &pending, Asset: "USDT"}, "alice 2 and a bit, bob 3.5, alice 4"},
+		"failed":                    {transfers.AllQuery{State: &failed}, "bob 2.5 failed, alice 3 failed"},
+		"of a user":                 {transfers.AllQuery{UserID: bob}, "bob 2.5 failed, bob 3.5"},
+		"open of a user":            {transfers.AllQuery{UserID: alice, State: &pending}, "alice 2 and a bit, alice 4"},
+		"failed of a user":          {transfers.AllQuery{UserID: alice, State: &failed}, "alice 3 failed"},
+		"of a user and an asset":    {transfers.AllQuery{UserID: alice, Asset: "USDT", State: &committed}, "alice 2.2"},
+		"open of a user, of no age": {transfers.AllQuery{UserID: bob, State: &pending, Before: new(now.Add(time.Hour))}, "bob 1, bob 3.5"},
+	} {
+		for _, size := range []int{1, 2, 10} {
+			if c.q.Size = size; c.q.Before == nil {
+				c.q.Before = &before
+			}
+			_, ids := pagesOf(t, b, c.q)
+			var got []string
+			for _, id := range ids {
+				got = append(got, names[id])
+			}
+			check.Equal(t, fmt.Sprintf("%s, %d a page", name, size), strings.Join(got, ", "), c.want)
+		}
+	}
+	for name, q := range map[string]transfers.AllQuery{"an asset": {Asset: "USDT"}, "an asset's failed ones": {Asset: "USDT", State: &failed}} {
+		q.Before, q.Size = &before, 1
+		check.Err(t, name, transfers.ErrNoIndex)(b.ListAll(t.Context(), q))
 	}
 }

@@ -188,6 +188,16 @@ const listEnded = transferColumns + `
         limit $3))
  order by t.created_at desc, t.transfer_id desc`
 
+// listOpen is listOf for those in the open state $4. It reads the user's open transfers until the page is full. No
+// index of all users has the condition that it uses.
+const listOpen = transferColumns + `
+ where t.transfer_id = any (array(
+       select f.transfer_id from transfers_tb f
+        where f.user_id = $1 and f.ended is null and f.state = $4 and ` + beforeCursor + `
+        order by f.created_at desc, f.transfer_id desc
+        limit $3))
+ order by t.created_at desc, t.transfer_id desc`
+
 const beforeCursor = `(f.created_at, f.transfer_id) < (
               coalesce((select p.created_at from transfers_tb p where p.req_id = $2), 'infinity'),
               coalesce((select p.transfer_id from transfers_tb p where p.req_id = $2), 9223372036854775807))`
@@ -202,13 +212,13 @@ func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer
 	var rows []transfer.Transfer
 	b := new(pgx.Batch)
 	b.Queue(inList, q.After, q.UserID).QueryRow(results.Scan(&known))
-	open := q.State != nil && !q.State.Terminal()
 	switch {
-	case open: // of all users: they are few
-	case q.State != nil:
+	case q.State == nil:
+		b.Queue(listOf, q.UserID, q.After, q.Size+1).Query(results.Into(&rows, collectTransfer))
+	case q.State.Terminal():
 		b.Queue(listEnded, q.UserID, q.After, q.Size+1, int16(*q.State)).Query(results.Into(&rows, collectTransfer))
 	default:
-		b.Queue(listOf, q.UserID, q.After, q.Size+1).Query(results.Into(&rows, collectTransfer))
+		b.Queue(listOpen, q.UserID, q.After, q.Size+1, int16(*q.State)).Query(results.Into(&rows, collectTransfer))
 	}
 	if err := s.send(ctx, b); err != nil {
 		return nil, "", fmt.Errorf("list transfers of user %d: %w", q.UserID, err)
@@ -216,14 +226,8 @@ func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer
 	switch {
 	case !known:
 		return nil, "", store.ErrCursor
-	case open:
-		return s.listWindows(ctx, windowOfOpen, q.all())
 	case len(rows) > q.Size:
 		return rows[:q.Size], rows[q.Size-1].ReqID, nil
 	}
 	return rows, "", nil
-}
-
-func (q ListQuery) all() AllQuery {
-	return AllQuery{State: q.State, UserID: q.UserID, After: q.After, Size: q.Size}
 }

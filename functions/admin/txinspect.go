@@ -1,0 +1,117 @@
+package admin
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"math/big"
+	"net/http"
+	"strconv"
+
+	"github.com/fencepost/fencepost/functions/transactions"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+const (
+	// shownData and shownArgs are the most bytes that are shown of a call's data, and of a handler's arguments.
+	shownData = 4 << 10
+	shownArgs = 64 << 10
+
+	// maxReadPayload is the most bytes of a payload that is read. No call has as many.
+	maxReadPayload = 512 << 10
+)
+
+// inspectedTx is a transaction with what its caller asked for.
+type inspectedTx struct {
+	Transaction transactions.View `json:"transaction"`
+	Caller      string            `json:"caller"`
+	TraceID     string            `json:"traceId,omitempty"` // absent: the request was not traced
+	Payload     *payloadView      `json:"payload,omitempty"` // absent: none is stored, or none any more
+}
+
+// payloadView is a stored payload: a call, or a handler with its arguments.
+type payloadView struct {
+	*callView
+	Handler   string          `json:"handler,omitempty"`
+	Args      json.RawMessage `json:"args,omitempty"` // absent: they have more than shownArgs bytes
+	ArgsBytes int             `json:"argsBytes,omitempty"`
+}
+
+// callView is a call, with the beginning of its data. An absent bound was not given.
+type callView struct {
+	To                   *txmanager.Address `json:"to,omitempty"` // absent: the data is a contract to deploy
+	Value                string             `json:"value"`
+	Data                 string             `json:"data"`
+	DataBytes            int                `json:"dataBytes"` // of the whole data
+	Gas                  string             `json:"gas,omitempty"`
+	MaxGas               string             `json:"maxGas,omitempty"`
+	MaxFeePerGas         string             `json:"maxFeePerGas,omitempty"`
+	MaxPriorityFeePerGas string             `json:"maxPriorityFeePerGas,omitempty"`
+}
+
+// inspectTx shows a transaction with its payload and its trace.
+func (a *Server) inspectTx(w http.ResponseWriter, r *http.Request, txID string) error {
+	operator := store.Viewer{Operator: true}
+	rec, waiting, err := a.Store.TxWaiting(r.Context(), txID, operator)
+	if err != nil {
+		return err
+	}
+	order, err := a.Store.TxOrder(r.Context(), txID, maxReadPayload)
+	if err != nil {
+		return err
+	}
+	if waiting != nil {
+		a.estimate(rec, waiting)
+	}
+	out := inspectedTx{Transaction: transactions.ViewOf(rec, waiting, operator), Caller: order.Caller, TraceID: telemetry.TraceID(order.Trace)}
+	switch {
+	case order.PayloadBytes == 0:
+	case order.Handler != nil:
+		out.Payload = &payloadView{Handler: *order.Handler, ArgsBytes: order.PayloadBytes}
+		if order.PayloadBytes <= shownArgs {
+			out.Payload.Args = order.Payload
+		}
+	default:
+		call, err := a.callOf(rec.Submitter, order.Payload)
+		if err != nil { // the transaction is shown all the same
+			a.Log.WarnContext(r.Context(), "a stored payload is unreadable", telemetry.TxIDKey, txID, "error", err.Error())
+			break
+		}
+		out.Payload = &payloadView{callView: call}
+	}
+	return web.Reply(w, r, http.StatusOK, out)
+}
+
+// callOf reads a stored call.
+func (a *Server) callOf(s txmanager.Submitter, payload []byte) (*callView, error) {
+	family, err := a.Families.Of(s)
+	if err != nil {
+		return nil, err
+	}
+	call, err := family.StoredCall(payload)
+	if err != nil {
+		return nil, err
+	}
+	return &callView{
+		To: call.To, Value: call.Value.String(), Data: "0x" + hex.EncodeToString(call.Data[:min(len(call.Data), shownData)]), DataBytes: len(call.Data),
+		Gas: gasText(call.Gas), MaxGas: gasText(call.MaxGas), MaxFeePerGas: weiText(call.FeeCapWei), MaxPriorityFeePerGas: weiText(call.TipCapWei),
+	}, nil
+}
+
+// gasText is an amount of gas; "" if none was given.
+func gasText(gas uint64) string {
+	if gas == 0 {
+		return ""
+	}
+	return strconv.FormatUint(gas, 10)
+}
+
+// weiText is an amount of wei; "" if none was given.
+func weiText(wei *big.Int) string {
+	if wei == nil {
+		return ""
+	}
+	return wei.String()
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
+)
+
+// inProtect lists the submitters with an open PROTECT incident, which have a status beside it.
+const inProtect = "PROTECT"
+
+// SubmitterStates are the states by which submitters are listed.
+func SubmitterStates() []string { return []string{"ACTIVE", "SUSPENDED", inProtect, statusRetired} }
+
+// SubmitterQuery requests one page of submitters.
+type SubmitterQuery struct {
+	State  string // one of [SubmitterStates]; "": any
+	ByName bool   // by name, those without one last; else by submitter. No index has the names of a State
+	After  SubmitterPlace
+	Size   int // maximum, at least 1
+}
+
+// SubmitterPlace is the last submitter of a page; zero: the first page follows.
+type SubmitterPlace struct {
+	Submitter string
+	Name      string // if the list is by name
+}
+
+// The submitters after $1, at most $2. Each statement reads them in the order of an index. That of the active ones reads
+// past the others.
+const (
+	submittersInOrder   = `select n.submitter::text from submitter n where n.submitter > $1 order by n.submitter limit $2`
+	submittersActive    = `select n.submitter::text from submitter n where n.submitter > $1 and n.status = 'ACTIVE' order by n.submitter limit $2`
+	submittersNotActive = `select n.submitter::text from submitter n where n.submitter > $1 and n.status = $3 and n.status <> 'ACTIVE' order by n.submitter limit $2`
+	submittersInProtect = `select p.submitter::text from protect_incident p where p.submitter > $1 and p.closed_at is null order by p.submitter limit $2`
+	submittersByName    = `select n.submitter::text from submitter n where (n.name = '', n.name, n.submitter) > ($3::boolean, $4, $1) order by n.name = '', n.name, n.submitter limit $2`
+)
+
+// pageOfSubmitters shows the submitters that a statement reads.
+func pageOfSubmitters(statement string) string {
+	return viewSubmitters + ` where s.submitter = any (array(` + statement + `))`
+}
+
+var (
+	listSubmitters          = pageOfSubmitters(submittersInOrder) + ` order by s.submitter`
+	listSubmittersActive    = pageOfSubmitters(submittersActive) + ` order by s.submitter`
+	listSubmittersNotActive = pageOfSubmitters(submittersNotActive) + ` order by s.submitter`
+	listSubmittersProtect   = pageOfSubmitters(submittersInProtect) + ` order by s.submitter`
+	listSubmittersByName    = pageOfSubmitters(submittersByName) + ` order by s.name = '', s.name, s.submitter`
+)
+
+// Submitters returns one page of submitters.
+func (s *Store) Submitters(ctx context.Context, q SubmitterQuery) ([]SubmitterView, error) {
+	statement, args := listSubmitters, []any{q.After.Submitter, q.Size}
+	switch {
+	case q.State == "ACTIVE":
+		statement = listSubmittersActive
+	case q.State == inProtect:
+		statement = listSubmittersProtect
+	case q.State != "":
+		statement, args = listSubmittersNotActive, append(args, q.State)
+	case q.ByName:
+		isUnnamed := q.After.Submitter != "" && q.After.Name == ""
+		statement, args = listSubmittersByName, append(args, isUnnamed, q.After.Name)
+	}
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[SubmitterView], statement, args...)
+	for i := range all {
+		all[i].fullNames()
+	}
+	return all, results.Wrap(err, "list submitters")
+}
