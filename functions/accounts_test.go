@@ -211,15 +211,10 @@ func TestStatusInBothLedgers(t *testing.T) {
 		side := func(name string) any { return a.body[name].(map[string]any)["status"] }
 		return fmt.Sprint(a.status, side("funding"), side("spot"), a.body["wanted"], a.body["agreed"])
 	}
-	settle := func() { // as the sweep's tasks, the newest first
-		for id := range strings.FieldsSeq(h.one(`select string_agg(act_id::text, ' ' order by act_id desc) from account_act where open`)) {
-			h.as("tasks", "POST", "/internal/transfer", json.RawMessage(`{"act":`+id+`,"swept":true}`)).wants(t, 204, "act %s", id)
-		}
-	}
 	check.Equal(t, "another status", set("GONE").is("code", "field"), "400 INVALID_FIELD status")
 	check.Equal(t, "no Spot account", state(set("FROZEN")), "202FROZEN<nil>FROZENfalse")
 	h.must(h.trading.OutsideDeposit(t.Context(), transfer.Call{ReqID: "o", UserID: alice, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
-	settle()
+	h.settleActs()
 	check.Equal(t, "once it exists", state(h.as("ann", "GET", path, nil)), "200FROZENFROZENFROZENtrue")
 	check.Equal(t, "frozen in Funding", h.post(alice, nil).is("code"), "422 ACCOUNT_FROZEN")
 	check.Equal(t, "frozen in Spot", h.post(alice, members{"from": "SPOT", "to": "FUNDING"}).is("code"), "422 ACCOUNT_FROZEN")
@@ -228,12 +223,20 @@ func TestStatusInBothLedgers(t *testing.T) {
 	check.Equal(t, "the core is silent", state(set("DISABLED")), "202DISABLED<nil>DISABLEDfalse")
 	check.Equal(t, "and once more", state(set("FROZEN")), "202FROZEN<nil>FROZENfalse")
 	h.signal(syscall.SIGCONT)
-	settle()
+	h.settleActs()
 	shown := h.as("ann", "GET", path, nil)
 	check.Equal(t, "after the sweep", state(shown), "200FROZENFROZENFROZENtrue")
 	check.Equal(t, "open", h.one(`select count(*) from account_act where open`), "0")
 	first := shown.body["acts"].([]any)[0].(map[string]any)
 	check.Equal(t, "on record", fmt.Sprint(first["status"], first["by"], first["reason"]), "FROZENemail:ann@fencepost.examplecase 12")
+}
+
+// settleActs repeats the open acts on accounts as the sweep's tasks do, the newest first.
+func (h deployment) settleActs() {
+	h.t.Helper()
+	for id := range strings.FieldsSeq(h.one(`select coalesce(string_agg(act_id::text, ' ' order by act_id desc), '') from account_act where open`)) {
+		h.as("tasks", "POST", "/internal/transfer", json.RawMessage(`{"act":`+id+`,"swept":true}`)).wants(h.t, 204, "act %s", id)
+	}
 }
 
 // unguarded runs statements that the triggers refuse.
@@ -311,7 +314,7 @@ func TestSpotMoneyAfterARestore(t *testing.T) {
 		body := a.body["outcome"].(map[string]any)["body"].(map[string]any)
 		return fmt.Sprint(body["state"], " ", body["trading"])
 	}
-	forget := func() { h.unguarded(`delete from account_act`) }
+	forget := func() { h.unguarded(`delete from account_act_ending; delete from account_act`) }
 	check.Equal(t, "before", state(approve(wire)), "DONE APPLIED")
 	forget()
 	check.Equal(t, "again", state(approve(wire)), "PENDING <nil>")
@@ -330,13 +333,21 @@ func TestSpotMoneyAfterARestore(t *testing.T) {
 	}{
 		{"another line", members{"line": line - 1}, "409 EVIDENCE_DIFFERS <nil>"},
 		{"a line that does not exist", members{"line": 1000}, "409 EVIDENCE_DIFFERS <nil>"},
-		{"in Funding", members{"line": line, "account": "FUNDING"}, "400 INVALID_FIELD line"},
+		{"in Funding", members{"line": line, "account": "FUNDING"}, "400 INVALID_FIELD account"},
 	} {
 		check.Equal(t, c.what, h.ann("POST", path, with(wire, c.differs)).is("code", "field"), c.want)
 	}
+	const withdrawals = "/admin/v1/accounts/9/USDT/withdrawals"
+	check.Equal(t, "a withdrawal by the line of a deposit", h.ann("POST", withdrawals, with(wire, members{"line": line})).is("code"), "409 EVIDENCE_DIFFERS")
+	tooMuch := h.trading.OutsideWithdrawal(t.Context(), transfer.Call{ReqID: "much", UserID: 9, AssetID: 1, Units: 9_000_000, CreatedAt: time.Now()})
+	check.Equal(t, "a withdrawal that the core refused", tooMuch.Reason, transfer.InsufficientBalance)
+	refused, _ := h.propose("POST", withdrawals, members{"id": "much", "amount": "9", "account": "SPOT", "line": line + 1, "reason": "r"})
+	check.Equal(t, "by its line", h.ben("POST", refused+"/approve", agreed).is("code", "state"), "422 INSUFFICIENT_BALANCE REFUSED")
 	proved := with(wire, members{"line": line})
 	check.Equal(t, "by its line", state(approve(proved)), "DONE APPLIED")
 	check.Equal(t, "once more", h.ann("POST", path, proved).is("state"), "200 DONE")
+	check.Equal(t, "on record", h.one(`select string_agg(e.line || ' ' || e.by || ' ' || e.approved_by, ', ' order by e.line) from account_act_ending e`),
+		fmt.Sprintf("%d sub:ann-at-work email:ben@fencepost.example, %d sub:ann-at-work email:ben@fencepost.example", line, line+1))
 	forget()
 	check.Equal(t, "by its line, where no call was made", state(approve(proved)), "DONE APPLIED")
 	forget()

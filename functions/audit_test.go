@@ -71,6 +71,54 @@ func TestEveryActOfAnOperatorIsAudited(t *testing.T) {
 	}
 }
 
+// proposedIn names, for each call of a kind of approvals.required, the test in which it is only proposed, and carried out
+// after a second operator has approved it.
+var proposedIn = map[string]string{
+	"POST /admin/v1/submitters":                               "emulator/acceptance/attacks/approvals_test.go: TestOneStolenOperatorTokenDecidesNothingAlone",
+	"PATCH /admin/v1/submitters/{submitter}":                  "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/submitters/{submitter}/retire":            "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"PUT /admin/v1/submitters/{submitter}/policy":             "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/submitters/{submitter}/resume":            "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"PUT /admin/v1/submitters/{submitter}/callers":            "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/submitters/{submitter}/signer":            "emulator/acceptance/attacks/approvals_test.go: TestOneStolenOperatorTokenDecidesNothingAlone",
+	"POST /admin/v1/submitters/{submitter}/release":           "emulator/acceptance/attacks/approvals_test.go: TestOneStolenOperatorTokenDecidesNothingAlone",
+	"POST /admin/v1/database/release-untouched":               "functions/proposals_test.go: TestTwoOperatorsReleaseInBulk",
+	"POST /admin/v1/submitters/{submitter}/foreign/match":     "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/submitters/{submitter}/foreign/write-off": "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/submitters/{submitter}/proceed":           "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/tx/{txId}/proceed":                        "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/database/accept":                          "functions/proposals_test.go: TestTwoOperatorsAcceptAndState",
+	"POST /admin/v1/conservation/findings/{id}/adjust":        "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/halts/{id}/resume":                        "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/transfers/{req_id}/payout-statement":      "functions/proposals_test.go: TestTwoOperatorsAcceptAndState",
+	"POST /admin/v1/transfers/{req_id}/resolve":               "functions/proposals_test.go: TestARefusedActLeavesItsProposal",
+	"POST /admin/v1/users/{user_id}/payout_addresses/unblock": "functions/proposals_test.go: TestTwoOperatorsDecide",
+	"POST /admin/v1/webhook-endpoints/{endpoint}/redeliver":   "functions/webhooks_test.go: TestTwoOperatorsResumeAndRedeliver",
+	"POST /admin/v1/webhook-endpoints/{endpoint}/resume":      "functions/webhooks_test.go: TestTwoOperatorsResumeAndRedeliver",
+	"PUT /admin/v1/assets/{asset}":                            "functions/accounts_test.go: TestTwoOperatorsForAccounts",
+	"POST /admin/v1/accounts/{user}/{asset}/deposits":         "functions/accounts_test.go: TestTwoOperatorsForAccounts",
+	"POST /admin/v1/accounts/{user}/{asset}/withdrawals":      "functions/accounts_test.go: TestTwoOperatorsForAccounts",
+	"POST /admin/v1/accounts/{user}/{asset}/status":           "functions/accounts_test.go: TestTwoOperatorsForAccounts",
+}
+
+// Each call that two operators decide about has a test of that.
+func TestEveryActOfTwoOperatorsIsProposed(t *testing.T) {
+	t.Parallel()
+	var ofTwo []string
+	for pattern, rule := range admin.Acts {
+		if rule.Kind != "" {
+			ofTwo = append(ofTwo, pattern)
+		}
+	}
+	slices.Sort(ofTwo)
+	if diff := cmp.Diff(ofTwo, slices.Sorted(maps.Keys(proposedIn))); diff != "" {
+		t.Errorf("calls of two operators (-acts.go +proposed in a test):\n%s", diff)
+	}
+	for pattern, where := range proposedIn {
+		testExists(t, pattern, where)
+	}
+}
+
 // patternOf returns the pattern that serves an operator's call.
 func patternOf(t *testing.T, method, path string) string {
 	t.Helper()

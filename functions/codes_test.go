@@ -48,6 +48,7 @@ var elsewhere = map[string]string{
 	"EVIDENCE_DIFFERS":       "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
 	"ID_CONFLICT":            "functions/accounts_test.go: TestDepositsAreBookedOnce",
 	"ID_TAKEN":               "functions/accounts_test.go: TestSpotMoneyAfterARestore",
+	"NOT_APPLIED":            "functions/actends_test.go: TestForgottenSpotMoney",
 	"ASSET_DIFFERS":          "functions/accounts_test.go: TestAssets",
 	"ASSET_TERMS_FIXED":      "functions/accounts_test.go: TestAssets",
 	"PAYER_IS_PAYING":        "functions/accounts_test.go: TestAssets",

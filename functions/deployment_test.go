@@ -63,7 +63,13 @@ type deployment struct {
 // Funding.
 func build(t *testing.T, settings ...string) deployment {
 	t.Helper()
-	h := deployment{Bundle: storetest.New(t), t: t, core: startCore(t), cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}, left: new(atomic.Bool)}
+	return buildOn(t, startCore(t), settings...)
+}
+
+// buildOn is [build] with that trading core.
+func buildOn(t *testing.T, core core, settings ...string) deployment {
+	t.Helper()
+	h := deployment{Bundle: storetest.New(t), t: t, core: core, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}, left: new(atomic.Bool)}
 	h.funding, h.table = funding.New(h.DB), transfers.New(h.Store)
 	var err error
 	if h.trading, err = trading.New(trading.Options{URL: h.core.url, Secret: coreSecret}); err != nil {

@@ -67,11 +67,11 @@ type core struct {
 	process *os.Process
 }
 
-// startCore starts a trading core that is killed when the test ends.
-func startCore(t *testing.T) core {
+// startCore starts a trading core, with these settings too, that is killed when the test ends.
+func startCore(t *testing.T, settings ...string) core {
 	t.Helper()
 	c := exec.CommandContext(context.WithoutCancel(t.Context()), ubscore)
-	c.Env = []string{"UBSCORE_FOLDER=" + t.TempDir(), "UBSCORE_SECRET=" + coreSecret, "PORT=0"}
+	c.Env = append([]string{"UBSCORE_FOLDER=" + t.TempDir(), "UBSCORE_SECRET=" + coreSecret, "PORT=0"}, settings...)
 	stderr, err := c.StderrPipe()
 	if err == nil {
 		err = c.Start()

@@ -232,7 +232,8 @@ func (p *play) timeOut(pick uint64) {
 	p.over(`tx_id = $1`, r.TxID)
 }
 
-// over expires the selected reservations.
+// over expires the selected reservations. An invocation that has read one before plans its check for the end of its time as
+// it was: that never changes but here. So a later call makes the check due.
 func (p *play) over(which string, args ...any) {
 	tx, err := p.DB.Begin(p.t.Context())
 	if err == nil {
@@ -241,7 +242,7 @@ func (p *play) over(which string, args ...any) {
 	}
 	if err == nil {
 		_, err = tx.Exec(p.t.Context(), `update managed_tx set lock_until = clock_timestamp(), next_check_at = clock_timestamp()
-			where reservation is not null and state = 'IN_FLIGHT' and requested_action is null and lock_until > clock_timestamp() and `+which, args...)
+			where reservation is not null and state = 'IN_FLIGHT' and requested_action is null and greatest(lock_until, next_check_at) > clock_timestamp() and `+which, args...)
 	}
 	if err == nil {
 		err = tx.Commit(p.t.Context())
@@ -329,7 +330,7 @@ func (p *play) finish() {
 	deadline := time.Now().Add(2 * time.Minute)
 	for left := -1; left != 0; {
 		if time.Now().After(deadline) {
-			p.t.Fatalf("%d transactions did not end: %s\nafter\n%s", left, p.bound(), p.story())
+			p.t.Fatalf("%d transactions did not end: %s\nafter\n%s", left, p.open(), p.story())
 		}
 		p.advance()
 		if err := p.DB.QueryRow(p.t.Context(), `select count(*) from managed_tx where submitter = $1 and state not in ('CONFIRMED', 'FAILED')`, p.sub).Scan(&left); err != nil {
@@ -374,6 +375,17 @@ func (p *play) finish() {
 	if diff := cmp.Diff(want, got); diff != "" {
 		p.t.Errorf("ends (-want +got):\n%s", diff)
 	}
+}
+
+// open describes the transactions that have not ended.
+func (p *play) open() (text string) {
+	err := p.DB.QueryRow(p.t.Context(), `
+		select string_agg(jsonb_strip_nulls(to_jsonb(m))::text, E'\n' order by m.seq) from managed_tx m
+		 where m.submitter = $1 and m.state not in ('CONFIRMED', 'FAILED')`, p.sub).Scan(&text)
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }
 
 // ends returns state, sub-state and reservation by txId.

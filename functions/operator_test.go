@@ -152,13 +152,50 @@ func TestSweep(t *testing.T) {
 		line := h.log.find("alert", alert)
 		check.Equal(t, fmt.Sprintf("%s (%v)", alert, line), fmt.Sprintf("%v %v", line["severity"], line["reqId"]), want)
 	}
-	const partial = "the gauges of this sweep are not shown, since it could not read all of them"
-	if line := h.log.find("message", partial); line != nil {
-		t.Errorf("a whole sweep: got %v", line)
+	check.Equal(t, "the last sweep", h.one(`select length(sweep) > 20 from last_sweep`), "true")
+}
+
+// A sweep shows each gauge that it could read. The query that failed is counted, and the log names it.
+func TestSweepShowsWhatItCouldRead(t *testing.T) {
+	recorded := metricSeries()
+	h := build(t, endpointSettings(startReceiver(t, hookSecret), hookSecret)...)
+	h.run(`insert into event_endpoint (endpoint, paused_at, paused_by, pause_reason) values ('shop', clock_timestamp() - interval '1 hour', 'ann', 'r')`)
+	h.as("tasks", "POST", "/internal/sweep", map[string]any{})
+	check.Equal(t, "which reads all gauges", fmt.Sprint(h.log.find("message", "gauges not read")), "map[]")
+	whole := recorded.takeGauges(t)
+	const late = `fencepost_transfer_stuck_seconds{state=TARGET_PENDING}`
+	if _, shown := whole[late]; !shown || len(whole) < 20 {
+		t.Fatalf("all gauges: got %v, want those of late transfers among them", whole)
 	}
-	h.unguarded(`alter table transfer_acknowledgement rename to elsewhere`) // the gauge of late transfers needs it
-	if swept := h.as("tasks", "POST", "/internal/sweep", map[string]any{}); swept.status == 200 || h.log.find("message", partial) == nil {
-		t.Errorf("a sweep that reads a part of its gauges: got %d, want it to fail and show none", swept.status)
+	const paused = `fencepost_event_endpoint_paused_seconds{endpoint=`
+	if shop, down := whole[paused+"shop}"], whole[paused+"down}"]; shop < 3600 || shop > 3900 || down != 0 {
+		t.Errorf("seconds since the pause: got %v of the endpoint that was paused an hour ago and %v of another, want 3600 and 0", shop, down)
+	}
+	for _, c := range []struct{ broken, query, absent string }{
+		{"transfer_acknowledgement", "late_transfers", "fencepost_transfer_stuck_seconds"},
+		{"transfer_halt", "backlog", "fencepost_transfer_halts"},
+	} {
+		before := h.one(`select sweep from last_sweep`)
+		h.unguarded(`alter table ` + c.broken + ` rename to elsewhere`)
+		recorded.take()
+		if swept := h.as("tasks", "POST", "/internal/sweep", map[string]any{}); swept.status == 200 {
+			t.Errorf("without %s: got 200, want the failure", c.broken)
+		}
+		got := recorded.takeGauges(t)
+		for series := range whole {
+			_, shown := got[series]
+			if part := strings.HasPrefix(series, c.absent); part && shown || !part && !shown && c.query == "late_transfers" {
+				t.Errorf("without %s, %s: got it shown %t", c.broken, series, shown)
+			}
+		}
+		if len(got) == 0 || h.one(`select sweep from last_sweep`) == before {
+			t.Errorf("without %s: got %d gauges, want the others, as those of the last sweep", c.broken, len(got))
+		}
+		check.Equal(t, "failures counted", recorded.take()["fencepost_gauge_failures_total{query="+c.query+"}"], int64(1))
+		if line := h.log.find("query", c.query); line["severity"] != "WARNING" || line["error"] == nil {
+			t.Errorf("without %s: got the line %v, want a warning that names the error", c.broken, line)
+		}
+		h.unguarded(`alter table elsewhere rename to ` + c.broken)
 	}
 }
 

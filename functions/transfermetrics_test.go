@@ -21,6 +21,7 @@ import (
 type series struct {
 	mu     sync.Mutex
 	values map[string]int64
+	shows  metric.Callback // of all gauges of the deployment
 }
 
 func (s *series) put(name string, labels attribute.Set, n int64) {
@@ -36,6 +37,32 @@ func (s *series) take() map[string]int64 {
 	all := s.values
 	s.values = map[string]int64{}
 	return all
+}
+
+// takeGauges returns the gauges of the deployment that an exporter gets now.
+func (s *series) takeGauges(t *testing.T) map[string]float64 {
+	t.Helper()
+	all := observer{values: map[string]float64{}}
+	if err := s.shows(t.Context(), all); err != nil {
+		t.Errorf("gauges of the deployment: %v", err)
+	}
+	return all.values
+}
+
+// observer is an exporter that reads gauges.
+type observer struct {
+	noop.Observer
+	values map[string]float64
+}
+
+func (o observer) ObserveFloat64(of metric.Float64Observable, v float64, options ...metric.ObserveOption) {
+	labels := metric.NewObserveConfig(options).Attributes()
+	o.values[of.(observable).name+"{"+labels.Encoded(attribute.DefaultEncoder())+"}"] = v
+}
+
+type observable struct {
+	noop.Float64ObservableGauge
+	name string
 }
 
 type provider struct {
@@ -56,6 +83,15 @@ func (m meter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric
 
 func (m meter) Float64Counter(name string, _ ...metric.Float64CounterOption) (metric.Float64Counter, error) {
 	return timer{series: m.series, name: name}, nil
+}
+
+func (m meter) Float64ObservableGauge(name string, _ ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
+	return observable{name: name}, nil
+}
+
+func (m meter) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
+	m.shows = f
+	return noop.Registration{}, nil
 }
 
 // timer is a counter of time, in whole seconds.

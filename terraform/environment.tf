@@ -7,7 +7,7 @@ locals {
     FENCEPOST_DATABASE_MAX_CONNS      = tostring(var.database.pool)
     FENCEPOST_TASKS_PROJECT           = var.project
     FENCEPOST_TASKS_LOCATION          = var.region
-    FENCEPOST_TASKS_QUEUE_PREFIX      = var.name
+    FENCEPOST_TASKS_QUEUE_PREFIX      = local.queue_prefix
     FENCEPOST_TASKS_QUEUE_SHARDS      = tostring(var.queue_shards)
     FENCEPOST_TASKS_SERVICE_ACCOUNT   = local.accounts["tasks"]
     FENCEPOST_TASKS_DISPATCH_DEADLINE = "60s"

@@ -40,6 +40,8 @@ locals {
   queues = { for name, f in local.catalogue : f.queue => name if can(f.queue) }
   served = toset([for kind, name in local.queues : kind if contains(keys(local.chosen), name)])
 
+  queue_prefix = coalesce(var.queue_prefix, var.name)
+
   # Cloud Run's address of a service follows from its name, so that its queue can be made first.
   hosts = { for kind, name in local.queues : kind => "${var.name}-${name}-${data.google_project.this.number}.${var.region}.run.app" }
 
@@ -132,7 +134,7 @@ module "queue" {
   source   = "./modules/queue"
   for_each = local.queues
 
-  prefix                    = "${var.name}-${each.key}"
+  prefix                    = "${local.queue_prefix}-${each.key}"
   region                    = var.region
   shards                    = var.queue_shards
   host                      = local.hosts[each.key]
@@ -202,6 +204,7 @@ module "alerts" {
   name                  = var.name
   project               = var.project
   host                  = var.domain
+  queue_prefix          = local.queue_prefix
   runbooks_url          = var.runbooks_url
   notification_channels = var.notification_channels
   metrics               = var.collector_image != null

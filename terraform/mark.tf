@@ -10,7 +10,7 @@ resource "google_storage_bucket" "mark" {
   public_access_prevention    = "enforced"
   force_destroy               = false
 
-  # Each mark is a version of the object. No lifecycle rule deletes any: a year of marks is some 200 MB, and without the
+  # Each mark is a version of the object. No lifecycle rule deletes any: a year of marks is 174 MB, 331 bytes a minute, and without the
   # newest one nothing can be compared.
   versioning {
     enabled = true

@@ -4,7 +4,7 @@ output "address" {
 }
 
 output "api" {
-  description = "The base URL of the public API, which is also the audience of callers' tokens."
+  description = "The base URL of the public API. It is also the audience of callers' tokens, unless settings names another one."
   value       = "https://${var.domain}"
 }
 
@@ -72,6 +72,9 @@ output "deployment" {
     instance      = module.database.instance
     migration_job = "${var.name}-migrate"
     metrics       = var.collector_image != null
+    audience      = lookup(var.settings, "FENCEPOST_AUTH_PUBLIC_AUDIENCE", local.environment.FENCEPOST_AUTH_PUBLIC_AUDIENCE)
+    armor_preview = var.armor_preview
+    logged_share  = one(module.balancer[*].logged_share)
     services      = { for name, f in local.deployed : name => { name = "${var.name}-${name}", public = f.public, scheduled = f.scheduled } }
   }
 }

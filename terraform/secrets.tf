@@ -85,6 +85,12 @@ data "google_secret_manager_secret_version" "value" {
       condition     = contains(keys(var.secret_versions), each.key)
       error_message = "secret_versions does not name ${each.key}, which functions read. Make the secret: terraform apply -target=google_secret_manager_secret.value. Give it a value: gcloud secrets versions add ${var.name}-${each.key} --data-file=-. Then set secret_versions = { ${each.key} = \"1\" }, with the number that gcloud shows, and apply again."
     }
+
+    # Provider 8.0 returns true for every version, also for a disabled one. Of a destroyed one it returns the time.
+    postcondition {
+      condition     = self.enabled && (self.destroy_time == null || self.destroy_time == "")
+      error_message = "Version ${self.version} of ${var.name}-${each.key} is disabled or destroyed, and no instance that reads it would start. Enable it: gcloud secrets versions enable ${self.version} --secret=${var.name}-${each.key}. If it is destroyed, add a version, name it in secret_versions, and apply again."
+    }
   }
 }
 

@@ -137,6 +137,17 @@ variable "subnet_range" {
   default     = "10.8.0.0/22"
 }
 
+variable "queue_prefix" {
+  description = "The beginning of the queues' names, if it is not name, as after their loss: for up to seven days Cloud Tasks refuses the names of deleted queues. Changing it deletes the queues that there are."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.queue_prefix == null || can(regex("^[a-z][a-z0-9-]{0,38}[a-z0-9]$", var.queue_prefix))
+    error_message = "queue_prefix must be 2 to 40 lower-case letters, digits and hyphens, and begin with a letter."
+  }
+}
+
 variable "queue_shards" {
   description = "The number of queues of each kind of work, among which submitters are spread. One queue dispatches at most 500 tasks a second. After a lower number the names of the removed queues cannot be used for days."
   type        = number

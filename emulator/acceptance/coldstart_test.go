@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func TestStartupProbeWaitsForTheDatabase(t *testing.T) {
 	nowhere := *database
 	nowhere.Host = "127.0.0.1:1"
 
-	late, never := b.startAside(t, database.String()), b.startAside(t, nowhere.String())
+	late, never := b.startAside(t, map[string]string{"FENCEPOST_DATABASE_URL": database.String()}), b.startAside(t, map[string]string{"FENCEPOST_DATABASE_URL": nowhere.String()})
 	began := time.Now()
 	appeared := make(chan *pgproxy.Proxy, 1)
 	time.AfterFunc(databaseAway, func() {
@@ -59,9 +60,9 @@ func TestStartupProbeWaitsForTheDatabase(t *testing.T) {
 	}
 }
 
-func (b bench) startAside(t *testing.T, databaseURL string) *processes.Process {
+func (b bench) startAside(t testing.TB, settings map[string]string) *processes.Process {
 	t.Helper()
-	p := must(b.StartAside(b.ctx, map[string]string{"FENCEPOST_DATABASE_URL": databaseURL}))(t)
+	p := must(b.StartAside(b.ctx, settings))(t)
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
@@ -87,4 +88,36 @@ func get(p *processes.Process, path string, timeout time.Duration) int {
 	}
 	defer response.Body.Close()
 	return response.StatusCode
+}
+
+// BenchmarkColdStart measures the time from exec to the first answer of a query, which verifies a token and reads the
+// database. Until the process listens it is polled each 10 ms. docs/costs.md has the figures.
+func BenchmarkColdStart(t *testing.B) {
+	b := setup(t, stack.Options{Processes: 1})
+	for _, target := range []string{"all", "query"} {
+		t.Run(target, func(t *testing.B) {
+			var times []time.Duration
+			for t.Loop() {
+				times = append(times, b.coldStart(t, target))
+			}
+			slices.Sort(times)
+			t.ReportMetric(0, "ns/op") // it has the end of the process too
+			t.ReportMetric(float64(times[len(times)/2].Milliseconds()), "ms-median")
+			t.ReportMetric(float64(times[len(times)-1].Milliseconds()), "ms-worst")
+		})
+	}
+}
+
+func (b bench) coldStart(t testing.TB, target string) time.Duration {
+	t.Helper()
+	token := must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t)
+	began := time.Now()
+	p := b.startAside(t, map[string]string{"FUNCTION_TARGET": target})
+	status, answer, err := stack.CallWith(b.ctx, token, http.MethodGet, "http://"+p.Addr()+"/api/v1/tx/00000000-0000-7000-8000-000000000000", nil)
+	took := time.Since(began)
+	if err != nil || status != http.StatusNotFound {
+		t.Fatalf("the first answer of %s: got %d %s, %v; want 404", target, status, answer, err)
+	}
+	check(t, p.Stop(b.ctx), "stop", target)
+	return took
 }

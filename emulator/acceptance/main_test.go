@@ -40,7 +40,7 @@ type bench struct {
 }
 
 // setup starts a stack for t with few submitters and quick blocks. Only the test runs the sweep.
-func setup(t *testing.T, o stack.Options) bench {
+func setup(t testing.TB, o stack.Options) bench {
 	t.Helper()
 	if o.Binary == "" {
 		o.Binary = binary

@@ -64,7 +64,8 @@ func TestConnectionsCutAroundCommit(t *testing.T) {
 	}
 }
 
-// Postgres restarts under load, as after a crash, and every accepted intent is carried out.
+// Postgres restarts under load, as after a crash, and every accepted intent is carried out. The gauges of the last sweep
+// are still shown.
 func TestPostgresRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
 	cluster := must(pgcluster.Start(t.Context(), pgcluster.Options{Fsync: true}))(t)
@@ -76,8 +77,26 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 			b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
 		}
 		if i == n/2 {
+			check(t, b.RunSweep(b.ctx))
 			check(t, cluster.Restart(b.ctx, true), "restart")
 		}
 	}
+	b.stillShowsGauges(t)
 	b.ends(t, b.each(n))
+}
+
+// stillShowsGauges requires that one process shows the gauges of the deployment, also once the database answers it again.
+func (b bench) stillShowsGauges(t *testing.T) {
+	t.Helper()
+	for scrape := range 4 {
+		shown := 0
+		for _, page := range pagesOf(t, b.Stack) {
+			if _, shows := valuesOn(page)["fencepost_sweep_timestamp_seconds"]; shows {
+				shown++
+			}
+		}
+		if shown != 1 {
+			t.Errorf("scrape %d: got gauges on %d pages, want on one", scrape, shown)
+		}
+	}
 }

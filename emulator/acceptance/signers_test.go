@@ -160,6 +160,10 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 			t.Errorf("%s by %s: got %d %s, want %d about the signer", c.of, c.signer, status, answer, c.status)
 		}
 	}
+	// By this a person learns the account of a new key.
+	if _, answer := register(stranger, key(0)); !strings.Contains(answer, "is the key of the account "+b.Submitters()[0].Address().String()) {
+		t.Errorf("a key of another account: got %s, want that account named", answer)
+	}
 	b.KMS.SetFault(kms.Unavailable)
 	if status, answer := register(stranger, key(0)); status != http.StatusServiceUnavailable {
 		t.Errorf("KMS is away: got %d %s, want 503", status, answer)

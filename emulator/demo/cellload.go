@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,8 +14,12 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// path lists the functions that a transaction goes through.
-var path = []string{"create", "advance", "receipt", "confirm", "resubmit"}
+// The functions that a transaction goes through: makers once each, watchers once each and again for each
+// further poll of a late block.
+var (
+	makers   = []string{"create", "advance"}
+	watchers = []string{"receipt", "confirm", "resubmit"}
+)
 
 // load is the load of one cell in one phase: each account posts an intent once the last is final.
 type load struct {
@@ -25,7 +30,7 @@ type load struct {
 	counted bool // in done; its errors end the demo
 
 	calledBefore, failedBefore int64
-	costBefore                 stack.Cost
+	madeBefore, watchedBefore  stack.Cost
 
 	mu            sync.Mutex
 	posted        []*posted
@@ -106,7 +111,7 @@ func (l *load) endWithin() time.Duration {
 func (l *load) awaitCosts(ctx context.Context) {
 	for range 50 {
 		served, open := l.cell.URLMap.Stats(), false
-		for _, f := range path {
+		for _, f := range slices.Concat(makers, watchers) {
 			open = open || served[f].InFlight > 0 || l.cell.Costs.Of(f).Invocations < served[f].Invocations
 		}
 		if !open || ctx.Err() != nil {
@@ -120,7 +125,10 @@ func (l *load) awaitCosts(ctx context.Context) {
 func (l *load) phase(c *cells.Cells) phase {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := phase{answers: l.answers, ends: l.ends, cost: l.cell.Costs.Of(path...).Minus(l.costBefore)}
+	p := phase{
+		answers: l.answers, ends: l.ends,
+		made: l.cell.Costs.Of(makers...).Minus(l.madeBefore), watched: l.cell.Costs.Of(watchers...).Minus(l.watchedBefore),
+	}
 	for _, one := range l.posted {
 		if one.state == client.Confirmed {
 			p.confirmed++

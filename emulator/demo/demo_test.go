@@ -8,6 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -99,5 +100,24 @@ func TestComparisonFindsEachError(t *testing.T) {
 		if ok := compareOne(s, asked, c.chain).ok(); ok != (name == "all is well") {
 			t.Errorf("%s: got ok %v", name, ok)
 		}
+	}
+}
+
+// How often a transaction is polled depends on the machine; one round trip more in any function is a change.
+func TestTripsOfATransactionAreWithoutFurtherPolls(t *testing.T) {
+	t.Parallel()
+	const n = 10
+	made := stack.Cost{Invocations: 2 * n, SQLRoundTrips: 3 * n}
+	for name, c := range map[string]struct {
+		phase phase
+		want  float64
+	}{
+		"no poll too many":     {phase{confirmed: n, made: made, watched: stack.Cost{Invocations: 2 * n, SQLRoundTrips: 4 * n}}, 7},
+		"polls of late blocks": {phase{confirmed: n, made: made, watched: stack.Cost{Invocations: 5 * n, SQLRoundTrips: 10 * n}}, 7},
+		"final at once":        {phase{confirmed: n, made: made, watched: stack.Cost{Invocations: n, SQLRoundTrips: 2 * n}}, 7},
+		"a dearer advance":     {phase{confirmed: n, made: stack.Cost{Invocations: 2 * n, SQLRoundTrips: 4 * n}, watched: stack.Cost{Invocations: 2 * n, SQLRoundTrips: 4 * n}}, 8},
+		"a dearer receipt":     {phase{confirmed: n, made: made, watched: stack.Cost{Invocations: 2 * n, SQLRoundTrips: 5 * n}}, 8},
+	} {
+		check.Equal(t, name, c.phase.tripsPerTx(), c.want)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -81,6 +80,9 @@ func (b *builder) shell(ctx context.Context, line string) error {
 	cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(line, out, " "+filepath.Join(b.work, "out")+"/"))
 	cmd.Dir = filepath.Join(b.work, b.folder)
 	cmd.Env = os.Environ()
+	if b.platform.OS != "" {
+		cmd.Env = append(cmd.Env, "GOOS="+b.platform.OS, "GOARCH="+b.platform.Architecture)
+	}
 	for name, value := range b.variables {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -195,7 +197,7 @@ func (b *builder) assemble(last stage) (v1.Image, error) {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, config
+	file.OS, file.Architecture, file.Config = b.platform.OS, b.platform.Architecture, config
 	return mutate.ConfigFile(img, file)
 }
 

@@ -106,6 +106,37 @@ ENTRYPOINT ["/server"]
 	check.Equal(t, "digest of the second build", digests[1], digests[0])
 }
 
+// The image is for Cloud Run's platform on any machine. The "program" here is what the build's Go would compile for.
+func TestImageIsOfTheDeployedPlatform(t *testing.T) {
+	t.Setenv("GOOS", "darwin")
+	t.Setenv("GOARCH", "arm64")
+	t.Setenv("CGO_ENABLED", "1")
+	context := t.TempDir()
+	put(t, context, ".dockerignore", "")
+	put(t, context, "Dockerfile", "FROM a\nENV CGO_ENABLED=0\nRUN echo $GOOS $GOARCH $CGO_ENABLED > /out/server\nFROM b\nCOPY --from=build /out/server /\n")
+	for platform, want := range map[string]string{"": "linux amd64 0\n", "linux/arm64": "linux arm64 0\n"} {
+		file := filepath.Join(t.TempDir(), "image.tar")
+		args := []string{"--root", context, "--to", file}
+		if platform != "" {
+			args = append(args, "--platform", platform)
+		}
+		var out bytes.Buffer
+		check.OK(t)(realMain(t.Context(), args, &out))
+		img := check.Value(tarball.ImageFromPath(file, nil))(t)
+		folder := t.TempDir()
+		layerFiles(t, img, folder)
+		check.Equal(t, "compiled for", string(check.Value(os.ReadFile(filepath.Join(folder, "server")))(t)), want)
+		config := check.Value(img.ConfigFile())(t)
+		check.Equal(t, "the image's platform", config.OS+" "+config.Architecture+" 0\n", want)
+		if digest := check.Value(img.Digest())(t).String(); !strings.Contains(out.String(), digest) {
+			t.Errorf("got %q, want the digest %s of what is pushed", out.String(), digest)
+		}
+	}
+	if err := realMain(t.Context(), []string{"--root", context, "--platform", "arm64"}, io.Discard); err == nil || !strings.Contains(err.Error(), "--platform") {
+		t.Errorf("an architecture alone: got %v, want it refused", err)
+	}
+}
+
 // A Dockerfile that does more than this program can do is refused.
 func TestRefusedDockerfiles(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,7 @@
 // Command image builds the functions' image without Docker. It runs the commands of the Dockerfile's first
 // stage on the context that Docker would get. The image has the programs and the machine's CA certificates,
 // and nothing else. It writes the image as an archive that docker load, podman load and crane
-// push read.
+// push read, and prints its digest.
 package main
 
 import (
@@ -18,6 +18,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack/command"
 )
 
+// deployedPlatform is Cloud Run's.
+const deployedPlatform = "linux/amd64"
+
 func main() { command.Main("image", "", realMain) }
 
 func realMain(ctx context.Context, args []string, out io.Writer) error {
@@ -27,16 +30,21 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 	tag := set.String("tag", "fencepost:local", "the image's `name`")
 	certificates := set.String("certificates", "", "the `file` with the CA certificates; default: the machine's")
 	arguments := argumentFlag{}
-	set.Var(arguments, "build-arg", "an argument of the build, as `NAME=VALUE`, such as VERSION=v1.2.3; may be given again")
+	platform := set.String("platform", deployedPlatform, "the system and `architecture` to build for, whatever this machine has")
+	set.Var(arguments, "build-arg", "an argument of the build, as `NAME=VALUE`; may be given again. VERSION is the release and REVISION the commit, which GET /version, the log and the metrics show")
 	if err := set.Parse(args); err != nil {
 		return err
+	}
+	builtFor, err := v1.ParsePlatform(*platform)
+	if err != nil || builtFor.OS == "" || builtFor.Architecture == "" {
+		return fmt.Errorf("--platform %s: want a system and an architecture, such as %s", *platform, deployedPlatform)
 	}
 	work, err := os.MkdirTemp("", "fencepost-image-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	img, err := build(ctx, buildOptions{root: *root, dockerfile: "Dockerfile", arguments: arguments, certificates: *certificates, output: out}, work)
+	img, err := build(ctx, buildOptions{root: *root, dockerfile: "Dockerfile", arguments: arguments, certificates: *certificates, platform: *builtFor, output: out}, work)
 	if err != nil {
 		return err
 	}
@@ -75,6 +83,7 @@ type buildOptions struct {
 	dockerfile   string // within root
 	arguments    map[string]string
 	certificates string // "": the machine's
+	platform     v1.Platform
 	output       io.Writer
 }
 

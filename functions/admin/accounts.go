@@ -122,7 +122,7 @@ func viewOfAct(a transfer.Act) accountActView {
 	switch {
 	case a.Open():
 		v.State, v.WaitsFor = actPending, cmp.Or(a.Unknown, "the first attempt has not ended")
-	case a.Kind == transfer.ActStatus && a.Trading == transfer.ActForgotten:
+	case a.Kind == transfer.ActStatus && (a.Trading == transfer.ActForgotten || a.Trading == transfer.ActKeptDisabled):
 		v.State, v.Refusal = actRefused, a.Trading
 	case a.Kind != transfer.ActStatus && a.Answer() != transfer.ActApplied:
 		v.State, v.Refusal = actRefused, a.Answer()
@@ -173,8 +173,12 @@ type moneyRequest struct {
 	ID      string         `json:"id"`     // the outside system's own key
 	Amount  string         `json:"amount"` // decimal
 	Account serve.Optional `json:"account"`
-	Line    uint64         `json:"line"` // of the core's journal, in place of a call to the core; 0: none
 	Reason  string         `json:"reason"`
+
+	// In place of a call to the core: see [transfer.MoneyOrder].
+	Line    uint64         `json:"line"`    // of the core's journal; 0: none
+	Outcome serve.Optional `json:"outcome"` // not_applied: the core has forgotten the id, and its journal does not have it
+	After   uint64         `json:"after"`   // the last line that an earlier call has read
 }
 
 // DepositService is the log message before each deposit of the deposit service.
@@ -217,8 +221,8 @@ func (a *TransferServer) asBooker(kind transfer.ActKind) serve.Handler {
 			return err
 		}
 		order.Kind, order.By, order.OfService = kind, by, service
-		if service && order.Line != 0 {
-			return web.FieldProblem("line", "is for operators: leave it out")
+		if service && order.Ends() {
+			return web.FieldProblem("line", "and outcome are for operators: leave them out")
 		}
 		if mustPropose(r) && !service {
 			return a.proposeMoney(w, r, of, order)
@@ -244,18 +248,41 @@ func moneyOrder(of account, body moneyRequest) (o transfer.MoneyOrder, err error
 	default:
 		return o, web.FieldProblem("account", "is %.40q: want FUNDING or SPOT", ledger)
 	}
-	if o.Line = body.Line; o.Line != 0 && o.Ledger != transfer.Spot {
-		return o, web.FieldProblem("line", "is of the trading core's journal: it goes with account SPOT")
+	if err := setEnding(&o, body); err != nil {
+		return o, err
 	}
 	o.Reason, err = reasonOf(body.Reason)
 	return o, err
+}
+
+// notApplied is the outcome of a deposit or withdrawal that an operator states.
+const notApplied = "not_applied"
+
+// setEnding sets how the order ends an act, if the body says so.
+func setEnding(o *transfer.MoneyOrder, body moneyRequest) error {
+	outcome, err := body.Outcome.Of("outcome")
+	switch {
+	case err != nil:
+		return err
+	case outcome != "" && outcome != notApplied:
+		return web.FieldProblem("outcome", "is %.40q: want not_applied, or line in its place for one that was applied or refused", outcome)
+	case outcome != "" && body.Line != 0:
+		return web.FieldProblem("line", "has the answer: leave outcome out")
+	case outcome == "" && body.After != 0:
+		return web.FieldProblem("after", "goes with outcome not_applied")
+	}
+	o.Line, o.NotApplied, o.ReadAfter = body.Line, outcome != "", body.After
+	if o.Ends() && o.Ledger != transfer.Spot {
+		return web.FieldProblem("account", "is %s: line and outcome are of the trading core's journal, and go with SPOT", o.Ledger)
+	}
+	return nil
 }
 
 // proposeMoney proposes the order, or answers with the act that is stored under its id.
 func (a *TransferServer) proposeMoney(w http.ResponseWriter, r *http.Request, of account, o transfer.MoneyOrder) error {
 	stored, err := a.Transfers.Store.ActOf(r.Context(), o)
 	switch {
-	case err == nil && (o.Line == 0 || !stored.Open()):
+	case err == nil && (!o.Ends() || !stored.Open()):
 		return replyAct(w, r, stored, viewOfAct(stored))
 	case err != nil && !errors.Is(err, transfer.ErrNoAct):
 		return err
@@ -265,14 +292,26 @@ func (a *TransferServer) proposeMoney(w http.ResponseWriter, r *http.Request, of
 		text = "takes %s %s of user %d to the outside from %s, under the id %s"
 	}
 	effect := fmt.Sprintf(text, transfer.FormatUnits(o.Units, of.asset.Precision), of.asset.Name, o.UserID, o.Ledger, o.RequestID)
-	if o.Line != 0 {
-		answer, err := a.Transfers.Acts.AnswerOfLine(r.Context(), o)
+	if o.Ends() {
+		e, err := a.Transfers.Acts.EndingOf(r.Context(), o)
 		if err != nil {
 			return err
 		}
-		effect += fmt.Sprintf(": only stores that the core's answer is %s, by line %d of its journal", answer, o.Line)
+		effect += ": only stores " + describeEnding(e)
 	}
 	return a.propose(w, r, proposed{"money", map[string]any{"kind": o.Kind, "id": o.RequestID, "userId": strconv.FormatInt(o.UserID, 10), "asset": of.asset.Name}, o.Reason, effect})
+}
+
+// describeEnding tells the second operator what the evidence is.
+func describeEnding(e transfer.Ending) string {
+	if e.Line != 0 {
+		return fmt.Sprintf("that the core's answer is %s, by line %d of its journal", e.Answer, e.Line)
+	}
+	text := fmt.Sprintf("that the core has not applied it and never will: it has forgotten the id, and lines %d to %d of its journal do not have it", e.ReadAfter+1, e.ReadUpto)
+	if e.ReadAfter != 0 {
+		text += "; the proposer says that an earlier call has read those before"
+	}
+	return text
 }
 
 // book carries the order out. It goes on after the caller has disconnected.
@@ -287,11 +326,11 @@ func (a *TransferServer) book(w http.ResponseWriter, r *http.Request, o transfer
 		a.Log.ErrorContext(r.Context(), "the answer to a deposit or withdrawal could not be stored", "actId", act.ID, "error", err.Error())
 	}
 	said := "a deposit or withdrawal is stored"
-	if act.Answer() == transfer.ActApplied && o.Line == 0 {
+	if act.Answer() == transfer.ActApplied && !o.Ends() {
 		said = "money booked from or to the outside"
 	}
 	a.Log.WarnContext(r.Context(), said, "actId", act.ID, "kind", act.Kind, "id", act.RequestID, "userId", act.UserID, "asset", act.Asset,
-		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "line", o.Line, "by", o.By, "reason", o.Reason)
+		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "line", o.Line, "notApplied", o.NotApplied, "readAfter", o.ReadAfter, "by", o.By, "reason", o.Reason)
 	if o.OfService {
 		return replyAct(w, r, act, viewForService(act))
 	}
@@ -312,12 +351,18 @@ func replyAct(w http.ResponseWriter, r *http.Request, act transfer.Act, v accoun
 		Detail:  "the ledger has refused it for ever under this id; nothing was booked: see the code, and send a new id to try again",
 		Members: map[string]any{"actId": v.ActID, "id": v.ID, "state": v.State},
 	}
-	if act.Answer() == transfer.ActTaken {
+	switch act.Answer() {
+	case transfer.ActTaken:
 		p.Code = idTaken
 		p.Detail = "the core's journal has another user, asset or amount under this id; nothing was booked for this one: find out which is right before you send a new id"
+	case transfer.ActNotApplied:
+		p.Code = wasNotApplied
+		p.Detail = "the core has forgotten this id, and its journal does not have it; nothing was booked, and nothing will be: send a new id to book it"
 	}
 	return p
 }
+
+var wasNotApplied = web.Code{Name: "NOT_APPLIED", Status: http.StatusUnprocessableEntity}
 
 var idTaken = web.Code{Name: "ID_TAKEN", Status: http.StatusUnprocessableEntity}
 

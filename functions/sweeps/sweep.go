@@ -46,18 +46,12 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 			return errors.Join(a.sweepProtected(ctx, &out, began), a.sweepReorged(ctx, &out, began))
 		}))
 	}
-	alarmed := a.within(r.Context(), 20, a.alarm)
-	failures = append(failures, alarmed, a.within(r.Context(), 6, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
+	failures = append(failures, a.readGauges(r.Context(), "late_transfers", a.alarm), a.within(r.Context(), 20, a.warnOfBusy))
+	failures = append(failures, a.within(r.Context(), 6, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepActs(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepEvents(ctx, &out) }))
-	gauged := a.within(r.Context(), 20, a.gauge)
-	failures = append(failures, gauged)
-	switch {
-	case alarmed != nil || gauged != nil: // the last whole reading stays until it expires
-		a.Log.WarnContext(r.Context(), partialReading)
-	case !began.IsZero():
-		failures = append(failures, telemetry.ShowReading(r.Context(), began, a.Store))
-	}
+	failures = append(failures, a.gauge(r.Context()))
+	failures = append(failures, a.within(r.Context(), 20, func(ctx context.Context) error { return telemetry.ShowReading(ctx, began, a.Store) }))
 	failures = append(failures, a.within(r.Context(), 20, a.Store.CountMinutes))
 	_, err := a.Store.KeepPartitions(r.Context())
 	failures = append(failures, err)
@@ -70,8 +64,6 @@ func (a *Server) sweep(w http.ResponseWriter, r *http.Request) error {
 	}
 	return web.Reply(w, r, http.StatusOK, out)
 }
-
-const partialReading = "the gauges of this sweep are not shown, since it could not read all of them"
 
 // within runs one part of the sweep with 1/share of the sweep's time.
 func (a *Server) within(ctx context.Context, share time.Duration, part func(context.Context) error) error {

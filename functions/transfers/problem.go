@@ -114,7 +114,7 @@ var answers = []serve.Answer{
 	{Err: transfer.ErrForgotten, Code: beyondHorizon,
 		Text: "the trading core may have forgotten this operation, so it refuses nothing: find out whether it was applied, and resolve again with outcome applied or not_applied, and with the line of the core's journal if there is one"},
 	{Err: transfer.ErrNotForgotten, Code: notForgotten,
-		Text: "the ledger has not answered BEYOND_HORIZON for this operation; nothing was changed: resolve without outcome and line, and give them once the answer is BEYOND_HORIZON"},
+		Text: "the ledger has not answered BEYOND_HORIZON for this operation; nothing was changed: send the call without outcome and line, and give them once the answer is BEYOND_HORIZON"},
 	{Err: transfer.ErrEvidence, Code: evidenceDiffers,
 		Text: "the journals do not prove the outcome, or have no such line; nothing was changed: read the core's journal, and GET /admin/v1/conservation"},
 	{Err: checks.ErrNoFinding, Code: web.NotFound,
@@ -167,6 +167,13 @@ func Problem(err error) *web.Problem {
 	if limit, ok := errors.AsType[transfer.ServiceLimitError](err); ok {
 		return &web.Problem{Code: serviceLimit, Field: "amount", RetryAfter: time.Hour, Members: map[string]any{"left": limit.Left},
 			Detail: "is more than the deposit service can still book of the asset today (UTC); nothing was booked: an operator can book it, or raise dailyServiceDeposits of the asset"}
+	}
+	if in, ok := errors.AsType[transfer.InJournalError](err); ok {
+		return web.NewProblem(evidenceDiffers, "line %d of the core's journal has this id; nothing was changed: send that line in place of outcome", in.Line)
+	}
+	if unread, ok := errors.AsType[transfer.UnreadError](err); ok {
+		return web.NewProblem(evidenceDiffers, "lines up to %d of %d of the core's journal do not have this id, and the others were not read in time; nothing was changed: send the same with after %d",
+			unread.Upto, unread.Last, unread.Upto)
 	}
 	if store.IsMoving(err) || store.IsProposalGone(err) || errors.Is(err, store.ErrTooManyProposals) {
 		return serve.Problem(err).(*web.Problem)

@@ -114,6 +114,13 @@ use_postgres_17() {
   [[ $tests_postgres == *" 17."* ]] || echo "That is not the version 17 that terraform/ deploys: no plan of a statement is compared." >&2
 }
 
+# refuse_other_postgres: fails unless use_postgres_17 found version 17.
+refuse_other_postgres() {
+  [[ $tests_postgres == *" 17."* ]] && return 0
+  echo "The tests would run on $tests_postgres. Install npm, or Postgres 17 in /usr/lib/postgresql/17, and run them again." >&2
+  return 1
+}
+
 # ensure_postgres_17: fetches it if it is missing.
 ensure_postgres_17() {
   local folder part

@@ -98,6 +98,8 @@ type Money struct {
 	Amount  string `json:"amount"`            // a decimal number, such as 12.5
 	Account string `json:"account,omitempty"` // FUNDING or SPOT; "": FUNDING
 	Line    uint64 `json:"line,omitempty"`    // of the core's journal, which has the id since before a restore; 0: the ledger books
+	Outcome string `json:"outcome,omitempty"` // not_applied: ends a Spot act that the core has forgotten; "": the ledger books
+	After   uint64 `json:"after,omitempty"`   // with Outcome: the last line of the core's journal that an earlier call has read
 	Reason  string `json:"reason"`
 }
 

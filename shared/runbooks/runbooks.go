@@ -87,6 +87,7 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/webhook-endpoints/{endpoint}/resume":    {functions, "TestOperatorWorksOnWebhookEndpoints"},
 	"POST /admin/v1/webhook-endpoints/{endpoint}/test":      {functions, "TestOperatorWorksOnWebhookEndpoints"},
 	"GET /admin/v1/accounts":                                {functions, "TestDepositsAreBookedOnce"},
+	"GET /admin/v1/accounts/{user}/{asset}":                 {functions, "TestDepositsAreBookedOnce"},
 	"POST /admin/v1/accounts/{user}/{asset}/deposits":       {functions, "TestDepositsAreBookedOnce"},
 	"POST /admin/v1/accounts/{user}/{asset}/withdrawals":    {functions, "TestDepositsAreBookedOnce"},
 	"POST /admin/v1/accounts/{user}/{asset}/status":         {functions, "TestStatusInBothLedgers"},

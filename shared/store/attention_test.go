@@ -63,7 +63,7 @@ func TestAttention(t *testing.T) {
 	run(t, db, `insert into transfer_halt (scope, evidence) values ('all', '{"what": "a test"}')`)
 	run(t, db, `insert into event_delivery_queue (submitter, endpoint, delivered, last, oldest_at)
 		select submitter, endpoint, 1, 2, now() - interval '1 hour' from submitter, unnest(array['shop', 'till', 'former']) as endpoint`)
-	run(t, db, `insert into event_endpoint (endpoint, paused_at, paused_by, pause_reason) values ('till', now(), 'ann', 'a test'), ('former', now(), 'ann', 'a test')`)
+	run(t, db, `insert into event_endpoint (endpoint, paused_at, paused_by, pause_reason) values ('till', now(), 'ann', 'a test'), ('former', now(), 'ann', 'a test'), ('shop', null, null, null)`)
 	run(t, db, newProposal+`'1', `+isOpen)
 	run(t, db, strings.Replace(newProposal, `now() + interval '1 hour'`, `now()`, 1)+`'2', `+isApproved)
 	want := []string{

@@ -546,6 +546,9 @@ var nonsense = map[string][]string{
 	"intent_mac_rule_by_check":     {`insert into intent_mac_rule (required, by, reason) values (true, '', 'r')`},
 	"intent_mac_rule_reason_check": {`insert into intent_mac_rule (required, by, reason) values (true, 'o', '')`},
 
+	"one_last_sweep":        {`insert into last_sweep (sweep) values ('a'), ('b')`},
+	"last_sweep_is_one_row": {`insert into last_sweep (only_row, sweep) values (false, 'a')`},
+
 	"one_row_a_minute":  {newMinute + `('2026-01-01 00:00Z', 0, 0, 0, '{}'), ('2026-01-01 00:00Z', 0, 0, 0, '{}')`},
 	"minute_is_whole":   {newMinute + `('2026-01-01 00:00:01Z', 0, 0, 0, '{}')`},
 	"counts_are_counts": {newMinute + `('2026-01-01 00:00Z', -1, 0, 0, '{}')`, newMinute + `('2026-01-01 00:00Z', 0, 0, 0, '{1,-1}')`},

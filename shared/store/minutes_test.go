@@ -167,3 +167,14 @@ func TestCountingReadsTheEndOfTheHistory(t *testing.T) {
 		select reloptions::text from pg_class c join pg_index i on i.indexrelid = c.oid
 		 where i.indrelid = 'tx_history_2031q1'::regclass and c.relam = (select oid from pg_am where amname = 'brin')`), "{autosummarize=on}")
 }
+
+// The id of the last sweep is the one that any process stored last.
+func TestLastSweep(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	check.Equal(t, "before the first", check.Value(db.LastSweep(t.Context()))(t), "")
+	for _, id := range []string{"a", "b", "a"} {
+		check.OK(t)(db.SetLastSweep(t.Context(), id))
+		check.Equal(t, "after "+id, check.Value(db.LastSweep(t.Context()))(t), id)
+	}
+}

@@ -116,6 +116,10 @@ var actSources = []actSource{
 	{table: "webhook_act", at: "r.at", id: "r.id", by: "r.by", act: "'webhook-' || lower(r.action)",
 		acts: []string{"webhook-test", "webhook-redeliver", "webhook-pause", "webhook-resume"}, kind: "webhookEndpoint", subject: "r.endpoint", submitter: "r.submitter",
 		reason: "r.reason", approvedBy: "r.approved_by", proposal: "r.proposal", after: `jsonb_build_object('after', r.after_position::text, 'status', r.status, 'answer', r.answer)`},
+	{table: "account_act_ending", at: "r.at", id: "r.act_id", by: "r.by", act: "'account-act-end'", acts: []string{"account-act-end"}, kind: "user",
+		subject: "(select a.user_id::text from account_act a where a.act_id = r.act_id)", reason: "r.reason", approvedBy: "r.approved_by", proposal: "r.proposal",
+		after: `(select jsonb_build_object('kind', a.kind, 'id', a.request_id, 'account', a.ledger, 'assetId', a.asset_id, 'units', a.units::text, 'trading', a.trading,
+			'line', r.line::text, 'readAfter', r.read_after::text, 'readUpto', r.read_upto::text) from account_act a where a.act_id = r.act_id)`},
 }
 
 // ActNames are the names of all acts, sorted.

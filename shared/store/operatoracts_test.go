@@ -86,6 +86,7 @@ func plantActs(t *testing.T, db storetest.Bundle) (acts int) {
 		`insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (1, 'USDT', 2, 1, 9)`,
 		`insert into asset_change (asset_id, by, reason, at, after) values (1, 'ann', 'asset_change', $at, '{}')`,
 		`insert into account_act (kind, user_id, asset_id, status, by, reason, at) values ('STATUS', 7, 1, 'FROZEN', 'ann', 'account_act', $at)`,
+		`insert into account_act_ending (act_id, by, reason, at, line) select act_id, 'ann', 'account_act_ending', $at, 7 from account_act`,
 		`insert into webhook_act (endpoint, action, by, reason, at) values ('hook', 'PAUSE', 'ann', 'webhook_act', $at)`,
 	} {
 		if strings.Contains(s, "$at") {

@@ -72,44 +72,6 @@ func TestPlansOfAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-// The life of a transaction reads as little where its submitter has 25,000 finished
-// ones as where it is the submitter's first, whatever the planner thinks of the
-// average submitter.
-func TestCostIsFlat(t *testing.T) {
-	t.Parallel()
-	const n, most = 100, 60 // index entries read for each transaction, by every statement together
-	db := storetest.NewClone(t)
-	grow(t, db)
-	db.Store.Close()
-	heavy := numbered(0)
-	run(t, db, `update submitter set max_in_flight = $2 where submitter = $1`, heavy, n)
-	reads := func() int {
-		return value[int](t, db, `select sum(idx_tup_read)::int from pg_stat_user_indexes where relname in ('managed_tx', 'tx_version')`)
-	}
-	updated := updates(t, db, "n_tup_upd")
-	before := reads()
-	options := storetest.Options(db.URL, storetest.Rules)
-	s := check.Value(store.Open(t.Context(), options))(t)
-	for i := range n {
-		check.OK(t)(s.Create(t.Context(), intent(heavy, fmt.Sprint("new-", i)), 10*n))
-		check.OK(t)(s.TxByRequest(t.Context(), heavy, fmt.Sprint("new-", i), operator))
-	}
-	taken := check.Value(s.Acquire(t.Context(), heavy, "a/1", true))(t)
-	if done, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true), LeaseEnd: txmanager.ReleaseUnlessRerun}); err != nil || done.Allocated != n {
-		t.Fatalf("allocate: got %+v, %v", done, err)
-	}
-	s.Close()
-	moveAll(t, db.URL, heavy, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
-	moveAll(t, db.URL, heavy, func(x *txmanager.Tx) {
-		x.State, x.Sub, x.Confirmations = txmanager.Confirmed, "", []txmanager.Header{{Number: 7}}
-		x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true}
-	})
-	await(t, "all updates are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == updated+3*n })
-	if got := reads() - before; got > n*most {
-		t.Errorf("index entries read for %d transactions: got %d, want %d at most", n, got, n*most)
-	}
-}
-
 // wholeTable is a scan of all rows of a table that grows.
 var wholeTable = regexp.MustCompile(`Seq Scan on (managed_tx|tx_version|tx_(history|document)(_\w+)?|submitter)[ \n].*`)
 
@@ -362,7 +324,7 @@ func rowsSoFar(t *testing.T, db storetest.Bundle) string {
 
 // proxied is an address that leads to the same database, and a count of the
 // messages sent there after which a client waits for the server: Sync and
-// simple Query. Source: https://www.postgresql.org/docs/15/protocol-message-formats.html
+// simple Query. Source: https://www.postgresql.org/docs/17/protocol-message-formats.html
 func proxied(t *testing.T, address string) (through string, syncs *atomic.Int64) {
 	t.Helper()
 	u := check.Value(url.Parse(address))(t)

@@ -212,11 +212,19 @@ func CarryOut(ctx context.Context, tx Execer) error {
 	return nil
 }
 
-// AllowIdle lets a transaction wait for the answer of another ledger. Other transactions may be idle for much
-// less: see the setting database.idleInTransactionTimeout.
-func AllowIdle(ctx context.Context, tx Execer) error {
-	_, err := tx.Exec(ctx, `set local idle_in_transaction_session_timeout = '30s'`)
-	return err
+// ledgerWithin is how long a transaction waits for the answer of another ledger. As deployed the server ends a transaction
+// after 10 s, the length of a lease: the rest is for its locks and its commit.
+const ledgerWithin = 6 * time.Second
+
+// AwaitLedger makes a call to another ledger in a transaction, which may be idle for that long. Other transactions may be
+// idle for much less: see the setting database.idleInTransactionTimeout.
+func AwaitLedger(ctx context.Context, tx Execer, call func(context.Context) error) error {
+	if _, err := tx.Exec(ctx, `set local idle_in_transaction_session_timeout = '7s'`); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ledgerWithin)
+	defer cancel()
+	return call(ctx)
 }
 
 // Beginner is a pool.

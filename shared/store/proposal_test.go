@@ -118,3 +118,25 @@ func TestPoliciesAtOnceOnlyTighten(t *testing.T) {
 		t.Errorf("got %d policies set, %d looser than the one before, %v; want at least %d, and none", set, looser, err, rounds)
 	}
 }
+
+// A transaction that waits for another ledger survives a call without an answer, under the time-outs that are deployed.
+func TestTransactionSurvivesALedgerWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	if major := value[int](t, db, `select current_setting('server_version_num')::int / 10000`); major < 17 {
+		t.Skipf("Left out: Postgres %d has no transaction_timeout", major)
+	}
+	tx := check.Value(db.DB.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	check.OK(t)(tx.Exec(t.Context(), `set local transaction_timeout = '10s'; set local idle_in_transaction_session_timeout = '1s'`))
+	silent := func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(15 * time.Second):
+			return errors.New("waited for 15 s")
+		}
+	}
+	check.Err(t, "a ledger without an answer", context.DeadlineExceeded)(0, store.AwaitLedger(t.Context(), tx, silent))
+	check.OK(t)(tx.Exec(t.Context(), `select pg_sleep(1)`)) // the act can still say what it did
+}

@@ -175,14 +175,18 @@ func (s *Store) KeepPartitions(ctx context.Context) (made int, err error) {
 	return made, results.Wrap(err, "make the partitions of the next quarters")
 }
 
-// NextSweep takes the number of a sweep whose gauges are shown. It implements [telemetry.Sweeps].
-func (s *Store) NextSweep(ctx context.Context) (number int64, err error) {
-	err = s.db.QueryRow(ctx, `select nextval('sweep_number')`).Scan(&number)
-	return number, results.Wrap(err, "number a sweep")
+const setLastSweep = `
+insert into last_sweep (sweep) values ($1)
+    on conflict on constraint one_last_sweep do update set sweep = excluded.sweep`
+
+// SetLastSweep stores the id of a sweep as that of the last one. It implements [telemetry.Sweeps].
+func (s *Store) SetLastSweep(ctx context.Context, id string) error {
+	_, err := s.db.Exec(ctx, setLastSweep, id)
+	return results.Wrap(err, "store the last sweep")
 }
 
-// LastSweep is the last number of [Store.NextSweep], by any process.
-func (s *Store) LastSweep(ctx context.Context) (number int64, err error) {
-	err = s.db.QueryRow(ctx, `select last_value from sweep_number`).Scan(&number)
-	return number, results.Wrap(err, "read the number of the last sweep")
+// LastSweep is the id that [Store.SetLastSweep] stored last, in any process; "" before the first sweep.
+func (s *Store) LastSweep(ctx context.Context) (id string, err error) {
+	err = s.db.QueryRow(ctx, `select coalesce((select sweep from last_sweep), '')`).Scan(&id)
+	return id, results.Wrap(err, "read the last sweep")
 }

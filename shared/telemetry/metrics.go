@@ -128,6 +128,8 @@ var (
 	// SweepTime is when the sweep began that the gauges come from, by the database's clock, in seconds since
 	// 1970.
 	SweepTime = gauge("fencepost_sweep_timestamp_seconds", "when the sweep began that read the gauges", "s")
+	// GaugeFailures counts queries of gauges that failed, by [Query]. The sweep shows the other gauges.
+	GaugeFailures = counter("fencepost_gauge_failures_total", "queries of gauges that failed")
 	// TxQueueWait is the time from the acceptance of an intent to its nonce, by [Chain].
 	TxQueueWait = histogram("fencepost_queue_wait_seconds", "time from acceptance to a nonce", txTimes)
 	// TxBroadcastTime is the time from acceptance to the first broadcast that a node accepted, by [Chain].
@@ -151,6 +153,9 @@ func Invoked(function string, status int) metric.MeasurementOption {
 func Build(version, revision string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("version", version), attribute.String("revision", revision))
 }
+
+// Query returns the label query: what gauges were to be read.
+func Query(name string) metric.MeasurementOption { return label("query", name) }
 
 // Method returns the label method: of a JSON-RPC call.
 func Method(name string) metric.MeasurementOption { return label("method", name) }

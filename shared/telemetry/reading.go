@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"crypto/rand"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,10 +18,15 @@ const (
 
 	// lastWithin limits the question whether a sweep is the last one. An exporter waits for the answer.
 	lastWithin = 250 * time.Millisecond
+
+	// unconfirmedLasts is how long a process shows its reading after the last answer that its sweep was the last one, while
+	// there is no answer. A scrape each 15 s outlasts one busy moment of the pool. A later sweep begins a minute after that
+	// sweep, so at most for this time two processes show different readings.
+	unconfirmedLasts = 30 * time.Second
 )
 
 // Gauge is a number that is true of the whole deployment. A sweep reads all gauges, and its process
-// shows them together from its end on, until any process shows those of a later sweep.
+// shows those that it could read together from its end on, until any process shows those of a later sweep.
 type Gauge struct{ instrument metric.Float64ObservableGauge }
 
 // gauges are the instruments of all gauges.
@@ -52,16 +58,18 @@ type reading struct {
 	mu     sync.Mutex
 	points []point
 	until  time.Time
-	number int64 // of the sweep
+	sweep  string // the id of the sweep
 	sweeps Sweeps
+
+	confirmed time.Time // when the database last said that the sweep is the last one
 }
 
-// Sweeps numbers the sweeps of all processes whose gauges are shown.
+// Sweeps remembers which sweep of all processes was the last one.
 type Sweeps interface {
-	// NextSweep takes the next number.
-	NextSweep(ctx context.Context) (int64, error)
-	// LastSweep is the last number that was taken.
-	LastSweep(ctx context.Context) (int64, error)
+	// SetLastSweep stores the id of the last sweep. After an error it may be stored.
+	SetLastSweep(ctx context.Context, id string) error
+	// LastSweep is the id that was stored last.
+	LastSweep(ctx context.Context) (string, error)
 }
 
 type readingKey struct{}
@@ -89,23 +97,26 @@ func (g Gauge) Record(ctx context.Context, value float64, labels ...metric.Measu
 	r.points = append(r.points, p)
 }
 
-// showing lets the sweeps of a process take their numbers one after the other.
+// showing lets the sweeps of a process end one after the other.
 var showing sync.Mutex
 
-// ShowReading shows the reading of ctx in place of any earlier one of the deployment: the gauges of a sweep
-// that began at the given time of the database. With an error the earlier one stays.
-func ShowReading(ctx context.Context, at time.Time, sweeps Sweeps) (err error) {
+// ShowReading shows the reading of ctx in place of any earlier one of the deployment. Its sweep began at the
+// given time of the database (zero: not known). With an error the earlier reading stays.
+func ShowReading(ctx context.Context, at time.Time, sweeps Sweeps) error {
 	r, ok := ctx.Value(readingKey{}).(*reading)
 	if !ok {
 		return nil
 	}
 	showing.Lock()
 	defer showing.Unlock()
-	r.sweeps, r.until = sweeps, time.Now().Add(readingLasts)
-	if r.number, err = sweeps.NextSweep(ctx); err != nil {
+	now := time.Now()
+	r.sweeps, r.sweep, r.confirmed, r.until = sweeps, rand.Text(), now, now.Add(readingLasts)
+	if err := sweeps.SetLastSweep(ctx, r.sweep); err != nil {
 		return err
 	}
-	SweepTime.Record(ctx, float64(at.UnixMilli())/1000)
+	if !at.IsZero() {
+		SweepTime.Record(ctx, float64(at.UnixMilli())/1000)
+	}
 	shown.Store(r)
 	return nil
 }
@@ -116,12 +127,10 @@ func showReading(ctx context.Context, o metric.Observer) error {
 	if r == nil || time.Now().After(r.until) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lastWithin)
-	defer cancel()
-	switch last, err := r.sweeps.LastSweep(ctx); {
+	switch last, err := r.isLast(ctx); {
 	case err != nil:
 		return err
-	case last != r.number:
+	case !last:
 		shown.CompareAndSwap(r, nil)
 		return nil
 	}
@@ -131,4 +140,22 @@ func showReading(ctx context.Context, o metric.Observer) error {
 		o.ObserveFloat64(p.of, p.value, p.labels...)
 	}
 	return nil
+}
+
+// isLast reports whether the reading is that of the last sweep. Without an answer of the database it is, for
+// [unconfirmedLasts] since the last answer.
+func (r *reading) isLast(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lastWithin)
+	defer cancel()
+	asked := time.Now()
+	last, err := r.sweeps.LastSweep(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil && asked.Sub(r.confirmed) > unconfirmedLasts:
+		return false, err
+	case err == nil && last == r.sweep:
+		r.confirmed = asked
+	}
+	return err != nil || last == r.sweep, nil
 }

@@ -32,29 +32,33 @@ const (
 	ActSuperseded = "SUPERSEDED" // a later status of the account counts
 	ActTaken      = "ID_TAKEN"   // the core has another user, asset or amount under the id
 	ActForgotten  = "FORGOTTEN"  // the ledger no longer knows the act's key: order the status again
+
+	ActKeptDisabled = "KEPT_DISABLED" // of a status that one operator ordered to narrow: the core has DISABLED, which allows less
+	ActNotApplied   = "NOT_APPLIED"   // the core has forgotten the act's key, and its journal does not have the act
 )
 
 // Act is a stored act on a user's account.
 type Act struct {
-	ID         int64
-	Kind       ActKind
-	RequestID  string      // of the outside system, and the key in the ledger; "" for a status
-	Ledger     AccountType // of a deposit or withdrawal: Funding or Spot
-	UserID     int64
-	AssetID    int32
-	Asset      string
-	Precision  int
-	Units      uint64
-	Status     string // of [ActStatus]
-	By         string
-	Reason     string
-	OfService  bool // made by the deposit service
-	At         time.Time
-	Funding    string // the answer of Funding; "": not known, or not called
-	Trading    string // the answer of the trading core; "": not known, or not called
-	Unknown    string // why the last attempt had no answer
-	ApprovedBy string
-	Age        time.Duration // by the database's clock
+	ID           int64
+	Kind         ActKind
+	RequestID    string      // of the outside system, and the key in the ledger; "" for a status
+	Ledger       AccountType // of a deposit or withdrawal: Funding or Spot
+	UserID       int64
+	AssetID      int32
+	Asset        string
+	Precision    int
+	Units        uint64
+	Status       string // of [ActStatus]
+	By           string
+	Reason       string
+	OfService    bool // made by the deposit service
+	OnlyNarrower bool // of a status: a core that has DISABLED keeps it
+	At           time.Time
+	Funding      string // the answer of Funding; "": not known, or not called
+	Trading      string // the answer of the trading core; "": not known, or not called
+	Unknown      string // why the last attempt had no answer
+	ApprovedBy   string
+	Age          time.Duration // by the database's clock
 }
 
 // Answer is the answer to a deposit or withdrawal; "": not known.
@@ -88,6 +92,11 @@ type MoneyOrder struct {
 	// Line is the line of the core's journal that has the answer under the order's id; 0: the core is called. A
 	// restored database orders an id anew, with another time, and the core then answers CONTRADICTION for ever.
 	Line uint64
+
+	// NotApplied ends a stored act whose key the core has forgotten, if the core's journal does not have it. ReadAfter is the
+	// line after which the journal is read: an earlier order has read those up to it.
+	NotApplied bool
+	ReadAfter  uint64
 }
 
 // StatusOrder is a status to store.
@@ -98,13 +107,15 @@ type StatusOrder struct {
 	By      string
 	Reason  string
 
-	OnlyNarrower bool // the status may not allow more than either ledger has, or has been ordered: see [ErrWider]
+	// The status may not allow more than either ledger has, or has been ordered: see [ErrWider]. Without an answer of the
+	// core it is ordered, and a core that has DISABLED keeps it: see [ActKeptDisabled].
+	OnlyNarrower bool
 }
 
 // The errors of acts. Nothing was stored.
 var (
 	ErrActConflict = errors.New("the id was used for another deposit or withdrawal")
-	ErrWider       = errors.New("the status allows more than the present one, or Spot's is not known")
+	ErrWider       = errors.New("the status allows more than the present one")
 	ErrNoAct       = errors.New("no such act")
 )
 
@@ -121,6 +132,10 @@ type ActStore interface {
 	// OrderMoney stores the order, or returns the act that is stored under its id. The error wraps
 	// [ErrActConflict] or [ErrForeign], or is a [ServiceLimitError].
 	OrderMoney(ctx context.Context, o MoneyOrder) (Act, error)
+
+	// EndMoney stores the order's act, if it is not stored, and ends it, if it is open. Its errors are those of OrderMoney,
+	// with which it returns no act.
+	EndMoney(ctx context.Context, o MoneyOrder, e Ending) (Act, error)
 
 	// OrderStatus stores the order and sets the status in Funding. The error wraps [ErrWider] or
 	// [ErrForeign].
@@ -154,7 +169,9 @@ type OutsideLedger interface {
 
 // CoreLedger is the ledger outside the database, as acts need it beyond [OutsideLedger].
 type CoreLedger interface {
-	Line(ctx context.Context, number uint64) (e Entry, exists bool, err error)      // of its journal
+	Line(ctx context.Context, number uint64) (e Entry, exists bool, err error)        // of its journal
+	Entries(ctx context.Context, after uint64) (page []Entry, last uint64, err error) // of its journal, with the number of the last one
+	Forgot(lastUnknown string) bool
 	SetStatus(ctx context.Context, c Call, status string) Outcome                   // once for each req_id
 	AccountStatus(ctx context.Context, userID int64, assetID int32) (string, error) // "": there is no account
 	Objection(o Outcome) error
@@ -181,10 +198,10 @@ func (a *Accounts) reach(point string) {
 
 // Book stores a deposit or withdrawal and calls its ledger. If the act stays open, its answer is not
 // known: a repeat with the same id, or the sweep, asks again. An error with an act is of an act that is
-// stored and stays open. With a line it calls no ledger: see [Accounts.AnswerOfLine].
+// stored and stays open. An order that ends an act books nothing: see [Accounts.EndingOf].
 func (a *Accounts) Book(ctx context.Context, o MoneyOrder) (Act, error) {
-	if o.Line != 0 {
-		return a.bookByLine(ctx, o)
+	if o.Ends() {
+		return a.endByJournal(ctx, o)
 	}
 	act, err := a.Store.OrderMoney(ctx, o)
 	if err != nil {
@@ -198,63 +215,10 @@ func (a *Accounts) Book(ctx context.Context, o MoneyOrder) (Act, error) {
 	return settled, nil
 }
 
-// AnswerOfLine is the core's answer to the order, as its journal's line has it: [ActTaken] if another booking has the
-// id and the order is stored. The error wraps [ErrEvidence] if the line does not have the id, or does not exist. It does so
-// too if the line has another booking and no such order is stored, because the order would take the booking's id.
-func (a *Accounts) AnswerOfLine(ctx context.Context, o MoneyOrder) (answer string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
-	defer cancel()
-	e, exists, err := a.Core.Line(ctx, o.Line)
-	if err != nil {
-		return "", err
-	}
-	op := OutsideDeposit
-	if o.Kind == ActWithdrawal {
-		op = OutsideWithdrawal
-	}
-	switch {
-	case !exists || e.Op != op || e.ReqID != o.RequestID:
-		return "", fmt.Errorf("line %d of the core's journal: %w", o.Line, ErrEvidence)
-	case e.UserID != o.UserID || e.AssetID != o.AssetID || e.Units != o.Units:
-		if _, err := a.Store.ActOf(ctx, o); errors.Is(err, ErrNoAct) {
-			return "", fmt.Errorf("line %d of the core's journal has another user, asset or amount: %w", o.Line, ErrEvidence)
-		} else if err != nil {
-			return "", err
-		}
-		return ActTaken, nil
-	case e.Refused != "":
-		return string(e.Refused), nil
-	}
-	return ActApplied, nil
-}
-
-// bookByLine stores the order with the answer that the core's journal has. Nothing is stored without that answer.
-func (a *Accounts) bookByLine(ctx context.Context, o MoneyOrder) (Act, error) {
-	answer, err := a.AnswerOfLine(ctx, o)
-	if err != nil {
-		return Act{}, err
-	}
-	act, err := a.Store.OrderMoney(ctx, o)
-	if err != nil {
-		return Act{}, err
-	}
-	if !act.Open() {
-		return act, nil
-	}
-	if err := a.Store.AnswerAct(ctx, act.ID, Spot, answer); err != nil {
-		return act, err
-	}
-	settled, err := a.Store.Act(ctx, act.ID)
-	if err != nil {
-		return act, err
-	}
-	return settled, nil
-}
-
 // SetStatus stores a status and sets it in both ledgers. If the act stays open, a ledger has not
 // answered, or has no such account yet. The sweep continues.
 func (a *Accounts) SetStatus(ctx context.Context, o StatusOrder) (Act, error) {
-	if a.mayWiden(ctx, o) {
+	if a.widens(ctx, o) {
 		return Act{}, ErrWider
 	}
 	act, err := a.Store.OrderStatus(ctx, o)
@@ -265,17 +229,20 @@ func (a *Accounts) SetStatus(ctx context.Context, o StatusOrder) (Act, error) {
 	return a.settle(ctx, act)
 }
 
-// mayWiden reports whether a status that may only narrow could allow more than Spot's present one. The
-// store compares it with Funding's, and with those that were ordered. DISABLED allows the least of all, so
-// it needs no answer of the core.
-func (a *Accounts) mayWiden(ctx context.Context, o StatusOrder) bool {
+// presentWithin bounds the question for Spot's present status. A freeze does not wait for long: if there is no answer it
+// is ordered, and the core keeps a status that allows less.
+const presentWithin = time.Second
+
+// widens reports whether a status that may only narrow allows more than Spot's present one. The store compares it with
+// Funding's, and with those that were ordered.
+func (a *Accounts) widens(ctx context.Context, o StatusOrder) bool {
 	if !o.OnlyNarrower || o.Status == StatusDisabled {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, min(a.Timeout, presentWithin))
 	defer cancel()
 	present, err := a.Core.AccountStatus(ctx, o.UserID, o.AssetID)
-	return err != nil || present == StatusDisabled
+	return err == nil && present == StatusDisabled
 }
 
 // Settle continues an open act. The error wraps [ErrNoAct].
@@ -323,16 +290,21 @@ func (a Act) nextWait(unknown string) time.Duration {
 
 // book calls the ledger of a deposit or withdrawal. It returns why the answer is unknown, or "".
 func (a *Accounts) book(ctx context.Context, act Act) (unknown string, err error) {
+	o := a.call(ctx, act)
+	a.reach("called")
+	return a.answer(ctx, act.ID, act.Ledger, o)
+}
+
+// call makes the call of a deposit or withdrawal to its ledger.
+func (a *Accounts) call(ctx context.Context, act Act) Outcome {
 	call := Call{ReqID: act.RequestID, UserID: act.UserID, AssetID: act.AssetID, Units: act.Units, CreatedAt: act.At}
 	do := a.Ledgers[act.Ledger].OutsideDeposit
 	if act.Kind == ActWithdrawal {
 		do = a.Ledgers[act.Ledger].OutsideWithdrawal
 	}
-	within, cancel := context.WithTimeout(ctx, a.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
-	o := do(within, call)
-	a.reach("called")
-	return a.answer(ctx, act.ID, act.Ledger, o)
+	return do(ctx, call)
 }
 
 // answer stores the ledger's answer. It returns why that is unknown, or "".
@@ -379,16 +351,28 @@ func (a *Accounts) setStatus(ctx context.Context, act Act) (unknown string, err 
 		if !ok {
 			return betweenKeys, nil
 		}
-		o := a.Core.SetStatus(within, call, one.Status)
-		a.reach("called")
-		if errors.Is(a.Core.Objection(o), ErrForgotten) {
-			o = Outcome{Verdict: Refused, Reason: ActForgotten}
+		o := a.setInCore(within, one, call, present)
+		if o.Verdict == Success {
+			present = one.Status
 		}
 		if unknown, err = a.answer(ctx, one.ID, Spot, o); unknown != "" || err != nil {
 			return unknown, err
 		}
 	}
 	return a.stillOpen(ctx, act)
+}
+
+// setInCore sets a status in the core, whose present one is given.
+func (a *Accounts) setInCore(ctx context.Context, act Act, call Call, present string) Outcome {
+	if act.OnlyNarrower && present == StatusDisabled && act.Status != StatusDisabled {
+		return Outcome{Verdict: Refused, Reason: ActKeptDisabled}
+	}
+	o := a.Core.SetStatus(ctx, call, act.Status)
+	a.reach("called")
+	if errors.Is(a.Core.Objection(o), ErrForgotten) {
+		return Outcome{Verdict: Refused, Reason: ActForgotten}
+	}
+	return o
 }
 
 // keyLasts is how long a status is set under one key. It is far below the horizon beyond which the core

@@ -1,7 +1,9 @@
 package transfer
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -45,4 +47,46 @@ func TestNextWait(t *testing.T) {
 	} {
 		check.Equal(t, c.unknown+" after "+c.age.String(), Act{Age: c.age}.nextWait(c.unknown), c.want)
 	}
+}
+
+// slowJournal is a core whose journal has so many lines, and gives two in five seconds.
+type slowJournal struct {
+	CoreLedger
+	lines []Entry
+}
+
+func (j slowJournal) Entries(ctx context.Context, after uint64) (page []Entry, last uint64, err error) {
+	select {
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	case <-time.After(5 * time.Second):
+		from := min(int(after), len(j.lines))
+		return j.lines[from:min(from+2, len(j.lines))], uint64(len(j.lines)), nil
+	}
+}
+
+// A journal that cannot be read in time is read in parts. Only its end proves that an act is not in it.
+func TestJournalIsReadInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := slowJournal{lines: make([]Entry, 9)}
+		for i := range core.lines {
+			core.lines[i] = Entry{Seq: uint64(i + 1), Op: OutsideWithdrawal, ReqID: "wire-1"}
+		}
+		a, order := &Accounts{Core: core}, MoneyOrder{Kind: ActDeposit, RequestID: "wire-1"}
+		for _, upto := range []uint64{4, 8} {
+			_, err := a.readJournal(t.Context(), order)
+			check.Err(t, "a part", UnreadError{upto, 9})(0, err)
+			check.Err(t, "a part proves nothing", ErrEvidence)(0, err)
+			order.ReadAfter = upto
+		}
+		end, err := a.readJournal(t.Context(), order)
+		check.OK(t)(err)
+		check.Equal(t, "the end", end, Ending{Answer: ActNotApplied, ReadAfter: 8, ReadUpto: 9})
+		core.lines[8].Op = OutsideDeposit
+		_, err = a.readJournal(t.Context(), order)
+		check.Err(t, "with the act", InJournalError{9})(0, err)
+		order.ReadAfter = 10
+		_, err = a.readJournal(t.Context(), order)
+		check.Err(t, "behind the end", ErrEvidence)(0, err)
+	})
 }

@@ -30,7 +30,7 @@ locals {
   signers = merge([
     for cell, c in var.cells : {
       for key in distinct(values(c.accounts)) :
-      "projects/${c.project}/locations/${coalesce(c.key_location, c.region)}/keyRings/${c.name}-signers/cryptoKeys/${key}" =>
+      "projects/${c.project}/locations/${coalesce(c.key_location, c.region)}/keyRings/${coalesce(c.key_ring, "${c.name}-signers")}/cryptoKeys/${key}" =>
       "serviceAccount:${c.name}-advance@${c.project}.iam.gserviceaccount.com" if key != ""
     }
   ]...)
@@ -52,6 +52,14 @@ resource "google_compute_global_address" "this" {
 
 resource "google_compute_url_map" "this" {
   name = var.name
+
+  lifecycle {
+    # Google's limits of a path matcher.
+    precondition {
+      condition     = length(local.rules) <= 1000 && length([for r in local.rules : r if r.kind == "template"]) <= 100
+      error_message = "The cells have ${length(local.rules)} paths, of which ${length([for r in local.rules : r if r.kind == "template"])} have a template; a load balancer takes 1,000 and 100. Spread the cells over two of terraform/cells, with two host names."
+    }
+  }
 
   # As in a cell's own map, each unlisted host and path is a 404. Cloud Armor's policies are the cells': they are attached
   # to the backend services.
@@ -109,35 +117,31 @@ resource "google_compute_url_map" "this" {
   }
 }
 
-resource "google_compute_managed_ssl_certificate" "this" {
-  name = "${var.name}-${substr(sha256(var.domain), 0, 8)}"
+module "front" {
+  source = "../modules/front"
 
-  managed {
-    domains = [var.domain]
-  }
-
-  lifecycle {
-    create_before_destroy = true
-  }
+  name    = var.name
+  domain  = var.domain
+  url_map = google_compute_url_map.this.id
+  address = google_compute_global_address.this.id
 }
 
-resource "google_compute_ssl_policy" "this" {
-  name            = var.name
-  profile         = "MODERN"
-  min_tls_version = "TLS_1_2"
+moved {
+  from = google_compute_managed_ssl_certificate.this
+  to   = module.front.google_compute_managed_ssl_certificate.this
 }
 
-resource "google_compute_target_https_proxy" "this" {
-  name             = var.name
-  url_map          = google_compute_url_map.this.id
-  ssl_certificates = [google_compute_managed_ssl_certificate.this.id]
-  ssl_policy       = google_compute_ssl_policy.this.id
+moved {
+  from = google_compute_ssl_policy.this
+  to   = module.front.google_compute_ssl_policy.this
 }
 
-resource "google_compute_global_forwarding_rule" "this" {
-  name                  = var.name
-  load_balancing_scheme = "EXTERNAL_MANAGED"
-  ip_address            = google_compute_global_address.this.id
-  port_range            = "443"
-  target                = google_compute_target_https_proxy.this.id
+moved {
+  from = google_compute_target_https_proxy.this
+  to   = module.front.google_compute_target_https_proxy.this
+}
+
+moved {
+  from = google_compute_global_forwarding_rule.this
+  to   = module.front.google_compute_global_forwarding_rule.this
 }

@@ -16,7 +16,7 @@ variable "domain" {
 
 # The one list of which account is in which cell. The URL map, the grants on keys and the clients' list are made from it.
 variable "cells" {
-  description = "The cells by name. Each is a deployment of terraform/: its project, region and name. accounts: each account of the cell, with the name of its key in the cell's signing_keys; an empty name is a key outside Cloud KMS. transfers: whether the deployment has transfers. key_location: where its key ring is, if not in the region."
+  description = "The cells by name. Each is a deployment of terraform/: its project, region and name. accounts: each account of the cell, with the name of its key in the cell's signing_keys; an empty name is a key outside Cloud KMS. transfers: whether the deployment has transfers. key_location and key_ring: its signer_location and signing_key_ring, if it has these."
   type = map(object({
     project      = string
     region       = optional(string, "europe-west1")
@@ -24,6 +24,7 @@ variable "cells" {
     accounts     = map(string)
     transfers    = optional(bool, false)
     key_location = optional(string)
+    key_ring     = optional(string)
   }))
 
   validation {

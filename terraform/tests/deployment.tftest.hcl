@@ -1,25 +1,8 @@
 # The house as a whole, in each environment: terraform test -var-file=environments/prod.tfvars
 
 mock_provider "google" {
+  source          = "./tests/mocks"
   override_during = plan
-
-  mock_resource "google_kms_key_ring" {
-    defaults = {
-      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers"
-    }
-  }
-
-  mock_resource "google_kms_crypto_key" {
-    defaults = {
-      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers/cryptoKeys/treasury"
-    }
-  }
-
-  mock_data "google_project" {
-    defaults = {
-      number = "123456789012"
-    }
-  }
 }
 
 variables {

@@ -1,25 +1,8 @@
 # The order in which things are made, and what stays when something is taken back.
 
 mock_provider "google" {
+  source          = "./tests/mocks"
   override_during = plan
-
-  mock_resource "google_kms_key_ring" {
-    defaults = {
-      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers"
-    }
-  }
-
-  mock_resource "google_kms_crypto_key" {
-    defaults = {
-      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers/cryptoKeys/treasury"
-    }
-  }
-
-  mock_data "google_project" {
-    defaults = {
-      number = "123456789012"
-    }
-  }
 }
 
 variables {
@@ -120,6 +103,30 @@ run "local_signers_without_a_value" {
   expect_failures = [data.google_secret_manager_secret_version.value["signer-keys"]]
 }
 
+run "a_disabled_version" {
+  command = plan
+
+  override_data {
+    target          = data.google_secret_manager_secret_version.value["rpc-urls"]
+    override_during = plan
+    values          = { enabled = false, destroy_time = "" }
+  }
+
+  expect_failures = [data.google_secret_manager_secret_version.value["rpc-urls"]]
+}
+
+run "a_destroyed_version" {
+  command = plan
+
+  override_data {
+    target          = data.google_secret_manager_secret_version.value["rpc-urls"]
+    override_during = plan
+    values          = { enabled = true, destroy_time = "2026-11-27T10:00:00Z" }
+  }
+
+  expect_failures = [data.google_secret_manager_secret_version.value["rpc-urls"]]
+}
+
 run "everything" {
   command = plan
 
@@ -169,5 +176,23 @@ run "queues_outlive_features" {
   assert {
     condition     = alltrue([for kind in ["publish", "transfer"] : length(module.queue[kind].enqueuers) == 0])
     error_message = "A function may make tasks that nothing serves."
+  }
+}
+
+run "queues_after_their_loss" {
+  command = plan
+
+  variables {
+    queue_prefix = "fencepost-again"
+  }
+
+  assert {
+    condition     = local.environment.FENCEPOST_TASKS_QUEUE_PREFIX == "fencepost-again" && alltrue([for kind, names in output.queues : names == ["fencepost-again-${kind}-0"]])
+    error_message = "Functions make tasks on queues that Terraform does not make."
+  }
+
+  assert {
+    condition     = { for kind, q in module.queue : kind => q.host } == { for kind, name in local.queues : kind => "fencepost-${name}-123456789012.europe-west1.run.app" }
+    error_message = "Queues of another name send their tasks elsewhere."
   }
 }

@@ -1,25 +1,8 @@
 # What the deployment is protected by: the defaults, and the options.
 
 mock_provider "google" {
+  source          = "./tests/mocks"
   override_during = plan
-
-  mock_resource "google_kms_key_ring" {
-    defaults = {
-      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers"
-    }
-  }
-
-  mock_resource "google_kms_crypto_key" {
-    defaults = {
-      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers/cryptoKeys/treasury"
-    }
-  }
-
-  mock_data "google_project" {
-    defaults = {
-      number = "123456789012"
-    }
-  }
 }
 
 variables {
@@ -70,6 +53,29 @@ run "defaults" {
   assert {
     condition     = [for name, subnet in local.subnet_of : name if subnet == "signing"] == ["advance"]
     error_message = "Not the function that signs alone is in the subnet of those that sign."
+  }
+}
+
+run "what_cloud_check_asks" {
+  command = plan
+
+  assert {
+    condition     = output.deployment.audience == "https://api.example.com" && !output.deployment.armor_preview && output.deployment.logged_share == 0.1
+    error_message = "scripts/cloud-check asks for other tokens than the functions take, or takes the log for whole."
+  }
+}
+
+run "what_cloud_check_asks_of_a_cell" {
+  command = plan
+
+  variables {
+    settings      = { FENCEPOST_AUTH_PUBLIC_AUDIENCE = "https://all.example.com" }
+    armor_preview = true
+  }
+
+  assert {
+    condition     = output.deployment.audience == "https://all.example.com" && output.deployment.armor_preview
+    error_message = "scripts/cloud-check asks for tokens that a cell does not take."
   }
 }
 

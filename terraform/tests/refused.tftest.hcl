@@ -1,6 +1,7 @@
 # What each validation refuses.
 
 mock_provider "google" {
+  source          = "./tests/mocks"
   override_during = plan
 }
 
@@ -477,4 +478,14 @@ run "callers_with_less_than_everybody" {
   }
 
   expect_failures = [var.caller_requests_per_minute]
+}
+
+run "queues_of_an_impossible_name" {
+  command = plan
+
+  variables {
+    queue_prefix = "Fence_post"
+  }
+
+  expect_failures = [var.queue_prefix]
 }

@@ -5,7 +5,7 @@
 // selects the fault. Messages are forwarded one by one as they come, so the server has run the statements
 // before a commit when the fault strikes.
 //
-// Source: https://www.postgresql.org/docs/15/protocol.html, version 3.0.
+// Source: https://www.postgresql.org/docs/17/protocol.html, version 3.0.
 package pgproxy
 
 import (

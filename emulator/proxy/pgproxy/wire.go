@@ -10,7 +10,7 @@ import (
 )
 
 // The messages that the proxy reads. Some letters mean different things from a client and from the server.
-// Source: https://www.postgresql.org/docs/15/protocol-message-formats.html
+// Source: https://www.postgresql.org/docs/17/protocol-message-formats.html
 const (
 	parse        = 'P'
 	bind         = 'B'

@@ -27,7 +27,7 @@ type bench struct {
 }
 
 // sharedBuffersMB is a quarter of the memory of a server with a few gigabytes
-// (https://www.postgresql.org/docs/15/runtime-config-resource.html).
+// (https://www.postgresql.org/docs/17/runtime-config-resource.html).
 const sharedBuffersMB = 1024
 
 func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error) {

@@ -38,8 +38,8 @@ type row struct {
 type checker struct {
 	deployment
 	options
-	refused int // internal calls of the last day that were answered 401
-	seen    int // that were answered 2xx
+	refused int // internal calls of the last minutes that the newest revision answered 401
+	seen    int // that it answered 2xx
 }
 
 // checks returns all checks in their order.
@@ -58,7 +58,7 @@ func (c *checker) checks() []row {
 	all = append(all, row{"database's identity", c.identity}, row{"one transaction", c.transaction}, row{"failover of the database", c.failOver})
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		if s := c.Services[name]; !s.Public {
-			all = append(all, row{"a 2xx of " + name, func(ctx context.Context) result { return c.internal(ctx, s) }})
+			all = append(all, row{"a 2xx of " + name, func(ctx context.Context) result { return c.internal(ctx, name, s) }})
 		}
 	}
 	return append(all, row{"signatures of internal tokens", c.signatures})
@@ -129,14 +129,18 @@ func (c *checker) armor(ctx context.Context) result {
 }
 
 func (c *checker) preview(ctx context.Context) result {
+	if !c.ArmorPreview {
+		return untried("armor_preview is off: Cloud Armor refuses, and previews nothing")
+	}
 	found, err := c.readLog(ctx, `resource.type="http_load_balancer" AND jsonPayload.previewSecurityPolicy.outcome="DENY"`)
+	share := 100 * c.LoggedShare
 	switch {
 	case err != nil:
 		return failed("%v", err)
 	case len(found) > 0:
-		return failed("%d requests of the last day would be refused where armor_preview is off", len(found))
+		return failed("%d requests of the last day would be refused where armor_preview is off, and many more: %.0f %% are logged", len(found), share)
 	}
-	return passed("no request of the last day would be refused")
+	return passed("no logged request of the last day would be refused; %.0f %% are logged", share)
 }
 
 func (c *checker) migration(ctx context.Context) result {
@@ -291,7 +295,7 @@ func (c *checker) awaitEnd(ctx context.Context, token, requestID string) result 
 }
 
 // internal looks at the answers that a function gave to tasks or to the scheduler.
-func (c *checker) internal(ctx context.Context, s service) result {
+func (c *checker) internal(ctx context.Context, name string, s service) result {
 	lines, err := c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_revision" AND resource.labels.service_name=%q AND httpRequest.status>=200`, s.Name))
 	if err != nil {
 		return failed("%v", err)
@@ -307,26 +311,59 @@ func (c *checker) internal(ctx context.Context, s service) result {
 			good++
 		}
 	}
-	c.refused += by[http.StatusUnauthorized]
-	c.seen += good
+	c.countTokens(lines)
 	switch {
 	case good > 0:
 		return passed("%d of its last %d answers", good, len(lines))
 	case len(by) > 0:
 		return failed("its last answers by status: %v", by)
 	case s.Scheduled:
-		return failed("the scheduler's calls do not arrive: see docs/runbooks/sweep-missed.md")
+		return c.firstRun(ctx, name, s)
 	}
 	return untried("nothing called it within a day: post an intent, or use --submitter")
+}
+
+// lately is how far back answers to tokens count. The cause of an earlier refusal may be gone.
+const lately = 15 * time.Minute
+
+// countTokens counts the answers of the newest revision in the last minutes. The lines begin with the newest.
+func (c *checker) countTokens(lines []entry) {
+	for _, line := range lines {
+		if line.HTTPRequest == nil || line.Resource != lines[0].Resource || time.Since(line.Timestamp) > lately {
+			continue
+		}
+		switch status := line.HTTPRequest.Status; {
+		case status == http.StatusUnauthorized:
+			c.refused++
+		case status < 300:
+			c.seen++
+		}
+	}
+}
+
+// firstRun tells a job that was never due from one whose calls do not arrive.
+func (c *checker) firstRun(ctx context.Context, name string, s service) result {
+	var job struct{ LastAttemptTime, ScheduleTime time.Time }
+	text, err := command(ctx, "gcloud", "scheduler", "jobs", "describe", s.Name, "--project", c.deployment.Project, "--location", c.Region, "--format=json")
+	if err == nil {
+		err = json.Unmarshal(text, &job)
+	}
+	switch {
+	case err != nil:
+		return failed("%v", err)
+	case job.LastAttemptTime.IsZero() && time.Now().Before(job.ScheduleTime):
+		return untried("not run yet: first due at %s", job.ScheduleTime.UTC().Format(time.RFC3339))
+	}
+	return failed("the scheduler's calls do not arrive: see docs/runbooks/%s-missed.md", name)
 }
 
 // signatures tells from the answers of internal functions whether tokens reach them whole.
 func (c *checker) signatures(context.Context) result {
 	switch {
 	case c.refused > 0:
-		return failed("%d internal calls were answered 401: the signature of their tokens did not reach the function (set internal_tokens_verified_once = true), or its audience is wrong", c.refused)
+		return failed("%d internal calls of the last %.0f minutes were answered 401: the signature of their tokens did not reach the function (set internal_tokens_verified_once = true), or its audience is wrong", c.refused, lately.Minutes())
 	case c.seen == 0:
-		return untried("no internal call was answered within a day")
+		return untried("no internal call was answered in the last %.0f minutes", lately.Minutes())
 	}
-	return passed("internal functions verified %d tokens, and refused none", c.seen)
+	return passed("internal functions verified %d tokens in the last %.0f minutes, and refused none", c.seen, lately.Minutes())
 }

@@ -20,9 +20,12 @@ type deployment struct {
 	Project      string
 	Region       string
 	Environment  string
-	Instance     string // of Cloud SQL
-	MigrationJob string `json:"migration_job"`
-	Metrics      bool   // whether the functions export any
+	Instance     string  // of Cloud SQL
+	MigrationJob string  `json:"migration_job"`
+	Metrics      bool    // whether the functions export any
+	Audience     string  // of callers' tokens, which cells share
+	ArmorPreview bool    `json:"armor_preview"`
+	LoggedShare  float64 `json:"logged_share"` // of requests, in the load balancer's log
 	Services     map[string]service
 }
 
@@ -47,6 +50,8 @@ func readDeployment(ctx context.Context, folder string) (d deployment, err error
 		return d, fmt.Errorf("read terraform output: %w", err)
 	case outputs.Deployment.Value == nil || outputs.API.Value == "":
 		return d, errors.New("terraform output has no deployment: run terraform apply with this version first")
+	case outputs.Deployment.Value.Audience == "":
+		return d, errors.New("terraform output says too little: run terraform apply with this version first")
 	case len(outputs.Deployment.Value.Services) == 0:
 		return d, errors.New("no function is deployed yet: set image, and run terraform apply")
 	}
@@ -69,8 +74,14 @@ func command(ctx context.Context, name string, args ...string) ([]byte, error) {
 
 // entry is a line of the log.
 type entry struct {
+	Timestamp   time.Time
 	TextPayload string
 	HTTPRequest *struct{ Status int }
+	Resource    struct {
+		Labels struct {
+			Revision string `json:"revision_name"`
+		}
+	}
 }
 
 // readLog returns the lines of the last day that match, the newest first.
@@ -84,7 +95,7 @@ func (c *checker) readLog(ctx context.Context, filter string) (entries []entry, 
 
 // idToken returns a token of a service account for the public API.
 func (c *checker) idToken(ctx context.Context, account string) (string, error) {
-	text, err := command(ctx, "gcloud", "auth", "print-identity-token", "--impersonate-service-account="+account, "--audiences="+c.deployment.API, "--include-email")
+	text, err := command(ctx, "gcloud", "auth", "print-identity-token", "--impersonate-service-account="+account, "--audiences="+c.deployment.Audience, "--include-email")
 	return strings.TrimSpace(string(text)), err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
 )
@@ -78,18 +81,24 @@ func containsAll(text string, words []string) bool {
 // deployed is a deployment behind its balancer, with faults.
 type deployed struct {
 	environment string
+	api         string // its address in the outputs; "": the server's
+	audience    string // of callers' tokens
 	metrics     bool
+	preview     bool           // Cloud Armor's
 	answers     map[string]int // the status of a path's prefix, or of METHOD and it, in place of the usual one
 	refuses     *regexp.Regexp // what Cloud Armor takes for an injection, in a path or body
 	points      bool
 	foreign     bool   // the database is not the accepted one
+	unrouted    bool   // the load balancer knows no path
+	lost        bool   // the database does not come back from a failover
+	calls       string // the file of the calls of programs
 	state       string // of a posted transaction
 	posted      []string
 	says        []said // first, of gcloud and terraform
 }
 
 func whole() *deployed {
-	return &deployed{environment: "dev", metrics: true, points: true, state: "CONFIRMED", answers: map[string]int{}}
+	return &deployed{environment: "dev", audience: "https://api.example.com", metrics: true, preview: true, points: true, state: "CONFIRMED", answers: map[string]int{}}
 }
 
 func (d *deployed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -109,7 +118,7 @@ func (d *deployed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.Contains(r.URL.Path, "/prometheus/"):
 		result := map[bool]string{true: `[{"value":[1,"1"]}]`, false: `[]`}[d.points]
 		fmt.Fprintf(w, `{"status":"success","data":{"result":%s}}`, result)
-	case !strings.HasPrefix(r.URL.Path, "/api/v1/") && !strings.HasPrefix(r.URL.Path, "/admin/v1/"):
+	case d.unrouted, !strings.HasPrefix(r.URL.Path, "/api/v1/") && !strings.HasPrefix(r.URL.Path, "/admin/v1/"):
 		http.Error(w, "fault filter abort", http.StatusNotFound)
 	case token == "":
 		w.WriteHeader(http.StatusUnauthorized)
@@ -118,6 +127,9 @@ func (d *deployed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.posted = append(d.posted, string(body))
 		w.WriteHeader(http.StatusAccepted)
 		fmt.Fprint(w, `{"txId":"1"}`)
+	case r.URL.Path == "/admin/v1/overview" && d.lost && d.failedOver():
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, `{"code":"UNAVAILABLE"}`)
 	case r.URL.Path == "/admin/v1/overview":
 		attention := map[bool]string{true: `[{"kind":"DATABASE","count":1}]`, false: `[]`}[d.foreign]
 		fmt.Fprintf(w, `{"at":"2026-11-27T10:00:00Z","attention":%s}`, attention)
@@ -126,16 +138,74 @@ func (d *deployed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (d *deployed) failedOver() bool {
+	made, _ := os.ReadFile(d.calls)
+	return strings.Contains(string(made), "failover")
+}
+
 // log is a gcloud answer to a query of the log.
 func log(words string, lines string) said {
 	return said{Words: append([]string{"gcloud logging read"}, strings.Fields(words)...), Output: lines}
 }
 
-const (
-	good         = `[{"httpRequest":{"status":200}},{"httpRequest":{"status":202}}]`
-	unauthorized = `[{"httpRequest":{"status":401}}]`
-	none         = `[]`
-)
+const none = `[]`
+
+// line is a line of a function's log.
+type line = map[string]any
+
+// answers are lines of answers of a revision at an age.
+func answers(revision string, age time.Duration, statuses ...int) (lines []line) {
+	for _, status := range statuses {
+		lines = append(lines, line{
+			"timestamp": time.Now().Add(-age), "httpRequest": line{"status": status},
+			"resource": line{"labels": line{"revision_name": revision}},
+		})
+	}
+	return lines
+}
+
+func good() []line { return answers("r2", time.Minute, 200, 202) }
+
+// answered is the log of a function, the newest lines first.
+func answered(service string, lines ...[]line) said {
+	return log(service, string(encoded(slices.Concat(lines...))))
+}
+
+// scheduled is a job of the scheduler: whether it was tried, and after which time it is due next.
+func scheduled(job string, tried bool, due time.Duration) said {
+	answer := line{"name": job, "scheduleTime": time.Now().Add(due)}
+	if tried {
+		answer["lastAttemptTime"] = time.Now().Add(-time.Minute)
+	}
+	return said{Words: []string{"gcloud scheduler jobs describe " + job + " ", "--location r"}, Output: string(encoded(answer))}
+}
+
+// services are the functions of the deployment, as in the outputs.
+const services = `{"create":{"name":"fencepost-create","public":true},"advance":{"name":"fencepost-advance"},
+	"conservation-full":{"name":"fencepost-conservation-full","scheduled":true},"sweep":{"name":"fencepost-sweep","scheduled":true}}`
+
+// allChecks returns the names of the checks of the deployment.
+func allChecks(t *testing.T) (names []string) {
+	t.Helper()
+	c := new(checker)
+	check.OK(t)(json.Unmarshal([]byte(services), &c.Services))
+	for _, row := range c.checks() {
+		names = append(names, row.name)
+	}
+	return names
+}
+
+// outcomes returns the status of each check that was printed.
+func outcomes(out string) map[string]status {
+	found := make(map[string]status)
+	for line := range strings.Lines(out) {
+		if s, rest, cut := strings.Cut(line, "  "); cut {
+			name, _, _ := strings.Cut(strings.TrimSpace(rest), "  ")
+			found[name] = status(s)
+		}
+	}
+	return found
+}
 
 // run runs the command against the deployment, and returns its exit code, its output and the calls of
 // programs.
@@ -143,10 +213,10 @@ func (d *deployed) run(t *testing.T, args ...string) (code int, out, calls strin
 	t.Helper()
 	server := httptest.NewServer(d)
 	defer server.Close()
-	outputs := fmt.Sprintf(`{"api":{"value":%q},"deployment":{"value":{"project":"p","region":"r","environment":%q,"instance":"fencepost","migration_job":"fencepost-migrate","metrics":%t,
-		"services":{"create":{"name":"fencepost-create","public":true},"advance":{"name":"fencepost-advance"},"sweep":{"name":"fencepost-sweep","scheduled":true}}}}}`, server.URL, d.environment, d.metrics)
+	outputs := fmt.Sprintf(`{"api":{"value":%q},"deployment":{"value":{"project":"p","region":"r","environment":%q,"instance":"fencepost","migration_job":"fencepost-migrate",
+		"audience":%q,"armor_preview":%t,"logged_share":0.1,"metrics":%t,"services":%s}}}`, cmp.Or(d.api, server.URL), d.environment, d.audience, d.preview, d.metrics, services)
 	world := append(d.says, said{Words: []string{"terraform", "output -json"}, Output: outputs},
-		log("previewSecurityPolicy", none), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), log("cloud_run_revision", good),
+		log("previewSecurityPolicy", none), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), answered("cloud_run_revision", good()),
 		said{Words: []string{"gcloud auth print-identity-token"}, Output: "token\n"}, said{Words: []string{"gcloud auth print-access-token"}, Output: "access\n"},
 		said{Words: []string{"gcloud sql instances failover fencepost"}})
 	folder := t.TempDir()
@@ -157,11 +227,12 @@ func (d *deployed) run(t *testing.T, args ...string) (code int, out, calls strin
 	}
 	file := filepath.Join(folder, "world.json")
 	check.OK(t)(os.WriteFile(file, encoded(world), 0o600))
+	d.calls = file + ".calls"
 	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv(worldVariable, file)
 	var text strings.Builder
 	code = realMain(t.Context(), append([]string{"--openapi", "../../../functions/openapi.yaml", "--monitoring", server.URL, "--pause", "1ms", "--within", "1s"}, args...), &text, &text)
-	made, _ := os.ReadFile(file + ".calls")
+	made, _ := os.ReadFile(d.calls)
 	return code, text.String(), string(made)
 }
 
@@ -183,23 +254,29 @@ func wantLine(t *testing.T, out string, want status, name, text string) {
 // With every flag every check is made and passes.
 func TestEveryCheckPasses(t *testing.T) {
 	d := whole()
-	code, out, _ := d.run(t, everything...)
-	if code != exitOK || strings.Contains(out, string(failure)) || strings.Contains(out, string(notTried)+"  ") {
-		t.Errorf("got code %d, want 0 and each check made:\n%s", code, out)
+	code, out, calls := d.run(t, everything...)
+	check.Equal(t, "code", code, exitOK)
+	all, made := allChecks(t), outcomes(out)
+	for _, name := range all {
+		check.Equal(t, name, made[name], ok)
 	}
-	for _, c := range new(checker).checks() {
-		wantLine(t, out, ok, c.name, "")
+	if !strings.Contains(calls, "--audiences=https://api.example.com ") {
+		t.Errorf("calls: got %s, want tokens for the audience that the functions take", calls)
 	}
 	if len(d.posted) != 1 || !strings.Contains(d.posted[0], mine) || !strings.Contains(d.posted[0], `"value":"0"`) {
 		t.Errorf("posted: got %q, want one intent of no value", d.posted)
 	}
-	if !regexp.MustCompile(`(?m)^16 ok, 0 failed, 0 not tried$`).MatchString(out) {
-		t.Errorf("summary: got none, in:\n%s", out)
+	if !strings.Contains(out, fmt.Sprintf("\n%d ok, 0 failed, 0 not tried\n", len(all))) {
+		t.Errorf("summary: got none of %d checks, in:\n%s", len(all), out)
 	}
 }
 
 // Each check fails by its own fault, and says what to do.
 func TestEachCheckFails(t *testing.T) {
+	unseen := make(map[string]bool) // checks that no fault has failed
+	for _, name := range allChecks(t) {
+		unseen[name] = true
+	}
 	for name, test := range map[string]struct {
 		fault      func(*deployed)
 		row, says  string
@@ -231,30 +308,93 @@ func TestEachCheckFails(t *testing.T) {
 		"nobody may impersonate": {func(d *deployed) {
 			d.says = []said{{Words: []string{"print-identity-token", "shop@p"}, Output: "denied", Fails: true}}
 		}, "one transaction", "denied", 0},
-		"the failover is refused":      {func(d *deployed) { d.says = []said{{Words: []string{"failover"}, Output: "no standby", Fails: true}} }, "failover", "no standby", 0},
-		"the scheduler never calls":    {func(d *deployed) { d.says = []said{log("fencepost-sweep", none)} }, "a 2xx of sweep", "sweep-missed.md", 0},
-		"a function answers 500 alone": {func(d *deployed) { d.says = []said{log("fencepost-advance", `[{"httpRequest":{"status":500}}]`)} }, "a 2xx of advance", "500:1", 0},
-		"tokens lack their signature":  {func(d *deployed) { d.says = []said{log("fencepost-advance", unauthorized)} }, "signatures", "401", 1},
+		"the failover is refused": {func(d *deployed) { d.says = []said{{Words: []string{"failover"}, Output: "no standby", Fails: true}} }, "failover", "no standby", 0},
+		"the scheduler never calls": {func(d *deployed) {
+			d.says = []said{log("fencepost-sweep", none), scheduled("fencepost-sweep", true, time.Minute)}
+		}, "a 2xx of sweep", "sweep-missed.md", 0},
+		"a function answers 500 alone": {func(d *deployed) { d.says = []said{answered("fencepost-advance", answers("r2", 0, 500))} }, "a 2xx of advance", "500:1", 0},
+		"tokens lack their signature": {func(d *deployed) {
+			d.says = []said{answered("fencepost-advance", answers("r2", time.Minute, 401))}
+		}, "signatures", "401", 1},
+		"some tokens lack their signature": {func(d *deployed) {
+			d.says = []said{answered("fencepost-advance", good(), answers("r2", 2*time.Minute, 401))}
+		}, "signatures", "401", 0},
+		"a job that was due was never tried": {func(d *deployed) {
+			d.says = []said{log("fencepost-conservation-full", none), scheduled("fencepost-conservation-full", false, -time.Minute)}
+		}, "a 2xx of conservation-full", "conservation-full-missed.md", 0},
+		"the scheduler cannot be asked": {func(d *deployed) {
+			d.says = []said{log("fencepost-sweep", none), {Words: []string{"scheduler jobs"}, Output: "PERMISSION_DENIED", Fails: true}}
+		}, "a 2xx of sweep", "PERMISSION_DENIED", 0},
+		"a function's log cannot be read": {func(d *deployed) {
+			d.says = []said{{Words: []string{"logging read", "fencepost-advance"}, Output: "PERMISSION_DENIED", Fails: true}}
+		}, "a 2xx of advance", "PERMISSION_DENIED", 0},
+		"the load balancer's log cannot be read": {func(d *deployed) {
+			d.says = []said{{Words: []string{"previewSecurityPolicy"}, Output: "PERMISSION_DENIED", Fails: true}}
+		}, "preview", "PERMISSION_DENIED", 0},
+		"nobody may be the operator": {func(d *deployed) {
+			d.says = []said{{Words: []string{"print-identity-token", "account=op@p "}, Output: "denied", Fails: true}}
+		}, "database's identity", "denied", 1},
+		"nobody may read metrics": {func(d *deployed) {
+			d.says = []said{{Words: []string{"print-access-token"}, Output: "denied", Fails: true}}
+		}, "fencepost_build_info", "denied", 3},
+		"the database stays away": {func(d *deployed) { d.lost = true }, "failover", "failover.md", 0},
+		"no path is routed":       {func(d *deployed) { d.unrouted = true }, "Cloud Armor passes", "none of", 5},
+		"nothing listens":         {func(d *deployed) { d.api = "http://127.0.0.1:1" }, "address, certificate", "unreachable.md", 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := whole()
 			test.fault(d)
 			code, out, _ := d.run(t, everything...)
 			wantLine(t, out, failure, test.row, test.says)
+			for name, s := range outcomes(out) {
+				if s == failure {
+					delete(unseen, name)
+				}
+			}
 			if got := strings.Count(out, string(failure)+" "); code != exitFailed || got != 1+test.stillFails {
 				t.Errorf("got code %d and %d failures, want %d and %d:\n%s", code, got, exitFailed, 1+test.stillFails, out)
 			}
 		})
 	}
+	for name := range unseen {
+		t.Errorf("%s: got no fault that fails it", name)
+	}
+}
+
+// An answer of an earlier revision, or of an hour ago, may be of a fault that is gone.
+func TestOldRefusalsAreForgotten(t *testing.T) {
+	for name, refused := range map[string][]line{
+		"an hour ago":                answers("r2", time.Hour, 401),
+		"before the newest revision": answers("r1", 2*time.Minute, 401),
+	} {
+		d := whole()
+		d.says = []said{answered("fencepost-advance", good(), refused)}
+		code, out, _ := d.run(t)
+		check.Equal(t, name, code, exitOK)
+		wantLine(t, out, ok, "signatures", "")
+	}
+	d := whole()
+	d.says = []said{answered("cloud_run_revision", answers("r2", time.Hour, 200))}
+	_, out, _ := d.run(t)
+	wantLine(t, out, notTried, "signatures", "15 minutes")
+}
+
+// A job that runs twice a day has not run for hours after the first apply.
+func TestJobIsNotDueYet(t *testing.T) {
+	d := whole()
+	d.says = []said{log("fencepost-conservation-full", none), scheduled("fencepost-conservation-full", false, time.Hour)}
+	code, out, _ := d.run(t)
+	check.Equal(t, "code", code, exitOK)
+	wantLine(t, out, notTried, "a 2xx of conservation-full", "not run yet: first due at 20")
 }
 
 // Without flags nothing is posted and nothing fails over.
 func TestWithoutFlagsNothingIsPosted(t *testing.T) {
 	d := whole()
-	d.metrics, d.says = false, []said{log("fencepost-advance", none), log("cloud_run_job", none)}
+	d.metrics, d.preview, d.says = false, false, []said{log("fencepost-advance", none), log("cloud_run_job", none)}
 	code, out, calls := d.run(t)
 	check.Equal(t, "code", code, exitOK)
-	for _, row := range []string{"migration", "fencepost_build_info", "database's identity", "one transaction", "failover", "a 2xx of advance"} {
+	for _, row := range []string{"Cloud Armor's preview", "migration", "fencepost_build_info", "database's identity", "one transaction", "failover", "a 2xx of advance"} {
 		wantLine(t, out, notTried, row, "")
 	}
 	if len(d.posted) > 0 || strings.Contains(calls, "failover") || strings.Contains(calls, "identity-token") {
@@ -274,6 +414,8 @@ func TestRefusedCalls(t *testing.T) {
 		"an intent on Ethereum":     {"dev", []string{"--caller", "c", "--submitter", "eip155:1:0x00000000000000000000000000000000000a11ce"}, "test chains"},
 		"an intent of nobody":       {"dev", []string{"--submitter", mine}, "--caller"},
 		"a word":                    {"dev", []string{"all"}, `"all"`},
+		"a token in the clear":      {"dev", []string{"--monitoring", "http://monitoring.example.com"}, "--monitoring"},
+		"a token to a file":         {"dev", []string{"--monitoring", "file:///tmp/x"}, "--monitoring"},
 		"no such flag":              {"dev", []string{"--all"}, "-all"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -288,6 +430,10 @@ func TestRefusedCalls(t *testing.T) {
 	d := whole()
 	if code, out, calls := d.run(t, "--help"); code != exitOK || !strings.Contains(out, "Exit codes:") || calls != "" {
 		t.Errorf("--help: got code %d and %q, want 0 and its flags", code, out)
+	}
+	d.audience = ""
+	if code, out, _ := d.run(t); code != exitFailed || !strings.Contains(out, "terraform apply") {
+		t.Errorf("outputs of an older version: got code %d and %q, want 1 and what to do", code, out)
 	}
 	d.says = []said{{Words: []string{"output -json"}, Output: "{}"}}
 	if code, out, _ := d.run(t); code != exitFailed || !strings.Contains(out, "terraform apply") {

@@ -8,6 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -103,10 +105,22 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		return o, fmt.Errorf("%w: --submitter needs --caller", errUsage)
 	case o.submitter != "" && !onTestChain(o.submitter):
 		return o, fmt.Errorf("%w: --submitter %s is on none of the test chains %s", errUsage, o.submitter, strings.Join(testChains, ", "))
+	case !keepsTokens(o.monitoring):
+		return o, fmt.Errorf("%w: --monitoring %s would get your access token: want an https URL, or one of this machine", errUsage, o.monitoring)
 	case o.failover && o.operator == "":
 		return o, fmt.Errorf("%w: --failover needs --operator, to compare the identity", errUsage)
 	}
 	return o, nil
+}
+
+// keepsTokens reports whether a token that is sent to the URL is encrypted, or does not leave this machine.
+func keepsTokens(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	local := u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
+	return u.Scheme == "https" || u.Scheme == "http" && local
 }
 
 // run makes every check and returns the number of those that failed.

@@ -16,7 +16,7 @@ import (
 const Unseen = `tx >= pg_snapshot_xmin($1::text::pg_snapshot) and not pg_visible_in_snapshot(tx, $1::text::pg_snapshot)`
 
 // Snapshot is the set of transactions below xmax without those that were in progress. Source:
-// https://www.postgresql.org/docs/15/functions-info.html (pg_snapshot)
+// https://www.postgresql.org/docs/17/functions-info.html (pg_snapshot)
 type Snapshot struct {
 	xmax       uint64
 	inProgress []uint64 // ascending, all below xmax

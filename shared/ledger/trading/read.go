@@ -38,6 +38,15 @@ func (l *Ledger) Line(ctx context.Context, number uint64) (e transfer.Entry, exi
 	return lines[0].Entry, true, nil
 }
 
+// Entries returns a page of the journal after the given line, and the number of the last line.
+func (l *Ledger) Entries(ctx context.Context, after uint64) (page []transfer.Entry, last uint64, err error) {
+	lines, last, err := l.Journal(ctx, after, wire.MaxPage)
+	for _, line := range lines {
+		page = append(page, line.Entry)
+	}
+	return page, last, err
+}
+
 // readPage checks the page and reads its lines.
 func readPage(page wire.JournalPage, after uint64, limit int) (lines []conservation.Line, err error) {
 	if page.Entries == nil {

@@ -86,11 +86,8 @@ func adjustCore(ctx context.Context, tx pgx.Tx, d due, core CoreAdjust) error {
 	if err := store.CarryOut(ctx, tx); err != nil {
 		return err
 	}
-	if err := store.AllowIdle(ctx, tx); err != nil {
-		return err
-	}
 	call := transfer.Call{ReqID: d.key(), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
-	if err := core(ctx, d.Op, call, d.found); err != nil {
+	if err := store.AwaitLedger(ctx, tx, func(ctx context.Context) error { return core(ctx, d.Op, call, d.found) }); err != nil {
 		return err
 	}
 	return applied(ctx, tx, d.number)

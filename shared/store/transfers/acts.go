@@ -26,7 +26,7 @@ const (
 const actColumns = `
 select x.act_id, x.kind, coalesce(x.request_id, ''), coalesce(x.ledger, ''), x.user_id, x.asset_id, s.asset, s.precision, coalesce(x.units, 0)::text,
        coalesce(x.status, ''), x.by, x.reason, x.of_service, x.at, coalesce(x.funding, ''), coalesce(x.trading, ''), coalesce(x.unknown, ''),
-       coalesce(x.approved_by, ''), clock_timestamp() - x.at`
+       coalesce(x.approved_by, ''), x.only_narrower, clock_timestamp() - x.at`
 
 const actRows = actColumns + `
   from account_act x
@@ -44,7 +44,7 @@ func scanAct(row pgx.Row) (a transfer.Act, err error) {
 func actTargets(a *transfer.Act, units *string) []any {
 	return []any{
 		&a.ID, &a.Kind, &a.RequestID, &a.Ledger, &a.UserID, &a.AssetID, &a.Asset, &a.Precision, units,
-		&a.Status, &a.By, &a.Reason, &a.OfService, &a.At, &a.Funding, &a.Trading, &a.Unknown, &a.ApprovedBy, &a.Age,
+		&a.Status, &a.By, &a.Reason, &a.OfService, &a.At, &a.Funding, &a.Trading, &a.Unknown, &a.ApprovedBy, &a.OnlyNarrower, &a.Age,
 	}
 }
 
@@ -64,26 +64,74 @@ const orderMoney = actColumns + `, o.same
   join assets_tb s on s.asset_id = x.asset_id`
 
 // OrderMoney implements [transfer.ActStore].
-func (s *Store) OrderMoney(ctx context.Context, o transfer.MoneyOrder) (transfer.Act, error) {
-	var a transfer.Act
-	var units string
+func (s *Store) OrderMoney(ctx context.Context, o transfer.MoneyOrder) (a transfer.Act, err error) {
 	var same bool
-	err := s.carrying(ctx, append(actTargets(&a, &units), &same), orderMoney,
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
+		a, same, err = orderMoneyIn(ctx, tx, o)
+		return err
+	})
+	return a, results.Wrap(moneyError(same, err), "order %s %s", o.Kind, o.RequestID)
+}
+
+// orderMoneyIn stores the order in a transaction that also carries out the context's proposal. same is false if another
+// act has its id.
+func orderMoneyIn(ctx context.Context, tx pgx.Tx, o transfer.MoneyOrder) (a transfer.Act, same bool, err error) {
+	if err := store.CarryOut(ctx, tx); err != nil {
+		return a, false, err
+	}
+	var units string
+	err = tx.QueryRow(ctx, orderMoney,
 		store.NamedArgs{"kind": o.Kind, "request": o.RequestID, "ledger": o.Ledger, "user_id": o.UserID, "asset_id": o.AssetID,
-			"units": strconv.FormatUint(o.Units, 10), "by": o.By, "reason": store.PrintableText(o.Reason), "of_service": o.OfService})
+			"units": strconv.FormatUint(o.Units, 10), "by": o.By, "reason": store.PrintableText(o.Reason), "of_service": o.OfService},
+	).Scan(append(actTargets(&a, &units), &same)...)
 	if err == nil {
 		a.Units, err = strconv.ParseUint(units, 10, 64)
 	}
+	return a, same, err
+}
+
+// moneyError is the error of an order, as [transfer.ActStore] names it.
+func moneyError(same bool, err error) error {
 	pg, known := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		err = transfer.ErrForeign
+		return transfer.ErrForeign
 	case known && pg.Code == serviceLimitCode:
-		err = transfer.ServiceLimitError{Left: pg.Detail}
+		return transfer.ServiceLimitError{Left: pg.Detail}
 	case err == nil && !same:
-		err = transfer.ErrActConflict
+		return transfer.ErrActConflict
 	}
-	return a, results.Wrap(err, "order %s %s", o.Kind, o.RequestID)
+	return err
+}
+
+const endMoney = `
+with ended as (
+  update account_act set trading = $2, unknown = null where act_id = $1 and ledger = 'SPOT' and trading is null returning act_id
+)
+insert into account_act_ending (act_id, by, reason, line, read_after, read_upto)
+select act_id, $3, $4, $5::text::numeric, $6::text::numeric, $7::text::numeric from ended`
+
+// EndMoney implements [transfer.ActStore].
+func (s *Store) EndMoney(ctx context.Context, o transfer.MoneyOrder, e transfer.Ending) (transfer.Act, error) {
+	var a transfer.Act
+	var same bool
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) (err error) {
+		if a, same, err = orderMoneyIn(ctx, tx, o); err != nil || !same || !a.Open() {
+			return err
+		}
+		var line, after, upto *string
+		if e.Line != 0 {
+			line = new(strconv.FormatUint(e.Line, 10))
+		} else {
+			after, upto = new(strconv.FormatUint(e.ReadAfter, 10)), new(strconv.FormatUint(e.ReadUpto, 10))
+		}
+		_, err = tx.Exec(ctx, endMoney, a.ID, e.Answer, o.By, store.PrintableText(o.Reason), line, after, upto)
+		return err
+	})
+	if err = moneyError(same, err); err != nil {
+		return transfer.Act{}, results.Wrap(err, "end %s %s", o.Kind, o.RequestID)
+	}
+	return s.Act(ctx, a.ID)
 }
 
 const orderStatus = actColumns + `

@@ -197,10 +197,7 @@ func announce(ctx context.Context, tx pgx.Tx, c AssetChange) error {
 	if err := tx.QueryRow(ctx, `select date_trunc('milliseconds', clock_timestamp())`).Scan(&now); err != nil {
 		return err
 	}
-	if err := store.AllowIdle(ctx, tx); err != nil {
-		return err
-	}
-	return c.Announce(ctx, now)
+	return store.AwaitLedger(ctx, tx, func(ctx context.Context) error { return c.Announce(ctx, now) })
 }
 
 // check refuses a change that the stored assets of its name and id forbid.

@@ -10,7 +10,7 @@ import (
 )
 
 // ours are the tables of this package's schema.
-const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass, 'payout_address'::regclass, 'payout_address_block'::regclass, 'account_act'::regclass, 'asset_change'::regclass, 'service_deposits'::regclass)`
+const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass, 'payout_address'::regclass, 'payout_address_block'::regclass, 'account_act'::regclass, 'asset_change'::regclass, 'service_deposits'::regclass, 'account_act_ending'::regclass)`
 
 // aMove is a planned move of the database, during which nothing is written.
 const aMove = `insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`
@@ -25,6 +25,8 @@ const (
 	newBlock    = `insert into payout_address_block (user_id, by, reason, lifted_at, lifted_by, lift_reason) values `
 	newAct      = `insert into account_act (kind, request_id, ledger, user_id, asset_id, units, status, by, reason, of_service, funding, trading) values `
 	oneAct      = newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, 'APPLIED', null)`
+	newEnding   = `insert into account_act_ending (act_id, by, reason, line, read_after, read_upto) `
+	oneEnding   = oneAct + `; ` + newEnding + `select act_id, 'o', 'r', 1, null, null from account_act`
 	oneChange   = `insert into asset_change (asset_id, by, reason, after) values (1, 'o', 'r', '{}')`
 	listed      = newAddress + `(7, 1, ` + addr + `, null, null, null)`
 	blocked     = newBlock + `(7, 'o', 'r', null, null, null)`
@@ -134,22 +136,32 @@ var nonsense = map[string][]storetest.Refusal{
 		{Then: `update assets_tb set daily_service_deposits = 0`}, {Then: `update assets_tb set daily_service_deposits = 1.0000001`},
 		{Then: `update assets_tb set daily_service_deposits = 18446744073709.551616`},
 	},
-	"account_act_pkey":               {{oneAct, `insert into account_act (act_id, kind, request_id, ledger, user_id, asset_id, units, by, reason) overriding system value select act_id, kind, 'x', ledger, user_id, asset_id, units, by, reason from account_act`}},
-	"account_act_kind_check":         {{Then: newAct + `('GIFT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
-	"account_act_request_id_check":   {{Then: newAct + `('DEPOSIT', '', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'a b', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
-	"account_act_ledger_check":       {{Then: newAct + `('DEPOSIT', 'w', 'MARGIN', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
-	"account_act_user_id_check":      {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 0, 1, 1, null, 'o', 'r', false, null, null)`}},
-	"account_act_asset_id_fkey":      {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 99, 1, null, 'o', 'r', false, null, null)`}},
-	"account_act_units_check":        {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 0, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 18446744073709551616, null, 'o', 'r', false, null, null)`}},
-	"account_act_status_check":       {{Then: newAct + `('STATUS', null, null, 7, 1, null, 'GONE', 'o', 'r', false, null, null)`}},
-	"account_act_by_check":           {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, '', 'r', false, null, null)`}},
-	"account_act_reason_check":       {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', '', false, null, null)`}},
-	"account_act_funding_check":      {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, 'no', null)`}},
-	"account_act_trading_check":      {{Then: newAct + `('DEPOSIT', 'w', 'SPOT', 7, 1, 1, null, 'o', 'r', false, null, '')`}},
-	"one_act_per_request":            {{oneAct, oneAct}},
-	"act_is_complete":                {{Then: newAct + `('DEPOSIT', null, 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, 'FROZEN', 'o', 'r', false, null, null)`}, {Then: newAct + `('STATUS', null, null, 7, 1, null, null, 'o', 'r', false, null, null)`}},
-	"service_deposits_only":          {{Then: newAct + `('WITHDRAWAL', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', true, null, null)`}},
-	"one_ledger_answers":             {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, 'APPLIED')`}},
+	"account_act_pkey":                {{oneAct, `insert into account_act (act_id, kind, request_id, ledger, user_id, asset_id, units, by, reason) overriding system value select act_id, kind, 'x', ledger, user_id, asset_id, units, by, reason from account_act`}},
+	"account_act_kind_check":          {{Then: newAct + `('GIFT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_request_id_check":    {{Then: newAct + `('DEPOSIT', '', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'a b', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_ledger_check":        {{Then: newAct + `('DEPOSIT', 'w', 'MARGIN', 7, 1, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_user_id_check":       {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 0, 1, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_asset_id_fkey":       {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 99, 1, null, 'o', 'r', false, null, null)`}},
+	"account_act_units_check":         {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 0, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 18446744073709551616, null, 'o', 'r', false, null, null)`}},
+	"account_act_status_check":        {{Then: newAct + `('STATUS', null, null, 7, 1, null, 'GONE', 'o', 'r', false, null, null)`}},
+	"account_act_by_check":            {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, '', 'r', false, null, null)`}},
+	"account_act_reason_check":        {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', '', false, null, null)`}},
+	"account_act_funding_check":       {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, 'no', null)`}},
+	"account_act_trading_check":       {{Then: newAct + `('DEPOSIT', 'w', 'SPOT', 7, 1, 1, null, 'o', 'r', false, null, '')`}},
+	"one_act_per_request":             {{oneAct, oneAct}},
+	"act_is_complete":                 {{Then: newAct + `('DEPOSIT', null, 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, 'FROZEN', 'o', 'r', false, null, null)`}, {Then: newAct + `('STATUS', null, null, 7, 1, null, null, 'o', 'r', false, null, null)`}},
+	"service_deposits_only":           {{Then: newAct + `('WITHDRAWAL', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', true, null, null)`}},
+	"one_ledger_answers":              {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, 'APPLIED')`}},
+	"one_ending_per_act":              {{oneEnding, newEnding + `select act_id, 'o', 'r', 2, null, null from account_act`}},
+	"account_act_ending_act_id_fkey":  {{Then: newEnding + `values (99, 'o', 'r', 1, null, null)`}},
+	"account_act_ending_by_check":     {{oneAct, newEnding + `select act_id, '', 'r', 1, null, null from account_act`}},
+	"account_act_ending_reason_check": {{oneAct, newEnding + `select act_id, 'o', '', 1, null, null from account_act`}},
+	"ending_has_evidence": {
+		{oneAct, newEnding + `select act_id, 'o', 'r', null, null, null from account_act`}, {oneAct, newEnding + `select act_id, 'o', 'r', 0, null, null from account_act`},
+		{oneAct, newEnding + `select act_id, 'o', 'r', 1, 0, 9 from account_act`}, {oneAct, newEnding + `select act_id, 'o', 'r', null, 9, 8 from account_act`},
+		{oneAct, newEnding + `select act_id, 'o', 'r', null, null, 8 from account_act`}, {oneAct, newEnding + `select act_id, 'o', 'r', null, 0, null from account_act`},
+		{oneAct, newEnding + `select act_id, 'o', 'r', null, -1, 8 from account_act`},
+	},
 	"asset_change_pkey":              {{oneChange, `insert into asset_change (id, asset_id, by, reason, after) overriding system value select id, 1, 'o', 'r', '{}' from asset_change`}},
 	"asset_change_asset_id_fkey":     {{Then: `insert into asset_change (asset_id, by, reason, after) values (99, 'o', 'r', '{}')`}},
 	"asset_change_by_check":          {{Then: `insert into asset_change (asset_id, by, reason, after) values (1, '', 'r', '{}')`}},
@@ -186,6 +198,7 @@ var guarded = map[string][]storetest.Duty{
 		{"payout_address_block", aMove, `insert into payout_address_block default values`, "move_expected"},
 		{"account_act", aMove, `insert into account_act default values`, "move_expected"},
 		{"asset_change", aMove, `insert into asset_change default values`, "move_expected"},
+		{"account_act_ending", aMove, `insert into account_act_ending default values`, "move_expected"},
 		{"service_deposits", aMove, `insert into service_deposits default values`, "move_expected"},
 	},
 	"refuse_retired_payer_of_asset": {
@@ -202,10 +215,12 @@ var guarded = map[string][]storetest.Duty{
 		{"account_act", oneAct, `update account_act set funding = 'OVERFLOW'`, byGuard},
 		{"account_act", newAct + `('DEPOSIT', 'w', 'SPOT', 7, 1, 1, null, 'o', 'r', false, null, 'APPLIED')`, `update account_act set trading = null`, byGuard},
 	},
-	"guard_account_acts_truncate":  {{"account_act", "", `truncate account_act`, byGuard}},
-	"guard_asset_changes":          {{"asset_change", oneChange, `delete from asset_change`, byGuard}, {"asset_change", oneChange, `update asset_change set reason = 'x'`, byGuard}},
-	"guard_asset_changes_truncate": {{"asset_change", "", `truncate asset_change`, byGuard}},
-	"refuse_stale_payer":           {{"transfers_tb", "", newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'eip155:1337:0x00000000000000000000000000000000000000a9', 1337, null, ` + addr + `, 1, '{}')`, "payout_of_the_payer"}},
+	"guard_account_acts_truncate":        {{"account_act", `alter table account_act_ending drop constraint account_act_ending_act_id_fkey`, `truncate account_act`, byGuard}},
+	"guard_account_act_endings":          {{"account_act_ending", oneEnding, `delete from account_act_ending`, byGuard}, {"account_act_ending", oneEnding, `update account_act_ending set reason = 'x'`, byGuard}},
+	"guard_account_act_endings_truncate": {{"account_act_ending", "", `truncate account_act_ending`, byGuard}},
+	"guard_asset_changes":                {{"asset_change", oneChange, `delete from asset_change`, byGuard}, {"asset_change", oneChange, `update asset_change set reason = 'x'`, byGuard}},
+	"guard_asset_changes_truncate":       {{"asset_change", "", `truncate asset_change`, byGuard}},
+	"refuse_stale_payer":                 {{"transfers_tb", "", newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, 'eip155:1337:0x00000000000000000000000000000000000000a9', 1337, null, ` + addr + `, 1, '{}')`, "payout_of_the_payer"}},
 	"guard_asset_terms": {
 		{"assets_tb", "", `update assets_tb set payout_submitter = 'eip155:1337:0x00000000000000000000000000000000000000a2' where payout_submitter is not null`, "payer_of_open_payouts"},
 		{"assets_tb", `insert into balances_tb (user_id, asset_id, precision, available) select 7, asset_id, precision, 0 from assets_tb where payout_submitter is not null`,

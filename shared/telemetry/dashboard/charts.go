@@ -167,6 +167,7 @@ func database() []Chart {
 		rateBy("Leases", "fencepost_lease_acquire_total", "result"),
 		rateBy("Writes refused by the fence", "fencepost_lease_fenced_total", "op"),
 		{"Time since the last sweep", Seconds, Everywhere, []Query{{"", `time() - max(fencepost_sweep_timestamp_seconds)`, nil}}},
+		rateBy("Queries of gauges that failed", "fencepost_gauge_failures_total", "query"),
 		{"Processes, by version", Count, Everywhere, []Query{{"", `count by (version) (fencepost_build_info)`, []string{"version"}}}},
 	}
 }

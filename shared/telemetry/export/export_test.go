@@ -47,7 +47,7 @@ func setup(t *testing.T) env {
 			ctx := telemetry.WithReading(r.Context())
 			telemetry.QueueDepth.Record(ctx, 7)
 			telemetry.QueueFullness.Record(ctx, 0.25)
-			check.OK(t)(telemetry.ShowReading(ctx, time.Unix(1_700_000_000, 0), oneSweep{}))
+			check.OK(t)(telemetry.ShowReading(ctx, time.Unix(1_700_000_000, 0), new(oneSweep)))
 		}
 	})))
 	server := httptest.NewServer(e.AtEnd(mux))
@@ -55,12 +55,12 @@ func setup(t *testing.T) env {
 	return env{c, e, server.URL}
 }
 
-// oneSweep numbers the only sweep.
-type oneSweep struct{}
+// oneSweep has the id of the only sweep.
+type oneSweep struct{ id string }
 
-func (oneSweep) NextSweep(context.Context) (int64, error) { return 1, nil }
+func (s *oneSweep) SetLastSweep(_ context.Context, id string) error { s.id = id; return nil }
 
-func (oneSweep) LastSweep(context.Context) (int64, error) { return 1, nil }
+func (s *oneSweep) LastSweep(context.Context) (string, error) { return s.id, nil }
 
 // post makes a request and returns its duration.
 func (h env) post(t *testing.T, path, traceparent string) time.Duration {

@@ -93,6 +93,24 @@ run "a_key_is_granted_to_its_cell_alone" {
   }
 }
 
+# As after the loss of a region, whose keys another deployment took over.
+run "a_key_in_another_ring" {
+  command = plan
+
+  variables {
+    cells = {
+      a = { project = "cell-a", name = "new", accounts = { "eip155:1:0x00000000000000000000000000000000000000aa" = "treasury" }, key_location = "europe", key_ring = "lost-signers" }
+    }
+  }
+
+  assert {
+    condition = output.signers == {
+      "projects/cell-a/locations/europe/keyRings/lost-signers/cryptoKeys/treasury" = "serviceAccount:new-advance@cell-a.iam.gserviceaccount.com"
+    }
+    error_message = "The right to sign is given on a key that the cell does not use."
+  }
+}
+
 run "an_account_in_two_cells" {
   command = plan
 
@@ -151,4 +169,52 @@ run "no_cell" {
   }
 
   expect_failures = [var.cells]
+}
+
+run "as_many_cells_as_a_balancer_takes" {
+  command = plan
+
+  variables {
+    cells = { for i in range(100) : "c${i}" => { project = "cell-${i}", accounts = {}, transfers = i == 0 } }
+  }
+
+  assert {
+    condition     = length(output.routes) == 99 * length([for r in output.routes : r if startswith(r.match, "/cells/c1/")]) + length([for r in output.routes : r if startswith(r.match, "/cells/c0/")])
+    error_message = "A cell of a hundred has another number of paths than the rest."
+  }
+}
+
+run "more_cells_than_a_balancer_takes" {
+  command = plan
+
+  variables {
+    cells = { for i in range(101) : "c${i}" => { project = "cell-${i}", accounts = {} } }
+  }
+
+  expect_failures = [google_compute_url_map.this]
+}
+
+run "front" {
+  state_key = "front"
+
+  module {
+    source = "../modules/front"
+  }
+
+  variables {
+    name    = "fencepost-cells"
+    url_map = "projects/front/global/urlMaps/fencepost-cells"
+    address = "projects/front/global/addresses/fencepost-cells"
+  }
+}
+
+# The state of the run before has these resources where they were before they were a module.
+run "front_of_existing_cells_is_moved" {
+  command   = plan
+  state_key = "front"
+
+  assert {
+    condition     = module.front.ids == run.front.ids
+    error_message = "Existing cells get a new certificate, proxy or forwarding rule."
+  }
 }

@@ -9,7 +9,7 @@ locals {
     { title = "Requests a second", queries = ["sum by (service_name) (rate(run_googleapis_com:request_count{${local.run}}[5m]))"] },
     { title = "Answers of 5xx a second", queries = ["sum by (service_name) (rate(run_googleapis_com:request_count{${local.run},response_code_class=\"5xx\"}[5m]))"] },
     { title = "Instances", queries = ["sum by (service_name) (run_googleapis_com:container_instance_count{${local.run}})"] },
-    { title = "Tasks that wait", queries = ["sum by (queue_id) (cloudtasks_googleapis_com:queue_depth{monitored_resource=\"cloud_tasks_queue\",queue_id=~\"${var.name}-.*\"})"] },
+    { title = "Tasks that wait", queries = ["sum by (queue_id) (cloudtasks_googleapis_com:queue_depth{monitored_resource=\"cloud_tasks_queue\",queue_id=~\"${var.queue_prefix}-.*\"})"] },
     { title = "Connections to the database", queries = ["sum(cloudsql_googleapis_com:database_postgresql_num_backends{monitored_resource=\"cloudsql_database\",database_id=\"${var.database_id}\"})"] },
   ]
 

@@ -164,7 +164,7 @@ locals {
       conditions = concat(var.metrics ? [local.receipts_grow] : [], [
         {
           title     = "Receipt tasks start 30 s late"
-          filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=starts_with(\"${var.name}-receipt-\") AND metric.type=\"cloudtasks.googleapis.com/queue/task_attempt_delays\""
+          filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=starts_with(\"${var.queue_prefix}-receipt-\") AND metric.type=\"cloudtasks.googleapis.com/queue/task_attempt_delays\""
           aligner   = "ALIGN_PERCENTILE_95"
           reducer   = "REDUCE_MAX"
           group_by  = []
@@ -174,7 +174,7 @@ locals {
         },
         {
           title     = "Receipt tasks pile up"
-          filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=starts_with(\"${var.name}-receipt-\") AND metric.type=\"cloudtasks.googleapis.com/queue/depth\""
+          filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=starts_with(\"${var.queue_prefix}-receipt-\") AND metric.type=\"cloudtasks.googleapis.com/queue/depth\""
           aligner   = "ALIGN_MEAN"
           reducer   = "REDUCE_MAX"
           group_by  = []

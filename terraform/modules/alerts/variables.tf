@@ -11,6 +11,11 @@ variable "host" {
   type        = string
 }
 
+variable "queue_prefix" {
+  description = "The beginning of the queues' names."
+  type        = string
+}
+
 variable "runbooks_url" {
   type = string
 }

@@ -6,3 +6,8 @@ output "routes" {
   description = "The public paths in the order of their rules, and the function of each."
   value       = [for r in local.rules : { path = join(" ", compact([r.method, r.path])), function = r.service }]
 }
+
+output "logged_share" {
+  description = "The share of requests that the load balancer logs."
+  value       = local.logged_share
+}
