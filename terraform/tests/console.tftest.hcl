@@ -21,6 +21,10 @@ mock_provider "google" {
     }
   }
 
+  mock_data "google_secret_manager_secret_version" {
+    defaults = { enabled = true, destroy_time = "" }
+  }
+
   mock_data "google_project" {
     defaults = {
       number = "123456789012"
