@@ -21,6 +21,7 @@ var transfers = []Entry{
 	{"SERVICE_LIMIT_EXCEEDED", []int{429}, "The deposit service would pass the asset's limit of the day. Nothing was booked.", "Book at most `left`, let an operator book it, or raise `dailyServiceDeposits` of the asset.", Safe},
 	{"ID_CONFLICT", []int{409}, "The id belongs to another deposit or withdrawal. Nothing was booked.", "Send the same user, asset, account and amount as before, or a new id.", Never},
 	{"ID_TAKEN", []int{422}, "The trading core's journal has the id for another booking. Nothing was booked.", "Use another id.", Never},
+	{"NOT_APPLIED", []int{422}, "An operator has ended the deposit or withdrawal as not applied: the trading core's journal does not have it. Nothing was booked.", "Book it again under a new id.", Never},
 	{"ASSET_DIFFERS", []int{409}, "The asset has another assetId or precision, which never change. Nothing was changed.", "Read the assets, and send what is stored.", Never},
 	{"ASSET_TERMS_FIXED", []int{409}, "Chain, token or decimals differ, and the asset has entries. Nothing was changed.", "Make a new asset for another chain or token.", Never},
 	{"PAYER_IS_PAYING", []int{409}, "Another payer is named while payouts of the asset are open. Nothing was changed.", "Suspend the asset, wait until they have ended, and call again.", Later},
