@@ -131,7 +131,7 @@ export interface paths {
         /**
          * Cancels an intent, if that is still possible
          * @description An intent without a nonce ends at once. Otherwise a placeholder competes for the nonce, and the mined version decides: repeat
-         *     the call until the answer is definite. The call may be made at any time and has no body.
+         *     the call until the answer is definite. The call may be made at any time. The body is optional, and for operators.
          *     While the submitter is in PROTECT, an intent without a nonce may have been carried out: the answer is PENDING, and the intent
          *     is HELD. It does not run after the release. Repeat the call then.
          */
@@ -2440,6 +2440,10 @@ export interface components {
             number: number;
             hash: components["schemas"]["Hash"];
         };
+        CancelRequest: {
+            /** @description for operators only: why; kept with the operator's name, and shown in `lastError` */
+            reason?: string;
+        };
         CancelResponse: {
             /** Format: uuid */
             txId: string;
@@ -4289,6 +4293,18 @@ export interface components {
                 };
             };
         };
+        /** @description FORBIDDEN: the token is no operator's. READ_ONLY: it is a viewer's (`auth.viewers`), who may make each GET of an operator. */
+        ActForbidden: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {unknown} */
+                    code?: "FORBIDDEN" | "READ_ONLY";
+                };
+            };
+        };
         /** @description It does not exist, or it is not the caller's: the answer is the same. Also if the deployment does not offer the path. */
         NotFound: {
             headers: {
@@ -4730,7 +4746,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CancelRequest"];
+            };
+        };
         responses: {
             /** @description A definite answer, which never changes. */
             200: {
@@ -4756,10 +4776,12 @@ export interface operations {
                     };
                 };
             };
-            400: components["responses"]["BadParameter"];
+            400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["BodyTooLarge"];
             429: components["responses"]["TooManyRequests"];
             502: components["responses"]["Broken"];
             503: components["responses"]["Unavailable"];
@@ -5143,7 +5165,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadCallers"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             408: components["responses"]["BodyTimeout"];
             /** @description Registered on other terms, or retired; or a window above 1 while nonce.strict.enabled is true. Nothing was changed. */
             409: {
@@ -5219,7 +5241,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             /** @description A window above 1 while nonce.strict.enabled is true, or of a payer that is wider than its widest so far; or the submitter is retired. Nothing was changed. */
@@ -5263,7 +5285,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             /** @description It has open work, which `detail` names; or it is retired already (TOO_LATE). Nothing was changed. */
@@ -5413,7 +5435,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             /** @description The submitter is retired. Nothing was changed. */
@@ -5461,7 +5483,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             413: components["responses"]["BodyTooLarge"];
@@ -5497,7 +5519,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadCallers"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             /** @description The change contradicts the present or former callers; `detail` has a change that would be accepted. Nothing was changed. */
@@ -5543,7 +5565,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLateOrRetired"];
@@ -5580,7 +5602,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLateOrRetired"];
@@ -5616,7 +5638,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             413: components["responses"]["BodyTooLarge"];
             429: components["responses"]["TooManyRequests"];
@@ -5651,7 +5673,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -5722,7 +5744,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             /** @description No such decision is open, or the foreign transaction proves another payout (PROOF_USED). Nothing was changed. */
@@ -5770,7 +5792,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -5914,7 +5936,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["UnknownSubmitter"];
             408: components["responses"]["BodyTimeout"];
             /** @description Another invocation holds the lease (try again), or the incident is not open. Nothing was changed. */
@@ -6120,7 +6142,7 @@ export interface operations {
                 content: {
                     "application/problem+json": components["schemas"]["Problem"] & {
                         /** @enum {unknown} */
-                        code?: "FORBIDDEN" | "SAME_OPERATOR";
+                        code?: "FORBIDDEN" | "READ_ONLY" | "SAME_OPERATOR";
                     };
                 };
             };
@@ -6199,7 +6221,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6228,7 +6250,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
             413: components["responses"]["BodyTooLarge"];
@@ -6262,7 +6284,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             408: components["responses"]["BodyTimeout"];
             /** @description The last change of the database's identity is not a planned move that was confirmed. Nothing was changed. */
             409: {
@@ -6382,7 +6404,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6420,7 +6442,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6653,7 +6675,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6691,7 +6713,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6724,7 +6746,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6758,7 +6780,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6852,7 +6874,7 @@ export interface operations {
             200: components["responses"]["Transfer"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6882,7 +6904,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             /** @description The transfer does not wait for this operation's answer, the core has forgotten the operation (without outcome) or has not (with outcome), or the evidence contradicts the statement. The transfer did not change. */
@@ -6928,7 +6950,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -6966,7 +6988,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             /** @description The record shows the result, or the payout already has a statement. Nothing was changed. */
@@ -7014,7 +7036,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             /** @description There is no statement, or it has taken effect. Nothing was changed. */
@@ -7095,7 +7117,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             413: components["responses"]["BodyTooLarge"];
@@ -7127,7 +7149,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             413: components["responses"]["BodyTooLarge"];
@@ -7160,7 +7182,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
@@ -7230,7 +7252,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             /** @description What never changes, or cannot change now, differs. Nothing was changed. */
@@ -7357,7 +7379,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             /** @description The id belongs to another deposit or withdrawal, the line does not have it, the journal has it or was not read to its end, the core has not forgotten it, or the database is not accepted. Nothing was booked. */
@@ -7440,7 +7462,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             /** @description The id belongs to another deposit or withdrawal, the line does not have it, the journal has it or was not read to its end, the core has not forgotten it, or the database is not accepted. Nothing was booked. */
@@ -7511,7 +7533,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             413: components["responses"]["BodyTooLarge"];
@@ -7570,7 +7592,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             413: components["responses"]["BodyTooLarge"];
@@ -7607,7 +7629,7 @@ export interface operations {
             202: components["responses"]["Proposed"];
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             /** @description The finding has its adjustment already, the account has changed since the last check, or the adjusted balance would be out of range. Nothing was changed. */
@@ -7654,7 +7676,7 @@ export interface operations {
             };
             400: components["responses"]["BadBody"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ActForbidden"];
             404: components["responses"]["NotFound"];
             408: components["responses"]["BodyTimeout"];
             409: components["responses"]["TooLate"];
