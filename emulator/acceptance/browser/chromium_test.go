@@ -230,13 +230,6 @@ func (b *tab) presses(text string, status int64) {
 	b.answered("press "+text, status, chromedp.Click(fmt.Sprintf(`//main//*[self::a or self::button][normalize-space(.)=%q]`, text), chromedp.NodeVisible))
 }
 
-// offers reports whether the page has a link or button with the text.
-func (b *tab) offers(text string) (has bool) {
-	b.t.Helper()
-	b.evaluate(`[...document.querySelectorAll("main a, main button")].some(e => e.textContent.trim() === `+quote(text)+`)`, &has)
-	return has
-}
-
 // fill types the value into the field with the name.
 func (b *tab) fill(name, value string) {
 	b.t.Helper()
