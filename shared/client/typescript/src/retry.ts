@@ -88,13 +88,16 @@ const keyed = [/\/api\/v1\/tx$/, /\/api\/v1\/tx:batch$/, /\/api\/v1\/tx\/[^/]+\/
 /** POSTs that have one effect only if they have a key. */
 const keyedByCid = /\/api\/v1\/(internal_transfer|payout)$/;
 
+/** Operators' calls. The repeat of a change whose answer was lost could undo a later change by another operator. */
+const operators = /\/admin\/v1\//;
+
 async function canRepeat(request: Request): Promise<boolean> {
-  if (request.method !== "POST") {
+  const path = new URL(request.url).pathname;
+  if (request.method === "GET" || request.method === "HEAD" || keyed.some((pattern) => pattern.test(path))) {
     return true;
   }
-  const path = new URL(request.url).pathname;
-  if (keyed.some((pattern) => pattern.test(path))) {
-    return true;
+  if (request.method !== "POST") {
+    return !operators.test(path);
   }
   if (!keyedByCid.test(path)) {
     return false;

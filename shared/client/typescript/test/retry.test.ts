@@ -103,6 +103,39 @@ test("an operator's act is repeated only if it was refused before anything happe
   assert.equal(asked.length, 3);
 });
 
+test("an operator's change is sent once: its repeat could undo a later change by another operator", async () => {
+  const options = { params: { path: { submitter } } };
+  const { api } = client();
+  const changes = {
+    policy: () => api.PUT("/admin/v1/submitters/{submitter}/policy", { ...options, body: { enabled: false } as never }),
+    callers: () => api.PUT("/admin/v1/submitters/{submitter}/callers", { ...options, body: {} as never }),
+    submitter: () => api.PATCH("/admin/v1/submitters/{submitter}", { ...options, body: {} as never }),
+  };
+  for (const [name, change] of Object.entries(changes)) {
+    asked = [];
+    replies = ["cut", { status: 200 }];
+    await assert.rejects(change(), NoAnswerError, name);
+    replies = [{ status: 503, body: problem(503, "UNAVAILABLE"), retryAfter: "0" }, { status: 200 }];
+    assert.equal((await change()).response.status, 503, name);
+    assert.equal(asked.length, 2, name);
+  }
+});
+
+test("what has one effect if it is sent twice is repeated", async () => {
+  const { api } = client();
+  const calls = {
+    "an operator's read": () => api.GET("/admin/v1/submitters/{submitter}", { params: { path: { submitter } } }),
+    "an operator's deposit": () => api.POST("/admin/v1/accounts/{user}/{asset}/deposits", { params: { path: { user: 7, asset: "USDT" } }, body: { id: "d-1" } as never }),
+    "the removal of an address": () => api.DELETE("/api/v1/payout_address/{address_id}", { params: { path: { address_id: 1 } } }),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    asked = [];
+    replies = ["cut", { status: 200 }];
+    assert.equal((await call()).response.status, 200, name);
+    assert.equal(asked.length, 2, name);
+  }
+});
+
 test("attempts end in time", async () => {
   replies = [{ status: 503, body: problem(503, "UNAVAILABLE"), retryAfter: "60" }];
   await assert.rejects(client().createTx(intent), (e) => e instanceof ProblemError && e.outcomeUnknown);
