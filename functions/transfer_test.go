@@ -228,6 +228,9 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	if got, want := lost.is("code"), "503 SYSTEM_ERROR"; got != want || len(fmt.Sprint(lost.body["req_id"])) != 26 || lost.header.Get("Retry-After") == "" {
 		t.Errorf("no database: got %s (%v), want %s with the req_id to ask for", got, lost.body, want)
 	}
+	if got := fmt.Sprint(lost.body["detail"]); !strings.Contains(got, "Without a cid, do not post it again: ask for req_id first") {
+		t.Errorf("no database: got %q, want that it is not posted again without a cid", got)
+	}
 }
 
 // A stored transfer ends even if its caller disconnects.

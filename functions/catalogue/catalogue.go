@@ -19,7 +19,7 @@ type Repeat string
 
 // The kinds of repeats.
 const (
-	Safe  Repeat = "yes"   // after Retry-After, if the answer has it. A POST keeps its requestId, cid or id, so it has one effect
+	Safe  Repeat = "yes"   // after Retry-After, if the answer has it. A POST keeps its requestId, cid or id, so it has one effect; see [WithoutCID]
 	Later Repeat = "later" // another answer once the cause is gone; until then the same
 	Never Repeat = "no"    // the same answer for ever, or as long as the request or the state it is about stays the same
 )
@@ -51,11 +51,14 @@ func (e Entry) Statuses() string {
 	return strings.Join(all, ", ")
 }
 
+// WithoutCID is what a repeat of a transfer or payout needs to be safe.
+const WithoutCID = "A transfer or payout that was sent without a cid must not be sent again: ask for its req_id, or read your list, first."
+
 // Meaning returns what Repeat means, as a sentence.
 func (r Repeat) Meaning() string {
 	switch r {
 	case Safe:
-		return "Yes. Wait for Retry-After if the answer has it, and keep the requestId, cid or id: the repeat has no second effect."
+		return "Yes. Wait for Retry-After if the answer has it, and keep the requestId, cid or id: the repeat has no second effect. " + WithoutCID
 	case Later:
 		return "Once the cause is gone. Until then the answer stays the same."
 	}

@@ -30,11 +30,12 @@ and the code, is a page of the deployment with the same text, without a token.
 
 The last column tells whether the same request may be sent again as it is:
 
-- **yes**: after ` + "`Retry-After`" + `, if the answer has it. Keep the ` + "`requestId`, `cid` or `id`" + `: the repeat has no second effect.
+- **yes**: after ` + "`Retry-After`" + `, if the answer has it. Keep the ` + "`requestId`, `cid` or `id`" + `: the repeat has no second effect. ` + catalogue.WithoutCID + `
 - **later**: once the cause is gone. Until then the answer stays the same.
 - **no**: the same request gets the same answer.
 
-An answer without a code, such as a load balancer's 502, or none at all, tells nothing: send the same request again, or read the state.
+An answer without a code, such as a load balancer's 502, or none at all, tells nothing: send the same request again, or read the state. A transfer or payout
+without a cid is not sent again before you have read your list.
 
 | code | HTTP | cause | what the caller does | again |
 | --- | --- | --- | --- | --- |
@@ -70,6 +71,23 @@ func TestEntriesAreWhole(t *testing.T) {
 		seen[e.Code] = true
 		if len(e.Status) == 0 || !sentence.MatchString(e.Cause) || !sentence.MatchString(e.Action) {
 			t.Errorf("%s: got %+v, want statuses and sentences", e.Code, e)
+		}
+	}
+}
+
+// A transfer or payout without a cid has no key: its repeat is a second one. Each text that calls a repeat safe says so.
+func TestRepeatWithoutACidIsNotSafe(t *testing.T) {
+	t.Parallel()
+	texts := map[string]string{"yes": catalogue.Safe.Meaning()}
+	for _, e := range catalogue.Entries {
+		if e.Code == "SYSTEM_ERROR" || e.Code == "UNAVAILABLE" {
+			texts[e.Code] = e.Action
+		}
+	}
+	check.Equal(t, "texts", len(texts), 3)
+	for name, text := range texts {
+		if want := "A transfer or payout that was sent without a cid must not be sent again"; !strings.Contains(text, want) {
+			t.Errorf("%s: got %q, want %q in it", name, text, want)
 		}
 	}
 }

@@ -12,7 +12,7 @@ var general = []Entry{
 	{"BODY_TIMEOUT", []int{408}, "The body was not complete within `http.bodyTimeout`. This attempt stored nothing.", "Send it again.", Safe},
 	{"BODY_TOO_LARGE", []int{413}, "The body is longer than `http.maxBodyBytes`.", "Send less: a smaller batch, or less data.", Never},
 	{"TOO_MANY_REQUESTS", []int{429}, "The instance serves too many of your requests or bytes at once, or you have 100 open proposals.", "Send fewer at once.", Safe},
-	{"UNAVAILABLE", []int{503}, "The result is unknown, unless `detail` says that nothing was stored.", "Send the same request again, or read the state.", Safe},
+	{"UNAVAILABLE", []int{503}, "The result is unknown, unless `detail` says that nothing was stored.", "Send the same request again, or read the state. " + WithoutCID, Safe},
 	{"MOVE_EXPECTED", []int{503}, "The database is about to be moved to another server. Nothing was stored.", "Send it again after the move.", Safe},
 	{"STEP_FAILED", []int{500}, "A task of a transfer failed. Only Cloud Tasks gets this answer.", "Nothing: Cloud Tasks calls again.", Safe},
 }

@@ -17,7 +17,7 @@ var transfers = []Entry{
 	{"CID_CONFLICT", []int{409}, "The cid belongs to another request of yours, for ever.", "If this is a new request, give it a new cid. If it is a repeat, send the first request unchanged.", Never},
 	{"DAILY_LIMIT_EXCEEDED", []int{429}, "Too many transfers in 24 hours. Nothing was stored.", "Wait.", Safe},
 	{"DAILY_PAYOUT_EXCEEDED", []int{429}, "The payout exceeds what can still be paid out of the asset in 24 hours. Nothing was stored.", "Send at most the amount in `left`, or wait.", Safe},
-	{"SYSTEM_ERROR", []int{503}, "The result is unknown, unless `detail` says that nothing was stored. Or new transfers are halted.", "Send the same request with the same cid again, or ask for `req_id`.", Safe},
+	{"SYSTEM_ERROR", []int{503}, "The result is unknown, unless `detail` says that nothing was stored. Or new transfers are halted.", "Send the same request with the same cid again, or ask for `req_id`. " + WithoutCID, Safe},
 	{"SERVICE_LIMIT_EXCEEDED", []int{429}, "The deposit service would pass the asset's limit of the day. Nothing was booked.", "Book at most `left`, let an operator book it, or raise `dailyServiceDeposits` of the asset.", Safe},
 	{"ID_CONFLICT", []int{409}, "The id belongs to another deposit or withdrawal. Nothing was booked.", "Send the same user, asset, account and amount as before, or a new id.", Never},
 	{"ID_TAKEN", []int{422}, "The trading core's journal has the id for another booking. Nothing was booked.", "Use another id.", Never},

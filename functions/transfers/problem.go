@@ -212,7 +212,7 @@ func notCreated(reqID string, err error) error {
 	if p.Code != systemError || nothingStored(err) {
 		return p
 	}
-	p.Detail = "whether the transfer was stored is not known: post it again with the same cid, or ask for req_id, before you make another"
+	p.Detail = "whether the transfer was stored is not known: post it again with the same cid, or ask for req_id, before you make another. Without a cid, do not post it again: ask for req_id first"
 	p.Members = map[string]any{"req_id": reqID}
 	return p
 }

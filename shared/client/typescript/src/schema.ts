@@ -221,6 +221,7 @@ export interface paths {
          * Pays from Funding to an address outside, once for each cid
          * @description A transfer whose deposit is a transaction on the asset's chain. It is COMMITTED when that transaction is final and proves the
          *     payment, and ROLLED_BACK when it can never pay. `GET /api/v1/internal_transfer/{req_id}` shows it.
+         *     Without a cid the repeat of a request whose answer was lost counts as a new one.
          */
         post: operations["createPayout"];
         delete?: never;
