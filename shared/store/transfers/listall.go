@@ -63,7 +63,7 @@ var (
 		`w.created_at desc, w.transfer_id desc`}
 
 	// A failed transfer has one row of history with its last state. transfers_tb has no index by its state, since
-	// each transition would write it.
+	// each transition would write it. Of those before a time, the filters leave out the newer ones.
 	windowOfFailed = window{`
   select h.transfer_id, h.at as created_at from transfer_history h
    where h.state = @failed and h.state in (-10, -30) and h.transfer_id < @before order by h.transfer_id desc limit ` + allWindow, `w.transfer_id desc`}
@@ -99,6 +99,7 @@ with w as materialized (select * from (` + w.rows + `) as w limit @cut
   join lateral (select * from transfers_tb f where f.transfer_id = w.transfer_id offset 0) t on true -- by the index, one by one
   join assets_tb a on a.asset_id = t.asset_id
  where (@state::smallint is null or t.state = @state) and (@user = 0 or t.user_id = @user) and (@asset = '' or a.asset = @asset)
+   and (@created_before::timestamptz is null or t.created_at < @created_before)
  order by ` + w.order + `
  limit @size`
 }
@@ -126,7 +127,7 @@ func (q AllQuery) windowFor() (window, error) {
 		return q.windowOfOne(), nil
 	case s != nil && !s.Terminal():
 		return windowOfOpen, nil
-	case s != nil && *s != transfer.Committed && q.Before == nil:
+	case s != nil && *s != transfer.Committed:
 		return windowOfFailed, nil
 	case q.Asset != "":
 		return window{}, ErrNoIndex
@@ -155,7 +156,7 @@ func (q AllQuery) passesAllOf(w window) bool {
 	case w == windowOfAll, w == windowOfUser, w == windowOfOlder:
 		return q.State == nil
 	case w == windowOfFailed:
-		return q.UserID == 0
+		return q.UserID == 0 && q.Before == nil
 	}
 	return w == windowOfEnded
 }
@@ -198,7 +199,7 @@ func (s *Store) listWindows(ctx context.Context, w window, q AllQuery) (page []t
 			return nil, "", fmt.Errorf("list transfers: %w", err)
 		}
 	}
-	if q.Before != nil {
+	if q.Before != nil && w != windowOfFailed { // which is in the order of the transfers' numbers, from the newest on
 		at = at.olderThan(*q.Before)
 	}
 	for range allWindows {
@@ -249,7 +250,7 @@ func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, 
 	if q.passesAllOf(w) {
 		cut = size
 	}
-	wanted := store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size, "cut": cut}
+	wanted := store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size, "cut": cut, "created_before": q.Before}
 	maps.Copy(wanted, q.argsOf(w, at))
 	b.Queue(w.wanted(), wanted).Query(results.Into(&rows, collectTransfer))
 	b.Queue(w.last(), q.argsOf(w, at)).Query(func(found pgx.Rows) error {

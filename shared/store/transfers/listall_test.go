@@ -134,6 +134,7 @@ func TestListAllByAge(t *testing.T) {
 		"open":                      {transfers.AllQuery{State: &pending}, "alice 2 and a bit, bob 3.5, alice 4"},
 		"open of an asset":          {transfers.AllQuery{State: &pending, Asset: "USDT"}, "alice 2 and a bit, bob 3.5, alice 4"},
 		"failed":                    {transfers.AllQuery{State: &failed}, "bob 2.5 failed, alice 3 failed"},
+		"failed of an asset":        {transfers.AllQuery{State: &failed, Asset: "USDT"}, "bob 2.5 failed, alice 3 failed"},
 		"of a user":                 {transfers.AllQuery{UserID: bob}, "bob 2.5 failed, bob 3.5"},
 		"open of a user":            {transfers.AllQuery{UserID: alice, State: &pending}, "alice 2 and a bit, alice 4"},
 		"failed of a user":          {transfers.AllQuery{UserID: alice, State: &failed}, "alice 3 failed"},
@@ -152,7 +153,7 @@ func TestListAllByAge(t *testing.T) {
 			check.Equal(t, fmt.Sprintf("%s, %d a page", name, size), strings.Join(got, ", "), c.want)
 		}
 	}
-	for name, q := range map[string]transfers.AllQuery{"an asset": {Asset: "USDT"}, "an asset's failed ones": {Asset: "USDT", State: &failed}} {
+	for name, q := range map[string]transfers.AllQuery{"an asset": {Asset: "USDT"}, "an asset's final ones": {Asset: "USDT", State: &committed}} {
 		q.Before, q.Size = &before, 1
 		check.Err(t, name, transfers.ErrNoIndex)(b.ListAll(t.Context(), q))
 	}

@@ -59,7 +59,7 @@ func TestPlansOfHotStatements(t *testing.T) {
 	crowd(t, b, 20_000)
 	const user, none = 7, int64(math.MaxInt64)
 	failed, committed, pending, soon := int16(transfer.Failed), int16(transfer.Committed), int16(transfer.TargetPending), time.Now().Add(time.Hour)
-	of := pgx.NamedArgs{"before": none, "before_time": soon, "before_req": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "state": nil, "user": int64(0), "asset": "", "size": 51, "owner": int64(user), "ended": committed, "failed": failed, "cut": 51}
+	of := pgx.NamedArgs{"before": none, "before_time": soon, "before_req": "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "state": nil, "user": int64(0), "asset": "", "size": 51, "owner": int64(user), "ended": committed, "failed": failed, "cut": 51, "created_before": nil}
 	for name, args := range map[string][]any{
 		"listOf": {user, "", 51}, "listEnded": {user, "", 51, committed}, "listOpen": {user, "", 51, pending}, "allWanted": {of}, "openWanted": {of}, "failedWanted": {of}, "userWanted": {of}, "endedWanted": {of},
 		"olderWanted": {of}, "usersOpenWanted": {of},
