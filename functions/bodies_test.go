@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -69,5 +70,41 @@ func TestNullIsLeftOut(t *testing.T) {
 	var own int
 	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where user_id = $1 and cid is null`, alice).Scan(&own); err != nil || own != 2 {
 		t.Errorf("transfers of the token's user without a cid: got %d, %v; want 2", own, err)
+	}
+}
+
+// A null that the description allows is taken as such, wherever it is.
+func TestNullsOfTheDescription(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.url = h.serve(h.transferSettings()...)
+	paths := strings.NewReplacer("{submitter}", "eip155:1337:0x02e40fe26b255d5c8dfb71cbfeb1bf9ff7ab917d", "{endpoint}", "x", "{asset}", "USDT")
+	nulls := apiOf(t).Nulls()
+	for _, one := range nulls {
+		method, path, _ := strings.Cut(one.Operation, " ")
+		ask := func() answer { return h.as("ann", method, paths.Replace(path), one.Body) }
+		if strings.HasPrefix(path, "/api/v1/internal_transfer") || strings.HasPrefix(path, "/api/v1/payout") {
+			ask = func() answer { return call(t, t.Context(), h.userToken(alice), method, h.url+path, one.Body) }
+		}
+		got := ask()
+		if detail := fmt.Sprint(got.body["detail"]); got.status == 401 || got.status == 403 || strings.Contains(detail, "got null") || strings.Contains(detail, "null is not a value") {
+			t.Errorf("%s %v: got %s, want the null taken", one.Operation, one.Body, got.is("code", "field", "detail"))
+		}
+	}
+	if len(nulls) < 20 {
+		t.Errorf("nulls: got %d, too few to be all", len(nulls))
+	}
+}
+
+// The refusal of a null, or of another type, of a field with a form of its own is plain.
+func TestRefusalsOfAnOptionalText(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	for value, want := range map[string]string{
+		"null": "null is not a value of this field: leave it out, or give it a value",
+		"5":    "got the number 5; want a value in the form of this field",
+	} {
+		got := call(t, t.Context(), h.callerToken("shop"), "POST", h.url+"/api/v1/tx", `{"handler":`+value+`}`)
+		check.Equal(t, value, got.is("code", "field", "detail"), "400 INVALID_FIELD handler "+want)
 	}
 }

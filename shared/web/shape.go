@@ -63,6 +63,9 @@ func (w *walker) leaf(path string, t reflect.Type, token json.Token, start int64
 		return nil
 	}
 	detail := fmt.Sprintf("got %s; want %s", describe(token), wanted(t))
+	if token == nil && decodesItself(t) {
+		detail = "null is not a value of this field: leave it out, or give it a value"
+	}
 	if path == "" {
 		return NewProblem(InvalidJSON, "%s", detail)
 	}
@@ -214,7 +217,7 @@ func describe(token json.Token) string {
 func wanted(t reflect.Type) string {
 	switch k := t.Kind(); {
 	case decodesItself(t):
-		return "a value that is " + t.Name()
+		return "a value in the form of this field"
 	case k == reflect.String:
 		return "a string"
 	case k == reflect.Bool:

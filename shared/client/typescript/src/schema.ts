@@ -1195,8 +1195,7 @@ export interface paths {
         /**
          * Lists the transfers and payouts of all users, the newest first
          * @description A page is full where there are as many. Only after 100,000 transfers that the filters leave out it may be shorter, or empty, and
-         *     have a `nextPageToken`. Without `user`, `asset` alone, with the state COMMITTED, or with `before` and no open state, has no index, and
-         *     is refused.
+         *     have a `nextPageToken`. Without `user`, `asset` without a state or with the state COMMITTED has no index, and is refused.
          */
         get: operations["listAllTransfers"];
         put?: never;
@@ -2979,7 +2978,7 @@ export interface components {
             /** @description for a caller of this list, the former caller that it succeeds, which must not be in the list; both `email:` or both `sub:` */
             succeeds?: {
                 [key: string]: string;
-            } | null;
+            };
             reason: components["schemas"]["ReasonText"];
         };
         UpdateRequest: {
@@ -3566,11 +3565,11 @@ export interface components {
             /** @description of resync: by nonce, the hash of the transaction that consumed it, if no node shows it by nonce. The transaction must be the account's, have that nonce, and have a receipt at finality from a quorum of the nodes. A request that is named for a nonce that no node shows is 400 on this field */
             hashes?: {
                 [key: string]: components["schemas"]["Hash"];
-            } | null;
+            };
             /** @description of resync: by nonce, your evidence that the request named for it was carried out, if no node can prove it even by its hash. It is recorded with your name, and callers read that the request ended on an operator's statement. Refused if the transaction is known */
             executed?: {
                 [key: string]: components["schemas"]["ReasonText"];
-            } | null;
+            };
             /**
              * @description of resync: with matching, each nonce that requests does not list gets the request that matches it, if neither matches another
              * @enum {string|null}
