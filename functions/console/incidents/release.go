@@ -110,7 +110,6 @@ func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong er
 	}
 	data := v.Data.(*releaseForm)
 	data.Report, data.Posted = &report, postedOf(call)
-	data.Incident = strconv.Itoa(in.Incident) // the release ends what was tried, though another incident is open meanwhile
 	data.Unmatched = data.unmatched()
 	return v, nil
 }
