@@ -148,7 +148,7 @@ var nonsense = map[string][]storetest.Refusal{
 	"account_act_reason_check":        {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', '', false, null, null)`}},
 	"account_act_funding_check":       {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, 'no', null)`}},
 	"account_act_trading_check":       {{Then: newAct + `('DEPOSIT', 'w', 'SPOT', 7, 1, 1, null, 'o', 'r', false, null, '')`}},
-	"account_act_journal_read_check":  {{oneAct, `update account_act set journal_read = -1`}},
+	"account_act_journal_read_check":  {{Then: `insert into account_act (kind, request_id, ledger, user_id, asset_id, units, by, reason, journal_read) values ('DEPOSIT', 'w', 'SPOT', 7, 1, 1, 'o', 'r', -1)`}},
 	"one_act_per_request":             {{oneAct, oneAct}},
 	"act_is_complete":                 {{Then: newAct + `('DEPOSIT', null, 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, 'FROZEN', 'o', 'r', false, null, null)`}, {Then: newAct + `('STATUS', null, null, 7, 1, null, null, 'o', 'r', false, null, null)`}},
 	"service_deposits_only":           {{Then: newAct + `('WITHDRAWAL', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', true, null, null)`}},
