@@ -115,12 +115,11 @@ func TestForgottenSpotMoney(t *testing.T) {
 	}{
 		{"another outcome", "never", members{"outcome": "applied"}, "400 INVALID_FIELD outcome"},
 		{"an outcome and a line", "never", members{"outcome": "not_applied", "line": 7}, "400 INVALID_FIELD line"},
-		{"lines without an outcome", "never", members{"after": 7}, "400 INVALID_FIELD after"},
+		{"lines that nobody has read", "never", members{"outcome": "not_applied", "after": 7}, "400 UNSUPPORTED_FIELD after"},
 		{"in Funding", "never", members{"outcome": "not_applied", "account": "FUNDING"}, "400 INVALID_FIELD account"},
 		{"an id that was not ordered", "other", notApplied, "409 NOT_FORGOTTEN <nil>"},
 		{"another amount", "never", members{"outcome": "not_applied", "amount": "4"}, "409 ID_CONFLICT id"},
 		{"one that the journal has", "lost", notApplied, "409 EVIDENCE_DIFFERS <nil>"},
-		{"after the journal's end", "never", members{"outcome": "not_applied", "after": 1 << 40}, "409 EVIDENCE_DIFFERS <nil>"},
 	} {
 		check.Equal(t, c.what, ends(transfer.ActDeposit, c.id, c.differs).is("code", "field"), c.want)
 	}
@@ -139,7 +138,8 @@ func TestForgottenSpotMoney(t *testing.T) {
 	audit := h.ben("GET", "/admin/v1/audit?act=account-act-end", nil).body["acts"].([]any)[0].(map[string]any)
 	check.Equal(t, "on record", fmt.Sprint(audit["by"], " ", audit["approvedBy"], " ", audit["reason"], " ", audit["subject"]), "sub:ann-at-work email:ben@fencepost.example case never map[id:9 kind:user]")
 	check.Equal(t, "once more", ends(transfer.ActDeposit, "never", notApplied).is("code", "state"), "422 NOT_APPLIED REFUSED")
-	check.Equal(t, "a withdrawal of the same id", decide(transfer.ActWithdrawal, "never", members{"outcome": "not_applied", "after": 1}).is("code", "state"), "422 NOT_APPLIED REFUSED")
+	h.run(`update account_act set journal_read = 1 where kind = 'WITHDRAWAL' and request_id = 'never'`) // as a call that ran out of time
+	check.Equal(t, "a withdrawal of the same id", decide(transfer.ActWithdrawal, "never", members{"outcome": "not_applied"}).is("code", "state"), "422 NOT_APPLIED REFUSED")
 	decide(transfer.ActDeposit, "lost", members{"line": line}).wants(t, 200, "a deposit whose answer was lost")
 	check.Equal(t, "their ends", before+h.one(`select string_agg(trading || open || e.by || e.approved_by || (e.line is not null) || coalesce(e.read_after, -1) || (coalesce(e.read_upto, 0) > 3), ' ' order by act_id) from account_act join account_act_ending e using (act_id)`),
 		"0NOT_APPLIEDfalsesub:ann-at-workemail:ben@fencepost.examplefalse0true APPLIEDfalsesub:ann-at-workemail:ben@fencepost.exampletrue-1false NOT_APPLIEDfalsesub:ann-at-workemail:ben@fencepost.examplefalse1true")

@@ -18,7 +18,4 @@ create index open_statuses on account_act (next_at, act_id) where open and kind 
 -- the payer of a transfer, and read them all.
 create index submitters_not_active on submitter (status, submitter) where status <> 'ACTIVE';
 create index submitters_by_name on submitter ((name = ''), name, submitter);
-
--- Last, since readers wait from here to the commit.
-drop index transfers_open;
 -- +goose StatementEnd

@@ -6,7 +6,7 @@
 set local lock_timeout = '5s';
 -- The sweep that ended last, by an id that its process chose. That process shows the gauges of the deployment, and no
 -- other does. A sequence does not say that: after a crash it continues at a higher number.
-drop sequence sweep_number;
+-- The release before uses sweep_number beside this one; a later release drops it.
 create table last_sweep (
   only_row boolean not null default true,
   sweep    text    not null,
@@ -17,6 +17,22 @@ create table last_sweep (
 -- One operator may order a status that only narrows, also while the trading core does not answer. If the core turns out
 -- to have DISABLED, it keeps it.
 alter table account_act add column only_narrower boolean not null default false;
+
+-- Up to which line the core's journal was read for an operator's end of the act. It does not have the act up to there.
+alter table account_act add column journal_read bigint not null default 0 check (journal_read >= 0);
+
+-- As before, and with this column, which only grows.
+create or replace function guard_account_act() returns trigger language plpgsql as $$
+begin
+  if tg_op = 'DELETE'
+     or (to_jsonb(new) - '{funding,trading,open,unknown,next_at,journal_read}'::text[]) <> (to_jsonb(old) - '{funding,trading,open,unknown,next_at,journal_read}'::text[])
+     or new.journal_read < old.journal_read
+     or old.funding is distinct from new.funding and old.funding is not null
+     or old.trading is distinct from new.trading and old.trading is not null then
+    raise exception 'of an act on an account only the answers are added' using errcode = 'FP004', constraint = 'history_never_changes';
+  end if;
+  return new;
+end $$;
 
 -- As before, with this column.
 create or replace function order_status(of_user bigint, of_asset integer, of_status text, of_by text, of_reason text, only_narrower boolean,

@@ -5,6 +5,7 @@
 
 -- +goose Up
 -- +goose StatementBegin
+set local lock_timeout = '5s';
 alter table managed_tx alter column submitter set (n_distinct = 1000);
 do $$ begin
   if exists (select from managed_tx) then

@@ -178,7 +178,6 @@ type moneyRequest struct {
 	// In place of a call to the core: see [transfer.MoneyOrder].
 	Line    uint64         `json:"line"`    // of the core's journal; 0: none
 	Outcome serve.Optional `json:"outcome"` // not_applied: the core has forgotten the id, and its journal does not have it
-	After   uint64         `json:"after"`   // the last line that an earlier call has read
 }
 
 // DepositService is the log message before each deposit of the deposit service.
@@ -268,10 +267,8 @@ func setEnding(o *transfer.MoneyOrder, body moneyRequest) error {
 		return web.FieldProblem("outcome", "is %.40q: want not_applied, or line in its place for one that was applied or refused", outcome)
 	case outcome != "" && body.Line != 0:
 		return web.FieldProblem("line", "has the answer: leave outcome out")
-	case outcome == "" && body.After != 0:
-		return web.FieldProblem("after", "goes with outcome not_applied")
 	}
-	o.Line, o.NotApplied, o.ReadAfter = body.Line, outcome != "", body.After
+	o.Line, o.NotApplied = body.Line, outcome != ""
 	if o.Ends() && o.Ledger != transfer.Spot {
 		return web.FieldProblem("account", "is %s: line and outcome are of the trading core's journal, and go with SPOT", o.Ledger)
 	}
@@ -330,7 +327,7 @@ func (a *TransferServer) book(w http.ResponseWriter, r *http.Request, o transfer
 		said = "money booked from or to the outside"
 	}
 	a.Log.WarnContext(r.Context(), said, "actId", act.ID, "kind", act.Kind, "id", act.RequestID, "userId", act.UserID, "asset", act.Asset,
-		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "line", o.Line, "notApplied", o.NotApplied, "readAfter", o.ReadAfter, "by", o.By, "reason", o.Reason)
+		"units", act.Units, "ledger", act.Ledger, "answer", act.Answer(), "line", o.Line, "notApplied", o.NotApplied, "by", o.By, "reason", o.Reason)
 	if o.OfService {
 		return replyAct(w, r, act, viewForService(act))
 	}

@@ -6,6 +6,7 @@ var general = []Entry{
 	{"INVALID_FIELD", []int{400}, "A value of the body, the path or the query is missing or wrong. `field` names it, and `detail` tells the valid values.", "Correct the value.", Never},
 	{"UNSUPPORTED_FIELD", []int{400}, "The body, the query or a header has a name that this call does not take. `field` names it.", "Omit it. It may be misspelt.", Never},
 	{"UNAUTHORIZED", []int{401}, "The token is missing, expired, forged, or not for this service.", "Get a token for the audience of the deployment, and send it as `Authorization: Bearer`.", Later},
+	{"READ_ONLY", []int{403}, "The token is a viewer's, who may only read.", "Ask an operator.", Later},
 	{"FORBIDDEN", []int{403}, "The holder of the token may not do this, the submitter is suspended, or a payout belongs to its transfer.", "Read `detail`. Ask an operator.", Later},
 	{"NOT_FOUND", []int{404}, "It does not exist, it is not yours, or the deployment does not serve the path. The answer is the same.", "Check the id and the path.", Later},
 	{"METHOD_NOT_ALLOWED", []int{405}, "The path does not take the method.", "Use a method of the header `Allow`.", Never},

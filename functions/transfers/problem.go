@@ -172,8 +172,8 @@ func Problem(err error) *web.Problem {
 		return web.NewProblem(evidenceDiffers, "line %d of the core's journal has this id; nothing was changed: send that line in place of outcome", in.Line)
 	}
 	if unread, ok := errors.AsType[transfer.UnreadError](err); ok {
-		return web.NewProblem(evidenceDiffers, "lines up to %d of %d of the core's journal do not have this id, and the others were not read in time; nothing was changed: send the same with after %d",
-			unread.Upto, unread.Last, unread.Upto)
+		return web.NewProblem(evidenceDiffers, "lines up to %d of %d of the core's journal do not have this id, and the others were not read in time; nothing was changed: send the same again, and it reads on from there",
+			unread.Upto, unread.Last)
 	}
 	if store.IsMoving(err) || store.IsProposalGone(err) || errors.Is(err, store.ErrTooManyProposals) {
 		return serve.Problem(err).(*web.Problem)

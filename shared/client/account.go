@@ -99,7 +99,6 @@ type Money struct {
 	Account string `json:"account,omitempty"` // FUNDING or SPOT; "": FUNDING
 	Line    uint64 `json:"line,omitempty"`    // of the core's journal, which has the id since before a restore; 0: the ledger books
 	Outcome string `json:"outcome,omitempty"` // not_applied: ends a Spot act that the core has forgotten; "": the ledger books
-	After   uint64 `json:"after,omitempty"`   // with Outcome: the last line of the core's journal that an earlier call has read
 	Reason  string `json:"reason"`
 }
 

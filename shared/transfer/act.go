@@ -53,12 +53,14 @@ type Act struct {
 	Reason       string
 	OfService    bool // made by the deposit service
 	OnlyNarrower bool // of a status: a core that has DISABLED keeps it
-	At           time.Time
-	Funding      string // the answer of Funding; "": not known, or not called
-	Trading      string // the answer of the trading core; "": not known, or not called
-	Unknown      string // why the last attempt had no answer
-	ApprovedBy   string
-	Age          time.Duration // by the database's clock
+
+	JournalRead uint64 // up to this line the core's journal does not have it, as an operator's call has read
+	At          time.Time
+	Funding     string // the answer of Funding; "": not known, or not called
+	Trading     string // the answer of the trading core; "": not known, or not called
+	Unknown     string // why the last attempt had no answer
+	ApprovedBy  string
+	Age         time.Duration // by the database's clock
 }
 
 // Answer is the answer to a deposit or withdrawal; "": not known.
@@ -93,10 +95,8 @@ type MoneyOrder struct {
 	// restored database orders an id anew, with another time, and the core then answers CONTRADICTION for ever.
 	Line uint64
 
-	// NotApplied ends a stored act whose key the core has forgotten, if the core's journal does not have it. ReadAfter is the
-	// line after which the journal is read: an earlier order has read those up to it.
+	// NotApplied ends a stored act whose key the core has forgotten, if the core's journal does not have it.
 	NotApplied bool
-	ReadAfter  uint64
 }
 
 // StatusOrder is a status to store.
@@ -150,6 +150,9 @@ type ActStore interface {
 
 	// StatusActs returns the newest status act of an account and the open ones, oldest first.
 	StatusActs(ctx context.Context, userID int64, assetID int32) ([]Act, error)
+
+	// KeepJournalRead stores that the core's journal does not have the act up to the line.
+	KeepJournalRead(ctx context.Context, id int64, upto uint64) error
 
 	// SetFundingStatus sets the status of the act in Funding, unless a later one counts.
 	SetFundingStatus(ctx context.Context, id int64) error

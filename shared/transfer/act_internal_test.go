@@ -49,6 +49,48 @@ func TestNextWait(t *testing.T) {
 	}
 }
 
+// readActs has one open act that the core has forgotten, and keeps how far its journal was read.
+type readActs struct {
+	ActStore
+	act Act
+}
+
+func (s *readActs) ActOf(context.Context, MoneyOrder) (Act, error) { return s.act, nil }
+
+func (s *readActs) KeepJournalRead(_ context.Context, _ int64, upto uint64) error {
+	s.act.JournalRead = upto
+	return nil
+}
+
+func (slowJournal) Forgot(string) bool { return true }
+
+func (slowJournal) Objection(Outcome) error { return ErrForgotten }
+
+func (slowJournal) OutsideDeposit(context.Context, Call) Outcome { return Outcome{} }
+
+func (slowJournal) OutsideWithdrawal(context.Context, Call) Outcome { return Outcome{} }
+
+// A call reads on where the last call for the same act has ended, and nowhere else.
+func TestJournalIsReadOnByTheStoredLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := slowJournal{lines: make([]Entry, 9)}
+		for i := range core.lines {
+			core.lines[i] = Entry{Seq: uint64(i + 1), Op: OutsideWithdrawal, ReqID: "wire-1"}
+		}
+		of := &readActs{act: Act{ID: 1, Kind: ActDeposit, Ledger: Spot, RequestID: "wire-1"}}
+		a := &Accounts{Core: core, Store: of, Ledgers: map[AccountType]OutsideLedger{Spot: core}, Timeout: time.Second}
+		order := MoneyOrder{Kind: ActDeposit, RequestID: "wire-1", NotApplied: true}
+		for _, upto := range []uint64{4, 8} {
+			_, err := a.EndingOf(t.Context(), order)
+			check.Err(t, "a part", UnreadError{upto, 9})(0, err)
+			check.Equal(t, "kept", of.act.JournalRead, upto)
+		}
+		end, err := a.EndingOf(t.Context(), order)
+		check.OK(t)(err)
+		check.Equal(t, "the end", end, Ending{Answer: ActNotApplied, ReadAfter: 8, ReadUpto: 9})
+	})
+}
+
 // slowJournal is a core whose journal has so many lines, and gives two in five seconds.
 type slowJournal struct {
 	CoreLedger
@@ -73,20 +115,20 @@ func TestJournalIsReadInParts(t *testing.T) {
 			core.lines[i] = Entry{Seq: uint64(i + 1), Op: OutsideWithdrawal, ReqID: "wire-1"}
 		}
 		a, order := &Accounts{Core: core}, MoneyOrder{Kind: ActDeposit, RequestID: "wire-1"}
+		from := uint64(0)
 		for _, upto := range []uint64{4, 8} {
-			_, err := a.readJournal(t.Context(), order)
+			_, err := a.readJournal(t.Context(), order, from)
 			check.Err(t, "a part", UnreadError{upto, 9})(0, err)
 			check.Err(t, "a part proves nothing", ErrEvidence)(0, err)
-			order.ReadAfter = upto
+			from = upto
 		}
-		end, err := a.readJournal(t.Context(), order)
+		end, err := a.readJournal(t.Context(), order, from)
 		check.OK(t)(err)
 		check.Equal(t, "the end", end, Ending{Answer: ActNotApplied, ReadAfter: 8, ReadUpto: 9})
 		core.lines[8].Op = OutsideDeposit
-		_, err = a.readJournal(t.Context(), order)
+		_, err = a.readJournal(t.Context(), order, from)
 		check.Err(t, "with the act", InJournalError{9})(0, err)
-		order.ReadAfter = 10
-		_, err = a.readJournal(t.Context(), order)
+		_, err = a.readJournal(t.Context(), order, 10)
 		check.Err(t, "behind the end", ErrEvidence)(0, err)
 	})
 }

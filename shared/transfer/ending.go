@@ -36,7 +36,8 @@ func (e InJournalError) Error() string {
 // Unwrap returns [ErrEvidence].
 func (e InJournalError) Unwrap() error { return ErrEvidence }
 
-// UnreadError reports that the time ended before the whole journal was read. It wraps [ErrEvidence].
+// UnreadError reports that the time ended before the whole journal was read. What was read is stored, and the next call
+// continues there. It wraps [ErrEvidence].
 type UnreadError struct{ Upto, Last uint64 }
 
 // Error tells how far the journal was read.
@@ -98,18 +99,23 @@ func (a *Accounts) proveNotApplied(ctx context.Context, o MoneyOrder) (Ending, e
 	case !a.Core.Forgot(act.Unknown) || !errors.Is(a.Core.Objection(a.call(ctx, act)), ErrForgotten):
 		return Ending{}, ErrNotForgotten
 	}
-	return a.readJournal(ctx, o)
+	end, err := a.readJournal(ctx, o, act.JournalRead)
+	if unread, ok := errors.AsType[UnreadError](err); ok {
+		err = errors.Join(err, a.Store.KeepJournalRead(ctx, act.ID, unread.Upto))
+	}
+	return end, err
 }
 
-// readJournal looks for the order's booking in the core's journal, from the line after o.ReadAfter on.
-func (a *Accounts) readJournal(ctx context.Context, o MoneyOrder) (Ending, error) {
+// readJournal looks for the order's booking in the core's journal, from the line after the given one on. Earlier calls have
+// read the lines up to it, which never change.
+func (a *Accounts) readJournal(ctx context.Context, o MoneyOrder, from uint64) (Ending, error) {
 	within, cancel := context.WithTimeout(ctx, journalWithin)
 	defer cancel()
-	after, end := o.ReadAfter, uint64(0)
+	after, end := from, uint64(0)
 	for {
 		page, last, err := a.Core.Entries(within, after)
 		switch {
-		case err != nil && after > o.ReadAfter && within.Err() != nil && ctx.Err() == nil:
+		case err != nil && after > from && within.Err() != nil && ctx.Err() == nil:
 			return Ending{}, UnreadError{after, end}
 		case err != nil:
 			return Ending{}, err
@@ -122,7 +128,7 @@ func (a *Accounts) readJournal(ctx context.Context, o MoneyOrder) (Ending, error
 			}
 		}
 		if after, end = after+uint64(len(page)), last; after >= last {
-			return Ending{Answer: ActNotApplied, ReadAfter: o.ReadAfter, ReadUpto: after}, nil
+			return Ending{Answer: ActNotApplied, ReadAfter: from, ReadUpto: after}, nil
 		}
 	}
 }

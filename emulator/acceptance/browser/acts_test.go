@@ -61,6 +61,7 @@ func TestWayOutOfProtect(t *testing.T) {
 	b.shows("foreign", fmt.Sprint(nonce))
 	b.follow("/foreign/write-off")
 	b.fill("reason", "no request of ours")
+	b.fill("confirm", fmt.Sprint(nonce))
 	b.submit("button")
 	if open := foreign(t, h, s); slices.Contains(open, nonce) {
 		t.Errorf("foreign transactions to decide about: got nonces %d, want %d gone", open, nonce)
@@ -182,6 +183,7 @@ func TestSecondOperatorApproves(t *testing.T) {
 	b.shows("proposal", "it is open again")
 	b.opens(path+"/approve", http.StatusOK)
 	b.fill("reason", "I approve of myself")
+	b.fill("confirm", path[len(path)-6:])
 	b.submits("button", http.StatusForbidden)
 	paused := func() bool { return must(h.operator.WebhookEndpoints(t.Context()))(t)[0].Paused != nil }
 	if !paused() {
@@ -193,6 +195,7 @@ func TestSecondOperatorApproves(t *testing.T) {
 	second.follow("/approve")
 	second.suits()
 	second.fill("reason", "I called them")
+	second.fill("confirm", path[len(path)-6:])
 	second.submit("button")
 	if paused() {
 		t.Error("after the second operator: got it paused, want it resumed")

@@ -2,6 +2,7 @@ package incidents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -34,12 +35,15 @@ type foreignForm struct {
 	TxID      string
 	Through   bool // all foreign transactions up to the nonce are written off
 	One       *client.OpenForeign
+	Beyond    bool   // the transaction may be on a later page
 	Error     string // why the transaction was not read; "": it was
 	WayOn     string
 }
 
 // foreignFormOf reads the evidence. It makes 1 call.
 func foreignFormOf(ctx context.Context, call page.Call, problem error) *foreignForm {
+	ctx, cancel := page.Redraw(ctx, call)
+	defer cancel()
 	f := &foreignForm{Submitter: call.PathValue("submitter"), Nonce: call.FormValue("nonce"), TxID: call.FormValue("txId"), Through: call.FormValue("through") == "true", WayOn: wayOn(problem)}
 	var one client.Page
 	all, err := rowsOf(call.Admin.ListForeign(client.WithPage(ctx, &one), f.Submitter))
@@ -49,6 +53,7 @@ func foreignFormOf(ctx context.Context, call page.Call, problem error) *foreignF
 			f.One = &all[i]
 		}
 	}
+	f.Beyond = err == nil && f.One == nil && one.Next != ""
 	if f.TxID == "" && f.One != nil {
 		f.TxID = f.One.TxID
 	}
@@ -79,6 +84,9 @@ func matchForeign(ctx context.Context, call page.Call) (page.View, error) {
 		if txID == "" {
 			return "", page.Refuse("txId", "Give the txId of the held intent that the transaction was.")
 		}
+		if err := page.Confirmed(call, strconv.FormatUint(nonce, 10)); err != nil {
+			return "", err
+		}
 		_, err = call.Admin.MatchForeign(ctx, id, nonce, txID, reason)
 		return foreignPath(id), err
 	})
@@ -86,6 +94,9 @@ func matchForeign(ctx context.Context, call page.Call) (page.View, error) {
 
 // writeOffCalls bounds the calls of one write-off. Each writes off up to 100 foreign transactions.
 const writeOffCalls = 10
+
+// errPart reports an act of several calls that ended at one of them, after others were carried out.
+var errPart = errors.New("a part was carried out")
 
 // writeOff records that foreign transactions were no request of this deployment. GET makes 1 call. POST makes 1 for one
 // transaction, up to 10 for all up to a nonce, and 1 more if it is refused.
@@ -99,15 +110,18 @@ func writeOff(ctx context.Context, call page.Call) (page.View, error) {
 		if err != nil {
 			return "", err
 		}
+		if err := page.Confirmed(call, strconv.FormatUint(nonce, 10)); err != nil {
+			return "", err
+		}
 		if call.PostFormValue("through") != "true" {
 			_, err = call.Admin.WriteOffForeign(ctx, id, &nonce, nil, reason)
 			return foreignPath(id), err
 		}
-		if err := page.Confirmed(call, strconv.FormatUint(nonce, 10)); err != nil {
-			return "", err
-		}
-		for range writeOffCalls {
+		for i := range writeOffCalls {
 			done, err := call.Admin.WriteOffForeign(ctx, id, nil, &nonce, reason)
+			if err != nil && i > 0 {
+				return "", fmt.Errorf("%w: %w", errPart, err)
+			}
 			if err != nil {
 				return "", err
 			}

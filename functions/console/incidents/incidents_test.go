@@ -140,6 +140,7 @@ func TestResumeAndRefusals(t *testing.T) {
 		{client.Problem{Status: 409, Code: "TOO_LATE", Detail: "that incident is not open"}, 409, "Another operator was faster"},
 		{client.Problem{Status: 409, Code: "NOT_LEADER", Detail: "is being served"}, 409, "Wait a few seconds"},
 		{client.Problem{Status: 503, Code: "UNAVAILABLE", Detail: "ask again"}, 503, "about 2,000"},
+		{client.Problem{Status: 503, Code: "UNAVAILABLE", Detail: "ask again"}, 503, "It is not known whether it was carried out"},
 	} {
 		a["POST "+admin+"/release"] = &refused.problem
 		c.Refuses(console+"/protect/release", ticked(url.Values{"confirm": {"0abcde"}}), refused.status, 3, refused.problem.Detail, refused.want, "the old wallet</textarea>")
@@ -174,9 +175,9 @@ func TestForeignTransactionsAreDecided(t *testing.T) {
 	c.Shows(console+"/foreign", 1, txHash, "&lt;script&gt;", "?pageToken=later", "/foreign/match?nonce=6")
 	c.Shows(console+"/foreign/match?nonce=6", 1, `name="txId" value="`+proposed)
 	c.Shows(console+"/foreign/write-off?nonce=6", 1, "carried out a second time")
-	sent := c.Does(console+"/foreign/match", url.Values{"nonce": {"6"}, "txId": {proposed}, "reason": {"r"}}, 1, console+"/foreign")
+	sent := c.Does(console+"/foreign/match", url.Values{"nonce": {"6"}, "txId": {proposed}, "reason": {"r"}, "confirm": {"6"}}, 1, console+"/foreign")
 	check.Same(t, "match", sent.Body, map[string]any{"nonce": 6.0, "txId": proposed, "reason": "r"})
-	sent = c.Does(console+"/foreign/write-off", url.Values{"nonce": {"6"}, "reason": {"r"}}, 1, console+"/foreign")
+	sent = c.Does(console+"/foreign/write-off", url.Values{"nonce": {"6"}, "reason": {"r"}, "confirm": {"6"}}, 1, console+"/foreign")
 	check.Same(t, "write off", sent.Body, map[string]any{"nonce": 6.0, "reason": "r"})
 	all := url.Values{"nonce": {"6"}, "through": {"true"}, "reason": {"r"}, "confirm": {"6"}}
 	c.Refuses(console+"/foreign/write-off", all, 400, 11, "Send the form again")
@@ -186,8 +187,18 @@ func TestForeignTransactionsAreDecided(t *testing.T) {
 		return client.WriteOffResult{WrittenOff: left}
 	}
 	c.Does(console+"/foreign/write-off", all, 2, console+"/foreign")
+	left = 2
+	a["POST "+admin+"/foreign/write-off"] = func(consoletest.Call) any {
+		if left--; left == 0 {
+			return &client.Problem{Status: 409, Code: "NOT_LEADER", Detail: "is being served"}
+		}
+		return client.WriteOffResult{WrittenOff: left}
+	}
+	c.Refuses(console+"/foreign/write-off", all, 409, 3, "is being served", "Some of the transactions were written off before that")
 	all.Del("confirm")
 	c.Refuses(console+"/foreign/write-off", all, 400, 1, "Type 6 to confirm")
+	c.Refuses(console+"/foreign/write-off", url.Values{"nonce": {"6"}, "reason": {"r"}}, 400, 1, "Type 6 to confirm")
+	c.Refuses(console+"/foreign/match", url.Values{"nonce": {"6"}, "txId": {proposed}, "reason": {"r"}}, 400, 1, "Type 6 to confirm")
 	c.Refuses(console+"/foreign/match", url.Values{"nonce": {"six"}, "txId": {proposed}, "reason": {"r"}}, 400, 1, "a whole number")
 }
 
@@ -212,10 +223,11 @@ func TestProposalsAreDecidedByAnother(t *testing.T) {
 	c.Shows(page, 1, "A second operator must approve", page+"/approve", "&#34;mode&#34;: &#34;resync&#34;", "&#34;incident&#34;: 4", console+"/protect")
 	c.Shows(page+"/approve", 1, "Approve and carry out")
 	c.Shows(page+"/reject", 1, "changes nothing")
-	check.Same(t, "approve", c.Does(page+"/approve", url.Values{"reason": {"read it"}}, 1, page).Body, map[string]any{"reason": "read it"})
+	check.Same(t, "approve", c.Does(page+"/approve", url.Values{"reason": {"read it"}, "confirm": {"000001"}}, 1, page).Body, map[string]any{"reason": "read it"})
 	c.Does(page+"/reject", url.Values{"reason": {"not they"}}, 1, page)
 	a["POST "+one+"/approve"] = &client.Problem{Status: 409, Code: "PROPOSAL_STALE", Detail: "has changed"}
-	c.Refuses(page+"/approve", url.Values{"reason": {"read it"}}, 409, 2, "has changed", "propose it again")
+	c.Refuses(page+"/approve", url.Values{"reason": {"read it"}, "confirm": {"000001"}}, 409, 2, "has changed", "propose it again")
+	c.Refuses(page+"/approve", url.Values{"reason": {"read it"}}, 400, 1, "Type 000001 to confirm")
 	a["GET "+one] = proposalOf("email:"+consoletest.Person, "PROPOSED")
 	w, _ := c.Get(page)
 	if text := w.Body.String(); !strings.Contains(text, `data-field="own"`) || strings.Contains(text, page+"/approve") || !strings.Contains(text, page+"/reject") {

@@ -59,6 +59,9 @@ func isPerson(name, email string) bool {
 	return email != "" && strings.EqualFold(strings.TrimPrefix(name, "email:"), email)
 }
 
+// Confirmation is the text that an operator types to approve.
+func (p proposal) Confirmation() string { return confirmation(p.ProposalID) }
+
 // showProposal shows what a proposal would do, its evidence and how it ended. It makes 1 call.
 func showProposal(ctx context.Context, call page.Call) (page.View, error) {
 	p, err := call.Admin.Proposal(ctx, call.PathValue("id"))
@@ -67,28 +70,39 @@ func showProposal(ctx context.Context, call page.Call) (page.View, error) {
 
 // approve approves another operator's proposal, which carries it out. GET makes 1 call, POST 1, a refused POST 2.
 func approve(ctx context.Context, call page.Call) (page.View, error) {
-	return decide(ctx, call, "incidents/approve", "Approve a proposal", call.Admin.Approve)
+	return decide(ctx, call, "incidents/approve", "Approve a proposal", true, call.Admin.Approve)
 }
 
 // reject ends a proposal. GET makes 1 call, POST 1, a refused POST 2.
 func reject(ctx context.Context, call page.Call) (page.View, error) {
-	return decide(ctx, call, "incidents/reject", "Reject a proposal", call.Admin.Reject)
+	return decide(ctx, call, "incidents/reject", "Reject a proposal", false, call.Admin.Reject)
 }
 
-func decide(ctx context.Context, call page.Call, body, title string, do func(ctx context.Context, id, reason string) (client.Proposal, error)) (page.View, error) {
+// decide draws the form of a decision and carries it out. typed: it wants a text to be typed.
+func decide(ctx context.Context, call page.Call, body, title string, typed bool, do func(ctx context.Context, id, reason string) (client.Proposal, error)) (page.View, error) {
 	id := call.PathValue("id")
 	var unread error
 	form := func(problem error) page.View {
+		ctx, cancel := page.Redraw(ctx, call)
+		defer cancel()
 		p, err := call.Admin.Proposal(ctx, id)
 		unread = err
 		return page.View{Title: title, Body: body, Data: proposalOf(call, p, problem)}
 	}
 	v, err := page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+		if typed {
+			if err := page.Confirmed(call, confirmation(id)); err != nil {
+				return "", err
+			}
+		}
 		_, err := do(ctx, id, reason)
 		return page.Path("proposal", id), err
 	})
-	if err == nil && unread != nil {
-		err = unread
+	switch {
+	case err != nil || unread == nil:
+		return v, err
+	case v.Problem != nil: // what became of the act is more than that the proposal was not read after it
+		return v, v.Problem
 	}
-	return v, err
+	return v, unread
 }

@@ -38,11 +38,13 @@ type releaseForm struct {
 	More      bool // the chain has more lost nonces than are shown
 	Progress  progress
 	Unknown   int    // queued intents whose calls are not known yet
+	Unread    string // why the submitter was not read; "": it was
 	LostError string // why the nonces were not read; "": they were
 	Incident  string
 	Count     string
 	Report    *client.ReleaseReport // of a trial; nil: none was made
-	Unmatched []client.LostNonce    // of a trial: nonces that stay without a request
+	Unmatched []uint64              // of a trial: nonces that stay without a request
+	Posted    []postedField         // the posted answers: of a trial all, otherwise those of nonces that are not shown
 	WayOn     string                // how to go on after a refusal; "": there was none
 }
 
@@ -107,17 +109,60 @@ func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong er
 		return v, nil
 	}
 	data := v.Data.(*releaseForm)
-	data.Report = &report
-	for _, n := range data.Nonces {
-		if !slices.ContainsFunc(report.Named, func(one client.Named) bool { return one.Nonce == n.Nonce }) {
-			data.Unmatched = append(data.Unmatched, n.LostNonce)
-		}
-	}
+	data.Report, data.Posted = &report, postedOf(call)
+	data.Unmatched = data.unmatched()
 	return v, nil
 }
 
-// confirmation is the text that an operator types to release: the end of the account.
-func confirmation(submitter string) string { return submitter[max(0, len(submitter)-6):] }
+// unmatched are the nonces for which the trial names no request: of those that were read again and those that were
+// answered, because a nonce that was not read again is still of the trial.
+func (f *releaseForm) unmatched() (all []uint64) {
+	for _, n := range f.Nonces {
+		all = append(all, n.Nonce)
+	}
+	for _, p := range f.Posted {
+		if p.kind == "request" {
+			all = append(all, p.nonce)
+		}
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(n uint64) bool {
+		return slices.ContainsFunc(f.Report.Named, func(one client.Named) bool { return one.Nonce == n })
+	})
+}
+
+// postedField is a field of the form that answers for one nonce.
+type postedField struct {
+	Name, Value string
+	kind        string // request, other, hash or executed
+	nonce       uint64
+}
+
+// postedOf are the posted fields that answer for a nonce, in the order of their names. The release sends them again as
+// they were tried, whatever the chain's nodes show by then.
+func postedOf(call page.Call) (all []postedField) {
+	for _, name := range slices.Sorted(maps.Keys(call.PostForm)) {
+		kind, number, _ := strings.Cut(name, "-")
+		nonce, err := strconv.ParseUint(number, 10, 64)
+		if err == nil && slices.Contains([]string{"request", "other", "hash", "executed"}, kind) {
+			all = append(all, postedField{name, call.PostFormValue(name), kind, nonce})
+		}
+	}
+	return all
+}
+
+// hidden are the posted answers of nonces that could not be read again, so that no field shows them.
+func (f *releaseForm) hidden(call page.Call) []postedField {
+	if f.LostError == "" {
+		return nil
+	}
+	return slices.DeleteFunc(postedOf(call), func(p postedField) bool {
+		return slices.ContainsFunc(f.Nonces, func(n lostNonce) bool { return n.Nonce == p.nonce })
+	})
+}
+
+// confirmation is the text that an operator types: the end of the account or of the proposal's id.
+func confirmation(id string) string { return id[max(0, len(id)-6):] }
 
 // releaseOf reads the form's fields. The error names the field that is wrong.
 func releaseOf(call page.Call) (in client.Release, err error) {
@@ -180,6 +225,8 @@ func answersOf(call page.Call, in *client.Release) error {
 
 // drawRelease draws the form with the evidence as it is now and the entered values.
 func drawRelease(ctx context.Context, call page.Call, in client.Release, problem error) page.View {
+	ctx, cancel := page.Redraw(ctx, call)
+	defer cancel()
 	f := &releaseForm{Mode: in.Mode, WayOn: wayOn(problem)}
 	id := call.PathValue("submitter")
 	var err error
@@ -193,11 +240,8 @@ func drawRelease(ctx context.Context, call page.Call, in client.Release, problem
 	reads.Wait()
 	if err != nil {
 		f.Submitter.Submitter = id
-		f.LostError = textOf(err)
 	}
-	if lostErr != nil {
-		f.LostError = textOf(lostErr)
-	}
+	f.Unread, f.LostError = textOf(err), textOf(lostErr)
 	if p := f.Submitter.Protect; p != nil {
 		f.Evidence, f.Incident = evidenceOf(p.Evidence), strconv.Itoa(p.Incident)
 	}
@@ -206,6 +250,7 @@ func drawRelease(ctx context.Context, call page.Call, in client.Release, problem
 		f.Count = strconv.FormatUint(f.Progress.Final, 10)
 	}
 	f.Nonces = answered(call, lost)
+	f.Posted = f.hidden(call)
 	return page.View{Title: "Release " + nameOf(f.Submitter) + " from PROTECT", Body: "incidents/release", Data: f}
 }
 
@@ -266,4 +311,4 @@ func (n lostNonce) Outcome() string {
 }
 
 // Confirmation is the text that an operator types to release.
-func (f releaseForm) Confirmation() string { return confirmation(f.Submitter.Submitter) }
+func (f *releaseForm) Confirmation() string { return confirmation(f.Submitter.Submitter) }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
@@ -32,7 +33,6 @@ var refusedFields = map[string]string{
 var refusedCodes = map[string]string{
 	"TOO_LATE":           "Another operator was faster, or the state has changed. Nothing was changed by you. Open the page again to see the state.",
 	"NOT_LEADER":         "The submitter is being served at this moment. Nothing was changed. Wait a few seconds and send the form again.",
-	"UNAVAILABLE":        "The nodes do not answer or do not agree, or blocks are still being read: each minute reads about 2,000. Nothing was changed. Send the form again later.",
 	"SAME_OPERATOR":      "You proposed this act. Two persons must agree: ask another operator to approve it.",
 	"PROPOSAL_STALE":     "What the act is about has changed since it was proposed, so it can never be carried out. Look at the present state and propose it again.",
 	"PROPOSAL_EXPIRED":   "The time to approve has passed. Propose the act again.",
@@ -42,19 +42,27 @@ var refusedCodes = map[string]string{
 	"NOT_A_PLANNED_MOVE": "The database was not moved as planned. Release each submitter on its page.",
 }
 
+// unknownCodes has the cause where an act without a definite answer has a code.
+var unknownCodes = map[string]string{
+	"UNAVAILABLE": "The nodes do not answer or do not agree, or blocks are still being read: each minute reads about 2,000.",
+}
+
 // wayOn is the way on after a refusal; "": its own text says enough, or there was none.
 func wayOn(err error) string {
 	if err == nil {
 		return ""
+	}
+	if errors.Is(err, client.ErrUnknown) {
+		return strings.TrimSpace(page.Unknown + " " + unknownCodes[client.CodeOf(err)])
+	}
+	if errors.Is(err, errPart) {
+		return "Some of the transactions were written off before that. Read the list, then send the form again for the rest."
 	}
 	if text := refusedFields[fieldOf(err)]; text != "" {
 		return text
 	}
 	if text := refusedCodes[client.CodeOf(err)]; text != "" {
 		return text
-	}
-	if errors.Is(err, client.ErrUnknown) {
-		return "The act may have been carried out. Open the page again and look at the state before you repeat it."
 	}
 	if strings.HasPrefix(client.CodeOf(err), "INVALID") {
 		return "Correct the field that the text names. Nothing was changed."

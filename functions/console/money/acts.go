@@ -39,11 +39,26 @@ var acts = []act{
 func actsOn(w client.Why) (here []act) {
 	for _, a := range acts {
 		if allows(w, a.Name) {
-			here = append(here, a)
+			here = append(here, a.on(w))
 		}
 	}
 	return here
 }
+
+// on is the act with its texts for the transfer. To resolve the deposit of a payout cancels its payment.
+func (a act) on(w client.Why) act {
+	if a.Name == "resolve" && pays(w) {
+		a.Button = "Cancel the payment if it can still be cancelled"
+		a.Meaning = "Cancels the payment of this payout if that is still possible; then it is never sent again, and the user gets the money back. If it has a nonce, the payment or its cancellation ends on the chain, and the payout goes on by that. It cannot be undone."
+	}
+	return a
+}
+
+// pays reports whether the transfer waits for its payment on a chain.
+func pays(w client.Why) bool { return w.Payout != nil && w.State == client.TransferTargetPending }
+
+// Pays reports whether the transfer waits for its payment on a chain.
+func (f transferForm) Pays() bool { return pays(f.Why) }
 
 // allows reports whether the state of the transfer allows the act. The API decides when the act is sent.
 func allows(w client.Why, name string) bool {
@@ -95,13 +110,15 @@ func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
 		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "There is no such act on a transfer. Open the transfer's page."}
 	}
 	form := func(problem error) page.View {
-		f := &transferForm{Act: acts[i], WayOn: wayOn(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
+		ctx, cancel := page.Redraw(ctx, call)
+		defer cancel()
+		f := &transferForm{WayOn: wayOn(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
 		var err error
 		f.Why, err = call.Admin.WhyTransfer(ctx, id)
 		f.Error, f.Op, f.Statement = textOf(err), awaitedOp(f.State), standing(f.Why)
-		f.ReqID = id
+		f.ReqID, f.Act = id, acts[i].on(f.Why)
 		f.Forgotten = strings.Contains(f.LastEvidence, "BEYOND_HORIZON") || client.CodeOf(problem) == "BEYOND_HORIZON"
-		return page.View{Title: acts[i].Button, Body: "money/act", Data: f}
+		return page.View{Title: f.Act.Button, Body: "money/act", Data: f}
 	}
 	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
 		return page.Path("transfer", id), acts[i].do(ctx, call, id, reason)
@@ -109,6 +126,9 @@ func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
 }
 
 func cancel(ctx context.Context, call page.Call, reqID, reason string) error {
+	if err := page.Confirmed(call, confirmation(reqID)); err != nil {
+		return err
+	}
 	_, err := call.Admin.CancelTransfer(ctx, reqID, reason)
 	return err
 }
@@ -120,6 +140,9 @@ func resolve(ctx context.Context, call page.Call, reqID, reason string) error {
 		if in.Line, err = strconv.ParseInt(text, 10, 64); err != nil || in.Line < 1 {
 			return page.Refuse("line", "Give the number of the journal's line, a whole number above 0, or leave it empty.")
 		}
+	}
+	if err := page.Confirmed(call, confirmation(reqID)); err != nil {
+		return err
 	}
 	_, err := call.Admin.ResolveTransfer(ctx, reqID, in)
 	return err
@@ -155,7 +178,7 @@ func statePayout(ctx context.Context, call page.Call, reqID, reason string) erro
 				return page.Refuse("maxWindow", "Give a whole number above 0, or leave it empty where the database was not restored.")
 			}
 		}
-		if err := page.Confirmed(call, reqID[max(0, len(reqID)-6):]); err != nil {
+		if err := page.Confirmed(call, confirmation(reqID)); err != nil {
 			return err
 		}
 	default:
@@ -170,5 +193,8 @@ func withdrawStatement(ctx context.Context, call page.Call, reqID, reason string
 	return err
 }
 
-// ConfirmText is the text that an operator types where the act cannot be undone: the end of the req_id.
-func (f transferForm) ConfirmText() string { return f.ReqID[max(0, len(f.ReqID)-6):] }
+// ConfirmText is the text that an operator types where the act cannot be undone.
+func (f transferForm) ConfirmText() string { return confirmation(f.ReqID) }
+
+// confirmation is the end of the req_id.
+func confirmation(reqID string) string { return reqID[max(0, len(reqID)-6):] }

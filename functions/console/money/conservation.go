@@ -78,6 +78,8 @@ type moneyForm struct {
 
 // evidence reads the last check and the halts for a form. It makes 1 call.
 func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
+	ctx, cancel := page.Redraw(ctx, call)
+	defer cancel()
 	f := &moneyForm{ID: call.PathValue("id"), WayOn: wayOn(problem)}
 	c, err := call.Admin.Conservation(ctx)
 	f.Error = textOf(err)
@@ -138,6 +140,9 @@ func resumeHalt(ctx context.Context, call page.Call) (page.View, error) {
 		return page.View{Title: "Resume transfers", Body: "money/resume", Data: evidence(ctx, call, problem)}
 	}
 	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
+		if err := page.Confirmed(call, call.PathValue("id")); err != nil {
+			return "", err
+		}
 		return conservationPath, call.Admin.ResumeHalt(ctx, id, call.PostFormValue("earlier") == "true", reason)
 	})
 }

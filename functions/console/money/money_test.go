@@ -137,9 +137,9 @@ func TestActsOnATransfer(t *testing.T) {
 		answer     any
 		want       map[string]any
 	}{
-		{"cancel", "/cancel", url.Values{}, w.Transfer, map[string]any{"reason": "r"}},
-		{"resolve", "/resolve", url.Values{"op": {"deposit"}}, w.Transfer, map[string]any{"op": "deposit", "reason": "r"}},
-		{"resolve", "/resolve", url.Values{"op": {"deposit"}, "outcome": {"applied"}, "line": {"4711"}}, w.Transfer, map[string]any{"op": "deposit", "reason": "r", "outcome": "applied", "line": 4711.0}},
+		{"cancel", "/cancel", url.Values{"confirm": {"9G5FAV"}}, w.Transfer, map[string]any{"reason": "r"}},
+		{"resolve", "/resolve", url.Values{"op": {"deposit"}, "confirm": {"9G5FAV"}}, w.Transfer, map[string]any{"op": "deposit", "reason": "r"}},
+		{"resolve", "/resolve", url.Values{"op": {"deposit"}, "outcome": {"applied"}, "line": {"4711"}, "confirm": {"9G5FAV"}}, w.Transfer, map[string]any{"op": "deposit", "reason": "r", "outcome": "applied", "line": 4711.0}},
 		{"acknowledge", "/acknowledge", url.Values{"until": {"2026-11-28T03:00"}}, nil, map[string]any{"reason": "r", "until": "2026-11-28T03:00:00Z"}},
 		{"state", "/payout-statement", url.Values{"paid": {"yes"}, "txHash": {"0xab"}}, w, map[string]any{"paid": true, "tx_hash": "0xab", "reason": "r"}},
 		{"state", "/payout-statement", url.Values{"paid": {"no"}, "then": {"refund"}, "maxWindow": {"8"}, "confirm": {"9G5FAV"}}, w, map[string]any{"paid": false, "then": "refund", "max_window": 8.0, "reason": "r"}},
@@ -159,8 +159,11 @@ func TestActsOnATransfer(t *testing.T) {
 			c.Does(page+"/"+one.act, one.form, 1, "/console/proposals/p1")
 		}
 	}
+	a["GET "+api+"/why"] = why(begun...) // no payout, whose payment no core can forget
 	a["POST "+api+"/resolve"] = &client.Problem{Status: 409, Code: "BEYOND_HORIZON", Detail: "it has forgotten"}
-	c.Refuses(page+"/resolve", url.Values{"op": {"deposit"}, "reason": {"r"}}, 409, 2, "Search its journal for")
+	c.Refuses(page+"/resolve", url.Values{"op": {"deposit"}, "reason": {"r"}, "confirm": {"9G5FAV"}}, 409, 2, "Search its journal for")
+	c.Refuses(page+"/resolve", url.Values{"op": {"deposit"}, "reason": {"r"}}, 400, 1, "Type 9G5FAV to confirm")
+	c.Refuses(page+"/cancel", url.Values{"reason": {"r"}}, 400, 1, "Type 9G5FAV to confirm")
 	c.Refuses(page+"/state", url.Values{"paid": {"no"}, "then": {"refund"}, "reason": {"r"}}, 400, 1, "Type 9G5FAV to confirm")
 	if got, _ := c.Get(page + "/nonsense"); got.Code != 404 {
 		t.Errorf("an unknown act: got %d, want 404", got.Code)
@@ -181,7 +184,8 @@ func TestConservationIsShownAndActedOn(t *testing.T) {
 	c.Shows("/console/conservation/findings/3/adjust", 1, "BALANCE_DIFFERS", "Type <code>3</code>")
 	c.Shows("/console/conservation/check", 1, "It moves no money")
 	a["POST /admin/v1/halts/9/resume"] = nil
-	check.Same(t, "resume", c.Does("/console/conservation/halts/9/resume", url.Values{"reason": {"found"}, "earlier": {"true"}}, 1, "/console/conservation").Body, map[string]any{"earlier": true, "reason": "found"})
+	check.Same(t, "resume", c.Does("/console/conservation/halts/9/resume", url.Values{"reason": {"found"}, "earlier": {"true"}, "confirm": {"9"}}, 1, "/console/conservation").Body, map[string]any{"earlier": true, "reason": "found"})
+	c.Refuses("/console/conservation/halts/9/resume", url.Values{"reason": {"found"}}, 400, 1, "Type 9 to confirm")
 	a["POST /admin/v1/conservation/findings/3/adjust"] = client.Adjustment{FindingID: 3}
 	check.Same(t, "adjust", c.Does("/console/conservation/findings/3/adjust", url.Values{"reason": {"found"}, "move": {"journal"}, "confirm": {"3"}}, 1, "/console/conservation").Body, map[string]any{"move": "journal", "reason": "found"})
 	c.Refuses("/console/conservation/findings/3/adjust", url.Values{"reason": {"found"}, "move": {"journal"}}, 400, 1, "Type 3 to confirm")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"strings"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
@@ -72,19 +73,21 @@ var refusedCodes = map[string]string{
 	"ACCOUNT_MOVED":      "The account has changed since the last check, so the difference may be another one now. Run a check, then adjust what it finds.",
 	"OUT_OF_RANGE":       "The adjusted balance would be below zero or too large. Nothing was changed. Decide which of the two books is right before you go on.",
 	"PROOF_USED":         "That transaction already proves another payout. One payment proves one payout: look for the right transaction.",
-	"UNAVAILABLE":        "A ledger or the chain's nodes did not answer. Nothing was changed. Send the form again later.",
-	"SYSTEM_ERROR":       "A ledger did not answer. Open the page again to see whether the state has changed before you repeat the act.",
+}
+
+// unknownCodes has the cause where an act without a definite answer has a code.
+var unknownCodes = map[string]string{
+	"UNAVAILABLE":  "A ledger or the chain's nodes did not answer.",
+	"SYSTEM_ERROR": "A ledger did not answer.",
 }
 
 // wayOn is the way on after a refusal; "": its own text says enough, or there was none.
 func wayOn(err error) string {
-	switch text := refusedCodes[client.CodeOf(err)]; {
-	case text != "":
-		return text
-	case errors.Is(err, client.ErrUnknown):
-		return "The act may have been carried out. Open the page again and look at the state before you repeat it."
+	code := client.CodeOf(err)
+	if errors.Is(err, client.ErrUnknown) {
+		return strings.TrimSpace(page.Unknown + " " + unknownCodes[code])
 	}
-	return ""
+	return refusedCodes[code]
 }
 
 // statusOf is the HTTP status of a page that shows the error.

@@ -59,6 +59,8 @@ func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
 		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "There is no such act on an endpoint. Open the page Webhook endpoints."}
 	}
 	form := func(problem error) page.View {
+		ctx, cancel := page.Redraw(ctx, call)
+		defer cancel()
 		f := &endpointForm{Name: name, Act: endpointActs[i], WayOn: endpointWayOn(problem)}
 		all, err := call.Admin.WebhookEndpoints(ctx)
 		f.Error = textOf(err)
@@ -75,12 +77,12 @@ func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
 // endpointWayOn is the way on after a refusal; "": its own text says enough, or there was none.
 func endpointWayOn(err error) string {
 	switch {
+	case errors.Is(err, client.ErrUnknown):
+		return page.Unknown
 	case client.CodeOf(err) == "TOO_LATE":
 		return "The state has changed meanwhile, or another operator was faster. Open the page Webhook endpoints again."
 	case client.CodeOf(err) == "NOT_FOUND":
 		return "The settings do not name this endpoint any more (events.webhook.urls). No call adds one."
-	case errors.Is(err, client.ErrUnknown):
-		return "The act may have been carried out. Open the page Webhook endpoints and look before you repeat it."
 	}
 	return ""
 }

@@ -5,12 +5,28 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
 )
 
 // maxReason is the longest reason of an act, in bytes.
 const maxReason = 1000
+
+// Unknown is the way on after an act without a definite answer. It comes before every text of a code: a refusal of a
+// repetition, such as TOO_LATE, can be the effect of the first attempt.
+const Unknown = "It is not known whether it was carried out. Read the state before you do it again."
+
+// redrawWithin bounds the reads of a form that is drawn again.
+const redrawWithin = 10 * time.Second
+
+// Redraw is the context of a form's reads. After an act, which may have used its whole time, they have their own.
+func Redraw(ctx context.Context, call Call) (context.Context, context.CancelFunc) {
+	if call.Method != http.MethodPost {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), redrawWithin)
+}
 
 // Act answers both methods of an act's path. GET draws the form. POST carries the act out with the field
 // "reason", and leads to the page that do returns. If two operators must agree, it leads to the proposal. A

@@ -163,3 +163,17 @@ func TestTemplatesHaveNoInlineCode(t *testing.T) {
 		}
 	}
 }
+
+// The form after an act that used its whole time has time to read the state; a form that is opened has the page's.
+func TestRedrawHasItsOwnTime(t *testing.T) {
+	t.Parallel()
+	used, cancel := context.WithCancel(t.Context())
+	cancel()
+	for method, want := range map[string]error{http.MethodPost: nil, http.MethodGet: context.Canceled} {
+		ctx, cancel := page.Redraw(used, page.Call{Request: httptest.NewRequest(method, "/console/x", nil)})
+		if _, bounded := ctx.Deadline(); !errors.Is(ctx.Err(), want) || bounded != (want == nil) {
+			t.Errorf("%s: got the context's error %v, a deadline %t, want %v", method, ctx.Err(), bounded, want)
+		}
+		cancel()
+	}
+}

@@ -26,7 +26,7 @@ const (
 const actColumns = `
 select x.act_id, x.kind, coalesce(x.request_id, ''), coalesce(x.ledger, ''), x.user_id, x.asset_id, s.asset, s.precision, coalesce(x.units, 0)::text,
        coalesce(x.status, ''), x.by, x.reason, x.of_service, x.at, coalesce(x.funding, ''), coalesce(x.trading, ''), coalesce(x.unknown, ''),
-       coalesce(x.approved_by, ''), x.only_narrower, clock_timestamp() - x.at`
+       coalesce(x.approved_by, ''), x.only_narrower, x.journal_read, clock_timestamp() - x.at`
 
 const actRows = actColumns + `
   from account_act x
@@ -44,7 +44,7 @@ func scanAct(row pgx.Row) (a transfer.Act, err error) {
 func actTargets(a *transfer.Act, units *string) []any {
 	return []any{
 		&a.ID, &a.Kind, &a.RequestID, &a.Ledger, &a.UserID, &a.AssetID, &a.Asset, &a.Precision, units,
-		&a.Status, &a.By, &a.Reason, &a.OfService, &a.At, &a.Funding, &a.Trading, &a.Unknown, &a.ApprovedBy, &a.OnlyNarrower, &a.Age,
+		&a.Status, &a.By, &a.Reason, &a.OfService, &a.At, &a.Funding, &a.Trading, &a.Unknown, &a.ApprovedBy, &a.OnlyNarrower, &a.JournalRead, &a.Age,
 	}
 }
 
@@ -132,6 +132,12 @@ func (s *Store) EndMoney(ctx context.Context, o transfer.MoneyOrder, e transfer.
 		return transfer.Act{}, results.Wrap(err, "end %s %s", o.Kind, o.RequestID)
 	}
 	return s.Act(ctx, a.ID)
+}
+
+// KeepJournalRead implements [transfer.ActStore].
+func (s *Store) KeepJournalRead(ctx context.Context, id int64, upto uint64) error {
+	_, err := s.db.Exec(ctx, `update account_act set journal_read = $2 where act_id = $1 and open and journal_read < $2`, id, upto)
+	return results.Wrap(err, "keep what was read of the core's journal for the act %d", id)
 }
 
 const orderStatus = actColumns + `

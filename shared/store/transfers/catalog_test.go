@@ -148,6 +148,7 @@ var nonsense = map[string][]storetest.Refusal{
 	"account_act_reason_check":        {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', '', false, null, null)`}},
 	"account_act_funding_check":       {{Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', false, 'no', null)`}},
 	"account_act_trading_check":       {{Then: newAct + `('DEPOSIT', 'w', 'SPOT', 7, 1, 1, null, 'o', 'r', false, null, '')`}},
+	"account_act_journal_read_check":  {{Then: `insert into account_act (kind, request_id, ledger, user_id, asset_id, units, by, reason, journal_read) values ('DEPOSIT', 'w', 'SPOT', 7, 1, 1, 'o', 'r', -1)`}},
 	"one_act_per_request":             {{oneAct, oneAct}},
 	"act_is_complete":                 {{Then: newAct + `('DEPOSIT', null, 'FUNDING', 7, 1, 1, null, 'o', 'r', false, null, null)`}, {Then: newAct + `('DEPOSIT', 'w', 'FUNDING', 7, 1, 1, 'FROZEN', 'o', 'r', false, null, null)`}, {Then: newAct + `('STATUS', null, null, 7, 1, null, null, 'o', 'r', false, null, null)`}},
 	"service_deposits_only":           {{Then: newAct + `('WITHDRAWAL', 'w', 'FUNDING', 7, 1, 1, null, 'o', 'r', true, null, null)`}},
@@ -213,6 +214,7 @@ var guarded = map[string][]storetest.Duty{
 	"guard_account_act": {
 		{"account_act", oneAct, `delete from account_act`, byGuard}, {"account_act", oneAct, `update account_act set units = 2`, byGuard},
 		{"account_act", oneAct, `update account_act set funding = 'OVERFLOW'`, byGuard},
+		{"account_act", oneAct + `; update account_act set journal_read = 7`, `update account_act set journal_read = 6`, byGuard},
 		{"account_act", newAct + `('DEPOSIT', 'w', 'SPOT', 7, 1, 1, null, 'o', 'r', false, null, 'APPLIED')`, `update account_act set trading = null`, byGuard},
 	},
 	"guard_account_acts_truncate":        {{"account_act", `alter table account_act_ending drop constraint account_act_ending_act_id_fkey`, `truncate account_act`, byGuard}},

@@ -2920,15 +2920,10 @@ export interface components {
              */
             line?: number;
             /**
-             * @description the core answers BEYOND_HORIZON for the id, and its journal does not have it, which the call checks. It ends the act, and no money is moved. Only for SPOT, and only for operators
+             * @description the core answers BEYOND_HORIZON for the id, and its journal does not have it, which the call checks. A call that cannot read it in time answers EVIDENCE_DIFFERS, and the next one reads on. It ends the act, and no money is moved. Only for SPOT, and only for operators
              * @enum {string}
              */
             outcome?: "not_applied";
-            /**
-             * Format: int64
-             * @description with outcome: the last line of the core's journal that an earlier call has read; absent: the call reads all
-             */
-            after?: number;
             /** @description it is stored with your name */
             reason: string;
         };
