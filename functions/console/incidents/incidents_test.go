@@ -73,10 +73,34 @@ func TestIncidentWithoutAFinalLoss(t *testing.T) {
 	a["GET "+admin+"/lost"] = &client.Problem{Status: 503, Code: "UNAVAILABLE", Detail: "the chain could not be read"}
 	consoletest.New(t, incidents.Section(), a).Shows(console+"/protect", 3, "The chain could not be read: the chain could not be read")
 	a = answers()
-	none := protected()
-	none.Protect = nil
-	a["GET "+admin] = none
-	consoletest.New(t, incidents.Section(), a).Shows(console+"/protect", 3, "No incident is open")
+	for status, want := range map[string]string{"ACTIVE": "intents are accepted and sent", "SUSPENDED": "it is suspended: new intents are refused", "RETIRED": "it is retired: new intents are refused for ever"} {
+		none := protected()
+		none.Protect, none.Status = nil, status
+		a["GET "+admin] = none
+		c := consoletest.New(t, incidents.Section(), a)
+		c.Shows(console+"/protect", 3, "No incident is open", want)
+		if w, _ := c.Get(console + "/protect"); status != "ACTIVE" && strings.Contains(w.Body.String(), "accepted and sent") {
+			t.Errorf("%s: the page says that intents are accepted", status)
+		}
+	}
+}
+
+// The lost nonces are read again with the rest, each with its whole hash and receiver, and agree with the finalized count.
+func TestLostNoncesAreLiveAndWhole(t *testing.T) {
+	t.Parallel()
+	a := answers()
+	of := func(final uint64) string {
+		l := lost(final)
+		l.Nonces[0].Succeeded = nil
+		a["GET "+admin+"/lost"] = l
+		return consoletest.New(t, incidents.Section(), a).Live(console + "/protect")
+	}
+	if text := of(8); !strings.Contains(text, ">"+txHash+"<") || !strings.Contains(text, ">0x00000000000000000000000000000000cafe0001<") || !strings.Contains(text, "whether it succeeded was not read yet") || strings.Contains(text, "not final yet") {
+		t.Errorf("with all final: the live part lacks the whole hash or receiver, or says that a nonce is not final\n%s", text)
+	}
+	if text := of(6); !strings.Contains(text, "not final yet") {
+		t.Errorf("before finality: got no word that the nonce is not final\n%s", text)
+	}
 }
 
 // After a reorg the page says whether the transaction is on the chain again.

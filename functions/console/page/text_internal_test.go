@@ -39,6 +39,8 @@ func TestTexts(t *testing.T) {
 		string(ether(`1"><b>`)):                   "1&#34;&gt;&lt;b&gt;",
 		string(roughly("1999999000000000000")):    ">≈ 1.9999 ether<",
 		string(roughly("1500000000000000000")):    ">1.5 ether<",
+		string(full("0x1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b<")): `<code class="wrap">0x1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b&lt;</code>`,
+		string(full("")): "–",
 		string(state("<i>")):                      `idle">&lt;i&gt;</span>`,
 	} {
 		if !strings.Contains(text, want) {
