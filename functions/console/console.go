@@ -248,7 +248,7 @@ func (s *server) checkForm(call page.Call, session string) error {
 		return refusal(http.StatusBadRequest, "INVALID_FORM", "The form cannot be read. Nothing was changed.")
 	}
 	if !s.Sealer.FormTokenIs(session, call.PostForm.Get("csrf")) {
-		return refusal(http.StatusForbidden, "FORM_EXPIRED", "The form belongs to another session. Nothing was changed: open the page again, and send its form.")
+		return refusal(http.StatusForbidden, "FORM_EXPIRED", "The form belongs to another session, or is older than a day. Nothing was changed: open the page again, and send its form.")
 	}
 	return nil
 }
