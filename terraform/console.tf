@@ -1,5 +1,5 @@
 # The operators' console, if var.console asks for it: behind Identity-Aware Proxy, for the members listed. Its account
-# has no database role and reads one secret. It may call admin alone, and there the person's token decides.
+# has no database role and reads one secret. It calls admin, where the token of the person decides, and nothing else.
 
 variable "console" {
   description = "The operators' console at https://DOMAIN/console/. iap.members: who gets past Identity-Aware Proxy, each user: or group: and an address. Who may act or only read there, operators and viewers say. Null: no console."
@@ -169,7 +169,8 @@ module "console" {
   depends_on = [google_service_account.console, google_secret_manager_secret_iam_member.console, google_project_service.iap, google_binary_authorization_policy.this]
 }
 
-# The one right of the console's account. Admin also verifies the person's token, and does nothing without it.
+# Names the console's account as a caller of admin. It protects nothing today: Cloud Run's check of callers is off for
+# admin, as for every public function. The protection is the person's token, which admin verifies at each call.
 resource "google_cloud_run_v2_service_iam_member" "console_calls_admin" {
   for_each = local.consoles
 
@@ -223,7 +224,9 @@ resource "google_iap_web_backend_service_iam_member" "console" {
   member              = each.key
 }
 
-# Admin has no address outside the load balancer but this one, inside the network, and only for the console.
+# Beside the load balancer, admin has this address inside the network. It is made for the console, but everything in the
+# network reaches it, without Cloud Armor: admin_ranges and the limits on floods do not apply there. Admin verifies the
+# person's token at each call, here as there.
 resource "google_dns_managed_zone" "admin" {
   for_each = local.consoles
 

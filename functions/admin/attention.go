@@ -100,9 +100,9 @@ func attentionOf(i store.AttentionItem) attentionItem {
 	case store.AttentionBlocked:
 		guide := txmanager.WaitCause(i.Name).Guide()
 		out.Cause, out.Action, out.Runbook = i.Name, guide.Action, guide.Runbook
-		out.Why = fmt.Sprintf("The transaction waits by the cause %s, which %s ends.", i.Name, guide.NextActor)
+		out.Why = whyWaits[txmanager.WaitCause(i.Name)]
 		if i.Overdue {
-			out.Why = strings.TrimSuffix(out.Why, ".") + "; it has waited longer than the limit of that cause."
+			out.Why = strings.TrimSpace(out.Why + " It has waited longer than this cause allows.")
 		}
 	case store.AttentionForeign, store.AttentionHeld:
 		out.Why = fmt.Sprintf(g.why, i.Number)

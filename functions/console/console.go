@@ -138,11 +138,7 @@ func fromOwnPage(r *http.Request) bool {
 // page serves one page to people who are signed in.
 func (s *server) page(route page.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		within := readWithin
-		if changes(r) {
-			within = actWithin
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), within)
+		ctx, cancel := context.WithTimeout(r.Context(), within(route, r))
 		defer cancel()
 		call, session, ok := s.call(w, r.WithContext(ctx))
 		if !ok {
@@ -159,6 +155,17 @@ func (s *server) page(route page.Route) http.HandlerFunc {
 			s.Pages.Render(w, call, view)
 		}
 	}
+}
+
+// within is the time for the answer.
+func within(route page.Route, r *http.Request) time.Duration {
+	switch {
+	case route.Within > 0:
+		return route.Within
+	case changes(r):
+		return actWithin
+	}
+	return readWithin
 }
 
 // call returns the call of a person who may use the console, and the session that forms are bound to. It
@@ -241,7 +248,7 @@ func (s *server) checkForm(call page.Call, session string) error {
 		return refusal(http.StatusBadRequest, "INVALID_FORM", "The form cannot be read. Nothing was changed.")
 	}
 	if !s.Sealer.FormTokenIs(session, call.PostForm.Get("csrf")) {
-		return refusal(http.StatusForbidden, "FORM_EXPIRED", "The form belongs to another session. Nothing was changed: open the page again, and send its form.")
+		return refusal(http.StatusForbidden, "FORM_EXPIRED", "The form belongs to another session, or is older than a day. Nothing was changed: open the page again, and send its form.")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/functions/console"
 	"github.com/fencepost/fencepost/functions/console/page"
@@ -98,6 +99,8 @@ func serve(t *testing.T) *site {
 			}},
 			{Pattern: "GET /console/things/{thing}/act", Acts: true, Handle: act},
 			{Pattern: "POST /console/things/{thing}/act", Acts: true, Handle: act},
+			{Pattern: "GET /console/time", Handle: timeLeft},
+			{Pattern: "GET /console/longer", Handle: timeLeft, Within: 50 * time.Second},
 			{Pattern: "GET /console/away", Handle: func(context.Context, page.Call) (page.View, error) {
 				return page.View{SeeOther: "https://attacker.example/console/"}, nil
 			}},
@@ -254,6 +257,23 @@ func TestFormsOfOthersAreRefused(t *testing.T) {
 	check.Equal(t, "a viewer's form", fmt.Sprint(status, " ", body), "403 error: READ_ONLY")
 	status, body, _ = s.ask(t, "GET", "/console/things/a/act", as("ann@x.example"), "")
 	check.Equal(t, "the form's token", fmt.Sprint(status, " ", body), "200 form: "+ann)
+}
+
+// timeLeft is a page that says whether it has more than 20 s.
+func timeLeft(ctx context.Context, _ page.Call) (page.View, error) {
+	end, _ := ctx.Deadline()
+	return page.View{Title: fmt.Sprint(time.Until(end) > 20*time.Second)}, nil
+}
+
+// A page has 15 s, or the time of its route.
+func TestRoutesHaveTheirTime(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	for path, want := range map[string]string{"/console/time": "false", "/console/longer": "true"} {
+		_, body, _ := s.ask(t, "GET", path, as("ann@x.example"), "")
+		got, _, _ := strings.Cut(body, ":")
+		check.Equal(t, path+" has more than 20 s", got, want)
+	}
 }
 
 // A path without a page is a page that says so, and no page leads away from the console.

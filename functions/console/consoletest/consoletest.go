@@ -112,6 +112,26 @@ func (c *Console) Get(path string) (*httptest.ResponseRecorder, []Call) {
 	return c.send(httptest.NewRequest(http.MethodGet, path, nil))
 }
 
+// Live returns the part of the page that the browser reads again. It fails the test if the part has no end.
+func (c *Console) Live(path string) string {
+	c.t.Helper()
+	w, _ := c.Get(path)
+	_, rest, _ := strings.Cut(w.Body.String(), `<div id="live">`)
+	open := 1
+	for end := range rest {
+		if strings.HasPrefix(rest[end:], "<div") {
+			open++
+		} else if strings.HasPrefix(rest[end:], "</div>") {
+			open--
+		}
+		if open == 0 {
+			return rest[:end]
+		}
+	}
+	c.t.Fatalf("%s: got no live part with an end, want one\n%s", path, w.Body)
+	return ""
+}
+
 // Post sends a form and returns the answer and the calls of the API.
 func (c *Console) Post(path string, form url.Values) (*httptest.ResponseRecorder, []Call) {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))

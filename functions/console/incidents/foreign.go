@@ -35,29 +35,80 @@ type foreignForm struct {
 	TxID      string
 	Through   bool // all foreign transactions up to the nonce are written off
 	One       *client.OpenForeign
-	Beyond    bool   // the transaction may be on a later page
-	Error     string // why the transaction was not read; "": it was
+	Covered   covered // of a write-off of all up to the nonce
+	Error     string  // why the evidence was not read to its end; "": it was
 	WayOn     string
 }
 
-// foreignFormOf reads the evidence. It makes 1 call.
+// Bounds of the evidence of a form.
+const (
+	foreignPages = 20  // of 500 foreign transactions each, that are read
+	foreignShown = 100 // foreign transactions that are listed
+)
+
+// covered is what a write-off of all foreign transactions up to a nonce decides.
+type covered struct {
+	Count int // foreign transactions
+	Held  int // of them with an intent that is held
+	First []client.OpenForeign
+	More  bool // there are further ones, which were not read
+}
+
+func (c *covered) add(one client.OpenForeign) {
+	c.Count++
+	if one.TxID != "" {
+		c.Held++
+	}
+	if len(c.First) < foreignShown {
+		c.First = append(c.First, one)
+	}
+}
+
+// Rest is how many are not listed.
+func (c covered) Rest() int { return c.Count - len(c.First) }
+
+// foreignFormOf reads the evidence. It makes 1 call for each 500 foreign transactions up to the nonce, at most 20.
 func foreignFormOf(ctx context.Context, call page.Call, problem error) *foreignForm {
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
 	f := &foreignForm{Submitter: call.PathValue("submitter"), Nonce: call.FormValue("nonce"), TxID: call.FormValue("txId"), Through: call.FormValue("through") == "true", WayOn: wayOn(problem)}
-	var one client.Page
-	all, err := rowsOf(call.Admin.ListForeign(client.WithPage(ctx, &one), f.Submitter))
-	f.Error = textOf(err)
-	for i := range all {
-		if strconv.FormatUint(all[i].Nonce, 10) == f.Nonce {
-			f.One = &all[i]
-		}
+	if nonce, err := strconv.ParseUint(f.Nonce, 10, 64); err == nil {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		f.Error = textOf(f.read(ctx, call.Admin, nonce))
 	}
-	f.Beyond = err == nil && f.One == nil && one.Next != ""
 	if f.TxID == "" && f.One != nil {
 		f.TxID = f.One.TxID
 	}
 	return f
+}
+
+// read reads the foreign transactions up to the nonce, which the API lists by their nonces.
+func (f *foreignForm) read(ctx context.Context, admin *client.Client, nonce uint64) error {
+	var one client.Page
+	for range foreignPages {
+		one.Token = one.Next
+		rows, err := rowsOf(admin.ListForeign(client.WithPage(ctx, &one), f.Submitter))
+		if err != nil {
+			f.Covered.More = true
+			return err
+		}
+		for _, row := range rows {
+			if row.Nonce > nonce {
+				return nil
+			}
+			f.Covered.add(row)
+			if row.Nonce == nonce {
+				f.One = &row
+				return nil
+			}
+		}
+		if one.Next == "" {
+			return nil
+		}
+	}
+	f.Covered.More = true
+	return nil
 }
 
 // nonceOf is the nonce of the form.
@@ -69,7 +120,8 @@ func nonceOf(call page.Call) (uint64, error) {
 	return n, nil
 }
 
-// matchForeign records which held intent a foreign transaction was. GET and POST make 1 call each, and a refused POST 2.
+// matchForeign records which held intent a foreign transaction was. A form makes the calls of
+// [foreignFormOf], and POST makes 1.
 func matchForeign(ctx context.Context, call page.Call) (page.View, error) {
 	id := call.PathValue("submitter")
 	form := func(problem error) page.View {
@@ -98,8 +150,8 @@ const writeOffCalls = 10
 // errPart reports an act of several calls that ended at one of them, after others were carried out.
 var errPart = errors.New("a part was carried out")
 
-// writeOff records that foreign transactions were no request of this deployment. GET makes 1 call. POST makes 1 for one
-// transaction, up to 10 for all up to a nonce, and 1 more if it is refused.
+// writeOff records that foreign transactions were no request of this deployment. A form makes the
+// calls of [foreignFormOf]. POST makes 1 for one transaction, and up to 10 for all up to a nonce.
 func writeOff(ctx context.Context, call page.Call) (page.View, error) {
 	id := call.PathValue("submitter")
 	form := func(problem error) page.View {

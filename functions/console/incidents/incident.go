@@ -87,6 +87,9 @@ type progress struct {
 // Done reports whether nothing of the account is above the finalized block.
 func (p progress) Done() bool { return p.Known && p.Final >= p.All }
 
+// Has reports whether the transaction of the nonce is final.
+func (p progress) Has(nonce uint64) bool { return p.Known && nonce < p.Final }
+
 // Left is the number of transactions that are not final yet.
 func (p progress) Left() uint64 { return p.All - min(p.All, p.Final) }
 

@@ -2,6 +2,7 @@ package incidents_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -73,10 +74,34 @@ func TestIncidentWithoutAFinalLoss(t *testing.T) {
 	a["GET "+admin+"/lost"] = &client.Problem{Status: 503, Code: "UNAVAILABLE", Detail: "the chain could not be read"}
 	consoletest.New(t, incidents.Section(), a).Shows(console+"/protect", 3, "The chain could not be read: the chain could not be read")
 	a = answers()
-	none := protected()
-	none.Protect = nil
-	a["GET "+admin] = none
-	consoletest.New(t, incidents.Section(), a).Shows(console+"/protect", 3, "No incident is open")
+	for status, want := range map[string]string{"ACTIVE": "intents are accepted and sent", "SUSPENDED": "it is suspended: new intents are refused", "RETIRED": "it is retired: new intents are refused for ever"} {
+		none := protected()
+		none.Protect, none.Status = nil, status
+		a["GET "+admin] = none
+		c := consoletest.New(t, incidents.Section(), a)
+		c.Shows(console+"/protect", 3, "No incident is open", want)
+		if w, _ := c.Get(console + "/protect"); status != "ACTIVE" && strings.Contains(w.Body.String(), "accepted and sent") {
+			t.Errorf("%s: the page says that intents are accepted", status)
+		}
+	}
+}
+
+// The lost nonces are read again with the rest, each with its whole hash and receiver, and agree with the finalized count.
+func TestLostNoncesAreLiveAndWhole(t *testing.T) {
+	t.Parallel()
+	a := answers()
+	of := func(final uint64) string {
+		l := lost(final)
+		l.Nonces[0].Succeeded = nil
+		a["GET "+admin+"/lost"] = l
+		return consoletest.New(t, incidents.Section(), a).Live(console + "/protect")
+	}
+	if text := of(8); !strings.Contains(text, ">"+txHash+"<") || !strings.Contains(text, ">0x00000000000000000000000000000000cafe0001<") || !strings.Contains(text, "whether it succeeded was not read yet") || strings.Contains(text, "not final yet") {
+		t.Errorf("with all final: the live part lacks the whole hash or receiver, or says that a nonce is not final\n%s", text)
+	}
+	if text := of(6); !strings.Contains(text, "not final yet") {
+		t.Errorf("before finality: got no word that the nonce is not final\n%s", text)
+	}
 }
 
 // After a reorg the page says whether the transaction is on the chain again.
@@ -199,7 +224,43 @@ func TestForeignTransactionsAreDecided(t *testing.T) {
 	c.Refuses(console+"/foreign/write-off", all, 400, 1, "Type 6 to confirm")
 	c.Refuses(console+"/foreign/write-off", url.Values{"nonce": {"6"}, "reason": {"r"}}, 400, 1, "Type 6 to confirm")
 	c.Refuses(console+"/foreign/match", url.Values{"nonce": {"6"}, "txId": {proposed}, "reason": {"r"}}, 400, 1, "Type 6 to confirm")
-	c.Refuses(console+"/foreign/match", url.Values{"nonce": {"six"}, "txId": {proposed}, "reason": {"r"}}, 400, 1, "a whole number")
+	c.Refuses(console+"/foreign/match", url.Values{"nonce": {"six"}, "txId": {proposed}, "reason": {"r"}}, 400, 0, "a whole number")
+}
+
+// The forms show what they decide, from all pages up to the nonce: also beyond the first, and not beyond the nonce.
+func TestWriteOffShowsWhatItCovers(t *testing.T) {
+	t.Parallel()
+	const perPage, all = 50, 2000
+	a := consoletest.Answers{"GET " + admin + "/foreign": func(call consoletest.Call) any {
+		var from int
+		_, _ = fmt.Sscan(call.Query.Get("pageToken"), &from)
+		rows := make([]client.OpenForeign, 0, perPage)
+		for n := from; n < from+perPage; n++ {
+			rows = append(rows, client.OpenForeign{Nonce: uint64(n), TxHash: txHash, ValueWei: "7", To: "0x00000000000000000000000000000000cafe0001", TxID: proposed, RequestID: fmt.Sprint("order-", n, "-", attack)})
+		}
+		answer := map[string]any{"foreign": rows}
+		if from+perPage < all {
+			answer["nextPageToken"] = fmt.Sprint(from + perPage)
+		}
+		return answer
+	}}
+	c := consoletest.New(t, incidents.Section(), a)
+	to := console + "/foreign/write-off?through=true&nonce="
+	c.Shows(to+"119", 3, `data-field="covered">120<`, `data-field="coveredHeld">120<`, `data-nonce="99"`, "order-99-&#34;", "And 20 more", ">"+txHash+"<", ">0x00000000000000000000000000000000cafe0001<")
+	if w, _ := c.Get(to + "60"); strings.Contains(w.Body.String(), `data-nonce="61"`) || strings.Contains(w.Body.String(), "not listed here") {
+		t.Errorf("up to nonce 60: the page lists what it does not cover, or says that there is more\n%s", w.Body)
+	}
+	c.Shows(to+"5000", 20, "at least 1 000", "And at least 900 more")
+	c.Shows(console+"/foreign/write-off?nonce=130", 3, "order-130-", ">"+txHash+"<")
+	c.Shows(console+"/foreign/match?nonce=130", 3, "order-130-", `name="txId" value="`+proposed)
+	c.Shows(console+"/foreign/match?nonce=1900", 20, "Decide about those first")
+	if w, _ := c.Get(console + "/foreign/match?nonce=1900"); strings.Contains(w.Body.String(), "may have decided") {
+		t.Errorf("beyond the bound: the page says that none waits\n%s", w.Body)
+	}
+	a["GET "+admin+"/foreign"] = map[string]any{"foreign": []client.OpenForeign{}}
+	c.Shows(to+"5", 1, "Another operator may have decided")
+	a["GET "+admin+"/foreign"] = &client.Problem{Status: 403, Code: "FORBIDDEN", Detail: "only operators"}
+	c.Shows(to+"5", 1, "Not all that this covers could be read: only operators")
 }
 
 func proposalOf(by, status string) client.Proposal {

@@ -66,5 +66,5 @@ func TestUnreadIsNotNone(t *testing.T) {
 	a["POST "+one+"/approve"] = &client.Problem{Status: 502}
 	c.Refuses("/console/proposals/"+proposed+"/approve", approve, 502, 2, "The outcome is unknown")
 	a["GET "+admin+"/foreign"] = map[string]any{"foreign": []client.OpenForeign{{Nonce: 5}}, "nextPageToken": "later"}
-	c.Shows(console+"/foreign/match?nonce=6", 1, "The first page of foreign transactions does not have this nonce")
+	c.Shows(console+"/foreign/match?nonce=6", 20, "this form reads no further")
 }

@@ -18,11 +18,12 @@ const (
 	api    = "/admin/v1/transfers/" + reqID
 	page   = "/console/transfers/" + reqID
 	payer  = "eip155:1:0x00000000000000000000000000000000000abcde"
+	hash   = "0x1111111111111111111111111111111111111111111111111111111111111111"
 	attack = `"><script>alert(1)</script>`
 )
 
 func listed(created time.Time) client.OperatorsTransfer {
-	return client.OperatorsTransfer{UserID: 7, Transfer: client.Transfer{ReqID: reqID, From: "FUNDING", To: "SPOT", Asset: "USDT", Amount: "12.5", State: client.TransferTargetPending, CreatedAt: created, UpdatedAt: created}}
+	return client.OperatorsTransfer{UserID: 7, Transfer: client.Transfer{ReqID: reqID, From: "FUNDING", To: "SPOT", Address: "0x00000000000000000000000000000000cafe0001", Asset: "USDT", Amount: "12.5", State: client.TransferTargetPending, CreatedAt: created, UpdatedAt: created}}
 }
 
 // The list sends its filters, keeps them in the next page's address.
@@ -31,7 +32,7 @@ func TestTransfersAreFiltered(t *testing.T) {
 	rows := map[string]any{"transfers": []client.OperatorsTransfer{listed(time.Now())}, "nextPageToken": "later"}
 	var sent []url.Values
 	c := consoletest.New(t, money.Section(), consoletest.Answers{"GET /admin/v1/transfers": func(call consoletest.Call) any { sent = append(sent, call.Query); return rows }})
-	c.Shows("/console/transfers?state=TARGET_PENDING&user=7", 1, page, "12.5 USDT", "<option selected>TARGET_PENDING", "/console/transfers?pageToken=later&amp;state=TARGET_PENDING&amp;user=7")
+	c.Shows("/console/transfers?state=TARGET_PENDING&user=7", 1, page, ">0x00000000000000000000000000000000cafe0001<", "12.5 USDT", "<option selected>TARGET_PENDING", "/console/transfers?pageToken=later&amp;state=TARGET_PENDING&amp;user=7")
 	check.Equal(t, "the query", sent[0].Encode(), "pageSize=100&state=TARGET_PENDING&user=7")
 	c.Shows("/console/transfers?user=seven", 0, "The user is a whole number")
 	c.Shows("/console/transfers?older=1h&pageToken=here", 1, page, "older=1h&amp;pageToken=later")
@@ -111,6 +112,13 @@ func TestTransferIsShown(t *testing.T) {
 	a := consoletest.Answers{"GET " + api + "/why": paid, "GET /admin/v1/tx": map[string]any{"transactions": []client.FoundTx{{ListedTx: client.ListedTx{TxID: "0192a000-0000-7000-8000-000000000001", State: client.Tracking}}}}}
 	c := consoletest.New(t, money.Section(), a)
 	c.Shows(page, 2, `data-ledger="CHAIN"`, "&lt;script&gt;", "/console/tx/0192a000-0000-7000-8000-000000000001", page+"/resolve", page+"/state", "would follow")
+	paid.Statements = []client.Statement{{Paid: true, TxHash: hash, By: "email:ann@fencepost.example"}}
+	paid.Payout.Token, paid.ProvedBy = "0x00000000000000000000000000000000cafe0002", hash
+	a["GET "+api+"/why"] = paid
+	c.Shows(page, 2, ">"+paid.Payout.Token+"<", "paid by <code class=\"wrap\">"+hash+"<")
+	if text := c.Live(page); !strings.Contains(text, "Statements about the payout") {
+		t.Errorf("the part that is read again lacks the statements\n%s", text)
+	}
 	waits := why(client.TransferInit)
 	a["GET "+api+"/why"], a["GET /admin/v1/conservation"] = waits, client.Conservation{OpenHalts: 2}
 	c.Shows(page, 2, "2 halts of new transfers are open", page+"/cancel")

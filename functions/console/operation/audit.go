@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -101,6 +102,8 @@ func listActs(ctx context.Context, call page.Call) (page.View, error) {
 const (
 	exportRows  = 1000 // of one call
 	exportPages = 100
+
+	exportWithin = 55 * time.Second // all calls: Cloud Run ends a request of the console after 60 s
 )
 
 // exportColumns are the columns of an export.
@@ -197,12 +200,17 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// protect puts an apostrophe before a text that a spreadsheet would take for a formula. Spreadsheets skip leading spaces
-// and also know the full-width forms.
+// protect puts an apostrophe before a text that a spreadsheet would take for a formula, or of which a part would be one
+// where the spreadsheet splits lines by another separator. Spreadsheets skip spaces and quotes before a formula, and also
+// know the full-width forms.
 func protect(cell string) string {
-	text := strings.TrimLeft(cell, " \u00a0\u3000")
-	if text == "" || !strings.ContainsRune("=+-@\t\r\n|%＝＋－＠", []rune(text)[0]) {
-		return cell
+	if beginsFormula.MatchString(cell) || splitsToFormula.MatchString(cell) {
+		return "'" + cell
 	}
-	return "'" + cell
+	return cell
 }
+
+var (
+	beginsFormula   = regexp.MustCompile(`^[ \x{a0}\x{3000}]*[=+\-@\t\r\n|%＝＋－＠]`)
+	splitsToFormula = regexp.MustCompile(`[;\t\r\n][ "'\x{a0}\x{3000}]*[=+\-@＝＋－＠]`)
+)

@@ -123,6 +123,33 @@ func TestExportIsBoundedAndHasNoFormula(t *testing.T) {
 	}
 }
 
+// A cell has no formula after a separator by which a spreadsheet may split it, and other texts stay.
+func TestExportHasNoFormulaWithinACell(t *testing.T) {
+	t.Parallel()
+	for by, guarded := range map[string]bool{
+		"a;=1+1": true, "a\t+1": true, "a\r\n-1": true, "a\n@x": true, "a; =1": true, `a;"=1`: true, "a;＝1": true,
+		"a; b": false, "a = b": false, "ann-lee@fencepost.example": false, "1-2": false, "[1,-2]": false, "a\nb": false,
+	} {
+		c := consoletest.New(t, operation.Section(nil), consoletest.Answers{"GET /admin/v1/audit": map[string]any{"acts": []client.Act{actBy(by, 1)}}})
+		w, _ := c.Get("/console/audit.csv")
+		rows, err := csv.NewReader(w.Body).ReadAll()
+		check.OK(t)(err)
+		if want := map[bool]string{true: "'"}[guarded] + strings.ReplaceAll(by, "\r\n", "\n"); rows[1][1] != want {
+			t.Errorf("%q: got %q, want %q", by, rows[1][1], want)
+		}
+	}
+}
+
+// The export has more time than a page: it makes up to 100 calls.
+func TestExportHasMoreTime(t *testing.T) {
+	t.Parallel()
+	for _, r := range operation.Section(nil).Routes {
+		if long := r.Pattern == "GET /console/audit.csv"; long != (r.Within > 15*time.Second) {
+			t.Errorf("%s: got %s", r.Pattern, r.Within)
+		}
+	}
+}
+
 // An export that the API refuses midway says so in its last line.
 func TestExportSaysThatItIsIncomplete(t *testing.T) {
 	t.Parallel()

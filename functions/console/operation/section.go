@@ -26,7 +26,7 @@ func Section(drills Drills) page.Section {
 			{Pattern: "POST /console/webhooks/{endpoint}/{act}", Handle: actOnEndpoint, Acts: true},
 			{Pattern: "GET /console/chains", Handle: listChains},
 			{Pattern: "GET /console/audit", Handle: listActs},
-			{Pattern: "GET /console/audit.csv", Handle: exportActs},
+			{Pattern: "GET /console/audit.csv", Handle: exportActs, Within: exportWithin},
 		},
 	}
 	if drills == nil {

@@ -44,7 +44,8 @@ type View struct {
 type Route struct {
 	Pattern string
 	Handle  Handler
-	Acts    bool // a viewer gets 403; a POST needs the form field "csrf"
+	Acts    bool          // a viewer gets 403; a POST needs the form field "csrf"
+	Within  time.Duration // the answer's deadline; 0: 15 s to read, 45 s to act
 }
 
 // Link is an entry of the menu.

@@ -54,7 +54,7 @@ func TestPageEscapesDataAndPolls(t *testing.T) {
 		Title: "Show", Body: "test/show", Data: "<script>alert(1)</script>", Poll: 5 * time.Second,
 	})
 	body := w.Body.String()
-	wantAll(t, body, `data-page="show"`, "&lt;script&gt;alert(1)", `hx-get="/console/submitters/x?from=7"`, `hx-trigger="every 5s"`, `hx-select="#live"`,
+	wantAll(t, body, `data-page="show"`, "&lt;script&gt;alert(1)", `hx-get="/console/submitters/x?from=7"`, `hx-trigger="every 5s"`, `hx-select="#live"`, `hx-select-oob="#read"`, `<p>Drawn at <time`, `<span id="read">its live part read at <time`,
 		`<a href="/console/submitters" aria-current="page">`, "ops@fencepost.example", "2026-11-27 03:00:00 UTC")
 	if strings.Contains(body, "<script>alert") || strings.Contains(body, `href="/console/" aria-current`) {
 		t.Errorf("unescaped text, or a second current page:\n%s", body)

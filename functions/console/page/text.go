@@ -20,7 +20,7 @@ func (r *Renderer) functions() template.FuncMap {
 		"span":    func(d time.Duration) string { return span(d) },
 		"seconds": func(n int64) string { return span(time.Duration(n) * time.Second) },
 		"wei":     ether, "roughly": roughly, "gwei": gwei, "digits": digits,
-		"short": short, "link": link, "state": state, "indent": indent, "path": pathOf, "static": staticName, "runbook": runbook,
+		"short": short, "full": full, "link": link, "state": state, "indent": indent, "path": pathOf, "static": staticName, "runbook": runbook,
 		"join": strings.Join, "lower": strings.ToLower, "dict": dict, "meter": meter,
 		"add":    func(a, b int) int { return a + b },
 		"millis": func(n int64) string { return span(time.Duration(n) * time.Millisecond) },
@@ -172,6 +172,15 @@ func short(s string) template.HTML {
 		return `<span class="muted">–</span>`
 	}
 	return markup(`<span class="id" title="%s">%s</span>`, s, shorten(s))
+}
+
+// full is a hash or an account as a whole, which a narrow screen wraps: for evidence that a person compares. An
+// attacker can make an account that begins and ends as another one does.
+func full(s string) template.HTML {
+	if s == "" {
+		return `<span class="muted">–</span>`
+	}
+	return markup(`<code class="wrap">%s</code>`, s)
 }
 
 // shorten keeps what tells ids apart: of accounts the chain too, and of UUIDs, which begin with their time, more of

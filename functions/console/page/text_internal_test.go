@@ -32,14 +32,16 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		string(ago(now, now.Add(-3*time.Minute))): ">3 min ago</time>",
-		string(ago(now, now.Add(2*time.Hour))):    ">in 2 h</time>",
-		string(ago(now, now)):                     ">now</time>",
-		string(ago(now, (*time.Time)(nil))):       "never",
-		string(ether(`1"><b>`)):                   "1&#34;&gt;&lt;b&gt;",
-		string(roughly("1999999000000000000")):    ">≈ 1.9999 ether<",
-		string(roughly("1500000000000000000")):    ">1.5 ether<",
-		string(state("<i>")):                      `idle">&lt;i&gt;</span>`,
+		string(ago(now, now.Add(-3*time.Minute))):                 ">3 min ago</time>",
+		string(ago(now, now.Add(2*time.Hour))):                    ">in 2 h</time>",
+		string(ago(now, now)):                                     ">now</time>",
+		string(ago(now, (*time.Time)(nil))):                       "never",
+		string(ether(`1"><b>`)):                                   "1&#34;&gt;&lt;b&gt;",
+		string(roughly("1999999000000000000")):                    ">≈ 1.9999 ether<",
+		string(roughly("1500000000000000000")):                    ">1.5 ether<",
+		string(full("0x1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b<")): `<code class="wrap">0x1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b&lt;</code>`,
+		string(full("")):                                          "–",
+		string(state("<i>")):                                      `idle">&lt;i&gt;</span>`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got %q, want it to contain %q", text, want)

@@ -162,7 +162,9 @@ func TestLightIsRedForWhatStandsStill(t *testing.T) {
 		overdue bool
 		want    string
 	}{{"PROTECT", true, "bad"}, {"BLOCKED", true, "bad"}, {"BLOCKED", false, "ok"}, {"PROPOSAL", true, "warn"}, {"NEW_KIND", true, "bad"}} {
-		o := overview{Overview: client.Overview{Attention: []client.AttentionCount{{Kind: c.kind, Overdue: c.overdue, Count: 1}}}}
+		now := time.Now()
+		o := overview{Overview: client.Overview{At: now, RatesUpTo: &now, Attention: []client.AttentionCount{{Kind: c.kind, Overdue: c.overdue, Count: 1}}}}
+		o.Conservation.Value.LastCheck = &client.LastCheck{At: now}
 		o.count()
 		if got := o.lightOf().Tone; got != c.want {
 			t.Errorf("%s, overdue %t: got %s, want %s", c.kind, c.overdue, got, c.want)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
@@ -85,7 +86,7 @@ func (o *overview) count() {
 var softKinds = []string{"MOVE", "HELD", "ENDPOINT", "PAUSED", "PROPOSAL"}
 
 // lightOf is red while something stands still or is wrong until a person acts, and yellow while a person should check
-// something.
+// something, also what looks for faults itself.
 func (o *overview) lightOf() light {
 	var red, yellow int
 	for kind, n := range o.Counts {
@@ -105,7 +106,34 @@ func (o *overview) lightOf() light {
 	case o.Chains.Err != nil, o.Items.Err != nil, o.Conservation.Err != nil && !o.Conservation.Missing():
 		return light{"warn", "Look", "A part of this page got no answer."}
 	}
+	if text := o.unwatched(); text != "" {
+		return light{"warn", "Look", text}
+	}
 	return light{"ok", "All clear", "Nothing needs a person."}
+}
+
+// How late what looks for faults may be.
+const (
+	sweepLate = 5 * time.Minute  // it runs and counts each minute
+	checkLate = 40 * time.Minute // it runs each minute, and a full one has half an hour
+)
+
+// unwatched is what does not look for faults now, so that nothing would be found; "": all does.
+func (o *overview) unwatched() string {
+	check := o.Conservation.Value.LastCheck
+	switch {
+	case o.RatesUpTo == nil:
+		return "No minute was counted in the last hour: the sweep does not run, or has begun just now."
+	case o.At.Sub(*o.RatesUpTo) > sweepLate:
+		return fmt.Sprintf("The sweep has counted no minute for %d minutes: it does not run.", int(o.At.Sub(*o.RatesUpTo).Minutes()))
+	case o.Conservation.Missing():
+		return ""
+	case check == nil:
+		return "No check of conservation has come to its end yet."
+	case o.At.Sub(check.At) > checkLate:
+		return fmt.Sprintf("No check of conservation has come to its end for %d minutes.", int(o.At.Sub(check.At).Minutes()))
+	}
+	return ""
 }
 
 func counted(n int, one, many string) string {

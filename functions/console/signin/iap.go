@@ -21,7 +21,7 @@ type iap struct {
 // proxy's tokens for the console's backend service alone. A request around the proxy has no such token.
 func NewIAP(v *web.Verifier, page Page) Way { return iap{v, page} }
 
-// Person implements [Way]. The form's token is bound to the person: the proxy shows no session.
+// Person implements [Way]. The form's token is bound to the person and the day: the proxy shows no session.
 func (i iap) Person(r *http.Request) (Person, error) {
 	values := r.Header.Values(iapHeader)
 	if len(values) != 1 {

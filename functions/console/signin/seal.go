@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Sealer encrypts cookies, and makes the tokens of forms, by the session keys. The first key is used, and each
@@ -17,6 +18,7 @@ import (
 type Sealer struct {
 	ciphers []cipher.AEAD
 	macKeys [][]byte
+	now     func() time.Time
 }
 
 // NewSealer returns a sealer for session keys, each the base64 of at least 32 random bytes.
@@ -24,7 +26,7 @@ func NewSealer(keys []string) (*Sealer, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("the console needs a session key")
 	}
-	s := new(Sealer)
+	s := &Sealer{now: time.Now}
 	for i, text := range keys {
 		key, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(key) < 32 {
@@ -75,20 +77,22 @@ func (s *Sealer) open(purpose, text string, value any) bool {
 	return false
 }
 
-// FormToken returns the token that the forms of a session have.
-func (s *Sealer) FormToken(session string) string { return formToken(s.macKeys[0], session) }
+// FormToken returns the token that the forms of a session have today.
+func (s *Sealer) FormToken(session string) string { return formToken(s.macKeys[0], session, s.now()) }
 
-// FormTokenIs reports whether the token is one of the session's, in constant time.
+// FormTokenIs reports whether the token is one of the session's of today or yesterday, in constant time.
 func (s *Sealer) FormTokenIs(session, token string) bool {
-	ok := false
+	ok, now := false, s.now().UTC()
 	for _, key := range s.macKeys {
-		ok = hmac.Equal([]byte(formToken(key, session)), []byte(token)) || ok
+		for _, day := range []time.Time{now, now.AddDate(0, 0, -1)} {
+			ok = hmac.Equal([]byte(formToken(key, session, day)), []byte(token)) || ok
+		}
 	}
 	return ok
 }
 
-func formToken(key []byte, session string) string {
+func formToken(key []byte, session string, day time.Time) string {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(session))
+	mac.Write([]byte(day.UTC().Format(time.DateOnly) + " " + session))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -54,6 +55,13 @@ func TestSealedTextsAreOpenedByTheirKeys(t *testing.T) {
 	check.Equal(t, "while the key is changed", both.FormTokenIs("s", token), true)
 	check.Equal(t, "of another session", old.FormTokenIs("r", token), false)
 	check.Equal(t, "by another key", other.FormTokenIs("s", token), false)
+	begun := time.Date(2026, 11, 27, 0, 1, 0, 0, time.UTC)
+	old.now = func() time.Time { return begun }
+	token = old.FormToken("s")
+	for after, want := range map[time.Duration]bool{0: true, 23 * time.Hour: true, 47 * time.Hour: true, 48 * time.Hour: false, -time.Hour: false} {
+		old.now = func() time.Time { return begun.Add(after) }
+		check.Equal(t, fmt.Sprint("a form's token after ", after), old.FormTokenIs("s", token), want)
+	}
 	for _, keys := range [][]string{nil, {"x"}, {base64.StdEncoding.EncodeToString(make([]byte, 31))}} {
 		if _, err := NewSealer(keys); err == nil {
 			t.Errorf("keys %q: got no error, want one", keys)

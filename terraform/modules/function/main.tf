@@ -10,10 +10,11 @@ resource "google_cloud_run_v2_service" "this" {
   deletion_protection = var.deletion_protection
 
   # Public functions are reached through the load balancer and in no other way: they have no address of their own, and
-  # only the load balancer is let in. Cloud Run's own check of callers is off for them, since callers bring tokens of
-  # other issuers and audiences, which the function verifies. Internal ones accept requests of this project's Cloud
-  # Tasks and Scheduler, with a token of an account that may invoke them. The function verifies that token again, with
-  # its signature, also where Cloud Run's check is off.
+  # only the load balancer is let in. Admin with a console is the exception: its own address is open inside the
+  # network. Cloud Run's own check of callers is off for them, since callers bring tokens of other issuers and
+  # audiences, which the function verifies. Internal ones accept requests of this project's Cloud Tasks and Scheduler,
+  # with a token of an account that may invoke them. The function verifies that token again, with its signature, also
+  # where Cloud Run's check is off.
   ingress              = var.public ? "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
   default_uri_disabled = var.public && !var.called_inside
   invoker_iam_disabled = var.public && !var.behind_iap || var.unchecked
