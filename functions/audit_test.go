@@ -34,6 +34,7 @@ var auditedAs = map[string]string{
 	"POST /admin/v1/database/release-untouched":                           "release",
 	"POST /admin/v1/database/accept":                                      "database-accept",
 	"POST /admin/v1/tx/{txId}/proceed":                                    "proceed",
+	"POST /admin/v1/tx/{txId}/cancel":                                     "cancel",
 	"POST /admin/v1/tx/{txId}/decide":                                     "wait",
 	"POST /admin/v1/conservation/findings/{id}/adjust":                    "adjust",
 	"POST /admin/v1/conservation/check":                                   "", // it reads, and can only halt

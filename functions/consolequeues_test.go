@@ -11,13 +11,16 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/functions/console/queues"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// pages serves sections of the console to an operator, without signing in, against a deployment's real API.
+// pages serves sections of the console to an operator, without signing in, against a deployment's real API. Its calls have
+// the token of a person who has signed in to the console, which only admin accepts.
 type pages struct {
 	t     *testing.T
 	mux   *http.ServeMux
@@ -32,11 +35,14 @@ type shownPage struct {
 	calls  int
 }
 
-// countingTransport counts the requests.
+// countingTransport counts the requests. As console.adminUrl does, it serves the paths of admin only.
 type countingTransport struct{ calls *atomic.Int32 }
 
 func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.calls.Add(1)
+	if !strings.HasPrefix(r.URL.Path, "/admin/v1/") {
+		return nil, fmt.Errorf("%s %s is not admin's", r.Method, r.URL.Path)
+	}
 	return http.DefaultTransport.RoundTrip(r)
 }
 
@@ -45,7 +51,10 @@ func (h deployment) pages(sections ...page.Section) pages {
 	renderer, err := page.New(sections...)
 	check.OK(h.t)(err)
 	p := pages{h.t, http.NewServeMux(), new(atomic.Int32)}
-	token := h.callerToken("ann")
+	people := startIssuer(h.t)
+	h.url = h.serve(append(h.transferSettings(), consoleSettings(people.url)...)...)
+	token := people.token(h.t, "console", jwt.MapClaims{"sub": "77", "email": "ann@fencepost.example", "email_verified": true})
+	check.Equal(h.t, "the console's token at another function", call(h.t, h.t.Context(), token, "GET", h.url+"/api/v1/tx?submitter="+shopAccount, nil).is("code"), "401 UNAUTHORIZED")
 	admin, err := client.New(client.Options{URL: h.url, Transport: countingTransport{p.calls}, Token: func(context.Context) (string, error) { return token, nil }})
 	check.OK(h.t)(err)
 	for _, s := range sections {

@@ -189,7 +189,7 @@ func (a *App) serve() error {
 	}
 	desk := &admin.Desk{Base: a.base, Store: a.store.Store, Chains: chains, Approvals: c.Approvals}
 	a.admin = &admin.Server{
-		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Tasks: a.tasks, Nonce: c.Nonce,
+		Desk: desk, Signers: a.signers, Release: a.release, Decide: a.transactions.RecordDecision, Cancel: a.transactions.Cancel, Tasks: a.tasks, Nonce: c.Nonce,
 		Limits: a.attentionLimits(), Settings: c.Differences(),
 		Webhooks: admin.Webhooks{Log: eventlog.New(a.store.Store), Settings: c.Events, Tasks: a.tasks},
 	}

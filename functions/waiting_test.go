@@ -119,3 +119,28 @@ func TestOperatorSeesIncidents(t *testing.T) {
 	check.Equal(t, "by a caller", h.as("shop", "GET", path, nil).is("code"), "403 FORBIDDEN")
 	check.Equal(t, "of none", h.as("ann", "GET", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000ff/incidents", nil).is("code"), "404 UNKNOWN_SUBMITTER")
 }
+
+// An operator cancels an intent by admin: with a reason, which is kept and audited. The answer is the one of a caller's cancel.
+func TestOperatorCancelsByAdmin(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("release")...)
+	h.Register(t, shopAccount, 1)
+	id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "a", "payload": members{"to": paidTo}}).body["txId"])
+	cancel := "/admin/v1/tx/" + id + "/cancel"
+	check.Equal(t, "its caller", h.as("shop", "POST", cancel, members{"reason": "r"}).is("code"), "403 FORBIDDEN")
+	for _, reason := range []string{"", " ", strings.Repeat("r", 1001)} {
+		check.Equal(t, "reason "+reason, h.ann("POST", cancel, members{"reason": reason}).is("code", "field"), "400 INVALID_FIELD reason")
+	}
+	check.Equal(t, "none", h.ann("POST", "/admin/v1/tx/01a1fda0-b1f9-7b07-a2c1-57c667e395bc/cancel", members{"reason": "r"}).is("code"), "404 NOT_FOUND")
+	check.Equal(t, "before", h.one(`select state || ' ' || (select count(*) from tx_decision) from managed_tx`), "QUEUED 0")
+	for range 2 {
+		check.Equal(t, "cancel", h.ann("POST", cancel, members{"reason": "not wanted"}).is("outcome", "state", "subState"), "200 CANCELLED FAILED CANCELLED")
+	}
+	h.audited("POST", cancel, "asked by sub:ann-at-work: not wanted")
+	check.Equal(t, "decisions", h.one(`select string_agg(action || ' ' || by || ' ' || coalesce(operator, false), ',') from tx_decision`), "CANCEL sub:ann-at-work true")
+
+	h.Register(t, payer, 1)
+	bound := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": payer, "requestId": "b", "payload": members{"to": paidTo}}).body["txId"])
+	h.run(`update managed_tx set state = 'IN_FLIGHT', nonce = 0 where tx_id = $1`, bound)
+	check.Equal(t, "with a nonce", h.ann("POST", "/admin/v1/tx/"+bound+"/cancel", members{"reason": "r"}).is("outcome"), "202 PENDING")
+}

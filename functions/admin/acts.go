@@ -83,6 +83,7 @@ var Acts = map[string]ActRule{
 	"POST /admin/v1/accounts/{user}/{asset}/status":                       {"adjustments", "money moves again; a status that allows no more needs one operator"},
 	"POST /admin/v1/submitters/{submitter}/suspend":                       {"", "it only takes rights away"},
 	"POST /admin/v1/submitters/{submitter}/queue/cancel":                  {"", "it only ends intents without a nonce"},
+	"POST /admin/v1/tx/{txId}/cancel":                                     {"", "it does what the intent's caller can do alone"},
 	"POST /admin/v1/tx/{txId}/decide":                                     {"", "it sends the same call within the policy, or a placeholder"},
 	"POST /admin/v1/transfers/{req_id}/cancel":                            {"", "it only ends a transfer that has not begun"},
 	"POST /admin/v1/transfers/{req_id}/acknowledge":                       {"", "it only silences an alert for a time"},

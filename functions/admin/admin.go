@@ -40,6 +40,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/database/accept", withReason(a.Desk, noSubject, a.acceptDatabase))
 	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
 	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
+	a.act(mux, "POST /admin/v1/tx/{txId}/cancel", a.DeliverAfter(withReason(a.Desk, serve.PathTxID, a.cancel)))
 	a.routeHeld(mux)
 	a.routePast(mux)
 	a.routeLists(mux)

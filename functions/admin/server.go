@@ -44,6 +44,7 @@ type Server struct {
 	Signers  Signers
 	Release  func(context.Context, txmanager.Submitter, txmanager.ReleaseRequest) (txmanager.ReleaseResult, error)
 	Decide   func(*http.Request, store.Decision) (store.DecisionResult, error)
+	Cancel   func(w http.ResponseWriter, r *http.Request, txID string, by store.Viewer, reason string) error
 	Tasks    Tasks
 	Transfer *TransferServer // nil: the deployment offers no transfers
 	Webhooks Webhooks

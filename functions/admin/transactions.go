@@ -54,6 +54,11 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 	return web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: c.on, State: out.State, RequestedAction: out.RequestedAction})
 }
 
+// cancel cancels an intent by an operator's decision, with the reason.
+func (a *Server) cancel(w http.ResponseWriter, r *http.Request, c call[string, reasonRequest]) error {
+	return a.Cancel(w, r, c.on, store.Viewer{Caller: c.by, Operator: true}, c.reason)
+}
+
 func (a *Server) routeHeld(mux *web.Mux) {
 	a.routeForeign(mux)
 	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", withReason(a.Desk, noSubject, a.proceed))

@@ -40,34 +40,30 @@ type cancelRequest struct {
 	Reason string `json:"reason"`
 }
 
-// cancelReason names who asks, with an operator's reason if the body has one.
+// cancelReason returns the operator's reason if the body has one.
 func (a *Server) cancelReason(w http.ResponseWriter, r *http.Request, v store.Viewer) (string, error) {
-	text := "asked by " + v.Caller
 	body := bufio.NewReader(r.Body)
 	if _, err := body.Peek(1); errors.Is(err, io.EOF) {
-		return text, nil
+		return "", nil
 	}
 	r.Body = struct {
 		io.Reader
 		io.Closer
 	}{body, r.Body}
 	in, err := web.Decode[cancelRequest](w, r, a.MaxBodyBytes)
-	switch reason := strings.TrimSpace(in.Reason); {
+	reason := strings.TrimSpace(in.Reason)
+	switch {
 	case err != nil:
 		return "", err
 	case reason != "" && !v.Operator:
 		return "", web.FieldProblem("reason", "is for operators only: omit it")
 	case len(reason) > serve.MaxReason:
 		return "", web.FieldProblem("reason", "has %d bytes: want at most %d", len(reason), serve.MaxReason)
-	case reason != "":
-		text += ": " + reason
 	}
-	return text, nil
+	return reason, nil
 }
 
-// cancel cancels a queued intent at once. If the intent has a nonce, a placeholder transaction
-// competes for it, and the one that becomes final decides. Until then the answer is 202 PENDING.
-// Repeating the call is harmless.
+// cancel serves a cancel of a caller, or of an operator with a token of callers.
 func (a *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.Viewer(r)
 	if err != nil {
@@ -81,7 +77,18 @@ func (a *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := a.RecordDecision(r, store.Decision{TxID: txID, By: v, Action: txmanager.ActionCancel, Reason: reason})
+	return a.Cancel(w, r, txID, v, reason)
+}
+
+// Cancel cancels a queued intent at once. If the intent has a nonce, a placeholder transaction
+// competes for it, and the one that becomes final decides. Until then the answer is 202 PENDING.
+// Repeating the call is harmless. The reason is an operator's; "": none.
+func (a *Server) Cancel(w http.ResponseWriter, r *http.Request, txID string, v store.Viewer, reason string) error {
+	asked := "asked by " + v.Caller
+	if reason != "" {
+		asked += ": " + reason
+	}
+	out, err := a.RecordDecision(r, store.Decision{TxID: txID, By: v, Action: txmanager.ActionCancel, Reason: asked})
 	if err != nil {
 		return err
 	}

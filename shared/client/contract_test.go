@@ -27,9 +27,10 @@ var helpers = []string{"CloseIdle", "WaitTx", "WaitTransfer"}
 // returned is the part of the answer that a method returns, where it is neither the whole
 // answer nor the elements of its only list.
 var returned = map[string][]string{
-	"cancelTx":     {"outcome"},
-	"proceedTx":    {"state"},
-	"replayEvents": {"events", "[]", "event"},
+	"cancelTx":           {"outcome"},
+	"cancelTxAsOperator": {"outcome"},
+	"proceedTx":          {"state"},
+	"replayEvents":       {"events", "[]", "event"},
 }
 
 // sent is one request that the service got.

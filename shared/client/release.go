@@ -196,3 +196,8 @@ type Decision struct {
 func (c *Client) DecideTx(ctx context.Context, txID, action, reason string) (Decision, error) {
 	return post[Decision](ctx, c, "/admin/v1/tx/"+url.PathEscape(txID)+"/decide", map[string]string{"action": action, "reason": reason})
 }
+
+// CancelTxAsOperator is [Client.CancelTx] as an operator's act. The reason is required, and kept. It is for operators.
+func (c *Client) CancelTxAsOperator(ctx context.Context, txID, reason string) (Outcome, error) {
+	return cancelTx(ctx, c, "/admin/v1/tx/"+url.PathEscape(txID)+"/cancel", map[string]string{"reason": reason})
+}

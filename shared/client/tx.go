@@ -267,13 +267,17 @@ const (
 )
 
 // CancelTx cancels the intent, if that is still possible. The reason is an operator's, and kept with the operator's name; a
-// caller gives "".
+// caller gives "". The console's tokens are for [Client.CancelTxAsOperator].
 func (c *Client) CancelTx(ctx context.Context, txID, reason string) (Outcome, error) {
 	body := struct {
 		Reason string `json:"reason,omitempty"`
 	}{reason}
+	return cancelTx(ctx, c, "/api/v1/tx/"+url.PathEscape(txID)+"/cancel", body)
+}
+
+func cancelTx(ctx context.Context, c *Client, path string, body any) (Outcome, error) {
 	out, err := post[struct {
 		Outcome Outcome `json:"outcome"`
-	}](ctx, c, "/api/v1/tx/"+url.PathEscape(txID)+"/cancel", body)
+	}](ctx, c, path, body)
 	return out.Outcome, err
 }

@@ -168,7 +168,7 @@ func cancel(ctx context.Context, call page.Call) (page.View, error) {
 		if err := page.Confirmed(call, form.Confirm); err != nil {
 			return err
 		}
-		_, err := call.Admin.CancelTx(ctx, id, reason)
+		_, err := call.Admin.CancelTxAsOperator(ctx, id, reason)
 		return err
 	})
 }

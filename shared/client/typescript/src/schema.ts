@@ -936,6 +936,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/admin/v1/tx/{txId}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancels an intent, as an operator
+         * @description As POST /api/v1/tx/{txId}/cancel, with the tokens of operators that admin accepts. Repeat the call until the answer is
+         *     definite. The decision is recorded with the operator's name and reason. 403: it is a payout, about which its transfer decides.
+         */
+        post: operations["cancelTxAsOperator"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/admin/v1/tx/{txId}/decide": {
         parameters: {
             query?: never;
@@ -6367,6 +6388,53 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            502: components["responses"]["Broken"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelTxAsOperator: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description the txId that create answered: 32 hex digits with hyphens, in any letter case. Braces, `urn:uuid:` and a form without hyphens are refused */
+                txId: components["parameters"]["TxId"];
+            };
+            cookie?: never;
+        };
+        requestBody: components["requestBodies"]["Reason"];
+        responses: {
+            /** @description A definite answer, which never changes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CancelResponse"] & {
+                        /** @enum {unknown} */
+                        outcome?: "CANCELLED" | "EXECUTED";
+                    };
+                };
+            };
+            /** @description Recorded, and not decided yet. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CancelResponse"] & {
+                        /** @enum {unknown} */
+                        outcome?: "PENDING";
+                    };
+                };
+            };
+            400: components["responses"]["BadBody"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ActForbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["BodyTimeout"];
+            413: components["responses"]["BodyTooLarge"];
             429: components["responses"]["TooManyRequests"];
             502: components["responses"]["Broken"];
             503: components["responses"]["Unavailable"];
