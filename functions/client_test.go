@@ -69,7 +69,7 @@ func TestClientOfIntents(t *testing.T) {
 	if err != nil || len(results) != 3 || results[0].Status != 202 || results[1].Code != "REQUEST_ID_CONFLICT" || results[2].TxID == "" {
 		t.Errorf("batch: got %+v, %v; want the middle one refused", results, err)
 	}
-	if outcome, err := shop.CancelTx(t.Context(), ids["r5"], ""); err != nil || outcome != client.Cancelled {
+	if outcome, err := shop.CancelTx(t.Context(), ids["r5"]); err != nil || outcome != client.Cancelled {
 		t.Errorf("cancel: got %s, %v; want CANCELLED", outcome, err)
 	}
 	if tx, err := shop.WaitTx(t.Context(), ids["r5"]); err != nil || tx.State != client.Failed || tx.SubState != "CANCELLED" || tx.RequestID != "r5" {

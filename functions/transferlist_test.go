@@ -66,7 +66,7 @@ func TestOperatorListsAllTransfers(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"?asset=USDT": "400 INVALID_FIELD asset", "?asset=USDT&state=COMMITTED": "400 INVALID_FIELD asset", "?state=DONE": "400 INVALID_FIELD state",
-		"?user=0": "400 INVALID_FIELD user", "?user=x": "400 INVALID_FIELD user", "?pageToken=xx": "400 INVALID_FIELD pageToken", "?before=yesterday": "400 INVALID_FIELD before", "?asset=USDT&state=FAILED&before=" + hourAgo: "400 INVALID_FIELD asset", "?next=1": "400 UNSUPPORTED_FIELD next",
+		"?user=0": "400 INVALID_FIELD user", "?user=x": "400 INVALID_FIELD user", "?pageToken=xx": "400 INVALID_FIELD pageToken", "?before=yesterday": "400 INVALID_FIELD before", "?next=1": "400 UNSUPPORTED_FIELD next",
 	} {
 		a := h.as("ann", "GET", "/admin/v1/transfers"+query, nil)
 		check.Equal(t, query, a.is("code", "field"), want)

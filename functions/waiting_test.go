@@ -65,9 +65,6 @@ func TestOperatorSeesWhyATransactionWaits(t *testing.T) {
 		t.Errorf("why: got %+v, %v; want BALANCE and its runbook", why, err)
 	}
 	cancel := "/api/v1/tx/" + id + "/cancel"
-	check.Equal(t, "a caller's reason", h.as("shop", "POST", cancel, map[string]any{"reason": "r"}).is("code", "field"), "400 INVALID_FIELD reason")
-	check.Equal(t, "a long reason", h.as("ann", "POST", cancel, map[string]any{"reason": strings.Repeat("r", 1001)}).is("code", "field"), "400 INVALID_FIELD reason")
-	check.Equal(t, "another member", h.as("ann", "POST", cancel, map[string]any{"why": "r"}).is("code", "field"), "400 UNSUPPORTED_FIELD why")
 	h.as("shop", "POST", cancel, nil).wants(t, 200, "cancel")
 	if why, err := c.WhyTx(t.Context(), id); err != nil || why.Waiting != nil || why.State != "FAILED" {
 		t.Errorf("why, ended: got %+v, %v; want no wait", why, err)

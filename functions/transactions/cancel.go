@@ -1,11 +1,7 @@
 package transactions
 
 import (
-	"bufio"
-	"errors"
-	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -35,34 +31,6 @@ const (
 	outcomePending   = "PENDING"   // ask again: a placeholder competes for the nonce
 )
 
-// cancelRequest is the optional body of a cancel.
-type cancelRequest struct {
-	Reason string `json:"reason"`
-}
-
-// cancelReason returns the operator's reason if the body has one.
-func (a *Server) cancelReason(w http.ResponseWriter, r *http.Request, v store.Viewer) (string, error) {
-	body := bufio.NewReader(r.Body)
-	if _, err := body.Peek(1); errors.Is(err, io.EOF) {
-		return "", nil
-	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{body, r.Body}
-	in, err := web.Decode[cancelRequest](w, r, a.MaxBodyBytes)
-	reason := strings.TrimSpace(in.Reason)
-	switch {
-	case err != nil:
-		return "", err
-	case reason != "" && !v.Operator:
-		return "", web.FieldProblem("reason", "is for operators only: omit it")
-	case len(reason) > serve.MaxReason:
-		return "", web.FieldProblem("reason", "has %d bytes: want at most %d", len(reason), serve.MaxReason)
-	}
-	return reason, nil
-}
-
 // cancel serves a cancel of a caller, or of an operator with a token of callers.
 func (a *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.Viewer(r)
@@ -73,11 +41,7 @@ func (a *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reason, err := a.cancelReason(w, r, v)
-	if err != nil {
-		return err
-	}
-	return a.Cancel(w, r, txID, v, reason)
+	return a.Cancel(w, r, txID, v, "")
 }
 
 // Cancel cancels a queued intent at once. If the intent has a nonce, a placeholder transaction

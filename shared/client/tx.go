@@ -266,13 +266,9 @@ const (
 	Pending   Outcome = "PENDING"   // not decided yet: ask again
 )
 
-// CancelTx cancels the intent, if that is still possible. The reason is an operator's, and kept with the operator's name; a
-// caller gives "". The console's tokens are for [Client.CancelTxAsOperator].
-func (c *Client) CancelTx(ctx context.Context, txID, reason string) (Outcome, error) {
-	body := struct {
-		Reason string `json:"reason,omitempty"`
-	}{reason}
-	return cancelTx(ctx, c, "/api/v1/tx/"+url.PathEscape(txID)+"/cancel", body)
+// CancelTx cancels the intent, if that is still possible. The console's tokens are for [Client.CancelTxAsOperator].
+func (c *Client) CancelTx(ctx context.Context, txID string) (Outcome, error) {
+	return cancelTx(ctx, c, "/api/v1/tx/"+url.PathEscape(txID)+"/cancel", nil)
 }
 
 func cancelTx(ctx context.Context, c *Client, path string, body any) (Outcome, error) {

@@ -70,10 +70,10 @@ func TestRefusedCreatesDoNotReadAFullQueue(t *testing.T) {
 	known := post(t, db, alice, "known")
 	fill(t, db, "filled-", bound-1)
 	db = reopened(t, db, func(o *store.Options) { o.MaxConns = 1 }) // it knows nothing of the queue
-	creates(t, db, "first-", 20, bound)                             // the first of them measures the queue
+	began := time.Now()
+	creates(t, db, "first-", 20, bound) // the first of them measures the queue
 	ctx := telemetry.WithMeter(t.Context())
 	before := queueRows()
-	began := time.Now()
 	for i := range 100 {
 		if _, err := db.Create(ctx, intent(alice, fmt.Sprint("refused-", i)), bound); !errors.Is(err, store.ErrQueueFull) {
 			t.Fatalf("create %d at a full queue: got %v, want ErrQueueFull", i, err)

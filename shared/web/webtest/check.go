@@ -167,7 +167,7 @@ func (op *operation) checkRequest(e exchange) error {
 	for name := range query {
 		return fmt.Errorf("there is no query parameter %q", name)
 	}
-	if op.body == nil || op.bodyless && len(e.asked) == 0 {
+	if op.body == nil {
 		return nil
 	}
 	value, err := parse(e.asked)

@@ -32,7 +32,6 @@ type Contract struct {
 type operation struct {
 	parameters []parameter
 	body       *jsonschema.Schema // nil: none is described
-	bodyless   bool               // a request may omit the body
 	singly     singly
 	answers    map[int]answer
 }
@@ -144,7 +143,6 @@ func (c *Contract) operation(compiler *jsonschema.Compiler, pointer string) (*op
 	}
 	var err error
 	if body, at := c.at(pointer + "/requestBody"); body != nil {
-		op.bodyless = members(body)["required"] != true
 		if op.body, err = c.schema(compiler, at+"/content/application~1json/schema"); err != nil {
 			return nil, err
 		}

@@ -131,7 +131,7 @@ export interface paths {
         /**
          * Cancels an intent, if that is still possible
          * @description An intent without a nonce ends at once. Otherwise a placeholder competes for the nonce, and the mined version decides: repeat
-         *     the call until the answer is definite. The call may be made at any time. The body is optional, and for operators.
+         *     the call until the answer is definite. The call may be made at any time and has no body.
          *     While the submitter is in PROTECT, an intent without a nonce may have been carried out: the answer is PENDING, and the intent
          *     is HELD. It does not run after the release. Repeat the call then.
          */
@@ -2461,10 +2461,6 @@ export interface components {
             number: number;
             hash: components["schemas"]["Hash"];
         };
-        CancelRequest: {
-            /** @description for operators only: why; kept with the operator's name, and shown in `lastError` */
-            reason?: string;
-        };
         CancelResponse: {
             /** Format: uuid */
             txId: string;
@@ -4762,11 +4758,7 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["CancelRequest"];
-            };
-        };
+        requestBody?: never;
         responses: {
             /** @description A definite answer, which never changes. */
             200: {
