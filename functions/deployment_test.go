@@ -163,7 +163,7 @@ func (h deployment) listen(app *functions.App, target string) (url string) {
 	return server.URL
 }
 
-// onChain returns a deployment with a chain of its own, and without users and a trading core.
+// onChain returns a deployment with its own chain, and without users and a trading core.
 func onChain(t *testing.T) (deployment, *devchain.Chain) {
 	t.Helper()
 	chain, err := devchain.Start(t.Context(), devchain.Options{})

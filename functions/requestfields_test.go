@@ -103,7 +103,7 @@ func schemaFields(at string, s *openapi3.Schema) (paths []string) {
 	return paths
 }
 
-// withoutInner drops the fields of a field that has a path of its own: in one form it has any value. The
+// withoutInner drops the inner fields of a field that is itself a path: in one form it has any value. The
 // paths are sorted.
 func withoutInner(paths []string) (outer []string) {
 	for _, path := range paths {

@@ -24,7 +24,7 @@ func TestAttentionNamesRunbooks(t *testing.T) {
 	}
 }
 
-// Each cause of a wait has a sentence of its own, and one more where the wait is too long.
+// Each cause of a wait has its sentence, and one more where the wait is too long.
 func TestWaitsAreSaidInSentences(t *testing.T) {
 	t.Parallel()
 	for _, cause := range txmanager.WaitCauses() {

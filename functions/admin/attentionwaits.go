@@ -2,7 +2,7 @@ package admin
 
 import "github.com/fencepost/fencepost/shared/txmanager"
 
-// whyWaits says why a transaction waits, for a person, by the cause.
+// whyWaits has, for each cause, the sentence that tells a person why a transaction waits.
 var whyWaits = map[txmanager.WaitCause]string{
 	txmanager.WaitBalance:     "The account cannot pay for the transaction.",
 	txmanager.WaitGasEstimate: "No node has estimated the gas of the transaction's call.",

@@ -36,8 +36,8 @@ func (e InJournalError) Error() string {
 // Unwrap returns [ErrEvidence].
 func (e InJournalError) Unwrap() error { return ErrEvidence }
 
-// UnreadError reports that the time ended before the whole journal was read. What was read is stored, and the next call
-// continues there. It wraps [ErrEvidence].
+// UnreadError reports that the time ended before the whole journal was read. The line that was reached is stored,
+// and the next call continues after it. It wraps [ErrEvidence].
 type UnreadError struct{ Upto, Last uint64 }
 
 // Error tells how far the journal was read.

@@ -43,7 +43,7 @@ func (i *Issuer) keep(g grant) (code string) {
 	return code
 }
 
-// SignIn makes the account sign in at each later GET /authorize; "": nobody does.
+// SignIn makes the account sign in at each later GET /authorize; "" signs the last account out.
 func (i *Issuer) SignIn(email string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -23,7 +23,7 @@ func listForeign(ctx context.Context, call page.Call) (page.View, error) {
 	p := &foreignPage{Submitter: call.PathValue("submitter")}
 	one := client.Page{Token: call.FormValue("pageToken")}
 	var err error
-	p.Foreign, err = rowsOf(call.Admin.ListForeign(client.WithPage(ctx, &one), p.Submitter))
+	p.Foreign, err = page.ReadRows(call.Admin.ListForeign(client.WithPage(ctx, &one), p.Submitter))
 	p.Next = one.Next
 	return page.View{Title: "Foreign transactions", Body: "incidents/foreign", Data: p}, err
 }
@@ -75,7 +75,7 @@ func foreignFormOf(ctx context.Context, call page.Call, problem error) *foreignF
 	if nonce, err := strconv.ParseUint(f.Nonce, 10, 64); err == nil {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		f.Error = textOf(f.read(ctx, call.Admin, nonce))
+		f.Error = page.WhyUnread(f.read(ctx, call.Admin, nonce))
 	}
 	if f.TxID == "" && f.One != nil {
 		f.TxID = f.One.TxID
@@ -88,7 +88,7 @@ func (f *foreignForm) read(ctx context.Context, admin *client.Client, nonce uint
 	var one client.Page
 	for range foreignPages {
 		one.Token = one.Next
-		rows, err := rowsOf(admin.ListForeign(client.WithPage(ctx, &one), f.Submitter))
+		rows, err := page.ReadRows(admin.ListForeign(client.WithPage(ctx, &one), f.Submitter))
 		if err != nil {
 			f.Covered.More = true
 			return err

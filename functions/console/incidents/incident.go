@@ -117,7 +117,7 @@ func showIncident(ctx context.Context, call page.Call) (page.View, error) {
 		defer cancel()
 		p.Lost, lostErr = call.Admin.Lost(ctx, id, lostToken)
 	})
-	reads.Go(func() { p.Past, pastErr = rowsOf(call.Admin.ListIncidents(client.WithPage(ctx, &past), id)) })
+	reads.Go(func() { p.Past, pastErr = page.ReadRows(call.Admin.ListIncidents(client.WithPage(ctx, &past), id)) })
 	reads.Wait()
 	if err == nil {
 		err = pastErr
@@ -125,7 +125,7 @@ func showIncident(ctx context.Context, call page.Call) (page.View, error) {
 	if err != nil {
 		return page.View{}, err
 	}
-	p.LostError, p.Progress, p.Next, p.Nonces = textOf(lostErr), progressOf(p.Lost), past.Next, answered(call, p.Lost.Nonces)
+	p.LostError, p.Progress, p.Next, p.Nonces = page.WhyUnread(lostErr), progressOf(p.Lost), past.Next, answered(call, p.Lost.Nonces)
 	if n := p.Submitter.InFlightNonce; n != nil {
 		p.OpenNonce = strconv.FormatUint(*n, 10)
 	}

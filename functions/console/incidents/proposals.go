@@ -21,7 +21,7 @@ func listProposals(ctx context.Context, call page.Call) (page.View, error) {
 	p := &proposalList{All: call.FormValue("state") == "all"}
 	one := client.Page{Token: call.FormValue("pageToken")}
 	var err error
-	p.Proposals, err = rowsOf(call.Admin.ListProposals(client.WithPage(ctx, &one), p.All))
+	p.Proposals, err = page.ReadRows(call.Admin.ListProposals(client.WithPage(ctx, &one), p.All))
 	p.Next = one.Next
 	return page.View{Title: "Proposals", Body: "incidents/proposals", Data: p}, err
 }

@@ -241,7 +241,7 @@ func drawRelease(ctx context.Context, call page.Call, in client.Release, problem
 	if err != nil {
 		f.Submitter.Submitter = id
 	}
-	f.Unread, f.LostError = textOf(err), textOf(lostErr)
+	f.Unread, f.LostError = page.WhyUnread(err), page.WhyUnread(lostErr)
 	if p := f.Submitter.Protect; p != nil {
 		f.Evidence, f.Incident = evidenceOf(p.Evidence), strconv.Itoa(p.Incident)
 	}

@@ -3,12 +3,9 @@ package incidents
 
 import (
 	"embed"
-	"errors"
-	"iter"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/console/page"
-	"github.com/fencepost/fencepost/shared/client"
 )
 
 //go:embed templates/*.html
@@ -40,28 +37,3 @@ func Section() page.Section {
 
 // patience is how long a page waits for what needs the chain's nodes. The rest of the page is drawn without it.
 const patience = 8 * time.Second
-
-// rowsOf reads a list to its end, which with [client.WithPage] is one page.
-func rowsOf[T any](list iter.Seq2[T, error]) (rows []T, err error) {
-	for row, err := range list {
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
-// textOf is why a part of a page cannot be drawn; "": it can. The text of an error that is no refusal stays secret.
-func textOf(err error) string {
-	var p *client.Problem
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &p) && p.Detail != "" && p.Code == "INVALID_FIELD":
-		return p.Field + " " + p.Detail // which goes on from the field's name
-	case errors.As(err, &p) && p.Detail != "":
-		return p.Detail
-	}
-	return "the API did not answer in time"
-}

@@ -49,7 +49,7 @@ func TestReleaseIsWhatWasTried(t *testing.T) {
 	lacks(t, "the questions", w, "There is no lost nonce to name", "Not final yet")
 }
 
-// What was not read is not shown as absent.
+// A page does not show a row as absent whose read failed.
 func TestUnreadIsNotNone(t *testing.T) {
 	t.Parallel()
 	one := "/admin/v1/proposals/" + proposed

@@ -115,7 +115,7 @@ func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
 		f := &transferForm{WayOn: wayOn(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
 		var err error
 		f.Why, err = call.Admin.WhyTransfer(ctx, id)
-		f.Error, f.Op, f.Statement = textOf(err), awaitedOp(f.State), standing(f.Why)
+		f.Error, f.Op, f.Statement = page.WhyUnread(err), awaitedOp(f.State), standing(f.Why)
 		f.ReqID, f.Act = id, acts[i].on(f.Why)
 		f.Forgotten = strings.Contains(f.LastEvidence, "BEYOND_HORIZON") || client.CodeOf(problem) == "BEYOND_HORIZON"
 		return page.View{Title: f.Act.Button, Body: "money/act", Data: f}

@@ -82,7 +82,7 @@ func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
 	defer cancel()
 	f := &moneyForm{ID: call.PathValue("id"), WayOn: wayOn(problem)}
 	c, err := call.Admin.Conservation(ctx)
-	f.Error = textOf(err)
+	f.Error = page.WhyUnread(err)
 	if c.LastCheck != nil {
 		f.Found = c.LastCheck.Standing
 		for i, one := range c.LastCheck.Found {

@@ -48,7 +48,7 @@ func listTransfers(ctx context.Context, call page.Call) (page.View, error) {
 	case "NOT_FOUND":
 		p.None, err = true, nil
 	case "INVALID_FIELD":
-		p.Error, err = textOf(err), nil
+		p.Error, err = page.WhyUnread(err), nil
 	}
 	return v, err
 }
@@ -67,7 +67,7 @@ func (p *transferList) read(ctx context.Context, admin *client.Client, token str
 		query.Before = time.Now().Add(-older)
 	}
 	one := client.Page{Token: token}
-	rows, err := rowsOf(admin.ListAllTransfers(client.WithPage(ctx, &one), query))
+	rows, err := page.ReadRows(admin.ListAllTransfers(client.WithPage(ctx, &one), query))
 	p.Transfers, p.Next = rows, p.nextPath(one.Next)
 	return err
 }

@@ -4,7 +4,6 @@ package money
 import (
 	"embed"
 	"errors"
-	"iter"
 	"net/http"
 	"strings"
 
@@ -34,31 +33,6 @@ func Section() page.Section {
 			{Pattern: "POST /console/conservation/halts/{id}/resume", Handle: resumeHalt, Acts: true},
 		},
 	}
-}
-
-// rowsOf reads a list to its end, which with [client.WithPage] is one page.
-func rowsOf[T any](list iter.Seq2[T, error]) (rows []T, err error) {
-	for row, err := range list {
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
-}
-
-// textOf is why a part of a page cannot be drawn; "": it can. The text of an error that is no refusal stays secret.
-func textOf(err error) string {
-	var p *client.Problem
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &p) && p.Detail != "" && p.Code == "INVALID_FIELD":
-		return p.Field + " " + p.Detail // which goes on from the field's name
-	case errors.As(err, &p) && p.Detail != "":
-		return p.Detail
-	}
-	return "the API did not answer in time"
 }
 
 // refusedCodes has the way on after an act of these pages was refused with a code.

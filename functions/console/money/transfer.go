@@ -188,9 +188,9 @@ const transferPoll = 5 * time.Second
 // payoutTx is the managed transaction of a payout, which has the req_id as requestId.
 func payoutTx(ctx context.Context, admin *client.Client, w client.Why) (*client.FoundTx, string) {
 	var one client.Page
-	rows, err := rowsOf(admin.FindTxs(client.WithPage(ctx, &one), client.TxFilter{Submitter: w.Payout.Submitter, RequestID: w.ReqID, PageSize: 1}))
+	rows, err := page.ReadRows(admin.FindTxs(client.WithPage(ctx, &one), client.TxFilter{Submitter: w.Payout.Submitter, RequestID: w.ReqID, PageSize: 1}))
 	if err != nil || len(rows) == 0 {
-		return nil, textOf(err)
+		return nil, page.WhyUnread(err)
 	}
 	return &rows[0], ""
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// What was not read is not shown as absent, and a resolution of an unread transfer has no button.
+// A page does not show a row as absent whose read failed, and a resolution of an unread transfer has no button.
 func TestUnreadIsNotNone(t *testing.T) {
 	t.Parallel()
 	unread := &client.Problem{Status: 503, Code: "UNAVAILABLE", Detail: "ask again"}

@@ -80,16 +80,16 @@ func listActs(ctx context.Context, call page.Call) (page.View, error) {
 	v := page.View{Title: "Audit", Body: "operation/audit", Data: p}
 	query, err := queryOf(q)
 	if err != nil {
-		p.Error = textOf(err)
+		p.Error = page.WhyUnread(err)
 		return v, nil
 	}
 	one := client.Page{Token: q.Get("pageToken")}
-	rows, err := rowsOf(call.Admin.ListActs(client.WithPage(ctx, &one), query))
+	rows, err := page.ReadRows(call.Admin.ListActs(client.WithPage(ctx, &one), query))
 	for _, a := range rows {
 		p.Acts = append(p.Acts, actRow{a, isKept(a.Before), isKept(a.After)})
 	}
 	if client.CodeOf(err) == "INVALID_FIELD" {
-		p.Error, err = textOf(err), nil
+		p.Error, err = page.WhyUnread(err), nil
 	}
 	if one.Next != "" {
 		kept.Set("pageToken", one.Next)
@@ -119,7 +119,7 @@ func exportActs(ctx context.Context, call page.Call) (page.View, error) {
 	}
 	query.PageSize = exportRows
 	first := new(client.Page)
-	rows, err := rowsOf(call.Admin.ListActs(client.WithPage(ctx, first), query))
+	rows, err := page.ReadRows(call.Admin.ListActs(client.WithPage(ctx, first), query))
 	if err != nil {
 		return page.View{}, err
 	}
@@ -159,8 +159,8 @@ func export(ctx context.Context, w http.ResponseWriter, admin *client.Client, qu
 		}
 		one := client.Page{Token: p.next}
 		var err error
-		if p.rows, err = rowsOf(admin.ListActs(client.WithPage(ctx, &one), query)); err != nil {
-			incomplete(out, "the API refused or did not answer: "+textOf(err)+"; export again")
+		if p.rows, err = page.ReadRows(admin.ListActs(client.WithPage(ctx, &one), query)); err != nil {
+			incomplete(out, "the API refused or did not answer: "+page.WhyUnread(err)+"; export again")
 			return
 		}
 		p.next = one.Next
@@ -200,8 +200,8 @@ func orEmpty(text *string) string {
 	return *text
 }
 
-// protect puts an apostrophe before a text that a spreadsheet would take for a formula, or of which a part would be one
-// where the spreadsheet splits lines by another separator. Spreadsheets skip spaces and quotes before a formula, and also
+// protect puts an apostrophe before a text that a spreadsheet would take for a formula. A spreadsheet that splits lines by
+// another separator can also take a part of the text for one. Spreadsheets skip spaces and quotes before a formula, and also
 // know the full-width forms.
 func protect(cell string) string {
 	if beginsFormula.MatchString(cell) || splitsToFormula.MatchString(cell) {

@@ -63,7 +63,7 @@ func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
 		defer cancel()
 		f := &endpointForm{Name: name, Act: endpointActs[i], WayOn: endpointWayOn(problem)}
 		all, err := call.Admin.WebhookEndpoints(ctx)
-		f.Error = textOf(err)
+		f.Error = page.WhyUnread(err)
 		if at := slices.IndexFunc(all, func(e client.WebhookEndpoint) bool { return e.Name == name }); at >= 0 {
 			f.Endpoint = &all[at]
 		}

@@ -94,7 +94,7 @@ func updateOf(call page.Call) (client.SubmitterUpdate, error) {
 	return client.SubmitterUpdate{MaxInFlight: &window, Name: &name}, nil
 }
 
-// txAct is the form of an act on a transaction, with what is known of it as evidence.
+// txAct is the form of an act on a transaction, with the transaction's state and past as evidence.
 type txAct struct {
 	transaction
 	Verb    string

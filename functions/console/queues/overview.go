@@ -118,7 +118,7 @@ const (
 	checkLate = 40 * time.Minute // it runs each minute, and a full one has half an hour
 )
 
-// unwatched is what does not look for faults now, so that nothing would be found; "": all does.
+// unwatched names the check that does not run now, so that its faults would not be shown; "": all run.
 func (o *overview) unwatched() string {
 	check := o.Conservation.Value.LastCheck
 	switch {
