@@ -297,6 +297,7 @@ var notCounted = map[string]string{
 	"fencepost_gas_bump_total": "a gas bump", "fencepost_gas_bump_extra_gwei_total": "a gas bump", "fencepost_mempool_diagnosis_total": "a lost transaction",
 	"fencepost_tx_unproved_total": "a forged intent", "fencepost_refund_failures_total": "a refund that fails", "fencepost_lease_fenced_total": "a lost lease",
 	"fencepost_conservation_check_total": "a check of conservation", "fencepost_database_mark_uncompared": "a mark outside the database",
+	"fencepost_gauge_failures_total": "a gauge's query that fails",
 }
 
 // readsMetrics reads the metrics of all processes after all that has happened: each is there, and promlint finds nothing.
