@@ -206,7 +206,7 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 			if status, got := b.cancel(t, id); status != http.StatusAccepted {
 				t.Fatalf("cancel: got %d %+v, want 202", status, got)
 			}
-			b.versions(t, id, "ORIGINAL", "BUMP", "PLACEHOLDER")
+			b.replaced(t, id, "BUMP", "PLACEHOLDER")
 			if got := len(b.asked()); got == before {
 				t.Error("the signer that has the key again: got it not asked for the placeholder")
 			}
