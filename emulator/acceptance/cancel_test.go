@@ -100,14 +100,20 @@ func (b bench) versions(t *testing.T, txID string, kinds ...string) {
 	}
 }
 
-// replaced waits until the original was followed by versions of these kinds, and the chain's pool holds the last one.
-// Until then a block could still contain an earlier one.
-func (b bench) replaced(t *testing.T, txID string, kinds ...string) {
+// replaced waits until the chain's pool holds a second version of this kind. Until then a block could
+// still contain the original.
+func (b bench) replaced(t *testing.T, txID, kind string) {
 	t.Helper()
-	b.versions(t, txID, append([]string{"ORIGINAL"}, kinds...)...)
-	b.until(t, fmt.Sprintf("the %s of %s did not reach the pool", kinds, txID), func() bool {
+	b.versions(t, txID, "ORIGINAL", kind)
+	b.reachesPool(t, txID, 2)
+}
+
+// reachesPool waits until the chain's pool holds this version of the transaction.
+func (b bench) reachesPool(t *testing.T, txID string, version int) {
+	t.Helper()
+	b.until(t, fmt.Sprintf("version %d of %s did not reach the pool", version, txID), func() bool {
 		var hash string
-		if b.DB.QueryRow(b.ctx, `select tx_hash from tx_version where tx_id = $1 and version = $2`, txID, len(kinds)+1).Scan(&hash) != nil {
+		if b.DB.QueryRow(b.ctx, `select tx_hash from tx_version where tx_id = $1 and version = $2`, txID, version).Scan(&hash) != nil {
 			return false
 		}
 		_, _, err := b.Node.TransactionByHash(b.ctx, common.HexToHash(hash))

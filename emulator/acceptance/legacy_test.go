@@ -80,7 +80,7 @@ func TestLegacyFormOfEachSigner(t *testing.T) {
 			id := b.postUntilAnswered(t, transfer(s, "outbid"))
 			b.replaced(t, id, "BUMP")
 			b.cancel(t, id)
-			b.replaced(t, id, "BUMP", "PLACEHOLDER")
+			b.versions(t, id, "ORIGINAL", "BUMP", "PLACEHOLDER")
 			b.await(t, s, txmanager.Tracking, 1)
 			b.Chain.StartMining()
 			b.ends(t, map[txmanager.Submitter]int{s: 1})

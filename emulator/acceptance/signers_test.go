@@ -206,7 +206,8 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 			if status, got := b.cancel(t, id); status != http.StatusAccepted {
 				t.Fatalf("cancel: got %d %+v, want 202", status, got)
 			}
-			b.replaced(t, id, "BUMP", "PLACEHOLDER")
+			b.versions(t, id, "ORIGINAL", "BUMP", "PLACEHOLDER")
+			b.reachesPool(t, id, 3)
 			if got := len(b.asked()); got == before {
 				t.Error("the signer that has the key again: got it not asked for the placeholder")
 			}
