@@ -324,7 +324,9 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 // A core that does not start again is found. Here its log has lost an answered record.
 func TestDamagedCoreIsFound(t *testing.T) {
 	t.Parallel()
-	out := runTampered(t, shortFlags(t, 15), func(_ context.Context, e *episode) error {
+	f := shortFlags(t, 15)
+	f.minutes = 0.05
+	out := runTampered(t, f, func(_ context.Context, e *episode) error {
 		if err := e.env.Core.Kill(); err != nil {
 			return err
 		}
