@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,8 +40,9 @@ func (r *exampleReceiver) start(t *testing.T) {
 	_ = r.held.Close() // the second time it is closed already
 	c := exec.Command(r.command[0], r.command[1:]...)
 	c.Env, c.Stdout, c.Stderr, c.WaitDelay = r.environment, r.out, r.out, 5*time.Second
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the command may be a wrapper: all its processes are killed
 	check(t, c.Start())
-	r.kill = func() { _ = c.Process.Kill(); _ = c.Wait() }
+	r.kill = func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL); _ = c.Wait() }
 	within, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	check(t, poll(within, func() bool {
@@ -95,7 +97,7 @@ func (x *examples) receives(t *testing.T, language string, kept []event) {
 	r := x.receivers[language]
 	printed := func(line string, want int) {
 		t.Helper()
-		x.until(t, "never printed: "+line, func() bool { return r.count(line) >= want })
+		x.swept(t, "never printed: "+line, func() bool { return r.count(line) >= want })
 		if got := r.count(line); got != want {
 			t.Errorf("lines %q: got %d, want %d", line, got, want)
 		}
@@ -125,7 +127,7 @@ func (x *examples) receives(t *testing.T, language string, kept []event) {
 	_, err = operator.RedeliverEvents(x.ctx, language, client.RedeliveryRequest{After: "0", Reason: "it may have lost some"})
 	check(t, err, "redeliver")
 	for _, e := range kept {
-		x.until(t, "not delivered again: "+e.key(), func() bool { return r.count("repeated "+e.key()+" ") > 0 })
+		x.swept(t, "not delivered again: "+e.key(), func() bool { return r.count("repeated "+e.key()+" ") > 0 })
 		printed("stored "+e.key()+" ", 1)
 	}
 }

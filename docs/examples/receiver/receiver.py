@@ -9,8 +9,10 @@ import contextlib
 import hashlib
 import hmac
 import json
+import logging
 import os
 import sqlite3
+import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -96,7 +98,7 @@ class Receiver(BaseHTTPRequestHandler):
             except sqlite3.Error as e:
                 self.send_error(503, str(e))
                 return
-        print(outcome, delivery, event.get("requestId", ""), result(event), flush=True)
+        logging.info("%s %s %s %s", outcome, delivery, event.get("requestId", ""), result(event))
         self.send_response(204)
         self.end_headers()
 
@@ -105,6 +107,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
     with connect() as made:
         made.executescript(TABLES)
     host, port = os.environ.get("LISTEN", "127.0.0.1:8787").rsplit(":", 1)
