@@ -94,10 +94,13 @@ func (x *examples) receives(t *testing.T, language string, kept []event) {
 	if why := x.missing[language]; why != "" {
 		t.Skip(why)
 	}
-	r := x.receivers[language]
+	r, b := x.receivers[language], x.bench
+	var cancel context.CancelFunc
+	b.ctx, cancel = context.WithTimeout(x.ctx, 2*time.Minute) // all is delivered already, or will be within seconds
+	defer cancel()
 	printed := func(line string, want int) {
 		t.Helper()
-		x.swept(t, "never printed: "+line, func() bool { return r.count(line) >= want })
+		b.swept(t, "never printed: "+line, func() bool { return r.count(line) >= want })
 		if got := r.count(line); got != want {
 			t.Errorf("lines %q: got %d, want %d", line, got, want)
 		}
@@ -108,7 +111,7 @@ func (x *examples) receives(t *testing.T, language string, kept []event) {
 	r.refuses(t)
 	r.keepsOrder(t, printed)
 
-	again := delivery{id: kept[0].key(), body: value[string](t, x.bench, `select body::text from event where tx_id = $1 and sequence = $2`, kept[0].TxID, kept[0].Sequence)}
+	again := delivery{id: kept[0].key(), body: value[string](t, b, `select body::text from event where tx_id = $1 and sequence = $2`, kept[0].TxID, kept[0].Sequence)}
 	before := r.count("repeated " + again.id + " ")
 	r.deliver(t, "a real event again", http.StatusNoContent, again)
 	r.kill()
@@ -119,15 +122,15 @@ func (x *examples) receives(t *testing.T, language string, kept []event) {
 	printed("older made-TxSubmitted-2 ", 1)
 
 	operator := must(x.Client(stack.OperatorAccount))(t)
-	tried, err := operator.TestWebhookEndpoint(x.ctx, language, "does it answer?")
+	tried, err := operator.TestWebhookEndpoint(b.ctx, language, "does it answer?")
 	if err != nil || !tried.Accepted {
 		t.Errorf("the endpoint's test: got %+v, %v; want it accepted", tried, err)
 	}
 	printed("ignored test-", 1)
-	_, err = operator.RedeliverEvents(x.ctx, language, client.RedeliveryRequest{After: "0", Reason: "it may have lost some"})
+	_, err = operator.RedeliverEvents(b.ctx, language, client.RedeliveryRequest{After: "0", Reason: "it may have lost some"})
 	check(t, err, "redeliver")
 	for _, e := range kept {
-		x.swept(t, "not delivered again: "+e.key(), func() bool { return r.count("repeated "+e.key()+" ") > 0 })
+		b.swept(t, "not delivered again: "+e.key(), func() bool { return r.count("repeated "+e.key()+" ") > 0 })
 		printed("stored "+e.key()+" ", 1)
 	}
 }
