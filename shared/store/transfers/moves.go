@@ -15,13 +15,14 @@ const (
 	// startRows checks the age, by the database's clock, and the payer in the statement that writes. So a
 	// worker that was frozen before it starts nothing that is too old. A payout in INIT does not begin
 	// while its payer cannot pay, its asset is suspended, or it is halted, because a payment cannot be
-	// taken back.
+	// taken back. The limit keeps the planner from reading all rows in their order.
 	startRows = `
   select i.req_id, f.state as was, case when late then -10 else 10 end as becomes, case when late then 'EXPIRED' end as why
-    from unnest(@starts::text[], @timeouts::interval[]) as i (req_id, init_timeout), transfers_tb f,
+    from unnest(@starts::text[], @timeouts::interval[]) as i (req_id, init_timeout),
+         lateral (select x.* from transfers_tb x where x.req_id = i.req_id limit 1) as f,
          lateral (select f.payout_submitter as submitter) as p,
          lateral (select f.created_at < clock_timestamp() - i.init_timeout and ` + untouched + ` as late) as c
-   where f.req_id = i.req_id and f.state = 0 and (late or f.payout_submitter is null or ` + mayPay + ` and ` + mayLeave + `)`
+   where f.state = 0 and (late or f.payout_submitter is null or ` + mayPay + ` and ` + mayLeave + `)`
 
 	moveRows = `
   select m.req_id, m.was, m.becomes, nullif(m.why, '') as why
