@@ -88,7 +88,7 @@ func (s *Store) newWrites() *batch.Group[write, written] {
 
 // writeAll makes all writes in one round trip and one commit: begin, lock, write, commit. After an error each
 // write is unknown, unless the transaction was rolled back because of one of them. Where a write changed
-// nothing, another round trip reads what is stored.
+// nothing, another round trip reads the stored transfer.
 func (s *Store) writeAll(ctx context.Context, all []write) []batch.Result[written] {
 	results := make([]batch.Result[written], len(all))
 	t := newTransaction(all)
