@@ -156,9 +156,16 @@ func callOf(r *http.Request) *adminCall {
 // mustPropose reports whether the call only proposes its act.
 func mustPropose(r *http.Request) bool { return callOf(r).needsTwo }
 
+// claimedEmail begins the name of an address that may not be verified. Nobody is an operator by it.
+const claimedEmail = "claimed:"
+
 // operatorNames returns every name of the caller in v, since one person can have several. Addresses
-// are compared without letter case.
+// are compared without letter case, and also if they are not verified: with a subject alone in the list
+// of operators, an address is all that a token of another issuer has in common.
 func operatorNames(v store.Viewer) (names []string) {
+	if v.Email != "" {
+		names = append(names, claimedEmail+strings.ToLower(v.Email))
+	}
 	for _, name := range v.Names {
 		switch {
 		case strings.HasPrefix(name, store.SubjectCaller):
