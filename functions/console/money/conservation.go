@@ -80,7 +80,7 @@ type moneyForm struct {
 func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
-	f := &moneyForm{ID: call.PathValue("id"), WayOn: wayOn(problem)}
+	f := &moneyForm{ID: call.PathValue("id"), WayOn: ways.After(problem)}
 	c, err := call.Admin.Conservation(ctx)
 	f.Error = page.WhyUnread(err)
 	if c.LastCheck != nil {
@@ -156,7 +156,7 @@ func check(ctx context.Context, call page.Call) (page.View, error) {
 	if call.Method == http.MethodPost {
 		report, err = call.Admin.CheckConservation(ctx, strings.TrimSpace(call.PostFormValue("full")) == "true")
 		if v.Problem = err; err != nil {
-			v.Status = statusOf(err)
+			v.Status = page.StatusOf(err)
 		}
 	}
 	f := evidence(ctx, call, err)
