@@ -63,7 +63,7 @@ func TestPlansOfHotStatements(t *testing.T) {
 	for name, args := range map[string][]any{
 		"listOf": {user, "", 51}, "listEnded": {user, "", 51, committed}, "listOpen": {user, "", 51, pending}, "allWanted": {of}, "openWanted": {of}, "failedWanted": {of}, "userWanted": {of}, "endedWanted": {of},
 		"olderWanted": {of}, "usersOpenWanted": {of},
-		"allLast": {of}, "openLast": {of}, "failedLast": {of}, "userLast": {of}, "endedLast": {of}, "olderLast": {of}, "usersOpenLast": {of}, "dueActs": {50},
+		"allLast": {of}, "openLast": {of}, "failedLast": {of}, "userLast": {of}, "endedLast": {of}, "olderLast": {of}, "usersOpenLast": {of}, "dueActs": {50}, "countHalts": {}, "openHalts": {50},
 	} {
 		got := blocks(t, conn, transfers.HotStatements[name], args...)
 		if t.Logf("%s: %d blocks", name, got); got > mostBlocks {
@@ -121,7 +121,8 @@ func grow(t *testing.T, b bench, n int) {
 	b.run(t, `
 		insert into account_act (kind, request_id, ledger, user_id, asset_id, units, by, reason, funding)
 		select 'DEPOSIT', 'wire-' || n, 'FUNDING', 100 + n, 1, 1, 'ann', 'r', 'APPLIED' from generate_series(1, $1::integer) as n`, n)
-	check.OK(t)(b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, transfer_history, balances_tb, account_act`))
+	b.run(t, `insert into transfer_halt (scope, evidence, resumed_at, resumed_by, resume_reason) select 'all', '{}', clock_timestamp(), 'ann', 'r' from generate_series(1, $1::integer)`, n)
+	check.OK(t)(b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, transfer_history, balances_tb, account_act, transfer_halt`))
 }
 
 // explain returns the generic plan of a statement.
