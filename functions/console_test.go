@@ -162,7 +162,7 @@ func TestTheConsolesAccountHasNoRights(t *testing.T) {
 			reads++
 		}
 	}
-	if reads < 30 || acts < len(admin.Acts) {
+	if reads < 25 || acts < len(admin.Acts) {
 		t.Errorf("got %d reads and %d acts, want all of them", reads, acts)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -81,7 +82,7 @@ func (h deployment) pages(sections ...page.Section) pages {
 	h.url = h.serve(append(h.transferSettings(), consoleSettings(people.url)...)...)
 	token := people.token(h.t, "console", jwt.MapClaims{"sub": "77", "email": "ann@fencepost.example", "email_verified": true})
 	check.Equal(h.t, "the console's token at another function", call(h.t, h.t.Context(), token, "GET", h.url+"/api/v1/tx?submitter="+shopAccount, nil).is("code"), "401 UNAUTHORIZED")
-	admin, err := client.New(client.Options{URL: h.url, Transport: countingTransport{p.calls, p.made}, Token: func(context.Context) (string, error) { return token, nil }})
+	admin, err := client.New(client.Options{URL: h.url, Transport: countingTransport{p.calls, p.made}, Token: func(context.Context) (string, error) { return token, nil }, Within: 20 * time.Second, RetryFirst: 24 * time.Hour})
 	check.OK(h.t)(err)
 	for _, s := range sections {
 		for _, route := range s.Routes {

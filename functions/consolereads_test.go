@@ -74,7 +74,7 @@ func consolePages(tx, proposal, transfer string) map[string]struct {
 		"/console/attention":              {"/console/attention", map[string]int{"GET /admin/v1/attention": 1}},
 		"/console/submitters":             {"/console/submitters", map[string]int{"GET /admin/v1/submitters": 1, "GET /admin/v1/attention": 1, one: 1}},
 		"/console/search":                 {"/console/search?q=" + tx, map[string]int{"GET /admin/v1/tx/{txId}": 1, "GET /admin/v1/proposals/{proposalId}": 1, "GET /admin/v1/tx": 1}},
-		"/console/submitters/{submitter}": {at, map[string]int{one: 1, one + "/nonces": 1, one + "/queue": 1, one + "/changes": 1, one + "/policy/use": 1}},
+		"/console/submitters/{submitter}": {at, map[string]int{one: 1, one + "/lane": 1, one + "/queue": 1, one + "/changes": 1, one + "/policy/use": 1}},
 
 		"/console/submitters/{submitter}/suspend":           {at + "/suspend", submitter},
 		"/console/submitters/{submitter}/resume":            {at + "/resume", submitter},

@@ -147,7 +147,8 @@ func resumeHalt(ctx context.Context, call page.Call) (page.View, error) {
 	})
 }
 
-// check checks conservation now. The API keeps no reason of it, so the form asks for none. GET makes 1 call. POST makes
+// check checks conservation now, as the schedule does each minute. No operator decides what it finds or halts, so it is
+// no act: the form asks for no reason, and the page Audit does not have it. GET makes 1 call. POST makes
 // 2: the check, and the last check for the form that shows the report.
 func check(ctx context.Context, call page.Call) (page.View, error) {
 	v := page.View{Title: "Check conservation", Body: "money/check"}
