@@ -113,8 +113,8 @@ func consolePages(tx, proposal, transfer string) map[string]struct {
 	}
 }
 
-// Each page that reads makes the calls of admin that the table says and no other, and each statement behind them has a
-// plan that a test holds beside many rows.
+// Each page that reads makes the calls of admin that the table says and no other. A test holds the plan of each statement
+// behind them beside many rows.
 func TestConsolePagesMakeBoundedReads(t *testing.T) {
 	t.Parallel()
 	h, c := listed(t)

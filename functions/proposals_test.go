@@ -194,8 +194,8 @@ func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 	check.Equal(t, "the policy", h.one(`select max_value_wei from submitter_policy`), "5")
 }
 
-// A person whom the settings name by a subject of the callers' issuer and by an address does not agree with himself: by
-// the console's issuer, whose subjects are others, the address tells. A token without one decides nothing.
+// The settings can name one person by a subject of the callers' issuer and by an address. The console's issuer has other
+// subjects, so the address shows that both are one person. A token without an address decides nothing.
 func TestOnePersonDoesNotApproveByTheConsole(t *testing.T) {
 	t.Parallel()
 	people := startIssuer(t)

@@ -156,12 +156,12 @@ func callOf(r *http.Request) *adminCall {
 // mustPropose reports whether the call only proposes its act.
 func mustPropose(r *http.Request) bool { return callOf(r).needsTwo }
 
-// claimedEmail begins the name of an address that may not be verified. Nobody is an operator by it.
+// claimedEmail begins the name of an address that may not be verified. Such a name makes no operator.
 const claimedEmail = "claimed:"
 
 // operatorNames returns every name of the caller in v, since one person can have several. Addresses
-// are compared without letter case, and also if they are not verified: with a subject alone in the list
-// of operators, an address is all that a token of another issuer has in common.
+// are compared without letter case. One that is not verified is compared too: it is all that the tokens
+// of two issuers have in common.
 func operatorNames(v store.Viewer) (names []string) {
 	if v.Email != "" {
 		names = append(names, claimedEmail+strings.ToLower(v.Email))

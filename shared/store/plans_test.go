@@ -192,7 +192,7 @@ select tx_id, name, '{}', case when name = 'version:1' then '\x00'::bytea end fr
 insert into tx_history (tx_id, submitter, at, state, attempts)
 select tx_id, submitter, now(), step, 1 from managed_tx, unnest(array['QUEUED', 'SUBMITTED', 'CONFIRMED']) as step;` + endedProposals
 
-// endedProposals are 50,000 proposals that nobody waits for any more.
+// endedProposals inserts 50,000 proposals that were rejected.
 const endedProposals = `
 insert into proposal (kind, act, subject, method, path, body, effect, observed_state, observed_state_hash, epoch, digest, proposed_by, proposer_names, reason, expires_at, status, closed_by, close_reason, closed_at)
 select 'policy', 'policy', '{}', 'PUT', '/', '{}', 'e', '{}', sha256('x'), 'e', sha256(n::text::bytea), 'sub:ann', '{sub:ann}', 'r', now(), 'REJECTED', 'sub:ben', 'r', now()

@@ -13,7 +13,7 @@ import (
 )
 
 // After a refusal, and after an act that used the whole time of the request, the form shows the state of now. A form that
-// was not sent is drawn with what was read.
+// was not sent makes no second call.
 func TestARefusedActShowsTheStateOfNow(t *testing.T) {
 	t.Parallel()
 	const shop = "eip155:1:0x00000000000000000000000000000000000abcde"
