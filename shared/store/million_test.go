@@ -115,8 +115,6 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	within("policyScopes", pgx.NamedArgs{"submitter": alice, "after": "", "size": size + 1})
 	within("openHolds", alice, -1, size+1)
 	within("openHolds", alice, 40_000, size+1)
-	within("lostBytes", alice, "transfer")
-	within("filledCount", alice)
 	within("foreignTransactions", alice, 400_000, 400_020)
 	within("ownVersions", alice, 400_000, 400_020)
 	within("openRequests", alice)

@@ -355,7 +355,11 @@ func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t 
 	return all, results.Wrap(err, "find intents like %s", t.Hash)
 }
 
-const ownVersions = `select nonce, tx_hash from tx_version where submitter = $1 and nonce >= $2 and nonce < $3`
+const ownVersions = `
+select m.nonce, v.tx_hash
+  from managed_tx m
+  join tx_version v on v.tx_id = m.tx_id
+ where m.submitter = $1 and m.nonce >= $2 and m.nonce < $3`
 
 // OwnVersions are the stored versions for the nonces of s from one on and below another, by
 // nonce.

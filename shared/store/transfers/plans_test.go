@@ -141,8 +141,11 @@ func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
 	if err := conn.QueryRow(t.Context(), `select cardinality(parameter_types) from pg_prepared_statements where name = $1`, "hot "+name).Scan(&parameters); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	nulls := strings.TrimSuffix(strings.Repeat("null, ", parameters), ", ")
-	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+`(`+nulls+`)`, pgx.QueryExecModeSimpleProtocol)
+	nulls := ""
+	if parameters > 0 {
+		nulls = "(" + strings.TrimSuffix(strings.Repeat("null, ", parameters), ", ") + ")"
+	}
+	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+nulls, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
