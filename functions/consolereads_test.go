@@ -31,7 +31,7 @@ var statementsOf = map[string][]string{
 	"GET /admin/v1/conservation":                      {"conservation/checkedAt", "conservation/standing", "transfers/countHalts", "transfers/openHalts"},
 	"GET /admin/v1/submitters":                        {"listSubmitters", "listSubmittersActive", "listSubmittersNotActive", "listSubmittersProtect", "listSubmittersByName"},
 	"GET /admin/v1/submitters/{submitter}":            {"viewSubmitter"},
-	"GET /admin/v1/submitters/{submitter}/nonces":     {"laneBounds", "laneNonces"},
+	"GET /admin/v1/submitters/{submitter}/lane":       {"laneBounds", "laneNonces"},
 	"GET /admin/v1/submitters/{submitter}/queue":      {"queuePage"},
 	"GET /admin/v1/submitters/{submitter}/changes":    {"viewSubmitter", "listChanges"},
 	"GET /admin/v1/submitters/{submitter}/incidents":  {"viewSubmitter", "listIncidents"},
