@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"math"
@@ -54,7 +53,7 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	const size, most = 50, 400 // blocks
 	within := func(name string, args ...any) {
 		t.Helper()
-		got := blocksOf(t, conn, cmp.Or(store.HotStatements[name], store.PayoutStatements[name]), args...)
+		got := blocksOf(t, conn, store.HotStatements[name], args...)
 		if t.Logf("%s: %d blocks", name, got); got > most {
 			t.Errorf("%s, %v: read %d blocks, want %d at most", name, args, got, most)
 		}
@@ -63,9 +62,6 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	check.OK(t)(conn.Exec(t.Context(), `insert into submitter_change (submitter, action, by, reason, at)
 		select $1, 'SUSPEND', 'ann', 'r', '2026-01-01'::timestamptz + n * interval '1 s' from generate_series(1, 50000) n`, alice))
 	check.OK(t)(conn.Exec(t.Context(), `analyze submitter_change`))
-	check.OK(t)(conn.Exec(t.Context(), endedProposals))
-	check.OK(t)(conn.Exec(t.Context(), `insert into foreign_hold (submitter, nonce, call_digest) select $1, n, '\x' from generate_series(1, 50000) n`, alice))
-	check.OK(t)(conn.Exec(t.Context(), `analyze proposal, foreign_hold`))
 	for name, statement := range store.ActStatements() {
 		got := blocksOf(t, conn, statement, time.Now().AddDate(10, 0, 0), 0, time.Time{}, "", "", "", size+1)
 		if t.Logf("%s: %d blocks", name, got); got > most {
@@ -92,16 +88,13 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	delete(attention, "key")
 	delete(attention, "size")
 	within("attentionCounts", attention)
-	// The other statements of the console's pages.
-	const newest = int64(math.MaxInt64)
+	// Further statements of the console's pages. Those that need a unique constraint have golden plans.
 	tx := value[string](t, db, `select tx_id::text from managed_tx where submitter = $1 and nonce = 400000`, alice)
 	within("viewSubmitter", alice)
 	within("stateCounts")
 	within("oldestTx")
 	within("lastMinutes")
 	within("blockedHeads", false)
-	within("findRequest", nil, "old-400000", "", size+1)
-	within("findNonce", alice, 400_000)
 	within("findHash", "0x"+strings.Repeat("ab", 32))
 	within("record", tx, []string{"shop"}, true)
 	within("txOrder", tx, 1000)
@@ -109,26 +102,7 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	within("txHistory", tx, 0, size+1)
 	within("txVersions", tx, 0, size+1)
 	within("txDecisions", tx, 0, size+1)
-	within("listChanges", alice, newest, size+1)
-	within("listIncidents", alice, newest, size+1)
-	within("policyUse", pgx.NamedArgs{"submitter": alice})
-	within("policyScopes", pgx.NamedArgs{"submitter": alice, "after": "", "size": size + 1})
-	within("openHolds", alice, -1, size+1)
-	within("openHolds", alice, 40_000, size+1)
-	within("foreignTransactions", alice, 400_000, 400_020)
-	within("ownVersions", alice, 400_000, 400_020)
-	within("openRequests", alice)
-	within("foreignReading", alice, 1, 400_000)
-	within("payoutStatements", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
-	if got := blocksOf(t, conn, store.HotStatements["matchingIntents"], alice, nil, "1", "0x", 100, 5000); got > 200_000 { // four for each intent that it compares
-		t.Errorf("matchingIntents: read %d blocks, want at most 200,000, not all 1,000,000 intents", got)
-	}
-	within("oneProposal", "0197c0de-0000-7000-8000-000000000000")
-	within("listProposals", newest, size+1)
-	within("listOpenProposals", newest, size+1)
-	for name, args := range map[string][]any{"listSubmitters": nil, "listSubmittersActive": nil, "listSubmittersProtect": nil, "listSubmittersNotActive": {"SUSPENDED"}, "listSubmittersByName": {false, ""}} {
-		within(name, append([]any{"", size + 1}, args...)...)
-	}
+	within("listChanges", alice, int64(math.MaxInt64), size+1)
 	shop := store.Viewer{Caller: "shop"}
 	for state, want := range map[txmanager.State]int{"": size, txmanager.Confirmed: size, txmanager.Failed: size, txmanager.Stuck: 33, txmanager.Protect: 0, txmanager.Queued: 0, txmanager.InFlight: 0} {
 		for _, v := range []store.Viewer{shop, operator} {
