@@ -74,6 +74,12 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	if len(listed) != all || listed[0].TxID != held.TxID || listed[0].RequestID != "repeated" || listed[1].TxID != "" || listed[all-1].Nonce != all-1 {
 		t.Fatalf("list: got %d, the first two %+v; want %d, and the intent held for the first", len(listed), listed[:min(2, len(listed))], all)
 	}
+	var later []uint64
+	for one, err := range ann.ListForeignFrom(t.Context(), shopAccount, all-2) {
+		check.OK(t)(err)
+		later = append(later, one.Nonce)
+	}
+	check.Same(t, "from the last but one", later, []uint64{all - 2, all - 1})
 	if got, err := ann.MatchForeign(t.Context(), shopAccount, 0, held.TxID, "the same call"); err != nil || got.State != client.Confirmed || got.SubState != "RECORDED" {
 		t.Errorf("match: got %+v, %v; want CONFIRMED/RECORDED", got, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/functions/console"
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/functions/console/signin"
@@ -122,6 +124,47 @@ func TestAdminAcceptsTheProxysToken(t *testing.T) {
 	check.Equal(t, "at an internal function", fromTheCloud(t, ann, "POST", h.url+"/internal/sweep"), 401)
 	h.url = h.serve(append(settings, "FENCEPOST_AUTH_OPERATORS=email:bob@fencepost.example")...)
 	check.Equal(t, "an operator who was removed", call(t, t.Context(), ann, "GET", h.url+"/admin/v1/submitters", nil).is("code"), "403 FORBIDDEN")
+}
+
+// The console's account has no right at any operation of admin: not by the platform's header, and not as a caller. A
+// viewer's token beside that header reads each of them and changes nothing.
+func TestTheConsolesAccountHasNoRights(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 1)
+	people := startIssuer(t)
+	h.url = h.serve(append(h.transferSettings(), consoleSettings(people.url)...)...)
+	account := h.callerToken("console")
+	platform := context.WithValue(t.Context(), headerKey{}, http.Header{"X-Serverless-Authorization": {"Bearer " + account}})
+	viewer := people.token(t, "console", jwt.MapClaims{"sub": "5", "email": "eve@fencepost.example", "email_verified": true})
+	reads, acts := 0, 0
+	for _, operation := range apiOf(t).Operations() {
+		method, path, _ := strings.Cut(operation, " ")
+		if !strings.HasPrefix(path, "/admin/v1/") {
+			continue
+		}
+		path = strings.ReplaceAll(path, "{submitter}", shopAccount)
+		path = regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "1")
+		var body any
+		if method != http.MethodGet {
+			body = map[string]any{}
+		}
+		check.Equal(t, operation+", by the account alone", call(t, platform, "", method, h.url+path, body).is("code"), "401 UNAUTHORIZED")
+		check.Equal(t, operation+", by the account as a caller", call(t, platform, account, method, h.url+path, body).is("code"), "403 FORBIDDEN")
+		got := call(t, platform, viewer, method, h.url+path, body)
+		switch {
+		case method != http.MethodGet:
+			acts++
+			check.Equal(t, operation+", by a viewer", got.is("code"), "403 READ_ONLY")
+		case got.status == 401 || got.status == 403:
+			t.Errorf("%s, by a viewer: got %d %v, want it admitted", operation, got.status, got.body)
+		default:
+			reads++
+		}
+	}
+	if reads < 25 || acts < len(admin.Acts) {
+		t.Errorf("got %d reads and %d acts, want all of them", reads, acts)
+	}
 }
 
 // Admin accepts the token of a person who has signed in at the console's issuer. A subject of that issuer

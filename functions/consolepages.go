@@ -14,7 +14,7 @@ import (
 
 // consoleSections returns the sections of the console, in the order of its menu.
 func consoleSections(c config.Console) []page.Section {
-	return []page.Section{queues.Section(), incidents.Section(), money.Section(), operation.Section(drillsOf(c))}
+	return []page.Section{queues.Section(queues.Links{Trace: c.TraceURL, Log: c.LogURL}), incidents.Section(), money.Section(), operation.Section(drillsOf(c))}
 }
 
 // drillsOf returns the drills of the local environment, whose issuer leads to the emulator's control address; nil: there

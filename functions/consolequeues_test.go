@@ -8,8 +8,10 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -25,6 +27,27 @@ type pages struct {
 	t     *testing.T
 	mux   *http.ServeMux
 	calls *atomic.Int32 // of the API, by the last page
+	made  *madeCalls    // the same calls
+}
+
+// madeCalls are calls of the API, such as "GET /admin/v1/chains".
+type madeCalls struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (m *madeCalls) add(call string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, call)
+}
+
+// take returns the calls since the last take.
+func (m *madeCalls) take() (all []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all, m.all = m.all, nil
+	return all
 }
 
 // shownPage is a page as the browser gets it.
@@ -36,10 +59,14 @@ type shownPage struct {
 }
 
 // countingTransport counts the requests. As console.adminUrl does, it serves the paths of admin only.
-type countingTransport struct{ calls *atomic.Int32 }
+type countingTransport struct {
+	calls *atomic.Int32
+	made  *madeCalls
+}
 
 func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.calls.Add(1)
+	c.made.add(r.Method + " " + r.URL.EscapedPath())
 	if !strings.HasPrefix(r.URL.Path, "/admin/v1/") {
 		return nil, fmt.Errorf("%s %s is not admin's", r.Method, r.URL.Path)
 	}
@@ -50,12 +77,12 @@ func (h deployment) pages(sections ...page.Section) pages {
 	h.t.Helper()
 	renderer, err := page.New(sections...)
 	check.OK(h.t)(err)
-	p := pages{h.t, http.NewServeMux(), new(atomic.Int32)}
+	p := pages{h.t, http.NewServeMux(), new(atomic.Int32), new(madeCalls)}
 	people := startIssuer(h.t)
 	h.url = h.serve(append(h.transferSettings(), consoleSettings(people.url)...)...)
 	token := people.token(h.t, "console", jwt.MapClaims{"sub": "77", "email": "ann@fencepost.example", "email_verified": true})
 	check.Equal(h.t, "the console's token at another function", call(h.t, h.t.Context(), token, "GET", h.url+"/api/v1/tx?submitter="+shopAccount, nil).is("code"), "401 UNAUTHORIZED")
-	admin, err := client.New(client.Options{URL: h.url, Transport: countingTransport{p.calls}, Token: func(context.Context) (string, error) { return token, nil }})
+	admin, err := client.New(client.Options{URL: h.url, Transport: countingTransport{p.calls, p.made}, Token: func(context.Context) (string, error) { return token, nil }, Within: 20 * time.Second, RetryFirst: 24 * time.Hour})
 	check.OK(h.t)(err)
 	for _, s := range sections {
 		for _, route := range s.Routes {
@@ -86,6 +113,7 @@ func (p pages) get(path string, form ...string) shownPage {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	p.calls.Store(0)
+	p.made.take()
 	w := httptest.NewRecorder()
 	p.mux.ServeHTTP(w, r)
 	return shownPage{w.Code, w.Body.String(), w.Header().Get("Location"), int(p.calls.Load())}
@@ -112,7 +140,8 @@ func TestConsoleShowsQueues(t *testing.T) {
 	id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": evil, "payload": map[string]any{"to": paidTo}}).body["txId"])
 	h.run(`update managed_tx set last_error = '<b>' where tx_id = $1`, id)
 	h.run(`update managed_tx set waiting_since = now() - interval '1 hour' where request_id = 'r0'`)
-	p := h.pages(queues.Section())
+	h.run(`update managed_tx set trace = decode(repeat('ab', 16) || repeat('cd', 8) || '01', 'hex') where tx_id = $1`, id)
+	p := h.pages(queues.Section(queues.Links{Trace: "https://traces.example/t/{traceId}", Log: "https://logs.example/;query=txId%3D%22{txId}%22?a=b"}))
 	at := page.Path("submitter", shopAccount)
 
 	p.get("/console/").wants(t, "overview", 200, 4, `data-light="bad"`, "Act now", `data-field="BLOCKED">1<`, "<code>BALANCE</code>", `data-field="count-QUEUED"`, "confirmations.required", `hx-select="#live"`)
@@ -124,7 +153,8 @@ func TestConsoleShowsQueues(t *testing.T) {
 	p.get(at+"?from=1&as=table").wants(t, "a table of nonces", 200, 5, `<tr data-nonce="1" data-state="LOST">`, at+"?from=0&amp;as=table", "nonces 1 to 1")
 	p.get("/console/submitters/eip155:1337:0x00000000000000000000000000000000000000ff").wants(t, "unknown submitter", 404, 5, `data-code="UNKNOWN_SUBMITTER"`)
 	p.get(page.Path("tx", id)).wants(t, "transaction", 200, 5, "&lt;img src=x", "EARLIER_INTENT", `data-field="lastError">&lt;b&gt;`, "The path of this transaction: QUEUED", page.Path("tx", id)+"/cancel",
-		`data-field="to">`+strings.ToLower(paidTo), "email:shop@fencepost.example")
+		`data-field="to">`+strings.ToLower(paidTo), "email:shop@fencepost.example",
+		`href="https://traces.example/t/`+strings.Repeat("ab", 16)+`"`, `href="https://logs.example/;query=txId%3D%22`+id+`%22?a=b"`)
 	for _, path := range []string{at, page.Path("tx", id), "/console/search?q=" + url.QueryEscape(evil), "/console/attention"} {
 		if body := p.get(path).body; strings.Contains(body, "<img") || strings.Contains(body, "<b>") {
 			t.Errorf("%s: a text of a caller is markup:\n%s", path, body)
@@ -181,7 +211,7 @@ func (p pages) isSmall(t *testing.T) {
 func TestConsoleActsOnQueues(t *testing.T) {
 	t.Parallel()
 	h, c := listed(t)
-	p := h.pages(queues.Section())
+	p := h.pages(queues.Section(queues.Links{}))
 	at := page.Path("submitter", shopAccount)
 	status := func() string {
 		t.Helper()
@@ -196,7 +226,7 @@ func TestConsoleActsOnQueues(t *testing.T) {
 		t.Errorf("suspend: got %d %s, want 303 %s:\n%s", got.status, got.to, at, got.body)
 	}
 	check.Equal(t, "after suspend", status(), "SUSPENDED 1 ")
-	p.get(at+"/suspend", "reason", "once <i>more").wants(t, "a second suspend", 409, 2, `data-code="TOO_LATE"`, "once &lt;i&gt;more</textarea>")
+	p.get(at+"/suspend", "reason", "once <i>more").wants(t, "a second suspend", 409, 3, `data-code="TOO_LATE"`, "once &lt;i&gt;more</textarea>")
 	p.get(at).wants(t, "suspended", 200, 5, at+"/resume", "an audit", "ann@fencepost.example")
 	p.get(at+"/resume", "reason", "done").wants(t, "resume", 303, 2)
 	p.get(at+"/edit").wants(t, "edit", 200, 1, `value="1"`)
@@ -204,7 +234,7 @@ func TestConsoleActsOnQueues(t *testing.T) {
 	p.get(at+"/edit", "reason", "a name", "maxInFlight", "1", "name", "payouts").wants(t, "rename", 303, 2)
 	check.Equal(t, "after resume and edit", status(), "ACTIVE 1 payouts")
 	p.get(at+"/retire", "reason", "moved", "confirm", "payout").wants(t, "another name", 400, 1, "Type payouts to confirm")
-	p.get(at+"/retire", "reason", "moved", "confirm", "payouts").wants(t, "retire", 409, 2, `data-code="SUBMITTER_IN_USE"`)
+	p.get(at+"/retire", "reason", "moved", "confirm", "payouts").wants(t, "retire", 409, 3, `data-code="SUBMITTER_IN_USE"`)
 
 	for tx, err := range c.FindTxs(t.Context(), client.TxFilter{RequestID: "r5"}) {
 		check.OK(t)(err)
@@ -213,7 +243,7 @@ func TestConsoleActsOnQueues(t *testing.T) {
 		p.get(of+"/cancel", "reason", "not wanted", "confirm", "no").wants(t, "not confirmed", 400, 5, `data-code="INVALID_FORM"`)
 		p.get(of+"/cancel", "reason", "not wanted", "confirm", tx.TxID[30:]).wants(t, "cancel", 303, 6)
 		p.get(of).wants(t, "cancelled", 200, 5, `data-field="subState">CANCELLED`, "The path of this transaction: QUEUED → FAILED", "asked by email:ann@fencepost.example: not wanted")
-		p.get(of+"/decide", "reason", "r", "action", "replace").wants(t, "too late", 409, 6, `data-code="TOO_LATE"`, `value="replace" required checked`)
-		p.get(of+"/proceed", "reason", "r").wants(t, "not held", 409, 6, `data-code="TOO_LATE"`)
+		p.get(of+"/decide", "reason", "r", "action", "replace").wants(t, "too late", 409, 11, `data-code="TOO_LATE"`, `value="replace" required checked`)
+		p.get(of+"/proceed", "reason", "r").wants(t, "not held", 409, 11, `data-code="TOO_LATE"`)
 	}
 }

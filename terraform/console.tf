@@ -2,11 +2,18 @@
 # has no database role and reads one secret. It calls admin, where the token of the person decides, and nothing else.
 
 variable "console" {
-  description = "The operators' console at https://DOMAIN/console/. iap.members: who gets past Identity-Aware Proxy, each user: or group: and an address. Who may act or only read there, operators and viewers say. Null: no console."
+  description = "The operators' console at https://DOMAIN/console/. iap.members: who gets past Identity-Aware Proxy, each user: or group: and an address. Who may act or only read there, operators and viewers say. trace_url and log_url lead from a transaction to its trace and its log, with {traceId} and {txId}. Null: no console."
   type = object({
-    iap = object({ members = set(string) })
+    iap       = object({ members = set(string) })
+    trace_url = optional(string)
+    log_url   = optional(string)
   })
   default = null
+
+  validation {
+    condition     = alltrue([for id, url in { traceId = try(var.console.trace_url, null), txId = try(var.console.log_url, null) } : url == null ? true : can(regex("^https://[^\\s{}/]+/[^\\s{}]*\\{${id}\\}[^\\s{}]*$", url))])
+    error_message = "console.trace_url must be an https URL with {traceId} once, and console.log_url one with {txId} once, after the host."
+  }
 
   validation {
     condition     = var.console == null ? true : length(var.console.iap.members) > 0 && alltrue([for m in var.console.iap.members : can(regex("^(user|group):[^\\s@,:]+@[^\\s@,:]+$", m))])
@@ -47,7 +54,10 @@ locals {
     FENCEPOST_OIDC_ISSUER       = var.oidc.issuer
     FENCEPOST_TASKS_PROJECT     = var.project
     CLOUD_RUN_TIMEOUT_SECONDS   = "60"
-    }, length(var.operators) == 0 ? {} : {
+    }, { for name, url in {
+      FENCEPOST_CONSOLE_TRACE_URL = try(var.console.trace_url, null)
+      FENCEPOST_CONSOLE_LOG_URL   = try(var.console.log_url, null)
+    } : name => url if url != null }, length(var.operators) == 0 ? {} : {
     FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
     }, var.collector_image == null ? {} : {
     FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"

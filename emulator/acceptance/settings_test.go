@@ -20,6 +20,7 @@ var samples = map[string]string{
 	"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=http://127.0.0.1:1/", "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=whsec_" + strings.Repeat("QUJD", 8),
 	"FENCEPOST_EVENTS_WEBHOOK_CALLERS": "shop=email:shop@fencepost.example", "FENCEPOST_EVENTS_MODE": "webhook",
 	"FENCEPOST_INTENTS_MAC_KEYS": strings.Repeat("QUJD", 10) + "QUI=", "FENCEPOST_TELEMETRY_OTLP_ENDPOINT": "127.0.0.1:1",
+	"FENCEPOST_CONSOLE_TRACE_URL": "https://traces.example/t/{traceId}", "FENCEPOST_CONSOLE_LOG_URL": "https://logs.example/?q={txId}",
 	"FENCEPOST_APPROVALS_REQUIRED": "register", "FENCEPOST_AUTH_DEPOSIT_SERVICE": "email:deposits@fencepost.example", "CLOUD_RUN_TIMEOUT_SECONDS": "50",
 	"FENCEPOST_NONCE_STRICT_ENABLED": "false", "FENCEPOST_NONCE_MAX_IN_FLIGHT": "7",
 	"FENCEPOST_TASKS_QUEUE_PREFIX": "mine", "FENCEPOST_TASKS_QUEUE_SHARDS": "2", "FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS": "9",

@@ -156,9 +156,16 @@ func callOf(r *http.Request) *adminCall {
 // mustPropose reports whether the call only proposes its act.
 func mustPropose(r *http.Request) bool { return callOf(r).needsTwo }
 
+// claimedEmail begins the name of an address that may not be verified. Such a name makes no operator.
+const claimedEmail = "claimed:"
+
 // operatorNames returns every name of the caller in v, since one person can have several. Addresses
-// are compared without letter case.
+// are compared without letter case. One that is not verified is compared too: it is all that the tokens
+// of two issuers have in common.
 func operatorNames(v store.Viewer) (names []string) {
+	if v.Email != "" {
+		names = append(names, claimedEmail+strings.ToLower(v.Email))
+	}
 	for _, name := range v.Names {
 		switch {
 		case strings.HasPrefix(name, store.SubjectCaller):

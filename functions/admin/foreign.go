@@ -30,13 +30,20 @@ const foreignPage = 100
 // listForeign lists the nonces consumed by foreign transactions for which no request is known. It also
 // lists the intents held because of them.
 func (a *Server) listForeign(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
+	q, err := serve.Parameters(r, "from", "pageSize", "pageToken")
+	if err != nil {
+		return err
+	}
+	from, err := nonceOf("from", q["from"])
 	if err != nil {
 		return err
 	}
 	size, after, err := serve.AscendingPageOf(q, serve.ForeignPlace)
 	if err != nil {
 		return err
+	}
+	if from != nil {
+		after = max(after, *from-1)
 	}
 	if _, err := a.Store.Submitter(r.Context(), s); err != nil {
 		return err

@@ -97,6 +97,9 @@ type proposed struct {
 // carries nothing out.
 func (a *Desk) propose(w http.ResponseWriter, r *http.Request, what proposed) error {
 	c := callOf(r)
+	if err := a.isComparable(c.names); err != nil {
+		return err
+	}
 	body, call, err := canonicalBody(c.body.Bytes())
 	if err != nil {
 		return err
@@ -213,6 +216,9 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 		return err
 	}
 	names := callOf(r).names
+	if err := a.isComparable(names); err != nil {
+		return err
+	}
 	if p.Status != store.ProposalCarriedOut && !slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(a.Auth.Operators, name) }) {
 		return web.NewProblem(proposerRemoved, "%s, the proposer, is no longer an operator: another operator must propose it again; nothing was changed", p.By)
 	}
@@ -233,6 +239,16 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 		return verdictProblem(verdict, p, state)
 	}
 	return a.replyProposal(w, r, id)
+}
+
+// isComparable refuses the names of a token without an address, if people sign in to the console at an
+// issuer that has other subjects. Without an address one person could propose here and approve there.
+func (a *Desk) isComparable(names []string) error {
+	if a.People == nil || !a.People.WithoutSubject() || slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, claimedEmail) }) {
+		return nil
+	}
+	return web.NewProblem(web.Forbidden, "your token has no e-mail address, and the console's issuer has other subjects: it cannot be shown that two persons agree. "+
+		"Ask for a token with an address, or act by the console; nothing was changed")
 }
 
 // verdictProblem returns the answer for a proposal that may not be carried out.

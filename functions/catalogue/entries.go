@@ -44,7 +44,7 @@ var operators = []Entry{
 	{"TOO_LATE", []int{409}, "No such decision is open: it was made, or the state has changed. Nothing was changed.", "Read the state again.", Later},
 	{"PROOF_USED", []int{409}, "The foreign transaction proves another payout, and one transaction proves one payout. Nothing was changed.", "Write it off: the intents held for it proceed.", Never},
 	{"NOT_A_PLANNED_MOVE", []int{409}, "The last change of the database's identity is not a planned move that was confirmed. Nothing was changed.", "Release the submitters singly.", Later},
-	{"SAME_OPERATOR", []int{403}, "Your token shares a name with the proposer's. Nothing was changed.", "Let another operator approve it.", Never},
+	{"SAME_OPERATOR", []int{403}, "Your token shares a subject or an address with the proposer's. Nothing was changed.", "Let another operator approve it.", Never},
 	{"PROPOSER_REMOVED", []int{409}, "The proposer is no operator any more. Nothing was changed.", "Propose it yourself, and let another operator approve it.", Later},
 	{"PROPOSAL_STALE", []int{409}, "The state in which the proposal was made has changed. It was not carried out.", "Look at the state, and propose it again.", Never},
 	{"PROPOSAL_EXPIRED", []int{409}, "The proposal was not approved in time. It was not carried out.", "Propose it again.", Never},

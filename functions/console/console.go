@@ -12,12 +12,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/functions/console/signin"
 	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/web"
 )
 
 // Renderer draws pages. [page.New] makes one.
@@ -51,11 +53,15 @@ const (
 	maxFormBytes = 64 << 10
 	readWithin   = 15 * time.Second // one page with all its calls of admin
 	actWithin    = 45 * time.Second // one act, which the client repeats while its outcome is unknown
+
+	pagesAtOnce = 6 // of one person
+	callsAtOnce = 5 // of admin by one page, so that a person has fewer than http.maxRequestsPerCaller
+	busyFor     = 2 * time.Second
 )
 
 // New returns the handler of all paths under /console/. The error names a section's pattern that is wrong.
 func New(o Options) (handler http.Handler, err error) {
-	s := &server{Options: o, mux: http.NewServeMux()}
+	s := &server{Options: o, mux: http.NewServeMux(), atWork: web.NewCallers(pagesAtOnce, pagesAtOnce*maxFormBytes, maxFormBytes)}
 	defer func() { // the standard mux panics on a malformed or repeated pattern
 		if v := recover(); v != nil {
 			err = fmt.Errorf("console: route: %v", v)
@@ -91,7 +97,8 @@ func refusal(status int, code, detail string) error {
 
 type server struct {
 	Options
-	mux *http.ServeMux
+	mux    *http.ServeMux
+	atWork *web.Callers // the pages of each person that are being made
 }
 
 // headers are those of each answer. The policy lets a page load this console's own files alone, and be framed
@@ -140,8 +147,14 @@ func (s *server) page(route page.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), within(route, r))
 		defer cancel()
-		call, session, ok := s.call(w, r.WithContext(ctx))
+		r, leave := s.atWork.Track(r.WithContext(ctx))
+		defer leave()
+		call, session, ok := s.call(w, r)
 		if !ok {
+			return
+		}
+		if s.atWork.Enter(r, call.Person) != nil {
+			s.tooMany(w)
 			return
 		}
 		view, err := s.answer(ctx, call, session, route)
@@ -155,6 +168,30 @@ func (s *server) page(route page.Route) http.HandlerFunc {
 			s.Pages.Render(w, call, view)
 		}
 	}
+}
+
+// fewAtOnce makes the further calls of one page wait.
+type fewAtOnce struct {
+	next   http.RoundTripper
+	places chan struct{}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (f fewAtOnce) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case f.places <- struct{}{}:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	defer func() { <-f.places }()
+	return f.next.RoundTrip(r)
+}
+
+// tooMany refuses a page of a person who has the maximum of pages being made. Other people are not affected.
+func (s *server) tooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(busyFor/time.Second)))
+	s.Pages.RenderPlain(w, http.StatusTooManyRequests, "Too many pages at once",
+		fmt.Sprintf("%d of your pages are being made at this moment, in other tabs or windows. Nothing was changed. Close the tabs that you do not need, wait %s, and load this page again.", pagesAtOnce, busyFor))
 }
 
 // within is the time for the answer.
@@ -188,7 +225,7 @@ func (s *server) call(w http.ResponseWriter, r *http.Request) (_ page.Call, sess
 		return page.Call{}, "", false
 	}
 	admin, err := client.New(client.Options{
-		URL: s.AdminURL, Transport: s.Transport, Within: actWithin,
+		URL: s.AdminURL, Transport: fewAtOnce{s.Transport, make(chan struct{}, callsAtOnce)}, Within: actWithin,
 		Token: func(context.Context) (string, error) { return person.Assertion, nil },
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,6 +71,9 @@ type site struct {
 	*httptest.Server
 	sealer *signin.Sealer
 	acted  atomic.Int32
+
+	begun   chan struct{} // the page /console/slow was begun
+	release chan struct{} // it ends
 }
 
 func serve(t *testing.T) *site {
@@ -81,7 +85,7 @@ func serve(t *testing.T) *site {
 	t.Cleanup(admin.Close)
 	sealer, err := signin.NewSealer([]string{key})
 	check.OK(t)(err)
-	s := &site{sealer: sealer}
+	s := &site{sealer: sealer, begun: make(chan struct{}, 100), release: make(chan struct{})}
 	act := func(_ context.Context, c page.Call) (page.View, error) {
 		if c.Method == http.MethodPost {
 			s.acted.Add(1)
@@ -100,6 +104,11 @@ func serve(t *testing.T) *site {
 			{Pattern: "GET /console/things/{thing}/act", Acts: true, Handle: act},
 			{Pattern: "POST /console/things/{thing}/act", Acts: true, Handle: act},
 			{Pattern: "GET /console/time", Handle: timeLeft},
+			{Pattern: "GET /console/slow", Handle: func(context.Context, page.Call) (page.View, error) {
+				s.begun <- struct{}{}
+				<-s.release
+				return page.View{Title: "done"}, nil
+			}},
 			{Pattern: "GET /console/longer", Handle: timeLeft, Within: 50 * time.Second},
 			{Pattern: "GET /console/away", Handle: func(context.Context, page.Call) (page.View, error) {
 				return page.View{SeeOther: "https://attacker.example/console/"}, nil
@@ -298,4 +307,38 @@ func TestNewRefusesPatterns(t *testing.T) {
 			t.Errorf("%q: got no error, want one", patterns)
 		}
 	}
+}
+
+// One person's tabs take a few places only: a further page is refused until one of them ends. Others read on.
+func TestOnePersonDoesNotTakeAllPlaces(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	const places = 6
+	var statuses [places]int
+	var all sync.WaitGroup
+	for i := range places {
+		all.Go(func() {
+			statuses[i], _, _ = s.ask(t, "GET", "/console/slow", map[string]string{"Person": "ann@x.example"}, "")
+		})
+	}
+	for range places {
+		<-s.begun
+	}
+	for name, c := range map[string]struct {
+		person, path string
+		want         int
+	}{
+		"one more": {"ann@x.example", "/console/things/a", 429}, "another person": {"eve@x.example", "/console/things/a", 200}, "a static file": {"ann@x.example", "/console/static/a", 200},
+	} {
+		status, body, header := s.ask(t, "GET", c.path, map[string]string{"Person": c.person}, "")
+		check.Equal(t, name, status, c.want)
+		if c.want == 429 && (header.Get("Retry-After") != "2" || !strings.Contains(body, "Nothing was changed. Close the tabs")) {
+			t.Errorf("%s: got Retry-After %q and %q, want 2 and what to do", name, header.Get("Retry-After"), body)
+		}
+	}
+	close(s.release)
+	all.Wait()
+	check.Equal(t, "the pages of the tabs", statuses, [places]int{200, 200, 200, 200, 200, 200})
+	status, _, _ := s.ask(t, "GET", "/console/things/a", map[string]string{"Person": "ann@x.example"}, "")
+	check.Equal(t, "afterwards", status, 200)
 }

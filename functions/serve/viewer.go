@@ -50,7 +50,7 @@ func (b *Base) AdminViewer(r *http.Request) (store.Viewer, error) {
 // the caller, since an address can later belong to another person. Without a list the e-mail is
 // recorded, as it is readable.
 func viewerOf(id web.Identity, c config.Auth) store.Viewer {
-	var v store.Viewer
+	v := store.Viewer{Email: id.Email}
 	for _, name := range []string{store.SubjectCaller + id.Subject, store.EmailCaller + verified(id)} {
 		if !CallerName.MatchString(name) {
 			continue

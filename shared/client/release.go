@@ -143,7 +143,16 @@ type OpenForeign struct {
 // ListForeign yields the submitter's foreign transactions whose requests are unknown, by
 // nonce, and fetches pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[OpenForeign, error] {
-	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign"}, url.Values{"pageSize": {"500"}})
+	return c.ListForeignFrom(ctx, submitter, 0)
+}
+
+// ListForeignFrom is [Client.ListForeign] for the nonces from this one on.
+func (c *Client) ListForeignFrom(ctx context.Context, submitter string, nonce uint64) iter.Seq2[OpenForeign, error] {
+	query := url.Values{"pageSize": {"500"}}
+	if nonce > 0 {
+		query.Set("from", strconv.FormatUint(nonce, 10))
+	}
+	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign"}, query)
 }
 
 // MatchResult is the final state of an intent that was matched with a foreign transaction.

@@ -47,6 +47,8 @@ type Console struct {
 	AdminURL string
 	// Hosts are the values of the header Host that are served.
 	Hosts []string
+	// TraceURL and LogURL lead from a transaction to its trace and its log, with {traceId} and {txId}; "": no link.
+	TraceURL, LogURL string
 }
 
 // On is true if there is a console.
@@ -92,7 +94,24 @@ func (c *Config) consoleSettings() []setting {
 		{name: "console.hosts",
 			meaning: "the hosts at which browsers reach the console; a request for another host is refused",
 			field:   hosts(&c.Console.Hosts)},
+		{name: "console.traceUrl",
+			meaning: "where the page of a transaction leads to its trace, such as `https://traces.example/trace/{traceId}`. Not set: the page shows the id alone",
+			field:   linkTo(&c.Console.TraceURL, "{traceId}")},
+		{name: "console.logUrl",
+			meaning: "where the page of a transaction leads to its log, such as `https://logs.example/?q=txId%3D{txId}`. Not set: the page shows the search text alone",
+			field:   linkTo(&c.Console.LogURL, "{txId}")},
 	}
+}
+
+// linkTo parses a URL of another program, with a place for an id.
+func linkTo(p *string, id string) field {
+	return bind(p, "an https URL that has "+id+" once in its path, query or fragment, and no other braces", func(text string) (string, bool) {
+		before, _, found := strings.Cut(text, id)
+		u, ok := webURL(before)
+		filled := strings.Replace(text, id, "1", 1)
+		_, err := url.Parse(filled)
+		return text, found && ok && err == nil && u.Scheme == "https" && u.User == nil && strings.Contains(strings.TrimPrefix(before, "https://"), "/") && !strings.ContainsAny(filled, "{}\\ \"<>`")
+	})
 }
 
 // sessionKeys parses the keys of the console's cookies.

@@ -90,8 +90,11 @@ var HotStatements = map[string]string{
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
 	"backlog": backlog, "proceedOne": proceedOne, "proceedRepeated": proceedRepeated, "proceedOldest": proceedOldest, "findHeld": findHeld, "holdQueued": holdQueued,
 	"lockHolds": lockHolds, "claimHolds": claimHolds, "writeOff": writeOff, "proceedUnknown": proceedUnknown, "openHolds": openHolds, "findHolds": findHolds,
-	"foreignReading": foreignReading,
-	"attentionPage":  attentionPage, "attentionCounts": attentionCounts, "countMinutes": countMinutes, "lastMinutes": lastMinutes, "stateCounts": stateCounts, "oldestTx": oldestTx, "spending": spending,
+	"foreignReading":      foreignReading,
+	"viewSubmitter":       viewSubmitter,
+	"foreignTransactions": foreignTransactions, "ownVersions": ownVersions, "openRequests": openRequests, "matchingIntents": matchingIntents, "loadWaiting": loadWaiting,
+	"oneProposal": oneProposal, "listProposals": listProposals, "listOpenProposals": listOpenProposals,
+	"attentionPage": attentionPage, "attentionCounts": attentionCounts, "countMinutes": countMinutes, "lastMinutes": lastMinutes, "stateCounts": stateCounts, "oldestTx": oldestTx, "spending": spending,
 	"takeRecyclable": takeRecyclable, "reserveNext": reserveNext, "reserveRecyclable": reserveRecyclable, "markUsed": markUsed, "markRecyclable": markRecyclable,
 }
 

@@ -3,6 +3,8 @@ package store_test
 import (
 	"context"
 	"encoding/json"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +88,21 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	delete(attention, "key")
 	delete(attention, "size")
 	within("attentionCounts", attention)
+	// Further statements of the console's pages. Those that need a unique constraint have golden plans.
+	tx := value[string](t, db, `select tx_id::text from managed_tx where submitter = $1 and nonce = 400000`, alice)
+	within("viewSubmitter", alice)
+	within("stateCounts")
+	within("oldestTx")
+	within("lastMinutes")
+	within("blockedHeads", false)
+	within("findHash", "0x"+strings.Repeat("ab", 32))
+	within("record", tx, []string{"shop"}, true)
+	within("txOrder", tx, 1000)
+	within("explainWait", tx, []string{"shop"}, true, false)
+	within("txHistory", tx, 0, size+1)
+	within("txVersions", tx, 0, size+1)
+	within("txDecisions", tx, 0, size+1)
+	within("listChanges", alice, int64(math.MaxInt64), size+1)
 	shop := store.Viewer{Caller: "shop"}
 	for state, want := range map[txmanager.State]int{"": size, txmanager.Confirmed: size, txmanager.Failed: size, txmanager.Stuck: 33, txmanager.Protect: 0, txmanager.Queued: 0, txmanager.InFlight: 0} {
 		for _, v := range []store.Viewer{shop, operator} {

@@ -196,7 +196,13 @@ select tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', 9 from managed_tx;
 insert into tx_document (tx_id, name, body, bytes)
 select tx_id, name, '{}', case when name = 'version:1' then '\x00'::bytea end from managed_tx, unnest(array['payload', 'version:1']) as name;
 insert into tx_history (tx_id, submitter, at, state, attempts)
-select tx_id, submitter, now(), step, 1 from managed_tx, unnest(array['QUEUED', 'SUBMITTED', 'CONFIRMED']) as step`
+select tx_id, submitter, now(), step, 1 from managed_tx, unnest(array['QUEUED', 'SUBMITTED', 'CONFIRMED']) as step;` + endedProposals
+
+// endedProposals inserts 50,000 proposals that were rejected.
+const endedProposals = `
+insert into proposal (kind, act, subject, method, path, body, effect, observed_state, observed_state_hash, epoch, digest, proposed_by, proposer_names, reason, expires_at, status, closed_by, close_reason, closed_at)
+select 'policy', 'policy', '{}', 'PUT', '/', '{}', 'e', '{}', sha256('x'), 'e', sha256(n::text::bytea), 'sub:ann', '{sub:ann}', 'r', now(), 'REJECTED', 'sub:ben', 'r', now()
+  from generate_series(1, 50000) n`
 
 // A transaction that moves while it holds its nonce writes no index: the new row
 // stands beside the old one, where its page has room. Half of each page is kept

@@ -116,9 +116,20 @@ func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 	return p, results.Wrap(err, "propose %s", n.Act)
 }
 
+const (
+	oneProposal   = proposalColumns + ` from proposal p where p.proposal_id = $1`
+	listProposals = proposalColumns + ` from proposal p where p.seq < $1 order by p.seq desc limit $2`
+
+	listOpenProposals = proposalColumns + `
+  from proposal p
+ where p.seq < $1 and p.status in ('PROPOSED', 'APPROVED') and p.expires_at > clock_timestamp()
+ order by p.seq desc
+ limit $2`
+)
+
 // Proposal reads one proposal. The error wraps [ErrUnknownProposal].
 func (s *Store) Proposal(ctx context.Context, id string) (Proposal, error) {
-	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from proposal p where p.proposal_id = $1`, id)
+	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Proposal], oneProposal, id)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return p, fmt.Errorf("%s: %w", id, ErrUnknownProposal)
@@ -131,11 +142,11 @@ func (s *Store) Proposal(ctx context.Context, id string) (Proposal, error) {
 // Proposals lists up to limit proposals, the newest first, below the number given;
 // with open only those that wait to be approved or carried out.
 func (s *Store) Proposals(ctx context.Context, open bool, below int64, limit int) ([]Proposal, error) {
-	which := ""
+	statement := listProposals
 	if open {
-		which = ` and p.status in ('PROPOSED', 'APPROVED') and p.expires_at > clock_timestamp()`
+		statement = listOpenProposals
 	}
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[Proposal], proposalColumns+` from proposal p where p.seq < $1`+which+` order by p.seq desc limit $2`, below, limit)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[Proposal], statement, below, limit)
 	return all, results.Wrap(err, "list proposals")
 }
 

@@ -61,6 +61,10 @@ type Viewer struct {
 	Operator bool
 	Deposits bool // the deposit service, which is no operator
 	ReadOnly bool // may read what operators can read
+
+	// Email is the token's address, also one that its issuer has not verified; "": none. It gives no right.
+	// It shows that two tokens are of one person.
+	Email string
 }
 
 // AllNames are the names under which v may see transactions.
@@ -314,31 +318,53 @@ type MatchingIntent struct {
 	Payload   []byte             `json:"-"`
 }
 
-// maxMatching is the largest number of matching intents that are listed, the newest first.
-const maxMatching = 100
+// maxMatching is the largest number of matching intents that are listed, and matchAmong of those that each part of
+// [matchingIntents] compares.
+const (
+	maxMatching = 100
+	matchAmong  = 5000
+)
 
-// MatchingIntents lists the newest intents of s with t's recipient, value and data. It skips
+// matchingIntents reads the submitter's intents with the highest nonces, the queued ones, and those that failed last in
+// the deployment. No index has their calls.
+const matchingIntents = `
+with recent as (
+  (select n.tx_id from managed_tx n where n.submitter = $1 and n.nonce is not null order by n.nonce desc limit $6)
+  union
+  (select q.tx_id from managed_tx q where q.submitter = $1 and q.queued order by q.held desc, q.seq desc limit $6)
+  union
+  select f.tx_id from (select tx_id, submitter from managed_tx where state_class = 5 order by tx_id desc limit $6) as f where f.submitter = $1
+)
+select m.tx_id, m.request_id, m.state, coalesce(m.sub_state, ''), d.body
+  from recent
+  join managed_tx m on m.tx_id = recent.tx_id
+  join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
+ where m.handler is null and m.reservation is null and d.body ->> 'to' is not distinct from $2
+   and coalesce(d.body ->> 'value', '0') = $3 and coalesce(d.body ->> 'data', '0x') = $4
+ order by m.seq desc
+ limit $5`
+
+// MatchingIntents lists recent intents of s with t's recipient, value and data, the newest first. It skips
 // intents whose payload is archived.
 func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t txmanager.ConsumingTx) ([]MatchingIntent, error) {
 	var to *string
 	if t.To != nil {
 		to = textOrNull(t.To.String())
 	}
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[MatchingIntent], `
-		select m.tx_id, m.request_id, m.state, coalesce(m.sub_state, ''), d.body
-		  from managed_tx m
-		  join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
-		 where m.submitter = $1 and m.handler is null and m.reservation is null and d.body ->> 'to' is not distinct from $2
-		   and coalesce(d.body ->> 'value', '0') = $3 and coalesce(d.body ->> 'data', '0x') = $4
-		 order by m.seq desc
-		 limit $5`, sub, to, t.ValueWei, toHex(t.Data), maxMatching)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[MatchingIntent], matchingIntents, sub, to, t.ValueWei, toHex(t.Data), maxMatching, matchAmong)
 	return all, results.Wrap(err, "find intents like %s", t.Hash)
 }
+
+const ownVersions = `
+select m.nonce, v.tx_hash
+  from managed_tx m
+  join tx_version v on v.tx_id = m.tx_id
+ where m.submitter = $1 and m.nonce >= $2 and m.nonce < $3`
 
 // OwnVersions are the stored versions for the nonces of s from one on and below another, by
 // nonce.
 func (s *Store) OwnVersions(ctx context.Context, sub txmanager.Submitter, from, below uint64) (map[uint64][]txmanager.Hash, error) {
-	rows := results.Query(ctx, s.db, `select nonce, tx_hash from tx_version where submitter = $1 and nonce >= $2 and nonce < $3`, sub, Bigint(from), Bigint(below))
+	rows := results.Query(ctx, s.db, ownVersions, sub, Bigint(from), Bigint(below))
 	own := make(map[uint64][]txmanager.Hash)
 	var n int64
 	var hash string

@@ -155,9 +155,11 @@ select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_
   join submitter_nonce_cursor c using (submitter)
   left join submitter_lease l using (submitter)`
 
+const viewSubmitter = viewSubmitters + ` where s.submitter = $1`
+
 // Submitter is one submitter. The error wraps [ErrUnknownSubmitter].
 func (s *Store) Submitter(ctx context.Context, sub txmanager.Submitter) (SubmitterView, error) {
-	v, err := results.One(ctx, s.db, pgx.RowToStructByPos[SubmitterView], viewSubmitters+` where s.submitter = $1`, sub)
+	v, err := results.One(ctx, s.db, pgx.RowToStructByPos[SubmitterView], viewSubmitter, sub)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return v, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 	}

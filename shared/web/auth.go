@@ -138,6 +138,9 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (Identity, error) {
 	return id, err
 }
 
+// WithoutSubject reports whether the verifier leaves the subject out of identities.
+func (v *Verifier) WithoutSubject() bool { return v.options.WithoutSubject }
+
 // Concerns reports whether the request's bearer token names the verifier's issuer and audience. It
 // verifies nothing: it chooses one of several verifiers.
 func (v *Verifier) Concerns(r *http.Request) bool {

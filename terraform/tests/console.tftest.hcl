@@ -69,7 +69,7 @@ run "behind_the_proxy" {
   command = plan
 
   variables {
-    console = { iap = { members = ["user:ada@example.com", "group:on-call@example.com"] } }
+    console = { iap = { members = ["user:ada@example.com", "group:on-call@example.com"] }, trace_url = "https://traces.example/t/{traceId}" }
   }
 
   assert {
@@ -110,7 +110,8 @@ run "behind_the_proxy" {
       FENCEPOST_CONSOLE_HOSTS     = "api.example.com"
       FENCEPOST_AUTH_OPERATORS    = "ada@example.com"
       FENCEPOST_AUTH_VIEWERS      = "eve@example.com"
-    } : module.console["console"].environment[name] == value]) && length([for name in keys(module.console["console"].environment) : name if startswith(name, "FENCEPOST_DATABASE")]) == 0
+      FENCEPOST_CONSOLE_TRACE_URL = "https://traces.example/t/{traceId}"
+    } : module.console["console"].environment[name] == value]) && !contains(keys(module.console["console"].environment), "FENCEPOST_CONSOLE_LOG_URL") && length([for name in keys(module.console["console"].environment) : name if startswith(name, "FENCEPOST_DATABASE")]) == 0
     error_message = "The console does not know its backend, admin or the people, or knows the database."
   }
 
@@ -164,4 +165,14 @@ run "a_viewer_who_operates" {
   }
 
   expect_failures = [var.viewers]
+}
+
+run "a_log_without_the_transaction" {
+  command = plan
+
+  variables {
+    console = { iap = { members = ["user:ada@example.com"] }, log_url = "https://logs.example/" }
+  }
+
+  expect_failures = [var.console]
 }

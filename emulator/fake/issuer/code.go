@@ -33,7 +33,7 @@ func (i *Issuer) Code(email, audience string) (string, error) {
 }
 
 func (i *Issuer) keep(g grant) (code string) {
-	code, g.until = rand.Text(), time.Now().Add(codeLasts)
+	code, g.until = rand.Text(), i.now().Add(codeLasts)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.codes == nil {
@@ -85,7 +85,7 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	delete(i.codes, code)
 	k := i.key
 	i.mu.Unlock()
-	ok = ok && r.PostFormValue("grant_type") == "authorization_code" && time.Now().Before(g.until) && client == g.audience
+	ok = ok && r.PostFormValue("grant_type") == "authorization_code" && i.now().Before(g.until) && client == g.audience
 	if g.challenge != "" {
 		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 		ok = ok && base64.RawURLEncoding.EncodeToString(sum[:]) == g.challenge && r.PostFormValue("redirect_uri") == g.redirect

@@ -2,13 +2,52 @@ package issuer_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/emulator/fake/issuer"
 	"github.com/fencepost/fencepost/shared/check"
 )
+
+// exchangeAt sends a code to the issuer, and returns the status and the token.
+func exchangeAt(t *testing.T, i *issuer.Issuer, form url.Values) (int, string) {
+	t.Helper()
+	form.Set("grant_type", "authorization_code")
+	resp, err := http.PostForm(i.URL()+"/token", form)
+	check.OK(t)(err)
+	defer resp.Body.Close()
+	var answer struct {
+		Token string `json:"id_token"`
+	}
+	_ = json.NewDecoder(resp.Body).Decode(&answer)
+	return resp.StatusCode, answer.Token
+}
+
+// A code ends a minute after it was made, and at its first use, also a late one.
+func TestCodesEndAfterAMinute(t *testing.T) {
+	t.Parallel()
+	var passed atomic.Int64
+	made := time.Now()
+	i := start(t, issuer.Options{Now: func() time.Time { return made.Add(time.Duration(passed.Load())) }})
+	for _, c := range []struct {
+		after  time.Duration
+		status int
+	}{{time.Minute - time.Millisecond, 200}, {time.Minute, 400}, {time.Hour, 400}} {
+		passed.Store(0)
+		code, err := i.Code(tenant, audience)
+		check.OK(t)(err)
+		passed.Store(int64(c.after))
+		status, _ := exchangeAt(t, i, url.Values{"code": {code}, "client_id": {audience}})
+		check.Equal(t, fmt.Sprint("after ", c.after), status, c.status)
+		passed.Store(0)
+		status, _ = exchangeAt(t, i, url.Values{"code": {code}, "client_id": {audience}})
+		check.Equal(t, fmt.Sprint("again, after ", c.after), status, 400)
+	}
+}
 
 // A code is exchanged once, by the client for which it was made. A code of a browser's sign-in also needs the
 // verifier of its challenge.
@@ -17,15 +56,7 @@ func TestCodesAreExchangedOnce(t *testing.T) {
 	i := start(t, issuer.Options{})
 	exchange := func(form url.Values) (int, string) {
 		t.Helper()
-		form.Set("grant_type", "authorization_code")
-		resp, err := http.PostForm(i.URL()+"/token", form)
-		check.OK(t)(err)
-		defer resp.Body.Close()
-		var answer struct {
-			Token string `json:"id_token"`
-		}
-		_ = json.NewDecoder(resp.Body).Decode(&answer)
-		return resp.StatusCode, answer.Token
+		return exchangeAt(t, i, form)
 	}
 	newCode := func() string {
 		t.Helper()

@@ -39,6 +39,8 @@ type Options struct {
 	// Span makes tokens valid from so long before their creation until so long after it, for verifiers
 	// with a wrong clock. 0: from the creation on for an hour.
 	Span time.Duration
+
+	Now func() time.Time // the clock of one-time codes; nil: [time.Now]
 }
 
 // Issuer makes tokens and serves the key that verifies them. Several goroutines can use it. Make one with
@@ -47,6 +49,7 @@ type Issuer struct {
 	algorithm  string
 	before     time.Duration // a token is valid so long before its creation
 	after      time.Duration
+	now        func() time.Time // the clock of codes
 	server     *loopback.Server
 	keyFetches atomic.Int64
 
@@ -65,7 +68,10 @@ func Start(o Options) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Issuer{algorithm: o.Algorithm, key: k, accounts: map[string]bool{}, before: o.Span, after: cmp.Or(o.Span, lifetime)}
+	i := &Issuer{algorithm: o.Algorithm, key: k, accounts: map[string]bool{}, before: o.Span, after: cmp.Or(o.Span, lifetime), now: o.Now}
+	if i.now == nil {
+		i.now = time.Now
+	}
 	for _, email := range o.Accounts {
 		i.accounts[email] = true
 	}

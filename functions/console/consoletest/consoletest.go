@@ -30,7 +30,8 @@ type Proposed client.Proposal
 
 // Console has the pages of one section.
 type Console struct {
-	Viewer bool // the person may only read
+	Viewer  bool            // the person may only read
+	Context context.Context // of the requests; nil: it has no end
 
 	t        *testing.T
 	mux      *http.ServeMux
@@ -143,6 +144,9 @@ func (c *Console) send(r *http.Request) (*httptest.ResponseRecorder, []Call) {
 	c.mu.Lock()
 	c.calls = nil
 	c.mu.Unlock()
+	if c.Context != nil {
+		r = r.WithContext(c.Context)
+	}
 	w := httptest.NewRecorder()
 	c.mux.ServeHTTP(w, r)
 	c.mu.Lock()

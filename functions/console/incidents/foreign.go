@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -14,16 +15,20 @@ import (
 // foreignPage lists a submitter's foreign transactions whose requests are not known.
 type foreignPage struct {
 	Submitter string
+	From      string // the lowest nonce that is listed; "": all are
 	Foreign   []client.OpenForeign
 	Next      string
 }
 
 // listForeign lists the foreign transactions to decide about, one page of 500. It makes 1 call.
 func listForeign(ctx context.Context, call page.Call) (page.View, error) {
-	p := &foreignPage{Submitter: call.PathValue("submitter")}
+	p := &foreignPage{Submitter: call.PathValue("submitter"), From: strings.TrimSpace(call.FormValue("from"))}
 	one := client.Page{Token: call.FormValue("pageToken")}
-	var err error
-	p.Foreign, err = page.ReadRows(call.Admin.ListForeign(client.WithPage(ctx, &one), p.Submitter))
+	from, err := strconv.ParseUint(p.From, 10, 64)
+	if err != nil && p.From != "" {
+		return page.View{}, &client.Problem{Status: http.StatusBadRequest, Code: "INVALID_FORM", Title: "No such nonce", Detail: "The lowest nonce to list must be a whole number."}
+	}
+	p.Foreign, err = page.ReadRows(call.Admin.ListForeignFrom(client.WithPage(ctx, &one), p.Submitter, from))
 	p.Next = one.Next
 	return page.View{Title: "Foreign transactions", Body: "incidents/foreign", Data: p}, err
 }
@@ -67,7 +72,8 @@ func (c *covered) add(one client.OpenForeign) {
 // Rest is how many are not listed.
 func (c covered) Rest() int { return c.Count - len(c.First) }
 
-// foreignFormOf reads the evidence. It makes 1 call for each 500 foreign transactions up to the nonce, at most 20.
+// foreignFormOf reads the evidence. It makes 1 call about one transaction. About all up to a nonce it makes 1 for each
+// 500 of them, at most 20.
 func foreignFormOf(ctx context.Context, call page.Call, problem error) *foreignForm {
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
@@ -83,12 +89,16 @@ func foreignFormOf(ctx context.Context, call page.Call, problem error) *foreignF
 	return f
 }
 
-// read reads the foreign transactions up to the nonce, which the API lists by their nonces.
+// read reads the foreign transaction of the nonce, or all up to it, which the API lists by their nonces.
 func (f *foreignForm) read(ctx context.Context, admin *client.Client, nonce uint64) error {
+	from := nonce
+	if f.Through {
+		from = 0
+	}
 	var one client.Page
 	for range foreignPages {
 		one.Token = one.Next
-		rows, err := page.ReadRows(admin.ListForeign(client.WithPage(ctx, &one), f.Submitter))
+		rows, err := page.ReadRows(admin.ListForeignFrom(client.WithPage(ctx, &one), f.Submitter, from))
 		if err != nil {
 			f.Covered.More = true
 			return err

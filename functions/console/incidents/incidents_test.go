@@ -1,6 +1,7 @@
 package incidents_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -233,7 +234,7 @@ func TestWriteOffShowsWhatItCovers(t *testing.T) {
 	const perPage, all = 50, 2000
 	a := consoletest.Answers{"GET " + admin + "/foreign": func(call consoletest.Call) any {
 		var from int
-		_, _ = fmt.Sscan(call.Query.Get("pageToken"), &from)
+		_, _ = fmt.Sscan(cmp.Or(call.Query.Get("pageToken"), call.Query.Get("from")), &from)
 		rows := make([]client.OpenForeign, 0, perPage)
 		for n := from; n < from+perPage; n++ {
 			rows = append(rows, client.OpenForeign{Nonce: uint64(n), TxHash: txHash, ValueWei: "7", To: "0x00000000000000000000000000000000cafe0001", TxID: proposed, RequestID: fmt.Sprint("order-", n, "-", attack)})
@@ -251,11 +252,11 @@ func TestWriteOffShowsWhatItCovers(t *testing.T) {
 		t.Errorf("up to nonce 60: the page lists what it does not cover, or says that there is more\n%s", w.Body)
 	}
 	c.Shows(to+"5000", 20, "at least 1 000", "And at least 900 more")
-	c.Shows(console+"/foreign/write-off?nonce=130", 3, "order-130-", ">"+txHash+"<")
-	c.Shows(console+"/foreign/match?nonce=130", 3, "order-130-", `name="txId" value="`+proposed)
-	c.Shows(console+"/foreign/match?nonce=1900", 20, "Decide about those first")
-	if w, _ := c.Get(console + "/foreign/match?nonce=1900"); strings.Contains(w.Body.String(), "may have decided") {
-		t.Errorf("beyond the bound: the page says that none waits\n%s", w.Body)
+	c.Shows(console+"/foreign/write-off?nonce=130", 1, "order-130-", ">"+txHash+"<")
+	c.Shows(console+"/foreign/match?nonce=1900", 1, "order-1900-", `name="txId" value="`+proposed)
+	c.Shows(console+"/foreign?from=1900", 1, "order-1900-", "?from=1900&amp;pageToken=1950", `name="from" value="1900"`)
+	if w, _ := c.Get(console + "/foreign?from=x"); w.Code != 400 || !strings.Contains(w.Body.String(), "a whole number") {
+		t.Errorf("from no nonce: got %d, want 400 with what to give\n%s", w.Code, w.Body)
 	}
 	a["GET "+admin+"/foreign"] = map[string]any{"foreign": []client.OpenForeign{}}
 	c.Shows(to+"5", 1, "Another operator may have decided")

@@ -105,7 +105,7 @@ func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong er
 	}
 	v := form(err)
 	if err != nil {
-		v.Problem, v.Status = err, statusOf(err)
+		v.Problem, v.Status = err, page.StatusOf(err)
 		return v, nil
 	}
 	data := v.Data.(*releaseForm)
@@ -246,7 +246,7 @@ func drawRelease(ctx context.Context, call page.Call, in client.Release, problem
 		f.Evidence, f.Incident = evidenceOf(p.Evidence), strconv.Itoa(p.Incident)
 	}
 	f.Count = call.PostFormValue("count")
-	if f.Count == "" && f.Progress.Known || client.CodeOf(problem) == "INVALID_FIELD" && fieldOf(problem) == "count" {
+	if f.Count == "" && f.Progress.Known || client.CodeOf(problem) == "INVALID_FIELD" && page.FieldOf(problem) == "count" {
 		f.Count = strconv.FormatUint(f.Progress.Final, 10)
 	}
 	f.Nonces = answered(call, lost)

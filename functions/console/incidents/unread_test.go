@@ -65,6 +65,4 @@ func TestUnreadIsNotNone(t *testing.T) {
 	c.Refuses("/console/proposals/"+proposed+"/approve", approve, 409, 2, "has changed")
 	a["POST "+one+"/approve"] = &client.Problem{Status: 502}
 	c.Refuses("/console/proposals/"+proposed+"/approve", approve, 502, 2, "The outcome is unknown")
-	a["GET "+admin+"/foreign"] = map[string]any{"foreign": []client.OpenForeign{{Nonce: 5}}, "nextPageToken": "later"}
-	c.Shows(console+"/foreign/match?nonce=6", 20, "this form reads no further")
 }

@@ -2,24 +2,14 @@ package incidents
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// fieldOf is the field that a refusal names; "": none.
-func fieldOf(err error) string {
-	var p *client.Problem
-	if errors.As(err, &p) {
-		return p.Field
-	}
-	return ""
-}
-
-// refusedFields has the way on after a release was refused for a field.
-var refusedFields = map[string]string{
+// ways has the way on after an act of these pages was refused. The fields are those of a release.
+var ways = page.Ways{Fields: map[string]string{
 	"requests": "For each nonce that the text lists, choose the request that the transaction was, or \"no request of ours\". A name that the chain contradicts is another request's: correct it. Nothing was changed.",
 	"hashes":   "Give the hash of the transaction that consumed the nonce, from a block explorer or the caller's log. If no node has its receipt, connect an archive node, or state how you know that the request was carried out.",
 	"executed": "A statement counts only for a nonce with a requestId whose transaction no node shows. Clear the statement, or the hash.",
@@ -27,10 +17,7 @@ var refusedFields = map[string]string{
 	"fill":     "Give the largest window that the account can have had, or leave the field empty.",
 	"mode":     "This incident does not end by this kind of release yet: the text says why. Go back to the incident's page and choose the other kind, or wait.",
 	"incident": "Open the incident's page again and start from there.",
-}
-
-// refusedCodes has the way on after an act of these pages was refused with a code.
-var refusedCodes = map[string]string{
+}, Codes: map[string]string{
 	"TOO_LATE":           "Another operator was faster, or the state has changed. Nothing was changed by you. Open the page again to see the state.",
 	"NOT_LEADER":         "The submitter is being served at this moment. Nothing was changed. Wait a few seconds and send the form again.",
 	"SAME_OPERATOR":      "You proposed this act. Two persons must agree: ask another operator to approve it.",
@@ -40,41 +27,17 @@ var refusedCodes = map[string]string{
 	"PROOF_USED":         "That transaction already proves another payout. One payment proves one request: look for the right transaction.",
 	"UNKNOWN_SUBMITTER":  "This deployment has no such submitter. Check the address of the page.",
 	"NOT_A_PLANNED_MOVE": "The database was not moved as planned. Release each submitter on its page.",
-}
-
-// unknownCodes has the cause where an act without a definite answer has a code.
-var unknownCodes = map[string]string{
+}, Causes: map[string]string{
 	"UNAVAILABLE": "The nodes do not answer or do not agree, or blocks are still being read: each minute reads about 2,000.",
-}
+}}
 
 // wayOn is the way on after a refusal; "": its own text says enough, or there was none.
 func wayOn(err error) string {
-	if err == nil {
-		return ""
-	}
-	if errors.Is(err, client.ErrUnknown) {
-		return strings.TrimSpace(page.Unknown + " " + unknownCodes[client.CodeOf(err)])
-	}
-	if errors.Is(err, errPart) {
+	if errors.Is(err, errPart) && !errors.Is(err, client.ErrUnknown) {
 		return "Some of the transactions were written off before that. Read the list, then send the form again for the rest."
 	}
-	if text := refusedFields[fieldOf(err)]; text != "" {
+	if text := ways.After(err); text != "" || !strings.HasPrefix(client.CodeOf(err), "INVALID") {
 		return text
 	}
-	if text := refusedCodes[client.CodeOf(err)]; text != "" {
-		return text
-	}
-	if strings.HasPrefix(client.CodeOf(err), "INVALID") {
-		return "Correct the field that the text names. Nothing was changed."
-	}
-	return ""
-}
-
-// statusOf is the HTTP status of a page that shows the error.
-func statusOf(err error) int {
-	var p *client.Problem
-	if errors.As(err, &p) && p.Status >= http.StatusBadRequest {
-		return p.Status
-	}
-	return http.StatusBadGateway
+	return "Correct the field that the text names. Nothing was changed."
 }

@@ -112,7 +112,7 @@ func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
 	form := func(problem error) page.View {
 		ctx, cancel := page.Redraw(ctx, call)
 		defer cancel()
-		f := &transferForm{WayOn: wayOn(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
+		f := &transferForm{WayOn: ways.After(problem), Until: time.Now().UTC().Add(time.Hour).Format(untilForm)}
 		var err error
 		f.Why, err = call.Admin.WhyTransfer(ctx, id)
 		f.Error, f.Op, f.Statement = page.WhyUnread(err), awaitedOp(f.State), standing(f.Why)

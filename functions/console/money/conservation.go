@@ -80,7 +80,7 @@ type moneyForm struct {
 func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
-	f := &moneyForm{ID: call.PathValue("id"), WayOn: wayOn(problem)}
+	f := &moneyForm{ID: call.PathValue("id"), WayOn: ways.After(problem)}
 	c, err := call.Admin.Conservation(ctx)
 	f.Error = page.WhyUnread(err)
 	if c.LastCheck != nil {
@@ -147,7 +147,8 @@ func resumeHalt(ctx context.Context, call page.Call) (page.View, error) {
 	})
 }
 
-// check checks conservation now. The API keeps no reason of it, so the form asks for none. GET makes 1 call. POST makes
+// check checks conservation now, as the schedule does each minute. No operator decides what it finds or halts, so it is
+// no act: the form asks for no reason, and the page Audit does not have it. GET makes 1 call. POST makes
 // 2: the check, and the last check for the form that shows the report.
 func check(ctx context.Context, call page.Call) (page.View, error) {
 	v := page.View{Title: "Check conservation", Body: "money/check"}
@@ -156,7 +157,7 @@ func check(ctx context.Context, call page.Call) (page.View, error) {
 	if call.Method == http.MethodPost {
 		report, err = call.Admin.CheckConservation(ctx, strings.TrimSpace(call.PostFormValue("full")) == "true")
 		if v.Problem = err; err != nil {
-			v.Status = statusOf(err)
+			v.Status = page.StatusOf(err)
 		}
 	}
 	f := evidence(ctx, call, err)

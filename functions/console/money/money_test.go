@@ -190,7 +190,10 @@ func TestConservationIsShownAndActedOn(t *testing.T) {
 	c.Shows("/console/conservation", 1, "asset 1 of user 7", "all transfers", "conservation is violated", "&lt;b&gt;", "1 findings stand", "Decide which of the two is right", "/findings/3/adjust", "/halts/9/resume")
 	c.Shows("/console/conservation/halts/9/resume", 1, "1 findings still stand", "Also end the 1 earlier halts")
 	c.Shows("/console/conservation/findings/3/adjust", 1, "BALANCE_DIFFERS", "Type <code>3</code>")
-	c.Shows("/console/conservation/check", 1, "It moves no money")
+	c.Shows("/console/conservation/check", 1, "It moves no money", "wants no reason and is not in Audit")
+	if w, _ := c.Get("/console/conservation/check"); strings.Contains(w.Body.String(), `name="reason"`) {
+		t.Errorf("a check: the form asks for a reason, which nothing keeps:\n%s", w.Body)
+	}
 	a["POST /admin/v1/halts/9/resume"] = nil
 	check.Same(t, "resume", c.Does("/console/conservation/halts/9/resume", url.Values{"reason": {"found"}, "earlier": {"true"}, "confirm": {"9"}}, 1, "/console/conservation").Body, map[string]any{"earlier": true, "reason": "found"})
 	c.Refuses("/console/conservation/halts/9/resume", url.Values{"reason": {"found"}}, 400, 1, "Type 9 to confirm")

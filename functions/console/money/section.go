@@ -3,12 +3,8 @@ package money
 
 import (
 	"embed"
-	"errors"
-	"net/http"
-	"strings"
 
 	"github.com/fencepost/fencepost/functions/console/page"
-	"github.com/fencepost/fencepost/shared/client"
 )
 
 //go:embed templates/*.html
@@ -35,8 +31,8 @@ func Section() page.Section {
 	}
 }
 
-// refusedCodes has the way on after an act of these pages was refused with a code.
-var refusedCodes = map[string]string{
+// ways has the way on after an act of these pages was refused.
+var ways = page.Ways{Codes: map[string]string{
 	"TOO_LATE":           "The state has changed meanwhile: the transfer has begun or ended, or another operator was faster. Nothing was changed by you. Open the page again.",
 	"NOTHING_TO_RESOLVE": "The transfer does not wait for the answer to this operation any more. Nothing was changed. Open its page again to see where the money is now.",
 	"BEYOND_HORIZON":     "The trading core has forgotten operations of this age and cannot answer. Search the core's journal for the req_id, then send this form again with what you found.",
@@ -47,28 +43,7 @@ var refusedCodes = map[string]string{
 	"ACCOUNT_MOVED":      "The account has changed since the last check, so the difference may be another one now. Run a check, then adjust what it finds.",
 	"OUT_OF_RANGE":       "The adjusted balance would be below zero or too large. Nothing was changed. Decide which of the two books is right before you go on.",
 	"PROOF_USED":         "That transaction already proves another payout. One payment proves one payout: look for the right transaction.",
-}
-
-// unknownCodes has the cause where an act without a definite answer has a code.
-var unknownCodes = map[string]string{
+}, Causes: map[string]string{
 	"UNAVAILABLE":  "A ledger or the chain's nodes did not answer.",
 	"SYSTEM_ERROR": "A ledger did not answer.",
-}
-
-// wayOn is the way on after a refusal; "": its own text says enough, or there was none.
-func wayOn(err error) string {
-	code := client.CodeOf(err)
-	if errors.Is(err, client.ErrUnknown) {
-		return strings.TrimSpace(page.Unknown + " " + unknownCodes[code])
-	}
-	return refusedCodes[code]
-}
-
-// statusOf is the HTTP status of a page that shows the error.
-func statusOf(err error) int {
-	var p *client.Problem
-	if errors.As(err, &p) && p.Status >= http.StatusBadRequest {
-		return p.Status
-	}
-	return http.StatusBadGateway
-}
+}}

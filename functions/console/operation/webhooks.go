@@ -2,7 +2,6 @@ package operation
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,7 +60,7 @@ func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
 	form := func(problem error) page.View {
 		ctx, cancel := page.Redraw(ctx, call)
 		defer cancel()
-		f := &endpointForm{Name: name, Act: endpointActs[i], WayOn: endpointWayOn(problem)}
+		f := &endpointForm{Name: name, Act: endpointActs[i], WayOn: endpointWays.After(problem)}
 		all, err := call.Admin.WebhookEndpoints(ctx)
 		f.Error = page.WhyUnread(err)
 		if at := slices.IndexFunc(all, func(e client.WebhookEndpoint) bool { return e.Name == name }); at >= 0 {
@@ -74,18 +73,11 @@ func actOnEndpoint(ctx context.Context, call page.Call) (page.View, error) {
 	})
 }
 
-// endpointWayOn is the way on after a refusal; "": its own text says enough, or there was none.
-func endpointWayOn(err error) string {
-	switch {
-	case errors.Is(err, client.ErrUnknown):
-		return page.Unknown
-	case client.CodeOf(err) == "TOO_LATE":
-		return "The state has changed meanwhile, or another operator was faster. Open the page Webhook endpoints again."
-	case client.CodeOf(err) == "NOT_FOUND":
-		return "The settings do not name this endpoint any more (events.webhook.urls). No call adds one."
-	}
-	return ""
-}
+// endpointWays has the way on after an act on an endpoint was refused.
+var endpointWays = page.Ways{Codes: map[string]string{
+	"TOO_LATE":  "The state has changed meanwhile, or another operator was faster. Open the page Webhook endpoints again.",
+	"NOT_FOUND": "The settings do not name this endpoint any more (events.webhook.urls). No call adds one.",
+}}
 
 func test(ctx context.Context, call page.Call, endpoint, reason string) error {
 	_, err := call.Admin.TestWebhookEndpoint(ctx, endpoint, reason)

@@ -13,10 +13,6 @@ import (
 // maxReason is the longest reason of an act, in bytes.
 const maxReason = 1000
 
-// Unknown is the way on after an act without a definite answer. It comes before every text of a code: a refusal of a
-// repetition, such as TOO_LATE, can be the effect of the first attempt.
-const Unknown = "It is not known whether it was carried out. Read the state before you do it again."
-
 // redrawWithin bounds the reads of a form that is drawn again.
 const redrawWithin = 10 * time.Second
 
@@ -56,10 +52,15 @@ func carryOut(call Call, do func(ctx context.Context, reason string) (string, er
 	return do(call.Context(), reason)
 }
 
+const invalidForm = "INVALID_FORM"
+
 // Refuse is the error of a form with a field that is wrong. The detail says what to enter.
 func Refuse(field, detail string) error {
-	return &client.Problem{Status: http.StatusBadRequest, Title: "The act was not carried out", Code: "INVALID_FORM", Field: field, Detail: detail}
+	return &client.Problem{Status: http.StatusBadRequest, Title: "The act was not carried out", Code: invalidForm, Field: field, Detail: detail}
 }
+
+// IsRefused reports whether the error is of [Refuse], so that nothing was sent.
+func IsRefused(err error) bool { return client.CodeOf(err) == invalidForm }
 
 // Confirmed is nil if the field "confirm", which the template page/confirm draws, has the wanted text.
 func Confirmed(call Call, want string) error {

@@ -20,9 +20,17 @@ type submitterAct struct {
 	Edit    bool   // the form has the window and the name
 }
 
-// actOnSubmitter reads the submitter, draws the form, and does the act at POST. It makes 1 call, and 1 for the act.
+// readSubmitter reads the submitter of the path for a form.
+func readSubmitter(ctx context.Context, call page.Call) (client.Submitter, error) {
+	ctx, cancel := page.Redraw(ctx, call)
+	defer cancel()
+	return call.Admin.Submitter(ctx, call.PathValue("submitter"))
+}
+
+// actOnSubmitter reads the submitter, draws the form, and does the act at POST. It makes 1 call, and 1 for the act. After
+// a refusal of the API it reads the submitter again.
 func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do func(ctx context.Context, id, reason string) error) (page.View, error) {
-	found, err := call.Admin.Submitter(ctx, call.PathValue("submitter"))
+	found, err := readSubmitter(ctx, call)
 	if err != nil {
 		return page.View{}, err
 	}
@@ -30,7 +38,12 @@ func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do f
 	if form.Danger {
 		form.Confirm = form.Heading()
 	}
-	return page.Act(call, func(error) page.View {
+	return page.Act(call, func(problem error) page.View {
+		if wasSent(problem) {
+			if now, err := readSubmitter(ctx, call); err == nil {
+				form.Submitter = now
+			}
+		}
 		return page.View{Title: form.Verb + " " + form.Heading(), Body: "queues/submitter-act", Data: form}
 	}, func(ctx context.Context, reason string) (string, error) {
 		if form.Danger {
@@ -41,6 +54,9 @@ func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do f
 		return page.Path("submitter", found.Submitter), do(ctx, found.Submitter, reason)
 	})
 }
+
+// wasSent reports whether the problem is the API's, so that the state may be another than the form has shown.
+func wasSent(problem error) bool { return problem != nil && !page.IsRefused(problem) }
 
 // suspend makes the submitter accept no more intents. It makes 1 call, and 1 for the act.
 func suspend(ctx context.Context, call page.Call) (page.View, error) {
@@ -124,21 +140,30 @@ func confirmed(txID string) string { return txID[max(0, len(txID)-6):] }
 
 // read reads the transaction for the form.
 func (form *txAct) read(ctx context.Context, call page.Call) (err error) {
+	ctx, cancel := page.Redraw(ctx, call)
+	defer cancel()
 	form.transaction, err = readTx(ctx, call)
 	form.Chosen, form.Confirm = call.PostFormValue("action"), confirmed(form.TxID)
 	return err
 }
 
-func (form *txAct) view(error) page.View {
+func (form *txAct) view() page.View {
 	return page.View{Title: form.Verb + " " + form.Heading(), Body: "queues/tx-act", Data: form}
 }
 
-// actOnTx reads the transaction, draws the form, and does the act at POST. It makes 5 calls, and 1 for the act.
+// actOnTx reads the transaction, draws the form, and does the act at POST. It makes 5 calls, and 1 for the act. After a
+// refusal of the API it makes the 5 again.
 func actOnTx(ctx context.Context, call page.Call, form *txAct, do func(ctx context.Context, id, reason string) error) (page.View, error) {
 	if err := form.read(ctx, call); err != nil {
 		return page.View{}, err
 	}
-	return page.Act(call, form.view, func(ctx context.Context, reason string) (string, error) {
+	draw := func(problem error) page.View {
+		if now := *form; wasSent(problem) && now.read(ctx, call) == nil {
+			return now.view()
+		}
+		return form.view()
+	}
+	return page.Act(call, draw, func(ctx context.Context, reason string) (string, error) {
 		return page.Path("tx", form.TxID), do(ctx, form.TxID, reason)
 	})
 }

@@ -18,8 +18,14 @@ import (
 //go:embed templates/*.html
 var templates embed.FS
 
+// Links lead from a transaction to other programs. In place of {traceId} and {txId} they get the ids.
+type Links struct {
+	Trace string // "": no link
+	Log   string // "": no link
+}
+
 // Section returns the pages.
-func Section() page.Section {
+func Section(to Links) page.Section {
 	return page.Section{
 		Templates: templates,
 		Menu: []page.Link{
@@ -32,7 +38,7 @@ func Section() page.Section {
 			{Pattern: "GET /console/attention", Handle: showAttention},
 			{Pattern: "GET /console/submitters", Handle: listSubmitters},
 			{Pattern: "GET /console/submitters/{submitter}", Handle: showSubmitter},
-			{Pattern: "GET /console/tx/{txId}", Handle: showTx},
+			{Pattern: "GET /console/tx/{txId}", Handle: to.showTx},
 			{Pattern: "GET /console/search", Handle: search},
 		}, acts(
 			act{"/console/submitters/{submitter}/suspend", suspend},

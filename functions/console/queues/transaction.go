@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/fencepost/fencepost/functions/console/page"
@@ -23,6 +24,8 @@ type transaction struct {
 	Decisions part[list[client.TxDecision]]
 	Diagram   diagram
 	Reorgs    []client.TxChange // changes by which the chain lost the transaction's block
+	TraceURL  string            // "": no link
+	LogURL    string            // "": no link
 }
 
 // version is a signed version with its fees.
@@ -42,10 +45,14 @@ type fees struct {
 }
 
 // showTx draws the page Transaction. It makes 5 calls.
-func showTx(ctx context.Context, call page.Call) (page.View, error) {
+func (to Links) showTx(ctx context.Context, call page.Call) (page.View, error) {
 	tx, err := readTx(ctx, call)
 	if err != nil {
 		return page.View{}, err
+	}
+	tx.LogURL = strings.ReplaceAll(to.Log, "{txId}", url.QueryEscape(tx.TxID))
+	if tx.TraceID != "" {
+		tx.TraceURL = strings.ReplaceAll(to.Trace, "{traceId}", url.QueryEscape(tx.TraceID))
 	}
 	v := page.View{Title: tx.Heading(), Body: "queues/transaction", Data: tx}
 	if !tx.State.Final() {

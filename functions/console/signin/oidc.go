@@ -39,8 +39,15 @@ type issuer struct {
 	sessions
 	client *http.Client
 
-	mu       sync.Mutex
-	endpoint *oauth2.Endpoint // nil: not read yet
+	mu        sync.Mutex
+	discovery *discovery // nil: none has begun, or the last one failed
+}
+
+// discovery is one reading of the discovery document, which all sign-ins of its time wait for.
+type discovery struct {
+	ended    chan struct{} // closed when the following are set
+	endpoint oauth2.Endpoint
+	err      error
 }
 
 func newIssuer(o Options) *issuer {
@@ -55,24 +62,54 @@ func (i *issuer) Person(r *http.Request) (Person, error) { return i.person(r) }
 
 // config returns the client at the issuer, for the browser's host.
 func (i *issuer) config(ctx context.Context, r *http.Request) (*oauth2.Config, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.endpoint == nil {
-		provider, err := oidc.NewProvider(oidc.ClientContext(ctx, i.client), i.Issuer)
-		if err != nil {
-			return nil, fmt.Errorf("read the discovery document of %s: %w", i.Issuer, err)
-		}
-		endpoint := provider.Endpoint()
-		endpoint.AuthStyle = oauth2.AuthStyleInParams
-		if i.ClientSecret != "" {
-			endpoint.AuthStyle = oauth2.AuthStyleInHeader // each issuer knows it; to try both would use the code twice
-		}
-		i.endpoint = &endpoint
+	d := i.discover()
+	select {
+	case <-d.ended:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the discovery document of %s: %w", i.Issuer, ctx.Err())
+	}
+	if d.err != nil {
+		return nil, d.err
 	}
 	return &oauth2.Config{
-		ClientID: i.ClientID, ClientSecret: i.ClientSecret, Endpoint: *i.endpoint,
+		ClientID: i.ClientID, ClientSecret: i.ClientSecret, Endpoint: d.endpoint,
 		RedirectURL: origin(r) + "/console/callback", Scopes: []string{oidc.ScopeOpenID, "email"},
 	}, nil
+}
+
+// discover returns the discovery that has succeeded or runs. Where there is none, it begins one, which goes on if the
+// browser leaves. After a failed one, the next sign-in begins another.
+func (i *issuer) discover() *discovery {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.discovery != nil {
+		return i.discovery
+	}
+	d := &discovery{ended: make(chan struct{})}
+	i.discovery = d
+	go func() {
+		defer close(d.ended)
+		if d.endpoint, d.err = i.readEndpoint(); d.err != nil {
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			i.discovery = nil
+		}
+	}()
+	return d
+}
+
+// readEndpoint reads the discovery document, within the client's time.
+func (i *issuer) readEndpoint() (oauth2.Endpoint, error) {
+	provider, err := oidc.NewProvider(oidc.ClientContext(context.Background(), i.client), i.Issuer)
+	if err != nil {
+		return oauth2.Endpoint{}, fmt.Errorf("read the discovery document of %s: %w", i.Issuer, err)
+	}
+	endpoint := provider.Endpoint()
+	endpoint.AuthStyle = oauth2.AuthStyleInParams
+	if i.ClientSecret != "" {
+		endpoint.AuthStyle = oauth2.AuthStyleInHeader // each issuer knows it; to try both would use the code twice
+	}
+	return endpoint, nil
 }
 
 // exchange returns the ID token for an authorization code.

@@ -23,6 +23,7 @@ var HotStatements = map[string]string{
 	"olderWanted": windowOfOlder.wanted(), "olderLast": windowOfOlder.last(), "usersOpenWanted": windowOfUsersOpen.wanted(), "usersOpenLast": windowOfUsersOpen.last(),
 	"allLast": windowOfAll.last(), "openLast": windowOfOpen.last(), "failedLast": windowOfFailed.last(), "userLast": windowOfUser.last(),
 	"actByID": actByID, "actOf": actOf, "actsOfAccount": actsOfAccount, "statusActs": statusActs, "dueActs": dueActs, "wantedStatus": wantedStatus,
+	"countHalts": countHalts, "openHalts": openHalts,
 	"assetPage": assetPage, "fundingOf": fundingOf,
 }
 

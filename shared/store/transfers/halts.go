@@ -59,17 +59,23 @@ func (s *Store) Resume(ctx context.Context, halt int64, by, reason string, earli
 	return nil
 }
 
+const (
+	countHalts = `select count(*) from transfer_halt where resumed_at is null`
+
+	openHalts = `
+select halt_id, scope, coalesce(user_id, 0), coalesce(asset_id, 0), since, evidence::text::bytea,
+       resumed_at, coalesce(resumed_by, ''), coalesce(resume_reason, '')
+  from transfer_halt
+ where resumed_at is null
+ order by halt_id desc
+ limit $1`
+)
+
 // OpenHalts returns at most limit open halts, newest first, and the number of all.
 func (s *Store) OpenHalts(ctx context.Context, limit int) (some []Halt, all int, err error) {
 	b := new(pgx.Batch)
-	b.Queue(`select count(*) from transfer_halt where resumed_at is null`).QueryRow(results.Scan(&all))
-	b.Queue(`
-		select halt_id, scope, coalesce(user_id, 0), coalesce(asset_id, 0), since, evidence::text::bytea,
-		       resumed_at, coalesce(resumed_by, ''), coalesce(resume_reason, '')
-		  from transfer_halt
-		 where resumed_at is null
-		 order by halt_id desc
-		 limit $1`, limit).Query(results.Into(&some, pgx.RowToStructByPos[Halt]))
+	b.Queue(countHalts).QueryRow(results.Scan(&all))
+	b.Queue(openHalts, limit).Query(results.Into(&some, pgx.RowToStructByPos[Halt]))
 	err = s.db.SendBatch(ctx, b).Close()
 	return some, all, results.Wrap(err, "list halts")
 }

@@ -69,7 +69,7 @@ func TestPlansOfHotStatements(t *testing.T) {
 	for name, args := range map[string][]any{
 		"listOf": {user, "", 51}, "listEnded": {user, "", 51, committed}, "listOpen": {user, "", 51, pending}, "allWanted": {of}, "openWanted": {of}, "failedWanted": {of}, "userWanted": {of}, "endedWanted": {of},
 		"olderWanted": {of}, "usersOpenWanted": {of},
-		"allLast": {of}, "openLast": {of}, "failedLast": {of}, "userLast": {of}, "endedLast": {of}, "olderLast": {of}, "usersOpenLast": {of}, "dueActs": {50},
+		"allLast": {of}, "openLast": {of}, "failedLast": {of}, "userLast": {of}, "endedLast": {of}, "olderLast": {of}, "usersOpenLast": {of}, "dueActs": {50}, "countHalts": {}, "openHalts": {50},
 	} {
 		got := blocks(t, conn, transfers.HotStatements[name], args...)
 		if t.Logf("%s: %d blocks", name, got); got > mostBlocks {
@@ -79,7 +79,7 @@ func TestPlansOfHotStatements(t *testing.T) {
 }
 
 // crowd adds open transfers and open deposits of other users, which are due. The lists of one user, and the statuses that
-// are due, must not read them.
+// are due, must not read them. It also adds halts that have ended.
 func crowd(t *testing.T, b bench, n int) {
 	t.Helper()
 	b.run(t, `alter table transfers_tb disable trigger user`)
@@ -90,7 +90,8 @@ func crowd(t *testing.T, b bench, n int) {
 	b.run(t, `
 		insert into account_act (kind, request_id, ledger, user_id, asset_id, units, by, reason, next_at)
 		select 'DEPOSIT', 'due-' || n, 'FUNDING', 100 + n, 1, 1, 'ann', 'r', clock_timestamp() - interval '1 min' from generate_series(1, $1::integer) as n`, n)
-	check.OK(t)(b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, account_act`))
+	b.run(t, `insert into transfer_halt (scope, evidence, resumed_at, resumed_by, resume_reason) select 'all', '{}', clock_timestamp(), 'ann', 'r' from generate_series(1, $1::integer)`, n)
+	check.OK(t)(b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, account_act, transfer_halt`))
 }
 
 // mostBlocks is the number of blocks that a page of 50 may read. It reads its rows one by one, and finds where a window of
@@ -146,8 +147,11 @@ func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
 	if err := conn.QueryRow(t.Context(), `select cardinality(parameter_types) from pg_prepared_statements where name = $1`, "hot "+name).Scan(&parameters); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	nulls := strings.TrimSuffix(strings.Repeat("null, ", parameters), ", ")
-	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+`(`+nulls+`)`, pgx.QueryExecModeSimpleProtocol)
+	nulls := ""
+	if parameters > 0 {
+		nulls = "(" + strings.TrimSuffix(strings.Repeat("null, ", parameters), ", ") + ")"
+	}
+	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+nulls, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

@@ -3536,7 +3536,7 @@ export interface components {
                 succeeded?: boolean;
                 /** @description req_ids of open payouts with the same payment */
                 payouts: string[];
-                /** @description requests here with the same call: to, value and data */
+                /** @description requests here with the same call (to, value and data), among those with the 5,000 highest nonces, 5,000 of the queue, and those that failed last */
                 intents: {
                     /** Format: uuid */
                     txId: string;
@@ -5694,6 +5694,8 @@ export interface operations {
     listForeign: {
         parameters: {
             query?: {
+                /** @description the lowest nonce to list; none: all */
+                from?: number;
                 /** @description the maximum of results on a page */
                 pageSize?: components["parameters"]["PageSize"];
                 /** @description the token of the page before: opaque, without expiry, for this list only */
@@ -6142,7 +6144,7 @@ export interface operations {
                 };
             };
             401: components["responses"]["Unauthorized"];
-            /** @description Your token is no operator's, or it shares a name with the proposer's. */
+            /** @description Your token is no operator's, or it shares a subject or an address with the proposer's. */
             403: {
                 headers: {
                     [name: string]: unknown;
