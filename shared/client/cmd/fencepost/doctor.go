@@ -185,7 +185,7 @@ func chainCheck(c client.Chain) checkup {
 	return checkup{Check: "nodes", OK: true, Detail: detail}
 }
 
-// nodeProblem says what is wrong with a node; "": nothing.
+// nodeProblem returns the fault of a node; "": none.
 func nodeProblem(n client.Node) string {
 	switch {
 	case n.Excluded != "":

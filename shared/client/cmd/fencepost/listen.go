@@ -28,7 +28,7 @@ const (
 	forwardTime  = 4 * time.Second // less than the time that a sender waits by default
 )
 
-// receiver receives webhooks: it verifies each, drops repeats, prints it, and forwards it if it is told to.
+// receiver receives webhooks: it verifies each, drops repeats, prints it, and forwards it with --forward.
 type receiver struct {
 	a       *app
 	keys    []webhook.Key
