@@ -19,7 +19,7 @@ func TestDoctor(t *testing.T) {
 			at.Format(time.RFC3339Nano), counted.Format(time.RFC3339Nano))}
 	}
 	const wholeChain = `{"chains":[{"chainId":1,"quorum":2,"nodes":[{"name":"a","head":7},{"name":"b","head":7}]}]}`
-	well := map[string]answer{"GET /readyz": {200, "ok\n"}, "GET /admin/v1/overview": overview(now, now), "GET /admin/v1/chains": {200, wholeChain},
+	well := map[string]answer{"GET /errors/NOT_FOUND": {200, "NOT_FOUND"}, "GET /admin/v1/overview": overview(now, now), "GET /admin/v1/chains": {200, wholeChain},
 		"GET /admin/v1/attention":                             {200, `{"items":[{"kind":"PROPOSAL","overdue":false,"since":"2026-01-02T03:04:05Z","subject":{},"why":"w","action":"a","runbook":"r"}]}`},
 		"GET /api/v1/tx/00000000-0000-0000-0000-000000000000": problem(404, "NOT_FOUND", "")}
 	for _, c := range []struct {
@@ -29,8 +29,8 @@ func TestDoctor(t *testing.T) {
 		want       []string // lines, in any order
 	}{
 		{"all is well", "", answer{}, exitOK, []string{"ok       api ", "ok       sign-in    the operator's", "ok       sign-in    the caller's", "ok       clock ", "log.level", "ok       sweep ", "2 of 2 nodes answer",
-			"ok       database ", "ok       queues     nothing needs a person, QUEUED 12", "ok       approvals  1 wait, none for too long"}},
-		{"not ready", "GET /readyz", answer{503, ""}, exitFailed, []string{"PROBLEM  api        not ready: GET /readyz: answer 503; do: "}},
+			"ok       database   it answers; nothing needs a person", "ok       queues     nothing needs a person, QUEUED 12", "ok       approvals  1 wait, none for too long"}},
+		{"another server", "GET /errors/NOT_FOUND", answer{404, ""}, exitFailed, []string{"PROBLEM  api        no answer: GET /errors/NOT_FOUND: answer 404; do: "}},
 		{"no operator", "GET /admin/v1/overview", problem(403, "FORBIDDEN", ""), exitFailed, []string{"PROBLEM  sign-in    FORBIDDEN (403): of this request; do: see docs/errors.md"}},
 		{"a clock", "GET /admin/v1/overview", overview(now.Add(-time.Hour), now), exitFailed, []string{"PROBLEM  clock "}},
 		{"no sweep", "GET /admin/v1/overview", overview(now, now.Add(-time.Hour)), exitFailed, []string{"PROBLEM  sweep ", "docs/runbooks/sweep-missed.md"}},
