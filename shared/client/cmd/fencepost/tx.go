@@ -39,9 +39,9 @@ func (w *waitFlags) add(c *cobra.Command, optional bool) {
 
 // intentFlags describe the intent of tx send.
 type intentFlags struct {
-	in                        client.Intent
-	payload                   client.Payload
-	args, file, until, expiry string
+	in                client.Intent
+	payload           client.Payload
+	args, file, until string
 }
 
 func (a *app) txSend() *cobra.Command {
