@@ -105,9 +105,15 @@ func (b bench) versions(t *testing.T, txID string, kinds ...string) {
 func (b bench) replaced(t *testing.T, txID, kind string) {
 	t.Helper()
 	b.versions(t, txID, "ORIGINAL", kind)
-	b.until(t, fmt.Sprintf("the %s of %s did not reach the pool", kind, txID), func() bool {
+	b.reachesPool(t, txID, 2)
+}
+
+// reachesPool waits until the chain's pool holds this version of the transaction.
+func (b bench) reachesPool(t *testing.T, txID string, version int) {
+	t.Helper()
+	b.until(t, fmt.Sprintf("version %d of %s did not reach the pool", version, txID), func() bool {
 		var hash string
-		if b.DB.QueryRow(b.ctx, `select tx_hash from tx_version where tx_id = $1 and version = 2`, txID).Scan(&hash) != nil {
+		if b.DB.QueryRow(b.ctx, `select tx_hash from tx_version where tx_id = $1 and version = $2`, txID, version).Scan(&hash) != nil {
 			return false
 		}
 		_, _, err := b.Node.TransactionByHash(b.ctx, common.HexToHash(hash))

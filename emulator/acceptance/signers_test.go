@@ -207,6 +207,7 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 				t.Fatalf("cancel: got %d %+v, want 202", status, got)
 			}
 			b.versions(t, id, "ORIGINAL", "BUMP", "PLACEHOLDER")
+			b.reachesPool(t, id, 3)
 			if got := len(b.asked()); got == before {
 				t.Error("the signer that has the key again: got it not asked for the placeholder")
 			}
