@@ -169,6 +169,7 @@ func TestOneUserOfEachClient(t *testing.T) {
 		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/fake/cloudtasks", "emulator/stack"},
 		"github.com/jackc/pgx/v5/pgxpool":      {"emulator/acceptance/acceptancetest", "shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/store/events", "shared/ledger/funding", "emulator/verify/torture", "emulator/verify/torture/load", "emulator/verify/torture/transferload", "emulator/verify/bench"},
 	}
+	only["github.com/spf13/cobra"] = []string{"shared/client/cmd/fencepost"}
 	only["github.com/ethereum/go-ethereum/accounts/abi"] = []string{managerTests} // tests alone: it makes Go types at run time, which are never freed
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {

@@ -1,6 +1,8 @@
 package acceptance
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -57,6 +59,14 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	if shown, err := operator.Submitter(b.ctx, string(s)); err != nil || shown.Protect == nil || shown.Protect.Incident != incident {
 		t.Errorf("after the trial: got %+v, %v; want the incident open", shown, err)
 	}
+	folder := commandLine(t)
+	release := []string{"protect", "release", string(s), "--incident", fmt.Sprint(incident), "--mode", "resync", "--count", fmt.Sprint(lost), "--request", fmt.Sprintf("%d=by-hand", lost-1), "--reason", "paid by hand"}
+	if code, out := b.operate(t, folder, append(release, "--dry-run")...); code != 0 || !strings.Contains(out, "request by-hand: RECORDED") {
+		t.Errorf("the trial by the command line: got exit %d,\n%s\nwant the name honoured", code, out)
+	}
+	if code, out := b.operate(t, folder, "protect", "show", string(s)); code != 0 || !strings.Contains(out, "AHEAD") {
+		t.Errorf("protect show: got exit %d,\n%s\nwant the evidence", code, out)
+	}
 	in.DryRun = false
 	b.until(t, "no release", func() bool { done, err = operator.Release(b.ctx, string(s), in); return err == nil })
 	if !tried.DryRun || done.DryRun || len(done.Named) != 1 || done.Named[0].RequestID != "by-hand" || done.NextNonce != lost {
@@ -65,8 +75,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	if tried.DryRun = false; !cmp.Equal(tried, done) {
 		t.Errorf("the trial against the release (-tried +done):\n%s", cmp.Diff(tried, done))
 	}
-	in.Reason = "again"
-	if _, err := operator.Release(b.ctx, string(s), in); client.CodeOf(err) != "TOO_LATE" {
-		t.Errorf("release again: got %v, want TOO_LATE", err)
+	if code, out := b.operate(t, folder, release...); code != 1 || !strings.Contains(out, "refused: TOO_LATE (409)") || !strings.Contains(out, "What to do: ") {
+		t.Errorf("release again: got exit %d,\n%s\nwant TOO_LATE, and what to do", code, out)
 	}
 }

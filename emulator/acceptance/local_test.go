@@ -124,7 +124,9 @@ func TestLocalEnvironment(t *testing.T) {
 	l.signIn(t)
 	l.paste(t)
 	l.settings(t)
-	l.decideAsOperator(t)
+	folder := commandLine(t)
+	l.examples(t, folder)
+	l.decideAsOperator(t, folder)
 	for _, d := range emulatorlocal.Drills {
 		began := time.Now()
 		out, err := l.drill(t, d.Name, "--solve", "--for", "1s").CombinedOutput()
@@ -150,8 +152,9 @@ func (l *local) drill(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
-// decideAsOperator runs a drill that waits for the operator's call, and makes it. Meanwhile no other drill runs.
-func (l *local) decideAsOperator(t *testing.T) {
+// decideAsOperator runs a drill that waits for the operator's call, and makes it by the program fencepost. Meanwhile no
+// other drill runs.
+func (l *local) decideAsOperator(t *testing.T, folder string) {
 	t.Helper()
 	var out lockedText
 	c := l.drill(t, "stuck")
@@ -165,7 +168,7 @@ func (l *local) decideAsOperator(t *testing.T) {
 		t.Errorf("before the decision: got %s, want the drill to wait", &out)
 	}
 	id := regexp.MustCompile(`/api/v1/tx/(\S+)`).FindStringSubmatch(out.String())[1]
-	l.shell(t, `curl -fsS "$API/admin/v1/tx/`+id+`/decide" -H "Authorization: Bearer $OPERATOR_TOKEN" -H 'Content-Type: application/json' -d '{"action": "placeholder", "reason": "not needed"}'`)
+	l.shell(t, folder+"/fencepost tx decide "+id+" placeholder --reason 'not needed'")
 	if err := c.Wait(); err != nil || !strings.Contains(out.String(), "has ended: FAILED PLACEHOLDER") {
 		t.Errorf("after the decision: got %v, %s; want it ended by the placeholder", err, &out)
 	}

@@ -18,24 +18,25 @@ import (
 )
 
 // The TypeScript client's tests and the examples of its README pass against a deployment. Its receiver of webhooks
-// verifies a delivery.
+// verifies a delivery, and so does that of the command line.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	folder := typescripttest.Copy(t, "../../shared/client/typescript")
 	typescripttest.Build(t, folder)
-	port := freePort(t)
+	port, commands := freePort(t), freePort(t)
 	b := setup(t, stack.Options{Submitters: 2, Settings: withSettings(quick, map[string]string{
 		"FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms",
-		"FENCEPOST_EVENTS_WEBHOOK_URLS":    fmt.Sprintf("ts=http://127.0.0.1:%d/", port),
-		"FENCEPOST_EVENTS_WEBHOOK_SECRETS": "ts=" + hookSecret,
+		"FENCEPOST_EVENTS_WEBHOOK_URLS":    fmt.Sprintf("ts=http://127.0.0.1:%d/,cli=http://127.0.0.1:%d/", port, commands),
+		"FENCEPOST_EVENTS_WEBHOOK_SECRETS": "ts=" + hookSecret + ",cli=" + hookSecret,
 	})})
 	environment := append(os.Environ(),
 		"API="+b.URLMap.PublicURL(), "SUBMITTER="+string(b.Submitters()[0]),
 		"TOKEN="+must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t),
 		"OPERATOR_TOKEN="+must(b.Issuer.Token(b.ctx, stack.OperatorAccount, stack.PublicAudience))(t),
-		"WEBHOOK_SECRET="+hookSecret, fmt.Sprint("WEBHOOK_PORT=", port))
+		"WEBHOOK_SECRET="+hookSecret, "FENCEPOST_WEBHOOK_SECRET="+hookSecret, fmt.Sprint("WEBHOOK_PORT=", port))
 	receiver, examples := readmeExamples(t, folder)
-	received := startNode(t, folder, environment, receiver)
+	received := start(t, environment, folder, "node", receiver)
+	listened := start(t, environment, folder, commandLine(t)+"/fencepost", "webhook", "listen", "--listen", fmt.Sprint("127.0.0.1:", commands))
 
 	tests := must(filepath.Glob(filepath.Join(folder, "build", "*.test.js")))(t)
 	out, err := node(b.ctx, folder, environment, append([]string{"--test", "--test-reporter=tap"}, tests...)...).CombinedOutput()
@@ -53,6 +54,7 @@ func TestTypeScriptClient(t *testing.T) {
 	b.until(t, "the receiver verified no TxConfirmed of the example's intent", func() bool {
 		return strings.Contains(received.String(), " TxConfirmed order-4711\n")
 	})
+	b.until(t, "the command line verified no TxConfirmed", func() bool { return strings.Contains(listened.String(), "  TxConfirmed  ") })
 }
 
 // readmeExamples returns the programs of the README: the receiver of webhooks, and the others in their order.
@@ -79,12 +81,13 @@ func node(ctx context.Context, folder string, environment []string, args ...stri
 	return c
 }
 
-// startNode runs a program until the end of t, and returns what it prints.
-func startNode(t *testing.T, folder string, environment []string, path string) *lockedText {
+// start runs a program in the folder until the end of t, and returns what it prints.
+func start(t *testing.T, environment []string, folder, program string, args ...string) *lockedText {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out := new(lockedText)
-	c := node(ctx, folder, environment, path)
+	c := exec.CommandContext(ctx, program, args...)
+	c.Dir, c.Env = folder, environment
 	c.Stdout, c.Stderr = out, out
 	c.WaitDelay = 5 * time.Second
 	check(t, c.Start())
@@ -92,7 +95,7 @@ func startNode(t *testing.T, folder string, environment []string, path string) *
 		cancel()
 		_ = c.Wait() // it was killed
 		if t.Failed() {
-			t.Logf("%s printed:\n%s", filepath.Base(path), out)
+			t.Logf("%s printed:\n%s", filepath.Base(program), out)
 		}
 	})
 	return out

@@ -49,6 +49,7 @@ Running until Ctrl-C. Paste this into a shell, and again after an hour, when its
 
 export CONTROL=%s API=%s SUBMITTER=%s
 export TOKEN="$(curl -sS $CONTROL/token/caller)" OPERATOR_TOKEN="$(curl -sS $CONTROL/token/operator)"
+export FENCEPOST_API=$API FENCEPOST_TOKEN=$TOKEN FENCEPOST_OPERATOR_TOKEN=$OPERATOR_TOKEN
 
 Post an intent; then read it until its state is CONFIRMED:
 
@@ -58,6 +59,10 @@ curl -sS "$API/api/v1/tx/by-request?submitter=$SUBMITTER&requestId=hello-1" -H "
 Look as an operator:
 
 curl -sS "$API/admin/v1/submitters/$SUBMITTER" -H "Authorization: Bearer $OPERATOR_TOKEN"
+
+The same from a shell, by the program fencepost (go install ./shared/client/cmd/fencepost; docs/cli.md):
+
+fencepost doctor
 `, control.URL(), s.URLMap.PublicURL(), s.Submitters()[0],
 		post("/api/v1/tx", "$TOKEN", `{"submitter": "'$SUBMITTER'", "requestId": "hello-1", "payload": {"to": "`+receiver+`", "value": "1"}}`))
 	if o.Users > 0 {
@@ -65,6 +70,7 @@ curl -sS "$API/admin/v1/submitters/$SUBMITTER" -H "Authorization: Bearer $OPERAT
 Users 1 to %d have money in Funding and in the trading core. As user 1, move some, and look:
 
 export USER_TOKEN="$(curl -sS $CONTROL/token/user/1)"
+export FENCEPOST_USER_TOKEN=$USER_TOKEN
 %s
 curl -sS "$API/api/v1/internal_transfer" -H "Authorization: Bearer $USER_TOKEN"
 `, o.Users, post("/api/v1/internal_transfer", "$USER_TOKEN", `{"from": "FUNDING", "to": "SPOT", "asset": "USDT", "amount": "12.5", "cid": "move-1"}`))

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -45,11 +46,14 @@ func (s Settings) Set(text string) error {
 	return nil
 }
 
+// commandLine matches the variables of the program fencepost, which the emulator prints. They are no settings.
+var commandLine = regexp.MustCompile(`^FENCEPOST_(API|((OPERATOR_|USER_)?TOKEN(_FILE)?)|AUDIENCE|IMPERSONATE|WEBHOOK_SECRET)$`)
+
 // AddEnvironment adds the settings of an environment, in the form of [os.Environ], that are not set yet.
 func (s Settings) AddEnvironment(environ []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if _, set := s[name]; strings.HasPrefix(name, settingsPrefix) && value != "" && !set {
+		if _, set := s[name]; strings.HasPrefix(name, settingsPrefix) && !commandLine.MatchString(name) && value != "" && !set {
 			s[name] = value
 		}
 	}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// checkup is one line of the doctor.
+type checkup struct {
+	Check   string `json:"check"`
+	OK      bool   `json:"ok"`
+	Detail  string `json:"detail"`
+	ToDo    string `json:"toDo,omitempty"`
+	Runbook string `json:"runbook,omitempty"`
+}
+
+// doctor checks a deployment.
+type doctor struct {
+	*app
+	problems int
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	c := a.command("doctor", "Check the deployment: one line for each part, and what to do (operators)", 0, func(ctx context.Context, _ []string) error {
+		d := &doctor{app: a}
+		if err := d.examine(ctx); err != nil {
+			return err
+		}
+		if d.problems > 0 {
+			return endf(exitFailed, "%d problems", d.problems)
+		}
+		return nil
+	})
+	c.Long = `Doctor checks in this order: the API, the sign-in, the clock, the settings, the sweep, the nodes of each
+chain, and what needs a person: the database and its identity, accounts, queues, money, webhooks, approvals. An operator's or
+a viewer's token is enough; it changes nothing. The exit status is 1 if there is a problem.`
+	return c
+}
+
+// examine makes the checks. It stops where a further one would only repeat the problem. The error is one of the
+// environment or of the output.
+func (d *doctor) examine(ctx context.Context) error {
+	api, err := d.client(operator)
+	if err != nil {
+		return err
+	}
+	if _, err := d.public(ctx, "/errors/NOT_FOUND"); err != nil { // a page without a token: health is for load balancers alone
+		return d.tell(checkup{Check: "api", Detail: fmt.Sprintf("no answer: %v", err), ToDo: "compare FENCEPOST_API with the deployment's URL", Runbook: "docs/runbooks/unreachable.md"})
+	}
+	if err := d.tell(checkup{Check: "api", OK: true, Detail: "it answers"}); err != nil {
+		return err
+	}
+	overview, err := api.GetOverview(ctx)
+	if err != nil {
+		return d.refused(ctx, "sign-in", err)
+	}
+	errs := []error{d.tell(checkup{Check: "sign-in", OK: true, Detail: "the operator's token is accepted"}), d.signIn(ctx)}
+	for _, one := range []checkup{clock(overview), settings(overview), sweep(overview)} {
+		errs = append(errs, d.tell(one))
+	}
+	return errors.Join(append(errs, d.nodes(ctx, api), d.attention(ctx, api, overview))...)
+}
+
+// tell prints the line of a check.
+func (d *doctor) tell(c checkup) error {
+	if !c.OK {
+		d.problems++
+	}
+	if d.json {
+		return d.printJSON(c)
+	}
+	verdict := "ok"
+	if !c.OK {
+		verdict = "PROBLEM"
+	}
+	text := c.Detail
+	if c.ToDo != "" {
+		text += "; do: " + c.ToDo
+	}
+	if c.Runbook != "" {
+		text += " (" + c.Runbook + ")"
+	}
+	_, err := fmt.Fprintf(d.out, "%-8s %-10s %s\n", verdict, c.Check, clean(text))
+	return err
+}
+
+// refused tells that a call of a check failed.
+func (d *doctor) refused(ctx context.Context, check string, err error) error {
+	f := d.classify(ctx, err)
+	return d.tell(checkup{Check: check, Detail: f.Error, ToDo: f.ToDo})
+}
+
+// signIn checks the caller's token, if there is one beside the operator's. The transaction that it asks for never exists.
+func (d *doctor) signIn(ctx context.Context) error {
+	if d.env("FENCEPOST_TOKEN") == "" && d.env("FENCEPOST_TOKEN_FILE") == "" {
+		return nil
+	}
+	api, err := d.client(caller)
+	if err != nil {
+		return err
+	}
+	const none = "00000000-0000-0000-0000-000000000000"
+	if _, err := api.Tx(ctx, none); err != nil && client.CodeOf(err) != "NOT_FOUND" {
+		return d.refused(ctx, "sign-in", fmt.Errorf("the caller's token: %w", err))
+	}
+	return d.tell(checkup{Check: "sign-in", OK: true, Detail: "the caller's token is accepted"})
+}
+
+// clock compares the database's clock with that of this machine.
+func clock(o client.Overview) checkup {
+	const most = 30 * time.Second
+	apart := time.Since(o.At).Abs()
+	if apart <= most {
+		return checkup{Check: "clock", OK: true, Detail: fmt.Sprintf("the database's and this machine's are within %s", most)}
+	}
+	return checkup{Check: "clock", Detail: fmt.Sprintf("the database's and this machine's differ by %s", apart.Round(time.Second)), ToDo: "set this machine's clock: tokens are valid by time"}
+}
+
+func settings(o client.Overview) checkup {
+	names := make([]string, len(o.Settings))
+	for i, s := range o.Settings {
+		names[i] = s.Name
+	}
+	detail := fmt.Sprintf("version %s; %d differ from their defaults", o.Build.Version, len(names))
+	if len(names) > 0 {
+		detail += ": " + strings.Join(names, ", ")
+	}
+	return checkup{Check: "settings", OK: true, Detail: detail}
+}
+
+// sweep checks that the sweep runs, which counts each minute.
+func sweep(o client.Overview) checkup {
+	const most = 5 * time.Minute
+	c := checkup{Check: "sweep", ToDo: "see whether Cloud Scheduler calls it; after a first start wait for two minutes", Runbook: "docs/runbooks/sweep-missed.md"}
+	switch {
+	case o.RatesUpTo == nil:
+		c.Detail = "it has counted no minute in the last hour"
+	case o.At.Sub(*o.RatesUpTo) > most:
+		c.Detail = "it has counted no minute since " + cell(*o.RatesUpTo)
+	default:
+		return checkup{Check: "sweep", OK: true, Detail: "it has counted the minutes to " + cell(*o.RatesUpTo)}
+	}
+	return c
+}
+
+// nodes checks each chain: enough nodes answer, and none is left behind.
+func (d *doctor) nodes(ctx context.Context, api *client.Client) error {
+	chains, err := api.ListChains(ctx)
+	if err != nil {
+		return d.refused(ctx, "nodes", err)
+	}
+	var errs []error
+	for _, c := range chains {
+		errs = append(errs, d.tell(chainCheck(c)))
+		for _, n := range c.Nodes {
+			if text := nodeProblem(n); text != "" {
+				errs = append(errs, d.tell(checkup{Check: "nodes", Detail: fmt.Sprintf("chain %d, node %s: %s", c.ChainID, n.Name, text),
+					ToDo: "check the node, or replace it in rpc.urls", Runbook: "docs/runbooks/node-excluded.md"}))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func chainCheck(c client.Chain) checkup {
+	answer := 0
+	var head uint64
+	for _, n := range c.Nodes {
+		if n.Head != nil {
+			answer++
+			head = max(head, *n.Head)
+		}
+	}
+	detail := fmt.Sprintf("chain %d: %d of %d nodes answer, %d must agree, block %d", c.ChainID, answer, len(c.Nodes), c.Quorum, head)
+	if answer < c.Quorum {
+		return checkup{Check: "nodes", Detail: detail, ToDo: "bring nodes back, or add some to rpc.urls", Runbook: "docs/runbooks/chain-unread.md"}
+	}
+	return checkup{Check: "nodes", OK: true, Detail: detail}
+}
+
+// nodeProblem returns the fault of a node; "": none.
+func nodeProblem(n client.Node) string {
+	switch {
+	case n.Excluded != "":
+		return "not used: " + n.Excluded
+	case n.Error != "":
+		return n.Error
+	}
+	return ""
+}
+
+// concerns are the checks of what needs a person, by the kinds of its items.
+var concerns = []struct {
+	check string
+	kinds []string
+}{
+	{"database", []string{"DATABASE", "MOVE"}},
+	{"accounts", []string{"PROTECT"}},
+	{"queues", []string{"STUCK", "BLOCKED", "FOREIGN", "HELD"}},
+	{"money", []string{"HALT", "FINDING", "PAYOUT", "TRANSFER", "REFUND", "ACCOUNT"}},
+	{"webhooks", []string{"ENDPOINT", "PAUSED"}},
+	{"approvals", []string{"PROPOSAL"}},
+	{"others", nil}, // kinds of a newer deployment
+}
+
+// attention tells what needs a person.
+func (d *doctor) attention(ctx context.Context, api *client.Client, o client.Overview) error {
+	const most = 50 // lines of one check
+	items := make([][]client.AttentionItem, len(concerns))
+	waiting := make([]int, len(concerns)) // not overdue
+	for one, err := range api.ListAttention(ctx) {
+		if err != nil {
+			return d.refused(ctx, "attention", err)
+		}
+		at := concernOf(one.Kind)
+		if one.Overdue {
+			items[at] = append(items[at], one)
+		} else {
+			waiting[at]++
+		}
+	}
+	var errs []error
+	for i, concern := range concerns {
+		for _, one := range items[i][:min(most, len(items[i]))] {
+			errs = append(errs, d.tell(checkup{Check: concern.check, ToDo: one.Action, Runbook: one.Runbook,
+				Detail: fmt.Sprintf("%s since %s: %s (%s)", one.Kind, cell(one.Since), one.Why, subjectText(one.Subject))}))
+		}
+		if more := len(items[i]) - most; more > 0 {
+			errs = append(errs, d.tell(checkup{Check: concern.check, Detail: fmt.Sprintf("%d more like these", more)}))
+		}
+		if len(items[i]) == 0 && (concern.kinds != nil || waiting[i] > 0) {
+			errs = append(errs, d.tell(checkup{Check: concern.check, OK: true, Detail: concernText(concern.check, waiting[i], o)}))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// concernOf is the place in concerns of a kind.
+func concernOf(kind string) int {
+	for i, c := range concerns {
+		if slices.Contains(c.kinds, kind) {
+			return i
+		}
+	}
+	return len(concerns) - 1
+}
+
+// concernText describes a concern in which nothing is overdue.
+func concernText(check string, waiting int, o client.Overview) string {
+	text := "nothing needs a person"
+	if waiting > 0 {
+		text = fmt.Sprintf("%d wait, none for too long", waiting)
+	}
+	if check == "database" {
+		return "it answers; " + text
+	}
+	if check != "queues" {
+		return text
+	}
+	for _, s := range o.States {
+		text += fmt.Sprintf(", %s %d", s.State, s.Count)
+	}
+	if o.Oldest != nil {
+		text += ", the oldest since " + cell(o.Oldest.CreatedAt)
+	}
+	return text
+}
+
+// subjectText names what an item is about.
+func subjectText(s client.AttentionSubject) string {
+	var parts []string
+	for _, p := range []struct {
+		name  string
+		value any
+	}{{"submitter", s.Submitter}, {"txId", s.TxID}, {"req_id", s.ReqID}, {"incident", s.Incident}, {"halt", s.Halt}, {"finding", s.Finding},
+		{"account", s.Account}, {"act", s.ActID}, {"endpoint", s.Endpoint}, {"proposal", s.ProposalID}} {
+		if text := cell(p.value); text != "" && text != "0" {
+			parts = append(parts, p.name+" "+text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}

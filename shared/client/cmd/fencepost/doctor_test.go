@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
+)
+
+// Doctor tells each part on one line, what to do about a problem, and exits by 1 if there is one.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC()
+	overview := func(at, counted time.Time) answer {
+		return answer{200, fmt.Sprintf(`{"at":%q,"states":[{"state":"QUEUED","count":12,"held":0}],"rates":[],"ratesUpTo":%q,"oldest":null,"attention":[],"instance":"i","build":{"version":"v0.1.0"},"settings":[{"name":"log.level","value":"debug"}]}`,
+			at.Format(time.RFC3339Nano), counted.Format(time.RFC3339Nano))}
+	}
+	const wholeChain = `{"chains":[{"chainId":1,"quorum":2,"nodes":[{"name":"a","head":7},{"name":"b","head":7}]}]}`
+	well := map[string]answer{"GET /errors/NOT_FOUND": {200, "NOT_FOUND"}, "GET /admin/v1/overview": overview(now, now), "GET /admin/v1/chains": {200, wholeChain},
+		"GET /admin/v1/attention":                             {200, `{"items":[{"kind":"PROPOSAL","overdue":false,"since":"2026-01-02T03:04:05Z","subject":{},"why":"w","action":"a","runbook":"r"}]}`},
+		"GET /api/v1/tx/00000000-0000-0000-0000-000000000000": problem(404, "NOT_FOUND", "")}
+	for _, c := range []struct {
+		name, path string
+		change     answer
+		code       int
+		want       []string // lines, in any order
+	}{
+		{"all is well", "", answer{}, exitOK, []string{"ok       api ", "ok       sign-in    the operator's", "ok       sign-in    the caller's", "ok       clock ", "log.level", "ok       sweep ", "2 of 2 nodes answer",
+			"ok       database   it answers; nothing needs a person", "ok       queues     nothing needs a person, QUEUED 12", "ok       approvals  1 wait, none for too long"}},
+		{"another server", "GET /errors/NOT_FOUND", answer{404, ""}, exitFailed, []string{"PROBLEM  api        no answer: GET /errors/NOT_FOUND: answer 404; do: "}},
+		{"no operator", "GET /admin/v1/overview", problem(403, "FORBIDDEN", ""), exitFailed, []string{"PROBLEM  sign-in    FORBIDDEN (403): of this request; do: see docs/errors.md"}},
+		{"a clock", "GET /admin/v1/overview", overview(now.Add(-time.Hour), now), exitFailed, []string{"PROBLEM  clock "}},
+		{"no sweep", "GET /admin/v1/overview", overview(now, now.Add(-time.Hour)), exitFailed, []string{"PROBLEM  sweep ", "docs/runbooks/sweep-missed.md"}},
+		{"a node", "GET /admin/v1/chains", answer{200, `{"chains":[{"chainId":1,"quorum":2,"nodes":[{"name":"a","head":7},{"name":"b","error":"connection refused"}]}]}`}, exitFailed,
+			[]string{"PROBLEM  nodes      chain 1: 1 of 2 nodes answer, 2 must agree", "PROBLEM  nodes      chain 1, node b: connection refused; do: "}},
+		{"a queue", "GET /admin/v1/attention", answer{200, `{"items":[{"kind":"STUCK","overdue":true,"since":"2026-01-02T03:04:05Z","subject":{"txId":"tx-1","incident":12345678},"why":"it waits","action":"decide","runbook":"docs/runbooks/stuck.md"},
+			{"kind":"NEW","overdue":true,"since":"2026-01-02T03:04:05Z","subject":{},"why":"w","action":"a","runbook":"r"}]}`}, exitFailed,
+			[]string{"PROBLEM  queues     STUCK since 2026-01-02T03:04:05Z: it waits (txId tx-1, incident 12345678); do: decide (docs/runbooks/stuck.md)", "PROBLEM  others     NEW "}},
+		{"the caller's token", "GET /api/v1/tx/00000000-0000-0000-0000-000000000000", problem(401, "UNAUTHORIZED", ""), exitFailed, []string{"PROBLEM  sign-in    UNAUTHORIZED (401)"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			scripts := map[string][]answer{}
+			for path, one := range well {
+				scripts[path] = []answer{one}
+			}
+			if c.path != "" {
+				scripts[c.path] = []answer{c.change}
+			}
+			d := serve(t, scripts)
+			code, out, problems := d.fencepost(t, "doctor", "FENCEPOST_OPERATOR_TOKEN="+secret)
+			check.Equal(t, "exit", code, c.code)
+			for _, want := range c.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("got\n%s%s\nwant %q", out, problems, want)
+				}
+			}
+			if c.code == exitOK && strings.Contains(out, "PROBLEM") {
+				t.Errorf("got\n%s\nwant no problem", out)
+			}
+			_, out, _ = d.fencepost(t, "doctor --json")
+			for line := range strings.Lines(out) {
+				if !json.Valid([]byte(line)) {
+					t.Errorf("--json: got %q, want JSON", line)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// The exit codes.
+const (
+	exitOK      = 0
+	exitFailed  = 1 // refused, or failed for ever
+	exitUsage   = 2 // the command line or the environment is wrong; nothing was sent
+	exitUnknown = 3 // the outcome is not known yet
+)
+
+// usageError is a wrong command line or environment.
+type usageError struct{ text string }
+
+// Error implements [error].
+func (e *usageError) Error() string { return e.text }
+
+func usagef(format string, values ...any) error { return &usageError{fmt.Sprintf(format, values...)} }
+
+// endError is an answer that is no error of the call: the exit code tells how it ended.
+type endError struct {
+	code int
+	text string
+}
+
+// Error implements [error].
+func (e *endError) Error() string { return e.text }
+
+func endf(code int, format string, values ...any) error {
+	return &endError{code, fmt.Sprintf(format, values...)}
+}
+
+// failure is an error as it is printed with --json.
+type failure struct {
+	Outcome string          `json:"outcome"` // failed, refused, usage, unknown or proposed
+	Error   string          `json:"error"`
+	Code    string          `json:"code,omitempty"`
+	Field   string          `json:"field,omitempty"`
+	ToDo    string          `json:"toDo,omitempty"`
+	Problem json.RawMessage `json:"problem,omitempty"` // as the API answered
+	exit    int
+}
+
+// report prints the error of a command, and returns the exit code.
+func (a *app) report(ctx context.Context, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	f := a.classify(ctx, err)
+	if a.json {
+		text, _ := json.Marshal(f) // texts only
+		fmt.Fprintf(a.err, "%s\n", text)
+		return f.exit
+	}
+	fmt.Fprintf(a.err, "fencepost: %s: %s\n", f.Outcome, clean(f.Error))
+	if f.ToDo != "" {
+		fmt.Fprintf(a.err, "  What to do: %s\n", clean(f.ToDo))
+	}
+	return f.exit
+}
+
+const afterUnknown = "read the state, or repeat the command with the same --request-id or --cid, never with another: a repeat has no second effect"
+
+// classify decides what an error says about the outcome.
+func (a *app) classify(ctx context.Context, err error) failure {
+	var usage *usageError
+	var end *endError
+	problem := new(client.Problem)
+	refused := errors.As(err, &problem) && problem.Code != ""
+	switch proposal := client.ProposedBy(err); {
+	case errors.As(err, &usage) || !a.running:
+		return failure{Outcome: "usage", Error: err.Error(), exit: exitUsage}
+	case errors.As(err, &end) && end.code == exitUnknown:
+		return failure{Outcome: "unknown", Error: end.text, exit: exitUnknown}
+	case errors.As(err, &end):
+		return failure{Outcome: "failed", Error: end.text, exit: end.code}
+	case proposal != nil:
+		return failure{Outcome: "proposed", Error: err.Error(), exit: exitUnknown,
+			ToDo: "another operator runs: fencepost proposal approve " + proposal.ProposalID + " --reason TEXT"}
+	case errors.Is(err, client.ErrUnknown) || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
+		return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: afterUnknown, Code: client.CodeOf(err)}
+	case refused:
+		f := failure{Outcome: "refused", Code: problem.Code, Field: problem.Field, Problem: a.answers.problem(), exit: exitFailed}
+		f.Error = fmt.Sprintf("%s (%d)", problem.Code, problem.Status)
+		for _, part := range []struct{ name, value string }{{", field ", problem.Field}, {": ", cmp.Or(problem.Detail, problem.Title)}} {
+			if part.value != "" {
+				f.Error += part.name + part.value
+			}
+		}
+		f.ToDo = a.explain(ctx, problem.Code)
+		return f
+	}
+	return failure{Outcome: "failed", Error: err.Error(), exit: exitFailed}
+}
+
+var codeForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+
+// explain returns what a caller does about an error code, and whether the same request may be sent again. The
+// deployment has a page for each code, which needs no token.
+func (a *app) explain(ctx context.Context, code string) string {
+	const page = "see docs/errors.md"
+	if !codeForm.MatchString(code) {
+		return page
+	}
+	text, err := a.public(ctx, "/errors/"+code)
+	if err != nil {
+		return page
+	}
+	var parts []string
+	for line := range strings.Lines(text) {
+		if todo, ok := strings.CutPrefix(line, "What to do: "); ok {
+			parts = append(parts, strings.TrimSpace(todo))
+		}
+		if again, ok := strings.CutPrefix(line, "May the same request be sent again? "); ok {
+			parts = append(parts, "Send the same again? "+strings.TrimSpace(again))
+		}
+	}
+	return cmp.Or(strings.Join(parts, " "), page)
+}
+
+// public reads a page that needs no token, of at most 64 KiB.
+func (a *app) public(ctx context.Context, path string) (string, error) {
+	base, err := a.base()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
+	if err != nil {
+		return "", err
+	}
+	q.Header.Set("Accept", "text/plain, application/json")
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: answer %d", path, resp.StatusCode)
+	}
+	return string(text), err
+}

@@ -1,0 +1,166 @@
+// Command fencepost calls a deployment of Fencepost from a shell. docs/cli.md describes it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/shared/buildinfo"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Getenv, streams{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// streams are the program's input and outputs. Results go to out; notes, progress and errors go to err.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// app is one run of the program.
+type app struct {
+	streams
+	env     func(name string) string
+	answers *recorder
+	running bool // the command line was right, and the command has begun
+
+	json                                  bool
+	api, tokenFile, audience, impersonate string // of the flags; "": the environment has them
+	within                                time.Duration
+	limit                                 int // of a list's rows; 0: none
+}
+
+// run runs one command line and returns the exit code.
+func run(ctx context.Context, args []string, env func(string) string, s streams) int {
+	a := &app{streams: s, env: env, answers: new(recorder)}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	return a.report(ctx, err)
+}
+
+const about = `fencepost calls a deployment of Fencepost: it sends transactions, follows them, and does what operators do.
+
+The environment has the deployment and the sign-in:
+  FENCEPOST_API             the URL of the deployment, such as https://api.fencepost.example
+  FENCEPOST_TOKEN           a caller's OIDC token
+  FENCEPOST_OPERATOR_TOKEN  an operator's, for the commands of operators; without it FENCEPOST_TOKEN
+  FENCEPOST_USER_TOKEN      a user's, for the transfers of that user; without it FENCEPOST_TOKEN
+  FENCEPOST_TOKEN_FILE      a file with the token, read at each request; also with OPERATOR_ or USER_
+  FENCEPOST_AUDIENCE        without any token: gcloud makes one for this audience
+  FENCEPOST_IMPERSONATE     the service account as which gcloud makes it
+
+Exit status: 0 done; 1 refused or failed; 2 the command line or the environment is wrong; 3 the outcome
+is not known yet, or a second operator has to approve. An unknown outcome is never a failure: repeat the
+command with the same request id, or read the state.`
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "fencepost", Short: "Send transactions by Fencepost, and operate it", Long: about,
+		Version: buildinfo.Read().Version, SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs, RunE: chooseCommand,
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print the API's JSON: one document, or one line for each row of a list")
+	flags.StringVar(&a.api, "api", "", "the deployment's `URL`; default: $FENCEPOST_API")
+	flags.StringVar(&a.tokenFile, "token-file", "", "the `file` with the token, for all commands")
+	flags.StringVar(&a.audience, "audience", "", "sign in by gcloud, for this `audience`; default: $FENCEPOST_AUDIENCE")
+	flags.StringVar(&a.impersonate, "impersonate", "", "the service `account` as which gcloud signs in; default: $FENCEPOST_IMPERSONATE")
+	flags.DurationVar(&a.within, "within", time.Minute, "how long one request is repeated while it gets no definite answer")
+	root.AddCommand(
+		a.txGroup(), a.submitterGroup(), a.protectGroup(), a.transferGroup(), a.eventsGroup(), a.webhookGroup(),
+		a.proposalGroup(), a.doctorCommand(), a.versionCommand(), a.manCommand(),
+	)
+	return root
+}
+
+// chooseCommand refuses a group without one of its commands.
+func chooseCommand(c *cobra.Command, _ []string) error {
+	return usagef("%s needs a command: see %s --help", c.CommandPath(), c.CommandPath())
+}
+
+// group returns a command that has the others.
+func group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs, RunE: chooseCommand}
+	g.AddCommand(commands...)
+	return g
+}
+
+// action is what a command does with its arguments.
+type action func(ctx context.Context, args []string) error
+
+// command returns a command with n arguments, which use names.
+func (a *app) command(use, short string, n int, do action) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(n), RunE: func(c *cobra.Command, args []string) error {
+		a.running = true
+		return do(c.Context(), args)
+	}}
+}
+
+// request is what a command does with a client and its arguments.
+type request func(ctx context.Context, api *client.Client, args []string) error
+
+// call returns a command with n arguments that calls the API as the role.
+func (a *app) call(as role, use, short string, n int, do request) *cobra.Command {
+	return a.command(use, short, n, func(ctx context.Context, args []string) error {
+		api, err := a.client(as)
+		if err != nil {
+			return err
+		}
+		return do(ctx, api, args)
+	})
+}
+
+// require makes flags required.
+func require(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := c.MarkFlagRequired(name); err != nil {
+			panic(err) // no such flag: a defect that each test of the command finds
+		}
+	}
+}
+
+// reason adds the required flag of an act that is kept on record.
+func reason(c *cobra.Command) *string {
+	text := c.Flags().String("reason", "", "why: kept with your name")
+	require(c, "reason")
+	return text
+}
+
+// listFlags adds the flags of a list.
+func (a *app) listFlags(c *cobra.Command) {
+	c.Flags().IntVar(&a.limit, "limit", 100, "the most `rows` to print; 0: all")
+}
+
+// values completes a flag by its values.
+func values(c *cobra.Command, flag string, all ...string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // no such flag: a defect that each test of the command finds
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return a.command("version", "Print the version of this program", 0, func(context.Context, []string) error {
+		built := buildinfo.Read()
+		if a.json {
+			return a.printJSON(built)
+		}
+		_, err := fmt.Fprintf(a.out, "fencepost %s, commit %s, %s\n", built.Version, built.Revision, built.Go)
+		return err
+	})
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// recorder keeps the last answer of the API, so that --json prints it as it came.
+type recorder struct {
+	mu      sync.Mutex
+	body    []byte
+	refused bool              // body is a problem
+	rows    []json.RawMessage // of body, those that are not printed yet; nil: they were not read yet
+}
+
+// answerMost is the longest answer that is kept; the client refuses longer ones.
+const answerMost = 16<<20 + 1
+
+// transport returns a transport whose answers are recorded.
+func (r *recorder) transport() http.RoundTripper {
+	return recording{http.DefaultTransport.(*http.Transport).Clone(), r}
+}
+
+type recording struct {
+	next http.RoundTripper
+	to   *recorder
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t recording) RoundTrip(q *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(q)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, answerMost))
+	_ = resp.Body.Close() // all that is used was read
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	t.to.mu.Lock()
+	defer t.to.mu.Unlock()
+	t.to.body, t.to.refused, t.to.rows = text, resp.StatusCode >= 300, nil
+	return resp, nil
+}
+
+// document returns the last answer on one line; nil: it had no body.
+func (r *recorder) document() ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var line bytes.Buffer
+	if len(r.body) == 0 {
+		return nil, nil
+	}
+	if err := json.Compact(&line, r.body); err != nil {
+		return nil, err
+	}
+	return line.Bytes(), nil
+}
+
+// problem returns the last answer if it is a problem.
+func (r *recorder) problem() json.RawMessage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.refused || !json.Valid(r.body) {
+		return nil
+	}
+	return r.body
+}
+
+// row returns the next row of the last answer, which is one page of a list.
+func (r *recorder) row() ([]byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rows == nil {
+		var err error
+		if r.rows, err = rowsOf(r.body); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.rows) == 0 {
+		return nil, errors.New("the page has fewer rows than were decoded")
+	}
+	var line bytes.Buffer
+	err := json.Compact(&line, r.rows[0])
+	r.rows = r.rows[1:]
+	return line.Bytes(), err
+}
+
+// rowsOf returns the member of a page that is a list.
+func rowsOf(page []byte) (rows []json.RawMessage, err error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(page, &members); err != nil {
+		return nil, err
+	}
+	found := 0
+	for _, value := range members {
+		if strings.HasPrefix(string(bytes.TrimSpace(value)), "[") {
+			found++
+			err = json.Unmarshal(value, &rows)
+		}
+	}
+	if found != 1 {
+		return nil, fmt.Errorf("the page has %d lists, want one", found)
+	}
+	return rows, err
+}
+
+func (a *app) printJSON(value any) error {
+	text, err := json.Marshal(value)
+	if err == nil {
+		_, err = fmt.Fprintf(a.out, "%s\n", text)
+	}
+	return err
+}
+
+// printAnswer prints the API's last answer with --json, and the pairs of names and values otherwise. Pairs without a
+// value are omitted.
+func (a *app) printAnswer(pairs ...any) error {
+	if a.json {
+		line, err := a.answers.document()
+		if err == nil && line != nil {
+			_, err = fmt.Fprintf(a.out, "%s\n", line)
+		}
+		return err
+	}
+	w := newTable(a.out)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if text := cell(pairs[i+1]); text != "" {
+			fmt.Fprintf(w, "%s\t%s\n", pairs[i], text)
+		}
+	}
+	return w.Flush()
+}
+
+// newTable aligns columns that are separated by tabs. Its errors are those of Flush.
+func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 4, 2, ' ', 0) }
+
+// printList prints the rows of a list: with --json each as the API has it, otherwise as a table with the titles.
+func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns func(T) []any) error {
+	const flushEvery = 1000
+	w := newTable(a.out)
+	if !a.json {
+		fmt.Fprintln(w, strings.ReplaceAll(titles, " ", "\t"))
+	}
+	n := 0
+	for one, err := range rows {
+		if err != nil {
+			return errors.Join(w.Flush(), err)
+		}
+		if a.limit > 0 && n == a.limit {
+			a.note(note{Text: fmt.Sprintf("there are more rows than %d: give --limit 0 for all", a.limit)})
+			break
+		}
+		if n++; n%flushEvery == 0 {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+		if err := a.printRow(w, columns(one)); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (a *app) printRow(w io.Writer, columns []any) error {
+	if a.json {
+		line, err := a.answers.row()
+		if err == nil {
+			_, err = fmt.Fprintf(a.out, "%s\n", line)
+		}
+		return err
+	}
+	texts := make([]string, len(columns))
+	for i, c := range columns {
+		texts[i] = cmp.Or(cell(c), "-")
+	}
+	_, err := fmt.Fprintln(w, strings.Join(texts, "\t"))
+	return err
+}
+
+// each yields the elements of a slice, or the error.
+func each[T any](all []T, err error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, one := range all {
+			if !yield(one, nil) {
+				return
+			}
+		}
+		if err != nil {
+			var none T
+			yield(none, err)
+		}
+	}
+}
+
+// cell returns a value as text; "": there is none. Whole numbers have no separators.
+func cell(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case time.Time:
+		if v.IsZero() {
+			return ""
+		}
+		return v.UTC().Format(time.RFC3339)
+	case *time.Time:
+		if v == nil {
+			return ""
+		}
+		return cell(*v)
+	case *uint64:
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(*v)
+	case *int64:
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(*v)
+	case json.RawMessage:
+		if string(v) == "null" {
+			return ""
+		}
+		return clean(string(v))
+	case []string:
+		return clean(strings.Join(v, ","))
+	}
+	return clean(fmt.Sprint(value))
+}
+
+// clean replaces control characters, which could change what a terminal shows.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// note is a line for a person who waits, or the key of a request. It goes to stderr, with --json as JSON.
+type note struct {
+	Text      string `json:"note,omitempty"`
+	RequestID string `json:"requestId,omitempty"`
+	CID       string `json:"cid,omitempty"`
+	State     string `json:"state,omitempty"`
+}
+
+func (a *app) note(n note) {
+	if a.json {
+		text, _ := json.Marshal(n) // texts only
+		fmt.Fprintf(a.err, "%s\n", text)
+		return
+	}
+	fmt.Fprintln(a.err, clean(n.Text))
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+func (a *app) protectGroup() *cobra.Command {
+	return group("protect", "Look into PROTECT incidents and end them (operators)", a.protectList(), a.protectShow(), a.protectLost(), a.protectRelease(),
+		a.protectIncidents(), a.protectForeign(), a.protectMatch(), a.protectWriteOff(), a.protectAccept(), a.protectUntouched())
+}
+
+func (a *app) protectList() *cobra.Command {
+	c := a.call(operator, "list", "List the accounts in PROTECT", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		return printList(a, api.ListSubmitters(ctx, client.SubmitterQuery{State: "PROTECT"}), "SUBMITTER INCIDENT SINCE NEXT_NONCE QUEUED EVIDENCE", func(s client.Submitter) []any {
+			p := cmp.Or(s.Protect, &client.ProtectIncident{})
+			return []any{s.Submitter, p.Incident, p.Since, s.NextNonce, s.Queued, p.Evidence}
+		})
+	})
+	a.listFlags(c)
+	return c
+}
+
+func (a *app) protectShow() *cobra.Command {
+	return a.call(operator, "show SUBMITTER", "Show the open incident of an account with its evidence", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		s, err := api.Submitter(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		if s.Protect == nil {
+			return a.printAnswer("submitter", s.Submitter, "protect", "no incident is open")
+		}
+		pairs := []any{"submitter", s.Submitter, "incident", s.Protect.Incident, "since", s.Protect.Since, "evidence", s.Protect.Evidence, "next nonce", s.NextNonce, "queued", s.Queued}
+		if n := s.Chain; n != nil {
+			pairs = append(pairs, "chain's count", n.Latest, "pending", n.Pending, "finalized", n.Finalized)
+		}
+		return a.printAnswer(append(pairs, "runbook", "docs/runbooks/protect.md", "next", "fencepost protect lost "+s.Submitter)...)
+	})
+}
+
+func (a *app) protectLost() *cobra.Command {
+	var token string
+	c := a.call(operator, "lost SUBMITTER", "List the nonces that foreign transactions consumed, 20 at a time", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		page, err := api.Lost(ctx, args[0], token)
+		if err != nil {
+			return err
+		}
+		pairs := []any{"chain's count", page.ChainCount, "final count", page.FinalCount, "next nonce", page.NextNonce, "unknown calls", page.UnknownCalls}
+		for _, n := range page.Nonces {
+			pairs = append(pairs, fmt.Sprint("nonce ", n.Nonce), lostText(n))
+		}
+		return a.printAnswer(append(pairs, "next page", page.NextPageToken)...)
+	})
+	c.Flags().StringVar(&token, "page-token", "", "the `token` of the next page, as the page before has it")
+	return c
+}
+
+// lostText describes a lost nonce: the transaction that consumed it, and the requests that want the same.
+func lostText(n client.LostNonce) string {
+	text := n.Unknown
+	if tx := n.ConsumingTx; tx != nil {
+		text = fmt.Sprintf("%s to %s value %s", tx.Hash, cmp.Or(tx.To, "a new contract"), tx.Value)
+	}
+	for _, i := range n.Intents {
+		text += fmt.Sprintf("; like request %s (%s)", i.RequestID, i.State)
+	}
+	for _, id := range n.Payouts {
+		text += "; like payout " + id
+	}
+	return text
+}
+
+// releaseFlags describe a release.
+type releaseFlags struct {
+	in                         client.Release
+	count                      uint64
+	requests, hashes, executed map[string]string
+}
+
+func (a *app) protectRelease() *cobra.Command {
+	var f releaseFlags
+	var why *string
+	var c *cobra.Command
+	c = a.command("release SUBMITTER", "End the incident of an account, or try it with --dry-run", 1, func(ctx context.Context, args []string) error {
+		f.in.Reason = *why
+		if c.Flags().Changed("count") {
+			f.in.Count = &f.count
+		}
+		for _, m := range []struct {
+			flag string
+			from map[string]string
+			into *map[uint64]string
+		}{{"request", f.requests, &f.in.Requests}, {"hash", f.hashes, &f.in.Hashes}, {"executed", f.executed, &f.in.Executed}} {
+			var err error
+			if *m.into, err = byNonce(m.flag, m.from); err != nil {
+				return err
+			}
+		}
+		api, err := a.client(operator)
+		if err != nil {
+			return err
+		}
+		r, err := api.Release(ctx, args[0], f.in)
+		if err != nil {
+			return err
+		}
+		return a.printRelease(r)
+	})
+	c.Long = "Release ends a PROTECT incident. Read docs/runbooks/protect.md first, and try it with --dry-run, which changes nothing."
+	c.Example = `  fencepost protect release eip155:1:0x… --incident 3 --mode resume --reason 'the node was behind'
+  fencepost protect release eip155:1:0x… --incident 3 --mode resync --count 18 --request 17=order-4711 --reason 'paid by hand' --dry-run`
+	flags := c.Flags()
+	flags.IntVar(&f.in.Incident, "incident", 0, "the `number` of the incident that you looked at")
+	flags.StringVar(&f.in.Mode, "mode", "", "resume: the observation was wrong; resync: the loss is accepted")
+	flags.BoolVar(&f.in.DryRun, "dry-run", false, "with resync: report what would happen, and change nothing")
+	flags.Uint64Var(&f.count, "count", 0, "with resync: the chain's `count` at its finalized block")
+	flags.StringToStringVar(&f.requests, "request", nil, "`NONCE=REQUESTID` that the lost transaction was, or NONCE=none; may be given again")
+	flags.StringToStringVar(&f.hashes, "hash", nil, "`NONCE=HASH` of the transaction that consumed it; may be given again")
+	flags.StringToStringVar(&f.executed, "executed", nil, "`NONCE=TEXT`: how you know that the request was carried out; may be given again")
+	flags.StringVar(&f.in.Others, "others", "", "matching: each other nonce gets its only match")
+	flags.IntVar(&f.in.Fill, "fill", 0, "how many nonces from --count on placeholders consume")
+	why = reason(c)
+	require(c, "incident", "mode")
+	values(c, "mode", "resume", "resync")
+	values(c, "others", "matching")
+	return c
+}
+
+// byNonce returns the values of a flag by nonce.
+func byNonce(flag string, all map[string]string) (map[uint64]string, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	found := make(map[uint64]string, len(all))
+	for text, value := range all {
+		nonce, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return nil, usagef("--%s %s=%s: want a nonce before =", flag, text, value)
+		}
+		found[nonce] = value
+	}
+	return found, nil
+}
+
+func (a *app) printRelease(r client.ReleaseReport) error {
+	pairs := []any{"submitter", r.Submitter, "incident", r.Incident, "dry run, nothing was changed", r.DryRun, "next nonce", r.NextNonce}
+	for _, nonce := range r.Displaced {
+		pairs = append(pairs, fmt.Sprint("nonce ", nonce), "displaced")
+	}
+	for _, n := range r.Named {
+		pairs = append(pairs, fmt.Sprint("nonce ", n.Nonce), fmt.Sprintf("request %s: %s %s", n.RequestID, n.Effect, n.TxHash))
+	}
+	for _, n := range r.NotOnChain {
+		pairs = append(pairs, fmt.Sprint("nonce ", n.Nonce), "not on the chain: "+n.Hash)
+	}
+	if r.Filling != nil {
+		pairs = append(pairs, "placeholders fill", fmt.Sprintf("from %d to below %d", r.Filling.From, r.Filling.Below))
+	}
+	return a.printAnswer(pairs...)
+}
+
+func (a *app) protectIncidents() *cobra.Command {
+	c := a.call(operator, "incidents SUBMITTER", "List the incidents of an account, the newest first", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		return printList(a, api.ListIncidents(ctx, args[0]), "INCIDENT OPENED CLOSED BY MODE REASON EVIDENCE", func(i client.PastIncident) []any {
+			return []any{i.Incident, i.OpenedAt, i.ClosedAt, i.ClosedBy, i.Mode, i.Reason, i.Evidence}
+		})
+	})
+	a.listFlags(c)
+	return c
+}
+
+func (a *app) protectForeign() *cobra.Command {
+	c := a.call(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		return printList(a, api.ListForeign(ctx, args[0]), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE", func(f client.OpenForeign) []any {
+			return []any{f.Nonce, f.TxHash, f.To, f.ValueWei, f.Succeeded, f.TxID, f.RequestID, f.Since}
+		})
+	})
+	a.listFlags(c)
+	return c
+}
+
+func (a *app) protectMatch() *cobra.Command {
+	var nonce uint64
+	var txID string
+	var why *string
+	c := a.call(operator, "match SUBMITTER", "State that a foreign transaction was the request of a held intent, which ends", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		r, err := api.MatchForeign(ctx, args[0], nonce, txID, *why)
+		if err != nil {
+			return err
+		}
+		return a.printAnswer("txId", r.TxID, "state", r.State, "subState", r.SubState)
+	})
+	c.Flags().Uint64Var(&nonce, "nonce", 0, "the foreign transaction's `nonce`")
+	c.Flags().StringVar(&txID, "tx", "", "the held intent's `txId`")
+	require(c, "nonce", "tx")
+	why = reason(c)
+	return c
+}
+
+func (a *app) protectWriteOff() *cobra.Command {
+	var nonce, through uint64
+	var why *string
+	var c *cobra.Command
+	c = a.call(operator, "write-off SUBMITTER", "State that foreign transactions were no requests; held intents proceed", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		var one, all *uint64
+		if c.Flags().Changed("nonce") {
+			one = &nonce
+		} else {
+			all = &through
+		}
+		r, err := api.WriteOffForeign(ctx, args[0], one, all, *why)
+		if err != nil {
+			return err
+		}
+		return a.printAnswer("written off", r.WrittenOff, "proceeded", r.Proceeded, "remaining", r.Remaining)
+	})
+	c.Flags().Uint64Var(&nonce, "nonce", 0, "the one with this `nonce`")
+	c.Flags().Uint64Var(&through, "through", 0, "all up to this `nonce`, 100 at a time")
+	c.MarkFlagsMutuallyExclusive("nonce", "through")
+	c.MarkFlagsOneRequired("nonce", "through")
+	why = reason(c)
+	return c
+}
+
+func (a *app) protectAccept() *cobra.Command {
+	var why *string
+	c := a.call(operator, "accept-database", "Accept a restored database: see docs/runbooks/restore.md", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		if err := api.AcceptDatabase(ctx, *why); err != nil {
+			return err
+		}
+		return a.printAnswer("database", "accepted; each account stays in PROTECT until it is released")
+	})
+	why = reason(c)
+	return c
+}
+
+func (a *app) protectUntouched() *cobra.Command {
+	var q client.UntouchedQuery
+	var why *string
+	c := a.call(operator, "release-untouched", "Release accounts after a planned move, one page at a time", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		q.Reason = *why
+		r, err := api.ReleaseUntouched(ctx, q)
+		if err != nil {
+			return err
+		}
+		pairs := []any{"released", r.Released, "remaining", r.Remaining}
+		for _, one := range r.Left {
+			pairs = append(pairs, one.Submitter, one.Why)
+		}
+		return a.printAnswer(append(pairs, "next page", r.NextPageToken)...)
+	})
+	c.Flags().IntVar(&q.PageSize, "page-size", 0, "how many accounts, up to 1000; default: 100")
+	c.Flags().StringVar(&q.PageToken, "page-token", "", "the `token` of the next page, as the page before has it")
+	why = reason(c)
+	return c
+}

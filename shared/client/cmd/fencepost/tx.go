@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+var txStates = []string{"QUEUED", "IN_FLIGHT", "SUBMITTED", "TRACKING", "STUCK", "PROTECT", "CONFIRMED", "FAILED"}
+
+func (a *app) txGroup() *cobra.Command {
+	return group("tx", "Send transactions and follow them", a.txSend(), a.txGet(), a.txWait(), a.txList(), a.txCancel(), a.txWhy(),
+		a.txFind(), a.txInspect(), a.txHistory(), a.txVersions(), a.txDecide(), a.txProceed())
+}
+
+// waitFlags are those of a command that waits for an end.
+type waitFlags struct {
+	wait    bool
+	timeout time.Duration
+}
+
+func (w *waitFlags) add(c *cobra.Command, optional bool) {
+	if optional {
+		c.Flags().BoolVar(&w.wait, "wait", false, "wait until it has ended, and exit by that")
+	}
+	c.Flags().DurationVar(&w.timeout, "timeout", 15*time.Minute, "how long to wait; after that the exit status is 3")
+}
+
+// intentFlags describe the intent of tx send.
+type intentFlags struct {
+	in                client.Intent
+	payload           client.Payload
+	args, file, until string
+}
+
+func (a *app) txSend() *cobra.Command {
+	var f intentFlags
+	var w waitFlags
+	c := a.command("send", "Send a transaction, once for each request id", 0, func(ctx context.Context, _ []string) error { return a.sendTx(ctx, f, w) })
+	c.Long = `Send posts an intent. The same intent under the same request id is the same transaction, however often it is sent.
+Without --request-id a new one is made. It is printed before the call, so that the command can be repeated after
+a lost answer. Amounts are whole numbers in wei.`
+	c.Example = `  fencepost tx send --submitter eip155:1:0x… --request-id order-4711 --to 0x… --value 1 --wait
+  fencepost tx send --submitter eip155:1:0x… --to 0x… --function 'transfer(address,uint256)' --args '["0x…", "1000"]'
+  echo '{"order": 4711}' | fencepost tx send --submitter eip155:1:0x… --handler shop --payload -`
+	flags := c.Flags()
+	flags.StringVar(&f.in.Submitter, "submitter", "", "the `account` that sends, such as eip155:1:0x…")
+	flags.StringVar(&f.in.RequestID, "request-id", "", "your own `key` of the request; default: a new one")
+	flags.StringVar(&f.payload.To, "to", "", "the `address` to call; without it --data is a contract to deploy")
+	flags.StringVar(&f.payload.Value, "value", "", "the amount in `wei`")
+	flags.StringVar(&f.payload.Data, "data", "", "the call's data, 0x and `hex` digits")
+	flags.StringVar(&f.payload.Function, "function", "", "in place of --data: a `signature` such as transfer(address,uint256)")
+	flags.StringVar(&f.args, "args", "", "with --function: its arguments, a `JSON` list")
+	flags.StringVar(&f.payload.Gas, "gas", "", "the gas `limit`")
+	flags.StringVar(&f.payload.MaxGas, "max-gas", "", "in place of --gas: the highest `limit` that an estimate may give")
+	flags.StringVar(&f.payload.MaxFeePerGas, "max-fee-per-gas", "", "in `wei`")
+	flags.StringVar(&f.payload.MaxPriorityFeePerGas, "max-priority-fee-per-gas", "", "in `wei`")
+	flags.StringVar(&f.in.Handler, "handler", "", "the `name` of the handler that makes the transaction out of --payload")
+	flags.StringVar(&f.file, "payload", "", "the whole payload as JSON, from a `file`; - is stdin")
+	flags.StringVar(&f.until, "valid-until", "", "the latest `time` at which it may get a nonce, such as 2027-01-31T12:00:00Z")
+	w.add(c, true)
+	require(c, "submitter")
+	for _, one := range []string{"to", "value", "data", "function", "args", "gas", "max-gas", "max-fee-per-gas", "max-priority-fee-per-gas"} {
+		c.MarkFlagsMutuallyExclusive("payload", one)
+	}
+	return c
+}
+
+// intent returns the intent that the flags describe, with a request id.
+func (f intentFlags) intent(stdin io.Reader) (client.Intent, error) {
+	in := f.in
+	in.RequestID = cmp.Or(in.RequestID, rand.Text())
+	in.Payload = f.payload
+	if f.args != "" {
+		d := json.NewDecoder(bytes.NewReader([]byte(f.args)))
+		d.UseNumber() // an amount keeps all its digits
+		if err := d.Decode(&f.payload.Args); err != nil || d.More() {
+			return in, usagef(`--args: want a JSON list, such as '["0x…", "1000"]'`)
+		}
+		in.Payload = f.payload
+	}
+	if f.file != "" {
+		text, err := readFile(f.file, stdin)
+		if err != nil {
+			return in, err
+		}
+		if !json.Valid(text) {
+			return in, usagef("--payload %s: want one JSON value", f.file)
+		}
+		in.Payload = json.RawMessage(text)
+	}
+	if f.until != "" {
+		until, err := time.Parse(time.RFC3339Nano, f.until)
+		if err != nil {
+			return in, usagef("--valid-until %s: want a time such as 2027-01-31T12:00:00Z", f.until)
+		}
+		in.ValidUntil = &until
+	}
+	return in, nil
+}
+
+// readFile reads a file, or stdin as "-".
+func readFile(path string, stdin io.Reader) (text []byte, err error) {
+	if path == "-" {
+		text, err = io.ReadAll(stdin)
+	} else {
+		text, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, usagef("%s: %v", path, err)
+	}
+	return text, nil
+}
+
+func (a *app) sendTx(ctx context.Context, f intentFlags, w waitFlags) error {
+	in, err := f.intent(a.in)
+	if err != nil {
+		return err
+	}
+	c, err := a.client(caller)
+	if err != nil {
+		return err
+	}
+	a.note(note{Text: "request id " + in.RequestID + ": after a lost answer, repeat the command with --request-id " + in.RequestID, RequestID: in.RequestID})
+	created, err := c.CreateTx(ctx, in)
+	if err != nil {
+		return err
+	}
+	if w.wait {
+		return a.waitTx(ctx, c, created.TxID, w.timeout)
+	}
+	return a.printAnswer("txId", created.TxID, "requestId", in.RequestID)
+}
+
+func (a *app) txGet() *cobra.Command {
+	var submitter, requestID string
+	c := &cobra.Command{Use: "get [TXID]", Short: "Show a transaction, by its id or by its request", Args: cobra.MaximumNArgs(1)}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if (len(args) == 1) == (requestID != "") {
+			return usagef("want a txId, or --request-id with --submitter")
+		}
+		a.running = true
+		api, err := a.client(caller)
+		if err != nil {
+			return err
+		}
+		var tx client.Tx
+		if len(args) == 1 {
+			tx, err = api.Tx(c.Context(), args[0])
+		} else {
+			tx, err = api.TxByRequest(c.Context(), submitter, requestID)
+		}
+		if err != nil {
+			return err
+		}
+		return a.printTx(tx)
+	}
+	c.Flags().StringVar(&submitter, "submitter", "", "with --request-id: the `account`")
+	c.Flags().StringVar(&requestID, "request-id", "", "your `key` of the request")
+	c.MarkFlagsRequiredTogether("submitter", "request-id")
+	return c
+}
+
+func (a *app) printTx(tx client.Tx) error {
+	pairs := []any{
+		"txId", tx.TxID, "submitter", tx.Submitter, "requestId", tx.RequestID, "state", tx.State, "subState", tx.SubState, "nonce", tx.Nonce,
+		"txHash", tx.TxHash, "replacedByHash", tx.ReplacedByHash, "lastError", tx.LastError, "lastErrorDetail", tx.LastErrorDetail,
+		"createdAt", tx.CreatedAt, "updatedAt", tx.UpdatedAt, "confirmedAt", tx.ConfirmedAt, "validUntil", tx.ValidUntil,
+	}
+	if r := tx.Receipt; r != nil {
+		pairs = append(pairs, "block", r.BlockNumber, "succeeded", r.Succeeded, "confirmations", len(tx.Confirmations))
+	}
+	return a.printAnswer(append(pairs, waitingPairs(tx.Waiting)...)...)
+}
+
+func waitingPairs(w *client.Waiting) []any {
+	if w == nil {
+		return nil
+	}
+	pairs := []any{"waits for", w.Cause, "waits since", w.Since, "expected", w.ExpectedAt}
+	if w.Position > 0 {
+		pairs = append(pairs, "position", position(w.Position, w.PositionMore))
+	}
+	if w.BlockedBy != nil {
+		pairs = append(pairs, "blocked by", w.BlockedBy.TxID, "which waits for", w.BlockedBy.Cause)
+	}
+	return pairs
+}
+
+func position(n int, more bool) string {
+	if more {
+		return fmt.Sprint("above ", n)
+	}
+	return fmt.Sprint(n)
+}
+
+func (a *app) txWait() *cobra.Command {
+	var w waitFlags
+	c := a.call(caller, "wait TXID", "Wait until a transaction is CONFIRMED (exit 0) or FAILED (exit 1)", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		return a.waitTx(ctx, api, args[0], w.timeout)
+	})
+	w.add(c, false)
+	return c
+}
+
+func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, timeout time.Duration) error {
+	var tx client.Tx
+	err := a.follow(ctx, timeout, "tx wait "+txID, func(ctx context.Context) (string, bool, error) {
+		seen, err := c.Tx(ctx, txID)
+		if err != nil {
+			return "", false, err
+		}
+		tx = seen
+		state := string(tx.State)
+		if tx.Waiting != nil && tx.Waiting.Position > 0 {
+			state += ", position " + position(tx.Waiting.Position, tx.Waiting.PositionMore)
+		}
+		return state, tx.State.Final(), nil
+	})
+	if err == nil {
+		err = a.printTx(tx)
+	}
+	if err == nil && tx.State != client.Confirmed {
+		err = endf(exitFailed, "%s is %s %s: %s", txID, tx.State, tx.SubState, cmp.Or(tx.LastError, "see its subState"))
+	}
+	return err
+}
+
+// follow reads until look reports the end, and tells each change of the state on stderr. After the time it ends with an
+// unknown outcome.
+func (a *app) follow(ctx context.Context, timeout time.Duration, command string, look func(context.Context) (state string, final bool, err error)) error {
+	if timeout <= 0 {
+		return usagef("--timeout %s: want a time above 0", timeout)
+	}
+	const remindEvery = 15 * time.Second
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began, told, last := time.Now(), time.Time{}, "not known yet"
+	for pause := 200 * time.Millisecond; ; pause = min(pause*3/2, 3*time.Second) {
+		state, final, err := look(waiting)
+		switch {
+		case err == nil && final:
+			return nil
+		case err != nil && waiting.Err() == nil && !errors.Is(err, client.ErrUnknown):
+			return err
+		case err != nil:
+			state = last
+		}
+		if state != last || time.Since(told) > remindEvery {
+			a.note(note{Text: fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Second), state), State: state})
+			told, last = time.Now(), state
+		}
+		select {
+		case <-waiting.Done():
+			return endf(exitUnknown, "it has not ended after %s, its state is %s: wait again by fencepost %s", time.Since(began).Round(time.Second), last, command)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (a *app) txList() *cobra.Command {
+	var q client.TxQuery
+	c := a.call(caller, "list", "List your transactions of a submitter, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		return printList(a, api.ListTx(ctx, q), "TXID REQUESTID STATE SUBSTATE CREATED TXHASH", func(tx client.ListedTx) []any {
+			return []any{tx.TxID, tx.RequestID, tx.State, tx.SubState, tx.CreatedAt, tx.TxHash}
+		})
+	})
+	c.Flags().StringVar(&q.Submitter, "submitter", "", "the `account`")
+	c.Flags().StringVar((*string)(&q.State), "state", "", "only those in this `state`")
+	a.listFlags(c)
+	require(c, "submitter")
+	values(c, "state", txStates...)
+	return c
+}
+
+func (a *app) txCancel() *cobra.Command {
+	var why string
+	c := a.command("cancel TXID", "Cancel a transaction: CANCELLED (exit 0), EXECUTED (exit 1) or PENDING (exit 3: ask again)", 1, func(ctx context.Context, args []string) error {
+		as := caller
+		if why != "" {
+			as = operator
+		}
+		api, err := a.client(as)
+		if err != nil {
+			return err
+		}
+		var outcome client.Outcome
+		if why != "" {
+			outcome, err = api.CancelTxAsOperator(ctx, args[0], why)
+		} else {
+			outcome, err = api.CancelTx(ctx, args[0])
+		}
+		if err == nil {
+			err = a.printAnswer("outcome", outcome)
+		}
+		if err != nil {
+			return err
+		}
+		return cancelEnd(args[0], outcome)
+	})
+	c.Flags().StringVar(&why, "reason", "", "cancel as an operator: why, kept with your name")
+	return c
+}
+
+// cancelEnd is how a cancellation ended.
+func cancelEnd(txID string, outcome client.Outcome) error {
+	switch outcome {
+	case client.Cancelled:
+		return nil
+	case client.Executed:
+		return endf(exitFailed, "%s was carried out before it could be cancelled", txID)
+	}
+	return endf(exitUnknown, "%s: the cancellation is not decided yet; run the same command again", txID)
+}
