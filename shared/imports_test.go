@@ -19,6 +19,7 @@ const module = "github.com/fencepost/fencepost/"
 // goPackage is what go list says of a package.
 type goPackage struct {
 	ImportPath   string
+	Name         string
 	Imports      []string
 	TestImports  []string
 	XTestImports []string
@@ -26,7 +27,7 @@ type goPackage struct {
 
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", module+"...")
+	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Name,Imports,TestImports,XTestImports", module+"...")
 	out, err := list.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -41,6 +42,24 @@ func packages(t *testing.T) []goPackage {
 		}
 		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
 		all = append(all, p)
+	}
+}
+
+// Each program that people run prints its version: by buildinfo itself, or by the main function of a package that asks it.
+func TestEveryProgramHasItsVersion(t *testing.T) {
+	t.Parallel()
+	programs := 0
+	for _, p := range packages(t) {
+		if p.Name != "main" || strings.HasPrefix(p.ImportPath, "docs/examples/") || strings.HasPrefix(p.ImportPath, "emulator/acceptance/") {
+			continue
+		}
+		programs++
+		if !slices.ContainsFunc([]string{"shared/buildinfo", "emulator/stack/command", "functions"}, func(main string) bool { return slices.Contains(p.Imports, module+main) }) {
+			t.Errorf("%s: want --version, by buildinfo.PrintVersion", p.ImportPath)
+		}
+	}
+	if programs < 9 {
+		t.Errorf("programs: got %d, want at least 9", programs)
 	}
 }
 
