@@ -69,6 +69,30 @@ func TestRecipesNameFilesThatAreThere(t *testing.T) {
 	}
 }
 
+var directModule = regexp.MustCompile(`(?m)^\t(\S+) v\S+$`)
+
+// The page has each direct dependency: its module, or the end of it after an ellipsis.
+func TestEachDirectDependencyHasARow(t *testing.T) {
+	t.Parallel()
+	_, table, _ := strings.Cut(readPage(t, "../docs/architecture.md"), "\n## Direct dependencies\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	all := directModule.FindAllStringSubmatch(readPage(t, "../go.mod"), -1)
+	for _, module := range all {
+		name := strings.TrimPrefix(module[1], "github.com/")
+		found := strings.Contains(table, name)
+		for end := name; !found && end != ""; {
+			_, end, _ = strings.Cut(end, "/")
+			found = end != "" && strings.Contains(table, "…/"+end)
+		}
+		if !found {
+			t.Errorf("docs/architecture.md: the table of direct dependencies has no row for %s", name)
+		}
+	}
+	if len(all) == 0 {
+		t.Error("direct dependencies of go.mod: got none, want some")
+	}
+}
+
 var (
 	named    = regexp.MustCompile(`(?m)^- \*\*([^*]+)\*\*:`)
 	security = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$`)

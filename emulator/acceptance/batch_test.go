@@ -152,7 +152,7 @@ func TestBatchIsRefusedIntentByIntent(t *testing.T) {
 // A batch with one malformed intent is refused as a whole, and the answer names the intent's position.
 func TestBatchOfTheWrongForm(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{})
+	b := setup(t, stack.Options{Processes: 1})
 	s := b.Submitters()[0]
 	for field, wrong := range map[string]map[string]any{
 		"intents[1].requestId": {"submitter": s, "requestId": 7, "payload": map[string]any{}},

@@ -79,7 +79,7 @@ func TestTasksComeManyTimesLateOrNever(t *testing.T) {
 		"window 5, late": {5, 800 * time.Millisecond}, "window 5, at once": {5, 0},
 	} {
 		parallel(t, name, func(t *testing.T) {
-			b := setup(t, stack.Options{Submitters: 4, Window: c.window, Settings: quick})
+			b := setup(t, stack.Options{Processes: 3, Submitters: 4, Window: c.window, Settings: quick})
 			storm := cloudtasks.Faults{Copies: 5, Delay: c.late, Drop: 0.3, DropAck: 0.2, DropResponse: 0.2, Seed: 1}
 			b.Tasks.SetFaults(storm)
 			want := b.postAll(t, 2+c.window)

@@ -48,7 +48,7 @@ func (b bench) wantProblem(t *testing.T, status int, header http.Header, answer 
 // Bad input gets a stable code and the field's name, and stores nothing.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{})
+	b := setup(t, stack.Options{Processes: 1})
 	info := must(b.Info(b.ctx))(t)
 	good := string(b.Submitters()[0])
 	const to = `"to": "0x00000000000000000000000000000000000cafe0"`
@@ -102,7 +102,7 @@ func TestBadInput(t *testing.T) {
 // Every call needs the right token, and a caller never sees another caller's transactions.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{})
+	b := setup(t, stack.Options{Processes: 1})
 	info := must(b.Info(b.ctx))(t)
 	_, id := b.post(t, transfer(b.Submitters()[0], "mine"))
 	const stranger = "stranger@fencepost.example"

@@ -23,6 +23,7 @@ import (
 // local is a running emulator as a person starts it, with what it prints.
 type local struct {
 	program string
+	folder  string // of the shell that runs commands; "": the test's
 	out     lockedText
 }
 
@@ -55,13 +56,20 @@ func startLocal(t *testing.T, args ...string) *local {
 		args = append(args, "--set", variable+"="+value)
 	}
 	core := must(ubscore.Build(t.Context(), t.TempDir()))(t)
-	c := exec.Command(l.program, append(args, "--server", binary, "--core", core, "--control", "127.0.0.1:0")...)
+	l.start(t, exec.Command(l.program, append(args, "--server", binary, "--core", core, "--control", "127.0.0.1:0")...))
+	return l
+}
+
+// start runs the command, which runs the emulator, until the end of t. It returns when the emulator has printed what to paste.
+func (l *local) start(t *testing.T, c *exec.Cmd) {
+	t.Helper()
 	c.Stdout, c.Stderr = &l.out, &l.out
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that all of it gets the signal, as by Ctrl-C
 	check(t, c.Start())
 	ended := make(chan struct{})
 	go func() { _ = c.Wait(); close(ended) }()
 	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGINT) // it may have ended
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT) // it may have ended
 		<-ended
 		if t.Failed() {
 			t.Logf("the emulator printed:\n%s", &l.out)
@@ -75,7 +83,6 @@ func startLocal(t *testing.T, args ...string) *local {
 		}
 		return strings.Contains(l.out.String(), "drill --list")
 	})
-	return l
 }
 
 func (l *local) until(t *testing.T, wrong string, met func() bool) {
@@ -89,7 +96,9 @@ func (l *local) until(t *testing.T, wrong string, met func() bool) {
 func (l *local) shell(t *testing.T, commands string) string {
 	t.Helper()
 	exports := strings.Join(regexp.MustCompile(`(?m)^export .*$`).FindAllString(l.out.String(), -1), "\n")
-	out, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", exports+"\n"+commands).CombinedOutput()
+	c := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", exports+"\n"+commands)
+	c.Dir = l.folder
+	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", commands, err, out)
 	}

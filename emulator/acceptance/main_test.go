@@ -39,7 +39,7 @@ type bench struct {
 	ctx context.Context
 }
 
-// setup starts a stack for t with few submitters and quick blocks. Only the test runs the sweep.
+// setup starts a stack for t with few submitters, two processes and quick blocks. Only the test runs the sweep.
 func setup(t testing.TB, o stack.Options) bench {
 	t.Helper()
 	if o.Binary == "" {
@@ -50,6 +50,9 @@ func setup(t testing.TB, o stack.Options) bench {
 	}
 	if o.Submitters == 0 {
 		o.Submitters = 2
+	}
+	if o.Processes == 0 {
+		o.Processes = 2
 	}
 	if o.SweepEvery == 0 {
 		o.SweepEvery = -1

@@ -24,7 +24,7 @@ func TestTX005PausedOwner(t *testing.T) {
 		parallel(t, point, func(t *testing.T) {
 			folder := t.TempDir()
 			check(t, crash.Arm(folder, point, 1, crash.Stop))
-			b := setup(t, stack.Options{Window: window, Settings: withSettings(quick, map[string]string{crash.Variable: folder})})
+			b := setup(t, stack.Options{Processes: 3, Window: window, Settings: withSettings(quick, map[string]string{crash.Variable: folder})})
 			s := b.Submitters()[0]
 			b.postMany(t, s, 2)
 			paused := b.paused(t)
@@ -45,7 +45,7 @@ func TestTX005PausedAfterTheRelease(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	check(t, crash.Arm(folder, "advance.unsent", 1, crash.Stop))
-	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{crash.Variable: folder, "CLOUD_RUN_TIMEOUT_SECONDS": "900"})})
+	b := setup(t, stack.Options{Processes: 3, Settings: withSettings(quick, map[string]string{crash.Variable: folder, "CLOUD_RUN_TIMEOUT_SECONDS": "900"})})
 	s := b.Submitters()[0]
 	b.postMany(t, s, 2)
 	paused := b.paused(t)

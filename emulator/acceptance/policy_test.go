@@ -104,7 +104,7 @@ func TestPolicyWhileAHandlerIsAsked(t *testing.T) {
 // Addresses are compared by value, in any letter case.
 func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{})
+	b := setup(t, stack.Options{Processes: 1})
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
 	pays := func(request, to string) map[string]any {
@@ -126,7 +126,7 @@ func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 // accepted.
 func TestPolicyOfABatchOverHTTP(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{})
+	b := setup(t, stack.Options{Processes: 1})
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
 	must(operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "3", MaxValuePerDay: "4", Targets: []string{cafe0}}, "a test"))(t)
@@ -160,7 +160,7 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 // An invalid policy is refused with its field, and only operators can set one.
 func TestPolicyTerms(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{})
+	b := setup(t, stack.Options{Processes: 1})
 	shop, _ := b.clients(t)
 	s := string(b.Submitters()[0])
 	for _, terms := range []struct {

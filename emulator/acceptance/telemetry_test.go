@@ -318,7 +318,7 @@ func TestTelemetryPage(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("commands on the page: got %d, want two: one to start, and one to look", len(blocks))
 	}
-	b := setup(t, stack.Options{})
+	b := setup(t, stack.Options{Processes: 3})
 	b.post(t, transfer(b.Submitters()[0], "r"))
 	b.await(t, b.Submitters()[0], txmanager.Confirmed, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

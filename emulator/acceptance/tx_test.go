@@ -16,7 +16,7 @@ import (
 // get one txId.
 func TestTX001ConcurrentPostsOfOneRequest(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{})
+	b := setup(t, stack.Options{Processes: 3})
 	s := b.Submitters()[0]
 	var mu sync.Mutex
 	ids, created := make(map[string]int), 0
@@ -46,7 +46,7 @@ func TestTX001ConcurrentPostsOfOneRequest(t *testing.T) {
 func TestTX002ThousandConcurrentCreates(t *testing.T) {
 	t.Parallel()
 	const n = 1000
-	b := setup(t, stack.Options{Window: 500, BlockTime: time.Second})
+	b := setup(t, stack.Options{Processes: 3, Window: 500, BlockTime: time.Second})
 	s := b.Submitters()[0]
 	b.createTogether(t, s, n)
 	b.await(t, s, txmanager.Confirmed, n)
@@ -59,7 +59,7 @@ func TestTX002ThousandConcurrentCreates(t *testing.T) {
 func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 	t.Parallel()
 	const n, ended = 1000, 40
-	b := setup(t, stack.Options{BlockTime: 50 * time.Millisecond})
+	b := setup(t, stack.Options{Processes: 3, BlockTime: 50 * time.Millisecond})
 	s := b.Submitters()[0]
 	b.createTogether(t, s, n)
 	b.await(t, s, txmanager.Confirmed, ended)

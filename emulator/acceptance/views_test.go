@@ -1,11 +1,13 @@
 package acceptance
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -20,7 +22,21 @@ func TestOperatorSeesChainsAndAccounts(t *testing.T) {
 		b.await(t, s, txmanager.Confirmed, int(request[0]-'0'))
 	}
 	operator := must(b.Client(stack.OperatorAccount))(t)
-	shown := must(operator.Submitter(b.ctx, string(s)))(t).Chain
+	var shown *client.ChainAccount
+	var took time.Duration
+	// A busy machine may let a sound node miss the time for an answer, and a rate needs a second.
+	see := func(what string, met func() bool) {
+		t.Helper()
+		b.until(t, what, func() bool {
+			began := time.Now()
+			shown = must(operator.Submitter(b.ctx, string(s)))(t).Chain
+			took = time.Since(began)
+			return met()
+		})
+	}
+	see("the account was never shown by three nodes with a rate", func() bool {
+		return shown != nil && shown.Spending != nil && shown.Spending.LastsSeconds != nil && !slices.ContainsFunc(shown.Nodes, func(n client.NodeAccount) bool { return n.Error != "" })
+	})
 	if shown == nil || shown.Latest == nil || *shown.Latest != 2 || *shown.Pending != 2 || len(shown.Balance) < 19 || len(shown.Nodes) != 3 || shown.Error != "" {
 		t.Fatalf("the account: got %+v, want two transactions and a balance, by three nodes", shown)
 	}
@@ -29,11 +45,9 @@ func TestOperatorSeesChainsAndAccounts(t *testing.T) {
 	}
 	b.Nodes[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	b.Nodes[1].SetFaults(rpcproxy.Faults{Hang: 1})
-	began := time.Now()
-	shown = must(operator.Submitter(b.ctx, string(s)))(t).Chain
-	if took := time.Since(began); took > 6*time.Second {
-		t.Errorf("with a node that hangs: took %s, want a limit", took)
-	}
+	see("the third node's answer was never shown within a limit beside two in trouble", func() bool {
+		return shown.Nodes[2].Error == "" && took < 6*time.Second
+	})
 	if n := shown.Nodes; n[0].Error == "" || n[0].Latest != nil || n[1].Error == "" || n[2].Error != "" || *n[2].Latest != 2 || *shown.Latest != 2 {
 		t.Errorf("with two nodes in trouble: got %+v, want the answer of the third", shown)
 	}
@@ -45,7 +59,11 @@ func TestOperatorSeesChainsAndAccounts(t *testing.T) {
 	b.Nodes[2].SetFaults(rpcproxy.Faults{})
 	b.post(t, transfer(s, "3")) // whoever works for it excludes the first node
 	b.await(t, s, txmanager.Confirmed, 3)
-	chain := must(operator.ListChains(b.ctx))(t)[0]
+	var chain client.Chain
+	b.until(t, "the sound nodes never answered", func() bool {
+		chain = must(operator.ListChains(b.ctx))(t)[0]
+		return len(chain.Nodes) == 3 && chain.Nodes[1].Error+chain.Nodes[2].Error+chain.Nodes[2].Excluded == "" && chain.MeasuredBlockTime != nil
+	})
 	if chain.ChainID != b.Chain.ChainID() || chain.Quorum != 2 || len(chain.Nodes) != 3 || chain.MeasuredBlockTime == nil {
 		t.Fatalf("chains: got %+v, want the one with three nodes and its block time", chain)
 	}

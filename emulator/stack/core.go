@@ -38,6 +38,7 @@ type CoreOptions struct {
 
 	Horizon     time.Duration // the least time that keys are kept; 0: the core's default
 	ForgetCalls bool          // the proxy records no calls
+	Direct      bool          // the functions call the first process without the proxy, as when its cost is no part of what is measured
 
 	Environment map[string]string // of the process, beside the core's variables
 }
@@ -62,6 +63,14 @@ func (s *Stack) startCore(ctx context.Context) (err error) {
 	s.Core = c
 	s.onClose(c.Kill)
 	return c.Start(ctx)
+}
+
+// url is the core's address for the functions.
+func (c *Core) url(direct bool) string {
+	if direct {
+		return "http://" + c.Process().Addr()
+	}
+	return c.Proxy.URL()
 }
 
 // recoverWithin bounds the start of a core. A halted one answers, but is never healthy.

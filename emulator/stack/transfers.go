@@ -179,7 +179,7 @@ func (s *Stack) transferSettings() map[string]string {
 		return nil
 	}
 	return map[string]string{
-		"FENCEPOST_TRADING_URL":         s.Core.Proxy.URL(),
+		"FENCEPOST_TRADING_URL":         s.Core.url(s.options.Core.Direct),
 		"FENCEPOST_TRADING_SECRET":      s.Core.Secret,
 		"FENCEPOST_AUTH_USERS_ISSUER":   s.Users.URL(),
 		"FENCEPOST_AUTH_USERS_JWKS_URL": s.Users.JWKSURL(),

@@ -15,8 +15,7 @@ import (
 // average submitter.
 func TestCostIsFlat(t *testing.T) {
 	t.Parallel()
-	db := storetest.NewClone(t)
-	grow(t, db)
+	db := grown(t)
 	db.Store.Close()
 	heavy := numbered(0)
 	run(t, db, `update submitter set max_in_flight = $2 where submitter = $1`, heavy, 100)

@@ -118,7 +118,7 @@ var written = []string{"managed_tx", "tx_version", "tx_document", "submitter_non
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
 		select {

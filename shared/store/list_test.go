@@ -75,8 +75,7 @@ func TestList(t *testing.T) {
 // ones.
 func TestListOfAState(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	grow(t, db)
+	db := grown(t)
 	heavy := numbered(0)
 	var tail []string
 	for i := range 3 {

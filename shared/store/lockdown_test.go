@@ -99,47 +99,49 @@ func TestChangesRaceAdvances(t *testing.T) {
 	t.Parallel()
 	const rounds, sessions = 25, 3
 	for round := range rounds {
-		callers := round%2 == 0
-		db := at(t, "sub:1", "sub:2")
-		run(t, db, `update submitter set max_in_flight = 100`)
-		var work, poster sync.WaitGroup
-		stop := make(chan struct{})
-		for i := range sessions {
-			other := storetest.Again(t, db)
-			work.Go(func() { advances(t, other, fmt.Sprintf("%d/1", i), stop) })
-		}
-		posted := make(chan int, 1)
-		poster.Go(func() {
-			n := 0
-			for ; n < 12; n++ {
-				in := paying(alice, fmt.Sprint("r-", n), "5", 1)
-				in.Caller, in.Names = "sub:1", []string{"sub:1"}
-				if _, err := db.Store.Create(t.Context(), in, 100); err != nil {
-					break // it is forbidden by now
-				}
+		t.Run(fmt.Sprint("round ", round), func(t *testing.T) { // its database is used again
+			callers := round%2 == 0
+			db := at(t, "sub:1", "sub:2")
+			run(t, db, `update submitter set max_in_flight = 100`)
+			var work, poster sync.WaitGroup
+			stop := make(chan struct{})
+			for i := range sessions {
+				other := storetest.Again(t, db)
+				work.Go(func() { advances(t, other, fmt.Sprintf("%d/1", i), stop) })
 			}
-			posted <- n
+			posted := make(chan int, 1)
+			poster.Go(func() {
+				n := 0
+				for ; n < 12; n++ {
+					in := paying(alice, fmt.Sprint("r-", n), "5", 1)
+					in.Caller, in.Names = "sub:1", []string{"sub:1"}
+					if _, err := db.Store.Create(t.Context(), in, 100); err != nil {
+						break // it is forbidden by now
+					}
+				}
+				posted <- n
+			})
+			if callers {
+				put(t, db, []string{"sub:2"})
+			} else {
+				limit(t, db, store.Policy{MaxValue: new("4")})
+			}
+			bound := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`)
+			poster.Wait()
+			in := paying(alice, "good", "4", 1)
+			in.Caller, in.Names = "sub:2", []string{"sub:2"}
+			check.OK(t)(db.Store.Create(t.Context(), in, 100))
+			await(t, "nothing is queued", func() bool { return value[bool](t, db, `select not exists (select from managed_tx where queued)`) })
+			close(stop)
+			work.Wait()
+			n := <-posted // were answered; one more may be stored whose answer is that it is forbidden by now
+			after := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`)
+			refused := value[int](t, db, `select count(*)::int from managed_tx where state = 'FAILED' and sub_state = 'REJECTED' and nonce is null`)
+			stored := value[int](t, db, `select count(*)::int from managed_tx where request_id <> 'good'`)
+			if after != bound+1 || bound+refused != stored || stored < n || stored > n+1 {
+				t.Fatalf("%d posted, %d stored, %d bound at the change's answer: got %d bound, with the good one, and %d refused", n, stored, bound, after, refused)
+			}
 		})
-		if callers {
-			put(t, db, []string{"sub:2"})
-		} else {
-			limit(t, db, store.Policy{MaxValue: new("4")})
-		}
-		bound := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`)
-		poster.Wait()
-		in := paying(alice, "good", "4", 1)
-		in.Caller, in.Names = "sub:2", []string{"sub:2"}
-		check.OK(t)(db.Store.Create(t.Context(), in, 100))
-		await(t, "nothing is queued", func() bool { return value[bool](t, db, `select not exists (select from managed_tx where queued)`) })
-		close(stop)
-		work.Wait()
-		n := <-posted // were answered; one more may be stored whose answer is that it is forbidden by now
-		after := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`)
-		refused := value[int](t, db, `select count(*)::int from managed_tx where state = 'FAILED' and sub_state = 'REJECTED' and nonce is null`)
-		stored := value[int](t, db, `select count(*)::int from managed_tx where request_id <> 'good'`)
-		if after != bound+1 || bound+refused != stored || stored < n || stored > n+1 {
-			t.Fatalf("round %d, %d posted, %d stored, %d bound at the change's answer: got %d bound, with the good one, and %d refused", round, n, stored, bound, after, refused)
-		}
 	}
 }
 

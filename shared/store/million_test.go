@@ -41,7 +41,7 @@ func TestListOfAMillionReadsFewBlocks(t *testing.T) {
 	rebuilt := value[string](t, db, `select pg_get_indexdef('tx_of_caller'::regclass)`)
 	// The lists do not use the constraints, and an index of all rows is made faster at once than row by row.
 	for _, statement := range append(value[[]string](t, db, `select array_agg(format('alter table managed_tx drop constraint %I cascade', conname)) from pg_constraint where conrelid = 'managed_tx'::regclass and contype in ('c', 'f', 'u')`),
-		`drop index tx_of_caller`, `alter table managed_tx set (fillfactor = 100)`, `set session_replication_role = replica`) {
+		`drop index tx_of_caller`, `alter table managed_tx set (fillfactor = 100, autovacuum_enabled = false)`, `set session_replication_role = replica`) {
 		check.OK(t)(conn.Exec(t.Context(), statement))
 	}
 	check.OK(t)(conn.Exec(t.Context(), million, alice))

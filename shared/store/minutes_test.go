@@ -106,8 +106,7 @@ func TestOverview(t *testing.T) {
 // Of a minute with many transactions, the time of one in sixteen is measured, and counts for them all.
 func TestABusyMinuteIsSampled(t *testing.T) {
 	t.Parallel()
-	db := storetest.NewClone(t)
-	grow(t, db)
+	db := grown(t)
 	conn := connect(t, db)
 	check.Value(conn.Exec(t.Context(), `set session_replication_role = replica`))(t)
 	conn.do(`update tx_history set at = date_bin('1 minute', now(), 'epoch') - interval '90 seconds', from_state = 'SUBMITTED' where state = 'CONFIRMED'`)

@@ -291,10 +291,11 @@ func requests(all []store.ConfirmedPayout) (text string) {
 func TestPlansOfPayouts(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{false, true} {
-		db := storetest.New(t)
+		open := func(t *testing.T) storetest.Bundle { return storetest.New(t) }
 		if full {
-			grow(t, db)
+			open = grown
 		}
+		db := open(t)
 		conn := check.Value(db.Raw(t.Context()))(t)
 		for name, statement := range store.PayoutStatements {
 			plan := explain(t, conn, name, statement)

@@ -148,7 +148,7 @@ func grow(t *testing.T, db storetest.Bundle) {
 	t.Helper()
 	conn := check.Value(pgx.Connect(t.Context(), db.URL))(t)
 	defer conn.Close(context.Background())
-	for _, statement := range []string{keepStatistics, `set session_replication_role = replica`, grown, `set session_replication_role = origin`, `set default_statistics_target = 1000`} {
+	for _, statement := range []string{keepStatistics, `set session_replication_role = replica`, manyFinished, `set session_replication_role = origin`, `set default_statistics_target = 1000`} {
 		check.OK(t)(conn.Exec(t.Context(), statement))
 	}
 	for i := range 3 {
@@ -163,6 +163,12 @@ func grow(t *testing.T, db storetest.Bundle) {
 	check.OK(t)(conn.Exec(t.Context(), `vacuum analyze`))
 }
 
+// grown returns a database that no other test uses, after grow.
+func grown(t *testing.T) storetest.Bundle {
+	t.Helper()
+	return storetest.NewCopy(t, "grown", func(db storetest.Bundle) { grow(t, db) })
+}
+
 // keepStatistics stops autovacuum, which would replace the statistics by those of a random sample, and so some plans.
 const keepStatistics = `
 do $$ declare t regclass; begin
@@ -171,7 +177,7 @@ do $$ declare t regclass; begin
   end loop;
 end $$`
 
-const grown = `
+const manyFinished = `
 insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
 select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), 'local', 0, 1, '{*,shop}', 'test' from generate_series(0, 24999) as i;
 insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at)

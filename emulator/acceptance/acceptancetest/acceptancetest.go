@@ -180,7 +180,7 @@ func (l *Log) End() string {
 // Wait waits for the condition until ctx ends. It asks less often as time goes on: each question costs time of the tests
 // beside this one.
 func Wait(ctx context.Context, met func() bool) error {
-	for pause := 20 * time.Millisecond; !met(); pause = min(pause+pause/10, 60*time.Millisecond) {
+	for pause := 20 * time.Millisecond; !met(); pause = min(pause+pause/10, 120*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

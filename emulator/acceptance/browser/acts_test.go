@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -16,135 +14,44 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// By clicks alone: an operator finds a submitter in PROTECT, reads the evidence, is refused with a wrong count, tries the
-// release, releases, and writes the foreign transaction off.
-func TestWayOutOfProtect(t *testing.T) {
+// By clicks alone: the ways out of what only a person ends. One drill runs at a time, and the faults are of all nodes, so
+// they come one after the other.
+func TestWaysOut(t *testing.T) {
+	t.Parallel()
 	h := setup(t)
-	b := h.as(t, stack.OperatorAccount)
-	said, ended := h.drill(t, "foreign-key")
-	s := h.drilled()
-	poll(t, "the drill says what to expect", func() bool { return strings.Contains(said(), "finalized") })
-	nonce := must(h.operator.Lost(t.Context(), s, ""))(t).Nonces[0].Nonce
-	b.until("/console/", "PROTECT")
-	b.follow("/console/attention")
-	b.shows("attention", "PROTECT")
-	b.followPath(submitterPath(s))
-	b.shows("submitter", "PROTECT")
-	b.square(nonce, "LOST", "GAP", "UNRECORDED")
-	b.follow("/protect")
-	b.shows("protect", fmt.Sprint(nonce))
-	b.suits()
-	b.follow("/protect/release")
-	b.shows("release", fmt.Sprint(nonce))
-	b.suits()
-
-	const try = "Show what would happen (changes nothing)"
-	count, answer := b.value("count"), fmt.Sprintf("request-%d", nonce)
-	b.fill("count", "999999")
-	b.choose(answer, "none")
-	b.fill("reason", "a program of ours had the key")
-	b.presses(try, http.StatusBadRequest)
-	b.shows("release", "count", "finalized")
-	if got := b.value("reason"); got != "a program of ours had the key" {
-		t.Errorf("the reason after the refusal: got %q, want it kept", got)
+	for _, way := range []struct {
+		name string
+		test func(t *testing.T, h *deployment)
+	}{
+		{"of PROTECT", testWayOutOfProtect}, {"of STUCK", testWayOutOfStuck},
+		{"of a payment that no node takes", testPaymentIsCancelled}, {"of a wrong balance", testWrongBalanceIsAdjusted},
+	} {
+		t.Run(way.name, func(t *testing.T) { way.test(t, h) })
 	}
-	h.incident(t, s) // it is still open
-	b.fill("count", count)
-	b.press(try)
-	b.shows("release", "What the release would do", fmt.Sprint(nonce))
-	b.suits()
-	b.fill("confirm", s[len(s)-6:])
-	b.press("Release: accept the loss")
-	b.shows("protect", "No incident is open")
-	b.ends(t, ended, said)
-	b.open(submitterPath(s) + "/foreign")
-	b.shows("foreign", fmt.Sprint(nonce))
-	b.follow("/foreign/write-off")
-	b.fill("reason", "no request of ours")
-	b.fill("confirm", fmt.Sprint(nonce))
-	b.submit("button")
-	if open := foreign(t, h, s); slices.Contains(open, nonce) {
-		t.Errorf("foreign transactions to decide about: got nonces %d, want %d gone", open, nonce)
-	}
-	b.until("/console/audit", "no request of ours", "a program of ours had the key")
 }
 
-// foreign returns the nonces of the foreign transactions that wait for a decision.
-func foreign(t *testing.T, h *deployment, s string) (nonces []uint64) {
-	t.Helper()
-	for f, err := range h.operator.ListForeign(t.Context(), s) {
-		check(t, err)
-		nonces = append(nonces, f.Nonce)
-	}
-	return nonces
-}
-
-// suits checks a page that only some states have: on a phone, and by axe-core.
-func (b *tab) suits() {
+// audited checks that Audit has the act, with its reason and the person.
+func (b *tab) audited(act, reason, person string) {
 	b.t.Helper()
-	b.width(narrow)
-	b.fits(b.at())
-	b.width(wide)
-	if os.Getenv("AXE_CORE") != "" {
-		b.accessible(b.at(), axeCore(b.t))
+	path := "/console/audit?act=" + act
+	b.until(path, act, reason)
+	var rows []string
+	b.evaluate(fmt.Sprintf(`[...document.querySelectorAll('main tr[data-act=%q]')].map(row => row.textContent)`, act), &rows)
+	if !slices.ContainsFunc(rows, func(row string) bool { return missing(row, []string{reason, person}) == "" }) {
+		b.t.Errorf("%s: got %q, want the reason %q of %s", path, rows, reason, person)
 	}
-}
-
-// ends waits for the drill's end, which is that of its runbook.
-func (b *tab) ends(t *testing.T, ended <-chan struct{}, said func() string) {
-	t.Helper()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-	}
-	if !strings.Contains(said(), "Ended as") {
-		t.Fatalf("the drill: got\n%s\nwant it ended; the page is %s", said(), b.where())
-	}
-}
-
-// By clicks alone: an operator finds a STUCK transaction, reads why, and sends it again.
-func TestWayOutOfStuck(t *testing.T) {
-	h := setup(t)
-	b := h.as(t, stack.OperatorAccount)
-	said, ended := h.drill(t, "stuck")
-	poll(t, "the drill says what to expect", func() bool { return strings.Contains(said(), "Expect:") })
-	_, rest, _ := strings.Cut(said(), "/api/v1/tx/")
-	txID, _, _ := strings.Cut(rest, "\n")
-	b.open("/console/")
-	b.follow("/console/attention")
-	b.followPath("/console/tx/" + txID)
-	b.shows("transaction", "STUCK", "over_node_cap")
-	b.follow("/decide")
-	b.suits()
-	b.choose("action", "rebroadcast")
-	b.fill("reason", "the limit was raised")
-	b.submit("button")
-	b.ends(t, ended, said)
-	b.until("/console/tx/"+txID, "CONFIRMED", "the limit was raised", stack.OperatorAccount)
-}
-
-// A payout is found by the hash of its transaction, which the chain's explorer shows.
-func TestPayoutIsFoundByItsHash(t *testing.T) {
-	h := setup(t)
-	b := h.as(t, stack.OperatorAccount)
-	b.open("/console/")
-	b.run("type the hash", chromedp.SendKeys(chromedp.CSS(`header input[name=q]`), h.paid))
-	b.answered("search", http.StatusOK, chromedp.SendKeys(chromedp.CSS(`header input[name=q]`), "\r"))
-	if !strings.HasPrefix(b.at(), "/console/tx/") {
-		b.follow("/console/tx/")
-	}
-	b.shows("transaction", "CONFIRMED", h.transfer)
-	b.follow("/console/transfers/" + h.transfer)
-	b.shows("transfer", "COMMITTED", "0.5")
 }
 
 // An act wants a reason, appears in Audit, and ends what it is about.
 func TestSuspendAndResume(t *testing.T) {
+	t.Parallel()
 	h := setup(t)
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	b := h.as(t, stack.OperatorAccount)
 	b.open(submitterPath(h.changed()))
 	b.follow("/suspend")
-	b.suits()
+	b.suits(axeCore(t))
 	b.evaluate(`document.querySelectorAll("main form").forEach(f => f.noValidate = true)`, nil)
 	b.submits("button", http.StatusBadRequest)
 	if got := h.status(t); got != "ACTIVE" {
@@ -159,7 +66,8 @@ func TestSuspendAndResume(t *testing.T) {
 	if got := h.status(t); got != "ACTIVE" {
 		t.Errorf("resumed: got %s, want it ACTIVE", got)
 	}
-	b.until("/console/audit", "a leak", "no leak")
+	b.audited("suspend", "a leak", stack.OperatorAccount)
+	b.audited("resume", "no leak", stack.OperatorAccount)
 }
 
 // status is the status of the submitter that tests change.
@@ -170,42 +78,66 @@ func (h *deployment) status(t *testing.T) string {
 
 // An act that needs two operators makes a proposal. Another operator approves it by clicks; its proposer cannot.
 func TestSecondOperatorApproves(t *testing.T) {
+	t.Parallel()
 	h := setup(t)
 	b := h.as(t, stack.OperatorAccount)
 	b.open("/console/webhooks")
-	b.follow("/resume")
+	b.follow("/books/pause")
+	b.fill("reason", "it is closed")
+	b.submit("button")
+	b.follow("/books/resume")
 	b.fill("reason", "it is open again")
 	b.submit("button")
 	path := b.at()
 	if !strings.HasPrefix(path, "/console/proposals/") {
 		t.Fatalf("after the act: got %s, want the proposal", path)
 	}
-	b.shows("proposal", "it is open again")
+	b.shows("proposal", "it is open again", "You proposed it")
 	b.opens(path+"/approve", http.StatusOK)
 	b.fill("reason", "I approve of myself")
-	b.fill("confirm", path[len(path)-6:])
+	b.fill("confirm", b.label("confirm"))
 	b.submits("button", http.StatusForbidden)
-	paused := func() bool { return must(h.operator.WebhookEndpoints(t.Context()))(t)[0].Paused != nil }
-	if !paused() {
+	b.shows("approve", "SAME_OPERATOR")
+	if h.paused(t, "books") == nil {
 		t.Error("before the second operator: got it resumed, want it paused")
 	}
 	second := h.as(t, stack.SecondAccount)
 	second.open("/console/proposals")
 	second.followPath(path)
 	second.follow("/approve")
-	second.suits()
+	second.suits(axeCore(t))
 	second.fill("reason", "I called them")
-	second.fill("confirm", path[len(path)-6:])
+	second.fill("confirm", second.label("confirm"))
 	second.submit("button")
-	if paused() {
-		t.Error("after the second operator: got it paused, want it resumed")
+	second.shows("proposal", "Carried out", "I called them")
+	if got := h.paused(t, "books"); got != nil {
+		t.Errorf("after the second operator: got %+v, want it resumed", got)
 	}
-	must(h.operator.PauseWebhookEndpoint(t.Context(), "shop", chosen.reason))(t)
+	second.audited("webhook-pause", "it is closed", stack.OperatorAccount)
+	second.audited("propose", "it is open again", stack.OperatorAccount)
+	second.audited("approve", "I called them", stack.SecondAccount)
+	second.audited("webhook-resume", "it is open again", stack.OperatorAccount)
+	second.audited("webhook-resume", "it is open again", stack.SecondAccount)
+}
+
+// paused is why the endpoint is paused; nil: it is not.
+func (h *deployment) paused(t *testing.T, name string) *client.EndpointPause {
+	t.Helper()
+	for _, e := range must(h.operator.WebhookEndpoints(t.Context()))(t) {
+		if e.Name == name {
+			return e.Paused
+		}
+	}
+	t.Fatalf("there is no endpoint %s", name)
+	return nil
 }
 
 // A viewer reads all pages and changes nothing, neither by a form nor without one.
 func TestViewerOnlyReads(t *testing.T) {
+	t.Parallel()
 	h := setup(t)
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	b := h.as(t, stack.ViewerAccount)
 	for _, p := range h.pages() {
 		if p.name == "drill" {
@@ -226,7 +158,10 @@ func TestViewerOnlyReads(t *testing.T) {
 
 // A form of another page, which has no token, another person's, or another origin, changes nothing.
 func TestForgedFormsAreRefused(t *testing.T) {
+	t.Parallel()
 	h := setup(t)
+	h.changing.Lock()
+	defer h.changing.Unlock()
 	b := h.as(t, stack.OperatorAccount)
 	path := submitterPath(h.changed()) + "/suspend"
 	own, other := b.token(path), h.as(t, stack.SecondAccount).token(path)
@@ -282,6 +217,7 @@ func (h *deployment) posts(t *testing.T, b *tab, origin, path string, values url
 
 // The nonce lane follows what happens without being loaded again.
 func TestLaneIsLive(t *testing.T) {
+	t.Parallel()
 	h := setup(t)
 	b := h.as(t, stack.OperatorAccount)
 	b.open(submitterPath(h.ordinary()))

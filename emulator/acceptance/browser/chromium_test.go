@@ -65,7 +65,7 @@ func startChromium(folder string) (ctx context.Context, end func(), err error) {
 }
 
 const (
-	stepWithin = 30 * time.Second // bounds one step of a test in the browser
+	stepWithin = 90 * time.Second // bounds one step of a test in the browser, also on a busy machine
 	wide       = 1280             // the window's width, in CSS pixels
 	narrow     = 360              // that of a small phone
 )
@@ -96,43 +96,36 @@ func newTab(t *testing.T, person context.Context, base string) *tab {
 	return b
 }
 
-// watch notes what no page may do.
+// watch notes what no page may do. It sees an event before the answer to a command that the browser read later.
 func (b *tab) watch() {
-	observe(b, runtime.ExceptionThrown, func(e runtime.EventExceptionThrown) string { return "a script failed: " + e.ExceptionDetails.Text })
-	observe(b, log.EntryAdded, func(e log.EventEntryAdded) string {
+	check(b.t, chromedp.Listen(b.ctx, func(event any) {
+		if text := b.wrongIn(event); text != "" {
+			b.note(text)
+		}
+	}))
+}
+
+// wrongIn is the fault that an event of the browser shows; "": none.
+func (b *tab) wrongIn(event any) string {
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		return "a script failed: " + e.ExceptionDetails.Text
+	case *log.EventEntryAdded:
 		if e.Entry.Source == log.EntrySourceSecurity || strings.Contains(e.Entry.Text, "Content Security Policy") {
 			return e.Entry.Text
 		}
-		return ""
-	})
-	observe(b, page.JavascriptDialogOpening, func(e page.EventJavascriptDialogOpening) string { return "a dialog: " + e.Message })
-	observe(b, network.RequestWillBeSent, func(e network.EventRequestWillBeSent) string {
+	case *page.EventJavascriptDialogOpening:
+		return "a dialog: " + e.Message
+	case *network.EventRequestWillBeSent:
 		if u, err := url.Parse(e.Request.URL); err == nil && strings.HasPrefix(u.Scheme, "http") && u.Host != b.own {
 			return "a request to " + u.Host
 		}
-		return ""
-	})
-	observe(b, network.ResponseReceived, func(e network.EventResponseReceived) string {
+	case *network.EventResponseReceived:
 		if e.Response.Status >= 400 && e.Type != network.ResourceTypeDocument {
 			return fmt.Sprintf("%s: %d", e.Response.URL, e.Response.Status)
 		}
-		return ""
-	})
-}
-
-// observe notes what wrong says of each such event; "": nothing.
-func observe[E any](b *tab, event cdp.Event[E], wrong func(E) string) {
-	all := chromedp.Events(b.ctx, event)
-	go func() {
-		for e, err := range all {
-			if err != nil {
-				return // the tab is closed
-			}
-			if text := wrong(e); text != "" {
-				b.note(text)
-			}
-		}
-	}()
+	}
+	return ""
 }
 
 func (b *tab) note(text string) {
@@ -144,7 +137,7 @@ func (b *tab) note(text string) {
 // sound reports what the tab's pages did that they must not do.
 func (b *tab) sound() {
 	b.t.Helper()
-	time.Sleep(50 * time.Millisecond) // for events that are on their way
+	_, _ = chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.readyState`)) // the events before its answer have been seen
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, wrong := range b.wrong {
@@ -274,6 +267,21 @@ func (b *tab) value(name string) (value string) {
 	b.t.Helper()
 	b.evaluate(fmt.Sprintf(`document.querySelector('main [name=%q]').value`, name), &value)
 	return value
+}
+
+// label is the text to type that the label of the field shows.
+func (b *tab) label(name string) (text string) {
+	b.t.Helper()
+	b.evaluate(fmt.Sprintf(`document.querySelector('main label[for=%q] code').textContent`, name), &text)
+	return text
+}
+
+// find searches for the text in the field above each page.
+func (b *tab) find(text string) {
+	b.t.Helper()
+	field := chromedp.CSS(`header input[name=q]`)
+	b.run("type "+text, chromedp.SendKeys(field, text))
+	b.answered("search", 200, chromedp.SendKeys(field, "\r"))
 }
 
 // at is the path of the shown page.

@@ -1,11 +1,9 @@
 package browser
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -66,6 +64,8 @@ type deployment struct {
 	console string       // the URL of the console, without a path
 	calls   atomic.Int64 // of the API of operators
 
+	changing sync.Mutex // held by the one test that changes the submitter of changed
+
 	people sync.Mutex
 	signed map[string]context.Context // by account: the browser's profile of a person who is signed in
 
@@ -85,7 +85,7 @@ var shared = sync.OnceValues(func() (*deployment, error) {
 	started.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), acceptancetest.Within)
 	defer cancel()
-	h, err := startDeployment(ctx, chosen)
+	h, err := startDeployment(ctx, chosen, 200*time.Millisecond)
 	if err == nil {
 		err = h.seed(ctx)
 	}
@@ -102,8 +102,8 @@ func setup(t *testing.T) *deployment {
 	return must(shared())(t)
 }
 
-// startDeployment starts the system, in which others say these texts, and the browser.
-func startDeployment(ctx context.Context, says texts) (h *deployment, err error) {
+// startDeployment starts the system, in which others say these texts and a block comes each blockTime, and the browser.
+func startDeployment(ctx context.Context, says texts, blockTime time.Duration) (h *deployment, err error) {
 	h = &deployment{says: says, signed: map[string]context.Context{}}
 	defer func() {
 		if err != nil {
@@ -114,7 +114,7 @@ func startDeployment(ctx context.Context, says texts) (h *deployment, err error)
 	h.shop = httptest.NewServer(shop(says))
 	h.onClose(func() error { h.shop.Close(); return nil })
 	settings := map[string]string{
-		"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + h.shop.URL + "/events", "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret,
+		"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + h.shop.URL + "/events,books=" + h.shop.URL + "/books", "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret + ",books=" + shopSecret,
 		"FENCEPOST_HANDLERS_URLS": "shop=" + h.shop.URL + "/handler", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret,
 	}
 	for variable, value := range quick {
@@ -122,7 +122,7 @@ func startDeployment(ctx context.Context, says texts) (h *deployment, err error)
 	}
 	h.Deployment, err = acceptancetest.Start(ctx, stack.Options{
 		Binary: server, Core: stack.CoreOptions{Binary: core}, Payouts: true, Submitters: 4, Processes: 2, Window: 4, Nodes: 3,
-		BlockTime: 200 * time.Millisecond, SweepEvery: time.Second, CheckEvery: time.Second, Settings: settings, Around: h.count, Console: true,
+		BlockTime: blockTime, SweepEvery: time.Second, CheckEvery: -1, Settings: settings, Around: h.count, Console: true,
 	})
 	if err != nil {
 		return h, err
@@ -167,7 +167,8 @@ func (h *deployment) close() (err error) {
 	return err
 }
 
-// shop is a business: its handler refuses each request, and its receiver is closed. Both say why.
+// shop is a business: its handler refuses each request, and its receiver is closed. Both say why. Its bookkeeping takes
+// each event.
 func shop(says texts) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /handler", func(w http.ResponseWriter, _ *http.Request) {
@@ -178,6 +179,7 @@ func shop(says texts) http.Handler {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprint(w, says.receiver)
 	})
+	mux.HandleFunc("POST /books", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	return mux
 }
 
@@ -317,7 +319,7 @@ func (h *deployment) seedMoney(ctx context.Context) error {
 	if h.paid == "" {
 		return errors.New("the payout's transaction: got none with a hash")
 	}
-	return nil
+	return h.RunConservation(ctx)
 }
 
 // seedReceiver tests and pauses the receiver, which is closed.
@@ -327,34 +329,6 @@ func (h *deployment) seedReceiver(ctx context.Context) error {
 	}
 	_, err := h.operator.PauseWebhookEndpoint(ctx, "shop", h.says.reason)
 	return err
-}
-
-// drill starts a drill, and returns what it prints, line by line, until it has ended.
-func (h *deployment) drill(t *testing.T, name string) (said func() string, ended <-chan struct{}) {
-	t.Helper()
-	req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, h.control.URL()+"/drill/"+name+"?solve=false&for=1s", nil))(t)
-	resp := must(http.DefaultClient.Do(req))(t)
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(resp.Body)
-		t.Fatalf("drill %s: got %d %s", name, resp.StatusCode, text)
-	}
-	t.Cleanup(func() { resp.Body.Close() })
-	var mu sync.Mutex
-	var all strings.Builder
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-			mu.Lock()
-			fmt.Fprintln(&all, lines.Text())
-			mu.Unlock()
-		}
-	}()
-	return func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return all.String()
-	}, done
 }
 
 // incident checks that the submitter is in PROTECT.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"image"
@@ -12,17 +11,25 @@ import (
 	"image/draw"
 	"image/png"
 	"maps"
+	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
+	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
@@ -31,8 +38,8 @@ var screenshots = flag.String("screenshots", "", "draw the pages into this `fold
 // largest is the most bytes that a picture may have.
 const largest = 100_000
 
-// The pictures of docs/console.md, by ./scripts/screenshots. The accounts, amounts and names are the same each time; ids
-// and times are not.
+// The pictures of docs/console.md, by ./scripts/screenshots. The accounts, amounts and names are the same each time, and
+// the clock begins at the same time. Ids, hashes and ports are not the same.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("it draws pictures for ./scripts/screenshots alone")
@@ -40,86 +47,219 @@ func TestScreenshots(t *testing.T) {
 	needBrowser(t)
 	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 	defer cancel()
-	h := must(startDeployment(ctx, textsEnding("")))(t)
-	t.Cleanup(func() { check(t, h.close()) })
-	check(t, h.seedPictures(ctx))
+	h := must(startDeployment(ctx, textsEnding(""), time.Second))(t)
+	t.Cleanup(func() {
+		check(t, h.close())
+		if t.Failed() {
+			t.Log(h.Log.End())
+		}
+	})
+	began = time.Now()
 	b := h.as(t, stack.OperatorAccount)
 	b.scheme("light")
-	b.picture("overview", "/console/")
-	for _, p := range h.pictured() {
-		b.picture(p.name, p.path)
+	h.drawCalm(t, b)
+	h.drawMoney(t, b)
+	h.drawForeign(t, b)
+	h.drawProtect(t, b)
+	h.drawQueues(t, b)
+	b.width(narrow)
+	b.picture("submitter-phone", submitterPath(h.drilled()))
+	b.scheme("dark")
+	b.picture("attention-phone", "/console/attention")
+	b.width(wide)
+	b.picture("overview-dark", "/console/")
+	b.picture("submitter-dark", submitterPath(h.drilled()))
+	explorer := newTab(t, h.profile(t), h.control.URL())
+	explorer.scheme("light")
+	explorer.open("/explorer#createTx")
+	explorer.run("open an operation", chromedp.Click(chromedp.CSS("#createTx > summary"), chromedp.NodeVisible))
+	explorer.draws("explorer", chromedp.CaptureScreenshot())
+}
+
+// drawCalm draws pages before anything is wrong: names, transactions, money, and a receiver that is closed.
+func (h *deployment) drawCalm(t *testing.T, b *tab) {
+	t.Helper()
+	ctx := t.Context()
+	for i, name := range []string{"payroll", "settlement", "hot wallet"} {
+		must(h.operator.UpdateSubmitter(ctx, string(h.Submitters()[i+1]), client.SubmitterUpdate{Name: &name}, "names for people"))(t)
 	}
-	_, _ = h.drill(t, "foreign-key") // it ends with the test
-	s := h.drilled()
+	for _, seed := range []func(context.Context) error{h.seedNames, h.seedMoney, h.seedTransactions, h.seedReceiver} {
+		check(t, seed(ctx))
+	}
+	_, err := h.operator.ResumeWebhookEndpoint(ctx, "shop", "it is open again")
+	proposed := client.ProposedBy(err)
+	if proposed == nil {
+		t.Fatalf("resume the endpoint: got %v, want a proposal", err)
+	}
+	b.picture("chains", "/console/chains")
+	b.picture("webhooks", "/console/webhooks")
+	b.picture("transfer", "/console/transfers/"+h.transfer)
+	second := h.as(t, stack.SecondAccount)
+	second.scheme("light")
+	second.picture("proposal", "/console/proposals/"+proposed.ProposalID)
+}
+
+// drawMoney draws transfers of several ends, and a balance without a journal line, which is adjusted afterwards.
+func (h *deployment) drawMoney(t *testing.T, b *tab) {
+	t.Helper()
+	ctx := t.Context()
+	users := must(h.UserClient(user))(t)
+	moves := []client.TransferRequest{
+		{From: "FUNDING", To: "SPOT", Asset: stack.ETH.Name, Amount: "2.5"}, {From: "SPOT", To: "FUNDING", Asset: stack.ETH.Name, Amount: "0.75"},
+		{From: "FUNDING", To: "SPOT", Asset: stack.ETH.Name, Amount: "900"}, // the user has less
+	}
+	for _, move := range moves {
+		if _, err := users.CreateTransfer(ctx, move); err != nil && client.CodeOf(err) != "INSUFFICIENT_BALANCE" {
+			t.Fatal(err)
+		}
+	}
+	b.picture("transfers", "/console/transfers")
+	h.ChangeOne(t, `update balances_tb set available = available + 0.01 where user_id = $1 and asset_id = $2`, user, stack.ETH.ID)
+	must(h.operator.CheckConservation(ctx, false))(t)
+	b.picture("conservation", "/console/conservation")
+	found := must(h.operator.Conservation(ctx))(t)
+	must(h.operator.AdjustFinding(ctx, found.LastCheck.Found[0].ID, "balance", "it was changed by hand"))(t)
+	must(h.operator.CheckConservation(ctx, false))(t)
+	check(t, h.operator.ResumeHalt(ctx, found.Halts[0].ID, true, "the balance is right again"))
+}
+
+// drawForeign draws a foreign transaction that waits for a decision, and the drill that made it.
+func (h *deployment) drawForeign(t *testing.T, b *tab) {
+	t.Helper()
+	ctx, s := t.Context(), h.drilled()
+	h.confirmed(t, s, "invoice-21", 6)
+	b.startDrill("foreign-key", false)
+	lost := h.finalLoss(t, s)
+	b.picture("drill", "/console/drill")
+	incident := must(h.operator.Submitter(ctx, s))(t).Protect.Incident
+	release := client.Release{Incident: incident, Mode: "resync", Count: lost.FinalCount, Requests: map[uint64]string{}, Reason: "an old script of ours"}
+	for _, n := range lost.Nonces {
+		release.Requests[n.Nonce] = "none"
+	}
+	must(h.operator.Release(ctx, s, release))(t)
+	b.drillEnds(h)
+	b.picture("foreign", submitterPath(s)+"/foreign")
+	must(h.operator.WriteOffForeign(ctx, s, &lost.Nonces[0].Nonce, nil, "an old script of ours"))(t)
+}
+
+// confirmed posts payments and waits until all are confirmed.
+func (h *deployment) confirmed(t *testing.T, submitter, request string, n int) {
+	t.Helper()
+	var ids []string
+	for i := range n {
+		ids = append(ids, must(h.post(t.Context(), submitter, fmt.Sprint(request, i)))(t))
+	}
+	for _, id := range ids {
+		check(t, h.reaches(t.Context(), id, client.Confirmed))
+	}
+}
+
+// finalLoss waits until what the submitter has lost is final.
+func (h *deployment) finalLoss(t *testing.T, s string) (lost client.LostNonces) {
+	t.Helper()
 	poll(t, "the loss is final", func() bool {
-		lost, err := h.operator.Lost(ctx, s, "")
+		var err error
+		lost, err = h.operator.Lost(t.Context(), s, "")
 		return err == nil && len(lost.Nonces) > 0 && lost.FinalCount != nil && *lost.FinalCount >= lost.ChainCount
 	})
+	return lost
+}
+
+// drawProtect draws an incident: the account's owner has made a payment by hand that waits in a node's pool, with the same
+// nonce.
+func (h *deployment) drawProtect(t *testing.T, b *tab) {
+	t.Helper()
+	ctx, s := t.Context(), h.changed()
+	h.confirmed(t, s, "payout-run-", 3)
+	h.Chain.StopMining()
+	posted := must(h.caller.CreateTx(ctx, client.Intent{Submitter: s, RequestID: "payout-run-3", Payload: client.Payload{To: receiver, Value: fmt.Sprint(byHand)}}))(t)
+	check(t, h.reaches(ctx, posted.TxID, client.Tracking))
+	h.payByHand(t, 2, *must(h.operator.Tx(ctx, posted.TxID))(t).Nonce)
+	h.Chain.StartMining()
+	poll(t, "PROTECT", func() bool { return must(h.operator.Submitter(ctx, s))(t).Protect != nil })
+	check(t, h.Chain.Mine(70)) // so that the block is finalized
+	h.finalLoss(t, s)
 	b.picture("protect", submitterPath(s)+"/protect")
 	b.picture("release", submitterPath(s)+"/protect/release")
-	b.scheme("dark")
+}
+
+// byHand is the value of the payment by hand, in wei.
+const byHand = 250_000_000_000_000_000
+
+// payByHand sends such a payment by the key of the account with the index, with higher fees than Fencepost's.
+func (h *deployment) payByHand(t *testing.T, account int, nonce uint64) {
+	t.Helper()
+	id, to := new(big.Int).SetUint64(h.Chain.ChainID()), common.HexToAddress(receiver)
+	tx := must(types.SignNewTx(devchain.DevAccounts(account + 1)[account].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: nonce, To: &to, Value: big.NewInt(byHand), Gas: params.TxGas, GasTipCap: big.NewInt(params.GWei), GasFeeCap: big.NewInt(200 * params.GWei),
+	}))(t)
+	check(t, h.Node.SendTransaction(t.Context(), tx))
+}
+
+// drawQueues draws a lane with many states: two failed calls, two transactions in a block, one that no node takes, and a
+// queue behind it.
+func (h *deployment) drawQueues(t *testing.T, b *tab) {
+	t.Helper()
+	ctx, s := t.Context(), h.drilled()
+	closed := must(h.Deploy(ctx, contracts.Closed()))(t)
+	for i := range 2 {
+		created := must(h.caller.CreateTx(ctx, client.Intent{Submitter: s, RequestID: fmt.Sprint("refund-", i), Payload: client.Payload{To: closed.String(), Value: "1", Gas: "60000"}}))(t)
+		check(t, h.reaches(ctx, created.TxID, client.Failed))
+	}
+	h.confirmed(t, s, "invoice-22", 5)
+	h.Chain.StopMining()
+	h.faults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {
+		if tx.Value().Int64() == dear {
+			return "tx fee (1.50 ether) exceeds the configured cap (1.00 ether): ask the operator"
+		}
+		return ""
+	}})
+	for i := range 2 {
+		check(t, h.reaches(ctx, must(h.post(ctx, s, fmt.Sprint("invoice-23", i)))(t), client.Tracking))
+	}
+	created := must(h.caller.CreateTx(ctx, client.Intent{Submitter: s, RequestID: "invoice-232", Payload: client.Payload{To: receiver, Value: fmt.Sprint(dear)}}))(t)
+	check(t, h.reaches(ctx, created.TxID, client.Stuck))
+	check(t, h.Chain.Mine(1))
+	for i := range 4 {
+		must(h.post(ctx, s, fmt.Sprint("invoice-24", i)))(t)
+	}
+	b.until(submitterPath(s), "in a block, not final", "STUCK")
+	b.picture("submitter", submitterPath(s))
+	b.picture("submitters", "/console/submitters")
+	b.picture("transaction", "/console/tx/"+created.TxID)
+	b.picture("decide", "/console/tx/"+created.TxID+"/decide")
+	b.picture("search", "/console/search?q=FAILED")
 	b.picture("attention", "/console/attention")
-	b.picture("overview-dark", "/console/")
-	b.width(narrow)
-	b.picture("phone", "/console/attention")
+	b.picture("audit", "/console/audit")
+	b.picture("overview", "/console/")
 }
 
-// pictured are the pages of the pictures that need no incident.
-func (h *deployment) pictured() []listed {
-	return []listed{
-		{"submitters", "/console/submitters", nil}, {"submitter", submitterPath(h.ordinary()), nil}, {"transaction", "/console/tx/" + h.stuck, nil},
-		{"search", "/console/search?q=" + h.paid, nil}, {"transfers", "/console/transfers", nil}, {"transfer", "/console/transfers/" + h.transfer, nil},
-		{"webhooks", "/console/webhooks", nil}, {"chains", "/console/chains", nil}, {"audit", "/console/audit", nil}, {"drill", "/console/drill", nil},
-		{"proposals", "/console/proposals", nil}, {"conservation", "/console/conservation", nil},
-	}
-}
+// dear is the value that no node takes, in wei.
+const dear = 1313
 
-// seedPictures makes what the pictures show: names, a queue behind a STUCK transaction, open nonces, and money.
-func (h *deployment) seedPictures(ctx context.Context) error {
-	for i, name := range []string{"refunds", "hot wallet", "settlement", "cold sweep"} {
-		if _, err := h.operator.UpdateSubmitter(ctx, string(h.Submitters()[i]), client.SubmitterUpdate{Name: &name}, "names for people"); err != nil {
-			return err
-		}
-	}
-	if err := h.seedMoney(ctx); err != nil {
-		return err
-	}
-	for i := range 12 {
-		id, err := h.post(ctx, h.ordinary(), fmt.Sprintf("invoice-%d", 2100+i))
-		if err == nil {
-			err = h.reaches(ctx, id, client.Confirmed)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(h.seedStuckPicture(ctx), h.seedReceiver(ctx)); err != nil {
-		return err
-	}
-	if _, err := h.operator.ResumeWebhookEndpoint(ctx, "shop", "it is open again"); client.ProposedBy(err) == nil {
-		return fmt.Errorf("resume the endpoint: got %w, want a proposal", err)
-	}
-	return nil
-}
+// began is when the deployment had started; the pictures show clockOfPictures in its place.
+var began, clockOfPictures = time.Now(), time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
-// seedStuckPicture leaves a submitter with a STUCK transaction and a queue.
-func (h *deployment) seedStuckPicture(ctx context.Context) error {
-	if err := h.seedStuck(ctx); err != nil {
-		return err
-	}
-	for i := range 3 {
-		if _, err := h.post(ctx, h.hostile(), fmt.Sprintf("refund-%d", i)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// picture draws the page, in at most largest bytes.
+// picture draws the page, in at most largest bytes. Its times are moved, so that they begin at the same time in each run.
 func (b *tab) picture(name, path string) {
 	b.t.Helper()
 	b.open(path)
-	shot := must(chromedp.Run(b.ctx, chromedp.FullScreenshot(100)))(b.t)
+	b.evaluate(fmt.Sprintf(`(move => {
+	const moved = text => new Date(Date.parse(text) + move).toISOString();
+	document.querySelectorAll("time").forEach(e => {
+		if (/^\d{4}-/.test(e.textContent)) e.textContent = moved(e.dateTime).slice(0, 19).replace("T", " ") + " UTC";
+	});
+	document.querySelectorAll("svg .when").forEach(e => {
+		if (/^\d\d:\d\d:\d\d$/.test(e.textContent)) e.textContent = moved(new Date().toISOString().slice(0, 11) + e.textContent + "Z").slice(11, 19);
+	});
+})(%d)`, clockOfPictures.Sub(began).Round(time.Second).Milliseconds()), nil)
+	b.draws(name, chromedp.FullScreenshot(100))
+}
+
+// draws writes the picture of the shown page.
+func (b *tab) draws(name string, picture chromedp.Action[[]byte]) {
+	b.t.Helper()
+	shot := must(chromedp.Run(b.ctx, picture))(b.t)
 	drawn := must(reduce(shot))(b.t)
 	check(b.t, os.WriteFile(filepath.Join(*screenshots, name+".png"), drawn, 0o644))
 }

@@ -42,6 +42,7 @@ func (h *deployment) way(t *testing.T, account string) string {
 
 // A one-time code opens the console once, and is gone from the address afterwards.
 func TestOneTimeCodeOpensTheConsoleOnce(t *testing.T) {
+	t.Parallel()
 	h := setup(t)
 	way := h.way(t, stack.OperatorAccount)
 	b := newTab(t, h.profile(t), h.console)
@@ -75,6 +76,7 @@ func TestOneTimeCodeOpensTheConsoleOnce(t *testing.T) {
 
 // A name that leads to this machine does not open the console: a foreign page could read it by such a name.
 func TestForeignHostIsRefused(t *testing.T) {
+	t.Parallel()
 	h := setup(t)
 	b := h.as(t, stack.OperatorAccount)
 	for host, want := range map[string]int{"": http.StatusOK, "attacker.example": http.StatusForbidden, "attacker.example:80": http.StatusForbidden} {

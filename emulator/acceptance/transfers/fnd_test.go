@@ -115,7 +115,7 @@ func TestFND005SourceDoneButNotRecorded(t *testing.T) {
 func TestFND006PartialCommit(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{WireProxy: true, SweepEvery: time.Second, Processes: 1})
-	for _, fragment := range []string{"insert into transfers_tb", "case when late", "move_transfer", "funding_apply"} {
+	for _, fragment := range []string{"insert into transfers_tb", "case when late", "as m (req_id", "funding_apply"} {
 		for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
 			for _, from := range sides {
 				u := h.newUser(t, 100, 100)

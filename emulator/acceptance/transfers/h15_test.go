@@ -14,9 +14,9 @@ import (
 // commits lists the commits of a transfer from Funding, by a fragment of the statement.
 var commits = map[string]string{
 	"created":   "insert into transfers_tb",
-	"begins":    "set state = case when late",
+	"begins":    "case when late",
 	"withdrawn": "funding_apply",
-	"moves on":  "move_transfer",
+	"moves on":  "as m (req_id",
 }
 
 // H15: the process loses the answer to a commit that did or did not happen. It reads the stored state

@@ -54,7 +54,7 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 	options := stack.Options{
 		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
 		SweepEvery: -1, Settings: settings, Output: b.output, Log: b.log,
-		Transfers: s.users > 0, Core: stack.CoreOptions{Binary: b.core, ForgetCalls: true}, CheckEvery: -1,
+		Transfers: s.users > 0, Core: stack.CoreOptions{Binary: b.core, Direct: true}, CheckEvery: -1,
 	}
 	if s.signing > 0 {
 		options.Signer = stack.SignerKMS

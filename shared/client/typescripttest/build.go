@@ -14,16 +14,26 @@ import (
 // example is an example of the client's README.
 var example = regexp.MustCompile("(?s)```ts\n(.*?)```")
 
-// Copy copies the client, which is at the path, into a folder of t, links its packages, and writes each example of
-// its README as test/readme-N.ts, from 1 on. It skips t without Node or the packages.
-func Copy(t testing.TB, client string) (folder string) {
-	t.Helper()
-	packages, err := filepath.EvalSymlinks(filepath.Join(client, "node_modules"))
+// Packages returns the folder of the packages of the client, which is at the path. The error is the reason to skip a test:
+// there is no Node, or no packages.
+func Packages(client string) (folder string, err error) {
+	folder, err = filepath.EvalSymlinks(filepath.Join(client, "node_modules"))
 	if err == nil {
 		_, err = exec.LookPath("node")
 	}
 	if err != nil {
-		t.Skipf("SKIPPED: the TypeScript client: %v. Run: source scripts/lib/node.sh && ensure_npm_packages shared/client/typescript", err)
+		return "", fmt.Errorf("SKIPPED: the TypeScript client: %w. Run: source scripts/lib/node.sh && ensure_npm_packages shared/client/typescript", err)
+	}
+	return folder, nil
+}
+
+// Copy copies the client, which is at the path, into a folder of t, links its packages, and writes each example of
+// its README as test/readme-N.ts, from 1 on. It skips t without Node or the packages.
+func Copy(t testing.TB, client string) (folder string) {
+	t.Helper()
+	packages, err := Packages(client)
+	if err != nil {
+		t.Skip(err)
 	}
 	folder = t.TempDir()
 	for _, name := range []string{"src", "test"} {

@@ -298,7 +298,7 @@ func TestH31PayoutInInitExpires(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
 	x := h.stored(coin)
-	if _, err := h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer`); err != nil {
+	if _, err := h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer_binding`); err != nil {
 		t.Fatal(err)
 	}
 	h.run(`update transfers_tb set created_at = clock_timestamp() - interval '16 minutes' where req_id = $1`, x.ReqID)

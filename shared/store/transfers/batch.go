@@ -2,9 +2,7 @@ package transfers
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,18 +86,27 @@ func (s *Store) newWrites() *batch.Group[write, written] {
 	})
 }
 
-// writeAll makes all writes in one round trip and one commit: begin, lock, write, commit, read. After
-// an error each write is unknown, unless the transaction was rolled back because of one of them.
+// writeAll makes all writes in one round trip and one commit: begin, lock, write, commit. After an error each
+// write is unknown, unless the transaction was rolled back because of one of them. Where a write changed
+// nothing, another round trip reads the stored transfer.
 func (s *Store) writeAll(ctx context.Context, all []write) []batch.Result[written] {
 	results := make([]batch.Result[written], len(all))
 	t := newTransaction(all)
-	b := t.queue()
-	err := s.send(ctx, b)
+	err := s.send(ctx, t.queue())
 	if err != nil && len(all) > 1 && !t.committed && store.IsRolledBack(err) {
 		err = batch.AloneError{Cause: err}
 	}
+	var unread error
+	if err == nil {
+		unread = s.send(ctx, t.queueReads())
+	}
 	for i := range all {
-		if results[i].Err = err; err == nil {
+		switch {
+		case err != nil:
+			results[i].Err = err
+		case unread != nil && !t.rows[i].found:
+			results[i].Err = unread
+		default:
 			results[i].Value, results[i].Err = t.result(i)
 		}
 	}
@@ -109,20 +116,17 @@ func (s *Store) writeAll(ctx context.Context, all []write) []batch.Result[writte
 // transaction is the statements for some writes, with their results.
 type transaction struct {
 	all       []write
-	creations []*creation     // those that are inserted, in the order of their keys
-	moved     map[string]bool // by req_id
-	rows      []written       // after the commit, of each write
-	place     map[string]int  // of the writes of stored transfers, by req_id
-	committed bool            // the database has acknowledged the commit
+	creations []*creation    // those that are inserted, in the order of their keys
+	rows      []written      // after the commit, of each write
+	place     map[string]int // of the writes, by req_id
+	committed bool           // the database has acknowledged the commit
 }
 
 func newTransaction(all []write) *transaction {
-	t := &transaction{all: all, moved: make(map[string]bool), rows: make([]written, len(all)), place: make(map[string]int)}
+	t := &transaction{all: all, rows: make([]written, len(all)), place: make(map[string]int)}
 	for i, w := range all {
-		switch {
-		case w.create == nil:
-			t.place[w.reqID()] = i
-		case w.create.possible:
+		t.place[w.reqID()] = i
+		if w.create != nil && w.create.possible {
 			t.creations = append(t.creations, w.create)
 		}
 	}
@@ -131,11 +135,12 @@ func newTransaction(all []write) *transaction {
 	return t
 }
 
-// lockTransfers locks the rows in one order, so that no two transactions wait for each other.
+// lockTransfers locks the rows in the order in which [moves] locks them, so that no two transactions wait for
+// each other. Moves alone need no locks before.
 const lockTransfers = `
 select from transfers_tb
  where req_id = any ($1)
- order by transfer_id
+ order by req_id
    for no key update`
 
 // lockWait limits how long the transaction of several callers waits for one lock. Then each write is
@@ -144,70 +149,68 @@ const lockWait = `set local lock_timeout = '500ms'`
 
 // queue is the statements in their order: locks of users, of transfers, and of keys.
 func (t *transaction) queue() *pgx.Batch {
-	b := new(pgx.Batch)
-	begin := func() {
-		if b.Len() > 0 {
-			return
-		}
-		b.Queue("begin")
-		if len(t.all) > 1 {
-			b.Queue(lockWait)
-		}
+	b, stored := new(pgx.Batch), t.stored()
+	if len(t.creations) == 0 && len(stored) == 0 {
+		return b
+	}
+	b.Queue("begin")
+	if len(t.all) > 1 {
+		b.Queue(lockWait)
 	}
 	if len(t.creations) > 0 {
-		begin()
 		t.queueUserLocks(b)
 	}
-	reqs := make([]string, 0, len(t.place))
-	for id := range t.place {
-		reqs = append(reqs, id)
+	if len(t.all) > 1 && slices.ContainsFunc(t.all, func(w write) bool { return w.postpone != nil }) {
+		b.Queue(lockTransfers, stored)
 	}
-	if len(reqs) > 0 {
-		begin()
-	}
-	if len(reqs) > 1 || len(reqs) > 0 && len(t.creations) > 0 {
-		b.Queue(lockTransfers, reqs)
-	}
+	t.queueMoves(b)
+	t.queuePostponements(b)
 	if len(t.creations) > 0 {
 		t.queueInserts(b)
 	}
-	t.queueStarts(b)
-	t.queueMoves(b)
-	t.queuePostponements(b)
-	if b.Len() > 0 {
-		b.Queue("commit").Exec(func(pgconn.CommandTag) error {
-			t.committed = true
-			return nil
-		})
-	}
-	if len(reqs) > 0 {
-		b.Queue(byReqIDs, reqs).Query(t.scanTransfers)
-	}
-	t.queueFinds(b)
+	b.Queue("commit").Exec(func(pgconn.CommandTag) error {
+		t.committed = true
+		return nil
+	})
 	return b
+}
+
+// stored are the transfers that are not created.
+func (t *transaction) stored() (reqs []string) {
+	for _, w := range t.all {
+		if w.create == nil {
+			reqs = append(reqs, w.reqID())
+		}
+	}
+	return reqs
+}
+
+// scanWritten keeps the rows that a statement has written.
+func (t *transaction) scanWritten(rows pgx.Rows) error { return t.scan(rows, true) }
+
+func (t *transaction) scan(rows pgx.Rows, done bool) error {
+	for rows.Next() {
+		now, err := scanTransfer(rows)
+		if err != nil {
+			return err
+		}
+		t.rows[t.place[now.ReqID]] = written{done, true, now}
+	}
+	return rows.Err()
 }
 
 const byReqIDs = transferColumns + `
  where t.req_id = any ($1)`
 
-func (t *transaction) scanTransfers(rows pgx.Rows) error {
-	for rows.Next() {
-		found, err := scanTransfer(rows)
-		if err != nil {
-			return err
-		}
-		t.rows[t.place[found.ReqID]] = written{t.moved[found.ReqID], true, found}
+// queueReads reads the stored transfers of the writes that changed nothing.
+func (t *transaction) queueReads() *pgx.Batch {
+	b := new(pgx.Batch)
+	reqs := slices.DeleteFunc(t.stored(), func(id string) bool { return t.rows[t.place[id]].found })
+	if len(reqs) > 0 {
+		b.Queue(byReqIDs, reqs).Query(func(rows pgx.Rows) error { return t.scan(rows, false) })
 	}
-	return rows.Err()
-}
-
-// scanMoved keeps the req_ids that a statement returns.
-func (t *transaction) scanMoved(rows pgx.Rows) error {
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	for _, id := range ids {
-		t.moved[id] = true
-	}
-	return err
+	t.queueFinds(b)
+	return b
 }
 
 // result is that of one write after the commit.
@@ -224,66 +227,6 @@ func (t *transaction) result(i int) (written, error) {
 	return got, nil
 }
 
-// start checks the age, by the database's clock, and the payer in the statement that writes. So a
-// worker that was frozen before it starts nothing that is too old. A payout in INIT does not begin
-// while its payer cannot pay, its asset is suspended, or it is halted, because a payment cannot be
-// taken back.
-//
-// The conditions are read once, before the update: the planner would otherwise evaluate them for each
-// of many rows.
-const start = `
-with evaluated as materialized (
-  select clock.now, f.transfer_id,
-         f.created_at < clock.now - i.init_timeout and ` + untouched + ` as late,
-         f.payout_submitter is null or ` + mayPay + ` and ` + mayLeave + ` as may_begin
-    from (select clock_timestamp() as now) as clock, unnest($1::text[], $2::interval[]) as i (req_id, init_timeout),
-         transfers_tb f, lateral (select f.payout_submitter as submitter) as p
-   where f.req_id = i.req_id and f.state = 0
-)
-update transfers_tb t
-   set state = case when late then -10 else 10 end, error_message = case when late then 'EXPIRED' end,
-       state_at = now, updated_at = now
-  from evaluated
- where t.transfer_id = evaluated.transfer_id and t.state = 0 and (select is_accepted_database()) and (late or may_begin)
-returning t.req_id`
-
-func (t *transaction) queueStarts(b *pgx.Batch) {
-	var reqs []string
-	var timeouts []time.Duration
-	for _, w := range t.all {
-		if w.start != nil {
-			reqs, timeouts = append(reqs, w.start.reqID), append(timeouts, w.start.initTimeout)
-		}
-	}
-	if len(reqs) > 0 {
-		b.Queue(start, reqs, timeouts).Query(t.scanMoved)
-	}
-}
-
-// move returns the transfers that went along their paths.
-const move = `select move_transfers($1, $2, $3)`
-
-func (t *transaction) queueMoves(b *pgx.Batch) {
-	var reqs, paths, reasons []string
-	for _, w := range t.all {
-		if w.move != nil {
-			reqs, paths, reasons = append(reqs, w.move.ReqID), append(paths, pathText(w.move.Path)), append(reasons, string(w.move.Reason))
-		}
-	}
-	if len(reqs) > 0 {
-		b.Queue(move, reqs, paths, reasons).Query(t.scanMoved)
-	}
-}
-
-// pathText is the states as an array literal.
-func pathText(path []transfer.State) string {
-	all := make([]string, len(path))
-	for i, s := range path {
-		all[i] = fmt.Sprint(int16(s))
-	}
-	return "{" + strings.Join(all, ",") + "}"
-}
-
 // postpone does not change state_at, nor any column that the sweep uses without a plan: see due.
 const postpone = `
 update transfers_tb t
@@ -292,8 +235,7 @@ update transfers_tb t
        updated_at = clock_timestamp()
   from unnest(@reqs::text[], @states::smallint[], @counts::integer[], @firsts::interval[], @mosts::interval[], @unknowns::text[])
        as i (req_id, state, retry_count, first, most, unknown)
- where t.req_id = i.req_id and t.state = i.state and t.retry_count = i.retry_count
-returning t.req_id`
+ where t.req_id = i.req_id and t.state = i.state and t.retry_count = i.retry_count` + returningTransfer
 
 func (t *transaction) queuePostponements(b *pgx.Batch) {
 	var reqs, unknowns []string
@@ -309,6 +251,6 @@ func (t *transaction) queuePostponements(b *pgx.Batch) {
 	if len(reqs) > 0 {
 		b.Queue(postpone, store.NamedArgs{
 			"reqs": reqs, "states": states, "counts": counts, "firsts": firsts, "mosts": mosts, "unknowns": unknowns,
-		}).Query(t.scanMoved)
+		}).Query(t.scanWritten)
 	}
 }

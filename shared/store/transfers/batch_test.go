@@ -53,6 +53,9 @@ func TestConcurrentTransfersShareRoundTrips(t *testing.T) {
 		check.Equal(t, "balances", value[string](t, r.bench, want), fmt.Sprintf("%d.00000000", 15*callers*each*(users-1)/10))
 		check.Equal(t, "committed", value[int](t, r.bench, `select count(*) from transfers_tb where state = 40`), callers*each)
 		check.Equal(t, "history", value[int](t, r.bench, `select count(*) from transfer_history`), callers*each*5)
+		check.Equal(t, "transitions that do not continue the one before", value[int](t, r.bench, `
+			select count(*) from (select from_state, lag(state) over (partition by transfer_id order by id) as before from transfer_history) as h
+			 where from_state is distinct from before`), 0)
 	}
 }
 
@@ -186,6 +189,41 @@ func TestOverlappingWritesDoNotDeadlock(t *testing.T) {
 	}
 	processes.Wait()
 	check.Equal(t, "deadlocks", value[int](t, b, `select deadlocks from pg_stat_database where datname = current_database()`), 0)
+}
+
+// Moves of one transaction lock their rows in the order of the req_ids, whatever their own order is. So two
+// transactions of moves never wait for each other in a circle.
+func TestMovesLockInOneOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var ids []string
+	var moves []any
+	for range 3 {
+		ids = append(ids, b.at(t, transfer.SourcePending).ReqID)
+		moves = append(moves, transfer.Transition{ReqID: ids[len(ids)-1], Path: []transfer.State{10, 20, 30}})
+	}
+	slices.Sort(ids)
+	slices.Reverse(moves)
+	rival := check.Value(b.DB.Begin(t.Context()))(t)
+	check.OK(t)(rival.Exec(t.Context(), `select from transfers_tb where req_id = $1 for update`, ids[1]))
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			_, alone, err := b.Together(t.Context(), moves)
+			if err != nil || !slices.Contains(alone, true) {
+				ended <- err
+				return
+			}
+		}
+	}()
+	var free []string
+	await(t, "the moves have locked one row and wait for the next", func() bool {
+		free = value[[]string](t, b, `select array(select req_id::text from transfers_tb where req_id = any ($1) order by req_id for update skip locked)`, ids)
+		return len(free) == 1
+	})
+	check.Equal(t, "the row that is not locked", free[0], ids[2])
+	check.OK(t)(0, rival.Rollback(t.Context()))
+	check.OK(t)(0, <-ended)
 }
 
 // A write that the database refuses fails no other: the transaction is rolled back, and its writes are

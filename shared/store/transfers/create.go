@@ -36,7 +36,7 @@ const (
 // evaluated at the time of the insert. A limit counts the transfers stored before the statement. So of
 // several creates of a user whom a limit concerns it stores only the first.
 var insertTransfers = `
-insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type,
+insert into transfers_tb as t (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type,
        payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload)
 select r.req_id, nullif(r.cid, ''), r.user_id, a.asset_id, r.amount, a.precision, r.type, case r.type when 2 then 2 else 1 end,
        p.submitter, p.chain_id, p.token, p.address, p.base_units, p.payload
@@ -66,7 +66,7 @@ select r.req_id, nullif(r.cid, ''), r.user_id, a.asset_id, r.amount, a.precision
          where x.user_id = r.user_id and x.chain_id = p.chain_id and x.address = p.address and x.removed_at is null
            and ` + usableAfter + ` + r.delay <= clock_timestamp()))
  order by r.place
-    on conflict do nothing`
+    on conflict do nothing` + returningTransfer
 
 // mayPay is true if the payer can pay: registered for the coordinator alone, not suspended, and not in
 // PROTECT.
@@ -177,16 +177,16 @@ func (t *transaction) queueUserLocks(b *pgx.Batch) {
 }
 
 func (t *transaction) queueInserts(b *pgx.Batch) {
-	b.Queue(insertTransfers, store.RecordArrays(creationColumns, t.creations)...)
+	b.Queue(insertTransfers, store.RecordArrays(creationColumns, t.creations)...).Query(t.scanWritten)
 }
 
-// queueFinds reads the stored transfer of each request, also of those that could not be inserted.
+// queueFinds reads the stored transfer of each request that was not inserted.
 func (t *transaction) queueFinds(b *pgx.Batch) {
 	var users []int64
 	var cids, reqs []string
 	var places []int
 	for i, w := range t.all {
-		if c := w.create; c != nil {
+		if c := w.create; c != nil && !t.rows[i].found {
 			users, cids, reqs, places = append(users, c.UserID), append(cids, c.CID), append(reqs, c.ReqID), append(places, i)
 		}
 	}
@@ -215,9 +215,9 @@ type placedRow struct {
 // Scan implements [pgx.Row].
 func (r placedRow) Scan(targets ...any) error { return r.Rows.Scan(append(targets, r.place)...) }
 
-// Create implements [transfer.Store]: begin, insert, commit, select, in one round trip and one commit,
-// shared with concurrent writes. Only a request that was not stored takes another round trip, which
-// finds the reason.
+// Create implements [transfer.Store]: begin, insert, commit, in one round trip and one commit, shared with
+// concurrent writes. Only a request that was not stored takes more round trips: one finds the stored transfer of
+// its cid, and one the reason.
 func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
 	got, err := s.writes.Do(ctx, write{create: newCreation(r, terms)})
 	switch {

@@ -81,7 +81,7 @@ func TestCostOfATransfer(t *testing.T) {
 	r := newRig(t)
 	ctx := telemetry.WithMeter(t.Context())
 	check.OK(t)(r.Create(ctx, request("c"), terms))
-	check.Equal(t, "a create", telemetry.MeterFrom(ctx).Cost(), (telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 3, Commits: 1}))
+	check.Equal(t, "a create", telemetry.MeterFrom(ctx).Cost(), (telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 2, Commits: 1}))
 	ctx = telemetry.WithMeter(t.Context())
 	if got, err := r.Submit(ctx, request("d"), terms); err != nil || got.State != transfer.Committed {
 		t.Fatalf("submit: got %s, %v", got.State, err)

@@ -13,31 +13,18 @@ import (
 // HotStatements are those whose cost must not grow with the number of finished transfers.
 var HotStatements = map[string]string{
 	"lockUsers": lockUsers, "lockTransfers": lockTransfers, "insertTransfers": insertTransfers, "findCreated": findCreated, "obstacles": obstacles,
-	"byReqID": byReqID, "byReqIDs": byReqIDs, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "busy": busy,
+	"byReqID": byReqID, "byReqIDs": byReqIDs, "starts": starts, "moves": moves, "startsOrMoves": startsOrMoves, "furtherMoves": furtherMoves, "postpone": postpone, "cancel": cancel, "due": due, "busy": busy,
 	"latePending": transferColumns + latePending + latestFew + "$3", "lateRefunds": transferColumns + lateRefunds + latestFew + "$2",
 	"howLatePending": howLate + latePending, "howLateRefunds": howLate + lateRefunds,
 	"record": record, "answer": answer, "history": history, "resolutions": resolutions, "acknowledge": acknowledge, "acknowledgements": acknowledgements,
 	"findPayoutObstacles": findPayoutObstacles, "addAddress": addAddress, "removeAddress": removeAddress,
-	"firstTransition": firstTransition, "furtherTransition": furtherTransition, "listOf": listOf, "listEnded": listEnded, "listOpen": listOpen, "inList": inList, "placeOf": placeOf,
+	"listOf": listOf, "listEnded": listEnded, "listOpen": listOpen, "inList": inList, "placeOf": placeOf,
 	"allWanted": windowOfAll.wanted(), "openWanted": windowOfOpen.wanted(), "failedWanted": windowOfFailed.wanted(), "userWanted": windowOfUser.wanted(), "endedWanted": windowOfEnded.wanted(), "endedLast": windowOfEnded.last(),
 	"olderWanted": windowOfOlder.wanted(), "olderLast": windowOfOlder.last(), "usersOpenWanted": windowOfUsersOpen.wanted(), "usersOpenLast": windowOfUsersOpen.last(),
 	"allLast": windowOfAll.last(), "openLast": windowOfOpen.last(), "failedLast": windowOfFailed.last(), "userLast": windowOfUser.last(),
 	"actByID": actByID, "actOf": actOf, "actsOfAccount": actsOfAccount, "statusActs": statusActs, "dueActs": dueActs, "wantedStatus": wantedStatus,
 	"assetPage": assetPage, "fundingOf": fundingOf,
 }
-
-// firstTransition and furtherTransition are the statements in move_transfers.
-const (
-	firstTransition = `
-update transfers_tb t set state = m.path[2], updated_at = clock_timestamp()
-  from (select u.req, u.path::smallint[] as path from unnest($1::text[], $2::text[]) as u (req, path)) as m
- where t.req_id = m.req and t.state = m.path[1]
-returning t.req_id`
-	furtherTransition = `
-update transfers_tb t set state = m.path[$3::integer], updated_at = clock_timestamp()
-  from (select u.req, u.path::smallint[] as path from unnest($1::text[], $2::text[]) as u (req, path)) as m
- where t.req_id = m.req and m.path[$3] is not null and t.state = m.path[$3 - 1] and t.xmin = pg_current_xact_id()::xid`
-)
 
 // Start is a compare-and-set out of INIT for [Store.Together].
 type Start struct {

@@ -27,6 +27,9 @@ var update = flag.Bool("update", false, "write the plans of the hot statements t
 // condition.
 var wholeTable = regexp.MustCompile(`Seq Scan on (transfers_tb|transfer_history|transfer_resolution|account_act|balances_tb)[ \n].*`)
 
+// unkeyed matches an index scan of a growing table without a key.
+var unkeyed = regexp.MustCompile(`Scan (Backward )?using \w+ on (transfers_tb|transfer_history|balances_tb)\b[^\n]*\n *(->|Filter|SubPlan|InitPlan)[^\n]*`)
+
 // With 50,000 finished transfers each hot statement finds its rows by an index, with its generic plan,
 // and also with plans that were made for empty tables. The plans are stored in testdata/plans; -update
 // rewrites them.
@@ -46,6 +49,9 @@ func TestPlansOfHotStatements(t *testing.T) {
 			}
 			if join := regexp.MustCompile(`(Hash|Merge) .*Join`).FindString(plan); join != "" && strings.Contains(statement, "unnest(") {
 				t.Errorf("%s beside %d: got a %s, want an index entry for each record:\n%s", name, finished, join, plan)
+			}
+			if scan := unkeyed.FindString(plan); scan != "" && strings.Contains(statement, "unnest(") {
+				t.Errorf("%s beside %d: got %q, want an index entry for each record:\n%s", name, finished, scan, plan)
 			}
 			if want := regexp.MustCompile(`using one_transfer_per_cid on transfers_tb[^\n]*\n\s*Index Cond: \(\(user_id = (\$\d|i\.user_id)\) AND \(\(cid\)::text >= (\$\d|i\.cid)\)`); name == "findCreated" && !want.MatchString(plan) {
 				t.Errorf("%s beside %d: got another index than the key's:\n%s", name, finished, plan)

@@ -40,8 +40,11 @@ func New(s *store.Store) *Store {
 	return own
 }
 
-// send makes one round trip.
+// send makes one round trip; none without statements.
 func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
 	return s.db.SendBatch(ctx, b).Close()
 }
 
@@ -51,11 +54,20 @@ const transferColumns = transferList + `
   join assets_tb a using (asset_id)`
 
 const transferList = `
-select t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, a.asset, t.precision, t.units::text, t.transfer_type,
+select ` + beforeAsset + `a.asset` + afterAsset
+
+// returningTransfer returns the row of [transferList] that a statement has written.
+const returningTransfer = `
+returning ` + beforeAsset + `(select a.asset from assets_tb a where a.asset_id = t.asset_id)` + afterAsset
+
+const (
+	beforeAsset = `t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, `
+	afterAsset  = `, t.precision, t.units::text, t.transfer_type,
        t.state, coalesce(t.error_message, ''), t.retry_count, t.failures, coalesce(t.last_unknown, ''),
        t.next_attempt_at, t.state_at, t.created_at, t.updated_at, clock_timestamp(), not (select is_accepted_database()),
        coalesce(t.payout_submitter, ''), coalesce(t.payout_chain_id, 0), coalesce(t.payout_token, ''),
        coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, t.payout_payload::text`
+)
 
 // intoTransfer keeps a batch's row of [transferColumns] in t.
 func intoTransfer(t *transfer.Transfer) func(pgx.Row) error {

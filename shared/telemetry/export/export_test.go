@@ -78,10 +78,13 @@ func (h env) post(t *testing.T, path, traceparent string) time.Duration {
 	return time.Since(began)
 }
 
+// between is the time between two requests of a test that waits.
+const between = 5 * time.Millisecond
+
 // until makes requests until the condition holds.
 func (h env) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !holds(); {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(between) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still not so: %s; series %v, %d spans, %d calls", what, h.Series(), len(h.Spans()), h.Calls())
 		}
@@ -169,7 +172,7 @@ func (h env) hung(t *testing.T) {
 	id := newTrace(2)
 	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-01")
 	var longest, quick time.Duration // of all, and the longest time without a slow one
-	for began, last := time.Now(), time.Now(); quick < 10*every && time.Since(began) < 15*time.Second; {
+	for began, last := time.Now(), time.Now(); quick < 10*every && time.Since(began) < 15*time.Second; time.Sleep(between) {
 		took := h.post(t, "/", "")
 		if longest = max(longest, took); took > 500*time.Millisecond {
 			last = time.Now()

@@ -41,7 +41,7 @@ var statements = []string{
 }
 
 // transferStatements are the ones beside them when money is moved.
-var transferStatements = []string{"insert into transfers_tb", "case when late", "move_transfer", "funding_apply", "transfer_resolution"}
+var transferStatements = []string{"insert into transfers_tb", "case when late", "as m (req_id", "funding_apply", "transfer_resolution"}
 
 // cut breaks one to three transactions around their commit: of one statement, or of any.
 func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
