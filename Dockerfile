@@ -13,11 +13,9 @@ RUN go mod download
 COPY functions functions
 COPY migrations migrations
 COPY shared shared
-# The release and the commit, for GET /version, the log and the metric fencepost_build_info.
-ARG VERSION=
+# The commit, for --version, GET /version, the log and the metric fencepost_build_info. The release is in the source.
 ARG REVISION=
-RUN build=github.com/fencepost/fencepost/shared/buildinfo && \
-  go build -trimpath -ldflags="-s -w -X $build.release=$VERSION -X $build.revision=$REVISION" -o /out/ ./functions/server ./migrations/migrate
+RUN go build -trimpath -ldflags="-s -w -X github.com/fencepost/fencepost/shared/buildinfo.revision=$REVISION" -o /out/ ./functions/server ./migrations/migrate
 
 # Certificates, time zones and nothing that could be run: no shell, no package manager, no root.
 FROM ${BASE_IMAGE}

@@ -20,9 +20,12 @@ import (
 // Main is a complete server program. It serves the function that FUNCTION_TARGET names, or all
 // functions if it names none, until SIGTERM. It exits with 1 if it cannot start or serve.
 func Main(ext Extensions) {
+	if buildinfo.PrintVersion("server", os.Args[1:], os.Stdout) {
+		return
+	}
 	if len(os.Args) > 1 {
 		fmt.Print("server serves Fencepost's functions over HTTP on PORT. FUNCTION_TARGET names one of them;\n" +
-			"not set, it serves all. It takes no arguments; its settings are environment variables:\n\n" + config.Help())
+			"not set, it serves all. Its only argument is --version; its settings are environment variables:\n\n" + config.Help())
 		return
 	}
 	if err := run(context.Background(), ext); err != nil {

@@ -3,7 +3,9 @@
 package shared_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io"
@@ -11,7 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 const module = "github.com/fencepost/fencepost/"
@@ -19,28 +24,51 @@ const module = "github.com/fencepost/fencepost/"
 // goPackage is what go list says of a package.
 type goPackage struct {
 	ImportPath   string
+	Name         string
 	Imports      []string
 	TestImports  []string
 	XTestImports []string
 }
 
-func packages(t *testing.T) []goPackage {
-	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", module+"...")
-	out, err := list.Output()
+// listPackages lists the packages of the module, once for all tests.
+var listPackages = sync.OnceValues(func() (all []goPackage, err error) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Imports,TestImports,XTestImports", module+"...").Output()
 	if err != nil {
-		t.Fatalf("go list: %v", err)
+		return nil, fmt.Errorf("go list: %w", err)
 	}
-	var all []goPackage
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p goPackage
-		if err := d.Decode(&p); err == io.EOF {
-			return all
-		} else if err != nil {
-			t.Fatal(err)
+		if err := d.Decode(&p); err != nil {
+			if err == io.EOF {
+				err = nil
+			}
+			return all, err
 		}
 		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
 		all = append(all, p)
+	}
+})
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	return check.Value(listPackages())(t)
+}
+
+// Each program that people run prints its version: by buildinfo itself, or by the main function of a package that asks it.
+func TestEveryProgramHasItsVersion(t *testing.T) {
+	t.Parallel()
+	programs := 0
+	for _, p := range packages(t) {
+		if p.Name != "main" || strings.HasPrefix(p.ImportPath, "docs/examples/") || strings.HasPrefix(p.ImportPath, "emulator/acceptance/") {
+			continue
+		}
+		programs++
+		if !slices.ContainsFunc([]string{"shared/buildinfo", "emulator/stack/command", "functions"}, func(main string) bool { return slices.Contains(p.Imports, module+main) }) {
+			t.Errorf("%s: want --version, by buildinfo.PrintVersion", p.ImportPath)
+		}
+	}
+	if programs < 9 {
+		t.Errorf("programs: got %d, want at least 9", programs)
 	}
 }
 

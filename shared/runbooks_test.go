@@ -96,7 +96,7 @@ func TestLinksOfPagesLead(t *testing.T) {
 	if err != nil || len(more) == 0 {
 		t.Fatalf("pages: got %d and %d, %v", len(pages), len(more), err)
 	}
-	for _, page := range slices.Concat(pages, more, []string{"../README.md"}) {
+	for _, page := range slices.Concat(pages, more, []string{"../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md"}) {
 		b, err := os.ReadFile(page)
 		check.OK(t)(err)
 		for _, found := range link.FindAllStringSubmatch(string(b), -1) {

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/fencepost/fencepost/shared/buildinfo"
 	"github.com/fencepost/fencepost/shared/check"
 )
 
@@ -178,7 +179,7 @@ func real(t *testing.T) {
 // image's files.
 func TestImageOfTheFunctionsStarts(t *testing.T) {
 	real(t)
-	img := check.Value(build(t.Context(), buildOptions{root: root, dockerfile: "Dockerfile", arguments: map[string]string{"VERSION": "v9"}, output: t.Output()}, t.TempDir()))(t)
+	img := check.Value(build(t.Context(), buildOptions{root: root, dockerfile: "Dockerfile", arguments: map[string]string{"REVISION": "r9"}, output: t.Output()}, t.TempDir()))(t)
 	folder := t.TempDir()
 	layerFiles(t, img, folder)
 	help := check.Value(exec.CommandContext(t.Context(), filepath.Join(folder, "migrate"), "--help").CombinedOutput())(t)
@@ -191,8 +192,14 @@ func TestImageOfTheFunctionsStarts(t *testing.T) {
 	server.Env = append(slices.Clone(minimal), "PORT="+port)
 	stop := start(t, server)
 	got := await(t, "http://"+address+"/healthz")
-	if version := got.Header.Get("Fencepost-Version"); got.StatusCode != http.StatusOK || version != "v9" {
-		t.Errorf("/healthz: got %d of version %q, want 200 of v9", got.StatusCode, version)
+	if version := got.Header.Get("Fencepost-Version"); got.StatusCode != http.StatusOK || version != buildinfo.Version {
+		t.Errorf("/healthz: got %d of version %q, want 200 of %s", got.StatusCode, version, buildinfo.Version)
+	}
+	for _, program := range []string{"server", "migrate"} {
+		out := check.Value(exec.CommandContext(t.Context(), filepath.Join(folder, program), "--version").CombinedOutput())(t)
+		if want := program + " " + buildinfo.Version + " (commit r9"; !strings.HasPrefix(string(out), want) {
+			t.Errorf("%s --version: got %q, want %s", program, out, want)
+		}
 	}
 	stop(syscall.SIGTERM)
 }

@@ -31,7 +31,7 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 	certificates := set.String("certificates", "", "the `file` with the CA certificates; default: the machine's")
 	arguments := argumentFlag{}
 	platform := set.String("platform", deployedPlatform, "the system and `architecture` to build for, whatever this machine has")
-	set.Var(arguments, "build-arg", "an argument of the build, as `NAME=VALUE`; may be given again. VERSION is the release and REVISION the commit, which GET /version, the log and the metrics show")
+	set.Var(arguments, "build-arg", "an argument of the build, as `NAME=VALUE`; may be given again. REVISION is the commit, which --version, GET /version, the log and the metrics show")
 	if err := set.Parse(args); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/buildinfo"
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
 )
 
@@ -32,6 +33,7 @@ const usage = `usage: migrate up [--grant-to FUNCTION=ROLE,…] [--grant-read-to
        migrate require-macs --by NAME --reason TEXT
        migrate allow-unmarked --by NAME --reason TEXT
        migrate verify-audit
+       migrate --version
 
   up        apply every migration that the database has not seen; two at once are safe
   status    list the migrations and when each was applied
@@ -71,6 +73,9 @@ Exit codes: 0 done, 1 failed, 2 called wrongly.
 var errUsage = errors.New("called wrongly, see migrate --help")
 
 func main() {
+	if buildinfo.PrintVersion("migrate", os.Args[1:], os.Stdout) {
+		return
+	}
 	// Cancelling the job sends SIGTERM, and the running migration rolls back.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := realMain(ctx)

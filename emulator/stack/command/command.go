@@ -13,13 +13,18 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
-// Main runs the program with its arguments, and exits with status 1 on an error, and with 130 if it was
+// Main runs the program with its arguments, or prints its version for --version. It exits with status 1 on an error, and with 130 if it was
 // interrupted before its end. It then prints the words given, unless they are "".
 func Main(name, interrupted string, run func(ctx context.Context, args []string, out io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if buildinfo.PrintVersion(name, os.Args[1:], os.Stdout) {
+		return
+	}
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
@@ -69,6 +74,7 @@ func NewFlags(name, usage string, groups ...Group) *flag.FlagSet {
 				printFlag(set.Output(), f)
 			}
 		})
+		fmt.Fprintln(set.Output(), "  --version\n      print the version and the commit")
 	}
 	return set
 }

@@ -15,13 +15,16 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
 const usage = `usage: cloud-check [FLAGS]
 
 Checks a deployment on Google Cloud, which gcloud and terraform reach as you. It prints a line for each check: ok,
 FAILED with what was found, or "not tried" with what it needs. Without flags it changes nothing and posts nothing: the
-examples of the API are sent without a token, so that the functions refuse them.
+examples of the API are sent without a token, so that the functions refuse them. --version prints the version and the
+commit instead.
 
 `
 
@@ -48,6 +51,9 @@ type options struct {
 var errUsage = errors.New("called wrongly, see --help")
 
 func main() {
+	if buildinfo.PrintVersion("cloud-check", os.Args[1:], os.Stdout) {
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := realMain(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

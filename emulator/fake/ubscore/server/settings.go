@@ -23,6 +23,7 @@ type settings struct {
 
 const usage = `ubscore keeps trading accounts in memory and on disk, and serves the protocol of
 docs/ubscore.md until SIGTERM; then it ends what is in flight, 8 s at most.
+--version prints the version and the commit instead.
 GET /healthz answers 200 once it has recovered, 503 HALTED if it could not.
 
 Each flag can be given as the variable in its brackets; the flag goes first. The

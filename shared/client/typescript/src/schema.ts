@@ -7865,7 +7865,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "version": "v1.2.3",
+                     *       "version": "0.1.0",
                      *       "revision": "8c98ec56aa1f2d0b6f2f3f3f7c1e0a3f5c6d7e8f",
                      *       "modified": false,
                      *       "go": "go1.26.0"

@@ -1,0 +1,106 @@
+// Command release makes what a release consists of: archives of the programs, the functions' image, bills of materials and
+// checksums. It makes all of it twice, compares the two byte for byte, and starts the programs.
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/shared/buildinfo"
+)
+
+const usage = `release makes the archives, the image, the bills of materials and the checksums of the version in
+shared/buildinfo from the last commit. It does so twice, in two folders, the second time with an empty build cache,
+and fails if a byte differs. Then it starts the programs and verifies the checksums.
+
+It refuses a working tree with changes, and a tag of the commit that is not the version. A commit without a tag is a
+rehearsal.
+
+`
+
+func main() { command.Main("release", "", realMain) }
+
+func realMain(ctx context.Context, args []string, out io.Writer) error {
+	set := command.NewFlags("release", usage)
+	root := set.String("root", ".", "the `folder` of the repository")
+	to := set.String("to", "dist", "the `folder` for the files, which is made, and must be empty")
+	platforms := set.String("platforms", "linux/amd64,linux/arm64,darwin/arm64", "the systems and architectures of the archives, with commas, a `list`; the image is for "+imagePlatform)
+	oneCache := set.Bool("one-cache", false, "take compiled packages from Go's cache in the second build too: much faster, and proves less")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if err := command.Check(set); err != nil {
+		return err
+	}
+	if found, err := os.ReadDir(*to); err == nil && len(found) > 0 {
+		return fmt.Errorf("--to %s: the folder has files: remove them, or name another one", *to)
+	}
+	s, err := readSource(ctx, *root)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Release %s of commit %s, tag %s.\n", buildinfo.Version, s.commit, cmp.Or(s.tag, "none: a rehearsal"))
+	work, err := os.MkdirTemp("", "fencepost-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	b := builder{source: s, platforms: strings.FieldsFunc(*platforms, func(r rune) bool { return r == ',' }), out: out}
+	if b.imageProgram, err = buildImageProgram(ctx, work); err != nil {
+		return err
+	}
+	first, err := b.buildTwice(ctx, work, *oneCache)
+	if err != nil {
+		return err
+	}
+	if err := b.checkStarts(ctx, first, work); err != nil {
+		return err
+	}
+	if err := os.CopyFS(*to, os.DirFS(first)); err != nil {
+		return err
+	}
+	return report(*to, out)
+}
+
+// buildImageProgram compiles emulator/image, and returns its path.
+func buildImageProgram(ctx context.Context, work string) (string, error) {
+	program := filepath.Join(work, "image")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/fencepost/fencepost/emulator/image").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build emulator/image: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// buildTwice makes the release in two folders below work, and returns the first. The second build has other folders, files of
+// another time, another time zone and, unless oneCache is set, an empty build cache.
+func (b builder) buildTwice(ctx context.Context, work string, oneCache bool) (string, error) {
+	began := time.Now()
+	fmt.Fprintln(b.out, "Building ...")
+	first := filepath.Join(work, "first")
+	if err := b.build(ctx, first, b.source.time, nil); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(b.out, "Built in %s. Building again, elsewhere ...\n", time.Since(began).Round(time.Second))
+	second := filepath.Join(work, "the", "second")
+	environment := []string{"TZ=Pacific/Chatham"}
+	if !oneCache {
+		environment = append(environment, "GOCACHE="+filepath.Join(work, "cache"))
+	}
+	if err := b.build(ctx, second, b.source.time.Add(-1000*time.Hour), environment); err != nil {
+		return "", err
+	}
+	if err := compare(filepath.Join(first, "dist"), filepath.Join(second, "dist")); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(b.out, "Both builds are the same, byte for byte, after %s.\n", time.Since(began).Round(time.Second))
+	return filepath.Join(first, "dist"), nil
+}

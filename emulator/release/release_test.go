@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"github.com/fencepost/fencepost/shared/buildinfo"
+	"github.com/fencepost/fencepost/shared/check"
+)
+
+// repository is a small Fencepost with one commit: the Dockerfile and package buildinfo are the real ones, and each program
+// has --version alone.
+type repository struct {
+	t      *testing.T
+	folder string
+}
+
+func newRepository(t *testing.T) repository {
+	t.Helper()
+	r := repository{t, t.TempDir()}
+	for _, name := range []string{"Dockerfile", ".dockerignore", "shared/buildinfo/buildinfo.go"} {
+		r.put(name, string(check.Value(os.ReadFile(filepath.Join("../..", name)))(t)))
+	}
+	r.put("go.mod", "module github.com/fencepost/fencepost\n\ngo 1.26\n")
+	for _, name := range append([]string{"go.sum"}, pages...) {
+		r.put(name, "")
+	}
+	for _, p := range programs {
+		r.put(p.folder+"/main.go", fmt.Sprintf(`package main
+
+import (
+	"os"
+
+	"github.com/fencepost/fencepost/shared/buildinfo"
+)
+
+func main() { buildinfo.PrintVersion(%q, os.Args[1:], os.Stdout) }
+`, p.name))
+	}
+	r.git("init", "--quiet")
+	r.commit()
+	return r
+}
+
+func (r repository) put(name, text string) {
+	r.t.Helper()
+	file := filepath.Join(r.folder, name)
+	check.OK(r.t)(os.MkdirAll(filepath.Dir(file), 0o755))
+	check.OK(r.t)(os.WriteFile(file, []byte(text), 0o644))
+}
+
+func (r repository) git(args ...string) string {
+	r.t.Helper()
+	cmd := exec.CommandContext(r.t.Context(), "git", append([]string{"-C", r.folder, "-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "tag.gpgSign=false", "-c", "commit.gpgSign=false"}, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (r repository) commit() {
+	r.t.Helper()
+	r.git("add", "--all")
+	r.git("commit", "--quiet", "--message", "all")
+}
+
+// release runs the program quickly, for the platforms.
+func (r repository) release(to, platforms string, out io.Writer) error {
+	return realMain(r.t.Context(), []string{"--root", r.folder, "--to", to, "--platforms", platforms, "--one-cache"}, out)
+}
+
+// A release has an archive, the image, a bill of materials of both, and their checksums. Its programs name the commit, and so
+// does one that go build has made in the repository.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	r.git("tag", "v"+buildinfo.Version)
+	to, platform := filepath.Join(t.TempDir(), "dist"), runtime.GOOS+"/"+runtime.GOARCH
+	var out bytes.Buffer
+	if err := r.release(to, platform, &out); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	archive := releaseName(platform)
+	names, err := namesIn(to)
+	check.OK(t)(err)
+	check.Equal(t, "files", fmt.Sprint(names), fmt.Sprint(slices.Sorted(slices.Values([]string{sums, archive + ".cdx.json", archive + ".tar.gz", imageName() + ".cdx.json", imageName() + ".tar"}))))
+	for _, want := range []string{"tag v" + buildinfo.Version, "same, byte for byte", "emulator, fencepost, migrate, server, ubscore started", "migrate, server started"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("output: want %q in\n%s", want, &out)
+		}
+	}
+	sum := exec.CommandContext(t.Context(), "sha256sum", "--check", sums)
+	sum.Dir = to
+	if text, err := sum.CombinedOutput(); err != nil {
+		t.Errorf("sha256sum: %v\n%s", err, text)
+	}
+	var bom cdx.BOM
+	check.OK(t)(json.Unmarshal(check.Value(os.ReadFile(filepath.Join(to, archive+".cdx.json")))(t), &bom))
+	if got := len(*bom.Components); bom.BOMFormat != "CycloneDX" || got != len(programs)+1 || (*bom.Components)[got-1].Name != "std" {
+		t.Errorf("bill of materials: got %+v, want the programs and Go's library", *bom.Components)
+	}
+	if err := r.release(to, platform, io.Discard); err == nil || !strings.Contains(err.Error(), "has files") {
+		t.Errorf("again, to the same folder: got %v, want it refused", err)
+	}
+	r.built("(commit " + r.git("rev-parse", "HEAD") + ", go")
+	r.put("shared/buildinfo/more.go", "package buildinfo\n")
+	r.built("(commit " + r.git("rev-parse", "HEAD") + ", modified, go")
+}
+
+// built checks what a program says that go build has made in the repository, as after git clone.
+func (r repository) built(want string) {
+	r.t.Helper()
+	program := filepath.Join(r.t.TempDir(), "server")
+	cmd := exec.CommandContext(r.t.Context(), "go", "build", "-buildvcs=true", "-o", program, "./functions/server")
+	cmd.Dir = r.folder
+	if text, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("go build: %v\n%s", err, text)
+	}
+	if out := string(check.Value(exec.CommandContext(r.t.Context(), program, "--version").Output())(r.t)); !strings.Contains(out, want) {
+		r.t.Errorf("--version of go build: got %q, want %q", out, want)
+	}
+}
+
+// Two builds that differ are no release.
+func TestReleaseWithoutReproducibleBuild(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	text := strings.Replace(string(check.Value(os.ReadFile(filepath.Join(r.folder, "Dockerfile")))(t)), "=$REVISION\"", "=$(date +%s%N)\"", 1)
+	r.put("Dockerfile", text)
+	r.commit()
+	to := filepath.Join(t.TempDir(), "dist")
+	if err := r.release(to, "", io.Discard); err == nil || !strings.Contains(err.Error(), imageName()+".tar: the two builds differ") {
+		t.Errorf("got %v, want the image named", err)
+	}
+	if _, err := os.Stat(to); err == nil {
+		t.Error("there is a release, want none")
+	}
+}
+
+// A release is of a commit whose tag, if it has one, is the version's.
+func TestRefusedSources(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t)
+	read := func(name, want string) {
+		t.Helper()
+		_, err := readSource(t.Context(), r.folder)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+	}
+	read("no tag", "")
+	r.put("README.md", "changed")
+	read("a changed file", "README.md")
+	r.commit()
+	r.put("new.go", "")
+	read("a new file", "new.go")
+	r.commit()
+	r.git("tag", "v9.9.9")
+	read("another tag", "the tag v9.9.9")
+	r.git("tag", "--delete", "v9.9.9")
+	r.git("tag", "v"+buildinfo.Version)
+	read("the version's tag", "")
+	r.put("README.md", "changed again")
+	r.commit()
+	read("the tag at another commit", "raise Version")
+}
+
+// A file that one build lacks is a difference too.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	a, b := t.TempDir(), t.TempDir()
+	check.OK(t)(os.WriteFile(filepath.Join(a, "x"), []byte("1"), 0o644))
+	if err := compare(a, b); err == nil {
+		t.Error("a file is missing: got no error")
+	}
+	check.OK(t)(os.WriteFile(filepath.Join(b, "x"), []byte("1"), 0o644))
+	if err := compare(a, b); err != nil {
+		t.Errorf("the same: got %v", err)
+	}
+}
