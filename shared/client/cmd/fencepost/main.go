@@ -72,6 +72,7 @@ func (a *app) root() *cobra.Command {
 		Version: buildinfo.Read().Version, SilenceErrors: true, SilenceUsage: true,
 		Args: cobra.NoArgs, RunE: chooseCommand,
 	}
+	root.SetVersionTemplate("fencepost " + buildinfo.Read().String() + "\n")
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
