@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -26,6 +27,19 @@ type request struct {
 	method, path string // the path as it is sent, escaped
 	query        url.Values
 	body         any // nil: none
+}
+
+// isRepeatable reports whether the request may be sent again after an attempt whose outcome is unknown. An
+// operator's act may not, unless a key makes it one act: another operator may have undone it meanwhile.
+func (q request) isRepeatable() bool {
+	switch last := q.path[strings.LastIndexByte(q.path, '/')+1:]; {
+	case q.method == http.MethodGet || !strings.HasPrefix(q.path, "/admin/v1/"):
+		return true
+	case strings.HasPrefix(q.path, "/admin/v1/accounts/"):
+		return last == "deposits" || last == "withdrawals"
+	default:
+		return last == "cancel" && strings.HasPrefix(q.path, "/admin/v1/tx/")
+	}
 }
 
 // target is the path with the query, if there is one.
@@ -47,7 +61,7 @@ func post[T any](ctx context.Context, c *Client, path string, body any) (T, erro
 	return call[T](ctx, c, request{method: http.MethodPost, path: path, body: body})
 }
 
-// call repeats the request until there is a definite answer, and decodes it into out, a
+// call repeats the request until there is a definite answer, or none and the request is not repeatable. It decodes it into out, a
 // pointer; nil: nothing is decoded.
 func (c *Client) call(ctx context.Context, q request, out any) error {
 	if err := ctx.Err(); err != nil {
@@ -76,7 +90,7 @@ func (c *Client) call(ctx context.Context, q request, out any) error {
 		uncertain = errors.Is(err, ErrUnknown) || uncertain && (p == nil || !p.final())
 		// A random part is added, so that clients that were refused together do not return
 		// together.
-		if !later || !sleepBefore(ctx, after+rand.N(most)) {
+		if !later || errors.Is(err, ErrUnknown) && !q.isRepeatable() || !sleepBefore(ctx, after+rand.N(most)) {
 			return callError(q, err, uncertain)
 		}
 	}

@@ -113,6 +113,39 @@ func TestRepeatsUntilADefiniteAnswer(t *testing.T) {
 	}
 }
 
+// An operator's act is sent once if its outcome is unknown, because another operator may have undone it. A refusal
+// with a time is repeated, as are reads and acts with a key.
+func TestActsAreNotRepeatedWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	submitter := answer(200, "application/json", `{"submitter":"s"}`, "")
+	for name, tc := range map[string]struct {
+		first    http.HandlerFunc
+		call     func(*client.Client) error
+		attempts int
+	}{
+		"resume, no answer": {cutOff, func(c *client.Client) error { _, err := c.ResumeSubmitter(t.Context(), "s", "r"); return err }, 1},
+		"resume, 503":       {refuse(503, "UNAVAILABLE", "Retry-After: 0"), func(c *client.Client) error { _, err := c.ResumeSubmitter(t.Context(), "s", "r"); return err }, 1},
+		"resume, 429":       {refuse(429, "TOO_MANY_REQUESTS", ""), func(c *client.Client) error { _, err := c.ResumeSubmitter(t.Context(), "s", "r"); return err }, 2},
+		"a read":            {cutOff, func(c *client.Client) error { _, err := c.Submitter(t.Context(), "s"); return err }, 2},
+		"an asset's terms": {cutOff, func(c *client.Client) error {
+			_, err := c.PutAsset(t.Context(), "deposits", client.AssetTerms{}, "r")
+			return err
+		}, 1},
+		"a deposit": {cutOff, func(c *client.Client) error {
+			_, err := c.BookDeposit(t.Context(), 1, "USDC", client.Money{ID: "d"})
+			return err
+		}, 2},
+		"a transaction": {cutOff, func(c *client.Client) error { _, err := c.CancelTxAsOperator(t.Context(), "t", "r"); return err }, 2},
+	} {
+		s := serve(t, tc.first, submitter)
+		err := tc.call(s.client(t, nil))
+		asked, _ := s.attempts()
+		if len(asked) != tc.attempts || (err == nil) != (tc.attempts == 2) || err != nil && !errors.Is(err, client.ErrUnknown) {
+			t.Errorf("%s: got %d attempts, %v; want %d, and an unknown outcome after one", name, len(asked), err, tc.attempts)
+		}
+	}
+}
+
 // A refusal is an error with its parts and is not repeated. After an earlier attempt without
 // an answer the outcome stays unknown, unless the refusal covers that attempt too.
 func TestRefusals(t *testing.T) {

@@ -9,10 +9,12 @@
 //	…
 //	tx, err := c.WaitTx(ctx, created.TxID) // tx.State is CONFIRMED or FAILED
 //
-// Every method repeats a request without a definite answer (a broken connection, a
-// time-out, 502, 503) or with a request to retry (429). The waits grow and respect
-// Retry-After, until [Options.Within] or ctx is over. Repeating is safe, because each request
-// has a key by which the server carries it out once: requestId, cid, or its content.
+// A method repeats a request without a definite answer (a broken connection, a time-out,
+// 502, 503) or with a request to retry (429). The waits grow and respect Retry-After, until
+// [Options.Within] or ctx is over. That is safe for reads, and where a key lets the server carry
+// the request out once: requestId, cid, or its content. An operator's act is not repeated
+// without a definite answer, because another operator may have undone it meanwhile. Exceptions are
+// deposits, withdrawals and the cancel of a transaction. Read the state before you act again.
 //
 // Where the deployment demands two operators for an act, the first one's call is an error
 // with a [ProposedError]: nothing was carried out.
