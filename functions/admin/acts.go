@@ -156,7 +156,8 @@ func callOf(r *http.Request) *adminCall {
 // mustPropose reports whether the call only proposes its act.
 func mustPropose(r *http.Request) bool { return callOf(r).needsTwo }
 
-// claimedEmail begins the name of an address that may not be verified. Such a name makes no operator.
+// claimedEmail begins the name of an address that may not be verified. Such a name makes no operator, and
+// shows only that two persons are one.
 const claimedEmail = "claimed:"
 
 // operatorNames returns every name of the caller in v, since one person can have several. Addresses

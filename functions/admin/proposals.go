@@ -216,7 +216,7 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 		return err
 	}
 	names := callOf(r).names
-	if err := a.isComparable(names); err != nil {
+	if err := a.arePersons(p, names); err != nil {
 		return err
 	}
 	if p.Status != store.ProposalCarriedOut && !slices.ContainsFunc(p.Names, func(name string) bool { return slices.Contains(a.Auth.Operators, name) }) {
@@ -241,14 +241,33 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	return a.replyProposal(w, r, id)
 }
 
-// isComparable refuses the names of a token without an address, if people sign in to the console at an
-// issuer that has other subjects. Without an address one person could propose here and approve there.
+// isComparable refuses names without a verified address, if people sign in to the console at an issuer that
+// has other subjects. By such names one person could propose here and approve there. An address that is not
+// verified proves nothing, since its holder may have chosen it.
 func (a *Desk) isComparable(names []string) error {
-	if a.People == nil || !a.People.WithoutSubject() || slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, claimedEmail) }) {
+	if a.nameAPerson(names) {
 		return nil
 	}
-	return web.NewProblem(web.Forbidden, "your token has no e-mail address, and the console's issuer has other subjects: it cannot be shown that two persons agree. "+
-		"Ask for a token with an address, or act by the console; nothing was changed")
+	return web.NewProblem(web.Forbidden, "your token has no verified e-mail address, and the console's issuer has other subjects: it cannot be shown that two persons agree. "+
+		"Ask for a token with a verified address, or act by the console; nothing was changed")
+}
+
+// arePersons refuses to approve p by these names where they, or those of its proposer, cannot be compared.
+// A proposal that was carried out needs no comparison.
+func (a *Desk) arePersons(p store.Proposal, names []string) error {
+	if p.Status == store.ProposalCarriedOut {
+		return nil
+	}
+	if !a.nameAPerson(p.Names) {
+		return web.NewProblem(web.Forbidden, "the proposal was made by a token without a verified e-mail address, and the console's issuer has other subjects: "+
+			"it cannot be shown that two persons agree. Reject it first, and let %s propose it again with such an address; nothing was changed", p.By)
+	}
+	return a.isComparable(names)
+}
+
+// nameAPerson reports whether the names can be compared with those of the console's issuer.
+func (a *Desk) nameAPerson(names []string) bool {
+	return a.People == nil || !a.People.WithoutSubject() || slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, store.EmailCaller) })
 }
 
 // verdictProblem returns the answer for a proposal that may not be carried out.
