@@ -36,7 +36,7 @@ var statementsOf = map[string][]string{
 	"GET /admin/v1/submitters/{submitter}/changes":    {"viewSubmitter", "listChanges"},
 	"GET /admin/v1/submitters/{submitter}/incidents":  {"viewSubmitter", "listIncidents"},
 	"GET /admin/v1/submitters/{submitter}/policy/use": {"viewSubmitter", "policyUse", "policyScopes"},
-	"GET /admin/v1/submitters/{submitter}/lost":       {"viewSubmitter", "openRequests", "foreignTransactions", "foreignReading", "ownVersions", "matchingIntents"},
+	"GET /admin/v1/submitters/{submitter}/lost":       {"viewSubmitter", "openRequests", "foreignTransactions", "foreignReading", "ownVersions", "matchingIntents", "moreIntents"},
 	"GET /admin/v1/submitters/{submitter}/foreign":    {"viewSubmitter", "openHolds"},
 	"GET /admin/v1/tx":                                {"findNewest", "findClass", "findCause", "findCauseOf", "findRequest", "findNonce", "findHash", "findCallers", "listAll"},
 	"GET /admin/v1/tx/{txId}":                         {"record", "explainWait", "txOrder"},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
@@ -25,6 +26,9 @@ type lostResponse struct {
 
 	NextPageToken string `json:"nextPageToken,omitempty"` // absent on the last page
 
+	// Not all intents without a place in the queue were compared, or not all that match are listed.
+	IntentsMore bool `json:"intentsMore"`
+
 	// The number of queued intents that could match any of the transactions, since their handlers have
 	// not run yet.
 	UnknownCalls int `json:"unknownCalls"`
@@ -37,6 +41,8 @@ type lostNonce struct {
 	Unknown     string                 `json:"unknown,omitempty"`     // why the transaction cannot be shown
 	Intents     []store.MatchingIntent `json:"intents"`               // intents with the same to, value and data
 	Payouts     []string               `json:"payouts"`               // req_ids of open payouts with the same effect
+
+	more bool // other intents may match
 }
 
 // lostNoncePage is the data from which one page is built.
@@ -46,6 +52,8 @@ type lostNoncePage struct {
 	stored  map[uint64]txmanager.ForeignTransaction
 	own     map[uint64][]txmanager.Hash // stored versions for nonces of the page
 	open    []txmanager.OpenRequest
+	wanted  map[[32]byte][]txmanager.OpenRequest // open requests by the digest of their call
+	more    bool                                 // the submitter can have intents that are not compared
 	reading txmanager.ForeignScan
 }
 
@@ -87,6 +95,7 @@ func (a *Server) lost(w http.ResponseWriter, r *http.Request, s txmanager.Submit
 	if out.Nonces, err = a.lostNonces(r.Context(), page, from, below); err != nil {
 		return err
 	}
+	out.IntentsMore = page.more || slices.ContainsFunc(out.Nonces, func(n lostNonce) bool { return n.more })
 	if below < v.Account.LatestCount && from < below {
 		out.NextPageToken = serve.PageToken(strconv.FormatUint(below-1, 10), serve.LostPlace)
 	}
@@ -97,6 +106,10 @@ func (a *Server) lost(w http.ResponseWriter, r *http.Request, s txmanager.Submit
 func (a *Server) lostPage(ctx context.Context, known store.SubmitterView, chain txmanager.ChainConnector, from, below uint64) (page lostNoncePage, err error) {
 	page = lostNoncePage{s: known.Submitter, chain: chain, stored: make(map[uint64]txmanager.ForeignTransaction)}
 	if page.open, err = a.Store.OpenRequests(ctx, page.s); err != nil {
+		return page, err
+	}
+	page.wanted = wantedOf(chain, page.open)
+	if page.more, err = a.Store.HasMoreIntents(ctx, page.s); err != nil {
 		return page, err
 	}
 	read, err := a.Store.ForeignTransactions(ctx, page.s, from, below)
@@ -111,6 +124,24 @@ func (a *Server) lostPage(ctx context.Context, known store.SubmitterView, chain 
 	}
 	page.own, err = a.Store.OwnVersions(ctx, page.s, from, below)
 	return page, err
+}
+
+// wantedOf returns the open requests by the digest of their call, each list with the oldest first. Those
+// whose call is not known are not in it.
+func wantedOf(chain txmanager.ChainConnector, open []txmanager.OpenRequest) map[[32]byte][]txmanager.OpenRequest {
+	wanted := make(map[[32]byte][]txmanager.OpenRequest)
+	for _, o := range open {
+		if o.Unknown {
+			continue
+		}
+		if call, err := chain.ParsePayload(o.Payload); err == nil {
+			wanted[call.Digest()] = append(wanted[call.Digest()], o)
+		}
+	}
+	for _, same := range wanted {
+		slices.SortFunc(same, func(a, b txmanager.OpenRequest) int { return strings.Compare(a.TxID, b.TxID) })
+	}
+	return wanted
 }
 
 // unknownCalls counts the open requests whose calls are not known yet.
@@ -185,11 +216,12 @@ func (a *Server) lostNonce(ctx context.Context, page lostNoncePage, n uint64) (l
 		}
 	}
 	one.ConsumingTx = &f.Tx
-	one.Payouts = append(one.Payouts, page.payoutsDoing(f)...)
+	page.addOpen(&one, f)
 	alike, err := a.Store.MatchingIntents(ctx, page.s, f.Tx)
 	if err != nil {
 		return one, err
 	}
+	one.more = one.more || len(alike) == store.MaxMatching || f.Tx.CallDigest() != f.CallDigest // the data are not all known
 	for _, intent := range alike {
 		if call, err := page.chain.ParsePayload(intent.Payload); err == nil && f.Does(call) {
 			one.Intents = append(one.Intents, intent)
@@ -198,12 +230,17 @@ func (a *Server) lostNonce(ctx context.Context, page lostNoncePage, n uint64) (l
 	return one, nil
 }
 
-// payoutsDoing returns the open payouts with the effect of the foreign transaction.
-func (page lostNoncePage) payoutsDoing(f txmanager.ForeignTransaction) (reqIDs []string) {
-	for _, o := range page.open {
-		if call, err := page.chain.ParsePayload(o.Payload); err == nil && !o.Unknown && o.TxID == "" && f.Does(call) {
-			reqIDs = append(reqIDs, o.RequestID)
+// addOpen adds the queued intents and the open payouts with the call of the foreign transaction. All of
+// them are compared. It lists the oldest intents, which are at the head of the queue.
+func (page lostNoncePage) addOpen(one *lostNonce, f txmanager.ForeignTransaction) {
+	for _, o := range page.wanted[f.CallDigest] {
+		switch {
+		case o.TxID == "":
+			one.Payouts = append(one.Payouts, o.RequestID)
+		case len(one.Intents) < store.MaxMatching:
+			one.Intents = append(one.Intents, store.MatchingIntent{TxID: o.TxID, RequestID: o.RequestID, State: txmanager.Queued})
+		default:
+			one.more = true
 		}
 	}
-	return reqIDs
 }

@@ -14,6 +14,7 @@ type LostNonces struct {
 	ChainCount   uint64      `json:"chainCount"`   // the chain's latest count of the account
 	FinalCount   *uint64     `json:"finalCount"`   // the count at the finalized block, which a resync accepts; nil: the node has none
 	NextNonce    uint64      `json:"nextNonce"`    // of Fencepost
+	IntentsMore  bool        `json:"intentsMore"`  // other requests may match than those in Intents
 	UnknownCalls int         `json:"unknownCalls"` // queued intents whose handlers have not run: each may have been any of the nonces
 	Nonces       []LostNonce `json:"nonces"`       // at most 20
 

@@ -92,7 +92,7 @@ var HotStatements = map[string]string{
 	"lockHolds": lockHolds, "claimHolds": claimHolds, "writeOff": writeOff, "proceedUnknown": proceedUnknown, "openHolds": openHolds, "findHolds": findHolds,
 	"foreignReading":      foreignReading,
 	"viewSubmitter":       viewSubmitter,
-	"foreignTransactions": foreignTransactions, "ownVersions": ownVersions, "openRequests": openRequests, "matchingIntents": matchingIntents, "loadWaiting": loadWaiting,
+	"foreignTransactions": foreignTransactions, "ownVersions": ownVersions, "openRequests": openRequests, "matchingIntents": matchingIntents, "moreIntents": moreIntents, "loadWaiting": loadWaiting,
 	"oneProposal": oneProposal, "listProposals": listProposals, "listOpenProposals": listOpenProposals,
 	"attentionPage": attentionPage, "attentionCounts": attentionCounts, "countMinutes": countMinutes, "lastMinutes": lastMinutes, "stateCounts": stateCounts, "oldestTx": oldestTx, "spending": spending,
 	"takeRecyclable": takeRecyclable, "reserveNext": reserveNext, "reserveRecyclable": reserveRecyclable, "markUsed": markUsed, "markRecyclable": markRecyclable,

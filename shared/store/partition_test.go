@@ -100,6 +100,7 @@ func TestQuarterIsDetached(t *testing.T) {
 	if _, err := db.FinalTransactions(t.Context(), alice, []txmanager.Hash{{7}}); err == nil {
 		t.Error("bytes to send again that are archived: got no error, want one")
 	}
+	check.Equal(t, "intents that are not compared", check.Value(db.HasMoreIntents(t.Context(), alice))(t), false)
 	check.Equal(t, "intents alike", len(check.Value(db.MatchingIntents(t.Context(), alice, txmanager.ConsumingTx{ValueWei: "0"}))(t)), 0)
 	run(t, db, `alter table tx_history attach partition tx_history_`+suffix+` for values from (tx_id_at('`+begins+`')) to (tx_id_at(`+"'"+quarter.AddDate(0, 3, 0).Format(time.DateOnly)+`'))`)
 	check.Equal(t, "history, read by the runbook's query", value[string](t, db,

@@ -318,20 +318,18 @@ type MatchingIntent struct {
 	Payload   []byte             `json:"-"`
 }
 
-// maxMatching is the largest number of matching intents that are listed, and matchAmong of those that each part of
+// MaxMatching is the largest number of matching intents that are listed, and matchAmong of those that each part of
 // [matchingIntents] compares.
 const (
-	maxMatching = 100
+	MaxMatching = 100
 	matchAmong  = 5000
 )
 
-// matchingIntents reads the submitter's intents with the highest nonces, the queued ones, and those that failed last in
-// the deployment. No index has their calls.
+// matchingIntents reads the submitter's intents with the highest nonces, and those that failed last in the deployment.
+// No index has their calls. Queued intents are all among [Store.OpenRequests].
 const matchingIntents = `
 with recent as (
   (select n.tx_id from managed_tx n where n.submitter = $1 and n.nonce is not null order by n.nonce desc limit $6)
-  union
-  (select q.tx_id from managed_tx q where q.submitter = $1 and q.queued order by q.held desc, q.seq desc limit $6)
   union
   select f.tx_id from (select tx_id, submitter from managed_tx where state_class = 5 order by tx_id desc limit $6) as f where f.submitter = $1
 )
@@ -344,14 +342,25 @@ select m.tx_id, m.request_id, m.state, coalesce(m.sub_state, ''), d.body
  order by m.seq desc
  limit $5`
 
-// MatchingIntents lists recent intents of s with t's recipient, value and data, the newest first. It skips
-// intents whose payload is archived.
+// moreIntents tells whether a part of [matchingIntents] leaves intents out.
+const moreIntents = `
+select exists (select from (select n.tx_id from managed_tx n where n.submitter = $1 and n.nonce is not null order by n.nonce desc offset $2 limit 1) as n)
+    or exists (select from (select f.tx_id from managed_tx f where f.state_class = 5 order by f.tx_id desc offset $2 limit 1) as f)`
+
+// HasMoreIntents reports whether s can have intents that [Store.MatchingIntents] does not compare.
+func (s *Store) HasMoreIntents(ctx context.Context, sub txmanager.Submitter) (more bool, err error) {
+	err = s.db.QueryRow(ctx, moreIntents, sub, matchAmong).Scan(&more)
+	return more, results.Wrap(err, "count the intents of %s", sub)
+}
+
+// MatchingIntents lists recent intents of s with t's recipient, value and data, the newest first and at most
+// [MaxMatching]. It skips queued intents, and those whose payload is archived.
 func (s *Store) MatchingIntents(ctx context.Context, sub txmanager.Submitter, t txmanager.ConsumingTx) ([]MatchingIntent, error) {
 	var to *string
 	if t.To != nil {
 		to = textOrNull(t.To.String())
 	}
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[MatchingIntent], matchingIntents, sub, to, t.ValueWei, toHex(t.Data), maxMatching, matchAmong)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[MatchingIntent], matchingIntents, sub, to, t.ValueWei, toHex(t.Data), MaxMatching, matchAmong)
 	return all, results.Wrap(err, "find intents like %s", t.Hash)
 }
 

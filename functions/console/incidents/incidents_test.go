@@ -87,6 +87,23 @@ func TestIncidentWithoutAFinalLoss(t *testing.T) {
 	}
 }
 
+// Where not all requests were compared, neither page says that none wants the same.
+func TestAnIncompleteComparisonIsSaid(t *testing.T) {
+	t.Parallel()
+	a := answers()
+	for more, want := range map[bool]string{false: "equest here wants the same", true: "among those compared; there are more"} {
+		l := lost(8)
+		l.Nonces[0].Intents, l.IntentsMore = nil, more
+		a["GET "+admin+"/lost"] = l
+		c := consoletest.New(t, incidents.Section(), a)
+		for _, path := range []string{"/protect", "/protect/release?mode=resync"} {
+			if w, _ := c.Get(console + path); !strings.Contains(w.Body.String(), want) || more && strings.Contains(w.Body.String(), "equest here wants the same") {
+				t.Errorf("%s, more %t: lacks %q, or says that there is none\n%s", path, more, want, w.Body)
+			}
+		}
+	}
+}
+
 // The lost nonces are read again with the rest, each with its whole hash and receiver, and agree with the finalized count.
 func TestLostNoncesAreLiveAndWhole(t *testing.T) {
 	t.Parallel()

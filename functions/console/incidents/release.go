@@ -37,6 +37,9 @@ type releaseForm struct {
 	Nonces    []lostNonce
 	More      bool // the chain has more lost nonces than are shown
 	Progress  progress
+
+	IntentsMore bool // other requests may match than those that are shown
+
 	Unknown   int    // queued intents whose calls are not known yet
 	Unread    string // why the submitter was not read; "": it was
 	LostError string // why the nonces were not read; "": they were
@@ -265,7 +268,7 @@ func (f *releaseForm) readLost(ctx context.Context, call page.Call, id string) (
 			return all, err
 		}
 		all = append(all, one.Nonces...)
-		f.Progress, f.Unknown = progressOf(one), one.UnknownCalls
+		f.Progress, f.Unknown, f.IntentsMore = progressOf(one), one.UnknownCalls, f.IntentsMore || one.IntentsMore
 		if token = one.NextPageToken; token == "" {
 			return all, nil
 		}

@@ -187,7 +187,7 @@ func TestConservationIsShownAndActedOn(t *testing.T) {
 	}, LastCheck: &client.LastCheck{Result: "standing", Standing: 1, Found: []client.Finding{{ID: 3, Kind: "BALANCE_DIFFERS", Side: "FUNDING", UserID: 7, AssetID: 1, Expected: "10", Got: "9"}}}}
 	a := consoletest.Answers{"GET /admin/v1/conservation": state}
 	c := consoletest.New(t, money.Section(), a)
-	c.Shows("/console/conservation", 1, "asset 1 of user 7", "all transfers", "conservation is violated", "&lt;b&gt;", "1 findings stand", "Decide which of the two is right", "/findings/3/adjust", "/halts/9/resume")
+	c.Shows("/console/conservation", 1, "asset 1 of user 7", "all transfers", "conservation is violated", "&lt;b&gt;", "1 finding stands", "Decide which of the two is right", "/findings/3/adjust", "/halts/9/resume")
 	c.Shows("/console/conservation/halts/9/resume", 1, "1 findings still stand", "Also end the 1 earlier halts")
 	c.Shows("/console/conservation/findings/3/adjust", 1, "BALANCE_DIFFERS", "Type <code>3</code>")
 	c.Shows("/console/conservation/check", 1, "It moves no money", "wants no reason and is not in Audit")

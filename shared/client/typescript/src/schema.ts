@@ -3511,6 +3511,8 @@ export interface components {
              * @description the next nonce by this database
              */
             nextNonce: number;
+            /** @description true: other requests may match, too. Not all that are not in the queue were compared, or a list is full. Then no entry in `intents` does not prove that a transaction was no request here */
+            intentsMore: boolean;
             /** @description the number of queued intents whose call is unknown before their handlers run. Each may be the request of any of these nonces */
             unknownCalls: number;
             /** @description `pageToken` of the next page; none: this was the last */
@@ -3536,7 +3538,7 @@ export interface components {
                 succeeded?: boolean;
                 /** @description req_ids of open payouts with the same payment */
                 payouts: string[];
-                /** @description requests here with the same call (to, value and data), among those with the 5,000 highest nonces, 5,000 of the queue, and those that failed last */
+                /** @description requests here with the same call (to, value and data): up to 100 of the queue, all of which is compared, with the oldest first, and up to 100 of those with the 5,000 highest nonces, and of the 5,000 that failed last in the deployment */
                 intents: {
                     /** Format: uuid */
                     txId: string;
