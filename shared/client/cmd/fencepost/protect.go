@@ -177,7 +177,7 @@ func (a *app) protectIncidents() *cobra.Command {
 
 func (a *app) protectForeign() *cobra.Command {
 	c := a.call(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printList(a, api.ListForeign(ctx, args[0]), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE", func(f client.OpenForeign) []any {
+		return printList(a, api.ListForeign(ctx, args[0], 0), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE", func(f client.OpenForeign) []any {
 			return []any{f.Nonce, f.TxHash, f.To, f.ValueWei, f.Succeeded, f.TxID, f.RequestID, f.Since}
 		})
 	})
