@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -25,8 +26,10 @@ func TestReceiverInPythonRefuses(t *testing.T) {
 	held := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := held.Addr().String()
 	check.OK(t)(held.Close())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
 	start := func(secret string) (*exec.Cmd, *bytes.Buffer) {
-		c, out := exec.CommandContext(t.Context(), python, "-B", "receiver.py"), new(bytes.Buffer)
+		c, out := exec.CommandContext(ctx, python, "-B", "receiver.py"), new(bytes.Buffer)
 		c.Env = append(os.Environ(), "LISTEN="+address, "STORE="+filepath.Join(t.TempDir(), "store"), "WEBHOOK_SECRETS="+secret)
 		c.Stderr = out
 		check.OK(t)(c.Start())
@@ -38,7 +41,7 @@ func TestReceiverInPythonRefuses(t *testing.T) {
 		t.Errorf("a secret with a *: got %v, want an error\n%s", err, out)
 	}
 	c, _ := start(secret)
-	t.Cleanup(func() { _ = c.Wait() }) // the test's context has ended it
+	t.Cleanup(func() { _ = c.Wait() }) // the context of the test has ended it
 	for length, want := range map[int]int{1<<20 + 1: http.StatusRequestEntityTooLarge, 1: http.StatusUnauthorized} {
 		if got := answerTo(t, address, length); !strings.Contains(got, fmt.Sprint(" ", want, " ")) {
 			t.Errorf("a body of %d bytes: got %q, want %d", length, got, want)
