@@ -114,7 +114,7 @@ func (r *row) result() (state, detail string) {
 	return string(r.tx.State), r.tx.TxHash
 }
 
-// unaccepted returns what a post without a txId means. After most refusals, such as 401 and 503, it is unknown whether
+// unaccepted returns what a post without a txId means. After most refusals, such as 401 and 403, it is unknown whether
 // an earlier post of the row was accepted.
 func unaccepted(err error) (state, detail string) {
 	var p *client.Problem

@@ -42,7 +42,8 @@ func TestStateOfAPayoutThatIsNotAccepted(t *testing.T) {
 		"409-REQUEST_ID_CONFLICT": "REFUSED",
 		"409-REQUEST_RECORDED":    "RECORDED +on the chain already: do not pay",
 		"409-SUBMITTER_PROTECTED": "UNKNOWN +run this again",
-		"422-POLICY_REFUSED":      "REFUSED",
+		"403-POLICY_REFUSED":      "UNKNOWN +run this again",
+		"422-OF_A_LATER_VERSION":  "REFUSED",
 	}
 	deployment(t, func(requestID string) (int, string) {
 		status, code, _ := strings.Cut(requestID, "-")
@@ -72,7 +73,7 @@ func TestEveryRowOfTheList(t *testing.T) {
 	var posted []string
 	deployment(t, func(requestID string) (int, string) {
 		posted = append(posted, requestID)
-		return http.StatusUnprocessableEntity, "POLICY_REFUSED"
+		return http.StatusForbidden, "POLICY_REFUSED"
 	})
 	row := "last," + address + ",1"
 	for language, pay := range programs {

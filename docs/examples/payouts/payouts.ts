@@ -53,7 +53,7 @@ async function post(row: Row): Promise<void> {
 }
 
 /**
- * Returns what a post without a txId means. After most refusals, such as 401 and 503, it is unknown whether an earlier post
+ * Returns what a post without a txId means. After most refusals, such as 401 and 403, it is unknown whether an earlier post
  * of the row was accepted.
  */
 function unaccepted(e: ProblemError | NoAnswerError): [state: string, detail: string] {
