@@ -21,6 +21,8 @@ type recorder struct {
 	mu      sync.Mutex
 	body    []byte
 	refused bool              // body is a problem
+	calls   int               // that were sent
+	acts    int               // of calls, those that do more than read
 	rows    []json.RawMessage // of body, those that are not printed yet; nil: they were not read yet
 }
 
@@ -39,6 +41,7 @@ type recording struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (t recording) RoundTrip(q *http.Request) (*http.Response, error) {
+	t.to.begin(q.Method)
 	resp, err := t.next.RoundTrip(q)
 	if err != nil {
 		return nil, err
@@ -53,6 +56,29 @@ func (t recording) RoundTrip(q *http.Request) (*http.Response, error) {
 	defer t.to.mu.Unlock()
 	t.to.body, t.to.refused, t.to.rows = text, resp.StatusCode >= 300, nil
 	return resp, nil
+}
+
+func (r *recorder) begin(method string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	if method != http.MethodGet {
+		r.acts++
+	}
+}
+
+// sent is true if the API was called.
+func (r *recorder) sent() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls > 0
+}
+
+// acted is true if a call was sent that does more than read.
+func (r *recorder) acted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.acts > 0
 }
 
 // document returns the last answer on one line; nil: it had no body.
@@ -257,6 +283,8 @@ type note struct {
 	Text      string `json:"note,omitempty"`
 	RequestID string `json:"requestId,omitempty"`
 	CID       string `json:"cid,omitempty"`
+	TxID      string `json:"txId,omitempty"`
+	ReqID     string `json:"req_id,omitempty"`
 	State     string `json:"state,omitempty"`
 }
 
