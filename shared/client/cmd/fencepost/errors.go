@@ -64,7 +64,7 @@ func (a *app) report(ctx context.Context, err error) int {
 	f := a.classify(ctx, err)
 	if a.json {
 		text, _ := json.Marshal(f) // texts only
-		fmt.Fprintf(a.err, "%s\n", text)
+		_ = printLine(a.err, text)
 		return f.exit
 	}
 	fmt.Fprintf(a.err, "fencepost: %s: %s\n", f.Outcome, clean(f.Error))

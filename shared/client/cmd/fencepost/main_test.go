@@ -291,6 +291,26 @@ func TestTables(t *testing.T) {
 	check.Same(t, "a row", strings.Fields(lines[1]), []string{"a", "[31mred", "-", "-", "9223372036854775807", "0", "0", "100000"})
 }
 
+// No output has a character that changes what a terminal shows. In JSON it is escaped, which keeps the value.
+func TestHiddenCharacters(t *testing.T) {
+	t.Parallel()
+	d := serve(t, map[string][]answer{
+		"GET /admin/v1/submitters/s":            {{200, "{\"submitter\":\"\u007f\u009b31m\u202e\U000e0041\u2028é\"}"}},
+		"GET /admin/v1/submitters/s/policy/use": {{200, "{\"scopes\":[{\"scope\":\"\u009b\u202eto\",\"inDay\":\"1\"}]}"}},
+		"GET /admin/v1/submitters/none":         {{404, "{\"code\":\"NOT_FOUND\",\"status\":404,\"detail\":\"\u009b31m\u202e\"}"}},
+	})
+	_, out, _ := d.fencepost(t, "submitter get s --json")
+	check.Equal(t, "a document", out, `{"submitter":"\u007f\u009b31m\u202e\udb40\udc41\u2028é"}`+"\n")
+	_, table, problems := d.fencepost(t, "submitter policy-use s")
+	_, _, wrong := d.fencepost(t, "submitter get none --json")
+	if !strings.Contains(table, "to") || !strings.Contains(wrong, `\u009b31m\u202e`) {
+		t.Errorf("got %q, %q and %q; want the scope and the detail", table, problems, wrong)
+	}
+	if at := strings.IndexFunc(strings.ReplaceAll(table+wrong, "\n", ""), isHidden); at >= 0 {
+		t.Errorf("got %q and %q; want no hidden character", table, wrong)
+	}
+}
+
 // What a command sends: a whole number keeps its digits in --args, a payload goes as it is, an operator's act uses the
 // operator's token and has its reason.
 func TestRequests(t *testing.T) {

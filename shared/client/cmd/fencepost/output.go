@@ -14,6 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // recorder keeps the last answer of the API, so that --json prints it as it came.
@@ -146,8 +148,27 @@ func rowsOf(page []byte) (rows []json.RawMessage, err error) {
 func (a *app) printJSON(value any) error {
 	text, err := json.Marshal(value)
 	if err == nil {
-		_, err = fmt.Fprintf(a.out, "%s\n", text)
+		err = printLine(a.out, text)
 	}
+	return err
+}
+
+// printLine prints a JSON value on a line. Characters that could change what a terminal shows are escaped, which does
+// not change the value.
+func printLine(w io.Writer, value []byte) error {
+	line := make([]byte, 0, len(value)+1)
+	for _, r := range string(value) {
+		switch {
+		case r != utf8.RuneError && !isHidden(r):
+			line = utf8.AppendRune(line, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
+		default:
+			line = fmt.Appendf(line, `\u%04x`, r)
+		}
+	}
+	_, err := w.Write(append(line, '\n'))
 	return err
 }
 
@@ -157,14 +178,14 @@ func (a *app) printAnswer(pairs ...any) error {
 	if a.json {
 		line, err := a.answers.document()
 		if err == nil && line != nil {
-			_, err = fmt.Fprintf(a.out, "%s\n", line)
+			err = printLine(a.out, line)
 		}
 		return err
 	}
 	w := newTable(a.out)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if text := cell(pairs[i+1]); text != "" {
-			fmt.Fprintf(w, "%s\t%s\n", pairs[i], text)
+			fmt.Fprintf(w, "%s\t%s\n", cell(pairs[i]), text)
 		}
 	}
 	return w.Flush()
@@ -205,7 +226,7 @@ func (a *app) printRow(w io.Writer, columns []any) error {
 	if a.json {
 		line, err := a.answers.row()
 		if err == nil {
-			_, err = fmt.Fprintf(a.out, "%s\n", line)
+			err = printLine(a.out, line)
 		}
 		return err
 	}
@@ -271,11 +292,16 @@ func cell(value any) string {
 // clean replaces control characters, which could change what a terminal shows.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+		if isHidden(r) {
 			return ' '
 		}
 		return r
 	}, text)
+}
+
+// isHidden is true of control characters, of those that change the direction of text, and of those that end a line.
+func isHidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 // note is a line for a person who waits, or the key of a request. It goes to stderr, with --json as JSON.
@@ -291,7 +317,7 @@ type note struct {
 func (a *app) note(n note) {
 	if a.json {
 		text, _ := json.Marshal(n) // texts only
-		fmt.Fprintf(a.err, "%s\n", text)
+		_ = printLine(a.err, text)
 		return
 	}
 	fmt.Fprintln(a.err, clean(n.Text))
