@@ -45,6 +45,14 @@ func endf(code int, format string, values ...any) error {
 	return &endError{code, fmt.Sprintf(format, values...)}
 }
 
+// someRemain is the end of an act that does a part at a time.
+func someRemain(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return endf(exitUnknown, "%d remain: run the same command again", n)
+}
+
 // failure is an error as it is printed with --json.
 type failure struct {
 	Outcome string          `json:"outcome"` // failed, refused, usage, unknown or proposed

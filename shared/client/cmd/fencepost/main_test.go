@@ -142,6 +142,7 @@ const (
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	const get, cancel, post = "GET /api/v1/tx/tx-1", "POST /api/v1/tx/tx-1/cancel", "POST /api/v1/tx"
+	const writeOff = "POST /admin/v1/submitters/s/foreign/write-off"
 	const move = "transfer create --from FUNDING --to SPOT --asset USDT --amount 1"
 	for _, c := range []struct {
 		name, line string
@@ -187,6 +188,17 @@ func TestExitCodes(t *testing.T) {
 		{"no reason", "submitter suspend s", nil, exitUsage, "", `required flag(s) "reason"`},
 		{"no limits", "submitter register s --caller sub:x", nil, exitUsage, "", "--policy FILE, or --unlimited"},
 		{"no nonce", "protect release s --incident 1 --mode resync --reason r --request x=y", nil, exitUsage, "", "want a nonce before ="},
+		{"a nonce twice", "protect release s --incident 1 --mode resync --reason r --request 17=a,017=b", nil, exitUsage, "", "nonce 17 is given twice"},
+		{"a nonce in two flags", "protect release s --incident 1 --mode resync --reason r --hash 17=a --hash 17=b", nil, exitUsage, "", "nonce 17 is given twice"},
+		{"a cancel without its reason", "tx|cancel|tx-1|--reason|", nil, exitUsage, "", "--reason: want why"},
+		{"some remain in the queue", "submitter cancel-queue s --reason r", map[string][]answer{"POST /admin/v1/submitters/s/queue/cancel": {{200, `{"cancelled":100,"remaining":5}`}}}, exitUnknown, "100", "5 remain: run the same"},
+		{"none remain in the queue", "submitter cancel-queue s --reason r", map[string][]answer{"POST /admin/v1/submitters/s/queue/cancel": {{200, `{"cancelled":5,"bound":1}`}}}, exitOK, "5", ""},
+		{"some remain held", "submitter proceed s --through tx-1 --reason r", map[string][]answer{"POST /admin/v1/submitters/s/proceed": {{200, `{"proceeded":100,"remaining":5}`}}}, exitUnknown, "100", "5 remain: run the same"},
+		{"some remain to be written off", "protect write-off s --through 9 --reason r", map[string][]answer{writeOff: {{200, `{"writtenOff":100,"remaining":5}`}}}, exitUnknown, "100", "5 remain: run the same"},
+		{"later ones remain", "protect write-off s --through 9 --reason r", map[string][]answer{writeOff: {{200, `{"writtenOff":0,"remaining":5}`}}}, exitOK, "5", ""},
+		{"one is written off", "protect write-off s --nonce 9 --reason r", map[string][]answer{writeOff: {{200, `{"writtenOff":1,"remaining":5}`}}}, exitOK, "5", ""},
+		{"some remain in PROTECT", "protect release-untouched --reason r", map[string][]answer{"POST /admin/v1/database/release-untouched": {{200, `{"released":["s"],"left":[],"remaining":5,"nextPageToken":"p2"}`}}}, exitUnknown, "p2", "with --page-token p2"},
+		{"a test event without an answer", "webhook test shop --reason why", map[string][]answer{"POST /admin/v1/webhook-endpoints/shop/test": {{200, `{"accepted":false,"by":"me","at":"2026-01-02T03:04:05Z","answer":{"status":null,"text":"timeout","at":"2026-01-02T03:04:05Z"}}`}}}, exitUnknown, "timeout", "may have arrived"},
 		{"no list", "tx send --submitter s --function f() --args {}", nil, exitUsage, "", "want a JSON list"},
 		{"two payloads", "tx send --submitter s --payload - --to 0xa", nil, exitUsage, "", "none of the others can be"},
 		{"help", "tx send --help", nil, exitOK, "--request-id", ""},
@@ -393,8 +405,10 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("%s with %v: sent %q, %s; want %q, %q", c.line, c.environ, got, problems, c.want, c.problem)
 		}
 	}
+	_, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN_FILE=" + secret}, "tx get tx-1", "") // which looks for the secret in what is printed
+	check.Equal(t, "the token in place of its file", strings.Contains(problems, "want a path in FENCEPOST_TOKEN_FILE"), true)
 	t.Setenv("PATH", folder)
-	_, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_AUDIENCE=a"}, "tx get tx-1", "")
+	_, _, problems = fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_AUDIENCE=a"}, "tx get tx-1", "")
 	if !strings.Contains(problems, "gcloud is not installed") {
 		t.Errorf("without gcloud: got %s", problems)
 	}

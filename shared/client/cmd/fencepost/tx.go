@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -302,17 +303,21 @@ func (a *app) txList() *cobra.Command {
 
 func (a *app) txCancel() *cobra.Command {
 	var why string
-	c := a.command("cancel TXID", "Cancel a transaction: CANCELLED (exit 0), EXECUTED (exit 1) or PENDING (exit 3: ask again)", 1, func(ctx context.Context, args []string) error {
+	var c *cobra.Command
+	c = a.command("cancel TXID", "Cancel a transaction: CANCELLED (exit 0), EXECUTED (exit 1) or PENDING (exit 3: ask again)", 1, func(ctx context.Context, args []string) error {
 		as := caller
-		if why != "" {
+		if c.Flags().Changed("reason") {
 			as = operator
+			if strings.TrimSpace(why) == "" {
+				return usagef("--reason: want why, or no --reason to cancel as the caller")
+			}
 		}
 		api, err := a.client(as)
 		if err != nil {
 			return err
 		}
 		var outcome client.Outcome
-		if why != "" {
+		if as == operator {
 			outcome, err = api.CancelTxAsOperator(ctx, args[0], why)
 		} else {
 			outcome, err = api.CancelTx(ctx, args[0])
