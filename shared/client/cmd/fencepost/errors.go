@@ -93,7 +93,8 @@ func (a *app) afterUnknown() string {
 	return "repeat the command"
 }
 
-// classify decides what an error says about the outcome. Exit code 1 is for an end alone: whoever reads it may act again.
+// classify decides what an error says about the outcome. Exit code 1 is for an end alone: a script that reads it may send
+// another request.
 func (a *app) classify(ctx context.Context, err error) failure {
 	var usage *usageError
 	var end *endError
@@ -111,9 +112,7 @@ func (a *app) classify(ctx context.Context, err error) failure {
 		return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown(), Code: client.CodeOf(err)}
 	case refused:
 		return a.refusal(ctx, problem)
-	case errors.As(err, &usage) && !a.answers.sent(), !a.running:
-		return failure{Outcome: "usage", Error: err.Error(), exit: exitUsage}
-	case !a.answers.sent() && ctx.Err() == nil: // such as a file without a token
+	case !a.running || !a.answers.sent() && (errors.As(err, &usage) || ctx.Err() == nil): // also a file without a token
 		return failure{Outcome: "usage", Error: err.Error(), exit: exitUsage}
 	}
 	return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown()}

@@ -275,7 +275,7 @@ func (a *app) follow(ctx context.Context, timeout time.Duration, command, id str
 	}
 }
 
-// notRead is the state of what was not read yet.
+// notRead stands for the state before the first read.
 const notRead = "not known yet"
 
 // waitEnd is the error of a wait in which a read failed. What it waited for goes on.
