@@ -67,7 +67,7 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	held, err := shop.CreateTx(t.Context(), intentOf("repeated"))
 	check.OK(t)(err)
 	var listed []client.OpenForeign
-	for one, err := range ann.ListForeign(t.Context(), shopAccount) {
+	for one, err := range ann.ListForeign(t.Context(), shopAccount, 0) {
 		check.OK(t)(err)
 		listed = append(listed, one)
 	}
@@ -75,7 +75,7 @@ func TestClientOfForeignTransactions(t *testing.T) {
 		t.Fatalf("list: got %d, the first two %+v; want %d, and the intent held for the first", len(listed), listed[:min(2, len(listed))], all)
 	}
 	var later []uint64
-	for one, err := range ann.ListForeignFrom(t.Context(), shopAccount, all-2) {
+	for one, err := range ann.ListForeign(t.Context(), shopAccount, all-2) {
 		check.OK(t)(err)
 		later = append(later, one.Nonce)
 	}

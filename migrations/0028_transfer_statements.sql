@@ -18,6 +18,10 @@ begin
      order by transfer_id;
     return null;
   end if;
+  -- A role that may change no state, as that of the sweep, has no right to write the history.
+  if not exists (select from new_transfers n join old_transfers o using (transfer_id) where o.state <> n.state) then
+    return null;
+  end if;
   insert into transfer_history (transfer_id, from_state, state, reason, retry_count)
   select c.transfer_id, case when c.step = 2 then 20 else c.was end, case when c.step < c.steps then 20 else c.becomes end,
          c.error_message, c.retry_count

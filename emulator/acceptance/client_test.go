@@ -75,7 +75,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 	if tried.DryRun = false; !cmp.Equal(tried, done) {
 		t.Errorf("the trial against the release (-tried +done):\n%s", cmp.Diff(tried, done))
 	}
-	if code, out := b.operate(t, folder, release...); code != 1 || !strings.Contains(out, "refused: TOO_LATE (409)") || !strings.Contains(out, "What to do: ") {
+	if code, out := b.operate(t, folder, release...); code != 4 || !strings.Contains(out, "refused: TOO_LATE (409)") || !strings.Contains(out, "What to do: ") {
 		t.Errorf("release again: got exit %d,\n%s\nwant TOO_LATE, and what to do", code, out)
 	}
 }

@@ -224,6 +224,7 @@ func (x *examples) paysOnce(t *testing.T, language string, s txmanager.Submitter
 	for what, c := range map[string]struct{ from, to, want string }{
 		"another amount":     {",2000", ",2001", "REQUEST_ID_CONFLICT"},
 		"the same key twice": {"-bob", "-ann", "is there twice"},
+		"no names":           {"requestId,to,wei\n", "", "want the line requestId,to,wei first"},
 		"no address":         {"0x00000000000000000000000000000000000000a2", "0xno", "0xno"},
 	} {
 		other := filepath.Join(t.TempDir(), "list.csv")

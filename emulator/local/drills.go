@@ -116,7 +116,7 @@ func (x *exercise) writeOff(ctx context.Context, nonce uint64) error {
 
 // openForeign returns the nonces of the foreign transactions that wait for a decision.
 func (x *exercise) openForeign(ctx context.Context) (nonces []uint64, err error) {
-	for f, err := range x.operator.ListForeign(ctx, string(x.sub)) {
+	for f, err := range x.operator.ListForeign(ctx, string(x.sub), 0) {
 		if err != nil {
 			return nil, err
 		}

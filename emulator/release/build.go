@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func (b builder) build(ctx context.Context, work string, at time.Time, environme
 	if err := os.MkdirAll(dist, 0o755); err != nil {
 		return err
 	}
-	environment = append(append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOTOOLCHAIN=local", "GOWORK=off"), environment...)
+	environment = buildEnvironment(environment)
 	for _, platform := range b.platforms {
 		if err := b.buildArchive(ctx, from, work, platform, environment); err != nil {
 			return fmt.Errorf("%s: %w", platform, err)
@@ -72,6 +73,12 @@ func (b builder) build(ctx context.Context, work string, at time.Time, environme
 		return fmt.Errorf("image: %w", err)
 	}
 	return writeSums(dist)
+}
+
+// buildEnvironment returns this process's environment with the variables that change what go builds fixed, and with more.
+func buildEnvironment(more []string) []string {
+	fixed := []string{"GOFLAGS=-buildvcs=false", "GOTOOLCHAIN=local", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off"}
+	return slices.Concat(os.Environ(), fixed, more)
 }
 
 // buildArchive compiles the programs for a platform, and writes their archive and its bill of materials.

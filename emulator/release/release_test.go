@@ -177,6 +177,29 @@ func TestRefusedSources(t *testing.T) {
 	read("the tag at another commit", "raise Version")
 }
 
+// What a machine's git or shell is set to does not change what a release is made of.
+func TestReleaseIsOfOneCommitAndOfOneEnvironment(t *testing.T) {
+	r := newRepository(t)
+	s := check.Value(readSource(t.Context(), r.folder))(t)
+	r.put("later.md", "")
+	r.git("config", "status.showUntrackedFiles", "no")
+	if _, err := readSource(t.Context(), r.folder); err == nil || !strings.Contains(err.Error(), "later.md") {
+		t.Errorf("an untracked file: got %v, want it named", err)
+	}
+	r.commit()
+	to := t.TempDir()
+	check.OK(t)(s.export(t.Context(), to, s.time))
+	if _, err := os.Stat(filepath.Join(to, "later.md")); err == nil {
+		t.Error("a file of a later commit is exported, want those of the first")
+	}
+	for name, value := range map[string]string{"GOAMD64": "v3", "GOARM64": "v9.0", "GOEXPERIMENT": "jsonv2", "GOFIPS140": "latest"} {
+		t.Setenv(name, value)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "env", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140")
+	cmd.Env = buildEnvironment(nil)
+	check.Equal(t, "environment", string(check.Value(cmd.Output())(t)), "v1\nv8.0\n\noff\n")
+}
+
 // A file that one build lacks is a difference too.
 func TestCompare(t *testing.T) {
 	t.Parallel()

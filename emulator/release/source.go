@@ -29,7 +29,7 @@ type source struct {
 // version.
 func readSource(ctx context.Context, root string) (source, error) {
 	s := source{root: root}
-	changes, err := s.git(ctx, "status", "--porcelain")
+	changes, err := s.git(ctx, "status", "--porcelain", "--untracked-files=all")
 	if err != nil {
 		return s, err
 	}
@@ -39,7 +39,7 @@ func readSource(ctx context.Context, root string) (source, error) {
 	if s.commit, err = s.git(ctx, "rev-parse", "HEAD"); err != nil {
 		return s, err
 	}
-	seconds, err := s.git(ctx, "show", "--no-patch", "--format=%ct", "HEAD")
+	seconds, err := s.git(ctx, "show", "--no-patch", "--format=%ct", s.commit)
 	if err != nil {
 		return s, err
 	}
@@ -55,7 +55,7 @@ func readSource(ctx context.Context, root string) (source, error) {
 // versionTag returns the version's tag if the commit has it.
 func (s source) versionTag(ctx context.Context) (string, error) {
 	want := "v" + buildinfo.Version
-	tags, err := s.git(ctx, "tag", "--list", "v*", "--points-at", "HEAD")
+	tags, err := s.git(ctx, "tag", "--list", "v*", "--points-at", s.commit)
 	if err != nil {
 		return "", err
 	}
@@ -87,7 +87,7 @@ func (s source) git(ctx context.Context, args ...string) (string, error) {
 
 // export writes the files of the commit into the folder, with that time.
 func (s source) export(ctx context.Context, folder string, at time.Time) error {
-	archive, err := s.git(ctx, "archive", "--format=tar", "HEAD")
+	archive, err := s.git(ctx, "archive", "--format=tar", s.commit)
 	if err != nil {
 		return err
 	}

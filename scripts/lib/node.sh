@@ -3,7 +3,7 @@
 
 # ensure_npm_packages FOLDER: installs the packages of FOLDER/package-lock.json once, outside the checkout, and links
 # FOLDER/node_modules to them. A folder node_modules that npm made stays. Where the packages cannot be had, it prints
-# SKIPPED and the reason, and the tests that need them skip.
+# SKIPPED and the reason, and the tests that need them skip. With NPM_REQUIRED=true it prints the reason and fails.
 ensure_npm_packages() {
   local folder=$1 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fencepost packages part why
   packages=$cache/npm-$(sha256sum "$folder/package-lock.json" | cut -c 1-16)
@@ -12,19 +12,28 @@ ensure_npm_packages() {
   fi
   if [[ ! -d $packages/node_modules ]]; then
     if ! command -v npm >/dev/null; then
-      echo "SKIPPED: $folder: npm is not installed."
-      return 0
+      leave_npm_packages "$folder: npm is not installed."
+      return
     fi
     echo "Installing the packages of $folder/package-lock.json (once) ..."
     mkdir -p "$cache"
     part=$(mktemp -d "$cache/npm.XXXXXX")
     cp "$folder/package.json" "$folder/package-lock.json" "$part"
     if ! why=$(cd "$part" && timeout 300 npm ci --ignore-scripts --no-audit --no-fund --fetch-retries=1 --loglevel=error 2>&1); then
-      echo "SKIPPED: $folder: npm cannot install its packages: $(head -n 1 <<<"$why")"
       rm -rf "$part"
-      return 0
+      leave_npm_packages "$folder: npm cannot install its packages: $(head -n 1 <<<"$why")"
+      return
     fi
     mv -T "$part" "$packages" 2>/dev/null || rm -rf "$part" # another run was first
   fi
   ln -sfn "$packages/node_modules" "$folder/node_modules"
+}
+
+# leave_npm_packages REASON: prints why packages are missing, and fails if NPM_REQUIRED is true.
+leave_npm_packages() {
+  if [[ ${NPM_REQUIRED:-} == true ]]; then
+    echo "REQUIRED, and missing: $1" >&2
+    return 1
+  fi
+  echo "SKIPPED: $1"
 }

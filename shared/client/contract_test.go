@@ -21,8 +21,8 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// helpers are the methods that send no request of their own. ListForeign calls ListForeignFrom.
-var helpers = []string{"CloseIdle", "ListForeign", "WaitTx", "WaitTransfer"}
+// helpers are the methods that send no request of their own.
+var helpers = []string{"CloseIdle", "WaitTx", "WaitTransfer"}
 
 // returned is the part of the answer that a method returns, where it is neither the whole
 // answer nor the elements of its only list.

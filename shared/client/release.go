@@ -141,17 +141,12 @@ type OpenForeign struct {
 	Since       time.Time `json:"since"`
 }
 
-// ListForeign yields the submitter's foreign transactions whose requests are unknown, by
-// nonce, and fetches pages as needed. It ends at the first error. It is for operators.
-func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[OpenForeign, error] {
-	return c.ListForeignFrom(ctx, submitter, 0)
-}
-
-// ListForeignFrom is [Client.ListForeign] for the nonces from this one on.
-func (c *Client) ListForeignFrom(ctx context.Context, submitter string, nonce uint64) iter.Seq2[OpenForeign, error] {
+// ListForeign yields the submitter's foreign transactions whose requests are unknown, from the nonce
+// from on, by nonce, and fetches pages as needed. It ends at the first error. It is for operators.
+func (c *Client) ListForeign(ctx context.Context, submitter string, from uint64) iter.Seq2[OpenForeign, error] {
 	query := url.Values{"pageSize": {"500"}}
-	if nonce > 0 {
-		query.Set("from", strconv.FormatUint(nonce, 10))
+	if from > 0 {
+		query.Set("from", strconv.FormatUint(from, 10))
 	}
 	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign"}, query)
 }

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/fencepost/fencepost/shared/client"
@@ -61,6 +63,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // token returns the bearer token of each call. A program that runs for more than an hour fetches a new one here.
 func token(context.Context) (string, error) { return os.Getenv("TOKEN"), nil }
 
+var names = []string{"requestId", "to", "wei"}
+
 // read reads the list: a line of names, then requestId, to and wei of each payout.
 func read(name string) ([]row, error) {
 	file, err := os.Open(name)
@@ -74,12 +78,12 @@ func read(name string) ([]row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: want lines of requestId,to,wei: %w", name, err)
 	}
+	if len(all) == 0 || !slices.Equal(all[0], names) {
+		return nil, fmt.Errorf("%s: want the line requestId,to,wei first", name)
+	}
 	var rows []row
 	seen := make(map[string]bool)
-	for i, one := range all {
-		if i == 0 { // the names
-			continue
-		}
+	for _, one := range all[1:] {
 		if seen[one[0]] { // the two would be one payment
 			return nil, fmt.Errorf("%s: the requestId %s is there twice", name, one[0])
 		}
@@ -100,10 +104,8 @@ func (r *row) post(ctx context.Context, c *client.Client, submitter string) {
 // result returns the state of the payout, and its transaction or the reason.
 func (r *row) result() (state, detail string) {
 	switch {
-	case r.txID == "" && errors.Is(r.err, client.ErrUnknown):
-		return "UNKNOWN", "no answer: run this again"
 	case r.txID == "":
-		return "REFUSED", r.err.Error() // such as REQUEST_ID_CONFLICT: the requestId belongs to another payout
+		return unaccepted(r.err)
 	case r.err != nil:
 		return "OPEN", "run this again: " + r.err.Error()
 	case r.tx.State == client.Failed:
@@ -112,19 +114,35 @@ func (r *row) result() (state, detail string) {
 	return string(r.tx.State), r.tx.TxHash
 }
 
-// report prints a table of the results. It returns an error unless each payout is paid.
+// unaccepted returns what a post without a txId means. After most refusals, such as 401 and 403, it is unknown whether
+// an earlier post of the row was accepted.
+func unaccepted(err error) (state, detail string) {
+	var p *client.Problem
+	if !errors.As(err, &p) || errors.Is(err, client.ErrUnknown) {
+		p = new(client.Problem)
+	}
+	switch {
+	case p.Code == "REQUEST_RECORDED":
+		return "RECORDED", "on the chain already: do not pay: " + p.Detail
+	case p.Status == http.StatusBadRequest, p.Status == http.StatusUnprocessableEntity, p.Code == "REQUEST_ID_CONFLICT":
+		return "REFUSED", p.Error()
+	}
+	return "UNKNOWN", "run this again: " + err.Error()
+}
+
+// report prints a table of the results. It returns an error unless each payout has CONFIRMED.
 func report(rows []row, out io.Writer) error {
-	table, unpaid := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), 0
+	table, open := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), 0
 	fmt.Fprintln(table, "requestId\tto\twei\tstate\ttransaction")
 	for i := range rows {
 		state, detail := rows[i].result()
 		if state != string(client.Confirmed) {
-			unpaid++
+			open++
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rows[i].requestID, rows[i].to, rows[i].wei, state, detail)
 	}
-	if err := table.Flush(); err != nil || unpaid == 0 {
+	if err := table.Flush(); err != nil || open == 0 {
 		return err
 	}
-	return fmt.Errorf("%d of %d are not paid", unpaid, len(rows))
+	return fmt.Errorf("%d of %d are not CONFIRMED", open, len(rows))
 }

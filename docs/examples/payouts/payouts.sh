@@ -25,7 +25,13 @@ member() {
 
 # The whole list is checked before anything is paid.
 requests=() receivers=() amounts=()
-while IFS=, read -r request to wei; do
+names=$(head -n 1 "$list")
+if [[ ${names%$'\r'} != requestId,to,wei ]]; then
+  echo "payouts: $list: want the line requestId,to,wei first, not $names" >&2
+  exit 2
+fi
+while IFS=, read -r request to wei || [[ $request ]]; do # the last line may lack its end
+  wei=${wei%$'\r'}
   if ! [[ $request =~ ^[A-Za-z0-9._-]+$ && $to =~ ^0x[0-9a-fA-F]{40}$ && $wei =~ ^[0-9]+$ ]]; then
     echo "payouts: want requestId,to,wei, not $request,$to,$wei" >&2
     exit 2
@@ -43,10 +49,12 @@ ids=() states=() details=()
 for i in "${!requests[@]}"; do
   status=$(call "$API/api/v1/tx" -d '{"submitter": "'"$SUBMITTER"'", "requestId": "'"${requests[i]}"'",
     "payload": {"to": "'"${receivers[i]}"'", "value": "'"${amounts[i]}"'"}}')
-  case $status in
-    200 | 202) ids[i]=$(member txId) states[i]=OPEN details[i]='run this again' ;;
-    000 | 408 | 5*) ids[i]='' states[i]=UNKNOWN details[i]='no answer: run this again' ;;
-    *) ids[i]='' states[i]=REFUSED details[i]="$status $(member code) $(member detail)" ;;
+  code=$(member code) ids[i]=''
+  case $status/$code in
+    200/* | 202/*) ids[i]=$(member txId) states[i]=OPEN details[i]='run this again' ;;
+    400/?* | 422/?* | 409/REQUEST_ID_CONFLICT) states[i]=REFUSED details[i]="$status $code $(member detail)" ;;
+    409/REQUEST_RECORDED) states[i]=RECORDED details[i]="on the chain already: do not pay: $(member detail)" ;;
+    *) states[i]=UNKNOWN details[i]="run this again: $status $code $(member detail)" ;; # this or an earlier run may have paid
   esac
 done
 
@@ -69,16 +77,16 @@ for i in "${!requests[@]}"; do
   done
 done
 
-unpaid=0
+open=0
 format='%-20s  %-42s  %-24s  %-9s  %s\n'
 # shellcheck disable=SC2059 # the format is the one above
 printf "$format" requestId to wei state transaction
 for i in "${!requests[@]}"; do
   # shellcheck disable=SC2059
   printf "$format" "${requests[i]}" "${receivers[i]}" "${amounts[i]}" "${states[i]}" "${details[i]}"
-  [[ ${states[i]} == CONFIRMED ]] || unpaid=$((unpaid + 1))
+  [[ ${states[i]} == CONFIRMED ]] || open=$((open + 1))
 done
-if ((unpaid > 0)); then
-  echo "payouts: $unpaid of ${#requests[@]} are not paid" >&2
+if ((open > 0)); then
+  echo "payouts: $open of ${#requests[@]} are not CONFIRMED" >&2
   exit 1
 fi

@@ -15,7 +15,8 @@ interface Row {
 
 /** Reads the list: a line of names, then requestId, to and wei of each payout, without quotes. */
 function read(name: string): Row[] {
-  const lines = readFileSync(name, "utf8").trim().split(/\r?\n/).slice(1);
+  const [names, ...lines] = readFileSync(name, "utf8").trim().split(/\r?\n/);
+  if (names !== "requestId,to,wei") throw new Error(`${name}: want the line requestId,to,wei first, not ${names}`);
   const rows = lines.map((line) => {
     const [requestId, to, wei, ...more] = line.split(",");
     if (!requestId || !to || !wei || more.length > 0) {
@@ -47,10 +48,20 @@ async function post(row: Row): Promise<void> {
     row.txId = (await client.createTx({ submitter, requestId: row.requestId, payload: { to: row.to, value: row.wei } })).txId;
   } catch (e) {
     if (!(e instanceof ProblemError) && !(e instanceof NoAnswerError)) throw e;
-    const refused = !e.outcomeUnknown;
-    row.state = refused ? "REFUSED" : "UNKNOWN"; // such as REQUEST_ID_CONFLICT: the requestId belongs to another payout
-    row.detail = refused ? e.message : "no answer: run this again";
+    [row.state, row.detail] = unaccepted(e);
   }
+}
+
+/**
+ * Returns what a post without a txId means. After most refusals, such as 401 and 403, it is unknown whether an earlier post
+ * of the row was accepted.
+ */
+function unaccepted(e: ProblemError | NoAnswerError): [state: string, detail: string] {
+  if (e instanceof ProblemError && !e.outcomeUnknown) {
+    if (e.code === "REQUEST_RECORDED") return ["RECORDED", `on the chain already: do not pay: ${e.problem.detail}`];
+    if (e.status === 400 || e.status === 422 || e.code === "REQUEST_ID_CONFLICT") return ["REFUSED", e.message];
+  }
+  return ["UNKNOWN", `run this again: ${e.message}`];
 }
 
 async function wait(row: Row): Promise<void> {
@@ -77,8 +88,8 @@ const cells = [["requestId", "to", "wei", "state", "transaction"], ...rows.map((
 const widths = [0, 1, 2, 3].map((column) => Math.max(...cells.map((line) => line[column]?.length ?? 0)));
 for (const line of cells) console.log(line.map((text, column) => text.padEnd(widths[column] ?? 0)).join("  "));
 
-const unpaid = rows.filter((row) => row.state !== "CONFIRMED").length;
-if (unpaid > 0) {
-  console.error(`payouts: ${unpaid} of ${rows.length} are not paid`);
+const open = rows.filter((row) => row.state !== "CONFIRMED").length;
+if (open > 0) {
+  console.error(`payouts: ${open} of ${rows.length} are not CONFIRMED`);
   process.exitCode = 1;
 }

@@ -24,7 +24,10 @@ create table if not exists payment (tx_id text primary key, request_id text not 
 """
 
 # Two during a rotation.
-SECRETS = [base64.b64decode(text.removeprefix("whsec_")) for text in os.environ["WEBHOOK_SECRETS"].split(",")]
+try:
+    SECRETS = [base64.b64decode(text.removeprefix("whsec_"), validate=True) for text in os.environ["WEBHOOK_SECRETS"].split(",")]
+except ValueError:
+    SECRETS = [b""]
 if any(len(secret) < 24 for secret in SECRETS):
     raise SystemExit("receiver: WEBHOOK_SECRETS: want whsec_ and the base64 of 24 bytes or more; two are separated by a comma")
 
@@ -83,7 +86,8 @@ class Receiver(BaseHTTPRequestHandler):
         try:
             length = int(self.headers.get("content-length", ""))
             if not 0 <= length <= MOST:
-                raise ValueError("the body is too long")
+                self.send_error(413 if length > MOST else 400)
+                return
             body = self.rfile.read(length)
             delivery = verify(self.headers, body)
         except ValueError as e:

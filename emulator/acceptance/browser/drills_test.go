@@ -182,7 +182,7 @@ func (b *tab) releases(h *deployment, s string, nonce uint64) {
 // foreign returns the nonces of the foreign transactions that wait for a decision.
 func foreign(t *testing.T, h *deployment, s string) (nonces []uint64) {
 	t.Helper()
-	for f, err := range h.operator.ListForeign(t.Context(), s) {
+	for f, err := range h.operator.ListForeign(t.Context(), s, 0) {
 		check(t, err)
 		nonces = append(nonces, f.Nonce)
 	}

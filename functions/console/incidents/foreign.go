@@ -28,7 +28,7 @@ func listForeign(ctx context.Context, call page.Call) (page.View, error) {
 	if err != nil && p.From != "" {
 		return page.View{}, &client.Problem{Status: http.StatusBadRequest, Code: "INVALID_FORM", Title: "No such nonce", Detail: "The lowest nonce to list must be a whole number."}
 	}
-	p.Foreign, err = page.ReadRows(call.Admin.ListForeignFrom(client.WithPage(ctx, &one), p.Submitter, from))
+	p.Foreign, err = page.ReadRows(call.Admin.ListForeign(client.WithPage(ctx, &one), p.Submitter, from))
 	p.Next = one.Next
 	return page.View{Title: "Foreign transactions", Body: "incidents/foreign", Data: p}, err
 }
@@ -98,7 +98,7 @@ func (f *foreignForm) read(ctx context.Context, admin *client.Client, nonce uint
 	var one client.Page
 	for range foreignPages {
 		one.Token = one.Next
-		rows, err := page.ReadRows(admin.ListForeignFrom(client.WithPage(ctx, &one), f.Submitter, from))
+		rows, err := page.ReadRows(admin.ListForeign(client.WithPage(ctx, &one), f.Submitter, from))
 		if err != nil {
 			f.Covered.More = true
 			return err

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -101,10 +102,13 @@ func oneToken(from, text string) (string, error) {
 func fileToken(path string) tokenSource {
 	return func(context.Context) (string, error) {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return "", err
+		if at := new(fs.PathError); errors.As(err, &at) {
+			err = at.Err // without the path, which may be the token itself
 		}
-		return oneToken(path, string(text))
+		if err != nil {
+			return "", fmt.Errorf("read the token's file: %w: want a path in FENCEPOST_TOKEN_FILE or --token-file", err)
+		}
+		return oneToken("the token's file", string(text))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +40,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		}
 		return nil
 	})
-	c.Long = `Doctor checks in this order: the API, the sign-in, the clock, the settings, the sweep, the nodes of each
+	c.Long = `Doctor checks in this order: the API, the identity, the clock, the settings, the sweep, the nodes of each
 chain, and what needs a person: the database and its identity, accounts, queues, money, webhooks, approvals. An operator's or
 a viewer's token is enough; it changes nothing. The exit status is 1 if there is a problem.`
 	return c
@@ -60,9 +61,9 @@ func (d *doctor) examine(ctx context.Context) error {
 	}
 	overview, err := api.GetOverview(ctx)
 	if err != nil {
-		return d.refused(ctx, "sign-in", err)
+		return d.noAnswer(ctx, err)
 	}
-	errs := []error{d.tell(checkup{Check: "sign-in", OK: true, Detail: "the operator's token is accepted"}), d.signIn(ctx)}
+	errs := []error{d.tell(checkup{Check: "identity", OK: true, Detail: "the operator's token is accepted"}), d.identity(ctx)}
 	for _, one := range []checkup{clock(overview), settings(overview), sweep(overview)} {
 		errs = append(errs, d.tell(one))
 	}
@@ -98,8 +99,19 @@ func (d *doctor) refused(ctx context.Context, check string, err error) error {
 	return d.tell(checkup{Check: check, Detail: f.Error, ToDo: f.ToDo})
 }
 
-// signIn checks the caller's token, if there is one beside the operator's. The transaction that it asks for never exists.
-func (d *doctor) signIn(ctx context.Context) error {
+// noAnswer tells why a call failed that needs a token and the database. A refusal, and an error before the call, are
+// about the token.
+func (d *doctor) noAnswer(ctx context.Context, err error) error {
+	p := new(client.Problem)
+	errors.As(err, &p)
+	if !errors.Is(err, client.ErrUnknown) && (p.Status == 0 || p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden) {
+		return d.refused(ctx, "identity", err)
+	}
+	return d.tell(checkup{Check: "database", Detail: d.classify(ctx, err).Error, ToDo: "see whether the database answers, and the service's log", Runbook: "docs/runbooks/database.md"})
+}
+
+// identity checks the caller's token, if there is one beside the operator's. The transaction that it asks for never exists.
+func (d *doctor) identity(ctx context.Context) error {
 	if d.env("FENCEPOST_TOKEN") == "" && d.env("FENCEPOST_TOKEN_FILE") == "" {
 		return nil
 	}
@@ -109,9 +121,9 @@ func (d *doctor) signIn(ctx context.Context) error {
 	}
 	const none = "00000000-0000-0000-0000-000000000000"
 	if _, err := api.Tx(ctx, none); err != nil && client.CodeOf(err) != "NOT_FOUND" {
-		return d.refused(ctx, "sign-in", fmt.Errorf("the caller's token: %w", err))
+		return d.noAnswer(ctx, fmt.Errorf("the caller's token: %w", err))
 	}
-	return d.tell(checkup{Check: "sign-in", OK: true, Detail: "the caller's token is accepted"})
+	return d.tell(checkup{Check: "identity", OK: true, Detail: "the caller's token is accepted"})
 }
 
 // clock compares the database's clock with that of this machine.
@@ -124,6 +136,7 @@ func clock(o client.Overview) checkup {
 	return checkup{Check: "clock", Detail: fmt.Sprintf("the database's and this machine's differ by %s", apart.Round(time.Second)), ToDo: "set this machine's clock: tokens are valid by time"}
 }
 
+// settings lists those that differ. It finds no problem: a process with a wrong setting does not start.
 func settings(o client.Overview) checkup {
 	names := make([]string, len(o.Settings))
 	for i, s := range o.Settings {

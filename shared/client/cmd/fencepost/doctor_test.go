@@ -28,10 +28,11 @@ func TestDoctor(t *testing.T) {
 		code       int
 		want       []string // lines, in any order
 	}{
-		{"all is well", "", answer{}, exitOK, []string{"ok       api ", "ok       sign-in    the operator's", "ok       sign-in    the caller's", "ok       clock ", "log.level", "ok       sweep ", "2 of 2 nodes answer",
+		{"all is well", "", answer{}, exitOK, []string{"ok       api ", "ok       identity   the operator's", "ok       identity   the caller's", "ok       clock ", "log.level", "ok       sweep ", "2 of 2 nodes answer",
 			"ok       database   it answers; nothing needs a person", "ok       queues     nothing needs a person, QUEUED 12", "ok       approvals  1 wait, none for too long"}},
 		{"another server", "GET /errors/NOT_FOUND", answer{404, ""}, exitFailed, []string{"PROBLEM  api        no answer: GET /errors/NOT_FOUND: answer 404; do: "}},
-		{"no operator", "GET /admin/v1/overview", problem(403, "FORBIDDEN", ""), exitFailed, []string{"PROBLEM  sign-in    FORBIDDEN (403): of this request; do: see docs/errors.md"}},
+		{"no operator", "GET /admin/v1/overview", problem(403, "FORBIDDEN", ""), exitFailed, []string{"PROBLEM  identity   FORBIDDEN (403): of this request; do: see docs/errors.md"}},
+		{"no database", "GET /admin/v1/overview", answer{503, `{"status":503,"code":"UNAVAILABLE","title":"t"}`}, exitFailed, []string{"PROBLEM  database   GET /admin/v1/overview: the outcome is unknown: 503 UNAVAILABLE; do: see whether the database answers"}},
 		{"a clock", "GET /admin/v1/overview", overview(now.Add(-time.Hour), now), exitFailed, []string{"PROBLEM  clock "}},
 		{"no sweep", "GET /admin/v1/overview", overview(now, now.Add(-time.Hour)), exitFailed, []string{"PROBLEM  sweep ", "docs/runbooks/sweep-missed.md"}},
 		{"a node", "GET /admin/v1/chains", answer{200, `{"chains":[{"chainId":1,"quorum":2,"nodes":[{"name":"a","head":7},{"name":"b","error":"connection refused"}]}]}`}, exitFailed,
@@ -39,7 +40,7 @@ func TestDoctor(t *testing.T) {
 		{"a queue", "GET /admin/v1/attention", answer{200, `{"items":[{"kind":"STUCK","overdue":true,"since":"2026-01-02T03:04:05Z","subject":{"txId":"tx-1","incident":12345678},"why":"it waits","action":"decide","runbook":"docs/runbooks/stuck.md"},
 			{"kind":"NEW","overdue":true,"since":"2026-01-02T03:04:05Z","subject":{},"why":"w","action":"a","runbook":"r"}]}`}, exitFailed,
 			[]string{"PROBLEM  queues     STUCK since 2026-01-02T03:04:05Z: it waits (txId tx-1, incident 12345678); do: decide (docs/runbooks/stuck.md)", "PROBLEM  others     NEW "}},
-		{"the caller's token", "GET /api/v1/tx/00000000-0000-0000-0000-000000000000", problem(401, "UNAUTHORIZED", ""), exitFailed, []string{"PROBLEM  sign-in    UNAUTHORIZED (401)"}},
+		{"the caller's token", "GET /api/v1/tx/00000000-0000-0000-0000-000000000000", problem(401, "UNAUTHORIZED", ""), exitFailed, []string{"PROBLEM  identity   UNAUTHORIZED (401)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +52,7 @@ func TestDoctor(t *testing.T) {
 				scripts[c.path] = []answer{c.change}
 			}
 			d := serve(t, scripts)
-			code, out, problems := d.fencepost(t, "doctor", "FENCEPOST_OPERATOR_TOKEN="+secret)
+			code, out, problems := d.fencepost(t, "doctor --within 1s", "FENCEPOST_OPERATOR_TOKEN="+secret)
 			check.Equal(t, "exit", code, c.code)
 			for _, want := range c.want {
 				if !strings.Contains(out, want) {
@@ -61,7 +62,10 @@ func TestDoctor(t *testing.T) {
 			if c.code == exitOK && strings.Contains(out, "PROBLEM") {
 				t.Errorf("got\n%s\nwant no problem", out)
 			}
-			_, out, _ = d.fencepost(t, "doctor --json")
+			if strings.Contains(out, "--request-id") {
+				t.Errorf("got\n%s\nwant no advice about requests", out)
+			}
+			_, out, _ = d.fencepost(t, "doctor --within 1s --json")
 			for line := range strings.Lines(out) {
 				if !json.Valid([]byte(line)) {
 					t.Errorf("--json: got %q, want JSON", line)

@@ -18,9 +18,10 @@ import (
 // The exit codes.
 const (
 	exitOK      = 0
-	exitFailed  = 1 // refused, or failed for ever
+	exitFailed  = 1 // it ended, and not as wanted: FAILED, ROLLED_BACK, EXECUTED
 	exitUsage   = 2 // the command line or the environment is wrong; nothing was sent
 	exitUnknown = 3 // the outcome is not known yet
+	exitRefused = 4 // this call was refused, which says nothing about earlier calls
 )
 
 // usageError is a wrong command line or environment.
@@ -44,6 +45,14 @@ func endf(code int, format string, values ...any) error {
 	return &endError{code, fmt.Sprintf(format, values...)}
 }
 
+// someRemain is the end of an act that does a part at a time.
+func someRemain(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return endf(exitUnknown, "%d remain: run the same command again", n)
+}
+
 // failure is an error as it is printed with --json.
 type failure struct {
 	Outcome string          `json:"outcome"` // failed, refused, usage, unknown or proposed
@@ -63,7 +72,7 @@ func (a *app) report(ctx context.Context, err error) int {
 	f := a.classify(ctx, err)
 	if a.json {
 		text, _ := json.Marshal(f) // texts only
-		fmt.Fprintf(a.err, "%s\n", text)
+		_ = printLine(a.err, text)
 		return f.exit
 	}
 	fmt.Fprintf(a.err, "fencepost: %s: %s\n", f.Outcome, clean(f.Error))
@@ -73,17 +82,25 @@ func (a *app) report(ctx context.Context, err error) int {
 	return f.exit
 }
 
-const afterUnknown = "read the state, or repeat the command with the same --request-id or --cid, never with another: a repeat has no second effect"
+// afterUnknown returns what to do where the outcome is not known.
+func (a *app) afterUnknown() string {
+	switch {
+	case a.keyed:
+		return "read the state, or repeat the command with the same --request-id or --cid, never with another: a repeat has no second effect"
+	case a.answers.acted():
+		return "read the state before you repeat the command: it may have been carried out"
+	}
+	return "repeat the command"
+}
 
-// classify decides what an error says about the outcome.
+// classify decides what an error says about the outcome. Exit code 1 is for an end alone: a script that reads it may send
+// another request.
 func (a *app) classify(ctx context.Context, err error) failure {
 	var usage *usageError
 	var end *endError
 	problem := new(client.Problem)
 	refused := errors.As(err, &problem) && problem.Code != ""
 	switch proposal := client.ProposedBy(err); {
-	case errors.As(err, &usage) || !a.running:
-		return failure{Outcome: "usage", Error: err.Error(), exit: exitUsage}
 	case errors.As(err, &end) && end.code == exitUnknown:
 		return failure{Outcome: "unknown", Error: end.text, exit: exitUnknown}
 	case errors.As(err, &end):
@@ -91,20 +108,34 @@ func (a *app) classify(ctx context.Context, err error) failure {
 	case proposal != nil:
 		return failure{Outcome: "proposed", Error: err.Error(), exit: exitUnknown,
 			ToDo: "another operator runs: fencepost proposal approve " + proposal.ProposalID + " --reason TEXT"}
-	case errors.Is(err, client.ErrUnknown) || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded):
-		return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: afterUnknown, Code: client.CodeOf(err)}
+	case errors.Is(err, client.ErrUnknown):
+		return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown(), Code: client.CodeOf(err)}
 	case refused:
-		f := failure{Outcome: "refused", Code: problem.Code, Field: problem.Field, Problem: a.answers.problem(), exit: exitFailed}
-		f.Error = fmt.Sprintf("%s (%d)", problem.Code, problem.Status)
-		for _, part := range []struct{ name, value string }{{", field ", problem.Field}, {": ", cmp.Or(problem.Detail, problem.Title)}} {
-			if part.value != "" {
-				f.Error += part.name + part.value
-			}
-		}
-		f.ToDo = a.explain(ctx, problem.Code)
-		return f
+		return a.refusal(ctx, problem)
+	case !a.running || !a.answers.sent() && (errors.As(err, &usage) || ctx.Err() == nil): // also a file without a token
+		return failure{Outcome: "usage", Error: err.Error(), exit: exitUsage}
 	}
-	return failure{Outcome: "failed", Error: err.Error(), exit: exitFailed}
+	return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown()}
+}
+
+// refusal describes the answer to this call. FAILED is also the end of the transfer that it has. REQUEST_RECORDED means
+// that the chain has the request already, so that it is no reason to send it under another key.
+func (a *app) refusal(ctx context.Context, problem *client.Problem) failure {
+	f := failure{Outcome: "refused", Code: problem.Code, Field: problem.Field, Problem: a.answers.problem(), exit: exitRefused}
+	switch {
+	case problem.Code == "REQUEST_RECORDED":
+		f.Outcome, f.exit = "unknown", exitUnknown
+	case a.keyed && (problem.State == client.TransferFailed || problem.State == client.TransferRolledBack):
+		f.Outcome, f.exit = "failed", exitFailed
+	}
+	f.Error = fmt.Sprintf("%s (%d)", problem.Code, problem.Status)
+	for _, part := range []struct{ name, value string }{{", field ", problem.Field}, {": ", cmp.Or(problem.Detail, problem.Title)}} {
+		if part.value != "" {
+			f.Error += part.name + part.value
+		}
+	}
+	f.ToDo = a.explain(ctx, problem.Code)
+	return f
 }
 
 var codeForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)

@@ -56,7 +56,8 @@ func (a *app) webhookListen() *cobra.Command {
 		}
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		r := &receiver{a: a, keys: keys, forward: forward, count: count, stop: stop, seen: map[string]bool{}, http: &http.Client{Timeout: forwardTime}}
+		r := &receiver{a: a, keys: keys, forward: forward, count: count, stop: stop, seen: map[string]bool{},
+			http: &http.Client{Timeout: forwardTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}} // a redirected POST loses its body
 		return r.serve(ctx, listen)
 	})
 	c.Long = `Listen receives the deliveries of an endpoint of events.webhook.urls. It verifies the signature by the secret in
@@ -185,8 +186,7 @@ func (r *receiver) print(body []byte) error {
 		return err
 	}
 	if r.a.json {
-		_, err := fmt.Fprintf(r.a.out, "%s\n", line.Bytes())
-		return err
+		return printLine(r.a.out, line.Bytes())
 	}
 	var e client.Event
 	if err := json.Unmarshal(body, &e); err != nil {

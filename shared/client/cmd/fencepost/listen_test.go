@@ -99,17 +99,21 @@ func TestListenForwards(t *testing.T) {
 		if _, err := webhook.Verify(q.Header, time.Now(), body, key); err != nil || string(body) != event {
 			t.Errorf("forwarded: got %s, %v; want the same delivery", body, err)
 		}
-		if got.Add(1) == 1 {
+		switch got.Add(1) {
+		case 1:
 			w.WriteHeader(http.StatusServiceUnavailable)
+		case 2:
+			http.Redirect(w, q, "/", http.StatusFound)
 		}
 	}))
 	defer s.Close()
 	l := listen(t, hookSecret, "--forward "+s.URL)
 	check.Equal(t, "while the other is down", l.deliver(t, hookSecret, "tx-1", event), 502)
+	check.Equal(t, "a redirection", l.deliver(t, hookSecret, "tx-1", event), 502)
 	check.Equal(t, "printed", l.out.String(), "")
 	check.Equal(t, "again", l.deliver(t, hookSecret, "tx-1", event), 204)
 	check.Equal(t, "a repeat", l.deliver(t, hookSecret, "tx-1", event), 204)
-	check.Equal(t, "forwarded", got.Load(), 2)
+	check.Equal(t, "forwarded", got.Load(), 3)
 	check.Same(t, "printed", strings.Fields(l.out.String()), []string{"2026-01-02T03:04:05Z", "TxConfirmed", "tx-1", "order-4711", "4", `{"final":`, "true}"})
 	l.stop()
 	check.Equal(t, "exit after an interrupt", <-l.ended, exitOK)

@@ -35,6 +35,7 @@ type app struct {
 	env     func(name string) string
 	answers *recorder
 	running bool // the command line was right, and the command has begun
+	keyed   bool // the command sends a request under a key, so that it can be repeated
 
 	json                                  bool
 	api, tokenFile, audience, impersonate string // of the flags; "": the environment has them
@@ -62,9 +63,10 @@ The environment has the deployment and the sign-in:
   FENCEPOST_AUDIENCE        without any token: gcloud makes one for this audience
   FENCEPOST_IMPERSONATE     the service account as which gcloud makes it
 
-Exit status: 0 done; 1 refused or failed; 2 the command line or the environment is wrong; 3 the outcome
-is not known yet, or a second operator has to approve. An unknown outcome is never a failure: repeat the
-command with the same request id, or read the state.`
+Exit status: 0 done; 1 it ended, and not as wanted, such as FAILED; 2 the command line or the environment is
+wrong, and nothing was sent; 3 the outcome is not known yet, or a second operator has to approve; 4 this call was
+refused, which says nothing about earlier calls with the same request id. An unknown outcome is never a failure:
+repeat the command with the same request id, or read the state.`
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{

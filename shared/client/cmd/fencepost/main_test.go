@@ -137,59 +137,6 @@ const (
 	queued    = `{"txId":"tx-1","submitter":"s","requestId":"r-1","state":"QUEUED","createdAt":"2026-01-02T03:04:05Z","updatedAt":"2026-01-02T03:04:05Z","receipt":null,"confirmations":[],"waiting":{"cause":"NONCE","since":"2026-01-02T03:04:05Z","position":3}}`
 )
 
-// The exit code tells refused or failed from a wrong command line, and both from an outcome that is not known. An
-// error has the code, the field and what to do.
-func TestExitCodes(t *testing.T) {
-	t.Parallel()
-	const get, cancel, post = "GET /api/v1/tx/tx-1", "POST /api/v1/tx/tx-1/cancel", "POST /api/v1/tx"
-	for _, c := range []struct {
-		name, line string
-		scripts    map[string][]answer
-		code       int
-		out        string // a part of stdout
-		problems   string // a part of stderr
-	}{
-		{"sent", "tx send --submitter s --to 0xa --value 1", map[string][]answer{post: {{202, `{"txId":"tx-1"}`}}}, exitOK, "tx-1", "--request-id "},
-		{"refused", "tx send --submitter s --request-id r", map[string][]answer{post: {problem(409, "REQUEST_ID_CONFLICT", "requestId")},
-			"GET /errors/REQUEST_ID_CONFLICT": {{200, "REQUEST_ID_CONFLICT\n\nWhat to do: Use another.\nMay the same request be sent again? No.\n"}}}, exitFailed, "",
-			"refused: REQUEST_ID_CONFLICT (409), field requestId: of this request\n  What to do: Use another. Send the same again? No."},
-		{"refused, without a page", "tx get tx-1", map[string][]answer{get: {problem(404, "NOT_FOUND", "")}}, exitFailed, "", "What to do: see docs/errors.md"},
-		{"no definite answer", "tx send --submitter s --request-id r --within 50ms", map[string][]answer{post: {{502, "sorry"}}}, exitUnknown, "", "fencepost: unknown: "},
-		{"no answer, then refused", "tx send --submitter s --request-id r --within 3s", map[string][]answer{post: {{502, "sorry"}, problem(409, "SUBMITTER_PROTECTED", "")}}, exitUnknown, "", "never with another"},
-		{"cancelled", "tx cancel tx-1", map[string][]answer{cancel: {{200, `{"outcome":"CANCELLED"}`}}}, exitOK, "CANCELLED", ""},
-		{"too late to cancel", "tx cancel tx-1", map[string][]answer{cancel: {{200, `{"outcome":"EXECUTED"}`}}}, exitFailed, "EXECUTED", "was carried out before"},
-		{"not decided", "tx cancel tx-1", map[string][]answer{cancel: {{202, `{"outcome":"PENDING"}`}}}, exitUnknown, "PENDING", "run the same command again"},
-		{"waited", "tx wait tx-1", map[string][]answer{get: {{200, queued}, {200, confirmed}}}, exitOK, "CONFIRMED", "QUEUED, position 3"},
-		{"waited for a failure", "tx wait tx-1", map[string][]answer{get: {{200, failed}}}, exitFailed, "EXPIRED", "tx-1 is FAILED EXPIRED: too late"},
-		{"waited too long", "tx wait tx-1 --timeout 300ms", map[string][]answer{get: {{200, queued}}}, exitUnknown, "", "wait again by fencepost tx wait tx-1"},
-		{"sent and waited", "tx send --submitter s --wait", map[string][]answer{post: {{202, `{"txId":"tx-1"}`}}, get: {{200, confirmed}}}, exitOK, "0xab", ""},
-		{"a second operator", "submitter suspend s --reason stolen", map[string][]answer{"POST /admin/v1/submitters/s/suspend": {{202, `{"proposalId":"p-1","effect":"suspends s","expiresAt":"2026-01-02T03:04:05Z","createdAt":"2026-01-02T03:04:05Z"}`}}},
-			exitUnknown, "", "fencepost proposal approve p-1"},
-		{"a test event that was not accepted", "webhook test shop --reason why", map[string][]answer{"POST /admin/v1/webhook-endpoints/shop/test": {{200, `{"accepted":false,"by":"me","at":"2026-01-02T03:04:05Z","answer":{"status":500,"text":"no","at":"2026-01-02T03:04:05Z"}}`}}}, exitFailed, "500", "did not accept"},
-		{"no such command", "tx fly", nil, exitUsage, "", "unknown command"},
-		{"no command", "tx", nil, exitUsage, "", "needs a command"},
-		{"no such flag", "tx get tx-1 --token x", nil, exitUsage, "", "unknown flag: --token"},
-		{"no reason", "submitter suspend s", nil, exitUsage, "", `required flag(s) "reason"`},
-		{"no limits", "submitter register s --caller sub:x", nil, exitUsage, "", "--policy FILE, or --unlimited"},
-		{"no nonce", "protect release s --incident 1 --mode resync --reason r --request x=y", nil, exitUsage, "", "want a nonce before ="},
-		{"no list", "tx send --submitter s --function f() --args {}", nil, exitUsage, "", "want a JSON list"},
-		{"two payloads", "tx send --submitter s --payload - --to 0xa", nil, exitUsage, "", "none of the others can be"},
-		{"help", "tx send --help", nil, exitOK, "--request-id", ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			d := serve(t, c.scripts)
-			code, out, problems := d.fencepost(t, c.line)
-			if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(problems, c.problems) {
-				t.Errorf("%s: got exit %d,\n%s\n%s\nwant exit %d, %q and %q", c.line, code, out, problems, c.code, c.out, c.problems)
-			}
-			if c.code == exitUsage && len(d.calls()) > 0 {
-				t.Errorf("%s: sent %q, want nothing", c.line, d.calls())
-			}
-		})
-	}
-}
-
 // The request id of tx send is printed before the call, and is the one that is sent. So is the cid of a transfer.
 func TestKeyIsPrintedBeforeTheCall(t *testing.T) {
 	t.Parallel()
@@ -256,6 +203,26 @@ func TestTables(t *testing.T) {
 		t.Fatalf("got exit %d, %q, %q; want titles, two rows and a note", code, out, problems)
 	}
 	check.Same(t, "a row", strings.Fields(lines[1]), []string{"a", "[31mred", "-", "-", "9223372036854775807", "0", "0", "100000"})
+}
+
+// No output has a character that changes what a terminal shows. In JSON it is escaped, which keeps the value.
+func TestHiddenCharacters(t *testing.T) {
+	t.Parallel()
+	d := serve(t, map[string][]answer{
+		"GET /admin/v1/submitters/s":            {{200, "{\"submitter\":\"\u007f\u009b31m\u202e\U000e0041\u2028é\"}"}},
+		"GET /admin/v1/submitters/s/policy/use": {{200, "{\"scopes\":[{\"scope\":\"\u009b\u202eto\",\"inDay\":\"1\"}]}"}},
+		"GET /admin/v1/submitters/none":         {{404, "{\"code\":\"NOT_FOUND\",\"status\":404,\"detail\":\"\u009b31m\u202e\"}"}},
+	})
+	_, out, _ := d.fencepost(t, "submitter get s --json")
+	check.Equal(t, "a document", out, `{"submitter":"\u007f\u009b31m\u202e\udb40\udc41\u2028é"}`+"\n")
+	_, table, problems := d.fencepost(t, "submitter policy-use s")
+	_, _, wrong := d.fencepost(t, "submitter get none --json")
+	if !strings.Contains(table, "to") || !strings.Contains(wrong, `\u009b31m\u202e`) {
+		t.Errorf("got %q, %q and %q; want the scope and the detail", table, problems, wrong)
+	}
+	if at := strings.IndexFunc(strings.ReplaceAll(table+wrong, "\n", ""), isHidden); at >= 0 {
+		t.Errorf("got %q and %q; want no hidden character", table, wrong)
+	}
 }
 
 // What a command sends: a whole number keeps its digits in --args, a payload goes as it is, an operator's act uses the
@@ -340,8 +307,10 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("%s with %v: sent %q, %s; want %q, %q", c.line, c.environ, got, problems, c.want, c.problem)
 		}
 	}
+	_, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN_FILE=" + secret}, "tx get tx-1", "") // which looks for the secret in what is printed
+	check.Equal(t, "the token in place of its file", strings.Contains(problems, "want a path in FENCEPOST_TOKEN_FILE"), true)
 	t.Setenv("PATH", folder)
-	_, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_AUDIENCE=a"}, "tx get tx-1", "")
+	_, _, problems = fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_AUDIENCE=a"}, "tx get tx-1", "")
 	if !strings.Contains(problems, "gcloud is not installed") {
 		t.Errorf("without gcloud: got %s", problems)
 	}

@@ -14,6 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // recorder keeps the last answer of the API, so that --json prints it as it came.
@@ -21,6 +23,8 @@ type recorder struct {
 	mu      sync.Mutex
 	body    []byte
 	refused bool              // body is a problem
+	calls   int               // that were sent
+	acts    int               // of calls, those that do more than read
 	rows    []json.RawMessage // of body, those that are not printed yet; nil: they were not read yet
 }
 
@@ -39,6 +43,7 @@ type recording struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (t recording) RoundTrip(q *http.Request) (*http.Response, error) {
+	t.to.begin(q.Method)
 	resp, err := t.next.RoundTrip(q)
 	if err != nil {
 		return nil, err
@@ -53,6 +58,29 @@ func (t recording) RoundTrip(q *http.Request) (*http.Response, error) {
 	defer t.to.mu.Unlock()
 	t.to.body, t.to.refused, t.to.rows = text, resp.StatusCode >= 300, nil
 	return resp, nil
+}
+
+func (r *recorder) begin(method string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	if method != http.MethodGet {
+		r.acts++
+	}
+}
+
+// sent is true if the API was called.
+func (r *recorder) sent() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls > 0
+}
+
+// acted is true if a call was sent that does more than read.
+func (r *recorder) acted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.acts > 0
 }
 
 // document returns the last answer on one line; nil: it had no body.
@@ -120,8 +148,27 @@ func rowsOf(page []byte) (rows []json.RawMessage, err error) {
 func (a *app) printJSON(value any) error {
 	text, err := json.Marshal(value)
 	if err == nil {
-		_, err = fmt.Fprintf(a.out, "%s\n", text)
+		err = printLine(a.out, text)
 	}
+	return err
+}
+
+// printLine prints a JSON value on a line. Characters that could change what a terminal shows are escaped, which does
+// not change the value.
+func printLine(w io.Writer, value []byte) error {
+	line := make([]byte, 0, len(value)+1)
+	for _, r := range string(value) {
+		switch {
+		case r != utf8.RuneError && !isHidden(r):
+			line = utf8.AppendRune(line, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
+		default:
+			line = fmt.Appendf(line, `\u%04x`, r)
+		}
+	}
+	_, err := w.Write(append(line, '\n'))
 	return err
 }
 
@@ -131,14 +178,14 @@ func (a *app) printAnswer(pairs ...any) error {
 	if a.json {
 		line, err := a.answers.document()
 		if err == nil && line != nil {
-			_, err = fmt.Fprintf(a.out, "%s\n", line)
+			err = printLine(a.out, line)
 		}
 		return err
 	}
 	w := newTable(a.out)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if text := cell(pairs[i+1]); text != "" {
-			fmt.Fprintf(w, "%s\t%s\n", pairs[i], text)
+			fmt.Fprintf(w, "%s\t%s\n", cell(pairs[i]), text)
 		}
 	}
 	return w.Flush()
@@ -179,7 +226,7 @@ func (a *app) printRow(w io.Writer, columns []any) error {
 	if a.json {
 		line, err := a.answers.row()
 		if err == nil {
-			_, err = fmt.Fprintf(a.out, "%s\n", line)
+			err = printLine(a.out, line)
 		}
 		return err
 	}
@@ -245,11 +292,16 @@ func cell(value any) string {
 // clean replaces control characters, which could change what a terminal shows.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+		if isHidden(r) {
 			return ' '
 		}
 		return r
 	}, text)
+}
+
+// isHidden is true of control characters, of those that change the direction of text, and of those that end a line.
+func isHidden(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 // note is a line for a person who waits, or the key of a request. It goes to stderr, with --json as JSON.
@@ -257,13 +309,15 @@ type note struct {
 	Text      string `json:"note,omitempty"`
 	RequestID string `json:"requestId,omitempty"`
 	CID       string `json:"cid,omitempty"`
+	TxID      string `json:"txId,omitempty"`
+	ReqID     string `json:"req_id,omitempty"`
 	State     string `json:"state,omitempty"`
 }
 
 func (a *app) note(n note) {
 	if a.json {
 		text, _ := json.Marshal(n) // texts only
-		fmt.Fprintf(a.err, "%s\n", text)
+		_ = printLine(a.err, text)
 		return
 	}
 	fmt.Fprintln(a.err, clean(n.Text))

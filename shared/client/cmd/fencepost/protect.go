@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/csv"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,7 +82,7 @@ func lostText(n client.LostNonce) string {
 type releaseFlags struct {
 	in                         client.Release
 	count                      uint64
-	requests, hashes, executed map[string]string
+	requests, hashes, executed byNonce
 }
 
 func (a *app) protectRelease() *cobra.Command {
@@ -92,16 +94,7 @@ func (a *app) protectRelease() *cobra.Command {
 		if c.Flags().Changed("count") {
 			f.in.Count = &f.count
 		}
-		for _, m := range []struct {
-			flag string
-			from map[string]string
-			into *map[uint64]string
-		}{{"request", f.requests, &f.in.Requests}, {"hash", f.hashes, &f.in.Hashes}, {"executed", f.executed, &f.in.Executed}} {
-			var err error
-			if *m.into, err = byNonce(m.flag, m.from); err != nil {
-				return err
-			}
-		}
+		f.in.Requests, f.in.Hashes, f.in.Executed = f.requests, f.hashes, f.executed
 		api, err := a.client(operator)
 		if err != nil {
 			return err
@@ -120,9 +113,9 @@ func (a *app) protectRelease() *cobra.Command {
 	flags.StringVar(&f.in.Mode, "mode", "", "resume: the observation was wrong; resync: the loss is accepted")
 	flags.BoolVar(&f.in.DryRun, "dry-run", false, "with resync: report what would happen, and change nothing")
 	flags.Uint64Var(&f.count, "count", 0, "with resync: the chain's `count` at its finalized block")
-	flags.StringToStringVar(&f.requests, "request", nil, "`NONCE=REQUESTID` that the lost transaction was, or NONCE=none; may be given again")
-	flags.StringToStringVar(&f.hashes, "hash", nil, "`NONCE=HASH` of the transaction that consumed it; may be given again")
-	flags.StringToStringVar(&f.executed, "executed", nil, "`NONCE=TEXT`: how you know that the request was carried out; may be given again")
+	flags.Var(&f.requests, "request", "`NONCE=REQUESTID` that the lost transaction was, or NONCE=none; may be given again")
+	flags.Var(&f.hashes, "hash", "`NONCE=HASH` of the transaction that consumed it; may be given again")
+	flags.Var(&f.executed, "executed", "`NONCE=TEXT`: how you know that the request was carried out; may be given again")
 	flags.StringVar(&f.in.Others, "others", "", "matching: each other nonce gets its only match")
 	flags.IntVar(&f.in.Fill, "fill", 0, "how many nonces from --count on placeholders consume")
 	why = reason(c)
@@ -132,20 +125,39 @@ func (a *app) protectRelease() *cobra.Command {
 	return c
 }
 
-// byNonce returns the values of a flag by nonce.
-func byNonce(flag string, all map[string]string) (map[uint64]string, error) {
-	if len(all) == 0 {
-		return nil, nil
-	}
-	found := make(map[uint64]string, len(all))
-	for text, value := range all {
-		nonce, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return nil, usagef("--%s %s=%s: want a nonce before =", flag, text, value)
+// byNonce has the values of a flag by nonce. It implements [pflag.Value].
+type byNonce map[uint64]string
+
+// String is the default.
+func (*byNonce) String() string { return "" }
+
+// Type names the value.
+func (*byNonce) Type() string { return "NONCE=VALUE" }
+
+// Set adds NONCE=VALUE, or several of them with commas between. A nonce has one value: of two, one is a mistake.
+func (b *byNonce) Set(text string) error {
+	pairs := []string{text}
+	if strings.Count(text, "=") > 1 {
+		var err error
+		if pairs, err = csv.NewReader(strings.NewReader(text)).Read(); err != nil {
+			return err
 		}
-		found[nonce] = value
 	}
-	return found, nil
+	if *b == nil {
+		*b = byNonce{}
+	}
+	for _, pair := range pairs {
+		number, value, ok := strings.Cut(pair, "=")
+		nonce, err := strconv.ParseUint(number, 10, 64)
+		if !ok || err != nil {
+			return fmt.Errorf("%s: want a nonce before =", pair)
+		}
+		if _, twice := (*b)[nonce]; twice {
+			return fmt.Errorf("%s: nonce %d is given twice", pair, nonce)
+		}
+		(*b)[nonce] = value
+	}
+	return nil
 }
 
 func (a *app) printRelease(r client.ReleaseReport) error {
@@ -177,7 +189,7 @@ func (a *app) protectIncidents() *cobra.Command {
 
 func (a *app) protectForeign() *cobra.Command {
 	c := a.call(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printList(a, api.ListForeign(ctx, args[0]), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE", func(f client.OpenForeign) []any {
+		return printList(a, api.ListForeign(ctx, args[0], 0), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE", func(f client.OpenForeign) []any {
 			return []any{f.Nonce, f.TxHash, f.To, f.ValueWei, f.Succeeded, f.TxID, f.RequestID, f.Since}
 		})
 	})
@@ -218,7 +230,10 @@ func (a *app) protectWriteOff() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printAnswer("written off", r.WrittenOff, "proceeded", r.Proceeded, "remaining", r.Remaining)
+		if err := a.printAnswer("written off", r.WrittenOff, "proceeded", r.Proceeded, "remaining", r.Remaining); err != nil || one != nil || r.WrittenOff == 0 {
+			return err // remaining also counts later nonces: the last call writes none off
+		}
+		return someRemain(r.Remaining)
 	})
 	c.Flags().Uint64Var(&nonce, "nonce", 0, "the one with this `nonce`")
 	c.Flags().Uint64Var(&through, "through", 0, "all up to this `nonce`, 100 at a time")
@@ -253,7 +268,13 @@ func (a *app) protectUntouched() *cobra.Command {
 		for _, one := range r.Left {
 			pairs = append(pairs, one.Submitter, one.Why)
 		}
-		return a.printAnswer(append(pairs, "next page", r.NextPageToken)...)
+		if err := a.printAnswer(append(pairs, "next page", r.NextPageToken)...); err != nil || r.Remaining == 0 {
+			return err
+		}
+		if r.NextPageToken == "" {
+			return endf(exitUnknown, "%d accounts are still in PROTECT: release each by fencepost protect release", r.Remaining)
+		}
+		return endf(exitUnknown, "%d accounts are still in PROTECT: run the same command with --page-token %s", r.Remaining, r.NextPageToken)
 	})
 	c.Flags().IntVar(&q.PageSize, "page-size", 0, "how many accounts, up to 1000; default: 100")
 	c.Flags().StringVar(&q.PageToken, "page-token", "", "the `token` of the next page, as the page before has it")

@@ -232,7 +232,10 @@ func (a *app) submitterCancelQueue() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printAnswer("cancelled", r.Cancelled, "remaining", r.Remaining, "bound to a nonce", r.Bound, "payouts", r.Payouts, "held for foreign transactions", r.Beside)
+		if err := a.printAnswer("cancelled", r.Cancelled, "remaining", r.Remaining, "bound to a nonce", r.Bound, "payouts", r.Payouts, "held for foreign transactions", r.Beside); err != nil {
+			return err
+		}
+		return someRemain(r.Remaining)
 	})
 	c.Flags().StringVar(&of, "caller", "", "only those of this `caller`")
 	why = reason(c)
@@ -247,7 +250,10 @@ func (a *app) submitterProceed() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printAnswer("proceeded", r.Proceeded, "remaining", r.Remaining, "newer", r.Newer, "to be cancelled", r.Cancelled, "payouts", r.Payouts, "held for foreign transactions", r.Beside)
+		if err := a.printAnswer("proceeded", r.Proceeded, "remaining", r.Remaining, "newer", r.Newer, "to be cancelled", r.Cancelled, "payouts", r.Payouts, "held for foreign transactions", r.Beside); err != nil {
+			return err
+		}
+		return someRemain(r.Remaining)
 	})
 	c.Flags().StringVar(&through, "through", "", "the `txId` of the newest intent that you have seen; later ones stay held")
 	require(c, "through")

@@ -60,6 +60,7 @@ func (a *app) transferPayout() *cobra.Command {
 
 // useCID makes a key where none was given, and prints it before the call.
 func (a *app) useCID(cid *string) {
+	a.keyed = true
 	*cid = cmp.Or(*cid, rand.Text())
 	a.note(note{Text: "cid " + *cid + ": after a lost answer, repeat the command with --cid " + *cid, CID: *cid})
 }
@@ -70,6 +71,7 @@ func (a *app) created(ctx context.Context, api *client.Client, w waitFlags, made
 		return err
 	}
 	if w.wait {
+		a.note(note{Text: "req_id " + made.ReqID, ReqID: made.ReqID})
 		return a.waitTransfer(ctx, api, made.ReqID, w.timeout)
 	}
 	if err := a.printAnswer("req_id", made.ReqID, "state", made.State, "code", made.Code, "message", made.Message, "reason", made.Reason); err != nil {
@@ -93,7 +95,7 @@ func (a *app) printTransfer(t client.Transfer) error {
 
 func (a *app) waitTransfer(ctx context.Context, api *client.Client, reqID string, timeout time.Duration) error {
 	var last client.Transfer
-	err := a.follow(ctx, timeout, "transfer wait "+reqID, func(ctx context.Context) (string, bool, error) {
+	err := a.follow(ctx, timeout, "transfer wait", reqID, func(ctx context.Context) (string, bool, error) {
 		seen, err := api.Transfer(ctx, reqID)
 		if err == nil {
 			last = seen

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,12 @@ func (w *waitFlags) add(c *cobra.Command, optional bool) {
 		c.Flags().BoolVar(&w.wait, "wait", false, "wait until it has ended, and exit by that")
 	}
 	c.Flags().DurationVar(&w.timeout, "timeout", 15*time.Minute, "how long to wait; after that the exit status is 3")
+	c.PreRunE = func(*cobra.Command, []string) error { // before anything is sent
+		if w.timeout <= 0 {
+			return usagef("--timeout %s: want a time above 0", w.timeout)
+		}
+		return nil
+	}
 }
 
 // intentFlags describe the intent of tx send.
@@ -132,12 +139,14 @@ func (a *app) sendTx(ctx context.Context, f intentFlags, w waitFlags) error {
 	if err != nil {
 		return err
 	}
+	a.keyed = true
 	a.note(note{Text: "request id " + in.RequestID + ": after a lost answer, repeat the command with --request-id " + in.RequestID, RequestID: in.RequestID})
 	created, err := c.CreateTx(ctx, in)
 	if err != nil {
 		return err
 	}
 	if w.wait {
+		a.note(note{Text: "txId " + created.TxID, TxID: created.TxID})
 		return a.waitTx(ctx, c, created.TxID, w.timeout)
 	}
 	return a.printAnswer("txId", created.TxID, "requestId", in.RequestID)
@@ -216,7 +225,7 @@ func (a *app) txWait() *cobra.Command {
 
 func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, timeout time.Duration) error {
 	var tx client.Tx
-	err := a.follow(ctx, timeout, "tx wait "+txID, func(ctx context.Context) (string, bool, error) {
+	err := a.follow(ctx, timeout, "tx wait", txID, func(ctx context.Context) (string, bool, error) {
 		seen, err := c.Tx(ctx, txID)
 		if err != nil {
 			return "", false, err
@@ -237,23 +246,20 @@ func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, timeout
 	return err
 }
 
-// follow reads until look reports the end, and tells each change of the state on stderr. After the time it ends with an
-// unknown outcome.
-func (a *app) follow(ctx context.Context, timeout time.Duration, command string, look func(context.Context) (state string, final bool, err error)) error {
-	if timeout <= 0 {
-		return usagef("--timeout %s: want a time above 0", timeout)
-	}
+// follow reads until look reports the end, and tells each change of the state on stderr. Any other end of the wait is an
+// unknown outcome, except that a wait without a request before it may find that there is no such id.
+func (a *app) follow(ctx context.Context, timeout time.Duration, command, id string, look func(context.Context) (state string, final bool, err error)) error {
 	const remindEvery = 15 * time.Second
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	began, told, last := time.Now(), time.Time{}, "not known yet"
+	began, told, last := time.Now(), time.Time{}, notRead
 	for pause := 200 * time.Millisecond; ; pause = min(pause*3/2, 3*time.Second) {
 		state, final, err := look(waiting)
 		switch {
 		case err == nil && final:
 			return nil
 		case err != nil && waiting.Err() == nil && !errors.Is(err, client.ErrUnknown):
-			return err
+			return a.waitEnd(err, last, command, id)
 		case err != nil:
 			state = last
 		}
@@ -263,10 +269,21 @@ func (a *app) follow(ctx context.Context, timeout time.Duration, command string,
 		}
 		select {
 		case <-waiting.Done():
-			return endf(exitUnknown, "it has not ended after %s, its state is %s: wait again by fencepost %s", time.Since(began).Round(time.Second), last, command)
+			return endf(exitUnknown, "%s: the wait ended: after %s its state is %s; wait again by fencepost %s %[1]s", id, time.Since(began).Round(time.Second), last, command)
 		case <-time.After(pause):
 		}
 	}
+}
+
+// notRead stands for the state before the first read.
+const notRead = "not known yet"
+
+// waitEnd is the error of a wait in which a read failed. What it waited for goes on.
+func (a *app) waitEnd(err error, last, command, id string) error {
+	if client.CodeOf(err) == "NOT_FOUND" && last == notRead && !a.answers.acted() {
+		return err
+	}
+	return endf(exitUnknown, "%s: the wait ended: %v; wait again by fencepost %s %[1]s", id, err, command)
 }
 
 func (a *app) txList() *cobra.Command {
@@ -286,17 +303,21 @@ func (a *app) txList() *cobra.Command {
 
 func (a *app) txCancel() *cobra.Command {
 	var why string
-	c := a.command("cancel TXID", "Cancel a transaction: CANCELLED (exit 0), EXECUTED (exit 1) or PENDING (exit 3: ask again)", 1, func(ctx context.Context, args []string) error {
+	var c *cobra.Command
+	c = a.command("cancel TXID", "Cancel a transaction: CANCELLED (exit 0), EXECUTED (exit 1) or PENDING (exit 3: ask again)", 1, func(ctx context.Context, args []string) error {
 		as := caller
-		if why != "" {
+		if c.Flags().Changed("reason") {
 			as = operator
+			if strings.TrimSpace(why) == "" {
+				return usagef("--reason: want why, or no --reason to cancel as the caller")
+			}
 		}
 		api, err := a.client(as)
 		if err != nil {
 			return err
 		}
 		var outcome client.Outcome
-		if why != "" {
+		if as == operator {
 			outcome, err = api.CancelTxAsOperator(ctx, args[0], why)
 		} else {
 			outcome, err = api.CancelTx(ctx, args[0])

@@ -67,6 +67,9 @@ func (a *app) webhookTest() *cobra.Command {
 		if err == nil {
 			err = a.printAnswer("endpoint", args[0], "accepted", r.Accepted, "answer", answered(r.Answer), "at", r.At)
 		}
+		if err == nil && !r.Accepted && (r.Answer == nil || r.Answer.Status == nil) {
+			return endf(exitUnknown, "%s: no answer to the test event, which may have arrived: see fencepost webhook list", args[0])
+		}
 		if err == nil && !r.Accepted {
 			err = endf(exitFailed, "%s did not accept the test event: %s", args[0], answered(r.Answer))
 		}
