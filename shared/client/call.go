@@ -35,6 +35,8 @@ func (q request) isRepeatable() bool {
 	switch last := q.path[strings.LastIndexByte(q.path, '/')+1:]; {
 	case q.method == http.MethodGet || !strings.HasPrefix(q.path, "/admin/v1/"):
 		return true
+	case q.path == "/admin/v1/submitters" || strings.HasPrefix(q.path, proposals+"/"): // an account is registered once, and a proposal ends once
+		return true
 	case strings.HasPrefix(q.path, "/admin/v1/accounts/"):
 		return last == "deposits" || last == "withdrawals"
 	default:

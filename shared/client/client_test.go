@@ -131,6 +131,11 @@ func TestActsAreNotRepeatedWithoutAnAnswer(t *testing.T) {
 			_, err := c.PutAsset(t.Context(), "deposits", client.AssetTerms{}, "r")
 			return err
 		}, 1},
+		"a registration": {cutOff, func(c *client.Client) error {
+			_, err := c.RegisterSubmitter(t.Context(), client.Registration{})
+			return err
+		}, 2},
+		"an approval": {cutOff, func(c *client.Client) error { _, err := c.Approve(t.Context(), "p", "r"); return err }, 2},
 		"a deposit": {cutOff, func(c *client.Client) error {
 			_, err := c.BookDeposit(t.Context(), 1, "USDC", client.Money{ID: "d"})
 			return err

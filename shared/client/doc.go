@@ -14,7 +14,8 @@
 // [Options.Within] or ctx is over. That is safe for reads, and where a key lets the server carry
 // the request out once: requestId, cid, or its content. An operator's act is not repeated
 // without a definite answer, because another operator may have undone it meanwhile. Exceptions are
-// deposits, withdrawals and the cancel of a transaction. Read the state before you act again.
+// what can happen once: deposits, withdrawals, the cancel of a transaction, a registration, and the
+// decision about a proposal. Read the state before you act again.
 //
 // Where the deployment demands two operators for an act, the first one's call is an error
 // with a [ProposedError]: nothing was carried out.
