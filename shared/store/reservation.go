@@ -146,8 +146,8 @@ var markUsed = `
 with ` + verdict(judging{caller: ofTheRow, amount: `@amount::numeric`, queues: `false`, fees: feesCheckedLater}) + `, marked as (
   update managed_tx
      set reservation = 'USED', state = 'SUBMITTED', tx_hash = @tx_hash, last_gas_params = @gas_params::text::jsonb,
-         submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
-         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), last_error = null, ` + waitOver + `
+         submit_attempts = 1, first_submit_at = statement_timestamp(), last_submit_at = statement_timestamp(),
+         next_resubmit_at = statement_timestamp(), next_check_at = clock_timestamp(), last_error = null, ` + waitOver + `
          event_sequence = event_sequence + 1, fencing_token = @token, updated_at = clock_timestamp()
    where tx_id = @tx_id and lock_owner = @owner` + mine + `
      and (select refused from evaluated) = ''
