@@ -19,7 +19,7 @@ func TestCostIsFlat(t *testing.T) {
 	db.Store.Close()
 	heavy := numbered(0)
 	run(t, db, `update submitter set max_in_flight = $2 where submitter = $1`, heavy, 100)
-	expectFewReads(t, db, heavy, 100)
+	expectFewReads(t, db, heavy, 100, 60)
 }
 
 // The same holds where each submitter has one finished transaction, so that the planner expects one row
@@ -34,11 +34,13 @@ func TestCostIsFlatBesideSubmittersOfOneTransaction(t *testing.T) {
 	db.Register(t, heavy, 100)
 	for range 2 { // the plans are made while nothing waits
 		run(t, db, `analyze`)
-		expectFewReads(t, db, heavy, 100)
+		expectFewReads(t, db, heavy, 100, 60)
 	}
 }
 
 // The same holds for one submitter that has all of the table, once autovacuum has analyzed its first 60 rows.
+// A statement that reads all transactions of the submitter for each transaction reads 600 and more. On a busy machine the moves take more
+// sessions, and each session reads the queue once: that is 30 to 60 for each transaction.
 func TestCostIsFlatForOneSubmitterWithAll(t *testing.T) {
 	t.Parallel()
 	db := storetest.NewClone(t)
@@ -49,15 +51,14 @@ func TestCostIsFlatForOneSubmitterWithAll(t *testing.T) {
 	}
 	for range 2 {
 		run(t, db, `analyze`)
-		expectFewReads(t, db, heavy, 600)
+		expectFewReads(t, db, heavy, 600, 150)
 	}
 }
 
-// expectFewReads moves n transactions of the submitter, and those that waited, to CONFIRMED, and fails the test where that reads more
-// index entries than their number explains.
-func expectFewReads(t *testing.T, db storetest.Bundle, heavy txmanager.Submitter, n int) {
+// expectFewReads moves n transactions of the submitter, and those that waited, to CONFIRMED, and fails the test where all statements together read
+// more than most index entries for each transaction.
+func expectFewReads(t *testing.T, db storetest.Bundle, heavy txmanager.Submitter, n, most int) {
 	t.Helper()
-	const most = 60 // index entries read for each transaction, by every statement together
 	reads := func() int {
 		return value[int](t, db, `select sum(idx_tup_read)::int from pg_stat_user_indexes where relname in ('managed_tx', 'tx_version')`)
 	}
