@@ -12,6 +12,7 @@ func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	const get, cancel, post = "GET /api/v1/tx/tx-1", "POST /api/v1/tx/tx-1/cancel", "POST /api/v1/tx"
 	const writeOff = "POST /admin/v1/submitters/s/foreign/write-off"
+	const deposits, book = "POST /admin/v1/accounts/7/ETH/deposits", "account deposit 7 ETH --id wire-1 --amount 1 --reason r"
 	const move = "transfer create --from FUNDING --to SPOT --asset USDT --amount 1"
 	for _, c := range []struct {
 		name, line string
@@ -68,6 +69,19 @@ func TestExitCodes(t *testing.T) {
 		{"one is written off", "protect write-off s --nonce 9 --reason r", map[string][]answer{writeOff: {{200, `{"writtenOff":1,"remaining":5}`}}}, exitOK, "5", ""},
 		{"some remain in PROTECT", "protect release-untouched --reason r", map[string][]answer{"POST /admin/v1/database/release-untouched": {{200, `{"released":["s"],"left":[],"remaining":5,"nextPageToken":"p2"}`}}}, exitUnknown, "p2", "with --page-token p2"},
 		{"a test event without an answer", "webhook test shop --reason why", map[string][]answer{"POST /admin/v1/webhook-endpoints/shop/test": {{200, `{"accepted":false,"by":"me","at":"2026-01-02T03:04:05Z","answer":{"status":null,"text":"timeout","at":"2026-01-02T03:04:05Z"}}`}}}, exitUnknown, "timeout", "may have arrived"},
+		{"a deposit without an answer", book + " --within 50ms", map[string][]answer{deposits: {{502, "sorry"}}}, exitUnknown, "", "--request-id, --cid or --id, never with another"},
+		{"a deposit that the sweep repeats", book, map[string][]answer{deposits: {{202, `{"actId":9,"state":"PENDING","at":"2026-01-02T03:04:05Z"}`}}}, exitUnknown, "PENDING", "run the same command again"},
+		{"a booked deposit", book, map[string][]answer{deposits: {{200, `{"actId":9,"state":"DONE","at":"2026-01-02T03:04:05Z"}`}}}, exitOK, "DONE", ""},
+		{"a refused deposit", book, map[string][]answer{deposits: {{422, `{"status":422,"code":"ACCOUNT_FROZEN","actId":9,"state":"REFUSED"}`}}}, exitFailed, "", "failed: ACCOUNT_FROZEN (422)"},
+		{"a status that one ledger has", "account set-status 7 ETH FROZEN --reason r", map[string][]answer{"POST /admin/v1/accounts/7/ETH/status": {{202, `{"userId":7,"asset":"ETH","wanted":"FROZEN","agreed":false}`}}},
+			exitUnknown, "FROZEN", "fencepost account get 7 ETH"},
+		{"no user", "account get seven ETH", nil, exitUsage, "", `USER "seven": want a whole number`},
+		{"no user of a list", "account list --user -1", nil, exitUsage, "", `--user "-1": want a whole number`},
+		{"no halt", "halt resume 0 --reason r", nil, exitUsage, "", `HALT "0": want a whole number`},
+		{"no address", "payout-address remove x", nil, exitUsage, "", `ADDRESS_ID "x": want a whole number`},
+		{"a misspelt term", "asset put ETH --terms - --reason r", nil, exitUsage, "", "-: "},
+		{"a check that finds something", "halt check", map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"violated","wrong":2,"fresh":1,"found":[],"halted":[{"scope":"all"}]}`}}}, exitFailed, "violated", "2 findings, 1 of them new"},
+		{"a check that finds nothing", "halt check", map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"ok","found":[],"halted":[]}`}}}, exitOK, "ok", ""},
 		{"no list", "tx send --submitter s --function f() --args {}", nil, exitUsage, "", "want a JSON list"},
 		{"two payloads", "tx send --submitter s --payload - --to 0xa", nil, exitUsage, "", "none of the others can be"},
 		{"help", "tx send --help", nil, exitOK, "--request-id", ""},

@@ -86,8 +86,8 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.impersonate, "impersonate", "", "the service `account` as which gcloud signs in; default: $FENCEPOST_IMPERSONATE")
 	flags.DurationVar(&a.within, "within", time.Minute, "how long one request is repeated while it gets no definite answer")
 	root.AddCommand(
-		a.txGroup(), a.submitterGroup(), a.protectGroup(), a.transferGroup(), a.eventsGroup(), a.webhookGroup(),
-		a.proposalGroup(), a.doctorCommand(), a.versionCommand(), a.manCommand(),
+		a.txGroup(), a.submitterGroup(), a.protectGroup(), a.transferGroup(), a.accountGroup(), a.payoutAddressGroup(), a.assetGroup(), a.haltGroup(),
+		a.eventsGroup(), a.webhookGroup(), a.proposalGroup(), a.doctorCommand(), a.versionCommand(), a.manCommand(),
 	)
 	return root
 }
