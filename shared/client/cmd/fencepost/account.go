@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -94,7 +95,7 @@ func (a *app) printAccount(t client.AccountDetail) error {
 	pairs := []any{"user", t.UserID, "asset", t.Asset, "Funding", balance(t.Funding), "Funding's status", t.Funding.Status, "Spot", balance(t.Spot), "Spot's status", t.Spot.Status,
 		"wanted status", t.Wanted, "both have it", t.Agreed}
 	for _, act := range t.Acts {
-		pairs = append(pairs, fmt.Sprintf("act %d", act.ActID), fmt.Sprintf("%s %s %s %s %s by %s: %s", cell(act.At), act.Kind, act.State, act.Account, act.Amount+act.Status, act.By, act.Reason))
+		pairs = append(pairs, fmt.Sprintf("act %d", act.ActID), strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s by %s: %s", cell(act.At), act.Kind, act.State, act.Account, act.Amount+act.Status, act.By, act.Reason)), " "))
 	}
 	return a.printAnswer(pairs...)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
@@ -70,6 +71,9 @@ func (a *app) report(ctx context.Context, err error) int {
 		return exitOK
 	}
 	f := a.classify(ctx, err)
+	if errors.Is(err, syscall.EPIPE) && !a.answers.acted() {
+		return f.exit // such as head, which has all that it wants
+	}
 	if a.json {
 		text, _ := json.Marshal(f) // texts only
 		_ = printLine(a.err, text)

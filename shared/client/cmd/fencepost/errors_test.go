@@ -2,8 +2,12 @@ package main
 
 import (
 	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // The exit code tells a refusal from a failure, both from a wrong command line, and all from an outcome that is not known. An
@@ -77,9 +81,12 @@ func TestExitCodes(t *testing.T) {
 			exitUnknown, "FROZEN", "fencepost account get 7 ETH"},
 		{"no user", "account get seven ETH", nil, exitUsage, "", `USER "seven": want a whole number`},
 		{"no user of a list", "account list --user -1", nil, exitUsage, "", `--user "-1": want a whole number`},
+		{"an empty argument", "account|get|1|", nil, exitUsage, "", "an argument is empty: want fencepost account get USER ASSET"},
+		{"a limit below 0", "halt list --limit -1", nil, exitUsage, "", "--limit -1: want"},
+		{"a list that is refused", "submitter list", map[string][]answer{"GET /admin/v1/submitters": {problem(403, "FORBIDDEN", "")}}, exitRefused, "", "FORBIDDEN"},
 		{"no halt", "halt resume 0 --reason r", nil, exitUsage, "", `HALT "0": want a whole number`},
 		{"no address", "payout-address remove x", nil, exitUsage, "", `ADDRESS_ID "x": want a whole number`},
-		{"a misspelt term", "asset put ETH --terms - --reason r", nil, exitUsage, "", "-: "},
+		{"no terms", "asset put ETH --terms - --reason r", nil, exitUsage, "", "-: it is empty"},
 		{"a check that finds something", "halt check", map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"violated","wrong":2,"fresh":1,"found":[],"halted":[{"scope":"all"}]}`}}}, exitFailed, "violated", "2 findings, 1 of them new"},
 		{"a check that finds nothing", "halt check", map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"ok","found":[],"halted":[]}`}}}, exitOK, "ok", ""},
 		{"no list", "tx send --submitter s --function f() --args {}", nil, exitUsage, "", "want a JSON list"},
@@ -92,6 +99,9 @@ func TestExitCodes(t *testing.T) {
 			code, out, problems := d.fencepost(t, c.line)
 			if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(problems, c.problems) {
 				t.Errorf("%s: got exit %d,\n%s\n%s\nwant exit %d, %q and %q", c.line, code, out, problems, c.code, c.out, c.problems)
+			}
+			if c.code == exitRefused && out != "" {
+				t.Errorf("%s: got %q, want no result", c.line, out)
 			}
 			if c.code == exitUsage && len(d.calls()) > 0 {
 				t.Errorf("%s: sent %q, want nothing", c.line, d.calls())
@@ -115,5 +125,34 @@ func TestOutputThatFails(t *testing.T) {
 	code := run(t.Context(), strings.Fields("tx send --submitter s --request-id r"), func(name string) string { return env[name] }, streams{strings.NewReader(""), broken{}, &problems})
 	if code != exitUnknown || !strings.Contains(problems.String(), "never with another") {
 		t.Errorf("got exit %d, %s; want exit %d and to repeat it under the same key", code, problems.String(), exitUnknown)
+	}
+}
+
+// TestMain is the program itself where the variable has a command line: a test of its process.
+func TestMain(m *testing.M) {
+	if line := os.Getenv("FENCEPOST_TEST_LINE"); line != "" {
+		os.Args = append([]string{"fencepost"}, strings.Fields(line)...)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// A reader that has gone, such as head, ends a command that reads without a message. An act still tells its outcome.
+func TestBrokenPipe(t *testing.T) {
+	t.Parallel()
+	d := serve(t, map[string][]answer{"POST /api/v1/tx": {{202, `{"txId":"tx-1"}`}}, "GET /api/v1/tx/tx-1": {{200, confirmed}}})
+	for line, want := range map[string]string{"tx get tx-1": "", "tx send --submitter s --request-id r": "never with another"} {
+		r, w, err := os.Pipe()
+		check.OK(t)(err)
+		check.OK(t)(r.Close())
+		var problems strings.Builder
+		c := exec.CommandContext(t.Context(), os.Args[0])
+		c.Env = []string{"FENCEPOST_TEST_LINE=" + line, "FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}
+		c.Stdout, c.Stderr = w, &problems
+		_ = c.Run()
+		check.OK(t)(w.Close())
+		if got := problems.String(); c.ProcessState.ExitCode() != exitUnknown || !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: got %s, %q; want exit %d and %q", line, c.ProcessState, got, exitUnknown, want)
+		}
 	}
 }
