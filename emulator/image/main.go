@@ -1,7 +1,6 @@
 // Command image builds the functions' image without Docker. It runs the commands of the Dockerfile's first
-// stage on the context that Docker would get. The image has the programs and the machine's CA certificates,
-// and nothing else. It writes the image as an archive that docker load, podman load and crane
-// push read, and prints its digest.
+// stage on the context that Docker would get. It writes an archive that docker load, podman load and crane push read,
+// and prints its digest.
 package main
 
 import (
