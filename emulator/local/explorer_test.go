@@ -46,7 +46,7 @@ func TestExplorerHasACommandForEachOperation(t *testing.T) {
 	}
 }
 
-// Redoc is npm's file, in the version that the comment of redocFiles names. What is served asks no other host.
+// Redoc is npm's file, in the version that the comment of redocFiles names. The explorer asks no other host.
 func TestRedocIsTheOneOfNPM(t *testing.T) {
 	t.Parallel()
 	text := check.Value(redocFiles.ReadFile("redoc/redoc.standalone.js"))(t)
@@ -58,7 +58,7 @@ func TestRedocIsTheOneOfNPM(t *testing.T) {
 	}
 }
 
-// The page's policy allows only what has the page's nonce, which is another one each time.
+// The page's policy allows only scripts and styles with the page's nonce, which is new each time.
 func TestExplorerPolicy(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
