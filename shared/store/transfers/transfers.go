@@ -41,8 +41,8 @@ func New(s *store.Store) *Store {
 	return own
 }
 
-// Lane is the lane of the writes. A ledger in the same database makes its calls in it too: a call then waits for a
-// write that is under way, and the next write has all transfers whose calls were answered.
+// Lane is the lane of the writes. A ledger in the same database makes its calls in it too. A call then waits for a
+// write that is under way. The next write has all transfers whose calls were answered.
 func (s *Store) Lane() *batch.Lane { return &s.lane }
 
 // send makes one round trip; none without statements.
