@@ -62,7 +62,7 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 	if err != nil {
 		return fmt.Errorf("users' tokens: %w", err)
 	}
-	money := funding.New(a.store.Pool())
+	money := funding.NewInLane(a.store.Pool(), p.store.Lane())
 	p.payouts, p.checks = a.payoutLedger(p.store), checks.New(a.store.Pool())
 	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading, transfer.Chain: p.payouts}
 	book := counted.Transfers{Store: p.store}

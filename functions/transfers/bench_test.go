@@ -74,7 +74,8 @@ func BenchmarkTransfers(b *testing.B) {
 			options := storetest.Options(db.URL, storetest.Rules)
 			options.MaxConns = 4
 			s := storetest.Open(b, options)
-			book, ledger := transfers.New(s), funding.New(s.Pool())
+			book := transfers.New(s)
+			ledger := funding.NewInLane(s.Pool(), book.Lane())
 			check.OK(b)(book.PutAsset(b.Context(), transfer.Asset{ID: 1, Name: "USDT", Precision: 6, MinUnits: 1, MaxUnits: 1e12, Active: true, Enabled: true}))
 			for user := range c.users {
 				o := ledger.OutsideDeposit(b.Context(), transfer.Call{ReqID: fmt.Sprint("funds-", user), UserID: int64(user + 1), AssetID: 1, Units: 1e15})

@@ -57,7 +57,7 @@ func DecodeText[T any](body []byte) (T, error) {
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, maxBytes int64) ([]byte, error) {
-	if ct := r.Header.Get("Content-Type"); ct != "" {
+	if ct := r.Header.Get("Content-Type"); ct != "" && ct != "application/json" {
 		media, _, err := mime.ParseMediaType(ct)
 		if err != nil || media != "application/json" {
 			return nil, NewProblem(InvalidJSON, "Content-Type is %q; want application/json", ct)
@@ -85,8 +85,9 @@ func checkText(body []byte) error {
 	if !utf8.Valid(body) {
 		return NewProblem(InvalidJSON, "the body is not UTF-8")
 	}
-	var raw json.RawMessage
-	if err := json.Unmarshal(body, &raw); err != nil {
+	if !json.Valid(body) {
+		var raw json.RawMessage
+		err := json.Unmarshal(body, &raw)
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			return NewProblem(InvalidJSON, "byte %d: %s; want exactly one JSON value", syntax.Offset, syntax)

@@ -12,58 +12,85 @@ import (
 )
 
 // walker reads a valid JSON text once beside the Go type that it must become, and stops at the first
-// difference. It works on tokens, so the cost is linear in the text at any depth.
+// difference. The cost is linear in the text at any depth.
 type walker struct {
 	body []byte
-	dec  *json.Decoder
+	at   int // index of the next byte
 }
 
 // checkShape compares body, which is valid JSON, with type t.
 func checkShape(body []byte, t reflect.Type) error {
-	w := walker{body: body, dec: json.NewDecoder(bytes.NewReader(body))}
-	w.dec.UseNumber()
+	w := walker{body: body}
 	return w.value("", t, 0)
+}
+
+// next returns the first byte of the next token.
+func (w *walker) next() byte {
+	for ; ; w.at++ {
+		switch c := w.body[w.at]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+		default:
+			return c
+		}
+	}
+}
+
+// text moves past the next token, which is no bracket or brace, and returns it.
+func (w *walker) text() []byte {
+	start := w.at
+	if w.body[w.at] == '"' {
+		for w.at++; w.body[w.at] != '"'; w.at++ {
+			if w.body[w.at] == '\\' {
+				w.at++ // past the escaped character
+			}
+		}
+		w.at++
+		return w.body[start:w.at]
+	}
+	for w.at < len(w.body) && strings.IndexByte(" \t\r\n,]}", w.body[w.at]) < 0 {
+		w.at++
+	}
+	return w.body[start:w.at]
 }
 
 // value checks the next value of the text, at path, against t. A nil t allows everything but duplicate
 // names.
-func (w *walker) value(path string, t reflect.Type, depth int) error {
+func (w *walker) value(path string, t reflect.Type, depth int) (err error) {
 	if depth > maxDepth {
 		return NewProblem(InvalidJSON, "the body nests deeper than %d", maxDepth)
 	}
-	start := w.dec.InputOffset()
-	token, err := w.dec.Token()
-	if err != nil {
-		return &Problem{Code: InvalidJSON, Detail: "the body is not JSON", Cause: err}
-	}
+	first := w.next()
+	start := w.at
 	t, nullable := target(t)
-	if token == nil && nullable {
-		return nil
-	}
 	inner := t
-	if t != nil && (decodesItself(t) || !takes(t, token)) {
+	if t != nil && (decodesItself(t) || !takes(t, first)) {
 		inner = nil // the whole value is read, then decoded or refused
 	}
-	switch token {
-	case json.Delim('{'):
+	switch first {
+	case '{':
 		err = w.object(path, inner, depth)
-	case json.Delim('['):
+	case '[':
 		err = w.array(path, inner, depth)
+	default:
+		w.text()
 	}
-	if err != nil || t == nil || (inner != nil && isContainer(token)) {
+	if err != nil || t == nil || first == 'n' && nullable || inner != nil && isContainer(first) {
 		return err
 	}
-	return w.leaf(path, t, token, start)
+	return leaf(path, t, w.body[start:w.at])
 }
 
-// leaf decodes the single value that began after offset start.
-func (w *walker) leaf(path string, t reflect.Type, token json.Token, start int64) error {
-	raw := bytes.TrimLeft(w.body[start:w.dec.InputOffset()], " \t\r\n,:")
-	if token != nil && json.Unmarshal(raw, reflect.New(t).Interface()) == nil {
+// leaf decodes a single value.
+func leaf(path string, t reflect.Type, raw []byte) error {
+	first := raw[0]
+	if first == '"' && t.Kind() == reflect.String && !decodesItself(t) {
 		return nil
 	}
-	detail := fmt.Sprintf("got %s; want %s", describe(token), wanted(t))
-	if token == nil && decodesItself(t) {
+	if first != 'n' && json.Unmarshal(raw, reflect.New(t).Interface()) == nil {
+		return nil
+	}
+	detail := fmt.Sprintf("got %s; want %s", describe(raw), wanted(t))
+	if first == 'n' && decodesItself(t) {
 		detail = "null is not a value of this field: leave it out, or give it a value"
 	}
 	if path == "" {
@@ -74,12 +101,8 @@ func (w *walker) leaf(path string, t reflect.Type, token json.Token, start int64
 
 func (w *walker) object(path string, t reflect.Type, depth int) error {
 	seen := map[string]bool{}
-	for w.dec.More() {
-		token, err := w.dec.Token()
-		name, isName := token.(string)
-		if err != nil || !isName {
-			return &Problem{Code: InvalidJSON, Detail: "the body is not JSON", Cause: err}
-		}
+	for w.at++; w.next() != '}'; {
+		name := nameOf(w.text())
 		at := name
 		if path != "" {
 			at = path + "." + name
@@ -99,8 +122,17 @@ func (w *walker) object(path string, t reflect.Type, depth int) error {
 			return err
 		}
 	}
-	_, err := w.dec.Token()
-	return err
+	w.at++
+	return nil
+}
+
+// nameOf returns the text of a JSON string.
+func nameOf(raw []byte) (name string) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	_ = json.Unmarshal(raw, &name) // it is valid
+	return name
 }
 
 // isKey reports whether name is the canonical form of a key of type t. Two forms would be one entry,
@@ -118,13 +150,14 @@ func (w *walker) array(path string, t reflect.Type, depth int) error {
 	if t != nil {
 		inner = t.Elem()
 	}
-	for i := 0; w.dec.More(); i++ {
+	w.at++
+	for i := 0; w.next() != ']'; i++ {
 		if err := w.value(fmt.Sprintf("%s[%d]", path, i), inner, depth+1); err != nil {
 			return err
 		}
 	}
-	_, err := w.dec.Token()
-	return err
+	w.at++
+	return nil
 }
 
 // target strips pointers from t; nil is a type that accepts any value. nullable reports whether null is
@@ -139,27 +172,32 @@ func target(t reflect.Type) (_ reflect.Type, nullable bool) {
 	return t, nullable
 }
 
+var selfDecoding sync.Map // reflect.Type to bool
+
+// decodesItself reports whether t has a method that decodes it.
 func decodesItself(t reflect.Type) bool {
+	if known, ok := selfDecoding.Load(t); ok {
+		return known.(bool)
+	}
 	p := reflect.PointerTo(t)
-	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	does := p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	selfDecoding.Store(t, does)
+	return does
 }
 
-// takes reports whether a value that begins with token can be a t, as far as objects and arrays are
+// takes reports whether a value that begins with first can be a t, as far as objects and arrays are
 // concerned.
-func takes(t reflect.Type, token json.Token) bool {
-	switch token {
-	case json.Delim('{'):
+func takes(t reflect.Type, first byte) bool {
+	switch first {
+	case '{':
 		return t.Kind() == reflect.Struct || t.Kind() == reflect.Map
-	case json.Delim('['):
+	case '[':
 		return t.Kind() == reflect.Slice || t.Kind() == reflect.Array
 	}
 	return true
 }
 
-func isContainer(token json.Token) bool {
-	_, ok := token.(json.Delim)
-	return ok
-}
+func isContainer(first byte) bool { return first == '{' || first == '[' }
 
 // member returns the type of the member with that name, in an object that becomes a t.
 func member(t reflect.Type, name string) (inner reflect.Type, known bool) {
@@ -195,22 +233,19 @@ func fields(t reflect.Type) map[string]reflect.Type {
 	return byName
 }
 
-// describe names a value by its first token, without repeating it.
-func describe(token json.Token) string {
-	switch v := token.(type) {
-	case nil:
-		return "null"
-	case json.Delim:
-		if v == '{' {
-			return "an object"
-		}
+// describe names a value by its first byte, without repeating a text.
+func describe(raw []byte) string {
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
 		return "an array"
-	case string:
+	case '"':
 		return "a string"
-	case json.Number:
-		return "the number " + clip(v.String())
+	case 'n', 't', 'f':
+		return string(raw)
 	}
-	return fmt.Sprint(token)
+	return "the number " + clip(string(raw))
 }
 
 // wanted describes the JSON form of a value of type t.

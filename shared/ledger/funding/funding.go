@@ -35,9 +35,12 @@ type Ledger struct {
 var _ transfer.Ledger = (*Ledger)(nil)
 
 // New returns the ledger in the database of db. The caller closes db.
-func New(db *pgxpool.Pool) *Ledger {
+func New(db *pgxpool.Pool) *Ledger { return NewInLane(db, nil) }
+
+// NewInLane is [New] with calls that take turns with the other round trips of the lane. nil: there are none.
+func NewInLane(db *pgxpool.Pool, lane *batch.Lane) *Ledger {
 	l := &Ledger{db: db}
-	l.calls = l.newCalls()
+	l.calls = l.newCalls(lane)
 	return l
 }
 

@@ -37,7 +37,7 @@ type request struct {
 
 // newCalls is the group of calls that share round trips and commits. Two calls of one request do not
 // share: the second may depend on the first.
-func (l *Ledger) newCalls() *batch.Group[request, answer] {
+func (l *Ledger) newCalls(lane *batch.Lane) *batch.Group[request, answer] {
 	return batch.New(batch.Options[request, answer]{
 		Send:      l.answerAll,
 		Key:       func(r request) string { return r.call.ReqID },
@@ -45,6 +45,7 @@ func (l *Ledger) newCalls() *batch.Group[request, answer] {
 		Timeout:   batchTimeout,
 		SlowAfter: slowCallAfter,
 		Alone:     maxAlone,
+		Lane:      lane,
 	})
 }
 

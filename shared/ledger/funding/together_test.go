@@ -1,6 +1,7 @@
 package funding_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -170,4 +172,28 @@ func TestLockedAccountDelaysOnlyItsCalls(t *testing.T) {
 	do(t, rival, `commit`)
 	succeeds(t, <-answers[9])
 	succeeds(t, <-answers[alice])
+}
+
+// A call in a lane waits while another round trip of the lane is under way, and is made after it.
+func TestACallTakesItsTurnInTheLane(t *testing.T) {
+	t.Parallel()
+	l, lane := newLedger(t), new(batch.Lane)
+	succeeds(t, l.OutsideDeposit(t.Context(), call("funds", fine, 5)))
+	began, end := make(chan bool), make(chan bool)
+	other := batch.New(batch.Options[string, string]{MaxCalls: 1, Timeout: time.Minute, Lane: lane, Send: func(context.Context, []string) []batch.Result[string] {
+		close(began)
+		<-end
+		return make([]batch.Result[string], 1)
+	}})
+	answered := make(chan transfer.Outcome, 1)
+	go func() { _, _ = other.Do(t.Context(), "other") }()
+	<-began
+	go func() { answered <- funding.NewInLane(l.db.DB, lane).Withdraw(t.Context(), call("turn", fine, 5)) }()
+	select {
+	case o := <-answered:
+		t.Errorf("a call while the lane was taken: got %+v, want none yet", o)
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(end)
+	succeeds(t, <-answered)
 }

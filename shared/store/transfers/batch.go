@@ -82,7 +82,7 @@ func (s *Store) newWrites() *batch.Group[write, written] {
 		Timeout:   batchTimeout,
 		SlowAfter: slowWriteAfter,
 		Alone:     maxAlone,
-		Lane:      &batch.Lane{Pause: lanePause},
+		Lane:      &s.lane,
 	})
 }
 

@@ -25,7 +25,7 @@ func TestConcurrentTransfersShareRoundTrips(t *testing.T) {
 	const callers, each = 32, 12
 	for _, users := range []int64{20, 1} {
 		r := newRig(t)
-		ledger := funding.New(r.Pool())
+		ledger := funding.NewInLane(r.Pool(), r.Store.Lane())
 		for user := range users {
 			o := ledger.OutsideDeposit(t.Context(), transfer.Call{ReqID: fmt.Sprint("funds-", user), UserID: user + 1, AssetID: 1, Units: 1_500_000 * callers * each})
 			check.Equal(t, "deposit", o.Verdict, transfer.Success)

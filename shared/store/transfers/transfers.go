@@ -25,6 +25,7 @@ import (
 // Store is the port to the tables of internal transfers.
 type Store struct {
 	db     *pgxpool.Pool
+	lane   batch.Lane                   // of the writes, and of the calls to Funding
 	writes *batch.Group[write, written] // creates, transitions and postponements
 }
 
@@ -35,10 +36,14 @@ var (
 
 // New uses the pool of s; its owner closes it.
 func New(s *store.Store) *Store {
-	own := &Store{db: s.Pool()}
+	own := &Store{db: s.Pool(), lane: batch.Lane{Pause: lanePause}}
 	own.writes = own.newWrites()
 	return own
 }
+
+// Lane is the lane of the writes. A ledger in the same database makes its calls in it too. A call then waits for a
+// write that is under way. The next write has all transfers whose calls were answered.
+func (s *Store) Lane() *batch.Lane { return &s.lane }
 
 // send makes one round trip; none without statements.
 func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
