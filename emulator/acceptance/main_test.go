@@ -36,7 +36,18 @@ func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must
 // bench is a running stack with direct access to its database and chain.
 type bench struct {
 	*acceptancetest.Deployment
-	ctx context.Context
+	ctx    context.Context
+	first  int // the place of the test's first submitter
+	number int // of the test's submitters; 0: all
+}
+
+// Submitters returns the test's submitters.
+func (b bench) Submitters() []txmanager.Submitter {
+	all := b.Stack.Submitters()
+	if b.number == 0 {
+		return all
+	}
+	return all[b.first : b.first+b.number]
 }
 
 // setup starts a stack for t with few submitters, two processes and quick blocks. Only the test runs the sweep.
@@ -59,7 +70,7 @@ func setup(t testing.TB, o stack.Options) bench {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 	t.Cleanup(cancel)
-	return bench{acceptancetest.StartFor(ctx, t, o), ctx}
+	return bench{Deployment: acceptancetest.StartFor(ctx, t, o), ctx: ctx}
 }
 
 // transfer returns an intent that sends one wei to an unused address.

@@ -1,0 +1,41 @@
+package acceptance
+
+import (
+	"cmp"
+	"context"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/crash"
+)
+
+// inTurn runs a subtest for each name, one after another, on one stack: a stack costs more than most of them. Each has
+// submitters of its own, as many as the options say, and begins when no task of an earlier one is left.
+func inTurn(t *testing.T, o stack.Options, names []string, test func(t *testing.T, b bench, name string)) {
+	t.Helper()
+	each := cmp.Or(o.Submitters, 2)
+	o.Submitters = each * len(names)
+	b := setup(t, o)
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
+			defer cancel()
+			b := bench{b.Deployment, ctx, i * each, each}
+			b.delivered(t)
+			test(t, b, name)
+		})
+	}
+}
+
+// killedInTurn is inTurn on a stack whose processes die once in each subtest, when one reaches the point. The folder is
+// for [bench.killed].
+func killedInTurn(t *testing.T, o stack.Options, points []string, test func(t *testing.T, b bench, folder, point string)) {
+	t.Helper()
+	folder := t.TempDir()
+	o.Settings = withSettings(quick, o.Settings, map[string]string{crash.Variable: folder})
+	inTurn(t, o, points, func(t *testing.T, b bench, point string) {
+		check(t, crash.Arm(folder, point, 1, crash.Kill))
+		test(t, b, folder, point)
+	})
+}
