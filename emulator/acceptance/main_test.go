@@ -36,9 +36,14 @@ func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must
 // bench is a running stack with direct access to its database and chain.
 type bench struct {
 	*acceptancetest.Deployment
-	ctx    context.Context
-	first  int // the place of the test's first submitter
-	number int // of the test's submitters; 0: all
+	ctx context.Context
+	turn
+}
+
+// turn is the part of a test that has a stack after others; see [inTurn].
+type turn struct {
+	first, number int    // of its submitters; number 0: the test has the stack alone
+	block         uint64 // the chain's first block of this turn
 }
 
 // Submitters returns the test's submitters.

@@ -11,7 +11,8 @@ import (
 )
 
 // inTurn runs a subtest for each name, one after another, on one stack: a stack costs more than most of them. Each has
-// submitters of its own, as many as the options say, and begins when no task of an earlier one is left.
+// submitters of its own, as many as the options say, and begins when nothing of an earlier one is left to do. The checkers read
+// the whole history at the end.
 func inTurn(t *testing.T, o stack.Options, names []string, test func(t *testing.T, b bench, name string)) {
 	t.Helper()
 	each := cmp.Or(o.Submitters, 2)
@@ -21,11 +22,29 @@ func inTurn(t *testing.T, o stack.Options, names []string, test func(t *testing.
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 			defer cancel()
-			b := bench{b.Deployment, ctx, i * each, each}
-			b.delivered(t)
+			b := bench{b.Deployment, ctx, turn{i * each, each, b.Chain.Head() + 1}}
+			b.emptyQueues(t) // of tasks that are due later
+			b.until(t, "a task of an earlier turn is left", b.idle)
 			test(t, b, name)
 		})
 	}
+	b.ctx = t.Context() // the time for one test may be over
+	b.check(t)
+}
+
+// idle reports whether no task is left, and no function is being called.
+func (b bench) idle() bool {
+	for _, q := range b.Tasks.Stats() {
+		if q.Pending > 0 {
+			return false
+		}
+	}
+	for _, f := range b.URLMap.Stats() {
+		if f.InFlight > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // killedInTurn is inTurn on a stack whose processes die once in each subtest, when one reaches the point. The folder is
