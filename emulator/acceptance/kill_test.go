@@ -22,15 +22,6 @@ var quick = map[string]string{
 	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000", "FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_HANDLERS_TIMEOUT": "900ms",
 }
 
-// setupArmed starts a stack whose processes die once, when one reaches the point.
-func setupArmed(t *testing.T, point string, o stack.Options) (b bench, folder string) {
-	t.Helper()
-	folder = t.TempDir()
-	check(t, crash.Arm(folder, point, 1, crash.Kill))
-	o.Settings = withSettings(quick, o.Settings, map[string]string{crash.Variable: folder})
-	return setup(t, o), folder
-}
-
 func withSettings(all ...map[string]string) map[string]string {
 	sum := make(map[string]string)
 	for _, m := range all {

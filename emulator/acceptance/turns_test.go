@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
-// inTurn runs a subtest for each name, one after another, on one stack: a stack costs more than most of them. Each has
-// submitters of its own, as many as the options say, and begins when nothing of an earlier one is left to do. The checkers read
-// the whole history at the end.
+// inTurn runs a subtest for each name, one after another, on one stack, whose start costs more than most of them. Each
+// subtest has other submitters, as many as the options say, and begins when the work of the earlier ones has ended. The
+// checkers read the whole history at the end.
 func inTurn(t *testing.T, o stack.Options, names []string, test func(t *testing.T, b bench, name string)) {
 	t.Helper()
 	each := cmp.Or(o.Submitters, 2)

@@ -58,7 +58,7 @@ func (s *Stack) startDatabase(ctx context.Context) error {
 	return nil
 }
 
-// roleOfAll has the rights of all functions in each copy of the template: to grant them to a role of its own takes longer.
+// roleOfAll has the rights of all functions in each copy of the template. To grant them in each copy would take longer than some tests.
 const roleOfAll = functionRole + "_" + all
 
 // passwordOfAll returns its password in the superuser's cluster.
