@@ -85,7 +85,7 @@ func parse(args, environ []string) (flags, error) {
 	}
 	f.settings.AddEnvironment(environ)
 	err := command.Check(set, command.Range{Flag: "processes", Value: float64(f.processes), Min: 1, Max: 32},
-		command.Range{Flag: "nodes", Value: float64(f.nodes), Min: 1, Max: nodes.MaxNodes}, command.Range{Flag: "chains", Value: float64(f.chains), Min: 1, Max: 2}, command.Range{Flag: "cells", Value: float64(f.cells), Min: 1, Max: cells.Most},
+		command.Range{Flag: "nodes", Value: float64(f.nodes), Min: 1, Max: nodes.MaxNodes}, command.Range{Flag: "chains", Value: float64(f.chains), Min: 1, Max: 2}, command.Range{Flag: "cells", Value: float64(f.cells), Min: 1, Max: cells.MaxCells},
 		command.Range{Flag: "window", Value: float64(f.window), Min: 0, Max: 10_000})
 	if err != nil {
 		return f, err

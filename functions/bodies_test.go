@@ -59,7 +59,7 @@ func TestCidsAreComparedByteForByte(t *testing.T) {
 
 // An optional field that is null counts as absent. The user is the token's, and there is
 // no cid: the same body twice is two transfers.
-func TestNullIsLeftOut(t *testing.T) {
+func TestNullIsOmitted(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	body := `{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","user_id":null,"cid":null}`
@@ -96,7 +96,7 @@ func TestNullsOfTheDescription(t *testing.T) {
 	}
 }
 
-// The refusal of a null, or of another type, of a field with a form of its own is plain.
+// A null or another type in an optional text field is refused with the field's name.
 func TestRefusalsOfAnOptionalText(t *testing.T) {
 	t.Parallel()
 	h := build(t)

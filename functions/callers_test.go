@@ -73,7 +73,7 @@ func TestOneCallerAtTheBound(t *testing.T) {
 
 // No payload is read for a caller that may not use the submitter: any fault in it gets the same
 // answer. A caller that was just added is served.
-func TestPayloadsOfStrangersAreNotRead(t *testing.T) {
+func TestPayloadsOfOtherCallersAreNotRead(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Bundle.Register(t, shopAccount, 1)

@@ -207,7 +207,7 @@ func (p pages) isSmall(t *testing.T) {
 	t.Logf("%d bytes, of them %d of the page itself", total, len(first.body))
 }
 
-// An act shows its evidence, wants a reason, and shows a refusal with what was entered.
+// An act shows its evidence, wants a reason, and shows a refusal beside the entered values.
 func TestConsoleActsOnQueues(t *testing.T) {
 	t.Parallel()
 	h, c := listed(t)

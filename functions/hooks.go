@@ -216,12 +216,12 @@ func (a *calls) ownReservation(ctx context.Context, txID, owner string) (store.R
 
 // hooksMay checks the owner's name and the requests.
 func (a *calls) hooksMay(owner string, requests []string) error {
-	const most = 128
+	const limit = 128
 	switch {
 	case !a.hooks.Enabled:
 		return ErrHooksOff
-	case owner == "" || len(owner) > most || strings.ContainsRune(owner, 0) || !utf8.ValidString(owner):
-		return fmt.Errorf("the owner of a reservation has 1 to %d bytes of UTF-8, without NUL", most)
+	case owner == "" || len(owner) > limit || strings.ContainsRune(owner, 0) || !utf8.ValidString(owner):
+		return fmt.Errorf("the owner of a reservation has 1 to %d bytes of UTF-8, without NUL", limit)
 	case len(requests) == 0 || len(requests) > 10_000:
 		return errors.New("want one to 10000 requests: each gets a nonce")
 	}

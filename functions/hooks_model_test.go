@@ -64,7 +64,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	h := withHooks(t, []string{"*"}, "FENCEPOST_SIGNER_LOCAL_KEYS_FILE="+file,
 		"FENCEPOST_RESUBMIT_INTERVAL=1s", "FENCEPOST_CHAIN_BLOCK_TIME=100ms", "FENCEPOST_DATABASE_MAX_CONNS=24")
 	for i := range plays {
-		seed := rand.Uint64() //nolint:gosec // the seed is in the failure message
+		seed := rand.Uint64()
 		p := &play{
 			hooks: h, sub: eip155.NewSubmitter(1337, accounts[i].Address), key: accounts[i], rng: rand.New(rand.NewPCG(seed, 0)),
 			used: map[string]string{}, back: map[string]bool{}, voided: map[string]bool{},

@@ -96,7 +96,7 @@ func inspection(c config.Mempool) *rules.Inspection {
 	if !c.Diagnose {
 		return nil
 	}
-	return &rules.Inspection{Inspector: rules.DefaultInspector{}, Most: maxInspected}
+	return &rules.Inspection{Inspector: rules.DefaultInspector{}, MaxVersions: maxInspected}
 }
 
 // wei converts gwei to wei.

@@ -10,7 +10,7 @@ import (
 )
 
 // The sampled bit of a trace is trusted only if it comes from a task.
-func TestSampledBitsOfStrangersDoNotCount(t *testing.T) {
+func TestSampledBitsOfCallersDoNotCount(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	const of = "4bf92f3577b34da6a3ce929d0e0e47"

@@ -1,5 +1,5 @@
--- The index that transfers_open_by_age replaces. It is dropped in a transaction of its own: beside the making of an index
--- it waited for writers that waited for it.
+-- Drops the index that transfers_open_by_age replaces, in a separate transaction. In the transaction that makes an index,
+-- the drop waited for writers that waited for that transaction.
 
 -- +goose Up
 -- +goose StatementBegin

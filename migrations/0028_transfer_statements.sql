@@ -42,7 +42,7 @@ create trigger record_transfer after update on transfers_tb
 -- As before, with two differences. A transfer can go from SOURCE_PENDING to TARGET_PENDING in one update: both
 -- transitions follow from one answer of the source, and no call lies between them. And each statement prepares less:
 -- the condition has the pairs of is_transfer_transition as numbers, 100 times the old state plus the new one, and the
--- columns that never change have a trigger of their own, which Postgres skips where a statement sets none of them. No
+-- columns that never change have a separate trigger, which Postgres skips where a statement sets none of them. No
 -- trigger before an update sets a column.
 drop trigger guard_transfer on transfers_tb;
 create trigger guard_transfer after update on transfers_tb for each row when (not old.open
@@ -61,7 +61,7 @@ create trigger guard_transfer_binding after update of transfer_id, req_id, cid, 
        is distinct from (new.payout_submitter, new.payout_chain_id, new.payout_token, new.payout_address, new.payout_base_units, new.payout_payload))
   execute function guard_transfer();
 
--- As before, but all balances are changed by one statement: each has its triggers and its checks to prepare. It finds
+-- As before, but one statement changes all balances, so that Postgres prepares its triggers and checks once. It finds
 -- each balance by its key.
 create or replace function funding_apply_all(reqs text[], ops text[], users bigint[], assets integer[], amounts numeric[],
   out place bigint, out result text, out reason text, out same boolean, out not_accepted boolean) returns setof record language plpgsql

@@ -25,6 +25,8 @@ const module = "github.com/fencepost/fencepost/"
 type goPackage struct {
 	ImportPath   string
 	Name         string
+	Doc          string // the first sentence of the package comment
+	GoFiles      []string
 	Imports      []string
 	TestImports  []string
 	XTestImports []string
@@ -32,7 +34,7 @@ type goPackage struct {
 
 // listPackages lists the packages of the module, once for all tests.
 var listPackages = sync.OnceValues(func() (all []goPackage, err error) {
-	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Imports,TestImports,XTestImports", module+"...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Doc,GoFiles,Imports,TestImports,XTestImports", module+"...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
@@ -52,6 +54,16 @@ var listPackages = sync.OnceValues(func() (all []goPackage, err error) {
 func packages(t *testing.T) []goPackage {
 	t.Helper()
 	return check.Value(listPackages())(t)
+}
+
+// Each package has a comment that describes it.
+func TestPackagesAreDescribed(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		if p.Doc == "" && len(p.GoFiles) > 0 {
+			t.Errorf("%s has no package comment: say in its first paragraph, of at most three sentences, what it is", p.ImportPath)
+		}
+	}
 }
 
 // Each program that people run prints its version: by buildinfo itself, or by the main function of a package that asks it.

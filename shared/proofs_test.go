@@ -71,8 +71,8 @@ var (
 	schemaObject = regexp.MustCompile(`(?i)(?:constraint|trigger|function|procedure|index)\s+(?:if not exists\s+)?"?(\w+)"?`)
 )
 
-// mostLines is the length of a function or statement that fits on one screen.
-const mostLines = 40
+// maxLines is the length of a function or statement that fits on one screen.
+const maxLines = 40
 
 // TestProofsNameTheCode holds each row of docs/proofs.md to the code. The function or statement exists and has at
 // most 40 lines. The constraints and triggers are in the schema, and a test is named. With -update
@@ -128,8 +128,8 @@ func currentLink(t *testing.T, link string) string {
 		t.Errorf("%s: got %d of that name below shared/%s, want 1", name, len(found), top)
 		return link
 	}
-	if found[0].lines > mostLines {
-		t.Errorf("%s has %d lines, want at most %d", name, found[0].lines, mostLines)
+	if found[0].lines > maxLines {
+		t.Errorf("%s has %d lines, want at most %d", name, found[0].lines, maxLines)
 	}
 	return "[`" + path.Base(path.Dir(found[0].file)) + "." + name + "`](../shared/" + found[0].file + ")"
 }

@@ -2,7 +2,7 @@
 # has no database role and reads one secret. It calls admin, where the token of the person decides, and nothing else.
 
 variable "console" {
-  description = "The operators' console at https://DOMAIN/console/. iap.members: who gets past Identity-Aware Proxy, each user: or group: and an address. Who may act or only read there, operators and viewers say. trace_url and log_url lead from a transaction to its trace and its log, with {traceId} and {txId}. Null: no console."
+  description = "The operators' console at https://DOMAIN/console/. iap.members: who gets past Identity-Aware Proxy, each user: or group: and an address. operators and viewers list who may act there, and who may only read. trace_url and log_url lead from a transaction to its trace and its log, with {traceId} and {txId}. Null: no console."
   type = object({
     iap       = object({ members = set(string) })
     trace_url = optional(string)
@@ -39,7 +39,7 @@ locals {
   # Cloud Run's address of admin follows from its name. Inside the network it leads to Google's own addresses.
   admin_host = "${var.name}-admin-${data.google_project.this.number}.${var.region}.run.app"
 
-  # What the console and admin must know to verify who has signed in. The audience is the console's backend service,
+  # The settings by which the console and admin verify the person who signed in. The audience is the console's backend service,
   # which no other backend's tokens have.
   sign_in_environment = merge([for b in values(google_compute_backend_service.console) : {
     FENCEPOST_CONSOLE_MODE     = "iap"

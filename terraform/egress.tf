@@ -1,4 +1,4 @@
-# What each group of functions may reach outside Google Cloud. Those that sign, and those that hold the credentials of a
+# The hosts outside Google Cloud that each group of functions may reach. Those that sign, and those that hold the credentials of a
 # signing service, are a group of their own.
 
 locals {

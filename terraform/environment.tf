@@ -1,4 +1,4 @@
-# What each function finds in its environment. docs/settings.md says what the variables mean.
+# The environment of each function. docs/settings.md describes the variables.
 
 locals {
   environment = merge(local.mark_environment, {
@@ -11,8 +11,8 @@ locals {
     FENCEPOST_TASKS_QUEUE_SHARDS      = tostring(var.queue_shards)
     FENCEPOST_TASKS_SERVICE_ACCOUNT   = local.accounts["tasks"]
     FENCEPOST_TASKS_DISPATCH_DEADLINE = "60s"
-    # The queue puts the host of its function in place of this one: no function can have a task, and with it the
-    # tasks account's token, sent to a host of its choice.
+    # The queue replaces this host by its function's. So no function can make Cloud Tasks send a task, with the tasks
+    # account's token, to another host.
     FENCEPOST_TASKS_TARGET_URL       = "https://replaced-by-the-queue.invalid"
     FENCEPOST_OIDC_ISSUER            = var.oidc.issuer
     FENCEPOST_OIDC_JWKS_URL          = var.oidc.jwks_url

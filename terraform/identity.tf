@@ -2,7 +2,7 @@
 # that it concerns, if Google has a policy there.
 
 locals {
-  # An account's address follows from its name, so that a plan can say who may do what before the account is there.
+  # An account's address follows from its name, so that a plan can show its roles before the account exists.
   accounts = merge(
     { for name, account in google_service_account.function : name => "${account.account_id}@${var.project}.iam.gserviceaccount.com" },
     {
@@ -56,7 +56,7 @@ resource "google_service_account" "migrate" {
   depends_on = [google_project_service.api]
 }
 
-# A task that calls as the tasks account can be made only by who may act as it.
+# Only an account that may act as the tasks account can make a task that calls as it.
 resource "google_service_account_iam_member" "acts_as_tasks" {
   for_each = { for name, f in local.functions : name => f if length(f.enqueues) > 0 }
 

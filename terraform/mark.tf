@@ -2,7 +2,7 @@
 # (docs/recovery.md, "The mark outside the database").
 
 resource "google_storage_bucket" "mark" {
-  # All of Google's customers share the names of buckets.
+  # Bucket names are global, so the default has the project.
   name     = coalesce(var.mark_bucket, "${var.project}-${var.name}-mark")
   location = coalesce(var.mark_location, var.region)
 

@@ -64,7 +64,7 @@ output "egress_addresses" {
 }
 
 output "deployment" {
-  description = "What scripts/cloud-check asks about."
+  description = "The resources that scripts/cloud-check reads."
   value = {
     project       = var.project
     region        = var.region

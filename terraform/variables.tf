@@ -172,7 +172,7 @@ variable "max_instances" {
 
   validation {
     condition     = alltrue([for name in keys(var.max_instances) : contains(keys(jsondecode(file("${path.module}/functions.json"))), name)])
-    error_message = "max_instances names a function that functions.json does not list."
+    error_message = "max_instances names a function that functions.json does not list: use a name from that file."
   }
 }
 
@@ -183,7 +183,7 @@ variable "min_instances" {
 
   validation {
     condition     = alltrue([for name in keys(var.min_instances) : contains(keys(jsondecode(file("${path.module}/functions.json"))), name)])
-    error_message = "min_instances names a function that functions.json does not list."
+    error_message = "min_instances names a function that functions.json does not list: use a name from that file."
   }
 }
 

@@ -177,7 +177,7 @@ func (b bench) wantLostIsHidden(t *testing.T, account string, intent map[string]
 
 // More than a hundred nonces are lost. They are shown page by page. The release evaluates all of them,
 // by the given names or by matching, and no named request runs a second time.
-func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
+func TestManyLostNoncesAreShownAndMatched(t *testing.T) {
 	t.Parallel()
 	for name, window := range map[string]int{"window 1, by hand": 1, "window 1, matching": 1, "window 8, by hand": 8, "window 8, matching": 8} {
 		parallel(t, name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*po
 			if err := victim.Kill(); err != nil {
 				return err
 			}
-			bar.say("Killed function process %d with SIGKILL; the others and its replacement go on.", victim.PID())
+			bar.say("Killed function process %d with SIGKILL; the others and its replacement continue.", victim.PID())
 			if len(s.Nodes) > 1 {
 				s.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1})
 				bar.say("Stopped the answers of the first of the chain's %d nodes; the others are queried instead.", len(s.Nodes))

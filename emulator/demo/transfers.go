@@ -174,7 +174,7 @@ func killFunction(_ context.Context, s *stack.Stack, bar *bar) error {
 	if err := victim.Kill(); err != nil {
 		return err
 	}
-	bar.say("Killed function process %d with SIGKILL; the others and its replacement go on.", victim.PID())
+	bar.say("Killed function process %d with SIGKILL; the others and its replacement continue.", victim.PID())
 	return nil
 }
 
@@ -185,7 +185,7 @@ func killCore(ctx context.Context, s *stack.Stack, bar *bar) error {
 	if err := s.Core.Kill(); err != nil {
 		return err
 	}
-	bar.say("Killed the trading core, process %d, with SIGKILL; its balances were in memory alone.", pid)
+	bar.say("Killed the trading core, process %d, with SIGKILL; it had its balances in memory only.", pid)
 	if retry.Pause(ctx, coreIsAway); ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -1,6 +1,5 @@
 // Command image builds the functions' image, or the emulator's, without Docker. It runs the commands of the
-// Dockerfile's first stage on the context that Docker would get. With --base the image is that archive and the
-// programs. Without it, the image has the programs and the machine's CA certificates, and nothing else. It writes the image as an archive that docker load, podman load and crane
+// Dockerfile's first stage on the context that Docker would get. It writes an archive that docker load, podman load and crane
 // push read, and prints its digest.
 package main
 
@@ -24,7 +23,7 @@ const deployedPlatform = "linux/amd64"
 func main() { command.Main("image", "", realMain) }
 
 func realMain(ctx context.Context, args []string, out io.Writer) error {
-	set := command.NewFlags("image", "image builds the functions' image without Docker, and writes it as an archive for docker load, podman load or crane push.\n\n")
+	set := command.NewFlags("image", "image builds the functions' image, or the emulator's, without Docker, and writes it as an archive for docker load, podman load or crane push.\n\n")
 	root := set.String("root", ".", "the `folder` of the repository")
 	file := set.String("file", "Dockerfile", "the Dockerfile within the repository, a `path`; emulator/Dockerfile needs --base")
 	base := set.String("base", "", "the `archive` of the image that the last stage begins from, by docker save or crane pull; without it the image has nothing of that")

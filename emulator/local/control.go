@@ -42,7 +42,7 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	mux.HandleFunc("POST /console", c.console)
 	mux.HandleFunc("POST /drill/{name}", c.drill)
 	c.routeDrills(mux)
-	served := refuseStrangers(mux)
+	served := refuseForeignRequests(mux)
 	var err error
 	switch {
 	case addr != "" && !isLoopback(addr):
@@ -60,9 +60,9 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	return c, err
 }
 
-// refuseStrangers answers 403 to a request for another host, and to one that a web page makes. A page
+// refuseForeignRequests answers 403 to a request for another host, and to one that a web page makes. A page
 // could otherwise read tokens, or start drills, by a name that leads to this machine.
-func refuseStrangers(next http.Handler) http.Handler {
+func refuseForeignRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Origin") != "" || !isLoopback(r.Host) {
 			http.Error(w, "only for programs at this machine: call it by 127.0.0.1 or localhost, and not from a web page", http.StatusForbidden)

@@ -11,7 +11,7 @@ import (
 // The control address gives tokens to programs at this machine, and to no web page.
 func TestControlServesOnlyThisMachine(t *testing.T) {
 	t.Parallel()
-	served := refuseStrangers(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	served := refuseForeignRequests(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for _, c := range []struct {
 		host, origin string
 		want         int

@@ -239,7 +239,7 @@ func submitterQuery(q map[string]string) (query store.SubmitterQuery, place serv
 	case q["sort"] != "" && q["sort"] != "submitter" && !query.ByName:
 		return query, place, web.FieldProblem("sort", "is %.40q: want submitter or name", q["sort"])
 	case query.State != "" && query.ByName:
-		return query, place, web.FieldProblem("sort", "by name has no index with state: leave one of them out")
+		return query, place, web.FieldProblem("sort", "by name cannot be combined with state: send one of them")
 	case query.ByName:
 		place = serve.NamePlace
 	}

@@ -213,7 +213,7 @@ func (a *TransferServer) checkPayer(r *http.Request, of transfer.Asset, known *t
 	case view.Retired():
 		return web.FieldProblem("payout.payer", "is retired for ever: name another account")
 	case len(view.Callers) != 1 || view.Callers[0] != store.PayoutCaller:
-		return web.FieldProblem("payout.payer", "has the callers %q: want [%q] alone, by PUT /admin/v1/submitters/{submitter}/callers", view.Callers, store.PayoutCaller)
+		return web.FieldProblem("payout.payer", "has the callers %q: want only [%q]; set it by PUT /admin/v1/submitters/{submitter}/callers", view.Callers, store.PayoutCaller)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (a *TransferServer) addToCore(ctx context.Context, of transfer.Asset, now t
 	case transfer.Success:
 		return nil
 	case transfer.Refused:
-		return web.FieldProblem("precision", "is not the one that the trading core has for assetId %d; it never changes; nothing was changed", of.ID)
+		return web.FieldProblem("precision", "differs from the trading core's for assetId %d, which never changes: send the core's; nothing was changed", of.ID)
 	default:
 		return web.UnavailableBecause(o.Err, "the trading core gave no answer; nothing was changed here; send the same call again")
 	}

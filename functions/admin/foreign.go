@@ -86,7 +86,7 @@ func (a *Server) writeOffForeign(w http.ResponseWriter, r *http.Request, c submi
 			subject["nonce"], which = d.Nonce, "of nonce"
 		}
 		return a.proposeForeign(w, r, proposed{"foreign", subject, c.reason,
-			fmt.Sprintf("writes the foreign transactions %s %d of %s off; what is held for them goes on", which, *cmp.Or(d.Nonce, d.Through), c.on)})
+			fmt.Sprintf("writes the foreign transactions %s %d of %s off; the intents held for them continue", which, *cmp.Or(d.Nonce, d.Through), c.on)})
 	}
 	out, err := a.Store.WriteOff(r.Context(), d)
 	if err != nil {

@@ -52,9 +52,9 @@ func (t policyTerms) policy(family chain.Family, in string) (store.Policy, error
 	if n := t.MaxGas; n != nil && (*n < minPolicyGas || *n > maxPolicyGas) {
 		return p, web.FieldProblem(in+"maxGas", "is %d: want %d, which every transaction has, to %d; to allow none, set maxFeesPerDay to 0", *n, minPolicyGas, maxPolicyGas)
 	}
-	const most = 1_000_000
-	if n := t.MaxPerMinute; n != nil && (*n < 1 || *n > most) {
-		return p, web.FieldProblem(in+"maxPerMinute", "is %d: want 1 to %d; to allow none, suspend the submitter", *n, most)
+	const limit = 1_000_000
+	if n := t.MaxPerMinute; n != nil && (*n < 1 || *n > limit) {
+		return p, web.FieldProblem(in+"maxPerMinute", "is %d: want 1 to %d; to allow none, suspend the submitter", *n, limit)
 	}
 	var err error
 	if t.Targets != nil {
@@ -110,18 +110,18 @@ func callerLimits(field string, given *map[string]store.CallerLimits) (map[strin
 
 // checkCallerLimits checks the limits of the caller at this path.
 func checkCallerLimits(at string, limits store.CallerLimits) error {
-	const mostPerMinute, mostQueued = 1_000_000, 1_000_000
+	const perMinuteLimit, queuedLimit = 1_000_000, 1_000_000
 	if limits == (store.CallerLimits{}) {
 		return web.FieldProblem(at, "has no limit: want one of maxValue, maxValuePerDay, maxPerMinute and maxQueued, or leave the caller out")
 	}
 	if err := amounts(at+".", map[string]*string{"maxValue": limits.MaxValue, "maxValuePerDay": limits.MaxValuePerDay}); err != nil {
 		return err
 	}
-	if n := limits.MaxPerMinute; n != nil && (*n < 1 || *n > mostPerMinute) {
-		return web.FieldProblem(at+".maxPerMinute", "is %d: want 1 to %d; to allow none, remove the caller from the submitter's callers", *n, mostPerMinute)
+	if n := limits.MaxPerMinute; n != nil && (*n < 1 || *n > perMinuteLimit) {
+		return web.FieldProblem(at+".maxPerMinute", "is %d: want 1 to %d; to allow none, remove the caller from the submitter's callers", *n, perMinuteLimit)
 	}
-	if n := limits.MaxQueued; n != nil && (*n < 1 || *n > mostQueued) {
-		return web.FieldProblem(at+".maxQueued", "is %d: want 1 to %d; to allow none, remove the caller from the submitter's callers", *n, mostQueued)
+	if n := limits.MaxQueued; n != nil && (*n < 1 || *n > queuedLimit) {
+		return web.FieldProblem(at+".maxQueued", "is %d: want 1 to %d; to allow none, remove the caller from the submitter's callers", *n, queuedLimit)
 	}
 	return nil
 }
@@ -195,9 +195,9 @@ const (
 
 // targets returns the recipients and functions in the form used for comparison.
 func targets(family chain.Family, field string, given []string) ([]string, error) {
-	const most = 1000
-	if n := len(given); n == 0 || n > most {
-		return nil, web.FieldProblem(field, "has %d: want 1 to %d, or leave it out to allow all; to allow none, suspend the submitter", n, most)
+	const limit = 1000
+	if n := len(given); n == 0 || n > limit {
+		return nil, web.FieldProblem(field, "has %d: want 1 to %d, or leave it out to allow all; to allow none, suspend the submitter", n, limit)
 	}
 	all := make([]string, len(given))
 	for i, text := range given {
@@ -223,7 +223,7 @@ func targets(family chain.Family, field string, given []string) ([]string, error
 	all = slices.Compact(all)
 	for _, target := range all {
 		if address, _, named := strings.Cut(target, ":"); named && slices.Contains(all, address) {
-			return nil, web.FieldProblem(field, "has %s with a function and without: the address alone allows each function; leave out one of the two", address)
+			return nil, web.FieldProblem(field, "has %s with a function and without: the address alone allows each function; send one of the two", address)
 		}
 	}
 	return all, nil

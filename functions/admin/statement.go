@@ -101,7 +101,7 @@ func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 		return st, err
 	}
 	if txHash != "" {
-		return st, web.FieldProblem("tx_hash", "is of what was paid: leave it out where paid is false")
+		return st, web.FieldProblem("tx_hash", "names a payment, and paid is false: omit it, or send paid true")
 	}
 	if then != repostPayout && then != refundPayout {
 		return st, web.FieldProblem("then", "is %.40q: want repost or refund", then)

@@ -97,7 +97,7 @@ func (a *Server) proceed(w http.ResponseWriter, r *http.Request, c call[struct{}
 
 // proposeProceed proposes that a held intent continues.
 func (a *Server) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reason string) error {
-	what := proposed{"proceed", map[string]any{"txId": txID}, reason, fmt.Sprintf("lets the held intent %s go on", txID)}
+	what := proposed{"proceed", map[string]any{"txId": txID}, reason, fmt.Sprintf("lets the held intent %s proceed", txID)}
 	type state struct {
 		Held    bool
 		HeldFor *string
@@ -146,7 +146,7 @@ func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterC
 		}
 		subject := submitterSubject(c.on)
 		subject["through"] = through
-		return a.propose(w, r, proposed{"proceed-all", subject, c.reason, fmt.Sprintf("lets up to %d held intents of %s go on, none newer than %s", proceedPage, c.on, through)})
+		return a.propose(w, r, proposed{"proceed-all", subject, c.reason, fmt.Sprintf("lets up to %d held intents of %s proceed, none newer than %s", proceedPage, c.on, through)})
 	}
 	out, err := a.Store.ProceedAll(r.Context(), c.on, through, c.by, c.reason, proceedPage)
 	if err != nil {

@@ -108,7 +108,7 @@ func (a *Server) releaseOne(ctx context.Context, s txmanager.Submitter, l txmana
 // whyLeft returns what an operator may see of the error; the log has the rest.
 func (a *Server) whyLeft(ctx context.Context, s txmanager.Submitter, err error) string {
 	if used, ok := errors.AsType[txmanager.AccountUsedError](err); ok {
-		return used.Error() + ": release it by itself"
+		return used.Error() + ": release it by a separate call"
 	}
 	if p, ok := errors.AsType[*web.Problem](serve.Problem(releaseProblem(err))); ok {
 		return p.Detail

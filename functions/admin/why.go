@@ -174,23 +174,23 @@ func unblock(t transfer.Transfer) string {
 	case t.Foreign:
 		return "the database is not the one written last: reconcile it, then POST /admin/v1/database/accept"
 	case t.State == transfer.Init && t.Payout != nil:
-		return fmt.Sprintf("any worker, once no PROTECT incident of %s is open, no halt is open for it, and its asset is ACTIVE: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
+		return fmt.Sprintf("any worker, once no PROTECT incident of %s is open, no halt is open for it, and its asset is ACTIVE: it begins without help, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither if the database was restored since it was accepted", t.Payout.Submitter)
 	case t.State == transfer.Init:
-		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted"
+		return "any worker: it begins without help, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither if the database was restored since it was accepted"
 	case op == "":
 		return "any worker, without an operator's action"
 	case strings.Contains(t.LastUnknown, wire.BeyondHorizon.Name):
-		return fmt.Sprintf("an operator: the trading core has forgotten all that is as old as this %s, so it neither does it nor refuses it (BEYOND_HORIZON). "+
-			"Look for the line of %s %s in the core's journal, then POST …/resolve {\"op\": %q, \"outcome\": \"applied\" or \"not_applied\", \"line\": …}; without line a check of conservation has to prove it", op, op, t.ReqID, op)
+		return fmt.Sprintf("an operator: the trading core has forgotten operations as old as this %s, so it neither applies nor refuses it (BEYOND_HORIZON). "+
+			"Find the line of %s %s in the core's journal, then POST …/resolve {\"op\": %q, \"outcome\": \"applied\" or \"not_applied\", \"line\": …}; without line a check of conservation has to prove it", op, op, t.ReqID, op)
 	case op == transfer.Refund:
-		return fmt.Sprintf("an answer of %s to the refund: it is asked for until it succeeds, and has no refusal. "+
-			"Mend what keeps %s from answering; POST …/resolve {\"op\": \"refund\"} reads what is stored", who, who)
+		return fmt.Sprintf("an answer of %s to the refund, which is called until it succeeds and is never refused. "+
+			"Find out why %s gives no answer, and fix it; POST …/resolve {\"op\": \"refund\"} reads the stored answer", who, who)
 	case who == transfer.Chain:
 		return fmt.Sprintf("the end of the managed transaction of %s with requestId %s: CONFIRMED with proof of payment, or FAILED. "+
 			"POST …/resolve {\"op\": \"deposit\"} cancels it if it can still be cancelled, and the money goes back. "+
 			"While a PROTECT incident of the payer is open it waits. Where last_evidence says that an operator must state whether it was paid: "+
 			"POST …/payout-statement; a wrong statement is taken back by POST …/payout-statement/withdraw", t.Payout.Submitter, t.ReqID)
 	}
-	return fmt.Sprintf("an answer of %s to the %s: done, or a refusal that it has stored. Mend what keeps %s from answering; "+
+	return fmt.Sprintf("an answer of %s to the %s: done, or a stored refusal. Find out why %s gives no answer, and fix it; "+
 		"POST …/resolve {\"op\": %q} makes the ledger answer its stored result, or refuse the operation for ever if it has none", who, op, who, op)
 }

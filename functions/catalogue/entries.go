@@ -21,7 +21,7 @@ var general = []Entry{
 // transactions are the codes of intents and transactions.
 var transactions = []Entry{
 	{"UNKNOWN_SUBMITTER", []int{404}, "The submitter is not registered, or not yours to use. The answer is the same.", "Check its name. Ask an operator to register it, or to name you as a caller.", Later},
-	{"ANY_CALLER_REFUSED", []int{403}, "The submitter's callers are `*`, which admits nobody while `auth.openIssuer` is true.", "Ask an operator to list the callers.", Later},
+	{"ANY_CALLER_REFUSED", []int{403}, "The submitter's callers are `*`, which admits no caller while `auth.openIssuer` is true.", "Ask an operator to list the callers.", Later},
 	{"POLICY_REFUSED", []int{403}, "The submitter's policy forbids the value, the recipient, the token's call, the gas, the fees or the handler. `field` names it. Nothing was stored.", "Send what the policy allows, or ask an operator to change it.", Later},
 	{"REQUEST_ID_CONFLICT", []int{409}, "The requestId belongs to another payload, another validUntil or another caller, for ever.", "If this is a new intent, give it a new requestId. If it is a repeat, send the first request unchanged.", Never},
 	{"REQUEST_RECORDED", []int{409}, "The chain has this request already, as an operator recorded. `detail` has txId and hash.", "Do not post it again under any requestId. Read the transaction.", Never},

@@ -1,3 +1,4 @@
+// Package counted wraps stores and signers with metrics: creates, leases, signatures, and states of transfers.
 package counted
 
 import (

@@ -19,7 +19,7 @@ import (
 // The number of rows on a page of a list.
 const (
 	listDefault = 100
-	listMost    = 1000
+	maxPageSize = 1000
 )
 
 // Place is the position of a list's next page: after the row of this id, which is the caller's own.
@@ -123,8 +123,8 @@ func PageOf(q map[string]string, p Place) (size int, after string, err error) {
 	size = listDefault
 	if text := q["pageSize"]; text != "" {
 		n, ok := Digits(text)
-		if !ok || n < 1 || n > listMost {
-			return 0, "", web.FieldProblem("pageSize", "is %.40q: want 1 to %d", text, listMost)
+		if !ok || n < 1 || n > maxPageSize {
+			return 0, "", web.FieldProblem("pageSize", "is %.40q: want 1 to %d", text, maxPageSize)
 		}
 		size = int(n)
 	}

@@ -63,13 +63,13 @@ type Answer struct {
 // answers lists the store's errors. The first one that an error wraps counts.
 var answers = []Answer{
 	{Err: store.ErrNotPlanned, Code: notPlanned,
-		Text: "the last change of the database's identity is not a planned move that was confirmed (migrate confirm-move): the database may lack what was committed, so each submitter is released by itself; nothing was changed"},
+		Text: "the last change of the database's identity is not a planned move that was confirmed (migrate confirm-move): the database may lack committed changes: release each submitter by a separate call; nothing was changed"},
 	{Err: store.ErrHandlerBarred, Code: policyRefused, Field: "handler",
 		Text: "the submitter's callers do not name this handler (\"handler:<name>\")." + storedNothing},
 	{Err: store.ErrPast, Code: web.InvalidField, Field: "validUntil",
 		Text: "has passed by the database's clock; send a later time, or omit it." + storedNothing},
 	{Err: store.ErrTooManyProposals, Code: web.TooManyRequests, Retry: dayRetryAfter,
-		Text: "you have 100 open proposals: reject those that are not wanted; nothing was stored"},
+		Text: "you have 100 open proposals: reject some of them; nothing was stored"},
 	{Err: store.ErrUnknownProposal, Code: web.NotFound, Text: "there is no such proposal: GET /admin/v1/proposals lists them"},
 	{Err: store.ErrStatusUnchanged, Code: TooLate, Text: "the submitter is that already; nothing was changed"},
 	{Err: store.ErrAnyCaller, Code: anyCallerRefused,
@@ -164,7 +164,7 @@ func detailed(err error) *web.Problem {
 	case errors.As(err, &recorded):
 		return web.NewProblem(requestRecorded, "%s; do not post it again under any requestId", recordedWords(recorded))
 	case errors.Is(err, store.ErrNumbersAhead):
-		return web.NewProblem(TooLate, "%v, as after a dump was loaded into another cluster: the check of conservation would count these rows again and again. Let the cluster number that many transactions first: docs/transfers.md says how (What was restored). Nothing was accepted", err)
+		return web.NewProblem(TooLate, "%v, as after a dump was loaded into another cluster: each check of conservation would count these rows again. Let the cluster number that many transactions first: docs/transfers.md says how (What was restored). Nothing was accepted", err)
 	}
 	return nil
 }

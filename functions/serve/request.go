@@ -91,12 +91,12 @@ func (b *Base) submitterForms() string {
 
 // requestID checks the caller's key: 1 to 128 bytes, compared byte for byte.
 func RequestID(field, text string) error {
-	const most = 128
+	const limit = 128
 	switch {
 	case text == "":
-		return web.FieldProblem(field, "is required: 1 to %d bytes, your own key for this intent", most)
-	case len(text) > most:
-		return web.FieldProblem(field, "is %d bytes long: at most %d", len(text), most)
+		return web.FieldProblem(field, "is required: 1 to %d bytes, your own key for this intent", limit)
+	case len(text) > limit:
+		return web.FieldProblem(field, "is %d bytes long: at most %d", len(text), limit)
 	}
 	for _, r := range text {
 		if r < ' ' || r == 0x7f {

@@ -41,7 +41,7 @@ func (b *Base) AdminViewer(r *http.Request) (store.Viewer, error) {
 	v := viewerOf(id, b.Auth)
 	v.Deposits = false // a service, which has tokens of its own
 	if !v.Operator && !v.ReadOnly {
-		return v, web.NewProblem(web.Forbidden, "this person is neither an operator nor a viewer")
+		return v, web.NewProblem(web.Forbidden, "this person is neither an operator nor a viewer: ask for an entry in auth.viewers or auth.operators")
 	}
 	return b.enter(r, v)
 }

@@ -51,7 +51,7 @@ func (a *Server) gaugeBacklog(ctx context.Context) error {
 	return nil
 }
 
-// gaugeBlocked records the heads of queues by their causes, those past the cause's limit apart. Each
+// gaugeBlocked counts the heads of queues by cause, and separately those past the cause's limit. Each
 // cause that a head can have is recorded, so that a count returns to 0.
 func (a *Server) gaugeBlocked(ctx context.Context) error {
 	heads, err := a.Store.BlockedHeads(ctx)

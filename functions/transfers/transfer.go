@@ -203,7 +203,7 @@ func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) 
 	}
 	switch {
 	case !c.New:
-		status, out.Code, out.Message = http.StatusOK, transfer.DuplicateRequest, "this cid was used before, and this is what came of it: "+out.Message
+		status, out.Code, out.Message = http.StatusOK, transfer.DuplicateRequest, "this cid was used before, with this result: "+out.Message
 		if failed {
 			out.Reason = c.Reason
 		}

@@ -141,9 +141,9 @@ func realMain(ctx context.Context) error {
 }
 
 // reportWait returns a function that prints a line for a failed try to connect.
-func reportWait(most time.Duration) func(time.Duration, error) {
+func reportWait(limit time.Duration) func(time.Duration, error) {
 	return func(waited time.Duration, err error) {
-		fmt.Fprintf(os.Stderr, "migrate: no connection to the database after %s, trying for up to %s: %v\n", waited.Round(time.Second), most, err)
+		fmt.Fprintf(os.Stderr, "migrate: no connection to the database after %s, trying for up to %s: %v\n", waited.Round(time.Second), limit, err)
 	}
 }
 

@@ -21,8 +21,8 @@ const (
 	cancelMove  = string(mark.Cancels)
 )
 
-var errNoMark = errors.New("a move is told from a restore by the mark alone: set FENCEPOST_MARK_ENABLED=true and " +
-	"FENCEPOST_MARK_BUCKET as the functions have them; where they have none, switch mark.enabled on for them first, and wait for a sweep")
+var errNoMark = errors.New("only the mark distinguishes a move from a restore: set FENCEPOST_MARK_ENABLED=true and " +
+	"FENCEPOST_MARK_BUCKET as for the functions; if they have no mark, set mark.enabled for them first, and wait for a sweep")
 
 // openMark opens the mark's object with the functions' settings; nil: they have none.
 func openMark(ctx context.Context) (*gcs.Object, error) {

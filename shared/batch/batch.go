@@ -1,5 +1,7 @@
 // Package batch lets concurrent calls of one process share a round trip to a database, a node or
-// another service. A [Group] has one kind of call. A call that finds no round trip under way starts
+// another service.
+//
+// A [Group] has one kind of call. A call that finds no round trip under way starts
 // one, at once unless it may wait for others. Calls that arrive meanwhile share the next one.
 package batch
 

@@ -230,7 +230,7 @@ var ErrNoRequestSlot = errors.New("no free request slot for a round trip")
 
 // ErrChanged reports a query whose answers are of two chains, because of a reorg. It is no fault of the
 // node.
-var ErrChanged = errors.New("the chain changed meanwhile")
+var ErrChanged = errors.New("a reorg changed the chain during the query")
 
 // RequestSlots are request slots: each round trip holds one. They limit the concurrent round trips of all
 // connectors that share them.

@@ -18,8 +18,8 @@ import (
 
 // Limits of the length of answers.
 const (
-	answerMost  = 16 << 20 // bytes; 500 transactions have less than 1 MiB, a receipt with many logs has some
-	problemMost = 64 << 10
+	maxAnswer  = 16 << 20 // bytes; 500 transactions have less than 1 MiB, a receipt with many logs has some
+	maxProblem = 64 << 10
 )
 
 // request is the request of one call, the same in each attempt.
@@ -76,7 +76,7 @@ func (c *Client) call(ctx context.Context, q request, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Within)
 	defer cancel()
 	uncertain := false // what an attempt did is not known
-	for most := c.options.RetryFirst; ; most = min(2*most, c.options.RetryMost) {
+	for limit := c.options.RetryFirst; ; limit = min(2*limit, c.options.RetryMax) {
 		err := c.attempt(ctx, q, body, out)
 		if err == nil {
 			return nil
@@ -92,7 +92,7 @@ func (c *Client) call(ctx context.Context, q request, out any) error {
 		uncertain = errors.Is(err, ErrUnknown) || uncertain && (p == nil || !p.final())
 		// A random part is added, so that clients that were refused together do not return
 		// together.
-		if !later || errors.Is(err, ErrUnknown) && !q.isRepeatable() || !sleepBefore(ctx, after+rand.N(most)) {
+		if !later || errors.Is(err, ErrUnknown) && !q.isRepeatable() || !sleepBefore(ctx, after+rand.N(limit)) {
 			return callError(q, err, uncertain)
 		}
 	}
@@ -146,7 +146,7 @@ func (c *Client) attempt(ctx context.Context, q request, body []byte, out any) e
 	if isProposed(resp) {
 		return proposed(resp)
 	}
-	if err := decode(resp, answerMost, "application/json", out); err != nil {
+	if err := decode(resp, maxAnswer, "application/json", out); err != nil {
 		return fmt.Errorf("%w: answer %d: %w", ErrUnknown, resp.StatusCode, err)
 	}
 	return nil
@@ -156,7 +156,7 @@ func (c *Client) attempt(ctx context.Context, q request, body []byte, out any) e
 // load balancer's page, becomes a problem without a code.
 func refusal(resp *http.Response) error {
 	p := new(Problem)
-	if err := decode(resp, problemMost, "application/problem+json", p); err != nil {
+	if err := decode(resp, maxProblem, "application/problem+json", p); err != nil {
 		*p = Problem{Title: http.StatusText(resp.StatusCode), Detail: "no problem+json: " + err.Error()}
 	}
 	p.Status, p.RetryAfter = resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"))
@@ -167,13 +167,13 @@ func refusal(resp *http.Response) error {
 }
 
 // decode reads a body of the media type into out, unless out is nil.
-func decode(resp *http.Response, most int64, media string, out any) error {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+func decode(resp *http.Response, limit int64, media string, out any) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	switch {
 	case err != nil:
 		return err
-	case int64(len(text)) > most:
-		return fmt.Errorf("the body is longer than %d bytes", most)
+	case int64(len(text)) > limit:
+		return fmt.Errorf("the body is longer than %d bytes", limit)
 	case out == nil:
 		return nil
 	}
@@ -187,9 +187,9 @@ func decode(resp *http.Response, most int64, media string, out any) error {
 // retryAfter reads the header in either of its forms (RFC 9110, section 10.2.3); 0 if it is
 // absent, malformed or in the past.
 func retryAfter(text string) time.Duration {
-	const most = 1 << 31 // seconds
+	const limit = 1 << 31 // seconds
 	if seconds, err := strconv.ParseUint(text, 10, 63); err == nil {
-		return time.Duration(min(seconds, most)) * time.Second
+		return time.Duration(min(seconds, limit)) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return max(time.Until(at), 0)
@@ -218,7 +218,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // poll repeats look until it reports final or the error is a refusal.
 func (c *Client) poll(ctx context.Context, look func() (final bool, err error)) error {
-	for wait := c.options.PollFirst; ; wait = min(wait*3/2, c.options.PollMost) {
+	for wait := c.options.PollFirst; ; wait = min(wait*3/2, c.options.PollMax) {
 		final, err := look()
 		if final || err != nil && !errors.Is(err, ErrUnknown) {
 			return err

@@ -23,7 +23,7 @@ const (
 
 // ofCells are options with short waits.
 var ofCells = client.Options{
-	RetryFirst: time.Millisecond, RetryMost: 5 * time.Millisecond, Within: 300 * time.Millisecond,
+	RetryFirst: time.Millisecond, RetryMax: 5 * time.Millisecond, Within: 300 * time.Millisecond,
 	Token: func(context.Context) (string, error) { return "t", nil },
 }
 

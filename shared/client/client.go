@@ -22,9 +22,9 @@ type Options struct {
 	Within         time.Duration     // one call with all its attempts, where ctx does not end before; 0: 1 min
 	AttemptTimeout time.Duration     // one attempt; 0: 30 s, which is more than a transfer is driven for
 	RetryFirst     time.Duration     // the wait after the first attempt, at most, if the answer gives none; 0: 100 ms
-	RetryMost      time.Duration     // the same after many; 0: 5 s
+	RetryMax       time.Duration     // the same after many; 0: 5 s
 	PollFirst      time.Duration     // the wait after the first poll of WaitTx and WaitTransfer; 0: 250 ms
-	PollMost       time.Duration     // the same after many; 0: 5 s
+	PollMax        time.Duration     // the same after many; 0: 5 s
 }
 
 // Client calls one deployment for one caller or user. Create it with [New] and share it.
@@ -50,8 +50,8 @@ func New(o Options) (*Client, error) {
 		usual time.Duration
 	}{
 		{"Within", &o.Within, time.Minute}, {"AttemptTimeout", &o.AttemptTimeout, 30 * time.Second},
-		{"RetryFirst", &o.RetryFirst, 100 * time.Millisecond}, {"RetryMost", &o.RetryMost, 5 * time.Second},
-		{"PollFirst", &o.PollFirst, 250 * time.Millisecond}, {"PollMost", &o.PollMost, 5 * time.Second},
+		{"RetryFirst", &o.RetryFirst, 100 * time.Millisecond}, {"RetryMax", &o.RetryMax, 5 * time.Second},
+		{"PollFirst", &o.PollFirst, 250 * time.Millisecond}, {"PollMax", &o.PollMax, 5 * time.Second},
 	} {
 		if *d.value < 0 {
 			return nil, fmt.Errorf("client: %s %s: want 0 or more", d.name, *d.value)

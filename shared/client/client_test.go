@@ -55,7 +55,7 @@ func serve(t *testing.T, script ...http.HandlerFunc) *service {
 func (s *service) client(t *testing.T, change func(*client.Options)) *client.Client {
 	t.Helper()
 	tokens := 0
-	o := client.Options{URL: s.URL + "/", RetryFirst: time.Millisecond, RetryMost: 5 * time.Millisecond, PollFirst: time.Millisecond, Within: 10 * time.Second,
+	o := client.Options{URL: s.URL + "/", RetryFirst: time.Millisecond, RetryMax: 5 * time.Millisecond, PollFirst: time.Millisecond, Within: 10 * time.Second,
 		Token: func(context.Context) (string, error) { tokens++; return fmt.Sprint("token", tokens), nil }}
 	if change != nil {
 		change(&o)

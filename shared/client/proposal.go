@@ -70,7 +70,7 @@ const proposals = "/admin/v1/proposals"
 // proposed decodes the proposal that a call created.
 func proposed(resp *http.Response) error {
 	e := new(ProposedError)
-	if err := decode(resp, answerMost, "application/json", &e.Proposal); err != nil {
+	if err := decode(resp, maxAnswer, "application/json", &e.Proposal); err != nil {
 		return fmt.Errorf("%w: answer %d: %w", ErrUnknown, resp.StatusCode, err)
 	}
 	return e

@@ -188,7 +188,7 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 		{"namespace", w.Namespace, bind(&e.Namespace, "one of CAIP-2, such as eip155: 3 to 8 lower-case letters, digits and hyphens", func(text string) (string, bool) {
 			return text, namespace.MatchString(text)
 		})},
-		{"blockTime", w.BlockTime, duration(&e.BlockTime, leastBlockTime, mostBlockTime)},
+		{"blockTime", w.BlockTime, duration(&e.BlockTime, minBlockTime, maxBlockTime)},
 		{"feeKind", w.FeeKind, choice(&e.FeeKind, FeeKindEIP1559, FeeKindLegacy)},
 		{"finality", w.Finality, choice(&e.Finality, FinalityConfirmations, FinalitySafe, FinalityFinalized)},
 	} {
@@ -208,9 +208,9 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 }
 
 func (c *Config) chainRules() []rule {
-	nodes, most := len(c.RPC.URLs), 0
+	nodes, limit := len(c.RPC.URLs), 0
 	for _, s := range c.Served() {
-		most = max(most, len(s.URLs))
+		limit = max(limit, len(s.URLs))
 	}
 	return []rule{{
 		of:     []string{"chains", "chain.id", "rpc.urls"},
@@ -222,7 +222,7 @@ func (c *Config) chainRules() []rule {
 		say:    "no transaction can end with a quorum above the number of nodes: set rpc.quorum to at most the number of rpc.urls",
 	}, {
 		of:     []string{"rpc.maxInFlight", "rpc.urls", "chains"},
-		broken: most > 1 && c.RPC.MaxInFlight < most,
+		broken: limit > 1 && c.RPC.MaxInFlight < limit,
 		say:    "a transaction is sent to all nodes of a chain at once: set rpc.maxInFlight to at least their number in rpc.urls, or in an entry of chains",
 	}, {
 		of:     []string{"finality.mode", "chain.finalizedTag", "chains"},

@@ -301,8 +301,8 @@ const maxChainID = 1<<63 - 37
 
 // The bounds of chain.blockTime.
 const (
-	leastBlockTime = 10 * time.Millisecond
-	mostBlockTime  = time.Hour
+	minBlockTime = 10 * time.Millisecond
+	maxBlockTime = time.Hour
 )
 
 // Signer configures the local keys and the remote signers.

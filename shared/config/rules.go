@@ -117,11 +117,11 @@ func (c *Config) handlerRules() []rule {
 	}, {
 		of:     []string{"handlers.patience", "stuck.after"},
 		broken: h.Patience >= c.Stuck.After && len(h.URLs) > 0,
-		say:    "set stuck.after above handlers.patience: what waits for so long is STUCK",
+		say:    "set stuck.after above handlers.patience: a transaction would be STUCK before its handler is given up",
 	}, {
 		of:     []string{"handlers.timeout", "lease.duration"},
 		broken: h.Timeout+time.Second >= c.Lease.Duration && len(h.URLs) > 0,
-		say:    "set lease.duration more than a second above handlers.timeout: a service is asked within one lease, and what it answers is still to be stored",
+		say:    "set lease.duration more than a second above handlers.timeout: a service is called within one lease, which must last until its answer is stored",
 	}}
 }
 

@@ -9,7 +9,7 @@ import (
 func (c *Config) handlerSettings() []setting {
 	return []setting{
 		{name: "handlers.urls",
-			meaning: "the business services that may be asked for transactions, and at no other address; redirects are not followed",
+			meaning: "the business services that make transactions of intents, by name; the functions call no other address and follow no redirect",
 			field:   handlerURLs(&c.Handlers.URLs)},
 		{name: "handlers.secrets",
 			meaning: "the keys that sign the calls to each of `handlers.urls`, needed by a process that calls them; a secret. While a key is changed, give the old and the new one of that name",
@@ -18,7 +18,7 @@ func (c *Config) handlerSettings() []setting {
 			meaning: "how long a handler's service may take to answer; later, its nonce is filled by a placeholder; more than a second below `lease.duration`",
 			field:   duration(&c.Handlers.Timeout, 100*time.Millisecond, time.Minute)},
 		{name: "handlers.patience", constant: true, def: "2m",
-			meaning: "how long a handler that is unavailable or answers not now is called again; then its nonce is filled by a placeholder; below `stuck.after`",
+			meaning: "how long a handler that is unavailable or answers *not now* is called again; then its nonce is filled by a placeholder; below `stuck.after`",
 			field:   duration(&c.Handlers.Patience, 0, 24*time.Hour)},
 	}
 }
@@ -32,7 +32,7 @@ func (c *Config) eventSettings() []setting {
 			meaning: "how long events can be read again; events that an endpoint has not accepted by then are not delivered. Raise it if endpoints may be down for longer",
 			field:   duration(&c.Events.Keep, time.Hour, 10*365*24*time.Hour)},
 		{name: "events.pubsub.topic",
-			meaning: "the topic that events are published to with `events.mode=mq_outbox`",
+			meaning: "the topic of events with `events.mode=mq_outbox`",
 			field:   text(&c.Events.Topic, "projects/P/topics/T", topicName)},
 		{name: "events.pubsub.endpoint",
 			meaning: "a Pub/Sub other than Google's, reached without TLS and without credentials: the emulator's",
@@ -62,7 +62,7 @@ func (c *Config) databaseSettings() []setting {
 			meaning: "a Cloud SQL instance, reached by its private address as the service account that the function runs as; then `database.url` names only user and database, with `sslmode=disable`: the connector encrypts",
 			field:   text(&c.Database.Instance, "project:region:instance", instanceName)},
 		{name: "database.maxConns", def: "8",
-			meaning: "how many connections an instance opens at most; times the most instances it must stay below the server's `max_connections`. Terraform sets 4 (`database.pool`) for a process of one function; one that serves all functions needs 8",
+			meaning: "how many connections an instance opens at most; times the maximum of instances it must stay below the server's `max_connections`. Terraform sets 4 (`database.pool`) for a process of one function; one that serves all functions needs 8",
 			field:   number(&c.Database.MaxConns, "a number of connections", 1, 100)},
 		{name: "database.statementTimeout", constant: true, def: "5s",
 			meaning: "how long a statement may run",
@@ -110,7 +110,7 @@ func (c *Config) taskSettings() []setting {
 			meaning: "how long Cloud Tasks waits for the answer to one task. Set it to the function's own time-out",
 			field:   duration(&c.Tasks.DispatchDeadline, 15*time.Second, 30*time.Minute)},
 		{name: "tasks.queueShards", def: "1",
-			meaning: "over how many queues each kind of work is spread by submitter; one queue dispatches at most 500 tasks a second. Raise it above that rate",
+			meaning: "the number of queues of each kind of work, among which submitters are spread; one queue dispatches at most 500 tasks a second. Raise it above that rate",
 			field:   number(&c.Tasks.QueueShards, "a number of queues", 1, 100)},
 	}
 }
@@ -137,7 +137,7 @@ func (c *Config) authSettings() []setting {
 			meaning: "the operators, who may call admin functions: `email:` and a verified e-mail, or `sub:` and a token's subject; an address alone is read as `email:`",
 			field:   identities(&c.Auth.Operators)},
 		{name: "auth.viewers",
-			meaning: "the people who may read what admin functions show and change nothing, in the form of `auth.operators`",
+			meaning: "the people who may call the reading admin functions only, in the form of `auth.operators`",
 			field:   identities(&c.Auth.Viewers)},
 		{name: "auth.depositService",
 			meaning: "the names of the service that books deposits from outside, in the form of `auth.operators`; each asset's `dailyServiceDeposits` limits it, and it may call nothing else of an operator's. Not set: only operators book",
@@ -155,7 +155,7 @@ func (c *Config) authSettings() []setting {
 			meaning: "the audience that users' tokens are made for; required with `trading.url`",
 			field:   text(&c.Auth.UsersAudience, "a text without spaces", word)},
 		{name: "approvals.required",
-			meaning: "what one operator proposes and another has to approve, as docs/approvals.md describes: any of " + strings.Join(ApprovalKinds, ", ") + "; not set: one operator does everything alone",
+			meaning: "the acts that one operator proposes and another has to approve, as docs/approvals.md describes: any of " + strings.Join(ApprovalKinds, ", ") + "; not set: one operator does everything alone",
 			field:   kinds(&c.Approvals.Required)},
 		{name: "approvals.validFor", def: "24h",
 			meaning: "how long a proposal may wait until it is approved and carried out. Raise it if the second operator is seldom there",
@@ -184,7 +184,7 @@ func (c *Config) httpSettings() []setting {
 func (c *Config) telemetrySettings() []setting {
 	return []setting{
 		{name: "log.level", def: "info",
-			meaning: "the least severity that is logged. Debug shows each task while you look for a fault",
+			meaning: "the lowest severity that is logged. Set debug to see each task while you look for a fault",
 			field:   logLevel(&c.Log.Level)},
 		{name: "telemetry.otlpEndpoint",
 			meaning: "a collector of metrics and traces, by OTLP over gRPC: in plain text on this machine, such as a sidecar, else by TLS",

@@ -110,10 +110,10 @@ func (n Numbered) readAfter(ctx context.Context, at position, limit int) (lines 
 		return nil, 0, err
 	}
 	if len(lines) == 0 {
-		return nil, 0, fmt.Errorf("it ends before line %d, which was read: %w", at.line, ErrWentBack)
+		return nil, 0, fmt.Errorf("the journal ends before line %d, which was read earlier: %w", at.line, ErrWentBack)
 	}
 	if is := (position{lines[0].Seq, lines[0].Mark}); is != at {
-		return nil, 0, fmt.Errorf("it has line %s where %s was read: %w", is.cursor(), at.cursor(), ErrWentBack)
+		return nil, 0, fmt.Errorf("the journal has line %s where line %s was read earlier: %w", is.cursor(), at.cursor(), ErrWentBack)
 	}
 	return lines[1:], last, nil
 }

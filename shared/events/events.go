@@ -10,7 +10,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -18,16 +17,13 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// ErrSettings reports settings from which no publishers can be made.
-var ErrSettings = errors.New("cannot publish events")
-
 // PageSize is how many events are loaded at once.
 const PageSize = 100
 
 // The wait after a failure: the first, and the longest. It doubles with each failure.
 const (
 	FirstWait = time.Second
-	MostWait  = 10 * time.Minute
+	MaxWait   = 10 * time.Minute
 )
 
 // SilentFrom is the number of consecutive calls without an answer, over all queues, after which

@@ -56,7 +56,7 @@ func TestEndpointWaitsUntilItsPlannedTime(t *testing.T) {
 		{0, 0, false}, {0, time.Second, false},
 		{1, -time.Second, false}, {1, 0, false}, {1, time.Second, true}, {1, time.Second + time.Microsecond, false},
 		{4, 8 * time.Second, true}, {4, 9 * time.Second, false},
-		{1000, MostWait, true}, {1000, MostWait + time.Second, false},
+		{1000, MaxWait, true}, {1000, MaxWait + time.Second, false},
 	} {
 		check.Equal(t, fmt.Sprintf("after %d failures, %s ahead", c.failures, c.ahead), (AcquireResult{Failures: c.failures, Now: now, NextAttemptAt: now.Add(c.ahead)}).early(), c.want)
 	}

@@ -203,8 +203,8 @@ func (t AcquireResult) early() bool {
 func wait(failures int) time.Duration {
 	d := FirstWait
 	for range failures - 1 {
-		if d *= 2; d >= MostWait {
-			return MostWait
+		if d *= 2; d >= MaxWait {
+			return MaxWait
 		}
 	}
 	return d

@@ -1,4 +1,6 @@
-// Package mark detects a database that is not the one written last, such as a restored copy. One small
+// Package mark detects a database that is not the one written last, such as a restored copy.
+//
+// One small
 // object outside the database, the mark, has a random id. The id is committed in the database before
 // the object is written with it, and the object is written only over a mark whose id the database
 // holds. So if the database does not hold the object's id, another database, or a later state of this

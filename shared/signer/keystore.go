@@ -140,7 +140,7 @@ func DecryptKey(file []byte, password string) (*ecdsa.PrivateKey, error) {
 	}
 	address := eip155.Address(crypto.PubkeyToAddress(key.PublicKey))
 	if said := strings.TrimPrefix(strings.ToLower(e.Address), "0x"); said != "" && "0x"+said != address.String() {
-		return nil, errors.New("the key is of another account than the file names")
+		return nil, errors.New("the file names another account than its key has")
 	}
 	return key, nil
 }

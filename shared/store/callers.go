@@ -337,7 +337,7 @@ func (c callers) follow(successor, old string) {
 func (c callers) settle() error {
 	for _, name := range c.listed {
 		if present := c.succeeded[name]; present != "" {
-			return CallersError{"callers", fmt.Sprintf("has %s, which %s has succeeded: what both post would be %s's. To have it back, leave %s out and say in succeeds {%q: %q}",
+			return CallersError{"callers", fmt.Sprintf("has %s, which %s has succeeded: the intents of both would be %s's. To restore it, remove %s and send succeeds {%q: %q}",
 				name, present, present, present, name, present)}
 		}
 		for _, spelled := range Spellings(name)[1:] {

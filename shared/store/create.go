@@ -267,7 +267,7 @@ func (s *Store) answerAll(ctx context.Context, all []Intent, c creation) ([]Crea
 		f := c.found[i]
 		results[i].StoredIntent, results[i].Err = f.answer(in)
 		s.noteFound(in, f)
-		if (f.limited && !f.judged && c.records[i].placed || !c.beside) && errors.Is(results[i].Err, ErrMoved) {
+		if (f.limited && !f.evaluated && c.records[i].placed || !c.beside) && errors.Is(results[i].Err, ErrMoved) {
 			again, places = append(again, in), append(places, i)
 		}
 	}
@@ -381,7 +381,7 @@ type foundIntent struct {
 	handlerMay    bool // its handler, if it names one, is the submitter's too
 	limited       bool // the submitter has a policy
 	held          bool // it is in the queue, and no nonce is given to it
-	judged        bool // it was held to a policy
+	evaluated     bool // it was held to a policy
 	refused       *PolicyError
 	nameEpoch     string
 	recorded      bool   // a release recorded it, for every caller that may post for the submitter
@@ -411,7 +411,7 @@ func scanFound(rows pgx.Rows, found []foundIntent) error {
 			&f.nameEpoch, &f.recorded, &f.txHash, &f.held, &f.now); err != nil {
 			return err
 		}
-		f.judged, f.refused = found[place-1].judged, found[place-1].refused
+		f.evaluated, f.refused = found[place-1].evaluated, found[place-1].refused
 		found[place-1] = f
 	}
 	return rows.Err()

@@ -61,7 +61,7 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 // A release has used a foreign transaction, and intents are held by the digest of its call.
 // After a reorg below finality another transaction in its place changes neither: the reading
 // is refused. The same transaction in another block is stored.
-func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
+func TestADecidedForeignTransactionStaysTheSame(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 6)

@@ -13,7 +13,7 @@ import (
 
 var _ mark.Store = (*Store)(nil)
 
-const judgeMark = `
+const findMark = `
 select exists (select from database_mark where id = $1), exists (select from database_mark where id = $1 and generation = $2),
        coalesce((select max(generation) from database_mark), 0)`
 
@@ -21,7 +21,7 @@ select exists (select from database_mark where id = $1), exists (select from dat
 func (s *Store) Evaluate(ctx context.Context, seen mark.Observed) (mark.Verdict, error) {
 	var held, known bool
 	var latest int64
-	err := s.db.QueryRow(ctx, judgeMark, seen.ID, seen.Generation).Scan(&held, &known, &latest)
+	err := s.db.QueryRow(ctx, findMark, seen.ID, seen.Generation).Scan(&held, &known, &latest)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("compare the database with the mark: %w", err)

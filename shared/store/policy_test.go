@@ -484,7 +484,7 @@ func TestFeesOfAPolicy(t *testing.T) {
 }
 
 // The database and the rules reach the same verdict on a caller's values.
-func TestPropertyTheCreateJudgesAsTheBinding(t *testing.T) {
+func TestPropertyTheCreateEvaluatesAsTheBinding(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 10, alice)
 	rnd := rand.New(rand.NewPCG(18, 1))

@@ -247,7 +247,7 @@ with ` + verdict(judging{
 func (s *Store) queueLimited(b *pgx.Batch, c creation) error {
 	var locks []string
 	for i, r := range c.records {
-		if c.found[i].judged = r.placed && !s.limits.hasNone(r.Submitter); c.found[i].judged {
+		if c.found[i].evaluated = r.placed && !s.limits.hasNone(r.Submitter); c.found[i].evaluated {
 			locks = append(locks, string(r.Submitter))
 		}
 	}
@@ -255,7 +255,7 @@ func (s *Store) queueLimited(b *pgx.Batch, c creation) error {
 		b.Queue(lockPolicies, locks)
 	}
 	for i, r := range c.records {
-		if !c.found[i].judged {
+		if !c.found[i].evaluated {
 			continue
 		}
 		a, err := policyInputOf(r.Intent)

@@ -231,7 +231,7 @@ func TestOverdueBesideACreate(t *testing.T) {
 
 // The head of the queue decides whether the queue is late. An intent behind a waiting head, or
 // behind an open nonce, could not have been sent.
-func TestOverdueLooksAtTheHead(t *testing.T) {
+func TestOverdueReadsTheHead(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	behindHead, aside := numbered(1), numbered(2)

@@ -278,8 +278,8 @@ func (a *Accounts) settle(ctx context.Context, act Act) (Act, error) {
 
 // The times between two attempts of an act.
 const (
-	actWait     = time.Minute
-	mostActWait = 10 * time.Minute // after which a new account has the status that was ordered before
+	actWait    = time.Minute
+	maxActWait = 10 * time.Minute // after which a new account has the status that was ordered before
 )
 
 // nextWait is the time to the next attempt. It grows with the age of a status whose account does not exist, since
@@ -288,7 +288,7 @@ func (a Act) nextWait(unknown string) time.Duration {
 	if unknown != noAccountYet {
 		return actWait
 	}
-	return min(max(a.Age/8, actWait), mostActWait)
+	return min(max(a.Age/8, actWait), maxActWait)
 }
 
 // book calls the ledger of a deposit or withdrawal. It returns why the answer is unknown, or "".

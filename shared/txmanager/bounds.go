@@ -76,7 +76,7 @@ func (b Bounds) WithFee(feeWei *big.Int) Bounds {
 }
 
 // ExceedsLimit reports whether a is known and above the limit. nil is no limit.
-func ExceedsLimit(a, most *big.Int) bool { return a != nil && most != nil && a.Cmp(most) > 0 }
+func ExceedsLimit(a, limit *big.Int) bool { return a != nil && limit != nil && a.Cmp(limit) > 0 }
 
 // FeeWei is the highest gas cost of g.
 func (g GasParams) FeeWei() *big.Int {

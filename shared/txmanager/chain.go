@@ -82,7 +82,7 @@ var ErrNoCounts = errors.New("the node has no nonce counts of a block that old")
 type BlocksQuery struct {
 	Submitter Submitter
 	After     uint64    // the last block that was read
-	Most      int       // the most blocks to read
+	MaxBlocks int       // the maximum of blocks to read
 	OlderThan time.Time // not zero: read no block; [BlocksRead.End] is the last final block older than this, or the first block of the chain
 	Turn      int       // for a chain with several nodes: how many of them to skip at first
 }

@@ -39,7 +39,7 @@ type ReleaseRequest struct {
 // Errors of [worker.Worker.ReleaseSubmitter]. After each, the incident is unchanged.
 var (
 	// ErrNotLeader reports that another invocation held the lease all the time.
-	ErrNotLeader = errors.New("the submitter is being served by another invocation")
+	ErrNotLeader = errors.New("another invocation holds the lease of the submitter: try again")
 	// ErrIncidentClosed reports that the named incident is not the open one.
 	ErrIncidentClosed = errors.New("that PROTECT incident is not open")
 	// ErrDatabaseNotAccepted reports a database that is not the last one written.
@@ -186,7 +186,7 @@ var (
 	ErrFillRequired = errors.New("the database was restored, and lost transactions of this account can still be mined: release it by resync, which fills their nonces with placeholders")
 	// ErrNotYetFinal reports transactions of the account that are mined and not final yet. A
 	// placeholder for their nonces would have no effect.
-	ErrNotYetFinal = errors.New("the account has transactions that are not final yet, and nonces are filled above the final ones only")
+	ErrNotYetFinal = errors.New("the account has transactions that are not final yet, and placeholders fill only nonces above the final ones: release again once they are final")
 )
 
 // FinalTx is a final transaction that consumed its nonce, with the mined version.

@@ -69,10 +69,10 @@ type ReservationMark struct {
 // ErrNotOwner reports a mark that is not accepted from this owner. The reservation is another
 // owner's, expired, or marked differently; an action was requested for its transaction; or the
 // database was restored. Nothing was changed.
-var ErrNotOwner = errors.New("the reservation is not this owner's, or not any more")
+var ErrNotOwner = errors.New("the reservation belongs to another owner, or has ended")
 
 // ErrSignedBytes reports signed bytes that do not fit the reserved nonce. Nothing was changed.
-var ErrSignedBytes = errors.New("the bytes are not what the nonce was reserved for")
+var ErrSignedBytes = errors.New("the signed bytes do not fit the reserved nonce")
 
 // ErrPolicyAllowsNothing reports a submitter whose policy allows no transaction to pay any fee.
 // Nothing was changed.

@@ -54,14 +54,14 @@ func BoundedFunction(function string) bool {
 // refuseToken is why a policy refuses a call of a token, or "". It also allows functions that
 // targets lists, with any amount, unless their amount is bounded.
 func (b Bounds) refuseToken(a BoundedTerms) string {
-	most, named := b.Tokens[a.Target]
+	limit, named := b.Tokens[a.Target]
 	switch {
 	case !named:
 		return ""
 	case a.AmountUnits == nil && !(a.Function != "" && !BoundedFunction(a.Function) && slices.Contains(b.Targets, a.Function)):
 		return "the submitter's policy bounds amounts of this token, and allows of it transfer, approve and transferFrom as the ABI encodes them, and functions that targets names"
-	case ExceedsLimit(a.AmountUnits, most):
-		return "the submitter's policy allows at most " + most.String() + " of this token's smallest unit in one transaction"
+	case ExceedsLimit(a.AmountUnits, limit):
+		return "the submitter's policy allows at most " + limit.String() + " of this token's smallest unit in one transaction"
 	}
 	return ""
 }

@@ -199,14 +199,6 @@ func unauthorized(reason string, cause error) *Problem {
 	return &Problem{Code: Unauthorized, Detail: reason, Cause: cause, Header: http.Header{"Www-Authenticate": {challenge}}}
 }
 
-type identityKey struct{}
-
-// IdentityOf returns the identity that [RequireAccounts] accepted, and whether there is one.
-func IdentityOf(ctx context.Context) (Identity, bool) {
-	id, ok := ctx.Value(identityKey{}).(Identity)
-	return id, ok
-}
-
 // RequireAccounts is a middleware that accepts only requests with a valid token of one of the accounts,
 // named by their verified e-mails. Others get FORBIDDEN; requests without a valid token get the problem
 // of [Verifier.Authenticate]. Without e-mails every request is refused.
@@ -226,7 +218,7 @@ func RequireAccounts(v *Verifier, emails ...string) func(http.Handler) http.Hand
 				})
 				return
 			}
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, id)))
+			next.ServeHTTP(w, r)
 		})
 	}
 }

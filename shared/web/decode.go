@@ -133,9 +133,9 @@ func escaped(text []byte) rune {
 
 // clip shortens a caller's own text before it is returned.
 func clip(text string) string {
-	const most = 200
-	if len(text) <= most {
+	const limit = 200
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

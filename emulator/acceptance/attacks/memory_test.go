@@ -102,14 +102,14 @@ func TestHostileSignaturesLeaveNoMemory(t *testing.T) {
 			for range batches {
 				b.refused(t, who.account, hostile(r, s, 400), who.want)
 			}
-			const most = batches * 400 * 2560 // a Go type for each of these tuples would take three times as much
+			const limit = batches * 400 * 2560 // a Go type for each of these tuples would take three times as much
 			grown := b.resident(t) - before
-			for deadline := time.Now().Add(time.Minute); grown > most && time.Now().Before(deadline); grown = b.resident(t) - before {
+			for deadline := time.Now().Add(time.Minute); grown > limit && time.Now().Before(deadline); grown = b.resident(t) - before {
 				b.refused(t, who.account, same, who.want) // makes garbage, so that it is collected
 			}
 			t.Logf("resident before: %d MB; %d MB more after %d batches", before>>20, grown>>20, batches)
-			if grown > most {
-				t.Errorf("resident after %d batches: got %d MB more, want at most %d MB", batches, grown>>20, most>>20)
+			if grown > limit {
+				t.Errorf("resident after %d batches: got %d MB more, want at most %d MB", batches, grown>>20, limit>>20)
 			}
 		})
 	}
@@ -119,8 +119,8 @@ func TestHostileSignaturesLeaveNoMemory(t *testing.T) {
 // Its other requests are refused, and other callers are served.
 func TestUnsentBodiesOfOneCaller(t *testing.T) {
 	t.Parallel()
-	const most, begun = 32, 40
-	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": strconv.Itoa(most), "FENCEPOST_HTTP_BODY_TIMEOUT": "10m"}})
+	const limit, begun = 32, 40
+	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": strconv.Itoa(limit), "FENCEPOST_HTTP_BODY_TIMEOUT": "10m"}})
 	b.Issuer.AddAccount(stranger)
 	token := must(b.Issuer.Token(b.ctx, stranger, stack.PublicAudience))(t)
 	answers := make(chan string, begun)
@@ -130,14 +130,14 @@ func TestUnsentBodiesOfOneCaller(t *testing.T) {
 		must(fmt.Fprintf(conn, "POST /api/v1/tx:batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", token))(t)
 		go func() { answers <- answerOn(conn) }() // ends with the connection
 	}
-	for i := range begun - most {
+	for i := range begun - limit {
 		select {
 		case answer := <-answers:
 			if answer != "429 TOO_MANY_REQUESTS, again after 1" {
 				t.Errorf("answer %d: got %s, want 429 TOO_MANY_REQUESTS with Retry-After 1", i, answer)
 			}
 		case <-b.ctx.Done():
-			t.Fatalf("answers: got %d, want %d", i, begun-most)
+			t.Fatalf("answers: got %d, want %d", i, begun-limit)
 		}
 	}
 	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", map[string]any{
@@ -148,7 +148,7 @@ func TestUnsentBodiesOfOneCaller(t *testing.T) {
 	}
 	select {
 	case answer := <-answers:
-		t.Errorf("one more of the stranger's: got %s, want %d at work", answer, most)
+		t.Errorf("one more of the stranger's: got %s, want %d at work", answer, limit)
 	default:
 	}
 }

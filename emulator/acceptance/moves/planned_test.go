@@ -119,7 +119,7 @@ func (d *deployment) releasesAll() {
 		bulk += len(u.Released)
 		d.t.Logf("release-untouched: %s", text)
 		for _, one := range u.Left {
-			if !strings.HasSuffix(one.Why, "release it by itself") {
+			if !strings.HasSuffix(one.Why, "release it by a separate call") {
 				continue
 			}
 			if same[one.Submitter+one.Why]++; same[one.Submitter+one.Why] == 20 {

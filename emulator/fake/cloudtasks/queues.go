@@ -19,8 +19,8 @@ import (
 // Limits and defaults of queues. Source: comments of RateLimits and
 // ListQueuesRequest; docs.cloud.google.com/tasks/docs/configuring-queues.
 const (
-	mostPerSecond     = 500
-	mostConcurrent    = 5000
+	maxPerSecond      = 500
+	maxConcurrent     = 5000
 	defaultConcurrent = 1000
 	largestQueuePage  = 9800
 )
@@ -137,7 +137,7 @@ func newConfig(from *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 		c.RetryConfig = &cloudtaskspb.RetryConfig{}
 	}
 	l := c.RateLimits
-	l.MaxDispatchesPerSecond = orDefault(l.MaxDispatchesPerSecond, mostPerSecond)
+	l.MaxDispatchesPerSecond = orDefault(l.MaxDispatchesPerSecond, maxPerSecond)
 	l.MaxConcurrentDispatches = orDefault(l.MaxConcurrentDispatches, defaultConcurrent)
 	if err := checkRates(l); err != nil {
 		return nil, err
@@ -150,12 +150,12 @@ func newConfig(from *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 
 func checkRates(l *cloudtaskspb.RateLimits) error {
 	switch {
-	case l.MaxDispatchesPerSecond > mostPerSecond:
-		return invalid("RateLimits.maxDispatchesPerSecond must be less than or equal to %d.", mostPerSecond)
+	case l.MaxDispatchesPerSecond > maxPerSecond:
+		return invalid("RateLimits.maxDispatchesPerSecond must be less than or equal to %d.", maxPerSecond)
 	case !(l.MaxDispatchesPerSecond > 0): // not a number, too
 		return invalid("RateLimits.maxDispatchesPerSecond cannot be negative.")
-	case l.MaxConcurrentDispatches > mostConcurrent:
-		return invalid("RateLimits.maxConcurrentDispatches must be less than or equal to %d.", mostConcurrent)
+	case l.MaxConcurrentDispatches > maxConcurrent:
+		return invalid("RateLimits.maxConcurrentDispatches must be less than or equal to %d.", maxConcurrent)
 	case l.MaxConcurrentDispatches < 0:
 		return invalid("RateLimits.maxConcurrentDispatches cannot be negative.")
 	}

@@ -1,8 +1,8 @@
 // Package issuer is the emulator's issuer of OIDC ID tokens, in the place of Google's. It has one key, and a
 // set of known accounts. It serves a discovery document and a key set over HTTP on the loopback interface.
-// Functions verify its tokens by the same code as Google's.
 //
-// For tests it also makes tokens with one chosen error; see [Flaw].
+// Functions verify its tokens by the same code as Google's. For tests it also makes tokens with one chosen error; see
+// [Flaw].
 package issuer
 
 import (

@@ -265,10 +265,7 @@ func TestOnlyTheNamedAccountsGetIn(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
 	in := 0
-	guard := web.RequireAccounts(verifier(t, i, 0), tasks)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if id, ok := web.IdentityOf(r.Context()); !ok || id.Email != tasks {
-			t.Errorf("got identity %+v, want %s", id, tasks)
-		}
+	guard := web.RequireAccounts(verifier(t, i, 0), tasks)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		in++
 	}))
 	forged := request("")

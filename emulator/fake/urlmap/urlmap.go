@@ -1,8 +1,7 @@
 // Package urlmap is the emulator's request routing. One listener is the external load balancer with its URL map
-// for the public paths. The other is Cloud Run's frontend for the internal paths. Each service has a changing set
-// of backends that are used in turn.
+// for the public paths. The other is Cloud Run's frontend for the internal paths.
 //
-// As in production, a request goes to another backend only if no byte of it was sent to the first. If bytes were
+// Each service has a changing set of backends that are used in turn. As in production, a request goes to another backend only if no byte of it was sent to the first. If bytes were
 // sent and the connection breaks, the effect is unknown and the answer is 502. (A GET can be sent again to the
 // same backend over a new connection, as HTTP allows.)
 package urlmap

@@ -19,12 +19,12 @@ import (
 // names are the names of cells, in order.
 var names = []string{"a", "b", "c", "d"}
 
-// Most is the largest number of cells.
-const Most = 4
+// MaxCells is the largest number of cells.
+const MaxCells = 4
 
 // Options describe the cells.
 type Options struct {
-	Cells   int           // from 2 to [Most]
+	Cells   int           // from 2 to [MaxCells]
 	Stack   stack.Options // of each cell, with Binary; Cluster, Beside and Signer are the cells' own
 	Durable bool          // whether each database calls fsync
 	Started func(c *Cell) // after the start of each cell; nil: nothing
@@ -57,8 +57,8 @@ func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	if o.Cells < 2 || o.Cells > Most {
-		return nil, fmt.Errorf("%d cells: want 2 to %d", o.Cells, Most)
+	if o.Cells < 2 || o.Cells > MaxCells {
+		return nil, fmt.Errorf("%d cells: want 2 to %d", o.Cells, MaxCells)
 	}
 	n := o.Stack.Submitters
 	if c.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: o.Stack.BlockTime, Accounts: devchain.DevAccounts(o.Cells * n)}); err != nil {

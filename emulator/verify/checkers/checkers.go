@@ -50,15 +50,15 @@ func of(name, words string, check func(*account, reporter)) Checker {
 // All lists every checker in the order in which they report.
 func All() []Checker {
 	return []Checker{
-		of("chain-nonces", "the chain has the nonces of each submitter from its start on, without a hole, one transaction each; in the end, every one that was handed out", chainNonces),
-		of("mined-is-stored", "what the chain took at a nonce is a stored version of the transaction bound to that nonce", minedIsStored),
+		of("chain-nonces", "the chain has the nonces of each submitter from its start on, without a gap, one transaction each; in the end, every allocated one", chainNonces),
+		of("mined-is-stored", "the transaction that the chain has at a nonce is a stored version of the transaction bound to that nonce", minedIsStored),
 		of("one-effect", "a requestId has at most one effect at any time; in the end exactly one, the intent's own, where it is CONFIRMED, and else none", oneEffect),
-		of("ends-as-on-chain", "a final state is what the canonical chain says, in the block that is on record", endsAsOnChain),
-		of("legal-history", "a history begins with QUEUED, goes on by legal changes only, never past a final state, and ends at the state on record", legalHistory),
+		of("ends-as-on-chain", "a final state agrees with the canonical chain, in the recorded block", endsAsOnChain),
+		of("legal-history", "a history begins with QUEUED, has legal changes only, none after a final state, and ends at the recorded state", legalHistory),
 		of("token-order", "no change is written under an older fencing token than one before it", tokenOrder),
 		of("binding", "a nonce is bound once, to one transaction, for ever; those bound run from the start to the cursor without a gap", binding),
-		of("queue-order", "nothing gets a nonce ahead of what waits before it in the queue; of what is deferred only other callers' goes ahead", queueOrder),
-		of("cursor", "the cursor names the lowest unsettled nonce and is IDLE only without one; it shows PROTECT while an incident is open", cursor),
+		of("queue-order", "no intent gets a nonce before an earlier one of the queue, but other callers' intents may pass a deferred one", queueOrder),
+		of("cursor", "the cursor names the lowest open nonce and is IDLE only without one; it shows PROTECT while an incident is open", cursor),
 		of("versions", "every stored version decodes to a transaction of its submitter, chain, nonce and hash", versions),
 		of("settled", "once faults have stopped everything ends: no unfinished transaction, no lease held, no rerun flag left", settled),
 	}

@@ -166,10 +166,10 @@ func send(ctx context.Context, r request) (answer, error) {
 
 // clip returns the beginning of a text in one line.
 func clip(text []byte) string {
-	const most = 120
+	const limit = 120
 	line := strings.Join(strings.Fields(string(text)), " ")
-	if len(line) > most {
-		line = line[:most] + " …"
+	if len(line) > limit {
+		line = line[:limit] + " …"
 	}
 	return line
 }

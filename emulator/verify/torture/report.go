@@ -28,7 +28,7 @@ func (e *episode) announce(events []plan.Event, kinds int) {
 	fmt.Fprintf(e.out, "The chain has %d nodes; unless --set says otherwise, events, gas bump, fee history and mempool diagnosis are on.\n", e.nodes)
 	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
 	if e.length() < e.forEachKind() {
-		fmt.Fprintln(e.out, "It is too short for every kind: what never strikes is no failure.")
+		fmt.Fprintln(e.out, "The run is too short for every kind: an absent kind is no failure.")
 	}
 }
 

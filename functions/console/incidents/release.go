@@ -117,8 +117,8 @@ func tryRelease(ctx context.Context, call page.Call, in client.Release, wrong er
 	return v, nil
 }
 
-// unmatched are the nonces for which the trial names no request: of those that were read again and those that were
-// answered, because a nonce that was not read again is still of the trial.
+// unmatched are the nonces for which the trial names no request. It covers the nonces that were read again and those
+// that were answered: a nonce that was not read again still belongs to the trial.
 func (f *releaseForm) unmatched() (all []uint64) {
 	for _, n := range f.Nonces {
 		all = append(all, n.Nonce)

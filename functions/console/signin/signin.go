@@ -1,7 +1,8 @@
-// Package signin finds out which person makes a request to the console. It knows three ways: the header of
-// Identity-Aware Proxy, the authorization code flow of an OIDC issuer, and a one-time code of the local
-// environment. Each way gives a signed token that names the person, which the console passes on to the function admin. Sessions
-// are in a sealed cookie, and no way keeps state in the process.
+// Package signin identifies the person who makes a request to the console. It knows three ways: the header of
+// Identity-Aware Proxy, the authorization code flow of an OIDC issuer, and a one-time code of the local environment.
+//
+// Each way gives a signed token that names the person, which the console passes on to the function admin. Sessions
+// are in a sealed cookie: the process keeps no state.
 package signin
 
 import (

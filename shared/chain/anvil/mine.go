@@ -28,8 +28,8 @@ func (c *Chain) Mine(n int) error {
 }
 
 // Reorg replaces the last len(blocks) blocks by as many new ones in one step. Each new block has exactly the
-// raw transactions given for it. Transactions of the replaced blocks are gone: unlike in go-ethereum they do
-// not return to the pool. anvil has no reorg to another height, and none that replaces the genesis block.
+// raw transactions given for it. Transactions of the replaced blocks are gone. In
+// go-ethereum they return to the pool. anvil has no reorg to another height, and none that replaces the genesis block.
 // Each transaction must be valid in its place: anvil silently omits others, which is an error here, after the
 // reorg.
 //

@@ -132,7 +132,7 @@ func install(ctx context.Context, npm, folder string) error {
 	return os.Rename(part, folder)
 }
 
-// firstLines is what npm says first of its trouble; much more of no use follows.
+// firstLines returns the first lines of an error of npm. The many lines after them add nothing.
 func firstLines(out []byte) string {
 	lines := strings.Split(string(bytes.TrimSpace(out)), "\n")
 	return strings.Join(lines[:min(len(lines), 4)], "; ")

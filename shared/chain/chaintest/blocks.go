@@ -44,7 +44,7 @@ func testBlocks(t *testing.T, b *bundle) {
 	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter}); err != nil || r.End != 0 || r.Final != final {
 		t.Errorf("no block asked for: got %+v, %v, want the last final block, %d", r, err, final)
 	}
-	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: final + 1, Most: 5}); err == nil || errors.Is(err, txmanager.ErrConsumerUnavailable) {
+	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: final + 1, MaxBlocks: 5}); err == nil || errors.Is(err, txmanager.ErrConsumerUnavailable) {
 		t.Errorf("after a block that is not final there: got %+v, %v, want an error after which another node is asked", r, err)
 	}
 }
@@ -125,7 +125,7 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 		"text for a number": {changedBlock(func(block map[string]any) { block["number"] = "few" }), false},
 	} {
 		b.proxy.Set(c.fault)
-		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
+		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
 		if err == nil || isPermanent(err) && !c.forGood || errors.Is(err, txmanager.ErrNoCounts) {
 			t.Errorf("%s: got %+v, %v, want an error, for good %v", name, r, err, c.forGood)
 		}
@@ -136,7 +136,7 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 	b.checkBlocksUpTo25(t)
 	b.proxy.Set(Fault{})
 	b.submitter = b.onChain(b.ChainID + 1)
-	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
+	if r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 5}); err == nil {
 		t.Errorf("a submitter of another chain: got %+v, want an error", r)
 	}
 }
@@ -152,7 +152,7 @@ func (b *bundle) checkBlocksUpTo25(t *testing.T) {
 		}
 		return nil
 	}})
-	r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
+	r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
 	if err != nil || r.End == 0 || r.End > 25 || r.Transactions[0].Hash == (txmanager.Hash{}) {
 		t.Errorf("blocks up to 25 alone: got %+v, %v, want some of them, with the transaction", r, err)
 	}
@@ -189,7 +189,7 @@ func (b *bundle) read(t *testing.T, after uint64, limit int) (all map[uint64]txm
 	t.Helper()
 	all, end = map[uint64]txmanager.ConsumingTx{}, after
 	for {
-		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: end, Most: limit, Turn: int(end)})
+		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: end, MaxBlocks: limit, Turn: int(end)})
 		if err != nil {
 			t.Fatal(err)
 		}

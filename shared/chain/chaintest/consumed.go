@@ -382,7 +382,7 @@ func testCanonicalAddresses(t *testing.T, b *bundle) {
 	call, errPayload := b.connector.ParsePayload(payload)
 	from, parsed, _, errSigned := b.connector.ParseSigned(tx.Raw)
 	consuming, errConsuming := b.connector.FindConsumingTx(t.Context(), b.submitter, 0)
-	blocks, errBlocks := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, Most: 50})
+	blocks, errBlocks := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
 	known, errKnown := b.connector.Transaction(t.Context(), tx.Hash)
 	if err := errors.Join(errPayload, errSigned, errConsuming, errBlocks, errKnown); err != nil {
 		t.Fatal(err)

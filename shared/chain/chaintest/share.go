@@ -15,7 +15,7 @@ import (
 // A hundred queries of a hundred submitters at once have the answers that each has alone. Over JSON-RPC they
 // share HTTP requests, except the 25 with gas estimates of contract calls.
 func testQueriesAtOnce(t *testing.T, b *bundle) {
-	const submitters, mostTrips = 100, 25 + 15 // on a busy machine the 75 that share come in several groups
+	const submitters, maxTrips = 100, 25 + 15 // on a busy machine the 75 that share come in several groups
 	queries, txs := make([]txmanager.ChainQuery, submitters), make([]txmanager.Signed, submitters)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number + 1
 	for i := range queries {
@@ -44,8 +44,8 @@ func testQueriesAtOnce(t *testing.T, b *bundle) {
 		all.Go(func() { together[i] = b.observe(t, q) })
 	}
 	all.Wait()
-	if got := b.roundTrips() - before; b.proxy != nil && got > mostTrips {
-		t.Errorf("round trips of %d queries at once: got %d, want at most %d", submitters, got, mostTrips)
+	if got := b.roundTrips() - before; b.proxy != nil && got > maxTrips {
+		t.Errorf("round trips of %d queries at once: got %d, want at most %d", submitters, got, maxTrips)
 	}
 	sameNumber := cmp.Comparer(func(a, b *big.Int) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 	for i := range queries {

@@ -36,7 +36,7 @@ func (c *Connector) readBlocks(ctx context.Context, q txmanager.BlocksQuery) (r 
 	if r.Final < q.After { // this node lags and knows nothing of later blocks
 		return r, fmt.Errorf("its last final block is %d", r.Final)
 	}
-	for last := min(r.Final, q.After+uint64(max(q.Most, 0))); r.End < last; {
+	for last := min(r.Final, q.After+uint64(max(q.MaxBlocks, 0))); r.End < last; {
 		some := sentSearch{}
 		some.addWhole(r.End, min(last, r.End+blocksAtOnce))
 		txs, err := c.sentIn(ctx, q.Submitter.Address(), some.blocks)

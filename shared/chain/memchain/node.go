@@ -204,7 +204,7 @@ func (n node) ReadBlocks(_ context.Context, q txmanager.BlocksQuery) (txmanager.
 	if q.After > r.Final {
 		return r, fmt.Errorf("block %d is not final, only %d", q.After, r.Final)
 	}
-	r.End = min(q.After+uint64(q.Most), r.Final)
+	r.End = min(q.After+uint64(q.MaxBlocks), r.Final)
 	r.Transactions = n.sentIn(q.Submitter.Address(), n.blocks[q.After+1:r.End+1])
 	return r, nil
 }

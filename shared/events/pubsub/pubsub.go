@@ -1,4 +1,5 @@
 // Package pubsub publishes events to a topic of Cloud Pub/Sub, and is the only user of its client.
+//
 // A message's data is the event's body. Its ordering key is the submitter, so that a subscription
 // with message ordering gets each submitter's events in order. Its attributes are txId, type,
 // sequence, submitter and caller: subscriptions can filter by them, and subscribers detect

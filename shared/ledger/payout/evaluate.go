@@ -116,7 +116,7 @@ func checkPaid(families chain.Families, p transfer.Payout, payload, receipt []by
 	}
 	from := txmanager.Submitter(p.Submitter).Address()
 	if !proof.Succeeded || proof.From != from || proof.To.String() != called {
-		return fmt.Errorf("its receipt is of another call, or of one that failed: %w", ErrNotPaid)
+		return fmt.Errorf("its receipt shows another call, or a failed one: %w", ErrNotPaid)
 	}
 	if p.Token == "" {
 		return nil

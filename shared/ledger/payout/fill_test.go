@@ -61,7 +61,7 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 
 // Lost bytes that are mined in place of a placeholder open PROTECT. Their effect is read, and the
 // next release must name it: the payout is paid once.
-func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
+func TestLostBytesThatBeatAPlaceholderAreEvaluated(t *testing.T) {
 	t.Parallel()
 	h, x := newDue(t)
 	h.restored(0, nil)

@@ -137,7 +137,7 @@ var (
 	ErrNotPaid = errors.New("CONFIRMED without proof of payment")
 	// ErrForeignRequest reports a req_id of a transaction that another caller made, or that a release
 	// recorded as lost.
-	ErrForeignRequest = errors.New("the payout's request belongs to a transaction that is not the coordinator's")
+	ErrForeignRequest = errors.New("the payout's req_id is the requestId of a transaction that the coordinator did not make")
 	// ErrNotPayer reports a submitter that is not registered for the coordinator alone.
 	ErrNotPayer = errors.New("the submitter must have transfer (the coordinator) as its only caller")
 	// ErrPolicyForbids reports a payout that the payer's policy does not allow. An operator must change

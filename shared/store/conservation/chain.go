@@ -212,8 +212,8 @@ const maxEvaluated = 5000
 // EvaluateChain evaluates the unsettled payments, and the payouts whose payment was not found. It
 // stores which are settled.
 func (b *Book) EvaluateChain(ctx context.Context) (found []conservation.Finding, err error) {
-	for _, judge := range []func(context.Context) ([]conservation.Finding, error){b.evaluatePayments, b.evaluateOwed, b.wentBack} {
-		some, err := judge(ctx)
+	for _, evaluate := range []func(context.Context) ([]conservation.Finding, error){b.evaluatePayments, b.evaluateOwed, b.wentBack} {
+		some, err := evaluate(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -119,7 +119,7 @@ func (s *Log) Settle(ctx context.Context, l lease.Lease, endpoint string, o even
 		QueryRow(func(row pgx.Row) error { return store.Held(l, row.Scan(&next.NextAttemptAt)) })
 	switch {
 	case o.Silent:
-		b.Queue(endpointSilent, endpoint, events.FirstWait, events.MostWait)
+		b.Queue(endpointSilent, endpoint, events.FirstWait, events.MaxWait)
 	case o.Asked:
 		b.Queue(endpointAnswers, endpoint)
 	}
@@ -170,7 +170,7 @@ select exists (select from probe) or not exists (select from event_endpoint wher
 
 // MayDeliver implements [events.Store].
 func (s *Log) MayDeliver(ctx context.Context, endpoint string) (may bool, err error) {
-	err = s.db.QueryRow(ctx, mayAsk, endpoint, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may)
+	err = s.db.QueryRow(ctx, mayAsk, endpoint, events.SilentFrom, s.rules.Duration, events.MaxWait).Scan(&may)
 	return may, results.Wrap(err, "ask whether %s answers", endpoint)
 }
 
@@ -200,7 +200,7 @@ select submitter, endpoint
 func (s *Log) OverdueStreams(ctx context.Context, endpoints []string, grace time.Duration, limit int) (all []events.DeliveryQueue, now time.Time, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
-	b.Queue(overdueStreams, endpoints, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MostWait, s.rules.Duration, events.FirstWait).Query(results.Into(&all, pgx.RowToStructByPos[events.DeliveryQueue]))
+	b.Queue(overdueStreams, endpoints, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MaxWait, s.rules.Duration, events.FirstWait).Query(results.Into(&all, pgx.RowToStructByPos[events.DeliveryQueue]))
 	err = s.send(ctx, b)
 	return all, now, results.Wrap(err, "find overdue events")
 }

@@ -136,12 +136,12 @@ func (k *keeper) end() error {
 
 // logEnd returns the last lines of the server's log.
 func (k *keeper) logEnd() string {
-	const most = 2000
+	const limit = 2000
 	log, err := os.ReadFile(filepath.Join(k.dir, "log"))
 	if err != nil {
 		return err.Error()
 	}
-	return strings.TrimSpace(string(log[max(0, len(log)-most):]))
+	return strings.TrimSpace(string(log[max(0, len(log)-limit):]))
 }
 
 // processAttributes returns the keeper's process attributes. It runs in a separate session, so that an

@@ -66,7 +66,7 @@ type Cluster struct {
 // Start makes a new cluster and returns once it accepts connections, in less than a second on an idle
 // machine. The caller must call [Cluster.Stop].
 //
-// A root process runs the server as user postgres or, if there is none, as nobody. If the machine has
+// A root process runs the server as the user `postgres` or, if there is none, `nobody`. If the machine has
 // no server the error says what to install.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	return start(ctx, opts, randomPort)

@@ -193,18 +193,18 @@ func (b *BumpPlanner) capsOf(kind txmanager.VersionKind, last, market txmanager.
 // limit. A placeholder can always outbid the version before it: the submitter's limit of tips does not
 // stop it, and without a policy the multiplier bounds it.
 func (b *BumpPlanner) maxPlaceholderTip(last, market txmanager.GasParams) *big.Int {
-	most := b.limits.MaxTip(b.bounds, b.v.Account)
-	if b.limits.Bump.Policy == nil || market.Legacy || most == nil {
+	limit := b.limits.MaxTip(b.bounds, b.v.Account)
+	if b.limits.Bump.Policy == nil || market.Legacy || limit == nil {
 		return nil
 	}
-	return greater(most, raiseFees(last, market, ReplaceFactor).TipCapWei)
+	return greater(limit, raiseFees(last, market, ReplaceFactor).TipCapWei)
 }
 
 // reserveExtra reserves what a replacement may cost beyond the version before, or returns why it
 // cannot.
 func (b *BumpPlanner) reserveExtra(before, after txmanager.GasParams, extraWei *big.Int) (reason string) {
-	spent, most := new(big.Int).Add(b.spent, extraWei), b.limits.Bump.BudgetWei
-	if most != nil && spent.Cmp(most) > 0 {
+	spent, limit := new(big.Int).Add(b.spent, extraWei), b.limits.Bump.BudgetWei
+	if limit != nil && spent.Cmp(limit) > 0 {
 		return "the submitter's budget of 24 hours is used up"
 	}
 	left := new(big.Int).Add(b.left.leftWei, CostWithPlaceholder(before))

@@ -100,9 +100,9 @@ func (r Limits) TooExpensiveReason(b txmanager.Bounds, call txmanager.Call, p tx
 		return reason
 	}
 	if b.MaxFeeOfTx() != nil && !txmanager.ExceedsLimit(b.MaxFeeOfTx(), r.TxFeeCapWei) {
-		return "fee: at what blocks take now its gas costs more than the submitter's policy allows"
+		return "fee: at the current fees its gas costs more than the submitter's policy allows"
 	}
-	return "fee: at what blocks take now its gas costs more than fees.maxFeePerTx"
+	return "fee: at the current fees its gas costs more than fees.maxFeePerTx"
 }
 
 // PaysMarketPrice reports whether a block accepts g's fees now, and g tips at least the market's

@@ -20,26 +20,26 @@ func placeholderCostWei(feeCapWei *big.Int) *big.Int {
 const TxGasCap = 1 << 24
 
 // LimitOf is the gas limit of call: its own, or the estimate plus one fifth, since state changes
-// between the estimate and the block. A plain transfer needs exactly 21,000. policyMost is the
+// between the estimate and the block. A plain transfer needs exactly 21,000. maxPolicyGas is the
 // limit of the submitter's policy; 0: no limit.
-func LimitOf(call txmanager.Call, e txmanager.Estimate, policyMost uint64) (gas uint64, verdict txmanager.Outcome, reason string) {
+func LimitOf(call txmanager.Call, e txmanager.Estimate, maxPolicyGas uint64) (gas uint64, verdict txmanager.Outcome, reason string) {
 	if call.Gas > 0 {
 		return call.Gas, txmanager.Done, ""
 	}
-	most := uint64(TxGasCap)
+	limit := uint64(TxGasCap)
 	if call.MaxGas > 0 {
-		most = call.MaxGas
+		limit = call.MaxGas
 	}
-	if policyMost > 0 && policyMost < most {
-		most = policyMost
+	if maxPolicyGas > 0 && maxPolicyGas < limit {
+		limit = maxPolicyGas
 	}
 	switch {
-	case e.Outcome == txmanager.Done && most == policyMost && e.Gas > most:
-		return 0, txmanager.Refused, fmt.Sprintf("the call needs %d gas, above the %d that the submitter's policy allows", e.Gas, most)
-	case e.Outcome == txmanager.Done && call.MaxGas > 0 && e.Gas > most:
-		return 0, txmanager.Refused, fmt.Sprintf("the call needs %d gas, above its maxGas %d", e.Gas, most)
-	case e.Outcome == txmanager.Done && e.Gas > 21_000 && e.Gas <= most:
-		return min(e.Gas+e.Gas/5, most), txmanager.Done, ""
+	case e.Outcome == txmanager.Done && limit == maxPolicyGas && e.Gas > limit:
+		return 0, txmanager.Refused, fmt.Sprintf("the call needs %d gas, above the %d that the submitter's policy allows", e.Gas, limit)
+	case e.Outcome == txmanager.Done && call.MaxGas > 0 && e.Gas > limit:
+		return 0, txmanager.Refused, fmt.Sprintf("the call needs %d gas, above its maxGas %d", e.Gas, limit)
+	case e.Outcome == txmanager.Done && e.Gas > 21_000 && e.Gas <= limit:
+		return min(e.Gas+e.Gas/5, limit), txmanager.Done, ""
 	case e.Outcome == txmanager.Refused:
 		return 0, txmanager.Refused, txmanager.WithDetail("the call would revert", e.Reason)
 	}

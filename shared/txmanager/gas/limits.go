@@ -52,19 +52,19 @@ func (r Limits) MaxTip(b txmanager.Bounds, a txmanager.Account) *big.Int {
 	if r.TipMultiple == 0 || a.TipWei == nil {
 		return b.TipWei
 	}
-	most := new(big.Int).Mul(a.TipWei, big.NewInt(r.TipMultiple))
+	limit := new(big.Int).Mul(a.TipWei, big.NewInt(r.TipMultiple))
 	if r.TipFloorWei != nil {
-		most = greater(most, r.TipFloorWei)
+		limit = greater(limit, r.TipFloorWei)
 	}
-	return txmanager.LowerLimit(most, b.TipWei)
+	return txmanager.LowerLimit(limit, b.TipWei)
 }
 
 // ClampFees lowers p's fee cap and tip to what b and the deployment allow. Both are upper limits:
 // below the base fee the transaction waits. On a chain without EIP-1559 the tip is the price
 // itself.
 func (r Limits) ClampFees(b txmanager.Bounds, p txmanager.GasParams, a txmanager.Account) txmanager.GasParams {
-	if most := txmanager.LowerLimit(b.MaxFeeOfTx(), r.TxFeeCapWei); most != nil {
-		p.FeeCapWei = txmanager.LowerLimit(p.FeeCapWei, new(big.Int).Div(most, new(big.Int).SetUint64(max(p.Gas, 1))))
+	if limit := txmanager.LowerLimit(b.MaxFeeOfTx(), r.TxFeeCapWei); limit != nil {
+		p.FeeCapWei = txmanager.LowerLimit(p.FeeCapWei, new(big.Int).Div(limit, new(big.Int).SetUint64(max(p.Gas, 1))))
 	}
 	if p.Legacy {
 		p.TipCapWei = p.FeeCapWei

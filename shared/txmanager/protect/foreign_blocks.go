@@ -182,10 +182,10 @@ func (t *incident) readSpan(ctx context.Context, s *blockSpan, after uint64) err
 // readNextBlocks reads blocks after s.end. If that fails, it reads one, since they may be too much
 // for one answer.
 func (t *incident) readNextBlocks(ctx context.Context, s *blockSpan) (txmanager.BlocksRead, error) {
-	q := txmanager.BlocksQuery{Submitter: t.State.Submitter(), After: s.end, Most: min(maxBlocksPerCall, maxScanBlocks-t.blocksRead), Turn: s.turn}
+	q := txmanager.BlocksQuery{Submitter: t.State.Submitter(), After: s.end, MaxBlocks: min(maxBlocksPerCall, maxScanBlocks-t.blocksRead), Turn: s.turn}
 	r, err := t.readBlocks(ctx, q)
 	if err != nil && !errors.Is(err, txmanager.ErrConsumerUnavailable) && !errors.Is(err, lease.ErrFenced) {
-		q.Most = min(q.Most, 1)
+		q.MaxBlocks = min(q.MaxBlocks, 1)
 		r, err = t.readBlocks(ctx, q)
 	}
 	if err == nil && r.Final > s.head+maxScanBlocks {

@@ -52,7 +52,7 @@ func (c *oldChain) ReadBlocks(_ context.Context, q txmanager.BlocksQuery) (txman
 	if c.refuse != nil || !q.OlderThan.IsZero() {
 		return r, c.refuse
 	}
-	r.End = min(c.final, q.After+uint64(q.Most))
+	r.End = min(c.final, q.After+uint64(q.MaxBlocks))
 	for n, consuming := range c.transactions {
 		if consuming.BlockNumber > q.After && consuming.BlockNumber <= r.End {
 			r.Transactions[n] = consuming

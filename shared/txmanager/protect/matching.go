@@ -159,7 +159,7 @@ func unnamedNoncesError(matches map[uint64][]string, e evidence) error {
 		if len(ids) > maxMatchesShown {
 			shown += fmt.Sprintf(" and %d more", len(ids)-maxMatchesShown)
 		}
-		why := "what consumed it is not known, and may have been " + shown
+		why := "the transaction that consumed it is unknown, and may have been " + shown
 		if f, read := e.foreign[n]; read {
 			why = fmt.Sprintf("transaction %s, which consumed it, has, or may have, the call of %s", f.Tx.Hash, shown)
 		}

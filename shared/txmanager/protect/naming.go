@@ -278,7 +278,7 @@ func (t *incident) checkStillOnChain(ctx context.Context, e evidence) error {
 	}
 	block := txmanager.Header{Number: last.Tx.BlockNumber, Hash: last.Tx.BlockHash}
 	if v.HashesAt[block.Number] != block.Hash {
-		return fmt.Errorf("%w that block %d, in which nonce %d was consumed, is the chain's", txmanager.ErrNoQuorum, block.Number, last.Nonce)
+		return fmt.Errorf("%w that block %d, in which nonce %d was consumed, is on the chain", txmanager.ErrNoQuorum, block.Number, last.Nonce)
 	}
-	return quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("block %d, in which nonce %d was consumed, is the chain's", block.Number, last.Nonce), quorum.AgreesOnBlock(block)))
+	return quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("block %d, in which nonce %d was consumed, is on the chain", block.Number, last.Nonce), quorum.AgreesOnBlock(block)))
 }

@@ -119,11 +119,11 @@ func (p poll) collectVotes(ctx context.Context, asserted []Claim) ([]txmanager.C
 		return nil, nil
 	}
 	quorum, everybody := p.v.OtherNodes.Quorum(), slices.ContainsFunc(asserted, Claim.needsAll)
-	most := max(quorum-1, 1)
+	limit := max(quorum-1, 1)
 	if everybody {
-		most = allNodes
+		limit = allNodes
 	}
-	views, err := p.queryOthers(ctx, most)
+	views, err := p.queryOthers(ctx, limit)
 	open := slices.ContainsFunc(asserted, func(c Claim) bool { return !c.hasQuorum(views, quorum) || c.isUnanswered(views) })
 	if err == nil && !everybody && open {
 		var more []txmanager.ChainObservation
@@ -182,7 +182,7 @@ func Require(ctx context.Context, t *session.Session, q txmanager.ChainQuery, v 
 	}
 	if !c.hasQuorum(views, quorum) {
 		yes, no := c.countVotes(views)
-		return fmt.Errorf("%w that %s: of those that answer %d say so and %d say otherwise, and %d must", txmanager.ErrNoQuorum, c.what, yes, no, quorum)
+		return fmt.Errorf("%w that %s: %d nodes agree and %d disagree, and %d must agree", txmanager.ErrNoQuorum, c.what, yes, no, quorum)
 	}
 	return nil
 }
@@ -192,9 +192,9 @@ func QueryAll(ctx context.Context, t *session.Session, v txmanager.ChainObservat
 	return poll{t, v, q}.queryOthers(ctx, allNodes)
 }
 
-func (p poll) queryOthers(ctx context.Context, most int, but ...string) (views []txmanager.ChainObservation, err error) {
+func (p poll) queryOthers(ctx context.Context, limit int, but ...string) (views []txmanager.ChainObservation, err error) {
 	err = p.CallOutside(ctx, func(ctx context.Context) error {
-		views = p.v.OtherNodes.QueryOthers(ctx, p.q, most, append(but, p.v.Node)...)
+		views = p.v.OtherNodes.QueryOthers(ctx, p.q, limit, append(but, p.v.Node)...)
 		return nil
 	})
 	return views, err

@@ -171,9 +171,9 @@ func (t *singleCommitSession) checkSignedBytes(ctx context.Context, m txmanager.
 // checkPayable refuses bytes that no block accepts, that exceed fees.maxFeePerGas, or that the
 // available balance cannot pay for.
 func checkPayable(r gas.Limits, g txmanager.GasParams, p gas.Balance, a txmanager.Account) error {
-	switch most := r.MaxFeePerGasWei; {
-	case most != nil && g.FeeCapWei.Cmp(most) > 0:
-		return fmt.Errorf("%w: they pay up to %s wei per gas, above fees.maxFeePerGas %s", txmanager.ErrSignedBytes, g.FeeCapWei, most)
+	switch limit := r.MaxFeePerGasWei; {
+	case limit != nil && g.FeeCapWei.Cmp(limit) > 0:
+		return fmt.Errorf("%w: they pay up to %s wei per gas, above fees.maxFeePerGas %s", txmanager.ErrSignedBytes, g.FeeCapWei, limit)
 	case g.TipCapWei.Sign() == 0:
 		return fmt.Errorf("%w: they pay no tip, and nodes hold no transaction that pays nothing", txmanager.ErrSignedBytes)
 	}

@@ -45,7 +45,7 @@ func TestBoundsBeforeANonceIsBound(t *testing.T) {
 			"the node's tip above":         {bounds: txmanager.Bounds{TipWei: txtest.Wei(1)}, call: open, want: "q-1=5", params: txtest.Params(30_000, 22, 1)},
 			"a fee above":                  {bounds: txmanager.Bounds{FeeWei: txtest.Wei(30_000*22 - 1)}, call: given(30_000, 22, 2), want: "q-1 rejected", why: "a fee of at most 659999"},
 			"the node's fee above":         {bounds: txmanager.Bounds{FeeWei: txtest.Wei(30_000 * 15)}, call: open, want: "q-1=5", params: txtest.Params(30_000, 15, 2)},
-			"only the base fee above":      {bounds: txmanager.Bounds{FeeWei: txtest.Wei(30_000*10 - 1)}, call: open, want: "q-1 waits", why: "fee: at what blocks take now"},
+			"only the base fee above":      {bounds: txmanager.Bounds{FeeWei: txtest.Wei(30_000*10 - 1)}, call: open, want: "q-1 waits", why: "fee: at the current fees"},
 			"no fee is that small":         {bounds: txmanager.Bounds{FeeWei: txtest.Wei(29_999)}, call: open, want: "q-1 rejected", why: "a fee of at most 29999"},
 			"a day of nothing":             {bounds: txmanager.Bounds{FeesPerDayWei: txtest.Wei(0)}, call: open, want: "q-1 rejected", why: "at most 0 wei"},
 			"a day's fees are fitted to":   {bounds: txmanager.Bounds{FeesPerDayWei: txtest.Wei(30_000 * 20)}, call: open, want: "q-1=5", params: txtest.Params(30_000, 20, 2)},

@@ -94,9 +94,9 @@ func (r Rules) RefuseAction(t txmanager.Tx, action txmanager.Action) string {
 	case t.Caller == txmanager.PayoutCaller && action == txmanager.ActionPlaceholder:
 		return "it is a payout: only the transfer coordinator may cancel it"
 	case t.IsMadeElsewhere() && action == txmanager.ActionReplace:
-		return "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee"
+		return "a transaction of a handler or of a reservation's owner cannot be replaced by a higher fee"
 	case len(t.Versions) == 0 && action != txmanager.ActionPlaceholder:
-		return "nothing was signed that could be sent again or replaced"
+		return "no version is signed that could be sent again or replaced"
 	}
 	return ""
 }

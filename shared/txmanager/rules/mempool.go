@@ -52,9 +52,9 @@ func (DefaultInspector) Diagnose(e MempoolEvidence) (txmanager.Signal, txmanager
 // Inspection is the mempool diagnosis of a deployment, from data that the query contains anyway:
 // eth_getTransactionByHash of each version, and the account's counts.
 type Inspection struct {
-	Inspector MempoolInspector
-	Most      int                        // versions in a query beyond those of the lowest nonce
-	Unused    func(txID, problem string) // called with why an answer is not used; may be nil
+	Inspector   MempoolInspector
+	MaxVersions int                        // versions in a query beyond those of the lowest nonce
+	Unused      func(txID, problem string) // called with why an answer is not used; may be nil
 }
 
 // addKnown adds the versions of the queried transactions to Known, the lowest nonces first.
@@ -62,12 +62,12 @@ func (m *Inspection) addKnown(q *txmanager.ChainQuery, unsettled []txmanager.Tx)
 	if m == nil {
 		return
 	}
-	about, most := CoversTx(*q), len(q.Known)+m.Most
+	about, limit := CoversTx(*q), len(q.Known)+m.MaxVersions
 	for i, t := range unsettled {
 		if i == 0 || t.Receipt != nil || !about(t) { // the lowest nonce's versions are always included
 			continue
 		}
-		if len(q.Known)+len(t.Versions) > most {
+		if len(q.Known)+len(t.Versions) > limit {
 			return
 		}
 		q.Known = append(q.Known, t.Versions...)

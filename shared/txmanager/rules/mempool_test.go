@@ -72,7 +72,7 @@ func TestADiagnosisDecidesNothing(t *testing.T) {
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			v.Known = map[txmanager.Hash]txmanager.Answer{txtest.VersionHash(5, 1): answer, txtest.VersionHash(6, 1): answer}
 			with, without := rulesOf(3), rulesOf(3)
-			with.Inspection = &Inspection{Inspector: DefaultInspector{}, Most: 9}
+			with.Inspection = &Inspection{Inspector: DefaultInspector{}, MaxVersions: 9}
 			got, want := with.Evaluate(w, txtest.Asking(w), v), without.Evaluate(w, txtest.Asking(w), v)
 			diagnosed := 0
 			for i := range got.After {
@@ -101,7 +101,7 @@ func TestWhatAnInspectorAsksFor(t *testing.T) {
 		for _, c := range []struct {
 			inspector *Inspection
 			want      int
-		}{{nil, 1}, {&Inspection{}, 1}, {&Inspection{Most: 2}, 2}, {&Inspection{Most: 3}, 4}} {
+		}{{nil, 1}, {&Inspection{}, 1}, {&Inspection{MaxVersions: 2}, 2}, {&Inspection{MaxVersions: 3}, 4}} {
 			r := rulesOf(3)
 			r.Inspection = c.inspector
 			q, _ := r.NextQuery(w, txmanager.KindReceipt, txtest.Reader(nil))

@@ -132,7 +132,7 @@ func (p *signaturePlanner) planAction(t txmanager.Tx) signingStep {
 	case t.RequestedAction == txmanager.ActionCancel && p.AskBeforePlaceholder:
 		return signingStep{wait: txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"}}
 	case replace && t.IsMadeElsewhere():
-		return signingStep{wait: txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee: rebroadcast, or order a placeholder"}}
+		return signingStep{wait: txmanager.Wait{Cause: txmanager.WaitForOperator, Reason: "a transaction of a handler or of a reservation's owner cannot be replaced by a higher fee: decide rebroadcast or placeholder"}}
 	case replace && !t.IsPlaceholder(t.Hash()):
 		return stepOf(p.replacementVersion(p.w.Bounds, t, p.chain, p.v))
 	}

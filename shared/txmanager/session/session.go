@@ -200,13 +200,13 @@ func (t *Session) CallOutside(ctx context.Context, f func(context.Context) error
 	return t.CallOutsideWithin(ctx, t.Timing.CallTimeout, f)
 }
 
-func (t *Session) CallOutsideWithin(ctx context.Context, most time.Duration, f func(context.Context) error) error {
+func (t *Session) CallOutsideWithin(ctx context.Context, limit time.Duration, f func(context.Context) error) error {
 	if t.Timing.Lease.Short(t.State.Lease) {
 		if err := t.RenewLease(ctx); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := t.State.Lease.CallContext(ctx, most)
+	ctx, cancel := t.State.Lease.CallContext(ctx, limit)
 	defer cancel()
 	return f(ctx)
 }

@@ -21,9 +21,9 @@ func (w *Worker) missingHandlerReason(t txmanager.Tx) string {
 
 // shorten cuts a text from outside to 300 bytes.
 func shorten(text string) string {
-	const most = 300
-	if len(text) <= most {
+	const limit = 300
+	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

@@ -285,7 +285,7 @@ locals {
     }
   } : {})
 
-  # A job that fails and a job that is not run at all look different: the one gives too small a count, the other none.
+  # A job that fails gives too small a count. A job that does not run at all gives none.
   by_job = {
     for job, j in var.jobs : "${job}-missed" => {
       severity = "ERROR"

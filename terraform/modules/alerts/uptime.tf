@@ -1,5 +1,5 @@
-# The one look from outside: name, certificate, load balancer, Cloud Armor and a function. A request without a token is
-# answered 401 by the function; nothing else answers so.
+# The only check from outside: name, certificate, load balancer, Cloud Armor and a function. The function answers 401 to
+# a request without a token; no other part does.
 resource "google_monitoring_uptime_check_config" "api" {
   display_name = "${var.name}: the API from outside"
   timeout      = "10s"

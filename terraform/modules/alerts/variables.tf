@@ -7,7 +7,7 @@ variable "project" {
 }
 
 variable "host" {
-  description = "The host name of the public API, which is looked at from outside."
+  description = "The host name of the public API, which the uptime check calls."
   type        = string
 }
 

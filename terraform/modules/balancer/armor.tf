@@ -88,8 +88,8 @@ resource "google_compute_security_policy" "public" {
   }
 }
 
-# Only the operators' addresses get as far as the admin functions; where none are given, no address does. That is never
-# a preview. Operators have the limits of everybody.
+# Only the operators' addresses reach the admin functions; without admin_ranges no address does. This rule is never a
+# preview. Operators have the same limits of requests as other addresses.
 resource "google_compute_security_policy" "admin" {
   name = "${var.name}-admin"
 

@@ -84,7 +84,7 @@ resource "google_sql_database_instance" "this" {
   }
 }
 
-# A copy in another region, for the loss of this one. It lacks the last commits, and nobody reads it before its promotion.
+# A copy in another region, for the loss of this one. It lacks the last commits, and serves no reads before its promotion.
 resource "google_sql_database_instance" "replica" {
   count = var.size.replica_region == null ? 0 : 1
 

@@ -1,6 +1,6 @@
 // Package core is the running trading core. One goroutine decides requests in the order of their
-// arrival and writes the decisions to the log. It answers only after they are durable. Requests
-// that arrive during a write share the next write and fsync.
+// arrival, writes the decisions to the log, and answers after they are durable. Requests that arrive
+// during a write share the next write and fsync.
 //
 // A failed write, a damaged log or a damaged snapshot halts the core: from then on every method
 // returns a [*Halt] until the process ends.

@@ -1,6 +1,6 @@
 // Package ubsproxy is an HTTP proxy before a real trading core. It gives the functions one address for
 // the core's changing processes. It records every call that moves money, for later repetition, and
-// injects faults of networks into chosen calls. All other traffic passes unchanged.
+// injects faults of networks into chosen calls.
 package ubsproxy
 
 import (

@@ -51,14 +51,14 @@ func of(name, words string, check func(*Evidence, reporter)) Checker {
 // All lists every checker in the order in which they report.
 func All() []Checker {
 	return []Checker{
-		of("conserved", "in the end a user has of each asset, Funding and Trading together, what came from outside less what left", conserved),
-		of("books", "on each side a balance is the sum of what the side's own journal says was applied to it", books),
+		of("conserved", "in the end a user's balance of each asset, in Funding and Trading together, is the deposits from outside less the withdrawals", conserved),
+		of("books", "on each side a balance is the sum of the entries that the side's journal applied to it", books),
 		of("once", "each operation of a req_id is answered once in both journals together", once),
-		of("its-transfer", "what a ledger did for a transfer is for the user, asset and units of its row, on the side that its row says", itsTransfer),
+		of("its-transfer", "each entry of a ledger for a transfer has the user, asset, units and side of the transfer's row", itsTransfer),
 		of("credit-implies-debit", "a deposit or refund has its withdrawal, and no withdrawal has both", creditImpliesDebit),
 		of("ends-as-journaled", "COMMITTED is withdrawn and deposited, ROLLED_BACK withdrawn and refunded, FAILED neither", endsAsJournaled),
 		of("refusal-is-stored", "only a refusal that a ledger has stored, for that reason, fails a transfer or gives money back", refusalIsStored),
-		of("legal-states", "a history begins with INIT, goes on by legal edges only, never past an end, and stops at the state on record", legalStates),
+		of("legal-states", "a history begins with INIT, has legal transitions only, none after a terminal state, and ends at the recorded state", legalStates),
 		of("ended", "once faults have stopped every transfer ends", ended),
 	}
 }

@@ -53,7 +53,7 @@ func (r *Record[R]) Did(names []string) map[string]int {
 	return all
 }
 
-// Contradict adds a contradiction, with the answer and what was expected. The checker sets its name.
+// Contradict adds a contradiction, with the answer and the expected one. The checker sets its name.
 func (r *Record[R]) Contradict(submitter, txID, detail string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package transferload runs the users, the cashier and the operator of transfers in a torture
-// run. Users move money between their accounts and pay it out to a chain. The cashier moves
-// money from outside in and out. All record every answer, so that a contradiction or a wrong
-// balance is found.
+// Package transferload runs the users, the cashier and the operator of transfers in a torture run. Users transfer
+// money and pay it out to a chain; the cashier deposits and withdraws it. Each answer is recorded, so that the
+// checkers find contradictions and wrong balances.
 package transferload
 
 import (

@@ -44,7 +44,7 @@ export interface Options {
   /** The wait after the first attempt, at most, if the answer gives none; default 100. */
   retryFirst?: number;
   /** The same after many; default 5,000. */
-  retryMost?: number;
+  retryMax?: number;
   /** Sends one request; default: fetch. */
   send?: Send;
 }
@@ -55,7 +55,7 @@ export interface WaitOptions {
   /** The wait after the first poll, in milliseconds; default 250. */
   pollFirst?: number;
   /** The same after many; default 5,000. */
-  pollMost?: number;
+  pollMax?: number;
 }
 
 /** What {@link Fencepost.api} returns. */
@@ -82,7 +82,7 @@ export class Fencepost {
         within: options.within ?? 60_000,
         attempt: options.attemptTimeout ?? 30_000,
         retryFirst: options.retryFirst ?? 100,
-        retryMost: options.retryMost ?? 5_000,
+        retryMax: options.retryMax ?? 5_000,
       }),
     });
   }
@@ -134,7 +134,7 @@ export class Fencepost {
 
   /** Reads the transaction until it is CONFIRMED or FAILED. */
   async waitFor(txId: string, options: WaitOptions = {}): Promise<Tx> {
-    const most = options.pollMost ?? 5_000;
+    const most = options.pollMax ?? 5_000;
     for (let wait = options.pollFirst ?? 250; ; wait = Math.min(wait * 1.5, most)) {
       const tx = await this.readUnlessUnknown(txId, options.signal);
       if (tx?.state === "CONFIRMED" || tx?.state === "FAILED") {

@@ -5,7 +5,7 @@ export interface Patience {
   within: number;
   attempt: number;
   retryFirst: number;
-  retryMost: number;
+  retryMax: number;
 }
 
 /** Sends one request. */
@@ -23,7 +23,7 @@ export function retrying(send: Send, token: Token, patience: Patience): Send {
     const end = Date.now() + patience.within;
     const repeatable = await canRepeat(request);
     let unknown = false;
-    for (let most = patience.retryFirst; ; most = Math.min(2 * most, patience.retryMost)) {
+    for (let most = patience.retryFirst; ; most = Math.min(2 * most, patience.retryMax)) {
       const answer = await attempt(send, request, await token(), Math.min(patience.attempt, end - Date.now()));
       // A random part is added, so that clients that were refused together do not return together.
       const wait = retryAfter(answer) + Math.random() * most;

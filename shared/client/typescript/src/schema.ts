@@ -312,7 +312,7 @@ export interface paths {
         };
         /**
          * Shows a submitter: its nonces, queue, lease and PROTECT, and its account on the chain
-         * @description `chain` is absent in other answers. A node that fails is shown there, and fails nothing else.
+         * @description `chain` is absent in other answers. It shows a node's failure, and the call succeeds all the same.
          */
         get: operations["getSubmitter"];
         put?: never;
@@ -378,7 +378,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what counts now against the limits over time of a submitter's policy
+         * Shows the used part of the limits over time of a submitter's policy
          * @description Amounts count from when a limit over time was set. Those of an intent that ended without a nonce are taken off again.
          */
         get: operations["getPolicyUse"];
@@ -880,7 +880,7 @@ export interface paths {
         put?: never;
         /**
          * Releases the submitters that a planned move of the database put into PROTECT
-         * @description After `migrate confirm-move`, and after nothing else: a restore or an unplanned promotion is refused with NOT_A_PLANNED_MOVE.
+         * @description Only after `migrate confirm-move`: a restore or an unplanned promotion is refused with NOT_A_PLANNED_MOVE.
          *     A submitter that is in PROTECT because of the move is released if a quorum of nodes agrees that the account's counts, mined and
          *     pending, equal its next nonce here. `left` has the others, each with the reason: release them singly. One call checks
          *     `pageSize` submitters in their order. Call it with the `nextPageToken` of the last answer until there is none. A call may be
@@ -2037,7 +2037,7 @@ export interface components {
             position?: number;
             /** @description true: its place is above `position` */
             positionMore: boolean;
-            /** @description the transaction that has to go on first. It has no members if that is another caller's: only operators are shown more of it */
+            /** @description the transaction that must continue first. It has no members if that is another caller's: only operators are shown more of it */
             blockedBy?: {
                 /** Format: uuid */
                 txId?: string;
@@ -2078,7 +2078,7 @@ export interface components {
             maxFeePerGas?: components["schemas"]["Wei"];
             maxPriorityFeePerGas?: components["schemas"]["Wei"];
             handler?: components["schemas"]["HandlerName"];
-            /** @description what the caller gave to the handler: any JSON value; absent if it has more than 65,536 bytes */
+            /** @description the caller's arguments for the handler: any JSON value; absent if it has more than 65,536 bytes */
             args?: unknown;
             /** @description of the whole args */
             argsBytes?: number;
@@ -2095,7 +2095,7 @@ export interface components {
             nextActor?: string;
             /** @description what an operator can do, for a person */
             action?: string;
-            /** @description the page of the repository about it */
+            /** @description the path of its runbook in the repository */
             runbook?: string;
             /**
              * Format: date-time
@@ -2733,7 +2733,7 @@ export interface components {
                 fingerprints: string[];
             } | null;
         };
-        /** @description what a receiver answered; null: it was never called. An answer with the same status is shown after ten seconds */
+        /** @description the receiver's last answer; null: it was never called. An answer with the same status is shown after ten seconds */
         WebhookAnswer: {
             /** @description the HTTP status; null: there was no answer */
             status: number | null;
@@ -3040,7 +3040,7 @@ export interface components {
             intentsInMinute: number;
             /** @description in wei, of the last 24 hours */
             valueInDay: string;
-            /** @description in wei, the most that the bytes signed in the last 24 hours can cost; null: the policy does not limit it */
+            /** @description the maximum cost, in wei, of the bytes signed in the last 24 hours; null: the policy does not limit it */
             feesInDay: string | null;
             /** @description callers and tokens with limits of their own */
             scopes: {
@@ -3088,21 +3088,21 @@ export interface components {
         };
         /** @description The limits of a submitter. A missing or null member is no limit. */
         PolicyTerms: {
-            /** @description the most wei of one transaction, of the chain's own coin */
+            /** @description the maximum value of one transaction, in wei of the chain's own coin */
             maxValue?: components["schemas"]["Wei"] | null;
-            /** @description the most wei in any 24 hours */
+            /** @description the maximum value in any 24 hours, in wei */
             maxValuePerDay?: components["schemas"]["Wei"] | null;
-            /** @description the most intents in any 60 seconds */
+            /** @description the maximum number of intents in any 60 seconds */
             maxPerMinute?: number | null;
             /** @description the allowed recipients: addresses, in mixed case with the checksum of EIP-55; an address, a colon and a function (a signature, or a selector of 4 bytes in hex) for only this function of the contract; and deploy for new contracts. Answers show a function by its selector */
             targets?: string[] | null;
-            /** @description the most that the gas of one transaction may cost, in wei: its gas limit times its maxFeePerGas */
+            /** @description the maximum cost of one transaction's gas, in wei: its gas limit times its maxFeePerGas */
             maxFeePerTx?: components["schemas"]["Wei"] | null;
             /** @description the highest tip, in wei per gas, from 1 on; without effect on a chain without EIP-1559, which has no tips */
             maxPriorityFeePerGas?: components["schemas"]["Wei"] | null;
             /** @description the highest gas limit of one transaction, given or estimated */
             maxGas?: number | null;
-            /** @description the most that all gas signed for in any 24 hours may cost at worst, in wei; with 0 nothing is signed */
+            /** @description the maximum cost of all gas signed for in any 24 hours, in wei; with 0 nothing is signed */
             maxFeesPerDay?: components["schemas"]["Wei"] | null;
             perCaller?: components["schemas"]["PerCaller"];
             tokens?: components["schemas"]["TokenAmounts"];
@@ -3113,13 +3113,13 @@ export interface components {
          */
         PerCaller: {
             [key: string]: {
-                /** @description the most wei of one transaction */
+                /** @description the maximum value of one transaction, in wei */
                 maxValue?: components["schemas"]["Wei"] | null;
-                /** @description the most wei in any 24 hours */
+                /** @description the maximum value in any 24 hours, in wei */
                 maxValuePerDay?: components["schemas"]["Wei"] | null;
-                /** @description the most intents in any 60 seconds */
+                /** @description the maximum number of intents in any 60 seconds */
                 maxPerMinute?: number | null;
-                /** @description the most intents that wait for a nonce at once */
+                /** @description the maximum number of intents that wait for a nonce at once */
                 maxQueued?: number | null;
             };
         } | null;
@@ -3131,28 +3131,28 @@ export interface components {
          */
         TokenAmounts: {
             [key: string]: {
-                /** @description the most of one transaction */
+                /** @description the maximum amount of one transaction */
                 maxAmount?: components["schemas"]["Wei"] | null;
-                /** @description the most in any 24 hours */
+                /** @description the maximum amount in any 24 hours */
                 maxAmountPerDay?: components["schemas"]["Wei"] | null;
             };
         } | null;
         PolicyRequest: {
-            /** @description the most wei of one transaction, of the chain's own coin */
+            /** @description the maximum value of one transaction, in wei of the chain's own coin */
             maxValue?: components["schemas"]["Wei"] | null;
-            /** @description the most wei in any 24 hours */
+            /** @description the maximum value in any 24 hours, in wei */
             maxValuePerDay?: components["schemas"]["Wei"] | null;
-            /** @description the most intents in any 60 seconds */
+            /** @description the maximum number of intents in any 60 seconds */
             maxPerMinute?: number | null;
             /** @description the allowed recipients: addresses, in mixed case with the checksum of EIP-55; an address, a colon and a function (a signature, or a selector of 4 bytes in hex) for only this function of the contract; and deploy for new contracts. Answers show a function by its selector */
             targets?: string[] | null;
-            /** @description the most that the gas of one transaction may cost, in wei: its gas limit times its maxFeePerGas */
+            /** @description the maximum cost of one transaction's gas, in wei: its gas limit times its maxFeePerGas */
             maxFeePerTx?: components["schemas"]["Wei"] | null;
             /** @description the highest tip, in wei per gas, from 1 on; without effect on a chain without EIP-1559, which has no tips */
             maxPriorityFeePerGas?: components["schemas"]["Wei"] | null;
             /** @description the highest gas limit of one transaction, given or estimated */
             maxGas?: number | null;
-            /** @description the most that all gas signed for in any 24 hours may cost at worst, in wei; with 0 nothing is signed */
+            /** @description the maximum cost of all gas signed for in any 24 hours, in wei; with 0 nothing is signed */
             maxFeesPerDay?: components["schemas"]["Wei"] | null;
             perCaller?: components["schemas"]["PerCaller"];
             tokens?: components["schemas"]["TokenAmounts"];
@@ -3244,9 +3244,9 @@ export interface components {
          *     - MOVE: a planned move of the database is open
          *     - PROTECT: a submitter is in PROTECT
          *     - HALT: transfers are halted
-         *     - FINDING: a check of conservation found a violation that stands
+         *     - FINDING: a check of conservation found a violation that is still open
          *     - STUCK: a transaction waits for a decision
-         *     - PAYOUT: a payout goes on only by an operator's statement
+         *     - PAYOUT: a payout continues only by an operator's statement
          *     - TRANSFER: withdrawn, and not deposited for too long
          *     - REFUND: a refund fails again and again
          *     - ACCOUNT: a ledger has not answered a deposit, withdrawal or status for ten minutes. A status that waits for the account is not `overdue`
@@ -3264,7 +3264,7 @@ export interface components {
                 kind: components["schemas"]["AttentionKind"];
                 /** @description false: a wait that is below the limit of its cause */
                 overdue: boolean;
-                /** @description what it is about; a member is absent where there is none */
+                /** @description the subject; a member is absent where there is none */
                 subject: {
                     submitter?: components["schemas"]["CanonicalSubmitter"];
                     /** Format: uuid */
@@ -3295,11 +3295,11 @@ export interface components {
                 cause?: components["schemas"]["WaitCause"];
                 /** @description for a person */
                 why: string;
-                /** @description what is on record about it, such as the last error */
+                /** @description the recorded details, such as the last error */
                 detail?: string;
                 /** @description what an operator can do, for a person */
                 action: string;
-                /** @description the page of the repository about it */
+                /** @description the path of its runbook in the repository */
                 runbook: string;
             }[];
             /** @description `pageToken` of the next page; none: this was the last */
@@ -3315,7 +3315,7 @@ export interface components {
                 /** @description of them, how many are held */
                 held: number;
             }[];
-            /** @description what happened in the last counted minutes, over 1, 5 and 60 minutes */
+            /** @description the transactions of the last counted minutes, over 1, 5 and 60 minutes */
             rates: {
                 /** @description 1, 5 or 60 */
                 minutes: number;
@@ -3459,7 +3459,7 @@ export interface components {
             balance: string | null;
             /** @description why no node was asked; null: they were */
             error: string | null;
-            /** @description what up to 50 final transactions of the last day cost; null: nothing, or it is not known */
+            /** @description the costs of up to 50 final transactions of the last day; null: there were none, or the costs are unknown */
             spending: {
                 transactions: number;
                 /**
@@ -3471,7 +3471,7 @@ export interface components {
                 wei: string;
                 /**
                  * Format: int64
-                 * @description how long the balance lasts at this rate; null: it is not known
+                 * @description how long the balance lasts at this rate; null: unknown
                  */
                 lastsSeconds: number | null;
             } | null;

@@ -49,7 +49,7 @@ const intent = { submitter, requestId: "order-4711", payload: { to: "0x000000000
 
 function client(more = {}): Fencepost {
   let tokens = 0;
-  return new Fencepost({ url: `${url}/`, token: () => `token-${++tokens}`, within: 3_000, retryFirst: 1, retryMost: 5, ...more });
+  return new Fencepost({ url: `${url}/`, token: () => `token-${++tokens}`, within: 3_000, retryFirst: 1, retryMax: 5, ...more });
 }
 
 test("an intent is repeated until there is an answer, with the same body and a token each time", async () => {

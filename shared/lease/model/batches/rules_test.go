@@ -1,7 +1,9 @@
 // Package batches checks leases whose statements share round trips. It searches every interleaving
-// of up to three submitters and two processes. A process carries out the acquires, loads and
-// commits of several submitters in one transaction each. Package model above it checks the lease of
-// one submitter in more detail.
+// of up to three submitters and two processes. Package model above it checks the lease of one
+// submitter in more detail.
+//
+// A process carries out the acquires, loads and commits of several submitters in one transaction
+// each.
 //
 // It checks that a member of a shared transaction neither loses nor delays the work of another. No
 // nonce is bound twice or skipped, and no two processes wait for each other. Start reading at
