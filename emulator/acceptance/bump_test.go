@@ -189,18 +189,15 @@ func TestUnderpricedIsNoError(t *testing.T) {
 // nothing. Whichever version is mined, the nonce is used once.
 func TestGasBumpSurvivesAKill(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"advance.version_signed", "advance.version_stored"} {
-		parallel(t, point, func(t *testing.T) {
-			b, folder := setupArmed(t, point, stack.Options{Settings: map[string]string{
-				"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s",
-			}})
-			s := b.Submitters()[0]
-			b.Chain.StopMining()
-			id := b.postUntilAnswered(t, transfer(s, "outbid"))
-			b.killed(t, folder, point)
-			b.versions(t, id, "ORIGINAL", "BUMP")
-			b.Chain.StartMining()
-			b.ends(t, map[txmanager.Submitter]int{s: 1})
-		})
-	}
+	bumps := stack.Options{Settings: map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"}}
+	points := []string{"advance.version_signed", "advance.version_stored"}
+	killedInTurn(t, bumps, points, func(t *testing.T, b bench, folder, point string) {
+		s := b.Submitters()[0]
+		b.Chain.StopMining()
+		id := b.postUntilAnswered(t, transfer(s, "outbid"))
+		b.killed(t, folder, point)
+		b.versions(t, id, "ORIGINAL", "BUMP")
+		b.Chain.StartMining()
+		b.ends(t, map[txmanager.Submitter]int{s: 1})
+	})
 }

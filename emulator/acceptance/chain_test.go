@@ -18,10 +18,11 @@ func (b bench) mined(t *testing.T, s txmanager.Submitter) []uint64 {
 	return b.allMined(t, s.ChainID())[s.Address()]
 }
 
-// transactions reads the transactions of a chain from the chain itself, block by block.
+// transactions reads the transactions of a chain, in a turn those since its begin, from the chain itself, block by block.
 func (b bench) transactions(t *testing.T, node *ethclient.Client) (all []*types.Transaction) {
 	t.Helper()
-	for n := range must(node.BlockNumber(b.ctx))(t) + 1 {
+	head := must(node.BlockNumber(b.ctx))(t)
+	for n := b.block; n <= head; n++ {
 		all = append(all, must(node.BlockByNumber(b.ctx, new(big.Int).SetUint64(n)))(t).Transactions()...)
 	}
 	return all

@@ -211,37 +211,34 @@ func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int)
 // event. The nonce is used once, and no event is lost.
 func TestAllOptionalFeaturesSurviveAKill(t *testing.T) {
 	t.Parallel()
-	for point, pass := range map[string]int{
+	passes := map[string]int{
 		"advance.version_signed": 1, "advance.version_stored": 1, "advance.sending": 2, "advance.sent": 2, "advance.released": 2,
 		"receipt.looked": 1, "confirm.released": 1, "publish.taken": 2, "publish.told": 2, "publish.settled": 2,
-	} {
-		parallel(t, point, func(t *testing.T) {
-			folder := t.TempDir()
-			arm := func() {
-				check(t, crash.Arm(folder, point, pass, crash.Kill))
-			}
-			if point != "receipt.looked" {
-				arm()
-			}
-			b := setup(t, stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{
-				crash.Variable: folder, "FENCEPOST_CONFIRMATIONS_REQUIRED": "8",
-			})})
-			s := b.Submitters()[0]
-			b.Chain.StopMining()
-			id := b.postUntilAnswered(t, transfer(s, "outbid"))
-			b.postUntilAnswered(t, transfer(s, "behind it"))
-			b.versions(t, id, "ORIGINAL", "BUMP")
-			if point == "receipt.looked" {
-				arm() // the machine's speed decides how many polls precede the bid, and an advance may see the next block first
-			} else {
-				b.mine(t, 1) // no second block comes before the kill, so that a confirmation is due
-			}
-			b.killed(t, folder, point)
-			b.Chain.StartMining()
-			b.ends(t, map[txmanager.Submitter]int{s: 2})
-			b.wantAllEvents(t)
-		})
 	}
+	folder := t.TempDir()
+	o := stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{crash.Variable: folder, "FENCEPOST_CONFIRMATIONS_REQUIRED": "8"})}
+	inTurn(t, o, slices.Sorted(maps.Keys(passes)), func(t *testing.T, b bench, point string) {
+		arm := func() {
+			check(t, crash.Arm(folder, point, passes[point], crash.Kill))
+		}
+		if point != "receipt.looked" {
+			arm()
+		}
+		s := b.Submitters()[0]
+		b.Chain.StopMining()
+		id := b.postUntilAnswered(t, transfer(s, "outbid"))
+		b.postUntilAnswered(t, transfer(s, "behind it"))
+		b.versions(t, id, "ORIGINAL", "BUMP")
+		if point == "receipt.looked" {
+			arm() // the machine's speed decides how many polls precede the bid, and an advance may see the next block first
+		} else {
+			b.mine(t, 1) // no second block comes before the kill, so that a confirmation is due
+		}
+		b.killed(t, folder, point)
+		b.Chain.StartMining()
+		b.ends(t, map[txmanager.Submitter]int{s: 2})
+		b.wantAllEvents(t)
+	})
 }
 
 // A feature that is on but unused costs a transaction no round trip, except those to the other nodes.
@@ -268,19 +265,15 @@ func TestRoundTripsOfAllOptionalFeatures(t *testing.T) {
 // dies while it sends it again and the bump is due at the next poll.
 func TestTransactionLostFromThePoolIsOutbidWithAllFeatures(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"resubmit.claimed", "resubmit.released"} {
-		parallel(t, point, func(t *testing.T) {
-			b, folder := setupArmed(t, point, stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{
-				"FENCEPOST_GASBUMP_MIN_INTERVAL": "2s",
-			})})
-			s := b.Submitters()[0]
-			id := b.inFlight(t, transfer(s, "lost"))
-			b.Chain.DropPool()
-			b.killed(t, folder, point)
-			b.versions(t, id, "ORIGINAL", "BUMP")
-			b.Chain.StartMining()
-			b.ends(t, map[txmanager.Submitter]int{s: 1})
-			b.wantAllEvents(t)
-		})
-	}
+	o := stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{"FENCEPOST_GASBUMP_MIN_INTERVAL": "2s"})}
+	killedInTurn(t, o, []string{"resubmit.claimed", "resubmit.released"}, func(t *testing.T, b bench, folder, point string) {
+		s := b.Submitters()[0]
+		id := b.inFlight(t, transfer(s, "lost"))
+		b.Chain.DropPool()
+		b.killed(t, folder, point)
+		b.versions(t, id, "ORIGINAL", "BUMP")
+		b.Chain.StartMining()
+		b.ends(t, map[txmanager.Submitter]int{s: 1})
+		b.wantAllEvents(t)
+	})
 }

@@ -37,7 +37,7 @@ func (b bench) payer(t *testing.T) *functions.App {
 	c := must(config.LoadForTests(b.Environment()))(t)
 	app := must(functions.New(b.ctx, c, slog.New(slog.DiscardHandler), "payer", functions.Extensions{Handlers: payroll.Handlers()}))(t)
 	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(b.ctx)) })
-	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}'`))(t)
+	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}' where not 'handler:wage' = any (callers)`))(t)
 	return app
 }
 
@@ -117,8 +117,7 @@ func TestNoProcessHasTheHandler(t *testing.T) {
 }
 
 // handlerEpisode makes a process die at a step of a handler; another process calls the handler again.
-func handlerEpisode(t *testing.T, point string) {
-	b, folder := setupArmed(t, point, withPayroll(t, stack.Options{}))
+func handlerEpisode(t *testing.T, b bench, folder, point string) {
 	app, s := b.payer(t), b.Submitters()[0]
 	paid := b.pay(t, app, s, "r-0", "")
 	b.killed(t, folder, point)

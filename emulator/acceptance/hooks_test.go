@@ -19,7 +19,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/functions"
-	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -95,10 +94,10 @@ func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei 
 	return tx.MarshalBinary()
 }
 
-// signsElsewhere returns what the owner signs for nonce n of the first dev account.
+// signsElsewhere returns what the owner signs for nonce n of the first submitter.
 func (b bench) signsElsewhere(t *testing.T, n uint64) []byte {
 	t.Helper()
-	return must(inAnyForm(devchain.DevAccounts(1)[0].Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7))(t)
+	return must(inAnyForm(b.Account(b.first).Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7))(t)
 }
 
 // uses marks a reservation as used with the bytes that the owner signs for it.
@@ -213,8 +212,7 @@ func TestOwnerSendsByItself(t *testing.T) {
 
 // hooksEpisode makes an owner's program die at a step of a hook. The same call again gets the same
 // answer and leaves no unfinished work.
-func hooksEpisode(t *testing.T, point string) {
-	b, folder := setupArmed(t, point, stack.Options{Settings: withHooks(), Window: 4})
+func hooksEpisode(t *testing.T, b bench, folder, point string) {
 	s := b.Submitters()[0]
 	lent := b.allocate(t, s, "mover", "m-0", "m-1")
 	behind := b.postUntilAnswered(t, transfer(s, "behind them"))
@@ -231,14 +229,12 @@ func hooksEpisode(t *testing.T, point string) {
 // leaves no gap.
 func TestKilledAroundReservations(t *testing.T) {
 	t.Parallel()
-	for _, point := range []string{"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "advance.released"} {
-		parallel(t, "passes on/"+point, func(t *testing.T) {
-			hooksEpisode(t, point)
-		})
-	}
-	for _, point := range []string{"advance.taken", "advance.looked", "advance.version_signed", "advance.version_stored", "advance.sending", "advance.sent", "advance.released"} {
-		parallel(t, "fills/"+point, func(t *testing.T) {
-			b, folder := setupArmed(t, point, stack.Options{Settings: withHooks(briefly), Window: 4})
+	parallel(t, "passes on", func(t *testing.T) {
+		killedInTurn(t, stack.Options{Settings: withHooks(), Window: 4}, []string{"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "advance.released"}, hooksEpisode)
+	})
+	parallel(t, "fills", func(t *testing.T) {
+		points := []string{"advance.taken", "advance.looked", "advance.version_signed", "advance.version_stored", "advance.sending", "advance.sent", "advance.released"}
+		killedInTurn(t, stack.Options{Settings: withHooks(briefly), Window: 4}, points, func(t *testing.T, b bench, folder, point string) {
 			s := b.Submitters()[0]
 			lent := b.allocate(t, s, "mover", "m-0", "m-1")
 			behind := b.postUntilAnswered(t, transfer(s, "behind them"))
@@ -249,5 +245,5 @@ func TestKilledAroundReservations(t *testing.T) {
 			}
 			b.wantFate(t, "behind them", behind, "CONFIRMED", 2)
 		})
-	}
+	})
 }

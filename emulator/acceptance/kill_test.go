@@ -22,15 +22,6 @@ var quick = map[string]string{
 	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000", "FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_HANDLERS_TIMEOUT": "900ms",
 }
 
-// setupArmed starts a stack whose processes die once, when one reaches the point.
-func setupArmed(t *testing.T, point string, o stack.Options) (b bench, folder string) {
-	t.Helper()
-	folder = t.TempDir()
-	check(t, crash.Arm(folder, point, 1, crash.Kill))
-	o.Settings = withSettings(quick, o.Settings, map[string]string{crash.Variable: folder})
-	return setup(t, o), folder
-}
-
 func withSettings(all ...map[string]string) map[string]string {
 	sum := make(map[string]string)
 	for _, m := range all {
@@ -68,20 +59,17 @@ func (b bench) killed(t *testing.T, folder, point string) {
 func TestTX006KillAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	points := slices.DeleteFunc(crash.All(), ofTransfers)
-	for _, point := range points {
-		run, ok := episodes[point]
-		if !ok {
-			run = plainEpisode
+	all := episodes(t)
+	for name, e := range all {
+		for _, point := range e.points {
+			if !slices.Contains(points, point) {
+				t.Errorf("an episode for %s, which is no point", point)
+			}
 		}
-		parallel(t, point, func(t *testing.T) {
-			run(t, point)
-		})
+		points = slices.DeleteFunc(points, func(point string) bool { return slices.Contains(e.points, point) })
+		parallel(t, name, func(t *testing.T) { killedInTurn(t, e.options, e.points, e.run) })
 	}
-	for point := range episodes {
-		if !slices.Contains(points, point) {
-			t.Errorf("an episode for %s, which is no point", point)
-		}
-	}
+	parallel(t, "plain", func(t *testing.T) { killedInTurn(t, stack.Options{}, points, plainEpisode) })
 }
 
 // ofTransfers reports whether the point has a test elsewhere: a point of transfers or of acts on accounts, or
@@ -91,22 +79,31 @@ func ofTransfers(point string) bool {
 	return slices.Contains([]string{"transfer", "payout", "ubscore", "proposal", "account"}, of)
 }
 
+// episode runs some points on one stack.
+type episode struct {
+	points  []string
+	options stack.Options
+	run     func(t *testing.T, b bench, folder, point string)
+}
+
 // episodes run the points that a plain run does not reach.
-var episodes = map[string]func(t *testing.T, point string){
-	"confirm.taken": confirmEpisode, "confirm.looked": confirmEpisode, "confirm.released": confirmEpisode,
-	"resubmit.taken": resubmitEpisode, "resubmit.looked": resubmitEpisode, "resubmit.claimed": resubmitEpisode,
-	"resubmit.sending": resubmitEpisode, "resubmit.sent": resubmitEpisode, "resubmit.released": resubmitEpisode,
-	"advance.version_signed": cancelEpisode, "advance.version_stored": cancelEpisode, "cancel.committed": cancelEpisode,
-	"release.taken": releaseEpisode, "release.written": releaseEpisode,
-	"sweep.found":   sweepEpisode,
-	"reserve.taken": hooksEpisode, "reserve.written": hooksEpisode, "mark.taken": hooksEpisode, "mark.written": hooksEpisode,
-	"publish.taken": eventsEpisode, "publish.told": eventsEpisode, "publish.settled": eventsEpisode, "publish.released": eventsEpisode,
-	"advance.handler_asked": handlerEpisode, "advance.handler_answered": handlerEpisode,
+func episodes(t *testing.T) map[string]episode {
+	t.Helper()
+	hook := startEndpoint(t, true)
+	return map[string]episode{
+		"confirm":  {[]string{"confirm.taken", "confirm.looked", "confirm.released"}, stack.Options{Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}}, confirmEpisode},
+		"resubmit": {[]string{"resubmit.taken", "resubmit.looked", "resubmit.claimed", "resubmit.sending", "resubmit.sent", "resubmit.released"}, stack.Options{}, resubmitEpisode},
+		"cancel":   {[]string{"advance.version_signed", "advance.version_stored", "cancel.committed"}, stack.Options{}, cancelEpisode},
+		"release":  {[]string{"release.taken", "release.written"}, stack.Options{}, releaseEpisode},
+		"sweep":    {[]string{"sweep.found"}, stack.Options{}, sweepEpisode},
+		"hooks":    {[]string{"reserve.taken", "reserve.written", "mark.taken", "mark.written"}, stack.Options{Settings: withHooks(), Window: 4}, hooksEpisode},
+		"events":   {[]string{"publish.taken", "publish.told", "publish.settled", "publish.released"}, stack.Options{Settings: webhooks(map[string]*endpoint{"hook": hook}, nil)}, eventsEpisode(hook)},
+		"handler":  {[]string{"advance.handler_asked", "advance.handler_answered"}, withPayroll(t, stack.Options{}), handlerEpisode},
+	}
 }
 
 // plainEpisode carries intents of two submitters to their end.
-func plainEpisode(t *testing.T, point string) {
-	b, folder := setupArmed(t, point, stack.Options{})
+func plainEpisode(t *testing.T, b bench, folder, point string) {
 	first, other := b.Submitters()[0], b.Submitters()[1]
 	b.postMany(t, first, 3)
 	b.postUntilAnswered(t, transfer(other, "r"))
@@ -115,8 +112,7 @@ func plainEpisode(t *testing.T, point string) {
 }
 
 // confirmEpisode ensures that a confirmation is due: no second block comes before a process has died.
-func confirmEpisode(t *testing.T, point string) {
-	b, folder := setupArmed(t, point, stack.Options{Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
+func confirmEpisode(t *testing.T, b bench, folder, point string) {
 	s := b.Submitters()[0]
 	b.Chain.StopMining()
 	b.postMany(t, s, 2)
@@ -145,8 +141,7 @@ func (b bench) finish(t *testing.T) {
 }
 
 // resubmitEpisode removes a transaction from the node's pool.
-func resubmitEpisode(t *testing.T, point string) {
-	b, folder := setupArmed(t, point, stack.Options{})
+func resubmitEpisode(t *testing.T, b bench, folder, point string) {
 	s := b.Submitters()[0]
 	b.inFlight(t, transfer(s, "lost"))
 	b.Chain.DropPool()
@@ -156,8 +151,7 @@ func resubmitEpisode(t *testing.T, point string) {
 }
 
 // cancelEpisode cancels a transaction in flight.
-func cancelEpisode(t *testing.T, point string) {
-	b, folder := setupArmed(t, point, stack.Options{})
+func cancelEpisode(t *testing.T, b bench, folder, point string) {
 	s := b.Submitters()[0]
 	id := b.inFlight(t, transfer(s, "regretted"))
 	_, _, _ = b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil) // its answer may be lost
@@ -171,8 +165,7 @@ func cancelEpisode(t *testing.T, point string) {
 }
 
 // releaseEpisode resumes a submitter from PROTECT.
-func releaseEpisode(t *testing.T, point string) {
-	b, folder := setupArmed(t, point, stack.Options{})
+func releaseEpisode(t *testing.T, b bench, folder, point string) {
 	s := b.Submitters()[0]
 	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s))(t)
 	body := map[string]any{"incident": 1, "mode": "resume", "reason": "a false alarm"}
@@ -186,8 +179,7 @@ func releaseEpisode(t *testing.T, point string) {
 }
 
 // sweepEpisode leaves an intent to the sweep.
-func sweepEpisode(t *testing.T, point string) {
-	b, folder := setupArmed(t, point, stack.Options{})
+func sweepEpisode(t *testing.T, b bench, folder, point string) {
 	s := b.Submitters()[0]
 	b.Tasks.SetFaults(dropEverything)
 	b.postUntilAnswered(t, transfer(s, "unheard"))

@@ -37,6 +37,22 @@ func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must
 type bench struct {
 	*acceptancetest.Deployment
 	ctx context.Context
+	turn
+}
+
+// turn is the part of a test that has a stack after others; see [inTurn].
+type turn struct {
+	first, number int    // of its submitters; number 0: the test has the stack alone
+	block         uint64 // the chain's first block of this turn
+}
+
+// Submitters returns the test's submitters.
+func (b bench) Submitters() []txmanager.Submitter {
+	all := b.Stack.Submitters()
+	if b.number == 0 {
+		return all
+	}
+	return all[b.first : b.first+b.number]
 }
 
 // setup starts a stack for t with few submitters, two processes and quick blocks. Only the test runs the sweep.
@@ -59,7 +75,7 @@ func setup(t testing.TB, o stack.Options) bench {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 	t.Cleanup(cancel)
-	return bench{acceptancetest.StartFor(ctx, t, o), ctx}
+	return bench{Deployment: acceptancetest.StartFor(ctx, t, o), ctx: ctx}
 }
 
 // transfer returns an intent that sends one wei to an unused address.

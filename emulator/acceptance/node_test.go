@@ -2,6 +2,8 @@ package acceptance
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
@@ -29,7 +31,7 @@ func (b bench) struck(t *testing.T, fault string, n int) {
 // its answers only where they are proof, and everything ends.
 func TestNodeInTrouble(t *testing.T) {
 	t.Parallel()
-	for name, f := range map[string]rpcproxy.Faults{
+	faults := map[string]rpcproxy.Faults{
 		rpcproxy.DropSendAnswer: {DropSendAnswer: 1},
 		rpcproxy.Drop:           {Drop: 0.3},
 		rpcproxy.Hang:           {Hang: 0.15},
@@ -38,16 +40,26 @@ func TestNodeInTrouble(t *testing.T) {
 		rpcproxy.NotIndexed:     {NotIndexed: 0.3},
 		rpcproxy.ForgetReceipt:  {ForgetReceipt: 0.3},
 		rpcproxy.Lag:            {Lag: 3, LagShare: 0.5},
-	} {
-		parallel(t, name, func(t *testing.T) {
-			b := nodeInTrouble(t, 4, f, 6)
-			if b.RPC.Counts()[name] == 0 {
+	}
+	o := stack.Options{RPCProxy: true, Seed: 1, Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_CONFIRMATIONS_REQUIRED": "2", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
+	})}
+	parallel(t, "one", func(t *testing.T) {
+		o := o
+		o.Window = 4
+		inTurn(t, o, slices.Sorted(maps.Keys(faults)), func(t *testing.T, b bench, name string) {
+			before := b.RPC.Counts()[name]
+			b.inTrouble(t, faults[name], 6)
+			if b.RPC.Counts()[name] == before {
 				t.Errorf("strikes: got %v, want some of %q", b.RPC.Counts(), name)
 			}
 		})
-	}
+	})
 	parallel(t, "all at once, window 1", func(t *testing.T) {
-		b := nodeInTrouble(t, 1, rpcproxy.Faults{
+		o := o
+		o.Window = 1
+		b := setup(t, o)
+		b.inTrouble(t, rpcproxy.Faults{
 			DropSendAnswer: 0.2, Drop: 0.05, Unavailable: 0.05, LoseSend: 0.1, NotIndexed: 0.1, ForgetReceipt: 0.1, Lag: 2, LagShare: 0.2,
 		}, 4)
 		if len(b.RPC.Counts()) < 3 {
@@ -56,17 +68,14 @@ func TestNodeInTrouble(t *testing.T) {
 	})
 }
 
-// nodeInTrouble carries n intents of each submitter to their end in spite of the faults.
-func nodeInTrouble(t *testing.T, window int, f rpcproxy.Faults, n int) bench {
+// inTrouble carries n intents of each submitter to their end in spite of the faults, and ends the faults.
+func (b bench) inTrouble(t *testing.T, f rpcproxy.Faults, n int) {
 	t.Helper()
-	b := setup(t, stack.Options{RPCProxy: true, Seed: 1, Window: window, Processes: 2, Settings: withSettings(quick, map[string]string{
-		"FENCEPOST_CONFIRMATIONS_REQUIRED": "2", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
-	})})
 	b.RPC.SetFaults(f)
+	defer b.RPC.SetFaults(rpcproxy.Faults{})
 	b.ends(t, b.postAll(t, n))
 	b.inOrder(t)
 	b.calm(t)
-	return b
 }
 
 // Our transaction is mined, no node reports it, and it is sent again. The node answers that its nonce

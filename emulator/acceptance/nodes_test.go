@@ -2,7 +2,9 @@ package acceptance
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,15 +24,16 @@ var nodesQuick = withSettings(quick, map[string]string{
 	"FENCEPOST_RPC_LEAVE_OUT": "1s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "2", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
 })
 
-// fork returns another chain of the same id, on which the first account was used n times.
+// fork returns another chain of the same id, on which the first submitter's account was used n times.
 func (b bench) fork(t *testing.T, n int) *devchain.Chain {
 	t.Helper()
-	chain := must(devchain.Start(b.ctx, devchain.Options{BlockTime: 200 * time.Millisecond, Accounts: devchain.DevAccounts(4)}))(t)
+	funded := devchain.DevAccounts(b.first + 4)
+	chain := must(devchain.Start(b.ctx, devchain.Options{BlockTime: 200 * time.Millisecond, Accounts: funded}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
-	forked := bench{&acceptancetest.Deployment{Stack: &stack.Stack{Chain: chain}, Node: must(ethclient.DialContext(b.ctx, chain.URL()))(t)}, b.ctx}
+	forked := bench{Deployment: &acceptancetest.Deployment{Stack: &stack.Stack{Chain: chain}, Node: must(ethclient.DialContext(b.ctx, chain.URL()))(t)}, ctx: b.ctx}
 	defer forked.Node.Close()
 	for i := range n {
-		forked.useTheKey(t, uint64(i), 1)
+		forked.byHand(t, funded[b.first].Key, forked.byHandTo(uint64(i), unused, 7, 1))
 	}
 	check(t, chain.WaitBlock(b.ctx, 60))
 	return chain
@@ -40,7 +43,7 @@ func (b bench) fork(t *testing.T, n int) *devchain.Chain {
 // was used. Work continues in order by the other nodes, and opens no PROTECT incident.
 func TestSeveralNodesOneInTrouble(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(t *testing.T, b bench){
+	troubles := map[string]func(t *testing.T, b bench){
 		"unavailable": func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Unavailable: 1}) },
 		"silent":      func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1}) },
 		"lagging":     func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Lag: 9, LagShare: 1}) },
@@ -59,27 +62,27 @@ func TestSeveralNodesOneInTrouble(t *testing.T) {
 		},
 		"wrong about success": func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{WrongStatus: true}) },
 		"on a fork":           func(t *testing.T, b bench) { b.Nodes[0].SetTarget(b.fork(t, 5).URL()) },
-	} {
-		parallel(t, name, func(t *testing.T) {
-			b := setup(t, stack.Options{Nodes: 3, Seed: 1, Processes: 2, Settings: nodesQuick})
-			before := b.postAll(t, 2)
-			b.finish(t)
-			spoil(t, b)
-			for s, n := range b.postMore(t, "more", 3) {
-				before[s] += n
-			}
-			b.ends(t, before)
-			b.inOrder(t)
-			b.calm(t)
-			b.Nodes[0].SetFaults(rpcproxy.Faults{})
-			b.Nodes[0].SetTarget(b.Chain.URL())
-			for s, n := range b.postMore(t, "later", 1) {
-				before[s] += n
-			}
-			b.ends(t, before)
-			b.calm(t)
-		})
 	}
+	o := stack.Options{Nodes: 3, Seed: 1, Settings: nodesQuick}
+	inTurn(t, o, slices.Sorted(maps.Keys(troubles)), func(t *testing.T, b bench, trouble string) {
+		before := b.postAll(t, 2)
+		b.finish(t)
+		troubles[trouble](t, b)
+		for s, n := range b.postMore(t, "more", 3) {
+			before[s] += n
+		}
+		b.ends(t, before)
+		b.inOrder(t)
+		b.calm(t)
+		b.Nodes[0].SetFaults(rpcproxy.Faults{})
+		b.Nodes[0].SetTarget(b.Chain.URL())
+		for s, n := range b.postMore(t, "later", 1) {
+			before[s] += n
+		}
+		b.ends(t, before)
+		b.calm(t)
+		b.Nodes[1].SetFaults(rpcproxy.Faults{})
+	})
 }
 
 // postMore posts n further intents of each submitter.

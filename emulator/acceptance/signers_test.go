@@ -108,9 +108,8 @@ func TestKilledBesideASignerElsewhere(t *testing.T) {
 		stack.SignerKMS:    {"advance.signed", "advance.stored"},
 		stack.SignerRemote: {"advance.stored", "advance.version_signed", "advance.version_stored"},
 	} {
-		for _, point := range points {
-			parallel(t, string(signer)+" "+point, func(t *testing.T) {
-				b, folder := setupArmed(t, point, stack.Options{Signer: signer})
+		parallel(t, string(signer), func(t *testing.T) {
+			killedInTurn(t, stack.Options{Signer: signer}, points, func(t *testing.T, b bench, folder, point string) {
 				s := b.Submitters()[0]
 				var ids []string
 				for i := range 2 {
@@ -122,7 +121,7 @@ func TestKilledBesideASignerElsewhere(t *testing.T) {
 					b.signedOnce(t, id)
 				}
 			})
-		}
+		})
 	}
 	if !slices.Contains(crash.All(), "advance.version_signed") {
 		t.Error("advance.version_signed is no point any more")

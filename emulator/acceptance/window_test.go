@@ -18,10 +18,11 @@ import (
 // order of the queue, without a gap. No second block comes before that, so that confirmations are due.
 func TestWindowSurvivesDeaths(t *testing.T) {
 	t.Parallel()
+	points := []string{"advance.signed", "advance.stored", "advance.sent", "confirm.looked"}
 	for _, window := range []int{5, 50} {
-		for _, point := range []string{"advance.signed", "advance.stored", "advance.sent", "confirm.looked"} {
-			parallel(t, fmt.Sprintf("window %d, %s", window, point), func(t *testing.T) {
-				b, folder := setupArmed(t, point, stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
+			o := stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}}
+			killedInTurn(t, o, points, func(t *testing.T, b bench, folder, point string) {
 				b.Chain.StopMining()
 				want := b.postAll(t, window+window/2)
 				if point == "confirm.looked" {
@@ -34,7 +35,7 @@ func TestWindowSurvivesDeaths(t *testing.T) {
 				b.inOrder(t)
 				b.wantNoOldToken(t)
 			})
-		}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -34,10 +35,16 @@ func (s *Stack) startDatabase(ctx context.Context) error {
 	}
 	err := cluster.Template(ctx, migrated, func(ctx context.Context, url string) error {
 		applied, err := migrations.Up(ctx, url, s.options.Log)
-		if err == nil {
-			s.options.Log.Info("migrated the database", "migrations", applied)
+		if err != nil {
+			return err
 		}
-		return err
+		s.options.Log.Info("migrated the database", "migrations", applied)
+		db, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer db.Close(ctx)
+		return makeRole(ctx, db, roleOfAll, passwordOfAll(db), all)
 	})
 	if err != nil {
 		return err
@@ -51,6 +58,14 @@ func (s *Stack) startDatabase(ctx context.Context) error {
 	return nil
 }
 
+// roleOfAll has the rights of all functions in each copy of the template. To grant them in each copy would take longer than some tests.
+const roleOfAll = functionRole + "_" + all
+
+// passwordOfAll returns its password in the superuser's cluster.
+func passwordOfAll(superuser *pgx.Conn) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(roleOfAll+superuser.Config().Password)))
+}
+
 // transactionTimeoutOf returns, in milliseconds, the time after which the server ends a transaction of a
 // target, as deployed: a lease's length, or a request's for checks of conservation.
 func transactionTimeoutOf(target string) int {
@@ -60,20 +75,33 @@ func transactionTimeoutOf(target string) int {
 	return 10_000
 }
 
-// roleURL creates a role with the rights of a target's functions, and returns its URL.
+// makeRole creates a role with the rights of a target's functions.
+func makeRole(ctx context.Context, db *pgx.Conn, role, password, target string) error {
+	if _, err := db.Exec(ctx, fmt.Sprintf("create role %s login password '%s'", pgx.Identifier{role}.Sanitize(), password)); err != nil {
+		return fmt.Errorf("make the role of %s: %w", target, err)
+	}
+	if err := migrations.Grant(ctx, db.Config().ConnString(), migrations.Grants{Functions: map[string][]string{role: functionsOf(target)}}); err != nil {
+		return fmt.Errorf("make the role of %s: %w", target, err)
+	}
+	return nil
+}
+
+// roleURL returns the URL of a role with the rights of a target's functions. It creates the role of one function.
 func (s *Stack) roleURL(ctx context.Context, target string) (string, error) {
 	db, err := pgx.Connect(ctx, s.Database)
 	if err != nil {
 		return "", err
 	}
 	defer db.Close(ctx)
-	password := rand.Text() // base32: needs no quotes
-	role := functionRole + "_" + target + "_" + rand.Text()[:8]
-	if _, err := db.Exec(ctx, fmt.Sprintf("create role %s login password '%s'", pgx.Identifier{role}.Sanitize(), password)); err != nil {
-		return "", fmt.Errorf("make the role of %s: %w", target, err)
+	role, password := roleOfAll, passwordOfAll(db)
+	if target == all { // the rights on a database itself are not copied
+		_, err = db.Exec(ctx, "revoke temporary on database "+pgx.Identifier{db.Config().Database}.Sanitize()+" from public")
+	} else {
+		role, password = functionRole+"_"+target+"_"+rand.Text()[:8], rand.Text() // base32: needs no quotes
+		err = makeRole(ctx, db, role, password, target)
 	}
-	if err := migrations.Grant(ctx, s.Database, migrations.Grants{Functions: map[string][]string{role: functionsOf(target)}}); err != nil {
-		return "", fmt.Errorf("make the role of %s: %w", target, err)
+	if err != nil {
+		return "", err
 	}
 	u, err := url.Parse(s.Database)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,7 +30,7 @@ const sharedVariable = "BUILT_PROGRAMS"
 func Build(ctx context.Context, out io.Writer, folder, program string, flags ...string) (path string, err error) {
 	name := strings.ReplaceAll(program, "/", "-")
 	shared := os.Getenv(sharedVariable)
-	if shared == "" || slices.Contains(flags, "-overlay") { // an overlay's content is in no flag
+	if shared == "" {
 		path = filepath.Join(folder, name)
 		return path, build(ctx, out, path, program, flags)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/crash"
 )
 
 // programAccounts is how many submitters the deployment's own program uses. They are the first
@@ -81,11 +82,11 @@ func (e *episode) finality() map[string]string {
 // lets a request be ahead of its clock.
 const clockSpread = 45 * time.Minute
 
-var clocks = map[string]string{stack.SpreadVariable: clockSpread.String()}
+var clocks = map[string]string{crash.SpreadVariable: clockSpread.String()}
 
 // buildPrograms builds the function server with the payroll's handlers, and the trading core,
-// unless they were given. Both get a wrong wall clock.
-func (e *episode) buildPrograms(ctx context.Context) error {
+// unless they were given.
+func (e *episode) buildPrograms(ctx context.Context) (err error) {
 	if e.server != "" && e.core != "" {
 		return nil
 	}
@@ -93,17 +94,13 @@ func (e *episode) buildPrograms(ctx context.Context) error {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err
 	}
-	overlay, err := stack.WrongClock(ctx, folder)
-	if err != nil {
-		return err
-	}
 	if e.server == "" {
-		if e.server, err = stack.BuildProgram(ctx, folder, "emulator/acceptance/payroll/server", "-overlay", overlay); err != nil {
+		if e.server, err = stack.BuildProgram(ctx, folder, "emulator/acceptance/payroll/server"); err != nil {
 			return err
 		}
 	}
 	if e.core == "" {
-		e.core, err = ubscore.Build(ctx, folder, "-overlay", overlay)
+		e.core, err = ubscore.Build(ctx, folder)
 	}
 	return err
 }
