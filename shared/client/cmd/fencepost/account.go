@@ -73,7 +73,7 @@ func (a *app) accountList() *cobra.Command {
 	return c
 }
 
-// balance is what is available on one side, or why that is not known.
+// balance is the available amount on one side, or why it is not known.
 func balance(s client.AccountSide) string {
 	if s.State == "OPEN" {
 		return s.Available
