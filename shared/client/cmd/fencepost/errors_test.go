@@ -77,6 +77,7 @@ func TestExitCodes(t *testing.T) {
 		{"a deposit that the sweep repeats", book, map[string][]answer{deposits: {{202, `{"actId":9,"state":"PENDING","at":"2026-01-02T03:04:05Z"}`}}}, exitUnknown, "PENDING", "run the same command again"},
 		{"a booked deposit", book, map[string][]answer{deposits: {{200, `{"actId":9,"state":"DONE","at":"2026-01-02T03:04:05Z"}`}}}, exitOK, "DONE", ""},
 		{"a refused deposit", book, map[string][]answer{deposits: {{422, `{"status":422,"code":"ACCOUNT_FROZEN","actId":9,"state":"REFUSED"}`}}}, exitFailed, "", "failed: ACCOUNT_FROZEN (422)"},
+		{"a refused deposit, after a lost answer", book + " --within 3s", map[string][]answer{deposits: {{502, "sorry"}, {422, `{"status":422,"code":"ACCOUNT_FROZEN","actId":9,"state":"REFUSED"}`}}}, exitFailed, "", "failed: ACCOUNT_FROZEN (422)"},
 		{"a status that one ledger has", "account set-status 7 ETH FROZEN --reason r", map[string][]answer{"POST /admin/v1/accounts/7/ETH/status": {{202, `{"userId":7,"asset":"ETH","wanted":"FROZEN","agreed":false}`}}},
 			exitUnknown, "FROZEN", "fencepost account get 7 ETH"},
 		{"no user", "account get seven ETH", nil, exitUsage, "", `USER "seven": want a whole number`},

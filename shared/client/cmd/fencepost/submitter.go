@@ -113,7 +113,7 @@ func (a *app) readJSON(path string, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	switch err = d.Decode(into); {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		err = errors.New("it is empty")
 	case err == nil && d.Decode(new(any)) != io.EOF:
 		err = errors.New("it has more than one value")
