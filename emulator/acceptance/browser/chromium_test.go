@@ -34,10 +34,15 @@ func chromium() string {
 	return ""
 }
 
-// needBrowser skips t without a browser, or fails it if one is required.
+// needBrowser skips t without a browser, or fails it if one is required. It counts t if it passes.
 func needBrowser(t *testing.T) {
 	t.Helper()
 	if chromium() != "" {
+		t.Cleanup(func() {
+			if !t.Failed() {
+				passed.Add(1)
+			}
+		})
 		return
 	}
 	const reason = "Chromium is not installed (Debian: apt-get install chromium)"
@@ -307,11 +312,13 @@ func (b *tab) shows(name string, texts ...string) {
 	}
 }
 
-// until opens the path again until the page has the texts.
+// until opens the path again until the page has the texts, less often as time goes on.
 func (b *tab) until(path string, texts ...string) {
 	b.t.Helper()
 	last := ""
-	for deadline := time.Now().Add(stepWithin); time.Now().Before(deadline); time.Sleep(150 * time.Millisecond) {
+	pause := 150 * time.Millisecond
+	for deadline := time.Now().Add(stepWithin); time.Now().Before(deadline); time.Sleep(pause) {
+		pause = min(pause*3/2, time.Second)
 		b.open(path)
 		last = b.text()
 		if missing(last, texts) == "" {

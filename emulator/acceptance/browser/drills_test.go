@@ -84,7 +84,7 @@ func TestEachDrillStartsByItsButton(t *testing.T) {
 		b.startDrill(name, false)
 		b.stopDrill(h)
 	}
-	h.startsKilling(t)
+	h.startsKilling(t, b)
 	h.Chain.StartMining()
 	poll(t, "what the drills posted has ended", func() bool {
 		s, err := h.operator.Submitter(t.Context(), h.drilled())
@@ -93,9 +93,8 @@ func TestEachDrillStartsByItsButton(t *testing.T) {
 }
 
 // startsKilling starts the drill that kills a process, which may be the one that draws the page.
-func (h *deployment) startsKilling(t *testing.T) {
+func (h *deployment) startsKilling(t *testing.T, b *tab) {
 	t.Helper()
-	b := h.as(t, stack.OperatorAccount)
 	b.open("/console/drill")
 	killed := h.Processes()
 	if _, err := chromedp.RunResponse(b.ctx, chromedp.Click(chromedp.Search(`//main//button[.="Start killed-process"]`), chromedp.NodeVisible)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
@@ -27,8 +28,17 @@ func TestMain(m *testing.M) {
 		acceptancetest.Program{Path: &server, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build})
 }
 
-// end ends the browser and the deployment.
-func end(passed bool) error {
+// passed counts the tests that have passed in the browser.
+var passed atomic.Int64
+
+// end ends the browser and the deployment. It writes the number of passed tests into the file of BROWSER_PASSED, which
+// ./scripts/test prints.
+func end(all bool) error {
+	if file := os.Getenv("BROWSER_PASSED"); file != "" {
+		if err := os.WriteFile(file, fmt.Append(nil, passed.Load()), 0o600); err != nil {
+			return err
+		}
+	}
 	if !started.Load() {
 		return nil
 	}
@@ -36,7 +46,7 @@ func end(passed bool) error {
 	if err != nil {
 		return err
 	}
-	if !passed {
+	if !all {
 		fmt.Fprintln(os.Stderr, h.Log.End())
 	}
 	return errors.Join(h.close())

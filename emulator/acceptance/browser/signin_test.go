@@ -22,6 +22,7 @@ func (h *deployment) as(t *testing.T, account string) *tab {
 		b := newTab(t, person, h.console)
 		b.answered("sign in as "+account, http.StatusOK, chromedp.Navigate(h.way(t, account)))
 		h.signed[account] = person
+		return b
 	}
 	return newTab(t, person, h.console)
 }

@@ -163,6 +163,9 @@ max_prepared_transactions = 0
 timezone = 'UTC'
 log_timezone = 'UTC'
 `, c.port, c.keeper.dir, cmp.Or(opts.MaxConnections, 200), cmp.Or(opts.SharedBuffersMB, 128), opts.Fsync)
+	if major, err := os.ReadFile(filepath.Join(c.keeper.dir, "data", "PG_VERSION")); err == nil && strings.TrimSpace(string(major)) != "15" {
+		text += "scram_iterations = 1\n" // as the keeper's: of the passwords of roles, which are random too
+	}
 	// initdb made the file, so it keeps the owner that the server requires.
 	if err := os.WriteFile(filepath.Join(c.keeper.dir, "data", "postgresql.conf"), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("configure: %w", err)

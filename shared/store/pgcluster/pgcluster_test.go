@@ -79,6 +79,21 @@ func alive(pid int) bool {
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
+// A new connection computes one round of the password's hash, where Postgres can choose: many thousands would take much of
+// the time of tests.
+func TestPasswordsAreHashedOnce(t *testing.T) {
+	t.Parallel()
+	c := launch(t, Options{}, randomPort)
+	conn := connect(t, c.URL("postgres"))
+	if scan[int](t, conn, "select current_setting('server_version_num')::int") < 160_000 {
+		t.Skip("Postgres 15 has a fixed number of rounds")
+	}
+	execute(t, conn, "create role another login password 'another'")
+	if got := scan[string](t, conn, "select string_agg(distinct split_part(split_part(rolpassword, '$', 2), ':', 1), ' ') from pg_authid where rolcanlogin"); got != "1" {
+		t.Errorf("rounds of the passwords' hashes: got %s, want 1 for each", got)
+	}
+}
+
 func TestStartAppliesTheOptions(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
