@@ -20,6 +20,7 @@ func (r *Renderer) functions() template.FuncMap {
 		"howlong": func(t any) template.HTML { return howLong(r.Now(), t) },
 		"at":      at,
 		"span":    func(d time.Duration) string { return span(d) },
+		"due":     func(t any) template.HTML { return due(r.Now(), t) },
 		"lasts":   lasts,
 		"times":   times,
 		"wei":     ether, "roughly": roughly, "gwei": gwei, "digits": digits,
@@ -72,6 +73,14 @@ func howLong(now time.Time, of any) template.HTML {
 		return timeElement(t, "for "+span(d))
 	}
 	return timeElement(t, "just now")
+}
+
+// due is when something comes next, such as "in 2 s". What is late comes now.
+func due(now time.Time, of any) template.HTML {
+	if t, ok := timeOf(of); ok && !t.After(now) {
+		return timeElement(t, "now")
+	}
+	return ago(now, of)
 }
 
 // year is a year of 365 days.
