@@ -157,13 +157,14 @@ func (h *deployment) confirmed(t *testing.T, submitter, request string, n int) {
 	}
 }
 
-// finalLoss waits until what the submitter has lost is final.
+// finalLoss waits until what the submitter has lost is final, and whether each transaction succeeded was read.
 func (h *deployment) finalLoss(t *testing.T, s string) (lost client.LostNonces) {
 	t.Helper()
 	poll(t, "the loss is final", func() bool {
 		var err error
 		lost, err = h.operator.Lost(t.Context(), s, "")
-		return err == nil && len(lost.Nonces) > 0 && lost.FinalCount != nil && *lost.FinalCount >= lost.ChainCount
+		unread := slices.ContainsFunc(lost.Nonces, func(n client.LostNonce) bool { return n.Succeeded == nil })
+		return err == nil && len(lost.Nonces) > 0 && !unread && lost.FinalCount != nil && *lost.FinalCount >= lost.ChainCount
 	})
 	return lost
 }
