@@ -19,9 +19,10 @@
     uuid: [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, "0123456789abcdef", t => "019cad80-" + t.slice(0, 4) + "-7" + t.slice(4, 7) + "-a" + t.slice(7, 10) + "-" + t.slice(10, 22)],
     hash: [/\b0x[0-9a-f]{64}\b/g, "0123456789abcdef", t => "0x" + t],
     request: [/\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b/g, "0123456789ABCDEFGHJKMNPQRSTVWXYZ", t => "01KJPR000" + t.slice(0, 17)],
-    process: [/\b[A-Z2-7]{26}\b/g, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", t => t.slice(0, 26)],
+    process: [/\b[A-Z2-7]{26}\b/g],
   };
   const place = (kind, was) => {
+    if (kind === "process") { return "XLFFWXPOMKLDCXBMGSW5DRB7GN"; } // any of them may answer
     if (!places.has(was)) {
       const n = [...known].filter(k => k.kind === kind).length, next = random(1000 * Object.keys(kinds).indexOf(kind) + n);
       let text = "";
