@@ -170,15 +170,21 @@ func (b *builder) readCertificates() ([]byte, error) {
 	return nil, errors.New("no CA certificates found: name their file by --certificates")
 }
 
-// assemble makes the image of the last stage: the programs that it copies, CA certificates, and nothing of
-// its base.
+// assemble makes the image of the last stage: the base and the programs, or without a base the programs and CA
+// certificates.
 func (b *builder) assemble(last stage) (v1.Image, error) {
-	files := map[string][]byte{}
-	var err error
-	if files["etc/ssl/certs/ca-certificates.crt"], err = b.readCertificates(); err != nil {
+	base, files, err := b.begin()
+	if err != nil {
 		return nil, err
 	}
-	config := v1.Config{Env: []string{"PATH=/", "SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt"}, ExposedPorts: map[string]struct{}{}}
+	file, err := base.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config := file.DeepCopy().Config
+	if config.ExposedPorts == nil {
+		config.ExposedPorts = map[string]struct{}{}
+	}
 	for _, i := range last {
 		if err := b.apply(i, files, &config); err != nil {
 			return nil, fmt.Errorf("%s %s: %w", i.name, i.arguments, err)
@@ -188,18 +194,45 @@ func (b *builder) assemble(last stage) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img, err := mutate.AppendLayers(empty.Image, layer)
+	img, err := mutate.AppendLayers(base, layer)
 	if err != nil {
 		return nil, err
 	}
-	file, err := img.ConfigFile()
-	if err != nil {
+	if file, err = img.ConfigFile(); err != nil {
 		return nil, err
 	}
 	file = file.DeepCopy()
 	file.OS, file.Architecture, file.Config = b.platform.OS, b.platform.Architecture, config
 	return mutate.ConfigFile(img, file)
 }
+
+// begin returns the image that the last stage begins from, and the first files of the layer above it.
+func (b *builder) begin() (v1.Image, map[string][]byte, error) {
+	if b.base == "" {
+		certificates, err := b.readCertificates()
+		if err != nil {
+			return nil, nil, err
+		}
+		config := v1.Config{Env: []string{"PATH=/", "SSL_CERT_FILE=/" + certificateFile}}
+		img, err := mutate.Config(empty.Image, config)
+		return img, map[string][]byte{certificateFile: certificates}, err
+	}
+	img, err := tarball.ImageFromPath(b.base, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--base: %w", err)
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		return nil, nil, fmt.Errorf("--base %s: %w", b.base, err)
+	}
+	if file.OS != b.platform.OS || file.Architecture != b.platform.Architecture {
+		return nil, nil, fmt.Errorf("--base %s: the image is for %s/%s, want %s/%s", b.base, file.OS, file.Architecture, b.platform.OS, b.platform.Architecture)
+	}
+	return img, map[string][]byte{}, nil
+}
+
+// certificateFile is where an image without a base has its CA certificates.
+const certificateFile = "etc/ssl/certs/ca-certificates.crt"
 
 func (b *builder) apply(i instruction, files map[string][]byte, config *v1.Config) error {
 	switch i.name {
@@ -217,6 +250,7 @@ func (b *builder) apply(i instruction, files map[string][]byte, config *v1.Confi
 	case "EXPOSE":
 		config.ExposedPorts[i.arguments+"/tcp"] = struct{}{}
 	case "ENTRYPOINT":
+		config.Entrypoint, config.Cmd = nil, nil // the base's arguments are not for this program, as in Docker
 		return json.Unmarshal([]byte(i.arguments), &config.Entrypoint)
 	default:
 		return errors.New("not known in the last stage")

@@ -138,6 +138,32 @@ func TestImageIsOfTheDeployedPlatform(t *testing.T) {
 	}
 }
 
+// An image on a base has the base's files and settings, the programs, and not the base's arguments. A base for another
+// platform is refused.
+func TestImageOnABase(t *testing.T) {
+	t.Parallel()
+	context, base := t.TempDir(), filepath.Join(t.TempDir(), "base.tar")
+	put(t, context, ".dockerignore", "")
+	put(t, context, "Dockerfile", "FROM a\nRUN echo of-the-base > /out/postgres\nFROM b\nCOPY --from=build /out/postgres /bin/\nENTRYPOINT [\"/bin/postgres\"]\n")
+	put(t, context, "above/Dockerfile", "FROM a\nRUN echo above > /out/emulator\nFROM postgres\nCOPY --from=build /out/emulator /\nENTRYPOINT [\"/emulator\"]\n")
+	args := []string{"--root", context, "--to", base}
+	check.OK(t)(realMain(t.Context(), args, io.Discard))
+	file := filepath.Join(t.TempDir(), "image.tar")
+	args = []string{"--root", context, "--file", "above/Dockerfile", "--base", base, "--to", file}
+	check.OK(t)(realMain(t.Context(), args, io.Discard))
+	img, folder := check.Value(tarball.ImageFromPath(file, nil))(t), t.TempDir()
+	check.Equal(t, "files", fmt.Sprint(layerFiles(t, img, folder)), fmt.Sprint(map[string]int64{"bin/postgres": 0o555, "emulator": 0o555, certificateFile: 0o444}))
+	config := check.Value(img.ConfigFile())(t).Config
+	if !slices.Equal(config.Entrypoint, []string{"/emulator"}) || !slices.Contains(config.Env, "PATH=/") {
+		t.Errorf("got the configuration %+v, want the base's, and /emulator", config)
+	}
+	for want, more := range map[string][]string{"for linux/amd64, want linux/arm64": {"--platform", "linux/arm64"}, "none.tar": {"--base", "none.tar"}} {
+		if err := realMain(t.Context(), slices.Concat(args, more), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", more, err, want)
+		}
+	}
+}
+
 // A Dockerfile that does more than this program can do is refused.
 func TestRefusedDockerfiles(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,6 @@
-// Command image builds the functions' image without Docker. It runs the commands of the Dockerfile's first
-// stage on the context that Docker would get. The image has the programs and the machine's CA certificates,
-// and nothing else. It writes the image as an archive that docker load, podman load and crane
+// Command image builds the functions' image, or the emulator's, without Docker. It runs the commands of the
+// Dockerfile's first stage on the context that Docker would get. With --base the image is that archive and the
+// programs. Without it, the image has the programs and the machine's CA certificates, and nothing else. It writes the image as an archive that docker load, podman load and crane
 // push read, and prints its digest.
 package main
 
@@ -26,6 +26,8 @@ func main() { command.Main("image", "", realMain) }
 func realMain(ctx context.Context, args []string, out io.Writer) error {
 	set := command.NewFlags("image", "image builds the functions' image without Docker, and writes it as an archive for docker load, podman load or crane push.\n\n")
 	root := set.String("root", ".", "the `folder` of the repository")
+	file := set.String("file", "Dockerfile", "the Dockerfile within the repository, a `path`; emulator/Dockerfile needs --base")
+	base := set.String("base", "", "the `archive` of the image that the last stage begins from, by docker save or crane pull; without it the image has nothing of that")
 	to := set.String("to", "fencepost.tar", "the `file` to write")
 	tag := set.String("tag", "fencepost:local", "the image's `name`")
 	certificates := set.String("certificates", "", "the `file` with the CA certificates; default: the machine's")
@@ -44,7 +46,7 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	img, err := build(ctx, buildOptions{root: *root, dockerfile: "Dockerfile", arguments: arguments, certificates: *certificates, platform: *builtFor, output: out}, work)
+	img, err := build(ctx, buildOptions{root: *root, dockerfile: *file, base: *base, arguments: arguments, certificates: *certificates, platform: *builtFor, output: out}, work)
 	if err != nil {
 		return err
 	}
@@ -81,6 +83,7 @@ func (a argumentFlag) Set(text string) error {
 type buildOptions struct {
 	root         string // the context, with its .dockerignore
 	dockerfile   string // within root
+	base         string // the archive that the last stage begins from; "": none
 	arguments    map[string]string
 	certificates string // "": the machine's
 	platform     v1.Platform

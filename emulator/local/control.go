@@ -34,7 +34,7 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	c := &Control{stack: s, keys: keys}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /info", c.info)
-	mux.HandleFunc("GET /explorer", c.explorer)
+	c.routeExplorer(mux)
 	mux.HandleFunc("GET /token/caller", c.token(stack.CallerAccount))
 	mux.HandleFunc("GET /token/operator", c.token(stack.OperatorAccount))
 	mux.HandleFunc("GET /token/second-operator", c.token(stack.SecondAccount))

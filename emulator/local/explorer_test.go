@@ -1,48 +1,77 @@
 package local
 
 import (
-	"net/http"
+	"crypto/sha256"
+	"fmt"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/fencepost/fencepost/shared/check"
 )
 
-// The explorer shows each operation and schema of the document once, with a curl command, and runs no script.
-func TestExplorerShowsTheDocument(t *testing.T) {
+// The explorer's document has a curl command for each operation, and the API's URL in place of the page's.
+func TestExplorerHasACommandForEachOperation(t *testing.T) {
 	t.Parallel()
-	document, err := os.ReadFile("../../functions/openapi.yaml")
-	check.OK(t)(err)
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document) }))
-	t.Cleanup(api.Close)
-	drawn, err := drawExplorer(t.Context(), api.URL)
-	check.OK(t)(err)
-	page := string(drawn)
-	operations := regexp.MustCompile(`(?m)^      operationId: (\w+)$`).FindAllStringSubmatch(string(document), -1)
-	if len(operations) < 30 {
-		t.Fatalf("operations of the document: got %d, too few to be all", len(operations))
-	}
-	for _, o := range operations {
-		check.Equal(t, "places of "+o[1], strings.Count(page, `<details id="`+o[1]+`">`), 1)
-	}
-	check.Equal(t, "curl commands", strings.Count(page, "<pre>curl -sS -X "), len(operations))
-	for _, link := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1) {
-		if !strings.Contains(page, `id="`+link[1]+`"`) {
-			t.Errorf("a link to %s leads nowhere", link[1])
+	whole := string(check.Value(os.ReadFile("../../functions/openapi.yaml"))(t))
+	text := check.Value(addCommands(whole, "http://127.0.0.1:8080"))(t)
+	document := check.Value(openapi3.NewLoader().LoadFromData([]byte(text)))(t)
+	commands := 0
+	for path, item := range document.Paths.Map() {
+		for method, o := range item.Operations() {
+			samples := fmt.Sprint(o.Extensions["x-codeSamples"])
+			if !strings.Contains(samples, "curl -sS -X "+method+` "$API/`) {
+				t.Errorf("%s %s: got the samples %s, want its command", method, path, samples)
+			}
+			commands++
 		}
 	}
+	if commands < 30 {
+		t.Errorf("operations: got %d, too few to be all", commands)
+	}
+	check.Equal(t, "the API's URL", document.Servers[0].URL, "http://127.0.0.1:8080")
 	for _, want := range []string{
-		`curl -sS -X POST &#34;$API/api/v1/tx&#34; -H &#34;Authorization: Bearer $TOKEN&#34;`, `&#34;requestId&#34;:`, `<code>nextPageToken</code>`,
-		`curl -sS -X GET &#34;$API/admin/v1/submitters/$SUBMITTER&#34; -H &#34;Authorization: Bearer $OPERATOR_TOKEN&#34;`,
+		`curl -sS -X POST \"$API/api/v1/tx\" \\\n  -H \"Authorization: Bearer $TOKEN\"`, `\"requestId\":`,
+		`curl -sS -X GET \"$API/admin/v1/submitters/$SUBMITTER\" \\\n  -H \"Authorization: Bearer $OPERATOR_TOKEN\"`, pasteFirst,
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page has no %s", want)
+		if !strings.Contains(text, want) {
+			t.Errorf("the document has no %s", want)
 		}
 	}
-	if strings.Contains(page, "<script") || !strings.Contains(page, "<style>"+explorerStyle+"</style>") {
-		t.Error("want no script, and exactly the style whose hash the policy has")
+	if _, err := addCommands(strings.Replace(whole, "      operationId: createTx", "      operationId:  createTx", 1), ""); err == nil {
+		t.Error("an operation without a command: got no error")
+	}
+}
+
+// Redoc is npm's file, in the version that the comment of redocFiles names. What is served asks no other host.
+func TestRedocIsTheOneOfNPM(t *testing.T) {
+	t.Parallel()
+	text := check.Value(redocFiles.ReadFile("redoc/redoc.standalone.js"))(t)
+	check.Equal(t, "SHA-256", fmt.Sprintf("%x", sha256.Sum256(text)), "dcaf76612bc4a3fbcc923a8966dee2f6146a5f32e5ce1b6f02dd60cbbf89500b")
+	check.Equal(t, "the other host in it", strings.Count(string(text), redocLogo), 1)
+	check.Equal(t, "the other host in what is served", strings.Count(string(redocScript), "redoc.ly/"), 0)
+	for _, name := range []string{"LICENSE", "redoc.standalone.js.LICENSE.txt"} {
+		check.Value(redocFiles.ReadFile("redoc/" + name))(t)
+	}
+}
+
+// The page's policy allows only what has the page's nonce, which is another one each time.
+func TestExplorerPolicy(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for range 2 {
+		w := httptest.NewRecorder()
+		showExplorer(w, nil)
+		policy := w.Header().Get("Content-Security-Policy")
+		_, rest, _ := strings.Cut(policy, "script-src 'nonce-")
+		nonce, _, _ := strings.Cut(rest, "'")
+		if len(nonce) < 16 || seen[nonce] || strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") {
+			t.Errorf("the policy: got %s, want a new nonce, and no other host", policy)
+		}
+		check.Equal(t, "nonces of the page", strings.Count(w.Body.String(), `nonce="`+nonce+`"`), 3)
+		seen[nonce] = true
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,14 @@ var pages = []string{"LICENSE", "README.md", "CHANGELOG.md"}
 // imagePlatform is Cloud Run's.
 const imagePlatform = "linux/amd64"
 
+// image is a container image of the release.
+type image struct {
+	name       string // of its files, without their endings
+	dockerfile string
+	tag        string
+	base       string // the archive that it begins from; "": it has nothing but the programs
+}
+
 // sums is the name of the file of checksums, in the form of sha256sum.
 const sums = "SHA256SUMS"
 
@@ -44,6 +53,7 @@ type builder struct {
 	source       source
 	platforms    []string // such as linux/amd64
 	imageProgram string   // emulator/image, compiled
+	emulatorBase string   // the archive of Postgres's image; "": the release has no image of the emulator
 	out          io.Writer
 }
 
@@ -52,7 +62,17 @@ func releaseName(platform string) string {
 	return "fencepost_" + buildinfo.Version + "_" + strings.ReplaceAll(platform, "/", "_")
 }
 
-func imageName() string { return releaseName("image/" + imagePlatform) }
+func imageName() string         { return releaseName("image/" + imagePlatform) }
+func emulatorImageName() string { return releaseName("emulator-image/" + imagePlatform) }
+
+// images are those of the release.
+func (b builder) images() []image {
+	all := []image{{name: imageName(), dockerfile: "Dockerfile", tag: "fencepost:" + buildinfo.Version}}
+	if b.emulatorBase != "" {
+		all = append(all, image{emulatorImageName(), "emulator/Dockerfile", "fencepost-emulator:" + buildinfo.Version, b.emulatorBase})
+	}
+	return all
+}
 
 // build exports the source into a folder below work, with that time, and makes the files of the release in work/dist.
 func (b builder) build(ctx context.Context, work string, at time.Time, environment []string) error {
@@ -63,22 +83,46 @@ func (b builder) build(ctx context.Context, work string, at time.Time, environme
 	if err := os.MkdirAll(dist, 0o755); err != nil {
 		return err
 	}
-	environment = buildEnvironment(environment)
+	environment, err := buildEnvironment(ctx, environment)
+	if err != nil {
+		return err
+	}
 	for _, platform := range b.platforms {
 		if err := b.buildArchive(ctx, from, work, platform, environment); err != nil {
 			return fmt.Errorf("%s: %w", platform, err)
 		}
 	}
-	if err := b.buildImage(ctx, from, work, environment); err != nil {
-		return fmt.Errorf("image: %w", err)
+	for _, i := range b.images() {
+		if err := b.buildImage(ctx, i, from, work, environment); err != nil {
+			return fmt.Errorf("%s: %w", i.name, err)
+		}
 	}
 	return writeSums(dist)
 }
 
-// buildEnvironment returns this process's environment with the variables that change what go builds fixed, and with more.
-func buildEnvironment(more []string) []string {
-	fixed := []string{"GOFLAGS=-buildvcs=false", "GOTOOLCHAIN=local", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off"}
-	return slices.Concat(os.Environ(), fixed, more)
+// sources are the settings of go that say where modules come from and where files are kept. They change no program.
+var sources = []string{"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH", "GOPATH", "GOMODCACHE", "GOCACHE", "GOTMPDIR"}
+
+// buildEnvironment returns this process's environment with the settings of go that change a program fixed, and with
+// more. Of the values of go env -w it has the sources alone.
+func buildEnvironment(ctx context.Context, more []string) ([]string, error) {
+	text, err := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, sources...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	var kept map[string]string
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	all := os.Environ()
+	for _, name := range sources {
+		if kept[name] != "" {
+			all = append(all, name+"="+kept[name])
+		}
+	}
+	fixed := []string{"GOENV=off", "GOFLAGS=-buildvcs=false", "GOTOOLCHAIN=local", "GOWORK=off", "GO111MODULE=on", "GODEBUG=", "GO_EXTLINK_ENABLED=",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off"}
+	return slices.Concat(all, fixed, more), nil
 }
 
 // buildArchive compiles the programs for a platform, and writes their archive and its bill of materials.
@@ -145,21 +189,21 @@ func (b builder) archive(name, folder, from string, names []string) ([]byte, err
 	return text.Bytes(), err
 }
 
-// buildImage writes the functions' image, and its bill of materials.
-func (b builder) buildImage(ctx context.Context, from, work string, environment []string) error {
+// buildImage writes an image, and the bill of materials of its programs.
+func (b builder) buildImage(ctx context.Context, i image, from, work string, environment []string) error {
 	dist := filepath.Join(work, "dist")
-	file := filepath.Join(dist, imageName()+".tar")
-	cmd := exec.CommandContext(ctx, b.imageProgram, "--root", from, "--to", file, "--platform", imagePlatform,
-		"--tag", "fencepost:"+buildinfo.Version, "--build-arg", "REVISION="+b.source.commit)
+	file := filepath.Join(dist, i.name+".tar")
+	cmd := exec.CommandContext(ctx, b.imageProgram, "--root", from, "--file", i.dockerfile, "--base", i.base, "--to", file,
+		"--platform", imagePlatform, "--tag", i.tag, "--build-arg", "REVISION="+b.source.commit)
 	cmd.Env = environment
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, text)
 	}
-	folder := filepath.Join(work, "image")
+	folder := filepath.Join(work, i.name)
 	if err := extractImage(file, folder); err != nil {
 		return err
 	}
-	return b.writeBill(dist, imageName(), folder)
+	return b.writeBill(dist, i.name, folder)
 }
 
 // writeSums writes the checksums of the folder's files into a file beside them.

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/fencepost/fencepost/shared/buildinfo"
@@ -60,7 +59,7 @@ func namesIn(folder string) (names []string, err error) {
 	return names, err
 }
 
-// checkStarts extracts the archives and the image, and starts their programs. Those of another platform than this machine's
+// checkStarts extracts the archives and the images, and starts their programs. Those of another platform than this machine's
 // have only to be built for it.
 func (b builder) checkStarts(ctx context.Context, dist, work string) error {
 	for _, platform := range b.platforms {
@@ -80,11 +79,16 @@ func (b builder) checkStarts(ctx context.Context, dist, work string) error {
 			return err
 		}
 	}
-	folder := filepath.Join(work, "check", "image")
-	if err := extractImage(filepath.Join(dist, imageName()+".tar"), folder); err != nil {
-		return err
+	for _, i := range b.images() {
+		folder := filepath.Join(work, "check", i.name)
+		if err := extractImage(filepath.Join(dist, i.name+".tar"), folder); err != nil {
+			return err
+		}
+		if err := b.checkPrograms(ctx, folder, imagePlatform); err != nil {
+			return err
+		}
 	}
-	return b.checkPrograms(ctx, folder, imagePlatform)
+	return nil
 }
 
 // checkPrograms checks the programs in a folder, which may have pages too.
@@ -129,13 +133,20 @@ func platformOf(file string) (string, error) {
 	return settings["GOOS"] + "/" + settings["GOARCH"], nil
 }
 
-// extractImage writes the files of an image into the folder.
+// extractImage writes the files of the image's last layer into the folder: those above its base.
 func extractImage(file, folder string) error {
 	img, err := tarball.ImageFromPath(file, nil)
 	if err != nil {
 		return err
 	}
-	stream := mutate.Extract(img)
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	stream, err := layers[len(layers)-1].Uncompressed()
+	if err != nil {
+		return err
+	}
 	return errors.Join(extract(stream, folder, time.Time{}), stream.Close())
 }
 

@@ -1,10 +1,11 @@
-// Command release makes what a release consists of: archives of the programs, the functions' image, bills of materials and
-// checksums. It makes all of it twice, compares the two byte for byte, and starts the programs.
+// Command release makes what a release consists of: archives of the programs, the functions' and the emulator's images, bills of
+// materials and checksums. It makes all of it twice, compares the two byte for byte, and starts the programs.
 package main
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,12 +18,12 @@ import (
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
-const usage = `release makes the archives, the image, the bills of materials and the checksums of the version in
+const usage = `release makes the archives, the images, the bills of materials and the checksums of the version in
 shared/buildinfo from the last commit. It does so twice, in two folders, the second time with an empty build cache,
 and fails if a byte differs. Then it starts the programs and verifies the checksums.
 
 It refuses a working tree with changes, and a tag of the commit that is not the version. A commit without a tag is a
-rehearsal.
+rehearsal, which may be without --emulator-base. The images are for ` + imagePlatform + `.
 
 `
 
@@ -32,7 +33,8 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 	set := command.NewFlags("release", usage)
 	root := set.String("root", ".", "the `folder` of the repository")
 	to := set.String("to", "dist", "the `folder` for the files, which is made, and must be empty")
-	platforms := set.String("platforms", "linux/amd64,linux/arm64,darwin/arm64", "the systems and architectures of the archives, with commas, a `list`; the image is for "+imagePlatform)
+	platforms := set.String("platforms", "linux/amd64,linux/arm64,darwin/arm64", "the systems and architectures of the archives, with commas, a `list`")
+	emulatorBase := set.String("emulator-base", "", "the `archive` of the image that emulator/Dockerfile begins from: crane pull --platform "+imagePlatform+" postgres:17-bookworm postgres.tar")
 	oneCache := set.Bool("one-cache", false, "take compiled packages from Go's cache in the second build too: much faster, and proves less")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -48,12 +50,18 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "Release %s of commit %s, tag %s.\n", buildinfo.Version, s.commit, cmp.Or(s.tag, "none: a rehearsal"))
+	if *emulatorBase == "" {
+		if s.tag != "" {
+			return errors.New("--emulator-base: want the archive of Postgres's image, since a release has the emulator's image too: --help has the command")
+		}
+		fmt.Fprintln(out, "Without the emulator's image: --emulator-base is not given.")
+	}
 	work, err := os.MkdirTemp("", "fencepost-release-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	b := builder{source: s, platforms: strings.FieldsFunc(*platforms, func(r rune) bool { return r == ',' }), out: out}
+	b := builder{source: s, platforms: strings.FieldsFunc(*platforms, func(r rune) bool { return r == ',' }), emulatorBase: *emulatorBase, out: out}
 	if b.imageProgram, err = buildImageProgram(ctx, work); err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +16,11 @@ import (
 	"testing"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/fencepost/fencepost/shared/buildinfo"
 	"github.com/fencepost/fencepost/shared/check"
@@ -29,7 +36,7 @@ type repository struct {
 func newRepository(t *testing.T) repository {
 	t.Helper()
 	r := repository{t, t.TempDir()}
-	for _, name := range []string{"Dockerfile", ".dockerignore", "shared/buildinfo/buildinfo.go"} {
+	for _, name := range []string{"Dockerfile", ".dockerignore", "emulator/Dockerfile", "emulator/Dockerfile.dockerignore", "shared/buildinfo/buildinfo.go"} {
 		r.put(name, string(check.Value(os.ReadFile(filepath.Join("../..", name)))(t)))
 	}
 	r.put("go.mod", "module github.com/fencepost/fencepost\n\ngo 1.26\n")
@@ -77,11 +84,28 @@ func (r repository) commit() {
 }
 
 // release runs the program quickly, for the platforms.
-func (r repository) release(to, platforms string, out io.Writer) error {
-	return realMain(r.t.Context(), []string{"--root", r.folder, "--to", to, "--platforms", platforms, "--one-cache"}, out)
+func (r repository) release(to, platforms string, out io.Writer, more ...string) error {
+	return realMain(r.t.Context(), append([]string{"--root", r.folder, "--to", to, "--platforms", platforms, "--one-cache"}, more...), out)
 }
 
-// A release has an archive, the image, a bill of materials of both, and their checksums. Its programs name the commit, and so
+// postgresBase writes an archive that stands for Postgres's image: one file, and the image's settings.
+func postgresBase(t *testing.T) (file string) {
+	t.Helper()
+	var text bytes.Buffer
+	archive := tar.NewWriter(&text)
+	check.OK(t)(archive.WriteHeader(&tar.Header{Name: "bin/postgres", Mode: 0o755}))
+	check.OK(t)(archive.Close())
+	layer := check.Value(tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Bytes())), nil }))(t)
+	img := check.Value(mutate.AppendLayers(empty.Image, layer))(t)
+	of := check.Value(img.ConfigFile())(t).DeepCopy()
+	of.OS, of.Architecture, of.Config = "linux", "amd64", v1.Config{Env: []string{"PGDATA=/data"}, Cmd: []string{"postgres"}, Entrypoint: []string{"docker-entrypoint.sh"}}
+	img = check.Value(mutate.ConfigFile(img, of))(t)
+	file = filepath.Join(t.TempDir(), "postgres.tar")
+	check.OK(t)(tarball.WriteToFile(file, check.Value(name.NewTag("postgres:17-bookworm"))(t), img))
+	return file
+}
+
+// A release has an archive, both images, a bill of materials of each, and their checksums. Its programs name the commit, and so
 // does one that go build has made in the repository.
 func TestRelease(t *testing.T) {
 	t.Parallel()
@@ -89,14 +113,19 @@ func TestRelease(t *testing.T) {
 	r.git("tag", "v"+buildinfo.Version)
 	to, platform := filepath.Join(t.TempDir(), "dist"), runtime.GOOS+"/"+runtime.GOARCH
 	var out bytes.Buffer
-	if err := r.release(to, platform, &out); err != nil {
+	if err := r.release(to, platform, &out); err == nil || !strings.Contains(err.Error(), "--emulator-base") {
+		t.Errorf("a tag, and no base of the emulator's image: got %v, want it refused", err)
+	}
+	base := postgresBase(t)
+	if err := r.release(to, platform, &out, "--emulator-base", base); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	archive := releaseName(platform)
 	names, err := namesIn(to)
 	check.OK(t)(err)
-	check.Equal(t, "files", fmt.Sprint(names), fmt.Sprint(slices.Sorted(slices.Values([]string{sums, archive + ".cdx.json", archive + ".tar.gz", imageName() + ".cdx.json", imageName() + ".tar"}))))
-	for _, want := range []string{"tag v" + buildinfo.Version, "same, byte for byte", "emulator, fencepost, migrate, server, ubscore started", "migrate, server started"} {
+	check.Equal(t, "files", fmt.Sprint(names), fmt.Sprint(slices.Sorted(slices.Values([]string{sums, archive + ".cdx.json", archive + ".tar.gz", imageName() + ".cdx.json", imageName() + ".tar",
+		emulatorImageName() + ".cdx.json", emulatorImageName() + ".tar"}))))
+	for _, want := range []string{"tag v" + buildinfo.Version, "same, byte for byte", "emulator, fencepost, migrate, server, ubscore started", ": migrate, server started", ": emulator, server started"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output: want %q in\n%s", want, &out)
 		}
@@ -111,12 +140,34 @@ func TestRelease(t *testing.T) {
 	if got := len(*bom.Components); bom.BOMFormat != "CycloneDX" || got != len(programs)+1 || (*bom.Components)[got-1].Name != "std" {
 		t.Errorf("bill of materials: got %+v, want the programs and Go's library", *bom.Components)
 	}
-	if err := r.release(to, platform, io.Discard); err == nil || !strings.Contains(err.Error(), "has files") {
+	ofEmulator(t, filepath.Join(to, emulatorImageName()+".tar"))
+	if err := r.release(to, platform, io.Discard, "--emulator-base", base); err == nil || !strings.Contains(err.Error(), "has files") {
 		t.Errorf("again, to the same folder: got %v, want it refused", err)
 	}
 	r.built("(commit " + r.git("rev-parse", "HEAD") + ", go")
 	r.put("shared/buildinfo/more.go", "package buildinfo\n")
 	r.built("(commit " + r.git("rev-parse", "HEAD") + ", modified, go")
+}
+
+// ofEmulator checks the emulator's image: the base with its settings, and the programs, of which the emulator starts.
+func ofEmulator(t *testing.T, file string) {
+	t.Helper()
+	img := check.Value(tarball.ImageFromPath(file, nil))(t)
+	var names []string
+	stream := mutate.Extract(img)
+	defer stream.Close()
+	for archive := tar.NewReader(stream); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		check.OK(t)(err)
+		names = append(names, header.Name)
+	}
+	slices.Sort(names)
+	check.Equal(t, "files of the emulator's image", fmt.Sprint(names), "[bin/postgres emulator server]")
+	config := check.Value(img.ConfigFile())(t).Config
+	check.Equal(t, "its settings", fmt.Sprint(config.Env, config.Entrypoint, config.Cmd), "[PGDATA=/data] [/emulator] []")
 }
 
 // built checks what a program says that go build has made in the repository, as after git clone.
@@ -192,12 +243,28 @@ func TestReleaseIsOfOneCommitAndOfOneEnvironment(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(to, "later.md")); err == nil {
 		t.Error("a file of a later commit is exported, want those of the first")
 	}
-	for name, value := range map[string]string{"GOAMD64": "v3", "GOARM64": "v9.0", "GOEXPERIMENT": "jsonv2", "GOFIPS140": "latest"} {
+	environment := func(name string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "go", "env", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140", "GOFLAGS", "GODEBUG", "GO111MODULE", "GOPROXY")
+		cmd.Env = check.Value(buildEnvironment(t.Context(), nil))(t)
+		check.Equal(t, name, string(check.Value(cmd.Output())(t)), "v1\nv8.0\n\noff\n-buildvcs=false\n\non\nhttps://modules.example\n")
+	}
+	settings := map[string]string{"GOAMD64": "v3", "GOARM64": "v9.0", "GOEXPERIMENT": "jsonv2", "GOFIPS140": "latest", "GOFLAGS": "-tags=none",
+		"GO111MODULE": "auto", "GOPROXY": "https://modules.example"}
+	var written strings.Builder
+	for name, value := range settings {
+		fmt.Fprintf(&written, "%s=%s\n", name, value)
+		t.Setenv(name, "")
+	}
+	file := filepath.Join(t.TempDir(), "env")
+	check.OK(t)(os.WriteFile(file, []byte(written.String()), 0o644))
+	t.Setenv("GOENV", file)
+	environment("go env -w")
+	t.Setenv("GOENV", "off")
+	for name, value := range settings {
 		t.Setenv(name, value)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "env", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140")
-	cmd.Env = buildEnvironment(nil)
-	check.Equal(t, "environment", string(check.Value(cmd.Output())(t)), "v1\nv8.0\n\noff\n")
+	environment("environment")
 }
 
 // A file that one build lacks is a difference too.

@@ -71,9 +71,9 @@ func TestScreenshots(t *testing.T) {
 	b.picture("submitter-dark", submitterPath(h.drilled()))
 	explorer := newTab(t, h.profile(t), h.control.URL())
 	explorer.scheme("light")
-	explorer.open("/explorer#createTx")
-	explorer.run("open an operation", chromedp.Click(chromedp.CSS("#createTx > summary"), chromedp.NodeVisible))
-	b.album.still(explorer, "explorer")
+	explorer.open("/explorer")
+	explorer.awaitOperations()
+	explorer.evaluate(`document.querySelector("`+createTxSection+`").scrollIntoView()`, nil)
 	explorer.draws("explorer", chromedp.CaptureScreenshot())
 	b.album.write(t, *screenshots)
 }

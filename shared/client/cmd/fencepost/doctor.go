@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			return err
 		}
 		if d.problems > 0 {
-			return endf(exitFailed, "%d problems", d.problems)
+			return endf(exitFailed, "lines with a PROBLEM: %d", d.problems)
 		}
 		return nil
 	})
@@ -54,7 +55,8 @@ func (d *doctor) examine(ctx context.Context) error {
 		return err
 	}
 	if _, err := d.public(ctx, "/errors/NOT_FOUND"); err != nil { // a page without a token: health is for load balancers alone
-		return d.tell(checkup{Check: "api", Detail: fmt.Sprintf("no answer: %v", err), ToDo: "compare FENCEPOST_API with the deployment's URL", Runbook: "docs/runbooks/unreachable.md"})
+		return d.tell(checkup{Check: "api", Detail: fmt.Sprintf("no answer: %v", err), Runbook: "docs/runbooks/unreachable.md",
+			ToDo: "see whether the deployment runs, and compare its URL with FENCEPOST_API or --api"})
 	}
 	if err := d.tell(checkup{Check: "api", OK: true, Detail: "it answers"}); err != nil {
 		return err
@@ -96,7 +98,7 @@ func (d *doctor) tell(c checkup) error {
 // refused tells that a call of a check failed.
 func (d *doctor) refused(ctx context.Context, check string, err error) error {
 	f := d.classify(ctx, err)
-	return d.tell(checkup{Check: check, Detail: f.Error, ToDo: f.ToDo})
+	return d.tell(checkup{Check: check, Detail: f.Error, ToDo: cmp.Or(f.ToDo, "give a token as docs/cli.md says under Sign in")})
 }
 
 // noAnswer tells why a call failed that needs a token and the database. A refusal, and an error before the call, are
@@ -247,7 +249,8 @@ func (d *doctor) attention(ctx context.Context, api *client.Client, o client.Ove
 				Detail: fmt.Sprintf("%s since %s: %s (%s)", one.Kind, cell(one.Since), one.Why, subjectText(one.Subject))}))
 		}
 		if more := len(items[i]) - most; more > 0 {
-			errs = append(errs, d.tell(checkup{Check: concern.check, Detail: fmt.Sprintf("%d more like these", more)}))
+			errs = append(errs, d.tell(checkup{Check: concern.check, Detail: fmt.Sprintf("%d more like these", more),
+				ToDo: "see all in the console, or by GET /admin/v1/attention"}))
 		}
 		if len(items[i]) == 0 && (concern.kinds != nil || waiting[i] > 0) {
 			errs = append(errs, d.tell(checkup{Check: concern.check, OK: true, Detail: concernText(concern.check, waiting[i], o)}))

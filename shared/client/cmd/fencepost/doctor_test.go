@@ -22,6 +22,7 @@ func TestDoctor(t *testing.T) {
 	well := map[string]answer{"GET /errors/NOT_FOUND": {200, "NOT_FOUND"}, "GET /admin/v1/overview": overview(now, now), "GET /admin/v1/chains": {200, wholeChain},
 		"GET /admin/v1/attention":                             {200, `{"items":[{"kind":"PROPOSAL","overdue":false,"since":"2026-01-02T03:04:05Z","subject":{},"why":"w","action":"a","runbook":"r"}]}`},
 		"GET /api/v1/tx/00000000-0000-0000-0000-000000000000": problem(404, "NOT_FOUND", "")}
+	const stuck = `{"kind":"STUCK","overdue":true,"since":"2026-01-02T03:04:05Z","subject":{"txId":"tx-1"},"why":"it waits","action":"decide","runbook":"docs/runbooks/stuck.md"}`
 	for _, c := range []struct {
 		name, path string
 		change     answer
@@ -40,6 +41,8 @@ func TestDoctor(t *testing.T) {
 		{"a queue", "GET /admin/v1/attention", answer{200, `{"items":[{"kind":"STUCK","overdue":true,"since":"2026-01-02T03:04:05Z","subject":{"txId":"tx-1","incident":12345678},"why":"it waits","action":"decide","runbook":"docs/runbooks/stuck.md"},
 			{"kind":"NEW","overdue":true,"since":"2026-01-02T03:04:05Z","subject":{},"why":"w","action":"a","runbook":"r"}]}`}, exitFailed,
 			[]string{"PROBLEM  queues     STUCK since 2026-01-02T03:04:05Z: it waits (txId tx-1, incident 12345678); do: decide (docs/runbooks/stuck.md)", "PROBLEM  others     NEW "}},
+		{"many of a kind", "GET /admin/v1/attention", answer{200, `{"items":[` + strings.Repeat(stuck+",", 51) + stuck + `]}`}, exitFailed, []string{"PROBLEM  queues     2 more like these; do: see all"}},
+		{"no answer about the nodes", "GET /admin/v1/chains", answer{503, ""}, exitFailed, []string{"PROBLEM  nodes      GET /admin/v1/chains: the outcome is unknown"}},
 		{"the caller's token", "GET /api/v1/tx/00000000-0000-0000-0000-000000000000", problem(401, "UNAUTHORIZED", ""), exitFailed, []string{"PROBLEM  identity   UNAUTHORIZED (401)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -65,6 +68,7 @@ func TestDoctor(t *testing.T) {
 			if strings.Contains(out, "--request-id") {
 				t.Errorf("got\n%s\nwant no advice about requests", out)
 			}
+			sayWhatToDo(t, out)
 			_, out, _ = d.fencepost(t, "doctor --within 1s --json")
 			for line := range strings.Lines(out) {
 				if !json.Valid([]byte(line)) {
@@ -72,5 +76,31 @@ func TestDoctor(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// sayWhatToDo checks that each problem says what to do about it.
+func sayWhatToDo(t *testing.T, out string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		if _, todo, _ := strings.Cut(line, "; do: "); strings.HasPrefix(line, "PROBLEM") && strings.TrimSpace(todo) == "" {
+			t.Errorf("got %q, want what to do", line)
+		}
+	}
+}
+
+// Without a deployment, or without a token, doctor ends at the first problem, and says what to do about it.
+func TestDoctorWithoutADeployment(t *testing.T) {
+	t.Parallel()
+	d := serve(t, map[string][]answer{"GET /errors/NOT_FOUND": {{200, "NOT_FOUND"}}})
+	for line, want := range map[string]string{
+		"doctor --within 1s --api http://127.0.0.1:1":             "PROBLEM  api        no answer: ",
+		"doctor --within 1s --token-file /nowhere --api " + d.URL: "PROBLEM  identity   GET /admin/v1/overview: fetch a token: read the token's file: no such file",
+	} {
+		code, out, problems := fencepost(t, []string{"FENCEPOST_TOKEN=" + secret}, line, "")
+		if code != exitFailed || !strings.Contains(out, want) || !strings.HasSuffix(problems, "lines with a PROBLEM: 1\n") {
+			t.Errorf("%s: got exit %d, %s%s; want %q", line, code, out, problems, want)
+		}
+		sayWhatToDo(t, out)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
@@ -70,6 +71,9 @@ func (a *app) report(ctx context.Context, err error) int {
 		return exitOK
 	}
 	f := a.classify(ctx, err)
+	if errors.Is(err, syscall.EPIPE) && !a.answers.acted() {
+		return f.exit // such as head, which has all that it wants
+	}
 	if a.json {
 		text, _ := json.Marshal(f) // texts only
 		_ = printLine(a.err, text)
@@ -86,7 +90,7 @@ func (a *app) report(ctx context.Context, err error) int {
 func (a *app) afterUnknown() string {
 	switch {
 	case a.keyed:
-		return "read the state, or repeat the command with the same --request-id or --cid, never with another: a repeat has no second effect"
+		return "read the state, or repeat the command with the same --request-id, --cid or --id, never with another: a repeat has no second effect"
 	case a.answers.acted():
 		return "read the state before you repeat the command: it may have been carried out"
 	}
@@ -118,14 +122,18 @@ func (a *app) classify(ctx context.Context, err error) failure {
 	return failure{Outcome: "unknown", Error: err.Error(), exit: exitUnknown, ToDo: a.afterUnknown()}
 }
 
-// refusal describes the answer to this call. FAILED is also the end of the transfer that it has. REQUEST_RECORDED means
+// actRefused is the state of a deposit or withdrawal that its ledger has refused for ever.
+const actRefused = "REFUSED"
+
+// refusal describes the answer to this call. FAILED is also the end of the transfer that it has, and REFUSED that of a
+// deposit or withdrawal. REQUEST_RECORDED means
 // that the chain has the request already, so that it is no reason to send it under another key.
 func (a *app) refusal(ctx context.Context, problem *client.Problem) failure {
 	f := failure{Outcome: "refused", Code: problem.Code, Field: problem.Field, Problem: a.answers.problem(), exit: exitRefused}
 	switch {
 	case problem.Code == "REQUEST_RECORDED":
 		f.Outcome, f.exit = "unknown", exitUnknown
-	case a.keyed && (problem.State == client.TransferFailed || problem.State == client.TransferRolledBack):
+	case a.keyed && (problem.State == client.TransferFailed || problem.State == client.TransferRolledBack || problem.State == actRefused):
 		f.Outcome, f.exit = "failed", exitFailed
 	}
 	f.Error = fmt.Sprintf("%s (%d)", problem.Code, problem.Status)

@@ -2,8 +2,12 @@ package main
 
 import (
 	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // The exit code tells a refusal from a failure, both from a wrong command line, and all from an outcome that is not known. An
@@ -12,6 +16,7 @@ func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	const get, cancel, post = "GET /api/v1/tx/tx-1", "POST /api/v1/tx/tx-1/cancel", "POST /api/v1/tx"
 	const writeOff = "POST /admin/v1/submitters/s/foreign/write-off"
+	const deposits, book = "POST /admin/v1/accounts/7/ETH/deposits", "account deposit 7 ETH --id wire-1 --amount 1 --reason r"
 	const move = "transfer create --from FUNDING --to SPOT --asset USDT --amount 1"
 	for _, c := range []struct {
 		name, line string
@@ -68,6 +73,22 @@ func TestExitCodes(t *testing.T) {
 		{"one is written off", "protect write-off s --nonce 9 --reason r", map[string][]answer{writeOff: {{200, `{"writtenOff":1,"remaining":5}`}}}, exitOK, "5", ""},
 		{"some remain in PROTECT", "protect release-untouched --reason r", map[string][]answer{"POST /admin/v1/database/release-untouched": {{200, `{"released":["s"],"left":[],"remaining":5,"nextPageToken":"p2"}`}}}, exitUnknown, "p2", "with --page-token p2"},
 		{"a test event without an answer", "webhook test shop --reason why", map[string][]answer{"POST /admin/v1/webhook-endpoints/shop/test": {{200, `{"accepted":false,"by":"me","at":"2026-01-02T03:04:05Z","answer":{"status":null,"text":"timeout","at":"2026-01-02T03:04:05Z"}}`}}}, exitUnknown, "timeout", "may have arrived"},
+		{"a deposit without an answer", book + " --within 50ms", map[string][]answer{deposits: {{502, "sorry"}}}, exitUnknown, "", "--request-id, --cid or --id, never with another"},
+		{"a deposit that the sweep repeats", book, map[string][]answer{deposits: {{202, `{"actId":9,"state":"PENDING","at":"2026-01-02T03:04:05Z"}`}}}, exitUnknown, "PENDING", "run the same command again"},
+		{"a booked deposit", book, map[string][]answer{deposits: {{200, `{"actId":9,"state":"DONE","at":"2026-01-02T03:04:05Z"}`}}}, exitOK, "DONE", ""},
+		{"a refused deposit", book, map[string][]answer{deposits: {{422, `{"status":422,"code":"ACCOUNT_FROZEN","actId":9,"state":"REFUSED"}`}}}, exitFailed, "", "failed: ACCOUNT_FROZEN (422)"},
+		{"a status that one ledger has", "account set-status 7 ETH FROZEN --reason r", map[string][]answer{"POST /admin/v1/accounts/7/ETH/status": {{202, `{"userId":7,"asset":"ETH","wanted":"FROZEN","agreed":false}`}}},
+			exitUnknown, "FROZEN", "fencepost account get 7 ETH"},
+		{"no user", "account get seven ETH", nil, exitUsage, "", `USER "seven": want a whole number`},
+		{"no user of a list", "account list --user -1", nil, exitUsage, "", `--user "-1": want a whole number`},
+		{"an empty argument", "account|get|1|", nil, exitUsage, "", "an argument is empty: want fencepost account get USER ASSET"},
+		{"a limit below 0", "halt list --limit -1", nil, exitUsage, "", "--limit -1: want"},
+		{"a list that is refused", "submitter list", map[string][]answer{"GET /admin/v1/submitters": {problem(403, "FORBIDDEN", "")}}, exitRefused, "", "FORBIDDEN"},
+		{"no halt", "halt resume 0 --reason r", nil, exitUsage, "", `HALT "0": want a whole number`},
+		{"no address", "payout-address remove x", nil, exitUsage, "", `ADDRESS_ID "x": want a whole number`},
+		{"no terms", "asset put ETH --terms - --reason r", nil, exitUsage, "", "-: it is empty"},
+		{"a check that finds something", "halt check", map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"violated","wrong":2,"fresh":1,"found":[],"halted":[{"scope":"all"}]}`}}}, exitFailed, "violated", "2 findings, 1 of them new"},
+		{"a check that finds nothing", "halt check", map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"ok","found":[],"halted":[]}`}}}, exitOK, "ok", ""},
 		{"no list", "tx send --submitter s --function f() --args {}", nil, exitUsage, "", "want a JSON list"},
 		{"two payloads", "tx send --submitter s --payload - --to 0xa", nil, exitUsage, "", "none of the others can be"},
 		{"help", "tx send --help", nil, exitOK, "--request-id", ""},
@@ -78,6 +99,9 @@ func TestExitCodes(t *testing.T) {
 			code, out, problems := d.fencepost(t, c.line)
 			if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(problems, c.problems) {
 				t.Errorf("%s: got exit %d,\n%s\n%s\nwant exit %d, %q and %q", c.line, code, out, problems, c.code, c.out, c.problems)
+			}
+			if c.code == exitRefused && out != "" {
+				t.Errorf("%s: got %q, want no result", c.line, out)
 			}
 			if c.code == exitUsage && len(d.calls()) > 0 {
 				t.Errorf("%s: sent %q, want nothing", c.line, d.calls())
@@ -101,5 +125,34 @@ func TestOutputThatFails(t *testing.T) {
 	code := run(t.Context(), strings.Fields("tx send --submitter s --request-id r"), func(name string) string { return env[name] }, streams{strings.NewReader(""), broken{}, &problems})
 	if code != exitUnknown || !strings.Contains(problems.String(), "never with another") {
 		t.Errorf("got exit %d, %s; want exit %d and to repeat it under the same key", code, problems.String(), exitUnknown)
+	}
+}
+
+// TestMain is the program itself where the variable has a command line: a test of its process.
+func TestMain(m *testing.M) {
+	if line := os.Getenv("FENCEPOST_TEST_LINE"); line != "" {
+		os.Args = append([]string{"fencepost"}, strings.Fields(line)...)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// A reader that has gone, such as head, ends a command that reads without a message. An act still tells its outcome.
+func TestBrokenPipe(t *testing.T) {
+	t.Parallel()
+	d := serve(t, map[string][]answer{"POST /api/v1/tx": {{202, `{"txId":"tx-1"}`}}, "GET /api/v1/tx/tx-1": {{200, confirmed}}})
+	for line, want := range map[string]string{"tx get tx-1": "", "tx send --submitter s --request-id r": "never with another"} {
+		r, w, err := os.Pipe()
+		check.OK(t)(err)
+		check.OK(t)(r.Close())
+		var problems strings.Builder
+		c := exec.CommandContext(t.Context(), os.Args[0])
+		c.Env = []string{"FENCEPOST_TEST_LINE=" + line, "FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}
+		c.Stdout, c.Stderr = w, &problems
+		_ = c.Run()
+		check.OK(t)(w.Close())
+		if got := problems.String(); c.ProcessState.ExitCode() != exitUnknown || !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: got %s, %q; want exit %d and %q", line, c.ProcessState, got, exitUnknown, want)
+		}
 	}
 }

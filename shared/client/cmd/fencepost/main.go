@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 )
 
 func main() {
+	signal.Ignore(syscall.SIGPIPE) // a reader that has gone is an error of the write, so that an act still tells its outcome
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Getenv, streams{os.Stdin, os.Stdout, os.Stderr})
 	stop()
@@ -86,8 +88,8 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.impersonate, "impersonate", "", "the service `account` as which gcloud signs in; default: $FENCEPOST_IMPERSONATE")
 	flags.DurationVar(&a.within, "within", time.Minute, "how long one request is repeated while it gets no definite answer")
 	root.AddCommand(
-		a.txGroup(), a.submitterGroup(), a.protectGroup(), a.transferGroup(), a.eventsGroup(), a.webhookGroup(),
-		a.proposalGroup(), a.doctorCommand(), a.versionCommand(), a.manCommand(),
+		a.txGroup(), a.submitterGroup(), a.protectGroup(), a.transferGroup(), a.accountGroup(), a.payoutAddressGroup(), a.assetGroup(), a.haltGroup(),
+		a.eventsGroup(), a.webhookGroup(), a.proposalGroup(), a.doctorCommand(), a.versionCommand(), a.manCommand(),
 	)
 	return root
 }
@@ -111,6 +113,9 @@ type action func(ctx context.Context, args []string) error
 func (a *app) command(use, short string, n int, do action) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(n), RunE: func(c *cobra.Command, args []string) error {
 		a.running = true
+		if slices.Contains(args, "") {
+			return usagef("an argument is empty: want %s", c.UseLine())
+		}
 		return do(c.Context(), args)
 	}}
 }
@@ -148,6 +153,12 @@ func reason(c *cobra.Command) *string {
 // listFlags adds the flags of a list.
 func (a *app) listFlags(c *cobra.Command) {
 	c.Flags().IntVar(&a.limit, "limit", 100, "the most `rows` to print; 0: all")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if a.limit < 0 {
+			return usagef("--limit %d: want a number of rows, or 0 for all", a.limit)
+		}
+		return nil
+	}
 }
 
 // values completes a flag by its values.

@@ -205,6 +205,34 @@ func TestTables(t *testing.T) {
 	check.Same(t, "a row", strings.Fields(lines[1]), []string{"a", "[31mred", "-", "-", "9223372036854775807", "0", "0", "100000"})
 }
 
+// The lists of money have whole amounts, why a balance is not known, and the address that was removed.
+func TestMoneyTables(t *testing.T) {
+	t.Parallel()
+	const address = `{"address_id":5,"chain_id":1,"address":"0xa","added_at":"2026-01-02T03:04:05Z","usable_from":"2026-01-03T03:04:05Z"}`
+	d := serve(t, map[string][]answer{
+		"GET /admin/v1/accounts": {{200, `{"accounts":[{"userId":7,"asset":"USDT","assetId":1,"funding":{"state":"OPEN","available":"12345678901234567890.5","status":"ACTIVE"},"spot":{"state":"UNKNOWN"}}]}`}},
+		"GET /admin/v1/assets":   {{200, `{"assets":[{"asset":"USDT","assetId":1,"precision":6,"minTransfer":"0.01","maxTransfer":"1000","status":"ACTIVE","internalTransfers":true}]}`}},
+		"GET /admin/v1/conservation": {{200, `{"last_check":{"at":"2026-01-02T03:04:05Z","result":"standing","standing":1,"found":[]},"open_halts":150,
+			"halts":[{"id":3,"scope":"user_asset","user_id":7,"asset_id":1,"since":"2026-01-02T03:04:05Z","evidence":{"got":"2"}}]}`}},
+		"GET /admin/v1/users/7/payout_addresses": {{200, `{"required":true,"addresses":[` + address + `],"nextPageToken":"p"}`}, {200, `{"required":true,"addresses":[` + address + `],"block":{"at":"2026-01-02T03:04:05Z","by":"me","reason":"stolen"}}`}},
+		"GET /api/v1/payout_address":             {{200, `{"required":false,"addresses":[]}`}},
+	})
+	for line, want := range map[string]string{
+		"account list --user 7": "USER ASSET FUNDING SPOT FUNDING_STATUS SPOT_STATUS 7 USDT 12345678901234567890.5 UNKNOWN ACTIVE -",
+		"asset list":            "ASSET ID STATUS PRECISION MIN MAX DAILY INTERNAL PAYER TOKEN USDT 1 ACTIVE 6 0.01 1000 - true - -",
+		"halt list":             `150 halts are open; these are the newest HALT SCOPE USER ASSET_ID SINCE EVIDENCE 3 user_asset 7 1 2026-01-02T03:04:05Z {"got":"2"}`,
+		"halt list --json":      `{"note":"150 halts are open; these are the newest"} {"id":3,"scope":"user_asset","user_id":7,"asset_id":1,"since":"2026-01-02T03:04:05Z","evidence":{"got":"2"}}`,
+		"payout-address show 7": "only to these true blocked since 2026-01-02T03:04:05Z by me why stolen ADDRESS_ID CHAIN ADDRESS ADDED USABLE_FROM REMOVED BY REASON " +
+			"5 1 0xa 2026-01-02T03:04:05Z 2026-01-03T03:04:05Z - - - 5 1 0xa 2026-01-02T03:04:05Z 2026-01-03T03:04:05Z - - -",
+		"payout-address list": "payouts go to other addresses too: transfer.payoutAddresses.required is false ADDRESS_ID CHAIN ADDRESS ADDED USABLE_FROM REMOVED BY REASON",
+	} {
+		code, out, problems := d.fencepost(t, line)
+		if got := strings.Join(strings.Fields(problems+out), " "); code != exitOK || got != want {
+			t.Errorf("%s: got exit %d, %s; want %s", line, code, got, want)
+		}
+	}
+}
+
 // No output has a character that changes what a terminal shows. In JSON it is escaped, which keeps the value.
 func TestHiddenCharacters(t *testing.T) {
 	t.Parallel()
@@ -231,6 +259,8 @@ func TestRequests(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "policy.json")
 	check.OK(t)(os.WriteFile(file, []byte(`{"maxValue": "5"}`), 0o600))
+	terms := filepath.Join(t.TempDir(), "terms.json")
+	check.OK(t)(os.WriteFile(terms, []byte(`{"assetId": 7, "precision": 6, "minTransfer": "0.01", "maxTransfer": "1000", "payout": {"payer": "s", "decimals": 6}}`), 0o600))
 	const shown = `{"submitter":"s","createdAt":"2026-01-02T03:04:05Z"}`
 	for _, c := range []struct{ line, path, want, token string }{
 		{`tx|send|--submitter|s|--request-id|r|--to|0xa|--function|f(uint256)|--args|[123456789012345678901234567890]|--valid-until|2027-01-31T12:00:00Z`, "POST /api/v1/tx",
@@ -249,13 +279,33 @@ func TestRequests(t *testing.T) {
 		{"webhook redeliver shop --after 7 --reason r", "POST /admin/v1/webhook-endpoints/shop/redeliver", `{"after":"7","submitter":null,"reason":"r"}`, "operators"},
 		{"transfer payout --asset ETH --amount 0.1 --address 0xa --cid c", "POST /api/v1/payout", `{"asset":"ETH","amount":"0.1","address":"0xa","cid":"c"}`, "users"},
 		{"transfer resolve q-1 --op refund --reason r", "POST /admin/v1/transfers/q-1/resolve", `{"op":"refund","reason":"r"}`, "operators"},
+		{"account list --user 7 --asset USDT", "GET /admin/v1/accounts", "", "operators"},
+		{"account list", "GET /api/v1/accounts", "", "users"},
+		{"account get 7 USDT", "GET /admin/v1/accounts/7/USDT", "", "operators"},
+		{"account deposit 7 USDT --id wire-77 --amount 12.5 --account SPOT --reason r", "POST /admin/v1/accounts/7/USDT/deposits", `{"id":"wire-77","amount":"12.5","account":"SPOT","reason":"r"}`, "operators"},
+		{"account withdraw 7 USDT --id wire-78 --amount 1 --reason r", "POST /admin/v1/accounts/7/USDT/withdrawals", `{"id":"wire-78","amount":"1","reason":"r"}`, "operators"},
+		{"account set-status 7 USDT FROZEN --reason r", "POST /admin/v1/accounts/7/USDT/status", `{"reason":"r","status":"FROZEN"}`, "operators"},
+		{"asset put USDT --terms " + terms + " --reason r", "PUT /admin/v1/assets/USDT", `{"assetId":7,"precision":6,"minTransfer":"0.01","maxTransfer":"1000","payout":{"payer":"s","decimals":6},"reason":"r"}`, "operators"},
+		{"halt check --full", "POST /admin/v1/conservation/check", `{"full":true}`, "operators"},
+		{"halt resume 3 --earlier --reason r", "POST /admin/v1/halts/3/resume", `{"earlier":true,"reason":"r"}`, "operators"},
+		{"payout-address list", "GET /api/v1/payout_address", "", "users"},
+		{"payout-address add --asset ETH --address 0xa", "POST /api/v1/payout_address", `{"asset":"ETH","address":"0xa"}`, "users"},
+		{"payout-address remove 5", "DELETE /api/v1/payout_address/5", "", "users"},
+		{"payout-address show 7", "GET /admin/v1/users/7/payout_addresses", "", "operators"},
+		{"payout-address drop 7 5 --reason r", "POST /admin/v1/users/7/payout_addresses/5/remove", `{"reason":"r"}`, "operators"},
+		{"payout-address block 7 --reason r", "POST /admin/v1/users/7/payout_addresses/block", `{"reason":"r"}`, "operators"},
+		{"payout-address unblock 7 --reason r", "POST /admin/v1/users/7/payout_addresses/unblock", `{"reason":"r"}`, "operators"},
 		{"proposal approve p-1 --reason r", "POST /admin/v1/proposals/p-1/approve", `{"reason":"r"}`, "operators"},
 	} {
 		d := serve(t, map[string][]answer{c.path: {{200, shown}}})
 		environ := []string{"FENCEPOST_API=" + d.URL + "/", "FENCEPOST_TOKEN=" + secret, "FENCEPOST_OPERATOR_TOKEN=operators", "FENCEPOST_USER_TOKEN=users"}
 		_, out, problems := fencepost(t, environ, c.line, `{"order":4711}`)
 		got := strings.Join(d.calls(), "\n")
-		if target, body, _ := strings.Cut(got, " {"); !strings.HasPrefix(target, c.path) || "{"+body != c.want || d.heard[0] != "Bearer "+c.token {
+		target, body, sent := strings.Cut(got, " {")
+		if sent {
+			body = "{" + body
+		}
+		if !strings.HasPrefix(target, c.path) || body != c.want || d.heard[0] != "Bearer "+c.token {
 			t.Errorf("%s: sent %s by %q, want %s %s by %s; printed\n%s%s", c.line, got, d.heard, c.path, c.want, c.token, out, problems)
 		}
 		if strings.Contains(got, "?dryRun=true") != strings.Contains(c.line, "--dry-run") {
@@ -342,7 +392,8 @@ func leaves(c *cobra.Command) map[string]*cobra.Command {
 // could read it.
 func TestActsWantAReason(t *testing.T) {
 	t.Parallel()
-	without := strings.Fields(`doctor man version events_tail proposal_get proposal_list protect_foreign protect_incidents protect_list protect_lost protect_show
+	without := strings.Fields(`account_get account_list asset_list doctor halt_check halt_list man version events_tail
+		payout-address_add payout-address_list payout-address_remove payout-address_show proposal_get proposal_list protect_foreign protect_incidents protect_list protect_lost protect_show
 		submitter_changes submitter_get submitter_lane submitter_list submitter_policy-use submitter_queue submitter_register
 		transfer_create transfer_find transfer_get transfer_list transfer_payout transfer_wait transfer_why
 		tx_cancel tx_find tx_get tx_history tx_inspect tx_list tx_send tx_versions tx_wait tx_why webhook_list webhook_listen`)
@@ -380,7 +431,7 @@ func TestCompletionsAndManPages(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"__complete|tx|": "send\t", "__complete|tx|list|--state|": "CONFIRMED", "__complete|tx|decide|id|": "rebroadcast", "__complete|protect|release|s|--mode|": "resync",
+		"__complete|tx|": "send\t", "__complete|tx|list|--state|": "CONFIRMED", "__complete|tx|decide|id|": "rebroadcast", "__complete|account|set-status|7|ETH|": "FROZEN", "__complete|protect|release|s|--mode|": "resync",
 	} {
 		if _, out, _ := fencepost(t, nil, line, ""); !strings.Contains(out, want) {
 			t.Errorf("%s: got %q, want %q", line, out, want)

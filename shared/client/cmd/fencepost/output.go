@@ -198,10 +198,12 @@ func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out,
 func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns func(T) []any) error {
 	const flushEvery = 1000
 	w := newTable(a.out)
-	if !a.json {
-		fmt.Fprintln(w, strings.ReplaceAll(titles, " ", "\t"))
-	}
 	n := 0
+	title := func() {
+		if n == 0 && !a.json {
+			fmt.Fprintln(w, strings.ReplaceAll(titles, " ", "\t"))
+		}
+	}
 	for one, err := range rows {
 		if err != nil {
 			return errors.Join(w.Flush(), err)
@@ -210,6 +212,7 @@ func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns f
 			a.note(note{Text: fmt.Sprintf("there are more rows than %d: give --limit 0 for all", a.limit)})
 			break
 		}
+		title()
 		if n++; n%flushEvery == 0 {
 			if err := w.Flush(); err != nil {
 				return err
@@ -219,6 +222,7 @@ func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns f
 			return err
 		}
 	}
+	title()
 	return w.Flush()
 }
 

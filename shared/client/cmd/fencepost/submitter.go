@@ -112,7 +112,10 @@ func (a *app) readJSON(path string, into any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err = d.Decode(into); err == nil && d.Decode(new(any)) != io.EOF {
+	switch err = d.Decode(into); {
+	case err == io.EOF:
+		err = errors.New("it is empty")
+	case err == nil && d.Decode(new(any)) != io.EOF:
 		err = errors.New("it has more than one value")
 	}
 	if err != nil {

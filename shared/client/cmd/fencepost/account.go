@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+func (a *app) accountGroup() *cobra.Command {
+	return group("account", "Show users' accounts, and book money from and to the outside", a.accountList(), a.accountGet(),
+		a.accountBook("deposit", "Book money from the outside, once for each id (operators, the deposit service)", (*client.Client).BookDeposit),
+		a.accountBook("withdraw", "Book money that has left to the outside, once for each id (operators)", (*client.Client).BookWithdrawal),
+		a.accountStatus())
+}
+
+// number returns a number of a user, an address or a halt; all are above 0.
+func number(what, text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, usagef("%s %.40q: want a whole number above 0", what, text)
+	}
+	return n, nil
+}
+
+// ofUser returns a command whose first of n arguments is a user's number. It calls the API as an operator.
+func (a *app) ofUser(use, short string, n int, do func(ctx context.Context, api *client.Client, user int64, more []string) error) *cobra.Command {
+	return a.command(use, short, n, func(ctx context.Context, args []string) error {
+		id, err := number("USER", args[0])
+		if err != nil {
+			return err
+		}
+		api, err := a.client(operator)
+		if err != nil {
+			return err
+		}
+		return do(ctx, api, id, args[1:])
+	})
+}
+
+func (a *app) accountList() *cobra.Command {
+	var q client.AccountQuery
+	var of string
+	c := a.command("list", "List the balances of the token's user, or with --user of another one (operators)", 0, func(ctx context.Context, _ []string) error {
+		const titles = "USER ASSET FUNDING SPOT FUNDING_STATUS SPOT_STATUS"
+		columns := func(t client.Account) []any {
+			return []any{t.UserID, t.Asset, balance(t.Funding), balance(t.Spot), t.Funding.Status, t.Spot.Status}
+		}
+		if of == "" {
+			api, err := a.client(user)
+			if err != nil {
+				return err
+			}
+			return printList(a, api.ListOwnAccounts(ctx, q), titles, columns)
+		}
+		id, err := number("--user", of)
+		if err != nil {
+			return err
+		}
+		api, err := a.client(operator)
+		if err != nil {
+			return err
+		}
+		return printList(a, api.ListAccounts(ctx, id, q), titles, columns)
+	})
+	c.Flags().StringVar(&of, "user", "", "the `number` of the user, with an operator's token")
+	c.Flags().StringVar(&q.Asset, "asset", "", "only in this `asset`")
+	a.listFlags(c)
+	return c
+}
+
+// balance is what is available on one side, or why that is not known.
+func balance(s client.AccountSide) string {
+	if s.State == "OPEN" {
+		return s.Available
+	}
+	return s.State
+}
+
+func (a *app) accountGet() *cobra.Command {
+	return a.ofUser("get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
+		t, err := api.ShowAccount(ctx, id, more[0])
+		if err != nil {
+			return err
+		}
+		return a.printAccount(t)
+	})
+}
+
+func (a *app) printAccount(t client.AccountDetail) error {
+	pairs := []any{"user", t.UserID, "asset", t.Asset, "Funding", balance(t.Funding), "Funding's status", t.Funding.Status, "Spot", balance(t.Spot), "Spot's status", t.Spot.Status,
+		"wanted status", t.Wanted, "both have it", t.Agreed}
+	for _, act := range t.Acts {
+		pairs = append(pairs, fmt.Sprintf("act %d", act.ActID), strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s by %s: %s", cell(act.At), act.Kind, act.State, act.Account, act.Amount+act.Status, act.By, act.Reason)), " "))
+	}
+	return a.printAnswer(pairs...)
+}
+
+func (a *app) accountBook(verb, short string, book func(*client.Client, context.Context, int64, string, client.Money) (client.AccountAct, error)) *cobra.Command {
+	var in client.Money
+	var why *string
+	c := a.ofUser(verb+" USER ASSET", short, 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
+		in.Reason, a.keyed = *why, true
+		act, err := book(api, ctx, id, more[0], in)
+		if err == nil {
+			err = a.printAnswer("act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
+				"waits for", act.WaitsFor, "by", act.By, "at", act.At)
+		}
+		if err == nil && act.State == "PENDING" {
+			return endf(exitUnknown, "act %d is PENDING, and the sweep repeats it: run the same command again to see its end", act.ActID)
+		}
+		return err
+	})
+	flags := c.Flags()
+	flags.StringVar(&in.ID, "id", "", "the outside system's own `key`: a repeat books once")
+	flags.StringVar(&in.Amount, "amount", "", "a decimal `number`, such as 12.5")
+	flags.StringVar(&in.Account, "account", "", "the `account`: FUNDING or SPOT; default: FUNDING")
+	flags.Uint64Var(&in.Line, "line", 0, "after a restore: the `line` of the trading core's journal that has the id")
+	flags.StringVar(&in.Outcome, "outcome", "", "not_applied: ends an act on SPOT that the trading core has forgotten")
+	require(c, "id", "amount")
+	values(c, "account", "FUNDING", "SPOT")
+	values(c, "outcome", "not_applied")
+	why = reason(c)
+	return c
+}
+
+var accountStates = []string{"ACTIVE", "FROZEN", "DISABLED"}
+
+func (a *app) accountStatus() *cobra.Command {
+	var why *string
+	c := a.ofUser("set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)", 3, func(ctx context.Context, api *client.Client, id int64, more []string) error {
+		t, err := api.SetAccountStatus(ctx, id, more[0], more[1], *why)
+		if err == nil {
+			err = a.printAccount(t)
+		}
+		if err == nil && !t.Agreed {
+			return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)
+		}
+		return err
+	})
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 2 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return accountStates, cobra.ShellCompDirectiveNoFileComp
+	}
+	why = reason(c)
+	return c
+}

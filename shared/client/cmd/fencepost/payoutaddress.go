@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+func (a *app) payoutAddressGroup() *cobra.Command {
+	return group("payout-address", "Manage the addresses that a user's payouts may go to", a.addressList(), a.addressAdd(), a.addressRemove(), a.addressShow(), a.addressDrop(),
+		a.addressBlock("block", "Keep a user from adding addresses (operators)", (*client.Client).BlockPayoutAddresses),
+		a.addressBlock("unblock", "Let a user add addresses again (operators)", (*client.Client).UnblockPayoutAddresses))
+}
+
+const addressTitles = "ADDRESS_ID CHAIN ADDRESS ADDED USABLE_FROM REMOVED BY REASON"
+
+func addressColumns(p client.PayoutAddress) []any {
+	return []any{p.AddressID, p.ChainID, p.Address, p.AddedAt, p.UsableFrom, p.RemovedAt, p.RemovedBy, p.RemoveReason}
+}
+
+func (a *app) printAddress(p client.PayoutAddress) error {
+	return a.printAnswer("address_id", p.AddressID, "chain", p.ChainID, "address", p.Address, "added", p.AddedAt, "usable from", p.UsableFrom,
+		"removed", p.RemovedAt, "by", p.RemovedBy, "reason", p.RemoveReason)
+}
+
+func (a *app) addressList() *cobra.Command {
+	c := a.call(user, "list", "List the user's addresses", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		all, err := api.ListPayoutAddresses(ctx)
+		if err == nil && !all.Required {
+			a.note(note{Text: "payouts go to other addresses too: transfer.payoutAddresses.required is false"})
+		}
+		return printList(a, each(all.Addresses, err), addressTitles, addressColumns)
+	})
+	a.listFlags(c)
+	return c
+}
+
+func (a *app) addressAdd() *cobra.Command {
+	var in client.NewPayoutAddress
+	c := a.call(user, "add", "Add an address, which is usable after a delay", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		p, err := api.AddPayoutAddress(ctx, in)
+		if err != nil {
+			return err
+		}
+		return a.printAddress(p)
+	})
+	c.Flags().StringVar(&in.Asset, "asset", "", "an `asset` on whose chain the address is")
+	c.Flags().StringVar(&in.Address, "address", "", "the `address`")
+	require(c, "asset", "address")
+	return c
+}
+
+func (a *app) addressRemove() *cobra.Command {
+	return a.command("remove ADDRESS_ID", "Take an address off the user's list at once", 1, func(ctx context.Context, args []string) error {
+		id, err := number("ADDRESS_ID", args[0])
+		if err != nil {
+			return err
+		}
+		api, err := a.client(user)
+		if err != nil {
+			return err
+		}
+		p, err := api.RemovePayoutAddress(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.printAddress(p)
+	})
+}
+
+func (a *app) addressShow() *cobra.Command {
+	return a.ofUser("show USER", "Show all addresses of a user, also removed ones (operators)", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
+		all, err := api.ShowPayoutAddresses(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.printAddresses(all)
+	})
+}
+
+// printAddresses prints a user's addresses. They may be of several pages, so that with --json they are printed as they
+// were decoded.
+func (a *app) printAddresses(all client.UserAddresses) error {
+	if a.json {
+		return a.printJSON(all)
+	}
+	pairs := []any{"only to these", all.Required}
+	if b := all.Block; b != nil {
+		pairs = append(pairs, "blocked since", b.At, "by", b.By, "why", b.Reason)
+	}
+	if err := a.printAnswer(pairs...); err != nil {
+		return err
+	}
+	return printList(a, each(all.Addresses, nil), addressTitles, addressColumns)
+}
+
+func (a *app) addressDrop() *cobra.Command {
+	var why *string
+	c := a.ofUser("drop USER ADDRESS_ID", "Take an address off a user's list at once (operators)", 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
+		address, err := number("ADDRESS_ID", more[0])
+		if err != nil {
+			return err
+		}
+		p, err := api.DropPayoutAddress(ctx, id, address, *why)
+		if err != nil {
+			return err
+		}
+		return a.printAddress(p)
+	})
+	why = reason(c)
+	return c
+}
+
+func (a *app) addressBlock(verb, short string, act func(*client.Client, context.Context, int64, string) (client.UserAddresses, error)) *cobra.Command {
+	var why *string
+	c := a.ofUser(verb+" USER", short, 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
+		all, err := act(api, ctx, id, *why)
+		if err != nil {
+			return err
+		}
+		return a.printAddresses(all)
+	})
+	why = reason(c)
+	return c
+}
