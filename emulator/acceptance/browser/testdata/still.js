@@ -63,7 +63,6 @@
     const apart = (e, seconds) => { say(e, seconds); e.dataset.still = "yes"; };
     all("[data-page=chains] time").filter(e => e.closest("td")).forEach(e => apart(e, -1));
     all("main p").filter(p => /^Counted up to/.test(clean(p))).forEach(p => all("time", p).forEach(e => apart(e, -12)));
-    all("dt").filter(e => clean(e) === "Last change").forEach(e => all("time", e.nextElementSibling).forEach(e => apart(e, -4)));
     all("dt").filter(e => clean(e) === "Next query").forEach(e => all("time", e.nextElementSibling).forEach(e => apart(e, 5)));
     all("[data-endpoint] dd").forEach(dd => all("time", dd).forEach(e => apart(e, /^in |^now$/.test(clean(e)) ? 2 : -21)));
     all("table[aria-labelledby=queue] time").forEach(e => apart(e, -14));
