@@ -83,6 +83,8 @@ type tab struct {
 	base string // of the console's paths
 	own  string // the console's host
 
+	album *album // of the pictures that it draws; nil: it draws none
+
 	mu    sync.Mutex
 	wrong []string
 }

@@ -121,7 +121,7 @@ func startDeployment(ctx context.Context, says texts, blockTime time.Duration) (
 		settings[variable] = value
 	}
 	h.Deployment, err = acceptancetest.Start(ctx, stack.Options{
-		Binary: server, Core: stack.CoreOptions{Binary: core}, Payouts: true, Submitters: 4, Processes: 2, Window: 4, Nodes: 3,
+		Binary: server, Core: stack.CoreOptions{Binary: core}, Payouts: true, Submitters: 5, Processes: 2, Window: 4, Nodes: 3,
 		BlockTime: blockTime, SweepEvery: time.Second, CheckEvery: -1, Settings: settings, Around: h.count, Console: true,
 	})
 	if err != nil {
@@ -184,10 +184,14 @@ func shop(says texts) http.Handler {
 }
 
 // Where each test works: it disturbs no other's submitter.
-func (h *deployment) hostile() string  { return string(h.Submitters()[0]) } // has the planted texts
-func (h *deployment) ordinary() string { return string(h.Submitters()[1]) } // has nothing special
-func (h *deployment) changed() string  { return string(h.Submitters()[2]) } // is changed by acts
-func (h *deployment) drilled() string  { return string(h.Submitters()[3]) } // the drills'
+func (h *deployment) hostile() string  { return string(h.Submitters()[0]) }     // has the planted texts
+func (h *deployment) ordinary() string { return string(h.Submitters()[1]) }     // has nothing special
+func (h *deployment) changed() string  { return string(h.Submitters()[2]) }     // is changed by acts
+func (h *deployment) crowded() string  { return string(h.Submitters()[crowd]) } // gets a long queue, and is in PROTECT then
+func (h *deployment) drilled() string  { return string(h.Submitters()[4]) }     // the drills': the last one
+
+// crowd is the index of the account of crowded.
+const crowd = 3
 
 // receiver is an unused address.
 const receiver = "0x00000000000000000000000000000000000cafe0"

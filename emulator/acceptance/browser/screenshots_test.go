@@ -38,8 +38,8 @@ var screenshots = flag.String("screenshots", "", "draw the pages into this `fold
 // largest is the most bytes that a picture may have.
 const largest = 100_000
 
-// The pictures of docs/console.md, by ./scripts/screenshots. The accounts, amounts and names are the same each time, and
-// the clock begins at the same time. Ids, hashes and ports are not the same.
+// The pictures of docs/console.md, by ./scripts/screenshots. The accounts, amounts and names are the same each time. What
+// else differs from run to run is replaced in the pages, so that their text is the same too.
 func TestScreenshots(t *testing.T) {
 	if *screenshots == "" {
 		t.Skip("it draws pictures for ./scripts/screenshots alone")
@@ -54,8 +54,8 @@ func TestScreenshots(t *testing.T) {
 			t.Log(h.Log.End())
 		}
 	})
-	began = time.Now()
 	b := h.as(t, stack.OperatorAccount)
+	b.album = albumOf(t, h)
 	b.scheme("light")
 	h.drawCalm(t, b)
 	h.drawMoney(t, b)
@@ -75,13 +75,14 @@ func TestScreenshots(t *testing.T) {
 	explorer.awaitOperations()
 	explorer.evaluate(`document.querySelector("`+createTxSection+`").scrollIntoView()`, nil)
 	explorer.draws("explorer", chromedp.CaptureScreenshot())
+	b.album.write(t, *screenshots)
 }
 
 // drawCalm draws pages before anything is wrong: names, transactions, money, and a receiver that is closed.
 func (h *deployment) drawCalm(t *testing.T, b *tab) {
 	t.Helper()
 	ctx := t.Context()
-	for i, name := range []string{"payroll", "settlement", "hot wallet"} {
+	for i, name := range []string{"payroll", "settlement", "treasury", "hot wallet"} {
 		must(h.operator.UpdateSubmitter(ctx, string(h.Submitters()[i+1]), client.SubmitterUpdate{Name: &name}, "names for people"))(t)
 	}
 	for _, seed := range []func(context.Context) error{h.seedNames, h.seedMoney, h.seedTransactions, h.seedReceiver} {
@@ -96,6 +97,7 @@ func (h *deployment) drawCalm(t *testing.T, b *tab) {
 	b.picture("webhooks", "/console/webhooks")
 	b.picture("transfer", "/console/transfers/"+h.transfer)
 	second := h.as(t, stack.SecondAccount)
+	second.album = b.album
 	second.scheme("light")
 	second.picture("proposal", "/console/proposals/"+proposed.ProposalID)
 }
@@ -155,13 +157,14 @@ func (h *deployment) confirmed(t *testing.T, submitter, request string, n int) {
 	}
 }
 
-// finalLoss waits until what the submitter has lost is final.
+// finalLoss waits until what the submitter has lost is final, and whether each transaction succeeded was read.
 func (h *deployment) finalLoss(t *testing.T, s string) (lost client.LostNonces) {
 	t.Helper()
 	poll(t, "the loss is final", func() bool {
 		var err error
 		lost, err = h.operator.Lost(t.Context(), s, "")
-		return err == nil && len(lost.Nonces) > 0 && lost.FinalCount != nil && *lost.FinalCount >= lost.ChainCount
+		unread := slices.ContainsFunc(lost.Nonces, func(n client.LostNonce) bool { return n.Succeeded == nil })
+		return err == nil && len(lost.Nonces) > 0 && !unread && lost.FinalCount != nil && *lost.FinalCount >= lost.ChainCount
 	})
 	return lost
 }
@@ -215,8 +218,10 @@ func (h *deployment) drawQueues(t *testing.T, b *tab) {
 		}
 		return ""
 	}})
+	var inBlock []string
 	for i := range 2 {
-		check(t, h.reaches(ctx, must(h.post(ctx, s, fmt.Sprint("invoice-23", i)))(t), client.Tracking))
+		inBlock = append(inBlock, must(h.post(ctx, s, fmt.Sprint("invoice-23", i)))(t))
+		check(t, h.reaches(ctx, inBlock[i], client.Tracking))
 	}
 	created := must(h.caller.CreateTx(ctx, client.Intent{Submitter: s, RequestID: "invoice-232", Payload: client.Payload{To: receiver, Value: fmt.Sprint(dear)}}))(t)
 	check(t, h.reaches(ctx, created.TxID, client.Stuck))
@@ -224,7 +229,9 @@ func (h *deployment) drawQueues(t *testing.T, b *tab) {
 	for i := range 4 {
 		must(h.post(ctx, s, fmt.Sprint("invoice-24", i)))(t)
 	}
-	b.until(submitterPath(s), "in a block, not final", "STUCK")
+	for _, id := range inBlock {
+		poll(t, "it is in the block", func() bool { return must(h.operator.Tx(ctx, id))(t).SubState == "INCLUDED" })
+	}
 	b.picture("submitter", submitterPath(s))
 	b.picture("submitters", "/console/submitters")
 	b.picture("transaction", "/console/tx/"+created.TxID)
@@ -238,22 +245,11 @@ func (h *deployment) drawQueues(t *testing.T, b *tab) {
 // dear is the value that no node takes, in wei.
 const dear = 1313
 
-// began is when the deployment had started; the pictures show clockOfPictures in its place.
-var began, clockOfPictures = time.Now(), time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-
-// picture draws the page, in at most largest bytes. Its times are moved, so that they begin at the same time in each run.
+// picture draws the page, in at most largest bytes. What differs from run to run is replaced first.
 func (b *tab) picture(name, path string) {
 	b.t.Helper()
 	b.open(path)
-	b.evaluate(fmt.Sprintf(`(move => {
-	const moved = text => new Date(Date.parse(text) + move).toISOString();
-	document.querySelectorAll("time").forEach(e => {
-		if (/^\d{4}-/.test(e.textContent)) e.textContent = moved(e.dateTime).slice(0, 19).replace("T", " ") + " UTC";
-	});
-	document.querySelectorAll("svg .when").forEach(e => {
-		if (/^\d\d:\d\d:\d\d$/.test(e.textContent)) e.textContent = moved(new Date().toISOString().slice(0, 11) + e.textContent + "Z").slice(11, 19);
-	});
-})(%d)`, clockOfPictures.Sub(began).Round(time.Second).Milliseconds()), nil)
+	b.album.still(b, name)
 	b.draws(name, chromedp.FullScreenshot(100))
 }
 

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"math/big"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -16,9 +17,12 @@ import (
 func (r *Renderer) functions() template.FuncMap {
 	return template.FuncMap{
 		"ago":     func(t any) template.HTML { return ago(r.Now(), t) },
+		"howlong": func(t any) template.HTML { return howLong(r.Now(), t) },
 		"at":      at,
 		"span":    func(d time.Duration) string { return span(d) },
-		"seconds": func(n int64) string { return span(time.Duration(n) * time.Second) },
+		"due":     func(t any) template.HTML { return due(r.Now(), t) },
+		"lasts":   lasts,
+		"times":   times,
 		"wei":     ether, "roughly": roughly, "gwei": gwei, "digits": digits,
 		"short": short, "full": full, "link": link, "state": state, "indent": indent, "path": pathOf, "static": staticName, "runbook": runbook,
 		"join": strings.Join, "lower": strings.ToLower, "dict": dict, "meter": meter,
@@ -27,14 +31,15 @@ func (r *Renderer) functions() template.FuncMap {
 	}
 }
 
-// timeOf is t, a [time.Time] or a pointer to one; false: it is none.
+// timeOf is t, a [time.Time] or a pointer to one; false: it is none. Nothing here is as old as 1970: a time until then
+// was never set.
 func timeOf(t any) (time.Time, bool) {
 	switch t := t.(type) {
 	case time.Time:
-		return t, !t.IsZero()
+		return t, t.Unix() > 0
 	case *time.Time:
 		if t != nil {
-			return *t, !t.IsZero()
+			return *t, t.Unix() > 0
 		}
 	}
 	return time.Time{}, false
@@ -58,6 +63,57 @@ func ago(now time.Time, of any) template.HTML {
 	return timeElement(t, text)
 }
 
+// howLong is how long ago a time was, such as "for 6 s", for a state that lasts since then.
+func howLong(now time.Time, of any) template.HTML {
+	t, ok := timeOf(of)
+	if !ok {
+		return `<span class="muted">since an unknown time</span>`
+	}
+	if d := now.Sub(t); d >= time.Second {
+		return timeElement(t, "for "+span(d))
+	}
+	return timeElement(t, "just now")
+}
+
+// due is when something comes next, such as "in 2 s". What is late comes now.
+func due(now time.Time, of any) template.HTML {
+	if t, ok := timeOf(of); ok && !t.After(now) {
+		return timeElement(t, "now")
+	}
+	return ago(now, of)
+}
+
+// year is a year of 365 days.
+const year = 365 * 24 * time.Hour
+
+// lasts is how long a balance lasts. Above a year a person needs no number.
+func lasts(seconds int64) string {
+	if seconds > int64(year/time.Second) {
+		return "over a year"
+	}
+	return span(time.Duration(seconds) * time.Second)
+}
+
+// instant matches a time as the API writes it within its texts.
+var instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
+// times is a text of the API with its times as those of the pages.
+func times(text string) template.HTML {
+	var out strings.Builder
+	from := 0
+	for _, found := range instant.FindAllStringIndex(text, -1) {
+		t, err := time.Parse(time.RFC3339, text[found[0]:found[1]])
+		if err != nil {
+			continue
+		}
+		out.WriteString(template.HTMLEscapeString(text[from:found[0]]))
+		out.WriteString(string(at(t)))
+		from = found[1]
+	}
+	out.WriteString(template.HTMLEscapeString(text[from:]))
+	return template.HTML(out.String()) // each part is escaped
+}
+
 // at is a time in full, in UTC.
 func at(of any) template.HTML {
 	t, ok := timeOf(of)
@@ -77,7 +133,7 @@ func span(d time.Duration) string {
 	units := []struct {
 		of   time.Duration
 		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
+	}{{year, "y"}, {24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}}
 	d = d.Abs()
 	for i, u := range units {
 		if d < u.of {

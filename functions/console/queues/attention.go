@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"slices"
@@ -100,6 +101,9 @@ func (n need) AboutText() string {
 	}
 	return "Look at it"
 }
+
+// Todo is what an operator can do about the item.
+func (n need) Todo() string { return todo(cmp.Or(n.Cause, n.Kind), n.Action) }
 
 // Tone is the class of the item's box.
 func (n need) Tone() string {

@@ -65,10 +65,19 @@ func showOverview(ctx context.Context, call page.Call) (page.View, error) {
 	}
 	o.Overview = main.Value
 	o.count()
+	slices.SortFunc(o.States, byProgress)
 	o.Blocked = blockedCauses(o.Items.Value.Rows)
 	o.Excluded = badNodes(o.Chains.Value)
 	o.Light = o.lightOf()
 	return page.View{Title: o.Light.Word, Body: "queues/overview", Data: o, Poll: poll}, nil
+}
+
+// progressOrder are the states of open transactions, the last before the end first.
+var progressOrder = []client.TxState{client.Protect, client.Stuck, client.Tracking, client.Submitted, client.InFlight, client.Queued}
+
+// byProgress orders counts by their states, so that a row stays where it is.
+func byProgress(a, b client.StateCount) int {
+	return cmp.Compare(slices.Index(progressOrder, a.State), slices.Index(progressOrder, b.State))
 }
 
 func (o *overview) count() {

@@ -3,12 +3,27 @@ package queues
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
 )
+
+// The rows of the open transactions are in the same order each time, whatever the order of the answer.
+func TestOpenTransactionsHaveAnOrder(t *testing.T) {
+	t.Parallel()
+	states := []client.StateCount{{State: client.Tracking}, {State: client.Queued}, {State: client.Stuck}, {State: client.Protect}, {State: client.InFlight}, {State: client.Submitted}}
+	slices.SortFunc(states, byProgress)
+	var got []client.TxState
+	for _, s := range states {
+		got = append(got, s.State)
+	}
+	if want := []client.TxState{"PROTECT", "STUCK", "TRACKING", "SUBMITTED", "IN_FLIGHT", "QUEUED"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
 
 // The light is green only while the sweep and the check of conservation look for faults.
 func TestLightNeedsTheSweepAndTheCheck(t *testing.T) {

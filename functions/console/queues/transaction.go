@@ -129,6 +129,14 @@ func (t transaction) Ours() string {
 	return string(t.State)
 }
 
+// Todo is what an operator can do about the wait.
+func (t transaction) Todo() string {
+	if w := t.Why.Value.Waiting; w != nil {
+		return todo(w.Cause, t.Why.Value.Action)
+	}
+	return t.Why.Value.Action
+}
+
 // MayDecide reports whether an action can be requested: it holds a nonce that is open.
 func (t transaction) MayDecide() bool {
 	switch t.State {

@@ -24,6 +24,11 @@
     document.addEventListener(name, function () { stale(true); });
   });
 
+  // A browser keeps pages for its back button, with the state of then. Such a page is read again, by GET also after a form.
+  window.addEventListener("pageshow", function (e) {
+    if (e.persisted) { location.replace(location.pathname + location.search); }
+  });
+
   // The arrow keys move along a nonce lane; "/" goes to the search.
   document.addEventListener("keydown", function (e) {
     var at = document.activeElement, step = { ArrowRight: 1, ArrowLeft: -1 }[e.key];

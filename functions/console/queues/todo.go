@@ -1,0 +1,30 @@
+package queues
+
+// todos are what an operator can do in this console about a cause of a wait or a kind of item, where the API's own text
+// names its routes and members.
+var todos = map[string]string{
+	"PROTECT":      "Read the evidence, then release the submitter as the runbook says.",
+	"OPERATOR":     "Read the versions and the history, then decide.",
+	"STUCK":        "Read the versions and the history, then decide.",
+	"SUSPENDED":    "Find out why it is suspended, then resume the submitter.",
+	"HELD":         "Read what it is held for, then let it go on or cancel it.",
+	"INCLUSION":    "Wait, or decide to replace it with higher fees.",
+	"PREDECESSOR":  "Look at the transaction that blocks it.",
+	"GAS_ESTIMATE": "Read the node's words. Cancel the intent, or post it again with gas.",
+	"HALT":         "Find the cause, then resume the transfers.",
+	"FINDING":      "Find the cause by the evidence of the finding.",
+	"PAYOUT":       "Find out whether it was paid, then state it as the runbook says.",
+	"TRANSFER":     "Read on its page what it waits for.",
+	"REFUND":       "Read on its page what it waits for.",
+	"FOREIGN":      "Match each with its intent, or write it off, as the runbook says.",
+	"PAUSED":       "Once the cause is over, resume the deliveries.",
+	"PROPOSAL":     "Read it, then approve or reject it.",
+}
+
+// todo is what an operator can do about the cause or kind: this console's text, or else that of the API.
+func todo(about, api string) string {
+	if text, ok := todos[about]; ok {
+		return text
+	}
+	return api
+}

@@ -1,0 +1,23 @@
+package queues
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
+
+// A person with a browser is told of no route and no member of the API.
+func TestTodosNameNoRoutes(t *testing.T) {
+	t.Parallel()
+	ofAPI := regexp.MustCompile(`GET |POST |…/|blockedBy|lastErrorDetail`)
+	causes := txmanager.WaitCauses()
+	if len(causes) < 20 {
+		t.Fatalf("causes: got %d, want all", len(causes))
+	}
+	for _, cause := range causes {
+		if text := todo(string(cause), cause.Guide().Action); text == "" || ofAPI.MatchString(text) {
+			t.Errorf("%s: got %q, want what to do in the console", cause, text)
+		}
+	}
+}
