@@ -79,7 +79,7 @@ func (b *builder) shell(ctx context.Context, line string) error {
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", strings.ReplaceAll(line, out, " "+filepath.Join(b.work, "out")+"/"))
 	cmd.Dir = filepath.Join(b.work, b.folder)
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), "GOFLAGS=") // a caller's tags and flags would be in the image, as they are not by Docker
 	if b.platform.OS != "" {
 		cmd.Env = append(cmd.Env, "GOOS="+b.platform.OS, "GOARCH="+b.platform.Architecture)
 	}

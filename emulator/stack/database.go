@@ -77,7 +77,9 @@ func transactionTimeoutOf(target string) int {
 
 // makeRole creates a role with the rights of a target's functions.
 func makeRole(ctx context.Context, db *pgx.Conn, role, password, target string) error {
-	if _, err := db.Exec(ctx, fmt.Sprintf("create role %s login password '%s'", pgx.Identifier{role}.Sanitize(), password)); err != nil {
+	// The role of an earlier attempt is left: roles belong to the cluster, and the attempt's database is dropped alone.
+	const create = `do $$ begin create role %[1]s; exception when duplicate_object then null; end $$; alter role %[1]s login password '%[2]s'`
+	if _, err := db.Exec(ctx, fmt.Sprintf(create, pgx.Identifier{role}.Sanitize(), password)); err != nil {
 		return fmt.Errorf("make the role of %s: %w", target, err)
 	}
 	if err := migrations.Grant(ctx, db.Config().ConnString(), migrations.Grants{Functions: map[string][]string{role: functionsOf(target)}}); err != nil {

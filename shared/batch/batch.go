@@ -235,11 +235,15 @@ func (g *Group[Call, Answer]) startNow() {
 	go g.run(g.take())
 }
 
-// next starts the next round trip after one of so many calls.
-func (g *Group[Call, Answer]) next(calls int, took time.Duration) {
+// freeLane lets another group of the lane make a round trip, after one of so many calls.
+func (g *Group[Call, Answer]) freeLane(calls int, took time.Duration) {
 	if g.options.Lane != nil {
 		g.options.Lane.exitAfter(calls, took)
 	}
+}
+
+// next starts the next round trip.
+func (g *Group[Call, Answer]) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.start()
@@ -273,11 +277,15 @@ func (g *Group[Call, Answer]) take() (taken []*pending[Call, Answer]) {
 
 // run makes one round trip and answers every call of it.
 func (g *Group[Call, Answer]) run(all []*pending[Call, Answer]) {
-	var ended sync.Once
+	var freed, ended sync.Once
+	free := func(calls int, took time.Duration) { freed.Do(func() { g.freeLane(calls, took) }) }
+	end := func(calls int, took time.Duration) { ended.Do(func() { free(calls, took); g.next() }) }
 	began := time.Now()
-	defer func() { ended.Do(func() { g.next(len(all), time.Since(began)) }) }()
-	if g.options.SlowAfter > 0 {
-		slow := time.AfterFunc(g.options.SlowAfter+time.Duration(min(len(all)-1, 40))*g.options.SlowAfter/5, func() { ended.Do(func() { g.next(1, 0) }) })
+	defer func() { end(len(all), time.Since(began)) }()
+	if slowAfter := g.options.SlowAfter; slowAfter > 0 {
+		inLane := time.AfterFunc(slowAfter, func() { free(1, 0) })
+		defer inLane.Stop()
+		slow := time.AfterFunc(slowAfter+time.Duration(min(len(all)-1, 40))*slowAfter/5, func() { end(1, 0) })
 		defer slow.Stop()
 	}
 	calls := make([]Call, len(all))

@@ -73,6 +73,9 @@ func TestALaneRests(t *testing.T) {
 
 func TestASlowRoundTripFreesTheLane(t *testing.T) {
 	check.Equal(t, "round trips", inOneLane(t, batch.Pause{}, 2*time.Second, nil, "slow1A", "2B", "3A"), "0s A [slow1A], 2s B [2B], 3s A [3A]")
+	// One of several calls delays the other groups no longer. Its own group begins the next one later.
+	check.Equal(t, "beside one of five calls", inOneLane(t, batch.Pause{}, 2*time.Second, nil, "1A", "slow2B", "3B", "4B", "5B", "6B", "7A"),
+		"0s A [1A], 1s B [slow2B 3B 4B 5B 6B], 3s A [7A]")
 }
 
 // TestAGroupWithoutCallsGivesItsTurnAway has a group whose only call ends while it waits for the lane.

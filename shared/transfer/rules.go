@@ -41,15 +41,15 @@ func (r Rules) check() error {
 	}
 	switch {
 	case r.RetryMax < r.RetryFirst || r.PayoutRetryMax < r.RetryFirst:
-		return fmt.Errorf("rules: RetryMost %s and PayoutMost %s, want at least RetryFirst %s", r.RetryMax, r.PayoutRetryMax, r.RetryFirst)
+		return fmt.Errorf("rules: RetryMax %s and PayoutRetryMax %s, want at least RetryFirst %s", r.RetryMax, r.PayoutRetryMax, r.RetryFirst)
 	case r.CallTimeout >= r.RescueAfter:
 		return fmt.Errorf("rules: CallTimeout %s, want it below RescueAfter %s, or the sweep would repeat a call that is still under way", r.CallTimeout, r.RescueAfter)
 	}
 	return nil
 }
 
-// retryMost returns the longest delay between two attempts at t in its state.
-func (r Rules) retryMost(t Transfer) time.Duration {
+// maxRetryDelay returns the longest delay between two attempts at t in its state.
+func (r Rules) maxRetryDelay(t Transfer) time.Duration {
 	if t.Type == FundingToChain && t.State == TargetPending {
 		return r.PayoutRetryMax
 	}

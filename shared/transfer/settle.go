@@ -50,7 +50,7 @@ func (c *Coordinator) settle(ctx context.Context, t *Transfer, op Op, o Outcome)
 func (c *Coordinator) postpone(ctx context.Context, t *Transfer, op Op, o Outcome) error {
 	p := Postponement{
 		ReqID: t.ReqID, State: t.State, RetryCount: t.RetryCount,
-		First: c.rules.RetryFirst, Most: c.rules.retryMost(*t), Unknown: o.unknown(op),
+		First: c.rules.RetryFirst, Most: c.rules.maxRetryDelay(*t), Unknown: o.unknown(op),
 	}
 	from := *t
 	_, err := c.write(ctx, t, func(ctx context.Context) (TransitionResult, error) { return c.book.Postpone(ctx, p) })

@@ -15,13 +15,36 @@ import (
 // difference. The cost is linear in the text at any depth.
 type walker struct {
 	body []byte
-	at   int // index of the next byte
+	at   int    // index of the next byte
+	path []step // from the body to the value at hand
+}
+
+// step leads from a value to one within it: the name of a member, or the index of an element.
+type step struct {
+	name  string
+	index int // -1: a member
+}
+
+// where returns the path as text, such as "calls[2].to".
+func (w *walker) where() string {
+	var b strings.Builder
+	for _, s := range w.path {
+		switch {
+		case s.index >= 0:
+			fmt.Fprintf(&b, "[%d]", s.index)
+		case b.Len() > 0:
+			b.WriteString("." + s.name)
+		default:
+			b.WriteString(s.name)
+		}
+	}
+	return clip(b.String())
 }
 
 // checkShape compares body, which is valid JSON, with type t.
 func checkShape(body []byte, t reflect.Type) error {
 	w := walker{body: body}
-	return w.value("", t, 0)
+	return w.value(t, 0)
 }
 
 // next returns the first byte of the next token.
@@ -53,9 +76,9 @@ func (w *walker) text() []byte {
 	return w.body[start:w.at]
 }
 
-// value checks the next value of the text, at path, against t. A nil t allows everything but duplicate
+// value checks the next value of the text against t. A nil t allows everything but duplicate
 // names.
-func (w *walker) value(path string, t reflect.Type, depth int) (err error) {
+func (w *walker) value(t reflect.Type, depth int) (err error) {
 	if depth > maxDepth {
 		return NewProblem(InvalidJSON, "the body nests deeper than %d", maxDepth)
 	}
@@ -68,20 +91,20 @@ func (w *walker) value(path string, t reflect.Type, depth int) (err error) {
 	}
 	switch first {
 	case '{':
-		err = w.object(path, inner, depth)
+		err = w.object(inner, depth)
 	case '[':
-		err = w.array(path, inner, depth)
+		err = w.array(inner, depth)
 	default:
 		w.text()
 	}
 	if err != nil || t == nil || first == 'n' && nullable || inner != nil && isContainer(first) {
 		return err
 	}
-	return leaf(path, t, w.body[start:w.at])
+	return w.leaf(t, w.body[start:w.at])
 }
 
 // leaf decodes a single value.
-func leaf(path string, t reflect.Type, raw []byte) error {
+func (w *walker) leaf(t reflect.Type, raw []byte) error {
 	first := raw[0]
 	if first == '"' && t.Kind() == reflect.String && !decodesItself(t) {
 		return nil
@@ -93,35 +116,36 @@ func leaf(path string, t reflect.Type, raw []byte) error {
 	if first == 'n' && decodesItself(t) {
 		detail = "null is not a value of this field: leave it out, or give it a value"
 	}
-	if path == "" {
+	at := w.where()
+	if at == "" {
 		return NewProblem(InvalidJSON, "%s", detail)
 	}
-	return FieldProblem(clip(path), "%s", detail)
+	return FieldProblem(at, "%s", detail)
 }
 
-func (w *walker) object(path string, t reflect.Type, depth int) error {
+func (w *walker) object(t reflect.Type, depth int) error {
+	place := len(w.path)
+	w.path = append(w.path, step{index: -1})
 	seen := map[string]bool{}
 	for w.at++; w.next() != '}'; {
 		name := nameOf(w.text())
-		at := name
-		if path != "" {
-			at = path + "." + name
-		}
+		w.path[place].name = name
 		if seen[name] {
-			return FieldProblem(clip(at), "the name occurs twice in one object; send it once")
+			return FieldProblem(w.where(), "the name occurs twice in one object; send it once")
 		}
 		seen[name] = true
 		inner, known := member(t, name)
 		if !known {
-			return &Problem{Code: UnsupportedField, Field: clip(at), Detail: "there is no such field; names are case-sensitive"}
+			return &Problem{Code: UnsupportedField, Field: w.where(), Detail: "there is no such field; names are case-sensitive"}
 		}
 		if t != nil && t.Kind() == reflect.Map && !isKey(t.Key(), name) {
-			return FieldProblem(clip(at), "the name is not %s in digits alone, without leading zeros", wanted(t.Key()))
+			return FieldProblem(w.where(), "the name is not %s in digits alone, without leading zeros", wanted(t.Key()))
 		}
-		if err := w.value(at, inner, depth+1); err != nil {
+		if err := w.value(inner, depth+1); err != nil {
 			return err
 		}
 	}
+	w.path = w.path[:place]
 	w.at++
 	return nil
 }
@@ -145,17 +169,21 @@ func isKey(t reflect.Type, name string) bool {
 	return err == nil && strconv.FormatUint(n, 10) == name
 }
 
-func (w *walker) array(path string, t reflect.Type, depth int) error {
+func (w *walker) array(t reflect.Type, depth int) error {
 	var inner reflect.Type
 	if t != nil {
 		inner = t.Elem()
 	}
+	place := len(w.path)
+	w.path = append(w.path, step{})
 	w.at++
 	for i := 0; w.next() != ']'; i++ {
-		if err := w.value(fmt.Sprintf("%s[%d]", path, i), inner, depth+1); err != nil {
+		w.path[place].index = i
+		if err := w.value(inner, depth+1); err != nil {
 			return err
 		}
 	}
+	w.path = w.path[:place]
 	w.at++
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // Limits of a call of the control address.
 const (
 	controlPatience = 10 * time.Second
-	controlMost     = 1 << 20 // bytes of an answer
+	maxControl     = 1 << 20 // bytes of an answer
 )
 
 // remoteDrills are the drills of an emulator's control address.
@@ -59,7 +59,7 @@ func (d remoteDrills) call(ctx context.Context, method, path string) ([]byte, er
 		return nil, fmt.Errorf("the emulator's control address does not answer; is the emulator still running? %w", err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, controlMost))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxControl))
 	if err == nil && resp.StatusCode >= http.StatusMultipleChoices {
 		err = errors.New(strings.TrimSpace(string(text)))
 	}

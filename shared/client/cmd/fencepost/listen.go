@@ -23,7 +23,7 @@ const secretVariable = "FENCEPOST_WEBHOOK_SECRET"
 
 // Limits of the receiver.
 const (
-	deliveryMost = 1 << 20         // bytes of a body
+	maxDelivery = 1 << 20         // bytes of a body
 	idsKept      = 10_000          // ids of the newest deliveries, by which repeats are found
 	forwardTime  = 4 * time.Second // less than the time that a sender waits by default
 )
@@ -112,7 +112,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, deliveryMost))
+	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxDelivery))
 	if err != nil {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 		return

@@ -28,8 +28,8 @@ type recorder struct {
 	rows    []json.RawMessage // of body, those that are not printed yet; nil: they were not read yet
 }
 
-// answerMost is the longest answer that is kept; the client refuses longer ones.
-const answerMost = 16<<20 + 1
+// maxAnswer is the longest answer that is kept; the client refuses longer ones.
+const maxAnswer = 16<<20 + 1
 
 // transport returns a transport whose answers are recorded.
 func (r *recorder) transport() http.RoundTripper {
@@ -48,7 +48,7 @@ func (t recording) RoundTrip(q *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, answerMost))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	_ = resp.Body.Close() // all that is used was read
 	if err != nil {
 		return nil, err
