@@ -27,6 +27,9 @@ rehearsal, which may be without --emulator-base. The images are for ` + imagePla
 
 `
 
+// pullCommand fetches the archive of the image that emulator/Dockerfile begins from.
+const pullCommand = "crane pull --platform " + imagePlatform + " postgres:17-bookworm /tmp/postgres.tar"
+
 func main() { command.Main("release", "", realMain) }
 
 func realMain(ctx context.Context, args []string, out io.Writer) error {
@@ -34,7 +37,7 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 	root := set.String("root", ".", "the `folder` of the repository")
 	to := set.String("to", "dist", "the `folder` for the files, which is made, and must be empty")
 	platforms := set.String("platforms", "linux/amd64,linux/arm64,darwin/arm64", "the systems and architectures of the archives, with commas, a `list`")
-	emulatorBase := set.String("emulator-base", "", "the `archive` of the image that emulator/Dockerfile begins from: crane pull --platform "+imagePlatform+" postgres:17-bookworm postgres.tar")
+	emulatorBase := set.String("emulator-base", "", "the `archive` of the image that emulator/Dockerfile begins from, outside of the repository: "+pullCommand)
 	oneCache := set.Bool("one-cache", false, "take compiled packages from Go's cache in the second build too: much faster, and proves less")
 	if err := set.Parse(args); err != nil {
 		return err

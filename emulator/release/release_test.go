@@ -228,6 +228,16 @@ func TestRefusedSources(t *testing.T) {
 	read("the tag at another commit", "raise Version")
 }
 
+// CONTRIBUTING.md has the command of --help. What it fetches is outside of the repository: within, it would be a change.
+func TestCommandFetchesOutsideOfTheRepository(t *testing.T) {
+	t.Parallel()
+	page := string(check.Value(os.ReadFile("../../CONTRIBUTING.md"))(t))
+	file := pullCommand[strings.LastIndexByte(pullCommand, ' ')+1:]
+	if !filepath.IsAbs(file) || !strings.Contains(page, "`"+pullCommand+"`") || !strings.Contains(page, "`./scripts/release --emulator-base "+file+"`") {
+		t.Errorf("CONTRIBUTING.md: want %s, with an absolute path, and the release of that file", pullCommand)
+	}
+}
+
 // What a machine's git or shell is set to does not change what a release is made of.
 func TestReleaseIsOfOneCommitAndOfOneEnvironment(t *testing.T) {
 	r := newRepository(t)
