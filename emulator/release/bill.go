@@ -4,29 +4,32 @@ import (
 	"bytes"
 	goinfo "debug/buildinfo"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
-// writeBill writes the bill of materials of the programs in the folder, as CycloneDX in JSON.
-func (b builder) writeBill(dist, name, folder string) error {
-	text, err := bill(name, folder, b.source.time)
+// writeBill writes the bill of materials of the programs in the folder and of the bases below them, as CycloneDX in JSON.
+func (b builder) writeBill(dist, name, folder string, bases ...cdx.Component) error {
+	text, err := bill(name, folder, b.source.time, bases)
 	if err != nil {
 		return fmt.Errorf("bill of materials: %w", err)
 	}
 	return os.WriteFile(filepath.Join(dist, name+".cdx.json"), text, 0o644)
 }
 
-// bill lists the modules that the programs in the folder were compiled from, as the programs themselves have them.
-func bill(name, folder string, at time.Time) ([]byte, error) {
-	var programs, modules []cdx.Component
+// bill lists the bases, and what the programs in the folder were made from, as the programs themselves have it.
+func bill(name, folder string, at time.Time, bases []cdx.Component) ([]byte, error) {
+	var programs, libraries []cdx.Component
 	var needs []cdx.Dependency
 	files, err := os.ReadDir(folder)
 	if err != nil {
@@ -36,25 +39,18 @@ func bill(name, folder string, at time.Time) ([]byte, error) {
 		if f.IsDir() {
 			continue // certificates of the image
 		}
-		built, err := goinfo.ReadFile(filepath.Join(folder, f.Name()))
+		parts, err := partsOf(filepath.Join(folder, f.Name()))
 		if err != nil {
 			return nil, err
 		}
-		parts := []cdx.Component{library("std", strings.TrimPrefix(built.GoVersion, "go"))}
-		for _, m := range built.Deps {
-			if m.Replace != nil {
-				m = m.Replace
-			}
-			parts = append(parts, library(m.Path, m.Version))
-		}
 		programs = append(programs, cdx.Component{BOMRef: f.Name(), Type: cdx.ComponentTypeApplication, Name: f.Name(), Version: buildinfo.Version})
-		modules = append(modules, parts...)
+		libraries = append(libraries, parts...)
 		needs = append(needs, needsOf(f.Name(), parts))
 	}
-	slices.SortFunc(modules, func(a, b cdx.Component) int { return strings.Compare(a.BOMRef, b.BOMRef) })
-	modules = slices.CompactFunc(modules, func(a, b cdx.Component) bool { return a.BOMRef == b.BOMRef })
-	all := append(programs, modules...)
-	needs = append([]cdx.Dependency{needsOf(name, programs)}, needs...)
+	slices.SortFunc(libraries, func(a, b cdx.Component) int { return strings.Compare(a.BOMRef, b.BOMRef) })
+	libraries = slices.CompactFunc(libraries, func(a, b cdx.Component) bool { return a.BOMRef == b.BOMRef })
+	all := slices.Concat(programs, bases, libraries)
+	needs = append([]cdx.Dependency{needsOf(name, slices.Concat(programs, bases))}, needs...)
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{
 		Timestamp: at.UTC().Format(time.RFC3339),
@@ -66,10 +62,71 @@ func bill(name, folder string, at time.Time) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// library is a Go module as a part of a program. Its reference is its package URL.
-func library(module, version string) cdx.Component {
-	url := "pkg:golang/" + module + "@" + strings.ReplaceAll(version, "+", "%2B")
-	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: module, Version: version, PackageURL: url}
+// partsOf returns the libraries that a program has: Go's own, modules, and packages of npm.
+func partsOf(program string) ([]cdx.Component, error) {
+	built, err := goinfo.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	parts := []cdx.Component{library("golang", "std", strings.TrimPrefix(built.GoVersion, "go"))}
+	for _, m := range built.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		parts = append(parts, library("golang", m.Path, m.Version))
+	}
+	text, err := os.ReadFile(program)
+	return append(parts, npmPackages(text)...), err
+}
+
+// embedded are the packages of npm that programs embed, with the text of the package that has its version.
+var embedded = []struct {
+	name    string
+	version *regexp.Regexp
+}{
+	{"htmx.org", regexp.MustCompile(`// htmx ([0-9.]+), from npm`)},                                                                    // functions/console/page/static/htmx.min.js
+	{"redoc", regexp.MustCompile(`ReDoc - OpenAPI/Swagger-generated API Reference Documentation\n \* -+\n \*   Version: "([0-9.]+)"`)}, // emulator/local/redoc/redoc.standalone.js.LICENSE.txt
+}
+
+// npmPackages returns the packages of npm in the text of a program or file.
+func npmPackages(text []byte) (all []cdx.Component) {
+	for _, e := range embedded {
+		if found := e.version.FindSubmatch(text); found != nil {
+			all = append(all, library("npm", e.name, string(found[1])))
+		}
+	}
+	return all
+}
+
+// library is a Go module or a package of npm as a part of a program. Its reference is its package URL.
+func library(kind, name, version string) cdx.Component {
+	url := "pkg:" + kind + "/" + name + "@" + strings.ReplaceAll(version, "+", "%2B")
+	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: url}
+}
+
+// baseOf returns the image in the archive, by the digest of its configuration, which names its layers: Docker's image ID.
+func baseOf(archive string) (cdx.Component, error) {
+	open := func() (io.ReadCloser, error) { return os.Open(archive) }
+	manifest, err := tarball.LoadManifest(open)
+	if err != nil {
+		return cdx.Component{}, fmt.Errorf("--emulator-base %s: %w: want what --help fetches", archive, err)
+	}
+	img, err := tarball.Image(open, nil)
+	if err != nil {
+		return cdx.Component{}, fmt.Errorf("--emulator-base %s: %w", archive, err)
+	}
+	digest, err := img.ConfigName()
+	if err != nil {
+		return cdx.Component{}, fmt.Errorf("--emulator-base %s: %w", archive, err)
+	}
+	name, version := "postgres", ""
+	if tags := manifest[0].RepoTags; len(tags) > 0 {
+		at := strings.LastIndexByte(tags[0], ':')
+		name, version = tags[0][:max(at, 0)], tags[0][at+1:]
+	}
+	url := "pkg:docker/postgres@" + digest.String()
+	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeContainer, Name: name, Version: version, PackageURL: url,
+		Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: digest.Hex}}}, nil
 }
 
 func needsOf(name string, parts []cdx.Component) cdx.Dependency {

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 
+	cdx "github.com/CycloneDX/cyclonedx-go"
+
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
@@ -43,6 +45,7 @@ type image struct {
 	dockerfile string
 	tag        string
 	base       string // the archive that it begins from; "": it has nothing but the programs
+	bases      []cdx.Component
 }
 
 // sums is the name of the file of checksums, in the form of sha256sum.
@@ -51,9 +54,10 @@ const sums = "SHA256SUMS"
 // builder makes the files of a release.
 type builder struct {
 	source       source
-	platforms    []string // such as linux/amd64
-	imageProgram string   // emulator/image, compiled
-	emulatorBase string   // the archive of Postgres's image; "": the release has no image of the emulator
+	platforms    []string        // such as linux/amd64
+	imageProgram string          // emulator/image, compiled
+	emulatorBase string          // the archive of Postgres's image; "": the release has no image of the emulator
+	bases        []cdx.Component // what the archive has, for the bill of materials
 	out          io.Writer
 }
 
@@ -69,7 +73,7 @@ func emulatorImageName() string { return releaseName("emulator-image/" + imagePl
 func (b builder) images() []image {
 	all := []image{{name: imageName(), dockerfile: "Dockerfile", tag: "fencepost:" + buildinfo.Version}}
 	if b.emulatorBase != "" {
-		all = append(all, image{emulatorImageName(), "emulator/Dockerfile", "fencepost-emulator:" + buildinfo.Version, b.emulatorBase})
+		all = append(all, image{emulatorImageName(), "emulator/Dockerfile", "fencepost-emulator:" + buildinfo.Version, b.emulatorBase, b.bases})
 	}
 	return all
 }
@@ -203,7 +207,7 @@ func (b builder) buildImage(ctx context.Context, i image, from, work string, env
 	if err := extractImage(file, folder); err != nil {
 		return err
 	}
-	return b.writeBill(dist, i.name, folder)
+	return b.writeBill(dist, i.name, folder, i.bases...)
 }
 
 // writeSums writes the checksums of the folder's files into a file beside them.

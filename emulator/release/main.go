@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	cdx "github.com/CycloneDX/cyclonedx-go"
+
 	"github.com/fencepost/fencepost/emulator/stack/command"
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
@@ -23,7 +25,8 @@ shared/buildinfo from the last commit. It does so twice, in two folders, the sec
 and fails if a byte differs. Then it starts the programs and verifies the checksums.
 
 It refuses a working tree with changes, and a tag of the commit that is not the version. A commit without a tag is a
-rehearsal, which may be without --emulator-base. The images are for ` + imagePlatform + `.
+rehearsal, which may be without --emulator-base. The same commit and, for the
+emulator's image, the same base, whose digest the bill has, give the same bytes. The images are for ` + imagePlatform + `.
 
 `
 
@@ -53,18 +56,16 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "Release %s of commit %s, tag %s.\n", buildinfo.Version, s.commit, cmp.Or(s.tag, "none: a rehearsal"))
-	if *emulatorBase == "" {
-		if s.tag != "" {
-			return errors.New("--emulator-base: want the archive of Postgres's image, since a release has the emulator's image too: --help has the command")
-		}
-		fmt.Fprintln(out, "Without the emulator's image: --emulator-base is not given.")
+	bases, err := readBase(s, *emulatorBase, out)
+	if err != nil {
+		return err
 	}
 	work, err := os.MkdirTemp("", "fencepost-release-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	b := builder{source: s, platforms: strings.FieldsFunc(*platforms, func(r rune) bool { return r == ',' }), emulatorBase: *emulatorBase, out: out}
+	b := builder{source: s, platforms: strings.FieldsFunc(*platforms, func(r rune) bool { return r == ',' }), emulatorBase: *emulatorBase, bases: bases, out: out}
 	if b.imageProgram, err = buildImageProgram(ctx, work); err != nil {
 		return err
 	}
@@ -79,6 +80,23 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	return report(*to, out)
+}
+
+// readBase returns and prints what the emulator's image begins from. Only a rehearsal may be without it.
+func readBase(s source, archive string, out io.Writer) ([]cdx.Component, error) {
+	switch {
+	case archive == "" && s.tag != "":
+		return nil, errors.New("--emulator-base: want the archive of Postgres's image, since a release has the emulator's image too: --help has the command")
+	case archive == "":
+		fmt.Fprintln(out, "Without the emulator's image: --emulator-base is not given.")
+		return nil, nil
+	}
+	base, err := baseOf(archive)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, "The emulator's image begins from %s:%s, %s.\n", base.Name, base.Version, base.PackageURL)
+	return []cdx.Component{base}, nil
 }
 
 // buildImageProgram compiles emulator/image, and returns its path.

@@ -140,6 +140,7 @@ func TestRelease(t *testing.T) {
 	if got := len(*bom.Components); bom.BOMFormat != "CycloneDX" || got != len(programs)+1 || (*bom.Components)[got-1].Name != "std" {
 		t.Errorf("bill of materials: got %+v, want the programs and Go's library", *bom.Components)
 	}
+	checkBill(t, filepath.Join(to, emulatorImageName()+".cdx.json"), base, &out)
 	ofEmulator(t, filepath.Join(to, emulatorImageName()+".tar"))
 	if err := r.release(to, platform, io.Discard, "--emulator-base", base); err == nil || !strings.Contains(err.Error(), "has files") {
 		t.Errorf("again, to the same folder: got %v, want it refused", err)
@@ -147,6 +148,30 @@ func TestRelease(t *testing.T) {
 	r.built("(commit " + r.git("rev-parse", "HEAD") + ", go")
 	r.put("shared/buildinfo/more.go", "package buildinfo\n")
 	r.built("(commit " + r.git("rev-parse", "HEAD") + ", modified, go")
+}
+
+// checkBill checks that the bill of the emulator's image has the digest of its base, which is printed too.
+func checkBill(t *testing.T, file, base string, out fmt.Stringer) {
+	t.Helper()
+	var bom cdx.BOM
+	check.OK(t)(json.Unmarshal(check.Value(os.ReadFile(file))(t), &bom))
+	digest := check.Value(check.Value(tarball.ImageFromPath(base, nil))(t).ConfigName())(t).String()
+	at := slices.IndexFunc(*bom.Components, func(c cdx.Component) bool { return c.Type == cdx.ComponentTypeContainer })
+	if at < 0 || (*bom.Components)[at].PackageURL != "pkg:docker/postgres@"+digest || (*bom.Components)[at].Version != "17-bookworm" || !strings.Contains(out.String(), digest) {
+		t.Errorf("bill of materials: got %+v, want the base %s, also in\n%s", *bom.Components, digest, out)
+	}
+}
+
+// The packages of npm are found in the files that programs embed, with the versions that these have.
+func TestEmbeddedPackagesOfNPM(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, file := range []string{"../../functions/console/page/static/htmx.min.js", "../local/redoc/redoc.standalone.js.LICENSE.txt"} {
+		for _, c := range npmPackages(check.Value(os.ReadFile(file))(t)) {
+			got = append(got, c.PackageURL)
+		}
+	}
+	check.Equal(t, "packages", fmt.Sprint(got), "[pkg:npm/htmx.org@2.0.11 pkg:npm/redoc@2.5.4]")
 }
 
 // ofEmulator checks the emulator's image: the base with its settings, and the programs, of which the emulator starts.
