@@ -45,7 +45,7 @@ func (a *app) client(as role) (*client.Client, error) {
 	if a.within <= 0 {
 		return nil, usagef("--within %s: want a time above 0", a.within)
 	}
-	return client.New(client.Options{URL: base, Token: token, Within: a.within, Transport: a.answers.transport()})
+	return client.New(client.Options{URL: base, Token: token, Within: a.within, AttemptTimeout: a.attempt, Transport: a.answers.transport()})
 }
 
 // base returns the URL of the deployment. Without TLS the token could be read on its way, so plain HTTP is for

@@ -42,7 +42,8 @@ type app struct {
 	json                                  bool
 	api, tokenFile, audience, impersonate string // of the flags; "": the environment has them
 	within                                time.Duration
-	limit                                 int // of a list's rows; 0: none
+	attempt                               time.Duration // of a request; 0: the client's usual limit
+	limit                                 int           // of a list's rows; 0: none
 }
 
 // run runs one command line and returns the exit code.

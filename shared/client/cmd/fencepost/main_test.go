@@ -233,6 +233,52 @@ func TestMoneyTables(t *testing.T) {
 	}
 }
 
+// What is cut off of a user's addresses is told, with a command that prints it.
+func TestManyAddressesOfAUser(t *testing.T) {
+	t.Parallel()
+	const path = "/admin/v1/users/7/payout_addresses"
+	page := func(n int, next string) answer {
+		return answer{200, `{"required":true,"addresses":[` + strings.Repeat(`,{"address_id":5}`, n)[1:] + `],"nextPageToken":"` + next + `"}`}
+	}
+	d := serve(t, map[string][]answer{"GET " + path: {page(101, "")}, "POST " + path + "/block": {page(100, "p")}, "POST " + path + "/unblock": {page(101, "")}})
+	for line, want := range map[string]string{
+		"payout-address show 7":                      "100 there are more rows than 100: give --limit 0 for all",
+		"payout-address show 7 --limit 0":            "101 ",
+		"payout-address show 7 --limit 3 --json":     `3 {"note":"there are more rows than 3: give --limit 0 for all"}`,
+		"payout-address show 7 --limit 0 --json":     "101 ",
+		"payout-address block 7 --reason r":          "100 the user has more addresses than these: fencepost payout-address show 7 --limit 0 prints all",
+		"payout-address unblock 7 --reason r":        "101 ",
+		"payout-address unblock 7 --reason r --json": "101 ",
+	} {
+		code, out, problems := d.fencepost(t, line)
+		rows := strings.Count(out, `"address_id":5,`) + strings.Count(out, "\n5  ")
+		if got := fmt.Sprint(rows, " ", strings.TrimSpace(problems)); code != exitOK || got != want {
+			t.Errorf("%s: got exit %d, %s; want %s", line, code, got, want)
+		}
+	}
+}
+
+// One attempt of a check has the time of --within, and with --full ten minutes.
+func TestTimeOfACheck(t *testing.T) {
+	t.Parallel()
+	d := serve(t, map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"ok"}`}}})
+	env := map[string]string{"FENCEPOST_API": d.URL, "FENCEPOST_TOKEN": secret}
+	for line, want := range map[string]time.Duration{
+		"halt check": time.Minute, "halt check --full": 10 * time.Minute, "halt check --full --within 90s": 90 * time.Second, "halt check --within 2m": 2 * time.Minute,
+	} {
+		a := &app{streams: streams{strings.NewReader(""), io.Discard, io.Discard}, env: func(name string) string { return env[name] }, answers: new(recorder)}
+		root := a.root()
+		root.SetArgs(strings.Fields(line))
+		check.OK(t)(root.ExecuteContext(t.Context()))
+		if a.within != want || a.attempt != want {
+			t.Errorf("%s: got %s, %s for an attempt; want %s", line, a.within, a.attempt, want)
+		}
+	}
+	if code, _, problems := d.fencepost(t, "halt check --full --within 1ns"); code != exitUnknown || !strings.Contains(problems, "deadline") {
+		t.Errorf("without time: got exit %d, %s; want that the outcome is not known", code, problems)
+	}
+}
+
 // No output has a character that changes what a terminal shows. In JSON it is escaped, which keeps the value.
 func TestHiddenCharacters(t *testing.T) {
 	t.Parallel()

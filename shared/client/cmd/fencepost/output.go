@@ -209,7 +209,7 @@ func printList[T any](a *app, rows iter.Seq2[T, error], titles string, columns f
 			return errors.Join(w.Flush(), err)
 		}
 		if a.limit > 0 && n == a.limit {
-			a.note(note{Text: fmt.Sprintf("there are more rows than %d: give --limit 0 for all", a.limit)})
+			a.noteMore()
 			break
 		}
 		title()
@@ -316,6 +316,11 @@ type note struct {
 	TxID      string `json:"txId,omitempty"`
 	ReqID     string `json:"req_id,omitempty"`
 	State     string `json:"state,omitempty"`
+}
+
+// noteMore tells that a list was cut at the limit.
+func (a *app) noteMore() {
+	a.note(note{Text: fmt.Sprintf("there are more rows than %d: give --limit 0 for all", a.limit)})
 }
 
 func (a *app) note(n note) {

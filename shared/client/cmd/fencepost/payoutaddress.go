@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -71,19 +72,25 @@ func (a *app) addressRemove() *cobra.Command {
 }
 
 func (a *app) addressShow() *cobra.Command {
-	return a.ofUser("show USER", "Show all addresses of a user, also removed ones (operators)", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
+	c := a.ofUser("show USER", "Show the addresses of a user, also removed ones (operators)", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
 		all, err := api.ShowPayoutAddresses(ctx, id)
 		if err != nil {
 			return err
 		}
 		return a.printAddresses(all)
 	})
+	a.listFlags(c)
+	return c
 }
 
-// printAddresses prints a user's addresses. They may be of several pages, so that with --json they are printed as they
-// were decoded.
+// printAddresses prints a user's addresses, at most as many as the limit. They may be of several pages, so that with --json they
+// are printed as they were decoded.
 func (a *app) printAddresses(all client.UserAddresses) error {
 	if a.json {
+		if a.limit > 0 && len(all.Addresses) > a.limit {
+			all.Addresses = all.Addresses[:a.limit]
+			a.noteMore()
+		}
 		return a.printJSON(all)
 	}
 	pairs := []any{"only to these", all.Required}
@@ -120,6 +127,10 @@ func (a *app) addressBlock(verb, short string, act func(*client.Client, context.
 		if err != nil {
 			return err
 		}
+		if all.NextPageToken != "" {
+			a.note(note{Text: fmt.Sprintf("the user has more addresses than these: fencepost payout-address show %d --limit 0 prints all", id)})
+		}
+		a.limit = 0 // the whole page
 		return a.printAddresses(all)
 	})
 	why = reason(c)
