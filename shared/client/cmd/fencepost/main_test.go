@@ -193,6 +193,24 @@ func TestJSONIsTheAPIsOwn(t *testing.T) {
 	check.Equal(t, "an error", f.Outcome+" "+f.Code+" "+f.Field+" "+f.Problem.Detail, "refused INVALID_FIELD submitter of this request")
 }
 
+// With --json an act whose answer has no body prints one document too.
+func TestJSONOfAnswersWithoutBody(t *testing.T) {
+	t.Parallel()
+	d := serve(t, map[string][]answer{
+		"POST /admin/v1/halts/3/resume": {{204, ""}}, "POST /admin/v1/database/accept": {{204, ""}}, "POST /admin/v1/transfers/q-1/acknowledge": {{204, ""}},
+	})
+	for line, want := range map[string]string{
+		"halt resume 3 --reason r":            `{"halt":3,"state":"ended"}`,
+		"protect accept-database --reason r":  `{"accounts":"each stays in PROTECT until it is released","database":"accepted"}`,
+		"transfer acknowledge q-1 --reason r": `{"alerts":"silenced while the state stays the same","req_id":"q-1"}`,
+	} {
+		code, out, problems := d.fencepost(t, line+" --json")
+		if code != exitOK || out != want+"\n" {
+			t.Errorf("%s: got exit %d, %s %s; want %s", line, code, out, problems, want)
+		}
+	}
+}
+
 // A table has the whole digits of numbers, "-" for nothing, and no character that changes a terminal. --limit ends it.
 func TestTables(t *testing.T) {
 	t.Parallel()

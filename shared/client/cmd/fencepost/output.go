@@ -173,14 +173,21 @@ func printLine(w io.Writer, value []byte) error {
 }
 
 // printAnswer prints the API's last answer with --json, and the pairs of names and values otherwise. Pairs without a
-// value are omitted.
+// value are omitted. If the answer has no body, --json prints the pairs too.
 func (a *app) printAnswer(pairs ...any) error {
 	if a.json {
 		line, err := a.answers.document()
-		if err == nil && line != nil {
-			err = printLine(a.out, line)
+		if err != nil {
+			return err
 		}
-		return err
+		if line == nil {
+			members := make(map[string]any)
+			for i := 0; i+1 < len(pairs); i += 2 {
+				members[fmt.Sprint(pairs[i])] = pairs[i+1]
+			}
+			return a.printJSON(members)
+		}
+		return printLine(a.out, line)
 	}
 	w := newTable(a.out)
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -249,7 +249,7 @@ func (a *app) protectAccept() *cobra.Command {
 		if err := api.AcceptDatabase(ctx, *why); err != nil {
 			return err
 		}
-		return a.printAnswer("database", "accepted; each account stays in PROTECT until it is released")
+		return a.printAnswer("database", "accepted", "accounts", "each stays in PROTECT until it is released")
 	})
 	why = reason(c)
 	return c

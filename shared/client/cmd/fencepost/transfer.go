@@ -212,7 +212,7 @@ func (a *app) transferAcknowledge() *cobra.Command {
 		if err := api.AcknowledgeTransfer(ctx, args[0], *why, time.Now().Add(forTime)); err != nil {
 			return err
 		}
-		return a.printAnswer("req_id", args[0], "alerts", "silent while the state stays the same")
+		return a.printAnswer("req_id", args[0], "alerts", "silenced while the state stays the same")
 	})
 	c.Flags().DurationVar(&forTime, "for", 24*time.Hour, "for how long, at most 720h")
 	why = reason(c)
