@@ -71,7 +71,7 @@ func TestOperatorListsAllTransfers(t *testing.T) {
 		a := h.as("ann", "GET", "/admin/v1/transfers"+query, nil)
 		check.Equal(t, query, a.is("code", "field"), want)
 	}
-	if a := h.as("ann", "GET", "/admin/v1/transfers?asset=USDT", nil); !strings.Contains(fmt.Sprint(a.body["detail"]), "give user") {
+	if a := h.as("ann", "GET", "/admin/v1/transfers?asset=USDT", nil); !strings.Contains(fmt.Sprint(a.body["detail"]), "give user too") {
 		t.Errorf("no index: got %v, want what to give", a.body)
 	}
 	check.Equal(t, "a caller", h.as("shop", "GET", "/admin/v1/transfers", nil).is("code"), "403 FORBIDDEN")

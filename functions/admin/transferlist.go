@@ -32,7 +32,7 @@ func (a *TransferServer) listTransfers(w http.ResponseWriter, r *http.Request) e
 	page, next, err := a.Transfers.Store.ListAll(r.Context(), query)
 	switch {
 	case errors.Is(err, transfers.ErrNoIndex):
-		return web.FieldProblem("asset", "needs user, or a state other than COMMITTED: no index has it alone")
+		return web.FieldProblem("asset", "no index has it alone: give user too, or a state other than COMMITTED")
 	case errors.Is(err, store.ErrCursor):
 		return serve.NoSuchPage()
 	case err != nil:

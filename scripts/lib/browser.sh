@@ -4,7 +4,7 @@
 # ensure_chromium: installs Chromium where apt-get works. It sets no_browser to why the browser tests are skipped; "": they run.
 ensure_chromium() {
   no_browser=
-  if ! command -v chromium >/dev/null && ! apt_install chromium && ! { apt_update && apt_install chromium; }; then
+  if ! command -v chromium chromium-browser google-chrome >/dev/null && ! apt_install chromium && ! { apt_update && apt_install chromium; }; then
     no_browser="Chromium is not installed, and apt-get cannot install it: Debian's package is chromium"
     echo "$no_browser." >&2
     return 1

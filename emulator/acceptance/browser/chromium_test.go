@@ -39,7 +39,7 @@ func needBrowser(t *testing.T) {
 	t.Helper()
 	if chromium() != "" {
 		t.Cleanup(func() {
-			if !t.Failed() {
+			if !t.Failed() && !t.Skipped() {
 				passed.Add(1)
 			}
 		})

@@ -15,7 +15,7 @@ import (
 // Limits of a call of the control address.
 const (
 	controlPatience = 10 * time.Second
-	maxControl     = 1 << 20 // bytes of an answer
+	maxControl      = 1 << 20 // bytes of an answer
 )
 
 // remoteDrills are the drills of an emulator's control address.

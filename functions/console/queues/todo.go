@@ -3,6 +3,8 @@ package queues
 // todos are what an operator can do in this console about a cause of a wait or a kind of item, where the API's own text
 // names its routes and members.
 var todos = map[string]string{
+	"DATABASE":     "Find out which database this is, then accept it as the runbook says.",
+	"ACCOUNT":      "Read on the account's page what it waits for. It is repeated without you; a repeat under another id could book twice.",
 	"PROTECT":      "Read the evidence, then release the submitter as the runbook says.",
 	"OPERATOR":     "Read the versions and the history, then decide.",
 	"STUCK":        "Read the versions and the history, then decide.",

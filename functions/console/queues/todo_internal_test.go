@@ -15,6 +15,12 @@ func TestTodosNameNoRoutes(t *testing.T) {
 	if len(causes) < 20 {
 		t.Fatalf("causes: got %d, want all", len(causes))
 	}
+	// The kinds of items whose text of the API has a route.
+	for _, kind := range []string{"DATABASE", "PROTECT", "HALT", "FINDING", "STUCK", "PAYOUT", "TRANSFER", "REFUND", "ACCOUNT", "FOREIGN", "HELD", "PAUSED", "PROPOSAL"} {
+		if text := todos[kind]; text == "" || ofAPI.MatchString(text) {
+			t.Errorf("%s: got %q, want what to do in the console", kind, text)
+		}
+	}
 	for _, cause := range causes {
 		if text := todo(string(cause), cause.Guide().Action); text == "" || ofAPI.MatchString(text) {
 			t.Errorf("%s: got %q, want what to do in the console", cause, text)

@@ -24,8 +24,8 @@ const secretVariable = "FENCEPOST_WEBHOOK_SECRET"
 // Limits of the receiver.
 const (
 	maxDelivery = 1 << 20         // bytes of a body
-	idsKept      = 10_000          // ids of the newest deliveries, by which repeats are found
-	forwardTime  = 4 * time.Second // less than the time that a sender waits by default
+	idsKept     = 10_000          // ids of the newest deliveries, by which repeats are found
+	forwardTime = 4 * time.Second // less than the time that a sender waits by default
 )
 
 // receiver receives webhooks: it verifies each, drops repeats, prints it, and forwards it with --forward.
