@@ -325,7 +325,7 @@ type note struct {
 	State     string `json:"state,omitempty"`
 }
 
-// noteMore tells that a list was cut at the limit.
+// noteMore prints that a list has more rows than the limit.
 func (a *app) noteMore() {
 	a.note(note{Text: fmt.Sprintf("there are more rows than %d: give --limit 0 for all", a.limit)})
 }
