@@ -53,7 +53,7 @@ func (l *local) examples(t *testing.T, folder string) {
 			t.Errorf("examples of docs/cli.md: got no %q in\n%s", want, out)
 		}
 	}
-	if n := strings.Count(out, "PROBLEM") - strings.Count(out, "PROBLEM  sweep"); n > 0 {
+	if n := strings.Count(out, "\nPROBLEM ") - strings.Count(out, "\nPROBLEM  sweep "); n > 0 {
 		t.Errorf("doctor: got %d problems in\n%s", n, out)
 	}
 }

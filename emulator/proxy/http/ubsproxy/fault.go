@@ -30,8 +30,8 @@ const (
 	// HoldAnswer passes the call to the core, and holds the answer until the caller has left.
 	HoldAnswer
 
-	// Duplicate passes the call to the core three times at once. If the answers differ, the call is
-	// answered 500 and counted as [Differed].
+	// Duplicate passes the call to the core three times at once. If all are answered and the answers differ,
+	// the call is answered 500 and counted as [Differed].
 	Duplicate
 
 	// Late gives no answer until the caller has left. The core gets the call with the next
@@ -156,18 +156,19 @@ func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []
 // callThrice passes the call to the core three times at once and returns the first answer.
 func (p *Proxy) callThrice(r *http.Request, c *Call, body []byte) (first *http.Response, answer []byte, err error) {
 	var answers [3]string
+	var errs [3]error
 	var asking sync.WaitGroup
 	for i := range answers {
 		asking.Go(func() {
 			resp, text, failed := p.pass(context.WithoutCancel(r.Context()), r, c, body)
-			answers[i] = string(text)
+			answers[i], errs[i] = string(text), failed
 			if i == 0 {
 				first, answer, err = resp, text, failed
 			}
 		})
 	}
 	asking.Wait()
-	if err == nil && (answers[0] != answers[1] || answers[0] != answers[2]) {
+	if errors.Join(errs[:]...) == nil && (answers[0] != answers[1] || answers[0] != answers[2]) {
 		p.Count(Differed)
 		first = &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{}}
 	}
