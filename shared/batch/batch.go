@@ -40,6 +40,7 @@ type Options[Call, Answer any] struct {
 	// SlowAfter is when a round trip of one call counts as slow, and the next may start beside it. It
 	// may have met a row that another session has locked. Each further call adds a fifth of it, up
 	// to eightfold: otherwise a busy database would get more and smaller round trips, which cost it more.
+	// The other groups of a lane wait for SlowAfter at most, however many calls there are.
 	SlowAfter time.Duration
 
 	// Lane holds back a round trip while one of another group in the lane is under way, and not slow.

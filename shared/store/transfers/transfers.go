@@ -42,7 +42,7 @@ func New(s *store.Store) *Store {
 }
 
 // Lane is the lane of the writes. A ledger in the same database makes its calls in it too. A call then waits for a
-// write that is under way. The next write has all transfers whose calls were answered.
+// write that is under way, and a write for a call, each for 250 ms at most. The next write has all transfers whose calls were answered.
 func (s *Store) Lane() *batch.Lane { return &s.lane }
 
 // send makes one round trip; none without statements.
