@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A person with a browser is told of no route and no member of the API.
+// No text for a person with a browser names a route or a member of the API.
 func TestTodosNameNoRoutes(t *testing.T) {
 	t.Parallel()
 	ofAPI := regexp.MustCompile(`GET |POST |…/|blockedBy|lastErrorDetail`)
