@@ -93,15 +93,12 @@ func (r *exampleReceiver) gets(t *testing.T, b bench, begin string) {
 	var cancel context.CancelFunc
 	b.ctx, cancel = context.WithTimeout(b.ctx, 45*time.Second)
 	defer cancel()
-	for lastSweep := time.Now(); r.count(begin) == 0; time.Sleep(50 * time.Millisecond) {
-		if b.ctx.Err() != nil {
-			t.Fatalf("lines %q: got none, want one; of this event it printed:\n%s", begin, r.linesOf(begin))
+	defer func() {
+		if t.Failed() {
+			t.Logf("of this event it printed:\n%s", r.linesOf(begin))
 		}
-		if time.Since(lastSweep) > 5*time.Second {
-			_ = b.RunSweep(b.ctx) // a failed sweep is repeated
-			lastSweep = time.Now()
-		}
-	}
+	}()
+	b.swept(t, fmt.Sprintf("lines %q: got none, want one", begin), func() bool { return r.count(begin) > 0 })
 }
 
 // delivery is a request to a receiver.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -199,9 +198,9 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	b.Nodes[1].SetFaults(rpcproxy.Faults{})
 	b.Nodes[2].SetFaults(rpcproxy.Faults{})
 	var released, left []txmanager.Submitter
-	for again := true; again; { // the nodes are queried again some time after their faults
-		left, again = nil, false
-		body := map[string]any{"reason": "upgrade", "pageSize": 2}
+	b.until(t, "a submitter could not be released: the nodes are queried again some time after their faults", func() bool {
+		left = nil
+		again, body := false, map[string]any{"reason": "upgrade", "pageSize": 2}
 		for more := true; more; {
 			status, out, text := b.releaseUntouched(t, body)
 			if status != http.StatusOK {
@@ -210,7 +209,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 			released = append(released, out.Released...)
 			for _, l := range out.Left {
 				left = append(left, txmanager.Submitter(l.Submitter))
-				if askAgain := strings.Contains(l.Why, "ask again"); askAgain {
+				if strings.Contains(l.Why, "ask again") {
 					again = true
 				} else if !strings.Contains(l.Why, "next nonce here is 1") {
 					t.Errorf("%s is left: got %q, want the counts", l.Submitter, l.Why)
@@ -221,10 +220,8 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 			}
 			body["pageToken"] = out.NextPageToken
 		}
-		if again {
-			time.Sleep(200 * time.Millisecond)
-		}
-	}
+		return !again
+	})
 	if len(released) != 3 || !slices.Equal(left, []txmanager.Submitter{used}) {
 		t.Fatalf("got released %v and left %v, want all but %s", released, left, used)
 	}

@@ -75,7 +75,7 @@ func howLong(now time.Time, of any) template.HTML {
 	return timeElement(t, "just now")
 }
 
-// due is when something comes next, such as "in 2 s". What is late comes now.
+// due is when something comes next, such as "in 2 s". A time that has passed is "now".
 func due(now time.Time, of any) template.HTML {
 	if t, ok := timeOf(of); ok && !t.After(now) {
 		return timeElement(t, "now")

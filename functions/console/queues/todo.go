@@ -1,7 +1,7 @@
 package queues
 
-// todos are what an operator can do in this console about a cause of a wait or a kind of item, where the API's own text
-// names its routes and members.
+// todos are what an operator can do in this console, by the cause of a wait or the kind of an item. It has those
+// for which the API's own text names routes and members.
 var todos = map[string]string{
 	"DATABASE":     "Find out which database this is, then accept it as the runbook says.",
 	"ACCOUNT":      "Read on the account's page what it waits for. It is repeated without you; a repeat under another id could book twice.",
