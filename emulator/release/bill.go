@@ -79,28 +79,46 @@ func partsOf(program string) ([]cdx.Component, error) {
 	return append(parts, npmPackages(text)...), err
 }
 
-// embedded are the packages of npm that programs embed, with the text of the package that has its version.
+// embedded are the packages of npm that programs embed, with a text of the package that programs have too. The versions are its
+// group; a package without one does not say its version.
 var embedded = []struct {
-	name    string
-	version *regexp.Regexp
+	name string
+	text *regexp.Regexp
 }{
-	{"htmx.org", regexp.MustCompile(`// htmx ([0-9.]+), from npm`)},                                                                    // functions/console/page/static/htmx.min.js
-	{"redoc", regexp.MustCompile(`ReDoc - OpenAPI/Swagger-generated API Reference Documentation\n \* -+\n \*   Version: "([0-9.]+)"`)}, // emulator/local/redoc/redoc.standalone.js.LICENSE.txt
+	// functions/console/page/static/htmx.min.js
+	{"htmx.org", regexp.MustCompile(`// htmx ([0-9.]+), from npm`)},
+	// emulator/local/redoc/redoc.standalone.js.LICENSE.txt: Redoc, and what it is bundled with.
+	{"redoc", regexp.MustCompile(`ReDoc - OpenAPI/Swagger-generated API Reference Documentation\n \* -+\n \*   Version: "([0-9.]+)"`)},
+	{"dompurify", regexp.MustCompile(`@license DOMPurify ([0-9.]+) `)},
+	{"mark.js", regexp.MustCompile(`\* mark\.js v([0-9.]+)\n`)},
+	{"perfect-scrollbar", regexp.MustCompile(`\* perfect-scrollbar v([0-9.]+)\n`)},
+	{"stickyfilljs", regexp.MustCompile("Stickyfill -- `position: sticky` polyfill\n \\* v\\. ([0-9.]+) ")},
+	{"react-is", regexp.MustCompile(`React v([0-9.]+)\n \* react-is\.production`)},
+	{"classnames", regexp.MustCompile(`http://jedwatson\.github\.io/classnames`)},
+	{"prismjs", regexp.MustCompile(`\* Prism: Lightweight, robust, elegant syntax highlighting`)},
+	{"react", regexp.MustCompile(`\* react\.production\.min\.js\n`)},
+	{"react-dom", regexp.MustCompile(`\* react-dom\.production\.min\.js\n`)},
+	{"scheduler", regexp.MustCompile(`\* scheduler\.production\.min\.js\n`)},
+	{"use-sync-external-store", regexp.MustCompile(`\* use-sync-external-store-shim\.production\.js\n`)},
 }
 
 // npmPackages returns the packages of npm in the text of a program or file.
 func npmPackages(text []byte) (all []cdx.Component) {
 	for _, e := range embedded {
-		if found := e.version.FindSubmatch(text); found != nil {
-			all = append(all, library("npm", e.name, string(found[1])))
+		for _, found := range e.text.FindAllSubmatch(text, -1) {
+			version := string(bytes.Join(found[1:], nil))
+			all = append(all, library("npm", e.name, version))
 		}
 	}
 	return all
 }
 
-// library is a Go module or a package of npm as a part of a program. Its reference is its package URL.
+// library is a Go module or a package of npm as a part of a program. Its reference is its package URL. An unknown version is "".
 func library(kind, name, version string) cdx.Component {
-	url := "pkg:" + kind + "/" + name + "@" + strings.ReplaceAll(version, "+", "%2B")
+	url := "pkg:" + kind + "/" + name
+	if version != "" {
+		url += "@" + strings.ReplaceAll(version, "+", "%2B")
+	}
 	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: url}
 }
 

@@ -91,6 +91,9 @@ func readBase(s source, archive string, out io.Writer) ([]cdx.Component, error) 
 		fmt.Fprintln(out, "Without the emulator's image: --emulator-base is not given.")
 		return nil, nil
 	}
+	if !filepath.IsAbs(archive) {
+		return nil, fmt.Errorf("--emulator-base %s: want an absolute path, such as /tmp/postgres.tar: scripts/release runs in the repository's folder", archive)
+	}
 	base, err := baseOf(archive)
 	if err != nil {
 		return nil, err

@@ -116,6 +116,9 @@ func TestRelease(t *testing.T) {
 	if err := r.release(to, platform, &out); err == nil || !strings.Contains(err.Error(), "--emulator-base") {
 		t.Errorf("a tag, and no base of the emulator's image: got %v, want it refused", err)
 	}
+	if err := r.release(to, platform, io.Discard, "--emulator-base", "postgres.tar"); err == nil || !strings.Contains(err.Error(), "want an absolute path") {
+		t.Errorf("a relative path of the base: got %v, want it refused", err)
+	}
 	base := postgresBase(t)
 	if err := r.release(to, platform, &out, "--emulator-base", base); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
@@ -171,7 +174,13 @@ func TestEmbeddedPackagesOfNPM(t *testing.T) {
 			got = append(got, c.PackageURL)
 		}
 	}
-	check.Equal(t, "packages", fmt.Sprint(got), "[pkg:npm/htmx.org@2.0.11 pkg:npm/redoc@2.5.4]")
+	check.Equal(t, "packages", strings.Join(got, " "), "pkg:npm/htmx.org@2.0.11 pkg:npm/redoc@2.5.4 pkg:npm/dompurify@3.4.13 pkg:npm/mark.js@8.11.1 "+
+		"pkg:npm/perfect-scrollbar@1.5.3 pkg:npm/stickyfilljs@1.1.1 pkg:npm/react-is@16.13.1 pkg:npm/react-is@17.0.2 pkg:npm/classnames "+
+		"pkg:npm/prismjs pkg:npm/react pkg:npm/react-dom pkg:npm/scheduler pkg:npm/use-sync-external-store")
+	license := check.Value(os.ReadFile("../local/redoc/redoc.standalone.js.LICENSE.txt"))(t)
+	if got, want := len(got)-1, strings.Count(string(license), "/*"); got != want {
+		t.Errorf("Redoc's packages: got %d, want the %d that its licence file names", got, want)
+	}
 }
 
 // ofEmulator checks the emulator's image: the base with its settings, and the programs, of which the emulator starts.

@@ -74,6 +74,11 @@ func TestScreenshots(t *testing.T) {
 	explorer.open("/explorer")
 	explorer.awaitOperations()
 	explorer.evaluate(`document.querySelector("`+createTxSection+`").scrollIntoView()`, nil)
+	poll(t, "the menu shows the operation", func() (shown bool) {
+		explorer.evaluate(`Boolean(document.querySelector("[data-item-id='tag/transactions/operation/createTx']")?.getClientRects().length)`, &shown)
+		return shown
+	})
+	explorer.evaluate(`document.getAnimations().forEach(a => a.finish())`, nil)
 	explorer.draws("explorer", chromedp.CaptureScreenshot())
 	b.album.write(t, *screenshots)
 }
@@ -94,6 +99,7 @@ func (h *deployment) drawCalm(t *testing.T, b *tab) {
 		t.Fatalf("resume the endpoint: got %v, want a proposal", err)
 	}
 	b.picture("chains", "/console/chains")
+	b.until("/console/webhooks", "up to date") // the other receiver, which takes the events
 	b.picture("webhooks", "/console/webhooks")
 	b.picture("transfer", "/console/transfers/"+h.transfer)
 	second := h.as(t, stack.SecondAccount)

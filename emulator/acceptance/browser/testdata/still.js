@@ -64,14 +64,17 @@
     all("[data-page=chains] time").filter(e => e.closest("td")).forEach(e => apart(e, -1));
     all("main p").filter(p => /^Counted up to/.test(clean(p))).forEach(p => all("time", p).forEach(e => apart(e, -12)));
     all("dt").filter(e => clean(e) === "Next query").forEach(e => all("time", e.nextElementSibling).forEach(e => apart(e, 5)));
-    all("[data-endpoint] dd").forEach(dd => all("time", dd).forEach(e => apart(e, /^in |^now$/.test(clean(e)) ? 2 : -21)));
+    all("[data-endpoint] dd").forEach(dd => all("time", dd).forEach(e => apart(e, /next $/.test((e.previousSibling || dd).textContent) ? 2 : -21)));
     all("table[aria-labelledby=queue] time").forEach(e => apart(e, -14));
-    const times = all("time").filter(e => !e.dataset.still);
-    const order = [...new Set(times.map(e => e.dateTime))].sort((a, b) => Date.parse(a) - Date.parse(b) || (a < b ? -1 : 1));
+    const times = all("time").filter(e => !e.dataset.still && e.getClientRects().length > 0);
+    const micros = text => Date.parse(text.slice(0, 19) + "Z") * 1000 + Math.floor(1e6 * (text.match(/\.\d+/) || [0])[0]);
+    const order = [...new Set(times.map(e => e.dateTime))].sort((a, b) => micros(a) - micros(b));
     // A time without a fraction is that of a text with whole seconds: the last instant of its second.
     const exact = text => /\.\d+Z$/.test(text) ? text : order.findLast(t => t.startsWith(text.slice(0, 19))) || text;
-    const instants = order.filter(t => exact(t) === t), now = instants.indexOf(exact(drawn.dateTime));
-    times.forEach(e => say(e, step * (instants.indexOf(exact(e.dateTime)) - now)));
+    // Two readings of one instant may differ by a microsecond.
+    const instants = order.filter((t, i) => exact(t) === t && !(i > 0 && micros(t) - micros(order[i - 1]) < 3));
+    const rank = text => instants.findLastIndex(t => micros(t) <= micros(exact(text)));
+    times.forEach(e => say(e, step * (rank(e.dateTime) - rank(drawn.dateTime))));
     all("svg .when").forEach(e => {
       const state = e.parentNode.querySelector("text").textContent;
       const row = all("main tr").find(tr => tr.querySelector("th .badge") && clean(tr.querySelector("th .badge")) === state);
