@@ -104,9 +104,7 @@ func telemetrySettings(collector string) map[string]string {
 	if collector == "" {
 		return map[string]string{}
 	}
-	return map[string]string{
-		collectorSetting: collector, "FENCEPOST_TELEMETRY_FLUSH_EVERY": "1s", "FENCEPOST_TELEMETRY_TRACE_ONE_IN": "1",
-	}
+	return map[string]string{collectorSetting: collector, "FENCEPOST_TELEMETRY_TRACE_ONE_IN": "1"}
 }
 
 // startWebhookEndpoint starts an endpoint for webhooks, or returns nil without them.
