@@ -21,7 +21,7 @@ func TestFlagsThatContradict(t *testing.T) {
 		"--window 2 --set nonce.strict.enabled=true":           "--window above 1",
 		"--window 10001":                              "--window 10001: want 0 to 10000",
 		"--set rpc.urls=http://x":                     "FENCEPOST_RPC_URLS: remove it",
-		"--set mark.bucket=marks":                     "FENCEPOST_MARK_BUCKET: give --mark",
+		"--set mark.enabled=true":                     "FENCEPOST_MARK_ENABLED: give --mark",
 		"--set chain.blockTime=5s":                    "FENCEPOST_CHAIN_BLOCK_TIME: give --block-time",
 		"--set LANG=C":                                "LANG is no setting",
 		"--block-time 1ms":                            "--block-time 1ms: want 50ms to 1m",

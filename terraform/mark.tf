@@ -42,7 +42,8 @@ locals {
   mark_writers = merge({ for name, f in local.functions : name => local.members[name] if f.marks }, { migrate = local.members["migrate"] })
 
   mark_environment = {
-    FENCEPOST_MARK_BUCKET = google_storage_bucket.mark.name
+    FENCEPOST_MARK_ENABLED = "true"
+    FENCEPOST_MARK_BUCKET  = google_storage_bucket.mark.name
   }
 }
 

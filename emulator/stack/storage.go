@@ -60,6 +60,6 @@ func (s *Stack) markSettings() map[string]string {
 		return nil
 	}
 	return map[string]string{
-		"FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
+		"FENCEPOST_MARK_ENABLED": "true", "FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
 	}
 }

@@ -105,11 +105,6 @@ func settable(settings []setting, constants bool) []setting {
 	return slices.DeleteFunc(slices.Clone(settings), func(s setting) bool { return s.constant && !constants })
 }
 
-// replaced are variables of earlier builds whose purpose another setting has, with what to do.
-var replaced = map[string]string{
-	prefix + "MARK_ENABLED": "a mark is kept if mark.bucket is set; remove the variable",
-}
-
 // unknown finds FENCEPOST_ variables that are no setting, or a constant unless constants can be set. It
 // does not show their values: a misspelt name may hold a secret.
 func unknown(environ []string, settings []setting, constants bool) (problems []error) {
@@ -119,8 +114,6 @@ func unknown(environ []string, settings []setting, constants bool) (problems []e
 			continue
 		}
 		switch i := slices.IndexFunc(settings, func(s setting) bool { return s.variable() == variable }); {
-		case replaced[variable] != "":
-			problems = append(problems, fmt.Errorf("%s is no setting: %s", variable, replaced[variable]))
 		case i < 0:
 			problems = append(problems, fmt.Errorf("%s is no setting: the nearest is %s", variable, nearest(settable(settings, constants), variable)))
 		case settings[i].constant && !constants:

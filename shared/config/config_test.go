@@ -117,7 +117,7 @@ var everything = []string{
 	"FENCEPOST_SIGNER_REMOTES_FILE=/keys/remotes.json", "FENCEPOST_SIGNER_TIMEOUT=6s", "FENCEPOST_SIGNER_PARALLEL=3",
 	"FENCEPOST_HANDLERS_URLS=wage=https://payroll.example/wages, refund=http://127.0.0.1:9/", "FENCEPOST_HANDLERS_TIMEOUT=4s", "FENCEPOST_HANDLERS_PATIENCE=0s",
 	"FENCEPOST_HANDLERS_SECRETS=wage=" + wageSecret + ", refund=" + refundSecret + ",wage=" + refundSecret,
-	"FENCEPOST_MARK_BUCKET=marks", "FENCEPOST_MARK_ENDPOINT=http://127.0.0.1:8126/storage/v1/",
+	"FENCEPOST_MARK_ENABLED=true", "FENCEPOST_MARK_BUCKET=marks", "FENCEPOST_MARK_ENDPOINT=http://127.0.0.1:8126/storage/v1/",
 	"FENCEPOST_EVENTS_MODE=webhook", "FENCEPOST_EVENTS_KEEP=48h", "FENCEPOST_EVENTS_PUBSUB_TOPIC=projects/proj-1/topics/events", "FENCEPOST_EVENTS_PUBSUB_ENDPOINT=127.0.0.1:8125",
 	"FENCEPOST_EVENTS_WEBHOOK_URLS=shop=https://shop.example/hook, books=http://127.0.0.1:9/", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT=4s",
 	"FENCEPOST_EVENTS_WEBHOOK_SECRETS=shop=" + wageSecret + ",books=" + refundSecret, "FENCEPOST_EVENTS_WEBHOOK_CALLERS=shop=shop@proj-1.iam,shop=handler:wage",
@@ -183,7 +183,7 @@ func everythingLoaded() config.Config {
 		Handlers: config.Handlers{URLs: map[string]string{"wage": "https://payroll.example/wages", "refund": "http://127.0.0.1:9/"},
 			Secrets: map[string][]config.Secret{"wage": {config.NewSecret(wageSecret), config.NewSecret(refundSecret)}, "refund": {config.NewSecret(refundSecret)}},
 			Timeout: 4 * time.Second},
-		Mark: config.Mark{Bucket: "marks", Endpoint: "http://127.0.0.1:8126/storage/v1/"},
+		Mark: config.Mark{Enabled: true, Bucket: "marks", Endpoint: "http://127.0.0.1:8126/storage/v1/"},
 		Events: config.Events{Mode: config.EventsWebhook, Keep: 48 * time.Hour, Topic: "projects/proj-1/topics/events", PubSubEndpoint: "127.0.0.1:8125",
 			URLs:    map[string]string{"shop": "https://shop.example/hook", "books": "http://127.0.0.1:9/"},
 			Secrets: map[string][]config.Secret{"shop": {config.NewSecret(wageSecret)}, "books": {config.NewSecret(refundSecret)}},
@@ -319,14 +319,6 @@ func TestUnknownVariablesAreRefused(t *testing.T) {
 		if want := name + " is no setting: the nearest is " + tt.nearest; err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", tt.given, err, want)
 		}
-	}
-}
-
-// A variable of an earlier build whose purpose another setting has is refused with that setting.
-func TestReplacedVariablesAreRefused(t *testing.T) {
-	t.Parallel()
-	for _, value := range []string{"true", "false", ""} {
-		wantProblem(t, with("FENCEPOST_MARK_ENABLED="+value), "FENCEPOST_MARK_ENABLED is no setting: a mark is kept if mark.bucket is set; remove the variable")
 	}
 }
 

@@ -432,7 +432,9 @@ func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsW
 
 // Mark configures the detection of a database that is not the one written last.
 type Mark struct {
-	// Bucket is the Cloud Storage bucket of the mark; "": no mark is kept.
+	// Enabled is true if a mark is kept outside the database.
+	Enabled bool
+	// Bucket is the Cloud Storage bucket of the mark.
 	Bucket string
 	// Endpoint is a storage other than Google's; "" is Google's.
 	Endpoint string

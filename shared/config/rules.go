@@ -30,7 +30,7 @@ func (r rule) problem(settings []setting, given map[string]string) error {
 }
 
 func (c *Config) rules() []rule {
-	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.approvalRules(), c.consoleRules(), c.eventRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
+	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.approvalRules(), c.consoleRules(), c.eventRules(), c.markRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
 }
 
 func (c *Config) leaseRules() []rule {
@@ -148,6 +148,14 @@ func (c *Config) eventRules() []rule {
 		of:     []string{"events.webhook.timeout", "lease.duration"},
 		broken: e.Timeout+time.Second >= c.Lease.Duration && e.Mode == EventsWebhook,
 		say:    "set lease.duration more than a second above events.webhook.timeout: an event is delivered within one lease, and the delivery is still to be recorded",
+	}}
+}
+
+func (c *Config) markRules() []rule {
+	return []rule{{
+		of:     []string{"mark.enabled", "mark.bucket"},
+		broken: c.Mark.Enabled && c.Mark.Bucket == "",
+		say:    "mark.enabled is true: set mark.bucket, which has the mark",
 	}}
 }
 

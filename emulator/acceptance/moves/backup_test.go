@@ -104,7 +104,7 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 }
 
 // Without a mark the same restore is not noticed by its identity. This is the limit of the promise
-// while mark.bucket is not set.
+// while mark.enabled is off.
 func TestWithoutTheMarkABackupThatIsPutBackIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, false, stack.Options{SweepEvery: -1})
