@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/mark"
@@ -12,9 +11,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
 )
-
-// Deadline returns how long an invocation may take.
-func (a *App) Deadline() time.Duration { return a.base.Deadline }
 
 // Resolutions returns the resolutions of every chain's worker.
 func (a *App) Resolutions() (all []txmanager.StuckResolution) {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/ulid/v2"
@@ -272,18 +271,5 @@ func TestWithoutATradingCore(t *testing.T) {
 	}
 	if _, err := h.app("FENCEPOST_TRADING_URL=" + h.core.url); err == nil || strings.Contains(err.Error(), "FENCEPOST_TRADING_URL") || !strings.Contains(err.Error(), "FENCEPOST_TRADING_SECRET") {
 		t.Errorf("a core without its secret: got %v, want an error that names what is missing", err)
-	}
-}
-
-// A full check of conservation may take as long as its service, and everything else as long as a task.
-func TestAFullCheckHasItsServicesTime(t *testing.T) {
-	t.Parallel()
-	h := build(t)
-	for _, c := range []struct {
-		target, seconds string
-		want            time.Duration
-	}{{"conservation", "1800", 30 * time.Minute}, {"conservation", "", time.Minute}, {"transfer", "1800", time.Minute}} {
-		app := h.opened(append(h.transferSettings(), "FUNCTION_TARGET="+c.target, "CLOUD_RUN_TIMEOUT_SECONDS="+c.seconds)...)
-		check.Equal(t, c.target+" with "+c.seconds, app.Deadline(), c.want)
 	}
 }

@@ -51,15 +51,6 @@ func feeLimits(c config.Config) gas.Limits {
 	}
 }
 
-// deadline returns how long an invocation may take. The scheduler waits for a check of conservation as
-// long as the service allows; a full one takes longer than a task may.
-func deadline(c config.Config) time.Duration {
-	if c.Platform.FunctionTarget == "conservation" && c.Platform.Timeout > 0 {
-		return c.Platform.Timeout
-	}
-	return c.Tasks.DispatchDeadline
-}
-
 // timing returns the time limits of a lease session.
 func timing(c config.Config) session.Timing {
 	return session.Timing{Lease: leaseRules(c.Lease), CallTimeout: c.RPC.Timeout, IterationsEndAfter: c.Tasks.DispatchDeadline / 2}

@@ -35,7 +35,7 @@ type Base struct {
 	Events   *Deliveries // of the events that a request makes
 
 	MaxBodyBytes int64
-	Deadline     time.Duration  // of an invocation
+	Deadline     time.Duration  // of a task or a sweep
 	Namespace    string         // of an address without a chain prefix
 	ChainID      uint64         // of the same
 	Families     chain.Families // of the chains that are served

@@ -106,8 +106,8 @@ func (c *Config) taskSettings() []setting {
 			meaning: "the account that tasks call as",
 			field:   text(&c.Tasks.ServiceAccount, "a service account's e-mail address", email)},
 		// The bounds are Cloud Tasks' own: google.cloud.tasks.v2.Task, dispatch_deadline.
-		{name: "tasks.dispatchDeadline", constant: true, def: "60s",
-			meaning: "how long Cloud Tasks waits for the answer to one task, and how long an invocation may take: the time-out of the functions in Terraform. One of *conservation* may take as long as `CLOUD_RUN_TIMEOUT_SECONDS`, if that is set",
+		{name: "tasks.dispatchDeadline", def: "60s",
+			meaning: "how long Cloud Tasks waits for the answer to one task. Set it to the function's own time-out",
 			field:   duration(&c.Tasks.DispatchDeadline, 15*time.Second, 30*time.Minute)},
 		{name: "tasks.queueShards", def: "1",
 			meaning: "the number of queues of each kind of work, among which submitters are spread; one queue dispatches at most 500 tasks a second. Raise it above that rate",

@@ -317,7 +317,9 @@ func TestReadingFitsTheNodesRange(t *testing.T) {
 	h.mine(60 + confirmations)
 	nodes := &bounded{PaymentsChain: h.connector, blocks: 10}
 	r := h.reader(1000)
-	r.ChainOf = func(txmanager.Submitter) (payout.PaymentsChain, bool, uint64, error) { return nodes, false, confirmations, nil }
+	r.ChainOf = func(txmanager.Submitter) (payout.PaymentsChain, bool, uint64, error) {
+		return nodes, false, confirmations, nil
+	}
 	if _, err := r.Check(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
