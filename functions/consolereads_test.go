@@ -182,8 +182,8 @@ func isPlanned(t *testing.T, statement string) bool {
 	if sub, rest, ok := strings.Cut(statement, "/"); ok {
 		folder, name = filepath.Join(folder, sub), rest
 	}
-	if _, err := os.Stat(filepath.Join(folder, "testdata", "plans", name+".txt")); err == nil {
-		return true
+	if plan, err := os.ReadFile(filepath.Join(folder, "testdata", "plans", name+".txt")); err == nil && strings.HasPrefix(string(plan), "Postgres 17\n") {
+		return true // one of another version is compared by no test
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "plans_test.go"))
 	return err == nil && strings.Contains(string(text), `"`+name+`"`)

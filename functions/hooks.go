@@ -51,7 +51,10 @@ type Reservation struct {
 //
 // [txmanager.ErrNotLeader]: another invocation serves s; try again.
 //
-// [txmanager.ErrRetryLater]: PROTECT, no room or no money; try again later.
+// [txmanager.ErrRetryLater]: PROTECT, no room, no money, or a nonce that no node has acknowledged;
+// try again later.
+//
+// [txmanager.ErrPolicyAllowsNothing]: the submitter's policy allows no fee.
 //
 // [txmanager.ErrTooManyNonces]: more than the window of s, which is 1 while nonce.strict.enabled is
 // true; ask for fewer.

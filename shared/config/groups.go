@@ -253,7 +253,7 @@ type Conservation struct {
 	Halt HaltMode
 
 	Chain        bool          // payments are read from the chains themselves
-	ChainBlocks  int           // in one step, and fewer after an error
+	ChainBlocks  int           // in one step
 	ChainHistory time.Duration // of a payer that was never read; 0: to its registration
 }
 

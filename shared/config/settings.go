@@ -228,11 +228,11 @@ func (c *Config) conservationSettings() []setting {
 		{name: "conservation.chain", def: "true",
 			meaning: "whether conservation reads the payers' payments from their chains in final blocks, and compares them with the transfers. Switch it off on a chain whose nodes refuse `eth_getLogs`",
 			field:   boolean(&c.Conservation.Chain)},
-		{name: "conservation.chainBlocks", constant: true, def: "1000",
-			meaning: "how many blocks conservation asks a node about at once, by `eth_getLogs` too. A node that answers with an error is asked about half as many, and again, until it answers",
+		{name: "conservation.chainBlocks", def: "1000",
+			meaning: "how many blocks conservation asks a node about at once, by `eth_getLogs` too; set it to what the node allows",
 			field:   number(&c.Conservation.ChainBlocks, "a number of blocks", 1, 100_000)},
-		{name: "conservation.chainHistory", constant: true, def: "24h",
-			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration. It matters only for a payer that was registered before the first check of its chain",
+		{name: "conservation.chainHistory", def: "24h",
+			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration; 0s: to its registration. Shorten it for a payer that was active long before",
 			field:   duration(&c.Conservation.ChainHistory, 0, 10*365*24*time.Hour)},
 	}
 }
@@ -303,8 +303,8 @@ func (c *Config) signerSettings() []setting {
 		{name: "signer.timeout", def: "5s",
 			meaning: "how long one signature may take; a missing answer is unknown, and the signature is requested again. The lease bounds it too. Raise it for a slow signing service",
 			field:   duration(&c.Signer.Timeout, 100*time.Millisecond, 5*time.Minute)},
-		{name: "signer.parallel", constant: true, def: "8",
-			meaning: "how many signatures of one submitter's window are requested at once; a remote signer gets one request at a time",
+		{name: "signer.parallel", def: "8",
+			meaning: "how many signatures of one submitter's window are requested at once; a remote signer gets one request at a time. Lower it when Cloud KMS reports that its quota is used up",
 			field:   number(&c.Signer.Parallel, "a number of signatures", 1, 100)},
 	}
 }

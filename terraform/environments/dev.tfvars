@@ -1,4 +1,4 @@
-# For trying things out: no standby, few instances, and everything can be destroyed.
+# For trying things out: no standby, few instances, and services and the database can be destroyed.
 environment         = "dev"
 deletion_protection = false
 

@@ -36,7 +36,7 @@ type ChainReader struct {
 	// ChainOf returns a payer's chain, and the rule by which its blocks are final.
 	ChainOf func(txmanager.Submitter) (chain PaymentsChain, byTag bool, depth uint64, err error)
 
-	Blocks  uint64        // maximum of blocks in one step; after an error half as many, and so on
+	Blocks  uint64        // maximum of blocks in one step
 	History time.Duration // how far back a new payer is read; 0: to its registration
 	Time    time.Duration // maximum time that one call reads
 
@@ -96,9 +96,8 @@ func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) er
 			return err
 		}
 	}
-	blocks := r.Blocks
 	for more := true; more; {
-		if at, more, err = r.step(ctx, payments, q, at, &blocks); err != nil {
+		if at, more, err = r.step(ctx, payments, q, at); err != nil {
 			return err
 		}
 		if r.At != nil {
@@ -117,13 +116,13 @@ func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q chain.Pa
 	return at, r.Book.BeginReading(ctx, at)
 }
 
-// step reads some blocks and stores their payments. It lowers blocks to the number that the node answers.
-func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, at conservation.ChainReading, blocks *uint64) (next conservation.ChainReading, more bool, err error) {
+// step reads some blocks and stores their payments.
+func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, at conservation.ChainReading) (next conservation.ChainReading, more bool, err error) {
 	if q.AfterHash, err = txmanager.ParseHash(at.BlockHash); err != nil {
 		return at, false, err
 	}
 	q.After, q.Sent = at.Block, at.Sent
-	p, err := query(ctx, chain, q, blocks)
+	p, err := r.query(ctx, chain, q)
 	if err != nil {
 		return at, false, err
 	}
@@ -140,12 +139,12 @@ func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q chain.Pay
 	return next, stored && p.End > at.Block && p.End < p.Final, err
 }
 
-// query reads payments, with half the blocks after each error: many nodes bound the range of one
+// query reads payments, with fewer blocks after each error: many nodes bound the range of one
 // answer.
-func query(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery, blocks *uint64) (p chain.Payments, err error) {
-	for ; ; *blocks /= 2 {
-		q.UpTo = q.After + max(*blocks, 1)
-		if p, err = chain.Payments(ctx, q); err == nil || *blocks <= 1 || ctx.Err() != nil {
+func (r *ChainReader) query(ctx context.Context, chain PaymentsChain, q chain.PaymentsQuery) (p chain.Payments, err error) {
+	for blocks := max(r.Blocks, 1); ; blocks /= 8 {
+		q.UpTo = q.After + max(blocks, 1)
+		if p, err = chain.Payments(ctx, q); err == nil || blocks <= 1 || ctx.Err() != nil {
 			return p, err
 		}
 	}

@@ -2,7 +2,6 @@ package payout_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
-	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -292,43 +290,6 @@ func TestStoppedReadingContinues(t *testing.T) {
 	}
 	if got := value[int](h, `select count(*) from conservation_payment`); got != want {
 		t.Errorf("got %d payments, want %d, each once", got, want)
-	}
-}
-
-// bounded is a chain whose nodes answer for a few blocks at once.
-type bounded struct {
-	payout.PaymentsChain
-	blocks uint64
-	asked  []uint64 // the number of blocks of each query
-}
-
-func (b *bounded) Payments(ctx context.Context, q chain.PaymentsQuery) (chain.Payments, error) {
-	b.asked = append(b.asked, q.UpTo-q.After)
-	if q.UpTo-q.After > b.blocks {
-		return chain.Payments{}, errors.New("the range of blocks is too large")
-	}
-	return b.PaymentsChain.Payments(ctx, q)
-}
-
-// Where a node bounds the range of a query, the reader finds a number of blocks that it answers, and keeps it.
-func TestReadingFitsTheNodesRange(t *testing.T) {
-	t.Parallel()
-	h := newEnv(t)
-	h.mine(60 + confirmations)
-	nodes := &bounded{PaymentsChain: h.connector, blocks: 10}
-	r := h.reader(1000)
-	r.ChainOf = func(txmanager.Submitter) (payout.PaymentsChain, bool, uint64, error) {
-		return nodes, false, confirmations, nil
-	}
-	if _, err := r.Check(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
-	if left := value[int](h, `select final_block - block from conservation_chain`); left != 0 {
-		t.Errorf("got %d final blocks that were not read, want all of them read", left)
-	}
-	want := []uint64{1000, 500, 250, 125, 62, 31, 15, 7, 7, 7}
-	if len(nodes.asked) < len(want) || !slices.Equal(nodes.asked[:len(want)], want) {
-		t.Errorf("blocks of the queries: got %v, want them to begin with %v", nodes.asked, want)
 	}
 }
 
