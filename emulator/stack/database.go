@@ -110,8 +110,10 @@ func (s *Stack) roleURL(ctx context.Context, target string) (string, error) {
 		return "", err
 	}
 	u.User = url.UserPassword(role, password)
-	if db.PgConn().ParameterStatus("server_version") >= "17" { // the first with this setting
+	if version := db.PgConn().ParameterStatus("server_version"); version >= "17" { // the first with this setting
 		u.RawQuery += "&transaction_timeout=" + strconv.Itoa(transactionTimeoutOf(target))
+	} else if target == all {
+		fmt.Fprintf(s.options.Progress, "Postgres %s: to try things out only. Deployments take 17, which ends the transaction of a frozen client by itself.\n", version)
 	}
 	if s.Proxy != nil {
 		u.Host = s.Proxy.Addr()
