@@ -170,7 +170,7 @@ func (k *Key) Check(ctx context.Context, s txmanager.Submitter) error {
 	case public.GetAlgorithm() != kmspb.CryptoKeyVersion_EC_SIGN_SECP256K1_SHA256:
 		return fmt.Errorf("%s is a key for %s, want EC_SIGN_SECP256K1_SHA256: %w", k.name, public.GetAlgorithm(), signer.ErrNoKey)
 	}
-	address, err := addressOf(public.GetPem())
+	address, err := AddressOf(public.GetPem())
 	if err != nil {
 		return fmt.Errorf("public key of %s: %w", k.name, err)
 	}

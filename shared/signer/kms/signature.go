@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 
 	"github.com/ethereum/go-ethereum/crypto"
 	"google.golang.org/grpc/codes"
@@ -62,28 +63,32 @@ var (
 	secp256k1   = asn1.ObjectIdentifier{1, 3, 132, 0, 10}
 )
 
-// addressOf returns the account of a public key in PEM, as KMS returns it (RFC 5480).
-func addressOf(text string) (txmanager.Address, error) {
-	wrong := errors.New("want a public key on secp256k1 in PEM")
-	block, _ := pem.Decode([]byte(text))
-	if block == nil {
-		return eip155.Address([20]byte{}), wrong
+// AddressOf returns the account of a public key in PEM, as KMS returns it (RFC 5480). It refuses text before or after the key.
+func AddressOf(text string) (txmanager.Address, error) {
+	none := eip155.Address([20]byte{})
+	block, rest := pem.Decode([]byte(text))
+	switch {
+	case block == nil || block.Type != "PUBLIC KEY":
+		return none, errors.New("want a public key in PEM")
+	case strings.LastIndex(strings.TrimSpace(text), "-----BEGIN ") != 0 || strings.TrimSpace(string(rest)) != "":
+		return none, errors.New("want one public key in PEM, and no other text")
 	}
 	var info struct {
 		Algorithm pkix.AlgorithmIdentifier
 		Key       asn1.BitString
 	}
-	rest, err := asn1.Unmarshal(block.Bytes, &info)
-	if err != nil || len(rest) > 0 || !info.Algorithm.Algorithm.Equal(ecPublicKey) {
-		return eip155.Address([20]byte{}), wrong
+	after, err := asn1.Unmarshal(block.Bytes, &info)
+	if err != nil || len(after) > 0 {
+		return none, errors.New("the PEM has no public key in DER, or bytes after it")
 	}
 	var curve asn1.ObjectIdentifier
-	if _, err := asn1.Unmarshal(info.Algorithm.Parameters.FullBytes, &curve); err != nil || !curve.Equal(secp256k1) {
-		return eip155.Address([20]byte{}), wrong
+	_, err = asn1.Unmarshal(info.Algorithm.Parameters.FullBytes, &curve)
+	if err != nil || !info.Algorithm.Algorithm.Equal(ecPublicKey) || !curve.Equal(secp256k1) {
+		return none, errors.New("the public key is on another curve, or of another kind: want secp256k1")
 	}
 	key, err := crypto.UnmarshalPubkey(info.Key.RightAlign())
 	if err != nil {
-		return eip155.Address([20]byte{}), wrong
+		return none, errors.New("the public key is no point on secp256k1 in uncompressed form")
 	}
 	return eip155.Address(crypto.PubkeyToAddress(*key)), nil
 }
