@@ -93,6 +93,7 @@ func TestSecondOperatorApproves(t *testing.T) {
 		t.Fatalf("after the act: got %s, want the proposal", path)
 	}
 	b.shows("proposal", "it is open again", "You proposed it")
+	b.suits(axeCore(t))
 	b.opens(path+"/approve", http.StatusOK)
 	b.fill("reason", "I approve of myself")
 	b.fill("confirm", b.label("confirm"))
@@ -104,6 +105,10 @@ func TestSecondOperatorApproves(t *testing.T) {
 	second := h.as(t, stack.SecondAccount)
 	second.open("/console/proposals")
 	second.followPath(path)
+	second.suits(axeCore(t))
+	second.follow("/reject")
+	second.suits(axeCore(t))
+	second.open(path)
 	second.follow("/approve")
 	second.suits(axeCore(t))
 	second.fill("reason", "I called them")
