@@ -70,6 +70,30 @@ func TestSuspendAndResume(t *testing.T) {
 	b.audited("resume", "no leak", stack.OperatorAccount)
 }
 
+// A policy that is no JSON is kept on its form. Corrected it is set, and the page shows it.
+func TestPolicyIsSet(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	b := h.as(t, stack.OperatorAccount)
+	b.open(submitterPath(h.changed()))
+	b.follow("/policy")
+	const wrong = `{"maxPerMinute": 4321,}`
+	b.fill("reason", "a limit")
+	b.fill("policy", wrong)
+	b.submits("button", http.StatusBadRequest)
+	if got := b.value("policy"); got != wrong {
+		t.Errorf("after a refusal: got the policy %q, want %q kept", got, wrong)
+	}
+	b.suits(axeCore(t))
+	b.fill("policy", `{"maxPerMinute": 4321}`)
+	b.submit("button")
+	b.until(submitterPath(h.changed()), "of 4321")
+	b.audited("policy", "a limit", stack.OperatorAccount)
+	must(h.operator.SetPolicy(t.Context(), h.changed(), client.Policy{}, "the test is over"))(t)
+}
+
 // status is the status of the submitter that tests change.
 func (h *deployment) status(t *testing.T) string {
 	t.Helper()
