@@ -70,6 +70,30 @@ func TestSuspendAndResume(t *testing.T) {
 	b.audited("resume", "no leak", stack.OperatorAccount)
 }
 
+// A policy that is no JSON is kept on its form. Corrected it is set, and the page shows it.
+func TestPolicyIsSet(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	b := h.as(t, stack.OperatorAccount)
+	b.open(submitterPath(h.changed()))
+	b.follow("/policy")
+	const wrong = `{"maxPerMinute": 4321,}`
+	b.fill("reason", "a limit")
+	b.fill("policy", wrong)
+	b.submits("button", http.StatusBadRequest)
+	if got := b.value("policy"); got != wrong {
+		t.Errorf("after a refusal: got the policy %q, want %q kept", got, wrong)
+	}
+	b.suits(axeCore(t))
+	b.fill("policy", `{"maxPerMinute": 4321}`)
+	b.submit("button")
+	b.until(submitterPath(h.changed()), "of 4321")
+	b.audited("policy", "a limit", stack.OperatorAccount)
+	must(h.operator.SetPolicy(t.Context(), h.changed(), client.Policy{}, "the test is over"))(t)
+}
+
 // status is the status of the submitter that tests change.
 func (h *deployment) status(t *testing.T) string {
 	t.Helper()
@@ -93,6 +117,7 @@ func TestSecondOperatorApproves(t *testing.T) {
 		t.Fatalf("after the act: got %s, want the proposal", path)
 	}
 	b.shows("proposal", "it is open again", "You proposed it")
+	b.suits(axeCore(t))
 	b.opens(path+"/approve", http.StatusOK)
 	b.fill("reason", "I approve of myself")
 	b.fill("confirm", b.label("confirm"))
@@ -104,6 +129,10 @@ func TestSecondOperatorApproves(t *testing.T) {
 	second := h.as(t, stack.SecondAccount)
 	second.open("/console/proposals")
 	second.followPath(path)
+	second.suits(axeCore(t))
+	second.follow("/reject")
+	second.suits(axeCore(t))
+	second.open(path)
 	second.follow("/approve")
 	second.suits(axeCore(t))
 	second.fill("reason", "I called them")

@@ -48,10 +48,10 @@ func (h *deployment) pages() []listed {
 
 // forms are the paths of acts, without an incident.
 func (h *deployment) forms() (paths []string) {
-	for _, act := range []string{"suspend", "resume", "edit", "retire"} {
+	for _, act := range []string{"suspend", "resume", "edit", "policy", "callers", "signer", "retire"} {
 		paths = append(paths, submitterPath(h.hostile())+"/"+act)
 	}
-	for _, act := range []string{"decide", "cancel"} {
+	for _, act := range []string{"decide", "cancel", "proceed"} {
 		paths = append(paths, "/console/tx/"+h.stuck+"/"+act)
 	}
 	for _, act := range []string{"test", "pause", "resume", "redeliver"} {

@@ -2,12 +2,17 @@ package queues
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/web"
 )
 
 // submitterAct is the form of an act on a submitter, with its state as evidence.
@@ -17,41 +22,57 @@ type submitterAct struct {
 	Effect  string // what the act does
 	Danger  bool   // it cannot be undone
 	Confirm string // the text to type; "": none
-	Edit    bool   // the form has the window and the name
+	Fields  string // which fields the form has beside the reason: edit, policy, callers or signer; "": none
 }
 
-// readSubmitter reads the submitter of the path for a form.
-func readSubmitter(ctx context.Context, call page.Call) (client.Submitter, error) {
+// Title is the form's heading.
+func (form submitterAct) Title() string {
+	if form.Fields == "" || form.Fields == "edit" {
+		return form.Verb + " " + form.Heading()
+	}
+	return form.Verb + " of " + form.Heading()
+}
+
+// read reads the submitter of the path, and for the form of the policy its use.
+func (form *submitterAct) read(ctx context.Context, call page.Call) error {
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
-	return call.Admin.Submitter(ctx, call.PathValue("submitter"))
+	id := call.PathValue("submitter")
+	var main part[client.Submitter]
+	all := calls{ctx: ctx}
+	ask(&all, &main, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
+	if form.Fields == "policy" {
+		ask(&all, &form.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
+	}
+	all.Wait()
+	if main.Err == nil {
+		form.Submitter = main.Value
+	}
+	return main.Err
 }
 
-// actOnSubmitter reads the submitter, draws the form, and does the act at POST. It makes 1 call, and 1 for the act. After
-// a refusal of the API it reads the submitter again.
+// actOnSubmitter reads the submitter, draws the form, and does the act at POST. It makes the calls of read, and 1 for the
+// act. After a refusal of the API it reads again.
 func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do func(ctx context.Context, id, reason string) error) (page.View, error) {
-	found, err := readSubmitter(ctx, call)
-	if err != nil {
+	if err := form.read(ctx, call); err != nil {
 		return page.View{}, err
 	}
-	form.Submitter = found
+	id := form.Submitter.Submitter
 	if form.Danger {
 		form.Confirm = form.Heading()
 	}
 	return page.Act(call, func(problem error) page.View {
-		if wasSent(problem) {
-			if now, err := readSubmitter(ctx, call); err == nil {
-				form.Submitter = now
-			}
+		if now := form; wasSent(problem) && now.read(ctx, call) == nil {
+			form = now
 		}
-		return page.View{Title: form.Verb + " " + form.Heading(), Body: "queues/submitter-act", Data: form}
+		return page.View{Title: form.Title(), Body: "queues/submitter-act", Data: form}
 	}, func(ctx context.Context, reason string) (string, error) {
 		if form.Danger {
 			if err := page.Confirmed(call, form.Confirm); err != nil {
 				return "", err
 			}
 		}
-		return page.Path("submitter", found.Submitter), do(ctx, found.Submitter, reason)
+		return page.Path("submitter", id), do(ctx, id, reason)
 	})
 }
 
@@ -87,7 +108,7 @@ func retire(ctx context.Context, call page.Call) (page.View, error) {
 
 // edit changes the window or the name. It makes 1 call, and 1 for the act.
 func edit(ctx context.Context, call page.Call) (page.View, error) {
-	form := submitterAct{Verb: "Edit", Edit: true, Effect: "The window is how many transactions may be open at once. A narrower window stops new nonces only: open transactions go on."}
+	form := submitterAct{Verb: "Edit", Fields: "edit", Effect: "The window is how many transactions may be open at once. A narrower window stops new nonces only: open transactions go on."}
 	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
 		change, err := updateOf(call)
 		if err == nil {
@@ -108,6 +129,121 @@ func updateOf(call page.Call) (client.SubmitterUpdate, error) {
 		return client.SubmitterUpdate{}, page.Refuse("name", "The name must have at most 100 characters.")
 	}
 	return client.SubmitterUpdate{MaxInFlight: &window, Name: &name}, nil
+}
+
+// setPolicy replaces the policy. It makes 2 calls, and 1 for the act.
+func setPolicy(ctx context.Context, call page.Call) (page.View, error) {
+	form := submitterAct{Verb: "Set the policy", Fields: "policy", Effect: "The policy in the form replaces the present one as a whole. A limit that is left out no longer holds. A queued intent that the policy forbids ends without a nonce."}
+	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
+		policy, err := policyOf(call.PostFormValue("policy"))
+		if err == nil {
+			_, err = call.Admin.SetPolicy(ctx, id, policy, reason)
+		}
+		return err
+	})
+}
+
+// PolicyText is the present policy as the form shows it.
+func (form submitterAct) PolicyText() (string, error) {
+	if form.Policy == nil {
+		return "{}", nil
+	}
+	text, err := json.MarshalIndent(form.Policy, "", "  ")
+	return string(text), err
+}
+
+// policyOf reads the policy of the form, as strictly as the API reads it.
+func policyOf(text string) (client.Policy, error) {
+	if strings.TrimSpace(text) == "" {
+		return client.Policy{}, page.Refuse("policy", "The policy is empty. Write {} for a policy without limits.")
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal([]byte(text), new(any))); ok {
+		line := 1 + strings.Count(text[:syntax.Offset], "\n")
+		return client.Policy{}, page.Refuse("policy", fmt.Sprintf("The policy is not JSON: line %d: %v.", line, syntax))
+	}
+	p, err := web.DecodeText[client.Policy]([]byte(text))
+	if wrong, ok := errors.AsType[*web.Problem](err); ok {
+		return p, page.Refuse("policy", strings.TrimPrefix(wrong.Field+": ", ": ")+wrong.Detail+".")
+	}
+	if err == nil {
+		err = isSentAsWritten(text, p)
+	}
+	return p, err
+}
+
+// isSentAsWritten refuses a policy with an empty member. The client leaves such a member out, which is no limit.
+func isSentAsWritten(text string, p client.Policy) error {
+	var written, sent any
+	out, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(json.Unmarshal([]byte(text), &written), json.Unmarshal(out, &sent)); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(written, sent) {
+		return page.Refuse("policy", "The policy has an empty member (0, \"\", [] or {}). Leave out what is no limit.")
+	}
+	return nil
+}
+
+// setCallers replaces the callers. It makes 1 call, and 1 for the act.
+func setCallers(ctx context.Context, call page.Call) (page.View, error) {
+	form := submitterAct{Verb: "Set the callers", Fields: "callers", Effect: "The callers in the form replace the present ones. A caller that is left out is refused at once, and its queued intents end without a nonce, unless another caller succeeds it."}
+	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
+		callers := linesOf(call.PostFormValue("callers"))
+		if len(callers) == 0 {
+			return page.Refuse("callers", "Name at least one caller, each on its own line.")
+		}
+		succeeds, err := successionsOf(call.PostFormValue("succeeds"))
+		if err == nil {
+			_, err = call.Admin.SetCallers(ctx, id, callers, succeeds, reason)
+		}
+		return err
+	})
+}
+
+// CallersText has the present callers, one a line.
+func (form submitterAct) CallersText() string { return strings.Join(form.Callers, "\n") }
+
+// successionsOf reads which caller succeeds which.
+func successionsOf(text string) (map[string]string, error) {
+	of := map[string]string{}
+	for _, line := range linesOf(text) {
+		successor, former, ok := strings.Cut(line, "=")
+		successor, former = strings.TrimSpace(successor), strings.TrimSpace(former)
+		if !ok || successor == "" || former == "" {
+			return nil, page.Refuse("succeeds", "Write each succession on its own line as NEW=OLD, such as sub:1034=email:shop@example.com.")
+		}
+		if of[successor] != "" {
+			return nil, page.Refuse("succeeds", "The successions name "+successor+" twice as the new caller.")
+		}
+		of[successor] = former
+	}
+	return of, nil
+}
+
+// linesOf are the lines of the text that are not empty, without spaces at their ends.
+func linesOf(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// changeSigner names the signer that the key was moved to. It makes 1 call, and 1 for the act.
+func changeSigner(ctx context.Context, call page.Call) (page.View, error) {
+	form := submitterAct{Verb: "Change the signer", Fields: "signer", Effect: "The new signer, which must have the account's key, is used from the next lease session on. The holder of the lease may sign by the old one until then."}
+	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
+		signer := strings.TrimSpace(call.PostFormValue("signer"))
+		if signer == "" {
+			return page.Refuse("signer", "Name the signer: local, kms:… or remote:….")
+		}
+		_, err := call.Admin.ChangeSigner(ctx, id, signer, reason)
+		return err
+	})
 }
 
 // txAct is the form of an act on a transaction, with the transaction's state and past as evidence.

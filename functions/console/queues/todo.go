@@ -1,10 +1,10 @@
 package queues
 
-// todos are what an operator can do in this console, by the cause of a wait or the kind of an item. It has those
-// for which the API's own text names routes and members.
+// todos are what an operator can do, by the cause of a wait or the kind of an item: in this console, or by a command where
+// it has no form. It has those for which the API's own text names routes and members.
 var todos = map[string]string{
-	"DATABASE":     "Find out which database this is, then accept it as the runbook says.",
-	"ACCOUNT":      "Read on the account's page what it waits for. It is repeated without you; a repeat under another id could book twice.",
+	"DATABASE":     "Find out which database this is, and follow the runbook in its order. The command that accepts it is fencepost protect accept-database.",
+	"ACCOUNT":      "Run fencepost --json account get with its user and asset, and read in waitsFor what the act waits for. It is repeated without you; a repeat under another id could book twice.",
 	"PROTECT":      "Read the evidence, then release the submitter as the runbook says.",
 	"OPERATOR":     "Read the versions and the history, then decide.",
 	"STUCK":        "Read the versions and the history, then decide.",
