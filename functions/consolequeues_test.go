@@ -161,6 +161,7 @@ func TestConsoleShowsQueues(t *testing.T) {
 		}
 	}
 	t.Run("search", func(t *testing.T) { p.searches(t, c) })
+	t.Run("search by filter", p.filters)
 	t.Run("first page", p.isSmall)
 }
 
@@ -187,6 +188,21 @@ func (p pages) searches(t *testing.T, c *client.Client) {
 		if got := p.get("/console/search?q=" + url.QueryEscape(text)); got.status != 200 || !strings.Contains(got.body, want) || got.calls > 3 {
 			t.Errorf("search for %q: got %d with %d calls, want 200 with %q:\n%s", text, got.status, got.calls, want, got.body)
 		}
+	}
+}
+
+// A list by submitter, state, caller and time is one call of the API, and a refusal of the API is shown beside the form.
+func (p pages) filters(t *testing.T) {
+	of := "submitter=" + url.QueryEscape(shopAccount)
+	for query, want := range map[string][]string{
+		of + "&state=QUEUED&caller=email:shop@fencepost.example&since=2026-01-01T00:00": {">r4<", "<option selected>QUEUED"},
+		of + "&caller=email:nobody@fencepost.example":                                   {"No transaction fits"},
+		"state=&since=2026-01-01":                                                       {">r2<"},
+		"state=FAILED":                                                                  {">r2<"},
+		"since=2999-01-01":                                                              {"No transaction fits"},
+		"submitter=nobody":                                                              {"submitter is not an account", `value="nobody"`},
+	} {
+		p.get("/console/search?"+query).wants(t, query, 200, 1, want...)
 	}
 }
 

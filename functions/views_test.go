@@ -92,7 +92,7 @@ func TestAChainWithoutAnAnswerIsShown(t *testing.T) {
 	h.Register(t, shopAccount, 1)
 	chains, err := c.ListChains(t.Context())
 	check.OK(t)(err)
-	if n := chains[0].Nodes[0]; chains[0].ChainID != 1337 || chains[0].Confirmations == nil || n.Name != "127.0.0.1:1" || n.Error == "" || n.Head != nil || chains[0].MeasuredBlockTime != nil {
+	if n := chains[0].Nodes[0]; chains[0].ChainID != 1337 || chains[0].Confirmations == nil || n.Name != "127.0.0.1:1" || n.Error == "" || n.Head != nil || chains[0].MeasuredBlockTime != nil || chains[0].BaseFeePerGas != "" {
 		t.Errorf("chains: got %+v, want the error of the only node", chains)
 	}
 	shown, err := c.Submitter(t.Context(), shopAccount)

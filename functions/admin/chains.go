@@ -72,6 +72,7 @@ type chainView struct {
 	Quorum            int                `json:"quorum"`
 	BlockTime         int64              `json:"blockMilliseconds"`                   // as the settings have it
 	MeasuredBlockTime *int64             `json:"measuredBlockMilliseconds,omitempty"` // over the last blocks
+	BaseFeePerGas     string             `json:"baseFeePerGas,omitempty"`             // of the highest head, in wei; "": the chain has none, or no node answered
 	Nodes             []nodeView         `json:"nodes"`
 }
 
@@ -126,6 +127,9 @@ func viewChain(ctx context.Context, c ServedChain) chainView {
 		}
 	}
 	if best >= 0 {
+		if fee := seen[best].BaseFeeWei; fee != nil {
+			out.BaseFeePerGas = fee.String()
+		}
 		out.MeasuredBlockTime = measureBlocks(ctx, c.Nodes[best], seen[best].Head.Number)
 	}
 	return out

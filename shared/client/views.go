@@ -118,6 +118,7 @@ type Chain struct {
 	Quorum            int     `json:"quorum"`                    // nodes that must agree
 	BlockTime         int64   `json:"blockMilliseconds"`         // by the settings
 	MeasuredBlockTime *int64  `json:"measuredBlockMilliseconds"` // nil: no node gave its blocks
+	BaseFeePerGas     string  `json:"baseFeePerGas"`             // of the highest head, in wei; "": the chain has none, or no node answered
 	Nodes             []Node  `json:"nodes"`
 }
 

@@ -180,7 +180,8 @@ type Hint struct {
 type ChainObservation struct {
 	Node         string // the node that answered, for evidence; no credentials
 	Head         Header
-	StartHead    *Header // the head when the answer began: no part of the answer is older; nil: Head
+	StartHead    *Header  // the head when the answer began: no part of the answer is older; nil: Head
+	BaseFeeWei   *big.Int // of Head, wei per gas; nil: the chain has none
 	Account      Account
 	Receipts     map[Hash]ReceiptAnswer // one for each queried hash
 	Known        map[Hash]Answer        // one for each queried hash

@@ -42,23 +42,10 @@ type actRow struct {
 // isKept reports whether a part of an act was kept.
 func isKept(part json.RawMessage) bool { return len(part) > 0 && string(part) != "null" }
 
-// sinceForm is the form of a time in the filter, in UTC.
-const sinceForm = "2006-01-02T15:04"
-
 // queryOf reads the filters of the address.
 func queryOf(q url.Values) (client.ActQuery, error) {
-	out := client.ActQuery{Who: strings.TrimSpace(q.Get("who")), Act: strings.TrimSpace(q.Get("act")), Subject: strings.TrimSpace(q.Get("subject"))}
-	text := q.Get("since")
-	if text == "" {
-		return out, nil
-	}
-	var err error
-	for _, form := range []string{sinceForm, time.DateOnly, time.RFC3339} {
-		if out.Since, err = time.Parse(form, text); err == nil {
-			return out, nil
-		}
-	}
-	return out, page.Refuse("since", "Give a date and time in UTC, such as 2026-01-02T15:04.")
+	since, err := page.Since(q.Get("since"))
+	return client.ActQuery{Who: strings.TrimSpace(q.Get("who")), Act: strings.TrimSpace(q.Get("act")), Subject: strings.TrimSpace(q.Get("subject")), Since: since}, err
 }
 
 // filters are the filters of an address, without its page.

@@ -17,6 +17,7 @@ const chainPoll = 15 * time.Second
 type chainView struct {
 	client.Chain
 	Nodes    []nodeView
+	Answered bool   // a node answered this query
 	Answer   int    // nodes that answered this query and are not excluded
 	Enough   bool   // they are as many as must agree
 	Depth    string // blocks to be final by confirmations; "": a tag of the chain decides
@@ -30,7 +31,7 @@ type nodeView struct {
 	HeadText, LagText, FinalizedText string
 }
 
-// listChains shows each chain with its nodes: heads, lag, finalized blocks, errors and exclusions. It makes 1 call.
+// listChains shows each chain with its nodes: heads, lag, base fee, finalized blocks, errors and exclusions. It makes 1 call.
 func listChains(ctx context.Context, call page.Call) (page.View, error) {
 	all, err := call.Admin.ListChains(ctx)
 	views := make([]chainView, len(all))
@@ -44,6 +45,7 @@ func viewChain(c client.Chain) chainView {
 	v := chainView{Chain: c, Settled: inSeconds(c.BlockTime)}
 	for _, n := range c.Nodes {
 		v.Nodes = append(v.Nodes, nodeView{n, numberOf(n.Head), numberOf(n.Lag), numberOf(n.Finalized)})
+		v.Answered = v.Answered || n.Error == ""
 		if n.Error == "" && n.Excluded == "" {
 			v.Answer++
 		}

@@ -60,13 +60,17 @@ func TestEndpointsAreShownAndActedOn(t *testing.T) {
 // A chain's page says whether enough nodes can vote.
 func TestChainsSayWhetherNodesAreEnough(t *testing.T) {
 	t.Parallel()
-	chain := client.Chain{ChainID: 1, Namespace: "eip155", Finality: "confirmations", Confirmations: new(uint64(12)), Quorum: 2, BlockTime: 12000, MeasuredBlockTime: new(int64(11900)), Nodes: []client.Node{
+	chain := client.Chain{ChainID: 1, Namespace: "eip155", Finality: "confirmations", Confirmations: new(uint64(12)), Quorum: 2, BlockTime: 12000, MeasuredBlockTime: new(int64(11900)), BaseFeePerGas: "1500000007", Nodes: []client.Node{
 		{Name: "node-1", Head: new(uint64(1234)), HeadAt: new(time.Now()), Lag: new(uint64(0)), Finalized: new(uint64(1200))},
 		{Name: "node-2", Error: attack},
 		{Name: "node-3", Head: new(uint64(1000)), Lag: new(uint64(234)), Excluded: "lag", ExcludedUntil: new(time.Now()), LastError: "it lags", LastErrorAt: new(time.Now())},
 	}}
-	c := consoletest.New(t, operation.Section(nil), consoletest.Answers{"GET /admin/v1/chains": map[string]any{"chains": []client.Chain{chain}}})
-	c.Shows("/console/chains", 1, "1 of 3 nodes can vote; 2 must agree", "Too few", "blocks deep: 12", "11.900 s measured", `data-field="head">1234<`, "&lt;script&gt;", "it lags")
+	c := consoletest.New(t, operation.Section(nil), consoletest.Answers{"GET /admin/v1/chains": func(consoletest.Call) any { return map[string]any{"chains": []client.Chain{chain}} }})
+	c.Shows("/console/chains", 1, "1 of 3 nodes can vote; 2 must agree", "Too few", "blocks deep: 12", "11.900 s measured", "1.500000007 gwei", `data-field="head">1234<`, "&lt;script&gt;", "it lags")
+	chain.BaseFeePerGas = ""
+	c.Shows("/console/chains", 1, `data-field="baseFee">none<`)
+	chain.Nodes = chain.Nodes[1:2]
+	c.Shows("/console/chains", 1, `data-field="baseFee">unknown: no node answered<`)
 }
 
 func actBy(by string, n int) client.Act {

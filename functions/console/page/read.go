@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
 )
@@ -30,4 +31,21 @@ func WhyUnread(err error) string {
 		return p.Detail
 	}
 	return "the API did not answer in time"
+}
+
+// TimeField is the form of a time in a field for one, in UTC.
+const TimeField = "2006-01-02T15:04:05"
+
+// Since reads the field "since" of a filter: a date, with or without a time, in UTC, or a time as in RFC 3339. "" is the
+// zero time. The error says what to enter.
+func Since(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, form := range []string{"2006-01-02T15:04", TimeField, time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(form, text); err == nil && t.Unix() >= 0 {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, Refuse("since", "Give a date and time in UTC from 1970 on, such as 2026-01-02T15:04.")
 }

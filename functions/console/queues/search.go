@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 	"github.com/fencepost/fencepost/shared/client"
@@ -22,6 +21,7 @@ type found struct {
 	Hits       []hit // other things with that id
 	Note       string
 	Lane       string // the nonce lane around a nonce that no transaction has; "": none
+	Filter     filter
 }
 
 // hit is something with the id that was searched.
@@ -31,7 +31,10 @@ type hit struct {
 	Text string
 }
 
-const maxSearch = 300 // bytes: an account, a nonce, or a requestId of 128 bytes
+const (
+	maxSearch  = 300 // bytes: an account, a nonce, or a requestId of 128 bytes
+	searchRows = 50  // transactions on a page
+)
 
 var (
 	isUUID    = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
@@ -44,12 +47,18 @@ var (
 func search(ctx context.Context, call page.Call) (page.View, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	f := found{Text: strings.TrimSpace(call.URL.Query().Get("q"))}
+	query := call.URL.Query()
+	f := found{Text: strings.TrimSpace(query.Get("q"))}
+	if f.Text == "" {
+		f.Filter = filterOf(query)
+	}
 	var err error
 	switch text := f.Text; {
+	case f.Filter.Given:
+		err = f.byFilter(ctx, call, query.Get("pageToken"))
 	case text == "":
-		f.Note = "Enter a txId, a transaction's hash, an account, an account and a nonce, a requestId, a transfer's req_id, a part of a submitter's name, or STUCK, PROTECT or FAILED."
-	case len(text) > maxSearch || strings.ContainsFunc(text, unicode.IsControl):
+		f.Note = "Enter a txId, a transaction's hash, an account, an account and a nonce, a requestId, a transfer's req_id, a part of a submitter's name, or STUCK, PROTECT or FAILED. Or list transactions by submitter, state, caller and time."
+	case isNoText(text):
 		f.Note = "No id has control characters or more than 300 bytes."
 	case isHash.MatchString(text):
 		err = f.byHash(ctx, call)
@@ -69,7 +78,7 @@ func search(ctx context.Context, call page.Call) (page.View, error) {
 	if err != nil {
 		return page.View{}, err
 	}
-	if to := f.only(); to != "" {
+	if to := f.only(); to != "" && f.Text != "" {
 		return page.View{SeeOther: to}, nil
 	}
 	return page.View{Title: "Search", Body: "queues/search", Data: f}, nil
@@ -98,9 +107,8 @@ func none(err error) error {
 
 // find adds the transactions that fit the filter.
 func (f *found) find(ctx context.Context, call page.Call, filter client.TxFilter) (err error) {
-	const rows = 50
-	filter.PageSize = rows + 1
-	f.Txs, err = first(call.Admin.FindTxs(ctx, filter), rows)
+	filter.PageSize = searchRows + 1
+	f.Txs, err = first(call.Admin.FindTxs(ctx, filter), searchRows)
 	return none(err)
 }
 
@@ -138,7 +146,8 @@ var listedStates = []string{"STUCK", "PROTECT", "FAILED"}
 func (f *found) byState(ctx context.Context, call page.Call) error {
 	f.Meant = "a state of transactions"
 	f.Note = "No transaction is in this state."
-	return f.find(ctx, call, client.TxFilter{State: client.TxState(strings.ToUpper(f.Text))})
+	f.Filter.State = strings.ToUpper(f.Text)
+	return f.find(ctx, call, client.TxFilter{State: client.TxState(f.Filter.State)})
 }
 
 // byUUID looks for a transaction, a proposal, and requests.

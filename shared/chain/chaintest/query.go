@@ -32,6 +32,9 @@ func testEmptyQueryReturnsTheHead(t *testing.T, b *bundle) {
 	if after.Head.Hash == before.Head.Hash || after.Head.Parent == (txmanager.Hash{}) || after.Head.Time == 0 {
 		t.Errorf("head: got %+v, want another hash, a parent and a time", after.Head)
 	}
+	if oneFee := b.Family != nil && b.Family.OneFee; oneFee != (after.BaseFeeWei == nil) || !oneFee && after.BaseFeeWei.Sign() <= 0 {
+		t.Errorf("base fee: got %s, want a positive one, or none on a chain without base fees", after.BaseFeeWei)
+	}
 	if after.Node == "" || strings.Contains(after.Node, "@") {
 		t.Errorf("node: got %q, want a name without credentials", after.Node)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -271,7 +272,7 @@ func (l *chainQuery) advance() error {
 
 // view converts the answers to an observation.
 func (l *chainQuery) observation(node string, f Fees) (txmanager.ChainObservation, error) {
-	v := txmanager.ChainObservation{Node: node, Head: l.head.header(), StartHead: &l.since, Headers: l.linked}
+	v := txmanager.ChainObservation{Node: node, Head: l.head.header(), StartHead: &l.since, BaseFeeWei: (*big.Int)(l.head.BaseFee), Headers: l.linked}
 	if l.account != nil {
 		var err error
 		if v.Account, err = l.account.answer(*l.head, f); err != nil {

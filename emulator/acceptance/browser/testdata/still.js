@@ -108,6 +108,7 @@
   column("Retries", cell => put(clean(cell) === "0" ? "0" : "4")(cell));
   column("Max fee per gas", put("0.001000014 gwei"));
   column("Lease", put("free"));
+  term("Base fee", put("0.000000007 gwei"));
   term("Lease", dd => put(/fencing token/.test(dd.textContent) ? "free; fencing token 7" : "nobody works on the submitter now")(dd));
   term("At block", firstNumber(block));
   term("Block", firstNumber(block));

@@ -3397,6 +3397,8 @@ export interface components {
                  * @description the mean of the last 20 blocks; absent: no node gave them
                  */
                 measuredBlockMilliseconds?: number;
+                /** @description of the highest head, in wei; absent: the chain has no base fee, or no node answered */
+                baseFeePerGas?: string;
                 nodes: {
                     /** @description host and port */
                     name: string;

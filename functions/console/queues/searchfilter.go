@@ -1,0 +1,106 @@
+package queues
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// filter is a search for transactions by what they have in common.
+type filter struct {
+	Submitter, State, Caller string
+	Since                    string // as the field for a time takes it; as it was entered if it is none
+	NoTime                   bool   // Since is no time
+	Given                    bool   // the form was sent, perhaps with empty fields
+	Problem                  string // what is wrong with a field; "": nothing
+	Next                     string // the path of the next page; "": this is the last
+
+	query client.TxFilter
+}
+
+// States are the choices of the form.
+func (filter) States() []client.TxState {
+	return []client.TxState{client.Queued, client.InFlight, client.Submitted, client.Tracking, client.Stuck, client.Protect, client.Confirmed, client.Failed}
+}
+
+// filterOf reads the filter of an address.
+func filterOf(q url.Values) filter {
+	f := filter{Submitter: strings.TrimSpace(q.Get("submitter")), State: q.Get("state"), Caller: strings.TrimSpace(q.Get("caller")), Since: strings.TrimSpace(q.Get("since"))}
+	f.Given = q.Has("submitter") || q.Has("state") || q.Has("caller") || q.Has("since")
+	f.query = client.TxFilter{Submitter: f.Submitter, State: client.TxState(f.State), Caller: f.Caller}
+	since, err := page.Since(f.Since)
+	switch {
+	case err != nil:
+		f.NoTime, f.Problem = true, page.WhyUnread(err)
+	case !since.IsZero():
+		f.query.Since, f.Since = since.Truncate(time.Second), since.Format(page.TimeField)
+	}
+	if err == nil {
+		f.Problem = f.refusal()
+	}
+	return f
+}
+
+// refusal returns why the API would refuse the submitter, the state or the caller; "": it would not. The API lists what an
+// index finds: without a submitter no caller, and of the states only [listedStates].
+func (f filter) refusal() string {
+	switch {
+	case isNoText(f.Submitter) || isNoText(f.Caller):
+		return "No submitter and no caller has control characters or more than 300 bytes."
+	case f.State != "" && !slices.Contains(f.States(), f.query.State):
+		return "No transaction can have this state. Choose one of the list."
+	case f.Submitter != "":
+	case f.Caller != "":
+		return "Give the submitter too: the transactions of a caller can be listed for one submitter only."
+	case f.State != "" && !slices.Contains(listedStates, f.State):
+		return "Give the submitter too: over all submitters only STUCK, PROTECT and FAILED can be listed."
+	}
+	return ""
+}
+
+// isNoText reports whether no id or name can be the text.
+func isNoText(text string) bool {
+	return len(text) > maxSearch || strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// byFilter reads one page of the transactions that fit the filter, the newest first. It makes 1 call, or none if a field
+// is wrong.
+func (f *found) byFilter(ctx context.Context, call page.Call, token string) error {
+	f.Note = "No transaction fits."
+	if f.Filter.Problem != "" {
+		return nil
+	}
+	query, one := f.Filter.query, client.Page{Token: token}
+	query.PageSize = searchRows
+	var err error
+	f.Txs.Rows, err = page.ReadRows(call.Admin.FindTxs(client.WithPage(ctx, &one), query))
+	f.Filter.Next = f.Filter.nextPath(one.Next)
+	if s := statusOf(err); s == http.StatusBadRequest || s == http.StatusNotFound {
+		f.Filter.Problem, err = page.WhyUnread(err), nil
+	}
+	return err
+}
+
+// nextPath is the path of the page that the token begins; "" for none.
+func (f filter) nextPath(token string) string {
+	if token == "" {
+		return ""
+	}
+	values := url.Values{"pageToken": {token}}
+	for name, text := range map[string]string{"submitter": f.Submitter, "state": f.State, "caller": f.Caller, "since": f.Since} {
+		if text != "" {
+			values.Set(name, text)
+		}
+	}
+	if len(values) == 1 {
+		values.Set("state", "") // the form was sent
+	}
+	return "/console/search?" + values.Encode()
+}
