@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"time"
 )
@@ -37,6 +39,17 @@ type Policy struct {
 
 	PerCaller map[string]CallerLimits `json:"perCaller,omitempty"` // by full names; "*": each caller that is not named
 	Tokens    map[string]TokenLimits  `json:"tokens,omitempty"`    // by the addresses of the contracts
+}
+
+// IsWrittenAs reports whether the policy is sent as the JSON text has it. It is not if the text has an empty member (0, "", []
+// or {}), or one in other letter case: the policy has no such limit.
+func (p Policy) IsWrittenAs(text []byte) bool {
+	var written, sent any
+	out, err := json.Marshal(p)
+	if err == nil {
+		err = errors.Join(json.Unmarshal(text, &written), json.Unmarshal(out, &sent))
+	}
+	return err == nil && reflect.DeepEqual(written, sent)
 }
 
 // CallerLimits limit one caller, in addition to the submitter's own limits. An empty member is

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -165,26 +164,10 @@ func policyOf(text string) (client.Policy, error) {
 	if wrong, ok := errors.AsType[*web.Problem](err); ok {
 		return p, page.Refuse("policy", strings.TrimPrefix(wrong.Field+": ", ": ")+wrong.Detail+".")
 	}
-	if err == nil {
-		err = isSentAsWritten(text, p)
+	if err == nil && !p.IsWrittenAs([]byte(text)) {
+		return p, page.Refuse("policy", "The policy has an empty member (0, \"\", [] or {}). Leave out what is no limit.")
 	}
 	return p, err
-}
-
-// isSentAsWritten refuses a policy with an empty member. The client leaves such a member out, which is no limit.
-func isSentAsWritten(text string, p client.Policy) error {
-	var written, sent any
-	out, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(json.Unmarshal([]byte(text), &written), json.Unmarshal(out, &sent)); err != nil {
-		return err
-	}
-	if !reflect.DeepEqual(written, sent) {
-		return page.Refuse("policy", "The policy has an empty member (0, \"\", [] or {}). Leave out what is no limit.")
-	}
-	return nil
 }
 
 // setCallers replaces the callers. It makes 1 call, and 1 for the act.

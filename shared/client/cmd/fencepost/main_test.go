@@ -290,6 +290,12 @@ func TestRequests(t *testing.T) {
 func TestMisspeltPolicyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := serve(t, nil)
+	for _, text := range []string{`{"maxGas": 0}`, `{"targets": []}`, `{"MAXVALUE": "5"}`} {
+		code, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, "submitter set-policy s --policy - --reason r", text)
+		if code != exitUsage || !strings.Contains(problems, "leave out what is no limit") {
+			t.Errorf("the policy %s: got %d, %q, want it refused", text, code, problems)
+		}
+	}
 	code, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, "submitter set-policy s --policy - --reason r", `{"maxvalues": "5"}`)
 	if code != exitUsage || !strings.Contains(problems, "maxvalues") || len(d.calls()) > 0 {
 		t.Errorf("got exit %d, %s, and %q sent; want it refused", code, problems, d.calls())

@@ -77,7 +77,7 @@ func (a *app) submitterRegister() *cobra.Command {
 		}
 		if policy != "" {
 			in.Policy = new(client.Policy)
-			if err := a.readJSON(policy, in.Policy); err != nil {
+			if err := a.readPolicy(policy, in.Policy); err != nil {
 				return err
 			}
 		}
@@ -106,9 +106,24 @@ func (a *app) submitterRegister() *cobra.Command {
 
 // readJSON reads a JSON file. A member that the type does not have is refused: a misspelt limit would limit nothing.
 func (a *app) readJSON(path string, into any) error {
+	_, err := a.readText(path, into)
+	return err
+}
+
+// readPolicy reads a policy. One with an empty member is refused: it would limit nothing.
+func (a *app) readPolicy(path string, into *client.Policy) error {
+	text, err := a.readText(path, into)
+	if err == nil && !into.IsWrittenAs(text) {
+		return usagef("%s: the policy has an empty member (0, \"\", [] or {}), or a name in other letter case: leave out what is no limit", path)
+	}
+	return err
+}
+
+// readText is [app.readJSON], and returns the text too.
+func (a *app) readText(path string, into any) ([]byte, error) {
 	text, err := readFile(path, a.in)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -119,9 +134,9 @@ func (a *app) readJSON(path string, into any) error {
 		err = errors.New("it has more than one value")
 	}
 	if err != nil {
-		return usagef("%s: %v", path, err)
+		return nil, usagef("%s: %v", path, err)
 	}
-	return nil
+	return text, nil
 }
 
 func (a *app) submitterChange() *cobra.Command {
@@ -155,7 +170,7 @@ func (a *app) submitterPolicy() *cobra.Command {
 	var why *string
 	c := a.call(operator, "set-policy SUBMITTER", "Replace the limits of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		var p client.Policy
-		if err := a.readJSON(path, &p); err != nil {
+		if err := a.readPolicy(path, &p); err != nil {
 			return err
 		}
 		s, err := api.SetPolicy(ctx, args[0], p, *why)
