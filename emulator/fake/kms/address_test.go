@@ -63,9 +63,6 @@ func TestKMSAddressIsTheAccountOfTheSignatures(t *testing.T) {
 	check.Equal(t, "status without a chain", status, 0)
 	check.Equal(t, "address", out, sender.Hex()+"\n")
 
-	if _, err := exec.LookPath("jq"); err != nil {
-		t.Skip("jq is not installed")
-	}
 	out, _, _, status = addressScript(t, public.GetPem(), `{"first": "`+version+`", "second": "`+version+`"}`)
 	check.Equal(t, "status of terraform's keys", status, 0)
 	check.Equal(t, "addresses of terraform's keys", out, "first "+sender.Hex()+"\nsecond "+sender.Hex()+"\n")

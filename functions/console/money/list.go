@@ -2,7 +2,6 @@ package money
 
 import (
 	"context"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -68,20 +67,6 @@ func (p *transferList) read(ctx context.Context, admin *client.Client, token str
 	}
 	one := client.Page{Token: token}
 	rows, err := page.ReadRows(admin.ListAllTransfers(client.WithPage(ctx, &one), query))
-	p.Transfers, p.Next = rows, p.nextPath(one.Next)
+	p.Transfers, p.Next = rows, page.NextPath("/console/transfers", one.Next, map[string]string{"state": p.State, "user": p.User, "asset": p.Asset, "older": p.Older})
 	return err
-}
-
-// nextPath is the path of the page that the token begins; "" for none.
-func (p *transferList) nextPath(token string) string {
-	if token == "" {
-		return ""
-	}
-	values := url.Values{"pageToken": {token}}
-	for name, text := range map[string]string{"state": p.State, "user": p.User, "asset": p.Asset, "older": p.Older} {
-		if text != "" {
-			values.Set(name, text)
-		}
-	}
-	return "/console/transfers?" + values.Encode()
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"iter"
+	"net/url"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
@@ -31,6 +32,21 @@ func WhyUnread(err error) string {
 		return p.Detail
 	}
 	return "the API did not answer in time"
+}
+
+// NextPath is the path of the page of a list that the token begins, with the fields of its filter that are not empty; "" for
+// no token.
+func NextPath(path, token string, fields map[string]string) string {
+	if token == "" {
+		return ""
+	}
+	values := url.Values{"pageToken": {token}}
+	for name, text := range fields {
+		if text != "" {
+			values.Set(name, text)
+		}
+	}
+	return path + "?" + values.Encode()
 }
 
 // TimeField is the form of a time in a field for one, in UTC.

@@ -33,7 +33,7 @@ func (filter) States() []client.TxState {
 // filterOf reads the filter of an address.
 func filterOf(q url.Values) filter {
 	f := filter{Submitter: strings.TrimSpace(q.Get("submitter")), State: q.Get("state"), Caller: strings.TrimSpace(q.Get("caller")), Since: strings.TrimSpace(q.Get("since"))}
-	f.Given = q.Has("submitter") || q.Has("state") || q.Has("caller") || q.Has("since")
+	f.Given = q.Has("submitter") || q.Has("state") || q.Has("caller") || q.Has("since") || q.Has("pageToken")
 	f.query = client.TxFilter{Submitter: f.Submitter, State: client.TxState(f.State), Caller: f.Caller}
 	since, err := page.Since(f.Since)
 	switch {
@@ -90,17 +90,5 @@ func (f *found) byFilter(ctx context.Context, call page.Call, token string) erro
 
 // nextPath is the path of the page that the token begins; "" for none.
 func (f filter) nextPath(token string) string {
-	if token == "" {
-		return ""
-	}
-	values := url.Values{"pageToken": {token}}
-	for name, text := range map[string]string{"submitter": f.Submitter, "state": f.State, "caller": f.Caller, "since": f.Since} {
-		if text != "" {
-			values.Set(name, text)
-		}
-	}
-	if len(values) == 1 {
-		values.Set("state", "") // the form was sent
-	}
-	return "/console/search?" + values.Encode()
+	return page.NextPath("/console/search", token, map[string]string{"submitter": f.Submitter, "state": f.State, "caller": f.Caller, "since": f.Since})
 }

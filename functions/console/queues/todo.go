@@ -1,7 +1,7 @@
 package queues
 
-// todos are what an operator can do, by the cause of a wait or the kind of an item: in this console, or by a command where
-// it has no form. It has those for which the API's own text names routes and members.
+// todos has what an operator can do, by the cause of a wait or the kind of an item. It names forms of this console, or a
+// command where there is no form. It has an entry where the API's own text names routes and members.
 var todos = map[string]string{
 	"DATABASE":     "Find out which database this is, and follow the runbook in its order. The command that accepts it is fencepost protect accept-database.",
 	"ACCOUNT":      "Run fencepost --json account get with its user and asset, and read in waitsFor what the act waits for. It is repeated without you; a repeat under another id could book twice.",
