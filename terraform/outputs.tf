@@ -74,6 +74,7 @@ output "deployment" {
     metrics       = var.collector_image != null
     audience      = lookup(var.settings, "FENCEPOST_AUTH_PUBLIC_AUDIENCE", local.environment.FENCEPOST_AUTH_PUBLIC_AUDIENCE)
     armor_preview = var.armor_preview
+    mark_bucket   = google_storage_bucket.mark.name
     logged_share  = one(module.balancer[*].logged_share)
     services      = { for name, f in local.deployed : name => { name = "${var.name}-${name}", public = f.public, scheduled = f.scheduled } }
   }

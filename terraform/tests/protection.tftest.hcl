@@ -60,8 +60,8 @@ run "what_cloud_check_asks" {
   command = plan
 
   assert {
-    condition     = output.deployment.audience == "https://api.example.com" && !output.deployment.armor_preview && output.deployment.logged_share == 0.1
-    error_message = "scripts/cloud-check asks for other tokens than the functions take, or takes the log for whole."
+    condition     = output.deployment.audience == "https://api.example.com" && !output.deployment.armor_preview && output.deployment.logged_share == 0.1 && output.deployment.mark_bucket == local.environment["FENCEPOST_MARK_BUCKET"]
+    error_message = "scripts/cloud-check asks for other tokens than the functions take, takes the log for whole, or reads another mark than the functions."
   }
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -50,12 +52,13 @@ func (c *checker) checks() []row {
 		{"path template of cancel", c.cancelPath},
 		{"Cloud Armor passes the API's examples", c.armor},
 		{"Cloud Armor's preview", c.preview},
+		{"a traceparent reaches a function", c.trace},
 		{"migration, and its rights", c.migration},
 	}
 	for _, metric := range sampled {
 		all = append(all, row{"a point of " + metric, func(ctx context.Context) result { return c.metric(ctx, metric) }})
 	}
-	all = append(all, row{"database's identity", c.identity}, row{"one transaction", c.transaction}, row{"failover of the database", c.failOver})
+	all = append(all, row{"database's identity", c.identity}, row{"the mark outside the database", c.mark}, row{"one transaction", c.transaction}, row{"failover of the database", c.failOver})
 	for _, name := range slices.Sorted(maps.Keys(c.Services)) {
 		if s := c.Services[name]; !s.Public {
 			all = append(all, row{"a 2xx of " + name, func(ctx context.Context) result { return c.internal(ctx, name, s) }})
@@ -143,6 +146,29 @@ func (c *checker) preview(ctx context.Context) result {
 	return passed("no logged request of the last day would be refused; %.0f %% are logged", share)
 }
 
+// trace sends a request with a trace of its own, and looks for the line that the function logs of it.
+func (c *checker) trace(ctx context.Context) result {
+	var id [24]byte         // of the trace, and of the span
+	_, _ = rand.Read(id[:]) // it never fails
+	trace := hex.EncodeToString(id[:16])
+	if _, err := send(ctx, request{method: http.MethodGet, url: c.API + "/api/v1/tx/none", traceparent: fmt.Sprintf("00-%s-%x-00", trace, id[16:])}); err != nil {
+		return failed("%v", err)
+	}
+	filter := fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message="invocation" AND trace="projects/%s/traces/%s"`, c.deployment.Project, trace)
+	const patience = 2 * time.Minute // until a line can be read
+	for began := time.Now(); ; {
+		lines, err := c.readLog(ctx, filter)
+		switch {
+		case err != nil:
+			return failed("%v", err)
+		case len(lines) > 0:
+			return passed("the log of the function has the trace %s", trace)
+		case time.Since(began) > min(c.within, patience) || !c.waits(ctx):
+			return failed("no function logged a line of the trace %s: the balancer replaced or dropped the header, so a trace begins at the function", trace)
+		}
+	}
+}
+
 func (c *checker) migration(ctx context.Context) result {
 	lines, err := c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_job" AND resource.labels.job_name=%q AND textPayload:"migrat"`, c.MigrationJob))
 	if err != nil {
@@ -208,6 +234,24 @@ func (c *checker) identity(ctx context.Context) result {
 		}
 	}
 	return passed("the accepted database answers, and its identity can be read")
+}
+
+// markPeriod is more than the time between two marks: the sweep writes one each minute.
+const markPeriod = 5 * time.Minute
+
+// mark tells from the object that the sweep saw it absent, wrote it, and writes over it.
+func (c *checker) mark(ctx context.Context) result {
+	m, err := c.readMark(ctx)
+	age := time.Since(m.At).Round(time.Second)
+	switch {
+	case err != nil:
+		return failed("%v; see docs/runbooks/mark-uncompared.md", err)
+	case age > markPeriod:
+		return failed("written %s ago, want one each minute; see docs/runbooks/mark-uncompared.md", age)
+	case m.Sequence < 2:
+		return untried("written once, never over another: try again in a minute")
+	}
+	return passed("number %d, written %s ago over the one before", m.Sequence, max(age, 0))
 }
 
 func (c *checker) failOver(ctx context.Context) result {

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/mark"
 )
 
 // deployment is the Terraform output of the same name, and the API's base URL.
@@ -26,6 +28,7 @@ type deployment struct {
 	Audience     string  // of callers' tokens, which cells share
 	ArmorPreview bool    `json:"armor_preview"`
 	LoggedShare  float64 `json:"logged_share"` // of requests, in the load balancer's log
+	MarkBucket   string  `json:"mark_bucket"`  // of the mark outside the database
 	Services     map[string]service
 }
 
@@ -50,7 +53,7 @@ func readDeployment(ctx context.Context, folder string) (d deployment, err error
 		return d, fmt.Errorf("read terraform output: %w", err)
 	case outputs.Deployment.Value == nil || outputs.API.Value == "":
 		return d, errors.New("terraform output has no deployment: run terraform apply with this version first")
-	case outputs.Deployment.Value.Audience == "":
+	case outputs.Deployment.Value.Audience == "", outputs.Deployment.Value.MarkBucket == "":
 		return d, errors.New("terraform output says too little: run terraform apply with this version first")
 	case len(outputs.Deployment.Value.Services) == 0:
 		return d, errors.New("no function is deployed yet: set image, and run terraform apply")
@@ -93,6 +96,18 @@ func (c *checker) readLog(ctx context.Context, filter string) (entries []entry, 
 	return entries, err
 }
 
+// readMark returns the mark outside the database.
+func (c *checker) readMark(ctx context.Context) (m mark.Mark, err error) {
+	text, err := command(ctx, "gcloud", "storage", "cat", "gs://"+c.MarkBucket+"/"+mark.ObjectName, "--project", c.deployment.Project)
+	if err != nil {
+		return m, err
+	}
+	if err := json.Unmarshal(text, &m); err != nil || m.ID == "" {
+		return m, fmt.Errorf("got %s, want a mark", clip(text))
+	}
+	return m, nil
+}
+
 // idToken returns a token of a service account for the public API.
 func (c *checker) idToken(ctx context.Context, account string) (string, error) {
 	text, err := command(ctx, "gcloud", "auth", "print-identity-token", "--impersonate-service-account="+account, "--audiences="+c.deployment.Audience, "--include-email")
@@ -123,6 +138,7 @@ func (c *checker) hasPoint(ctx context.Context, metric string) (bool, error) {
 // request is one HTTP request.
 type request struct {
 	method, url, token string
+	traceparent        string // a header; "": none
 	body               []byte
 }
 
@@ -151,6 +167,9 @@ func send(ctx context.Context, r request) (answer, error) {
 	}
 	if r.token != "" {
 		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	if r.traceparent != "" {
+		req.Header.Set("Traceparent", r.traceparent)
 	}
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/mark"
 )
 
 // The variables by which the test binary acts as gcloud or terraform.
@@ -94,7 +95,8 @@ type deployed struct {
 	calls       string // the file of the calls of programs
 	state       string // of a posted transaction
 	posted      []string
-	says        []said // first, of gcloud and terraform
+	traced      []string // the headers traceparent
+	says        []said   // first, of gcloud and terraform
 }
 
 func whole() *deployed {
@@ -106,6 +108,9 @@ func (d *deployed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d.refuses != nil && d.refuses.MatchString(r.URL.String()+string(body)) {
 		http.Error(w, "Forbidden", http.StatusForbidden)
 		return
+	}
+	if header := r.Header.Get("Traceparent"); header != "" {
+		d.traced = append(d.traced, header)
 	}
 	for path, status := range d.answers {
 		if strings.HasPrefix(r.Method+" "+r.URL.Path, path) || strings.HasPrefix(r.URL.Path, path) {
@@ -171,6 +176,11 @@ func answered(service string, lines ...[]line) said {
 	return log(service, string(encoded(slices.Concat(lines...))))
 }
 
+// marked is the mark of an age, the sequence'th of its database.
+func marked(sequence int64, age time.Duration) said {
+	return said{Words: []string{"gcloud storage cat gs://p-mark/database-mark "}, Output: string(encoded(mark.Mark{ID: "1", Sequence: sequence, At: time.Now().Add(-age)}))}
+}
+
 // scheduled is a job of the scheduler: whether it was tried, and after which time it is due next.
 func scheduled(job string, tried bool, due time.Duration) said {
 	answer := line{"name": job, "scheduleTime": time.Now().Add(due)}
@@ -214,9 +224,9 @@ func (d *deployed) run(t *testing.T, args ...string) (code int, out, calls strin
 	server := httptest.NewServer(d)
 	defer server.Close()
 	outputs := fmt.Sprintf(`{"api":{"value":%q},"deployment":{"value":{"project":"p","region":"r","environment":%q,"instance":"fencepost","migration_job":"fencepost-migrate",
-		"audience":%q,"armor_preview":%t,"logged_share":0.1,"metrics":%t,"services":%s}}}`, cmp.Or(d.api, server.URL), d.environment, d.audience, d.preview, d.metrics, services)
+		"audience":%q,"armor_preview":%t,"logged_share":0.1,"mark_bucket":"p-mark","metrics":%t,"services":%s}}}`, cmp.Or(d.api, server.URL), d.environment, d.audience, d.preview, d.metrics, services)
 	world := append(d.says, said{Words: []string{"terraform", "output -json"}, Output: outputs},
-		log("previewSecurityPolicy", none), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), answered("cloud_run_revision", good()),
+		log("previewSecurityPolicy", none), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), answered("cloud_run_revision", good()), marked(7, time.Minute),
 		said{Words: []string{"gcloud auth print-identity-token"}, Output: "token\n"}, said{Words: []string{"gcloud auth print-access-token"}, Output: "access\n"},
 		said{Words: []string{"gcloud sql instances failover fencepost"}})
 	folder := t.TempDir()
@@ -263,6 +273,9 @@ func TestEveryCheckPasses(t *testing.T) {
 	if !strings.Contains(calls, "--audiences=https://api.example.com ") {
 		t.Errorf("calls: got %s, want tokens for the audience that the functions take", calls)
 	}
+	if len(d.traced) != 1 || len(d.traced[0]) != len("00-")+32+len("-")+16+len("-00") || !strings.Contains(calls, "/traces/"+d.traced[0][3:35]+`"`) {
+		t.Errorf("traced: got %q and the calls %s, want one request, and its trace in the log", d.traced, calls)
+	}
 	if len(d.posted) != 1 || !strings.Contains(d.posted[0], mine) || !strings.Contains(d.posted[0], `"value":"0"`) {
 		t.Errorf("posted: got %q, want one intent of no value", d.posted)
 	}
@@ -298,13 +311,22 @@ func TestEachCheckFails(t *testing.T) {
 		"the log cannot be read": {func(d *deployed) {
 			d.says = []said{{Words: []string{"logging read", "cloud_run_job"}, Output: "PERMISSION_DENIED", Fails: true}}
 		}, "migration", "PERMISSION_DENIED", 0},
-		"no metrics arrive":          {func(d *deployed) { d.points = false }, "fencepost_sweep_timestamp_seconds", "metrics-absent.md", 3},
-		"metrics cannot be read":     {func(d *deployed) { d.answers["/v1/projects/p/"] = 403 }, "fencepost_build_info", "403", 3},
-		"another database":           {func(d *deployed) { d.foreign = true }, "database's identity", "restored-database.md", 1},
-		"no operator":                {func(d *deployed) { d.answers["GET /admin/v1/overview"] = 403 }, "database's identity", "admin_ranges", 2},
-		"the intent is refused":      {func(d *deployed) { d.answers["POST /api/v1/tx"] = 503 }, "one transaction", "want 202", 2},
-		"the transaction fails":      {func(d *deployed) { d.state = "FAILED" }, "one transaction", "FAILED", 0},
-		"the transaction never ends": {func(d *deployed) { d.state = "QUEUED" }, "one transaction", "not CONFIRMED", 0},
+		"no metrics arrive":                  {func(d *deployed) { d.points = false }, "fencepost_sweep_timestamp_seconds", "metrics-absent.md", 3},
+		"metrics cannot be read":             {func(d *deployed) { d.answers["/v1/projects/p/"] = 403 }, "fencepost_build_info", "403", 3},
+		"the balancer drops the traceparent": {func(d *deployed) { d.says = []said{log("/traces/", none)} }, "traceparent", "no function logged", 0},
+		"the log of traces cannot be read": {func(d *deployed) {
+			d.says = []said{{Words: []string{"logging read", "/traces/"}, Output: "PERMISSION_DENIED", Fails: true}}
+		}, "traceparent", "PERMISSION_DENIED", 0},
+		"the mark cannot be read": {func(d *deployed) {
+			d.says = []said{{Words: []string{"storage cat"}, Output: "AccessDeniedException", Fails: true}}
+		}, "the mark", "AccessDenied", 0},
+		"something else is the mark":  {func(d *deployed) { d.says = []said{{Words: []string{"storage cat"}, Output: "{}"}} }, "the mark", "want a mark", 0},
+		"nobody writes over the mark": {func(d *deployed) { d.says = []said{marked(1, time.Hour)} }, "the mark", "mark-uncompared.md", 0},
+		"another database":            {func(d *deployed) { d.foreign = true }, "database's identity", "restored-database.md", 1},
+		"no operator":                 {func(d *deployed) { d.answers["GET /admin/v1/overview"] = 403 }, "database's identity", "admin_ranges", 2},
+		"the intent is refused":       {func(d *deployed) { d.answers["POST /api/v1/tx"] = 503 }, "one transaction", "want 202", 2},
+		"the transaction fails":       {func(d *deployed) { d.state = "FAILED" }, "one transaction", "FAILED", 0},
+		"the transaction never ends":  {func(d *deployed) { d.state = "QUEUED" }, "one transaction", "not CONFIRMED", 0},
 		"nobody may impersonate": {func(d *deployed) {
 			d.says = []said{{Words: []string{"print-identity-token", "shop@p"}, Output: "denied", Fails: true}}
 		}, "one transaction", "denied", 0},
@@ -339,7 +361,7 @@ func TestEachCheckFails(t *testing.T) {
 		}, "fencepost_build_info", "denied", 3},
 		"the database stays away": {func(d *deployed) { d.lost = true }, "failover", "failover.md", 0},
 		"no path is routed":       {func(d *deployed) { d.unrouted = true }, "Cloud Armor passes", "none of", 5},
-		"nothing listens":         {func(d *deployed) { d.api = "http://127.0.0.1:1" }, "address, certificate", "unreachable.md", 6},
+		"nothing listens":         {func(d *deployed) { d.api = "http://127.0.0.1:1" }, "address, certificate", "unreachable.md", 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := whole()
@@ -391,10 +413,10 @@ func TestJobIsNotDueYet(t *testing.T) {
 // Without flags nothing is posted and nothing fails over.
 func TestWithoutFlagsNothingIsPosted(t *testing.T) {
 	d := whole()
-	d.metrics, d.preview, d.says = false, false, []said{log("fencepost-advance", none), log("cloud_run_job", none)}
+	d.metrics, d.preview, d.says = false, false, []said{log("fencepost-advance", none), log("cloud_run_job", none), marked(1, time.Minute)}
 	code, out, calls := d.run(t)
 	check.Equal(t, "code", code, exitOK)
-	for _, row := range []string{"Cloud Armor's preview", "migration", "fencepost_build_info", "database's identity", "one transaction", "failover", "a 2xx of advance"} {
+	for _, row := range []string{"Cloud Armor's preview", "migration", "fencepost_build_info", "database's identity", "the mark", "one transaction", "failover", "a 2xx of advance"} {
 		wantLine(t, out, notTried, row, "")
 	}
 	if len(d.posted) > 0 || strings.Contains(calls, "failover") || strings.Contains(calls, "identity-token") {
