@@ -22,6 +22,7 @@ const PayoutCaller = txmanager.PayoutCaller
 // Payout is the stored state of a payer's request.
 type Payout struct {
 	TxID      string // "": there is none
+	TxHash    string // of its transaction, or of the foreign one that it was matched with; "": none
 	Caller    string // who made it
 	State     txmanager.State
 	SubState  txmanager.SubState
@@ -75,7 +76,7 @@ const (
 
 // findPayout always returns one row. findIntents describes how it finds the request.
 const findPayout = `
-select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
+select coalesce(m.tx_id::text, ''), coalesce(m.tx_hash, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
        c.payload, c.receipt, coalesce(l.fencing_token, 0),
        coalesce(s.callers = array[$3::text], false), not (select is_accepted_database()), ` + isProtected + `, ` + isTaken + `,
        taken.nonce, coalesce((select f.tx_hash from foreign_transaction f where f.submitter = i.submitter and f.nonce = taken.nonce), ''),
@@ -87,7 +88,7 @@ select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''
   left join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = i.submitter
   left join lateral (
-       select submitter, tx_id, caller, state, sub_state, last_error, nonce, recorded_nonce, updated_at
+       select submitter, tx_id, tx_hash, caller, state, sub_state, last_error, nonce, recorded_nonce, updated_at
          from managed_tx
         where request_id = $2 and submitter >= i.submitter
         order by submitter
@@ -110,7 +111,7 @@ func (s *Store) Payout(ctx context.Context, sub txmanager.Submitter, requestID s
 }
 
 func scanPayout(row pgx.Row) (p Payout, err error) {
-	err = row.Scan(&p.TxID, &p.Caller, &p.State, &p.SubState, &p.LastError, &p.Payload, &p.Receipt, &p.Token,
+	err = row.Scan(&p.TxID, &p.TxHash, &p.Caller, &p.State, &p.SubState, &p.LastError, &p.Payload, &p.Receipt, &p.Token,
 		&p.Pays, &p.Foreign, &p.Protected, &p.Taken, &p.TakenAt, &p.TakenBy, &p.Older, &p.Unbound, &p.Ended, &p.ProvedBy, &p.Statement)
 	return p, err
 }

@@ -221,7 +221,7 @@ type PayoutProof struct {
 // Values of [PayoutProof].LogIndex without an event.
 const (
 	CoinMoved       = -1 // the chain's own coin moved
-	OperatorDecided = -2 // an operator decided, and the receipt proves nothing
+	OperatorDecided = -2 // an operator decided about the request's own transaction, and its receipt proves nothing
 )
 
 // insertProvedTombstone is for a proved payout: nothing more is sent for it. It may run during
@@ -229,7 +229,8 @@ const (
 var insertProvedTombstone = tombstone(``, `'not sent: transaction ' || $6::text || ' paid it'`, `'transaction ' || $6::text || ' paid it'`)
 
 // insertProof stores a proof if the request can no longer be sent, the transaction is no
-// stored version of another request, and the statement is still in force.
+// stored version of another request, and the statement is still in force. An operator decides about
+// the request's own transaction alone.
 const insertProof = `
 insert into payout_proof (chain_id, tx_hash, log_index, req_id, block_number, receipt, statement_id)
 select $3::bigint, $4::text, $5::integer, m.request_id, $6::bigint, $7::text::json, nullif($8::bigint, 0)
@@ -239,6 +240,7 @@ select $3::bigint, $4::text, $5::integer, m.request_id, $6::bigint, $7::text::js
    and not exists (select from tx_version v join managed_tx o using (tx_id)
          where v.tx_hash = $4 and (o.submitter, o.request_id) is distinct from (m.submitter, m.request_id))
    and not exists (select from managed_tx o where o.submitter = $1 and o.tx_hash = $4 and o.request_id <> $2)
+   and ($5::integer <> -2 or m.tx_hash = $4 and not exists (select from payout_proof p where p.chain_id = $3 and p.tx_hash = $4 and p.req_id <> $2))
    and not exists (select from payout_statement n where n.req_id = $2 and n.acted_at is not null and ` + ofThisChange + `)
    and ($8 = 0 or exists (select from payout_statement n where n.id = $8 and n.paid and n.withdrawn_at is null for update))
     on conflict do nothing`

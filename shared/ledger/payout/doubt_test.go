@@ -272,6 +272,27 @@ func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 	}
 }
 
+// The statement that a CONFIRMED payout was paid counts for the payout's own transaction. Another one of
+// the payer, which paid somebody else, proves nothing, and stays to be explained.
+func TestConfirmedWithoutProofIsNotPaidByAnotherPayment(t *testing.T) {
+	t.Parallel()
+	h := newEnv(t)
+	h.deploy(contracts.Liar()) // emits no Transfer event
+	x := h.due(token)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	other := h.outside(1, "0x00000000000000000000000000000000000000c4", "5")
+	h.mine(confirmations + 1)
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: other})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
+	own := value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
+	proof := store.PayoutProof{ChainID: x.Payout.ChainID, TxHash: other, LogIndex: store.OperatorDecided, Receipt: []byte(`{}`)}
+	check.Err(t, "another's hash by an operator's decision", store.ErrProofUsed)(h.db.Store.ProvePayout(t.Context(), h.intentOf(x), proof))
+	h.withdraws(x.ReqID, "another payment")
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: own})
+	h.drive(x.ReqID, transfer.Committed)
+}
+
 // A payout that a release has named ends by the transaction that consumed the nonce. A wrong name
 // ends by the statement that it was not paid.
 func TestNamedPayoutEndsByTheConsumingTransactionOrAStatement(t *testing.T) {

@@ -210,17 +210,19 @@ func (l *Ledger) cancelQueued(ctx context.Context, in store.Intent, t transfer.T
 }
 
 // proofOf reads the proof from the chain: the transaction is the payer's, makes the payout's call,
-// and has a final receipt of success.
+// and has a final receipt of success. About the transaction on record an operator may decide without
+// a proof of its payment.
 func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.Payout, hash string) (store.PayoutProof, error) {
 	proof := store.PayoutProof{ChainID: t.Payout.ChainID, TxHash: hash, LogIndex: store.CoinMoved}
-	receipt, err := l.paymentReceipt(ctx, t, isOwnConfirmed(found), hash)
+	isRecorded := hash == found.TxHash
+	receipt, err := l.paymentReceipt(ctx, t, isRecorded && isOwnConfirmed(found), hash)
 	if err != nil {
 		return proof, err
 	}
 	proof.BlockNumber, proof.Receipt = receipt.BlockNumber, receipt.Document
 	err = checkPaid(l.Families, *t.Payout, t.Payout.Payload, receipt.Document)
 	switch {
-	case err != nil && (isOwnConfirmed(found) || isMatched(found) && isStatedPaid(found)) && receipt.Succeeded:
+	case err != nil && isRecorded && (isOwnConfirmed(found) || isMatched(found) && isStatedPaid(found)) && receipt.Succeeded:
 		proof.LogIndex = store.OperatorDecided
 		return proof, nil
 	case err != nil:
