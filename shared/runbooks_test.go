@@ -241,6 +241,36 @@ func TestLogLinesOfRunbooksAreWritten(t *testing.T) {
 	}
 }
 
+// acted are log messages of admin that are no act to repeat after a restore, or of one that another line has.
+var acted = []string{
+	"check of conservation demanded", "a webhook endpoint is tested", "events are delivered again", // repeated as needed
+	"an act is proposed", "a proposal is rejected", "a proposal is approved", "a proposal is carried out", // the act has its own line
+	"the spending of a submitter could not be read", "the queue could not be evaluated", "a stored payload is unreadable",
+	"a payout was not driven: the sweep will find it", "no step task: the sweep will find the transfer",
+	"no advance task: the sweep will find the intent", "no publish tasks: the sweep will find the events", "the sweep will find the events that wait",
+	"a submitter was not released after a planned move", "a release from PROTECT was tried, and nothing changed",
+}
+
+// After a restore operators repeat their acts, which they find in the log. So the search has the line of each
+// act.
+func TestRestoreSearchesForEachAct(t *testing.T) {
+	t.Parallel()
+	search := regexp.MustCompile(`jsonPayload\.message =~ "(\^\(.*\))"`).FindStringSubmatch(pagesByName(t)["restore"])
+	if search == nil {
+		t.Fatal("restore.md: got no search of the log")
+	}
+	lines := each(t, text(t, "../functions/admin", ".go"), `(?:Info|Warn)Context\([a-zA-Z.()]+, "([^"]+)"`)
+	lines = append(lines, each(t, text(t, "../functions/admin", ".go"), `said (?::=|=) "([^"]+)"`)...)
+	for _, line := range lines {
+		if !regexp.MustCompile(search[1]).MatchString(line) && !slices.Contains(acted, line) {
+			t.Errorf("restore.md: the search does not find %q: add it there, or to the lines that are no act", line)
+		}
+	}
+	if len(lines) < 30 {
+		t.Errorf("lines: got %d, too few to be all", len(lines))
+	}
+}
+
 // splitOutside splits at each | that stands in no parentheses.
 func splitOutside(pattern string) (parts []string) {
 	depth, from := 0, 0

@@ -14,9 +14,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// OperatorCalls is the log message before each operator act. An alert matches it.
-const OperatorCalls = "an operator calls"
-
 // readOnly refuses an act of a viewer.
 var readOnly = web.Code{Name: "READ_ONLY", Status: http.StatusForbidden}
 
@@ -40,7 +37,7 @@ func (a *Desk) operator(r *http.Request) (string, error) {
 		return "", web.NewProblem(web.Forbidden, "only operators may call admin functions")
 	}
 	if !reads {
-		a.Log.InfoContext(r.Context(), OperatorCalls, "operator", v.Caller, "method", r.Method, "path", r.URL.Path, "requestUid", web.RequestID(r.Context()))
+		a.LogOperator(r, v)
 	}
 	c.by, c.names = v.Caller, operatorNames(v)
 	return v.Caller, nil

@@ -213,7 +213,7 @@ func (a *TransferServer) checkPayer(r *http.Request, of transfer.Asset, known *t
 	case view.Retired():
 		return web.FieldProblem("payout.payer", "is retired for ever: name another account")
 	case len(view.Callers) != 1 || view.Callers[0] != store.PayoutCaller:
-		return web.FieldProblem("payout.payer", "has the callers %q: want only [%q]; set it by PUT /admin/v1/submitters/{submitter}/callers", view.Callers, store.PayoutCaller)
+		return web.FieldProblem("payout.payer", "has the callers %q: want only [%q], which is settled at its registration: register another account with them", view.Callers, store.PayoutCaller)
 	}
 	return nil
 }

@@ -46,6 +46,14 @@ func (b *Base) AdminViewer(r *http.Request) (store.Viewer, error) {
 	return b.enter(r, v)
 }
 
+// OperatorCalls is the log message before each act of an operator. An alert matches it.
+const OperatorCalls = "an operator calls"
+
+// LogOperator logs that an operator makes a request that can change something.
+func (b *Base) LogOperator(r *http.Request, v store.Viewer) {
+	b.Log.InfoContext(r.Context(), OperatorCalls, "operator", v.Caller, "method", r.Method, "path", r.URL.Path, "requestUid", web.RequestID(r.Context()))
+}
+
 // viewerOf lists the subject before the e-mail. If a callers list names both, the subject identifies
 // the caller, since an address can later belong to another person. Without a list the e-mail is
 // recorded, as it is readable.

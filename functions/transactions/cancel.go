@@ -41,6 +41,9 @@ func (a *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if v.Operator {
+		a.LogOperator(r, v)
+	}
 	return a.Cancel(w, r, txID, v, "")
 }
 

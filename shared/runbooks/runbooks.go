@@ -71,7 +71,7 @@ type Test struct{ Folder, Name string }
 var RunBy = map[string]Test{
 	"GET /api/v1/events":              {acceptance, "TestEventsByWebhook"},
 	"GET /api/v1/tx/{txId}":           {acceptance, "TestTX004SecondWaitsForTheFirst"},
-	"POST /api/v1/tx/{txId}/cancel":   {acceptance, "TestCancelInTheQueue"},
+	"POST /admin/v1/tx/{txId}/cancel": {functions, "TestOperatorCancelsByAdmin"},
 	"POST /admin/v1/tx/{txId}/decide": {acceptance, "TestStuckIsReplacedByDecision"},
 
 	"GET /admin/v1/proposals":                       {functions, "TestProposalsEnd"},

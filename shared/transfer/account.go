@@ -25,7 +25,7 @@ const (
 	FundingToChain Type = 3 // a payout
 )
 
-// account requireNone the properties of a ledger that decide which transfers are possible.
+// account has the properties of a ledger that decide which transfers are possible.
 type account struct {
 	known      bool // a request can name it
 	supported  bool

@@ -12,7 +12,7 @@ const MaxPrecision = 8
 // maxAmountText bounds the characters of an amount, so that arithmetic on it is cheap.
 const maxAmountText = 64
 
-// Amount is an exact decimal number above 0. The zero value requireNone no amount.
+// Amount is an exact decimal number above 0. The zero value has no amount.
 type Amount struct {
 	unscaled string // its digits without the point and without leading zeros
 	decimals int    // as written: 1.50 has two

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Store is the port to Postgres, which requireNone all transfers and decides. After an error that a
+// Store is the port to Postgres, which has all transfers and decides. After an error that a
 // method does not document, the write may have happened. The caller must read the row first.
 type Store interface {
 	// Create stores the request, or returns the transfer that is stored under the user's cid or

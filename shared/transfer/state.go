@@ -20,8 +20,8 @@ const (
 	RolledBack    State = -30 // refunded
 )
 
-// transitions requireNone every allowed transition of a transfer. The database has the same table
-// (is_transfer_transition) and rejects any other.
+// transitions has every allowed transition of a transfer. The trigger guard_transfer has the same pairs
+// and rejects any other.
 var transitions = map[State][]State{
 	Init:          {SourcePending, Failed},
 	SourcePending: {SourceDone, Failed},

@@ -164,7 +164,7 @@ func (c *checker) trace(ctx context.Context) result {
 		case len(lines) > 0:
 			return passed("the log of the function has the trace %s", trace)
 		case time.Since(began) > min(c.within, patience) || !c.waits(ctx):
-			return failed("no function logged a line of the trace %s: the balancer replaced or dropped the header, so a trace begins at the function", trace)
+			return failed("no function logged a line of the trace %s: the balancer replaced or dropped the header, so a trace begins at the function; or log.level of the functions is above info", trace)
 		}
 	}
 }
@@ -239,7 +239,11 @@ func (c *checker) identity(ctx context.Context) result {
 // markPeriod is more than the time between two marks: the sweep writes one each minute.
 const markPeriod = 5 * time.Minute
 
-// mark tells from the object that the sweep saw it absent, wrote it, and writes over it.
+// uncompared is what a function logs that cannot read the mark.
+const uncompared = "the database could not be compared with the mark outside it"
+
+// mark tells from the object that the sweep saw it absent, wrote it, and writes over it; and from the log
+// that each function that ran lately could read it.
 func (c *checker) mark(ctx context.Context) result {
 	m, err := c.readMark(ctx)
 	age := time.Since(m.At).Round(time.Second)
@@ -250,6 +254,15 @@ func (c *checker) mark(ctx context.Context) result {
 		return failed("written %s ago, want one each minute; see docs/runbooks/mark-uncompared.md", age)
 	case m.Sequence < 2:
 		return untried("written once, never over another: try again in a minute")
+	}
+	lines, err := c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message=%q`, uncompared))
+	if err != nil {
+		return failed("%v", err)
+	}
+	for _, line := range lines {
+		if time.Since(line.Timestamp) < lately {
+			return failed("%s could not read it %s ago; see docs/runbooks/mark-uncompared.md", line.Resource.Labels.Service, time.Since(line.Timestamp).Round(time.Second))
+		}
 	}
 	return passed("number %d, written %s ago over the one before", m.Sequence, max(age, 0))
 }

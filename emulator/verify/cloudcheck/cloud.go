@@ -82,6 +82,7 @@ type entry struct {
 	HTTPRequest *struct{ Status int }
 	Resource    struct {
 		Labels struct {
+			Service  string `json:"service_name"`
 			Revision string `json:"revision_name"`
 		}
 	}

@@ -226,7 +226,7 @@ func (d *deployed) run(t *testing.T, args ...string) (code int, out, calls strin
 	outputs := fmt.Sprintf(`{"api":{"value":%q},"deployment":{"value":{"project":"p","region":"r","environment":%q,"instance":"fencepost","migration_job":"fencepost-migrate",
 		"audience":%q,"armor_preview":%t,"logged_share":0.1,"mark_bucket":"p-mark","metrics":%t,"services":%s}}}`, cmp.Or(d.api, server.URL), d.environment, d.audience, d.preview, d.metrics, services)
 	world := append(d.says, said{Words: []string{"terraform", "output -json"}, Output: outputs},
-		log("previewSecurityPolicy", none), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), answered("cloud_run_revision", good()), marked(7, time.Minute),
+		log("previewSecurityPolicy", none), log("could not be compared", none), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), answered("cloud_run_revision", good()), marked(7, time.Minute),
 		said{Words: []string{"gcloud auth print-identity-token"}, Output: "token\n"}, said{Words: []string{"gcloud auth print-access-token"}, Output: "access\n"},
 		said{Words: []string{"gcloud sql instances failover fencepost"}})
 	folder := t.TempDir()
@@ -320,7 +320,15 @@ func TestEachCheckFails(t *testing.T) {
 		"the mark cannot be read": {func(d *deployed) {
 			d.says = []said{{Words: []string{"storage cat"}, Output: "AccessDeniedException", Fails: true}}
 		}, "the mark", "AccessDenied", 0},
-		"something else is the mark":  {func(d *deployed) { d.says = []said{{Words: []string{"storage cat"}, Output: "{}"}} }, "the mark", "want a mark", 0},
+		"something else is the mark": {func(d *deployed) { d.says = []said{{Words: []string{"storage cat"}, Output: "{}"}} }, "the mark", "want a mark", 0},
+		"a function may not read the mark": {func(d *deployed) {
+			lines := answers("r2", time.Minute, 200)
+			lines[0]["resource"] = line{"labels": line{"service_name": "fencepost-create"}}
+			d.says = []said{log("could not be compared", string(encoded(lines)))}
+		}, "the mark", "fencepost-create", 0},
+		"the log of the mark cannot be read": {func(d *deployed) {
+			d.says = []said{{Words: []string{"logging read", "could not be compared"}, Output: "PERMISSION_DENIED", Fails: true}}
+		}, "the mark", "PERMISSION_DENIED", 0},
 		"nobody writes over the mark": {func(d *deployed) { d.says = []said{marked(1, time.Hour)} }, "the mark", "mark-uncompared.md", 0},
 		"another database":            {func(d *deployed) { d.foreign = true }, "database's identity", "restored-database.md", 1},
 		"no operator":                 {func(d *deployed) { d.answers["GET /admin/v1/overview"] = 403 }, "database's identity", "admin_ranges", 2},
@@ -463,8 +471,11 @@ func TestRefusedCalls(t *testing.T) {
 	}
 }
 
-// The metrics exist.
+// The metrics exist, and the functions write the line that is searched for.
 func TestSampledMetricsAreCounted(t *testing.T) {
+	if !strings.Contains(string(check.Value(os.ReadFile("../../../functions/serve/mark.go"))(t)), `WarnContext(ctx, "`+uncompared+`"`) {
+		t.Errorf("%q: got a line that no function logs", uncompared)
+	}
 	text := string(check.Value(os.ReadFile("../../../shared/telemetry/metrics.go"))(t))
 	for _, name := range sampled {
 		if !strings.Contains(text, `"`+strings.TrimSuffix(name, "_count")+`"`) {

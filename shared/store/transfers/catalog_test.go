@@ -340,17 +340,14 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 		`select tgname::text from pg_trigger where tgrelid in `+ours+` and not tgisinternal`)
 }
 
-// The database has the domain's table of transitions, pair by pair: in its function, and in the result
-// of an update in each state.
+// The database has the domain's table of transitions, pair by pair, in the result of an update in each
+// state.
 func TestTheDatabaseHasTheSameTransitions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, from := range transfer.States() {
 		x := b.at(t, from)
 		for _, to := range transfer.States() {
-			if got := value[bool](t, b, `select is_transfer_transition($1::smallint, $2::smallint)`, from, to); got != from.MayBecome(to) {
-				t.Errorf("%s to %s: the database says %t, want %t", from, to, got, from.MayBecome(to))
-			}
 			if from == to {
 				continue
 			}

@@ -78,7 +78,7 @@ type worker struct {
 	said answer
 }
 
-// state is one state of the model. It is comparable and requireNone no pointer.
+// state is one state of the model. It is comparable and has no pointer.
 type state struct {
 	row     row
 	end     row         // the first terminal state that was stored; initial: none
