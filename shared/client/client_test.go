@@ -294,6 +294,55 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// A policy with an empty list or map is refused, and not sent: without the member it would have no limit there.
+func TestPolicyWithAnEmptyMemberIsNotSent(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer(200, "application/json", `{"submitter":"s"}`, ""))
+	c := s.client(t, nil)
+	for member, p := range map[string]client.Policy{
+		"targets":   {MaxGas: 21_000, Targets: []string{}},
+		"perCaller": {PerCaller: map[string]client.CallerLimits{}},
+		"tokens":    {Tokens: map[string]client.TokenLimits{}},
+	} {
+		_, set := c.SetPolicy(t.Context(), "s", p, "r")
+		_, registered := c.RegisterSubmitter(t.Context(), client.Registration{Submitter: "s", Policy: &p})
+		for _, err := range []error{set, registered} {
+			if err == nil || !strings.Contains(err.Error(), member+": ") || errors.Is(err, client.ErrUnknown) {
+				t.Errorf("%+v: got %v, want an error that names %s", p, err, member)
+			}
+		}
+	}
+	if asked, _ := s.attempts(); len(asked) > 0 {
+		t.Errorf("got %q sent, want nothing", asked)
+	}
+}
+
+// The text of a policy is refused if its client would send it without a member that the text has. The error names the member.
+func TestParsePolicy(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"targets": []}`:                              "targets: ",
+		`{"maxValue": "1", "maxGas": 0}`:               "maxGas: ",
+		`{"maxValue": ""}`:                             "maxValue: ",
+		`{"perCaller": {}}`:                            "perCaller: ",
+		`{"perCaller": {"email:a": {"maxQueued": 0}}}`: "perCaller.email:a.maxQueued: ",
+		`{"tokens": {"0xa": null}}`:                    "tokens.0xa: ",
+		`{"MAXVALUE": "5"}`:                            "MAXVALUE: ",
+		`{"maxvalues": "5"}`:                           `"maxvalues"`,
+		`{"maxGas": "x"}`:                              "maxGas",
+		` `:                                            "it is empty",
+		`null`:                                         "it is null",
+		`{} {}`:                                        "more than one value",
+	} {
+		if p, err := client.ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %+v, %v; want an error with %q", text, p, err, want)
+		}
+	}
+	got, err := client.ParsePolicy([]byte(`{"maxFeesPerDay": "0", "targets": ["deploy"], "maxGas": null, "perCaller": {"*": {"maxQueued": 3}}, "tokens": null}`))
+	check.OK(t)(err)
+	check.Same(t, "a policy", got, client.Policy{MaxFeesPerDay: "0", Targets: []string{"deploy"}, PerCaller: map[string]client.CallerLimits{"*": {MaxQueued: 3}}})
+}
+
 // A wrong option is named.
 func TestOptions(t *testing.T) {
 	t.Parallel()

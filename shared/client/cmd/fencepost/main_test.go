@@ -286,19 +286,17 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A misspelt member of a policy is refused: as a limit it would limit nothing.
-func TestMisspeltPolicyIsRefused(t *testing.T) {
+// A policy with an empty or a misspelt member is refused by its name: it would limit nothing.
+func TestPolicyThatWouldLimitNothingIsRefused(t *testing.T) {
 	t.Parallel()
 	d := serve(t, nil)
-	for _, text := range []string{`{"maxGas": 0}`, `{"targets": []}`, `{"MAXVALUE": "5"}`} {
-		code, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, "submitter set-policy s --policy - --reason r", text)
-		if code != exitUsage || !strings.Contains(problems, "leave out what is no limit") {
-			t.Errorf("the policy %s: got %d, %q, want it refused", text, code, problems)
+	for text, member := range map[string]string{`{"maxGas": 0}`: "maxGas", `{"targets": []}`: "targets", `{"MAXVALUE": "5"}`: "MAXVALUE", `{"maxvalues": "5"}`: "maxvalues"} {
+		for _, line := range []string{"submitter set-policy s --policy - --reason r", "submitter register s --caller sub:x --policy -"} {
+			code, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, line, text)
+			if code != exitUsage || !strings.Contains(problems, member) || len(d.calls()) > 0 {
+				t.Errorf("%s of %s: got exit %d, %q, and %q sent; want it refused by the member", line, text, code, problems, d.calls())
+			}
 		}
-	}
-	code, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, "submitter set-policy s --policy - --reason r", `{"maxvalues": "5"}`)
-	if code != exitUsage || !strings.Contains(problems, "maxvalues") || len(d.calls()) > 0 {
-		t.Errorf("got exit %d, %s, and %q sent; want it refused", code, problems, d.calls())
 	}
 }
 

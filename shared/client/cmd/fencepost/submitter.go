@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,10 +73,11 @@ func (a *app) submitterRegister() *cobra.Command {
 			return usagef("want --policy FILE, or --unlimited for an account without limits")
 		}
 		if policy != "" {
-			in.Policy = new(client.Policy)
-			if err := a.readPolicy(policy, in.Policy); err != nil {
+			p, err := a.readPolicy(policy)
+			if err != nil {
 				return err
 			}
+			in.Policy = &p
 		}
 		api, err := a.client(operator)
 		if err != nil {
@@ -104,39 +102,17 @@ func (a *app) submitterRegister() *cobra.Command {
 	return c
 }
 
-// readJSON reads a JSON file. A member that the type does not have is refused: a misspelt limit would limit nothing.
-func (a *app) readJSON(path string, into any) error {
-	_, err := a.readText(path, into)
-	return err
-}
-
-// readPolicy reads a policy. One with an empty member is refused: it would limit nothing.
-func (a *app) readPolicy(path string, into *client.Policy) error {
-	text, err := a.readText(path, into)
-	if err == nil && !into.IsWrittenAs(text) {
-		return usagef("%s: the policy has an empty member (0, \"\", [] or {}), or a name in other letter case: leave out what is no limit", path)
-	}
-	return err
-}
-
-// readText is [app.readJSON], and returns the text too.
-func (a *app) readText(path string, into any) ([]byte, error) {
+// readPolicy reads a policy from a file, or from stdin as "-".
+func (a *app) readPolicy(path string) (client.Policy, error) {
 	text, err := readFile(path, a.in)
 	if err != nil {
-		return nil, err
+		return client.Policy{}, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	switch err = d.Decode(into); {
-	case errors.Is(err, io.EOF):
-		err = errors.New("it is empty")
-	case err == nil && d.Decode(new(any)) != io.EOF:
-		err = errors.New("it has more than one value")
-	}
+	p, err := client.ParsePolicy(text)
 	if err != nil {
-		return nil, usagef("%s: %v", path, err)
+		return p, usagef("%s: %v", path, err)
 	}
-	return text, nil
+	return p, nil
 }
 
 func (a *app) submitterChange() *cobra.Command {
@@ -169,8 +145,8 @@ func (a *app) submitterPolicy() *cobra.Command {
 	var path string
 	var why *string
 	c := a.call(operator, "set-policy SUBMITTER", "Replace the limits of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		var p client.Policy
-		if err := a.readPolicy(path, &p); err != nil {
+		p, err := a.readPolicy(path)
+		if err != nil {
 			return err
 		}
 		s, err := api.SetPolicy(ctx, args[0], p, *why)
