@@ -27,11 +27,9 @@ func assetColumns(t client.Asset) []any {
 }
 
 func (a *app) assetList() *cobra.Command {
-	c := a.call(operator, "list", "List the assets with their terms", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	return a.list(operator, "list", "List the assets with their terms", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		return printList(a, api.ListAssets(ctx, 0), assetTitles, assetColumns)
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) assetPut() *cobra.Command {
