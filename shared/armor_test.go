@@ -39,8 +39,7 @@ func deployedArmor(t *testing.T) armor {
 	if len(m) != 1 || left == nil {
 		t.Fatalf("armor.tf: got %d rules against injection and %d lists of signatures, want 1 of each", len(m), len(left))
 	}
-	level, err := strconv.Atoi(m[0][2])
-	check.OK(t)(level, err)
+	level := check.Value(strconv.Atoi(m[0][2]))(t)
 	return armor{set: m[0][1], sensitivity: level, optedOut: regexp.MustCompile(`\d+`).FindAllString(left[1], -1)}
 }
 
@@ -98,8 +97,7 @@ func post(path string, body any) *http.Request {
 // each example of its body. Each example of the document is also sent as a body and as an argument.
 func apiRequests(t *testing.T) map[string]*http.Request {
 	t.Helper()
-	api, err := openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml")
-	check.OK(t)(api, err)
+	api := check.Value(openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml"))(t)
 	all := map[string]*http.Request{}
 	for path, item := range api.Paths.Map() {
 		for method, operation := range item.Operations() {
@@ -125,8 +123,7 @@ func apiRequests(t *testing.T) map[string]*http.Request {
 			}
 		}
 	}
-	text, err := api.MarshalJSON()
-	check.OK(t)(text, err)
+	text := check.Value(api.MarshalJSON())(t)
 	var document any
 	check.OK(t)(0, json.Unmarshal(text, &document))
 	for i, e := range examplesIn(document) {
@@ -182,8 +179,7 @@ func usualRequests(t *testing.T) map[string]*http.Request {
 		return map[string]any{"submitter": submitter, "requestId": id, "payload": payload}
 	}
 	all := map[string]*http.Request{}
-	file, err := os.Open("../emulator/demo/intents.jsonl")
-	check.OK(t)(file, err)
+	file := check.Value(os.Open("../emulator/demo/intents.jsonl"))(t)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		all["demo: "+lines.Text()] = post("/api/v1/tx", json.RawMessage(lines.Text()))
@@ -233,8 +229,7 @@ func TestArmorDeployedRefusesNoRequestOfOurs(t *testing.T) {
 		r := requests[name]
 		body := ""
 		if r.Body != nil {
-			text, err := io.ReadAll(r.Body)
-			check.OK(t)(text, err)
+			text := check.Value(io.ReadAll(r.Body))(t)
 			body = string(text)
 		}
 		r.Body = io.NopCloser(strings.NewReader(body))
@@ -259,10 +254,8 @@ func TestArmorDeployedRefusesNoRequestOfOurs(t *testing.T) {
 // crsVersion is the version of the rule set that the test runs.
 func crsVersion(t *testing.T) string {
 	t.Helper()
-	text, err := coreruleset.FS.Open("@owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf")
-	check.OK(t)(text, err)
+	text := check.Value(coreruleset.FS.Open("@owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf"))(t)
 	defer text.Close()
-	b, err := io.ReadAll(text)
-	check.OK(t)(b, err)
+	b := check.Value(io.ReadAll(text))(t)
 	return regexp.MustCompile(`OWASP_CRS/([0-9.]+)`).FindStringSubmatch(string(b))[1]
 }

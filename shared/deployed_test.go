@@ -60,8 +60,7 @@ func TestVariablesDeployedAreSettings(t *testing.T) {
 // the lease of its holder has ended.
 func TestTransactionsDeployedEndWithTheLease(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
-	check.OK(t)(err)
+	c := check.Value(config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"}))(t)
 	want := strconv.FormatInt(c.Lease.Duration.Milliseconds(), 10)
 	for _, got := range each(t, text(t, "../terraform", "main.tf"), `transaction_timeout = .* : (\d+)`) {
 		if got != want {
@@ -134,16 +133,14 @@ func numberIn(t *testing.T, text, pattern string, fallback int) int {
 	if m == nil {
 		return fallback
 	}
-	n, err := strconv.Atoi(m[1])
-	check.OK(t)(n, err)
+	n := check.Value(strconv.Atoi(m[1]))(t)
 	return n
 }
 
 // decoded is a JSON file of terraform.
 func decoded[T any](t *testing.T, name string) (v T) {
 	t.Helper()
-	b, err := os.ReadFile("../terraform/" + name)
-	check.OK(t)(b, err)
+	b := check.Value(os.ReadFile("../terraform/" + name))(t)
 	check.OK(t)(0, json.Unmarshal(b, &v))
 	return v
 }
@@ -175,8 +172,7 @@ func TestConnectionsDeployedFitTheDatabase(t *testing.T) {
 			t.Errorf("docs/costs.md: want %q", want)
 		}
 	}
-	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
-	check.OK(t)(c, err)
+	c := check.Value(config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"}))(t)
 	if int(c.Database.MaxConns) < 2*pool {
 		t.Errorf("database.maxConns: got %d, want at least %d: lease sessions take up to %d, and creates go on beside them", c.Database.MaxConns, 2*pool, pool)
 	}
@@ -230,7 +226,6 @@ func TestConcurrencyDeployedLetsBatchesForm(t *testing.T) {
 			t.Errorf("queue %s: got %d tasks at once, %d requests of an instance; want at least as many tasks, and the instance to take three quarters", queue, n, concurrency)
 		}
 	}
-	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
-	check.OK(t)(c, err)
+	c := check.Value(config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"}))(t)
 	check.Equal(t, "confirmations.receiptWorkers", c.Confirmations.ReceiptWorkers, queues.AtOnce["receipt"])
 }

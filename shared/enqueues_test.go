@@ -160,8 +160,7 @@ func queriesNodes(used map[string]bool) bool {
 // ledgers have the trading core's secret, no others. The same holds for the nodes' URLs.
 func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../terraform/functions.json")
-	check.OK(t)(err)
+	text := check.Value(os.ReadFile("../terraform/functions.json"))(t)
 	var catalogue map[string]struct {
 		Target   string
 		Enqueues []string

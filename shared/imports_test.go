@@ -183,10 +183,7 @@ func TestOnlyTheEVMConnectorKnowsEthereum(t *testing.T) {
 		if base := filepath.Base(name); base == list || strings.HasSuffix(base, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Value(parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly))(t)
 		for _, i := range f.Imports {
 			if knowsEthereum(strings.Trim(i.Path.Value, `"`)) {
 				t.Errorf("%s imports %s: only %s may", name, i.Path.Value, list)

@@ -37,8 +37,7 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 	}
 	named := 0
 	for _, page := range append(pages, "../README.md", "../CHANGELOG.md") {
-		text, err := os.ReadFile(page)
-		check.OK(t)(err)
+		text := check.Value(os.ReadFile(page))(t)
 		for _, found := range namedTest.FindAllStringSubmatch(string(text), -1) {
 			if named++; !declared[found[1]] {
 				t.Errorf("%s: names %s, which is not there", page, found[1])
@@ -103,8 +102,7 @@ var (
 // names a test that shows it, or says why none can.
 func TestEveryAttackerAndAssetHasARow(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/security.md")
-	check.OK(t)(err)
+	text := check.Value(os.ReadFile("../docs/security.md"))(t)
 	_, after, _ := strings.Cut(string(text), "\n## Assets\n")
 	assets, after, _ := strings.Cut(after, "\n## Attackers\n")
 	attackers, table, _ := strings.Cut(after, "\n## Who can do what\n")
@@ -140,8 +138,7 @@ var points = []string{
 // reason why there is none.
 func TestEachPointOfTheAuditHasARow(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/security.md")
-	check.OK(t)(err)
+	text := check.Value(os.ReadFile("../docs/security.md"))(t)
 	_, table, _ := strings.Cut(string(text), "\n## The audit of 2026-11-22, attack by attack\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	rows := attacks.FindAllStringSubmatch(table, -1)

@@ -42,8 +42,7 @@ func findCode(t *testing.T, name string) []definition {
 func readDefinitions(t *testing.T, file string) {
 	t.Helper()
 	fset := token.NewFileSet()
-	parsed, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
-	check.OK(t)(err)
+	parsed := check.Value(parser.ParseFile(fset, file, nil, parser.SkipObjectResolution))(t)
 	add := func(name string, node ast.Node) {
 		lines := fset.Position(node.End()).Line - fset.Position(node.Pos()).Line + 1
 		key := strings.ToLower(name)
@@ -143,8 +142,7 @@ func schemaObjects(t *testing.T) map[string]bool {
 	}
 	names := make(map[string]bool)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		check.OK(t)(err)
+		text := check.Value(os.ReadFile(file))(t)
 		for _, found := range schemaObject.FindAllStringSubmatch(string(text), -1) {
 			names[found[1]] = true
 		}

@@ -80,8 +80,7 @@ const rightsHead = `| function | called by | secrets it reads | queues it makes 
 // grants are.
 func TestRightsOfEachFunctionAreOnThePage(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../terraform/functions.json")
-	check.OK(t)(err)
+	b := check.Value(os.ReadFile("../terraform/functions.json"))(t)
 	var catalogue map[string]map[string]any
 	check.OK(t)(json.Unmarshal(b, &catalogue))
 	readers := readersOf(t)

@@ -31,8 +31,7 @@ func pagesByName(t *testing.T) map[string]string {
 	}
 	pages := make(map[string]string)
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		check.OK(t)(err)
+		b := check.Value(os.ReadFile(file))(t)
 		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = string(b)
 	}
 	delete(pages, "README")
@@ -97,8 +96,7 @@ func TestLinksOfPagesLead(t *testing.T) {
 		t.Fatalf("pages: got %d and %d, %v", len(pages), len(more), err)
 	}
 	for _, page := range slices.Concat(pages, more, []string{"../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md"}) {
-		b, err := os.ReadFile(page)
-		check.OK(t)(err)
+		b := check.Value(os.ReadFile(page))(t)
 		for _, found := range link.FindAllStringSubmatch(string(b), -1) {
 			target, err := os.ReadFile(filepath.Join(filepath.Dir(page), found[1]))
 			if err != nil && !isFolder(filepath.Join(filepath.Dir(page), found[1])) {
@@ -128,8 +126,7 @@ func headings(page string) (anchors []string) {
 // described are the operations of openapi.yaml.
 func described(t *testing.T) map[string]*openapi3.Operation {
 	t.Helper()
-	api, err := openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml")
-	check.OK(t)(err)
+	api := check.Value(openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml"))(t)
 	all := make(map[string]*openapi3.Operation)
 	for path, item := range api.Paths.Map() {
 		for method, operation := range item.Operations() {
@@ -162,8 +159,7 @@ var (
 func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 	t.Parallel()
 	api := described(t)
-	pages, err := runbooks.Pages("../docs/runbooks")
-	check.OK(t)(err)
+	pages := check.Value(runbooks.Pages("../docs/runbooks"))(t)
 	needed := map[string]bool{}
 	for name, page := range pages {
 		for _, call := range runbooks.Calls(name, page) {
@@ -196,8 +192,7 @@ func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 
 func hasTest(t *testing.T, folder, name string) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	check.OK(t)(err)
+	files := check.Value(filepath.Glob(filepath.Join(folder, "*_test.go")))(t)
 	return slices.ContainsFunc(files, func(file string) bool {
 		b, err := os.ReadFile(file)
 		return err == nil && strings.Contains(string(b), "\nfunc "+name+"(t *testing.T)")
@@ -315,20 +310,16 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 	url := storetest.URL(t)
 	reader := fmt.Sprintf("reader@p%d.example", time.Now().UnixNano())
 	role := pgx.Identifier{reader}.Sanitize()
-	conn, err := pgx.Connect(t.Context(), url)
-	check.OK(t)(err)
+	conn := check.Value(pgx.Connect(t.Context(), url))(t)
 	defer conn.Close(t.Context())
 	run := func(statements string) error { _, err := conn.Exec(t.Context(), statements); return err }
 	check.OK(t)(run("create role " + role))
 	defer func() { _ = run(fmt.Sprintf("reset role; drop owned by %[1]s; drop role %[1]s", role)) }()
 	check.OK(t)(migrations.Grant(t.Context(), url, migrations.Grants{Readers: []string{reader}}))
 	check.OK(t)(run("set role " + role))
-	other, err := pgx.Connect(t.Context(), url)
-	check.OK(t)(err)
+	other := check.Value(pgx.Connect(t.Context(), url))(t)
 	defer other.Close(t.Context())
-	if _, err := other.Exec(t.Context(), "begin"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(other.Exec(t.Context(), "begin"))
 	blocks, ofSessions := 0, 0
 	for name, page := range pagesByName(t) {
 		for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(page, -1) {

@@ -102,8 +102,7 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 // constantComments returns the comment of each string constant of a file, by the constant's value.
 func constantComments(t *testing.T, file string) map[string]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	check.OK(t)(err)
+	parsed := check.Value(parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments))(t)
 	comments := make(map[string]string)
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
@@ -234,8 +233,7 @@ func replaceBetween(t *testing.T, text, begin, end, part string) string {
 
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	check.OK(t)(err)
+	text := check.Value(os.ReadFile(page))(t)
 	return string(text)
 }
 
@@ -266,8 +264,7 @@ func TestSchemaHasEverySubState(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), storetest.New(t).DB
 	var definition, condition string
-	err := db.QueryRow(ctx, `select pg_get_constraintdef(oid), pg_get_expr(conbin, conrelid) from pg_constraint where conname = 'sub_state_fits'`).Scan(&definition, &condition)
-	check.OK(t)(err)
+	check.OK(t)(db.QueryRow(ctx, `select pg_get_constraintdef(oid), pg_get_expr(conbin, conrelid) from pg_constraint where conname = 'sub_state_fits'`).Scan(&definition, &condition))
 	known := []txmanager.SubState{"", "UNKNOWN"}
 	for _, state := range txmanager.States() {
 		known = append(known, state.SubStates()...)
@@ -287,8 +284,7 @@ func TestSchemaHasEverySubState(t *testing.T) {
 func TestSchemaHasEveryWaitCause(t *testing.T) {
 	t.Parallel()
 	var definition string
-	err := storetest.New(t).DB.QueryRow(t.Context(), `select pg_get_constraintdef(oid) from pg_constraint where conname = 'wait_cause_is_known'`).Scan(&definition)
-	check.OK(t)(err)
+	check.OK(t)(storetest.New(t).DB.QueryRow(t.Context(), `select pg_get_constraintdef(oid) from pg_constraint where conname = 'wait_cause_is_known'`).Scan(&definition))
 	var got []txmanager.WaitCause
 	for _, found := range regexp.MustCompile(`'([A-Z_]+)'`).FindAllStringSubmatch(definition, -1) {
 		got = append(got, txmanager.WaitCause(found[1]))

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // vulnerable is a vulnerability database that knows of one in a function of Go's os package.
@@ -84,10 +86,7 @@ func runCheck(t *testing.T, environ []string, arguments ...string) (status int, 
 // Where the check cannot be made it says so and why, and passes only if it is not required.
 func TestVulnerabilitiesAreSkippedAloud(t *testing.T) {
 	t.Parallel()
-	goProgram, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goProgram := check.Value(exec.LookPath("go"))(t)
 	folder := t.TempDir()
 	missing := []string{"GOPATH=" + folder, "PATH=" + filepath.Dir(goProgram) + ":/usr/bin:/bin"}
 	if _, err := os.Stat("/usr/bin/govulncheck"); err == nil {
@@ -95,12 +94,8 @@ func TestVulnerabilitiesAreSkippedAloud(t *testing.T) {
 	}
 	present := filepath.Join(folder, "bin", "govulncheck") // is there, and is never reached
 	there := func() {
-		if err := os.MkdirAll(filepath.Dir(present), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(present, []byte("#!/bin/false\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.MkdirAll(filepath.Dir(present), 0o700))
+		check.OK(t)(os.WriteFile(present, []byte("#!/bin/false\n"), 0o700))
 	}
 	gone := httptest.NewServer(nil)
 	gone.Close()

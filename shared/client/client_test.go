@@ -60,8 +60,7 @@ func (s *service) client(t *testing.T, change func(*client.Options)) *client.Cli
 	if change != nil {
 		change(&o)
 	}
-	c, err := client.New(o)
-	check.OK(t)(err)
+	c := check.Value(client.New(o))(t)
 	t.Cleanup(c.CloseIdle)
 	return c
 }
@@ -338,8 +337,7 @@ func TestParsePolicy(t *testing.T) {
 			t.Errorf("%s: got %+v, %v; want an error with %q", text, p, err, want)
 		}
 	}
-	got, err := client.ParsePolicy([]byte(`{"maxFeesPerDay": "0", "targets": ["deploy"], "maxGas": null, "perCaller": {"*": {"maxQueued": 3}}, "tokens": null}`))
-	check.OK(t)(err)
+	got := check.Value(client.ParsePolicy([]byte(`{"maxFeesPerDay": "0", "targets": ["deploy"], "maxGas": null, "perCaller": {"*": {"maxQueued": 3}}, "tokens": null}`)))(t)
 	check.Same(t, "a policy", got, client.Policy{MaxFeesPerDay: "0", Targets: []string{"deploy"}, PerCaller: map[string]client.CallerLimits{"*": {MaxQueued: 3}}})
 }
 
@@ -356,8 +354,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("got %v, want an error about %s", err, want)
 		}
 	}
-	c, err := client.New(client.Options{URL: "http://127.0.0.1:1", Token: func(context.Context) (string, error) { return "", io.ErrUnexpectedEOF }})
-	check.OK(t)(err)
+	c := check.Value(client.New(client.Options{URL: "http://127.0.0.1:1", Token: func(context.Context) (string, error) { return "", io.ErrUnexpectedEOF }}))(t)
 	if _, err := c.CreateTx(t.Context(), order); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, client.ErrUnknown) {
 		t.Errorf("no token: got %v, want why, and nothing asked", err)
 	}

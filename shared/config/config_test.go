@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
 )
 
@@ -69,14 +70,10 @@ func defaults() config.Config {
 // A setting that is not given has the default of the specification.
 func TestDefaultsAreTheSpecifications(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(defaults(), mustLoad(t), revealed); diff != "" {
-		t.Errorf("defaults (-want +got):\n%s", diff)
-	}
+	check.Same(t, "defaults", mustLoad(t), defaults(), revealed)
 	// A variable set to nothing counts as not set. Variables without the prefix are not read.
 	got := mustLoad(t, "FENCEPOST_LEASE_DURATION=", "PORT=", "PATH=/bin", "fencepost_x=1", "=odd", "odd")
-	if diff := cmp.Diff(defaults(), got, revealed); diff != "" {
-		t.Errorf("with empty and foreign variables (-want +got):\n%s", diff)
-	}
+	check.Same(t, "with empty and foreign variables", got, defaults(), revealed)
 }
 
 // Secrets of handlers: 24 and 64 bytes.
@@ -212,9 +209,7 @@ func everythingLoaded() config.Config {
 // Every setting reaches its own field, and the test covers every setting.
 func TestEverySettingIsRead(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(everythingLoaded(), mustLoad(t, everything...), revealed); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
-	}
+	check.Same(t, "settings", mustLoad(t, everything...), everythingLoaded(), revealed)
 	if got, want := strings.Count(config.Help(), "\n")/3, len(everything)-config.Constants(); got != want {
 		t.Errorf("settings: got %d in Help, want the %d that this test gives", got, want)
 	}

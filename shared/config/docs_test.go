@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 var update = flag.Bool("update", false, "write docs/settings.md anew")
@@ -76,9 +76,7 @@ func TestDocsAreTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatalf("read the settings' page: %v", err)
 	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/settings.md is not what the code says; run go test ./shared/config --update (-want +got):\n%s", diff)
-	}
+	check.Same(t, "docs/settings.md is not what the code says; run go test ./shared/config --update", string(got), want)
 }
 
 // Each declaration is whole, and its own.
@@ -117,8 +115,6 @@ func TestDistance(t *testing.T) {
 		{"abc", "axc", 1}, {"kitten", "sitting", 3}, {"abcd", "bcda", 2},
 	}
 	for _, tt := range tests {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("distance(%q, %q): got %d, want %d", tt.a, tt.b, got, tt.want)
-		}
+		check.Equal(t, fmt.Sprintf("distance(%q, %q)", tt.a, tt.b), distance(tt.a, tt.b), tt.want)
 	}
 }

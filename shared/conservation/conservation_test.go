@@ -143,10 +143,7 @@ func TestNumberedReadsEachLineOnce(t *testing.T) {
 		}
 		for more := true; more; {
 			before := len(c.lines)
-			page, err := n.Page(t.Context(), cursor, rapid.IntRange(1, 9).Draw(rt, "limit"))
-			if err != nil {
-				rt.Fatal(err)
-			}
+			page := check.Value(n.Page(t.Context(), cursor, rapid.IntRange(1, 9).Draw(rt, "limit")))(rt)
 			add(page.Entries, page.Scales)
 			cursor, more = page.Next, page.More
 			if at, _ := parsePosition(cursor); !more && at.line < uint64(before) {
@@ -154,10 +151,7 @@ func TestNumberedReadsEachLineOnce(t *testing.T) {
 			}
 		}
 		end := len(c.lines)
-		p, err := n.Point(t.Context(), cursor)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		p := check.Value(n.Point(t.Context(), cursor))(rt)
 		add(p.Entries, p.Scales)
 		var want []uint64
 		for i := 1; i <= end; i++ {

@@ -15,10 +15,8 @@ import (
 // The page lists each metric that the code declares, once, and no other.
 func TestDocsHaveEveryMetric(t *testing.T) {
 	t.Parallel()
-	code, err := os.ReadFile("metrics.go")
-	check.OK(t)(err)
-	page, err := os.ReadFile("../../docs/telemetry.md")
-	check.OK(t)(err)
+	code := check.Value(os.ReadFile("metrics.go"))(t)
+	page := check.Value(os.ReadFile("../../docs/telemetry.md"))(t)
 	var declared, listed []string
 	for _, m := range regexp.MustCompile(`= (?:counter|seconds|histogram|gauge|last)\("(\w+)"`).FindAllStringSubmatch(string(code), -1) {
 		declared = append(declared, m[1])

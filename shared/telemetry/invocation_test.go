@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
@@ -92,9 +90,7 @@ func TestInvocationLogsTheCallersStatus(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, invoke(t, "", tt.next)); diff != "" {
-				t.Errorf("line (-want +got):\n%s", diff)
-			}
+			check.Same(t, "line", invoke(t, "", tt.next), tt.want)
 		})
 	}
 }
@@ -118,9 +114,7 @@ func TestInvocationLogsTheCost(t *testing.T) {
 	want := line{"severity": "INFO", "status": 200.0,
 		"sqlRoundTrips": 100.0, "sqlStatements": 200.0, "commits": 50.0, "rpcRoundTrips": 50.0, "tasks": 250.0,
 		"logging.googleapis.com/trace": traceID, "logging.googleapis.com/spanId": spanID, "logging.googleapis.com/trace_sampled": true}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("line (-want +got):\n%s", diff)
-	}
+	check.Same(t, "line", got, want)
 }
 
 // The trace of an untrusted caller is kept without its sampling flag. An invalid header, or one of a
@@ -149,9 +143,7 @@ func TestInvalidTraceparentGivesNoTrace(t *testing.T) {
 		"x", "00-" + traceID + "-" + spanID, "ff" + traceparent[2:], traceparent + "-x",
 		"00-00000000000000000000000000000000-" + spanID + "-01", "00-4BF92F3577B34DA6A3CE929D0E0E4736-" + spanID + "-01",
 	} {
-		if diff := cmp.Diff(free("INFO", 200), invoke(t, header, func(http.ResponseWriter, *http.Request) {})); diff != "" {
-			t.Errorf("with traceparent %q (-want +got):\n%s", header, diff)
-		}
+		check.Same(t, fmt.Sprintf("with traceparent %q", header), invoke(t, header, func(http.ResponseWriter, *http.Request) {}), free("INFO", 200))
 	}
 }
 

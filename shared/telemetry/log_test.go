@@ -12,7 +12,6 @@ import (
 	"testing/slogtest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -61,9 +60,7 @@ func TestSeverities(t *testing.T) {
 		got = append(got, l["severity"])
 	}
 	want := []any{"DEBUG", "INFO", "INFO", "WARNING", "WARNING", "ERROR", "ERROR", "CRITICAL", "CRITICAL"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("severities (-want +got):\n%s", diff)
-	}
+	check.Same(t, "severities", got, want)
 }
 
 // A line has exactly the fields that Cloud Logging reads, and the attributes.
@@ -83,9 +80,7 @@ func TestFieldNames(t *testing.T) {
 		"logging.googleapis.com/spanId":        spanID,
 		"logging.googleapis.com/trace_sampled": true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("line (-want +got):\n%s", diff)
-	}
+	check.Same(t, "line", got, want)
 }
 
 // The trace is at the top of a line with any open groups, and the groups are unchanged. Derived loggers
@@ -112,9 +107,7 @@ func TestTraceStaysOutOfGroups(t *testing.T) {
 			delete(l, key)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
+	check.Same(t, "lines", got, want)
 }
 
 // with gives every record the context ctx, because slogtest logs without one.

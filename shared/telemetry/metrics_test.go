@@ -5,12 +5,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -118,7 +118,5 @@ func TestMetricsHaveTheSpecificationsNames(t *testing.T) {
 		"fencepost_refund_failures_total{}":         15, "fencepost_conservation_check_total{result=ok}": 16,
 		"fencepost_stuck_decision_total{action=wait}": 9,
 	}
-	if diff := cmp.Diff(want, got.values); diff != "" {
-		t.Errorf("series (-want +got):\n%s", diff)
-	}
+	check.Same(t, "series", got.values, want)
 }

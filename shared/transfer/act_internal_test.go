@@ -81,12 +81,10 @@ func TestJournalIsReadOnByTheStoredLine(t *testing.T) {
 		a := &Accounts{Core: core, Store: of, Ledgers: map[AccountType]OutsideLedger{Spot: core}, Timeout: time.Second}
 		order := MoneyOrder{Kind: ActDeposit, RequestID: "wire-1", NotApplied: true}
 		for _, upto := range []uint64{4, 8} {
-			_, err := a.EndingOf(t.Context(), order)
-			check.Err(t, "a part", UnreadError{upto, 9})(0, err)
+			check.Err(t, "a part", UnreadError{upto, 9})(a.EndingOf(t.Context(), order))
 			check.Equal(t, "kept", of.act.JournalRead, upto)
 		}
-		end, err := a.EndingOf(t.Context(), order)
-		check.OK(t)(err)
+		end := check.Value(a.EndingOf(t.Context(), order))(t)
 		check.Equal(t, "the end", end, Ending{Answer: ActNotApplied, ReadAfter: 8, ReadUpto: 9})
 	})
 }
@@ -122,13 +120,10 @@ func TestJournalIsReadInParts(t *testing.T) {
 			check.Err(t, "a part proves nothing", ErrEvidence)(0, err)
 			from = upto
 		}
-		end, err := a.readJournal(t.Context(), order, from)
-		check.OK(t)(err)
+		end := check.Value(a.readJournal(t.Context(), order, from))(t)
 		check.Equal(t, "the end", end, Ending{Answer: ActNotApplied, ReadAfter: 8, ReadUpto: 9})
 		core.lines[8].Op = OutsideDeposit
-		_, err = a.readJournal(t.Context(), order, from)
-		check.Err(t, "with the act", InJournalError{9})(0, err)
-		_, err = a.readJournal(t.Context(), order, 10)
-		check.Err(t, "behind the end", ErrEvidence)(0, err)
+		check.Err(t, "with the act", InJournalError{9})(a.readJournal(t.Context(), order, from))
+		check.Err(t, "behind the end", ErrEvidence)(a.readJournal(t.Context(), order, 10))
 	})
 }

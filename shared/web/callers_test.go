@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -66,9 +67,7 @@ func TestCallersHaveSeparateLimits(t *testing.T) {
 func TestAnsweredRequestsFreeTheirBytes(t *testing.T) {
 	t.Parallel()
 	c := web.NewCallers(9, 100, 60)
-	if _, err := entering(c, "a", 40); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(entering(c, "a", 40))
 	for range 3 {
 		leave, err := entering(c, "a", 60)
 		if err != nil {

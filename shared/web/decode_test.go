@@ -56,9 +56,7 @@ func TestDecodeTakesOneWellFormedValue(t *testing.T) {
 		Items: []payload{{Value: "2"}, {Gas: 18446744073709551615}},
 		Raw:   json.RawMessage(`{"any":[{"x":1}]}`), Labels: map[string]int8{"a": -128},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(intent{})); diff != "" {
-		t.Errorf("value (-want +got):\n%s", diff)
-	}
+	check.Same(t, "value", got, want, cmp.AllowUnexported(intent{}))
 }
 
 func TestDecodeRefusesWithCodeAndField(t *testing.T) {

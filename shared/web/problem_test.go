@@ -13,7 +13,6 @@ import (
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
-	"github.com/google/go-cmp/cmp"
 )
 
 func fail(err error) *httptest.ResponseRecorder {
@@ -31,9 +30,7 @@ func TestFailWritesAProblemAsRFC9457(t *testing.T) {
 		"type": "/errors/REQUEST_ID_CONFLICT", "title": "Conflict", "status": 409.0, "code": "REQUEST_ID_CONFLICT",
 		"detail": "another payload", "field": "requestId", "txId": "t1", "instance": "urn:uuid:" + rec.Header().Get("X-Request-Id"),
 	}
-	if diff := cmp.Diff(want, body(t, rec)); diff != "" {
-		t.Errorf("body (-want +got):\n%s", diff)
-	}
+	check.Same(t, "body", body(t, rec), want)
 	if got, want := rec.Header().Get("Retry-After"), "2"; got != want {
 		t.Errorf("got Retry-After %q, want %q: seconds are rounded up", got, want)
 	}

@@ -109,8 +109,7 @@ func newRotating(t *testing.T, ids ...string) *rotating {
 	t.Helper()
 	r := &rotating{keys: make(map[string]*ecdsa.PrivateKey)}
 	for _, id := range ids {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		check.OK(t)(err)
+		key := check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 		r.keys[id] = key
 	}
 	r.served.Store(ids[0])
@@ -134,8 +133,7 @@ func (r *rotating) request(t *testing.T, key string) *http.Request {
 		"iss": r.server.URL, "aud": "us", "sub": "ann", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 	})
 	token.Header["kid"] = key
-	text, err := token.SignedString(r.keys[key])
-	check.OK(t)(err)
+	text := check.Value(token.SignedString(r.keys[key]))(t)
 	request := httptest.NewRequest("GET", "/", nil)
 	request.Header.Set("Authorization", "Bearer "+text)
 	return request

@@ -72,8 +72,7 @@ type child struct {
 
 func startChild(t *testing.T, drain time.Duration) *child {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t)(err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // then the child is killed, and the waiting test fails

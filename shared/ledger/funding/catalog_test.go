@@ -57,8 +57,7 @@ func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	rows, err := l.db.DB.Query(t.Context(), `select conname::text from pg_constraint
 		where conrelid in ('balances_tb'::regclass, 'transfer_operations'::regclass) and contype in ('c', 'f', 'p', 'u', 'x')`)
 	check.OK(t)(err)
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	check.OK(t)(err)
+	all := check.Value(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	for _, constraint := range all {
 		got[constraint] = true
 	}
@@ -76,12 +75,9 @@ func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 // attempt runs a statement in a transaction that is rolled back.
 func (l ledger) attempt(statement string) error {
 	l.t.Helper()
-	tx, err := l.db.DB.Begin(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	tx := check.Value(l.db.DB.Begin(l.t.Context()))(l.t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(l.t.Context(), statement)
+	_, err := tx.Exec(l.t.Context(), statement)
 	return err
 }
 

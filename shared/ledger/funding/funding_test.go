@@ -7,8 +7,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -125,9 +124,7 @@ func TestBAL005DisabledAccountRefusesBoth(t *testing.T) {
 
 func setStatus(l ledger, s funding.Status) {
 	l.t.Helper()
-	if err := l.SetStatus(l.t.Context(), alice, fine, s); err != nil {
-		l.t.Fatal(err)
-	}
+	check.OK(l.t)(l.SetStatus(l.t.Context(), alice, fine, s))
 }
 
 // Only a deposit from outside creates an account.
@@ -185,9 +182,7 @@ func TestOtherFieldsAreUnknown(t *testing.T) {
 	unknown(t, l.Refund(t.Context(), call("never", fine, 10)), funding.ErrNoWithdrawal)
 	unknown(t, l.Refund(t.Context(), call("short", fine, 1000)), funding.ErrNoWithdrawal)
 	unknown(t, l.Withdraw(t.Context(), call("", fine, 1)), nil)
-	if diff := cmp.Diff(len(before)+1, len(l.rows())); diff != "" {
-		t.Errorf("rows: only the refusal was to be added (-want +got):\n%s", diff)
-	}
+	check.Same(t, "rows: only the refusal was to be added", len(l.rows()), len(before)+1)
 	l.has(alice, fine, "0.00000090")
 	l.has(bob, fine, "0.00000100")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -115,10 +116,7 @@ func unknown(t testing.TB, o transfer.Outcome, cause error) {
 // rival opens the connection of another process.
 func (l ledger) rival() *pgx.Conn {
 	l.t.Helper()
-	conn, err := pgx.Connect(l.t.Context(), l.db.URL)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	conn := check.Value(pgx.Connect(l.t.Context(), l.db.URL))(l.t)
 	l.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }

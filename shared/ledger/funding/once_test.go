@@ -163,11 +163,9 @@ func TestACallIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
-	cfg, err := pgxpool.ParseConfig(l.db.URL)
-	check.OK(t)(err)
+	cfg := check.Value(pgxpool.ParseConfig(l.db.URL))(t)
 	cfg.ConnConfig.Tracer = store.Costs{}
-	db, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	check.OK(t)(err)
+	db := check.Value(pgxpool.NewWithConfig(t.Context(), cfg))(t)
 	t.Cleanup(db.Close)
 	counted := funding.New(db)
 	ctx := telemetry.WithMeter(t.Context())
@@ -176,7 +174,5 @@ func TestACallIsOneRoundTrip(t *testing.T) {
 	succeeds(t, counted.Refund(ctx, call("r", fine, 1)))
 	refused(t, counted.Resolve(ctx, transfer.Deposit, call("r", fine, 1)), transfer.ResolvedByOperator)
 	want := telemetry.Cost{SQLRoundTrips: 4, SQLStatements: 4, Commits: 4}
-	if diff := cmp.Diff(want, telemetry.MeterFrom(ctx).Cost()); diff != "" {
-		t.Errorf("cost of four calls (-want +got):\n%s", diff)
-	}
+	check.Same(t, "cost of four calls", telemetry.MeterFrom(ctx).Cost(), want)
 }

@@ -148,9 +148,7 @@ func TestH08RestoredCopyMovesNothing(t *testing.T) {
 	for _, asked := range []transfer.Call{c, call("before", fine, 1)} {
 		unknown(t, l.Resolve(t.Context(), transfer.Withdraw, asked), transfer.ErrForeign)
 	}
-	if diff := cmp.Diff(rows, l.rows()); diff != "" {
-		t.Errorf("changed (-want +got):\n%s", diff)
-	}
+	check.Same(t, "changed", l.rows(), rows)
 	check.OK(t)(l.db.Store.AcceptDatabase(t.Context(), "carol", "reconciled"))
 	succeeds(t, l.Resolve(t.Context(), transfer.Withdraw, call("before", fine, 1)))
 	succeeds(t, l.Withdraw(t.Context(), c))

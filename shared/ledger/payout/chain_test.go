@@ -45,9 +45,7 @@ func (h *env) mineUntil(reqID, want string) {
 
 func (h *env) mine(n int) {
 	h.t.Helper()
-	if err := h.chain.Mine(n); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.chain.Mine(n))
 }
 
 // managed returns the state of the payout's transaction, such as "FAILED/CANCELLED". It returns ""
@@ -112,20 +110,14 @@ func (h *env) wantPaid(want string) {
 // wei returns an account's balance in the chain's coin.
 func (h *env) wei(of txmanager.Address) *big.Int {
 	h.t.Helper()
-	wei, err := h.client.BalanceAt(h.t.Context(), common.Address(eip155.MustBytes(of)), nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	wei := check.Value(h.client.BalanceAt(h.t.Context(), common.Address(eip155.MustBytes(of)), nil))(h.t)
 	return wei
 }
 
 // held returns the address's balance in a test contract.
 func (h *env) held(contract string) string {
 	h.t.Helper()
-	word, err := h.client.StorageAt(h.t.Context(), common.HexToAddress(contract), common.HexToHash(address), nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	word := check.Value(h.client.StorageAt(h.t.Context(), common.HexToAddress(contract), common.HexToHash(address), nil))(h.t)
 	return new(big.Int).SetBytes(word).String()
 }
 
@@ -165,9 +157,7 @@ func (h *env) lost(a devchain.Account, n uint64, to *common.Address, wei string,
 func (h *env) sends(a devchain.Account, n uint64, to string, wei string, data []byte) string {
 	h.t.Helper()
 	tx := h.lost(a, n, new(common.HexToAddress(to)), wei, data)
-	if err := h.chain.MineExactly(bytesOf(h.t, tx)); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.chain.MineExactly(bytesOf(h.t, tx)))
 	return tx.Hash().String()
 }
 
@@ -180,18 +170,14 @@ func (h *env) outside(n uint64, to string, wei string) string {
 
 func bytesOf(t testing.TB, tx *types.Transaction) []byte {
 	t.Helper()
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
+	raw := check.Value(tx.MarshalBinary())(t)
 	return raw
 }
 
 // deploy deploys the code, funds the user with the token, and makes it the token that is paid out.
 func (h *env) deploy(code []byte) (contract string) {
 	h.t.Helper()
-	at, err := contracts.Deploy(h.t.Context(), h.chain, accounts[2], code)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	at := check.Value(contracts.Deploy(h.t.Context(), h.chain, accounts[2], code))(h.t)
 	contract = at.String()
 	h.asset(token, contract, h.payer)
 	h.fund(token)

@@ -29,8 +29,7 @@ func (h *env) monitor() conservation.Monitor {
 // found returns the kinds of the findings that a check reports for the first time.
 func found(t testing.TB, m conservation.Monitor, full bool) (kinds []conservation.Kind) {
 	t.Helper()
-	report, err := m.Check(t.Context(), full)
-	check.OK(t)(err)
+	report := check.Value(m.Check(t.Context(), full))(t)
 	for _, f := range report.Fresh {
 		kinds = append(kinds, f.Kind)
 	}

@@ -16,9 +16,7 @@ import (
 // accept makes the restored copy the accepted database.
 func (h *env) accept(reason string) {
 	h.t.Helper()
-	if err := h.db.Store.AcceptDatabase(h.t.Context(), "ann", reason); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.Store.AcceptDatabase(h.t.Context(), "ann", reason))
 }
 
 // resume ends the halt of transfers that an acceptance begins.
@@ -53,9 +51,7 @@ func (h *env) restored(count uint64, named map[uint64]string) {
 		return value[uint64](h, `select count(*) from foreign_transaction`) == count
 	})
 	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: count, Requests: named}
-	if _, err := h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave))
 	h.resume()
 }
 
@@ -63,17 +59,13 @@ func (h *env) restored(count uint64, named map[uint64]string) {
 func (h *env) says(reqID string, st store.PayoutStatement) {
 	h.t.Helper()
 	st.By, st.Reason = "ann", "looked at the explorer"
-	if err := h.db.Store.StatePayout(h.t.Context(), reqID, st); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.Store.StatePayout(h.t.Context(), reqID, st))
 }
 
 // withdraws takes back the operator's statement.
 func (h *env) withdraws(reqID, reason string) {
 	h.t.Helper()
-	if err := h.db.Store.WithdrawStatement(h.t.Context(), reqID, "ann", reason); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.Store.WithdrawStatement(h.t.Context(), reqID, "ann", reason))
 }
 
 func (h *env) ends(reqID string, want transfer.State, paid, has string) {
@@ -379,9 +371,7 @@ func TestNewPayoutLikeAForeignPaymentIsHeld(t *testing.T) {
 	if h.giveUp(x.ReqID); h.managed(x.ReqID) != "QUEUED" {
 		t.Errorf("given up: got %s; want it to wait, since it may be the one that was paid", h.managed(x.ReqID))
 	}
-	if _, err := h.db.Store.WriteOff(t.Context(), store.HoldDecision{Submitter: h.payer, Limit: 9, By: "ann", Reason: "paid by hand, to somebody else"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.db.Store.WriteOff(t.Context(), store.HoldDecision{Submitter: h.payer, Limit: 9, By: "ann", Reason: "paid by hand, to somebody else"}))
 	h.mineUntil(x.ReqID, "CONFIRMED")
 	h.drive(x.ReqID, transfer.Committed)
 }
@@ -397,9 +387,7 @@ func TestMatchedPayoutIsProved(t *testing.T) {
 	h.drive(x.ReqID, transfer.TargetPending)
 	zero := uint64(0)
 	d := store.HoldDecision{Submitter: h.payer, Nonce: &zero, By: "ann", Reason: "the user's own repeat"}
-	if _, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)))
 	h.says(x.ReqID, store.PayoutStatement{Refund: true}) // the chain proves the payment all the same
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
@@ -411,8 +399,7 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	h, x := newDue(t)
 	h.restored(0, nil)
 	h.says(x.ReqID, store.PayoutStatement{})
-	found, err := h.db.Store.Payout(t.Context(), h.payer, x.ReqID)
-	check.OK(t)(err)
+	found := check.Value(h.db.Store.Payout(t.Context(), h.payer, x.ReqID))(t)
 	if err := h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true); err != nil {
 		t.Fatal(err) // the coordinator stops before it posts, and the backup is made
 	}
@@ -462,9 +449,7 @@ func TestPaymentOfAnotherPayoutCannotBeMatched(t *testing.T) {
 	if got := value[string](h, `select state || case when held then ' held' else '' end from managed_tx where request_id = $1`, y.ReqID); got != "QUEUED held" {
 		t.Errorf("after the refusal: got it %s, want it as it was", got)
 	}
-	if _, err := h.db.Store.WriteOff(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.db.Store.WriteOff(t.Context(), d))
 	h.mineUntil(y.ReqID, "CONFIRMED")
 	h.drive(y.ReqID, transfer.Committed)
 	if got := value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash); got != 1 {
@@ -480,12 +465,9 @@ func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-	match, err := h.db.DB.Begin(t.Context())
-	check.OK(t)(err)
+	match := check.Value(h.db.DB.Begin(t.Context()))(t)
 	defer func() { _ = match.Rollback(t.Context()) }()
-	if _, err := match.Exec(t.Context(), `select from foreign_hold where submitter = $1 and ended_at is null for update`, h.payer); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(match.Exec(t.Context(), `select from foreign_hold where submitter = $1 and ended_at is null for update`, h.payer))
 	proved := make(chan any, 1)
 	go func() { proved <- h.ledger.Deposit(context.Background(), x.Call()) }()
 	h.await("the proof waits", func() bool {

@@ -143,8 +143,7 @@ func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 		return errors.Is(err, txmanager.ErrNotYetFinal)
 	})
 	h.mine(80)
-	_, err = release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1, Requests: map[uint64]string{0: txmanager.NoRequest}, Fill: new(uint64(6))})
-	check.OK(t)(err)
+	check.OK(t)(release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1, Requests: map[uint64]string{0: txmanager.NoRequest}, Fill: new(uint64(6))}))
 	if got := value[string](h, `select released ->> 'filling' from protect_incident`); got != `{"from": 1, "below": 7}` {
 		t.Errorf("on record: got %s, want the nonces from 1 to 6", got)
 	}

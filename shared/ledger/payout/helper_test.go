@@ -74,11 +74,9 @@ var accounts = devchain.DevAccounts(4)
 
 func newEnv(t testing.TB) *env {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
-	client, err := ethclient.Dial(chain.URL())
-	check.OK(t)(err)
+	client := check.Value(ethclient.Dial(chain.URL()))(t)
 	t.Cleanup(client.Close)
 	h := &env{t: t, db: storetest.New(t), chain: chain, client: client, log: &lines{}, tasks: &enqueuer{}}
 	h.Store, h.funding = transfers.New(h.db.Store), funding.New(h.db.DB)
@@ -110,29 +108,20 @@ func newDue(t testing.TB) (*env, transfer.Transfer) {
 func (h *env) pays(a devchain.Account, callers ...string) txmanager.Submitter {
 	h.t.Helper()
 	s := eip155.NewSubmitter(h.chain.ChainID(), a.Address)
-	_, err := h.db.Store.Register(h.t.Context(), store.Registration{Submitter: s, Signer: "local", MaxInFlight: 4, Callers: callers, CreatedBy: "test"})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.Store.Register(h.t.Context(), store.Registration{Submitter: s, Signer: "local", MaxInFlight: 4, Callers: callers, CreatedBy: "test"}))
 	return s
 }
 
 func (h *env) openWorker() {
 	h.t.Helper()
-	connector, err := evm.New(evm.Options{URL: h.chain.URL(), ChainID: h.chain.ChainID()})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	connector := check.Value(evm.New(evm.Options{URL: h.chain.URL(), ChainID: h.chain.ChainID()}))(h.t)
 	h.t.Cleanup(connector.Close)
 	h.connector = connector
 	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
 	for _, a := range accounts[:2] {
 		keys[eip155.NewSubmitter(h.chain.ChainID(), a.Address)] = a.Key
 	}
-	local, err := signer.NewLocal(keys)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	local := check.Value(signer.NewLocal(keys))(h.t)
 	h.worker = &worker.Worker{
 		Service: session.Service{
 			Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Tasks: h.tasks,
@@ -162,10 +151,7 @@ func (h *env) newLedger(bound int) *payout.Ledger {
 func (h *env) openCoordinator() {
 	h.t.Helper()
 	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: h.funding, transfer.Spot: h.funding, transfer.Chain: h.ledger}
-	c, err := transfer.New(h.Store, h.Store, all, transfer.DefaultRules(), telemetry.NewLogger(h.log, slog.LevelDebug, ""))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	c := check.Value(transfer.New(h.Store, h.Store, all, transfer.DefaultRules(), telemetry.NewLogger(h.log, slog.LevelDebug, "")))(h.t)
 	h.coordinator = c
 }
 
@@ -173,9 +159,7 @@ func (h *env) openCoordinator() {
 func (h *env) asset(a transfer.Asset, contract string, s txmanager.Submitter) {
 	h.t.Helper()
 	a.Payout = &transfer.PayoutTerms{Submitter: string(s), ChainID: h.chain.ChainID(), Token: contract, Decimals: 18}
-	if err := h.PutAsset(h.t.Context(), a); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.PutAsset(h.t.Context(), a))
 }
 
 // fund creates the user's account with 10 of the asset.
@@ -213,10 +197,7 @@ func (h *env) request(a transfer.Asset) transfer.Request {
 	}
 	amount, _ := transfer.ParseAmount("1.5")
 	units, _ := amount.Units(a.Precision)
-	p, err := payout.Prepare(families, *known, units, address, maxGas)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	p := check.Value(payout.Prepare(families, *known, units, address, maxGas))(h.t)
 	return transfer.Request{ReqID: ulid.Make().String(), UserID: user, From: transfer.Funding, To: transfer.Chain, Asset: a.Name, Amount: amount, Payout: p}
 }
 
@@ -298,10 +279,7 @@ func (h *env) intentOf(x transfer.Transfer) store.Intent {
 // states returns the history of a transfer, as ids.
 func (h *env) states(reqID string) string {
 	h.t.Helper()
-	story, err := h.Why(h.t.Context(), reqID)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	story := check.Value(h.Why(h.t.Context(), reqID))(h.t)
 	var all []string
 	for _, s := range story.History {
 		all = append(all, fmt.Sprint(int16(s.State)))
@@ -312,7 +290,5 @@ func (h *env) states(reqID string) string {
 // unguarded lets a test change the payer while a payout is open, as a build before migration 0019 could.
 func (h *env) unguarded() {
 	h.t.Helper()
-	if _, err := h.db.DB.Exec(h.t.Context(), `alter table assets_tb disable trigger guard_asset_terms`); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.DB.Exec(h.t.Context(), `alter table assets_tb disable trigger guard_asset_terms`))
 }

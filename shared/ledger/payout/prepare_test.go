@@ -5,8 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -43,9 +42,7 @@ func TestPrepareReturnsCanonicalPayout(t *testing.T) {
 				Submitter: "eip155:1337:" + payerAddress, ChainID: 1337, Token: c.token, Address: lower,
 				BaseUnits: "1500000000000000000", Payload: []byte(c.payload),
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s to %s (-want +got):\n%s", name, text, diff)
-			}
+			check.Same(t, name+" to "+text, got, want)
 		}
 	}
 }

@@ -19,10 +19,7 @@ import (
 // otherToken deploys a second token contract.
 func (h *env) otherToken() string {
 	h.t.Helper()
-	at, err := contracts.Deploy(h.t.Context(), h.chain, accounts[2], contracts.Token())
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	at := check.Value(contracts.Deploy(h.t.Context(), h.chain, accounts[2], contracts.Token()))(h.t)
 	return at.String()
 }
 
@@ -42,8 +39,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	contract := h.deploy(contracts.Token())
 	elsewhere := h.otherToken()
 	x := h.due(token)
-	call, err := h.connector.ParsePayload(x.Payout.Payload)
-	check.OK(t)(err)
+	call := check.Value(h.connector.ParsePayload(x.Payout.Payload))(t)
 	wrong := map[string]string{
 		"another sender":    h.sends(accounts[1], 0, contract, "0", call.Data),
 		"another contract":  h.sends(accounts[0], 0, elsewhere, "0", call.Data),
@@ -79,8 +75,7 @@ func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
 			h := newEnv(t)
 			contract := h.deploy(code)
 			x := h.due(token)
-			call, err := h.connector.ParsePayload(x.Payout.Payload)
-			check.OK(t)(err)
+			call := check.Value(h.connector.ParsePayload(x.Payout.Payload))(t)
 			hash := h.sends(accounts[0], 0, contract, "0", call.Data)
 			h.restored(1, map[uint64]string{0: x.ReqID})
 			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)

@@ -42,8 +42,7 @@ func (h *env) reader(blocks uint64) *payout.ChainReader {
 // wrong returns the kinds that a check finds, known or not.
 func wrong(t testing.TB, m conservation.Monitor) (kinds []string) {
 	t.Helper()
-	report, err := m.Check(t.Context(), false)
-	check.OK(t)(err)
+	report := check.Value(m.Check(t.Context(), false))(t)
 	for _, f := range report.Found {
 		kinds = append(kinds, string(f.Kind))
 	}
@@ -61,10 +60,7 @@ func (h *env) wantWrong(when string, m conservation.Monitor, want ...string) {
 // paidOutside makes a payment with the payer's key that is not recorded.
 func (h *env) paidOutside(to txmanager.Address, wei int64) string {
 	h.t.Helper()
-	n, err := h.client.NonceAt(h.t.Context(), common.Address(eip155.MustBytes(h.payer.Address())), nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	n := check.Value(h.client.NonceAt(h.t.Context(), common.Address(eip155.MustBytes(h.payer.Address())), nil))(h.t)
 	return h.sends(accounts[0], n, to.String(), fmt.Sprint(wei), nil)
 }
 
@@ -316,9 +312,7 @@ func TestReadingIsStoredInOneCommit(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
 	h.mine(10)
-	if _, err := h.reader(3).Check(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.reader(3).Check(t.Context(), false))
 	b := book.New(h.db.DB)
 	read := func() conservation.ChainReading {
 		t.Helper()

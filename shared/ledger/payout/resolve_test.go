@@ -180,16 +180,12 @@ func TestMismatchedCallsPostNothing(t *testing.T) {
 	h.unguarded()
 	h.asset(coin, "", open)
 	shared := h.due(coin)
-	if _, err := h.db.DB.Exec(t.Context(), `update submitter set callers = '{*,mallory}' where submitter = $1`, open); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.db.DB.Exec(t.Context(), `update submitter set callers = '{*,mallory}' where submitter = $1`, open))
 	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrNotPayer)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, shared.Call()), payout.ErrNotPayer)
 	theirs := h.intentOf(shared)
 	theirs.Caller = "mallory"
-	if _, err := h.db.Store.Create(t.Context(), theirs, 100); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.db.Store.Create(t.Context(), theirs, 100))
 	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrForeignRequest)
 	check.Equal(t, "transactions", value[int](h, `select count(*) from managed_tx where caller <> 'mallory'`), 0)
 	check.Equal(t, "critical lines", h.log.severe("CRITICAL", waits), 3)
@@ -204,9 +200,7 @@ func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 	wei := value[string](h, `select payout_payload ->> 'value' from transfers_tb where req_id = $1`, x.ReqID)
 	limit := func(p store.Policy) {
 		t.Helper()
-		if _, err := h.db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.payer, Policy: p, By: "olga", Reason: "a test"}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(h.db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.payer, Policy: p, By: "olga", Reason: "a test"}))
 	}
 	for i, p := range []store.Policy{{MaxValue: new("1")}, {Targets: []string{store.TargetDeploy}}, {MaxValuePerDay: new("1")}} {
 		limit(p)
@@ -298,9 +292,7 @@ func TestH31PayoutInInitExpires(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
 	x := h.stored(coin)
-	if _, err := h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer_binding`); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer_binding`))
 	h.run(`update transfers_tb set created_at = clock_timestamp() - interval '16 minutes' where req_id = $1`, x.ReqID)
 	if got := h.drive(x.ReqID, transfer.Failed); got.Reason != transfer.Expired || h.managed(x.ReqID) != "" {
 		t.Errorf("got %s, transaction %q; want EXPIRED, none", got.Reason, h.managed(x.ReqID))
@@ -398,16 +390,14 @@ func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
 func TestPayoutThatBurnsGasIsRefunded(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
-	known, err := h.Asset(t.Context(), coin.Name)
-	check.OK(t)(err)
+	known := check.Value(h.Asset(t.Context(), coin.Name))(t)
 	burns, err := contracts.Deploy(t.Context(), h.chain, accounts[2], common.FromHex("6001622774005200")) // writes so far into its memory that this costs 13 million gas, and the node no time
 	check.OK(t)(err)
 	r := h.request(coin)
 	if r.Payout, err = payout.Prepare(families, *known, 150_000_000, burns.String(), maxGas); err != nil {
 		t.Fatal(err)
 	}
-	x, err := h.coordinator.Submit(t.Context(), r, terms)
-	check.OK(t)(err)
+	x := check.Value(h.coordinator.Submit(t.Context(), r, terms))(t)
 	before := h.wei(h.payer.Address())
 	h.mineUntil(x.ReqID, "FAILED/REJECTED")
 	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Rejected {

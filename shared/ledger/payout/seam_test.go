@@ -144,9 +144,7 @@ func TestH01PayoutSeamCAnotherRenderingDecidesByRow(t *testing.T) {
 			other.Payload = bytes.ReplaceAll(other.Payload, []byte(" "), nil)
 			other.Fingerprint = txmanager.Fingerprint("", other.Payload)
 			goOn, first := h.stopped(x)
-			if _, err := h.db.Store.Create(t.Context(), other, 100); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(h.db.Store.Create(t.Context(), other, 100))
 			close(goOn)
 			unknown(t, <-first, store.ErrRequestConflict)
 			h.drive(x.ReqID, transfer.TargetPending)
@@ -263,9 +261,7 @@ func (h *env) resync(named map[uint64]string) {
 	h.t.Helper()
 	h.mine(80)
 	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "a stolen key", Count: 1, Requests: named}
-	if _, err := h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave))
 }
 
 // turning is a manager whose database becomes a restored copy just before the payout's row is read.

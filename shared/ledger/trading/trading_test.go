@@ -45,8 +45,7 @@ func answering(t *testing.T, handler http.HandlerFunc) *trading.Ledger {
 
 func client(t *testing.T, url string, timeout time.Duration) *trading.Ledger {
 	t.Helper()
-	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout})
-	check.OK(t)(err)
+	l := check.Value(trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout}))(t)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -63,9 +62,9 @@ const (
 // Only two bodies with status 200 decide.
 func TestOnlyStatus200Decides(t *testing.T) {
 	t.Parallel()
-	check.Equal(t, fmt.Sprintf("%s", applied), saying(t, 200, applied).Withdraw(t.Context(), call()), (transfer.Outcome{Verdict: transfer.Success}))
+	check.Equal(t, applied, saying(t, 200, applied).Withdraw(t.Context(), call()), (transfer.Outcome{Verdict: transfer.Success}))
 	want := transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.AccountFrozen}
-	check.Equal(t, fmt.Sprintf("%s", refused), saying(t, 200, refused).Withdraw(t.Context(), call()), want)
+	check.Equal(t, refused, saying(t, 200, refused).Withdraw(t.Context(), call()), want)
 }
 
 // Every other response is unknown.

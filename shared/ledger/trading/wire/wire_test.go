@@ -42,8 +42,7 @@ func TestCallsSurviveEncoding(t *testing.T) {
 			CreatedAt: time.UnixMicro(rapid.Int64Range(0, 250_000_000_000_000_000).Draw(t, "createdAt")).UTC(),
 		}
 		op := rapid.SampledFrom(ops).Draw(t, "op")
-		o, err := wire.NewOperation(op, c)
-		check.OK(t)(err)
+		o := check.Value(wire.NewOperation(op, c))(t)
 		body, err := json.Marshal(o)
 		if err != nil || len(body) > wire.MaxBody {
 			t.Fatalf("got %d bytes, %v", len(body), err)
@@ -151,8 +150,7 @@ func FuzzOperation(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q became %+v, which has no body: %v", body, c, err)
 		}
-		text, err := json.Marshal(again)
-		check.OK(t)(err)
+		text := check.Value(json.Marshal(again))(t)
 		if _, got, err := decode(string(text)); err != nil || got != c {
 			t.Errorf("%q: got %+v, then %+v, %v", body, c, got, err)
 		}
