@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +19,6 @@ import (
 
 	coreruleset "github.com/corazawaf/coraza-coreruleset/v4"
 	"github.com/corazawaf/coraza/v3"
-	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/fencepost/fencepost/shared/check"
 )
@@ -47,21 +47,19 @@ func deployedArmor(t *testing.T) armor {
 // read as Cloud Armor does with json_parsing = "STANDARD": each value is an argument.
 func (a armor) engine(t *testing.T) coraza.WAF {
 	t.Helper()
-	waf, err := coraza.NewWAF(coraza.NewWAFConfig().WithRootFS(coreruleset.FS).WithDirectives(fmt.Sprintf(`
+	return check.Value(coraza.NewWAF(coraza.NewWAFConfig().WithRootFS(coreruleset.FS).WithDirectives(fmt.Sprintf(`
 		SecRuleEngine DetectionOnly
 		SecRequestBodyAccess On
 		SecRule REQUEST_HEADERS:Content-Type "@beginsWith application/json" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON"
 		SecAction "id:2,phase:1,pass,nolog,setvar:tx.detection_paranoia_level=%d"
-		Include @owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf`, a.sensitivity)))
-	check.OK(t)(waf, err)
-	return waf
+		Include @owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf`, a.sensitivity))))(t)
 }
 
 // refusals returns the ids of the signatures that match the request. One is enough for a 403.
 func (a armor) refusals(t *testing.T, waf coraza.WAF, r *http.Request) (ids []string) {
 	t.Helper()
 	tx := waf.NewTransaction()
-	defer func() { check.OK(t)(0, tx.Close()) }()
+	defer func() { check.OK(t)(tx.Close()) }()
 	tx.ProcessURI(r.URL.RequestURI(), r.Method, "HTTP/1.1")
 	for name, values := range r.Header {
 		for _, v := range values {
@@ -70,11 +68,9 @@ func (a armor) refusals(t *testing.T, waf coraza.WAF, r *http.Request) (ids []st
 	}
 	tx.ProcessRequestHeaders()
 	if r.Body != nil {
-		_, _, err := tx.ReadRequestBodyFrom(r.Body)
-		check.OK(t)(0, err)
+		check.OK(t)(tx.ReadRequestBodyFrom(r.Body))
 	}
-	_, err := tx.ProcessRequestBody()
-	check.OK(t)(0, err)
+	check.OK(t)(tx.ProcessRequestBody())
 	for _, m := range tx.MatchedRules() {
 		id := strconv.Itoa(m.Rule().ID())
 		if slices.Contains(m.Rule().Tags(), "attack-sqli") && !slices.Contains(a.optedOut, id) {
@@ -97,7 +93,7 @@ func post(path string, body any) *http.Request {
 // each example of its body. Each example of the document is also sent as a body and as an argument.
 func apiRequests(t *testing.T) map[string]*http.Request {
 	t.Helper()
-	api := check.Value(openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml"))(t)
+	api := loadAPI(t)
 	all := map[string]*http.Request{}
 	for path, item := range api.Paths.Map() {
 		for method, operation := range item.Operations() {
@@ -125,7 +121,7 @@ func apiRequests(t *testing.T) map[string]*http.Request {
 	}
 	text := check.Value(api.MarshalJSON())(t)
 	var document any
-	check.OK(t)(0, json.Unmarshal(text, &document))
+	check.OK(t)(json.Unmarshal(text, &document))
 	for i, e := range examplesIn(document) {
 		all[fmt.Sprintf("example %d", i)] = post("/api/v1/tx", map[string]any{"value": e})
 		if s, ok := e.(string); ok {
@@ -229,8 +225,7 @@ func TestArmorDeployedRefusesNoRequestOfOurs(t *testing.T) {
 		r := requests[name]
 		body := ""
 		if r.Body != nil {
-			text := check.Value(io.ReadAll(r.Body))(t)
-			body = string(text)
+			body = string(check.Value(io.ReadAll(r.Body))(t))
 		}
 		r.Body = io.NopCloser(strings.NewReader(body))
 		if ids := deployed.refusals(t, waf, r); len(ids) > 0 {
@@ -254,8 +249,6 @@ func TestArmorDeployedRefusesNoRequestOfOurs(t *testing.T) {
 // crsVersion is the version of the rule set that the test runs.
 func crsVersion(t *testing.T) string {
 	t.Helper()
-	text := check.Value(coreruleset.FS.Open("@owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf"))(t)
-	defer text.Close()
-	b := check.Value(io.ReadAll(text))(t)
-	return regexp.MustCompile(`OWASP_CRS/([0-9.]+)`).FindStringSubmatch(string(b))[1]
+	text := check.Value(fs.ReadFile(coreruleset.FS, "@owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf"))(t)
+	return regexp.MustCompile(`OWASP_CRS/([0-9.]+)`).FindStringSubmatch(string(text))[1]
 }

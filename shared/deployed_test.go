@@ -3,9 +3,6 @@ package shared_test
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,16 +16,11 @@ import (
 func text(t *testing.T, folder, ending string) string {
 	t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ending) || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		all.Write(b)
-		return err
-	})
-	if err != nil || all.Len() == 0 {
-		t.Fatalf("%s: got %d bytes of %s, %v; want some", folder, all.Len(), ending, err)
+	for _, path := range files(t, folder, ending) {
+		all.WriteString(readPage(t, path))
+	}
+	if all.Len() == 0 {
+		t.Fatalf("%s: got no text of %s, want some", folder, ending)
 	}
 	return all.String()
 }
@@ -43,6 +35,12 @@ func each(t *testing.T, in, pattern string) (found []string) {
 		t.Fatalf("%s: got none, want some to check", pattern)
 	}
 	return found
+}
+
+// defaultSettings are those of a deployment that sets only what it must.
+func defaultSettings(t *testing.T) config.Config {
+	t.Helper()
+	return check.Value(config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"}))(t)
 }
 
 // A process refuses a variable that it does not know, and would not start.
@@ -60,8 +58,7 @@ func TestVariablesDeployedAreSettings(t *testing.T) {
 // the lease of its holder has ended.
 func TestTransactionsDeployedEndWithTheLease(t *testing.T) {
 	t.Parallel()
-	c := check.Value(config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"}))(t)
-	want := strconv.FormatInt(c.Lease.Duration.Milliseconds(), 10)
+	want := strconv.FormatInt(defaultSettings(t).Lease.Duration.Milliseconds(), 10)
 	for _, got := range each(t, text(t, "../terraform", "main.tf"), `transaction_timeout = .* : (\d+)`) {
 		if got != want {
 			t.Errorf("transaction_timeout: got %s ms, want %s, as long as a lease", got, want)
@@ -133,15 +130,13 @@ func numberIn(t *testing.T, text, pattern string, fallback int) int {
 	if m == nil {
 		return fallback
 	}
-	n := check.Value(strconv.Atoi(m[1]))(t)
-	return n
+	return check.Value(strconv.Atoi(m[1]))(t)
 }
 
 // decoded is a JSON file of terraform.
 func decoded[T any](t *testing.T, name string) (v T) {
 	t.Helper()
-	b := check.Value(os.ReadFile("../terraform/" + name))(t)
-	check.OK(t)(0, json.Unmarshal(b, &v))
+	check.OK(t)(json.Unmarshal([]byte(readPage(t, "../terraform/"+name)), &v))
 	return v
 }
 
@@ -172,9 +167,8 @@ func TestConnectionsDeployedFitTheDatabase(t *testing.T) {
 			t.Errorf("docs/costs.md: want %q", want)
 		}
 	}
-	c := check.Value(config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"}))(t)
-	if int(c.Database.MaxConns) < 2*pool {
-		t.Errorf("database.maxConns: got %d, want at least %d: lease sessions take up to %d, and creates go on beside them", c.Database.MaxConns, 2*pool, pool)
+	if conns := int(defaultSettings(t).Database.MaxConns); conns < 2*pool {
+		t.Errorf("database.maxConns: got %d, want at least %d: lease sessions take up to %d, and creates go on beside them", conns, 2*pool, pool)
 	}
 }
 
@@ -226,6 +220,5 @@ func TestConcurrencyDeployedLetsBatchesForm(t *testing.T) {
 			t.Errorf("queue %s: got %d tasks at once, %d requests of an instance; want at least as many tasks, and the instance to take three quarters", queue, n, concurrency)
 		}
 	}
-	c := check.Value(config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"}))(t)
-	check.Equal(t, "confirmations.receiptWorkers", c.Confirmations.ReceiptWorkers, queues.AtOnce["receipt"])
+	check.Equal(t, "confirmations.receiptWorkers", defaultSettings(t).Confirmations.ReceiptWorkers, queues.AtOnce["receipt"])
 }

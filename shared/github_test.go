@@ -100,11 +100,8 @@ var word = regexp.MustCompile(`\w+`)
 // each folder with Go code, or a folder above it.
 func TestMapsHaveEveryFolder(t *testing.T) {
 	t.Parallel()
-	_, text, _ := strings.Cut(readPage(t, "../CONTRIBUTING.md"), "\n## Where things are\n")
-	table, _, _ := strings.Cut(text, "\n## ")
-	_, text, _ = strings.Cut(readPage(t, "../docs/architecture.md"), "\n## Packages\n")
-	tree, _, _ := strings.Cut(text, "\n## ")
-	packages := word.FindAllString(tree, -1)
+	table := section(t, "../CONTRIBUTING.md", "Where things are")
+	packages := word.FindAllString(section(t, "../docs/architecture.md", "Packages"), -1)
 	files := check.Value(exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files").Output())(t)
 	seen := make(map[string]bool)
 	for file := range strings.Lines(string(files)) {

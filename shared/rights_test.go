@@ -1,16 +1,12 @@
 package shared_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/fencepost/fencepost/shared/check"
 )
 
 // secretLine is one secret in terraform/secrets.tf with the condition for those that read it.
@@ -80,9 +76,7 @@ const rightsHead = `| function | called by | secrets it reads | queues it makes 
 // grants are.
 func TestRightsOfEachFunctionAreOnThePage(t *testing.T) {
 	t.Parallel()
-	b := check.Value(os.ReadFile("../terraform/functions.json"))(t)
-	var catalogue map[string]map[string]any
-	check.OK(t)(json.Unmarshal(b, &catalogue))
+	catalogue := decoded[map[string]map[string]any](t, "functions.json")
 	readers := readersOf(t)
 	var want []string
 	for _, name := range slices.Sorted(maps.Keys(catalogue)) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
@@ -31,8 +30,7 @@ func pagesByName(t *testing.T) map[string]string {
 	}
 	pages := make(map[string]string)
 	for _, file := range files {
-		b := check.Value(os.ReadFile(file))(t)
-		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = string(b)
+		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = readPage(t, file)
 	}
 	delete(pages, "README")
 	return pages
@@ -50,9 +48,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 	}
 	slices.Sort(alerts)
 	pages := pagesByName(t)
-	if diff := cmp.Diff(slices.Compact(alerts), slices.Sorted(maps.Keys(pages))); diff != "" {
-		t.Errorf("pages (-alerts +docs/runbooks):\n%s", diff)
-	}
+	check.Same(t, "pages of docs/runbooks, beside the alerts", slices.Sorted(maps.Keys(pages)), slices.Compact(alerts))
 	list := text(t, "../docs/runbooks", "README.md")
 	for name, page := range pages {
 		if !strings.Contains(list, "]("+name+".md)") {
@@ -96,8 +92,7 @@ func TestLinksOfPagesLead(t *testing.T) {
 		t.Fatalf("pages: got %d and %d, %v", len(pages), len(more), err)
 	}
 	for _, page := range slices.Concat(pages, more, []string{"../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md"}) {
-		b := check.Value(os.ReadFile(page))(t)
-		for _, found := range link.FindAllStringSubmatch(string(b), -1) {
+		for _, found := range link.FindAllStringSubmatch(readPage(t, page), -1) {
 			target, err := os.ReadFile(filepath.Join(filepath.Dir(page), found[1]))
 			if err != nil && !isFolder(filepath.Join(filepath.Dir(page), found[1])) {
 				t.Errorf("%s: link to %s: %v", page, found[1], err)
@@ -123,12 +118,17 @@ func headings(page string) (anchors []string) {
 	return anchors
 }
 
+// loadAPI reads openapi.yaml.
+func loadAPI(t *testing.T) *openapi3.T {
+	t.Helper()
+	return check.Value(openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml"))(t)
+}
+
 // described are the operations of openapi.yaml.
 func described(t *testing.T) map[string]*openapi3.Operation {
 	t.Helper()
-	api := check.Value(openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml"))(t)
 	all := make(map[string]*openapi3.Operation)
-	for path, item := range api.Paths.Map() {
+	for path, item := range loadAPI(t).Paths.Map() {
 		for method, operation := range item.Operations() {
 			all[method+" "+path] = operation
 		}
@@ -180,9 +180,7 @@ func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(needed)), slices.Sorted(maps.Keys(runbooks.RunBy))); diff != "" {
-		t.Errorf("calls with a test in runbooks.RunBy (-named by a page +RunBy):\n%s", diff)
-	}
+	check.Same(t, "calls with a test in runbooks.RunBy, beside those that a page names", slices.Sorted(maps.Keys(runbooks.RunBy)), slices.Sorted(maps.Keys(needed)))
 	for operation, test := range runbooks.RunBy {
 		if !hasTest(t, "../"+test.Folder, test.Name) {
 			t.Errorf("%s: %s has no %s", operation, test.Folder, test.Name)
@@ -218,7 +216,7 @@ func inFull(operation string, api map[string]*openapi3.Operation) string {
 func TestLogLinesOfRunbooksAreWritten(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
-	for _, folder := range []string{"../functions", "../shared/txmanager", "../shared/transfer", "../shared/ledger/payout"} {
+	for _, folder := range []string{"../functions", "txmanager", "transfer", "ledger/payout"} {
 		code.WriteString(text(t, folder, ".go"))
 	}
 	found := 0

@@ -233,8 +233,7 @@ func replaceBetween(t *testing.T, text, begin, end, part string) string {
 
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	text := check.Value(os.ReadFile(page))(t)
-	return string(text)
+	return string(check.Value(os.ReadFile(page))(t))
 }
 
 func writeOrCompare(t *testing.T, page, was, want string) {
@@ -264,7 +263,8 @@ func TestSchemaHasEverySubState(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), storetest.New(t).DB
 	var definition, condition string
-	check.OK(t)(db.QueryRow(ctx, `select pg_get_constraintdef(oid), pg_get_expr(conbin, conrelid) from pg_constraint where conname = 'sub_state_fits'`).Scan(&definition, &condition))
+	row := db.QueryRow(ctx, `select pg_get_constraintdef(oid), pg_get_expr(conbin, conrelid) from pg_constraint where conname = 'sub_state_fits'`)
+	check.OK(t)(row.Scan(&definition, &condition))
 	known := []txmanager.SubState{"", "UNKNOWN"}
 	for _, state := range txmanager.States() {
 		known = append(known, state.SubStates()...)
@@ -284,7 +284,8 @@ func TestSchemaHasEverySubState(t *testing.T) {
 func TestSchemaHasEveryWaitCause(t *testing.T) {
 	t.Parallel()
 	var definition string
-	check.OK(t)(storetest.New(t).DB.QueryRow(t.Context(), `select pg_get_constraintdef(oid) from pg_constraint where conname = 'wait_cause_is_known'`).Scan(&definition))
+	row := storetest.New(t).DB.QueryRow(t.Context(), `select pg_get_constraintdef(oid) from pg_constraint where conname = 'wait_cause_is_known'`)
+	check.OK(t)(row.Scan(&definition))
 	var got []txmanager.WaitCause
 	for _, found := range regexp.MustCompile(`'([A-Z_]+)'`).FindAllStringSubmatch(definition, -1) {
 		got = append(got, txmanager.WaitCause(found[1]))
@@ -313,17 +314,45 @@ func TestGlossaryIsAlphabetical(t *testing.T) {
 	}
 }
 
-// goFiles are the non-test Go files of the product.
-func goFiles(t *testing.T) (files []string) {
+// files are the files below the folder whose names end so, without tests.
+func files(t *testing.T, folder, ending string) (paths []string) {
 	t.Helper()
-	for _, root := range []string{".", "../functions"} {
-		err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				files = append(files, path)
-			}
-			return err
-		})
-		check.OK(t)(err)
+	check.OK(t)(filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ending) && !strings.HasSuffix(path, "_test.go") {
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	return paths
+}
+
+// source is a parsed Go file.
+type source struct {
+	path string
+	*ast.File
+}
+
+// positions has the lines of all parsed files.
+var positions = token.NewFileSet()
+
+// parsed are the Go files below the folders, without tests.
+func parsed(t *testing.T, folders ...string) (all []source) {
+	t.Helper()
+	for _, folder := range folders {
+		for _, path := range files(t, folder, ".go") {
+			all = append(all, source{path, check.Value(parser.ParseFile(positions, path, nil, parser.SkipObjectResolution))(t)})
+		}
 	}
-	return files
+	return all
+}
+
+// section is the part of a page under a heading of the second level.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, below, ok := strings.Cut(readPage(t, page), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s: got no heading %q", page, heading)
+	}
+	text, _, _ := strings.Cut(below, "\n## ")
+	return text
 }
