@@ -56,9 +56,7 @@ func TestRecipesNameFilesThatAreThere(t *testing.T) {
 	for _, recipe := range strings.Split(section(t, "../CONTRIBUTING.md", "Recipes"), "\n### ")[1:] {
 		files := recipeFile.FindAllStringSubmatch(recipe, -1)
 		for _, file := range files {
-			if _, err := os.Stat(filepath.Join("..", file[1])); err != nil {
-				t.Errorf("a recipe names %s: %v", file[1], err)
-			}
+			check.Err(t, "a recipe names "+file[1], nil)(os.Stat(filepath.Join("..", file[1])))
 		}
 		if len(files) == 0 {
 			t.Errorf("the recipe names no file: %.40q", recipe)

@@ -326,9 +326,7 @@ var localConsole = []string{
 // A process that serves the console alone needs neither a database nor a chain. Any other needs both.
 func TestTheConsoleNeedsNoDatabase(t *testing.T) {
 	t.Parallel()
-	if _, err := config.Load(append(slices.Clone(localConsole), "FUNCTION_TARGET=console")); err != nil {
-		t.Errorf("the console alone: got %v, want no error", err)
-	}
+	check.Err(t, "the console alone", nil)(config.Load(append(slices.Clone(localConsole), "FUNCTION_TARGET=console")))
 	wantProblem(t, append(slices.Clone(localConsole), "FENCEPOST_CHAIN_ID=1", "FUNCTION_TARGET=admin"), "FENCEPOST_DATABASE_URL is not set")
 }
 
@@ -454,9 +452,7 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 func TestRequire(t *testing.T) {
 	t.Parallel()
 	names := []string{"rpc.urls", "tasks.project", "auth.operators", "lease.duration", "log.level"}
-	if err := mustLoad(t, everything...).Require(names...); err != nil {
-		t.Errorf("all set: got %v, want no error", err)
-	}
+	check.Err(t, "all set", nil)(mustLoad(t, everything...).Require(names...))
 	err := mustLoad(t).Require(append(names, "no.such")...)
 	var got []string
 	for line := range strings.Lines(err.Error()) {

@@ -68,9 +68,7 @@ func TestDocsAreTheTable(t *testing.T) {
 	t.Parallel()
 	want := page()
 	if *update {
-		if err := os.WriteFile(docs, []byte(want), 0o644); err != nil {
-			t.Fatalf("write %s: %v", docs, err)
-		}
+		check.OK(t)(os.WriteFile(docs, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(docs)
 	if err != nil {

@@ -23,9 +23,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			fmt.Fprintf(&out, verb+"\n", v)
 		}
-		if err := json.NewEncoder(&out).Encode(v); err != nil {
-			t.Errorf("encode %T: got %v, want no error", v, err)
-		}
+		check.Err(t, fmt.Sprintf("encode %T", v), nil)(json.NewEncoder(&out).Encode(v))
 		slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "v", v)
 		slog.New(slog.NewTextHandler(&out, nil)).Info("m", "v", v)
 	}

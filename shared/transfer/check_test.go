@@ -43,9 +43,7 @@ func TestCheckAccounts(t *testing.T) {
 // no such source; a build with one must not start.
 func TestRefusingTargetNeedsRefundingSource(t *testing.T) {
 	t.Parallel()
-	if err := checkPairs(pairs, accounts); err != nil {
-		t.Errorf("the pairs of this build: %v", err)
-	}
+	check.Err(t, "the pairs of this build", nil)(checkPairs(pairs, accounts))
 	oneWay := account{supported: true, refuses: true}
 	for name, c := range map[string]struct {
 		of   pair

@@ -71,9 +71,7 @@ func nextAnswer(t *testing.T, from *bufio.Reader) string {
 	if !resp.Close {
 		return answer
 	}
-	if _, err := from.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("after an answer that says so: got %v, want the connection ended", err)
-	}
+	check.Err(t, "after an answer that says so", io.EOF)(from.ReadByte())
 	return answer + ", the end"
 }
 

@@ -98,10 +98,8 @@ func TestConcurrentRequestsKeepToTheLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for i := range 3 {
-		if _, err := entering(c, "a", 1); err != nil {
-			t.Errorf("request %d after all have left: got %v, want room", i, err)
-		}
+	for range 3 {
+		check.Err(t, "a request after all have left", nil)(entering(c, "a", 1))
 	}
 }
 

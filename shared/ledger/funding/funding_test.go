@@ -2,7 +2,6 @@ package funding_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -134,12 +133,8 @@ func TestOnlyOutsideDepositsMakeAccounts(t *testing.T) {
 	refused(t, l.Withdraw(t.Context(), call("r", fine, 1)), transfer.SourceAccountNotFound)
 	refused(t, l.OutsideWithdrawal(t.Context(), call("r", fine, 1)), transfer.SourceAccountNotFound)
 	refused(t, l.Deposit(t.Context(), call("r", fine, 1)), transfer.TargetAccountNotFound)
-	if _, err := l.Account(t.Context(), alice, fine); !errors.Is(err, funding.ErrNoAccount) {
-		t.Errorf("account: got %v, want ErrNoAccount", err)
-	}
-	if err := l.SetStatus(t.Context(), alice, fine, funding.Frozen); !errors.Is(err, funding.ErrNoAccount) {
-		t.Errorf("set status: got %v, want ErrNoAccount", err)
-	}
+	check.Err(t, "account", funding.ErrNoAccount)(l.Account(t.Context(), alice, fine))
+	check.Err(t, "set status", funding.ErrNoAccount)(l.SetStatus(t.Context(), alice, fine, funding.Frozen))
 	l.fund(alice, fine, 5)
 	l.has(alice, fine, "0.00000005")
 }

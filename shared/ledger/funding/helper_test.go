@@ -135,9 +135,7 @@ func (l ledger) awaitLock() {
 
 func do(t testing.TB, conn *pgx.Conn, statement string) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	check.OK(t)(conn.Exec(t.Context(), statement))
 }
 
 // violated returns the constraint that an error names.

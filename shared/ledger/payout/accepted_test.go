@@ -38,7 +38,7 @@ func TestReleaseFromBeforeTheAcceptanceEndsNoProtect(t *testing.T) {
 			h := newEnv(t)
 			h.mine(80)
 			h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, h.payer)
-			restored := func() { h.run(`update database_identity set timeline_id = timeline_id + 1`) }
+			restored := func() { h.restore() }
 			accept := func() {
 				if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled"); err != nil {
 					t.Error(err)

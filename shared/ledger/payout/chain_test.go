@@ -19,9 +19,7 @@ import (
 // serve runs one lease session of the payer's worker.
 func (h *env) serve() {
 	h.t.Helper()
-	if err := h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance); err != nil {
-		h.t.Fatalf("serve: %v", err)
-	}
+	check.OK(h.t)(h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance))
 }
 
 // serveUntil runs the payer's worker until the payout's transaction is in the wanted state.
@@ -57,9 +55,33 @@ func (h *env) managed(reqID string) string {
 
 func (h *env) wantManaged(x transfer.Transfer, want string) {
 	h.t.Helper()
-	if got := h.managed(x.ReqID); got != want {
-		h.t.Errorf("managed: got %q, want %q", got, want)
-	}
+	check.Equal(h.t, "managed", h.managed(x.ReqID), want)
+}
+
+// txID returns the id of the payout's transaction.
+func (h *env) txID(x transfer.Transfer) string {
+	h.t.Helper()
+	return value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+}
+
+// txHash returns the hash of the payout's transaction.
+func (h *env) txHash(x transfer.Transfer) string {
+	h.t.Helper()
+	return value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
+}
+
+// confirm posts the payout, and mines it until it is CONFIRMED.
+func (h *env) confirm(x transfer.Transfer) {
+	h.t.Helper()
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+}
+
+// pay posts the payout, and drives it until it is COMMITTED.
+func (h *env) pay(x transfer.Transfer) {
+	h.t.Helper()
+	h.confirm(x)
+	h.drive(x.ReqID, transfer.Committed)
 }
 
 // raw returns the last signed version of the payout's transaction.
@@ -71,9 +93,7 @@ func (h *env) raw(reqID string) []byte {
 
 func value[T any](h *env, query string, args ...any) (v T) {
 	h.t.Helper()
-	if err := h.db.DB.QueryRow(h.t.Context(), query, args...).Scan(&v); err != nil {
-		h.t.Fatalf("%s: %v", query, err)
-	}
+	check.OK(h.t)(h.db.DB.QueryRow(h.t.Context(), query, args...).Scan(&v))
 	return v
 }
 
@@ -90,9 +110,14 @@ func (h *env) protect() {
 	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, h.payer)
 }
 
+// release ends the open PROTECT incident by SQL.
 func (h *env) release() {
-	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm'
+		where submitter = $1 and closed_at is null`, h.payer)
 }
+
+// restore makes the database a restored copy.
+func (h *env) restore() { h.run(`update database_identity set timeline_id = timeline_id + 1`) }
 
 // paid returns the address's balance in the chain's coin, in wei.
 func (h *env) paid() string {
@@ -102,9 +127,7 @@ func (h *env) paid() string {
 
 func (h *env) wantPaid(want string) {
 	h.t.Helper()
-	if got := h.paid(); got != want {
-		h.t.Errorf("paid: got %s, want %s", got, want)
-	}
+	check.Equal(h.t, "paid", h.paid(), want)
 }
 
 // wei returns an account's balance in the chain's coin.

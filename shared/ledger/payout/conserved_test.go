@@ -68,8 +68,7 @@ func TestCheckHasNoFindingAtAnyStepOfPayouts(t *testing.T) {
 	silent("archived", true)
 
 	x := h.due(coin)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.confirm(x)
 	if o := h.funding.Refund(t.Context(), x.Call()); o.Verdict != transfer.Success {
 		t.Fatalf("refund: %+v", o)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -28,9 +29,7 @@ func TestHaltStopsPayouts(t *testing.T) {
 		}
 		h.has(coin, "15")
 	}
-	if _, err := h.Create(t.Context(), h.request(coin), terms); !errors.Is(err, transfer.ErrHalted) {
-		t.Errorf("a new payout under the halt: got %v, want %v", err, transfer.ErrHalted)
-	}
+	check.Err(t, "a new payout under the halt", transfer.ErrHalted)(h.Create(t.Context(), h.request(coin), terms))
 	stays("halted")
 	h.resume()
 	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)

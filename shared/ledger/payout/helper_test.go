@@ -254,6 +254,12 @@ func refused(t testing.TB, o transfer.Outcome, want transfer.Reason) {
 	}
 }
 
+// wantUnknown asks the ledger for the deposit of x, and requires that its outcome is unknown.
+func (h *env) wantUnknown(x transfer.Transfer, cause error) {
+	h.t.Helper()
+	unknown(h.t, h.ledger.Deposit(h.t.Context(), x.Call()), cause)
+}
+
 func unknown(t testing.TB, o transfer.Outcome, cause error) {
 	t.Helper()
 	if o.Verdict != transfer.Unknown || !errors.Is(o.Err, cause) {

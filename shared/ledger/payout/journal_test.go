@@ -34,8 +34,7 @@ func TestJournalHasEachPaidPayoutOnce(t *testing.T) {
 	want := []transfer.Entry{}
 	for _, a := range []transfer.Asset{coin, token, coin} {
 		x := h.due(a)
-		h.drive(x.ReqID, transfer.TargetPending)
-		h.mineUntil(x.ReqID, "CONFIRMED")
+		h.confirm(x)
 		want = append(want, transfer.Entry{ReqID: x.ReqID, Op: transfer.Deposit, UserID: user, AssetID: a.ID, Units: x.Units})
 	}
 	given := h.due(coin)

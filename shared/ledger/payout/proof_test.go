@@ -46,9 +46,7 @@ func TestTokenPayoutIsCommitted(t *testing.T) {
 	h := newEnv(t)
 	contract := h.deploy(contracts.Token())
 	x := h.due(token)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED")
-	h.drive(x.ReqID, transfer.Committed)
+	h.pay(x)
 	if got := h.held(contract); got != onePayment || h.paid() != "0" {
 		t.Errorf("paid %s, and %s of the coin; want %s and none", got, h.paid(), onePayment)
 	}
@@ -66,13 +64,12 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 			h := newEnv(t)
 			h.deploy(contract)
 			x := h.due(token)
-			h.drive(x.ReqID, transfer.TargetPending)
-			h.mineUntil(x.ReqID, "CONFIRMED")
+			h.confirm(x)
 			if got := value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID); !got {
 				t.Fatal("the call reverted, want it to succeed")
 			}
 			h.drive(x.ReqID, transfer.TargetPending)
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotPaid)
+			h.wantUnknown(x, payout.ErrNotPaid)
 			if got := h.log.severe("CRITICAL", waits); got != 2 {
 				t.Errorf("critical lines: got %d, want one for each of 2 calls", got)
 			}

@@ -24,7 +24,7 @@ func TestTombstoneStopsALaterCreate(t *testing.T) {
 	t.Parallel()
 	h, x := newDue(t)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
-	stone := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+	stone := h.txID(x)
 	late, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100)
 	if err != nil || late.New || late.Queued || late.TxID != stone {
 		t.Errorf("create behind the tombstone: got %+v, %v; want %s, known and not queued", late, err, stone)
@@ -147,7 +147,7 @@ func TestOnlyFailedTransactionsRefuse(t *testing.T) {
 	h := newFunded(t)
 	for sub, want := range map[string]transfer.Reason{"REJECTED": payout.Rejected, "CANCELLED": payout.Cancelled, "DISPLACED": payout.Displaced} {
 		x := h.due(coin)
-		unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrPending)
+		h.wantUnknown(x, payout.ErrPending)
 		h.run(`update managed_tx set state = 'FAILED', sub_state = $2 where request_id = $1`, x.ReqID, sub)
 		refused(t, h.ledger.Deposit(t.Context(), x.Call()), want)
 		h.drive(x.ReqID, transfer.RolledBack)
@@ -173,7 +173,7 @@ func TestMismatchedCallsPostNothing(t *testing.T) {
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Refund, x.Call()), payout.ErrNoLedger)
 
 	early := h.stored(coin) // in INIT: nothing was withdrawn
-	unknown(t, h.ledger.Deposit(t.Context(), early.Call()), payout.ErrNotDue)
+	h.wantUnknown(early, payout.ErrNotDue)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, early.Call()), payout.ErrNotDue)
 
 	open := h.pays(accounts[1], store.PayoutCaller)
@@ -181,12 +181,12 @@ func TestMismatchedCallsPostNothing(t *testing.T) {
 	h.asset(coin, "", open)
 	shared := h.due(coin)
 	check.OK(t)(h.db.DB.Exec(t.Context(), `update submitter set callers = '{*,mallory}' where submitter = $1`, open))
-	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrNotPayer)
+	h.wantUnknown(shared, payout.ErrNotPayer)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, shared.Call()), payout.ErrNotPayer)
 	theirs := h.intentOf(shared)
 	theirs.Caller = "mallory"
 	check.OK(t)(h.db.Store.Create(t.Context(), theirs, 100))
-	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrForeignRequest)
+	h.wantUnknown(shared, payout.ErrForeignRequest)
 	check.Equal(t, "transactions", value[int](h, `select count(*) from managed_tx where caller <> 'mallory'`), 0)
 	check.Equal(t, "critical lines", h.log.severe("CRITICAL", waits), 3)
 }
@@ -226,7 +226,7 @@ func TestRecordedLossIsNeitherPaidAgainNorRefunded(t *testing.T) {
 	h.protect()
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resync', reason = 'restored',
 		released = jsonb_build_object('count', 1, 'requests', jsonb_build_object('0', $1::text))`, x.ReqID)
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrForeignRequest)
+	h.wantUnknown(x, payout.ErrForeignRequest)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.ErrForeignRequest)
 	h.wantManaged(x, "")
 	h.drive(h.due(coin).ReqID, transfer.TargetPending)
@@ -239,7 +239,7 @@ func TestRestoredDatabasePostsAndRefundsNothing(t *testing.T) {
 	h := newFunded(t)
 	x, failed := h.due(coin), h.due(coin)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.Cancelled)
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	h.restore()
 	for _, c := range []transfer.Call{x.Call(), failed.Call()} {
 		unknown(t, h.ledger.Deposit(t.Context(), c), payout.ErrInDoubt)
 		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, c), payout.ErrInDoubt)
@@ -310,7 +310,7 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 		t.Errorf("create by another: got %v, %q; want it unknown, nothing stored", err, h.managed(x.ReqID))
 	}
 	h.drive(x.ReqID, transfer.TargetPending)
-	id := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+	id := h.txID(x)
 	order := func(action txmanager.Action, want error) {
 		t.Helper()
 		before := value[string](h, `select coalesce(requested_action, '') || state from managed_tx where tx_id = $1`, id)
@@ -345,12 +345,10 @@ func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
 	h, x := newDue(t)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.outside(0, address, onePayment)
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	h.restore()
 	d := store.Decision{By: store.Viewer{Caller: "ann", Operator: true}, Action: txmanager.ActionCancel, Reason: "it ran: it must not run again"}
-	d.TxID = value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
-	if _, err := h.db.Store.RecordDecision(t.Context(), d); !errors.Is(err, store.ErrCoordinators) {
-		t.Errorf("cancel by an operator: got %v, want %v", err, store.ErrCoordinators)
-	}
+	d.TxID = h.txID(x)
+	check.Err(t, "cancel by an operator", store.ErrCoordinators)(h.db.Store.RecordDecision(t.Context(), d))
 	h.accept("reconciling")
 	for range 2 {
 		if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "QUEUED" {
@@ -375,7 +373,7 @@ func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
 	h.run(`update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where request_id = $1`, y.ReqID)
 	h.protect()
 	for _, failed := range []transfer.Transfer{x, y} {
-		unknown(t, h.ledger.Deposit(t.Context(), failed.Call()), payout.ErrInDoubt)
+		h.wantUnknown(failed, payout.ErrInDoubt)
 		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.ErrInDoubt)
 		h.drive(failed.ReqID, transfer.TargetPending)
 	}

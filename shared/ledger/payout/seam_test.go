@@ -47,7 +47,7 @@ func TestH01PayoutSeamARefusalInProtectDoesNotRefund(t *testing.T) {
 	goOn, first := h.stopped(x)
 	h.protect()
 	h.drive(x.ReqID, transfer.TargetPending)
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrInDoubt)
+	h.wantUnknown(x, payout.ErrInDoubt)
 	h.release()
 	close(goOn)
 	unknown(t, <-first, payout.ErrPending)
@@ -294,7 +294,7 @@ func TestH08PayoutReadFromACopyIsInDoubt(t *testing.T) {
 		if got := h.managed(x.ReqID); got != want {
 			t.Fatalf("managed: got %s, want %s", got, want)
 		}
-		turn := func() { h.run(`update database_identity set timeline_id = timeline_id + 1`) }
+		turn := func() { h.restore() }
 		l := payout.New(payout.Options{
 			Families:  families,
 			Transfers: h.Store, Manager: turning{h.manager, turn}, Tasks: h.tasks, QueueBound: 100,

@@ -233,9 +233,7 @@ func TestJournalIsReadWithoutGaps(t *testing.T) {
 	lines := []string{line(1, "asset"), line(2, "floor"), line(3, "account_status"), line(4, "deposit"), line(5, "asset"), line(6, "refund")}
 	l := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		var after, limit int
-		if _, err := fmt.Sscanf(r.URL.RawQuery, "after=%d&limit=%d", &after, &limit); err != nil {
-			t.Errorf("query %q: %v", r.URL.RawQuery, err)
-		}
+		check.Err(t, fmt.Sprintf("query %q", r.URL.RawQuery), nil)(fmt.Sscanf(r.URL.RawQuery, "after=%d&limit=%d", &after, &limit))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"entries": [%s], "last": 6}`, strings.Join(lines[min(after, 6):min(after+limit, 6)], ","))
 	})
