@@ -1,7 +1,6 @@
 package shared_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +19,7 @@ import (
 	"github.com/corazawaf/coraza/v3"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
 // armor is the rule against SQL injection of Cloud Armor, as Terraform deploys it.
@@ -119,50 +118,14 @@ func apiRequests(t *testing.T) map[string]*http.Request {
 			}
 		}
 	}
-	text := check.Value(api.MarshalJSON())(t)
-	var document any
-	check.OK(t)(json.Unmarshal(text, &document))
-	for i, e := range examplesIn(document) {
-		all[fmt.Sprintf("example %d", i)] = post("/api/v1/tx", map[string]any{"value": e})
-		if s, ok := e.(string); ok {
-			all[fmt.Sprintf("example %d in a query", i)] = httptest.NewRequest(http.MethodGet, "/api/v1/tx/by-request?value="+url.QueryEscape(s), nil)
+	contract := check.Value(webtest.Load([]byte(readPage(t, "../functions/openapi.yaml"))))(t)
+	contract.EachExample(func(value any, schema string) {
+		name := fmt.Sprintf("example %v of %s", value, schema)
+		all[name] = post("/api/v1/tx", map[string]any{"value": value})
+		if s, ok := value.(string); ok {
+			all[name+" in a query"] = httptest.NewRequest(http.MethodGet, "/api/v1/tx/by-request?value="+url.QueryEscape(s), nil)
 		}
-	}
-	return all
-}
-
-// examplesIn are the values of all examples in a part of the document.
-func examplesIn(part any) (all []any) {
-	switch v := part.(type) {
-	case []any:
-		for _, one := range v {
-			all = append(all, examplesIn(one)...)
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			switch values := v[key].(type) {
-			case []any:
-				if key == "examples" {
-					all = append(all, values...)
-					continue
-				}
-			case map[string]any:
-				if key == "examples" {
-					for _, name := range slices.Sorted(maps.Keys(values)) {
-						if named, ok := values[name].(map[string]any); ok {
-							all = append(all, named["value"])
-						}
-					}
-					continue
-				}
-			}
-			if key == "example" {
-				all = append(all, v[key])
-				continue
-			}
-			all = append(all, examplesIn(v[key])...)
-		}
-	}
+	})
 	return all
 }
 
@@ -175,10 +138,8 @@ func usualRequests(t *testing.T) map[string]*http.Request {
 		return map[string]any{"submitter": submitter, "requestId": id, "payload": payload}
 	}
 	all := map[string]*http.Request{}
-	file := check.Value(os.Open("../emulator/demo/intents.jsonl"))(t)
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		all["demo: "+lines.Text()] = post("/api/v1/tx", json.RawMessage(lines.Text()))
+	for line := range strings.Lines(readPage(t, "../emulator/demo/intents.jsonl")) {
+		all["demo: "+line] = post("/api/v1/tx", json.RawMessage(line))
 	}
 	for _, id := range []string{
 		"order-4711", "2026-11-22T10:00:00Z-order-4711", "payout:2026-11-22:user-17:batch-3", "INV-2026-11-0042/EU-1-retry-2",

@@ -60,9 +60,7 @@ func TestTransactionsDeployedEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	want := strconv.FormatInt(defaultSettings(t).Lease.Duration.Milliseconds(), 10)
 	for _, got := range each(t, text(t, "../terraform", "main.tf"), `transaction_timeout = .* : (\d+)`) {
-		if got != want {
-			t.Errorf("transaction_timeout: got %s ms, want %s, as long as a lease", got, want)
-		}
+		check.Equal(t, "transaction_timeout in ms, which is as long as a lease", got, want)
 	}
 }
 
@@ -93,9 +91,7 @@ func TestValidationsDeployedRefuseSomething(t *testing.T) {
 			t.Errorf("variable %s: got %d runs that it refuses, want one for each of its %d validations", v[1], runs, validations)
 		}
 	}
-	if checked < 20 {
-		t.Errorf("got %d validations, want more to check", checked)
-	}
+	atLeast(t, "validations", checked, 20)
 }
 
 // What the provider is needed to plan is not checked everywhere: these defaults and ways
@@ -120,6 +116,14 @@ func TestDefaultsDeployedAreTheSafeOnes(t *testing.T) {
 	}
 	if runs, attested := strings.Count(all, `resource "google_cloud_run_v2_`)-strings.Count(all, `resource "google_cloud_run_v2_service_iam`), strings.Count(all, `dynamic "binary_authorization"`); runs != attested {
 		t.Errorf("got %d services and jobs, %d of them under the policy of attestations", runs, attested)
+	}
+}
+
+// atLeast reports that a test found too few to be all: it would prove too little.
+func atLeast(t *testing.T, what string, got, want int) {
+	t.Helper()
+	if got < want {
+		t.Errorf("%s: got %d, want at least %d", what, got, want)
 	}
 }
 

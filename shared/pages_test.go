@@ -20,7 +20,7 @@ var (
 func TestPagesNameTestsThatAreThere(t *testing.T) {
 	t.Parallel()
 	declared := make(map[string]bool)
-	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+	check.OK(t)(filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -29,8 +29,7 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 			declared[found[1]] = true
 		}
 		return err
-	})
-	check.OK(t)(err)
+	}))
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("pages: got %d, %v; want some", len(pages), err)
@@ -43,9 +42,7 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 			}
 		}
 	}
-	if named == 0 {
-		t.Error("tests named by the pages: got none, want some")
-	}
+	atLeast(t, "tests named by the pages", named, 1)
 }
 
 var recipeFile = regexp.MustCompile("`([a-z]+/[a-z/_0-9-]+\\.(?:go|md|sql|yaml|tf)|CHANGELOG.md)`")
@@ -82,9 +79,7 @@ func TestEachDirectDependencyHasARow(t *testing.T) {
 			t.Errorf("docs/architecture.md: the table of direct dependencies has no row for %s", name)
 		}
 	}
-	if len(all) == 0 {
-		t.Error("direct dependencies of go.mod: got none, want some")
-	}
+	atLeast(t, "direct dependencies of go.mod", len(all), 1)
 }
 
 var (
@@ -113,9 +108,7 @@ func TestEveryAttackerAndAssetHasARow(t *testing.T) {
 			}
 		}
 	}
-	if pairs != 77 {
-		t.Errorf("pairs of attackers and assets: got %d, want 77", pairs)
-	}
+	check.Equal(t, "pairs of attackers and assets", pairs, 77)
 }
 
 // points are those of the audit of 2026-11-22: its findings, and what it attacked that held.

@@ -94,9 +94,7 @@ func TestProofsNameTheCode(t *testing.T) {
 			t.Errorf("%s: names no test that breaks", cells[1])
 		}
 	}
-	if rows < 10 {
-		t.Errorf("guarantees with a proof: got %d, want at least 10", rows)
-	}
+	atLeast(t, "guarantees with a proof", rows, 10)
 	got := provedBy.ReplaceAllStringFunc(text, func(link string) string { return currentLink(t, link) })
 	writeOrCompare(t, page, text, got)
 }

@@ -82,7 +82,5 @@ func TestRightsOfEachFunctionAreOnThePage(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(catalogue)) {
 		want = append(want, rightsOf(t, name, catalogue[name], readers))
 	}
-	const page = "../docs/deploy.md"
-	was := readPage(t, page)
-	writeOrCompare(t, page, was, replacePart(t, was, "rights", rightsHead+strings.Join(want, "\n")+"\n"))
+	generatePart(t, "../docs/deploy.md", "rights", rightsHead+strings.Join(want, "\n")+"\n")
 }

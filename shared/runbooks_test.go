@@ -24,12 +24,8 @@ import (
 // pagesByName are the pages by name, without the one that lists them.
 func pagesByName(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("../docs/runbooks/*.md")
-	if err != nil || len(files) < 3 {
-		t.Fatalf("runbooks: got %v, %v; want some", files, err)
-	}
 	pages := make(map[string]string)
-	for _, file := range files {
+	for _, file := range files(t, "../docs/runbooks", ".md") {
 		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = readPage(t, file)
 	}
 	delete(pages, "README")
@@ -215,23 +211,18 @@ func inFull(operation string, api map[string]*openapi3.Operation) string {
 // Each log line that a runbook searches for is one that the code writes.
 func TestLogLinesOfRunbooksAreWritten(t *testing.T) {
 	t.Parallel()
-	var code strings.Builder
-	for _, folder := range []string{"../functions", "txmanager", "transfer", "ledger/payout"} {
-		code.WriteString(text(t, folder, ".go"))
-	}
+	code := text(t, "../functions", ".go") + text(t, "txmanager", ".go") + text(t, "transfer", ".go") + text(t, "ledger/payout", ".go")
 	found := 0
 	for name, page := range pagesByName(t) {
 		for _, search := range regexp.MustCompile(`jsonPayload\.message =~ "\^\((.*)\)"`).FindAllStringSubmatch(page, -1) {
 			for _, line := range splitOutside(search[1]) {
-				if found++; !regexp.MustCompile(`"` + line).MatchString(code.String()) {
+				if found++; !regexp.MustCompile(`"` + line).MatchString(code) {
 					t.Errorf("%s.md: searches the log for %q, which nothing writes", name, line)
 				}
 			}
 		}
 	}
-	if found < 10 {
-		t.Errorf("searched for: got %d lines, too few to be all", found)
-	}
+	atLeast(t, "searched for", found, 10)
 }
 
 // splitOutside splits at each | that stands in no parentheses.
@@ -280,9 +271,7 @@ func TestRunbooksNameCommandsThatAreThere(t *testing.T) {
 			}
 		}
 	}
-	if commands < 6 {
-		t.Errorf("commands: got %d, too few to be all", commands)
-	}
+	atLeast(t, "commands", commands, 6)
 }
 
 // queried are the values for the variables of a runbook's queries.
@@ -341,10 +330,6 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 			}
 		}
 	}
-	if ofSessions < 2 {
-		t.Errorf("queries of sessions: got %d, too few to be all", ofSessions)
-	}
-	if blocks < 20 {
-		t.Errorf("queries: got %d, too few to be all", blocks)
-	}
+	atLeast(t, "queries of sessions", ofSessions, 2)
+	atLeast(t, "queries", blocks, 20)
 }

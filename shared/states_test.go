@@ -76,23 +76,16 @@ var transferEdges = map[string]transitionEdge{
 // states and transitions in Go.
 func TestStatePicturesFollowTheTables(t *testing.T) {
 	t.Parallel()
-	const page = "../docs/state-machine.md"
-	text := readPage(t, page)
-	got := text
-	got = replacePart(t, got, "transactions", picture(t, txmanager.States(), txmanager.State.MayBecome, txEdges, func(s txmanager.State) string { return string(s) }))
-	got = replacePart(t, got, "transfers", picture(t, transfer.States(), transfer.State.MayBecome, transferEdges, transfer.State.String))
-	meanings := constantComments(t, "txmanager/state.go")
-	got = replacePart(t, got, "sub-states", stateTable(meanings))
-	writeOrCompare(t, page, text, got)
-	const description = "../functions/openapi.yaml"
+	const page, description = "../docs/state-machine.md", "../functions/openapi.yaml"
+	states, causes := constantComments(t, "txmanager/state.go"), constantComments(t, "txmanager/wait.go")
+	generatePart(t, page, "transactions", picture(t, txmanager.States(), txmanager.State.MayBecome, txEdges, func(s txmanager.State) string { return string(s) }))
+	generatePart(t, page, "transfers", picture(t, transfer.States(), transfer.State.MayBecome, transferEdges, transfer.State.String))
+	generatePart(t, page, "sub-states", stateTable(states))
+	generateBetween(t, description, "      # generated: sub-states\n", "      # end\n", subStateSchema(states))
+	generateBetween(t, description, "      # generated: wait-causes\n", "      # end-causes\n", waitCauseSchema(causes))
+	generatePart(t, "../docs/runbooks/waiting.md", "wait-causes", waitCauseTable(t, causes))
 	api := readPage(t, description)
-	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: sub-states\n", "      # end\n", subStateSchema(meanings)))
-	api = readPage(t, description)
-	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: wait-causes\n", "      # end-causes\n", waitCauseSchema(constantComments(t, "txmanager/wait.go"))))
-	const limits = "../docs/runbooks/waiting.md"
-	listed := readPage(t, limits)
-	writeOrCompare(t, limits, listed, replacePart(t, listed, "wait-causes", waitCauseTable(t, constantComments(t, "txmanager/wait.go"))))
-	for name := range namesIn(text) {
+	for name := range namesIn(readPage(t, page)) {
 		if len(findCode(t, name)) == 0 && !strings.Contains(api, name) {
 			t.Errorf("%s: names %s, which no package under shared/ or functions/ has", page, name)
 		}
@@ -215,20 +208,21 @@ func picture[S comparable](t *testing.T, states []S, may func(S, S) bool, edges 
 	return "```mermaid\nstateDiagram-v2\n    [*] --> " + name(states[0]) + ": accepted\n" + diagram.String() + "```\n" + table.String()
 }
 
-// replacePart replaces the generated part of a page.
-func replacePart(t *testing.T, text, name, part string) string {
+// generatePart compares the generated part of a page, or writes it with -update.
+func generatePart(t *testing.T, page, name, part string) {
 	t.Helper()
-	return replaceBetween(t, text, "<!-- generated: "+name+" -->\n", "<!-- end -->\n", part)
+	generateBetween(t, page, "<!-- generated: "+name+" -->\n", "<!-- end -->\n", part)
 }
 
-func replaceBetween(t *testing.T, text, begin, end, part string) string {
+func generateBetween(t *testing.T, page, begin, end, part string) {
 	t.Helper()
+	text := readPage(t, page)
 	before, rest, ok := strings.Cut(text, begin)
 	_, after, ends := strings.Cut(rest, end)
 	if !ok || !ends {
-		t.Fatalf("the page has no part %q", begin)
+		t.Fatalf("%s has no part %q", page, begin)
 	}
-	return before + begin + part + end + after
+	writeOrCompare(t, page, text, before+begin+part+end+after)
 }
 
 func readPage(t *testing.T, page string) string {
@@ -290,9 +284,8 @@ func TestSchemaHasEveryWaitCause(t *testing.T) {
 	for _, found := range regexp.MustCompile(`'([A-Z_]+)'`).FindAllStringSubmatch(definition, -1) {
 		got = append(got, txmanager.WaitCause(found[1]))
 	}
-	if want := slices.Sorted(slices.Values(txmanager.StoredCauses())); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
-		t.Errorf("causes: got %v, want %v: add a migration that replaces the constraint", got, want)
-	}
+	slices.Sort(got)
+	check.Same(t, "causes: add a migration that replaces the constraint", got, slices.Sorted(slices.Values(txmanager.StoredCauses())))
 }
 
 // The glossary is alphabetical, with one sentence a term.

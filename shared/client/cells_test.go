@@ -33,15 +33,11 @@ func twoCells(t *testing.T, a, b *service) *client.Cells {
 }
 
 func saying(status int, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		media := "application/json"
-		if status >= 400 {
-			media = "application/problem+json"
-		}
-		w.Header().Set("Content-Type", media)
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body))
+	media := "application/json"
+	if status >= 400 {
+		media = "application/problem+json"
 	}
+	return answer(status, media, body, "")
 }
 
 var notFound = saying(http.StatusNotFound, `{"status": 404, "code": "NOT_FOUND"}`)

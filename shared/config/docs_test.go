@@ -70,10 +70,7 @@ func TestDocsAreTheTable(t *testing.T) {
 	if *update {
 		check.OK(t)(os.WriteFile(docs, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(docs)
-	if err != nil {
-		t.Fatalf("read the settings' page: %v", err)
-	}
+	got := check.Value(os.ReadFile(docs))(t)
 	check.Same(t, "docs/settings.md is not what the code says; run go test ./shared/config --update", string(got), want)
 }
 
@@ -105,14 +102,13 @@ func TestDeclarations(t *testing.T) {
 // The nearest name is found by what it takes to write one as the other.
 func TestDistance(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		a, b string
 		want int
 	}{
 		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "abxc", 1}, {"abxc", "abc", 1},
 		{"abc", "axc", 1}, {"kitten", "sitting", 3}, {"abcd", "bcda", 2},
-	}
-	for _, tt := range tests {
+	} {
 		check.Equal(t, fmt.Sprintf("distance(%q, %q)", tt.a, tt.b), distance(tt.a, tt.b), tt.want)
 	}
 }

@@ -35,9 +35,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	if !strings.Contains(out.String(), `"v":"[redacted]"`) {
 		t.Errorf("got %s, want the secret as [redacted]", out.String())
 	}
-	if got := c.Database.URL.Reveal() + " " + c.RPC.URLs[0].Reveal(); got != databaseURL+" https://node.example/hunter2" {
-		t.Errorf("revealed: got %s, want the secrets", got)
-	}
+	check.Equal(t, "revealed", c.Database.URL.Reveal()+" "+c.RPC.URLs[0].Reveal(), databaseURL+" https://node.example/hunter2")
 	check.Equal(t, "zero secret (nothing)", (config.Secret{}).Reveal(), "")
 }
 

@@ -151,12 +151,9 @@ func TestHandlerConforms(t *testing.T) {
 // Settings can be logged in any form without showing a secret.
 func TestLogShowsNoSecret(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load([]string{
+	c := check.Value(config.Load([]string{
 		"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://u:hunter2@db/x", "FENCEPOST_RPC_URLS=https://node.example/hunter2",
-	})
-	if err != nil {
-		t.Fatalf("load settings: %v", err)
-	}
+	}))(t)
 	_, refused := config.Load([]string{"FENCEPOST_DATABASE_URL=hunter2", "FENCEPOST_RPC_URLS=hunter2"})
 	hidden := struct{ c config.Config }{c}
 	var out bytes.Buffer

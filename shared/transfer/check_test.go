@@ -188,9 +188,8 @@ func TestCheckReportsTheFirstFailure(t *testing.T) {
 		}
 		check.Equal(t, c.name, got, c.want)
 	}
-	if _, reason := CheckAmount(Amount{}, asset, 10); reason != InvalidAmount {
-		t.Errorf("no amount: got %q, want INVALID_AMOUNT", reason)
-	}
+	_, reason := CheckAmount(Amount{}, asset, 10)
+	check.Equal(t, "no amount", reason, InvalidAmount)
 }
 
 func TestCheckLimits(t *testing.T) {

@@ -59,10 +59,7 @@ func dialled(t *testing.T, address, text string) net.Conn {
 // ends.
 func nextAnswer(t *testing.T, from *bufio.Reader) string {
 	t.Helper()
-	resp, err := http.ReadResponse(from, nil)
-	if err != nil {
-		t.Fatalf("no answer: %v", err)
-	}
+	resp := check.Value(http.ReadResponse(from, nil))(t)
 	defer resp.Body.Close()
 	text := check.Value(io.ReadAll(resp.Body))(t)
 	var problem struct{ Code string }

@@ -24,8 +24,8 @@ func entering(c *web.Callers, caller string, bytes int64) (leave func(), err err
 }
 
 func refusedBusy(err error) bool {
-	var p *web.Problem
-	return errors.As(err, &p) && p.Code == web.TooManyRequests && p.Code.Status == 429 && p.RetryAfterSeconds() == 1
+	p, ok := errors.AsType[*web.Problem](err)
+	return ok && p.Code == web.TooManyRequests && p.Code.Status == 429 && p.RetryAfterSeconds() == 1
 }
 
 // A caller has a maximum of running requests and bytes, separate from other callers. An answered
@@ -69,10 +69,7 @@ func TestAnsweredRequestsFreeTheirBytes(t *testing.T) {
 	c := web.NewCallers(9, 100, 60)
 	check.OK(t)(entering(c, "a", 40))
 	for range 3 {
-		leave, err := entering(c, "a", 60)
-		if err != nil {
-			t.Fatalf("60 bytes beside 40: got %v, want room", err)
-		}
+		leave := check.Value(entering(c, "a", 60))(t)
 		if _, err := entering(c, "a", 1); !refusedBusy(err) {
 			t.Errorf("one byte more: got %v, want it refused", err)
 		}

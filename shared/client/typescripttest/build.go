@@ -76,8 +76,7 @@ func Compile(t testing.TB, folder, project string, args ...string) (out []byte, 
 
 func read(t testing.TB, name string) []byte {
 	t.Helper()
-	text := check.Value(os.ReadFile(name))(t)
-	return text
+	return check.Value(os.ReadFile(name))(t)
 }
 
 func write(t testing.TB, name string, text []byte) {

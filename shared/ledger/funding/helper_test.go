@@ -83,10 +83,7 @@ func (l ledger) rows() (all []string) {
 	l.t.Helper()
 	for _, table := range []string{"transfer_operations", "balances_tb"} {
 		var some []string
-		err := l.db.DB.QueryRow(l.t.Context(), `select array(select to_jsonb(r)::text from `+table+` r order by 1)`).Scan(&some)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		check.OK(l.t)(l.db.DB.QueryRow(l.t.Context(), `select array(select to_jsonb(r)::text from `+table+` r order by 1)`).Scan(&some))
 		all = append(all, some...)
 	}
 	return all
@@ -94,16 +91,12 @@ func (l ledger) rows() (all []string) {
 
 func succeeds(t testing.TB, o transfer.Outcome) {
 	t.Helper()
-	if o != (transfer.Outcome{Verdict: transfer.Success}) {
-		t.Errorf("got %+v, want Success", o)
-	}
+	check.Equal(t, "outcome", o, transfer.Outcome{Verdict: transfer.Success})
 }
 
 func refused(t testing.TB, o transfer.Outcome, why transfer.Reason) {
 	t.Helper()
-	if o != (transfer.Outcome{Verdict: transfer.Refused, Reason: why}) {
-		t.Errorf("got %+v, want Refused with %s", o, why)
-	}
+	check.Equal(t, "outcome", o, transfer.Outcome{Verdict: transfer.Refused, Reason: why})
 }
 
 func unknown(t testing.TB, o transfer.Outcome, cause error) {
@@ -125,11 +118,8 @@ func (l ledger) rival() *pgx.Conn {
 func (l ledger) awaitLock() {
 	l.t.Helper()
 	for blocked := false; !blocked; {
-		err := l.db.DB.QueryRow(l.t.Context(), `select exists (select from pg_stat_activity
-			where datname = current_database() and wait_event_type = 'Lock')`).Scan(&blocked)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		check.OK(l.t)(l.db.DB.QueryRow(l.t.Context(), `select exists (select from pg_stat_activity
+			where datname = current_database() and wait_event_type = 'Lock')`).Scan(&blocked))
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -101,9 +99,7 @@ func TestH03RefusalsAreForEver(t *testing.T) {
 	for _, r := range slices.Backward(refusals) {
 		refused(t, l.of(r.op)(t.Context(), r.c), r.why)
 	}
-	if diff := cmp.Diff(before, l.rows()); diff != "" {
-		t.Errorf("rows changed by late duplicates (-before +after):\n%s", diff)
-	}
+	check.Same(t, "rows after late duplicates", l.rows(), before)
 }
 
 // H7: the unique keys that prevent a second effect cover all rows, permanently.

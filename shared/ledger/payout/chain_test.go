@@ -25,20 +25,13 @@ func (h *env) serve() {
 // serveUntil runs the payer's worker until the payout's transaction is in the wanted state.
 func (h *env) serveUntil(reqID, want string) {
 	h.t.Helper()
-	h.await(reqID+" is "+want, func() bool {
-		h.serve()
-		return h.managed(reqID) == want
-	})
+	h.awaitServed(reqID+" is "+want, func() bool { return h.managed(reqID) == want })
 }
 
 // mineUntil makes a block after each run of the worker.
 func (h *env) mineUntil(reqID, want string) {
 	h.t.Helper()
-	h.await(reqID+" is "+want, func() bool {
-		h.serve()
-		h.mine(1)
-		return h.managed(reqID) == want
-	})
+	h.awaitMined(reqID+" is "+want, func() bool { return h.managed(reqID) == want })
 }
 
 func (h *env) mine(n int) {
@@ -68,6 +61,12 @@ func (h *env) txID(x transfer.Transfer) string {
 func (h *env) txHash(x transfer.Transfer) string {
 	h.t.Helper()
 	return value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
+}
+
+// succeeded is what the receipt of the payout's transaction says.
+func (h *env) succeeded(x transfer.Transfer) bool {
+	h.t.Helper()
+	return value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID)
 }
 
 // confirm posts the payout, and mines it until it is CONFIRMED.
@@ -147,6 +146,25 @@ func (h *env) held(contract string) string {
 // onePayment is 1.5 in the smallest unit of 18 decimals.
 const onePayment = "1500000000000000000"
 
+// awaitServed runs the payer's worker until the condition holds.
+func (h *env) awaitServed(what string, holds func() bool) {
+	h.t.Helper()
+	h.await(what, func() bool {
+		h.serve()
+		return holds()
+	})
+}
+
+// awaitMined makes a block after each run of the payer's worker until the condition holds.
+func (h *env) awaitMined(what string, holds func() bool) {
+	h.t.Helper()
+	h.await(what, func() bool {
+		h.serve()
+		h.mine(1)
+		return holds()
+	})
+}
+
 func (h *env) await(what string, holds func() bool) {
 	h.t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -167,13 +185,9 @@ func (h *env) lost(a devchain.Account, n uint64, to *common.Address, wei string,
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
 	amount, _ := new(big.Int).SetString(wei, 10)
-	tx, err := types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+	return check.Value(types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: to, Gas: 200_000, Value: amount, Data: data, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return tx
+	}))(h.t)
 }
 
 // sends mines a transaction that is not recorded here, and returns its hash.

@@ -69,12 +69,8 @@ func TestCheckHasNoFindingAtAnyStepOfPayouts(t *testing.T) {
 
 	x := h.due(coin)
 	h.confirm(x)
-	if o := h.funding.Refund(t.Context(), x.Call()); o.Verdict != transfer.Success {
-		t.Fatalf("refund: %+v", o)
-	}
-	if got := found(t, m, false); len(got) != 1 || got[0] != conservation.CreditAndRefund {
-		t.Errorf("paid and given back: got %v, want %s", got, conservation.CreditAndRefund)
-	}
+	succeeds(t, h.funding.Refund(t.Context(), x.Call()))
+	check.Same(t, "paid and given back", found(t, m, false), []conservation.Kind{conservation.CreditAndRefund})
 	if _, err := h.Create(t.Context(), h.request(coin), terms); err == nil {
 		t.Error("a new payout: got it accepted, want it halted")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -28,9 +29,7 @@ func (h *env) resume() {
 // awaitFilled waits until the placeholders of the release are final.
 func (h *env) awaitFilled() {
 	h.t.Helper()
-	h.await("the placeholders are final", func() bool {
-		h.serve()
-		h.mine(1)
+	h.awaitMined("the placeholders are final", func() bool {
 		return value[int](h, `select count(*) from managed_tx where fills and state = 'FAILED'`) == filled
 	})
 }
@@ -46,10 +45,7 @@ func (h *env) restored(count uint64, named map[uint64]string) {
 	})
 	h.accept("reconciled")
 	h.mine(80)
-	h.await("what consumed the nonces is read", func() bool {
-		h.serve()
-		return value[uint64](h, `select count(*) from foreign_transaction`) == count
-	})
+	h.awaitServed("what consumed the nonces is read", func() bool { return value[uint64](h, `select count(*) from foreign_transaction`) == count })
 	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: count, Requests: named}
 	check.OK(h.t)(h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave))
 	h.resume()
@@ -105,10 +101,8 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 			h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 			h.serve()
-			check.Equal(t, "its transaction (nothing is sent for it)", h.managed(x.ReqID), "FAILED/CANCELLED")
-			if all := found(t, m, true); len(all) > 0 {
-				t.Errorf("conservation: got %v, want nothing", all)
-			}
+			h.wantManaged(x, "FAILED/CANCELLED") // nothing is sent for it
+			check.Same(t, "conservation", found(t, m, true), []conservation.Kind(nil))
 		})
 	}
 }
@@ -236,9 +230,7 @@ func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 			h.wantUnknown(x, payout.ErrNotPaid)
 			if !paid {
 				h.says(x.ReqID, store.PayoutStatement{Refund: true})
-				if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.NotPaid {
-					t.Errorf("reason: got %s, want %s", got.Reason, payout.NotPaid)
-				}
+				check.Equal(t, "reason", h.drive(x.ReqID, transfer.RolledBack).Reason, payout.NotPaid)
 				h.has(token, "10")
 			} else {
 				own := h.txHash(x)
@@ -246,9 +238,7 @@ func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 				h.drive(x.ReqID, transfer.Committed)
 				h.has(token, "8.5")
 			}
-			if all := found(t, m, true); len(all) > 0 {
-				t.Errorf("conservation: got %v, want nothing", all)
-			}
+			check.Same(t, "conservation", found(t, m, true), []conservation.Kind(nil))
 		})
 	}
 }
@@ -317,14 +307,10 @@ func TestHeldPayoutGoesOnByAStatement(t *testing.T) {
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.outside(0, "0x00000000000000000000000000000000000000d4", "1")
 			h.restored(1, nil)
-			if !value[bool](h, `select held and state = 'QUEUED' from managed_tx where request_id = $1`, x.ReqID) {
-				t.Fatal("after the acceptance: got it not held")
-			}
+			check.Equal(t, "held after the acceptance", value[bool](h, `select held and state = 'QUEUED' from managed_tx where request_id = $1`, x.ReqID), true)
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.serve()
-			if got := h.managed(x.ReqID); got != "QUEUED" {
-				t.Fatalf("before a statement: got %s, want it to wait in the queue", got)
-			}
+			h.wantManaged(x, "QUEUED")
 			h.says(x.ReqID, store.PayoutStatement{Refund: refund, NoncesBelow: 1})
 			if refund {
 				h.ends(x.ReqID, transfer.RolledBack, "0", "10")
@@ -351,9 +337,8 @@ func TestNewPayoutLikeAForeignPaymentIsHeld(t *testing.T) {
 		t.Fatal("got it not held beside the payment that does the same")
 	}
 	h.wantPaid(onePayment) // the foreign payment alone
-	if h.giveUp(x.ReqID); h.managed(x.ReqID) != "QUEUED" {
-		t.Errorf("given up: got %s; want it to wait, since it may be the one that was paid", h.managed(x.ReqID))
-	}
+	h.giveUp(x.ReqID)
+	h.wantManaged(x, "QUEUED") // it may be the one that was paid
 	check.OK(t)(h.db.Store.WriteOff(t.Context(), store.HoldDecision{Submitter: h.payer, Limit: 9, By: "ann", Reason: "paid by hand, to somebody else"}))
 	h.mineUntil(x.ReqID, "CONFIRMED")
 	h.drive(x.ReqID, transfer.Committed)
@@ -382,9 +367,8 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	h.restored(0, nil)
 	h.says(x.ReqID, store.PayoutStatement{})
 	found := check.Value(h.db.Store.Payout(t.Context(), h.payer, x.ReqID))(t)
-	if err := h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true); err != nil {
-		t.Fatal(err) // the coordinator stops before it posts, and the backup is made
-	}
+	// The coordinator stops before it posts, and the backup is made.
+	check.OK(t)(h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true))
 	h.restore()
 	h.accept("reconciled again")
 	h.release()
@@ -393,9 +377,8 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	if _, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100); err == nil {
 		t.Error("posted: got no error, want the database to refuse it")
 	}
-	if h.giveUp(x.ReqID); h.managed(x.ReqID) != "" {
-		t.Errorf("given up: got %s, want nothing on record", h.managed(x.ReqID))
-	}
+	h.giveUp(x.ReqID)
+	h.wantManaged(x, "")
 	h.says(x.ReqID, store.PayoutStatement{})
 	h.confirm(x)
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
@@ -424,7 +407,8 @@ func TestPaymentOfAnotherPayoutCannotBeMatched(t *testing.T) {
 	h.drive(y.ReqID, transfer.TargetPending)
 	d := store.HoldDecision{Submitter: h.payer, Nonce: new(uint64), Limit: 1, By: "ann", Reason: "a mistake"}
 	check.Err(t, "match with a transaction that proves another payout", store.ErrProofUsed)(h.db.Store.MatchHold(t.Context(), d, h.txID(y)))
-	check.Equal(t, "after the refusal", value[string](h, `select state || case when held then ' held' else '' end from managed_tx where request_id = $1`, y.ReqID), "QUEUED held")
+	check.Equal(t, "after the refusal",
+		value[string](h, `select state || case when held then ' held' else '' end from managed_tx where request_id = $1`, y.ReqID), "QUEUED held")
 	check.OK(t)(h.db.Store.WriteOff(t.Context(), d))
 	h.mineUntil(y.ReqID, "CONFIRMED")
 	h.drive(y.ReqID, transfer.Committed)
@@ -453,7 +437,6 @@ func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 	default:
 	}
 	check.OK(t)(match.Rollback(t.Context()))
-	if <-proved; value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash) != 1 {
-		t.Error("after the match: got no proof, want it")
-	}
+	<-proved
+	check.Equal(t, "proofs after the match", value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash), 1)
 }

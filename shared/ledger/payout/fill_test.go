@@ -35,8 +35,7 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 	h.wantUnknown(x, store.ErrNoncesOpen)
 	y := h.due(coin)
 	h.drive(y.ReqID, transfer.TargetPending)
-	h.await("the placeholders are sent", func() bool {
-		h.serve()
+	h.awaitServed("the placeholders are sent", func() bool {
 		return value[bool](h, `select count(*) = 4 from managed_tx where fills and state = 'TRACKING'`)
 	})
 	h.wantUnknown(x, store.ErrNoncesOpen)
@@ -64,24 +63,16 @@ func TestLostBytesThatBeatAPlaceholderAreEvaluated(t *testing.T) {
 	h, x := newDue(t)
 	h.restored(0, nil)
 	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: filled}) // a mistake, as the chain shows later
-	h.await("the placeholders are signed", func() bool {
-		h.serve()
-		return value[bool](h, `select count(*) = 4 from tx_version where kind = 'PLACEHOLDER'`)
-	})
+	h.awaitServed("the placeholders are signed", func() bool { return value[bool](h, `select count(*) = 4 from tx_version where kind = 'PLACEHOLDER'`) })
 	first := value[[]byte](h, `select d.bytes from managed_tx m join tx_document d using (tx_id) where m.nonce = 0 and d.name = 'version:1'`)
 	check.OK(t)(h.chain.MineExactly(first, bytesOf(t, h.lost(accounts[0], 1, new(common.HexToAddress(address)), onePayment, nil))))
-	h.await("PROTECT is open", func() bool {
-		h.serve()
-		h.mine(1)
+	h.awaitMined("PROTECT is open", func() bool {
 		return value[bool](h, `select exists (select from protect_incident where closed_at is null)`)
 	})
 	h.wantUnknown(x, store.ErrNoncesOpen)
 	h.mine(80)
 	leave := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "a lost payment was mined", Count: 4}
-	h.await("what consumed the nonce is read", func() bool {
-		h.serve()
-		return value[int](h, `select count(*) from foreign_transaction`) == 1
-	})
+	h.awaitServed("what consumed the nonce is read", func() bool { return value[int](h, `select count(*) from foreign_transaction`) == 1 })
 	_, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave)
 	if _, ok := errors.AsType[txmanager.UnnamedNonceError](err); !ok || strings.Contains(err.Error(), "placeholder:") {
 		t.Fatalf("a release that does not say what it was: got %v, want ErrNotForeign that names the payout alone", err)
@@ -99,9 +90,7 @@ func TestLostBytesThatBeatAPlaceholderAreEvaluated(t *testing.T) {
 		t.Fatalf("release: got %+v, %v; want nothing filled again", out, err)
 	}
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
-	h.await("the other placeholders are final", func() bool {
-		h.serve()
-		h.mine(1)
+	h.awaitMined("the other placeholders are final", func() bool {
 		return h.fills() == "0 FAILED/PLACEHOLDER, 1 FAILED/DISPLACED, 2 FAILED/PLACEHOLDER, 3 FAILED/PLACEHOLDER"
 	})
 }
@@ -161,16 +150,13 @@ func TestReleaseSendsPlaceholdersWithinTheWindow(t *testing.T) {
 	h.fund(coin)
 	h.restored(0, nil)
 	for n := range filled {
-		h.await("the next placeholder is sent", func() bool {
-			h.serve()
+		h.awaitServed("the next placeholder is sent", func() bool {
 			return value[int](h, `select count(*) from managed_tx where fills and state = 'TRACKING'`) == 1
 		})
 		for range 3 {
 			h.serve()
 		}
-		if got := value[int](h, `select count(*) from tx_version`); got != n+1 {
-			t.Fatalf("signed with %d final: got %d, want %d", n, got, n+1)
-		}
+		check.Equal(t, "signed versions", value[int](h, `select count(*) from tx_version`), n+1)
 		h.await("it is final", func() bool {
 			h.mine(1)
 			h.serve()

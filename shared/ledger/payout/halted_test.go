@@ -38,9 +38,7 @@ func TestHaltStopsPayouts(t *testing.T) {
 		t.Errorf("a new payout of a suspended asset: got %v, want ASSET_SUSPENDED", err)
 	}
 	stays("suspended")
-	if n := value[int](h, `select count(*) from transfers_tb`); n != 1 {
-		t.Errorf("transfers: got %d, want the first alone", n)
-	}
+	check.Equal(t, "transfers", value[int](h, `select count(*) from transfers_tb`), 1)
 }
 
 // A deposit from outside does not repair a balance that differs from its journal. It changes both,

@@ -165,10 +165,7 @@ func (h *env) asset(a transfer.Asset, contract string, s txmanager.Submitter) {
 // fund creates the user's account with 10 of the asset.
 func (h *env) fund(a transfer.Asset) {
 	h.t.Helper()
-	o := h.funding.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "in of " + a.Name, UserID: user, AssetID: a.ID, Units: ten(a)})
-	if o.Verdict != transfer.Success {
-		h.t.Fatalf("fund: %+v", o)
-	}
+	succeeds(h.t, h.funding.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "in of " + a.Name, UserID: user, AssetID: a.ID, Units: ten(a)}))
 }
 
 func ten(a transfer.Asset) uint64 {
@@ -217,9 +214,7 @@ func (h *env) stored(a transfer.Asset) transfer.Transfer {
 func (h *env) due(a transfer.Asset) transfer.Transfer {
 	h.t.Helper()
 	x := h.stored(a)
-	if o := h.funding.Withdraw(h.t.Context(), x.Call()); o.Verdict != transfer.Success {
-		h.t.Fatalf("withdraw: %+v", o)
-	}
+	succeeds(h.t, h.funding.Withdraw(h.t.Context(), x.Call()))
 	m, err := h.Move(h.t.Context(), transfer.Transition{ReqID: x.ReqID, Path: []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending}})
 	if err != nil || !m.Done {
 		h.t.Fatalf("move: %+v, %v", m, err)
@@ -240,18 +235,13 @@ func (h *env) drive(reqID string, want transfer.State) transfer.Transfer {
 // giveUp resolves the payout as an operator.
 func (h *env) giveUp(reqID string) transfer.Transfer {
 	h.t.Helper()
-	got, err := h.coordinator.Resolve(h.t.Context(), transfer.RequestedAction{ReqID: reqID, By: "ann", Reason: "asked"}, transfer.Deposit)
-	if err != nil {
-		h.t.Fatalf("resolve: %v", err)
-	}
-	return got
+	action := transfer.RequestedAction{ReqID: reqID, By: "ann", Reason: "asked"}
+	return check.Value(h.coordinator.Resolve(h.t.Context(), action, transfer.Deposit))(h.t)
 }
 
 func refused(t testing.TB, o transfer.Outcome, want transfer.Reason) {
 	t.Helper()
-	if o != (transfer.Outcome{Verdict: transfer.Refused, Reason: want}) {
-		t.Errorf("got %s %s, %v; want REFUSED with %s", o.Verdict, o.Reason, o.Err, want)
-	}
+	check.Equal(t, "outcome", o, transfer.Outcome{Verdict: transfer.Refused, Reason: want})
 }
 
 // wantUnknown asks the ledger for the deposit of x, and requires that its outcome is unknown.
@@ -269,9 +259,7 @@ func unknown(t testing.TB, o transfer.Outcome, cause error) {
 
 func succeeds(t testing.TB, o transfer.Outcome) {
 	t.Helper()
-	if o != (transfer.Outcome{Verdict: transfer.Success}) {
-		t.Errorf("got %s %s, %v; want SUCCESS", o.Verdict, o.Reason, o.Err)
-	}
+	check.Equal(t, "outcome", o, transfer.Outcome{Verdict: transfer.Success})
 }
 
 // intentOf returns the intent that the ledger posts for x.

@@ -56,9 +56,9 @@ func TestPrepareRefusesAddresses(t *testing.T) {
 		"0x0000000000000000000000000000000000000000", payerAddress, "0x" + strings.ToUpper(payerAddress[2:]), contract,
 	} {
 		_, err := payout.Prepare(families, payable(contract), 1, text, maxGas)
-		var refused transfer.RefusedError
-		var address payout.AddressError
-		if !errors.As(err, &refused) || refused.Reason != transfer.InvalidAddress || !errors.As(err, &address) || address.Problem == "" {
+		refused, _ := errors.AsType[transfer.RefusedError](err)
+		address, _ := errors.AsType[payout.AddressError](err)
+		if refused.Reason != transfer.InvalidAddress || address.Problem == "" {
 			t.Errorf("%q: got %v, want INVALID_ADDRESS with its problem", text, err)
 		}
 	}
@@ -79,14 +79,13 @@ func TestPrepareRefusesTerms(t *testing.T) {
 		a := payable(contract)
 		change(a.Payout)
 		_, err := payout.Prepare(families, a, 1, checksummed, maxGas)
-		var refused transfer.RefusedError
-		if err == nil || errors.As(err, &refused) {
+		if _, refused := errors.AsType[transfer.RefusedError](err); err == nil || refused {
 			t.Errorf("%s: got %v, want an error that is no refusal", name, err)
 		}
 	}
 	for reason, a := range map[transfer.Reason]transfer.Asset{transfer.TransferNotAllowed: {Name: "X"}, transfer.InvalidAmount: payable("")} {
-		var refused transfer.RefusedError
-		if _, err := payout.Prepare(families, a, 0, checksummed, maxGas); !errors.As(err, &refused) || refused.Reason != reason {
+		_, err := payout.Prepare(families, a, 0, checksummed, maxGas)
+		if refused, ok := errors.AsType[transfer.RefusedError](err); !ok || refused.Reason != reason {
 			t.Errorf("got %v, want %s", err, reason)
 		}
 	}

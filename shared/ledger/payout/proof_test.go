@@ -19,9 +19,7 @@ func TestCoinPayoutIsCommittedAtFinality(t *testing.T) {
 	if err != nil || created.State != transfer.TargetPending {
 		t.Fatalf("submit: got %s, %v; want TARGET_PENDING", created.State, err)
 	}
-	if h.tasks.count() != 1 {
-		t.Errorf("advance tasks: got %d, want 1", h.tasks.count())
-	}
+	check.Equal(t, "advance tasks", h.tasks.count(), 1)
 	h.has(coin, "8.5")
 	for _, state := range []string{"TRACKING/PENDING", "TRACKING/INCLUDED"} {
 		if state == "TRACKING/INCLUDED" {
@@ -65,21 +63,13 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 			h.deploy(contract)
 			x := h.due(token)
 			h.confirm(x)
-			if got := value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID); !got {
-				t.Fatal("the call reverted, want it to succeed")
-			}
+			check.Equal(t, "the call succeeded", h.succeeded(x), true)
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.wantUnknown(x, payout.ErrNotPaid)
-			if got := h.log.severe("CRITICAL", waits); got != 2 {
-				t.Errorf("critical lines: got %d, want one for each of 2 calls", got)
-			}
-			if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
-				t.Errorf("after giving up: got %s, want TARGET_PENDING", got.State)
-			}
+			check.Equal(t, "critical lines", h.log.severe("CRITICAL", waits), 2)
+			check.Equal(t, "after giving up", h.giveUp(x.ReqID).State, transfer.TargetPending)
 			h.has(token, "8.5")
-			if got := h.journal(); len(got) != 0 {
-				t.Errorf("journal: got %v, want nothing", got)
-			}
+			check.Same(t, "journal", h.journal(), []transfer.Entry(nil))
 		})
 	}
 }

@@ -55,9 +55,7 @@ func TestCreateAndCancelAtOnceLeaveOneFailedRow(t *testing.T) {
 		})
 		close(start)
 		both.Wait()
-		if got := h.managed(x.ReqID); got != "FAILED/CANCELLED" {
-			t.Fatalf("managed: got %q, want FAILED/CANCELLED", got)
-		}
+		h.wantManaged(x, "FAILED/CANCELLED")
 		h.drive(x.ReqID, transfer.RolledBack)
 	}
 	h.has(coin, "10")
@@ -107,9 +105,7 @@ func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 			h, x := newDue(t)
 			h.drive(x.ReqID, transfer.TargetPending)
 			c.to(h, x)
-			if got := h.managed(x.ReqID); got != c.name {
-				t.Fatalf("before: got %s", got)
-			}
+			h.wantManaged(x, c.name)
 			h.giveUp(x.ReqID)
 			check.Equal(t, "after the cancel", h.managed(x.ReqID), c.then)
 			if c.then != c.ends {
@@ -211,9 +207,7 @@ func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 	limit(store.Policy{MaxValuePerDay: &wei})
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.drive(x.ReqID, transfer.TargetPending)
-	if got := value[string](h, `select sum(added_wei)::text from submitter_use`); got != wei {
-		t.Errorf("counted: got %s wei, want %s", got, wei)
-	}
+	check.Equal(t, "counted wei", value[string](h, `select sum(added_wei)::text from submitter_use`), wei)
 	h.mineUntil(x.ReqID, "CONFIRMED")
 	h.drive(x.ReqID, transfer.Committed)
 }
@@ -253,11 +247,9 @@ func TestDepositOfAQueuedPayoutEnqueuesATask(t *testing.T) {
 	h, x := newDue(t)
 	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
 	h.drive(x.ReqID, transfer.TargetPending)
-	if got := h.tasks.count(); got != 0 {
-		t.Fatalf("woken: got %d, want 0: the answer was lost", got)
-	}
+	check.Equal(t, "tasks while the answer is lost", h.tasks.count(), 0)
 	h.drive(x.ReqID, transfer.TargetPending)
-	check.Equal(t, "woken", h.tasks.count(), 1)
+	check.Equal(t, "tasks", h.tasks.count(), 1)
 }
 
 // H31: a payout that waits for its chain is logged as information up to twice the expected
@@ -272,9 +264,7 @@ func TestH31WaitingPayoutTurnsCriticalAfterItsLimit(t *testing.T) {
 	}{{2 * time.Minute, 0}, {limit - time.Minute, 0}, {limit + time.Minute, 1}} {
 		h.run(`update transfers_tb set state_at = clock_timestamp() - $2::interval where req_id = $1`, x.ReqID, c.ago)
 		h.drive(x.ReqID, transfer.TargetPending)
-		if got := h.log.severe("CRITICAL", "funds in flight"); got != c.critical {
-			t.Errorf("after %s: got %d critical lines, want %d", c.ago, got, c.critical)
-		}
+		check.Equal(t, "critical lines after "+c.ago.String(), h.log.severe("CRITICAL", "funds in flight"), c.critical)
 	}
 	for _, c := range []struct {
 		mode          txmanager.Finality
@@ -389,18 +379,14 @@ func TestPayoutThatBurnsGasIsRefunded(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
 	known := check.Value(h.Asset(t.Context(), coin.Name))(t)
-	burns, err := contracts.Deploy(t.Context(), h.chain, accounts[2], common.FromHex("6001622774005200")) // writes so far into its memory that this costs 13 million gas, and the node no time
-	check.OK(t)(err)
+	// The contract writes so far into its memory that this costs 13 million gas, and the node no time.
+	burns := check.Value(contracts.Deploy(t.Context(), h.chain, accounts[2], common.FromHex("6001622774005200")))(t)
 	r := h.request(coin)
-	if r.Payout, err = payout.Prepare(families, *known, 150_000_000, burns.String(), maxGas); err != nil {
-		t.Fatal(err)
-	}
+	r.Payout = check.Value(payout.Prepare(families, *known, 150_000_000, burns.String(), maxGas))(t)
 	x := check.Value(h.coordinator.Submit(t.Context(), r, terms))(t)
 	before := h.wei(h.payer.Address())
 	h.mineUntil(x.ReqID, "FAILED/REJECTED")
-	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Rejected {
-		t.Errorf("reason: got %s, want %s", got.Reason, payout.Rejected)
-	}
+	check.Equal(t, "reason", h.drive(x.ReqID, transfer.RolledBack).Reason, payout.Rejected)
 	h.has(coin, "10")
 	if after := h.wei(h.payer.Address()); after.Cmp(before) != 0 {
 		t.Errorf("the payer has %s, and had %s", after, before)
@@ -419,9 +405,7 @@ func TestRevertibleFinalityTurnsPayoutsOff(t *testing.T) {
 		{txmanager.ByConfirmations, 1, true}, {txmanager.ByFinalized, 0, true}, {txmanager.ByConfirmations, 0, false}, {txmanager.BySafe, 20, false}, {"", 20, false},
 	} {
 		l := payout.New(payout.Options{Families: families, Finality: c.mode, Confirmations: c.confirmations})
-		if (l.Off() == nil) != c.ok {
-			t.Errorf("%s, %d: got %v, want it accepted: %t", c.mode, c.confirmations, l.Off(), c.ok)
-		}
+		check.Equal(t, fmt.Sprintf("payouts by %s, %d", c.mode, c.confirmations), l.Off() == nil, c.ok)
 		if c.ok {
 			continue
 		}

@@ -33,10 +33,9 @@ func setup(t *testing.T) env {
 	t.Helper()
 	c := exporttest.Start(t)
 	log := slog.New(slog.DiscardHandler)
-	e, err := export.Start(t.Context(), export.Options{
+	e := check.Value(export.Start(t.Context(), export.Options{
 		OTLPEndpoint: c.Addr, Prometheus: true, FlushEvery: every, TraceOneIn: 1, Service: "create", Instance: "node", Log: log,
-	})
-	check.OK(t)(err)
+	}))(t)
 	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", e.Page())
@@ -121,7 +120,9 @@ func (h env) come(t *testing.T) {
 	library.Add(t.Context(), 1)
 	before = h.Calls()
 	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
-	check.Same(t, "series of further deliveries, with a library that counts too", h.Series(), []string{"fencepost_queue_depth{}", "fencepost_queue_fullness_ratio{}", "fencepost_sweep_timestamp_seconds{}", "fencepost_tx_create_total{result=accepted}"})
+	check.Same(t, "series of further deliveries, with a library that counts too", h.Series(), []string{
+		"fencepost_queue_depth{}", "fencepost_queue_fullness_ratio{}", "fencepost_sweep_timestamp_seconds{}", "fencepost_tx_create_total{result=accepted}",
+	})
 }
 
 func (h env) page(t *testing.T) {

@@ -31,12 +31,7 @@ func listen(t *testing.T, secrets, line string) *listener {
 	l := &listener{out: new(output), problems: new(output), ended: make(chan int, 1), stop: stop}
 	go func() {
 		args := append(strings.Fields("webhook listen --listen 127.0.0.1:0"), strings.Fields(line)...)
-		l.ended <- run(ctx, args, func(name string) string {
-			if name == secretVariable {
-				return secrets
-			}
-			return ""
-		}, streams{strings.NewReader(""), l.out, l.problems})
+		l.ended <- run(ctx, args, variables(secretVariable+"="+secrets), streams{strings.NewReader(""), l.out, l.problems})
 	}()
 	t.Cleanup(stop)
 	for range 500 {

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http/httptest"
 	"strings"
@@ -124,9 +125,7 @@ func TestOutcomesNeedTheirReason(t *testing.T) {
 		{wire.RefusedEver, "NO WAY", false}, {wire.RefusedEver, transfer.Reason(strings.Repeat("X", 65)), false},
 		{"", "", false}, {"APPLIED", "", false}, {"pending", "", false},
 	} {
-		if err := wire.CheckOutcome(x.outcome, x.reason); (err == nil) != x.ok {
-			t.Errorf("outcome %q, reason %q: got %v, want right: %v", x.outcome, x.reason, err, x.ok)
-		}
+		check.Equal(t, fmt.Sprintf("outcome %q with reason %q is right", x.outcome, x.reason), wire.CheckOutcome(x.outcome, x.reason) == nil, x.ok)
 	}
 }
 
