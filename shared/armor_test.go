@@ -1,15 +1,14 @@
 package shared_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,9 +17,9 @@ import (
 
 	coreruleset "github.com/corazawaf/coraza-coreruleset/v4"
 	"github.com/corazawaf/coraza/v3"
-	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
 // armor is the rule against SQL injection of Cloud Armor, as Terraform deploys it.
@@ -39,8 +38,7 @@ func deployedArmor(t *testing.T) armor {
 	if len(m) != 1 || left == nil {
 		t.Fatalf("armor.tf: got %d rules against injection and %d lists of signatures, want 1 of each", len(m), len(left))
 	}
-	level, err := strconv.Atoi(m[0][2])
-	check.OK(t)(level, err)
+	level := check.Value(strconv.Atoi(m[0][2]))(t)
 	return armor{set: m[0][1], sensitivity: level, optedOut: regexp.MustCompile(`\d+`).FindAllString(left[1], -1)}
 }
 
@@ -48,21 +46,19 @@ func deployedArmor(t *testing.T) armor {
 // read as Cloud Armor does with json_parsing = "STANDARD": each value is an argument.
 func (a armor) engine(t *testing.T) coraza.WAF {
 	t.Helper()
-	waf, err := coraza.NewWAF(coraza.NewWAFConfig().WithRootFS(coreruleset.FS).WithDirectives(fmt.Sprintf(`
+	return check.Value(coraza.NewWAF(coraza.NewWAFConfig().WithRootFS(coreruleset.FS).WithDirectives(fmt.Sprintf(`
 		SecRuleEngine DetectionOnly
 		SecRequestBodyAccess On
 		SecRule REQUEST_HEADERS:Content-Type "@beginsWith application/json" "id:1,phase:1,pass,nolog,ctl:requestBodyProcessor=JSON"
 		SecAction "id:2,phase:1,pass,nolog,setvar:tx.detection_paranoia_level=%d"
-		Include @owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf`, a.sensitivity)))
-	check.OK(t)(waf, err)
-	return waf
+		Include @owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf`, a.sensitivity))))(t)
 }
 
 // refusals returns the ids of the signatures that match the request. One is enough for a 403.
 func (a armor) refusals(t *testing.T, waf coraza.WAF, r *http.Request) (ids []string) {
 	t.Helper()
 	tx := waf.NewTransaction()
-	defer func() { check.OK(t)(0, tx.Close()) }()
+	defer func() { check.OK(t)(tx.Close()) }()
 	tx.ProcessURI(r.URL.RequestURI(), r.Method, "HTTP/1.1")
 	for name, values := range r.Header {
 		for _, v := range values {
@@ -71,11 +67,9 @@ func (a armor) refusals(t *testing.T, waf coraza.WAF, r *http.Request) (ids []st
 	}
 	tx.ProcessRequestHeaders()
 	if r.Body != nil {
-		_, _, err := tx.ReadRequestBodyFrom(r.Body)
-		check.OK(t)(0, err)
+		check.OK(t)(tx.ReadRequestBodyFrom(r.Body))
 	}
-	_, err := tx.ProcessRequestBody()
-	check.OK(t)(0, err)
+	check.OK(t)(tx.ProcessRequestBody())
 	for _, m := range tx.MatchedRules() {
 		id := strconv.Itoa(m.Rule().ID())
 		if slices.Contains(m.Rule().Tags(), "attack-sqli") && !slices.Contains(a.optedOut, id) {
@@ -98,8 +92,7 @@ func post(path string, body any) *http.Request {
 // each example of its body. Each example of the document is also sent as a body and as an argument.
 func apiRequests(t *testing.T) map[string]*http.Request {
 	t.Helper()
-	api, err := openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml")
-	check.OK(t)(api, err)
+	api := loadAPI(t)
 	all := map[string]*http.Request{}
 	for path, item := range api.Paths.Map() {
 		for method, operation := range item.Operations() {
@@ -125,51 +118,14 @@ func apiRequests(t *testing.T) map[string]*http.Request {
 			}
 		}
 	}
-	text, err := api.MarshalJSON()
-	check.OK(t)(text, err)
-	var document any
-	check.OK(t)(0, json.Unmarshal(text, &document))
-	for i, e := range examplesIn(document) {
-		all[fmt.Sprintf("example %d", i)] = post("/api/v1/tx", map[string]any{"value": e})
-		if s, ok := e.(string); ok {
-			all[fmt.Sprintf("example %d in a query", i)] = httptest.NewRequest(http.MethodGet, "/api/v1/tx/by-request?value="+url.QueryEscape(s), nil)
+	contract := check.Value(webtest.Load([]byte(readPage(t, "../functions/openapi.yaml"))))(t)
+	contract.EachExample(func(value any, schema string) {
+		name := fmt.Sprintf("example %v of %s", value, schema)
+		all[name] = post("/api/v1/tx", map[string]any{"value": value})
+		if s, ok := value.(string); ok {
+			all[name+" in a query"] = httptest.NewRequest(http.MethodGet, "/api/v1/tx/by-request?value="+url.QueryEscape(s), nil)
 		}
-	}
-	return all
-}
-
-// examplesIn are the values of all examples in a part of the document.
-func examplesIn(part any) (all []any) {
-	switch v := part.(type) {
-	case []any:
-		for _, one := range v {
-			all = append(all, examplesIn(one)...)
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			switch values := v[key].(type) {
-			case []any:
-				if key == "examples" {
-					all = append(all, values...)
-					continue
-				}
-			case map[string]any:
-				if key == "examples" {
-					for _, name := range slices.Sorted(maps.Keys(values)) {
-						if named, ok := values[name].(map[string]any); ok {
-							all = append(all, named["value"])
-						}
-					}
-					continue
-				}
-			}
-			if key == "example" {
-				all = append(all, v[key])
-				continue
-			}
-			all = append(all, examplesIn(v[key])...)
-		}
-	}
+	})
 	return all
 }
 
@@ -182,11 +138,8 @@ func usualRequests(t *testing.T) map[string]*http.Request {
 		return map[string]any{"submitter": submitter, "requestId": id, "payload": payload}
 	}
 	all := map[string]*http.Request{}
-	file, err := os.Open("../emulator/demo/intents.jsonl")
-	check.OK(t)(file, err)
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		all["demo: "+lines.Text()] = post("/api/v1/tx", json.RawMessage(lines.Text()))
+	for line := range strings.Lines(readPage(t, "../emulator/demo/intents.jsonl")) {
+		all["demo: "+line] = post("/api/v1/tx", json.RawMessage(line))
 	}
 	for _, id := range []string{
 		"order-4711", "2026-11-22T10:00:00Z-order-4711", "payout:2026-11-22:user-17:batch-3", "INV-2026-11-0042/EU-1-retry-2",
@@ -233,9 +186,7 @@ func TestArmorDeployedRefusesNoRequestOfOurs(t *testing.T) {
 		r := requests[name]
 		body := ""
 		if r.Body != nil {
-			text, err := io.ReadAll(r.Body)
-			check.OK(t)(text, err)
-			body = string(text)
+			body = string(check.Value(io.ReadAll(r.Body))(t))
 		}
 		r.Body = io.NopCloser(strings.NewReader(body))
 		if ids := deployed.refusals(t, waf, r); len(ids) > 0 {
@@ -259,10 +210,6 @@ func TestArmorDeployedRefusesNoRequestOfOurs(t *testing.T) {
 // crsVersion is the version of the rule set that the test runs.
 func crsVersion(t *testing.T) string {
 	t.Helper()
-	text, err := coreruleset.FS.Open("@owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf")
-	check.OK(t)(text, err)
-	defer text.Close()
-	b, err := io.ReadAll(text)
-	check.OK(t)(b, err)
-	return regexp.MustCompile(`OWASP_CRS/([0-9.]+)`).FindStringSubmatch(string(b))[1]
+	text := check.Value(fs.ReadFile(coreruleset.FS, "@owasp_crs/REQUEST-942-APPLICATION-ATTACK-SQLI.conf"))(t)
+	return regexp.MustCompile(`OWASP_CRS/([0-9.]+)`).FindStringSubmatch(string(text))[1]
 }

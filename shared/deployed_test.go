@@ -3,9 +3,6 @@ package shared_test
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,16 +16,11 @@ import (
 func text(t *testing.T, folder, ending string) string {
 	t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ending) || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		b, err := os.ReadFile(path)
-		all.Write(b)
-		return err
-	})
-	if err != nil || all.Len() == 0 {
-		t.Fatalf("%s: got %d bytes of %s, %v; want some", folder, all.Len(), ending, err)
+	for _, path := range files(t, folder, ending) {
+		all.WriteString(readPage(t, path))
+	}
+	if all.Len() == 0 {
+		t.Fatalf("%s: got no text of %s, want some", folder, ending)
 	}
 	return all.String()
 }
@@ -43,6 +35,12 @@ func each(t *testing.T, in, pattern string) (found []string) {
 		t.Fatalf("%s: got none, want some to check", pattern)
 	}
 	return found
+}
+
+// defaultSettings are those of a deployment that sets only what it must.
+func defaultSettings(t *testing.T) config.Config {
+	t.Helper()
+	return check.Value(config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"}))(t)
 }
 
 // A process refuses a variable that it does not know, and would not start.
@@ -60,13 +58,9 @@ func TestVariablesDeployedAreSettings(t *testing.T) {
 // the lease of its holder has ended.
 func TestTransactionsDeployedEndWithTheLease(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
-	check.OK(t)(err)
-	want := strconv.FormatInt(c.Lease.Duration.Milliseconds(), 10)
+	want := strconv.FormatInt(defaultSettings(t).Lease.Duration.Milliseconds(), 10)
 	for _, got := range each(t, text(t, "../terraform", "main.tf"), `transaction_timeout = .* : (\d+)`) {
-		if got != want {
-			t.Errorf("transaction_timeout: got %s ms, want %s, as long as a lease", got, want)
-		}
+		check.Equal(t, "transaction_timeout in ms, which is as long as a lease", got, want)
 	}
 }
 
@@ -97,9 +91,7 @@ func TestValidationsDeployedRefuseSomething(t *testing.T) {
 			t.Errorf("variable %s: got %d runs that it refuses, want one for each of its %d validations", v[1], runs, validations)
 		}
 	}
-	if checked < 20 {
-		t.Errorf("got %d validations, want more to check", checked)
-	}
+	atLeast(t, "validations", checked, 20)
 }
 
 // What the provider is needed to plan is not checked everywhere: these defaults and ways
@@ -127,6 +119,14 @@ func TestDefaultsDeployedAreTheSafeOnes(t *testing.T) {
 	}
 }
 
+// atLeast reports that a test found too few to be all: it would prove too little.
+func atLeast(t *testing.T, what string, got, want int) {
+	t.Helper()
+	if got < want {
+		t.Errorf("%s: got %d, want at least %d", what, got, want)
+	}
+}
+
 // numberIn is the number that the pattern's group finds in the text, or the fallback.
 func numberIn(t *testing.T, text, pattern string, fallback int) int {
 	t.Helper()
@@ -134,17 +134,13 @@ func numberIn(t *testing.T, text, pattern string, fallback int) int {
 	if m == nil {
 		return fallback
 	}
-	n, err := strconv.Atoi(m[1])
-	check.OK(t)(n, err)
-	return n
+	return check.Value(strconv.Atoi(m[1]))(t)
 }
 
 // decoded is a JSON file of terraform.
 func decoded[T any](t *testing.T, name string) (v T) {
 	t.Helper()
-	b, err := os.ReadFile("../terraform/" + name)
-	check.OK(t)(b, err)
-	check.OK(t)(0, json.Unmarshal(b, &v))
+	check.OK(t)(json.Unmarshal([]byte(readPage(t, "../terraform/"+name)), &v))
 	return v
 }
 
@@ -175,10 +171,8 @@ func TestConnectionsDeployedFitTheDatabase(t *testing.T) {
 			t.Errorf("docs/costs.md: want %q", want)
 		}
 	}
-	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
-	check.OK(t)(c, err)
-	if int(c.Database.MaxConns) < 2*pool {
-		t.Errorf("database.maxConns: got %d, want at least %d: lease sessions take up to %d, and creates go on beside them", c.Database.MaxConns, 2*pool, pool)
+	if conns := int(defaultSettings(t).Database.MaxConns); conns < 2*pool {
+		t.Errorf("database.maxConns: got %d, want at least %d: lease sessions take up to %d, and creates go on beside them", conns, 2*pool, pool)
 	}
 }
 
@@ -230,7 +224,5 @@ func TestConcurrencyDeployedLetsBatchesForm(t *testing.T) {
 			t.Errorf("queue %s: got %d tasks at once, %d requests of an instance; want at least as many tasks, and the instance to take three quarters", queue, n, concurrency)
 		}
 	}
-	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
-	check.OK(t)(c, err)
-	check.Equal(t, "confirmations.receiptWorkers", c.Confirmations.ReceiptWorkers, queues.AtOnce["receipt"])
+	check.Equal(t, "confirmations.receiptWorkers", defaultSettings(t).Confirmations.ReceiptWorkers, queues.AtOnce["receipt"])
 }

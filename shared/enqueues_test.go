@@ -1,18 +1,10 @@
 package shared_test
 
 import (
-	"encoding/json"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/check"
 )
@@ -46,26 +38,17 @@ var makes = map[string][]string{
 func serversCode(t *testing.T) map[string]map[string]*ast.FuncDecl {
 	t.Helper()
 	declared := map[string]map[string]*ast.FuncDecl{}
-	err := filepath.WalkDir("../functions", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		in := parsed.Name.Name
+	for _, file := range parsed(t, "../functions") {
+		in := file.Name.Name
 		if declared[in] == nil {
 			declared[in] = map[string]*ast.FuncDecl{}
 		}
-		for _, d := range parsed.Decls {
+		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok {
 				declared[in][f.Name.Name] = f
 			}
 		}
-		return nil
-	})
-	check.OK(t)(err)
+	}
 	return declared
 }
 
@@ -160,15 +143,12 @@ func queriesNodes(used map[string]bool) bool {
 // ledgers have the trading core's secret, no others. The same holds for the nodes' URLs.
 func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../terraform/functions.json")
-	check.OK(t)(err)
-	var catalogue map[string]struct {
+	catalogue := decoded[map[string]struct {
 		Target   string
 		Enqueues []string
 		Ledgers  bool
 		Nodes    bool
-	}
-	check.OK(t)(json.Unmarshal(text, &catalogue))
+	}](t, "functions.json")
 	declared := serversCode(t)
 	sessions := []string{"advance", "receipt", "confirm", "resubmit"}
 	for name, f := range catalogue {
@@ -193,9 +173,7 @@ func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 		for _, queue := range f.Enqueues {
 			deployed[queue] = true
 		}
-		if diff := cmp.Diff(queuesOf(t, used), deployed); diff != "" {
-			t.Errorf("%s: queues (-its code's +deployed):\n%s", name, diff)
-		}
+		check.Same(t, name+": queues that are deployed, beside those of its code", deployed, queuesOf(t, used))
 		if want := asksLedgers(used); f.Ledgers != want {
 			t.Errorf("%s: got the trading core's URL and secret %t, want %t, as its code asks the ledgers", name, f.Ledgers, want)
 		}

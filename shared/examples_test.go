@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 var (
@@ -36,11 +38,7 @@ func TestCommandsOfTheExamplesNameFilesThatAreThere(t *testing.T) {
 	t.Parallel()
 	named := exampleFile.FindAllString(readPage(t, "../docs/examples/README.md"), -1)
 	for _, name := range named {
-		if _, err := os.Stat("../" + name); err != nil {
-			t.Errorf("docs/examples/README.md names %s: %v", name, err)
-		}
+		check.Err(t, "docs/examples/README.md names "+name, nil)(os.Stat("../" + name))
 	}
-	if len(named) < 7 {
-		t.Errorf("files named by docs/examples/README.md: got %d, want more", len(named))
-	}
+	atLeast(t, "files named by docs/examples/README.md", len(named), 7)
 }

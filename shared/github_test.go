@@ -29,8 +29,7 @@ var pinned = regexp.MustCompile(`^[\w-]+/[\w./-]+@[0-9a-f]{40}$`)
 // The workflow runs .ci/run with the right to read alone. An action is named by its commit, since its owner can move a tag.
 func TestWorkflowRunsTheCheck(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../.github/workflows/*")
-	check.OK(t)(err)
+	files := check.Value(filepath.Glob("../.github/workflows/*"))(t)
 	runs := 0
 	for _, file := range files {
 		var w workflow
@@ -68,8 +67,7 @@ type form struct {
 // GitHub shows no form that lacks a name, a description or a label. The chooser sends reports of attacks to SECURITY.md.
 func TestIssueForms(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../.github/ISSUE_TEMPLATE/*.yml")
-	check.OK(t)(err)
+	files := check.Value(filepath.Glob("../.github/ISSUE_TEMPLATE/*.yml"))(t)
 	check.Equal(t, "files", len(files), 3)
 	for _, file := range files {
 		var f form
@@ -102,13 +100,9 @@ var word = regexp.MustCompile(`\w+`)
 // each folder with Go code, or a folder above it.
 func TestMapsHaveEveryFolder(t *testing.T) {
 	t.Parallel()
-	_, text, _ := strings.Cut(readPage(t, "../CONTRIBUTING.md"), "\n## Where things are\n")
-	table, _, _ := strings.Cut(text, "\n## ")
-	_, text, _ = strings.Cut(readPage(t, "../docs/architecture.md"), "\n## Packages\n")
-	tree, _, _ := strings.Cut(text, "\n## ")
-	packages := word.FindAllString(tree, -1)
-	files, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files").Output()
-	check.OK(t)(err)
+	table := section(t, "../CONTRIBUTING.md", "Where things are")
+	packages := word.FindAllString(section(t, "../docs/architecture.md", "Packages"), -1)
+	files := check.Value(exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files").Output())(t)
 	seen := make(map[string]bool)
 	for file := range strings.Lines(string(files)) {
 		folder, name := path.Split(strings.TrimSpace(file))
@@ -127,7 +121,5 @@ func TestMapsHaveEveryFolder(t *testing.T) {
 			t.Errorf("docs/architecture.md: packages lack %s", folder)
 		}
 	}
-	if len(seen) < 50 {
-		t.Errorf("folders: got %d, want at least 50", len(seen))
-	}
+	atLeast(t, "folders", len(seen), 50)
 }

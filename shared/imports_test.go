@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -38,17 +37,15 @@ var listPackages = sync.OnceValues(func() (all []goPackage, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		var p goPackage
 		if err := d.Decode(&p); err != nil {
-			if err == io.EOF {
-				err = nil
-			}
-			return all, err
+			return nil, err
 		}
 		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
 		all = append(all, p)
 	}
+	return all, nil
 })
 
 func packages(t *testing.T) []goPackage {
@@ -79,9 +76,7 @@ func TestEveryProgramHasItsVersion(t *testing.T) {
 			t.Errorf("%s: want --version, by buildinfo.PrintVersion", p.ImportPath)
 		}
 	}
-	if programs < 9 {
-		t.Errorf("programs: got %d, want at least 9", programs)
-	}
+	atLeast(t, "programs", programs, 9)
 }
 
 // managerOrder lists the packages of the transaction manager. Each may import those before it.
@@ -116,9 +111,7 @@ func TestTransactionManagerImportsDownward(t *testing.T) {
 			t.Errorf("%s imports %s: only tests may", p.ImportPath, managerTests)
 		}
 	}
-	if want := len(managerOrder) + 1; found != want {
-		t.Errorf("packages of the transaction manager: got %d, want the %d that are listed", found, want)
-	}
+	check.Equal(t, "packages of the transaction manager, beside those that are listed", found, len(managerOrder)+1)
 }
 
 // The domain knows the standard library and its own nouns; adapters know the
@@ -128,9 +121,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	domain := slices.Concat(managerOrder, []string{"shared/lease", "shared/mark", "shared/chain", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"})
 	businesses := []string{"docs/examples/payroll", "emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner", "emulator/verify/torture", "emulator/verify/torture/load"} // the tests are one
 	all := packages(t)
-	if len(all) < 10 {
-		t.Fatalf("packages of the module: got %d, too few to prove anything", len(all))
-	}
+	atLeast(t, "packages of the module", len(all), 10)
 	for _, p := range all {
 		top, _, _ := strings.Cut(p.ImportPath, "/")
 		for _, path := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
@@ -183,10 +174,7 @@ func TestOnlyTheEVMConnectorKnowsEthereum(t *testing.T) {
 		if base := filepath.Base(name); base == list || strings.HasSuffix(base, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := check.Value(parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly))(t)
 		for _, i := range f.Imports {
 			if knowsEthereum(strings.Trim(i.Path.Value, `"`)) {
 				t.Errorf("%s imports %s: only %s may", name, i.Path.Value, list)

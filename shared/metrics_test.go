@@ -2,9 +2,6 @@ package shared_test
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -12,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/otlptranslator"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -39,10 +35,29 @@ func instruments(t *testing.T) (all []instrument) {
 		}
 		all = append(all, i)
 	}
-	if len(all) < 40 {
-		t.Fatalf("metrics: got %d, too few to be all", len(all))
-	}
+	atLeast(t, "metrics", len(all), 40)
 	return all
+}
+
+// metricNames are the names of the metrics, in order.
+func metricNames(t *testing.T) (names []string) {
+	t.Helper()
+	for _, i := range instruments(t) {
+		names = append(names, i.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// The page lists each metric that the code declares, once, and no other.
+func TestDocsHaveEveryMetric(t *testing.T) {
+	t.Parallel()
+	var listed []string
+	for _, name := range each(t, readPage(t, "../docs/telemetry.md"), "(?m)^\\| `([a-zA-Z_]+)` \\|") {
+		listed = append(listed, "fencepost_"+name)
+	}
+	slices.Sort(listed)
+	check.Same(t, "metrics of docs/telemetry.md, beside those declared", listed, metricNames(t))
 }
 
 // Each metric has one name: on the page for Prometheus, by OTLP and in Cloud Monitoring. Prometheus and Cloud Monitoring's
@@ -89,8 +104,8 @@ func labelsOf(t *testing.T) map[string][]string {
 		}
 	}
 	all := map[string][]string{}
-	for _, file := range parsed(t, "..") {
-		ast.Inspect(file, func(n ast.Node) bool {
+	for _, file := range parsed(t, ".", "../functions") {
+		ast.Inspect(file.File, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || len(call.Args) < 2 {
 				return true
@@ -102,7 +117,7 @@ func labelsOf(t *testing.T) map[string][]string {
 			variable := lastName(method.X)
 			labels := all[variable]
 			for _, arg := range call.Args[min(2, len(call.Args)):] {
-				labels = append(labels, names[labelFunction(file, arg)]...)
+				labels = append(labels, names[labelFunction(file.File, arg)]...)
 			}
 			slices.Sort(labels)
 			all[variable] = slices.Compact(labels)
@@ -147,22 +162,6 @@ func lastName(e ast.Expr) string {
 	}
 }
 
-// parsed are the files that use shared/telemetry, without tests.
-func parsed(t *testing.T, folder string) (all []*ast.File) {
-	t.Helper()
-	for _, part := range []string{"functions", "shared"} {
-		check.OK(t)(filepath.WalkDir(filepath.Join(folder, part), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-			all = append(all, file)
-			return err
-		}))
-	}
-	return all
-}
-
 var (
 	metricUsed  = regexp.MustCompile(`\bfencepost_\w+`)
 	groupedBy   = regexp.MustCompile(`\bby \(([^)]*)\)`)
@@ -178,7 +177,7 @@ func checkQuery(t *testing.T, where, query string, exported map[string][]string)
 	plain := regexp.MustCompile(`"[^"]*"`).ReplaceAllString(query, `""`)
 	used = metricUsed.FindAllString(plain, -1)
 	for _, name := range used {
-		if exported[name] == nil && !slices.Contains(slices.Collect(maps.Keys(exported)), name) {
+		if _, known := exported[name]; !known {
 			t.Errorf("%s asks for %s, which nothing exports", where, name)
 		}
 		for _, m := range groupedBy.FindAllStringSubmatch(plain, -1) {
@@ -217,22 +216,14 @@ func TestMetricsAskedForAreExported(t *testing.T) {
 			}
 		}
 	}
-	var all []string
-	for _, i := range instruments(t) {
-		all = append(all, i.name)
-	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(all)), slices.Sorted(maps.Keys(shown))); diff != "" {
-		t.Errorf("metrics (-exported +on the dashboards):\n%s", diff)
-	}
+	check.Same(t, "metrics on the dashboards, beside those exported", slices.Sorted(maps.Keys(shown)), metricNames(t))
 	asked := 0
 	alerts := text(t, "../terraform/modules/alerts", ".tf")
 	for _, query := range append(each(t, alerts, `(?:promql|quer(?:y|ies)) += (.*)`), each(t, alerts, `(?s)promql = join\((.*?)\]\)`)...) {
 		query = strings.ReplaceAll(escaped.ReplaceAllString(ofTerraform.ReplaceAllString(query, ""), "0"), `"`, "")
 		asked += len(checkQuery(t, "an alert or a chart of terraform", query, exported))
 	}
-	if asked < 20 {
-		t.Errorf("metrics of alerts: got %d, too few to be all", asked)
-	}
+	atLeast(t, "metrics of alerts", asked, 20)
 	pages, _ := filepath.Glob("../docs/*.md")
 	for name, page := range pagesByName(t) {
 		checkPage(t, "runbook "+name, page, exported)

@@ -20,7 +20,7 @@ var (
 func TestPagesNameTestsThatAreThere(t *testing.T) {
 	t.Parallel()
 	declared := make(map[string]bool)
-	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+	check.OK(t)(filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -29,25 +29,20 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 			declared[found[1]] = true
 		}
 		return err
-	})
-	check.OK(t)(err)
+	}))
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("pages: got %d, %v; want some", len(pages), err)
 	}
 	named := 0
 	for _, page := range append(pages, "../README.md", "../CHANGELOG.md") {
-		text, err := os.ReadFile(page)
-		check.OK(t)(err)
-		for _, found := range namedTest.FindAllStringSubmatch(string(text), -1) {
+		for _, found := range namedTest.FindAllStringSubmatch(readPage(t, page), -1) {
 			if named++; !declared[found[1]] {
 				t.Errorf("%s: names %s, which is not there", page, found[1])
 			}
 		}
 	}
-	if named == 0 {
-		t.Error("tests named by the pages: got none, want some")
-	}
+	atLeast(t, "tests named by the pages", named, 1)
 }
 
 var recipeFile = regexp.MustCompile("`([a-z]+/[a-z/_0-9-]+\\.(?:go|md|sql|yaml|tf)|CHANGELOG.md)`")
@@ -55,13 +50,10 @@ var recipeFile = regexp.MustCompile("`([a-z]+/[a-z/_0-9-]+\\.(?:go|md|sql|yaml|t
 // A recipe names files that are there. One with a part in capitals is to be made.
 func TestRecipesNameFilesThatAreThere(t *testing.T) {
 	t.Parallel()
-	_, recipes, _ := strings.Cut(readPage(t, "../CONTRIBUTING.md"), "\n## Recipes\n")
-	for _, recipe := range strings.Split(recipes, "\n### ")[1:] {
+	for _, recipe := range strings.Split(section(t, "../CONTRIBUTING.md", "Recipes"), "\n### ")[1:] {
 		files := recipeFile.FindAllStringSubmatch(recipe, -1)
 		for _, file := range files {
-			if _, err := os.Stat(filepath.Join("..", file[1])); err != nil {
-				t.Errorf("a recipe names %s: %v", file[1], err)
-			}
+			check.Err(t, "a recipe names "+file[1], nil)(os.Stat(filepath.Join("..", file[1])))
 		}
 		if len(files) == 0 {
 			t.Errorf("the recipe names no file: %.40q", recipe)
@@ -74,8 +66,7 @@ var directModule = regexp.MustCompile(`(?m)^\t(\S+) v\S+$`)
 // The page has each direct dependency: its module, or the end of it after an ellipsis.
 func TestEachDirectDependencyHasARow(t *testing.T) {
 	t.Parallel()
-	_, table, _ := strings.Cut(readPage(t, "../docs/architecture.md"), "\n## Direct dependencies\n")
-	table, _, _ = strings.Cut(table, "\n## ")
+	table := section(t, "../docs/architecture.md", "Direct dependencies")
 	all := directModule.FindAllStringSubmatch(readPage(t, "../go.mod"), -1)
 	for _, module := range all {
 		name := strings.TrimPrefix(module[1], "github.com/")
@@ -88,9 +79,7 @@ func TestEachDirectDependencyHasARow(t *testing.T) {
 			t.Errorf("docs/architecture.md: the table of direct dependencies has no row for %s", name)
 		}
 	}
-	if len(all) == 0 {
-		t.Error("direct dependencies of go.mod: got none, want some")
-	}
+	atLeast(t, "direct dependencies of go.mod", len(all), 1)
 }
 
 var (
@@ -103,29 +92,23 @@ var (
 // names a test that shows it, or says why none can.
 func TestEveryAttackerAndAssetHasARow(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/security.md")
-	check.OK(t)(err)
-	_, after, _ := strings.Cut(string(text), "\n## Assets\n")
-	assets, after, _ := strings.Cut(after, "\n## Attackers\n")
-	attackers, table, _ := strings.Cut(after, "\n## Who can do what\n")
+	const page = "../docs/security.md"
 	rows := make(map[[2]string]int)
-	for _, row := range security.FindAllStringSubmatch(table, -1) {
+	for _, row := range security.FindAllStringSubmatch(section(t, page, "Who can do what"), -1) {
 		rows[[2]string{row[1], row[2]}]++
 		if shown := row[4]; !namedTest.MatchString(shown) && !strings.HasPrefix(shown, "no test: ") && shown != "test" && shown != "---" {
 			t.Errorf("%s and %s: names neither a test nor why there is none: %s", row[1], row[2], shown)
 		}
 	}
 	pairs := 0
-	for _, attacker := range named.FindAllStringSubmatch(attackers, -1) {
-		for _, asset := range named.FindAllStringSubmatch(assets, -1) {
+	for _, attacker := range named.FindAllStringSubmatch(section(t, page, "Attackers"), -1) {
+		for _, asset := range named.FindAllStringSubmatch(section(t, page, "Assets"), -1) {
 			if pairs++; rows[[2]string{attacker[1], asset[1]}] != 1 {
 				t.Errorf("%s and %s: got %d rows, want 1", attacker[1], asset[1], rows[[2]string{attacker[1], asset[1]}])
 			}
 		}
 	}
-	if pairs != 77 {
-		t.Errorf("pairs of attackers and assets: got %d, want 77", pairs)
-	}
+	check.Equal(t, "pairs of attackers and assets", pairs, 77)
 }
 
 // points are those of the audit of 2026-11-22: its findings, and what it attacked that held.
@@ -140,11 +123,7 @@ var points = []string{
 // reason why there is none.
 func TestEachPointOfTheAuditHasARow(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/security.md")
-	check.OK(t)(err)
-	_, table, _ := strings.Cut(string(text), "\n## The audit of 2026-11-22, attack by attack\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	rows := attacks.FindAllStringSubmatch(table, -1)
+	rows := attacks.FindAllStringSubmatch(section(t, "../docs/security.md", "The audit of 2026-11-22, attack by attack"), -1)
 	for _, point := range points {
 		found := 0
 		for _, row := range rows {

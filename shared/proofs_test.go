@@ -2,17 +2,12 @@ package shared_test
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/fencepost/fencepost/shared/check"
 )
 
 // definition is a function, or a constant or variable with an SQL statement.
@@ -32,24 +27,20 @@ func findCode(t *testing.T, name string) []definition {
 	t.Helper()
 	definitionsOnce.Do(func() {
 		definitionsOf = make(map[string][]definition)
-		for _, file := range goFiles(t) {
-			readDefinitions(t, file)
+		for _, file := range parsed(t, ".", "../functions") {
+			readDefinitions(file)
 		}
 	})
 	return definitionsOf[strings.ToLower(name)]
 }
 
-func readDefinitions(t *testing.T, file string) {
-	t.Helper()
-	fset := token.NewFileSet()
-	parsed, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
-	check.OK(t)(err)
+func readDefinitions(file source) {
 	add := func(name string, node ast.Node) {
-		lines := fset.Position(node.End()).Line - fset.Position(node.Pos()).Line + 1
+		lines := positions.Position(node.End()).Line - positions.Position(node.Pos()).Line + 1
 		key := strings.ToLower(name)
-		definitionsOf[key] = append(definitionsOf[key], definition{filepath.ToSlash(file), lines})
+		definitionsOf[key] = append(definitionsOf[key], definition{filepath.ToSlash(file.path), lines})
 	}
-	for _, d := range parsed.Decls {
+	for _, d := range file.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			add(d.Name.Name, d)
@@ -67,9 +58,11 @@ var (
 	// provedBy matches a link to the function or statement that carries a guarantee.
 	provedBy = regexp.MustCompile("\\[`(\\w+)\\.(\\w+)`\\]\\(\\.\\./shared/([^)]*\\.go)\\)")
 	// schemaName matches a name in the column of constraints and triggers.
-	schemaName   = regexp.MustCompile("`([a-z]+(?:_[a-z]+)+)`")
-	schemaObject = regexp.MustCompile(`(?i)(?:constraint|trigger|function|procedure|index)\s+(?:if not exists\s+)?"?(\w+)"?`)
+	schemaName = regexp.MustCompile("`([a-z]+(?:_[a-z]+)+)`")
 )
+
+// schemaObject matches a constraint, trigger, function or index of a migration.
+const schemaObject = `(?i)(?:constraint|trigger|function|procedure|index)\s+(?:if not exists\s+)?"?(\w+)"?`
 
 // maxLines is the length of a function or statement that fits on one screen.
 const maxLines = 40
@@ -101,9 +94,7 @@ func TestProofsNameTheCode(t *testing.T) {
 			t.Errorf("%s: names no test that breaks", cells[1])
 		}
 	}
-	if rows < 10 {
-		t.Errorf("guarantees with a proof: got %d, want at least 10", rows)
-	}
+	atLeast(t, "guarantees with a proof", rows, 10)
 	got := provedBy.ReplaceAllStringFunc(text, func(link string) string { return currentLink(t, link) })
 	writeOrCompare(t, page, text, got)
 }
@@ -137,17 +128,9 @@ func currentLink(t *testing.T, link string) string {
 // schemaObjects are the names of constraints, triggers, functions and indexes of the migrations.
 func schemaObjects(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("../migrations/*.sql")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("migrations: got %d, %v; want some", len(files), err)
-	}
 	names := make(map[string]bool)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		check.OK(t)(err)
-		for _, found := range schemaObject.FindAllStringSubmatch(string(text), -1) {
-			names[found[1]] = true
-		}
+	for _, name := range each(t, text(t, "../migrations", ".sql"), schemaObject) {
+		names[name] = true
 	}
 	return names
 }

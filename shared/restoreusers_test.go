@@ -19,10 +19,10 @@ func restoreUsers(t *testing.T, state string, arguments ...string) (calls []stri
 	}
 	folder := t.TempDir()
 	fake := "#!/bin/sh\nif [ \"$2\" = show ]; then cat " + folder + "/state; else shift; echo \"$*\" >> " + folder + "/calls; fi\n"
-	check.OK(t)(0, os.WriteFile(filepath.Join(folder, "terraform"), []byte(fake), 0o755))
+	check.OK(t)(os.WriteFile(filepath.Join(folder, "terraform"), []byte(fake), 0o755))
 	gcloud := "#!/bin/sh\ncase \"$*\" in 'sql instances describe restored --project=p '*) echo restored;; *) echo 'HTTPError 404' >&2; exit 1;; esac\n"
-	check.OK(t)(0, os.WriteFile(filepath.Join(folder, "gcloud"), []byte(gcloud), 0o755))
-	check.OK(t)(0, os.WriteFile(filepath.Join(folder, "state"), []byte(state), 0o600))
+	check.OK(t)(os.WriteFile(filepath.Join(folder, "gcloud"), []byte(gcloud), 0o755))
+	check.OK(t)(os.WriteFile(filepath.Join(folder, "state"), []byte(state), 0o600))
 	c := exec.Command("../scripts/restore-users", arguments...)
 	c.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"))
 	printed, err := c.CombinedOutput()

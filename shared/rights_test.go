@@ -1,16 +1,12 @@
 package shared_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/fencepost/fencepost/shared/check"
 )
 
 // secretLine is one secret in terraform/secrets.tf with the condition for those that read it.
@@ -80,16 +76,11 @@ const rightsHead = `| function | called by | secrets it reads | queues it makes 
 // grants are.
 func TestRightsOfEachFunctionAreOnThePage(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../terraform/functions.json")
-	check.OK(t)(err)
-	var catalogue map[string]map[string]any
-	check.OK(t)(json.Unmarshal(b, &catalogue))
+	catalogue := decoded[map[string]map[string]any](t, "functions.json")
 	readers := readersOf(t)
 	var want []string
 	for _, name := range slices.Sorted(maps.Keys(catalogue)) {
 		want = append(want, rightsOf(t, name, catalogue[name], readers))
 	}
-	const page = "../docs/deploy.md"
-	was := readPage(t, page)
-	writeOrCompare(t, page, was, replacePart(t, was, "rights", rightsHead+strings.Join(want, "\n")+"\n"))
+	generatePart(t, "../docs/deploy.md", "rights", rightsHead+strings.Join(want, "\n")+"\n")
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
@@ -25,15 +24,9 @@ import (
 // pagesByName are the pages by name, without the one that lists them.
 func pagesByName(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("../docs/runbooks/*.md")
-	if err != nil || len(files) < 3 {
-		t.Fatalf("runbooks: got %v, %v; want some", files, err)
-	}
 	pages := make(map[string]string)
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		check.OK(t)(err)
-		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = string(b)
+	for _, file := range files(t, "../docs/runbooks", ".md") {
+		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = readPage(t, file)
 	}
 	delete(pages, "README")
 	return pages
@@ -51,9 +44,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 	}
 	slices.Sort(alerts)
 	pages := pagesByName(t)
-	if diff := cmp.Diff(slices.Compact(alerts), slices.Sorted(maps.Keys(pages))); diff != "" {
-		t.Errorf("pages (-alerts +docs/runbooks):\n%s", diff)
-	}
+	check.Same(t, "pages of docs/runbooks, beside the alerts", slices.Sorted(maps.Keys(pages)), slices.Compact(alerts))
 	list := text(t, "../docs/runbooks", "README.md")
 	for name, page := range pages {
 		if !strings.Contains(list, "]("+name+".md)") {
@@ -97,9 +88,7 @@ func TestLinksOfPagesLead(t *testing.T) {
 		t.Fatalf("pages: got %d and %d, %v", len(pages), len(more), err)
 	}
 	for _, page := range slices.Concat(pages, more, []string{"../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md"}) {
-		b, err := os.ReadFile(page)
-		check.OK(t)(err)
-		for _, found := range link.FindAllStringSubmatch(string(b), -1) {
+		for _, found := range link.FindAllStringSubmatch(readPage(t, page), -1) {
 			target, err := os.ReadFile(filepath.Join(filepath.Dir(page), found[1]))
 			if err != nil && !isFolder(filepath.Join(filepath.Dir(page), found[1])) {
 				t.Errorf("%s: link to %s: %v", page, found[1], err)
@@ -125,13 +114,17 @@ func headings(page string) (anchors []string) {
 	return anchors
 }
 
+// loadAPI reads openapi.yaml.
+func loadAPI(t *testing.T) *openapi3.T {
+	t.Helper()
+	return check.Value(openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml"))(t)
+}
+
 // described are the operations of openapi.yaml.
 func described(t *testing.T) map[string]*openapi3.Operation {
 	t.Helper()
-	api, err := openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml")
-	check.OK(t)(err)
 	all := make(map[string]*openapi3.Operation)
-	for path, item := range api.Paths.Map() {
+	for path, item := range loadAPI(t).Paths.Map() {
 		for method, operation := range item.Operations() {
 			all[method+" "+path] = operation
 		}
@@ -162,8 +155,7 @@ var (
 func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 	t.Parallel()
 	api := described(t)
-	pages, err := runbooks.Pages("../docs/runbooks")
-	check.OK(t)(err)
+	pages := check.Value(runbooks.Pages("../docs/runbooks"))(t)
 	needed := map[string]bool{}
 	for name, page := range pages {
 		for _, call := range runbooks.Calls(name, page) {
@@ -184,9 +176,7 @@ func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(needed)), slices.Sorted(maps.Keys(runbooks.RunBy))); diff != "" {
-		t.Errorf("calls with a test in runbooks.RunBy (-named by a page +RunBy):\n%s", diff)
-	}
+	check.Same(t, "calls with a test in runbooks.RunBy, beside those that a page names", slices.Sorted(maps.Keys(runbooks.RunBy)), slices.Sorted(maps.Keys(needed)))
 	for operation, test := range runbooks.RunBy {
 		if !hasTest(t, "../"+test.Folder, test.Name) {
 			t.Errorf("%s: %s has no %s", operation, test.Folder, test.Name)
@@ -196,8 +186,7 @@ func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 
 func hasTest(t *testing.T, folder, name string) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	check.OK(t)(err)
+	files := check.Value(filepath.Glob(filepath.Join(folder, "*_test.go")))(t)
 	return slices.ContainsFunc(files, func(file string) bool {
 		b, err := os.ReadFile(file)
 		return err == nil && strings.Contains(string(b), "\nfunc "+name+"(t *testing.T)")
@@ -222,23 +211,18 @@ func inFull(operation string, api map[string]*openapi3.Operation) string {
 // Each log line that a runbook searches for is one that the code writes.
 func TestLogLinesOfRunbooksAreWritten(t *testing.T) {
 	t.Parallel()
-	var code strings.Builder
-	for _, folder := range []string{"../functions", "../shared/txmanager", "../shared/transfer", "../shared/ledger/payout"} {
-		code.WriteString(text(t, folder, ".go"))
-	}
+	code := text(t, "../functions", ".go") + text(t, "txmanager", ".go") + text(t, "transfer", ".go") + text(t, "ledger/payout", ".go")
 	found := 0
 	for name, page := range pagesByName(t) {
 		for _, search := range regexp.MustCompile(`jsonPayload\.message =~ "\^\((.*)\)"`).FindAllStringSubmatch(page, -1) {
 			for _, line := range splitOutside(search[1]) {
-				if found++; !regexp.MustCompile(`"` + line).MatchString(code.String()) {
+				if found++; !regexp.MustCompile(`"` + line).MatchString(code) {
 					t.Errorf("%s.md: searches the log for %q, which nothing writes", name, line)
 				}
 			}
 		}
 	}
-	if found < 10 {
-		t.Errorf("searched for: got %d lines, too few to be all", found)
-	}
+	atLeast(t, "searched for", found, 10)
 }
 
 // acted are log messages of admin that are no act to repeat after a restore, or of one that another line has.
@@ -317,9 +301,7 @@ func TestRunbooksNameCommandsThatAreThere(t *testing.T) {
 			}
 		}
 	}
-	if commands < 6 {
-		t.Errorf("commands: got %d, too few to be all", commands)
-	}
+	atLeast(t, "commands", commands, 6)
 }
 
 // queried are the values for the variables of a runbook's queries.
@@ -345,20 +327,16 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 	url := storetest.URL(t)
 	reader := fmt.Sprintf("reader@p%d.example", time.Now().UnixNano())
 	role := pgx.Identifier{reader}.Sanitize()
-	conn, err := pgx.Connect(t.Context(), url)
-	check.OK(t)(err)
+	conn := check.Value(pgx.Connect(t.Context(), url))(t)
 	defer conn.Close(t.Context())
 	run := func(statements string) error { _, err := conn.Exec(t.Context(), statements); return err }
 	check.OK(t)(run("create role " + role))
 	defer func() { _ = run(fmt.Sprintf("reset role; drop owned by %[1]s; drop role %[1]s", role)) }()
 	check.OK(t)(migrations.Grant(t.Context(), url, migrations.Grants{Readers: []string{reader}}))
 	check.OK(t)(run("set role " + role))
-	other, err := pgx.Connect(t.Context(), url)
-	check.OK(t)(err)
+	other := check.Value(pgx.Connect(t.Context(), url))(t)
 	defer other.Close(t.Context())
-	if _, err := other.Exec(t.Context(), "begin"); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(other.Exec(t.Context(), "begin"))
 	blocks, ofSessions := 0, 0
 	for name, page := range pagesByName(t) {
 		for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(page, -1) {
@@ -382,10 +360,6 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 			}
 		}
 	}
-	if ofSessions < 2 {
-		t.Errorf("queries of sessions: got %d, too few to be all", ofSessions)
-	}
-	if blocks < 20 {
-		t.Errorf("queries: got %d, too few to be all", blocks)
-	}
+	atLeast(t, "queries of sessions", ofSessions, 2)
+	atLeast(t, "queries", blocks, 20)
 }

@@ -76,23 +76,16 @@ var transferEdges = map[string]transitionEdge{
 // states and transitions in Go.
 func TestStatePicturesFollowTheTables(t *testing.T) {
 	t.Parallel()
-	const page = "../docs/state-machine.md"
-	text := readPage(t, page)
-	got := text
-	got = replacePart(t, got, "transactions", picture(t, txmanager.States(), txmanager.State.MayBecome, txEdges, func(s txmanager.State) string { return string(s) }))
-	got = replacePart(t, got, "transfers", picture(t, transfer.States(), transfer.State.MayBecome, transferEdges, transfer.State.String))
-	meanings := constantComments(t, "txmanager/state.go")
-	got = replacePart(t, got, "sub-states", stateTable(meanings))
-	writeOrCompare(t, page, text, got)
-	const description = "../functions/openapi.yaml"
+	const page, description = "../docs/state-machine.md", "../functions/openapi.yaml"
+	states, causes := constantComments(t, "txmanager/state.go"), constantComments(t, "txmanager/wait.go")
+	generatePart(t, page, "transactions", picture(t, txmanager.States(), txmanager.State.MayBecome, txEdges, func(s txmanager.State) string { return string(s) }))
+	generatePart(t, page, "transfers", picture(t, transfer.States(), transfer.State.MayBecome, transferEdges, transfer.State.String))
+	generatePart(t, page, "sub-states", stateTable(states))
+	generateBetween(t, description, "      # generated: sub-states\n", "      # end\n", subStateSchema(states))
+	generateBetween(t, description, "      # generated: wait-causes\n", "      # end-causes\n", waitCauseSchema(causes))
+	generatePart(t, "../docs/runbooks/waiting.md", "wait-causes", waitCauseTable(t, causes))
 	api := readPage(t, description)
-	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: sub-states\n", "      # end\n", subStateSchema(meanings)))
-	api = readPage(t, description)
-	writeOrCompare(t, description, api, replaceBetween(t, api, "      # generated: wait-causes\n", "      # end-causes\n", waitCauseSchema(constantComments(t, "txmanager/wait.go"))))
-	const limits = "../docs/runbooks/waiting.md"
-	listed := readPage(t, limits)
-	writeOrCompare(t, limits, listed, replacePart(t, listed, "wait-causes", waitCauseTable(t, constantComments(t, "txmanager/wait.go"))))
-	for name := range namesIn(text) {
+	for name := range namesIn(readPage(t, page)) {
 		if len(findCode(t, name)) == 0 && !strings.Contains(api, name) {
 			t.Errorf("%s: names %s, which no package under shared/ or functions/ has", page, name)
 		}
@@ -102,8 +95,7 @@ func TestStatePicturesFollowTheTables(t *testing.T) {
 // constantComments returns the comment of each string constant of a file, by the constant's value.
 func constantComments(t *testing.T, file string) map[string]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	check.OK(t)(err)
+	parsed := check.Value(parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments))(t)
 	comments := make(map[string]string)
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
@@ -216,27 +208,26 @@ func picture[S comparable](t *testing.T, states []S, may func(S, S) bool, edges 
 	return "```mermaid\nstateDiagram-v2\n    [*] --> " + name(states[0]) + ": accepted\n" + diagram.String() + "```\n" + table.String()
 }
 
-// replacePart replaces the generated part of a page.
-func replacePart(t *testing.T, text, name, part string) string {
+// generatePart compares the generated part of a page, or writes it with -update.
+func generatePart(t *testing.T, page, name, part string) {
 	t.Helper()
-	return replaceBetween(t, text, "<!-- generated: "+name+" -->\n", "<!-- end -->\n", part)
+	generateBetween(t, page, "<!-- generated: "+name+" -->\n", "<!-- end -->\n", part)
 }
 
-func replaceBetween(t *testing.T, text, begin, end, part string) string {
+func generateBetween(t *testing.T, page, begin, end, part string) {
 	t.Helper()
+	text := readPage(t, page)
 	before, rest, ok := strings.Cut(text, begin)
 	_, after, ends := strings.Cut(rest, end)
 	if !ok || !ends {
-		t.Fatalf("the page has no part %q", begin)
+		t.Fatalf("%s has no part %q", page, begin)
 	}
-	return before + begin + part + end + after
+	writeOrCompare(t, page, text, before+begin+part+end+after)
 }
 
 func readPage(t *testing.T, page string) string {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	check.OK(t)(err)
-	return string(text)
+	return string(check.Value(os.ReadFile(page))(t))
 }
 
 func writeOrCompare(t *testing.T, page, was, want string) {
@@ -266,8 +257,8 @@ func TestSchemaHasEverySubState(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), storetest.New(t).DB
 	var definition, condition string
-	err := db.QueryRow(ctx, `select pg_get_constraintdef(oid), pg_get_expr(conbin, conrelid) from pg_constraint where conname = 'sub_state_fits'`).Scan(&definition, &condition)
-	check.OK(t)(err)
+	row := db.QueryRow(ctx, `select pg_get_constraintdef(oid), pg_get_expr(conbin, conrelid) from pg_constraint where conname = 'sub_state_fits'`)
+	check.OK(t)(row.Scan(&definition, &condition))
 	known := []txmanager.SubState{"", "UNKNOWN"}
 	for _, state := range txmanager.States() {
 		known = append(known, state.SubStates()...)
@@ -287,15 +278,14 @@ func TestSchemaHasEverySubState(t *testing.T) {
 func TestSchemaHasEveryWaitCause(t *testing.T) {
 	t.Parallel()
 	var definition string
-	err := storetest.New(t).DB.QueryRow(t.Context(), `select pg_get_constraintdef(oid) from pg_constraint where conname = 'wait_cause_is_known'`).Scan(&definition)
-	check.OK(t)(err)
+	row := storetest.New(t).DB.QueryRow(t.Context(), `select pg_get_constraintdef(oid) from pg_constraint where conname = 'wait_cause_is_known'`)
+	check.OK(t)(row.Scan(&definition))
 	var got []txmanager.WaitCause
 	for _, found := range regexp.MustCompile(`'([A-Z_]+)'`).FindAllStringSubmatch(definition, -1) {
 		got = append(got, txmanager.WaitCause(found[1]))
 	}
-	if want := slices.Sorted(slices.Values(txmanager.StoredCauses())); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
-		t.Errorf("causes: got %v, want %v: add a migration that replaces the constraint", got, want)
-	}
+	slices.Sort(got)
+	check.Same(t, "causes: add a migration that replaces the constraint", got, slices.Sorted(slices.Values(txmanager.StoredCauses())))
 }
 
 // The glossary is alphabetical, with one sentence a term.
@@ -317,17 +307,45 @@ func TestGlossaryIsAlphabetical(t *testing.T) {
 	}
 }
 
-// goFiles are the non-test Go files of the product.
-func goFiles(t *testing.T) (files []string) {
+// files are the files below the folder whose names end so, without tests.
+func files(t *testing.T, folder, ending string) (paths []string) {
 	t.Helper()
-	for _, root := range []string{".", "../functions"} {
-		err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-			if err == nil && !d.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				files = append(files, path)
-			}
-			return err
-		})
-		check.OK(t)(err)
+	check.OK(t)(filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ending) && !strings.HasSuffix(path, "_test.go") {
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	return paths
+}
+
+// source is a parsed Go file.
+type source struct {
+	path string
+	*ast.File
+}
+
+// positions has the lines of all parsed files.
+var positions = token.NewFileSet()
+
+// parsed are the Go files below the folders, without tests.
+func parsed(t *testing.T, folders ...string) (all []source) {
+	t.Helper()
+	for _, folder := range folders {
+		for _, path := range files(t, folder, ".go") {
+			all = append(all, source{path, check.Value(parser.ParseFile(positions, path, nil, parser.SkipObjectResolution))(t)})
+		}
 	}
-	return files
+	return all
+}
+
+// section is the part of a page under a heading of the second level.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, below, ok := strings.Cut(readPage(t, page), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s: got no heading %q", page, heading)
+	}
+	text, _, _ := strings.Cut(below, "\n## ")
+	return text
 }

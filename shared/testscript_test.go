@@ -19,7 +19,7 @@ func TestOtherPostgresIsRefusedWhereItIsRequired(t *testing.T) {
 	for version, refused := range map[string]bool{"17.10": false, "15.14 (Debian 15.14-0+deb12u1)": true, "18.1": true} {
 		folder := t.TempDir()
 		for name, text := range map[string]string{"pg_ctl": "", "postgres": fmt.Sprintf("echo 'postgres (PostgreSQL) %s'\n", version)} {
-			check.OK(t)(0, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text), 0o755))
+			check.OK(t)(os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text), 0o755))
 		}
 		for _, require := range []bool{false, true} {
 			script := `set -euo pipefail; source ../scripts/lib/postgres.sh; postgres_complete() { return 1; }; use_postgres_17`

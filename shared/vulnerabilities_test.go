@@ -3,7 +3,6 @@ package shared_test
 import (
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // vulnerable is a vulnerability database that knows of one in a function of Go's os package.
@@ -34,17 +35,9 @@ func vulnerable(t *testing.T, function string) (folder string) {
 			}},
 		},
 	} {
-		text, err := json.Marshal(content)
 		path := filepath.Join(folder, name)
-		if err == nil {
-			err = os.MkdirAll(filepath.Dir(path), 0o700)
-		}
-		if err == nil {
-			err = os.WriteFile(path, text, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.MkdirAll(filepath.Dir(path), 0o700))
+		check.OK(t)(os.WriteFile(path, check.Value(json.Marshal(content))(t), 0o600))
 	}
 	return folder
 }
@@ -72,39 +65,24 @@ func runCheck(t *testing.T, environ []string, arguments ...string) (status int, 
 	c := exec.Command("../scripts/vulnerabilities", append(arguments, "./shared/crash/testdata/child")...)
 	c.Env = append(os.Environ(), environ...)
 	out, err := c.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exit.ExitCode(), string(out)
-	}
-	if err != nil {
+	if c.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return 0, string(out)
+	return c.ProcessState.ExitCode(), string(out)
 }
 
 // Where the check cannot be made it says so and why, and passes only if it is not required.
 func TestVulnerabilitiesAreSkippedAloud(t *testing.T) {
 	t.Parallel()
-	goProgram, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	goProgram := check.Value(exec.LookPath("go"))(t)
 	folder := t.TempDir()
 	missing := []string{"GOPATH=" + folder, "PATH=" + filepath.Dir(goProgram) + ":/usr/bin:/bin"}
 	if _, err := os.Stat("/usr/bin/govulncheck"); err == nil {
 		t.Skip("Left out: govulncheck is where it cannot be hidden")
 	}
-	present := filepath.Join(folder, "bin", "govulncheck") // is there, and is never reached
-	there := func() {
-		if err := os.MkdirAll(filepath.Dir(present), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(present, []byte("#!/bin/false\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	check := func(what, want string, db ...string) {
+	skipped := func(what, want string, db ...string) {
 		t.Helper()
 		if status, out := runCheck(t, missing, db...); status != 0 || !strings.HasPrefix(out, "SKIPPED: ") || !strings.Contains(out, want) {
 			t.Errorf("%s: got status %d, %s; want 0, SKIPPED and %q", what, status, out, want)
@@ -113,10 +91,11 @@ func TestVulnerabilitiesAreSkippedAloud(t *testing.T) {
 			t.Errorf("%s, required: got status %d, %s; want 1 and %q", what, status, out, want)
 		}
 	}
-	check("no govulncheck", "govulncheck is not installed")
-	there()
-	check("no server", gone.URL+" cannot be reached", "--db", gone.URL)
-	check("no folder", "cannot be reached", "--db", "file://"+folder+"/none")
+	skipped("no govulncheck", "govulncheck is not installed")
+	check.OK(t)(os.Mkdir(filepath.Join(folder, "bin"), 0o700))
+	check.OK(t)(os.WriteFile(filepath.Join(folder, "bin", "govulncheck"), []byte("#!/bin/false\n"), 0o700)) // is there, and is never reached
+	skipped("no server", gone.URL+" cannot be reached", "--db", gone.URL)
+	skipped("no folder", "cannot be reached", "--db", "file://"+folder+"/none")
 	if status, out := runCheck(t, missing, "--db", "file://"+vulnerable(t, "Getenv")); status != 1 {
 		t.Errorf("a check that fails: got status %d, %s; want 1", status, out)
 	}

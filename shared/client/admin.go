@@ -3,11 +3,9 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
-	"reflect"
 	"strconv"
 	"time"
 )
@@ -22,51 +20,6 @@ type Registration struct {
 	MaxInFlight int      `json:"maxInFlight,omitempty"` // 0: the deployment's usual
 	Policy      *Policy  `json:"policy,omitempty"`      // required, unless Unlimited
 	Unlimited   bool     `json:"-"`                     // without a Policy: the callers may ask for all that the account has
-}
-
-// Policy limits the intents of a submitter. An empty member is no limit.
-type Policy struct {
-	MaxValue       string   `json:"maxValue,omitempty"`       // wei of one transaction
-	MaxValuePerDay string   `json:"maxValuePerDay,omitempty"` // wei in any 24 hours
-	MaxPerMinute   int      `json:"maxPerMinute,omitempty"`   // intents in any 60 seconds
-	Targets        []string `json:"targets,omitempty"`        // addresses, functions as "0x…:transfer(address,uint256)", and "deploy" for contracts to deploy
-
-	// A fee is the most that gas may cost: the gas limit times maxFeePerGas.
-	MaxFeePerTx          string `json:"maxFeePerTx,omitempty"`          // wei of one transaction
-	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"` // wei per gas
-	MaxGas               uint64 `json:"maxGas,omitempty"`               // gas limit of one transaction
-	MaxFeesPerDay        string `json:"maxFeesPerDay,omitempty"`        // wei that is signed for in any 24 hours; "0": nothing is signed
-
-	PerCaller map[string]CallerLimits `json:"perCaller,omitempty"` // by full names; "*": each caller that is not named
-	Tokens    map[string]TokenLimits  `json:"tokens,omitempty"`    // by the addresses of the contracts
-}
-
-// IsWrittenAs reports whether the policy is sent as the JSON text has it. It is not if the text has an empty member (0, "", []
-// or {}), or one in other letter case: the policy has no such limit.
-func (p Policy) IsWrittenAs(text []byte) bool {
-	var written, sent any
-	out, err := json.Marshal(p)
-	if err == nil {
-		err = errors.Join(json.Unmarshal(text, &written), json.Unmarshal(out, &sent))
-	}
-	return err == nil && reflect.DeepEqual(written, sent)
-}
-
-// CallerLimits limit one caller, in addition to the submitter's own limits. An empty member is
-// no limit.
-type CallerLimits struct {
-	MaxValue       string `json:"maxValue,omitempty"`       // wei of one transaction
-	MaxValuePerDay string `json:"maxValuePerDay,omitempty"` // wei in any 24 hours
-	MaxPerMinute   int    `json:"maxPerMinute,omitempty"`   // intents in any 60 seconds
-	MaxQueued      int    `json:"maxQueued,omitempty"`      // intents that wait for a nonce at once
-}
-
-// TokenLimits limit the transferred and approved amounts of one token, in its smallest unit.
-// Calls to its contract are limited to transfer, approve and transferFrom, and to functions
-// that Targets names. An empty member is no limit.
-type TokenLimits struct {
-	MaxAmount       string `json:"maxAmount,omitempty"`       // of one transaction
-	MaxAmountPerDay string `json:"maxAmountPerDay,omitempty"` // in any 24 hours
 }
 
 // Submitter is a signing account under management.
@@ -121,6 +74,9 @@ func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (Submit
 	}{Registration: in}
 	switch {
 	case in.Policy != nil:
+		if err := in.Policy.check(); err != nil {
+			return Submitter{}, err
+		}
 		body.Policy = in.Policy
 	case in.Unlimited:
 		body.Policy = "unlimited"
@@ -189,40 +145,6 @@ type PastIncident struct {
 // ListIncidents yields the submitter's PROTECT incidents, the newest first. It is for operators.
 func (c *Client) ListIncidents(ctx context.Context, submitter string) iter.Seq2[PastIncident, error] {
 	return pages[PastIncident](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/incidents", "incidents"}, url.Values{"pageSize": {"100"}})
-}
-
-// PolicyUse is what counts now against the limits over time of a submitter's policy.
-type PolicyUse struct {
-	At              time.Time     `json:"at"`
-	IntentsInMinute int64         `json:"intentsInMinute"`
-	ValueInDay      string        `json:"valueInDay"` // wei
-	FeesInDay       string        `json:"feesInDay"`  // wei; "": the policy does not limit it
-	Scopes          []PolicyScope `json:"scopes"`     // one page
-	NextPageToken   string        `json:"nextPageToken"`
-}
-
-// PolicyScope is the use by one caller, or of one token.
-type PolicyScope struct {
-	Scope           string `json:"scope"`
-	IntentsInMinute int64  `json:"intentsInMinute"`
-	InDay           string `json:"inDay"` // of a caller in wei, of a token in its base units
-}
-
-// PolicyUse returns what counts against the submitter's policy; pageToken "" is the first page of callers and tokens.
-// It is for operators.
-func (c *Client) PolicyUse(ctx context.Context, submitter, pageToken string) (PolicyUse, error) {
-	query := url.Values{"pageSize": {"1000"}}
-	setUnless(query, "pageToken", pageToken, "")
-	return call[PolicyUse](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy/use", query: query})
-}
-
-// SetPolicy replaces the submitter's policy and records the reason. It is for operators.
-func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reason string) (Submitter, error) {
-	body := struct {
-		Policy
-		Reason string `json:"reason"`
-	}{p, reason}
-	return call[Submitter](ctx, c, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy", body: body})
 }
 
 // SetCallers replaces the callers that may post for the submitter. succeeds maps a caller of

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 )
@@ -35,15 +33,11 @@ func twoCells(t *testing.T, a, b *service) *client.Cells {
 }
 
 func saying(status int, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		media := "application/json"
-		if status >= 400 {
-			media = "application/problem+json"
-		}
-		w.Header().Set("Content-Type", media)
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body))
+	media := "application/json"
+	if status >= 400 {
+		media = "application/problem+json"
 	}
+	return answer(status, media, body, "")
 }
 
 var notFound = saying(http.StatusNotFound, `{"status": 404, "code": "NOT_FOUND"}`)
@@ -141,25 +135,19 @@ func TestBatchIsSplitByCell(t *testing.T) {
 	a, b := serve(t, saying(200, `{"results": [{"txId": "1"}, {"txId": "3"}]}`)), serve(t, saying(200, `{"results": [{"txId": "2"}]}`))
 	intents := []client.Intent{{Submitter: ada, RequestID: "1"}, {Submitter: bob, RequestID: "2"}, {Submitter: ada, RequestID: "3"}}
 	got := check.Value(twoCells(t, a, b).CreateTxBatch(t.Context(), intents))(t)
-	if diff := cmp.Diff([]client.BatchResult{{TxID: "1"}, {TxID: "2"}, {TxID: "3"}}, got); diff != "" {
-		t.Errorf("results (-want +got):\n%s", diff)
-	}
+	check.Same(t, "results", got, []client.BatchResult{{TxID: "1"}, {TxID: "2"}, {TxID: "3"}})
 	down := serve(t, saying(http.StatusForbidden, `{"status": 403, "code": "FORBIDDEN"}`))
 	got, err := twoCells(t, a, down).CreateTxBatch(t.Context(), intents)
 	if err == nil || !strings.Contains(err.Error(), "cell b: ") {
 		t.Errorf("got %v, want an error of cell b", err)
 	}
-	if diff := cmp.Diff([]client.BatchResult{{TxID: "1"}, {}, {TxID: "3"}}, got); diff != "" {
-		t.Errorf("results with a cell that refuses (-want +got):\n%s", diff)
-	}
+	check.Same(t, "results with a cell that refuses", got, []client.BatchResult{{TxID: "1"}, {}, {TxID: "3"}})
 }
 
 func TestCellsAreNamed(t *testing.T) {
 	t.Parallel()
 	cells := twoCells(t, serve(t, notFound), serve(t, notFound))
-	if diff := cmp.Diff([]string{"a", "b"}, cells.Names()); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
+	check.Same(t, "names", cells.Names(), []string{"a", "b"})
 	if _, err := cells.Named("c"); err == nil || !strings.Contains(err.Error(), "a, b") {
 		t.Errorf("got %v, want an error with the names", err)
 	}

@@ -60,8 +60,7 @@ func (s *service) client(t *testing.T, change func(*client.Options)) *client.Cli
 	if change != nil {
 		change(&o)
 	}
-	c, err := client.New(o)
-	check.OK(t)(err)
+	c := check.Value(client.New(o))(t)
 	t.Cleanup(c.CloseIdle)
 	return c
 }
@@ -113,34 +112,29 @@ func TestRepeatsUntilADefiniteAnswer(t *testing.T) {
 	}
 }
 
+// errorOf is the error of a call.
+func errorOf[T any](_ T, err error) error { return err }
+
 // An operator's act is sent once if its outcome is unknown, because another operator may have undone it. A refusal
 // with a time is repeated, as are reads and acts with a key.
 func TestActsAreNotRepeatedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	submitter := answer(200, "application/json", `{"submitter":"s"}`, "")
+	submitter, ctx := answer(200, "application/json", `{"submitter":"s"}`, ""), t.Context()
+	resume := func(c *client.Client) error { return errorOf(c.ResumeSubmitter(ctx, "s", "r")) }
 	for name, tc := range map[string]struct {
 		first    http.HandlerFunc
 		call     func(*client.Client) error
 		attempts int
 	}{
-		"resume, no answer": {cutOff, func(c *client.Client) error { _, err := c.ResumeSubmitter(t.Context(), "s", "r"); return err }, 1},
-		"resume, 503":       {refuse(503, "UNAVAILABLE", "Retry-After: 0"), func(c *client.Client) error { _, err := c.ResumeSubmitter(t.Context(), "s", "r"); return err }, 1},
-		"resume, 429":       {refuse(429, "TOO_MANY_REQUESTS", ""), func(c *client.Client) error { _, err := c.ResumeSubmitter(t.Context(), "s", "r"); return err }, 2},
-		"a read":            {cutOff, func(c *client.Client) error { _, err := c.Submitter(t.Context(), "s"); return err }, 2},
-		"an asset's terms": {cutOff, func(c *client.Client) error {
-			_, err := c.PutAsset(t.Context(), "deposits", client.AssetTerms{}, "r")
-			return err
-		}, 1},
-		"a registration": {cutOff, func(c *client.Client) error {
-			_, err := c.RegisterSubmitter(t.Context(), client.Registration{})
-			return err
-		}, 2},
-		"an approval": {cutOff, func(c *client.Client) error { _, err := c.Approve(t.Context(), "p", "r"); return err }, 2},
-		"a deposit": {cutOff, func(c *client.Client) error {
-			_, err := c.BookDeposit(t.Context(), 1, "USDC", client.Money{ID: "d"})
-			return err
-		}, 2},
-		"a transaction": {cutOff, func(c *client.Client) error { _, err := c.CancelTxAsOperator(t.Context(), "t", "r"); return err }, 2},
+		"resume, no answer": {cutOff, resume, 1},
+		"resume, 503":       {refuse(503, "UNAVAILABLE", "Retry-After: 0"), resume, 1},
+		"resume, 429":       {refuse(429, "TOO_MANY_REQUESTS", ""), resume, 2},
+		"a read":            {cutOff, func(c *client.Client) error { return errorOf(c.Submitter(ctx, "s")) }, 2},
+		"an asset's terms":  {cutOff, func(c *client.Client) error { return errorOf(c.PutAsset(ctx, "deposits", client.AssetTerms{}, "r")) }, 1},
+		"a registration":    {cutOff, func(c *client.Client) error { return errorOf(c.RegisterSubmitter(ctx, client.Registration{})) }, 2},
+		"an approval":       {cutOff, func(c *client.Client) error { return errorOf(c.Approve(ctx, "p", "r")) }, 2},
+		"a deposit":         {cutOff, func(c *client.Client) error { return errorOf(c.BookDeposit(ctx, 1, "USDC", client.Money{ID: "d"})) }, 2},
+		"a transaction":     {cutOff, func(c *client.Client) error { return errorOf(c.CancelTxAsOperator(ctx, "t", "r")) }, 2},
 	} {
 		s := serve(t, tc.first, submitter)
 		err := tc.call(s.client(t, nil))
@@ -177,9 +171,10 @@ func TestRefusals(t *testing.T) {
 			s := serve(t, tc.script...)
 			_, err := s.client(t, nil).CreateTx(t.Context(), order)
 			asked, _ := s.attempts()
-			var p *client.Problem
-			if !errors.As(err, &p) || p.Code != tc.code || tc.code != "" && p.Field != "f" || errors.Is(err, client.ErrUnknown) != tc.unknown || len(asked) != tc.attempts {
-				t.Errorf("got %v (unknown: %t) after %d attempts, want %s (%t) after %d", err, errors.Is(err, client.ErrUnknown), len(asked), tc.code, tc.unknown, tc.attempts)
+			p, ok := errors.AsType[*client.Problem](err)
+			unknown := errors.Is(err, client.ErrUnknown)
+			if !ok || p.Code != tc.code || tc.code != "" && p.Field != "f" || unknown != tc.unknown || len(asked) != tc.attempts {
+				t.Errorf("got %v (unknown: %t) after %d attempts, want %s (%t) after %d", err, unknown, len(asked), tc.code, tc.unknown, tc.attempts)
 			}
 		})
 	}
@@ -190,8 +185,7 @@ func TestATransferThatFailed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, cutOff, answer(422, "application/problem+json", `{"status":422,"code":"INSUFFICIENT_BALANCE","req_id":"id","state":"FAILED","message":"m"}`, ""))
 	_, err := s.client(t, nil).CreateTransfer(t.Context(), client.TransferRequest{From: "FUNDING", To: "SPOT", Asset: "USDT", Amount: "1"})
-	var p *client.Problem
-	if !errors.As(err, &p) || p.ReqID != "id" || p.State != client.TransferFailed || p.Message != "m" || errors.Is(err, client.ErrUnknown) {
+	if p, ok := errors.AsType[*client.Problem](err); !ok || p.ReqID != "id" || p.State != client.TransferFailed || p.Message != "m" || errors.Is(err, client.ErrUnknown) {
 		t.Errorf("got %v, want the transfer's id and state", err)
 	}
 	if _, err := s.client(t, nil).CreateTransfer(t.Context(), client.TransferRequest{}); err == nil {
@@ -294,6 +288,54 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// A policy with an empty list or map is refused, and not sent: without the member it would have no limit there.
+func TestPolicyWithAnEmptyMemberIsNotSent(t *testing.T) {
+	t.Parallel()
+	s := serve(t, answer(200, "application/json", `{"submitter":"s"}`, ""))
+	c := s.client(t, nil)
+	for member, p := range map[string]client.Policy{
+		"targets":   {MaxGas: 21_000, Targets: []string{}},
+		"perCaller": {PerCaller: map[string]client.CallerLimits{}},
+		"tokens":    {Tokens: map[string]client.TokenLimits{}},
+	} {
+		_, set := c.SetPolicy(t.Context(), "s", p, "r")
+		_, registered := c.RegisterSubmitter(t.Context(), client.Registration{Submitter: "s", Policy: &p})
+		for _, err := range []error{set, registered} {
+			if err == nil || !strings.Contains(err.Error(), member+": ") || errors.Is(err, client.ErrUnknown) {
+				t.Errorf("%+v: got %v, want an error that names %s", p, err, member)
+			}
+		}
+	}
+	if asked, _ := s.attempts(); len(asked) > 0 {
+		t.Errorf("got %q sent, want nothing", asked)
+	}
+}
+
+// The text of a policy is refused if its client would send it without a member that the text has. The error names the member.
+func TestParsePolicy(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"targets": []}`:                              "targets: ",
+		`{"maxValue": "1", "maxGas": 0}`:               "maxGas: ",
+		`{"maxValue": ""}`:                             "maxValue: ",
+		`{"perCaller": {}}`:                            "perCaller: ",
+		`{"perCaller": {"email:a": {"maxQueued": 0}}}`: "perCaller.email:a.maxQueued: ",
+		`{"tokens": {"0xa": null}}`:                    "tokens.0xa: ",
+		`{"MAXVALUE": "5"}`:                            "MAXVALUE: ",
+		`{"maxvalues": "5"}`:                           `"maxvalues"`,
+		`{"maxGas": "x"}`:                              "maxGas",
+		` `:                                            "it is empty",
+		`null`:                                         "it is null",
+		`{} {}`:                                        "more than one value",
+	} {
+		if p, err := client.ParsePolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %+v, %v; want an error with %q", text, p, err, want)
+		}
+	}
+	got := check.Value(client.ParsePolicy([]byte(`{"maxFeesPerDay": "0", "targets": ["deploy"], "maxGas": null, "perCaller": {"*": {"maxQueued": 3}}, "tokens": null}`)))(t)
+	check.Same(t, "a policy", got, client.Policy{MaxFeesPerDay: "0", Targets: []string{"deploy"}, PerCaller: map[string]client.CallerLimits{"*": {MaxQueued: 3}}})
+}
+
 // A wrong option is named.
 func TestOptions(t *testing.T) {
 	t.Parallel()
@@ -307,8 +349,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("got %v, want an error about %s", err, want)
 		}
 	}
-	c, err := client.New(client.Options{URL: "http://127.0.0.1:1", Token: func(context.Context) (string, error) { return "", io.ErrUnexpectedEOF }})
-	check.OK(t)(err)
+	c := check.Value(client.New(client.Options{URL: "http://127.0.0.1:1", Token: func(context.Context) (string, error) { return "", io.ErrUnexpectedEOF }}))(t)
 	if _, err := c.CreateTx(t.Context(), order); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, client.ErrUnknown) {
 		t.Errorf("no token: got %v, want why, and nothing asked", err)
 	}

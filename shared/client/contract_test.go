@@ -57,8 +57,7 @@ type contract struct {
 // and the document has none.
 func loadContract(t *testing.T) *contract {
 	t.Helper()
-	api, err := openapi3.NewLoader().LoadFromFile("../../functions/openapi.yaml")
-	check.OK(t)(err)
+	api := check.Value(openapi3.NewLoader().LoadFromFile("../../functions/openapi.yaml"))(t)
 	c := &contract{operations: map[string]*openapi3.Operation{}, schemas: api.Components.Schemas}
 	mux := http.NewServeMux()
 	for path, item := range api.Paths.Map() {
@@ -196,8 +195,7 @@ func example(s *openapi3.Schema, whole bool) any {
 // sent.
 func (c *contract) call(t *testing.T, name string, set bool) []sent {
 	t.Helper()
-	made, err := client.New(client.Options{URL: c.url, Token: func(context.Context) (string, error) { return "token", nil }})
-	check.OK(t)(err)
+	made := check.Value(client.New(client.Options{URL: c.url, Token: func(context.Context) (string, error) { return "token", nil }}))(t)
 	t.Cleanup(made.CloseIdle)
 	c.mu.Lock()
 	c.sent = nil
@@ -517,12 +515,8 @@ func TestPayloadHasEveryMember(t *testing.T) {
 	var in client.Payload
 	fill(reflect.ValueOf(&in).Elem())
 	for _, set := range []bool{true, false} {
-		text, err := json.Marshal(in)
 		var body any
-		if err == nil {
-			err = json.Unmarshal(text, &body)
-		}
-		check.OK(t)(err)
+		check.OK(t)(json.Unmarshal(check.Value(json.Marshal(in))(t), &body))
 		for _, wrong := range bodyFaults(loadContract(t).schemas["Payload"].Value, body, set, "") {
 			t.Error(wrong)
 		}

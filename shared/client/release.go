@@ -121,7 +121,7 @@ func (c *Client) Release(ctx context.Context, submitter string, in Release) (Rel
 }
 
 // AcceptDatabase accepts a restored database. Every submitter stays in
-// PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is accepted already
+// PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is accepted
 // already. The reason is kept. It is for operators.
 func (c *Client) AcceptDatabase(ctx context.Context, reason string) error {
 	body := map[string]string{"reason": reason}

@@ -22,8 +22,7 @@ var update = flag.Bool("update", false, "write typescript/src/schema.ts anew")
 func TestTypeScriptTypesAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	folder := typescripttest.Copy(t, "typescript")
-	document, err := filepath.Abs("../../functions/openapi.yaml")
-	check.OK(t)(err)
+	document := check.Value(filepath.Abs("../../functions/openapi.yaml"))(t)
 	c := exec.CommandContext(t.Context(), "node", "node_modules/openapi-typescript/bin/cli.js", document, "--output", "schema.ts")
 	c.Dir = folder
 	if out, err := c.CombinedOutput(); err != nil {

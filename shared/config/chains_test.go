@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
 )
 
@@ -38,9 +37,7 @@ func TestServedChains(t *testing.T) {
 		"the default listed": {[]string{"FENCEPOST_CHAINS=[" + other + `, {"id": 1, "urls": ["https://x", "https://y"], "quorum": 2}]`}, []config.ServedChain{long, base}},
 		"several nodes":      {[]string{"FENCEPOST_RPC_URLS=https://x, https://y", "FENCEPOST_RPC_QUORUM=2"}, []config.ServedChain{long}},
 	} {
-		if diff := cmp.Diff(c.want, mustLoad(t, c.given...).Served(), revealed); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		check.Same(t, name, mustLoad(t, c.given...).Served(), c.want, revealed)
 	}
 }
 

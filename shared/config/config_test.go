@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
 )
 
@@ -21,11 +22,7 @@ func with(more ...string) []string {
 
 func mustLoad(t *testing.T, more ...string) config.Config {
 	t.Helper()
-	c, err := config.LoadForTests(with(more...))
-	if err != nil {
-		t.Fatalf("load with %q: got %v, want no error", more, err)
-	}
-	return c
+	return check.Value(config.LoadForTests(with(more...)))(t)
 }
 
 var revealed = cmp.Comparer(func(a, b config.Secret) bool { return a.Reveal() == b.Reveal() })
@@ -69,14 +66,10 @@ func defaults() config.Config {
 // A setting that is not given has the default of the specification.
 func TestDefaultsAreTheSpecifications(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(defaults(), mustLoad(t), revealed); diff != "" {
-		t.Errorf("defaults (-want +got):\n%s", diff)
-	}
+	check.Same(t, "defaults", mustLoad(t), defaults(), revealed)
 	// A variable set to nothing counts as not set. Variables without the prefix are not read.
 	got := mustLoad(t, "FENCEPOST_LEASE_DURATION=", "PORT=", "PATH=/bin", "fencepost_x=1", "=odd", "odd")
-	if diff := cmp.Diff(defaults(), got, revealed); diff != "" {
-		t.Errorf("with empty and foreign variables (-want +got):\n%s", diff)
-	}
+	check.Same(t, "with empty and foreign variables", got, defaults(), revealed)
 }
 
 // Secrets of handlers: 24 and 64 bytes.
@@ -212,9 +205,7 @@ func everythingLoaded() config.Config {
 // Every setting reaches its own field, and the test covers every setting.
 func TestEverySettingIsRead(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(everythingLoaded(), mustLoad(t, everything...), revealed); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
-	}
+	check.Same(t, "settings", mustLoad(t, everything...), everythingLoaded(), revealed)
 	if got, want := strings.Count(config.Help(), "\n")/3, len(everything)-config.Constants(); got != want {
 		t.Errorf("settings: got %d in Help, want the %d that this test gives", got, want)
 	}
@@ -223,7 +214,7 @@ func TestEverySettingIsRead(t *testing.T) {
 // A value that is not right is named with its variable and what would be right.
 func TestWrongValuesAreRefused(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ given, want string }{
+	for _, tt := range []struct{ given, want string }{
 		{"FENCEPOST_LEASE_DURATION=10", `FENCEPOST_LEASE_DURATION="10": want a duration from 2s to 5m`},
 		{"FENCEPOST_LEASE_DURATION=1999ms", `FENCEPOST_LEASE_DURATION="1999ms": want a duration from 2s to 5m`},
 		{"FENCEPOST_LEASE_DURATION=301s", `FENCEPOST_LEASE_DURATION="301s": want a duration from 2s to 5m`},
@@ -285,8 +276,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_TELEMETRY_BALANCES=1001", `FENCEPOST_TELEMETRY_BALANCES="1001": want a number of submitters from 0 to 1000`},
 		{"PORT=http", `PORT="http": want a port from 1 to 65535`},
 		{"CLOUD_RUN_TIMEOUT_SECONDS=60s", `CLOUD_RUN_TIMEOUT_SECONDS="60s": want a number of seconds from 1 to 3600`},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.given, func(t *testing.T) {
 			t.Parallel()
 			wantProblem(t, with(tt.given), tt.want)
@@ -306,14 +296,13 @@ func wantProblem(t *testing.T, environ []string, want string) {
 // An unknown FENCEPOST_ variable is refused with the nearest name, and without its value.
 func TestUnknownVariablesAreRefused(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ given, nearest string }{
+	for _, tt := range []struct{ given, nearest string }{
 		{"FENCEPOST_LEASE_RENEWINTERVAL=1s", "FENCEPOST_LEASE_RENEW_INTERVAL"},
 		{"FENCEPOST_DATABSE_URL=hunter2", "FENCEPOST_DATABASE_URL"},
 		{"FENCEPOST_RPC_URL=hunter2", "FENCEPOST_RPC_URLS"},
 		{"FENCEPOST_STUCK=", "FENCEPOST_STUCK_AFTER"},
 		{"FENCEPOST_PORT=1", "FENCEPOST_RPC_URLS"},
-	}
-	for _, tt := range tests {
+	} {
 		name, _, _ := strings.Cut(tt.given, "=")
 		_, err := config.LoadForTests(with(tt.given))
 		if want := name + " is no setting: the nearest is " + tt.nearest; err == nil || err.Error() != want {
@@ -331,9 +320,7 @@ var localConsole = []string{
 // A process that serves the console alone needs neither a database nor a chain. Any other needs both.
 func TestTheConsoleNeedsNoDatabase(t *testing.T) {
 	t.Parallel()
-	if _, err := config.Load(append(slices.Clone(localConsole), "FUNCTION_TARGET=console")); err != nil {
-		t.Errorf("the console alone: got %v, want no error", err)
-	}
+	check.Err(t, "the console alone", nil)(config.Load(append(slices.Clone(localConsole), "FUNCTION_TARGET=console")))
 	wantProblem(t, append(slices.Clone(localConsole), "FENCEPOST_CHAIN_ID=1", "FUNCTION_TARGET=admin"), "FENCEPOST_DATABASE_URL is not set")
 }
 
@@ -341,7 +328,7 @@ func TestTheConsoleNeedsNoDatabase(t *testing.T) {
 // what to do.
 func TestContradictionsAreRefused(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		given []string
 		want  string
 	}{
@@ -407,8 +394,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_CONSOLE_MODE="local", FENCEPOST_CONSOLE_OIDC_ISSUER="http://127.0.0.1:9", FENCEPOST_CONSOLE_ADMIN_URL="http://localhost:8080", FENCEPOST_CONSOLE_HOSTS="localhost:8080,console.example": console.mode is local: console.oidc.issuer`},
 		{[]string{"FENCEPOST_AUTH_VIEWERS=ann@example.com", "FENCEPOST_AUTH_OPERATORS=email:ann@example.com"},
 			`FENCEPOST_AUTH_VIEWERS="ann@example.com", FENCEPOST_AUTH_OPERATORS="email:ann@example.com": a viewer may only read`},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.given[0], func(t *testing.T) {
 			t.Parallel()
 			wantProblem(t, with(tt.given...), tt.want)
@@ -421,12 +407,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_GASBUMP_MIN_INTERVAL=30m")
 	mustLoad(t, "FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=632812500000") // 500 gwei and an eighth, twice
-	if got := mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=200"); !got.Nonce.Strict {
-		t.Error("nonce.strict.enabled beside a window above 1: got false, want true, and a process that starts")
-	}
-	if got := mustLoad(t, "FENCEPOST_TELEMETRY_PROMETHEUS=true"); !got.Telemetry.Prometheus {
-		t.Error("telemetry.prometheus off Cloud Run: got false, want true")
-	}
+	check.Equal(t, "nonce.strict.enabled beside a window above 1", mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=200").Nonce.Strict, true)
+	check.Equal(t, "telemetry.prometheus off Cloud Run", mustLoad(t, "FENCEPOST_TELEMETRY_PROMETHEUS=true").Telemetry.Prometheus, true)
 	mustLoad(t, "FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 		"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_OIDC_ISSUER=https://one.example")
 }
@@ -447,36 +429,27 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 		got = append(got, variable)
 	}
 	want := []string{"FENCEPOST_TYPO", "FENCEPOST_LEASE_DURATION", "FENCEPOST_CHAIN_ID", "FENCEPOST_DATABASE_URL", "PORT", "FENCEPOST_RESUBMIT_INTERVAL"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("variables with problems (-want +got):\n%s\n%v", diff, err)
-	}
-	if diff := cmp.Diff(config.Config{}, c, revealed); diff != "" {
-		t.Errorf("with an error: got settings, want none:\n%s", diff)
-	}
+	check.Same(t, "variables with problems", got, want)
+	check.Same(t, "settings beside an error", c, config.Config{}, revealed)
 }
 
 // A function says what it needs beyond what everything needs.
 func TestRequire(t *testing.T) {
 	t.Parallel()
 	names := []string{"rpc.urls", "tasks.project", "auth.operators", "lease.duration", "log.level"}
-	if err := mustLoad(t, everything...).Require(names...); err != nil {
-		t.Errorf("all set: got %v, want no error", err)
-	}
+	check.Err(t, "all set", nil)(mustLoad(t, everything...).Require(names...))
 	err := mustLoad(t).Require(append(names, "no.such")...)
 	var got []string
 	for line := range strings.Lines(err.Error()) {
 		got = append(got, strings.Fields(line)[0])
 	}
 	want := []string{"FENCEPOST_RPC_URLS", "FENCEPOST_TASKS_PROJECT", "FENCEPOST_AUTH_OPERATORS", "no.such"}
-	if !slices.Equal(got, want) {
-		t.Errorf("none set: got problems with %v, want %v", got, want)
-	}
+	check.Same(t, "problems where none is set", got, want)
 }
 
 // Cloud Run is where the platform names our service.
 func TestOnCloudRun(t *testing.T) {
 	t.Parallel()
-	if mustLoad(t).Platform.OnCloudRun() || !mustLoad(t, "K_SERVICE=x").Platform.OnCloudRun() {
-		t.Error("got OnCloudRun without K_SERVICE or not with it, want it exactly with it")
-	}
+	check.Equal(t, "without K_SERVICE", mustLoad(t).Platform.OnCloudRun(), false)
+	check.Equal(t, "with K_SERVICE", mustLoad(t, "K_SERVICE=x").Platform.OnCloudRun(), true)
 }

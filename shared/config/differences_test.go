@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/config"
 )
 
@@ -27,9 +26,7 @@ func TestDifferencesFromTheDefaults(t *testing.T) {
 		"FENCEPOST_LEASE_RENEW_INTERVAL": "2.5s instead of 3s", "FENCEPOST_GASBUMP_MULTIPLIER": "1.5 instead of 1.125", "FENCEPOST_NONCE_STRICT_ENABLED": "false instead of true",
 		"FENCEPOST_AUTH_OPERATORS": "email:ann@example.com,sub:7 instead of ",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("differences (-want +got):\n%s", diff)
-	}
+	check.Same(t, "differences", got, want)
 }
 
 // No difference shows a secret, or a part of a URL that may be one: with every setting given, each secret is
@@ -38,10 +35,7 @@ func TestDifferencesShowNoSecret(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, append(slices.Clone(everything), "FENCEPOST_EVENTS_WEBHOOK_URLS=shop=https://hooks.example/KEY-IN-A-PATH,books=https://hooks.example/b")...)
 	all := c.Differences()
-	text, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := check.Value(json.Marshal(all))(t)
 	secrets := 0
 	for _, d := range all {
 		if d.Secret {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 var update = flag.Bool("update", false, "write docs/settings.md anew")
@@ -68,17 +68,10 @@ func TestDocsAreTheTable(t *testing.T) {
 	t.Parallel()
 	want := page()
 	if *update {
-		if err := os.WriteFile(docs, []byte(want), 0o644); err != nil {
-			t.Fatalf("write %s: %v", docs, err)
-		}
+		check.OK(t)(os.WriteFile(docs, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(docs)
-	if err != nil {
-		t.Fatalf("read the settings' page: %v", err)
-	}
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/settings.md is not what the code says; run go test ./shared/config --update (-want +got):\n%s", diff)
-	}
+	got := check.Value(os.ReadFile(docs))(t)
+	check.Same(t, "docs/settings.md is not what the code says; run go test ./shared/config --update", string(got), want)
 }
 
 // Each declaration is whole, and its own.
@@ -109,16 +102,13 @@ func TestDeclarations(t *testing.T) {
 // The nearest name is found by what it takes to write one as the other.
 func TestDistance(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
+	for _, tt := range []struct {
 		a, b string
 		want int
 	}{
 		{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "abxc", 1}, {"abxc", "abc", 1},
 		{"abc", "axc", 1}, {"kitten", "sitting", 3}, {"abcd", "bcda", 2},
-	}
-	for _, tt := range tests {
-		if got := distance(tt.a, tt.b); got != tt.want {
-			t.Errorf("distance(%q, %q): got %d, want %d", tt.a, tt.b, got, tt.want)
-		}
+	} {
+		check.Equal(t, fmt.Sprintf("distance(%q, %q)", tt.a, tt.b), distance(tt.a, tt.b), tt.want)
 	}
 }

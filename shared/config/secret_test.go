@@ -23,9 +23,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			fmt.Fprintf(&out, verb+"\n", v)
 		}
-		if err := json.NewEncoder(&out).Encode(v); err != nil {
-			t.Errorf("encode %T: got %v, want no error", v, err)
-		}
+		check.Err(t, fmt.Sprintf("encode %T", v), nil)(json.NewEncoder(&out).Encode(v))
 		slog.New(slog.NewJSONHandler(&out, nil)).Info("m", "v", v)
 		slog.New(slog.NewTextHandler(&out, nil)).Info("m", "v", v)
 	}
@@ -37,9 +35,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	if !strings.Contains(out.String(), `"v":"[redacted]"`) {
 		t.Errorf("got %s, want the secret as [redacted]", out.String())
 	}
-	if got := c.Database.URL.Reveal() + " " + c.RPC.URLs[0].Reveal(); got != databaseURL+" https://node.example/hunter2" {
-		t.Errorf("revealed: got %s, want the secrets", got)
-	}
+	check.Equal(t, "revealed", c.Database.URL.Reveal()+" "+c.RPC.URLs[0].Reveal(), databaseURL+" https://node.example/hunter2")
 	check.Equal(t, "zero secret (nothing)", (config.Secret{}).Reveal(), "")
 }
 

@@ -46,24 +46,14 @@ func TestSumsAreWholeNumbers(t *testing.T) {
 func TestChainJournalMustHaveCommittedPayouts(t *testing.T) {
 	t.Parallel()
 	e := Evidence{ReqID: "r", Units: 1, Debit: transfer.Funding, Type: transfer.FundingToChain, Final: transfer.Committed}
-	if found := e.Missing(false); len(found) > 0 {
-		t.Errorf("without a journal of payouts: got %v, want nothing", found)
-	}
-	if found := e.Missing(true); len(found) != 1 || found[0].Kind != CommittedIncomplete {
-		t.Errorf("not in the journal of payouts: got %v, want COMMITTED_INCOMPLETE", found)
-	}
+	check.Same(t, "without a journal of payouts", kindsOf(e.Missing(false)), []Kind(nil))
+	check.Same(t, "not in the journal of payouts", kindsOf(e.Missing(true)), []Kind{CommittedIncomplete})
 	paid := transfer.Entry{ReqID: "r", Op: transfer.Deposit, Units: 1}
-	if found := append(e.Add(transfer.Chain, paid), e.Missing(true)...); len(found)+len(e.Contradictions()) > 0 {
-		t.Errorf("paid: got %v and %v, want nothing", found, e.Contradictions())
-	}
+	check.Same(t, "paid", kindsOf(slices.Concat(e.Add(transfer.Chain, paid), e.Missing(true), e.Contradictions())), []Kind(nil))
 	e.Refund = transfer.Funding
-	if got := kindsOf(e.Contradictions()); !cmp.Equal(got, []Kind{CreditAndRefund, ContradictsState}) {
-		t.Errorf("paid and refunded: got %v, want CREDIT_AND_REFUND and CONTRADICTS_STATE", got)
-	}
+	check.Same(t, "paid and refunded", kindsOf(e.Contradictions()), []Kind{CreditAndRefund, ContradictsState})
 	e = Evidence{ReqID: "r", Units: 1, Debit: transfer.Funding, Deposit: transfer.Spot, Type: transfer.FundingToChain}
-	if got := kindsOf(e.Contradictions()); !cmp.Equal(got, []Kind{WrongSide}) {
-		t.Errorf("paid to Trading: got %v, want WRONG_SIDE", got)
-	}
+	check.Same(t, "paid to Trading", kindsOf(e.Contradictions()), []Kind{WrongSide})
 }
 
 func kindsOf(found []Finding) (all []Kind) {
@@ -82,11 +72,8 @@ func TestLinesWithoutMoneyAreIgnored(t *testing.T) {
 		{ReqID: "in", Op: transfer.OutsideDeposit, UserID: 1, AssetID: 1, Units: 9},
 		{ReqID: "out", Op: transfer.OutsideWithdrawal, UserID: 1, AssetID: 1, Units: 2},
 	}}}}
-	if got := r.Requests(); len(got) > 0 {
-		t.Errorf("requests: got %v, want none", got)
-	}
-	want := Units(7)
-	check.Equal(t, "moved", r.Moved()[transfer.Spot][Account{1, 1}], want)
+	check.Equal(t, "requests", len(r.Requests()), 0)
+	check.Equal(t, "moved", r.Moved()[transfer.Spot][Account{1, 1}], Units(7))
 }
 
 // core is a journal in which each third line moves no money. An answer holds any number of lines,
@@ -143,10 +130,7 @@ func TestNumberedReadsEachLineOnce(t *testing.T) {
 		}
 		for more := true; more; {
 			before := len(c.lines)
-			page, err := n.Page(t.Context(), cursor, rapid.IntRange(1, 9).Draw(rt, "limit"))
-			if err != nil {
-				rt.Fatal(err)
-			}
+			page := check.Value(n.Page(t.Context(), cursor, rapid.IntRange(1, 9).Draw(rt, "limit")))(rt)
 			add(page.Entries, page.Scales)
 			cursor, more = page.Next, page.More
 			if at, _ := parsePosition(cursor); !more && at.line < uint64(before) {
@@ -154,10 +138,7 @@ func TestNumberedReadsEachLineOnce(t *testing.T) {
 			}
 		}
 		end := len(c.lines)
-		p, err := n.Point(t.Context(), cursor)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		p := check.Value(n.Point(t.Context(), cursor))(rt)
 		add(p.Entries, p.Scales)
 		var want []uint64
 		for i := 1; i <= end; i++ {
@@ -201,9 +182,7 @@ func TestUnclearFindingsHaltAll(t *testing.T) {
 		got := Halts(HaltGraded, nil, fresh, 1)
 		check.Same(t, fmt.Sprintf("%+v", at), got, []Halt{{Scope: All, Findings: fresh}})
 	}
-	if got := Halts(HaltGraded, []Halt{{Scope: All}}, nil, 1); len(got) > 0 {
-		t.Errorf("nothing new: got %v, want no halt", got)
-	}
+	check.Equal(t, "halts where nothing is new", len(Halts(HaltGraded, []Halt{{Scope: All}}, nil, 1)), 0)
 }
 
 // Each new finding gets a halt, up to the maximum number of halts.
@@ -235,9 +214,7 @@ func TestPrecisionFindingHaltsItsAsset(t *testing.T) {
 	known := Known{Scales: []Scale{{transfer.Spot, 1, 6}, {transfer.Spot, 2, 2}, {transfer.Spot, 3, 0}}, Precision: map[int32]uint8{1: 2, 2: 2, 4: 1}}
 	found := known.precisions(Batch{Readings: []Reading{{Side: transfer.Spot, Scales: []Scale{{AssetID: 4, Precision: 1}, {AssetID: 1, Precision: 6}}}}})
 	want := []Finding{{Kind: PrecisionDiffers, Side: transfer.Spot, Account: Account{AssetID: 1}, Expected: "2 decimals", Got: "6 decimals"}}
-	if diff := cmp.Diff(want, found); diff != "" {
-		t.Fatalf("findings (-want +got):\n%s", diff)
-	}
+	check.Same(t, "findings", found, want)
 	for mode, want := range map[Mode]Halt{HaltAll: {Scope: All}, HaltGraded: {Scope: Asset, Account: Account{AssetID: 1}}} {
 		want.Findings = found
 		check.Same(t, string(mode), Halts(mode, nil, found, 1), []Halt{want})

@@ -12,7 +12,6 @@ import (
 	"testing/slogtest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -61,9 +60,7 @@ func TestSeverities(t *testing.T) {
 		got = append(got, l["severity"])
 	}
 	want := []any{"DEBUG", "INFO", "INFO", "WARNING", "WARNING", "ERROR", "ERROR", "CRITICAL", "CRITICAL"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("severities (-want +got):\n%s", diff)
-	}
+	check.Same(t, "severities", got, want)
 }
 
 // A line has exactly the fields that Cloud Logging reads, and the attributes.
@@ -83,9 +80,7 @@ func TestFieldNames(t *testing.T) {
 		"logging.googleapis.com/spanId":        spanID,
 		"logging.googleapis.com/trace_sampled": true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("line (-want +got):\n%s", diff)
-	}
+	check.Same(t, "line", got, want)
 }
 
 // The trace is at the top of a line with any open groups, and the groups are unchanged. Derived loggers
@@ -112,9 +107,7 @@ func TestTraceStaysOutOfGroups(t *testing.T) {
 			delete(l, key)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("lines (-want +got):\n%s", diff)
-	}
+	check.Same(t, "lines", got, want)
 }
 
 // with gives every record the context ctx, because slogtest logs without one.
@@ -158,12 +151,9 @@ func TestHandlerConforms(t *testing.T) {
 // Settings can be logged in any form without showing a secret.
 func TestLogShowsNoSecret(t *testing.T) {
 	t.Parallel()
-	c, err := config.Load([]string{
+	c := check.Value(config.Load([]string{
 		"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://u:hunter2@db/x", "FENCEPOST_RPC_URLS=https://node.example/hunter2",
-	})
-	if err != nil {
-		t.Fatalf("load settings: %v", err)
-	}
+	}))(t)
 	_, refused := config.Load([]string{"FENCEPOST_DATABASE_URL=hunter2", "FENCEPOST_RPC_URLS=hunter2"})
 	hidden := struct{ c config.Config }{c}
 	var out bytes.Buffer

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // metadataServer replaces the platform's metadata server; its client reaches nothing else.
@@ -30,22 +32,19 @@ func TestNodeIDOnCloudRun(t *testing.T) {
 		}
 		_, _ = w.Write([]byte("00f46b92\n"))
 	})
-	if got := instanceID(t.Context(), client); got != "00f46b92" {
-		t.Errorf("got %q, want 00f46b92", got)
-	}
+	check.Equal(t, "id", instanceID(t.Context(), client), "00f46b92")
 }
 
 // A metadata server that does not answer, refuses or has no id costs about a second at most, and the
 // node still has a unique name.
 func TestNodeIDWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	tests := map[string]http.HandlerFunc{
+	for name, answer := range map[string]http.HandlerFunc{
 		"silent":  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"failing": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
 		"refuses": http.NotFound,
 		"empty":   func(http.ResponseWriter, *http.Request) {},
-	}
-	for name, answer := range tests {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := metadataServer(t, answer)

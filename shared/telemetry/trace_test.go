@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -15,17 +14,13 @@ import (
 // An unrecorded span has no origin for a row, and no header for a task.
 func TestUnrecordedSpansHaveNoOriginAndNoHeader(t *testing.T) {
 	t.Parallel()
-	ctx := propagation.TraceContext{}.Extract(t.Context(), propagation.MapCarrier{"traceparent": traceparent})
+	ctx := traced(t)
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		t.Fatal("the caller's trace: got none")
 	}
-	if got := telemetry.Origin(ctx); got != nil {
-		t.Errorf("origin: got %x, want none", got)
-	}
+	check.Same(t, "origin (none)", telemetry.Origin(ctx), []byte(nil))
 	check.Equal(t, "traceparent (none)", telemetry.Traceparent(ctx), "")
-	if got := telemetry.NewOrigin(ctx); got != nil {
-		t.Errorf("a new origin: got %x, want none", got)
-	}
+	check.Same(t, "a new origin (none)", telemetry.NewOrigin(ctx), []byte(nil))
 }
 
 // A row's origin becomes the header of its tasks. Text of another length is no origin.

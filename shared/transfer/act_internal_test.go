@@ -73,28 +73,31 @@ func (slowJournal) OutsideWithdrawal(context.Context, Call) Outcome { return Out
 // A call reads on where the last call for the same act has ended, and nowhere else.
 func TestJournalIsReadOnByTheStoredLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core := slowJournal{lines: make([]Entry, 9)}
-		for i := range core.lines {
-			core.lines[i] = Entry{Seq: uint64(i + 1), Op: OutsideWithdrawal, ReqID: "wire-1"}
-		}
+		core := newSlowJournal()
 		of := &readActs{act: Act{ID: 1, Kind: ActDeposit, Ledger: Spot, RequestID: "wire-1"}}
 		a := &Accounts{Core: core, Store: of, Ledgers: map[AccountType]OutsideLedger{Spot: core}, Timeout: time.Second}
 		order := MoneyOrder{Kind: ActDeposit, RequestID: "wire-1", NotApplied: true}
 		for _, upto := range []uint64{4, 8} {
-			_, err := a.EndingOf(t.Context(), order)
-			check.Err(t, "a part", UnreadError{upto, 9})(0, err)
+			check.Err(t, "a part", UnreadError{upto, 9})(a.EndingOf(t.Context(), order))
 			check.Equal(t, "kept", of.act.JournalRead, upto)
 		}
-		end, err := a.EndingOf(t.Context(), order)
-		check.OK(t)(err)
+		end := check.Value(a.EndingOf(t.Context(), order))(t)
 		check.Equal(t, "the end", end, Ending{Answer: ActNotApplied, ReadAfter: 8, ReadUpto: 9})
 	})
 }
 
-// slowJournal is a core whose journal has so many lines, and gives two in five seconds.
+// slowJournal is a core whose journal gives two of its lines in five seconds.
 type slowJournal struct {
 	CoreLedger
 	lines []Entry
+}
+
+// newSlowJournal has nine withdrawals under one id.
+func newSlowJournal() (j slowJournal) {
+	for seq := range uint64(9) {
+		j.lines = append(j.lines, Entry{Seq: seq + 1, Op: OutsideWithdrawal, ReqID: "wire-1"})
+	}
+	return j
 }
 
 func (j slowJournal) Entries(ctx context.Context, after uint64) (page []Entry, last uint64, err error) {
@@ -110,10 +113,7 @@ func (j slowJournal) Entries(ctx context.Context, after uint64) (page []Entry, l
 // A journal that cannot be read in time is read in parts. Only its end proves that an act is not in it.
 func TestJournalIsReadInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		core := slowJournal{lines: make([]Entry, 9)}
-		for i := range core.lines {
-			core.lines[i] = Entry{Seq: uint64(i + 1), Op: OutsideWithdrawal, ReqID: "wire-1"}
-		}
+		core := newSlowJournal()
 		a, order := &Accounts{Core: core}, MoneyOrder{Kind: ActDeposit, RequestID: "wire-1"}
 		from := uint64(0)
 		for _, upto := range []uint64{4, 8} {
@@ -122,13 +122,10 @@ func TestJournalIsReadInParts(t *testing.T) {
 			check.Err(t, "a part proves nothing", ErrEvidence)(0, err)
 			from = upto
 		}
-		end, err := a.readJournal(t.Context(), order, from)
-		check.OK(t)(err)
+		end := check.Value(a.readJournal(t.Context(), order, from))(t)
 		check.Equal(t, "the end", end, Ending{Answer: ActNotApplied, ReadAfter: 8, ReadUpto: 9})
 		core.lines[8].Op = OutsideDeposit
-		_, err = a.readJournal(t.Context(), order, from)
-		check.Err(t, "with the act", InJournalError{9})(0, err)
-		_, err = a.readJournal(t.Context(), order, 10)
-		check.Err(t, "behind the end", ErrEvidence)(0, err)
+		check.Err(t, "with the act", InJournalError{9})(a.readJournal(t.Context(), order, from))
+		check.Err(t, "behind the end", ErrEvidence)(a.readJournal(t.Context(), order, 10))
 	})
 }

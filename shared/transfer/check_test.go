@@ -43,9 +43,7 @@ func TestCheckAccounts(t *testing.T) {
 // no such source; a build with one must not start.
 func TestRefusingTargetNeedsRefundingSource(t *testing.T) {
 	t.Parallel()
-	if err := checkPairs(pairs, accounts); err != nil {
-		t.Errorf("the pairs of this build: %v", err)
-	}
+	check.Err(t, "the pairs of this build", nil)(checkPairs(pairs, accounts))
 	oneWay := account{supported: true, refuses: true}
 	for name, c := range map[string]struct {
 		of   pair
@@ -188,11 +186,10 @@ func TestCheckReportsTheFirstFailure(t *testing.T) {
 		if reason == "" {
 			got = fmt.Sprintf("%d %d", kind, units)
 		}
-		check.Equal(t, fmt.Sprintf("%s", c.name), got, c.want)
+		check.Equal(t, c.name, got, c.want)
 	}
-	if _, reason := CheckAmount(Amount{}, asset, 10); reason != InvalidAmount {
-		t.Errorf("no amount: got %q, want INVALID_AMOUNT", reason)
-	}
+	_, reason := CheckAmount(Amount{}, asset, 10)
+	check.Equal(t, "no amount", reason, InvalidAmount)
 }
 
 func TestCheckLimits(t *testing.T) {
@@ -215,7 +212,7 @@ func TestCheckLimits(t *testing.T) {
 		{"more than a day's amount at once", 11, 10, limits, Counts{}, DailyAmountExceeded},
 		{"near the end of 64 bits", most, most, limits, Counts{0, 0, 1}, DailyAmountExceeded},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.name), CheckLimits(c.units, Asset{DailyUnits: c.daily}, c.limits, c.counts), c.want)
+		check.Equal(t, c.name, CheckLimits(c.units, Asset{DailyUnits: c.daily}, c.limits, c.counts), c.want)
 	}
 }
 
@@ -243,7 +240,7 @@ func TestSameComparesTheClientsFields(t *testing.T) {
 	} {
 		r := Request{UserID: 7, From: Funding, To: Spot, Asset: "USDT", Amount: mustAmount(t, "1.5")}
 		c.change(&r)
-		check.Equal(t, fmt.Sprintf("%s", c.name), r.Same(c.stored), c.want)
+		check.Equal(t, c.name, r.Same(c.stored), c.want)
 	}
 }
 
@@ -268,7 +265,7 @@ func TestNextInFollowsThePlanOrTheRescuePeriod(t *testing.T) {
 		"its worker died": {nil, now.Add(-time.Hour), 0},
 	} {
 		got := Transfer{NextAttemptAt: c.planned, UpdatedAt: c.updated, Now: now}.NextIn(time.Minute)
-		check.Equal(t, fmt.Sprintf("%s", name), got, c.want)
+		check.Equal(t, name, got, c.want)
 	}
 }
 

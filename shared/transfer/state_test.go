@@ -20,9 +20,7 @@ func TestTransitionsAreTheSpecifications(t *testing.T) {
 		Compensating:  {RolledBack: "given back"},
 		Committed:     {}, Failed: {}, RolledBack: {},
 	}
-	if len(States()) != len(allowed) {
-		t.Fatalf("states: got %d, want %d", len(States()), len(allowed))
-	}
+	check.Equal(t, "states", len(States()), len(allowed))
 	for _, from := range States() {
 		for _, to := range States() {
 			_, want := allowed[from][to]
@@ -58,17 +56,13 @@ func TestEachStateWaitsForItsOperation(t *testing.T) {
 	for _, s := range States() {
 		if op := s.AwaitedOp(); op != "" {
 			asked[op] = true
-			if got := len(transitions[s]); got != exits[op] {
-				t.Errorf("%s asks for %s: got %d exits, want %d", s, op, got, exits[op])
-			}
+			check.Equal(t, fmt.Sprintf("exits of %s, which asks for %s", s, op), len(transitions[s]), exits[op])
 		}
 		if s.Terminal() != (len(transitions[s]) == 0) {
 			t.Errorf("%s: terminal %v with %d exits", s, s.Terminal(), len(transitions[s]))
 		}
 	}
-	if len(asked) != len(exits) {
-		t.Errorf("operations asked for: got %v, want %v", asked, exits)
-	}
+	check.Equal(t, "operations asked for", len(asked), len(exits))
 }
 
 func TestLegalPaths(t *testing.T) {

@@ -49,12 +49,9 @@ func arrivals(t *testing.T, within time.Duration) (address string) {
 // dialled is a connection on which only text is sent.
 func dialled(t *testing.T, address, text string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	check.OK(t)(err)
+	conn := check.Value(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := errors.Join(conn.SetDeadline(time.Now().Add(patient)), func() error { _, err := io.WriteString(conn, text); return err }()); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(errors.Join(conn.SetDeadline(time.Now().Add(patient)), func() error { _, err := io.WriteString(conn, text); return err }()))
 	return conn
 }
 
@@ -62,22 +59,16 @@ func dialled(t *testing.T, address, text string) net.Conn {
 // ends.
 func nextAnswer(t *testing.T, from *bufio.Reader) string {
 	t.Helper()
-	resp, err := http.ReadResponse(from, nil)
-	if err != nil {
-		t.Fatalf("no answer: %v", err)
-	}
+	resp := check.Value(http.ReadResponse(from, nil))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	check.OK(t)(err)
+	text := check.Value(io.ReadAll(resp.Body))(t)
 	var problem struct{ Code string }
 	_ = json.Unmarshal(text, &problem) // another body has no code
 	answer := strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", problem.Code))
 	if !resp.Close {
 		return answer
 	}
-	if _, err := from.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("after an answer that says so: got %v, want the connection ended", err)
-	}
+	check.Err(t, "after an answer that says so", io.EOF)(from.ReadByte())
 	return answer + ", the end"
 }
 
@@ -95,7 +86,7 @@ func TestMissingBodiesEndAtTheDeadline(t *testing.T) {
 		"none of many":           begunPost("/read", "Content-Length: 1000", ""),
 		"a chunk without an end": begunPost("/read", "Transfer-Encoding: chunked", "1\r\n\"\r\n"),
 	} {
-		check.Equal(t, fmt.Sprintf("%s", name), nextAnswer(t, bufio.NewReader(dialled(t, address, text))), "408 BODY_TIMEOUT, the end")
+		check.Equal(t, name, nextAnswer(t, bufio.NewReader(dialled(t, address, text))), "408 BODY_TIMEOUT, the end")
 	}
 }
 
@@ -127,9 +118,7 @@ func TestNoDeadlineAfterTheBody(t *testing.T) {
 			begunPost("/read", "Transfer-Encoding: chunked", "3\r\n\"a\"\r\n0\r\n\r\n"): "200",
 			begunPost("/refuse", "Content-Length: 0", ""):                               "401 UNAUTHORIZED",
 		} {
-			if _, err := io.WriteString(conn, text); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(io.WriteString(conn, text))
 			check.Equal(t, fmt.Sprintf("%.60q", text), nextAnswer(t, from), want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -23,8 +24,8 @@ func entering(c *web.Callers, caller string, bytes int64) (leave func(), err err
 }
 
 func refusedBusy(err error) bool {
-	var p *web.Problem
-	return errors.As(err, &p) && p.Code == web.TooManyRequests && p.Code.Status == 429 && p.RetryAfterSeconds() == 1
+	p, ok := errors.AsType[*web.Problem](err)
+	return ok && p.Code == web.TooManyRequests && p.Code.Status == 429 && p.RetryAfterSeconds() == 1
 }
 
 // A caller has a maximum of running requests and bytes, separate from other callers. An answered
@@ -66,14 +67,9 @@ func TestCallersHaveSeparateLimits(t *testing.T) {
 func TestAnsweredRequestsFreeTheirBytes(t *testing.T) {
 	t.Parallel()
 	c := web.NewCallers(9, 100, 60)
-	if _, err := entering(c, "a", 40); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(entering(c, "a", 40))
 	for range 3 {
-		leave, err := entering(c, "a", 60)
-		if err != nil {
-			t.Fatalf("60 bytes beside 40: got %v, want room", err)
-		}
+		leave := check.Value(entering(c, "a", 60))(t)
 		if _, err := entering(c, "a", 1); !refusedBusy(err) {
 			t.Errorf("one byte more: got %v, want it refused", err)
 		}
@@ -99,10 +95,8 @@ func TestConcurrentRequestsKeepToTheLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for i := range 3 {
-		if _, err := entering(c, "a", 1); err != nil {
-			t.Errorf("request %d after all have left: got %v, want room", i, err)
-		}
+	for range 3 {
+		check.Err(t, "a request after all have left", nil)(entering(c, "a", 1))
 	}
 }
 

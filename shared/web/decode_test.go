@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http/httptest"
 	"reflect"
 	"runtime"
@@ -46,19 +47,14 @@ func decode(text string) (intent, error) {
 
 func TestDecodeTakesOneWellFormedValue(t *testing.T) {
 	t.Parallel()
-	got, err := decode(` {"requestId":"r \ud83d\ude00 \\ud800","payload":{"to":null,"value":"1","gas":7},
-		"items":[{"value":"2"},{"gas":18446744073709551615}],"raw":{"any":[{"x":1}]},"labels":{"a":-128}} `)
-	if err != nil {
-		t.Fatalf("got %v, want no error", err)
-	}
+	got := check.Value(decode(` {"requestId":"r \ud83d\ude00 \\ud800","payload":{"to":null,"value":"1","gas":7},
+		"items":[{"value":"2"},{"gas":18446744073709551615}],"raw":{"any":[{"x":1}]},"labels":{"a":-128}} `))(t)
 	want := intent{
 		named: named{"r 😀 \\ud800"}, Payload: payload{Value: "1", Gas: 7},
 		Items: []payload{{Value: "2"}, {Gas: 18446744073709551615}},
 		Raw:   json.RawMessage(`{"any":[{"x":1}]}`), Labels: map[string]int8{"a": -128},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(intent{})); diff != "" {
-		t.Errorf("value (-want +got):\n%s", diff)
-	}
+	check.Same(t, "value", got, want, cmp.AllowUnexported(intent{}))
 }
 
 func TestDecodeRefusesWithCodeAndField(t *testing.T) {
@@ -101,12 +97,8 @@ func TestDecodeRefusesWithCodeAndField(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := decode(tc.text)
-			var p *web.Problem
-			if !errors.As(err, &p) {
-				t.Fatalf("got %+v, error %v, want a problem", got, err)
-			}
-			if p.Code.Name != tc.code || p.Field != tc.field {
-				t.Errorf("got %s %q (%s), want %s %q", p.Code.Name, p.Field, p.Detail, tc.code, tc.field)
+			if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code.Name != tc.code || p.Field != tc.field {
+				t.Errorf("got %+v, %v, want %s %q", got, err, tc.code, tc.field)
 			}
 		})
 	}
@@ -133,9 +125,7 @@ func TestDecodeWantsJSONAsContentType(t *testing.T) {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(`{}`))
 		r.Header.Set("Content-Type", contentType)
 		_, err := web.Decode[intent](httptest.NewRecorder(), r, limit)
-		if got := err == nil; got != ok {
-			t.Errorf("Content-Type %q: got error %v, want accepted %t", contentType, err, ok)
-		}
+		check.Equal(t, fmt.Sprintf("Content-Type %q: accepted", contentType), err == nil, ok)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -21,16 +22,10 @@ func TestMuxRefusesWithProblems(t *testing.T) {
 	})
 	check.Equal(t, "answer", serve(mux, "POST", "/api/v1/tx/t1/cancel").Body.String(), "\"t1\"\n")
 	missing := serve(mux, "GET", "/api/v1/nothing")
-	if got, want := body(t, missing)["code"], "NOT_FOUND"; got != want || missing.Code != http.StatusNotFound {
-		t.Errorf("got %v %d, want %v 404", got, missing.Code, want)
-	}
+	check.Equal(t, "a path that there is not", fmt.Sprintf("%d %s", missing.Code, body(t, missing)["code"]), "404 NOT_FOUND")
 	wrong := serve(mux, "DELETE", "/api/v1/tx/t1/cancel")
-	if got, want := body(t, wrong)["code"], "METHOD_NOT_ALLOWED"; got != want || wrong.Code != http.StatusMethodNotAllowed {
-		t.Errorf("got %v %d, want %v 405", got, wrong.Code, want)
-	}
-	if got, want := wrong.Header().Get("Allow"), "POST"; got != want {
-		t.Errorf("got Allow %q, want %q", got, want)
-	}
+	check.Equal(t, "another method", fmt.Sprintf("%d %s", wrong.Code, body(t, wrong)["code"]), "405 METHOD_NOT_ALLOWED")
+	check.Equal(t, "Allow", wrong.Header().Get("Allow"), "POST")
 }
 
 func TestReadinessIsTheCheckUnderADeadline(t *testing.T) {
@@ -52,9 +47,7 @@ func TestReadinessIsTheCheckUnderADeadline(t *testing.T) {
 	mux = web.NewMux()
 	mux.HandleHealth(web.Ready(ready))
 	check.Equal(t, "answer", body(t, serve(mux, "GET", "/readyz"))["code"], "UNAVAILABLE")
-	if got, want := serve(mux, "GET", "/healthz").Code, http.StatusOK; got != want {
-		t.Errorf("got %d from /healthz of a service that is not ready, want %d", got, want)
-	}
+	check.Equal(t, "/healthz of a service that is not ready", serve(mux, "GET", "/healthz").Code, http.StatusOK)
 }
 
 // Every answer says which version gave it, and GET /version says more.

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -92,9 +93,8 @@ func TestOnlyTokensOfServedKeysAreCached(t *testing.T) {
 		var s seen
 		s.fetched([]byte(c.jwks))
 		s.keep(c.token, Identity{}, time.Now().Add(time.Hour))
-		if _, ok := s.find(c.token); ok != c.want {
-			t.Errorf("%s: got %v, want %v", c.name, ok, c.want)
-		}
+		_, ok := s.find(c.token)
+		check.Equal(t, c.name, ok, c.want)
 	}
 }
 
@@ -109,19 +109,14 @@ func newRotating(t *testing.T, ids ...string) *rotating {
 	t.Helper()
 	r := &rotating{keys: make(map[string]*ecdsa.PrivateKey)}
 	for _, id := range ids {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		check.OK(t)(err)
+		key := check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 		r.keys[id] = key
 	}
 	r.served.Store(ids[0])
 	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		id := r.served.Load().(string)
-		point, _ := r.keys[id].PublicKey.Bytes()
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]string{
-			"kid": id, "kty": "EC", "crv": "P-256", "alg": "ES256",
-			"x": base64.RawURLEncoding.EncodeToString(point[1:33]), "y": base64.RawURLEncoding.EncodeToString(point[33:]),
-		}}})
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: r.keys[id].Public(), KeyID: id, Algorithm: "ES256"}}})
 	}))
 	t.Cleanup(r.server.Close)
 	return r
@@ -134,8 +129,7 @@ func (r *rotating) request(t *testing.T, key string) *http.Request {
 		"iss": r.server.URL, "aud": "us", "sub": "ann", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
 	})
 	token.Header["kid"] = key
-	text, err := token.SignedString(r.keys[key])
-	check.OK(t)(err)
+	text := check.Value(token.SignedString(r.keys[key]))(t)
 	request := httptest.NewRequest("GET", "/", nil)
 	request.Header.Set("Authorization", "Bearer "+text)
 	return request
@@ -156,9 +150,7 @@ func TestTokenOfARevokedKeyIsNotCached(t *testing.T) {
 			_, inGap = v.Authenticate(old)
 		}
 	})
-	if _, err := v.Authenticate(issuer.request(t, "old")); err != nil {
-		t.Fatalf("before: got %v, want no error", err)
-	}
+	check.OK(t)(v.Authenticate(issuer.request(t, "old")))
 	issuer.served.Store("new")
 	if _, err := v.Authenticate(issuer.request(t, "new")); err != nil || inGap != nil {
 		t.Fatalf("the new key's token, and the old one's while its keys are still in use: got %v, %v; want no error", err, inGap)

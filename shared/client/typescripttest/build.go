@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // example is an example of the client's README.
@@ -37,9 +39,7 @@ func Copy(t testing.TB, client string) (folder string) {
 	}
 	folder = t.TempDir()
 	for _, name := range []string{"src", "test"} {
-		if err := os.CopyFS(filepath.Join(folder, name), os.DirFS(filepath.Join(client, name))); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.CopyFS(filepath.Join(folder, name), os.DirFS(filepath.Join(client, name))))
 	}
 	for _, name := range []string{"package.json", "tsconfig.json", "tsconfig.test.json"} {
 		write(t, filepath.Join(folder, name), read(t, filepath.Join(client, name)))
@@ -76,16 +76,10 @@ func Compile(t testing.TB, folder, project string, args ...string) (out []byte, 
 
 func read(t testing.TB, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return check.Value(os.ReadFile(name))(t)
 }
 
 func write(t testing.TB, name string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(name, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(os.WriteFile(name, text, 0o644))
 }

@@ -2,9 +2,10 @@ package funding_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -45,43 +46,26 @@ func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	succeeds(t, l.OutsideDeposit(t.Context(), call("o", fine, 5)))
-	want, got := []string{}, map[string]bool{"accounts_stay": true, "history_never_changes": true}
 	for constraint, statements := range forbidden {
 		for _, statement := range statements {
 			if err := l.attempt(statement); violated(err) != constraint {
 				t.Errorf("%s: got refused by %s, want by %s", statement, violated(err), constraint)
 			}
 		}
-		want = append(want, constraint)
 	}
-	rows, err := l.db.DB.Query(t.Context(), `select conname::text from pg_constraint
-		where conrelid in ('balances_tb'::regclass, 'transfer_operations'::regclass) and contype in ('c', 'f', 'p', 'u', 'x')`)
-	check.OK(t)(err)
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	check.OK(t)(err)
-	for _, constraint := range all {
-		got[constraint] = true
-	}
-	for _, constraint := range want {
-		if !got[constraint] {
-			t.Errorf("%s: not in the schema", constraint)
-		}
-		delete(got, constraint)
-	}
-	if diff := cmp.Diff(map[string]bool{}, got); diff != "" {
-		t.Errorf("constraints without a statement that they refuse:\n%s", diff)
-	}
+	rows := check.Value(l.db.DB.Query(t.Context(), `select conname::text from pg_constraint
+		where conrelid in ('balances_tb'::regclass, 'transfer_operations'::regclass) and contype in ('c', 'f', 'p', 'u', 'x')`))(t)
+	want := append(check.Value(pgx.CollectRows(rows, pgx.RowTo[string]))(t), "accounts_stay", "history_never_changes") // the last two are of triggers
+	slices.Sort(want)
+	check.Same(t, "constraints with statements that they reject, beside those of the schema", slices.Sorted(maps.Keys(forbidden)), want)
 }
 
 // attempt runs a statement in a transaction that is rolled back.
 func (l ledger) attempt(statement string) error {
 	l.t.Helper()
-	tx, err := l.db.DB.Begin(l.t.Context())
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	tx := check.Value(l.db.DB.Begin(l.t.Context()))(l.t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	_, err = tx.Exec(l.t.Context(), statement)
+	_, err := tx.Exec(l.t.Context(), statement)
 	return err
 }
 
@@ -90,16 +74,15 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	succeeds(t, l.OutsideDeposit(t.Context(), call("o", fine, 5)))
-	for trigger, statement := range map[string]string{
-		"guard_operations": `delete from transfer_operations`, "guard_operations_truncate": `truncate transfer_operations`,
-		"guard_balance": `delete from balances_tb`, "guard_balance_key": `update balances_tb set user_id = 9`, "guard_balances_truncate": `truncate balances_tb`,
+	const operations, balances = "transfer_operations", "balances_tb"
+	for trigger, c := range map[string]struct{ table, statement string }{
+		"guard_operations": {operations, `delete from transfer_operations`}, "guard_operations_truncate": {operations, `truncate transfer_operations`},
+		"guard_balance": {balances, `delete from balances_tb`}, "guard_balance_key": {balances, `update balances_tb set user_id = 9`},
+		"guard_balances_truncate": {balances, `truncate balances_tb`},
 	} {
-		table := map[bool]string{true: "transfer_operations", false: "balances_tb"}[trigger == "guard_operations" || trigger == "guard_operations_truncate"]
-		if err := l.attempt(statement); err == nil {
-			t.Errorf("%s: got no error", statement)
+		if err := l.attempt(c.statement); err == nil {
+			t.Errorf("%s: got no error", c.statement)
 		}
-		if err := l.attempt(`alter table ` + table + ` disable trigger ` + trigger + `; ` + statement); err != nil {
-			t.Errorf("%s with %s off: got %v, want it to pass", statement, trigger, err)
-		}
+		check.Err(t, c.statement+" with "+trigger+" off", nil)(l.attempt(`alter table ` + c.table + ` disable trigger ` + trigger + `; ` + c.statement))
 	}
 }

@@ -2,13 +2,11 @@ package funding_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -125,9 +123,7 @@ func TestBAL005DisabledAccountRefusesBoth(t *testing.T) {
 
 func setStatus(l ledger, s funding.Status) {
 	l.t.Helper()
-	if err := l.SetStatus(l.t.Context(), alice, fine, s); err != nil {
-		l.t.Fatal(err)
-	}
+	check.OK(l.t)(l.SetStatus(l.t.Context(), alice, fine, s))
 }
 
 // Only a deposit from outside creates an account.
@@ -137,12 +133,8 @@ func TestOnlyOutsideDepositsMakeAccounts(t *testing.T) {
 	refused(t, l.Withdraw(t.Context(), call("r", fine, 1)), transfer.SourceAccountNotFound)
 	refused(t, l.OutsideWithdrawal(t.Context(), call("r", fine, 1)), transfer.SourceAccountNotFound)
 	refused(t, l.Deposit(t.Context(), call("r", fine, 1)), transfer.TargetAccountNotFound)
-	if _, err := l.Account(t.Context(), alice, fine); !errors.Is(err, funding.ErrNoAccount) {
-		t.Errorf("account: got %v, want ErrNoAccount", err)
-	}
-	if err := l.SetStatus(t.Context(), alice, fine, funding.Frozen); !errors.Is(err, funding.ErrNoAccount) {
-		t.Errorf("set status: got %v, want ErrNoAccount", err)
-	}
+	check.Err(t, "account", funding.ErrNoAccount)(l.Account(t.Context(), alice, fine))
+	check.Err(t, "set status", funding.ErrNoAccount)(l.SetStatus(t.Context(), alice, fine, funding.Frozen))
 	l.fund(alice, fine, 5)
 	l.has(alice, fine, "0.00000005")
 }
@@ -185,9 +177,7 @@ func TestOtherFieldsAreUnknown(t *testing.T) {
 	unknown(t, l.Refund(t.Context(), call("never", fine, 10)), funding.ErrNoWithdrawal)
 	unknown(t, l.Refund(t.Context(), call("short", fine, 1000)), funding.ErrNoWithdrawal)
 	unknown(t, l.Withdraw(t.Context(), call("", fine, 1)), nil)
-	if diff := cmp.Diff(len(before)+1, len(l.rows())); diff != "" {
-		t.Errorf("rows: only the refusal was to be added (-want +got):\n%s", diff)
-	}
+	check.Same(t, "rows: only the refusal was to be added", len(l.rows()), len(before)+1)
 	l.has(alice, fine, "0.00000090")
 	l.has(bob, fine, "0.00000100")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -82,10 +83,7 @@ func (l ledger) rows() (all []string) {
 	l.t.Helper()
 	for _, table := range []string{"transfer_operations", "balances_tb"} {
 		var some []string
-		err := l.db.DB.QueryRow(l.t.Context(), `select array(select to_jsonb(r)::text from `+table+` r order by 1)`).Scan(&some)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		check.OK(l.t)(l.db.DB.QueryRow(l.t.Context(), `select array(select to_jsonb(r)::text from `+table+` r order by 1)`).Scan(&some))
 		all = append(all, some...)
 	}
 	return all
@@ -93,16 +91,12 @@ func (l ledger) rows() (all []string) {
 
 func succeeds(t testing.TB, o transfer.Outcome) {
 	t.Helper()
-	if o != (transfer.Outcome{Verdict: transfer.Success}) {
-		t.Errorf("got %+v, want Success", o)
-	}
+	check.Equal(t, "outcome", o, transfer.Outcome{Verdict: transfer.Success})
 }
 
 func refused(t testing.TB, o transfer.Outcome, why transfer.Reason) {
 	t.Helper()
-	if o != (transfer.Outcome{Verdict: transfer.Refused, Reason: why}) {
-		t.Errorf("got %+v, want Refused with %s", o, why)
-	}
+	check.Equal(t, "outcome", o, transfer.Outcome{Verdict: transfer.Refused, Reason: why})
 }
 
 func unknown(t testing.TB, o transfer.Outcome, cause error) {
@@ -115,10 +109,7 @@ func unknown(t testing.TB, o transfer.Outcome, cause error) {
 // rival opens the connection of another process.
 func (l ledger) rival() *pgx.Conn {
 	l.t.Helper()
-	conn, err := pgx.Connect(l.t.Context(), l.db.URL)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	conn := check.Value(pgx.Connect(l.t.Context(), l.db.URL))(l.t)
 	l.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -127,19 +118,14 @@ func (l ledger) rival() *pgx.Conn {
 func (l ledger) awaitLock() {
 	l.t.Helper()
 	for blocked := false; !blocked; {
-		err := l.db.DB.QueryRow(l.t.Context(), `select exists (select from pg_stat_activity
-			where datname = current_database() and wait_event_type = 'Lock')`).Scan(&blocked)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		check.OK(l.t)(l.db.DB.QueryRow(l.t.Context(), `select exists (select from pg_stat_activity
+			where datname = current_database() and wait_event_type = 'Lock')`).Scan(&blocked))
 	}
 }
 
 func do(t testing.TB, conn *pgx.Conn, statement string) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	check.OK(t)(conn.Exec(t.Context(), statement))
 }
 
 // violated returns the constraint that an error names.

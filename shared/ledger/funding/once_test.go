@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -38,23 +37,18 @@ func TestHundredCallsWithOneKeyApplyOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 1000)
-	one := call("r", fine, 1)
-	hundred := func(do func(transfer.Call) transfer.Outcome) {
-		t.Helper()
-		for _, o := range together(100, func(int) transfer.Outcome { return do(one) }) {
+	for _, step := range []struct {
+		op    transfer.Op
+		after string
+	}{
+		{transfer.Withdraw, "0.00000999"}, {transfer.Refund, "0.00001000"}, {transfer.Deposit, "0.00001001"},
+		{transfer.OutsideDeposit, "0.00001002"}, {transfer.OutsideWithdrawal, "0.00001001"},
+	} {
+		for _, o := range together(100, func(int) transfer.Outcome { return l.of(step.op)(t.Context(), call("r", fine, 1)) }) {
 			succeeds(t, o)
 		}
+		l.has(alice, fine, step.after)
 	}
-	hundred(func(c transfer.Call) transfer.Outcome { return l.Withdraw(t.Context(), c) })
-	l.has(alice, fine, "0.00000999")
-	hundred(func(c transfer.Call) transfer.Outcome { return l.Refund(t.Context(), c) })
-	l.has(alice, fine, "0.00001000")
-	hundred(func(c transfer.Call) transfer.Outcome { return l.Deposit(t.Context(), c) })
-	l.has(alice, fine, "0.00001001")
-	hundred(func(c transfer.Call) transfer.Outcome { return l.OutsideDeposit(t.Context(), c) })
-	l.has(alice, fine, "0.00001002")
-	hundred(func(c transfer.Call) transfer.Outcome { return l.OutsideWithdrawal(t.Context(), c) })
-	l.has(alice, fine, "0.00001001")
 }
 
 // Two users use one key at once. One of them gets the answer; the other's call is unknown and
@@ -125,9 +119,7 @@ func TestLateDuplicateReturnsTheStoredAnswer(t *testing.T) {
 	l.exec(`alter table transfer_operations enable trigger guard_operations`)
 	before := l.rows()
 	succeeds(t, l.Withdraw(t.Context(), old))
-	if diff := cmp.Diff(before, l.rows()); diff != "" {
-		t.Errorf("rows changed by the duplicate (-before +after):\n%s", diff)
-	}
+	check.Same(t, "rows after the duplicate", l.rows(), before)
 }
 
 // While one user's account is locked, and another call for the same asset is not committed, other
@@ -163,11 +155,9 @@ func TestACallIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.fund(alice, fine, 100)
-	cfg, err := pgxpool.ParseConfig(l.db.URL)
-	check.OK(t)(err)
+	cfg := check.Value(pgxpool.ParseConfig(l.db.URL))(t)
 	cfg.ConnConfig.Tracer = store.Costs{}
-	db, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	check.OK(t)(err)
+	db := check.Value(pgxpool.NewWithConfig(t.Context(), cfg))(t)
 	t.Cleanup(db.Close)
 	counted := funding.New(db)
 	ctx := telemetry.WithMeter(t.Context())
@@ -176,7 +166,5 @@ func TestACallIsOneRoundTrip(t *testing.T) {
 	succeeds(t, counted.Refund(ctx, call("r", fine, 1)))
 	refused(t, counted.Resolve(ctx, transfer.Deposit, call("r", fine, 1)), transfer.ResolvedByOperator)
 	want := telemetry.Cost{SQLRoundTrips: 4, SQLStatements: 4, Commits: 4}
-	if diff := cmp.Diff(want, telemetry.MeterFrom(ctx).Cost()); diff != "" {
-		t.Errorf("cost of four calls (-want +got):\n%s", diff)
-	}
+	check.Same(t, "cost of four calls", telemetry.MeterFrom(ctx).Cost(), want)
 }

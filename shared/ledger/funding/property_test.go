@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -165,18 +166,13 @@ func (m *model) set(rt *rapid.T, l ledger, user int64) {
 
 func (m *model) compare(rt *rapid.T, l ledger) {
 	for at, b := range m.balances {
-		a, err := l.Account(l.t.Context(), at.user, at.asset)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		a := check.Value(l.Account(l.t.Context(), at.user, at.asset))(rt)
 		have, ok := new(big.Rat).SetString(a.Available)
-		if want := new(big.Rat).SetInt(b.units); at.asset == fine {
+		want := new(big.Rat).SetInt(b.units)
+		if at.asset == fine {
 			want.Quo(want, big.NewRat(100_000_000, 1))
-			ok = ok && have.Cmp(want) == 0
-		} else {
-			ok = ok && have.Cmp(want) == 0
 		}
-		if !ok || a.Status != b.status {
+		if !ok || have.Cmp(want) != 0 || a.Status != b.status {
 			rt.Fatalf("account %+v: got %+v, want %v units, %s", at, a, b.units, b.status)
 		}
 	}

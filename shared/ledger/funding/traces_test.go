@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -101,9 +99,7 @@ func TestH03RefusalsAreForEver(t *testing.T) {
 	for _, r := range slices.Backward(refusals) {
 		refused(t, l.of(r.op)(t.Context(), r.c), r.why)
 	}
-	if diff := cmp.Diff(before, l.rows()); diff != "" {
-		t.Errorf("rows changed by late duplicates (-before +after):\n%s", diff)
-	}
+	check.Same(t, "rows after late duplicates", l.rows(), before)
 }
 
 // H7: the unique keys that prevent a second effect cover all rows, permanently.
@@ -148,9 +144,7 @@ func TestH08RestoredCopyMovesNothing(t *testing.T) {
 	for _, asked := range []transfer.Call{c, call("before", fine, 1)} {
 		unknown(t, l.Resolve(t.Context(), transfer.Withdraw, asked), transfer.ErrForeign)
 	}
-	if diff := cmp.Diff(rows, l.rows()); diff != "" {
-		t.Errorf("changed (-want +got):\n%s", diff)
-	}
+	check.Same(t, "changed", l.rows(), rows)
 	check.OK(t)(l.db.Store.AcceptDatabase(t.Context(), "carol", "reconciled"))
 	succeeds(t, l.Resolve(t.Context(), transfer.Withdraw, call("before", fine, 1)))
 	succeeds(t, l.Withdraw(t.Context(), c))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -38,14 +39,9 @@ func TestReleaseFromBeforeTheAcceptanceEndsNoProtect(t *testing.T) {
 			h := newEnv(t)
 			h.mine(80)
 			h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, h.payer)
-			restored := func() { h.run(`update database_identity set timeline_id = timeline_id + 1`) }
-			accept := func() {
-				if err := h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled"); err != nil {
-					t.Error(err)
-				}
-			}
+			accept := func() { check.Err(t, "accept", nil)(h.db.Store.AcceptDatabase(t.Context(), "ann", "reconciled")) }
 			if x.copied {
-				restored()
+				h.restore()
 				h.worker.Reached = func(point string) {
 					if point == "release.taken" {
 						accept()
@@ -53,16 +49,14 @@ func TestReleaseFromBeforeTheAcceptanceEndsNoProtect(t *testing.T) {
 				}
 			} else {
 				h.worker.ChainOf = func(txmanager.Submitter) (txmanager.ChainConnector, error) {
-					return watchedChain{h.connector, func() { restored(); accept() }}, nil
+					return watchedChain{h.connector, func() { h.restore(); accept() }}, nil
 				}
 			}
 			out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, txmanager.ReleaseRequest{Incident: 1, Mode: x.mode, By: "bob", Reason: "a false alarm"})
 			if err == nil || !errors.Is(err, x.err) && x.err != nil {
 				t.Errorf("release: got %+v, %v; want it refused", out, err)
 			}
-			if open := value[int](h, `select count(*) from protect_incident where closed_at is null`); open != 1 {
-				t.Errorf("open incidents: got %d, want the one of before", open)
-			}
+			check.Equal(t, "open incidents", value[int](h, `select count(*) from protect_incident where closed_at is null`), 1)
 		})
 	}
 }

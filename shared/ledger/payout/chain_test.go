@@ -19,35 +19,24 @@ import (
 // serve runs one lease session of the payer's worker.
 func (h *env) serve() {
 	h.t.Helper()
-	if err := h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance); err != nil {
-		h.t.Fatalf("serve: %v", err)
-	}
+	check.OK(h.t)(h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance))
 }
 
 // serveUntil runs the payer's worker until the payout's transaction is in the wanted state.
 func (h *env) serveUntil(reqID, want string) {
 	h.t.Helper()
-	h.await(reqID+" is "+want, func() bool {
-		h.serve()
-		return h.managed(reqID) == want
-	})
+	h.awaitServed(reqID+" is "+want, func() bool { return h.managed(reqID) == want })
 }
 
 // mineUntil makes a block after each run of the worker.
 func (h *env) mineUntil(reqID, want string) {
 	h.t.Helper()
-	h.await(reqID+" is "+want, func() bool {
-		h.serve()
-		h.mine(1)
-		return h.managed(reqID) == want
-	})
+	h.awaitMined(reqID+" is "+want, func() bool { return h.managed(reqID) == want })
 }
 
 func (h *env) mine(n int) {
 	h.t.Helper()
-	if err := h.chain.Mine(n); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.chain.Mine(n))
 }
 
 // managed returns the state of the payout's transaction, such as "FAILED/CANCELLED". It returns ""
@@ -59,9 +48,39 @@ func (h *env) managed(reqID string) string {
 
 func (h *env) wantManaged(x transfer.Transfer, want string) {
 	h.t.Helper()
-	if got := h.managed(x.ReqID); got != want {
-		h.t.Errorf("managed: got %q, want %q", got, want)
-	}
+	check.Equal(h.t, "managed", h.managed(x.ReqID), want)
+}
+
+// txID returns the id of the payout's transaction.
+func (h *env) txID(x transfer.Transfer) string {
+	h.t.Helper()
+	return value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+}
+
+// txHash returns the hash of the payout's transaction.
+func (h *env) txHash(x transfer.Transfer) string {
+	h.t.Helper()
+	return value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
+}
+
+// succeeded is what the receipt of the payout's transaction says.
+func (h *env) succeeded(x transfer.Transfer) bool {
+	h.t.Helper()
+	return value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID)
+}
+
+// confirm posts the payout, and mines it until it is CONFIRMED.
+func (h *env) confirm(x transfer.Transfer) {
+	h.t.Helper()
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+}
+
+// pay posts the payout, and drives it until it is COMMITTED.
+func (h *env) pay(x transfer.Transfer) {
+	h.t.Helper()
+	h.confirm(x)
+	h.drive(x.ReqID, transfer.Committed)
 }
 
 // raw returns the last signed version of the payout's transaction.
@@ -73,9 +92,7 @@ func (h *env) raw(reqID string) []byte {
 
 func value[T any](h *env, query string, args ...any) (v T) {
 	h.t.Helper()
-	if err := h.db.DB.QueryRow(h.t.Context(), query, args...).Scan(&v); err != nil {
-		h.t.Fatalf("%s: %v", query, err)
-	}
+	check.OK(h.t)(h.db.DB.QueryRow(h.t.Context(), query, args...).Scan(&v))
 	return v
 }
 
@@ -92,9 +109,14 @@ func (h *env) protect() {
 	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, h.payer)
 }
 
+// release ends the open PROTECT incident by SQL.
 func (h *env) release() {
-	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
+	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm'
+		where submitter = $1 and closed_at is null`, h.payer)
 }
+
+// restore makes the database a restored copy.
+func (h *env) restore() { h.run(`update database_identity set timeline_id = timeline_id + 1`) }
 
 // paid returns the address's balance in the chain's coin, in wei.
 func (h *env) paid() string {
@@ -104,33 +126,44 @@ func (h *env) paid() string {
 
 func (h *env) wantPaid(want string) {
 	h.t.Helper()
-	if got := h.paid(); got != want {
-		h.t.Errorf("paid: got %s, want %s", got, want)
-	}
+	check.Equal(h.t, "paid", h.paid(), want)
 }
 
 // wei returns an account's balance in the chain's coin.
 func (h *env) wei(of txmanager.Address) *big.Int {
 	h.t.Helper()
-	wei, err := h.client.BalanceAt(h.t.Context(), common.Address(eip155.MustBytes(of)), nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	wei := check.Value(h.client.BalanceAt(h.t.Context(), common.Address(eip155.MustBytes(of)), nil))(h.t)
 	return wei
 }
 
 // held returns the address's balance in a test contract.
 func (h *env) held(contract string) string {
 	h.t.Helper()
-	word, err := h.client.StorageAt(h.t.Context(), common.HexToAddress(contract), common.HexToHash(address), nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	word := check.Value(h.client.StorageAt(h.t.Context(), common.HexToAddress(contract), common.HexToHash(address), nil))(h.t)
 	return new(big.Int).SetBytes(word).String()
 }
 
 // onePayment is 1.5 in the smallest unit of 18 decimals.
 const onePayment = "1500000000000000000"
+
+// awaitServed runs the payer's worker until the condition holds.
+func (h *env) awaitServed(what string, holds func() bool) {
+	h.t.Helper()
+	h.await(what, func() bool {
+		h.serve()
+		return holds()
+	})
+}
+
+// awaitMined makes a block after each run of the payer's worker until the condition holds.
+func (h *env) awaitMined(what string, holds func() bool) {
+	h.t.Helper()
+	h.await(what, func() bool {
+		h.serve()
+		h.mine(1)
+		return holds()
+	})
+}
 
 func (h *env) await(what string, holds func() bool) {
 	h.t.Helper()
@@ -152,22 +185,16 @@ func (h *env) lost(a devchain.Account, n uint64, to *common.Address, wei string,
 	h.t.Helper()
 	id := new(big.Int).SetUint64(h.chain.ChainID())
 	amount, _ := new(big.Int).SetString(wei, 10)
-	tx, err := types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+	return check.Value(types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: to, Gas: 200_000, Value: amount, Data: data, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return tx
+	}))(h.t)
 }
 
 // sends mines a transaction that is not recorded here, and returns its hash.
 func (h *env) sends(a devchain.Account, n uint64, to string, wei string, data []byte) string {
 	h.t.Helper()
 	tx := h.lost(a, n, new(common.HexToAddress(to)), wei, data)
-	if err := h.chain.MineExactly(bytesOf(h.t, tx)); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.chain.MineExactly(bytesOf(h.t, tx)))
 	return tx.Hash().String()
 }
 
@@ -180,18 +207,14 @@ func (h *env) outside(n uint64, to string, wei string) string {
 
 func bytesOf(t testing.TB, tx *types.Transaction) []byte {
 	t.Helper()
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
+	raw := check.Value(tx.MarshalBinary())(t)
 	return raw
 }
 
 // deploy deploys the code, funds the user with the token, and makes it the token that is paid out.
 func (h *env) deploy(code []byte) (contract string) {
 	h.t.Helper()
-	at, err := contracts.Deploy(h.t.Context(), h.chain, accounts[2], code)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	at := check.Value(contracts.Deploy(h.t.Context(), h.chain, accounts[2], code))(h.t)
 	contract = at.String()
 	h.asset(token, contract, h.payer)
 	h.fund(token)

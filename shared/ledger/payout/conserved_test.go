@@ -29,8 +29,7 @@ func (h *env) monitor() conservation.Monitor {
 // found returns the kinds of the findings that a check reports for the first time.
 func found(t testing.TB, m conservation.Monitor, full bool) (kinds []conservation.Kind) {
 	t.Helper()
-	report, err := m.Check(t.Context(), full)
-	check.OK(t)(err)
+	report := check.Value(m.Check(t.Context(), full))(t)
 	for _, f := range report.Fresh {
 		kinds = append(kinds, f.Kind)
 	}
@@ -69,14 +68,9 @@ func TestCheckHasNoFindingAtAnyStepOfPayouts(t *testing.T) {
 	silent("archived", true)
 
 	x := h.due(coin)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED")
-	if o := h.funding.Refund(t.Context(), x.Call()); o.Verdict != transfer.Success {
-		t.Fatalf("refund: %+v", o)
-	}
-	if got := found(t, m, false); len(got) != 1 || got[0] != conservation.CreditAndRefund {
-		t.Errorf("paid and given back: got %v, want %s", got, conservation.CreditAndRefund)
-	}
+	h.confirm(x)
+	succeeds(t, h.funding.Refund(t.Context(), x.Call()))
+	check.Same(t, "paid and given back", found(t, m, false), []conservation.Kind{conservation.CreditAndRefund})
 	if _, err := h.Create(t.Context(), h.request(coin), terms); err == nil {
 		t.Error("a new payout: got it accepted, want it halted")
 	}

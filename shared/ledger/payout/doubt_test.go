@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -16,9 +17,7 @@ import (
 // accept makes the restored copy the accepted database.
 func (h *env) accept(reason string) {
 	h.t.Helper()
-	if err := h.db.Store.AcceptDatabase(h.t.Context(), "ann", reason); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.Store.AcceptDatabase(h.t.Context(), "ann", reason))
 }
 
 // resume ends the halt of transfers that an acceptance begins.
@@ -30,9 +29,7 @@ func (h *env) resume() {
 // awaitFilled waits until the placeholders of the release are final.
 func (h *env) awaitFilled() {
 	h.t.Helper()
-	h.await("the placeholders are final", func() bool {
-		h.serve()
-		h.mine(1)
+	h.awaitMined("the placeholders are final", func() bool {
 		return value[int](h, `select count(*) from managed_tx where fills and state = 'FAILED'`) == filled
 	})
 }
@@ -41,21 +38,16 @@ func (h *env) awaitFilled() {
 // transaction count.
 func (h *env) restored(count uint64, named map[uint64]string) {
 	h.t.Helper()
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	h.restore()
 	h.await("PROTECT is open", func() bool {
 		_ = h.worker.ServeSubmitter(h.t.Context(), h.payer, txmanager.KindAdvance) // the worker detects the other database identity
 		return value[bool](h, `select exists (select from protect_incident where closed_at is null)`)
 	})
 	h.accept("reconciled")
 	h.mine(80)
-	h.await("what consumed the nonces is read", func() bool {
-		h.serve()
-		return value[uint64](h, `select count(*) from foreign_transaction`) == count
-	})
+	h.awaitServed("what consumed the nonces is read", func() bool { return value[uint64](h, `select count(*) from foreign_transaction`) == count })
 	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: count, Requests: named}
-	if _, err := h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave))
 	h.resume()
 }
 
@@ -63,17 +55,13 @@ func (h *env) restored(count uint64, named map[uint64]string) {
 func (h *env) says(reqID string, st store.PayoutStatement) {
 	h.t.Helper()
 	st.By, st.Reason = "ann", "looked at the explorer"
-	if err := h.db.Store.StatePayout(h.t.Context(), reqID, st); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.Store.StatePayout(h.t.Context(), reqID, st))
 }
 
 // withdraws takes back the operator's statement.
 func (h *env) withdraws(reqID, reason string) {
 	h.t.Helper()
-	if err := h.db.Store.WithdrawStatement(h.t.Context(), reqID, "ann", reason); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.Store.WithdrawStatement(h.t.Context(), reqID, "ann", reason))
 }
 
 func (h *env) ends(reqID string, want transfer.State, paid, has string) {
@@ -103,7 +91,7 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 			hash := h.outside(0, address, onePayment)
 			h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 			h.drive(x.ReqID, transfer.TargetPending)
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
+			h.wantUnknown(x, payout.ErrUnstated)
 			if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "" {
 				t.Fatalf("given up: got %s, transaction %q; want TARGET_PENDING and none", got.State, h.managed(x.ReqID))
 			}
@@ -113,10 +101,8 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 			h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 			h.serve()
-			check.Equal(t, "its transaction (nothing is sent for it)", h.managed(x.ReqID), "FAILED/CANCELLED")
-			if all := found(t, m, true); len(all) > 0 {
-				t.Errorf("conservation: got %v, want nothing", all)
-			}
+			h.wantManaged(x, "FAILED/CANCELLED") // nothing is sent for it
+			check.Same(t, "conservation", found(t, m, true), []conservation.Kind(nil))
 		})
 	}
 }
@@ -128,14 +114,14 @@ func TestRestoredQueuedPayoutIsNotRefunded(t *testing.T) {
 	h, x := newDue(t)
 	h.drive(x.ReqID, transfer.TargetPending)
 	hash := h.outside(0, address, onePayment)
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	h.restore()
 	h.accept("reconciled")
 	h.mine(80)
-	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
+	h.release()
 	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "FAILED/CANCELLED" {
 		t.Fatalf("given up: got %s, transaction %s; want TARGET_PENDING and FAILED/CANCELLED", got.State, h.managed(x.ReqID))
 	}
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
+	h.wantUnknown(x, payout.ErrUnstated)
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
@@ -146,8 +132,7 @@ func TestPayoutCreatedAfterARestoreIsPaid(t *testing.T) {
 	h := newFunded(t)
 	h.restored(0, nil)
 	x := h.due(coin)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.confirm(x)
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
@@ -164,19 +149,13 @@ func TestOneTransactionProvesOnePayout(t *testing.T) {
 	}
 	h.drive(x.ReqID, transfer.Committed)
 	h.drive(y.ReqID, transfer.TargetPending)
-	unknown(t, h.ledger.Deposit(t.Context(), y.Call()), store.ErrProofUsed)
-	if got := h.managed(y.ReqID); got != "" {
-		t.Errorf("transaction of the other: got %s, want none: it is not proved", got)
-	}
-	err := h.db.Store.StatePayout(t.Context(), y.ReqID, store.PayoutStatement{Refund: true, By: "bob", Reason: "another view"})
-	if !errors.Is(err, store.ErrStatementStands) {
-		t.Errorf("a second statement: got %v, want ErrStatementStands", err)
-	}
+	h.wantUnknown(y, store.ErrProofUsed)
+	check.Equal(t, "transaction of the other, which is not proved", h.managed(y.ReqID), "")
+	second := store.PayoutStatement{Refund: true, By: "bob", Reason: "another view"}
+	check.Err(t, "a second statement", store.ErrStatementStands)(h.db.Store.StatePayout(t.Context(), y.ReqID, second))
 	h.withdraws(y.ReqID, "it was the other one")
-	unknown(t, h.ledger.Deposit(t.Context(), y.Call()), payout.ErrUnstated)
-	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "too late"); !errors.Is(err, store.ErrNoStatement) {
-		t.Errorf("withdraw what is proved: got %v, want ErrNoStatement", err)
-	}
+	h.wantUnknown(y, payout.ErrUnstated)
+	check.Err(t, "withdraw what is proved", store.ErrNoStatement)(h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "too late"))
 	h.has(coin, "7")
 }
 
@@ -197,7 +176,7 @@ func TestNamedTransactionIsCheckedAgainstTheChain(t *testing.T) {
 	}
 	young := h.outside(2, address, onePayment)
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: young})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrPending)
+	h.wantUnknown(x, payout.ErrPending)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.mine(confirmations)
 	h.drive(x.ReqID, transfer.Committed)
@@ -215,23 +194,20 @@ func TestNotPaidTakesEffectWhenNothingLostCanBeMined(t *testing.T) {
 			h, x := newDue(t)
 			h.restored(0, nil)
 			h.says(x.ReqID, store.PayoutStatement{Refund: refund, NoncesBelow: filled + 2})
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+			h.wantUnknown(x, store.ErrNoncesOpen)
 			first, second := h.due(coin), h.due(coin)
-			h.drive(first.ReqID, transfer.TargetPending)
-			h.mineUntil(first.ReqID, "CONFIRMED")
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+			h.confirm(first)
+			h.wantUnknown(x, store.ErrNoncesOpen)
 			h.drive(second.ReqID, transfer.TargetPending)
 			h.serveUntil(second.ReqID, "TRACKING/PENDING")
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+			h.wantUnknown(x, store.ErrNoncesOpen)
 			h.mineUntil(second.ReqID, "CONFIRMED")
 			if refund {
 				h.ends(x.ReqID, transfer.RolledBack, "3000000000000000000", "7")
 				return
 			}
 			h.drive(x.ReqID, transfer.TargetPending)
-			if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "too late"); !errors.Is(err, store.ErrNoStatement) {
-				t.Errorf("withdraw what has taken effect: got %v, want ErrNoStatement", err)
-			}
+			check.Err(t, "withdraw what has taken effect", store.ErrNoStatement)(h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "too late"))
 			h.mineUntil(x.ReqID, "CONFIRMED")
 			h.ends(x.ReqID, transfer.Committed, "4500000000000000000", "5.5")
 		})
@@ -250,24 +226,19 @@ func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 			h.deploy(contracts.Liar()) // emits no Transfer event
 			x := h.due(token)
 			m := h.monitor()
-			h.drive(x.ReqID, transfer.TargetPending)
-			h.mineUntil(x.ReqID, "CONFIRMED")
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotPaid)
+			h.confirm(x)
+			h.wantUnknown(x, payout.ErrNotPaid)
 			if !paid {
 				h.says(x.ReqID, store.PayoutStatement{Refund: true})
-				if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.NotPaid {
-					t.Errorf("reason: got %s, want %s", got.Reason, payout.NotPaid)
-				}
+				check.Equal(t, "reason", h.drive(x.ReqID, transfer.RolledBack).Reason, payout.NotPaid)
 				h.has(token, "10")
 			} else {
-				own := value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
+				own := h.txHash(x)
 				h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: own})
 				h.drive(x.ReqID, transfer.Committed)
 				h.has(token, "8.5")
 			}
-			if all := found(t, m, true); len(all) > 0 {
-				t.Errorf("conservation: got %v, want nothing", all)
-			}
+			check.Same(t, "conservation", found(t, m, true), []conservation.Kind(nil))
 		})
 	}
 }
@@ -313,7 +284,7 @@ func TestNamedPayoutEndsByTheConsumingTransactionOrAStatement(t *testing.T) {
 		h.mineUntil(x.ReqID, "PROTECT")
 		h.resync(map[uint64]string{0: x.ReqID})
 		h.drive(x.ReqID, transfer.TargetPending)
-		unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
+		h.wantUnknown(x, payout.ErrNotProven)
 		h.says(x.ReqID, store.PayoutStatement{Refund: true})
 		h.ends(x.ReqID, transfer.RolledBack, "0", "10")
 	})
@@ -327,7 +298,7 @@ func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: 1})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
+	h.wantUnknown(x, store.ErrPaymentFound)
 	h.withdraws(x.ReqID, "it was for another")
 	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 1, OtherPayments: []string{hash}})
 	h.ends(x.ReqID, transfer.RolledBack, onePayment, "10")
@@ -339,11 +310,9 @@ func TestAnotherRequestsTransactionProvesNothing(t *testing.T) {
 	h, x := newDue(t)
 	h.restored(0, nil)
 	y := h.due(coin)
-	h.drive(y.ReqID, transfer.TargetPending)
-	h.mineUntil(y.ReqID, "CONFIRMED")
-	h.drive(y.ReqID, transfer.Committed)
-	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: value[string](h, `select tx_hash from managed_tx where request_id = $1`, y.ReqID)})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrProofUsed)
+	h.pay(y)
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: h.txHash(y)})
+	h.wantUnknown(x, store.ErrProofUsed)
 	h.wantManaged(x, "")
 	h.has(coin, "7")
 }
@@ -359,22 +328,16 @@ func TestHeldPayoutGoesOnByAStatement(t *testing.T) {
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.outside(0, "0x00000000000000000000000000000000000000d4", "1")
 			h.restored(1, nil)
-			if !value[bool](h, `select held and state = 'QUEUED' from managed_tx where request_id = $1`, x.ReqID) {
-				t.Fatal("after the acceptance: got it not held")
-			}
+			check.Equal(t, "held after the acceptance", value[bool](h, `select held and state = 'QUEUED' from managed_tx where request_id = $1`, x.ReqID), true)
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.serve()
-			if got := h.managed(x.ReqID); got != "QUEUED" {
-				t.Fatalf("before a statement: got %s, want it to wait in the queue", got)
-			}
+			h.wantManaged(x, "QUEUED")
 			h.says(x.ReqID, store.PayoutStatement{Refund: refund, NoncesBelow: 1})
 			if refund {
 				h.ends(x.ReqID, transfer.RolledBack, "0", "10")
 				return
 			}
-			h.drive(x.ReqID, transfer.TargetPending)
-			h.mineUntil(x.ReqID, "CONFIRMED")
-			h.drive(x.ReqID, transfer.Committed)
+			h.pay(x)
 			h.wantPaid(onePayment)
 		})
 	}
@@ -394,15 +357,10 @@ func TestNewPayoutLikeAForeignPaymentIsHeld(t *testing.T) {
 	if !value[bool](h, `select held and state = 'QUEUED' and held_for = 'CALL' from managed_tx where request_id = $1`, x.ReqID) {
 		t.Fatal("got it not held beside the payment that does the same")
 	}
-	if got := h.paid(); got != onePayment {
-		t.Errorf("paid: got %s, want the foreign payment alone", got)
-	}
-	if h.giveUp(x.ReqID); h.managed(x.ReqID) != "QUEUED" {
-		t.Errorf("given up: got %s; want it to wait, since it may be the one that was paid", h.managed(x.ReqID))
-	}
-	if _, err := h.db.Store.WriteOff(t.Context(), store.HoldDecision{Submitter: h.payer, Limit: 9, By: "ann", Reason: "paid by hand, to somebody else"}); err != nil {
-		t.Fatal(err)
-	}
+	h.wantPaid(onePayment) // the foreign payment alone
+	h.giveUp(x.ReqID)
+	h.wantManaged(x, "QUEUED") // it may be the one that was paid
+	check.OK(t)(h.db.Store.WriteOff(t.Context(), store.HoldDecision{Submitter: h.payer, Limit: 9, By: "ann", Reason: "paid by hand, to somebody else"}))
 	h.mineUntil(x.ReqID, "CONFIRMED")
 	h.drive(x.ReqID, transfer.Committed)
 }
@@ -416,11 +374,8 @@ func TestMatchedPayoutIsProved(t *testing.T) {
 	h.restored(1, nil)
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
-	zero := uint64(0)
-	d := store.HoldDecision{Submitter: h.payer, Nonce: &zero, By: "ann", Reason: "the user's own repeat"}
-	if _, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)); err != nil {
-		t.Fatal(err)
-	}
+	d := store.HoldDecision{Submitter: h.payer, Nonce: new(uint64), By: "ann", Reason: "the user's own repeat"}
+	check.OK(t)(h.db.Store.MatchHold(t.Context(), d, h.txID(x)))
 	h.says(x.ReqID, store.PayoutStatement{Refund: true}) // the chain proves the payment all the same
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
@@ -432,25 +387,21 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	h, x := newDue(t)
 	h.restored(0, nil)
 	h.says(x.ReqID, store.PayoutStatement{})
-	found, err := h.db.Store.Payout(t.Context(), h.payer, x.ReqID)
-	check.OK(t)(err)
-	if err := h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true); err != nil {
-		t.Fatal(err) // the coordinator stops before it posts, and the backup is made
-	}
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	found := check.Value(h.db.Store.Payout(t.Context(), h.payer, x.ReqID))(t)
+	// The coordinator stops before it posts, and the backup is made.
+	check.OK(t)(h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true))
+	h.restore()
 	h.accept("reconciled again")
-	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
+	h.release()
 	h.resume()
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
+	h.wantUnknown(x, payout.ErrUnstated)
 	if _, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100); err == nil {
 		t.Error("posted: got no error, want the database to refuse it")
 	}
-	if h.giveUp(x.ReqID); h.managed(x.ReqID) != "" {
-		t.Errorf("given up: got %s, want nothing on record", h.managed(x.ReqID))
-	}
+	h.giveUp(x.ReqID)
+	h.wantManaged(x, "")
 	h.says(x.ReqID, store.PayoutStatement{})
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.confirm(x)
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 
@@ -475,22 +426,14 @@ func TestPaymentOfAnotherPayoutCannotBeMatched(t *testing.T) {
 	h.drive(x.ReqID, transfer.Committed)
 	y := h.due(coin)
 	h.drive(y.ReqID, transfer.TargetPending)
-	zero := uint64(0)
-	d := store.HoldDecision{Submitter: h.payer, Nonce: &zero, Limit: 1, By: "ann", Reason: "a mistake"}
-	if p, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, y.ReqID)); !errors.Is(err, store.ErrProofUsed) {
-		t.Errorf("match: got %+v, %v; want it refused: the transaction proves another payout", p, err)
-	}
-	if got := value[string](h, `select state || case when held then ' held' else '' end from managed_tx where request_id = $1`, y.ReqID); got != "QUEUED held" {
-		t.Errorf("after the refusal: got it %s, want it as it was", got)
-	}
-	if _, err := h.db.Store.WriteOff(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	d := store.HoldDecision{Submitter: h.payer, Nonce: new(uint64), Limit: 1, By: "ann", Reason: "a mistake"}
+	check.Err(t, "match with a transaction that proves another payout", store.ErrProofUsed)(h.db.Store.MatchHold(t.Context(), d, h.txID(y)))
+	check.Equal(t, "after the refusal",
+		value[string](h, `select state || case when held then ' held' else '' end from managed_tx where request_id = $1`, y.ReqID), "QUEUED held")
+	check.OK(t)(h.db.Store.WriteOff(t.Context(), d))
 	h.mineUntil(y.ReqID, "CONFIRMED")
 	h.drive(y.ReqID, transfer.Committed)
-	if got := value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash); got != 1 {
-		t.Errorf("proofs by the transaction: got %d, want one", got)
-	}
+	check.Equal(t, "proofs by the transaction", value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash), 1)
 }
 
 // A proof by a foreign transaction waits while an operator matches that transaction with a request:
@@ -501,12 +444,9 @@ func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 	hash := h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-	match, err := h.db.DB.Begin(t.Context())
-	check.OK(t)(err)
+	match := check.Value(h.db.DB.Begin(t.Context()))(t)
 	defer func() { _ = match.Rollback(t.Context()) }()
-	if _, err := match.Exec(t.Context(), `select from foreign_hold where submitter = $1 and ended_at is null for update`, h.payer); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(match.Exec(t.Context(), `select from foreign_hold where submitter = $1 and ended_at is null for update`, h.payer))
 	proved := make(chan any, 1)
 	go func() { proved <- h.ledger.Deposit(context.Background(), x.Call()) }()
 	h.await("the proof waits", func() bool {
@@ -518,7 +458,6 @@ func TestProofWaitsForAConcurrentMatch(t *testing.T) {
 	default:
 	}
 	check.OK(t)(match.Rollback(t.Context()))
-	if <-proved; value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash) != 1 {
-		t.Error("after the match: got no proof, want it")
-	}
+	<-proved
+	check.Equal(t, "proofs after the match", value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash), 1)
 }

@@ -32,14 +32,13 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 	h.restored(0, nil)
 	check.Equal(t, "after the release", h.fills(), "0 IN_FLIGHT, 1 IN_FLIGHT, 2 IN_FLIGHT, 3 IN_FLIGHT")
 	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: filled})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+	h.wantUnknown(x, store.ErrNoncesOpen)
 	y := h.due(coin)
 	h.drive(y.ReqID, transfer.TargetPending)
-	h.await("the placeholders are sent", func() bool {
-		h.serve()
+	h.awaitServed("the placeholders are sent", func() bool {
 		return value[bool](h, `select count(*) = 4 from managed_tx where fills and state = 'TRACKING'`)
 	})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+	h.wantUnknown(x, store.ErrNoncesOpen)
 	first := value[[]byte](h, `select d.bytes from managed_tx m join tx_document d using (tx_id) where m.nonce = 0 and d.name = 'version:1'`)
 	check.OK(t)(h.chain.MineExactly(first))
 	h.await("the first placeholder is final, and there is room", func() bool {
@@ -48,9 +47,7 @@ func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
 		return h.fills() == "0 FAILED/PLACEHOLDER, 1 TRACKING/PENDING, 2 TRACKING/PENDING, 3 TRACKING/PENDING"
 	})
 	h.serve()
-	if got := h.managed(y.ReqID); got != "QUEUED" {
-		t.Errorf("a payout beside open placeholders: got %s, want it QUEUED", got)
-	}
+	check.Equal(t, "a payout beside open placeholders", h.managed(y.ReqID), "QUEUED")
 	h.mineUntil(y.ReqID, "CONFIRMED")
 	check.Equal(t, "nonce of the payout behind", value[int](h, `select nonce from managed_tx where request_id = $1`, y.ReqID), filled)
 	h.drive(y.ReqID, transfer.Committed)
@@ -66,24 +63,16 @@ func TestLostBytesThatBeatAPlaceholderAreEvaluated(t *testing.T) {
 	h, x := newDue(t)
 	h.restored(0, nil)
 	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: filled}) // a mistake, as the chain shows later
-	h.await("the placeholders are signed", func() bool {
-		h.serve()
-		return value[bool](h, `select count(*) = 4 from tx_version where kind = 'PLACEHOLDER'`)
-	})
+	h.awaitServed("the placeholders are signed", func() bool { return value[bool](h, `select count(*) = 4 from tx_version where kind = 'PLACEHOLDER'`) })
 	first := value[[]byte](h, `select d.bytes from managed_tx m join tx_document d using (tx_id) where m.nonce = 0 and d.name = 'version:1'`)
 	check.OK(t)(h.chain.MineExactly(first, bytesOf(t, h.lost(accounts[0], 1, new(common.HexToAddress(address)), onePayment, nil))))
-	h.await("PROTECT is open", func() bool {
-		h.serve()
-		h.mine(1)
+	h.awaitMined("PROTECT is open", func() bool {
 		return value[bool](h, `select exists (select from protect_incident where closed_at is null)`)
 	})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+	h.wantUnknown(x, store.ErrNoncesOpen)
 	h.mine(80)
 	leave := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "a lost payment was mined", Count: 4}
-	h.await("what consumed the nonce is read", func() bool {
-		h.serve()
-		return value[int](h, `select count(*) from foreign_transaction`) == 1
-	})
+	h.awaitServed("what consumed the nonce is read", func() bool { return value[int](h, `select count(*) from foreign_transaction`) == 1 })
 	_, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave)
 	if _, ok := errors.AsType[txmanager.UnnamedNonceError](err); !ok || strings.Contains(err.Error(), "placeholder:") {
 		t.Fatalf("a release that does not say what it was: got %v, want ErrNotForeign that names the payout alone", err)
@@ -93,7 +82,7 @@ func TestLostBytesThatBeatAPlaceholderAreEvaluated(t *testing.T) {
 	if _, ok := errors.AsType[txmanager.NamingError](err); !ok {
 		t.Fatalf("a release that names a placeholder: got %v, want ErrNaming", err)
 	}
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
+	h.wantUnknown(x, store.ErrPaymentFound)
 	h.withdraws(x.ReqID, "it was paid")
 	leave.Requests = map[uint64]string{1: x.ReqID}
 	out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave)
@@ -101,9 +90,7 @@ func TestLostBytesThatBeatAPlaceholderAreEvaluated(t *testing.T) {
 		t.Fatalf("release: got %+v, %v; want nothing filled again", out, err)
 	}
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
-	h.await("the other placeholders are final", func() bool {
-		h.serve()
-		h.mine(1)
+	h.awaitMined("the other placeholders are final", func() bool {
 		return h.fills() == "0 FAILED/PLACEHOLDER, 1 FAILED/DISPLACED, 2 FAILED/PLACEHOLDER, 3 FAILED/PLACEHOLDER"
 	})
 }
@@ -111,7 +98,7 @@ func TestLostBytesThatBeatAPlaceholderAreEvaluated(t *testing.T) {
 // protected makes the database a restored, accepted one with the payer in PROTECT.
 func (h *env) protected() {
 	h.t.Helper()
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	h.restore()
 	h.accept("reconciled")
 	h.resume()
 	h.mine(80)
@@ -126,9 +113,7 @@ func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 		l.Incident, l.By, l.Reason = 1, "ann", "restored"
 		return h.worker.ReleaseSubmitter(t.Context(), h.payer, l)
 	}
-	if _, err := release(txmanager.ReleaseRequest{Mode: txmanager.Resume}); !errors.Is(err, txmanager.ErrFillRequired) {
-		t.Errorf("resume: got %v, want ErrUnfilled", err)
-	}
+	check.Err(t, "resume", txmanager.ErrFillRequired)(release(txmanager.ReleaseRequest{Mode: txmanager.Resume}))
 	_, err := release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Fill: new(uint64(filled - 1))})
 	if _, ok := errors.AsType[txmanager.FillError](err); !ok {
 		t.Errorf("fewer than the window: got %v, want ErrFill", err)
@@ -143,14 +128,9 @@ func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
 		return errors.Is(err, txmanager.ErrNotYetFinal)
 	})
 	h.mine(80)
-	_, err = release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1, Requests: map[uint64]string{0: txmanager.NoRequest}, Fill: new(uint64(6))})
-	check.OK(t)(err)
-	if got := value[string](h, `select released ->> 'filling' from protect_incident`); got != `{"from": 1, "below": 7}` {
-		t.Errorf("on record: got %s, want the nonces from 1 to 6", got)
-	}
-	if _, err := release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1}); !errors.Is(err, txmanager.ErrIncidentClosed) {
-		t.Errorf("the same again: got %v, want ErrIncidentClosed", err)
-	}
+	check.OK(t)(release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1, Requests: map[uint64]string{0: txmanager.NoRequest}, Fill: new(uint64(6))}))
+	check.Equal(t, "the filled nonces on record", value[string](h, `select released ->> 'filling' from protect_incident`), `{"from": 1, "below": 7}`)
+	check.Err(t, "the same again", txmanager.ErrIncidentClosed)(release(txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1}))
 	if count, ok, err := h.db.Store.FilledCount(t.Context(), h.payer); count != 1 || !ok || err != nil {
 		t.Errorf("the count that was filled above: got %d, %v, %v; want 1", count, ok, err)
 	}
@@ -170,16 +150,13 @@ func TestReleaseSendsPlaceholdersWithinTheWindow(t *testing.T) {
 	h.fund(coin)
 	h.restored(0, nil)
 	for n := range filled {
-		h.await("the next placeholder is sent", func() bool {
-			h.serve()
+		h.awaitServed("the next placeholder is sent", func() bool {
 			return value[int](h, `select count(*) from managed_tx where fills and state = 'TRACKING'`) == 1
 		})
 		for range 3 {
 			h.serve()
 		}
-		if got := value[int](h, `select count(*) from tx_version`); got != n+1 {
-			t.Fatalf("signed with %d final: got %d, want %d", n, got, n+1)
-		}
+		check.Equal(t, "signed versions", value[int](h, `select count(*) from tx_version`), n+1)
 		h.await("it is final", func() bool {
 			h.mine(1)
 			h.serve()
@@ -199,7 +176,7 @@ func TestReleaseFillsOnlyForPayersAfterARestore(t *testing.T) {
 	if out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, leave); err != nil || out.Filling != nil {
 		t.Errorf("a payer, not restored: got %+v, %v; want nothing filled", out, err)
 	}
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	h.restore()
 	h.accept("reconciled")
 	if out, err := h.worker.ReleaseSubmitter(t.Context(), other, leave); err != nil || out.Filling != nil {
 		t.Errorf("no payer, restored: got %+v, %v; want nothing filled", out, err)
@@ -218,7 +195,7 @@ func TestReleaseFillsAllStatedNonces(t *testing.T) {
 	h, x := newDue(t)
 	h.protected()
 	h.drive(x.ReqID, transfer.TargetPending)
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
+	h.wantUnknown(x, payout.ErrUnstated)
 	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 7})
 	out, err := h.worker.ReleaseSubmitter(t.Context(), h.payer, txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored"})
 	if err != nil || out.Filling == nil || *out.Filling != (txmanager.Filling{Below: 7}) {

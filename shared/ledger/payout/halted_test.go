@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -28,9 +29,7 @@ func TestHaltStopsPayouts(t *testing.T) {
 		}
 		h.has(coin, "15")
 	}
-	if _, err := h.Create(t.Context(), h.request(coin), terms); !errors.Is(err, transfer.ErrHalted) {
-		t.Errorf("a new payout under the halt: got %v, want %v", err, transfer.ErrHalted)
-	}
+	check.Err(t, "a new payout under the halt", transfer.ErrHalted)(h.Create(t.Context(), h.request(coin), terms))
 	stays("halted")
 	h.resume()
 	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)
@@ -39,9 +38,7 @@ func TestHaltStopsPayouts(t *testing.T) {
 		t.Errorf("a new payout of a suspended asset: got %v, want ASSET_SUSPENDED", err)
 	}
 	stays("suspended")
-	if n := value[int](h, `select count(*) from transfers_tb`); n != 1 {
-		t.Errorf("transfers: got %d, want the first alone", n)
-	}
+	check.Equal(t, "transfers", value[int](h, `select count(*) from transfers_tb`), 1)
 }
 
 // A deposit from outside does not repair a balance that differs from its journal. It changes both,

@@ -74,11 +74,9 @@ var accounts = devchain.DevAccounts(4)
 
 func newEnv(t testing.TB) *env {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
-	client, err := ethclient.Dial(chain.URL())
-	check.OK(t)(err)
+	client := check.Value(ethclient.Dial(chain.URL()))(t)
 	t.Cleanup(client.Close)
 	h := &env{t: t, db: storetest.New(t), chain: chain, client: client, log: &lines{}, tasks: &enqueuer{}}
 	h.Store, h.funding = transfers.New(h.db.Store), funding.New(h.db.DB)
@@ -110,29 +108,20 @@ func newDue(t testing.TB) (*env, transfer.Transfer) {
 func (h *env) pays(a devchain.Account, callers ...string) txmanager.Submitter {
 	h.t.Helper()
 	s := eip155.NewSubmitter(h.chain.ChainID(), a.Address)
-	_, err := h.db.Store.Register(h.t.Context(), store.Registration{Submitter: s, Signer: "local", MaxInFlight: 4, Callers: callers, CreatedBy: "test"})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.Store.Register(h.t.Context(), store.Registration{Submitter: s, Signer: "local", MaxInFlight: 4, Callers: callers, CreatedBy: "test"}))
 	return s
 }
 
 func (h *env) openWorker() {
 	h.t.Helper()
-	connector, err := evm.New(evm.Options{URL: h.chain.URL(), ChainID: h.chain.ChainID()})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	connector := check.Value(evm.New(evm.Options{URL: h.chain.URL(), ChainID: h.chain.ChainID()}))(h.t)
 	h.t.Cleanup(connector.Close)
 	h.connector = connector
 	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
 	for _, a := range accounts[:2] {
 		keys[eip155.NewSubmitter(h.chain.ChainID(), a.Address)] = a.Key
 	}
-	local, err := signer.NewLocal(keys)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	local := check.Value(signer.NewLocal(keys))(h.t)
 	h.worker = &worker.Worker{
 		Service: session.Service{
 			Store: h.db.Store, ChainOf: func(txmanager.Submitter) (txmanager.ChainConnector, error) { return connector, nil }, Tasks: h.tasks,
@@ -162,10 +151,7 @@ func (h *env) newLedger(bound int) *payout.Ledger {
 func (h *env) openCoordinator() {
 	h.t.Helper()
 	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: h.funding, transfer.Spot: h.funding, transfer.Chain: h.ledger}
-	c, err := transfer.New(h.Store, h.Store, all, transfer.DefaultRules(), telemetry.NewLogger(h.log, slog.LevelDebug, ""))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	c := check.Value(transfer.New(h.Store, h.Store, all, transfer.DefaultRules(), telemetry.NewLogger(h.log, slog.LevelDebug, "")))(h.t)
 	h.coordinator = c
 }
 
@@ -173,18 +159,13 @@ func (h *env) openCoordinator() {
 func (h *env) asset(a transfer.Asset, contract string, s txmanager.Submitter) {
 	h.t.Helper()
 	a.Payout = &transfer.PayoutTerms{Submitter: string(s), ChainID: h.chain.ChainID(), Token: contract, Decimals: 18}
-	if err := h.PutAsset(h.t.Context(), a); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.PutAsset(h.t.Context(), a))
 }
 
 // fund creates the user's account with 10 of the asset.
 func (h *env) fund(a transfer.Asset) {
 	h.t.Helper()
-	o := h.funding.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "in of " + a.Name, UserID: user, AssetID: a.ID, Units: ten(a)})
-	if o.Verdict != transfer.Success {
-		h.t.Fatalf("fund: %+v", o)
-	}
+	succeeds(h.t, h.funding.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "in of " + a.Name, UserID: user, AssetID: a.ID, Units: ten(a)}))
 }
 
 func ten(a transfer.Asset) uint64 {
@@ -213,10 +194,7 @@ func (h *env) request(a transfer.Asset) transfer.Request {
 	}
 	amount, _ := transfer.ParseAmount("1.5")
 	units, _ := amount.Units(a.Precision)
-	p, err := payout.Prepare(families, *known, units, address, maxGas)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	p := check.Value(payout.Prepare(families, *known, units, address, maxGas))(h.t)
 	return transfer.Request{ReqID: ulid.Make().String(), UserID: user, From: transfer.Funding, To: transfer.Chain, Asset: a.Name, Amount: amount, Payout: p}
 }
 
@@ -236,9 +214,7 @@ func (h *env) stored(a transfer.Asset) transfer.Transfer {
 func (h *env) due(a transfer.Asset) transfer.Transfer {
 	h.t.Helper()
 	x := h.stored(a)
-	if o := h.funding.Withdraw(h.t.Context(), x.Call()); o.Verdict != transfer.Success {
-		h.t.Fatalf("withdraw: %+v", o)
-	}
+	succeeds(h.t, h.funding.Withdraw(h.t.Context(), x.Call()))
 	m, err := h.Move(h.t.Context(), transfer.Transition{ReqID: x.ReqID, Path: []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending}})
 	if err != nil || !m.Done {
 		h.t.Fatalf("move: %+v, %v", m, err)
@@ -259,18 +235,19 @@ func (h *env) drive(reqID string, want transfer.State) transfer.Transfer {
 // giveUp resolves the payout as an operator.
 func (h *env) giveUp(reqID string) transfer.Transfer {
 	h.t.Helper()
-	got, err := h.coordinator.Resolve(h.t.Context(), transfer.RequestedAction{ReqID: reqID, By: "ann", Reason: "asked"}, transfer.Deposit)
-	if err != nil {
-		h.t.Fatalf("resolve: %v", err)
-	}
-	return got
+	action := transfer.RequestedAction{ReqID: reqID, By: "ann", Reason: "asked"}
+	return check.Value(h.coordinator.Resolve(h.t.Context(), action, transfer.Deposit))(h.t)
 }
 
 func refused(t testing.TB, o transfer.Outcome, want transfer.Reason) {
 	t.Helper()
-	if o != (transfer.Outcome{Verdict: transfer.Refused, Reason: want}) {
-		t.Errorf("got %s %s, %v; want REFUSED with %s", o.Verdict, o.Reason, o.Err, want)
-	}
+	check.Equal(t, "outcome", o, transfer.Outcome{Verdict: transfer.Refused, Reason: want})
+}
+
+// wantUnknown asks the ledger for the deposit of x, and requires that its outcome is unknown.
+func (h *env) wantUnknown(x transfer.Transfer, cause error) {
+	h.t.Helper()
+	unknown(h.t, h.ledger.Deposit(h.t.Context(), x.Call()), cause)
 }
 
 func unknown(t testing.TB, o transfer.Outcome, cause error) {
@@ -282,9 +259,7 @@ func unknown(t testing.TB, o transfer.Outcome, cause error) {
 
 func succeeds(t testing.TB, o transfer.Outcome) {
 	t.Helper()
-	if o != (transfer.Outcome{Verdict: transfer.Success}) {
-		t.Errorf("got %s %s, %v; want SUCCESS", o.Verdict, o.Reason, o.Err)
-	}
+	check.Equal(t, "outcome", o, transfer.Outcome{Verdict: transfer.Success})
 }
 
 // intentOf returns the intent that the ledger posts for x.
@@ -298,10 +273,7 @@ func (h *env) intentOf(x transfer.Transfer) store.Intent {
 // states returns the history of a transfer, as ids.
 func (h *env) states(reqID string) string {
 	h.t.Helper()
-	story, err := h.Why(h.t.Context(), reqID)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	story := check.Value(h.Why(h.t.Context(), reqID))(h.t)
 	var all []string
 	for _, s := range story.History {
 		all = append(all, fmt.Sprint(int16(s.State)))
@@ -312,7 +284,5 @@ func (h *env) states(reqID string) string {
 // unguarded lets a test change the payer while a payout is open, as a build before migration 0019 could.
 func (h *env) unguarded() {
 	h.t.Helper()
-	if _, err := h.db.DB.Exec(h.t.Context(), `alter table assets_tb disable trigger guard_asset_terms`); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.db.DB.Exec(h.t.Context(), `alter table assets_tb disable trigger guard_asset_terms`))
 }

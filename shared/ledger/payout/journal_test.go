@@ -3,10 +3,10 @@ package payout_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -17,10 +17,7 @@ func (h *env) journal() (all []transfer.Entry) {
 	h.t.Helper()
 	j, cursor := payout.NewJournal(families, h.db.Store), conservation.Cursor("")
 	for {
-		page, err := j.Page(h.t.Context(), cursor, 2)
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		page := check.Value(j.Page(h.t.Context(), cursor, 2))(h.t)
 		all, cursor = append(all, page.Entries...), page.Next
 		if !page.More {
 			return all
@@ -37,16 +34,13 @@ func TestJournalHasEachPaidPayoutOnce(t *testing.T) {
 	want := []transfer.Entry{}
 	for _, a := range []transfer.Asset{coin, token, coin} {
 		x := h.due(a)
-		h.drive(x.ReqID, transfer.TargetPending)
-		h.mineUntil(x.ReqID, "CONFIRMED")
+		h.confirm(x)
 		want = append(want, transfer.Entry{ReqID: x.ReqID, Op: transfer.Deposit, UserID: user, AssetID: a.ID, Units: x.Units})
 	}
 	given := h.due(coin)
 	h.giveUp(given.ReqID)
 	for range 2 {
-		if diff := cmp.Diff(want, h.journal(), cmpopts.IgnoreFields(transfer.Entry{}, "Seq", "At")); diff != "" {
-			t.Errorf("journal (-want +got):\n%s", diff)
-		}
+		check.Same(t, "journal", h.journal(), want, cmpopts.IgnoreFields(transfer.Entry{}, "Seq", "At"))
 		h.archive()
 	}
 	for _, e := range want {
@@ -58,9 +52,7 @@ func TestJournalHasEachPaidPayoutOnce(t *testing.T) {
 func (h *env) archive() {
 	h.t.Helper()
 	for _, statement := range []string{`alter table tx_document disable trigger guard_documents`, `delete from tx_document`} {
-		if _, err := h.db.DB.Exec(h.t.Context(), statement); err != nil {
-			h.t.Fatal(err)
-		}
+		check.OK(h.t)(h.db.DB.Exec(h.t.Context(), statement))
 	}
 }
 
@@ -71,12 +63,8 @@ func TestJournalHasPaymentsWithoutATransfer(t *testing.T) {
 	h, x := newDue(t)
 	in := h.intentOf(x)
 	in.RequestID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
-	if _, err := h.db.Store.Create(t.Context(), in, 100); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.db.Store.Create(t.Context(), in, 100))
 	h.mineUntil(in.RequestID, "CONFIRMED")
 	want := []transfer.Entry{{ReqID: in.RequestID, Op: transfer.Deposit}}
-	if diff := cmp.Diff(want, h.journal(), cmpopts.IgnoreFields(transfer.Entry{}, "Seq", "At")); diff != "" {
-		t.Errorf("journal (-want +got):\n%s", diff)
-	}
+	check.Same(t, "journal", h.journal(), want, cmpopts.IgnoreFields(transfer.Entry{}, "Seq", "At"))
 }

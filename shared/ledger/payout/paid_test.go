@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -89,12 +90,8 @@ func TestOnlyThePayingLogIsTheProof(t *testing.T) {
 	}
 	p := transfer.Payout{Submitter: "eip155:1:" + payerWord, Address: addressWord, BaseUnits: "7", Token: tokenWord, Payload: []byte(tokenPayload)}
 	others := []string{log(payerWord, addressWord, "7", "0x3"), log(tokenWord, payerWord, "7", "0x4"), log(tokenWord, addressWord, "6", "0x5")}
-	if _, err := transferIndex(families, p, receipt(others...)); !errors.Is(err, ErrNotProven) {
-		t.Errorf("no log that pays: got %v, want ErrNotBorneOut", err)
-	}
-	if err := checkPaid(families, p, p.Payload, receipt(others...)); !errors.Is(err, ErrNotPaid) {
-		t.Errorf("no log that pays: got %v, want ErrNotPaid", err)
-	}
+	check.Err(t, "no log that pays", ErrNotProven)(transferIndex(families, p, receipt(others...)))
+	check.Err(t, "no log that pays", ErrNotPaid)(checkPaid(families, p, p.Payload, receipt(others...)))
 	got, err := transferIndex(families, p, receipt(append(others, log(tokenWord, addressWord, "7", "0x9"), log(tokenWord, addressWord, "7", "0xa"))...))
 	if got != 9 || err != nil {
 		t.Errorf("the log that pays: got %d, %v; want 9", got, err)

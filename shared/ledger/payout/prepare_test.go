@@ -5,8 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -43,9 +42,7 @@ func TestPrepareReturnsCanonicalPayout(t *testing.T) {
 				Submitter: "eip155:1337:" + payerAddress, ChainID: 1337, Token: c.token, Address: lower,
 				BaseUnits: "1500000000000000000", Payload: []byte(c.payload),
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s to %s (-want +got):\n%s", name, text, diff)
-			}
+			check.Same(t, name+" to "+text, got, want)
 		}
 	}
 }
@@ -59,15 +56,13 @@ func TestPrepareRefusesAddresses(t *testing.T) {
 		"0x0000000000000000000000000000000000000000", payerAddress, "0x" + strings.ToUpper(payerAddress[2:]), contract,
 	} {
 		_, err := payout.Prepare(families, payable(contract), 1, text, maxGas)
-		var refused transfer.RefusedError
-		var address payout.AddressError
-		if !errors.As(err, &refused) || refused.Reason != transfer.InvalidAddress || !errors.As(err, &address) || address.Problem == "" {
+		refused, _ := errors.AsType[transfer.RefusedError](err)
+		address, _ := errors.AsType[payout.AddressError](err)
+		if refused.Reason != transfer.InvalidAddress || address.Problem == "" {
 			t.Errorf("%q: got %v, want INVALID_ADDRESS with its problem", text, err)
 		}
 	}
-	if _, err := payout.Prepare(families, payable(""), 1, contract, maxGas); err != nil {
-		t.Errorf("a contract that is not the token's: got %v, want it accepted", err)
-	}
+	check.Err(t, "a contract that is not the token's", nil)(payout.Prepare(families, payable(""), 1, contract, maxGas))
 }
 
 // Contradictory terms are the operator's mistake, not the user's.
@@ -84,14 +79,13 @@ func TestPrepareRefusesTerms(t *testing.T) {
 		a := payable(contract)
 		change(a.Payout)
 		_, err := payout.Prepare(families, a, 1, checksummed, maxGas)
-		var refused transfer.RefusedError
-		if err == nil || errors.As(err, &refused) {
+		if _, refused := errors.AsType[transfer.RefusedError](err); err == nil || refused {
 			t.Errorf("%s: got %v, want an error that is no refusal", name, err)
 		}
 	}
 	for reason, a := range map[transfer.Reason]transfer.Asset{transfer.TransferNotAllowed: {Name: "X"}, transfer.InvalidAmount: payable("")} {
-		var refused transfer.RefusedError
-		if _, err := payout.Prepare(families, a, 0, checksummed, maxGas); !errors.As(err, &refused) || refused.Reason != reason {
+		_, err := payout.Prepare(families, a, 0, checksummed, maxGas)
+		if refused, ok := errors.AsType[transfer.RefusedError](err); !ok || refused.Reason != reason {
 			t.Errorf("got %v, want %s", err, reason)
 		}
 	}

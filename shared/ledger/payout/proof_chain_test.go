@@ -19,11 +19,7 @@ import (
 // otherToken deploys a second token contract.
 func (h *env) otherToken() string {
 	h.t.Helper()
-	at, err := contracts.Deploy(h.t.Context(), h.chain, accounts[2], contracts.Token())
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return at.String()
+	return check.Value(contracts.Deploy(h.t.Context(), h.chain, accounts[2], contracts.Token()))(h.t).String()
 }
 
 // withWord replaces the word of call data at an index, counted from 0.
@@ -42,8 +38,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	contract := h.deploy(contracts.Token())
 	elsewhere := h.otherToken()
 	x := h.due(token)
-	call, err := h.connector.ParsePayload(x.Payout.Payload)
-	check.OK(t)(err)
+	call := check.Value(h.connector.ParsePayload(x.Payout.Payload))(t)
 	wrong := map[string]string{
 		"another sender":    h.sends(accounts[1], 0, contract, "0", call.Data),
 		"another contract":  h.sends(accounts[0], 0, elsewhere, "0", call.Data),
@@ -53,7 +48,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	}
 	right := h.sends(accounts[0], 4, contract, "0", call.Data)
 	h.restored(5, map[uint64]string{0: x.ReqID, 4: txmanager.NoRequest})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven) // nonce 0, as the release named it
+	h.wantUnknown(x, payout.ErrNotProven) // nonce 0, as the release named it
 	for name, hash := range wrong {
 		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 		if o := h.ledger.Deposit(t.Context(), x.Call()); o.Verdict != transfer.Unknown || !errors.Is(o.Err, payout.ErrNotProven) {
@@ -64,9 +59,7 @@ func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
 	}
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: right})
 	h.drive(x.ReqID, transfer.Committed)
-	if got := value[int](h, `select log_index from payout_proof where tx_hash = $1`, right); got != 0 {
-		t.Errorf("log index: got %d, want that of the one log in its block", got)
-	}
+	check.Equal(t, "log index of the one log in its block", value[int](h, `select log_index from payout_proof where tx_hash = $1`, right), 0)
 	h.has(token, "8.5")
 }
 
@@ -79,13 +72,12 @@ func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
 			h := newEnv(t)
 			contract := h.deploy(code)
 			x := h.due(token)
-			call, err := h.connector.ParsePayload(x.Payout.Payload)
-			check.OK(t)(err)
+			call := check.Value(h.connector.ParsePayload(x.Payout.Payload))(t)
 			hash := h.sends(accounts[0], 0, contract, "0", call.Data)
 			h.restored(1, map[uint64]string{0: x.ReqID})
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
+			h.wantUnknown(x, payout.ErrNotProven)
 			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
+			h.wantUnknown(x, payout.ErrNotProven)
 			h.drive(x.ReqID, transfer.TargetPending)
 			check.Equal(t, "proofs", value[int](h, `select count(*) from payout_proof`), 0)
 			h.has(token, "8.5")
@@ -191,7 +183,7 @@ func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
 	hash := h.outside(filled, address, onePayment)
 	h.mine(10)
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrPending)
+	h.wantUnknown(x, payout.ErrPending)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.mine(80)
 	h.drive(x.ReqID, transfer.Committed)
@@ -207,8 +199,7 @@ func TestPaidPayoutInInitWhoseWithdrawalIsRefused(t *testing.T) {
 	x := h.stored(coin)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: x.ReqID})
-	out := h.funding.OutsideWithdrawal(t.Context(), transfer.Call{ReqID: "booked again", UserID: user, AssetID: coin.ID, Units: 9e8})
-	succeeds(t, out)
+	succeeds(t, h.funding.OutsideWithdrawal(t.Context(), transfer.Call{ReqID: "booked again", UserID: user, AssetID: coin.ID, Units: 9e8}))
 	if got := h.drive(x.ReqID, transfer.Failed); got.Reason == "" {
 		t.Error("the reason: got none, want Funding's")
 	}

@@ -19,9 +19,7 @@ func TestCoinPayoutIsCommittedAtFinality(t *testing.T) {
 	if err != nil || created.State != transfer.TargetPending {
 		t.Fatalf("submit: got %s, %v; want TARGET_PENDING", created.State, err)
 	}
-	if h.tasks.count() != 1 {
-		t.Errorf("advance tasks: got %d, want 1", h.tasks.count())
-	}
+	check.Equal(t, "advance tasks", h.tasks.count(), 1)
 	h.has(coin, "8.5")
 	for _, state := range []string{"TRACKING/PENDING", "TRACKING/INCLUDED"} {
 		if state == "TRACKING/INCLUDED" {
@@ -46,9 +44,7 @@ func TestTokenPayoutIsCommitted(t *testing.T) {
 	h := newEnv(t)
 	contract := h.deploy(contracts.Token())
 	x := h.due(token)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED")
-	h.drive(x.ReqID, transfer.Committed)
+	h.pay(x)
 	if got := h.held(contract); got != onePayment || h.paid() != "0" {
 		t.Errorf("paid %s, and %s of the coin; want %s and none", got, h.paid(), onePayment)
 	}
@@ -66,23 +62,14 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 			h := newEnv(t)
 			h.deploy(contract)
 			x := h.due(token)
+			h.confirm(x)
+			check.Equal(t, "the call succeeded", h.succeeded(x), true)
 			h.drive(x.ReqID, transfer.TargetPending)
-			h.mineUntil(x.ReqID, "CONFIRMED")
-			if got := value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID); !got {
-				t.Fatal("the call reverted, want it to succeed")
-			}
-			h.drive(x.ReqID, transfer.TargetPending)
-			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotPaid)
-			if got := h.log.severe("CRITICAL", waits); got != 2 {
-				t.Errorf("critical lines: got %d, want one for each of 2 calls", got)
-			}
-			if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
-				t.Errorf("after giving up: got %s, want TARGET_PENDING", got.State)
-			}
+			h.wantUnknown(x, payout.ErrNotPaid)
+			check.Equal(t, "critical lines", h.log.severe("CRITICAL", waits), 2)
+			check.Equal(t, "after giving up", h.giveUp(x.ReqID).State, transfer.TargetPending)
 			h.has(token, "8.5")
-			if got := h.journal(); len(got) != 0 {
-				t.Errorf("journal: got %v, want nothing", got)
-			}
+			check.Same(t, "journal", h.journal(), []transfer.Entry(nil))
 		})
 	}
 }

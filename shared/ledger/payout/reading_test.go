@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,8 +26,7 @@ import (
 func (h *env) onChain(blocks uint64) conservation.Monitor {
 	h.t.Helper()
 	m := h.monitor()
-	m.Page = 0
-	m.Chain = h.reader(blocks)
+	m.Page, m.Chain = 0, h.reader(blocks)
 	return m
 }
 
@@ -42,8 +42,7 @@ func (h *env) reader(blocks uint64) *payout.ChainReader {
 // wrong returns the kinds that a check finds, known or not.
 func wrong(t testing.TB, m conservation.Monitor) (kinds []string) {
 	t.Helper()
-	report, err := m.Check(t.Context(), false)
-	check.OK(t)(err)
+	report := check.Value(m.Check(t.Context(), false))(t)
 	for _, f := range report.Found {
 		kinds = append(kinds, string(f.Kind))
 	}
@@ -61,21 +60,8 @@ func (h *env) wantWrong(when string, m conservation.Monitor, want ...string) {
 // paidOutside makes a payment with the payer's key that is not recorded.
 func (h *env) paidOutside(to txmanager.Address, wei int64) string {
 	h.t.Helper()
-	n, err := h.client.NonceAt(h.t.Context(), common.Address(eip155.MustBytes(h.payer.Address())), nil)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	n := check.Value(h.client.NonceAt(h.t.Context(), common.Address(eip155.MustBytes(h.payer.Address())), nil))(h.t)
 	return h.sends(accounts[0], n, to.String(), fmt.Sprint(wei), nil)
-}
-
-// committed returns a payout that is paid and COMMITTED.
-func (h *env) committed() transfer.Transfer {
-	h.t.Helper()
-	x := h.due(coin)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED")
-	h.drive(x.ReqID, transfer.Committed)
-	return x
 }
 
 // Payouts with every result are explained at every step. Each payment is read once, whatever the
@@ -101,12 +87,8 @@ func TestTheChainExplainsPayouts(t *testing.T) {
 		h.wantWrong("ended", m)
 	}
 	h.wantWrong("after the claims were judged", m)
-	if n := value[int](h, `select count(*) from conservation_payment where outcome = 'PAID'`); n != 4 {
-		t.Errorf("got %d payments that are settled, want 4", n)
-	}
-	if n := value[int](h, `select count(*) from conservation_owed where paid`); n != 4 {
-		t.Errorf("got %d payouts whose payment was found, want 4", n)
-	}
+	check.Equal(t, "payments that are settled", value[int](h, `select count(*) from conservation_payment where outcome = 'PAID'`), 4)
+	check.Equal(t, "payouts whose payment was found", value[int](h, `select count(*) from conservation_owed where paid`), 4)
 	if report, err := m.Check(t.Context(), true); err != nil || len(report.Found) > 0 {
 		t.Errorf("a full check: got %+v, %v; want nothing wrong", report, err)
 	}
@@ -119,11 +101,8 @@ func TestAFullCheckBesideAnotherFindsNothing(t *testing.T) {
 	h := newFunded(t)
 	h.deploy(contracts.Token())
 	m := h.onChain(1000)
-	h.committed()
-	tokens := h.due(token)
-	h.drive(tokens.ReqID, transfer.TargetPending)
-	h.mineUntil(tokens.ReqID, "CONFIRMED")
-	h.drive(tokens.ReqID, transfer.Committed)
+	h.pay(h.due(coin))
+	h.pay(h.due(token))
 	for range 2 {
 		h.wantWrong("before", m)
 	}
@@ -133,17 +112,13 @@ func TestAFullCheckBesideAnotherFindsNothing(t *testing.T) {
 	h.wantWrong("reopened while they are judged", m)
 	h.define(`drop trigger reopened on conservation_payment`)
 	h.wantWrong("judged again", m)
-	if n := value[int](h, `select count(*) from conservation_owed where paid`); n != 2 {
-		t.Errorf("got %d payouts whose payment was found, want 2", n)
-	}
+	check.Equal(t, "payouts whose payment was found", value[int](h, `select count(*) from conservation_owed where paid`), 2)
 }
 
 // define runs a statement that changes no row.
 func (h *env) define(statement string) {
 	h.t.Helper()
-	if _, err := h.db.DB.Exec(h.t.Context(), statement); err != nil {
-		h.t.Fatalf("%s: %v", statement, err)
-	}
+	check.OK(h.t)(h.db.DB.Exec(h.t.Context(), statement))
 }
 
 // A payment with the payer's key from outside is found and halts. The finding stays until an
@@ -152,7 +127,7 @@ func TestAPaymentWithoutATransferIsFound(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
 	m := h.onChain(1000)
-	h.committed()
+	h.pay(h.due(coin))
 	hash := h.paidOutside(eip155.Address(common.HexToAddress(address)), 77)
 	h.wantWrong("not final", m)
 	h.mine(confirmations)
@@ -179,7 +154,7 @@ func TestATransferWithoutAPaymentIsFound(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
 	m := h.onChain(1000)
-	h.committed()
+	h.pay(h.due(coin))
 	h.wantWrong("paid", m)
 	x := h.due(coin)
 	h.drive(x.ReqID, transfer.TargetPending)
@@ -189,9 +164,8 @@ func TestATransferWithoutAPaymentIsFound(t *testing.T) {
 		_ = wrong(t, m)
 		h.mine(1)
 	}
-	got := wrong(t, m)
-	if !slices.Contains(got, "TRANSFER_WITHOUT_PAYMENT") {
-		t.Fatalf("got %v, want TRANSFER_WITHOUT_PAYMENT", got)
+	if got := wrong(t, m); !slices.Contains(got, "TRANSFER_WITHOUT_PAYMENT") {
+		t.Errorf("got %v, want TRANSFER_WITHOUT_PAYMENT", got)
 	}
 }
 
@@ -212,7 +186,7 @@ func TestAPaymentThatDiffersIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newFunded(t)
-			h.committed()
+			h.pay(h.due(coin))
 			m := h.onChain(1000)
 			h.wantWrong("as it was", m)
 			h.run(c.spoil)
@@ -248,11 +222,10 @@ func TestStoppedReadingContinues(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
 	to := eip155.Address(common.HexToAddress(address))
-	want := 0
-	for i := range 6 {
+	const want = 6
+	for i := range want {
 		h.paidOutside(to, int64(i+1))
 		h.mine(2)
-		want++
 	}
 	h.mine(confirmations)
 	stopped := h.reader(3)
@@ -270,27 +243,17 @@ func TestStoppedReadingContinues(t *testing.T) {
 	if part == 0 || part >= want {
 		t.Fatalf("stopped: got %d payments of %d, want some", part, want)
 	}
-	done := make(chan error)
+	var both sync.WaitGroup
 	for range 2 {
-		go func() {
-			found, err := h.reader(3).Check(context.WithoutCancel(t.Context()), false)
-			if err == nil && len(found) > want {
-				err = fmt.Errorf("found %d", len(found))
+		both.Go(func() {
+			if found, err := h.reader(3).Check(t.Context(), false); err != nil || len(found) > want {
+				t.Errorf("beside another reading: got %d findings, %v; want at most %d", len(found), err, want)
 			}
-			done <- err
-		}()
+		})
 	}
-	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := h.reader(3).Check(t.Context(), false); err != nil {
-		t.Error(err)
-	}
-	if got := value[int](h, `select count(*) from conservation_payment`); got != want {
-		t.Errorf("got %d payments, want %d, each once", got, want)
-	}
+	both.Wait()
+	check.Err(t, "after both", nil)(h.reader(3).Check(t.Context(), false))
+	check.Equal(t, "payments, each once", value[int](h, `select count(*) from conservation_payment`), want)
 }
 
 // A payment of a payout whose withdrawal Funding then refused is found: the chain has paid, and no
@@ -316,9 +279,7 @@ func TestReadingIsStoredInOneCommit(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
 	h.mine(10)
-	if _, err := h.reader(3).Check(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.reader(3).Check(t.Context(), false))
 	b := book.New(h.db.DB)
 	read := func() conservation.ChainReading {
 		t.Helper()

@@ -24,7 +24,7 @@ func TestTombstoneStopsALaterCreate(t *testing.T) {
 	t.Parallel()
 	h, x := newDue(t)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
-	stone := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+	stone := h.txID(x)
 	late, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100)
 	if err != nil || late.New || late.Queued || late.TxID != stone {
 		t.Errorf("create behind the tombstone: got %+v, %v; want %s, known and not queued", late, err, stone)
@@ -55,9 +55,7 @@ func TestCreateAndCancelAtOnceLeaveOneFailedRow(t *testing.T) {
 		})
 		close(start)
 		both.Wait()
-		if got := h.managed(x.ReqID); got != "FAILED/CANCELLED" {
-			t.Fatalf("managed: got %q, want FAILED/CANCELLED", got)
-		}
+		h.wantManaged(x, "FAILED/CANCELLED")
 		h.drive(x.ReqID, transfer.RolledBack)
 	}
 	h.has(coin, "10")
@@ -107,9 +105,7 @@ func TestResolveEndsThePayoutInEveryState(t *testing.T) {
 			h, x := newDue(t)
 			h.drive(x.ReqID, transfer.TargetPending)
 			c.to(h, x)
-			if got := h.managed(x.ReqID); got != c.name {
-				t.Fatalf("before: got %s", got)
-			}
+			h.wantManaged(x, c.name)
 			h.giveUp(x.ReqID)
 			check.Equal(t, "after the cancel", h.managed(x.ReqID), c.then)
 			if c.then != c.ends {
@@ -147,7 +143,7 @@ func TestOnlyFailedTransactionsRefuse(t *testing.T) {
 	h := newFunded(t)
 	for sub, want := range map[string]transfer.Reason{"REJECTED": payout.Rejected, "CANCELLED": payout.Cancelled, "DISPLACED": payout.Displaced} {
 		x := h.due(coin)
-		unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrPending)
+		h.wantUnknown(x, payout.ErrPending)
 		h.run(`update managed_tx set state = 'FAILED', sub_state = $2 where request_id = $1`, x.ReqID, sub)
 		refused(t, h.ledger.Deposit(t.Context(), x.Call()), want)
 		h.drive(x.ReqID, transfer.RolledBack)
@@ -173,24 +169,20 @@ func TestMismatchedCallsPostNothing(t *testing.T) {
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Refund, x.Call()), payout.ErrNoLedger)
 
 	early := h.stored(coin) // in INIT: nothing was withdrawn
-	unknown(t, h.ledger.Deposit(t.Context(), early.Call()), payout.ErrNotDue)
+	h.wantUnknown(early, payout.ErrNotDue)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, early.Call()), payout.ErrNotDue)
 
 	open := h.pays(accounts[1], store.PayoutCaller)
 	h.unguarded()
 	h.asset(coin, "", open)
 	shared := h.due(coin)
-	if _, err := h.db.DB.Exec(t.Context(), `update submitter set callers = '{*,mallory}' where submitter = $1`, open); err != nil {
-		t.Fatal(err)
-	}
-	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrNotPayer)
+	check.OK(t)(h.db.DB.Exec(t.Context(), `update submitter set callers = '{*,mallory}' where submitter = $1`, open))
+	h.wantUnknown(shared, payout.ErrNotPayer)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, shared.Call()), payout.ErrNotPayer)
 	theirs := h.intentOf(shared)
 	theirs.Caller = "mallory"
-	if _, err := h.db.Store.Create(t.Context(), theirs, 100); err != nil {
-		t.Fatal(err)
-	}
-	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrForeignRequest)
+	check.OK(t)(h.db.Store.Create(t.Context(), theirs, 100))
+	h.wantUnknown(shared, payout.ErrForeignRequest)
 	check.Equal(t, "transactions", value[int](h, `select count(*) from managed_tx where caller <> 'mallory'`), 0)
 	check.Equal(t, "critical lines", h.log.severe("CRITICAL", waits), 3)
 }
@@ -204,9 +196,7 @@ func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 	wei := value[string](h, `select payout_payload ->> 'value' from transfers_tb where req_id = $1`, x.ReqID)
 	limit := func(p store.Policy) {
 		t.Helper()
-		if _, err := h.db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.payer, Policy: p, By: "olga", Reason: "a test"}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(h.db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.payer, Policy: p, By: "olga", Reason: "a test"}))
 	}
 	for i, p := range []store.Policy{{MaxValue: new("1")}, {Targets: []string{store.TargetDeploy}}, {MaxValuePerDay: new("1")}} {
 		limit(p)
@@ -217,9 +207,7 @@ func TestPolicyRefusalKeepsThePayoutPending(t *testing.T) {
 	limit(store.Policy{MaxValuePerDay: &wei})
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.drive(x.ReqID, transfer.TargetPending)
-	if got := value[string](h, `select sum(added_wei)::text from submitter_use`); got != wei {
-		t.Errorf("counted: got %s wei, want %s", got, wei)
-	}
+	check.Equal(t, "counted wei", value[string](h, `select sum(added_wei)::text from submitter_use`), wei)
 	h.mineUntil(x.ReqID, "CONFIRMED")
 	h.drive(x.ReqID, transfer.Committed)
 }
@@ -232,7 +220,7 @@ func TestRecordedLossIsNeitherPaidAgainNorRefunded(t *testing.T) {
 	h.protect()
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resync', reason = 'restored',
 		released = jsonb_build_object('count', 1, 'requests', jsonb_build_object('0', $1::text))`, x.ReqID)
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrForeignRequest)
+	h.wantUnknown(x, payout.ErrForeignRequest)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.ErrForeignRequest)
 	h.wantManaged(x, "")
 	h.drive(h.due(coin).ReqID, transfer.TargetPending)
@@ -245,7 +233,7 @@ func TestRestoredDatabasePostsAndRefundsNothing(t *testing.T) {
 	h := newFunded(t)
 	x, failed := h.due(coin), h.due(coin)
 	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.Cancelled)
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	h.restore()
 	for _, c := range []transfer.Call{x.Call(), failed.Call()} {
 		unknown(t, h.ledger.Deposit(t.Context(), c), payout.ErrInDoubt)
 		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, c), payout.ErrInDoubt)
@@ -259,11 +247,9 @@ func TestDepositOfAQueuedPayoutEnqueuesATask(t *testing.T) {
 	h, x := newDue(t)
 	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
 	h.drive(x.ReqID, transfer.TargetPending)
-	if got := h.tasks.count(); got != 0 {
-		t.Fatalf("woken: got %d, want 0: the answer was lost", got)
-	}
+	check.Equal(t, "tasks while the answer is lost", h.tasks.count(), 0)
 	h.drive(x.ReqID, transfer.TargetPending)
-	check.Equal(t, "woken", h.tasks.count(), 1)
+	check.Equal(t, "tasks", h.tasks.count(), 1)
 }
 
 // H31: a payout that waits for its chain is logged as information up to twice the expected
@@ -278,9 +264,7 @@ func TestH31WaitingPayoutTurnsCriticalAfterItsLimit(t *testing.T) {
 	}{{2 * time.Minute, 0}, {limit - time.Minute, 0}, {limit + time.Minute, 1}} {
 		h.run(`update transfers_tb set state_at = clock_timestamp() - $2::interval where req_id = $1`, x.ReqID, c.ago)
 		h.drive(x.ReqID, transfer.TargetPending)
-		if got := h.log.severe("CRITICAL", "funds in flight"); got != c.critical {
-			t.Errorf("after %s: got %d critical lines, want %d", c.ago, got, c.critical)
-		}
+		check.Equal(t, "critical lines after "+c.ago.String(), h.log.severe("CRITICAL", "funds in flight"), c.critical)
 	}
 	for _, c := range []struct {
 		mode          txmanager.Finality
@@ -298,9 +282,7 @@ func TestH31PayoutInInitExpires(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
 	x := h.stored(coin)
-	if _, err := h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer_binding`); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer_binding`))
 	h.run(`update transfers_tb set created_at = clock_timestamp() - interval '16 minutes' where req_id = $1`, x.ReqID)
 	if got := h.drive(x.ReqID, transfer.Failed); got.Reason != transfer.Expired || h.managed(x.ReqID) != "" {
 		t.Errorf("got %s, transaction %q; want EXPIRED, none", got.Reason, h.managed(x.ReqID))
@@ -318,7 +300,7 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 		t.Errorf("create by another: got %v, %q; want it unknown, nothing stored", err, h.managed(x.ReqID))
 	}
 	h.drive(x.ReqID, transfer.TargetPending)
-	id := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+	id := h.txID(x)
 	order := func(action txmanager.Action, want error) {
 		t.Helper()
 		before := value[string](h, `select coalesce(requested_action, '') || state from managed_tx where tx_id = $1`, id)
@@ -353,12 +335,10 @@ func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
 	h, x := newDue(t)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.outside(0, address, onePayment)
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
+	h.restore()
 	d := store.Decision{By: store.Viewer{Caller: "ann", Operator: true}, Action: txmanager.ActionCancel, Reason: "it ran: it must not run again"}
-	d.TxID = value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
-	if _, err := h.db.Store.RecordDecision(t.Context(), d); !errors.Is(err, store.ErrCoordinators) {
-		t.Errorf("cancel by an operator: got %v, want %v", err, store.ErrCoordinators)
-	}
+	d.TxID = h.txID(x)
+	check.Err(t, "cancel by an operator", store.ErrCoordinators)(h.db.Store.RecordDecision(t.Context(), d))
 	h.accept("reconciling")
 	for range 2 {
 		if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "QUEUED" {
@@ -383,7 +363,7 @@ func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
 	h.run(`update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where request_id = $1`, y.ReqID)
 	h.protect()
 	for _, failed := range []transfer.Transfer{x, y} {
-		unknown(t, h.ledger.Deposit(t.Context(), failed.Call()), payout.ErrInDoubt)
+		h.wantUnknown(failed, payout.ErrInDoubt)
 		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.ErrInDoubt)
 		h.drive(failed.ReqID, transfer.TargetPending)
 	}
@@ -398,21 +378,15 @@ func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
 func TestPayoutThatBurnsGasIsRefunded(t *testing.T) {
 	t.Parallel()
 	h := newFunded(t)
-	known, err := h.Asset(t.Context(), coin.Name)
-	check.OK(t)(err)
-	burns, err := contracts.Deploy(t.Context(), h.chain, accounts[2], common.FromHex("6001622774005200")) // writes so far into its memory that this costs 13 million gas, and the node no time
-	check.OK(t)(err)
+	known := check.Value(h.Asset(t.Context(), coin.Name))(t)
+	// The contract writes so far into its memory that this costs 13 million gas, and the node no time.
+	burns := check.Value(contracts.Deploy(t.Context(), h.chain, accounts[2], common.FromHex("6001622774005200")))(t)
 	r := h.request(coin)
-	if r.Payout, err = payout.Prepare(families, *known, 150_000_000, burns.String(), maxGas); err != nil {
-		t.Fatal(err)
-	}
-	x, err := h.coordinator.Submit(t.Context(), r, terms)
-	check.OK(t)(err)
+	r.Payout = check.Value(payout.Prepare(families, *known, 150_000_000, burns.String(), maxGas))(t)
+	x := check.Value(h.coordinator.Submit(t.Context(), r, terms))(t)
 	before := h.wei(h.payer.Address())
 	h.mineUntil(x.ReqID, "FAILED/REJECTED")
-	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Rejected {
-		t.Errorf("reason: got %s, want %s", got.Reason, payout.Rejected)
-	}
+	check.Equal(t, "reason", h.drive(x.ReqID, transfer.RolledBack).Reason, payout.Rejected)
 	h.has(coin, "10")
 	if after := h.wei(h.payer.Address()); after.Cmp(before) != 0 {
 		t.Errorf("the payer has %s, and had %s", after, before)
@@ -431,9 +405,7 @@ func TestRevertibleFinalityTurnsPayoutsOff(t *testing.T) {
 		{txmanager.ByConfirmations, 1, true}, {txmanager.ByFinalized, 0, true}, {txmanager.ByConfirmations, 0, false}, {txmanager.BySafe, 20, false}, {"", 20, false},
 	} {
 		l := payout.New(payout.Options{Families: families, Finality: c.mode, Confirmations: c.confirmations})
-		if (l.Off() == nil) != c.ok {
-			t.Errorf("%s, %d: got %v, want it accepted: %t", c.mode, c.confirmations, l.Off(), c.ok)
-		}
+		check.Equal(t, fmt.Sprintf("payouts by %s, %d", c.mode, c.confirmations), l.Off() == nil, c.ok)
 		if c.ok {
 			continue
 		}

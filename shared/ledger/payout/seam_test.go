@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 
@@ -47,7 +48,7 @@ func TestH01PayoutSeamARefusalInProtectDoesNotRefund(t *testing.T) {
 	goOn, first := h.stopped(x)
 	h.protect()
 	h.drive(x.ReqID, transfer.TargetPending)
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrInDoubt)
+	h.wantUnknown(x, payout.ErrInDoubt)
 	h.release()
 	close(goOn)
 	unknown(t, <-first, payout.ErrPending)
@@ -84,9 +85,7 @@ func (h *env) neverPaid(x transfer.Transfer) {
 	h.serve()
 	h.mine(confirmations + 1)
 	h.serve()
-	if got := h.paid(); got != "0" {
-		h.t.Errorf("paid: got %s, want nothing", got)
-	}
+	check.Equal(h.t, "paid", h.paid(), "0")
 	h.drive(x.ReqID, transfer.RolledBack)
 	h.has(coin, "10")
 }
@@ -106,7 +105,7 @@ func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 	h.mineUntil(x.ReqID, "CONFIRMED") // only one: managed would show both
 	h.drive(x.ReqID, transfer.Committed)
 	h.wantPaid(onePayment)
-	if next := h.request(coin); next.Payout.Submitter == x.Payout.Submitter {
+	if h.request(coin).Payout.Submitter == x.Payout.Submitter {
 		t.Error("payer of the next payout: got the old one, want the new: the test changed nothing")
 	}
 }
@@ -122,14 +121,7 @@ func TestH01PayoutSeamCPayloadIsFixed(t *testing.T) {
 		unknown(t, full.Deposit(t.Context(), x.Call()), store.ErrQueueFull)
 	}
 	h.drive(x.ReqID, transfer.TargetPending)
-	if got := len(h.manager.posted); got != 4 {
-		t.Fatalf("posts: got %d, want 4", got)
-	}
-	for i, got := range h.manager.posted {
-		if !bytes.Equal(got, h.manager.posted[0]) || !bytes.Equal(got, x.Payout.Payload) {
-			t.Errorf("post %d: got %s, want %s", i, got, x.Payout.Payload)
-		}
-	}
+	check.Same(t, "posts", h.manager.posted, slices.Repeat([][]byte{x.Payout.Payload}, 4))
 }
 
 // H1c: another build has posted the same payment in another rendering. The recorded transaction
@@ -144,9 +136,7 @@ func TestH01PayoutSeamCAnotherRenderingDecidesByRow(t *testing.T) {
 			other.Payload = bytes.ReplaceAll(other.Payload, []byte(" "), nil)
 			other.Fingerprint = txmanager.Fingerprint("", other.Payload)
 			goOn, first := h.stopped(x)
-			if _, err := h.db.Store.Create(t.Context(), other, 100); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(h.db.Store.Create(t.Context(), other, 100))
 			close(goOn)
 			unknown(t, <-first, store.ErrRequestConflict)
 			h.drive(x.ReqID, transfer.TargetPending)
@@ -161,21 +151,26 @@ func TestH01PayoutSeamCAnotherRenderingDecidesByRow(t *testing.T) {
 	}
 }
 
-// H1d: the payment is mined and reverts, which is not final. A reorg executes it again with
-// success: COMMITTED, without a refund.
-func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
-	t.Parallel()
-	h := newEnv(t)
-	contract := h.deploy(contracts.Switched())
-	x := h.due(token)
+// newReverted is [newEnv] with a payout of a token, whose transaction is mined and reverts: one before it has switched the contract.
+func newReverted(t *testing.T) (h *env, x transfer.Transfer, contract string) {
+	t.Helper()
+	h = newEnv(t)
+	contract = h.deploy(contracts.Switched())
+	x = h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
 	at := common.HexToAddress(contract)
 	check.OK(t)(h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)))
+	return h, x, contract
+}
+
+// H1d: the payment is mined and reverts, which is not final. A reorg executes it again with
+// success: COMMITTED, without a refund.
+func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
+	t.Parallel()
+	h, x, contract := newReverted(t)
 	h.serveUntil(x.ReqID, "TRACKING/INCLUDED")
-	if value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID) {
-		t.Fatal("the call succeeded, want it to revert")
-	}
+	check.Equal(t, "the call succeeded", h.succeeded(x), false)
 	h.drive(x.ReqID, transfer.TargetPending)
 	check.OK(t)(h.chain.Reorg(1, [][]byte{h.raw(x.ReqID)}, nil))
 	h.chain.DropPool()
@@ -188,13 +183,7 @@ func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 // H1d, without the reorg: a final revert is a refusal.
 func TestH01PayoutSeamDFinalRevertRefunds(t *testing.T) {
 	t.Parallel()
-	h := newEnv(t)
-	contract := h.deploy(contracts.Switched())
-	x := h.due(token)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.serveUntil(x.ReqID, "TRACKING/PENDING")
-	at := common.HexToAddress(contract)
-	check.OK(t)(h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)))
+	h, x, contract := newReverted(t)
 	h.mineUntil(x.ReqID, "FAILED/REVERTED")
 	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Reverted || h.held(contract) != "0" {
 		t.Errorf("got %s, paid %s; want %s, nothing", got.Reason, h.held(contract), payout.Reverted)
@@ -208,13 +197,9 @@ func TestH01PayoutSeamEMinedPlaceholderRefunds(t *testing.T) {
 	h, x := newDue(t)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
-	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
-		t.Fatalf("given up: got %s, want TARGET_PENDING: either may be mined", got.State)
-	}
+	check.Equal(t, "given up, where either may be mined", h.giveUp(x.ReqID).State, transfer.TargetPending)
 	h.mineUntil(x.ReqID, "FAILED/PLACEHOLDER")
-	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Replaced {
-		t.Errorf("reason: got %s, want %s", got.Reason, payout.Replaced)
-	}
+	check.Equal(t, "reason", h.drive(x.ReqID, transfer.RolledBack).Reason, payout.Replaced)
 	h.neverPaid(x)
 }
 
@@ -224,13 +209,9 @@ func TestH01PayoutSeamELostNonceRefunds(t *testing.T) {
 	t.Parallel()
 	h, x := newDue(t)
 	h.loseNonce(x.ReqID)
-	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
-		t.Errorf("given up in PROTECT: got %s, want TARGET_PENDING until a person has proof", got.State)
-	}
+	check.Equal(t, "given up in PROTECT", h.giveUp(x.ReqID).State, transfer.TargetPending)
 	h.resync(nil)
-	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Displaced {
-		t.Errorf("reason: got %s, want %s", got.Reason, payout.Displaced)
-	}
+	check.Equal(t, "reason", h.drive(x.ReqID, transfer.RolledBack).Reason, payout.Displaced)
 	h.neverPaid(x)
 }
 
@@ -243,9 +224,7 @@ func TestH01PayoutSeamENamedAsPaidNeverRefunds(t *testing.T) {
 	h.resync(map[uint64]string{0: x.ReqID})
 	for range 2 {
 		h.drive(x.ReqID, transfer.TargetPending)
-		if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
-			t.Errorf("given up: got %s, want TARGET_PENDING: an operator stated that it is paid", got.State)
-		}
+		check.Equal(t, "given up", h.giveUp(x.ReqID).State, transfer.TargetPending)
 	}
 }
 
@@ -263,9 +242,7 @@ func (h *env) resync(named map[uint64]string) {
 	h.t.Helper()
 	h.mine(80)
 	leave := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "a stolen key", Count: 1, Requests: named}
-	if _, err := h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.worker.ReleaseSubmitter(h.t.Context(), h.payer, leave))
 }
 
 // turning is a manager whose database becomes a restored copy just before the payout's row is read.
@@ -295,13 +272,10 @@ func TestH08PayoutReadFromACopyIsInDoubt(t *testing.T) {
 	} {
 		h, x := newDue(t)
 		end(h, x)
-		if got := h.managed(x.ReqID); got != want {
-			t.Fatalf("managed: got %s, want %s", got, want)
-		}
-		turn := func() { h.run(`update database_identity set timeline_id = timeline_id + 1`) }
+		h.wantManaged(x, want)
 		l := payout.New(payout.Options{
 			Families:  families,
-			Transfers: h.Store, Manager: turning{h.manager, turn}, Tasks: h.tasks, QueueBound: 100,
+			Transfers: h.Store, Manager: turning{h.manager, h.restore}, Tasks: h.tasks, QueueBound: 100,
 			Finality: txmanager.ByConfirmations, Confirmations: confirmations, Log: slog.New(slog.DiscardHandler),
 		})
 		unknown(t, l.Deposit(t.Context(), x.Call()), payout.ErrInDoubt)

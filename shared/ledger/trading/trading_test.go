@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -45,8 +44,7 @@ func answering(t *testing.T, handler http.HandlerFunc) *trading.Ledger {
 
 func client(t *testing.T, url string, timeout time.Duration) *trading.Ledger {
 	t.Helper()
-	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout})
-	check.OK(t)(err)
+	l := check.Value(trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout}))(t)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -63,9 +61,9 @@ const (
 // Only two bodies with status 200 decide.
 func TestOnlyStatus200Decides(t *testing.T) {
 	t.Parallel()
-	check.Equal(t, fmt.Sprintf("%s", applied), saying(t, 200, applied).Withdraw(t.Context(), call()), (transfer.Outcome{Verdict: transfer.Success}))
+	check.Equal(t, applied, saying(t, 200, applied).Withdraw(t.Context(), call()), (transfer.Outcome{Verdict: transfer.Success}))
 	want := transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.AccountFrozen}
-	check.Equal(t, fmt.Sprintf("%s", refused), saying(t, 200, refused).Withdraw(t.Context(), call()), want)
+	check.Equal(t, refused, saying(t, 200, refused).Withdraw(t.Context(), call()), want)
 }
 
 // Every other response is unknown.
@@ -127,9 +125,7 @@ func TestInvalidCallsAreSentAndNeverSucceed(t *testing.T) {
 		c := call()
 		spoil(&c)
 		wantUnknown(t, what, saying(t, 200, applied).Withdraw(t.Context(), c))
-		if got := saying(t, 200, refused).Withdraw(t.Context(), c); got.Verdict != transfer.Refused {
-			t.Errorf("%s: got %+v, want the core's refusal", what, got)
-		}
+		check.Equal(t, what, saying(t, 200, refused).Withdraw(t.Context(), c).Verdict, transfer.Refused)
 	}
 	var asked atomic.Int32
 	l := answering(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
@@ -145,9 +141,7 @@ func TestInvalidCallsAreSentAndNeverSucceed(t *testing.T) {
 	wantUnknown(t, "op", l.Resolve(t.Context(), "steal", call()))
 	wantUnknown(t, "status", l.SetStatus(t.Context(), call(), "GONE"))
 	wantUnknown(t, "precision", l.AddAsset(t.Context(), "R", 1, 9, time.Now()))
-	if n := asked.Load(); n != 0 {
-		t.Errorf("calls that no body can say: got %d requests, want none", n)
-	}
+	check.Equal(t, "requests of calls that no body can say", asked.Load(), 0)
 }
 
 // Each call ends at the ledger's time-out or at its context's deadline, whichever is first, also in
@@ -155,18 +149,15 @@ func TestInvalidCallsAreSentAndNeverSucceed(t *testing.T) {
 func TestCallsEndByTheEarlierDeadline(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
-	handler := func(begin string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
+	for _, begin := range []string{"", applied[:20]} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, begin)
 			if begin != "" {
 				_ = http.NewResponseController(w).Flush()
 			}
 			<-hang
-		}
-	}
-	for _, begin := range []string{"", applied[:20]} {
-		s := httptest.NewServer(handler(begin))
+		}))
 		t.Cleanup(s.Close)
 		got := client(t, s.URL, 50*time.Millisecond).Withdraw(t.Context(), call())
 		wantUnknown(t, "the ledger's time-out", got)
@@ -234,9 +225,7 @@ func TestJournalIsReadWithoutGaps(t *testing.T) {
 	lines := []string{line(1, "asset"), line(2, "floor"), line(3, "account_status"), line(4, "deposit"), line(5, "asset"), line(6, "refund")}
 	l := answering(t, func(w http.ResponseWriter, r *http.Request) {
 		var after, limit int
-		if _, err := fmt.Sscanf(r.URL.RawQuery, "after=%d&limit=%d", &after, &limit); err != nil {
-			t.Errorf("query %q: %v", r.URL.RawQuery, err)
-		}
+		check.Err(t, fmt.Sprintf("query %q", r.URL.RawQuery), nil)(fmt.Sscanf(r.URL.RawQuery, "after=%d&limit=%d", &after, &limit))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"entries": [%s], "last": 6}`, strings.Join(lines[min(after, 6):min(after+limit, 6)], ","))
 	})
@@ -254,9 +243,7 @@ func TestJournalIsReadWithoutGaps(t *testing.T) {
 				got, after = append(got, one.Seq), one.Seq
 			}
 		}
-		if d := cmp.Diff([]uint64{1, 2, 3, 4, 5, 6}, got); d != "" {
-			t.Errorf("limit %d: lines (-want +got) %s", limit, d)
-		}
+		check.Same(t, fmt.Sprintf("lines by a limit of %d", limit), got, []uint64{1, 2, 3, 4, 5, 6})
 	}
 	want := transfer.Entry{Seq: 4, ReqID: "R", Op: transfer.Deposit, UserID: 7, AssetID: 1, Units: 3, At: time.Date(2026, 1, 2, 15, 4, 6, 0, time.UTC)}
 	if got, _, err := l.Journal(t.Context(), 3, 1); err != nil || len(got) != 1 || got[0].Entry != want || got[0].Precision != nil {

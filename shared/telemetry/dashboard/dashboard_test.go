@@ -22,13 +22,11 @@ func TestDashboardsAreWritten(t *testing.T) {
 		"../../../docs/grafana.json":                    dashboard.Grafana,
 		"../../../terraform/modules/alerts/charts.json": dashboard.CloudMonitoring,
 	} {
-		want, err := write(dashboard.Rows())
-		check.OK(t)(err)
+		want := check.Value(write(dashboard.Rows()))(t)
 		if *update {
 			check.OK(t)(os.WriteFile(path, want, 0o644))
 		}
-		got, err := os.ReadFile(path)
-		check.OK(t)(err)
+		got := check.Value(os.ReadFile(path))(t)
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
 			t.Errorf("%s is not what the list gives; go test ./shared/telemetry/dashboard -update writes it (-list +file):\n%s", path, diff)
 		}
@@ -59,8 +57,7 @@ type source struct{ Type, UID string }
 // https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model
 func TestGrafanaTakesTheDashboard(t *testing.T) {
 	t.Parallel()
-	text, err := dashboard.Grafana(dashboard.Rows())
-	check.OK(t)(err)
+	text := check.Value(dashboard.Grafana(dashboard.Rows()))(t)
 	var got struct {
 		ID            *int
 		UID, Title    string

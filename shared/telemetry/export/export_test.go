@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
@@ -34,10 +33,9 @@ func setup(t *testing.T) env {
 	t.Helper()
 	c := exporttest.Start(t)
 	log := slog.New(slog.DiscardHandler)
-	e, err := export.Start(t.Context(), export.Options{
+	e := check.Value(export.Start(t.Context(), export.Options{
 		OTLPEndpoint: c.Addr, Prometheus: true, FlushEvery: every, TraceOneIn: 1, Service: "create", Instance: "node", Log: log,
-	})
-	check.OK(t)(err)
+	}))(t)
 	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", e.Page())
@@ -65,14 +63,12 @@ func (s *oneSweep) LastSweep(context.Context) (string, error) { return s.id, nil
 // post makes a request and returns its duration.
 func (h env) post(t *testing.T, path, traceparent string) time.Duration {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+path, nil)
-	check.OK(t)(err)
+	r := check.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+path, nil))(t)
 	if traceparent != "" {
 		r.Header.Set("traceparent", traceparent)
 	}
 	began := time.Now()
-	response, err := http.DefaultClient.Do(r)
-	check.OK(t)(err)
+	response := check.Value(http.DefaultClient.Do(r))(t)
 	_, _ = io.Copy(io.Discard, response.Body)
 	_ = response.Body.Close()
 	return time.Since(began)
@@ -120,22 +116,19 @@ func (h env) come(t *testing.T) {
 	h.Forget()
 	before := h.Calls()
 	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
-	library, err := otel.Meter("of a library").Int64Counter("library_total")
-	check.OK(t)(err)
+	library := check.Value(otel.Meter("of a library").Int64Counter("library_total"))(t)
 	library.Add(t.Context(), 1)
 	before = h.Calls()
 	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
-	if diff := cmp.Diff([]string{"fencepost_queue_depth{}", "fencepost_queue_fullness_ratio{}", "fencepost_sweep_timestamp_seconds{}", "fencepost_tx_create_total{result=accepted}"}, h.Series()); diff != "" {
-		t.Errorf("series of further deliveries, with a library that counts too (-want +got):\n%s", diff)
-	}
+	check.Same(t, "series of further deliveries, with a library that counts too", h.Series(), []string{
+		"fencepost_queue_depth{}", "fencepost_queue_fullness_ratio{}", "fencepost_sweep_timestamp_seconds{}", "fencepost_tx_create_total{result=accepted}",
+	})
 }
 
 func (h env) page(t *testing.T) {
-	response, err := http.Get(h.url + "/metrics")
-	check.OK(t)(err)
+	response := check.Value(http.Get(h.url + "/metrics"))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	check.OK(t)(err)
+	text := check.Value(io.ReadAll(response.Body))(t)
 	for _, want := range []string{"\nfencepost_queue_depth 7\n", "\nfencepost_queue_fullness_ratio 0.25\n", "\nfencepost_tx_create_total{result=\"accepted\"} ", "# HELP fencepost_tx_create_total creates"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("page: got\n%s\nwant %q in it", text, want)

@@ -4,11 +4,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web/webtest"
@@ -119,8 +116,7 @@ components:
 // An answer, or an accepted request, that the document does not have is reported, and no other.
 func TestHandlerReportsEachViolation(t *testing.T) {
 	t.Parallel()
-	c, err := webtest.Load([]byte(document))
-	check.OK(t)(err)
+	c := check.Value(webtest.Load([]byte(document)))(t)
 	const (
 		book    = `{"title":"a","isbn":null}`
 		asked   = `{"title":"a"}`
@@ -232,8 +228,7 @@ func TestExamplesAreChecked(t *testing.T) {
 	t.Parallel()
 	for example, wrong := range map[string]bool{`{title: a, isbn: null}`: false, `{title: a, isbn: null, shelf: 1}`: true} {
 		const schema = "          schema: {$ref: '#/components/schemas/Book'}\n"
-		c, err := webtest.Load([]byte(strings.Replace(document, schema, schema+"          examples: {one: {value: "+example+"}}\n", 1)))
-		check.OK(t)(err)
+		c := check.Value(webtest.Load([]byte(strings.Replace(document, schema, schema+"          examples: {one: {value: "+example+"}}\n", 1))))(t)
 		if n, err := c.CheckExamples(); n != 1 || (err != nil) != wrong {
 			t.Errorf("%s: got %d examples, %v; want one, an error %t", example, n, err, wrong)
 		}
@@ -243,17 +238,10 @@ func TestExamplesAreChecked(t *testing.T) {
 // The lists have the document's content.
 func TestListsHaveTheDocumentsContent(t *testing.T) {
 	t.Parallel()
-	c, err := webtest.Load([]byte(document))
-	check.OK(t)(err)
+	c := check.Value(webtest.Load([]byte(document)))(t)
 	want := []string{"GET /about", "GET /books", "GET /books/{id}", "POST /books", "POST /books:batch"}
-	if diff := cmp.Diff(want, c.Operations()); diff != "" {
-		t.Errorf("operations (-want +got):\n%s", diff)
-	}
-	if got := c.Codes(); !slices.Equal(got, []string{"KNOWN", "LENT", "UNKNOWN"}) {
-		t.Errorf("codes: got %v, want KNOWN, LENT and UNKNOWN", got)
-	}
+	check.Same(t, "operations", c.Operations(), want)
+	check.Same(t, "codes", c.Codes(), []string{"KNOWN", "LENT", "UNKNOWN"})
 	statuses := map[string][]int{"KNOWN": {404, 409}, "LENT": {409}, "UNKNOWN": {404}}
-	if diff := cmp.Diff(statuses, c.Statuses()); diff != "" {
-		t.Errorf("statuses of codes (-want +got):\n%s", diff)
-	}
+	check.Same(t, "statuses of codes", c.Statuses(), statuses)
 }

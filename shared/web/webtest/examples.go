@@ -10,7 +10,7 @@ import (
 // those that their schemas refuse. It must not be called twice at once.
 func (c *Contract) CheckExamples() (n int, err error) {
 	var errs []error
-	c.eachExample(c.document, "", func(value any, schema string) {
+	c.EachExample(func(value any, schema string) {
 		n++
 		compiled, err := c.schema(c.compiler, schema)
 		if err == nil {
@@ -21,6 +21,11 @@ func (c *Contract) CheckExamples() (n int, err error) {
 		}
 	})
 	return n, errors.Join(errs...)
+}
+
+// EachExample calls found with each example of the document, and with the JSON pointer to its schema.
+func (c *Contract) EachExample(found func(value any, schema string)) {
+	c.eachExample(c.document, "", found)
 }
 
 // eachExample calls found with each example in the part of the document at the pointer, and with the pointer to

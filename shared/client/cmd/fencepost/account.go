@@ -27,19 +27,24 @@ func number(what, text string) (int64, error) {
 	return n, nil
 }
 
-// ofUser returns a command whose first of n arguments is a user's number. It calls the API as an operator.
-func (a *app) ofUser(use, short string, n int, do func(ctx context.Context, api *client.Client, user int64, more []string) error) *cobra.Command {
+// ofNumber is [app.call] for a command whose first argument is a number, which what names in an error.
+func (a *app) ofNumber(as role, what, use, short string, n int, do func(ctx context.Context, api *client.Client, id int64, more []string) error) *cobra.Command {
 	return a.command(use, short, n, func(ctx context.Context, args []string) error {
-		id, err := number("USER", args[0])
+		id, err := number(what, args[0])
 		if err != nil {
 			return err
 		}
-		api, err := a.client(operator)
+		api, err := a.client(as)
 		if err != nil {
 			return err
 		}
 		return do(ctx, api, id, args[1:])
 	})
+}
+
+// ofUser is [app.ofNumber] for an operator's command about a user.
+func (a *app) ofUser(use, short string, n int, do func(ctx context.Context, api *client.Client, user int64, more []string) error) *cobra.Command {
+	return a.ofNumber(operator, "USER", use, short, n, do)
 }
 
 func (a *app) accountList() *cobra.Command {
@@ -83,11 +88,7 @@ func balance(s client.AccountSide) string {
 
 func (a *app) accountGet() *cobra.Command {
 	return a.ofUser("get USER ASSET", "Show an account in both ledgers, and the last acts on it (operators)", 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
-		t, err := api.ShowAccount(ctx, id, more[0])
-		if err != nil {
-			return err
-		}
-		return a.printAccount(t)
+		return printing(a.printAccount)(api.ShowAccount(ctx, id, more[0]))
 	})
 }
 
@@ -128,8 +129,6 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 	return c
 }
 
-var accountStates = []string{"ACTIVE", "FROZEN", "DISABLED"}
-
 func (a *app) accountStatus() *cobra.Command {
 	var why *string
 	c := a.ofUser("set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)", 3, func(ctx context.Context, api *client.Client, id int64, more []string) error {
@@ -142,12 +141,7 @@ func (a *app) accountStatus() *cobra.Command {
 		}
 		return err
 	})
-	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) != 2 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return accountStates, cobra.ShellCompDirectiveNoFileComp
-	}
+	lastArgument(c, 2, "ACTIVE", "FROZEN", "DISABLED")
 	why = reason(c)
 	return c
 }

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -23,19 +27,17 @@ func assetColumns(t client.Asset) []any {
 }
 
 func (a *app) assetList() *cobra.Command {
-	c := a.call(operator, "list", "List the assets with their terms", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	return a.list(operator, "list", "List the assets with their terms", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		return printList(a, api.ListAssets(ctx, 0), assetTitles, assetColumns)
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) assetPut() *cobra.Command {
 	var path string
 	var why *string
 	c := a.call(operator, "put ASSET", "Make an asset known, or replace its terms", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		var terms client.AssetTerms
-		if err := a.readJSON(path, &terms); err != nil {
+		terms, err := a.readTerms(path)
+		if err != nil {
 			return err
 		}
 		t, err := api.PutAsset(ctx, args[0], terms, *why)
@@ -55,4 +57,24 @@ func (a *app) assetPut() *cobra.Command {
 	require(c, "terms")
 	why = reason(c)
 	return c
+}
+
+// readTerms reads the terms of an asset. A member that they do not have is refused: a misspelt limit would limit nothing.
+func (a *app) readTerms(path string) (terms client.AssetTerms, err error) {
+	text, err := readFile(path, a.in)
+	if err != nil {
+		return terms, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	switch err = d.Decode(&terms); {
+	case errors.Is(err, io.EOF):
+		err = errors.New("it is empty")
+	case err == nil && d.Decode(new(any)) != io.EOF:
+		err = errors.New("it has more than one value")
+	}
+	if err != nil {
+		return terms, usagef("%s: %v", path, err)
+	}
+	return terms, nil
 }

@@ -121,9 +121,8 @@ func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestOutputThatFails(t *testing.T) {
 	t.Parallel()
 	d := serve(t, map[string][]answer{"POST /api/v1/tx": {{202, `{"txId":"tx-1"}`}}})
-	env := map[string]string{"FENCEPOST_API": d.URL, "FENCEPOST_TOKEN": secret}
 	var problems output
-	code := run(t.Context(), strings.Fields("tx send --submitter s --request-id r"), func(name string) string { return env[name] }, streams{strings.NewReader(""), broken{}, &problems})
+	code := run(t.Context(), strings.Fields("tx send --submitter s --request-id r"), variables(d.environ()...), streams{strings.NewReader(""), broken{}, &problems})
 	if code != exitUnknown || !strings.Contains(problems.String(), "never with another") {
 		t.Errorf("got exit %d, %s; want exit %d and to repeat it under the same key", code, problems.String(), exitUnknown)
 	}
@@ -148,7 +147,7 @@ func TestBrokenPipe(t *testing.T) {
 		check.OK(t)(r.Close())
 		var problems strings.Builder
 		c := exec.CommandContext(t.Context(), os.Args[0])
-		c.Env = []string{"FENCEPOST_TEST_LINE=" + line, "FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}
+		c.Env = d.environ("FENCEPOST_TEST_LINE=" + line)
 		c.Stdout, c.Stderr = w, &problems
 		_ = c.Run()
 		check.OK(t)(w.Close())

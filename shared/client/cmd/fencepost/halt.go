@@ -15,21 +15,15 @@ func (a *app) haltGroup() *cobra.Command {
 }
 
 func (a *app) haltList() *cobra.Command {
-	c := a.call(operator, "list", "List the open halts, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	return a.list(operator, "list", "List the open halts, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		all, err := api.Conservation(ctx)
 		if err == nil && all.OpenHalts > len(all.Halts) {
 			a.note(note{Text: fmt.Sprintf("%d halts are open; these are the newest", all.OpenHalts)})
 		}
 		return printList(a, each(all.Halts, err), "HALT SCOPE USER ASSET_ID SINCE EVIDENCE", func(h client.Halt) []any {
-			var asset any
-			if h.AssetID != nil {
-				asset = *h.AssetID
-			}
-			return []any{h.ID, h.Scope, h.UserID, asset, h.Since, h.Evidence}
+			return []any{h.ID, h.Scope, h.UserID, h.AssetID, h.Since, h.Evidence}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 // fullWithin is how long halt check --full waits for its answer unless --within says otherwise.
@@ -70,15 +64,7 @@ transaction of admin ends after 10 s. If a check takes longer, run the scheduled
 func (a *app) haltResume() *cobra.Command {
 	var earlier bool
 	var why *string
-	c := a.command("resume HALT", "End a halt: its transfers are accepted again", 1, func(ctx context.Context, args []string) error {
-		id, err := number("HALT", args[0])
-		if err != nil {
-			return err
-		}
-		api, err := a.client(operator)
-		if err != nil {
-			return err
-		}
+	c := a.ofNumber(operator, "HALT", "resume HALT", "End a halt: its transfers are accepted again", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
 		if err := api.ResumeHalt(ctx, id, earlier, *why); err != nil {
 			return err
 		}

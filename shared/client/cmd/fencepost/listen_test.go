@@ -31,12 +31,7 @@ func listen(t *testing.T, secrets, line string) *listener {
 	l := &listener{out: new(output), problems: new(output), ended: make(chan int, 1), stop: stop}
 	go func() {
 		args := append(strings.Fields("webhook listen --listen 127.0.0.1:0"), strings.Fields(line)...)
-		l.ended <- run(ctx, args, func(name string) string {
-			if name == secretVariable {
-				return secrets
-			}
-			return ""
-		}, streams{strings.NewReader(""), l.out, l.problems})
+		l.ended <- run(ctx, args, variables(secretVariable+"="+secrets), streams{strings.NewReader(""), l.out, l.problems})
 	}()
 	t.Cleanup(stop)
 	for range 500 {
@@ -57,8 +52,7 @@ func (l *listener) deliver(t *testing.T, with, id, body string) int {
 	q := check.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, l.url, strings.NewReader(body)))(t)
 	q.Header.Set("Content-Type", "application/json")
 	webhook.Sign(q.Header, id, time.Now(), []byte(body), key)
-	resp, err := http.DefaultClient.Do(q)
-	check.OK(t)(err)
+	resp := check.Value(http.DefaultClient.Do(q))(t)
 	resp.Body.Close()
 	return resp.StatusCode
 }

@@ -135,6 +135,16 @@ func (a *app) call(as role, use, short string, n int, do request) *cobra.Command
 	})
 }
 
+// act returns a command of an operator that needs a reason and prints what the call returns. Its argument is the call's subject.
+func act[T any](a *app, use, short string, do func(*client.Client, context.Context, string, string) (T, error), print func(T) error) *cobra.Command {
+	var why *string
+	c := a.call(operator, use, short, 1, func(ctx context.Context, api *client.Client, args []string) error {
+		return printing(print)(do(api, ctx, args[0], *why))
+	})
+	why = reason(c)
+	return c
+}
+
 // require makes flags required.
 func require(c *cobra.Command, names ...string) {
 	for _, name := range names {
@@ -149,6 +159,13 @@ func reason(c *cobra.Command) *string {
 	text := c.Flags().String("reason", "", "why: kept with your name")
 	require(c, "reason")
 	return text
+}
+
+// list is [app.call] with the flags of a list.
+func (a *app) list(as role, use, short string, n int, do request) *cobra.Command {
+	c := a.call(as, use, short, n, do)
+	a.listFlags(c)
+	return c
 }
 
 // listFlags adds the flags of a list.
@@ -166,6 +183,16 @@ func (a *app) listFlags(c *cobra.Command) {
 func values(c *cobra.Command, flag string, all ...string) {
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // no such flag: a defect that each test of the command finds
+	}
+}
+
+// lastArgument completes the argument after n others by its values.
+func lastArgument(c *cobra.Command, n int, all ...string) {
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -106,25 +106,35 @@ func (d *deployment) calls() []string {
 	return slices.Clone(d.asked)
 }
 
+// environ has the deployment, the token, and more.
+func (d *deployment) environ(more ...string) []string {
+	return append([]string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, more...)
+}
+
+// variables returns the values of entries such as NAME=value.
+func variables(environ ...string) func(name string) string {
+	values := map[string]string{}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		values[name] = value
+	}
+	return func(name string) string { return values[name] }
+}
+
 // fencepost runs a command line against the deployment. Words with spaces are separated by "|".
 func (d *deployment) fencepost(t *testing.T, line string, more ...string) (code int, out, problems string) {
 	t.Helper()
-	return fencepost(t, append([]string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, more...), line, "")
+	return fencepost(t, d.environ(more...), line, "")
 }
 
 func fencepost(t *testing.T, environ []string, line, stdin string) (code int, out, problems string) {
 	t.Helper()
-	env := map[string]string{}
-	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		env[name] = value
-	}
 	args := strings.Fields(line)
 	if strings.Contains(line, "|") {
 		args = strings.Split(line, "|")
 	}
 	var got, wrong output
-	code = run(t.Context(), args, func(name string) string { return env[name] }, streams{strings.NewReader(stdin), &got, &wrong})
+	code = run(t.Context(), args, variables(environ...), streams{strings.NewReader(stdin), &got, &wrong})
 	if both := got.String() + wrong.String(); strings.Contains(both, secret) {
 		t.Errorf("%s: printed the token:\n%s", line, both)
 	}
@@ -152,8 +162,7 @@ func TestKeyIsPrintedBeforeTheCall(t *testing.T) {
 			_ = json.NewDecoder(q.Body).Decode(&sent)
 			write(w, answer{200, `{"txId":"tx-1","req_id":"q-1","state":"COMMITTED"}`})
 		}))
-		env := map[string]string{"FENCEPOST_API": s.URL, "FENCEPOST_TOKEN": secret}
-		code := run(t.Context(), strings.Fields(line), func(name string) string { return env[name] }, streams{strings.NewReader(""), io.Discard, &problems})
+		code := run(t.Context(), strings.Fields(line), variables("FENCEPOST_API="+s.URL, "FENCEPOST_TOKEN="+secret), streams{strings.NewReader(""), io.Discard, &problems})
 		s.Close()
 		if member == "" {
 			check.Equal(t, line+": exit", code, exitUsage)
@@ -270,7 +279,7 @@ func TestRequests(t *testing.T) {
 		{"proposal approve p-1 --reason r", "POST /admin/v1/proposals/p-1/approve", `{"reason":"r"}`, "operators"},
 	} {
 		d := serve(t, map[string][]answer{c.path: {{200, shown}}})
-		environ := []string{"FENCEPOST_API=" + d.URL + "/", "FENCEPOST_TOKEN=" + secret, "FENCEPOST_OPERATOR_TOKEN=operators", "FENCEPOST_USER_TOKEN=users"}
+		environ := d.environ("FENCEPOST_API="+d.URL+"/", "FENCEPOST_OPERATOR_TOKEN=operators", "FENCEPOST_USER_TOKEN=users")
 		_, out, problems := fencepost(t, environ, c.line, `{"order":4711}`)
 		got := strings.Join(d.calls(), "\n")
 		target, body, sent := strings.Cut(got, " {")
@@ -286,19 +295,19 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A misspelt member of a policy is refused: as a limit it would limit nothing.
-func TestMisspeltPolicyIsRefused(t *testing.T) {
+// A policy with an empty or a misspelt member is refused by its name: it would limit nothing.
+func TestPolicyThatWouldLimitNothingIsRefused(t *testing.T) {
 	t.Parallel()
 	d := serve(t, nil)
-	for _, text := range []string{`{"maxGas": 0}`, `{"targets": []}`, `{"MAXVALUE": "5"}`} {
-		code, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, "submitter set-policy s --policy - --reason r", text)
-		if code != exitUsage || !strings.Contains(problems, "leave out what is no limit") {
-			t.Errorf("the policy %s: got %d, %q, want it refused", text, code, problems)
+	for text, member := range map[string]string{
+		`{"maxGas": 0}`: "maxGas", `{"targets": []}`: "targets", `{"MAXVALUE": "5"}`: "MAXVALUE", `{"maxvalues": "5"}`: "maxvalues",
+	} {
+		for _, line := range []string{"submitter set-policy s --policy - --reason r", "submitter register s --caller sub:x --policy -"} {
+			code, _, problems := fencepost(t, d.environ(), line, text)
+			if code != exitUsage || !strings.Contains(problems, member) || len(d.calls()) > 0 {
+				t.Errorf("%s of %s: got exit %d, %q, and %q sent; want it refused by the member", line, text, code, problems, d.calls())
+			}
 		}
-	}
-	code, _, problems := fencepost(t, []string{"FENCEPOST_API=" + d.URL, "FENCEPOST_TOKEN=" + secret}, "submitter set-policy s --policy - --reason r", `{"maxvalues": "5"}`)
-	if code != exitUsage || !strings.Contains(problems, "maxvalues") || len(d.calls()) > 0 {
-		t.Errorf("got exit %d, %s, and %q sent; want it refused", code, problems, d.calls())
 	}
 }
 

@@ -85,11 +85,10 @@ func TestManyAddressesOfAUser(t *testing.T) {
 func TestTimeOfACheck(t *testing.T) {
 	t.Parallel()
 	d := serve(t, map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"ok"}`}}})
-	env := map[string]string{"FENCEPOST_API": d.URL, "FENCEPOST_TOKEN": secret}
 	for line, want := range map[string]time.Duration{
 		"halt check": time.Minute, "halt check --full": 10 * time.Minute, "halt check --full --within 90s": 90 * time.Second, "halt check --within 2m": 2 * time.Minute,
 	} {
-		a := &app{streams: streams{strings.NewReader(""), io.Discard, io.Discard}, env: func(name string) string { return env[name] }, answers: new(recorder)}
+		a := &app{streams: streams{strings.NewReader(""), io.Discard, io.Discard}, env: variables(d.environ()...), answers: new(recorder)}
 		root := a.root()
 		root.SetArgs(strings.Fields(line))
 		check.OK(t)(root.ExecuteContext(t.Context()))

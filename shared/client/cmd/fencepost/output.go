@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -198,6 +199,16 @@ func (a *app) printAnswer(pairs ...any) error {
 	return w.Flush()
 }
 
+// printing ends a command: the function that it returns prints what a call returned, or passes the call's error on.
+func printing[T any](print func(T) error) func(T, error) error {
+	return func(value T, err error) error {
+		if err != nil {
+			return err
+		}
+		return print(value)
+	}
+}
+
 // newTable aligns columns that are separated by tabs. Its errors are those of Flush.
 func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 4, 2, ' ', 0) }
 
@@ -264,8 +275,14 @@ func each[T any](all []T, err error) iter.Seq2[T, error] {
 	}
 }
 
-// cell returns a value as text; "": there is none. Whole numbers have no separators.
+// cell returns a value, or the one that a pointer leads to, as text; "": there is none. Whole numbers have no separators.
 func cell(value any) string {
+	if p := reflect.ValueOf(value); p.Kind() == reflect.Pointer {
+		if p.IsNil() {
+			return ""
+		}
+		value = p.Elem().Interface()
+	}
 	switch v := value.(type) {
 	case nil:
 		return ""
@@ -274,21 +291,6 @@ func cell(value any) string {
 			return ""
 		}
 		return v.UTC().Format(time.RFC3339)
-	case *time.Time:
-		if v == nil {
-			return ""
-		}
-		return cell(*v)
-	case *uint64:
-		if v == nil {
-			return ""
-		}
-		return fmt.Sprint(*v)
-	case *int64:
-		if v == nil {
-			return ""
-		}
-		return fmt.Sprint(*v)
 	case json.RawMessage:
 		if string(v) == "null" {
 			return ""

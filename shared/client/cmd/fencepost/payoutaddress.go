@@ -27,25 +27,19 @@ func (a *app) printAddress(p client.PayoutAddress) error {
 }
 
 func (a *app) addressList() *cobra.Command {
-	c := a.call(user, "list", "List the user's addresses", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	return a.list(user, "list", "List the user's addresses", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		all, err := api.ListPayoutAddresses(ctx)
 		if err == nil && !all.Required {
 			a.note(note{Text: "payouts go to other addresses too: transfer.payoutAddresses.required is false"})
 		}
 		return printList(a, each(all.Addresses, err), addressTitles, addressColumns)
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) addressAdd() *cobra.Command {
 	var in client.NewPayoutAddress
 	c := a.call(user, "add", "Add an address, which is usable after a delay", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		p, err := api.AddPayoutAddress(ctx, in)
-		if err != nil {
-			return err
-		}
-		return a.printAddress(p)
+		return printing(a.printAddress)(api.AddPayoutAddress(ctx, in))
 	})
 	c.Flags().StringVar(&in.Asset, "asset", "", "an `asset` on whose chain the address is")
 	c.Flags().StringVar(&in.Address, "address", "", "the `address`")
@@ -54,30 +48,14 @@ func (a *app) addressAdd() *cobra.Command {
 }
 
 func (a *app) addressRemove() *cobra.Command {
-	return a.command("remove ADDRESS_ID", "Take an address off the user's list at once", 1, func(ctx context.Context, args []string) error {
-		id, err := number("ADDRESS_ID", args[0])
-		if err != nil {
-			return err
-		}
-		api, err := a.client(user)
-		if err != nil {
-			return err
-		}
-		p, err := api.RemovePayoutAddress(ctx, id)
-		if err != nil {
-			return err
-		}
-		return a.printAddress(p)
+	return a.ofNumber(user, "ADDRESS_ID", "remove ADDRESS_ID", "Take an address off the user's list at once", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
+		return printing(a.printAddress)(api.RemovePayoutAddress(ctx, id))
 	})
 }
 
 func (a *app) addressShow() *cobra.Command {
 	c := a.ofUser("show USER", "Show the addresses of a user, also removed ones (operators)", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-		all, err := api.ShowPayoutAddresses(ctx, id)
-		if err != nil {
-			return err
-		}
-		return a.printAddresses(all)
+		return printing(a.printAddresses)(api.ShowPayoutAddresses(ctx, id))
 	})
 	a.listFlags(c)
 	return c
@@ -110,11 +88,7 @@ func (a *app) addressDrop() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		p, err := api.DropPayoutAddress(ctx, id, address, *why)
-		if err != nil {
-			return err
-		}
-		return a.printAddress(p)
+		return printing(a.printAddress)(api.DropPayoutAddress(ctx, id, address, *why))
 	})
 	why = reason(c)
 	return c

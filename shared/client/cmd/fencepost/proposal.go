@@ -11,29 +11,24 @@ import (
 
 func (a *app) proposalGroup() *cobra.Command {
 	return group("proposal", "Approve acts that need two operators (operators)", a.proposalList(), a.proposalGet(),
-		a.proposalDecide("approve", "Approve another operator's act, which is carried out once", (*client.Client).Approve),
-		a.proposalDecide("reject", "End a proposal that was not carried out", (*client.Client).Reject))
+		act(a, "approve PROPOSAL", "Approve another operator's act, which is carried out once", (*client.Client).Approve, a.printProposal),
+		act(a, "reject PROPOSAL", "End a proposal that was not carried out", (*client.Client).Reject, a.printProposal))
 }
 
 func (a *app) proposalList() *cobra.Command {
 	var all bool
-	c := a.call(operator, "list", "List the proposals that wait, or all", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	c := a.list(operator, "list", "List the proposals that wait, or all", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		return printList(a, api.ListProposals(ctx, all), "PROPOSAL STATUS ACT BY EXPIRES REASON EFFECT", func(p client.Proposal) []any {
 			return []any{p.ProposalID, p.Status, p.Act, p.ProposedBy, p.ExpiresAt, p.Reason, p.Effect}
 		})
 	})
 	c.Flags().BoolVar(&all, "all", false, "also those that have ended")
-	a.listFlags(c)
 	return c
 }
 
 func (a *app) proposalGet() *cobra.Command {
 	return a.call(operator, "get PROPOSAL", "Show a proposal: what it will do, and in which state it was made", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		p, err := api.Proposal(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return a.printProposal(p)
+		return printing(a.printProposal)(api.Proposal(ctx, args[0]))
 	})
 }
 
@@ -45,17 +40,4 @@ func (a *app) printProposal(p client.Proposal) error {
 		pairs = append(pairs, "the act's answer", fmt.Sprintf("%d %s", p.Outcome.Status, p.Outcome.Body))
 	}
 	return a.printAnswer(pairs...)
-}
-
-func (a *app) proposalDecide(verb, short string, act func(*client.Client, context.Context, string, string) (client.Proposal, error)) *cobra.Command {
-	var why *string
-	c := a.call(operator, verb+" PROPOSAL", short, 1, func(ctx context.Context, api *client.Client, args []string) error {
-		p, err := act(api, ctx, args[0], *why)
-		if err != nil {
-			return err
-		}
-		return a.printProposal(p)
-	})
-	why = reason(c)
-	return c
 }

@@ -19,14 +19,12 @@ func (a *app) protectGroup() *cobra.Command {
 }
 
 func (a *app) protectList() *cobra.Command {
-	c := a.call(operator, "list", "List the accounts in PROTECT", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	return a.list(operator, "list", "List the accounts in PROTECT", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		return printList(a, api.ListSubmitters(ctx, client.SubmitterQuery{State: "PROTECT"}), "SUBMITTER INCIDENT SINCE NEXT_NONCE QUEUED EVIDENCE", func(s client.Submitter) []any {
 			p := cmp.Or(s.Protect, &client.ProtectIncident{})
 			return []any{s.Submitter, p.Incident, p.Since, s.NextNonce, s.Queued, p.Evidence}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) protectShow() *cobra.Command {
@@ -99,11 +97,7 @@ func (a *app) protectRelease() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		r, err := api.Release(ctx, args[0], f.in)
-		if err != nil {
-			return err
-		}
-		return a.printRelease(r)
+		return printing(a.printRelease)(api.Release(ctx, args[0], f.in))
 	})
 	c.Long = "Release ends a PROTECT incident. Read docs/runbooks/protect.md first, and try it with --dry-run, which changes nothing."
 	c.Example = `  fencepost protect release eip155:1:0x… --incident 3 --mode resume --reason 'the node was behind'
@@ -178,23 +172,19 @@ func (a *app) printRelease(r client.ReleaseReport) error {
 }
 
 func (a *app) protectIncidents() *cobra.Command {
-	c := a.call(operator, "incidents SUBMITTER", "List the incidents of an account, the newest first", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	return a.list(operator, "incidents SUBMITTER", "List the incidents of an account, the newest first", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		return printList(a, api.ListIncidents(ctx, args[0]), "INCIDENT OPENED CLOSED BY MODE REASON EVIDENCE", func(i client.PastIncident) []any {
 			return []any{i.Incident, i.OpenedAt, i.ClosedAt, i.ClosedBy, i.Mode, i.Reason, i.Evidence}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) protectForeign() *cobra.Command {
-	c := a.call(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	return a.list(operator, "foreign SUBMITTER", "List the foreign transactions of an account whose requests are unknown", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		return printList(a, api.ListForeign(ctx, args[0], 0), "NONCE TXHASH TO WEI SUCCEEDED HELD_TXID HELD_REQUESTID SINCE", func(f client.OpenForeign) []any {
 			return []any{f.Nonce, f.TxHash, f.To, f.ValueWei, f.Succeeded, f.TxID, f.RequestID, f.Since}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) protectMatch() *cobra.Command {

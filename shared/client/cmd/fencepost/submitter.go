@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,33 +14,28 @@ import (
 func (a *app) submitterGroup() *cobra.Command {
 	return group("submitter", "Manage signing accounts (operators)", a.submitterList(), a.submitterGet(), a.submitterRegister(), a.submitterChange(),
 		a.submitterPolicy(), a.submitterCallers(), a.submitterSigner(),
-		a.submitterStatus("suspend", "Accept no more intents of an account", (*client.Client).SuspendSubmitter),
-		a.submitterStatus("resume", "End the suspension of an account", (*client.Client).ResumeSubmitter),
-		a.submitterStatus("retire", "Retire an account for ever", (*client.Client).RetireSubmitter),
+		act(a, "suspend SUBMITTER", "Accept no more intents of an account", (*client.Client).SuspendSubmitter, a.printSubmitter),
+		act(a, "resume SUBMITTER", "End the suspension of an account", (*client.Client).ResumeSubmitter, a.printSubmitter),
+		act(a, "retire SUBMITTER", "Retire an account for ever", (*client.Client).RetireSubmitter, a.printSubmitter),
 		a.submitterQueue(), a.submitterCancelQueue(), a.submitterProceed(), a.submitterLane(), a.submitterChanges(), a.submitterUse())
 }
 
 func (a *app) submitterList() *cobra.Command {
 	var q client.SubmitterQuery
-	c := a.call(operator, "list", "List the accounts", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	c := a.list(operator, "list", "List the accounts", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		return printList(a, api.ListSubmitters(ctx, q), "SUBMITTER NAME STATUS IN_FLIGHT NEXT_NONCE QUEUED HELD WINDOW", func(s client.Submitter) []any {
 			return []any{s.Submitter, s.Name, s.Status, s.InFlightState, s.NextNonce, s.Queued, s.Held, s.MaxInFlight}
 		})
 	})
 	c.Flags().StringVar(&q.State, "state", "", "only in this `state`: ACTIVE, SUSPENDED, RETIRED or PROTECT")
 	c.Flags().StringVar(&q.Sort, "sort", "", "`name`: by name")
-	a.listFlags(c)
 	values(c, "state", "ACTIVE", "SUSPENDED", "RETIRED", "PROTECT")
 	return c
 }
 
 func (a *app) submitterGet() *cobra.Command {
 	return a.call(operator, "get SUBMITTER", "Show an account, and what its chain says of it", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		s, err := api.Submitter(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return a.printSubmitter(s)
+		return printing(a.printSubmitter)(api.Submitter(ctx, args[0]))
 	})
 }
 
@@ -76,20 +68,17 @@ func (a *app) submitterRegister() *cobra.Command {
 			return usagef("want --policy FILE, or --unlimited for an account without limits")
 		}
 		if policy != "" {
-			in.Policy = new(client.Policy)
-			if err := a.readPolicy(policy, in.Policy); err != nil {
+			p, err := a.readPolicy(policy)
+			if err != nil {
 				return err
 			}
+			in.Policy = &p
 		}
 		api, err := a.client(operator)
 		if err != nil {
 			return err
 		}
-		s, err := api.RegisterSubmitter(ctx, in)
-		if err != nil {
-			return err
-		}
-		return a.printSubmitter(s)
+		return printing(a.printSubmitter)(api.RegisterSubmitter(ctx, in))
 	})
 	c.Example = `  fencepost submitter register eip155:1:0x… --caller email:shop@example.com --policy policy.json`
 	flags := c.Flags()
@@ -104,39 +93,17 @@ func (a *app) submitterRegister() *cobra.Command {
 	return c
 }
 
-// readJSON reads a JSON file. A member that the type does not have is refused: a misspelt limit would limit nothing.
-func (a *app) readJSON(path string, into any) error {
-	_, err := a.readText(path, into)
-	return err
-}
-
-// readPolicy reads a policy. One with an empty member is refused: it would limit nothing.
-func (a *app) readPolicy(path string, into *client.Policy) error {
-	text, err := a.readText(path, into)
-	if err == nil && !into.IsWrittenAs(text) {
-		return usagef("%s: the policy has an empty member (0, \"\", [] or {}), or a name in other letter case: leave out what is no limit", path)
-	}
-	return err
-}
-
-// readText is [app.readJSON], and returns the text too.
-func (a *app) readText(path string, into any) ([]byte, error) {
+// readPolicy reads a policy from a file, or from stdin as "-".
+func (a *app) readPolicy(path string) (client.Policy, error) {
 	text, err := readFile(path, a.in)
 	if err != nil {
-		return nil, err
+		return client.Policy{}, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	switch err = d.Decode(into); {
-	case errors.Is(err, io.EOF):
-		err = errors.New("it is empty")
-	case err == nil && d.Decode(new(any)) != io.EOF:
-		err = errors.New("it has more than one value")
-	}
+	p, err := client.ParsePolicy(text)
 	if err != nil {
-		return nil, usagef("%s: %v", path, err)
+		return p, usagef("%s: %v", path, err)
 	}
-	return text, nil
+	return p, nil
 }
 
 func (a *app) submitterChange() *cobra.Command {
@@ -152,11 +119,7 @@ func (a *app) submitterChange() *cobra.Command {
 		if c.Flags().Changed("name") {
 			u.Name = &name
 		}
-		s, err := api.UpdateSubmitter(ctx, args[0], u, *why)
-		if err != nil {
-			return err
-		}
-		return a.printSubmitter(s)
+		return printing(a.printSubmitter)(api.UpdateSubmitter(ctx, args[0], u, *why))
 	})
 	c.Flags().IntVar(&window, "window", 0, "how many of its transactions may be open at once")
 	c.Flags().StringVar(&name, "name", "", "its name for people; empty: none")
@@ -169,15 +132,11 @@ func (a *app) submitterPolicy() *cobra.Command {
 	var path string
 	var why *string
 	c := a.call(operator, "set-policy SUBMITTER", "Replace the limits of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		var p client.Policy
-		if err := a.readPolicy(path, &p); err != nil {
-			return err
-		}
-		s, err := api.SetPolicy(ctx, args[0], p, *why)
+		p, err := a.readPolicy(path)
 		if err != nil {
 			return err
 		}
-		return a.printSubmitter(s)
+		return printing(a.printSubmitter)(api.SetPolicy(ctx, args[0], p, *why))
 	})
 	c.Flags().StringVar(&path, "policy", "", "its limits, a JSON `file`; - is stdin")
 	require(c, "policy")
@@ -190,11 +149,7 @@ func (a *app) submitterCallers() *cobra.Command {
 	var succeeds map[string]string
 	var why *string
 	c := a.call(operator, "set-callers SUBMITTER", "Replace the callers of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		s, err := api.SetCallers(ctx, args[0], callers, succeeds, *why)
-		if err != nil {
-			return err
-		}
-		return a.printSubmitter(s)
+		return printing(a.printSubmitter)(api.SetCallers(ctx, args[0], callers, succeeds, *why))
 	})
 	c.Flags().StringArrayVar(&callers, "caller", nil, "who may post for it, as email:… or sub:…; may be given again")
 	c.Flags().StringToStringVar(&succeeds, "succeeds", nil, "`NEW=OLD`: a caller of the list, and the former caller whose intents it gets")
@@ -207,11 +162,7 @@ func (a *app) submitterSigner() *cobra.Command {
 	var signer string
 	var why *string
 	c := a.call(operator, "change-signer SUBMITTER", "Change the signer of an account to where its key was moved", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		s, err := api.ChangeSigner(ctx, args[0], signer, *why)
-		if err != nil {
-			return err
-		}
-		return a.printSubmitter(s)
+		return printing(a.printSubmitter)(api.ChangeSigner(ctx, args[0], signer, *why))
 	})
 	c.Flags().StringVar(&signer, "signer", "", "local, kms:… or remote:…")
 	require(c, "signer")
@@ -219,27 +170,12 @@ func (a *app) submitterSigner() *cobra.Command {
 	return c
 }
 
-func (a *app) submitterStatus(verb, short string, act func(*client.Client, context.Context, string, string) (client.Submitter, error)) *cobra.Command {
-	var why *string
-	c := a.call(operator, verb+" SUBMITTER", short, 1, func(ctx context.Context, api *client.Client, args []string) error {
-		s, err := act(api, ctx, args[0], *why)
-		if err != nil {
-			return err
-		}
-		return a.printSubmitter(s)
-	})
-	why = reason(c)
-	return c
-}
-
 func (a *app) submitterQueue() *cobra.Command {
-	c := a.call(operator, "queue SUBMITTER", "List the intents that wait for a nonce, in their order", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	return a.list(operator, "queue SUBMITTER", "List the intents that wait for a nonce, in their order", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		return printList(a, api.ListQueue(ctx, args[0]), "POSITION TXID REQUESTID STATE CAUSE SINCE CALLER", func(q client.QueuedTx) []any {
 			return []any{position(q.Position, q.PositionMore), q.TxID, q.RequestID, q.State, q.Cause, q.Since, q.Caller}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) submitterCancelQueue() *cobra.Command {
@@ -282,7 +218,7 @@ func (a *app) submitterProceed() *cobra.Command {
 func (a *app) submitterLane() *cobra.Command {
 	var from uint64
 	var c *cobra.Command
-	c = a.call(operator, "lane SUBMITTER", "List the nonces of an account with their transactions", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	c = a.list(operator, "lane SUBMITTER", "List the nonces of an account with their transactions", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		var begin *uint64
 		if c.Flags().Changed("from") {
 			begin = &from
@@ -292,18 +228,15 @@ func (a *app) submitterLane() *cobra.Command {
 		})
 	})
 	c.Flags().Uint64Var(&from, "from", 0, "the first `nonce`; default: where the open ones begin, or the newest")
-	a.listFlags(c)
 	return c
 }
 
 func (a *app) submitterChanges() *cobra.Command {
-	c := a.call(operator, "changes SUBMITTER", "List what operators changed of an account, the newest first", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	return a.list(operator, "changes SUBMITTER", "List what operators changed of an account, the newest first", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		return printList(a, api.ListChanges(ctx, args[0], 0), "AT ACTION BY APPROVED_BY REASON", func(h client.SubmitterChange) []any {
 			return []any{h.At, h.Action, h.By, h.ApprovedBy, h.Reason}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) submitterUse() *cobra.Command {

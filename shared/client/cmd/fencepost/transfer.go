@@ -15,7 +15,9 @@ var transferStates = []string{"INIT", "SOURCE_PENDING", "SOURCE_DONE", "TARGET_P
 
 func (a *app) transferGroup() *cobra.Command {
 	return group("transfer", "Move a user's money, and pay it out", a.transferCreate(), a.transferPayout(), a.transferGet(), a.transferWait(), a.transferList(),
-		a.transferFind(), a.transferWhy(), a.transferCancel(), a.transferResolve(), a.transferAcknowledge())
+		a.transferFind(), a.transferWhy(),
+		act(a, "cancel REQ_ID", "End a transfer that has not begun (operators)", (*client.Client).CancelTransfer, a.printTransfer),
+		a.transferResolve(), a.transferAcknowledge())
 }
 
 func (a *app) transferCreate() *cobra.Command {
@@ -113,11 +115,7 @@ func (a *app) waitTransfer(ctx context.Context, api *client.Client, reqID string
 
 func (a *app) transferGet() *cobra.Command {
 	return a.call(user, "get REQ_ID", "Show a transfer or payout", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		t, err := api.Transfer(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return a.printTransfer(t)
+		return printing(a.printTransfer)(api.Transfer(ctx, args[0]))
 	})
 }
 
@@ -132,11 +130,10 @@ func (a *app) transferWait() *cobra.Command {
 
 func (a *app) transferList() *cobra.Command {
 	var q client.TransferQuery
-	c := a.call(user, "list", "List the user's transfers and payouts, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	c := a.list(user, "list", "List the user's transfers and payouts, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		return printList(a, api.ListTransfers(ctx, q), "REQ_ID STATE FROM TO ASSET AMOUNT CREATED REASON", transferColumns)
 	})
 	c.Flags().StringVar((*string)(&q.State), "state", "", "only those in this `state`")
-	a.listFlags(c)
 	values(c, "state", transferStates...)
 	return c
 }
@@ -147,7 +144,7 @@ func transferColumns(t client.Transfer) []any {
 
 func (a *app) transferFind() *cobra.Command {
 	var q client.AllTransfersQuery
-	c := a.call(operator, "find", "List transfers and payouts of all users (operators)", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	c := a.list(operator, "find", "List transfers and payouts of all users (operators)", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		return printList(a, api.ListAllTransfers(ctx, q), "REQ_ID STATE FROM TO ASSET AMOUNT CREATED REASON USER RETRIES", func(t client.OperatorsTransfer) []any {
 			return append(transferColumns(t.Transfer), t.UserID, t.RetryCount)
 		})
@@ -155,7 +152,6 @@ func (a *app) transferFind() *cobra.Command {
 	c.Flags().StringVar((*string)(&q.State), "state", "", "only in this `state`")
 	c.Flags().Int64Var(&q.UserID, "user", 0, "only of this `user`")
 	c.Flags().StringVar(&q.Asset, "asset", "", "only of this `asset`")
-	a.listFlags(c)
 	values(c, "state", transferStates...)
 	return c
 }
@@ -171,29 +167,12 @@ func (a *app) transferWhy() *cobra.Command {
 	})
 }
 
-func (a *app) transferCancel() *cobra.Command {
-	var why *string
-	c := a.call(operator, "cancel REQ_ID", "End a transfer that has not begun (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		t, err := api.CancelTransfer(ctx, args[0], *why)
-		if err != nil {
-			return err
-		}
-		return a.printTransfer(t)
-	})
-	why = reason(c)
-	return c
-}
-
 func (a *app) transferResolve() *cobra.Command {
 	var in client.Resolve
 	var why *string
 	c := a.call(operator, "resolve REQ_ID", "Ask the ledger for its answer to an operation (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		in.Reason = *why
-		t, err := api.ResolveTransfer(ctx, args[0], in)
-		if err != nil {
-			return err
-		}
-		return a.printTransfer(t)
+		return printing(a.printTransfer)(api.ResolveTransfer(ctx, args[0], in))
 	})
 	c.Flags().StringVar(&in.Op, "op", "", "the `operation` that it waits for: withdraw, deposit or refund")
 	c.Flags().StringVar(&in.Outcome, "outcome", "", "after BEYOND_HORIZON alone: applied or not_applied")

@@ -288,14 +288,13 @@ func (a *app) waitEnd(err error, last, command, id string) error {
 
 func (a *app) txList() *cobra.Command {
 	var q client.TxQuery
-	c := a.call(caller, "list", "List your transactions of a submitter, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	c := a.list(caller, "list", "List your transactions of a submitter, the newest first", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		return printList(a, api.ListTx(ctx, q), "TXID REQUESTID STATE SUBSTATE CREATED TXHASH", func(tx client.ListedTx) []any {
 			return []any{tx.TxID, tx.RequestID, tx.State, tx.SubState, tx.CreatedAt, tx.TxHash}
 		})
 	})
 	c.Flags().StringVar(&q.Submitter, "submitter", "", "the `account`")
 	c.Flags().StringVar((*string)(&q.State), "state", "", "only those in this `state`")
-	a.listFlags(c)
 	require(c, "submitter")
 	values(c, "state", txStates...)
 	return c

@@ -74,28 +74,23 @@ func (a *app) txInspect() *cobra.Command {
 }
 
 func (a *app) txHistory() *cobra.Command {
-	c := a.call(operator, "history TXID", "List the changes of a transaction, the oldest first (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	return a.list(operator, "history TXID", "List the changes of a transaction, the oldest first (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		return printList(a, api.ListTxHistory(ctx, args[0]), "AT FROM STATE SUBSTATE NONCE ATTEMPTS TXHASH NODE REASON", func(h client.TxChange) []any {
 			return []any{h.At, h.From, h.State, h.SubState, h.Nonce, h.Attempts, h.TxHash, h.Node, h.Reason}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) txVersions() *cobra.Command {
-	c := a.call(operator, "versions TXID", "List the signed versions of a transaction, the oldest first (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	return a.list(operator, "versions TXID", "List the signed versions of a transaction, the oldest first (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		return printList(a, api.ListTxVersions(ctx, args[0]), "VERSION KIND SIGNED SENT TXHASH FEES", func(v client.TxVersion) []any {
 			return []any{v.Version, v.Kind, v.SignedAt, v.LastSentAt, v.TxHash, v.Fees}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 func (a *app) txDecide() *cobra.Command {
 	var why *string
-	actions := []string{"wait", "rebroadcast", "replace", "placeholder"}
 	c := a.call(operator, "decide TXID ACTION", "Decide about a transaction with a nonce: wait, rebroadcast, replace or placeholder (operators)", 2, func(ctx context.Context, api *client.Client, args []string) error {
 		done, err := api.DecideTx(ctx, args[0], args[1], *why)
 		if err != nil {
@@ -103,12 +98,7 @@ func (a *app) txDecide() *cobra.Command {
 		}
 		return a.printAnswer("txId", done.TxID, "state", done.State, "requested action", done.RequestedAction)
 	})
-	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) != 1 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return actions, cobra.ShellCompDirectiveNoFileComp
-	}
+	lastArgument(c, 1, "wait", "rebroadcast", "replace", "placeholder")
 	why = reason(c)
 	return c
 }

@@ -11,20 +11,18 @@ import (
 
 func (a *app) webhookGroup() *cobra.Command {
 	return group("webhook", "Receive webhooks, and look after the endpoints", a.webhookListen(), a.webhookList(), a.webhookTest(),
-		a.webhookPause("pause", "Stop the deliveries to an endpoint; its events are kept (operators)", (*client.Client).PauseWebhookEndpoint),
-		a.webhookPause("resume", "End the pause of an endpoint (operators)", (*client.Client).ResumeWebhookEndpoint),
+		act(a, "pause ENDPOINT", "Stop the deliveries to an endpoint; its events are kept (operators)", (*client.Client).PauseWebhookEndpoint, a.printPause),
+		act(a, "resume ENDPOINT", "End the pause of an endpoint (operators)", (*client.Client).ResumeWebhookEndpoint, a.printPause),
 		a.webhookRedeliver())
 }
 
 func (a *app) webhookList() *cobra.Command {
-	c := a.call(operator, "list", "List the endpoints, which are settings (operators)", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+	return a.list(operator, "list", "List the endpoints, which are settings (operators)", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		all, err := api.WebhookEndpoints(ctx)
 		return printList(a, each(all, err), "NAME KIND HOST BACKLOG OLDEST PAUSED LAST_ANSWER", func(e client.WebhookEndpoint) []any {
 			return []any{e.Name, e.Kind, e.Host, backlog(e), oldest(e), paused(e), answered(e.LastAnswer)}
 		})
 	})
-	a.listFlags(c)
-	return c
 }
 
 func backlog(e client.WebhookEndpoint) string {
@@ -79,17 +77,8 @@ func (a *app) webhookTest() *cobra.Command {
 	return c
 }
 
-func (a *app) webhookPause(verb, short string, act func(*client.Client, context.Context, string, string) (client.WebhookEndpoint, error)) *cobra.Command {
-	var why *string
-	c := a.call(operator, verb+" ENDPOINT", short, 1, func(ctx context.Context, api *client.Client, args []string) error {
-		e, err := act(api, ctx, args[0], *why)
-		if err != nil {
-			return err
-		}
-		return a.printAnswer("endpoint", e.Name, "backlog", backlog(e), "paused", paused(e))
-	})
-	why = reason(c)
-	return c
+func (a *app) printPause(e client.WebhookEndpoint) error {
+	return a.printAnswer("endpoint", e.Name, "backlog", backlog(e), "paused", paused(e))
 }
 
 func (a *app) webhookRedeliver() *cobra.Command {

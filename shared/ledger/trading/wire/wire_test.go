@@ -3,6 +3,7 @@ package wire_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http/httptest"
 	"strings"
@@ -42,8 +43,7 @@ func TestCallsSurviveEncoding(t *testing.T) {
 			CreatedAt: time.UnixMicro(rapid.Int64Range(0, 250_000_000_000_000_000).Draw(t, "createdAt")).UTC(),
 		}
 		op := rapid.SampledFrom(ops).Draw(t, "op")
-		o, err := wire.NewOperation(op, c)
-		check.OK(t)(err)
+		o := check.Value(wire.NewOperation(op, c))(t)
 		body, err := json.Marshal(o)
 		if err != nil || len(body) > wire.MaxBody {
 			t.Fatalf("got %d bytes, %v", len(body), err)
@@ -125,9 +125,7 @@ func TestOutcomesNeedTheirReason(t *testing.T) {
 		{wire.RefusedEver, "NO WAY", false}, {wire.RefusedEver, transfer.Reason(strings.Repeat("X", 65)), false},
 		{"", "", false}, {"APPLIED", "", false}, {"pending", "", false},
 	} {
-		if err := wire.CheckOutcome(x.outcome, x.reason); (err == nil) != x.ok {
-			t.Errorf("outcome %q, reason %q: got %v, want right: %v", x.outcome, x.reason, err, x.ok)
-		}
+		check.Equal(t, fmt.Sprintf("outcome %q with reason %q is right", x.outcome, x.reason), wire.CheckOutcome(x.outcome, x.reason) == nil, x.ok)
 	}
 }
 
@@ -151,8 +149,7 @@ func FuzzOperation(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q became %+v, which has no body: %v", body, c, err)
 		}
-		text, err := json.Marshal(again)
-		check.OK(t)(err)
+		text := check.Value(json.Marshal(again))(t)
 		if _, got, err := decode(string(text)); err != nil || got != c {
 			t.Errorf("%q: got %+v, then %+v, %v", body, c, got, err)
 		}

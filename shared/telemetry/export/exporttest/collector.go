@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Span is one step of a trace. Ids are in hex, and "" if there is none.
@@ -56,10 +58,7 @@ const (
 // Start starts a collector, which ends with t.
 func Start(t testing.TB) *Collector {
 	t.Helper()
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := check.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	c := &Collector{Addr: listener.Addr().String(), changed: make(chan struct{}), series: map[string]map[string]float64{}}
 	server := grpc.NewServer()
 	metricspb.RegisterMetricsServiceServer(server, metrics{Collector: c})
