@@ -23,6 +23,9 @@ type AssetTerms struct {
 	Payout               *AssetPayout `json:"payout,omitempty"`               // nil: no payouts
 }
 
+// ParseAssetTerms reads the terms of an asset from JSON, as [ParsePolicy] reads a policy.
+func ParseAssetTerms(text []byte) (AssetTerms, error) { return parseSent[AssetTerms](text) }
+
 // AssetPayout is the account that pays an asset out, and the asset's form on the chain.
 type AssetPayout struct {
 	Payer    string `json:"payer"`             // a submitter whose callers are ["transfer"]

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -40,6 +41,9 @@ func NewCells(list []byte, o Options) (*Cells, error) {
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&cells); err != nil {
 		return nil, fmt.Errorf("client: list of cells: %w", err)
+	}
+	if decoder.Decode(new(any)) != io.EOF {
+		return nil, errors.New("client: the list of cells has more than one value")
 	}
 	if len(cells) == 0 {
 		return nil, errors.New("client: the list of cells is empty")

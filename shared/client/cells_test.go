@@ -88,6 +88,7 @@ func TestListsOfCellsThatAreRefused(t *testing.T) {
 		"no cell":                      {`{}`, "is empty"},
 		"no JSON":                      {`x`, "invalid character"},
 		"an unknown member":            {`{"a": {"uri": "https://x/a"}}`, "uri"},
+		"two values":                   {`{"a": {"url": "https://x/a"}} {}`, "more than one value"},
 		"a URL that is none":           {`{"a": {"url": "x"}}`, "cell a: "},
 	} {
 		_, err := client.NewCells([]byte(tc.list), ofCells)

@@ -336,6 +336,16 @@ func TestParsePolicy(t *testing.T) {
 	check.Same(t, "a policy", got, client.Policy{MaxFeesPerDay: "0", Targets: []string{"deploy"}, PerCaller: map[string]client.CallerLimits{"*": {MaxQueued: 3}}})
 }
 
+// The terms of an asset are read as strictly: an empty limit would limit nothing.
+func TestParseAssetTerms(t *testing.T) {
+	t.Parallel()
+	if terms, err := client.ParseAssetTerms([]byte(`{"assetId": 7, "dailyPayout": ""}`)); err == nil || !strings.Contains(err.Error(), "dailyPayout: ") {
+		t.Errorf("an empty limit: got %+v, %v; want an error that names it", terms, err)
+	}
+	got := check.Value(client.ParseAssetTerms([]byte(`{"assetId": 7, "internalTransfers": false}`)))(t)
+	check.Same(t, "terms", got, client.AssetTerms{AssetID: 7, InternalTransfers: new(bool)})
+}
+
 // A wrong option is named.
 func TestOptions(t *testing.T) {
 	t.Parallel()

@@ -51,30 +51,33 @@ type TokenLimits struct {
 
 // ParsePolicy reads a policy from JSON. It refuses a member that would be sent as no limit: an empty one (0, "", [] or {}), an
 // unknown one, and one whose name is in other letter case. The error names the member. A member that is null is no limit.
-func ParsePolicy(text []byte) (p Policy, err error) {
+func ParsePolicy(text []byte) (p Policy, err error) { return parseSent[Policy](text) }
+
+// parseSent reads a value of which each member that is written will be sent.
+func parseSent[T any](text []byte) (v T, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	switch err = d.Decode(&p); {
+	switch err = d.Decode(&v); {
 	case errors.Is(err, io.EOF):
 		err = errors.New("it is empty")
 	case err == nil && d.Decode(new(any)) != io.EOF:
 		err = errors.New("it has more than one value")
 	case err == nil:
-		err = p.checkSent(text)
+		err = checkSent(v, text)
 	}
 	if err != nil {
-		return Policy{}, err
+		return *new(T), err
 	}
-	return p, nil
+	return v, nil
 }
 
 // IsWrittenAs reports whether the policy is sent with each member that its JSON text has, as [ParsePolicy] requires it.
-func (p Policy) IsWrittenAs(text []byte) bool { return p.checkSent(text) == nil }
+func (p Policy) IsWrittenAs(text []byte) bool { return checkSent(p, text) == nil }
 
-// checkSent refuses a member of the policy's text that is not sent.
-func (p Policy) checkSent(text []byte) error {
+// checkSent refuses a member of the value's text that is not sent.
+func checkSent(value any, text []byte) error {
 	var written, sent map[string]any
-	out, err := json.Marshal(p)
+	out, err := json.Marshal(value)
 	if err := errors.Join(err, json.Unmarshal(text, &written), json.Unmarshal(out, &sent)); err != nil {
 		return err
 	}

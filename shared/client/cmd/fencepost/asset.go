@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -59,21 +55,13 @@ func (a *app) assetPut() *cobra.Command {
 	return c
 }
 
-// readTerms reads the terms of an asset. A member that they do not have is refused: a misspelt limit would limit nothing.
+// readTerms reads the terms of an asset. A member that they do not have, or that is empty, is refused: it would limit nothing.
 func (a *app) readTerms(path string) (terms client.AssetTerms, err error) {
 	text, err := readFile(path, a.in)
 	if err != nil {
 		return terms, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	switch err = d.Decode(&terms); {
-	case errors.Is(err, io.EOF):
-		err = errors.New("it is empty")
-	case err == nil && d.Decode(new(any)) != io.EOF:
-		err = errors.New("it has more than one value")
-	}
-	if err != nil {
+	if terms, err = client.ParseAssetTerms(text); err != nil {
 		return terms, usagef("%s: %v", path, err)
 	}
 	return terms, nil
