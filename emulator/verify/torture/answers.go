@@ -12,7 +12,6 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
-	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
@@ -39,9 +38,7 @@ func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	honest := check{Name: toldTrue, Promise: "CONFIRMED, REVERTED and EXECUTED were mined, once; any other end and what was refused never were"}
 	for _, in := range e.load.Ledger.Requests() {
 		if detail := contradicts(in.Answers(), ends[in], chain[effect{in.Submitter.Address(), in.ValueWei.String()}], e.load.Ledger.EndMayBeLost(in.Answers())); detail != "" {
-			honest.Violations = append(honest.Violations, checkers.Violation{
-				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
-			})
+			honest.report(string(in.Submitter), in.Answers().TxID, "request %q: %s", in.RequestID, detail)
 		}
 	}
 	return []check{steady, same, honest}, nil
@@ -66,7 +63,7 @@ func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]lastAns
 		defer mu.Unlock()
 		ends[in] = l
 		if problem != "" {
-			c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: problem})
+			c.report(string(in.Submitter), in.Answers().TxID, "%s", problem)
 		}
 	})
 	return c, ends

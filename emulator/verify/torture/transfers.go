@@ -117,14 +117,11 @@ func (e *episode) countTransfers(ctx context.Context) (*transferFigures, error) 
 	if e.flags.restores > 0 {
 		f.Restored = e.transferRun.Ledger.Did(transferload.Reconciles())
 	}
-	rows, err := e.db.Query(ctx, `select transfer_type, state, coalesce(error_message, ''), count(*) from transfers_tb group by 1, 2, 3`)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := e.db.Query(ctx, `select transfer_type, state, coalesce(error_message, ''), count(*) from transfers_tb group by 1, 2, 3`) // the reader has the error
 	var of transfer.Type
 	var end transferload.End
 	var n int
-	_, err = pgx.ForEachRow(rows, []any{&of, &end.State, &end.Reason, &n}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&of, &end.State, &end.Reason, &n}, func() error {
 		if of.Target() == transfer.Chain {
 			f.Payouts[end.String()] = n
 		} else {

@@ -142,10 +142,8 @@ func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Cont
 			return nil
 		}
 		p.Note("program: request %s: %v", in.RequestID, err)
-		for _, one := range clear {
-			if errors.Is(err, one) {
-				return err
-			}
+		if slices.ContainsFunc(clear, func(one error) bool { return errors.Is(err, one) }) {
+			return err
 		}
 	}
 	return err
@@ -218,22 +216,18 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 // useNonce signs for the nonce and hands in the signed bytes. It sends nothing itself.
 func (p *Program) useNonce(ctx context.Context, c *caller, key devchain.Account, got functions.Reservation) {
 	id := new(big.Int).SetUint64(p.Stack.Chain.ChainID())
-	to := common.Address{0x0e}
-	raw, err := signFor(key, id, got.Nonce, to, c.intent.ValueWei)
+	var raw []byte
+	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: got.Nonce, To: &common.Address{0x0e}, Value: c.intent.ValueWei, Gas: 21_000,
+		GasFeeCap: big.NewInt(50_000_000_000), GasTipCap: big.NewInt(1_000_000_000),
+	})
+	if err == nil {
+		raw, err = tx.MarshalBinary()
+	}
 	if err != nil {
 		p.Note("program: request %s: sign: %v", c.intent.RequestID, err)
 		return
 	}
 	p.Note("program: request %s is signed for nonce %d: %s", c.intent.RequestID, got.Nonce, hex.EncodeToString(raw))
 	_ = p.insist(ctx, c.intent, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, txmanager.ErrNotOwner, txmanager.ErrSignedBytes)
-}
-
-func signFor(key devchain.Account, chainID *big.Int, n uint64, to common.Address, wei *big.Int) ([]byte, error) {
-	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(chainID), &types.DynamicFeeTx{
-		ChainID: chainID, Nonce: n, To: &to, Value: wei, Gas: 21_000, GasFeeCap: big.NewInt(50_000_000_000), GasTipCap: big.NewInt(1_000_000_000),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return tx.MarshalBinary()
 }

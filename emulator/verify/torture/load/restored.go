@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	product "github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -260,32 +261,31 @@ func (o *Operator) decideHeld(ctx context.Context) {
 // of a lost database, belong to no request.
 func (o *Operator) decideForeign(ctx context.Context) {
 	for _, s := range o.Stack.Submitters() {
-		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/foreign", nil)
-		var list struct {
-			Foreign []struct {
-				Nonce                uint64
-				TxHash, ValueWei, To string
-				TxID                 *string
-			}
-		}
-		if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
-			continue
-		}
-		for _, f := range list.Foreign {
-			switch {
-			case f.TxID != nil:
-				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "no other request does this"})
-			case o.openHandlerRequest(s, f.ValueWei) != "":
-				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": o.openHandlerRequest(s, f.ValueWei), "reason": "no other request does this"})
-			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.signedByForeignSigner(s, f.TxHash):
-				o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no request"})
-			default:
-				if txID := o.repostLost(ctx, s, f.ValueWei); txID != "" {
-					o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": txID, "reason": "its match was lost with its database"})
-				}
+		for _, f := range o.foreign(ctx, s) {
+			if txID := cmp.Or(f.TxID, o.openHandlerRequest(s, f.ValueWei)); txID != "" {
+				o.match(ctx, s, f.Nonce, txID, "no other request does this")
+			} else if isPlaceholder(s, f) || o.signedByForeignSigner(s, f.TxHash) {
+				o.writeOff(ctx, s, f.Nonce, "it was no request")
+			} else if txID := o.repostLost(ctx, s, f.ValueWei); txID != "" {
+				o.match(ctx, s, f.Nonce, txID, "its match was lost with its database")
 			}
 		}
 	}
+}
+
+// foreign lists the submitter's foreign transactions that are not decided; none if the call fails.
+func (o *Operator) foreign(ctx context.Context, s txmanager.Submitter) []product.OpenForeign {
+	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/foreign", nil)
+	var list struct{ Foreign []product.OpenForeign }
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
+		return nil
+	}
+	return list.Foreign
+}
+
+// isPlaceholder reports whether the foreign transaction only consumed its nonce.
+func isPlaceholder(s txmanager.Submitter, f product.OpenForeign) bool {
+	return f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String())
 }
 
 // openHandlerRequest returns the txId of the open request of this value whose transaction a
@@ -314,6 +314,14 @@ func (o *Operator) repostLost(ctx context.Context, s txmanager.Submitter, valueW
 		return a.TxID
 	}
 	return ""
+}
+
+func (o *Operator) match(ctx context.Context, s txmanager.Submitter, nonce uint64, txID, reason string) {
+	o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": nonce, "txId": txID, "reason": reason})
+}
+
+func (o *Operator) writeOff(ctx context.Context, s txmanager.Submitter, nonce uint64, reason string) {
+	o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": nonce, "reason": reason})
 }
 
 func (o *Operator) decideOne(ctx context.Context, s txmanager.Submitter, what, path string, body map[string]any) {
