@@ -240,11 +240,6 @@ func (e *episode) play(ctx context.Context) error {
 	e.ended = e.waitForEnd(ctx)
 	giveUp()
 	living.Wait()
-	e.load.Wait()
-	e.program.Wait()
-	if e.transferRun != nil {
-		e.transferRun.Wait()
-	}
 	return ctx.Err()
 }
 
@@ -252,13 +247,9 @@ func (e *episode) play(ctx context.Context) error {
 func (e *episode) waitForEnd(ctx context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	for ctx.Err() == nil {
-		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.isWaiting(ctx) && e.countUnfinished(ctx) == 0 {
-			return true
-		}
-		retry.Pause(ctx, 200*time.Millisecond)
-	}
-	return false
+	return retry.Await(ctx, 200*time.Millisecond, func() bool {
+		return e.load.Ledger.Tally().Waiting == 0 && !e.isWaiting(ctx) && e.countUnfinished(ctx) == 0
+	})
 }
 
 // countUnfinished counts transactions and transfers that are not terminal, open PROTECT
@@ -283,11 +274,6 @@ func (e *episode) halted(ctx context.Context) (halted bool) {
 
 // now is the database's time, which rows also use.
 func (e *episode) now(ctx context.Context) (now time.Time) {
-	for ctx.Err() == nil {
-		if err := e.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err == nil {
-			break
-		}
-		retry.Pause(ctx, 100*time.Millisecond)
-	}
+	retry.Await(ctx, 100*time.Millisecond, func() bool { return e.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now) == nil })
 	return now
 }

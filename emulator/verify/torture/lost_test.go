@@ -9,29 +9,6 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Only a transfer that a lost database alone had may be missing or have another end.
-func TestOnlyLostTransfersMayDifferAfterRestore(t *testing.T) {
-	t.Parallel()
-	committed, short := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
-	lost, kept := func(transferload.Answers) bool { return true }, func(transferload.Answers) bool { return false }
-	for name, c := range map[string]struct {
-		ends map[string]transferload.End
-		lost func(transferload.Answers) bool
-		rows map[string]bool
-		want string
-	}{
-		"its row was lost":                        {nil, lost, map[string]bool{"a": true}, ""},
-		"the backup had the row":                  {nil, lost, nil, "there is no row"},
-		"told before the backup":                  {nil, kept, map[string]bool{"a": true}, "there is no row"},
-		"another end":                             {map[string]transferload.End{"a": short}, lost, nil, ""},
-		"another end, and told before the backup": {map[string]transferload.End{"a": short}, kept, nil, "its user got COMMITTED, and it is FAILED"},
-		"another row, of nobody":                  {map[string]transferload.End{"b": short}, lost, map[string]bool{"a": true}, "no user knows of it"},
-	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, transferload.Answers{ReqID: "a", End: &committed})
-		wantFound(t, name, contradictedEnds([]*transferload.Script{script}, c.ends, c.lost, c.rows), c.want)
-	}
-}
-
 // The operator settles with the outside exactly the units that the core moved for a lost
 // transfer.
 func TestUnsettledHalvesAreFound(t *testing.T) {

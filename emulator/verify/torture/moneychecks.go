@@ -133,7 +133,8 @@ func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 
 // balanceDifferences lists the accounts whose balance is not the expected one.
 func balanceDifferences(expected, held map[transferload.Account]int64) (found []checkers.Violation) {
-	all := maps.Clone(expected)
+	all := make(map[transferload.Account]int64)
+	maps.Copy(all, expected)
 	maps.Copy(all, held)
 	for at := range all {
 		if expected[at] != held[at] {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -54,10 +53,7 @@ func (e *episode) startTransferRun(ctx context.Context) error {
 	if err := b.cashier.Open(ctx); err != nil {
 		return err
 	}
-	for safe := e.env.Chain.Head() + confirmations; e.env.Chain.Head() < safe && ctx.Err() == nil; {
-		retry.Pause(ctx, blockTime)
-	}
-	return ctx.Err()
+	return e.env.Chain.WaitBlock(ctx, e.env.Chain.Head()+confirmations)
 }
 
 // startTransferClients starts the clients: some run until posting ends, all until within ends.

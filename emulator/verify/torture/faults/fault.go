@@ -133,13 +133,7 @@ const targetTimeout = 20 * time.Second
 func until(ctx context.Context, limit time.Duration, met func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for !met() {
-		retry.Pause(ctx, 50*time.Millisecond)
-		if ctx.Err() != nil {
-			return met()
-		}
-	}
-	return true
+	return retry.Await(ctx, 50*time.Millisecond, met)
 }
 
 // randomDuration draws a duration between the two, inclusive.

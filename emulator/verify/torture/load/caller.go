@@ -34,7 +34,10 @@ func (c *caller) run(ctx context.Context) {
 		c.postWrong(ctx)
 		c.postForbidden(ctx)
 	}
-	c.postCopies(ctx)
+	if c.intent.copies > 1 {
+		c.ledger.Count(Repeats)
+	}
+	client.Concurrently(c.intent.copies, func() { c.post(ctx) })
 	if c.intent.Answers().TxID == "" {
 		c.intent.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
@@ -57,14 +60,6 @@ func (c *caller) run(ctx context.Context) {
 
 func reached(a client.Answer) End {
 	return End{State: txmanager.State(a.State), Sub: txmanager.SubState(a.SubState)}
-}
-
-// postCopies posts the intent several times at once, each copy until it is answered.
-func (c *caller) postCopies(ctx context.Context) {
-	if c.intent.copies > 1 {
-		c.ledger.Count(Repeats)
-	}
-	client.Concurrently(c.intent.copies, func() { c.post(ctx) })
 }
 
 func (c *caller) post(ctx context.Context) {

@@ -37,8 +37,7 @@ type Load struct {
 	Options
 	Ledger *Ledger
 
-	callers sync.WaitGroup
-	posted  int
+	posted int
 }
 
 // New returns a load that has not begun.
@@ -54,8 +53,10 @@ func (a Account) backlog() int {
 }
 
 // Run posts intents until ctx ends. Each intent has its own caller, which polls until the
-// intent is final or within ends.
+// intent is final or within ends. Run returns after all callers.
 func (l *Load) Run(ctx, within context.Context) {
+	var callers sync.WaitGroup
+	defer callers.Wait()
 	retry.AtRate(ctx, l.Rate, func() {
 		a := l.Accounts[l.Source.IntN(len(l.Accounts))]
 		in := newIntent(a.Submitter, l.posted, l.Source)
@@ -65,12 +66,9 @@ func (l *Load) Run(ctx, within context.Context) {
 		}
 		l.posted++
 		l.Ledger.Add(in)
-		l.callers.Go(func() { newCaller(l.Stack, l.Ledger, in, stack.CallerAccount).run(within) })
+		callers.Go(func() { newCaller(l.Stack, l.Ledger, in, stack.CallerAccount).run(within) })
 	})
 }
-
-// Wait returns when each caller knows the end of its intent or has run out of time.
-func (l *Load) Wait() { l.callers.Wait() }
 
 // Ledger records the answers that callers got.
 type Ledger struct {

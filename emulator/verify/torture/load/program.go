@@ -41,8 +41,7 @@ type Program struct {
 	// reservations and signatures.
 	OnlyHandlers bool
 
-	requests sync.WaitGroup
-	timeout  retry.Timeout
+	timeout retry.Timeout
 }
 
 // The acts of a program, as they are counted and printed.
@@ -72,8 +71,10 @@ func ProgramHabits() (all []string) {
 // all nonces behind it.
 const programOpen = 8
 
-// Run posts requests until ctx ends. Each is followed until it is final or within ends.
+// Run posts requests until ctx ends. It follows each until it is final or within ends.
 func (p *Program) Run(ctx, within context.Context) {
+	var requests sync.WaitGroup
+	defer requests.Wait()
 	slots := make(chan struct{}, programOpen)
 	for n := 0; ctx.Err() == nil; n++ {
 		retry.Pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
@@ -89,15 +90,12 @@ func (p *Program) Run(ctx, within context.Context) {
 		}
 		begin := p.drawRequest(n, key, in)
 		p.Ledger.Add(in)
-		p.requests.Go(func() {
+		requests.Go(func() {
 			defer func() { <-slots }()
 			p.follow(within, in, begin)
 		})
 	}
 }
-
-// Wait returns when each request was followed to its end.
-func (p *Program) Wait() { p.requests.Wait() }
 
 // drawRequest draws the n-th request: a handler's or a reservation. Each way comes once at
 // first; afterwards a way that has not happened yet is preferred, so that a short run has all.

@@ -156,9 +156,7 @@ func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 
 func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 	began := time.Now()
-	for ctx.Err() == nil && !met() {
-		retry.Pause(ctx, pollInterval)
-	}
+	retry.Await(ctx, pollInterval, met)
 	o.Note("operator: %s after %s", what, time.Since(began).Round(time.Millisecond))
 }
 
