@@ -56,7 +56,7 @@ func TestLostPayouts(t *testing.T) {
 		"given back, and paid":         {back, true, rows, nil, nil, []transferload.Payment{one}, "no payout says so"},
 		"repeated, and paid once more": {committed, true, rows, settled, []payout{{ReqID: "b", State: transfer.Committed, Payment: one, Withdrawn: 1}}, []transferload.Payment{one}, "1 payments"},
 	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ReqID: "a", End: &c.end})
+		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", End: &c.end})
 		wanted := afterRestores(c.live, []*transferload.Script{script}, func(transferload.Answers) bool { return c.lost }, c.rows, c.settled)
 		wantFound(t, name, payoutViolations(wanted, c.paid), c.want)
 	}
@@ -99,7 +99,7 @@ func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 		"no row, and nobody took it":    {nil, was, nil, []transferload.Payment{one}, "no payout says so"},
 		"no row, and it was given back": {nil, returned, map[string]int64{"a": -5}, []transferload.Payment{one}, "no payout says so"},
 	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ReqID: "a", Lost: []string{"z"}, End: &refused})
+		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", Lost: []string{"z"}, End: &refused})
 		lost := func(transferload.Answers) bool { return c.now == nil }
 		wantFound(t, name, payoutViolations(afterRestores(c.now, []*transferload.Script{script}, lost, map[string]payout{"a": c.was}, c.settled), c.paid), c.want)
 	}

@@ -154,15 +154,15 @@ func contradictedEnds(scripts []*transferload.Script, ends map[string]transferlo
 	known := make(map[string]bool)
 	for _, w := range scripts {
 		answers := w.Answers()
-		known[answers.ReqID] = true
-		end, stored := ends[answers.ReqID]
+		known[answers.ID] = true
+		end, stored := ends[answers.ID]
 		switch {
-		case answers.ReqID == "":
-		case !stored && lost(answers) && rows[answers.ReqID]:
+		case answers.ID == "":
+		case !stored && lost(answers) && rows[answers.ID]:
 		case !stored:
-			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "cid %q was accepted, and there is no row", w.CID))
+			found = append(found, violation(movedAsTold, w.UserID, answers.ID, "cid %q was accepted, and there is no row", w.CID))
 		case answers.End != nil && *answers.End != end && !lost(answers):
-			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "its user got %s, and it is %s", answers.End, end))
+			found = append(found, violation(movedAsTold, w.UserID, answers.ID, "its user got %s, and it is %s", answers.End, end))
 		}
 	}
 	for reqID, end := range ends {

@@ -44,7 +44,7 @@ func TestWrongBalancesAreFound(t *testing.T) {
 func TestContradictedEndsAreFound(t *testing.T) {
 	t.Parallel()
 	committed, short := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
-	told, refused := transferload.Answers{ReqID: "a", End: &committed}, transferload.Answers{Refused: true}
+	told, refused := transferload.Answers{ID: "a", End: &committed}, transferload.Answers{Refused: true}
 	only := func(reqID string, end transferload.End) map[string]transferload.End {
 		return map[string]transferload.End{reqID: end}
 	}
@@ -57,7 +57,7 @@ func TestContradictedEndsAreFound(t *testing.T) {
 		want    string
 	}{
 		"right":                  {told, only("a", committed), false, nil, ""},
-		"never heard":            {transferload.Answers{ReqID: "a"}, only("a", committed), false, nil, ""},
+		"never heard":            {transferload.Answers{ID: "a"}, only("a", committed), false, nil, ""},
 		"another end":            {told, only("a", short), false, nil, "its user got COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
 		"no row":                 {told, nil, false, nil, "there is no row"},
 		"nobody's":               {refused, only("a", committed), false, nil, "no user knows of it"},

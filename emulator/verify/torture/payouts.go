@@ -92,7 +92,7 @@ func afterRestores(wanted []payout, scripts []*transferload.Script, lost func(tr
 	}
 	for _, w := range scripts {
 		answers := w.Answers()
-		ids := append(slices.Clone(answers.Lost), answers.ReqID)
+		ids := w.ReqIDs()
 		was, had := lostRow(ids, rows)
 		times, excused := timesTaken(ids, w.Units, settled), had && was.Withdrawn > 0 && was.Refunded == 0
 		if i := slices.IndexFunc(ids, func(id string) bool { _, is := here[id]; return is }); i >= 0 {

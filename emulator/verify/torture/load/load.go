@@ -72,7 +72,7 @@ func (l *Load) Run(ctx, within context.Context) {
 
 // Ledger records the answers that callers got.
 type Ledger struct {
-	client.Record[Intent]
+	client.Record[Intent, End]
 }
 
 // open counts the intents of s that are not finished.
@@ -99,7 +99,7 @@ const (
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
 func (l *Ledger) contradict(in *Intent, detail string) {
-	l.Contradict(string(in.Submitter), in.Answers().TxID, fmt.Sprintf("request %q: %s", in.RequestID, detail))
+	l.Contradict(string(in.Submitter), in.Answers().ID, fmt.Sprintf("request %q: %s", in.RequestID, detail))
 }
 
 // Tally counts intents by the answers that their callers got.
@@ -113,9 +113,9 @@ func (l *Ledger) Tally() (t Tally) {
 	for _, in := range l.Requests() {
 		t.Posted++
 		switch answers := in.Answers(); {
-		case answers.TxID == "" && answers.Done:
+		case answers.ID == "" && answers.Done:
 			t.Refused++
-		case answers.TxID == "":
+		case answers.ID == "":
 			t.Waiting++
 		default:
 			t.Accepted++

@@ -121,7 +121,7 @@ func (p *Program) drawRequest(n int, key devchain.Account, in *Intent) (begin fu
 func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Context, *caller)) {
 	c := newCaller(p.Stack, p.Ledger, in, stack.OperatorAccount)
 	defer c.intent.Change(func(t *Answers) { t.Done = true })
-	if begin(ctx, c); in.Answers().TxID == "" {
+	if begin(ctx, c); in.Answers().ID == "" {
 		c.intent.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
 	}
@@ -155,7 +155,7 @@ func (p *Program) handlerRequest(in *Intent, way string) (begin func(context.Con
 	}
 	in.submit = func(ctx context.Context) client.Answer { return p.withNonce(ctx, in, wage) }
 	return func(ctx context.Context, c *caller) {
-		if c.post(ctx); in.Answers().TxID != "" {
+		if c.post(ctx); in.Answers().ID != "" {
 			p.Ledger.Count(Handled + way)
 		}
 	}
@@ -190,7 +190,7 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 		all, err := p.App.Allocate(ctx, c.intent.Submitter, owner, c.intent.RequestID)
 		if err == nil {
 			got = all[0]
-			c.intent.Change(func(t *Answers) { t.TxID = got.TxID })
+			c.intent.Change(func(t *Answers) { t.ID = got.TxID })
 		}
 		return err
 	})

@@ -24,12 +24,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// EndMayBeLost reports whether a restore may have lost the final answer: the database gave it
-// after the start of the backup that replaced it.
-func (l *Ledger) EndMayBeLost(t Answers) bool {
-	return t.End != nil && l.MayBeLost(t.Generation, t.EndAt)
-}
-
 // Survives reports whether a request with the end e before a restore may have the end now
 // after it. An effect on the chain stays. A request without one must never get one, but may
 // have another name for its end.
@@ -59,10 +53,10 @@ func (c *caller) repeatAfterRestore(ctx context.Context) {
 		case a.Code == "REQUEST_RECORDED":
 			c.recordStoredRequest(ctx, begun)
 		case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
-			if answers.TxID != "" && !c.ledger.MayBeLost(answers.Generation, answers.TxAt) && (a.Status != http.StatusOK || a.TxID != answers.TxID) {
-				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.TxID, a))
+			if answers.ID != "" && !c.ledger.MayBeLost(answers.Generation, answers.IDAt) && (a.Status != http.StatusOK || a.TxID != answers.ID) {
+				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.ID, a))
 			}
-			c.intent.Change(func(t *Answers) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.TxID, time.Now(), 0, begun })
+			c.intent.Change(func(t *Answers) { t.ID, t.IDAt, t.Fresh, t.Generation = a.TxID, time.Now(), 0, begun })
 		default:
 			c.ledger.contradict(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
 			c.intent.Change(func(t *Answers) { t.Generation = begun })
@@ -79,13 +73,13 @@ func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 		return
 	}
 	before, now := c.intent.Answers(), reached(a)
-	if a.Status != http.StatusOK || !now.OnChain() || before.TxID != "" && before.TxID != a.TxID && !c.ledger.MayBeLost(before.Generation, before.TxAt) {
-		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
+	if a.Status != http.StatusOK || !now.OnChain() || before.ID != "" && before.ID != a.TxID && !c.ledger.MayBeLost(before.Generation, before.IDAt) {
+		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.ID, a))
 	}
 	c.intent.Change(func(t *Answers) {
-		t.Recorded, t.Generation, t.TxID, t.TxAt = true, begun, a.TxID, time.Now()
+		t.Recorded, t.Generation, t.ID, t.IDAt = true, begun, a.TxID, time.Now()
 		if t.End == nil {
-			t.End, t.EndAt = &now, time.Now()
+			t.End, t.EndAt, t.EndGeneration = &now, time.Now(), begun
 		}
 	})
 }
@@ -135,7 +129,7 @@ func (o *Operator) prepareReleases(ctx context.Context, accounts []txmanager.Sub
 		if answers.End == nil || answers.End.OnChain() || answers.EndAt.Before(backedUp) || ctx.Err() != nil {
 			continue
 		}
-		o.cancelAgain(ctx, answers.TxID)
+		o.cancelAgain(ctx, answers.ID)
 	}
 }
 
@@ -292,7 +286,7 @@ func (o *Operator) openHandlerRequest(s txmanager.Submitter, valueWei string) st
 	for _, in := range o.Ledger.Requests() {
 		answers := in.Answers()
 		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && answers.End == nil && answers.Generation == o.Ledger.Generation() {
-			return answers.TxID
+			return answers.ID
 		}
 	}
 	return ""
@@ -353,10 +347,7 @@ func (o *Operator) releaseRequestAfterRestore(ctx context.Context, p protected, 
 }
 
 // isStale reports whether the last answer for the intent came from before a restore.
-func (c *caller) isStale() bool {
-	answers := c.intent.Answers()
-	return (answers.TxID != "" || answers.End != nil) && answers.Generation != c.ledger.Generation()
-}
+func (c *caller) isStale() bool { return c.ledger.IsStale(c.intent.Answers()) }
 
 // isFinished polls once, after repeating what a restore may have lost.
 func (c *caller) isFinished(ctx context.Context) bool {

@@ -312,7 +312,7 @@ func (l *Ledger) settledFor(reqID string) int64 {
 
 // settledPayout returns the units booked with the outside for a payout, over all its req_ids.
 func (l *Ledger) settledPayout(s *Script) (units int64) {
-	for _, id := range s.reqIDs() {
+	for _, id := range s.ReqIDs() {
 		units += l.settledFor(id)
 	}
 	return units

@@ -71,7 +71,7 @@ type Account struct {
 
 // Ledger records the answers that users, cashier and operator got.
 type Ledger struct {
-	client.Record[Script]
+	client.Record[Script, End]
 
 	mu           sync.Mutex
 	outside      map[Account]int64 // deposits less withdrawals, by the cashier's answers
@@ -136,7 +136,7 @@ func (l *Ledger) Tally() (t Tally) {
 		t.Posted++
 		answers := s.Answers()
 		switch {
-		case answers.ReqID != "":
+		case answers.ID != "":
 			t.Accepted++
 		case answers.Done:
 			t.Refused++
