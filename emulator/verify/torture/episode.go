@@ -126,7 +126,7 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 		Stack: e.env, Cluster: cluster, Points: e.folder.points(), Keys: e.sharedKeys(), MaxReorgDepth: confirmations - 1, Users: e.userCount(), Events: e.eventsOn(), Source: e.source,
 	})
 	e.chaos = &chaos{world: e.world, kinds: all, events: events, kept: e.folder, times: make(map[string]int)}
-	e.load = load.New(load.Options{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource()})
+	e.load = &load.Load{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource(), Ledger: new(load.Ledger)}
 	e.operator = &load.Operator{Stack: e.env, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int)}
 	for _, a := range e.accounts {
 		e.operator.Windows[a.Submitter] = a.Window

@@ -23,25 +23,17 @@ type Account struct {
 	Program   bool // a [Program] uses it too, and its requests queue behind the intents
 }
 
-// Options describe the load on a deployment.
-type Options struct {
+// Load runs the callers. Scripts are drawn in the order in which callers begin. When a
+// caller carries them out depends on the answers.
+type Load struct {
 	Stack    *stack.Stack
 	Accounts []Account
 	Rate     float64 // intents a second
 	Source   *rand.Rand
-}
-
-// Load runs the callers. Scripts are drawn in the order in which callers begin. When a
-// caller carries them out depends on the answers.
-type Load struct {
-	Options
-	Ledger *Ledger
+	Ledger   *Ledger
 
 	posted int
 }
-
-// New returns a load that has not begun.
-func New(o Options) *Load { return &Load{Options: o, Ledger: new(Ledger)} }
 
 // backlog is the maximum of unfinished intents of a submitter: enough to keep it busy, and
 // few enough to finish soon after the faults stop.
