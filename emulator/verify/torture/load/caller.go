@@ -120,8 +120,8 @@ func (c *caller) postAnother(ctx context.Context) {
 	if c.isStale() {
 		return
 	}
-	a := retry.Until(ctx, func() client.Answer { return c.Ask(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest()) },
-		func(a client.Answer) bool { return a.IsClear() || c.Replaced(begun) })
+	post := func() client.Answer { return c.Ask(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest()) }
+	a := retry.Until(ctx, post, func(a client.Answer) bool { return a.IsClear() || c.Replaced(begun) })
 	if a.IsUnclear() || c.Replaced(begun) {
 		return
 	}

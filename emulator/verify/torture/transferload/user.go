@@ -154,10 +154,10 @@ func (u *user) postAnother(ctx context.Context) {
 	if u.isStale() {
 		return
 	}
-	a := retry.Until(ctx, func() client.Answer {
+	post := func() client.Answer {
 		return u.Ask(ctx, http.MethodPost, u.script.urlPath(), u.script.conflictingRequest())
-	},
-		func(a client.Answer) bool { return a.IsClear() || u.Replaced(begun) })
+	}
+	a := retry.Until(ctx, post, func(a client.Answer) bool { return a.IsClear() || u.Replaced(begun) })
 	if a.IsUnclear() || u.Replaced(begun) {
 		return
 	}
