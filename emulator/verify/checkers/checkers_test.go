@@ -2,6 +2,7 @@ package checkers_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
@@ -156,20 +157,20 @@ func TestOneChecker(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for what, change := range map[string]func(*checkers.Run){
-		"no node":     func(e *checkers.Run) { e.RPC = "http://127.0.0.1:1" },
-		"no database": func(e *checkers.Run) { e.Database = "postgres://127.0.0.1:1/none" },
-		"a submitter not registered": func(e *checkers.Run) {
+	for want, change := range map[string]func(*checkers.Run){
+		"read the chain":    func(e *checkers.Run) { e.RPC = "http://127.0.0.1:1" },
+		"read the database": func(e *checkers.Run) { e.Database = "postgres://127.0.0.1:1/none" },
+		"its registration": func(e *checkers.Run) {
 			e.Submitters = []txmanager.Submitter{eip155.NewSubmitter(b.chain.ChainID(), b.keys[2].Address)}
 		},
-		"a submitter elsewhere": func(e *checkers.Run) {
+		"the node is of chain 1337": func(e *checkers.Run) {
 			e.Submitters = []txmanager.Submitter{eip155.NewSubmitter(1, b.keys[0].Address)}
 		},
 	} {
 		e := b.Run
 		change(&e)
-		if all, err := checkers.Check(t.Context(), e); err == nil {
-			t.Errorf("%s: got %d violations and no error, want an error", what, len(all))
+		if all, err := checkers.Check(t.Context(), e); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %d violations and the error %v, want one that says %q", len(all), err, want)
 		}
 	}
 }
