@@ -57,10 +57,11 @@ func (f *folder) settings(base ...map[string]string) map[string]string {
 	return all
 }
 
-// event logs one line. A file takes each write as a whole.
+// event logs one line. A file takes each write as a whole. A full disk is no violation.
 func (f *folder) event(format string, args ...any) {
 	at := time.Now()
-	_, _ = fmt.Fprintf(f.log, "%s +%.3fs %s\n", at.UTC().Format(time.RFC3339Nano), at.Sub(f.began).Seconds(), fmt.Sprintf(format, args...)) // a full disk is no violation
+	line := fmt.Sprintf(format, args...)
+	_, _ = fmt.Fprintf(f.log, "%s +%.3fs %s\n", at.UTC().Format(time.RFC3339Nano), at.Sub(f.began).Seconds(), line)
 }
 
 // dump writes every table as CSV, a partitioned one as a whole.

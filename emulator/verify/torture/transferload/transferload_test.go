@@ -41,7 +41,11 @@ func TestEndsAreRecorded(t *testing.T) {
 	for _, c := range []struct {
 		answer client.Answer
 		final  bool
-	}{{client.Answer{State: "TARGET_PENDING"}, false}, {client.Answer{State: "COMMITTED"}, true}, {client.Answer{State: "FAILED", Reason: short.Reason}, true}} {
+	}{
+		{client.Answer{State: "TARGET_PENDING"}, false},
+		{client.Answer{State: "COMMITTED"}, true},
+		{client.Answer{State: "FAILED", Reason: short.Reason}, true},
+	} {
 		check.Equal(t, c.answer.State+" is final", u.recordAnswer(c.answer), c.final)
 	}
 	check.Equal(t, "the end", *u.script.Answers().End, committed)
