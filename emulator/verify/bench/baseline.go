@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -101,13 +102,13 @@ func chainRate(ctx context.Context, r run) (_ result, err error) {
 	}
 	defer client.Close()
 	account := devchain.DevAccounts(1)[0]
-	batches, err := presign(account, chain.ChainID(), r.transactions)
+	signed, err := presign(account, chain.ChainID(), r.transactions)
 	if err != nil {
 		return result{}, err
 	}
 	retry.Pause(ctx, time.Until(nextBlock().Add(time.Duration(r.phase()*float64(time.Second)))))
 	began := time.Now()
-	for _, batch := range batches {
+	for batch := range slices.Chunk(signed, perBatch) {
 		if err := send(ctx, client, batch); err != nil {
 			return result{}, err
 		}
@@ -125,10 +126,9 @@ func chainRate(ctx context.Context, r run) (_ result, err error) {
 // perBatch is how many transactions go to the node in one request.
 const perBatch = 500
 
-func presign(account devchain.Account, chainID uint64, n int) (batches [][]rpc.BatchElem, err error) {
+func presign(account devchain.Account, chainID uint64, n int) (all []rpc.BatchElem, err error) {
 	id, to := new(big.Int).SetUint64(chainID), common.HexToAddress("0xcafe")
 	signer := types.LatestSignerForChainID(id)
-	var batch []rpc.BatchElem
 	for i := range n {
 		tx, err := types.SignNewTx(account.Key, signer, &types.DynamicFeeTx{
 			ChainID: id, Nonce: uint64(i), Gas: 21_000, To: &to, Value: big.NewInt(1), GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(1e11),
@@ -140,12 +140,9 @@ func presign(account devchain.Account, chainID uint64, n int) (batches [][]rpc.B
 		if err != nil {
 			return nil, err
 		}
-		batch = append(batch, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{hexutil.Encode(raw)}, Result: new(string)})
-		if len(batch) == perBatch || i == n-1 {
-			batches, batch = append(batches, batch), nil
-		}
+		all = append(all, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{hexutil.Encode(raw)}, Result: new(string)})
 	}
-	return batches, nil
+	return all, nil
 }
 
 func send(ctx context.Context, client *rpc.Client, batch []rpc.BatchElem) error {

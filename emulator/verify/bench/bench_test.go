@@ -2,9 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -68,9 +66,7 @@ func TestScenariosByName(t *testing.T) {
 		}
 		return list
 	}
-	if diff := cmp.Diff([]string{baselinePG, strict, burst1, burst10}, names("burst", strict, baselinePG)); diff != "" {
-		t.Errorf("some (-want +got):\n%s", diff)
-	}
+	check.Same(t, "some", names("burst", strict, baselinePG), []string{baselinePG, strict, burst1, burst10})
 	if got := names("all"); len(got) != len(scenarios()) || len(names()) >= len(got) {
 		t.Errorf("all: got %d, by default %d, want all %d and fewer", len(got), len(names()), len(scenarios()))
 	}
@@ -83,12 +79,9 @@ func TestScenariosByName(t *testing.T) {
 func TestRequestIsEncodedAsByAnyClient(t *testing.T) {
 	t.Parallel()
 	l := load{Token: "secret", Submitters: []txmanager.Submitter{"a", "b"}, Name: "tx"}
-	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(l.request(3)))))
-	check.OK(t)(err)
-	text, err := io.ReadAll(req.Body)
-	check.OK(t)(err)
+	req := check.Value(http.ReadRequest(bufio.NewReader(bytes.NewReader(l.request(3)))))(t)
 	var body struct{ Submitter, RequestID string }
-	check.OK(t)(json.Unmarshal(text, &body))
+	check.OK(t)(json.NewDecoder(req.Body).Decode(&body))
 	if got := req.Method + req.URL.Path + req.Header.Get("Authorization") + body.Submitter + body.RequestID; got != "POST/api/v1/txBearer secretbtx-3" {
 		t.Errorf("got %q", got)
 	}
@@ -119,8 +112,7 @@ func TestPlotsHaveEveryPoint(t *testing.T) {
 	folder := t.TempDir()
 	check.OK(t)(writePoints(folder, sample()))
 	for name, want := range map[string]int{"throughput": 6, "flat": 3, "submitters": 4, "latency": 7} {
-		text, err := os.ReadFile(filepath.Join(folder, name+".tsv"))
-		check.OK(t)(err)
+		text := check.Value(os.ReadFile(filepath.Join(folder, name+".tsv")))(t)
 		if got := strings.Count(string(text), "\n"); got != want || strings.Contains(string(text), "NaN") {
 			t.Errorf("%s: got %q, want %d points", name, text, want)
 		}
@@ -173,12 +165,7 @@ func TestJSONHasDocumentedKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bench.json")
 	m := measurement{scenario{name: burst1}, []result{{figures: figures{acceptedPerS: 1}}, {figures: figures{acceptedPerS: 9}}, {figures: figures{acceptedPerS: 2}}}}
 	check.OK(t)(writeJSON(path, []measurement{m}))
-	text, err := os.ReadFile(path)
-	check.OK(t)(err)
 	var got map[string]map[string]float64
-	check.OK(t)(json.Unmarshal(text, &got))
-	want := map[string]map[string]float64{"burst-1": {"accepted_per_s": 2, "runs": 3}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	check.OK(t)(json.Unmarshal(check.Value(os.ReadFile(path))(t), &got))
+	check.Same(t, "the figures", got, map[string]map[string]float64{"burst-1": {"accepted_per_s": 2, "runs": 3}})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"syscall"
 
 	"github.com/prometheus/procfs"
 )
@@ -61,14 +60,4 @@ func (c *cpu) readPostgres() (sum float64, err error) {
 		}
 	}
 	return sum, err
-}
-
-// ownCPU returns the time of this process: the node, Cloud Tasks, URL map and issuer.
-func ownCPU() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	seconds := func(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
-	return seconds(u.Utime) + seconds(u.Stime)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"strconv"
 	"time"
 
@@ -184,7 +185,7 @@ var moving = []string{"advance", "receipt", "confirm", "resubmit", "sweep"}
 // mark is the total cost up to a moment.
 type mark struct {
 	create, after, transfer  stack.Cost
-	functions, postgres, own float64 // seconds of CPU
+	functions, postgres, own float64 // seconds of CPU; own: of the node, Cloud Tasks, URL map and issuer in this process
 	position                 string  // in the write-ahead log
 }
 
@@ -194,7 +195,11 @@ func (h *environment) mark() (m mark, err error) {
 		pids = append(pids, p.PID())
 	}
 	m.create, m.after, m.transfer = h.Costs.Of("create"), h.Costs.Of(moving...), h.Costs.Of("transfer")
-	m.functions, m.own = h.cpu.readFunctions(pids), ownCPU()
+	own, err := readProcess(os.Getpid())
+	if err != nil {
+		return m, err
+	}
+	m.functions, m.own = h.cpu.readFunctions(pids), own.CPUTime()
 	if m.postgres, err = h.cpu.readPostgres(); err != nil {
 		return m, err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -113,7 +112,7 @@ func writeJSON(path string, all []measurement) error {
 	}
 	byName := map[string]figures{}
 	for _, m := range all {
-		byName[m.scenario.name] = maps.Clone(m.median())
+		byName[m.scenario.name] = m.median()
 		byName[m.scenario.name]["runs"] = float64(len(m.runs))
 	}
 	text, err := json.MarshalIndent(byName, "", "  ")

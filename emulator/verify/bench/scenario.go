@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 type scenario struct {
@@ -55,15 +58,15 @@ func scenarios() []scenario {
 		{name: baselineChain, what: "a burst, signed beforehand and sent straight to the node", run: chainRate},
 		{name: baselineTasks, what: "from the call that makes a task to its request, in the emulator of Cloud Tasks", run: dispatchTime},
 		withEnvironment(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{submitters: 1, window: 1, confirmations: 1}, oneByOne),
-		withEnvironment(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{submitters: 1, window: 1, confirmations: 1}, oneQueue),
-		withEnvironment(trickle, "window 100; one submitter, 2 transactions a second for 30 s", shape{submitters: 1, window: 100}, atRate(2)),
-		withEnvironment(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{submitters: 10, window: 100}, atRate(30)),
-		withEnvironment(rate300, "window 100; 10 submitters, 300 transactions a second for 30 s", shape{submitters: 10, window: 100}, atRate(300)),
+		withEnvironment(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{submitters: 1, window: 1, confirmations: 1}, posting(20, 0)),
+		withEnvironment(trickle, "window 100; one submitter, 2 transactions a second for 30 s", shape{submitters: 1, window: 100}, posting(30*2, 2)),
+		withEnvironment(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{submitters: 10, window: 100}, posting(30*30, 30)),
+		withEnvironment(rate300, "window 100; 10 submitters, 300 transactions a second for 30 s", shape{submitters: 10, window: 100}, posting(30*300, 300)),
 		withEnvironment(burst1, "window 2000; a burst of one submitter", shape{submitters: 1, window: loadedWindow}, burst),
 		withEnvironment(burst10, "window 2000; the same burst over ten submitters", shape{submitters: 10, window: loadedWindow}, burst),
 		withEnvironment(subs100, "window 2000; the same burst over 100 submitters", shape{submitters: 100, window: loadedWindow}, burst),
 		withEnvironment(subs1000, "window 2000; the same burst over 1,000 submitters", shape{submitters: 1000, window: loadedWindow}, burst),
-		withEnvironment(subsStrict, "window 1; a burst of three transactions of each of 1,000 submitters", shape{submitters: 1000, window: 1}, threeOfEach),
+		withEnvironment(subsStrict, "window 1; a burst of three transactions of each of 1,000 submitters", shape{submitters: 1000, window: 1}, posting(3*1000, 0)),
 		withEnvironment(fullQueue, "a queue at its bound: refused creates, and those of another submitter beside them", shape{submitters: 3, window: 1}, beside),
 		withEnvironment(transfersMany, "transfers from Funding to Trading by 200 users, 128 at once", shape{submitters: 1, window: 1, users: 200}, transferAll),
 		withEnvironment(transfersOne, "transfers from Funding to Trading by one user, 128 at once", shape{submitters: 1, window: 1, users: 1}, transferAll),
@@ -74,11 +77,11 @@ func scenarios() []scenario {
 		all[i].once = all[i].name == sequential || all[i].name == strict || all[i].name == subsStrict
 	}
 	for _, w := range []int{1, 10, 100, 500, 1000} {
-		s := withEnvironment(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{submitters: 1, window: w}, burst)
+		s := withEnvironment(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{submitters: 1, window: w}, posting(5*w, 0))
 		s.once = true
 		all = append(all, s)
 	}
-	all = append(all, withEnvironment("slow-signer", "window 200; a burst of one submitter, whose Cloud KMS takes 100 ms for a signature", shape{submitters: 1, window: 200, signing: 100 * time.Millisecond}, burst))
+	all = append(all, withEnvironment("slow-signer", "window 200; a burst of one submitter, whose Cloud KMS takes 100 ms for a signature", shape{submitters: 1, window: 200, signing: 100 * time.Millisecond}, posting(5*200, 0)))
 	for _, n := range []int{100_000, 1_000_000} {
 		all = append(all, withEnvironment(fmt.Sprintf("finished-%d", n), fmt.Sprintf("burst-1 beside %d finished rows of 100,000 submitters", n),
 			shape{submitters: 1, window: loadedWindow, finished: n}, burst))
@@ -98,30 +101,14 @@ func withEnvironment(name, what string, s shape, measure func(context.Context, r
 	}}
 }
 
-// burst posts as fast as possible.
-func burst(ctx context.Context, r run, h *environment) (result, error) {
-	n := r.transactions
-	if h.window < loadedWindow {
-		n = min(n, 5*h.window)
-	}
-	return h.measure(ctx, r, n, 0)
-}
+// burst posts all transactions of the run, as fast as possible.
+var burst = posting(math.MaxInt, 0)
 
-// threeOfEach posts a burst of three transactions of each submitter.
-func threeOfEach(ctx context.Context, r run, h *environment) (result, error) {
-	return h.measure(ctx, r, min(r.transactions, 3*h.submitters), 0)
-}
-
-// atRate posts at a rate that the environment sustains, for 30 seconds.
-func atRate(perSecond int) func(context.Context, run, *environment) (result, error) {
+// posting measures at most so many transactions, posted so many a second; 0: as fast as possible.
+func posting(limit int, perSecond float64) func(context.Context, run, *environment) (result, error) {
 	return func(ctx context.Context, r run, h *environment) (result, error) {
-		return h.measure(ctx, r, min(r.transactions, 30*perSecond), float64(perSecond))
+		return h.measure(ctx, r, min(r.transactions, limit), perSecond)
 	}
-}
-
-// oneQueue lets one submitter process its queue one by one.
-func oneQueue(ctx context.Context, r run, h *environment) (result, error) {
-	return h.measure(ctx, r, min(r.transactions, 20), 0)
 }
 
 // oneByOne posts each transaction when the previous one is final.
@@ -243,22 +230,15 @@ select m.state = 'CONFIRMED', coalesce(m.confirmed_at, m.updated_at),
   from managed_tx m join submitter s using (submitter) where m.request_id like $1 || '-%'`
 
 func (h *environment) stored(ctx context.Context) (s stored, err error) {
-	rows, err := h.db.Query(ctx, readStored, measured)
-	if err != nil {
-		return s, err
-	}
-	defer rows.Close()
 	first, last := 0.0, 0.0
-	for rows.Next() {
-		var confirmed bool
-		var at time.Time
-		var latency float64
-		var broadcast, block *float64
-		if err := rows.Scan(&confirmed, &at, &latency, &broadcast, &block); err != nil {
-			return s, err
-		}
+	var confirmed bool
+	var at time.Time
+	var latency float64
+	var broadcast, block *float64
+	rows, _ := h.db.Query(ctx, readStored, measured) // the reader has the error
+	_, err = pgx.ForEachRow(rows, []any{&confirmed, &at, &latency, &broadcast, &block}, func() error {
 		if !confirmed || broadcast == nil || block == nil {
-			return s, errors.New("not every transaction was CONFIRMED")
+			return errors.New("not every transaction was CONFIRMED")
 		}
 		if at.After(s.last) {
 			s.last = at
@@ -271,9 +251,10 @@ func (h *environment) stored(ctx context.Context) (s stored, err error) {
 			first = *block
 		}
 		last = max(last, *block)
-	}
+		return nil
+	})
 	s.blocks = last - first
-	return s, rows.Err()
+	return s, err
 }
 
 func (s stored) figures() figures {

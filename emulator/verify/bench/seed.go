@@ -26,7 +26,7 @@ func (h *environment) seed(ctx context.Context, n int) error {
 		seedVersions,
 		seedDocuments,
 		seedHistory,
-		fmt.Sprintf(seedCancelled, n/10, pgQuote(string(h.Submitters()[0]))),
+		fmt.Sprintf(seedCancelled, h.Submitters()[0], n/10),
 		"set session_replication_role = origin",
 		"vacuum analyze",
 	} {
@@ -36,8 +36,6 @@ func (h *environment) seed(ctx context.Context, n int) error {
 	}
 	return nil
 }
-
-func pgQuote(text string) string { return "'" + text + "'" } // of submitters, which need no escape
 
 const (
 	seedQuarters = `
@@ -93,6 +91,6 @@ select m.tx_id, m.submitter, m.created_at, step.was, step.state, step.sub, m.non
 
 	seedCancelled = `
 insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state)
-select gen_random_uuid(), s, 'gone-' || i, 'shop@fencepost.example', sha256(i::text::bytea), 'FAILED', 'CANCELLED'
-  from generate_series(1, %d) as i, (values (%s)) as own (s)`
+select gen_random_uuid(), '%s', 'gone-' || i, 'shop@fencepost.example', sha256(i::text::bytea), 'FAILED', 'CANCELLED'
+  from generate_series(1, %d) as i`
 )

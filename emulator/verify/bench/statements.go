@@ -36,9 +36,10 @@ func (h *environment) resetStatements(ctx context.Context) error {
 	return h.bench.execute(ctx, "select pg_stat_statements_reset()")
 }
 
+// topStatements has the cost for each 1,000 of the transactions.
 const topStatements = `
-select calls, total_exec_time, rows, wal_bytes::float8, query
-  from pg_stat_statements order by total_exec_time desc limit $1`
+select calls * per, total_exec_time * per, rows * per, wal_bytes::float8 * per, query
+  from pg_stat_statements, (select 1000 / $2::float8) as thousand (per) order by total_exec_time desc limit $1`
 
 // printStatements prints the statements with the highest cost for n transactions.
 func (h *environment) printStatements(ctx context.Context, n int) error {
@@ -50,24 +51,15 @@ func (h *environment) printStatements(ctx context.Context, n int) error {
 		return err
 	}
 	defer db.Close(ctx)
-	rows, err := db.Query(ctx, topStatements, h.bench.statements)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
+	rows, _ := db.Query(ctx, topStatements, h.bench.statements, float64(n)) // the reader has the error
 	out := h.bench.out
 	fmt.Fprintf(out, "\n%10s %10s %10s %12s  statement (per 1,000 transactions)\n", "calls", "ms", "rows", "WAL bytes")
-	for rows.Next() {
-		var calls, count int64
-		var ms, wal float64
-		var query string
-		if err := rows.Scan(&calls, &ms, &count, &wal, &query); err != nil {
-			return err
-		}
-		per := func(v float64) float64 { return v / float64(n) * 1000 }
-		query = strings.Join(strings.Fields(query), " ")
-		fmt.Fprintf(out, "%10.1f %10.1f %10.1f %12.0f  %.120s\n", per(float64(calls)), per(ms), per(float64(count)), per(wal), query)
-	}
+	var calls, ms, count, wal float64
+	var query string
+	_, err = pgx.ForEachRow(rows, []any{&calls, &ms, &count, &wal, &query}, func() error {
+		fmt.Fprintf(out, "%10.1f %10.1f %10.1f %12.0f  %.120s\n", calls, ms, count, wal, strings.Join(strings.Fields(query), " "))
+		return nil
+	})
 	fmt.Fprintln(out)
-	return rows.Err()
+	return err
 }

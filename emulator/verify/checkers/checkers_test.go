@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise/promisetest"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -18,51 +17,34 @@ import (
 func TestSeededBugs(t *testing.T) {
 	t.Parallel()
 	clean := setup(t)
-	clean.close()
 	for _, s := range seeds {
 		t.Run(s.bug, func(t *testing.T) {
 			t.Parallel()
-			s.wantReported(t, clean.copyFor(t))
+			s.wantReported(clean.copyFor(t))
 		})
 	}
 	for _, s := range chainSeeds {
 		t.Run(s.bug, func(t *testing.T) {
 			t.Parallel()
-			s.wantReported(t, setup(t))
+			s.wantReported(setup(t))
 		})
 	}
 }
 
-func (s seed) wantReported(t *testing.T, b *bench) {
-	t.Helper()
+func (s seed) wantReported(b *bench) {
+	b.Helper()
 	s.plant(b)
-	all := b.check()
-	if diff := cmp.Diff(s.want, names(all)); diff != "" {
-		t.Errorf("checkers that report it (-want +got):\n%s\n%s", diff, checkers.Report(all))
-	}
-	if len(all) > 0 && !strings.Contains(checkers.Report(all), s.says) {
-		t.Errorf("got\n%swant something with %q", checkers.Report(all), s.says)
-	}
+	promisetest.WantReported(b, b.check(), s.want, s.says)
 }
 
 // Each checker has a seed that only this checker reports.
 func TestEveryCheckerHasASeed(t *testing.T) {
 	t.Parallel()
-	proven := make(map[string]bool)
+	var bugs [][]string
 	for _, s := range slices.Concat(seeds, chainSeeds) {
-		if len(s.want) == 1 {
-			proven[s.want[0]] = true
-		}
+		bugs = append(bugs, s.want)
 	}
-	for _, c := range checkers.All() {
-		if !proven[c.Name] {
-			t.Errorf("checker %s: got no seeded bug that it alone reports, want one", c.Name)
-		}
-		delete(proven, c.Name)
-	}
-	if len(proven) > 0 {
-		t.Errorf("seeds for %v: got no such checkers", proven)
-	}
+	promisetest.EachAlone(t, checkers.All(), bugs)
 }
 
 // Correct behaviour is not reported.
@@ -157,8 +139,7 @@ func TestOneChecker(t *testing.T) {
 	b := setup(t)
 	b.post(b.alice, "left", transfer)
 	b.run(`update submitter_lease set rerun_requested = true where submitter = $1`, b.bob)
-	evidence, err := checkers.ReadEvidence(t.Context(), b.Run)
-	check.OK(t)(err)
+	evidence := check.Value(checkers.ReadEvidence(t.Context(), b.Run))(t)
 	var got []checkers.Violation
 	for _, c := range checkers.All() {
 		if c.Name == "settled" {
@@ -169,29 +150,27 @@ func TestOneChecker(t *testing.T) {
 		{Checker: "settled", Submitter: string(b.alice), TxID: b.ids["left"], Detail: "it is still QUEUED"},
 		{Checker: "settled", Submitter: string(b.bob), Detail: "a rerun flag is left on the lease"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("violations (-want +got):\n%s", diff)
-	}
+	check.Same(t, "violations", got, want)
 }
 
 // An unreadable episode is an error and no verdict.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for what, change := range map[string]func(*checkers.Run){
-		"no node":     func(e *checkers.Run) { e.RPC = "http://127.0.0.1:1" },
-		"no database": func(e *checkers.Run) { e.Database = "postgres://127.0.0.1:1/none" },
-		"a submitter not registered": func(e *checkers.Run) {
+	for want, change := range map[string]func(*checkers.Run){
+		"read the chain":    func(e *checkers.Run) { e.RPC = "http://127.0.0.1:1" },
+		"read the database": func(e *checkers.Run) { e.Database = "postgres://127.0.0.1:1/none" },
+		"its registration": func(e *checkers.Run) {
 			e.Submitters = []txmanager.Submitter{eip155.NewSubmitter(b.chain.ChainID(), b.keys[2].Address)}
 		},
-		"a submitter elsewhere": func(e *checkers.Run) {
+		"the node is of chain 1337": func(e *checkers.Run) {
 			e.Submitters = []txmanager.Submitter{eip155.NewSubmitter(1, b.keys[0].Address)}
 		},
 	} {
 		e := b.Run
 		change(&e)
-		if all, err := checkers.Check(t.Context(), e); err == nil {
-			t.Errorf("%s: got %d violations and no error, want an error", what, len(all))
+		if all, err := checkers.Check(t.Context(), e); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %d violations and the error %v, want one that says %q", len(all), err, want)
 		}
 	}
 }
@@ -208,7 +187,5 @@ func TestReport(t *testing.T) {
   cursor: eip155:1:0x0a: the cursor is IDLE, want IN_FLIGHT
   settled: eip155:1:0x0a tx 7: it is still QUEUED
 `
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("report (-want +got):\n%s", diff)
-	}
+	check.Same(t, "report", got, want)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/jackc/pgx/v5"
 
@@ -28,7 +29,7 @@ type registered struct {
 // version is one row of tx_version with its bytes. Its transaction is nil if the bytes do not decode.
 type version struct {
 	TxID  string
-	Hash  txmanager.Hash
+	Hash  common.Hash
 	Nonce uint64
 	Raw   []byte // nil: archived
 
@@ -127,11 +128,10 @@ func scanVersion(row pgx.CollectableRow) (v version, err error) {
 	if err := row.Scan(&v.TxID, &hash, &v.Nonce, &v.Raw); err != nil {
 		return v, err
 	}
-	if v.Hash, err = txmanager.ParseHash(hash); err != nil {
-		return v, err
-	}
 	if tx := new(types.Transaction); tx.UnmarshalBinary(v.Raw) == nil {
 		v.tx = tx
 	}
-	return v, nil
+	parsed, err := txmanager.ParseHash(hash)
+	v.Hash = common.Hash(parsed)
+	return v, err
 }

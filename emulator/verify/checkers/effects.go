@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -21,7 +22,7 @@ import (
 func oneEffect(a *account, report reporter) {
 	recordedOnce(a, report)
 	nonces := make(map[string]map[uint64]bool)
-	effects := make(map[string][]txmanager.Hash)
+	effects := make(map[string][]common.Hash)
 	for _, t := range a.txs {
 		if nonces[t.RequestID] == nil {
 			nonces[t.RequestID] = make(map[uint64]bool)
@@ -31,12 +32,12 @@ func oneEffect(a *account, report reporter) {
 				continue
 			}
 			nonces[t.RequestID][v.Nonce] = true
-			if m, ok := a.minedHash[v.Hash]; ok && m.succeeded {
+			if m, ok := a.minedHash[v.Hash]; ok && m.Succeeded() {
 				effects[t.RequestID] = append(effects[t.RequestID], v.Hash)
 			}
 		}
-		if m, ok := a.minedFor(t); ok && m.succeeded {
-			effects[t.RequestID] = append(effects[t.RequestID], m.hash())
+		if m, ok := a.minedFor(t); ok && m.Succeeded() {
+			effects[t.RequestID] = append(effects[t.RequestID], m.Hash())
 		}
 		if at, done := nonces[t.RequestID], effects[t.RequestID]; len(at) > 1 || len(done) > 1 {
 			report(t.ID, "request %q has versions at nonces %v; mined: %v", t.RequestID, slices.Sorted(maps.Keys(at)), done)
@@ -48,7 +49,7 @@ func oneEffect(a *account, report reporter) {
 // recordedOnce checks that each transaction which a release recorded for a request belongs to that
 // request only. It must be no version and no other request's record.
 func recordedOnce(a *account, report reporter) {
-	holder, versionOf := make(map[txmanager.Hash]string), make(map[txmanager.Hash]string)
+	holder, versionOf := make(map[common.Hash]string), make(map[common.Hash]string)
 	for _, v := range a.versions {
 		if v.tx != nil && !a.isPlaceholder(v.tx) {
 			versionOf[v.Hash] = v.TxID
@@ -59,18 +60,18 @@ func recordedOnce(a *account, report reporter) {
 		if !ok {
 			continue
 		}
-		if other, stored := versionOf[m.hash()]; stored {
-			report(t.ID, "it is recorded as %s, which is a stored version of %s", m.hash(), other)
+		if other, stored := versionOf[m.Hash()]; stored {
+			report(t.ID, "it is recorded as %s, which is a stored version of %s", m.Hash(), other)
 		}
-		if other, taken := holder[m.hash()]; taken {
-			report(t.ID, "it is recorded as %s, and so is %s", m.hash(), other)
+		if other, taken := holder[m.Hash()]; taken {
+			report(t.ID, "it is recorded as %s, and so is %s", m.Hash(), other)
 		}
-		holder[m.hash()] = t.ID
+		holder[m.Hash()] = t.ID
 	}
 }
 
 // minedFor returns the foreign transaction that a release recorded for t.
-func (a *account) minedFor(t managed) (m mined, ok bool) {
+func (a *account) minedFor(t managed) (m chainscan.Tx, ok bool) {
 	if t.RecordedNonce != nil {
 		m, ok = a.minedAt[*t.RecordedNonce]
 	}
@@ -80,7 +81,7 @@ func (a *account) minedFor(t managed) (m mined, ok bool) {
 // effectFits compares the chain's transaction at a final transaction's nonce with the effect that its
 // state states.
 func effectFits(a *account, t managed, report reporter) {
-	var m mined
+	var m chainscan.Tx
 	var found bool
 	if n := t.minedAt(); n != nil {
 		m, found = a.minedAt[*n]
@@ -92,12 +93,12 @@ func effectFits(a *account, t managed, report reporter) {
 			report(t.ID, "it is %s, and the chain has nothing at its nonce", t.ended())
 		}
 	case t.State == txmanager.Confirmed, t.Sub == txmanager.Reverted && found:
-		if a.mustShowPayload(t, m) && !carriesOut(m.tx, t.Payload) {
-			report(t.ID, "it is %s, and %s at its nonce is not what its payload asks", t.ended(), m.hash())
+		if a.mustShowPayload(t, m) && !carriesOut(m.Transaction, t.Payload) {
+			report(t.ID, "it is %s, and %s at its nonce is not what its payload asks", t.ended(), m.Hash())
 		}
 	case t.Sub == txmanager.Placeholder && found:
-		if !a.isPlaceholder(m.tx) {
-			report(t.ID, "it is %s, and %s at its nonce is no placeholder", t.ended(), m.hash())
+		if !a.isPlaceholder(m.Transaction) {
+			report(t.ID, "it is %s, and %s at its nonce is no placeholder", t.ended(), m.Hash())
 		}
 	case t.Sub != txmanager.Placeholder:
 		notCarriedOut(a, t, report)
@@ -106,14 +107,14 @@ func effectFits(a *account, t managed, report reporter) {
 
 // mustShowPayload reports whether m must do what t's payload asks. What its handler or owner made is
 // known by its stored version alone.
-func (a *account) mustShowPayload(t managed, m mined) bool {
-	made := (t.Handler != "" || t.Reservation == txmanager.Used) && !a.isPlaceholder(m.tx)
+func (a *account) mustShowPayload(t managed, m chainscan.Tx) bool {
+	made := (t.Handler != "" || t.Reservation == txmanager.Used) && !a.isPlaceholder(m.Transaction)
 	return !made && !a.archived[t.ID] && (t.RecordedNonce == nil || t.Payload != nil)
 }
 
 func notCarriedOut(a *account, t managed, report reporter) {
 	for _, v := range a.versionsByTx[t.ID] {
-		if m, ok := a.minedHash[v.Hash]; ok && m.succeeded && !a.isPlaceholder(m.tx) {
+		if m, ok := a.minedHash[v.Hash]; ok && m.Succeeded() && !a.isPlaceholder(m.Transaction) {
 			report(t.ID, "it is %s, and its version %s was carried out", t.ended(), v.Hash)
 		}
 	}
@@ -143,7 +144,7 @@ func endsAsOnChain(a *account, report reporter) {
 // node could no longer return the transaction to a release, only the chain is compared.
 func minedAsRecorded(a *account, t managed, report reporter) {
 	if t.Receipt == nil && t.Sub == txmanager.RecordedOnChain {
-		if m, ok := a.minedFor(t); !ok || !m.succeeded {
+		if m, ok := a.minedFor(t); !ok || !m.Succeeded() {
 			report(t.ID, "it is %s without a receipt, and the chain has no transaction at its nonce that succeeded", t.ended())
 		}
 		return
@@ -152,21 +153,21 @@ func minedAsRecorded(a *account, t managed, report reporter) {
 		report(t.ID, "it is %s without a receipt", t.ended())
 		return
 	}
-	m, ok := a.minedHash[t.Receipt.TxHash]
+	m, ok := a.minedHash[common.Hash(t.Receipt.TxHash)]
 	if !ok {
 		if !a.mayBeMissing(t) {
 			report(t.ID, "it is %s, and the chain does not have %s", t.ended(), t.Receipt.TxHash)
 		}
 		return
 	}
-	if n := t.minedAt(); n == nil || m.tx.Nonce() != *n {
-		report(t.ID, "it is %s by %s, which has nonce %d and not its own", t.ended(), m.hash(), m.tx.Nonce())
+	if n := t.minedAt(); n == nil || m.Nonce() != *n {
+		report(t.ID, "it is %s by %s, which has nonce %d and not its own", t.ended(), m.Hash(), m.Nonce())
 	}
-	if m.block != t.Receipt.BlockHash && !a.shaken(t) {
-		report(t.ID, "it is %s in block %s, and the chain has it in %s", t.ended(), t.Receipt.BlockHash, m.block)
+	if m.Receipt.BlockHash != common.Hash(t.Receipt.BlockHash) && !a.shaken(t) {
+		report(t.ID, "it is %s in block %s, and the chain has it in %s", t.ended(), t.Receipt.BlockHash, m.Receipt.BlockHash)
 	}
-	if t.Sub != txmanager.Placeholder && m.succeeded != (t.State == txmanager.Confirmed) {
-		report(t.ID, "it is %s, and on the chain it succeeded: %t", t.ended(), m.succeeded)
+	if t.Sub != txmanager.Placeholder && m.Succeeded() != (t.State == txmanager.Confirmed) {
+		report(t.ID, "it is %s, and on the chain it succeeded: %t", t.ended(), m.Succeeded())
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -20,7 +19,6 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -50,10 +48,8 @@ const (
 // setup returns an episode that contains each end once: pay and call are CONFIRMED, then REVERTED,
 // PLACEHOLDER, CANCELLED and REJECTED. Bob has a transaction from before his registration.
 func setup(t testing.TB) *bench {
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	check.OK(t)(err)
-	client, err := ethclient.Dial(chain.URL())
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{}))(t)
+	client := check.Value(ethclient.Dial(chain.URL()))(t)
 	t.Cleanup(func() {
 		client.Close()
 		if err := chain.Close(); err != nil {
@@ -71,12 +67,10 @@ func setup(t testing.TB) *bench {
 func (b *bench) play() {
 	b.mine(b.sign(1, 0, transfer))
 	b.Bundle.Register(b, b.alice, 8)
-	if _, err := b.Store.Register(b.Context(), store.Registration{
+	check.OK(b)(b.Store.Register(b.Context(), store.Registration{
 		Submitter: b.bob, Signer: "local", StartNonce: 1, StartReason: "used before", MaxInFlight: 1,
 		Callers: []string{"shop"}, CreatedBy: "test",
-	}); err != nil {
-		b.Fatal(err)
-	}
+	}))
 	b.carryOut(b.alice, "pay", transfer, txmanager.Confirmed, "")
 	b.carryOut(b.alice, "revert", reverts, txmanager.Failed, txmanager.Reverted)
 	b.submit(b.alice, "stop", transfer)
@@ -89,31 +83,12 @@ func (b *bench) play() {
 	b.run(`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $1`, b.ids["cancelled"])
 }
 
-// close closes the bench's connections, so that its database can be copied.
-func (b *bench) close() {
-	b.Store.Close()
-	b.DB.Close()
-}
-
-// copyFor returns the same episode for t with a separate database.
+// copyFor returns the same episode for t with a copy of b's database, whose connections it closes.
 func (b *bench) copyFor(t testing.TB) *bench {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	check.OK(t)(err)
-	name, drop, err := cluster.Clone(t.Context(), b.DB.Config().ConnConfig.Database)
-	check.OK(t)(err)
-	t.Cleanup(drop)
 	c := *b
-	c.TB, c.ids, c.shared = t, maps.Clone(b.ids), true
-	c.URL = cluster.URL(name)
+	c.TB, c.Bundle, c.ids, c.shared = t, storetest.Copy(t, b.Bundle), maps.Clone(b.ids), true
 	c.Database = c.URL
-	if c.Store, err = store.Open(t.Context(), storetest.Options(c.URL, storetest.Rules)); err != nil {
-		t.Fatal(err)
-	}
-	if c.DB, err = pgxpool.New(t.Context(), c.URL); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.close)
 	return &c
 }
 
@@ -122,9 +97,7 @@ func (b *bench) post(s txmanager.Submitter, requestID, payload string) {
 	b.Helper()
 	in := store.Intent{TxID: uuid.NewString(), Submitter: s, RequestID: requestID, Caller: "shop",
 		Payload: []byte(payload), Fingerprint: sha256.Sum256([]byte(payload))}
-	if _, err := b.Create(b.Context(), in, 100); err != nil {
-		b.Fatalf("create %s: %v", requestID, err)
-	}
+	check.OK(b)(b.Create(b.Context(), in, 100))
 	if s == b.alice {
 		b.ids[requestID] = in.TxID
 	}
@@ -168,10 +141,7 @@ func (b *bench) allocate(s txmanager.Submitter, tx *types.Transaction) {
 func (b *bench) submit(s txmanager.Submitter, requestID, payload string) *types.Transaction {
 	b.Helper()
 	b.post(s, requestID, payload)
-	view, err := b.Store.Submitter(b.Context(), s)
-	if err != nil {
-		b.Fatal(err)
-	}
+	view := check.Value(b.Store.Submitter(b.Context(), s))(b)
 	tx := b.sign(slices.Index([]txmanager.Submitter{b.alice, b.bob}, s), uint64(view.NextNonce), payload)
 	b.allocate(s, tx)
 	return tx
@@ -203,10 +173,7 @@ select tx_id, 'version:' || version, '{}', $6 from kept`,
 func (b *bench) finish(s txmanager.Submitter, requestID string, tx *types.Transaction, end txmanager.State, sub txmanager.SubState) {
 	b.Helper()
 	b.mine(tx)
-	receipt, err := b.client.TransactionReceipt(b.Context(), tx.Hash())
-	if err != nil {
-		b.Fatalf("receipt of %s: %v", requestID, err)
-	}
+	receipt := check.Value(b.client.TransactionReceipt(b.Context(), tx.Hash()))(b)
 	b.move(s, requestID, txmanager.Tracking, txmanager.Pending)
 	included := func(t *txmanager.Tx) {
 		t.Receipt = &txmanager.Receipt{TxHash: txmanager.Hash(tx.Hash()), BlockHash: txmanager.Hash(receipt.BlockHash),
@@ -257,24 +224,12 @@ func (b *bench) sign(key int, n uint64, payload string) *types.Transaction {
 
 func (b *bench) signFor(chainID uint64, key int, n uint64, payload string) *types.Transaction {
 	b.Helper()
-	call := callOf(b, payload)
+	call := check.Value(new(evm.Connector).ParsePayload([]byte(payload)))(b) // as the system does, not as the checkers do
 	id := new(big.Int).SetUint64(chainID)
-	tx, err := types.SignNewTx(b.keys[key].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+	return types.MustSignNewTx(b.keys[key].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: (*common.Address)(eip155.Recipient(call.To)), Value: call.Value, Data: call.Data, Gas: 100_000,
 		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return tx
-}
-
-// callOf parses a payload as the system does, not as the checkers do.
-func callOf(t testing.TB, payload string) txmanager.Call {
-	t.Helper()
-	call, err := new(evm.Connector).ParsePayload([]byte(payload))
-	check.OK(t)(err)
-	return call
 }
 
 // mine adds a block with exactly these transactions.
@@ -287,16 +242,12 @@ func (b *bench) mine(txs ...*types.Transaction) {
 	for _, tx := range txs {
 		raws = append(raws, raw(b, tx))
 	}
-	if err := b.chain.MineExactly(raws...); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b)(b.chain.MineExactly(raws...))
 }
 
 func raw(t testing.TB, tx *types.Transaction) []byte {
 	t.Helper()
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
-	return raw
+	return check.Value(tx.MarshalBinary())(t)
 }
 
 // run changes at least one row, or a table, past the store.
@@ -336,21 +287,8 @@ end
 $$`)
 }
 
-// names returns the checkers that report a violation, each once.
-func names(all []checkers.Violation) []string {
-	seen := make(map[string]bool)
-	for _, v := range all {
-		seen[v.Checker] = true
-	}
-	return slices.Sorted(maps.Keys(seen))
-}
-
 // check runs every checker.
 func (b *bench) check() []checkers.Violation {
 	b.Helper()
-	all, err := checkers.Check(b.Context(), b.Run)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return all
+	return check.Value(checkers.Check(b.Context(), b.Run))(b)
 }

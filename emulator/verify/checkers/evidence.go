@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -21,9 +24,9 @@ type account struct {
 	settled   bool
 	head      uint64 // the highest block that was read
 
-	chain     []mined // in the chain's order
-	minedAt   map[uint64]mined
-	minedHash map[txmanager.Hash]mined
+	chain     []chainscan.Tx // in the chain's order
+	minedAt   map[uint64]chainscan.Tx
+	minedHash map[common.Hash]chainscan.Tx
 
 	registered
 	txs          []managed // by seq
@@ -37,9 +40,14 @@ type account struct {
 // ReadEvidence reads the chain first and then the database. Bytes are stored before they are sent, so a
 // correct database has whatever the chain showed.
 func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
-	head, chain, err := readChain(ctx, e.RPC, e.Submitters)
+	chain, err := chainscan.Read(ctx, e.RPC, nil)
 	if err != nil {
 		return nil, fmt.Errorf("read the chain at %s: %w", e.RPC, err)
+	}
+	for _, s := range e.Submitters {
+		if s.ChainID() != chain.ID {
+			return nil, fmt.Errorf("the node is of chain %d, not of %s's", chain.ID, s)
+		}
 	}
 	accounts, err := readDatabase(ctx, e.Database, e.Submitters)
 	if err != nil {
@@ -47,7 +55,7 @@ func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
 	}
 	for _, a := range accounts {
 		a.foreign, a.settled = e.Foreign[a.submitter], e.Settled
-		a.head, a.chain = head, chain[a.submitter]
+		a.head, a.chain = chain.Head, chain.From(a.submitter.Address())
 		a.declareLost(e.Lost)
 		a.index()
 	}
@@ -57,13 +65,13 @@ func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
 // declareLost declares each nonce at which the chain has a transaction of a lost database that this
 // database does not have.
 func (a *account) declareLost(lost map[string]bool) {
-	stored := make(map[txmanager.Hash]bool)
+	stored := make(map[common.Hash]bool)
 	for _, v := range a.versions {
 		stored[v.Hash] = true
 	}
 	for _, m := range a.chain {
-		if lost[m.hash().String()] && !stored[m.hash()] {
-			a.foreign = append(slices.Clip(a.foreign), m.tx.Nonce())
+		if lost[m.Hash().String()] && !stored[m.Hash()] {
+			a.foreign = append(slices.Clip(a.foreign), m.Nonce())
 		}
 	}
 }
@@ -71,9 +79,9 @@ func (a *account) declareLost(lost map[string]bool) {
 // index builds the maps. If two transactions have one nonce, either is found; the checker of the
 // binding reports the other.
 func (a *account) index() {
-	a.minedAt, a.minedHash = make(map[uint64]mined), make(map[txmanager.Hash]mined)
+	a.minedAt, a.minedHash = make(map[uint64]chainscan.Tx), make(map[common.Hash]chainscan.Tx)
 	for _, m := range a.chain {
-		a.minedAt[m.tx.Nonce()], a.minedHash[m.hash()] = m, m
+		a.minedAt[m.Nonce()], a.minedHash[m.Hash()] = m, m
 	}
 	a.versionsByTx = make(map[string][]version)
 	for _, v := range a.versions {

@@ -16,7 +16,7 @@ import (
 func chainNonces(a *account, report reporter) {
 	next := a.StartNonce
 	for _, m := range a.chain {
-		n := m.tx.Nonce()
+		n := m.Nonce()
 		if n < a.StartNonce {
 			continue
 		}
@@ -42,16 +42,16 @@ func chainNonces(a *account, report reporter) {
 // nonce, either a foreign signer sent it, or the system sent it before it stored it.
 func minedIsStored(a *account, report reporter) {
 	for _, m := range a.chain {
-		n := m.tx.Nonce()
+		n := m.Nonce()
 		if n < a.StartNonce || a.declared(n) {
 			continue
 		}
 		bound, isBound := a.boundTo[n]
 		switch {
 		case !isBound:
-			report("", "the chain has %s at nonce %d, which is bound to nobody", m.hash(), n)
-		case !slices.ContainsFunc(a.versionsByTx[bound.ID], func(v version) bool { return v.Hash == m.hash() }):
-			report(bound.ID, "the chain has %s at its nonce %d, which is none of its stored versions", m.hash(), n)
+			report("", "the chain has %s at nonce %d, which is bound to nobody", m.Hash(), n)
+		case !slices.ContainsFunc(a.versionsByTx[bound.ID], func(v version) bool { return v.Hash == m.Hash() }):
+			report(bound.ID, "the chain has %s at its nonce %d, which is none of its stored versions", m.Hash(), n)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func versions(a *account, report reporter) {
 			report(v.TxID, "version %s: the bytes are no transaction", v.Hash)
 			continue
 		}
-		if got := txmanager.Hash(v.tx.Hash()); got != v.Hash {
+		if got := v.tx.Hash(); got != v.Hash {
 			report(v.TxID, "version %s: the bytes have hash %s", v.Hash, got)
 		}
 		if v.tx.Nonce() != v.Nonce {

@@ -1,6 +1,9 @@
 package checkers_test
 
-import "github.com/fencepost/fencepost/shared/txmanager"
+import (
+	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/txmanager"
+)
 
 // overtaken carries out alice's intent "second" while the earlier "first" waits for the reason. At the
 // end both are terminal.
@@ -20,10 +23,7 @@ func (b *bench) overtaken(reason string) {
 // carryOutQueued carries out the queued intent.
 func (b *bench) carryOutQueued(requestID string) {
 	b.Helper()
-	view, err := b.Store.Submitter(b.Context(), b.alice)
-	if err != nil {
-		b.Fatal(err)
-	}
+	view := check.Value(b.Store.Submitter(b.Context(), b.alice))(b)
 	tx := b.sign(0, uint64(view.NextNonce), transfer)
 	b.allocate(b.alice, tx)
 	b.finish(b.alice, requestID, tx, txmanager.Confirmed, "")

@@ -3,6 +3,7 @@ package checkers_test
 import (
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -11,7 +12,7 @@ type seed struct {
 	bug   string
 	plant func(*bench)
 	want  []string // the checkers that report it: the one meant for it, and any other whose promise it breaks too
-	says  string   // part of the first checker's detail
+	says  string   // part of the report
 }
 
 // chainSeeds are bugs that are visible on the chain alone.
@@ -289,10 +290,7 @@ func (b *bench) recorded(requestID, payload string) {
 	b.run(`update managed_tx set held = true, last_error = 'held: the database was restored' where tx_id = $1`, b.ids[requestID])
 	tx := b.sign(0, 4, payload)
 	b.mine(tx)
-	receipt, err := b.client.TransactionReceipt(b.Context(), tx.Hash())
-	if err != nil {
-		b.Fatal(err)
-	}
+	receipt := check.Value(b.client.TransactionReceipt(b.Context(), tx.Hash()))(b)
 	w := b.take(b.alice)
 	b.run(`
 update managed_tx
@@ -321,9 +319,7 @@ func (b *bench) protect() {
 // reorg replaces the last blocks by as many empty ones and one more, and drops their transactions.
 func (b *bench) reorg(depth uint64) {
 	b.Helper()
-	if err := b.chain.Reorg(depth, make([][][]byte, depth+1)...); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b)(b.chain.Reorg(depth, make([][][]byte, depth+1)...))
 	b.chain.DropPool()
 }
 
@@ -335,16 +331,9 @@ func (b *bench) delegation(n uint64) *types.Transaction {
 	on.ChainID.SetUint64(b.chain.ChainID())
 	feeCap.ChainID.SetUint64(5e9)
 	tipCap.ChainID.SetUint64(1e9)
-	signed, err := types.SignSetCode(b.keys[0].Key, types.SetCodeAuthorization{ChainID: on.ChainID, Nonce: n})
-	if err != nil {
-		b.Fatal(err)
-	}
-	tx, err := types.SignNewTx(b.keys[2].Key, types.LatestSignerForChainID(on.ChainID.ToBig()), &types.SetCodeTx{
+	signed := check.Value(types.SignSetCode(b.keys[0].Key, types.SetCodeAuthorization{ChainID: on.ChainID, Nonce: n}))(b)
+	return types.MustSignNewTx(b.keys[2].Key, types.LatestSignerForChainID(on.ChainID.ToBig()), &types.SetCodeTx{
 		ChainID: &on.ChainID, GasFeeCap: &feeCap.ChainID, GasTipCap: &tipCap.ChainID, Gas: 100_000,
 		AuthList: []types.SetCodeAuthorization{signed},
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return tx
 }

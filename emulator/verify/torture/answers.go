@@ -12,7 +12,6 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
-	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
@@ -39,9 +38,7 @@ func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	honest := check{Name: toldTrue, Promise: "CONFIRMED, REVERTED and EXECUTED were mined, once; any other end and what was refused never were"}
 	for _, in := range e.load.Ledger.Requests() {
 		if detail := contradicts(in.Answers(), ends[in], chain[effect{in.Submitter.Address(), in.ValueWei.String()}], e.load.Ledger.EndMayBeLost(in.Answers())); detail != "" {
-			honest.Violations = append(honest.Violations, checkers.Violation{
-				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
-			})
+			honest.report(string(in.Submitter), in.Answers().ID, "request %q: %s", in.RequestID, detail)
 		}
 	}
 	return []check{steady, same, honest}, nil
@@ -66,7 +63,7 @@ func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]lastAns
 		defer mu.Unlock()
 		ends[in] = l
 		if problem != "" {
-			c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: problem})
+			c.report(string(in.Submitter), in.Answers().ID, "%s", problem)
 		}
 	})
 	return c, ends
@@ -78,15 +75,15 @@ func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAns
 	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
 	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
 	lost := e.load.Ledger.EndMayBeLost(answers)
-	if status == http.StatusNotFound && (answers.TxID == "" || lost) {
+	if status == http.StatusNotFound && (answers.ID == "" || lost) {
 		return l, ""
 	}
 	var found client.Answer
 	if status != http.StatusOK || json.Unmarshal(text, &found) != nil {
-		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %d %s", in.RequestID, answers.TxID, status, text)
+		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %d %s", in.RequestID, answers.ID, status, text)
 	}
 	l = lastAnswer{stored: true, txID: found.TxID, end: load.End{State: txmanager.State(found.State), Sub: txmanager.SubState(found.SubState)}}
-	if answers.TxID == "" || lost { // its caller got no answer, or has a final one and posts it no more
+	if answers.ID == "" || lost { // its caller got no answer, or has a final one and posts it no more
 		return l, ""
 	}
 	return l, e.postAgain(ctx, in, answers, found.TxID)
@@ -95,8 +92,8 @@ func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAns
 // postAgain posts an accepted request again, unless a program made it.
 func (e *episode) postAgain(ctx context.Context, in *load.Intent, answers load.Answers, found string) (problem string) {
 	if in.ByProgram() {
-		if found != answers.TxID {
-			return fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, answers.TxID, found)
+		if found != answers.ID {
+			return fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, answers.ID, found)
 		}
 		return ""
 	}
@@ -109,8 +106,8 @@ func (e *episode) postAgain(ctx context.Context, in *load.Intent, answers load.A
 	}
 	var again client.Answer
 	_ = json.Unmarshal(text, &again) // unreadable text has no txId
-	if found != answers.TxID || status != http.StatusOK || again.TxID != answers.TxID {
-		return fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, answers.TxID, found, status, text)
+	if found != answers.ID || status != http.StatusOK || again.TxID != answers.ID {
+		return fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, answers.ID, found, status, text)
 	}
 	return ""
 }

@@ -22,10 +22,6 @@ type chaos struct {
 	times map[string]int // by kind of fault
 }
 
-func newChaosRun(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *folder) *chaos {
-	return &chaos{world: w, kinds: kinds, events: events, kept: kept, times: make(map[string]int)}
-}
-
 // faultGrace is how long after the last event a fault may still wait for a target.
 const faultGrace = 3 * time.Second
 

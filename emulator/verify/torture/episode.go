@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -58,7 +59,7 @@ func (f flags) eventsOn() bool {
 
 type episode struct {
 	flags
-	out         io.Writer
+	out         *log.Logger // of whole lines, by several goroutines
 	source      *rand.Rand
 	folder      *folder
 	env         *stack.Stack
@@ -79,8 +80,8 @@ type episode struct {
 // run plays an episode and prints its verdict. A test of the verdict passes tamper, which is
 // called before the checks. The error is errVerdict if the verdict is bad.
 func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Context, *episode) error) (err error) {
-	e := &episode{flags: f, out: &lines{to: out}, source: plan.Source(f.seed)}
-	if e.folder, err = newFolder(f.seed); err != nil {
+	e := &episode{flags: f, out: log.New(out, "", 0), source: plan.Source(f.seed)}
+	if e.folder, err = newFolder(f.seed, f.verbose); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.folder.close(errors.Is(err, errVerdict))) }()
@@ -124,8 +125,8 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	e.world = faults.NewWorld(faults.Options{
 		Stack: e.env, Cluster: cluster, Points: e.folder.points(), Keys: e.sharedKeys(), MaxReorgDepth: confirmations - 1, Users: e.userCount(), Events: e.eventsOn(), Source: e.source,
 	})
-	e.chaos = newChaosRun(e.world, all, events, e.folder)
-	e.load = load.New(load.Options{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource()})
+	e.chaos = &chaos{world: e.world, kinds: all, events: events, kept: e.folder, times: make(map[string]int)}
+	e.load = &load.Load{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource(), Ledger: new(load.Ledger)}
 	e.operator = &load.Operator{Stack: e.env, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int)}
 	for _, a := range e.accounts {
 		e.operator.Windows[a.Submitter] = a.Window
@@ -162,8 +163,8 @@ func (e *episode) userCount() int {
 func (e *episode) forkSource() *rand.Rand { return plan.Source(e.source.Uint64()) }
 
 func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err error) {
-	log := slog.New(slog.NewTextHandler(e.folder.log(e.verbose), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	slog.SetDefault(log)
+	parts := slog.New(slog.NewTextHandler(e.folder.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	slog.SetDefault(parts)
 	began := time.Now()
 	if err := e.buildPrograms(ctx); err != nil {
 		return err
@@ -172,7 +173,7 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 		Binary: e.server, Cluster: cluster, Processes: 4, BlockTime: blockTime, Submitters: e.submitters, Window: e.window,
 		SweepEvery: -1, WireProxy: true, Nodes: e.nodes, Seed: e.seed, Settings: e.folder.settings(settings, transferSettings, programSettings, features, e.finality(), clocks, e.set), TokenSpan: 2 * clockSpread,
 		Payouts: e.transfers > 0, CheckEvery: -1, Core: stack.CoreOptions{Binary: e.core, CrashPoints: e.folder.points(), SnapshotEvery: snapshotEvery, Environment: clocks},
-		Output: e.folder.functions, Log: log,
+		Output: e.folder.functions, Log: parts,
 	})
 	if err != nil {
 		return err
@@ -186,7 +187,7 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 	if err != nil {
 		return errors.Join(err, e.env.Close())
 	}
-	fmt.Fprintf(e.out, "Up after %s.\n\n", time.Since(began).Round(time.Millisecond))
+	e.out.Printf("Up after %s.\n\n", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -232,18 +233,13 @@ func (e *episode) play(ctx context.Context) error {
 	}
 	e.stoppedAt = e.now(ctx)
 	if ctx.Err() == nil {
-		fmt.Fprintf(e.out, "%s faults have stopped; everything has to end within %s\n", e.clock(), endTimeout)
+		e.out.Printf("%s faults have stopped; everything has to end within %s", e.clock(), endTimeout)
 	}
 	retry.Pause(ctx, loadAfterFaults)
 	stopPosting()
 	e.ended = e.waitForEnd(ctx)
 	giveUp()
 	living.Wait()
-	e.load.Wait()
-	e.program.Wait()
-	if e.transferRun != nil {
-		e.transferRun.Wait()
-	}
 	return ctx.Err()
 }
 
@@ -251,13 +247,9 @@ func (e *episode) play(ctx context.Context) error {
 func (e *episode) waitForEnd(ctx context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	for ctx.Err() == nil {
-		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.isWaiting(ctx) && e.countUnfinished(ctx) == 0 {
-			return true
-		}
-		retry.Pause(ctx, 200*time.Millisecond)
-	}
-	return false
+	return retry.Await(ctx, 200*time.Millisecond, func() bool {
+		return e.load.Ledger.Tally().Waiting == 0 && !e.isWaiting(ctx) && e.countUnfinished(ctx) == 0
+	})
 }
 
 // countUnfinished counts transactions and transfers that are not terminal, open PROTECT
@@ -282,11 +274,6 @@ func (e *episode) halted(ctx context.Context) (halted bool) {
 
 // now is the database's time, which rows also use.
 func (e *episode) now(ctx context.Context) (now time.Time) {
-	for ctx.Err() == nil {
-		if err := e.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err == nil {
-			break
-		}
-		retry.Pause(ctx, 100*time.Millisecond)
-	}
+	retry.Await(ctx, 100*time.Millisecond, func() bool { return e.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now) == nil })
 	return now
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -24,14 +23,11 @@ func (e *episode) checkEvents(ctx context.Context) ([]check, error) {
 	if !e.eventsOn() {
 		return nil, nil
 	}
-	stored, found, err := e.storedEvents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return []check{
-		{Name: eventsComplete, Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end", Violations: found},
-		{Name: eventsPublished, Promise: "each stored event was published to the topic, and no other, in order for each submitter", Violations: e.checkPublished(stored)},
-	}, nil
+	complete := check{Name: eventsComplete, Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end"}
+	published := check{Name: eventsPublished, Promise: "each stored event was published to the topic, and no other, in order for each submitter"}
+	stored, err := e.checkStored(ctx, &complete)
+	e.checkPublished(stored, &published)
+	return []check{complete, published}, err
 }
 
 // selectEvents also returns a row for each transaction without events.
@@ -41,13 +37,9 @@ select m.tx_id, m.submitter, m.state, m.event_sequence, coalesce(e.sequence, 0),
   left join event e using (tx_id)
  order by m.submitter, m.tx_id, e.sequence`
 
-// storedEvents returns the submitters of the stored events by the events' keys, and the
-// violations in them.
-func (e *episode) storedEvents(ctx context.Context) (stored map[string]string, found []checkers.Violation, err error) {
-	rows, err := e.db.Query(ctx, selectEvents)
-	if err != nil {
-		return nil, nil, err
-	}
+// checkStored returns the submitters of the stored events by the events' keys.
+func (e *episode) checkStored(ctx context.Context, c *check) (stored map[string]string, err error) {
+	rows, _ := e.db.Query(ctx, selectEvents) // the reader has the error
 	stored = make(map[string]string)
 	next := make(map[string]int)
 	var txID, submitter, kind, data string
@@ -59,11 +51,11 @@ func (e *episode) storedEvents(ctx context.Context) (stored map[string]string, f
 		}
 		next[txID]++
 		if detail := eventProblem(state, counted, next[txID], sequence, kind, data); detail != "" {
-			found = append(found, checkers.Violation{Checker: eventsComplete, Submitter: submitter, TxID: txID, Detail: detail})
+			c.report(submitter, txID, "%s", detail)
 		}
 		return nil
 	})
-	return stored, found, err
+	return stored, err
 }
 
 // eventProblem describes how the n-th event of a transaction is wrong, or returns "".
@@ -86,10 +78,8 @@ func eventProblem(state txmanager.State, counted, n, sequence int, kind, data st
 
 // checkPublished compares the topic with the stored events. The first delivery of each event
 // must be in order.
-func (e *episode) checkPublished(stored map[string]string) (found []checkers.Violation) {
-	add := func(of client.Event, format string, args ...any) {
-		found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: of.Submitter, TxID: of.TxID, Detail: fmt.Sprintf(format, args...)})
-	}
+func (e *episode) checkPublished(stored map[string]string, c *check) {
+	add := func(of client.Event, format string, args ...any) { c.report(of.Submitter, of.TxID, format, args...) }
 	last, published := make(map[string]int), make(map[string]bool)
 	for _, m := range e.env.PubSub.Messages() {
 		var one client.Event
@@ -116,10 +106,9 @@ func (e *episode) checkPublished(stored map[string]string) (found []checkers.Vio
 	}
 	for key, submitter := range stored {
 		if !published[key] {
-			found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: submitter, Detail: key + " was not published"})
+			c.report(submitter, "", "%s was not published", key)
 		}
 	}
-	return found
 }
 
 const selectFeatures = `

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,19 +19,17 @@ import (
 type folder struct {
 	path      string
 	began     time.Time
-	functions *os.File // log of the function processes
-	events    *os.File // log of the injected faults and of the stack
-
-	mu   sync.Mutex
-	also io.Writer // gets the events too
+	functions *os.File  // log of the function processes
+	events    *os.File  // log of the injected faults and of the stack
+	log       io.Writer // of the stack: events, and standard error of a verbose run
 }
 
-func newFolder(seed uint64) (*folder, error) {
+func newFolder(seed uint64, verbose bool) (*folder, error) {
 	path, err := os.MkdirTemp("", fmt.Sprintf("fencepost-torture-%d-", seed))
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{path: path, began: time.Now(), also: io.Discard}
+	f := &folder{path: path, began: time.Now()}
 	if err := os.Mkdir(f.points(), 0o700); err != nil {
 		return nil, err
 	}
@@ -40,6 +37,9 @@ func newFolder(seed uint64) (*folder, error) {
 		return nil, err
 	}
 	f.events, err = os.Create(f.file("torture.log"))
+	if f.log = f.events; verbose {
+		f.log = io.MultiWriter(f.events, os.Stderr)
+	}
 	return f, err
 }
 
@@ -57,20 +57,11 @@ func (f *folder) settings(base ...map[string]string) map[string]string {
 	return all
 }
 
-// log returns the writer of the stack's log.
-func (f *folder) log(verbose bool) io.Writer {
-	if verbose {
-		f.also = os.Stderr
-	}
-	return io.MultiWriter(f.events, f.also)
-}
-
+// event logs one line. A file takes each write as a whole. A full disk is no violation.
 func (f *folder) event(format string, args ...any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	at := time.Now()
-	line := fmt.Sprintf("%s +%.3fs %s\n", at.UTC().Format(time.RFC3339Nano), at.Sub(f.began).Seconds(), fmt.Sprintf(format, args...))
-	_, _ = io.WriteString(io.MultiWriter(f.events, f.also), line) // a full disk is no violation
+	line := fmt.Sprintf(format, args...)
+	_, _ = fmt.Fprintf(f.log, "%s +%.3fs %s\n", at.UTC().Format(time.RFC3339Nano), at.Sub(f.began).Seconds(), line)
 }
 
 // dump writes every table as CSV, a partitioned one as a whole.

@@ -9,29 +9,6 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Only a transfer that a lost database alone had may be missing or have another end.
-func TestOnlyLostTransfersMayDifferAfterRestore(t *testing.T) {
-	t.Parallel()
-	committed, short := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
-	lost, kept := func(transferload.Answers) bool { return true }, func(transferload.Answers) bool { return false }
-	for name, c := range map[string]struct {
-		ends map[string]transferload.End
-		lost func(transferload.Answers) bool
-		rows map[string]bool
-		want string
-	}{
-		"its row was lost":                        {nil, lost, map[string]bool{"a": true}, ""},
-		"the backup had the row":                  {nil, lost, nil, "there is no row"},
-		"told before the backup":                  {nil, kept, map[string]bool{"a": true}, "there is no row"},
-		"another end":                             {map[string]transferload.End{"a": short}, lost, nil, ""},
-		"another end, and told before the backup": {map[string]transferload.End{"a": short}, kept, nil, "its user got COMMITTED, and it is FAILED"},
-		"another row, of nobody":                  {map[string]transferload.End{"b": short}, lost, map[string]bool{"a": true}, "no user knows of it"},
-	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, transferload.Answers{ReqID: "a", End: &committed})
-		wantFound(t, name, contradictedEnds([]*transferload.Script{script}, c.ends, c.lost, c.rows), c.want)
-	}
-}
-
 // The operator settles with the outside exactly the units that the core moved for a lost
 // transfer.
 func TestUnsettledHalvesAreFound(t *testing.T) {
@@ -79,7 +56,7 @@ func TestLostPayouts(t *testing.T) {
 		"given back, and paid":         {back, true, rows, nil, nil, []transferload.Payment{one}, "no payout says so"},
 		"repeated, and paid once more": {committed, true, rows, settled, []payout{{ReqID: "b", State: transfer.Committed, Payment: one, Withdrawn: 1}}, []transferload.Payment{one}, "1 payments"},
 	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ReqID: "a", End: &c.end})
+		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", End: &c.end})
 		wanted := afterRestores(c.live, []*transferload.Script{script}, func(transferload.Answers) bool { return c.lost }, c.rows, c.settled)
 		wantFound(t, name, payoutViolations(wanted, c.paid), c.want)
 	}
@@ -122,7 +99,7 @@ func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 		"no row, and nobody took it":    {nil, was, nil, []transferload.Payment{one}, "no payout says so"},
 		"no row, and it was given back": {nil, returned, map[string]int64{"a": -5}, []transferload.Payment{one}, "no payout says so"},
 	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ReqID: "a", Lost: []string{"z"}, End: &refused})
+		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", Lost: []string{"z"}, End: &refused})
 		lost := func(transferload.Answers) bool { return c.now == nil }
 		wantFound(t, name, payoutViolations(afterRestores(c.now, []*transferload.Script{script}, lost, map[string]payout{"a": c.was}, c.settled), c.paid), c.want)
 	}

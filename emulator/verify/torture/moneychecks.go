@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -132,13 +133,9 @@ func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 
 // balanceDifferences lists the accounts whose balance is not the expected one.
 func balanceDifferences(expected, held map[transferload.Account]int64) (found []checkers.Violation) {
-	all := make(map[transferload.Account]bool)
-	for at := range expected {
-		all[at] = true
-	}
-	for at := range held {
-		all[at] = true
-	}
+	all := make(map[transferload.Account]int64)
+	maps.Copy(all, expected)
+	maps.Copy(all, held)
 	for at := range all {
 		if expected[at] != held[at] {
 			found = append(found, violation(movedAsTold, at.UserID, "", "%s of asset %d holds %d, and by the answers it must be %d", at.Side, at.AssetID, held[at], expected[at]))
@@ -157,15 +154,15 @@ func contradictedEnds(scripts []*transferload.Script, ends map[string]transferlo
 	known := make(map[string]bool)
 	for _, w := range scripts {
 		answers := w.Answers()
-		known[answers.ReqID] = true
-		end, stored := ends[answers.ReqID]
+		known[answers.ID] = true
+		end, stored := ends[answers.ID]
 		switch {
-		case answers.ReqID == "":
-		case !stored && lost(answers) && rows[answers.ReqID]:
+		case answers.ID == "":
+		case !stored && lost(answers) && rows[answers.ID]:
 		case !stored:
-			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "cid %q was accepted, and there is no row", w.CID))
+			found = append(found, violation(movedAsTold, w.UserID, answers.ID, "cid %q was accepted, and there is no row", w.CID))
 		case answers.End != nil && *answers.End != end && !lost(answers):
-			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "its user got %s, and it is %s", answers.End, end))
+			found = append(found, violation(movedAsTold, w.UserID, answers.ID, "its user got %s, and it is %s", answers.End, end))
 		}
 	}
 	for reqID, end := range ends {
@@ -188,14 +185,11 @@ func unsettledHalves(halves map[string]money.Half, settled map[string]int64) (fo
 
 // transferEnds returns the state and reason of each transfer by req_id.
 func (e *episode) transferEnds(ctx context.Context) (map[string]transferload.End, error) {
-	rows, err := e.db.Query(ctx, `select req_id, state, coalesce(error_message, '') from transfers_tb`)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := e.db.Query(ctx, `select req_id, state, coalesce(error_message, '') from transfers_tb`) // the reader has the error
 	ends := make(map[string]transferload.End)
 	var reqID string
 	var end transferload.End
-	_, err = pgx.ForEachRow(rows, []any{&reqID, &end.State, &end.Reason}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&reqID, &end.State, &end.Reason}, func() error {
 		ends[reqID] = end
 		return nil
 	})
@@ -205,23 +199,19 @@ func (e *episode) transferEnds(ctx context.Context) (map[string]transferload.End
 // checkConservation checks the results of the deployment's own checks, during the run and now.
 func (e *episode) checkConservation(ctx context.Context) ([]check, error) {
 	c := check{Name: conservedAll, Promise: "every check of conservation, whatever was under way, found nothing and halted nothing; so does a full one at the end"}
-	rows, err := e.db.Query(ctx, `
+	rows, _ := e.db.Query(ctx, `
 select user_id, kind, coalesce(req_id, ''), concat_ws(' ', kind, side, 'asset', asset_id, 'expected', expected, 'got', got), exists (select from conservation_standing s where s.finding_id = f.finding_id)
   from conservation_finding f
 union all
 select coalesce(user_id, 0), '', '', concat_ws(' ', 'halted:', scope, 'asset', asset_id, 'since', since), false
-  from transfer_halt where resumed_at is null or not $1`, e.flags.restores > 0)
-	if err != nil {
-		return nil, err
-	}
+  from transfer_halt where resumed_at is null or not $1`, e.flags.restores > 0) // the reader has the error
 	var userID int64
 	var kind, reqID, detail string
 	var stands bool
-	_, err = pgx.ForEachRow(rows, []any{&userID, &kind, &reqID, &detail, &stands}, func() error {
-		if e.restores.isExplained(kind, reqID, detail, stands) {
-			return nil
+	_, err := pgx.ForEachRow(rows, []any{&userID, &kind, &reqID, &detail, &stands}, func() error {
+		if !e.restores.isExplained(kind, reqID, detail, stands) {
+			c.Violations = append(c.Violations, violation(c.Name, userID, reqID, "%s", detail))
 		}
-		c.Violations = append(c.Violations, violation(c.Name, userID, reqID, "%s", detail))
 		return nil
 	})
 	if err != nil {

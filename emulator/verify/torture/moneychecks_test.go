@@ -39,24 +39,37 @@ func TestWrongBalancesAreFound(t *testing.T) {
 	}
 }
 
-// A row with another end than its user's answer, a missing row, and an unknown row are found.
+// A row with another end than its user's answer, a missing row, and an unknown row are found. After a
+// restore only a transfer that a lost database alone had may be missing or have another end.
 func TestContradictedEndsAreFound(t *testing.T) {
 	t.Parallel()
 	committed, short := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+	told, refused := transferload.Answers{ID: "a", End: &committed}, transferload.Answers{Refused: true}
+	only := func(reqID string, end transferload.End) map[string]transferload.End {
+		return map[string]transferload.End{reqID: end}
+	}
+	lostRow := map[string]bool{"a": true}
 	for name, c := range map[string]struct {
 		answers transferload.Answers
 		ends    map[string]transferload.End
+		lost    bool            // a restore may have lost the answer
+		rows    map[string]bool // that lost databases alone had
 		want    string
 	}{
-		"right":         {transferload.Answers{ReqID: "a", End: &committed}, map[string]transferload.End{"a": committed}, ""},
-		"never heard":   {transferload.Answers{ReqID: "a"}, map[string]transferload.End{"a": committed}, ""},
-		"another end":   {transferload.Answers{ReqID: "a", End: &committed}, map[string]transferload.End{"a": short}, "its user got COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
-		"no row":        {transferload.Answers{ReqID: "a", End: &committed}, nil, "there is no row"},
-		"nobody's":      {transferload.Answers{Refused: true}, map[string]transferload.End{"a": committed}, "no user knows of it"},
-		"refused, none": {transferload.Answers{Refused: true}, nil, ""},
+		"right":                  {told, only("a", committed), false, nil, ""},
+		"never heard":            {transferload.Answers{ID: "a"}, only("a", committed), false, nil, ""},
+		"another end":            {told, only("a", short), false, nil, "its user got COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
+		"no row":                 {told, nil, false, nil, "there is no row"},
+		"nobody's":               {refused, only("a", committed), false, nil, "no user knows of it"},
+		"refused, none":          {refused, nil, false, nil, ""},
+		"its row was lost":       {told, nil, true, lostRow, ""},
+		"the backup had the row": {told, nil, true, nil, "there is no row"},
+		"told before the backup": {told, nil, false, lostRow, "there is no row"},
+		"lost, and another end":  {told, only("a", short), true, nil, ""},
+		"lost, and another row, which is nobody's": {told, only("b", short), true, lostRow, "no user knows of it"},
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, c.answers)
-		wantFound(t, name, contradictedEnds([]*transferload.Script{script}, c.ends, func(transferload.Answers) bool { return false }, nil), c.want)
+		wantFound(t, name, contradictedEnds([]*transferload.Script{script}, c.ends, func(transferload.Answers) bool { return c.lost }, c.rows), c.want)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// payout is the row of a payout, with the number of withdrawals and refunds in Funding's
-// journal.
+// payout is a result of [payoutRows]: the row of a payout, with the number of withdrawals and
+// refunds in Funding's journal.
 type payout struct {
 	ReqID                string
 	UserID               int64
@@ -52,24 +52,14 @@ type querier interface {
 }
 
 func payoutRows(ctx context.Context, db querier) ([]payout, error) {
-	rows, err := db.Query(ctx, `
+	rows, _ := db.Query(ctx, `
 select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payout_base_units::text,
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'withdraw' and result = 'SUCCESS'),
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'refund' and result = 'SUCCESS')
   from transfers_tb t
  where transfer_type = 3
- order by transfer_id`)
-	if err != nil {
-		return nil, err
-	}
-	var all []payout
-	var p payout
-	into := []any{&p.ReqID, &p.UserID, &p.State, &p.Token, &p.Address, &p.Units, &p.Withdrawn, &p.Refunded}
-	_, err = pgx.ForEachRow(rows, into, func() error {
-		all = append(all, p)
-		return nil
-	})
-	return all, err
+ order by transfer_id`) // the collector has the error
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[payout])
 }
 
 // payments returns the payer's payments on the chain, without those of the foreign signer.
@@ -102,7 +92,7 @@ func afterRestores(wanted []payout, scripts []*transferload.Script, lost func(tr
 	}
 	for _, w := range scripts {
 		answers := w.Answers()
-		ids := append(slices.Clone(answers.Lost), answers.ReqID)
+		ids := w.ReqIDs()
 		was, had := lostRow(ids, rows)
 		times, excused := timesTaken(ids, w.Units, settled), had && was.Withdrawn > 0 && was.Refunded == 0
 		if i := slices.IndexFunc(ids, func(id string) bool { _, is := here[id]; return is }); i >= 0 {

@@ -18,17 +18,17 @@ import (
 
 // announce prints what the run will do.
 func (e *episode) announce(events []plan.Event, kinds int) {
-	fmt.Fprintf(e.out, "Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;\n",
+	e.out.Printf("Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;",
 		e.seed, e.length(), len(events), kinds, e.submitters, e.window)
-	fmt.Fprintf(e.out, "a foreign signer also has the keys of two of them), %v intents a second, %v blocks, confirmations.required=%d.\n",
+	e.out.Printf("a foreign signer also has the keys of two of them), %v intents a second, %v blocks, confirmations.required=%d.",
 		e.rate, blockTime, confirmations)
 	if e.transfers > 0 {
-		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the foreign signer also has the payer's key.\n", userCount, e.transfers)
+		e.out.Printf("%d users move money between two ledgers and out to the chain, %v times a second; the foreign signer also has the payer's key.", userCount, e.transfers)
 	}
-	fmt.Fprintf(e.out, "The chain has %d nodes; unless --set says otherwise, events, gas bump, fee history and mempool diagnosis are on.\n", e.nodes)
-	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
+	e.out.Printf("The chain has %d nodes; unless --set says otherwise, events, gas bump, fee history and mempool diagnosis are on.", e.nodes)
+	e.out.Printf("The same again:\n  %s", e.command())
 	if e.length() < e.forEachKind() {
-		fmt.Fprintln(e.out, "The run is too short for every kind: an absent kind is no failure.")
+		e.out.Println("The run is too short for every kind: an absent kind is no failure.")
 	}
 }
 
@@ -45,11 +45,11 @@ func (e *episode) report(ctx context.Context) {
 			return
 		}
 		t := e.load.Ledger.Tally()
-		fmt.Fprintf(e.out, "%s accepted %d, confirmed %d, failed %d, unfinished %d, refused %d; faults so far %d\n",
+		e.out.Printf("%s accepted %d, confirmed %d, failed %d, unfinished %d, refused %d; faults so far %d",
 			e.clock(), t.Accepted, t.Confirmed, t.Failed, t.Waiting, t.Refused, e.chaos.total())
 		if e.transferRun != nil {
 			m := e.transferRun.Ledger.Tally()
-			fmt.Fprintf(e.out, "        transfers accepted %d, committed %d, failed %d, rolled back %d, unfinished %d\n",
+			e.out.Printf("        transfers accepted %d, committed %d, failed %d, rolled back %d, unfinished %d",
 				m.Accepted, m.Committed, m.Failed, m.Returned, m.Waiting)
 		}
 	}
@@ -64,20 +64,20 @@ func (e *episode) conclude(ctx context.Context, v verdict) error {
 		return err
 	}
 	if good {
-		fmt.Fprintf(e.out, "\nPASSED: seed %d, %d faults, 0 violations, everything ended.\n", e.seed, e.chaos.total())
+		e.out.Printf("\nPASSED: seed %d, %d faults, 0 violations, everything ended.", e.seed, e.chaos.total())
 		return nil
 	}
 	e.details(v)
 	if len(v.missing) > 0 {
-		fmt.Fprintf(e.out, "  never injected, in a run long enough for it: %s\n", strings.Join(v.missing, "; "))
+		e.out.Printf("  never injected, in a run long enough for it: %s", strings.Join(v.missing, "; "))
 	}
 	if !e.ended {
-		fmt.Fprintf(e.out, "  not everything ended within %s after the faults\n", endTimeout)
+		e.out.Printf("  not everything ended within %s after the faults", endTimeout)
 	}
 	if err := e.folder.dump(ctx, e.db); err != nil {
-		fmt.Fprintf(e.out, "  the database could not be dumped: %v\n", err)
+		e.out.Printf("  the database could not be dumped: %v", err)
 	}
-	fmt.Fprintf(e.out, "\nFAILED: seed %d, %d violations. Logs and tables are kept in\n  %s\nRepeat with\n  %s\n", e.seed, v.violations(), e.folder.path, e.command())
+	e.out.Printf("\nFAILED: seed %d, %d violations. Logs and tables are kept in\n  %s\nRepeat with\n  %s", e.seed, v.violations(), e.folder.path, e.command())
 	return errVerdict
 }
 
@@ -85,17 +85,17 @@ func (e *episode) conclude(ctx context.Context, v verdict) error {
 const shown = 10
 
 func (e *episode) details(v verdict) {
-	fmt.Fprintln(e.out)
+	e.out.Println()
 	for _, c := range v.checks {
 		for i, one := range c.Violations {
 			line := strings.TrimSpace(strings.SplitN(checkers.Report([]checkers.Violation{one}), "\n", 2)[1])
 			e.folder.event("violation of %s", line)
 			if i < shown {
-				fmt.Fprintln(e.out, " ", line)
+				e.out.Println(" ", line)
 			}
 		}
 		if more := len(c.Violations) - shown; more > 0 {
-			fmt.Fprintf(e.out, "  %s: and %d more, in torture.log\n", c.Name, more)
+			e.out.Printf("  %s: and %d more, in torture.log", c.Name, more)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (e *episode) table(v verdict) {
 	}
 	e.row("crash points passed by a dying or stopped process", fmt.Sprintf("%d/%d", hit, len(f.CrashPoints)))
 	if len(never) > 0 {
-		fmt.Fprintf(e.out, "  not: %s\n", strings.Join(never, ", "))
+		e.out.Printf("  not: %s", strings.Join(never, ", "))
 	}
 	e.counts("callers", f.Callers)
 	e.counts("operators", f.Operators)
@@ -140,10 +140,10 @@ func (e *episode) table(v verdict) {
 }
 
 func (e *episode) heading(name, column string) {
-	fmt.Fprintf(e.out, "\n%-56s %12s\n", strings.ToUpper(name), column)
+	e.out.Printf("\n%-56s %12s", strings.ToUpper(name), column)
 }
 
-func (e *episode) row(name string, value any) { fmt.Fprintf(e.out, "%-56s %12v\n", name, value) }
+func (e *episode) row(name string, value any) { e.out.Printf("%-56s %12v", name, value) }
 
 // counts prints the counts, the largest first.
 func (e *episode) counts(heading string, all map[string]int) {

@@ -43,7 +43,7 @@ func (e *episode) restoreAll(ctx context.Context) {
 		retry.Pause(ctx, each/4)
 		if err := e.restore(ctx, n); err != nil {
 			e.folder.event("restore %d: %v", n, err)
-			fmt.Fprintf(e.out, "%s restore %d did not happen: %v\n", e.clock(), n, err)
+			e.out.Printf("%s restore %d did not happen: %v", e.clock(), n, err)
 			return
 		}
 		retry.Pause(ctx, time.Until(began.Add(each)))
@@ -73,7 +73,7 @@ func (e *episode) restore(ctx context.Context, n int) error {
 		return fmt.Errorf("put back: %w", err)
 	}
 	e.restores.done, e.restores.backups = append(e.restores.done, r), append(e.restores.backups, had)
-	fmt.Fprintf(e.out, "%s the database was lost, and its backup of %s before is in its place\n", e.clock(), time.Since(backedUp).Round(time.Second))
+	e.out.Printf("%s the database was lost, and its backup of %s before is in its place", e.clock(), time.Since(backedUp).Round(time.Second))
 	return nil
 }
 

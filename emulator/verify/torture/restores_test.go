@@ -59,9 +59,9 @@ func TestAnswersFromBeforeABackupMustHold(t *testing.T) {
 	}{
 		"before the first backup":       {load.Answers{End: &load.End{}, EndAt: at(9)}, false},
 		"after the first backup":        {load.Answers{End: &load.End{}, EndAt: at(11)}, true},
-		"by the copy, before the other": {load.Answers{End: &load.End{}, EndAt: at(29), Generation: 1}, false},
-		"by the copy, after the other":  {load.Answers{End: &load.End{}, EndAt: at(31), Generation: 1}, true},
-		"by the last":                   {load.Answers{End: &load.End{}, EndAt: at(40), Generation: 2}, false},
+		"by the copy, before the other": {load.Answers{End: &load.End{}, EndAt: at(29), EndGeneration: 1}, false},
+		"by the copy, after the other":  {load.Answers{End: &load.End{}, EndAt: at(31), EndGeneration: 1}, true},
+		"by the last":                   {load.Answers{End: &load.End{}, EndAt: at(40), EndGeneration: 2}, false},
 		"no end was told":               {load.Answers{EndAt: at(11)}, false},
 	} {
 		if got := l.EndMayBeLost(c.answers); got != c.lost {

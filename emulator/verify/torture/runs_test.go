@@ -43,9 +43,15 @@ func shortFlags(t *testing.T, seed uint64) flags {
 	return f
 }
 
-// tamper changes a confirmed transaction to a placeholder, and one published event. Only the
-// tables' owner can do so.
+// tamper opens and closes PROTECT without a cause. It changes a confirmed transaction to a placeholder,
+// and one published event. Only the tables' owner can do so.
 func tamper(ctx context.Context, e *episode) error {
+	const falseAlarm = `
+		insert into protect_incident (submitter, incident, evidence, closed_at, closed_by, mode, reason)
+		values ($1, 99, '{}', clock_timestamp(), 'op', 'resume', 'nothing was wrong')`
+	if _, err := e.db.Exec(ctx, falseAlarm, e.env.Submitters()[0]); err != nil {
+		return err
+	}
 	_, err := e.db.Exec(ctx, `
 		alter table managed_tx disable trigger user;
 		update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER'
@@ -135,7 +141,7 @@ func TestTamperedRowsAndMoneyAreFoundInSpiteOfARestore(t *testing.T) {
 	f.transfers = 4
 	wants := []string{
 		"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155",
-		"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user",
+		"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user", "protect-for-cause: eip155",
 		"books: user 1", "conserved: user 1", movedAsTold + ": user 1", conservedAll + ": transfers", `"kind":"BALANCE_DIFFERS"`,
 		lateDuplicates + ": transfers", "was not, and is: trading",
 		"FAILED: seed 21", "./scripts/torture --seed 21",

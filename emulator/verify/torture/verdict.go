@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
@@ -20,6 +22,11 @@ type check struct {
 	Name       string               `json:"name"`
 	Promise    string               `json:"promise"`
 	Violations []checkers.Violation `json:"violations"`
+}
+
+// report adds a violation of an account.
+func (c *check) report(submitter, txID, format string, args ...any) {
+	c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, TxID: txID, Detail: fmt.Sprintf(format, args...)})
 }
 
 type verdict struct {
@@ -70,28 +77,21 @@ select submitter, incident, evidence::text, coalesce(evidence ->> 'what', '') li
 // fault may open one. Each restore opens one for each submitter.
 func (e *episode) checkFalseAlarms(ctx context.Context) ([]check, error) {
 	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where a foreign signer used the key"}
-	rows, err := e.db.Query(ctx, selectFalseAlarms, foreignSubmitters(e.world))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+	rows, _ := e.db.Query(ctx, selectFalseAlarms, foreignSubmitters(e.world)) // the reader has the error
 	byRestore := make(map[string]int)
-	for rows.Next() {
-		var submitter, evidence string
-		var n int
-		var restored bool
-		if err := rows.Scan(&submitter, &n, &evidence, &restored); err != nil {
-			return nil, err
-		}
+	var submitter, evidence string
+	var n int
+	var restored bool
+	_, err := pgx.ForEachRow(rows, []any{&submitter, &n, &evidence, &restored}, func() error {
 		if restored {
 			byRestore[submitter]++
 		}
-		if restored && byRestore[submitter] <= len(e.restores.done) || e.restores.namesLostTx(evidence) {
-			continue
+		if !(restored && byRestore[submitter] <= len(e.restores.done) || e.restores.namesLostTx(evidence)) {
+			c.report(submitter, "", "incident %d: %s", n, evidence)
 		}
-		c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, Detail: fmt.Sprintf("incident %d: %s", n, evidence)})
-	}
-	return []check{c}, rows.Err()
+		return nil
+	})
+	return []check{c}, err
 }
 
 // managedSubmitters returns all accounts that sign, including the payer.
@@ -235,18 +235,11 @@ select count(*), count(*) filter (where mode = 'resume'), count(*) filter (where
   from protect_incident`
 
 func (e *episode) countRows(ctx context.Context, f *figures) error {
-	rows, err := e.db.Query(ctx, selectEnds)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var state txmanager.State
-		var sub string
-		var n int
-		if err := rows.Scan(&state, &sub, &n); err != nil {
-			return err
-		}
+	rows, _ := e.db.Query(ctx, selectEnds) // the reader has the error
+	var state txmanager.State
+	var sub string
+	var n int
+	_, err := pgx.ForEachRow(rows, []any{&state, &sub, &n}, func() error {
 		f.Stored += n
 		switch state {
 		case txmanager.Confirmed:
@@ -254,8 +247,9 @@ func (e *episode) countRows(ctx context.Context, f *figures) error {
 		case txmanager.Failed:
 			f.Failed[sub] = n
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	if err := e.db.QueryRow(ctx, selectTimes, e.stoppedAt).Scan(&f.LongestCalm, &f.LastLeftovers); err != nil {

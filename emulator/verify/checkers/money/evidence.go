@@ -21,6 +21,11 @@ type account struct {
 	assetID int32
 }
 
+type userAsset struct {
+	userID  int64
+	assetID int32
+}
+
 type transferRow struct {
 	ReqID   string
 	UserID  int64
@@ -44,8 +49,8 @@ type Evidence struct {
 	lost     map[string]bool // req_ids
 	rows     map[string]transferRow
 	history  map[string][]stateChange
-	journal  []journaled // entries of both sides, each in its side's order
-	did      map[string]*operations
+	journal  []journaled            // entries of both sides, each in its side's order
+	entries  map[string][]journaled // of the journal, by req_id
 	balances map[account]*big.Int
 	point    uint64 // the line of the core's journal to which the core's balances correspond
 }
@@ -55,7 +60,7 @@ type Evidence struct {
 func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
 	v := &Evidence{
 		users: e.Users, settled: e.Settled, lost: e.Lost, rows: make(map[string]transferRow), history: make(map[string][]stateChange),
-		did: make(map[string]*operations), balances: make(map[account]*big.Int),
+		entries: make(map[string][]journaled), balances: make(map[account]*big.Int),
 	}
 	line, balances, err := e.Core.AllBalances(ctx)
 	if err != nil {
@@ -75,10 +80,7 @@ func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
 		return nil, err
 	}
 	for _, j := range v.journal {
-		if v.did[j.ReqID] == nil {
-			v.did[j.ReqID] = new(operations)
-		}
-		v.did[j.ReqID].add(j)
+		v.entries[j.ReqID] = append(v.entries[j.ReqID], j)
 	}
 	return v, nil
 }
@@ -136,15 +138,12 @@ func (v *Evidence) readDatabase(ctx context.Context, url string) error {
 }
 
 func (v *Evidence) readRows(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 select req_id, user_id, asset_id, units::text, transfer_type, state, coalesce(error_message, '')
-  from transfers_tb`)
-	if err != nil {
-		return err
-	}
+  from transfers_tb`) // the reader returns this error
 	var t transferRow
 	var units string
-	_, err = pgx.ForEachRow(rows, []any{&t.ReqID, &t.UserID, &t.AssetID, &units, &t.Type, &t.State, &t.Reason}, func() (err error) {
+	_, err := pgx.ForEachRow(rows, []any{&t.ReqID, &t.UserID, &t.AssetID, &units, &t.Type, &t.State, &t.Reason}, func() (err error) {
 		t.Units, err = strconv.ParseUint(units, 10, 64)
 		v.rows[t.ReqID] = t
 		return err
@@ -166,18 +165,15 @@ select t.req_id, h.from_state, h.state
 }
 
 func (v *Evidence) readFunding(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, '')
   from transfer_operations
- order by id`)
-	if err != nil {
-		return err
-	}
+ order by id`) // the reader returns this error
 	var entry transfer.Entry
 	var id int64
 	var units string
 	into := []any{&id, &entry.ReqID, &entry.Op, &entry.UserID, &entry.AssetID, &units, &entry.Refused}
-	_, err = pgx.ForEachRow(rows, into, func() (err error) {
+	_, err := pgx.ForEachRow(rows, into, func() (err error) {
 		entry.Seq = uint64(id)
 		entry.Units, err = strconv.ParseUint(units, 10, 64)
 		if entry.Op.Counts() { // a line of another kind moved the balance towards the sum
@@ -189,16 +185,13 @@ select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, '')
 }
 
 func (v *Evidence) readBalances(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 select user_id, asset_id, (available * 10::numeric ^ precision)::text
   from balances_tb
- where account_type = 'FUNDING'`)
-	if err != nil {
-		return err
-	}
+ where account_type = 'FUNDING'`) // the reader returns this error
 	at := account{side: transfer.Funding}
 	var units string
-	_, err = pgx.ForEachRow(rows, []any{&at.userID, &at.assetID, &units}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&at.userID, &at.assetID, &units}, func() error {
 		r, ok := new(big.Rat).SetString(units)
 		if !ok || !r.IsInt() {
 			return fmt.Errorf("the balance of user %d in asset %d is %s units", at.userID, at.assetID, units)
@@ -217,17 +210,21 @@ func (v *Evidence) sums() map[account]*big.Int {
 		if j.Refused != "" || j.late {
 			continue
 		}
-		at := account{j.side, j.UserID, j.AssetID}
-		if all[at] == nil {
-			all[at] = new(big.Int)
-		}
-		change := new(big.Int).SetUint64(j.Units)
-		if !j.Op.Credits() {
-			change.Neg(change)
-		}
-		all[at].Add(all[at], change)
+		addUnits(all, account{j.side, j.UserID, j.AssetID}, j.Units, j.Op.Credits())
 	}
 	return all
+}
+
+// addUnits adds the units to the sum of the key, or subtracts them.
+func addUnits[K comparable](sums map[K]*big.Int, key K, units uint64, credit bool) {
+	if sums[key] == nil {
+		sums[key] = new(big.Int)
+	}
+	change := new(big.Int).SetUint64(units)
+	if !credit {
+		change.Neg(change)
+	}
+	sums[key].Add(sums[key], change)
 }
 
 func books(e *Evidence, report reporter) {
@@ -261,27 +258,16 @@ type Holding struct {
 // Holdings returns all users' holdings in no order: each side's balances, and the sum that entered or
 // left according to the two journals, including adjustments.
 func (v *Evidence) Holdings() (all []Holding) {
-	type key struct {
-		userID  int64
-		assetID int32
-	}
-	outside := make(map[key]*big.Int)
+	outside := make(map[userAsset]*big.Int)
 	for at := range v.balances {
-		outside[key{at.userID, at.assetID}] = new(big.Int)
+		addUnits(outside, userAsset{at.userID, at.assetID}, 0, true)
 	}
 	for _, j := range v.journal {
-		k := key{j.UserID, j.AssetID}
-		if outside[k] == nil {
-			outside[k] = new(big.Int)
+		units := j.Units
+		if j.Refused != "" || movesMoney(j.Op) {
+			units = 0 // the account alone is of interest
 		}
-		units := new(big.Int).SetUint64(j.Units)
-		switch {
-		case j.Refused != "":
-		case j.Op == transfer.OutsideDeposit || j.Op == transfer.JournalCredit:
-			outside[k].Add(outside[k], units)
-		case j.Op == transfer.OutsideWithdrawal || j.Op == transfer.JournalDebit:
-			outside[k].Sub(outside[k], units)
-		}
+		addUnits(outside, userAsset{j.UserID, j.AssetID}, units, j.Op.Credits())
 	}
 	for k, sum := range outside {
 		all = append(all, Holding{k.userID, k.assetID, v.balance(account{transfer.Funding, k.userID, k.assetID}),
@@ -338,7 +324,7 @@ func conserved(e *Evidence, report reporter) {
 	paid := e.paidOut()
 	for _, h := range e.Holdings() {
 		has := new(big.Int).Add(h.Funding, h.Trading)
-		if out := paid[[2]int64{h.UserID, int64(h.AssetID)}]; out != nil {
+		if out := paid[userAsset{h.UserID, h.AssetID}]; out != nil {
 			has.Add(has, out)
 		}
 		has.Sub(has, big.NewInt(e.lostOf(h.UserID, h.AssetID))) // the other half was lost with a database
@@ -350,17 +336,12 @@ func conserved(e *Evidence, report reporter) {
 }
 
 // paidOut returns the amounts sent to a chain, by user and asset.
-func (v *Evidence) paidOut() map[[2]int64]*big.Int {
-	all := make(map[[2]int64]*big.Int)
+func (v *Evidence) paidOut() map[userAsset]*big.Int {
+	all := make(map[userAsset]*big.Int)
 	for _, t := range v.rows {
-		if t.Type.Target() != transfer.Chain || t.State != transfer.Committed {
-			continue
+		if t.Type.Target() == transfer.Chain && t.State == transfer.Committed {
+			addUnits(all, userAsset{t.UserID, t.AssetID}, t.Units, true)
 		}
-		k := [2]int64{t.UserID, int64(t.AssetID)}
-		if all[k] == nil {
-			all[k] = new(big.Int)
-		}
-		all[k].Add(all[k], new(big.Int).SetUint64(t.Units))
 	}
 	return all
 }
@@ -402,8 +383,7 @@ func (v *Evidence) Totals() []Total {
 		t := of(j.side, j.AssetID)
 		t.Lines++
 		if j.Refused == "" {
-			sum := cmp.Or(t.Applied[j.Op], new(big.Int))
-			t.Applied[j.Op] = sum.Add(sum, new(big.Int).SetUint64(j.Units))
+			addUnits(t.Applied, j.Op, j.Units, true)
 		}
 	}
 	for at, units := range v.balances {

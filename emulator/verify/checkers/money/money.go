@@ -71,12 +71,6 @@ func Check(ctx context.Context, e Run) ([]Violation, error) {
 // Report formats the violations for a reader: their number, then one a line.
 func Report(all []Violation) string { return promise.Report(all, "transfer") }
 
-// operations holds the journals' entries for one req_id.
-type operations struct {
-	applied map[transfer.Op][]journaled
-	refused map[transfer.Op][]journaled
-}
-
 // journaled is a journal entry with the side that wrote it.
 type journaled struct {
 	transfer.Entry
@@ -84,18 +78,15 @@ type journaled struct {
 	late bool // read after the other side
 }
 
-func (d *operations) add(j journaled) {
-	into := &d.applied
-	if j.Refused != "" {
-		into = &d.refused
-	}
-	if *into == nil {
-		*into = make(map[transfer.Op][]journaled)
-	}
-	(*into)[j.Op] = append((*into)[j.Op], j)
+// applied returns the entries by which the operation of a req_id was applied.
+func (v *Evidence) applied(reqID string, op transfer.Op) []journaled {
+	return slices.DeleteFunc(slices.Clone(v.entries[reqID]), func(j journaled) bool { return j.Op != op || j.Refused != "" })
 }
 
-func (d *operations) did(op transfer.Op) bool { return d != nil && len(d.applied[op]) > 0 }
+// refused returns the entries by which the operation of a req_id was refused.
+func (v *Evidence) refused(reqID string, op transfer.Op) []journaled {
+	return slices.DeleteFunc(slices.Clone(v.entries[reqID]), func(j journaled) bool { return j.Op != op || j.Refused == "" })
+}
 
 // movesMoney reports whether the operation is one of a transfer's.
 func movesMoney(op transfer.Op) bool {
@@ -129,9 +120,9 @@ func itsTransfer(e *Evidence, report reporter) {
 }
 
 func once(e *Evidence, report reporter) {
-	for reqID, d := range e.did {
+	for reqID := range e.entries {
 		for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal} {
-			if all := slices.Concat(d.applied[op], d.refused[op]); len(all) > 1 {
+			if all := slices.Concat(e.applied(reqID, op), e.refused(reqID, op)); len(all) > 1 {
 				report(all[0].UserID, reqID, "%d answers to its %s, the first by %s, the next by %s", len(all), op, all[0].side, all[1].side)
 			}
 		}
@@ -139,15 +130,15 @@ func once(e *Evidence, report reporter) {
 }
 
 func creditImpliesDebit(e *Evidence, report reporter) {
-	for reqID, d := range e.did {
-		for _, op := range []transfer.Op{transfer.Deposit, transfer.Refund} {
-			if d.did(op) && !d.did(transfer.Withdraw) && !d.applied[op][0].late && !e.isLost(d.applied[op][0]) {
-				report(d.applied[op][0].UserID, reqID, "a %s by %s without a withdrawal", op, d.applied[op][0].side)
+	for reqID := range e.entries {
+		debits, deposits, refunds := e.applied(reqID, transfer.Withdraw), e.applied(reqID, transfer.Deposit), e.applied(reqID, transfer.Refund)
+		for _, credits := range [][]journaled{deposits, refunds} {
+			if len(credits) > 0 && len(debits) == 0 && !credits[0].late && !e.isLost(credits[0]) {
+				report(credits[0].UserID, reqID, "a %s by %s without a withdrawal", credits[0].Op, credits[0].side)
 			}
 		}
-		if d.did(transfer.Deposit) && d.did(transfer.Refund) {
-			report(d.applied[transfer.Deposit][0].UserID, reqID, "deposited by %s and refunded by %s",
-				d.applied[transfer.Deposit][0].side, d.applied[transfer.Refund][0].side)
+		if len(deposits) > 0 && len(refunds) > 0 {
+			report(deposits[0].UserID, reqID, "deposited by %s and refunded by %s", deposits[0].side, refunds[0].side)
 		}
 	}
 }
@@ -169,7 +160,7 @@ func endsAsJournaled(e *Evidence, report reporter) {
 			if op == transfer.Deposit && t.Type.Target() == transfer.Chain {
 				continue // the chain has separate checkers
 			}
-			if got := e.did[reqID].did(op); got != want[op] {
+			if got := len(e.applied(reqID, op)) > 0; got != want[op] {
 				report(t.UserID, reqID, "it is %s, and %s: %t", t.State, op, got)
 			}
 		}
@@ -189,21 +180,14 @@ func refusalIsStored(e *Evidence, report reporter) {
 		if t.Reason == transfer.Expired || t.Reason == transfer.Cancelled || op == transfer.Deposit && t.Type.Target() == transfer.Chain {
 			continue
 		}
-		var stored []journaled
-		if d := e.did[reqID]; d != nil {
-			stored = d.refused[op]
+		var stored []transfer.Reason
+		for _, j := range e.refused(reqID, op) {
+			stored = append(stored, j.Refused)
 		}
-		if len(stored) == 0 || stored[0].Refused != t.Reason {
-			report(t.UserID, reqID, "it is %s for %s, and the journal's refusal of its %s is %v", t.State, t.Reason, op, reasons(stored))
+		if len(stored) == 0 || stored[0] != t.Reason {
+			report(t.UserID, reqID, "it is %s for %s, and the journal's refusal of its %s is %v", t.State, t.Reason, op, stored)
 		}
 	}
-}
-
-func reasons(all []journaled) (list []transfer.Reason) {
-	for _, j := range all {
-		list = append(list, j.Refused)
-	}
-	return list
 }
 
 func legalStates(e *Evidence, report reporter) {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/edge"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise/promisetest"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
@@ -48,28 +48,21 @@ func setup(t testing.TB) *bench {
 	b := &bench{TB: t, Bundle: storetest.New(t), ids: make(map[string]string)}
 	quiet := slog.New(slog.DiscardHandler)
 	c, err := core.Open(core.Options{Folder: filepath.Join(t.TempDir(), "core"), Log: quiet})
-	b.must(err)
+	check.OK(b)(err)
 	const secret = "a secret of the tests"
 	server := httptest.NewServer(b.lying(edge.New(c, secret)))
 	t.Cleanup(func() { server.Close(); _ = c.Close() })
 	b.trading, err = trading.New(trading.Options{URL: server.URL, Secret: secret})
-	b.must(err)
+	check.OK(b)(err)
 	t.Cleanup(b.trading.Close)
 	b.book, b.funding = transfers.New(b.Store), funding.New(b.DB)
 	b.driver, err = transfer.New(b.book, b.book, map[transfer.AccountType]transfer.Ledger{
 		transfer.Funding: b.funding, transfer.Spot: b.trading,
 	}, transfer.DefaultRules(), quiet)
-	b.must(err)
+	check.OK(b)(err)
 	b.Run = money.Run{Database: b.URL, Core: b.trading, Settled: true}
 	b.play()
 	return b
-}
-
-func (b *bench) must(err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
 }
 
 // lying serves the core's answers as b.lie changes them.
@@ -89,7 +82,7 @@ func (b *bench) lying(h http.Handler) http.Handler {
 
 // play gives ann 100 on both sides and ben 100 in Trading alone, and makes their transfers.
 func (b *bench) play() {
-	b.must(b.book.PutAsset(b.Context(), transfer.Asset{ID: coin, Name: "COIN", Precision: 2, MinUnits: 1, MaxUnits: 1000, Active: true, Enabled: true}))
+	check.OK(b)(b.book.PutAsset(b.Context(), transfer.Asset{ID: coin, Name: "COIN", Precision: 2, MinUnits: 1, MaxUnits: 1000, Active: true, Enabled: true}))
 	b.applied(b.trading.AddAsset(b.Context(), "asset", coin, 2, time.Now()))
 	b.applied(b.funding.OutsideDeposit(b.Context(), b.call("in-1", ann, 100)))
 	b.applied(b.trading.OutsideDeposit(b.Context(), b.call("in-2", ann, 100)))
@@ -100,8 +93,7 @@ func (b *bench) play() {
 	b.drive("failed", ann, transfer.Funding, 500, transfer.Failed)
 	b.drive("rolled back", ben, transfer.Spot, 20, transfer.RolledBack)
 	b.accept("cancelled", ann, transfer.Funding, 5)
-	_, err := b.driver.Cancel(b.Context(), transfer.RequestedAction{ReqID: b.ids["cancelled"], By: "op", Reason: "a test"})
-	b.must(err)
+	check.OK(b)(b.driver.Cancel(b.Context(), transfer.RequestedAction{ReqID: b.ids["cancelled"], By: "op", Reason: "a test"}))
 }
 
 func (b *bench) call(reqID string, user int64, units uint64) transfer.Call {
@@ -124,9 +116,8 @@ func (b *bench) accept(name string, user int64, from transfer.AccountType, units
 	}
 	amount, _ := transfer.ParseAmount(transfer.FormatUnits(units, 2))
 	b.ids[name] = ulid.Make().String()
-	_, err := b.book.Create(b.Context(), transfer.Request{ReqID: b.ids[name], UserID: user, From: from, To: to, Asset: "COIN", Amount: amount},
-		transfer.Terms{SafetyFactor: 1})
-	b.must(err)
+	check.OK(b)(b.book.Create(b.Context(), transfer.Request{ReqID: b.ids[name], UserID: user, From: from, To: to, Asset: "COIN", Amount: amount},
+		transfer.Terms{SafetyFactor: 1}))
 }
 
 func (b *bench) drive(name string, user int64, from transfer.AccountType, units uint64, want transfer.State) {
@@ -140,9 +131,7 @@ func (b *bench) drive(name string, user int64, from transfer.AccountType, units 
 // of returns the call by which the ledgers learn of the transfer.
 func (b *bench) of(name string) transfer.Call {
 	b.Helper()
-	t, err := b.book.Load(b.Context(), b.ids[name])
-	b.must(err)
-	return t.Call()
+	return check.Value(b.book.Load(b.Context(), b.ids[name]))(b).Call()
 }
 
 func (b *bench) move(name string, path ...transfer.State) {
@@ -156,23 +145,19 @@ func (b *bench) move(name string, path ...transfer.State) {
 // forge changes rows past every trigger and key.
 func (b *bench) forge(statement string, args ...any) {
 	b.Helper()
-	tx, err := b.DB.Begin(b.Context())
-	b.must(err)
+	tx := check.Value(b.DB.Begin(b.Context()))(b)
 	defer func() { _ = tx.Rollback(b.Context()) }()
-	_, err = tx.Exec(b.Context(), `set local session_replication_role = replica`)
-	b.must(err)
+	check.OK(b)(tx.Exec(b.Context(), `set local session_replication_role = replica`))
 	tag, err := tx.Exec(b.Context(), statement, args...)
 	if err != nil || (tag.Update() || tag.Insert() || tag.Delete()) && tag.RowsAffected() == 0 {
 		b.Fatalf("%s: got %v, %v; want rows changed", statement, tag, err)
 	}
-	b.must(tx.Commit(b.Context()))
+	check.OK(b)(tx.Commit(b.Context()))
 }
 
 func (b *bench) check() []money.Violation {
 	b.Helper()
-	all, err := money.Check(b.Context(), b.Run)
-	b.must(err)
-	return all
+	return check.Value(money.Check(b.Context(), b.Run))(b)
 }
 
 // seeds are bugs, each put into a correct episode.
@@ -180,7 +165,7 @@ var seeds = []struct {
 	bug   string
 	plant func(*bench)
 	want  []string // the checkers that report it
-	says  string   // part of the first checker's detail
+	says  string   // part of the report
 }{
 	{"a unit is stolen from Funding", func(b *bench) {
 		b.forge(`update balances_tb set available = available - 0.01 where user_id = $1`, ann)
@@ -274,7 +259,7 @@ func (b *bench) adjusted(op transfer.Op) {
 	b.Helper()
 	b.forge(`update balances_tb set available = available - 0.01 where user_id = $1`, ann)
 	var problem *string
-	b.must(b.DB.QueryRow(b.Context(), `select funding_adjust(1, $1, $2, $3, 1, 89)`, op, ann, coin).Scan(&problem))
+	check.OK(b)(b.DB.QueryRow(b.Context(), `select funding_adjust(1, $1, $2, $3, 1, 89)`, op, ann, coin).Scan(&problem))
 	if problem != nil {
 		b.Fatalf("adjust: got %s, want it done", *problem)
 	}
@@ -288,15 +273,7 @@ func TestEachBugIsFound(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			s.plant(b)
-			all := b.check()
-			var by []string
-			for _, v := range all {
-				by = append(by, v.Checker)
-			}
-			slices.Sort(by)
-			if by = slices.Compact(by); !slices.Equal(by, s.want) || len(all) > 0 && !strings.Contains(money.Report(all), s.says) {
-				t.Errorf("got\n%swant it from %v, and %q", money.Report(all), s.want, s.says)
-			}
+			promisetest.WantReported(t, b.check(), s.want, s.says)
 		})
 	}
 }
@@ -305,22 +282,11 @@ func TestEachBugIsFound(t *testing.T) {
 // of the parts, since conserved adds them up.
 func TestEveryCheckerHasASeed(t *testing.T) {
 	t.Parallel()
-	alone, proven := make(map[string]bool), make(map[string]bool)
+	var bugs [][]string
 	for _, s := range seeds {
-		for _, name := range s.want {
-			proven[name] = true
-			alone[name] = alone[name] || len(s.want) == 1
-		}
+		bugs = append(bugs, s.want)
 	}
-	for _, c := range money.All() {
-		if !proven[c.Name] || !alone[c.Name] && c.Name != "conserved" {
-			t.Errorf("checker %s: got no seeded bug that it alone reports, want one", c.Name)
-		}
-		delete(proven, c.Name)
-	}
-	if len(proven) > 0 {
-		t.Errorf("seeds for %v: got no such checkers", proven)
-	}
+	promisetest.EachAlone(t, money.All(), bugs, "conserved")
 }
 
 // A correct episode is not reported, whichever work is under way.
@@ -373,15 +339,12 @@ func TestNoFalseAlarm(t *testing.T) {
 func TestTotalsAndHoldings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	evidence, err := money.ReadEvidence(t.Context(), b.Run)
-	b.must(err)
+	evidence := check.Value(money.ReadEvidence(t.Context(), b.Run))(t)
 	balances := map[transfer.AccountType]string{}
 	for _, total := range evidence.Totals() {
 		balances[total.Side] = total.Expected().String() + " " + total.Balance.String()
 	}
-	if got, want := balances, map[transfer.AccountType]string{transfer.Funding: "90 90", transfer.Spot: "209 209"}; len(got) != 2 || got[transfer.Funding] != want[transfer.Funding] || got[transfer.Spot] != want[transfer.Spot] {
-		t.Errorf("totals: got %v, want %v", got, want)
-	}
+	check.Same(t, "totals", balances, map[transfer.AccountType]string{transfer.Funding: "90 90", transfer.Spot: "209 209"})
 	for _, h := range evidence.Holdings() {
 		want := map[int64]string{ann: "90 110 200", ben: "0 99 99"}[h.UserID]
 		check.Equal(t, fmt.Sprintf("user %d", h.UserID), h.Funding.String()+" "+h.Trading.String()+" "+h.Outside.String(), want)

@@ -94,24 +94,3 @@ func Each[T any](all []T, do func(T)) {
 	}
 	working.Wait()
 }
-
-// Kept is what one client knows about its request: the content of all answers so far. Several
-// goroutines can use it.
-type Kept[A any] struct {
-	mu      sync.Mutex
-	answers A
-}
-
-// Answers returns a copy of the answers so far.
-func (k *Kept[A]) Answers() A {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.answers
-}
-
-// Change changes the answers.
-func (k *Kept[A]) Change(change func(*A)) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	change(&k.answers)
-}

@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 )
 
-// Record is embedded by the ledgers of a run. R is a request. A contradiction is an answer that must not be given.
+// Record is embedded by the ledgers of a run. R is a request, and E its final answer. A contradiction is an answer that must not be given.
 // The zero value is ready, and several goroutines can use it.
-type Record[R any] struct {
+type Record[R any, E comparable] struct {
 	mu             sync.Mutex
 	requests       []*R
 	counts         map[string]int
@@ -19,21 +19,21 @@ type Record[R any] struct {
 }
 
 // Add adds a request.
-func (r *Record[R]) Add(request *R) {
+func (r *Record[R, E]) Add(request *R) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests = append(r.requests, request)
 }
 
 // Requests returns all requests.
-func (r *Record[R]) Requests() []*R {
+func (r *Record[R, E]) Requests() []*R {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
 }
 
 // Count counts one act of that name.
-func (r *Record[R]) Count(name string) {
+func (r *Record[R, E]) Count(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts == nil {
@@ -43,7 +43,7 @@ func (r *Record[R]) Count(name string) {
 }
 
 // Did returns how often each of the named acts was counted.
-func (r *Record[R]) Did(names []string) map[string]int {
+func (r *Record[R, E]) Did(names []string) map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := make(map[string]int)
@@ -54,14 +54,14 @@ func (r *Record[R]) Did(names []string) map[string]int {
 }
 
 // Contradict adds a contradiction, with the answer and the expected one. The checker sets its name.
-func (r *Record[R]) Contradict(submitter, txID, detail string) {
+func (r *Record[R, E]) Contradict(submitter, txID, detail string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.contradictions = append(r.contradictions, promise.Violation{Submitter: submitter, TxID: txID, Detail: detail})
 }
 
 // Contradictions returns all contradictions, as found by the checker of that name.
-func (r *Record[R]) Contradictions(checker string) []promise.Violation {
+func (r *Record[R, E]) Contradictions(checker string) []promise.Violation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	all := slices.Clone(r.contradictions)
@@ -73,14 +73,14 @@ func (r *Record[R]) Contradictions(checker string) []promise.Violation {
 
 // Restored records that a copy whose backup began at backedUp has replaced the database. Later answers may be
 // lost, so each client without a final answer repeats its request.
-func (r *Record[R]) Restored(backedUp time.Time) {
+func (r *Record[R, E]) Restored(backedUp time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.backups = append(r.backups, backedUp)
 }
 
 // Generation is the number of restores so far. It identifies the database that gives an answer.
-func (r *Record[R]) Generation() int {
+func (r *Record[R, E]) Generation() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.backups)
@@ -88,8 +88,18 @@ func (r *Record[R]) Generation() int {
 
 // MayBeLost reports whether a restore may have lost an answer that the database of that generation gave at that
 // time. An answer from before the backup must still hold.
-func (r *Record[R]) MayBeLost(generation int, at time.Time) bool {
+func (r *Record[R, E]) MayBeLost(generation int, at time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return generation < len(r.backups) && !at.Before(r.backups[generation])
+}
+
+// EndMayBeLost reports whether a restore may have lost the final answer.
+func (r *Record[R, E]) EndMayBeLost(a Answers[E]) bool {
+	return a.End != nil && r.MayBeLost(a.EndGeneration, a.EndAt)
+}
+
+// IsStale reports whether the last answer came from a database that was replaced.
+func (r *Record[R, E]) IsStale(a Answers[E]) bool {
+	return a.ID != "" && a.Generation != r.Generation()
 }

@@ -21,7 +21,7 @@ func accountFaults() []Fault {
 }
 
 // withStatus gives some users' accounts the status, and later makes them ACTIVE again.
-func withStatus(status string) func(context.Context, *World, *rand.Rand) (int, error) {
+func withStatus(status string) inject {
 	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 		side := []transfer.AccountType{transfer.Funding, transfer.Spot}[r.IntN(2)]
 		asset := []transfer.Asset{stack.USDT, stack.BTC, stack.JPY, stack.ETH}[r.IntN(4)]

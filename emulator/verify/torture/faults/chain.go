@@ -22,12 +22,16 @@ func chainFaults() []Fault {
 			return 1, nil
 		}},
 		{"mining stopped", 2, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-			w.mining.take()
-			defer w.mining.release()
+			defer w.stopMining()()
 			retry.Pause(ctx, randomDuration(r, 2*time.Second, 8*time.Second))
 			return 1, nil
 		}},
 	}
+}
+
+// stopMining stops the mining until the last fault that stopped it ends.
+func (w *World) stopMining() (end func()) {
+	return w.mining.begin(func(stopped *bool) { *stopped = true })
 }
 
 // txFate is where the transactions of replaced blocks go in a reorg.
@@ -40,12 +44,11 @@ const (
 )
 
 // reorg replaces the last depth blocks by depth+1 others: the head's height never falls.
-func reorg(f txFate) func(context.Context, *World, *rand.Rand) (int, error) {
+func reorg(f txFate) inject {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		depth := 1 + r.Uint64N(w.MaxReorgDepth)
 		until(ctx, targetTimeout, func() bool { return w.Stack.Chain.Head() > depth })
-		w.mining.take()
-		defer w.mining.release()
+		defer w.stopMining()()
 		var err error
 		for range 3 { // a block can be mined at the same moment
 			if err = w.reorg(ctx, r, f, depth); err == nil {

@@ -19,7 +19,7 @@ func clockFaults() []Fault {
 
 // moveClock moves the clock by one to ten seconds, which is longer than a lease, and resets it
 // after a while. The reset is a move in the other direction.
-func moveClock(sign time.Duration) func(context.Context, *World, *rand.Rand) (int, error) {
+func moveClock(sign time.Duration) inject {
 	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 		w.clock.Lock()
 		defer w.clock.Unlock()

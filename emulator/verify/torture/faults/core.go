@@ -85,7 +85,7 @@ func wireFaults() []Fault {
 
 // wire injects a fault into some calls to the core, of every operation or of one, and counts
 // the calls hit.
-func wire(kind ubsproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
+func wire(kind ubsproxy.Kind) inject {
 	ops := []transfer.Op{"", "", transfer.Withdraw, transfer.Deposit, transfer.Refund}
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		p := w.Stack.Core.Proxy

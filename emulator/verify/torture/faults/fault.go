@@ -27,10 +27,12 @@ type Fault struct {
 	Name   string
 	Weight int // frequency relative to the others; 0 counts as 1
 
-	// Inject injects the fault and undoes it before it returns, at once when ctx ends. It
-	// returns how often it struck; the error is the reason if it did not.
-	Inject func(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
+	Inject inject
 }
+
+// inject injects a fault and undoes it before it returns, at once when ctx ends. It returns how
+// often it struck; the error is the reason if it did not.
+type inject = func(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
 
 // All returns every fault. Faults of transfers, and of the database's clock, are in it only
 // where the deployment has them.
@@ -74,7 +76,7 @@ type World struct {
 	Sweeper    *Sweeper
 	Supervisor *Supervisor // of the trading core; nil: there is none
 
-	mining     sharedHold
+	mining     *activeFaults[bool] // true: stopped
 	restarting sync.Mutex
 	stopping   sync.Mutex // one process at a crash point at a time
 	tearing    sync.Mutex
@@ -94,9 +96,15 @@ func NewWorld(o Options) *World {
 		Crashes: newCrashes(o.Points, reachedPoints(o.Users > 0, o.Events), o.Source),
 		Foreign: newForeign(),
 		Sweeper: &Sweeper{run: o.Stack.RunSweep},
-		mining:  sharedHold{first: o.Stack.Chain.StopMining, last: o.Stack.Chain.StartMining},
 		tasks:   newActiveFaults(o.Stack.Tasks.SetFaults),
 	}
+	w.mining = newActiveFaults(func(stopped bool) {
+		if stopped {
+			o.Stack.Chain.StopMining()
+		} else {
+			o.Stack.Chain.StartMining()
+		}
+	})
 	for _, n := range o.Stack.Nodes {
 		w.nodes = append(w.nodes, newActiveFaults(n.SetFaults))
 	}
@@ -125,13 +133,7 @@ const targetTimeout = 20 * time.Second
 func until(ctx context.Context, limit time.Duration, met func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for !met() {
-		retry.Pause(ctx, 50*time.Millisecond)
-		if ctx.Err() != nil {
-			return met()
-		}
-	}
-	return true
+	return retry.Await(ctx, 50*time.Millisecond, met)
 }
 
 // randomDuration draws a duration between the two, inclusive.

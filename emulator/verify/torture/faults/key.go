@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -59,8 +58,8 @@ func (f *Foreign) Nonces() map[txmanager.Submitter][]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := make(map[txmanager.Submitter][]uint64, len(f.uses))
-	for s := range maps.Keys(f.uses) {
-		for _, u := range f.uses[s] {
+	for s, uses := range f.uses {
+		for _, u := range uses {
 			all[s] = append(all[s], u.Nonce)
 		}
 	}
@@ -70,7 +69,7 @@ func (f *Foreign) Nonces() map[txmanager.Submitter][]uint64 {
 // useKey sends a transaction with a submitter's key as a foreign signer does. Its nonce is the
 // account's next one, or one that the deployment has in flight. It takes the first key drawn
 // that has such a nonce.
-func useKey(inFlight bool) func(context.Context, *World, *rand.Rand) (int, error) {
+func useKey(inFlight bool) inject {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		keys := slices.Clone(w.Keys)
 		r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
@@ -105,8 +104,7 @@ func freeNonce(ctx context.Context, client *ethclient.Client, key devchain.Accou
 
 // takeNonce uses n while mining is stopped, so that n stays as it was found.
 func (w *World) takeNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64, inFlight bool) (int, error) {
-	w.mining.take()
-	defer w.mining.release()
+	defer w.stopMining()()
 	if still, found := freeNonce(ctx, client, key, inFlight); !found || still != n {
 		return 0, fmt.Errorf("nonce %d of %s was mined in the meantime", n, key.Address)
 	}

@@ -25,7 +25,7 @@ func nodeFaults() []Fault {
 
 // node makes a node misbehave for a while, and until it struck once. Among several nodes it
 // prefers the first one, which is queried first. It counts every faulty answer.
-func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) func(context.Context, *World, *rand.Rand) (int, error) {
+func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) inject {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		i, seed := r.IntN(2)*r.IntN(len(w.nodes)), r.Uint64()
 		proxy := w.Stack.Nodes[i]

@@ -23,7 +23,7 @@ func postgresFaults() []Fault {
 	}
 }
 
-func restart(immediate bool) func(context.Context, *World, *rand.Rand) (int, error) {
+func restart(immediate bool) inject {
 	return func(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
 		w.restarting.Lock()
 		defer w.restarting.Unlock()
@@ -44,7 +44,7 @@ var statements = []string{
 var transferStatements = []string{"insert into transfers_tb", "case when late", "as m (req_id", "funding_apply", "transfer_resolution"}
 
 // cut breaks one to three transactions around their commit: of one statement, or of any.
-func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
+func cut(kind pgproxy.Kind) inject {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		f := pgproxy.Fault{Kind: kind, Times: 1 + r.IntN(3), For: randomDuration(r, time.Second, 4*time.Second)}
 		statements := statements

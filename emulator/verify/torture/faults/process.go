@@ -19,7 +19,7 @@ func processFaults() []Fault {
 }
 
 // signal ends a process; the pool starts another.
-func signal(s syscall.Signal) func(context.Context, *World, *rand.Rand) (int, error) {
+func signal(s syscall.Signal) inject {
 	return func(_ context.Context, w *World, r *rand.Rand) (int, error) {
 		p, err := pick(r, w.Stack.Processes())
 		if err != nil {

@@ -1,8 +1,6 @@
 package faults
 
-import (
-	"sync"
-)
+import "sync"
 
 // activeFaults combines the settings of several faults that act on one part at the same time.
 // Each fault changes some fields until it ends.
@@ -40,30 +38,6 @@ func (w *activeFaults[F]) apply() {
 		change(&f)
 	}
 	w.set(f)
-}
-
-// sharedHold keeps something stopped until its last user releases it.
-type sharedHold struct {
-	first, last func()
-
-	mu    sync.Mutex
-	count int
-}
-
-func (h *sharedHold) take() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.count++; h.count == 1 {
-		h.first()
-	}
-}
-
-func (h *sharedHold) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.count--; h.count == 0 {
-		h.last()
-	}
 }
 
 // strikeCounter divides a growing count among faults: each strike is claimed once.

@@ -3,21 +3,17 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
 func sweepFaults() []Fault {
 	return []Fault{
 		{"two sweeps at once", 1, func(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
-			var both sync.WaitGroup
-			for range 2 {
-				both.Go(func() { w.Sweeper.Sweep(ctx) })
-			}
-			both.Wait()
+			client.Concurrently(2, func() { w.Sweeper.Sweep(ctx) })
 			return 1, nil
 		}},
 		{"no sweep for a while", 1, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {

@@ -27,7 +27,7 @@ func taskFaults() []Fault {
 }
 
 // tasks makes Cloud Tasks misbehave for a while.
-func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) func(context.Context, *World, *rand.Rand) (int, error) {
+func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) inject {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		seed := r.Uint64()
 		end := w.tasks.begin(func(f *cloudtasks.Faults) {

@@ -34,8 +34,11 @@ func (c *caller) run(ctx context.Context) {
 		c.postWrong(ctx)
 		c.postForbidden(ctx)
 	}
-	c.postCopies(ctx)
-	if c.intent.Answers().TxID == "" {
+	if c.intent.copies > 1 {
+		c.ledger.Count(Repeats)
+	}
+	client.Concurrently(c.intent.copies, func() { c.post(ctx) })
+	if c.intent.Answers().ID == "" {
 		c.intent.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
 	}
@@ -59,16 +62,8 @@ func reached(a client.Answer) End {
 	return End{State: txmanager.State(a.State), Sub: txmanager.SubState(a.SubState)}
 }
 
-// postCopies posts the intent several times at once, each copy until it is answered.
-func (c *caller) postCopies(ctx context.Context) {
-	if c.intent.copies > 1 {
-		c.ledger.Count(Repeats)
-	}
-	client.Concurrently(c.intent.copies, func() { c.post(ctx) })
-}
-
 func (c *caller) post(ctx context.Context) {
-	known, begun := c.intent.Answers().TxID != "", c.Generation()
+	known, begun := c.intent.Answers().ID != "", c.Generation()
 	a := c.submitUntilClear(ctx)
 	switch {
 	case a.IsUnclear():
@@ -102,13 +97,13 @@ func (c *caller) recordAcceptance(a client.Answer) {
 	var first string
 	var fresh int
 	c.intent.Change(func(t *Answers) {
-		if t.TxID == "" {
-			t.TxID, t.TxAt, t.Generation = a.TxID, time.Now(), a.Generation
+		if t.ID == "" {
+			t.ID, t.IDAt, t.Generation = a.TxID, time.Now(), a.Generation
 		}
 		if a.Status == http.StatusAccepted {
 			t.Fresh++
 		}
-		first, fresh = t.TxID, t.Fresh
+		first, fresh = t.ID, t.Fresh
 	})
 	if a.TxID != first || first == "" {
 		c.ledger.contradict(c.intent, fmt.Sprintf("posted again: got txId %q, and before %q", a.TxID, first))
@@ -118,13 +113,15 @@ func (c *caller) recordAcceptance(a client.Answer) {
 	}
 }
 
-// postAnother posts the same requestId with another payload.
+// postAnother posts the same requestId with another payload. It stops at a restore: the request may
+// be lost then, and the other payload would be new.
 func (c *caller) postAnother(ctx context.Context) {
 	begun := c.ledger.Generation()
 	if c.isStale() {
-		return // the request may be lost, and the other payload would then be new
+		return
 	}
-	a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest())
+	post := func() client.Answer { return c.Ask(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest()) }
+	a := retry.Until(ctx, post, func(a client.Answer) bool { return a.IsClear() || c.Replaced(begun) })
 	if a.IsUnclear() || c.Replaced(begun) {
 		return
 	}
@@ -174,7 +171,7 @@ func (c *caller) postForbidden(ctx context.Context) {
 // ask asks for the state and reports whether it is final.
 func (c *caller) ask(ctx context.Context) (final bool) {
 	begun := c.ledger.Generation()
-	a := c.Ask(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Answers().TxID, nil)
+	a := c.Ask(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Answers().ID, nil)
 	switch {
 	case a.IsUnclear(), c.Replaced(begun), c.isStale(): // checked at the end of the run
 		return false
@@ -189,25 +186,15 @@ func (c *caller) ask(ctx context.Context) (final bool) {
 }
 
 // recordAnswer compares an answer with earlier ones and reports whether its state is final.
-// A final answer must never change. A request that began after it must get the same.
 func (c *caller) recordAnswer(a client.Answer) (final bool) {
-	var before Answers
-	now := reached(a)
-	final = now.State.Terminal()
-	c.intent.Change(func(t *Answers) {
-		before = *t
-		if final && t.End == nil {
-			t.End, t.EndAt, t.Generation = &now, time.Now(), a.Generation
-		}
-	})
-	switch {
-	case before.End == nil:
-	case final && now != *before.End:
-		c.ledger.contradict(c.intent, fmt.Sprintf("it was %s, and now it is %s", before.End, now))
-	case !final && a.Begun.After(before.EndAt):
-		c.ledger.contradict(c.intent, fmt.Sprintf("it was %s, and a question put after that got %s", before.End, now))
+	var end *End
+	if now := reached(a); now.State.Terminal() {
+		end = &now
 	}
-	return final
+	if contradiction := c.intent.RecordEnd(end, a); contradiction != "" {
+		c.ledger.contradict(c.intent, contradiction)
+	}
+	return end != nil
 }
 
 // cancel asks for a cancel until the answer is definite.
@@ -219,7 +206,7 @@ func (c *caller) cancel(ctx context.Context) {
 		if c.isStale() {
 			return // the request may be lost: do not cancel it
 		}
-		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Answers().TxID+"/cancel", nil)
+		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Answers().ID+"/cancel", nil)
 		if a.IsUnclear() || c.Replaced(begun) {
 			return
 		}

@@ -1,7 +1,9 @@
 package load
 
 import (
+	"context"
 	"math/big"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -45,11 +48,11 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 		"no end, put later": {answerOf(arrived.Add(time.Second), End{State: txmanager.Tracking}), "put after that got TRACKING"},
 		"no end, put first": {answerOf(arrived.Add(-time.Second), End{State: txmanager.Tracking}), ""},
 	} {
-		caller := setup(Answers{TxID: "t", End: &confirmed, EndAt: arrived})
+		caller := setup(Answers{ID: "t", End: &confirmed, EndAt: arrived})
 		caller.recordAnswer(c.answer)
 		caller.wantContradiction(t, name, c.want)
 	}
-	first := setup(Answers{TxID: "t"})
+	first := setup(Answers{ID: "t"})
 	if !first.recordAnswer(answerOf(arrived, confirmed)) || *first.intent.Answers().End != confirmed {
 		t.Errorf("the first final answer: got %v, want it kept", first.intent.Answers().End)
 	}
@@ -96,7 +99,7 @@ func TestCancelOutcomeMustMatchState(t *testing.T) {
 		"accepted is unknown": {404, "", End{}, "want CANCELLED"},
 		"definite with a 202": {202, "CANCELLED", cancelled, "want CANCELLED"},
 	} {
-		caller := setup(Answers{TxID: "t"})
+		caller := setup(Answers{ID: "t"})
 		a := answerOf(time.Time{}, c.reached)
 		a.Status, a.Outcome = c.status, c.outcome
 		caller.recordCancelAnswer(a)
@@ -135,14 +138,30 @@ func TestAnotherPayloadIsAConflict(t *testing.T) {
 		answer  client.Answer
 		want    string
 	}{
-		"a conflict":            {Answers{TxID: "t"}, client.Answer{Status: 409, Code: "REQUEST_ID_CONFLICT"}, ""},
-		"recorded by a release": {Answers{TxID: "t", Recorded: true}, client.Answer{Status: 409, Code: "REQUEST_RECORDED"}, ""},
-		"recorded by nobody":    {Answers{TxID: "t"}, client.Answer{Status: 409, Code: "REQUEST_RECORDED"}, want},
-		"recorded, and taken":   {Answers{TxID: "t", Recorded: true}, client.Answer{Status: 202}, want},
-		"taken":                 {Answers{TxID: "t"}, client.Answer{Status: 200}, want},
+		"a conflict":            {Answers{ID: "t"}, client.Answer{Status: 409, Code: "REQUEST_ID_CONFLICT"}, ""},
+		"recorded by a release": {Answers{ID: "t", Recorded: true}, client.Answer{Status: 409, Code: "REQUEST_RECORDED"}, ""},
+		"recorded by nobody":    {Answers{ID: "t"}, client.Answer{Status: 409, Code: "REQUEST_RECORDED"}, want},
+		"recorded, and taken":   {Answers{ID: "t", Recorded: true}, client.Answer{Status: 202}, want},
+		"taken":                 {Answers{ID: "t"}, client.Answer{Status: 200}, want},
 	} {
 		caller := setup(c.answers)
 		caller.checkConflict(c.answer)
 		caller.wantContradiction(t, name, c.want)
 	}
+}
+
+// After a restore another payload is not posted again: the copy may have lost the request, and would store it.
+func TestAnotherPayloadIsNotPostedToACopy(t *testing.T) {
+	t.Parallel()
+	posts := 0
+	caller := setup(Answers{ID: "t"})
+	caller.Client = client.Client{Generation: caller.ledger.Generation, Call: func(context.Context, string, string, any) (int, []byte, error) {
+		if posts++; posts > 1 {
+			return http.StatusAccepted, []byte("{}"), nil
+		}
+		caller.ledger.Restored(time.Now())
+		return http.StatusServiceUnavailable, []byte("{}"), nil
+	}}
+	caller.postAnother(t.Context())
+	check.Equal(t, "posts", posts, 1)
 }

@@ -28,7 +28,7 @@ type Intent struct {
 	program   bool // posted by a [Program], not by HTTP
 	script
 
-	client.Kept[Answers]
+	client.Kept[End]
 	submit func(context.Context) client.Answer // posts it once; nil: by HTTP
 }
 
@@ -43,19 +43,7 @@ type script struct {
 }
 
 // Answers is the content of all answers that a caller has got for one intent.
-type Answers struct {
-	TxID    string // "": not accepted yet
-	TxAt    time.Time
-	Fresh   int  // answers that reported the intent as newly stored
-	End     *End // nil: no final answer yet
-	EndAt   time.Time
-	Outcome string // of a cancel: CANCELLED or EXECUTED; "": none yet
-	Refused bool   // a clear refusal, and never accepted
-	Done    bool   // the caller polls no more
-
-	Generation int  // of the database that gave TxID or End
-	Recorded   bool // answered REQUEST_RECORDED: the chain has it
-}
+type Answers = client.Answers[End]
 
 // End is a final answer. Every later one must be the same.
 type End struct {

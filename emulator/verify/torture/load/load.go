@@ -23,26 +23,17 @@ type Account struct {
 	Program   bool // a [Program] uses it too, and its requests queue behind the intents
 }
 
-// Options describe the load on a deployment.
-type Options struct {
+// Load runs the callers. Scripts are drawn in the order in which callers begin. When a
+// caller carries them out depends on the answers.
+type Load struct {
 	Stack    *stack.Stack
 	Accounts []Account
 	Rate     float64 // intents a second
 	Source   *rand.Rand
+	Ledger   *Ledger
+
+	posted int
 }
-
-// Load runs the callers. Scripts are drawn in the order in which callers begin. When a
-// caller carries them out depends on the answers.
-type Load struct {
-	Options
-	Ledger *Ledger
-
-	callers sync.WaitGroup
-	posted  int
-}
-
-// New returns a load that has not begun.
-func New(o Options) *Load { return &Load{Options: o, Ledger: new(Ledger)} }
 
 // backlog is the maximum of unfinished intents of a submitter: enough to keep it busy, and
 // few enough to finish soon after the faults stop.
@@ -54,8 +45,10 @@ func (a Account) backlog() int {
 }
 
 // Run posts intents until ctx ends. Each intent has its own caller, which polls until the
-// intent is final or within ends.
+// intent is final or within ends. Run returns after all callers.
 func (l *Load) Run(ctx, within context.Context) {
+	var callers sync.WaitGroup
+	defer callers.Wait()
 	retry.AtRate(ctx, l.Rate, func() {
 		a := l.Accounts[l.Source.IntN(len(l.Accounts))]
 		in := newIntent(a.Submitter, l.posted, l.Source)
@@ -65,16 +58,13 @@ func (l *Load) Run(ctx, within context.Context) {
 		}
 		l.posted++
 		l.Ledger.Add(in)
-		l.callers.Go(func() { newCaller(l.Stack, l.Ledger, in, stack.CallerAccount).run(within) })
+		callers.Go(func() { newCaller(l.Stack, l.Ledger, in, stack.CallerAccount).run(within) })
 	})
 }
 
-// Wait returns when each caller knows the end of its intent or has run out of time.
-func (l *Load) Wait() { l.callers.Wait() }
-
 // Ledger records the answers that callers got.
 type Ledger struct {
-	client.Record[Intent]
+	client.Record[Intent, End]
 }
 
 // open counts the intents of s that are not finished.
@@ -101,7 +91,7 @@ const (
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
 func (l *Ledger) contradict(in *Intent, detail string) {
-	l.Contradict(string(in.Submitter), in.Answers().TxID, fmt.Sprintf("request %q: %s", in.RequestID, detail))
+	l.Contradict(string(in.Submitter), in.Answers().ID, fmt.Sprintf("request %q: %s", in.RequestID, detail))
 }
 
 // Tally counts intents by the answers that their callers got.
@@ -115,9 +105,9 @@ func (l *Ledger) Tally() (t Tally) {
 	for _, in := range l.Requests() {
 		t.Posted++
 		switch answers := in.Answers(); {
-		case answers.TxID == "" && answers.Done:
+		case answers.ID == "" && answers.Done:
 			t.Refused++
-		case answers.TxID == "":
+		case answers.ID == "":
 			t.Waiting++
 		default:
 			t.Accepted++

@@ -36,8 +36,7 @@ type Operator struct {
 	Ledger *Ledger
 	Note   func(format string, args ...any) // writes a line to the log of the run
 
-	decidedLast map[string]time.Time
-	mu          sync.Mutex // guards it while decisions are under way
+	decidedLast sync.Map // times by txId
 	draining    atomic.Bool
 	timeout     retry.Timeout
 
@@ -81,7 +80,6 @@ func (o *Operator) Drain() { o.draining.Store(true) }
 
 // Run decides and releases until ctx ends. A call that fails is tried again.
 func (o *Operator) Run(ctx context.Context) {
-	o.decidedLast = make(map[string]time.Time)
 	for ctx.Err() == nil {
 		o.restored.Lock()
 		o.decideAll(ctx)
@@ -106,7 +104,7 @@ func (o *Operator) decideAll(ctx context.Context) {
 	}
 	var due [][2]string // ids and actions
 	for _, id := range stuck {
-		if time.Since(o.lastDecision(id)) < decisionPause {
+		if at, decided := o.decidedLast.Load(id); decided && time.Since(at.(time.Time)) < decisionPause {
 			continue
 		}
 		action := actions[o.Source.IntN(len(actions))]
@@ -120,19 +118,10 @@ func (o *Operator) decideAll(ctx context.Context) {
 
 func (o *Operator) decide(ctx context.Context, id, action string) {
 	status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
-	if err != nil || status != http.StatusAccepted {
-		return
+	if err == nil && status == http.StatusAccepted {
+		o.Ledger.Count(Decides + action)
+		o.decidedLast.Store(id, time.Now())
 	}
-	o.Ledger.Count(Decides + action)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.decidedLast[id] = time.Now()
-}
-
-func (o *Operator) lastDecision(id string) time.Time {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.decidedLast[id]
 }
 
 func (o *Operator) call(ctx context.Context, method, path string, body any) (int, []byte, error) {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -99,26 +98,14 @@ func (l *lostNames) add(n client.LostNonce, foreign bool) {
 // decidePayments does for the payer what [Operator.decideForeign] does for the others.
 // A payment that no user will repeat is written off; the operator of transfers settles it.
 func (o *Operator) decidePayments(ctx context.Context) {
-	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/foreign", nil)
-	var list struct {
-		Foreign []struct {
-			Nonce            uint64
-			TxHash, ValueWei string
-			To, TxID         *string
-		}
-	}
-	if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
-		return
-	}
-	for _, f := range list.Foreign {
-		nothing := f.ValueWei == "0" && f.To != nil && strings.EqualFold(*f.To, o.Payer.Address().String())
+	for _, f := range o.foreign(ctx, o.Payer) {
 		switch {
-		case f.TxID != nil:
-			o.decideOne(ctx, o.Payer, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "its user has repeated it"})
-		case nothing, o.signedByForeignSigner(o.Payer, f.TxHash):
-			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no payout"})
+		case f.TxID != "":
+			o.match(ctx, o.Payer, f.Nonce, f.TxID, "its user has repeated it")
+		case isPlaceholder(o.Payer, f), o.signedByForeignSigner(o.Payer, f.TxHash):
+			o.writeOff(ctx, o.Payer, f.Nonce, "it was no payout")
 		case o.IsNeverRepeated(ctx, common.HexToHash(f.TxHash)):
-			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "its user has a final answer, and it is settled"})
+			o.writeOff(ctx, o.Payer, f.Nonce, "its user has a final answer, and it is settled")
 		}
 	}
 }

@@ -41,8 +41,7 @@ type Program struct {
 	// reservations and signatures.
 	OnlyHandlers bool
 
-	requests sync.WaitGroup
-	timeout  retry.Timeout
+	timeout retry.Timeout
 }
 
 // The acts of a program, as they are counted and printed.
@@ -72,8 +71,10 @@ func ProgramHabits() (all []string) {
 // all nonces behind it.
 const programOpen = 8
 
-// Run posts requests until ctx ends. Each is followed until it is final or within ends.
+// Run posts requests until ctx ends. It follows each until it is final or within ends.
 func (p *Program) Run(ctx, within context.Context) {
+	var requests sync.WaitGroup
+	defer requests.Wait()
 	slots := make(chan struct{}, programOpen)
 	for n := 0; ctx.Err() == nil; n++ {
 		retry.Pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
@@ -89,15 +90,12 @@ func (p *Program) Run(ctx, within context.Context) {
 		}
 		begin := p.drawRequest(n, key, in)
 		p.Ledger.Add(in)
-		p.requests.Go(func() {
+		requests.Go(func() {
 			defer func() { <-slots }()
 			p.follow(within, in, begin)
 		})
 	}
 }
-
-// Wait returns when each request was followed to its end.
-func (p *Program) Wait() { p.requests.Wait() }
 
 // drawRequest draws the n-th request: a handler's or a reservation. Each way comes once at
 // first; afterwards a way that has not happened yet is preferred, so that a short run has all.
@@ -123,7 +121,7 @@ func (p *Program) drawRequest(n int, key devchain.Account, in *Intent) (begin fu
 func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Context, *caller)) {
 	c := newCaller(p.Stack, p.Ledger, in, stack.OperatorAccount)
 	defer c.intent.Change(func(t *Answers) { t.Done = true })
-	if begin(ctx, c); in.Answers().TxID == "" {
+	if begin(ctx, c); in.Answers().ID == "" {
 		c.intent.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
 	}
@@ -142,10 +140,8 @@ func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Cont
 			return nil
 		}
 		p.Note("program: request %s: %v", in.RequestID, err)
-		for _, one := range clear {
-			if errors.Is(err, one) {
-				return err
-			}
+		if slices.ContainsFunc(clear, func(one error) bool { return errors.Is(err, one) }) {
+			return err
 		}
 	}
 	return err
@@ -159,7 +155,7 @@ func (p *Program) handlerRequest(in *Intent, way string) (begin func(context.Con
 	}
 	in.submit = func(ctx context.Context) client.Answer { return p.withNonce(ctx, in, wage) }
 	return func(ctx context.Context, c *caller) {
-		if c.post(ctx); in.Answers().TxID != "" {
+		if c.post(ctx); in.Answers().ID != "" {
 			p.Ledger.Count(Handled + way)
 		}
 	}
@@ -194,7 +190,7 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 		all, err := p.App.Allocate(ctx, c.intent.Submitter, owner, c.intent.RequestID)
 		if err == nil {
 			got = all[0]
-			c.intent.Change(func(t *Answers) { t.TxID = got.TxID })
+			c.intent.Change(func(t *Answers) { t.ID = got.TxID })
 		}
 		return err
 	})
@@ -218,22 +214,18 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 // useNonce signs for the nonce and hands in the signed bytes. It sends nothing itself.
 func (p *Program) useNonce(ctx context.Context, c *caller, key devchain.Account, got functions.Reservation) {
 	id := new(big.Int).SetUint64(p.Stack.Chain.ChainID())
-	to := common.Address{0x0e}
-	raw, err := signFor(key, id, got.Nonce, to, c.intent.ValueWei)
+	var raw []byte
+	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: got.Nonce, To: &common.Address{0x0e}, Value: c.intent.ValueWei, Gas: 21_000,
+		GasFeeCap: big.NewInt(50_000_000_000), GasTipCap: big.NewInt(1_000_000_000),
+	})
+	if err == nil {
+		raw, err = tx.MarshalBinary()
+	}
 	if err != nil {
 		p.Note("program: request %s: sign: %v", c.intent.RequestID, err)
 		return
 	}
 	p.Note("program: request %s is signed for nonce %d: %s", c.intent.RequestID, got.Nonce, hex.EncodeToString(raw))
 	_ = p.insist(ctx, c.intent, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, txmanager.ErrNotOwner, txmanager.ErrSignedBytes)
-}
-
-func signFor(key devchain.Account, chainID *big.Int, n uint64, to common.Address, wei *big.Int) ([]byte, error) {
-	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(chainID), &types.DynamicFeeTx{
-		ChainID: chainID, Nonce: n, To: &to, Value: wei, Gas: 21_000, GasFeeCap: big.NewInt(50_000_000_000), GasTipCap: big.NewInt(1_000_000_000),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return tx.MarshalBinary()
 }

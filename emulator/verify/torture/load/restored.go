@@ -20,14 +20,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	product "github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
-
-// EndMayBeLost reports whether a restore may have lost the final answer: the database gave it
-// after the start of the backup that replaced it.
-func (l *Ledger) EndMayBeLost(t Answers) bool {
-	return t.End != nil && l.MayBeLost(t.Generation, t.EndAt)
-}
 
 // Survives reports whether a request with the end e before a restore may have the end now
 // after it. An effect on the chain stays. A request without one must never get one, but may
@@ -58,10 +53,10 @@ func (c *caller) repeatAfterRestore(ctx context.Context) {
 		case a.Code == "REQUEST_RECORDED":
 			c.recordStoredRequest(ctx, begun)
 		case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
-			if answers.TxID != "" && !c.ledger.MayBeLost(answers.Generation, answers.TxAt) && (a.Status != http.StatusOK || a.TxID != answers.TxID) {
-				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.TxID, a))
+			if answers.ID != "" && !c.ledger.MayBeLost(answers.Generation, answers.IDAt) && (a.Status != http.StatusOK || a.TxID != answers.ID) {
+				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.ID, a))
 			}
-			c.intent.Change(func(t *Answers) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.TxID, time.Now(), 0, begun })
+			c.intent.Change(func(t *Answers) { t.ID, t.IDAt, t.Fresh, t.Generation = a.TxID, time.Now(), 0, begun })
 		default:
 			c.ledger.contradict(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
 			c.intent.Change(func(t *Answers) { t.Generation = begun })
@@ -78,13 +73,13 @@ func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 		return
 	}
 	before, now := c.intent.Answers(), reached(a)
-	if a.Status != http.StatusOK || !now.OnChain() || before.TxID != "" && before.TxID != a.TxID && !c.ledger.MayBeLost(before.Generation, before.TxAt) {
-		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
+	if a.Status != http.StatusOK || !now.OnChain() || before.ID != "" && before.ID != a.TxID && !c.ledger.MayBeLost(before.Generation, before.IDAt) {
+		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.ID, a))
 	}
 	c.intent.Change(func(t *Answers) {
-		t.Recorded, t.Generation, t.TxID, t.TxAt = true, begun, a.TxID, time.Now()
+		t.Recorded, t.Generation, t.ID, t.IDAt = true, begun, a.TxID, time.Now()
 		if t.End == nil {
-			t.End, t.EndAt = &now, time.Now()
+			t.End, t.EndAt, t.EndGeneration = &now, time.Now(), begun
 		}
 	})
 }
@@ -134,7 +129,7 @@ func (o *Operator) prepareReleases(ctx context.Context, accounts []txmanager.Sub
 		if answers.End == nil || answers.End.OnChain() || answers.EndAt.Before(backedUp) || ctx.Err() != nil {
 			continue
 		}
-		o.cancelAgain(ctx, answers.TxID)
+		o.cancelAgain(ctx, answers.ID)
 	}
 }
 
@@ -155,9 +150,7 @@ func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 
 func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 	began := time.Now()
-	for ctx.Err() == nil && !met() {
-		retry.Pause(ctx, pollInterval)
-	}
+	retry.Await(ctx, pollInterval, met)
 	o.Note("operator: %s after %s", what, time.Since(began).Round(time.Millisecond))
 }
 
@@ -260,32 +253,31 @@ func (o *Operator) decideHeld(ctx context.Context) {
 // of a lost database, belong to no request.
 func (o *Operator) decideForeign(ctx context.Context) {
 	for _, s := range o.Stack.Submitters() {
-		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/foreign", nil)
-		var list struct {
-			Foreign []struct {
-				Nonce                uint64
-				TxHash, ValueWei, To string
-				TxID                 *string
-			}
-		}
-		if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
-			continue
-		}
-		for _, f := range list.Foreign {
-			switch {
-			case f.TxID != nil:
-				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "no other request does this"})
-			case o.openHandlerRequest(s, f.ValueWei) != "":
-				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": o.openHandlerRequest(s, f.ValueWei), "reason": "no other request does this"})
-			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.signedByForeignSigner(s, f.TxHash):
-				o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no request"})
-			default:
-				if txID := o.repostLost(ctx, s, f.ValueWei); txID != "" {
-					o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": txID, "reason": "its match was lost with its database"})
-				}
+		for _, f := range o.foreign(ctx, s) {
+			if txID := cmp.Or(f.TxID, o.openHandlerRequest(s, f.ValueWei)); txID != "" {
+				o.match(ctx, s, f.Nonce, txID, "no other request does this")
+			} else if isPlaceholder(s, f) || o.signedByForeignSigner(s, f.TxHash) {
+				o.writeOff(ctx, s, f.Nonce, "it was no request")
+			} else if txID := o.repostLost(ctx, s, f.ValueWei); txID != "" {
+				o.match(ctx, s, f.Nonce, txID, "its match was lost with its database")
 			}
 		}
 	}
+}
+
+// foreign lists the submitter's foreign transactions that are not decided; none if the call fails.
+func (o *Operator) foreign(ctx context.Context, s txmanager.Submitter) []product.OpenForeign {
+	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/foreign", nil)
+	var list struct{ Foreign []product.OpenForeign }
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
+		return nil
+	}
+	return list.Foreign
+}
+
+// isPlaceholder reports whether the foreign transaction only consumed its nonce.
+func isPlaceholder(s txmanager.Submitter, f product.OpenForeign) bool {
+	return f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String())
 }
 
 // openHandlerRequest returns the txId of the open request of this value whose transaction a
@@ -294,7 +286,7 @@ func (o *Operator) openHandlerRequest(s txmanager.Submitter, valueWei string) st
 	for _, in := range o.Ledger.Requests() {
 		answers := in.Answers()
 		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && answers.End == nil && answers.Generation == o.Ledger.Generation() {
-			return answers.TxID
+			return answers.ID
 		}
 	}
 	return ""
@@ -314,6 +306,14 @@ func (o *Operator) repostLost(ctx context.Context, s txmanager.Submitter, valueW
 		return a.TxID
 	}
 	return ""
+}
+
+func (o *Operator) match(ctx context.Context, s txmanager.Submitter, nonce uint64, txID, reason string) {
+	o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": nonce, "txId": txID, "reason": reason})
+}
+
+func (o *Operator) writeOff(ctx context.Context, s txmanager.Submitter, nonce uint64, reason string) {
+	o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": nonce, "reason": reason})
 }
 
 func (o *Operator) decideOne(ctx context.Context, s txmanager.Submitter, what, path string, body map[string]any) {
@@ -347,10 +347,7 @@ func (o *Operator) releaseRequestAfterRestore(ctx context.Context, p protected, 
 }
 
 // isStale reports whether the last answer for the intent came from before a restore.
-func (c *caller) isStale() bool {
-	answers := c.intent.Answers()
-	return (answers.TxID != "" || answers.End != nil) && answers.Generation != c.ledger.Generation()
-}
+func (c *caller) isStale() bool { return c.ledger.IsStale(c.intent.Answers()) }
 
 // isFinished polls once, after repeating what a restore may have lost.
 func (c *caller) isFinished(ctx context.Context) bool {

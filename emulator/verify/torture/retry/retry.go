@@ -78,6 +78,16 @@ func Poll(ctx context.Context, first time.Duration, hasEnded func() bool) {
 	}
 }
 
+// Await polls the condition until it is met or ctx ends, and reports whether it was met.
+func Await(ctx context.Context, every time.Duration, met func() bool) bool {
+	for !met() {
+		if Pause(ctx, every); ctx.Err() != nil {
+			return met()
+		}
+	}
+	return true
+}
+
 // AtRate calls do so often a second until ctx ends.
 func AtRate(ctx context.Context, perSecond float64, do func()) {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / perSecond))

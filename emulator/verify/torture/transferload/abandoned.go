@@ -22,7 +22,7 @@ func (u *user) abandon(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	u.script.Change(func(t *Answers) { t.ReqID, t.Fresh, t.ReqAt, t.Generation = r.ReqID, 1, time.Now(), begun })
+	u.script.Change(func(t *Answers) { t.ID, t.Fresh, t.IDAt, t.Generation = r.ReqID, 1, time.Now(), begun })
 	u.ledger.Count(Abandoned)
 	once, done := u.timeout.Context(ctx)
 	defer done()

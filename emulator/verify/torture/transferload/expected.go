@@ -21,13 +21,13 @@ func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, u
 	for _, s := range l.Requests() {
 		answers := s.Answers()
 		if l.EndMayBeLost(answers) {
-			if answers.End = now(answers.ReqID); answers.End == nil {
+			if answers.End = now(answers.ID); answers.End == nil {
 				continue
 			}
 		}
 		switch {
 		case answers.End == nil && !answers.Refused:
-			unknown = append(unknown, fmt.Sprintf("user %d never got the end of cid %q, transfer %q", s.UserID, s.CID, answers.ReqID))
+			unknown = append(unknown, fmt.Sprintf("user %d never got the end of cid %q, transfer %q", s.UserID, s.CID, answers.ID))
 		case answers.End != nil && answers.End.State == transfer.Committed:
 			all[Account{s.From, s.UserID, s.Asset.ID}] -= int64(s.Units)
 			if s.To != transfer.Chain {

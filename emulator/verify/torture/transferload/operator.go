@@ -123,11 +123,11 @@ select req_id, state, failures > 0 and state_at < clock_timestamp() - interval '
 	for _, t := range all {
 		switch {
 		case t.State == transfer.Init && c.Source.IntN(4) > 0, c.Source.IntN(20) == 0:
-			c.cancel(ctx, t)
+			c.recordCancel(t, c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))
 		case t.Stays && time.Since(c.resolvedAt[t.ReqID]) > decisionPause && c.Source.IntN(3) == 0:
 			c.resolve(ctx, t)
 		case t.Stays && c.Source.IntN(5) == 0:
-			c.explain(ctx, t)
+			c.recordExplanation(t, c.call(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil))
 		}
 	}
 }
@@ -140,16 +140,12 @@ func (c *Operator) call(ctx context.Context, method, path string, body any) clie
 	return a
 }
 
-func (c *Operator) cancel(ctx context.Context, t open) {
-	c.recordCancel(t, c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))
-}
-
 // recordCancel checks the answer to a cancel. It must cancel a transfer in INIT, and refuse
 // any other.
 func (c *Operator) recordCancel(t open, a client.Answer) {
 	switch {
 	case a.IsUnclear():
-	case a.Status == http.StatusOK && terminalState(a) != nil && *terminalState(a) == End{transfer.Failed, transfer.Cancelled}:
+	case a.Status == http.StatusOK && a.State == transfer.Failed.String() && a.Reason == transfer.Cancelled:
 		c.Ledger.Count(Cancels)
 	case a.Status == http.StatusConflict && a.Code == "TOO_LATE":
 		c.Ledger.Count(TooLates)
@@ -178,10 +174,6 @@ func (c *Operator) recordResolve(t open, op transfer.Op, a client.Answer) {
 	default:
 		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("%s resolved: got %s, want 200 or NOTHING_TO_RESOLVE", op, a))
 	}
-}
-
-func (c *Operator) explain(ctx context.Context, t open) {
-	c.recordExplanation(t, c.call(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil))
 }
 
 func (c *Operator) recordExplanation(t open, a client.Answer) {

@@ -57,7 +57,7 @@ func (c *Operator) isAbandoned(ctx context.Context, s *Script) bool {
 func (c *Operator) settlePayout(ctx context.Context, s *Script) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
-	reqID := s.Answers().ReqID
+	reqID := s.Answers().ID
 	if c.Ledger.settledPayout(s) == 0 && c.bookEither(ctx, Account{transfer.Funding, s.UserID, s.Asset.ID}, -int64(s.Units), reqID) {
 		c.Note("operator of transfers: the payment for %s of user %d is taken: %d of asset %d", reqID, s.UserID, s.Units, s.Asset.ID)
 	}
@@ -87,7 +87,7 @@ func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
 	all = true
 	for _, s := range c.Ledger.Requests() {
 		is := func(of map[string]bool) bool {
-			return slices.ContainsFunc(s.reqIDs(), func(id string) bool { return of[id] })
+			return slices.ContainsFunc(s.ReqIDs(), func(id string) bool { return of[id] })
 		}
 		switch {
 		case s.Address == "":
@@ -108,8 +108,8 @@ func (c *Operator) returnAmount(ctx context.Context, s *Script) bool {
 	if taken == 0 {
 		return true
 	}
-	c.Note("operator of transfers: %s of user %d went on: %d of asset %d goes back", s.Answers().ReqID, s.UserID, -taken, s.Asset.ID)
-	return c.bookEither(ctx, Account{transfer.Funding, s.UserID, s.Asset.ID}, -taken, s.Answers().ReqID)
+	c.Note("operator of transfers: %s of user %d went on: %d of asset %d goes back", s.Answers().ID, s.UserID, -taken, s.Asset.ID)
+	return c.bookEither(ctx, Account{transfer.Funding, s.UserID, s.Asset.ID}, -taken, s.Answers().ID)
 }
 
 func (c *Operator) reqIDs(ctx context.Context, query string, arg any) (map[string]bool, error) {

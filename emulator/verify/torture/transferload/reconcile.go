@@ -201,14 +201,13 @@ func (c *Operator) book(ctx context.Context, at Account, units int64, id, reqID 
 	return c.Cashier.settle(ctx, at, op, transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)}, reqID)
 }
 
-const selectHalves = `
-select o.req_id, sum(case when o.op_type in ('deposit', 'refund') then o.units else -o.units end)::bigint
-  from transfer_operations o
-  join transfers_tb t using (req_id)
- where o.result = 'SUCCESS' and o.op_type in ('withdraw', 'deposit', 'refund') and t.transfer_type <> 3
- group by 1`
-
-const selectRows = `select req_id, open from transfers_tb`
+// selectRows has the units that Funding moved for each transfer; payouts have none.
+const selectRows = `
+select t.req_id, t.open, coalesce(sum(case when o.op_type in ('deposit', 'refund') then o.units else -o.units end), 0)::bigint
+  from transfers_tb t
+  left join transfer_operations o
+    on o.req_id = t.req_id and o.result = 'SUCCESS' and o.op_type in ('withdraw', 'deposit', 'refund') and t.transfer_type <> 3
+ group by t.req_id, t.open`
 
 // halves reads the core's journal first: the row of a transfer exists before any call for it.
 func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
@@ -225,35 +224,18 @@ func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
 	if err != nil {
 		return nil, err
 	}
-	return all, c.withFunding(ctx, all)
-}
-
-func (c *Operator) withFunding(ctx context.Context, all map[string]half) error {
-	return pgx.BeginTxFunc(ctx, c.DB, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		var reqID string
-		var net int64
-		var open bool
-		rows, _ := tx.Query(ctx, selectHalves) // the reader has the error
-		_, err := pgx.ForEachRow(rows, []any{&reqID, &net}, func() error {
-			if h, ok := all[reqID]; ok {
-				h.Net += net
-				all[reqID] = h
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+	var reqID string
+	var open bool
+	var net int64
+	rows, _ := c.DB.Query(ctx, selectRows) // the reader has the error
+	_, err = pgx.ForEachRow(rows, []any{&reqID, &open, &net}, func() error {
+		if h, ok := all[reqID]; ok {
+			h.Net, h.Done, h.Lost = h.Net+net, !open, false
+			all[reqID] = h
 		}
-		rows, _ = tx.Query(ctx, selectRows) // the reader has the error
-		_, err = pgx.ForEachRow(rows, []any{&reqID, &open}, func() error {
-			if h, ok := all[reqID]; ok {
-				h.Done, h.Lost = !open, false
-				all[reqID] = h
-			}
-			return nil
-		})
-		return err
+		return nil
 	})
+	return all, err
 }
 
 // resume resumes the halts once a restore explains each finding of a full check.
@@ -330,7 +312,7 @@ func (l *Ledger) settledFor(reqID string) int64 {
 
 // settledPayout returns the units booked with the outside for a payout, over all its req_ids.
 func (l *Ledger) settledPayout(s *Script) (units int64) {
-	for _, id := range s.reqIDs() {
+	for _, id := range s.ReqIDs() {
 		units += l.settledFor(id)
 	}
 	return units

@@ -6,19 +6,10 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
-	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// EndMayBeLost reports whether a restore may have lost the user's final answer.
-func (l *Ledger) EndMayBeLost(t Answers) bool {
-	return t.End != nil && l.MayBeLost(t.EndGeneration, t.EndAt)
-}
-
 // isStale reports whether the user's last answer came from a database that was replaced.
-func (u *user) isStale() bool {
-	answers := u.script.Answers()
-	return answers.ReqID != "" && answers.Generation != u.ledger.Generation()
-}
+func (u *user) isStale() bool { return u.ledger.IsStale(u.script.Answers()) }
 
 // repeatAfterRestore posts the cid again until the current database has answered. It either
 // has the transfer with its req_id, or lost it and gives a new one.
@@ -26,37 +17,35 @@ func (u *user) repeatAfterRestore(ctx context.Context) {
 	for ctx.Err() == nil && u.isStale() && u.script.Answers().End == nil {
 		begun := u.ledger.Generation()
 		if a := u.Insist(ctx, http.MethodPost, u.script.urlPath(), u.script.body()); !a.IsUnclear() && !u.Replaced(begun) {
-			u.recordRepeat(a, begun)
+			u.recordRepeat(a)
 		}
 	}
 }
 
 // recordRepeat records the answer to a cid that was posted again after a restore. A transfer
 // accepted before the backup must keep its req_id.
-func (u *user) recordRepeat(a client.Answer, generation int) {
-	fresh := a.Code != string(transfer.DuplicateRequest)
-	ok := a.Status == http.StatusOK || fresh && (a.Status == http.StatusAccepted || a.Status == http.StatusUnprocessableEntity)
+func (u *user) recordRepeat(a client.Answer) {
+	fresh, ok := isAccepted(a)
 	before := u.script.Answers()
 	switch {
-	case !ok || a.ReqID == "":
+	case !ok:
 		u.contradict("repeated after a restore: got %s, want it accepted, or refused by a ledger", a)
-		u.script.Change(func(t *Answers) { t.Generation = generation })
+		u.script.Change(func(t *Answers) { t.Generation = a.Generation })
 		return
-	case a.ReqID != before.ReqID && !u.ledger.MayBeLost(before.Generation, before.ReqAt):
-		u.contradict("accepted before the backup, and repeated after the restore: got req_id %s, and before %s", a.ReqID, before.ReqID)
+	case a.ReqID != before.ID && !u.ledger.MayBeLost(before.Generation, before.IDAt):
+		u.contradict("accepted before the backup, and repeated after the restore: got req_id %s, and before %s", a.ReqID, before.ID)
 	}
 	u.script.Change(func(t *Answers) {
-		if a.ReqID != t.ReqID {
-			t.Lost = append(t.Lost, t.ReqID)
+		if a.ReqID != t.ID {
+			t.Lost = append(t.Lost, t.ID)
 			t.Fresh = 0
 			if fresh {
 				t.Fresh = 1
 			}
-			t.ReqAt = time.Now()
+			t.IDAt = time.Now()
 		}
-		t.ReqID, t.Generation = a.ReqID, generation
+		t.ID, t.Generation = a.ReqID, a.Generation
 	})
-	a.Generation = generation
 	u.recordAnswer(a)
 }
 

@@ -30,12 +30,13 @@ func TestARepeatedCIDAfterARestore(t *testing.T) {
 		"accepted, and no name":  {at(11), client.Answer{Status: 202, State: "PENDING"}, "repeated after a restore", 0},
 		"lost, and fails within": {at(11), client.Answer{Status: 422, ReqID: "b", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}, "", 1},
 	} {
-		u := setup(Answers{ReqID: "a", ReqAt: c.accepted})
+		u := setup(Answers{ID: "a", IDAt: c.accepted})
 		u.ledger.Restored(at(10))
 		if !u.isStale() {
 			t.Errorf("%s: got it not stale after a restore", name)
 		}
-		u.recordRepeat(c.answer, 1)
+		c.answer.Generation = 1
+		u.recordRepeat(c.answer)
 		u.ledger.wantContradiction(t, name, c.want)
 		if answers := u.script.Answers(); len(answers.Lost) != c.lost || u.isStale() {
 			t.Errorf("%s: got lost %v, stale %t; want %d, and that it is not repeated again", name, answers.Lost, u.isStale(), c.lost)
@@ -121,7 +122,7 @@ func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	l.recordMovement(account, b.op, 5, b.came)
 	l.addSettlement("a", -5)
 	l.addBooking(b)
-	s := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ReqID: "b", Lost: []string{"a"}})
+	s := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ID: "b", Lost: []string{"a"}})
 	check.Equal(t, "settled (under the req_id that was lost)", l.settledPayout(s), -5)
 	l.Restored(at(10))
 	l.recordRebooking(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)

@@ -22,7 +22,7 @@ type Script struct {
 	Address string // of a payout; "": an internal transfer
 	habits
 
-	client.Kept[Answers]
+	client.Kept[End]
 }
 
 // habits is the user's behaviour, drawn before it begins.
@@ -38,19 +38,7 @@ type habits struct {
 }
 
 // Answers is the content of all answers that a user has got for one transfer.
-type Answers struct {
-	ReqID   string // "": not accepted yet
-	Fresh   int    // answers that reported the transfer as newly stored
-	End     *End   // nil: no final answer yet
-	EndAt   time.Time
-	Refused bool // a clear refusal, and never accepted
-	Done    bool // the user polls no more
-
-	ReqAt         time.Time
-	Generation    int      // of the database that answered last
-	EndGeneration int      // of the database that gave the end
-	Lost          []string // req_ids of the same cid that restores have lost
-}
+type Answers = client.Answers[End]
 
 // End is a final answer. Every later one must be the same.
 type End struct {
@@ -66,13 +54,13 @@ func (e End) String() string {
 	return e.State.String() + "/" + string(e.Reason)
 }
 
-// reqIDs returns every req_id that any database gave for the cid.
-func (s *Script) reqIDs() []string {
+// ReqIDs returns every req_id that any database gave for the cid.
+func (s *Script) ReqIDs() []string {
 	answers := s.Answers()
-	if answers.ReqID == "" {
+	if answers.ID == "" {
 		return answers.Lost
 	}
-	return append(slices.Clone(answers.Lost), answers.ReqID)
+	return append(slices.Clone(answers.Lost), answers.ID)
 }
 
 // Seen returns a script with the answers given, for the checks. It is not posted.

@@ -37,7 +37,6 @@ type Load struct {
 	Options
 	Ledger *Ledger
 
-	users sync.WaitGroup
 	drawn int
 }
 
@@ -48,8 +47,10 @@ func New(o Options) *Load { return &Load{Options: o, Ledger: newLedger()} }
 const backlog = 8
 
 // Run posts transfers until ctx ends. Each has its own goroutine, which polls until the
-// transfer is terminal or within ends.
+// transfer is terminal or within ends. Run returns after all of them.
 func (l *Load) Run(ctx, within context.Context) {
+	var users sync.WaitGroup
+	defer users.Wait()
 	retry.AtRate(ctx, l.Rate, func() {
 		s := newScript(l.drawn, l.Options, l.Source)
 		if l.Ledger.open(s.UserID) >= backlog {
@@ -57,12 +58,9 @@ func (l *Load) Run(ctx, within context.Context) {
 		}
 		l.drawn++
 		l.Ledger.Add(s)
-		l.users.Go(func() { newUser(l.Stack, l.Ledger, s).run(within) })
+		users.Go(func() { newUser(l.Stack, l.Ledger, s).run(within) })
 	})
 }
-
-// Wait returns when each user knows the ends of its transfers or has run out of time.
-func (l *Load) Wait() { l.users.Wait() }
 
 // Account identifies one balance.
 type Account struct {
@@ -73,7 +71,7 @@ type Account struct {
 
 // Ledger records the answers that users, cashier and operator got.
 type Ledger struct {
-	client.Record[Script]
+	client.Record[Script, End]
 
 	mu           sync.Mutex
 	outside      map[Account]int64 // deposits less withdrawals, by the cashier's answers
@@ -138,7 +136,7 @@ func (l *Ledger) Tally() (t Tally) {
 		t.Posted++
 		answers := s.Answers()
 		switch {
-		case answers.ReqID != "":
+		case answers.ID != "":
 			t.Accepted++
 		case answers.Done:
 			t.Refused++

@@ -1,6 +1,7 @@
 package transferload
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -33,28 +34,22 @@ var (
 	short     = End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
 )
 
-// A final answer must not change. Only a request that began before it arrived may get an
-// older state.
-func TestFinalAnswersNeverChange(t *testing.T) {
+// The end in an answer is recorded, and another one is a contradiction.
+func TestEndsAreRecorded(t *testing.T) {
 	t.Parallel()
-	arrived := time.Now()
-	for name, c := range map[string]struct {
+	u := setup(Answers{ID: "r"})
+	for _, c := range []struct {
 		answer client.Answer
-		want   string
+		final  bool
 	}{
-		"the same":          {client.Answer{Begun: arrived.Add(time.Second), State: "COMMITTED"}, ""},
-		"another end":       {client.Answer{Begun: arrived.Add(-time.Second), State: "FAILED", Reason: "INSUFFICIENT_BALANCE"}, "now it is FAILED/INSUFFICIENT_BALANCE"},
-		"no end, put later": {client.Answer{Begun: arrived.Add(time.Second), State: "TARGET_PENDING"}, "put after that got"},
-		"no end, put first": {client.Answer{Begun: arrived.Add(-time.Second), State: "TARGET_PENDING"}, ""},
+		{client.Answer{State: "TARGET_PENDING"}, false},
+		{client.Answer{State: "COMMITTED"}, true},
+		{client.Answer{State: "FAILED", Reason: short.Reason}, true},
 	} {
-		u := setup(Answers{ReqID: "r", End: &committed, EndAt: arrived})
-		u.recordAnswer(c.answer)
-		u.ledger.wantContradiction(t, name, c.want)
+		check.Equal(t, c.answer.State+" is final", u.recordAnswer(c.answer), c.final)
 	}
-	first := setup(Answers{ReqID: "r"})
-	if !first.recordAnswer(client.Answer{State: "COMMITTED"}) || *first.script.Answers().End != committed {
-		t.Errorf("the first final answer: got %v, want it kept", first.script.Answers().End)
-	}
+	check.Equal(t, "the end", *u.script.Answers().End, committed)
+	u.ledger.wantContradiction(t, "another end", "now it is FAILED/INSUFFICIENT_BALANCE")
 }
 
 // A cid has one req_id and is stored once. The code of a refusal is its reason.
@@ -144,10 +139,10 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 		l.recordMovement(m.at, m.op, m.units, m.came)
 	}
 	for _, s := range []*Script{
-		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Answers{ReqID: "a", End: &committed}),
-		Seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Answers{ReqID: "b", End: &committed}),
-		Seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Answers{ReqID: "c", End: &committed}),
-		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Answers{ReqID: "d", End: &short}),
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Answers{ID: "a", End: &committed}),
+		Seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Answers{ID: "b", End: &committed}),
+		Seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Answers{ID: "c", End: &committed}),
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Answers{ID: "d", End: &short}),
 		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Answers{Refused: true}),
 	} {
 		l.Add(s)
@@ -157,7 +152,7 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 		t.Errorf("expected (-want +got), and not known %v:\n%s", unknown, diff)
 	}
 	l.addUnanswered()
-	l.Add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ReqID: "e"}))
+	l.Add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ID: "e"}))
 	if _, unknown := l.Expected(nil); len(unknown) != 2 {
 		t.Errorf("not known: got %v, want the movement without an answer and the transfer without an end", unknown)
 	}
@@ -204,4 +199,16 @@ func TestUnreadableAnswersAreUnclear(t *testing.T) {
 	for status, want := range map[int]bool{0: true, http.StatusServiceUnavailable: true, http.StatusOK: false, http.StatusUnprocessableEntity: false} {
 		check.Equal(t, fmt.Sprintf("status %d unclear", status), (client.Answer{Status: status}).IsUnclear(), want)
 	}
+}
+
+// The answer of a copy to another amount proves nothing: the copy may have lost the transfer.
+func TestAnswerOfACopyToAnotherAmountIsNoContradiction(t *testing.T) {
+	t.Parallel()
+	u := setup(Answers{ID: "r"})
+	u.Client = client.Client{Generation: u.ledger.Generation, Call: func(context.Context, string, string, any) (int, []byte, error) {
+		u.ledger.Restored(time.Now())
+		return http.StatusAccepted, []byte(`{"req_id": "s"}`), nil
+	}}
+	u.postAnother(t.Context())
+	u.ledger.wantContradiction(t, "answered by the copy", "")
 }

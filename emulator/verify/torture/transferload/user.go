@@ -47,7 +47,7 @@ func (u *user) run(ctx context.Context) {
 	} else {
 		u.postCopies(ctx)
 	}
-	if u.script.Answers().ReqID == "" {
+	if u.script.Answers().ID == "" {
 		u.script.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
 	}
@@ -81,7 +81,7 @@ func terminalState(a client.Answer) *End {
 }
 
 func (u *user) contradict(format string, args ...any) {
-	u.ledger.contradict(u.script.UserID, u.script.Answers().ReqID, fmt.Sprintf("cid %q: ", u.script.CID)+fmt.Sprintf(format, args...))
+	u.ledger.contradict(u.script.UserID, u.script.Answers().ID, fmt.Sprintf("cid %q: ", u.script.CID)+fmt.Sprintf(format, args...))
 }
 
 // postCopies posts the transfer several times at once, each copy until it is answered.
@@ -106,32 +106,37 @@ func (u *user) post(ctx context.Context) {
 			pauses.Pause(ctx)
 		case u.Replaced(begun), u.isStale(): // across a restore: it is posted again
 		default:
-			a.Generation = begun
 			u.recordAcceptance(a)
 			return
 		}
 	}
 }
 
+// isAccepted reports whether an answer to a post says that the transfer is stored, and whether it was stored just then.
+func isAccepted(a client.Answer) (fresh, ok bool) {
+	fresh = a.Code != string(transfer.DuplicateRequest)
+	ok = a.Status == http.StatusOK || fresh && (a.Status == http.StatusAccepted || a.Status == http.StatusUnprocessableEntity)
+	return fresh, ok && a.ReqID != ""
+}
+
 // recordAcceptance records the answer to a post. A cid must keep its first req_id, and must
 // be stored only once.
 func (u *user) recordAcceptance(a client.Answer) {
-	fresh := a.Code != string(transfer.DuplicateRequest)
-	ok := a.Status == http.StatusOK || fresh && (a.Status == http.StatusAccepted || a.Status == http.StatusUnprocessableEntity)
-	if !ok || a.ReqID == "" {
+	fresh, ok := isAccepted(a)
+	if !ok {
 		u.contradict("posted: got %s, want it accepted, or refused by a ledger", a)
 		return
 	}
 	var first string
 	var stored int
 	u.script.Change(func(t *Answers) {
-		if t.ReqID == "" {
-			t.ReqID, t.ReqAt, t.Generation = a.ReqID, time.Now(), a.Generation
+		if t.ID == "" {
+			t.ID, t.IDAt, t.Generation = a.ReqID, time.Now(), a.Generation
 		}
 		if fresh {
 			t.Fresh++
 		}
-		first, stored = t.ReqID, t.Fresh
+		first, stored = t.ID, t.Fresh
 	})
 	if a.ReqID != first {
 		u.contradict("posted again: got req_id %s, and before %s", a.ReqID, first)
@@ -142,16 +147,19 @@ func (u *user) recordAcceptance(a client.Answer) {
 	u.recordAnswer(a)
 }
 
-// postAnother posts the same cid with another amount.
+// postAnother posts the same cid with another amount. It stops at a restore: the transfer may be lost
+// then, and the other one would be new.
 func (u *user) postAnother(ctx context.Context) {
-	var a client.Answer
-	var pauses retry.Backoff
-	for a.IsUnclear() {
-		if ctx.Err() != nil || u.isStale() {
-			return // the transfer may be lost, and the other one would then be new
-		}
-		a = u.Ask(ctx, http.MethodPost, u.script.urlPath(), u.script.conflictingRequest())
-		pauses.Pause(ctx)
+	begun := u.ledger.Generation()
+	if u.isStale() {
+		return
+	}
+	post := func() client.Answer {
+		return u.Ask(ctx, http.MethodPost, u.script.urlPath(), u.script.conflictingRequest())
+	}
+	a := retry.Until(ctx, post, func(a client.Answer) bool { return a.IsClear() || u.Replaced(begun) })
+	if a.IsUnclear() || u.Replaced(begun) {
+		return
 	}
 	u.ledger.Count(Conflicts)
 	if a.Status != http.StatusConflict || a.Code != string(transfer.CIDConflict) {
@@ -176,7 +184,7 @@ func (u *user) postWrong(ctx context.Context) {
 // askAsOtherUser asks for the transfer as another user, which must be refused.
 func (u *user) askAsOtherUser(ctx context.Context) {
 	other := u.clientOf(u.script.UserID + 1_000_000)
-	a := other.Insist(ctx, http.MethodGet, "/api/v1/internal_transfer/"+u.script.Answers().ReqID, nil)
+	a := other.Insist(ctx, http.MethodGet, "/api/v1/internal_transfer/"+u.script.Answers().ID, nil)
 	if a.IsUnclear() {
 		return
 	}
@@ -189,8 +197,7 @@ func (u *user) askAsOtherUser(ctx context.Context) {
 // ask asks for the state and reports whether it is terminal.
 func (u *user) ask(ctx context.Context) (final bool) {
 	begun := u.ledger.Generation()
-	a := u.Ask(ctx, http.MethodGet, "/api/v1/internal_transfer/"+u.script.Answers().ReqID, nil)
-	a.Generation = begun
+	a := u.Ask(ctx, http.MethodGet, "/api/v1/internal_transfer/"+u.script.Answers().ID, nil)
 	switch {
 	case a.IsUnclear(), u.Replaced(begun), u.isStale(): // checked at the end of the run
 		return false
@@ -201,23 +208,11 @@ func (u *user) ask(ctx context.Context) (final bool) {
 	return u.recordAnswer(a)
 }
 
-// recordAnswer compares an answer with earlier ones and reports whether it is final. A final
-// answer must never change. A request that began after it must get the same.
+// recordAnswer compares an answer with earlier ones and reports whether it is final.
 func (u *user) recordAnswer(a client.Answer) (final bool) {
 	end := terminalState(a)
-	var before Answers
-	u.script.Change(func(t *Answers) {
-		before = *t
-		if end != nil && t.End == nil {
-			t.End, t.EndAt, t.EndGeneration = end, time.Now(), a.Generation
-		}
-	})
-	switch {
-	case before.End == nil:
-	case end != nil && *end != *before.End:
-		u.contradict("it was %s, and now it is %s", before.End, end)
-	case end == nil && a.Begun.After(before.EndAt):
-		u.contradict("it was %s, and a question put after that got %s", before.End, a)
+	if contradiction := u.script.RecordEnd(end, a); contradiction != "" {
+		u.contradict("%s", contradiction)
 	}
 	return end != nil
 }
