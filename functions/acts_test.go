@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/functions/admin"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Each operator call that can change something is one log line, even if it is refused. Calls that only
@@ -25,7 +26,7 @@ func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 		before := h.log.size()
 		h.as("shop", method, path, map[string]any{})
 		h.as("ann", method, path, map[string]any{})
-		told := h.log.since(before, admin.OperatorCalls)
+		told := h.log.since(before, "message", admin.OperatorCalls)
 		want := 1
 		if method == http.MethodGet {
 			want = 0
@@ -51,8 +52,6 @@ func TestRefusalsAreCounted(t *testing.T) {
 	call(t, t.Context(), "", "POST", h.url+"/internal/sweep", nil)
 	got := recorded.take()
 	for name, want := range map[string]int64{"fencepost_request_refused_total{code=FORBIDDEN}": 1, "fencepost_request_refused_total{code=UNAUTHORIZED}": 2} {
-		if got[name] != want {
-			t.Errorf("%s: got %d of %v, want %d", name, got[name], got, want)
-		}
+		check.Equal(t, name, got[name], want)
 	}
 }
