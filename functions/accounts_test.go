@@ -1,9 +1,7 @@
 package functions_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,17 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
-
-// with returns the members with some changed; nil removes one.
-func with(all members, differs members) members {
-	all = maps.Clone(all)
-	for name, value := range differs {
-		if all[name] = value; value == nil {
-			delete(all, name)
-		}
-	}
-	return all
-}
 
 // newAsset is the body that makes an asset of number 9.
 var newAsset = members{"assetId": 9, "precision": 2, "minTransfer": "0.01", "maxTransfer": "1000", "reason": "listed",
@@ -83,8 +70,7 @@ func TestAssets(t *testing.T) {
 	check.Equal(t, "another payer, while one pays", h.as("ann", "PUT", "/admin/v1/assets/USDT", usdt).is("code"), "409 PAYER_IS_PAYING")
 	h.unguarded(`update submitter set status = 'RETIRED' where submitter = '` + payer + `'`)
 	check.Equal(t, "suspended, with a payer that retired", h.as("ann", "PUT", path, with(newAsset, members{"maxTransfer": "5", "status": "SUSPENDED"})).is("status"), "200 SUSPENDED")
-	names, err := collect(h.clientOf(h.callerToken("ann")).ListAssets(t.Context(), 2), func(a client.Asset) string { return a.Asset })
-	check.OK(t)(err)
+	names := check.Value(collect(h.clientOf(h.callerToken("ann")).ListAssets(t.Context(), 2), func(a client.Asset) string { return a.Asset }))(t)
 	check.Equal(t, "assets", names, "USDT HELD SHUT HUGE EURX")
 }
 
@@ -127,10 +113,7 @@ func TestDepositsAreBookedOnce(t *testing.T) {
 	spot := members{"id": "spot-1", "amount": "3", "account": "SPOT", "reason": "r"}
 	a := h.as("ann", "POST", deposits, spot)
 	check.Equal(t, "the core is silent", a.is("state"), "202 PENDING")
-	shown := h.as("ann", "GET", "/admin/v1/accounts/9/USDT", nil)
-	if text, _ := json.Marshal(shown.body); shown.status != 200 || !strings.Contains(string(text), `"spot":{"state":"UNKNOWN"}`) || !strings.Contains(string(text), `"available":"10"`) {
-		t.Errorf("shown: got %s, want 10 in Funding, and Spot unknown", text)
-	}
+	check.Equal(t, "shown", h.as("ann", "GET", "/admin/v1/accounts/9/USDT", nil).is("funding.available", "spot"), "200 10 map[state:UNKNOWN]")
 	h.signal(syscall.SIGCONT)
 	id := h.one(`select act_id from account_act where open`)
 	h.run(`update account_act set next_at = clock_timestamp() where open`)
@@ -140,17 +123,16 @@ func TestDepositsAreBookedOnce(t *testing.T) {
 		t.Fatalf("tasks: got %q, want one", task)
 	}
 	for range 2 { // delivered twice
-		h.as("tasks", "POST", "/internal/transfer", json.RawMessage(h.cloud.task(task[0]).GetHttpRequest().GetBody())).wants(t, 204, "the task")
+		h.as("tasks", "POST", "/internal/transfer", string(h.cloud.task(task[0]).GetHttpRequest().GetBody())).wants(t, 204, "the task")
 	}
 	check.Equal(t, "repeated", h.as("ann", "POST", deposits, spot).is("state", "trading"), "200 DONE APPLIED")
-	if b, _, err := h.trading.Balance(t.Context(), 9, 1); err != nil || b.Units != 3_000_000 {
-		t.Errorf("in the core: got %+v, %v; want 3 USDT", b, err)
-	}
+	check.Equal(t, "in the core", h.spotUnits(9), 3_000_000)
 	check.Equal(t, "open", h.one(`select count(*) from account_act where open`), "0")
-	own := call(t, t.Context(), h.userToken(9), "GET", h.url+"/api/v1/accounts?asset=USDT", nil)
-	check.Equal(t, "to the user", fmt.Sprint(own.status, own.body["accounts"]), "200 [map[asset:USDT assetId:1 funding:map[available:10 state:OPEN status:ACTIVE] spot:map[available:3 state:OPEN status:ACTIVE] userId:9]]")
-	all, err := collect(h.clientOf(h.callerToken("ann")).ListAccounts(t.Context(), 9, client.AccountQuery{PageSize: 3}), func(a client.Account) string { return a.Asset + ":" + a.Funding.State })
-	check.OK(t)(err)
+	own := h.asUser(9, "GET", "/api/v1/accounts?asset=USDT", nil)
+	check.Equal(t, "to the user", own.is("accounts"),
+		"200 [map[asset:USDT assetId:1 funding:map[available:10 state:OPEN status:ACTIVE] spot:map[available:3 state:OPEN status:ACTIVE] userId:9]]")
+	listed := h.clientOf(h.callerToken("ann")).ListAccounts(t.Context(), 9, client.AccountQuery{PageSize: 3})
+	all := check.Value(collect(listed, func(a client.Account) string { return a.Asset + ":" + a.Funding.State }))(t)
 	check.Equal(t, "to an operator, a line for each asset", all, "USDT:OPEN HELD:NONE SHUT:NONE HUGE:NONE")
 	check.Equal(t, "conserved", h.as("ann", "POST", "/admin/v1/conservation/check", members{"full": true}).is("result"), "200 ok")
 }
@@ -190,8 +172,7 @@ func TestDepositServiceHasALimit(t *testing.T) {
 	}
 	act := h.as("bank", "POST", "/admin/v1/accounts/9/USDT/deposits", members{"id": "rest", "amount": "10", "reason": "r"})
 	check.Equal(t, "its own act", act.is("by", "reason"), "200 email:bank@fencepost.example the chain")
-	proposal, _ := h.propose("POST", "/admin/v1/accounts/9/USDT/deposits", members{"id": "case", "amount": "1", "reason": "a secret case"})
-	h.ben("POST", proposal+"/approve", agreed).wants(t, 200, "an operator's deposit")
+	h.decide("POST", "/admin/v1/accounts/9/USDT/deposits", members{"id": "case", "amount": "1", "reason": "a secret case"}).wants(t, 200, "an operator's deposit")
 	check.Equal(t, "an operator's act, to the service", deposit(9, "case", "1").is("state", "by", "reason", "approvedBy"), "200 DONE an operator an operator <nil>")
 	check.Equal(t, "a line, by the service", h.as("bank", "POST", "/admin/v1/accounts/9/USDT/deposits",
 		members{"id": "line", "amount": "1", "account": "SPOT", "line": 1, "reason": "r"}).is("code", "field"), "400 INVALID_FIELD line")
@@ -207,42 +188,38 @@ func TestStatusInBothLedgers(t *testing.T) {
 	set := func(status string) answer {
 		return h.as("ann", "POST", path+"/status", members{"status": status, "reason": "case 12"})
 	}
-	state := func(a answer) string {
-		side := func(name string) any { return a.body[name].(map[string]any)["status"] }
-		return fmt.Sprint(a.status, side("funding"), side("spot"), a.body["wanted"], a.body["agreed"])
-	}
+	state := func(a answer) string { return a.is("funding.status", "spot.status", "wanted", "agreed") }
 	check.Equal(t, "another status", set("GONE").is("code", "field"), "400 INVALID_FIELD status")
-	check.Equal(t, "no Spot account", state(set("FROZEN")), "202FROZEN<nil>FROZENfalse")
+	check.Equal(t, "no Spot account", state(set("FROZEN")), "202 FROZEN <nil> FROZEN false")
 	h.must(h.trading.OutsideDeposit(t.Context(), transfer.Call{ReqID: "o", UserID: alice, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
 	h.settleActs()
-	check.Equal(t, "once it exists", state(h.as("ann", "GET", path, nil)), "200FROZENFROZENFROZENtrue")
+	check.Equal(t, "once it exists", state(h.as("ann", "GET", path, nil)), "200 FROZEN FROZEN FROZEN true")
 	check.Equal(t, "frozen in Funding", h.post(alice, nil).is("code"), "422 ACCOUNT_FROZEN")
 	check.Equal(t, "frozen in Spot", h.post(alice, members{"from": "SPOT", "to": "FUNDING"}).is("code"), "422 ACCOUNT_FROZEN")
-	check.Equal(t, "active", state(set("ACTIVE")), "200ACTIVEACTIVEACTIVEtrue")
+	check.Equal(t, "active", state(set("ACTIVE")), "200 ACTIVE ACTIVE ACTIVE true")
 	h.signal(syscall.SIGSTOP)
-	check.Equal(t, "the core is silent", state(set("DISABLED")), "202DISABLED<nil>DISABLEDfalse")
-	check.Equal(t, "and once more", state(set("FROZEN")), "202FROZEN<nil>FROZENfalse")
+	check.Equal(t, "the core is silent", state(set("DISABLED")), "202 DISABLED <nil> DISABLED false")
+	check.Equal(t, "and once more", state(set("FROZEN")), "202 FROZEN <nil> FROZEN false")
 	h.signal(syscall.SIGCONT)
 	h.settleActs()
 	shown := h.as("ann", "GET", path, nil)
-	check.Equal(t, "after the sweep", state(shown), "200FROZENFROZENFROZENtrue")
+	check.Equal(t, "after the sweep", state(shown), "200 FROZEN FROZEN FROZEN true")
 	check.Equal(t, "open", h.one(`select count(*) from account_act where open`), "0")
-	first := shown.body["acts"].([]any)[0].(map[string]any)
-	check.Equal(t, "on record", fmt.Sprint(first["status"], first["by"], first["reason"]), "FROZENemail:ann@fencepost.examplecase 12")
+	check.Equal(t, "on record", shown.is("acts.0.status", "acts.0.by", "acts.0.reason"), "200 FROZEN email:ann@fencepost.example case 12")
 }
 
 // settleActs repeats the open acts on accounts as the sweep's tasks do, the newest first.
 func (h deployment) settleActs() {
 	h.t.Helper()
 	for id := range strings.FieldsSeq(h.one(`select coalesce(string_agg(act_id::text, ' ' order by act_id desc), '') from account_act where open`)) {
-		h.as("tasks", "POST", "/internal/transfer", json.RawMessage(`{"act":`+id+`,"swept":true}`)).wants(h.t, 204, "act %s", id)
+		h.as("tasks", "POST", "/internal/transfer", `{"act":`+id+`,"swept":true}`).wants(h.t, 204, "act %s", id)
 	}
 }
 
 // unguarded runs statements that the triggers refuse.
 func (h deployment) unguarded(statements string) {
 	h.t.Helper()
-	check.Value(h.DB.Exec(h.t.Context(), "set session_replication_role = replica; "+statements+"; reset session_replication_role"))(h.t)
+	check.OK(h.t)(h.DB.Exec(h.t.Context(), "set session_replication_role = replica; "+statements+"; reset session_replication_role"))
 }
 
 // After a restore the numbers of acts come again. The core, which was not restored, knows the acts that had them.
@@ -250,13 +227,10 @@ func TestStatusAfterARestore(t *testing.T) {
 	t.Parallel()
 	h := impatient(t)
 	h.must(h.trading.OutsideDeposit(t.Context(), transfer.Call{ReqID: "o", UserID: alice, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
-	path := fmt.Sprintf("/admin/v1/accounts/%d/USDT", alice)
-	freeze := func() answer {
-		return h.as("ann", "POST", path+"/status", members{"status": "FROZEN", "reason": "case 12"})
-	}
-	freeze().wants(t, 200, "a freeze")
+	path := fmt.Sprintf("/admin/v1/accounts/%d/USDT/status", alice)
+	h.as("ann", "POST", path, members{"status": "FROZEN", "reason": "case 12"}).wants(t, 200, "a freeze")
 	h.unguarded(`delete from account_act; alter sequence account_act_act_id_seq restart`)
-	h.as("ann", "POST", path+"/status", members{"status": "ACTIVE", "reason": "case 13"}).wants(t, 200, "another act of the same number")
+	h.as("ann", "POST", path, members{"status": "ACTIVE", "reason": "case 13"}).wants(t, 200, "another act of the same number")
 }
 
 // Two operators decide about what makes or frees money. One is enough to freeze an account or suspend an
@@ -265,20 +239,14 @@ func TestTwoOperatorsForAccounts(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("adjustments")...)
 	h.registerPayer()
-	approve := func(method, path string, body members) answer {
-		h.t.Helper()
-		proposal, _ := h.propose(method, path, body)
-		return h.ben("POST", proposal+"/approve", agreed)
-	}
-	outcome := func(a answer) any { return a.body["outcome"].(map[string]any)["status"] }
-	check.Equal(t, "asset", outcome(approve("PUT", "/admin/v1/assets/EURX", newAsset)), any(float64(200)))
+	check.Equal(t, "asset", h.decide("PUT", "/admin/v1/assets/EURX", newAsset).is("outcome.status"), "200 200")
 	check.Equal(t, "asset, invalid", h.ann("PUT", "/admin/v1/assets/EURX", with(newAsset, members{"precision": 3})).is("code"), "409 ASSET_DIFFERS")
 	check.Equal(t, "asset, suspended by one", h.ann("PUT", "/admin/v1/assets/EURX", with(newAsset, members{"status": "SUSPENDED"})).is("status"), "200 SUSPENDED")
 	check.Equal(t, "asset, active again", h.ann("PUT", "/admin/v1/assets/EURX", newAsset).is("status"), "202 PROPOSED")
 	wire := members{"id": "wire-1", "amount": "12.5", "reason": "r"}
-	check.Equal(t, "deposit", outcome(approve("POST", "/admin/v1/accounts/9/EURX/deposits", wire)), any(float64(200)))
+	check.Equal(t, "deposit", h.decide("POST", "/admin/v1/accounts/9/EURX/deposits", wire).is("outcome.status"), "200 200")
 	check.Equal(t, "deposit, again", h.ann("POST", "/admin/v1/accounts/9/EURX/deposits", wire).is("state", "approvedBy"), "200 DONE email:ben@fencepost.example")
-	check.Equal(t, "withdrawal", outcome(approve("POST", "/admin/v1/accounts/9/EURX/withdrawals", with(wire, members{"amount": "2"}))), any(float64(200)))
+	check.Equal(t, "withdrawal", h.decide("POST", "/admin/v1/accounts/9/EURX/withdrawals", with(wire, members{"amount": "2"})).is("outcome.status"), "200 200")
 	check.Equal(t, "balance", h.one(`select available from balances_tb where user_id = 9`), "10.50000000")
 	status := func(s string) members { return members{"status": s, "reason": "r"} }
 	const path = "/admin/v1/accounts/9/EURX/status"
@@ -287,7 +255,7 @@ func TestTwoOperatorsForAccounts(t *testing.T) {
 	stale, _ := h.propose("POST", path, status("ACTIVE"))
 	h.ann("POST", path, status("DISABLED")).wants(t, 202, "disabled again")
 	check.Equal(t, "changed since", h.ben("POST", stale+"/approve", agreed).is("code"), "409 PROPOSAL_STALE")
-	approve("POST", path, status("ACTIVE")).wants(t, 200, "active")
+	h.decide("POST", path, status("ACTIVE")).wants(t, 200, "active")
 	check.Equal(t, "active", h.one(`select status from balances_tb where user_id = 9`), "ACTIVE")
 	spot := transfer.Call{ReqID: "spot", UserID: 8, AssetID: 9, Units: 1, CreatedAt: time.Now()}
 	h.must(h.trading.OutsideDeposit(t.Context(), spot))
@@ -305,22 +273,17 @@ func TestSpotMoneyAfterARestore(t *testing.T) {
 	h := build(t, ruleFor("adjustments")...)
 	const path = "/admin/v1/accounts/9/USDT/deposits"
 	wire := members{"id": "wire-1", "amount": "3", "account": "SPOT", "reason": "r"}
-	approve := func(body members) answer {
+	deposited := func(body members) string {
 		h.t.Helper()
-		proposal, _ := h.propose("POST", path, body)
-		return h.ben("POST", proposal+"/approve", agreed)
-	}
-	state := func(a answer) string {
-		body := a.body["outcome"].(map[string]any)["body"].(map[string]any)
-		return fmt.Sprint(body["state"], " ", body["trading"])
+		return h.decide("POST", path, body).is("outcome.body.state", "outcome.body.trading")
 	}
 	forget := func() { h.unguarded(`delete from account_act_ending; delete from account_act`) }
-	check.Equal(t, "before", state(approve(wire)), "DONE APPLIED")
+	check.Equal(t, "before", deposited(wire), "200 DONE APPLIED")
 	forget()
-	check.Equal(t, "again", state(approve(wire)), "PENDING <nil>")
-	line := 0
+	check.Equal(t, "again", deposited(wire), "200 PENDING <nil>")
 	lines, _, err := h.trading.Journal(t.Context(), 0, 1000)
 	check.OK(t)(err)
+	line := 0
 	for _, one := range lines {
 		if one.ReqID == "wire-1" {
 			line = int(one.Seq)
@@ -341,24 +304,22 @@ func TestSpotMoneyAfterARestore(t *testing.T) {
 	check.Equal(t, "a withdrawal by the line of a deposit", h.ann("POST", withdrawals, with(wire, members{"line": line})).is("code"), "409 EVIDENCE_DIFFERS")
 	tooMuch := h.trading.OutsideWithdrawal(t.Context(), transfer.Call{ReqID: "much", UserID: 9, AssetID: 1, Units: 9_000_000, CreatedAt: time.Now()})
 	check.Equal(t, "a withdrawal that the core refused", tooMuch.Reason, transfer.InsufficientBalance)
-	refused, _ := h.propose("POST", withdrawals, members{"id": "much", "amount": "9", "account": "SPOT", "line": line + 1, "reason": "r"})
-	check.Equal(t, "by its line", h.ben("POST", refused+"/approve", agreed).is("code", "state"), "422 INSUFFICIENT_BALANCE REFUSED")
+	refused := members{"id": "much", "amount": "9", "account": "SPOT", "line": line + 1, "reason": "r"}
+	check.Equal(t, "by its line", h.decide("POST", withdrawals, refused).is("code", "state"), "422 INSUFFICIENT_BALANCE REFUSED")
 	proved := with(wire, members{"line": line})
-	check.Equal(t, "by its line", state(approve(proved)), "DONE APPLIED")
+	check.Equal(t, "by its line", deposited(proved), "200 DONE APPLIED")
 	check.Equal(t, "once more", h.ann("POST", path, proved).is("state"), "200 DONE")
 	check.Equal(t, "on record", h.one(`select string_agg(e.line || ' ' || e.by || ' ' || e.approved_by, ', ' order by e.line) from account_act_ending e`),
 		fmt.Sprintf("%d sub:ann-at-work email:ben@fencepost.example, %d sub:ann-at-work email:ben@fencepost.example", line, line+1))
 	forget()
-	check.Equal(t, "by its line, where no call was made", state(approve(proved)), "DONE APPLIED")
+	check.Equal(t, "by its line, where no call was made", deposited(proved), "200 DONE APPLIED")
 	forget()
 	more := with(wire, members{"amount": "4"})
 	byLine := with(more, members{"line": line})
 	check.Equal(t, "another amount than the core has", h.ann("POST", path, byLine).is("code"), "409 EVIDENCE_DIFFERS")
 	check.Equal(t, "which stores nothing", h.one(`select count(*)::text from account_act`), "0")
-	check.Equal(t, "of an order that is stored", state(approve(more)), "PENDING <nil>")
-	check.Equal(t, "and its line", approve(byLine).is("code", "state"), "422 ID_TAKEN REFUSED")
+	check.Equal(t, "of an order that is stored", deposited(more), "200 PENDING <nil>")
+	check.Equal(t, "and its line", h.decide("POST", path, byLine).is("code", "state"), "422 ID_TAKEN REFUSED")
 	check.Equal(t, "which ends it", h.one(`select trading || open from account_act`), "ID_TAKENfalse")
-	if b, _, err := h.trading.Balance(t.Context(), 9, 1); err != nil || b.Units != 3_000_000 {
-		t.Errorf("in the core: got %+v, %v; want 3 USDT", b, err)
-	}
+	check.Equal(t, "in the core", h.spotUnits(9), 3_000_000)
 }

@@ -21,12 +21,7 @@ func TestOneOperatorFreezesWithoutTheCore(t *testing.T) {
 		return h.ann("POST", path(user)+"/status", members{"status": status, "reason": "case 12"})
 	}
 	shown := func(a answer) string {
-		if a.body["acts"] == nil {
-			return fmt.Sprint(a.status, " ", a.body)
-		}
-		act := a.body["acts"].([]any)[0].(map[string]any)
-		side := func(name string) any { return a.body[name].(map[string]any)["status"] }
-		return fmt.Sprint(a.status, " ", side("funding"), " ", side("spot"), " ", a.body["wanted"], " ", a.body["agreed"], " ", act["state"], " ", act["refusal"])
+		return a.is("funding.status", "spot.status", "wanted", "agreed", "acts.0.state", "acts.0.refusal")
 	}
 	const disabled = 9 // in the core, since before a restore of the database
 	spot := func(user int64) transfer.Call {
@@ -45,8 +40,7 @@ func TestOneOperatorFreezesWithoutTheCore(t *testing.T) {
 	check.Equal(t, "a freeze", shown(set(alice, "FROZEN")), "202 FROZEN <nil> FROZEN false PENDING <nil>")
 	check.Equal(t, "of an account that the core has DISABLED", set(disabled, "FROZEN").is("wanted"), "202 FROZEN")
 	check.Equal(t, "its end", set(alice, "ACTIVE").is("status"), "202 PROPOSED")
-	active, _ := h.propose("POST", path(bob)+"/status", members{"status": "ACTIVE", "reason": "case 13"})
-	h.ben("POST", active+"/approve", agreed).wants(t, 200, "two operators activate")
+	h.decide("POST", path(bob)+"/status", members{"status": "ACTIVE", "reason": "case 13"}).wants(t, 200, "two operators activate")
 	check.Equal(t, "and one freezes that", set(bob, "FROZEN").is("wanted"), "202 FROZEN")
 	check.Equal(t, "frozen in Funding", h.post(alice, nil).is("code"), "422 ACCOUNT_FROZEN")
 	h.signal(syscall.SIGCONT)
@@ -56,8 +50,7 @@ func TestOneOperatorFreezesWithoutTheCore(t *testing.T) {
 	} {
 		check.Equal(t, fmt.Sprintf("user %d, once the core answers", user), shown(h.ann("GET", path(user), nil)), want)
 	}
-	wider, _ := h.propose("POST", path(disabled)+"/status", members{"status": "FROZEN", "reason": "case 14"})
-	h.ben("POST", wider+"/approve", agreed).wants(t, 200, "two operators")
+	h.decide("POST", path(disabled)+"/status", members{"status": "FROZEN", "reason": "case 14"}).wants(t, 200, "two operators")
 	check.Equal(t, "in the core then", check.Value(h.trading.AccountStatus(t.Context(), disabled, 1))(t), "FROZEN")
 }
 
@@ -131,20 +124,18 @@ func TestForgottenSpotMoney(t *testing.T) {
 	before := h.one(`select count(*)::text from account_act_ending`)
 	decide := func(kind transfer.ActKind, id string, differs members) answer {
 		h.t.Helper()
-		proposal, _ := h.propose("POST", path[kind], with(body(id), differs))
-		return h.ben("POST", proposal+"/approve", agreed)
+		return h.decide("POST", path[kind], with(body(id), differs))
 	}
 	check.Equal(t, "a deposit that never came", decide(transfer.ActDeposit, "never", notApplied).is("code", "state"), "422 NOT_APPLIED REFUSED")
-	audit := h.ben("GET", "/admin/v1/audit?act=account-act-end", nil).body["acts"].([]any)[0].(map[string]any)
-	check.Equal(t, "on record", fmt.Sprint(audit["by"], " ", audit["approvedBy"], " ", audit["reason"], " ", audit["subject"]), "sub:ann-at-work email:ben@fencepost.example case never map[id:9 kind:user]")
+	audit := h.ben("GET", "/admin/v1/audit?act=account-act-end", nil)
+	check.Equal(t, "on record", audit.is("acts.0.by", "acts.0.approvedBy", "acts.0.reason", "acts.0.subject"),
+		"200 sub:ann-at-work email:ben@fencepost.example case never map[id:9 kind:user]")
 	check.Equal(t, "once more", ends(transfer.ActDeposit, "never", notApplied).is("code", "state"), "422 NOT_APPLIED REFUSED")
 	h.run(`update account_act set journal_read = 1 where kind = 'WITHDRAWAL' and request_id = 'never'`) // as a call that ran out of time
-	check.Equal(t, "a withdrawal of the same id", decide(transfer.ActWithdrawal, "never", members{"outcome": "not_applied"}).is("code", "state"), "422 NOT_APPLIED REFUSED")
+	check.Equal(t, "a withdrawal of the same id", decide(transfer.ActWithdrawal, "never", notApplied).is("code", "state"), "422 NOT_APPLIED REFUSED")
 	decide(transfer.ActDeposit, "lost", members{"line": line}).wants(t, 200, "a deposit whose answer was lost")
 	check.Equal(t, "their ends", before+h.one(`select string_agg(trading || open || e.by || e.approved_by || (e.line is not null) || coalesce(e.read_after, -1) || (coalesce(e.read_upto, 0) > 3), ' ' order by act_id) from account_act join account_act_ending e using (act_id)`),
 		"0NOT_APPLIEDfalsesub:ann-at-workemail:ben@fencepost.examplefalse0true APPLIEDfalsesub:ann-at-workemail:ben@fencepost.exampletrue-1false NOT_APPLIEDfalsesub:ann-at-workemail:ben@fencepost.examplefalse1true")
 	check.Equal(t, "one more try of the first act", h.trading.OutsideDeposit(t.Context(), callOf(never)).Verdict, transfer.Unknown)
-	if b, _, err := h.trading.Balance(t.Context(), 9, 1); err != nil || b.Units != 3_000_000 {
-		t.Errorf("in the core: got %+v, %v; want the 3 USDT whose answer was lost", b, err)
-	}
+	check.Equal(t, "in the core, with those whose answer was lost", h.spotUnits(9), 3_000_000)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Each operator call that can change something is one log line, even if it is refused: those of admin, and a
@@ -25,7 +26,7 @@ func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 		before := h.log.size()
 		h.as("shop", method, path, map[string]any{})
 		h.as("ann", method, path, map[string]any{})
-		told := h.log.since(before, serve.OperatorCalls)
+		told := h.log.since(before, "message", serve.OperatorCalls)
 		want := 1
 		if method == http.MethodGet {
 			want = 0
@@ -41,7 +42,7 @@ func TestEachActOfAnOperatorIsLogged(t *testing.T) {
 	}
 }
 
-// Refusals are counted by code. The test runs alone, since the metrics belong to the process.
+// Refusals are counted by code, and those of creates by their result. The test runs alone, since the metrics belong to the process.
 func TestRefusalsAreCounted(t *testing.T) {
 	recorded := metricSeries()
 	h := build(t)
@@ -49,10 +50,15 @@ func TestRefusalsAreCounted(t *testing.T) {
 	h.as("shop", "GET", "/admin/v1/submitters", nil)
 	call(t, t.Context(), "", "GET", h.url+"/api/v1/tx", nil)
 	call(t, t.Context(), "", "POST", h.url+"/internal/sweep", nil)
+	h.Register(t, shopAccount, 1)
+	for _, body := range []any{intentText("past", `, "validUntil": "2000-01-01T00:00:00Z"`), intentOf("unprintable\u200b")} {
+		h.as("shop", "POST", "/api/v1/tx", body).wants(t, 400, "%v", body)
+	}
 	got := recorded.take()
-	for name, want := range map[string]int64{"fencepost_request_refused_total{code=FORBIDDEN}": 1, "fencepost_request_refused_total{code=UNAUTHORIZED}": 2} {
-		if got[name] != want {
-			t.Errorf("%s: got %d of %v, want %d", name, got[name], got, want)
-		}
+	for name, want := range map[string]int64{
+		"fencepost_request_refused_total{code=FORBIDDEN}": 1, "fencepost_request_refused_total{code=UNAUTHORIZED}": 2, "fencepost_request_refused_total{code=INVALID_FIELD}": 2,
+		"fencepost_tx_create_total{result=refused}": 2, "fencepost_tx_create_total{result=error}": 0,
+	} {
+		check.Equal(t, name, got[name], want)
 	}
 }

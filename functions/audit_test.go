@@ -2,13 +2,13 @@ package functions_test
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions/admin"
 	"github.com/fencepost/fencepost/shared/check"
@@ -62,9 +62,7 @@ var auditedAs = map[string]string{
 // Each operator call that can change something is in the list of acts, under a name that a source gives.
 func TestEveryActOfAnOperatorIsAudited(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(admin.Acts)), slices.Sorted(maps.Keys(auditedAs))); diff != "" {
-		t.Errorf("acts of operators (-acts.go +audited):\n%s", diff)
-	}
+	check.Same(t, "audited acts of operators", slices.Sorted(maps.Keys(auditedAs)), slices.Sorted(maps.Keys(admin.Acts)))
 	for pattern, act := range auditedAs {
 		if act != "" && !slices.Contains(store.ActNames(), act) {
 			t.Errorf("%s: no source of the list has the act %q", pattern, act)
@@ -112,21 +110,19 @@ func TestEveryActOfTwoOperatorsIsProposed(t *testing.T) {
 		}
 	}
 	slices.Sort(ofTwo)
-	if diff := cmp.Diff(ofTwo, slices.Sorted(maps.Keys(proposedIn))); diff != "" {
-		t.Errorf("calls of two operators (-acts.go +proposed in a test):\n%s", diff)
-	}
+	check.Same(t, "calls of two operators that a test proposes", slices.Sorted(maps.Keys(proposedIn)), ofTwo)
 	for pattern, where := range proposedIn {
 		testExists(t, pattern, where)
 	}
 }
 
-// patternOf returns the pattern that serves an operator's call.
-func patternOf(t *testing.T, method, path string) string {
-	t.Helper()
+// patternOf returns which of the patterns serves a call such as "GET /admin/v1/chains"; "": none.
+func patternOf(call string, patterns iter.Seq[string]) string {
 	mux := http.NewServeMux()
-	for pattern := range admin.Acts {
+	for pattern := range patterns {
 		mux.Handle(pattern, http.NotFoundHandler())
 	}
+	method, path, _ := strings.Cut(call, " ")
 	_, pattern := mux.Handler(httptest.NewRequest(method, path, nil))
 	return pattern
 }
@@ -134,13 +130,9 @@ func patternOf(t *testing.T, method, path string) string {
 // audited requires that the list of acts shows a call of an operator as its newest of that name.
 func (h deployment) audited(method, path, reason string) {
 	h.t.Helper()
-	act := auditedAs[patternOf(h.t, method, path)]
+	act := auditedAs[patternOf(method+" "+path, maps.Keys(auditedAs))]
 	a := h.ben("GET", "/admin/v1/audit?pageSize=1&act="+act, nil)
-	a.wants(h.t, 200, "audit of %s", act)
-	rows, _ := a.body["acts"].([]any)
-	if len(rows) != 1 || rows[0].(map[string]any)["reason"] != reason || rows[0].(map[string]any)["by"] != "sub:ann-at-work" {
-		h.t.Errorf("audit of %s %s as %q: got %v, want it with the reason %q", method, path, act, a.body, reason)
-	}
+	check.Equal(h.t, fmt.Sprintf("audit of %s %s as %q", method, path, act), a.is("acts.0.by", "acts.0.reason"), "200 sub:ann-at-work "+reason)
 }
 
 // The list shows who did what to what, why, and what changed, by each filter and page by page. A caller's own decisions
@@ -149,9 +141,9 @@ func TestOperatorReadsTheAudit(t *testing.T) {
 	t.Parallel()
 	h := build(t, append(ruleFor("policy"), "FENCEPOST_NONCE_STRICT_ENABLED=false")...)
 	h.Register(t, shopAccount, 1)
-	shop := h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "a", "payload": members{"to": paidTo}})
-	h.as("shop", "POST", fmt.Sprint("/api/v1/tx/", shop.body["txId"], "/cancel"), nil).wants(t, 200, "the caller's cancel")
-	queued := h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "b", "payload": members{"to": paidTo}})
+	cancelled := h.createTx("a")
+	h.as("shop", "POST", "/api/v1/tx/"+cancelled+"/cancel", nil).wants(t, 200, "the caller's cancel")
+	queued := h.createTx("b")
 	for _, c := range []struct {
 		method, path string
 		body         members
@@ -167,39 +159,23 @@ func TestOperatorReadsTheAudit(t *testing.T) {
 	}
 	proposal, made := h.propose("POST", ofShop+"/resume", members{"reason": "it was none"})
 	h.ben("POST", proposal+"/reject", members{"reason": "it was one"}).wants(t, 200, "reject")
-	list := func(query string) (acts []string) {
-		t.Helper()
-		for token := ""; ; {
-			a := h.ann("GET", "/admin/v1/audit?pageSize=2"+query+token, nil)
-			a.wants(t, 200, "audit %s", query)
-			for _, row := range a.body["acts"].([]any) {
-				acts = append(acts, fmt.Sprint(row.(map[string]any)["act"]))
-			}
-			next, _ := a.body["nextPageToken"].(string)
-			if next == "" {
-				return acts
-			}
-			token = "&pageToken=" + next
-		}
-	}
-	for query, want := range map[string][]string{
-		"&since=2026-01-01T00:00:00Z":                                {"reject", "propose", "addresses-unblock", "addresses-block", "suspend", "cancel", "update", "register"},
-		"&since=2999-01-01T00:00:00Z":                                nil,
-		"&who=email:ben@fencepost.example":                           {"reject"},
-		"&who=email:shop@fencepost.example":                          nil,
-		"&act=cancel":                                                {"cancel"},
-		"&subject=7":                                                 {"addresses-unblock", "addresses-block"},
-		"&subject=" + shopAccount:                                    {"reject", "propose", "suspend", "cancel", "update", "register"},
-		fmt.Sprint("&subject=", queued.body["txId"]):                 {"cancel"},
-		fmt.Sprint("&subject=", shop.body["txId"]):                   nil,
-		fmt.Sprint("&act=propose&subject=", made.body["proposalId"]): {"propose"},
+	for query, want := range map[string]string{
+		"&since=2026-01-01T00:00:00Z":       "reject propose addresses-unblock addresses-block suspend cancel update register",
+		"&since=2999-01-01T00:00:00Z":       "",
+		"&who=email:ben@fencepost.example":  "reject",
+		"&who=email:shop@fencepost.example": "",
+		"&act=cancel":                       "cancel",
+		"&subject=7":                        "addresses-unblock addresses-block",
+		"&subject=" + shopAccount:           "reject propose suspend cancel update register",
+		"&subject=" + queued:                "cancel",
+		"&subject=" + cancelled:             "",
+		fmt.Sprint("&act=propose&subject=", made.body["proposalId"]): "propose",
 	} {
-		if got := list(query); !slices.Equal(got, want) {
-			t.Errorf("%s: got %v, want %v", query, got, want)
-		}
+		check.Equal(t, query, column(h.allRows("acts", "/admin/v1/audit", query, 2), "act"), want)
 	}
-	update := h.ann("GET", "/admin/v1/audit?act=update", nil).body["acts"].([]any)[0].(map[string]any)
-	check.Equal(t, "an update", fmt.Sprint(update["subject"], update["before"], update["after"]), fmt.Sprintf("map[id:%s kind:submitter] map[maxInFlight:1] map[maxInFlight:3]", shopAccount))
+	update := h.ann("GET", "/admin/v1/audit?act=update", nil)
+	check.Equal(t, "an update", update.is("acts.0.subject", "acts.0.before", "acts.0.after"),
+		"200 map[id:"+shopAccount+" kind:submitter] map[maxInFlight:1] map[maxInFlight:3]")
 	for query, want := range map[string]string{
 		"?act=pay": "400 INVALID_FIELD act", "?since=yesterday": "400 INVALID_FIELD since", "?pageToken=xx": "400 INVALID_FIELD pageToken", "?by=ann": "400 UNSUPPORTED_FIELD by",
 	} {

@@ -26,13 +26,10 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","cid":"a\u0000"}`:     "400 INVALID_JSON <nil>",
 		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","cid":"a","cid":"a"}`: "400 INVALID_FIELD cid",
 	} {
-		got := call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
+		got := h.asUser(alice, "POST", "/api/v1/internal_transfer", body)
 		check.Equal(t, fmt.Sprintf("%s (%v)", body, got.body), got.is("code", "field"), want)
 	}
-	var rows int
-	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb`).Scan(&rows); err != nil || rows != 0 {
-		t.Errorf("transfers: got %d, %v; want none", rows, err)
-	}
+	check.Equal(t, "transfers", h.one(`select count(*) from transfers_tb`), "0")
 }
 
 // Two cids that a person can confuse are two transfers. Leading zeros do not change an amount, so
@@ -44,10 +41,7 @@ func TestCidsAreComparedByteForByte(t *testing.T) {
 	for _, cid := range []string{" a", "a", "A", "a ", "\u00e9", "e\u0301"} {
 		body := fmt.Sprintf(`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","cid":"%s"}`, cid)
 		zeros := fmt.Sprintf(`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"00000.0001","cid":"%s"}`, cid)
-		post := func(body string) answer {
-			return call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
-		}
-		first, again := post(body), post(zeros)
+		first, again := h.asUser(alice, "POST", "/api/v1/internal_transfer", body), h.asUser(alice, "POST", "/api/v1/internal_transfer", zeros)
 		reqID := fmt.Sprint(first.body["req_id"])
 		if got := first.is("state", "code"); got != "200 COMMITTED <nil>" || seen[reqID] != "" {
 			t.Errorf("cid %q: got %s as %s, which is that of %q; want a transfer of its own", cid, got, reqID, seen[reqID])
@@ -64,13 +58,10 @@ func TestNullIsOmitted(t *testing.T) {
 	h := build(t)
 	body := `{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","user_id":null,"cid":null}`
 	for range 2 {
-		a := call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
+		a := h.asUser(alice, "POST", "/api/v1/internal_transfer", body)
 		check.Equal(t, fmt.Sprintf("answer (%v)", a.body), a.is("state", "code"), "200 COMMITTED <nil>")
 	}
-	var own int
-	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where user_id = $1 and cid is null`, alice).Scan(&own); err != nil || own != 2 {
-		t.Errorf("transfers of the token's user without a cid: got %d, %v; want 2", own, err)
-	}
+	check.Equal(t, "transfers of the token's user without a cid", h.one(`select count(*) from transfers_tb where user_id = $1 and cid is null`, alice), "2")
 }
 
 // A null that the description allows is taken as such, wherever it is.
@@ -82,29 +73,16 @@ func TestNullsOfTheDescription(t *testing.T) {
 	nulls := apiOf(t).Nulls()
 	for _, one := range nulls {
 		method, path, _ := strings.Cut(one.Operation, " ")
-		ask := func() answer { return h.as("ann", method, paths.Replace(path), one.Body) }
+		token := h.callerToken("ann")
 		if strings.HasPrefix(path, "/api/v1/internal_transfer") || strings.HasPrefix(path, "/api/v1/payout") {
-			ask = func() answer { return call(t, t.Context(), h.userToken(alice), method, h.url+path, one.Body) }
+			token = h.userToken(alice)
 		}
-		got := ask()
+		got := call(t, t.Context(), token, method, h.url+paths.Replace(path), one.Body)
 		if detail := fmt.Sprint(got.body["detail"]); got.status == 401 || got.status == 403 || strings.Contains(detail, "got null") || strings.Contains(detail, "null is not a value") {
 			t.Errorf("%s %v: got %s, want the null taken", one.Operation, one.Body, got.is("code", "field", "detail"))
 		}
 	}
 	if len(nulls) < 20 {
 		t.Errorf("nulls: got %d, too few to be all", len(nulls))
-	}
-}
-
-// A null or another type in an optional text field is refused with the field's name.
-func TestRefusalsOfAnOptionalText(t *testing.T) {
-	t.Parallel()
-	h := build(t)
-	for value, want := range map[string]string{
-		"null": "null is not a value of this field: leave it out, or give it a value",
-		"5":    "got the number 5; want a value in the form of this field",
-	} {
-		got := call(t, t.Context(), h.callerToken("shop"), "POST", h.url+"/api/v1/tx", `{"handler":`+value+`}`)
-		check.Equal(t, value, got.is("code", "field", "detail"), "400 INVALID_FIELD handler "+want)
 	}
 }

@@ -2,7 +2,6 @@ package functions_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,14 +18,11 @@ import (
 // to hang up. A server says 100 Continue when the handler reads: the request then counts as running.
 func begun(t *testing.T, url, path, token string) (hangUp func()) {
 	t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	check.OK(t)(err)
+	conn := check.Value(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	check.OK(t)(conn.SetReadDeadline(time.Now().Add(time.Minute)))
-	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", path, token)
-	check.OK(t)(err)
-	status, err := bufio.NewReader(conn).ReadString('\n')
-	check.OK(t)(err)
+	check.OK(t)(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", path, token))
+	status := check.Value(bufio.NewReader(conn).ReadString('\n'))(t)
 	check.Equal(t, "the server's first line", status, "HTTP/1.1 100 Continue\r\n")
 	return func() { _ = conn.Close() }
 }
@@ -37,13 +33,11 @@ func begun(t *testing.T, url, path, token string) (hangUp func()) {
 func TestOneCallerAtTheBound(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	app, err := h.app(append(h.transferSettings(), "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=2", "FENCEPOST_HTTP_BODY_TIMEOUT=10m")...)
-	check.OK(t)(err)
+	app := h.opened(append(h.transferSettings(), "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=2", "FENCEPOST_HTTP_BODY_TIMEOUT=10m")...)
 	server := httptest.NewServer(app.Handlers()[functions.All])
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
-		_ = app.Close(t.Context())
 	})
 	users := map[string][2]string{
 		"/api/v1/tx":                {h.callerToken("shop"), h.callerToken("other")},
@@ -59,9 +53,7 @@ func TestOneCallerAtTheBound(t *testing.T) {
 			hangUp := begun(t, server.URL, path, tokens[0])
 			begun(t, server.URL, path, tokens[0])
 			refused := ask(tokens[0])
-			if got := refused.is("code") + " " + refused.header.Get("Retry-After"); got != "429 TOO_MANY_REQUESTS 1" {
-				t.Errorf("the third: got %s, %v; want 429 TOO_MANY_REQUESTS with Retry-After 1", got, refused.body)
-			}
+			check.Equal(t, "the third, with Retry-After", refused.is("code")+" "+refused.header.Get("Retry-After"), "429 TOO_MANY_REQUESTS 1")
 			if a := ask(tokens[1]); a.status == http.StatusTooManyRequests {
 				t.Errorf("another caller: got %v, want it served", a.body)
 			}
@@ -95,21 +87,12 @@ func TestPayloadsOfOtherCallersAreNotRead(t *testing.T) {
 		"a caller's own wrong payload, again":  {shop, shopAccount, wrong, "400 INVALID_FIELD"},
 		"a stranger's payload that is no JSON": {other, shopAccount, `{"to": }`, "400 INVALID_JSON"},
 	} {
-		if a := post(c.token, "/api/v1/tx", intent(c.submitter, c.payload)); a.is("code") != c.want {
-			t.Errorf("%s: got %v, want %s", name, a.body, c.want)
-		}
+		check.Equal(t, name, post(c.token, "/api/v1/tx", intent(c.submitter, c.payload)).is("code"), c.want)
 		if c.want == "400 INVALID_JSON" {
 			continue
 		}
 		a := post(c.token, "/api/v1/tx:batch", `{"intents": [`+intent(c.submitter, c.payload)+`]}`)
-		results, _ := a.body["results"].([]any)
-		if len(results) != 1 {
-			t.Fatalf("%s, in a batch: got %v, want a result", name, a.body)
-		}
-		one := results[0].(map[string]any)
-		if got := fmt.Sprint(one["status"], " ", one["code"]); got != c.want {
-			t.Errorf("%s, in a batch: got %v, want %s", name, one, c.want)
-		}
+		check.Equal(t, name+", in a batch", a.is("results.0.status", "results.0.code"), "200 "+c.want)
 	}
 	h.run(`update submitter set callers = callers || '{email:other@fencepost.example,other@fencepost.example}' where submitter = $1`, shopAccount)
 	post(other, "/api/v1/tx", intent(shopAccount, right)).wants(t, 202, "a caller who was just added")
@@ -123,23 +106,14 @@ func TestCreateIsOneRoundTrip(t *testing.T) {
 	h.Bundle.Register(t, shopAccount, 1)
 	shop := h.clientOf(h.callerToken("shop"))
 	for i := range 4 {
-		if _, err := shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i))); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i))))
 	}
-	trips := func() (all []string) {
-		h.log.mu.Lock()
-		defer h.log.mu.Unlock()
-		for text := range strings.Lines(h.log.b.String()) {
-			var line map[string]any
-			if json.Unmarshal([]byte(text), &line) == nil && line["message"] == "invocation" && line["function"] == "create" {
-				all = append(all, fmt.Sprint(line["sqlRoundTrips"]))
-			}
-		}
-		return all
-	}
-	await(t, "all four told", func() bool { return len(trips()) == 4 })
-	check.Equal(t, "round trips of four creates", strings.Join(trips(), " "), "2 1 1 1")
+	var told []members
+	await(t, "all four told", func() bool {
+		told = h.log.since(0, "message", "invocation")
+		return len(told) == 4
+	})
+	check.Equal(t, "round trips of four creates", column(told, "sqlRoundTrips"), "2 1 1 1")
 }
 
 // A create that a full queue refuses is answered after a moment, in a batch too. A stored requestId gets its
@@ -148,33 +122,22 @@ func TestRefusedCreatesAreDelayed(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Bundle.Register(t, shopAccount, 1)
-	url := h.serve("FENCEPOST_QUEUE_MAX_PER_SUBMITTER=1")
-	shop := h.callerToken("shop")
-	intent := func(id string) string {
-		return `{"submitter": "` + shopAccount + `", "requestId": "` + id + `", "payload": {"to": "` + paidTo + `", "value": "1"}}`
-	}
-	post := func(id string) answer {
-		return call(t, t.Context(), shop, http.MethodPost, url+"/api/v1/tx", intent(id))
-	}
-	post("first").wants(t, 202, "the first")
+	h.url = h.serve("FENCEPOST_QUEUE_MAX_PER_SUBMITTER=1")
+	h.createTx("first")
 	const delay = 250 * time.Millisecond
-	for name, ask := range map[string]func() string{
-		"alone": func() string { return post("second").is("code") },
-		"batch": func() string {
-			a := call(t, t.Context(), shop, http.MethodPost, url+"/api/v1/tx:batch", `{"intents": [`+intent("first")+`,`+intent("second")+`]}`)
-			results, _ := a.body["results"].([]any)
-			if len(results) != 2 {
-				return fmt.Sprint(a.body)
-			}
-			one := results[1].(map[string]any)
-			return fmt.Sprint(one["status"], " ", one["code"])
-		},
+	for path, c := range map[string]struct {
+		body         any
+		status, code string // where the answer has them
+		want         string
+	}{
+		"/api/v1/tx":       {intentOf("second"), "status", "code", "429 429 QUEUE_FULL"},
+		"/api/v1/tx:batch": {members{"intents": []any{intentOf("first"), intentOf("second")}}, "results.1.status", "results.1.code", "200 429 QUEUE_FULL"},
 	} {
 		began := time.Now()
-		check.Equal(t, name, ask(), "429 QUEUE_FULL")
+		check.Equal(t, path, h.as("shop", "POST", path, c.body).is(c.status, c.code), c.want)
 		if took := time.Since(began); took < delay {
-			t.Errorf("%s: got an answer after %v, want one after %v", name, took, delay)
+			t.Errorf("%s: got an answer after %v, want one after %v", path, took, delay)
 		}
 	}
-	post("first").wants(t, 200, "the first again")
+	h.as("shop", "POST", "/api/v1/tx", intentOf("first")).wants(t, 200, "the first again")
 }

@@ -21,10 +21,7 @@ const shopAccount = "eip155:1337:0x0000000000000000000000000000000000005409"
 // clientOf returns a client of the deployment with the token.
 func (h deployment) clientOf(token string) *client.Client {
 	h.t.Helper()
-	c, err := client.New(client.Options{URL: h.url, Token: func(context.Context) (string, error) { return token, nil }})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	c := check.Value(client.New(client.Options{URL: h.url, Token: func(context.Context) (string, error) { return token, nil }}))(h.t)
 	h.t.Cleanup(c.CloseIdle)
 	return c
 }
@@ -32,6 +29,17 @@ func (h deployment) clientOf(token string) *client.Client {
 // callerToken returns the token of a caller or operator.
 func (h deployment) callerToken(name string) string {
 	return h.issuer.token(h.t, "public", jwt.MapClaims{"sub": name, "email": name + "@fencepost.example", "email_verified": true})
+}
+
+// refused requires that a call of the client is refused with the code: refused(t, what, code)(call()).
+func refused(t *testing.T, what, code string) func(results ...any) {
+	return func(results ...any) {
+		t.Helper()
+		err, _ := results[len(results)-1].(error)
+		if client.CodeOf(err) != code {
+			t.Errorf("%s: got the error %v, want the code %s", what, err, code)
+		}
+	}
 }
 
 func intentOf(requestID string) client.Intent {
@@ -58,8 +66,7 @@ func TestClientOfIntents(t *testing.T) {
 	shop, other, operator := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("other")), h.clientOf(h.callerToken("ann"))
 	ids := map[string]string{}
 	for i := range 7 {
-		created, err := shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i)))
-		check.OK(t)(err)
+		created := check.Value(shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i))))(t)
 		ids[fmt.Sprint("r", i)] = created.TxID
 	}
 	if again, err := shop.CreateTx(t.Context(), intentOf("r3")); err != nil || again.TxID != ids["r3"] {
@@ -96,9 +103,7 @@ func TestClientOfIntents(t *testing.T) {
 			t.Errorf("list %+v: got %s, %v; want %s", c.query, got, err, c.want)
 		}
 	}
-	if _, err := other.Tx(t.Context(), ids["r0"]); client.CodeOf(err) != "NOT_FOUND" {
-		t.Errorf("another's: got %v, want NOT_FOUND", err)
-	}
+	refused(t, "another's", "NOT_FOUND")(other.Tx(t.Context(), ids["r0"]))
 	if s, err := operator.Submitter(t.Context(), shopAccount); err != nil || s.Status != "ACTIVE" || s.Queued != 8 {
 		t.Errorf("submitter: got %+v, %v; want ACTIVE with 8 in its queue", s, err)
 	}
@@ -165,33 +170,19 @@ func TestIdempotencyKey(t *testing.T) {
 	h := build(t)
 	h.Bundle.Register(t, shopAccount, 1)
 	h.registerPayer()
-	intent := func(requestID string) map[string]any {
-		body := map[string]any{"submitter": shopAccount, "payload": map[string]any{"to": paidTo}}
-		if requestID != "" {
-			body["requestId"] = requestID
-		}
-		return body
-	}
-	cid := func(body map[string]any, cid string) map[string]any {
-		if cid != "" {
-			body["cid"] = cid
-		}
-		return body
-	}
+	intent := members{"submitter": shopAccount, "payload": members{"to": paidTo}}
 	for _, api := range []struct {
 		path, token, field, id string
-		accepted, again        int
-		body                   func(key string) map[string]any
+		accepted               int
+		body                   members
 	}{
-		{"/api/v1/tx", h.callerToken("shop"), "requestId", "txId", 202, 200, intent},
-		{"/api/v1/internal_transfer", h.userToken(alice), "cid", "req_id", 200, 200, func(key string) map[string]any { return cid(order(nil), key) }},
-		{"/api/v1/payout", h.userToken(bob), "cid", "req_id", 202, 200, func(key string) map[string]any {
-			return cid(map[string]any{"asset": "USDT", "amount": "1", "address": paidTo}, key)
-		}},
+		{"/api/v1/tx", h.callerToken("shop"), "requestId", "txId", 202, intent},
+		{"/api/v1/internal_transfer", h.userToken(alice), "cid", "req_id", 200, order(nil)},
+		{"/api/v1/payout", h.userToken(bob), "cid", "req_id", 202, members{"asset": "USDT", "amount": "1", "address": paidTo}},
 	} {
-		first := h.keyed(api.token, api.path, api.body(""), "key-1")
+		first := h.keyed(api.token, api.path, api.body, "key-1")
 		first.wants(t, api.accepted, "%s", api.path)
-		same := fmt.Sprint(api.again, " ", first.body[api.id])
+		same := fmt.Sprint("200 ", first.body[api.id])
 		for _, c := range []struct {
 			name, inBody string
 			keys         []string
@@ -212,7 +203,11 @@ func TestIdempotencyKey(t *testing.T) {
 			{"not ASCII", "", []string{"é"}, "400 INVALID_FIELD Idempotency-Key"},
 			{"too long", "", []string{strings.Repeat("k", 129)}, "400 INVALID_FIELD " + api.field},
 		} {
-			a := h.keyed(api.token, api.path, api.body(c.inBody), c.keys...)
+			body := api.body
+			if c.inBody != "" {
+				body = with(body, members{api.field: c.inBody})
+			}
+			a := h.keyed(api.token, api.path, body, c.keys...)
 			got := a.is("code", "field")
 			if a.status < 300 {
 				got = a.is(api.id)
@@ -220,11 +215,12 @@ func TestIdempotencyKey(t *testing.T) {
 			check.Equal(t, fmt.Sprintf("%s, %s (%v)", api.path, c.name, a.body["detail"]), got, c.want)
 		}
 	}
-	escaped := h.keyed(h.callerToken("shop"), "/api/v1/tx", intent(""), `"a \"b\" \\c"`)
+	escaped := h.keyed(h.callerToken("shop"), "/api/v1/tx", intent, `"a \"b\" \\c"`)
 	if found, err := h.clientOf(h.callerToken("shop")).TxByRequest(t.Context(), shopAccount, `a "b" \c`); err != nil || found.TxID != escaped.body["txId"] {
 		t.Errorf("with escapes: got %v, found %+v, %v", escaped, found, err)
 	}
-	check.Equal(t, "a batch", h.keyed(h.callerToken("shop"), "/api/v1/tx:batch", map[string]any{"intents": []any{intent("x")}}, "key-1").is("code", "field"), "400 UNSUPPORTED_FIELD Idempotency-Key")
+	check.Equal(t, "a batch", h.keyed(h.callerToken("shop"), "/api/v1/tx:batch", members{"intents": []any{intentOf("x")}}, "key-1").is("code", "field"),
+		"400 UNSUPPORTED_FIELD Idempotency-Key")
 }
 
 // An invalid list query is refused with its parameter's name.
@@ -233,12 +229,8 @@ func TestListsRefuse(t *testing.T) {
 	h := build(t)
 	h.Bundle.Register(t, shopAccount, 1)
 	for i := range 2 {
-		if _, err := h.clientOf(h.callerToken("shop")).CreateTx(t.Context(), intentOf(fmt.Sprint("r", i))); err != nil {
-			t.Fatal(err)
-		}
-		if a := h.post(alice, nil); a.status != 200 {
-			t.Fatal(a)
-		}
+		h.createTx(fmt.Sprint("r", i))
+		h.post(alice, nil).wants(t, 200, "transfer")
 	}
 	list := func(token, query string) answer {
 		path := "/api/v1/internal_transfer?"
@@ -247,9 +239,9 @@ func TestListsRefuse(t *testing.T) {
 		}
 		return call(t, t.Context(), token, "GET", h.url+path+query, nil)
 	}
-	txs, transfers := "submitter="+shopAccount, ""
+	const txs = "submitter=" + shopAccount
 	ofTxs := fmt.Sprint(list(h.callerToken("shop"), txs+"&pageSize=1").body["nextPageToken"])
-	ofTransfers := fmt.Sprint(list(h.userToken(alice), transfers+"pageSize=1").body["nextPageToken"])
+	ofTransfers := fmt.Sprint(list(h.userToken(alice), "pageSize=1").body["nextPageToken"])
 	for _, c := range []struct{ name, token, query, want string }{
 		{"no submitter", h.callerToken("shop"), "submitter=", "400 INVALID_FIELD submitter"},
 		{"a submitter that is none", h.callerToken("shop"), "submitter=x", "400 INVALID_FIELD submitter"},
@@ -271,6 +263,6 @@ func TestListsRefuse(t *testing.T) {
 		{"its own", h.callerToken("shop"), txs + "&pageSize=500&pageToken=" + ofTxs, "200 <nil> <nil>"},
 		{"its own, of transfers", h.userToken(alice), "pageToken=" + ofTransfers, "200 <nil> <nil>"},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.name), list(c.token, c.query).is("code", "field"), c.want)
+		check.Equal(t, c.name, list(c.token, c.query).is("code", "field"), c.want)
 	}
 }

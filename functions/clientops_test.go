@@ -6,10 +6,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // With the client an operator accepts a restored database, and decides about held intents and foreign
@@ -20,18 +18,11 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	h.Register(t, shopAccount, 1)
 	h.registerPayer()
 	shop, ann := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("ann"))
-	held, err := shop.CreateTx(t.Context(), intentOf("held"))
-	check.OK(t)(err)
-	if err := ann.AcceptDatabase(t.Context(), "not restored"); client.CodeOf(err) != "TOO_LATE" {
-		t.Errorf("accept what is the accepted database: got %v, want TOO_LATE", err)
-	}
+	held := check.Value(shop.CreateTx(t.Context(), intentOf("held")))(t)
+	refused(t, "accept what is the accepted database", "TOO_LATE")(ann.AcceptDatabase(t.Context(), "not restored"))
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	if err := shop.AcceptDatabase(t.Context(), "by a caller"); client.CodeOf(err) != "FORBIDDEN" {
-		t.Errorf("accept by a caller: got %v, want FORBIDDEN", err)
-	}
-	if err := ann.AcceptDatabase(t.Context(), "the backup of the 21st"); err != nil {
-		t.Fatalf("accept: %v", err)
-	}
+	refused(t, "accept by a caller", "FORBIDDEN")(shop.AcceptDatabase(t.Context(), "by a caller"))
+	check.OK(t)(ann.AcceptDatabase(t.Context(), "the backup of the 21st"))
 	if tx, err := shop.Tx(t.Context(), held.TxID); err != nil || tx.SubState != "HELD" {
 		t.Errorf("after it: got %+v, %v; want it held", tx, err)
 	}
@@ -41,9 +32,7 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	if want := shopAccount + " 1 true"; err != nil || !strings.Contains(names, want) || !strings.Contains(names, payer) {
 		t.Errorf("submitters: got %s, %v; want %s, and the payer", names, err, want)
 	}
-	if _, err := ann.DecideTx(t.Context(), held.TxID, "replace", "it has no nonce"); client.CodeOf(err) != "TOO_LATE" {
-		t.Errorf("decide about what has no nonce: got %v, want TOO_LATE", err)
-	}
+	refused(t, "decide about what has no nonce", "TOO_LATE")(ann.DecideTx(t.Context(), held.TxID, "replace", "it has no nonce"))
 	if report, err := ann.ProceedAll(t.Context(), shopAccount, held.TxID, "the log of the 21st"); err != nil || report.Submitter != shopAccount || report.Proceeded != 1 {
 		t.Errorf("proceed: got %+v, %v; want 1", report, err)
 	}
@@ -55,17 +44,10 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Register(t, shopAccount, 1)
-	to, err := eip155.ParseAddress(paidTo)
-	check.OK(t)(err)
-	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
 	const all = 103
-	h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
-		select $1, n, 1, '0x' || lpad(to_hex(n + 1), 64, '0'), 7, '0x' || lpad(to_hex(n + 1), 64, '0'), lower($2), 1, $3, true, '{}', 'node' from generate_series(0, $4::int - 1) n`,
-		shopAccount, paidTo, digest[:], all)
-	h.run(`insert into foreign_hold (submitter, nonce, call_digest) select submitter, nonce, call_digest from foreign_transaction`)
+	h.heldByForeign(all)
 	shop, ann := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("ann"))
-	held, err := shop.CreateTx(t.Context(), intentOf("repeated"))
-	check.OK(t)(err)
+	held := check.Value(shop.CreateTx(t.Context(), intentOf("repeated")))(t)
 	var listed []client.OpenForeign
 	for one, err := range ann.ListForeign(t.Context(), shopAccount, 0) {
 		check.OK(t)(err)
@@ -74,21 +56,15 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	if len(listed) != all || listed[0].TxID != held.TxID || listed[0].RequestID != "repeated" || listed[1].TxID != "" || listed[all-1].Nonce != all-1 {
 		t.Fatalf("list: got %d, the first two %+v; want %d, and the intent held for the first", len(listed), listed[:min(2, len(listed))], all)
 	}
-	var later []uint64
-	for one, err := range ann.ListForeign(t.Context(), shopAccount, all-2) {
-		check.OK(t)(err)
-		later = append(later, one.Nonce)
-	}
-	check.Same(t, "from the last but one", later, []uint64{all - 2, all - 1})
+	later := check.Value(collect(ann.ListForeign(t.Context(), shopAccount, all-2), func(one client.OpenForeign) string { return fmt.Sprint(one.Nonce) }))(t)
+	check.Equal(t, "from the last but one", later, fmt.Sprint(all-2, " ", all-1))
 	if got, err := ann.MatchForeign(t.Context(), shopAccount, 0, held.TxID, "the same call"); err != nil || got.State != client.Confirmed || got.SubState != "RECORDED" {
 		t.Errorf("match: got %+v, %v; want CONFIRMED/RECORDED", got, err)
 	}
 	if got, err := ann.WriteOffForeign(t.Context(), shopAccount, new(uint64(1)), nil, "by hand"); err != nil || got.WrittenOff != 1 || got.Remaining != all-2 {
 		t.Errorf("write one off: got %+v, %v; want 1 of them, and %d left", got, err, all-2)
 	}
-	if _, err := ann.WriteOffForeign(t.Context(), shopAccount, new(uint64(1)), nil, "again"); client.CodeOf(err) != "TOO_LATE" {
-		t.Errorf("write it off again: got %v, want TOO_LATE", err)
-	}
+	refused(t, "write it off again", "TOO_LATE")(ann.WriteOffForeign(t.Context(), shopAccount, new(uint64(1)), nil, "again"))
 	for _, c := range []struct {
 		through         uint64
 		writes, remains int
@@ -110,16 +86,12 @@ func TestClientResolvesTransfers(t *testing.T) {
 		t.Errorf("cancel: got %+v, %v; want FAILED/CANCELLED", got, err)
 	}
 	reqID := h.pending()
-	if _, err := ann.CancelTransfer(t.Context(), reqID, "not wanted"); client.CodeOf(err) != "TOO_LATE" {
-		t.Errorf("cancel what has begun: got %v, want TOO_LATE", err)
-	}
+	refused(t, "cancel what has begun", "TOO_LATE")(ann.CancelTransfer(t.Context(), reqID, "not wanted"))
 	why, err := ann.WhyTransfer(t.Context(), reqID)
 	if err != nil || why.ReqID != reqID || why.State != client.TransferTargetPending || why.UserID != alice || why.NextTryAt == nil || len(why.History) == 0 || !strings.Contains(why.WouldUnblock, "deposit") {
 		t.Errorf("why: got %+v, %v; want what it waits for", why, err)
 	}
-	if _, err := ann.ResolveTransfer(t.Context(), reqID, client.Resolve{Op: "refund", Reason: "r"}); client.CodeOf(err) != "NOTHING_TO_RESOLVE" {
-		t.Errorf("resolve another operation: got %v, want NOTHING_TO_RESOLVE", err)
-	}
+	refused(t, "resolve another operation", "NOTHING_TO_RESOLVE")(ann.ResolveTransfer(t.Context(), reqID, client.Resolve{Op: "refund", Reason: "r"}))
 	h.signal(syscall.SIGCONT)
 	if got, err := ann.ResolveTransfer(t.Context(), reqID, client.Resolve{Op: "deposit", Reason: "the core is back"}); err != nil || got.ReqID != reqID {
 		t.Errorf("resolve: got %+v, %v; want the transfer", got, err)
@@ -136,10 +108,6 @@ func TestClientResolvesTransfers(t *testing.T) {
 	if err != nil || shown.LastCheck == nil || shown.OpenHalts != 1 || len(shown.Halts) != 1 || len(shown.Halts[0].Evidence) == 0 || shown.LastCheck.Found[0].ID == 0 {
 		t.Fatalf("conservation: got %+v, %v; want the finding and the halt", shown, err)
 	}
-	if err := ann.ResumeHalt(t.Context(), shown.Halts[0].ID, false, "looked"); err != nil {
-		t.Errorf("resume: %v", err)
-	}
-	if err := ann.ResumeHalt(t.Context(), shown.Halts[0].ID, false, "looked"); client.CodeOf(err) != "TOO_LATE" {
-		t.Errorf("resume again: got %v, want TOO_LATE", err)
-	}
+	check.OK(t)(ann.ResumeHalt(t.Context(), shown.Halts[0].ID, false, "looked"))
+	refused(t, "resume again", "TOO_LATE")(ann.ResumeHalt(t.Context(), shown.Halts[0].ID, false, "looked"))
 }

@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -69,7 +68,7 @@ type request struct {
 var requests = slices.Concat(refusedRequests, failedRequests, limitedRequests, edgeRequests, operatorRequests)
 
 // posts returns a post by alice.
-func posts(differs map[string]any) func(deployment) answer {
+func posts(differs members) func(deployment) answer {
 	return func(h deployment) answer { return h.post(alice, differs) }
 }
 
@@ -127,9 +126,7 @@ var failedRequests = []request{
 func (h deployment) barred(user int64, s funding.Status) answer {
 	h.t.Helper()
 	h.rich(user, 1, 5_000_000)
-	if err := h.funding.SetStatus(h.t.Context(), user, 1, s); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.funding.SetStatus(h.t.Context(), user, 1, s))
 	return h.post(user, nil)
 }
 
@@ -173,9 +170,7 @@ func (h deployment) second(user int64, settings ...string) answer {
 
 // text posts a body that is no JSON object.
 func text(method, body string) func(deployment) answer {
-	return func(h deployment) answer {
-		return call(h.t, h.t.Context(), h.userToken(alice), method, h.url+"/api/v1/internal_transfer", body)
-	}
+	return func(h deployment) answer { return h.asUser(alice, method, "/api/v1/internal_transfer", body) }
 }
 
 var edgeRequests = []request{
@@ -218,7 +213,7 @@ var operatorRequests = []request{
 // shown returns the transfer as its user sees it.
 func (h deployment) shown(user int64, reqID string) answer {
 	h.t.Helper()
-	return call(h.t, h.t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
+	return h.asUser(user, "GET", "/api/v1/internal_transfer/"+reqID, nil)
 }
 
 // step delivers the task of the transfer's next step.
@@ -249,23 +244,10 @@ func resolvedWithdrawal(h deployment) answer {
 	h.t.Helper()
 	h.rich(50, 1, 5_000_000)
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
-	locked, err := h.DB.Begin(h.t.Context())
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer func() { _ = locked.Rollback(context.WithoutCancel(h.t.Context())) }()
-	if _, err := locked.Exec(h.t.Context(), `select from balances_tb where user_id = 50 for update`); err != nil {
-		h.t.Fatal(err)
-	}
+	free := h.lockAccount(50)
 	reqID := fmt.Sprint(h.post(50, nil).body["req_id"])
-	await(h.t, "the withdrawal no longer waits for the account", func() bool {
-		var waiting bool
-		err := h.DB.QueryRow(h.t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`).Scan(&waiting)
-		return err == nil && !waiting
-	})
-	if err := locked.Rollback(h.t.Context()); err != nil {
-		h.t.Fatal(err)
-	}
+	await(h.t, "the withdrawal no longer waits for the account", func() bool { return h.one(waitsForLock) == "false" })
+	free()
 	h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "withdraw", "reason": "r"})
 	return h.shown(50, reqID)
 }
@@ -306,7 +288,11 @@ func TestEveryCodeIsReached(t *testing.T) {
 			}
 		}
 	}
-	for code, where := range declaredCodes(t) {
+	declared := declaredCodes(t, "transfers/problem.go", "../shared/web/problem.go", "../shared/transfer/*.go", "../shared/ledger/payout/*.go")
+	if len(declared) < 35 || declared["SAME_ACCOUNT"] == "" || declared["PAYOUT_REVERTED"] == "" || declared["UNAUTHORIZED"] == "" || declared["NOTHING_TO_RESOLVE"] == "" {
+		t.Fatalf("declared: got %d codes, %v; want all of them", len(declared), declared)
+	}
+	for code, where := range declared {
 		switch why := elsewhere[code]; {
 		case why == "" && !reached[code]:
 			t.Errorf("%s, declared at %s: no request reaches it", code, where)
@@ -332,37 +318,31 @@ func testExists(t *testing.T, code, reference string) {
 	}
 }
 
-// declaredCodes returns the codes that the program can answer about transfers, and where each is
-// declared.
-func declaredCodes(t *testing.T) map[string]string {
+// declaredCodes returns the codes and reasons that the files of the patterns declare, and where each is declared.
+func declaredCodes(t *testing.T, patterns ...string) map[string]string {
 	t.Helper()
-	files := []string{"transfers/problem.go", "../shared/web/problem.go"}
-	for _, folder := range []string{"../shared/transfer", "../shared/ledger/payout"} {
-		all, err := filepath.Glob(folder + "/*.go")
-		if err != nil || len(all) == 0 {
-			t.Fatalf("%s: got %d files, %v; want some", folder, len(all), err)
-		}
-		files = append(files, slices.DeleteFunc(all, func(name string) bool { return strings.HasSuffix(name, "_test.go") })...)
-	}
 	declared := map[string]string{}
 	set := token.NewFileSet()
-	for _, name := range files {
-		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-		check.OK(t)(err)
-		ast.Inspect(file, func(n ast.Node) bool {
-			for _, literal := range codeLiterals(n) {
-				code, err := strconv.Unquote(literal.Value)
-				if err != nil || !regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`).MatchString(code) {
-					t.Errorf("%s: %s is no code", set.Position(literal.Pos()), literal.Value)
-				}
-				declared[code] = set.Position(literal.Pos()).String()
+	for _, pattern := range patterns {
+		files := check.Value(filepath.Glob(pattern))(t)
+		if len(files) == 0 {
+			t.Fatalf("%s: got no files, want some", pattern)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
 			}
-			return true
-		})
-	}
-	const fewest = 35
-	if len(declared) < fewest || declared["SAME_ACCOUNT"] == "" || declared["PAYOUT_REVERTED"] == "" || declared["UNAUTHORIZED"] == "" || declared["NOTHING_TO_RESOLVE"] == "" {
-		t.Fatalf("declared: got %d codes, %v; want all of them", len(declared), declared)
+			ast.Inspect(check.Value(parser.ParseFile(set, name, nil, parser.SkipObjectResolution))(t), func(n ast.Node) bool {
+				for _, literal := range codeLiterals(n) {
+					code, err := strconv.Unquote(literal.Value)
+					if err != nil || !regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`).MatchString(code) {
+						t.Errorf("%s: %s is no code", set.Position(literal.Pos()), literal.Value)
+					}
+					declared[code] = set.Position(literal.Pos()).String()
+				}
+				return true
+			})
+		}
 	}
 	return declared
 }
@@ -373,11 +353,11 @@ func codeLiterals(n ast.Node) (all []*ast.BasicLit) {
 	var texts []ast.Expr
 	switch n := n.(type) {
 	case *ast.ValueSpec:
-		if typeName(n.Type) == "Reason" {
+		if nameOf(n.Type) == "Reason" {
 			texts = n.Values
 		}
 	case *ast.CompositeLit:
-		if typeName(n.Type) == "Code" && len(n.Elts) > 0 {
+		if nameOf(n.Type) == "Code" && len(n.Elts) > 0 {
 			name := n.Elts[0]
 			if pair, ok := name.(*ast.KeyValueExpr); ok {
 				name = pair.Value
@@ -393,8 +373,8 @@ func codeLiterals(n ast.Node) (all []*ast.BasicLit) {
 	return all
 }
 
-// typeName returns the last part of a type's name; "": it has none.
-func typeName(e ast.Expr) string {
+// nameOf returns the last part of a type's name; "": it has none.
+func nameOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
 		return e.Name

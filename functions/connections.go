@@ -44,7 +44,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 	if a.acceptsIntents() {
 		o.MACs = a.intents
 	}
-	if a.signsIntents() {
+	if a.signs() {
 		o.MACKeys = a.intents.IDs()
 	}
 	a.store.Store, err = store.Open(ctx, o)
@@ -130,11 +130,13 @@ func (a *App) openIntents(context.Context) error {
 // acceptsIntents reports whether this process stores intents. The function admin stores them when it
 // continues a transfer after an operator's statement.
 func (a *App) acceptsIntents() bool {
-	return a.config.Platform.FunctionTarget == "admin" && a.config.Trading.URL != "" ||
-		slices.Contains([]string{"", All, "create", "transfer"}, a.config.Platform.FunctionTarget)
+	return a.serves("create") || a.serves("transfer") || a.serves("admin") && a.config.Trading.URL != ""
 }
 
-// signsIntents reports whether this process signs.
-func (a *App) signsIntents() bool {
-	return slices.Contains([]string{"", All, string(txmanager.KindAdvance)}, a.config.Platform.FunctionTarget)
+// signs reports whether this process signs, and therefore calls handlers.
+func (a *App) signs() bool { return a.serves(string(txmanager.KindAdvance)) }
+
+// serves reports whether this process serves the function, alone or with all others.
+func (a *App) serves(function string) bool {
+	return slices.Contains([]string{"", All, function}, a.config.Platform.FunctionTarget)
 }

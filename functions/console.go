@@ -13,6 +13,11 @@ import (
 	"cloud.google.com/go/compute/metadata"
 
 	"github.com/fencepost/fencepost/functions/console"
+	"github.com/fencepost/fencepost/functions/console/incidents"
+	"github.com/fencepost/fencepost/functions/console/money"
+	"github.com/fencepost/fencepost/functions/console/operation"
+	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/functions/console/queues"
 	"github.com/fencepost/fencepost/functions/console/signin"
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/config"
@@ -74,16 +79,26 @@ func (a *App) openConsole() error {
 		return fmt.Errorf("console.sessionKeys: %w", err)
 	}
 	sections := consoleSections(c)
-	pages, static, err := consolePages(sections)
+	pages, err := page.New(sections...)
 	if err != nil {
 		return err
 	}
 	a.console, err = console.New(console.Options{
-		Sections: sections, Pages: pages, Static: static, Way: wayOf(a.config, a.base, sealer, pages.RenderPlain), Sealer: sealer,
+		Sections: sections, Pages: pages, Static: page.Static(), Way: wayOf(a.config, a.base, sealer, pages.RenderPlain), Sealer: sealer,
 		Hosts: c.Hosts, AdminURL: c.AdminURL, Transport: a.adminTransport(), Operators: a.config.Auth.Operators, Viewers: a.config.Auth.Viewers,
 		Local: c.Mode == config.ConsoleLocal, Log: a.base.Log,
 	})
 	return err
+}
+
+// consoleSections returns the sections of the console, in the order of its menu. Only the local environment has drills: its
+// issuer leads to the emulator's control address.
+func consoleSections(c config.Console) []page.Section {
+	var drills operation.Drills
+	if c.Mode == config.ConsoleLocal {
+		drills = operation.RemoteDrills(c.OIDCIssuer + "/control")
+	}
+	return []page.Section{queues.Section(queues.Links{Trace: c.TraceURL, Log: c.LogURL}), incidents.Section(), money.Section(), operation.Section(drills)}
 }
 
 // wayOf returns the way in which people sign in.
@@ -102,10 +117,7 @@ func wayOf(c config.Config, base *serve.Base, sealer *signin.Sealer, plain signi
 }
 
 // servesConsole reports whether this process serves the console.
-func (a *App) servesConsole() bool {
-	target := a.config.Platform.FunctionTarget
-	return a.config.Console.On() && (target == "" || target == All || target == config.ConsoleTarget)
-}
+func (a *App) servesConsole() bool { return a.config.Console.On() && a.serves(config.ConsoleTarget) }
 
 // routeConsole serves the function console. It is none of the API's paths.
 func (a *App) routeConsole(mux *web.Mux) {

@@ -4,14 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions/console/incidents"
 	"github.com/fencepost/fencepost/functions/console/money"
@@ -122,9 +119,8 @@ func TestConsolePagesMakeBoundedReads(t *testing.T) {
 	t.Parallel()
 	h, c := listed(t)
 	sections := []page.Section{queues.Section(queues.Links{}), incidents.Section(), money.Section(), operation.Section(nil)}
-	p := h.pages(sections...)
-	tx, err := collect(c.FindTxs(t.Context(), client.TxFilter{RequestID: "r4"}), func(x client.FoundTx) string { return x.TxID })
-	check.OK(t)(err)
+	p := h.console(sections...)
+	tx := check.Value(collect(c.FindTxs(t.Context(), client.TxFilter{RequestID: "r4"}), func(x client.FoundTx) string { return x.TxID }))(t)
 	const transfer = "01ARZ3NDEKTSV4RRFFQ69G5FAV" // there is none: the page of one would also read its payout or the halts
 	table := consolePages(tx, "0197c0de-0000-7000-8000-000000000000", transfer)
 	var served []string
@@ -136,18 +132,14 @@ func TestConsolePagesMakeBoundedReads(t *testing.T) {
 		}
 	}
 	slices.Sort(served)
-	if diff := cmp.Diff(served, slices.Sorted(maps.Keys(table))); diff != "" {
-		t.Errorf("pages (-served +in the table):\n%s", diff)
-	}
+	check.Same(t, "pages in the table", slices.Sorted(maps.Keys(table)), served)
 	for pattern, one := range table {
-		got := p.get(one.path)
+		w, made := p.Get(one.path)
 		calls := map[string]int{}
-		for _, call := range p.made.take() {
-			calls[operationOf(t, call)]++
+		for _, call := range made {
+			calls[patternOf(call.Operation, maps.Keys(statementsOf))]++
 		}
-		if diff := cmp.Diff(one.calls, calls); diff != "" {
-			t.Errorf("%s, status %d: calls of admin (-table +made):\n%s", pattern, got.status, diff)
-		}
+		check.Same(t, fmt.Sprintf("%s, status %d: calls of admin", pattern, w.Code), calls, one.calls)
 		for call := range one.calls {
 			if _, ok := statementsOf[call]; !ok {
 				t.Errorf("%s: statementsOf lacks %s", pattern, call)
@@ -161,21 +153,6 @@ func TestConsolePagesMakeBoundedReads(t *testing.T) {
 			}
 		}
 	}
-}
-
-// operationOf returns the operation of admin that serves a call.
-func operationOf(t *testing.T, call string) string {
-	t.Helper()
-	mux := http.NewServeMux()
-	for operation := range statementsOf {
-		mux.Handle(operation, http.NotFoundHandler())
-	}
-	method, path, _ := strings.Cut(call, " ")
-	_, pattern := mux.Handler(httptest.NewRequest(method, path, nil))
-	if pattern == "" {
-		return fmt.Sprintf("%s, which statementsOf lacks", call)
-	}
-	return pattern
 }
 
 // isPlanned reports whether the statement has a golden plan, or its package's test of plans names it.

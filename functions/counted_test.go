@@ -2,13 +2,11 @@ package functions_test
 
 import (
 	"crypto/ecdsa"
-	"errors"
 	"math/big"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -30,9 +28,7 @@ func TestLeasesAreCounted(t *testing.T) {
 	book := counted.Store{Store: db.Store}
 	take := func(owner string) txmanager.AcquireResult {
 		t.Helper()
-		taken, err := book.Acquire(t.Context(), s, owner, true)
-		check.OK(t)(err)
-		return taken
+		return check.Value(book.Acquire(t.Context(), s, owner, true))(t)
 	}
 	held := take("a/1")
 	if take("b/1").Held {
@@ -44,45 +40,31 @@ func TestLeasesAreCounted(t *testing.T) {
 		t.Errorf("tries while another held it: got %v, want some", tried)
 	}
 	delete(tried, "fencepost_lease_acquire_total{result=not_owner}")
-	if diff := cmp.Diff(map[string]int64{"fencepost_lease_acquire_total{result=inserted}": 1, "fencepost_lease_acquire_total{result=taken_over}": 1}, tried); diff != "" {
-		t.Errorf("two tenures (-want +got):\n%s", diff)
-	}
+	check.Same(t, "two lease sessions", tried, map[string]int64{"fencepost_lease_acquire_total{result=inserted}": 1, "fencepost_lease_acquire_total{result=taken_over}": 1})
 	b := take("b/1").State.Lease // its own lease, acquired again
-	if _, err := book.Commit(t.Context(), txmanager.Commit{Lease: b, LeaseEnd: txmanager.ReleaseUnlessRerun}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(book.Commit(t.Context(), txmanager.Commit{Lease: b, LeaseEnd: txmanager.ReleaseUnlessRerun}))
 	if !take("c/1").Held {
 		t.Fatal("a lease that was given back: got it refused")
 	}
-	if diff := cmp.Diff(map[string]int64{"fencepost_lease_acquire_total{result=reacquired}": 2}, recorded.take()); diff != "" {
-		t.Errorf("its own, and one that was given back (-want +got):\n%s", diff)
-	}
-	_, again := book.BeginIteration(t.Context(), held.State.Lease, true)
-	_, renew := book.Renew(t.Context(), held.State.Lease)
-	_, release := book.Commit(t.Context(), txmanager.Commit{Lease: held.State.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	_, cursor := book.Commit(t.Context(), txmanager.Commit{Lease: held.State.Lease, Cursor: txmanager.CursorChange{ClearSuspected: true}})
-	for _, err := range []error{again, renew, release, cursor} {
-		if !errors.Is(err, lease.ErrFenced) {
-			t.Errorf("by the former holder: got %v, want ErrFenced", err)
-		}
-	}
-	want := map[string]int64{"fencepost_lease_fenced_total{op=again}": 1, "fencepost_lease_fenced_total{op=renew}": 1, "fencepost_lease_fenced_total{op=release}": 1, "fencepost_lease_fenced_total{op=cursor}": 1}
-	if diff := cmp.Diff(want, recorded.take()); diff != "" {
-		t.Errorf("the former holder (-want +got):\n%s", diff)
-	}
+	check.Same(t, "its own, and one that was released", recorded.take(), map[string]int64{"fencepost_lease_acquire_total{result=reacquired}": 2})
+	check.Err(t, "again by the former holder", lease.ErrFenced)(book.BeginIteration(t.Context(), held.State.Lease, true))
+	check.Err(t, "renew by the former holder", lease.ErrFenced)(book.Renew(t.Context(), held.State.Lease))
+	former := txmanager.Commit{Lease: held.State.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}
+	check.Err(t, "release by the former holder", lease.ErrFenced)(book.Commit(t.Context(), former))
+	former = txmanager.Commit{Lease: held.State.Lease, Cursor: txmanager.CursorChange{ClearSuspected: true}}
+	check.Err(t, "cursor by the former holder", lease.ErrFenced)(book.Commit(t.Context(), former))
+	check.Same(t, "the former holder", recorded.take(), map[string]int64{"fencepost_lease_fenced_total{op=again}": 1, "fencepost_lease_fenced_total{op=renew}": 1,
+		"fencepost_lease_fenced_total{op=release}": 1, "fencepost_lease_fenced_total{op=cursor}": 1})
 }
 
 // Each signature is counted by its signer and its result. The test runs alone, since the metrics
 // belong to the process.
 func TestSignaturesAreCounted(t *testing.T) {
 	recorded := metricSeries()
-	key, err := crypto.GenerateKey()
-	check.OK(t)(err)
+	key := check.Value(crypto.GenerateKey())(t)
 	s := eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
-	local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
-	check.OK(t)(err)
-	d, err := signer.NewDirectory(signer.LocalKind(local))
-	check.OK(t)(err)
+	local := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key}))(t)
+	d := check.Value(signer.NewDirectory(signer.LocalKind(local)))(t)
 	recorded.take()
 	one := big.NewInt(1)
 	for _, name := range []string{"local", "local", "remote:treasury"} {
@@ -90,10 +72,8 @@ func TestSignaturesAreCounted(t *testing.T) {
 			txmanager.Unsigned{ChainID: 1337, To: new(eip155.Address([20]byte{9})), Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
 	}
 	signed := recorded.take()
-	check.Equal(t, "signed", signed["fencepost_tx_sign_total{result=signed,signer=local}"], int64(2))
-	if got, want := signed["fencepost_tx_sign_total{result=unknown,signer=remote}"], int64(1); got != want {
-		t.Errorf("by a signer that is not there: got %d unknown, want %d", got, want)
-	}
+	check.Equal(t, "signed", signed["fencepost_tx_sign_total{result=signed,signer=local}"], 2)
+	check.Equal(t, "unknown, by a signer that is not there", signed["fencepost_tx_sign_total{result=unknown,signer=remote}"], 1)
 	if _, told := signed["fencepost_tx_sign_seconds_total{result=signed,signer=local}"]; !told {
 		t.Errorf("time: got none told, want some: %v", signed)
 	}

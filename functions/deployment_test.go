@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -69,12 +70,9 @@ func build(t *testing.T, settings ...string) deployment {
 // buildOn is [build] with that trading core.
 func buildOn(t *testing.T, core core, settings ...string) deployment {
 	t.Helper()
-	h := deployment{Bundle: storetest.New(t), t: t, core: core, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}, left: new(atomic.Bool)}
-	h.funding, h.table = funding.New(h.DB), transfers.New(h.Store)
-	var err error
-	if h.trading, err = trading.New(trading.Options{URL: h.core.url, Secret: coreSecret}); err != nil {
-		t.Fatal(err)
-	}
+	h := bare(t)
+	h.core, h.funding, h.table = core, funding.New(h.DB), transfers.New(h.Store)
+	h.trading = check.Value(trading.New(trading.Options{URL: core.url, Secret: coreSecret}))(t)
 	t.Cleanup(h.trading.Close)
 	h.url = h.serve(append(h.transferSettings(), settings...)...)
 	for _, a := range assets {
@@ -85,6 +83,12 @@ func buildOn(t *testing.T, core core, settings ...string) deployment {
 		h.must(h.funding.OutsideDeposit(t.Context(), transfer.Call{ReqID: fmt.Sprint("funds-of-", user), UserID: user, AssetID: 1, Units: 1_000_000_000}))
 	}
 	return h
+}
+
+// bare returns a deployment without users and a trading core, which serves nothing yet.
+func bare(t *testing.T) deployment {
+	t.Helper()
+	return deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}, left: new(atomic.Bool)}
 }
 
 func (h deployment) must(o transfer.Outcome) {
@@ -134,10 +138,7 @@ func (h deployment) app(settings ...string) (*functions.App, error) {
 // appWith is [deployment.app] with a business' code.
 func (h deployment) appWith(ext functions.Extensions, settings ...string) (*functions.App, error) {
 	h.t.Helper()
-	c, err := config.LoadForTests(h.settings(settings...))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	c := check.Value(config.LoadForTests(h.settings(settings...)))(h.t)
 	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", ext)
 }
 
@@ -150,8 +151,7 @@ func (h deployment) opened(settings ...string) *functions.App {
 // openedWith is [deployment.opened] with a business' code.
 func (h deployment) openedWith(ext functions.Extensions, settings ...string) *functions.App {
 	h.t.Helper()
-	app, err := h.appWith(ext, settings...)
-	check.OK(h.t)(err)
+	app := check.Value(h.appWith(ext, settings...))(h.t)
 	h.t.Cleanup(func() { _ = app.Close(context.WithoutCancel(h.t.Context())) })
 	return app
 }
@@ -163,13 +163,12 @@ func (h deployment) listen(app *functions.App, target string) (url string) {
 	return server.URL
 }
 
-// onChain returns a deployment with its own chain, and without users and a trading core.
+// onChain returns a bare deployment and its chain.
 func onChain(t *testing.T) (deployment, *devchain.Chain) {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
-	return deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}}, chain
+	return bare(t), chain
 }
 
 // serve serves all functions with these settings until the test ends, each with its own database role.
@@ -205,19 +204,86 @@ func (h deployment) as(account, method, path string, body any) answer {
 	return call(h.t, h.t.Context(), token, method, h.url+path, body)
 }
 
+// asUser calls a function as the user.
+func (h deployment) asUser(user int64, method, path string, body any) answer {
+	h.t.Helper()
+	return call(h.t, h.t.Context(), h.userToken(user), method, h.url+path, body)
+}
+
 // order returns a transfer's body: 1.5 USDT from Funding to Spot, with the given changes.
-func order(differs map[string]any) map[string]any {
-	body := map[string]any{"from": "FUNDING", "to": "SPOT", "asset": "USDT", "amount": "1.5"}
-	for name, value := range differs {
-		body[name] = value
-	}
-	return body
+func order(differs members) members {
+	return with(members{"from": "FUNDING", "to": "SPOT", "asset": "USDT", "amount": "1.5"}, differs)
 }
 
 // post posts a transfer of the user.
-func (h deployment) post(user int64, differs map[string]any) answer {
+func (h deployment) post(user int64, differs members) answer {
 	h.t.Helper()
-	return call(h.t, h.t.Context(), h.userToken(user), "POST", h.url+"/api/v1/internal_transfer", order(differs))
+	return h.asUser(user, "POST", "/api/v1/internal_transfer", order(differs))
+}
+
+// spotUnits returns the user's units of USDT in the trading core.
+func (h deployment) spotUnits(user int64) uint64 {
+	h.t.Helper()
+	b, _, err := h.trading.Balance(h.t.Context(), user, 1)
+	check.OK(h.t)(err)
+	return b.Units
+}
+
+// createTx posts an intent of the shop's and returns its txId.
+func (h deployment) createTx(requestID string) (txID string) {
+	h.t.Helper()
+	a := h.as("shop", "POST", "/api/v1/tx", intentOf(requestID))
+	a.wants(h.t, 202, "intent %s", requestID)
+	return fmt.Sprint(a.body["txId"])
+}
+
+// allRows reads a list of an operator by pages of this size, of which all but the last must be full. The query is "" or
+// begins with &.
+func (h deployment) allRows(list, path, query string, size int) (all []members) {
+	h.t.Helper()
+	for token := ""; ; {
+		a := h.as("ann", "GET", fmt.Sprint(path, "?pageSize=", size, query, token), nil)
+		a.wants(h.t, 200, "%s%s", path, query)
+		rows := a.rows(list)
+		all = append(all, rows...)
+		next, more := a.body["nextPageToken"].(string)
+		if len(rows) > size || more && len(rows) < size {
+			h.t.Errorf("%s%s: got a page of %d rows, more %t, want %d a page", path, query, len(rows), more, size)
+		}
+		if !more {
+			return all
+		}
+		token = "&pageToken=" + next
+	}
+}
+
+// column returns a member of all rows as text.
+func column(rows []members, member string) string {
+	var all []string
+	for _, row := range rows {
+		all = append(all, fmt.Sprint(row[member]))
+	}
+	return strings.Join(all, " ")
+}
+
+// one reads one value.
+func (h deployment) one(query string, args ...any) (text string) {
+	h.t.Helper()
+	if err := h.DB.QueryRow(h.t.Context(), `select coalesce((`+query+`)::text, 'null')`, args...).Scan(&text); err != nil {
+		h.t.Fatalf("%s: %v", query, err)
+	}
+	return text
+}
+
+// with returns the members with some changed; nil removes one.
+func with[M ~map[string]any](all, differs M) M {
+	all = maps.Clone(all)
+	for name, value := range differs {
+		if all[name] = value; value == nil {
+			delete(all, name)
+		}
+	}
+	return all
 }
 
 // run changes rows without the functions.

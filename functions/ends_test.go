@@ -1,14 +1,12 @@
 package functions_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
-	"github.com/fencepost/fencepost/shared/client"
 )
 
 // An operator ends a finding by an adjustment, once, with a name and a reason. From then on the check
@@ -18,42 +16,31 @@ func TestAnOperatorAdjustsAFinding(t *testing.T) {
 	h := build(t)
 	ann := h.clientOf(h.callerToken("ann"))
 	for _, move := range []string{"balance", "journal"} {
-		if _, err := ann.CheckConservation(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(ann.CheckConservation(t.Context(), false))
 		h.run(`update balances_tb set available = available - 0.000001 where user_id = $1 and asset_id = 1`, alice)
 		if report, err := ann.CheckConservation(t.Context(), false); err != nil || report.Result != "violated" {
 			t.Fatalf("stolen: got %+v, %v; want violated", report, err)
 		}
-		shown := h.as("ann", "GET", "/admin/v1/conservation", nil)
-		found := shown.body["last_check"].(map[string]any)["found"].([]any)
+		found := check.Value(ann.Conservation(t.Context()))(t).LastCheck.Found
 		if len(found) != 1 {
 			t.Fatalf("standing: got %v, want one", found)
 		}
-		id := int64(found[0].(map[string]any)["id"].(float64))
+		id := found[0].ID
 		path := fmt.Sprintf("/admin/v1/conservation/findings/%d/adjust", id)
-		for want, body := range map[string]map[string]any{
-			"move": {"move": "both", "reason": "r"}, "reason": {"move": "journal", "reason": " "},
-		} {
-			if got := h.as("ann", "POST", path, body).is("code", "field"); got != "400 INVALID_FIELD "+want {
-				t.Errorf("%v: got %s, want the field %s", body, got, want)
-			}
+		for field, body := range map[string]members{"move": {"move": "both", "reason": "r"}, "reason": {"move": "journal", "reason": " "}} {
+			check.Equal(t, fmt.Sprint(body), h.as("ann", "POST", path, body).is("code", "field"), "400 INVALID_FIELD "+field)
 		}
 		got, err := ann.AdjustFinding(t.Context(), id, move, "the auditor has the case")
 		if err != nil || got.Units != "1" || got.Side != "FUNDING" || !strings.HasPrefix(got.Op, move) || got.By == "" {
 			t.Fatalf("adjust: got %+v, %v", got, err)
 		}
-		if _, err := ann.AdjustFinding(t.Context(), id, move, "again"); !codeIs(err, "TOO_LATE") {
-			t.Errorf("again: got %v, want TOO_LATE", err)
-		}
+		refused(t, "again", "TOO_LATE")(ann.AdjustFinding(t.Context(), id, move, "again"))
 		for _, full := range []bool{false, true} {
 			if report, err := ann.CheckConservation(t.Context(), full); err != nil || report.Result != "ok" {
 				t.Errorf("adjusted, full %t: got %+v, %v; want ok", full, report, err)
 			}
 		}
-		if _, err := ann.AdjustFinding(t.Context(), id, move, "again"); !codeIs(err, "NOT_FOUND") {
-			t.Errorf("once it is right: got %v, want NOT_FOUND", err)
-		}
+		refused(t, "once it is right", "NOT_FOUND")(ann.AdjustFinding(t.Context(), id, move, "again"))
 	}
 }
 
@@ -66,36 +53,22 @@ func TestAnOperatorAcknowledges(t *testing.T) {
 	ann := h.clientOf(h.callerToken("ann"))
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 	check.OK(t)(ann.AcknowledgeTransfer(t.Context(), reqID, "I repair the core", until))
-	why := h.as("ann", "GET", "/admin/v1/transfers/"+reqID+"/why", nil)
-	got, _ := why.body["acknowledged"].(map[string]any)
-	if got["reason"] != "I repair the core" || got["until"] != until.Format(time.RFC3339) || got["state"] != "TARGET_PENDING" || got["by"] == "" {
-		t.Errorf("shown: got %v", why.body["acknowledged"])
-	}
-	path := "/admin/v1/transfers/" + reqID + "/acknowledge"
-	for want, body := range map[string]map[string]any{
-		"until": {"reason": "r", "until": "tomorrow"}, "reason": {"until": until.Format(time.RFC3339)},
+	path, end := "/admin/v1/transfers/"+reqID, until.Format(time.RFC3339)
+	check.Equal(t, "shown", h.as("ann", "GET", path+"/why", nil).is("acknowledged.reason", "acknowledged.until", "acknowledged.state", "acknowledged.by"),
+		"200 I repair the core "+end+" TARGET_PENDING email:ann@fencepost.example")
+	for _, c := range []struct {
+		act   string
+		body  members
+		field string
+	}{
+		{"/acknowledge", members{"reason": "r", "until": "tomorrow"}, "until"},
+		{"/acknowledge", members{"until": end}, "reason"},
+		{"/resolve", members{"op": "deposit", "reason": "r", "line": 5}, "line"},
+		{"/resolve", members{"op": "deposit", "reason": "r", "outcome": "perhaps"}, "outcome"},
 	} {
-		if got := h.as("ann", "POST", path, body).is("code", "field"); got != "400 INVALID_FIELD "+want {
-			t.Errorf("%v: got %s, want the field %s", body, got, want)
-		}
+		check.Equal(t, fmt.Sprint(c.act, c.body), h.as("ann", "POST", path+c.act, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field)
 	}
-	for what, past := range map[string]time.Time{"over": time.Now().Add(-time.Hour), "too far ahead": time.Now().Add(31 * 24 * time.Hour)} {
-		if err := ann.AcknowledgeTransfer(t.Context(), reqID, "r", past); !codeIs(err, "INVALID_FIELD") {
-			t.Errorf("%s: got %v, want INVALID_FIELD", what, err)
-		}
-	}
-	if err := ann.AcknowledgeTransfer(t.Context(), h.stored("has not begun"), "r", until); !codeIs(err, "TOO_LATE") {
-		t.Errorf("in INIT: got %v, want TOO_LATE", err)
-	}
-	if got := h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "deposit", "reason": "r", "line": 5}).is("code", "field"); got != "400 INVALID_FIELD line" {
-		t.Errorf("a line without outcome: got %s", got)
-	}
-	if got := h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "deposit", "reason": "r", "outcome": "perhaps"}).is("code", "field"); got != "400 INVALID_FIELD outcome" {
-		t.Errorf("another outcome: got %s", got)
-	}
-}
-
-func codeIs(err error, code string) bool {
-	var p *client.Problem
-	return errors.As(err, &p) && p.Code == code
+	refused(t, "over", "INVALID_FIELD")(ann.AcknowledgeTransfer(t.Context(), reqID, "r", time.Now().Add(-time.Hour)))
+	refused(t, "too far ahead", "INVALID_FIELD")(ann.AcknowledgeTransfer(t.Context(), reqID, "r", time.Now().Add(31*24*time.Hour)))
+	refused(t, "in INIT", "TOO_LATE")(ann.AcknowledgeTransfer(t.Context(), h.stored("has not begun"), "r", until))
 }

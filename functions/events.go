@@ -66,7 +66,7 @@ func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublish
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("events.webhook.secrets of %s: %w", name, err)
-		case len(keys) == 0 && a.publishes():
+		case len(keys) == 0 && a.serves("publish"):
 			return nil, fmt.Errorf("endpoint %s of events.webhook.urls has no secret in events.webhook.secrets, so it could not check the signature of a delivery", name)
 		case len(keys) == 0:
 			continue
@@ -81,12 +81,6 @@ func (a *App) webhooks(c config.Events) (map[string]txmanager.DomainEventPublish
 		all[name] = p
 	}
 	return all, nil
-}
-
-// publishes reports whether this process delivers events.
-func (a *App) publishes() bool {
-	target := a.config.Platform.FunctionTarget
-	return target == "" || target == All || target == "publish"
 }
 
 // eventMode returns how lease sessions handle events under the settings.

@@ -34,12 +34,7 @@ func TestEventsAreReplayed(t *testing.T) {
 	h.Bundle.Register(t, shopAccount, 1)
 	shop, other, operator := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("other")), h.clientOf(h.callerToken("ann"))
 	for i, by := range []*client.Client{shop, other, shop} {
-		if _, err := by.CreateTx(t.Context(), intentOf(fmt.Sprintf("r-%d", i))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replay := func(c *client.Client, q client.EventQuery) (string, error) {
-		return collect(c.Events(t.Context(), q), func(e client.Event) string { return fmt.Sprint(e.RequestID, "@", e.Cursor, e.Type, e.Sequence) })
+		check.OK(t)(by.CreateTx(t.Context(), intentOf(fmt.Sprintf("r-%d", i))))
 	}
 	all := []string{"r-0@1TxAccepted1", "r-1@2TxAccepted1", "r-2@3TxAccepted1"}
 	for _, c := range []struct {
@@ -54,9 +49,8 @@ func TestEventsAreReplayed(t *testing.T) {
 		{"from a cursor on", operator, client.EventQuery{PageToken: "2"}, all[2]},
 		{"at the end", operator, client.EventQuery{PageToken: "3"}, ""},
 	} {
-		if got, err := replay(c.by, c.q); got != c.want || err != nil {
-			t.Errorf("%s: got %q, %v; want %q", c.what, got, err, c.want)
-		}
+		all := check.Value(collect(c.by.Events(t.Context(), c.q), func(e client.Event) string { return fmt.Sprint(e.RequestID, "@", e.Cursor, e.Type, e.Sequence) }))(t)
+		check.Equal(t, c.what, all, c.want)
 	}
 	for _, endpoint := range []string{`"books"`, `"shop"`} {
 		if names := h.cloud.about(endpoint); len(names) == 0 || !strings.Contains(names[0], "-publish-") {
@@ -75,12 +69,10 @@ func TestReplayIsRefused(t *testing.T) {
 		"?after=1": "400 UNSUPPORTED_FIELD after", "?pageToken=0": "200 <nil> <nil>", "": "200 <nil> <nil>",
 	} {
 		a := h.as("shop", "GET", "/api/v1/events"+query, nil)
-		check.Equal(t, fmt.Sprintf("%q (%v)", query, a.body), fmt.Sprint(a.status, " ", a.body["code"], " ", a.body["field"]), want)
+		check.Equal(t, fmt.Sprintf("%q (%v)", query, a.body), a.is("code", "field"), want)
 	}
 	h.run(`update event_counter set last = 9, forgotten = 5`)
-	if a := h.as("shop", "GET", "/api/v1/events?pageToken=4", nil); a.status != 400 || a.body["oldest"] != "5" {
-		t.Errorf("behind what is kept: got %d %v, want 400 and from where on it is", a.status, a.body)
-	}
+	check.Equal(t, "behind what is kept", h.as("shop", "GET", "/api/v1/events?pageToken=4", nil).is("oldest"), "400 5")
 	call(t, t.Context(), "", "GET", h.url+"/api/v1/events", nil).wants(t, 401, "without a token")
 	for mode, url := range map[string]string{"poll": h.serve(h.transferSettings()...), "log": h.serve(append(h.transferSettings(), "FENCEPOST_EVENTS_MODE=log")...)} {
 		a := call(t, t.Context(), h.callerToken("shop"), "GET", url+"/api/v1/events", nil)
@@ -96,19 +88,14 @@ func TestPublishTasks(t *testing.T) {
 	t.Parallel()
 	h := build(t, deliverySettings...)
 	h.Bundle.Register(t, shopAccount, 1)
-	if _, err := h.clientOf(h.callerToken("shop")).CreateTx(t.Context(), intentOf("r")); err != nil {
-		t.Fatal(err)
-	}
+	h.createTx("r")
 	for _, c := range []struct {
 		by, endpoint string
 		want         int
 	}{{"tasks", "gone", 204}, {"tasks", "books", 204}, {"tasks", "", 400}, {"shop", "books", 403}} {
 		h.as(c.by, "POST", "/internal/publish", map[string]any{"submitter": shopAccount, "endpoint": c.endpoint}).wants(t, c.want, "%s for %q", c.by, c.endpoint)
 	}
-	var failures int
-	if err := h.DB.QueryRow(t.Context(), `select failures from event_delivery_queue where endpoint = 'books'`).Scan(&failures); err != nil || failures != 1 {
-		t.Errorf("failures: got %d, %v; want 1", failures, err)
-	}
+	check.Equal(t, "failures", h.one(`select failures from event_delivery_queue where endpoint = 'books'`), "1")
 	if names := h.cloud.about(`"books"`); len(names) < 2 {
 		t.Errorf("tasks: got %v, want that of the create and one for the next attempt", names)
 	}
@@ -159,15 +146,16 @@ func TestSlowEndpointTakesItsShare(t *testing.T) {
 	for n := range streams {
 		of = append(of, fmt.Sprintf("eip155:1337:0x%040x", n+1))
 		h.Bundle.Register(t, txmanager.Submitter(of[n]), 1)
-		if _, err := shop.CreateTx(t.Context(), client.Intent{Submitter: of[n], RequestID: "r", Payload: client.Payload{To: paidTo, Value: "1"}}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(shop.CreateTx(t.Context(), client.Intent{Submitter: of[n], RequestID: "r", Payload: client.Payload{To: paidTo, Value: "1"}}))
 	}
 	var telling sync.WaitGroup
 	turned := make(chan struct{}, streams)
+	publish := func(submitter, endpoint string) {
+		h.as("tasks", "POST", "/internal/publish", members{"submitter": submitter, "endpoint": endpoint}).wants(t, 204, "publish")
+	}
 	for _, s := range of {
 		telling.Go(func() {
-			h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "slow"}).wants(t, 204, "publish")
+			publish(s, "slow")
 			turned <- struct{}{}
 		})
 	}
@@ -181,7 +169,7 @@ func TestSlowEndpointTakesItsShare(t *testing.T) {
 		}
 	}
 	for _, s := range of {
-		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "quick"})
+		publish(s, "quick")
 	}
 	if got, told := slowly.Load(), quickly.Load(); got != share || told != streams {
 		t.Errorf("told: got %d events to the slow, %d to the quick; want %d and %d", got, told, share, streams)
@@ -189,7 +177,7 @@ func TestSlowEndpointTakesItsShare(t *testing.T) {
 	close(open)
 	telling.Wait()
 	for _, s := range of {
-		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "endpoint": "slow"})
+		publish(s, "slow")
 	}
 	check.Equal(t, "told once it is quick", slowly.Load(), streams)
 }

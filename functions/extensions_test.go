@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -24,9 +25,7 @@ func TestExtensionsReachTheWorkers(t *testing.T) {
 		t.Fatal("workers: got none")
 	}
 	for _, r := range all {
-		if r != (waits{}) {
-			t.Errorf("a worker's StuckResolution: got %v, want the one given", r)
-		}
+		check.Equal(t, "a worker's StuckResolution", r, txmanager.StuckResolution(waits{}))
 	}
 }
 
@@ -51,10 +50,7 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 	for name, want := range map[string]string{
 		"vault:treasury": "200 <nil> <nil> vault:treasury", "vault:other": "400 INVALID_FIELD signer <nil>", "safe:treasury": "400 INVALID_FIELD signer <nil>",
 	} {
-		a := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/signer", map[string]any{"signer": name, "reason": "a test"})
-		if got := a.is("code", "field", "signer"); got != want {
-			t.Errorf("%s: got %s %v, want %s", name, got, a.body["detail"], want)
-		}
+		check.Equal(t, name, h.as("ann", "POST", ofShop+"/signer", members{"signer": name, "reason": "a test"}).is("code", "field", "signer"), want)
 	}
 	ext.Signers = append(ext.Signers, kind)
 	if _, err := h.appWith(ext); err == nil {

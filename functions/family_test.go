@@ -1,18 +1,14 @@
 package functions_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/big"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain"
@@ -33,19 +29,15 @@ func (h deployment) withNamespace() {
 	h.t.Helper()
 	h.exec(memchain.SignedCall)
 	for _, name := range familyFunctions {
-		var text string
-		if err := h.DB.QueryRow(h.t.Context(), `select pg_get_functiondef($1::regproc)`, name).Scan(&text); err != nil {
-			h.t.Fatal(err)
-		}
+		text := h.one(`select pg_get_functiondef($1::regproc)`, name)
 		h.exec(strings.Replace(text, "when 'eip155'", memchain.SQL[name]+"\n    when 'eip155'", 1))
 	}
 }
 
+// exec is [deployment.run] of a statement that may change no row.
 func (h deployment) exec(statement string) {
 	h.t.Helper()
-	if _, err := h.DB.Exec(h.t.Context(), statement); err != nil {
-		h.t.Fatalf("%s: %v", statement, err)
-	}
+	check.OK(h.t)(h.DB.Exec(h.t.Context(), statement))
 }
 
 // ofFamily is a process that serves a chain of the second family as its default chain.
@@ -63,37 +55,27 @@ func serveFamily(t *testing.T) *ofFamily {
 	const id = 7
 	keys := memchain.Keys{}
 	h := &ofFamily{keys: keys, payee: memchain.Keys{}.Add(id, 2)}
-	h.deployment = deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}}
+	h.deployment = bare(t)
 	h.submitter = keys.Add(id, 1)
 	h.chain = memchain.New(id, h.submitter)
 	registration := store.Registration{Submitter: h.submitter, Signer: "vault", MaxInFlight: 4, Callers: []string{"*"}, CreatedBy: "test"}
 	_, h.registerRefused = h.Store.Register(t.Context(), registration)
 	h.withNamespace()
 	h.Bundle = reopened(t, h.Bundle)
-	var err error
-	h.App, err = h.appWith(functions.Extensions{
+	h.App = h.openedWith(functions.Extensions{
 		Families: []chain.Family{memchain.Family{Chain: h.chain}},
 		Signers:  []signer.Kind{{Name: "vault", Signer: func(string) (signer.Service, error) { return keys, nil }}},
 	}, "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_RPC_URLS=", "FENCEPOST_CHAIN_ID=7",
 		`FENCEPOST_CHAINS=[{"id": 7, "namespace": "mem", "urls": ["http://127.0.0.1:1/a", "http://127.0.0.1:1/b"], "feeKind": "legacy", "finality": "confirmations", "confirmations": 2}]`)
-	check.OK(t)(err)
-	server := httptest.NewServer(h.App.Handlers()[functions.All])
-	t.Cleanup(func() {
-		server.Close()
-		_ = h.Close(context.WithoutCancel(t.Context()))
-	})
-	h.url = server.URL
-	if _, err := h.Store.Register(t.Context(), registration); err != nil {
-		t.Fatal(err)
-	}
+	h.url = h.listen(h.App, functions.All)
+	check.OK(t)(h.Store.Register(t.Context(), registration))
 	return h
 }
 
 // reopened returns the database with new connections, since a connection keeps the check of a domain.
 func reopened(t *testing.T, db storetest.Bundle) storetest.Bundle {
 	t.Helper()
-	s, err := store.Open(t.Context(), storetest.Options(db.URL, storetest.Rules))
-	check.OK(t)(err)
+	s := check.Value(store.Open(t.Context(), storetest.Options(db.URL, storetest.Rules)))(t)
 	t.Cleanup(s.Close)
 	db.Store = s
 	return db
@@ -102,13 +84,11 @@ func reopened(t *testing.T, db storetest.Bundle) storetest.Bundle {
 // pay posts a payment to the payee, by the account's address alone, in another spelling.
 func (h *ofFamily) pay(requestID, value string) {
 	h.t.Helper()
-	a := h.as("shop", "POST", "/api/v1/tx", map[string]any{
+	a := h.as("shop", "POST", "/api/v1/tx", members{
 		"submitter": strings.ToUpper(h.submitter.Address().String()), "requestId": requestID,
-		"payload": map[string]any{"to": strings.ToUpper(h.payee.Address().String()), "value": value},
+		"payload": members{"to": strings.ToUpper(h.payee.Address().String()), "value": value},
 	})
-	if a.status != 202 || a.body["submitter"] != nil && a.body["submitter"] != string(h.submitter) {
-		h.t.Fatalf("post: got %d %v, want 202 for %s", a.status, a.body, h.submitter)
-	}
+	a.wants(h.t, 202, "post")
 	h.tx = fmt.Sprint(a.body["txId"])
 }
 
@@ -118,19 +98,10 @@ func (h *ofFamily) reaches(state string) {
 	await(h.t, "the state "+state, func() bool {
 		h.exec(`update managed_tx set next_check_at = clock_timestamp() where next_check_at is not null`)
 		for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm} {
-			if err := h.Serve(h.t.Context(), h.submitter, kind); err != nil {
-				h.t.Fatal(err)
-			}
+			check.OK(h.t)(h.Serve(h.t.Context(), h.submitter, kind))
 		}
-		return h.stored(`select state || coalesce(' ' || sub_state, '') from managed_tx where tx_id = '`+h.tx+`'`) == state
+		return h.one(`select state || coalesce(' ' || sub_state, '') from managed_tx where tx_id = $1`, h.tx) == state
 	})
-}
-
-func (h *ofFamily) mine(n int) {
-	h.t.Helper()
-	if err := h.chain.Mine(n); err != nil {
-		h.t.Fatal(err)
-	}
 }
 
 // A transaction on a chain of the second family goes from the request to its finality. Its fee is one number.
@@ -143,25 +114,19 @@ func TestSecondFamilyGoesFromRequestToFinality(t *testing.T) {
 	}
 	h.pay("wage", "5")
 	h.reaches("TRACKING PENDING")
-	if a := h.as("ann", "POST", "/admin/v1/tx/"+h.tx+"/decide", map[string]any{"action": "replace", "reason": "a test"}); a.status != 202 {
-		t.Fatalf("replace: got %d %v, want 202", a.status, a.body)
-	}
+	h.as("ann", "POST", "/admin/v1/tx/"+h.tx+"/decide", members{"action": "replace", "reason": "a test"}).wants(t, 202, "replace")
 	await(t, "the replacement", func() bool {
 		h.advance()
-		return h.stored(`select count(*) from tx_version`) == "2"
+		return h.one(`select count(*) from tx_version`) == "2"
 	})
-	if got, want := h.stored(`select last_gas_params ->> 'gasPrice' from managed_tx`), "1125000000"; got != want {
-		t.Errorf("the replacement's fee: got %s, want %s, an eighth more", got, want)
-	}
-	h.mine(1)
+	check.Equal(t, "the replacement's fee, an eighth more", h.one(`select last_gas_params ->> 'gasPrice' from managed_tx`), "1125000000")
+	check.OK(t)(h.chain.Mine(1))
 	h.reaches("TRACKING INCLUDED")
 	check.OK(t)(errors.Join(h.chain.Reorg(nil), h.chain.DropPool(), h.chain.Mine(1)))
 	h.reaches("TRACKING PENDING")
-	h.mine(3)
+	check.OK(t)(h.chain.Mine(3))
 	h.reaches("CONFIRMED")
-	if a := h.as("shop", "GET", "/api/v1/tx/"+h.tx, nil); a.body["state"] != "CONFIRMED" || a.body["submitter"] != string(h.submitter) {
-		t.Errorf("query: got %v, want CONFIRMED of %s", a.body, h.submitter)
-	}
+	check.Equal(t, "query", h.as("shop", "GET", "/api/v1/tx/"+h.tx, nil).is("state", "submitter"), "200 CONFIRMED "+string(h.submitter))
 
 	h.pay("bonus", "6")
 	h.reaches("TRACKING PENDING")
@@ -170,9 +135,9 @@ func TestSecondFamilyGoesFromRequestToFinality(t *testing.T) {
 	}
 	await(t, "the placeholder", func() bool {
 		h.advance()
-		return h.stored(`select count(*) from tx_version where kind = 'PLACEHOLDER'`) == "1"
+		return h.one(`select count(*) from tx_version where kind = 'PLACEHOLDER'`) == "1"
 	})
-	h.mine(3)
+	check.OK(t)(h.chain.Mine(3))
 	h.reaches("FAILED PLACEHOLDER")
 
 	balances, err := h.chain.Node(chain.NodeOptions{ChainID: 7}).Balances(t.Context(), []txmanager.Submitter{h.payee})
@@ -212,14 +177,9 @@ func TestSecondFamilyKeepsTheChecks(t *testing.T) {
 	} {
 		one := tx
 		c.change(&one)
-		signed, err := h.keys.Sign(t.Context(), h.submitter, one)
-		check.OK(t)(err)
-		var got string
-		err = h.DB.QueryRow(t.Context(), `select format('%s %s %s', chain, nonce, substr($1, call_at, call_size) = placeholder_call('mem', $2))
-  from read_signed('mem', $1) as s (chain bigint, nonce bigint, call_at integer, call_size integer)`, signed.Raw, h.submitter.Address()).Scan(&got)
-		if got = strings.NewReplacer(" t", " true", " f", " false").Replace(got); err != nil || got != c.want {
-			t.Errorf("%s: got %q, %v; want %q", name, got, err, c.want)
-		}
+		signed := check.Value(h.keys.Sign(t.Context(), h.submitter, one))(t)
+		check.Equal(t, name, h.one(`select concat_ws(' ', chain, nonce, (substr($1, call_at, call_size) = placeholder_call('mem', $2))::text)
+  from read_signed('mem', $1) as s (chain bigint, nonce bigint, call_at integer, call_size integer)`, signed.Raw, h.submitter.Address()), c.want)
 	}
 }
 
@@ -229,17 +189,13 @@ var namespaceLine = regexp.MustCompile(`(?m)^\s*when '([^']+)' then`)
 // know could register no account.
 func TestFamiliesAreThoseOfTheDatabase(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
+	h := deployment{Bundle: storetest.New(t), t: t}
 	for _, name := range familyFunctions {
-		var text string
-		check.OK(t)(db.DB.QueryRow(t.Context(), `select prosrc from pg_proc where oid = $1::regproc`, name).Scan(&text))
 		var got []string
-		for _, m := range namespaceLine.FindAllStringSubmatch(text, -1) {
+		for _, m := range namespaceLine.FindAllStringSubmatch(h.one(`select prosrc from pg_proc where oid = $1::regproc`, name), -1) {
 			got = append(got, m[1])
 		}
-		if diff := cmp.Diff(functions.Namespaces(), got); diff != "" {
-			t.Errorf("%s in migrations/0001_database.sql (-families of functions/chains.go +lines):\n%s", name, diff)
-		}
+		check.Same(t, name+" in migrations/0001_database.sql, by the families of functions/chains.go", got, functions.Namespaces())
 	}
 }
 
@@ -247,7 +203,7 @@ func TestFamiliesAreThoseOfTheDatabase(t *testing.T) {
 // from starting.
 func TestUnknownNamespaceIsRefused(t *testing.T) {
 	t.Parallel()
-	h := deployment{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}}
+	h := bare(t)
 	_, err := h.app(`FENCEPOST_CHAINS=[{"id": 7, "namespace": "mem", "urls": ["http://127.0.0.1:1/a"]}]`)
 	if err == nil || !strings.Contains(err.Error(), `chain 7: this deployment serves no chains of namespace "mem": it serves eip155`) {
 		t.Errorf("got %v, want that the namespace is not served", err)

@@ -35,19 +35,13 @@ func (a *App) allHandlers() (map[string]txmanager.Handler, error) {
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("handlers.secrets of %s: %w", name, err)
-		case len(keys) == 0 && a.asksHandlers():
+		case len(keys) == 0 && a.signs():
 			return nil, fmt.Errorf("handler %s of handlers.urls has no secret in handlers.secrets; add NAME=SECRET there, so that the service can verify its requests", name)
 		case len(keys) > 0:
 			all[name] = handlers.Service{URL: url, Keys: keys, Timeout: of.Timeout, Read: a.readAnswer, Log: a.base.Log}.Handler(a.services)
 		}
 	}
 	return all, nil
-}
-
-// asksHandlers reports whether this process signs, and therefore calls handlers.
-func (a *App) asksHandlers() bool {
-	target := a.config.Platform.FunctionTarget
-	return target == "" || target == All || target == string(txmanager.KindAdvance)
 }
 
 func keysOf(secrets []config.Secret) (keys []webhook.Key, err error) {

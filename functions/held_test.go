@@ -16,41 +16,34 @@ func TestHeldAfterARestore(t *testing.T) {
 	h := build(t)
 	h.Register(t, shopAccount, 1)
 	h.registerPayer()
-	postTx := func(requestID string) answer {
-		return h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": requestID, "payload": map[string]any{"to": paidTo}})
-	}
 	ids := map[string]string{}
 	for _, name := range []string{"repeated", "let-go", "cancelled", "in-bulk"} {
-		ids[name] = fmt.Sprint(postTx(name).body["txId"])
+		ids[name] = h.createTx(name)
 	}
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	payout, err := h.Payout(t.Context(), payer, reqID)
 	if err != nil || payout.TxID == "" {
 		t.Fatalf("payout: got %+v, %v", payout, err)
 	}
-	reason := map[string]any{"reason": "the log of the 21st"}
-	bulk := func(through string) map[string]any {
-		return map[string]any{"through": through, "reason": "the log of the 21st"}
-	}
-	for _, path := range []string{"/admin/v1/tx/" + ids["let-go"] + "/proceed", "/admin/v1/submitters/" + shopAccount + "/proceed"} {
-		check.Equal(t, fmt.Sprintf("%s without a reason", path), h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason")
-		check.Equal(t, fmt.Sprintf("%s by a caller", path), h.as("shop", "POST", path, reason).is("code"), "403 FORBIDDEN")
+	reason := members{"reason": "the log of the 21st"}
+	bulk := func(through string) members { return with(reason, members{"through": through}) }
+	for _, path := range []string{"/admin/v1/tx/" + ids["let-go"] + "/proceed", ofShop + "/proceed"} {
+		check.Equal(t, path+" without a reason", h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason")
+		check.Equal(t, path+" by a caller", h.as("shop", "POST", path, reason).is("code"), "403 FORBIDDEN")
 	}
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	check.Equal(t, "before the acceptance", h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE")
+	check.Equal(t, "before the acceptance", h.as("ann", "POST", ofShop+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE")
 	h.as("ann", "POST", "/admin/v1/database/accept", reason).wants(t, 204, "accept")
 
 	state := func(name, want string) {
 		t.Helper()
-		check.Equal(t, fmt.Sprintf("%s", name), h.as("shop", "GET", "/api/v1/tx/"+ids[name], nil).is("state", "subState"), want)
+		check.Equal(t, name, h.as("shop", "GET", "/api/v1/tx/"+ids[name], nil).is("state", "subState"), want)
 	}
 	for name := range ids {
 		state(name, "200 QUEUED HELD")
 	}
 	check.Equal(t, "submitter", h.as("ann", "GET", "/admin/v1/submitters/"+shopAccount, nil).is("queued", "held"), "200 4 4")
-	if again := postTx("repeated"); again.is("txId") != "200 "+ids["repeated"] {
-		t.Errorf("posted again: got %v, want 200 and its txId", again)
-	}
+	check.Equal(t, "posted again", h.as("shop", "POST", "/api/v1/tx", intentOf("repeated")).is("txId"), "200 "+ids["repeated"])
 	state("repeated", "200 QUEUED <nil>")
 	check.Equal(t, "cancel before the release", h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "202 PENDING")
 	h.run(`update protect_incident set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran' where closed_at is null`)
@@ -60,12 +53,25 @@ func TestHeldAfterARestore(t *testing.T) {
 	}
 	check.Equal(t, "proceed of a payout", h.as("ann", "POST", "/admin/v1/tx/"+payout.TxID+"/proceed", reason).is("code"), "403 FORBIDDEN")
 	for _, through := range []string{"", "all", payout.TxID} {
-		check.Equal(t, fmt.Sprintf("proceed in bulk through %q", through), h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(through)).is("code", "field"), "400 INVALID_FIELD through")
+		check.Equal(t, fmt.Sprintf("proceed in bulk through %q", through), h.as("ann", "POST", ofShop+"/proceed", bulk(through)).is("code", "field"),
+			"400 INVALID_FIELD through")
 	}
-	check.Equal(t, "proceed in bulk", h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("proceeded", "remaining", "newer", "cancelled", "payouts"), "200 1 0 0 0 0")
+	check.Equal(t, "proceed in bulk", h.as("ann", "POST", ofShop+"/proceed", bulk(ids["in-bulk"])).is("proceeded", "remaining", "newer", "cancelled", "payouts"),
+		"200 1 0 0 0 0")
 	state("in-bulk", "200 QUEUED <nil>")
 	check.Equal(t, "proceed in bulk of a payer", h.as("ann", "POST", "/admin/v1/submitters/"+payer+"/proceed", bulk(payout.TxID)).is("proceeded", "remaining", "payouts"), "200 0 0 1")
 	check.Equal(t, "proceed of what was cancelled", h.as("ann", "POST", "/admin/v1/tx/"+ids["cancelled"]+"/proceed", reason).is("code"), "409 TOO_LATE")
+}
+
+// heldByForeign records foreign transactions of the shop's account, each of which holds an intent that [intentOf] makes.
+func (h deployment) heldByForeign(all int) {
+	h.t.Helper()
+	to := check.Value(eip155.ParseAddress(paidTo))(h.t)
+	digest := txmanager.ConsumingTx{To: &to, ValueWei: "1"}.CallDigest()
+	h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
+		select $1, n, 1, '0x' || lpad(to_hex(n + 1), 64, '0'), 7, '0x' || lpad(to_hex(n + 1), 64, '0'), lower($2), 1, $3, true, '{}', 'node' from generate_series(0, $4::int - 1) n`,
+		shopAccount, paidTo, digest[:], all)
+	h.run(`insert into foreign_hold (submitter, nonce, call_digest) select submitter, nonce, call_digest from foreign_transaction`)
 }
 
 // What a foreign transaction may have been is held, listed, and decided about by an
@@ -74,33 +80,13 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Register(t, shopAccount, 1)
-	call := txmanager.ConsumingTx{ValueWei: "0"}
-	to, err := eip155.ParseAddress(paidTo)
-	check.OK(t)(err)
-	call.To = &to
-	digest := call.CallDigest()
-	for n := range 3 {
-		h.run(`insert into foreign_transaction (submitter, nonce, incident, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
-			values ($1, $2, 1, $3, 7, $3, lower($4), 0, $5, true, '{}', 'node')`, shopAccount, n, txmanager.Hash{byte(n + 1)}.String(), paidTo, digest[:])
-		h.run(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, $2, $3)`, shopAccount, n, digest[:])
-	}
+	h.heldByForeign(3)
 	var ids []string
 	for i := range 2 {
-		got := h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": fmt.Sprint("r", i), "payload": map[string]any{"to": paidTo}})
-		got.wants(t, 202, "post")
-		ids = append(ids, fmt.Sprint(got.body["txId"]))
+		ids = append(ids, h.createTx(fmt.Sprint("r", i)))
 	}
-	path := "/admin/v1/submitters/" + shopAccount + "/foreign"
-	list := h.as("ann", "GET", path, nil)
-	rows, _ := list.body["foreign"].([]any)
-	if len(rows) != 3 || rows[1].(map[string]any)["requestId"] != "r1" || rows[2].(map[string]any)["txId"] != nil {
-		t.Errorf("list: got %v", list.body)
-	}
-	first := h.as("ann", "GET", path+"?pageSize=2", nil)
-	last := h.as("ann", "GET", fmt.Sprint(path, "?pageSize=2&pageToken=", first.body["nextPageToken"]), nil)
-	if rows, _ := last.body["foreign"].([]any); len(rows) != 1 || last.body["nextPageToken"] != nil {
-		t.Errorf("second page of two: got %v, want the last one", last.body)
-	}
+	const path = ofShop + "/foreign"
+	check.Equal(t, "intents that are held", column(h.allRows("foreign", path, "", 2), "requestId"), "r0 r1 <nil>")
 	for _, c := range []struct {
 		path string
 		body map[string]any

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -141,8 +142,7 @@ func (c *cloud) about(reqID string) (names []string) {
 
 func startCloud(t *testing.T) *cloud {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t)(err)
+	listener := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := &cloud{address: listener.Addr().String(), tasks: map[string]*cloudtaskspb.Task{}}
 	server := grpc.NewServer()
 	cloudtaskspb.RegisterCloudTasksServer(server, c)
@@ -163,34 +163,35 @@ type issuer struct {
 
 func startIssuer(t *testing.T) issuer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.OK(t)(err)
-	point, err := key.PublicKey.Bytes()
-	check.OK(t)(err)
-	encode := base64.RawURLEncoding.EncodeToString
-	jwks := map[string]any{"keys": []any{map[string]string{
-		"kid": "1", "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "x": encode(point[1:33]), "y": encode(point[33:]),
-	}}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(jwks)
-	}))
+	i := issuer{key: check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)}
+	server := httptest.NewServer(http.HandlerFunc(i.serveKey))
 	t.Cleanup(server.Close)
-	return issuer{key, server.URL}
+	i.url = server.URL
+	return i
+}
+
+func (i issuer) serveKey(w http.ResponseWriter, _ *http.Request) {
+	point, _ := i.key.PublicKey.Bytes()
+	encode := base64.RawURLEncoding.EncodeToString
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]string{
+		"kid": "1", "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "x": encode(point[1:33]), "y": encode(point[33:]),
+	}}})
 }
 
 // token returns a token for the audience, with these claims over the usual ones.
 func (i issuer) token(t *testing.T, audience string, claims jwt.MapClaims) string {
 	t.Helper()
-	all := jwt.MapClaims{"iss": i.url, "aud": audience, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
-	for name, value := range claims {
-		all[name] = value
-	}
-	token := jwt.NewWithClaims(jwt.SigningMethodES256, all)
+	return i.signed(t, jwt.SigningMethodES256, i.key, audience, claims)
+}
+
+// signed is [issuer.token] signed by another method and key.
+func (i issuer) signed(t *testing.T, method jwt.SigningMethod, key any, audience string, claims jwt.MapClaims) string {
+	t.Helper()
+	usual := jwt.MapClaims{"iss": i.url, "aud": audience, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	token := jwt.NewWithClaims(method, with(usual, claims))
 	token.Header["kid"] = "1"
-	text, err := token.SignedString(i.key)
-	check.OK(t)(err)
-	return text
+	return check.Value(token.SignedString(key))(t)
 }
 
 // answer is a function's answer.
@@ -200,13 +201,37 @@ type answer struct {
 	body   map[string]any
 }
 
-// is returns the status and the named members of the body as text.
-func (a answer) is(members ...string) string {
+// is returns the status and the members of the body as text. A member is named by its path, such as outcome.status or
+// acts.0.by.
+func (a answer) is(paths ...string) string {
 	text := fmt.Sprint(a.status)
-	for _, m := range members {
-		text += fmt.Sprintf(" %v", a.body[m])
+	for _, path := range paths {
+		text += fmt.Sprintf(" %v", a.member(path))
 	}
 	return text
+}
+
+// member returns the member at the path; nil: there is none.
+func (a answer) member(path string) any {
+	var value any = a.body
+	for name := range strings.SplitSeq(path, ".") {
+		object, _ := value.(members)
+		list, _ := value.([]any)
+		value = object[name]
+		if i, err := strconv.Atoi(name); err == nil && i < len(list) {
+			value = list[i]
+		}
+	}
+	return value
+}
+
+// rows returns the objects of a list in the body.
+func (a answer) rows(list string) (all []members) {
+	rows, _ := a.body[list].([]any)
+	for _, row := range rows {
+		all = append(all, row.(members))
+	}
+	return all
 }
 
 // wants ends the test if the answer has another status.
@@ -224,12 +249,10 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	t.Helper()
 	content, ok := body.(string)
 	if !ok && body != nil {
-		text, err := json.Marshal(body)
-		check.OK(t)(err)
+		text := check.Value(json.Marshal(body))(t)
 		content = string(text)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(content))
-	check.OK(t)(err)
+	r := check.Value(http.NewRequestWithContext(ctx, method, url, strings.NewReader(content)))(t)
 	if header, ok := ctx.Value(headerKey{}).(http.Header); ok {
 		r.Header = header.Clone()
 	}
@@ -241,8 +264,7 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 		t.Fatalf("%s %s: %v", method, url, err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	check.OK(t)(err)
+	text := check.Value(io.ReadAll(resp.Body))(t)
 	a := answer{resp.StatusCode, resp.Header, map[string]any{}}
 	if len(text) > 0 {
 		if err := json.Unmarshal(text, &a.body); err != nil {
@@ -271,13 +293,13 @@ func (l *lines) size() int {
 	return l.b.Len()
 }
 
-// since returns the lines with that message after the first size bytes.
-func (l *lines) since(size int, message string) (found []map[string]any) {
+// since returns the lines after the first size bytes in which the attribute has the value.
+func (l *lines) since(size int, attribute, value string) (found []map[string]any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for text := range strings.Lines(l.b.String()[size:]) {
 		var line map[string]any
-		if json.Unmarshal([]byte(text), &line) == nil && line["message"] == message {
+		if json.Unmarshal([]byte(text), &line) == nil && fmt.Sprint(line[attribute]) == value {
 			found = append(found, line)
 		}
 	}
@@ -286,13 +308,8 @@ func (l *lines) since(size int, message string) (found []map[string]any) {
 
 // find returns the first line in which the attribute has the value; nil: there is none.
 func (l *lines) find(attribute, value string) map[string]any {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for text := range strings.Lines(l.b.String()) {
-		var line map[string]any
-		if json.Unmarshal([]byte(text), &line) == nil && fmt.Sprint(line[attribute]) == value {
-			return line
-		}
+	for _, line := range l.since(0, attribute, value) {
+		return line
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
 package functions_test
 
 import (
-	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -19,8 +19,8 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/ethclient"
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -72,9 +72,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 		t.Run(fmt.Sprint("window ", 1+i%4, ", seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			p.t = t
-			if _, err := p.Store.Register(t.Context(), store.Registration{Submitter: p.sub, Signer: "local", MaxInFlight: 1 + i%4, Callers: []string{"shop", "hooks"}, CreatedBy: "test"}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(p.Store.Register(t.Context(), store.Registration{Submitter: p.sub, Signer: "local", MaxInFlight: 1 + i%4, Callers: []string{"shop", "hooks"}, CreatedBy: "test"}))
 			for range steps {
 				p.step()
 				p.holds()
@@ -235,18 +233,14 @@ func (p *play) timeOut(pick uint64) {
 // over expires the selected reservations. An invocation that has read one before plans its check for the end of its time as
 // it was: that never changes but here. So a later call makes the check due.
 func (p *play) over(which string, args ...any) {
-	tx, err := p.DB.Begin(p.t.Context())
-	if err == nil {
-		defer func() { _ = tx.Rollback(context.WithoutCancel(p.t.Context())) }()
-		_, err = tx.Exec(p.t.Context(), `set local session_replication_role = replica`)
-	}
-	if err == nil {
-		_, err = tx.Exec(p.t.Context(), `update managed_tx set lock_until = clock_timestamp(), next_check_at = clock_timestamp()
-			where reservation is not null and state = 'IN_FLIGHT' and requested_action is null and greatest(lock_until, next_check_at) > clock_timestamp() and `+which, args...)
-	}
-	if err == nil {
-		err = tx.Commit(p.t.Context())
-	}
+	err := pgx.BeginFunc(p.t.Context(), p.DB, func(tx pgx.Tx) error {
+		_, err := tx.Exec(p.t.Context(), `set local session_replication_role = replica`)
+		if err == nil {
+			_, err = tx.Exec(p.t.Context(), `update managed_tx set lock_until = clock_timestamp(), next_check_at = clock_timestamp()
+				where reservation is not null and state = 'IN_FLIGHT' and requested_action is null and greatest(lock_until, next_check_at) > clock_timestamp() and `+which, args...)
+		}
+		return err
+	})
 	if err != nil {
 		p.t.Error(err)
 	}
@@ -304,9 +298,7 @@ func (p *play) holds() {
 		   where v.submitter = $1 and m.nonce is distinct from v.nonce
 		  union all
 		  select 'PROTECT: ' || evidence::text from protect_incident where submitter = $1)`, p.sub).Scan(&wrong)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t)(err)
 	for id, hash := range p.used {
 		r, err := p.Store.Reservation(p.t.Context(), id)
 		if err != nil || r.State != txmanager.Used || r.FirstHash != hash {
@@ -328,28 +320,18 @@ func (p *play) holds() {
 func (p *play) finish() {
 	p.over(`submitter = $1`, p.sub)
 	deadline := time.Now().Add(2 * time.Minute)
-	for left := -1; left != 0; {
+	for left := ""; left != "0"; {
 		if time.Now().After(deadline) {
-			p.t.Fatalf("%d transactions did not end: %s\nafter\n%s", left, p.open(), p.story())
+			p.t.Fatalf("%s transactions did not end: %s\nafter\n%s", left, p.open(), p.story())
 		}
 		p.advance()
-		if err := p.DB.QueryRow(p.t.Context(), `select count(*) from managed_tx where submitter = $1 and state not in ('CONFIRMED', 'FAILED')`, p.sub).Scan(&left); err != nil {
-			p.t.Fatal(err)
-		}
+		left = p.one(`select count(*) from managed_tx where submitter = $1 and state not in ('CONFIRMED', 'FAILED')`, p.sub)
 	}
 	p.holds()
-	client, err := ethclient.DialContext(p.t.Context(), p.chain.URL())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	client := check.Value(ethclient.DialContext(p.t.Context(), p.chain.URL()))(p.t)
 	defer client.Close()
-	var next uint64
-	if err := p.DB.QueryRow(p.t.Context(), `select next_nonce from submitter_nonce_cursor where submitter = $1`, p.sub).Scan(&next); err != nil {
-		p.t.Fatal(err)
-	}
-	if got, err := client.NonceAt(p.t.Context(), common.Address(eip155.MustBytes(p.key.Address)), nil); err != nil || got != next {
-		p.t.Errorf("the chain's count: got %d, %v; want %d, the next nonce", got, err, next)
-	}
+	count := check.Value(client.NonceAt(p.t.Context(), common.Address(eip155.MustBytes(p.key.Address)), nil))(p.t)
+	check.Equal(p.t, "the chain's count", fmt.Sprint(count), p.one(`select next_nonce from submitter_nonce_cursor where submitter = $1`, p.sub))
 	want, got := map[string]string{}, map[string]string{}
 	for id, end := range p.ends() {
 		if got[id] = end; p.voided[id] || end == "" {
@@ -372,40 +354,20 @@ func (p *play) finish() {
 			}
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		p.t.Errorf("ends (-want +got):\n%s", diff)
-	}
+	check.Same(p.t, "ends", got, want)
 }
 
 // open describes the transactions that have not ended.
-func (p *play) open() (text string) {
-	err := p.DB.QueryRow(p.t.Context(), `
-		select string_agg(jsonb_strip_nulls(to_jsonb(m))::text, E'\n' order by m.seq) from managed_tx m
-		 where m.submitter = $1 and m.state not in ('CONFIRMED', 'FAILED')`, p.sub).Scan(&text)
-	if err != nil {
-		return err.Error()
-	}
-	return text
+func (p *play) open() string {
+	return p.one(`select string_agg(jsonb_strip_nulls(to_jsonb(m))::text, E'\n' order by m.seq) from managed_tx m
+		where m.submitter = $1 and m.state not in ('CONFIRMED', 'FAILED')`, p.sub)
 }
 
 // ends returns state, sub-state and reservation by txId.
 func (p *play) ends() map[string]string {
 	p.t.Helper()
 	all := map[string]string{}
-	rows, err := p.DB.Query(p.t.Context(), `select tx_id::text, concat_ws(' ', state, sub_state, reservation) from managed_tx where submitter = $1`, p.sub)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id, end string
-		if err := rows.Scan(&id, &end); err != nil {
-			p.t.Fatal(err)
-		}
-		all[id] = end
-	}
-	if err := rows.Err(); err != nil {
-		p.t.Fatal(err)
-	}
+	ends := p.one(`select jsonb_object_agg(tx_id, concat_ws(' ', state, sub_state, reservation)) from managed_tx where submitter = $1`, p.sub)
+	check.OK(p.t)(json.Unmarshal([]byte(ends), &all))
 	return all
 }

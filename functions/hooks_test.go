@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -40,8 +41,7 @@ func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	h := hooks{deployment: d, chain: chain, lender: eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)}
 	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
 	h.App = h.opened(append(on, settings...)...)
-	_, err := h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"})
-	check.OK(t)(err)
+	check.OK(t)(h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"}))
 	return h
 }
 
@@ -53,14 +53,6 @@ func (h hooks) reserve(owner, request string) functions.Reservation {
 		h.t.Fatalf("allocate: got %+v, %v", got, err)
 	}
 	return got[0]
-}
-
-// run changes rows without the process.
-func (h hooks) run(statement string, args ...any) {
-	h.t.Helper()
-	if tag, err := h.DB.Exec(h.t.Context(), statement, args...); err != nil || tag.RowsAffected() == 0 {
-		h.t.Fatalf("%s: got %v, %v", statement, tag, err)
-	}
 }
 
 // The hooks are off by default: each call says so before it checks anything else.
@@ -88,80 +80,71 @@ func TestAllocateRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		callers  []string
 		first    func(h hooks)
-		owner    string
-		requests []string
-		want     func(error) bool
+		owner    *string  // nil: x
+		requests []string // nil: r
+		want     error    // nil: any but one of the database
 	}{
-		"everybody":             {callers: []string{"*"}, want: wraps(store.ErrUnknownSubmitter)},
-		"callers without hooks": {callers: []string{"shop", "handler:pay"}, want: wraps(store.ErrUnknownSubmitter)},
-		"callers that are none": {first: func(h hooks) { h.run(`update submitter set callers = '{}'`) }, want: wraps(store.ErrUnknownSubmitter)},
-		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: wraps(txmanager.ErrRetryLater)},
+		"everybody":             {callers: []string{"*"}, want: store.ErrUnknownSubmitter},
+		"callers without hooks": {callers: []string{"shop", "handler:pay"}, want: store.ErrUnknownSubmitter},
+		"callers that are none": {first: func(h hooks) { h.run(`update submitter set callers = '{}'`) }, want: store.ErrUnknownSubmitter},
+		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: txmanager.ErrRetryLater},
 		"PROTECT": {first: func(h hooks) {
 			h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, h.lender)
-		}, want: wraps(txmanager.ErrRetryLater)},
-		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: wraps(txmanager.ErrRetryLater)},
-		"more than the window":   {requests: []string{"a", "b", "c"}, want: wraps(txmanager.ErrTooManyNonces)},
-		"another owner's":        {first: func(h hooks) { h.reserve("y", "r") }, want: wraps(store.ErrRequestConflict)},
+		}, want: txmanager.ErrRetryLater},
+		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: txmanager.ErrRetryLater},
+		"more than the window":   {requests: []string{"a", "b", "c"}, want: txmanager.ErrTooManyNonces},
+		"another owner's":        {first: func(h hooks) { h.reserve("y", "r") }, want: store.ErrRequestConflict},
 		"one that is known, one that is not": {first: func(h hooks) { h.reserve("x", "a") }, requests: []string{"a", "b"},
-			want: wraps(store.ErrRequestConflict)},
+			want: store.ErrRequestConflict},
 		"an intent's": {first: func(h hooks) {
 			in := store.Intent{TxID: uuid.Must(uuid.NewV7()).String(), Submitter: h.lender, RequestID: "r", Caller: "shop", Payload: []byte("{}")}
-			if _, err := h.Store.Create(h.t.Context(), in, 10); err != nil {
-				h.t.Fatal(err)
-			}
-		}, want: wraps(store.ErrRequestConflict)},
+			check.OK(h.t)(h.Store.Create(h.t.Context(), in, 10))
+		}, want: store.ErrRequestConflict},
 		"somebody else has the lease": {first: func(h hooks) {
 			if taken, err := h.Store.Acquire(h.t.Context(), h.lender, "other/1", false); err != nil || !taken.Held {
 				h.t.Fatalf("take: got %+v, %v", taken, err)
 			}
-		}, want: wraps(txmanager.ErrNotLeader)},
-		"no owner":              {owner: "none", want: isAnError},
-		"an owner of no UTF-8":  {owner: "\xff", want: isAnError},
-		"one request twice":     {requests: []string{"a", "a"}, want: isAnError},
-		"a request of nothing":  {requests: []string{""}, want: isAnError},
-		"a request too long":    {requests: []string{fmt.Sprintf("%0129d", 0)}, want: isAnError},
-		"no request":            {requests: []string{}, want: isAnError},
-		"10,001 requests":       {requests: make([]string, 10_001), want: isAnError},
-		"a request of no UTF-8": {requests: []string{"\xff"}, want: isAnError},
+		}, want: txmanager.ErrNotLeader},
+		"no owner":              {owner: new("")},
+		"an owner of no UTF-8":  {owner: new("\xff")},
+		"one request twice":     {requests: []string{"a", "a"}},
+		"a request of nothing":  {requests: []string{""}},
+		"a request too long":    {requests: []string{fmt.Sprintf("%0129d", 0)}},
+		"no request":            {requests: []string{}},
+		"10,001 requests":       {requests: make([]string, 10_001)},
+		"a request of no UTF-8": {requests: []string{"\xff"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := withHooks(t, append(c.callers, map[bool][]string{true: {"hooks", "shop"}}[c.callers == nil]...))
+			callers, owner, requests := []string{"hooks", "shop"}, "x", []string{"r"}
+			if c.callers != nil {
+				callers = c.callers
+			}
+			if c.owner != nil {
+				owner = *c.owner
+			}
+			if c.requests != nil {
+				requests = c.requests
+			}
+			h := withHooks(t, callers)
 			if c.first != nil {
 				c.first(h)
 			}
-			owner, requests := map[string]string{"": "x", "none": ""}[c.owner], c.requests
-			if c.owner == "\xff" {
-				owner = c.owner
-			}
-			if requests == nil {
-				requests = []string{"r"}
-			}
 			before := h.bound()
-			if got, err := h.Allocate(t.Context(), h.lender, owner, requests...); err == nil || !c.want(err) {
-				t.Errorf("got %+v, %v; want another error", got, err)
+			got, err := h.Allocate(t.Context(), h.lender, owner, requests...)
+			if err == nil || c.want != nil && !errors.Is(err, c.want) || c.want == nil && errors.As(err, new(*pgconn.PgError)) {
+				t.Errorf("got %+v, %v; want the error %v, or one of the hooks", got, err, c.want)
 			}
-			if after := h.bound(); after != before {
-				t.Errorf("what is bound: got %s, want as before: %s", after, before)
-			}
+			check.Equal(t, "what is bound", h.bound(), before)
 		})
 	}
 }
 
-func wraps(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
-
-// isAnError reports whether err is an error of the hooks, not one of the database.
-func isAnError(err error) bool { return !errors.As(err, new(*pgconn.PgError)) }
-
 // bound returns every transaction and the cursor as text.
-func (h hooks) bound() (text string) {
+func (h hooks) bound() string {
 	h.t.Helper()
-	err := h.DB.QueryRow(h.t.Context(), `select concat_ws(' ', (select string_agg(concat_ws(' ', tx_id, state, nonce, reservation, lock_owner), ', ' order by seq) from managed_tx),
-		(select 'next ' || next_nonce from submitter_nonce_cursor))`).Scan(&text)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return text
+	return h.one(`select concat_ws(' ', (select string_agg(concat_ws(' ', tx_id, state, nonce, reservation, lock_owner), ', ' order by seq) from managed_tx),
+		(select 'next ' || next_nonce from submitter_nonce_cursor))`)
 }
 
 // A submitter's callers must name the owner. Many concurrent calls for the same request make one
@@ -191,9 +174,7 @@ func TestAllocateIsIdempotent(t *testing.T) {
 			t.Errorf("got %+v and %+v, want one reservation of nonce 0", r, got[0])
 		}
 	}
-	if want := got[0].TxID + " IN_FLIGHT 0 RESERVED x next 1"; h.bound() != want {
-		t.Errorf("bound: got %s, want %s", h.bound(), want)
-	}
+	check.Equal(t, "bound", h.bound(), got[0].TxID+" IN_FLIGHT 0 RESERVED x next 1")
 }
 
 // MarkUsed accepts, once and only from the owner, bytes signed with the submitter's key for its chain
@@ -210,63 +191,44 @@ func TestMarkUsedRefuses(t *testing.T) {
 	signs := func(by int, edit func(*types.DynamicFeeTx)) []byte {
 		tx := good
 		edit(&tx)
-		raw, err := types.MustSignNewTx(devchain.DevAccounts(2)[by].Key, types.LatestSignerForChainID(tx.ChainID), &tx).MarshalBinary()
-		check.OK(t)(err)
+		raw := check.Value(types.MustSignNewTx(devchain.DevAccounts(2)[by].Key, types.LatestSignerForChainID(tx.ChainID), &tx).MarshalBinary())(t)
 		return raw
 	}
 	as := func(*types.DynamicFeeTx) {}
-	isNotNow := wraps(txmanager.ErrRetryLater)
 	before := h.bound()
 	for name, c := range map[string]struct {
 		id, owner string
 		raw       []byte
-		want      func(error) bool
+		want      error
 	}{
-		"another nonce":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Nonce = 1 }), want: wraps(txmanager.ErrSignedBytes)},
-		"another key":       {raw: signs(1, as), want: wraps(txmanager.ErrSignedBytes)},
-		"another chain":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.ChainID = big.NewInt(1) }), want: wraps(txmanager.ErrSignedBytes)},
-		"above the ceiling": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasFeeCap = big.NewInt(100_000_000_001) }), want: wraps(txmanager.ErrSignedBytes)},
-		"no tip":            {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasTipCap = new(big.Int) }), want: wraps(txmanager.ErrSignedBytes)},
-		"too little gas":    {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Gas = 20_999 }), want: wraps(txmanager.ErrSignedBytes)},
-		"too long":          {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Data, tx.Gas = make([]byte, 128<<10), 5_000_000 }), want: wraps(txmanager.ErrSignedBytes)},
-		"no transaction":    {raw: []byte("{}"), want: wraps(txmanager.ErrSignedBytes)},
-		"nothing":           {raw: []byte{}, want: wraps(txmanager.ErrSignedBytes)},
+		"another nonce":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Nonce = 1 }), want: txmanager.ErrSignedBytes},
+		"another key":       {raw: signs(1, as), want: txmanager.ErrSignedBytes},
+		"another chain":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.ChainID = big.NewInt(1) }), want: txmanager.ErrSignedBytes},
+		"above the ceiling": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasFeeCap = big.NewInt(100_000_000_001) }), want: txmanager.ErrSignedBytes},
+		"no tip":            {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasTipCap = new(big.Int) }), want: txmanager.ErrSignedBytes},
+		"too little gas":    {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Gas = 20_999 }), want: txmanager.ErrSignedBytes},
+		"too long":          {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Data, tx.Gas = make([]byte, 128<<10), 5_000_000 }), want: txmanager.ErrSignedBytes},
+		"no transaction":    {raw: []byte("{}"), want: txmanager.ErrSignedBytes},
+		"nothing":           {raw: []byte{}, want: txmanager.ErrSignedBytes},
 		"below the base fee": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasFeeCap, tx.GasTipCap = big.NewInt(1), big.NewInt(1) }),
-			want: isNotNow},
-		"more than there is": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) }), want: isNotNow},
-		"another owner":      {owner: "y", raw: signs(0, as), want: wraps(txmanager.ErrNotOwner)},
-		"another txId":       {id: uuid.NewString(), raw: signs(0, as), want: wraps(store.ErrNotFound)},
-		"no txId":            {id: "r", raw: signs(0, as), want: wraps(store.ErrNotFound)},
-		"another form of it": {id: "urn:uuid:" + r.TxID, raw: signs(0, as), want: wraps(store.ErrNotFound)},
+			want: txmanager.ErrRetryLater},
+		"more than there is": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) }), want: txmanager.ErrRetryLater},
+		"another owner":      {owner: "y", raw: signs(0, as), want: txmanager.ErrNotOwner},
+		"another txId":       {id: uuid.NewString(), raw: signs(0, as), want: store.ErrNotFound},
+		"no txId":            {id: "r", raw: signs(0, as), want: store.ErrNotFound},
+		"another form of it": {id: "urn:uuid:" + r.TxID, raw: signs(0, as), want: store.ErrNotFound},
 	} {
-		id, owner := r.TxID, "x"
-		if c.id != "" {
-			id = c.id
+		if err := h.MarkUsed(t.Context(), cmp.Or(c.id, r.TxID), cmp.Or(c.owner, "x"), c.raw); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
-		if c.owner != "" {
-			owner = c.owner
-		}
-		if err := h.MarkUsed(t.Context(), id, owner, c.raw); err == nil || !c.want(err) {
-			t.Errorf("%s: got %v, want another error", name, err)
-		}
-		if after := h.bound(); after != before {
-			t.Fatalf("%s: what is bound: got %s, want as before: %s", name, after, before)
-		}
+		check.Equal(t, name+": what is bound", h.bound(), before)
 	}
 	for range 2 { // the second call repeats the first, as after a lost answer
-		if err := h.MarkUsed(t.Context(), strings.ToUpper(r.TxID), "x", signs(0, as)); err != nil {
-			t.Fatalf("its owner, in time: got %v", err)
-		}
+		check.OK(t)(h.MarkUsed(t.Context(), strings.ToUpper(r.TxID), "x", signs(0, as)))
 	}
-	if err := h.MarkUsed(t.Context(), r.TxID, "x", signs(0, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(8) })); !errors.Is(err, txmanager.ErrNotOwner) {
-		t.Errorf("other bytes then: got %v, want ErrNotOwner", err)
-	}
-	if err := h.MarkRecyclable(t.Context(), r.TxID, "x", "too late"); !errors.Is(err, txmanager.ErrNotOwner) {
-		t.Errorf("given back then: got %v, want ErrNotOwner", err)
-	}
-	if want := r.TxID + " SUBMITTED 0 USED x next 1"; h.bound() != want {
-		t.Errorf("bound: got %s, want %s", h.bound(), want)
-	}
+	check.Err(t, "other bytes then", txmanager.ErrNotOwner)(h.MarkUsed(t.Context(), r.TxID, "x", signs(0, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(8) })))
+	check.Err(t, "released then", txmanager.ErrNotOwner)(h.MarkRecyclable(t.Context(), r.TxID, "x", "too late"))
+	check.Equal(t, "bound", h.bound(), r.TxID+" SUBMITTED 0 USED x next 1")
 }
 
 // Callers that are Go code of this deployment have no token. A token with such a name as its subject
@@ -274,12 +236,10 @@ func TestMarkUsedRefuses(t *testing.T) {
 func TestNamesOfCodeHaveNoToken(t *testing.T) {
 	t.Parallel()
 	h := withHooks(t, []string{"hooks", "handler:wage", "sub:hooks@fencepost.example"})
-	h.left = new(atomic.Bool)
 	url := h.serve("FENCEPOST_HOOKS_ENABLED=true")
 	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": eip155.Address([20]byte{9}).String()}}
 	for name, status := range map[string]int{"hooks": 404, store.PayoutCaller: 404, "handler:wage": 404, "hooks@fencepost.example": 202} {
-		got := call(t, t.Context(), h.issuer.token(t, "public", jwt.MapClaims{"sub": name}), "POST", url+"/api/v1/tx", body)
-		got.wants(t, status, "%s", name)
+		call(t, t.Context(), h.issuer.token(t, "public", jwt.MapClaims{"sub": name}), "POST", url+"/api/v1/tx", body).wants(t, status, "%s", name)
 	}
 }
 
@@ -290,9 +250,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	h := withHooks(t, []string{"hooks"})
 	allowed := eip155.Address([20]byte{18: 0xca, 19: 0xfe})
 	terms := store.Policy{MaxValue: new("8"), MaxValuePerDay: new("7"), MaxPerMinute: new(1), Targets: []string{allowed.String()}}
-	if _, err := h.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.lender, Policy: terms, By: "olga", Reason: "a test"}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(h.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.lender, Policy: terms, By: "olga", Reason: "a test"}))
 	refusedBy := func(what string, err error, rule store.PolicyRule) {
 		t.Helper()
 		var refused store.PolicyError
@@ -315,8 +273,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 		tx := types.MustSignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(new(big.Int).SetUint64(h.lender.ChainID())), &types.LegacyTx{
 			To: to, Value: big.NewInt(wei), Data: []byte{0}, Gas: 100_000, GasPrice: big.NewInt(100_000_000_000),
 		})
-		raw, err := tx.MarshalBinary()
-		check.OK(t)(err)
+		raw := check.Value(tx.MarshalBinary())(t)
 		return raw
 	}
 	for _, c := range []struct {
@@ -339,10 +296,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 			t.Errorf("the day's 7 wei: got %v, want them taken, and again", err)
 		}
 	}
-	var counted string
-	if err := h.DB.QueryRow(t.Context(), `select string_agg(added_wei || ' ' || intents, ', ' order by number) from submitter_use`).Scan(&counted); err != nil || counted != "0 1, 7 1" {
-		t.Errorf("counted: got %s, %v; want one intent, and 7 wei once", counted, err)
-	}
+	check.Equal(t, "counted: one intent, and 7 wei once", h.one(`select string_agg(added_wei || ' ' || intents, ', ' order by number) from submitter_use`), "0 1, 7 1")
 }
 
 // another is another database's mark.
@@ -382,10 +336,7 @@ func TestGoCallsCompareTheMarkFirst(t *testing.T) {
 			if got := h.bound(); outside.read.Load() != 1 || got != before {
 				t.Errorf("the mark: got it read %d times, and %q bound; want once, and %q", outside.read.Load(), got, before)
 			}
-			var open int
-			if err := h.DB.QueryRow(t.Context(), `select count(*) from protect_incident where closed_at is null`).Scan(&open); err != nil || open != 1 {
-				t.Errorf("in PROTECT: got %d, %v; want the submitter", open, err)
-			}
+			check.Equal(t, "in PROTECT", h.one(`select count(*) from protect_incident where closed_at is null`), "1")
 		})
 	}
 }

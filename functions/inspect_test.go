@@ -17,8 +17,7 @@ func TestOperatorInspectsATransaction(t *testing.T) {
 	h := build(t, "FENCEPOST_HANDLERS_URLS=pay=http://127.0.0.1:1", "FENCEPOST_HANDLERS_SECRETS=pay=whsec_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	h.Register(t, shopAccount, 1)
 	ann := h.clientOf(h.callerToken("ann"))
-	_, err := ann.SetCallers(t.Context(), shopAccount, []string{"email:shop@fencepost.example", "handler:pay"}, nil, "a handler")
-	check.OK(t)(err)
+	check.OK(t)(ann.SetCallers(t.Context(), shopAccount, []string{"email:shop@fencepost.example", "handler:pay"}, nil, "a handler"))
 	posted := func(request string, body members) string {
 		t.Helper()
 		body["submitter"], body["requestId"] = shopAccount, request

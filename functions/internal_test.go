@@ -18,13 +18,7 @@ func TestInternalFunctionsRefuseOthers(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	app := h.opened(h.transferSettings()...)
-	tasks := func(differs jwt.MapClaims) jwt.MapClaims {
-		claims := jwt.MapClaims{"sub": "1", "email": "tasks@fencepost.example", "email_verified": true}
-		for name, value := range differs {
-			claims[name] = value
-		}
-		return claims
-	}
+	tasks := func(differs jwt.MapClaims) jwt.MapClaims { return with(claimsOf("tasks", true), differs) }
 	old := jwt.MapClaims{"iat": time.Now().Add(-2 * time.Hour).Unix(), "exp": time.Now().Add(-time.Hour).Unix()}
 	refused := map[string]struct {
 		token string
@@ -84,8 +78,7 @@ func TestOnlyAnAdvanceWaitsForOthers(t *testing.T) {
 // fromTheCloud sends the headers that Cloud Tasks and the scheduler send.
 func fromTheCloud(t *testing.T, token, method, url string) (status int) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
-	check.OK(t)(err)
+	req := check.Value(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}")))(t)
 	for name, value := range map[string]string{
 		"Content-Type": "application/json", "X-CloudTasks-QueueName": "advance", "X-CloudTasks-TaskName": "t", "X-CloudTasks-TaskRetryCount": "0",
 		"X-CloudScheduler": "true", "X-CloudScheduler-JobName": "sweep",
@@ -95,8 +88,7 @@ func fromTheCloud(t *testing.T, token, method, url string) (status int) {
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	check.OK(t)(err)
+	resp := check.Value(http.DefaultClient.Do(req))(t)
 	_ = resp.Body.Close()
 	return resp.StatusCode
 }

@@ -28,18 +28,10 @@ func (h deployment) rich(user int64, asset int32, units uint64) {
 // until there can be room, and stores nothing.
 func (h deployment) limited(what string, user int64, differs map[string]any, want string) {
 	h.t.Helper()
-	stored := func() (n int) {
-		if err := h.DB.QueryRow(h.t.Context(), `select count(*) from transfers_tb where user_id = $1`, user).Scan(&n); err != nil {
-			h.t.Fatal(err)
-		}
-		return n
-	}
+	stored := func() string { return h.one(`select count(*) from transfers_tb where user_id = $1`, user) }
 	before := stored()
 	a := h.post(user, differs)
-	after := a.header.Get("Retry-After")
-	if got := a.is("code") + " " + after; got != want {
-		h.t.Errorf("%s: got %q, want %q (%v)", what, got, want, a.body)
-	}
+	check.Equal(h.t, what, a.is("code")+" "+a.header.Get("Retry-After"), want)
 	if a.status == 429 && (stored() != before || a.body["req_id"] != nil || a.body["state"] != nil) {
 		h.t.Errorf("%s: got %v, want nothing stored", what, a.body)
 	}
@@ -98,26 +90,20 @@ func TestDailyAmount(t *testing.T) {
 	h.must(h.trading.AddAsset(t.Context(), "asset-"+capped.Name, capped.ID, uint8(capped.Precision), time.Now()))
 	h.rich(alice, capped.ID, 4_500_000)
 	h.rich(bob, capped.ID, 5_000_000)
-	of := func(amount string, more ...any) map[string]any {
-		m := map[string]any{"asset": capped.Name, "amount": amount}
-		for i := 0; i < len(more); i += 2 {
-			m[more[i].(string)] = more[i+1]
-		}
-		return m
+	of := func(amount string, differs members) members {
+		return with(members{"asset": capped.Name, "amount": amount}, differs)
 	}
-	h.limited("more than a day's at once", alice, of("5.000001"), tooMuchADay)
-	if a := h.post(alice, of("4.6")); a.is("code") != "422 INSUFFICIENT_BALANCE" {
-		t.Fatalf("more than there is: got %v, want 422 INSUFFICIENT_BALANCE", a.body)
-	}
-	h.limited("the most of it", alice, of("3", "cid", "c"), passes)
-	h.limited("one unit too many", alice, of("2.000001"), tooMuchADay)
-	h.limited("the same again", alice, of("3", "cid", "c"), "200 DUPLICATE_REQUEST ")
-	h.limited("back, which counts too", alice, of("1.5", "from", "SPOT", "to", "FUNDING"), passes)
-	h.limited("the rest, and a unit", alice, of("0.500001"), tooMuchADay)
-	h.limited("the rest", alice, of("0.5"), passes)
-	h.limited("one unit more", alice, of("0.000001"), tooMuchADay)
+	h.limited("more than a day's at once", alice, of("5.000001", nil), tooMuchADay)
+	check.Equal(t, "more than there is", h.post(alice, of("4.6", nil)).is("code"), "422 INSUFFICIENT_BALANCE")
+	h.limited("the most of it", alice, of("3", members{"cid": "c"}), passes)
+	h.limited("one unit too many", alice, of("2.000001", nil), tooMuchADay)
+	h.limited("the same again", alice, of("3", members{"cid": "c"}), "200 DUPLICATE_REQUEST ")
+	h.limited("back, which counts too", alice, of("1.5", members{"from": "SPOT", "to": "FUNDING"}), passes)
+	h.limited("the rest, and a unit", alice, of("0.500001", nil), tooMuchADay)
+	h.limited("the rest", alice, of("0.5", nil), passes)
+	h.limited("one unit more", alice, of("0.000001", nil), tooMuchADay)
 	h.limited("another asset", alice, nil, passes)
-	h.limited("another user", bob, of("5"), passes)
+	h.limited("another user", bob, of("5", nil), passes)
 	h.shift(alice, "-24 hours")
-	h.limited("a day later", alice, of("1"), passes)
+	h.limited("a day later", alice, of("1", nil), passes)
 }

@@ -27,8 +27,7 @@ func lint(t *testing.T, linter, document string) (out string, err error) {
 	if missing != nil {
 		t.Skipf("SKIPPED: the linters of openapi.yaml: %v. Run: source scripts/lib/node.sh && ensure_npm_packages scripts/openapi", missing)
 	}
-	document, err = filepath.Abs(document)
-	check.OK(t)(err)
+	document = check.Value(filepath.Abs(document))(t)
 	args := linters[linter]
 	c := exec.CommandContext(t.Context(), "node", append(append([]string{"node_modules/" + args[0]}, args[1:]...), document)...)
 	c.Dir = folder

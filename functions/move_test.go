@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -13,21 +12,18 @@ func TestExpectedMoveIsReported(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Register(t, shopAccount, 1)
-	intent := func(requestID string) map[string]any {
-		return map[string]any{"submitter": shopAccount, "requestId": requestID, "payload": map[string]any{"to": paidTo}}
-	}
-	before := h.as("shop", "POST", "/api/v1/tx", intent("before"))
+	before := h.createTx("before")
 	h.run(`insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`)
 	for what, got := range map[string]answer{
-		"create":   h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")),
-		"batch":    h.as("shop", "POST", "/api/v1/tx:batch", map[string]any{"intents": []any{intent("one"), intent("two")}}),
+		"create":   h.as("shop", "POST", "/api/v1/tx", intentOf("meanwhile")),
+		"batch":    h.as("shop", "POST", "/api/v1/tx:batch", map[string]any{"intents": []any{intentOf("one"), intentOf("two")}}),
 		"suspend":  h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/suspend", map[string]any{"reason": "r"}),
 		"transfer": h.post(alice, nil),
 	} {
-		check.Equal(t, fmt.Sprintf("%s", what), got.is("code"), "503 MOVE_EXPECTED")
+		check.Equal(t, what, got.is("code"), "503 MOVE_EXPECTED")
 	}
-	check.Equal(t, "read", h.as("shop", "GET", "/api/v1/tx/"+before.body["txId"].(string), nil).is("state"), "200 QUEUED")
+	check.Equal(t, "read", h.as("shop", "GET", "/api/v1/tx/"+before, nil).is("state"), "200 QUEUED")
 	check.Equal(t, "release-untouched meanwhile", h.as("ann", "POST", "/admin/v1/database/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE")
 	h.run(`update database_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`)
-	h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")).wants(t, 202, "create afterwards")
+	h.createTx("meanwhile")
 }

@@ -1,19 +1,12 @@
 package functions_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/functions/catalogue"
@@ -26,8 +19,7 @@ var described = sync.OnceValues(func() (*webtest.Contract, error) { return webte
 // apiOf returns openapi.yaml. Every answer of every test is checked against it: see deployment.serve.
 func apiOf(t *testing.T) *webtest.Contract {
 	t.Helper()
-	c, err := described()
-	check.OK(t)(err)
+	c := check.Value(described())(t)
 	return c
 }
 
@@ -41,39 +33,23 @@ func TestDescriptionHasEveryPath(t *testing.T) {
 		return !webtest.Described("/" + path)
 	})
 	slices.Sort(served)
-	if diff := cmp.Diff(served, apiOf(t).Operations()); diff != "" {
-		t.Errorf("served, and described (-served +described):\n%s", diff)
-	}
+	check.Same(t, "described", apiOf(t).Operations(), served)
 }
 
 // The description has exactly the codes that the code declares.
 func TestDescriptionHasEveryCode(t *testing.T) {
 	t.Parallel()
-	declared := map[string]bool{}
-	for _, folder := range []string{"serve", "admin", "steps", "transfers", "../shared/web", "../shared/transfer", "../shared/ledger/payout"} {
-		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: got %d files, %v", folder, len(files), err)
-		}
-		for _, file := range files {
-			if !strings.HasSuffix(file, "_test.go") {
-				codesIn(t, file, declared)
-			}
-		}
-	}
-	want := slices.Sorted(maps.Keys(declared))
-	got := append(apiOf(t).Codes(), "METHOD_NOT_ALLOWED", "STEP_FAILED") // the first belongs to no operation, the second to internal ones
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("declared, and described (-declared +described):\n%s", diff)
-	}
-	explained := map[string]bool{}
+	declared := slices.Sorted(maps.Keys(declaredCodes(t,
+		"serve/*.go", "admin/*.go", "steps/*.go", "transfers/*.go", "../shared/web/*.go", "../shared/transfer/*.go", "../shared/ledger/payout/*.go")))
+	described := append(apiOf(t).Codes(), "METHOD_NOT_ALLOWED", "STEP_FAILED") // the first belongs to no operation, the second to internal ones
+	slices.Sort(described)
+	check.Same(t, "described", described, declared)
+	var explained []string
 	for _, e := range catalogue.Entries {
-		explained[e.Code] = true
+		explained = append(explained, e.Code)
 	}
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(explained))); diff != "" {
-		t.Errorf("declared, and explained by package catalogue (-declared +explained):\n%s", diff)
-	}
+	slices.Sort(explained)
+	check.Same(t, "explained by package catalogue", explained, declared)
 }
 
 // beyondTheDocument are the statuses of codes that no operation of the document describes as a problem.
@@ -94,62 +70,14 @@ func TestCatalogueHasTheStatusesOfTheDescription(t *testing.T) {
 	for _, e := range catalogue.Entries {
 		explained[e.Code] = e.Status
 	}
-	if diff := cmp.Diff(described, explained); diff != "" {
-		t.Errorf("statuses of codes, described and explained (-described +explained):\n%s", diff)
-	}
-}
-
-// codesIn adds the codes and reasons that the file declares.
-func codesIn(t *testing.T, file string, into map[string]bool) {
-	t.Helper()
-	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	check.OK(t)(err)
-	ast.Inspect(tree, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CompositeLit:
-			if nameOf(n.Type) == "Code" && len(n.Elts) > 0 {
-				value := n.Elts[0]
-				if pair, ok := value.(*ast.KeyValueExpr); ok {
-					value = pair.Value
-				}
-				addText(value, into)
-			}
-		case *ast.ValueSpec:
-			if nameOf(n.Type) == "Reason" {
-				for _, value := range n.Values {
-					addText(value, into)
-				}
-			}
-		}
-		return true
-	})
-}
-
-// nameOf returns the last part of a type's name.
-func nameOf(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return e.Name
-	case *ast.SelectorExpr:
-		return e.Sel.Name
-	}
-	return ""
-}
-
-func addText(e ast.Expr, into map[string]bool) {
-	if literal, ok := e.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-		text, _ := strconv.Unquote(literal.Value)
-		into[text] = true
-	}
+	check.Same(t, "statuses of the catalogue", explained, described)
 }
 
 // Each example in the description is valid by its schema.
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
-	own, err := webtest.Load([]byte(functions.OpenAPI))
-	check.OK(t)(err)
-	n, err := own.CheckExamples()
-	check.OK(t)(err)
+	own := check.Value(webtest.Load([]byte(functions.OpenAPI)))(t)
+	n := check.Value(own.CheckExamples())(t)
 	if n < 40 {
 		t.Errorf("examples: got %d, too few to be all", n)
 	}

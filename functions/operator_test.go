@@ -1,13 +1,11 @@
 package functions_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/ulid/v2"
 
 	"github.com/fencepost/fencepost/migrations"
@@ -34,19 +32,16 @@ func impatient(t *testing.T) deployment {
 }
 
 // stored stores a transfer of alice's of 1 USDT from Funding that no worker drives.
-func (h deployment) stored(cid string) (reqID string) { return h.storedFrom(transfer.Funding, cid) }
-
-func (h deployment) storedFrom(from transfer.AccountType, cid string) (reqID string) {
+func (h deployment) stored(cid string) (reqID string) {
 	h.t.Helper()
-	to := transfer.Spot
-	if from == to {
-		to = transfer.Funding
-	}
+	return h.storedFrom(transfer.Funding, transfer.Spot, cid)
+}
+
+func (h deployment) storedFrom(from, to transfer.AccountType, cid string) (reqID string) {
+	h.t.Helper()
 	amount, _ := transfer.ParseAmount("1")
 	req := transfer.Request{ReqID: ulid.Make().String(), CID: cid, UserID: alice, From: from, To: to, Asset: "USDT", Amount: amount}
-	if _, err := h.table.Create(h.t.Context(), req, transfer.Terms{SafetyFactor: 10}); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.table.Create(h.t.Context(), req, transfer.Terms{SafetyFactor: 10}))
 	return req.ReqID
 }
 
@@ -66,16 +61,9 @@ func TestWhyAndResolve(t *testing.T) {
 			t.Errorf("%s: got %q, want it to say %q", member, got, part)
 		}
 	}
-	loaded, err := h.table.Load(t.Context(), reqID)
-	check.OK(t)(err)
+	loaded := check.Value(h.table.Load(t.Context(), reqID))(t)
 	check.Equal(t, "next_try_at", fmt.Sprint(why.body["next_try_at"]), loaded.NextAttemptAt.UTC().Format("2006-01-02T15:04:05.999999Z"))
-	states := []string{}
-	for _, h := range why.body["history"].([]any) {
-		states = append(states, fmt.Sprint(h.(map[string]any)["state"]))
-	}
-	if diff := cmp.Diff([]string{"INIT", "SOURCE_PENDING", "SOURCE_DONE", "TARGET_PENDING"}, states); diff != "" {
-		t.Errorf("history (-want +got):\n%s", diff)
-	}
+	check.Equal(t, "history", column(why.rows("history"), "state"), "INIT SOURCE_PENDING SOURCE_DONE TARGET_PENDING")
 	for _, c := range []struct {
 		body any
 		want string
@@ -104,7 +92,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	path := "/admin/v1/transfers/" + h.stored("c")
-	if got := fmt.Sprint(h.as("ann", "GET", path+"/why", nil).body["where"]); !strings.Contains(got, "at FUNDING: no ledger was called") {
+	if got := h.as("ann", "GET", path+"/why", nil).is("where"); !strings.Contains(got, "at FUNDING: no ledger was called") {
 		t.Errorf("where: got %q, want it at FUNDING", got)
 	}
 	for range 2 {
@@ -129,8 +117,7 @@ func TestARepeatWakesWhatItsCreatorLeft(t *testing.T) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
 	h.url = h.serve("FENCEPOST_RPC_URLS="+chain.URL(), fmt.Sprintf("FENCEPOST_CHAIN_ID=%d", chain.ChainID()), "FENCEPOST_TRANSFER_UNUSUAL_PER_MINUTE=3")
 	late, refund, lost, fresh := h.stored("a"), h.stored("bb"), h.stored("ccc"), h.stored("dddd")
@@ -161,7 +148,7 @@ func TestSweepShowsWhatItCouldRead(t *testing.T) {
 	h := build(t, endpointSettings(startReceiver(t, hookSecret), hookSecret)...)
 	h.run(`insert into event_endpoint (endpoint, paused_at, paused_by, pause_reason) values ('shop', clock_timestamp() - interval '1 hour', 'ann', 'r')`)
 	h.as("tasks", "POST", "/internal/sweep", map[string]any{})
-	check.Equal(t, "which reads all gauges", fmt.Sprint(h.log.find("message", "gauges not read")), "map[]")
+	check.Equal(t, "lines of gauges that were not read", len(h.log.since(0, "message", "gauges not read")), 0)
 	whole := recorded.takeGauges(t)
 	const late = `fencepost_transfer_stuck_seconds{state=TARGET_PENDING}`
 	if _, shown := whole[late]; !shown || len(whole) < 20 {
@@ -191,7 +178,7 @@ func TestSweepShowsWhatItCouldRead(t *testing.T) {
 		if len(got) == 0 || h.one(`select sweep from last_sweep`) == before {
 			t.Errorf("without %s: got %d gauges, want the others, as those of the last sweep", c.broken, len(got))
 		}
-		check.Equal(t, "failures counted", recorded.take()["fencepost_gauge_failures_total{query="+c.query+"}"], int64(1))
+		check.Equal(t, "failures counted", recorded.take()["fencepost_gauge_failures_total{query="+c.query+"}"], 1)
 		if line := h.log.find("query", c.query); line["severity"] != "WARNING" || line["error"] == nil {
 			t.Errorf("without %s: got the line %v, want a warning that names the error", c.broken, line)
 		}
@@ -209,15 +196,14 @@ func TestSweepProtectsARestoredDatabaseWithoutWork(t *testing.T) {
 		if status := h.as("tasks", "POST", "/internal/sweep", map[string]any{}).status; status != 200 && status != 503 { // its chain does not answer
 			t.Errorf("sweep: got %d, want 200 or 503", status)
 		}
-		protect, _ := h.as("ann", "GET", ofShop, nil).body["protect"].(map[string]any)
-		return fmt.Sprint(protect["incident"])
+		return h.as("ann", "GET", ofShop, nil).is("protect.incident")
 	}
-	check.Equal(t, "the accepted database", incident(), "<nil>")
+	check.Equal(t, "the accepted database", incident(), "200 <nil>")
 	check.OK(t)(migrations.Distrust(t.Context(), h.URL, "restored from a backup"))
-	check.Equal(t, "restored", incident(), "1")
-	check.Equal(t, "the next sweep", incident(), "1")
+	check.Equal(t, "restored", incident(), "200 1")
+	check.Equal(t, "the next sweep", incident(), "200 1")
 	check.OK(t)(h.Store.AcceptDatabase(t.Context(), "ann", "reconciled"))
-	check.Equal(t, "accepted", incident(), "1")
+	check.Equal(t, "accepted", incident(), "200 1")
 }
 
 // A missing unit is found, halts new transfers, and is shown. Stored transfers are still answered, and
@@ -229,7 +215,7 @@ func TestConservation(t *testing.T) {
 	check.Equal(t, "before any check", h.as("ann", "GET", "/admin/v1/conservation", nil).is("last_check", "halts"), "200 <nil> []")
 	check.Equal(t, "healthy", h.as("tasks", "POST", "/internal/conservation", map[string]any{}).is("result", "wrong"), "200 ok 0")
 	for body, want := range map[string]string{`{}`: "200 ok false", `{"full": false}`: "200 ok false", `{"full": true}`: "200 ok true", `{"all": true}`: "400 <nil> <nil>"} {
-		check.Equal(t, fmt.Sprintf("the scheduler's %s", body), h.as("tasks", "POST", "/internal/conservation", json.RawMessage(body)).is("result", "full"), want)
+		check.Equal(t, fmt.Sprintf("the scheduler's %s", body), h.as("tasks", "POST", "/internal/conservation", body).is("result", "full"), want)
 	}
 	h.run(`update balances_tb set available = available - 0.000001 where user_id = $1`, bob)
 	for _, want := range []string{"200 violated 1 1", "200 standing 1 0"} {
@@ -237,14 +223,11 @@ func TestConservation(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("a stolen unit (%v)", a.body), a.is("result", "wrong", "fresh"), want)
 	}
 	shown := h.as("ann", "GET", "/admin/v1/conservation", nil)
-	last, _ := shown.body["last_check"].(map[string]any)
-	halts, _ := shown.body["halts"].([]any)
-	if last == nil || last["result"] != "standing" || len(last["found"].([]any)) != 1 || len(halts) != 1 || shown.body["open_halts"] != 1.0 {
-		t.Fatalf("shown: got %v, want what stands, and one halt", shown.body)
-	}
+	check.Equal(t, "shown", shown.is("last_check.result", "last_check.found.0.kind", "last_check.found.1", "open_halts", "halts.1"),
+		"200 standing BALANCE_DIFFERS <nil> 1 <nil>")
 	check.Equal(t, "halted", h.post(alice, nil).is("code", "req_id"), "503 SYSTEM_ERROR <nil>")
 	check.Equal(t, "what is stored", h.post(alice, map[string]any{"cid": "before"}).is("code"), "200 DUPLICATE_REQUEST")
-	path := fmt.Sprintf("/admin/v1/halts/%v/resume", halts[0].(map[string]any)["id"])
+	path := fmt.Sprintf("/admin/v1/halts/%v/resume", shown.member("halts.0.id"))
 	for _, c := range []struct{ reason, want string }{{"", "400 INVALID_FIELD"}, {"looked", "204 <nil>"}, {"looked", "409 TOO_LATE"}} {
 		check.Equal(t, fmt.Sprintf("resume for %q", c.reason), h.as("ann", "POST", path, map[string]any{"reason": c.reason}).is("code"), c.want)
 	}
@@ -260,7 +243,7 @@ func TestWithoutATradingCore(t *testing.T) {
 		"POST /api/v1/internal_transfer", "POST /api/v1/payout", "POST /internal/transfer", "POST /internal/conservation", "GET /admin/v1/conservation",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		check.Equal(t, fmt.Sprintf("%s", path), h.as("ann", method, path, map[string]any{}).is("code"), "404 NOT_FOUND")
+		check.Equal(t, path, h.as("ann", method, path, map[string]any{}).is("code"), "404 NOT_FOUND")
 	}
 	h.as("ann", "GET", "/admin/v1/submitters", nil).wants(t, 200, "submitters")
 	for _, target := range []string{"transfer", "conservation"} {

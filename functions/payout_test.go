@@ -15,21 +15,14 @@ const paidTo = "0x52908400098527886e0f7030069857d2e4169ee7"
 // pay posts a payout of 1.5 USDT of the user, with the given changes.
 func (h deployment) pay(user int64, differs map[string]any) answer {
 	h.t.Helper()
-	body := map[string]any{"asset": "USDT", "amount": "1.5", "address": paidTo}
-	for name, value := range differs {
-		body[name] = value
-	}
-	return call(h.t, h.t.Context(), h.userToken(user), "POST", h.url+"/api/v1/payout", body)
+	return h.asUser(user, "POST", "/api/v1/payout", with(members{"asset": "USDT", "amount": "1.5", "address": paidTo}, differs))
 }
 
 func (h deployment) registerPayer() {
 	h.t.Helper()
-	_, err := h.Store.Register(h.t.Context(), store.Registration{
+	check.OK(h.t)(h.Store.Register(h.t.Context(), store.Registration{
 		Submitter: payer, Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
-	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	}))
 }
 
 // A payout is stored with everything that it will do, and is posted to the transaction manager under
@@ -42,12 +35,8 @@ func TestPayout(t *testing.T) {
 	a := h.pay(alice, map[string]any{"cid": "c"})
 	check.Equal(t, fmt.Sprintf("answer (%v)", a.body), a.is("from", "to", "state"), "202 FUNDING CHAIN PENDING")
 	reqID := fmt.Sprint(a.body["req_id"])
-	found, err := h.Payout(t.Context(), payer, reqID)
-	if err != nil || found.State != txmanager.Queued {
-		t.Fatalf("managed transaction: got %+v, %v; want it QUEUED", found, err)
-	}
-	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
-	check.Equal(t, "to its owner", seen.is("to", "address", "state"), "200 CHAIN "+paidTo+" TARGET_PENDING")
+	check.Equal(t, "managed transaction", check.Value(h.Payout(t.Context(), payer, reqID))(t).State, txmanager.Queued)
+	check.Equal(t, "to its owner", h.shown(alice, reqID).is("to", "address", "state"), "200 CHAIN "+paidTo+" TARGET_PENDING")
 	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)
 	again := h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.ToUpper(paidTo[2:])})
 	check.Equal(t, "the same again", again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID)
@@ -63,18 +52,10 @@ func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
 	h := build(t)
 	h.registerPayer()
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
-	found, err := h.Payout(t.Context(), payer, reqID)
-	check.OK(t)(err)
-	for path, want := range map[string]string{"/api/v1/tx/%s/cancel": "403 FORBIDDEN", "/admin/v1/tx/%s/decide": "403 FORBIDDEN"} {
-		body := map[string]any{}
-		if strings.Contains(path, "admin") {
-			body = map[string]any{"action": "placeholder", "reason": "r"}
-		}
-		check.Equal(t, fmt.Sprintf("%s", path), h.as("ann", "POST", fmt.Sprintf(path, found.TxID), body).is("code"), want)
-	}
-	if found, err = h.Payout(t.Context(), payer, reqID); err != nil || found.State != txmanager.Queued {
-		t.Errorf("the managed transaction: got %s, %v; want it QUEUED", found.State, err)
-	}
+	found := check.Value(h.Payout(t.Context(), payer, reqID))(t)
+	check.Equal(t, "cancel", h.as("ann", "POST", "/api/v1/tx/"+found.TxID+"/cancel", members{}).is("code"), "403 FORBIDDEN")
+	check.Equal(t, "decide", h.as("ann", "POST", "/admin/v1/tx/"+found.TxID+"/decide", members{"action": "placeholder", "reason": "r"}).is("code"), "403 FORBIDDEN")
+	check.Equal(t, "the managed transaction", check.Value(h.Payout(t.Context(), payer, reqID))(t).State, txmanager.Queued)
 }
 
 // A wrong payout is refused by the first failing check, in the order of a transfer's checks.
@@ -100,7 +81,7 @@ func TestPayoutRefused(t *testing.T) {
 		{"to nobody", map[string]any{"address": "0x" + strings.Repeat("0", 40)}, "400 INVALID_ADDRESS address"},
 		{"too much", map[string]any{"amount": "2000"}, "422 INSUFFICIENT_BALANCE <nil>"},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.name), h.pay(alice, c.body).is("code", "field"), c.want)
+		check.Equal(t, c.name, h.pay(alice, c.body).is("code", "field"), c.want)
 	}
 	h.run(`insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
 	check.Equal(t, "in PROTECT", h.pay(alice, nil).is("code"), "503 SYSTEM_ERROR")

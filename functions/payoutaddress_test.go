@@ -21,25 +21,19 @@ func (h deployment) listedOnly() deployment {
 // addresses calls as the user. The path follows that of the list.
 func (h deployment) addresses(user int64, method, path string, body any) answer {
 	h.t.Helper()
-	return call(h.t, h.t.Context(), h.userToken(user), method, h.url+"/api/v1/payout_address"+path, body)
+	return h.asUser(user, method, "/api/v1/payout_address"+path, body)
 }
 
 // add adds paidTo to the user's list, with the given changes.
 func (h deployment) add(user int64, differs map[string]any) answer {
 	h.t.Helper()
-	body := map[string]any{"asset": "USDT", "address": paidTo}
-	for name, value := range differs {
-		body[name] = value
-	}
-	return h.addresses(user, "POST", "", body)
+	return h.addresses(user, "POST", "", with(members{"asset": "USDT", "address": paidTo}, differs))
 }
 
 // agedAddresses makes all addresses a day older.
 func (h deployment) agedAddresses() {
 	h.t.Helper()
-	h.run(`alter table payout_address disable trigger user`)
-	h.run(`update payout_address set added_at = added_at - interval '24 hours'`)
-	h.run(`alter table payout_address enable trigger user`)
+	h.unguarded(`update payout_address set added_at = added_at - interval '24 hours'`)
 }
 
 // If the list is required, a payout may go to an address of its user from a day after its addition
@@ -48,52 +42,30 @@ func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.registerPayer()
-	if got := h.addresses(alice, "GET", "", nil); got.is("required", "addresses") != "200 false []" {
-		t.Errorf("at first: got %v, want an empty list that is not required", got.body)
-	}
+	check.Equal(t, "at first", h.addresses(alice, "GET", "", nil).is("required", "addresses"), "200 false []")
 	h = h.listedOnly()
-	refused := func(what, want string) {
-		t.Helper()
-		if got := h.pay(alice, nil); got.is("code", "field") != want {
-			t.Errorf("%s: got %d %v, want %s", what, got.status, got.body, want)
-		}
-	}
-	refused("none is listed", "400 ADDRESS_NOT_LISTED address")
+	check.Equal(t, "none is listed", h.pay(alice, nil).is("code", "field"), "400 ADDRESS_NOT_LISTED address")
 	added := h.add(alice, map[string]any{"address": "0x" + strings.ToUpper(paidTo[2:])})
 	check.Equal(t, fmt.Sprintf("add (%v)", added.body), added.is("chain_id", "address"), "201 1337 "+paidTo)
-	if again := h.add(alice, nil); again.is("address_id", "usable_from") != fmt.Sprint("200 ", added.body["address_id"], " ", added.body["usable_from"]) {
-		t.Errorf("again: got %v, want what is there", again.body)
-	}
+	check.Equal(t, "again", h.add(alice, nil).is("address_id", "usable_from"), fmt.Sprint("200 ", added.body["address_id"], " ", added.body["usable_from"]))
 	at, _ := time.Parse(time.RFC3339, fmt.Sprint(added.body["added_at"]))
 	from, _ := time.Parse(time.RFC3339, fmt.Sprint(added.body["usable_from"]))
-	if from.Sub(at) != 24*time.Hour {
-		t.Errorf("usable: got from %s on, want a day after %s", from, at)
-	}
+	check.Equal(t, "the delay", from.Sub(at), 24*time.Hour)
 	early := h.pay(alice, nil)
 	check.Equal(t, "too early", early.is("code", "field", "usable_from"), fmt.Sprint("400 ADDRESS_NOT_YET_USABLE address ", added.body["usable_from"]))
 	h.agedAddresses()
 	h.pay(alice, map[string]any{"cid": "paid"}).wants(t, 202, "a day later")
-	if got := h.pay(alice, map[string]any{"address": "0x" + strings.Repeat("1", 40)}).is("code"); got != "400 ADDRESS_NOT_LISTED" {
-		t.Errorf("another address: got %s, want ADDRESS_NOT_LISTED", got)
-	}
-	if got := h.pay(bob, nil).is("code"); got != "400 ADDRESS_NOT_LISTED" {
-		t.Errorf("another user: got %s, want ADDRESS_NOT_LISTED", got)
-	}
+	check.Equal(t, "another address", h.pay(alice, members{"address": "0x" + strings.Repeat("1", 40)}).is("code"), "400 ADDRESS_NOT_LISTED")
+	check.Equal(t, "another user", h.pay(bob, nil).is("code"), "400 ADDRESS_NOT_LISTED")
 	id := fmt.Sprintf("/%v", added.body["address_id"])
-	if got := h.addresses(bob, "DELETE", id, nil).is("code"); got != "404 NOT_FOUND" {
-		t.Errorf("removed by another user: got %s, want 404", got)
-	}
+	check.Equal(t, "removed by another user", h.addresses(bob, "DELETE", id, nil).is("code"), "404 NOT_FOUND")
 	for range 2 {
-		if got := h.addresses(alice, "DELETE", id, nil); got.is("removed_by") != "200 user" {
-			t.Errorf("remove: got %v, want it removed", got.body)
-		}
+		check.Equal(t, "remove", h.addresses(alice, "DELETE", id, nil).is("removed_by"), "200 user")
 	}
-	refused("removed", "400 ADDRESS_NOT_LISTED address")
-	if got := h.pay(alice, map[string]any{"cid": "paid"}).is("code"); got != "200 DUPLICATE_REQUEST" {
-		t.Errorf("what is stored under the cid: got %s, want it", got)
-	}
+	check.Equal(t, "removed", h.pay(alice, nil).is("code", "field"), "400 ADDRESS_NOT_LISTED address")
+	check.Equal(t, "what is stored under the cid", h.pay(alice, members{"cid": "paid"}).is("code"), "200 DUPLICATE_REQUEST")
 	h.add(alice, nil).wants(t, 201, "added anew")
-	refused("added anew", "400 ADDRESS_NOT_YET_USABLE address")
+	check.Equal(t, "added anew", h.pay(alice, nil).is("code", "field"), "400 ADDRESS_NOT_YET_USABLE address")
 }
 
 // An address that no payout can use is refused when it is added, with the field.
@@ -113,7 +85,7 @@ func TestWrongAddressesAreNotAdded(t *testing.T) {
 		{"no payouts", map[string]any{"asset": "HUGE"}, "400 TRANSFER_NOT_ALLOWED asset"},
 		{"another member", map[string]any{"usable_from": "2020-01-01T00:00:00Z"}, "400 UNSUPPORTED_FIELD usable_from"},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.name), h.add(alice, c.body).is("code", "field"), c.want)
+		check.Equal(t, c.name, h.add(alice, c.body).is("code", "field"), c.want)
 	}
 	for id, want := range map[string]string{"/0": "404 NOT_FOUND", "/9": "404 NOT_FOUND", "/07": "400 INVALID_FIELD", "/x": "400 INVALID_FIELD"} {
 		check.Equal(t, fmt.Sprintf("remove %s", id), h.addresses(alice, "DELETE", id, nil).is("code"), want)
@@ -152,53 +124,34 @@ func TestClientOfPayoutAddresses(t *testing.T) {
 	if !errors.As(err, &p) || p.Code != "ADDRESS_NOT_YET_USABLE" || p.UsableFrom == nil || !p.UsableFrom.Equal(added.UsableFrom) {
 		t.Errorf("too early: got %v, want usable_from %s", err, added.UsableFrom)
 	}
-	if _, err := shop.ShowPayoutAddresses(t.Context(), alice); client.CodeOf(err) != "FORBIDDEN" {
-		t.Errorf("to a caller: got %v, want FORBIDDEN", err)
-	}
-	if _, err := user.BlockPayoutAddresses(t.Context(), alice, "mine"); client.CodeOf(err) != "UNAUTHORIZED" {
-		t.Errorf("blocked by the user: got %v, want UNAUTHORIZED", err)
-	}
+	refused(t, "to a caller", "FORBIDDEN")(shop.ShowPayoutAddresses(t.Context(), alice))
+	refused(t, "blocked by the user", "UNAUTHORIZED")(user.BlockPayoutAddresses(t.Context(), alice, "mine"))
 	if got, err := ann.BlockPayoutAddresses(t.Context(), alice, "a stolen token"); err != nil || got.Block == nil || got.Block.Reason != "a stolen token" || !strings.Contains(got.Block.By, "ann") {
 		t.Errorf("block: got %+v, %v", got, err)
 	}
-	if _, err := user.AddPayoutAddress(t.Context(), client.NewPayoutAddress{Asset: "USDT", Address: "0x" + strings.Repeat("1", 40)}); client.CodeOf(err) != "ADDRESSES_BLOCKED" {
-		t.Errorf("add while blocked: got %v, want ADDRESSES_BLOCKED", err)
-	}
+	refused(t, "add while blocked", "ADDRESSES_BLOCKED")(user.AddPayoutAddress(t.Context(), client.NewPayoutAddress{Asset: "USDT", Address: "0x" + strings.Repeat("1", 40)}))
 	if got, err := ann.ShowPayoutAddresses(t.Context(), alice); err != nil || got.Block == nil || len(got.Addresses) != 1 || got.Addresses[0].RemovedAt != nil {
 		t.Errorf("list: got %+v, %v; want the block, and one address", got, err)
 	}
-	h.run(`alter table payout_address disable trigger user`)
-	h.run(`insert into payout_address (user_id, chain_id, address, removed_at, removed_by) select $1, 1337, $2, now(), 'user' from generate_series(1, 1200)`, alice, paidTo)
-	h.run(`alter table payout_address enable trigger user`)
+	h.unguarded(fmt.Sprintf(`insert into payout_address (user_id, chain_id, address, removed_at, removed_by)
+		select %d, 1337, '%s', now(), 'user' from generate_series(1, 1200)`, alice, paidTo))
 	if got, err := ann.ShowPayoutAddresses(t.Context(), alice); err != nil || len(got.Addresses) != 1201 || got.Addresses[1200].AddressID != added.AddressID || got.Block == nil {
 		t.Errorf("list of 1,201: got %d, %v", len(got.Addresses), err)
 	}
-	path := fmt.Sprint("/admin/v1/users/", alice, "/payout_addresses?pageSize=1000")
-	page := h.as("ann", "GET", path, nil)
-	last := h.as("ann", "GET", fmt.Sprint(path, "&pageToken=", page.body["nextPageToken"]), nil)
-	check.Equal(t, "pages", fmt.Sprint(len(page.body["addresses"].([]any)), len(last.body["addresses"].([]any)), last.body["nextPageToken"]), "1000 201 <nil>")
-	check.Equal(t, "another list's token", h.as("ann", "GET", path+"&pageToken=xx", nil).is("code", "field"), "400 INVALID_FIELD pageToken")
-	h.run(`alter table payout_address disable trigger user`)
-	h.run(`delete from payout_address where user_id = $1 and address_id <> $2`, alice, added.AddressID)
-	h.run(`alter table payout_address enable trigger user`)
+	path := fmt.Sprint("/admin/v1/users/", alice, "/payout_addresses")
+	check.Equal(t, "on two pages", len(h.allRows("addresses", path, "", 1000)), 1201)
+	check.Equal(t, "another list's token", h.as("ann", "GET", path+"?pageToken=xx", nil).is("code", "field"), "400 INVALID_FIELD pageToken")
+	h.unguarded(fmt.Sprintf(`delete from payout_address where user_id = %d and address_id <> %d`, alice, added.AddressID))
 	if got, err := ann.DropPayoutAddress(t.Context(), alice, added.AddressID, "not hers"); err != nil || !strings.Contains(got.RemovedBy, "ann") || got.RemoveReason != "not hers" {
 		t.Errorf("remove: got %+v, %v", got, err)
 	}
-	if _, err := ann.DropPayoutAddress(t.Context(), alice, added.AddressID+1, "not hers"); client.CodeOf(err) != "NOT_FOUND" {
-		t.Errorf("remove what is not there: got %v, want NOT_FOUND", err)
-	}
-	if _, err := ann.BlockPayoutAddresses(t.Context(), 0, "r"); client.CodeOf(err) != "INVALID_FIELD" {
-		t.Errorf("block user 0: got %v, want INVALID_FIELD", err)
-	}
-	if _, err := ann.UnblockPayoutAddresses(t.Context(), alice, " "); client.CodeOf(err) != "INVALID_FIELD" {
-		t.Errorf("unblock without a reason: got %v, want INVALID_FIELD", err)
-	}
+	refused(t, "remove what is not there", "NOT_FOUND")(ann.DropPayoutAddress(t.Context(), alice, added.AddressID+1, "not hers"))
+	refused(t, "block user 0", "INVALID_FIELD")(ann.BlockPayoutAddresses(t.Context(), 0, "r"))
+	refused(t, "unblock without a reason", "INVALID_FIELD")(ann.UnblockPayoutAddresses(t.Context(), alice, " "))
 	if got, err := ann.UnblockPayoutAddresses(t.Context(), alice, "a new token"); err != nil || got.Block != nil || len(got.Addresses) != 1 || got.Addresses[0].RemovedAt == nil {
 		t.Errorf("unblock: got %+v, %v; want no block, and the removed address", got, err)
 	}
-	if _, err := ann.UnblockPayoutAddresses(t.Context(), alice, "again"); client.CodeOf(err) != "TOO_LATE" {
-		t.Errorf("unblock again: got %v, want TOO_LATE", err)
-	}
+	refused(t, "unblock again", "TOO_LATE")(ann.UnblockPayoutAddresses(t.Context(), alice, "again"))
 	if got, err := user.ListPayoutAddresses(t.Context()); err != nil || !got.Required || len(got.Addresses) != 0 {
 		t.Errorf("to the user: got %+v, %v; want none", got, err)
 	}

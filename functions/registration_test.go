@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -32,7 +31,7 @@ func TestRegistrationNeedsAPolicy(t *testing.T) {
 			body["policy"] = c.policy
 		}
 		a := h.as("ann", "POST", "/admin/v1/submitters", body)
-		check.Equal(t, fmt.Sprintf("%s", name), a.is("code", "field"), c.want)
+		check.Equal(t, name, a.is("code", "field"), c.want)
 		if detail := a.is("detail"); c.want == "400 INVALID_FIELD policy" && !strings.Contains(detail, `"unlimited"`) {
 			t.Errorf("%s: got %s, want what to give instead", name, detail)
 		}

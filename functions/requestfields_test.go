@@ -33,8 +33,7 @@ var laterTypes = map[string]string{"registerRequest.policy": "policyTerms"}
 // depth. The package client compares its own requests with openapi.yaml.
 func TestDescriptionHasEveryRequestField(t *testing.T) {
 	t.Parallel()
-	api, err := openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI))
-	check.OK(t)(err)
+	api := check.Value(openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI)))(t)
 	code := readSource(t, ".", "../shared/store", "../shared/chain/evm")
 	read := map[string]bool{}
 	for _, name := range code.decoded {

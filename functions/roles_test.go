@@ -64,25 +64,20 @@ func roles(t testing.TB, database string) map[string]string {
 	logins.Lock()
 	defer logins.Unlock()
 	if logins.made == nil {
-		db, err := pgx.Connect(t.Context(), database)
-		check.OK(t)(err)
+		db := check.Value(pgx.Connect(t.Context(), database))(t)
 		defer db.Close(context.WithoutCancel(t.Context()))
-		names, err := migrations.Functions()
-		check.OK(t)(err)
+		names := check.Value(migrations.Functions())(t)
 		made := make(map[string]string)
 		for _, name := range names {
 			made[name] = "functions_" + strings.ReplaceAll(name, "-", "_") + "_" + strings.ToLower(rand.Text()[:8])
-			if _, err := db.Exec(t.Context(), fmt.Sprintf(`create role %s login password '%s'`, made[name], logins.word)); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(db.Exec(t.Context(), fmt.Sprintf(`create role %s login password '%s'`, made[name], logins.word)))
 		}
 		logins.made = made
 	}
 	granted, urls := make(map[string][]string), make(map[string]string)
 	for name, role := range logins.made {
 		granted[role] = []string{name}
-		u, err := url.Parse(database)
-		check.OK(t)(err)
+		u := check.Value(url.Parse(database))(t)
 		u.User = url.UserPassword(role, logins.word)
 		urls[name] = u.String()
 	}
@@ -104,10 +99,7 @@ type rolePerPath struct {
 func (h deployment) rolePerPath(settings ...string) *rolePerPath {
 	h.t.Helper()
 	a := &rolePerPath{h: h, settings: settings, urls: roles(h.t, h.URL), paths: http.NewServeMux(), apps: make(map[string]http.Handler)}
-	patterns, err := deployed()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	patterns := check.Value(deployed())(h.t)
 	for pattern, name := range patterns {
 		a.paths.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.app(name).ServeHTTP(w, r) })
 	}
@@ -157,9 +149,7 @@ func TestEachFunctionRunsUnderItsOwnRole(t *testing.T) {
 	}
 	rights := func(verb, role string) {
 		t.Helper()
-		if _, err := h.DB.Exec(t.Context(), fmt.Sprintf(verb, role)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(h.DB.Exec(t.Context(), fmt.Sprintf(verb, role)))
 	}
 	cancel := func() int {
 		return call(t, t.Context(), token, http.MethodPost, fmt.Sprint(h.url, "/api/v1/tx/", created.body["txId"], "/cancel"), nil).status

@@ -38,9 +38,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("%v", c.body), h.as("ann", "POST", path, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field)
 	}
 	check.Equal(t, "withdraw what nobody said", h.as("ann", "POST", path+"/withdraw", members{"reason": "r"}).is("code"), "409 NO_STATEMENT")
-	if got, want := h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING"; got != want {
-		t.Fatalf("stated: got %s, want %s: the chain cannot be asked here", got, want)
-	}
+	check.Equal(t, "stated, where the chain cannot be asked", h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING")
 	check.Equal(t, "stated twice", h.as("ann", "POST", path, paid).is("code"), "409 STATEMENT_STANDS")
 	check.Equal(t, "withdrawn", h.as("ann", "POST", path+"/withdraw", members{"reason": "another's"}).is("state"), "200 TARGET_PENDING")
 	ann := h.clientOf(h.callerToken("ann"))
@@ -66,8 +64,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 // counting returns whether each shown statement about a payout counts.
 func counting(t *testing.T, c *client.Client, reqID string) string {
 	t.Helper()
-	why, err := c.WhyTransfer(t.Context(), reqID)
-	check.OK(t)(err)
+	why := check.Value(c.WhyTransfer(t.Context(), reqID))(t)
 	var all []bool
 	for _, s := range why.Statements {
 		all = append(all, s.Counts)

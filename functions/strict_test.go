@@ -85,10 +85,7 @@ func (r route) ask(h deployment, parameter, member string, value any) answer {
 // routes returns all operations except those of health.
 func (h deployment) routes(txID string) (all []route) {
 	h.t.Helper()
-	document, err := openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI))
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	document := check.Value(openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI)))(h.t)
 	tokens := map[string]string{"caller": h.callerToken("shop"), "operator": h.callerToken("ann"), "user": h.userToken(alice)}
 	for path, item := range document.Paths.Map() {
 		for method, of := range item.Operations() {
@@ -121,10 +118,7 @@ func exampleOf(t *testing.T, of *openapi3.Operation) (body map[string]any) {
 	t.Helper()
 	examples := of.RequestBody.Value.Content["application/json"].Examples
 	for _, name := range slices.Sorted(maps.Keys(examples)) {
-		text, err := json.Marshal(examples[name].Value.Value)
-		if err != nil || json.Unmarshal(text, &body) != nil {
-			t.Fatalf("%s: example %s: %v", of.OperationID, name, err)
-		}
+		check.OK(t)(json.Unmarshal(check.Value(json.Marshal(examples[name].Value.Value))(t), &body))
 		return body
 	}
 	usual := map[string]any{"reason": "looked at the journals", "txId": uuid.NewString(), "through": uuid.NewString(), "nonce": 1}
@@ -141,9 +135,7 @@ func strict(t *testing.T) (h deployment, txID string) {
 	h = build(t, "FENCEPOST_EVENTS_MODE=mq_outbox", "FENCEPOST_EVENTS_PUBSUB_TOPIC=projects/project/topics/topic", "FENCEPOST_EVENTS_PUBSUB_ENDPOINT=127.0.0.1:1")
 	h.Bundle.Register(t, shopAccount, 1)
 	h.run(`update submitter set callers = '{email:shop@fencepost.example,handler:payroll}' where submitter = $1`, shopAccount)
-	a := call(t, t.Context(), h.callerToken("shop"), http.MethodPost, h.url+"/api/v1/tx", intentOf("r"))
-	a.wants(t, 202, "create")
-	return h, fmt.Sprint(a.body["txId"])
+	return h, h.createTx("r")
 }
 
 // A query parameter that is present must have a value, on every route that has one.
@@ -252,12 +244,7 @@ func isText(s *openapi3.Schema) bool {
 func TestEmptyHandlerIsRefused(t *testing.T) {
 	t.Parallel()
 	h, _ := strict(t)
-	post := func(path, body string) answer {
-		return call(t, t.Context(), h.callerToken("shop"), http.MethodPost, h.url+path, body)
-	}
-	intent := func(requestID, more string) string {
-		return `{"submitter": "` + shopAccount + `", "requestId": "` + requestID + `"` + more + `, "payload": {"to": "` + paidTo + `", "value": "1"}}`
-	}
+	post := func(path, body string) answer { return h.as("shop", "POST", path, body) }
 	for more, want := range map[string]string{
 		`, "handler": ""`:    "400 INVALID_FIELD handler",
 		`, "handler": null`:  "400 INVALID_FIELD handler",
@@ -268,16 +255,22 @@ func TestEmptyHandlerIsRefused(t *testing.T) {
 		`, "Handler": "x"`:   "400 UNSUPPORTED_FIELD Handler",
 		`, "handler":"none"`: "400 INVALID_FIELD handler",
 	} {
-		check.Equal(t, fmt.Sprintf("%s", more), post("/api/v1/tx", intent("h", more)).is("code", "field"), want)
+		check.Equal(t, more, post("/api/v1/tx", intentText("h", more)).is("code", "field"), want)
 	}
-	a := post("/api/v1/tx:batch", `{"intents": [`+intent("h1", `, "handler": ""`)+`, `+intent("h2", "")+`]}`)
-	if results := fmt.Sprint(a.body["results"]); a.status != http.StatusOK || !strings.Contains(results, "field:handler") || !strings.Contains(results, "status:202") {
-		t.Errorf("a batch: got %d %v, want 400 for the first and 202 for the second", a.status, a.body)
+	for value, want := range map[string]string{
+		"null": "null is not a value of this field: leave it out, or give it a value",
+		"5":    "got the number 5; want a value in the form of this field",
+	} {
+		check.Equal(t, value, post("/api/v1/tx", `{"handler":`+value+`}`).is("code", "field", "detail"), "400 INVALID_FIELD handler "+want)
 	}
-	var stored string
-	if err := h.DB.QueryRow(t.Context(), `select string_agg(request_id, ' ' order by seq) from managed_tx`).Scan(&stored); err != nil || stored != "r h2" {
-		t.Errorf("stored: got %q, %v; want r h2", stored, err)
-	}
+	a := post("/api/v1/tx:batch", `{"intents": [`+intentText("h1", `, "handler": ""`)+`, `+intentText("h2", "")+`]}`)
+	check.Equal(t, "a batch", a.is("results.0.status", "results.0.field", "results.1.status"), "200 400 handler 202")
+	check.Equal(t, "stored", h.one(`select string_agg(request_id, ' ' order by seq) from managed_tx`), "r h2")
+}
+
+// intentText is an intent of the shop's, with more members.
+func intentText(requestID, more string) string {
+	return `{"submitter": "` + shopAccount + `", "requestId": "` + requestID + `"` + more + `, "payload": {"to": "` + paidTo + `", "value": "1"}}`
 }
 
 // A new requestId has no character that changes the writing direction, breaks a line or is invisible.
@@ -285,10 +278,7 @@ func TestEmptyHandlerIsRefused(t *testing.T) {
 func TestUnprintableRequestIDs(t *testing.T) {
 	t.Parallel()
 	h, _ := strict(t)
-	token := h.callerToken("shop")
-	post := func(id string) answer {
-		return call(t, t.Context(), token, http.MethodPost, h.url+"/api/v1/tx", intentOf(id))
-	}
+	post := func(id string) answer { return h.as("shop", "POST", "/api/v1/tx", intentOf(id)) }
 	for _, c := range []string{"\u0085", "\u009b", "\u00ad", "\u200b", "\u200f", "\u2028", "\u2029", "\u202e", "\u2066", "\ufeff", "\U000e0041"} {
 		check.Equal(t, fmt.Sprintf("%+q", c), post("a"+c+"b").is("code", "field"), "400 INVALID_FIELD requestId")
 	}
@@ -296,26 +286,12 @@ func TestUnprintableRequestIDs(t *testing.T) {
 		post(id).wants(t, 202, "%s", id)
 	}
 	const old = "from\u202ebefore"
-	payload, fingerprint, err := evm.ParsePayload(must(json.Marshal(intentOf(old).Payload)))
+	payload, fingerprint, err := evm.ParsePayload(check.Value(json.Marshal(intentOf(old).Payload))(t))
 	check.OK(t)(err)
 	in := store.Intent{TxID: uuid.NewString(), Submitter: shopAccount, RequestID: old, Caller: "email:shop@fencepost.example",
 		Names: []string{"email:shop@fencepost.example"}, Payload: payload, Fingerprint: fingerprint}
-	if _, err := h.Store.Create(t.Context(), in, 100); err != nil {
-		t.Fatal(err)
-	}
-	if a := post(old); a.is("txId") != "200 "+in.TxID {
-		t.Errorf("one stored before, again: got %d %v, want 200 and its txId", a.status, a.body)
-	}
-	found, err := h.clientOf(token).TxByRequest(t.Context(), shopAccount, old)
-	if err != nil || found.TxID != in.TxID {
-		t.Errorf("one stored before, read: got %v, %v; want it", found, err)
-	}
-}
-
-// must returns v and panics on an error.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
+	check.OK(t)(h.Store.Create(t.Context(), in, 100))
+	check.Equal(t, "one stored before, again", post(old).is("txId"), "200 "+in.TxID)
+	found := check.Value(h.clientOf(h.callerToken("shop")).TxByRequest(t.Context(), shopAccount, old))(t)
+	check.Equal(t, "one stored before, read", found.TxID, in.TxID)
 }

@@ -1,9 +1,10 @@
 package functions_test
 
 import (
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // A target can name a contract's function by its signature or its selector, and is stored with the
@@ -14,16 +15,11 @@ func TestTargetsNameFunctions(t *testing.T) {
 	h.url = h.serve()
 	h.Bundle.Register(t, shopAccount, 1)
 	const token, other = "0x00000000000000000000000000000000000cafe0", "0x00000000000000000000000000000000000cafe1"
-	path := "/admin/v1/submitters/" + shopAccount + "/policy"
 	put := func(targets ...string) answer {
-		return h.as("ann", "PUT", path, map[string]any{"targets": targets, "reason": "a test"})
+		return h.as("ann", "PUT", ofShop+"/policy", members{"targets": targets, "reason": "a test"})
 	}
-	a := put(token+":transfer(address,uint256)", token+":0x095EA7B3", token+":0xa9059cbb", other, "deploy")
-	policy, _ := a.body["policy"].(map[string]any)
-	want := []any{token + ":0x095ea7b3", token + ":0xa9059cbb", other, "deploy"}
-	if a.status != 200 || !reflect.DeepEqual(policy["targets"], want) {
-		t.Errorf("functions: got %d %v, want 200 with %v", a.status, a.body, want)
-	}
+	const want = "200 [" + token + ":0x095ea7b3 " + token + ":0xa9059cbb " + other + " deploy]"
+	check.Equal(t, "functions", put(token+":transfer(address,uint256)", token+":0x095EA7B3", token+":0xa9059cbb", other, "deploy").is("policy.targets"), want)
 	for name, targets := range map[string][]string{
 		"an address with a function and without": {token, token + ":0xa9059cbb"},
 		"no function behind the colon":           {token + ":"},
@@ -41,8 +37,5 @@ func TestTargetsNameFunctions(t *testing.T) {
 			t.Errorf("%s: got %s %v, want 400 for targets with what to write", name, got, a.body["detail"])
 		}
 	}
-	after := h.as("ann", "GET", "/admin/v1/submitters/"+shopAccount, nil)
-	if policy, _ := after.body["policy"].(map[string]any); !reflect.DeepEqual(policy["targets"], want) {
-		t.Errorf("after what was refused: got %v, want %v", policy["targets"], want)
-	}
+	check.Equal(t, "after what was refused", h.as("ann", "GET", ofShop, nil).is("policy.targets"), want)
 }

@@ -52,12 +52,9 @@ func TestOrderOfChecks(t *testing.T) {
 		{"beyond a tenth of 64 bits", map[string]any{"asset": "HUGE", "amount": "18446744073.70955162"}, "400 OVERFLOW amount"},
 		{"beyond 64 bits", map[string]any{"asset": "HUGE", "amount": "184467440737.09551616"}, "400 OVERFLOW amount"},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.name), h.post(alice, c.body).is("code", "field"), c.want)
+		check.Equal(t, c.name, h.post(alice, c.body).is("code", "field"), c.want)
 	}
-	var rows int
-	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb`).Scan(&rows); err != nil || rows != 1 {
-		t.Errorf("transfers: got %d, %v; want the first alone", rows, err)
-	}
+	check.Equal(t, "transfers", h.one(`select count(*) from transfers_tb`), "1")
 }
 
 // A request without a valid token is refused for that, even if it has other faults.
@@ -80,8 +77,9 @@ func TestWhoMayCall(t *testing.T) {
 		for _, path := range []string{"POST /api/v1/internal_transfer", "POST /api/v1/payout", "GET /api/v1/internal_transfer/x"} {
 			method, path, _ := strings.Cut(path, " ")
 			a := call(t, t.Context(), token, method, h.url+path, map[string]any{"user_id": 8, "amount": 1})
-			if got, want := a.is("code"), "401 UNAUTHORIZED"; got != want || a.header.Get("WWW-Authenticate") == "" {
-				t.Errorf("%s, %s: got %s with %q, want %s and how to authenticate", name, path, got, a.header.Get("WWW-Authenticate"), want)
+			check.Equal(t, name+", "+path, a.is("code"), "401 UNAUTHORIZED")
+			if a.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s, %s: got no WWW-Authenticate, want how to authenticate", name, path)
 			}
 		}
 	}
@@ -91,14 +89,14 @@ func TestWhoMayCall(t *testing.T) {
 	mixed := map[string]any{"submitter": payer, "callers": []string{"transfer", "sub:shop"}}
 	check.Equal(t, "a payer for others too", h.as("ann", "POST", "/admin/v1/submitters", mixed).is("code", "field"), "400 INVALID_FIELD callers")
 	for _, path := range []string{"/internal/transfer", "/internal/conservation"} {
-		check.Equal(t, fmt.Sprintf("%s by an operator", path), h.as("ann", "POST", path, map[string]any{}).is("code"), "403 FORBIDDEN")
+		check.Equal(t, path+" by an operator", h.as("ann", "POST", path, map[string]any{}).is("code"), "403 FORBIDDEN")
 	}
 	for _, path := range []string{
 		"GET /admin/v1/transfers/x/why", "POST /admin/v1/transfers/x/cancel", "POST /admin/v1/transfers/x/resolve",
 		"GET /admin/v1/conservation", "POST /admin/v1/conservation/check", "POST /admin/v1/halts/1/resume",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		check.Equal(t, fmt.Sprintf("%s by somebody", path), h.as("bob", method, path, map[string]any{}).is("code"), "403 FORBIDDEN")
+		check.Equal(t, path+" by somebody", h.as("bob", method, path, map[string]any{}).is("code"), "403 FORBIDDEN")
 	}
 }
 
@@ -114,19 +112,14 @@ func TestCommitted(t *testing.T) {
 	h.run(`insert into transfer_halt (scope, evidence) values ('all', '{}')`)
 	again := h.post(alice, map[string]any{"cid": "c", "amount": "1.50"})
 	check.Equal(t, "the same again", again.is("code", "req_id", "transfer_id", "state"), fmt.Sprintf("200 DUPLICATE_REQUEST %s %v COMMITTED", reqID, first.body["transfer_id"]))
-	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
-	if got, want := seen.is("req_id", "transfer_id", "from", "to", "asset", "amount", "state"),
-		fmt.Sprintf("200 %s %v FUNDING SPOT USDT 1.5 COMMITTED", reqID, first.body["transfer_id"]); got != want {
-		t.Errorf("to its owner: got %s, want %s", got, want)
-	}
+	seen := h.shown(alice, reqID)
+	check.Equal(t, "to its owner", seen.is("req_id", "transfer_id", "from", "to", "asset", "amount", "state"),
+		fmt.Sprintf("200 %s %v FUNDING SPOT USDT 1.5 COMMITTED", reqID, first.body["transfer_id"]))
 	for _, at := range []string{"created_at", "updated_at"} {
-		if _, err := time.Parse(time.RFC3339Nano, fmt.Sprint(seen.body[at])); err != nil {
-			t.Errorf("%s: %v", at, err)
-		}
+		check.OK(t)(time.Parse(time.RFC3339Nano, fmt.Sprint(seen.body[at])))
 	}
 	for user, id := range map[int64]string{bob: reqID, alice: strings.ToLower(reqID), alice + 2: "%00"} {
-		a := call(t, t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+id, nil)
-		check.Equal(t, fmt.Sprintf("%s to user %d", id, user), a.is("code"), "404 NOT_FOUND")
+		check.Equal(t, fmt.Sprintf("%s to user %d", id, user), h.shown(user, id).is("code"), "404 NOT_FOUND")
 	}
 	if names := h.cloud.about(reqID); len(names) != 0 {
 		t.Errorf("tasks of what is final: got %q, want none", names)
@@ -149,32 +142,11 @@ func TestFailed(t *testing.T) {
 	check.Equal(t, fmt.Sprintf("to no account (%v)", back.body), back.is("code", "state"), "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK")
 }
 
-// A refusal by a limit has the time after which to try again.
-func TestLimits(t *testing.T) {
-	t.Parallel()
-	h := build(t)
-	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_DAY=2")...)
-	for i, want := range []string{"200 <nil>", "200 <nil>", "429 DAILY_LIMIT_EXCEEDED"} {
-		a := h.post(alice, map[string]any{"cid": fmt.Sprint(i)})
-		if got := a.is("code"); got != want || (a.status == 429) != (a.header.Get("Retry-After") == "3600") {
-			t.Errorf("transfer %d: got %s with Retry-After %q, want %s", i, got, a.header.Get("Retry-After"), want)
-		}
-	}
-	check.Equal(t, "the second again", h.post(alice, map[string]any{"cid": "1"}).is("code"), "200 DUPLICATE_REQUEST")
-	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1")...)
-	await(t, "two in one second: the second meets the limit", func() bool {
-		h.post(bob, nil)
-		a := h.post(bob, nil)
-		return a.is("code") == "429 RATE_LIMIT_EXCEEDED" && a.header.Get("Retry-After") == "1"
-	})
-}
-
 // If the target does not answer, the transfer stays open with a step task for the next attempt; that
 // task ends it.
 func TestPendingLeavesAStep(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
+	h := impatient(t)
 	h.signal(syscall.SIGSTOP)
 	a := h.post(alice, map[string]any{"cid": "c"})
 	check.Equal(t, "answer", a.is("state", "code"), "202 PENDING <nil>")
@@ -190,25 +162,35 @@ func TestPendingLeavesAStep(t *testing.T) {
 	if got := task.ScheduleTime.AsTime(); !got.Equal(*t1.NextAttemptAt) || !strings.Contains(task.Name, "/queues/fencepost-transfer-0/tasks/") {
 		t.Errorf("task %s is due at %v: want it in the queue of transfers, at %v", task.Name, got, t1.NextAttemptAt)
 	}
-	step := map[string]any{"req_id": reqID}
-	if a := h.as("tasks", "POST", "/internal/transfer", step); a.status != 204 || h.cloud.task("-transfer-"+reqID+"-2") == nil {
-		t.Errorf("a step without an answer: got %v and tasks %q, want 204 and the next task", a, h.cloud.about(reqID))
+	h.step(reqID) // without an answer
+	if h.cloud.task("-transfer-"+reqID+"-2") == nil {
+		t.Errorf("tasks: got %q, want the next one", h.cloud.about(reqID))
 	}
 	h.signal(syscall.SIGCONT)
 	for range 2 { // delivered twice
-		h.as("tasks", "POST", "/internal/transfer", step).wants(t, 204, "a step")
+		h.step(reqID)
 	}
 	check.Equal(t, "at the end", h.post(alice, map[string]any{"cid": "c"}).is("code", "state"), "200 DUPLICATE_REQUEST COMMITTED")
 	check.Equal(t, "tasks", len(h.cloud.about(reqID)), 2)
-	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}).wants(t, 204, "a step of what is not there")
+	h.step("01ARZ3NDEKTSV4RRFFQ69G5FAV") // there is none
 }
 
 func (h deployment) signal(s syscall.Signal) {
 	h.t.Helper()
-	if err := h.core.process.Signal(s); err != nil {
-		h.t.Fatal(err)
-	}
+	check.OK(h.t)(h.core.process.Signal(s))
 }
+
+// lockAccount locks the user's account in Funding until the returned function is called, or the test ends.
+func (h deployment) lockAccount(user int64) (free func()) {
+	h.t.Helper()
+	locked := check.Value(h.DB.Begin(h.t.Context()))(h.t)
+	h.t.Cleanup(func() { _ = locked.Rollback(context.WithoutCancel(h.t.Context())) })
+	check.OK(h.t)(locked.Exec(h.t.Context(), `select from balances_tb where user_id = $1 for update`, user))
+	return func() { check.OK(h.t)(locked.Rollback(h.t.Context())) }
+}
+
+// waitsForLock is a query that tells whether a statement of the functions waits for a lock.
+const waitsForLock = `select exists (select from pg_stat_activity where datname = current_database() and application_name = 'fencepost' and wait_event_type = 'Lock')`
 
 // Cloud Tasks retries a task if the database did not answer, or if no next task could be made.
 func TestAStepThatIsOwedComesAgain(t *testing.T) {
@@ -217,16 +199,16 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms", "FENCEPOST_TASKS_ENDPOINT=127.0.0.1:1")...)
 	h.signal(syscall.SIGSTOP)
 	a := h.post(alice, nil)
-	if got, want := a.is("state"), "202 PENDING"; got != want {
-		t.Fatalf("without a task service: got %s, want %s: the sweep finds it", got, want)
-	}
-	check.Equal(t, "no next task", h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED")
+	a.wants(t, 202, "without a task service, whose work the sweep finds")
+	step := members{"req_id": a.body["req_id"]}
+	check.Equal(t, "no next task", h.as("tasks", "POST", "/internal/transfer", step).is("code"), "500 STEP_FAILED")
 	h.run(`alter table transfers_tb rename to gone`)
-	check.Equal(t, "no database", h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED")
-	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"], "swept": true}).wants(t, 204, "no database, by a sweep's task")
+	check.Equal(t, "no database", h.as("tasks", "POST", "/internal/transfer", step).is("code"), "500 STEP_FAILED")
+	h.as("tasks", "POST", "/internal/transfer", with(step, members{"swept": true})).wants(t, 204, "no database, by a sweep's task")
 	lost := h.post(alice, nil)
-	if got, want := lost.is("code"), "503 SYSTEM_ERROR"; got != want || len(fmt.Sprint(lost.body["req_id"])) != 26 || lost.header.Get("Retry-After") == "" {
-		t.Errorf("no database: got %s (%v), want %s with the req_id to ask for", got, lost.body, want)
+	check.Equal(t, "no database", lost.is("code"), "503 SYSTEM_ERROR")
+	if len(fmt.Sprint(lost.body["req_id"])) != 26 || lost.header.Get("Retry-After") == "" {
+		t.Errorf("no database: got %v, want the req_id to ask for", lost.body)
 	}
 	if got := fmt.Sprint(lost.body["detail"]); !strings.Contains(got, "Without a cid, do not post it again: ask for req_id first") {
 		t.Errorf("no database: got %q, want that it is not posted again without a cid", got)
@@ -237,12 +219,7 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 func TestCallerLeaves(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	locked, err := h.DB.Begin(t.Context())
-	check.OK(t)(err)
-	defer func() { _ = locked.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := locked.Exec(t.Context(), `select from balances_tb where user_id = $1 for update`, alice); err != nil {
-		t.Fatal(err)
-	}
+	free := h.lockAccount(alice)
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan struct{})
 	go func() {
@@ -255,21 +232,13 @@ func TestCallerLeaves(t *testing.T) {
 			t.Errorf("got status %d before the account was free", resp.StatusCode)
 		}
 	}()
-	waits := `select exists (select from pg_stat_activity where datname = current_database() and application_name = 'fencepost' and wait_event_type = 'Lock')`
-	await(t, "the withdrawal waits for the account", func() bool {
-		var waiting bool
-		return h.DB.QueryRow(t.Context(), waits).Scan(&waiting) == nil && waiting
-	})
+	await(t, "the withdrawal waits for the account", func() bool { return h.one(waitsForLock) == "true" })
 	leave()
 	<-left
 	await(t, "the server has noticed", h.left.Load)
-	check.OK(t)(locked.Rollback(t.Context()))
+	free()
 	await(t, "the transfer is COMMITTED", func() bool {
-		var state, retries int
-		err := h.DB.QueryRow(t.Context(), `select state, retry_count from transfers_tb where cid = 'c'`).Scan(&state, &retries)
-		if retries > 0 {
-			t.Fatal("got an attempt that was given up, want it carried through")
-		}
-		return err == nil && transfer.State(state) == transfer.Committed
+		return h.one(`select state from transfers_tb where cid = 'c'`) == fmt.Sprint(int(transfer.Committed))
 	})
+	check.Equal(t, "attempts that were given up", h.one(`select retry_count from transfers_tb where cid = 'c'`), "0")
 }

@@ -18,7 +18,7 @@ func TestSubmitterIsUpdated(t *testing.T) {
 	h.Register(t, shopAccount, 4)
 	h.registerPayer()
 	for i := range 3 {
-		h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": fmt.Sprint(i), "payload": members{"to": paidTo}}).wants(t, 202, "create")
+		h.createTx(fmt.Sprint(i))
 	}
 	taken := check.Value(h.Store.Acquire(t.Context(), shopAccount, "a/1", true))(t)
 	var both []txmanager.Allocation
@@ -76,15 +76,7 @@ func TestSubmitterIsUpdated(t *testing.T) {
 	})
 	check.OK(t)(err)
 	check.Equal(t, "changes", lines, "UPDATE faster 1 9 false [] CALLERS one more 0 0 false [sub:shop sub:2] UPDATE no name 0 0 true [] UPDATE slower 4 1 true []")
-	first := h.as("ann", "GET", ofShop+"/changes?pageSize=3", nil)
-	token := fmt.Sprint(first.body["nextPageToken"])
-	if got := first.body["changes"].([]any); len(got) != 3 {
-		t.Errorf("the first page: got %d changes, want 3", len(got))
-	}
-	last := h.as("ann", "GET", ofShop+"/changes?pageSize=3&pageToken="+token, nil)
-	if got := last.body["changes"].([]any); len(got) != 1 || last.body["nextPageToken"] != nil {
-		t.Errorf("the last page: got %v, want one change and no token", last.body)
-	}
+	check.Equal(t, "changes by pages", column(h.allRows("changes", ofShop+"/changes", "", 3), "reason"), "faster one more no name slower")
 	for query, want := range map[string]string{"pageSize=0": "400 pageSize", "pageToken=xx": "400 pageToken", "after=1": "400 after"} {
 		check.Equal(t, query, h.as("ann", "GET", ofShop+"/changes?"+query, nil).is("field"), want)
 	}
@@ -110,22 +102,9 @@ func TestSubmittersAreListed(t *testing.T) {
 	} {
 		for _, size := range []int{1, 2, 3, 10} {
 			var got []string
-			for token := ""; ; {
-				a := h.as("ann", "GET", fmt.Sprint("/admin/v1/submitters?pageSize=", size, query, token), nil)
-				a.wants(t, 200, "%s", query)
-				rows, _ := a.body["submitters"].([]any)
-				for _, row := range rows {
-					id := fmt.Sprint(row.(map[string]any)["submitter"])
-					got = append(got, id[len(id)-1:])
-				}
-				next, _ := a.body["nextPageToken"].(string)
-				if next == "" {
-					break
-				}
-				if len(rows) != size {
-					t.Errorf("%s: got a page of %d with a next one, want %d", query, len(rows), size)
-				}
-				token = "&pageToken=" + next
+			for _, row := range h.allRows("submitters", "/admin/v1/submitters", query, size) {
+				id := fmt.Sprint(row["submitter"])
+				got = append(got, id[len(id)-1:])
 			}
 			check.Equal(t, fmt.Sprintf("%q, %d a page", query, size), strings.Join(got, " "), want)
 		}
@@ -154,10 +133,10 @@ func TestSubmitterIsRetired(t *testing.T) {
 	}
 	for _, c := range []struct {
 		who, method, path string
-		body              members
+		body              any
 		want              string
 	}{
-		{"shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "r", "payload": members{"to": paidTo}}, "409 SUBMITTER_RETIRED"},
+		{"shop", "POST", "/api/v1/tx", intentOf("r"), "409 SUBMITTER_RETIRED"},
 		{"ann", "POST", "/admin/v1/submitters", members{"submitter": shopAccount, "callers": []string{"sub:shop"}, "policy": "unlimited"}, "409 SUBMITTER_RETIRED"},
 		{"ann", "POST", ofShop + "/suspend", members{"reason": "r"}, "409 SUBMITTER_RETIRED"},
 		{"ann", "POST", ofShop + "/resume", members{"reason": "r"}, "409 SUBMITTER_RETIRED"},
@@ -167,7 +146,6 @@ func TestSubmitterIsRetired(t *testing.T) {
 	} {
 		check.Equal(t, fmt.Sprint(c.method, " ", c.path), h.as(c.who, c.method, c.path, c.body).is("code"), c.want)
 	}
-	listed, err := collect(ann.ListSubmitters(t.Context(), client.SubmitterQuery{}), func(s client.Submitter) string { return s.Status })
-	check.OK(t)(err)
+	listed := check.Value(collect(ann.ListSubmitters(t.Context(), client.SubmitterQuery{}), func(s client.Submitter) string { return s.Status }))(t)
 	check.Equal(t, "listed", listed, "RETIRED")
 }

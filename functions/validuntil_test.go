@@ -2,8 +2,6 @@ package functions_test
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,30 +14,21 @@ import (
 func TestValidUntil(t *testing.T) {
 	t.Parallel()
 	h, _ := strict(t)
-	token := h.callerToken("shop")
-	post := func(path, body string) answer { return call(t, t.Context(), token, http.MethodPost, h.url+path, body) }
-	intent := func(requestID, until string) string {
-		return `{"submitter": "` + shopAccount + `", "requestId": "` + requestID + `"` + until + `, "payload": {"to": "` + paidTo + `", "value": "1"}}`
-	}
+	shop := h.clientOf(h.callerToken("shop"))
+	post := func(path, body string) answer { return h.as("shop", "POST", path, body) }
 	for _, wrong := range []string{
 		`""`, `null`, `7`, `"soon"`, `"2999-01-31"`, `"2999-01-31T12:00:00"`, `"2999-01-31 12:00:00Z"`, `"2999-01-31t12:00:00Z"`, `"2999-01-31T12:00:00z"`,
 		`"2999-01-31T12:00:00.1234567Z"`, `"2999-01-31T12:00:00.1234560Z"`, `"2999-01-31T12:00:00,5Z"`, `"2999-01-31T12:00:00.Z"`, `"2999-02-30T12:00:00Z"`, `"2999-01-31T24:00:00Z"`,
 		`"2999-01-31T12:00:60Z"`, `"2999-01-31T12:00:00+24:00"`, `"2999-01-31T12:00:00+0100"`, `"2999-01-31T12:00Z"`, `"9999-12-31T23:59:59-01:00"`, `"1969-12-31T23:59:59Z"`,
 		`"12999-01-31T12:00:00Z"`, `"2999-01-31T12:00:00Z "`, `"2999-01-31T12:00:00+01:60"`, `"2000-01-01T00:00:00Z"`,
 	} {
-		if got := post("/api/v1/tx", intent("wrong", `, "validUntil": `+wrong)).is("code", "field"); got != "400 INVALID_FIELD validUntil" {
-			t.Errorf("%s: got %s, want 400 with the field", wrong, got)
-		}
+		check.Equal(t, wrong, post("/api/v1/tx", intentText("wrong", `, "validUntil": `+wrong)).is("code", "field"), "400 INVALID_FIELD validUntil")
 	}
 	for i, right := range []string{"2999-01-31T12:00:00Z", "2999-01-31T12:00:00.000001Z", "2999-01-31T00:00:00.5-12:00", "9999-12-31T23:59:59.999999Z"} {
 		id := fmt.Sprint("right-", i)
-		a := post("/api/v1/tx", intent(id, `, "validUntil": "`+right+`"`))
-		if a.status != http.StatusAccepted {
-			t.Errorf("%s: got %d %v, want 202", right, a.status, a.body)
-			continue
-		}
+		post("/api/v1/tx", intentText(id, `, "validUntil": "`+right+`"`)).wants(t, 202, "%s", right)
 		want, _ := time.Parse(time.RFC3339Nano, right)
-		if found, err := h.clientOf(token).TxByRequest(t.Context(), shopAccount, id); err != nil || found.ValidUntil == nil || !found.ValidUntil.Equal(want) {
+		if found, err := shop.TxByRequest(t.Context(), shopAccount, id); err != nil || found.ValidUntil == nil || !found.ValidUntil.Equal(want) {
 			t.Errorf("%s: shown as %v, %v", right, found.ValidUntil, err)
 		}
 	}
@@ -50,10 +39,9 @@ func TestValidUntil(t *testing.T) {
 		`, "validUntil": "2000-01-01T00:00:00Z"`:        "409 REQUEST_ID_CONFLICT",
 		``:                                              "409 REQUEST_ID_CONFLICT",
 	} {
-		check.Equal(t, fmt.Sprintf("again with %q", until), post("/api/v1/tx", intent("right-0", until)).is("code"), want)
+		check.Equal(t, fmt.Sprintf("again with %q", until), post("/api/v1/tx", intentText("right-0", until)).is("code"), want)
 	}
-	a := post("/api/v1/tx:batch", `{"intents": [`+intent("b-1", `, "validUntil": "2000-01-01T00:00:00Z"`)+`, `+intent("b-2", `, "validUntil": "2999-01-31T12:00:00Z"`)+`, `+intent("b-3", `, "validUntil": "soon"`)+`]}`)
-	if results := fmt.Sprint(a.body["results"]); a.status != http.StatusOK || strings.Count(results, "field:validUntil") != 2 || strings.Count(results, "status:202") != 1 {
-		t.Errorf("a batch: got %d %v, want 400, 202, 400", a.status, a.body)
-	}
+	a := post("/api/v1/tx:batch", `{"intents": [`+intentText("b-1", `, "validUntil": "2000-01-01T00:00:00Z"`)+`, `+
+		intentText("b-2", `, "validUntil": "2999-01-31T12:00:00Z"`)+`, `+intentText("b-3", `, "validUntil": "soon"`)+`]}`)
+	check.Equal(t, "a batch", a.is("results.0.field", "results.1.status", "results.2.field"), "200 validUntil 202 validUntil")
 }

@@ -19,7 +19,7 @@ func TestOperatorSeesWhatNeedsAttention(t *testing.T) {
 	h := build(t)
 	c := h.clientOf(h.callerToken("ann"))
 	h.Register(t, shopAccount, 1)
-	id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": "1", "payload": map[string]any{"to": paidTo}}).body["txId"])
+	id := h.createTx("1")
 	h.run(`update managed_tx set wait_cause = 'BALANCE', waiting_since = now() - interval '1 hour', last_error = 'balance: too little' where tx_id = $1`, id)
 	late := h.stored("a")
 	h.run(`select move_transfer($1, '{0,10,20,30}', null)`, late)
@@ -39,10 +39,7 @@ func TestOperatorSeesWhatNeedsAttention(t *testing.T) {
 		{Kind: "TRANSFER", Overdue: true, Subject: client.AttentionSubject{ReqID: late}, Runbook: "docs/runbooks/transfer-stuck.md"},
 		{Kind: "BLOCKED", Overdue: true, Subject: client.AttentionSubject{Submitter: shopAccount, TxID: id}, Cause: "BALANCE", Detail: "balance: too little", Runbook: "docs/runbooks/balance.md"},
 	})
-	first := h.as("ann", "GET", "/admin/v1/attention?pageSize=2", nil)
-	check.Equal(t, "a page", len(first.body["items"].([]any)), 2)
-	second := h.as("ann", "GET", fmt.Sprint("/admin/v1/attention?pageSize=2&pageToken=", first.body["nextPageToken"]), nil)
-	check.Equal(t, "the last page", fmt.Sprint(len(second.body["items"].([]any)), second.body["nextPageToken"]), "1 <nil>")
+	check.Equal(t, "by pages", column(h.allRows("items", "/admin/v1/attention", "", 2), "kind"), "HALT TRANSFER BLOCKED")
 	for _, wrong := range []string{"pageToken=Yx", "pageSize=0", "state=STUCK"} {
 		h.as("ann", "GET", "/admin/v1/attention?"+wrong, nil).wants(t, 400, "%s", wrong)
 	}
@@ -59,12 +56,11 @@ func TestOperatorSeesTheOverview(t *testing.T) {
 	c := h.clientOf(h.callerToken("ann"))
 	h.Register(t, shopAccount, 1)
 	for _, request := range []string{"1", "2"} {
-		h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": request, "payload": map[string]any{"to": paidTo}}).wants(t, 202, "create")
+		h.createTx(request)
 	}
 	h.run(`insert into tx_minute values (date_bin('1 minute', now() - interval '3 minutes', 'epoch'), 9, 2, 1, array[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1,1])`)
 	h.as("tasks", "POST", "/internal/sweep", map[string]any{}) // fails for want of a node, and has counted
-	o, err := c.GetOverview(t.Context())
-	check.OK(t)(err)
+	o := check.Value(c.GetOverview(t.Context()))(t)
 	check.Same(t, "states", o.States, []client.StateCount{{State: "QUEUED", Count: 2}})
 	if o.Oldest == nil || o.Oldest.Submitter != shopAccount || o.Build.Go == "" || o.Instance == "" || time.Since(o.At).Abs() > time.Hour {
 		t.Errorf("got %+v, want the oldest intent and the build", o)
@@ -90,19 +86,17 @@ func TestAChainWithoutAnAnswerIsShown(t *testing.T) {
 	h := build(t)
 	c := h.clientOf(h.callerToken("ann"))
 	h.Register(t, shopAccount, 1)
-	chains, err := c.ListChains(t.Context())
-	check.OK(t)(err)
+	chains := check.Value(c.ListChains(t.Context()))(t)
 	if n := chains[0].Nodes[0]; chains[0].ChainID != 1337 || chains[0].Confirmations == nil || n.Name != "127.0.0.1:1" || n.Error == "" || n.Head != nil || chains[0].MeasuredBlockTime != nil || chains[0].BaseFeePerGas != "" {
 		t.Errorf("chains: got %+v, want the error of the only node", chains)
 	}
-	shown, err := c.Submitter(t.Context(), shopAccount)
-	check.OK(t)(err)
+	shown := check.Value(c.Submitter(t.Context(), shopAccount))(t)
 	if s := shown.Chain; s == nil || s.Latest != nil || s.Error != "" || len(s.Nodes) != 1 || s.Nodes[0].Error == "" || s.Spending != nil {
 		t.Errorf("submitter: got %+v, want the error of the only node", s)
 	}
 	const elsewhere = "eip155:7:0x0000000000000000000000000000000000000a11"
 	h.Register(t, elsewhere, 1)
-	if shown, err = c.Submitter(t.Context(), elsewhere); err != nil || shown.Chain.Error == "" {
-		t.Errorf("a submitter of a chain that is not served: got %+v, %v; want why", shown.Chain, err)
+	if shown = check.Value(c.Submitter(t.Context(), elsewhere))(t); shown.Chain.Error == "" {
+		t.Errorf("a submitter of a chain that is not served: got %+v, want why", shown.Chain)
 	}
 }

@@ -16,24 +16,17 @@ func TestCallerSeesWhyItsTransactionWaits(t *testing.T) {
 	h.Register(t, shopAccount, 1)
 	ids := map[string]string{}
 	for _, name := range []string{"first", "second"} {
-		ids[name] = fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": name, "payload": map[string]any{"to": paidTo}}).body["txId"])
+		ids[name] = h.createTx(name)
 	}
-	waiting := func(name string) map[string]any {
-		t.Helper()
-		w, _ := h.as("shop", "GET", "/api/v1/tx/"+ids[name], nil).body["waiting"].(map[string]any)
-		return w
-	}
+	read := func(path string) answer { return h.as("shop", "GET", "/api/v1/tx/"+path, nil) }
 	h.run(`update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where tx_id = $1`, ids["first"])
-	first, second := waiting("first"), waiting("second")
-	check.Equal(t, "the head", fmt.Sprintf("%v %v %v %v", first["cause"], first["position"], first["blockedBy"], first["expectedAt"]), "BALANCE 1 <nil> <nil>")
-	by, _ := second["blockedBy"].(map[string]any)
-	check.Equal(t, "behind it", fmt.Sprintf("%v %v %t %v", second["cause"], second["position"], by["txId"] == ids["first"], by["cause"]), "EARLIER_INTENT 2 true BALANCE")
-	byRequest, _ := h.as("shop", "GET", "/api/v1/tx/by-request?submitter="+shopAccount+"&requestId=second", nil).body["waiting"].(map[string]any)
-	check.Same(t, "by its request", byRequest, second)
+	check.Equal(t, "the head", read(ids["first"]).is("waiting.cause", "waiting.position", "waiting.blockedBy", "waiting.expectedAt"), "200 BALANCE 1 <nil> <nil>")
+	second := read(ids["second"])
+	check.Equal(t, "behind it", second.is("waiting.cause", "waiting.position", "waiting.blockedBy.txId", "waiting.blockedBy.cause"),
+		"200 EARLIER_INTENT 2 "+ids["first"]+" BALANCE")
+	check.Same(t, "by its request", read("by-request?submitter=" + shopAccount + "&requestId=second").body["waiting"], second.body["waiting"])
 	h.as("shop", "POST", "/api/v1/tx/"+ids["first"]+"/cancel", nil).wants(t, 200, "cancel")
-	if w := waiting("first"); w != nil {
-		t.Errorf("ended: got %v, want nothing", w)
-	}
+	check.Equal(t, "ended", read(ids["first"]).is("waiting"), "200 <nil>")
 }
 
 // A process that does not know the chain of a transaction shows it, without an estimate.
@@ -57,7 +50,7 @@ func TestOperatorSeesWhyATransactionWaits(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.Register(t, shopAccount, 1)
-	id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": "1", "payload": map[string]any{"to": paidTo}}).body["txId"])
+	id := h.createTx("1")
 	h.run(`update managed_tx set wait_cause = 'BALANCE', waiting_since = now(), last_error = 'balance: too little' where tx_id = $1`, id)
 	c := h.clientOf(h.callerToken("ann"))
 	why, err := c.WhyTx(t.Context(), id)
@@ -75,21 +68,11 @@ func TestOperatorSeesWhyATransactionWaits(t *testing.T) {
 		states = append(states, string(one.From)+">"+string(one.State)+" "+one.Reason)
 	}
 	check.Same(t, "history", states, []string{">QUEUED ", "QUEUED>QUEUED balance: too little", "QUEUED>FAILED cancelled: asked by email:shop@fencepost.example"})
-	first := h.as("ann", "GET", "/admin/v1/tx/"+id+"/history?pageSize=2", nil)
-	check.Equal(t, "a page", len(first.body["history"].([]any)), 2)
-	second := h.as("ann", "GET", fmt.Sprint("/admin/v1/tx/", id, "/history?pageSize=2&pageToken=", first.body["nextPageToken"]), nil)
-	check.Equal(t, "the last page", fmt.Sprint(len(second.body["history"].([]any)), second.body["nextPageToken"]), "1 <nil>")
 	h.run(`insert into tx_decision (tx_id, action, by, reason) select $1, 'WAIT', 'ann', 'decision ' || i from generate_series(1, 2) as i`, id)
 	decisions, err := collect(c.ListTxDecisions(t.Context(), id), func(d client.TxDecision) string { return d.Action + " " + d.Reason })
 	check.Equal(t, fmt.Sprintf("decisions, error: %v", err), decisions, "CANCEL asked by email:shop@fencepost.example WAIT decision 1 WAIT decision 2")
-	for _, what := range []string{"versions", "decisions"} {
-		page := h.as("ann", "GET", "/admin/v1/tx/"+id+"/"+what+"?pageSize=2", nil)
-		rows := len(page.body[what].([]any))
-		for page.body["nextPageToken"] != nil {
-			page = h.as("ann", "GET", fmt.Sprint("/admin/v1/tx/", id, "/", what, "?pageSize=2&pageToken=", page.body["nextPageToken"]), nil)
-			rows += len(page.body[what].([]any))
-		}
-		check.Equal(t, what+" on pages of two", rows, map[string]int{"versions": 0, "decisions": 3}[what])
+	for what, rows := range map[string]int{"history": 3, "versions": 0, "decisions": 3} {
+		check.Equal(t, what+" on pages of two", len(h.allRows(what, "/admin/v1/tx/"+id+"/"+what, "", 2)), rows)
 	}
 	for _, what := range []string{"why", "history", "versions", "decisions"} {
 		check.Equal(t, what+" by a caller", h.as("shop", "GET", "/admin/v1/tx/"+id+"/"+what, nil).is("code"), "403 FORBIDDEN")
@@ -110,9 +93,7 @@ func TestOperatorSeesIncidents(t *testing.T) {
 		return fmt.Sprint(i.Incident, " ", string(i.Evidence), " ", i.ClosedAt != nil, " ", i.Mode, i.ClosedBy, i.Reason, string(i.Released), ";")
 	})
 	check.Equal(t, fmt.Sprintf("incidents, error: %v", err), found, `2 {"why":"TAKEN"} false null; 1 {"why":"AHEAD"} true resyncannfound them{"nextNonce":3};`)
-	first := h.as("ann", "GET", path+"?pageSize=1", nil)
-	last := h.as("ann", "GET", fmt.Sprint(path, "?pageSize=1&pageToken=", first.body["nextPageToken"]), nil)
-	check.Equal(t, "the last page", fmt.Sprint(last.body["incidents"].([]any)[0].(map[string]any)["incident"], last.body["nextPageToken"]), "1 <nil>")
+	check.Equal(t, "by pages", column(h.allRows("incidents", path, "", 1), "incident"), "2 1")
 	check.Equal(t, "by a caller", h.as("shop", "GET", path, nil).is("code"), "403 FORBIDDEN")
 	check.Equal(t, "of none", h.as("ann", "GET", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000ff/incidents", nil).is("code"), "404 UNKNOWN_SUBMITTER")
 }
@@ -122,7 +103,7 @@ func TestOperatorCancelsByAdmin(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("release")...)
 	h.Register(t, shopAccount, 1)
-	id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "a", "payload": members{"to": paidTo}}).body["txId"])
+	id := h.createTx("a")
 	cancel := "/admin/v1/tx/" + id + "/cancel"
 	check.Equal(t, "its caller", h.as("shop", "POST", cancel, members{"reason": "r"}).is("code"), "403 FORBIDDEN")
 	for _, reason := range []string{"", " ", strings.Repeat("r", 1001)} {

@@ -82,9 +82,7 @@ func TestOperatorWorksOnWebhookEndpoints(t *testing.T) {
 	const path = "/admin/v1/webhook-endpoints"
 	create := func(names ...string) (ids []string) {
 		for _, name := range names {
-			a := h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": name, "payload": members{"to": paidTo}})
-			a.wants(t, 202, "create %s", name)
-			ids = append(ids, fmt.Sprint(a.body["txId"], "-TxAccepted-1"))
+			ids = append(ids, h.createTx(name)+"-TxAccepted-1")
 		}
 		return ids
 	}
@@ -215,7 +213,7 @@ func TestTwoOperatorsResumeAndRedeliver(t *testing.T) {
 	shop := startReceiver(t, hookSecret)
 	h := build(t, append(ruleFor("webhooks"), endpointSettings(shop, hookSecret)...)...)
 	h.Bundle.Register(t, shopAccount, 1)
-	h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "a", "payload": members{"to": paidTo}}).wants(t, 202, "create")
+	h.createTx("a")
 	h.as("tasks", "POST", "/internal/publish", members{"submitter": shopAccount, "endpoint": "shop"}).wants(t, 204, "publish")
 	const path = "/admin/v1/webhook-endpoints/shop"
 	redeliver := members{"after": "0", "reason": "r"}

@@ -16,9 +16,9 @@ import (
 func (a *Server) routePast(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/tx/{txId}", showOf(serve.PathTxID, a.inspectTx))
 	a.read(mux, "GET /admin/v1/tx/{txId}/why", showOf(serve.PathTxID, a.whyTx))
-	a.read(mux, "GET /admin/v1/tx/{txId}/history", showOf(serve.PathTxID, a.txHistory))
-	a.read(mux, "GET /admin/v1/tx/{txId}/versions", showOf(serve.PathTxID, a.txVersions))
-	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", showOf(serve.PathTxID, a.txDecisions))
+	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast(serve.HistoryPlace, a.Store.TxHistory, historyPage))
+	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast(serve.VersionPlace, a.Store.TxVersions, versionsPage))
+	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast(serve.DecisionPlace, a.Store.TxDecisions, decisionsPage))
 }
 
 type whyTxResponse struct {
@@ -64,54 +64,40 @@ type txHistoryResponse struct {
 	NextPageToken string           `json:"nextPageToken,omitempty"`
 }
 
-// txHistory lists the changes of a transaction, the oldest first.
-func (a *Server) txHistory(w http.ResponseWriter, r *http.Request, txID string) error {
-	page, token, err := pagePast(r, txID, serve.HistoryPlace, a.Store.TxHistory)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, txHistoryResponse{page, token})
-}
-
-// pagePast reads the requested page of a transaction's numbered rows, and the token of the next page.
-func pagePast[Row interface{ Number() int64 }](r *http.Request, txID string, p serve.Place, read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error)) (page []Row, token string, err error) {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
-	if err != nil {
-		return nil, "", err
-	}
-	size, after, err := serve.AscendingPageOf(q, p)
-	if err != nil {
-		return nil, "", err
-	}
-	rows, err := read(r.Context(), txID, after, size+1)
-	page, token = serve.CutPage(rows, size, p, func(row Row) string { return strconv.FormatInt(row.Number(), 10) })
-	return append([]Row{}, page...), token, err
-}
+func historyPage(rows []store.TxChange, next string) any { return txHistoryResponse{rows, next} }
 
 type txVersionsResponse struct {
 	Versions      []store.TxVersion `json:"versions"`
 	NextPageToken string            `json:"nextPageToken,omitempty"`
 }
 
-// txVersions lists the signed versions of a transaction, the oldest first.
-func (a *Server) txVersions(w http.ResponseWriter, r *http.Request, txID string) error {
-	page, token, err := pagePast(r, txID, serve.VersionPlace, a.Store.TxVersions)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, txVersionsResponse{page, token})
-}
+func versionsPage(rows []store.TxVersion, next string) any { return txVersionsResponse{rows, next} }
 
 type txDecisionsResponse struct {
 	Decisions     []store.TxDecision `json:"decisions"`
 	NextPageToken string             `json:"nextPageToken,omitempty"`
 }
 
-// txDecisions lists the decisions about a transaction, the oldest first.
-func (a *Server) txDecisions(w http.ResponseWriter, r *http.Request, txID string) error {
-	page, token, err := pagePast(r, txID, serve.DecisionPlace, a.Store.TxDecisions)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, txDecisionsResponse{page, token})
+func decisionsPage(rows []store.TxDecision, next string) any { return txDecisionsResponse{rows, next} }
+
+// listPast serves a list of a transaction's numbered rows, the oldest first. The function answer makes the body of a page.
+func listPast[Row interface{ Number() int64 }](
+	p serve.Place, read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error), answer func(rows []Row, next string) any,
+) serve.Handler {
+	return showOf(serve.PathTxID, func(w http.ResponseWriter, r *http.Request, txID string) error {
+		q, err := serve.Parameters(r, "pageSize", "pageToken")
+		if err != nil {
+			return err
+		}
+		size, after, err := serve.AscendingPageOf(q, p)
+		if err != nil {
+			return err
+		}
+		rows, err := read(r.Context(), txID, after, size+1)
+		if err != nil {
+			return err
+		}
+		page, next := serve.CutPage(rows, size, p, func(row Row) string { return strconv.FormatInt(row.Number(), 10) })
+		return web.Reply(w, r, http.StatusOK, answer(append([]Row{}, page...), next))
+	})
 }

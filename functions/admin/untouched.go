@@ -85,7 +85,7 @@ func (a *Server) releaseEach(ctx context.Context, page []store.MovedSubmitter, l
 			defer func() { <-places }()
 			leave := l
 			leave.Incident = one.Incident
-			problems[i] = a.releaseOne(ctx, one.Submitter, leave)
+			_, problems[i] = a.Release(ctx, one.Submitter, leave)
 		})
 	}
 	all.Wait()
@@ -98,11 +98,6 @@ func (a *Server) releaseEach(ctx context.Context, page []store.MovedSubmitter, l
 		out.Left = append(out.Left, untouchedLeft{one.Submitter, a.whyLeft(ctx, one.Submitter, problems[i])})
 	}
 	return out
-}
-
-func (a *Server) releaseOne(ctx context.Context, s txmanager.Submitter, l txmanager.ReleaseRequest) error {
-	_, err := a.Release(ctx, s, l)
-	return err
 }
 
 // whyLeft returns what an operator may see of the error; the log has the rest.

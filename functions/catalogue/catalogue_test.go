@@ -52,8 +52,7 @@ func TestPageIsTheTable(t *testing.T) {
 	if *update {
 		check.OK(t)(os.WriteFile(docs, []byte(want.String()), 0o644))
 	}
-	got, err := os.ReadFile(docs)
-	check.OK(t)(err)
+	got := check.Value(os.ReadFile(docs))(t)
 	if diff := cmp.Diff(want.String(), string(got)); diff != "" {
 		t.Errorf("docs/errors.md is not what the table says; run go test ./functions/catalogue -update (-want +got):\n%s", diff)
 	}

@@ -83,8 +83,7 @@ func serve(t *testing.T) *site {
 		_, _ = fmt.Fprintf(w, `{"submitter": %q}`, r.Header.Get("Authorization"))
 	}))
 	t.Cleanup(admin.Close)
-	sealer, err := signin.NewSealer([]string{key})
-	check.OK(t)(err)
+	sealer := check.Value(signin.NewSealer([]string{key}))(t)
 	s := &site{sealer: sealer, begun: make(chan struct{}, 100), release: make(chan struct{})}
 	act := func(_ context.Context, c page.Call) (page.View, error) {
 		if c.Method == http.MethodPost {
@@ -128,8 +127,7 @@ func serve(t *testing.T) *site {
 // ask makes a request with the headers, and follows no redirect. A form is posted.
 func (s *site) ask(t *testing.T, method, path string, headers map[string]string, form string) (status int, body string, header http.Header) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(form))
-	check.OK(t)(err)
+	r := check.Value(http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(form)))(t)
 	if form != "" {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -139,11 +137,9 @@ func (s *site) ask(t *testing.T, method, path string, headers map[string]string,
 			r.Host = value
 		}
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
-	check.OK(t)(err)
+	resp := check.Value(http.DefaultTransport.RoundTrip(r))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	check.OK(t)(err)
+	text := check.Value(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(text), resp.Header
 }
 

@@ -20,12 +20,10 @@ var (
 // be empty has no space within, so that the style sheet draws a dash.
 func TestTemplatesHaveOneForm(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("*/templates/*.html")
-	check.OK(t)(err)
+	files := check.Value(filepath.Glob("*/templates/*.html"))(t)
 	found := 0
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		check.OK(t)(err)
+		text := check.Value(os.ReadFile(file))(t)
 		for _, m := range crumbs.FindAllStringSubmatch(string(text), -1) {
 			found++
 			if got := linked.ReplaceAllString(m[1], "link"); !way.MatchString(got) {

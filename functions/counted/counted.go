@@ -24,7 +24,7 @@ type Store struct{ *store.Store }
 // Create implements [payout.Manager].
 func (s Store) Create(ctx context.Context, in store.Intent, queueBound int) (store.StoredIntent, error) {
 	accepted, err := s.Store.Create(ctx, in, queueBound)
-	countCreate(ctx, accepted, err)
+	countCreate(ctx, in, accepted, err)
 	return accepted, err
 }
 
@@ -34,20 +34,20 @@ func (s Store) CreateAll(ctx context.Context, all []store.Intent, queueBound int
 		all[i].Trace = telemetry.NewOrigin(ctx, attribute.String(telemetry.TxIDKey, all[i].TxID))
 	}
 	created, err := s.Store.CreateAll(ctx, all, queueBound)
-	for i := range all {
+	for i, in := range all {
 		if err != nil {
-			countCreate(ctx, store.StoredIntent{}, err)
+			countCreate(ctx, in, store.StoredIntent{}, err)
 			continue
 		}
-		countCreate(ctx, created[i].StoredIntent, created[i].Err)
+		countCreate(ctx, in, created[i].StoredIntent, created[i].Err)
 	}
 	return created, err
 }
 
-func countCreate(ctx context.Context, accepted store.StoredIntent, err error) {
+func countCreate(ctx context.Context, in store.Intent, accepted store.StoredIntent, err error) {
 	result := "known"
 	switch {
-	case err != nil && refuses(err):
+	case err != nil && refuses(in, err):
 		result = "refused"
 	case err != nil:
 		result = "error"
@@ -57,14 +57,13 @@ func countCreate(ctx context.Context, accepted store.StoredIntent, err error) {
 	telemetry.TxCreate.Add(ctx, 1, telemetry.Result(result))
 }
 
-// refuses reports whether a create that returned err has certainly stored nothing.
-func refuses(err error) bool {
-	var policy store.PolicyError
-	if errors.As(err, &policy) {
+// refuses reports whether a create of the intent that returned err has certainly stored nothing.
+func refuses(in store.Intent, err error) bool {
+	if errors.As(err, new(store.PolicyError)) || in.Refused != nil && errors.Is(err, in.Refused) {
 		return true
 	}
-	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrRequestConflict, store.ErrRecorded, store.ErrProtected,
-		store.ErrSuspended, store.ErrRetired, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred, store.ErrNoMAC} {
+	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrAnyCaller, store.ErrRequestConflict, store.ErrRecorded, store.ErrProtected,
+		store.ErrSuspended, store.ErrRetired, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred, store.ErrPast, store.ErrNoMAC} {
 		if errors.Is(err, refusal) {
 			return true
 		}

@@ -68,7 +68,7 @@ func ParseTxID(text string) (id string, ok bool) {
 	return u.String(), err == nil && strings.EqualFold(text, u.String())
 }
 
-// submitter reads the submitter that a caller named.
+// Submitter reads the submitter that a caller named.
 func (b *Base) Submitter(field, text string) (txmanager.Submitter, error) {
 	if text == "" {
 		return "", web.FieldProblem(field, "is required: %s", b.submitterForms())
@@ -89,7 +89,7 @@ func (b *Base) submitterForms() string {
 	return forms
 }
 
-// requestID checks the caller's key: 1 to 128 bytes, compared byte for byte.
+// RequestID checks the caller's key: 1 to 128 bytes, compared byte for byte.
 func RequestID(field, text string) error {
 	const limit = 128
 	switch {
@@ -119,7 +119,7 @@ func Unprintable(field, text string) error {
 	return nil
 }
 
-// NewRequestID is [requestID] for an intent to be stored. It also refuses [txmanager.NoRequest], by
+// NewRequestID is [RequestID] for an intent to be stored. It also refuses [txmanager.NoRequest], by
 // which a release says that a transaction was no request.
 func NewRequestID(field, text string) error {
 	if IsNone(text) {
@@ -143,7 +143,7 @@ func (o *Optional) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// of returns the text of the field; "" if the body omits it.
+// Of returns the text of the field; "" if the body omits it.
 func (o Optional) Of(field string) (string, error) {
 	if o.given && o.text == "" {
 		return "", web.FieldProblem(field, "is empty: give it a value, or leave it out")

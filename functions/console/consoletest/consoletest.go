@@ -5,6 +5,7 @@ package consoletest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -28,16 +29,13 @@ type Answers map[string]any
 // Proposed is the answer of an act that a second operator must approve.
 type Proposed client.Proposal
 
-// Console has the pages of one section.
+// Console has the pages of sections.
 type Console struct {
 	Viewer  bool            // the person may only read
 	Context context.Context // of the requests; nil: it has no end
 
-	t        *testing.T
-	mux      *http.ServeMux
-	renderer *page.Renderer
-	admin    *client.Client
-	answers  Answers
+	t   *testing.T
+	mux *http.ServeMux
 
 	mu    sync.Mutex
 	calls []Call
@@ -50,41 +48,62 @@ type Call struct {
 	Body      map[string]any
 }
 
-// New returns the section's pages. A call that the answers do not have fails the test.
+// New returns the section's pages with an API that gives the answers. A call that they do not have fails the test.
 func New(t *testing.T, s page.Section, answers Answers) *Console {
 	t.Helper()
-	c := &Console{t: t, mux: http.NewServeMux(), answers: answers}
-	api := httptest.NewServer(http.HandlerFunc(c.answer))
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answers.serve(t, w, r) }))
 	t.Cleanup(api.Close)
-	var err error
-	c.admin, err = client.New(client.Options{URL: api.URL, Token: func(context.Context) (string, error) { return "token", nil }, Within: 20 * time.Second, RetryFirst: 24 * time.Hour})
-	check.OK(t)(err)
-	t.Cleanup(c.admin.CloseIdle)
-	c.renderer, err = page.New(s)
-	check.OK(t)(err)
-	for _, r := range s.Routes {
-		c.mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, req *http.Request) {
-			call := page.Call{Request: req, Admin: c.admin, Person: Person, MayAct: !c.Viewer, CSRF: "the-csrf-token"}
-			if v, err := r.Handle(req.Context(), call); err != nil {
-				c.renderer.RenderError(w, call, err)
-			} else {
-				c.renderer.Render(w, call, v)
-			}
-		})
+	return On(t, client.Options{URL: api.URL, Token: func(context.Context) (string, error) { return "token", nil }}, s)
+}
+
+// On returns the sections' pages with an API of which the options have the address and the token.
+func On(t *testing.T, o client.Options, sections ...page.Section) *Console {
+	t.Helper()
+	c := &Console{t: t, mux: http.NewServeMux()}
+	o.Transport, o.Within, o.RetryFirst = c, 20*time.Second, 24*time.Hour
+	admin := check.Value(client.New(o))(t)
+	renderer := check.Value(page.New(sections...))(t)
+	for _, s := range sections {
+		for _, route := range s.Routes {
+			c.mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) {
+				call := page.Call{Request: r, Admin: admin, Person: Person, MayAct: !c.Viewer, CSRF: "the-csrf-token"}
+				if v, err := route.Handle(r.Context(), call); err != nil {
+					renderer.RenderError(w, call, err)
+				} else {
+					renderer.Render(w, call, v)
+				}
+			})
+		}
 	}
 	return c
 }
 
-// answer notes a call of the API and answers it.
-func (c *Console) answer(w http.ResponseWriter, r *http.Request) {
-	one := Call{Operation: r.Method + " " + r.URL.Path, Query: r.URL.Query()}
-	_ = json.NewDecoder(r.Body).Decode(&one.Body) // a GET has none
+// RoundTrip makes a call of the API and keeps it. As console.adminUrl does, it serves the paths of admin only.
+func (c *Console) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasPrefix(r.URL.Path, "/admin/v1/") {
+		return nil, fmt.Errorf("%s %s is not admin's", r.Method, r.URL.Path)
+	}
+	one := callOf(r)
+	if r.GetBody != nil {
+		body, _ := r.GetBody()
+		_ = json.NewDecoder(body).Decode(&one.Body)
+	}
 	c.mu.Lock()
 	c.calls = append(c.calls, one)
 	c.mu.Unlock()
-	answer, ok := c.answers[one.Operation]
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func callOf(r *http.Request) Call {
+	return Call{Operation: r.Method + " " + r.URL.Path, Query: r.URL.Query()}
+}
+
+// serve answers a call of the API.
+func (a Answers) serve(t *testing.T, w http.ResponseWriter, r *http.Request) {
+	one := callOf(r)
+	answer, ok := a[one.Operation]
 	if !ok {
-		c.t.Errorf("the page calls %s, which the test does not answer", one.Operation)
+		t.Errorf("the page calls %s, which the test does not answer", one.Operation)
 		answer = &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND"}
 	}
 	if of, ok := answer.(func(Call) any); ok {
@@ -166,6 +185,21 @@ func (c *Console) Refuses(path string, form url.Values, status, calls int, texts
 	c.t.Helper()
 	w, made := c.Post(path, form)
 	c.wants(path, w, status, made, calls, texts)
+}
+
+// Lacks gets the page, or sends the form if there is one, and wants none of the texts in it.
+func (c *Console) Lacks(path string, form url.Values, texts ...string) {
+	c.t.Helper()
+	ask := c.Get
+	if form != nil {
+		ask = func(path string) (*httptest.ResponseRecorder, []Call) { return c.Post(path, form) }
+	}
+	w, _ := ask(path)
+	for _, text := range texts {
+		if strings.Contains(w.Body.String(), text) {
+			c.t.Errorf("%s: the page has %q, want it without:\n%s", path, text, w.Body)
+		}
+	}
 }
 
 // Does sends the form, wants a redirection to the path, and returns the last call of the API.

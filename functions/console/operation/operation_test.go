@@ -52,9 +52,8 @@ func TestEndpointsAreShownAndActedOn(t *testing.T) {
 		c.Does(path, one.form, 1, "/console/proposals/p1")
 	}
 	c.Refuses("/console/webhooks/shop/redeliver", url.Values{"after": {"0"}, "reason": {"r"}}, 400, 1, "Type shop to confirm")
-	if w, _ := c.Get("/console/webhooks/shop/nonsense"); w.Code != 404 {
-		t.Errorf("an unknown act: got %d, want 404", w.Code)
-	}
+	w, _ := c.Get("/console/webhooks/shop/nonsense")
+	check.Equal(t, "an unknown act", w.Code, 404)
 }
 
 // A chain's page says whether enough nodes can vote.
@@ -109,8 +108,7 @@ func TestExportIsBoundedAndHasNoFormula(t *testing.T) {
 	w, calls := c.Get("/console/audit.csv")
 	check.Equal(t, "calls", len(calls), 3)
 	check.Equal(t, "Content-Type", w.Header().Get("Content-Type"), "text/csv; charset=utf-8")
-	rows, err := csv.NewReader(w.Body).ReadAll()
-	check.OK(t)(err)
+	rows := check.Value(csv.NewReader(w.Body).ReadAll())(t)
 	check.Equal(t, "rows", len(rows), 1+2*3)
 	check.Equal(t, "a formula", rows[1][1], "'=cmd|' /C calc'!A0")
 	check.Equal(t, "a formula after a space", rows[2][1], "' +1")
@@ -136,8 +134,7 @@ func TestExportHasNoFormulaWithinACell(t *testing.T) {
 	} {
 		c := consoletest.New(t, operation.Section(nil), consoletest.Answers{"GET /admin/v1/audit": map[string]any{"acts": []client.Act{actBy(by, 1)}}})
 		w, _ := c.Get("/console/audit.csv")
-		rows, err := csv.NewReader(w.Body).ReadAll()
-		check.OK(t)(err)
+		rows := check.Value(csv.NewReader(w.Body).ReadAll())(t)
 		if want := map[bool]string{true: "'"}[guarded] + strings.ReplaceAll(by, "\r\n", "\n"); rows[1][1] != want {
 			t.Errorf("%q: got %q, want %q", by, rows[1][1], want)
 		}
@@ -186,9 +183,8 @@ func (e *exercises) Start(_ context.Context, name string, solve bool) error {
 // Only the local environment has the page Drill, and it makes no call of the API.
 func TestDrillsAreStartedInTheLocalEnvironment(t *testing.T) {
 	t.Parallel()
-	if w, _ := consoletest.New(t, operation.Section(nil), nil).Get("/console/drill"); w.Code != 404 {
-		t.Errorf("outside the local environment: got %d, want 404", w.Code)
-	}
+	w, _ := consoletest.New(t, operation.Section(nil), nil).Get("/console/drill")
+	check.Equal(t, "outside the local environment", w.Code, 404)
 	e := &exercises{state: operation.DrillState{Drills: []operation.Drill{{Name: "reorg", Meaning: "a reorg", Runbook: "docs/runbooks/protect.md"}, {Name: "slow-node", Needs: "it needs several nodes"}}}}
 	c := consoletest.New(t, operation.Section(e), nil)
 	c.Shows("/console/drill", 0, "Start reorg", "it needs several nodes", "runbooks/protect.md")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/console/page"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
@@ -24,9 +25,7 @@ func newRenderer(t *testing.T) *page.Renderer {
 		Templates: fstest.MapFS{"templates/x.html": {Data: []byte(act)}},
 		Menu:      []page.Link{{Path: "/console/", Name: "Overview"}, {Path: "/console/submitters", Name: "Submitters"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	r.Now = func() time.Time { return time.Date(2026, 11, 27, 3, 0, 0, 0, time.UTC) }
 	return r
 }
@@ -59,9 +58,7 @@ func TestPageEscapesDataAndPolls(t *testing.T) {
 	if strings.Contains(body, "<script>alert") || strings.Contains(body, `href="/console/" aria-current`) {
 		t.Errorf("unescaped text, or a second current page:\n%s", body)
 	}
-	if got := w.Header().Get("Cache-Control"); got != "no-store" {
-		t.Errorf("Cache-Control %q, want no-store", got)
-	}
+	check.Equal(t, "Cache-Control", w.Header().Get("Cache-Control"), "no-store")
 }
 
 func TestErrorShowsTheProblemAndNoOtherText(t *testing.T) {
@@ -69,9 +66,7 @@ func TestErrorShowsTheProblemAndNoOtherText(t *testing.T) {
 	w := httptest.NewRecorder()
 	r.RenderError(w, callOf("GET", "/console/", nil), &client.Problem{Status: 404, Code: "NOT_FOUND", Title: "Not found", Detail: "no such <transaction>"})
 	wantAll(t, w.Body.String(), "no such &lt;transaction&gt;", `data-code="NOT_FOUND"`)
-	if w.Code != 404 {
-		t.Errorf("status %d, want 404", w.Code)
-	}
+	check.Equal(t, "status", w.Code, 404)
 	w = httptest.NewRecorder()
 	r.RenderError(w, callOf("GET", "/console/", nil), errors.New("dial tcp 10.0.0.1: secret"))
 	if w.Code != 502 || strings.Contains(w.Body.String(), "secret") {
@@ -108,10 +103,7 @@ func TestActNeedsAReasonAndKeepsTheForm(t *testing.T) {
 		{"done", callOf("POST", "/console/x", url.Values{"reason": {"r"}}), nil, 303, "/console/done"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v, err := page.Act(c.call, form, func(_ context.Context, reason string) (string, error) { return "/console/done", c.err })
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := check.Value(page.Act(c.call, form, func(_ context.Context, reason string) (string, error) { return "/console/done", c.err }))(t)
 			w := httptest.NewRecorder()
 			r.Render(w, c.call, v)
 			if got := w.Body.String() + w.Header().Get("Location"); w.Code != c.status || !strings.Contains(got, c.want) {
@@ -122,9 +114,7 @@ func TestActNeedsAReasonAndKeepsTheForm(t *testing.T) {
 }
 
 func TestConfirmedWantsTheName(t *testing.T) {
-	if err := page.Confirmed(callOf("POST", "/x", url.Values{"confirm": {" payouts "}}), "payouts"); err != nil {
-		t.Errorf("the right name: %v", err)
-	}
+	check.OK(t)(page.Confirmed(callOf("POST", "/x", url.Values{"confirm": {" payouts "}}), "payouts"))
 	if err := page.Confirmed(callOf("POST", "/x", url.Values{"confirm": {"payout"}}), "payouts"); client.CodeOf(err) != "INVALID_FORM" {
 		t.Errorf("another name: %v, want INVALID_FORM", err)
 	}
@@ -145,14 +135,10 @@ func TestStaticFilesNeverChange(t *testing.T) {
 		}
 		served++
 	}
-	if served != 4 {
-		t.Errorf("the page names %d static files, want 4", served)
-	}
+	check.Equal(t, "static files of the page", served, 4)
 	missing := httptest.NewRecorder()
 	page.Static().ServeHTTP(missing, httptest.NewRequest("GET", "/console/static/style.css", nil))
-	if missing.Code != http.StatusNotFound {
-		t.Errorf("a path without a hash: status %d, want 404", missing.Code)
-	}
+	check.Equal(t, "a path without a hash", missing.Code, http.StatusNotFound)
 }
 
 // The browser would drop inline code silently.

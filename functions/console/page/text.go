@@ -259,11 +259,10 @@ func shorten(s string) string {
 // pathOf is the path of the page about something: a submitter, a tx, a transfer, a proposal or a search.
 func pathOf(kind, id string) (string, error) {
 	switch kind {
-	case "submitter":
-		return "/console/submitters/" + url.PathEscape(id), nil
-	case "tx", "transfer", "proposal":
-		plural := map[string]string{"tx": "tx", "transfer": "transfers", "proposal": "proposals"}
-		return "/console/" + plural[kind] + "/" + url.PathEscape(id), nil
+	case "submitter", "transfer", "proposal":
+		return "/console/" + kind + "s/" + url.PathEscape(id), nil
+	case "tx":
+		return "/console/tx/" + url.PathEscape(id), nil
 	case "search":
 		return "/console/search?q=" + url.QueryEscape(id), nil
 	}

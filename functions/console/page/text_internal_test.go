@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestTexts(t *testing.T) {
@@ -30,9 +32,7 @@ func TestTexts(t *testing.T) {
 		{shorten("01a1fda0-b1f9-7b07-a2c1-57c667e395bc"), "01a1fda0…e395bc"},
 		{shorten("order-4711"), "order-4711"},
 	} {
-		if c.got != c.want {
-			t.Errorf("got %q, want %q", c.got, c.want)
-		}
+		check.Equal(t, "text", c.got, c.want)
 	}
 	for text, want := range map[string]string{
 		string(ago(now, now.Add(-3*time.Minute))):                 ">3 min ago</time>",

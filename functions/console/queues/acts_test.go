@@ -80,11 +80,8 @@ func TestOnlyOperatorsSeeTheActs(t *testing.T) {
 		c.Shows(console, 5, `href="`+console+act+`"`)
 	}
 	c.Viewer = true
-	w, _ := c.Get(console)
 	for _, act := range acts {
-		if strings.Contains(w.Body.String(), console+act) {
-			t.Errorf("a viewer's page: got a link to %s, want none", act)
-		}
+		c.Lacks(console, nil, console+act)
 	}
 }
 

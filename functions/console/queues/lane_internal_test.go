@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -41,27 +42,20 @@ func TestLaneBeginsBeforeTheLowestOpenNonce(t *testing.T) {
 		{"open at the end", 400, 390, 250, 399, true, false},
 		{"open at the beginning", 400, 2, 0, 149, false, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := laneOf(client.Submitter{Submitter: account, NextNonce: c.count}, answered(noncesOf(0, c.count, c.open, client.Tracking), false), nil, false)
-			if l.First != c.first || l.Last != c.last || (l.Older != "") != c.older || (l.Newer != "") != c.newer {
-				t.Errorf("got %d to %d, older %q, newer %q; want %d to %d", l.First, l.Last, l.Older, l.Newer, c.first, c.last)
-			}
-		})
+		l := laneOf(client.Submitter{Submitter: account, NextNonce: c.count}, answered(noncesOf(0, c.count, c.open, client.Tracking), false), nil, false)
+		if l.First != c.first || l.Last != c.last || (l.Older != "") != c.older || (l.Newer != "") != c.newer {
+			t.Errorf("%s: got %d to %d, older %q, newer %q; want %d to %d", c.name, l.First, l.Last, l.Older, l.Newer, c.first, c.last)
+		}
 	}
 }
 
 func TestLanePagesByNonces(t *testing.T) {
 	from := uint64(100)
 	l := laneOf(client.Submitter{Submitter: account, StartNonce: 7, NextNonce: 900}, answered(noncesOf(100, laneSquares, 900, client.Tracking), true), &from, true)
-	if want := "/console/submitters/" + account + "?from=7&as=table"; l.Older != want {
-		t.Errorf("older: got %s, want %s", l.Older, want)
-	}
-	if want := "/console/submitters/" + account + "?from=250&as=table"; l.Newer != want {
-		t.Errorf("newer: got %s, want %s", l.Newer, want)
-	}
-	if want := "/console/submitters/" + account + "?from=100"; l.Here != want {
-		t.Errorf("as squares: got %s, want %s", l.Here, want)
-	}
+	const at = "/console/submitters/" + account
+	check.Equal(t, "older", l.Older, at+"?from=7&as=table")
+	check.Equal(t, "newer", l.Newer, at+"?from=250&as=table")
+	check.Equal(t, "as squares", l.Here, at+"?from=100")
 }
 
 func TestLaneShowsWhatTheChainCountsAndNothingRecords(t *testing.T) {
@@ -75,9 +69,8 @@ func TestLaneShowsWhatTheChainCountsAndNothingRecords(t *testing.T) {
 		t.Errorf("got %v, and %d without a record; want %s", got, l.Unrecorded, want)
 	}
 	s.Chain.Finalized = new(uint64(3))
-	if l := laneOf(s, answered(noncesOf(0, 3, 2, client.Submitted), false), nil, false); l.Unrecorded != 0 {
-		t.Errorf("a latest count that may be newer than the record: got %d without a record, want 0", l.Unrecorded)
-	}
+	l = laneOf(s, answered(noncesOf(0, 3, 2, client.Submitted), false), nil, false)
+	check.Equal(t, "without a record, by a latest count that may be newer than the record", l.Unrecorded, 0)
 }
 
 func TestEachStateHasADrawing(t *testing.T) {
@@ -126,9 +119,7 @@ func TestDiagramHasEachStateAndEachChange(t *testing.T) {
 			gone[e.D] = true
 		}
 	}
-	if len(gone) != changes {
-		t.Errorf("got %d different curves of %d changes", len(gone), changes)
-	}
+	check.Equal(t, "different curves", len(gone), changes)
 	if len(at) != len(txmanager.States()) || at["STUCK"].Class != "now warn" || at["QUEUED"].Class != "" {
 		t.Errorf("got %+v, want STUCK as the present state", at)
 	}
@@ -139,9 +130,7 @@ func TestDiagramShowsThePath(t *testing.T) {
 	d := diagramOf([]client.TxChange{{State: client.Queued, At: when}, {From: client.Queued, State: client.Queued, At: when}, {From: client.Queued, State: client.Submitted, At: when},
 		{From: client.Submitted, State: client.Tracking, At: when}, {From: client.Tracking, State: client.Submitted, At: when}, {From: client.Submitted, State: client.Tracking, At: when.Add(time.Minute)},
 		{From: client.Tracking, State: client.Confirmed, At: when}}, client.Tx{ListedTx: client.ListedTx{State: client.Confirmed}})
-	if want := "QUEUED → SUBMITTED → TRACKING → SUBMITTED → TRACKING → CONFIRMED"; d.Path != want {
-		t.Errorf("got %s, want %s", d.Path, want)
-	}
+	check.Equal(t, "path", d.Path, "QUEUED → SUBMITTED → TRACKING → SUBMITTED → TRACKING → CONFIRMED")
 	for _, n := range d.Nodes {
 		if want := map[string]string{"TRACKING": "03:05:05 ×2", "CONFIRMED": "03:04:05", "STUCK": ""}; n.Name != "QUEUED" && n.Name != "SUBMITTED" && n.When != want[n.Name] {
 			t.Errorf("%s: got %q, want %q", n.Name, n.When, want[n.Name])
@@ -166,12 +155,8 @@ func TestLightIsRedForWhatStandsStill(t *testing.T) {
 		o := overview{Overview: client.Overview{At: now, RatesUpTo: &now, Attention: []client.AttentionCount{{Kind: c.kind, Overdue: c.overdue, Count: 1}}}}
 		o.Conservation.Value.LastCheck = &client.LastCheck{At: now}
 		o.count()
-		if got := o.lightOf().Tone; got != c.want {
-			t.Errorf("%s, overdue %t: got %s, want %s", c.kind, c.overdue, got, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s, overdue %t", c.kind, c.overdue), o.lightOf().Tone, c.want)
 	}
 	o := overview{Excluded: []badNode{{}}}
-	if got := o.lightOf().Tone; got != "warn" {
-		t.Errorf("an excluded node: got %s, want warn", got)
-	}
+	check.Equal(t, "an excluded node", o.lightOf().Tone, "warn")
 }

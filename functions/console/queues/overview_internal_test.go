@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
@@ -20,9 +21,7 @@ func TestOpenTransactionsHaveAnOrder(t *testing.T) {
 	for _, s := range states {
 		got = append(got, s.State)
 	}
-	if want := []client.TxState{"PROTECT", "STUCK", "TRACKING", "SUBMITTED", "IN_FLIGHT", "QUEUED"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	check.Same(t, "states", got, []client.TxState{"PROTECT", "STUCK", "TRACKING", "SUBMITTED", "IN_FLIGHT", "QUEUED"})
 }
 
 // The light is green only while the sweep and the check of conservation look for faults.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
@@ -29,9 +30,7 @@ func TestPayloadIsDecoded(t *testing.T) {
 		for _, w := range p.Words {
 			words = append(words, w.Name+"="+w.Address+"/"+w.Number)
 		}
-		if got := fmt.Sprint(p.Function, " ", words); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
+		check.Equal(t, c.name, fmt.Sprint(p.Function, " ", words), c.want)
 	}
 	if payloadOf(nil) != nil {
 		t.Error("no payload was decoded")

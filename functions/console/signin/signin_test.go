@@ -17,8 +17,7 @@ func sealerOf(t *testing.T, keys ...string) *Sealer {
 	for i, k := range keys {
 		keys[i] = base64.StdEncoding.EncodeToString([]byte(strings.Repeat(k, 32)))
 	}
-	s, err := NewSealer(keys)
-	check.OK(t)(err)
+	s := check.Value(NewSealer(keys))(t)
 	return s
 }
 
@@ -27,10 +26,8 @@ func sealerOf(t *testing.T, keys ...string) *Sealer {
 func TestSealedTextsAreOpenedByTheirKeys(t *testing.T) {
 	t.Parallel()
 	old, both, other := sealerOf(t, "a"), sealerOf(t, "b", "a"), sealerOf(t, "c")
-	sealed, err := old.seal("p", session{ID: "1", Token: "t"})
-	check.OK(t)(err)
-	again, err := old.seal("p", session{ID: "1", Token: "t"})
-	check.OK(t)(err)
+	sealed := check.Value(old.seal("p", session{ID: "1", Token: "t"}))(t)
+	again := check.Value(old.seal("p", session{ID: "1", Token: "t"}))(t)
 	if sealed == again {
 		t.Errorf("sealed twice: got %q and %q, want two texts", sealed, again)
 	}
