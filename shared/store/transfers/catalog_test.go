@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -348,9 +349,7 @@ func TestTheDatabaseHasTheSameTransitions(t *testing.T) {
 	for _, from := range transfer.States() {
 		x := b.at(t, from)
 		for _, to := range transfer.States() {
-			if got := value[bool](t, b, `select is_transfer_transition($1::smallint, $2::smallint)`, from, to); got != from.MayBecome(to) {
-				t.Errorf("%s to %s: the database says %t, want %t", from, to, got, from.MayBecome(to))
-			}
+			check.Equal(t, fmt.Sprintf("%s to %s", from, to), value[bool](t, b, `select is_transfer_transition($1::smallint, $2::smallint)`, from, to), from.MayBecome(to))
 			if from == to {
 				continue
 			}
