@@ -2,9 +2,7 @@ package migrations
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/url"
 	"os"
@@ -14,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -24,13 +21,8 @@ import (
 // of all functions has all rights, a reader reads, and no role owns a table.
 func TestGrant(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	conn := dial(t, databaseURL)
-	functions, err := Functions()
-	check.OK(t)(err)
+	databaseURL, conn := migrated(t)
+	functions := check.Value(Functions())(t)
 	var roles []string
 	role := func(name string) string {
 		role := fmt.Sprintf("%s@p%d.iam", name, time.Now().UnixNano())
@@ -54,11 +46,8 @@ func TestGrant(t *testing.T) {
 		check.OK(t)(Grant(t.Context(), databaseURL, to))
 	}
 	for role, of := range to.Functions {
-		rights, err := rightsOf(of)
-		check.OK(t)(err)
-		if diff := cmp.Diff(wanted(t, conn, rights), texts(t, conn, granted, role)); diff != "" {
-			t.Errorf("rights of %s (-want +got):\n%s", of, diff)
-		}
+		rights := check.Value(rightsOf(of))(t)
+		check.Same(t, fmt.Sprintf("rights of %s", of), texts(t, conn, granted, role), wanted(t, conn, rights))
 	}
 	reader := to.Readers[0]
 	var reads []string
@@ -67,14 +56,10 @@ func TestGrant(t *testing.T) {
 			reads = append(reads, line)
 		}
 	}
-	if diff := cmp.Diff(reads, texts(t, conn, granted, reader)); diff != "" {
-		t.Errorf("rights of a reader (-want +got):\n%s", diff)
-	}
+	check.Same(t, "rights of a reader", texts(t, conn, granted, reader), reads)
 	for role, want := range map[string]string{two: "", reader: "pg_read_all_stats"} {
 		got := texts(t, conn, `select g.rolname::text from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles r on r.oid = m.member where r.rolname = $1`, role)
-		if strings.Join(got, ",") != want {
-			t.Errorf("%s: got a member of %q, want of %q", role, got, want)
-		}
+		check.Equal(t, role+" is a member of", strings.Join(got, ","), want)
 	}
 	do(t, conn, `set role `+pgx.Identifier{two}.Sanitize())
 	for _, table := range []string{"table mine", "temporary table database_identity", "temporary table submitter_lease"} {
@@ -141,23 +126,14 @@ select case relkind when 'S' then 'sequence ' else '' end || relname
 // The rights name existing objects in one spelling, and each deployed function has its own rights.
 func TestRightsAreOfWhatExists(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	conn := dial(t, databaseURL)
-	text, err := os.ReadFile("../terraform/functions.json")
-	check.OK(t)(err)
+	_, conn := migrated(t)
+	text := check.Value(os.ReadFile("../terraform/functions.json"))(t)
 	var deployed map[string]any
 	check.OK(t)(json.Unmarshal(text, &deployed))
 	deployed["hooks"] = nil // a program of the deployment's owner
-	functions, err := Functions()
-	check.OK(t)(err)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(deployed)), functions); diff != "" {
-		t.Errorf("functions (-functions.json +grants.json):\n%s", diff)
-	}
-	rights, err := rightsOf([]string{EveryFunction})
-	check.OK(t)(err)
+	functions := check.Value(Functions())(t)
+	check.Same(t, "functions of grants.json beside those of functions.json", functions, slices.Sorted(maps.Keys(deployed)))
+	rights := check.Value(rightsOf([]string{EveryFunction}))(t)
 	form := regexp.MustCompile(`^(insert|delete|usage|execute|(insert|update) \([a-z_]+(, [a-z_]+)*\))$`)
 	objects := texts(t, conn, `
 select case relkind when 'S' then 'sequence ' else '' end || relname from pg_class where relnamespace = 'public'::regnamespace
@@ -205,10 +181,8 @@ var decisive = map[string][2]string{
 // docs/deploy.md names the functions that have the decisive rights, and no other function has them.
 func TestDecisiveRightsAreOnThePage(t *testing.T) {
 	t.Parallel()
-	all, err := byFunction()
-	check.OK(t)(err)
-	page, err := os.ReadFile("../docs/deploy.md")
-	check.OK(t)(err)
+	all := check.Value(byFunction())(t)
+	page := check.Value(os.ReadFile("../docs/deploy.md"))(t)
 	got := make(map[string]string)
 	_, section, _ := strings.Cut(string(page), "\n### What each function may write in the database\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -227,96 +201,65 @@ func TestDecisiveRightsAreOnThePage(t *testing.T) {
 		}
 		want[words] = strings.Join(may, ", ")
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("docs/deploy.md (-grants.json +page):\n%s", diff)
+	check.Same(t, "docs/deploy.md beside grants.json", got, want)
+}
+
+// limitedOwner makes two roles: one that may log in and has the rights, and another one. It returns the URL for the first.
+func limitedOwner(t *testing.T, databaseURL string, conn *pgx.Conn, rights ...string) (ownersURL, owner, other string) {
+	t.Helper()
+	unique := time.Now().UnixNano()
+	owner, other = fmt.Sprintf("owner_%d", unique), fmt.Sprintf("other@p%d.example", unique)
+	do(t, conn, fmt.Sprintf(`create role %q login password 'secret'; create role %q`, owner, other))
+	for _, right := range rights {
+		do(t, conn, fmt.Sprintf(`grant %s to %q with grant option`, right, owner))
 	}
+	u := check.Value(url.Parse(databaseURL))(t)
+	u.User = url.UserPassword(owner, "secret")
+	return u.String(), owner, other
 }
 
 // If the owner may not let readers see other roles' sessions, Grant gives them the rest and reports
 // that.
 func TestGrantWithoutSightOfSessions(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	conn := dial(t, databaseURL)
-	unique := time.Now().UnixNano()
-	owner, reader := fmt.Sprintf("owner_%d", unique), fmt.Sprintf("bob@p%d.example", unique)
-	do(t, conn, fmt.Sprintf(`create role %q login password 'secret-%d'`, owner, unique))
-	do(t, conn, fmt.Sprintf(`create role %q`, reader))
+	databaseURL, conn := migrated(t)
+	ownersURL, owner, reader := limitedOwner(t, databaseURL, conn, "usage on schema public", "select on all tables in schema public")
 	defer do(t, conn, fmt.Sprintf(`drop owned by %[1]q, %[2]q cascade; drop role %[1]q, %[2]q`, owner, reader))
-	do(t, conn, fmt.Sprintf(`grant usage on schema public to %[1]q with grant option; grant select on all tables in schema public to %[1]q with grant option`, owner))
-	u, err := url.Parse(databaseURL)
-	check.OK(t)(err)
-	u.User = url.UserPassword(owner, fmt.Sprintf("secret-%d", unique))
-	if err := Grant(t.Context(), u.String(), Grants{Readers: []string{reader}}); !errors.Is(err, ErrNoSessions) {
-		t.Errorf("got %v, want ErrNoSessions", err)
-	}
-	if got := texts(t, conn, `select has_table_privilege($1, 'managed_tx', 'select')::text`, reader); got[0] != "true" {
-		t.Error("rows: got none to read, want all")
-	}
+	check.Err(t, "grant", ErrNoSessions)(Grant(t.Context(), ownersURL, Grants{Readers: []string{reader}}))
+	check.Same(t, "may read rows", texts(t, conn, `select has_table_privilege($1, 'managed_tx', 'select')::text`, reader), []string{"true"})
 }
 
 // An owner of the tables who does not own the database cannot forbid temporary tables. Grant gives the
 // functions all the rest and reports that.
 func TestGrantWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	conn := dial(t, databaseURL)
-	unique := time.Now().UnixNano()
-	owner, functions := fmt.Sprintf("owner_%d", unique), fmt.Sprintf("functions_%d", unique)
-	do(t, conn, fmt.Sprintf(`create role %q login password 'secret-%d'`, owner, unique))
-	do(t, conn, fmt.Sprintf(`create role %q`, functions))
+	databaseURL, conn := migrated(t)
+	ownersURL, owner, functions := limitedOwner(t, databaseURL, conn, "usage on schema public", "all on all tables in schema public",
+		"all on all sequences in schema public", "all on all routines in schema public")
 	defer do(t, conn, fmt.Sprintf(`set role %[1]q; revoke all on all tables in schema public from %[2]q; reset role; drop owned by %[2]q, %[1]q cascade; drop role %[1]q, %[2]q`, owner, functions))
-	do(t, conn, fmt.Sprintf(`grant usage on schema public to %[1]q with grant option; grant all on all tables in schema public to %[1]q with grant option;
-		grant all on all sequences in schema public to %[1]q with grant option; grant all on all routines in schema public to %[1]q with grant option`, owner))
-	u, err := url.Parse(databaseURL)
-	check.OK(t)(err)
-	u.User = url.UserPassword(owner, fmt.Sprintf("secret-%d", unique))
-	if err := Grant(t.Context(), u.String(), Grants{Functions: map[string][]string{functions: {EveryFunction}}}); !errors.Is(err, ErrTemporaryTables) {
-		t.Errorf("got %v, want ErrTemporaryTables", err)
-	}
-	if got := texts(t, conn, `select has_table_privilege($1, 'managed_tx', 'insert')::text`, functions); got[0] != "true" {
-		t.Error("rows: got none to write, want all")
-	}
+	check.Err(t, "grant", ErrTemporaryTables)(Grant(t.Context(), ownersURL, Grants{Functions: map[string][]string{functions: {EveryFunction}}}))
+	check.Same(t, "may write rows", texts(t, conn, `select has_table_privilege($1, 'managed_tx', 'insert')::text`, functions), []string{"true"})
 }
 
 // A missing role is an error, and no role gets a right.
 func TestGrantToNobody(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
+	databaseURL, _ := migrated(t)
 	if err := Grant(t.Context(), databaseURL, Grants{Functions: map[string][]string{"nobody": {EveryFunction}}}); err == nil {
 		t.Error("got no error, want one")
 	}
-	if err := Grant(t.Context(), databaseURL, Grants{}); err != nil {
-		t.Errorf("to none: got %v, want nothing done", err)
-	}
+	check.Err(t, "to none", nil)(Grant(t.Context(), databaseURL, Grants{}))
 }
 
 // A role that may not read the sequence gets null as the last intent, which differs from no intent.
 func TestLastIntentIsNullWhereTheRoleMayNotAsk(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	conn := dial(t, databaseURL)
+	_, conn := migrated(t)
 	role := pgx.Identifier{fmt.Sprintf("stranger%d", time.Now().UnixNano())}.Sanitize()
 	do(t, conn, `create role `+role)
 	defer do(t, conn, fmt.Sprintf(`reset role; drop owned by %[1]s; drop role %[1]s`, role))
 	const ask = `select coalesce(last_intent_seq()::text, 'null')`
-	if got := texts(t, conn, ask); got[0] != "0" {
-		t.Errorf("the owner: got %s, want 0", got[0])
-	}
+	check.Same(t, "the owner", texts(t, conn, ask), []string{"0"})
 	do(t, conn, `set role `+role)
-	if got := texts(t, conn, ask); got[0] != "null" {
-		t.Errorf("a role without rights: got %s, want null", got[0])
-	}
+	check.Same(t, "a role without rights", texts(t, conn, ask), []string{"null"})
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/jackc/pgx/v5"
 )
@@ -26,8 +25,7 @@ import (
 // empty returns the URL of a new empty database.
 func empty(t *testing.T) string {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	check.OK(t)(err)
+	cluster := check.Value(pgcluster.Shared())(t)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
 	check.OK(t)(err)
 	t.Cleanup(drop)
@@ -37,33 +35,36 @@ func empty(t *testing.T) string {
 // count returns the number that a query finds.
 func count(t *testing.T, databaseURL, query string) (n int) {
 	t.Helper()
-	if err := dial(t, databaseURL).QueryRow(t.Context(), query).Scan(&n); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	check.OK(t)(dial(t, databaseURL).QueryRow(t.Context(), query).Scan(&n))
 	return n
+}
+
+// migrated returns the URL of a new migrated database, and a connection to it.
+func migrated(t *testing.T) (databaseURL string, conn *pgx.Conn) {
+	t.Helper()
+	databaseURL = empty(t)
+	apply(t, databaseURL, files, len(embedded(t)))
+	return databaseURL, dial(t, databaseURL)
 }
 
 // apply runs up and checks how many migrations it applied.
 func apply(t *testing.T, databaseURL string, from fs.FS, want int) {
 	t.Helper()
-	got, err := up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), from)
-	check.OK(t)(err)
+	got := check.Value(up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), from))(t)
 	check.Equal(t, "applied", got, want)
 }
 
 // embedded returns the names of the embedded files.
 func embedded(t *testing.T) []string {
 	t.Helper()
-	names, err := fs.Glob(files, "*")
-	check.OK(t)(err)
+	names := check.Value(fs.Glob(files, "*"))(t)
 	return names
 }
 
 // dial returns a connection that ends with the test.
 func dial(t *testing.T, databaseURL string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	check.OK(t)(err)
+	conn := check.Value(pgx.Connect(t.Context(), databaseURL))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -71,21 +72,14 @@ func dial(t *testing.T, databaseURL string) *pgx.Conn {
 // do executes a statement.
 func do(t *testing.T, conn *pgx.Conn, statement string) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	check.OK(t)(conn.Exec(t.Context(), statement))
 }
 
 // texts returns the result of a query of one column.
 func texts(t *testing.T, conn *pgx.Conn, query string, arguments ...any) []string {
 	t.Helper()
-	rows, err := conn.Query(t.Context(), query, arguments...)
-	check.OK(t)(err)
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	return all
+	rows := check.Value(conn.Query(t.Context(), query, arguments...))(t)
+	return check.Value(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 }
 
 // steps are two migrations, the second of which needs the first.
@@ -114,16 +108,14 @@ func TestFilesAreNumberedWithoutGaps(t *testing.T) {
 // change. A file that is not listed comes after all that are.
 func TestReleasedFilesNeverChange(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("released.sha256")
-	check.OK(t)(err)
+	text := check.Value(os.ReadFile("released.sha256"))(t)
 	names := embedded(t)
 	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
 		sum, name, _ := strings.Cut(line, "  ")
 		if i >= len(names) || names[i] != name {
 			t.Fatalf("released.sha256, line %d: got %q, want the files in order, without one that is missing", i+1, line)
 		}
-		content, err := fs.ReadFile(files, name)
-		check.OK(t)(err)
+		content := check.Value(fs.ReadFile(files, name))(t)
 		if got := fmt.Sprintf("%x", sha256.Sum256(content)); got != sum {
 			t.Errorf("%s: the file was changed after its release; put the change into a new file with the next number", name)
 		}
@@ -133,8 +125,7 @@ func TestReleasedFilesNeverChange(t *testing.T) {
 // A database without rows requires MACs from the start.
 func TestNewDatabaseRequiresMACs(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	apply(t, databaseURL, files, len(embedded(t)))
+	databaseURL, _ := migrated(t)
 	check.Equal(t, "rules that require MACs", count(t, databaseURL, `select count(*) from intent_mac_rule where required and intents_upto = 0`), 1)
 }
 
@@ -142,19 +133,15 @@ func TestNewDatabaseRequiresMACs(t *testing.T) {
 // writer, and sees its row.
 func TestLaterMigrationWaitsForAWriter(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	all := embedded(t)
-	apply(t, databaseURL, files, len(all))
+	databaseURL, conn := migrated(t)
 	later := fstest.MapFS{"9999_later.sql": {Data: []byte(`-- +goose Up
 lock table submitter in access exclusive mode;
 create table later as select submitter from submitter;
 `)}}
-	for _, name := range all {
-		content, err := fs.ReadFile(files, name)
-		check.OK(t)(err)
-		later[name] = &fstest.MapFile{Data: content}
+	for _, name := range embedded(t) {
+		later[name] = &fstest.MapFile{Data: check.Value(fs.ReadFile(files, name))(t)}
 	}
-	conn, writer := dial(t, databaseURL), dial(t, databaseURL)
+	writer := dial(t, databaseURL)
 	const register = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values ('eip155:%d:0x00000000000000000000000000000000000000a1', 'local', 0, 9, '{sub:1}', 'test')`
 	do(t, conn, fmt.Sprintf(register, 1))
 	do(t, writer, `begin`)
@@ -168,16 +155,13 @@ create table later as select submitter from submitter;
 		waits = texts(t, conn, `select (count(*) > 0)::text from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0]
 	}
 	do(t, writer, `commit`)
-	if err := <-applied; err != nil {
-		t.Fatalf("migrate: %v", err)
-	}
+	check.OK(t)(<-applied)
 	check.Equal(t, "rows that the migration saw", count(t, databaseURL, `select count(*) from later`), 2)
 }
 
 func TestUpFromEmptyAppliesAllAndThenNone(t *testing.T) {
 	t.Parallel()
-	databaseURL := empty(t)
-	apply(t, databaseURL, files, len(embedded(t)))
+	databaseURL, _ := migrated(t)
 	if got := count(t, databaseURL, "select count(*) from pg_tables where schemaname = 'public'"); got < 2 {
 		t.Errorf("tables: got %d, want goose's and ours", got)
 	}
@@ -207,15 +191,12 @@ func TestTwoJobsAtOnceBothSucceed(t *testing.T) {
 	for job := range jobs {
 		group.Go(func() {
 			var err error
-			if applied[job], err = up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), slow); err != nil {
-				t.Errorf("job %d: %v", job, err)
-			}
+			applied[job], err = up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), slow)
+			check.Err(t, "a job", nil)(err)
 		})
 	}
 	group.Wait()
-	if got := applied[0] + applied[1]; got != 1 {
-		t.Errorf("applied: got %v, want 1 by one job and 0 by the other", applied)
-	}
+	check.Equal(t, "applied by both", applied[0]+applied[1], 1)
 	check.Equal(t, "rows", count(t, databaseURL, "select count(*) from first"), 1)
 }
 
@@ -226,9 +207,7 @@ func TestFailedMigrationLeavesTheOnesBefore(t *testing.T) {
 	broken["0002_second.sql"].Data = []byte("-- +goose Up\ninsert into first values (7);\nselect 1/0;\n")
 	var log bytes.Buffer
 	applied, err := up(t.Context(), databaseURL, slog.New(slog.NewTextHandler(&log, nil)), broken)
-	if applied != 1 {
-		t.Errorf("applied: got %d, want 1", applied)
-	}
+	check.Equal(t, "applied", applied, 1)
 	if err == nil || !strings.Contains(err.Error(), "apply migrations: 0002_second.sql: ") || !strings.Contains(err.Error(), "division by zero") {
 		t.Errorf("error: got %v, want one that names the file and the cause", err)
 	}
@@ -245,12 +224,9 @@ func TestStatusTellsAppliedFromPending(t *testing.T) {
 	first := steps()
 	delete(first, "0002_second.sql")
 	apply(t, databaseURL, first, 1)
-	got, err := status(t.Context(), databaseURL, steps())
-	check.OK(t)(err)
+	got := check.Value(status(t.Context(), databaseURL, steps()))(t)
 	want := []State{{Name: "0001_first.sql", AppliedAt: time.Now()}, {Name: "0002_second.sql"}}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Minute)); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
+	check.Same(t, "status", got, want, cmpopts.EquateApproxTime(time.Minute))
 }
 
 func TestErrorsKeepThePassword(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
 	"github.com/fencepost/fencepost/shared/store"
@@ -21,15 +22,9 @@ insert into submitter_change (submitter, action, by, reason) select submitter, '
 // The command reports rows that do not fit the chain, and a chain that does not fit the mark.
 func TestVerifyAudit(t *testing.T) {
 	databaseURL := storetest.URL(t)
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Value(pgx.Connect(t.Context(), databaseURL))(t)
 	defer conn.Close(t.Context())
-	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := check.Value(fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"}))(t)
 	defer server.Stop()
 	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "marks"})
 	endpoint := server.URL() + "/storage/v1/"
@@ -45,9 +40,7 @@ func TestVerifyAudit(t *testing.T) {
 	}
 	must := func(statement string) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(conn.Exec(t.Context(), statement))
 	}
 	must(changed)
 	expect(0, "1 audit rows of 1 submitters", "not compared with the mark", "the audit rows are complete")
@@ -69,17 +62,9 @@ func TestVerifyAudit(t *testing.T) {
 // advance writes the next mark, as a sweep does.
 func advance(t *testing.T, databaseURL, endpoint string) {
 	t.Helper()
-	object, err := gcs.Open(t.Context(), "marks", mark.ObjectName, endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := check.Value(gcs.Open(t.Context(), "marks", mark.ObjectName, endpoint))(t)
 	defer object.Close()
-	s, err := store.Open(t.Context(), store.Options{URL: databaseURL, MaxConns: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := check.Value(store.Open(t.Context(), store.Options{URL: databaseURL, MaxConns: 1}))(t)
 	defer s.Close()
-	if err := (mark.Keeper{Object: object, Book: s}).Advance(t.Context(), store.MarkOfSweep); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)((mark.Keeper{Object: object, Book: s}).Advance(t.Context(), store.MarkOfSweep))
 }

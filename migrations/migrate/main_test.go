@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -36,10 +37,7 @@ func TestMain(m *testing.M) {
 // migrate runs the command as a process.
 func migrate(t *testing.T, databaseURL string, arguments ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := check.Value(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self, arguments...)
 	cmd.Env = append(os.Environ(), commandVariable+"=1", "FENCEPOST_DATABASE_URL="+databaseURL)
 	var out, errs bytes.Buffer
@@ -54,14 +52,9 @@ func migrate(t *testing.T, databaseURL string, arguments ...string) (code int, s
 
 func TestUpThenStatus(t *testing.T) {
 	t.Parallel()
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := check.Value(pgcluster.Shared())(t)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(drop)
 	for _, step := range []struct{ command, wantOut, wantErr string }{
 		{"status", `(?m)\Apending +0001_\w+\.sql$`, `\A\z`},
@@ -185,10 +178,7 @@ var ranElsewhere = map[string]string{
 // leaves a database that was not accepted.
 func TestArgumentsOfRunbooksRun(t *testing.T) {
 	t.Parallel()
-	pages, err := runbooks.Pages("../../docs/runbooks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := check.Value(runbooks.Pages("../../docs/runbooks"))(t)
 	ran := 0
 	for name, page := range pages {
 		for _, given := range regexp.MustCompile(`gcloud run jobs execute fencepost-migrate .*--args='([^']+)'`).FindAllStringSubmatch(page, -1) {
@@ -204,14 +194,10 @@ func TestArgumentsOfRunbooksRun(t *testing.T) {
 			if code, stdout, stderr := migrate(t, url, arguments...); code != 0 {
 				t.Errorf("%s: migrate %q: got code %d, %q %q; want 0", name, arguments, code, stdout, stderr)
 			}
-			conn, err := pgx.Connect(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var authority bool
-			if err := conn.QueryRow(t.Context(), `select is_accepted_database()`).Scan(&authority); err != nil || authority {
-				t.Errorf("%s: after migrate %q: got is_accepted_database() %t, %v; want false", name, arguments, authority, err)
-			}
+			conn := check.Value(pgx.Connect(t.Context(), url))(t)
+			var accepted bool
+			check.OK(t)(conn.QueryRow(t.Context(), `select is_accepted_database()`).Scan(&accepted))
+			check.Equal(t, fmt.Sprintf("%s: accepted after migrate %q", name, arguments), accepted, false)
 			_ = conn.Close(t.Context())
 		}
 	}
@@ -240,13 +226,9 @@ func TestRuleOfMACs(t *testing.T) {
 			t.Errorf("%v: got exit %d, %q, %q; want exit %d and %q", step.arguments, code, out, errs, step.code, step.out)
 		}
 	}
-	conn, err := pgx.Connect(t.Context(), databaseURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := check.Value(pgx.Connect(t.Context(), databaseURL))(t)
 	defer conn.Close(t.Context())
 	var last string
-	if err := conn.QueryRow(t.Context(), `select required || ' by ' || by || ': ' || reason from intent_mac_rule order by id desc limit 1`).Scan(&last); err != nil || last != "false by ann: the last old function has ended" {
-		t.Errorf("on record: got %q, %v; want the last act with its name and reason", last, err)
-	}
+	check.OK(t)(conn.QueryRow(t.Context(), `select required || ' by ' || by || ': ' || reason from intent_mac_rule order by id desc limit 1`).Scan(&last))
+	check.Equal(t, "on record", last, "false by ann: the last old function has ended")
 }

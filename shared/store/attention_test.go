@@ -54,18 +54,18 @@ func TestAttention(t *testing.T) {
 	}
 	waitsFor(t, db, numbered(1), txmanager.WaitBalance)
 	waitsFor(t, db, numbered(2), txmanager.WaitBalance)
-	run(t, db, `update managed_tx set waiting_since = now() - interval '2 hours' where submitter = $1 and wait_cause is not null`, numbered(2))
+	db.Run(t, `update managed_tx set waiting_since = now() - interval '2 hours' where submitter = $1 and wait_cause is not null`, numbered(2))
 	sendAll(t, db, bob)
-	run(t, db, `update managed_tx set state = 'STUCK' where submitter = $1 and nonce = 0`, bob)
-	run(t, db, `update managed_tx set wait_cause = 'GAS_BUMP', waiting_since = now() where submitter = $1 and nonce = 1`, bob)
-	run(t, db, `update managed_tx set held = true where submitter = $1`, numbered(3))
-	run(t, db, openIncident, alice)
-	run(t, db, `insert into transfer_halt (scope, evidence) values ('all', '{"what": "a test"}')`)
-	run(t, db, `insert into event_delivery_queue (submitter, endpoint, delivered, last, oldest_at)
+	db.Run(t, `update managed_tx set state = 'STUCK' where submitter = $1 and nonce = 0`, bob)
+	db.Run(t, `update managed_tx set wait_cause = 'GAS_BUMP', waiting_since = now() where submitter = $1 and nonce = 1`, bob)
+	db.Run(t, `update managed_tx set held = true where submitter = $1`, numbered(3))
+	db.Run(t, openIncident, alice)
+	db.Run(t, `insert into transfer_halt (scope, evidence) values ('all', '{"what": "a test"}')`)
+	db.Run(t, `insert into event_delivery_queue (submitter, endpoint, delivered, last, oldest_at)
 		select submitter, endpoint, 1, 2, now() - interval '1 hour' from submitter, unnest(array['shop', 'till', 'former']) as endpoint`)
-	run(t, db, `insert into event_endpoint (endpoint, paused_at, paused_by, pause_reason) values ('till', now(), 'ann', 'a test'), ('former', now(), 'ann', 'a test'), ('shop', null, null, null)`)
-	run(t, db, newProposal+`'1', `+isOpen)
-	run(t, db, strings.Replace(newProposal, `now() + interval '1 hour'`, `now()`, 1)+`'2', `+isApproved)
+	db.Run(t, `insert into event_endpoint (endpoint, paused_at, paused_by, pause_reason) values ('till', now(), 'ann', 'a test'), ('former', now(), 'ann', 'a test'), ('shop', null, null, null)`)
+	db.Run(t, newProposal+`'1', `+isOpen)
+	db.Run(t, strings.Replace(newProposal, `now() + interval '1 hour'`, `now()`, 1)+`'2', `+isApproved)
 	want := []string{
 		"PROTECT overdue=true " + string(alice), "HALT overdue=true ", "STUCK overdue=true " + string(bob), "BLOCKED overdue=true " + string(numbered(2)),
 		"HELD overdue=true " + string(numbered(3)), "ENDPOINT overdue=true ", "PAUSED overdue=true ", "PROPOSAL overdue=true ",
@@ -79,7 +79,7 @@ func TestAttention(t *testing.T) {
 		counted[fmt.Sprintf("%s %t", c.Kind, c.Overdue)] = c.Count
 	}
 	check.Same(t, "counts", counted, map[string]int{"PROTECT true": 1, "HALT true": 1, "STUCK true": 1, "BLOCKED true": 1, "BLOCKED false": 2, "HELD true": 1, "ENDPOINT true": 1, "PAUSED true": 1, "PROPOSAL true": 1})
-	run(t, db, `update database_identity set timeline_id = -1`)
+	db.Run(t, `update database_identity set timeline_id = -1`)
 	if got := attentionOf(t, db, 100); len(got) == 0 || got[0] != "DATABASE overdue=true " {
 		t.Errorf("in a foreign database: got %v, want DATABASE first", got)
 	}
@@ -94,7 +94,7 @@ func TestAttentionLimitOfAChain(t *testing.T) {
 		post(t, db, sub, "1")
 		waitsFor(t, db, sub, txmanager.WaitBalance)
 	}
-	run(t, db, `update managed_tx set waiting_since = now() - interval '1 minute'`)
+	db.Run(t, `update managed_tx set waiting_since = now() - interval '1 minute'`)
 	check.Same(t, "list", attentionOf(t, db, 100), []string{"BLOCKED overdue=true " + string(slow), "BLOCKED overdue=false " + string(alice)})
 }
 
@@ -107,8 +107,8 @@ func TestAttentionOfMoney(t *testing.T) {
 		"01ARZ3NDEKTSV4RRFFQ69G5FA4", "01ARZ3NDEKTSV4RRFFQ69G5FA5", "01ARZ3NDEKTSV4RRFFQ69G5FA6", "01ARZ3NDEKTSV4RRFFQ69G5FA7"
 	postAll(t, db, alice, unproved, queued)
 	sendAll(t, db, alice)
-	becomeAll(t, db, inBlocks(true, block(7, 1)))
-	run(t, db, `update managed_tx set state = 'CONFIRMED', sub_state = null, confirmed_at = now() where open`)
+	moveAll(t, db, alice, inBlocks(true, block(7, 1)))
+	db.Run(t, `update managed_tx set state = 'CONFIRMED', sub_state = null, confirmed_at = now() where open`)
 	conn := connect(t, db)
 	check.Value(conn.Exec(t.Context(), `set session_replication_role = replica`))(t) // transfers begin in INIT
 	conn.do(`update managed_tx set updated_at = now() - interval '3 minutes' where state = 'CONFIRMED'`)

@@ -41,14 +41,13 @@ func suspend(t *testing.T, db storetest.Bundle, suspended bool) {
 	if suspended {
 		action = "SUSPEND"
 	}
-	run(t, db, `begin; set local timezone = 'Asia/Kathmandu'; set local datestyle = 'German';
+	db.Run(t, `begin; set local timezone = 'Asia/Kathmandu'; set local datestyle = 'German';
 		insert into submitter_change (submitter, action, by, reason) values ('`+string(bob)+`', '`+action+`', 'ann', 'because'); commit`)
 }
 
 func verify(t *testing.T, db storetest.Bundle, marked *marks.Seal) store.Audit {
 	t.Helper()
-	found := check.Value(db.VerifyAudit(t.Context(), marked, nil))(t)
-	return found
+	return check.Value(db.VerifyAudit(t.Context(), marked, nil))(t)
 }
 
 func TestAuditRowsAreLinked(t *testing.T) {
@@ -104,7 +103,7 @@ func TestEachTamperingIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db, marked := decidedOn(t)
-			run(t, db, `begin; set local session_replication_role = replica; `+of.force+`; commit`)
+			db.Run(t, `begin; set local session_replication_role = replica; `+of.force+`; commit`)
 			got := verify(t, db, &marked)
 			if !strings.Contains(strings.Join(got.Findings, "\n"), of.finds) {
 				t.Errorf("got %q, want %q among them", got.Findings, of.finds)

@@ -146,12 +146,7 @@ func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	b := new(pgx.Batch)
 	queueCarryOut(ctx, b)
 	b.Queue(protectAll)
-	b.Queue(`select coalesce(a.tx, '') from (` + ahead + `) as a where not is_accepted_database()`).QueryRow(func(row pgx.Row) error {
-		if err := row.Scan(&last); !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		return nil
-	})
+	b.Queue(`select coalesce(a.tx, '') from (` + ahead + `) as a where not is_accepted_database()`).QueryRow(results.Maybe(&last))
 	if !a.Planned {
 		b.Queue(holdQueued, "", holdRest)
 	}

@@ -8,20 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
-
-// bumping opens the test's database as a process does that has the gas bump on.
-func bumping(t *testing.T, db storetest.Bundle, after time.Duration) storetest.Bundle {
-	t.Helper()
-	return reopened(t, db, func(o *store.Options) { o.GasBumpAfter = after })
-}
 
 // replacement is a further version of x, which costs so much more at worst.
 func replacement(x txmanager.Tx, version string, extra *big.Int, at time.Time) txmanager.Version {
@@ -38,10 +30,8 @@ func replacement(x txmanager.Tx, version string, extra *big.Int, at time.Time) t
 // gas bumps off, nothing is read for them.
 func TestReplacementsAreCharged(t *testing.T) {
 	t.Parallel()
-	off := storetest.New(t)
-	off.Register(t, alice, 2)
-	off.Register(t, bob, 2)
-	db := bumping(t, off, time.Minute)
+	off := registered(t, 2, alice, bob)
+	db := reopened(t, off, func(o *store.Options) { o.GasBumpAfter = time.Minute })
 	for _, s := range []txmanager.Submitter{alice, bob} {
 		post(t, db, s, "1")
 		w := take(t, db, s, "a/1")
@@ -50,7 +40,7 @@ func TestReplacementsAreCharged(t *testing.T) {
 		}
 		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
-	run(t, db, `update managed_tx set first_submit_at = first_submit_at - interval '1 h'`)
+	db.Run(t, `update managed_tx set first_submit_at = first_submit_at - interval '1 h'`)
 	huge, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
 	for i, extra := range []*big.Int{huge, big.NewInt(5), nil} {
 		w := take(t, db, alice, "a/2")
@@ -73,13 +63,13 @@ func TestReplacementsAreCharged(t *testing.T) {
 	if w := take(t, db, bob, "a/4"); w.BumpBudgetUsedWei.Sign() != 0 {
 		t.Errorf("of another submitter: got %s, want 0", w.BumpBudgetUsedWei)
 	}
-	run(t, db, `alter table tx_version disable trigger user`)
-	run(t, db, `update tx_version set created_at = created_at - interval '24 h' where extra_wei > 5`)
-	run(t, db, `update submitter_lease set owner_node = ''`)
+	db.Run(t, `alter table tx_version disable trigger user`)
+	db.Run(t, `update tx_version set created_at = created_at - interval '24 h' where extra_wei > 5`)
+	db.Run(t, `update submitter_lease set owner_node = ''`)
 	if w := take(t, db, alice, "a/5"); w.BumpBudgetUsedWei.Int64() != 5 {
 		t.Errorf("a day later: got %s spent, want 5", w.BumpBudgetUsedWei)
 	}
-	run(t, db, `update submitter_lease set owner_node = ''`)
+	db.Run(t, `update submitter_lease set owner_node = ''`)
 	if w := take(t, off, alice, "a/6"); w.BumpBudgetUsedWei != nil {
 		t.Errorf("off: got %s spent, want nothing read", w.BumpBudgetUsedWei)
 	}
@@ -89,11 +79,10 @@ func TestReplacementsAreCharged(t *testing.T) {
 // payload. Every other one, and all with gas bumps off, are loaded without.
 func TestWhatMayBeReplacedIsLoadedWhole(t *testing.T) {
 	t.Parallel()
-	off := storetest.New(t)
-	off.Register(t, alice, 3)
+	off := registered(t, 3, alice)
 	postAll(t, off, alice, "1", "2", "3")
 	sendAll(t, off, alice)
-	run(t, off, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h',
+	off.Run(t, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h',
 		first_submit_at = clock_timestamp() - interval '2 min', next_bump_at = case nonce when 2 then clock_timestamp() + interval '1 h' end`)
 	whole := func(bumpAfter time.Duration) (nonces []uint64) {
 		db := reopened(t, off, func(o *store.Options) { o.GasBumpAfter, o.StuckAfter = bumpAfter, time.Hour })
@@ -120,24 +109,14 @@ func TestDiagnosisIsKept(t *testing.T) {
 	sendAll(t, db, alice)
 	want := txmanager.Diagnosis{Signal: txmanager.PerhapsLost, Advice: txmanager.AdviseResubmit, Since: time.Now().UTC().Truncate(time.Second), Node: "node-1", Block: 7, LatestCount: 1, PendingCount: 2}
 	for i, d := range []*txmanager.Diagnosis{&want, nil} {
-		w := take(t, db, alice, "a/2")
-		x := w.Open[0]
-		x.Diagnosis = d
-		write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: x}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
-		w = take(t, db, alice, "a/3")
-		if got := w.Open[0].Diagnosis; got == nil || cmp.Diff(want, *got) != "" {
-			t.Errorf("move %d: got %+v, want %+v", i, got, want)
-		}
+		moveAll(t, db, alice, func(x *txmanager.Tx) { x.Diagnosis = d })
+		w := take(t, db, alice, "a/1")
+		check.Same(t, fmt.Sprint("move ", i), w.Open[0].Diagnosis, &want)
 		write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
-	r, err := db.TxByRequest(t.Context(), alice, "1", operator)
 	var shown txmanager.Diagnosis
-	if err == nil {
-		err = json.Unmarshal(r.Mempool, &shown)
-	}
-	if err != nil || cmp.Diff(want, shown) != "" {
-		t.Errorf("as an operator sees it: got %+v, %v; want %+v", shown, err, want)
-	}
+	check.OK(t)(json.Unmarshal(check.Value(db.TxByRequest(t.Context(), alice, "1", operator))(t).Mempool, &shown))
+	check.Same(t, "as an operator sees it", shown, want)
 }
 
 // Submitters are counted by what their queues wait for, and transactions whose
@@ -149,8 +128,8 @@ func TestBacklogOfWhatWaits(t *testing.T) {
 		postAll(t, db, s, "1", "2", "3")
 	}
 	sendAll(t, db, bob)
-	run(t, db, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where submitter = $1`, alice)
-	run(t, db, `update managed_tx set wait_cause = case when queued then 'FEE_CEILING' else 'GAS_BUMP' end, waiting_since = now() where submitter = $1`, bob)
+	db.Run(t, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where submitter = $1`, alice)
+	db.Run(t, `update managed_tx set wait_cause = case when queued then 'FEE_CEILING' else 'GAS_BUMP' end, waiting_since = now() where submitter = $1`, bob)
 	got, err := db.Backlog(t.Context())
 	if err != nil || got.WaitBalance != 1 || got.WaitFee != 1 || got.BumpHeld != 1 {
 		t.Errorf("got %+v, %v; want one of each", got, err)
@@ -169,14 +148,11 @@ func TestActiveOnAChain(t *testing.T) {
 		if i == 0 || i == 2 {
 			want = append(want, s)
 		} else if i == 1 {
-			run(t, db, `update submitter set status = 'SUSPENDED' where submitter = $1`, s)
+			db.Run(t, `update submitter set status = 'SUSPENDED' where submitter = $1`, s)
 		}
 	}
 	for limit, want := range map[int][]txmanager.Submitter{1: want[:1], 2: want, 9: want} {
-		got, err := db.ActiveOn(t.Context(), eip155.Namespace, 1, limit)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("at most %d: %v (-want +got):\n%s", limit, err, diff)
-		}
+		check.Same(t, fmt.Sprint("at most ", limit), check.Value(db.ActiveOn(t.Context(), eip155.Namespace, 1, limit))(t), want)
 	}
 	check.Equal(t, "of another namespace", len(check.Value(db.ActiveOn(t.Context(), "mem", 1, 9))(t)), 0)
 }

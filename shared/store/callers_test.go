@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
@@ -40,10 +37,8 @@ func TestFullCallers(t *testing.T) {
 		"handler:wage":           {"handler:wage", []string{"handler:wage"}},
 		"hooks":                  {"hooks", []string{"hooks"}}, "transfer": {"transfer", []string{"transfer"}}, "*": {"*", []string{"*"}}, "": {"", []string{""}},
 	} {
-		full := store.FullCaller(name)
-		if full != want.full || !slices.Equal(store.Spellings(full), want.spellings) {
-			t.Errorf("%q: got %q, spelled %q; want %q, spelled %q", name, full, store.Spellings(full), want.full, want.spellings)
-		}
+		check.Equal(t, name+" in full", store.FullCaller(name), want.full)
+		check.Same(t, name+", spellings", store.Spellings(want.full), want.spellings)
 	}
 }
 
@@ -51,7 +46,7 @@ func TestFullCallers(t *testing.T) {
 func at(t *testing.T, callers ...string) storetest.Bundle {
 	t.Helper()
 	db := registered(t, 10, alice)
-	run(t, db, `update submitter set callers = $2 where submitter = $1`, alice, callers)
+	db.Run(t, `update submitter set callers = $2 where submitter = $1`, alice, callers)
 	return db
 }
 
@@ -110,9 +105,7 @@ func TestTheListedNameIsStored(t *testing.T) {
 			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 				t.Errorf("%q: got %v, want %v", c.listed, err, c.err)
 			}
-			if got := value[string](t, db, `select coalesce(min(caller), '') from managed_tx`); got != c.want {
-				t.Errorf("%q: stored under %q, want %q", c.listed, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%q: stored under", c.listed), value[string](t, db, `select coalesce(min(caller), '') from managed_tx`), c.want)
 		}
 	}
 }
@@ -154,73 +147,51 @@ func TestSuccession(t *testing.T) {
 		return err
 	}
 	shop, bank := store.Spellings("email:shop@example.com"), store.Spellings("sub:bank")
-	must := func(err error) {
-		t.Helper()
-		check.OK(t)(err)
-	}
-	must(create("one", shop...))
-	must(create("of the bank", bank...))
+	check.OK(t)(create("one", shop...))
+	check.OK(t)(create("of the bank", bank...))
 	put(t, db, []string{"email:shop@example.com", "sub:bank"}) // the same, in full
-	must(create("one", shop...))
-	must(create("two", shop...))
-	if got := seen(t, db, txIDs, shop...); !slices.Equal(got, []string{"one", "two"}) {
-		t.Fatalf("the shop: got %q, want one and two", got)
-	}
+	check.OK(t)(create("one", shop...))
+	check.OK(t)(create("two", shop...))
+	check.Same(t, "the shop sees", seen(t, db, txIDs, shop...), []string{"one", "two"})
 
 	put(t, db, []string{"sub:2", "sub:bank"}, "sub:2", "email:shop@example.com")
 	check.Err(t, "who was taken off posts", store.ErrUnknownSubmitter)(create("three", shop...))
 	check.Err(t, "who was taken off posts again", store.ErrUnknownSubmitter)(create("one", shop...))
-	if got := seen(t, db, txIDs, shop...); len(got) != 0 {
-		t.Errorf("who was taken off sees %q, want nothing", got)
-	}
-	must(create("one", "sub:2"))
-	must(create("three", "sub:2"))
-	check.Err(t, "who was taken off cancels", store.ErrNotFound)(db.Store.RecordDecision(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: shop[0], Names: shop}, Action: txmanager.ActionCancel, Reason: "r"}))
+	check.Equal(t, "number that who was taken off sees", len(seen(t, db, txIDs, shop...)), 0)
+	check.OK(t)(create("one", "sub:2"))
+	check.OK(t)(create("three", "sub:2"))
+	check.Err(t, "who was taken off cancels", store.ErrNotFound)(decide(t, db, txIDs["two"], store.Viewer{Caller: shop[0], Names: shop}, txmanager.ActionCancel))
 
 	put(t, db, []string{"sub:3", "sub:bank"}, "sub:3", "sub:2")
-	if got := seen(t, db, txIDs, "sub:3"); !slices.Equal(got, []string{"one", "three", "two"}) {
-		t.Errorf("the third: got %q, want one, two and three", got)
-	}
+	check.Same(t, "the third sees", seen(t, db, txIDs, "sub:3"), []string{"one", "three", "two"})
 	for _, names := range [][]string{shop, {"sub:2"}} {
-		if got := seen(t, db, txIDs, names...); len(got) != 0 {
-			t.Errorf("%q sees %q, want nothing", names, got)
-		}
+		check.Equal(t, fmt.Sprintf("number that %q sees", names), len(seen(t, db, txIDs, names...)), 0)
 	}
-	must(create("one", "sub:3"))
-	must(create("two", "sub:3"))
-	out, err := db.Store.RecordDecision(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: "sub:3"}, Action: txmanager.ActionCancel, Reason: "r"})
+	check.OK(t)(create("one", "sub:3"))
+	check.OK(t)(create("two", "sub:3"))
+	out, err := decide(t, db, txIDs["two"], store.Viewer{Caller: "sub:3"}, txmanager.ActionCancel)
 	if err != nil || out.SubState != txmanager.Cancelled {
 		t.Errorf("the successor cancels: got %+v, %v; want it cancelled", out, err)
 	}
 
 	put(t, db, []string{"email:shop@example.com", "sub:bank"}, "email:shop@example.com", "sub:3") // back
-	if got := seen(t, db, txIDs, shop...); !slices.Equal(got, []string{"one", "three", "two"}) {
-		t.Errorf("the first, back: got %q, want one, two and three", got)
-	}
-	if got := seen(t, db, txIDs, "sub:3"); len(got) != 0 {
-		t.Errorf("the third, gone: sees %q, want nothing", got)
-	}
-	if got := seen(t, db, txIDs, bank...); !slices.Equal(got, []string{"of the bank"}) {
-		t.Errorf("the bank, all the while: got %q, want its own", got)
-	}
-	if got, want := value[string](t, db, `select string_agg(action || ' ' || by || ' ' || array_to_string(from_callers, ',') || '>' || array_to_string(to_callers, ',') || ' ' || succeeds, E'\n' order by id) from submitter_change`),
-		strings.Join([]string{
+	check.Same(t, "the first, back, sees", seen(t, db, txIDs, shop...), []string{"one", "three", "two"})
+	check.Equal(t, "number that the third, gone, sees", len(seen(t, db, txIDs, "sub:3")), 0)
+	check.Same(t, "the bank, all the while, sees", seen(t, db, txIDs, bank...), []string{"of the bank"})
+	check.Same(t, "on record",
+		value[[]string](t, db, `select array_agg(concat_ws(' ', action, by, array_to_string(from_callers, ',') || '>' || array_to_string(to_callers, ','), succeeds) order by id) from submitter_change`),
+		[]string{
 			`CALLERS email:ann@example.com shop@example.com,bank>email:shop@example.com,sub:bank {}`,
 			`CALLERS email:ann@example.com email:shop@example.com,sub:bank>sub:2,sub:bank {"sub:2": "email:shop@example.com"}`,
 			`CALLERS email:ann@example.com sub:2,sub:bank>sub:3,sub:bank {"sub:3": "sub:2"}`,
 			`CALLERS email:ann@example.com sub:3,sub:bank>email:shop@example.com,sub:bank {"email:shop@example.com": "sub:3"}`,
-		}, "\n"); got != want {
-		t.Errorf("on record:\n%s\nwant\n%s", got, want)
-	}
-	if diff := cmp.Diff([]string{"email:shop@example.com", "sub:bank"}, view(t, db).Callers); diff != "" {
-		t.Error(diff)
-	}
+		})
+	check.Same(t, "callers", view(t, db).Callers, []string{"email:shop@example.com", "sub:bank"})
 }
 
 func view(t *testing.T, db storetest.Bundle) store.SubmitterView {
 	t.Helper()
-	v := check.Value(db.Store.Submitter(t.Context(), alice))(t)
-	return v
+	return check.Value(db.Store.Submitter(t.Context(), alice))(t)
 }
 
 // What would give one caller another's, or say nothing, is refused, and changes nothing.
@@ -246,9 +217,7 @@ func TestCallersThatDoNotFit(t *testing.T) {
 			t.Errorf("%s: got %t, %v; want an ErrCallers", name, changed, err)
 		}
 	}
-	if diff := cmp.Diff(before, view(t, db)); diff != "" {
-		t.Errorf("after refusals: %s", diff)
-	}
+	check.Same(t, "after refusals", view(t, db), before)
 	c := change([]string{"sub:2", "sub:3"}, "sub:3", "sub:1")
 	if _, changed, err := db.Store.PutCallers(t.Context(), c); err != nil || changed {
 		t.Errorf("the same again: got %t, %v; want nothing changed", changed, err)
@@ -264,22 +233,16 @@ func TestChangeOfCallersEndsTheLeaseSession(t *testing.T) {
 	t.Parallel()
 	db := at(t, "sub:1")
 	check.OK(t)(db.Store.Create(t.Context(), by("r", "sub:1"), 10))
-	taken, err := db.Store.Acquire(t.Context(), alice, "a/1", true)
-	if err != nil || !taken.Held {
-		t.Fatalf("take: got %+v, %v", taken, err)
-	}
+	w := take(t, db, alice, "a/1")
 	token, changed, err := db.Store.PutCallers(t.Context(), change([]string{"sub:2"}, "sub:2", "sub:1"))
-	if err != nil || !changed || token != taken.Token+1 {
-		t.Fatalf("change: got token %d, %t, %v; want %d", token, changed, err, taken.Token+1)
+	if err != nil || !changed || token != w.Lease.Token+1 {
+		t.Fatalf("change: got token %d, %t, %v; want %d", token, changed, err, w.Lease.Token+1)
 	}
-	done, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true)})
+	done, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	if err == nil || done.Allocated != 0 {
 		t.Errorf("the holder binds what it loaded before: got %d bound, %v; want it fenced", done.Allocated, err)
 	}
-	again, err := db.Store.Acquire(t.Context(), alice, "b/1", true)
-	if err != nil || !again.Held || again.Token != token+1 {
-		t.Errorf("the next: got %+v, %v; want it to hold the lease under token %d", again, err, token+1)
-	}
+	check.Equal(t, "the next token", take(t, db, alice, "b/1").Lease.Token, token+1)
 }
 
 // Events are shown as transactions are: to whom they are now.
@@ -288,7 +251,7 @@ func TestEventsOfASuccession(t *testing.T) {
 	db, _ := withEvents(t, store.EventsKept)
 	for _, s := range []txmanager.Submitter{alice, bob} {
 		db.Register(t, s, 1)
-		run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, s)
+		db.Run(t, `update submitter set callers = '{shop}' where submitter = $1`, s)
 		in := intent(s, "first")
 		in.Caller, in.Names = "sub:shop", []string{"sub:shop", "shop"}
 		check.OK(t)(db.Store.Create(t.Context(), in, 10))
@@ -321,37 +284,28 @@ func TestEventsOfASuccession(t *testing.T) {
 // removed caller, and the pair is queried again.
 func TestUsable(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	for _, s := range []txmanager.Submitter{alice, bob} {
-		db.Register(t, s, 1)
-	}
-	run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, alice)
-	options := storetest.Options(db.URL, storetest.Rules)
-	s := storetest.Open(t, options)
+	db := registered(t, 1, alice, bob)
+	db.Run(t, `update submitter set callers = '{shop}' where submitter = $1`, alice)
+	s := reopened(t, db, func(*store.Options) {})
 	const nobody = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
 	wants := func(what, caller string, trips int64, want map[txmanager.Submitter]bool) {
 		t.Helper()
 		ctx := telemetry.WithMeter(t.Context())
-		got, err := s.UsableSubmitters(ctx, []string{caller}, []txmanager.Submitter{alice, bob, nobody, alice})
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: got %v (-want +got):\n%s", what, err, diff)
-		}
-		if cost := telemetry.MeterFrom(ctx).Cost(); cost.SQLRoundTrips != trips {
-			t.Errorf("%s: got %d round trips, want %d", what, cost.SQLRoundTrips, trips)
-		}
+		check.Same(t, what, check.Value(s.UsableSubmitters(ctx, []string{caller}, []txmanager.Submitter{alice, bob, nobody, alice}))(t), want)
+		check.Equal(t, what+": round trips", telemetry.MeterFrom(ctx).Cost().SQLRoundTrips, trips)
 	}
 	all := map[txmanager.Submitter]bool{alice: true, bob: true}
 	wants("shop", "shop", 1, all)
 	wants("another", "other", 1, map[txmanager.Submitter]bool{bob: true})
 	wants("another, who may use one of them by now", "other", 1, map[txmanager.Submitter]bool{bob: true})
-	run(t, db, `update submitter set callers = '{shop,other}' where submitter = $1`, alice)
+	db.Run(t, `update submitter set callers = '{shop,other}' where submitter = $1`, alice)
 	wants("another, just added", "other", 1, all)
 	ctx := telemetry.WithMeter(t.Context())
 	may, err := s.UsableSubmitters(ctx, []string{"other"}, []txmanager.Submitter{alice, bob})
 	if cost := telemetry.MeterFrom(ctx).Cost(); err != nil || !may[alice] || !may[bob] || cost.SQLRoundTrips != 0 {
 		t.Errorf("another, of what was allowed before: got %v, %v with %d round trips, want both without any", may, err, cost.SQLRoundTrips)
 	}
-	run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, alice)
+	db.Run(t, `update submitter set callers = '{shop}' where submitter = $1`, alice)
 	in := intent(alice, "r")
 	in.Caller = "other"
 	check.Err(t, "another, removed", store.ErrUnknownSubmitter)(s.Create(t.Context(), in, 100))
@@ -362,7 +316,7 @@ func TestUsable(t *testing.T) {
 func TestUsableAfterACreate(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
-	s := storetest.Open(t, storetest.Options(db.URL, storetest.Rules))
+	s := reopened(t, db, func(*store.Options) {})
 	in := intent(alice, "r")
 	check.OK(t)(s.Create(t.Context(), in, 100))
 	ctx := telemetry.WithMeter(t.Context())

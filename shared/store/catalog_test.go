@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -371,6 +370,8 @@ func unguarded(whole string) string {
 var guarded = map[string][]duty{
 	"guard_tx": {
 		{"managed_tx", isEnded, `update managed_tx set last_error = 'another' where tx_id = $queued`, "final_never_changes"},
+		{"managed_tx", isEnded, `update managed_tx set state = 'QUEUED', sub_state = null where tx_id = $queued`, "final_never_changes"},
+		{"managed_tx", isEnded, `update managed_tx set sub_state = 'REJECTED' where tx_id = $queued`, "final_never_changes"},
 		{"managed_tx", "", `update managed_tx set caller = 'another' where tx_id = $queued`, "binding_never_changes"},
 		{"managed_tx", isReserved, `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where request_id = '41'`, "binding_never_changes"},
 		{"managed_tx", isReserved + `; ` + isGivenBack, `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where request_id = '41'`, "binding_never_changes"},
@@ -516,7 +517,7 @@ func plant(t *testing.T, db storetest.Bundle) *strings.Replacer {
 	all[1].Signed = nil
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: all, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	sendAll(t, db, bob)
-	run(t, db, openIncident, bob)
+	db.Run(t, openIncident, bob)
 
 	words := []string{"$alice", "'" + string(alice) + "'", "$bob", "'" + string(bob) + "'", "$hash", "'0x" + strings.Repeat("5", 64) + "'"}
 	named := check.Value(db.DB.Query(t.Context(), `select request_id, tx_id::text from managed_tx`))(t)
@@ -687,29 +688,13 @@ var nonsense = map[string][]string{
 	"managed_tx_submitter_fkey": {newTx + `(gen_random_uuid(), 'eip155:1:0x0000000000000000000000000000000000000001', 'r', 'shop', ` + emptyPrint + `)`},
 }
 
-// A fresh submitter's first nonce is its start_nonce, and nothing else.
-func TestDatabaseRefusesAnotherFirstNonce(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, alice)
-	post(t, db, alice, "r")
-	if _, err := db.DB.Exec(t.Context(), `update managed_tx set state = 'IN_FLIGHT', nonce = 7`); err == nil {
-		t.Error("first nonce 7 with start_nonce 0: got no error, want it refused")
-	}
-}
-
-// A registration with a nonce in the middle of an account's sequence must state why.
-func TestStartNonceNeedsAReason(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
-	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, MaxInFlight: 1, Callers: []string{"*"}, CreatedBy: "test"}
-	check.Equal(t, "start_nonce 7 without a reason", storetest.Violated(db.Store.Register(t.Context(), r)), "start_nonce_has_a_reason")
-}
-
-// With a reason, the sequence begins where it is said to begin.
+// A registration with a nonce in the middle of an account's sequence must state why. The sequence begins there.
 func TestSequenceBeginsAtStartNonce(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, StartReason: "used before", MaxInFlight: 2, Callers: []string{"shop"}, CreatedBy: "test"}
+	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, MaxInFlight: 2, Callers: []string{"shop"}, CreatedBy: "test"}
+	check.Equal(t, "start_nonce 7 without a reason", storetest.Violated(db.Store.Register(t.Context(), r)), "start_nonce_has_a_reason")
+	r.StartReason = "used before"
 	if isNew, err := db.Store.Register(t.Context(), r); err != nil || !isNew {
 		t.Fatalf("register: got %v, %v; want it new", isNew, err)
 	}
@@ -728,17 +713,9 @@ func TestH07KeysWithAPromiseLiveForEver(t *testing.T) {
 	t.Run("the catalog", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t)
-		for _, key := range []struct {
-			table   string
-			columns []string
-		}{
-			{"managed_tx", []string{"submitter", "request_id"}},
-			{"managed_tx", []string{"submitter", "nonce"}},
-			{"tx_version", []string{"tx_hash"}},
-		} {
-			slices.Sort(key.columns)
-			check.Equal(t, fmt.Sprintf("%s %v", key.table, key.columns), value[int](t, db, uniqueForEver, key.table, key.columns), 1)
-		}
+		db.ShowUniqueForEver(t, "managed_tx", "request_id", "submitter")
+		db.ShowUniqueForEver(t, "managed_tx", "nonce", "submitter")
+		db.ShowUniqueForEver(t, "tx_version", "tx_hash")
 		want := []string{"tx_document", "tx_history"}
 		check.Same(t, "tables with partitions, none with a promise in its key", value[[]string](t, db, partitioned), want)
 	})
@@ -746,20 +723,6 @@ func TestH07KeysWithAPromiseLiveForEver(t *testing.T) {
 	t.Run("one nonce around midnight", nonceAroundMidnight)
 	t.Run("one hash around midnight", hashAroundMidnight)
 }
-
-// uniqueForEver counts the constraints that keep exactly these columns unique:
-// checked at once, over every row, on a table that is no partition and has none.
-const uniqueForEver = `
-select count(*)
-  from pg_constraint k
-  join pg_class c on c.oid = k.conrelid
-  join pg_index i on i.indexrelid = k.conindid
- where c.oid = $1::regclass and k.contype in ('p', 'u') and not k.condeferrable
-   and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
-   and c.relkind = 'r' and c.relpersistence = 'p' and not c.relispartition
-   and not exists (select from pg_inherits h where c.oid in (h.inhrelid, h.inhparent))
-   and array(select a.attname::text from pg_attribute a
-              where a.attrelid = c.oid and a.attnum = any (k.conkey) order by 1) = $2`
 
 // partitioned names each tree of tables by its root, and foreign tables.
 const partitioned = `
@@ -803,15 +766,15 @@ func nonceAroundMidnight(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 2, alice)
 	postAll(t, db, alice, "first", "second")
-	run(t, db, `update managed_tx set created_at = `+lateEvening+` where request_id = 'first'`)
-	run(t, db, `update managed_tx set created_at = `+nextMorning+` where request_id = 'second'`)
+	db.Run(t, `update managed_tx set created_at = `+lateEvening+` where request_id = 'first'`)
+	db.Run(t, `update managed_tx set created_at = `+nextMorning+` where request_id = 'second'`)
 	const bind = `update managed_tx set state = 'IN_FLIGHT', nonce = 0, updated_at = created_at where request_id = $1`
-	run(t, db, bind, "first")
-	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, created_at)
+	db.Run(t, bind, "first")
+	db.Run(t, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, created_at)
 		values (gen_random_uuid(), $1, 'between', 'shop', sha256(''), 1, 0, 'IN_FLIGHT', `+lateEvening+`)`), alice)
 	for _, again := range []string{"nonce = 0", "nonce = 1, prev_nonce = 0"} {
 		_, err := db.DB.Exec(t.Context(), `update managed_tx set state = 'IN_FLIGHT', `+again+` where request_id = 'second'`)
-		check.Equal(t, fmt.Sprintf("%s again after midnight", again), storetest.Violated(err), "one_tx_per_nonce")
+		check.Equal(t, again+" again after midnight", storetest.Violated(err), "one_tx_per_nonce")
 	}
 }
 

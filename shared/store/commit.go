@@ -358,6 +358,5 @@ func optional(n *uint64) *int64 {
 	if n == nil {
 		return nil
 	}
-	v := Bigint(*n)
-	return &v
+	return new(Bigint(*n))
 }

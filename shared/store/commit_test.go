@@ -1,25 +1,23 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// A move that the table of transitions does not have is refused, and what stood
-// beside it in the write is not written either.
-func TestIllegalMoveWritesNothing(t *testing.T) {
+// Where the store or the database refuses one part of a write, none of it is made.
+func TestRefusedWriteWritesNothing(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
+	db := registered(t, 1, bob)
+	post(t, db, bob, "one")
+	sendAll(t, db, bob)
+	theirs := take(t, db, bob, "a/1").Open[0]
 	w := twoQueued(t, db)
 	tables := append([]string{"submitter_lease"}, written...)
 	before := contents(t, db, tables...)
@@ -28,45 +26,18 @@ func TestIllegalMoveWritesNothing(t *testing.T) {
 		illegal.To.State = to
 		wr := everything(w)
 		wr.Transitions = append(wr.Transitions, illegal)
-		_, err := db.Commit(t.Context(), wr)
-		var refused txmanager.IllegalTransitionError
-		if !errors.As(err, &refused) || refused != (txmanager.IllegalTransitionError{From: txmanager.Queued, To: to}) {
-			t.Errorf("QUEUED to %q: got %v, want it refused by name", to, err)
-		}
+		check.Err(t, fmt.Sprintf("QUEUED to %q", to), txmanager.IllegalTransitionError{From: txmanager.Queued, To: to})(db.Commit(t.Context(), wr))
 	}
-	check.Same(t, "an illegal move wrote", contents(t, db, tables...), before)
-}
-
-// Where the database refuses one part of a write, none of it is made.
-func TestWriteIsOneTransaction(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, bob)
-	post(t, db, bob, "one")
-	theirs := take(t, db, bob, "a/1")
-	write(t, db, txmanager.Commit{Lease: theirs.Lease, Allocations: allocations(theirs, true)})
-	w := twoQueued(t, db)
-	tables := append([]string{"submitter_lease"}, written...)
-	before := contents(t, db, tables...)
 	wr := everything(w)
-	taken := storetest.Signed(alice, wr.Allocations[0].Nonce, theirs.Queue[0].ID)
+	taken := storetest.Signed(alice, wr.Allocations[0].Nonce, theirs.ID)
 	wr.Allocations[0].Signed = &taken
 	check.Equal(t, "a hash that is bound already", storetest.Violated(db.Commit(t.Context(), wr)), "tx_version_pkey")
-	check.Same(t, "the refused write wrote", contents(t, db, tables...), before)
-}
-
-// Bytes for a transaction that is not IN_FLIGHT fail the whole write.
-func TestBytesForNothingHeldWriteNothing(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
-	w := twoQueued(t, db)
-	tables := append([]string{"submitter_lease"}, written...)
-	before := contents(t, db, tables...)
-	wr := everything(w)
+	wr = everything(w)
 	wr.Versions = []txmanager.Version{{Tx: wr.Allocations[0].Tx, From: txmanager.InFlight, Kind: txmanager.VersionOriginal, Signed: storetest.Signed(alice, 0, w.Queue[0].ID)}}
 	if done, err := db.Commit(t.Context(), wr); err == nil {
-		t.Errorf("bytes for a QUEUED transaction: got %+v and no error", done)
+		t.Errorf("bytes for a transaction that is not IN_FLIGHT: got %+v and no error", done)
 	}
-	check.Same(t, "the failed write wrote", contents(t, db, tables...), before)
+	check.Same(t, "a refused write wrote", contents(t, db, tables...), before)
 }
 
 // No version is stored beside a receipt: the nonce is consumed, and the mined version
@@ -101,7 +72,7 @@ func placeholderFor(x txmanager.Tx) txmanager.Version {
 func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	leave := func(incident int) error {
 		_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{CloseIncident: &txmanager.ReleaseRequest{Incident: incident, Mode: txmanager.Resume, By: "op", Reason: "seen"}}})
@@ -114,22 +85,8 @@ func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
 	check.Err(t, "release of incident 1", nil)(leave(1))
 }
 
-// The lease of one submitter is no right to move another's transactions.
-func TestWriteMovesOnlyItsOwnSubmitter(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
-	w := twoQueued(t, db)
-	db.Register(t, bob, 1)
-	post(t, db, bob, "one")
-	theirs := take(t, db, bob, "b/1")
-	before := contents(t, db, "managed_tx")
-	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{remark(theirs.Queue[0], "by a stranger")}})
-	check.Equal(t, "moved", done.Transitioned, 0)
-	check.Same(t, "another submitter's transaction was written", contents(t, db, "managed_tx"), before)
-}
-
-// Nonces and bytes under another submitter's lease bind nothing.
-func TestAllocationBindsOnlyItsOwnSubmitter(t *testing.T) {
+// The lease of one submitter is no right to move another's transactions, or to bind nonces and bytes to them.
+func TestWriteChangesOnlyItsOwnSubmitter(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	w := twoQueued(t, db)
@@ -137,10 +94,10 @@ func TestAllocationBindsOnlyItsOwnSubmitter(t *testing.T) {
 	post(t, db, bob, "one")
 	theirs := take(t, db, bob, "b/1")
 	before := contents(t, db, "managed_tx", "tx_version")
-	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(theirs, true)}); done.Allocated != 0 {
-		t.Errorf("allocated: got %d, want 0", done.Allocated)
-	}
-	check.Same(t, "another submitter's transaction was bound", contents(t, db, "managed_tx", "tx_version"), before)
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{remark(theirs.Queue[0], "by a stranger")}})
+	check.Equal(t, "moved", done.Transitioned, 0)
+	check.Equal(t, "allocated", write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(theirs, true)}).Allocated, 0)
+	check.Same(t, "another submitter's transaction was written", contents(t, db, "managed_tx", "tx_version"), before)
 }
 
 // The evidence of a PROTECT incident is written once, with the evaluation that found it, and
@@ -159,7 +116,7 @@ func TestWriteOpensProtectOnce(t *testing.T) {
 	if err != nil || !next.Protected {
 		t.Fatalf("next look: got protected %v, %v; want it protected", next.Protected, err)
 	}
-	run(t, db, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	db.Run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	write(t, db, txmanager.Commit{Lease: next.Lease, Cursor: txmanager.CursorChange{OpenIncident: &txmanager.Violation{Description: "third"}}})
 	check.Equal(t, "incidents after the first was closed", value[string](t, db, incidents), "1 first false, 2 third true")
 }
@@ -174,11 +131,7 @@ func TestHeldBackTimesAreKeptUntilChanged(t *testing.T) {
 		{since, since}, {nil, since}, {map[string]time.Time{}, map[string]time.Time{}},
 	} {
 		write(t, db, txmanager.Commit{Lease: w.Lease, Cursor: txmanager.CursorChange{HeldBackSince: step.change}})
-		next, err := db.BeginIteration(t.Context(), w.Lease, true)
-		if err != nil {
-			t.Fatalf("step %d: %v", i, err)
-		}
-		w = next
+		w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
 		check.Same(t, fmt.Sprintf("step %d: held back since", i), w.HeldBackSince, step.want)
 	}
 }
@@ -201,38 +154,18 @@ func TestCursorKeepsWhatWasFound(t *testing.T) {
 	}
 	for i, step := range steps {
 		write(t, db, txmanager.Commit{Lease: w.Lease, Cursor: step.change})
-		next, err := db.BeginIteration(t.Context(), w.Lease, true)
-		if err != nil {
-			t.Fatalf("step %d: %v", i, err)
-		}
-		w = next
-		if diff := cmp.Diff(step.suspicion, w.SuspectedViolation); diff != "" || w.FinalHead != step.head {
-			t.Errorf("step %d: got head %d, want %d; suspicion (-want +got):\n%s", i, w.FinalHead, step.head, diff)
-		}
-	}
-}
-
-// A final state never changes, whichever role writes.
-func TestFinalNeverChanges(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, alice)
-	post(t, db, alice, "r")
-	run(t, db, cancelled, alice)
-	for _, statement := range []string{
-		`update managed_tx set state = 'QUEUED', sub_state = null`,
-		`update managed_tx set sub_state = 'REJECTED'`,
-		`update managed_tx set last_error = 'another reason'`,
-	} {
-		check.Equal(t, statement, storetest.Violated(db.DB.Exec(t.Context(), statement)), "final_never_changes")
+		w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
+		check.Same(t, fmt.Sprintf("step %d: suspicion", i), w.SuspectedViolation, step.suspicion)
+		check.Equal(t, fmt.Sprintf("step %d: head", i), w.FinalHead, step.head)
 	}
 }
 
 // Every change of a transaction is kept with its token. A write that only plans the next check
-// is none.
+// is none, and so is a request that is posted again.
 func TestHistoryKeepsEveryChange(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
-	post(t, db, alice, "r")
+	postAll(t, db, alice, "r", "r", "r")
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
@@ -246,16 +179,6 @@ select string_agg(concat_ws(' ', coalesce(from_state, '-'), state, sub_state, no
   from tx_history`
 	want := "- QUEUED 0; QUEUED SUBMITTED 0 1 1; SUBMITTED TRACKING PENDING 0 1 2"
 	check.Same(t, "history", strings.Split(value[string](t, db, changes), "; "), strings.Split(want, "; "))
-}
-
-// A request that is posted again leaves one line of history: the repetition stores nothing.
-func TestHistoryOfWhatIsStoredAlone(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, alice)
-	for range 3 {
-		post(t, db, alice, "r")
-	}
-	check.Equal(t, "history after one request posted three times", value[int](t, db, `select count(*) from tx_history`), 1)
 }
 
 // An allocation that meets a cancel binds an unbroken run of nonces, moves the
@@ -284,20 +207,17 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 				post(t, db, alice, string(rune('a'+i)))
 			}
 			w := take(t, db, alice, "a/1")
-			canceller := connect(t, db)
-			canceller.do("begin")
-			canceller.do(cancel, w.Queue[test.cancelled].ID)
-			writing := start(func() (txmanager.CommitResult, error) {
+			canceller := holding(t, db, cancel, w.Queue[test.cancelled].ID)
+			writing := storetest.Blocked(t, db, "with want as", func() (txmanager.CommitResult, error) {
 				return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, test.withBytes)})
 			})
-			awaitBlocked(t, db, "with want as")
 			end, left := "commit", test.queued-1
 			if test.rollback {
 				end, left = "rollback", test.queued
 			}
 			canceller.do(end)
-			if done := <-writing; done.err != nil || done.got.Allocated != test.bound {
-				t.Fatalf("allocate: got %+v, %v; want %d allocated", done.got, done.err, test.bound)
+			if done := <-writing; done.Err != nil || done.Got.Allocated != test.bound {
+				t.Fatalf("allocate: got %+v, %v; want %d allocated", done.Got, done.Err, test.bound)
 			}
 			checkRun(t, db, test.bound, test.withBytes)
 
@@ -313,18 +233,14 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 // other row holds one.
 func checkRun(t *testing.T, db storetest.Bundle, bound int, withBytes bool) {
 	t.Helper()
-	rows := check.Value(db.DB.Query(t.Context(), `select nonce from managed_tx where nonce is not null order by seq`))(t)
-	got := check.Value(pgx.CollectRows(rows, pgx.RowTo[int]))(t)
 	want := []int{}
 	for n := range bound {
 		want = append(want, n)
 	}
-	check.Same(t, "nonces in the order of the queue", got, want)
+	check.Same(t, "nonces in the order of the queue", value[[]int](t, db, `select array(select nonce from managed_tx where nonce is not null order by seq)`), want)
 	check.Equal(t, "next nonce", value[int](t, db, `select next_nonce from submitter_nonce_cursor`), bound)
 	shown := value[string](t, db, `select in_flight_state || coalesce(' ' || in_flight_nonce, '') from submitter_nonce_cursor`)
-	if want := map[bool]string{true: "IN_FLIGHT 0", false: "IDLE"}[bound > 0]; shown != want {
-		t.Errorf("cursor shows: got %s, want %s", shown, want)
-	}
+	check.Equal(t, "cursor shows", shown, map[bool]string{true: "IN_FLIGHT 0", false: "IDLE"}[bound > 0])
 	state, versions := "IN_FLIGHT", 0
 	if withBytes {
 		state, versions = "SUBMITTED", bound
@@ -357,12 +273,11 @@ func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 			}
 			sendAll(t, db, alice)
 			post(t, db, alice, "next")
-			run(t, db, `alter table submitter_nonce_cursor disable trigger guard_cursor_update`)
-			run(t, db, `update submitter_nonce_cursor set in_flight_state = 'IDLE', in_flight_nonce = null, in_flight_tx_id = null, next_nonce = $1`, test.cursor)
+			db.Run(t, `alter table submitter_nonce_cursor disable trigger guard_cursor_update`)
+			db.Run(t, `update submitter_nonce_cursor set in_flight_state = 'IDLE', in_flight_nonce = null, in_flight_tx_id = null, next_nonce = $1`, test.cursor)
 			w := take(t, db, alice, "a/1")
 			before := contents(t, db, written...)
-			_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
-			check.Equal(t, fmt.Sprintf("allocate from %d", test.cursor), storetest.Violated(err), test.want)
+			check.Equal(t, "allocate", storetest.Violated(db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})), test.want)
 			check.Same(t, "the refused allocation wrote", contents(t, db, written...), before)
 		})
 	}
@@ -375,11 +290,9 @@ func TestNoAllocationInProtect(t *testing.T) {
 	db := registered(t, 3, alice)
 	post(t, db, alice, "one")
 	w := take(t, db, alice, "a/1")
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	check.Equal(t, "allocated", done.Allocated, 0)
 	got := value[string](t, db, `select c.in_flight_state || ' ' || c.next_nonce || ' ' || m.state from submitter_nonce_cursor c join managed_tx m using (submitter)`)
-	if want := "PROTECT 0 QUEUED"; got != want {
-		t.Errorf("cursor and row: got %s, want %s", got, want)
-	}
+	check.Equal(t, "cursor and row", got, "PROTECT 0 QUEUED")
 }

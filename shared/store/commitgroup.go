@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/lease"
@@ -141,10 +140,7 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 	b.Queue("begin")
 	b.Queue(lockLeases, arrays(nil, fenceColumns, leases)...).QueryRow(results.Scan(&locked, nil, nil))
 	s.queueWrites(b, all)
-	b.Queue("commit").Exec(func(pgconn.CommandTag) error {
-		committed = true
-		return nil
-	})
+	b.Queue("commit").Exec(results.Done(&committed))
 	s.queueRecheck(b, all)
 	switch err := s.db.SendBatch(ctx, b).Close(); {
 	case err != nil && !committed && isStatementError(err):

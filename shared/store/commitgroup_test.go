@@ -92,7 +92,7 @@ func TestAFencedCommitFailsNoOther(t *testing.T) {
 	before := make([][]string, len(states))
 	for i, w := range states {
 		if i%2 == 0 {
-			run(t, db, `update submitter_lease set `+lost[i/2]+` where submitter = $1`, numbered(i))
+			db.Run(t, `update submitter_lease set `+lost[i/2]+` where submitter = $1`, numbered(i))
 		}
 		before[i] = ofSubmitter(t, db, numbered(i))
 		wr := everything(w)
@@ -116,16 +116,14 @@ func TestAFencedCommitFailsNoOther(t *testing.T) {
 func TestALockedLeaseDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	db, states := ready(t, 3)
-	other := connect(t, db)
-	other.do("begin")
-	other.do(`select from submitter_lease where submitter = $1 for update`, numbered(1))
+	other := holding(t, db, `select from submitter_lease where submitter = $1 for update`, numbered(1))
 	answers := db.CommitTogether(t.Context(), remarks(states, "written", txmanager.ReleaseUnlessRerun)...)
 	for _, i := range []int{0, 2} {
 		if a := <-answers[i]; a.Err != nil || a.Alone || !a.Done.Released {
 			t.Errorf("commit %d: got %+v, want it done with the others", i, a)
 		}
 	}
-	awaitBlocked(t, db, "require_lease")
+	db.AwaitBlocked(t, "require_lease")
 	check.Equal(t, "written while the row is locked", value[int](t, db, `select count(*) from managed_tx where last_error = 'written'`), 2)
 	other.do("commit")
 	if a := <-answers[1]; a.Err != nil || !a.Alone || a.Done.Transitioned != 1 || !a.Done.Released {
@@ -170,9 +168,7 @@ func TestATriggerOrALockFailsOneCommit(t *testing.T) {
 	check.Equal(t, "bytes for another nonce", storetest.Violated(answers[1].Err), "bytes_match_nonce")
 	check.Equal(t, "others", [2]store.CommitAnswer{answers[0], answers[2]}, [2]store.CommitAnswer{{Done: txmanager.CommitResult{Transitioned: 1}, Alone: true}, {Done: txmanager.CommitResult{Transitioned: 1}, Alone: true}})
 
-	other := connect(t, db)
-	other.do("begin")
-	other.do(`select from managed_tx where tx_id = $1 for update`, states[4].Queue[0].ID)
+	holding(t, db, `select from managed_tx where tx_id = $1 for update`, states[4].Queue[0].ID)
 	answers = answersOf(db.CommitTogether(t.Context(), remarks(states[3:], "written", txmanager.KeepLease)...))
 	if outcomeOf(answers[1].Err) != "55P03" || answers[0].Err != nil || answers[2].Err != nil {
 		t.Errorf("beside a locked transaction: got %+v, want lock_timeout for the second only", answers)
@@ -199,7 +195,7 @@ func TestAllocationsOfManySubmittersAreContiguous(t *testing.T) {
 		states = append(states, w)
 		commits = append(commits, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, i != 3), LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
-	run(t, db, cancel, states[1].Queue[1].ID)
+	db.Run(t, cancel, states[1].Queue[1].ID)
 	for !value[bool](t, db, `select bool_or(valid_until <= clock_timestamp()) from managed_tx`) {
 	}
 	want := []int{4, 1, 2, 4}
@@ -270,7 +266,6 @@ func TestNothingIsRepeatedAfterTheCommit(t *testing.T) {
 func TestProcessesCommitInOppositeOrders(t *testing.T) {
 	t.Parallel()
 	db, states := ready(t, 8)
-	const deadlocks = `select deadlocks from pg_stat_database where datname = current_database()`
 	before := value[int](t, db, deadlocks)
 	rival := reopened(t, db, func(*store.Options) {})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -414,9 +409,9 @@ func addStep(r *rand.Rand, c *txmanager.Commit, x txmanager.Tx) {
 func disturb(t *testing.T, db storetest.Bundle, r *rand.Rand, w txmanager.SubmitterState, c *txmanager.Commit) {
 	switch r.IntN(7) {
 	case 0:
-		run(t, db, cancel, w.Queue[r.IntN(len(w.Queue))].ID)
+		db.Run(t, cancel, w.Queue[r.IntN(len(w.Queue))].ID)
 	case 1:
-		run(t, db, `update submitter_lease set fencing_token = fencing_token + 1 where submitter = $1`, w.Lease.Submitter)
+		db.Run(t, `update submitter_lease set fencing_token = fencing_token + 1 where submitter = $1`, w.Lease.Submitter)
 	case 2:
 		check.OK(t)(db.Acquire(t.Context(), txmanager.Submitter(w.Lease.Submitter), "b/1", false))
 	case 3:
@@ -424,6 +419,6 @@ func disturb(t *testing.T, db storetest.Bundle, r *rand.Rand, w txmanager.Submit
 			c.Allocations[0].Signed.Raw = storetest.Bytes(1337, 99, numbered(9).Address(), 0, "") // for another nonce
 		}
 	case 4:
-		run(t, db, openIncident, w.Lease.Submitter)
+		db.Run(t, openIncident, w.Lease.Submitter)
 	}
 }

@@ -26,7 +26,7 @@ func TestH18PausedClientDoesNotBlockTakeover(t *testing.T) {
 	db := storetest.NewWith(t, rules)
 	w := twoQueued(t, db)
 	before := contents(t, db, written...)
-	run(t, db, `update submitter_lease set expires_at = clock_timestamp() + interval '200 ms'`)
+	db.Run(t, `update submitter_lease set expires_at = clock_timestamp() + interval '200 ms'`)
 	paused := connectionOf(t, db, rules, 500*time.Millisecond)
 	for _, statement := range []string{
 		`begin`,
@@ -38,12 +38,9 @@ func TestH18PausedClientDoesNotBlockTakeover(t *testing.T) {
 		}
 	}
 	frozenAt := time.Now()
-	taking := start(func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
-	awaitBlocked(t, db, "insert into submitter_lease")
+	taking := storetest.Blocked(t, db, "insert into submitter_lease", func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	taken := <-taking
-	if taken.err != nil || !taken.got.Held || taken.got.Token != w.Lease.Token+1 {
-		t.Fatalf("takeover: got %+v, %v; want held under token %d", taken.got, taken.err, w.Lease.Token+1)
-	}
+	wantHeld(t, "takeover", taken, w.Lease.Token+1)
 	if took := time.Since(frozenAt); took >= rules.Duration {
 		t.Errorf("takeover: took %v, want less than a lease (%v)", took, rules.Duration)
 	}

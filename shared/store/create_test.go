@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -20,14 +18,12 @@ import (
 
 // blockedCreate is a create that waits for a row which other holds, until other
 // ends its transaction.
-func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (other rival, creating <-chan outcome[store.StoredIntent]) {
+func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (other rival, creating <-chan storetest.Outcome[store.StoredIntent]) {
 	t.Helper()
 	held := intent(alice, "held")
-	other = connect(t, db)
-	other.do("begin")
-	other.do(insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
-	creating = start(func() (store.StoredIntent, error) { return db.Create(ctx, intent(alice, "held"), 1000) })
-	awaitBlocked(t, db, "insert into managed_tx")
+	other = holding(t, db, insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
+	creating = storetest.Start(func() (store.StoredIntent, error) { return db.Create(ctx, intent(alice, "held"), 1000) })
+	db.AwaitBlocked(t, "insert into managed_tx")
 	return other, creating
 }
 
@@ -63,8 +59,8 @@ func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 	default:
 	}
 	other.do("rollback")
-	if got := <-slow; got.err != nil || !got.got.New {
-		t.Errorf("the slow create, once it could: got %+v, %v; want it new", got.got, got.err)
+	if got := <-slow; got.Err != nil || !got.Got.New {
+		t.Errorf("the slow create, once it could: got %+v, %v; want it new", got.Got, got.Err)
 	}
 }
 
@@ -76,10 +72,7 @@ func TestRefusedDataIsRefusedAlone(t *testing.T) {
 	stranger.Caller = `another "shop" \\ of, {ours}`
 	stranger.Names = []string{stranger.Caller, "*"}
 	got := db.CreateTogether(t.Context(), []store.Intent{good, poison, stranger, known}, 100)
-	var refusal *pgconn.PgError
-	if !errors.As(got[1].Err, &refusal) || refusal.Code != "23514" {
-		t.Errorf("a requestId of 129 bytes: got %v, want a check violation", got[1].Err)
-	}
+	check.Equal(t, "a requestId of 129 bytes", outcomeOf(got[1].Err), "managed_tx_request_id_check")
 	if got[0].Err != nil || got[0].TxID != good.TxID || !got[0].New {
 		t.Errorf("its neighbour: got %+v, want %s, new", got[0], good.TxID)
 	}
@@ -97,14 +90,9 @@ func TestLockedRowIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	held := intent(alice, "held")
-	other := connect(t, db)
-	other.do("begin")
-	other.do(insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
+	holding(t, db, insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
 	got := db.CreateTogether(t.Context(), []store.Intent{intent(alice, "held"), intent(alice, "free")}, 100)
-	var refusal *pgconn.PgError
-	if !errors.As(got[0].Err, &refusal) || refusal.Code != "55P03" {
-		t.Errorf("the locked one: got %+v, want lock_timeout's error", got[0])
-	}
+	check.Equal(t, "the locked one", outcomeOf(got[0].Err), "55P03") // lock_timeout's
 	if got[1].Err != nil || !got[1].New {
 		t.Errorf("its neighbour: got %+v, want it new", got[1])
 	}
@@ -116,22 +104,20 @@ func TestLockedRowDelaysItsCreateAlone(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice, bob)
 	held := intent(alice, "held")
-	other := connect(t, db)
-	other.do("begin")
-	other.do(insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
+	other := holding(t, db, insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
 	began := time.Now()
-	answers := start(func() ([]store.Created, error) {
+	answers := storetest.Start(func() ([]store.Created, error) {
 		return db.CreateTogether(t.Context(), []store.Intent{intent(bob, "free"), intent(alice, "held")}, 100), nil
 	})
-	await(t, "the free one is stored", func() bool {
+	storetest.Await(t, "the free one is stored", func() bool {
 		return value[int](t, db, `select count(*) from managed_tx where request_id = 'free'`) == 1
 	})
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("the free one: got it stored after %v, want less than the 3 s for which a session waits", took)
 	}
-	awaitBlocked(t, db, "insert into managed_tx")
+	db.AwaitBlocked(t, "insert into managed_tx")
 	other.do("rollback")
-	for i, got := range (<-answers).got {
+	for i, got := range (<-answers).Got {
 		if got.Err != nil || !got.New {
 			t.Errorf("create %d: got %+v, want it new", i, got)
 		}
@@ -142,11 +128,8 @@ func TestLockedRowDelaysItsCreateAlone(t *testing.T) {
 func TestCallersOfOneRoundTripAreSeparated(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	for sub, caller := range map[txmanager.Submitter]string{alice: "shop", bob: "bank"} {
-		check.OK(t)(db.Store.Register(t.Context(), store.Registration{
-			Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{caller}, CreatedBy: "test",
-		}))
-	}
+	registerFor(t, db, alice, "shop")
+	registerFor(t, db, bob, "bank")
 	theirs, foreign, own := intent(bob, "r"), intent(alice, "r"), intent(alice, "s")
 	theirs.Caller, foreign.Caller, own.Caller = "bank", "bank", "shop"
 	got := db.CreateTogether(t.Context(), []store.Intent{theirs, foreign, own}, 100)
@@ -177,7 +160,7 @@ func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 			if err != nil || !stored.New || !stored.Queued {
 				t.Fatalf("first: got %+v, %v; want it new and queued", stored, err)
 			}
-			run(t, db, test.then, alice)
+			db.Run(t, test.then, alice)
 			retry, err := db.Create(t.Context(), intent(alice, "known"), test.bound)
 			if err != nil || retry.TxID != stored.TxID || retry.New || !retry.Queued {
 				t.Errorf("retry: got %+v, %v; want the stored %s", retry, err, stored.TxID)
@@ -200,18 +183,15 @@ func duplicateMeetsInsert(t *testing.T) {
 			t.Parallel()
 			db := registered(t, 1, alice)
 			first, second := intent(alice, "r"), intent(alice, "r")
-			other := connect(t, db)
-			other.do("begin")
-			other.do(insertIntent, first.TxID, alice, first.RequestID, first.Fingerprint[:])
-			creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), second, 100) })
-			awaitBlocked(t, db, "insert into managed_tx")
+			other := holding(t, db, insertIntent, first.TxID, alice, first.RequestID, first.Fingerprint[:])
+			creating := storetest.Blocked(t, db, "insert into managed_tx", func() (store.StoredIntent, error) { return db.Create(t.Context(), second, 100) })
 			other.do(end)
 			want := store.StoredIntent{TxID: first.TxID, Queued: true}
 			if end == "rollback" {
 				want = store.StoredIntent{TxID: second.TxID, New: true, Queued: true}
 			}
-			if got := <-creating; got.err != nil || got.got != want {
-				t.Errorf("duplicate: got %+v, %v; want %+v", got.got, got.err, want)
+			if got := <-creating; got.Err != nil || got.Got != want {
+				t.Errorf("duplicate: got %+v, %v; want %+v", got.Got, got.Err, want)
 			}
 		})
 	}
@@ -224,20 +204,20 @@ func manyDuplicates(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	for _, request := range []string{"one", "two", "three", "four", "five"} {
-		got := make([]outcome[store.StoredIntent], 40)
+		got := make([]storetest.Outcome[store.StoredIntent], 40)
 		var all sync.WaitGroup
 		for i := range got {
 			all.Go(func() {
-				got[i].got, got[i].err = db.Create(t.Context(), intent(alice, request), 100)
+				got[i].Got, got[i].Err = db.Create(t.Context(), intent(alice, request), 100)
 			})
 		}
 		all.Wait()
 		isNew := 0
 		for _, g := range got {
-			if g.err != nil || g.got.TxID == "" || g.got.TxID != got[0].got.TxID {
-				t.Fatalf("duplicates of %s: got %+v, %v and %+v, %v; want one txId", request, got[0].got, got[0].err, g.got, g.err)
+			if g.Err != nil || g.Got.TxID == "" || g.Got.TxID != got[0].Got.TxID {
+				t.Fatalf("duplicates of %s: got %+v, %v and %+v, %v; want one txId", request, got[0].Got, got[0].Err, g.Got, g.Err)
 			}
-			if g.got.New {
+			if g.Got.New {
 				isNew++
 			}
 		}
@@ -257,7 +237,7 @@ func TestRequestIDWithAnotherPayload(t *testing.T) {
 	other := intent(alice, "r")
 	other.Payload, other.Fingerprint = []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"2"}`), [32]byte{2}
 	for _, then := range []string{`select $1::text`, openIncident} {
-		run(t, db, then, alice)
+		db.Run(t, then, alice)
 		check.Err(t, "another payload", store.ErrRequestConflict)(db.Create(t.Context(), other, 100))
 		check.Same(t, "the stored row changed", contents(t, db, "managed_tx"), before)
 	}
@@ -283,10 +263,7 @@ func TestRequestIDIsComparedByteForByte(t *testing.T) {
 func TestCreateForAnUnknownSubmitter(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	_, err := db.Store.Register(t.Context(), store.Registration{
-		Submitter: alice, Signer: "local", MaxInFlight: 1, Callers: []string{"bank"}, CreatedBy: "test",
-	})
-	check.OK(t)(err)
+	registerFor(t, db, alice, "bank")
 	theirs := intent(alice, "r")
 	theirs.Caller = "bank"
 	check.OK(t)(db.Create(t.Context(), theirs, 1))
@@ -317,8 +294,7 @@ func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
 	full := 0
 	for i := range bound + 100 {
 		if i == 10 {
-			run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
-				select gen_random_uuid(), $1, 'filled-' || n, 'test', sha256('') from generate_series(1, $2::int) as n`), alice, bound-60)
+			fill(t, db, alice, "filled-", bound-60)
 		}
 		_, err := db.Create(t.Context(), intent(alice, fmt.Sprint(i)), bound)
 		switch {
@@ -367,10 +343,8 @@ func TestLargestWindowMovesInOneStatement(t *testing.T) {
 	db := registered(t, 1, alice)
 	conn := check.Value(db.Raw(t.Context()))(t)
 	defer conn.Release()
-	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
-		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
-			select gen_random_uuid(), $1, $3 || n, 'test', sha256('') from generate_series(1, $2::int) as n`), alice, rows, prefix)
-	}
+	fill(t, db, alice, "one", 1)
+	fill(t, db, alice, "many", 10_000)
 	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
 		tag, err := conn.Exec(t.Context(), `update managed_tx set last_error = 'waits' where request_id like $1 || '%'`, prefix)
 		if err != nil || int(tag.RowsAffected()) != rows {

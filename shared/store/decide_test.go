@@ -102,15 +102,10 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 		a, _ := mustCreate(t, db, worth(alice, name, i+1))
 		ids[name] = a.TxID
 	}
-	run(t, db, openIncident, alice)
-	shop, operator := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "ann", Operator: true}
+	db.Run(t, openIncident, alice)
 	cancel := func(name string, by store.Viewer) store.DecisionResult {
 		t.Helper()
-		got, err := db.RecordDecision(t.Context(), store.Decision{TxID: ids[name], By: by, Action: txmanager.ActionCancel, Reason: "asked"})
-		if err != nil {
-			t.Fatalf("cancel %s: %v", name, err)
-		}
-		return got
+		return check.Value(decide(t, db, ids[name], by, txmanager.ActionCancel))(t)
 	}
 	for _, name := range []string{"named", "not named", "wanted again"} {
 		for i := range 2 {

@@ -21,9 +21,7 @@ import (
 // were never assigned, or whose events were deleted, give distinct errors.
 func TestEventsWhoSeesWhich(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db, _ := withEvents(t, store.EventsKept, alice, bob)
 	for i, in := range []store.Intent{intent(alice, "a"), intent(bob, "b"), intent(alice, "c"), intent(alice, "d")} {
 		if i == 2 {
 			in.Caller, in.Names = "rival", []string{"rival", "*"}
@@ -31,7 +29,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 		check.OK(t)(db.Create(t.Context(), in, 10))
 	}
 	page(t, db, 0, operator) // gives the positions
-	shop, other := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "nobody"}
+	other := store.Viewer{Caller: "nobody"}
 	for _, c := range []struct {
 		v     store.Viewer
 		sub   txmanager.Submitter
@@ -49,10 +47,8 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	}
 	check.Err(t, "a position that was never given", store.ErrCursor)(db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(5)), Size: 9}, operator))
 	check.OK(t)(db.DB.Exec(t.Context(), `alter table event disable trigger guard_events`))
-	run(t, db, `update event set at = clock_timestamp() - interval '2 hours' where position <= 2`)
-	if n, err := db.EventLog.ForgetEvents(t.Context(), nil, time.Hour, 100); n != 2 || err != nil {
-		t.Fatalf("forget: got %d, %v; want 2", n, err)
-	}
+	db.Run(t, `update event set at = clock_timestamp() - interval '2 hours' where position <= 2`)
+	check.Equal(t, "forgotten", check.Value(db.EventLog.ForgetEvents(t.Context(), nil, time.Hour, 100))(t), 2)
 	var forgotten eventlog.EventsDeletedError
 	if _, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(1)), Size: 9}, operator); !errors.As(err, &forgotten) || forgotten.Oldest != 2 {
 		t.Errorf("behind what is kept: got %v, want that it is from 2 on", err)
@@ -66,12 +62,9 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 // missed none.
 func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
+	db, _ := withEvents(t, store.EventsKept, alice)
 	quiet := store.Viewer{Caller: "quiet"}
-	for i := range 4 {
-		postEvent(t, db, alice, fmt.Sprint(i))
-	}
+	postAll(t, db, alice, "1", "2", "3", "4")
 	page(t, db, 0, operator) // gives the positions
 	if _, next, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{Size: 2}, operator); next != 2 || err != nil {
 		t.Errorf("behind a full page: got %d, %v; want 2", next, err)
@@ -80,9 +73,7 @@ func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
 	if len(got) != 0 || next != 4 || err != nil {
 		t.Errorf("with no events of its own: got %d, on behind %d, %v; want none, behind 4", len(got), next, err)
 	}
-	if n, err := db.EventLog.ForgetEvents(t.Context(), nil, -time.Hour, 100); n != 4 || err != nil {
-		t.Fatalf("forget: got %d, %v; want 4", n, err)
-	}
+	check.Equal(t, "forgotten", check.Value(db.EventLog.ForgetEvents(t.Context(), nil, -time.Hour, 100))(t), 4)
 	if got, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: &next, Size: 2}, quiet); len(got) != 0 || err != nil {
 		t.Errorf("once those of others are forgotten: got %d, %v; want none, and no error", len(got), err)
 	}
@@ -91,19 +82,16 @@ func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
 // A reader gets all events, or an error if some were deleted while it read.
 func TestEventsForgottenWhileRead(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
+	db, _ := withEvents(t, store.EventsKept, alice)
 	const all = 60
 	for i := range all {
-		postEvent(t, db, alice, fmt.Sprint(i))
+		post(t, db, alice, fmt.Sprint(i))
 	}
 	page(t, db, 0, operator) // gives the positions
 	var forgetting sync.WaitGroup
 	forgetting.Go(func() {
 		for range all {
-			if _, err := db.EventLog.ForgetEvents(t.Context(), nil, -time.Hour, 1); err != nil {
-				t.Error(err)
-			}
+			check.Err(t, "forget", nil)(db.EventLog.ForgetEvents(t.Context(), nil, -time.Hour, 1))
 		}
 	})
 	for after := uint64(0); after < all && !t.Failed(); {
@@ -125,11 +113,10 @@ func TestEventsForgottenWhileRead(t *testing.T) {
 // it and reports its age.
 func TestEventsWaitSinceTheyWereMade(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
-	postEvent(t, db, alice, "lost")
-	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(clock_timestamp() - interval '9 minutes'))::json`)
-	postEvent(t, db, alice, "new")
+	db, _ := withEvents(t, store.EventsKept, alice)
+	post(t, db, alice, "lost")
+	db.Run(t, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(clock_timestamp() - interval '9 minutes'))::json`)
+	post(t, db, alice, "new")
 	check.OK(t)(db.EventLog.NumberEvents(t.Context(), []string{"hook"}))
 	if found, _, err := db.EventLog.OverdueStreams(t.Context(), []string{"hook"}, time.Minute, 10); len(found) != 1 || err != nil {
 		t.Errorf("overdue: got %v, %v; want its stream", found, err)
@@ -143,16 +130,15 @@ func TestEventsWaitSinceTheyWereMade(t *testing.T) {
 // seconds.
 func TestBacklogsAreNotNegativeAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
+	db, _ := withEvents(t, store.EventsKept, alice)
 	later := `clock_timestamp() + interval '9 minutes'`
-	postEvent(t, db, alice, "held")
-	run(t, db, `update managed_tx set held = true, updated_at = `+later)
-	postEvent(t, db, alice, "bound")
+	post(t, db, alice, "held")
+	db.Run(t, `update managed_tx set held = true, updated_at = `+later)
+	post(t, db, alice, "bound")
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, false)})
-	run(t, db, `update managed_tx set updated_at = `+later+` where open`)
-	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(`+later+`))::json`)
+	db.Run(t, `update managed_tx set updated_at = `+later+` where open`)
+	db.Run(t, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(`+later+`))::json`)
 	check.OK(t)(db.EventLog.NumberEvents(t.Context(), []string{"hook"}))
 	if left, err := db.EventLog.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Streams != 1 || left[0].Oldest != 0 {
 		t.Errorf("events: got %+v, %v; want one that waits for 0", left, err)
@@ -166,18 +152,13 @@ func TestBacklogsAreNotNegativeAfterTheClockWasSetBack(t *testing.T) {
 // and until it is accepted it gives none.
 func TestEventsOfARestoredDatabase(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
-	postEvent(t, db, alice, "before")
-	if got := page(t, db, 0, operator); got[0].Position != 1 {
-		t.Fatalf("first position: got %d, want 1", got[0].Position)
-	}
-	postEvent(t, db, alice, "unseen")
-	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
-	if got := page(t, db, 1, operator); len(got) != 0 {
-		t.Errorf("in a database that nobody has accepted: got %d events, want none", len(got))
-	}
-	run(t, db, `update database_identity set timeline_id = current_timeline(), epoch = '0badcafe'`)
+	db, _ := withEvents(t, store.EventsKept, alice)
+	post(t, db, alice, "before")
+	check.Equal(t, "first position", page(t, db, 0, operator)[0].Position, 1)
+	post(t, db, alice, "unseen")
+	db.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
+	check.Equal(t, "events in a database that nobody has accepted", len(page(t, db, 1, operator)), 0)
+	db.Run(t, `update database_identity set timeline_id = current_timeline(), epoch = '0badcafe'`)
 	if got := page(t, db, 1, operator); len(got) != 1 || got[0].Position <= 1_000_000_000 {
 		t.Errorf("once it is accepted: got %+v, want one far above", got)
 	}
@@ -187,14 +168,9 @@ func TestEventsOfARestoredDatabase(t *testing.T) {
 // and refuses those of a former holder.
 func TestStreamsAreFenced(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
-	if got, err := db.EventLog.AcquireDeliveryQueue(t.Context(), alice, "hook", "a/1"); err != nil || got.There {
-		t.Fatalf("before anything happened: got there %t, %v; want not", got.There, err)
-	}
-	for _, r := range []string{"1", "2", "3"} {
-		postEvent(t, db, alice, r)
-	}
+	db, _ := withEvents(t, store.EventsKept, alice)
+	check.Equal(t, "there before anything happened", mustStream(t, db, "a/1").There, false)
+	postAll(t, db, alice, "1", "2", "3")
 	page(t, db, 0, operator)
 	old := mustStream(t, db, "a/1")
 	if !old.Held || old.Token != 1 || len(old.Page.Events) != 3 || old.Page.To != 3 {
@@ -203,13 +179,9 @@ func TestStreamsAreFenced(t *testing.T) {
 	if met := mustStream(t, db, "b/1"); met.Held || met.Token != 1 || !met.FreeAt.After(met.ExpiresAt) {
 		t.Errorf("held by another: got %+v, want it marked", met)
 	}
-	if released, err := db.EventLog.ReleaseDeliveryQueue(t.Context(), old.Lease, "hook", false); released || err != nil {
-		t.Errorf("release with the mark set: got %t, %v; want not", released, err)
-	}
-	settled, err := db.EventLog.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 2})
-	if err != nil || len(settled.Page.Events) != 1 {
-		t.Fatalf("settle: got %d left, %v; want 1", len(settled.Page.Events), err)
-	}
+	check.Equal(t, "released with the mark set", check.Value(db.EventLog.ReleaseDeliveryQueue(t.Context(), old.Lease, "hook", false))(t), false)
+	settled := check.Value(db.EventLog.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 2}))(t)
+	check.Equal(t, "left after a settlement", len(settled.Page.Events), 1)
 	if again := mustStream(t, db, "a/1"); !again.Held || again.Token != 2 || len(again.Page.Events) != 1 {
 		t.Errorf("gone round: got %+v, want the next token", again)
 	}
@@ -219,8 +191,7 @@ func TestStreamsAreFenced(t *testing.T) {
 
 func mustStream(t *testing.T, db storetest.Bundle, owner string) events.AcquireResult {
 	t.Helper()
-	got := check.Value(db.EventLog.AcquireDeliveryQueue(t.Context(), alice, "hook", owner))(t)
-	return got
+	return check.Value(db.EventLog.AcquireDeliveryQueue(t.Context(), alice, "hook", owner))(t)
 }
 
 // The sweep finds the delivery queues that wait without a lease holder. Of an endpoint that
@@ -232,7 +203,7 @@ func TestOverdueStreams(t *testing.T) {
 	hooks := []string{"hook", "mute"}
 	for n := range 3 {
 		db.Register(t, numbered(n), 1)
-		postEvent(t, db, numbered(n), "r")
+		post(t, db, numbered(n), "r")
 	}
 	check.OK(t)(db.EventLog.NumberEvents(t.Context(), hooks))
 	overdue := func(grace time.Duration) (of map[string]int) {
@@ -245,51 +216,34 @@ func TestOverdueStreams(t *testing.T) {
 		}
 		return of
 	}
-	want := func(what string, got, want map[string]int) {
-		t.Helper()
-		check.Same(t, what, got, want)
-	}
-	want("within the grace", overdue(time.Hour), map[string]int{})
-	want("all", overdue(0), map[string]int{"hook": 3, "mute": 3})
-	taken, err := db.EventLog.AcquireDeliveryQueue(t.Context(), numbered(0), "hook", "a/1")
-	check.OK(t)(err)
-	want("one is held", overdue(0), map[string]int{"hook": 2, "mute": 3})
+	check.Same(t, "within the grace", overdue(time.Hour), map[string]int{})
+	check.Same(t, "all", overdue(0), map[string]int{"hook": 3, "mute": 3})
+	taken := check.Value(db.EventLog.AcquireDeliveryQueue(t.Context(), numbered(0), "hook", "a/1"))(t)
+	check.Same(t, "one is held", overdue(0), map[string]int{"hook": 2, "mute": 3})
 	check.OK(t)(db.EventLog.Settle(t.Context(), taken.Lease, "hook", events.Outcome{To: taken.Page.To}))
 	check.OK(t)(db.EventLog.ReleaseDeliveryQueue(t.Context(), taken.Lease, "hook", false))
-	want("and told", overdue(0), map[string]int{"hook": 2, "mute": 3})
-	taken, err = db.EventLog.AcquireDeliveryQueue(t.Context(), numbered(0), "mute", "a/1")
+	check.Same(t, "and told", overdue(0), map[string]int{"hook": 2, "mute": 3})
+	taken = check.Value(db.EventLog.AcquireDeliveryQueue(t.Context(), numbered(0), "mute", "a/1"))(t)
 	for n := range events.SilentFrom {
-		if err == nil {
-			_, err = db.EventLog.Settle(t.Context(), taken.Lease, "mute", events.Outcome{Failures: n + 1, Error: "no answer", Silent: true, Wait: time.Hour})
-		}
+		check.OK(t)(db.EventLog.Settle(t.Context(), taken.Lease, "mute", events.Outcome{Failures: n + 1, Error: "no answer", Silent: true, Wait: time.Hour}))
 	}
-	check.OK(t)(err)
-	want("one is silent", overdue(0), map[string]int{"hook": 2})
-	for _, c := range []struct {
-		endpoint string
-		want     bool
-	}{{"hook", true}, {"mute", false}} {
-		if may, err := db.EventLog.MayDeliver(t.Context(), c.endpoint); may != c.want || err != nil {
-			t.Errorf("may %s be asked: got %t, %v; want %t", c.endpoint, may, err, c.want)
-		}
+	check.Same(t, "one is silent", overdue(0), map[string]int{"hook": 2})
+	for endpoint, want := range map[string]bool{"hook": true, "mute": false} {
+		check.Equal(t, "may it be asked: "+endpoint, check.Value(db.EventLog.MayDeliver(t.Context(), endpoint))(t), want)
 	}
-	run(t, db, `update event_endpoint set next_attempt_at = clock_timestamp()`)
-	want("its time has come", overdue(0), map[string]int{"hook": 2, "mute": 1})
+	db.Run(t, `update event_endpoint set next_attempt_at = clock_timestamp()`)
+	check.Same(t, "its time has come", overdue(0), map[string]int{"hook": 2, "mute": 1})
 	for _, want := range []bool{true, false} { // one at a time
 		check.Equal(t, "may it be asked now", check.Value(db.EventLog.MayDeliver(t.Context(), "mute"))(t), want)
 	}
-	run(t, db, `update event_endpoint set paused_at = clock_timestamp() - interval '1 hour', paused_by = 'ann', pause_reason = 'a test' where endpoint = 'mute'`)
-	waiting, err := db.EventLog.EventBacklogs(t.Context(), hooks)
-	if err != nil || len(waiting) != 2 {
-		t.Fatalf("backlog: got %v, %v", waiting, err)
-	}
+	db.Run(t, `update event_endpoint set paused_at = clock_timestamp() - interval '1 hour', paused_by = 'ann', pause_reason = 'a test' where endpoint = 'mute'`)
+	waiting := check.Value(db.EventLog.EventBacklogs(t.Context(), hooks))(t)
+	check.Equal(t, "endpoints with a backlog", len(waiting), 2)
 	for _, b := range waiting {
 		if want := map[string]int{"hook": 2, "mute": 3}[b.Endpoint]; b.Streams != want || b.Oldest <= 0 {
 			t.Errorf("backlog: got %+v, want %d streams", b, want)
 		}
-		if paused := b.Paused.Round(time.Minute); paused != map[string]time.Duration{"mute": time.Hour}[b.Endpoint] {
-			t.Errorf("%s: got paused for %v, want an hour for mute alone", b.Endpoint, paused)
-		}
+		check.Equal(t, "paused: "+b.Endpoint, b.Paused.Round(time.Minute), map[string]time.Duration{"mute": time.Hour}[b.Endpoint])
 	}
 }
 
@@ -300,7 +254,7 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 	t.Parallel()
 	db, _ := withEvents(t, store.EventsKept)
 	db.Register(t, numbered(0), 1)
-	postEvent(t, db, numbered(0), "r")
+	post(t, db, numbered(0), "r")
 	check.OK(t)(db.EventLog.NumberEvents(t.Context(), []string{"hook"}))
 	const fresh = `update event_delivery_queue set oldest_at = clock_timestamp() - interval '1 hour', next_attempt_at = clock_timestamp() - interval '1 hour',
 		failures = 0, owner_node = '', expires_at = clock_timestamp() - interval '1 hour'`
@@ -320,9 +274,9 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 		"an endpoint that is silent":          {`insert into event_endpoint values ('hook', 1000, clock_timestamp() + interval '9 minutes')`, 0},
 		"an endpoint, silent from the future": {`insert into event_endpoint values ('hook', 1000, clock_timestamp() + interval '1 hour')`, 1},
 	} {
-		run(t, db, fresh)
-		run(t, db, `delete from event_endpoint`)
-		run(t, db, c.change)
+		db.Run(t, fresh)
+		check.OK(t)(db.DB.Exec(t.Context(), `delete from event_endpoint`))
+		db.Run(t, c.change)
 		found, _, err := db.EventLog.OverdueStreams(t.Context(), []string{"hook"}, 10*time.Minute, 10)
 		if len(found) != c.want || err != nil {
 			t.Errorf("%s: got %d streams, %v; want %d", name, len(found), err, c.want)

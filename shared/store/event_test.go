@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -66,10 +65,10 @@ func (h *heard) tell(_ context.Context, news store.CommittedEvents) {
 	h.news.Of, h.news.Events = append(h.news.Of, news.Of...), append(h.news.Events, news.Events...)
 }
 
-// withEvents is a database whose store has that done with events.
-func withEvents(t *testing.T, mode store.EventMode) (storetest.Bundle, *heard) {
+// withEvents is a database with these submitters, whose store has that done with events.
+func withEvents(t *testing.T, mode store.EventMode, subs ...txmanager.Submitter) (storetest.Bundle, *heard) {
 	t.Helper()
-	db, h := storetest.New(t), new(heard)
+	db, h := registered(t, 1, subs...), new(heard)
 	return anotherStore(t, db, mode, h), h
 }
 
@@ -90,9 +89,7 @@ func read(t *testing.T, all []txmanager.Event) (out []deliveredEvent) {
 	t.Helper()
 	for _, e := range all {
 		var one deliveredEvent
-		if err := json.Unmarshal(e.Body, &one); err != nil {
-			t.Fatalf("%s: %v", e.Body, err)
-		}
+		check.OK(t)(json.Unmarshal(e.Body, &one))
 		if one.Type != string(e.Type) || one.Sequence != e.Sequence {
 			t.Errorf("event: got %s %d beside the body %s", e.Type, e.Sequence, e.Body)
 		}
@@ -110,26 +107,9 @@ func page(t *testing.T, db storetest.Bundle, after uint64, v store.Viewer) []txm
 	return all
 }
 
-func postEvent(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, request string) store.Intent {
-	t.Helper()
-	in := intent(sub, request)
-	check.OK(t)(db.Create(t.Context(), in, 10_000))
-	return in
-}
-
 // block is a block of the chain, or of its fork.
 func block(n uint64, fork byte) txmanager.Header {
 	return txmanager.Header{Number: n, Hash: txmanager.Hash{fork, byte(n)}}
-}
-
-// becomes moves the only open transaction.
-func becomes(t *testing.T, db storetest.Bundle, change func(*txmanager.Tx)) {
-	t.Helper()
-	w := take(t, db, alice, "a/1")
-	x := w.Open[0]
-	from := x.State
-	change(&x)
-	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: from, To: x}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
 }
 
 // inBlocks is a receipt in the first of the blocks, with the others on top.
@@ -141,19 +121,19 @@ func inBlocks(ok bool, blocks ...txmanager.Header) func(*txmanager.Tx) {
 }
 
 // liveOnce is a life with a reorg in it, to its end.
-func liveOnce(t *testing.T, db storetest.Bundle) store.Intent {
+func liveOnce(t *testing.T, db storetest.Bundle) store.StoredIntent {
 	t.Helper()
 	db.Register(t, alice, 1)
-	in := postEvent(t, db, alice, "r-1")
+	in := post(t, db, alice, "r-1")
 	sendAll(t, db, alice)
-	becomes(t, db, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
-	becomes(t, db, inBlocks(true, block(7, 1)))
-	becomes(t, db, inBlocks(true, block(7, 1), block(8, 1), block(9, 1)))
-	becomes(t, db, inBlocks(true, block(7, 1), block(8, 2)))
-	becomes(t, db, func(x *txmanager.Tx) {
+	moveAll(t, db, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	moveAll(t, db, alice, inBlocks(true, block(7, 1)))
+	moveAll(t, db, alice, inBlocks(true, block(7, 1), block(8, 1), block(9, 1)))
+	moveAll(t, db, alice, inBlocks(true, block(7, 1), block(8, 2)))
+	moveAll(t, db, alice, func(x *txmanager.Tx) {
 		x.State, x.Sub, x.Receipt, x.Confirmations = txmanager.Tracking, txmanager.Pending, nil, nil
 	})
-	becomes(t, db, func(x *txmanager.Tx) {
+	moveAll(t, db, alice, func(x *txmanager.Tx) {
 		inBlocks(true, block(8, 3), block(9, 3))(x)
 		x.State, x.Sub = txmanager.Confirmed, ""
 	})
@@ -189,25 +169,26 @@ func lifeOf(hash string) []deliveredEvent {
 }
 
 // A lifecycle's events have sequences without a gap. They are stored in the commit of each
-// step, or delivered to the session that made it.
+// step, or delivered to the session that made it, or neither. The sequence continues in each case.
 func TestEventsOfALife(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []store.EventMode{store.EventsKept, store.EventsLogged} {
+	for _, mode := range []store.EventMode{store.EventsKept, store.EventsLogged, store.EventsDropped} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			db, h := withEvents(t, mode)
 			in := liveOnce(t, db)
 			want := lifeOf(value[string](t, db, `select tx_hash from managed_tx where tx_id = $1`, in.TxID))
-			kept := page(t, db, 0, operator)
-			if mode == store.EventsLogged {
-				if len(kept) > 0 {
-					t.Errorf("events kept: got %d, want none", len(kept))
-				}
-				kept = h.news.Events
-			} else if got := len(h.news.Of); got != 7 || h.news.Of[0] != alice || len(h.news.Events) > 0 {
-				t.Errorf("told of: got %d submitters, %d events; want alice by each of 7 commits", got, len(h.news.Events))
+			var kept, delivered []deliveredEvent
+			var told []txmanager.Submitter
+			switch mode {
+			case store.EventsKept:
+				kept, told = want, slices.Repeat([]txmanager.Submitter{alice}, 7) // once for each commit
+			case store.EventsLogged:
+				delivered = want
 			}
-			check.Same(t, "events", read(t, kept), want)
+			check.Same(t, "events kept", read(t, page(t, db, 0, operator)), kept)
+			check.Same(t, "events delivered", read(t, h.news.Events), delivered)
+			check.Same(t, "told of", h.news.Of, told)
 			check.Equal(t, "counter of the row", value[int](t, db, `select event_sequence from managed_tx`), len(want))
 		})
 	}
@@ -217,25 +198,12 @@ func TestEventsOfALife(t *testing.T) {
 func TestEventsReachASessionThatSuppressesNotices(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	run(t, db, `do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$`)
+	db.Run(t, `do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$`)
 	h := new(heard)
 	db = anotherStore(t, db, store.EventsKept, h)
 	db.Register(t, alice, 1)
-	postEvent(t, db, alice, "r-1")
-	if !slices.Equal(h.news.Of, []txmanager.Submitter{alice}) {
-		t.Errorf("told of: got %v, want alice", h.news.Of)
-	}
-}
-
-// With events off nothing is stored or delivered, and the sequence continues.
-func TestEventsOff(t *testing.T) {
-	t.Parallel()
-	db, h := withEvents(t, store.EventsDropped)
-	liveOnce(t, db)
-	if n := len(page(t, db, 0, operator)); n > 0 || len(h.news.Of)+len(h.news.Events) > 0 {
-		t.Errorf("got %d events kept, and told of %v; want none", n, h.news)
-	}
-	check.Equal(t, "counter of the row", value[int](t, db, `select event_sequence from managed_tx`), 10)
+	post(t, db, alice, "r-1")
+	check.Same(t, "told of", h.news.Of, []txmanager.Submitter{alice})
 }
 
 // Whether events are kept is settled when a transaction is accepted: by processes of
@@ -245,37 +213,31 @@ func TestEventsOfOneTransactionAreKeptTogether(t *testing.T) {
 	keeping, _ := withEvents(t, store.EventsKept)
 	dropping := anotherStore(t, keeping, store.EventsDropped, new(heard))
 	keeping.Register(t, alice, 2)
-	with, without := postEvent(t, keeping, alice, "with"), postEvent(t, dropping, alice, "without")
+	with, without := post(t, keeping, alice, "with"), post(t, dropping, alice, "without")
 	for _, step := range []struct {
 		by storetest.Bundle
-		in store.Intent
+		in store.StoredIntent
 	}{{dropping, with}, {keeping, without}} {
-		d := store.Decision{TxID: step.in.TxID, By: operator, Action: txmanager.ActionCancel, Reason: "x"}
-		check.OK(t)(step.by.RecordDecision(t.Context(), d))
+		check.OK(t)(decide(t, step.by, step.in.TxID, operator, txmanager.ActionCancel))
 	}
 	var got []string
 	for _, e := range page(t, keeping, 0, operator) {
 		got = append(got, fmt.Sprint(e.TxID, e.Sequence, e.Type))
 	}
-	if want := []string{with.TxID + "1TxAccepted", with.TxID + "2TxFailed"}; !slices.Equal(got, want) {
-		t.Errorf("events: got %v, want %v", got, want)
-	}
+	check.Same(t, "events", got, []string{with.TxID + "1TxAccepted", with.TxID + "2TxFailed"})
 }
 
 // An event whose transaction is rolled back is neither stored nor delivered.
 func TestEventsOfWhatIsRolledBack(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []store.EventMode{store.EventsKept, store.EventsLogged} {
-		db, h := withEvents(t, mode)
-		db.Register(t, alice, 1)
-		postEvent(t, db, alice, "r-1")
+		db, h := withEvents(t, mode, alice)
+		post(t, db, alice, "r-1")
 		w := take(t, db, alice, "a/1")
 		before := len(page(t, db, 0, operator))
 		h.news = store.CommittedEvents{}
 		stale := lease.New(w.Lease.Submitter, w.Lease.Owner, w.Lease.Token-1, time.Now(), time.Second)
-		if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: stale, Allocations: allocations(w, true)}); !errors.Is(err, lease.ErrFenced) {
-			t.Fatalf("write by an old token: got %v, want ErrFenced", err)
-		}
+		check.Err(t, "write by an old token", lease.ErrFenced)(db.Commit(t.Context(), txmanager.Commit{Lease: stale, Allocations: allocations(w, true)}))
 		broken := allocations(w, true)
 		broken[0].Signed.Raw = []byte{1} // no transaction: the last statement of the batch refuses
 		if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: broken}); err == nil {
@@ -290,9 +252,8 @@ func TestEventsOfWhatIsRolledBack(t *testing.T) {
 // A change whose events are not counted is refused: there would be a hole.
 func TestEventsAreCounted(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
-	in := postEvent(t, db, alice, "r-1")
+	db, _ := withEvents(t, store.EventsKept, alice)
+	in := post(t, db, alice, "r-1")
 	for _, raise := range []int{0, 2} {
 		_, err := db.DB.Exec(t.Context(), `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', event_sequence = event_sequence + $2 where tx_id = $1`, in.TxID, raise)
 		check.Equal(t, fmt.Sprintf("raised by %d for one event", raise), storetest.Violated(err), "events_are_counted")
@@ -303,24 +264,19 @@ func TestEventsAreCounted(t *testing.T) {
 // outbox number is lower.
 func TestEventsCommittedLateComeLater(t *testing.T) {
 	t.Parallel()
-	db, _ := withEvents(t, store.EventsKept)
-	db.Register(t, alice, 1)
+	db, _ := withEvents(t, store.EventsKept, alice)
 	late := connect(t, db)
 	late.do(`set fencepost.events = 'keep'`)
 	late.do(`begin`)
 	late.do(withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $1, 'late', 'shop', sha256('x'))`), alice)
-	postEvent(t, db, alice, "early")
+	post(t, db, alice, "early")
 	first := page(t, db, 0, operator)
-	if got := requestIDsOf(t, first); !slices.Equal(got, []string{"early"}) {
-		t.Fatalf("before the commit: got %v, want early alone", got)
-	}
+	check.Same(t, "before the commit", requestIDsOf(t, first), []string{"early"})
 	late.do(`commit`)
 	if low := value[bool](t, db, `select o.id < 2 from event_outbox o`); !low {
 		t.Fatal("the late one took no lower number: the test proves nothing")
 	}
-	if got := requestIDsOf(t, page(t, db, first[0].Position, operator)); !slices.Equal(got, []string{"late"}) {
-		t.Errorf("behind what was read: got %v, want late", got)
-	}
+	check.Same(t, "behind what was read", requestIDsOf(t, page(t, db, first[0].Position, operator)), []string{"late"})
 }
 
 func requestIDsOf(t *testing.T, all []txmanager.Event) (ids []string) {
@@ -343,12 +299,8 @@ func TestEventsUnderLoadAreSeenOnce(t *testing.T) {
 		posting.Go(func() {
 			for i := range each {
 				in := intent(numbered(n), fmt.Sprint(i))
-				if _, err := db.Create(t.Context(), in, 1000); err != nil {
-					t.Error(err)
-				}
-				if _, err := db.RecordDecision(t.Context(), store.Decision{TxID: in.TxID, By: operator, Action: txmanager.ActionCancel, Reason: "x"}); err != nil {
-					t.Error(err)
-				}
+				check.Err(t, "create", nil)(db.Create(t.Context(), in, 1000))
+				check.Err(t, "cancel", nil)(decide(t, db, in.TxID, operator, txmanager.ActionCancel))
 			}
 		})
 	}

@@ -42,7 +42,7 @@ func TestH19FencedIsNotAMovedRow(t *testing.T) {
 			t.Parallel()
 			db := storetest.New(t)
 			w := twoQueued(t, db)
-			run(t, db, how)
+			db.Run(t, how)
 			tables := append([]string{"submitter_lease"}, written...)
 			before := contents(t, db, tables...)
 			for kind, wr := range map[string]txmanager.Commit{
@@ -75,7 +75,7 @@ func movedBefore(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	w := twoQueued(t, db)
-	run(t, db, cancel, w.Queue[0].ID)
+	db.Run(t, cancel, w.Queue[0].ID)
 	moves := []txmanager.Transition{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves})
 	check.Equal(t, "moved", done.Transitioned, 1)
@@ -88,17 +88,14 @@ func movedMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	w := twoQueued(t, db)
-	other := connect(t, db)
-	other.do("begin")
-	other.do(cancel, w.Queue[0].ID)
+	other := holding(t, db, cancel, w.Queue[0].ID)
 	moves := []txmanager.Transition{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
-	writing := start(func() (txmanager.CommitResult, error) {
+	writing := storetest.Blocked(t, db, "update managed_tx m", func() (txmanager.CommitResult, error) {
 		return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Transitions: moves})
 	})
-	awaitBlocked(t, db, "update managed_tx m")
 	other.do("commit")
-	if done := <-writing; done.err != nil || done.got.Transitioned != 1 {
-		t.Errorf("move: got %+v, %v; want 1 of 2 moved", done.got, done.err)
+	if done := <-writing; done.Err != nil || done.Got.Transitioned != 1 {
+		t.Errorf("move: got %+v, %v; want 1 of 2 moved", done.Got, done.Err)
 	}
 	checkCancelled(t, db, w)
 }
@@ -128,22 +125,19 @@ func takeoverUnderWay(t *testing.T) {
 			db := storetest.New(t)
 			w := twoQueued(t, db)
 			before := contents(t, db, written...)
-			taker := connect(t, db)
-			taker.do("begin")
-			taker.do(`update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1 where submitter = $1`, alice)
-			writing := start(func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), everything(w)) })
-			awaitBlocked(t, db, "require_lease")
+			taker := holding(t, db, `update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1 where submitter = $1`, alice)
+			writing := storetest.Blocked(t, db, "require_lease", func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), everything(w)) })
 			taker.do(end)
 			done := <-writing
 			after := contents(t, db, written...)
 			if end == "rollback" {
-				if done.err != nil || done.got.Transitioned != 1 || !done.got.Released || slices.Equal(before, after) {
-					t.Errorf("write after a takeover that did not happen: got %+v, %v; want it done", done.got, done.err)
+				if done.Err != nil || done.Got.Transitioned != 1 || !done.Got.Released || slices.Equal(before, after) {
+					t.Errorf("write after a takeover that did not happen: got %+v, %v; want it done", done.Got, done.Err)
 				}
 				return
 			}
-			if !errors.Is(done.err, lease.ErrFenced) {
-				t.Errorf("write: got %+v, %v; want %v", done.got, done.err, lease.ErrFenced)
+			if !errors.Is(done.Err, lease.ErrFenced) {
+				t.Errorf("write: got %+v, %v; want %v", done.Got, done.Err, lease.ErrFenced)
 			}
 			check.Same(t, "the fenced write wrote", after, before)
 		})
@@ -154,19 +148,14 @@ func writeUnderWay(t *testing.T) {
 	t.Parallel()
 	db := storetest.NewWith(t, lease.Rules{Duration: 500 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
 	w := twoQueued(t, db)
-	writer := connect(t, db)
-	writer.do("begin")
-	writer.do(`select require_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
+	writer := holding(t, db, `select require_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
 	writer.do(`update managed_tx set last_error = 'written before the takeover' where tx_id = $1`, w.Queue[0].ID)
-	await(t, "the lease has run out", func() bool {
+	storetest.Await(t, "the lease has run out", func() bool {
 		return value[bool](t, db, `select expires_at + interval '1 ms' < clock_timestamp() from submitter_lease`)
 	})
-	taking := start(func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
-	awaitBlocked(t, db, "insert into submitter_lease")
+	taking := storetest.Blocked(t, db, "insert into submitter_lease", func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	writer.do("commit")
 	taken := <-taking
-	if taken.err != nil || !taken.got.Held || taken.got.Token != 2 {
-		t.Fatalf("takeover: got %+v, %v; want held under token 2", taken.got, taken.err)
-	}
-	check.Equal(t, "what the taker loaded", taken.got.State.Queue[0].LastError, "written before the takeover")
+	wantHeld(t, "takeover", taken, 2)
+	check.Equal(t, "what the taker loaded", taken.Got.State.Queue[0].LastError, "written before the takeover")
 }

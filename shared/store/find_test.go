@@ -36,11 +36,11 @@ func mixed(t *testing.T) (db storetest.Bundle, half time.Time) {
 	for _, s := range []txmanager.Submitter{alice, bob} {
 		sendAll(t, db, s)
 	}
-	run(t, db, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING' where nonce in (1, 2, 3, 4)`)
-	run(t, db, `update managed_tx set state = 'STUCK', sub_state = null, wait_cause = 'OPERATOR', waiting_since = now() where nonce in (2, 3)`)
-	run(t, db, `update managed_tx set state = 'CONFIRMED', sub_state = null, receipt = '{}', confirmations = '[]', confirmed_at = now() where nonce = 4`)
-	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where request_id in ('r8', 'r11')`)
-	run(t, db, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where request_id in ('r7', 'r9')`)
+	db.Run(t, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING' where nonce in (1, 2, 3, 4)`)
+	db.Run(t, `update managed_tx set state = 'STUCK', sub_state = null, wait_cause = 'OPERATOR', waiting_since = now() where nonce in (2, 3)`)
+	db.Run(t, `update managed_tx set state = 'CONFIRMED', sub_state = null, receipt = '{}', confirmations = '[]', confirmed_at = now() where nonce = 4`)
+	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where request_id in ('r8', 'r11')`)
+	db.Run(t, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where request_id in ('r7', 'r9')`)
 	return db, half
 }
 
@@ -164,7 +164,7 @@ func TestFindTxsFromANonPlace(t *testing.T) {
 func TestLane(t *testing.T) {
 	t.Parallel()
 	db, _ := mixed(t)
-	run(t, db, newForeign+`($1, 5, 1, $2, 7, $2, 1, sha256('x'), true, '{}', 'n'), ($1, 8, 1, $2, 7, $2, 1, sha256('x'), true, '{}', 'n')`, alice, "0x"+strings.Repeat("ab", 32))
+	db.Run(t, newForeign+`($1, 5, 1, $2, 7, $2, 1, sha256('x'), true, '{}', 'n'), ($1, 8, 1, $2, 7, $2, 1, sha256('x'), true, '{}', 'n')`, alice, "0x"+strings.Repeat("ab", 32))
 	show := func(from *int64, size int) (text string, l store.Lane) {
 		t.Helper()
 		l, err := db.Lane(t.Context(), alice, from, size)
@@ -210,8 +210,8 @@ func TestQueue(t *testing.T) {
 	postAll(t, db, alice, "1", "2", "3", "4")
 	sendAll(t, db, alice)
 	postAll(t, db, bob, "1", "2", "3")
-	run(t, db, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where submitter = $1 and request_id = '1'`, bob)
-	run(t, db, `update managed_tx set held = true where submitter = $1 and request_id = '3'`, bob)
+	db.Run(t, `update managed_tx set wait_cause = 'BALANCE', waiting_since = now() where submitter = $1 and request_id = '1'`, bob)
+	db.Run(t, `update managed_tx set held = true where submitter = $1 and request_id = '3'`, bob)
 	for s, want := range map[txmanager.Submitter]string{alice: "0 2 WINDOW_FULL, 1 3 EARLIER_INTENT, 2 4 EARLIER_INTENT", bob: "0 1 BALANCE, 1 2 EARLIER_INTENT"} {
 		for _, size := range []int{1, 2, 10} {
 			var all []string

@@ -18,7 +18,7 @@ func TestCostIsFlat(t *testing.T) {
 	db := grown(t)
 	db.Store.Close()
 	heavy := numbered(0)
-	run(t, db, `update submitter set max_in_flight = $2 where submitter = $1`, heavy, 100)
+	db.Run(t, `update submitter set max_in_flight = $2 where submitter = $1`, heavy, 100)
 	expectFewReads(t, db, heavy, 100, 60)
 }
 
@@ -28,12 +28,12 @@ func TestCostIsFlatBesideSubmittersOfOneTransaction(t *testing.T) {
 	t.Parallel()
 	db := storetest.NewClone(t)
 	for _, statement := range []string{`set session_replication_role = replica`, oneEach, `set session_replication_role = origin`} {
-		run(t, db, statement)
+		db.Run(t, statement)
 	}
 	heavy := numbered(1_000_000)
 	db.Register(t, heavy, 100)
 	for range 2 { // the plans are made while nothing waits
-		run(t, db, `analyze`)
+		db.Run(t, `analyze`)
 		expectFewReads(t, db, heavy, 100, 60)
 	}
 }
@@ -50,7 +50,7 @@ func TestCostIsFlatForOneSubmitterWithAll(t *testing.T) {
 		check.OK(t)(db.Create(t.Context(), intent(heavy, fmt.Sprint("old-", i)), 100))
 	}
 	for range 2 {
-		run(t, db, `analyze`)
+		db.Run(t, `analyze`)
 		expectFewReads(t, db, heavy, 600, 150)
 	}
 }
@@ -77,12 +77,12 @@ func expectFewReads(t *testing.T, db storetest.Bundle, heavy txmanager.Submitter
 		t.Fatalf("allocate: got %+v, %v", done, err)
 	}
 	s.Close()
-	moveAll(t, db.URL, heavy, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
-	moveAll(t, db.URL, heavy, func(x *txmanager.Tx) {
+	moveAllApart(t, db, heavy, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	moveAllApart(t, db, heavy, func(x *txmanager.Tx) {
 		x.State, x.Sub, x.Confirmations = txmanager.Confirmed, "", []txmanager.Header{{Number: 7}}
 		x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true}
 	})
-	await(t, "all updates are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == updated+3*done.Allocated })
+	storetest.Await(t, "all updates are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == updated+3*done.Allocated })
 	if got := reads() - before; got > done.Allocated*most {
 		t.Errorf("index entries read for %d transactions: got %d, want %d at most", done.Allocated, got, done.Allocated*most)
 	}

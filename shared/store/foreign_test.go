@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -21,7 +20,7 @@ import (
 func TestForeignTransactionsAreKept(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	foreign := func(n uint64, to *txmanager.Address, hash byte) txmanager.ForeignTransaction {
 		f := txmanager.ForeignTransaction{Nonce: n, Incident: 1, Succeeded: n == 2, Receipt: []byte(`{"status": "0x1"}`), Tx: txmanager.ConsumingTx{
 			Hash: txmanager.Hash{hash}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", To: to, ValueWei: "1000000000000000000000", Data: []byte{1, 2}}}
@@ -44,10 +43,8 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 		{2, 4, []txmanager.ForeignTransaction{first[1]}},
 		{5, 9, nil},
 	} {
-		got, err := db.ForeignTransactions(t.Context(), alice, r.from, r.below)
-		if diff := cmp.Diff(r.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(txmanager.ForeignTransaction{}, "ReadAt")); err != nil || diff != "" {
-			t.Errorf("from %d below %d: %v (-want +got)\n%s", r.from, r.below, err, diff)
-		}
+		got := check.Value(db.ForeignTransactions(t.Context(), alice, r.from, r.below))(t)
+		check.Same(t, fmt.Sprintf("from %d below %d", r.from, r.below), got, r.want, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(txmanager.ForeignTransaction{}, "ReadAt"))
 		for _, f := range got {
 			if time.Since(f.ReadAt) > time.Hour {
 				t.Errorf("nonce %d: read at %v, want now", f.Nonce, f.ReadAt)
@@ -65,12 +62,9 @@ func TestADecidedForeignTransactionStaysTheSame(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 6)
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "a/1")
-	before, err := db.ForeignTransactions(t.Context(), alice, 0, 9)
-	if err != nil || len(before) != 2 {
-		t.Fatalf("got %v, %v; want two", before, err)
-	}
+	before := check.Value(db.ForeignTransactions(t.Context(), alice, 0, 9))(t)
 	other, moved := before[0], before[1]
 	other.Incident, other.Tx = 2, calls(7)
 	other.Tx.Hash, other.Tx.BlockHash, other.CallDigest = txmanager.Hash{7}, txmanager.Hash{8}, calls(7).CallDigest()
@@ -81,13 +75,10 @@ func TestADecidedForeignTransactionStaysTheSame(t *testing.T) {
 		}
 	}
 	check.Err(t, "another transaction, found in blocks", txmanager.ErrForeignChanged)(db.StoreForeignScan(t.Context(), w.Lease, []txmanager.ForeignTransaction{other}, txmanager.ForeignScan{Incident: 2, Begun: true}))
-	after, err := db.ForeignTransactions(t.Context(), alice, 0, 9)
-	if diff := cmp.Diff(before, after); err != nil || diff != "" {
-		t.Errorf("what is stored, %v (-before +after):\n%s", err, diff)
-	}
+	check.Same(t, "what is stored", check.Value(db.ForeignTransactions(t.Context(), alice, 0, 9))(t), before)
 	check.Err(t, "the same in another block", nil)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{moved}))
 	check.Equal(t, "open rows with the digest of their transactions", value[int](t, db, `select count(*) from foreign_hold h join foreign_transaction f using (submitter, nonce) where h.call_digest = f.call_digest`), 2)
-	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where incident = 2`)
+	db.Run(t, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where incident = 2`)
 	if a, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
 		t.Errorf("an intent with the call that was judged: got %+v not held", a)
 	}
@@ -98,11 +89,10 @@ func TestADecidedForeignTransactionStaysTheSame(t *testing.T) {
 func TestForeignReadingIsKept(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice, bob)
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	reading := func(incident int) txmanager.ForeignScan {
 		t.Helper()
-		r := check.Value(db.ForeignScan(t.Context(), alice, incident, 9))(t)
-		return r
+		return check.Value(db.ForeignScan(t.Context(), alice, incident, 9))(t)
 	}
 	first := reading(1)
 	if first.Begun || first.TerminalBlock != nil || time.Since(first.Registered) > time.Hour {
@@ -147,9 +137,9 @@ func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
 	db := registered(t, 1, alice)
 	for i, request := range []string{"a", "b"} {
 		post(t, db, alice, request)
-		finish(t, db, blockOf(uint64(7+10*i), 1))
+		finish(t, db, block(uint64(7+10*i), 1))
 	}
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	foreign := txmanager.ForeignTransaction{Nonce: 4, Incident: 1, Receipt: []byte(`{}`),
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 30, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "1"}}
@@ -162,16 +152,11 @@ func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
 	}
 }
 
-func blockOf(number uint64, mark byte) txmanager.Header {
-	return txmanager.Header{Number: number, Hash: txmanager.Hash{0: mark, 31: byte(number)}}
-}
-
 // finish ends the head of alice's queue in the block.
 func finish(t *testing.T, db storetest.Bundle, in txmanager.Header) txmanager.Tx {
 	t.Helper()
+	sendAll(t, db, alice)
 	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1]})
-	w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
 	tx := w.Open[0]
 	from := tx.State
 	tx.State, tx.Sub = txmanager.Confirmed, ""
@@ -188,28 +173,24 @@ func TestFinalBlocksAndWhatEndedInThem(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	postAll(t, db, alice, "a", "b", "c")
-	blocks := []txmanager.Header{blockOf(7, 1), blockOf(9, 2), blockOf(12, 3)}
+	blocks := []txmanager.Header{block(7, 1), block(9, 2), block(12, 3)}
 	var ended []txmanager.Tx
 	for _, b := range blocks {
 		ended = append(ended, finish(t, db, b))
 	}
 	w := take(t, db, alice, "a/2")
-	if diff := cmp.Diff(blocks, w.FinalBlocks); diff != "" || w.FinalHead != 12 {
-		t.Errorf("final head %d, blocks (-want +got):\n%s", w.FinalHead, diff)
-	}
+	check.Same(t, "final blocks", w.FinalBlocks, blocks)
+	check.Equal(t, "final head", w.FinalHead, 12)
 	got, err := db.FinalTransactions(t.Context(), alice, []txmanager.Hash{blocks[0].Hash, blocks[2].Hash, {9}})
 	if err != nil || len(got) != 2 || got[0].Nonce != 0 || got[1].Nonce != 2 || got[1].Hash != ended[2].Hash() || len(got[0].Raw) == 0 || !got[0].Succeeded {
 		t.Errorf("finals of two blocks: got %+v, %v; want nonces 0 and 2 with their bytes", got, err)
 	}
 	for from, want := range map[uint64][]txmanager.Header{0: blocks[2:], 12: blocks[2:], 13: {}} {
-		list, err := db.FinalBlocks(t.Context(), alice.Namespace(), alice.ChainID(), from)
-		if diff := cmp.Diff(want, list); err != nil || diff != "" {
-			t.Errorf("highest final blocks from %d: %v (-want +got):\n%s", from, err, diff)
-		}
+		check.Same(t, fmt.Sprint("highest final blocks from ", from), check.Value(db.FinalBlocks(t.Context(), alice.Namespace(), alice.ChainID(), from))(t), want)
 	}
 	check.Equal(t, "of another chain", len(check.Value(db.FinalBlocks(t.Context(), alice.Namespace(), 1, 0))(t)), 0)
 	check.Equal(t, "of another namespace", len(check.Value(db.FinalBlocks(t.Context(), "mem", alice.ChainID(), 0))(t)), 0)
-	for b, want := range map[txmanager.Header]int{blocks[2]: 1, blocks[1]: 0, blockOf(12, 9): 0} {
+	for b, want := range map[txmanager.Header]int{blocks[2]: 1, blocks[1]: 0, block(12, 9): 0} {
 		check.Equal(t, fmt.Sprintf("whose highest final block is %d %s", b.Number, b.Hash), len(check.Value(db.FinalIn(t.Context(), b))(t)), want)
 	}
 }
@@ -218,24 +199,24 @@ func TestFinalBlocksAndWhatEndedInThem(t *testing.T) {
 // task was lost, or if a final transaction must be restored.
 func TestLostWatchInProtectIsSwept(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
+	db := registered(t, 1, alice, bob)
 	for _, sub := range []txmanager.Submitter{alice, bob} {
-		db.Register(t, sub, 1)
 		post(t, db, sub, "r")
 		sendAll(t, db, sub)
 	}
-	run(t, db, `update managed_tx set next_check_at = clock_timestamp() - interval '1 hour', next_resubmit_at = clock_timestamp() - interval '1 hour'`)
-	run(t, db, openIncident, alice)
-	got, err := db.OverdueProtected(t.Context(), time.Second, 10)
-	if diff := cmp.Diff([]txmanager.Submitter{alice}, got); err != nil || diff != "" {
-		t.Errorf("in PROTECT and unwatched: %v (-want +got):\n%s", err, diff)
-	}
-	run(t, db, `update managed_tx set next_check_at = clock_timestamp() + interval '1 hour'`)
-	check.Equal(t, "in PROTECT and watched", len(check.Value(db.OverdueProtected(t.Context(), time.Second, 10))(t)), 0)
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
-	if got, err := db.OverdueProtected(t.Context(), time.Second, 10); err != nil || len(got) != 1 || got[0] != bob {
-		t.Errorf("a final block has fallen: got %v, %v; want %s", got, err, bob)
-	}
+	db.Run(t, `update managed_tx set next_check_at = clock_timestamp() - interval '1 hour', next_resubmit_at = clock_timestamp() - interval '1 hour'`)
+	db.Run(t, openIncident, alice)
+	wantProtected(t, db, "in PROTECT and unwatched", 10, alice)
+	db.Run(t, `update managed_tx set next_check_at = clock_timestamp() + interval '1 hour'`)
+	wantProtected(t, db, "in PROTECT and watched", 10)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	wantProtected(t, db, "a final block has fallen", 10, bob)
+}
+
+// wantProtected checks which submitters in PROTECT a sweep takes, at most so many.
+func wantProtected(t *testing.T, db storetest.Bundle, when string, limit int, want ...txmanager.Submitter) {
+	t.Helper()
+	check.Same(t, when, check.Value(db.OverdueProtected(t.Context(), time.Second, limit))(t), want, cmpopts.EquateEmpty())
 }
 
 // A submitter in PROTECT without open transactions is checked once a minute, to read the
@@ -243,24 +224,15 @@ func TestLostWatchInProtectIsSwept(t *testing.T) {
 // it delays none of them.
 func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	swept := func(when string, limit int, want ...txmanager.Submitter) {
-		t.Helper()
-		got, err := db.OverdueProtected(t.Context(), time.Second, limit)
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", when, err, diff)
-		}
-	}
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
-	swept("not in PROTECT", 10)
-	run(t, db, openIncident, alice)
-	swept("in PROTECT with nothing open", 10, alice)
-	swept("within the same minute", 10)
-	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '61 seconds' where submitter = $1`, alice)
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
-	run(t, db, `update submitter set swept_at = clock_timestamp() where submitter = $1`, bob)
-	swept("one that has lost its watch, and room for one", 1, bob)
-	run(t, db, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'op', reason = 'r', mode = 'resume'`)
-	swept("released", 10)
+	db := registered(t, 1, alice, bob)
+	wantProtected(t, db, "not in PROTECT", 10)
+	db.Run(t, openIncident, alice)
+	wantProtected(t, db, "in PROTECT with nothing open", 10, alice)
+	wantProtected(t, db, "within the same minute", 10)
+	db.Run(t, `update submitter set swept_at = clock_timestamp() - interval '61 seconds' where submitter = $1`, alice)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	db.Run(t, `update submitter set swept_at = clock_timestamp() where submitter = $1`, bob)
+	wantProtected(t, db, "one that has lost its watch, and room for one", 1, bob)
+	db.Run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'op', reason = 'r', mode = 'resume'`)
+	wantProtected(t, db, "released", 10)
 }

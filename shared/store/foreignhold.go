@@ -353,10 +353,7 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 	b.Queue(matchHold, d.By, PrintableText(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(results.Scan(&open, &ended, &proves))
 	b.Queue(proceedUnknown, d.By, PrintableText(d.Reason), d.Submitter)
 	b.Queue("commit")
-	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
-		var ignored bool
-		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &ignored, &ignored, &ignored, &ignored, &p.Trace, &names)
-	})
+	b.Queue(findProceeded, txID).QueryRow(results.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, nil, nil, nil, nil, &p.Trace, &names))
 	if err = s.send(ctx, b); err == nil {
 		s.names.note(d.Submitter, names)
 	}

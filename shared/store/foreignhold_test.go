@@ -37,7 +37,7 @@ func handled(sub txmanager.Submitter, requestID string) store.Intent {
 // and releases the submitter; the nonces of named were named requests.
 func lost(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, named map[uint64]string, values ...int) {
 	t.Helper()
-	run(t, db, openIncident, sub)
+	db.Run(t, openIncident, sub)
 	w := take(t, db, sub, "release/1")
 	var all []txmanager.ForeignTransaction
 	for n, value := range values {
@@ -54,10 +54,7 @@ func lost(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, named map[
 // mustCreate stores an intent, and says whether it is held.
 func mustCreate(t *testing.T, db storetest.Bundle, in store.Intent) (a store.StoredIntent, held bool) {
 	t.Helper()
-	a, err := db.Create(t.Context(), in, 100)
-	if err != nil {
-		t.Fatalf("create %s: %v", in.RequestID, err)
-	}
+	a = create(t, db, in)
 	held = value[bool](t, db, `select held from managed_tx where tx_id = $1`, a.TxID)
 	if held && a.Queued {
 		t.Errorf("%s: got it held and queued", in.RequestID)
@@ -129,13 +126,13 @@ func TestForeignTransactionsHoldAmongMany(t *testing.T) {
 	if err != nil || results[0].Err != nil || results[1].Err != nil {
 		t.Fatalf("create all: got %+v, %v", results, err)
 	}
-	var waiting []<-chan outcome[store.StoredIntent]
+	var waiting []<-chan storetest.Outcome[store.StoredIntent]
 	for _, in := range all[4:] {
-		waiting = append(waiting, start(func() (store.StoredIntent, error) { return db.Create(t.Context(), in, 100) }))
+		waiting = append(waiting, storetest.Start(func() (store.StoredIntent, error) { return db.Create(t.Context(), in, 100) }))
 	}
 	for _, c := range waiting {
-		if o := <-c; o.err != nil {
-			t.Errorf("create: %v", o.err)
+		if o := <-c; o.Err != nil {
+			t.Errorf("create: %v", o.Err)
 		}
 	}
 	check.Equal(t, "held", value[int](t, db, `select count(*) from managed_tx where held and submitter = $1`, alice), 3)
@@ -189,21 +186,19 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5)
 	held, _ := mustCreate(t, db, worth(alice, "five", 5))
-	for _, v := range []store.Viewer{{Caller: "shop"}, {Caller: "ann", Operator: true}} {
-		out, err := db.RecordDecision(t.Context(), store.Decision{TxID: held.TxID, By: v, Action: txmanager.ActionCancel, Reason: "r"})
+	for _, v := range []store.Viewer{shop, operator} {
+		out, err := decide(t, db, held.TxID, v, txmanager.ActionCancel)
 		if err != nil || out.State != txmanager.Queued || out.Recorded {
 			t.Errorf("cancel by %+v: got %+v, %v; want it untouched", v, out, err)
 		}
 	}
-	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
+	db.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	post := intent(bob, "one")
-	run(t, db, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values ($1, 'local', 0, 1, '{*}', 'test')`, bob)
-	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, 'one', 'shop', sha256('x'))`), post.TxID, bob)
+	db.Run(t, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values ($1, 'local', 0, 1, '{*}', 'test')`, bob)
+	db.Run(t, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, 'one', 'shop', sha256('x'))`), post.TxID, bob)
 	check.OK(t)(db.AcceptDatabase(t.Context(), "ann", "restored"))
-	d := store.Decision{TxID: post.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "r"}
-	check.Equal(t, "cancel by the caller before the release", check.Value(db.RecordDecision(t.Context(), d))(t).State, txmanager.Queued)
-	d.By = store.Viewer{Caller: "ann", Operator: true}
-	if out, err := db.RecordDecision(t.Context(), d); err != nil || out.State != txmanager.Failed || out.SubState != txmanager.Cancelled {
+	check.Equal(t, "cancel by the caller before the release", check.Value(decide(t, db, post.TxID, shop, txmanager.ActionCancel))(t).State, txmanager.Queued)
+	if out, err := decide(t, db, post.TxID, operator, txmanager.ActionCancel); err != nil || out.State != txmanager.Failed || out.SubState != txmanager.Cancelled {
 		t.Errorf("cancel by an operator before the release: got %+v, %v; want FAILED/CANCELLED", out, err)
 	}
 }
@@ -212,7 +207,7 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 func TestHeldIntentOfALimitedSubmitterCounts(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 8, alice)
-	run(t, db, `insert into submitter_policy (submitter, max_per_minute) values ($1, 2)`, alice)
+	db.Run(t, `insert into submitter_policy (submitter, max_per_minute) values ($1, 2)`, alice)
 	lost(t, db, alice, nil, 5)
 	if _, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
 		t.Error("the first: got it not held")
@@ -231,7 +226,7 @@ func TestMatchEndsTheIntent(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5, 6, 7)
-	run(t, db, `update foreign_transaction set succeeded = false where nonce = 1`)
+	db.Run(t, `update foreign_transaction set succeeded = false where nonce = 1`)
 	five, _ := mustCreate(t, db, worth(alice, "five", 5))
 	six, _ := mustCreate(t, db, worth(alice, "six", 6))
 	seven, _ := mustCreate(t, db, worth(alice, "seven", 7))
@@ -260,7 +255,7 @@ func TestMatchEndsTheIntent(t *testing.T) {
 		if p, err := match(c.nonce, c.txID); err != nil || p.State != c.state || p.SubState != c.sub {
 			t.Errorf("match with nonce %d: got %+v, %v; want %s/%s", c.nonce, p, err, c.state, c.sub)
 		}
-		r, err := db.Tx(t.Context(), c.txID, store.Viewer{Caller: "shop"})
+		r, err := db.Tx(t.Context(), c.txID, shop)
 		if err != nil || r.TxHash == nil || *r.TxHash != (txmanager.Hash{byte(c.nonce + 1), byte(c.nonce + 5)}).String() || r.Receipt == nil {
 			t.Errorf("the end: got %+v, %v; want the foreign transaction's hash and receipt", r, err)
 		}
@@ -303,14 +298,14 @@ func TestWhatMayBeAnotherForeignTransactionStaysHeld(t *testing.T) {
 func TestNamedNonceHoldsNothingAfterALaterRelease(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 8, alice)
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	w := take(t, db, alice, "release/1")
 	five := calls(5)
 	five.Hash = txmanager.Hash{1}
 	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{{Incident: 1, Tx: five, CallDigest: five.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}}))
 	named := txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "restored", Count: 1, Requests: map[uint64]string{0: "known"}, EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "known"}}}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &named}})
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w = take(t, db, alice, "release/2")
 	again := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "another incident", Count: 1}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})

@@ -97,8 +97,8 @@ func (s *Store) createShared(ctx context.Context, intents []Intent, bound int) (
 // session's lock. Locks are class 40 (deadlocks among them), 55P03 (lock_timeout) and 57014
 // (statement_timeout). The codes: https://www.postgresql.org/docs/17/errcodes-appendix.html.
 func isRolledBack(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (slices.Contains([]string{"22", "23", "40"}, pg.Code[:2]) || pg.Code == "55P03" || pg.Code == "57014")
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (slices.Contains([]string{"22", "23", "40"}, pg.Code[:2]) || pg.Code == "55P03" || pg.Code == "57014")
 }
 
 // singleCreateTimeout is how long each create waits for a lock when a refused batch is stored

@@ -18,7 +18,7 @@ import (
 // distrusted makes the database one that was restored, and did not notice.
 func distrusted(t testing.TB, db storetest.Bundle) {
 	t.Helper()
-	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
+	db.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
 }
 
 // acceptRestored accepts the database as one that was restored from a backup, and
@@ -27,7 +27,7 @@ func acceptRestored(t testing.TB, db storetest.Bundle) {
 	t.Helper()
 	distrusted(t, db)
 	check.OK(t)(db.AcceptDatabase(t.Context(), "ann", "restored"))
-	run(t, db, releaseAll)
+	db.Run(t, releaseAll)
 }
 
 const releaseAll = `
@@ -38,7 +38,7 @@ update protect_incident
 // subState is what a caller sees of an intent.
 func subState(t testing.TB, db storetest.Bundle, txID string) string {
 	t.Helper()
-	r := check.Value(db.Tx(t.Context(), txID, store.Viewer{Caller: "shop"}))(t)
+	r := check.Value(db.Tx(t.Context(), txID, shop))(t)
 	if r.SubState == nil {
 		return ""
 	}
@@ -64,18 +64,18 @@ func TestAcceptanceHoldsTheQueue(t *testing.T) {
 	for _, id := range []string{first.TxID, second.TxID} {
 		check.Equal(t, fmt.Sprintf("sub-state of %s", id), subState(t, db, id), "HELD")
 	}
-	r, err := db.Tx(t.Context(), first.TxID, store.Viewer{Caller: "shop"})
+	r, err := db.Tx(t.Context(), first.TxID, shop)
 	if err != nil || r.LastError == nil || !strings.HasPrefix(*r.LastError, "held: ") {
 		t.Errorf("last error: got %+v, %v; want why it is held", r.LastError, err)
 	}
-	page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, State: txmanager.Queued, Size: 10}, store.Viewer{Caller: "shop"})
+	page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, State: txmanager.Queued, Size: 10}, shop)
 	if err != nil || len(page) != 2 || page[0].SubState == nil || *page[0].SubState != "HELD" {
 		t.Errorf("list: got %+v, %v; want both, HELD", page, err)
 	}
 	if v, err := db.Submitter(t.Context(), alice); err != nil || v.Queued != 2 || v.Held != 2 {
 		t.Errorf("submitter: got %d queued, %d held, %v; want 2 and 2", v.Queued, v.Held, err)
 	}
-	run(t, db, `update managed_tx set updated_at = updated_at - interval '1 h' where tx_id = $1`, second.TxID)
+	db.Run(t, `update managed_tx set updated_at = updated_at - interval '1 h' where tx_id = $1`, second.TxID)
 	if b, err := db.Backlog(t.Context()); err != nil || b.Queued != 0 || b.Held != 2 || b.HeldLongest < time.Hour || b.HeldLongest > 2*time.Hour {
 		t.Errorf("backlog: got %+v, %v; want none queued, and 2 held, one for an hour", b, err)
 	}
@@ -139,7 +139,7 @@ func TestNothingProceedsBeforeTheAcceptance(t *testing.T) {
 	db := registered(t, 1, alice)
 	p := post(t, db, alice, "one")
 	distrusted(t, db)
-	run(t, db, `update managed_tx set held = true where tx_id = $1`, p.TxID)
+	db.Run(t, `update managed_tx set held = true where tx_id = $1`, p.TxID)
 	if again, err := db.Create(t.Context(), intent(alice, "one"), 10); err != nil || again.Queued {
 		t.Errorf("posted again: got %+v, %v; want it stored, and not queued", again, err)
 	}
@@ -190,7 +190,7 @@ func TestHeldIntentIsCancelled(t *testing.T) {
 	db := registered(t, 1, alice)
 	p := post(t, db, alice, "one")
 	acceptRestored(t, db)
-	out, err := db.RecordDecision(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "not wanted"})
+	out, err := decide(t, db, p.TxID, shop, txmanager.ActionCancel)
 	if err != nil || out.State != txmanager.Failed || out.SubState != txmanager.Cancelled {
 		t.Errorf("cancel: got %+v, %v; want FAILED/CANCELLED", out, err)
 	}
@@ -226,11 +226,9 @@ func TestPlannedMoveHoldsNothing(t *testing.T) {
 // that is the accepted database holds nothing.
 func TestAcceptanceHoldsManyQueues(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	for i := range 3 {
-		db.Register(t, numbered(i), 1)
-		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
-			select gen_random_uuid(), $1, 'r' || n, 'shop', sha256('x') from generate_series(1, 700) as n`), numbered(i))
+	db := registered(t, 1, numbers(3)...)
+	for _, sub := range numbers(3) {
+		fill(t, db, sub, "r", 700)
 	}
 	check.Err(t, "accept the authority", store.ErrDatabaseAccepted)(db.AcceptDatabase(t.Context(), "ann", "again"))
 	check.Equal(t, "held in the authority", value[int](t, db, `select count(*) from managed_tx where held`), 0)
@@ -245,9 +243,9 @@ func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
 	db := registered(t, 1, alice, bob)
 	seen, parked, again := post(t, db, alice, "seen"), post(t, db, alice, "parked"), post(t, db, alice, "again")
 	last, newer, elsewhere := post(t, db, alice, "last"), post(t, db, alice, "newer"), post(t, db, bob, "elsewhere")
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	for _, p := range []store.StoredIntent{parked, again} {
-		out, err := db.RecordDecision(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "not wanted"})
+		out, err := decide(t, db, p.TxID, shop, txmanager.ActionCancel)
 		if err != nil || out.State != txmanager.Queued || !out.Recorded {
 			t.Fatalf("cancel in PROTECT: got %+v, %v; want it parked", out, err)
 		}

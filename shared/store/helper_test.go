@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/big"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,6 +21,14 @@ func numbered(n int) txmanager.Submitter {
 	return txmanager.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n))
 }
 
+// numbers are the first n of many submitters.
+func numbers(n int) (subs []txmanager.Submitter) {
+	for i := range n {
+		subs = append(subs, numbered(i))
+	}
+	return subs
+}
+
 // registered is a new database with these submitters, each with that window.
 func registered(t testing.TB, window int, subs ...txmanager.Submitter) storetest.Bundle {
 	t.Helper()
@@ -32,8 +39,14 @@ func registered(t testing.TB, window int, subs ...txmanager.Submitter) storetest
 	return db
 }
 
+// registerFor registers sub for one caller, with a window of one.
+func registerFor(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, caller string) {
+	t.Helper()
+	check.OK(t)(db.Store.Register(t.Context(), store.Registration{Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{caller}, CreatedBy: "test"}))
+}
+
 // reopened is db with another store, whose options differ by the change.
-func reopened(t *testing.T, db storetest.Bundle, change func(*store.Options)) storetest.Bundle {
+func reopened(t testing.TB, db storetest.Bundle, change func(*store.Options)) storetest.Bundle {
 	t.Helper()
 	o := storetest.Options(db.URL, storetest.Rules)
 	change(&o)
@@ -42,7 +55,7 @@ func reopened(t *testing.T, db storetest.Bundle, change func(*store.Options)) st
 }
 
 // postAll stores an intent for each request.
-func postAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, requests ...string) {
+func postAll(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, requests ...string) {
 	t.Helper()
 	for _, request := range requests {
 		post(t, db, sub, request)
@@ -50,7 +63,7 @@ func postAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, request
 }
 
 // sendAll binds as many intents of sub as its window has room for, signed, and releases the lease.
-func sendAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
+func sendAll(t testing.TB, db storetest.Bundle, sub txmanager.Submitter) {
 	t.Helper()
 	w := take(t, db, sub, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
@@ -70,6 +83,15 @@ func connect(t testing.TB, db storetest.Bundle) rival {
 	return rival{t, conn}
 }
 
+// holding is a rival whose open transaction has run the statement.
+func holding(t testing.TB, db storetest.Bundle, statement string, args ...any) rival {
+	t.Helper()
+	r := connect(t, db)
+	r.do("begin")
+	r.do(statement, args...)
+	return r
+}
+
 // do runs a statement that must succeed, and change at least one row if it
 // changes any table.
 func (r rival) do(statement string, args ...any) {
@@ -80,15 +102,6 @@ func (r rival) do(statement string, args ...any) {
 	}
 	if (tag.Update() || tag.Insert()) && tag.RowsAffected() == 0 {
 		r.t.Fatalf("%s: changed no row", statement)
-	}
-}
-
-// run is [rival.do] behind the store's back.
-func run(t testing.TB, db storetest.Bundle, statement string, args ...any) {
-	t.Helper()
-	tag, err := db.DB.Exec(t.Context(), statement, args...)
-	if err != nil || ((tag.Update() || tag.Insert()) && tag.RowsAffected() == 0) {
-		t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
 	}
 }
 
@@ -114,49 +127,6 @@ func contents(t testing.TB, db storetest.Bundle, tables ...string) (all []string
 // written are the tables that fenced writes change, but for the lease.
 var written = []string{"managed_tx", "tx_version", "tx_document", "submitter_nonce_cursor", "protect_incident"}
 
-// await polls until the condition holds.
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("still not so: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
-// awaitBlocked waits until a statement of the store that contains the fragment waits for
-// another session's lock.
-func awaitBlocked(t testing.TB, db storetest.Bundle, fragment string) {
-	t.Helper()
-	await(t, "a statement with "+fragment+" waits for a lock", func() bool {
-		return value[bool](t, db, `select exists (
-			select from pg_stat_activity
-			 where datname = current_database() and application_name = 'fencepost'
-			   and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment)
-	})
-}
-
-// outcome is what a call in the background came to.
-type outcome[T any] struct {
-	got T
-	err error
-}
-
-// start makes a call in the background.
-func start[T any](call func() (T, error)) <-chan outcome[T] {
-	c := make(chan outcome[T], 1)
-	go func() {
-		got, err := call()
-		c <- outcome[T]{got, err}
-	}()
-	return c
-}
-
 // allocations are for the whole queue of w, from the cursor on.
 func allocations(w txmanager.SubmitterState, withBytes bool) []txmanager.Allocation {
 	var all []txmanager.Allocation
@@ -176,8 +146,30 @@ func allocations(w txmanager.SubmitterState, withBytes bool) []txmanager.Allocat
 // write makes a fenced write that must succeed.
 func write(t testing.TB, db storetest.Bundle, w txmanager.Commit) txmanager.CommitResult {
 	t.Helper()
-	done := check.Value(db.Commit(t.Context(), w))(t)
-	return done
+	return check.Value(db.Commit(t.Context(), w))(t)
+}
+
+// moveAll makes one change to each open transaction of sub, and releases the lease.
+func moveAll(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, change func(*txmanager.Tx)) {
+	t.Helper()
+	w := take(t, db, sub, "a/1")
+	moves := make([]txmanager.Transition, len(w.Open))
+	for i, x := range w.Open {
+		moves[i] = txmanager.Transition{From: x.State, To: x, Node: "10.0.0.1:8545"}
+		if change(&moves[i].To); moves[i].To.Sub == txmanager.Pending {
+			moves[i].Node, moves[i].Answers = "", []txmanager.NodeAnswer{{Node: "10.0.0.1:8545", Class: txmanager.SendAccepted}}
+		}
+	}
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	check.Equal(t, "moved", done.Transitioned, len(moves))
+}
+
+// moveAllApart is [moveAll] by a separate store, whose sessions report their statistics when they end.
+func moveAllApart(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, change func(*txmanager.Tx)) {
+	t.Helper()
+	other := reopened(t, db, func(*store.Options) {})
+	defer other.Store.Close()
+	moveAll(t, other, sub, change)
 }
 
 // withPayload is a statement that inserts into managed_tx, and the payloads of its rows.

@@ -49,9 +49,9 @@ func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]bool{"without a policy": false, "with one": true} {
 		db := registered(t, 9, alice)
-		run(t, db, `update submitter set callers = array['*', 'sub:2', 'handler:wage', 'email:one@x'] where submitter = $1`, alice)
+		db.Run(t, `update submitter set callers = array['*', 'sub:2', 'handler:wage', 'email:one@x'] where submitter = $1`, alice)
 		if policy {
-			run(t, db, `insert into submitter_policy (submitter, max_per_minute) values ($1, 100)`, alice)
+			db.Run(t, `insert into submitter_policy (submitter, max_per_minute) values ($1, 100)`, alice)
 		}
 		s, keys := marking(t, db, true)
 		payload := []byte(`{"to":"0x00000000000000000000000000000000000000ff","value":"1"}`)
@@ -131,14 +131,14 @@ func TestWhatWaitsForAKeyIsPassedOver(t *testing.T) {
 	db := registered(t, 1, alice)
 	s, keys := marking(t, db, false)
 	for range 3 {
-		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, mac, mac_key)
+		db.Run(t, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, mac, mac_key)
 			values (gen_random_uuid(), $1, gen_random_uuid()::text, 'shop', sha256('{}'), sha256('x'), 'key-that-never-was')`), alice)
 	}
 	good := check.Value(s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "good", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100))(t)
 	if got := queueOf(t, s); len(got) != 1 || got[0].MAC.Key != "key-that-never-was" {
 		t.Fatalf("before a look: got %+v, want one of those without a key", got)
 	}
-	run(t, db, `update managed_tx set next_check_at = clock_timestamp() where mac_key = 'key-that-never-was'`)
+	db.Run(t, `update managed_tx set next_check_at = clock_timestamp() where mac_key = 'key-that-never-was'`)
 	got := queueOf(t, s)
 	if len(got) != 1 || got[0].ID != good.TxID || verified(keys, got[0]) != nil {
 		t.Errorf("after it: got %+v, want the one whose key is here", got)

@@ -205,10 +205,7 @@ func (s *Store) answerLeases(ctx context.Context, calls []leaseCall) []batch.Res
 		b.Queue("set local lock_timeout = '250ms'")
 	}
 	b.Queue(acquireOrMark, arrays([]any{s.rules.Duration, s.rules.ClockSkewAllowance, len(calls) == 1}, leaseCallColumns, calls)...).Query(t.scan)
-	b.Queue("commit").Exec(func(pgconn.CommandTag) error {
-		t.committed = true
-		return nil
-	})
+	b.Queue("commit").Exec(results.Done(&t.committed))
 	if len(calls) > 1 {
 		b.Queue(`select set_config('statement_timeout', $1, true)`, strconv.FormatInt(s.sharedLoadLimit().Milliseconds(), 10)) // until the batch ends
 	}
@@ -336,8 +333,8 @@ func (s *Store) endFrozen(ctx context.Context) error {
 
 // blocked reports whether a wait for a lock reached lock_timeout.
 func blocked(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "55P03"
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "55P03"
 }
 
 // send runs a batch in one round trip and every callback queued with it.

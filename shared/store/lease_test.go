@@ -19,7 +19,7 @@ import (
 const alice = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
 
 // take takes the lease of sub for owner, or fails the test.
-func take(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, owner string) txmanager.SubmitterState {
+func take(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, owner string) txmanager.SubmitterState {
 	t.Helper()
 	taken, err := db.Acquire(t.Context(), sub, owner, true)
 	if err != nil || !taken.Held {
@@ -29,13 +29,15 @@ func take(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, owner stri
 }
 
 // post stores one intent.
-func post(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, requestID string) store.StoredIntent {
+func post(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, requestID string) store.StoredIntent {
 	t.Helper()
-	a, err := db.Create(t.Context(), intent(sub, requestID), 100)
-	if err != nil {
-		t.Fatalf("create %s: %v", requestID, err)
-	}
-	return a
+	return create(t, db, intent(sub, requestID))
+}
+
+// create stores the intent.
+func create(t testing.TB, db storetest.Bundle, in store.Intent) store.StoredIntent {
+	t.Helper()
+	return check.Value(db.Create(t.Context(), in, 10_000))(t)
 }
 
 func intent(sub txmanager.Submitter, requestID string) store.Intent {
@@ -120,7 +122,7 @@ func TestH24RescueNamesAndDueTime(t *testing.T) {
 }
 
 // meet is owner's result for a lease that is held.
-func meet(t *testing.T, db storetest.Bundle, owner string) txmanager.AcquireResult {
+func meet(t testing.TB, db storetest.Bundle, owner string) txmanager.AcquireResult {
 	t.Helper()
 	met, err := db.Acquire(t.Context(), alice, owner, true)
 	if err != nil || met.Held {
@@ -130,9 +132,9 @@ func meet(t *testing.T, db storetest.Bundle, owner string) txmanager.AcquireResu
 }
 
 // awaitClock waits until the database's clock is past at.
-func awaitClock(t *testing.T, db storetest.Bundle, at time.Time) {
+func awaitClock(t testing.TB, db storetest.Bundle, at time.Time) {
 	t.Helper()
-	await(t, "the clock is past "+at.String(), func() bool {
+	storetest.Await(t, "the clock is past "+at.String(), func() bool {
 		return value[bool](t, db, `select clock_timestamp() > $1`, at)
 	})
 }
@@ -163,7 +165,7 @@ func TestLeaseFarAheadCountsAsExpired(t *testing.T) {
 	db := registered(t, 1, alice)
 	take(t, db, alice, "a/1")
 	ahead := func(beyond time.Duration) {
-		run(t, db, `update submitter_lease set expires_at = clock_timestamp() + $1::interval`, 2*storetest.Rules.Duration+beyond)
+		db.Run(t, `update submitter_lease set expires_at = clock_timestamp() + $1::interval`, 2*storetest.Rules.Duration+beyond)
 	}
 	ahead(0) // less by the time that passes until it is looked at
 	meet(t, db, "b/1")
@@ -182,23 +184,20 @@ func TestLeaseLastsFromTheLock(t *testing.T) {
 	db := registered(t, 1, alice)
 	l := take(t, db, alice, "a/1").Lease
 	write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	other := connect(t, db)
-	other.do("begin")
-	other.do(`select from submitter_lease for update`)
-	taking := start(func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
-	awaitBlocked(t, db, "insert into submitter_lease")
+	other := holding(t, db, `select from submitter_lease for update`)
+	taking := storetest.Blocked(t, db, "insert into submitter_lease", func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
 	sentBefore := time.Now()
 	unlocked := value[time.Time](t, db, `select clock_timestamp()`)
 	other.do("commit")
 	taken := <-taking
-	if taken.err != nil || !taken.got.Held {
-		t.Fatalf("take: got %+v, %v; want held", taken.got, taken.err)
+	if taken.Err != nil || !taken.Got.Held {
+		t.Fatalf("take: got %+v, %v; want held", taken.Got, taken.Err)
 	}
-	if got, want := taken.got.ExpiresAt, unlocked.Add(storetest.Rules.Duration); got.Before(want) {
+	if got, want := taken.Got.ExpiresAt, unlocked.Add(storetest.Rules.Duration); got.Before(want) {
 		t.Errorf("expiry: got %v, want %v or later", got, want)
 	}
 	passed := time.Since(sentBefore)
-	if left := taken.got.State.Lease.Left(); left >= storetest.Rules.Duration-passed {
+	if left := taken.Got.State.Lease.Left(); left >= storetest.Rules.Duration-passed {
 		t.Errorf("left by the owner's clock: got %v, want less than %v, counted from before it was sent", left, storetest.Rules.Duration-passed)
 	}
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/big"
@@ -57,11 +58,11 @@ func shared(t *testing.T) storetest.Bundle {
 func later(t *testing.T, db storetest.Bundle, by string) {
 	t.Helper()
 	for table, column := range map[string]string{"submitter_use": "at", "policy_use": "at", "policy_released_use": "minute"} {
-		run(t, db, `alter table `+table+` disable trigger user`)
+		db.Run(t, `alter table `+table+` disable trigger user`)
 		for _, far := range []string{"-", "+"} { // first where no row stands in another's way
 			value[int](t, db, `with moved as (update `+table+` set `+column+` = `+column+` `+far+` interval '9000000 hours' - $1::interval / 2 returning 1) select count(*)::int from moved`, by)
 		}
-		run(t, db, `alter table `+table+` enable trigger user`)
+		db.Run(t, `alter table `+table+` enable trigger user`)
 	}
 }
 
@@ -69,7 +70,7 @@ func later(t *testing.T, db storetest.Bundle, by string) {
 func cancels(t *testing.T, db storetest.Bundle, in store.Intent) {
 	t.Helper()
 	id := value[string](t, db, `select tx_id::text from managed_tx where request_id = $1`, in.RequestID)
-	if d, err := db.Store.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "a test"}); err != nil || d.SubState != txmanager.Cancelled {
+	if d, err := decide(t, db, id, operator, txmanager.ActionCancel); err != nil || d.SubState != txmanager.Cancelled {
 		t.Fatalf("cancel %s: got %+v, %v", in.RequestID, d, err)
 	}
 }
@@ -103,9 +104,8 @@ func TestLimitsOfACaller(t *testing.T) {
 	posts(t, db, "no more that day", of(ann, paying(alice, "a-9", "1", 1)), store.RuleCallerDay)
 	later(t, db, "24 hours")
 	posts(t, db, "a day later", of(ann, paying(alice, "a-9", "6", 1)), "")
-	var e store.PolicyError
 	_, err := db.Store.Create(t.Context(), of(ann, paying(alice, "a-10", "7", 1)), 1000)
-	if !errors.As(err, &e) || e.Limit != "6" || !strings.Contains(e.Error(), "this caller at most 6 wei") {
+	if e, ok := errors.AsType[store.PolicyError](err); !ok || e.Limit != "6" || !strings.Contains(e.Error(), "this caller at most 6 wei") {
 		t.Errorf("the refusal: got %v, want it to name the caller's limit", err)
 	}
 }
@@ -174,34 +174,22 @@ func TestLimitsOfACallerWhoseTransactionIsMade(t *testing.T) {
 		wei  int64
 		want string
 	}{{7, "this caller at most 6 wei"}, {6, ""}, {6, ""}} {
-		if got, err := db.Store.CheckPolicy(t.Context(), w.Lease, wage.TxID, txmanager.Call{To: &one, Value: big.NewInt(c.wei)}); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
-			t.Errorf("%d wei made: got %q, %v; want %q", c.wei, got, err, c.want)
-		}
+		makes(t, db, w, wage.TxID, fmt.Sprint(c.wei, " wei made"), txmanager.Call{To: &one, Value: big.NewInt(c.wei)}, c.want)
 	}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
 	posts(t, db, "more than the rest", of(ann, paying(alice, "a-1", "5", 1)), store.RuleCallerDay)
 	posts(t, db, "the rest", of(ann, paying(alice, "a-1", "4", 1)), "")
-	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where state = 'QUEUED'`)
+	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where state = 'QUEUED'`)
 	ids := reserve(t, db, "x", 0, 1)
-	_, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: bookings("x", time.Hour, 2)})
-	if want := (store.PolicyError{Rule: store.RuleCallerRate, Limit: "2"}); !errors.Is(err, want) {
-		t.Errorf("a third nonce: got %v, want %v", err, want)
-	}
-	_, err = db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: bookings("x", time.Hour, 2, 3, 4)})
-	if want := (store.PolicyError{Rule: store.RuleCallerCount, Limit: "2"}); !errors.Is(err, want) || !want.IsPermanent() {
-		t.Errorf("three nonces at once: got %v, want %v, for good", err, want)
-	}
+	third, forGood := store.PolicyError{Rule: store.RuleCallerRate, Limit: "2"}, store.PolicyError{Rule: store.RuleCallerCount, Limit: "2"}
+	check.Err(t, "a third nonce", third)(db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: bookings("x", time.Hour, 2)}))
+	check.Err(t, "three nonces at once", forGood)(db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: bookings("x", time.Hour, 2, 3, 4)}))
+	check.Equal(t, "for good", forGood.IsPermanent(), true)
 	for _, c := range []struct {
 		wei  int64
 		want store.PolicyRule
 	}{{6, store.RuleCallerDay}, {5, ""}} {
-		m := usedMark(ids[0], "x", 0)
-		m.Call = txmanager.Call{To: &one, Value: big.NewInt(c.wei)}
-		done := write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway})
-		var refused store.PolicyError
-		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != (c.want == "") {
-			t.Errorf("%d wei signed: got %+v, want refused by %q", c.wei, done, c.want)
-		}
+		handsIn(t, db, fmt.Sprint(c.wei, " wei signed"), usedMark(ids[0], "x", 0), txmanager.Call{To: &one, Value: big.NewInt(c.wei)}, c.want, c.want == "")
 	}
 }
 
@@ -289,35 +277,23 @@ func TestLimitsOfATokenThatIsCalledByAHandler(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	to := eip155.Address([20]byte{19: 10})
 	calls := func(data string) txmanager.Call {
-		raw := make([]byte, (len(data)-2)/2)
-		check.OK(t)(fmt.Sscanf(data[2:], "%x", &raw))
-		return txmanager.Call{To: &to, Data: raw}
+		return txmanager.Call{To: &to, Data: check.Value(hex.DecodeString(data[2:]))(t)}
 	}
 	for _, c := range []struct{ data, want string }{
 		{transfers("61"), "at most 60"}, {"0x39509351" + word("11") + word("1"), "bounds amounts"}, {transfers("1") + "00", "bounds amounts"},
 		{transfers("60"), ""}, {transfers("60"), ""}, {approves("50"), ""},
 	} {
-		if got, err := db.Store.CheckPolicy(t.Context(), w.Lease, wage.TxID, calls(c.data)); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
-			t.Errorf("%s made: got %q, %v; want %q", c.data[:10], got, err, c.want)
-		}
+		makes(t, db, w, wage.TxID, c.data[:10]+" made", calls(c.data), c.want)
 	}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
 	posts(t, db, "more than the rest", of(ann, called("rest", transfers("41"))), store.RuleAmountDay)
-	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where state = 'QUEUED'`)
+	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where state = 'QUEUED'`)
 	ids := reserve(t, db, "x", 0)
 	for _, c := range []struct {
 		data string
 		want store.PolicyRule
 	}{{transfers("61"), store.RuleAmount}, {"0x", store.RuleToken}, {transfersFrom("41"), store.RuleAmountDay}, {transfersFrom("40"), ""}} {
-		m := usedMark(ids[0], "x", 0)
-		if m.Call = (txmanager.Call{To: &to}); c.data != "0x" {
-			m.Call = calls(c.data)
-		}
-		done := write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway})
-		var refused store.PolicyError
-		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != (c.want == "") {
-			t.Errorf("%.10s signed: got %+v, want refused by %q", c.data, done, c.want)
-		}
+		handsIn(t, db, c.data[:min(len(c.data), 10)]+" signed", usedMark(ids[0], "x", 0), calls(c.data), c.want, c.want == "")
 	}
 }
 
@@ -363,9 +339,7 @@ func TestACancelGivesTheDayBack(t *testing.T) {
 	posts(t, db, "and no more", of(ann, paying(alice, "r-6", "1", 1)), store.RuleDay)
 	bound := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: bound.Lease, Allocations: allocations(bound, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if got := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`); got != 1 {
-		t.Fatalf("bound: got %d, want one", got)
-	}
+	check.Equal(t, "bound", value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`), 1)
 	posts(t, db, "the seventh in the minute", of(ben, paying(alice, "r-7", "0", 1)), "")
 	posts(t, db, "the eighth", of(ben, paying(alice, "r-8", "0", 1)), "")
 	posts(t, db, "the ninth", of(ben, paying(alice, "r-9", "0", 1)), store.RuleRate)
@@ -465,7 +439,7 @@ func TestDoubtGivesNothingBack(t *testing.T) {
 			limit(t, db, store.Policy{MaxValuePerDay: new("10")})
 			in := of(ann, paying(alice, "r-1", "10", 1))
 			posts(t, db, "a day's wei", in, "")
-			run(t, db, doubt, alice)
+			db.Run(t, doubt, alice)
 			cancels(t, db, in)
 			check.Equal(t, "given back", value[int](t, db, `select count(*)::int from policy_released_use`), 0)
 		})
@@ -516,9 +490,7 @@ func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
 func spread(t *testing.T, db storetest.Bundle) {
 	t.Helper()
 	for _, table := range []string{"submitter_use", "policy_use"} {
-		run(t, db, `alter table `+table+` disable trigger user`)
-		run(t, db, `update `+table+` u set at = at - (select max(number) - u.number from `+table+`) * interval '1 minute'`)
-		run(t, db, `alter table `+table+` enable trigger user`)
+		db.RunUnguarded(t, table, `update `+table+` u set at = at - (select max(number) - u.number from `+table+`) * interval '1 minute'`)
 	}
 }
 

@@ -82,7 +82,6 @@ func TestListOfAState(t *testing.T) {
 		post(t, db, heavy, fmt.Sprint("queued", i))
 		tail = slices.Insert(tail, 0, fmt.Sprint("queued", i))
 	}
-	shop := store.Viewer{Caller: "shop"}
 	none := func() {}
 	for _, v := range []store.Viewer{shop, operator} {
 		if got, n := pages(t, db, store.ListQuery{Submitter: heavy, State: txmanager.Queued, Size: 2}, v, none); n != 2 || !slices.Equal(requestIDs(got), tail) {

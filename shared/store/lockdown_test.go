@@ -17,13 +17,8 @@ import (
 // barredOf is why each of alice's queued intents may not get a nonce, by request.
 func barredOf(t *testing.T, s *store.Store) map[string]string {
 	t.Helper()
-	taken, err := s.Acquire(t.Context(), alice, "a/1", true)
-	if err != nil || !taken.Held {
-		t.Fatalf("take: got %+v, %v", taken, err)
-	}
-	check.OK(t)(s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}))
 	all := make(map[string]string)
-	for _, q := range taken.State.Queue {
+	for _, q := range queueOf(t, s) {
 		all[q.RequestID] = q.BarredReason
 	}
 	return all
@@ -55,7 +50,7 @@ func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
 	if got := barredOf(t, db.Store)["two"]; !strings.Contains(got, "do not name sub:2 any more") {
 		t.Errorf("the reason: got %q, want it to name the caller", got)
 	}
-	run(t, db, `update submitter set callers = '{*}' where submitter = $1`, alice)
+	db.Run(t, `update submitter set callers = '{*}' where submitter = $1`, alice)
 	want("everybody, of an open issuer", db.Store, "one", "two", "wage", "rent")
 	closed := reopened(t, db, func(o *store.Options) { o.AnyCaller = true })
 	want("everybody, of a closed one", closed.Store, "wage", "rent")
@@ -102,7 +97,7 @@ func TestChangesRaceAdvances(t *testing.T) {
 		t.Run(fmt.Sprint("round ", round), func(t *testing.T) { // its database is used again
 			callers := round%2 == 0
 			db := at(t, "sub:1", "sub:2")
-			run(t, db, `update submitter set max_in_flight = 100`)
+			db.Run(t, `update submitter set max_in_flight = 100`)
 			var work, poster sync.WaitGroup
 			stop := make(chan struct{})
 			for i := range sessions {
@@ -113,8 +108,7 @@ func TestChangesRaceAdvances(t *testing.T) {
 			poster.Go(func() {
 				n := 0
 				for ; n < 12; n++ {
-					in := paying(alice, fmt.Sprint("r-", n), "5", 1)
-					in.Caller, in.Names = "sub:1", []string{"sub:1"}
+					in := of("sub:1", paying(alice, fmt.Sprint("r-", n), "5", 1))
 					if _, err := db.Store.Create(t.Context(), in, 100); err != nil {
 						break // it is forbidden by now
 					}
@@ -128,10 +122,8 @@ func TestChangesRaceAdvances(t *testing.T) {
 			}
 			bound := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`)
 			poster.Wait()
-			in := paying(alice, "good", "4", 1)
-			in.Caller, in.Names = "sub:2", []string{"sub:2"}
-			check.OK(t)(db.Store.Create(t.Context(), in, 100))
-			await(t, "nothing is queued", func() bool { return value[bool](t, db, `select not exists (select from managed_tx where queued)`) })
+			create(t, db, of("sub:2", paying(alice, "good", "4", 1)))
+			storetest.Await(t, "nothing is queued", func() bool { return value[bool](t, db, `select not exists (select from managed_tx where queued)`) })
 			close(stop)
 			work.Wait()
 			n := <-posted // were answered; one more may be stored whose answer is that it is forbidden by now
@@ -196,11 +188,8 @@ func forbidden(w txmanager.SubmitterState, q txmanager.Tx) string {
 func TestQueueIsCancelledByPages(t *testing.T) {
 	t.Parallel()
 	db := at(t, "sub:1", "sub:2")
-	db.Register(t, bob, 10)
-	run(t, db, `update submitter set callers = $2 where submitter = $1`, bob, []string{store.PayoutCaller})
-	payout := intent(bob, "payout")
-	payout.Caller, payout.Names = store.PayoutCaller, nil
-	check.OK(t)(db.Store.Create(t.Context(), payout, 10))
+	registerFor(t, db, bob, store.PayoutCaller)
+	create(t, db, payoutIntent(bob, "payout"))
 	for n, caller := range []string{"sub:1", "sub:1", "sub:2", "sub:1", "sub:1"} {
 		check.OK(t)(db.Store.Create(t.Context(), by(fmt.Sprint("r-", n), caller), 10))
 	}

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -57,7 +56,7 @@ func TestListsOfManyRowsReadFewBlocks(t *testing.T) {
 	}
 	within := func(name string, args ...any) {
 		t.Helper()
-		got := blocksOf(t, conn, store.HotStatements[name], args...)
+		got := storetest.Blocks(t, conn, store.HotStatements[name], args...)
 		if t.Logf("%s: %d blocks", name, got); got > most {
 			t.Errorf("%s, %v: read %d blocks, want %d at most", name, args, got, most)
 		}
@@ -67,7 +66,7 @@ func TestListsOfManyRowsReadFewBlocks(t *testing.T) {
 		select $1, 'SUSPEND', 'ann', 'r', '2026-01-01'::timestamptz + n * interval '1 s' from generate_series(1, 50000) n`, alice))
 	check.OK(t)(conn.Exec(t.Context(), `analyze submitter_change`))
 	for name, statement := range store.ActStatements() {
-		got := blocksOf(t, conn, statement, time.Now().AddDate(10, 0, 0), 0, time.Time{}, "", "", "", size+1)
+		got := storetest.Blocks(t, conn, statement, time.Now().AddDate(10, 0, 0), 0, time.Time{}, "", "", "", size+1)
 		if t.Logf("%s: %d blocks", name, got); got > most {
 			t.Errorf("%s: read %d blocks, want %d at most", name, got, most)
 		}
@@ -107,7 +106,6 @@ func TestListsOfManyRowsReadFewBlocks(t *testing.T) {
 	within("txVersions", tx, 0, size+1)
 	within("txDecisions", tx, 0, size+1)
 	within("listChanges", alice, int64(math.MaxInt64), size+1)
-	shop := store.Viewer{Caller: "shop"}
 	for state, want := range map[txmanager.State]int{"": size, txmanager.Confirmed: size, txmanager.Failed: size, txmanager.Stuck: 33, txmanager.Protect: 0, txmanager.Queued: 0, txmanager.InFlight: 0} {
 		for _, v := range []store.Viewer{shop, operator} {
 			if v.Operator {
@@ -125,21 +123,4 @@ func TestListsOfManyRowsReadFewBlocks(t *testing.T) {
 		}
 	}
 
-}
-
-// blocksOf returns the number of blocks that a statement reads.
-func blocksOf(t *testing.T, conn *pgx.Conn, statement string, args ...any) int {
-	t.Helper()
-	var text string
-	if err := conn.QueryRow(t.Context(), `explain (analyze, buffers, timing off, format json) `+statement, args...).Scan(&text); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	var plan []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
-	check.OK(t)(0, json.Unmarshal([]byte(text), &plan))
-	return plan[0].Plan.Hit + plan[0].Plan.Read
 }

@@ -52,11 +52,11 @@ func TestMinutesAreCounted(t *testing.T) {
 		names = append(names, fmt.Sprint(i))
 	}
 	postAll(t, db, alice, names...)
-	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where request_id = '9'`)
+	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where request_id = '9'`)
 	past(t, db, 30*time.Second) // nine are final half a minute after they were accepted, or later
 	sendAll(t, db, alice)
-	becomeAll(t, db, inBlocks(true, block(7, 1)))
-	run(t, db, `update managed_tx set state = 'CONFIRMED', sub_state = null, confirmed_at = now(), confirmations = '[]' where open`)
+	moveAll(t, db, alice, inBlocks(true, block(7, 1)))
+	db.Run(t, `update managed_tx set state = 'CONFIRMED', sub_state = null, confirmed_at = now(), confirmations = '[]' where open`)
 	past(t, db, 10*time.Minute)
 	post(t, db, alice, "now")
 	check.OK(t)(db.CountMinutes(t.Context()))
@@ -69,7 +69,7 @@ func TestMinutesAreCounted(t *testing.T) {
 	if len(after) > len(before)+1 {
 		t.Errorf("counted again: got %d rows after %d, want one more at most", len(after), len(before))
 	}
-	run(t, db, `insert into tx_minute values (date_bin('1 minute', now() - interval '3 days', 'epoch'), 1, 1, 1, '{}')`)
+	db.Run(t, `insert into tx_minute values (date_bin('1 minute', now() - interval '3 days', 'epoch'), 1, 1, 1, '{}')`)
 	check.OK(t)(db.CountMinutes(t.Context()))
 	check.Equal(t, "old minutes", value[int](t, db, `select count(*) from tx_minute where minute < now() - interval '2 days'`), 0)
 }
@@ -87,18 +87,16 @@ func TestOverview(t *testing.T) {
 	oldest := func(want string) {
 		t.Helper()
 		o = check.Value(db.Overview(t.Context(), attentionLimits()))(t)
-		if got := value[string](t, db, `select submitter || ' ' || request_id from managed_tx where tx_id = $1`, o.Oldest.TxID); got != want {
-			t.Errorf("oldest: got %s, want %s", got, want)
-		}
+		check.Equal(t, "oldest", value[string](t, db, `select submitter || ' ' || request_id from managed_tx where tx_id = $1`, o.Oldest.TxID), want)
 	}
 	oldest(string(alice) + " 1")
 	sendAll(t, db, alice)
 	oldest(string(alice) + " 1")
 	check.Same(t, "states", o.States, []store.StateCount{{State: "SUBMITTED", Count: 1}, {State: "QUEUED", Count: 2}})
-	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REVERTED', receipt = '{}', confirmed_at = now() where open`)
-	run(t, db, `update managed_tx set held = true where submitter = $1`, bob)
+	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'REVERTED', receipt = '{}', confirmed_at = now() where open`)
+	db.Run(t, `update managed_tx set held = true where submitter = $1`, bob)
 	oldest(string(alice) + " 2")
-	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where submitter = $1 and queued`, alice)
+	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where submitter = $1 and queued`, alice)
 	oldest(string(bob) + " 1")
 	check.Same(t, "states", o.States, []store.StateCount{{State: "QUEUED", Count: 1, Held: 1}})
 }
@@ -123,12 +121,12 @@ func TestSpending(t *testing.T) {
 	db := registered(t, 3, alice)
 	postAll(t, db, alice, "1", "2", "3")
 	sendAll(t, db, alice)
-	becomeAll(t, db, func(x *txmanager.Tx) {
+	moveAll(t, db, alice, func(x *txmanager.Tx) {
 		inBlocks(true, block(7, 1))(x)
 		x.Receipt.Document = json.RawMessage(`{"gasUsed":"0x5208"}`)
 	})
-	run(t, db, `update managed_tx set state = 'CONFIRMED', sub_state = null, confirmed_at = now() where nonce = 0`)
-	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REVERTED', confirmed_at = now() where nonce = 1`)
+	db.Run(t, `update managed_tx set state = 'CONFIRMED', sub_state = null, confirmed_at = now() where nonce = 0`)
+	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'REVERTED', confirmed_at = now() where nonce = 1`)
 	all, now, err := db.Spending(t.Context(), alice)
 	check.OK(t)(err)
 	var got []string
@@ -147,21 +145,14 @@ func TestCountingReadsTheEndOfTheHistory(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	post(t, db, alice, "1")
-	run(t, db, `insert into tx_history (tx_id, at, from_state, state, attempts)
+	db.Run(t, `insert into tx_history (tx_id, at, from_state, state, attempts)
 		select (select tx_id from managed_tx), now() - interval '300001 seconds' + i * interval '1 second', 'SUBMITTED', 'SUBMITTED', 1 from generate_series(1, 300000) as i`)
 	check.Value(db.DB.Exec(t.Context(), `vacuum analyze tx_history`))(t)
-	var plan []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
-	check.OK(t)(json.Unmarshal(value[[]byte](t, db, `explain (analyze, buffers, format json) `+store.HotStatements["countMinutes"], 60), &plan))
 	whole := value[int](t, db, `select sum(pg_relation_size(inhrelid))::int / 8192 from pg_inherits where inhparent = 'tx_history'::regclass`)
-	if got := plan[0].Plan.Hit + plan[0].Plan.Read; whole < 2000 || got > 1000 {
+	if got := storetest.Blocks(t, db.DB, store.HotStatements["countMinutes"], 60); whole < 2000 || got > 1000 {
 		t.Errorf("blocks read of a history of %d: got %d, want at most 1,000", whole, got)
 	}
-	run(t, db, `select make_quarter('tx_history', '2031-01-01')`)
+	db.Run(t, `select make_quarter('tx_history', '2031-01-01')`)
 	check.Equal(t, "the index of a new quarter", value[string](t, db, `
 		select reloptions::text from pg_class c join pg_index i on i.indexrelid = c.oid
 		 where i.indrelid = 'tx_history_2031q1'::regclass and c.relam = (select oid from pg_am where amname = 'brin')`), "{autosummarize=on}")

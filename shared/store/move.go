@@ -255,8 +255,7 @@ func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int)
 	var planned bool
 	b := new(pgx.Batch)
 	b.Queue(`select is_accepted_database() and exists (select from database_move v, database_identity a
-        where ` + lastIsMove + ` and v.to_system = a.system_identifier and v.to_timeline = a.timeline_id)`).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&planned) })
+        where ` + lastIsMove + ` and v.to_system = a.system_identifier and v.to_timeline = a.timeline_id)`).QueryRow(results.Scan(&planned))
 	b.Queue(`select p.submitter, p.incident`+byMove+` and p.submitter > $1 order by p.submitter limit $2`, after, limit).Query(results.Into(&page, pgx.RowToStructByPos[MovedSubmitter]))
 	if err := s.send(ctx, b); err != nil {
 		return nil, fmt.Errorf("find submitters that a planned move put into PROTECT: %w", err)

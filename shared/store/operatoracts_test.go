@@ -2,14 +2,11 @@ package store_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
@@ -30,12 +27,11 @@ var notOperators = map[string]string{
 func TestEveryReasonOfAPersonIsListed(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	rows := check.Value(db.DB.Query(t.Context(), `
+	columns := db.Names(t, `
 select c.table_name || '.' || c.column_name
   from information_schema.columns c
  where c.table_schema = 'public' and c.column_name ~ '(^|_)reason$'
-   and exists (select from information_schema.columns o where o.table_schema = 'public' and o.table_name = c.table_name and o.column_name ~ '(^|_)by$')`))(t)
-	columns := check.Value(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
+   and exists (select from information_schema.columns o where o.table_schema = 'public' and o.table_name = c.table_name and o.column_name ~ '(^|_)by$')`)
 	listed := store.ActReasons()
 	for _, column := range columns {
 		if _, named := notOperators[column]; named == slices.Contains(listed, column) {
@@ -116,9 +112,7 @@ func TestOperatorActsAreOneList(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	want := plantActs(t, db)
-	if want != len(store.ActStatements()) {
-		t.Fatalf("planted: got %d acts, want one of each of %d sources", want, len(store.ActStatements()))
-	}
+	check.Equal(t, "acts, one of each source", want, len(store.ActStatements()))
 	for _, size := range []int{1, 4, want - 1, want, 1000} {
 		all, pages := actsOf(t, db, store.ActQuery{Size: size})
 		reasons := make(map[string]bool)
@@ -157,8 +151,8 @@ func TestOperatorActsWalkOnUntilThePageIsFull(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
-	run(t, db, `alter table submitter_change disable trigger user`)
-	run(t, db, `insert into submitter_change (submitter, action, by, reason, at)
+	db.Run(t, `alter table submitter_change disable trigger user`)
+	db.Run(t, `insert into submitter_change (submitter, action, by, reason, at)
 		select $1, case when n % 1500 = 0 then 'RETIRE' else 'SUSPEND' end, 'ann', 'r', '2026-01-01'::timestamptz + n / 7 * interval '1 s' from generate_series(1, 4500) n`, alice)
 	page, next, err := db.OperatorActs(t.Context(), store.ActQuery{Act: "retire", Size: 3})
 	if err != nil || len(page) != 3 || next != nil {
@@ -179,8 +173,8 @@ func TestOperatorActsOfARareFilterAreBounded(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
-	run(t, db, `alter table submitter_change disable trigger user`)
-	run(t, db, `insert into submitter_change (submitter, action, by, reason, at)
+	db.Run(t, `alter table submitter_change disable trigger user`)
+	db.Run(t, `insert into submitter_change (submitter, action, by, reason, at)
 		select $1, 'SUSPEND', case n when 1 then 'eve' else 'ann' end, 'r', '2026-01-01'::timestamptz + n * interval '1 s' from generate_series(1, 12000) n`, alice)
 	q := store.ActQuery{By: "eve", Size: 10}
 	var sizes []int
@@ -205,14 +199,12 @@ func TestPlansOfOperatorActs(t *testing.T) {
 	check.OK(t)(conn.Exec(t.Context(), `set enable_seqscan = off`))
 	check.OK(t)(conn.Exec(t.Context(), `set enable_bitmapscan = off`))
 	check.OK(t)(conn.Exec(t.Context(), `set enable_sort = off`))
-	var version string
-	check.OK(t)(conn.QueryRow(t.Context(), `select split_part(current_setting('server_version'), '.', 1)`).Scan(&version))
 	byIndex := regexp.MustCompile(`CTE w\n\s+->  Limit\n\s+->  Index (Only )?Scan Backward using acts_of_\w+ on \w+ r\n\s+Index Cond: \(\(ROW\(.*\) < ROW\(\$1, \$2\)\) AND `)
 	for name, statement := range store.ActStatements() {
-		plan := explain(t, conn, name, statement)
+		plan := storetest.Explain(t, conn, name, statement)
 		if !byIndex.MatchString(plan) && !strings.Contains(name, "identity_change") {
 			t.Errorf("%s: got another plan than one in the order of its index:\n%s", name, plan)
 		}
-		compareGolden(t, filepath.Join("testdata", "plans", name+".txt"), "Postgres "+version+"\n\n"+plan)
+		storetest.ShowPlan(t, conn, name, plan, *update)
 	}
 }

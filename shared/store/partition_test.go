@@ -30,24 +30,14 @@ func idAt(at time.Time) string {
 // confirm takes the head of alice's queue to its end by its first version.
 func confirm(t *testing.T, db storetest.Bundle, document string) {
 	t.Helper()
-	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
-	for _, end := range []struct {
-		state txmanager.State
-		sub   txmanager.SubState
-	}{{txmanager.Tracking, txmanager.Pending}, {txmanager.Tracking, txmanager.Included}, {txmanager.Confirmed, ""}} {
-		w = take(t, db, alice, "a/1")
-		tx := w.Open[0]
-		from := tx.State
-		if tx.State, tx.Sub = end.state, end.sub; end.sub != txmanager.Pending {
-			tx.Receipt = &txmanager.Receipt{TxHash: tx.Hash(), BlockNumber: 7, BlockHash: txmanager.Hash{7}, Succeeded: true, Document: json.RawMessage(document)}
-			tx.Confirmations = []txmanager.Header{{Number: 7, Hash: txmanager.Hash{7}}}
-		}
-		done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: from, To: tx}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
-		if done.Transitioned != 1 {
-			t.Fatalf("move to %s: got %+v, want one moved", end.state, done)
-		}
+	sendAll(t, db, alice)
+	included := func(x *txmanager.Tx) {
+		inBlocks(true, txmanager.Header{Number: 7, Hash: txmanager.Hash{7}})(x)
+		x.Receipt.Document = json.RawMessage(document)
 	}
+	moveAll(t, db, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	moveAll(t, db, alice, included)
+	moveAll(t, db, alice, func(x *txmanager.Tx) { included(x); x.State, x.Sub = txmanager.Confirmed, "" })
 }
 
 // An old quarter is taken away. State, hashes and nonces stay and keep their
@@ -58,7 +48,7 @@ func TestQuarterIsDetached(t *testing.T) {
 	quarter := time.Now().UTC().AddDate(0, -9, 0)
 	quarter = time.Date(quarter.Year(), (quarter.Month()-1)/3*3+1, 1, 0, 0, 0, 0, time.UTC)
 	begins := quarter.Format(time.DateOnly)
-	run(t, db, `select make_quarter('tx_document', $1::text::date), make_quarter('tx_history', $1::text::date)`, begins)
+	db.Run(t, `select make_quarter('tx_document', $1::text::date), make_quarter('tx_history', $1::text::date)`, begins)
 
 	in := intent(alice, "old")
 	in.TxID = idAt(quarter.AddDate(0, 1, 0))
@@ -80,9 +70,7 @@ func TestQuarterIsDetached(t *testing.T) {
 		t.Error("detach with a transaction that has just ended: got no error, want it refused")
 	}
 	before := check.Value(db.Tx(t.Context(), in.TxID, operator))(t)
-	run(t, db, `alter table managed_tx disable trigger guard_tx`)
-	run(t, db, `update managed_tx set updated_at = updated_at - interval '31 days'`)
-	run(t, db, `alter table managed_tx enable trigger guard_tx`)
+	db.RunUnguarded(t, "managed_tx", `update managed_tx set updated_at = updated_at - interval '31 days'`)
 	check.OK(t)(detach())
 
 	after := check.Value(db.Tx(t.Context(), in.TxID, operator))(t)
@@ -102,7 +90,7 @@ func TestQuarterIsDetached(t *testing.T) {
 	}
 	check.Equal(t, "intents that are not compared", check.Value(db.HasMoreIntents(t.Context(), alice))(t), false)
 	check.Equal(t, "intents alike", len(check.Value(db.MatchingIntents(t.Context(), alice, txmanager.ConsumingTx{ValueWei: "0"}))(t)), 0)
-	run(t, db, `alter table tx_history attach partition tx_history_`+suffix+` for values from (tx_id_at('`+begins+`')) to (tx_id_at(`+"'"+quarter.AddDate(0, 3, 0).Format(time.DateOnly)+`'))`)
+	db.Run(t, `alter table tx_history attach partition tx_history_`+suffix+` for values from (tx_id_at('`+begins+`')) to (tx_id_at(`+"'"+quarter.AddDate(0, 3, 0).Format(time.DateOnly)+`'))`)
 	check.Equal(t, "history, read by the runbook's query", value[string](t, db,
 		`select string_agg(distinct submitter || ' ' || tx_hash, ', ') from (`+archiveQuery(t, in.TxID)+`) as h where state = 'CONFIRMED'`), string(alice)+" "+h.String())
 	post(t, db, alice, "new")
@@ -134,8 +122,8 @@ func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
 			if name != "payload" {
 				sendAll(t, db, alice)
 			}
-			run(t, db, `alter table tx_document disable trigger user`)
-			run(t, db, `delete from tx_document where name = $1`, name)
+			db.Run(t, `alter table tx_document disable trigger user`)
+			db.Run(t, `delete from tx_document where name = $1`, name)
 			if taken, err := db.Acquire(t.Context(), alice, "a/1", true); err == nil {
 				t.Errorf("take: got %+v, want an error", taken.State)
 			}
@@ -185,7 +173,7 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			db, s := arrange(t, test.stuckAfter)
-			run(t, db, test.first)
+			db.Run(t, test.first)
 			taken, err := s.Acquire(t.Context(), alice, "a/2", true)
 			if err != nil || !taken.Held {
 				t.Fatalf("take: got %+v, %v", taken, err)
@@ -214,26 +202,26 @@ func TestPartitionsAreKept(t *testing.T) {
 	last := value[[]string](t, db, `select array(select max(inhrelid::regclass::text) from pg_inherits
 		where inhparent in ('tx_document'::regclass, 'tx_history'::regclass) and inhrelid::regclass::text ~ 'q\d$' group by inhparent order by 1)`)
 	for _, part := range last {
-		run(t, db, `drop table `+part)
+		db.Run(t, `drop table `+part)
 	}
 	const callers = 4
-	var calls [callers]<-chan outcome[int]
+	var calls [callers]<-chan storetest.Outcome[int]
 	for i := range calls {
-		calls[i] = start(func() (int, error) { return db.KeepPartitions(t.Context()) })
+		calls[i] = storetest.Start(func() (int, error) { return db.KeepPartitions(t.Context()) })
 	}
 	made := 0
 	for _, c := range calls {
 		got := <-c
-		if got.err != nil {
-			t.Errorf("keep: %v", got.err)
+		if got.Err != nil {
+			t.Errorf("keep: %v", got.Err)
 		}
-		made += got.got
+		made += got.Got
 	}
 	if made != len(last) || all() != before {
 		t.Errorf("made by %d at once: got %d, and %d in all; want %d, and %d", callers, made, all(), len(last), before)
 	}
-	run(t, db, `drop table `+last[0])
-	run(t, db, `insert into tx_document (tx_id, name, body) values (tx_id_at(clock_timestamp() + interval '6 months'), 'payload', '{}')`)
+	db.Run(t, `drop table `+last[0])
+	db.Run(t, `insert into tx_document (tx_id, name, body) values (tx_id_at(clock_timestamp() + interval '6 months'), 'payload', '{}')`)
 	check.Equal(t, "with rows of the quarter in the default partition", check.Value(db.KeepPartitions(t.Context()))(t), 0)
 	for _, part := range value[[]string](t, db, `select array(select inhrelid::regclass::text from pg_inherits
 		where inhparent in ('tx_document'::regclass, 'tx_history'::regclass))`) {
@@ -246,7 +234,7 @@ func TestPartitionsAreMadeByARoleWithoutTables(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	last := value[string](t, db, `select max(inhrelid::regclass::text) from pg_inherits where inhparent = 'tx_history'::regclass and inhrelid::regclass::text ~ 'q\d$'`)
-	run(t, db, `drop table `+last)
+	db.Run(t, `drop table `+last)
 	conn := connect(t, db)
 	role := "poor_" + value[string](t, db, `select current_database()`)
 	conn.do(`create role ` + role)
@@ -292,9 +280,9 @@ func TestNoTransactionWithoutAPayload(t *testing.T) {
 	check.Err(t, "a nonce that was lost", nil)(commit(row("lost", `'FAILED', 'DISPLACED', 0, null`)))
 	ended := `update managed_tx set state = 'CONFIRMED', sub_state = 'RECORDED', recorded_nonce = 0, event_sequence = 1 where request_id = 'named'`
 	check.Err(t, "a lost request that a release names", nil)(commit(row("named", `'QUEUED', null, null, null`), ended))
-	run(t, db, `do $$ declare part regclass; begin
+	db.Run(t, `do $$ declare part regclass; begin
 		for part in select inhrelid::regclass from pg_inherits where inhparent = 'tx_document'::regclass loop
 			execute format('alter table tx_document detach partition %s', part);
 		end loop; end $$`)
-	run(t, db, `update managed_tx set state = $2, sub_state = 'CANCELLED' where submitter = $1 and state = 'QUEUED'`, alice, txmanager.Failed)
+	db.Run(t, `update managed_tx set state = $2, sub_state = 'CANCELLED' where submitter = $1 and state = 'QUEUED'`, alice, txmanager.Failed)
 }

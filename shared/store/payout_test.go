@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -92,15 +90,6 @@ func init() {
 		`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $alice, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 'transfer', ` + emptyPrint + `)`, "payout_in_doubt"}}
 }
 
-// payerOf registers sub for the coordinator alone.
-func payerOf(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
-	t.Helper()
-	_, err := db.Store.Register(t.Context(), store.Registration{
-		Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
-	})
-	check.OK(t)(err)
-}
-
 func payoutIntent(sub txmanager.Submitter, requestID string) store.Intent {
 	in := intent(sub, requestID)
 	in.Caller = store.PayoutCaller
@@ -112,7 +101,7 @@ func payoutIntent(sub txmanager.Submitter, requestID string) store.Intent {
 func TestProofsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	payerOf(t, db, alice)
+	registerFor(t, db, alice, store.PayoutCaller)
 	db.Register(t, bob, 1)
 	check.OK(t)(db.Create(t.Context(), payoutIntent(alice, "pay"), 100))
 	post(t, db, bob, "shop's")
@@ -134,31 +123,23 @@ func TestProofsAreKept(t *testing.T) {
 // endAll gives everything that waits for sub a nonce and ends it by the receipt.
 func endAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, by txmanager.Receipt) {
 	t.Helper()
-	w := take(t, db, sub, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
-	w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
-	var moves []txmanager.Transition
-	for _, tx := range w.Open {
-		from, of := tx.State, by
-		of.TxHash = tx.Hash()
-		tx.State, tx.Sub, tx.Receipt, tx.Confirmations = txmanager.Confirmed, "", &of, []txmanager.Header{{Number: by.BlockNumber}}
-		moves = append(moves, txmanager.Transition{From: from, To: tx})
-	}
-	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, sub)
+	moveAll(t, db, sub, func(x *txmanager.Tx) {
+		of := by
+		of.TxHash = x.Hash()
+		x.State, x.Sub, x.Receipt, x.Confirmations = txmanager.Confirmed, "", &of, []txmanager.Header{{Number: by.BlockNumber}}
+	})
 }
 
 // The stored state of a request, and the cases in which a missing row proves nothing.
 func TestPayoutOnRecord(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	payerOf(t, db, alice)
+	registerFor(t, db, alice, store.PayoutCaller)
 	db.Register(t, bob, 1)
 	wants := func(sub txmanager.Submitter, want store.Payout) {
 		t.Helper()
-		got, err := db.Payout(t.Context(), sub, "pay")
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("payout of %s: %v (-want +got):\n%s", sub, err, diff)
-		}
+		check.Same(t, "payout of "+string(sub), check.Value(db.Payout(t.Context(), sub, "pay"))(t), want)
 	}
 	wants(numbered(1), store.Payout{})
 	wants(bob, store.Payout{})
@@ -168,11 +149,11 @@ func TestPayoutOnRecord(t *testing.T) {
 	check.OK(t)(db.Create(t.Context(), other, 100))
 	wants(alice, store.Payout{Pays: true})
 	wants(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: txmanager.Queued, Unbound: true})
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	wants(alice, store.Payout{Pays: true, Protected: true})
-	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
+	db.Run(t, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
 	wants(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0))})
-	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
+	db.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	wants(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0)), Foreign: true})
 }
 
@@ -181,7 +162,7 @@ func TestPayoutOnRecord(t *testing.T) {
 func TestCancelPayout(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	payerOf(t, db, alice)
+	registerFor(t, db, alice, store.PayoutCaller)
 	db.Register(t, bob, 1)
 	for range 2 {
 		got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "never"), "because")
@@ -206,12 +187,12 @@ func TestCancelPayout(t *testing.T) {
 	}
 	none(numbered(1), "an unknown submitter")
 	none(bob, "a submitter that others use")
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	none(alice, "in PROTECT")
-	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
+	db.Run(t, `update protect_incident set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
 	none(alice, "recorded as lost")
 	check.Equal(t, "cancel of another", check.Value(db.CancelPayout(t.Context(), payoutIntent(alice, "other"), "because"))(t).State, txmanager.Failed)
-	run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
+	db.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "restored"), "because")
 	if err != nil || got.TxID != "" || !got.Foreign {
 		t.Errorf("cancel in a restored database: got %+v, %v; want nothing on record", got, err)
@@ -226,22 +207,15 @@ func TestTombstoneWaitsForACreate(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.New(t)
-			payerOf(t, db, alice)
-			other := connect(t, db)
-			other.do("begin")
-			other.do(withPayload(newTx+`($1, $2, 'pay', 'transfer', `+emptyPrint+`)`), payoutIntent(alice, "pay").TxID, alice)
-			cancelling := start(func() (store.Payout, error) {
+			registerFor(t, db, alice, store.PayoutCaller)
+			other := holding(t, db, withPayload(newTx+`($1, $2, 'pay', 'transfer', `+emptyPrint+`)`), payoutIntent(alice, "pay").TxID, alice)
+			cancelling := storetest.Blocked(t, db, "stone", func() (store.Payout, error) {
 				return db.CancelPayout(t.Context(), payoutIntent(alice, "pay"), "because")
 			})
-			awaitBlocked(t, db, "stone")
 			other.do(end)
-			if out := <-cancelling; out.err != nil {
-				t.Fatal(out.err)
-			}
+			check.OK(t)((<-cancelling).Err)
 			want := map[string]string{"commit": "cancelled: because", "rollback": "cancelled before it was made: because"}[end]
-			if got := value[string](t, db, `select state || '/' || sub_state || ' ' || last_error from managed_tx`); got != "FAILED/CANCELLED "+want {
-				t.Errorf("got %s, want FAILED/CANCELLED %s", got, want)
-			}
+			check.Equal(t, "state", value[string](t, db, `select state || '/' || sub_state || ' ' || last_error from managed_tx`), "FAILED/CANCELLED "+want)
 		})
 	}
 }
@@ -251,9 +225,9 @@ func TestTombstoneWaitsForACreate(t *testing.T) {
 func TestConfirmedPayoutsInPages(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	payerOf(t, db, alice)
-	run(t, db, `insert into submitter_change (submitter, action, by, reason, from_max_in_flight, to_max_in_flight) values ($1, 'UPDATE', 'ann', 'r', 3, 1)`, alice)
-	run(t, db, `update submitter set max_in_flight = 3 where submitter = $1`, alice)
+	registerFor(t, db, alice, store.PayoutCaller)
+	db.Run(t, `insert into submitter_change (submitter, action, by, reason, from_max_in_flight, to_max_in_flight) values ($1, 'UPDATE', 'ann', 'r', 3, 1)`, alice)
+	db.Run(t, `update submitter set max_in_flight = 3 where submitter = $1`, alice)
 	for _, batch := range [][]string{{"a", "b", "c"}, {"d"}} {
 		for _, r := range batch {
 			check.OK(t)(db.Create(t.Context(), payoutIntent(alice, r), 100))
@@ -291,17 +265,13 @@ func requests(all []store.ConfirmedPayout) (text string) {
 func TestPlansOfPayouts(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{false, true} {
-		open := func(t *testing.T) storetest.Bundle { return storetest.New(t) }
-		if full {
-			open = grown
-		}
-		db := open(t)
+		db := map[bool]func(testing.TB) storetest.Bundle{false: storetest.New, true: grown}[full](t)
 		conn := check.Value(db.Raw(t.Context()))(t)
 		for name, statement := range store.PayoutStatements {
-			plan := explain(t, conn, name, statement)
+			plan := storetest.Explain(t, conn, name, statement)
 			check.Equal(t, fmt.Sprintf("%s, full %t", name, full), regexp.MustCompile(`Seq Scan on (managed_tx|tx_\w+|payout_confirmed|transfers_tb|submitter|protect_incident)[ \n]`).FindString(plan), "")
 		}
-		if plan := explain(t, conn, "find", store.PayoutStatements["findPayout"]); !regexp.MustCompile(`Index Cond: .*request_id`).MatchString(plan) {
+		if plan := storetest.Explain(t, conn, "find", store.PayoutStatements["findPayout"]); !regexp.MustCompile(`Index Cond: .*request_id`).MatchString(plan) {
 			t.Errorf("findPayout, full %t: got no plan by the request:\n%s", full, plan)
 		}
 		conn.Release()

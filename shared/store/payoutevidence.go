@@ -131,13 +131,10 @@ select to_jsonb(n), n.acted_at, n.withdrawn_at, coalesce(n.withdrawn_by, ''), co
 // hash of the transaction that proves it paid, or "".
 func (s *Store) PayoutStatements(ctx context.Context, reqID string) (all []PastStatement, provedBy string, err error) {
 	b := new(pgx.Batch)
-	b.Queue(payoutStatements, reqID).Query(func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p PastStatement, err error) {
-			err = row.Scan(&p.PayoutStatement, &p.ActedAt, &p.WithdrawnAt, &p.WithdrawnBy, &p.WithdrawReason, &p.Counts)
-			return p, err
-		})
-		return err
-	})
+	b.Queue(payoutStatements, reqID).Query(results.Into(&all, func(row pgx.CollectableRow) (p PastStatement, err error) {
+		err = row.Scan(&p.PayoutStatement, &p.ActedAt, &p.WithdrawnAt, &p.WithdrawnBy, &p.WithdrawReason, &p.Counts)
+		return p, err
+	}))
 	b.Queue(`select coalesce((select tx_hash from payout_proof where req_id = $1), '')`, reqID).QueryRow(results.Scan(&provedBy))
 	err = s.send(ctx, b)
 	return all, provedBy, results.Wrap(err, "read the statements about payout %s", reqID)

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
@@ -42,14 +40,12 @@ func TestPlansOfHotStatements(t *testing.T) {
 	grow(t, db)
 	conn := check.Value(db.Raw(t.Context()))(t)
 	defer conn.Release()
-	var version string
-	check.OK(t)(conn.QueryRow(t.Context(), `select split_part(current_setting('server_version'), '.', 1)`).Scan(&version))
 	for name, statement := range store.HotStatements {
-		plan := explain(t, conn, name, statement)
+		plan := storetest.Explain(t, conn, name, statement)
 		if line := wholeTable.FindString(plan); line != "" {
 			t.Errorf("%s: got %q, want an index:\n%s", name, strings.TrimSpace(line), plan)
 		}
-		compareGolden(t, filepath.Join("testdata", "plans", name+".txt"), "Postgres "+version+"\n\n"+plan)
+		storetest.ShowPlan(t, conn, name, plan, *update)
 	}
 }
 
@@ -65,7 +61,7 @@ func TestPlansOfAnEmptyDatabase(t *testing.T) {
 		"applyTransitions": `Index Cond: \(tx_id = w.tx_id\)`, "allocateTxs": `(?s)Index Cond: \(tx_id = w.tx_id\).*Index Cond: \(tx_id = n.tx_id\)`,
 		"insertPayloads": `Index Cond: \(tx_id = i.tx_id\)`, "loadUnsettled": `using tx_open on managed_tx m\n`, "loadQueue": `(?s)using tx_deferred on managed_tx m_3\n.*using tx_queue on managed_tx m_1\n.*using tx_queue_of_caller on managed_tx m_2\n[^\n]*seq < .*using tx_valid_until on managed_tx x\n`,
 	} {
-		plan := explain(t, conn, name, store.HotStatements[name])
+		plan := storetest.Explain(t, conn, name, store.HotStatements[name])
 		if line := wholeTable.FindString(plan); line != "" || !regexp.MustCompile(want).MatchString(plan) {
 			t.Errorf("%s: got another plan than one with %s:\n%s", name, want, plan)
 		}
@@ -75,76 +71,10 @@ func TestPlansOfAnEmptyDatabase(t *testing.T) {
 // wholeTable is a scan of all rows of a table that grows.
 var wholeTable = regexp.MustCompile(`Seq Scan on (managed_tx|tx_version|tx_(history|document)(_\w+)?|submitter)[ \n].*`)
 
-// explain is the generic plan of a statement, with partitions by number.
-func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
-	t.Helper()
-	statement, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), nil, statement, nil)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	hot := pgx.Identifier{"hot " + name}.Sanitize()
-	if _, err := conn.Exec(t.Context(), `prepare `+hot+` as `+statement); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	var parameters int
-	if err := conn.QueryRow(t.Context(), `select cardinality(parameter_types) from pg_prepared_statements where name = $1`, "hot "+name).Scan(&parameters); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	given := strings.Join(slices.Repeat([]string{"null"}, parameters), ", ")
-	if parameters > 0 {
-		given = "(" + given + ")"
-	}
-	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+given, pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return byNumber(strings.Join(lines, "\n") + "\n")
-}
-
-// byNumber names the partitions of quarters in their order, since their quarters
-// depend on the day.
-func byNumber(plan string) string {
-	numbers := make(map[string]int)
-	for _, quarter := range quarters.FindAllString(plan, -1) {
-		numbers[quarter] = 0
-	}
-	for quarter := range numbers {
-		for other := range numbers {
-			if other <= quarter {
-				numbers[quarter]++
-			}
-		}
-	}
-	return quarters.ReplaceAllStringFunc(plan, func(quarter string) string { return fmt.Sprintf("_quarter%d", numbers[quarter]) })
-}
-
-var quarters = regexp.MustCompile(`_\d{4}q\d`)
-
-// compareGolden compares with the file, if that was made by the same version of
-// Postgres, or writes it.
-func compareGolden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		check.OK(t)(os.WriteFile(file, []byte(got), 0o644))
-		return
-	}
-	want := check.Value(os.ReadFile(file))(t)
-	version, _, _ := strings.Cut(string(want), "\n")
-	if !strings.HasPrefix(got, version+"\n") {
-		t.Logf("%s is of %s: not compared", file, version)
-		return
-	}
-	check.Same(t, file, got, string(want))
-}
-
 // grow inserts 50,000 terminal transactions: half of one submitter, numbered(0), the rest of
 // 25,000 others. It adds the queue and the open transactions of a few more, and analyzes the
 // tables.
-func grow(t *testing.T, db storetest.Bundle) {
+func grow(t testing.TB, db storetest.Bundle) {
 	t.Helper()
 	conn := check.Value(pgx.Connect(t.Context(), db.URL))(t)
 	defer conn.Close(context.Background())
@@ -166,7 +96,7 @@ func grow(t *testing.T, db storetest.Bundle) {
 }
 
 // grown returns a database that no other test uses, after grow.
-func grown(t *testing.T) storetest.Bundle {
+func grown(t testing.TB) storetest.Bundle {
 	t.Helper()
 	return storetest.NewCopy(t, "grown", func(db storetest.Bundle) { grow(t, db) })
 }
@@ -223,7 +153,7 @@ func TestMovesAreInPlace(t *testing.T) {
 	}
 	sendAll(t, db, alice)
 	db.Store.Close()
-	await(t, "the allocation is in the statistics", func() bool { return updates(t, db, "n_tup_upd") == n })
+	storetest.Await(t, "the allocation is in the statistics", func() bool { return updates(t, db, "n_tup_upd") == n })
 	for _, step := range []struct {
 		sub   txmanager.SubState
 		least int // of 1,000
@@ -237,11 +167,11 @@ func TestMovesAreInPlace(t *testing.T) {
 		{txmanager.Included, 700, func(x *txmanager.Tx) { x.Confirmations = []txmanager.Header{{Number: 7}, {Number: 8}} }},
 	} {
 		all, before := updates(t, db, "n_tup_upd"), updates(t, db, "n_tup_hot_upd")
-		moveAll(t, db.URL, alice, func(x *txmanager.Tx) {
+		moveAllApart(t, db, alice, func(x *txmanager.Tx) {
 			x.State, x.Sub = txmanager.Tracking, step.sub
 			step.move(x)
 		})
-		await(t, "the moves are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == all+n })
+		storetest.Await(t, "the moves are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == all+n })
 		if got := updates(t, db, "n_tup_hot_upd") - before; got < step.least {
 			t.Errorf("moves to TRACKING/%s in place: got %d of %d, want %d at least", step.sub, got, n, step.least)
 		}
@@ -252,28 +182,6 @@ func TestMovesAreInPlace(t *testing.T) {
 func updates(t *testing.T, db storetest.Bundle, column string) int {
 	t.Helper()
 	return value[int](t, db, `select `+column+` from pg_stat_user_tables where relname = 'managed_tx'`)
-}
-
-// moveAll moves every open transaction of sub by a separate store, whose sessions report their
-// statistics when they end.
-func moveAll(t *testing.T, url string, sub txmanager.Submitter, change func(*txmanager.Tx)) {
-	t.Helper()
-	s := check.Value(store.Open(t.Context(), storetest.Options(url, storetest.Rules)))(t)
-	defer s.Close()
-	taken, err := s.Acquire(t.Context(), sub, "a/1", true)
-	if err != nil || !taken.Held {
-		t.Fatalf("take: got held %t, %v", taken.Held, err)
-	}
-	var moves []txmanager.Transition
-	for _, x := range taken.State.Open {
-		from := x.State
-		change(&x)
-		moves = append(moves, txmanager.Transition{From: from, To: x})
-	}
-	done, err := s.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if err != nil || done.Transitioned != len(moves) {
-		t.Fatalf("move: got %d of %d, %v", done.Transitioned, len(moves), err)
-	}
 }
 
 // Each act of a lease session, and a create, is one round trip once its statements are

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/big"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,11 +40,11 @@ func limit(t *testing.T, db storetest.Bundle, p store.Policy) {
 func posts(t *testing.T, db storetest.Bundle, what string, in store.Intent, want store.PolicyRule) store.StoredIntent {
 	t.Helper()
 	accepted, err := db.Store.Create(t.Context(), in, 1000)
-	var refused store.PolicyError
+	refused, _ := errors.AsType[store.PolicyError](err)
 	switch {
 	case want == "" && err != nil:
 		t.Errorf("%s: got %v, want it accepted", what, err)
-	case want != "" && (!errors.As(err, &refused) || refused.Rule != want):
+	case want != "" && refused.Rule != want:
 		t.Errorf("%s: got %+v, %v; want it refused by %s", what, accepted, err, want)
 	case want != "" && stored(t, db, in) != 0:
 		t.Errorf("%s: refused, and stored", what)
@@ -61,9 +60,7 @@ func stored(t *testing.T, db storetest.Bundle, in store.Intent) int {
 // shift moves all that counts against alice's policy back in time.
 func shift(t *testing.T, db storetest.Bundle, by string) {
 	t.Helper()
-	run(t, db, `alter table submitter_use disable trigger user`)
-	run(t, db, `update submitter_use set at = at - $1::interval`, by)
-	run(t, db, `alter table submitter_use enable trigger user`)
+	db.RunUnguarded(t, "submitter_use", `update submitter_use set at = at - $1::interval`, by)
 }
 
 // An amount passes up to its last wei, also above 64 bits. A recipient passes if it is listed,
@@ -124,8 +121,8 @@ func TestPolicyOverTime(t *testing.T) {
 	shift(t, db, "24 hours")
 	posts(t, db, "a day later", paying(alice, "r-5", "10", 1), "")
 	posts(t, db, "and no more", paying(alice, "r-8", "1", 1), store.RuleDay)
-	run(t, db, `alter table submitter_use disable trigger user`)
-	run(t, db, `update submitter_use set at = at + '1 hour'::interval where number = (select max(number) from submitter_use)`)
+	db.Run(t, `alter table submitter_use disable trigger user`)
+	db.Run(t, `update submitter_use set at = at + '1 hour'::interval where number = (select max(number) from submitter_use)`)
 	posts(t, db, "after the clock was set back", paying(alice, "r-8", "1", 1), store.RuleDay)
 	posts(t, db, "nothing, meanwhile", paying(alice, "r-9", "0", 1), "")
 	shift(t, db, "24 hours")
@@ -145,16 +142,13 @@ func TestPolicyOfABatch(t *testing.T) {
 	got := check.Value(db.Store.CreateAll(t.Context(), batch, 1000))(t)
 	var said []string
 	for _, c := range got {
-		switch refused := (store.PolicyError{}); {
-		case c.Err == nil:
-			said = append(said, fmt.Sprint(c.New))
-		case errors.As(c.Err, &refused):
+		if refused, ok := errors.AsType[store.PolicyError](c.Err); ok {
 			said = append(said, string(refused.Rule)+" "+refused.Limit)
-		default:
-			said = append(said, c.Err.Error())
+		} else {
+			said = append(said, fmt.Sprint(c.New, " ", c.Err))
 		}
 	}
-	check.Equal(t, "a batch", strings.Join(said, ", "), "true, DAY 10, true, true, false")
+	check.Equal(t, "a batch", strings.Join(said, ", "), "true <nil>, DAY 10, true <nil>, true <nil>, false <nil>")
 }
 
 // Concurrent creates in several processes take no more than the policy allows, and none is
@@ -171,11 +165,9 @@ func TestPolicyOfManyAtOnce(t *testing.T) {
 		for i := range each {
 			wg.Go(func() {
 				_, err := s.Create(t.Context(), paying(alice, fmt.Sprintf("r-%d-%d", p, i), "1", 1), 1000)
-				var refused store.PolicyError
-				switch {
-				case err == nil:
+				if refused, _ := errors.AsType[store.PolicyError](err); err == nil {
 					taken.Add(1)
-				case !errors.As(err, &refused) || refused.Rule != store.RuleDay:
+				} else if refused.Rule != store.RuleDay {
 					t.Errorf("r-%d-%d: %v", p, i, err)
 				}
 			})
@@ -221,7 +213,7 @@ func TestPolicyCountsARequestOnce(t *testing.T) {
 func TestPolicyOfAHandler(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 10, alice)
-	run(t, db, `update submitter set callers = callers || '{handler:wage}' where submitter = $1`, alice)
+	db.Run(t, `update submitter set callers = callers || '{handler:wage}' where submitter = $1`, alice)
 	limit(t, db, store.Policy{MaxValue: new("8"), MaxValuePerDay: new("10"), MaxPerMinute: new(2), Targets: []string{fmt.Sprintf("0x%040x", 1)}})
 	wage := intent(alice, "wage")
 	wage.Handler = "wage"
@@ -245,10 +237,7 @@ func TestPolicyOfAHandler(t *testing.T) {
 		{"too much again", txmanager.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
 		{"nothing", txmanager.Call{To: &one}, ""},
 	} {
-		got, err := db.Store.CheckPolicy(t.Context(), w.Lease, wage.TxID, c.call)
-		if err != nil || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s: got %q, %v; want %q", c.what, got, err, c.want)
-		}
+		makes(t, db, w, wage.TxID, c.what, c.call, c.want)
 	}
 	check.Equal(t, "counted", value[string](t, db, `select string_agg(added_wei::text, ' ' order by number) from submitter_use`), "0 4 5 1")
 }
@@ -265,15 +254,11 @@ func TestPolicyOfAReservation(t *testing.T) {
 	kept := append([]string{"submitter_use"}, written...)
 	before := contents(t, db, kept...)
 	w := take(t, db, alice, "h/1")
-	_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2, 3)})
-	if want := (store.PolicyError{Rule: store.RuleRate, Limit: "4"}); !errors.Is(err, want) {
-		t.Errorf("two more: got %v, want %v", err, want)
-	}
+	check.Err(t, "two more", store.PolicyError{Rule: store.RuleRate, Limit: "4"})(db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2, 3)}))
 	wantSameBut(t, before, contents(t, db, kept...))
-	_, err = db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2, 3, 4, 5, 6)})
-	if want := (store.PolicyError{Rule: store.RuleCount, Limit: "4"}); !errors.Is(err, want) || !want.IsPermanent() {
-		t.Errorf("five at once, where a minute allows four: got %v, want %v, for good", err, want)
-	}
+	forGood := store.PolicyError{Rule: store.RuleCount, Limit: "4"}
+	check.Err(t, "five at once, where a minute allows four", forGood)(db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2, 3, 4, 5, 6)}))
+	check.Equal(t, "for good", forGood.IsPermanent(), true)
 	wantSameBut(t, before, contents(t, db, kept...))
 	write(t, db, txmanager.Commit{Lease: w.Lease, Reservations: bookings("x", time.Hour, 2), LeaseEnd: txmanager.ReleaseAnyway})
 	posts(t, db, "an intent behind them", paying(alice, "r-2", "0", 1), store.RuleRate)
@@ -295,13 +280,7 @@ func TestPolicyOfAReservation(t *testing.T) {
 		{"the rest of the day", "x", txmanager.Call{To: &one, Value: big.NewInt(6)}, "", true},
 		{"the same again", "x", txmanager.Call{To: &one, Value: big.NewInt(6)}, "", false},
 	} {
-		m := usedMark(ids[1], c.owner, 1)
-		m.Call = c.call
-		done := write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway})
-		var refused store.PolicyError
-		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != c.marked {
-			t.Errorf("%s: got %+v, want refused by %q, marked %t", c.what, done, c.want, c.marked)
-		}
+		handsIn(t, db, c.what, usedMark(ids[1], c.owner, 1), c.call, c.want, c.marked)
 		if after := contents(t, db, kept...); c.marked {
 			before = after
 		} else {
@@ -311,12 +290,31 @@ func TestPolicyOfAReservation(t *testing.T) {
 	check.Equal(t, "counted", value[string](t, db, `select string_agg(added_wei || ' ' || intents, ', ' order by number) from submitter_use`), "0 2, 4 3, 0 4, 6 4")
 }
 
+// makes checks the call that a handler made for the intent against alice's policy. want is part of the refusal; "": it is allowed.
+func makes(t *testing.T, db storetest.Bundle, w txmanager.SubmitterState, txID, what string, call txmanager.Call, want string) {
+	t.Helper()
+	got := check.Value(db.Store.CheckPolicy(t.Context(), w.Lease, txID, call))(t)
+	if (got == "") != (want == "") || !strings.Contains(got, want) {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+// handsIn hands in the bytes of a call for a reservation, which the rule must refuse.
+func handsIn(t *testing.T, db storetest.Bundle, what string, m txmanager.ReservationMark, call txmanager.Call, rule store.PolicyRule, marked bool) {
+	t.Helper()
+	m.Call = call
+	done := write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, LeaseEnd: txmanager.ReleaseAnyway})
+	if refused, _ := errors.AsType[store.PolicyError](done.Refused); refused.Rule != rule || done.Marked != marked {
+		t.Errorf("%s: got %+v, want refused by %q, marked %t", what, done, rule, marked)
+	}
+}
+
 // A handler that the submitter does not name is refused for every caller. A stored intent is
 // returned.
 func TestAHandlerIsNamedByTheSubmitter(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 10, alice)
-	run(t, db, `update submitter set callers = '{shop,handler:refund}' where submitter = $1`, alice)
+	db.Run(t, `update submitter set callers = '{shop,handler:refund}' where submitter = $1`, alice)
 	in := intent(alice, "r")
 	in.Caller, in.Handler = "shop", "wage"
 	if _, err := db.Store.Create(t.Context(), in, 10); !errors.Is(err, store.ErrHandlerBarred) || stored(t, db, in) != 0 {
@@ -327,7 +325,7 @@ func TestAHandlerIsNamedByTheSubmitter(t *testing.T) {
 	if err != nil || !accepted.New {
 		t.Errorf("one that she names: got %+v, %v; want it accepted", accepted, err)
 	}
-	run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, alice)
+	db.Run(t, `update submitter set callers = '{shop}' where submitter = $1`, alice)
 	check.Equal(t, "the same again, once she does not", check.Value(db.Store.Create(t.Context(), in, 10))(t).TxID, accepted.TxID)
 }
 
@@ -472,10 +470,10 @@ func TestFeesOfAPolicy(t *testing.T) {
 	used("two bound", 42_000)
 	posts(t, db, "more than is left", asking("r-4", "29001", "2", ""), store.RuleFees)
 	posts(t, db, "all that is left", asking("r-5", "29000", "2", ""), "")
-	run(t, db, `alter table submitter_fee disable trigger user`)
-	run(t, db, `update submitter_fee set at = at - interval '24 hours' where number = 1`)
+	db.Run(t, `alter table submitter_fee disable trigger user`)
+	db.Run(t, `update submitter_fee set at = at - interval '24 hours' where number = 1`)
 	used("a day after the first", 21_000)
-	run(t, db, `update submitter_fee set at = at - interval '24 hours' where number = 2`)
+	db.Run(t, `update submitter_fee set at = at - interval '24 hours' where number = 2`)
 	used("a day after both", 0)
 	limit(t, db, store.Policy{})
 	if after := take(t, db, alice, "b/1"); after.Bounds.FeesPerDayWei != nil || after.Bounds.Gas != 0 {
@@ -635,11 +633,15 @@ type policies struct{ *rand.Rand }
 
 func newRand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
-func (r policies) amount() *string {
-	if r.IntN(2) == 0 {
+func (r policies) amount() *string { return maybe(r, 2, fmt.Sprint(r.IntN(4))) }
+func (r policies) number() *int    { return maybe(r, 2, 1+r.IntN(3)) }
+
+// maybe is the value in one of so many cases.
+func maybe[T any](r policies, cases int, value T) *T {
+	if r.IntN(cases) > 0 {
 		return nil
 	}
-	return new(fmt.Sprint(r.IntN(4)))
+	return &value
 }
 
 // some is n different ones of all, at least one, or none at all.
@@ -648,27 +650,13 @@ func (r policies) some(all []string) (some []string) {
 		return nil
 	}
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	some = slices.Clone(all[:1+r.IntN(len(all))])
-	return some
+	return all[:1+r.IntN(len(all))]
 }
 
 func (r policies) one() (p store.Policy) {
 	p.MaxValue, p.MaxValuePerDay, p.Targets = r.amount(), r.amount(), r.some(targetsAtRandom())
-	if r.IntN(3) == 0 {
-		p.MaxPerMinute = new(1 + r.IntN(3))
-	}
-	if r.IntN(3) == 0 {
-		p.MaxPriorityFeePerGas = new(fmt.Sprint(1 + r.IntN(3)))
-	}
-	if r.IntN(3) == 0 {
-		p.MaxGas = new(int64(21_000 + r.IntN(3)))
-	}
-	if r.IntN(3) == 0 {
-		p.MaxFeePerTx = new(fmt.Sprint(r.IntN(4) * 21_000))
-	}
-	if r.IntN(3) == 0 {
-		p.MaxFeesPerDay = new(fmt.Sprint(r.IntN(4) * 21_000))
-	}
+	p.MaxPerMinute, p.MaxPriorityFeePerGas, p.MaxGas = maybe(r, 3, 1+r.IntN(3)), maybe(r, 3, fmt.Sprint(1+r.IntN(3))), maybe(r, 3, int64(21_000+r.IntN(3)))
+	p.MaxFeePerTx, p.MaxFeesPerDay = maybe(r, 3, fmt.Sprint(r.IntN(4)*21_000)), maybe(r, 3, fmt.Sprint(r.IntN(4)*21_000))
 	for _, name := range []string{ann, ben, store.AnyCaller} {
 		if limits := (store.CallerLimits{MaxValue: r.amount(), MaxValuePerDay: r.amount(), MaxPerMinute: r.number(), MaxQueued: r.number()}); r.IntN(3) == 0 && limits != (store.CallerLimits{}) {
 			p.PerCaller = with(p.PerCaller, name, limits)
@@ -680,13 +668,6 @@ func (r policies) one() (p store.Policy) {
 		}
 	}
 	return p
-}
-
-func (r policies) number() *int {
-	if r.IntN(2) == 0 {
-		return nil
-	}
-	return new(1 + r.IntN(3))
 }
 
 // with is the map with one entry more.

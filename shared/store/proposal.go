@@ -271,6 +271,6 @@ func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...an
 // IsProposalGone reports carry_out_proposal's error: the proposal is no longer approved, or
 // the state it depends on has changed. Nothing was written.
 func IsProposalGone(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == proposalCode
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == proposalCode
 }

@@ -42,7 +42,7 @@ func TestApprovalsAreInTheChain(t *testing.T) {
 	suspend(t, db, true) // by one person
 	p := proposed(t, db)
 	check.OK(t)(setPolicy(store.WithProposal(t.Context(), p.ID), db, "7", false))
-	run(t, db, `begin; select set_config('fencepost.proposal', '`+p.ID+`', true); insert into submitter_change (submitter, action, by, reason) values ('`+string(bob)+`', 'RESUME', 'ann', 'because'); commit`)
+	db.Run(t, `begin; select set_config('fencepost.proposal', '`+p.ID+`', true); insert into submitter_change (submitter, action, by, reason) values ('`+string(bob)+`', 'RESUME', 'ann', 'because'); commit`)
 	var got string
 	check.OK(t)(db.DB.QueryRow(t.Context(), `select string_agg(action || ' ' || coalesce(approved_by, 'nobody') || ' ' || (proposal is not null), ', ' order by id) from submitter_change`).Scan(&got))
 	if want := "SUSPEND nobody false, POLICY ben true, RESUME nobody false"; got != want {
@@ -51,7 +51,7 @@ func TestApprovalsAreInTheChain(t *testing.T) {
 	if found := verify(t, db, nil); len(found.Findings) != 0 || found.Links != 3 {
 		t.Errorf("got %+v, want 3 links, and nothing found", found)
 	}
-	run(t, db, `begin; set local session_replication_role = replica; update submitter_change set approved_by = 'cat' where action = 'POLICY'; commit`)
+	db.Run(t, `begin; set local session_replication_role = replica; update submitter_change set approved_by = 'cat' where action = 'POLICY'; commit`)
 	if found := verify(t, db, nil); len(found.Findings) != 1 || !strings.Contains(found.Findings[0], "does not fit its row") {
 		t.Errorf("with another approver: got %q, want it found", found.Findings)
 	}

@@ -11,36 +11,33 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// fill puts intents into the queue of alice behind the store's back.
-func fill(t testing.TB, db storetest.Bundle, prefix string, intents int) {
+// fill puts intents into the queue of sub behind the store's back.
+func fill(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, prefix string, intents int) {
 	t.Helper()
-	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
-		select gen_random_uuid(), $1, $2 || n, 'shop', sha256('') from generate_series(1, $3::int) as n`), alice, prefix, intents)
+	db.Run(t, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+		select gen_random_uuid(), $1, $2 || n, 'shop', sha256('') from generate_series(1, $3::int) as n`), sub, prefix, intents)
 }
 
 // bind has intents of fill leave alice's queue and get the next nonces, without a window. It does not
 // read the queue.
 func bind(t testing.TB, db storetest.Bundle, from, to int) {
 	t.Helper()
-	run(t, db, `update submitter_nonce_cursor set next_nonce = next_nonce + $2 where submitter = $1`, alice, to-from+1)
-	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp()
+	db.Run(t, `update submitter_nonce_cursor set next_nonce = next_nonce + $2 where submitter = $1`, alice, to-from+1)
+	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp()
 		where submitter = $1 and request_id in (select 'filled-' || n from generate_series($2::int, $3::int) as n)`, alice, from, to)
 }
 
 // oneConnection is a store of one connection, whose rows read from the queue can be counted.
 func oneConnection(t testing.TB, db storetest.Bundle) (storetest.Bundle, func() int) {
 	t.Helper()
-	o := storetest.Options(db.URL, storetest.Rules)
-	o.MaxConns = 1
-	db.Store = storetest.Open(t, o)
+	db = reopened(t, db, func(o *store.Options) { o.MaxConns = 1 })
 	return db, func() int {
 		conn := check.Value(db.Raw(t.Context()))(t)
 		defer conn.Release()
-		if _, err := conn.Exec(t.Context(), `select pg_stat_force_next_flush()`); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(conn.Exec(t.Context(), `select pg_stat_force_next_flush()`))
 		return value[int](t, db, `select coalesce(sum(idx_tup_read), 0) from pg_stat_user_indexes where indexrelname like 'tx_queue%'`)
 	}
 }
@@ -68,7 +65,7 @@ func TestRefusedCreatesDoNotReadAFullQueue(t *testing.T) {
 	const bound = 2000
 	db, queueRows := oneConnection(t, registered(t, 1, alice))
 	known := post(t, db, alice, "known")
-	fill(t, db, "filled-", bound-1)
+	fill(t, db, alice, "filled-", bound-1)
 	db = reopened(t, db, func(o *store.Options) { o.MaxConns = 1 }) // it knows nothing of the queue
 	began := time.Now()
 	creates(t, db, "first-", 20, bound) // the first of them measures the queue
@@ -102,13 +99,13 @@ func TestQueueThatEmptiesIsAcceptedAgain(t *testing.T) {
 	for name, leave := range map[string]func(t testing.TB, db storetest.Bundle){
 		"from its head": func(t testing.TB, db storetest.Bundle) { bind(t, db, 1, 100) },
 		"entirely, by cancels": func(t testing.TB, db storetest.Bundle) {
-			run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp() where submitter = $1 and queued`, alice)
+			db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp() where submitter = $1 and queued`, alice)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := registered(t, 1, alice)
-			fill(t, db, "filled-", bound)
+			fill(t, db, alice, "filled-", bound)
 			creates(t, db, "first-", 20, bound)
 			if _, full := creates(t, db, "full-", 5, bound); full != 5 {
 				t.Fatalf("refused at a full queue: got %d of 5", full)
@@ -149,7 +146,7 @@ func TestQueueBoundHoldsForProcessesTogether(t *testing.T) {
 	t.Parallel()
 	const bound, processes = 3000, 2
 	db := registered(t, 1, alice)
-	fill(t, db, "filled-", bound-200)
+	fill(t, db, alice, "filled-", bound-200)
 	done := make(chan int, processes)
 	for p := range processes {
 		other := reopened(t, db, func(*store.Options) {})
@@ -180,7 +177,7 @@ func TestCreatesBesideANearlyFullQueue(t *testing.T) {
 	t.Parallel()
 	const bound, intents = 20_000, 1000
 	db, queueRows := oneConnection(t, registered(t, 1, alice))
-	fill(t, db, "filled-", bound*99/100)
+	fill(t, db, alice, "filled-", bound*99/100)
 	creates(t, db, "first-", 1, bound)
 	before := queueRows()
 	began := time.Now()
@@ -206,7 +203,7 @@ func TestRoomIsMeasuredBeforeItIsUsedUp(t *testing.T) {
 	t.Parallel()
 	const bound, room, rounds = 20_000, 40, 20
 	db, queueRows := oneConnection(t, registered(t, 1, alice))
-	fill(t, db, "filled-", bound-room-1)
+	fill(t, db, alice, "filled-", bound-room-1)
 	creates(t, db, "first-", 1, bound)
 	before, began := queueRows(), time.Now()
 	for i := range rounds {
@@ -226,7 +223,7 @@ func TestABatchBesideLittleRoomIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	const bound, room = 100, 4
 	db := registered(t, 1, alice)
-	fill(t, db, "filled-", bound-room-1)
+	fill(t, db, alice, "filled-", bound-room-1)
 	began := time.Now()
 	creates(t, db, "first-", 1, bound) // measures the queue
 	all := make([]store.Intent, room+3)
@@ -256,7 +253,7 @@ func BenchmarkCreate(b *testing.B) {
 	})
 	b.Run("refused", func(b *testing.B) {
 		db := registered(b, 1, alice)
-		fill(b, db, "filled-", full)
+		fill(b, db, alice, "filled-", full)
 		creates(b, db, "first-", 1500, full)
 		for i := 0; b.Loop(); i++ {
 			check.Err(b, "at a full queue", store.ErrQueueFull)(db.Create(b.Context(), intent(alice, fmt.Sprint(i)), full))

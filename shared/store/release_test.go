@@ -17,7 +17,7 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	db := registered(t, 1, alice, bob)
 	waiting, later := post(t, db, alice, "waiting"), post(t, db, alice, "later")
 	elsewhere := post(t, db, bob, "lost")
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	foreign := txmanager.ForeignTransaction{Nonce: 0, Incident: 1, Succeeded: true, Receipt: []byte(`{"status": "0x1"}`),
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "7"}}
@@ -50,7 +50,7 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 		if err != nil || r.State != txmanager.Confirmed || r.SubState == nil || *r.SubState != "RECORDED" || r.TxHash == nil || *r.TxHash != foreign.Tx.Hash.String() || r.Receipt == nil {
 			t.Errorf("by request, for %+v: got %+v, %v; want it RECORDED with its hash and its receipt", v, r, err)
 		}
-		if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: r.TxID, By: v, Action: txmanager.ActionCancel, Reason: "r"}); err != nil || d.State != txmanager.Confirmed || d.Stated {
+		if d, err := decide(t, db, r.TxID, v, txmanager.ActionCancel); err != nil || d.State != txmanager.Confirmed || d.Stated {
 			t.Errorf("cancel, for %+v: got %+v, %v; want it CONFIRMED, by its receipt", v, d, err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	waiting := post(t, db, alice, "waiting")
-	run(t, db, openIncident, alice)
+	db.Run(t, openIncident, alice)
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
 		Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 2,
@@ -99,7 +99,7 @@ func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 		if err != nil || r.State != txmanager.Confirmed || r.Receipt != nil || r.ConfirmedAt != nil || r.LastError == nil || *r.LastError != txmanager.StatedAsExecuted {
 			t.Errorf("%s: got %+v, %v; want it CONFIRMED on a statement, without a receipt", id, r, err)
 		}
-		if d, err := db.RecordDecision(t.Context(), store.Decision{TxID: r.TxID, By: shop, Action: txmanager.ActionCancel, Reason: "r"}); err != nil || !d.Stated {
+		if d, err := decide(t, db, r.TxID, shop, txmanager.ActionCancel); err != nil || !d.Stated {
 			t.Errorf("cancel of %s: got %+v, %v; want it told that it was stated", id, d, err)
 		}
 	}
@@ -124,11 +124,11 @@ func TestReleaseDrawsANameEpoch(t *testing.T) {
 		t.Errorf("another process after a create: got %q, %v; want %q", other.NameEpoch(alice), err, first)
 	}
 
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	resume := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resume, By: "ann", Reason: "a false alarm"}
 	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/2").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &resume}})
 	check.Equal(t, "after a resume", db.NameEpoch(alice), first)
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 3, '{}')`, alice)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 3, '{}')`, alice)
 	again := txmanager.ReleaseRequest{Incident: 3, Mode: txmanager.Resync, By: "ann", Reason: "another loss", Count: 1, Matching: true}
 	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/3").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})
 	if got := db.NameEpoch(alice); got == first || got != value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice) {
@@ -171,7 +171,7 @@ func TestADecisionBringsTheNameEpoch(t *testing.T) {
 			return err
 		}},
 		{"a cancel", func(s storetest.Bundle) error {
-			_, err := s.RecordDecision(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "shop"}, Action: txmanager.ActionCancel, Reason: "r"})
+			_, err := s.RecordDecision(t.Context(), store.Decision{TxID: six.TxID, By: shop, Action: txmanager.ActionCancel, Reason: "r"})
 			return err
 		}},
 		{"a suspension", func(s storetest.Bundle) error {

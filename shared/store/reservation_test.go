@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math/big"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,9 +102,8 @@ func TestReservedAndUsed(t *testing.T) {
 	}
 	post(t, db, alice, "intent")
 	w := take(t, db, alice, "a/1")
-	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun}); done.Allocated != 1 {
-		t.Fatalf("allocate behind it: got %d, want 1", done.Allocated)
-	}
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	check.Equal(t, "allocated behind it", done.Allocated, 1)
 	wantHolders(t, db, 3, "0 x SUBMITTED USED", "1 x IN_FLIGHT RESERVED", "2 intent SUBMITTED")
 	w = take(t, db, alice, "a/1")
 	x, want := w.Open[0], storetest.Signed(alice, 0, ids[0])
@@ -127,16 +128,14 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 				t.Fatal("marks by the owner: got one refused")
 			}
 			post(t, db, alice, "intent")
-			run(t, db, `update managed_tx set wait_cause = 'NODES', waiting_since = now() where tx_id = $1`, ids[0])
+			db.Run(t, `update managed_tx set wait_cause = 'NODES', waiting_since = now() where tx_id = $1`, ids[0])
 			if _, bound := takeBack(t, db, 0, ids[0], withBytes); bound != 1 {
 				t.Fatalf("allocate what was given back: got %d, want 1", bound)
 			}
 			state := map[bool]string{true: "SUBMITTED", false: "IN_FLIGHT"}[withBytes]
 			wantHolders(t, db, 2, "0 intent "+state, "1 x SUBMITTED USED")
 			got := value[string](t, db, `select concat_ws(' ', state, sub_state, last_error) from managed_tx where tx_id = $1`, ids[0])
-			if want := "FAILED CANCELLED given back unsigned: not needed; its nonce was given out again"; got != want {
-				t.Errorf("the reservation: got %q, want %q", got, want)
-			}
+			check.Equal(t, "the reservation", got, "FAILED CANCELLED given back unsigned: not needed; its nonce was given out again")
 			check.Equal(t, "rows that wait", value[int](t, db, `select count(*) from managed_tx where wait_cause is not null or waiting_since is not null`), 0)
 			check.Equal(t, "versions of nonce 0", value[int](t, db, `select count(*) from tx_version where nonce = 0`), map[bool]int{true: 1}[withBytes])
 		})
@@ -168,45 +167,32 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 // on the cursor.
 func wantSameBut(t *testing.T, before, after []string) {
 	t.Helper()
-	left := func(all []string) (kept []string) {
-		for _, row := range all {
-			if row[:len("submitter_nonce_cursor")] != "submitter_nonce_cursor" {
-				kept = append(kept, row)
-			}
-		}
-		return kept
-	}
-	check.Same(t, "what counts for nothing wrote", left(after), left(before))
+	ofCursor := func(row string) bool { return strings.HasPrefix(row, "submitter_nonce_cursor") }
+	check.Same(t, "what counts for nothing wrote", slices.DeleteFunc(slices.Clone(after), ofCursor), slices.DeleteFunc(slices.Clone(before), ofCursor))
 }
 
 // A mark counts while the reservation is its owner's alone, and once.
 func TestMarksThatDoNotCount(t *testing.T) {
 	t.Parallel()
-	for name, spoil := range map[string]func(t *testing.T, db storetest.Bundle, id string) (owner string){
-		"another owner": func(*testing.T, storetest.Bundle, string) string { return "y" },
-		"given back":    func(t *testing.T, db storetest.Bundle, id string) string { says(t, db, backMark(id, "x")); return "x" },
-		"used": func(t *testing.T, db storetest.Bundle, id string) string {
-			says(t, db, usedMark(id, "x", 0))
-			return "x"
+	for name, spoil := range map[string]func(t *testing.T, db storetest.Bundle, id string){
+		"another owner": func(*testing.T, storetest.Bundle, string) {},
+		"given back":    func(t *testing.T, db storetest.Bundle, id string) { says(t, db, backMark(id, "x")) },
+		"used":          func(t *testing.T, db storetest.Bundle, id string) { says(t, db, usedMark(id, "x", 0)) },
+		"cancelled": func(t *testing.T, db storetest.Bundle, id string) {
+			check.OK(t)(decide(t, db, id, operator, txmanager.ActionCancel))
 		},
-		"cancelled": func(t *testing.T, db storetest.Bundle, id string) string {
-			check.OK(t)(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"}))
-			return "x"
+		"stuck": func(t *testing.T, db storetest.Bundle, id string) {
+			db.Run(t, `update managed_tx set state = 'STUCK' where tx_id = $1`, id)
 		},
-		"stuck": func(t *testing.T, db storetest.Bundle, id string) string {
-			run(t, db, `update managed_tx set state = 'STUCK' where tx_id = $1`, id)
-			return "x"
-		},
-		"a restored database": func(t *testing.T, db storetest.Bundle, _ string) string {
-			run(t, db, `update database_identity set timeline_id = timeline_id + 1`)
-			return "x"
-		},
+		"a restored database": func(t *testing.T, db storetest.Bundle, _ string) { distrusted(t, db) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := registered(t, 1, alice)
-			id := reserve(t, db, "x", 0)[0]
-			owner := spoil(t, db, id)
+			id, owner := reserve(t, db, "x", 0)[0], "x"
+			if spoil(t, db, id); name == "another owner" {
+				owner = "y"
+			}
 			w := take(t, db, alice, "h/1") // which protects, where it finds that it has to
 			before := contents(t, db, written...)
 			for _, m := range []txmanager.ReservationMark{usedMark(id, owner, 0), backMark(id, owner)} {
@@ -229,7 +215,7 @@ func TestH13TimeIsOver(t *testing.T) {
 	if !says(t, db, backMark(all[0].Tx.ID, "x")) {
 		t.Fatal("give back in time: got it refused")
 	}
-	await(t, "their time is over", func() bool {
+	storetest.Await(t, "their time is over", func() bool {
 		return value[bool](t, db, `select every(lock_until < clock_timestamp()) from managed_tx`)
 	})
 	for _, m := range []txmanager.ReservationMark{usedMark(all[1].Tx.ID, "x", 1), backMark(all[1].Tx.ID, "x")} {
@@ -258,11 +244,11 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 		"used":     func(t *testing.T, db storetest.Bundle, id string) { says(t, db, usedMark(id, "x", 0)) },
 		"cancelled": func(t *testing.T, db storetest.Bundle, id string) {
 			says(t, db, backMark(id, "x"))
-			check.OK(t)(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionCancel, Reason: "r"}))
+			check.OK(t)(decide(t, db, id, operator, txmanager.ActionCancel))
 		},
 		"PROTECT": func(t *testing.T, db storetest.Bundle, id string) {
 			says(t, db, backMark(id, "x"))
-			run(t, db, openIncident, alice)
+			db.Run(t, openIncident, alice)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,16 +282,13 @@ func TestH05NewOwnerIsCancelledMeanwhile(t *testing.T) {
 			post(t, db, alice, "intent")
 			w := take(t, db, alice, "a/1")
 			one := givenOn(w, 0, ids[0], true)
-			canceller := connect(t, db)
-			canceller.do("begin")
-			canceller.do(cancel, w.Queue[0].ID)
-			writing := start(func() (txmanager.CommitResult, error) {
+			canceller := holding(t, db, cancel, w.Queue[0].ID)
+			writing := storetest.Blocked(t, db, "with locked as", func() (txmanager.CommitResult, error) {
 				return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: one})
 			})
-			awaitBlocked(t, db, "with locked as")
 			canceller.do(end)
-			if done := <-writing; done.err != nil || done.got.Allocated != bound {
-				t.Fatalf("allocate: got %+v, %v; want %d allocated", done.got, done.err, bound)
+			if done := <-writing; done.Err != nil || done.Got.Allocated != bound {
+				t.Fatalf("allocate: got %+v, %v; want %d allocated", done.Got, done.Err, bound)
 			}
 			first := map[int]string{0: "0 x IN_FLIGHT RECYCLABLE", 1: "0 intent SUBMITTED"}[bound]
 			wantHolders(t, db, 2, first, "1 x IN_FLIGHT RESERVED")
@@ -336,7 +319,7 @@ func TestReservedTogetherOrNotAtAll(t *testing.T) {
 				refusedBy = "one_tx_per_request"
 			}
 			if c.first != "" {
-				run(t, db, c.first)
+				db.Run(t, c.first)
 			}
 			w := take(t, db, alice, "h/1")
 			before := contents(t, db, written...)
@@ -354,7 +337,7 @@ func TestHooksAreFenced(t *testing.T) {
 	says(t, db, backMark(ids[0], "x"))
 	post(t, db, alice, "intent")
 	w := take(t, db, alice, "a/1")
-	run(t, db, `update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1`)
+	db.Run(t, `update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1`)
 	one := allocations(w, true)
 	one[0].Nonce, one[0].FromReservation = 0, ids[0]
 	before := contents(t, db, written...)
@@ -379,14 +362,11 @@ func TestGivenBackIsRoom(t *testing.T) {
 	if a := post(t, db, alice, "given back"); !a.Queued {
 		t.Errorf("create while a nonce was given back: got no look asked for, want one")
 	}
-	run(t, db, `update managed_tx set created_at = clock_timestamp() - interval '1 minute' where state = 'QUEUED'`)
-	overdue := func() int {
-		found, _, err := db.Overdue(t.Context(), 5*time.Second, 10, time.Time{})
-		check.OK(t)(err)
-		return len(found)
-	}
-	run(t, db, `update managed_tx set next_check_at = lock_until where tx_id = $1`, id)
-	check.Equal(t, "overdue", overdue(), 1)
+	db.Run(t, `update managed_tx set created_at = clock_timestamp() - interval '1 minute' where state = 'QUEUED'`)
+	db.Run(t, `update managed_tx set next_check_at = lock_until where tx_id = $1`, id)
+	found, _, err := db.Overdue(t.Context(), 5*time.Second, 10, time.Time{})
+	check.OK(t)(err)
+	check.Same(t, "overdue", found, []txmanager.Submitter{alice})
 }
 
 // The sweep finds an unmarked reservation once its time is over.
@@ -395,7 +375,7 @@ func TestSweepFindsReservationsWhoseTimeIsOver(t *testing.T) {
 	db := registered(t, 1, alice)
 	all := bookings("x", 10*time.Millisecond, 0)
 	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
-	await(t, "the sweep finds it", func() bool {
+	storetest.Await(t, "the sweep finds it", func() bool {
 		found, _, err := db.Overdue(t.Context(), 100*time.Millisecond, 10, time.Time{})
 		return err == nil && len(found) == 1
 	})
@@ -407,8 +387,8 @@ func TestNoReplacementOfAReservation(t *testing.T) {
 	db := registered(t, 1, alice)
 	id := reserve(t, db, "x", 0)[0]
 	says(t, db, usedMark(id, "x", 0))
-	check.Err(t, "replace", store.ErrTooLate)(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionReplace, Reason: "r"}))
-	check.Equal(t, "placeholder", check.Value(db.RecordDecision(t.Context(), store.Decision{TxID: id, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"}))(t).RequestedAction, txmanager.ActionPlaceholder)
+	check.Err(t, "replace", store.ErrTooLate)(decide(t, db, id, operator, txmanager.ActionReplace))
+	check.Equal(t, "placeholder", check.Value(decide(t, db, id, operator, txmanager.ActionPlaceholder))(t).RequestedAction, txmanager.ActionPlaceholder)
 }
 
 // Reservations are read by request and by txId.

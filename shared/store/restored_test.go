@@ -30,7 +30,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	kept := post(t, db, alice, "kept")
 	recoverElsewhere(t, db, cluster)
 
-	await(t, "a new intent is refused, once connections from before the restart are gone", func() bool {
+	storetest.Await(t, "a new intent is refused, once connections from before the restart are gone", func() bool {
 		_, err := db.Create(t.Context(), intent(alice, "new"), 10)
 		if err == nil {
 			t.Fatal("a new intent in a restored database: got it accepted")
@@ -66,8 +66,8 @@ func ownCluster(t *testing.T) (storetest.Bundle, *pgcluster.Cluster) {
 // end on a new timeline.
 func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Cluster) {
 	t.Helper()
-	run(t, db, `alter system set restore_command = 'false'`)
-	run(t, db, `copy (select '') to program 'cat > recovery.signal'`)
+	db.Run(t, `alter system set restore_command = 'false'`)
+	db.Run(t, `copy (select '') to program 'cat > recovery.signal'`)
 	check.OK(t)(cluster.Restart(t.Context(), false))
 	db.DB.Reset()
 	fresh := check.Value(pgxpool.New(t.Context(), db.URL))(t)
@@ -129,7 +129,7 @@ func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1], LeaseEnd: txmanager.ReleaseUnlessRerun})
 	recoverElsewhere(t, db, cluster)
-	await(t, "connections from before the restart are gone", func() bool { return db.Ping(t.Context()) == nil })
+	storetest.Await(t, "connections from before the restart are gone", func() bool { return db.Ping(t.Context()) == nil })
 
 	unknown := uuid.NewString()
 	for _, id := range []string{held.TxID, queued.TxID} {
@@ -147,7 +147,7 @@ func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
 	check.Equal(t, "cancel of what has a nonce, once accepted", check.Value(decide(t, db, held.TxID, shop, txmanager.ActionCancel))(t).RequestedAction, txmanager.ActionCancel)
 	check.Err(t, "a txId that nobody has, once accepted", store.ErrNotFound)(db.Tx(t.Context(), unknown, shop))
 	check.Err(t, "a request that may be lost, accepted and in PROTECT", store.ErrInDoubt)(db.TxByRequest(t.Context(), alice, "lost", shop))
-	run(t, db, releaseAll)
+	db.Run(t, releaseAll)
 	check.Equal(t, "cancel in the queue, once released", check.Value(decide(t, db, queued.TxID, shop, txmanager.ActionCancel))(t).SubState, txmanager.Cancelled)
 }
 
@@ -192,7 +192,7 @@ func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 	if a, err := db.Create(t.Context(), again, 100); err != nil || a.TxID != five.TxID || !a.Queued {
 		t.Errorf("posted again by its caller: got %+v, %v; want it let go on", a, err)
 	}
-	out, err := db.RecordDecision(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "ann", Operator: true}, Action: txmanager.ActionCancel, Reason: "cancelled after the backup"})
+	out, err := decide(t, db, six.TxID, operator, txmanager.ActionCancel)
 	if err != nil || out.SubState != txmanager.Cancelled {
 		t.Errorf("cancel: got %+v, %v; want it cancelled", out, err)
 	}
@@ -204,7 +204,7 @@ func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	payerOf(t, db, alice)
+	registerFor(t, db, alice, store.PayoutCaller)
 	lost(t, db, alice, nil, 5, 6, 7)
 	payouts := make(map[int]string)
 	for value, reqID := range map[int]string{5: "01ARZ3NDEKTSV4RRFFQ69G5FA5", 6: "01ARZ3NDEKTSV4RRFFQ69G5FA6", 7: "01ARZ3NDEKTSV4RRFFQ69G5FA7"} {
@@ -216,9 +216,9 @@ func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
 		}
 	}
 	acceptRestored(t, db)
-	run(t, db, `alter table payout_statement drop constraint statement_of_a_transfer`)
+	db.Run(t, `alter table payout_statement drop constraint statement_of_a_transfer`)
 	state := func(reqID string, refund bool) {
-		run(t, db, `insert into payout_statement (req_id, of_confirmed, paid, refund, nonces_below, other_payments, by, reason, change, acted_at)
+		db.Run(t, `insert into payout_statement (req_id, of_confirmed, paid, refund, nonces_below, other_payments, by, reason, change, acted_at)
 			select $1, false, false, $2, 0, '{}', 'ann', 'r', max(id), clock_timestamp() from identity_change`, reqID, refund)
 	}
 	state("01ARZ3NDEKTSV4RRFFQ69G5FA6", false)
@@ -243,19 +243,14 @@ func TestANamedRequestLeavesItsHoldFree(t *testing.T) {
 	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5)
 	five, _ := mustCreate(t, db, worth(alice, "five", 5))
-	foreign := nameIn(t, db, "five", five.TxID)
-	if got := value[string](t, db, `select state || '/' || sub_state || ' ' || recorded_nonce from managed_tx where tx_id = $1`, five.TxID); got != "CONFIRMED/RECORDED 1" {
-		t.Fatalf("the named request: got %s", got)
-	}
+	check.OK(t)(nameIn(t, db, "five", five.TxID))
+	check.Equal(t, "the named request", value[string](t, db, `select state || '/' || sub_state || ' ' || recorded_nonce from managed_tx where tx_id = $1`, five.TxID), "CONFIRMED/RECORDED 1")
 	lostToo, held := mustCreate(t, db, worth(alice, "lost too", 5))
 	if !held {
 		t.Error("another request with the call of nonce 0: got it not held")
 	}
 	zero := uint64(0)
 	check.Equal(t, "match", check.Value(db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, lostToo.TxID))(t).SubState, txmanager.RecordedOnChain)
-	if foreign != nil {
-		t.Error(foreign)
-	}
 }
 
 // A match that commits while a release is evaluated takes the request from it. The release of
@@ -276,7 +271,7 @@ func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
 // nameIn has a second incident of alice released, in which nonce 1 was named the request.
 func nameIn(t *testing.T, db storetest.Bundle, requestID, txID string) error {
 	t.Helper()
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "release/2")
 	taker := calls(5)
 	taker.Hash = txmanager.Hash{9}

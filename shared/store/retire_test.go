@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -24,10 +25,7 @@ func TestRetire(t *testing.T) {
 	before := take(t, db, alice, "a/1")
 	check.OK(t)(db.Store.Retire(t.Context(), retirement(alice)))
 	check.Err(t, "create", store.ErrRetired)(db.Store.Create(t.Context(), intent(alice, "r"), 10))
-	_, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: before.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if err == nil {
-		t.Error("the holder of the lease writes: want it fenced")
-	}
+	check.Err(t, "the holder of the lease writes", lease.ErrFenced)(db.Store.Commit(t.Context(), txmanager.Commit{Lease: before.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}))
 	if after := take(t, db, alice, "b/1"); !after.Suspended || len(after.Queue)+len(after.Open) != 0 {
 		t.Errorf("the next session: got suspended %t, %d intents; want nothing to sign", after.Suspended, len(after.Queue)+len(after.Open))
 	}
@@ -36,21 +34,14 @@ func TestRetire(t *testing.T) {
 	for _, suspend := range []bool{true, false} {
 		check.Err(t, fmt.Sprint("suspend ", suspend), store.ErrRetired)(db.Store.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: suspend, By: "ann", Reason: "r"}))
 	}
-	_, _, err = db.Store.UpdateSubmitter(t.Context(), window(1))
-	if !errors.Is(err, store.ErrRetired) {
-		t.Errorf("update: got %v, want %v", err, store.ErrRetired)
-	}
-	run(t, db, openIncident, alice)
+	check.Err(t, "update", store.ErrRetired)(db.Store.UpdateSubmitter(t.Context(), window(1)))
+	db.Run(t, openIncident, alice)
 	lost := &txmanager.ReleaseRequest{Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 1,
 		Requests: map[uint64]string{0: "lost"}, EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "lost"}}}
 	check.Err(t, "release, naming a lost request", store.ErrRetired)(db.Store.Commit(t.Context(), txmanager.Commit{
 		Lease: take(t, db, alice, "b/1").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{CloseIncident: lost}}))
-	if err := db.Store.Retire(t.Context(), retirement(alice)); !errors.Is(err, store.ErrStatusUnchanged) {
-		t.Errorf("again: got %v, want %v", err, store.ErrStatusUnchanged)
-	}
-	if err := db.Store.Retire(t.Context(), retirement("eip155:1337:0x0000000000000000000000000000000000000ca0")); !errors.Is(err, store.ErrUnknownSubmitter) {
-		t.Errorf("no such submitter: got %v, want %v", err, store.ErrUnknownSubmitter)
-	}
+	check.Err(t, "again", store.ErrStatusUnchanged)(db.Store.Retire(t.Context(), retirement(alice)))
+	check.Err(t, "no such submitter", store.ErrUnknownSubmitter)(db.Store.Retire(t.Context(), retirement(bob)))
 	check.Equal(t, "status", check.Value(db.Store.Submitter(t.Context(), alice))(t).Status, "RETIRED")
 	check.Equal(t, "changes", check.Value(db.Store.Changes(t.Context(), alice, 1<<62, 10))(t)[0].Action, "RETIRE")
 }
@@ -61,26 +52,23 @@ func TestRetireRefusesOpenWork(t *testing.T) {
 	db := registered(t, 10, alice)
 	refused := func(want string) {
 		t.Helper()
-		err := db.Store.Retire(t.Context(), retirement(alice))
-		if work, ok := errors.AsType[store.OpenWorkError](err); !ok || work.Work != want {
-			t.Errorf("got %v, want it refused for %q", err, want)
-		}
+		check.Err(t, "retire", store.OpenWorkError{Work: want})(db.Store.Retire(t.Context(), retirement(alice)))
 	}
 	post(t, db, alice, "r")
 	refused("queued intents")
 	sendAll(t, db, alice)
 	refused("open transactions")
-	moveAll(t, db.URL, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
-	moveAll(t, db.URL, alice, func(x *txmanager.Tx) {
+	moveAll(t, db, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	moveAll(t, db, alice, func(x *txmanager.Tx) {
 		x.State, x.Sub, x.Confirmations = txmanager.Confirmed, "", []txmanager.Header{{Number: 7}}
 		x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true}
 	})
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, alice)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, alice)
 	refused("an open PROTECT incident")
-	run(t, db, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r'`)
-	run(t, db, `update submitter_nonce_cursor set suspected_violation = '{}' where submitter = $1`, alice)
+	db.Run(t, `update protect_incident set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r'`)
+	db.Run(t, `update submitter_nonce_cursor set suspected_violation = '{}' where submitter = $1`, alice)
 	refused("a suspected violation")
-	run(t, db, `update submitter_nonce_cursor set suspected_violation = null where submitter = $1`, alice)
+	db.Run(t, `update submitter_nonce_cursor set suspected_violation = null where submitter = $1`, alice)
 	check.OK(t)(db.Store.Retire(t.Context(), retirement(alice)))
 }
 
@@ -88,10 +76,7 @@ func TestRetireRefusesOpenWork(t *testing.T) {
 func TestRetirementsAndCreatesAtOnce(t *testing.T) {
 	t.Parallel()
 	const rounds, creators = 40, 4
-	var all []txmanager.Submitter
-	for i := range rounds {
-		all = append(all, numbered(i))
-	}
+	all := numbers(rounds)
 	db := registered(t, 10, all...)
 	other := storetest.Open(t, storetest.Options(db.URL, storetest.Rules))
 	retired, accepted := 0, 0
@@ -154,21 +139,16 @@ func TestRetirementWaitsForACreate(t *testing.T) {
 	waits := func() bool {
 		return value[bool](t, db, `select exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database()))`)
 	}
-	await(t, "the retirement is refused", func() bool {
+	storetest.Await(t, "the retirement is refused", func() bool {
 		if waits() {
 			t.Fatal("the retirement with open work waits for the create")
 		}
 		return len(done) == 1
 	})
-	refused := func(err error) {
-		t.Helper()
-		if work, ok := errors.AsType[store.OpenWorkError](err); !ok || work.Work != "queued intents" {
-			t.Errorf("got %v, want it refused for queued intents", err)
-		}
-	}
-	refused(<-done)
+	refused := store.OpenWorkError{Work: "queued intents"}
+	check.Err(t, "with open work", refused)(<-done)
 	go func() { done <- db.Store.Retire(t.Context(), retirement(bob)) }()
-	await(t, "the retirement without open work waits", waits)
+	storetest.Await(t, "the retirement without open work waits", waits)
 	check.OK(t)(tx.Commit(t.Context()))
-	refused(<-done)
+	check.Err(t, "once the create has ended", refused)(<-done)
 }

@@ -7,12 +7,12 @@ import (
 	"math/big"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
@@ -30,29 +30,26 @@ func sharing(t *testing.T, db storetest.Bundle) storetest.Bundle {
 
 // together acquires the leases of all at once, in one round trip, and returns what each was
 // answered, and the round trips.
-func together(t *testing.T, db storetest.Bundle, owner string, wide bool, all ...txmanager.Submitter) ([]outcome[txmanager.AcquireResult], int64) {
+func together(t *testing.T, db storetest.Bundle, owner string, wide bool, all ...txmanager.Submitter) ([]storetest.Outcome[txmanager.AcquireResult], int64) {
 	t.Helper()
-	got, trips, calls := make([]outcome[txmanager.AcquireResult], len(all)), make([]int64, len(all)), sync.WaitGroup{}
+	got, calls := make([]storetest.Outcome[txmanager.AcquireResult], len(all)), sync.WaitGroup{}
+	var trips atomic.Int64
 	for i, sub := range all {
 		calls.Go(func() {
 			ctx := telemetry.WithMeter(store.WithPatience(t.Context()))
-			got[i].got, got[i].err = db.Acquire(ctx, sub, owner, wide)
-			trips[i] = telemetry.MeterFrom(ctx).Cost().SQLRoundTrips
+			got[i].Got, got[i].Err = db.Acquire(ctx, sub, owner, wide)
+			trips.Add(telemetry.MeterFrom(ctx).Cost().SQLRoundTrips)
 		})
 	}
 	calls.Wait()
-	sum := int64(0)
-	for _, n := range trips {
-		sum += n
-	}
-	return got, sum
+	return got, trips.Load()
 }
 
 // wantHeld checks that the lease was taken under the token.
-func wantHeld(t *testing.T, what string, got outcome[txmanager.AcquireResult], token int64) {
+func wantHeld(t *testing.T, what string, got storetest.Outcome[txmanager.AcquireResult], token int64) {
 	t.Helper()
-	if got.err != nil || !got.got.Held || got.got.State.Lease.Token != token {
-		t.Errorf("%s: got held %t under token %d, %v; want it held under %d", what, got.got.Held, got.got.State.Lease.Token, got.err, token)
+	if got.Err != nil || !got.Got.Held || got.Got.State.Lease.Token != token {
+		t.Errorf("%s: got held %t under token %d, %v; want it held under %d", what, got.Got.Held, got.Got.State.Lease.Token, got.Err, token)
 	}
 }
 
@@ -61,12 +58,10 @@ func wantHeld(t *testing.T, what string, got outcome[txmanager.AcquireResult], t
 func TestAcquiresShareRoundTrips(t *testing.T) {
 	t.Parallel()
 	const many = 50
-	db := storetest.New(t)
-	var all []txmanager.Submitter
-	for i := range many {
-		all = append(all, numbered(i))
-		db.Register(t, numbered(i), 1)
-		post(t, db, numbered(i), fmt.Sprint("r-", i))
+	all := numbers(many)
+	db := registered(t, 1, all...)
+	for i, sub := range all {
+		post(t, db, sub, fmt.Sprint("r-", i))
 	}
 	db = sharing(t, db)
 	for token := range int64(3) {
@@ -76,7 +71,7 @@ func TestAcquiresShareRoundTrips(t *testing.T) {
 		}
 		for i, sub := range all {
 			wantHeld(t, string(sub), got[i], token+1)
-			w := got[i].got.State
+			w := got[i].Got.State
 			if w.Submitter() != sub || w.Lease.Owner != "a/1" || !slices.Equal(inQueue(w), []string{fmt.Sprint("r-", i)}) || w.Queue[0].Submitter != sub {
 				t.Errorf("%s: got lease %+v and queue %v, want its own", sub, w.Lease, inQueue(w))
 			}
@@ -93,10 +88,8 @@ func TestALockedLeaseIsAcquiredAlone(t *testing.T) {
 	carol := numbered(7)
 	db := sharing(t, registered(t, 1, alice, bob, carol))
 	together(t, db, "a/1", true, alice, bob, carol)
-	other := connect(t, db)
-	other.do("begin")
-	other.do(`select from submitter_lease where submitter = $1 for update`, bob)
-	waiting := start(func() (txmanager.AcquireResult, error) {
+	other := holding(t, db, `select from submitter_lease where submitter = $1 for update`, bob)
+	waiting := storetest.Start(func() (txmanager.AcquireResult, error) {
 		return db.Acquire(store.WithPatience(t.Context()), bob, "a/1", true)
 	})
 	got, trips := together(t, db, "a/1", true, alice, carol)
@@ -105,7 +98,7 @@ func TestALockedLeaseIsAcquiredAlone(t *testing.T) {
 	if trips > 1 {
 		t.Errorf("round trips of alice and carol: got %d, want only the one that bob shares", trips)
 	}
-	awaitBlocked(t, db, "insert into submitter_lease")
+	db.AwaitBlocked(t, "insert into submitter_lease")
 	other.do("commit")
 	wantHeld(t, "bob, unlocked", <-waiting, 2)
 }
@@ -118,16 +111,16 @@ func TestSharedAcquiresAreAnsweredEach(t *testing.T) {
 	db := sharing(t, registered(t, 1, alice, bob, carol))
 	take(t, db, bob, "b/1")
 	take(t, db, carol, "b/1")
-	run(t, db, `update submitter_lease set expires_at = clock_timestamp() - interval '1 h' where submitter = $1`, carol)
+	db.Run(t, `update submitter_lease set expires_at = clock_timestamp() - interval '1 h' where submitter = $1`, carol)
 	got, _ := together(t, db, "a/1", true, alice, bob, carol, ghost)
 	wantHeld(t, "alice", got[0], 1)
-	check.Equal(t, "alice: taken over", got[0].got.TakenOver, false)
-	if bob := got[1]; bob.err != nil || bob.got.Held || bob.got.Token != 1 || !bob.got.TakeoverAt.After(bob.got.ExpiresAt) {
+	check.Equal(t, "alice: taken over", got[0].Got.TakenOver, false)
+	if bob := got[1]; bob.Err != nil || bob.Got.Held || bob.Got.Token != 1 || !bob.Got.TakeoverAt.After(bob.Got.ExpiresAt) {
 		t.Errorf("bob: got %+v, want it held by another under token 1", bob)
 	}
 	wantHeld(t, "carol", got[2], 2)
-	check.Equal(t, "carol: taken over", got[2].got.TakenOver, true)
-	check.Err(t, "ghost", store.ErrUnknownSubmitter)(got[3].got, got[3].err)
+	check.Equal(t, "carol: taken over", got[2].Got.TakenOver, true)
+	check.Err(t, "ghost", store.ErrUnknownSubmitter)(got[3].Got, got[3].Err)
 	check.Equal(t, "owners, tokens and flags",
 		value[string](t, db, `select string_agg(owner_node || ' ' || fencing_token || ' ' || rerun_requested, ', ' order by submitter) from submitter_lease`),
 		"a/1 2 false, b/1 1 true, a/1 1 false")
@@ -150,13 +143,13 @@ func TestIterationsBeginInSharedRoundTrips(t *testing.T) {
 	t.Parallel()
 	db := sharing(t, registered(t, 1, alice, bob))
 	l := take(t, db, alice, "a/1").Lease
-	run(t, db, `update submitter_lease set rerun_requested = true`)
+	db.Run(t, `update submitter_lease set rerun_requested = true`)
 	for i, want := range []struct {
 		token int64
 		err   error
 	}{{2, nil}, {0, lease.ErrFenced}} {
 		joined := make(chan struct{})
-		waiting := start(func() (txmanager.AcquireResult, error) {
+		waiting := storetest.Start(func() (txmanager.AcquireResult, error) {
 			return db.Acquire(store.WithPatience(&watched{t.Context(), sync.OnceFunc(func() { close(joined) })}), bob, "a/1", true)
 		})
 		<-joined
@@ -176,20 +169,17 @@ func TestSharedAcquiresFailAlone(t *testing.T) {
 	db := sharing(t, registered(t, 1, alice, bob, numbered(7)))
 	post(t, db, alice, "open")
 	sendAll(t, db, alice)
-	run(t, db, `create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`)
-	run(t, db, fmt.Sprintf(`create trigger refuse before update on submitter_lease for each row when (new.submitter = '%s') execute function refuse()`, alice))
-	run(t, db, fmt.Sprintf(`create trigger refuse_new before insert on submitter_lease for each row when (new.submitter = '%s') execute function refuse()`, alice))
+	db.Run(t, `create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`)
+	db.Run(t, fmt.Sprintf(`create trigger refuse before update on submitter_lease for each row when (new.submitter = '%s') execute function refuse()`, alice))
+	db.Run(t, fmt.Sprintf(`create trigger refuse_new before insert on submitter_lease for each row when (new.submitter = '%s') execute function refuse()`, alice))
 	got, _ := together(t, db, "a/1", true, alice, bob, numbered(7))
-	var refusal *pgconn.PgError
-	if !errors.As(got[0].err, &refusal) || refusal.Message != "refused" {
-		t.Errorf("alice: got %v, want what the trigger raised", got[0].err)
-	}
+	check.Equal(t, "alice, of what the trigger raised", outcomeOf(got[0].Err), "P0001")
 	wantHeld(t, "bob", got[1], 1)
 	wantHeld(t, "the third", got[2], 1)
 
-	run(t, db, `drop trigger refuse on submitter_lease; drop trigger refuse_new on submitter_lease; alter table tx_document disable trigger user; delete from tx_document`)
+	db.Run(t, `drop trigger refuse on submitter_lease; drop trigger refuse_new on submitter_lease; alter table tx_document disable trigger user; delete from tx_document`)
 	got, trips := together(t, db, "a/1", true, alice, bob, numbered(7))
-	if got[0].err == nil || got[0].got.Held {
+	if got[0].Err == nil || got[0].Got.Held {
 		t.Errorf("without its documents: got %+v, want an error", got[0])
 	}
 	wantHeld(t, "bob", got[1], 2)
@@ -205,15 +195,13 @@ func TestLargeStatesAreLoadedAlone(t *testing.T) {
 	const many = 2100 // two of them exceed the limit of a shared load
 	db := registered(t, many, alice, bob, numbered(7))
 	for _, sub := range []txmanager.Submitter{alice, bob} {
-		run(t, db, withPayload(`
-insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
-select gen_random_uuid(), $1, i::text, 'shop', sha256('') from generate_series(1, $2) as i`), sub, many)
+		fill(t, db, sub, "", many)
 	}
 	db = sharing(t, db)
 	got, trips := together(t, db, "a/1", true, alice, bob, numbered(7))
 	for i, want := range []int{many, many, 0} {
 		wantHeld(t, fmt.Sprint(i), got[i], 1)
-		if w := got[i].got.State; len(w.Queue) != want || w.QueueMore || w.Window != many || w.Lease.Left() <= 0 {
+		if w := got[i].Got.State; len(w.Queue) != want || w.QueueMore || w.Window != many || w.Lease.Left() <= 0 {
 			t.Errorf("%d: got %d queued, more %t, window %d; want %d, false, %d", i, len(w.Queue), w.QueueMore, w.Window, want, many)
 		}
 	}
@@ -229,9 +217,9 @@ func TestAnAdvanceWaitsOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	ctx = store.WithPatience(ctx)
-	first := start(func() (txmanager.AcquireResult, error) { return db.Acquire(ctx, alice, "a/1", true) })
-	var got outcome[txmanager.AcquireResult]
-	await(t, "another acquire ends the wait of the first", func() bool {
+	first := storetest.Start(func() (txmanager.AcquireResult, error) { return db.Acquire(ctx, alice, "a/1", true) })
+	var got storetest.Outcome[txmanager.AcquireResult]
+	storetest.Await(t, "another acquire ends the wait of the first", func() bool {
 		check.OK(t)(db.Acquire(t.Context(), bob, "a/1", true))
 		select {
 		case got = <-first:
@@ -242,16 +230,16 @@ func TestAnAdvanceWaitsOnce(t *testing.T) {
 	})
 	wantHeld(t, "first", got, 1)
 	second, err := db.Acquire(ctx, alice, "a/1", true)
-	wantHeld(t, "second", outcome[txmanager.AcquireResult]{second, err}, 2)
+	wantHeld(t, "second", storetest.Outcome[txmanager.AcquireResult]{Got: second, Err: err}, 2)
 }
 
 // slowLoad makes each load of sub take four seconds.
 func slowLoad(t *testing.T, db storetest.Bundle, sub txmanager.Submitter) {
 	t.Helper()
-	run(t, db, `alter table submitter_policy rename to all_policies`)
-	run(t, db, fmt.Sprintf(`create view submitter_policy as
+	db.Run(t, `alter table submitter_policy rename to all_policies`)
+	db.Run(t, fmt.Sprintf(`create view submitter_policy as
 		select * from all_policies where case when submitter = '%s' then pg_sleep(4) is not null else true end`, sub))
-	run(t, db, `insert into all_policies (submitter) values ($1) on conflict do nothing`, sub)
+	db.Run(t, `insert into all_policies (submitter) values ($1) on conflict do nothing`, sub)
 }
 
 // A submitter whose load is slow delays those of its round trip once, for as long as a shared statement may take.
@@ -263,7 +251,7 @@ func TestACostlyLoadDelaysNoOther(t *testing.T) {
 	slowLoad(t, db, bob)
 	db = sharing(t, db)
 	for token := range int64(2) {
-		slow := start(func() (txmanager.AcquireResult, error) {
+		slow := storetest.Start(func() (txmanager.AcquireResult, error) {
 			return db.Acquire(store.WithPatience(t.Context()), bob, "a/1", true)
 		})
 		began := time.Now()
@@ -277,8 +265,8 @@ func TestACostlyLoadDelaysNoOther(t *testing.T) {
 		wantHeld(t, "bob, alone", <-slow, token+1)
 		check.Equal(t, "bob goes alone", store.IsCostly(db.Store, bob), true)
 	}
-	run(t, db, `drop view submitter_policy; alter table all_policies rename to submitter_policy`)
-	await(t, "bob shares again once his load is fast", func() bool {
+	db.Run(t, `drop view submitter_policy; alter table all_policies rename to submitter_policy`)
+	storetest.Await(t, "bob shares again once his load is fast", func() bool {
 		check.OK(t)(db.Acquire(t.Context(), bob, "a/1", true))
 		return !store.IsCostly(db.Store, bob)
 	})
@@ -288,21 +276,19 @@ func TestACostlyLoadDelaysNoOther(t *testing.T) {
 func TestAnOverdueRoundTripIsRepeatedAlone(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice, bob)
-	other := connect(t, db)
-	other.do("begin")
-	other.do("lock table submitter_lease")
+	other := holding(t, db, "lock table submitter_lease")
 	db = reopened(t, db, func(o *store.Options) {
 		o.AcquireWait, o.Lease.RenewBelow = 300*time.Millisecond, o.Lease.Duration-100*time.Millisecond
 	})
-	answers := start(func() (got [2]outcome[txmanager.AcquireResult], _ error) {
+	answers := storetest.Start(func() (got [2]storetest.Outcome[txmanager.AcquireResult], _ error) {
 		all, _ := together(t, db, "a/1", true, alice, bob)
-		return [2]outcome[txmanager.AcquireResult](all), nil
+		return [2]storetest.Outcome[txmanager.AcquireResult](all), nil
 	})
-	await(t, "two lone acquires wait", func() bool {
+	storetest.Await(t, "two lone acquires wait", func() bool {
 		return value[int](t, db, `select count(*) from pg_stat_activity where application_name = 'fencepost' and datname = current_database() and wait_event_type = 'Lock'`) == 2
 	})
 	other.do("commit")
-	for i, got := range (<-answers).got {
+	for i, got := range (<-answers).Got {
 		wantHeld(t, fmt.Sprint(i), got, 1)
 	}
 }
@@ -323,11 +309,11 @@ func TestSharedLoadsEqualLoneLoads(t *testing.T) {
 		for i := range 5 {
 			in := intent(sub, fmt.Sprint("q-", i+1))
 			in.Caller = []string{"shop", "bank"}[i%2]
-			created(t, db, in)
+			create(t, db, in)
 		}
 	}
-	run(t, db, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h' where submitter = $1 and request_id <> 'o-1' and open`, open)
-	run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + interval '1 h' where submitter = $1 and request_id = 'q-2'`, deferred)
+	db.Run(t, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h' where submitter = $1 and request_id <> 'o-1' and open`, open)
+	db.Run(t, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + interval '1 h' where submitter = $1 and request_id = 'q-2'`, deferred)
 	other := connect(t, db)
 	other.do(`set session_replication_role = replica`) // triggers keep the validUntil
 	other.do(`update managed_tx set valid_until = clock_timestamp() - interval '1 s' where submitter = $1 and request_id in ('q-1', 'q-4')`, expired)
@@ -335,7 +321,7 @@ func TestSharedLoadsEqualLoneLoads(t *testing.T) {
 	check.OK(t)(db.PutPolicy(t.Context(), store.PolicyChange{Submitter: limited, By: "olga", Reason: "a test", Policy: store.Policy{
 		MaxValue: new("5"), MaxFeesPerDay: new("9"), PerCaller: map[string]store.CallerLimits{"shop": {MaxValue: new("4")}},
 	}}))
-	run(t, db, openIncident, protected)
+	db.Run(t, openIncident, protected)
 	db.Store.Close()
 	shared := reopened(t, db, func(o *store.Options) {
 		o.GasBumpAfter, o.StuckAfter, o.AcquireWait = time.Minute, time.Hour, 300*time.Millisecond
@@ -347,10 +333,10 @@ func TestSharedLoadsEqualLoneLoads(t *testing.T) {
 			check.Equal(t, "round trips", trips, 1)
 			for i, sub := range all {
 				lone, err := shared.Acquire(t.Context(), sub, "a/1", wide)
-				if err != nil || got[i].err != nil {
-					t.Fatalf("%s: got %v, %v", sub, err, got[i].err)
+				if err != nil || got[i].Err != nil {
+					t.Fatalf("%s: got %v, %v", sub, err, got[i].Err)
 				}
-				if diff := cmp.Diff(lone.State, got[i].got.State, cmpopts.IgnoreUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreFields(txmanager.SubmitterState{}, "Now", "Lease"), sameAmount); diff != "" {
+				if diff := cmp.Diff(lone.State, got[i].Got.State, cmpopts.IgnoreUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreFields(txmanager.SubmitterState{}, "Now", "Lease"), sameAmount); diff != "" {
 					t.Errorf("%s, wide %t, order %d (-alone +shared):\n%s", sub, wide, order, diff)
 				}
 			}
@@ -367,10 +353,7 @@ func TestSharedLoadsEqualLoneLoads(t *testing.T) {
 func TestTwoProcessesShareNoLease(t *testing.T) {
 	t.Parallel()
 	const rounds, each = 12, 8
-	db := storetest.New(t)
-	for i := range rounds * each {
-		db.Register(t, numbered(i), 1)
-	}
+	db := registered(t, 1, numbers(rounds*each)...)
 	before := value[int64](t, db, deadlocks)
 	var mu sync.Mutex
 	var all sync.WaitGroup

@@ -119,7 +119,7 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 	db := storetest.New(t)
 	rows := plant(t, db)
 	role := fmt.Sprintf("functions_%d", time.Now().UnixNano())
-	run(t, db, `create role `+role)
+	db.Run(t, `create role `+role)
 	t.Cleanup(func() {
 		_, _ = db.DB.Exec(context.Background(), fmt.Sprintf(`drop owned by %[1]s; drop role %[1]s`, role))
 	})
@@ -228,8 +228,7 @@ func encodedCall(t *testing.T, tx *types.Transaction) (all []byte) {
 
 func encoded(t *testing.T, field any) []byte {
 	t.Helper()
-	text := check.Value(rlp.EncodeToBytes(field))(t)
-	return text
+	return check.Value(rlp.EncodeToBytes(field))(t)
 }
 
 // Of bytes of other forms, or that name no chain, the database reads nothing.
@@ -238,8 +237,7 @@ func TestSignedCallReadsNothingElse(t *testing.T) {
 	db := storetest.New(t)
 	to, one := common.Address{9}, big.NewInt(1)
 	legacy := func(v int64) []byte {
-		raw := check.Value(types.NewTx(&types.LegacyTx{GasPrice: one, Gas: 21_000, To: &to, Value: one, V: big.NewInt(v), R: one, S: one}).MarshalBinary())(t)
-		return raw
+		return check.Value(types.NewTx(&types.LegacyTx{GasPrice: one, Gas: 21_000, To: &to, Value: one, V: big.NewInt(v), R: one, S: one}).MarshalBinary())(t)
 	}
 	typed := storetest.Bytes(1337, 0, eip155.Address([20]byte{9}), 1, "")
 	for name, c := range map[string]struct {

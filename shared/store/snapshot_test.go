@@ -40,19 +40,16 @@ func createWhileTakeWaits(t *testing.T) {
 			if name == "take" {
 				write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
 			}
-			other := connect(t, db)
-			other.do("begin")
-			other.do(`select from submitter_lease where submitter = $1 for update`, alice)
-			looking := start(func() (txmanager.SubmitterState, error) { return look(db, l) })
-			awaitBlocked(t, db, "submitter_lease")
+			other := holding(t, db, `select from submitter_lease where submitter = $1 for update`, alice)
+			looking := storetest.Blocked(t, db, "submitter_lease", func() (txmanager.SubmitterState, error) { return look(db, l) })
 			created := post(t, db, alice, "meanwhile") // and it did not wait for the lease
 			other.do("commit")
 			got := <-looking
-			if got.err != nil || !hasQueued(got.got, created.TxID) {
-				t.Errorf("look: got queue %v, %v; want %s in it", got.got.Queue, got.err, created.TxID)
+			if got.Err != nil || !hasQueued(got.Got, created.TxID) {
+				t.Errorf("look: got queue %v, %v; want %s in it", got.Got.Queue, got.Err, created.TxID)
 			}
-			if got.got.Lease.Token <= created.Token {
-				t.Errorf("token of the look: got %d, want above the create's %d", got.got.Lease.Token, created.Token)
+			if got.Got.Lease.Token <= created.Token {
+				t.Errorf("token of the look: got %d, want above the create's %d", got.Got.Lease.Token, created.Token)
 			}
 		})
 	}
@@ -69,15 +66,14 @@ func tokenAfterCommit(t *testing.T) {
 	db := registered(t, 10, alice)
 	l := take(t, db, alice, "a/1").Lease
 	goOn := holdCommits(t, db, "insert on managed_tx")
-	creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
-	awaitBlocked(t, db, "commit")
+	creating := storetest.Blocked(t, db, "commit", func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
 	look, err := db.BeginIteration(t.Context(), l, true)
 	if err != nil || len(look.Queue) != 0 || look.Lease.Token != 2 {
 		t.Fatalf("look before the commit: got %d queued under %d, %v; want none under 2", len(look.Queue), look.Lease.Token, err)
 	}
 	goOn()
-	if got := <-creating; got.err != nil || got.got.Token != 2 || !got.got.New {
-		t.Errorf("create: got %+v, %v; want it new, with the token 2 of the look that missed it", got.got, got.err)
+	if got := <-creating; got.Err != nil || got.Got.Token != 2 || !got.Got.New {
+		t.Errorf("create: got %+v, %v; want it new, with the token 2 of the look that missed it", got.Got, got.Err)
 	}
 }
 
@@ -97,17 +93,14 @@ func tokenBeforeLoad(t *testing.T) {
 				l := take(t, db, alice, "a/1").Lease
 				look = func() (txmanager.SubmitterState, error) { return db.BeginIteration(t.Context(), l, true) }
 			}
-			other := connect(t, db)
-			other.do("begin")
-			other.do(`lock table tx_version in access exclusive mode`)
-			looking := start(look)
-			awaitBlocked(t, db, "m.request_id")
+			other := holding(t, db, `lock table tx_version in access exclusive mode`)
+			looking := storetest.Blocked(t, db, "m.request_id", look)
 			check.Equal(t, "token that others read during the load", value[int64](t, db, `select coalesce(max(fencing_token), 0) from submitter_lease where submitter = $1`, alice), want)
 			created := post(t, db, alice, "meanwhile")
 			check.Equal(t, "token of a create during the load", created.Token, want)
 			other.do("commit")
-			if got := <-looking; got.err != nil || got.got.Lease.Token != want {
-				t.Errorf("look: got token %d, %v; want %d", got.got.Lease.Token, got.err, want)
+			if got := <-looking; got.Err != nil || got.Got.Lease.Token != want {
+				t.Errorf("look: got token %d, %v; want %d", got.Got.Lease.Token, got.Err, want)
 			}
 		})
 	}
@@ -181,7 +174,7 @@ func TestCreateUnderALeaseIsSeenByItsRelease(t *testing.T) {
 		t.Errorf("release: got %+v, want released under %d, and somebody queued", done, w.Lease.Token)
 	}
 	take(t, db, alice, "a/2")
-	run(t, db, `update submitter_lease set expires_at = clock_timestamp() - interval '1 second' where submitter = $1`, alice)
+	db.Run(t, `update submitter_lease set expires_at = clock_timestamp() - interval '1 second' where submitter = $1`, alice)
 	if got := post(t, db, alice, "run out"); !got.New || !got.Queued {
 		t.Errorf("under a lease that has run out: got %+v, want it new, and an advance due", got)
 	}
@@ -215,14 +208,13 @@ func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
 	db := registered(t, 10, alice)
 	l := take(t, db, alice, "a/1").Lease
 	goOn := holdCommits(t, db, "insert on managed_tx")
-	creating := start(func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
-	awaitBlocked(t, db, "commit")
+	creating := storetest.Blocked(t, db, "commit", func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
 	if done := write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 0 {
 		t.Errorf("release before the commit: got %+v, want released, and nobody queued", done)
 	}
 	goOn()
-	if got := <-creating; got.err != nil || !got.got.Queued || got.got.Token != l.Token {
-		t.Errorf("create: got %+v, %v; want an advance due under %d", got.got, got.err, l.Token)
+	if got := <-creating; got.Err != nil || !got.Got.Queued || got.Got.Token != l.Token {
+		t.Errorf("create: got %+v, %v; want an advance due under %d", got.Got, got.Err, l.Token)
 	}
 }
 
@@ -234,16 +226,15 @@ func TestReleaseReadsTheQueueBehindItsCommit(t *testing.T) {
 	db := registered(t, 10, alice)
 	l := take(t, db, alice, "a/1").Lease
 	goOn := holdCommits(t, db, "update on submitter_lease")
-	releasing := start(func() (txmanager.CommitResult, error) {
+	releasing := storetest.Blocked(t, db, "commit", func() (txmanager.CommitResult, error) {
 		return db.Commit(t.Context(), txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	})
-	awaitBlocked(t, db, "commit")
 	if got := post(t, db, alice, "r"); !got.New || got.Queued {
 		t.Errorf("create before the release's commit: got %+v, want it new, and no advance due", got)
 	}
 	goOn()
-	if done := <-releasing; done.err != nil || !done.got.Released || done.got.Queued != 1 {
-		t.Errorf("release: got %+v, %v; want released, and one queued", done.got, done.err)
+	if done := <-releasing; done.Err != nil || !done.Got.Released || done.Got.Queued != 1 {
+		t.Errorf("release: got %+v, %v; want released, and one queued", done.Got, done.Err)
 	}
 }
 
@@ -252,9 +243,9 @@ func TestReleaseReadsTheQueueBehindItsCommit(t *testing.T) {
 func TestReleaseTellsOfASuspensionThatEnded(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 10, alice)
-	run(t, db, suspended, alice)
+	db.Run(t, suspended, alice)
 	w := take(t, db, alice, "a/1")
-	run(t, db, `update submitter set status = 'ACTIVE' where submitter = $1`, alice)
+	db.Run(t, `update submitter set status = 'ACTIVE' where submitter = $1`, alice)
 	if got := post(t, db, alice, "r"); got.Queued {
 		t.Errorf("under a lease: got %+v, want no advance due", got)
 	}
@@ -267,9 +258,9 @@ func TestReleaseTellsOfASuspensionThatEnded(t *testing.T) {
 // holdCommits makes the commits of transactions with such a change wait until goOn is called.
 func holdCommits(t *testing.T, db storetest.Bundle, change string) (goOn func()) {
 	t.Helper()
-	run(t, db, `create function hold_up() returns trigger language plpgsql as
+	db.Run(t, `create function hold_up() returns trigger language plpgsql as
 		$$ begin perform pg_advisory_xact_lock(1); return null; end $$`)
-	run(t, db, `create constraint trigger hold_up after `+change+`
+	db.Run(t, `create constraint trigger hold_up after `+change+`
 		deferrable initially deferred for each row execute function hold_up()`)
 	other := connect(t, db)
 	other.do(`select pg_advisory_lock(1)`)

@@ -94,8 +94,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 	if proposalOf(ctx) != "" {
 		b.Queue(recordRegistration, r.Submitter, r.CreatedBy)
 	}
-	b.Queue(sameSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.MaxInFlight, policy).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&same, &callers, &status) })
+	b.Queue(sameSubmitter, r.Submitter, r.Signer, Bigint(r.StartNonce), r.MaxInFlight, policy).QueryRow(results.Scan(&same, &callers, &status))
 	if err := s.send(ctx, b); err != nil {
 		return false, fmt.Errorf("register %s: %w", r.Submitter, err)
 	}

@@ -76,13 +76,9 @@ var invalidNames = []string{
 }
 
 func tablesRefuse(t *testing.T, db storetest.Bundle) {
-	rows := check.Value(db.DB.Query(t.Context(), `
+	tables := db.Names(t, `
 		select c.table_name::text from information_schema.columns c join information_schema.tables using (table_schema, table_name)
-		 where c.table_schema = 'public' and c.column_name = 'submitter' and table_type = 'BASE TABLE' order by 1`))(t)
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(tables) < 6 {
-		t.Fatalf("tables that name a submitter: got %v, %v; want 6 or more", tables, err)
-	}
+		 where c.table_schema = 'public' and c.column_name = 'submitter' and table_type = 'BASE TABLE' order by 1`)
 	for _, table := range tables {
 		for _, text := range slices.Concat(spellings, invalidNames) {
 			_, err := db.DB.Exec(t.Context(), `insert into `+pgx.Identifier{table}.Sanitize()+` (submitter) values ($1)`, text)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -141,15 +142,21 @@ func TestClaimedBroadcastHasABlockMore(t *testing.T) {
 	}{{"9 min", "9 min", false}, {"10 min 30 s", "10 min 30 s", false}, {"12 min", "12 min", true}, {"9 min", "8 min", true}} {
 		sub := numbered(i + 1)
 		leftBehind{given: "SUBMITTED"}.arrange(t, db, sub)
-		run(t, db, `update managed_tx set last_submit_at = c.at, first_submit_at = c.at, next_resubmit_at = c.at, next_check_at = c.at + $2::interval - $3::interval
+		db.Run(t, `update managed_tx set last_submit_at = c.at, first_submit_at = c.at, next_resubmit_at = c.at, next_check_at = c.at + $2::interval - $3::interval
 			from (select clock_timestamp() - $2::interval as at) c where submitter = $1`, sub, c.claimed, c.check)
 		if c.taken {
 			want[sub] = ""
 		}
 	}
-	found, _, err := db.Overdue(t.Context(), grace, 10, time.Time{})
+	check.Same(t, "taken", late(t, db, 10), slices.Sorted(maps.Keys(want)))
+}
+
+// late are the submitters that a sweep takes, at most so many, in the order of their names.
+func late(t *testing.T, db storetest.Bundle, limit int) []txmanager.Submitter {
+	t.Helper()
+	found, _, err := db.Overdue(t.Context(), grace, limit, time.Time{})
 	check.OK(t)(err)
-	check.Same(t, "taken", slices.Sorted(slices.Values(found)), slices.Sorted(maps.Keys(want)))
+	return slices.Sorted(slices.Values(found))
 }
 
 // arrange brings sub to where the case wants it.
@@ -169,7 +176,7 @@ func (c leftBehind) arrange(t *testing.T, db storetest.Bundle, sub txmanager.Sub
 		post(t, db, sub, "behind it")
 	}
 	for _, statement := range c.then {
-		run(t, db, statement, sub)
+		db.Run(t, statement, sub)
 	}
 }
 
@@ -181,20 +188,15 @@ func TestOverdueTakesTheLongestUnsweptFirst(t *testing.T) {
 	for i := range 5 {
 		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(i))
 	}
-	run(t, db, `update submitter set swept_at = (select clock_timestamp()) - interval '1 hour' where submitter <> $1`, numbered(4))
+	db.Run(t, `update submitter set swept_at = (select clock_timestamp()) - interval '1 hour' where submitter <> $1`, numbered(4))
 	for round, want := range [][]txmanager.Submitter{
 		{numbered(0), numbered(4)}, // 4 was never swept; of the others the names decide
 		{numbered(1), numbered(2)},
 	} {
-		got, _, err := db.Overdue(t.Context(), grace, 2, time.Time{})
-		slices.Sort(got)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("round %d: got %v, %v; want %v", round, got, err, want)
-		}
+		check.Same(t, fmt.Sprint("round ", round), late(t, db, 2), want)
 	}
-	got, _, err := db.Overdue(t.Context(), grace, 2, time.Time{})
-	if err != nil || len(got) != 2 || !slices.Contains(got, numbered(3)) {
-		t.Errorf("round 2: got %v, %v; want two, the last unswept among them", got, err)
+	if got := late(t, db, 2); len(got) != 2 || !slices.Contains(got, numbered(3)) {
+		t.Errorf("round 2: got %v, want two, the last unswept among them", got)
 	}
 }
 
@@ -205,14 +207,8 @@ func TestOverdueIsSharedByTwoSweeps(t *testing.T) {
 	for i := range 3 {
 		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(i))
 	}
-	other := connect(t, db)
-	other.do("begin")
-	other.do(`update submitter set swept_at = clock_timestamp() where submitter = $1`, numbered(1))
-	got, _, err := db.Overdue(t.Context(), grace, 10, time.Time{})
-	slices.Sort(got)
-	if want := []txmanager.Submitter{numbered(0), numbered(2)}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("beside another sweep: got %v, %v; want %v", got, err, want)
-	}
+	holding(t, db, `update submitter set swept_at = clock_timestamp() where submitter = $1`, numbered(1))
+	check.Same(t, "beside another sweep", late(t, db, 10), []txmanager.Submitter{numbered(0), numbered(2)})
 }
 
 // A create on its way hides nothing from the sweep.
@@ -221,12 +217,8 @@ func TestOverdueBesideACreate(t *testing.T) {
 	db := storetest.New(t)
 	leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, alice)
 	in := intent(alice, "on its way")
-	other := connect(t, db)
-	other.do("begin")
-	other.do(insertIntent, in.TxID, alice, in.RequestID, in.Fingerprint[:])
-	if got, _, err := db.Overdue(t.Context(), grace, 10, time.Time{}); err != nil || len(got) != 1 {
-		t.Errorf("beside a create: got %v, %v; want %s", got, err, alice)
-	}
+	holding(t, db, insertIntent, in.TxID, alice, in.RequestID, in.Fingerprint[:])
+	check.Same(t, "beside a create", late(t, db, 10), []txmanager.Submitter{alice})
 }
 
 // The head of the queue decides whether the queue is late. An intent behind a waiting head, or
@@ -237,12 +229,10 @@ func TestOverdueReadsTheHead(t *testing.T) {
 	behindHead, aside := numbered(1), numbered(2)
 	leftBehind{"QUEUED", []string{checkLater}}.arrange(t, db, behindHead)
 	post(t, db, behindHead, "behind the head")
-	run(t, db, postedLongAgo, behindHead)
+	db.Run(t, postedLongAgo, behindHead)
 	leftBehind{"SUBMITTED, QUEUED", []string{checkLater, postedLongAgo}}.arrange(t, db, aside)
-	run(t, db, `update managed_tx set next_check_at = null, deferred_until_nonce = 0 where submitter = $1 and state = 'QUEUED'`, aside)
-	if got, _, err := db.Overdue(t.Context(), grace, 10, time.Time{}); err != nil || len(got) != 0 {
-		t.Errorf("nothing to do for anyone: got %v, %v; want none", got, err)
-	}
+	db.Run(t, `update managed_tx set next_check_at = null, deferred_until_nonce = 0 where submitter = $1 and state = 'QUEUED'`, aside)
+	check.Equal(t, "late, with nothing to do for anyone", len(late(t, db, 10)), 0)
 }
 
 // A submitter that was taken stays overdue until its task has run: one sweep
@@ -255,7 +245,7 @@ func TestOneSweepTakesEachOnce(t *testing.T) {
 		db.Register(t, sub, 1)
 		post(t, db, sub, "r")
 	}
-	run(t, db, `update managed_tx set created_at = created_at - interval '1 hour'`)
+	db.Run(t, `update managed_tx set created_at = created_at - interval '1 hour'`)
 	var taken []int
 	var began time.Time
 	for range 4 {
@@ -277,10 +267,10 @@ func TestLoadAfterTheClockWasSetBackFindsEverythingDue(t *testing.T) {
 	db := registered(t, 2, alice)
 	postAll(t, db, alice, "low", "high")
 	sendAll(t, db, alice)
-	run(t, db, pending, alice)
-	run(t, db, changedAhead, alice)
+	db.Run(t, pending, alice)
+	db.Run(t, changedAhead, alice)
 	post(t, db, alice, "queued")
-	run(t, db, `update managed_tx set updated_at = updated_at + interval '1 hour', next_check_at = clock_timestamp() + interval '61 min' where state = 'QUEUED' and submitter = $1`, alice)
+	db.Run(t, `update managed_tx set updated_at = updated_at + interval '1 hour', next_check_at = clock_timestamp() + interval '61 min' where state = 'QUEUED' and submitter = $1`, alice)
 	w := take(t, db, alice, "a/2")
 	if len(w.Open) != 2 || len(w.Queue) != 1 {
 		t.Fatalf("loaded: got %+v, want two with a nonce and one queued", w)
@@ -303,7 +293,7 @@ func TestH33SweepStarvesNobody(t *testing.T) {
 	db := storetest.New(t)
 	for n := range many {
 		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(n))
-		run(t, db, `update submitter_lease set rerun_requested = false`)
+		db.Run(t, `update submitter_lease set rerun_requested = false`)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newSweepModel(rt, t.Context(), db, many)
@@ -424,10 +414,7 @@ func TestBacklog(t *testing.T) {
 	db.Register(t, bob, 1)
 	wants := func(what string, want store.Backlog, least time.Duration) {
 		t.Helper()
-		got, err := db.Backlog(t.Context())
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		got := check.Value(db.Backlog(t.Context()))(t)
 		if got.OldestHeld < least || got.OldestHeld > least+time.Hour {
 			t.Errorf("%s: oldest nonce held for %v, want %v or a little more", what, got.OldestHeld, least)
 		}
@@ -440,23 +427,19 @@ func TestBacklog(t *testing.T) {
 	wants("two queues", store.Backlog{Queued: 8, Fullest: 7}, 0)
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:4], LeaseEnd: txmanager.ReleaseUnlessRerun})
-	run(t, db, `alter table tx_version disable trigger user`)
-	run(t, db, `update tx_version set created_at = created_at - nonce * interval '1 day'`) // above the lowest: not asked
-	run(t, db, `update tx_version set created_at = created_at - interval '2 h' where nonce = 0`)
+	db.Run(t, `alter table tx_version disable trigger user`)
+	db.Run(t, `update tx_version set created_at = created_at - nonce * interval '1 day'`) // above the lowest: not asked
+	db.Run(t, `update tx_version set created_at = created_at - interval '2 h' where nonce = 0`)
 	w = take(t, db, alice, "a/2")
-	states := []func(*txmanager.Tx){
-		func(x *txmanager.Tx) { x.State = txmanager.Stuck },
-		func(x *txmanager.Tx) { x.State = txmanager.Stuck },
-		func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending },
-	}
 	var moves []txmanager.Transition
-	for i, change := range states {
-		x := w.Open[i]
-		change(&x)
+	for i, x := range w.Open[:3] {
+		if x.State = txmanager.Stuck; i == 2 {
+			x.State, x.Sub = txmanager.Tracking, txmanager.Pending
+		}
 		moves = append(moves, txmanager.Transition{From: txmanager.Submitted, To: x})
 	}
 	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	run(t, db, openIncident, bob)
+	db.Run(t, openIncident, bob)
 	wants("some sent", store.Backlog{Queued: 4, Fullest: 3, Stuck: 2, NoReceipt: 2, Protected: 1}, 2*time.Hour)
 }
 
@@ -483,11 +466,11 @@ func TestTraceIsKept(t *testing.T) {
 	if got := w.Queue[0].Trace; got != nil {
 		t.Errorf("trace of an intent that came in none: got %x, want none", got)
 	}
-	decided, err := db.RecordDecision(t.Context(), store.Decision{TxID: traced.TxID, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"})
+	decided, err := decide(t, db, traced.TxID, operator, txmanager.ActionPlaceholder)
 	if err != nil || !decided.Recorded || !bytes.Equal(decided.Trace, origin) {
 		t.Errorf("a decision: got %+v, %v; want it recorded, with the trace", decided, err)
 	}
-	if decided, err = db.RecordDecision(t.Context(), store.Decision{TxID: traced.TxID, By: operator, Action: txmanager.ActionPlaceholder, Reason: "r"}); err != nil || decided.Recorded {
+	if decided, err = decide(t, db, traced.TxID, operator, txmanager.ActionPlaceholder); err != nil || decided.Recorded {
 		t.Errorf("the decision again: got recorded %v, %v; want it there already", decided.Recorded, err)
 	}
 }

@@ -66,7 +66,7 @@ func TestUpdateOfTheWindow(t *testing.T) {
 func TestPayerWindowNeverWidens(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 5, alice)
-	run(t, db, `update submitter set callers = '{transfer}'`)
+	db.Run(t, `update submitter set callers = '{transfer}'`)
 	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(1)))
 	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(5)))
 	_, _, err := db.Store.UpdateSubmitter(t.Context(), window(6))
@@ -80,9 +80,9 @@ func TestPayerWindowNeverWidens(t *testing.T) {
 func TestRetiredPayerLostNothing(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 5, alice, bob)
-	run(t, db, `update submitter set callers = '{transfer}'`)
+	db.Run(t, `update submitter set callers = '{transfer}'`)
 	check.OK(t)(db.Store.Retire(t.Context(), retirement(bob)))
-	run(t, db, `insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
+	db.Run(t, `insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
 	for sub, retired := range map[txmanager.Submitter]bool{alice: false, bob: true} {
 		if lost := check.Value(db.Store.LostNonces(t.Context(), sub))(t); !lost.Payer || lost.Retired != retired || lost.Restored == retired {
 			t.Errorf("%s: got %+v; want retired %t, restored %t", sub, lost, retired, !retired)

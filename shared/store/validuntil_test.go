@@ -29,16 +29,6 @@ func dbClock(t testing.TB, db storetest.Bundle) time.Time {
 	return value[time.Time](t, db, `select clock_timestamp()`)
 }
 
-// created posts, and must be taken.
-func created(t testing.TB, db storetest.Bundle, in store.Intent) string {
-	t.Helper()
-	got, err := db.Store.Create(t.Context(), in, 100_000)
-	if err != nil {
-		t.Fatalf("%s: %v", in.RequestID, err)
-	}
-	return got.TxID
-}
-
 // A validUntil that has passed is refused where the intent is new, with a policy and without,
 // alone and in a batch. A known request gets its stored answer. Another time conflicts.
 func TestValidUntilAtTheCreate(t *testing.T) {
@@ -56,8 +46,8 @@ func TestValidUntilAtTheCreate(t *testing.T) {
 				t.Errorf("got %+v, %v; want that it has passed, and nothing stored", got, err)
 			}
 			first := until("shop", "soon", &soon)
-			id := created(t, db, first)
-			await(t, "the time has passed", func() bool { return dbClock(t, db).After(soon) })
+			id := create(t, db, first).TxID
+			storetest.Await(t, "the time has passed", func() bool { return dbClock(t, db).After(soon) })
 			all, err := db.CreateAll(t.Context(), []store.Intent{until("shop", "past", &past), until("shop", "soon", &soon), until("shop", "late", &late)}, 1000)
 			if err != nil || !errors.Is(all[0].Err, store.ErrPast) || all[1].Err != nil || all[1].TxID != id || all[1].New || all[2].Err != nil || !all[2].New {
 				t.Errorf("got %+v, %v; want the first refused, the second as it is stored, the third taken", all, err)
@@ -65,10 +55,10 @@ func TestValidUntilAtTheCreate(t *testing.T) {
 			for what, again := range map[string]store.Intent{"none": until("shop", "soon", nil), "another": until("shop", "soon", &late)} {
 				check.Err(t, fmt.Sprintf("again with %s", what), store.ErrRequestConflict)(db.Store.Create(t.Context(), again, 1000))
 			}
-			if r, err := db.Tx(t.Context(), id, store.Viewer{Caller: "shop"}); err != nil || r.ValidUntil == nil || !r.ValidUntil.Equal(soon) {
+			if r, err := db.Tx(t.Context(), id, shop); err != nil || r.ValidUntil == nil || !r.ValidUntil.Equal(soon) {
 				t.Errorf("shown: got %v, %v; want %v", r.ValidUntil, err, soon)
 			}
-			page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, Size: 10}, store.Viewer{Caller: "shop"})
+			page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, Size: 10}, shop)
 			if err != nil || len(page) != 2 || !page[1].ValidUntil.Equal(soon) {
 				t.Errorf("listed: got %+v, %v; want both, the older with its time", page, err)
 			}
@@ -98,7 +88,7 @@ func TestNothingExpiredIsBound(t *testing.T) {
 				if i == c.expires {
 					in = until("shop", in.RequestID, &at)
 				}
-				ids = append(ids, created(t, db, in))
+				ids = append(ids, create(t, db, in).TxID)
 			}
 			w := take(t, db, alice, "a/1")
 			if len(w.Queue) != 3 || w.NextExpiry == nil || !w.NextExpiry.Equal(at) {
@@ -109,25 +99,20 @@ func TestNothingExpiredIsBound(t *testing.T) {
 			var done txmanager.CommitResult
 			var err error
 			if c.locked {
-				r := connect(t, db)
-				r.do("begin")
-				r.do(`select from managed_tx where tx_id = $1 for update`, ids[c.expires])
-				writing := start(func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), write) })
-				awaitBlocked(t, db, "with want as")
-				await(t, "the time has passed", passed)
+				r := holding(t, db, `select from managed_tx where tx_id = $1 for update`, ids[c.expires])
+				writing := storetest.Blocked(t, db, "with want as", func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), write) })
+				storetest.Await(t, "the time has passed", passed)
 				r.do("rollback")
 				o := <-writing
-				done, err = o.got, o.err
+				done, err = o.Got, o.Err
 			} else {
-				await(t, "the time has passed", passed)
+				storetest.Await(t, "the time has passed", passed)
 				done, err = db.Commit(t.Context(), write)
 			}
 			if err != nil || done.Allocated != c.expires {
 				t.Fatalf("got %+v, %v; want %d bound", done, err, c.expires)
 			}
-			if got := value[string](t, db, `select state from managed_tx where tx_id = $1`, ids[c.expires]); got != "QUEUED" {
-				t.Fatalf("got %s, want it QUEUED without a nonce", got)
-			}
+			check.Equal(t, "its state", value[string](t, db, `select state from managed_tx where tx_id = $1`, ids[c.expires]), "QUEUED")
 			next, err := db.BeginIteration(t.Context(), w.Lease, true)
 			if err != nil || len(next.Expired) != 1 || next.Expired[0].ID != ids[c.expires] || next.ExpiredMore || len(next.Queue) != 2-c.expires {
 				t.Fatalf("got %d expired, %d in the queue, %v; want it alone expired, and %d", len(next.Expired), len(next.Queue), err, 2-c.expires)
@@ -150,9 +135,9 @@ func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 		t.Fatal("the nonce is not given back")
 	}
 	at := dbClock(t, db).Add(500 * time.Millisecond)
-	created(t, db, until("shop", "r", &at))
+	create(t, db, until("shop", "r", &at))
 	w := take(t, db, alice, "a/1")
-	await(t, "the time has passed", func() bool { return dbClock(t, db).After(at) })
+	storetest.Await(t, "the time has passed", func() bool { return dbClock(t, db).After(at) })
 	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: givenOn(w, 0, from, true)}); done.Allocated != 0 {
 		t.Fatalf("got %+v, want nothing bound", done)
 	}
@@ -164,14 +149,14 @@ func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 func TestExpiredIntentsAreLoaded(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
-	created(t, db, intent(alice, "head"))
+	create(t, db, intent(alice, "head"))
 	at := dbClock(t, db).Add(time.Second)
 	var all []store.Intent
 	for i := range 502 {
 		all = append(all, until("shop", fmt.Sprint("r-", i), &at))
 	}
 	check.OK(t)(db.CreateAll(t.Context(), all, 1000))
-	await(t, "the time has passed", func() bool { return dbClock(t, db).After(at) })
+	storetest.Await(t, "the time has passed", func() bool { return dbClock(t, db).After(at) })
 	loaded := func(want int, more bool) txmanager.SubmitterState {
 		t.Helper()
 		w := take(t, db, alice, "a/1")
@@ -180,7 +165,7 @@ func TestExpiredIntentsAreLoaded(t *testing.T) {
 		}
 		return w
 	}
-	run(t, db, `update submitter set status = 'SUSPENDED' where submitter = $1`, alice)
+	db.Run(t, `update submitter set status = 'SUSPENDED' where submitter = $1`, alice)
 	w := loaded(500, true)
 	if late, _, err := db.Overdue(t.Context(), 0, 10, time.Time{}); err != nil || !slices.Contains(late, alice) {
 		t.Errorf("sweep: got %v, %v; want it found, also while suspended", late, err)
@@ -194,16 +179,16 @@ func TestExpiredIntentsAreLoaded(t *testing.T) {
 		t.Fatalf("end them: got %+v, %v; want 500", done, err)
 	}
 	loaded(2, false)
-	run(t, db, `update managed_tx set held = true where queued and request_id = 'r-501'`)
+	db.Run(t, `update managed_tx set held = true where queued and request_id = 'r-501'`)
 	loaded(1, false)
-	run(t, db, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, alice)
+	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, alice)
 	loaded(0, false)
 }
 
 // defers marks the queued request as deferred, with its next check after so long.
 func defers(t testing.TB, db storetest.Bundle, request, again string) {
 	t.Helper()
-	run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + $2::interval where request_id = $1`, request, again)
+	db.Run(t, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + $2::interval where request_id = $1`, request, again)
 }
 
 // A load skips deferred intents that are not due, and later ones of their callers by the
@@ -212,11 +197,11 @@ func defers(t testing.TB, db storetest.Bundle, request, again string) {
 func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 9, alice)
-	run(t, db, `update submitter set callers = '{sub:a,sub:b,sub:a2}' where submitter = $1`, alice)
+	db.Run(t, `update submitter set callers = '{sub:a,sub:b,sub:a2}' where submitter = $1`, alice)
 	for _, request := range []string{"a-0", "b-1", "a-2", "a-3", "b-4", "a2-5"} {
 		in := intent(alice, request)
 		in.Caller = "sub:" + request[:len(request)-2]
-		created(t, db, in)
+		create(t, db, in)
 	}
 	loads := func(what string, wide bool, want ...string) txmanager.SubmitterState {
 		t.Helper()
@@ -237,25 +222,25 @@ func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	if w := loads("the head alone", false, "a-0"); !w.QueueMore {
 		t.Error("got no more behind the head, want more")
 	}
-	run(t, db, `update submitter set succeeded = '{"sub:a": "sub:a2"}', callers = '{sub:a2,sub:b}' where submitter = $1`, alice)
+	db.Run(t, `update submitter set succeeded = '{"sub:a": "sub:a2"}', callers = '{sub:a2,sub:b}' where submitter = $1`, alice)
 	loads("a2 has succeeded a", true, "a-0")
 	done, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "a/1").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if err != nil || done.Queued != 1 {
 		t.Errorf("looked again at the release: got %+v, %v; want 1 that could go", done, err)
 	}
-	run(t, db, `update managed_tx set next_check_at = clock_timestamp() where request_id = 'b-1'`)
+	db.Run(t, `update managed_tx set next_check_at = clock_timestamp() where request_id = 'b-1'`)
 	if w := loads("b-1 is due", true, "a-0", "b-1", "b-4"); w.Queue[1].DeferredAt == nil || w.Queue[1].PresentCaller != "sub:b" || w.Queue[0].PresentCaller != "sub:a2" {
 		t.Errorf("got %+v, want b-1 deferred, and present names", w.Queue)
 	}
 	loads("the head, and what is due", false, "a-0", "b-1")
-	run(t, db, cancel, value[string](t, db, `select tx_id::text from managed_tx where request_id = 'a-2'`))
+	db.Run(t, cancel, value[string](t, db, `select tx_id::text from managed_tx where request_id = 'a-2'`))
 	loads("a-2 is cancelled", true, "a-0", "b-1", "a-3", "b-4", "a2-5")
-	run(t, db, `update managed_tx set held = true where request_id = 'a-0'`)
+	db.Run(t, `update managed_tx set held = true where request_id = 'a-0'`)
 	defers(t, db, "a-3", "1 h")
 	loads("a-0 is held, a-3 deferred", true, "b-1", "b-4")
-	run(t, db, `update managed_tx set held = false where request_id = 'a-0'`)
+	db.Run(t, `update managed_tx set held = false where request_id = 'a-0'`)
 	loads("a-0 goes on", true, "a-0", "b-1", "b-4")
-	run(t, db, `update managed_tx set updated_at = clock_timestamp() + interval '1 d' where request_id = 'a-3'`)
+	db.Run(t, `update managed_tx set updated_at = clock_timestamp() + interval '1 d' where request_id = 'a-3'`)
 	loads("the clock was set back", true, "a-0", "b-1", "a-3", "b-4", "a2-5")
 }
 
@@ -264,7 +249,7 @@ func TestManyDeferredIntentsAreDue(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	seed(t, db, 300, 300)
-	run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() where seq <= 250`)
+	db.Run(t, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() where seq <= 250`)
 	w := take(t, db, alice, "a/1")
 	if len(w.Queue) != 102 || !w.QueueMore || w.Queue[0].Seq != 1 {
 		t.Errorf("got %d from %d on, more %v; want 102 of the first, and more", len(w.Queue), w.Queue[0].Seq, w.QueueMore)
@@ -304,14 +289,14 @@ func TestLoadsPastALongQueueAreCheap(t *testing.T) {
 		db := storetest.NewIn(t, cluster)
 		db.Register(t, alice, 1)
 		seed(t, db, 100_000, c.callers)
-		run(t, db, `analyze managed_tx`)
+		db.Run(t, `analyze managed_tx`)
 		for _, n := range c.deferred {
 			if n > 0 {
-				run(t, db, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + interval '1 h' where seq <= $1`, n)
+				db.Run(t, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + interval '1 h' where seq <= $1`, n)
 			}
 			w := take(t, db, alice, "a/1")
-			pages, ms := loadCost(t, db)
-			t.Logf("%d callers, %d deferred: %d pages in %.1f ms", c.callers, n, pages, ms)
+			pages := loadCost(t, db)
+			t.Logf("%d callers, %d deferred: %d pages", c.callers, n, pages)
 			if pages > c.most {
 				t.Errorf("%d callers, %d deferred: got %d pages read, want %d at most", c.callers, n, pages, c.most)
 			}
@@ -322,20 +307,12 @@ func TestLoadsPastALongQueueAreCheap(t *testing.T) {
 	}
 }
 
-// loadCost is how many pages a load of alice's queue reads, and its time in milliseconds.
-func loadCost(t testing.TB, db storetest.Bundle) (pages int, ms float64) {
+// loadCost is how many pages a load of alice's queue reads.
+func loadCost(t testing.TB, db storetest.Bundle) int {
 	t.Helper()
 	conn := check.Value(db.Raw(t.Context()))(t)
 	defer conn.Release()
-	var plan []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-		Time float64 `json:"Execution Time"`
-	}
 	check.OK(t)(conn.Exec(t.Context(), `prepare load as `+store.HotStatements["loadQueue"]))
-	check.OK(t)(conn.QueryRow(t.Context(), `explain (analyze, buffers, format json) execute load('{`+string(alice)+`}', '{false}', false, null, null)`, pgx.QueryExecModeSimpleProtocol).Scan(&plan))
-	check.OK(t)(conn.Exec(t.Context(), `deallocate load`))
-	return plan[0].Plan.Hit + plan[0].Plan.Read, plan[0].Time
+	defer func() { check.OK(t)(conn.Exec(t.Context(), `deallocate load`)) }()
+	return storetest.Blocks(t, conn, `execute load('{`+string(alice)+`}', '{false}', false, null, null)`, pgx.QueryExecModeSimpleProtocol)
 }

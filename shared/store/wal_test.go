@@ -8,7 +8,6 @@ import (
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -27,8 +26,8 @@ select coalesce(sum(r.record_length - r.fpi_length), 0)
 func TestWALOfATransaction(t *testing.T) {
 	const n = 200
 	db := registered(t, n, alice)
-	run(t, db, `create extension if not exists pg_walinspect`)
-	run(t, db, `checkpoint`)
+	db.Run(t, `create extension if not exists pg_walinspect`)
+	db.Run(t, `checkpoint`)
 	from := value[string](t, db, `select pg_current_wal_flush_lsn()::text`)
 	intents := make([]store.Intent, n)
 	for i := range intents {
@@ -38,9 +37,9 @@ func TestWALOfATransaction(t *testing.T) {
 		check.OK(t)(created.Err)
 	}
 	sendAll(t, db, alice)
-	becomeAll(t, db, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	moveAll(t, db, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
 	document := json.RawMessage(`{"status":"0x1","from":"` + strings.Repeat("a", 42) + `","logs":[]}`)
-	becomeAll(t, db, func(x *txmanager.Tx) {
+	moveAll(t, db, alice, func(x *txmanager.Tx) {
 		inBlocks(true, block(7, 1))(x)
 		x.State, x.Sub, x.Receipt.Document = txmanager.Confirmed, "", document
 	})
@@ -51,21 +50,6 @@ func TestWALOfATransaction(t *testing.T) {
 	}
 }
 
-// becomeAll makes one change to each open transaction of alice.
-func becomeAll(t *testing.T, db storetest.Bundle, change func(*txmanager.Tx)) {
-	t.Helper()
-	w := take(t, db, alice, "a/1")
-	moves := make([]txmanager.Transition, len(w.Open))
-	for i, x := range w.Open {
-		moves[i] = txmanager.Transition{From: x.State, To: x, Node: "10.0.0.1:8545"}
-		if change(&moves[i].To); moves[i].To.Sub == txmanager.Pending {
-			moves[i].Node, moves[i].Answers = "", []txmanager.NodeAnswer{{Node: "10.0.0.1:8545", Class: txmanager.SendAccepted}}
-		}
-	}
-	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	check.Equal(t, "moved", done.Transitioned, len(moves))
-}
-
 // The whole history has in each row what the transaction had: its submitter, and the hash at that time, also after it was
 // removed. Rows of an earlier release are shown as they are.
 func TestWholeHistory(t *testing.T) {
@@ -74,12 +58,12 @@ func TestWholeHistory(t *testing.T) {
 	post(t, db, alice, "r")
 	const earlier = `insert into tx_history (tx_id, submitter, at, from_state, state, tx_hash, attempts)
 		select tx_id, submitter, now(), 'EARLIER', 'EARLIER', $1, 0 from managed_tx`
-	run(t, db, earlier, "0xold")
-	run(t, db, earlier, nil)
+	db.Run(t, earlier, "0xold")
+	db.Run(t, earlier, nil)
 	sendAll(t, db, alice)
-	becomeAll(t, db, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
-	run(t, db, `update managed_tx set state = 'STUCK', sub_state = null, tx_hash = null`)
-	run(t, db, `update managed_tx set last_error = 'a reason'`)
+	moveAll(t, db, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	db.Run(t, `update managed_tx set state = 'STUCK', sub_state = null, tx_hash = null`)
+	db.Run(t, `update managed_tx set last_error = 'a reason'`)
 	hash := value[string](t, db, `select tx_hash from tx_version`)
 	const lines = `select string_agg(concat_ws(' ', state, tx_hash, reason), '; ' order by id) from `
 	want := "QUEUED; EARLIER 0xold; EARLIER; SUBMITTED " + hash + "; TRACKING " + hash + "; STUCK; STUCK a reason"

@@ -57,14 +57,12 @@ func TestAnAdjustmentEndsItsFinding(t *testing.T) {
 			for _, side := range []conservation.Side{transfer.Funding, transfer.Spot} {
 				t.Run(fmt.Sprintf("journal %t, %d stolen from %s", journal, stolen, side), func(t *testing.T) {
 					t.Parallel()
-					w := newWorld(t)
-					w.history()
-					w.clean()
+					w := cleanWorld(t)
 					db, of := w.main, w.funding
 					if side == transfer.Spot {
 						db, of = w.other, w.spot
 					}
-					exec(t, db, `update balances_tb set available = available - $1::integer * 10::numeric ^ -precision where user_id = $2 and asset_id = $3`, stolen, alice, gold)
+					db.Run(t, `update balances_tb set available = available - $1::integer * 10::numeric ^ -precision where user_id = $2 and asset_id = $3`, stolen, alice, gold)
 					before := check.Value(of.Account(t.Context(), alice, gold))(t)
 					w.check(false)
 					id := w.standing().ID
@@ -90,9 +88,7 @@ func TestAnAdjustmentEndsItsFinding(t *testing.T) {
 // finding it is.
 func TestChangedAccountIsNotAdjusted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	w.steal(alice, gold, 3)
 	w.check(false)
 	was := w.standing()
@@ -115,7 +111,7 @@ func TestAdjustmentNeverGoesBelowZero(t *testing.T) {
 	w := newWorld(t)
 	w.history()
 	w.withdrawn(transfer.FundingToSpot, alice, gold, 5)
-	asOwner(t, w.main, "transfer_operations", `delete from transfer_operations where user_id = $1 and asset_id = $2 and op_type = 'outside_deposit'`, alice, gold)
+	w.main.RunUnguarded(t, "transfer_operations", `delete from transfer_operations where user_id = $1 and asset_id = $2 and op_type = 'outside_deposit'`, alice, gold)
 	w.check(true)
 	check.Err(t, "the balance", checks.ErrOutOfRange)(w.adjust(false))
 	check.Equal(t, "the journal", check.Value(w.adjust(true))(t).Op, transfer.JournalCredit)
@@ -126,10 +122,8 @@ func TestAdjustmentNeverGoesBelowZero(t *testing.T) {
 // same call.
 func TestLostAdjustmentCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
-	exec(t, w.other, `update balances_tb set available = available - 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
+	w := cleanWorld(t)
+	w.other.Run(t, `update balances_tb set available = available - 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
 	w.check(false)
 	lost := errors.New("the answer was lost")
 	var asked []transfer.Call
@@ -160,18 +154,15 @@ func TestEvidenceNeedsACheck(t *testing.T) {
 	if err != nil || got.Debit != transfer.Funding || got.Deposit != transfer.Spot || got.Refund != "" {
 		t.Errorf("a committed transfer: got %+v, %v", got, err)
 	}
-	if got, err := w.book().EvidenceOf(t.Context(), "nothing"); err != nil || got.Debit+got.Deposit+got.Refund != "" {
-		t.Errorf("an unknown request: got %+v, %v; want nothing", got, err)
-	}
+	unknown := check.Value(w.book().EvidenceOf(t.Context(), "nothing"))(t)
+	check.Equal(t, "sides of an unknown request", unknown.Debit+unknown.Deposit+unknown.Refund, "")
 }
 
 // If the balance differs again by the same amount after the adjustment, that is a new finding: it is
 // reported, halts, and can be adjusted.
 func TestRepeatedDifferenceIsANewFinding(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	w.steal(alice, gold, 3)
 	w.check(false)
 	was := w.standing()
@@ -181,9 +172,7 @@ func TestRepeatedDifferenceIsANewFinding(t *testing.T) {
 	if r := w.check(false); len(r.Fresh) != 1 || w.halts() != 1 {
 		t.Errorf("stolen again before a check: got %v new, %d halts; want one each", r.Fresh, w.halts())
 	}
-	if now := w.standing(); now.ID == was.ID {
-		t.Errorf("the finding: got %d again, want another", now.ID)
-	}
+	check.Equal(t, "the same finding", w.standing().ID == was.ID, false)
 	check.Err(t, "adjust", nil)(w.adjust(true))
 	w.clean()
 }
@@ -192,9 +181,7 @@ func TestRepeatedDifferenceIsANewFinding(t *testing.T) {
 // halt, and no finding to adjust again.
 func TestCheckFromBeforeAnAdjustmentFindsNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	w.steal(alice, gold, 3)
 	w.check(false)
 	w.resume()
@@ -204,9 +191,7 @@ func TestCheckFromBeforeAnAdjustmentFindsNothing(t *testing.T) {
 			return
 		}
 		done = true
-		if _, err := w.adjust(true); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, "adjust", nil)(w.adjust(true))
 		w.check(false)
 	}
 	r, err := slow.Check(t.Context(), true)
@@ -221,12 +206,10 @@ func TestCheckFromBeforeAnAdjustmentFindsNothing(t *testing.T) {
 // key identifies the finding, not its number.
 func TestAdjustmentKeyIdentifiesOneFinding(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	keys := map[string]bool{}
 	for range 2 {
-		exec(t, w.other, `update balances_tb set available = available - 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
+		w.other.Run(t, `update balances_tb set available = available - 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
 		w.check(false)
 		order := checks.AdjustmentOrder{FindingID: w.standing().ID, By: "ann", Reason: "r"}
 		for range 2 {
@@ -235,15 +218,13 @@ func TestAdjustmentKeyIdentifiesOneFinding(t *testing.T) {
 				return checks.ErrMoved
 			})
 		}
-		exec(t, w.other, `update balances_tb set available = available + 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
+		w.other.Run(t, `update balances_tb set available = available + 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
 		w.check(false)
-		asOwner(t, w.main, "conservation_adjustment", `delete from conservation_adjustment`) // the backup has neither
-		asOwner(t, w.main, "conservation_finding", `delete from conservation_finding`)
-		exec(t, w.main, `alter table conservation_finding alter column finding_id restart`)
+		w.main.RunUnguarded(t, "conservation_adjustment", `delete from conservation_adjustment`) // the backup has neither
+		w.main.RunUnguarded(t, "conservation_finding", `delete from conservation_finding`)
+		w.main.Run(t, `alter table conservation_finding alter column finding_id restart`)
 	}
-	if len(keys) != 2 {
-		t.Errorf("keys of two findings with one number, each asked for twice: got %v, want two", keys)
-	}
+	check.Equal(t, "keys of two findings with one number, each asked for twice", len(keys), 2)
 }
 
 // An adjustment that two operators agreed on carries its proposal out in the transaction that
@@ -253,20 +234,21 @@ func TestAnApprovedAdjustmentIsCarriedOutOnce(t *testing.T) {
 	for _, side := range []conservation.Side{transfer.Funding, transfer.Spot} {
 		t.Run(string(side), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			w.history()
-			w.clean()
+			w := cleanWorld(t)
 			db := w.main
 			if side == transfer.Spot {
 				db = w.other
 			}
-			exec(t, db, `update balances_tb set available = available - 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
+			db.Run(t, `update balances_tb set available = available - 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
 			w.check(false)
 			id := w.standing().ID
-			p := check.Value(w.main.Propose(t.Context(), store.NewProposal{
-				Kind: "adjustments", Act: "adjust", Subject: map[string]any{"finding": fmt.Sprint(id)}, Method: "POST", Path: "/", Body: "{}", Call: "{}",
-				Effect: "adjusts", By: "ann", Names: []string{"ann"}, Reason: "r", ValidFor: time.Hour,
-			}))(t)
+			propose := func(by string) store.Proposal {
+				return check.Value(w.main.Propose(t.Context(), store.NewProposal{
+					Kind: "adjustments", Act: "adjust", Subject: map[string]any{"finding": fmt.Sprint(id)}, Method: "POST", Path: "/", Body: "{}", Call: "{}",
+					Effect: "adjusts", By: by, Names: []string{by}, Reason: "r", ValidFor: time.Hour,
+				}))(t)
+			}
+			p := propose("ann")
 			if verdict, _, err := w.main.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "r"}); err != nil || verdict != store.VerdictOpen {
 				t.Fatalf("approve: got %s, %v", verdict, err)
 			}
@@ -275,10 +257,7 @@ func TestAnApprovedAdjustmentIsCarriedOutOnce(t *testing.T) {
 				check.Equal(t, "the proposal", check.Value(w.main.Proposal(t.Context(), p.ID))(t).Status, want)
 			}
 			if side == transfer.Spot {
-				gone := check.Value(w.main.Propose(t.Context(), store.NewProposal{
-					Kind: "adjustments", Act: "adjust", Subject: map[string]any{"finding": fmt.Sprint(id)}, Method: "POST", Path: "/", Body: "{}", Call: "{}",
-					Effect: "adjusts", By: "cat", Names: []string{"cat"}, Reason: "r", ValidFor: time.Hour,
-				}))(t)
+				gone := propose("cat")
 				check.OK(t)(w.main.RejectProposal(t.Context(), gone.ID, "ben", "r"))
 				_, err := w.book().Adjust(store.WithProposal(t.Context(), gone.ID), checks.AdjustmentOrder{FindingID: id, By: "cat", Reason: "r"},
 					func(context.Context, transfer.Op, transfer.Call, uint64) error {

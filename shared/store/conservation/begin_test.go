@@ -65,7 +65,7 @@ func TestFullRunReplacesTheGeneration(t *testing.T) {
 	w.history()
 	w.check(false)
 	before := check.Value(w.Book.Begin(t.Context(), false))(t)
-	exec(t, w.main, newScale+`, 'SPOT', 1, 2`+fromHere)
+	w.main.Run(t, newScale+`, 'SPOT', 1, 2`+fromHere)
 	w.check(true)
 	for table, want := range map[string]int{"conservation_checkpoint": 1, "conservation_sum": 1, "conservation_request": 1, "conservation_scale": 0} {
 		check.Equal(t, fmt.Sprintf("generations in %s", table), value[int](t, w.main, `select count(distinct generation) from `+table), want)
@@ -88,19 +88,13 @@ func TestReadersOfADeletedGenerationAreSuperseded(t *testing.T) {
 	before := check.Value(w.Book.Begin(t.Context(), false))(t)
 	holder := check.Value(w.main.DB.Begin(t.Context()))(t)
 	check.OK(t)(holder.Exec(t.Context(), `select from conservation_sum for update`))
-	done := make(chan error, 1)
-	go func() {
-		_, err := w.Check(t.Context(), true)
-		done <- err
-	}()
-	for blocked := false; !blocked; {
-		blocked = value[bool](t, w.main, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
-	}
+	done := storetest.Start(func() (conservation.Report, error) { return w.Check(t.Context(), true) })
+	storetest.Await(t, "the check waits for the lock", func() bool {
+		return value[bool](t, w.main, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
+	})
 	check.Err(t, "sums that are being thrown away", conservation.ErrSuperseded)(w.Book.Sums(t.Context(), before, transfer.Funding))
 	check.OK(t)(holder.Rollback(t.Context()))
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	check.OK(t)((<-done).Err)
 }
 
 // The functions' database role, which alters no table, has all necessary rights.
@@ -113,9 +107,7 @@ func TestFunctionsRoleHasAllRights(t *testing.T) {
 		check.OK(t)(w.main.DB.Exec(t.Context(), fmt.Sprintf(statement, role)))
 	}
 	t.Cleanup(func() {
-		if _, err := w.main.DB.Exec(context.Background(), fmt.Sprintf(`drop owned by "%[1]s"; drop role "%[1]s"`, role)); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, "drop the role", nil)(w.main.DB.Exec(context.Background(), fmt.Sprintf(`drop owned by "%[1]s"; drop role "%[1]s"`, role)))
 	})
 	u := check.Value(url.Parse(w.main.URL))(t)
 	u.User = url.UserPassword(role, password)
@@ -138,8 +130,7 @@ const numberOn = `do $$ begin while pg_current_xact_id() <= '%s'::xid8 loop comm
 // and makes the world use that one.
 func (w *world) loadElsewhere() {
 	w.t.Helper()
-	cluster, err := pgcluster.Start(w.t.Context(), pgcluster.Options{})
-	check.OK(w.t)(err)
+	cluster := check.Value(pgcluster.Start(w.t.Context(), pgcluster.Options{}))(w.t)
 	w.t.Cleanup(func() { _ = cluster.Stop() })
 	name, drop, err := cluster.Clone(w.t.Context(), "template1")
 	check.OK(w.t)(err)
@@ -149,11 +140,8 @@ func (w *world) loadElsewhere() {
 	if out, err := load.CombinedOutput(); err != nil {
 		w.t.Fatalf("dump and load: %v\n%s", err, out)
 	}
-	s, err := store.Open(w.t.Context(), storetest.Options(url, storetest.Rules))
-	check.OK(w.t)(err)
-	w.t.Cleanup(s.Close)
-	db, err := pgxpool.New(w.t.Context(), url)
-	check.OK(w.t)(err)
+	s := storetest.Open(w.t, storetest.Options(url, storetest.Rules))
+	db := check.Value(pgxpool.New(w.t.Context(), url))(w.t)
 	w.t.Cleanup(db.Close)
 	w.main = storetest.Bundle{Store: s, URL: url, DB: db}
 	w.funding = funding.New(db)
@@ -179,7 +167,7 @@ func TestDumpInAnotherClusterNeedsHigherNumbers(t *testing.T) {
 	w := newWorldOf(t, storetest.NewIn(t, cluster), storetest.NewIn(t, cluster))
 	w.history()
 	latest := value[string](t, w.main, `select (pg_current_xact_id()::text::bigint + 20000)::text`)
-	exec(t, w.main, fmt.Sprintf(numberOn, latest))
+	w.main.Run(t, fmt.Sprintf(numberOn, latest))
 	w.committed(transfer.FundingToSpot, alice, gold, 3)
 	w.clean()
 	w.loadElsewhere()
@@ -190,7 +178,7 @@ func TestDumpInAnotherClusterNeedsHigherNumbers(t *testing.T) {
 		t.Fatalf("accept: got %v, want it refused, with the number", err)
 	}
 	check.Equal(t, "databases accepted", value[int](t, w.main, `select count(*) from identity_change`), 0)
-	exec(t, w.main, fmt.Sprintf(numberOn, strings.TrimSuffix(last, ":")))
+	w.main.Run(t, fmt.Sprintf(numberOn, strings.TrimSuffix(last, ":")))
 	check.OK(t)(w.main.AcceptDatabase(t.Context(), "an operator", "loaded"))
 	for i, full := range []bool{false, false, true, false} {
 		r := w.check(full)
@@ -220,16 +208,15 @@ func TestHigherNumbersInAnyJournalAreDetected(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.history()
-			holder, err := w.other.DB.Begin(t.Context())
-			check.OK(t)(err)
+			holder := check.Value(w.other.DB.Begin(t.Context()))(t)
 			defer func() { _ = holder.Rollback(context.Background()) }()
 			check.OK(t)(holder.Exec(t.Context(), `select pg_current_xact_id()`))
 			w.committed(transfer.FundingToSpot, alice, gold, 3)
 			if table != "" {
-				asOwner(t, w.main, table, change)
+				w.main.RunUnguarded(t, table, change)
 			}
-			exec(t, w.main, `update database_identity set timeline_id = timeline_id + 1`)
-			err = w.main.AcceptDatabase(t.Context(), "an operator", "restored")
+			w.main.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
+			err := w.main.AcceptDatabase(t.Context(), "an operator", "restored")
 			if (table == "") != (err == nil) || err != nil && !errors.Is(err, store.ErrNumbersAhead) {
 				t.Errorf("accept: got %v, want it refused: %t", err, table != "")
 			}

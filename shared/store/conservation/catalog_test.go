@@ -69,17 +69,15 @@ var forbidden = map[string][]string{
 // Each constraint of the check's tables rejects its forbidden statements.
 func TestEveryConstraintRejectsItsForbiddenRows(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	w.steal(alice, gold, 1)
 	w.check(false)
-	exec(t, w.main, newScale+`, 'SPOT', 1, 2`+fromHere)
-	exec(t, w.main, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
+	w.main.Run(t, newScale+`, 'SPOT', 1, 2`+fromHere)
+	w.main.Run(t, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
 		values ('eip155:1337:0x00000000000000000000000000000000000000c3', 's', 0, 1, '{transfer}', 'o')`)
-	exec(t, w.main, newReading+`, 1, 1, '0x', 0, 1 from submitter`)
-	exec(t, w.main, newPayment+`, '0x1', -1, 1, 1, '0x', 1, null from submitter`)
-	exec(t, w.main, `insert into conservation_owed (req_id) values ('r')`)
+	w.main.Run(t, newReading+`, 1, 1, '0x', 0, 1 from submitter`)
+	w.main.Run(t, newPayment+`, '0x1', -1, 1, 1, '0x', 1, null from submitter`)
+	w.main.Run(t, `insert into conservation_owed (req_id) values ('r')`)
 	check.OK(t)(w.adjust(true))
 	w.main.ShowRefusals(t, strings.NewReplacer(), storetest.Statements(forbidden), `
 select conname::text from pg_constraint

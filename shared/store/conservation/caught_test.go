@@ -4,8 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -26,7 +25,7 @@ var kind = struct{ balance, twice, fields, side, none, nothing, both, incomplete
 // balance changes only a balance, by so many whole units of iron.
 func balance(db func(*world) storetest.Bundle, by int) func(*world) {
 	return func(w *world) {
-		exec(w.t, db(w), `update balances_tb set available = available + $1 where user_id = $2 and asset_id = $3`, by, alice, iron)
+		db(w).Run(w.t, `update balances_tb set available = available + $1 where user_id = $2 and asset_id = $3`, by, alice, iron)
 	}
 }
 
@@ -35,7 +34,7 @@ func other(w *world) storetest.Bundle { return w.other }
 
 // journal changes a journal with the guards off.
 func journal(db func(*world) storetest.Bundle, statement string) func(*world) {
-	return func(w *world) { asOwner(w.t, db(w), "transfer_operations", statement) }
+	return func(w *world) { db(w).RunUnguarded(w.t, "transfer_operations", statement) }
 }
 
 var wrongs = map[string]wrong{
@@ -45,22 +44,22 @@ var wrongs = map[string]wrong{
 	"a unit is made up in Trading":  {do: balance(other, 1), want: []conservation.Kind{kind.balance}},
 	"a unit goes from user to user": {do: func(w *world) {
 		balance(main, 1)(w)
-		exec(w.t, w.main, `update balances_tb set available = available - 1 where user_id = $1 and asset_id = $2`, bob, iron)
+		w.main.Run(w.t, `update balances_tb set available = available - 1 where user_id = $1 and asset_id = $2`, bob, iron)
 	}, want: []conservation.Kind{kind.balance}},
 	"an account from nowhere": {do: func(w *world) {
-		exec(w.t, w.main, `insert into balances_tb (user_id, asset_id, precision, available) values (99, $1, 0, 5)`, iron)
+		w.main.Run(w.t, `insert into balances_tb (user_id, asset_id, precision, available) values (99, $1, 0, 5)`, iron)
 	}, want: []conservation.Kind{kind.balance}},
 	"an account is deleted": {do: func(w *world) {
-		asOwner(w.t, w.other, "balances_tb", `delete from balances_tb where user_id = $1 and asset_id = $2`, bob, iron)
+		w.other.RunUnguarded(w.t, "balances_tb", `delete from balances_tb where user_id = $1 and asset_id = $2`, bob, iron)
 	}, want: []conservation.Kind{kind.balance}},
 
 	"a new line of the journal is deleted": {do: func(w *world) {
 		m := w.withdrawn(transfer.FundingToSpot, alice, iron, 5)
-		asOwner(w.t, w.main, "transfer_operations", `delete from transfer_operations where req_id = $1`, m.call.ReqID)
+		w.main.RunUnguarded(w.t, "transfer_operations", `delete from transfer_operations where req_id = $1`, m.call.ReqID)
 	}, want: []conservation.Kind{kind.balance}},
 	"a new line of the journal is altered": {do: func(w *world) {
 		m := w.withdrawn(transfer.FundingToSpot, alice, iron, 5)
-		asOwner(w.t, w.main, "transfer_operations", `update transfer_operations set units = 4, amount = 4 where req_id = $1`, m.call.ReqID)
+		w.main.RunUnguarded(w.t, "transfer_operations", `update transfer_operations set units = 4, amount = 4 where req_id = $1`, m.call.ReqID)
 	}, want: []conservation.Kind{kind.balance, kind.fields}},
 	"an old line of the journal is deleted": {fullOnly: true,
 		do:   journal(main, `delete from transfer_operations where op_type = 'withdraw' and user_id = 7 and asset_id = 1 and result = 'SUCCESS'`),
@@ -93,8 +92,8 @@ var wrongs = map[string]wrong{
 	}, want: []conservation.Kind{kind.contradicts, kind.both}},
 	"refunded on the other side": {do: func(w *world) {
 		m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
-		exec(w.t, w.other, `insert into transfer_operations (req_id, op_type, result, user_id, asset_id, units, amount) values ($1, 'refund', 'SUCCESS', 7, 1, 7, 0.07)`, m.call.ReqID)
-		exec(w.t, w.other, `update balances_tb set available = available + 0.07 where user_id = 7 and asset_id = 1`)
+		w.other.Run(w.t, `insert into transfer_operations (req_id, op_type, result, user_id, asset_id, units, amount) values ($1, 'refund', 'SUCCESS', 7, 1, 7, 0.07)`, m.call.ReqID)
+		w.other.Run(w.t, `update balances_tb set available = available + 0.07 where user_id = 7 and asset_id = 1`)
 	}, want: []conservation.Kind{kind.side}},
 	"deposited where it was withdrawn": {do: func(w *world) {
 		m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
@@ -161,15 +160,10 @@ func TestWrongsAreCaughtByTheNextRun(t *testing.T) {
 			}
 			t.Run(name+map[bool]string{true: "/full", false: "/incremental"}[full], func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t)
-				w.history()
-				w.clean()
+				w := cleanWorld(t)
 				wrong.do(w)
-				want := append([]conservation.Kind{}, wrong.want...)
 				r := w.check(full)
-				if diff := cmp.Diff(sorted(want), kinds(r.Fresh)); diff != "" {
-					t.Errorf("found at the next run (-want +got):\n%s\n%v", diff, r.Found)
-				}
+				check.Same(t, "found at the next run", kinds(r.Fresh), slices.Sorted(slices.Values(wrong.want)))
 				n := len(r.Fresh)
 				if w.halts() != n || len(r.Halts) != n || w.log.lines(`"CRITICAL"`, "conservation violated") != n || w.log.lines(`"CRITICAL"`, "halted") != n {
 					t.Errorf("got %d halts open, %d made; want one for each of %d findings, and both in the log as CRITICAL", w.halts(), len(r.Halts), n)
@@ -182,9 +176,4 @@ func TestWrongsAreCaughtByTheNextRun(t *testing.T) {
 			})
 		}
 	}
-}
-
-func sorted(all []conservation.Kind) []conservation.Kind {
-	slices.Sort(all)
-	return all
 }

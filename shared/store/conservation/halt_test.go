@@ -14,7 +14,7 @@ import (
 // steal removes units of an asset from a user's Funding account.
 func (w *world) steal(user int64, asset int32, units int) {
 	w.t.Helper()
-	exec(w.t, w.main, `update balances_tb set available = available - $3::bigint * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, user, asset, units)
+	w.main.Run(w.t, `update balances_tb set available = available - $3::bigint * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, user, asset, units)
 }
 
 // open returns the open halts.
@@ -27,9 +27,7 @@ func (w *world) open() []string {
 // an operator resumes with a reason. A finding halts again only if it grows or returns.
 func TestMON003ConservationBroken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	halted := func(what string, want int, result string) {
 		t.Helper()
 		r := w.check(false)
@@ -126,7 +124,7 @@ func TestNobodyResumesWhatHeHasNotSeen(t *testing.T) {
 func TestHaltsOfACheckAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	exec(t, w.main, `insert into balances_tb (user_id, asset_id, precision, available) select 1000 + n, $1, 0, 5 from generate_series(1, 50) as n`, iron)
+	w.main.Run(t, `insert into balances_tb (user_id, asset_id, precision, available) select 1000 + n, $1, 0, 5 from generate_series(1, 50) as n`, iron)
 	r := w.check(false)
 	named := value[int](t, w.main, `select sum((evidence->>'findings')::integer) from transfer_halt where resumed_at is null`)
 	if len(r.Fresh) != 50 || len(r.Halts) != 20 || w.halts() != 20 || named != 50 {
@@ -142,7 +140,7 @@ func TestAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
 	w.steal(alice, gold, 1)
 	w.check(false)
 	seen := value[int64](t, w.main, `select halt_id from transfer_halt where resumed_at is null`)
-	exec(t, w.main, `update database_identity set timeline_id = timeline_id + 1`)
+	w.main.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	check.OK(t)(w.main.AcceptDatabase(t.Context(), "an operator", "restored"))
 	w.resumeOne(seen)
 	if what := value[string](t, w.main, `select evidence->>'what' from transfer_halt where resumed_at is null`); !strings.Contains(what, "accepted") {
@@ -154,9 +152,7 @@ func TestAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
 // check, which has not checked them, leaves them open.
 func TestFullCheckClosesFindingsItDoesNotSee(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	stands := func(what string, full bool, result string, want int) {
 		t.Helper()
 		r := w.check(full)
@@ -169,12 +165,12 @@ func TestFullCheckClosesFindingsItDoesNotSee(t *testing.T) {
 	m.must(m.deposit())
 	stands("deposited too much", false, conservation.ResultViolated, 1)
 	stands("it is still", true, conservation.ResultStanding, 1)
-	asOwner(t, w.other, "transfer_operations", `update transfer_operations set units = 7, amount = 0.07 where req_id = $1`, m.call.ReqID)
-	exec(t, w.other, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
+	w.other.RunUnguarded(t, "transfer_operations", `update transfer_operations set units = 7, amount = 0.07 where req_id = $1`, m.call.ReqID)
+	w.other.Run(t, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
 	stands("healed, and nobody has looked at what is old", false, conservation.ResultViolated, 2) // the balance is below the read entries
 	stands("healed", true, conservation.ResultOK, 0)
-	asOwner(t, w.other, "transfer_operations", `update transfer_operations set units = 8, amount = 0.08 where req_id = $1`, m.call.ReqID)
-	exec(t, w.other, `update balances_tb set available = available + 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
+	w.other.RunUnguarded(t, "transfer_operations", `update transfer_operations set units = 8, amount = 0.08 where req_id = $1`, m.call.ReqID)
+	w.other.Run(t, `update balances_tb set available = available + 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
 	stands("once more", true, conservation.ResultViolated, 1)
 	check.Equal(t, "halts", w.halts(), 3)
 }
@@ -183,17 +179,13 @@ func TestFullCheckClosesFindingsItDoesNotSee(t *testing.T) {
 // full check's reads.
 func TestFindingsDuringAFullCheckStayOpen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	rival := w.Monitor
 	gate(w, "before a step", func() {
 		m := w.insert(transfer.FundingToSpot, alice, gold, 7)
 		m.must(m.deposit())
 		for range 2 { // a credit that was seen last is evaluated next
-			if _, err := rival.Check(t.Context(), false); err != nil {
-				t.Error(err)
-			}
+			check.Err(t, "another check", nil)(rival.Check(t.Context(), false))
 		}
 	})
 	if r := w.check(true); len(r.Found) > 0 {

@@ -137,7 +137,7 @@ func TestLinesCommittedOutOfOrderAreReadOnce(t *testing.T) {
 	check.OK(t)(slow.Exec(t.Context(), `commit`))
 	m.must(m.deposit())
 	w.clean()
-	exec(t, w.main, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
+	w.main.Run(t, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
 	if r := w.check(false); len(r.Fresh) != 1 {
 		t.Errorf("a unit is stolen: got %v, want it found", r.Found)
 	}
@@ -178,9 +178,7 @@ func TestTransfersBetweenReadsAreNoFindings(t *testing.T) {
 // The next run evaluates a credit that only the last read saw.
 func TestCreditSeenLastIsEvaluatedNext(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.history()
-	w.clean()
+	w := cleanWorld(t)
 	gate(w, "after funding's point", func() {
 		m := w.insert(transfer.FundingToSpot, alice, gold, 3)
 		m.must(m.deposit())
@@ -228,15 +226,11 @@ func TestDeadAndOvertakenRunsLoseNothing(t *testing.T) {
 	}
 	t.Run("overtaken", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t)
-		w.history()
-		w.clean()
+		w := cleanWorld(t)
 		w.committed(transfer.FundingToSpot, alice, gold, 3)
 		rival := w.Monitor
 		gate(w, "before a step", func() {
-			if _, err := rival.Check(t.Context(), false); err != nil {
-				t.Error(err)
-			}
+			check.Err(t, "another check", nil)(rival.Check(t.Context(), false))
 			balance(main, -1)(w)
 		})
 		if r := w.check(false); len(r.Fresh) != 1 {

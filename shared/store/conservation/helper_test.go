@@ -44,6 +44,15 @@ func newWorld(t testing.TB) *world {
 	return newWorldOf(t, storetest.New(t), storetest.New(t))
 }
 
+// cleanWorld is a world with transfers of every kind, which both kinds of check have read.
+func cleanWorld(t testing.TB) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	return w
+}
+
 func newWorldOf(t testing.TB, main, other storetest.Bundle) *world {
 	t.Helper()
 	w := &world{t: t, main: main, other: other, log: new(buffer), next: new(atomic.Int64), counted: new(sync.Map)}
@@ -58,28 +67,11 @@ func newWorldOf(t testing.TB, main, other storetest.Bundle) *world {
 	}
 	for _, db := range []storetest.Bundle{w.main, w.other} {
 		for asset, name := range map[int32]string{gold: "GOLD", iron: "IRON"} {
-			exec(t, db, `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount)
+			db.Run(t, `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount)
 				values ($1, $2, $3, 1, 1000000)`, asset, name, 2*(int(iron)-int(asset)))
 		}
 	}
 	return w
-}
-
-// exec changes at least one row by SQL, without the ledgers.
-func exec(t testing.TB, db storetest.Bundle, statement string, args ...any) {
-	t.Helper()
-	tag, err := db.DB.Exec(t.Context(), statement, args...)
-	if err != nil || ((tag.Update() || tag.Insert() || tag.Delete()) && tag.RowsAffected() == 0) {
-		t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
-	}
-}
-
-// asOwner is exec without the table's guards.
-func asOwner(t testing.TB, db storetest.Bundle, table, statement string, args ...any) {
-	t.Helper()
-	exec(t, db, `alter table `+table+` disable trigger user`)
-	exec(t, db, statement, args...)
-	exec(t, db, `alter table `+table+` enable trigger user`)
 }
 
 // value returns the only value of a query.
@@ -122,7 +114,7 @@ func (w *world) insert(kind transfer.Type, user int64, asset int32, units uint64
 	if kind == transfer.SpotToFunding {
 		m.source, m.target = w.spot, w.funding
 	}
-	exec(w.t, w.main, `insert into transfers_tb (req_id, user_id, asset_id, precision, amount, transfer_type, source_type)
+	w.main.Run(w.t, `insert into transfers_tb (req_id, user_id, asset_id, precision, amount, transfer_type, source_type)
 		select $1, $2, asset_id, precision, $4::bigint * 10::numeric ^ -precision, $5, $5 from assets_tb where asset_id = $3`,
 		m.call.ReqID, user, asset, units, kind)
 	return m
@@ -132,7 +124,7 @@ func (w *world) insert(kind transfer.Type, user int64, asset int32, units uint64
 func (m moving) to(path ...transfer.State) {
 	m.w.t.Helper()
 	for _, state := range path {
-		exec(m.w.t, m.w.main, `update transfers_tb set state = $2::smallint,
+		m.w.main.Run(m.w.t, `update transfers_tb set state = $2::smallint,
 			error_message = case when $2::smallint in (-10, -20) then 'ACCOUNT_DISABLED' else error_message end where req_id = $1`, m.call.ReqID, state)
 	}
 }
@@ -202,8 +194,7 @@ func (w *world) history() {
 // check runs the monitor and requires a verdict.
 func (w *world) check(full bool) conservation.Report {
 	w.t.Helper()
-	r, err := w.Check(w.t.Context(), full)
-	check.OK(w.t)(err)
+	r := check.Value(w.Check(w.t.Context(), full))(w.t)
 	return r
 }
 
@@ -236,7 +227,7 @@ func (w *world) halts() int {
 // resume resumes as an operator who has checked everything.
 func (w *world) resume() {
 	w.t.Helper()
-	exec(w.t, w.main, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'an operator', resume_reason = 'looked' where resumed_at is null`)
+	w.main.Run(w.t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'an operator', resume_reason = 'looked' where resumed_at is null`)
 }
 
 // buffer is a log with concurrent writers.

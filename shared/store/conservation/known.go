@@ -195,13 +195,10 @@ select f.finding_id, f.kind, coalesce(f.side, ''), coalesce(f.req_id, ''), f.use
 func (b *Book) Last(ctx context.Context, limit int) (*Last, error) {
 	var last Last
 	batch := new(pgx.Batch)
-	batch.Queue(standing, limit).Query(func(rows pgx.Rows) (err error) {
-		last.Found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Standing, err error) {
-			err = row.Scan(&s.ID, &s.Kind, &s.Side, &s.ReqID, &s.Account.UserID, &s.Account.AssetID, &s.Expected, &s.Got, &s.At)
-			return s, err
-		})
-		return err
-	})
+	batch.Queue(standing, limit).Query(results.Into(&last.Found, func(row pgx.CollectableRow) (s Standing, err error) {
+		err = row.Scan(&s.ID, &s.Kind, &s.Side, &s.ReqID, &s.Account.UserID, &s.Account.AssetID, &s.Expected, &s.Got, &s.At)
+		return s, err
+	}))
 	batch.Queue(checkedAt).QueryRow(results.Scan(&last.At, &last.Standing))
 	err := b.db.SendBatch(ctx, batch).Close()
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -12,11 +12,11 @@ import (
 func TestTheLastCheckReadsWhatStands(t *testing.T) {
 	t.Parallel()
 	db := storetest.NewClone(t)
-	exec(t, db, `insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) select 1, 'BALANCE_DIFFERS', n, 1, '1', '2', '{}' from generate_series(1, 50000) n`)
-	exec(t, db, `insert into conservation_standing (key, finding_id) select 'k' || finding_id, finding_id from conservation_finding where finding_id % 500 = 0`)
+	db.Run(t, `insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) select 1, 'BALANCE_DIFFERS', n, 1, '1', '2', '{}' from generate_series(1, 50000) n`)
+	db.Run(t, `insert into conservation_standing (key, finding_id) select 'k' || finding_id, finding_id from conservation_finding where finding_id % 500 = 0`)
 	check.OK(t)(db.DB.Exec(t.Context(), `vacuum analyze conservation_finding, conservation_standing`))
 	for name, args := range map[string][]any{"checkedAt": nil, "standing": {101}} {
-		if got := db.Blocks(t, conservation.PageStatements[name], args...); got > 500 {
+		if got := storetest.Blocks(t, db.DB, conservation.PageStatements[name], args...); got > 500 {
 			t.Errorf("%s: read %d blocks, want at most 500", name, got)
 		}
 	}

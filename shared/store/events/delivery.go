@@ -45,13 +45,7 @@ select e.position, e.tx_id, e.sequence, e.type, e.submitter, e.caller, e.body
  limit $3`
 
 func queuePage(b *pgx.Batch, s txmanager.Submitter, endpoint string, p *events.Page) {
-	b.Queue(streamLast, s, endpoint).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&p.To)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
+	b.Queue(streamLast, s, endpoint).QueryRow(results.Maybe(&p.To))
 	b.Queue(eventsOfStream, s, endpoint, events.PageSize).Query(func(rows pgx.Rows) (err error) {
 		p.Events, err = pgx.CollectRows(rows, scanEvent)
 		if n := len(p.Events); n == events.PageSize {

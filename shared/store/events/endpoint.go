@@ -159,27 +159,10 @@ func (s *Log) Endpoint(ctx context.Context, name string) (e Endpoint, err error)
 	b := new(pgx.Batch)
 	b.Queue(countLateQueues, name, MaxBacklog+1).QueryRow(results.Scan(&e.Submitters))
 	b.Queue(countLateEvents, name, MaxBacklog+1).QueryRow(results.Scan(&e.Events))
-	b.Queue(oldestLate, name).Query(first(&e.Oldest))
-	b.Queue(endpointState, name).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&e.PausedAt, &e.PausedBy, &e.PauseReason, &e.Unanswered, &e.AnsweredAt, &e.Status, &e.Answer, &e.Secrets)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	b.Queue(lastTest, name).Query(first(&e.LastTest))
+	b.Queue(oldestLate, name).Query(results.First(&e.Oldest, pgx.RowToStructByPos[Late]))
+	b.Queue(endpointState, name).QueryRow(results.Maybe(&e.PausedAt, &e.PausedBy, &e.PauseReason, &e.Unanswered, &e.AnsweredAt, &e.Status, &e.Answer, &e.Secrets))
+	b.Queue(lastTest, name).Query(results.First(&e.LastTest, pgx.RowToStructByPos[Test]))
 	return e, results.Wrap(s.send(ctx, b), "read the state of endpoint %s", name)
-}
-
-// first keeps the first row of a batch's query in row; nil if there is none.
-func first[Row any](row **Row) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Row])
-		if len(found) > 0 {
-			*row = found[0]
-		}
-		return err
-	}
 }
 
 // lockActs makes the acts of operators on one endpoint wait for each other.
@@ -280,11 +263,8 @@ func (s *Log) Redeliver(ctx context.Context, r Redelivery) (of []txmanager.Submi
 		case r.After < forgotten:
 			return EventsDeletedError{forgotten}
 		}
-		rows, err := tx.Query(ctx, redeliver, r.Endpoint, store.Bigint(r.After), r.Submitter)
+		of, err = results.All(ctx, tx, pgx.RowTo[txmanager.Submitter], redeliver, r.Endpoint, store.Bigint(r.After), r.Submitter)
 		if err != nil {
-			return err
-		}
-		if of, err = pgx.CollectRows(rows, pgx.RowTo[txmanager.Submitter]); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, recordRedelivery, r.Endpoint, r.By, store.PrintableText(r.Reason), store.Bigint(r.After), r.Submitter)

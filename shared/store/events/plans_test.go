@@ -23,7 +23,7 @@ func TestTheStateOfAnEndpointReadsWhatWaits(t *testing.T) {
 	for name, args := range map[string][]any{
 		"countLateQueues": {"hook", events.MaxBacklog + 1}, "countLateEvents": {"hook", events.MaxBacklog + 1}, "oldestLate": {"hook"}, "endpointState": {"hook"}, "lastTest": {"hook"},
 	} {
-		if got := db.Blocks(t, events.PageStatements[name], args...); got > 500 {
+		if got := storetest.Blocks(t, db.DB, events.PageStatements[name], args...); got > 500 {
 			t.Errorf("%s: read %d blocks, want at most 500", name, got)
 		}
 	}

@@ -18,8 +18,7 @@ import (
 // sharedCluster returns the cluster of this test process.
 func sharedCluster(t *testing.T) *Cluster {
 	t.Helper()
-	c := check.Value(Shared())(t)
-	return c
+	return check.Value(Shared())(t)
 }
 
 // oneRow builds a template with a table of one row and leaves its connection
@@ -100,9 +99,7 @@ func TestTemplateIsBuiltAgainAfterAFailure(t *testing.T) {
 	err := c.Template(t.Context(), template, func(ctx context.Context, url string) error {
 		return errors.Join(oneRow(ctx, url), failure)
 	})
-	if !errors.Is(err, failure) {
-		t.Fatalf("first build: got %v, want %v", err, failure)
-	}
+	check.Err(t, "first build", failure)(err)
 	check.Err(t, "second build", nil)(c.Template(t.Context(), template, oneRow))
 }
 
@@ -124,21 +121,13 @@ func TestSetClockMovesTheServersClock(t *testing.T) {
 	if library == "" {
 		t.Skip("libfaketime is not installed: apt-get install libfaketime")
 	}
-	c := check.Value(Start(t.Context(), Options{ClockLibrary: library}))(t)
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	conn := check.Value(pgx.Connect(t.Context(), c.URL("postgres")))(t)
-	defer conn.Close(t.Context())
+	c := launch(t, Options{ClockLibrary: library}, randomPort)
+	conn := connect(t, c.URL("postgres"))
 	for _, offset := range []time.Duration{time.Hour, -time.Hour, 0} {
 		check.OK(t)(c.SetClock(offset))
 		var ahead time.Duration
 		for began := time.Now(); ; {
-			var now time.Time
-			check.OK(t)(conn.QueryRow(t.Context(), `select clock_timestamp()`).Scan(&now))
-			if ahead = time.Until(now); (ahead - offset).Abs() < time.Minute {
+			if ahead = time.Until(scan[time.Time](t, conn, `select clock_timestamp()`)); (ahead - offset).Abs() < time.Minute {
 				break
 			}
 			if time.Since(began) > 30*time.Second {
@@ -151,7 +140,5 @@ func TestSetClockMovesTheServersClock(t *testing.T) {
 // A cluster without a clock library refuses SetClock.
 func TestSetClockNeedsTheLibrary(t *testing.T) {
 	t.Parallel()
-	if err := sharedCluster(t).SetClock(time.Second); !errors.Is(err, errFixedClock) {
-		t.Errorf("got %v, want %v", err, errFixedClock)
-	}
+	check.Err(t, "set the clock", errFixedClock)(sharedCluster(t).SetClock(time.Second))
 }

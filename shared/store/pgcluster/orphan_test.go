@@ -69,8 +69,7 @@ func serverPID(t *testing.T, folder string) int {
 	t.Helper()
 	text := check.Value(os.ReadFile(filepath.Join(folder, "data", "postmaster.pid")))(t)
 	first, _, _ := strings.Cut(string(text), "\n")
-	pid := check.Value(strconv.Atoi(first))(t)
-	return pid
+	return check.Value(strconv.Atoi(first))(t)
 }
 
 func TestKilledOwnerLeavesNothingBehind(t *testing.T) {

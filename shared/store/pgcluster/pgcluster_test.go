@@ -48,9 +48,7 @@ func scan[T any](t *testing.T, conn *pgx.Conn, query string) T {
 // execute runs a statement that must succeed.
 func execute(t *testing.T, conn *pgx.Conn, statement string) {
 	t.Helper()
-	if _, err := conn.Exec(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	check.OK(t)(conn.Exec(t.Context(), statement))
 }
 
 // await polls until the condition holds.
@@ -89,9 +87,8 @@ func TestPasswordsAreHashedOnce(t *testing.T) {
 		t.Skip("Postgres 15 has a fixed number of rounds")
 	}
 	execute(t, conn, "create role another login password 'another'")
-	if got := scan[string](t, conn, "select string_agg(distinct split_part(split_part(rolpassword, '$', 2), ':', 1), ' ') from pg_authid where rolcanlogin"); got != "1" {
-		t.Errorf("rounds of the passwords' hashes: got %s, want 1 for each", got)
-	}
+	const rounds = "select string_agg(distinct split_part(split_part(rolpassword, '$', 2), ':', 1), ' ') from pg_authid where rolcanlogin"
+	check.Equal(t, "rounds of the passwords' hashes", scan[string](t, conn, rounds), "1")
 }
 
 func TestStartAppliesTheOptions(t *testing.T) {
@@ -135,16 +132,12 @@ func TestOnlyThePasswordOpensTheCluster(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", c.keeper.dir} {
 		config := check.Value(pgx.ParseConfig(c.URL("postgres")))(t)
 		config.Host = host
-		conn, err := pgx.ConnectConfig(t.Context(), config)
-		if err != nil {
-			t.Fatalf("connect at %s with the password: %v", host, err)
-		}
+		conn := check.Value(pgx.ConnectConfig(t.Context(), config))(t)
 		_ = conn.Close(t.Context())
 
 		config.Password = "postgres"
-		_, err = pgx.ConnectConfig(t.Context(), config)
-		var refusal *pgconn.PgError
-		if !errors.As(err, &refusal) || refusal.Code != "28P01" {
+		_, err := pgx.ConnectConfig(t.Context(), config)
+		if refusal, ok := errors.AsType[*pgconn.PgError](err); !ok || refusal.Code != "28P01" {
 			t.Errorf("connect at %s with a wrong password: got %v, want invalid_password (28P01)", host, err)
 		}
 	}

@@ -80,6 +80,29 @@ func (b Bundle) ShowDuties(t *testing.T, rows *strings.Replacer, duties map[stri
 	}
 }
 
+// ShowUniqueForEver checks that one constraint keeps exactly these columns, in the order of their names, unique for ever.
+func (b Bundle) ShowUniqueForEver(t testing.TB, table string, columns ...string) {
+	t.Helper()
+	var n int
+	if err := b.DB.QueryRow(t.Context(), uniqueForEver, table, columns).Scan(&n); err != nil || n != 1 {
+		t.Errorf("%s %v: got %d constraints, %v; want one", table, columns, n, err)
+	}
+}
+
+// uniqueForEver counts the constraints that keep exactly these columns unique:
+// checked at once, over every row, on a table that is no partition and has none.
+const uniqueForEver = `
+select count(*)
+  from pg_constraint k
+  join pg_class c on c.oid = k.conrelid
+  join pg_index i on i.indexrelid = k.conindid
+ where c.oid = $1::regclass and k.contype in ('p', 'u') and not k.condeferrable
+   and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+   and c.relkind = 'r' and c.relpersistence = 'p' and not c.relispartition
+   and not exists (select from pg_inherits h where c.oid in (h.inhrelid, h.inhparent))
+   and array(select a.attname::text from pg_attribute a
+              where a.attrelid = c.oid and a.attnum = any (k.conkey) order by 1) = $2`
+
 // Try runs first, which must succeed, and then the statement, which must be about some row, in a
 // transaction that is rolled back.
 func (b Bundle) Try(t testing.TB, first, then string) error {

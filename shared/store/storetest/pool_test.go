@@ -44,12 +44,11 @@ func TestReusedDatabaseIsAsNew(t *testing.T) {
 // rows returns the contents of all tables and sequences.
 func rows(t *testing.T, url string) map[string]string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	check.OK(t)(err)
+	conn := check.Value(pgx.Connect(t.Context(), url))(t)
 	defer conn.Close(t.Context())
 	all := map[string]string{}
 	var names []string
-	err = conn.QueryRow(t.Context(), `select array(select oid::regclass::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace)`).Scan(&names)
+	err := conn.QueryRow(t.Context(), `select array(select oid::regclass::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace)`).Scan(&names)
 	if err != nil || len(names) < 20 {
 		t.Fatalf("tables: got %v, %v", names, err)
 	}

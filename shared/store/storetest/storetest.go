@@ -5,7 +5,6 @@ package storetest
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,25 +111,6 @@ func open(t testing.TB, url string, rules lease.Rules) Bundle {
 	}
 	t.Cleanup(db.Close)
 	return Bundle{Store: s, EventLog: events.New(s), URL: url, DB: db}
-}
-
-// Blocks returns the number of blocks that a statement reads.
-func (b Bundle) Blocks(t testing.TB, statement string, args ...any) int {
-	t.Helper()
-	var text string
-	if err := b.DB.QueryRow(t.Context(), `explain (analyze, buffers, timing off, format json) `+statement, args...).Scan(&text); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	var plan []struct {
-		Plan struct {
-			Hit  int `json:"Shared Hit Blocks"`
-			Read int `json:"Shared Read Blocks"`
-		}
-	}
-	if err := json.Unmarshal([]byte(text), &plan); err != nil {
-		t.Fatalf("the plan of %s: %v", statement, err)
-	}
-	return plan[0].Plan.Hit + plan[0].Plan.Read
 }
 
 // Open opens a store that is closed when t ends.

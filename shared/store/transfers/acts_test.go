@@ -28,40 +28,14 @@ func (b bench) ordered(t testing.TB, o transfer.MoneyOrder) transfer.Act {
 func TestServiceLimitIsReadUnderALock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.run(t, `update assets_tb set daily_service_deposits = 100`)
+	b.Run(t, `update assets_tb set daily_service_deposits = 100`)
 	tx := check.Value(b.DB.Begin(t.Context()))(t)
 	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set daily_service_deposits = 1`))
-	done := make(chan error, 1)
-	go func() {
-		o := money("a", 2_000_000)
-		o.OfService = true
-		_, err := b.OrderMoney(t.Context(), o)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		t.Errorf("while the limit changes: got %v, want it to wait", err)
-		done <- err
-	case <-waiting(t, b, "order_money"):
-	}
+	o := money("a", 2_000_000)
+	o.OfService = true
+	done := b.blocked(t, "order_money", func() error { return second(b.OrderMoney(t.Context(), o)) })
 	check.OK(t)(tx.Commit(t.Context()))
 	check.Err(t, "with the lower limit", transfer.ServiceLimitError{Left: "1"})(nil, <-done)
-}
-
-// waiting is closed once a statement with the fragment waits for a lock.
-func waiting(t *testing.T, b bench, fragment string) <-chan struct{} {
-	blocked := make(chan struct{})
-	go func() {
-		defer close(blocked)
-		for t.Context().Err() == nil {
-			var is bool
-			err := b.DB.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment).Scan(&is)
-			if err != nil || is {
-				return
-			}
-		}
-	}()
-	return blocked
 }
 
 // Many acts of one kind that are due delay none of the other: they alternate, and money comes first.
@@ -71,11 +45,11 @@ func TestDueActsAlternate(t *testing.T) {
 	for user := range int64(3) {
 		check.OK(t)(b.OrderStatus(t.Context(), transfer.StatusOrder{UserID: 100 + user, AssetID: usdt.ID, Status: transfer.StatusFrozen, By: "ann", Reason: "r"}))
 	}
-	b.run(t, `update account_act set next_at = clock_timestamp() - interval '1 h'`)
+	b.Run(t, `update account_act set next_at = clock_timestamp() - interval '1 h'`)
 	for _, id := range []string{"a", "b", "c"} {
 		b.ordered(t, money(id, 1))
 	}
-	b.run(t, `update account_act set next_at = clock_timestamp() - interval '1 s' where kind <> 'STATUS'`)
+	b.Run(t, `update account_act set next_at = clock_timestamp() - interval '1 s' where kind <> 'STATUS'`)
 	got, _, err := b.DueActs(t.Context(), 2)
 	check.OK(t)(err)
 	check.Same(t, "due", got, []int64{4, 1, 5, 2})

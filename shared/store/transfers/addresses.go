@@ -71,8 +71,7 @@ select $1, $2, $3
    and not exists (select from payout_address_block where user_id = $1 and lifted_at is null)
    and (select count(*) from payout_address
          where user_id = $1 and (removed_at is null or added_at > clock_timestamp() - interval '24 hours')) < $4
-    on conflict do nothing
-returning address_id`
+    on conflict do nothing`
 
 const listedAddress = addressColumns + ` and x.chain_id = $3 and x.address = $4 and x.removed_at is null`
 
@@ -89,10 +88,7 @@ func (s *Store) AddAddress(ctx context.Context, user int64, chain uint64, addres
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(`select `+userLock, user)
-	b.Queue(addAddress, user, int64(chain), address, maxAddresses).Query(func(rows pgx.Rows) error {
-		isNew = rows.Next()
-		return rows.Err()
-	})
+	b.Queue(addAddress, user, int64(chain), address, maxAddresses).Exec(results.Any(&isNew))
 	b.Queue("commit")
 	b.Queue(listedAddress, user, delay, int64(chain), address).Query(results.Into(&found, scanAddress))
 	b.Queue(standing, user).QueryRow(results.Scan(&ours, &blocked))
@@ -178,13 +174,7 @@ func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, 
 	} else {
 		b.Queue(listedAddresses, user, delay).Query(results.Into(&u.List, scanAddress))
 	}
-	b.Queue(openBlock, user).Query(func(rows pgx.Rows) error {
-		blocks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AddressBlock])
-		if len(blocks) > 0 {
-			u.Block = &blocks[0]
-		}
-		return err
-	})
+	b.Queue(openBlock, user).Query(results.First(&u.Block, pgx.RowToStructByPos[AddressBlock]))
 	if err = s.send(ctx, b); err == nil && !ours {
 		err = transfer.ErrForeign
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,9 +41,7 @@ func (b bench) add(t testing.TB, user int64, chain uint64, address string) trans
 // ageAddresses makes all addresses older.
 func (b bench) ageAddresses(t testing.TB, by string) {
 	t.Helper()
-	b.run(t, `alter table payout_address disable trigger user`)
-	b.run(t, `update payout_address set added_at = added_at - $1::text::interval, removed_at = removed_at - $1::text::interval`, by)
-	b.run(t, `alter table payout_address enable trigger user`)
+	b.RunUnguarded(t, "payout_address", `update payout_address set added_at = added_at - $1::text::interval, removed_at = removed_at - $1::text::interval`, by)
 }
 
 // refusal returns the reason for which a payout under the terms is refused; "": it is stored.
@@ -81,12 +78,7 @@ func TestPayoutsOfAUserAreSerialized(t *testing.T) {
 	p := payout()
 	commit := b.lockUser(t, newPayout+`($1, $2, 1, 1.5, 6, 3, 1, $3, 1337, $4, $5, $6::text::numeric, '{}')`,
 		p.ReqID, alice, payer, token, receiver, p.Payout.BaseUnits)
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.Create(t.Context(), payout(), terms)
-		done <- err
-	}()
-	b.awaitBlocked(t, "pg_advisory_xact_lock")
+	done := b.blocked(t, "pg_advisory_xact_lock", func() error { return second(b.Create(t.Context(), payout(), terms)) })
 	commit()
 	if refused, _ := errors.AsType[transfer.RefusedError](<-done); refused.Reason != transfer.DailyPayoutExceeded || refused.Left != "0.5" {
 		t.Errorf("got %+v, want %s with 0.5 left", refused, transfer.DailyPayoutExceeded)
@@ -105,24 +97,7 @@ func TestPayoutsOfADayAreBounded(t *testing.T) {
 		t.Fatalf("read back: got %+v, %v; want %+v", got, err, bounded)
 	}
 	b.created(t, request("")) // between accounts: does not count
-	var mu sync.Mutex
-	accepted := 0
-	var group sync.WaitGroup
-	for range 12 {
-		group.Go(func() {
-			_, err := b.Create(t.Context(), payout(), terms)
-			refused, _ := errors.AsType[transfer.RefusedError](err)
-			if err != nil && refused.Reason != transfer.DailyPayoutExceeded {
-				t.Errorf("got %v, want %s", err, transfer.DailyPayoutExceeded)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				accepted++
-			}
-		})
-	}
-	group.Wait()
+	accepted := acceptedAtOnce(t, 12, transfer.DailyPayoutExceeded, func() error { return second(b.Create(t.Context(), payout(), terms)) })
 	check.Equal(t, "accepted of 12 at once", accepted, 3)
 	check.Equal(t, "beyond it", b.refusal(t, payout(), terms), (transfer.RefusedError{Reason: transfer.DailyPayoutExceeded, Left: "0.1"}))
 	b.created(t, request(""))
@@ -130,20 +105,16 @@ func TestPayoutsOfADayAreBounded(t *testing.T) {
 	other.UserID = bob
 	b.created(t, other)
 
-	b.run(t, `with one as (select req_id from transfers_tb where user_id = $1 and transfer_type = 3 limit 1)
+	b.Run(t, `with one as (select req_id from transfers_tb where user_id = $1 and transfer_type = 3 limit 1)
 		select move_transfer(req_id, '{0,10}', null), move_transfer(req_id, '{10,-10}', 'ACCOUNT_FROZEN') from one`, alice)
 	b.created(t, payout()) // instead of the one that failed
 	check.Equal(t, "another", b.refusal(t, payout(), terms).Reason, transfer.DailyPayoutExceeded)
-	b.run(t, `alter table transfers_tb disable trigger user`)
-	b.run(t, `update transfers_tb set created_at = created_at - interval '24 hours' where user_id = $1`, alice)
-	b.run(t, `alter table transfers_tb enable trigger user`)
+	b.RunUnguarded(t, "transfers_tb", `update transfers_tb set created_at = created_at - interval '24 hours' where user_id = $1`, alice)
 	b.created(t, payout())
 
 	bounded.PayoutDay = 1_000_000
 	b.put(t, bounded)
-	if got := b.refusal(t, payout(), terms); got.Left != "0" {
-		t.Errorf("once the bound is lower: got %+v left, want 0", got)
-	}
+	check.Equal(t, "left once the bound is lower", b.refusal(t, payout(), terms).Left, "0")
 }
 
 // If the list is required a payout goes only to an address that its user has added for that chain,
@@ -198,23 +169,16 @@ func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	a := b.add(t, alice, 1337, receiver)
 	// A payout that is being stored holds the lock.
 	commit := b.lockUser(t, `select 1`)
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.RemoveAddress(t.Context(), transfers.RemovalOfAddress{UserID: alice, ID: a.ID, By: "carol", Reason: "stolen"}, day)
-		done <- err
-	}()
-	b.awaitBlocked(t, "pg_advisory_xact_lock")
+	done := b.blocked(t, "pg_advisory_xact_lock", func() error {
+		return second(b.RemoveAddress(t.Context(), transfers.RemovalOfAddress{UserID: alice, ID: a.ID, By: "carol", Reason: "stolen"}, day))
+	})
 	commit()
 	check.OK(t)(<-done)
 	a = b.add(t, alice, 1337, receiver)
 
 	// A payout while an address is being removed.
 	commit = b.lockUser(t, `update payout_address set removed_at = clock_timestamp(), removed_by = 'user' where address_id = $1`, a.ID)
-	go func() {
-		_, err := b.Create(t.Context(), payout(), listedOnly(0))
-		done <- err
-	}()
-	b.awaitBlocked(t, "pg_advisory_xact_lock")
+	done = b.blocked(t, "pg_advisory_xact_lock", func() error { return second(b.Create(t.Context(), payout(), listedOnly(0))) })
 	commit()
 	if refused, _ := errors.AsType[transfer.RefusedError](<-done); refused.Reason != transfer.AddressNotListed {
 		t.Errorf("a payout beside the removal: got %q, want %s", refused.Reason, transfer.AddressNotListed)
@@ -230,10 +194,8 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	a := b.add(t, alice, 1337, receiver)
 	b.ageAddresses(t, "72 hours")
 	b.created(t, payout())
-	if got := b.refusal(t, payout(), listedOnly(day)).Reason; got != "" {
-		t.Fatalf("before the restore: got %s, want it stored", got)
-	}
-	b.run(t, `update database_identity set timeline_id = timeline_id + 1`)
+	check.Equal(t, "before the restore", b.refusal(t, payout(), listedOnly(day)).Reason, "")
+	b.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	for what, err := range map[string]error{
 		"list": second(b.Addresses(t.Context(), alice, day, 0, 0)),
 		"add": func() error {
@@ -246,8 +208,8 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 		check.Err(t, fmt.Sprintf("%s in a restored database", what), transfer.ErrForeign)(err)
 	}
 	check.OK(t)(b.AcceptDatabase(t.Context(), "carol", "reconciled"))
-	b.run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
-	b.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	b.Run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
+	b.Run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	accepted := value[time.Time](t, b, `select max(at) from identity_change`)
 	if got, want := b.refusal(t, payout(), listedOnly(day)), (transfer.RefusedError{Reason: transfer.AddressNotYetUsable, UsableFrom: accepted.Add(day)}); got.Reason != want.Reason || !got.UsableFrom.Equal(want.UsableFrom) {
 		t.Errorf("after the acceptance: got %+v, want %+v", got, want)
@@ -255,12 +217,10 @@ func TestRestoredAddressesWaitAnew(t *testing.T) {
 	if list, err := b.Addresses(t.Context(), alice, day, 0, 0); err != nil || len(list.List) != 1 || !list.List[0].UsableFrom.Equal(accepted.Add(day)) {
 		t.Errorf("listed: got %+v, %v; want it usable from %s on", list, err, accepted.Add(day))
 	}
-	b.run(t, `alter table identity_change disable trigger user`)
-	b.run(t, `update identity_change set at = at - interval '24 hours'`)
+	b.Run(t, `alter table identity_change disable trigger user`)
+	b.Run(t, `update identity_change set at = at - interval '24 hours'`)
 	check.Equal(t, "a day after the acceptance", b.refusal(t, payout(), listedOnly(day)).Reason, "")
 }
-
-func second[T any](_ T, err error) error { return err }
 
 // The numbers of a user's addresses, and of those added in a day, are limited. A block refuses all new
 // ones until it is lifted. Another user's addresses are not visible.
@@ -347,23 +307,27 @@ func TestAHaltHoldsAPayoutThatHasNotBegun(t *testing.T) {
 			r := newRig(t)
 			r.offer(t, payable)
 			waits, late, inside := r.created(t, payout()), r.created(t, payout()), r.created(t, request(""))
-			r.run(t, x.halt)
-			r.age(t, late.ReqID, "16 minutes")
-			for range 2 {
-				if got := r.drive(t, waits.ReqID, transfer.Init); got.NextAttemptAt != nil || got.RetryCount != 0 {
-					t.Errorf("got %+v, want it as it was", got)
-				}
-			}
-			if got := r.drive(t, late.ReqID, transfer.Failed); got.Reason != transfer.Expired {
-				t.Errorf("too old: got %s, want EXPIRED", got.Reason)
-			}
-			if r.asked != 0 || r.states(t, waits.ReqID) != "0" || !strings.Contains(r.log.String(), "a halt is open") {
-				t.Errorf("got %d calls, states %s; want none, 0, and a line that says why", r.asked, r.states(t, waits.ReqID))
-			}
+			r.Run(t, x.halt)
+			r.wantsNotBegun(t, waits.ReqID, late.ReqID, "a halt is open")
 			r.drive(t, inside.ReqID, transfer.Committed)
-			r.run(t, x.resume)
+			r.Run(t, x.resume)
 			r.drive(t, waits.ReqID, transfer.Committed)
 		})
+	}
+}
+
+// wantsNotBegun drives two payouts in INIT. The one stays as it is, and a line of the log says why. The other expires.
+func (r rig) wantsNotBegun(t *testing.T, waits, late, why string) {
+	t.Helper()
+	r.age(t, late, "16 minutes")
+	for range 3 {
+		if got := r.drive(t, waits, transfer.Init); got.NextAttemptAt != nil || got.RetryCount != 0 {
+			t.Errorf("%s: got %+v, want it as it was", why, got)
+		}
+	}
+	check.Equal(t, "too old", r.drive(t, late, transfer.Failed).Reason, transfer.Expired)
+	if r.asked != 0 || r.states(t, waits) != "0" || !strings.Contains(r.log.String(), why) {
+		t.Errorf("%s: got %d calls, states %s; want none, 0, and a line that says why", why, r.asked, r.states(t, waits))
 	}
 }
 
@@ -395,33 +359,20 @@ func TestH01NoPayoutBeginsInProtect(t *testing.T) {
 	fromOther := payout()
 	fromOther.Asset, fromOther.Payout.Submitter, fromOther.Payout.Token = "ETH", secondPayer, ""
 	begins, inside := r.created(t, fromOther), r.created(t, request(""))
-	r.run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
-	r.age(t, late.ReqID, "16 minutes")
-	for range 3 {
-		if got := r.drive(t, waits.ReqID, transfer.Init); got.NextAttemptAt != nil || got.RetryCount != 0 {
-			t.Errorf("in PROTECT: got %+v, want it as it was", got)
-		}
-	}
-	if got := r.drive(t, late.ReqID, transfer.Failed); got.Reason != transfer.Expired {
-		t.Errorf("too old, in PROTECT: got %s, want EXPIRED", got.Reason)
-	}
-	if r.asked != 0 || r.states(t, waits.ReqID) != "0" || !strings.Contains(r.log.String(), "in PROTECT") {
-		t.Errorf("in PROTECT: got %d calls, states %s; want none, 0, and a line that says why", r.asked, r.states(t, waits.ReqID))
-	}
+	r.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
+	r.wantsNotBegun(t, waits.ReqID, late.ReqID, "in PROTECT")
 	r.drive(t, begins.ReqID, transfer.Committed)
 	r.drive(t, inside.ReqID, transfer.Committed)
 	r.old(t, waits.ReqID, "2 minutes")
 	if found, _ := r.due(t, 10, time.Time{}); !slices.Equal(found, []string{waits.ReqID}) {
 		t.Errorf("due: got %v, want the one that waits", found)
 	}
-	r.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	r.Run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	r.drive(t, waits.ReqID, transfer.Committed)
 }
 
 // age makes a transfer older than it is.
 func (r rig) age(t testing.TB, reqID, by string) {
 	t.Helper()
-	r.run(t, `alter table transfers_tb disable trigger user`)
-	r.run(t, `update transfers_tb set created_at = created_at - $2::text::interval where req_id = $1`, reqID, by)
-	r.run(t, `alter table transfers_tb enable trigger user`)
+	r.RunUnguarded(t, "transfers_tb", `update transfers_tb set created_at = created_at - $2::text::interval where req_id = $1`, reqID, by)
 }

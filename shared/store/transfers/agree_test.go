@@ -15,8 +15,8 @@ import (
 func TestStoreAgreesWithTheDomain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.run(t, `alter table assets_tb disable trigger user`)
-	b.run(t, `alter table transfers_tb drop constraint precision_is_the_assets`)
+	b.Run(t, `alter table assets_tb disable trigger user`)
+	b.Run(t, `alter table transfers_tb drop constraint precision_is_the_assets`)
 	user := int64(1000)
 	rapid.Check(t, func(r *rapid.T) {
 		a := drawAsset(r)

@@ -27,7 +27,7 @@ select asset_id, asset, precision, trunc(min_transfer_amount * 10::numeric ^ pre
        payout_submitter is not null, coalesce(payout_submitter, ''), coalesce(chain_id, 0), coalesce(token_contract, ''), coalesce(chain_decimals, 0)
   from assets_tb`
 
-func scanAsset(row pgx.Row) (transfer.Asset, error) {
+func scanAsset(row pgx.CollectableRow) (transfer.Asset, error) {
 	var a transfer.Asset
 	var p transfer.PayoutTerms
 	var least, most, daily, payoutDay, serviceDay string
@@ -50,7 +50,7 @@ func scanAsset(row pgx.Row) (transfer.Asset, error) {
 
 // Asset returns the asset with that name; nil if there is none.
 func (s *Store) Asset(ctx context.Context, name string) (*transfer.Asset, error) {
-	a, err := scanAsset(s.db.QueryRow(ctx, assetColumns+` where asset = $1`, name))
+	a, err := results.One(ctx, s.db, scanAsset, assetColumns+` where asset = $1`, name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (s *Store) Asset(ctx context.Context, name string) (*transfer.Asset, error)
 
 // Assets returns all assets by id.
 func (s *Store) Assets(ctx context.Context) ([]transfer.Asset, error) {
-	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (transfer.Asset, error) { return scanAsset(row) }, assetColumns+` order by asset_id`)
+	all, err := results.All(ctx, s.db, scanAsset, assetColumns+` order by asset_id`)
 	return all, results.Wrap(err, "list assets")
 }
 
@@ -163,7 +163,7 @@ func changeAsset(ctx context.Context, tx pgx.Tx, c AssetChange) (bool, error) {
 	if _, err := tx.Exec(ctx, lockAsset, c.Asset.Name); err != nil {
 		return false, err
 	}
-	known, err := results.All(ctx, tx, func(row pgx.CollectableRow) (transfer.Asset, error) { return scanAsset(row) }, assetOfName, c.Asset.Name, c.Asset.ID)
+	known, err := results.All(ctx, tx, scanAsset, assetOfName, c.Asset.Name, c.Asset.ID)
 	if err != nil {
 		return false, err
 	}
@@ -236,7 +236,7 @@ const assetPage = assetColumns + ` where asset_id > $1 order by asset_id limit $
 
 // AssetPage returns at most limit assets with ids above after.
 func (s *Store) AssetPage(ctx context.Context, after int64, limit int) ([]transfer.Asset, error) {
-	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (transfer.Asset, error) { return scanAsset(row) }, assetPage, after, limit)
+	all, err := results.All(ctx, s.db, scanAsset, assetPage, after, limit)
 	return all, results.Wrap(err, "list assets")
 }
 

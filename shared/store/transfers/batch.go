@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/batch"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -168,10 +168,7 @@ func (t *transaction) queue() *pgx.Batch {
 	if len(t.creations) > 0 {
 		t.queueInserts(b)
 	}
-	b.Queue("commit").Exec(func(pgconn.CommandTag) error {
-		t.committed = true
-		return nil
-	})
+	b.Queue("commit").Exec(results.Done(&t.committed))
 	return b
 }
 

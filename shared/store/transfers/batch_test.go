@@ -217,7 +217,7 @@ func TestMovesLockInOneOrder(t *testing.T) {
 		}
 	}()
 	var free []string
-	await(t, "the moves have locked one row and wait for the next", func() bool {
+	storetest.Await(t, "the moves have locked one row and wait for the next", func() bool {
 		free = value[[]string](t, b, `select array(select req_id::text from transfers_tb where req_id = any ($1) order by req_id for update skip locked)`, ids)
 		return len(free) == 1
 	})

@@ -271,17 +271,11 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	var found payoutObstacles
 	b := new(pgx.Batch)
 	if r.Payout != nil {
-		b.Queue(findPayoutObstacles, r.UserID, r.Asset, int64(r.Payout.ChainID), r.Payout.Address, terms.Addresses.Delay).QueryRow(found.scan)
+		b.Queue(findPayoutObstacles, r.UserID, r.Asset, int64(r.Payout.ChainID), r.Payout.Address, terms.Addresses.Delay).QueryRow(results.Scan(&found.paidUnits, &found.usableFrom, &found.now))
 	}
 	b.Queue(obstacles, r.UserID, r.Asset, payer, terms.Limits.PerSecond, terms.Limits.PerDay).QueryRow(results.Scan(&ours, &halted, &mayNotPay, &retired, &counts.LastSecond, &counts.LastDay, &dayUnits))
-	b.Queue(assetColumns+` where asset = $1`, r.Asset).QueryRow(func(row pgx.Row) error {
-		a, err := scanAsset(row)
-		if err == nil {
-			asset = &a
-		}
-		return err
-	})
-	if err := s.send(ctx, b); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	b.Queue(assetColumns+` where asset = $1`, r.Asset).Query(results.First(&asset, scanAsset))
+	if err := s.send(ctx, b); err != nil {
 		return fmt.Errorf("find out why transfer %s was not stored: %w", r.ReqID, err)
 	}
 	kind, units, reason := r.Check(asset, terms)
@@ -322,10 +316,6 @@ type payoutObstacles struct {
 	paidUnits  string
 	usableFrom *time.Time // of the address; nil: it is not listed
 	now        time.Time
-}
-
-func (o *payoutObstacles) scan(row pgx.Row) error {
-	return row.Scan(&o.paidUnits, &o.usableFrom, &o.now)
 }
 
 // why returns which of them refuses the payout of so many units.

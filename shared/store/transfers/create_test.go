@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 
@@ -105,7 +104,7 @@ func TestH16WhatIsStoredAnswersFirst(t *testing.T) {
 		"halted":        `insert into transfer_halt (scope, evidence) values ('all', '{}')`,
 		"restored":      `update database_identity set timeline_id = timeline_id + 1`,
 	} {
-		b.run(t, spoil)
+		b.Run(t, spoil)
 		again := request("c-1")
 		again.Amount = amount(t, "1.500")
 		got, err := b.Create(t.Context(), again, transfer.Terms{SafetyFactor: ^uint64(0), Limits: transfer.Limits{PerSecond: 1, PerDay: 1}})
@@ -150,17 +149,11 @@ func TestH16ConcurrentDuplicates(t *testing.T) {
 		first := request("c-2")
 		check.OK(t)(tx.Exec(t.Context(), `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type)
 			values ($1, 'c-2', $2, 1, 1.5, 6, 1, 1)`, first.ReqID, alice))
-		answers := make(chan transfer.Created, 1)
-		go func() {
-			got, err := b.Create(t.Context(), request("c-2"), terms)
-			if err != nil {
-				t.Error(err)
-			}
-			answers <- got
-		}()
-		b.awaitBlocked(t, "insert into transfers_tb")
+		creating := storetest.Blocked(t, b.Bundle, "insert into transfers_tb", func() (transfer.Created, error) {
+			return b.Create(t.Context(), request("c-2"), terms)
+		})
 		check.OK(t)(tx.Commit(t.Context()))
-		if got := <-answers; got.ReqID != first.ReqID || got.New {
+		if got := <-creating; got.Err != nil || got.Got.ReqID != first.ReqID || got.Got.New {
 			t.Errorf("got %+v, want the one that was committed", got)
 		}
 	})
@@ -193,21 +186,13 @@ func TestCIDsAreTheUsersOwn(t *testing.T) {
 func TestAssetsKeepTheirScale(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	got, err := b.Asset(t.Context(), "USDT")
-	if err != nil || !cmp.Equal(&usdt, got) {
-		t.Errorf("got %+v, %v; want %+v", got, err, usdt)
-	}
+	check.Same(t, "an asset", check.Value(b.Asset(t.Context(), "USDT"))(t), &usdt)
 	b.put(t, payable)
-	all, err := b.Assets(t.Context())
-	if err != nil || !cmp.Equal([]transfer.Asset{payable}, all) {
-		t.Errorf("changed: got %+v, %v; want %+v", all, err, payable)
-	}
+	check.Same(t, "changed", check.Value(b.Assets(t.Context()))(t), []transfer.Asset{payable})
 	finer := usdt
 	finer.Precision = 8
 	check.Equal(t, "another precision", storetest.Violated(b.PutAsset(t.Context(), finer)), "scale_never_changes")
-	if none, err := b.Asset(t.Context(), "DOGE"); err != nil || none != nil {
-		t.Errorf("no such asset: got %+v, %v; want none", none, err)
-	}
+	check.Equal(t, "no such asset", check.Value(b.Asset(t.Context(), "DOGE"))(t), nil)
 	if _, err := b.Load(t.Context(), "none"); !errors.Is(err, transfer.ErrNotFound) || errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("no such transfer: got %v, want not found", err)
 	}
@@ -218,22 +203,13 @@ func TestAssetsKeepTheirScale(t *testing.T) {
 func TestH07KeysWithAPromiseLiveForEver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, key := range [][]string{{"user_id", "cid"}, {"req_id"}, {"transfer_id"}} {
-		slices.Sort(key)
-		n := value[int](t, b, `
-			select count(*)
-			  from pg_constraint k join pg_class c on c.oid = k.conrelid join pg_index i on i.indexrelid = k.conindid
-			 where c.oid = 'transfers_tb'::regclass and k.contype in ('p', 'u') and not k.condeferrable
-			   and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
-			   and c.relkind = 'r' and c.relpersistence = 'p' and not c.relispartition
-			   and not exists (select from pg_inherits h where c.oid in (h.inhrelid, h.inhparent))
-			   and array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum = any (k.conkey) order by 1) = $1`, key)
-		check.Equal(t, fmt.Sprintf("%v", key), n, 1)
-	}
+	b.ShowUniqueForEver(t, "transfers_tb", "cid", "user_id")
+	b.ShowUniqueForEver(t, "transfers_tb", "req_id")
+	b.ShowUniqueForEver(t, "transfers_tb", "transfer_id")
 	stored := request("c-1")
 	const insert = `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type, created_at, updated_at, state_at)
 		values ($1, 'c-1', 7, 1, 1.5, 6, 1, 1, $2::text::timestamptz, $2::text::timestamptz, $2::text::timestamptz)`
-	b.run(t, insert, stored.ReqID, "2026-06-30 23:59:59+00")
+	b.Run(t, insert, stored.ReqID, "2026-06-30 23:59:59+00")
 	for _, at := range []string{"2026-06-30 23:59:59+00", "2026-07-01 00:00:01+00", "2056-06-30 00:00:00+00", "infinity"} {
 		check.Equal(t, fmt.Sprintf("the same cid at %s", at), storetest.Violated(b.DB.Exec(t.Context(), insert, request("").ReqID, at)), "one_transfer_per_cid")
 		if _, err := b.DB.Exec(t.Context(), insert, stored.ReqID, at); storetest.Violated(err) == "none (error <nil>)" {

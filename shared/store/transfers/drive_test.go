@@ -168,9 +168,9 @@ func TestH31PayoutsHaveTheirOwnLimit(t *testing.T) {
 		check.OK(t)(err)
 		return pending.Count
 	}
-	r.run(t, `update transfers_tb set state_at = state_at - interval '29 minutes'`)
+	r.Run(t, `update transfers_tb set state_at = state_at - interval '29 minutes'`)
 	check.Equal(t, "alarms after 29 minutes", alarms(), 0)
-	r.run(t, `update transfers_tb set state_at = state_at - interval '2 minutes'`)
+	r.Run(t, `update transfers_tb set state_at = state_at - interval '2 minutes'`)
 	r.drive(t, x.ReqID, transfer.TargetPending)
 	check.Equal(t, "alarms after 31 minutes", alarms(), 1)
 	check.Equal(t, "severities at once and after 31 minutes", r.log.severities("unknown"), "INFO CRITICAL")
@@ -240,8 +240,8 @@ func TestLostCompareAndSetChangesNothing(t *testing.T) {
 			}
 		}
 	}
-	var illegal transfer.IllegalTransitionError
-	if _, err := b.Move(t.Context(), transfer.Transition{ReqID: order.ReqID, Path: []transfer.State{0, 40}}); !errors.As(err, &illegal) {
+	_, err := b.Move(t.Context(), transfer.Transition{ReqID: order.ReqID, Path: []transfer.State{0, 40}})
+	if _, illegal := errors.AsType[transfer.IllegalTransitionError](err); !illegal {
 		t.Errorf("a path that the table does not have: got %v, want it illegal", err)
 	}
 }

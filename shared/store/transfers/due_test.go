@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
@@ -32,7 +30,7 @@ func (b bench) due(t testing.TB, limit int, began time.Time) ([]string, time.Tim
 // old makes the times of the transfer's last change older.
 func (b bench) old(t testing.TB, reqID, by string) {
 	t.Helper()
-	b.run(t, `update transfers_tb set updated_at = updated_at - $2::text::interval where req_id = $1`, reqID, by)
+	b.Run(t, `update transfers_tb set updated_at = updated_at - $2::text::interval where req_id = $1`, reqID, by)
 }
 
 // postponed adds an unknown answer, in any state that waits for one.
@@ -48,8 +46,7 @@ func (b bench) postponed(t testing.TB, x transfer.Transfer, first time.Duration)
 // loaded returns the transfer as stored.
 func (b bench) loaded(t testing.TB, reqID string) transfer.Transfer {
 	t.Helper()
-	x := check.Value(b.Load(t.Context(), reqID))(t)
-	return x
+	return check.Value(b.Load(t.Context(), reqID))(t)
 }
 
 // The sweep takes exactly the transfers of dead workers, in any state, whose attempt has been due for
@@ -60,10 +57,10 @@ func TestDueFindsTransfersOfDeadWorkers(t *testing.T) {
 	var want []string
 	for _, s := range transfer.States() {
 		left, fresh := b.at(t, s), b.at(t, s)
-		b.run(t, `alter table transfers_tb disable trigger guard_transfer`)
+		b.Run(t, `alter table transfers_tb disable trigger guard_transfer`)
 		b.old(t, left.ReqID, "61 s")
 		b.old(t, fresh.ReqID, "50 s")
-		b.run(t, `alter table transfers_tb enable trigger guard_transfer`)
+		b.Run(t, `alter table transfers_tb enable trigger guard_transfer`)
 		if !s.Terminal() {
 			want = append(want, left.ReqID)
 		}
@@ -72,8 +69,8 @@ func TestDueFindsTransfersOfDeadWorkers(t *testing.T) {
 		}
 		late := b.postponed(t, b.at(t, s), time.Millisecond)
 		b.postponed(t, b.at(t, s), time.Hour)
-		b.run(t, `update transfers_tb set next_attempt_at = clock_timestamp() - interval '61 s' where req_id = $1`, late.ReqID)
-		b.run(t, `update transfers_tb set next_attempt_at = clock_timestamp() - interval '50 s' where req_id = $1`, b.postponed(t, b.at(t, s), time.Hour).ReqID)
+		b.Run(t, `update transfers_tb set next_attempt_at = clock_timestamp() - interval '61 s' where req_id = $1`, late.ReqID)
+		b.Run(t, `update transfers_tb set next_attempt_at = clock_timestamp() - interval '50 s' where req_id = $1`, b.postponed(t, b.at(t, s), time.Hour).ReqID)
 		want = append(want, late.ReqID)
 	}
 	slices.Sort(want)
@@ -99,9 +96,7 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	}
 	r := request("c-1")
 	x := b.created(t, r)
-	if m, err := b.Start(t.Context(), x.ReqID, time.Hour); err != nil || !m.Done {
-		t.Fatalf("start: got %+v, %v", m, err)
-	}
+	check.Equal(t, "started", check.Value(b.Start(t.Context(), x.ReqID, time.Hour))(t).Done, true)
 	x.State = transfer.SourcePending
 	x = b.postponed(t, x, time.Hour)
 	b.old(t, x.ReqID, "61 s")
@@ -155,7 +150,7 @@ func TestClockSetBackSilencesNeitherRescueNorMON001(t *testing.T) {
 	b := newBench(t)
 	moved, planned, fresh := b.at(t, transfer.TargetPending), b.postponed(t, b.at(t, transfer.SourcePending), time.Minute), b.at(t, transfer.TargetPending)
 	for _, id := range []string{moved.ReqID, planned.ReqID} {
-		b.run(t, `update transfers_tb set updated_at = updated_at + interval '1 hour', state_at = state_at + interval '1 hour',
+		b.Run(t, `update transfers_tb set updated_at = updated_at + interval '1 hour', state_at = state_at + interval '1 hour',
 			next_attempt_at = next_attempt_at + interval '1 hour', swept_at = clock_timestamp() + interval '1 hour' where req_id = $1`, id)
 	}
 	want := []string{moved.ReqID, planned.ReqID}
@@ -230,9 +225,9 @@ func TestMON001And002Alarming(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	long := b.at(t, transfer.TargetPending)
-	b.run(t, `update transfers_tb set state_at = state_at - interval '61 s' where req_id = $1`, long.ReqID)
+	b.Run(t, `update transfers_tb set state_at = state_at - interval '61 s' where req_id = $1`, long.ReqID)
 	for _, s := range []transfer.State{transfer.SourcePending, transfer.SourceDone, transfer.Compensating} {
-		b.run(t, `update transfers_tb set state_at = state_at - interval '1 hour' where req_id = $1`, b.at(t, s).ReqID)
+		b.Run(t, `update transfers_tb set state_at = state_at - interval '1 hour' where req_id = $1`, b.at(t, s).ReqID)
 	}
 	b.postponed(t, b.at(t, transfer.TargetPending), time.Second)
 	refund := b.at(t, transfer.Compensating)
@@ -269,7 +264,7 @@ func TestManyLateTransfersAllCount(t *testing.T) {
 	for _, s := range []transfer.State{transfer.Compensating, transfer.TargetPending} {
 		for n := 5; n > 1; n-- {
 			x := b.at(t, s)
-			b.run(t, `update transfers_tb set state_at = state_at - $2 * interval '1 minute', retry_count = 3, failures = 3 where req_id = $1`, x.ReqID, n)
+			b.Run(t, `update transfers_tb set state_at = state_at - $2 * interval '1 minute', retry_count = 3, failures = 3 where req_id = $1`, x.ReqID, n)
 			want[s] = x.ReqID
 		}
 	}
@@ -288,15 +283,12 @@ func TestMON004NamesBusyUsers(t *testing.T) {
 		r.UserID = user
 		x := b.created(t, r)
 		if n == 4 {
-			b.run(t, `alter table transfers_tb disable trigger user`)
-			b.run(t, `update transfers_tb set created_at = created_at - interval '1 hour' where req_id = $1`, x.ReqID)
+			b.Run(t, `alter table transfers_tb disable trigger user`)
+			b.Run(t, `update transfers_tb set created_at = created_at - interval '1 hour' where req_id = $1`, x.ReqID)
 		}
 	}
 	for most, want := range map[int][]transfers.Busy{0: {{alice, 3}, {bob, 1}}, 2: {{alice, 3}}, 3: {}} {
-		got, err := b.Busy(t.Context(), time.Minute, most, 10)
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("more than %d in a minute: %v (-want +got):\n%s", most, err, diff)
-		}
+		check.Same(t, fmt.Sprintf("more than %d in a minute", most), check.Value(b.Busy(t.Context(), time.Minute, most, 10))(t), want)
 	}
 }
 
@@ -305,19 +297,24 @@ func TestMON004NamesBusyUsers(t *testing.T) {
 func TestMON004AfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.run(t, `alter table transfers_tb disable trigger user`)
+	b.Run(t, `alter table transfers_tb disable trigger user`)
 	for n, user := range []int64{alice, alice, alice, bob, bob} {
 		r := request("")
 		r.UserID = user
 		x := b.created(t, r)
 		if n < 2 {
-			b.run(t, `update transfers_tb set created_at = created_at + interval '1 hour' where req_id = $1`, x.ReqID)
+			b.Run(t, `update transfers_tb set created_at = created_at + interval '1 hour' where req_id = $1`, x.ReqID)
 		}
 	}
-	got, err := b.Busy(t.Context(), time.Minute, 1, 1)
-	if diff := cmp.Diff([]transfers.Busy{{bob, 2}}, got); diff != "" || err != nil {
-		t.Errorf("more than 1 in a minute: %v (-want +got):\n%s", err, diff)
-	}
+	check.Same(t, "more than 1 in a minute", check.Value(b.Busy(t.Context(), time.Minute, 1, 1))(t), []transfers.Busy{{bob, 2}})
+}
+
+// late is a transfer that is in flight for two minutes.
+func (b bench) late(t testing.TB) transfer.Transfer {
+	t.Helper()
+	x := b.at(t, transfer.TargetPending)
+	b.Run(t, `update transfers_tb set state_at = state_at - interval '2 minutes' where req_id = $1`, x.ReqID)
+	return x
 }
 
 // An acknowledged transfer raises no alert until its time, while others do. After that, or in another
@@ -326,12 +323,6 @@ func TestAcknowledgedAlertIsSilentUntilItsTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	rules := transfer.DefaultRules()
-	late := func() transfer.Transfer {
-		x := r.created(t, request(""))
-		r.run(t, `select move_transfer($1, '{0,10,20,30}', null)`, x.ReqID)
-		r.run(t, `update transfers_tb set state_at = state_at - interval '2 minutes' where req_id = $1`, x.ReqID)
-		return x
-	}
 	alarming := func(what string, pending, refunds int) {
 		t.Helper()
 		p, f, err := r.Alarming(t.Context(), rules, 10)
@@ -339,7 +330,7 @@ func TestAcknowledgedAlertIsSilentUntilItsTime(t *testing.T) {
 			t.Errorf("%s: got %d late and %d refunds, %v; want %d and %d", what, p.Count, f.Count, err, pending, refunds)
 		}
 	}
-	x, _ := late(), late()
+	x, _ := r.late(t), r.late(t)
 	alarming("before", 2, 0)
 	order := transfer.RequestedAction{ReqID: x.ReqID, By: "ann", Reason: "I repair the core"}
 	for _, until := range []time.Time{time.Now().Add(-time.Minute), time.Now().Add(31 * 24 * time.Hour)} {
@@ -353,13 +344,13 @@ func TestAcknowledgedAlertIsSilentUntilItsTime(t *testing.T) {
 	if err != nil || len(story.Acknowledged) != 1 || story.Acknowledged[0].By != "ann" || story.Acknowledged[0].Reason != order.Reason || story.Acknowledged[0].State != transfer.TargetPending {
 		t.Errorf("on record: got %+v, %v", story.Acknowledged, err)
 	}
-	r.run(t, `alter table transfer_acknowledgement disable trigger user`)
-	r.run(t, `update transfer_acknowledgement set at = at - interval '90 seconds', until = clock_timestamp() - interval '1 second'`)
+	r.Run(t, `alter table transfer_acknowledgement disable trigger user`)
+	r.Run(t, `update transfer_acknowledgement set at = at - interval '90 seconds', until = clock_timestamp() - interval '1 second'`)
 	alarming("once its time is over", 2, 0)
-	r.run(t, `update transfer_acknowledgement set until = clock_timestamp() + interval '1 hour'`)
+	r.Run(t, `update transfer_acknowledgement set until = clock_timestamp() + interval '1 hour'`)
 	alarming("as before", 1, 0)
-	r.run(t, `select move_transfer($1, '{30,-20}', 'ACCOUNT_DISABLED')`, x.ReqID)
-	r.run(t, `update transfers_tb set failures = 3, retry_count = 3, last_unknown = 'x' where req_id = $1`, x.ReqID)
+	r.Run(t, `select move_transfer($1, '{30,-20}', 'ACCOUNT_DISABLED')`, x.ReqID)
+	r.Run(t, `update transfers_tb set failures = 3, retry_count = 3, last_unknown = 'x' where req_id = $1`, x.ReqID)
 	alarming("in another state", 1, 1)
 	check.OK(t)(r.Acknowledge(t.Context(), order, time.Now().Add(time.Hour)))
 	alarming("acknowledged there, too", 1, 0)
@@ -370,14 +361,12 @@ func TestAcknowledgedAlertIsSilentUntilItsTime(t *testing.T) {
 func TestRestoreEndsAnAcknowledgement(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	x := r.created(t, request(""))
-	r.run(t, `select move_transfer($1, '{0,10,20,30}', null)`, x.ReqID)
-	r.run(t, `update transfers_tb set state_at = state_at - interval '2 minutes' where req_id = $1`, x.ReqID)
+	x := r.late(t)
 	alarming := func(what string, want int) {
 		t.Helper()
-		if p, _, err := r.Alarming(t.Context(), transfer.DefaultRules(), 10); err != nil || p.Count != want {
-			t.Errorf("%s: got %d late, %v; want %d", what, p.Count, err, want)
-		}
+		p, _, err := r.Alarming(t.Context(), transfer.DefaultRules(), 10)
+		check.OK(t)(err)
+		check.Equal(t, what+": late", p.Count, want)
 	}
 	acknowledge := func() {
 		t.Helper()
@@ -385,7 +374,7 @@ func TestRestoreEndsAnAcknowledgement(t *testing.T) {
 	}
 	acknowledge()
 	alarming("acknowledged", 0)
-	r.run(t, `insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
+	r.Run(t, `insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
 	alarming("after a restore", 1)
 	acknowledge()
 	alarming("acknowledged again", 0)
@@ -403,9 +392,7 @@ func TestListHasTheUsersTransfersOnce(t *testing.T) {
 	others := request("")
 	others.UserID = bob
 	theirs := b.created(t, others).ReqID
-	b.run(t, `alter table transfers_tb disable trigger user`)
-	b.run(t, `update transfers_tb t set created_at = (select min(created_at) from transfers_tb) - interval '1 h' + (transfer_id / 4) * interval '1 s'`)
-	b.run(t, `alter table transfers_tb enable trigger user`)
+	b.RunUnguarded(t, "transfers_tb", `update transfers_tb t set created_at = (select min(created_at) from transfers_tb) - interval '1 h' + (transfer_id / 4) * interval '1 s'`)
 	failed := b.at(t, transfer.Failed).ReqID
 	want = slices.Insert(want, 0, failed)
 	for _, size := range []int{1, 2, 3, 5, 13, 100} {
@@ -423,8 +410,8 @@ func TestListOfOneStateEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	first := b.at(t, transfer.SourceDone).ReqID
-	b.run(t, `alter table transfers_tb disable trigger user`)
-	b.run(t, `update transfers_tb set created_at = created_at - interval '1 year'`)
+	b.Run(t, `alter table transfers_tb disable trigger user`)
+	b.Run(t, `update transfers_tb set created_at = created_at - interval '1 year'`)
 	grow(t, b, 3000)
 	of := transfer.SourceDone
 	check.Same(t, "in SOURCE_DONE", b.all(t, transfers.ListQuery{UserID: alice, State: &of, Size: 10}), []string{first})
@@ -443,8 +430,8 @@ func TestListOfOneStateHasFullPages(t *testing.T) {
 			old[state] = slices.Insert(old[state], 0, b.at(t, state).ReqID)
 		}
 	}
-	b.run(t, `alter table transfers_tb disable trigger user`)
-	b.run(t, `update transfers_tb set created_at = created_at - interval '1 year'`)
+	b.Run(t, `alter table transfers_tb disable trigger user`)
+	b.Run(t, `update transfers_tb set created_at = created_at - interval '1 year'`)
 	grow(t, b, 3000)
 	for state, want := range old {
 		q := transfers.ListQuery{UserID: alice, State: &state, Size: 2}

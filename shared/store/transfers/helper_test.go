@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -111,6 +110,18 @@ func (b bench) at(t testing.TB, s transfer.State) transfer.Transfer {
 	return x
 }
 
+// blocked makes the call in the background, and returns once its statement that contains the fragment waits for a lock.
+func (b bench) blocked(t testing.TB, fragment string, call func() error) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- call() }()
+	b.AwaitBlocked(t, fragment)
+	return ended
+}
+
+// second is the error of a call with one other result.
+func second[T any](_ T, err error) error { return err }
+
 // states returns the history of a transfer, as ids.
 func (b bench) states(t testing.TB, reqID string) string {
 	t.Helper()
@@ -122,15 +133,6 @@ func (b bench) states(t testing.TB, reqID string) string {
 	return strings.Join(all, " ")
 }
 
-// run changes rows by SQL, without the store.
-func (b bench) run(t testing.TB, statement string, args ...any) {
-	t.Helper()
-	tag, err := b.DB.Exec(t.Context(), statement, args...)
-	if err != nil || ((tag.Update() || tag.Insert()) && tag.RowsAffected() == 0) {
-		t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
-	}
-}
-
 // value returns the only value of a query.
 func value[T any](t testing.TB, b bench, query string, args ...any) (v T) {
 	t.Helper()
@@ -138,30 +140,6 @@ func value[T any](t testing.TB, b bench, query string, args ...any) (v T) {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return v
-}
-
-// await polls until the condition holds.
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("still not so: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
-// awaitBlocked waits until a statement of the store that contains the fragment waits for a lock.
-func (b bench) awaitBlocked(t testing.TB, fragment string) {
-	t.Helper()
-	await(t, "a statement with "+fragment+" waits for a lock", func() bool {
-		return value[bool](t, b, `select exists (select from pg_stat_activity
-			 where datname = current_database() and application_name = 'fencepost' and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment)
-	})
 }
 
 // vault is a ledger in memory that fulfils the contract: each (req_id, op) once, with a permanent
@@ -268,9 +246,14 @@ func rigOf(t testing.TB, b bench, book transfer.Store, rules transfer.Rules) rig
 		book = b.Store
 	}
 	r := rig{bench: b, vault: newVault(), log: &lines{}}
-	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: r.vault, transfer.Spot: r.vault, transfer.Chain: r.vault}
-	c := check.Value(transfer.New(book, b.Store, all, rules, telemetry.NewLogger(r.log, slog.LevelDebug, "")))(t)
-	r.Coordinator = c
+	return r.over(t, book, r.vault, rules)
+}
+
+// over is the rig with another book, and with one ledger for all accounts.
+func (r rig) over(t testing.TB, book transfer.Store, ledger transfer.Ledger, rules transfer.Rules) rig {
+	t.Helper()
+	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: ledger, transfer.Spot: ledger, transfer.Chain: ledger}
+	r.Coordinator = check.Value(transfer.New(book, r.Store, all, rules, telemetry.NewLogger(r.log, slog.LevelDebug, "")))(t)
 	return r
 }
 

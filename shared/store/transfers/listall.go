@@ -253,12 +253,6 @@ func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, 
 	wanted := store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size, "cut": cut, "created_before": q.Before}
 	maps.Copy(wanted, q.argsOf(w, at))
 	b.Queue(w.wanted(), wanted).Query(results.Into(&rows, collectTransfer))
-	b.Queue(w.last(), q.argsOf(w, at)).Query(func(found pgx.Rows) error {
-		ends, err := pgx.CollectRows(found, pgx.RowToStructByPos[place])
-		if len(ends) > 0 {
-			end = &ends[0]
-		}
-		return err
-	})
+	b.Queue(w.last(), q.argsOf(w, at)).Query(results.First(&end, pgx.RowToStructByPos[place]))
 	return rows, end, s.send(ctx, b)
 }

@@ -1,7 +1,6 @@
 package transfers_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +32,14 @@ func pagesOf(t *testing.T, b bench, q transfers.AllQuery) (sizes []int, all []st
 	}
 }
 
+// insertOld stores a transfer that was created at that time, with its last transition.
+func (b bench) insertOld(t *testing.T, reqID string, user int64, state transfer.State, created time.Time) {
+	t.Helper()
+	b.RunUnguarded(t, "transfers_tb", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state, error_message, created_at)
+		values ($1, $2, 1, 1, 6, 1, 1, $3::integer, case when $3::integer < 0 then 'INSUFFICIENT_BALANCE' end, $4)`, reqID, user, int(state), created)
+	b.Run(t, `insert into transfer_history (transfer_id, from_state, state, retry_count) select transfer_id, 10, state, 0 from transfers_tb where req_id = $1`, reqID)
+}
+
 // An operator's list of all users' transfers has each row once, newest first, and its pages are full. Rare
 // states, users and assets are found beside 20,000 transfers that the filters leave out.
 func TestListAllHasFullPages(t *testing.T) {
@@ -41,13 +48,10 @@ func TestListAllHasFullPages(t *testing.T) {
 	eur := usdt
 	eur.ID, eur.Name = 2, "EUR"
 	b.put(t, eur)
-	old := func(state, number int, user int64) string {
+	aYearAgo := time.Now().AddDate(-1, 0, 0)
+	old := func(state transfer.State, number int, user int64) string {
 		id := fmt.Sprintf("00%024d", number)
-		b.run(t, `alter table transfers_tb disable trigger user`)
-		b.run(t, `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state, error_message, created_at)
-			values ($1, $2, 1, 1, 6, 1, 1, $3::integer, case when $3::integer < 0 then 'INSUFFICIENT_BALANCE' end, clock_timestamp() - interval '1 year' + $4::integer * interval '1 s')`, id, user, state, number)
-		b.run(t, `insert into transfer_history (transfer_id, from_state, state, retry_count) select transfer_id, 10, state, 0 from transfers_tb where req_id = $1`, id)
-		b.run(t, `alter table transfers_tb enable trigger user`)
+		b.insertOld(t, id, user, state, aYearAgo.Add(time.Duration(number)*time.Second))
 		return id
 	}
 	var failed []string
@@ -88,13 +92,9 @@ func TestListAllHasFullPages(t *testing.T) {
 		t.Errorf("of the largest user: got pages of %v with %d rows", sizes, len(all))
 	}
 	for name, q := range map[string]transfers.AllQuery{"an asset": {Asset: "USDT", Size: 1}, "an asset's final ones": {Asset: "USDT", State: &committed, Size: 1}} {
-		if _, _, err := b.ListAll(t.Context(), q); !errors.Is(err, transfers.ErrNoIndex) {
-			t.Errorf("%s: got %v, want ErrNoIndex", name, err)
-		}
+		check.Err(t, name, transfers.ErrNoIndex)(b.ListAll(t.Context(), q))
 	}
-	if _, _, err := b.ListAll(t.Context(), transfers.AllQuery{After: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Size: 1}); !errors.Is(err, store.ErrCursor) {
-		t.Errorf("an unknown cursor: got %v, want ErrCursor", err)
-	}
+	check.Err(t, "an unknown cursor", store.ErrCursor)(b.ListAll(t.Context(), transfers.AllQuery{After: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Size: 1}))
 }
 
 // An operator's list of old transfers has those created before the time, newest first. The times in their req_ids may be a
@@ -109,11 +109,7 @@ func TestListAllByAge(t *testing.T) {
 		var id ulid.ULID
 		check.OK(t)(0, id.SetTime(ulid.Timestamp(now.Add(skew-age))))
 		names[id.String()] = name
-		b.run(t, `alter table transfers_tb disable trigger user`)
-		b.run(t, `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state, error_message, created_at)
-			values ($1, $2, 1, 1, 6, 1, 1, $3::integer, case when $3::integer < 0 then 'INSUFFICIENT_BALANCE' end, $4)`, id.String(), user, int(state), now.Add(-age))
-		b.run(t, `insert into transfer_history (transfer_id, from_state, state, retry_count) select transfer_id, 10, state, 0 from transfers_tb where req_id = $1`, id.String())
-		b.run(t, `alter table transfers_tb enable trigger user`)
+		b.insertOld(t, id.String(), user, state, now.Add(-age))
 	}
 	pending, failed, committed := transfer.TargetPending, transfer.Failed, transfer.Committed
 	old("alice 4", hours(4), 0, alice, pending)

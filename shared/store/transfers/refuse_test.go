@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,15 +44,11 @@ func TestCreateRefusesWithAReason(t *testing.T) {
 	} {
 		r := request("")
 		r.Asset, r.Amount, r.To = c.asset, amount(t, c.amount), c.to
-		_, err := b.Create(t.Context(), r, terms)
-		if got, ok := errors.AsType[transfer.RefusedError](err); !ok || got.Reason != c.want {
-			t.Errorf("%s %s to %s: got %v, want %s", c.amount, c.asset, c.to, err, c.want)
-		}
+		check.Equal(t, fmt.Sprintf("%s %s to %s", c.amount, c.asset, c.to), b.refusal(t, r, terms).Reason, c.want)
 	}
-	var none transfer.RefusedError
-	if _, err := b.Create(t.Context(), transfer.Request{ReqID: request("").ReqID, UserID: alice, From: transfer.Funding, To: transfer.Spot, Asset: "USDT"}, terms); !errors.As(err, &none) || none.Reason != transfer.InvalidAmount {
-		t.Errorf("no amount: got %v, want INVALID_AMOUNT", err)
-	}
+	none := request("")
+	none.Amount = transfer.Amount{}
+	check.Equal(t, "no amount", b.refusal(t, none, terms).Reason, transfer.InvalidAmount)
 	check.Equal(t, "rows", value[int](t, b, `select count(*) from transfers_tb`), 0)
 }
 
@@ -123,7 +120,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	x := r.created(t, request("kept"))
 	r.age(t, x.ReqID, "1 hour")
 	pending := r.at(t, transfer.SourcePending)
-	r.run(t, `update database_identity set timeline_id = timeline_id + 1`)
+	r.Run(t, `update database_identity set timeline_id = timeline_id + 1`)
 	check.Err(t, "a new request", transfer.ErrForeign)(r.Submit(t.Context(), request("new"), terms))
 	check.Equal(t, "what is stored", check.Value(r.Submit(t.Context(), request("kept"), terms))(t).ReqID, x.ReqID)
 	for _, y := range []transfer.Transfer{x, pending} {
@@ -156,7 +153,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	check.Err(t, "cancel, the database accepted", transfer.ErrRestored)(r.Coordinator.Cancel(t.Context(), order))
 	r.drive(t, x.ReqID, transfer.Committed)
 
-	r.run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
+	r.Run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
 	order.ReqID = r.created(t, request("")).ReqID
 	check.Equal(t, "cancel of a transfer made since", check.Value(r.Coordinator.Cancel(t.Context(), order))(t).Reason, transfer.Cancelled)
 }
@@ -166,7 +163,7 @@ func TestH08RestoredUnderAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	x := r.created(t, request(""))
-	r.before = func(transfer.Op) { r.run(t, `update database_identity set timeline_id = timeline_id + 1`) }
+	r.before = func(transfer.Op) { r.Run(t, `update database_identity set timeline_id = timeline_id + 1`) }
 	if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, transfer.ErrForeign) || got.State != transfer.SourcePending || r.asked != 1 {
 		t.Errorf("got %s, %v, %d calls; want a foreign database, nothing moved", got.State, err, r.asked)
 	}
@@ -189,10 +186,7 @@ func TestPayoutsHaveTheAssetsTerms(t *testing.T) {
 		check.Err(t, fmt.Sprintf("another %s", name), transfer.ErrMoved)(b.Create(t.Context(), r, terms))
 	}
 	b.put(t, usdt)
-	_, err := b.Create(t.Context(), payout(), terms)
-	if got, ok := errors.AsType[transfer.RefusedError](err); !ok || got.Reason != transfer.TransferNotAllowed {
-		t.Errorf("an asset without terms of payout: got %v, want TRANSFER_NOT_ALLOWED", err)
-	}
+	check.Equal(t, "an asset without terms of payout", b.refusal(t, payout(), terms).Reason, transfer.TransferNotAllowed)
 }
 
 // A payout is stored only while its payer can pay: a payout that can never be sent would keep the
@@ -208,15 +202,15 @@ func TestPayoutsNeedAPayingPayer(t *testing.T) {
 	refused("is not registered")
 	b.pays(t, payer)
 	b.created(t, payout())
-	b.run(t, `update submitter set callers = '{*}' where submitter = $1`, payer)
+	b.Run(t, `update submitter set callers = '{*}' where submitter = $1`, payer)
 	refused("is everyone's")
-	b.run(t, `update submitter set callers = '{transfer}', status = 'SUSPENDED' where submitter = $1`, payer)
+	b.Run(t, `update submitter set callers = '{transfer}', status = 'SUSPENDED' where submitter = $1`, payer)
 	refused("is suspended")
-	b.run(t, `update submitter set status = 'ACTIVE' where submitter = $1`, payer)
-	b.run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
+	b.Run(t, `update submitter set status = 'ACTIVE' where submitter = $1`, payer)
+	b.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, payer)
 	refused("is in PROTECT")
 	b.created(t, request(""))
-	b.run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	b.Run(t, `update protect_incident set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
 	b.created(t, payout())
 }
 
@@ -231,12 +225,7 @@ func TestRetiredPayer(t *testing.T) {
 	tx := check.Value(b.DB.Begin(t.Context()))(t)
 	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set payout_submitter = null, chain_id = null, token_contract = null, chain_decimals = null where asset = $1`, payable.Name))
 	check.OK(t)(tx.Exec(t.Context(), `update submitter set status = 'RETIRED' where submitter = $1`, payer))
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.Create(t.Context(), payout(), terms)
-		done <- err
-	}()
-	b.awaitBlocked(t, "insert into transfers_tb")
+	done := b.blocked(t, "insert into transfers_tb", func() error { return second(b.Create(t.Context(), payout(), terms)) })
 	check.OK(t)(tx.Commit(t.Context()))
 	check.Err(t, "a payout that races the retirement", transfer.ErrRetired)(nil, <-done)
 	check.Err(t, "an asset of a retired payer", transfer.ErrRetired)(nil, b.PutAsset(t.Context(), payable))
@@ -249,14 +238,28 @@ func TestReplacedPayer(t *testing.T) {
 	b.offer(t, payable)
 	tx := check.Value(b.DB.Begin(t.Context()))(t)
 	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set payout_submitter = null, chain_id = null, token_contract = null, chain_decimals = null where asset = $1`, payable.Name))
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.Create(t.Context(), payout(), terms)
-		done <- err
-	}()
-	b.awaitBlocked(t, "insert into transfers_tb")
+	done := b.blocked(t, "insert into transfers_tb", func() error { return second(b.Create(t.Context(), payout(), terms)) })
 	check.OK(t)(tx.Commit(t.Context()))
 	check.Err(t, "a payout that races the change", transfer.ErrMoved)(nil, <-done)
+}
+
+// acceptedAtOnce makes n creates at once, and returns how many were accepted. The others must be refused for the reason.
+func acceptedAtOnce(t *testing.T, n int, reason transfer.Reason, create func() error) int {
+	t.Helper()
+	var accepted atomic.Int64
+	var group sync.WaitGroup
+	for range n {
+		group.Go(func() {
+			err := create()
+			if refused, _ := errors.AsType[transfer.RefusedError](err); err == nil {
+				accepted.Add(1)
+			} else if refused.Reason != reason {
+				t.Errorf("got %v, want %s", err, reason)
+			}
+		})
+	}
+	group.Wait()
+	return int(accepted.Load())
 }
 
 // The limits hold exactly, also for concurrent requests. Failed and refunded transfers do not count
@@ -277,30 +280,15 @@ func TestLimitsHoldForConcurrentRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			user := int64(len(name)) + 100
-			var mu sync.Mutex
-			accepted := 0
-			var group sync.WaitGroup
-			for range 12 {
-				group.Go(func() {
-					r := request("")
-					r.UserID, r.Asset = user, c.asset
-					_, err := b.Create(t.Context(), r, transfer.Terms{SafetyFactor: 10, Limits: c.limits})
-					refused, ok := errors.AsType[transfer.RefusedError](err)
-					if err != nil && (!ok || refused.Reason != c.reason) {
-						t.Errorf("got %v, want %s", err, c.reason)
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					if err == nil {
-						accepted++
-					}
-				})
-			}
-			group.Wait()
+			accepted := acceptedAtOnce(t, 12, c.reason, func() error {
+				r := request("")
+				r.UserID, r.Asset = user, c.asset
+				return second(b.Create(t.Context(), r, transfer.Terms{SafetyFactor: 10, Limits: c.limits}))
+			})
 			check.Equal(t, "accepted of 12 at once", accepted, c.want)
 		})
 	}
-	b.run(t, `with one as (select req_id from transfers_tb where asset_id = 2 limit 1) select move_transfer(req_id, '{0,10}', null), move_transfer(req_id, '{10,-10}', 'ACCOUNT_FROZEN') from one`)
+	b.Run(t, `with one as (select req_id from transfers_tb where asset_id = 2 limit 1) select move_transfer(req_id, '{0,10}', null), move_transfer(req_id, '{10,-10}', 'ACCOUNT_FROZEN') from one`)
 	r := request("")
 	r.UserID, r.Asset = int64(len("amount"))+100, "BTC"
 	b.created(t, r)

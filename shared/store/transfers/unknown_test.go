@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
-	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -103,10 +101,7 @@ func oddRig(t *testing.T) (rig, *odd) {
 	r := newRig(t)
 	r.offer(t, payable)
 	o := &odd{vault: r.vault}
-	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: o, transfer.Spot: o, transfer.Chain: o}
-	c := check.Value(transfer.New(r.Store, r.Store, all, transfer.DefaultRules(), telemetry.NewLogger(r.log, slog.LevelError, "")))(t)
-	r.Coordinator = c
-	return r, o
+	return r.over(t, r.Store, o, transfer.DefaultRules()), o
 }
 
 // Unknown is never failure: after a hundred unknown answers of any kind, in each waiting state of each
@@ -295,14 +290,9 @@ func TestALineDoesNotProveThatARefundWasNotApplied(t *testing.T) {
 			r := newRig(t)
 			row := r.at(t, transfer.Compensating)
 			r.vault.stored["withdraw "+row.ReqID] = transfer.Outcome{Verdict: transfer.Success}
-			keeps := forgetful{r.vault}
-			all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: keeps, transfer.Spot: keeps, transfer.Chain: keeps}
-			c := check.Value(transfer.New(r.Store, r.Store, all, transfer.DefaultRules(), telemetry.NewLogger(r.log, slog.LevelDebug, "")))(t)
-			r.Coordinator = c
+			r = r.over(t, r.Store, forgetful{r.vault}, transfer.DefaultRules())
 			r.Proof = func(context.Context, transfer.Transfer, transfer.Op) (bool, error) { return x.made, nil }
-			if got := r.drive(t, row.ReqID, transfer.Compensating); got.LastUnknown != "refund: forgotten" {
-				t.Fatalf("unknown: got %q", got.LastUnknown)
-			}
+			check.Equal(t, "unknown", r.drive(t, row.ReqID, transfer.Compensating).LastUnknown, "refund: forgotten")
 			order := transfer.RequestedAction{ReqID: row.ReqID, By: "ann", Reason: "r", Word: &x.word}
 			got, err := r.Coordinator.Resolve(t.Context(), order, transfer.Refund)
 			if !errors.Is(err, x.err) || (x.err == nil) != (got.State == transfer.RolledBack) {

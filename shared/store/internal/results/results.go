@@ -3,6 +3,7 @@ package results
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -38,9 +39,30 @@ func Into[Row any](all *[]Row, scan pgx.RowToFunc[Row]) func(pgx.Rows) error {
 	}
 }
 
+// First keeps the first row of a batch's query in row; nil if there is none.
+func First[Row any](row **Row, scan pgx.RowToFunc[Row]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, scan)
+		if len(found) > 0 {
+			*row = &found[0]
+		}
+		return err
+	}
+}
+
 // Scan keeps the values of a batch's row.
 func Scan(targets ...any) func(pgx.Row) error {
 	return func(row pgx.Row) error { return row.Scan(targets...) }
+}
+
+// Maybe is [Scan] of a row that there may not be.
+func Maybe(targets ...any) func(pgx.Row) error {
+	return func(row pgx.Row) error {
+		if err := row.Scan(targets...); !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return nil
+	}
 }
 
 // Count keeps the number of rows that a batch's statement wrote or returned.
@@ -55,6 +77,14 @@ func Count(n *int) func(pgconn.CommandTag) error {
 func Any(done *bool) func(pgconn.CommandTag) error {
 	return func(tag pgconn.CommandTag) error {
 		*done = tag.RowsAffected() > 0
+		return nil
+	}
+}
+
+// Done keeps that a batch's statement was carried out.
+func Done(done *bool) func(pgconn.CommandTag) error {
+	return func(pgconn.CommandTag) error {
+		*done = true
 		return nil
 	}
 }

@@ -1,0 +1,178 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Run runs a statement without the store. If it updates, inserts or deletes, it must do so with at least one row.
+func (b Bundle) Run(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	tag, err := b.DB.Exec(t.Context(), statement, args...)
+	if err != nil || ((tag.Update() || tag.Insert() || tag.Delete()) && tag.RowsAffected() == 0) {
+		t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
+	}
+}
+
+// RunUnguarded is [Bundle.Run] while the triggers of the table are disabled.
+func (b Bundle) RunUnguarded(t testing.TB, table, statement string, args ...any) {
+	t.Helper()
+	b.Run(t, `alter table `+table+` disable trigger user`)
+	b.Run(t, statement, args...)
+	b.Run(t, `alter table `+table+` enable trigger user`)
+}
+
+// Await polls until the condition holds.
+func Await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(2 * time.Minute)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("still not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// AwaitBlocked waits until a statement of the store that contains the fragment waits for another session's lock.
+func (b Bundle) AwaitBlocked(t testing.TB, fragment string) {
+	t.Helper()
+	Await(t, "a statement with "+fragment+" waits for a lock", func() (blocked bool) {
+		err := b.DB.QueryRow(t.Context(), `select exists (
+			select from pg_stat_activity
+			 where datname = current_database() and application_name = 'fencepost'
+			   and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment).Scan(&blocked)
+		if err != nil {
+			t.Fatalf("wait for %s: %v", fragment, err)
+		}
+		return blocked
+	})
+}
+
+// Outcome is the result of a call in the background.
+type Outcome[T any] struct {
+	Got T
+	Err error
+}
+
+// Start makes a call in the background.
+func Start[T any](call func() (T, error)) <-chan Outcome[T] {
+	ended := make(chan Outcome[T], 1)
+	go func() {
+		got, err := call()
+		ended <- Outcome[T]{got, err}
+	}()
+	return ended
+}
+
+// Blocked makes a call in the background, and returns once its statement that contains the fragment waits for another
+// session's lock.
+func Blocked[T any](t testing.TB, b Bundle, fragment string, call func() (T, error)) <-chan Outcome[T] {
+	t.Helper()
+	ended := Start(call)
+	b.AwaitBlocked(t, fragment)
+	return ended
+}
+
+// querier is a connection or a pool.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Blocks returns the number of blocks that a statement reads in a session.
+func Blocks(t testing.TB, session querier, statement string, args ...any) int {
+	t.Helper()
+	var plan []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := session.QueryRow(t.Context(), `explain (analyze, buffers, timing off, format json) `+statement, args...).Scan(&plan); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	return plan[0].Plan.Hit + plan[0].Plan.Read
+}
+
+// Explain returns the generic plan of a statement, with partitions by number.
+func Explain(t testing.TB, conn *pgxpool.Conn, name, statement string) string {
+	t.Helper()
+	hot := pgx.Identifier{"hot " + name}.Sanitize()
+	plan, err := explain(t, conn, hot, statement)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return byNumber(plan)
+}
+
+func explain(t testing.TB, conn *pgxpool.Conn, hot, statement string) (string, error) {
+	statement, _, err := pgx.NamedArgs{}.RewriteQuery(t.Context(), nil, statement, nil)
+	if err != nil {
+		return "", err
+	}
+	if _, err := conn.Exec(t.Context(), `prepare `+hot+` as `+statement); err != nil {
+		return "", err
+	}
+	defer func() { _, _ = conn.Exec(t.Context(), `deallocate `+hot) }()
+	var given string
+	if err := conn.QueryRow(t.Context(), `
+		select coalesce('(' || string_agg('null', ', ') || ')', '')
+		  from pg_prepared_statements, unnest(parameter_types) where quote_ident(name) = $1`, hot).Scan(&given); err != nil {
+		return "", err
+	}
+	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+given, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return "", err
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return strings.Join(lines, "\n") + "\n", err
+}
+
+var quarters = regexp.MustCompile(`_\d{4}q\d`)
+
+// byNumber names the partitions of quarters in their order, since their quarters depend on the day.
+func byNumber(plan string) string {
+	inOrder := slices.Compact(slices.Sorted(slices.Values(quarters.FindAllString(plan, -1))))
+	return quarters.ReplaceAllStringFunc(plan, func(quarter string) string {
+		return fmt.Sprintf("_quarter%d", slices.Index(inOrder, quarter)+1)
+	})
+}
+
+// ShowPlan compares the plan of a statement with its file in testdata/plans, if the same version of Postgres made that. If
+// update is true, it writes the file.
+func ShowPlan(t testing.TB, conn *pgxpool.Conn, name, plan string, update bool) {
+	t.Helper()
+	version, _, _ := strings.Cut(conn.Conn().PgConn().ParameterStatus("server_version"), ".")
+	file, heading := filepath.Join("testdata", "plans", name+".txt"), "Postgres "+version+"\n\n"
+	if update {
+		if err := os.WriteFile(file, []byte(heading+plan), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(want), heading) {
+		t.Logf("%s is of another version than Postgres %s: not compared", file, version)
+		return
+	}
+	if diff := cmp.Diff(string(want), heading+plan); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
