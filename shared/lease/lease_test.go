@@ -2,7 +2,6 @@ package lease_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -52,12 +51,8 @@ func TestH29CallsEndBeforeTheLeaseDoes(t *testing.T) {
 			ctx, cancel := granted(c.left).CallContext(caller, c.timeout)
 			began := time.Now()
 			<-ctx.Done()
-			if got := time.Since(began); got != c.want {
-				t.Errorf("%s: ended after %v, want %v", name, got, c.want)
-			}
-			if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: got %v, want deadline exceeded", name, err)
-			}
+			check.Equal(t, name+": ended after", time.Since(began), c.want)
+			check.Err(t, name, context.DeadlineExceeded)(ctx.Err())
 			cancel()
 			stop()
 		}

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/tasks"
@@ -40,9 +39,7 @@ func TestH20SweepNamesAreByTheMinute(t *testing.T) {
 		fmt.Sprintf("%s-0123abcd-s-%d", alice.Digest(), minute+1),
 		fmt.Sprintf("%s-0123abcd-s-%d", alice.Digest(), minute+2),
 	}
-	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks accepted (-want +got):\n%s", diff)
-	}
+	check.Same(t, "tasks accepted", cloud.names(), want)
 }
 
 // H20: the name of a sweep's task must not depend on the token, whatever lease sessions begin, and two
@@ -99,9 +96,7 @@ func TestH20NamesHaveTheEpoch(t *testing.T) {
 		before := len(cloud.names())
 		everyName(t, cloud.process(t, db.Epoch))
 		names := cloud.names()[before:]
-		if len(names) != 7 {
-			t.Errorf("epoch %s: got %d tasks %q, want one of each of the seven kinds", epoch, len(names), names)
-		}
+		check.Equal(t, fmt.Sprintf("epoch %s: tasks %q", epoch, names), len(names), 7)
 		for _, name := range names {
 			if other, ok := made[name]; ok || !strings.HasPrefix(name, alice.Digest()+"-"+epoch+"-") {
 				t.Errorf("%s under epoch %s: got it shared with %q, or without the epoch", name, epoch, other)

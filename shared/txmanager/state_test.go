@@ -61,9 +61,7 @@ func TestFinalStatesHaveNoExits(t *testing.T) {
 				exits++
 			}
 		}
-		if s.Terminal() != (exits == 0) {
-			t.Errorf("%s: final %v with %d exits, want final exactly where there is none", s, s.Terminal(), exits)
-		}
+		check.Equal(t, fmt.Sprintf("%s: final with %d exits", s, exits), s.Terminal(), exits == 0)
 	}
 }
 
@@ -78,9 +76,7 @@ func TestHeldNoncesNeverReturnToTheQueue(t *testing.T) {
 				kinds++
 			}
 		}
-		if kinds != 1 {
-			t.Errorf("%s: got %d of queued, unsettled, final; want exactly one", s, kinds)
-		}
+		check.Equal(t, fmt.Sprintf("%s: of queued, unsettled, final", s), kinds, 1)
 		if s != txmanager.Queued && s.MayBecome(txmanager.Queued) {
 			t.Errorf("%s may become QUEUED: its nonce would be skipped", s)
 		}

@@ -53,11 +53,8 @@ func TestHashesAreReadAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		h := txmanager.Hash(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash"))
-		if got, err := txmanager.ParseHash(mixCase(t, h.String())); err != nil || got != h {
-			t.Fatalf("got %s, %v; want %s", got, err, h)
-		}
-		text, err := json.Marshal(map[txmanager.Hash]txmanager.Hash{h: h})
-		check.OK(t)(err)
+		check.Equal(t, "parsed in mixed case", check.Value(txmanager.ParseHash(mixCase(t, h.String())))(t), h)
+		text := check.Value(json.Marshal(map[txmanager.Hash]txmanager.Hash{h: h}))(t)
 		var back map[txmanager.Hash]txmanager.Hash
 		if err := json.Unmarshal(text, &back); err != nil || back[h] != h {
 			t.Fatalf("through JSON %s: got %v, %v; want %s", text, back, err, h)

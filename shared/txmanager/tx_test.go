@@ -24,8 +24,7 @@ func TestGasParamsKeepEveryWei(t *testing.T) {
 			return new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, name))
 		}
 		want := txmanager.GasParams{Gas: rapid.Uint64().Draw(t, "gas"), FeeCapWei: amount("cap"), TipCapWei: amount("tip"), ValueWei: amount("value")}
-		text, err := json.Marshal(want)
-		check.OK(t)(err)
+		text := check.Value(json.Marshal(want))(t)
 		var got txmanager.GasParams
 		if err := json.Unmarshal(text, &got); err != nil {
 			t.Fatalf("%s: %v", text, err)
@@ -159,9 +158,7 @@ func TestBoundsOfValueAndTarget(t *testing.T) {
 			t.Errorf("%+v: got %q, want %q in it", a, got, want)
 		}
 	}
-	if got := b.RefusalReason(txmanager.BoundedTerms{}); got != "" {
-		t.Errorf("what is not known yet: got %q", got)
-	}
+	check.Equal(t, "what is not known yet", b.RefusalReason(txmanager.BoundedTerms{}), "")
 }
 
 // Each combination of handler, payload and time has a different fingerprint, also where some are

@@ -33,13 +33,10 @@ func setup(t *testing.T, o anvil.Options) bundle {
 		t.Skip("Left out: ", err)
 	}
 	check.OK(t)(err)
-	client, err := ethclient.Dial(chain.URL())
-	check.OK(t)(err)
+	client := check.Value(ethclient.Dial(chain.URL()))(t)
 	t.Cleanup(func() {
 		client.Close()
-		if err := errors.Join(chain.Close(), chain.Close()); err != nil {
-			t.Errorf("close, twice: got %v, want nil", err)
-		}
+		check.Err(t, "close, twice", nil)(errors.Join(chain.Close(), chain.Close()))
 	})
 	return bundle{chain, client, devchain.DevAccounts(1)[0]}
 }
@@ -56,8 +53,7 @@ func (b bundle) send(t *testing.T, n uint64) (common.Hash, []byte) {
 	if err := b.client.SendTransaction(t.Context(), tx); err != nil {
 		t.Fatalf("send nonce %d: %v", n, err)
 	}
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
+	raw := check.Value(tx.MarshalBinary())(t)
 	return tx.Hash(), raw
 }
 
@@ -182,9 +178,7 @@ func TestReorgMakesAnotherBlock(t *testing.T) {
 		check.OK(t)(b.Reorg(nil))
 		hashes[b.block(t).Hash] = true
 	}
-	if got := len(hashes); got != n {
-		t.Errorf("blocks: got %d different ones, want %d", got, n)
-	}
+	check.Equal(t, "different blocks", len(hashes), n)
 }
 
 func TestDroppedTransactionsAreUnknown(t *testing.T) {
@@ -220,8 +214,7 @@ func TestClosedNodeFreesItsPort(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
 	check.OK(t)(b.Close())
-	client, err := rpc.DialContext(t.Context(), b.URL())
-	check.OK(t)(err)
+	client := check.Value(rpc.DialContext(t.Context(), b.URL()))(t)
 	defer client.Close()
 	if err := client.CallContext(t.Context(), nil, "eth_blockNumber"); err == nil {
 		t.Error("call after close: got an answer, want none")

@@ -3,12 +3,13 @@ package chaintest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -28,16 +29,12 @@ func testBlocks(t *testing.T, b *bundle) {
 	final := b.final(t)
 	for _, limit := range []int{1, 7, 1000} {
 		got, end := b.read(t, 0, limit)
-		if end != final {
-			t.Errorf("steps of %d: read up to block %d, want the last final block, %d", limit, end, final)
-		}
+		check.Equal(t, fmt.Sprintf("steps of %d: read up to block", limit), end, final)
 		want := map[uint64]txmanager.ConsumingTx{}
 		for n := range txs {
 			want[uint64(n)] = b.consumer(t, uint64(n))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("steps of %d (-want +got):\n%s", limit, diff)
-		}
+		check.Same(t, fmt.Sprintf("steps of %d", limit), got, want)
 	}
 	other.wantNoBlocks(t, "of an account that has sent nothing", 0)
 	b.wantNoBlocks(t, "behind the last final block", final)
@@ -65,13 +62,9 @@ func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 			return NodeError("missing trie node 5f3a")
 		}})
 	}
-	if err := b.wantUntold(t, "deleted", 0); !errors.Is(err, txmanager.ErrNoCounts) {
-		t.Errorf("deleted: got %v, want ErrNoCounts", err)
-	}
+	check.Err(t, "deleted", txmanager.ErrNoCounts)(b.wantUntold(t, "deleted", 0))
 	got, _ := b.read(t, 0, 60)
-	if diff := cmp.Diff(map[uint64]txmanager.ConsumingTx{0: want}, got); diff != "" {
-		t.Errorf("in the blocks of a pruned node (-want +got):\n%s", diff)
-	}
+	check.Same(t, "in the blocks of a pruned node", got, map[uint64]txmanager.ConsumingTx{0: want})
 }
 
 // The start of the reading is found by the blocks' own times.
@@ -95,16 +88,10 @@ func testBlocksFromATime(t *testing.T, b *bundle) {
 				last = h.Number
 			}
 		}
-		if got := from(at); got != last {
-			t.Errorf("older than block %d: got block %d, want %d", headers[n].Number, got, last)
-		}
+		check.Equal(t, fmt.Sprintf("older than block %d: block", headers[n].Number), from(at), last)
 	}
-	if got := from(time.Unix(1, 0)); got != 0 {
-		t.Errorf("before the chain: got block %d, want the first", got)
-	}
-	if got := from(time.Now().Add(1000 * time.Hour)); got != final {
-		t.Errorf("later than every block: got block %d, want the last final one, %d", got, final)
-	}
+	check.Equal(t, "before the chain: block", from(time.Unix(1, 0)), 0)
+	check.Equal(t, "later than every block: block", from(time.Now().Add(1000*time.Hour)), final)
 }
 
 // An answer that is not a block, or not a transaction, is no answer. Earlier answers are returned.
@@ -189,10 +176,7 @@ func (b *bundle) read(t *testing.T, after uint64, limit int) (all map[uint64]txm
 	t.Helper()
 	all, end = map[uint64]txmanager.ConsumingTx{}, after
 	for {
-		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: end, MaxBlocks: limit, Turn: int(end)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Value(b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: end, MaxBlocks: limit, Turn: int(end)}))(t)
 		if r.End > end+uint64(limit) || r.End == end && end < r.Final {
 			t.Fatalf("after block %d: got read up to %d, want some blocks, and %d at most", end, r.End, limit)
 		}
@@ -225,9 +209,5 @@ func (b *bundle) final(t *testing.T) uint64 {
 // consumer returns the transaction that consumed nonce n, found by counts.
 func (b *bundle) consumer(t *testing.T, n uint64) txmanager.ConsumingTx {
 	t.Helper()
-	consumer, err := b.connector.FindConsumingTx(t.Context(), b.submitter, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return consumer
+	return check.Value(b.connector.FindConsumingTx(t.Context(), b.submitter, n))(t)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -244,11 +245,7 @@ func (b *bundle) tx(t *testing.T, n uint64, edit func(*txmanager.Unsigned)) txma
 	if b.Family != nil && b.Family.OneFee {
 		tx.Legacy, tx.TipCapWei = true, tx.FeeCapWei
 	}
-	signed, err := b.sign(tx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
+	return check.Value(b.sign(tx))(t)
 }
 
 // evmAccount is the account of a key on an EVM chain.
@@ -295,9 +292,7 @@ func (b *bundle) mustSend(t *testing.T, txs ...txmanager.Signed) {
 
 func (b *bundle) mine(t *testing.T, n int) {
 	t.Helper()
-	if err := b.Mine(n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.Mine(n))
 }
 
 func (b *bundle) query(t *testing.T, q txmanager.ChainQuery) txmanager.ChainObservation {

@@ -14,8 +14,8 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -60,10 +60,7 @@ func (b *bundle) other(t *testing.T) *bundle {
 		other.as(b.Family.NewAccount())
 		return &other
 	}
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Value(crypto.GenerateKey())(t)
 	other.Key = key
 	other.as(evmAccount(b.ChainID, key))
 	return &other
@@ -76,9 +73,7 @@ func testNotConsumed(t *testing.T, b *bundle) {
 	b.wantNotConsumed(t, "pending", 0)
 	b.mine(t, 1)
 	b.wantNotConsumed(t, "behind the last", 2)
-	if err := b.DropPool(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DropPool())
 	b.mustSend(t, b.tx(t, 2, nil))
 	b.wantNotConsumed(t, "pending behind mined ones", 2)
 	if b.proxy == nil {
@@ -319,18 +314,11 @@ func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) txmanager.Signed
 	t.Helper()
 	auth := types.SetCodeAuthorization{Address: common.Address{0xfe}, Nonce: n}
 	auth.ChainID.SetUint64(b.ChainID)
-	auth, err := types.SignSetCode(of.Key, auth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	auth = check.Value(types.SignSetCode(of.Key, auth))(t)
 	inner := &types.SetCodeTx{ChainID: &auth.ChainID, GasTipCap: auth.ChainID.Clone().SetUint64(1e9),
 		GasFeeCap: auth.ChainID.Clone().SetUint64(10e9), Gas: 200_000, To: common.Address{0xfd},
 		Value: auth.ChainID.Clone().Clear(), AuthList: []types.SetCodeAuthorization{auth}}
-	signed, err := signEVM(b.Key, inner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
+	return check.Value(signEVM(b.Key, inner))(t)
 }
 
 // wantConsumer requires tx as the transaction that consumed nonce n, in the block of its receipt.
@@ -341,16 +329,11 @@ func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx txmanager.
 		t.Errorf("%s: nonce %d: %v", when, n, err)
 		return
 	}
-	want, err := b.callOf(tx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := check.Value(b.callOf(tx))(t)
 	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}})
 	receipt := v.Receipts[tx.Hash].Receipt
 	want.Hash, want.BlockNumber, want.BlockHash, want.Node = tx.Hash, receipt.BlockNumber, receipt.BlockHash, v.Node
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: transaction of nonce %d (-want +got):\n%s", when, n, diff)
-	}
+	check.Same(t, fmt.Sprintf("%s: transaction of nonce %d", when, n), got, want)
 }
 
 // callOf returns the call of signed bytes. On an EVM chain go-ethereum reads it, not the connector under test.
@@ -376,17 +359,13 @@ func testCanonicalAddresses(t *testing.T, b *bundle) {
 	b.mustSend(t, tx)
 	b.mine(t, 100)
 	payload, _, err := b.family().ParsePayload(fmt.Appendf(nil, `{"to": %q, "value": "1"}`, *b.to()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	call, errPayload := b.connector.ParsePayload(payload)
 	from, parsed, _, errSigned := b.connector.ParseSigned(tx.Raw)
 	consuming, errConsuming := b.connector.FindConsumingTx(t.Context(), b.submitter, 0)
 	blocks, errBlocks := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
 	known, errKnown := b.connector.Transaction(t.Context(), tx.Hash)
-	if err := errors.Join(errPayload, errSigned, errConsuming, errBlocks, errKnown); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(errors.Join(errPayload, errSigned, errConsuming, errBlocks, errKnown))
 	for where, a := range map[string]*txmanager.Address{
 		"ParsePayload": call.To, "ParseSigned, from": &from, "ParseSigned, to": parsed.To, "FindConsumingTx": consuming.To,
 		"ReadBlocks": blocks.Transactions[0].To, "Transaction, from": &known.From, "Transaction, to": known.Tx.To,

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -111,9 +112,7 @@ func testWindowDuringNewBlocks(t *testing.T, b *bundle) {
 	for name, q := range map[string]txmanager.ChainQuery{"in the head": q, "held": heldAt(q, 100, at)} {
 		b.proxy.Set(every(func(int) error { return b.Mine(2) }))
 		v := b.wantWindow(t, name, q, 4, 100)
-		if got, want := v.Head.Number, v.StartHead.Number+2*uint64(trips-1); got != want {
-			t.Errorf("%s: head: got %d, want %d, after the blocks that came between", name, got, want)
-		}
+		check.Equal(t, name+": head", v.Head.Number, v.StartHead.Number+2*uint64(trips-1))
 		if n := len(v.Headers); n == 0 || v.Headers[0].Number != at-3 || v.Headers[n-1] != *v.StartHead {
 			t.Errorf("%s: headers: got %+v, want those up to %+v", name, v.Headers, v.StartHead)
 		}

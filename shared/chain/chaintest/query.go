@@ -2,6 +2,7 @@ package chaintest
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/big"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -26,9 +28,7 @@ func testEmptyQueryReturnsTheHead(t *testing.T, b *bundle) {
 	before := b.query(t, txmanager.ChainQuery{})
 	b.mine(t, 2)
 	after := b.query(t, txmanager.ChainQuery{})
-	if got, want := after.Head.Number, before.Head.Number+2; got != want {
-		t.Errorf("head: got %d, want %d", got, want)
-	}
+	check.Equal(t, "head", after.Head.Number, before.Head.Number+2)
 	if after.Head.Hash == before.Head.Hash || after.Head.Parent == (txmanager.Hash{}) || after.Head.Time == 0 {
 		t.Errorf("head: got %+v, want another hash, a parent and a time", after.Head)
 	}
@@ -81,9 +81,7 @@ func testReceiptFoundNotFound(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, nil)
 	q := txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash, absentHash}}
 	b.mustSend(t, tx)
-	if got := b.query(t, q).Receipts[tx.Hash].Answer; got != txmanager.AnswerNotFound {
-		t.Errorf("receipt of a pending transaction: got answer %d, want not found", got)
-	}
+	check.Equal(t, "receipt of a pending transaction: answer", b.query(t, q).Receipts[tx.Hash].Answer, txmanager.AnswerNotFound)
 	b.mine(t, 1)
 	v := b.query(t, q)
 	got := v.Receipts[tx.Hash]
@@ -120,9 +118,7 @@ func testReceiptUnknown(t *testing.T, b *bundle) {
 		if got, ok := v.Receipts[tx.Hash]; !ok || got.Answer != txmanager.AnswerUnknown {
 			t.Errorf("%s: got %+v, want unknown", name, got)
 		}
-		if v.Account.LatestCount != 1 {
-			t.Errorf("%s: latest count got %d, want 1", name, v.Account.LatestCount)
-		}
+		check.Equal(t, name+": latest count", v.Account.LatestCount, 1)
 	}
 }
 
@@ -143,18 +139,14 @@ func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 		t.Helper()
 		v := b.query(t, q)
 		for i, h := range q.Known {
-			if got := v.Known[h]; got != answers[i] {
-				t.Errorf("%s, hash %d: got %d, want %d", when, i, got, answers[i])
-			}
+			check.Equal(t, fmt.Sprintf("%s, hash %d", when, i), v.Known[h], answers[i])
 		}
 	}
 	b.mustSend(t, mined)
 	b.mine(t, 1)
 	b.mustSend(t, dropped)
 	want("one pending", txmanager.AnswerFound, txmanager.AnswerFound, txmanager.AnswerNotFound)
-	if err := b.DropPool(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DropPool())
 	want("dropped", txmanager.AnswerFound, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 	b.wantCounts(t, "dropped", 1, 1)
 	b.mustSend(t, dropped)
@@ -279,14 +271,10 @@ func testOneRoundTrip(t *testing.T, b *bundle) {
 	before := b.roundTrips()
 	b.query(t, txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash, absentHash}, Known: []txmanager.Hash{tx.Hash},
 		FromBlock: 1, ToBlock: 30, Estimates: []txmanager.Call{{To: to, Value: big.NewInt(1)}}, Finality: "finalized"})
-	if got := b.roundTrips() - before; got != 1 {
-		t.Errorf("round trips of a query for everything: got %d, want 1", got)
-	}
+	check.Equal(t, "round trips of a query for everything", b.roundTrips()-before, 1)
 	before = b.roundTrips()
 	b.mustSend(t, b.tx(t, 1, nil), b.tx(t, 2, nil), b.tx(t, 3, nil))
-	if got := b.roundTrips() - before; got != 1 {
-		t.Errorf("round trips of three transactions: got %d, want 1", got)
-	}
+	check.Equal(t, "round trips of three transactions", b.roundTrips()-before, 1)
 }
 
 // Without the head, or a requested part of the account, the query fails as a whole.

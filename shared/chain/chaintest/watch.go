@@ -2,12 +2,14 @@ package chaintest
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -18,9 +20,7 @@ func testWatch(t *testing.T, b *bundle) {
 	head := b.query(t, txmanager.ChainQuery{}).Head
 	before := b.roundTrips()
 	v := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{head.Number + 1, head.Number, 2, 3, 2, head.Number + 99}})
-	if got := b.roundTrips() - before; got != 1 {
-		t.Errorf("round trips: got %d, want 1", got)
-	}
+	check.Equal(t, "round trips", b.roundTrips()-before, 1)
 	want := map[uint64]txmanager.Hash{head.Number: head.Hash}
 	for _, h := range b.query(t, txmanager.ChainQuery{FromBlock: 2, ToBlock: 3}).Headers {
 		want[h.Number] = h.Hash
@@ -108,9 +108,7 @@ func testWatchAfterReorg(t *testing.T, b *bundle) {
 		before := b.query(t, txmanager.ChainQuery{HashesAt: heights})
 		b.reorg(t, make([][][]byte, depth)...)
 		after := b.query(t, txmanager.ChainQuery{HashesAt: heights})
-		if got := len(after.HashesAt); got != len(heights) {
-			t.Errorf("depth %d: got %d heights, want %d", depth, got, len(heights))
-		}
+		check.Equal(t, fmt.Sprintf("depth %d: heights", depth), len(after.HashesAt), len(heights))
 		for _, n := range heights {
 			if same, want := before.HashesAt[n] == after.HashesAt[n], n+depth <= head; same != want {
 				t.Errorf("depth %d: block %d of %d: got the same hash: %t, want %t", depth, n, head, same, want)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -104,9 +105,7 @@ func (b *bundle) wantAsSingly(t *testing.T, when string, q txmanager.ChainQuery,
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	if diff := cmp.Diff(truth.Receipts, v.Receipts, cmp.Comparer(equalJSON)); diff != "" {
-		t.Errorf("%s: receipts (-each by itself +all):\n%s", when, diff)
-	}
+	check.Same(t, when+": receipts of all at once, want those of each by itself", v.Receipts, truth.Receipts, cmp.Comparer(equalJSON))
 	got := 0
 	for _, a := range v.Receipts {
 		if a.Answer == txmanager.AnswerFound {
@@ -160,9 +159,7 @@ func testWindowInOneBlock(t *testing.T, b *bundle) {
 		}
 	}
 	mined := v.Head.Number
-	if err := b.DropPool(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DropPool())
 	b.mine(t, 1)
 	b.connectAnew(t)
 	b.wantWindow(t, "in the head's parent", q, 3, 150)
@@ -261,9 +258,7 @@ func testWindowAfterReorg(t *testing.T, b *bundle) {
 
 	b.reorg(t, nil, raws(txs[:100]), nil)
 	v := b.wantWindow(t, "moved up", held, 4, 100)
-	if got := v.Receipts[txs[0].Hash].Receipt.BlockNumber; got != before.Number+1 {
-		t.Errorf("moved up: got block %d, want %d", got, before.Number+1)
-	}
+	check.Equal(t, "moved up: block", v.Receipts[txs[0].Hash].Receipt.BlockNumber, before.Number+1)
 	b.reorg(t, raws(txs[:90]), nil, nil)
 	v = b.wantWindow(t, "the same height", held, 2, 90)
 	if got := v.Receipts[txs[0].Hash].Receipt; got.BlockNumber != before.Number || got.BlockHash == before.Hash {

@@ -38,15 +38,11 @@ type bundle struct {
 
 func setup(t *testing.T, o devchain.Options) bundle {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), o)
-	check.OK(t)(err)
-	client, err := ethclient.Dial(chain.URL())
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), o))(t)
+	client := check.Value(ethclient.Dial(chain.URL()))(t)
 	t.Cleanup(func() {
 		client.Close()
-		if err := chain.Close(); err != nil {
-			t.Errorf("close: got %v, want nil", err)
-		}
+		check.Err(t, "close", nil)(chain.Close())
 	})
 	return bundle{chain, client, devchain.DevAccounts(1)[0]}
 }
@@ -86,18 +82,14 @@ func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
 
 func (b bundle) counts(t *testing.T) [2]uint64 {
 	t.Helper()
-	latest, err := b.client.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil)
-	check.OK(t)(err)
-	pending, err := b.client.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
-	check.OK(t)(err)
+	latest := check.Value(b.client.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil))(t)
+	pending := check.Value(b.client.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address))))(t)
 	return [2]uint64{latest, pending}
 }
 
 func raw(t *testing.T, tx *types.Transaction) []byte {
 	t.Helper()
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
-	return raw
+	return check.Value(tx.MarshalBinary())(t)
 }
 
 // 5,500 transactions of one account, more than a node's pool holds by default, are sent in batches of 1,000
@@ -152,9 +144,7 @@ func TestBlockTimeMakesBlocks(t *testing.T) {
 	}
 
 	b.chain.StartMining()
-	if err := b.chain.WaitBlock(ctx, b.chain.Head()+5); err != nil {
-		t.Errorf("after the restart: %v", err)
-	}
+	check.Err(t, "after the restart", nil)(b.chain.WaitBlock(ctx, b.chain.Head()+5))
 }
 
 // WaitBlock ends with its context.
@@ -237,20 +227,14 @@ func TestChainIDIsEnforced(t *testing.T) {
 // Close frees the port, and a port in use is an error.
 func TestPortInUseIsAnError(t *testing.T) {
 	t.Parallel()
-	first, err := devchain.Start(t.Context(), devchain.Options{})
-	check.OK(t)(err)
-	at, err := url.Parse(first.URL())
-	check.OK(t)(err)
+	first := check.Value(devchain.Start(t.Context(), devchain.Options{}))(t)
+	at := check.Value(url.Parse(first.URL()))(t)
 	if second, err := devchain.Start(t.Context(), devchain.Options{Addr: at.Host}); err == nil {
 		t.Error("port in use: got nil, want an error")
 		_ = second.Close()
 	}
-	if err := first.Close(); err != nil {
-		t.Errorf("close: got %v, want nil", err)
-	}
-	if err := first.Close(); err != nil {
-		t.Errorf("second close: got %v, want nil", err)
-	}
+	check.Err(t, "close", nil)(first.Close())
+	check.Err(t, "second close", nil)(first.Close())
 	if conn, err := net.Dial("tcp", at.Host); err == nil {
 		t.Error("port after close: got a connection, want none")
 		_ = conn.Close()
@@ -269,8 +253,7 @@ func TestDevAccountsAreFixed(t *testing.T) {
 // After StopMining returns, no block follows that was under way.
 func TestStopMiningLeavesNoBlockUnderWay(t *testing.T) {
 	t.Parallel()
-	c, err := devchain.Start(t.Context(), devchain.Options{BlockTime: time.Millisecond})
-	check.OK(t)(err)
+	c := check.Value(devchain.Start(t.Context(), devchain.Options{BlockTime: time.Millisecond}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	for n := range 100 {
 		for range 1000 * n { // a little later each time, so that one is under way in some

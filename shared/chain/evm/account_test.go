@@ -86,18 +86,14 @@ func TestTipsFollowHistory(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if got := chain.RoundTrips() - before; got != 1 {
-			t.Errorf("%s: got %d round trips, want 1", what, got)
-		}
+		check.Equal(t, what+": round trips", chain.RoundTrips()-before, 1)
 		if v.Account.TipWei == nil || v.Account.GasPriceWei != nil {
 			t.Fatalf("%s: got %+v, want a tip and no price", what, v.Account)
 		}
 		return v.Account.TipWei.Int64()
 	}
 	advice := tip("no history", chain.URL(), 0)
-	if got := tip("no block was paid", chain.URL(), 5); got != advice {
-		t.Errorf("no block was paid: got %d, want the node's advice %d", got, advice)
-	}
+	check.Equal(t, "no block was paid", tip("no block was paid", chain.URL(), 5), advice)
 	for n, paid := range []int64{5e9, 7e9, 6e9} {
 		pays(t, chain, uint64(n), paid)
 	}
@@ -119,9 +115,7 @@ func TestTipsFollowHistory(t *testing.T) {
 				answer["error"] = map[string]any{"code": -32601, "message": "the method eth_feeHistory does not exist"}
 			}
 		})
-		if got, want := tip(name, url, 4), tip("advice", chain.URL(), 0); got != want {
-			t.Errorf("%s: got %d, want the node's advice %d", name, got, want)
-		}
+		check.Equal(t, name, tip(name, url, 4), tip("advice", chain.URL(), 0))
 	}
 }
 
@@ -147,18 +141,14 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 	}
 	c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
 	before := chain.RoundTrips()
-	v, err := c.Query(t.Context(), q)
-	check.OK(t)(err)
-	if n := chain.RoundTrips() - before; n != 1 {
-		t.Errorf("round trips of a query: got %d, want 1, as with EIP-1559", n)
-	}
+	v := check.Value(c.Query(t.Context(), q))(t)
+	check.Equal(t, "round trips of a query", chain.RoundTrips()-before, 1)
 	a := v.Account
 	if a.GasPriceWei == nil || a.GasPriceWei.Sign() <= 0 || a.TipWei != nil || a.BaseFeeWei == nil || a.BaseFeeWei.Sign() != 0 {
 		t.Fatalf("got price %v, tip %v, base fee %v; want a price, none, 0", a.GasPriceWei, a.TipWei, a.BaseFeeWei)
 	}
 	price := new(big.Int).Lsh(a.GasPriceWei, 1)
-	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
-	check.OK(t)(err)
+	keys := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key}))(t)
 	signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{
 		ChainID: chain.ChainID(), To: new(eip155.Address([20]byte{1})), Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price,
 	})
@@ -167,8 +157,7 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 		t.Fatalf("send: got %+v, want it accepted", res[0])
 	}
 	check.OK(t)(chain.Mine(1))
-	client, err := ethclient.DialContext(t.Context(), chain.URL())
-	check.OK(t)(err)
+	client := check.Value(ethclient.DialContext(t.Context(), chain.URL()))(t)
 	defer client.Close()
 	tx, _, err := client.TransactionByHash(t.Context(), common.Hash(signed.Hash))
 	if err != nil || tx.Type() != types.LegacyTxType || tx.GasPrice().Cmp(price) != 0 || tx.ChainId().Uint64() != chain.ChainID() {
@@ -185,8 +174,7 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 	account := devchain.DevAccounts(1)[0]
 	s := eip155.NewSubmitter(chain.ChainID(), account.Address)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
-	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
-	check.OK(t)(err)
+	keys := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key}))(t)
 	for i, v := range []struct {
 		legacy   bool
 		cap, tip int64
@@ -223,9 +211,7 @@ func TestBalancesArriveInOneRoundTrip(t *testing.T) {
 	if err != nil || len(got) != 3 || got[0].Sign() != 0 || got[2].Sign() != 0 || got[1].String() != "1000000000000000000000000" {
 		t.Errorf("got %v, %v; want 0, a million ether, 0", got, err)
 	}
-	if n := chain.RoundTrips() - before; n != 1 {
-		t.Errorf("got %d round trips, want 1", n)
-	}
+	check.Equal(t, "round trips", chain.RoundTrips()-before, 1)
 	if got, err := c.Balances(t.Context(), []txmanager.Submitter{eip155.NewSubmitter(7, rich.Address())}); err == nil {
 		t.Errorf("of another chain: got %v, want an error", got)
 	}

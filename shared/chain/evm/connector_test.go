@@ -29,16 +29,14 @@ import (
 
 func startChain(t *testing.T) *devchain.Chain {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
 	return chain
 }
 
 func connect(t *testing.T, o evm.Options) *evm.Connector {
 	t.Helper()
-	c, err := evm.New(o)
-	check.OK(t)(err)
+	c := check.Value(evm.New(o))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -83,14 +81,12 @@ func TestContractOnAnvil(t *testing.T) {
 // does not have: unknown, never not found. With the index an unsent transaction is not found.
 func TestUnindexedNodeLeavesReceiptsUnknown(t *testing.T) {
 	t.Parallel()
-	chain, err := devchain.Start(t.Context(), devchain.Options{Unindexed: true})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{Unindexed: true}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	nobody := txmanager.Hash{0: 0xde, 31: 0xad}
 	answers := func() [2]txmanager.Answer {
-		v, err := c.Query(t.Context(), txmanager.ChainQuery{Receipts: []txmanager.Hash{nobody}, Known: []txmanager.Hash{nobody}})
-		check.OK(t)(err)
+		v := check.Value(c.Query(t.Context(), txmanager.ChainQuery{Receipts: []txmanager.Hash{nobody}, Known: []txmanager.Hash{nobody}}))(t)
 		return [2]txmanager.Answer{v.Receipts[nobody].Answer, v.Known[nobody]}
 	}
 	check.Equal(t, "receipt and transaction without an index", answers(), ([2]txmanager.Answer{txmanager.AnswerUnknown, txmanager.AnswerUnknown}))
@@ -168,8 +164,7 @@ func TestLargeQueryIsSplit(t *testing.T) {
 	for i := range hashes {
 		hashes[i][0] = byte(i)
 	}
-	v, err := c.Query(t.Context(), txmanager.ChainQuery{FromBlock: 11, ToBlock: 50, Receipts: hashes})
-	check.OK(t)(err)
+	v := check.Value(c.Query(t.Context(), txmanager.ChainQuery{FromBlock: 11, ToBlock: 50, Receipts: hashes}))(t)
 	if got, want := trips.Load(), int64(4); got != want { // 66 calls, 17 of them in each batch
 		t.Errorf("round trips: got %d, want %d", got, want)
 	}
@@ -177,9 +172,7 @@ func TestLargeQueryIsSplit(t *testing.T) {
 		t.Errorf("headers: got %d, want 40 from 11 on", got)
 	}
 	check.Equal(t, "receipts", len(v.Receipts), len(hashes))
-	if got, want := v.Head.Number, chain.Head(); got != want {
-		t.Errorf("head: got %d, want %d, the last", got, want)
-	}
+	check.Equal(t, "head", v.Head.Number, chain.Head())
 	if _, err := c.Query(t.Context(), txmanager.ChainQuery{ToBlock: 1 << 40}); err == nil {
 		t.Error("a trillion headers: got nil, want an error")
 	}
@@ -276,8 +269,7 @@ func TestConsumerIsFoundInSmallBatches(t *testing.T) {
 	tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Gas: 21_000,
 		To: &common.Address{1}, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
 	check.OK(t)(err)
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
+	raw := check.Value(tx.MarshalBinary())(t)
 	check.OK(t)(errors.Join(chain.MineExactly(raw), chain.Mine(100)))
 	proxy := chaintest.NewProxy(t, chain.URL())
 	var limit atomic.Int64
@@ -343,9 +335,7 @@ func TestWaitForARequestSlotEnds(t *testing.T) {
 	var looks sync.WaitGroup
 	for range 2 {
 		looks.Go(func() {
-			if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("query: got %v, want the time-out", err)
-			}
+			check.Err(t, "query", context.DeadlineExceeded)(c.Query(t.Context(), txmanager.ChainQuery{}))
 		})
 	}
 	looks.Wait()
@@ -358,9 +348,7 @@ func TestChainIDIsAskedForOnce(t *testing.T) {
 	proxy := chaintest.NewProxy(t, chain.URL())
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 	proxy.Set(chaintest.FaultyMethod("eth_chainId", map[string]any{"result": "0x1"}))
-	if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); !errors.Is(err, chainport.ErrWrongChain) {
-		t.Errorf("wrong chain: got %v, want ErrWrongChain", err)
-	}
+	check.Err(t, "wrong chain", chainport.ErrWrongChain)(c.Query(t.Context(), txmanager.ChainQuery{}))
 	proxy.Set(chaintest.FaultyMethod("eth_chainId", chaintest.NodeError("starting")))
 	if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err == nil {
 		t.Error("no chain id: got nil, want an error")

@@ -16,11 +16,9 @@ func TestFinalCountOfAChainWithoutTheTag(t *testing.T) {
 	q.FinalCount = true
 	final := func(depth *uint64) *uint64 {
 		t.Helper()
-		c, err := evm.New(evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), FinalDepth: depth})
-		check.OK(t)(err)
+		c := check.Value(evm.New(evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), FinalDepth: depth}))(t)
 		defer c.Close()
-		v, err := c.Query(t.Context(), q)
-		check.OK(t)(err)
+		v := check.Value(c.Query(t.Context(), q))(t)
 		return v.FinalCount
 	}
 	check.OK(t)(chain.MineExactly(raws[0]))

@@ -31,9 +31,7 @@ func TestHeadersNeedNoBlocks(t *testing.T) {
 		}
 	}
 	check.Equal(t, fmt.Sprintf("calls of %s", getBlock), chain.Calls(getBlock), 0)
-	if got := chain.Calls(getHeader); got != 6 {
-		t.Errorf("calls of %s: got %d, want two for each query", getHeader, got)
-	}
+	check.Equal(t, fmt.Sprintf("calls of %s", getHeader), chain.Calls(getHeader), 6)
 }
 
 // A node that gives no headers, stops giving them, or gives incomplete ones is asked for blocks in the
@@ -111,8 +109,7 @@ func TestGatewayThatRejectsHeadersIsAskedForBlocks(t *testing.T) {
 // mustQuery requires a complete observation of the chain's head.
 func mustQuery(t *testing.T, c *evm.Connector, chain *devchain.Chain) {
 	t.Helper()
-	v, err := c.Query(t.Context(), txmanager.ChainQuery{})
-	check.OK(t)(err)
+	v := check.Value(c.Query(t.Context(), txmanager.ChainQuery{}))(t)
 	if v.Head.Number != chain.Head() || v.Head.Hash == (txmanager.Hash{}) || v.Head.Time == 0 {
 		t.Errorf("head: got %+v, want that of block %d", v.Head, chain.Head())
 	}

@@ -9,8 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -42,9 +41,7 @@ func TestDocumentIsWithoutLogsBloom(t *testing.T) {
 		if err := json.Compact(&got, r.document(nil)); !ok || err != nil || got.String() != want {
 			t.Errorf("%s: got %v, %v and %s, want %s", text, ok, err, r.document(nil), want)
 		}
-		if len(r.document(nil)) != r.documentSize() {
-			t.Errorf("%s: size: got %d, want %d", text, r.documentSize(), len(r.document(nil)))
-		}
+		check.Equal(t, fmt.Sprintf("%s: size", text), len(r.document(nil)), r.documentSize())
 	}
 }
 
@@ -114,9 +111,7 @@ func FuzzReceipt(f *testing.F) {
 		_ = json.Unmarshal(text, &parts) // it is an object
 		delete(parts, "logsBloom")
 		delete(document, "logsBloom") // a second one, or a name with an escape
-		if diff := cmp.Diff(parts, document); diff != "" {
-			t.Errorf("%q: document (-want +got):\n%s", text, diff)
-		}
+		check.Same(t, fmt.Sprintf("%q: document", text), document, parts)
 		var hash txmanager.Hash
 		if r.has.tx && !bytes.Contains(text, []byte(`\`)) && (json.Unmarshal(parts["transactionHash"], &hash) != nil || hash != r.tx) {
 			t.Errorf("%q: transaction: got %s, want %s", text, r.tx, parts["transactionHash"])

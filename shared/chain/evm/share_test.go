@@ -195,8 +195,7 @@ func sendAtOnce(t *testing.T, chain *devchain.Chain, c *evm.Connector) (results 
 
 func startRichChain(t *testing.T) *devchain.Chain {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(10)})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(10)}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
 	return chain
 }

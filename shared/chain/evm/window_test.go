@@ -28,8 +28,7 @@ func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q txma
 		tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: i,
 			To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
 		check.OK(t)(err)
-		raw, err := tx.MarshalBinary()
-		check.OK(t)(err)
+		raw := check.Value(tx.MarshalBinary())(t)
 		raws = append(raws, raw)
 		q.Receipts, q.Hints = append(q.Receipts, txmanager.Hash(tx.Hash())), append(q.Hints, txmanager.Hint{Nonce: i})
 	}
@@ -74,8 +73,7 @@ func TestWindowInSmallBatches(t *testing.T) {
 		q.Hints[i].Block = 2 + uint64(i/100)
 	}
 	for range 2 {
-		v, err := c.Query(t.Context(), q)
-		check.OK(t)(err)
+		v := check.Value(c.Query(t.Context(), q))(t)
 		if got := found(t, v); got != 300 || v.Head.Number <= v.StartHead.Number {
 			t.Errorf("got %d receipts at head %d, first %d; want 300, and blocks between", got, v.Head.Number, v.StartHead.Number)
 		}
@@ -102,8 +100,7 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 		proxy.Set(chaintest.Fault{Drop: silent[trips]})
 	}})
 	for _, want := range []int{3, 3 + 2} {
-		v, err := c.Query(t.Context(), q)
-		check.OK(t)(err)
+		v := check.Value(c.Query(t.Context(), q))(t)
 		if got := found(t, v); got != 120 || trips != want {
 			t.Errorf("got %d receipts after %d round trips, want 120 after %d", got, trips, want)
 		}
@@ -144,8 +141,7 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 	}
 	check.Equal(t, "requests for the block's receipts", chain.Calls("eth_getBlockReceipts"), 1)
 	check.OK(t)(chain.Reorg(1, nil))
-	v, err := c.Query(t.Context(), q)
-	check.OK(t)(err)
+	v := check.Value(c.Query(t.Context(), q))(t)
 	for h, a := range v.Receipts {
 		if a.Answer == txmanager.AnswerFound && a.Receipt.BlockHash != v.Head.Hash {
 			t.Errorf("%s after the reorg: got it in %s, want it in the head %s or nowhere", h, a.Receipt.BlockHash, v.Head.Hash)

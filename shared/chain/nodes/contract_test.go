@@ -26,8 +26,7 @@ func TestContractOverSeveralNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
-				chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-				check.OK(t)(err)
+				chain := check.Value(devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)}))(t)
 				t.Cleanup(func() { _ = chain.Close() })
 				return chaintest.Fixture{
 					URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,

@@ -2,7 +2,6 @@ package nodes_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/big"
 	"testing"
@@ -53,15 +52,9 @@ func (p *paying) tx(to txmanager.Address, wei int64, data []byte) []byte {
 	id := new(big.Int).SetUint64(p.chain.ChainID())
 	tx, err := types.SignNewTx(p.payer.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: p.next,
 		To: (*common.Address)(eip155.Recipient(&to)), Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t)(err)
 	p.next++
-	raw, err := tx.MarshalBinary()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return raw
+	return check.Value(tx.MarshalBinary())(p.t)
 }
 
 // tokens returns the payer's next transaction, which moves tokens.
@@ -78,24 +71,18 @@ func (p *paying) tokensTo(to txmanager.Address, amount int64) []byte {
 
 func (p *paying) block(raws ...[]byte) {
 	p.t.Helper()
-	if err := p.chain.MineExactly(raws...); err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t)(p.chain.MineExactly(raws...))
 }
 
 func (p *paying) mine(n int) {
 	p.t.Helper()
-	if err := p.chain.Mine(n); err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t)(p.chain.Mine(n))
 }
 
 func (p *paying) connector(quorum int, urls ...string) *nodes.Connector {
 	p.t.Helper()
 	c, err := nodes.New(nodes.Options{URLs: urls, Quorum: quorum, ChainID: p.chain.ChainID(), Open: evm.Opener(evm.Options{ChainID: p.chain.ChainID(), Timeout: 20 * time.Second})})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t)(err)
 	p.t.Cleanup(c.Close)
 	return c
 }
@@ -106,10 +93,7 @@ func (p *paying) read(c *nodes.Connector, q chain.PaymentsQuery, step uint64) (p
 	q.Payer, q.Tokens, q.Depth = p.payer.Address, []txmanager.Address{p.token}, 3
 	for {
 		q.UpTo = q.After + step
-		got, err := c.Payments(p.t.Context(), q)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		got := check.Value(c.Payments(p.t.Context(), q))(p.t)
 		for _, one := range got.Found {
 			kind := "coin"
 			if one.Token != nil {
@@ -130,8 +114,7 @@ func (p *paying) read(c *nodes.Connector, q chain.PaymentsQuery, step uint64) (p
 func TestPaymentsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
-	closed, err := contracts.Deploy(t.Context(), p.chain, devchain.DevAccounts(2)[1], contracts.Closed())
-	check.OK(t)(err)
+	closed := check.Value(contracts.Deploy(t.Context(), p.chain, devchain.DevAccounts(2)[1], contracts.Closed()))(t)
 	p.mine(5)
 	p.block(p.tx(receiver, 11, nil))
 	p.mine(20)
@@ -219,9 +202,7 @@ func TestPaymentsNeedAQuorum(t *testing.T) {
 	}})
 	q := chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3, UpTo: 1000, Tokens: []txmanager.Address{p.token}}
 	for _, quorum := range []int{1, 2} {
-		if _, err := p.connector(quorum, lying.URL, p.chain.URL()).Payments(t.Context(), q); !errors.Is(err, nodes.ErrDisputed) {
-			t.Errorf("two nodes, quorum %d: got %v, want ErrDisputed", quorum, err)
-		}
+		check.Err(t, fmt.Sprintf("two nodes, quorum %d", quorum), nodes.ErrDisputed)(p.connector(quorum, lying.URL, p.chain.URL()).Payments(t.Context(), q))
 	}
 	got, err := p.connector(2, lying.URL, p.chain.URL(), p.chain.URL()).Payments(t.Context(), q)
 	if err != nil || len(got.Found) != 1 {

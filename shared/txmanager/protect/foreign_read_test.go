@@ -143,16 +143,12 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 		for i, want := range []int{50, 100, 120, 120} {
 			c.counts = 0
 			tn := step(t, c, w, book)
-			if got := len(book.stored); got != want {
-				t.Errorf("step %d: got %d stored, want %d", i, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("step %d: stored", i), len(book.stored), want)
 			if more := want < 120; tn.State.ForeignUnread != more || tn.State.ForeignReadable || c.counts > 50 {
 				t.Errorf("step %d: got more to read %v, at once %v, after %d questions; want %v, later, after 50 at most", i, tn.State.ForeignUnread, tn.State.ForeignReadable, c.counts, more)
 			}
 		}
-		if got := book.nonces(); !slices.Equal(got, upTo(120)) {
-			t.Errorf("stored: got %v, want each nonce once", got)
-		}
+		check.Same(t, "stored", book.nonces(), upTo(120))
 		for _, f := range book.stored {
 			if want := c.transactions[f.Nonce]; f.Tx.Hash != want.Hash || f.CallDigest != want.CallDigest() || !f.Succeeded || f.Incident != 1 {
 				t.Errorf("nonce %d: got %+v, want what the chain has", f.Nonce, f)
@@ -192,9 +188,7 @@ func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 			for range 3 {
 				step(t, c, w, book)
 			}
-			if got := book.nonces(); !slices.Equal(got, upTo(2)) {
-				t.Errorf("counts from block %d, all agree: got %v stored, want both", kept, got)
-			}
+			check.Same(t, fmt.Sprintf("counts from block %d, all agree: stored", kept), book.nonces(), upTo(2))
 		})
 	}
 }
@@ -256,9 +250,7 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 				t.Errorf("step %d: got the next at %s, want it at once", i, d.At)
 			}
 			for _, after := range c.readBehind(asked) {
-				if after != last {
-					t.Errorf("step %d: got blocks after %d read, want those after %d", i, after, last)
-				}
+				check.Equal(t, fmt.Sprintf("step %d: blocks after read", i), after, last)
 				last = min(after+50, 2000)
 			}
 			if i == 1 {
@@ -270,9 +262,7 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 				book.stored, book.read.Block = stored, want.block
 			}
 		}
-		if got := book.nonces(); !slices.Equal(got, upTo(5)) {
-			t.Errorf("stored: got %v, want all", got)
-		}
+		check.Same(t, "stored", book.nonces(), upTo(5))
 		if q := c.blocks[0]; !q.OlderThan.Equal(book.read.Registered.Add(-registeredMargin)) {
 			t.Errorf("the start: got %+v, want the last block older than the registration", q)
 		}
@@ -287,9 +277,7 @@ func TestBlocksAreReadFromTheLastTerminalNonce(t *testing.T) {
 		for settled, want := range map[uint64]uint64{1000: 900, 50: 0} {
 			c.blocks = nil
 			step(t, c, w, &evidenceStore{read: txmanager.ForeignScan{TerminalBlock: &settled}})
-			if c.blocks[0].After != want {
-				t.Errorf("settled at block %d: got the blocks after %d read first, want those after %d", settled, c.blocks[0].After, want)
-			}
+			check.Equal(t, fmt.Sprintf("settled at block %d: blocks after read first", settled), c.blocks[0].After, want)
 		}
 	})
 }
@@ -346,9 +334,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 		for range 4 {
 			step(t, c, later, book)
 		}
-		if got := book.nonces(); !slices.Equal(got, upTo(3)) {
-			t.Errorf("after the second reading: got %v, want all", got)
-		}
+		check.Same(t, "after the second reading", book.nonces(), upTo(3))
 	})
 	txtest.FrozenSerial(t, func(t *testing.T) { // the third time by another node, from further below
 		c, w := newOldChain(600, 1300)
@@ -453,9 +439,7 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 		if err := tn.readForeign(t.Context()); err != nil || !strings.Contains(text.String(), "level=ERROR") || !strings.Contains(text.String(), "reorg below finality") {
 			t.Errorf("got %v, and the log %s; want it to go on, and an ERROR", err, text.String())
 		}
-		if _, _, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{}); !errors.Is(err, txmanager.ErrNoQuorum) {
-			t.Errorf("a release: got %v, want it refused", err)
-		}
+		check.Err(t, "a release", txmanager.ErrNoQuorum)(tn.planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{}))
 	})
 }
 

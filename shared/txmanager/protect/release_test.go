@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -56,9 +57,7 @@ func TestRetiredSubmittersAreNotFilled(t *testing.T) {
 	if _, refused := errors.AsType[txmanager.FillError](tn.planFill(&l, txtest.ViewOf(w, txtest.Block('a', 100)), retired)); !refused || l.Filling != nil {
 		t.Errorf("with fill: got %v, refused %t; want it refused", l.Filling, refused)
 	}
-	if err := tn.checkResume(t.Context(), txmanager.ReleaseRequest{}, retired); err != nil {
-		t.Errorf("a payer by resume: got %v, want it released", err)
-	}
+	check.Err(t, "a payer by resume", nil)(tn.checkResume(t.Context(), txmanager.ReleaseRequest{}, retired))
 }
 
 // shows gives the same answer to every query.

@@ -28,12 +28,8 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 			"at its block":                {txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 90)), true, true},
 			"past it, with a final block": {txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 101)), txtest.Block('a', 90)), true, true},
 		} {
-			if got := rules.AllocationBlocked(w, nil, c.view).Reason == ""; got != c.may {
-				t.Errorf("%s: got allocation %v, want %v", name, got, c.may)
-			}
-			if got := rules.EvaluateViolation(w, c.view).ClearSuspected; got != c.trust {
-				t.Errorf("%s: got trust %v, want %v", name, got, c.trust)
-			}
+			check.Equal(t, name+": allocation", rules.AllocationBlocked(w, nil, c.view).Reason == "", c.may)
+			check.Equal(t, name+": trust", rules.EvaluateViolation(w, c.view).ClearSuspected, c.trust)
 			p := &txtest.Panel{Views: txtest.OfNodes(c.view, c.view, c.view), Needed: 2}
 			if v := looks(t, p, w, txtest.Asking(w)); (rules.AllocationBlocked(w, nil, v).Reason == "") != c.may || rules.EvaluateViolation(w, v).ClearSuspected != c.trust {
 				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, rules.AllocationBlocked(w, nil, v).Reason, rules.EvaluateViolation(w, v).ClearSuspected, c.may, c.trust)
@@ -138,9 +134,7 @@ func TestTagsNeedAQuorum(t *testing.T) {
 				t.Errorf("%s: got ended %v by %s, %v; want %v", name, got, v.Node, err, c.ends)
 			}
 			for _, asked := range p.Saw {
-				if asked.Finality != q.Finality {
-					t.Errorf("%s: got tag %q asked for, want %q", name, asked.Finality, q.Finality)
-				}
+				check.Equal(t, name+": tag asked for", asked.Finality, q.Finality)
 			}
 		}
 	})
@@ -185,9 +179,7 @@ func TestNodeWithoutAnswerDelaysAQuorumOfOne(t *testing.T) {
 			p := &txtest.Panel{Views: c.views, Needed: c.quorum}
 			q := txtest.Asking(w)
 			v := looks(t, p, w, q)
-			if got := len(rulesOf(3).Evaluate(w, q, v).Finals) > 0; got != c.ends {
-				t.Errorf("%s: got an end %v, want %v", name, got, c.ends)
-			}
+			check.Equal(t, name+": end", len(rulesOf(3).Evaluate(w, q, v).Finals) > 0, c.ends)
 			if len(p.Out) > 0 {
 				t.Errorf("%s: got %v left out, want nobody: nothing was contradicted", name, p.Out)
 			}
@@ -237,8 +229,6 @@ func TestAMissingReceiptHidesNoContradiction(t *testing.T) {
 	other.Succeeded = !other.Succeeded
 	for _, in := range [][]txmanager.Receipt{{mine[0], mine[1]}, {mine[1], mine[0]}} {
 		o := txmanager.ChainObservation{Head: txtest.Block('a', 100), HashesAt: map[uint64]txmanager.Hash{90: h.Hash}, Receipts: map[txmanager.Hash]txmanager.ReceiptAnswer{other.TxHash: {Answer: txmanager.AnswerFound, Receipt: other}}}
-		if got := agreesOnFinality(rulesOf(3), h, in)(o); got != Disagrees {
-			t.Errorf("got vote %v, want it contradicted", got)
-		}
+		check.Equal(t, "vote", agreesOnFinality(rulesOf(3), h, in)(o), Disagrees)
 	}
 }

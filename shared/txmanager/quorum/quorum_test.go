@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -17,9 +18,7 @@ import (
 func looks(t *testing.T, p *txtest.Panel, w txmanager.SubmitterState, q txmanager.ChainQuery) txmanager.ChainObservation {
 	t.Helper()
 	tn := &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Chain: p, State: w}
-	v, err := Query(t.Context(), tn, q)
-	check.OK(t)(err)
-	return v
+	return check.Value(Query(t.Context(), tn, q))(t)
 }
 
 // One node's violation opens nothing unless a quorum agrees, and more agree than disagree. A
@@ -109,9 +108,7 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 			q := txtest.Asking(w)
 			v := looks(t, p, w, q)
 			j := rulesOf(3).Evaluate(w, q, v)
-			if got := len(j.Finals) > 0; got != c.ends {
-				t.Errorf("%s: got ended %v, want %v; doubts %+v of %s", name, got, c.ends, v.Disputes, v.Node)
-			}
+			check.Equal(t, name+": ended", len(j.Finals) > 0, c.ends)
 			if c.ends && p.Asked != c.asked {
 				t.Errorf("%s: got %d nodes asked, want %d", name, p.Asked, c.asked)
 			}
@@ -172,9 +169,7 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 			q := txtest.Asking(w)
 			v := looks(t, p, w, q)
 			j := rulesOf(3).Evaluate(w, q, v)
-			if j.NewForks != c.forks {
-				t.Errorf("%s: got %d new forks by %s, want %d", name, j.NewForks, v.Node, c.forks)
-			}
+			check.Equal(t, fmt.Sprintf("%s: new forks by %s", name, v.Node), j.NewForks, c.forks)
 			if got := j.After[0]; c.forks == 0 && (got.Receipt == nil || got.Receipt.BlockHash != txtest.Block('a', 100).Hash || len(got.Confirmations) < 2) {
 				t.Errorf("%s: got %+v, want receipt and blocks as they were", name, got.Confirmations)
 			}
@@ -283,9 +278,7 @@ func TestClearingASuspicionNeedsAQuorum(t *testing.T) {
 			if got.ClearSuspected != c.trust || (got.OpenIncident != nil) != c.opens {
 				t.Errorf("%s: got trust %v, PROTECT %v by %s; want %v and %v", name, got.ClearSuspected, got.OpenIncident, v.Node, c.trust, c.opens)
 			}
-			if waits := rules.AllocationBlocked(w, nil, v).Reason != ""; waits != c.waits {
-				t.Errorf("%s: got allocation waiting %v, want %v", name, waits, c.waits)
-			}
+			check.Equal(t, name+": allocation waiting", rules.AllocationBlocked(w, nil, v).Reason != "", c.waits)
 		}
 	})
 }

@@ -86,9 +86,7 @@ func TestNarrowedWindowOnlyStopsAllocation(t *testing.T) {
 		} {
 			w := txtest.Queue(txtest.StateOf(c.window, c.next, c.open...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
 			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-			if got := outline(p); got != c.want {
-				t.Errorf("window %d, %d open: got %q, want %q", c.window, len(c.open), got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("window %d, %d open", c.window, len(c.open)), outline(p), c.want)
 		}
 	})
 }
@@ -219,9 +217,7 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 	tx := txtest.Bare(5)
 	tx.Gas = txtest.Params(30_000, 200, 9)
 	want := txmanager.Unsigned{ChainID: 1337, Nonce: 5, To: &to, Value: big.NewInt(9), Data: []byte{1, 2}, Gas: 30_000, FeeCapWei: big.NewInt(200), TipCapWei: big.NewInt(1)}
-	if d := txtest.Diff(want, buildUnsigned(tx, txmanager.Call{To: &to, Value: big.NewInt(9), Data: []byte{1, 2}})); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	txtest.Same(t, "unsigned", buildUnsigned(tx, txmanager.Call{To: &to, Value: big.NewInt(9), Data: []byte{1, 2}}), want)
 	if u := buildUnsigned(tx, txmanager.Call{}); u.To != nil {
 		t.Errorf("a deployment goes to %s, want nobody", u.To)
 	}

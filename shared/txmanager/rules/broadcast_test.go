@@ -70,9 +70,7 @@ func TestPatienceGrowsToTheInterval(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("%d failures", failures), r.retryDelay(failures), want)
 	}
 	r.ResubmitEvery = 0
-	if got := r.retryDelay(5); got != time.Second {
-		t.Errorf("without an interval: got %v, want 1s", got)
-	}
+	check.Equal(t, "without an interval", r.retryDelay(5), time.Second)
 }
 
 // H10: our own record of the hash proves nothing; the chain must know a version.
@@ -148,9 +146,7 @@ func TestNodeTextsAreForOperators(t *testing.T) {
 			if strings.Contains(said, "3133") || strings.Contains(said, strings.TrimSpace(txmanager.OperatorsOnly)) || said == "" {
 				t.Errorf("%s: a caller reads %q, want nothing of the node's words", what, said)
 			}
-			if detail != words {
-				t.Errorf("%s: an operator reads %q, want the node's words", what, detail)
-			}
+			check.Equal(t, what+": an operator reads", detail, words)
 		}
 	})
 }

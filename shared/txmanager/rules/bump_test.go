@@ -55,9 +55,7 @@ func TestWhatIsBumpedAndWhen(t *testing.T) {
 	} {
 		r, tx := bumpRules(), waiting(5)
 		c.change(&r, &tx)
-		if got := r.IsBumpDue(tx, txtest.Now); got != c.want {
-			t.Errorf("%s: got due %v, want %v", c.name, got, c.want)
-		}
+		check.Equal(t, c.name+": due", r.IsBumpDue(tx, txtest.Now), c.want)
 	}
 }
 

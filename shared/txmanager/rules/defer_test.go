@@ -233,9 +233,7 @@ func TestExpiredIntentsGetNoNonce(t *testing.T) {
 			w := w
 			c.adjust(&w)
 			moves := ExpireQueued(w, c.cursor)
-			if len(moves) != c.want {
-				t.Errorf("%s: got %d ended, want %d", name, len(moves), c.want)
-			}
+			check.Equal(t, name+": ended", len(moves), c.want)
 			if after := AfterCommit(w, txmanager.Commit{Transitions: moves}); len(after.Expired) != 1-c.want {
 				t.Errorf("%s: got %d left, want %d", name, len(after.Expired), 1-c.want)
 			}

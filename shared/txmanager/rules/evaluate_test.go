@@ -31,12 +31,8 @@ func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 			if after.State != txmanager.Tracking || after.Sub != txmanager.Included || after.LastError != "" {
 				t.Errorf("%s: got %s/%s %q, want TRACKING/INCLUDED", before.State, after.State, after.Sub, after.LastError)
 			}
-			if d := txtest.Diff(headers, after.Confirmations); d != "" {
-				t.Errorf("%s: confirming blocks (-want +got):\n%s", before.State, d)
-			}
-			if d := txtest.Diff(new(txtest.ReceiptOf(before, headers[0])), after.Receipt); d != "" {
-				t.Errorf("%s: receipt (-want +got):\n%s", before.State, d)
-			}
+			txtest.Same(t, fmt.Sprintf("%s: confirming blocks", before.State), after.Confirmations, headers)
+			txtest.Same(t, fmt.Sprintf("%s: receipt", before.State), after.Receipt, new(txtest.ReceiptOf(before, headers[0])))
 			if len(j.Transitions) != 1 || j.Transitions[0].From != before.State || len(j.Rebroadcasts) != 0 {
 				t.Errorf("%s: got %d moves, %d to send again; want one move from there, nothing sent", before.State, len(j.Transitions), len(j.Rebroadcasts))
 			}
@@ -86,9 +82,7 @@ func TestEarlyCheckWithoutChangeWritesNothing(t *testing.T) {
 			v.Head.Time = uint64(txtest.Now.Add(time.Second - r.BlockTime).Unix()) // the next block is due in a second
 			v.Receipts[before.Hash()] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 			after, j := evaluateOne(r, before, v)
-			if len(j.Transitions) != c.moves {
-				t.Errorf("%s: got %d moves, want %d", name, len(j.Transitions), c.moves)
-			}
+			check.Equal(t, name+": moves", len(j.Transitions), c.moves)
 			if !after.NextCheckAt.After(txtest.Now) {
 				t.Errorf("%s: next look at %s, want later than now", name, after.NextCheckAt)
 			}
@@ -113,9 +107,7 @@ func TestOnlyQueriedTransactionsAreEvaluated(t *testing.T) {
 		if len(j.Transitions) != 1 || j.Transitions[0].To.ID != "tx-5" {
 			t.Errorf("got moves %+v, want that of tx-5 alone", j.Transitions)
 		}
-		if d := txtest.Diff(w.Open[1:], j.After[1:]); d != "" {
-			t.Errorf("the others (-want +got):\n%s", d)
-		}
+		txtest.Same(t, "the others", j.After[1:], w.Open[1:])
 	})
 }
 
@@ -251,13 +243,9 @@ func TestEvaluationDoesNotChangeTheLoadedState(t *testing.T) {
 		if j.NewForks == 0 || len(j.Rebroadcasts) == 0 || j.FinalHead == 0 {
 			t.Fatalf("got %d new forks, %d to send, final head %d; want some of each", j.NewForks, len(j.Rebroadcasts), j.FinalHead)
 		}
-		if d := txtest.Diff(want, w); d != "" {
-			t.Errorf("the loaded work changed (-want +got):\n%s", d)
-		}
+		txtest.Same(t, "the loaded work afterwards", w, want)
 		again := rulesOf(3).Evaluate(w, txtest.Asking(w), v)
-		if d := txtest.Diff(j.After, again.After); d != "" {
-			t.Errorf("judging twice differs (-first +second):\n%s", d)
-		}
+		txtest.Same(t, "evaluated twice", again.After, j.After)
 	})
 }
 

@@ -1,9 +1,11 @@
 package rules
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -23,9 +25,7 @@ func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 				if after.State != want || j.NeedsHeaders {
 					t.Errorf("%d required, %d on top: got %s, look again %v; want %s without", n, onTop, after.State, j.NeedsHeaders, want)
 				}
-				if got, want := len(after.Confirmations), int(min(n, onTop))+1; got != want {
-					t.Errorf("%d required, %d on top: got %d blocks listed, want %d", n, onTop, got, want)
-				}
+				check.Equal(t, fmt.Sprintf("%d required, %d on top: blocks listed", n, onTop), len(after.Confirmations), int(min(n, onTop))+1)
 			}
 		}
 	})

@@ -42,12 +42,8 @@ func TestProtectNeedsASecondObservationAtALaterBlock(t *testing.T) {
 		v := txmanager.ChainObservation{Node: "node-1", Head: txtest.Block('a', c.head), Account: txmanager.Account{LatestCount: c.latest, PendingCount: c.pending}}
 		v.Known = map[txmanager.Hash]txmanager.Answer{txtest.VersionHash(5, 1): txmanager.AnswerFound}
 		got := EvaluateViolation(w, v)
-		if name := changeName(t, got); name != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, name, c.want)
-		}
-		if got.FinalHead != 0 {
-			t.Errorf("%s: final head %d, want it left", c.name, got.FinalHead)
-		}
+		check.Equal(t, c.name, changeName(t, got), c.want)
+		check.Equal(t, c.name+": final head", got.FinalHead, 0)
 	}
 }
 

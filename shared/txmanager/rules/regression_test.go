@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -88,9 +89,7 @@ func TestFeeCapBelowTheBaseFeeWaitsInTheQueue(t *testing.T) {
 		cheap := map[string]txmanager.Call{"cheap": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(9)}}
 		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "cheap"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(cheap), txtest.ViewOf(w, txtest.Block('a', 100)), nil) // base fee 10
-		if got := outline(p); got != "q-1 waits" {
-			t.Errorf("got %q, want it to wait for a lower fee", got)
-		}
+		check.Equal(t, "it waits for a lower fee", outline(p), "q-1 waits")
 	})
 }
 
@@ -161,9 +160,7 @@ func TestH26ReceiptAboveTheNodesHeadIsNotPaidYet(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 6, tx), txtest.Queued(1, "pay"))
 		v := txtest.ViewOf(w, txtest.Block('a', 100)) // it lags: the count is still 5
 		v.Account.BalanceWei = gas.CostWithPlaceholder(*tx.Gas)
-		if got := outline(rulesOf(3).PlanAllocations(w, txtest.Reader(nil), v, nil)); got != "q-1 waits" {
-			t.Errorf("got %q, want it to wait: the balance goes to nonce 5", got)
-		}
+		check.Equal(t, "the balance goes to nonce 5", outline(rulesOf(3).PlanAllocations(w, txtest.Reader(nil), v, nil)), "q-1 waits")
 	})
 }
 

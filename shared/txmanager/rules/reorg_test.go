@@ -89,9 +89,7 @@ func TestRememberedFinalBlocks(t *testing.T) {
 	r.WatchDepth = 10
 	got := r.RememberFinalBlocks(txtest.Blocks('a', 80, 95), []txmanager.Header{txtest.Block('a', 97), txtest.Block('a', 97), txtest.Block('a', 95)})
 	want := append(txtest.Blocks('a', 87, 95), txtest.Block('a', 97))
-	if d := txtest.Diff(want, got); d != "" {
-		t.Errorf("remembered (-want +got):\n%s", d)
-	}
+	txtest.Same(t, "remembered", got, want)
 	r.WatchDepth = 1000
 	if got := r.RememberFinalBlocks(nil, txtest.Blocks('a', 1, 300)); len(got) != MaxWatched || got[0].Number != 201 {
 		t.Errorf("without a bound by depth: got %d blocks from %d, want the last %d", len(got), got[0].Number, MaxWatched)

@@ -70,9 +70,7 @@ func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 		} {
 			w := strict.BindWindow(txtest.StateOf(5, 8, c.held...))
 			check.Equal(t, fmt.Sprintf("%s", name), NextSlots(w), c.want)
-			if got := len(FreeSlots(w, 3)); got != c.want.Count {
-				t.Errorf("%s: got %d seats at once, want %d", name, got, c.want.Count)
-			}
+			check.Equal(t, name+": seats at once", len(FreeSlots(w, 3)), c.want.Count)
 			if got := rulesOf(3).BindWindow(txtest.StateOf(5, 8, c.held...)); got.Window != 5 || got.Strict {
 				t.Errorf("%s, not strict: got a window of %d, want 5", name, got.Window)
 			}

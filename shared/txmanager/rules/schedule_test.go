@@ -188,9 +188,7 @@ func TestEstimatesFindTheirTransactions(t *testing.T) {
 	t.Parallel()
 	w := txmanager.SubmitterState{Queue: []txmanager.Tx{txtest.Queued(1, "call"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"), txtest.Queued(4, "call")}}
 	got := EstimatesByTx(w, txtest.Reader(nil), []txmanager.Estimate{txtest.Estimated(1), txtest.Estimated(2)})
-	if d := txtest.Diff(map[string]txmanager.Estimate{"q-1": txtest.Estimated(1), "q-4": txtest.Estimated(2)}, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	txtest.Same(t, "each answer", got, map[string]txmanager.Estimate{"q-1": txtest.Estimated(1), "q-4": txtest.Estimated(2)})
 	if got := EstimatesByTx(w, txtest.Reader(nil), []txmanager.Estimate{txtest.Estimated(1)}); len(got) != 1 || got["q-1"].Gas != 1 {
 		t.Errorf("one answer too few: got %v, want the first alone", got)
 	}
@@ -212,16 +210,10 @@ func TestFinalityQueryCoversFoundReceipts(t *testing.T) {
 	before := txmanager.ChainQuery{Submitter: txtest.Alice, Account: true, Receipts: []txmanager.Hash{h(5), h(6), h(7), h(8)}, Finality: "safe"}
 	want := before
 	want.FromBlock, want.ToBlock = 100, 124
-	if d := txtest.Diff(want, rulesOf(20).WithFinalityHeaders(before, v)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	txtest.Same(t, "found receipts", rulesOf(20).WithFinalityHeaders(before, v), want)
 	before.FromBlock, before.ToBlock, want.FromBlock, want.ToBlock = 90, 140, 90, 140
-	if d := txtest.Diff(want, rulesOf(20).WithFinalityHeaders(before, v)); d != "" {
-		t.Errorf("a wider range was narrowed (-want +got):\n%s", d)
-	}
-	if d := txtest.Diff(before, rulesOf(20).WithFinalityHeaders(before, txmanager.ChainObservation{})); d != "" {
-		t.Errorf("nothing found (-want +got):\n%s", d)
-	}
+	txtest.Same(t, "a wider range", rulesOf(20).WithFinalityHeaders(before, v), want)
+	txtest.Same(t, "nothing found", rulesOf(20).WithFinalityHeaders(before, txmanager.ChainObservation{}), before)
 }
 
 // Where a tag decides finality, the query asks for the tag and a bounded list.
@@ -262,9 +254,7 @@ func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 		{"from the future", -time.Hour, 1, 500 * time.Millisecond},
 	} {
 		head := txmanager.Header{Time: uint64(txtest.Now.Add(-c.made).Unix())}
-		if got := r.AfterBlocks(c.n, head, txtest.Now).Sub(txtest.Now); got != c.want {
-			t.Errorf("%s: got in %v, want in %v", c.name, got, c.want)
-		}
+		check.Equal(t, c.name+": in", r.AfterBlocks(c.n, head, txtest.Now).Sub(txtest.Now), c.want)
 	}
 }
 

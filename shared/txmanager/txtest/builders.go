@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -187,11 +188,20 @@ func Reader(more map[string]txmanager.Call) Payloads {
 	return p
 }
 
+// EqualWei compares big integers by their amount.
+var EqualWei = cmp.Comparer(func(a, b *big.Int) bool { return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0) })
+
 // Diff compares by value, big integers by their amount.
 func Diff(want, got any) string {
-	return cmp.Diff(want, got, cmpopts.EquateEmpty(),
-		cmp.Comparer(func(a, b *big.Int) bool { return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0) }),
-		cmp.AllowUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreUnexported(lease.Lease{}))
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), EqualWei, cmp.AllowUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreUnexported(lease.Lease{}))
+}
+
+// Same reports how a value differs from the wanted one, by [Diff].
+func Same(t check.TB, what string, got, want any) {
+	t.Helper()
+	if diff := Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 // WithVersions is t with n signed versions.

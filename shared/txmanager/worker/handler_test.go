@@ -142,9 +142,7 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	if failed != nil || broken != nil || string(tx.Signed) != string([]byte{21_000 >> 8}) {
 		t.Errorf("while it is asked: got %x, %v, %v; want the bytes", tx.Signed, failed, broken)
 	}
-	if _, err := (<-kept).Sign(t.Context(), txmanager.Call{}); !errors.Is(err, txmanager.ErrHandlerCallOver) {
-		t.Errorf("afterwards: got %v, want ErrAskedNoMore", err)
-	}
+	check.Err(t, "afterwards", txmanager.ErrHandlerCallOver)((<-kept).Sign(t.Context(), txmanager.Call{}))
 	refuses := func(txmanager.Call) (txmanager.Signed, error, error) {
 		return txmanager.Signed{}, txmanager.ErrSignedOther, nil
 	}

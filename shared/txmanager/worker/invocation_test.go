@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -97,9 +98,7 @@ func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 			if len(after.Open) != bound || after.NextNonce != 5+uint64(bound) || len(after.Queue) != 3-bound {
 				t.Errorf("%d bound: got %d held, next %d, %d queued", bound, len(after.Open), after.NextNonce, len(after.Queue))
 			}
-			if got := len(openByID(after, wr.SignedIDs())); got != bound {
-				t.Errorf("%d bound: got %d to send, want only those", bound, got)
-			}
+			check.Equal(t, fmt.Sprintf("%d bound: to send", bound), len(openByID(after, wr.SignedIDs())), bound)
 		}
 	})
 }

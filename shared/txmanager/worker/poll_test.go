@@ -26,9 +26,7 @@ func TestAPollOfALaterSecondMeetsTheOthers(t *testing.T) {
 			tn, _, _ := iterationOf(txtest.StateOf(1, 6, x), true, txmanager.SendAccepted)
 			tasks := &taskLog{}
 			tn.Tasks, tn.Rules.BlockTime = tasks, time.Second
-			if err := tn.enqueueNext(t.Context(), outcome{released: true}); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(tn.enqueueNext(t.Context(), outcome{released: true}))
 			if want := fmt.Sprintf("receipt in %v", want); !slices.Equal(tasks.tasks, []string{want}) {
 				t.Errorf("a check due in %v: got %q, want %q", due, tasks.tasks, want)
 			}
