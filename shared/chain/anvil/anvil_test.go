@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/fencepost/fencepost/shared/chain/anvil"
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -44,17 +45,9 @@ func setup(t *testing.T, o anvil.Options) bundle {
 // send signs a transfer with this nonce and sends it.
 func (b bundle) send(t *testing.T, n uint64) (common.Hash, []byte) {
 	t.Helper()
-	id := new(big.Int).SetUint64(b.ChainID())
-	tx, err := types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
-		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
-	})
-	check.OK(t)(err)
-	if err := b.client.SendTransaction(t.Context(), tx); err != nil {
-		t.Fatalf("send nonce %d: %v", n, err)
-	}
-	raw := check.Value(tx.MarshalBinary())(t)
-	return tx.Hash(), raw
+	tx := chaintest.Transfer(t, b.account.Key, b.ChainID(), n, 1e9)
+	check.OK(t)(b.client.Client().CallContext(t.Context(), nil, "eth_sendRawTransaction", hexutil.Encode(tx.Raw)))
+	return common.Hash(tx.Hash), tx.Raw
 }
 
 func (b bundle) mine(t *testing.T, n int) {

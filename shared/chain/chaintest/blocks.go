@@ -1,7 +1,6 @@
 package chaintest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -55,12 +54,7 @@ func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 	want := b.consumer(t, 0)
 	b.mine(t, 200)
 	if b.KeepsStates {
-		b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-			if _, ok := call.countsAt(); !ok {
-				return nil
-			}
-			return NodeError("missing trie node 5f3a")
-		}})
+		b.proxy.Set(answering(countsWhere(func(uint64) bool { return true }), NodeError("missing trie node 5f3a")))
 	}
 	check.Err(t, "deleted", txmanager.ErrNoCounts)(b.wantUntold(t, "deleted", 0))
 	got, _ := b.read(t, 0, 60)
@@ -103,13 +97,13 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 		forGood bool
 	}{
 		"a dropped answer":  {Fault{Drop: true}, false},
-		"no final block":    {FaultyMethod(getBlock, map[string]any{"result": nil}), false},
-		"null for a block":  {blockAnswer(map[string]any{"result": nil}), false},
-		"rate limited":      {blockAnswer(NodeError("rate limit exceeded")), false},
-		"history expired":   {blockAnswer(NodeError("pruned history unavailable")), true},
-		"another block":     {changedBlock(func(block map[string]any) { block["number"] = "0xffff" }), false},
-		"no value":          {changedBlock(func(block map[string]any) { eachTx(block, "value", nil) }), false},
-		"text for a number": {changedBlock(func(block map[string]any) { block["number"] = "few" }), false},
+		"no final block":    {FaultyMethod(getBlock, Result(nil)), false},
+		"null for a block":  {answering(wholeBlock, Result(nil)), false},
+		"rate limited":      {answering(wholeBlock, NodeError("rate limit exceeded")), false},
+		"history expired":   {answering(wholeBlock, NodeError("pruned history unavailable")), true},
+		"another block":     {changing(wholeBlock, func(block map[string]any) { block["number"] = "0xffff" }), false},
+		"no value":          {changing(wholeBlock, func(block map[string]any) { eachTx(block, "value", nil) }), false},
+		"text for a number": {changing(wholeBlock, func(block map[string]any) { block["number"] = "few" }), false},
 	} {
 		b.proxy.Set(c.fault)
 		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
@@ -131,44 +125,17 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 // checkBlocksUpTo25 checks that a node which is busy after block 25 still gives the blocks before it.
 func (b *bundle) checkBlocksUpTo25(t *testing.T) {
 	t.Helper()
-	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if text, _ := call.Params[0].(string); isWholeBlock(call) {
-			if n, err := hexutil.DecodeUint64(text); err == nil && n > 25 {
-				return NodeError("busy")
-			}
+	b.proxy.Set(answering(func(call Call) bool {
+		if !wholeBlock(call) {
+			return false
 		}
-		return nil
-	}})
+		n, err := hexutil.DecodeUint64(call.Params[0].(string))
+		return err == nil && n > 25
+	}, NodeError("busy")))
 	r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
 	if err != nil || r.End == 0 || r.End > 25 || r.Transactions[0].Hash == (txmanager.Hash{}) {
 		t.Errorf("blocks up to 25 alone: got %+v, %v, want some of them, with the transaction", r, err)
 	}
-}
-
-// isWholeBlock reports whether a call asks for a block with its transactions.
-func isWholeBlock(call Call) bool { return call.Method == getBlock && call.Params[1] == true }
-
-// blockAnswer answers each request for a whole block with one response.
-func blockAnswer(response map[string]any) Fault {
-	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if !isWholeBlock(call) {
-			return nil
-		}
-		return response
-	}}
-}
-
-// changedBlock changes each whole block that the node returns.
-func changedBlock(change func(block map[string]any)) Fault {
-	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		if !isWholeBlock(call) {
-			return nil
-		}
-		var response struct{ Result map[string]any }
-		_ = json.Unmarshal(own, &response) // a node's answer
-		change(response.Result)
-		return map[string]any{"result": response.Result}
-	}}
 }
 
 // read reads all final blocks after one, in steps.

@@ -257,6 +257,19 @@ func evmAccount(chainID uint64, key *ecdsa.PrivateKey) Account {
 	}}
 }
 
+// Transfer signs a transfer of the key's account to one without a key, which pays a tip of tipWei.
+func Transfer(t testing.TB, key *ecdsa.PrivateKey, chainID, nonce uint64, tipWei int64) txmanager.Signed {
+	t.Helper()
+	return Sign(t, key, chainID, types.DynamicFeeTx{Nonce: nonce, To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(100e9), GasTipCap: big.NewInt(tipWei)})
+}
+
+// Sign signs a transaction for an EVM chain.
+func Sign(t testing.TB, key *ecdsa.PrivateKey, chainID uint64, tx types.DynamicFeeTx) txmanager.Signed {
+	t.Helper()
+	tx.ChainID = new(big.Int).SetUint64(chainID)
+	return check.Value(signEVM(key, &tx))(t)
+}
+
 func signEVM(key *ecdsa.PrivateKey, inner types.TxData) (txmanager.Signed, error) {
 	signed, err := types.SignNewTx(key, types.LatestSignerForChainID(types.NewTx(inner).ChainId()), inner)
 	if err != nil {
@@ -268,11 +281,7 @@ func signEVM(key *ecdsa.PrivateKey, inner types.TxData) (txmanager.Signed, error
 
 func (b *bundle) send(t *testing.T, txs ...txmanager.Signed) []txmanager.SendResult {
 	t.Helper()
-	raws := make([][]byte, len(txs))
-	for i, tx := range txs {
-		raws[i] = tx.Raw
-	}
-	results := b.connector.Send(t.Context(), raws)
+	results := b.connector.Send(t.Context(), raws(txs))
 	if got, want := len(results), len(txs); got != want {
 		t.Fatalf("results: got %d, want %d", got, want)
 	}

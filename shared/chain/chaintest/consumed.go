@@ -83,11 +83,11 @@ func testNotConsumed(t *testing.T, b *bundle) {
 	for name, fault := range map[string]Fault{
 		"a dropped answer":  {Drop: true},
 		"no count":          FaultyMethod("eth_getTransactionCount", NodeError("header not found")),
-		"null for a count":  FaultyMethod("eth_getTransactionCount", map[string]any{"result": nil}),
+		"null for a count":  FaultyMethod("eth_getTransactionCount", Result(nil)),
 		"no block":          FaultyMethod("eth_getBlockByNumber", NodeError("header not found")),
-		"null for a block":  FaultyMethod("eth_getBlockByNumber", map[string]any{"result": nil}),
+		"null for a block":  FaultyMethod("eth_getBlockByNumber", Result(nil)),
 		"rate limited":      FaultyMethod("eth_getBlockByNumber", NodeError("daily request rate limit exceeded")),
-		"text for a number": FaultyMethod("eth_getTransactionCount", map[string]any{"result": "few"}),
+		"text for a number": FaultyMethod("eth_getTransactionCount", Result("few")),
 	} {
 		b.proxy.Set(fault)
 		if err := b.wantUntold(t, name, 0); isPermanent(err) {
@@ -115,12 +115,7 @@ func testConsumedOnAPrunedNode(t *testing.T, b *bundle) {
 	}
 	b.mine(t, 40)
 	oldest := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{txs[1].Hash}}).Receipts[txs[1].Hash].Receipt.BlockNumber
-	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if at, ok := call.countsAt(); !ok || at >= oldest {
-			return nil
-		}
-		return NodeError(words)
-	}})
+	b.proxy.Set(answering(countsWhere(func(at uint64) bool { return at < oldest }), NodeError(words)))
 	b.wantConsumer(t, "above the oldest state", 2, txs[2])
 	b.wantConsumer(t, "in the block of the oldest state", 1, txs[1])
 	if err := b.wantUntold(t, "below the oldest state", 0); !isPermanent(err) || !strings.Contains(err.Error(), words) {
@@ -157,12 +152,7 @@ func testConsumedAmongMillions(t *testing.T, b *bundle) {
 	b.mustSend(t, tx)
 	b.mine(t, 1)
 	var block map[string]any
-	b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		if call.Method == "eth_getBlockByNumber" && call.Params[1] == true {
-			_ = json.Unmarshal(own, &block) // a node's answer
-		}
-		return nil
-	}})
+	b.proxy.Set(changing(wholeBlock, func(own map[string]any) { block = own }))
 	b.wantConsumer(t, "at its own height", 0, tx)
 	for height, limit := range map[uint64]uint64{1: 8, 2: 8, head / 2: 8, head / 3: 8, head - 7_000: 6, head - 300: 5, head - 20: 4, head: 3} {
 		b.proxy.Set(moved(block, height, head))
@@ -184,15 +174,15 @@ func moved(block map[string]any, height, head uint64) Fault {
 		at, ok := call.countsAt()
 		switch {
 		case ok && at < height:
-			return map[string]any{"result": "0x0"}
+			return Result("0x0")
 		case call.Method == "eth_getTransactionCount":
-			return map[string]any{"result": "0x1"}
+			return Result("0x1")
 		case call.asksFor("latest"):
-			return map[string]any{"result": map[string]any{"number": hexutil.EncodeUint64(head), "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1", "baseFeePerGas": "0x1"}}
+			return Result(map[string]any{"number": hexutil.EncodeUint64(head), "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1", "baseFeePerGas": "0x1"})
 		case call.asksFor(hexutil.EncodeUint64(height)):
-			result := maps.Clone(block["result"].(map[string]any))
-			result["number"] = hexutil.EncodeUint64(height)
-			return map[string]any{"result": result}
+			at := maps.Clone(block)
+			at["number"] = hexutil.EncodeUint64(height)
+			return Result(at)
 		}
 		return nil
 	}}
@@ -264,22 +254,16 @@ func testWrongConsumptionIsRejected(t *testing.T, b *bundle) {
 		"to nowhere":      func(block map[string]any) { eachTx(block, "to", "0x12") },
 	} {
 		asked := 0
-		b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-			if call.Method != "eth_getBlockByNumber" || call.Params[1] != true {
-				return nil
-			}
+		b.proxy.Set(changing(wholeBlock, func(block map[string]any) {
 			asked++
-			var response struct{ Result map[string]any }
-			_ = json.Unmarshal(own, &response) // a node's answer
-			distort(response.Result)
-			return map[string]any{"result": response.Result}
-		}})
+			distort(block)
+		}))
 		b.wantUntold(t, name, 0)
 		if asked == 0 || asked > 2 {
 			t.Errorf("%s: got %d blocks asked for, want one, and at most one more", name, asked)
 		}
 	}
-	b.proxy.Set(FaultyMethod("eth_getTransactionCount", map[string]any{"result": "0x1"}))
+	b.proxy.Set(FaultyMethod("eth_getTransactionCount", Result("0x1")))
 	b.wantUntold(t, "a count of 1 at every height", 0)
 }
 

@@ -3,12 +3,13 @@ package chaintest
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/big"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -71,7 +72,7 @@ func testAccount(t *testing.T, b *bundle) {
 
 // An account with an EIP-7702 delegation has code.
 func testAccountWithCode(t *testing.T, b *bundle) {
-	b.proxy.Set(FaultyMethod("eth_getCode", map[string]any{"result": "0xef0100" + strings.Repeat("11", 20)}))
+	b.proxy.Set(FaultyMethod("eth_getCode", Result("0xef0100"+strings.Repeat("11", 20))))
 	if !b.query(t, txmanager.ChainQuery{Account: true}).Account.HasCode {
 		t.Error("has code: got false, want true")
 	}
@@ -179,9 +180,7 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 		for n := c.from; n <= c.last; n++ {
 			want = append(want, n)
 		}
-		if !slices.Equal(numbers, want) {
-			t.Errorf("%s: got headers %v, want %v", name, numbers, want)
-		}
+		check.Same(t, name+": headers", numbers, want)
 	}
 	if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
 		t.Errorf("headers after the head: got %v, want none", got)
@@ -192,41 +191,17 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 func testHeadersNotLinked(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head
-	for name, distort := range map[string]func(block map[string]any) map[string]any{
-		"missing":      func(map[string]any) map[string]any { return map[string]any{"result": nil} },
-		"refused":      func(map[string]any) map[string]any { return NodeError("header not found") },
-		"another fork": func(b map[string]any) map[string]any { b["hash"] = absentHash; return map[string]any{"result": b} },
-		"another height": func(b map[string]any) map[string]any {
-			b["number"] = "0x1"
-			return map[string]any{"result": b}
-		},
-	} {
+	for name, fault := range wrongBlocks {
 		for _, c := range []struct{ height, to uint64 }{
 			{head.Number - 5, head.Number}, {head.Number - 3, head.Number}, {head.Number - 1, head.Number},
 			{head.Number, head.Number}, {head.Number - 1, head.Number - 1}, // only the head shows it
 		} {
-			b.proxy.Set(faultyHeader(c.height, distort))
+			b.proxy.Set(fault(blockAt(c.height)))
 			if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
 				t.Errorf("%s at %d: got %d headers, want none", name, c.height, len(got))
 			}
 		}
 	}
-}
-
-// faultyHeader changes the block of one height when it is requested by number.
-func faultyHeader(height uint64, distort func(map[string]any) map[string]any) Fault {
-	return faultyBlock("0x"+new(big.Int).SetUint64(height).Text(16), distort)
-}
-
-// faultyBlock changes each answer for one number or tag.
-func faultyBlock(numberOrTag string, distort func(block map[string]any) map[string]any) Fault {
-	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		var answer struct{ Result map[string]any }
-		if !call.asksFor(numberOrTag) || json.Unmarshal(own, &answer) != nil {
-			return nil
-		}
-		return distort(answer.Result)
-	}}
 }
 
 func testEstimates(t *testing.T, b *bundle) {
@@ -285,7 +260,7 @@ func testQueryFailsAsAWhole(t *testing.T, b *bundle) {
 	for _, method := range []string{"eth_getBlockByNumber", "eth_getTransactionCount", "eth_getBalance", "eth_getCode", "eth_maxPriorityFeePerGas"} {
 		b.proxy.Set(FaultyMethod(method, NodeError("header not found")))
 		b.wantNoObservation(t, "an error of "+method, all)
-		b.proxy.Set(FaultyMethod(method, map[string]any{"result": nil}))
+		b.proxy.Set(FaultyMethod(method, Result(nil)))
 		b.wantNoObservation(t, "null for "+method, all)
 	}
 	b.proxy.Set(Fault{Drop: true})
@@ -308,7 +283,7 @@ func testWrongChain(t *testing.T, b *bundle) {
 	if b.proxy == nil {
 		return
 	}
-	b.proxy.Set(FaultyMethod("eth_chainId", map[string]any{"result": "0x" + new(big.Int).SetUint64(b.ChainID+1).Text(16)}))
+	b.proxy.Set(FaultyMethod("eth_chainId", Result(hexutil.EncodeUint64(b.ChainID+1))))
 	b.query(t, txmanager.ChainQuery{})
 
 	b.submitter = b.onChain(b.ChainID)
@@ -336,7 +311,7 @@ func testTags(t *testing.T, b *bundle) {
 			"another fork": {"result": map[string]any{"number": "0x2", "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1"}},
 			"the future":   {"result": map[string]any{"number": "0xffff", "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1"}},
 		} {
-			b.proxy.Set(faultyBlock(tag, func(map[string]any) map[string]any { return maps.Clone(response) }))
+			b.proxy.Set(answering(blockOf(tag), response))
 			if got := b.query(t, q).Tagged; got != nil {
 				t.Errorf("%s answered with %s: got %+v, want none", tag, name, got)
 			}
@@ -359,11 +334,10 @@ func testChainChanged(t *testing.T, b *bundle) {
 		"the parent, higher": {func(b map[string]any) { b["hash"] = b["parentHash"] }, true},
 	} {
 		heads := 0
-		b.proxy.Set(faultyBlock("latest", func(block map[string]any) map[string]any {
+		b.proxy.Set(changing(blockOf("latest"), func(block map[string]any) {
 			if heads++; heads == 1 {
 				c.distort(block)
 			}
-			return map[string]any{"result": block}
 		}))
 		_, err := b.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: b.submitter, Account: true})
 		if (err != nil) != c.fails {

@@ -20,7 +20,7 @@ func testSendTwice(t *testing.T, b *bundle) {
 		t.Errorf("result: got %+v, want it acknowledged, with the node's words", again)
 	}
 	b.mine(t, 1)
-	check.Equal(t, "latest count", b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount, 1)
+	b.wantCounts(t, "sent twice", 1, 1)
 }
 
 // Results are in the order of the transactions, one for each.
@@ -31,7 +31,7 @@ func testSendInOrder(t *testing.T, b *bundle) {
 		wantClass(t, results[i], want)
 	}
 	b.mine(t, 1)
-	check.Equal(t, "latest count", b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount, 3)
+	b.wantCounts(t, "sent in order", 3, 3)
 	if got := b.connector.Send(t.Context(), nil); len(got) != 0 {
 		t.Errorf("results of nothing: got %d, want 0", len(got))
 	}

@@ -11,14 +11,15 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 	"go.uber.org/goleak"
 
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Each chain of these tests is closed, so a running goroutine is a leak. Exceptions are goroutines that
@@ -47,22 +48,14 @@ func setup(t *testing.T, o devchain.Options) bundle {
 	return bundle{chain, client, devchain.DevAccounts(1)[0]}
 }
 
-func (b bundle) transfer(t *testing.T, nonce uint64) *types.Transaction {
+func (b bundle) transfer(t *testing.T, nonce uint64) txmanager.Signed {
 	t.Helper()
-	id := new(big.Int).SetUint64(b.chain.ChainID())
-	tx, err := types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: nonce, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
-		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
-	})
-	check.OK(t)(err)
-	return tx
+	return chaintest.Transfer(t, b.account.Key, b.chain.ChainID(), nonce, 1e9)
 }
 
-func (b bundle) send(t *testing.T, tx *types.Transaction) {
+func (b bundle) send(t *testing.T, tx txmanager.Signed) error {
 	t.Helper()
-	if err := b.client.SendTransaction(t.Context(), tx); err != nil {
-		t.Fatalf("send nonce %d: %v", tx.Nonce(), err)
-	}
+	return b.client.Client().CallContext(t.Context(), nil, "eth_sendRawTransaction", hexutil.Encode(tx.Raw))
 }
 
 func (b bundle) mine(t *testing.T, n int) {
@@ -71,9 +64,9 @@ func (b bundle) mine(t *testing.T, n int) {
 }
 
 // blockOf returns the block that the node reports for tx; 0 for none.
-func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
+func (b bundle) blockOf(t *testing.T, tx txmanager.Signed) uint64 {
 	t.Helper()
-	receipt, err := b.client.TransactionReceipt(t.Context(), tx.Hash())
+	receipt, err := b.client.TransactionReceipt(t.Context(), common.Hash(tx.Hash))
 	if err != nil {
 		return 0
 	}
@@ -87,11 +80,6 @@ func (b bundle) counts(t *testing.T) [2]uint64 {
 	return [2]uint64{latest, pending}
 }
 
-func raw(t *testing.T, tx *types.Transaction) []byte {
-	t.Helper()
-	return check.Value(tx.MarshalBinary())(t)
-}
-
 // 5,500 transactions of one account, more than a node's pool holds by default, are sent in batches of 1,000
 // calls, wait, and are mined into two full blocks.
 func TestManyPendingOfOneAccount(t *testing.T) {
@@ -101,7 +89,7 @@ func TestManyPendingOfOneAccount(t *testing.T) {
 	batch := make([]rpc.BatchElem, 0, n)
 	for i := range uint64(n) {
 		batch = append(batch, rpc.BatchElem{Method: "eth_sendRawTransaction",
-			Args: []any{hexutil.Encode(raw(t, b.transfer(t, i)))}, Result: new(common.Hash)})
+			Args: []any{hexutil.Encode(b.transfer(t, i).Raw)}, Result: new(common.Hash)})
 	}
 	for start := 0; start < n; start += 1000 {
 		part := batch[start:min(start+1000, n)]
@@ -164,7 +152,7 @@ func TestReorgReturnsTransactionsToThePool(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	tx := b.transfer(t, 0)
-	b.send(t, tx)
+	check.OK(t)(b.send(t, tx))
 	b.mine(t, 2)
 	check.Equal(t, "block of the transaction", b.blockOf(t, tx), uint64(2))
 
@@ -173,7 +161,7 @@ func TestReorgReturnsTransactionsToThePool(t *testing.T) {
 	check.Equal(t, "block after the reorg", b.blockOf(t, tx), 0)
 	check.Equal(t, "counts after the reorg", b.counts(t), [2]uint64{0, 1})
 
-	check.OK(t)(b.chain.Reorg(1, [][]byte{raw(t, tx)}))
+	check.OK(t)(b.chain.Reorg(1, [][]byte{tx.Raw}))
 	check.Equal(t, "block in the new chain", b.blockOf(t, tx), uint64(4))
 
 	check.OK(t)(b.chain.Reorg(1, nil))
@@ -187,10 +175,10 @@ func TestMineExactlyIgnoresThePool(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	pooled := b.transfer(t, 0)
-	b.send(t, pooled)
+	check.OK(t)(b.send(t, pooled))
 	check.OK(t)(b.chain.MineExactly())
 	check.Equal(t, "counts after an empty block", b.counts(t), [2]uint64{0, 1})
-	check.OK(t)(b.chain.MineExactly(raw(t, pooled), raw(t, b.transfer(t, 1))))
+	check.OK(t)(b.chain.MineExactly(pooled.Raw, b.transfer(t, 1).Raw))
 	check.Equal(t, "counts after both", b.counts(t), [2]uint64{2, 2})
 }
 
@@ -219,7 +207,7 @@ func TestChainIDIsEnforced(t *testing.T) {
 		t.Errorf("chain id: got %v, %v, want 31415", id, err)
 	}
 	other := setup(t, devchain.Options{})
-	if err := b.client.SendTransaction(t.Context(), other.transfer(t, 0)); err == nil {
+	if err := b.send(t, other.transfer(t, 0)); err == nil {
 		t.Error("transaction of another chain: got nil, want an error")
 	}
 }

@@ -4,17 +4,15 @@ import (
 	"crypto/ecdsa"
 	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"math/big"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -23,54 +21,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// gateway passes batches on to the node at url. edit changes each answer, by the call's method.
-func gateway(t *testing.T, url string, edit func(method string, answer map[string]any)) string {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		var calls []struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-		}
-		response, err := http.Post(url, "application/json", strings.NewReader(string(body)))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		defer response.Body.Close()
-		var answers []map[string]any
-		if json.Unmarshal(body, &calls) != nil || json.NewDecoder(response.Body).Decode(&answers) != nil {
-			http.Error(w, "no batch", http.StatusBadGateway)
-			return
-		}
-		for _, a := range answers {
-			for _, c := range calls {
-				if fmt.Sprint(a["id"]) == string(c.ID) {
-					edit(c.Method, a)
-				}
-			}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answers)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// pays adds a block in which the account's next transaction pays the tip.
-func pays(t *testing.T, chain *devchain.Chain, n uint64, tip int64) {
-	t.Helper()
-	id := new(big.Int).SetUint64(chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(100e9), GasTipCap: big.NewInt(tip),
-	})
-	check.OK(t)(err)
-	raw, err := tx.MarshalBinary()
-	if err == nil {
-		err = chain.MineExactly(raw)
-	}
-	check.OK(t)(err)
-}
+// noMethod is the response of a node without the method that is called.
+var noMethod = map[string]any{"error": map[string]any{"code": -32601, "message": "the method does not exist"}}
 
 // Tips follow the tips paid in blocks, in the same round trip: the median of non-empty blocks. Without
 // a history the node's suggestion is used.
@@ -92,30 +44,23 @@ func TestTipsFollowHistory(t *testing.T) {
 		}
 		return v.Account.TipWei.Int64()
 	}
-	advice := tip("no history", chain.URL(), 0)
-	check.Equal(t, "no block was paid", tip("no block was paid", chain.URL(), 5), advice)
+	check.Equal(t, "no block was paid", tip("no block was paid", chain.URL(), 5), tip("advice", chain.URL(), 0))
 	for n, paid := range []int64{5e9, 7e9, 6e9} {
-		pays(t, chain, uint64(n), paid)
+		check.OK(t)(chain.MineExactly(transfer(t, chain, uint64(n), paid).Raw))
 	}
-	if err := chain.Mine(1); err != nil { // empty
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.Mine(1)) // empty
 	for blocks, want := range map[int]int64{4: 6e9, 2: 6e9, 20: 6e9, 3: 7e9} {
 		check.Equal(t, fmt.Sprintf("the last %d blocks", blocks), tip("history", chain.URL(), blocks), want)
 	}
-	for name, spoil := range map[string]any{"no such method": nil, "not that form": "0x1", "rewards missing": map[string]any{"gasUsedRatio": []int{1}},
-		"negative": map[string]any{"gasUsedRatio": []int{1}, "reward": [][]string{{"-0x1"}}}} {
-		url := gateway(t, chain.URL(), func(method string, answer map[string]any) {
-			if method != "eth_feeHistory" {
-				return
-			}
-			delete(answer, "result")
-			if answer["result"] = spoil; spoil == nil {
-				delete(answer, "result")
-				answer["error"] = map[string]any{"code": -32601, "message": "the method eth_feeHistory does not exist"}
-			}
-		})
-		check.Equal(t, name, tip(name, url, 4), tip("advice", chain.URL(), 0))
+	proxy := chaintest.NewProxy(t, chain.URL())
+	for name, response := range map[string]map[string]any{
+		"no such method":  noMethod,
+		"not that form":   chaintest.Result("0x1"),
+		"rewards missing": chaintest.Result(map[string]any{"gasUsedRatio": []int{1}}),
+		"negative":        chaintest.Result(map[string]any{"gasUsedRatio": []int{1}, "reward": [][]string{{"-0x1"}}}),
+	} {
+		proxy.Set(chaintest.FaultyMethod("eth_feeHistory", response))
+		check.Equal(t, name, tip(name, proxy.URL, 4), tip("advice", chain.URL(), 0))
 	}
 }
 
@@ -124,22 +69,25 @@ func TestTipsFollowHistory(t *testing.T) {
 func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	url := gateway(t, chain.URL(), func(method string, answer map[string]any) {
-		if block, ok := answer["result"].(map[string]any); ok && strings.HasPrefix(method, "eth_get") {
-			delete(block, "baseFeePerGas")
+	proxy := chaintest.NewProxy(t, chain.URL())
+	proxy.Set(chaintest.Fault{Answer: func(call chaintest.Call, own json.RawMessage) map[string]any {
+		if call.Method == "eth_maxPriorityFeePerGas" || call.Method == "eth_feeHistory" {
+			return maps.Clone(noMethod)
 		}
-		if method == "eth_maxPriorityFeePerGas" || method == "eth_feeHistory" {
-			delete(answer, "result")
-			answer["error"] = map[string]any{"code": -32601, "message": "the method does not exist"}
+		var answer struct{ Result map[string]any }
+		if json.Unmarshal(own, &answer) != nil {
+			return nil
 		}
-	})
+		delete(answer.Result, "baseFeePerGas")
+		return chaintest.Result(answer.Result)
+	}})
 	account := devchain.DevAccounts(1)[0]
 	s := eip155.NewSubmitter(chain.ChainID(), account.Address)
 	q := txmanager.ChainQuery{Submitter: s, Account: true}
-	if v, err := connect(t, evm.Options{URL: url, ChainID: chain.ChainID()}).Query(t.Context(), q); err == nil {
+	if v, err := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()}).Query(t.Context(), q); err == nil {
 		t.Errorf("as a chain with EIP-1559: got %+v, want an error", v.Account)
 	}
-	c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
 	before := chain.RoundTrips()
 	v := check.Value(c.Query(t.Context(), q))(t)
 	check.Equal(t, "round trips of a query", chain.RoundTrips()-before, 1)

@@ -1,11 +1,9 @@
 package evm_test
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
@@ -26,12 +24,10 @@ func TestHeadersNeedNoBlocks(t *testing.T) {
 	chain := startChain(t)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	for range 3 {
-		if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(c.Query(t.Context(), txmanager.ChainQuery{}))
 	}
-	check.Equal(t, fmt.Sprintf("calls of %s", getBlock), chain.Calls(getBlock), 0)
-	check.Equal(t, fmt.Sprintf("calls of %s", getHeader), chain.Calls(getHeader), 6)
+	check.Equal(t, "calls of "+getBlock, chain.Calls(getBlock), 0)
+	check.Equal(t, "calls of "+getHeader, chain.Calls(getHeader), 6)
 }
 
 // A node that gives no headers, stops giving them, or gives incomplete ones is asked for blocks in the
@@ -44,7 +40,7 @@ func TestMissingHeadersAreReadFromBlocks(t *testing.T) {
 		return map[string]any{"result": h}
 	}
 	responses := map[string]map[string]any{
-		"no such method":   {"error": map[string]any{"code": -32601, "message": "the method does not exist"}},
+		"no such method":   noMethod,
 		"not whitelisted":  {"error": map[string]any{"code": -32001, "message": "not whitelisted"}},
 		"null":             {"result": nil},
 		"text":             {"result": "0x1"},
@@ -78,31 +74,14 @@ func TestGatewayThatRejectsHeadersIsAskedForBlocks(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	for status, passes := range map[int]bool{http.StatusForbidden: true, http.StatusBadRequest: true, http.StatusTooManyRequests: false, http.StatusBadGateway: false} {
-		requests := 0
-		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			requests++
-			body, _ := io.ReadAll(r.Body)
-			if bytes.Contains(body, []byte(getHeader)) {
-				w.WriteHeader(status)
-				return
-			}
-			answer, err := http.Post(chain.URL(), "application/json", bytes.NewReader(body))
-			if err != nil {
-				w.WriteHeader(http.StatusBadGateway)
-				return
-			}
-			defer answer.Body.Close()
-			_, _ = io.Copy(w, answer.Body)
-		}))
-		t.Cleanup(gateway.Close)
-		c := connect(t, evm.Options{URL: gateway.URL, ChainID: chain.ChainID()})
+		g := newSharingGateway(t, chain, func(r request) bool { return strings.Contains(r.body, getHeader) },
+			func(w http.ResponseWriter, _ request) { w.WriteHeader(status) })
+		c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID()})
 		_, err := c.Query(t.Context(), txmanager.ChainQuery{})
 		if (err == nil) != passes {
 			t.Errorf("status %d for headers: got %v, want a query by blocks: %t", status, err, passes)
 		}
-		if want := map[bool]int{true: 2, false: 1}[passes]; requests != want {
-			t.Errorf("status %d: got %d requests, want %d", status, requests, want)
-		}
+		check.Equal(t, fmt.Sprintf("status %d: requests", status), g.requests.Load(), map[bool]int64{true: 2, false: 1}[passes])
 	}
 }
 

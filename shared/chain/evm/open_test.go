@@ -8,11 +8,11 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/rlp"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 // Signed bytes give the signer and the call. Bytes of other types, truncated or extended ones, and
@@ -65,7 +65,7 @@ func TestOpen(t *testing.T) {
 			if from != eip155.Address(crypto.PubkeyToAddress(key.PublicKey)) || s.Hash != txmanager.Hash(crypto.Keccak256Hash(c.raw)) {
 				t.Errorf("%s: got signed by %s with hash %s, want the key's account and the bytes' hash", name, from, s.Hash)
 			}
-			check.Same(t, name, tx, *c.want, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 }))
+			check.Same(t, name, tx, *c.want, txtest.EqualWei)
 		}
 	}
 }

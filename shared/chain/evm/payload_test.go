@@ -13,12 +13,12 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 const (
@@ -74,19 +74,13 @@ func checkStored(t *testing.T, canonical []byte) {
 	if err != nil || string(again) != string(canonical) {
 		t.Errorf("%s: read again got %s, %v, want itself", canonical, again, err)
 	}
-	call, err := new(Connector).ParsePayload(canonical)
-	check.Err(t, fmt.Sprintf("%s: call", canonical), nil)(err)
+	call := check.Value(new(Connector).ParsePayload(canonical))(t)
 	var fields map[string]string
 	check.OK(t)(json.Unmarshal(canonical, &fields))
 	column, err := json.MarshalIndent(fields, "", " ") // sorts the names
 	check.OK(t)(err)
-	fromColumn, err := new(Connector).ParsePayload(column)
-	check.Err(t, fmt.Sprintf("%s: call", column), nil)(err)
-	if diff := cmp.Diff(call, fromColumn, cmp.Comparer(func(a, b *big.Int) bool {
-		return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0)
-	})); diff != "" {
-		t.Errorf("%s: call from a JSON column (-want +got):\n%s", canonical, diff)
-	}
+	fromColumn := check.Value(new(Connector).ParsePayload(column))(t)
+	check.Same(t, fmt.Sprintf("%s: call from a JSON column", canonical), fromColumn, call, txtest.EqualWei)
 }
 
 func TestStoredCallIsReadBack(t *testing.T) {
@@ -95,7 +89,7 @@ func TestStoredCallIsReadBack(t *testing.T) {
 	check.OK(t)(err)
 	address := eip155.Address(common.HexToAddress(lowerAddress))
 	want := txmanager.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
-	check.Same(t, "call", call, want, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 }))
+	check.Same(t, "call", call, want, txtest.EqualWei)
 	bare, err := new(Connector).ParsePayload([]byte(`{"data":"0x00"}`))
 	if err != nil || bare.To != nil || bare.Value.Sign() != 0 || bare.Gas != 0 || bare.FeeCapWei != nil || bare.TipCapWei != nil {
 		t.Errorf("deployment: got %+v, %v, want no account, no value, and gas and fees left open", bare, err)

@@ -2,13 +2,9 @@ package evm_test
 
 import (
 	"context"
-	"math/big"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
-
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -21,16 +17,10 @@ import (
 // windowOf signs n transactions of the chain's account, and returns the query for all.
 func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q txmanager.ChainQuery) {
 	t.Helper()
-	account := devchain.DevAccounts(1)[0]
-	id := new(big.Int).SetUint64(chain.ChainID())
-	q = txmanager.ChainQuery{Submitter: eip155.NewSubmitter(chain.ChainID(), account.Address), Account: true}
+	q = txmanager.ChainQuery{Submitter: eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address), Account: true}
 	for i := range uint64(n) {
-		tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: i,
-			To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
-		check.OK(t)(err)
-		raw := check.Value(tx.MarshalBinary())(t)
-		raws = append(raws, raw)
-		q.Receipts, q.Hints = append(q.Receipts, txmanager.Hash(tx.Hash())), append(q.Hints, txmanager.Hint{Nonce: i})
+		tx := transfer(t, chain, i, 1e9)
+		raws, q.Receipts, q.Hints = append(raws, tx.Raw), append(q.Receipts, tx.Hash), append(q.Hints, txmanager.Hint{Nonce: i})
 	}
 	return raws, q
 }
@@ -94,11 +84,15 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 	raws, q := windowOf(t, chain, 120)
 	check.OK(t)(chain.MineExactly(raws...))
 	proxy := chaintest.NewProxy(t, chain.URL())
-	trips, silent := 0, map[int]bool{2: true}
-	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
-		trips++
-		proxy.Set(chaintest.Fault{Drop: silent[trips]})
-	}})
+	trips := 0
+	connectWithout := func(silent ...int) *evm.Connector { // answers to these round trips
+		trips = 0
+		return connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
+			trips++
+			proxy.Set(chaintest.Fault{Drop: slices.Contains(silent, trips)})
+		}})
+	}
+	c := connectWithout(2)
 	for _, want := range []int{3, 3 + 2} {
 		v := check.Value(c.Query(t.Context(), q))(t)
 		if got := found(t, v); got != 120 || trips != want {
@@ -106,12 +100,7 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 		}
 	}
 	check.Equal(t, "receipts asked for by block", chain.Calls("eth_getBlockReceipts"), 1)
-	trips, silent = 0, map[int]bool{2: true, 3: true}
-	other := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
-		trips++
-		proxy.Set(chaintest.Fault{Drop: silent[trips]})
-	}})
-	if v, err := other.Query(t.Context(), q); err == nil {
+	if v, err := connectWithout(2, 3).Query(t.Context(), q); err == nil {
 		t.Errorf("silence about blocks and transactions: got %+v, want an error", v.Head)
 	}
 }
@@ -123,8 +112,7 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 	chain := startChain(t)
 	raws, q := windowOf(t, chain, 100)
 	check.OK(t)(chain.MineExactly(raws...))
-	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) { trips.Add(1) }})
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	const looks = 10
 	var all sync.WaitGroup
 	for range looks {
@@ -136,7 +124,7 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := trips.Load(); got > looks+1 {
+	if got := chain.RoundTrips(); got > looks+1 {
 		t.Errorf("round trips of %d concurrent queries: got %d, want at most %d", looks, got, looks+1)
 	}
 	check.Equal(t, "requests for the block's receipts", chain.Calls("eth_getBlockReceipts"), 1)

@@ -15,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
-	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/check"
@@ -36,25 +35,18 @@ var receiver = eip155.Address(common.HexToAddress("0x000000000000000000000000000
 func newPaying(t *testing.T) *paying {
 	t.Helper()
 	accounts := devchain.DevAccounts(2)
-	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: accounts})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{Accounts: accounts}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
-	p := &paying{t: t, chain: chain, payer: accounts[0]}
-	if p.token, err = contracts.Deploy(t.Context(), chain, accounts[1], contracts.Token()); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	token := check.Value(contracts.Deploy(t.Context(), chain, accounts[1], contracts.Token()))(t)
+	return &paying{t: t, chain: chain, payer: accounts[0], token: token}
 }
 
 // tx returns the payer's next transaction.
 func (p *paying) tx(to txmanager.Address, wei int64, data []byte) []byte {
 	p.t.Helper()
-	id := new(big.Int).SetUint64(p.chain.ChainID())
-	tx, err := types.SignNewTx(p.payer.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: p.next,
-		To: (*common.Address)(eip155.Recipient(&to)), Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)})
-	check.OK(p.t)(err)
 	p.next++
-	return check.Value(tx.MarshalBinary())(p.t)
+	return chaintest.Sign(p.t, p.payer.Key, p.chain.ChainID(), types.DynamicFeeTx{Nonce: p.next - 1, To: (*common.Address)(eip155.Recipient(&to)),
+		Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)}).Raw
 }
 
 // tokens returns the payer's next transaction, which moves tokens.
@@ -81,10 +73,7 @@ func (p *paying) mine(n int) {
 
 func (p *paying) connector(quorum int, urls ...string) *nodes.Connector {
 	p.t.Helper()
-	c, err := nodes.New(nodes.Options{URLs: urls, Quorum: quorum, ChainID: p.chain.ChainID(), Open: evm.Opener(evm.Options{ChainID: p.chain.ChainID(), Timeout: 20 * time.Second})})
-	check.OK(p.t)(err)
-	p.t.Cleanup(c.Close)
-	return c
+	return connect(p.t, nodes.Options{URLs: urls, Quorum: quorum, ChainID: p.chain.ChainID()}, 20*time.Second)
 }
 
 // read reads in steps of so many blocks, until each final block was read.
