@@ -109,7 +109,7 @@ func TestOnlyAcceptedAndKnownAcknowledge(t *testing.T) {
 	t.Parallel()
 	for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
 		want := class == txmanager.SendAccepted || class == txmanager.SendAlreadyKnown
-		check.Equal(t, fmt.Sprintf("%s", class), (txmanager.SendResult{Class: class}).Acknowledged(), want)
+		check.Equal(t, class.String(), (txmanager.SendResult{Class: class}).Acknowledged(), want)
 	}
 	if (txmanager.SendResult{}).Acknowledged() {
 		t.Error("no answer acknowledges, want it unknown")

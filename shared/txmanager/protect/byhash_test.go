@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -45,7 +42,9 @@ func unproved(views ...txmanager.ChainObservation) (c expired, tn *incident, boo
 	w.Incident, w.Protected = 1, true
 	c = expired{&txtest.Panel{ChainConnector: txtest.Reader(nil), Views: txtest.OfNodes(views...), Needed: 2}, map[txmanager.Hash]txmanager.SignedTransaction{}, nil}
 	book = &evidenceStore{known: map[string]txmanager.NamedRequest{"waits": {TxID: "t-1", State: txmanager.Queued}}, open: []txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}}
-	return c, &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: c, State: w, Began: time.Now(), ForOperator: true}}, book
+	tn = incidentOf(c, w, book)
+	tn.ForOperator = true
+	return c, tn, book
 }
 
 // consumed is a node's observation in which the nonces below count are consumed, at finality.

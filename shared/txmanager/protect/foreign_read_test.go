@@ -14,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -105,15 +104,10 @@ var wanted = []txmanager.OpenRequest{{RequestID: "wanted", Payload: []byte("pay"
 // every has n transactions in one block.
 func every(block uint64, n int) []uint64 { return slices.Repeat([]uint64{block}, n) }
 
-// reading is a lease session that reads foreign transactions of the chain.
-func reading(c *oldChain, w txmanager.SubmitterState, book *evidenceStore) *incident {
-	return &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: c, State: w, Began: time.Now()}}
-}
-
 // step makes one invocation read.
 func step(t *testing.T, c *oldChain, w txmanager.SubmitterState, book *evidenceStore) *incident {
 	t.Helper()
-	tn := reading(c, w, book)
+	tn := incidentOf(c, w, book)
 	check.OK(t)(tn.readForeign(t.Context()))
 	return tn
 }
@@ -211,7 +205,7 @@ func TestForeignTransactionsOfALostLease(t *testing.T) {
 			w.Lease = lease.New(string(txtest.Alice), "node-1/a", 7, time.Now(), 10*time.Second)
 			c.before = func() { time.Sleep(2 * time.Second) }
 			book := &evidenceStore{}
-			tn := reading(c, w, book)
+			tn := incidentOf(c, w, book)
 			tn.Store = takenAway{book}
 			err := tn.readForeign(t.Context())
 			if !errors.Is(err, lease.ErrFenced) || len(book.stored) > 0 || book.read.Begun {
@@ -255,7 +249,7 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 			}
 			if i == 1 {
 				stored := slices.Clone(book.stored)
-				_, _, err := reading(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 5}, txmanager.LostNonces{})
+				_, _, err := incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 5}, txmanager.LostNonces{})
 				if !errors.Is(err, txmanager.ErrStillReading) || !strings.Contains(err.Error(), "up to 1520 of 2000") {
 					t.Errorf("a release meanwhile: got %v, want it to wait, and to say how far the reading is", err)
 				}
@@ -309,7 +303,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 			t.Fatalf("stored: got %v, want all but nonce 1", got)
 		}
 		var open txmanager.UnnamedNonceError
-		if _, _, err := reading(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); !errors.As(err, &open) || open.Nonce != 1 {
+		if _, _, err := incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); !errors.As(err, &open) || open.Nonce != 1 {
 			t.Errorf("a release: got %v, want nonce 1 to be named", err)
 		}
 		c.final = 2100
@@ -328,7 +322,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 		if got := c.readBehind(asked); got[1] != 0 || tn.State.ForeignUnread || tn.State.ForeignReadable || book.read.Again == nil {
 			t.Errorf("after the hour: got blocks after %v read, more to read %v; want them from the first block on, with no hurry", got, tn.State.ForeignUnread)
 		}
-		if _, _, err := reading(c, later, &evidenceStore{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); !errors.As(err, &open) {
+		if _, _, err := incidentOf(c, later, &evidenceStore{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); !errors.As(err, &open) {
 			t.Errorf("a release meanwhile: got %v, want nonce 1 to be named", err)
 		}
 		for range 4 {
@@ -407,7 +401,7 @@ func TestBlocksThatAreNotGiven(t *testing.T) {
 			if tn.State.ForeignReadable {
 				t.Errorf("%s: got the next step at once, want it later", name)
 			}
-			_, _, err := reading(chain, w, &evidenceStore{open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{})
+			_, _, err := incidentOf(chain, w, &evidenceStore{open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{})
 			if errors.As(err, &open) != c.named || errors.Is(err, txmanager.ErrStillReading) == c.named {
 				t.Errorf("%s: got %v, want the nonce to be named %v", name, err, c.named)
 			}
@@ -434,7 +428,7 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1990)
 		var text strings.Builder
-		tn := reading(c, w, &evidenceStore{})
+		tn := incidentOf(c, w, &evidenceStore{})
 		tn.Store, tn.Log = changedStore{&evidenceStore{}}, slog.New(slog.NewTextHandler(&text, nil))
 		if err := tn.readForeign(t.Context()); err != nil || !strings.Contains(text.String(), "level=ERROR") || !strings.Contains(text.String(), "reorg below finality") {
 			t.Errorf("got %v, and the log %s; want it to go on, and an ERROR", err, text.String())
@@ -458,12 +452,12 @@ func TestLaggingNodesBlocksDecideNothingAboutTheLastNonces(t *testing.T) {
 		for range 3 {
 			step(t, c, w, book)
 		}
-		_, _, err := reading(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{})
+		_, _, err := incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{})
 		if !errors.Is(err, txmanager.ErrStillReading) {
 			t.Errorf("a release meanwhile: got %v, want it to wait", err)
 		}
 		c.final = 2000
-		if _, _, err = reading(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); err != nil || !slices.Contains(book.nonces(), 2) {
+		if _, _, err = incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); err != nil || !slices.Contains(book.nonces(), 2) {
 			t.Errorf("the node has caught up: got %v with %v stored, want nonce 2 on record", err, book.nonces())
 		}
 	})

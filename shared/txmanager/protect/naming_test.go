@@ -3,7 +3,6 @@ package protect
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -53,7 +51,7 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 		}
 		v = txtest.Watching(v, txtest.Block('a', 95))
 		p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}
-		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+		tn := incidentOf(p, w, book)
 		moves, out, err := tn.planResync(t.Context(), &l, txmanager.LostNonces{})
 		if err != nil {
 			return
@@ -105,7 +103,7 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 		book := &evidenceStore{open: []txmanager.OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]txmanager.NamedRequest{"ORDER-3": {TxID: "t-3", State: txmanager.Queued}},
 			stored: []txmanager.ForeignTransaction{{Nonce: 3, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true}}}
 		p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}
-		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+		tn := incidentOf(p, w, book)
 		_, _, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 4, Requests: map[uint64]string{3: name}}, txmanager.LostNonces{})
 		if naming, ok := errors.AsType[txmanager.NamingError](err); ok != refused || !refused && err != nil {
 			t.Errorf("%q: got %v %v, want it refused %v", name, naming, err, refused)
@@ -127,10 +125,9 @@ func TestOwnersBytesAreNotReplaced(t *testing.T) {
 			t.Errorf("replace by order: got %+v signed", jobs)
 		}
 		held := txtest.StateOf(1, 6, txtest.Lent(5, txmanager.Reserved, time.Minute))
-		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Timing: testTiming}, State: held}}
+		tn := incidentOf(txtest.Reader(nil), held, nil)
 		tn.State.Lease = lease.New(string(txtest.Alice), "a/1", 1, time.Now(), time.Hour)
 		e := evidence{lost: []uint64{5}, foreign: map[uint64]txmanager.ForeignTransaction{5: {Nonce: 5}}}
-		tn.Chain = txtest.Reader(nil)
 		_, err := tn.pairRequests(&txmanager.ReleaseRequest{Count: 6}, e, nil)
 		var foreign txmanager.UnnamedNonceError
 		if !errors.As(err, &foreign) || foreign.Nonce != 5 {

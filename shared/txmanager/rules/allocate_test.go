@@ -18,23 +18,7 @@ func estimates1(e txmanager.Estimate) map[string]txmanager.Estimate {
 }
 
 // outline summarises an allocation plan.
-func outline(p AllocationPlan) string {
-	var parts []string
-	for _, a := range p.Allocations {
-		parts = append(parts, fmt.Sprintf("%s=%d", a.Tx.ID, a.Nonce))
-	}
-	for _, m := range p.Transitions {
-		what := "waits"
-		switch {
-		case m.To.State == txmanager.Failed && m.To.Sub == txmanager.Rejected:
-			what = "rejected"
-		case m.To.DeferredUntilNonce != nil:
-			what = fmt.Sprintf("aside until %d", *m.To.DeferredUntilNonce)
-		}
-		parts = append(parts, m.To.ID+" "+what)
-	}
-	return strings.Join(parts, ", ")
-}
+func outline(p AllocationPlan) string { return txtest.Outline(p.Allocations, p.Transitions) }
 
 // Nonces are planned in queue order, from the cursor on, up to the room in the window.
 func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {

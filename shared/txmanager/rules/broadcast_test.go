@@ -92,7 +92,7 @@ func TestH10NonceTooLowIsOursOnlyIfTheChainKnowsAVersion(t *testing.T) {
 		{"the second version is known", txmanager.ChainObservation{Known: map[txmanager.Hash]txmanager.Answer{first: txmanager.AnswerNotFound, second: txmanager.AnswerFound}}, true},
 		{"a version has a receipt", txmanager.ChainObservation{Receipts: map[txmanager.Hash]txmanager.ReceiptAnswer{second: {Answer: txmanager.AnswerFound}}}, true},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.name), IsKnownToChain(tx, c.v), c.want)
+		check.Equal(t, c.name, IsKnownToChain(tx, c.v), c.want)
 	}
 }
 

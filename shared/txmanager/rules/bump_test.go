@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -283,7 +282,7 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 			if c.change != nil {
 				c.change(&w)
 			}
-			check.Equal(t, fmt.Sprintf("%s", c.name), r.PlanNextWork(w), c.want)
+			check.Equal(t, c.name, r.PlanNextWork(w), c.want)
 		}
 		w := txtest.StateOf(1, 6, tx)
 		w.Open[0].NextCheckAt = txtest.In(time.Hour)

@@ -209,7 +209,7 @@ func TestFinalsComeInNonceOrder(t *testing.T) {
 			for i, want := range c.want {
 				check.Equal(t, fmt.Sprintf("%s: nonce %d", c.name, i+5), j.After[i].State, want)
 			}
-			check.Equal(t, fmt.Sprintf("%s: final head", c.name), j.FinalHead, c.head)
+			check.Equal(t, c.name+": final head", j.FinalHead, c.head)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"math/big"
 	"testing"
 
@@ -40,7 +39,7 @@ func TestOnePriceOfGas(t *testing.T) {
 		if !g.Legacy || g.FeeCapWei.Int64() != c.want || g.TipCapWei.Int64() != c.want {
 			t.Errorf("%s: got %+v, want one price of %d", c.name, g, c.want)
 		}
-		check.Equal(t, fmt.Sprintf("%s", c.name), gas.TooExpensiveReason(call, g, a), c.reason)
+		check.Equal(t, c.name, gas.TooExpensiveReason(call, g, a), c.reason)
 	}
 }
 

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -30,7 +29,7 @@ func TestH12FinalBlockIsComparedInEveryQuery(t *testing.T) {
 		{"only a lower one is the same", final, txtest.Block('b', 100), []txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}, FinalBlockReorged},
 	} {
 		w := txmanager.SubmitterState{FinalBlocks: c.final}
-		check.Equal(t, fmt.Sprintf("%s", c.name), FinalBlockStatusIn(w, txtest.Watching(txmanager.ChainObservation{Head: c.head}, c.watched...)), c.want)
+		check.Equal(t, c.name, FinalBlockStatusIn(w, txtest.Watching(txmanager.ChainObservation{Head: c.head}, c.watched...)), c.want)
 	}
 }
 
@@ -74,7 +73,7 @@ func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 			"it stands": {[]txmanager.Header{txtest.Block('a', 95)}, txmanager.Confirmed}, "no answer": {nil, txmanager.Tracking}, "it fell": {[]txmanager.Header{txtest.Block('b', 95)}, txmanager.Tracking},
 		} {
 			j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.Watching(found, c.watched...))
-			check.Equal(t, fmt.Sprintf("%s", name), j.After[0].State, c.want)
+			check.Equal(t, name, j.After[0].State, c.want)
 			if (len(j.Finals) == 1) != (c.want == txmanager.Confirmed) {
 				t.Errorf("%s: final blocks: got %v", name, j.Finals)
 			}

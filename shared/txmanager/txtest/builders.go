@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -258,4 +259,23 @@ func Lent(n uint64, s txmanager.ReservationState, until time.Duration) txmanager
 func UsedBy(t txmanager.Tx) txmanager.Tx {
 	t.Payload, t.Reservation = []byte(`{"reservation": true}`), &txmanager.Reservation{State: txmanager.Used, Owner: "x", Until: Now}
 	return t
+}
+
+// Outline summarises what a plan does with each queued transaction.
+func Outline(allocations []txmanager.Allocation, transitions []txmanager.Transition) string {
+	var parts []string
+	for _, a := range allocations {
+		parts = append(parts, fmt.Sprintf("%s=%d", a.Tx.ID, a.Nonce))
+	}
+	for _, m := range transitions {
+		what := "waits"
+		switch {
+		case m.To.State == txmanager.Failed && m.To.Sub == txmanager.Rejected:
+			what = "rejected"
+		case m.To.DeferredUntilNonce != nil:
+			what = fmt.Sprintf("aside until %d", *m.To.DeferredUntilNonce)
+		}
+		parts = append(parts, m.To.ID+" "+what)
+	}
+	return strings.Join(parts, ", ")
 }

@@ -1,6 +1,7 @@
 package txtest
 
 import (
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -44,4 +45,15 @@ func DrawAnswers(t *rapid.T, w txmanager.SubmitterState) txmanager.ChainObservat
 		v.Headers = nil
 	}
 	return v
+}
+
+// MixCase draws the letter case of each hex digit after 0x.
+func MixCase(t *rapid.T, text string) string {
+	digits := []byte(text)
+	for i := 2; i < len(digits); i++ {
+		if rapid.Bool().Draw(t, "upper") {
+			digits[i] = strings.ToUpper(text)[i]
+		}
+	}
+	return string(digits)
 }

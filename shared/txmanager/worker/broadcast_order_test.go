@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -118,7 +118,8 @@ func (s numberSigner) InProcess(txmanager.Submitter) bool { return s.inProcess }
 func iterationOf(w txmanager.SubmitterState, inProcess bool, answer txmanager.SendClass) (*invocation, *broadcastLog, *answeringChain) {
 	log := &broadcastLog{claims: map[string]int{}, allocated: -1}
 	chain := &answeringChain{Payloads: txtest.Reader(nil), broadcastLog: log, work: w, answer: answer, looks: new([]txmanager.ChainQuery)}
-	worker := &Worker{Service: session.Service{Store: committingStore{broadcastLog: log}, Rules: rulesOf(3), Node: "node-1", Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: numberSigner{inProcess}}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), committingStore{broadcastLog: log}), Signer: numberSigner{inProcess}}
+	worker.Node = "node-1"
 	return invocationBy(worker, session.Session{Chain: chain, Kind: txmanager.KindAdvance, State: w, Began: time.Now()}), log, chain
 }
 

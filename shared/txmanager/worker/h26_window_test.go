@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"testing"
 
@@ -10,7 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -27,17 +26,12 @@ func drawSubmitterState(t *rapid.T, r rules.Rules, k txmanager.Kind) (w txmanage
 	return w, q, txtest.DrawAnswers(t, w)
 }
 
-// signsElsewhere gives its bytes only once a nonce is bound.
-type signsElsewhere struct{ noSigner }
-
-func (signsElsewhere) InProcess(txmanager.Submitter) bool { return false }
-
 // H26: no nonce may be allocated above one that is STUCK, or that no node has
 // acknowledged.
 func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	allocated, refused := 0, 0
-	worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsElsewhere{}}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: numberSigner{inProcess: false}}
 	rapid.Check(t, func(t *rapid.T) {
 		w, q, v := drawSubmitterState(t, worker.Rules, txmanager.KindAdvance)
 		v.Account.PendingCount = rapid.Uint64Range(4, w.NextNonce).Draw(t, "pending")
@@ -45,7 +39,7 @@ func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 		w.Open = j.Open()
 		v.Account.LatestCount = w.LowestOpenNonce()
 		blocked := slices.ContainsFunc(w.Open, func(x txmanager.Tx) bool { return x.State != txmanager.Tracking })
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		tn := advancing(worker, w)
 		got := len(tn.planUnsigned(context.Background(), v, true).Allocations)
 		want := min(w.RoomInWindow(), len(w.Queue))
 		if blocked {

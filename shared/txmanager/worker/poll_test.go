@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -42,7 +43,7 @@ func TestASessionKeepsTheLeaseOnceForABlock(t *testing.T) {
 		x.NextCheckAt = txtest.In(-time.Millisecond)
 		w := txtest.StateOf(1, 6, x)
 		for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt} {
-			tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Timing: testTiming}}, session.Session{Kind: kind, State: w, Began: time.Now()})
+			tn := invocationBy(&Worker{Service: sessiontest.Service(rulesOf(3), nil)}, session.Session{Kind: kind, State: w, Began: time.Now()})
 			for i, want := range []txmanager.LeaseEnd{txmanager.KeepLease, txmanager.ReleaseUnlessRerun} {
 				check.Equal(t, fmt.Sprintf("%s, the end of iteration %d", kind, i+1), tn.leaseEndAfter(w), want)
 			}

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -56,8 +55,8 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 			queue8 = append(queue8, txtest.Queued(seq+1, "pay"))
 		}
 		w := txtest.Queue(txtest.StateOf(window, 5), queue8...)
-		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, true, &asked}}
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, true, &asked}}
+		tn := advancing(worker, w)
 		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		if len(asked) != 3 || len(p.Allocations) != 3 || len(p.Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %s; want the first 3, allocated with their bytes, and nothing said of the rest", asked, outline(p))
@@ -74,8 +73,8 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 			held = append(held, txtest.Bare(5+n))
 		}
 		w := txtest.StateOf(window, 5+window, held...)
-		worker := &Worker{Service: session.Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, false, &asked}}
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		worker := &Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, false, &asked}}
+		tn := advancing(worker, w)
 		ids, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
 		if err != nil || len(asked) != 3 || len(ids) != 3 || len(writes) != 1 || len(writes[0].Versions) != 3 || len(writes[0].Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %v to be sent, %v; want the first 3, stored in one write", asked, ids, err)
@@ -122,14 +121,14 @@ func (c *crowd) signs(t *testing.T, l Limits, bound bool) (nonces []uint64) {
 	t.Helper()
 	const window = 8
 	var writes []txmanager.Commit
-	worker := &Worker{Service: session.Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: l, Signer: c}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: l, Signer: c}
 	if bound {
 		var held []txmanager.Tx
 		for n := range uint64(window) {
 			held = append(held, txtest.Bare(5+n))
 		}
 		w := txtest.StateOf(window, 5+window, held...)
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		tn := advancing(worker, w)
 		if _, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +142,7 @@ func (c *crowd) signs(t *testing.T, l Limits, bound bool) (nonces []uint64) {
 		all = append(all, txtest.Queued(seq+1, "pay"))
 	}
 	w := txtest.Queue(txtest.StateOf(window, 5), all...)
-	tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+	tn := advancing(worker, w)
 	for _, a := range tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true).Allocations {
 		if a.Signed == nil || uint64(a.Signed.Raw[0]) != a.Nonce {
 			t.Errorf("nonce %d: got other bytes than those that were signed for it", a.Nonce)

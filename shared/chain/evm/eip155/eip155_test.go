@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 const someAddress = "0xabcdef0123456789abcdef0123456789abcdef01"
@@ -76,21 +77,10 @@ func TestParsingTheCanonicalFormIsTheIdentity(t *testing.T) {
 		if s.ChainID() != chain || s.Address() != a {
 			t.Fatalf("%q: got chain %d, address %s; want %d, %s", s, s.ChainID(), s.Address(), chain, a)
 		}
-		mixed := mixCase(t, a.String())
+		mixed := txtest.MixCase(t, a.String())
 		check.Equal(t, fmt.Sprintf("parse with %q", mixed), check.Value(eip155.ParseSubmitter(fmt.Sprintf("eip155:%d:%s", chain, mixed), other))(t), s)
 		check.Equal(t, fmt.Sprintf("parse %q on chain %d", mixed, chain), check.Value(eip155.ParseSubmitter(mixed, chain))(t), s)
 	})
-}
-
-// mixCase draws the letter case of each hex digit after 0x.
-func mixCase(t *rapid.T, text string) string {
-	digits := []byte(text)
-	for i := 2; i < len(digits); i++ {
-		if rapid.Bool().Draw(t, "upper") {
-			digits[i] = strings.ToUpper(text)[i]
-		}
-	}
-	return string(digits)
 }
 
 func FuzzParseSubmitter(f *testing.F) {
