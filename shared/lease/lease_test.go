@@ -64,21 +64,13 @@ func TestShortLeaseIsRenewedBeforeACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rules := lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second}
 		l := granted(rules.Duration)
-		if rules.Short(l) {
-			t.Error("a fresh lease is short")
-		}
+		check.Equal(t, "a fresh lease is short", rules.Short(l), false)
 		time.Sleep(5 * time.Second)
-		if rules.Short(l) {
-			t.Error("with exactly 5 s left it is short, want less than that")
-		}
+		check.Equal(t, "short with exactly 5 s left", rules.Short(l), false)
 		time.Sleep(time.Nanosecond)
-		if !rules.Short(l) {
-			t.Error("with less than 5 s left it is not short")
-		}
+		check.Equal(t, "short with less than 5 s left", rules.Short(l), true)
 		time.Sleep(time.Minute)
-		if !rules.Short(l) {
-			t.Error("past its end it is not short")
-		}
+		check.Equal(t, "short past its end", rules.Short(l), true)
 	})
 }
 

@@ -46,9 +46,7 @@ func TestLocalPrintsNoKey(t *testing.T) {
 	key, address := newKey(t)
 	s := eip155.NewSubmitter(1, address)
 	local := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key}))(t)
-	if !local.InProcess(s) {
-		t.Error("in process: got false, want true")
-	}
+	check.Equal(t, "in process", local.InProcess(s), true)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
 		for _, printed := range []any{local, *local} {
 			check.Equal(t, fmt.Sprintf("%s of %T", verb, printed), fmt.Sprintf(verb, printed), "local signer of 1 keys")

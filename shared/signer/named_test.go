@@ -84,7 +84,5 @@ func TestUnknownSignerSignsNothing(t *testing.T) {
 	if got, err := service.Sign(t.Context(), s, txmanager.Unsigned{ChainID: 1}); !errors.Is(err, signer.ErrUnknownSigner) || got.Raw != nil {
 		t.Errorf("got %d bytes, %v, want ErrUnknownSigner", len(got.Raw), err)
 	}
-	if !service.InProcess(s) {
-		t.Error("in process: got false, want true")
-	}
+	check.Equal(t, "in process", service.InProcess(s), true)
 }

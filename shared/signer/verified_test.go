@@ -39,7 +39,5 @@ func TestVerifiedRecoversEachCall(t *testing.T) {
 	if err := s.Check(t.Context(), account); err == nil {
 		t.Error("check: got no error")
 	}
-	if s.InProcess(account) {
-		t.Error("in process: got true, want false")
-	}
+	check.Equal(t, "in process", s.InProcess(account), false)
 }

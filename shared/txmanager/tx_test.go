@@ -84,17 +84,13 @@ func TestStateExtrapolatesTheDatabasesClock(t *testing.T) {
 
 func TestEmptyWrites(t *testing.T) {
 	t.Parallel()
-	if !(txmanager.Commit{}).Empty() {
-		t.Error("nothing is not empty")
-	}
+	check.Equal(t, "nothing is empty", (txmanager.Commit{}).Empty(), true)
 	for name, w := range map[string]txmanager.Commit{
 		"a move": {Transitions: []txmanager.Transition{{}}}, "an allocation": {Allocations: []txmanager.Allocation{{}}}, "a version": {Versions: []txmanager.Version{{}}},
 		"final head": {Cursor: txmanager.CursorChange{FinalHead: 1}}, "trust": {Cursor: txmanager.CursorChange{ClearSuspected: true}},
 		"suspicion": {Cursor: txmanager.CursorChange{Suspect: &txmanager.Violation{}}}, "a release": {LeaseEnd: txmanager.ReleaseUnlessRerun}, "giving up": {LeaseEnd: txmanager.ReleaseAnyway},
 	} {
-		if w.Empty() {
-			t.Errorf("%s is empty: it would not be written", name)
-		}
+		check.Equal(t, name+" is empty, and would not be written", w.Empty(), false)
 	}
 }
 
@@ -111,9 +107,7 @@ func TestOnlyAcceptedAndKnownAcknowledge(t *testing.T) {
 		want := class == txmanager.SendAccepted || class == txmanager.SendAlreadyKnown
 		check.Equal(t, class.String(), (txmanager.SendResult{Class: class}).Acknowledged(), want)
 	}
-	if (txmanager.SendResult{}).Acknowledged() {
-		t.Error("no answer acknowledges, want it unknown")
-	}
+	check.Equal(t, "no answer", (txmanager.SendResult{}).Acknowledged(), false)
 }
 
 // Texts stored before node texts were separated are recognised by their class.

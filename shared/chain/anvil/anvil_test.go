@@ -136,9 +136,7 @@ func TestReorgRemovesAndAddsTransactions(t *testing.T) {
 	b.mine(t, 2)
 	check.OK(t)(b.Reorg(nil, nil))
 	b.wantHead(t, "removed", 2)
-	if b.known(t, hash) {
-		t.Error("removed: got the transaction known, want it gone")
-	}
+	check.Equal(t, "removed: known", b.known(t, hash), false)
 	check.OK(t)(b.Reorg(nil, [][]byte{raw}))
 	b.wantHead(t, "given to the second block", 2, hash)
 
@@ -147,9 +145,7 @@ func TestReorgRemovesAndAddsTransactions(t *testing.T) {
 		t.Error("a transaction that is not valid there: got nil, want an error")
 	}
 	b.wantHead(t, "a transaction that is not valid there", 2)
-	if !b.known(t, later) {
-		t.Error("pending during a reorg: got it gone, want it known")
-	}
+	check.Equal(t, "pending during a reorg: known", b.known(t, later), true)
 	if err := b.Reorg(nil, nil, nil); err == nil {
 		t.Error("more blocks than there are: got nil, want an error")
 	}
@@ -187,9 +183,7 @@ func TestDroppedTransactionsAreUnknown(t *testing.T) {
 		t.Error("dropped twice: got nil, want an error")
 	}
 	check.OK(t)(b.DropPool())
-	if b.known(t, first) {
-		t.Error("pool dropped: got the first known, want it gone")
-	}
+	check.Equal(t, "pool dropped: the first is known", b.known(t, first), false)
 	b.mine(t, 1)
 	b.wantHead(t, "pool dropped", 1)
 }

@@ -230,9 +230,7 @@ func testConsumedDuringReorg(t *testing.T, b *bundle) {
 			return nil
 		}})
 		b.wantConsumer(t, name, 0, consumer)
-		if !reorged {
-			t.Errorf("%s: got no reorg during the search, want one", name)
-		}
+		check.Equal(t, name+": a reorg during the search", reorged, true)
 		b.proxy.Set(Fault{})
 		b.reorg(t, [][]byte{first.Raw}, nil, nil)
 	}

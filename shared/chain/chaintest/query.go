@@ -73,9 +73,7 @@ func testAccount(t *testing.T, b *bundle) {
 // An account with an EIP-7702 delegation has code.
 func testAccountWithCode(t *testing.T, b *bundle) {
 	b.proxy.Set(FaultyMethod("eth_getCode", Result("0xef0100"+strings.Repeat("11", 20))))
-	if !b.query(t, txmanager.ChainQuery{Account: true}).Account.HasCode {
-		t.Error("has code: got false, want true")
-	}
+	check.Equal(t, "has code", b.query(t, txmanager.ChainQuery{Account: true}).Account.HasCode, true)
 }
 
 func testReceiptFoundNotFound(t *testing.T, b *bundle) {

@@ -59,9 +59,7 @@ func testReplacementUnderpriced(t *testing.T, b *bundle) {
 	b.mustSend(t, b.version(t, 1, 0))
 	refused := b.send(t, b.version(t, 2, b.BumpPercent-1))[0]
 	wantClass(t, refused, txmanager.SendUnderpriced)
-	if refused.Acknowledged() {
-		t.Error("underpriced replacement: got acknowledged, want not")
-	}
+	check.Equal(t, "underpriced replacement: acknowledged", refused.Acknowledged(), false)
 	b.mustSend(t, b.version(t, 3, b.BumpPercent))
 }
 

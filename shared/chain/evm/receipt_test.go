@@ -124,18 +124,12 @@ func TestRefusedBlockReceiptsAreRequestedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b offer
-		if !b.offered() {
-			t.Error("before: got not offered, want offered")
-		}
+		check.Equal(t, "offered before", b.offered(), true)
 		b.refused()
 		time.Sleep(askAgain)
-		if b.offered() {
-			t.Errorf("after %s: got offered, want not", askAgain)
-		}
+		check.Equal(t, fmt.Sprintf("offered after %s", askAgain), b.offered(), false)
 		time.Sleep(1)
-		if !b.offered() {
-			t.Errorf("after more than %s: got not offered, want offered", askAgain)
-		}
+		check.Equal(t, "offered later", b.offered(), true)
 	})
 }
 

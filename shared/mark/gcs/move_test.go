@@ -131,9 +131,7 @@ func TestConfirmedMoveOpensProtectAndAllowsWrites(t *testing.T) {
 	}
 	check.OK(t)(mover(o, moved).Confirm(t.Context(), said))
 	check.Err(t, "again", mark.ErrNoMove)(mover(o, moved).Confirm(t.Context(), said))
-	if !ours(t, moved) {
-		t.Error("the moved database is not the accepted database")
-	}
+	check.Equal(t, "the moved database is the accepted one", ours(t, moved), true)
 	check.Equal(t, "changes of the database's identity that put payouts in doubt", count(t, moved, `select count(*) from identity_change`), 0)
 	check.Equal(t, "held intents", count(t, moved, `select count(*) from managed_tx where held`), 0)
 	check.Equal(t, "halts", count(t, moved, `select count(*) from transfer_halt where resumed_at is null`), 0)

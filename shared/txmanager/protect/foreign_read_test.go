@@ -398,9 +398,7 @@ func TestBlocksThatAreNotGiven(t *testing.T) {
 			chain, w := newOldChain(1000)
 			chain.kept, chain.refuse = 1990, c.err
 			tn := step(t, chain, w, &evidenceStore{})
-			if tn.State.ForeignReadable {
-				t.Errorf("%s: got the next step at once, want it later", name)
-			}
+			check.Equal(t, name+": the next step at once", tn.State.ForeignReadable, false)
 			_, _, err := incidentOf(chain, w, &evidenceStore{open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{})
 			if errors.As(err, &open) != c.named || errors.Is(err, txmanager.ErrStillReading) == c.named {
 				t.Errorf("%s: got %v, want the nonce to be named %v", name, err, c.named)
@@ -453,9 +451,7 @@ func TestLaggingNodesBlocksDecideNothingAboutTheLastNonces(t *testing.T) {
 			step(t, c, w, book)
 		}
 		_, _, err := incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{})
-		if !errors.Is(err, txmanager.ErrStillReading) {
-			t.Errorf("a release meanwhile: got %v, want it to wait", err)
-		}
+		check.Err(t, "a release meanwhile", txmanager.ErrStillReading)(err)
 		c.final = 2000
 		if _, _, err = incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); err != nil || !slices.Contains(book.nonces(), 2) {
 			t.Errorf("the node has caught up: got %v with %v stored, want nonce 2 on record", err, book.nonces())

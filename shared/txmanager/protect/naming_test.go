@@ -44,10 +44,10 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		v.FinalCount = &count
 		book := &evidenceStore{known: known}
-		to := eip155.Address([20]byte{1})
 		for n := first; n < count; n++ {
-			taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0, byte(n)}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}
-			book.stored = append(book.stored, txmanager.ForeignTransaction{Nonce: n, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: n%2 == 0})
+			foreign := foreignAt(n, txmanager.Hash{0xf0, byte(n)}, eip155.Address([20]byte{1}), "1")
+			foreign.Succeeded = n%2 == 0
+			book.stored = append(book.stored, foreign)
 		}
 		v = txtest.Watching(v, txtest.Block('a', 95))
 		p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}
@@ -97,11 +97,9 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 	w.Incident, w.Protected = 1, true
 	v := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 95))
 	v.FinalCount = new(uint64(4))
-	to := eip155.Address([20]byte{1})
-	taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}
 	for name, refused := range map[string]bool{"Order-1": true, "order-1 ": true, "Flying": true, "order-2": false, "ORDER-3": false} {
 		book := &evidenceStore{open: []txmanager.OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]txmanager.NamedRequest{"ORDER-3": {TxID: "t-3", State: txmanager.Queued}},
-			stored: []txmanager.ForeignTransaction{{Nonce: 3, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true}}}
+			stored: []txmanager.ForeignTransaction{foreignAt(3, txmanager.Hash{0xf0}, eip155.Address([20]byte{1}), "1")}}
 		p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}
 		tn := incidentOf(p, w, book)
 		_, _, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 4, Requests: map[uint64]string{3: name}}, txmanager.LostNonces{})

@@ -46,15 +46,21 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 	})
 }
 
+// finalBlocks is a submitter with two final blocks, and the observations of a node that has both, of one that
+// has another in place of the second, and of one below it.
+func finalBlocks() (w txmanager.SubmitterState, both, fork, low txmanager.ChainObservation) {
+	w = txtest.StateOf(1, 5)
+	w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}
+	both = txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), w.FinalBlocks...)
+	fork = txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), txtest.Block('a', 90), txtest.Block('b', 95))
+	return w, both, fork, txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 92)), txtest.Block('a', 90))
+}
+
 // Excluded nodes are queried again before an operator is refused, since they may have recovered.
 // Otherwise they are not queried.
 func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.StateOf(1, 5)
-		w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}
-		stand := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), w.FinalBlocks...)
-		fell := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), txtest.Block('a', 90), txtest.Block('b', 95))
-		low := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 92)), txtest.Block('a', 90))
+		w, stand, fell, low := finalBlocks()
 		for name, c := range map[string]struct {
 			views    []txmanager.ChainObservation
 			away     txmanager.ChainObservation
@@ -84,11 +90,7 @@ func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 // reorged out.
 func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.StateOf(1, 5)
-		w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}
-		stand := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), w.FinalBlocks...)
-		fell := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), txtest.Block('a', 90), txtest.Block('b', 95))
-		low := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 92)), txtest.Block('a', 90))
+		w, stand, fell, low := finalBlocks()
 		for name, c := range map[string]struct {
 			quorum int
 			views  []txmanager.ChainObservation

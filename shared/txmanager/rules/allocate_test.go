@@ -20,7 +20,8 @@ func estimates1(e txmanager.Estimate) map[string]txmanager.Estimate {
 // outline summarises an allocation plan.
 func outline(p AllocationPlan) string { return txtest.Outline(p.Allocations, p.Transitions) }
 
-// Nonces are planned in queue order, from the cursor on, up to the room in the window.
+// Nonces are planned in queue order, from the cursor on, up to the room in the window. A window narrower
+// than the number of open nonces stops allocation until fewer are open.
 func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		all := []txmanager.Tx{txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay")}
@@ -35,6 +36,11 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 			{txtest.Queue(txtest.StateOf(2, 7, txtest.Pending(5), txtest.Pending(6)), all...), ""},
 			{txtest.Queue(txtest.StateOf(3, 8, txtest.Pending(5)), all...), ""},
 			{txtest.StateOf(3, 5), ""},
+			{txtest.Queue(txtest.StateOf(1, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)), all...), ""},
+			{txtest.Queue(txtest.StateOf(1, 8, txtest.Pending(7)), all...), ""},
+			{txtest.Queue(txtest.StateOf(1, 8), all...), "q-1=8"},
+			{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)), all...), ""},
+			{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(7)), all...), "q-1=8"},
 		} {
 			p := rulesOf(3).PlanAllocations(c.w, txtest.Reader(nil), txtest.ViewOf(c.w, txtest.Block('a', 100)), nil)
 			if got := outline(p); got != c.want || p.Waiting {
@@ -48,29 +54,6 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 					t.Errorf("signed as %+v, allocated as %+v: want the same", u, a)
 				}
 			}
-		}
-	})
-}
-
-// A window narrower than the number of open nonces stops allocation until fewer are open.
-// Open transactions stay.
-func TestNarrowedWindowOnlyStopsAllocation(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		for _, c := range []struct {
-			window uint64
-			next   uint64
-			open   []txmanager.Tx
-			want   string
-		}{
-			{1, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, ""},
-			{1, 8, []txmanager.Tx{txtest.Pending(7)}, ""},
-			{1, 8, nil, "q-1=8"},
-			{2, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, ""},
-			{2, 8, []txmanager.Tx{txtest.Pending(7)}, "q-1=8"},
-		} {
-			w := txtest.Queue(txtest.StateOf(c.window, c.next, c.open...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
-			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-			check.Equal(t, fmt.Sprintf("window %d, %d open", c.window, len(c.open)), outline(p), c.want)
 		}
 	})
 }

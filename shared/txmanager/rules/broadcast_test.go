@@ -30,9 +30,7 @@ func TestEachAnswerToABroadcast(t *testing.T) {
 		if *after.Nonce != 5 || after.SubmitAttempts != before.SubmitAttempts || after.Hash() != before.Hash() {
 			t.Errorf("%s: nonce, attempts or version changed: %+v", class, after)
 		}
-		if !after.NextCheckAt.After(txtest.Now) {
-			t.Errorf("%s: next check %v, want later", class, after.NextCheckAt)
-		}
+		check.Equal(t, fmt.Sprintf("%s: the next check is later", class), after.NextCheckAt.After(txtest.Now), true)
 		if want == txmanager.Tracking {
 			if after.Sub != txmanager.Pending || after.LastError != "" || !after.NextResubmitAt.Equal(txtest.Now.Add(r.ResubmitEvery)) {
 				t.Errorf("%s: got %s, %q, resubmit %v; want PENDING, no error, after an interval", class, after.Sub, after.LastError, after.NextResubmitAt)

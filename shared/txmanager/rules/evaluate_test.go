@@ -83,9 +83,7 @@ func TestEarlyCheckWithoutChangeWritesNothing(t *testing.T) {
 			v.Receipts[before.Hash()] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 			after, j := evaluateOne(r, before, v)
 			check.Equal(t, name+": moves", len(j.Transitions), c.moves)
-			if !after.NextCheckAt.After(txtest.Now) {
-				t.Errorf("%s: next look at %s, want later than now", name, after.NextCheckAt)
-			}
+			check.Equal(t, name+": the next look is later", after.NextCheckAt.After(txtest.Now), true)
 		}
 		before := txtest.Pending(5) // a new head has come since the plan was made
 		before.NextCheckAt = new(txtest.Now.Add(time.Second))

@@ -111,9 +111,7 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 			if len(j.Rebroadcasts) != 0 || after.SubmitAttempts != c.attempts || after.LastError == "" || after.Sub != "" {
 				t.Errorf("got %d sent, attempt %d, reason %q; want none sent, and why", len(j.Rebroadcasts), after.SubmitAttempts, after.LastError)
 			}
-			if !after.NextCheckAt.After(txtest.Now) {
-				t.Errorf("next check %v, want later: it goes on being watched", after.NextCheckAt)
-			}
+			check.Equal(t, "the next check is later: it goes on being watched", after.NextCheckAt.After(txtest.Now), true)
 		})
 	}
 }
@@ -147,17 +145,11 @@ func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
 		tx := ClaimBroadcast(txtest.Pending(5), txtest.Now)
-		if !r.IsRebroadcastDue(tx, txtest.Now) {
-			t.Error("claimed, its outcome not recorded: got not due, want it sent")
-		}
+		check.Equal(t, "claimed, its outcome not recorded: due", r.IsRebroadcastDue(tx, txtest.Now), true)
 		silent := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnknown}, txtest.Block('a', 100), txtest.Now)
-		if !r.IsRebroadcastDue(silent, *silent.NextResubmitAt) {
-			t.Errorf("no answer: got %s/%s, not due at its time; want it sent again", silent.State, silent.Sub)
-		}
+		check.Equal(t, "no answer: due at its time", r.IsRebroadcastDue(silent, *silent.NextResubmitAt), true)
 		taken := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)
-		if r.IsRebroadcastDue(taken, txtest.Now.Add(time.Hour)) {
-			t.Errorf("taken by a node: got %s/%s due, want it left alone", taken.State, taken.Sub)
-		}
+		check.Equal(t, "taken by a node: due", r.IsRebroadcastDue(taken, txtest.Now.Add(time.Hour)), false)
 	})
 }
 

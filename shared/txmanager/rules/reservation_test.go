@@ -2,7 +2,6 @@ package rules
 
 import (
 	"math/big"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,9 +42,7 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 			for _, s := range FreeSlots(w, 3) {
 				three = append(three, s.First)
 			}
-			if !slices.Equal(three, c.three) {
-				t.Errorf("%s: the first three: got %v, want %v", name, three, c.three)
-			}
+			check.Same(t, name+": the first three", three, c.three)
 		}
 	})
 }

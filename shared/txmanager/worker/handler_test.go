@@ -50,9 +50,7 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 		<-never
 		return txmanager.Transaction{}, nil
 	}, txmanager.NonceContext{}, nil)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one that does not return: got %v, want the deadline", err)
-	}
+	check.Err(t, "one that does not return", context.DeadlineExceeded)(err)
 	_, err, _ = runHandler(t.Context(), func(context.Context, txmanager.NonceContext) (txmanager.Transaction, error) {
 		panic(strings.Repeat("x", 1000))
 	}, txmanager.NonceContext{}, nil)
@@ -144,14 +142,12 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	refuses := func(txmanager.Call) (txmanager.Signed, error, error) {
 		return txmanager.Signed{}, txmanager.ErrSignedOther, nil
 	}
-	if _, failed, _ = runHandler(t.Context(), h, txmanager.NonceContext{}, refuses); !errors.Is(failed, txmanager.ErrSignedOther) {
-		t.Errorf("refused: got %v, want ErrSignedOther", failed)
-	}
+	_, failed, _ = runHandler(t.Context(), h, txmanager.NonceContext{}, refuses)
+	check.Err(t, "refused", txmanager.ErrSignedOther)(failed)
 	lost := errors.New("the lease is lost")
 	breaks := func(txmanager.Call) (txmanager.Signed, error, error) { return txmanager.Signed{}, nil, lost }
-	if _, _, broken = runHandler(t.Context(), h, txmanager.NonceContext{}, breaks); !errors.Is(broken, lost) {
-		t.Errorf("a tenure that ends: got %v, want it to end the asking", broken)
-	}
+	_, _, broken = runHandler(t.Context(), h, txmanager.NonceContext{}, breaks)
+	check.Err(t, "a lease session that ends", lost)(broken)
 }
 
 // Signed bytes from a handler must be signed by the submitter, for the nonce and chain, within the

@@ -126,9 +126,7 @@ func TestBytesAreSentAfterTheReleaseWithAWindowOfOne(t *testing.T) {
 			if got := strings.Join(*s.steps, ", "); got != c.want || len(chain.sent) != 1 || len(chain.unclaimed) != 0 {
 				t.Errorf("got %q, sent %q, of these unclaimed %q; want %q, one send, none", got, chain.sent, chain.unclaimed, c.want)
 			}
-			if !slices.Equal(tasks.tasks, []string{c.task}) {
-				t.Errorf("tasks: got %q, want %q", tasks.tasks, c.task)
-			}
+			check.Same(t, "tasks", tasks.tasks, []string{c.task})
 		})
 	}
 }
