@@ -5,7 +5,6 @@ import (
 	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -193,49 +192,38 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 // Reasons why no nonce is allocated now, in words that an operator understands.
 func TestWhatForbidsAllocation(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
-		none := func(*txmanager.SubmitterState, *txmanager.ChainObservation) {}
 		for _, c := range []struct {
 			name   string
-			change func(*txmanager.SubmitterState, *txmanager.ChainObservation)
+			change func(*situation)
 			held   []txmanager.Tx
 			want   string // part of the reason; "": allowed
 		}{
-			{"nothing held", none, nil, ""},
-			{"two acknowledged", none, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, ""},
-			{"one included", none, []txmanager.Tx{txtest.Included(5, txtest.Block('a', 99))}, ""},
-			{"in PROTECT", func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) { w.Protected = true }, nil, "PROTECT"},
-			{"suspended", func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) { w.Suspended = true }, nil, "suspended"},
-			{"the account has code", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.HasCode = true }, nil, "code"},
-			{"latest count ahead", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 7 }, nil, "ahead"},
-			{"pending count ahead", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.PendingCount = 7 }, nil, "ahead"},
-			{"the node lags", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 5 }, nil, "lags"},
-			{"the node lags below what is held", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 3 }, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, "lags"},
-			{"a stuck one below", none, []txmanager.Tx{txtest.Pending(4), txtest.Stuck(5)}, "STUCK"},
-			{"an unacknowledged one below", none, []txmanager.Tx{txtest.Submitted(4), txtest.Pending(5)}, "SUBMITTED"},
-			{"one without bytes below", none, []txmanager.Tx{txtest.Bare(5)}, "IN_FLIGHT"},
-			{"one in PROTECT below", none, []txmanager.Tx{txtest.Held(5, txmanager.Protect, "")}, "PROTECT"},
+			{"nothing held", nil, nil, ""},
+			{"two acknowledged", nil, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, ""},
+			{"one included", nil, []txmanager.Tx{txtest.Included(5, txtest.Block('a', 99))}, ""},
+			{"in PROTECT", func(s *situation) { s.w.Protected = true }, nil, "PROTECT"},
+			{"suspended", func(s *situation) { s.w.Suspended = true }, nil, "suspended"},
+			{"the account has code", func(s *situation) { s.v.Account.HasCode = true }, nil, "code"},
+			{"latest count ahead", func(s *situation) { s.v.Account.LatestCount = 7 }, nil, "ahead"},
+			{"pending count ahead", func(s *situation) { s.v.Account.PendingCount = 7 }, nil, "ahead"},
+			{"the node lags", func(s *situation) { s.v.Account.LatestCount = 5 }, nil, "lags"},
+			{"the node lags below what is held", func(s *situation) { s.v.Account.LatestCount = 3 }, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, "lags"},
+			{"a stuck one below", nil, []txmanager.Tx{txtest.Pending(4), txtest.Stuck(5)}, "STUCK"},
+			{"an unacknowledged one below", nil, []txmanager.Tx{txtest.Submitted(4), txtest.Pending(5)}, "SUBMITTED"},
+			{"one without bytes below", nil, []txmanager.Tx{txtest.Bare(5)}, "IN_FLIGHT"},
+			{"one in PROTECT below", nil, []txmanager.Tx{txtest.Held(5, txmanager.Protect, "")}, "PROTECT"},
 		} {
 			w := txtest.StateOf(5, 6, c.held...)
-			v := txtest.ViewOf(w, txtest.Block('a', 100))
-			c.change(&w, &v)
-			got := AllocationBlocked(w, w.Open, v).Reason
+			s := situation{w: w, v: txtest.ViewOf(w, txtest.Block('a', 100))}
+			if c.change != nil {
+				c.change(&s)
+			}
+			got := AllocationBlocked(s.w, s.w.Open, s.v).Reason
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: got %q, want %q in it", c.name, got, c.want)
 			}
 		}
 	})
-}
-
-// A waiting intent has a next check time, and is not checked before.
-func TestWaitingIsPlanned(t *testing.T) {
-	t.Parallel()
-	var p AllocationPlan
-	until := txtest.Now.Add(time.Minute)
-	p.Wait(txtest.Queued(1, "pay"), txmanager.Wait{Cause: txmanager.WaitBalance, Reason: "for rain"}, until)
-	to := p.Transitions[0].To
-	if p.Transitions[0].From != txmanager.Queued || to.State != txmanager.Queued || to.LastError != "for rain" || to.Cause != txmanager.WaitBalance || !to.NextCheckAt.Equal(until) || !p.Waiting {
-		t.Errorf("got %+v, waiting %v", to, p.Waiting)
-	}
 }
 
 // No first version pays more than the deployment's fee limit, whatever the node advises or the

@@ -253,8 +253,8 @@ func TestEvaluationsAreSoundWhateverNodesSay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(rapid.Uint64Range(1, 5).Draw(t, "confirmations"))
-		w := drawWork(t)
-		v := drawView(t, w)
+		w := txtest.DrawState(t)
+		v := txtest.DrawAnswers(t, w)
 		j := r.Evaluate(w, txtest.Asking(w), v)
 		lowerAreFinal := true
 		for i, after := range j.After {
@@ -288,39 +288,6 @@ func proven(t txmanager.Tx, v txmanager.ChainObservation, n uint64) bool {
 		}
 	}
 	return false
-}
-
-func drawWork(t *rapid.T) txmanager.SubmitterState {
-	var txs []txmanager.Tx
-	for n := range uint64(rapid.IntRange(1, 4).Draw(t, "unsettled")) {
-		from := rapid.Uint64Range(95, 105).Draw(t, "block")
-		tx := rapid.SampledFrom([]txmanager.Tx{txtest.Pending(n), txtest.Submitted(n), txtest.Stuck(n), txtest.Included(n, txtest.Blocks('a', from, from+2)...)}).Draw(t, "tx")
-		tx.SubmitAttempts = rapid.IntRange(1, 21).Draw(t, "attempts")
-		tx.NextResubmitAt = rapid.SampledFrom([]*time.Time{nil, txtest.Ago(time.Minute), txtest.In(time.Minute)}).Draw(t, "resubmit")
-		tx.FirstSubmitAt = txtest.Ago(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "age"))
-		txs = append(txs, tx)
-	}
-	return txtest.StateOf(4, uint64(len(txs)), txs...)
-}
-
-func drawView(t *rapid.T, w txmanager.SubmitterState) txmanager.ChainObservation {
-	chain := rapid.SampledFrom([]byte{'a', 'b'}).Draw(t, "chain")
-	from := rapid.Uint64Range(94, 104).Draw(t, "from")
-	v := txtest.ViewOf(w, txtest.Blocks(chain, from, from+rapid.Uint64Range(0, 8).Draw(t, "headers"))...)
-	for h := range v.Receipts {
-		switch rapid.IntRange(0, 2).Draw(t, "answer") {
-		case 0:
-			v.Receipts[h] = txmanager.ReceiptAnswer{}
-		case 1:
-			b := txtest.Block(rapid.SampledFrom([]byte{'a', 'b'}).Draw(t, "in"), rapid.Uint64Range(93, 112).Draw(t, "at"))
-			ok := rapid.Bool().Draw(t, "succeeded")
-			v.Receipts[h] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerFound, Receipt: txmanager.Receipt{TxHash: h, BlockNumber: b.Number, BlockHash: b.Hash, Succeeded: ok}}
-		}
-	}
-	if rapid.Bool().Draw(t, "without headers") {
-		v.Headers = nil
-	}
-	return v
 }
 
 // A request that ended by an operator's statement says so.

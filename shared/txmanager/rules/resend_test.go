@@ -87,18 +87,21 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 		attempts int
 		age      *time.Time
 		want     txmanager.State
+		off      bool // resubmission
 	}{
-		{"the last attempt but one", 19, txtest.Ago(time.Minute), txmanager.Tracking},
-		{"attempts used up", 20, txtest.Ago(time.Minute), txmanager.Stuck},
-		{"more than used up: the setting was lowered", 25, txtest.Ago(time.Minute), txmanager.Stuck},
-		{"a moment before stuck.after", 1, txtest.Ago(30*time.Minute - time.Nanosecond), txmanager.Tracking},
-		{"stuck.after since the first broadcast", 1, txtest.Ago(30 * time.Minute), txmanager.Stuck},
-		{"long after", 1, txtest.Ago(24 * time.Hour), txmanager.Stuck},
-		{"both", 20, txtest.Ago(24 * time.Hour), txmanager.Stuck},
-		{"the first broadcast is not on record", 1, nil, txmanager.Tracking},
+		{"the last attempt but one", 19, txtest.Ago(time.Minute), txmanager.Tracking, false},
+		{"attempts used up", 20, txtest.Ago(time.Minute), txmanager.Stuck, false},
+		{"more than used up: the setting was lowered", 25, txtest.Ago(time.Minute), txmanager.Stuck, false},
+		{"a moment before stuck.after", 1, txtest.Ago(30*time.Minute - time.Nanosecond), txmanager.Tracking, false},
+		{"stuck.after since the first broadcast", 1, txtest.Ago(30 * time.Minute), txmanager.Stuck, false},
+		{"long after", 1, txtest.Ago(24 * time.Hour), txmanager.Stuck, false},
+		{"both", 20, txtest.Ago(24 * time.Hour), txmanager.Stuck, false},
+		{"the first broadcast is not on record", 1, nil, txmanager.Tracking, false},
+		{"long after, without resubmission", 1, txtest.Ago(24 * time.Hour), txmanager.Stuck, true},
 	} {
 		txtest.RunFrozen(t, c.name, func(t *testing.T) {
 			r := rulesOf(3)
+			r.Resubmit = !c.off
 			tx := txtest.Pending(5)
 			tx.SubmitAttempts, tx.FirstSubmitAt, tx.NextResubmitAt = c.attempts, c.age, txtest.Ago(time.Second)
 			after, j := evaluateOne(r, tx, txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...))

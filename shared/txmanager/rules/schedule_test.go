@@ -34,6 +34,7 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 		want  NextWork
 	}{
 		{"nothing at all", nil, nil, nil, NextWork{}},
+		{"held without bytes, in PROTECT", func(w txmanager.SubmitterState) txmanager.SubmitterState { w.Protected = true; return w }, []txmanager.Tx{txtest.Bare(5)}, nil, NextWork{}},
 		{"held without bytes", nil, []txmanager.Tx{txtest.Bare(5)}, nil, NextWork{AdvanceNow: true}},
 		{"sent, the outcome unknown", nil, []txmanager.Tx{timed(txtest.Submitted(5), later, soon)}, nil, NextWork{Kind: txmanager.KindResubmit, At: *soon}},
 		{"sent, to be checked first", nil, []txmanager.Tx{timed(txtest.Submitted(5), soon, later)}, nil, NextWork{Kind: txmanager.KindReceipt, At: *soon}},

@@ -8,23 +8,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
-
-// drawSubmitterState is a submitter's state with one to six open nonces, its query, and a node's observation
-// for it.
-func drawSubmitterState(t *rapid.T, r rules.Rules, k txmanager.Kind) (w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) {
-	var txs []txmanager.Tx
-	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
-		txs = append(txs, txtest.DrawHeld(t, 5+n))
-	}
-	window := rapid.Uint64Range(2, 8).Draw(t, "window")
-	w = txtest.Queue(txtest.StateOf(window, 5+uint64(len(txs)), txs...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
-	q, _ = r.NextQuery(w, k, txtest.Reader(nil))
-	return w, q, txtest.DrawAnswers(t, w)
-}
 
 // H26: no nonce may be allocated above one that is STUCK, or that no node has
 // acknowledged.
@@ -33,7 +19,9 @@ func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	allocated, refused := 0, 0
 	worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: numberSigner{inProcess: false}}
 	rapid.Check(t, func(t *rapid.T) {
-		w, q, v := drawSubmitterState(t, worker.Rules, txmanager.KindAdvance)
+		w := txtest.DrawState(t)
+		q, _ := worker.Rules.NextQuery(w, txmanager.KindAdvance, txtest.Reader(nil))
+		v := txtest.DrawAnswers(t, w)
 		v.Account.PendingCount = rapid.Uint64Range(4, w.NextNonce).Draw(t, "pending")
 		j := worker.Rules.Evaluate(w, q, v)
 		w.Open = j.Open()
