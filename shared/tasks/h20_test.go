@@ -50,9 +50,7 @@ func TestH20SweepNamesIgnoreLeaseSessions(t *testing.T) {
 	db.Register(t, alice, 1)
 	cloud := newService(t)
 	in := store.Intent{TxID: "00000000-0000-0000-0000-000000000001", Submitter: alice, RequestID: "r", Caller: "shop", Payload: []byte(`{}`)}
-	if _, err := db.Create(t.Context(), in, 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Create(t.Context(), in, 10))
 	minutes := map[int64]bool{}
 	for range 4 {
 		found, minute, err := db.Overdue(t.Context(), 0, 10, time.Time{})
@@ -75,9 +73,7 @@ func session(t *testing.T, db storetest.Bundle) {
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v; want it held", taken, err)
 	}
-	if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}))
 }
 
 // H20: a recreated or restored database must not reuse names of its predecessor.

@@ -103,9 +103,7 @@ func anew(t *testing.T) *store.Store {
 	name, drop, err := cluster.Clone(t.Context(), "template1")
 	check.OK(t)(err)
 	t.Cleanup(drop)
-	if _, err := migrations.Up(t.Context(), cluster.URL(name), slog.New(slog.NewTextHandler(io.Discard, nil))); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(migrations.Up(t.Context(), cluster.URL(name), slog.New(slog.NewTextHandler(io.Discard, nil))))
 	s := check.Value(store.Open(t.Context(), storetest.Options(cluster.URL(name), storetest.Rules)))(t)
 	t.Cleanup(s.Close)
 	return s

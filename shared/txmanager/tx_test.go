@@ -26,9 +26,7 @@ func TestGasParamsKeepEveryWei(t *testing.T) {
 		want := txmanager.GasParams{Gas: rapid.Uint64().Draw(t, "gas"), FeeCapWei: amount("cap"), TipCapWei: amount("tip"), ValueWei: amount("value")}
 		text := check.Value(json.Marshal(want))(t)
 		var got txmanager.GasParams
-		if err := json.Unmarshal(text, &got); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		check.OK(t)(json.Unmarshal(text, &got))
 		if d := txtest.Diff(want, got); d != "" {
 			t.Fatalf("through %s (-want +got):\n%s", text, d)
 		}

@@ -163,9 +163,7 @@ func TestLargeQueryIsSplit(t *testing.T) {
 	var trips atomic.Int64
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
 		trips.Add(1)
-		if err := chain.Mine(3); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, "mine", nil)(chain.Mine(3))
 	}})
 	hashes := make([]txmanager.Hash, 25)
 	for i := range hashes {
@@ -191,9 +189,7 @@ func TestSplitQueryAcrossReorgFails(t *testing.T) {
 	var trips atomic.Int64
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
 		if trips.Add(1) == 3 {
-			if err := chain.Reorg(3, nil, nil, nil, nil, nil); err != nil {
-				t.Error(err)
-			}
+			check.Err(t, "reorg", nil)(chain.Reorg(3, nil, nil, nil, nil, nil))
 		}
 	}})
 	if _, err := c.Query(t.Context(), txmanager.ChainQuery{Receipts: make([]txmanager.Hash, 60)}); err == nil {

@@ -54,9 +54,7 @@ func TestWindowInSmallBatches(t *testing.T) {
 		if calls > 8 {
 			t.Errorf("calls in one batch: got %d, want at most 8", calls)
 		}
-		if err := chain.Mine(1); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, "mine", nil)(chain.Mine(1))
 	}})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 8})
 	for i := range q.Hints {

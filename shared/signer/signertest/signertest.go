@@ -162,9 +162,7 @@ func testSideBySide(t *testing.T, f Fixture) {
 
 func testInProcess(t *testing.T, f Fixture) {
 	before := f.Signer.InProcess(f.Submitter)
-	if _, err := f.Signer.Sign(t.Context(), f.Submitter, f.transfer(0)); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(f.Signer.Sign(t.Context(), f.Submitter, f.transfer(0)))
 	check.Equal(t, "after signing", f.Signer.InProcess(f.Submitter), before)
 }
 

@@ -75,9 +75,7 @@ func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6)
 		w.Protected, w.FinalBlocks = true, []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95), txtest.Block('b', 95)}
-		if got, want := rules.WatchedHeights(w), []uint64{90, 95}; !slices.Equal(got, want) {
-			t.Errorf("heights to compare: got %v, want %v", got, want)
-		}
+		check.Same(t, "heights to compare", rules.WatchedHeights(w), []uint64{90, 95})
 		for name, c := range map[string]struct {
 			shown []txmanager.Header
 			ok    bool

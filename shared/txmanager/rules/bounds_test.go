@@ -308,9 +308,7 @@ func TestWhatIsBarredGetsNoNonce(t *testing.T) {
 		barred.BarredReason, handled.Handler = "the submitter's callers do not name sub:1 any more", "wage"
 		w := txtest.Queue(txtest.StateOf(3, 5), barred, txtest.Queued(2, "pay"), handled)
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-		if got, want := outline(p), "q-2=5, q-3=6, q-1 rejected"; got != want {
-			t.Fatalf("got %q, want %q", got, want)
-		}
+		check.Equal(t, "outline", outline(p), "q-2=5, q-3=6, q-1 rejected")
 		if m := p.Transitions[0]; m.From != txmanager.Queued || m.To.Nonce != nil || m.To.LastError != barred.BarredReason {
 			t.Errorf("got %+v, want from QUEUED, without a nonce, with the reason", m)
 		}

@@ -19,6 +19,11 @@ func evaluateOne(r Rules, t txmanager.Tx, v txmanager.ChainObservation) (txmanag
 	return j.After[0], j
 }
 
+// minedIn is an observation of these headers with the receipt of t in the first of them.
+func minedIn(t txmanager.Tx, headers ...txmanager.Header) txmanager.ChainObservation {
+	return txtest.Finding(txtest.ViewOf(txtest.StateOf(1, *t.Nonce+1, t), headers...), txtest.ReceiptOf(t, headers[0]))
+}
+
 // A receipt takes a transaction to TRACKING/INCLUDED from any state: a STUCK one needs no operator
 // for it.
 func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
@@ -26,8 +31,7 @@ func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 		for _, before := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5), txtest.Stuck(5), txtest.Held(5, txmanager.Protect, "")} {
 			before.LastError = "a trouble that is over"
 			headers := txtest.Blocks('a', 100, 102)
-			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, before), headers...), txtest.ReceiptOf(before, headers[0]))
-			after, j := evaluateOne(rulesOf(20), before, v)
+			after, j := evaluateOne(rulesOf(20), before, minedIn(before, headers...))
 			if after.State != txmanager.Tracking || after.Sub != txmanager.Included || after.LastError != "" {
 				t.Errorf("%s: got %s/%s %q, want TRACKING/INCLUDED", before.State, after.State, after.Sub, after.LastError)
 			}
@@ -139,8 +143,7 @@ func TestReceiptOfALaterVersionIsTaken(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Pending(5)
 		tx.Versions = append(tx.Versions, txtest.VersionHash(5, 2))
-		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-		after, _ := evaluateOne(rulesOf(1), tx, v)
+		after, _ := evaluateOne(rulesOf(1), tx, minedIn(tx, txtest.Blocks('a', 100, 101)...))
 		if after.State != txmanager.Confirmed || after.Receipt.TxHash != txtest.VersionHash(5, 2) {
 			t.Errorf("got %s by %+v, want CONFIRMED by the second version", after.State, after.Receipt)
 		}
@@ -175,8 +178,7 @@ func TestRevertOrPlaceholderEndsFailed(t *testing.T) {
 func TestFinalTransactionsAreNeverDueAgain(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Pending(5)
-		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 103)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-		after, j := evaluateOne(rulesOf(3), tx, v)
+		after, j := evaluateOne(rulesOf(3), tx, minedIn(tx, txtest.Blocks('a', 100, 103)...))
 		if after.State != txmanager.Confirmed || after.NextCheckAt != nil || after.NextResubmitAt != nil {
 			t.Errorf("got %s, check %v, resubmit %v; want CONFIRMED and no times", after.State, after.NextCheckAt, after.NextResubmitAt)
 		}

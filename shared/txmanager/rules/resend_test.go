@@ -52,9 +52,7 @@ func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
 		w := txtest.StateOf(3, 8, txtest.Pending(5), txtest.Submitted(6), txtest.Pending(7))
 		w.Open[1].NextResubmitAt, w.Open[2].NextResubmitAt = nil, txtest.Ago(time.Second)
 		j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...))
-		if got, want := j.ClaimedIDs(), []string{"tx-6", "tx-7"}; !slices.Equal(got, want) {
-			t.Fatalf("claimed: got %v, want %v", got, want)
-		}
+		check.Same(t, "claimed", j.ClaimedIDs(), []string{"tx-6", "tx-7"})
 		for _, i := range j.Rebroadcasts {
 			before, after := w.Open[i], j.After[i]
 			if after.State != before.State || after.SubmitAttempts != 2 || !after.LastSubmitAt.Equal(txtest.Now) || after.NextResubmitAt.After(txtest.Now) {
@@ -72,8 +70,7 @@ func TestWhatIsFoundMinedIsNotSentAgain(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, tx := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5)} {
 			tx.NextResubmitAt, tx.SubmitAttempts, tx.FirstSubmitAt = txtest.Ago(time.Hour), 99, txtest.Ago(24*time.Hour)
-			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-			if after, j := evaluateOne(rulesOf(3), tx, v); len(j.Rebroadcasts) != 0 || after.Sub != txmanager.Included || after.SubmitAttempts != 99 {
+			if after, j := evaluateOne(rulesOf(3), tx, minedIn(tx, txtest.Blocks('a', 100, 101)...)); len(j.Rebroadcasts) != 0 || after.Sub != txmanager.Included || after.SubmitAttempts != 99 {
 				t.Errorf("%s: got %s/%s, %d sent; want TRACKING/INCLUDED, none", tx.State, after.State, after.Sub, len(j.Rebroadcasts))
 			}
 		}

@@ -289,7 +289,6 @@ func TestQueryHasAHintForEachReceipt(t *testing.T) {
 	q, _ := rulesOf(20).NextQuery(txtest.StateOf(5, 8, timed(txtest.Pending(5), now, nil), two, lost), txmanager.KindReceipt, txtest.Reader(nil))
 	receipts := []txmanager.Hash{txtest.VersionHash(5, 1), txtest.VersionHash(6, 1), txtest.VersionHash(6, 2), txtest.VersionHash(7, 1)}
 	hints := []txmanager.Hint{{Nonce: 5}, {Nonce: 6, Block: 100}, {Nonce: 6, Block: 100}, {Nonce: 7}}
-	if !slices.Equal(q.Receipts, receipts) || !slices.Equal(q.Hints, hints) {
-		t.Errorf("got %v with %v, want %v with %v", q.Receipts, q.Hints, receipts, hints)
-	}
+	check.Same(t, "receipts", q.Receipts, receipts)
+	check.Same(t, "hints", q.Hints, hints)
 }

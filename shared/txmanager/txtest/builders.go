@@ -270,6 +270,8 @@ func Outline(allocations []txmanager.Allocation, transitions []txmanager.Transit
 	for _, m := range transitions {
 		what := "waits"
 		switch {
+		case m.From != txmanager.Queued:
+			what = "moves from " + string(m.From)
 		case m.To.State == txmanager.Failed && m.To.Sub == txmanager.Rejected:
 			what = "rejected"
 		case m.To.DeferredUntilNonce != nil:

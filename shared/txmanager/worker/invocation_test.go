@@ -59,9 +59,7 @@ func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Of("a", txtest.Queued(1, "pay")))
 		w.HeldBackSince = map[string]time.Time{"a": txtest.Now, "b": txtest.Now}
 		tn, _, _ := iterationOf(w, true, txmanager.SendAccepted)
-		if _, err := tn.iterate(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(tn.iterate(t.Context(), false))
 		if _, kept := tn.State.HeldBackSince["a"]; kept || len(tn.State.HeldBackSince) != 1 {
 			t.Errorf("held back times: got %v, want b's alone", tn.State.HeldBackSince)
 		}
@@ -95,9 +93,7 @@ func TestOpenByIDKeepsNonceOrder(t *testing.T) {
 	for _, x := range openByID(w, []string{"tx-7", "tx-5", "tx-99"}) {
 		got = append(got, x.ID)
 	}
-	if want := []string{"tx-5", "tx-7"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	check.Same(t, "open by id", got, []string{"tx-5", "tx-7"})
 }
 
 // A handler's transaction does not fail because one node says that it would revert.

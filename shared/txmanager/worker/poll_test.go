@@ -2,7 +2,6 @@ package worker
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -28,9 +27,7 @@ func TestAPollOfALaterSecondMeetsTheOthers(t *testing.T) {
 			tasks := &taskLog{}
 			tn.Tasks, tn.Rules.BlockTime = tasks, time.Second
 			check.OK(t)(tn.enqueueNext(t.Context(), outcome{released: true}))
-			if want := fmt.Sprintf("receipt in %v", want); !slices.Equal(tasks.tasks, []string{want}) {
-				t.Errorf("a check due in %v: got %q, want %q", due, tasks.tasks, want)
-			}
+			check.Same(t, fmt.Sprintf("a check due in %v", due), tasks.tasks, []string{fmt.Sprintf("receipt in %v", want)})
 		}
 	})
 }
