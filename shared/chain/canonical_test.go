@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -70,9 +71,7 @@ func TestNodesReturnCanonicalAddresses(t *testing.T) {
 	t.Parallel()
 	for method, call := range returning {
 		for _, to := range []*txmanager.Address{nil, new(canonical)} {
-			if err := call(t.Context(), chain.Canonical(evm.Family{}, spelling{from: new(canonical), to: to})); err != nil {
-				t.Errorf("%s of canonical addresses: %v", method, err)
-			}
+			check.Err(t, method+" of canonical addresses", nil)(call(t.Context(), chain.Canonical(evm.Family{}, spelling{from: new(canonical), to: to})))
 		}
 		for text, want := range map[string]string{
 			"0xABCDEF0123456789ABCDEF0123456789ABCDEF01": "want the canonical form",

@@ -74,6 +74,16 @@ func (h *hook) all() []string {
 
 func always(status int) func(string) int { return func(string) int { return status } }
 
+// refusing refuses the event of that key alone.
+func refusing(key string) func(string) int {
+	return func(id string) int {
+		if id == key {
+			return 400
+		}
+		return 204
+	}
+}
+
 // wake counts the enqueued tasks.
 type wake struct {
 	mu      sync.Mutex
@@ -175,12 +185,7 @@ func TestServeWaitsForWhoRefuses(t *testing.T) {
 	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
 	keys, other := h.post(sub(0), 3), h.post(sub(1), 1)
 	hook := h.hooks["hook"]
-	hook.set(func(id string) int {
-		if id == keys[1] {
-			return 400
-		}
-		return 204
-	})
+	hook.set(refusing(keys[1]))
 	h.serve(sub(0), "hook")
 	want(t, "up to the one refused", hook.all(), keys[:2])
 	h.serve(sub(0), "hook") // too early
@@ -220,23 +225,22 @@ func TestServeCallsAnUnansweringEndpointByOneQueue(t *testing.T) {
 	for n := range streams {
 		keys = append(keys, h.post(sub(n), 1)...)
 	}
-	for n := range streams {
-		h.serve(sub(n), "mute")
-		h.serve(sub(n), "hook")
+	serveAll := func() {
+		for n := range streams {
+			h.serve(sub(n), "mute")
+			h.serve(sub(n), "hook")
+		}
 	}
+	serveAll()
 	mute := h.hooks["mute"]
 	check.Equal(t, "calls without an answer", len(mute.all()), events.SilentFrom)
 	want(t, "delivered the other", h.hooks["hook"].all(), keys)
 	h.due()
-	for n := range streams {
-		h.serve(sub(n), "mute")
-	}
+	serveAll()
 	check.Equal(t, "asked once its time had come", len(mute.all()), events.SilentFrom+1)
 	mute.set(always(204))
 	h.due()
-	for n := range streams {
-		h.serve(sub(n), "mute")
-	}
+	serveAll()
 	check.Equal(t, "asked once it answers", len(mute.all()), events.SilentFrom+1+streams)
 }
 
@@ -269,10 +273,7 @@ func TestFencedServeRecordsNothing(t *testing.T) {
 	keys := h.post(sub(0), 2)
 	hook.set(func(string) int {
 		if len(hook.asked) == 1 { // the handler runs under the lock
-			_, err := h.DB.Exec(context.WithoutCancel(t.Context()), `update event_delivery_queue set fencing_token = fencing_token + 1, owner_node = ''`)
-			if err != nil {
-				t.Error(err)
-			}
+			check.Err(t, "take over", nil)(h.DB.Exec(context.WithoutCancel(t.Context()), `update event_delivery_queue set fencing_token = fencing_token + 1, owner_node = ''`))
 		}
 		return 204
 	})
@@ -353,12 +354,7 @@ func TestRefusalOpensTheEndpointsOtherQueues(t *testing.T) {
 	}
 	hook := h.hooks["hook"]
 	silent := len(hook.all())
-	hook.set(func(id string) int {
-		if id == keys[0] {
-			return 400
-		}
-		return 204
-	})
+	hook.set(refusing(keys[0]))
 	h.due()
 	for n := range streams {
 		h.serve(sub(n), "hook")
@@ -396,25 +392,13 @@ func TestRedeliverGoesBackToTheCursor(t *testing.T) {
 	keys, other := h.post(sub(0), 4), h.post(sub(1), 1)
 	h.serve(sub(0), "hook")
 	h.serve(sub(1), "hook")
-	again := func(after uint64, of txmanager.Submitter) []txmanager.Submitter {
-		found, err := h.EventLog.Redeliver(t.Context(), eventlog.Redelivery{Endpoint: "hook", After: after, Submitter: of, By: "ann", Reason: "lost"})
-		check.OK(t)(err)
-		return found
+	again := func(after uint64, of txmanager.Submitter) ([]txmanager.Submitter, error) {
+		return h.EventLog.Redeliver(t.Context(), eventlog.Redelivery{Endpoint: "hook", After: after, Submitter: of, By: "ann", Reason: "lost"})
 	}
-	if got := again(1, ""); len(got) != 2 {
-		t.Errorf("queues that go back: got %v, want both", got)
-	}
-	if got := again(4, sub(0)); len(got) != 0 {
-		t.Errorf("after the last event: got %v, want none", got)
-	}
-	for _, c := range []struct {
-		after uint64
-		want  error
-	}{{6, store.ErrCursor}, {5, nil}} {
-		if _, err := h.EventLog.Redeliver(t.Context(), eventlog.Redelivery{Endpoint: "hook", After: c.after, By: "ann", Reason: "lost"}); !errors.Is(err, c.want) {
-			t.Errorf("after %d: got %v, want %v", c.after, err, c.want)
-		}
-	}
+	check.Equal(t, "queues that go back", len(check.Value(again(1, ""))(t)), 2)
+	check.Equal(t, "queues after their last event", len(check.Value(again(4, sub(0)))(t)), 0)
+	check.Err(t, "after no event", store.ErrCursor)(again(6, ""))
+	check.Err(t, "after the last event", nil)(again(5, ""))
 	late := check.Value(h.EventLog.EventBacklogs(t.Context(), []string{"hook"}))(t)
 	if late[0].Streams != 2 || late[0].Oldest > time.Minute {
 		t.Errorf("late: got %+v, want two queues since the redelivery", late[0])
@@ -429,7 +413,7 @@ func TestRedeliverGoesBackToTheCursor(t *testing.T) {
 	holder := h.worker("holder")
 	holder.At = func(point string) {
 		if point == "publish.told" && len(hook.all()) == before+2 {
-			again(2, sub(0))
+			check.OK(t)(again(2, sub(0)))
 		}
 	}
 	check.OK(t)(holder.Serve(t.Context(), events.DeliveryQueue{Submitter: sub(0), Endpoint: "hook"}))

@@ -2,7 +2,6 @@ package lease_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -52,12 +51,8 @@ func TestH29CallsEndBeforeTheLeaseDoes(t *testing.T) {
 			ctx, cancel := granted(c.left).CallContext(caller, c.timeout)
 			began := time.Now()
 			<-ctx.Done()
-			if got := time.Since(began); got != c.want {
-				t.Errorf("%s: ended after %v, want %v", name, got, c.want)
-			}
-			if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: got %v, want deadline exceeded", name, err)
-			}
+			check.Equal(t, name+": ended after", time.Since(began), c.want)
+			check.Err(t, name, context.DeadlineExceeded)(ctx.Err())
 			cancel()
 			stop()
 		}
@@ -69,21 +64,13 @@ func TestShortLeaseIsRenewedBeforeACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rules := lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second}
 		l := granted(rules.Duration)
-		if rules.Short(l) {
-			t.Error("a fresh lease is short")
-		}
+		check.Equal(t, "a fresh lease is short", rules.Short(l), false)
 		time.Sleep(5 * time.Second)
-		if rules.Short(l) {
-			t.Error("with exactly 5 s left it is short, want less than that")
-		}
+		check.Equal(t, "short with exactly 5 s left", rules.Short(l), false)
 		time.Sleep(time.Nanosecond)
-		if !rules.Short(l) {
-			t.Error("with less than 5 s left it is not short")
-		}
+		check.Equal(t, "short with less than 5 s left", rules.Short(l), true)
 		time.Sleep(time.Minute)
-		if !rules.Short(l) {
-			t.Error("past its end it is not short")
-		}
+		check.Equal(t, "short past its end", rules.Short(l), true)
 	})
 }
 

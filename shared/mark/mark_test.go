@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -130,7 +131,7 @@ func TestTwoDatabasesAndLostAnswers(t *testing.T) {
 		var running []*process
 		defer func() { // processes that still wait are released
 			for _, p := range running {
-				finish(p)
+				_ = p.finish(true)
 			}
 		}()
 		copied := -1 // the number of generations when the copy was made
@@ -191,12 +192,7 @@ func TestTwoDatabasesAndLostAnswers(t *testing.T) {
 // preparedBeforeCopy reports whether the copy has the id. A mark that was under way when the copy was
 // made is in both databases, and does not distinguish them.
 func preparedBeforeCopy(dbs []*database, id string) bool {
-	for _, d := range dbs {
-		if _, ok := d.held[id]; !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(dbs, func(d *database) bool { _, ok := d.held[id]; return !ok })
 }
 
 func start(w *world, db *database) *process {
@@ -206,14 +202,14 @@ func start(w *world, db *database) *process {
 	return p
 }
 
-// finish lets p run to its end.
-func finish(p *process) {
+// finish lets p run to its end, without answers if they are lost.
+func (p *process) finish(lost bool) error {
 	for {
-		p.turn <- true
+		p.turn <- lost
 		select {
 		case <-p.next:
-		case <-p.done:
-			return
+		case err := <-p.done:
+			return err
 		}
 	}
 }
@@ -245,17 +241,7 @@ func TestRestoredDatabaseStaysForeign(t *testing.T) {
 }
 
 // advance runs one keeper alone.
-func advance(w *world, db *database) error {
-	p := start(w, db)
-	for {
-		p.turn <- false
-		select {
-		case <-p.next:
-		case err := <-p.done:
-			return err
-		}
-	}
-}
+func advance(w *world, db *database) error { return start(w, db).finish(false) }
 
 // overtaken is an object and a book whose first reads return an older mark.
 type overtaken struct{ reads, older int }

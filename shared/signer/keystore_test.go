@@ -50,8 +50,7 @@ func keystore(t *testing.T, password string, keys ...*ecdsa.PrivateKey) (folder,
 	t.Helper()
 	folder, passwordPath = t.TempDir(), filepath.Join(t.TempDir(), "password")
 	for _, key := range keys {
-		file, err := signertest.KeyFile(key, password)
-		check.OK(t)(err)
+		file := check.Value(signertest.KeyFile(key, password))(t)
 		write(t, filepath.Join(folder, "UTC--"+crypto.PubkeyToAddress(key.PublicKey).Hex()), string(file))
 	}
 	write(t, passwordPath, password+"\n")
@@ -70,10 +69,8 @@ func TestKeystoreSignerFulfilsTheContract(t *testing.T) {
 		key, address := newKey(t)
 		folder, password := keystore(t, "correct horse", key)
 		write(t, filepath.Join(folder, ".hidden"), "not a key file")
-		keys, err := signer.LoadKeystore(folder, password, 1337)
-		check.OK(t)(err)
-		local, err := signer.NewLocal(keys)
-		check.OK(t)(err)
+		keys := check.Value(signer.LoadKeystore(folder, password, 1337))(t)
+		local := check.Value(signer.NewLocal(keys))(t)
 		return signertest.Fixture{Signer: local, Submitter: eip155.NewSubmitter(1337, address), Secrets: []string{hexOf(key), "correct horse"}}
 	})
 }
@@ -143,16 +140,14 @@ func only(t *testing.T, folder string) string {
 
 func read(t *testing.T, path string) (file map[string]any) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	check.OK(t)(err)
+	text := check.Value(os.ReadFile(path))(t)
 	check.OK(t)(json.Unmarshal(text, &file))
 	return file
 }
 
 func put(t *testing.T, path string, file map[string]any) {
 	t.Helper()
-	text, err := json.Marshal(file)
-	check.OK(t)(err)
+	text := check.Value(json.Marshal(file))(t)
 	write(t, path, string(text))
 }
 

@@ -23,8 +23,7 @@ import (
 
 func newKey(t *testing.T) (*ecdsa.PrivateKey, txmanager.Address) {
 	t.Helper()
-	key, err := crypto.GenerateKey()
-	check.OK(t)(err)
+	key := check.Value(crypto.GenerateKey())(t)
 	return key, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))
 }
 
@@ -36,8 +35,7 @@ func TestLocalSignerFulfilsTheContract(t *testing.T) {
 	signertest.Run(t, func(t *testing.T) signertest.Fixture {
 		key, address := newKey(t)
 		s := eip155.NewSubmitter(1337, address)
-		local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
-		check.OK(t)(err)
+		local := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key}))(t)
 		return signertest.Fixture{Signer: local, Submitter: s, Secrets: []string{hexOf(key), key.D.String()}}
 	})
 }
@@ -47,11 +45,8 @@ func TestLocalPrintsNoKey(t *testing.T) {
 	t.Parallel()
 	key, address := newKey(t)
 	s := eip155.NewSubmitter(1, address)
-	local, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key})
-	check.OK(t)(err)
-	if !local.InProcess(s) {
-		t.Error("in process: got false, want true")
-	}
+	local := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: key}))(t)
+	check.Equal(t, "in process", local.InProcess(s), true)
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
 		for _, printed := range []any{local, *local} {
 			check.Equal(t, fmt.Sprintf("%s of %T", verb, printed), fmt.Sprintf(verb, printed), "local signer of 1 keys")
@@ -79,8 +74,7 @@ func TestReadKeysReadsEachLine(t *testing.T) {
 	text := fmt.Sprintf("# payouts\n\n%s=%s\r\n  eip155:10:%s = 0x%s  \n", one, hexOf(key), strings.ToUpper(ten.Address().String()[2:]), hexOf(key))
 	text = strings.Replace(text, "eip155:10:", "eip155:10:0x", 1)
 	check.OK(t)(os.WriteFile(path, []byte(text), 0o600))
-	keys, err := signer.LoadKeys(path)
-	check.OK(t)(err)
+	keys := check.Value(signer.LoadKeys(path))(t)
 	if len(keys) != 2 || !keys[one].Equal(key) || !keys[ten].Equal(key) {
 		t.Errorf("keys: got those of %d accounts, want %s and %s", len(keys), one, ten)
 	}
@@ -135,11 +129,8 @@ func TestVerifyRejectsAnyDifference(t *testing.T) {
 		inner := &types.DynamicFeeTx{ChainID: big.NewInt(5), Nonce: 7, To: &common.Address{9}, Value: big.NewInt(1), Data: []byte{1},
 			Gas: 21_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2)}
 		edit(inner)
-		tx, err := types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), inner)
-		check.OK(t)(err)
-		raw, err := tx.MarshalBinary()
-		check.OK(t)(err)
-		return raw
+		tx := check.Value(types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), inner))(t)
+		return check.Value(tx.MarshalBinary())(t)
 	}
 	same := func(*types.DynamicFeeTx) {}
 	good := sign(key, same)

@@ -24,11 +24,8 @@ func directory(t *testing.T, local signer.Service) signer.Directory {
 	t.Helper()
 	list := filepath.Join(t.TempDir(), "remotes")
 	check.OK(t)(os.WriteFile(list, []byte(`{"treasury": {"url": "http://127.0.0.1:1"}}`), 0o600))
-	remotes, err := remote.Kind(list, time.Second)
-	check.OK(t)(err)
-	d, err := signer.NewDirectory(signer.LocalKind(local), kms.New(kms.Options{}).Kind(), remotes)
-	check.OK(t)(err)
-	return d
+	remotes := check.Value(remote.Kind(list, time.Second))(t)
+	return check.Value(signer.NewDirectory(signer.LocalKind(local), kms.New(kms.Options{}).Kind(), remotes))(t)
 }
 
 // A registration's text selects the one signer that it names, or gives an error with the possible
@@ -46,14 +43,10 @@ func TestDirectorySelectsTheNamedSigner(t *testing.T) {
 		"", "Local", "local:", "kms", "kms:", "kms:" + someKey + "0x", "kms:" + someKey[:len(someKey)-2] + "0", "kms:" + someKey + "/", "kms:/" + someKey,
 		"kms: " + someKey, "remote", "remote:", "remote:other", "treasury",
 	} {
-		if _, err := d.Named(name); !errors.Is(err, signer.ErrUnknownSigner) {
-			t.Errorf("%q: got %v, want ErrUnknownSigner", name, err)
-		}
+		check.Err(t, fmt.Sprintf("%q", name), signer.ErrUnknownSigner)(d.Named(name))
 	}
 	for _, name := range []string{"local", "kms:" + someKey, "remote:treasury"} {
-		if _, err := (signer.Directory{}).Named(name); !errors.Is(err, signer.ErrUnknownSigner) {
-			t.Errorf("%q of nothing: got %v, want ErrUnknownSigner", name, err)
-		}
+		check.Err(t, fmt.Sprintf("%q of nothing", name), signer.ErrUnknownSigner)((signer.Directory{}).Named(name))
 	}
 }
 
@@ -68,11 +61,8 @@ func TestDirectoryTakesFurtherKinds(t *testing.T) {
 		}
 		return local, nil
 	}}
-	d, err := signer.NewDirectory(signer.LocalKind(new(signer.Local)), vault)
-	check.OK(t)(err)
-	if got, err := d.Named("vault:treasury"); err != nil || got != signer.Service(local) {
-		t.Errorf("the further kind: got %v, %v, want its signer", got, err)
-	}
+	d := check.Value(signer.NewDirectory(signer.LocalKind(new(signer.Local)), vault))(t)
+	check.Equal(t, "the further kind", check.Value(d.Named("vault:treasury"))(t), signer.Service(local))
 	for name, want := range map[string]string{"vault:other": "no such path", "other": "vault:<path>", "vault": "vault:<path>"} {
 		if _, err := d.Named(name); !errors.Is(err, signer.ErrUnknownSigner) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want ErrUnknownSigner with %q", name, err, want)
@@ -94,7 +84,5 @@ func TestUnknownSignerSignsNothing(t *testing.T) {
 	if got, err := service.Sign(t.Context(), s, txmanager.Unsigned{ChainID: 1}); !errors.Is(err, signer.ErrUnknownSigner) || got.Raw != nil {
 		t.Errorf("got %d bytes, %v, want ErrUnknownSigner", len(got.Raw), err)
 	}
-	if !service.InProcess(s) {
-		t.Error("in process: got false, want true")
-	}
+	check.Equal(t, "in process", service.InProcess(s), true)
 }

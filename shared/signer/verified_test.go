@@ -36,10 +36,6 @@ func TestVerifiedRecoversEachCall(t *testing.T) {
 	if _, err := s.Sign(t.Context(), account, txmanager.Unsigned{}); err == nil {
 		t.Error("sign: got no error")
 	}
-	if err := s.Check(t.Context(), account); err == nil {
-		t.Error("check: got no error")
-	}
-	if s.InProcess(account) {
-		t.Error("in process: got true, want false")
-	}
+	check.Equal(t, "check fails", s.Check(t.Context(), account) != nil, true)
+	check.Equal(t, "in process", s.InProcess(account), false)
 }

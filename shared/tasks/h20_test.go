@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/tasks"
@@ -40,9 +39,7 @@ func TestH20SweepNamesAreByTheMinute(t *testing.T) {
 		fmt.Sprintf("%s-0123abcd-s-%d", alice.Digest(), minute+1),
 		fmt.Sprintf("%s-0123abcd-s-%d", alice.Digest(), minute+2),
 	}
-	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks accepted (-want +got):\n%s", diff)
-	}
+	check.Same(t, "tasks accepted", cloud.names(), want)
 }
 
 // H20: the name of a sweep's task must not depend on the token, whatever lease sessions begin, and two
@@ -53,9 +50,7 @@ func TestH20SweepNamesIgnoreLeaseSessions(t *testing.T) {
 	db.Register(t, alice, 1)
 	cloud := newService(t)
 	in := store.Intent{TxID: "00000000-0000-0000-0000-000000000001", Submitter: alice, RequestID: "r", Caller: "shop", Payload: []byte(`{}`)}
-	if _, err := db.Create(t.Context(), in, 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Create(t.Context(), in, 10))
 	minutes := map[int64]bool{}
 	for range 4 {
 		found, minute, err := db.Overdue(t.Context(), 0, 10, time.Time{})
@@ -78,9 +73,7 @@ func session(t *testing.T, db storetest.Bundle) {
 	if err != nil || !taken.Held {
 		t.Fatalf("take: got %+v, %v; want it held", taken, err)
 	}
-	if _, err := db.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(db.Commit(t.Context(), txmanager.Commit{Lease: taken.State.Lease, LeaseEnd: txmanager.ReleaseAnyway}))
 }
 
 // H20: a recreated or restored database must not reuse names of its predecessor.
@@ -99,9 +92,7 @@ func TestH20NamesHaveTheEpoch(t *testing.T) {
 		before := len(cloud.names())
 		everyName(t, cloud.process(t, db.Epoch))
 		names := cloud.names()[before:]
-		if len(names) != 7 {
-			t.Errorf("epoch %s: got %d tasks %q, want one of each of the seven kinds", epoch, len(names), names)
-		}
+		check.Equal(t, fmt.Sprintf("epoch %s: tasks %q", epoch, names), len(names), 7)
 		for _, name := range names {
 			if other, ok := made[name]; ok || !strings.HasPrefix(name, alice.Digest()+"-"+epoch+"-") {
 				t.Errorf("%s under epoch %s: got it shared with %q, or without the epoch", name, epoch, other)

@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -23,9 +22,7 @@ func TestH33PollsMergeByTheSecond(t *testing.T) {
 		}
 		want = append(want, fmt.Sprintf("%s-0123abcd-receipt-%d", alice.Digest(), at.Unix()))
 	}
-	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks of a chain of which every task comes three times (-want +got):\n%s", diff)
-	}
+	check.Same(t, "tasks of a chain of which every task comes three times", cloud.names(), want)
 }
 
 // H33: merging must not lose the poll of another submitter, kind or second.
@@ -42,9 +39,7 @@ func TestH33PollsOfOthersAreKept(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks (-want +got):\n%s", diff)
-	}
+	check.Same(t, "tasks", cloud.names(), want)
 	for _, task := range cloud.accepted {
 		if due := task.ScheduleTime.AsTime(); !due.Equal(noon) && !due.Equal(noon.Add(time.Second)) {
 			t.Errorf("%s: got it due at %v, want at the time asked for", task.Name, due)

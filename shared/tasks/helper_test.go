@@ -55,8 +55,7 @@ func (s *service) CreateTask(_ context.Context, r *cloudtaskspb.CreateTaskReques
 // newService serves until the test ends.
 func newService(t *testing.T) *service {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t)(err)
+	listener := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &service{address: listener.Addr().String(), burnt: map[string]bool{}}
 	server := grpc.NewServer()
 	cloudtaskspb.RegisterCloudTasksServer(server, s)
@@ -100,16 +99,12 @@ func always(epoch string) func(context.Context) (string, error) {
 // epoch.
 func anew(t *testing.T) *store.Store {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	check.OK(t)(err)
+	cluster := check.Value(pgcluster.Shared())(t)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
 	check.OK(t)(err)
 	t.Cleanup(drop)
-	if _, err := migrations.Up(t.Context(), cluster.URL(name), slog.New(slog.NewTextHandler(io.Discard, nil))); err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.Open(t.Context(), storetest.Options(cluster.URL(name), storetest.Rules))
-	check.OK(t)(err)
+	check.OK(t)(migrations.Up(t.Context(), cluster.URL(name), slog.New(slog.NewTextHandler(io.Discard, nil))))
+	s := check.Value(store.Open(t.Context(), storetest.Options(cluster.URL(name), storetest.Rules)))(t)
 	t.Cleanup(s.Close)
 	return s
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/tasks"
 )
@@ -39,9 +37,7 @@ func TestStepsAreNamedByTheTransferAndItsRetries(t *testing.T) {
 		named(one, "0123abcd", "transfer-"+one+"-0"), named(one, "0123abcd", "transfer-"+one+"-1"),
 		named(other, "0123abcd", "transfer-"+other+"-0"), named(one, "9999ffff", "transfer-"+one+"-0"),
 	}
-	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks accepted (-want +got):\n%s", diff)
-	}
+	check.Same(t, "tasks accepted", cloud.names(), want)
 	task := cloud.accepted[0]
 	check.Equal(t, "body", string(task.GetHttpRequest().GetBody()), fmt.Sprintf(`{"req_id":%q}`, one))
 	if got := task.ScheduleTime.AsTime(); !got.Equal(at) || !strings.HasSuffix(task.GetHttpRequest().GetUrl(), "/internal/transfer") {
@@ -64,9 +60,7 @@ func TestH20SweptTransfersAreNamedByTheMinute(t *testing.T) {
 		named(one, "0123abcd", "transfer-"+one+"-0"), // used up: never accepted again
 		named(one, "0123abcd", fmt.Sprintf("s-%d", minute)), named(one, "0123abcd", fmt.Sprintf("s-%d", minute+1)),
 	}
-	if diff := cmp.Diff(want, cloud.names()); diff != "" {
-		t.Errorf("tasks accepted (-want +got):\n%s", diff)
-	}
+	check.Same(t, "tasks accepted", cloud.names(), want)
 }
 
 // Transfers are distributed over separate queues, and each stays in one.
@@ -82,7 +76,5 @@ func TestTransfersSpreadOverTheirQueues(t *testing.T) {
 			t.Errorf("queue %d: got %d of 400 transfers, want about 100", shard, n)
 		}
 	}
-	if len(seen) != 4 {
-		t.Errorf("queues: got %v, want four", seen)
-	}
+	check.Equal(t, "queues", len(seen), 4)
 }

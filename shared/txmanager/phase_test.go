@@ -3,6 +3,7 @@ package txmanager_test
 import (
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -80,7 +81,5 @@ func TestExactlyOnePhaseHolds(t *testing.T) {
 			}
 		}
 	})
-	if len(seen) != len(phaseConditions) {
-		t.Errorf("phases: got %d reached, want all %d", len(seen), len(phaseConditions))
-	}
+	check.Equal(t, "phases: reached", len(seen), len(phaseConditions))
 }

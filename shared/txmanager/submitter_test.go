@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 func TestNoSubmitterAsksForNothing(t *testing.T) {
@@ -19,17 +20,6 @@ func TestNoSubmitterAsksForNothing(t *testing.T) {
 			t.Errorf("%q: got chain %d, address %s; want zeros", s, s.ChainID(), s.Address())
 		}
 	}
-}
-
-// mixCase draws the letter case of each hex digit after 0x.
-func mixCase(t *rapid.T, text string) string {
-	digits := []byte(text)
-	for i := 2; i < len(digits); i++ {
-		if rapid.Bool().Draw(t, "upper") {
-			digits[i] = strings.ToUpper(text)[i]
-		}
-	}
-	return string(digits)
 }
 
 // A task's name takes letters, digits, hyphens and underscores; two submitters
@@ -53,11 +43,8 @@ func TestHashesAreReadAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		h := txmanager.Hash(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash"))
-		if got, err := txmanager.ParseHash(mixCase(t, h.String())); err != nil || got != h {
-			t.Fatalf("got %s, %v; want %s", got, err, h)
-		}
-		text, err := json.Marshal(map[txmanager.Hash]txmanager.Hash{h: h})
-		check.OK(t)(err)
+		check.Equal(t, "parsed in mixed case", check.Value(txmanager.ParseHash(txtest.MixCase(t, h.String())))(t), h)
+		text := check.Value(json.Marshal(map[txmanager.Hash]txmanager.Hash{h: h}))(t)
 		var back map[txmanager.Hash]txmanager.Hash
 		if err := json.Unmarshal(text, &back); err != nil || back[h] != h {
 			t.Fatalf("through JSON %s: got %v, %v; want %s", text, back, err, h)

@@ -24,12 +24,9 @@ func TestGasParamsKeepEveryWei(t *testing.T) {
 			return new(big.Int).SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, name))
 		}
 		want := txmanager.GasParams{Gas: rapid.Uint64().Draw(t, "gas"), FeeCapWei: amount("cap"), TipCapWei: amount("tip"), ValueWei: amount("value")}
-		text, err := json.Marshal(want)
-		check.OK(t)(err)
+		text := check.Value(json.Marshal(want))(t)
 		var got txmanager.GasParams
-		if err := json.Unmarshal(text, &got); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		check.OK(t)(json.Unmarshal(text, &got))
 		if d := txtest.Diff(want, got); d != "" {
 			t.Fatalf("through %s (-want +got):\n%s", text, d)
 		}
@@ -85,17 +82,13 @@ func TestStateExtrapolatesTheDatabasesClock(t *testing.T) {
 
 func TestEmptyWrites(t *testing.T) {
 	t.Parallel()
-	if !(txmanager.Commit{}).Empty() {
-		t.Error("nothing is not empty")
-	}
+	check.Equal(t, "nothing is empty", (txmanager.Commit{}).Empty(), true)
 	for name, w := range map[string]txmanager.Commit{
 		"a move": {Transitions: []txmanager.Transition{{}}}, "an allocation": {Allocations: []txmanager.Allocation{{}}}, "a version": {Versions: []txmanager.Version{{}}},
 		"final head": {Cursor: txmanager.CursorChange{FinalHead: 1}}, "trust": {Cursor: txmanager.CursorChange{ClearSuspected: true}},
 		"suspicion": {Cursor: txmanager.CursorChange{Suspect: &txmanager.Violation{}}}, "a release": {LeaseEnd: txmanager.ReleaseUnlessRerun}, "giving up": {LeaseEnd: txmanager.ReleaseAnyway},
 	} {
-		if w.Empty() {
-			t.Errorf("%s is empty: it would not be written", name)
-		}
+		check.Equal(t, name+" is empty, and would not be written", w.Empty(), false)
 	}
 }
 
@@ -110,11 +103,9 @@ func TestOnlyAcceptedAndKnownAcknowledge(t *testing.T) {
 	t.Parallel()
 	for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
 		want := class == txmanager.SendAccepted || class == txmanager.SendAlreadyKnown
-		check.Equal(t, fmt.Sprintf("%s", class), (txmanager.SendResult{Class: class}).Acknowledged(), want)
+		check.Equal(t, class.String(), (txmanager.SendResult{Class: class}).Acknowledged(), want)
 	}
-	if (txmanager.SendResult{}).Acknowledged() {
-		t.Error("no answer acknowledges, want it unknown")
-	}
+	check.Equal(t, "no answer", (txmanager.SendResult{}).Acknowledged(), false)
 }
 
 // Texts stored before node texts were separated are recognised by their class.
@@ -159,9 +150,7 @@ func TestBoundsOfValueAndTarget(t *testing.T) {
 			t.Errorf("%+v: got %q, want %q in it", a, got, want)
 		}
 	}
-	if got := b.RefusalReason(txmanager.BoundedTerms{}); got != "" {
-		t.Errorf("what is not known yet: got %q", got)
-	}
+	check.Equal(t, "what is not known yet", b.RefusalReason(txmanager.BoundedTerms{}), "")
 }
 
 // Each combination of handler, payload and time has a different fingerprint, also where some are

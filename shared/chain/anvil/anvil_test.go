@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/fencepost/fencepost/shared/chain/anvil"
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -33,13 +34,10 @@ func setup(t *testing.T, o anvil.Options) bundle {
 		t.Skip("Left out: ", err)
 	}
 	check.OK(t)(err)
-	client, err := ethclient.Dial(chain.URL())
-	check.OK(t)(err)
+	client := check.Value(ethclient.Dial(chain.URL()))(t)
 	t.Cleanup(func() {
 		client.Close()
-		if err := errors.Join(chain.Close(), chain.Close()); err != nil {
-			t.Errorf("close, twice: got %v, want nil", err)
-		}
+		check.Err(t, "close, twice", nil)(errors.Join(chain.Close(), chain.Close()))
 	})
 	return bundle{chain, client, devchain.DevAccounts(1)[0]}
 }
@@ -47,18 +45,9 @@ func setup(t *testing.T, o anvil.Options) bundle {
 // send signs a transfer with this nonce and sends it.
 func (b bundle) send(t *testing.T, n uint64) (common.Hash, []byte) {
 	t.Helper()
-	id := new(big.Int).SetUint64(b.ChainID())
-	tx, err := types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
-		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
-	})
-	check.OK(t)(err)
-	if err := b.client.SendTransaction(t.Context(), tx); err != nil {
-		t.Fatalf("send nonce %d: %v", n, err)
-	}
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
-	return tx.Hash(), raw
+	tx := chaintest.Transfer(t, b.account.Key, b.ChainID(), n, 1e9)
+	check.OK(t)(b.client.Client().CallContext(t.Context(), nil, "eth_sendRawTransaction", hexutil.Encode(tx.Raw)))
+	return common.Hash(tx.Hash), tx.Raw
 }
 
 func (b bundle) mine(t *testing.T, n int) {
@@ -147,26 +136,16 @@ func TestReorgRemovesAndAddsTransactions(t *testing.T) {
 	b.mine(t, 2)
 	check.OK(t)(b.Reorg(nil, nil))
 	b.wantHead(t, "removed", 2)
-	if b.known(t, hash) {
-		t.Error("removed: got the transaction known, want it gone")
-	}
+	check.Equal(t, "removed: known", b.known(t, hash), false)
 	check.OK(t)(b.Reorg(nil, [][]byte{raw}))
 	b.wantHead(t, "given to the second block", 2, hash)
 
 	later, laterRaw := b.send(t, 1)
-	if err := b.Reorg([][]byte{laterRaw}); err == nil {
-		t.Error("a transaction that is not valid there: got nil, want an error")
-	}
+	check.Equal(t, "a transaction that is not valid there is refused", b.Reorg([][]byte{laterRaw}) != nil, true)
 	b.wantHead(t, "a transaction that is not valid there", 2)
-	if !b.known(t, later) {
-		t.Error("pending during a reorg: got it gone, want it known")
-	}
-	if err := b.Reorg(nil, nil, nil); err == nil {
-		t.Error("more blocks than there are: got nil, want an error")
-	}
-	if err := b.Reorg(); err == nil {
-		t.Error("no block: got nil, want an error")
-	}
+	check.Equal(t, "pending during a reorg: known", b.known(t, later), true)
+	check.Equal(t, "more blocks than there are: refused", b.Reorg(nil, nil, nil) != nil, true)
+	check.Equal(t, "no block: refused", b.Reorg() != nil, true)
 }
 
 // An empty block that replaces an empty block has another hash, though time, base fee and parent are the
@@ -182,9 +161,7 @@ func TestReorgMakesAnotherBlock(t *testing.T) {
 		check.OK(t)(b.Reorg(nil))
 		hashes[b.block(t).Hash] = true
 	}
-	if got := len(hashes); got != n {
-		t.Errorf("blocks: got %d different ones, want %d", got, n)
-	}
+	check.Equal(t, "different blocks", len(hashes), n)
 }
 
 func TestDroppedTransactionsAreUnknown(t *testing.T) {
@@ -196,13 +173,9 @@ func TestDroppedTransactionsAreUnknown(t *testing.T) {
 	if !b.known(t, first) || b.known(t, second) {
 		t.Error("second dropped: got the wrong one gone")
 	}
-	if err := b.DropTransaction(txmanager.Hash(second)); err == nil {
-		t.Error("dropped twice: got nil, want an error")
-	}
+	check.Equal(t, "dropped twice: refused", b.DropTransaction(txmanager.Hash(second)) != nil, true)
 	check.OK(t)(b.DropPool())
-	if b.known(t, first) {
-		t.Error("pool dropped: got the first known, want it gone")
-	}
+	check.Equal(t, "pool dropped: the first is known", b.known(t, first), false)
 	b.mine(t, 1)
 	b.wantHead(t, "pool dropped", 1)
 }
@@ -220,13 +193,8 @@ func TestClosedNodeFreesItsPort(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{})
 	check.OK(t)(b.Close())
-	client, err := rpc.DialContext(t.Context(), b.URL())
-	check.OK(t)(err)
+	client := check.Value(rpc.DialContext(t.Context(), b.URL()))(t)
 	defer client.Close()
-	if err := client.CallContext(t.Context(), nil, "eth_blockNumber"); err == nil {
-		t.Error("call after close: got an answer, want none")
-	}
-	if err := b.Mine(1); err == nil {
-		t.Error("mine after close: got nil, want an error")
-	}
+	check.Equal(t, "a call after close fails", client.CallContext(t.Context(), nil, "eth_blockNumber") != nil, true)
+	check.Equal(t, "mine after close fails", b.Mine(1) != nil, true)
 }

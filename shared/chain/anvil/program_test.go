@@ -82,9 +82,7 @@ func TestFailedNpmIsAnError(t *testing.T) {
 	wantError(t, err, cache, "npm could not install it", "exit status 7", "getaddrinfo ENOTFOUND")
 	_, err = locate(t.Context(), npm(t, "true"), cache)
 	wantError(t, err, cache, "npm has no anvil "+Version+" for "+runtime.GOOS)
-	if _, err := locate(t.Context(), npm(t, installs), cache); err != nil {
-		t.Errorf("npm that works: got %v, want nil", err)
-	}
+	check.Err(t, "npm that works", nil)(locate(t.Context(), npm(t, installs), cache))
 }
 
 // An npm that hangs is stopped at its time-out, and its partial installation does not count.
@@ -104,11 +102,7 @@ func TestProgramIsInstalledOnce(t *testing.T) {
 	path := npm(t, "echo run >> "+runs+"; "+installs)
 	var all sync.WaitGroup
 	for range 8 {
-		all.Go(func() {
-			if _, err := locate(t.Context(), path, cache); err != nil {
-				t.Errorf("got %v, want nil", err)
-			}
-		})
+		all.Go(func() { check.Err(t, "locate", nil)(locate(t.Context(), path, cache)) })
 	}
 	all.Wait()
 	if got, err := os.ReadFile(runs); err != nil || string(got) != "run\n" {
@@ -130,9 +124,7 @@ func TestWaitForTheLockEnds(t *testing.T) {
 	_, err = locate(ctx, npm(t, installs), cache)
 	wantError(t, err, cache, "another process")
 	unlock()
-	if _, err := locate(t.Context(), npm(t, installs), cache); err != nil {
-		t.Errorf("after it: got %v, want nil", err)
-	}
+	check.Err(t, "after it", nil)(locate(t.Context(), npm(t, installs), cache))
 }
 
 // A program that does not print its address is stopped when the start times out.

@@ -1,14 +1,14 @@
 package chaintest
 
 import (
-	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -28,16 +28,12 @@ func testBlocks(t *testing.T, b *bundle) {
 	final := b.final(t)
 	for _, limit := range []int{1, 7, 1000} {
 		got, end := b.read(t, 0, limit)
-		if end != final {
-			t.Errorf("steps of %d: read up to block %d, want the last final block, %d", limit, end, final)
-		}
+		check.Equal(t, fmt.Sprintf("steps of %d: read up to block", limit), end, final)
 		want := map[uint64]txmanager.ConsumingTx{}
 		for n := range txs {
 			want[uint64(n)] = b.consumer(t, uint64(n))
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("steps of %d (-want +got):\n%s", limit, diff)
-		}
+		check.Same(t, fmt.Sprintf("steps of %d", limit), got, want)
 	}
 	other.wantNoBlocks(t, "of an account that has sent nothing", 0)
 	b.wantNoBlocks(t, "behind the last final block", final)
@@ -58,20 +54,11 @@ func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 	want := b.consumer(t, 0)
 	b.mine(t, 200)
 	if b.KeepsStates {
-		b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-			if _, ok := call.countsAt(); !ok {
-				return nil
-			}
-			return NodeError("missing trie node 5f3a")
-		}})
+		b.proxy.Set(answering(countsWhere(func(uint64) bool { return true }), NodeError("missing trie node 5f3a")))
 	}
-	if err := b.wantUntold(t, "deleted", 0); !errors.Is(err, txmanager.ErrNoCounts) {
-		t.Errorf("deleted: got %v, want ErrNoCounts", err)
-	}
+	check.Err(t, "deleted", txmanager.ErrNoCounts)(b.wantUntold(t, "deleted", 0))
 	got, _ := b.read(t, 0, 60)
-	if diff := cmp.Diff(map[uint64]txmanager.ConsumingTx{0: want}, got); diff != "" {
-		t.Errorf("in the blocks of a pruned node (-want +got):\n%s", diff)
-	}
+	check.Same(t, "in the blocks of a pruned node", got, map[uint64]txmanager.ConsumingTx{0: want})
 }
 
 // The start of the reading is found by the blocks' own times.
@@ -95,16 +82,10 @@ func testBlocksFromATime(t *testing.T, b *bundle) {
 				last = h.Number
 			}
 		}
-		if got := from(at); got != last {
-			t.Errorf("older than block %d: got block %d, want %d", headers[n].Number, got, last)
-		}
+		check.Equal(t, fmt.Sprintf("older than block %d: block", headers[n].Number), from(at), last)
 	}
-	if got := from(time.Unix(1, 0)); got != 0 {
-		t.Errorf("before the chain: got block %d, want the first", got)
-	}
-	if got := from(time.Now().Add(1000 * time.Hour)); got != final {
-		t.Errorf("later than every block: got block %d, want the last final one, %d", got, final)
-	}
+	check.Equal(t, "before the chain: block", from(time.Unix(1, 0)), 0)
+	check.Equal(t, "later than every block: block", from(time.Now().Add(1000*time.Hour)), final)
 }
 
 // An answer that is not a block, or not a transaction, is no answer. Earlier answers are returned.
@@ -116,13 +97,13 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 		forGood bool
 	}{
 		"a dropped answer":  {Fault{Drop: true}, false},
-		"no final block":    {FaultyMethod(getBlock, map[string]any{"result": nil}), false},
-		"null for a block":  {blockAnswer(map[string]any{"result": nil}), false},
-		"rate limited":      {blockAnswer(NodeError("rate limit exceeded")), false},
-		"history expired":   {blockAnswer(NodeError("pruned history unavailable")), true},
-		"another block":     {changedBlock(func(block map[string]any) { block["number"] = "0xffff" }), false},
-		"no value":          {changedBlock(func(block map[string]any) { eachTx(block, "value", nil) }), false},
-		"text for a number": {changedBlock(func(block map[string]any) { block["number"] = "few" }), false},
+		"no final block":    {FaultyMethod(getBlock, Result(nil)), false},
+		"null for a block":  {answering(wholeBlock, Result(nil)), false},
+		"rate limited":      {answering(wholeBlock, NodeError("rate limit exceeded")), false},
+		"history expired":   {answering(wholeBlock, NodeError("pruned history unavailable")), true},
+		"another block":     {changing(wholeBlock, func(block map[string]any) { block["number"] = "0xffff" }), false},
+		"no value":          {changing(wholeBlock, func(block map[string]any) { eachTx(block, "value", nil) }), false},
+		"text for a number": {changing(wholeBlock, func(block map[string]any) { block["number"] = "few" }), false},
 	} {
 		b.proxy.Set(c.fault)
 		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
@@ -144,44 +125,17 @@ func testFaultyBlocks(t *testing.T, b *bundle) {
 // checkBlocksUpTo25 checks that a node which is busy after block 25 still gives the blocks before it.
 func (b *bundle) checkBlocksUpTo25(t *testing.T) {
 	t.Helper()
-	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if text, _ := call.Params[0].(string); isWholeBlock(call) {
-			if n, err := hexutil.DecodeUint64(text); err == nil && n > 25 {
-				return NodeError("busy")
-			}
+	b.proxy.Set(answering(func(call Call) bool {
+		if !wholeBlock(call) {
+			return false
 		}
-		return nil
-	}})
+		n, err := hexutil.DecodeUint64(call.Params[0].(string))
+		return err == nil && n > 25
+	}, NodeError("busy")))
 	r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
 	if err != nil || r.End == 0 || r.End > 25 || r.Transactions[0].Hash == (txmanager.Hash{}) {
 		t.Errorf("blocks up to 25 alone: got %+v, %v, want some of them, with the transaction", r, err)
 	}
-}
-
-// isWholeBlock reports whether a call asks for a block with its transactions.
-func isWholeBlock(call Call) bool { return call.Method == getBlock && call.Params[1] == true }
-
-// blockAnswer answers each request for a whole block with one response.
-func blockAnswer(response map[string]any) Fault {
-	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if !isWholeBlock(call) {
-			return nil
-		}
-		return response
-	}}
-}
-
-// changedBlock changes each whole block that the node returns.
-func changedBlock(change func(block map[string]any)) Fault {
-	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		if !isWholeBlock(call) {
-			return nil
-		}
-		var response struct{ Result map[string]any }
-		_ = json.Unmarshal(own, &response) // a node's answer
-		change(response.Result)
-		return map[string]any{"result": response.Result}
-	}}
 }
 
 // read reads all final blocks after one, in steps.
@@ -189,10 +143,7 @@ func (b *bundle) read(t *testing.T, after uint64, limit int) (all map[uint64]txm
 	t.Helper()
 	all, end = map[uint64]txmanager.ConsumingTx{}, after
 	for {
-		r, err := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: end, MaxBlocks: limit, Turn: int(end)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := check.Value(b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, After: end, MaxBlocks: limit, Turn: int(end)}))(t)
 		if r.End > end+uint64(limit) || r.End == end && end < r.Final {
 			t.Fatalf("after block %d: got read up to %d, want some blocks, and %d at most", end, r.End, limit)
 		}
@@ -225,9 +176,5 @@ func (b *bundle) final(t *testing.T) uint64 {
 // consumer returns the transaction that consumed nonce n, found by counts.
 func (b *bundle) consumer(t *testing.T, n uint64) txmanager.ConsumingTx {
 	t.Helper()
-	consumer, err := b.connector.FindConsumingTx(t.Context(), b.submitter, n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return consumer
+	return check.Value(b.connector.FindConsumingTx(t.Context(), b.submitter, n))(t)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -244,11 +245,7 @@ func (b *bundle) tx(t *testing.T, n uint64, edit func(*txmanager.Unsigned)) txma
 	if b.Family != nil && b.Family.OneFee {
 		tx.Legacy, tx.TipCapWei = true, tx.FeeCapWei
 	}
-	signed, err := b.sign(tx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
+	return check.Value(b.sign(tx))(t)
 }
 
 // evmAccount is the account of a key on an EVM chain.
@@ -258,6 +255,19 @@ func evmAccount(chainID uint64, key *ecdsa.PrivateKey) Account {
 		return signEVM(key, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: (*common.Address)(eip155.Recipient(tx.To)),
 			Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei})
 	}}
+}
+
+// Transfer signs a transfer of the key's account to one without a key, which pays a tip of tipWei.
+func Transfer(t testing.TB, key *ecdsa.PrivateKey, chainID, nonce uint64, tipWei int64) txmanager.Signed {
+	t.Helper()
+	return Sign(t, key, chainID, types.DynamicFeeTx{Nonce: nonce, To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(100e9), GasTipCap: big.NewInt(tipWei)})
+}
+
+// Sign signs a transaction for an EVM chain.
+func Sign(t testing.TB, key *ecdsa.PrivateKey, chainID uint64, tx types.DynamicFeeTx) txmanager.Signed {
+	t.Helper()
+	tx.ChainID = new(big.Int).SetUint64(chainID)
+	return check.Value(signEVM(key, &tx))(t)
 }
 
 func signEVM(key *ecdsa.PrivateKey, inner types.TxData) (txmanager.Signed, error) {
@@ -271,11 +281,7 @@ func signEVM(key *ecdsa.PrivateKey, inner types.TxData) (txmanager.Signed, error
 
 func (b *bundle) send(t *testing.T, txs ...txmanager.Signed) []txmanager.SendResult {
 	t.Helper()
-	raws := make([][]byte, len(txs))
-	for i, tx := range txs {
-		raws[i] = tx.Raw
-	}
-	results := b.connector.Send(t.Context(), raws)
+	results := b.connector.Send(t.Context(), raws(txs))
 	if got, want := len(results), len(txs); got != want {
 		t.Fatalf("results: got %d, want %d", got, want)
 	}
@@ -295,9 +301,7 @@ func (b *bundle) mustSend(t *testing.T, txs ...txmanager.Signed) {
 
 func (b *bundle) mine(t *testing.T, n int) {
 	t.Helper()
-	if err := b.Mine(n); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.Mine(n))
 }
 
 func (b *bundle) query(t *testing.T, q txmanager.ChainQuery) txmanager.ChainObservation {

@@ -14,8 +14,8 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -60,10 +60,7 @@ func (b *bundle) other(t *testing.T) *bundle {
 		other.as(b.Family.NewAccount())
 		return &other
 	}
-	key, err := crypto.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := check.Value(crypto.GenerateKey())(t)
 	other.Key = key
 	other.as(evmAccount(b.ChainID, key))
 	return &other
@@ -76,9 +73,7 @@ func testNotConsumed(t *testing.T, b *bundle) {
 	b.wantNotConsumed(t, "pending", 0)
 	b.mine(t, 1)
 	b.wantNotConsumed(t, "behind the last", 2)
-	if err := b.DropPool(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DropPool())
 	b.mustSend(t, b.tx(t, 2, nil))
 	b.wantNotConsumed(t, "pending behind mined ones", 2)
 	if b.proxy == nil {
@@ -88,11 +83,11 @@ func testNotConsumed(t *testing.T, b *bundle) {
 	for name, fault := range map[string]Fault{
 		"a dropped answer":  {Drop: true},
 		"no count":          FaultyMethod("eth_getTransactionCount", NodeError("header not found")),
-		"null for a count":  FaultyMethod("eth_getTransactionCount", map[string]any{"result": nil}),
+		"null for a count":  FaultyMethod("eth_getTransactionCount", Result(nil)),
 		"no block":          FaultyMethod("eth_getBlockByNumber", NodeError("header not found")),
-		"null for a block":  FaultyMethod("eth_getBlockByNumber", map[string]any{"result": nil}),
+		"null for a block":  FaultyMethod("eth_getBlockByNumber", Result(nil)),
 		"rate limited":      FaultyMethod("eth_getBlockByNumber", NodeError("daily request rate limit exceeded")),
-		"text for a number": FaultyMethod("eth_getTransactionCount", map[string]any{"result": "few"}),
+		"text for a number": FaultyMethod("eth_getTransactionCount", Result("few")),
 	} {
 		b.proxy.Set(fault)
 		if err := b.wantUntold(t, name, 0); isPermanent(err) {
@@ -120,12 +115,7 @@ func testConsumedOnAPrunedNode(t *testing.T, b *bundle) {
 	}
 	b.mine(t, 40)
 	oldest := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{txs[1].Hash}}).Receipts[txs[1].Hash].Receipt.BlockNumber
-	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if at, ok := call.countsAt(); !ok || at >= oldest {
-			return nil
-		}
-		return NodeError(words)
-	}})
+	b.proxy.Set(answering(countsWhere(func(at uint64) bool { return at < oldest }), NodeError(words)))
 	b.wantConsumer(t, "above the oldest state", 2, txs[2])
 	b.wantConsumer(t, "in the block of the oldest state", 1, txs[1])
 	if err := b.wantUntold(t, "below the oldest state", 0); !isPermanent(err) || !strings.Contains(err.Error(), words) {
@@ -162,12 +152,7 @@ func testConsumedAmongMillions(t *testing.T, b *bundle) {
 	b.mustSend(t, tx)
 	b.mine(t, 1)
 	var block map[string]any
-	b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		if call.Method == "eth_getBlockByNumber" && call.Params[1] == true {
-			_ = json.Unmarshal(own, &block) // a node's answer
-		}
-		return nil
-	}})
+	b.proxy.Set(changing(wholeBlock, func(own map[string]any) { block = own }))
 	b.wantConsumer(t, "at its own height", 0, tx)
 	for height, limit := range map[uint64]uint64{1: 8, 2: 8, head / 2: 8, head / 3: 8, head - 7_000: 6, head - 300: 5, head - 20: 4, head: 3} {
 		b.proxy.Set(moved(block, height, head))
@@ -189,15 +174,15 @@ func moved(block map[string]any, height, head uint64) Fault {
 		at, ok := call.countsAt()
 		switch {
 		case ok && at < height:
-			return map[string]any{"result": "0x0"}
+			return Result("0x0")
 		case call.Method == "eth_getTransactionCount":
-			return map[string]any{"result": "0x1"}
+			return Result("0x1")
 		case call.asksFor("latest"):
-			return map[string]any{"result": map[string]any{"number": hexutil.EncodeUint64(head), "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1", "baseFeePerGas": "0x1"}}
+			return Result(map[string]any{"number": hexutil.EncodeUint64(head), "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1", "baseFeePerGas": "0x1"})
 		case call.asksFor(hexutil.EncodeUint64(height)):
-			result := maps.Clone(block["result"].(map[string]any))
-			result["number"] = hexutil.EncodeUint64(height)
-			return map[string]any{"result": result}
+			at := maps.Clone(block)
+			at["number"] = hexutil.EncodeUint64(height)
+			return Result(at)
 		}
 		return nil
 	}}
@@ -245,9 +230,7 @@ func testConsumedDuringReorg(t *testing.T, b *bundle) {
 			return nil
 		}})
 		b.wantConsumer(t, name, 0, consumer)
-		if !reorged {
-			t.Errorf("%s: got no reorg during the search, want one", name)
-		}
+		check.Equal(t, name+": a reorg during the search", reorged, true)
 		b.proxy.Set(Fault{})
 		b.reorg(t, [][]byte{first.Raw}, nil, nil)
 	}
@@ -269,22 +252,16 @@ func testWrongConsumptionIsRejected(t *testing.T, b *bundle) {
 		"to nowhere":      func(block map[string]any) { eachTx(block, "to", "0x12") },
 	} {
 		asked := 0
-		b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-			if call.Method != "eth_getBlockByNumber" || call.Params[1] != true {
-				return nil
-			}
+		b.proxy.Set(changing(wholeBlock, func(block map[string]any) {
 			asked++
-			var response struct{ Result map[string]any }
-			_ = json.Unmarshal(own, &response) // a node's answer
-			distort(response.Result)
-			return map[string]any{"result": response.Result}
-		}})
+			distort(block)
+		}))
 		b.wantUntold(t, name, 0)
 		if asked == 0 || asked > 2 {
 			t.Errorf("%s: got %d blocks asked for, want one, and at most one more", name, asked)
 		}
 	}
-	b.proxy.Set(FaultyMethod("eth_getTransactionCount", map[string]any{"result": "0x1"}))
+	b.proxy.Set(FaultyMethod("eth_getTransactionCount", Result("0x1")))
 	b.wantUntold(t, "a count of 1 at every height", 0)
 }
 
@@ -319,18 +296,11 @@ func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) txmanager.Signed
 	t.Helper()
 	auth := types.SetCodeAuthorization{Address: common.Address{0xfe}, Nonce: n}
 	auth.ChainID.SetUint64(b.ChainID)
-	auth, err := types.SignSetCode(of.Key, auth)
-	if err != nil {
-		t.Fatal(err)
-	}
+	auth = check.Value(types.SignSetCode(of.Key, auth))(t)
 	inner := &types.SetCodeTx{ChainID: &auth.ChainID, GasTipCap: auth.ChainID.Clone().SetUint64(1e9),
 		GasFeeCap: auth.ChainID.Clone().SetUint64(10e9), Gas: 200_000, To: common.Address{0xfd},
 		Value: auth.ChainID.Clone().Clear(), AuthList: []types.SetCodeAuthorization{auth}}
-	signed, err := signEVM(b.Key, inner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
+	return check.Value(signEVM(b.Key, inner))(t)
 }
 
 // wantConsumer requires tx as the transaction that consumed nonce n, in the block of its receipt.
@@ -341,16 +311,11 @@ func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx txmanager.
 		t.Errorf("%s: nonce %d: %v", when, n, err)
 		return
 	}
-	want, err := b.callOf(tx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := check.Value(b.callOf(tx))(t)
 	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}})
 	receipt := v.Receipts[tx.Hash].Receipt
 	want.Hash, want.BlockNumber, want.BlockHash, want.Node = tx.Hash, receipt.BlockNumber, receipt.BlockHash, v.Node
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: transaction of nonce %d (-want +got):\n%s", when, n, diff)
-	}
+	check.Same(t, fmt.Sprintf("%s: transaction of nonce %d", when, n), got, want)
 }
 
 // callOf returns the call of signed bytes. On an EVM chain go-ethereum reads it, not the connector under test.
@@ -376,17 +341,13 @@ func testCanonicalAddresses(t *testing.T, b *bundle) {
 	b.mustSend(t, tx)
 	b.mine(t, 100)
 	payload, _, err := b.family().ParsePayload(fmt.Appendf(nil, `{"to": %q, "value": "1"}`, *b.to()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(err)
 	call, errPayload := b.connector.ParsePayload(payload)
 	from, parsed, _, errSigned := b.connector.ParseSigned(tx.Raw)
 	consuming, errConsuming := b.connector.FindConsumingTx(t.Context(), b.submitter, 0)
 	blocks, errBlocks := b.connector.ReadBlocks(t.Context(), txmanager.BlocksQuery{Submitter: b.submitter, MaxBlocks: 50})
 	known, errKnown := b.connector.Transaction(t.Context(), tx.Hash)
-	if err := errors.Join(errPayload, errSigned, errConsuming, errBlocks, errKnown); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(errors.Join(errPayload, errSigned, errConsuming, errBlocks, errKnown))
 	for where, a := range map[string]*txmanager.Address{
 		"ParsePayload": call.To, "ParseSigned, from": &from, "ParseSigned, to": parsed.To, "FindConsumingTx": consuming.To,
 		"ReadBlocks": blocks.Transactions[0].To, "Transaction, from": &known.From, "Transaction, to": known.Tx.To,

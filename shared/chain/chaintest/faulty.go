@@ -6,6 +6,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -21,10 +22,8 @@ func testWindowWithoutBlocks(t *testing.T, b *bundle) {
 	} {
 		b.connectAnew(t)
 		asked := b.watch(FaultyMethod(byBlock, response))
-		b.wantWindow(t, name, q, 3, 120)
-		asked.want(t, name, 120, 1)
-		b.wantWindow(t, name+", again", q, 2, 120)
-		asked.want(t, name+", again", 120, 0)
+		asked.wantWindow(t, name, q, 120, cost{trips: 3, singly: 120, byBlock: 1})
+		asked.wantWindow(t, name+", again", q, 120, cost{trips: 2, singly: 120})
 	}
 }
 
@@ -82,7 +81,7 @@ func testFaultyBlockReceipts(t *testing.T, b *bundle) {
 				if call.Method != byBlock || json.Unmarshal(own, &answer) != nil || len(answer.Result) == 0 {
 					return nil
 				}
-				return map[string]any{"result": distort(answer.Result)}
+				return Result(distort(answer.Result))
 			}})
 			b.wantWindow(t, fmt.Sprintf("%s, %d below the head", name, below), held, 5, 120)
 		}
@@ -111,9 +110,7 @@ func testWindowDuringNewBlocks(t *testing.T, b *bundle) {
 	for name, q := range map[string]txmanager.ChainQuery{"in the head": q, "held": heldAt(q, 100, at)} {
 		b.proxy.Set(every(func(int) error { return b.Mine(2) }))
 		v := b.wantWindow(t, name, q, 4, 100)
-		if got, want := v.Head.Number, v.StartHead.Number+2*uint64(trips-1); got != want {
-			t.Errorf("%s: head: got %d, want %d, after the blocks that came between", name, got, want)
-		}
+		check.Equal(t, name+": head", v.Head.Number, v.StartHead.Number+2*uint64(trips-1))
 		if n := len(v.Headers); n == 0 || v.Headers[0].Number != at-3 || v.Headers[n-1] != *v.StartHead {
 			t.Errorf("%s: headers: got %+v, want those up to %+v", name, v.Headers, v.StartHead)
 		}
@@ -142,7 +139,7 @@ func testWindowOnALaggingNode(t *testing.T, b *bundle) {
 			t.Fatalf("%s by a lagging count: got %+v, want not found", h, a)
 		}
 	}
-	b.proxy.Set(FaultyMethod(byBlock, map[string]any{"result": nil}))
+	b.proxy.Set(FaultyMethod(byBlock, Result(nil)))
 	b.wantWindow(t, "a block that lags", q, 3, 120)
 	b.proxy.Set(recorder.Replay(nil))
 	if v := b.query(t, q); v.Receipts[txs[0].Hash].Answer != txmanager.AnswerNotFound {
@@ -166,12 +163,12 @@ func testReceiptOutsideTheObservation(t *testing.T, b *bundle) {
 			switch {
 			case call.Method == singly && json.Unmarshal(own, &one) == nil:
 				maps.Copy(one.Result, change)
-				return map[string]any{"result": one.Result}
+				return Result(one.Result)
 			case call.Method == byBlock && json.Unmarshal(own, &all) == nil:
 				for _, r := range all.Result {
 					maps.Copy(r, change)
 				}
-				return map[string]any{"result": all.Result}
+				return Result(all.Result)
 			}
 			return nil
 		}})

@@ -4,6 +4,7 @@ import (
 	"math/big"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -31,12 +32,8 @@ func (b *bundle) wantCounts(t *testing.T, when string, latest, pending uint64) {
 func (b *bundle) wantAnswers(t *testing.T, when string, tx txmanager.Signed, receipt, known txmanager.Answer) {
 	t.Helper()
 	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, Known: []txmanager.Hash{tx.Hash}})
-	if got := v.Receipts[tx.Hash].Answer; got != receipt {
-		t.Errorf("%s: receipt got answer %d, want %d", when, got, receipt)
-	}
-	if got := v.Known[tx.Hash]; got != known {
-		t.Errorf("%s: known got %d, want %d", when, got, known)
-	}
+	check.Equal(t, when+": receipt answer", v.Receipts[tx.Hash].Answer, receipt)
+	check.Equal(t, when+": known", v.Known[tx.Hash], known)
 }
 
 // Of two versions of one nonce the node keeps the one that pays more. The other is not found from then on,

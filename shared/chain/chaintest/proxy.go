@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
 // Proxy stands between a connector and a real node and changes answers on their way back. The node has
@@ -138,12 +141,63 @@ func NodeError(text string) map[string]any {
 	return map[string]any{"error": map[string]any{"code": -32000, "message": text}}
 }
 
+// Result is the response of a node that answers with this value.
+func Result(value any) map[string]any { return map[string]any{"result": value} }
+
 // FaultyMethod is a Fault that answers each call of one method with response.
 func FaultyMethod(method string, response map[string]any) Fault {
+	return answering(func(call Call) bool { return call.Method == method || method == getBlock && call.asksBlock() }, response)
+}
+
+// answering is a Fault that answers each call for which of is true with response.
+func answering(of func(Call) bool, response map[string]any) Fault {
 	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if call.Method != method && (method != getBlock || !call.asksBlock()) {
+		if !of(call) {
 			return nil
 		}
-		return response
+		return maps.Clone(response)
 	}}
+}
+
+// changing is a Fault that changes the object with which the node answers each call for which of is true.
+func changing(of func(Call) bool, change func(object map[string]any)) Fault {
+	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+		var answer struct{ Result map[string]any }
+		if !of(call) || json.Unmarshal(own, &answer) != nil || answer.Result == nil {
+			return nil
+		}
+		change(answer.Result)
+		return Result(answer.Result)
+	}}
+}
+
+// blockOf selects the calls for the block with a number or tag.
+func blockOf(numberOrTag string) func(Call) bool {
+	return func(call Call) bool { return call.asksFor(numberOrTag) }
+}
+
+// blockAt selects the calls for the block of a height by its number.
+func blockAt(height uint64) func(Call) bool { return blockOf(hexutil.EncodeUint64(height)) }
+
+// wholeBlock selects the calls for a block with its transactions.
+func wholeBlock(call Call) bool { return call.Method == getBlock && call.Params[1] == true }
+
+// countsWhere selects the calls for an account's count at certain heights.
+func countsWhere(selected func(height uint64) bool) func(Call) bool {
+	return func(call Call) bool {
+		at, ok := call.countsAt()
+		return ok && selected(at)
+	}
+}
+
+// wrongBlocks are the wrong answers to a request for a block.
+var wrongBlocks = map[string]func(of func(Call) bool) Fault{
+	"missing": func(of func(Call) bool) Fault { return answering(of, Result(nil)) },
+	"refused": func(of func(Call) bool) Fault { return answering(of, NodeError("header not found")) },
+	"another fork": func(of func(Call) bool) Fault {
+		return changing(of, func(block map[string]any) { block["hash"] = absentHash })
+	},
+	"another height": func(of func(Call) bool) Fault {
+		return changing(of, func(block map[string]any) { block["number"] = lower(block["number"]) })
+	},
 }

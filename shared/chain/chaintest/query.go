@@ -2,13 +2,16 @@ package chaintest
 
 import (
 	"encoding/json"
-	"maps"
+	"fmt"
 	"math/big"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -26,9 +29,7 @@ func testEmptyQueryReturnsTheHead(t *testing.T, b *bundle) {
 	before := b.query(t, txmanager.ChainQuery{})
 	b.mine(t, 2)
 	after := b.query(t, txmanager.ChainQuery{})
-	if got, want := after.Head.Number, before.Head.Number+2; got != want {
-		t.Errorf("head: got %d, want %d", got, want)
-	}
+	check.Equal(t, "head", after.Head.Number, before.Head.Number+2)
 	if after.Head.Hash == before.Head.Hash || after.Head.Parent == (txmanager.Hash{}) || after.Head.Time == 0 {
 		t.Errorf("head: got %+v, want another hash, a parent and a time", after.Head)
 	}
@@ -71,19 +72,15 @@ func testAccount(t *testing.T, b *bundle) {
 
 // An account with an EIP-7702 delegation has code.
 func testAccountWithCode(t *testing.T, b *bundle) {
-	b.proxy.Set(FaultyMethod("eth_getCode", map[string]any{"result": "0xef0100" + strings.Repeat("11", 20)}))
-	if !b.query(t, txmanager.ChainQuery{Account: true}).Account.HasCode {
-		t.Error("has code: got false, want true")
-	}
+	b.proxy.Set(FaultyMethod("eth_getCode", Result("0xef0100"+strings.Repeat("11", 20))))
+	check.Equal(t, "has code", b.query(t, txmanager.ChainQuery{Account: true}).Account.HasCode, true)
 }
 
 func testReceiptFoundNotFound(t *testing.T, b *bundle) {
 	tx := b.tx(t, 0, nil)
 	q := txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash, absentHash}}
 	b.mustSend(t, tx)
-	if got := b.query(t, q).Receipts[tx.Hash].Answer; got != txmanager.AnswerNotFound {
-		t.Errorf("receipt of a pending transaction: got answer %d, want not found", got)
-	}
+	check.Equal(t, "receipt of a pending transaction: answer", b.query(t, q).Receipts[tx.Hash].Answer, txmanager.AnswerNotFound)
 	b.mine(t, 1)
 	v := b.query(t, q)
 	got := v.Receipts[tx.Hash]
@@ -120,9 +117,7 @@ func testReceiptUnknown(t *testing.T, b *bundle) {
 		if got, ok := v.Receipts[tx.Hash]; !ok || got.Answer != txmanager.AnswerUnknown {
 			t.Errorf("%s: got %+v, want unknown", name, got)
 		}
-		if v.Account.LatestCount != 1 {
-			t.Errorf("%s: latest count got %d, want 1", name, v.Account.LatestCount)
-		}
+		check.Equal(t, name+": latest count", v.Account.LatestCount, 1)
 	}
 }
 
@@ -143,18 +138,14 @@ func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 		t.Helper()
 		v := b.query(t, q)
 		for i, h := range q.Known {
-			if got := v.Known[h]; got != answers[i] {
-				t.Errorf("%s, hash %d: got %d, want %d", when, i, got, answers[i])
-			}
+			check.Equal(t, fmt.Sprintf("%s, hash %d", when, i), v.Known[h], answers[i])
 		}
 	}
 	b.mustSend(t, mined)
 	b.mine(t, 1)
 	b.mustSend(t, dropped)
 	want("one pending", txmanager.AnswerFound, txmanager.AnswerFound, txmanager.AnswerNotFound)
-	if err := b.DropPool(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DropPool())
 	want("dropped", txmanager.AnswerFound, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 	b.wantCounts(t, "dropped", 1, 1)
 	b.mustSend(t, dropped)
@@ -187,9 +178,7 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 		for n := c.from; n <= c.last; n++ {
 			want = append(want, n)
 		}
-		if !slices.Equal(numbers, want) {
-			t.Errorf("%s: got headers %v, want %v", name, numbers, want)
-		}
+		check.Same(t, name+": headers", numbers, want)
 	}
 	if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
 		t.Errorf("headers after the head: got %v, want none", got)
@@ -200,41 +189,17 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 func testHeadersNotLinked(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head
-	for name, distort := range map[string]func(block map[string]any) map[string]any{
-		"missing":      func(map[string]any) map[string]any { return map[string]any{"result": nil} },
-		"refused":      func(map[string]any) map[string]any { return NodeError("header not found") },
-		"another fork": func(b map[string]any) map[string]any { b["hash"] = absentHash; return map[string]any{"result": b} },
-		"another height": func(b map[string]any) map[string]any {
-			b["number"] = "0x1"
-			return map[string]any{"result": b}
-		},
-	} {
+	for name, fault := range wrongBlocks {
 		for _, c := range []struct{ height, to uint64 }{
 			{head.Number - 5, head.Number}, {head.Number - 3, head.Number}, {head.Number - 1, head.Number},
 			{head.Number, head.Number}, {head.Number - 1, head.Number - 1}, // only the head shows it
 		} {
-			b.proxy.Set(faultyHeader(c.height, distort))
+			b.proxy.Set(fault(blockAt(c.height)))
 			if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
 				t.Errorf("%s at %d: got %d headers, want none", name, c.height, len(got))
 			}
 		}
 	}
-}
-
-// faultyHeader changes the block of one height when it is requested by number.
-func faultyHeader(height uint64, distort func(map[string]any) map[string]any) Fault {
-	return faultyBlock("0x"+new(big.Int).SetUint64(height).Text(16), distort)
-}
-
-// faultyBlock changes each answer for one number or tag.
-func faultyBlock(numberOrTag string, distort func(block map[string]any) map[string]any) Fault {
-	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
-		var answer struct{ Result map[string]any }
-		if !call.asksFor(numberOrTag) || json.Unmarshal(own, &answer) != nil {
-			return nil
-		}
-		return distort(answer.Result)
-	}}
 }
 
 func testEstimates(t *testing.T, b *bundle) {
@@ -279,14 +244,10 @@ func testOneRoundTrip(t *testing.T, b *bundle) {
 	before := b.roundTrips()
 	b.query(t, txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash, absentHash}, Known: []txmanager.Hash{tx.Hash},
 		FromBlock: 1, ToBlock: 30, Estimates: []txmanager.Call{{To: to, Value: big.NewInt(1)}}, Finality: "finalized"})
-	if got := b.roundTrips() - before; got != 1 {
-		t.Errorf("round trips of a query for everything: got %d, want 1", got)
-	}
+	check.Equal(t, "round trips of a query for everything", b.roundTrips()-before, 1)
 	before = b.roundTrips()
 	b.mustSend(t, b.tx(t, 1, nil), b.tx(t, 2, nil), b.tx(t, 3, nil))
-	if got := b.roundTrips() - before; got != 1 {
-		t.Errorf("round trips of three transactions: got %d, want 1", got)
-	}
+	check.Equal(t, "round trips of three transactions", b.roundTrips()-before, 1)
 }
 
 // Without the head, or a requested part of the account, the query fails as a whole.
@@ -297,7 +258,7 @@ func testQueryFailsAsAWhole(t *testing.T, b *bundle) {
 	for _, method := range []string{"eth_getBlockByNumber", "eth_getTransactionCount", "eth_getBalance", "eth_getCode", "eth_maxPriorityFeePerGas"} {
 		b.proxy.Set(FaultyMethod(method, NodeError("header not found")))
 		b.wantNoObservation(t, "an error of "+method, all)
-		b.proxy.Set(FaultyMethod(method, map[string]any{"result": nil}))
+		b.proxy.Set(FaultyMethod(method, Result(nil)))
 		b.wantNoObservation(t, "null for "+method, all)
 	}
 	b.proxy.Set(Fault{Drop: true})
@@ -320,7 +281,7 @@ func testWrongChain(t *testing.T, b *bundle) {
 	if b.proxy == nil {
 		return
 	}
-	b.proxy.Set(FaultyMethod("eth_chainId", map[string]any{"result": "0x" + new(big.Int).SetUint64(b.ChainID+1).Text(16)}))
+	b.proxy.Set(FaultyMethod("eth_chainId", Result(hexutil.EncodeUint64(b.ChainID+1))))
 	b.query(t, txmanager.ChainQuery{})
 
 	b.submitter = b.onChain(b.ChainID)
@@ -348,7 +309,7 @@ func testTags(t *testing.T, b *bundle) {
 			"another fork": {"result": map[string]any{"number": "0x2", "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1"}},
 			"the future":   {"result": map[string]any{"number": "0xffff", "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1"}},
 		} {
-			b.proxy.Set(faultyBlock(tag, func(map[string]any) map[string]any { return maps.Clone(response) }))
+			b.proxy.Set(answering(blockOf(tag), response))
 			if got := b.query(t, q).Tagged; got != nil {
 				t.Errorf("%s answered with %s: got %+v, want none", tag, name, got)
 			}
@@ -371,11 +332,10 @@ func testChainChanged(t *testing.T, b *bundle) {
 		"the parent, higher": {func(b map[string]any) { b["hash"] = b["parentHash"] }, true},
 	} {
 		heads := 0
-		b.proxy.Set(faultyBlock("latest", func(block map[string]any) map[string]any {
+		b.proxy.Set(changing(blockOf("latest"), func(block map[string]any) {
 			if heads++; heads == 1 {
 				c.distort(block)
 			}
-			return map[string]any{"result": block}
 		}))
 		_, err := b.connector.Query(t.Context(), txmanager.ChainQuery{Submitter: b.submitter, Account: true})
 		if (err != nil) != c.fails {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -67,9 +68,7 @@ func testReorgLosesATransaction(t *testing.T, b *bundle) {
 		tx := b.tx(t, depth, nil)
 		before := b.minedUnder(t, tx, depth+1)
 		b.reorg(t, make([][][]byte, depth+1)...)
-		if err := b.DropPool(); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(b.DropPool())
 		b.mine(t, 1)
 		b.wantAnswers(t, "lost", tx, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 		b.wantCounts(t, "lost", depth, depth)
@@ -143,9 +142,7 @@ func testReorgUnderPending(t *testing.T, b *bundle) {
 	b.wantCounts(t, "one mined, one pending", 1, 2)
 	b.reorg(t, nil)
 	b.wantAnswers(t, "removed", follower, txmanager.AnswerNotFound, txmanager.AnswerFound)
-	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount; got != 0 {
-		t.Errorf("removed: latest count got %d, want 0", got)
-	}
+	check.Equal(t, "removed: latest count", b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount, 0)
 
 	b.mine(t, 1)
 	again := txmanager.SendNonceTooLow
@@ -188,9 +185,7 @@ func (b *bundle) queryAgain(t *testing.T, tx txmanager.Signed, before txmanager.
 
 func (b *bundle) reorg(t *testing.T, blocks ...[][]byte) {
 	t.Helper()
-	if err := b.Reorg(blocks...); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.Reorg(blocks...))
 }
 
 // wantOtherBlocks requires each block but the first to be replaced by one of its height.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -19,9 +20,7 @@ func testSendTwice(t *testing.T, b *bundle) {
 		t.Errorf("result: got %+v, want it acknowledged, with the node's words", again)
 	}
 	b.mine(t, 1)
-	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount; got != 1 {
-		t.Errorf("latest count: got %d, want 1", got)
-	}
+	b.wantCounts(t, "sent twice", 1, 1)
 }
 
 // Results are in the order of the transactions, one for each.
@@ -32,9 +31,7 @@ func testSendInOrder(t *testing.T, b *bundle) {
 		wantClass(t, results[i], want)
 	}
 	b.mine(t, 1)
-	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account.LatestCount; got != 3 {
-		t.Errorf("latest count: got %d, want 3", got)
-	}
+	b.wantCounts(t, "sent in order", 3, 3)
 	if got := b.connector.Send(t.Context(), nil); len(got) != 0 {
 		t.Errorf("results of nothing: got %d, want 0", len(got))
 	}
@@ -54,9 +51,7 @@ func testNonceTooLow(t *testing.T, b *bundle) {
 		"consumed by others":      {foreign, txmanager.AnswerNotFound},
 	} {
 		wantClass(t, b.send(t, c.tx)[0], txmanager.SendNonceTooLow)
-		if got := b.query(t, txmanager.ChainQuery{Known: []txmanager.Hash{c.tx.Hash}}).Known[c.tx.Hash]; got != c.known {
-			t.Errorf("%s: known got %d, want %d", name, got, c.known)
-		}
+		check.Equal(t, name+": known", b.query(t, txmanager.ChainQuery{Known: []txmanager.Hash{c.tx.Hash}}).Known[c.tx.Hash], c.known)
 	}
 }
 
@@ -64,9 +59,7 @@ func testReplacementUnderpriced(t *testing.T, b *bundle) {
 	b.mustSend(t, b.version(t, 1, 0))
 	refused := b.send(t, b.version(t, 2, b.BumpPercent-1))[0]
 	wantClass(t, refused, txmanager.SendUnderpriced)
-	if refused.Acknowledged() {
-		t.Error("underpriced replacement: got acknowledged, want not")
-	}
+	check.Equal(t, "underpriced replacement: acknowledged", refused.Acknowledged(), false)
 	b.mustSend(t, b.version(t, 3, b.BumpPercent))
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -51,9 +52,7 @@ func testQueriesAtOnce(t *testing.T, b *bundle) {
 	}
 	sameNumber := cmp.Comparer(func(a, b *big.Int) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 	for i := range queries {
-		if diff := cmp.Diff(alone[i], together[i], sameNumber); diff != "" {
-			t.Errorf("query %d at once with others (-alone +at once):\n%s", i, diff)
-		}
+		check.Same(t, fmt.Sprintf("query %d at once with others", i), together[i], alone[i], sameNumber)
 		if a := together[i]; a.Account.BalanceWei == nil || b.Key != nil && a.Account.BalanceWei.Int64() != int64(1+i) || a.Receipts[txs[i].Hash].Answer != txmanager.AnswerFound {
 			t.Errorf("query %d: got %+v, want its own balance and receipt", i, a)
 		}
@@ -82,9 +81,7 @@ func testQueriesDuringNewBlocks(t *testing.T, b *bundle) {
 		b.mine(t, 1)
 	}
 	all.Wait()
-	if got := b.query(t, txmanager.ChainQuery{}).Head.Number; got != before+5 {
-		t.Errorf("head: got %d, want %d", got, before+5)
-	}
+	check.Equal(t, "head", b.query(t, txmanager.ChainQuery{}).Head.Number, before+5)
 }
 
 // another returns a submitter of the chain, the same for the same number.

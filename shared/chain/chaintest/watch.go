@@ -1,13 +1,14 @@
 package chaintest
 
 import (
-	"encoding/json"
+	"fmt"
 	"math/big"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -18,16 +19,13 @@ func testWatch(t *testing.T, b *bundle) {
 	head := b.query(t, txmanager.ChainQuery{}).Head
 	before := b.roundTrips()
 	v := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{head.Number + 1, head.Number, 2, 3, 2, head.Number + 99}})
-	if got := b.roundTrips() - before; got != 1 {
-		t.Errorf("round trips: got %d, want 1", got)
-	}
+	check.Equal(t, "round trips", b.roundTrips()-before, 1)
 	want := map[uint64]txmanager.Hash{head.Number: head.Hash}
 	for _, h := range b.query(t, txmanager.ChainQuery{FromBlock: 2, ToBlock: 3}).Headers {
 		want[h.Number] = h.Hash
 	}
-	if diff := cmp.Diff(want, v.HashesAt); diff != "" || len(want) != 3 {
-		t.Errorf("watched (-want +got):\n%s", diff)
-	}
+	check.Same(t, "watched", v.HashesAt, want)
+	check.Equal(t, "watched heights", len(want), 3)
 	b.wantNoObservation(t, "101 heights to watch", txmanager.ChainQuery{HashesAt: make([]uint64, 101)})
 	b.query(t, txmanager.ChainQuery{HashesAt: make([]uint64, 100)})
 }
@@ -37,20 +35,12 @@ func testWatch(t *testing.T, b *bundle) {
 func testFaultyWatchedBlocks(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
-	for name, distort := range map[string]func(block map[string]any) map[string]any{
-		"missing": func(map[string]any) map[string]any { return map[string]any{"result": nil} },
-		"refused": func(map[string]any) map[string]any { return NodeError("header not found") },
-		"another height": func(b map[string]any) map[string]any {
-			b["number"] = lower(b["number"])
-			return map[string]any{"result": b}
-		},
-		"another fork": func(b map[string]any) map[string]any { b["hash"] = absentHash; return map[string]any{"result": b} },
-	} {
+	for name, fault := range wrongBlocks {
 		for _, at := range []uint64{head, head - 1, head - 4, 0} {
 			if name == "another fork" && at < head-1 {
 				continue // no other answer shows it
 			}
-			b.proxy.Set(faultyHeader(at, distort))
+			b.proxy.Set(fault(blockAt(at)))
 			v := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{at, head - 2}})
 			if _, ok := v.HashesAt[at]; ok || len(v.HashesAt) != 1 {
 				t.Errorf("%s at %d of %d: got %v, want only %d", name, at, head, v.HashesAt, head-2)
@@ -58,11 +48,10 @@ func testFaultyWatchedBlocks(t *testing.T, b *bundle) {
 		}
 	}
 	asked := 0
-	b.proxy.Set(faultyHeader(head-4, func(block map[string]any) map[string]any {
+	b.proxy.Set(changing(blockAt(head-4), func(block map[string]any) {
 		if asked++; asked == 2 { // the header is requested first
 			block["hash"] = absentHash
 		}
-		return map[string]any{"result": block}
 	}))
 	v := b.query(t, txmanager.ChainQuery{FromBlock: head - 5, ToBlock: head - 3, HashesAt: []uint64{head - 4, head - 2}})
 	if _, ok := v.HashesAt[head-4]; ok || len(v.HashesAt) != 1 || len(v.Headers) != 3 {
@@ -75,25 +64,21 @@ func testWatchAboveTheHead(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	v := b.query(t, txmanager.ChainQuery{FromBlock: 3, ToBlock: 3})
 	third := v.Headers[0]
-	b.proxy.Set(faultyBlock("latest", func(block map[string]any) map[string]any {
+	b.proxy.Set(changing(blockOf("latest"), func(block map[string]any) {
 		block["number"], block["hash"], block["parentHash"] = "0x3", third.Hash, third.Parent
-		return map[string]any{"result": block}
 	}))
-	if got, want := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{2, 3, 4}}).HashesAt, (map[uint64]txmanager.Hash{2: third.Parent, 3: third.Hash}); !cmp.Equal(got, want) {
-		t.Errorf("at head 3: got %v, want %v", got, want)
-	}
+	got := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{2, 3, 4}}).HashesAt
+	check.Same(t, "at head 3", got, map[uint64]txmanager.Hash{2: third.Parent, 3: third.Hash})
 	heads := 0
-	b.proxy.Set(faultyBlock("latest", func(block map[string]any) map[string]any {
+	b.proxy.Set(changing(blockOf("latest"), func(block map[string]any) {
 		if heads++; heads == 1 {
 			block["number"], block["hash"] = lower(block["number"]), block["parentHash"]
 			block["parentHash"] = absentHash
 		}
-		return map[string]any{"result": block}
 	}))
 	n := v.Head.Number
-	if got, want := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{n, n - 1}}).HashesAt, (map[uint64]txmanager.Hash{n - 1: v.Head.Parent}); !cmp.Equal(got, want) {
-		t.Errorf("a block came: got %v, want %v", got, want)
-	}
+	got = b.query(t, txmanager.ChainQuery{HashesAt: []uint64{n, n - 1}}).HashesAt
+	check.Same(t, "a block came", got, map[uint64]txmanager.Hash{n - 1: v.Head.Parent})
 }
 
 // After a reorg the watched heights have other hashes, down to its depth.
@@ -108,9 +93,7 @@ func testWatchAfterReorg(t *testing.T, b *bundle) {
 		before := b.query(t, txmanager.ChainQuery{HashesAt: heights})
 		b.reorg(t, make([][][]byte, depth)...)
 		after := b.query(t, txmanager.ChainQuery{HashesAt: heights})
-		if got := len(after.HashesAt); got != len(heights) {
-			t.Errorf("depth %d: got %d heights, want %d", depth, got, len(heights))
-		}
+		check.Equal(t, fmt.Sprintf("depth %d: heights", depth), len(after.HashesAt), len(heights))
 		for _, n := range heights {
 			if same, want := before.HashesAt[n] == after.HashesAt[n], n+depth <= head; same != want {
 				t.Errorf("depth %d: block %d of %d: got the same hash: %t, want %t", depth, n, head, same, want)
@@ -118,6 +101,9 @@ func testWatchAfterReorg(t *testing.T, b *bundle) {
 		}
 	}
 }
+
+// equalWei compares big integers by their amount.
+var equalWei = cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil && b != nil && a.Cmp(b) == 0 })
 
 // A lagging node repeats earlier answers: a lower head, lower counts, no receipt, no watched block above its
 // head. That is a valid observation, and does not affect the healthy node's next answer.
@@ -138,21 +124,17 @@ func testLaggingNode(t *testing.T, b *bundle) {
 
 	b.proxy.Set(recorder.Replay(nil))
 	lagging := b.query(t, q)
-	if diff := cmp.Diff(old, lagging, cmp.Comparer(equalWei), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(txmanager.ChainObservation{}, "OtherNodes")); diff != "" {
-		t.Errorf("lagging view (-before +now):\n%s", diff)
-	}
+	withoutOthers := cmpopts.IgnoreFields(txmanager.ChainObservation{}, "OtherNodes")
+	check.Same(t, "lagging view, want that before", lagging, old, equalWei, cmpopts.EquateEmpty(), withoutOthers)
 	if _, ok := lagging.HashesAt[head+1]; ok || len(lagging.HashesAt) != 1 || lagging.Head.Number != head {
 		t.Errorf("lagging view: got head %d and %v, want %d and nothing above it", lagging.Head.Number, lagging.HashesAt, head)
 	}
 	b.wantNotConsumed(t, "lagging", 0)
 	b.proxy.Set(Fault{})
-	if diff := cmp.Diff(young, b.query(t, q), cmp.Comparer(equalWei), cmpopts.IgnoreFields(txmanager.ChainObservation{}, "OtherNodes")); diff != "" || len(young.HashesAt) != 2 {
-		t.Errorf("healthy view (-before +after the lagging one):\n%s", diff)
-	}
+	check.Same(t, "healthy view, want that before the lagging one", b.query(t, q), young, equalWei, withoutOthers)
+	check.Equal(t, "heights in a healthy view", len(young.HashesAt), 2)
 	b.wantConsumer(t, "healthy", 0, tx)
 }
-
-func equalWei(a, b *big.Int) bool { return a == b || (a != nil && b != nil && a.Cmp(b) == 0) }
 
 // Two nodes answer at one address, and one of them lags. Its answers never make a wrong observation: the
 // query fails, or that part is missing.
@@ -182,11 +164,6 @@ func testLaggingNodeBehindOneAddress(t *testing.T, b *bundle) {
 		t.Errorf("headers and watched blocks that lag: got %+v, want none above %d", v, head)
 	}
 
-	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if at, ok := call.countsAt(); !ok || at <= head {
-			return nil
-		}
-		return NodeError("header not found")
-	}})
+	b.proxy.Set(answering(countsWhere(func(at uint64) bool { return at > head }), NodeError("header not found")))
 	b.wantUntold(t, "counts above a nonce taken that lag", 0)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -49,13 +50,15 @@ func raws(txs []txmanager.Signed) [][]byte {
 
 // asked counts the calls of each method, beside the fault.
 type asked struct {
+	bundle *bundle
+
 	mu    sync.Mutex
 	calls map[string]int
 }
 
 // watch sets f and starts counting.
 func (b *bundle) watch(f Fault) *asked {
-	a := &asked{calls: map[string]int{}}
+	a := &asked{bundle: b, calls: map[string]int{}}
 	distort := f.Answer
 	f.Answer = func(call Call, own json.RawMessage) map[string]any {
 		a.mu.Lock()
@@ -70,16 +73,22 @@ func (b *bundle) watch(f Fault) *asked {
 	return a
 }
 
-// want requires so many calls of each method since the last want.
-func (a *asked) want(t *testing.T, when string, single, blocks int) {
+// cost is what a query for a window needs at most in round trips, and exactly in requests for receipts.
+type cost struct {
+	trips           uint64
+	singly, byBlock int
+}
+
+// wantWindow is [bundle.wantWindow], and requires the cost.
+func (a *asked) wantWindow(t *testing.T, when string, q txmanager.ChainQuery, found int, c cost) txmanager.ChainObservation {
 	t.Helper()
+	v := a.bundle.wantWindow(t, when, q, c.trips, found)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.calls[singly] != single || a.calls[byBlock] != blocks {
-		t.Errorf("%s: got %d receipts asked for by transaction and %d by block, want %d and %d",
-			when, a.calls[singly], a.calls[byBlock], single, blocks)
-	}
+	check.Equal(t, when+": receipts asked for by transaction", a.calls[singly], c.singly)
+	check.Equal(t, when+": receipts asked for by block", a.calls[byBlock], c.byBlock)
 	clear(a.calls)
+	return v
 }
 
 // wantWindow queries with hints, in at most so many round trips. It requires the receipts that the node gives
@@ -104,9 +113,7 @@ func (b *bundle) wantAsSingly(t *testing.T, when string, q txmanager.ChainQuery,
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	if diff := cmp.Diff(truth.Receipts, v.Receipts, cmp.Comparer(equalJSON)); diff != "" {
-		t.Errorf("%s: receipts (-each by itself +all):\n%s", when, diff)
-	}
+	check.Same(t, when+": receipts of all at once, want those of each by itself", v.Receipts, truth.Receipts, cmp.Comparer(equalJSON))
 	got := 0
 	for _, a := range v.Receipts {
 		if a.Answer == txmanager.AnswerFound {
@@ -152,28 +159,22 @@ func testWindowInOneBlock(t *testing.T, b *bundle) {
 	b.mineExactly(t, mixed)
 	b.mustSend(t, txs[150:]...)
 	asked := b.watch(Fault{})
-	v := b.wantWindow(t, "in the head", q, 2, 150)
-	asked.want(t, "in the head", 0, 1)
+	v := asked.wantWindow(t, "in the head", q, 150, cost{trips: 2, byBlock: 1})
 	for _, tx := range txs[:150] {
 		if r := v.Receipts[tx.Hash].Receipt; r.BlockHash != v.Head.Hash || r.BlockNumber != v.Head.Number || !r.Succeeded {
 			t.Fatalf("receipt: got %+v, want a success in the head %+v", r, v.Head)
 		}
 	}
 	mined := v.Head.Number
-	if err := b.DropPool(); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(b.DropPool())
 	b.mine(t, 1)
 	b.connectAnew(t)
-	b.wantWindow(t, "in the head's parent", q, 3, 150)
-	asked.want(t, "in the head's parent", 0, 3)
+	asked.wantWindow(t, "in the head's parent", q, 150, cost{trips: 3, byBlock: 3})
 	b.mine(t, 4)
 	b.connectAnew(t)
-	b.wantWindow(t, "held, far below the head", heldAt(q, 150, mined), 2, 150)
-	asked.want(t, "held, far below the head", 0, 1)
+	asked.wantWindow(t, "held, far below the head", heldAt(q, 150, mined), 150, cost{trips: 2, byBlock: 1})
 	b.connectAnew(t)
-	b.wantWindow(t, "not held, far below the head", q, 4, 150)
-	asked.want(t, "not held, far below the head", 150, 3)
+	asked.wantWindow(t, "not held, far below the head", q, 150, cost{trips: 4, singly: 150, byBlock: 3})
 }
 
 // A window over many blocks is found in far fewer round trips than blocks, whether each block has many of its
@@ -184,22 +185,19 @@ func testWindowInManyBlocks(t *testing.T, b *bundle) {
 		b.mineExactly(t, txs[i:i+5])
 	}
 	asked := b.watch(Fault{})
-	b.wantWindow(t, "5 in each of 20 blocks", q, 4, 100)
-	asked.want(t, "5 in each of 20 blocks", 85, 3)
+	asked.wantWindow(t, "5 in each of 20 blocks", q, 100, cost{trips: 4, singly: 85, byBlock: 3})
 
 	txs, more := b.window(t, 100, 6*70)
 	for i := 0; i < len(txs); i += 70 {
 		b.mineExactly(t, txs[i:i+70])
 	}
-	b.wantWindow(t, "70 in each of 6 blocks", more, 4, 420)
-	asked.want(t, "70 in each of 6 blocks", 0, 7)
+	asked.wantWindow(t, "70 in each of 6 blocks", more, 420, cost{trips: 4, byBlock: 7})
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	for i := range more.Hints {
 		more.Hints[i].Block = head - 5 + uint64(i/70)
 	}
 	b.connectAnew(t)
-	b.wantWindow(t, "held, 70 in each of 6 blocks", more, 3, 420)
-	asked.want(t, "held, 70 in each of 6 blocks", 0, 6)
+	asked.wantWindow(t, "held, 70 in each of 6 blocks", more, 420, cost{trips: 3, byBlock: 6})
 	q.Receipts, q.Hints = append(q.Receipts, more.Receipts...), append(q.Hints, more.Hints...)
 	b.connectAnew(t)
 	b.wantWindow(t, "both", q, 5, 520)
@@ -212,18 +210,14 @@ func testWindowPending(t *testing.T, b *bundle) {
 	txs, q := b.window(t, 0, 90)
 	b.mustSend(t, txs...)
 	asked := b.watch(Fault{})
-	b.wantWindow(t, "pending", q, 1, 0)
-	asked.want(t, "pending", 0, 0)
+	asked.wantWindow(t, "pending", q, 0, cost{trips: 1})
 	b.reorg(t, raws(txs[:7]))
-	b.wantWindow(t, "7 of 90 mined", q, 2, 7)
-	asked.want(t, "7 of 90 mined", 7, 0)
+	asked.wantWindow(t, "7 of 90 mined", q, 7, cost{trips: 2, singly: 7})
 
 	small := txmanager.ChainQuery{Account: true, Receipts: q.Receipts[:32], Hints: q.Hints[:32]}
-	b.wantWindow(t, "32 wanted", small, 1, 7)
-	asked.want(t, "32 wanted", 32, 0)
+	asked.wantWindow(t, "32 wanted", small, 7, cost{trips: 1, singly: 32})
 	q.Account = false
-	b.wantWindow(t, "without the account", q, 1, 7)
-	asked.want(t, "without the account", 90, 0)
+	asked.wantWindow(t, "without the account", q, 7, cost{trips: 1, singly: 90})
 }
 
 // Of two versions of each nonce the mined one is found in the block, and the other is not requested. For an
@@ -245,8 +239,7 @@ func testWindowReplaced(t *testing.T, b *bundle) {
 	}
 	b.mineExactly(t, mined)
 	asked := b.watch(Fault{})
-	b.wantWindow(t, "two versions", q, 3, 99)
-	asked.want(t, "two versions", 2, 1)
+	asked.wantWindow(t, "two versions", q, 99, cost{trips: 3, singly: 2, byBlock: 1})
 }
 
 // After a reorg a window is found in its new blocks. A removed transaction is not found.
@@ -261,9 +254,7 @@ func testWindowAfterReorg(t *testing.T, b *bundle) {
 
 	b.reorg(t, nil, raws(txs[:100]), nil)
 	v := b.wantWindow(t, "moved up", held, 4, 100)
-	if got := v.Receipts[txs[0].Hash].Receipt.BlockNumber; got != before.Number+1 {
-		t.Errorf("moved up: got block %d, want %d", got, before.Number+1)
-	}
+	check.Equal(t, "moved up: block", v.Receipts[txs[0].Hash].Receipt.BlockNumber, before.Number+1)
 	b.reorg(t, raws(txs[:90]), nil, nil)
 	v = b.wantWindow(t, "the same height", held, 2, 90)
 	if got := v.Receipts[txs[0].Hash].Receipt; got.BlockNumber != before.Number || got.BlockHash == before.Hash {

@@ -11,14 +11,15 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
 	"go.uber.org/goleak"
 
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Each chain of these tests is closed, so a running goroutine is a leak. Exceptions are goroutines that
@@ -38,35 +39,23 @@ type bundle struct {
 
 func setup(t *testing.T, o devchain.Options) bundle {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), o)
-	check.OK(t)(err)
-	client, err := ethclient.Dial(chain.URL())
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), o))(t)
+	client := check.Value(ethclient.Dial(chain.URL()))(t)
 	t.Cleanup(func() {
 		client.Close()
-		if err := chain.Close(); err != nil {
-			t.Errorf("close: got %v, want nil", err)
-		}
+		check.Err(t, "close", nil)(chain.Close())
 	})
 	return bundle{chain, client, devchain.DevAccounts(1)[0]}
 }
 
-func (b bundle) transfer(t *testing.T, nonce uint64) *types.Transaction {
+func (b bundle) transfer(t *testing.T, nonce uint64) txmanager.Signed {
 	t.Helper()
-	id := new(big.Int).SetUint64(b.chain.ChainID())
-	tx, err := types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: nonce, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
-		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
-	})
-	check.OK(t)(err)
-	return tx
+	return chaintest.Transfer(t, b.account.Key, b.chain.ChainID(), nonce, 1e9)
 }
 
-func (b bundle) send(t *testing.T, tx *types.Transaction) {
+func (b bundle) send(t *testing.T, tx txmanager.Signed) error {
 	t.Helper()
-	if err := b.client.SendTransaction(t.Context(), tx); err != nil {
-		t.Fatalf("send nonce %d: %v", tx.Nonce(), err)
-	}
+	return b.client.Client().CallContext(t.Context(), nil, "eth_sendRawTransaction", hexutil.Encode(tx.Raw))
 }
 
 func (b bundle) mine(t *testing.T, n int) {
@@ -75,9 +64,9 @@ func (b bundle) mine(t *testing.T, n int) {
 }
 
 // blockOf returns the block that the node reports for tx; 0 for none.
-func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
+func (b bundle) blockOf(t *testing.T, tx txmanager.Signed) uint64 {
 	t.Helper()
-	receipt, err := b.client.TransactionReceipt(t.Context(), tx.Hash())
+	receipt, err := b.client.TransactionReceipt(t.Context(), common.Hash(tx.Hash))
 	if err != nil {
 		return 0
 	}
@@ -86,18 +75,9 @@ func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
 
 func (b bundle) counts(t *testing.T) [2]uint64 {
 	t.Helper()
-	latest, err := b.client.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil)
-	check.OK(t)(err)
-	pending, err := b.client.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
-	check.OK(t)(err)
+	latest := check.Value(b.client.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil))(t)
+	pending := check.Value(b.client.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address))))(t)
 	return [2]uint64{latest, pending}
-}
-
-func raw(t *testing.T, tx *types.Transaction) []byte {
-	t.Helper()
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
-	return raw
 }
 
 // 5,500 transactions of one account, more than a node's pool holds by default, are sent in batches of 1,000
@@ -109,7 +89,7 @@ func TestManyPendingOfOneAccount(t *testing.T) {
 	batch := make([]rpc.BatchElem, 0, n)
 	for i := range uint64(n) {
 		batch = append(batch, rpc.BatchElem{Method: "eth_sendRawTransaction",
-			Args: []any{hexutil.Encode(raw(t, b.transfer(t, i)))}, Result: new(common.Hash)})
+			Args: []any{hexutil.Encode(b.transfer(t, i).Raw)}, Result: new(common.Hash)})
 	}
 	for start := 0; start < n; start += 1000 {
 		part := batch[start:min(start+1000, n)]
@@ -152,9 +132,7 @@ func TestBlockTimeMakesBlocks(t *testing.T) {
 	}
 
 	b.chain.StartMining()
-	if err := b.chain.WaitBlock(ctx, b.chain.Head()+5); err != nil {
-		t.Errorf("after the restart: %v", err)
-	}
+	check.Err(t, "after the restart", nil)(b.chain.WaitBlock(ctx, b.chain.Head()+5))
 }
 
 // WaitBlock ends with its context.
@@ -163,9 +141,7 @@ func TestWaitBlockEndsWithItsContext(t *testing.T) {
 	b := setup(t, devchain.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.chain.WaitBlock(ctx, 100); err == nil {
-		t.Error("got nil, want the context's error")
-	}
+	check.Err(t, "wait", context.Canceled)(b.chain.WaitBlock(ctx, 100))
 }
 
 // A reorg returns a mined transaction to the pool. There it can be mined again at another height, or be
@@ -174,7 +150,7 @@ func TestReorgReturnsTransactionsToThePool(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	tx := b.transfer(t, 0)
-	b.send(t, tx)
+	check.OK(t)(b.send(t, tx))
 	b.mine(t, 2)
 	check.Equal(t, "block of the transaction", b.blockOf(t, tx), uint64(2))
 
@@ -183,7 +159,7 @@ func TestReorgReturnsTransactionsToThePool(t *testing.T) {
 	check.Equal(t, "block after the reorg", b.blockOf(t, tx), 0)
 	check.Equal(t, "counts after the reorg", b.counts(t), [2]uint64{0, 1})
 
-	check.OK(t)(b.chain.Reorg(1, [][]byte{raw(t, tx)}))
+	check.OK(t)(b.chain.Reorg(1, [][]byte{tx.Raw}))
 	check.Equal(t, "block in the new chain", b.blockOf(t, tx), uint64(4))
 
 	check.OK(t)(b.chain.Reorg(1, nil))
@@ -197,10 +173,10 @@ func TestMineExactlyIgnoresThePool(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	pooled := b.transfer(t, 0)
-	b.send(t, pooled)
+	check.OK(t)(b.send(t, pooled))
 	check.OK(t)(b.chain.MineExactly())
 	check.Equal(t, "counts after an empty block", b.counts(t), [2]uint64{0, 1})
-	check.OK(t)(b.chain.MineExactly(raw(t, pooled), raw(t, b.transfer(t, 1))))
+	check.OK(t)(b.chain.MineExactly(pooled.Raw, b.transfer(t, 1).Raw))
 	check.Equal(t, "counts after both", b.counts(t), [2]uint64{2, 2})
 }
 
@@ -209,9 +185,7 @@ func TestSafeAndFinalizedBlocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
 	b.mine(t, 71)
-	if err := b.chain.Reorg(41, nil); err == nil {
-		t.Error("reorg of the finalized block: got nil, want an error")
-	}
+	check.Equal(t, "reorg of the finalized block: refused", b.chain.Reorg(41, nil) != nil, true)
 	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 72, rpc.FinalizedBlockNumber: 32} {
 		header, err := b.client.HeaderByNumber(t.Context(), big.NewInt(tag.Int64()))
 		if err != nil || header.Number.Uint64() != want {
@@ -229,28 +203,20 @@ func TestChainIDIsEnforced(t *testing.T) {
 		t.Errorf("chain id: got %v, %v, want 31415", id, err)
 	}
 	other := setup(t, devchain.Options{})
-	if err := b.client.SendTransaction(t.Context(), other.transfer(t, 0)); err == nil {
-		t.Error("transaction of another chain: got nil, want an error")
-	}
+	check.Equal(t, "transaction of another chain: refused", b.send(t, other.transfer(t, 0)) != nil, true)
 }
 
 // Close frees the port, and a port in use is an error.
 func TestPortInUseIsAnError(t *testing.T) {
 	t.Parallel()
-	first, err := devchain.Start(t.Context(), devchain.Options{})
-	check.OK(t)(err)
-	at, err := url.Parse(first.URL())
-	check.OK(t)(err)
+	first := check.Value(devchain.Start(t.Context(), devchain.Options{}))(t)
+	at := check.Value(url.Parse(first.URL()))(t)
 	if second, err := devchain.Start(t.Context(), devchain.Options{Addr: at.Host}); err == nil {
 		t.Error("port in use: got nil, want an error")
 		_ = second.Close()
 	}
-	if err := first.Close(); err != nil {
-		t.Errorf("close: got %v, want nil", err)
-	}
-	if err := first.Close(); err != nil {
-		t.Errorf("second close: got %v, want nil", err)
-	}
+	check.Err(t, "close", nil)(first.Close())
+	check.Err(t, "second close", nil)(first.Close())
 	if conn, err := net.Dial("tcp", at.Host); err == nil {
 		t.Error("port after close: got a connection, want none")
 		_ = conn.Close()
@@ -269,8 +235,7 @@ func TestDevAccountsAreFixed(t *testing.T) {
 // After StopMining returns, no block follows that was under way.
 func TestStopMiningLeavesNoBlockUnderWay(t *testing.T) {
 	t.Parallel()
-	c, err := devchain.Start(t.Context(), devchain.Options{BlockTime: time.Millisecond})
-	check.OK(t)(err)
+	c := check.Value(devchain.Start(t.Context(), devchain.Options{BlockTime: time.Millisecond}))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	for n := range 100 {
 		for range 1000 * n { // a little later each time, so that one is under way in some

@@ -4,17 +4,15 @@ import (
 	"crypto/ecdsa"
 	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"math/big"
-	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -23,54 +21,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// gateway passes batches on to the node at url. edit changes each answer, by the call's method.
-func gateway(t *testing.T, url string, edit func(method string, answer map[string]any)) string {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		var calls []struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-		}
-		response, err := http.Post(url, "application/json", strings.NewReader(string(body)))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		defer response.Body.Close()
-		var answers []map[string]any
-		if json.Unmarshal(body, &calls) != nil || json.NewDecoder(response.Body).Decode(&answers) != nil {
-			http.Error(w, "no batch", http.StatusBadGateway)
-			return
-		}
-		for _, a := range answers {
-			for _, c := range calls {
-				if fmt.Sprint(a["id"]) == string(c.ID) {
-					edit(c.Method, a)
-				}
-			}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(answers)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// pays adds a block in which the account's next transaction pays the tip.
-func pays(t *testing.T, chain *devchain.Chain, n uint64, tip int64) {
-	t.Helper()
-	id := new(big.Int).SetUint64(chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(100e9), GasTipCap: big.NewInt(tip),
-	})
-	check.OK(t)(err)
-	raw, err := tx.MarshalBinary()
-	if err == nil {
-		err = chain.MineExactly(raw)
-	}
-	check.OK(t)(err)
-}
+// noMethod is the response of a node without the method that is called.
+var noMethod = map[string]any{"error": map[string]any{"code": -32601, "message": "the method does not exist"}}
 
 // Tips follow the tips paid in blocks, in the same round trip: the median of non-empty blocks. Without
 // a history the node's suggestion is used.
@@ -86,42 +38,29 @@ func TestTipsFollowHistory(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if got := chain.RoundTrips() - before; got != 1 {
-			t.Errorf("%s: got %d round trips, want 1", what, got)
-		}
+		check.Equal(t, what+": round trips", chain.RoundTrips()-before, 1)
 		if v.Account.TipWei == nil || v.Account.GasPriceWei != nil {
 			t.Fatalf("%s: got %+v, want a tip and no price", what, v.Account)
 		}
 		return v.Account.TipWei.Int64()
 	}
-	advice := tip("no history", chain.URL(), 0)
-	if got := tip("no block was paid", chain.URL(), 5); got != advice {
-		t.Errorf("no block was paid: got %d, want the node's advice %d", got, advice)
-	}
+	check.Equal(t, "no block was paid", tip("no block was paid", chain.URL(), 5), tip("advice", chain.URL(), 0))
 	for n, paid := range []int64{5e9, 7e9, 6e9} {
-		pays(t, chain, uint64(n), paid)
+		check.OK(t)(chain.MineExactly(transfer(t, chain, uint64(n), paid).Raw))
 	}
-	if err := chain.Mine(1); err != nil { // empty
-		t.Fatal(err)
-	}
+	check.OK(t)(chain.Mine(1)) // empty
 	for blocks, want := range map[int]int64{4: 6e9, 2: 6e9, 20: 6e9, 3: 7e9} {
 		check.Equal(t, fmt.Sprintf("the last %d blocks", blocks), tip("history", chain.URL(), blocks), want)
 	}
-	for name, spoil := range map[string]any{"no such method": nil, "not that form": "0x1", "rewards missing": map[string]any{"gasUsedRatio": []int{1}},
-		"negative": map[string]any{"gasUsedRatio": []int{1}, "reward": [][]string{{"-0x1"}}}} {
-		url := gateway(t, chain.URL(), func(method string, answer map[string]any) {
-			if method != "eth_feeHistory" {
-				return
-			}
-			delete(answer, "result")
-			if answer["result"] = spoil; spoil == nil {
-				delete(answer, "result")
-				answer["error"] = map[string]any{"code": -32601, "message": "the method eth_feeHistory does not exist"}
-			}
-		})
-		if got, want := tip(name, url, 4), tip("advice", chain.URL(), 0); got != want {
-			t.Errorf("%s: got %d, want the node's advice %d", name, got, want)
-		}
+	proxy := chaintest.NewProxy(t, chain.URL())
+	for name, response := range map[string]map[string]any{
+		"no such method":  noMethod,
+		"not that form":   chaintest.Result("0x1"),
+		"rewards missing": chaintest.Result(map[string]any{"gasUsedRatio": []int{1}}),
+		"negative":        chaintest.Result(map[string]any{"gasUsedRatio": []int{1}, "reward": [][]string{{"-0x1"}}}),
+	} {
+		proxy.Set(chaintest.FaultyMethod("eth_feeHistory", response))
+		check.Equal(t, name, tip(name, proxy.URL, 4), tip("advice", chain.URL(), 0))
 	}
 }
 
@@ -130,35 +69,34 @@ func TestTipsFollowHistory(t *testing.T) {
 func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	url := gateway(t, chain.URL(), func(method string, answer map[string]any) {
-		if block, ok := answer["result"].(map[string]any); ok && strings.HasPrefix(method, "eth_get") {
-			delete(block, "baseFeePerGas")
+	proxy := chaintest.NewProxy(t, chain.URL())
+	proxy.Set(chaintest.Fault{Answer: func(call chaintest.Call, own json.RawMessage) map[string]any {
+		if call.Method == "eth_maxPriorityFeePerGas" || call.Method == "eth_feeHistory" {
+			return maps.Clone(noMethod)
 		}
-		if method == "eth_maxPriorityFeePerGas" || method == "eth_feeHistory" {
-			delete(answer, "result")
-			answer["error"] = map[string]any{"code": -32601, "message": "the method does not exist"}
+		var answer struct{ Result map[string]any }
+		if json.Unmarshal(own, &answer) != nil {
+			return nil
 		}
-	})
+		delete(answer.Result, "baseFeePerGas")
+		return chaintest.Result(answer.Result)
+	}})
 	account := devchain.DevAccounts(1)[0]
 	s := eip155.NewSubmitter(chain.ChainID(), account.Address)
 	q := txmanager.ChainQuery{Submitter: s, Account: true}
-	if v, err := connect(t, evm.Options{URL: url, ChainID: chain.ChainID()}).Query(t.Context(), q); err == nil {
+	if v, err := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()}).Query(t.Context(), q); err == nil {
 		t.Errorf("as a chain with EIP-1559: got %+v, want an error", v.Account)
 	}
-	c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
 	before := chain.RoundTrips()
-	v, err := c.Query(t.Context(), q)
-	check.OK(t)(err)
-	if n := chain.RoundTrips() - before; n != 1 {
-		t.Errorf("round trips of a query: got %d, want 1, as with EIP-1559", n)
-	}
+	v := check.Value(c.Query(t.Context(), q))(t)
+	check.Equal(t, "round trips of a query", chain.RoundTrips()-before, 1)
 	a := v.Account
 	if a.GasPriceWei == nil || a.GasPriceWei.Sign() <= 0 || a.TipWei != nil || a.BaseFeeWei == nil || a.BaseFeeWei.Sign() != 0 {
 		t.Fatalf("got price %v, tip %v, base fee %v; want a price, none, 0", a.GasPriceWei, a.TipWei, a.BaseFeeWei)
 	}
 	price := new(big.Int).Lsh(a.GasPriceWei, 1)
-	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
-	check.OK(t)(err)
+	keys := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key}))(t)
 	signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{
 		ChainID: chain.ChainID(), To: new(eip155.Address([20]byte{1})), Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price,
 	})
@@ -167,8 +105,7 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 		t.Fatalf("send: got %+v, want it accepted", res[0])
 	}
 	check.OK(t)(chain.Mine(1))
-	client, err := ethclient.DialContext(t.Context(), chain.URL())
-	check.OK(t)(err)
+	client := check.Value(ethclient.DialContext(t.Context(), chain.URL()))(t)
 	defer client.Close()
 	tx, _, err := client.TransactionByHash(t.Context(), common.Hash(signed.Hash))
 	if err != nil || tx.Type() != types.LegacyTxType || tx.GasPrice().Cmp(price) != 0 || tx.ChainId().Uint64() != chain.ChainID() {
@@ -185,8 +122,7 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 	account := devchain.DevAccounts(1)[0]
 	s := eip155.NewSubmitter(chain.ChainID(), account.Address)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
-	keys, err := signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key})
-	check.OK(t)(err)
+	keys := check.Value(signer.NewLocal(map[txmanager.Submitter]*ecdsa.PrivateKey{s: account.Key}))(t)
 	for i, v := range []struct {
 		legacy   bool
 		cap, tip int64
@@ -223,9 +159,7 @@ func TestBalancesArriveInOneRoundTrip(t *testing.T) {
 	if err != nil || len(got) != 3 || got[0].Sign() != 0 || got[2].Sign() != 0 || got[1].String() != "1000000000000000000000000" {
 		t.Errorf("got %v, %v; want 0, a million ether, 0", got, err)
 	}
-	if n := chain.RoundTrips() - before; n != 1 {
-		t.Errorf("got %d round trips, want 1", n)
-	}
+	check.Equal(t, "round trips", chain.RoundTrips()-before, 1)
 	if got, err := c.Balances(t.Context(), []txmanager.Submitter{eip155.NewSubmitter(7, rich.Address())}); err == nil {
 		t.Errorf("of another chain: got %v, want an error", got)
 	}

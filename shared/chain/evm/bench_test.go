@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -16,22 +17,15 @@ func BenchmarkQuery(b *testing.B) {
 	const window = 2_000
 	for name, mined := range map[string]int{"Pending": 0, "Mined20": 20, "MinedHalf": window / 2, "MinedAll": window} {
 		b.Run(name, func(b *testing.B) {
-			chain, err := devchain.Start(b.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			chain := check.Value(devchain.Start(b.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)}))(b)
 			defer chain.Close()
 			var trips atomic.Int64
 			c, err := evm.New(evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 100,
 				OnRoundTrip: func(context.Context) { trips.Add(1) }})
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.OK(b)(err)
 			defer c.Close()
 			raws, q := windowOf(b, chain, window)
-			if err := chain.MineExactly(raws[:mined]...); err != nil {
-				b.Fatal(err)
-			}
+			check.OK(b)(chain.MineExactly(raws[:mined]...))
 			for _, r := range c.Send(b.Context(), raws[mined:]) {
 				if r.Class != txmanager.SendAccepted {
 					b.Fatalf("send: got %+v", r)
@@ -40,10 +34,7 @@ func BenchmarkQuery(b *testing.B) {
 			trips.Store(0)
 			b.ReportAllocs()
 			for b.Loop() {
-				v, err := c.Query(b.Context(), q)
-				if err != nil {
-					b.Fatal(err)
-				}
+				v := check.Value(c.Query(b.Context(), q))(b)
 				if got := found(b, v); got != mined || len(v.Receipts) != window {
 					b.Fatalf("receipts: got %d of %d, want %d of %d", got, len(v.Receipts), mined, window)
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,9 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 
 	chainport "github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/anvil"
@@ -27,18 +23,28 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
+// startChain starts a chain with one account.
 func startChain(t *testing.T) *devchain.Chain {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-	check.OK(t)(err)
+	return start(t, devchain.Options{Accounts: devchain.DevAccounts(1)})
+}
+
+func start(t *testing.T, o devchain.Options) *devchain.Chain {
+	t.Helper()
+	chain := check.Value(devchain.Start(t.Context(), o))(t)
 	t.Cleanup(func() { _ = chain.Close() })
 	return chain
 }
 
+// transfer signs the transaction of the chain's first account with a nonce.
+func transfer(t testing.TB, chain *devchain.Chain, nonce uint64, tipWei int64) txmanager.Signed {
+	t.Helper()
+	return chaintest.Transfer(t, devchain.DevAccounts(1)[0].Key, chain.ChainID(), nonce, tipWei)
+}
+
 func connect(t *testing.T, o evm.Options) *evm.Connector {
 	t.Helper()
-	c, err := evm.New(o)
-	check.OK(t)(err)
+	c := check.Value(evm.New(o))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -60,7 +66,7 @@ func TestContractOnDevchain(t *testing.T) {
 // The connector fulfils the same contract on anvil.
 func TestContractOnAnvil(t *testing.T) {
 	t.Parallel()
-	start := func(t *testing.T) *anvil.Chain {
+	startAnvil := func(t *testing.T) *anvil.Chain {
 		chain, err := anvil.Start(t.Context(), anvil.Options{Accounts: devchain.DevAccounts(1)})
 		if errors.Is(err, anvil.ErrNotThere) {
 			t.Skip("Left out: ", err)
@@ -69,9 +75,9 @@ func TestContractOnAnvil(t *testing.T) {
 		t.Cleanup(func() { _ = chain.Close() })
 		return chain
 	}
-	start(t) // skips once, not test by test
+	startAnvil(t) // skips once, not test by test
 	chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
-		chain := start(t)
+		chain := startAnvil(t)
 		return chaintest.Fixture{
 			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
 			Mine: chain.Mine, DropPool: chain.DropPool, Reorg: chain.Reorg, BumpPercent: 1, KeepsStates: true, PoorEstimate: txmanager.Done, EndlessEstimate: txmanager.Unknown, Connect: connectTo,
@@ -83,14 +89,11 @@ func TestContractOnAnvil(t *testing.T) {
 // does not have: unknown, never not found. With the index an unsent transaction is not found.
 func TestUnindexedNodeLeavesReceiptsUnknown(t *testing.T) {
 	t.Parallel()
-	chain, err := devchain.Start(t.Context(), devchain.Options{Unindexed: true})
-	check.OK(t)(err)
-	t.Cleanup(func() { _ = chain.Close() })
+	chain := start(t, devchain.Options{Unindexed: true})
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	nobody := txmanager.Hash{0: 0xde, 31: 0xad}
 	answers := func() [2]txmanager.Answer {
-		v, err := c.Query(t.Context(), txmanager.ChainQuery{Receipts: []txmanager.Hash{nobody}, Known: []txmanager.Hash{nobody}})
-		check.OK(t)(err)
+		v := check.Value(c.Query(t.Context(), txmanager.ChainQuery{Receipts: []txmanager.Hash{nobody}, Known: []txmanager.Hash{nobody}}))(t)
 		return [2]txmanager.Answer{v.Receipts[nobody].Answer, v.Known[nobody]}
 	}
 	check.Equal(t, "receipt and transaction without an index", answers(), ([2]txmanager.Answer{txmanager.AnswerUnknown, txmanager.AnswerUnknown}))
@@ -160,26 +163,19 @@ func TestLargeQueryIsSplit(t *testing.T) {
 	var trips atomic.Int64
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
 		trips.Add(1)
-		if err := chain.Mine(3); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, "mine", nil)(chain.Mine(3))
 	}})
 	hashes := make([]txmanager.Hash, 25)
 	for i := range hashes {
 		hashes[i][0] = byte(i)
 	}
-	v, err := c.Query(t.Context(), txmanager.ChainQuery{FromBlock: 11, ToBlock: 50, Receipts: hashes})
-	check.OK(t)(err)
-	if got, want := trips.Load(), int64(4); got != want { // 66 calls, 17 of them in each batch
-		t.Errorf("round trips: got %d, want %d", got, want)
-	}
+	v := check.Value(c.Query(t.Context(), txmanager.ChainQuery{FromBlock: 11, ToBlock: 50, Receipts: hashes}))(t)
+	check.Equal(t, "round trips", trips.Load(), 4) // 66 calls, 17 of them in each batch
 	if got := len(v.Headers); got != 40 || v.Headers[0].Number != 11 {
 		t.Errorf("headers: got %d, want 40 from 11 on", got)
 	}
 	check.Equal(t, "receipts", len(v.Receipts), len(hashes))
-	if got, want := v.Head.Number, chain.Head(); got != want {
-		t.Errorf("head: got %d, want %d, the last", got, want)
-	}
+	check.Equal(t, "head", v.Head.Number, chain.Head())
 	if _, err := c.Query(t.Context(), txmanager.ChainQuery{ToBlock: 1 << 40}); err == nil {
 		t.Error("a trillion headers: got nil, want an error")
 	}
@@ -193,9 +189,7 @@ func TestSplitQueryAcrossReorgFails(t *testing.T) {
 	var trips atomic.Int64
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
 		if trips.Add(1) == 3 {
-			if err := chain.Reorg(3, nil, nil, nil, nil, nil); err != nil {
-				t.Error(err)
-			}
+			check.Err(t, "reorg", nil)(chain.Reorg(3, nil, nil, nil, nil, nil))
 		}
 	}})
 	if _, err := c.Query(t.Context(), txmanager.ChainQuery{Receipts: make([]txmanager.Hash, 60)}); err == nil {
@@ -207,8 +201,7 @@ func TestSplitQueryAcrossReorgFails(t *testing.T) {
 func TestLargeSendIsSplit(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) { trips.Add(1) }})
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	raws := make([][]byte, 40)
 	for i := range raws {
 		raws[i] = make([]byte, 128<<10)
@@ -219,34 +212,24 @@ func TestLargeSendIsSplit(t *testing.T) {
 			t.Errorf("result %d: got %+v, want a refusal", i, r)
 		}
 	}
-	if got, want := trips.Load(), int64(1); got != want { // 15 × 256 KiB of hex in 4 MiB: refused, so the rest is not sent
-		t.Errorf("round trips: got %d, want %d", got, want)
-	}
+	check.Equal(t, "round trips", chain.RoundTrips(), 1) // 15 × 256 KiB of hex in 4 MiB: refused, so the rest is not sent
 }
 
 // While transactions are accepted, sending continues request by request, in order.
 func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
-	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 6, OnRoundTrip: func(context.Context) { trips.Add(1) }})
-	id, gwei := new(big.Int).SetUint64(chain.ChainID()), big.NewInt(1_000_000_000)
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 6})
 	raws := make([][]byte, 9)
 	for i := range raws {
-		tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-			ChainID: id, Nonce: uint64(i), To: &common.Address{1}, Gas: 21_000, GasTipCap: gwei, GasFeeCap: new(big.Int).Mul(gwei, big.NewInt(100)),
-		})
-		check.OK(t)(err)
-		if raws[i], err = tx.MarshalBinary(); err != nil {
-			t.Fatal(err)
-		}
+		raws[i] = transfer(t, chain, uint64(i), 1e9).Raw
 	}
 	for i, r := range c.Send(t.Context(), raws) {
 		if r.Class != txmanager.SendAccepted {
 			t.Errorf("result %d: got %+v, want accepted", i, r)
 		}
 	}
-	if got := trips.Load(); got < 2 || got > 5 {
+	if got := chain.RoundTrips(); got < 2 || got > 5 {
 		t.Errorf("round trips of 9 transactions, at most 6 calls each: got %d, want several", got)
 	}
 }
@@ -271,22 +254,14 @@ func TestConsumerIsFoundInSmallBatches(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	check.OK(t)(chain.Mine(100))
-	account := devchain.DevAccounts(1)[0]
-	id := new(big.Int).SetUint64(chain.ChainID())
-	tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Gas: 21_000,
-		To: &common.Address{1}, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
-	check.OK(t)(err)
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
-	check.OK(t)(errors.Join(chain.MineExactly(raw), chain.Mine(100)))
+	tx := transfer(t, chain, 0, 1e9)
+	check.OK(t)(errors.Join(chain.MineExactly(tx.Raw), chain.Mine(100)))
 	proxy := chaintest.NewProxy(t, chain.URL())
 	var limit atomic.Int64
 	proxy.Set(chaintest.Fault{Batch: func(calls int) { limit.Store(max(limit.Load(), int64(calls))) }})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
-	got, err := c.FindConsumingTx(t.Context(), eip155.NewSubmitter(chain.ChainID(), account.Address), 0)
-	if err != nil || got.Hash != txmanager.Hash(tx.Hash()) {
-		t.Errorf("transaction: got %+v, %v, want %s", got, err, tx.Hash())
-	}
+	s := eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
+	check.Equal(t, "transaction", check.Value(c.FindConsumingTx(t.Context(), s, 0))(t).Hash, tx.Hash)
 	if got := limit.Load(); got > 6 {
 		t.Errorf("calls in one batch: got %d, want at most 6", got)
 	}
@@ -343,9 +318,7 @@ func TestWaitForARequestSlotEnds(t *testing.T) {
 	var looks sync.WaitGroup
 	for range 2 {
 		looks.Go(func() {
-			if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("query: got %v, want the time-out", err)
-			}
+			check.Err(t, "query", context.DeadlineExceeded)(c.Query(t.Context(), txmanager.ChainQuery{}))
 		})
 	}
 	looks.Wait()
@@ -357,19 +330,15 @@ func TestChainIDIsAskedForOnce(t *testing.T) {
 	chain := startChain(t)
 	proxy := chaintest.NewProxy(t, chain.URL())
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
-	proxy.Set(chaintest.FaultyMethod("eth_chainId", map[string]any{"result": "0x1"}))
-	if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); !errors.Is(err, chainport.ErrWrongChain) {
-		t.Errorf("wrong chain: got %v, want ErrWrongChain", err)
-	}
+	proxy.Set(chaintest.FaultyMethod("eth_chainId", chaintest.Result("0x1")))
+	check.Err(t, "wrong chain", chainport.ErrWrongChain)(c.Query(t.Context(), txmanager.ChainQuery{}))
 	proxy.Set(chaintest.FaultyMethod("eth_chainId", chaintest.NodeError("starting")))
 	if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err == nil {
 		t.Error("no chain id: got nil, want an error")
 	}
 	proxy.Set(chaintest.Fault{})
 	for range 5 {
-		if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(c.Query(t.Context(), txmanager.ChainQuery{}))
 	}
 	check.Equal(t, "calls of eth_chainId", chain.Calls("eth_chainId"), 3)
 }

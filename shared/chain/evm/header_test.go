@@ -1,11 +1,9 @@
 package evm_test
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
@@ -26,14 +24,10 @@ func TestHeadersNeedNoBlocks(t *testing.T) {
 	chain := startChain(t)
 	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	for range 3 {
-		if _, err := c.Query(t.Context(), txmanager.ChainQuery{}); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(c.Query(t.Context(), txmanager.ChainQuery{}))
 	}
-	check.Equal(t, fmt.Sprintf("calls of %s", getBlock), chain.Calls(getBlock), 0)
-	if got := chain.Calls(getHeader); got != 6 {
-		t.Errorf("calls of %s: got %d, want two for each query", getHeader, got)
-	}
+	check.Equal(t, "calls of "+getBlock, chain.Calls(getBlock), 0)
+	check.Equal(t, "calls of "+getHeader, chain.Calls(getHeader), 6)
 }
 
 // A node that gives no headers, stops giving them, or gives incomplete ones is asked for blocks in the
@@ -46,7 +40,7 @@ func TestMissingHeadersAreReadFromBlocks(t *testing.T) {
 		return map[string]any{"result": h}
 	}
 	responses := map[string]map[string]any{
-		"no such method":   {"error": map[string]any{"code": -32601, "message": "the method does not exist"}},
+		"no such method":   noMethod,
 		"not whitelisted":  {"error": map[string]any{"code": -32001, "message": "not whitelisted"}},
 		"null":             {"result": nil},
 		"text":             {"result": "0x1"},
@@ -80,39 +74,21 @@ func TestGatewayThatRejectsHeadersIsAskedForBlocks(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	for status, passes := range map[int]bool{http.StatusForbidden: true, http.StatusBadRequest: true, http.StatusTooManyRequests: false, http.StatusBadGateway: false} {
-		requests := 0
-		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			requests++
-			body, _ := io.ReadAll(r.Body)
-			if bytes.Contains(body, []byte(getHeader)) {
-				w.WriteHeader(status)
-				return
-			}
-			answer, err := http.Post(chain.URL(), "application/json", bytes.NewReader(body))
-			if err != nil {
-				w.WriteHeader(http.StatusBadGateway)
-				return
-			}
-			defer answer.Body.Close()
-			_, _ = io.Copy(w, answer.Body)
-		}))
-		t.Cleanup(gateway.Close)
-		c := connect(t, evm.Options{URL: gateway.URL, ChainID: chain.ChainID()})
+		g := newSharingGateway(t, chain, func(r request) bool { return strings.Contains(r.body, getHeader) },
+			func(w http.ResponseWriter, _ request) { w.WriteHeader(status) })
+		c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID()})
 		_, err := c.Query(t.Context(), txmanager.ChainQuery{})
 		if (err == nil) != passes {
 			t.Errorf("status %d for headers: got %v, want a query by blocks: %t", status, err, passes)
 		}
-		if want := map[bool]int{true: 2, false: 1}[passes]; requests != want {
-			t.Errorf("status %d: got %d requests, want %d", status, requests, want)
-		}
+		check.Equal(t, fmt.Sprintf("status %d: requests", status), g.requests.Load(), map[bool]int64{true: 2, false: 1}[passes])
 	}
 }
 
 // mustQuery requires a complete observation of the chain's head.
 func mustQuery(t *testing.T, c *evm.Connector, chain *devchain.Chain) {
 	t.Helper()
-	v, err := c.Query(t.Context(), txmanager.ChainQuery{})
-	check.OK(t)(err)
+	v := check.Value(c.Query(t.Context(), txmanager.ChainQuery{}))(t)
 	if v.Head.Number != chain.Head() || v.Head.Hash == (txmanager.Hash{}) || v.Head.Time == 0 {
 		t.Errorf("head: got %+v, want that of block %d", v.Head, chain.Head())
 	}

@@ -8,24 +8,21 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/ethereum/go-ethereum/rlp"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 // Signed bytes give the signer and the call. Bytes of other types, truncated or extended ones, and
 // those without a chain id are refused.
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	key, err := crypto.GenerateKey()
-	check.OK(t)(err)
+	key := check.Value(crypto.GenerateKey())(t)
 	to, five := common.Address{19: 9}, big.NewInt(5)
 	sign := func(s types.Signer, inner types.TxData) []byte {
-		raw, err := types.MustSignNewTx(key, s, inner).MarshalBinary()
-		check.OK(t)(err)
-		return raw
+		return check.Value(types.MustSignNewTx(key, s, inner).MarshalBinary())(t)
 	}
 	here := types.LatestSignerForChainID(five)
 	dynamic := sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2), Data: []byte{1}})
@@ -68,9 +65,7 @@ func TestOpen(t *testing.T) {
 			if from != eip155.Address(crypto.PubkeyToAddress(key.PublicKey)) || s.Hash != txmanager.Hash(crypto.Keccak256Hash(c.raw)) {
 				t.Errorf("%s: got signed by %s with hash %s, want the key's account and the bytes' hash", name, from, s.Hash)
 			}
-			if d := cmp.Diff(*c.want, tx, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); d != "" {
-				t.Errorf("%s (-want +got):\n%s", name, d)
-			}
+			check.Same(t, name, tx, *c.want, txtest.EqualWei)
 		}
 	}
 }

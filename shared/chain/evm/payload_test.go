@@ -13,12 +13,12 @@ import (
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 const (
@@ -58,9 +58,7 @@ func TestParsePayload(t *testing.T) {
 			t.Errorf("%s: got %v, want nil", c.name, err)
 			continue
 		}
-		if diff := cmp.Diff(c.canonical, string(canonical)); diff != "" {
-			t.Errorf("%s: canonical form (-want +got):\n%s", c.name, diff)
-		}
+		check.Same(t, c.name+": canonical form", string(canonical), c.canonical)
 		if want := sha256.Sum256([]byte(c.canonical)); fingerprint != want {
 			t.Errorf("%s: fingerprint got %x, want %x", c.name, fingerprint, want)
 		}
@@ -76,23 +74,13 @@ func checkStored(t *testing.T, canonical []byte) {
 	if err != nil || string(again) != string(canonical) {
 		t.Errorf("%s: read again got %s, %v, want itself", canonical, again, err)
 	}
-	call, err := new(Connector).ParsePayload(canonical)
-	if err != nil {
-		t.Errorf("%s: call got %v, want nil", canonical, err)
-	}
+	call := check.Value(new(Connector).ParsePayload(canonical))(t)
 	var fields map[string]string
 	check.OK(t)(json.Unmarshal(canonical, &fields))
 	column, err := json.MarshalIndent(fields, "", " ") // sorts the names
 	check.OK(t)(err)
-	fromColumn, err := new(Connector).ParsePayload(column)
-	if err != nil {
-		t.Errorf("%s: call got %v, want nil", column, err)
-	}
-	if diff := cmp.Diff(call, fromColumn, cmp.Comparer(func(a, b *big.Int) bool {
-		return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0)
-	})); diff != "" {
-		t.Errorf("%s: call from a JSON column (-want +got):\n%s", canonical, diff)
-	}
+	fromColumn := check.Value(new(Connector).ParsePayload(column))(t)
+	check.Same(t, fmt.Sprintf("%s: call from a JSON column", canonical), fromColumn, call, txtest.EqualWei)
 }
 
 func TestStoredCallIsReadBack(t *testing.T) {
@@ -101,9 +89,7 @@ func TestStoredCallIsReadBack(t *testing.T) {
 	check.OK(t)(err)
 	address := eip155.Address(common.HexToAddress(lowerAddress))
 	want := txmanager.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
-	if diff := cmp.Diff(want, call, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); diff != "" {
-		t.Errorf("call (-want +got):\n%s", diff)
-	}
+	check.Same(t, "call", call, want, txtest.EqualWei)
 	bare, err := new(Connector).ParsePayload([]byte(`{"data":"0x00"}`))
 	if err != nil || bare.To != nil || bare.Value.Sign() != 0 || bare.Gas != 0 || bare.FeeCapWei != nil || bare.TipCapWei != nil {
 		t.Errorf("deployment: got %+v, %v, want no account, no value, and gas and fees left open", bare, err)
@@ -245,8 +231,7 @@ func TestEncodeCall(t *testing.T) {
 			t.Errorf("%s: got %v, want nil", c.signature, err)
 			continue
 		}
-		contract, err := abi.JSON(strings.NewReader(`[{"type":"function","name":"f","inputs":` + c.inputs + `}]`))
-		check.OK(t)(err)
+		contract := check.Value(abi.JSON(strings.NewReader(`[{"type":"function","name":"f","inputs":` + c.inputs + `}]`)))(t)
 		method, err := contract.MethodById(data)
 		if err != nil {
 			t.Errorf("%s: got selector %s, want %s", c.signature, hex.EncodeToString(data[:4]), hex.EncodeToString(crypto.Keccak256([]byte(c.signature))[:4]))
@@ -257,11 +242,8 @@ func TestEncodeCall(t *testing.T) {
 			t.Errorf("%s: %v", c.signature, err)
 			continue
 		}
-		got, err := json.Marshal(values)
-		check.OK(t)(err)
-		if diff := cmp.Diff(c.want, string(got)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.signature, diff)
-		}
+		got := check.Value(json.Marshal(values))(t)
+		check.Same(t, c.signature, string(got), c.want)
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 const (
@@ -52,10 +52,8 @@ func TestOnlyERC20TransfersAreRead(t *testing.T) {
 		"removed by a reorg":     {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), "false", "true", 1)}, nil},
 	} {
 		want := chain.PaymentProof{From: eip155.Address([20]byte{19: 0xaa}), To: eip155.Address([20]byte{19: 0xcc}), Succeeded: true, Transfers: c.want}
-		got, err := evm.ReadProof([]byte(receiptWith(c.logs...)))
-		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
-		}
+		got := check.Value(evm.ReadProof([]byte(receiptWith(c.logs...))))(t)
+		check.Same(t, name, got, want, txtest.EqualWei)
 	}
 	failed, err := evm.ReadProof([]byte(strings.Replace(receiptWith(), "0x1", "0x0", 1)))
 	if err != nil || failed.Succeeded {

@@ -9,8 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -42,9 +41,7 @@ func TestDocumentIsWithoutLogsBloom(t *testing.T) {
 		if err := json.Compact(&got, r.document(nil)); !ok || err != nil || got.String() != want {
 			t.Errorf("%s: got %v, %v and %s, want %s", text, ok, err, r.document(nil), want)
 		}
-		if len(r.document(nil)) != r.documentSize() {
-			t.Errorf("%s: size: got %d, want %d", text, r.documentSize(), len(r.document(nil)))
-		}
+		check.Equal(t, fmt.Sprintf("%s: size", text), len(r.document(nil)), r.documentSize())
 	}
 }
 
@@ -108,15 +105,11 @@ func FuzzReceipt(f *testing.F) {
 		if !ok {
 			return
 		}
-		if err := json.Unmarshal(r.document(nil), &document); err != nil {
-			t.Fatalf("%q: document: got %q: %v", text, r.document(nil), err)
-		}
+		check.OK(t)(json.Unmarshal(r.document(nil), &document))
 		_ = json.Unmarshal(text, &parts) // it is an object
 		delete(parts, "logsBloom")
 		delete(document, "logsBloom") // a second one, or a name with an escape
-		if diff := cmp.Diff(parts, document); diff != "" {
-			t.Errorf("%q: document (-want +got):\n%s", text, diff)
-		}
+		check.Same(t, fmt.Sprintf("%q: document", text), document, parts)
 		var hash txmanager.Hash
 		if r.has.tx && !bytes.Contains(text, []byte(`\`)) && (json.Unmarshal(parts["transactionHash"], &hash) != nil || hash != r.tx) {
 			t.Errorf("%q: transaction: got %s, want %s", text, r.tx, parts["transactionHash"])
@@ -129,18 +122,12 @@ func TestRefusedBlockReceiptsAreRequestedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var b offer
-		if !b.offered() {
-			t.Error("before: got not offered, want offered")
-		}
+		check.Equal(t, "offered before", b.offered(), true)
 		b.refused()
 		time.Sleep(askAgain)
-		if b.offered() {
-			t.Errorf("after %s: got offered, want not", askAgain)
-		}
+		check.Equal(t, fmt.Sprintf("offered after %s", askAgain), b.offered(), false)
 		time.Sleep(1)
-		if !b.offered() {
-			t.Errorf("after more than %s: got not offered, want offered", askAgain)
-		}
+		check.Equal(t, "offered later", b.offered(), true)
 	})
 }
 

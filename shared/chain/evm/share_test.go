@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,9 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -174,11 +171,7 @@ func TestPoisonousQueryFailsAlone(t *testing.T) {
 // transferOf signs a transfer of the chain's account i with nonce 0.
 func transferOf(t *testing.T, chain *devchain.Chain, i int) []byte {
 	t.Helper()
-	id := new(big.Int).SetUint64(chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(i + 1)[i].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id,
-		To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
-	check.OK(t)(err)
-	return check.Value(tx.MarshalBinary())(t)
+	return chaintest.Transfer(t, devchain.DevAccounts(i + 1)[i].Key, chain.ChainID(), 0, 1e9).Raw
 }
 
 // sendAtOnce sends a transfer of each of ten accounts at once.
@@ -195,10 +188,7 @@ func sendAtOnce(t *testing.T, chain *devchain.Chain, c *evm.Connector) (results 
 
 func startRichChain(t *testing.T) *devchain.Chain {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(10)})
-	check.OK(t)(err)
-	t.Cleanup(func() { _ = chain.Close() })
-	return chain
+	return start(t, devchain.Options{Accounts: devchain.DevAccounts(10)})
 }
 
 // Concurrent sends share requests. If the node takes the bytes and its answer is lost, each repeats its

@@ -2,13 +2,9 @@ package evm_test
 
 import (
 	"context"
-	"math/big"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
-
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -21,17 +17,10 @@ import (
 // windowOf signs n transactions of the chain's account, and returns the query for all.
 func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q txmanager.ChainQuery) {
 	t.Helper()
-	account := devchain.DevAccounts(1)[0]
-	id := new(big.Int).SetUint64(chain.ChainID())
-	q = txmanager.ChainQuery{Submitter: eip155.NewSubmitter(chain.ChainID(), account.Address), Account: true}
+	q = txmanager.ChainQuery{Submitter: eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address), Account: true}
 	for i := range uint64(n) {
-		tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: i,
-			To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
-		check.OK(t)(err)
-		raw, err := tx.MarshalBinary()
-		check.OK(t)(err)
-		raws = append(raws, raw)
-		q.Receipts, q.Hints = append(q.Receipts, txmanager.Hash(tx.Hash())), append(q.Hints, txmanager.Hint{Nonce: i})
+		tx := transfer(t, chain, i, 1e9)
+		raws, q.Receipts, q.Hints = append(raws, tx.Raw), append(q.Receipts, tx.Hash), append(q.Hints, txmanager.Hint{Nonce: i})
 	}
 	return raws, q
 }
@@ -65,17 +54,14 @@ func TestWindowInSmallBatches(t *testing.T) {
 		if calls > 8 {
 			t.Errorf("calls in one batch: got %d, want at most 8", calls)
 		}
-		if err := chain.Mine(1); err != nil {
-			t.Error(err)
-		}
+		check.Err(t, "mine", nil)(chain.Mine(1))
 	}})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 8})
 	for i := range q.Hints {
 		q.Hints[i].Block = 2 + uint64(i/100)
 	}
 	for range 2 {
-		v, err := c.Query(t.Context(), q)
-		check.OK(t)(err)
+		v := check.Value(c.Query(t.Context(), q))(t)
 		if got := found(t, v); got != 300 || v.Head.Number <= v.StartHead.Number {
 			t.Errorf("got %d receipts at head %d, first %d; want 300, and blocks between", got, v.Head.Number, v.StartHead.Number)
 		}
@@ -96,25 +82,23 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 	raws, q := windowOf(t, chain, 120)
 	check.OK(t)(chain.MineExactly(raws...))
 	proxy := chaintest.NewProxy(t, chain.URL())
-	trips, silent := 0, map[int]bool{2: true}
-	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
-		trips++
-		proxy.Set(chaintest.Fault{Drop: silent[trips]})
-	}})
+	trips := 0
+	connectWithout := func(silent ...int) *evm.Connector { // answers to these round trips
+		trips = 0
+		return connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
+			trips++
+			proxy.Set(chaintest.Fault{Drop: slices.Contains(silent, trips)})
+		}})
+	}
+	c := connectWithout(2)
 	for _, want := range []int{3, 3 + 2} {
-		v, err := c.Query(t.Context(), q)
-		check.OK(t)(err)
+		v := check.Value(c.Query(t.Context(), q))(t)
 		if got := found(t, v); got != 120 || trips != want {
 			t.Errorf("got %d receipts after %d round trips, want 120 after %d", got, trips, want)
 		}
 	}
 	check.Equal(t, "receipts asked for by block", chain.Calls("eth_getBlockReceipts"), 1)
-	trips, silent = 0, map[int]bool{2: true, 3: true}
-	other := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
-		trips++
-		proxy.Set(chaintest.Fault{Drop: silent[trips]})
-	}})
-	if v, err := other.Query(t.Context(), q); err == nil {
+	if v, err := connectWithout(2, 3).Query(t.Context(), q); err == nil {
 		t.Errorf("silence about blocks and transactions: got %+v, want an error", v.Head)
 	}
 }
@@ -126,8 +110,7 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 	chain := startChain(t)
 	raws, q := windowOf(t, chain, 100)
 	check.OK(t)(chain.MineExactly(raws...))
-	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) { trips.Add(1) }})
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
 	const looks = 10
 	var all sync.WaitGroup
 	for range looks {
@@ -139,13 +122,12 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := trips.Load(); got > looks+1 {
+	if got := chain.RoundTrips(); got > looks+1 {
 		t.Errorf("round trips of %d concurrent queries: got %d, want at most %d", looks, got, looks+1)
 	}
 	check.Equal(t, "requests for the block's receipts", chain.Calls("eth_getBlockReceipts"), 1)
 	check.OK(t)(chain.Reorg(1, nil))
-	v, err := c.Query(t.Context(), q)
-	check.OK(t)(err)
+	v := check.Value(c.Query(t.Context(), q))(t)
 	for h, a := range v.Receipts {
 		if a.Answer == txmanager.AnswerFound && a.Receipt.BlockHash != v.Head.Hash {
 			t.Errorf("%s after the reorg: got it in %s, want it in the head %s or nowhere", h, a.Receipt.BlockHash, v.Head.Hash)

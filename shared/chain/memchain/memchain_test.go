@@ -2,6 +2,7 @@ package memchain_test
 
 import (
 	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/memchain"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -46,9 +48,7 @@ func TestSpellingsOfOneAccountAreOneSubmitter(t *testing.T) {
 	families := chain.NewFamilies(memchain.Family{})
 	address := want.Address().String()
 	for _, text := range []string{string(want), "mem:7:" + strings.ToUpper(address), address, strings.ToUpper(address)} {
-		if got, err := families.ParseSubmitter(text, memchain.Namespace, 7); err != nil || got != want {
-			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
-		}
+		check.Equal(t, fmt.Sprintf("%q", text), check.Value(families.ParseSubmitter(text, memchain.Namespace, 7))(t), want)
 	}
 	last := map[bool]string{true: "1", false: "0"}[strings.HasSuffix(address, "0")]
 	for _, text := range []string{

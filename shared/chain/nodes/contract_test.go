@@ -16,6 +16,15 @@ import (
 // dead returns the address of a node that does not run.
 func dead(t *testing.T) string { return "http://" + porttest.Refused(t) }
 
+// connect returns a connector to EVM nodes.
+func connect(t *testing.T, o nodes.Options, timeout time.Duration) *nodes.Connector {
+	t.Helper()
+	o.Open = evm.Opener(evm.Options{ChainID: o.ChainID, Timeout: timeout})
+	c := check.Value(nodes.New(o))(t)
+	t.Cleanup(c.Close)
+	return c
+}
+
 // Several nodes fulfil the contract of one, wherever in the list the dead ones are.
 func TestContractOverSeveralNodes(t *testing.T) {
 	t.Parallel()
@@ -26,8 +35,7 @@ func TestContractOverSeveralNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
-				chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
-				check.OK(t)(err)
+				chain := check.Value(devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)}))(t)
 				t.Cleanup(func() { _ = chain.Close() })
 				return chaintest.Fixture{
 					URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
@@ -35,10 +43,7 @@ func TestContractOverSeveralNodes(t *testing.T) {
 					Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
 					DropPool: func() error { chain.DropPool(); return nil },
 					Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector {
-						c, err := nodes.New(nodes.Options{URLs: list(t, url), ChainID: chainID, Open: evm.Opener(evm.Options{ChainID: chainID, Timeout: timeout})})
-						check.OK(t)(err)
-						t.Cleanup(c.Close)
-						return c
+						return connect(t, nodes.Options{URLs: list(t, url), ChainID: chainID}, timeout)
 					},
 				}
 			})

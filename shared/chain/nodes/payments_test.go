@@ -2,7 +2,6 @@ package nodes_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/big"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
-	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/check"
@@ -37,31 +35,18 @@ var receiver = eip155.Address(common.HexToAddress("0x000000000000000000000000000
 func newPaying(t *testing.T) *paying {
 	t.Helper()
 	accounts := devchain.DevAccounts(2)
-	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: accounts})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{Accounts: accounts}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
-	p := &paying{t: t, chain: chain, payer: accounts[0]}
-	if p.token, err = contracts.Deploy(t.Context(), chain, accounts[1], contracts.Token()); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	token := check.Value(contracts.Deploy(t.Context(), chain, accounts[1], contracts.Token()))(t)
+	return &paying{t: t, chain: chain, payer: accounts[0], token: token}
 }
 
 // tx returns the payer's next transaction.
 func (p *paying) tx(to txmanager.Address, wei int64, data []byte) []byte {
 	p.t.Helper()
-	id := new(big.Int).SetUint64(p.chain.ChainID())
-	tx, err := types.SignNewTx(p.payer.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: p.next,
-		To: (*common.Address)(eip155.Recipient(&to)), Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)})
-	if err != nil {
-		p.t.Fatal(err)
-	}
 	p.next++
-	raw, err := tx.MarshalBinary()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return raw
+	return chaintest.Sign(p.t, p.payer.Key, p.chain.ChainID(), types.DynamicFeeTx{Nonce: p.next - 1, To: (*common.Address)(eip155.Recipient(&to)),
+		Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)}).Raw
 }
 
 // tokens returns the payer's next transaction, which moves tokens.
@@ -78,26 +63,17 @@ func (p *paying) tokensTo(to txmanager.Address, amount int64) []byte {
 
 func (p *paying) block(raws ...[]byte) {
 	p.t.Helper()
-	if err := p.chain.MineExactly(raws...); err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t)(p.chain.MineExactly(raws...))
 }
 
 func (p *paying) mine(n int) {
 	p.t.Helper()
-	if err := p.chain.Mine(n); err != nil {
-		p.t.Fatal(err)
-	}
+	check.OK(p.t)(p.chain.Mine(n))
 }
 
 func (p *paying) connector(quorum int, urls ...string) *nodes.Connector {
 	p.t.Helper()
-	c, err := nodes.New(nodes.Options{URLs: urls, Quorum: quorum, ChainID: p.chain.ChainID(), Open: evm.Opener(evm.Options{ChainID: p.chain.ChainID(), Timeout: 20 * time.Second})})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(c.Close)
-	return c
+	return connect(p.t, nodes.Options{URLs: urls, Quorum: quorum, ChainID: p.chain.ChainID()}, 20*time.Second)
 }
 
 // read reads in steps of so many blocks, until each final block was read.
@@ -106,10 +82,7 @@ func (p *paying) read(c *nodes.Connector, q chain.PaymentsQuery, step uint64) (p
 	q.Payer, q.Tokens, q.Depth = p.payer.Address, []txmanager.Address{p.token}, 3
 	for {
 		q.UpTo = q.After + step
-		got, err := c.Payments(p.t.Context(), q)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		got := check.Value(c.Payments(p.t.Context(), q))(p.t)
 		for _, one := range got.Found {
 			kind := "coin"
 			if one.Token != nil {
@@ -130,8 +103,7 @@ func (p *paying) read(c *nodes.Connector, q chain.PaymentsQuery, step uint64) (p
 func TestPaymentsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
-	closed, err := contracts.Deploy(t.Context(), p.chain, devchain.DevAccounts(2)[1], contracts.Closed())
-	check.OK(t)(err)
+	closed := check.Value(contracts.Deploy(t.Context(), p.chain, devchain.DevAccounts(2)[1], contracts.Closed()))(t)
 	p.mine(5)
 	p.block(p.tx(receiver, 11, nil))
 	p.mine(20)
@@ -219,9 +191,7 @@ func TestPaymentsNeedAQuorum(t *testing.T) {
 	}})
 	q := chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3, UpTo: 1000, Tokens: []txmanager.Address{p.token}}
 	for _, quorum := range []int{1, 2} {
-		if _, err := p.connector(quorum, lying.URL, p.chain.URL()).Payments(t.Context(), q); !errors.Is(err, nodes.ErrDisputed) {
-			t.Errorf("two nodes, quorum %d: got %v, want ErrDisputed", quorum, err)
-		}
+		check.Err(t, fmt.Sprintf("two nodes, quorum %d", quorum), nodes.ErrDisputed)(p.connector(quorum, lying.URL, p.chain.URL()).Payments(t.Context(), q))
 	}
 	got, err := p.connector(2, lying.URL, p.chain.URL(), p.chain.URL()).Payments(t.Context(), q)
 	if err != nil || len(got.Found) != 1 {

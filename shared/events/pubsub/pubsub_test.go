@@ -68,15 +68,14 @@ func TestPublishKeepsTheOrderAfterAFailure(t *testing.T) {
 func TestPublishToAMissingTopicAcceptsNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t)
-	missing := pubsub.New("projects/proj-1/topics/other", s.Addr)
-	t.Cleanup(func() { _ = missing.Close() })
-	if n, err := missing.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, txmanager.ErrNoAnswer) {
-		t.Errorf("no such topic: got %d, %v; want none accepted", n, err)
-	}
-	gone := pubsub.New(topic, "127.0.0.1:1")
-	t.Cleanup(func() { _ = gone.Close() })
-	if n, err := gone.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, txmanager.ErrNoAnswer) {
-		t.Errorf("no such service: got %d, %v; want none accepted", n, err)
+	for what, p := range map[string]*pubsub.Topic{
+		"topic":   pubsub.New("projects/proj-1/topics/other", s.Addr),
+		"service": pubsub.New(topic, "127.0.0.1:1"),
+	} {
+		t.Cleanup(func() { _ = p.Close() })
+		if n, err := p.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, txmanager.ErrNoAnswer) {
+			t.Errorf("no such %s: got %d, %v; want none accepted", what, n, err)
+		}
 	}
 	var none *pubsub.Topic
 	check.Err(t, "close of none", nil)(none.Close())

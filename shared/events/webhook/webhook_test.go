@@ -19,12 +19,6 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-func key(t *testing.T, text string) webhook.Key {
-	t.Helper()
-	k := check.Value(webhook.ParseKey(text))(t)
-	return k
-}
-
 // request is a request as an endpoint received it.
 type request struct {
 	header http.Header
@@ -63,7 +57,8 @@ var one = []txmanager.Event{{TxID: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", Type:
 // verify either.
 func TestAttemptsAreSigned(t *testing.T) {
 	t.Parallel()
-	before, after := key(t, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), key(t, "whsec_"+strings.Repeat("QUJD", 8))
+	before := check.Value(webhook.ParseKey("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))(t)
+	after := check.Value(webhook.ParseKey("whsec_" + strings.Repeat("QUJD", 8)))(t)
 	r := start(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, before, after)
 	for range 2 {
 		if n, err := r.Publish(t.Context(), one); n != 0 || !errors.Is(err, txmanager.ErrNoAnswer) {
@@ -94,20 +89,14 @@ func TestOnly2xxAcceptsAnEvent(t *testing.T) {
 		taken  int
 		silent bool
 	}{
-		"200": {func(http.ResponseWriter, *http.Request) {}, 1, false},
-		"301": {func(w http.ResponseWriter, req *http.Request) {
-			http.Redirect(w, req, elsewhere.URL, http.StatusMovedPermanently)
-		}, 0, false},
-		"307": {func(w http.ResponseWriter, req *http.Request) {
-			http.Redirect(w, req, elsewhere.URL, http.StatusTemporaryRedirect)
-		}, 0, false},
-		"410":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, 0, false},
-		"429":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, 0, true},
-		"hang": {func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }, 0, true},
-		"shut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, true},
-		"huge header": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X", strings.Repeat("x", 1<<20))
-		}, 0, true},
+		"200":         {func(http.ResponseWriter, *http.Request) {}, 1, false},
+		"301":         {http.RedirectHandler(elsewhere.URL, http.StatusMovedPermanently).ServeHTTP, 0, false},
+		"307":         {http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect).ServeHTTP, 0, false},
+		"410":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }, 0, false},
+		"429":         {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, 0, true},
+		"hang":        {func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }, 0, true},
+		"shut":        {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 0, true},
+		"huge header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) }, 0, true},
 		"huge": {func(w http.ResponseWriter, _ *http.Request) {
 			for {
 				n, err := w.Write(endless)

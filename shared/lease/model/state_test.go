@@ -207,12 +207,7 @@ func (s *state) oldest() uint8 {
 
 // renumber makes low token 1. Of lower tokens it keeps only the number of waiting tasks.
 func (s *state) renumber(low uint8) {
-	move := func(t uint8) uint8 {
-		if t < low {
-			return 0
-		}
-		return t - low + 1
-	}
+	move := func(t uint8) uint8 { return max(t+1, low) - low }
 	s.lease.token = move(s.lease.token)
 	s.oldAdvances = s.advances.renumber(low)
 	for r := range s.wakes {

@@ -27,9 +27,7 @@ func open(t *testing.T) *gcs.Object {
 func TestWritesOverOneGeneration(t *testing.T) {
 	t.Parallel()
 	o := open(t)
-	if _, err := o.Read(t.Context()); !errors.Is(err, mark.ErrNone) {
-		t.Fatalf("nothing written: got %v, want %v", err, mark.ErrNone)
-	}
+	check.Err(t, "nothing written", mark.ErrNone)(o.Read(t.Context()))
 	check.OK(t)(o.Write(t.Context(), mark.Mark{ID: "1"}, 0))
 	first, err := o.Read(t.Context())
 	if err != nil || first.ID != "1" || first.Generation == 0 {
@@ -83,9 +81,7 @@ func TestAcceptanceWritesTheFirstMarkOfALostObject(t *testing.T) {
 	check.OK(t)((mark.Keeper{Object: open(t), Book: db.Store}).Advance(t.Context(), "test"))
 	anew := mark.Keeper{Object: open(t), Book: db.Store}
 	check.OK(t)(db.AdoptMark(t.Context(), mark.Observed{}, "operator"))
-	if err := anew.Advance(t.Context(), "test"); !errors.Is(err, mark.ErrGone) {
-		t.Fatalf("a database that is believed: got %v, want %v, and no new mark", err, mark.ErrGone)
-	}
+	check.Err(t, "a database that is believed", mark.ErrGone)(anew.Advance(t.Context(), "test"))
 	check.OK(t)(db.DB.Exec(t.Context(), `update database_identity set timeline_id = -1`))
 	check.OK(t)(db.AdoptMark(t.Context(), mark.Observed{}, "operator"))
 	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "the region is lost"))

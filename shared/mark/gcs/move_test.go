@@ -38,31 +38,21 @@ func expected(t *testing.T) (*gcs.Object, storetest.Bundle, mark.Mark) {
 	db.Register(t, alice, 8)
 	check.OK(t)(mover(o, db).Advance(t.Context(), "test"))
 	check.OK(t)(post(t.Context(), db, "before", 1))
-	last := check.Value(mover(o, db).Expect(t.Context(), said))(t)
-	return o, db, last
+	return o, db, check.Value(mover(o, db).Expect(t.Context(), said))(t)
 }
 
 // another returns a copy of the database on another server than its rows record.
 func another(t *testing.T, db storetest.Bundle) (old, moved storetest.Bundle) {
 	t.Helper()
 	moved = storetest.Copy(t, db)
-	run(t, moved, `update database_identity set system_identifier = 1`)
-	run(t, moved, `update database_move set from_system = 1 where ended_at is null`)
+	check.OK(t)(moved.DB.Exec(t.Context(), `update database_identity set system_identifier = 1`))
+	check.OK(t)(moved.DB.Exec(t.Context(), `update database_move set from_system = 1 where ended_at is null`))
 	return storetest.Again(t, db), moved
-}
-
-func run(t *testing.T, db storetest.Bundle, statement string) {
-	t.Helper()
-	if _, err := db.DB.Exec(t.Context(), statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
 }
 
 func count(t *testing.T, db storetest.Bundle, query string) (n int) {
 	t.Helper()
-	if err := db.DB.QueryRow(t.Context(), query).Scan(&n); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	check.OK(t)(db.DB.QueryRow(t.Context(), query).Scan(&n))
 	return n
 }
 
@@ -95,8 +85,7 @@ func TestExpectedMoveWaitsForWriters(t *testing.T) {
 	t.Parallel()
 	o, db := open(t), storetest.New(t)
 	db.Register(t, alice, 8)
-	writer, err := db.DB.Begin(t.Context())
-	check.OK(t)(err)
+	writer := check.Value(db.DB.Begin(t.Context()))(t)
 	defer func() { _ = writer.Rollback(context.Background()) }()
 	check.OK(t)(writer.Exec(t.Context(), `update submitter_nonce_cursor set next_nonce = next_nonce`))
 	done := make(chan error, 1)
@@ -132,9 +121,7 @@ func TestConfirmedMoveOpensProtectAndAllowsWrites(t *testing.T) {
 	}
 	check.OK(t)(mover(o, moved).Confirm(t.Context(), said))
 	check.Err(t, "again", mark.ErrNoMove)(mover(o, moved).Confirm(t.Context(), said))
-	if !ours(t, moved) {
-		t.Error("the moved database is not the accepted database")
-	}
+	check.Equal(t, "the moved database is the accepted one", ours(t, moved), true)
 	check.Equal(t, "changes of the database's identity that put payouts in doubt", count(t, moved, `select count(*) from identity_change`), 0)
 	check.Equal(t, "held intents", count(t, moved, `select count(*) from managed_tx where held`), 0)
 	check.Equal(t, "halts", count(t, moved, `select count(*) from transfer_halt where resumed_at is null`), 0)
@@ -155,7 +142,7 @@ func TestRestoreAfterAMoveReleasesNothingInBulk(t *testing.T) {
 	o, db, _ := expected(t)
 	_, moved := another(t, db)
 	check.OK(t)(mover(o, moved).Confirm(t.Context(), said))
-	run(t, moved, `update database_identity set timeline_id = -1`)
+	check.OK(t)(moved.DB.Exec(t.Context(), `update database_identity set timeline_id = -1`))
 	check.Err(t, "a foreign database", store.ErrNotPlanned)(moved.Moved(t.Context(), "", 10))
 	check.OK(t)(moved.AcceptDatabase(t.Context(), "operator", "restored"))
 	check.Err(t, "an accepted restore", store.ErrNotPlanned)(moved.Moved(t.Context(), "", 10))
@@ -216,9 +203,7 @@ func TestConfirmIsFinishedAfterACrash(t *testing.T) {
 	defer cancel()
 	m := mover(o, moved)
 	m.Moves = dies{moved.Store, cancel}
-	if err := m.Confirm(dying, said); !errors.Is(err, context.Canceled) {
-		t.Fatalf("a confirmation that dies: got %v, want %v", err, context.Canceled)
-	}
+	check.Err(t, "a confirmation that dies", context.Canceled)(m.Confirm(dying, said))
 	if err := mover(o, moved).Confirm(t.Context(), said); err != nil || !ours(t, moved) {
 		t.Errorf("the next one: got %v, believed %v; want it confirmed", err, ours(t, moved))
 	}
@@ -261,7 +246,7 @@ func TestSweepWritesOnceAMinute(t *testing.T) {
 	if now, err := o.Read(t.Context()); err != nil || now.Generation <= before.Generation {
 		t.Errorf("a change of the database's identity: got %+v, %v; want a new mark", now, err)
 	}
-	run(t, db, `update database_mark set at = at - interval '1 minute'`)
+	check.OK(t)(db.DB.Exec(t.Context(), `update database_mark set at = at - interval '1 minute'`))
 	check.OK(t)(keeper.Advance(t.Context(), store.MarkOfSweep))
 	check.Equal(t, "a minute later", check.Value(o.Read(t.Context()))(t).Reason, store.MarkOfSweep)
 }
@@ -275,9 +260,7 @@ func TestConfirmRequiresTheLastMarkWritten(t *testing.T) {
 	check.OK(t)(mover(o, db).Advance(t.Context(), "test"))
 	m := mover(o, db)
 	m.Object = readable{o}
-	if _, err := m.Expect(t.Context(), said); !errors.Is(err, errUnwritten) {
-		t.Fatalf("expect-move that cannot write: got %v, want %v", err, errUnwritten)
-	}
+	check.Err(t, "expect-move that cannot write", errUnwritten)(m.Expect(t.Context(), said))
 	if err := post(t.Context(), db, "meanwhile", 2); !store.IsMoving(err) {
 		t.Errorf("create after it: got %v, want it refused: writes are stopped", err)
 	}

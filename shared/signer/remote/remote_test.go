@@ -21,8 +21,7 @@ func TestAccountIsFoundInAnyLetterCase(t *testing.T) {
 		_, _ = w.Write([]byte(`{"jsonrpc": "2.0", "id": 1, "result": ["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"]}`))
 	}))
 	t.Cleanup(server.Close)
-	r, err := remote.New(remote.Options{Name: "r", URL: server.URL, Method: remote.EthSign, Timeout: time.Minute})
-	check.OK(t)(err)
+	r := check.Value(remote.New(remote.Options{Name: "r", URL: server.URL, Method: remote.EthSign, Timeout: time.Minute}))(t)
 	t.Cleanup(r.Close)
 	for s, has := range map[txmanager.Submitter]bool{
 		"eip155:1:0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed": true,

@@ -114,13 +114,9 @@ func testUnknownSubmitter(t *testing.T, f Fixture) {
 
 // Check gives the same answer as signing.
 func testCheck(t *testing.T, f Fixture) {
-	if err := f.Signer.Check(t.Context(), f.Submitter); err != nil {
-		t.Errorf("its own account: got %v, want nil", err)
-	}
+	check.Err(t, "its own account", nil)(f.Signer.Check(t.Context(), f.Submitter))
 	unknownSubmitter := eip155.NewSubmitter(f.Submitter.ChainID(), eip155.Address([20]byte{0xba, 0xd0}))
-	if err := f.Signer.Check(t.Context(), unknownSubmitter); !errors.Is(err, signer.ErrNoKey) {
-		t.Errorf("another account: got %v, want ErrNoKey", err)
-	}
+	check.Err(t, "another account", signer.ErrNoKey)(f.Signer.Check(t.Context(), unknownSubmitter))
 }
 
 func testWrongChain(t *testing.T, f Fixture) {
@@ -146,9 +142,7 @@ func testBadAmounts(t *testing.T, f Fixture) {
 func testContextEnds(t *testing.T, f Fixture) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.Signer.Sign(ctx, f.Submitter, f.transfer(0)); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
-	}
+	check.Err(t, "sign", context.Canceled)(f.Signer.Sign(ctx, f.Submitter, f.transfer(0)))
 }
 
 func testSideBySide(t *testing.T, f Fixture) {
@@ -168,12 +162,8 @@ func testSideBySide(t *testing.T, f Fixture) {
 
 func testInProcess(t *testing.T, f Fixture) {
 	before := f.Signer.InProcess(f.Submitter)
-	if _, err := f.Signer.Sign(t.Context(), f.Submitter, f.transfer(0)); err != nil {
-		t.Fatal(err)
-	}
-	if after := f.Signer.InProcess(f.Submitter); after != before {
-		t.Errorf("after signing: got %t, want %t as before", after, before)
-	}
+	check.OK(t)(f.Signer.Sign(t.Context(), f.Submitter, f.transfer(0)))
+	check.Equal(t, "after signing", f.Signer.InProcess(f.Submitter), before)
 }
 
 // Printing the signer, or any of its errors, never shows a secret.

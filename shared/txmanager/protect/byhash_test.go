@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -45,7 +42,9 @@ func unproved(views ...txmanager.ChainObservation) (c expired, tn *incident, boo
 	w.Incident, w.Protected = 1, true
 	c = expired{&txtest.Panel{ChainConnector: txtest.Reader(nil), Views: txtest.OfNodes(views...), Needed: 2}, map[txmanager.Hash]txmanager.SignedTransaction{}, nil}
 	book = &evidenceStore{known: map[string]txmanager.NamedRequest{"waits": {TxID: "t-1", State: txmanager.Queued}}, open: []txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}}
-	return c, &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: c, State: w, Began: time.Now(), ForOperator: true}}, book
+	tn = incidentOf(c, w, book)
+	tn.ForOperator = true
+	return c, tn, book
 }
 
 // consumed is a node's observation in which the nonces below count are consumed, at finality.
@@ -55,21 +54,29 @@ func consumed(count uint64, receipts ...txmanager.Receipt) txmanager.ChainObserv
 	return v
 }
 
+// receiptOf is the receipt of a transaction in block 95.
+func receiptOf(h txmanager.Hash, succeeded bool) txmanager.Receipt {
+	return txmanager.Receipt{TxHash: h, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, Succeeded: succeeded, Document: []byte(`{}`)}
+}
+
+// foreignAt is a foreign transaction of value wei in block 95, which consumed nonce n.
+func foreignAt(n uint64, h txmanager.Hash, to txmanager.Address, wei string) txmanager.ForeignTransaction {
+	tx := txmanager.ConsumingTx{Hash: h, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: wei}
+	return txmanager.ForeignTransaction{Nonce: n, Incident: 1, Tx: tx, CallDigest: tx.CallDigest(), Succeeded: true}
+}
+
 // A name alone does not end a request CONFIRMED. Where no node gives the consuming transaction,
 // the release needs its hash and reads it from a quorum.
 func TestANameIsProvedByTheHash(t *testing.T) {
 	t.Parallel()
 	h, other := txmanager.Hash{0xaa}, txmanager.Hash{0xbb}
 	to := eip155.Address([20]byte{19: 0xb0})
-	at := func(succeeded bool) txmanager.Receipt {
-		return txmanager.Receipt{TxHash: h, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, Succeeded: succeeded, Document: []byte(`{}`)}
-	}
-	elsewhere := at(true)
+	elsewhere := receiptOf(h, true)
 	elsewhere.BlockHash = txmanager.Hash{0xcc}
 	none := consumed(1)
 	none.Receipts = map[txmanager.Hash]txmanager.ReceiptAnswer{h: {Answer: txmanager.AnswerNotFound}}
 	silent := consumed(1)
-	has, reverted := consumed(1, at(true)), consumed(1, at(false))
+	has, reverted := consumed(1, receiptOf(h, true)), consumed(1, receiptOf(h, false))
 	ours := txmanager.SignedTransaction{From: txtest.Alice.Address(), Tx: txmanager.ConsumingTx{Hash: h, To: &to, ValueWei: "1"}}
 	strangers, later := ours, ours
 	strangers.From, later.Nonce = eip155.Address([20]byte{7}), 3
@@ -144,7 +151,7 @@ func TestOthersMatchingProvesNothing(t *testing.T) {
 func TestAHashReplacesWhatAReorgRemoved(t *testing.T) {
 	t.Parallel()
 	h, gone := txmanager.Hash{0xaa}, txmanager.Hash{0xee}
-	v := consumed(1, txmanager.Receipt{TxHash: h, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, Succeeded: true, Document: []byte(`{}`)})
+	v := consumed(1, receiptOf(h, true))
 	v.Receipts[txmanager.Hash{0xbb}] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 	for hash, taken := range map[txmanager.Hash]bool{{}: false, {0xbb}: false, h: true} {
 		chain, tn, book := unproved(v, v, v)

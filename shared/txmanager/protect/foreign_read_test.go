@@ -14,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -105,15 +104,10 @@ var wanted = []txmanager.OpenRequest{{RequestID: "wanted", Payload: []byte("pay"
 // every has n transactions in one block.
 func every(block uint64, n int) []uint64 { return slices.Repeat([]uint64{block}, n) }
 
-// reading is a lease session that reads foreign transactions of the chain.
-func reading(c *oldChain, w txmanager.SubmitterState, book *evidenceStore) *incident {
-	return &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: c, State: w, Began: time.Now()}}
-}
-
 // step makes one invocation read.
 func step(t *testing.T, c *oldChain, w txmanager.SubmitterState, book *evidenceStore) *incident {
 	t.Helper()
-	tn := reading(c, w, book)
+	tn := incidentOf(c, w, book)
 	check.OK(t)(tn.readForeign(t.Context()))
 	return tn
 }
@@ -143,16 +137,12 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 		for i, want := range []int{50, 100, 120, 120} {
 			c.counts = 0
 			tn := step(t, c, w, book)
-			if got := len(book.stored); got != want {
-				t.Errorf("step %d: got %d stored, want %d", i, got, want)
-			}
+			check.Equal(t, fmt.Sprintf("step %d: stored", i), len(book.stored), want)
 			if more := want < 120; tn.State.ForeignUnread != more || tn.State.ForeignReadable || c.counts > 50 {
 				t.Errorf("step %d: got more to read %v, at once %v, after %d questions; want %v, later, after 50 at most", i, tn.State.ForeignUnread, tn.State.ForeignReadable, c.counts, more)
 			}
 		}
-		if got := book.nonces(); !slices.Equal(got, upTo(120)) {
-			t.Errorf("stored: got %v, want each nonce once", got)
-		}
+		check.Same(t, "stored", book.nonces(), upTo(120))
 		for _, f := range book.stored {
 			if want := c.transactions[f.Nonce]; f.Tx.Hash != want.Hash || f.CallDigest != want.CallDigest() || !f.Succeeded || f.Incident != 1 {
 				t.Errorf("nonce %d: got %+v, want what the chain has", f.Nonce, f)
@@ -192,9 +182,7 @@ func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 			for range 3 {
 				step(t, c, w, book)
 			}
-			if got := book.nonces(); !slices.Equal(got, upTo(2)) {
-				t.Errorf("counts from block %d, all agree: got %v stored, want both", kept, got)
-			}
+			check.Same(t, fmt.Sprintf("counts from block %d, all agree: stored", kept), book.nonces(), upTo(2))
 		})
 	}
 }
@@ -217,7 +205,7 @@ func TestForeignTransactionsOfALostLease(t *testing.T) {
 			w.Lease = lease.New(string(txtest.Alice), "node-1/a", 7, time.Now(), 10*time.Second)
 			c.before = func() { time.Sleep(2 * time.Second) }
 			book := &evidenceStore{}
-			tn := reading(c, w, book)
+			tn := incidentOf(c, w, book)
 			tn.Store = takenAway{book}
 			err := tn.readForeign(t.Context())
 			if !errors.Is(err, lease.ErrFenced) || len(book.stored) > 0 || book.read.Begun {
@@ -256,23 +244,19 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 				t.Errorf("step %d: got the next at %s, want it at once", i, d.At)
 			}
 			for _, after := range c.readBehind(asked) {
-				if after != last {
-					t.Errorf("step %d: got blocks after %d read, want those after %d", i, after, last)
-				}
+				check.Equal(t, fmt.Sprintf("step %d: blocks after read", i), after, last)
 				last = min(after+50, 2000)
 			}
 			if i == 1 {
 				stored := slices.Clone(book.stored)
-				_, _, err := reading(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 5}, txmanager.LostNonces{})
+				_, _, err := incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 5}, txmanager.LostNonces{})
 				if !errors.Is(err, txmanager.ErrStillReading) || !strings.Contains(err.Error(), "up to 1520 of 2000") {
 					t.Errorf("a release meanwhile: got %v, want it to wait, and to say how far the reading is", err)
 				}
 				book.stored, book.read.Block = stored, want.block
 			}
 		}
-		if got := book.nonces(); !slices.Equal(got, upTo(5)) {
-			t.Errorf("stored: got %v, want all", got)
-		}
+		check.Same(t, "stored", book.nonces(), upTo(5))
 		if q := c.blocks[0]; !q.OlderThan.Equal(book.read.Registered.Add(-registeredMargin)) {
 			t.Errorf("the start: got %+v, want the last block older than the registration", q)
 		}
@@ -287,9 +271,7 @@ func TestBlocksAreReadFromTheLastTerminalNonce(t *testing.T) {
 		for settled, want := range map[uint64]uint64{1000: 900, 50: 0} {
 			c.blocks = nil
 			step(t, c, w, &evidenceStore{read: txmanager.ForeignScan{TerminalBlock: &settled}})
-			if c.blocks[0].After != want {
-				t.Errorf("settled at block %d: got the blocks after %d read first, want those after %d", settled, c.blocks[0].After, want)
-			}
+			check.Equal(t, fmt.Sprintf("settled at block %d: blocks after read first", settled), c.blocks[0].After, want)
 		}
 	})
 }
@@ -321,7 +303,7 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 			t.Fatalf("stored: got %v, want all but nonce 1", got)
 		}
 		var open txmanager.UnnamedNonceError
-		if _, _, err := reading(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); !errors.As(err, &open) || open.Nonce != 1 {
+		if _, _, err := incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); !errors.As(err, &open) || open.Nonce != 1 {
 			t.Errorf("a release: got %v, want nonce 1 to be named", err)
 		}
 		c.final = 2100
@@ -340,15 +322,13 @@ func TestBlocksAreReadOnceMore(t *testing.T) {
 		if got := c.readBehind(asked); got[1] != 0 || tn.State.ForeignUnread || tn.State.ForeignReadable || book.read.Again == nil {
 			t.Errorf("after the hour: got blocks after %v read, more to read %v; want them from the first block on, with no hurry", got, tn.State.ForeignUnread)
 		}
-		if _, _, err := reading(c, later, &evidenceStore{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); !errors.As(err, &open) {
+		if _, _, err := incidentOf(c, later, &evidenceStore{stored: book.stored, read: book.read, open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); !errors.As(err, &open) {
 			t.Errorf("a release meanwhile: got %v, want nonce 1 to be named", err)
 		}
 		for range 4 {
 			step(t, c, later, book)
 		}
-		if got := book.nonces(); !slices.Equal(got, upTo(3)) {
-			t.Errorf("after the second reading: got %v, want all", got)
-		}
+		check.Same(t, "after the second reading", book.nonces(), upTo(3))
 	})
 	txtest.FrozenSerial(t, func(t *testing.T) { // the third time by another node, from further below
 		c, w := newOldChain(600, 1300)
@@ -418,10 +398,8 @@ func TestBlocksThatAreNotGiven(t *testing.T) {
 			chain, w := newOldChain(1000)
 			chain.kept, chain.refuse = 1990, c.err
 			tn := step(t, chain, w, &evidenceStore{})
-			if tn.State.ForeignReadable {
-				t.Errorf("%s: got the next step at once, want it later", name)
-			}
-			_, _, err := reading(chain, w, &evidenceStore{open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{})
+			check.Equal(t, name+": the next step at once", tn.State.ForeignReadable, false)
+			_, _, err := incidentOf(chain, w, &evidenceStore{open: wanted}).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{})
 			if errors.As(err, &open) != c.named || errors.Is(err, txmanager.ErrStillReading) == c.named {
 				t.Errorf("%s: got %v, want the nonce to be named %v", name, err, c.named)
 			}
@@ -448,14 +426,12 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		c, w := newOldChain(1990)
 		var text strings.Builder
-		tn := reading(c, w, &evidenceStore{})
+		tn := incidentOf(c, w, &evidenceStore{})
 		tn.Store, tn.Log = changedStore{&evidenceStore{}}, slog.New(slog.NewTextHandler(&text, nil))
 		if err := tn.readForeign(t.Context()); err != nil || !strings.Contains(text.String(), "level=ERROR") || !strings.Contains(text.String(), "reorg below finality") {
 			t.Errorf("got %v, and the log %s; want it to go on, and an ERROR", err, text.String())
 		}
-		if _, _, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{}); !errors.Is(err, txmanager.ErrNoQuorum) {
-			t.Errorf("a release: got %v, want it refused", err)
-		}
+		check.Err(t, "a release", txmanager.ErrNoQuorum)(tn.planResync(t.Context(), &txmanager.ReleaseRequest{Count: 1}, txmanager.LostNonces{}))
 	})
 }
 
@@ -474,12 +450,10 @@ func TestLaggingNodesBlocksDecideNothingAboutTheLastNonces(t *testing.T) {
 		for range 3 {
 			step(t, c, w, book)
 		}
-		_, _, err := reading(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{})
-		if !errors.Is(err, txmanager.ErrStillReading) {
-			t.Errorf("a release meanwhile: got %v, want it to wait", err)
-		}
+		_, _, err := incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{})
+		check.Err(t, "a release meanwhile", txmanager.ErrStillReading)(err)
 		c.final = 2000
-		if _, _, err = reading(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); err != nil || !slices.Contains(book.nonces(), 2) {
+		if _, _, err = incidentOf(c, w, book).planResync(t.Context(), &txmanager.ReleaseRequest{Count: 3}, txmanager.LostNonces{}); err != nil || !slices.Contains(book.nonces(), 2) {
 			t.Errorf("the node has caught up: got %v with %v stored, want nonce 2 on record", err, book.nonces())
 		}
 	})

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -62,7 +60,7 @@ func TestReleaseDecidesAboutManyUnknownNonces(t *testing.T) {
 			asked := 0
 			p := forgetful{&txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}, c.oldest, c.err, &asked}
 			book := &evidenceStore{}
-			tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+			tn := incidentOf(p, w, book)
 			tn.Timing.IterationsEndAfter = time.Hour
 			_, out, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Count: lost}, txmanager.LostNonces{})
 			if err != nil || len(out.Displaced) != lost || len(book.stored) != int(lost-c.oldest) {

@@ -33,10 +33,10 @@ func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
 		"matching, and proof itself": {[]txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "paid", "none", true},
 	} {
 		h := txmanager.Hash{0xaa}
-		v := consumed(1, txmanager.Receipt{TxHash: h, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, Succeeded: true, Document: []byte(`{}`)})
+		v := consumed(1, receiptOf(h, true))
 		_, tn, book := unproved(v, v, v)
-		taker := txmanager.ConsumingTx{Hash: h, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: c.value}
-		book.stored = []txmanager.ForeignTransaction{{Nonce: 0, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true, Proves: c.proves}}
+		book.stored = []txmanager.ForeignTransaction{foreignAt(0, h, to, c.value)}
+		book.stored[0].Proves = c.proves
 		if book.open = c.open; c.open == nil || c.open[0].TxID == "" {
 			book.known = nil
 		}
@@ -73,8 +73,7 @@ func TestANameOfARequestInFlightIsHeldToItsCall(t *testing.T) {
 		_, tn, book := unproved()
 		v := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 95))
 		v.FinalCount = new(uint64(4))
-		taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: value}
-		book.stored = []txmanager.ForeignTransaction{{Nonce: 3, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true}}
+		book.stored = []txmanager.ForeignTransaction{foreignAt(3, txmanager.Hash{0xf0}, to, value)}
 		book.known, book.open = map[string]txmanager.NamedRequest{"flying": {TxID: x.ID, State: x.State}}, nil
 		tn.Chain, tn.State = &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}, w
 		_, out, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 4, Requests: map[uint64]string{3: "flying"}}, txmanager.LostNonces{})

@@ -3,7 +3,6 @@ package protect
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -46,14 +44,14 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
 		v.FinalCount = &count
 		book := &evidenceStore{known: known}
-		to := eip155.Address([20]byte{1})
 		for n := first; n < count; n++ {
-			taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0, byte(n)}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}
-			book.stored = append(book.stored, txmanager.ForeignTransaction{Nonce: n, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: n%2 == 0})
+			foreign := foreignAt(n, txmanager.Hash{0xf0, byte(n)}, eip155.Address([20]byte{1}), "1")
+			foreign.Succeeded = n%2 == 0
+			book.stored = append(book.stored, foreign)
 		}
 		v = txtest.Watching(v, txtest.Block('a', 95))
 		p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}
-		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+		tn := incidentOf(p, w, book)
 		moves, out, err := tn.planResync(t.Context(), &l, txmanager.LostNonces{})
 		if err != nil {
 			return
@@ -99,13 +97,11 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 	w.Incident, w.Protected = 1, true
 	v := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 95))
 	v.FinalCount = new(uint64(4))
-	to := eip155.Address([20]byte{1})
-	taker := txmanager.ConsumingTx{Hash: txmanager.Hash{0xf0}, BlockNumber: 95, BlockHash: txtest.Block('a', 95).Hash, To: &to, ValueWei: "1"}
 	for name, refused := range map[string]bool{"Order-1": true, "order-1 ": true, "Flying": true, "order-2": false, "ORDER-3": false} {
 		book := &evidenceStore{open: []txmanager.OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]txmanager.NamedRequest{"ORDER-3": {TxID: "t-3", State: txmanager.Queued}},
-			stored: []txmanager.ForeignTransaction{{Nonce: 3, Incident: 1, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true}}}
+			stored: []txmanager.ForeignTransaction{foreignAt(3, txmanager.Hash{0xf0}, eip155.Address([20]byte{1}), "1")}}
 		p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}
-		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: book, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+		tn := incidentOf(p, w, book)
 		_, _, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 4, Requests: map[uint64]string{3: name}}, txmanager.LostNonces{})
 		if naming, ok := errors.AsType[txmanager.NamingError](err); ok != refused || !refused && err != nil {
 			t.Errorf("%q: got %v %v, want it refused %v", name, naming, err, refused)
@@ -127,10 +123,9 @@ func TestOwnersBytesAreNotReplaced(t *testing.T) {
 			t.Errorf("replace by order: got %+v signed", jobs)
 		}
 		held := txtest.StateOf(1, 6, txtest.Lent(5, txmanager.Reserved, time.Minute))
-		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Timing: testTiming}, State: held}}
+		tn := incidentOf(txtest.Reader(nil), held, nil)
 		tn.State.Lease = lease.New(string(txtest.Alice), "a/1", 1, time.Now(), time.Hour)
 		e := evidence{lost: []uint64{5}, foreign: map[uint64]txmanager.ForeignTransaction{5: {Nonce: 5}}}
-		tn.Chain = txtest.Reader(nil)
 		_, err := tn.pairRequests(&txmanager.ReleaseRequest{Count: 6}, e, nil)
 		var foreign txmanager.UnnamedNonceError
 		if !errors.As(err, &foreign) || foreign.Nonce != 5 {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -22,6 +22,13 @@ type consumingTxNode struct {
 
 func (p consumingTxNode) FindConsumingTx(context.Context, txmanager.Submitter, uint64) (txmanager.ConsumingTx, error) {
 	return p.consuming, nil
+}
+
+var rulesOf = sessiontest.Rules
+
+// incidentOf is a PROTECT incident of a submitter in this state, in a lease session.
+func incidentOf(chain txmanager.ChainConnector, w txmanager.SubmitterState, book txmanager.Store) *incident {
+	return &incident{Session: &session.Session{Service: new(sessiontest.Service(rulesOf(3), book)), Chain: chain, State: w, Began: time.Now()}}
 }
 
 // evidenceStore stores the foreign transactions that are read.
@@ -101,7 +108,7 @@ func TestConsumingTransactionsNeedAQuorum(t *testing.T) {
 				v.Receipts = map[txmanager.Hash]txmanager.ReceiptAnswer{x.Versions[0]: {Answer: txmanager.AnswerNotFound},
 					{7}: {Answer: txmanager.AnswerFound, Receipt: txmanager.Receipt{TxHash: txmanager.Hash{7}, BlockNumber: 95, BlockHash: v.HashesAt[95], Succeeded: true}}}
 			}
-			tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+			tn := incidentOf(p, w, &evidenceStore{})
 			tn.State.Incident = 1
 			l := txmanager.ReleaseRequest{Count: 6}
 			if c.named {
@@ -147,7 +154,7 @@ func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 			v.FinalCount = new(uint64(6))
 			v.Receipts = map[txmanager.Hash]txmanager.ReceiptAnswer{x.Versions[0]: {Answer: txmanager.AnswerNotFound}}
 			p := failingConsumingTxNode{&txtest.Panel{ChainConnector: txtest.Reader(nil), Views: txtest.OfNodes(v, v, v), Needed: 2}, c.err}
-			tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+			tn := incidentOf(p, w, &evidenceStore{})
 			tn.State.Incident = 1
 			_, _, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Count: 6}, txmanager.LostNonces{})
 			if again := errors.Is(err, txmanager.ErrStillReading); again != c.again || !again && !errors.As(err, &open) {

@@ -2,12 +2,9 @@ package protect
 
 import (
 	"errors"
-	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -40,7 +37,7 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 			"one of one that answers":       {1, txtest.OfNodes(counts(6)), true},
 		} {
 			p := &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: c.views, Needed: c.quorum}
-			tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Store: &evidenceStore{}, Timing: testTiming}, Chain: p, State: w, Began: time.Now()}}
+			tn := incidentOf(p, w, &evidenceStore{})
 			_, out, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 6, Requests: map[uint64]string{5: "r"}, Executed: map[uint64]string{5: "seen"}}, txmanager.LostNonces{})
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, txmanager.ErrNoQuorum) {
 				t.Errorf("%s: got %v, %v; want a resync %v", name, out, err, c.want)
@@ -49,15 +46,21 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 	})
 }
 
+// finalBlocks is a submitter with two final blocks, and the observations of a node that has both, of one that
+// has another in place of the second, and of one below it.
+func finalBlocks() (w txmanager.SubmitterState, both, fork, low txmanager.ChainObservation) {
+	w = txtest.StateOf(1, 5)
+	w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}
+	both = txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), w.FinalBlocks...)
+	fork = txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), txtest.Block('a', 90), txtest.Block('b', 95))
+	return w, both, fork, txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 92)), txtest.Block('a', 90))
+}
+
 // Excluded nodes are queried again before an operator is refused, since they may have recovered.
 // Otherwise they are not queried.
 func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.StateOf(1, 5)
-		w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}
-		stand := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), w.FinalBlocks...)
-		fell := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), txtest.Block('a', 90), txtest.Block('b', 95))
-		low := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 92)), txtest.Block('a', 90))
+		w, stand, fell, low := finalBlocks()
 		for name, c := range map[string]struct {
 			views    []txmanager.ChainObservation
 			away     txmanager.ChainObservation
@@ -73,7 +76,8 @@ func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 			"nobody waits":                                  {txtest.OfNodes(stand), txtest.Called(stand, "away"), false, false, 0},
 		} {
 			p := &txtest.Panel{Views: c.views, Away: []txmanager.ChainObservation{c.away}, Needed: 2}
-			tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Chain: p, State: w, ForOperator: c.operator}}
+			tn := incidentOf(p, w, nil)
+			tn.ForOperator = c.operator
 			_, _, err := tn.recheckFinalBlocks(t.Context())
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, txmanager.ErrNoQuorum) || p.Asked != c.asked {
 				t.Errorf("%s: got %v by %d further nodes, want it borne out %v by %d", name, err, p.Asked, c.want, c.asked)
@@ -86,11 +90,7 @@ func TestReleaseQueriesExcludedNodesAgain(t *testing.T) {
 // reorged out.
 func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.StateOf(1, 5)
-		w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}
-		stand := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), w.FinalBlocks...)
-		fell := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), txtest.Block('a', 90), txtest.Block('b', 95))
-		low := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 92)), txtest.Block('a', 90))
+		w, stand, fell, low := finalBlocks()
 		for name, c := range map[string]struct {
 			quorum int
 			views  []txmanager.ChainObservation
@@ -103,7 +103,7 @@ func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
 			"alone, the rest is away":   {2, txtest.OfNodes(stand), false},
 			"one against one":           {1, txtest.OfNodes(stand, fell), false},
 		} {
-			tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Chain: &txtest.Panel{Views: c.views, Needed: c.quorum}, State: w}}
+			tn := incidentOf(&txtest.Panel{Views: c.views, Needed: c.quorum}, w, nil)
 			_, _, err := tn.recheckFinalBlocks(t.Context())
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, txmanager.ErrNoQuorum) {
 				t.Errorf("%s: got %v, want it borne out %v", name, err, c.want)

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -36,7 +36,7 @@ func TestPlaceholdersWithoutABalanceAreRefused(t *testing.T) {
 		"for the others": {held, false},
 	} {
 		v.Account.BalanceWei = c.balance
-		tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Timing: testTiming}, State: w}}
+		tn := incidentOf(nil, w, nil)
 		l := txmanager.ReleaseRequest{Count: 5, Fill: new(uint64(3))}
 		err := tn.planFill(&l, v, txmanager.LostNonces{Window: 1})
 		_, refused := errors.AsType[txmanager.FillError](err)
@@ -50,15 +50,13 @@ func TestPlaceholdersWithoutABalanceAreRefused(t *testing.T) {
 func TestRetiredSubmittersAreNotFilled(t *testing.T) {
 	t.Parallel()
 	w := txtest.StateOf(1, 6)
-	tn := &incident{Session: &session.Session{Service: &session.Service{Rules: rulesOf(3), Timing: testTiming}, State: w}}
+	tn := incidentOf(nil, w, nil)
 	retired := txmanager.LostNonces{Payer: true, Retired: true, Window: 1}
 	l := txmanager.ReleaseRequest{Count: 6, Fill: new(uint64(3))}
 	if _, refused := errors.AsType[txmanager.FillError](tn.planFill(&l, txtest.ViewOf(w, txtest.Block('a', 100)), retired)); !refused || l.Filling != nil {
 		t.Errorf("with fill: got %v, refused %t; want it refused", l.Filling, refused)
 	}
-	if err := tn.checkResume(t.Context(), txmanager.ReleaseRequest{}, retired); err != nil {
-		t.Errorf("a payer by resume: got %v, want it released", err)
-	}
+	check.Err(t, "a payer by resume", nil)(tn.checkResume(t.Context(), txmanager.ReleaseRequest{}, retired))
 }
 
 // shows gives the same answer to every query.
@@ -77,17 +75,14 @@ func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 6)
 		w.Protected, w.FinalBlocks = true, []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95), txtest.Block('b', 95)}
-		if got, want := rules.WatchedHeights(w), []uint64{90, 95}; !slices.Equal(got, want) {
-			t.Errorf("heights to compare: got %v, want %v", got, want)
-		}
+		check.Same(t, "heights to compare", rules.WatchedHeights(w), []uint64{90, 95})
 		for name, c := range map[string]struct {
 			shown []txmanager.Header
 			ok    bool
 		}{"both heights": {[]txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}, true}, "one of them": {[]txmanager.Header{txtest.Block('b', 95)}, false}} {
 			view := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), c.shown...)
-			r := rulesOf(1)
-			r.WatchDepth = 10
-			tn := &incident{Session: &session.Session{Service: &session.Service{Rules: r, Store: noFinals{}, Timing: testTiming}, Chain: shows{view: view}, State: w}}
+			tn := incidentOf(shows{view: view}, w, noFinals{})
+			tn.Rules.WatchDepth = 10
 			kept, missing, err := tn.recheckFinalBlocks(t.Context())
 			if (err == nil) != c.ok || len(missing) != 0 {
 				t.Fatalf("the node shows %s: got %v, %v; want it enough: %v", name, missing, err, c.ok)

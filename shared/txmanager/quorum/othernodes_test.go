@@ -1,14 +1,11 @@
 package quorum
 
 import (
-	"fmt"
-	"log/slog"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -28,12 +25,8 @@ func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
 			"at its block":                {txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 90)), true, true},
 			"past it, with a final block": {txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 101)), txtest.Block('a', 90)), true, true},
 		} {
-			if got := rules.AllocationBlocked(w, nil, c.view).Reason == ""; got != c.may {
-				t.Errorf("%s: got allocation %v, want %v", name, got, c.may)
-			}
-			if got := rules.EvaluateViolation(w, c.view).ClearSuspected; got != c.trust {
-				t.Errorf("%s: got trust %v, want %v", name, got, c.trust)
-			}
+			check.Equal(t, name+": allocation", rules.AllocationBlocked(w, nil, c.view).Reason == "", c.may)
+			check.Equal(t, name+": trust", rules.EvaluateViolation(w, c.view).ClearSuspected, c.trust)
 			p := &txtest.Panel{Views: txtest.OfNodes(c.view, c.view, c.view), Needed: 2}
 			if v := looks(t, p, w, txtest.Asking(w)); (rules.AllocationBlocked(w, nil, v).Reason == "") != c.may || rules.EvaluateViolation(w, v).ClearSuspected != c.trust {
 				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, rules.AllocationBlocked(w, nil, v).Reason, rules.EvaluateViolation(w, v).ClearSuspected, c.may, c.trust)
@@ -71,9 +64,8 @@ func TestLaggingNodesDelayOnlyTheYoungestBlocks(t *testing.T) {
 			"all must, one forks at 102": {3, txtest.OfNodes(final, forked, upTo('a', 5)), 2},
 		} {
 			p := &txtest.Panel{Views: c.views, Needed: c.quorum}
-			q := txtest.Asking(w)
-			v := looks(t, p, w, q)
-			if got := len(rulesOf(3).Evaluate(w, q, v).Finals); got != c.want || v.Node != "n0" {
+			v, j := evaluates(t, rulesOf(3), p, w)
+			if got := len(j.Finals); got != c.want || v.Node != "n0" {
 				t.Errorf("%s: got %d ended by %s, want %d by n0; doubts %+v", name, got, v.Node, c.want, v.Disputes)
 			}
 		}
@@ -95,12 +87,8 @@ func TestEqualHeightsOnTwoForks(t *testing.T) {
 			"the same":     {txtest.OfNodes(mine, txtest.Watching(mine, txtest.Block('a', 100))), true},
 		} {
 			p := &txtest.Panel{Views: c.views, Needed: 1}
-			tn := &session.Session{Service: &session.Service{Rules: rulesOf(0), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Chain: p, State: w}
-			q := txtest.Asking(w)
-			v, err := Query(t.Context(), tn, q)
-			if got := len(rulesOf(0).Evaluate(w, q, v).Finals) > 0; err != nil || got != c.ends {
-				t.Errorf("%s: got ended %v by %s, %v; want %v", name, got, v.Node, err, c.ends)
-			}
+			_, j := evaluates(t, rulesOf(0), p, w)
+			check.Equal(t, name+": something ended", len(j.Finals) > 0, c.ends)
 		}
 	})
 }
@@ -130,66 +118,10 @@ func TestTagsNeedAQuorum(t *testing.T) {
 			"the other is not so far": {1, txtest.OfNodes(head, before), true}, // one node's claim is enough
 		} {
 			p := &txtest.Panel{Views: c.views, Needed: c.quorum}
-			tn := &session.Session{Service: &session.Service{Rules: r, Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Chain: p, State: w}
-			q := txtest.Asking(w)
-			q.Finality = r.FinalityTag()
-			v, err := Query(t.Context(), tn, q)
-			if got := len(r.Evaluate(w, q, v).Finals) > 0; err != nil || got != c.ends {
-				t.Errorf("%s: got ended %v by %s, %v; want %v", name, got, v.Node, err, c.ends)
-			}
+			_, j := evaluates(t, r, p, w)
+			check.Equal(t, name+": something ended", len(j.Finals) > 0, c.ends)
 			for _, asked := range p.Saw {
-				if asked.Finality != q.Finality {
-					t.Errorf("%s: got tag %q asked for, want %q", name, asked.Finality, q.Finality)
-				}
-			}
-		}
-	})
-}
-
-// With a quorum of one among three nodes, an abstaining second node does not prevent a query to
-// the third, which may disagree.
-func TestQuorumOfOneQueriesTheThirdIfTheSecondAbstains(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		chain := txtest.Blocks('a', 100, 103)
-		x := txtest.Included(5, chain[0])
-		w := txtest.StateOf(1, 6, x)
-		final := txtest.Finding(txtest.ViewOf(w, chain...), txtest.ReceiptOf(x, chain[0]))
-		silentOne, other := txtest.ViewOf(w, chain...), txtest.Watching(txtest.ViewOf(w, txtest.Blocks('b', 100, 103)...), txtest.Block('b', 100))
-		p := &txtest.Panel{Views: txtest.OfNodes(final, silentOne, other), Needed: 1}
-		q := txtest.Asking(w)
-		v := looks(t, p, w, q)
-		if got := rulesOf(3).Evaluate(w, q, v).Finals; len(got) > 0 {
-			t.Errorf("got %v final by %s, want nothing: the third node has another block there", got, v.Node)
-		}
-	})
-}
-
-// With a quorum of one, a claim waits while another node that answered before does not answer: it
-// may disagree. With a larger quorum, one missing answer changes nothing.
-func TestNodeWithoutAnswerDelaysAQuorumOfOne(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		x := txtest.Included(5, txtest.Block('a', 90))
-		w := txtest.StateOf(1, 6, x)
-		final := txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 90, 100)...), txtest.ReceiptOf(x, txtest.Block('a', 90)))
-		silent := txmanager.ChainObservation{NoAnswer: true}
-		for name, c := range map[string]struct {
-			quorum int
-			views  []txmanager.ChainObservation
-			ends   bool
-		}{
-			"one of two":                    {1, txtest.OfNodes(final, silent), false},
-			"one of two, the other is away": {1, txtest.OfNodes(final), true},
-			"two of three":                  {2, txtest.OfNodes(final, txtest.Watching(final, txtest.Block('a', 90)), silent), true},
-			"one of three":                  {2, txtest.OfNodes(final, silent, silent), false},
-		} {
-			p := &txtest.Panel{Views: c.views, Needed: c.quorum}
-			q := txtest.Asking(w)
-			v := looks(t, p, w, q)
-			if got := len(rulesOf(3).Evaluate(w, q, v).Finals) > 0; got != c.ends {
-				t.Errorf("%s: got an end %v, want %v", name, got, c.ends)
-			}
-			if len(p.Out) > 0 {
-				t.Errorf("%s: got %v left out, want nobody: nothing was contradicted", name, p.Out)
+				check.Equal(t, name+": tag asked for", asked.Finality, "finalized")
 			}
 		}
 	})
@@ -219,8 +151,8 @@ func TestSuccessIsNotOneNodesWord(t *testing.T) {
 			"the others are mum":             {txtest.OfNodes(says(true), untold, untold), txmanager.Tracking},
 		} {
 			p := &txtest.Panel{Views: c.views, Needed: 2}
-			q := txtest.Asking(w)
-			check.Equal(t, fmt.Sprintf("%s", name), rulesOf(3).Evaluate(w, q, looks(t, p, w, q)).After[0].State, c.want)
+			_, j := evaluates(t, rulesOf(3), p, w)
+			check.Equal(t, name, j.After[0].State, c.want)
 			if asked := p.Saw[0].Receipts; len(asked) != 1 || asked[0] != x.Hash() {
 				t.Errorf("%s: asked for the receipts %v, want that of %v", name, asked, x.Hash())
 			}
@@ -237,8 +169,6 @@ func TestAMissingReceiptHidesNoContradiction(t *testing.T) {
 	other.Succeeded = !other.Succeeded
 	for _, in := range [][]txmanager.Receipt{{mine[0], mine[1]}, {mine[1], mine[0]}} {
 		o := txmanager.ChainObservation{Head: txtest.Block('a', 100), HashesAt: map[uint64]txmanager.Hash{90: h.Hash}, Receipts: map[txmanager.Hash]txmanager.ReceiptAnswer{other.TxHash: {Answer: txmanager.AnswerFound, Receipt: other}}}
-		if got := agreesOnFinality(rulesOf(3), h, in)(o); got != Disagrees {
-			t.Errorf("got vote %v, want it contradicted", got)
-		}
+		check.Equal(t, "vote", agreesOnFinality(rulesOf(3), h, in)(o), Disagrees)
 	}
 }

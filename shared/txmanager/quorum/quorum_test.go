@@ -2,7 +2,7 @@ package quorum
 
 import (
 	"errors"
-	"log/slog"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -10,16 +10,30 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
+
+var rulesOf = sessiontest.Rules
 
 // looks queries the panel once in a lease session of w.
 func looks(t *testing.T, p *txtest.Panel, w txmanager.SubmitterState, q txmanager.ChainQuery) txmanager.ChainObservation {
 	t.Helper()
-	tn := &session.Session{Service: &session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Chain: p, State: w}
-	v, err := Query(t.Context(), tn, q)
-	check.OK(t)(err)
-	return v
+	return query(t, rulesOf(3), p, w, q)
+}
+
+func query(t *testing.T, r rules.Rules, p *txtest.Panel, w txmanager.SubmitterState, q txmanager.ChainQuery) txmanager.ChainObservation {
+	t.Helper()
+	return check.Value(Query(t.Context(), &session.Session{Service: new(sessiontest.Service(r, nil)), Chain: p, State: w}, q))(t)
+}
+
+// evaluates queries the panel once about every version, and evaluates the observation.
+func evaluates(t *testing.T, r rules.Rules, p *txtest.Panel, w txmanager.SubmitterState) (txmanager.ChainObservation, rules.Evaluation) {
+	t.Helper()
+	q := txtest.Asking(w)
+	q.Finality = r.FinalityTag()
+	v := query(t, r, p, w, q)
+	return v, r.Evaluate(w, q, v)
 }
 
 // One node's violation opens nothing unless a quorum agrees, and more agree than disagree. A
@@ -77,8 +91,10 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 	})
 }
 
-// No transaction ends unless a quorum has the receipt, in the same block and height. One round
-// trip to as many nodes as needed is enough.
+// No transaction ends unless a quorum has the receipt, in the same block and height. One round trip to as
+// many nodes as needed is enough. With a quorum of one, a claim waits while another node that answered
+// before does not answer, and an abstaining second node does not prevent a query to the third: it may
+// disagree. With a larger quorum, one missing answer changes nothing.
 func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		chain := txtest.Blocks('a', 100, 103)
@@ -87,33 +103,36 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 		same := txtest.Watching(txtest.Finding(txtest.ViewOf(w, chain...), txtest.ReceiptOf(x, chain[0])), chain[0])
 		final, other, behind := same, txtest.Watching(txtest.ViewOf(w, txtest.Blocks('b', 100, 103)...), txtest.Block('b', 100)), txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 99)))
 		elsewhere := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 99)))
+		without, silent := txtest.ViewOf(w, chain...), txmanager.ChainObservation{NoAnswer: true}
 		for name, c := range map[string]struct {
-			quorum int
-			views  []txmanager.ChainObservation
-			ends   bool
-			asked  int
+			quorum   int
+			views    []txmanager.ChainObservation
+			ends     bool
+			asked    int
+			outvoted bool // some node
 		}{
-			"one's word, the second is away":  {1, txtest.OfNodes(final), true, 0},
-			"one's word, the second lags":     {1, txtest.OfNodes(final, behind), true, 1},
-			"one's word, ahead on a fork":     {1, txtest.OfNodes(final, elsewhere), false, 1},
-			"one's word against another's":    {1, txtest.OfNodes(final, other), false, 1},
-			"two against two":                 {2, txtest.OfNodes(final, other, same, other), false, 3},
-			"the second has it":               {2, txtest.OfNodes(final, same, same), true, 1},
-			"the second lags, the third not":  {2, txtest.OfNodes(final, behind, same), true, 2},
-			"the second is on a fork":         {2, txtest.OfNodes(final, other, same), true, 2},
-			"all others lag":                  {2, txtest.OfNodes(final, behind, behind), false, 2},
-			"two of three where all must":     {3, txtest.OfNodes(final, same, behind), false, 2},
-			"alone against two who say other": {2, txtest.OfNodes(final, other, other), false, 2},
+			"one's word, the second is away":   {1, txtest.OfNodes(final), true, 0, false},
+			"one's word, the second lags":      {1, txtest.OfNodes(final, behind), true, 1, false},
+			"one's word, the second is silent": {1, txtest.OfNodes(final, silent), false, 1, false},
+			"one's word, ahead on a fork":      {1, txtest.OfNodes(final, elsewhere), false, 1, true},
+			"one's word against another's":     {1, txtest.OfNodes(final, other), false, 1, true},
+			"one's word against the third's":   {1, txtest.OfNodes(final, without, other), false, 2, true},
+			"two against two":                  {2, txtest.OfNodes(final, other, same, other), false, 3, true},
+			"the second has it":                {2, txtest.OfNodes(final, same, same), true, 1, false},
+			"the second has it, one is silent": {2, txtest.OfNodes(final, same, silent), true, 1, false},
+			"the second lags, the third not":   {2, txtest.OfNodes(final, behind, same), true, 2, false},
+			"the second is on a fork":          {2, txtest.OfNodes(final, other, same), true, 2, false},
+			"all others lag":                   {2, txtest.OfNodes(final, behind, behind), false, 2, false},
+			"all others are silent":            {2, txtest.OfNodes(final, silent, silent), false, 2, false},
+			"two of three where all must":      {3, txtest.OfNodes(final, same, behind), false, 2, false},
+			"alone against two who say other":  {2, txtest.OfNodes(final, other, other), false, 2, true},
 		} {
 			p := &txtest.Panel{Views: c.views, Needed: c.quorum}
-			q := txtest.Asking(w)
-			v := looks(t, p, w, q)
-			j := rulesOf(3).Evaluate(w, q, v)
-			if got := len(j.Finals) > 0; got != c.ends {
-				t.Errorf("%s: got ended %v, want %v; doubts %+v of %s", name, got, c.ends, v.Disputes, v.Node)
-			}
-			if c.ends && p.Asked != c.asked {
-				t.Errorf("%s: got %d nodes asked, want %d", name, p.Asked, c.asked)
+			_, j := evaluates(t, rulesOf(3), p, w)
+			check.Equal(t, name+": something ended", len(j.Finals) > 0, c.ends)
+			check.Equal(t, name+": some node is outvoted", len(p.Out) > 0, c.outvoted)
+			if c.ends {
+				check.Equal(t, name+": nodes asked", p.Asked, c.asked)
 			}
 			for _, asked := range p.Saw {
 				if c.ends && (asked.Account || !slices.Equal(asked.Receipts, x.Versions) || !slices.Equal(asked.HashesAt, []uint64{100})) {
@@ -139,9 +158,8 @@ func TestManyEndsAtOnce(t *testing.T) {
 		w := txtest.StateOf(n, n, all...)
 		final := txtest.Finding(txtest.ViewOf(w, chain...), receipts...)
 		p := &txtest.Panel{Views: txtest.OfNodes(final, txtest.Watching(final, chain...), txtest.Watching(final, chain...)), Needed: 2}
-		q := txtest.Asking(w)
-		v := looks(t, p, w, q)
-		if got := len(rulesOf(3).Evaluate(w, q, v).Finals); got != n || len(p.Saw) != 1 || len(p.Saw[0].HashesAt) > rules.MaxWatched {
+		_, j := evaluates(t, rulesOf(3), p, w)
+		if got := len(j.Finals); got != n || len(p.Saw) != 1 || len(p.Saw[0].HashesAt) > rules.MaxWatched {
 			t.Errorf("got %d ended, and %d questions about %d heights; want %d, one and at most %d", got, len(p.Saw), len(p.Saw[0].HashesAt), n, rules.MaxWatched)
 		}
 	})
@@ -169,12 +187,8 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 			"a lagging first node": {txtest.OfNodes(behind, stands, stands), 0},
 		} {
 			p := &txtest.Panel{Views: c.views, Needed: 2}
-			q := txtest.Asking(w)
-			v := looks(t, p, w, q)
-			j := rulesOf(3).Evaluate(w, q, v)
-			if j.NewForks != c.forks {
-				t.Errorf("%s: got %d new forks by %s, want %d", name, j.NewForks, v.Node, c.forks)
-			}
+			v, j := evaluates(t, rulesOf(3), p, w)
+			check.Equal(t, fmt.Sprintf("%s: new forks by %s", name, v.Node), j.NewForks, c.forks)
 			if got := j.After[0]; c.forks == 0 && (got.Receipt == nil || got.Receipt.BlockHash != txtest.Block('a', 100).Hash || len(got.Confirmations) < 2) {
 				t.Errorf("%s: got %+v, want receipt and blocks as they were", name, got.Confirmations)
 			}
@@ -283,9 +297,7 @@ func TestClearingASuspicionNeedsAQuorum(t *testing.T) {
 			if got.ClearSuspected != c.trust || (got.OpenIncident != nil) != c.opens {
 				t.Errorf("%s: got trust %v, PROTECT %v by %s; want %v and %v", name, got.ClearSuspected, got.OpenIncident, v.Node, c.trust, c.opens)
 			}
-			if waits := rules.AllocationBlocked(w, nil, v).Reason != ""; waits != c.waits {
-				t.Errorf("%s: got allocation waiting %v, want %v", name, waits, c.waits)
-			}
+			check.Equal(t, name+": allocation waiting", rules.AllocationBlocked(w, nil, v).Reason != "", c.waits)
 		}
 	})
 }

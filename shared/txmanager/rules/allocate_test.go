@@ -5,7 +5,6 @@ import (
 	"math/big"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -18,25 +17,10 @@ func estimates1(e txmanager.Estimate) map[string]txmanager.Estimate {
 }
 
 // outline summarises an allocation plan.
-func outline(p AllocationPlan) string {
-	var parts []string
-	for _, a := range p.Allocations {
-		parts = append(parts, fmt.Sprintf("%s=%d", a.Tx.ID, a.Nonce))
-	}
-	for _, m := range p.Transitions {
-		what := "waits"
-		switch {
-		case m.To.State == txmanager.Failed && m.To.Sub == txmanager.Rejected:
-			what = "rejected"
-		case m.To.DeferredUntilNonce != nil:
-			what = fmt.Sprintf("aside until %d", *m.To.DeferredUntilNonce)
-		}
-		parts = append(parts, m.To.ID+" "+what)
-	}
-	return strings.Join(parts, ", ")
-}
+func outline(p AllocationPlan) string { return txtest.Outline(p.Allocations, p.Transitions) }
 
-// Nonces are planned in queue order, from the cursor on, up to the room in the window.
+// Nonces are planned in queue order, from the cursor on, up to the room in the window. A window narrower
+// than the number of open nonces stops allocation until fewer are open.
 func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		all := []txmanager.Tx{txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay")}
@@ -51,6 +35,11 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 			{txtest.Queue(txtest.StateOf(2, 7, txtest.Pending(5), txtest.Pending(6)), all...), ""},
 			{txtest.Queue(txtest.StateOf(3, 8, txtest.Pending(5)), all...), ""},
 			{txtest.StateOf(3, 5), ""},
+			{txtest.Queue(txtest.StateOf(1, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)), all...), ""},
+			{txtest.Queue(txtest.StateOf(1, 8, txtest.Pending(7)), all...), ""},
+			{txtest.Queue(txtest.StateOf(1, 8), all...), "q-1=8"},
+			{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)), all...), ""},
+			{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(7)), all...), "q-1=8"},
 		} {
 			p := rulesOf(3).PlanAllocations(c.w, txtest.Reader(nil), txtest.ViewOf(c.w, txtest.Block('a', 100)), nil)
 			if got := outline(p); got != c.want || p.Waiting {
@@ -63,31 +52,6 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 				if a := p.Allocations[i]; u.Nonce != a.Nonce || *a.Tx.Nonce != a.Nonce || u.ChainID != 1337 || u.Gas != a.Tx.Gas.Gas {
 					t.Errorf("signed as %+v, allocated as %+v: want the same", u, a)
 				}
-			}
-		}
-	})
-}
-
-// A window narrower than the number of open nonces stops allocation until fewer are open.
-// Open transactions stay.
-func TestNarrowedWindowOnlyStopsAllocation(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		for _, c := range []struct {
-			window uint64
-			next   uint64
-			open   []txmanager.Tx
-			want   string
-		}{
-			{1, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, ""},
-			{1, 8, []txmanager.Tx{txtest.Pending(7)}, ""},
-			{1, 8, nil, "q-1=8"},
-			{2, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, ""},
-			{2, 8, []txmanager.Tx{txtest.Pending(7)}, "q-1=8"},
-		} {
-			w := txtest.Queue(txtest.StateOf(c.window, c.next, c.open...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
-			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-			if got := outline(p); got != c.want {
-				t.Errorf("window %d, %d open: got %q, want %q", c.window, len(c.open), got, c.want)
 			}
 		}
 	})
@@ -219,9 +183,7 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 	tx := txtest.Bare(5)
 	tx.Gas = txtest.Params(30_000, 200, 9)
 	want := txmanager.Unsigned{ChainID: 1337, Nonce: 5, To: &to, Value: big.NewInt(9), Data: []byte{1, 2}, Gas: 30_000, FeeCapWei: big.NewInt(200), TipCapWei: big.NewInt(1)}
-	if d := txtest.Diff(want, buildUnsigned(tx, txmanager.Call{To: &to, Value: big.NewInt(9), Data: []byte{1, 2}})); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	txtest.Same(t, "unsigned", buildUnsigned(tx, txmanager.Call{To: &to, Value: big.NewInt(9), Data: []byte{1, 2}}), want)
 	if u := buildUnsigned(tx, txmanager.Call{}); u.To != nil {
 		t.Errorf("a deployment goes to %s, want nobody", u.To)
 	}
@@ -230,49 +192,38 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 // Reasons why no nonce is allocated now, in words that an operator understands.
 func TestWhatForbidsAllocation(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
-		none := func(*txmanager.SubmitterState, *txmanager.ChainObservation) {}
 		for _, c := range []struct {
 			name   string
-			change func(*txmanager.SubmitterState, *txmanager.ChainObservation)
+			change func(*situation)
 			held   []txmanager.Tx
 			want   string // part of the reason; "": allowed
 		}{
-			{"nothing held", none, nil, ""},
-			{"two acknowledged", none, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, ""},
-			{"one included", none, []txmanager.Tx{txtest.Included(5, txtest.Block('a', 99))}, ""},
-			{"in PROTECT", func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) { w.Protected = true }, nil, "PROTECT"},
-			{"suspended", func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) { w.Suspended = true }, nil, "suspended"},
-			{"the account has code", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.HasCode = true }, nil, "code"},
-			{"latest count ahead", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 7 }, nil, "ahead"},
-			{"pending count ahead", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.PendingCount = 7 }, nil, "ahead"},
-			{"the node lags", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 5 }, nil, "lags"},
-			{"the node lags below what is held", func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 3 }, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, "lags"},
-			{"a stuck one below", none, []txmanager.Tx{txtest.Pending(4), txtest.Stuck(5)}, "STUCK"},
-			{"an unacknowledged one below", none, []txmanager.Tx{txtest.Submitted(4), txtest.Pending(5)}, "SUBMITTED"},
-			{"one without bytes below", none, []txmanager.Tx{txtest.Bare(5)}, "IN_FLIGHT"},
-			{"one in PROTECT below", none, []txmanager.Tx{txtest.Held(5, txmanager.Protect, "")}, "PROTECT"},
+			{"nothing held", nil, nil, ""},
+			{"two acknowledged", nil, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, ""},
+			{"one included", nil, []txmanager.Tx{txtest.Included(5, txtest.Block('a', 99))}, ""},
+			{"in PROTECT", func(s *situation) { s.w.Protected = true }, nil, "PROTECT"},
+			{"suspended", func(s *situation) { s.w.Suspended = true }, nil, "suspended"},
+			{"the account has code", func(s *situation) { s.v.Account.HasCode = true }, nil, "code"},
+			{"latest count ahead", func(s *situation) { s.v.Account.LatestCount = 7 }, nil, "ahead"},
+			{"pending count ahead", func(s *situation) { s.v.Account.PendingCount = 7 }, nil, "ahead"},
+			{"the node lags", func(s *situation) { s.v.Account.LatestCount = 5 }, nil, "lags"},
+			{"the node lags below what is held", func(s *situation) { s.v.Account.LatestCount = 3 }, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, "lags"},
+			{"a stuck one below", nil, []txmanager.Tx{txtest.Pending(4), txtest.Stuck(5)}, "STUCK"},
+			{"an unacknowledged one below", nil, []txmanager.Tx{txtest.Submitted(4), txtest.Pending(5)}, "SUBMITTED"},
+			{"one without bytes below", nil, []txmanager.Tx{txtest.Bare(5)}, "IN_FLIGHT"},
+			{"one in PROTECT below", nil, []txmanager.Tx{txtest.Held(5, txmanager.Protect, "")}, "PROTECT"},
 		} {
 			w := txtest.StateOf(5, 6, c.held...)
-			v := txtest.ViewOf(w, txtest.Block('a', 100))
-			c.change(&w, &v)
-			got := AllocationBlocked(w, w.Open, v).Reason
+			s := situation{w: w, v: txtest.ViewOf(w, txtest.Block('a', 100))}
+			if c.change != nil {
+				c.change(&s)
+			}
+			got := AllocationBlocked(s.w, s.w.Open, s.v).Reason
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s: got %q, want %q in it", c.name, got, c.want)
 			}
 		}
 	})
-}
-
-// A waiting intent has a next check time, and is not checked before.
-func TestWaitingIsPlanned(t *testing.T) {
-	t.Parallel()
-	var p AllocationPlan
-	until := txtest.Now.Add(time.Minute)
-	p.Wait(txtest.Queued(1, "pay"), txmanager.Wait{Cause: txmanager.WaitBalance, Reason: "for rain"}, until)
-	to := p.Transitions[0].To
-	if p.Transitions[0].From != txmanager.Queued || to.State != txmanager.Queued || to.LastError != "for rain" || to.Cause != txmanager.WaitBalance || !to.NextCheckAt.Equal(until) || !p.Waiting {
-		t.Errorf("got %+v, waiting %v", to, p.Waiting)
-	}
 }
 
 // No first version pays more than the deployment's fee limit, whatever the node advises or the

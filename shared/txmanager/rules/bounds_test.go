@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -112,9 +113,7 @@ func TestFeesOfADayLimitAWholeIteration(t *testing.T) {
 			t.Fatalf("got %d bound, want 2 and the third to wait", len(p.Allocations))
 		}
 		after := AfterCommit(w, txmanager.Commit{Allocations: p.Allocations})
-		if got := after.Bounds.FeesUsedWei.Int64(); got != 21_000*22*2+1 {
-			t.Errorf("used after it: got %d, want all", got)
-		}
+		check.Equal(t, "used after it", after.Bounds.FeesUsedWei.Int64(), 21_000*22*2+1)
 	})
 }
 
@@ -296,9 +295,7 @@ func TestBoundsOfFunctions(t *testing.T) {
 		if got := (Rules{}).forbiddenReason(b, txmanager.Tx{}, c.call); (got == "") != c.allowed {
 			t.Errorf("%s: got %q, want it allowed: %t", name, got, c.allowed)
 		}
-		if got := (Rules{}).forbiddenReason(b, txmanager.Tx{Handler: "shop"}, c.call); got != "" {
-			t.Errorf("%s, of a handler that was not asked yet: got %q", name, got)
-		}
+		check.Equal(t, name+", of a handler that was not asked yet", (Rules{}).forbiddenReason(b, txmanager.Tx{Handler: "shop"}, c.call), "")
 	}
 }
 
@@ -311,17 +308,13 @@ func TestWhatIsBarredGetsNoNonce(t *testing.T) {
 		barred.BarredReason, handled.Handler = "the submitter's callers do not name sub:1 any more", "wage"
 		w := txtest.Queue(txtest.StateOf(3, 5), barred, txtest.Queued(2, "pay"), handled)
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-		if got, want := outline(p), "q-2=5, q-3=6, q-1 rejected"; got != want {
-			t.Fatalf("got %q, want %q", got, want)
-		}
+		check.Equal(t, "outline", outline(p), "q-2=5, q-3=6, q-1 rejected")
 		if m := p.Transitions[0]; m.From != txmanager.Queued || m.To.Nonce != nil || m.To.LastError != barred.BarredReason {
 			t.Errorf("got %+v, want from QUEUED, without a nonce, with the reason", m)
 		}
 		w.Bounds = txmanager.Bounds{ValueWei: txtest.Wei(0), Targets: []string{"0x00000000000000000000000000000000000000ff"}}
 		p = rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-		if got, want := outline(p), "q-3=5, q-1 rejected, q-2 rejected"; got != want {
-			t.Errorf("under a policy: got %q, want %q", got, want)
-		}
+		check.Equal(t, "under a policy", outline(p), "q-3=5, q-1 rejected, q-2 rejected")
 	})
 }
 
@@ -331,11 +324,7 @@ func TestBoundsOfCallersAndTokens(t *testing.T) {
 	t.Parallel()
 	o, token := txtest.Oracle(t), eip155.Address([20]byte{19: 10})
 	data := func(name string, amount int64) []byte {
-		packed, err := o.Pack(name, common.Address{1}, big.NewInt(amount))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return packed
+		return check.Value(o.Pack(name, common.Address{1}, big.NewInt(amount)))(t)
 	}
 	named := txmanager.Bounds{Tokens: map[string]*big.Int{token.String(): big.NewInt(5)}}
 	free := txmanager.Bounds{Tokens: map[string]*big.Int{token.String(): nil}, Targets: []string{token.String(), token.String() + ":0x39509351", token.String() + ":0xa9059cbb"}}

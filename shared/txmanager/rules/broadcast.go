@@ -80,12 +80,9 @@ func isHeldByNode(t txmanager.Tx, v txmanager.ChainObservation) bool {
 // IsKnownToChain reports whether v proves that the chain knows a version of t. Then "nonce too
 // low" was about our own bytes.
 func IsKnownToChain(t txmanager.Tx, v txmanager.ChainObservation) bool {
-	for _, h := range t.Versions {
-		if v.Known[h] == txmanager.AnswerFound || v.Receipts[h].Answer == txmanager.AnswerFound {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Versions, func(h txmanager.Hash) bool {
+		return v.Known[h] == txmanager.AnswerFound || v.Receipts[h].Answer == txmanager.AnswerFound
+	})
 }
 
 // WithVersion is t with a further version and its first broadcast claimed. The count of broadcasts

@@ -30,9 +30,7 @@ func TestEachAnswerToABroadcast(t *testing.T) {
 		if *after.Nonce != 5 || after.SubmitAttempts != before.SubmitAttempts || after.Hash() != before.Hash() {
 			t.Errorf("%s: nonce, attempts or version changed: %+v", class, after)
 		}
-		if !after.NextCheckAt.After(txtest.Now) {
-			t.Errorf("%s: next check %v, want later", class, after.NextCheckAt)
-		}
+		check.Equal(t, fmt.Sprintf("%s: the next check is later", class), after.NextCheckAt.After(txtest.Now), true)
 		if want == txmanager.Tracking {
 			if after.Sub != txmanager.Pending || after.LastError != "" || !after.NextResubmitAt.Equal(txtest.Now.Add(r.ResubmitEvery)) {
 				t.Errorf("%s: got %s, %q, resubmit %v; want PENDING, no error, after an interval", class, after.Sub, after.LastError, after.NextResubmitAt)
@@ -70,9 +68,7 @@ func TestPatienceGrowsToTheInterval(t *testing.T) {
 		check.Equal(t, fmt.Sprintf("%d failures", failures), r.retryDelay(failures), want)
 	}
 	r.ResubmitEvery = 0
-	if got := r.retryDelay(5); got != time.Second {
-		t.Errorf("without an interval: got %v, want 1s", got)
-	}
+	check.Equal(t, "without an interval", r.retryDelay(5), time.Second)
 }
 
 // H10: our own record of the hash proves nothing; the chain must know a version.
@@ -94,7 +90,7 @@ func TestH10NonceTooLowIsOursOnlyIfTheChainKnowsAVersion(t *testing.T) {
 		{"the second version is known", txmanager.ChainObservation{Known: map[txmanager.Hash]txmanager.Answer{first: txmanager.AnswerNotFound, second: txmanager.AnswerFound}}, true},
 		{"a version has a receipt", txmanager.ChainObservation{Receipts: map[txmanager.Hash]txmanager.ReceiptAnswer{second: {Answer: txmanager.AnswerFound}}}, true},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", c.name), IsKnownToChain(tx, c.v), c.want)
+		check.Equal(t, c.name, IsKnownToChain(tx, c.v), c.want)
 	}
 }
 
@@ -148,9 +144,7 @@ func TestNodeTextsAreForOperators(t *testing.T) {
 			if strings.Contains(said, "3133") || strings.Contains(said, strings.TrimSpace(txmanager.OperatorsOnly)) || said == "" {
 				t.Errorf("%s: a caller reads %q, want nothing of the node's words", what, said)
 			}
-			if detail != words {
-				t.Errorf("%s: an operator reads %q, want the node's words", what, detail)
-			}
+			check.Equal(t, what+": an operator reads", detail, words)
 		}
 	})
 }

@@ -12,3 +12,10 @@ func rulesOf(confirmations uint64) Rules {
 		Broadcasting: Broadcasting{Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute},
 	}
 }
+
+// situation is what a plan depends on. A case of a table changes a part of it.
+type situation struct {
+	r Rules
+	w txmanager.SubmitterState
+	v txmanager.ChainObservation
+}

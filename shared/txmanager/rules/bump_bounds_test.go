@@ -158,9 +158,7 @@ func TestDueBumpReplacesADueBroadcast(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r, tx := bumpRules(), waiting(5)
 		tx.NextResubmitAt, tx.NextBumpAt, tx.NextCheckAt = txtest.Ago(2*time.Second), txtest.Ago(time.Second), txtest.In(10*time.Second)
-		if got, want := r.PlanNextWork(txtest.StateOf(1, 6, tx)), (NextWork{Kind: txmanager.KindAdvance, At: *txtest.In(10 * time.Second)}); got != want {
-			t.Errorf("got %+v, want %+v: no other function may sign", got, want)
-		}
+		check.Equal(t, "no other function may sign", r.PlanNextWork(txtest.StateOf(1, 6, tx)), (NextWork{Kind: txmanager.KindAdvance, At: *txtest.In(10 * time.Second)}))
 		tx.Explain(txmanager.WaitGasBump, gas.BumpBlockedPrefix+"the submitter's budget of 24 hours is used up")
 		w := txtest.StateOf(1, 6, tx)
 		check.Equal(t, "held", r.PlanNextWork(w), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.Ago(2 * time.Second)}))

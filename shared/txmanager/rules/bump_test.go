@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -55,9 +54,7 @@ func TestWhatIsBumpedAndWhen(t *testing.T) {
 	} {
 		r, tx := bumpRules(), waiting(5)
 		c.change(&r, &tx)
-		if got := r.IsBumpDue(tx, txtest.Now); got != c.want {
-			t.Errorf("%s: got due %v, want %v", c.name, got, c.want)
-		}
+		check.Equal(t, c.name+": due", r.IsBumpDue(tx, txtest.Now), c.want)
 	}
 }
 
@@ -104,37 +101,27 @@ func TestBoundsOfABump(t *testing.T) {
 	room := int64(21_000*402+1) + 21_000*402*9/8 // of the next version, and a placeholder over it
 	for _, c := range []struct {
 		name   string
-		change func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation)
+		change func(*situation)
 		calls  map[string]txmanager.Call
 		want   string // the reason; "-": signed; "": neither
 	}{
-		{"nothing in the way", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, nil, "-"},
-		{"the fee cap", func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-			r.Bump.FeeCapWei = big.NewInt(109)
-		}, nil, "at least 110 wei per gas, a tenth more than the last version, and only 109"},
-		{"just enough of the budget", func(r *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-			r.Bump.BudgetWei, w.BumpBudgetUsedWei = big.NewInt(extra+7), big.NewInt(7)
-		}, nil, "-"},
-		{"a wei too little", func(r *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-			r.Bump.BudgetWei, w.BumpBudgetUsedWei = big.NewInt(extra+6), big.NewInt(7)
-		}, nil, "budget"},
-		{"nothing spent, a wei too little", func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-			r.Bump.BudgetWei = big.NewInt(extra - 1)
-		}, nil, "budget"},
-		{"the account has just enough", func(_ *Rules, _ *txmanager.SubmitterState, v *txmanager.ChainObservation) {
-			v.Account.BalanceWei = big.NewInt(room)
-		}, nil, "-"},
-		{"a wei too little in the account", func(_ *Rules, _ *txmanager.SubmitterState, v *txmanager.ChainObservation) {
-			v.Account.BalanceWei = big.NewInt(room - 1)
-		}, nil, "cannot pay"},
-		{"its caller allows no more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(105)}}, ""},
-		{"its caller allows a little more", func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation) {}, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
+		{"nothing in the way", nil, nil, "-"},
+		{"the fee cap", func(s *situation) { s.r.Bump.FeeCapWei = big.NewInt(109) }, nil, "at least 110 wei per gas, a tenth more than the last version, and only 109"},
+		{"just enough of the budget", func(s *situation) { s.r.Bump.BudgetWei, s.w.BumpBudgetUsedWei = big.NewInt(extra+7), big.NewInt(7) }, nil, "-"},
+		{"a wei too little", func(s *situation) { s.r.Bump.BudgetWei, s.w.BumpBudgetUsedWei = big.NewInt(extra+6), big.NewInt(7) }, nil, "budget"},
+		{"nothing spent, a wei too little", func(s *situation) { s.r.Bump.BudgetWei = big.NewInt(extra - 1) }, nil, "budget"},
+		{"the account has just enough", func(s *situation) { s.v.Account.BalanceWei = big.NewInt(room) }, nil, "-"},
+		{"a wei too little in the account", func(s *situation) { s.v.Account.BalanceWei = big.NewInt(room - 1) }, nil, "cannot pay"},
+		{"its caller allows no more", nil, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(105)}}, ""},
+		{"its caller allows a little more", nil, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
 	} {
 		txtest.RunFrozen(t, c.name, func(t *testing.T) {
-			r, w := bumpRules(), txtest.StateOf(1, 6, waiting(5))
-			v := dear(w)
-			c.change(&r, &w, &v)
-			jobs, moves := r.signs(w, v, c.calls)
+			w := txtest.StateOf(1, 6, waiting(5))
+			s := situation{bumpRules(), w, dear(w)}
+			if c.change != nil {
+				c.change(&s)
+			}
+			jobs, moves := s.r.signs(s.w, s.v, c.calls)
 			if signed := len(jobs) == 1; signed != (c.want == "-") {
 				t.Fatalf("got %d versions, want %q", len(jobs), c.want)
 			}
@@ -145,8 +132,8 @@ func TestBoundsOfABump(t *testing.T) {
 			if to.State != txmanager.Tracking || !to.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || !strings.Contains(to.LastError, c.want) || (c.want == "") != (to.LastError == "") {
 				t.Errorf("got %s, next bump %v, %q; want TRACKING, after a minute, %q", to.State, to.NextBumpAt, to.LastError, c.want)
 			}
-			if r.IsBumpDue(to, txtest.Now) || !r.IsBumpDue(to, txtest.Now.Add(time.Minute)) {
-				t.Errorf("due now: %v, after a minute: %v; want the other way round", r.IsBumpDue(to, txtest.Now), r.IsBumpDue(to, txtest.Now.Add(time.Minute)))
+			if s.r.IsBumpDue(to, txtest.Now) || !s.r.IsBumpDue(to, txtest.Now.Add(time.Minute)) {
+				t.Errorf("due now: %v, after a minute: %v; want the other way round", s.r.IsBumpDue(to, txtest.Now), s.r.IsBumpDue(to, txtest.Now.Add(time.Minute)))
 			}
 		})
 	}
@@ -178,9 +165,7 @@ func TestABumpOfAWindow(t *testing.T) {
 		for _, j := range jobs {
 			got = append(got, *j.Tx.Nonce)
 		}
-		if txtest.Diff([]uint64{5, 6, 8}, got) != "" {
-			t.Errorf("replaced: got %v, want 5, 6, 8", got)
-		}
+		check.Same(t, "replaced", got, []uint64{5, 6, 8})
 		r := bumpRules()
 		r.Bump.BudgetWei = big.NewInt(2 * 21_000 * 302)
 		jobs, moves := r.signs(w, dear(w), nil)
@@ -285,7 +270,7 @@ func TestABumpComesInPlaceOfAResend(t *testing.T) {
 			if c.change != nil {
 				c.change(&w)
 			}
-			check.Equal(t, fmt.Sprintf("%s", c.name), r.PlanNextWork(w), c.want)
+			check.Equal(t, c.name, r.PlanNextWork(w), c.want)
 		}
 		w := txtest.StateOf(1, 6, tx)
 		w.Open[0].NextCheckAt = txtest.In(time.Hour)

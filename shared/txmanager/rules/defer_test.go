@@ -35,7 +35,7 @@ func ownBounded() txtest.Payloads {
 	to := eip155.Address([20]byte{19: 0xb0})
 	rich, _ := new(big.Int).SetString("1000000000000000000000000000000", 10)
 	return txtest.Reader(map[string]txmanager.Call{
-		"cheap":  {To: &to, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(1)}, // the base fee is 10
+		"cheap":  {To: &to, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(9)}, // the base fee is 10
 		"rich":   {To: &to, Value: rich},
 		"half":   {To: &to, Value: big.NewInt(6e17), Gas: 21_000},
 		"hungry": {To: &to, Value: big.NewInt(0), Gas: 16_000_000},
@@ -56,7 +56,7 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		first   txmanager.Tx
-		adjust  func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation)
+		adjust  func(*situation)
 		want    string
 		waiting bool
 		told    string
@@ -68,40 +68,34 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 		{name: "a value above the balance, without gas", first: backSince(txtest.Queued(1, "rich"), time.Minute), want: "q-3=5, q-1 waits", told: "balance: ", defers: true},
 		{name: "tried again in vain", first: deferred(txtest.Queued(1, "cheap")), want: "q-3=5, q-1 waits", told: "deferred since 2026-11-21T11:59:00Z", defers: true},
 		{name: "tried again, and the base fee has fallen", first: deferred(txtest.Queued(1, "cheap")),
-			adjust: func(_ *Rules, _ *txmanager.SubmitterState, v *txmanager.ChainObservation) {
-				v.Account.BaseFeeWei = big.NewInt(1)
-			}, want: "q-1=5, q-2=6, q-3=7"},
+			adjust: func(s *situation) { s.v.Account.BaseFeeWei = big.NewInt(1) }, want: "q-1=5, q-2=6, q-3=7"},
 		{name: "never, by the setting", first: deferred(txtest.Queued(1, "cheap")),
-			adjust: func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) { r.DeferAfter = 0 }, want: "q-1 waits", waiting: true, told: "fee: maxFeePerGas is below the base fee"},
+			adjust: func(s *situation) { s.r.DeferAfter = 0 }, want: "q-1 waits", waiting: true, told: "fee: maxFeePerGas is below the base fee"},
 		{name: "its gas costs more than one transaction may", first: backSince(txtest.Queued(1, "hungry"), time.Minute),
-			adjust: func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-				r.TxFeeCapWei = big.NewInt(100_000_000)
-			}, want: "q-3=5, q-1 waits", told: "fees.maxFeePerTx", defers: true},
+			adjust: func(s *situation) { s.r.TxFeeCapWei = big.NewInt(100_000_000) }, want: "q-3=5, q-1 waits", told: "fees.maxFeePerTx", defers: true},
 		{name: "the deployment's ceiling", first: backSince(txtest.Queued(1, "pay"), time.Hour),
-			adjust: func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-				r.MaxFeePerGasWei = big.NewInt(9)
-			}, want: "q-1 waits", waiting: true, told: "fees.maxFeePerGas"},
+			adjust: func(s *situation) { s.r.MaxFeePerGasWei = big.NewInt(9) }, want: "q-1 waits", waiting: true, told: "fees.maxFeePerGas"},
 		{name: "no estimate", first: backSince(txtest.Queued(1, "call"), time.Hour), want: "q-1 waits", waiting: true, told: "no gas estimate"},
 		{name: "the fees of a day", first: backSince(txtest.Queued(1, "pay"), time.Hour),
-			adjust: func(_ *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-				w.Bounds.FeesPerDayWei = big.NewInt(700_000)
-				w.Bounds.FeesUsedWei = big.NewInt(600_000)
+			adjust: func(s *situation) {
+				s.w.Bounds.FeesPerDayWei = big.NewInt(700_000)
+				s.w.Bounds.FeesUsedWei = big.NewInt(600_000)
 			}, want: "q-1 waits", waiting: true, told: "in 24 hours"},
 		{name: "the balance is in flight", first: backSince(txtest.Queued(1, "half"), time.Hour),
-			adjust: func(_ *Rules, w *txmanager.SubmitterState, v *txmanager.ChainObservation) {
+			adjust: func(s *situation) {
 				x := txtest.Pending(4)
 				x.Gas = txtest.Params(21_000, 100, 6e17)
-				w.Open = []txmanager.Tx{x}
-				v.Account.LatestCount = 4
+				s.w.Open = []txmanager.Tx{x}
+				s.v.Account.LatestCount = 4
 			}, want: "q-1 waits", waiting: true, told: "the open transactions"},
 	} {
 		txtest.RunFrozen(t, c.name, func(t *testing.T) {
-			r, w := deferring(), txtest.Queue(txtest.StateOf(9, 5), txtest.Of(a, c.first), txtest.Of(a, txtest.Queued(2, "pay")), txtest.Of(b, txtest.Queued(3, "pay")))
-			v := txtest.ViewOf(w, txtest.Block('a', 100))
+			w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of(a, c.first), txtest.Of(a, txtest.Queued(2, "pay")), txtest.Of(b, txtest.Queued(3, "pay")))
+			s := situation{deferring(), w, txtest.ViewOf(w, txtest.Block('a', 100))}
 			if c.adjust != nil {
-				c.adjust(&r, &w, &v)
+				c.adjust(&s)
 			}
-			p := r.PlanAllocations(w, ownBounded(), v, map[string]txmanager.Estimate{"q-1": {Outcome: txmanager.Unknown, Reason: "no answer"}})
+			p := s.r.PlanAllocations(s.w, ownBounded(), s.v, map[string]txmanager.Estimate{"q-1": {Outcome: txmanager.Unknown, Reason: "no answer"}})
 			if got := outline(p); got != c.want || p.Waiting != c.waiting {
 				t.Fatalf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
 			}
@@ -233,9 +227,7 @@ func TestExpiredIntentsGetNoNonce(t *testing.T) {
 			w := w
 			c.adjust(&w)
 			moves := ExpireQueued(w, c.cursor)
-			if len(moves) != c.want {
-				t.Errorf("%s: got %d ended, want %d", name, len(moves), c.want)
-			}
+			check.Equal(t, name+": ended", len(moves), c.want)
 			if after := AfterCommit(w, txmanager.Commit{Transitions: moves}); len(after.Expired) != 1-c.want {
 				t.Errorf("%s: got %d left, want %d", name, len(after.Expired), 1-c.want)
 			}

@@ -19,6 +19,11 @@ func evaluateOne(r Rules, t txmanager.Tx, v txmanager.ChainObservation) (txmanag
 	return j.After[0], j
 }
 
+// minedIn is an observation of these headers with the receipt of t in the first of them.
+func minedIn(t txmanager.Tx, headers ...txmanager.Header) txmanager.ChainObservation {
+	return txtest.Finding(txtest.ViewOf(txtest.StateOf(1, *t.Nonce+1, t), headers...), txtest.ReceiptOf(t, headers[0]))
+}
+
 // A receipt takes a transaction to TRACKING/INCLUDED from any state: a STUCK one needs no operator
 // for it.
 func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
@@ -26,17 +31,12 @@ func TestReceiptTakesAnyUnsettledTransactionToIncluded(t *testing.T) {
 		for _, before := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5), txtest.Stuck(5), txtest.Held(5, txmanager.Protect, "")} {
 			before.LastError = "a trouble that is over"
 			headers := txtest.Blocks('a', 100, 102)
-			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, before), headers...), txtest.ReceiptOf(before, headers[0]))
-			after, j := evaluateOne(rulesOf(20), before, v)
+			after, j := evaluateOne(rulesOf(20), before, minedIn(before, headers...))
 			if after.State != txmanager.Tracking || after.Sub != txmanager.Included || after.LastError != "" {
 				t.Errorf("%s: got %s/%s %q, want TRACKING/INCLUDED", before.State, after.State, after.Sub, after.LastError)
 			}
-			if d := txtest.Diff(headers, after.Confirmations); d != "" {
-				t.Errorf("%s: confirming blocks (-want +got):\n%s", before.State, d)
-			}
-			if d := txtest.Diff(new(txtest.ReceiptOf(before, headers[0])), after.Receipt); d != "" {
-				t.Errorf("%s: receipt (-want +got):\n%s", before.State, d)
-			}
+			txtest.Same(t, fmt.Sprintf("%s: confirming blocks", before.State), after.Confirmations, headers)
+			txtest.Same(t, fmt.Sprintf("%s: receipt", before.State), after.Receipt, new(txtest.ReceiptOf(before, headers[0])))
 			if len(j.Transitions) != 1 || j.Transitions[0].From != before.State || len(j.Rebroadcasts) != 0 {
 				t.Errorf("%s: got %d moves, %d to send again; want one move from there, nothing sent", before.State, len(j.Transitions), len(j.Rebroadcasts))
 			}
@@ -86,12 +86,8 @@ func TestEarlyCheckWithoutChangeWritesNothing(t *testing.T) {
 			v.Head.Time = uint64(txtest.Now.Add(time.Second - r.BlockTime).Unix()) // the next block is due in a second
 			v.Receipts[before.Hash()] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerNotFound}
 			after, j := evaluateOne(r, before, v)
-			if len(j.Transitions) != c.moves {
-				t.Errorf("%s: got %d moves, want %d", name, len(j.Transitions), c.moves)
-			}
-			if !after.NextCheckAt.After(txtest.Now) {
-				t.Errorf("%s: next look at %s, want later than now", name, after.NextCheckAt)
-			}
+			check.Equal(t, name+": moves", len(j.Transitions), c.moves)
+			check.Equal(t, name+": the next look is later", after.NextCheckAt.After(txtest.Now), true)
 		}
 		before := txtest.Pending(5) // a new head has come since the plan was made
 		before.NextCheckAt = new(txtest.Now.Add(time.Second))
@@ -113,9 +109,7 @@ func TestOnlyQueriedTransactionsAreEvaluated(t *testing.T) {
 		if len(j.Transitions) != 1 || j.Transitions[0].To.ID != "tx-5" {
 			t.Errorf("got moves %+v, want that of tx-5 alone", j.Transitions)
 		}
-		if d := txtest.Diff(w.Open[1:], j.After[1:]); d != "" {
-			t.Errorf("the others (-want +got):\n%s", d)
-		}
+		txtest.Same(t, "the others", j.After[1:], w.Open[1:])
 	})
 }
 
@@ -149,8 +143,7 @@ func TestReceiptOfALaterVersionIsTaken(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Pending(5)
 		tx.Versions = append(tx.Versions, txtest.VersionHash(5, 2))
-		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-		after, _ := evaluateOne(rulesOf(1), tx, v)
+		after, _ := evaluateOne(rulesOf(1), tx, minedIn(tx, txtest.Blocks('a', 100, 101)...))
 		if after.State != txmanager.Confirmed || after.Receipt.TxHash != txtest.VersionHash(5, 2) {
 			t.Errorf("got %s by %+v, want CONFIRMED by the second version", after.State, after.Receipt)
 		}
@@ -185,8 +178,7 @@ func TestRevertOrPlaceholderEndsFailed(t *testing.T) {
 func TestFinalTransactionsAreNeverDueAgain(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		tx := txtest.Pending(5)
-		v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 103)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-		after, j := evaluateOne(rulesOf(3), tx, v)
+		after, j := evaluateOne(rulesOf(3), tx, minedIn(tx, txtest.Blocks('a', 100, 103)...))
 		if after.State != txmanager.Confirmed || after.NextCheckAt != nil || after.NextResubmitAt != nil {
 			t.Errorf("got %s, check %v, resubmit %v; want CONFIRMED and no times", after.State, after.NextCheckAt, after.NextResubmitAt)
 		}
@@ -217,7 +209,7 @@ func TestFinalsComeInNonceOrder(t *testing.T) {
 			for i, want := range c.want {
 				check.Equal(t, fmt.Sprintf("%s: nonce %d", c.name, i+5), j.After[i].State, want)
 			}
-			check.Equal(t, fmt.Sprintf("%s: final head", c.name), j.FinalHead, c.head)
+			check.Equal(t, c.name+": final head", j.FinalHead, c.head)
 		}
 	})
 }
@@ -251,13 +243,9 @@ func TestEvaluationDoesNotChangeTheLoadedState(t *testing.T) {
 		if j.NewForks == 0 || len(j.Rebroadcasts) == 0 || j.FinalHead == 0 {
 			t.Fatalf("got %d new forks, %d to send, final head %d; want some of each", j.NewForks, len(j.Rebroadcasts), j.FinalHead)
 		}
-		if d := txtest.Diff(want, w); d != "" {
-			t.Errorf("the loaded work changed (-want +got):\n%s", d)
-		}
+		txtest.Same(t, "the loaded work afterwards", w, want)
 		again := rulesOf(3).Evaluate(w, txtest.Asking(w), v)
-		if d := txtest.Diff(j.After, again.After); d != "" {
-			t.Errorf("judging twice differs (-first +second):\n%s", d)
-		}
+		txtest.Same(t, "evaluated twice", again.After, j.After)
 	})
 }
 
@@ -267,8 +255,8 @@ func TestEvaluationsAreSoundWhateverNodesSay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(rapid.Uint64Range(1, 5).Draw(t, "confirmations"))
-		w := drawWork(t)
-		v := drawView(t, w)
+		w := txtest.DrawState(t)
+		v := txtest.DrawAnswers(t, w)
 		j := r.Evaluate(w, txtest.Asking(w), v)
 		lowerAreFinal := true
 		for i, after := range j.After {
@@ -302,39 +290,6 @@ func proven(t txmanager.Tx, v txmanager.ChainObservation, n uint64) bool {
 		}
 	}
 	return false
-}
-
-func drawWork(t *rapid.T) txmanager.SubmitterState {
-	var txs []txmanager.Tx
-	for n := range uint64(rapid.IntRange(1, 4).Draw(t, "unsettled")) {
-		from := rapid.Uint64Range(95, 105).Draw(t, "block")
-		tx := rapid.SampledFrom([]txmanager.Tx{txtest.Pending(n), txtest.Submitted(n), txtest.Stuck(n), txtest.Included(n, txtest.Blocks('a', from, from+2)...)}).Draw(t, "tx")
-		tx.SubmitAttempts = rapid.IntRange(1, 21).Draw(t, "attempts")
-		tx.NextResubmitAt = rapid.SampledFrom([]*time.Time{nil, txtest.Ago(time.Minute), txtest.In(time.Minute)}).Draw(t, "resubmit")
-		tx.FirstSubmitAt = txtest.Ago(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "age"))
-		txs = append(txs, tx)
-	}
-	return txtest.StateOf(4, uint64(len(txs)), txs...)
-}
-
-func drawView(t *rapid.T, w txmanager.SubmitterState) txmanager.ChainObservation {
-	chain := rapid.SampledFrom([]byte{'a', 'b'}).Draw(t, "chain")
-	from := rapid.Uint64Range(94, 104).Draw(t, "from")
-	v := txtest.ViewOf(w, txtest.Blocks(chain, from, from+rapid.Uint64Range(0, 8).Draw(t, "headers"))...)
-	for h := range v.Receipts {
-		switch rapid.IntRange(0, 2).Draw(t, "answer") {
-		case 0:
-			v.Receipts[h] = txmanager.ReceiptAnswer{}
-		case 1:
-			b := txtest.Block(rapid.SampledFrom([]byte{'a', 'b'}).Draw(t, "in"), rapid.Uint64Range(93, 112).Draw(t, "at"))
-			ok := rapid.Bool().Draw(t, "succeeded")
-			v.Receipts[h] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerFound, Receipt: txmanager.Receipt{TxHash: h, BlockNumber: b.Number, BlockHash: b.Hash, Succeeded: ok}}
-		}
-	}
-	if rapid.Bool().Draw(t, "without headers") {
-		v.Headers = nil
-	}
-	return v
 }
 
 // A request that ended by an operator's statement says so.

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"math/big"
 	"testing"
 
@@ -40,7 +39,7 @@ func TestOnePriceOfGas(t *testing.T) {
 		if !g.Legacy || g.FeeCapWei.Int64() != c.want || g.TipCapWei.Int64() != c.want {
 			t.Errorf("%s: got %+v, want one price of %d", c.name, g, c.want)
 		}
-		check.Equal(t, fmt.Sprintf("%s", c.name), gas.TooExpensiveReason(call, g, a), c.reason)
+		check.Equal(t, c.name, gas.TooExpensiveReason(call, g, a), c.reason)
 	}
 }
 
@@ -53,14 +52,10 @@ func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
 		v.Account.GasPriceWei, v.Account.TipWei = big.NewInt(100), nil
 		r := rulesOf(3)
 		r.MaxFeePerGasWei = big.NewInt(99)
-		if got := outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)); got != "q-1 waits" {
-			t.Errorf("above the ceiling: got %q, want it to wait", got)
-		}
+		check.Equal(t, "above the ceiling", outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)), "q-1 waits")
 		r.MaxFeePerGasWei = big.NewInt(100)
 		v.Account.BalanceWei = big.NewInt(21_000*100 + 1 + 21_000*100*9/8 - 1)
-		if got := outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)); got != "q-1 waits" {
-			t.Errorf("a wei short: got %q, want it to wait", got)
-		}
+		check.Equal(t, "a wei short", outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)), "q-1 waits")
 		v.Account.BalanceWei.Add(v.Account.BalanceWei, big.NewInt(1))
 		p := r.PlanAllocations(w, txtest.Reader(nil), v, nil)
 		if got := outline(p); got != "q-1=5" || !p.Unsigned[0].Legacy || p.Unsigned[0].FeeCapWei.Int64() != 100 {
@@ -88,18 +83,12 @@ func TestStateAfterACommit(t *testing.T) {
 			Allocations: []txmanager.Allocation{{Tx: first, Nonce: 7}},
 			Cursor:      txmanager.CursorChange{FinalHead: 100},
 		})
-		if d := txtest.Diff([]txmanager.Tx{signed, first}, after.Open); d != "" {
-			t.Errorf("unsettled (-want +got):\n%s", d)
-		}
-		if d := txtest.Diff([]txmanager.Tx{txtest.Queued(4, "pay")}, after.Queue); d != "" {
-			t.Errorf("queue (-want +got):\n%s", d)
-		}
+		txtest.Same(t, "unsettled", after.Open, []txmanager.Tx{signed, first})
+		txtest.Same(t, "queue", after.Queue, []txmanager.Tx{txtest.Queued(4, "pay")})
 		if after.NextNonce != 8 || after.FinalHead != 100 || after.Protected || after.LowestOpenNonce() != 6 {
 			t.Errorf("got next %d, final head %d, protected %v, lowest %d; want 8, 100, false, 6", after.NextNonce, after.FinalHead, after.Protected, after.LowestOpenNonce())
 		}
-		if d := txtest.Diff(load(), w); d != "" {
-			t.Errorf("the work before changed (-want +got):\n%s", d)
-		}
+		txtest.Same(t, "the work before, afterwards", w, load())
 	})
 }
 

@@ -1,9 +1,11 @@
 package rules
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -14,8 +16,7 @@ func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 		for _, n := range []uint64{0, 1, 2, 3, 20} {
 			for onTop := uint64(0); onTop <= n+2; onTop++ {
 				tx := txtest.Pending(5)
-				v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 100+onTop)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-				after, j := evaluateOne(rulesOf(n), tx, v)
+				after, j := evaluateOne(rulesOf(n), tx, minedIn(tx, txtest.Blocks('a', 100, 100+onTop)...))
 				want := txmanager.Tracking
 				if onTop >= n {
 					want = txmanager.Confirmed
@@ -23,9 +24,7 @@ func TestFinalWithExactlyTheConfirmationsRequired(t *testing.T) {
 				if after.State != want || j.NeedsHeaders {
 					t.Errorf("%d required, %d on top: got %s, look again %v; want %s without", n, onTop, after.State, j.NeedsHeaders, want)
 				}
-				if got, want := len(after.Confirmations), int(min(n, onTop))+1; got != want {
-					t.Errorf("%d required, %d on top: got %d blocks listed, want %d", n, onTop, got, want)
-				}
+				check.Equal(t, fmt.Sprintf("%d required, %d on top: blocks listed", n, onTop), len(after.Confirmations), int(min(n, onTop))+1)
 			}
 		}
 	})
@@ -38,7 +37,7 @@ func TestNextCheckIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 		r := rulesOf(20)
 		tx := txtest.Pending(5)
 		for onTop, missing := range map[uint64]uint64{0: 20, 7: 13, 19: 1} {
-			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 100+onTop)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
+			v := minedIn(tx, txtest.Blocks('a', 100, 100+onTop)...)
 			after, _ := evaluateOne(r, tx, v)
 			if want := r.AfterBlocks(missing, v.Head, txtest.Now); !after.NextCheckAt.Equal(want) {
 				t.Errorf("%d on top: next check %v, want %v", onTop, after.NextCheckAt, want)
@@ -55,8 +54,7 @@ func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 		r.WatchEvery = time.Minute
 		tx := txtest.Pending(5)
 		for onTop, want := range map[uint64]time.Duration{0: 48500 * time.Millisecond, 15: 48500 * time.Millisecond, 16: 48500 * time.Millisecond, 19: 12500 * time.Millisecond} {
-			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 100+onTop)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-			if after, _ := evaluateOne(r, tx, v); after.NextCheckAt.Sub(txtest.Now) != want {
+			if after, _ := evaluateOne(r, tx, minedIn(tx, txtest.Blocks('a', 100, 100+onTop)...)); after.NextCheckAt.Sub(txtest.Now) != want {
 				t.Errorf("%d on top: next check in %v, want %v", onTop, after.NextCheckAt.Sub(txtest.Now), want)
 			}
 		}

@@ -10,19 +10,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
-// drawSubmitterState is a submitter's state with one to six open nonces, its query, and a node's observation
-// for it.
-func drawSubmitterState(t *rapid.T, r Rules, k txmanager.Kind) (w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) {
-	var txs []txmanager.Tx
-	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
-		txs = append(txs, txtest.DrawHeld(t, 5+n))
-	}
-	window := rapid.Uint64Range(2, 8).Draw(t, "window")
-	w = txtest.Queue(txtest.StateOf(window, 5+uint64(len(txs)), txs...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
-	q, _ = r.NextQuery(w, k, txtest.Reader(nil))
-	return w, q, txtest.DrawAnswers(t, w)
-}
-
 // acknowledgedOrSent reports whether an open nonce is with a node, was mined, or is sent in the
 // same broadcast, which is in nonce order.
 func acknowledgedOrSent(j Evaluation, i int) bool {
@@ -36,7 +23,9 @@ func TestH26NothingIsSentAheadOfWhatCannotBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(3)
 		r.Resubmit = rapid.Bool().Draw(t, "resubmit")
-		w, q, v := drawSubmitterState(t, r, txmanager.KindResubmit)
+		w := txtest.DrawState(t)
+		q, _ := r.NextQuery(w, txmanager.KindResubmit, txtest.Reader(nil))
+		v := txtest.DrawAnswers(t, w)
 		j := r.Evaluate(w, q, v)
 		for _, i := range j.Rebroadcasts {
 			sent++
@@ -63,7 +52,9 @@ func TestH26TheLowestNonceIsNeverStarved(t *testing.T) {
 	first := 0
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(3)
-		w, q, v := drawSubmitterState(t, r, txmanager.KindResubmit)
+		w := txtest.DrawState(t)
+		q, _ := r.NextQuery(w, txmanager.KindResubmit, txtest.Reader(nil))
+		v := txtest.DrawAnswers(t, w)
 		low := w.Open[0]
 		if d := r.PlanNextWork(w); low.State != txmanager.InFlight && low.NextCheckAt != nil && !d.AdvanceNow && (d.At.IsZero() || d.At.After(*low.NextCheckAt)) {
 			t.Fatalf("due: got %+v, want a look at nonce 5 at %v at the latest", d, low.NextCheckAt)

@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -32,9 +34,7 @@ func TestPollsOfAllSubmittersAreDueTogether(t *testing.T) {
 		r := rulesOf(20)
 		r.BlockTime = c.block
 		for at := c.from; at < c.to; at += (c.to - c.from) / 7 {
-			if got := r.AfterBlocks(1, head, txtest.Now.Add(at)).Sub(txtest.Now); got != c.want {
-				t.Errorf("%s: served at %v after the head: got the poll at %v, want %v", name, at, got, c.want)
-			}
+			check.Equal(t, fmt.Sprintf("%s: served at %v after the head: poll at", name, at), r.AfterBlocks(1, head, txtest.Now.Add(at)).Sub(txtest.Now), c.want)
 		}
 	}
 }

@@ -42,28 +42,9 @@ func TestProtectNeedsASecondObservationAtALaterBlock(t *testing.T) {
 		v := txmanager.ChainObservation{Node: "node-1", Head: txtest.Block('a', c.head), Account: txmanager.Account{LatestCount: c.latest, PendingCount: c.pending}}
 		v.Known = map[txmanager.Hash]txmanager.Answer{txtest.VersionHash(5, 1): txmanager.AnswerFound}
 		got := EvaluateViolation(w, v)
-		if name := changeName(t, got); name != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, name, c.want)
-		}
-		if got.FinalHead != 0 {
-			t.Errorf("%s: final head %d, want it left", c.name, got.FinalHead)
-		}
+		check.Equal(t, c.name, changed(got), c.want)
+		check.Equal(t, c.name+": final head", got.FinalHead, 0)
 	}
-}
-
-func changeName(t *testing.T, c txmanager.CursorChange) string {
-	t.Helper()
-	switch {
-	case c.Suspect != nil && !c.ClearSuspected && c.OpenIncident == nil:
-		return "suspect"
-	case c.OpenIncident != nil && c.Suspect == nil && !c.ClearSuspected:
-		return "protect"
-	case c.ClearSuspected && c.Suspect == nil && c.OpenIncident == nil:
-		return "trust"
-	case c.Empty():
-		return "nothing"
-	}
-	return "a mixture"
 }
 
 // The evidence has both numbers, and the block and node that showed them.

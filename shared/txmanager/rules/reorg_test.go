@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -30,7 +29,7 @@ func TestH12FinalBlockIsComparedInEveryQuery(t *testing.T) {
 		{"only a lower one is the same", final, txtest.Block('b', 100), []txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}, FinalBlockReorged},
 	} {
 		w := txmanager.SubmitterState{FinalBlocks: c.final}
-		check.Equal(t, fmt.Sprintf("%s", c.name), FinalBlockStatusIn(w, txtest.Watching(txmanager.ChainObservation{Head: c.head}, c.watched...)), c.want)
+		check.Equal(t, c.name, FinalBlockStatusIn(w, txtest.Watching(txmanager.ChainObservation{Head: c.head}, c.watched...)), c.want)
 	}
 }
 
@@ -74,7 +73,7 @@ func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 			"it stands": {[]txmanager.Header{txtest.Block('a', 95)}, txmanager.Confirmed}, "no answer": {nil, txmanager.Tracking}, "it fell": {[]txmanager.Header{txtest.Block('b', 95)}, txmanager.Tracking},
 		} {
 			j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.Watching(found, c.watched...))
-			check.Equal(t, fmt.Sprintf("%s", name), j.After[0].State, c.want)
+			check.Equal(t, name, j.After[0].State, c.want)
 			if (len(j.Finals) == 1) != (c.want == txmanager.Confirmed) {
 				t.Errorf("%s: final blocks: got %v", name, j.Finals)
 			}
@@ -89,9 +88,7 @@ func TestRememberedFinalBlocks(t *testing.T) {
 	r.WatchDepth = 10
 	got := r.RememberFinalBlocks(txtest.Blocks('a', 80, 95), []txmanager.Header{txtest.Block('a', 97), txtest.Block('a', 97), txtest.Block('a', 95)})
 	want := append(txtest.Blocks('a', 87, 95), txtest.Block('a', 97))
-	if d := txtest.Diff(want, got); d != "" {
-		t.Errorf("remembered (-want +got):\n%s", d)
-	}
+	txtest.Same(t, "remembered", got, want)
 	r.WatchDepth = 1000
 	if got := r.RememberFinalBlocks(nil, txtest.Blocks('a', 1, 300)); len(got) != MaxWatched || got[0].Number != 201 {
 		t.Errorf("without a bound by depth: got %d blocks from %d, want the last %d", len(got), got[0].Number, MaxWatched)

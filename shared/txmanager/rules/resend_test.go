@@ -52,9 +52,7 @@ func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
 		w := txtest.StateOf(3, 8, txtest.Pending(5), txtest.Submitted(6), txtest.Pending(7))
 		w.Open[1].NextResubmitAt, w.Open[2].NextResubmitAt = nil, txtest.Ago(time.Second)
 		j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...))
-		if got, want := j.ClaimedIDs(), []string{"tx-6", "tx-7"}; !slices.Equal(got, want) {
-			t.Fatalf("claimed: got %v, want %v", got, want)
-		}
+		check.Same(t, "claimed", j.ClaimedIDs(), []string{"tx-6", "tx-7"})
 		for _, i := range j.Rebroadcasts {
 			before, after := w.Open[i], j.After[i]
 			if after.State != before.State || after.SubmitAttempts != 2 || !after.LastSubmitAt.Equal(txtest.Now) || after.NextResubmitAt.After(txtest.Now) {
@@ -72,8 +70,7 @@ func TestWhatIsFoundMinedIsNotSentAgain(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		for _, tx := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5)} {
 			tx.NextResubmitAt, tx.SubmitAttempts, tx.FirstSubmitAt = txtest.Ago(time.Hour), 99, txtest.Ago(24*time.Hour)
-			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
-			if after, j := evaluateOne(rulesOf(3), tx, v); len(j.Rebroadcasts) != 0 || after.Sub != txmanager.Included || after.SubmitAttempts != 99 {
+			if after, j := evaluateOne(rulesOf(3), tx, minedIn(tx, txtest.Blocks('a', 100, 101)...)); len(j.Rebroadcasts) != 0 || after.Sub != txmanager.Included || after.SubmitAttempts != 99 {
 				t.Errorf("%s: got %s/%s, %d sent; want TRACKING/INCLUDED, none", tx.State, after.State, after.Sub, len(j.Rebroadcasts))
 			}
 		}
@@ -87,18 +84,21 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 		attempts int
 		age      *time.Time
 		want     txmanager.State
+		off      bool // resubmission
 	}{
-		{"the last attempt but one", 19, txtest.Ago(time.Minute), txmanager.Tracking},
-		{"attempts used up", 20, txtest.Ago(time.Minute), txmanager.Stuck},
-		{"more than used up: the setting was lowered", 25, txtest.Ago(time.Minute), txmanager.Stuck},
-		{"a moment before stuck.after", 1, txtest.Ago(30*time.Minute - time.Nanosecond), txmanager.Tracking},
-		{"stuck.after since the first broadcast", 1, txtest.Ago(30 * time.Minute), txmanager.Stuck},
-		{"long after", 1, txtest.Ago(24 * time.Hour), txmanager.Stuck},
-		{"both", 20, txtest.Ago(24 * time.Hour), txmanager.Stuck},
-		{"the first broadcast is not on record", 1, nil, txmanager.Tracking},
+		{"the last attempt but one", 19, txtest.Ago(time.Minute), txmanager.Tracking, false},
+		{"attempts used up", 20, txtest.Ago(time.Minute), txmanager.Stuck, false},
+		{"more than used up: the setting was lowered", 25, txtest.Ago(time.Minute), txmanager.Stuck, false},
+		{"a moment before stuck.after", 1, txtest.Ago(30*time.Minute - time.Nanosecond), txmanager.Tracking, false},
+		{"stuck.after since the first broadcast", 1, txtest.Ago(30 * time.Minute), txmanager.Stuck, false},
+		{"long after", 1, txtest.Ago(24 * time.Hour), txmanager.Stuck, false},
+		{"both", 20, txtest.Ago(24 * time.Hour), txmanager.Stuck, false},
+		{"the first broadcast is not on record", 1, nil, txmanager.Tracking, false},
+		{"long after, without resubmission", 1, txtest.Ago(24 * time.Hour), txmanager.Stuck, true},
 	} {
 		txtest.RunFrozen(t, c.name, func(t *testing.T) {
 			r := rulesOf(3)
+			r.Resubmit = !c.off
 			tx := txtest.Pending(5)
 			tx.SubmitAttempts, tx.FirstSubmitAt, tx.NextResubmitAt = c.attempts, c.age, txtest.Ago(time.Second)
 			after, j := evaluateOne(r, tx, txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Blocks('a', 100, 101)...))
@@ -111,9 +111,7 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 			if len(j.Rebroadcasts) != 0 || after.SubmitAttempts != c.attempts || after.LastError == "" || after.Sub != "" {
 				t.Errorf("got %d sent, attempt %d, reason %q; want none sent, and why", len(j.Rebroadcasts), after.SubmitAttempts, after.LastError)
 			}
-			if !after.NextCheckAt.After(txtest.Now) {
-				t.Errorf("next check %v, want later: it goes on being watched", after.NextCheckAt)
-			}
+			check.Equal(t, "the next check is later: it goes on being watched", after.NextCheckAt.After(txtest.Now), true)
 		})
 	}
 }
@@ -147,17 +145,11 @@ func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
 		r := rulesOf(3)
 		r.Resubmit = false
 		tx := ClaimBroadcast(txtest.Pending(5), txtest.Now)
-		if !r.IsRebroadcastDue(tx, txtest.Now) {
-			t.Error("claimed, its outcome not recorded: got not due, want it sent")
-		}
+		check.Equal(t, "claimed, its outcome not recorded: due", r.IsRebroadcastDue(tx, txtest.Now), true)
 		silent := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnknown}, txtest.Block('a', 100), txtest.Now)
-		if !r.IsRebroadcastDue(silent, *silent.NextResubmitAt) {
-			t.Errorf("no answer: got %s/%s, not due at its time; want it sent again", silent.State, silent.Sub)
-		}
+		check.Equal(t, "no answer: due at its time", r.IsRebroadcastDue(silent, *silent.NextResubmitAt), true)
 		taken := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)
-		if r.IsRebroadcastDue(taken, txtest.Now.Add(time.Hour)) {
-			t.Errorf("taken by a node: got %s/%s due, want it left alone", taken.State, taken.Sub)
-		}
+		check.Equal(t, "taken by a node: due", r.IsRebroadcastDue(taken, txtest.Now.Add(time.Hour)), false)
 	})
 }
 

@@ -1,9 +1,7 @@
 package rules
 
 import (
-	"fmt"
 	"math/big"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,14 +37,12 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 			"used, and a node has it":       {[]txmanager.Tx{txtest.UsedBy(txtest.Pending(5))}, NonceSlots{First: 8, Count: 2}, []uint64{8, 9}},
 		} {
 			w := txtest.StateOf(5, 8, c.held...)
-			check.Equal(t, fmt.Sprintf("%s", name), NextSlots(w), c.want)
+			check.Equal(t, name, NextSlots(w), c.want)
 			var three []uint64
 			for _, s := range FreeSlots(w, 3) {
 				three = append(three, s.First)
 			}
-			if !slices.Equal(three, c.three) {
-				t.Errorf("%s: the first three: got %v, want %v", name, three, c.three)
-			}
+			check.Same(t, name+": the first three", three, c.three)
 		}
 	})
 }
@@ -69,10 +65,8 @@ func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
 			"one given back below others": {[]txmanager.Tx{txtest.Lent(6, txmanager.Recyclable, time.Minute), txtest.UsedBy(txtest.Submitted(7))}, NonceSlots{First: 8}},
 		} {
 			w := strict.BindWindow(txtest.StateOf(5, 8, c.held...))
-			check.Equal(t, fmt.Sprintf("%s", name), NextSlots(w), c.want)
-			if got := len(FreeSlots(w, 3)); got != c.want.Count {
-				t.Errorf("%s: got %d seats at once, want %d", name, got, c.want.Count)
-			}
+			check.Equal(t, name, NextSlots(w), c.want)
+			check.Equal(t, name+": seats at once", len(FreeSlots(w, 3)), c.want.Count)
 			if got := rulesOf(3).BindWindow(txtest.StateOf(5, 8, c.held...)); got.Window != 5 || got.Strict {
 				t.Errorf("%s, not strict: got a window of %d, want 5", name, got.Window)
 			}
@@ -212,7 +206,7 @@ func TestWhenAReservationIsDue(t *testing.T) {
 			"given back, somebody waits":        {[]txmanager.Tx{txtest.Lent(5, txmanager.Recyclable, time.Minute)}, []txmanager.Tx{ready}, NextWork{AdvanceNow: true, Kind: txmanager.KindAdvance, At: *txtest.In(time.Minute)}},
 			"given back behind what nobody has": {[]txmanager.Tx{timed(txtest.Submitted(4), txtest.In(time.Hour), nil), txtest.Lent(5, txmanager.Recyclable, time.Minute)}, []txmanager.Tx{ready}, NextWork{Kind: txmanager.KindReceipt, At: *txtest.In(time.Hour)}},
 		} {
-			check.Equal(t, fmt.Sprintf("%s", name), rulesOf(3).PlanNextWork(txtest.Queue(txtest.StateOf(1, 6, c.held...), c.queue...)), c.want)
+			check.Equal(t, name, rulesOf(3).PlanNextWork(txtest.Queue(txtest.StateOf(1, 6, c.held...), c.queue...)), c.want)
 		}
 		w := txtest.StateOf(1, 6, back)
 		if moves := rulesOf(3).PostponeBlocked(w); len(moves) != 1 || !moves[0].To.NextCheckAt.Equal(back.Reservation.Until) {

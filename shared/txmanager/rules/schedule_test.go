@@ -34,6 +34,7 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 		want  NextWork
 	}{
 		{"nothing at all", nil, nil, nil, NextWork{}},
+		{"held without bytes, in PROTECT", func(w txmanager.SubmitterState) txmanager.SubmitterState { w.Protected = true; return w }, []txmanager.Tx{txtest.Bare(5)}, nil, NextWork{}},
 		{"held without bytes", nil, []txmanager.Tx{txtest.Bare(5)}, nil, NextWork{AdvanceNow: true}},
 		{"sent, the outcome unknown", nil, []txmanager.Tx{timed(txtest.Submitted(5), later, soon)}, nil, NextWork{Kind: txmanager.KindResubmit, At: *soon}},
 		{"sent, to be checked first", nil, []txmanager.Tx{timed(txtest.Submitted(5), soon, later)}, nil, NextWork{Kind: txmanager.KindReceipt, At: *soon}},
@@ -188,9 +189,7 @@ func TestEstimatesFindTheirTransactions(t *testing.T) {
 	t.Parallel()
 	w := txmanager.SubmitterState{Queue: []txmanager.Tx{txtest.Queued(1, "call"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"), txtest.Queued(4, "call")}}
 	got := EstimatesByTx(w, txtest.Reader(nil), []txmanager.Estimate{txtest.Estimated(1), txtest.Estimated(2)})
-	if d := txtest.Diff(map[string]txmanager.Estimate{"q-1": txtest.Estimated(1), "q-4": txtest.Estimated(2)}, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	txtest.Same(t, "each answer", got, map[string]txmanager.Estimate{"q-1": txtest.Estimated(1), "q-4": txtest.Estimated(2)})
 	if got := EstimatesByTx(w, txtest.Reader(nil), []txmanager.Estimate{txtest.Estimated(1)}); len(got) != 1 || got["q-1"].Gas != 1 {
 		t.Errorf("one answer too few: got %v, want the first alone", got)
 	}
@@ -212,16 +211,10 @@ func TestFinalityQueryCoversFoundReceipts(t *testing.T) {
 	before := txmanager.ChainQuery{Submitter: txtest.Alice, Account: true, Receipts: []txmanager.Hash{h(5), h(6), h(7), h(8)}, Finality: "safe"}
 	want := before
 	want.FromBlock, want.ToBlock = 100, 124
-	if d := txtest.Diff(want, rulesOf(20).WithFinalityHeaders(before, v)); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	txtest.Same(t, "found receipts", rulesOf(20).WithFinalityHeaders(before, v), want)
 	before.FromBlock, before.ToBlock, want.FromBlock, want.ToBlock = 90, 140, 90, 140
-	if d := txtest.Diff(want, rulesOf(20).WithFinalityHeaders(before, v)); d != "" {
-		t.Errorf("a wider range was narrowed (-want +got):\n%s", d)
-	}
-	if d := txtest.Diff(before, rulesOf(20).WithFinalityHeaders(before, txmanager.ChainObservation{})); d != "" {
-		t.Errorf("nothing found (-want +got):\n%s", d)
-	}
+	txtest.Same(t, "a wider range", rulesOf(20).WithFinalityHeaders(before, v), want)
+	txtest.Same(t, "nothing found", rulesOf(20).WithFinalityHeaders(before, txmanager.ChainObservation{}), before)
 }
 
 // Where a tag decides finality, the query asks for the tag and a bounded list.
@@ -262,9 +255,7 @@ func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 		{"from the future", -time.Hour, 1, 500 * time.Millisecond},
 	} {
 		head := txmanager.Header{Time: uint64(txtest.Now.Add(-c.made).Unix())}
-		if got := r.AfterBlocks(c.n, head, txtest.Now).Sub(txtest.Now); got != c.want {
-			t.Errorf("%s: got in %v, want in %v", c.name, got, c.want)
-		}
+		check.Equal(t, c.name+": in", r.AfterBlocks(c.n, head, txtest.Now).Sub(txtest.Now), c.want)
 	}
 }
 
@@ -298,7 +289,6 @@ func TestQueryHasAHintForEachReceipt(t *testing.T) {
 	q, _ := rulesOf(20).NextQuery(txtest.StateOf(5, 8, timed(txtest.Pending(5), now, nil), two, lost), txmanager.KindReceipt, txtest.Reader(nil))
 	receipts := []txmanager.Hash{txtest.VersionHash(5, 1), txtest.VersionHash(6, 1), txtest.VersionHash(6, 2), txtest.VersionHash(7, 1)}
 	hints := []txmanager.Hint{{Nonce: 5}, {Nonce: 6, Block: 100}, {Nonce: 6, Block: 100}, {Nonce: 7}}
-	if !slices.Equal(q.Receipts, receipts) || !slices.Equal(q.Hints, hints) {
-		t.Errorf("got %v with %v, want %v with %v", q.Receipts, q.Hints, receipts, hints)
-	}
+	check.Same(t, "receipts", q.Receipts, receipts)
+	check.Same(t, "hints", q.Hints, hints)
 }

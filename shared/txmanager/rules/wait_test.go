@@ -24,7 +24,7 @@ func TestHeadWaitsWithItsCause(t *testing.T) {
 		for name, c := range map[string]struct {
 			payload  string
 			estimate txmanager.Estimate
-			adjust   func(*Rules, *txmanager.SubmitterState, *txmanager.ChainObservation)
+			adjust   func(*situation)
 			want     txmanager.WaitCause
 		}{
 			"a value above the balance, without gas": {payload: "rich", want: txmanager.WaitBalance},
@@ -32,28 +32,22 @@ func TestHeadWaitsWithItsCause(t *testing.T) {
 			"no estimate":                            {payload: "call", want: txmanager.WaitGasEstimate},
 			"its caller's maxFeePerGas":              {payload: "cheap", want: txmanager.WaitOwnBounds},
 			"the deployment's ceiling": {payload: "pay", want: txmanager.WaitFeeCeiling,
-				adjust: func(r *Rules, _ *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-					r.MaxFeePerGasWei = big.NewInt(1)
-				}},
+				adjust: func(s *situation) { s.r.MaxFeePerGasWei = big.NewInt(1) }},
 			"the fees of the day": {payload: "pay", want: txmanager.WaitPolicy,
-				adjust: func(_ *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-					w.Bounds = txmanager.Bounds{FeesPerDayWei: txtest.Wei(21_000 * 22), FeesUsedWei: txtest.Wei(21_000 * 22)}
+				adjust: func(s *situation) {
+					s.w.Bounds = txmanager.Bounds{FeesPerDayWei: txtest.Wei(21_000 * 22), FeesUsedWei: txtest.Wei(21_000 * 22)}
 				}},
 			"a MAC without an answer": {payload: "pay", want: txmanager.WaitMACService,
-				adjust: func(_ *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-					w.Queue[0].Authenticity = txmanager.Authenticity{Unknown: Unverified}
-				}},
+				adjust: func(s *situation) { s.w.Queue[0].Authenticity = txmanager.Authenticity{Unknown: Unverified} }},
 			"a MAC of an unknown key": {payload: "pay", want: txmanager.WaitMACKey,
-				adjust: func(_ *Rules, w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-					w.Queue[0].Authenticity = txmanager.Authenticity{Unknown: "no key", NoKey: true}
-				}},
+				adjust: func(s *situation) { s.w.Queue[0].Authenticity = txmanager.Authenticity{Unknown: "no key", NoKey: true} }},
 		} {
 			w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, c.payload))
-			v, r := txtest.ViewOf(w, txtest.Block('a', 100)), rulesOf(3)
+			s := situation{rulesOf(3), w, txtest.ViewOf(w, txtest.Block('a', 100))}
 			if c.adjust != nil {
-				c.adjust(&r, &w, &v)
+				c.adjust(&s)
 			}
-			p := r.PlanAllocations(w, ownBounded(), v, map[string]txmanager.Estimate{"q-1": c.estimate})
+			p := s.r.PlanAllocations(s.w, ownBounded(), s.v, map[string]txmanager.Estimate{"q-1": c.estimate})
 			if len(p.Transitions) != 1 || p.Transitions[0].To.Cause != c.want || p.Transitions[0].To.LastError == "" {
 				t.Errorf("%s: got %+v, want cause %s and a reason", name, p.Transitions, c.want)
 			}
@@ -65,23 +59,21 @@ func TestHeadWaitsWithItsCause(t *testing.T) {
 func TestBlockedAllocationHasItsCause(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		change func(*txmanager.SubmitterState, *txmanager.ChainObservation)
+		change func(*situation)
 		want   txmanager.WaitCause
 	}{
-		{func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) { w.Protected = true }, ""},
-		{func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) { w.Suspended = true }, ""},
-		{func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.HasCode = true }, txmanager.WaitAccountCode},
-		{func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 7 }, txmanager.WaitSuspected},
-		{func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Account.LatestCount = 4 }, txmanager.WaitNodes},
-		{func(_ *txmanager.SubmitterState, v *txmanager.ChainObservation) { v.Disputes.Counts = true }, txmanager.WaitNodesDiffer},
-		{func(w *txmanager.SubmitterState, _ *txmanager.ChainObservation) {
-			w.Open = []txmanager.Tx{txtest.Submitted(5)}
-		}, txmanager.WaitPredecessor},
+		{func(s *situation) { s.w.Protected = true }, ""},
+		{func(s *situation) { s.w.Suspended = true }, ""},
+		{func(s *situation) { s.v.Account.HasCode = true }, txmanager.WaitAccountCode},
+		{func(s *situation) { s.v.Account.LatestCount = 7 }, txmanager.WaitSuspected},
+		{func(s *situation) { s.v.Account.LatestCount = 4 }, txmanager.WaitNodes},
+		{func(s *situation) { s.v.Disputes.Counts = true }, txmanager.WaitNodesDiffer},
+		{func(s *situation) { s.w.Open = []txmanager.Tx{txtest.Submitted(5)} }, txmanager.WaitPredecessor},
 	} {
 		w := txtest.StateOf(5, 6)
-		v := txtest.ViewOf(w, txtest.Block('a', 100))
-		c.change(&w, &v)
-		if got := AllocationBlocked(w, w.Open, v); got.Cause != c.want || got.Reason == "" {
+		s := situation{w: w, v: txtest.ViewOf(w, txtest.Block('a', 100))}
+		c.change(&s)
+		if got := AllocationBlocked(s.w, s.w.Open, s.v); got.Cause != c.want || got.Reason == "" {
 			t.Errorf("got %+v, want cause %q and a reason", got, c.want)
 		}
 	}

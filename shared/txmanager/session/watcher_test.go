@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -26,6 +25,6 @@ func TestNewFork(t *testing.T) {
 		"the receipt is gone":           {txtest.Included(5, txtest.Block('a', 100)), txtest.Pending(5), true},
 		"gone, as an operator accepted": {txtest.Included(5, txtest.Block('a', 100)), failed, false},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", name), isNewFork(tt.from, tt.to), tt.want)
+		check.Equal(t, name, isNewFork(tt.from, tt.to), tt.want)
 	}
 }

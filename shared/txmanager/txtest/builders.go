@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -187,11 +189,20 @@ func Reader(more map[string]txmanager.Call) Payloads {
 	return p
 }
 
+// EqualWei compares big integers by their amount.
+var EqualWei = cmp.Comparer(func(a, b *big.Int) bool { return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0) })
+
 // Diff compares by value, big integers by their amount.
 func Diff(want, got any) string {
-	return cmp.Diff(want, got, cmpopts.EquateEmpty(),
-		cmp.Comparer(func(a, b *big.Int) bool { return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0) }),
-		cmp.AllowUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreUnexported(lease.Lease{}))
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), EqualWei, cmp.AllowUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreUnexported(lease.Lease{}))
+}
+
+// Same reports how a value differs from the wanted one, by [Diff].
+func Same(t check.TB, what string, got, want any) {
+	t.Helper()
+	if diff := Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 // WithVersions is t with n signed versions.
@@ -248,4 +259,25 @@ func Lent(n uint64, s txmanager.ReservationState, until time.Duration) txmanager
 func UsedBy(t txmanager.Tx) txmanager.Tx {
 	t.Payload, t.Reservation = []byte(`{"reservation": true}`), &txmanager.Reservation{State: txmanager.Used, Owner: "x", Until: Now}
 	return t
+}
+
+// Outline summarises what a plan does with each queued transaction.
+func Outline(allocations []txmanager.Allocation, transitions []txmanager.Transition) string {
+	var parts []string
+	for _, a := range allocations {
+		parts = append(parts, fmt.Sprintf("%s=%d", a.Tx.ID, a.Nonce))
+	}
+	for _, m := range transitions {
+		what := "waits"
+		switch {
+		case m.From != txmanager.Queued:
+			what = "moves from " + string(m.From)
+		case m.To.State == txmanager.Failed && m.To.Sub == txmanager.Rejected:
+			what = "rejected"
+		case m.To.DeferredUntilNonce != nil:
+			what = fmt.Sprintf("aside until %d", *m.To.DeferredUntilNonce)
+		}
+		parts = append(parts, m.To.ID+" "+what)
+	}
+	return strings.Join(parts, ", ")
 }

@@ -1,6 +1,7 @@
 package txtest
 
 import (
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -23,6 +24,16 @@ func DrawHeld(t *rapid.T, n uint64) txmanager.Tx {
 	return tx
 }
 
+// DrawState is a submitter's state with one to six open nonces from 5 on, and two queued intents.
+func DrawState(t *rapid.T) txmanager.SubmitterState {
+	var txs []txmanager.Tx
+	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
+		txs = append(txs, DrawHeld(t, 5+n))
+	}
+	window := rapid.Uint64Range(2, 8).Draw(t, "window")
+	return Queue(StateOf(window, 5+uint64(len(txs)), txs...), Queued(1, "pay"), Queued(2, "pay"))
+}
+
 // DrawAnswers is what a node on one of two chains says of every open version, in nonce order, so
 // that a seed draws the same again.
 func DrawAnswers(t *rapid.T, w txmanager.SubmitterState) txmanager.ChainObservation {
@@ -31,10 +42,10 @@ func DrawAnswers(t *rapid.T, w txmanager.SubmitterState) txmanager.ChainObservat
 	v := ViewOf(w, Blocks(chain.Draw(t, "chain"), from, from+rapid.Uint64Range(0, 8).Draw(t, "headers"))...)
 	for _, tx := range w.Open {
 		for _, h := range tx.Versions {
-			switch rapid.IntRange(0, 5).Draw(t, "answer") {
-			case 4:
+			switch rapid.IntRange(0, 3).Draw(t, "answer") {
+			case 2:
 				v.Receipts[h] = txmanager.ReceiptAnswer{}
-			case 5:
+			case 3:
 				b := Block(chain.Draw(t, "in"), rapid.Uint64Range(93, 112).Draw(t, "at"))
 				v = Finding(v, txmanager.Receipt{TxHash: h, BlockNumber: b.Number, BlockHash: b.Hash, Succeeded: rapid.Bool().Draw(t, "succeeded")})
 			}
@@ -44,4 +55,15 @@ func DrawAnswers(t *rapid.T, w txmanager.SubmitterState) txmanager.ChainObservat
 		v.Headers = nil
 	}
 	return v
+}
+
+// MixCase draws the letter case of each hex digit after 0x.
+func MixCase(t *rapid.T, text string) string {
+	digits := []byte(text)
+	for i := 2; i < len(digits); i++ {
+		if rapid.Bool().Draw(t, "upper") {
+			digits[i] = strings.ToUpper(text)[i]
+		}
+	}
+	return string(digits)
 }

@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -34,7 +33,7 @@ func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
 		} {
 			w := txtest.Queue(txtest.StateOf(3, 5), c.queue...)
 			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-			check.Equal(t, fmt.Sprintf("%s", name), outline(p), c.want)
+			check.Equal(t, name, outline(p), c.want)
 		}
 		w := txtest.Queue(txtest.StateOf(3, 5), noKey, txtest.Queued(3, "pay"))
 		if after := rules.AfterCommit(w, txmanager.Commit{}); len(after.Queue) != 1 || after.Queue[0].ID != "q-3" {
@@ -112,7 +111,7 @@ func TestCheckOfAnIntent(t *testing.T) {
 		if c.change != nil {
 			c.change(&x)
 		}
-		w := &Worker{Service: session.Service{Log: slog.New(slog.DiscardHandler), Rules: rulesOf(3), Timing: testTiming}, Intents: c.verify}
+		w := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Intents: c.verify}
 		within := invocationBy(w, session.Session{State: txtest.StateOf(3, 5)})
 		got := within.checkAuthenticity(t.Context(), x)
 		if want := (txmanager.Authenticity{Forged: c.forged, Unknown: c.unknown, NoKey: c.noKey}); got != want {

@@ -3,15 +3,16 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -118,7 +119,8 @@ func (s numberSigner) InProcess(txmanager.Submitter) bool { return s.inProcess }
 func iterationOf(w txmanager.SubmitterState, inProcess bool, answer txmanager.SendClass) (*invocation, *broadcastLog, *answeringChain) {
 	log := &broadcastLog{claims: map[string]int{}, allocated: -1}
 	chain := &answeringChain{Payloads: txtest.Reader(nil), broadcastLog: log, work: w, answer: answer, looks: new([]txmanager.ChainQuery)}
-	worker := &Worker{Service: session.Service{Store: committingStore{broadcastLog: log}, Rules: rulesOf(3), Node: "node-1", Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: numberSigner{inProcess}}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), committingStore{broadcastLog: log}), Signer: numberSigner{inProcess}}
+	worker.Node = "node-1"
 	return invocationBy(worker, session.Session{Chain: chain, Kind: txmanager.KindAdvance, State: w, Began: time.Now()}), log, chain
 }
 
@@ -147,9 +149,7 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 		txtest.FrozenSerial(t, func(t *testing.T) {
 			tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
 			tn.Tasks = &taskLog{}
-			if err := tn.runFrom(t.Context(), tn.iterate); err != nil {
-				t.Fatalf("%s: %v", c.name, err)
-			}
+			check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
 			if got := strings.Join(log.sent, " "); got != c.want || len(log.unclaimed) > 0 {
 				t.Errorf("%s: sent %q, of these before their claim was committed %q; want %q, none", c.name, got, log.unclaimed, c.want)
 			}
@@ -174,9 +174,7 @@ func TestCommitsNameTheNodes(t *testing.T) {
 			overdue.NextResubmitAt = txtest.Ago(time.Second)
 			tn, log, chain := iterationOf(txtest.StateOf(1, 6, overdue), true, class)
 			chain.known = known
-			if _, err := tn.iterate(t.Context(), false); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(tn.iterate(t.Context(), false))
 			want := []txmanager.NodeAnswer{{Node: "node-1", Class: class}}
 			if c := log.committed; len(c) != 2 || c[0].Node != "node-1" || c[0].Answers != nil || c[1].Node != "" || !slices.Equal(c[1].Answers, want) {
 				t.Errorf("%s: got %+v, want the claim by node-1 and then its answer", class, c)
@@ -190,9 +188,7 @@ func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		tn, log, _ := iterationOf(txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay")), true, txmanager.SendAccepted)
 		log.allocated = 1
-		if _, err := tn.iterate(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(tn.iterate(t.Context(), false))
 		if got := strings.Join(log.sent, " "); got != "s\x05" || len(log.unclaimed) > 0 {
 			t.Errorf("two asked for, one bound: sent %q, without a claim %q; want the first alone", got, log.unclaimed)
 		}
@@ -224,9 +220,7 @@ func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 			tn, log, chain := iterationOf(txtest.StateOf(1, 6, x), true, c.answer)
 			chain.known, chain.fails = c.known, c.fails
 			log.claims[string(x.Raw)] = 1
-			if _, err := tn.broadcast(t.Context(), []string{x.ID}, []string{x.ID}, txtest.Block('a', 100)); err != nil {
-				t.Fatalf("%s: %v", c.name, err)
-			}
+			check.OK(t)(tn.broadcast(t.Context(), []string{x.ID}, []string{x.ID}, txtest.Block('a', 100)))
 			asked := 0
 			for _, q := range *chain.looks {
 				asked += len(q.Known)

@@ -3,24 +3,14 @@ package worker
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
-
-// signsHere signs in this process.
-type signsHere struct{}
-
-func (signsHere) Sign(_ context.Context, _ txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
-	return txmanager.Signed{Hash: txtest.VersionHash(tx.Nonce, 1), Raw: []byte{1}}, nil
-}
-
-func (signsHere) InProcess(txmanager.Submitter) bool { return true }
 
 // H26: no version must be signed and sent above a nonce whose handler has not answered yet.
 func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
@@ -28,8 +18,7 @@ func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 		made := txtest.Queued(1, "pay")
 		made.Handler = "pay-out"
 		w := txtest.Queue(txtest.StateOf(2, 5), made, txtest.Queued(2, "pay"))
-		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsHere{}, Handlers: map[string]txmanager.Handler{"pay-out": nil}}
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: numberSigner{inProcess: true}, Handlers: map[string]txmanager.Handler{"pay-out": nil}}, w)
 		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		if ids := (txmanager.Commit{Allocations: p.Allocations}).SignedIDs(); len(ids) != 0 || len(p.Allocations) != 1 {
 			t.Errorf("allocated %s: got %v signed and sent in the same round, want nonce 5 alone, without bytes", outline(p), ids)
@@ -52,7 +41,7 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 		regretted.RequestedAction = txmanager.ActionCancel
 		for name, above := range map[string]txmanager.Tx{"a cancel": regretted, "what was never signed": txtest.Bare(6)} {
 			for _, order := range []txmanager.Action{txmanager.ActionWait, txmanager.ActionRebroadcast, txmanager.ActionReplace, txmanager.ActionPlaceholder} {
-				tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: refusingSigner{}, Resolution: decider{order, "lost"}}, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: txtest.StateOf(2, 7, txtest.Stuck(5), above)})
+				tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: refusingSigner{}, Resolution: decider{order, "lost"}}, txtest.StateOf(2, 7, txtest.Stuck(5), above))
 				v := txtest.ViewOf(tn.State, txtest.Block('a', 100))
 				v.SelfTransfer = txmanager.Estimate{Outcome: txmanager.Done, Gas: 21_000}
 				j := rules.Evaluation{After: tn.State.Open}
@@ -64,7 +53,7 @@ func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
 			}
 		}
 		free := txtest.StateOf(2, 7, txtest.Pending(5), txtest.Bare(6))
-		tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Timing: testTiming}, Signer: refusingSigner{}}, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: free})
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: refusingSigner{}}, free)
 		if _, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(free, txtest.Block('a', 100)), nil); err == nil {
 			t.Error("above what a node holds: got nobody asked, want nonce 6 signed")
 		}

@@ -2,50 +2,32 @@ package worker
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
-
-// drawSubmitterState is a submitter's state with one to six open nonces, its query, and a node's observation
-// for it.
-func drawSubmitterState(t *rapid.T, r rules.Rules, k txmanager.Kind) (w txmanager.SubmitterState, q txmanager.ChainQuery, v txmanager.ChainObservation) {
-	var txs []txmanager.Tx
-	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
-		txs = append(txs, txtest.DrawHeld(t, 5+n))
-	}
-	window := rapid.Uint64Range(2, 8).Draw(t, "window")
-	w = txtest.Queue(txtest.StateOf(window, 5+uint64(len(txs)), txs...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
-	q, _ = r.NextQuery(w, k, txtest.Reader(nil))
-	return w, q, txtest.DrawAnswers(t, w)
-}
-
-// signsElsewhere gives its bytes only once a nonce is bound.
-type signsElsewhere struct{ noSigner }
-
-func (signsElsewhere) InProcess(txmanager.Submitter) bool { return false }
 
 // H26: no nonce may be allocated above one that is STUCK, or that no node has
 // acknowledged.
 func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	allocated, refused := 0, 0
-	worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsElsewhere{}}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: numberSigner{inProcess: false}}
 	rapid.Check(t, func(t *rapid.T) {
-		w, q, v := drawSubmitterState(t, worker.Rules, txmanager.KindAdvance)
+		w := txtest.DrawState(t)
+		q, _ := worker.Rules.NextQuery(w, txmanager.KindAdvance, txtest.Reader(nil))
+		v := txtest.DrawAnswers(t, w)
 		v.Account.PendingCount = rapid.Uint64Range(4, w.NextNonce).Draw(t, "pending")
 		j := worker.Rules.Evaluate(w, q, v)
 		w.Open = j.Open()
 		v.Account.LatestCount = w.LowestOpenNonce()
 		blocked := slices.ContainsFunc(w.Open, func(x txmanager.Tx) bool { return x.State != txmanager.Tracking })
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		tn := advancing(worker, w)
 		got := len(tn.planUnsigned(context.Background(), v, true).Allocations)
 		want := min(w.RoomInWindow(), len(w.Queue))
 		if blocked {

@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"math/big"
 	"strings"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -51,9 +50,7 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 		<-never
 		return txmanager.Transaction{}, nil
 	}, txmanager.NonceContext{}, nil)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("one that does not return: got %v, want the deadline", err)
-	}
+	check.Err(t, "one that does not return", context.DeadlineExceeded)(err)
 	_, err, _ = runHandler(t.Context(), func(context.Context, txmanager.NonceContext) (txmanager.Transaction, error) {
 		panic(strings.Repeat("x", 1000))
 	}, txmanager.NonceContext{}, nil)
@@ -77,7 +74,7 @@ func TestMissingHandlerEndsStuck(t *testing.T) {
 			w := txtest.StateOf(1, 6, gone)
 			w.Now = w.Now.Add(time.Since(start))
 			w.Open[0].NextCheckAt = nil
-			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Timing: testTiming}}, session.Session{State: w})
+			tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: w})
 			answers, outdated, err := tn.callHandlers(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
 			_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), answers)
 			if err != nil || outdated || len(moves) != 1 {
@@ -111,12 +108,11 @@ func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
 			{"behind what waits", nil, 4, []txmanager.Tx{txtest.Queued(1, "call"), wage}, "q-1 waits"},
 		} {
 			w := txtest.Queue(txtest.StateOf(c.window, 5), c.queue...)
-			worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: signsHere{}, Handlers: c.has}
-			tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+			tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: numberSigner{inProcess: true}, Handlers: c.has}, w)
 			v := txtest.ViewOf(w, txtest.Block('a', 100))
 			v.Estimates = make([]txmanager.Estimate, len(rules.CallsToEstimate(w, tn.Chain)))
 			p := tn.planUnsigned(t.Context(), v, true)
-			check.Equal(t, fmt.Sprintf("%s", c.name), outline(p), c.want)
+			check.Equal(t, c.name, outline(p), c.want)
 			for _, m := range p.Transitions {
 				if m.To.IsDueBy(w.DatabaseTime()) || m.To.LastError == "" {
 					t.Errorf("%s: got %+v, want a reason and its next look planned", c.name, m.To)
@@ -142,20 +138,16 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	if failed != nil || broken != nil || string(tx.Signed) != string([]byte{21_000 >> 8}) {
 		t.Errorf("while it is asked: got %x, %v, %v; want the bytes", tx.Signed, failed, broken)
 	}
-	if _, err := (<-kept).Sign(t.Context(), txmanager.Call{}); !errors.Is(err, txmanager.ErrHandlerCallOver) {
-		t.Errorf("afterwards: got %v, want ErrAskedNoMore", err)
-	}
+	check.Err(t, "afterwards", txmanager.ErrHandlerCallOver)((<-kept).Sign(t.Context(), txmanager.Call{}))
 	refuses := func(txmanager.Call) (txmanager.Signed, error, error) {
 		return txmanager.Signed{}, txmanager.ErrSignedOther, nil
 	}
-	if _, failed, _ = runHandler(t.Context(), h, txmanager.NonceContext{}, refuses); !errors.Is(failed, txmanager.ErrSignedOther) {
-		t.Errorf("refused: got %v, want ErrSignedOther", failed)
-	}
+	_, failed, _ = runHandler(t.Context(), h, txmanager.NonceContext{}, refuses)
+	check.Err(t, "refused", txmanager.ErrSignedOther)(failed)
 	lost := errors.New("the lease is lost")
 	breaks := func(txmanager.Call) (txmanager.Signed, error, error) { return txmanager.Signed{}, nil, lost }
-	if _, _, broken = runHandler(t.Context(), h, txmanager.NonceContext{}, breaks); !errors.Is(broken, lost) {
-		t.Errorf("a tenure that ends: got %v, want it to end the asking", broken)
-	}
+	_, _, broken = runHandler(t.Context(), h, txmanager.NonceContext{}, breaks)
+	check.Err(t, "a lease session that ends", lost)(broken)
 }
 
 // Signed bytes from a handler must be signed by the submitter, for the nonce and chain, within the
@@ -163,7 +155,7 @@ func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 func TestSignedBytesOfAHandlerFit(t *testing.T) {
 	t.Parallel()
 	good := txmanager.Unsigned{ChainID: 1337, Nonce: 5, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(10), TipCapWei: big.NewInt(1)}
-	k := &handlerCall{session: invocationBy(&Worker{Service: session.Service{Rules: rules.Rules{Limits: gas.Limits{MaxFeePerGasWei: big.NewInt(10)}}, Timing: testTiming}}, session.Session{}), tx: txtest.OfHandler(5)}
+	k := &handlerCall{session: invocationBy(&Worker{Service: sessiontest.Service(rules.Rules{Limits: gas.Limits{MaxFeePerGasWei: big.NewInt(10)}}, nil)}, session.Session{}), tx: txtest.OfHandler(5)}
 	for name, c := range map[string]struct {
 		from txmanager.Address
 		edit func(*txmanager.Unsigned)
@@ -204,7 +196,7 @@ func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 			if !ask && (to.State != txmanager.InFlight || to.RequestedAction != txmanager.ActionPlaceholder || decided == nil || decided.By != rules.DecidedByHandler) {
 				t.Errorf("without ask: got %s, ordered %q, decided %+v; want a placeholder ordered for the handler", to.State, to.RequestedAction, decided)
 			}
-			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Timing: testTiming}}, session.Session{State: rules.AfterCommit(w, txmanager.Commit{Transitions: moves})})
+			tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: rules.AfterCommit(w, txmanager.Commit{Transitions: moves})})
 			if jobs, _ = r.PlanSignatures(tn.State, txtest.Reader(nil), estimatedSelf(txtest.ViewOf(w, txtest.Block('a', 100))), nil); len(jobs) != map[bool]int{false: 1, true: 0}[ask] {
 				t.Errorf("ask %v, afterwards: got %d to sign", ask, len(jobs))
 			}

@@ -4,19 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/big"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/gas"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
+
+var rulesOf = sessiontest.Rules
 
 // invocationBy is an invocation of w within s.
 func invocationBy(w *Worker, s session.Session) *invocation {
@@ -24,11 +26,9 @@ func invocationBy(w *Worker, s session.Session) *invocation {
 	return &invocation{Session: &s, worker: w}
 }
 
-// bumpRules are rules with a gas bump each minute, up to 1,000 wei per gas.
-func bumpRules() rules.Rules {
-	r := rulesOf(3)
-	r.Bump = &gas.BumpLimits{Multiplier: 1125, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
-	return r
+// advancing is an advance by w for a submitter in this state.
+func advancing(w *Worker, state txmanager.SubmitterState) *invocation {
+	return invocationBy(w, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: state})
 }
 
 // A handler's transaction is never bumped: its first version offers all that the handler allows,
@@ -38,8 +38,10 @@ func TestAHandlersFirstVersionOffersAllItMay(t *testing.T) {
 		x := txtest.Bare(5)
 		x.Handler = "wage"
 		w := txtest.StateOf(1, 6, x)
-		for name, r := range map[string]rules.Rules{"on": bumpRules(), "off": rulesOf(3)} {
-			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Timing: testTiming}}, session.Session{State: w})
+		bumping := rulesOf(3)
+		bumping.Bump = &gas.BumpLimits{Multiplier: 1125, MinInterval: time.Minute, MaxAttempts: 3, FeeCapWei: big.NewInt(1000)}
+		for name, r := range map[string]rules.Rules{"on": bumping, "off": rulesOf(3)} {
+			tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: w})
 			made, err := tn.priceCall(t.Context(), x, rules.HandlerResult{Call: txmanager.Call{Gas: 21_000, FeeCapWei: big.NewInt(5000)}}, txtest.ViewOf(w, txtest.Block('a', 100)))
 			if err != nil || made.Params.FeeCapWei.Int64() != 5000 {
 				t.Errorf("%s: got %v, %v; want 5000 wei per gas, as the handler said", name, made.Params.FeeCapWei, err)
@@ -49,23 +51,7 @@ func TestAHandlersFirstVersionOffersAllItMay(t *testing.T) {
 }
 
 // outline summarises an allocation plan.
-func outline(p rules.AllocationPlan) string {
-	var parts []string
-	for _, a := range p.Allocations {
-		parts = append(parts, fmt.Sprintf("%s=%d", a.Tx.ID, a.Nonce))
-	}
-	for _, m := range p.Transitions {
-		what := "waits"
-		switch {
-		case m.To.State == txmanager.Failed && m.To.Sub == txmanager.Rejected:
-			what = "rejected"
-		case m.To.DeferredUntilNonce != nil:
-			what = fmt.Sprintf("aside until %d", *m.To.DeferredUntilNonce)
-		}
-		parts = append(parts, m.To.ID+" "+what)
-	}
-	return strings.Join(parts, ", ")
-}
+func outline(p rules.AllocationPlan) string { return txtest.Outline(p.Allocations, p.Transitions) }
 
 // The iteration that binds a nonce for a caller commits the end of its held back time.
 func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
@@ -73,9 +59,7 @@ func TestAnIterationCommitsTheHeldBackTimes(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Of("a", txtest.Queued(1, "pay")))
 		w.HeldBackSince = map[string]time.Time{"a": txtest.Now, "b": txtest.Now}
 		tn, _, _ := iterationOf(w, true, txmanager.SendAccepted)
-		if _, err := tn.iterate(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(tn.iterate(t.Context(), false))
 		if _, kept := tn.State.HeldBackSince["a"]; kept || len(tn.State.HeldBackSince) != 1 {
 			t.Errorf("held back times: got %v, want b's alone", tn.State.HeldBackSince)
 		}
@@ -97,9 +81,7 @@ func TestH05OnlyBoundAllocationsCount(t *testing.T) {
 			if len(after.Open) != bound || after.NextNonce != 5+uint64(bound) || len(after.Queue) != 3-bound {
 				t.Errorf("%d bound: got %d held, next %d, %d queued", bound, len(after.Open), after.NextNonce, len(after.Queue))
 			}
-			if got := len(openByID(after, wr.SignedIDs())); got != bound {
-				t.Errorf("%d bound: got %d to send, want only those", bound, got)
-			}
+			check.Equal(t, fmt.Sprintf("%d bound: to send", bound), len(openByID(after, wr.SignedIDs())), bound)
 		}
 	})
 }
@@ -111,9 +93,7 @@ func TestOpenByIDKeepsNonceOrder(t *testing.T) {
 	for _, x := range openByID(w, []string{"tx-7", "tx-5", "tx-99"}) {
 		got = append(got, x.ID)
 	}
-	if want := []string{"tx-5", "tx-7"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	check.Same(t, "open by id", got, []string{"tx-5", "tx-7"})
 }
 
 // A handler's transaction does not fail because one node says that it would revert.
@@ -134,7 +114,7 @@ func TestHandlersCallsFailByAQuorum(t *testing.T) {
 			"alone, others are away": {txtest.OfNodes(says(txmanager.Refused, 0)), false},
 			"two of three":           {txtest.OfNodes(says(txmanager.Refused, 0), says(txmanager.Done, 50_000), says(txmanager.Refused, 0)), true},
 		} {
-			tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}}, session.Session{Chain: &txtest.Panel{Views: c.views, Needed: 2}, State: w})
+			tn := invocationBy(&Worker{Service: sessiontest.Service(rulesOf(3), nil)}, session.Session{Chain: &txtest.Panel{Views: c.views, Needed: 2}, State: w})
 			m, err := tn.priceCall(t.Context(), x, rules.HandlerResult{Call: txmanager.Call{}}, c.views[0])
 			if got := m.Failed != ""; err != nil || got != c.fails || !c.fails && m.Wait.Reason == "" {
 				t.Errorf("%s: got failed %q, wait %q, %v; want failed %v, else it waits", name, m.Failed, m.Wait, err, c.fails)
@@ -157,8 +137,7 @@ func (noSigner) InProcess(txmanager.Submitter) bool { return true }
 func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"))
-		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Signer: noSigner{}}
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: noSigner{}}, w)
 		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		var moved []string
 		for _, m := range p.Transitions {
@@ -221,7 +200,7 @@ func TestBlockedTransactionIsNotOverdue(t *testing.T) {
 			t.Errorf("in PROTECT: got %+v, want nothing moved", moves)
 		}
 		w = txtest.StateOf(2, 7, txtest.Stuck(5), waiting("", past))
-		tn := invocationBy(&Worker{Service: session.Service{Rules: r, Timing: testTiming}}, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindReceipt, State: w})
+		tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindReceipt, State: w})
 		if p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), false); len(p.Transitions) != 1 || !p.Transitions[0].To.NextCheckAt.Equal(far) {
 			t.Errorf("a look by receipt: got %+v, want it planned too", p.Transitions)
 		}

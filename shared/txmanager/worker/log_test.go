@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -35,9 +36,7 @@ func TestEveryCriticalWriteIsLogged(t *testing.T) {
 			var out bytes.Buffer
 			tn, _, _ := iterationOf(txtest.StateOf(1, 6, c.held), true, txmanager.SendAccepted)
 			tn.Log = slog.New(slog.NewJSONHandler(&out, nil))
-			if _, err := tn.commit(t.Context(), c.w, false); err != nil {
-				t.Fatalf("%s: %v", c.name, err)
-			}
+			check.OK(t)(tn.commit(t.Context(), c.w, false))
 			var line struct {
 				Msg, Submitter, TxID, NodeID string
 				FencingToken                 int64

@@ -2,13 +2,13 @@ package worker
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -26,12 +26,8 @@ func TestAPollOfALaterSecondMeetsTheOthers(t *testing.T) {
 			tn, _, _ := iterationOf(txtest.StateOf(1, 6, x), true, txmanager.SendAccepted)
 			tasks := &taskLog{}
 			tn.Tasks, tn.Rules.BlockTime = tasks, time.Second
-			if err := tn.enqueueNext(t.Context(), outcome{released: true}); err != nil {
-				t.Fatal(err)
-			}
-			if want := fmt.Sprintf("receipt in %v", want); !slices.Equal(tasks.tasks, []string{want}) {
-				t.Errorf("a check due in %v: got %q, want %q", due, tasks.tasks, want)
-			}
+			check.OK(t)(tn.enqueueNext(t.Context(), outcome{released: true}))
+			check.Same(t, fmt.Sprintf("a check due in %v", due), tasks.tasks, []string{fmt.Sprintf("receipt in %v", want)})
 		}
 	})
 }
@@ -44,7 +40,7 @@ func TestASessionKeepsTheLeaseOnceForABlock(t *testing.T) {
 		x.NextCheckAt = txtest.In(-time.Millisecond)
 		w := txtest.StateOf(1, 6, x)
 		for _, kind := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt} {
-			tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Timing: testTiming}}, session.Session{Kind: kind, State: w, Began: time.Now()})
+			tn := invocationBy(&Worker{Service: sessiontest.Service(rulesOf(3), nil)}, session.Session{Kind: kind, State: w, Began: time.Now()})
 			for i, want := range []txmanager.LeaseEnd{txmanager.KeepLease, txmanager.ReleaseUnlessRerun} {
 				check.Equal(t, fmt.Sprintf("%s, the end of iteration %d", kind, i+1), tn.leaseEndAfter(w), want)
 			}

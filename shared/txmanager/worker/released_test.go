@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
@@ -121,15 +122,11 @@ func TestBytesAreSentAfterTheReleaseWithAWindowOfOne(t *testing.T) {
 		txtest.RunFrozen(t, name, func(t *testing.T) {
 			tn, s, chain, tasks := stepsOf(c.work(), c.inProcess, c.answer)
 			s.rerun = c.rerun
-			if err := tn.runFrom(t.Context(), tn.iterate); err != nil {
-				t.Fatal(err)
-			}
+			check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
 			if got := strings.Join(*s.steps, ", "); got != c.want || len(chain.sent) != 1 || len(chain.unclaimed) != 0 {
 				t.Errorf("got %q, sent %q, of these unclaimed %q; want %q, one send, none", got, chain.sent, chain.unclaimed, c.want)
 			}
-			if !slices.Equal(tasks.tasks, []string{c.task}) {
-				t.Errorf("tasks: got %q, want %q", tasks.tasks, c.task)
-			}
+			check.Same(t, "tasks", tasks.tasks, []string{c.task})
 		})
 	}
 }
@@ -180,12 +177,8 @@ func TestARefusedBroadcastIsRecordedUnderANewLease(t *testing.T) {
 		txtest.RunFrozen(t, name, func(t *testing.T) {
 			tn, s, _, _ := stepsOf(oneQueued(), true, c.answer)
 			s.taken = func() txmanager.AcquireResult { return txmanager.AcquireResult{Held: true, State: c.state()} }
-			if err := tn.runFrom(t.Context(), tn.iterate); err != nil {
-				t.Fatal(err)
-			}
-			if got, want := strings.Join(*s.steps, ", "), "commit bytes release, unsent, sent, "+c.want; got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
+			check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
+			check.Equal(t, "steps", strings.Join(*s.steps, ", "), "commit bytes release, unsent, sent, "+c.want)
 		})
 	}
 }

@@ -1,13 +1,13 @@
 package worker
 
 import (
-	"log/slog"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -55,7 +55,7 @@ func TestStuckResolution(t *testing.T) {
 			t.Parallel()
 			r := rulesOf(3)
 			r.AskBeforePlaceholder = c.ask
-			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Resolution: c.answer}, session.Session{State: txtest.StateOf(1, 6, c.tx)})
+			tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil), Resolution: c.answer}, session.Session{State: txtest.StateOf(1, 6, c.tx)})
 			j := rules.Evaluation{After: []txmanager.Tx{c.tx}}
 			tn.resolveStuck(t.Context(), &j)
 			check.Equal(t, "ordered", j.After[0].RequestedAction, c.want)
@@ -71,7 +71,7 @@ func TestStuckResolutionIsNotAskedInProtect(t *testing.T) {
 	t.Parallel()
 	w := txtest.StateOf(1, 6, txtest.Stuck(5))
 	w.Protected = true
-	tn := invocationBy(&Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Resolution: decider{txmanager.ActionReplace, "r"}}, session.Session{State: w})
+	tn := invocationBy(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Resolution: decider{txmanager.ActionReplace, "r"}}, session.Session{State: w})
 	j := rules.Evaluation{After: []txmanager.Tx{txtest.Stuck(5)}}
 	if tn.resolveStuck(t.Context(), &j); len(j.Transitions) != 0 {
 		t.Errorf("moves: got %v, want none", j.Transitions)

@@ -3,13 +3,13 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -46,8 +46,8 @@ func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
 		txtest.RunFrozen(t, name, func(t *testing.T) {
 			r := rulesOf(3)
 			w := txtest.StateOf(1, 5)
-			w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), testTiming.Lease.Duration)
-			tn := invocationBy(&Worker{Service: session.Service{Rules: r, Store: silentStore{}, Log: slog.New(slog.DiscardHandler), Timing: testTiming}}, session.Session{Kind: txmanager.KindAdvance, State: w})
+			w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), sessiontest.Timing.Lease.Duration)
+			tn := invocationBy(&Worker{Service: sessiontest.Service(r, silentStore{})}, session.Session{Kind: txmanager.KindAdvance, State: w})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the invocation's
 			defer cancel()
 			began := time.Now()

@@ -3,15 +3,15 @@ package worker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
-	"github.com/fencepost/fencepost/shared/txmanager/session"
+	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
@@ -44,38 +44,47 @@ func (s stores) Commit(_ context.Context, w txmanager.Commit) (txmanager.CommitR
 	return txmanager.CommitResult{Transitioned: len(w.Transitions), Allocated: len(w.Allocations)}, nil
 }
 
+const window = 8
+
+// fullQueue has as many queued intents as its window has room.
+func fullQueue() txmanager.SubmitterState {
+	var queue []txmanager.Tx
+	for seq := range int64(window) {
+		queue = append(queue, txtest.Queued(seq+1, "pay"))
+	}
+	return txtest.Queue(txtest.StateOf(window, 5), queue...)
+}
+
+// fullWindow has a window of bound nonces without a signed version.
+func fullWindow() txmanager.SubmitterState {
+	var held []txmanager.Tx
+	for n := range uint64(window) {
+		held = append(held, txtest.Bare(5+n))
+	}
+	return txtest.StateOf(window, 5+window, held...)
+}
+
 // A slow signer must not use up the invocation on a wide window. The signed versions are stored
 // and sent; the next iteration, which follows at once, signs the rest.
 func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 	t.Parallel()
-	const window = 8
+	limits := Limits{SignTimeout: 5 * time.Second}
 	txtest.FrozenSerial(t, func(t *testing.T) {
 		var asked []uint64
-		var queue8 []txmanager.Tx
-		for seq := range int64(window) {
-			queue8 = append(queue8, txtest.Queued(seq+1, "pay"))
-		}
-		w := txtest.Queue(txtest.StateOf(window, 5), queue8...)
-		worker := &Worker{Service: session.Service{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, true, &asked}}
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		w := fullQueue()
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Limits: limits, Signer: slow{2 * time.Second, true, &asked}}, w)
 		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		if len(asked) != 3 || len(p.Allocations) != 3 || len(p.Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %s; want the first 3, allocated with their bytes, and nothing said of the rest", asked, outline(p))
 		}
-		if after := rules.AfterCommit(w, txmanager.Commit{Lease: w.Lease, Allocations: p.Allocations}); len(after.Queue) != window-3 {
-			t.Errorf("queue after it: got %d, want 5", len(after.Queue))
-		}
+		after := rules.AfterCommit(w, txmanager.Commit{Lease: w.Lease, Allocations: p.Allocations})
+		check.Equal(t, "queue after it", len(after.Queue), window-3)
 	})
 	txtest.FrozenSerial(t, func(t *testing.T) {
 		var asked []uint64
 		var writes []txmanager.Commit
-		var held []txmanager.Tx
-		for n := range uint64(window) {
-			held = append(held, txtest.Bare(5+n))
-		}
-		w := txtest.StateOf(window, 5+window, held...)
-		worker := &Worker{Service: session.Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: Limits{SignTimeout: 5 * time.Second}, Signer: slow{2 * time.Second, false, &asked}}
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
+		w := fullWindow()
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: limits, Signer: slow{2 * time.Second, false, &asked}}, w)
 		ids, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
 		if err != nil || len(asked) != 3 || len(ids) != 3 || len(writes) != 1 || len(writes[0].Versions) != 3 || len(writes[0].Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %v to be sent, %v; want the first 3, stored in one write", asked, ids, err)
@@ -83,9 +92,7 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 		for i, x := range tn.State.Open[:len(ids)] { // as a node has them afterwards
 			tn.State.Open[i] = tn.Rules.AfterBroadcast(x, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), w.DatabaseTime())
 		}
-		if !tn.Rules.PlanNextWork(tn.State).AdvanceNow {
-			t.Error("the rest: got it left for later, want it due at once")
-		}
+		check.Equal(t, "the rest is due at once", tn.Rules.PlanNextWork(tn.State).AdvanceNow, true)
 	})
 }
 
@@ -97,13 +104,12 @@ type crowd struct {
 
 	mu        sync.Mutex
 	now, most int
-	asked     []uint64
 }
 
 func (c *crowd) Sign(_ context.Context, _ txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
 	c.mu.Lock()
 	c.now++
-	c.most, c.asked = max(c.most, c.now), append(c.asked, tx.Nonce)
+	c.most = max(c.most, c.now)
 	c.mu.Unlock()
 	time.Sleep(time.Second + time.Duration(100-tx.Nonce)*time.Millisecond) // the higher nonce answers first; in the time of the bubble
 	c.mu.Lock()
@@ -120,31 +126,18 @@ func (c *crowd) InProcess(txmanager.Submitter) bool { return c.inside }
 // and returns the signed nonces.
 func (c *crowd) signs(t *testing.T, l Limits, bound bool) (nonces []uint64) {
 	t.Helper()
-	const window = 8
 	var writes []txmanager.Commit
-	worker := &Worker{Service: session.Service{Store: stores{writes: &writes}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Timing: testTiming}, Limits: l, Signer: c}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: l, Signer: c}
 	if bound {
-		var held []txmanager.Tx
-		for n := range uint64(window) {
-			held = append(held, txtest.Bare(5+n))
-		}
-		w := txtest.StateOf(window, 5+window, held...)
-		tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
-		if _, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil); err != nil {
-			t.Fatal(err)
-		}
+		w := fullWindow()
+		check.OK(t)(advancing(worker, w).signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil))
 		for _, v := range writes[0].Versions {
 			nonces = append(nonces, uint64(v.Signed.Raw[0]))
 		}
 		return nonces
 	}
-	var all []txmanager.Tx
-	for seq := range int64(window) {
-		all = append(all, txtest.Queued(seq+1, "pay"))
-	}
-	w := txtest.Queue(txtest.StateOf(window, 5), all...)
-	tn := invocationBy(worker, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindAdvance, State: w})
-	for _, a := range tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true).Allocations {
+	w := fullQueue()
+	for _, a := range advancing(worker, w).planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true).Allocations {
 		if a.Signed == nil || uint64(a.Signed.Raw[0]) != a.Nonce {
 			t.Errorf("nonce %d: got other bytes than those that were signed for it", a.Nonce)
 		}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 const someAddress = "0xabcdef0123456789abcdef0123456789abcdef01"
@@ -32,12 +34,8 @@ func TestH04SpellingsOfOneAccountAreOneSubmitter(t *testing.T) {
 			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
 		}
 	}
-	if got, err := eip155.ParseSubmitter(someAddress, 10); err != nil || got != "eip155:10:"+someAddress {
-		t.Errorf("bare address with default chain 10: got %q, %v", got, err)
-	}
-	if got, err := eip155.ParseSubmitter(string(want), 10); err != nil || got != want {
-		t.Errorf("the default chain renamed what is named in full: got %q, %v; want %q", got, err, want)
-	}
+	check.Equal(t, "bare address with default chain 10", check.Value(eip155.ParseSubmitter(someAddress, 10))(t), "eip155:10:"+someAddress)
+	check.Equal(t, "the default chain does not rename what is named in full", check.Value(eip155.ParseSubmitter(string(want), 10))(t), want)
 }
 
 func TestWhatNamesNoAccountIsRefused(t *testing.T) {
@@ -75,31 +73,14 @@ func TestParsingTheCanonicalFormIsTheIdentity(t *testing.T) {
 			t.Fatalf("%q is not in canonical form", s)
 		}
 		other := rapid.Uint64().Draw(t, "default chain")
-		if got, err := eip155.ParseSubmitter(string(s), other); err != nil || got != s {
-			t.Fatalf("parse %q: got %q, %v; want the same", s, got, err)
-		}
+		check.Equal(t, "parsed", check.Value(eip155.ParseSubmitter(string(s), other))(t), s)
 		if s.ChainID() != chain || s.Address() != a {
 			t.Fatalf("%q: got chain %d, address %s; want %d, %s", s, s.ChainID(), s.Address(), chain, a)
 		}
-		mixed := mixCase(t, a.String())
-		if got, err := eip155.ParseSubmitter(fmt.Sprintf("eip155:%d:%s", chain, mixed), other); err != nil || got != s {
-			t.Fatalf("parse with %q: got %q, %v; want %q", mixed, got, err, s)
-		}
-		if got, err := eip155.ParseSubmitter(mixed, chain); err != nil || got != s {
-			t.Fatalf("parse %q on chain %d: got %q, %v; want %q", mixed, chain, got, err, s)
-		}
+		mixed := txtest.MixCase(t, a.String())
+		check.Equal(t, fmt.Sprintf("parse with %q", mixed), check.Value(eip155.ParseSubmitter(fmt.Sprintf("eip155:%d:%s", chain, mixed), other))(t), s)
+		check.Equal(t, fmt.Sprintf("parse %q on chain %d", mixed, chain), check.Value(eip155.ParseSubmitter(mixed, chain))(t), s)
 	})
-}
-
-// mixCase draws the letter case of each hex digit after 0x.
-func mixCase(t *rapid.T, text string) string {
-	digits := []byte(text)
-	for i := 2; i < len(digits); i++ {
-		if rapid.Bool().Draw(t, "upper") {
-			digits[i] = strings.ToUpper(text)[i]
-		}
-	}
-	return string(digits)
 }
 
 func FuzzParseSubmitter(f *testing.F) {

@@ -195,29 +195,18 @@ func (s *state) commit(k uint8, c claim) result {
 	return wrote
 }
 
+// tasks are those of t's kind.
+func (b *submitter) tasks(t task) *names {
+	if t.wake {
+		return &b.wakes
+	}
+	return &b.advances
+}
+
 // putBack puts a task back for another delivery.
-func (b *submitter) putBack(t task) {
-	if t.wake {
-		b.wakes.waiting |= 1 << t.token
-	} else {
-		b.advances.waiting |= 1 << t.token
-	}
-}
-
-func (b *submitter) isWaiting(t task) bool {
-	if t.wake {
-		return b.wakes.waiting&(1<<t.token) != 0
-	}
-	return b.advances.waiting&(1<<t.token) != 0
-}
-
-func (b *submitter) remove(t task) {
-	if t.wake {
-		b.wakes.waiting &^= 1 << t.token
-	} else {
-		b.advances.waiting &^= 1 << t.token
-	}
-}
+func (b *submitter) putBack(t task)        { b.tasks(t).waiting |= 1 << t.token }
+func (b *submitter) isWaiting(t task) bool { return b.tasks(t).waiting&(1<<t.token) != 0 }
+func (b *submitter) remove(t task)         { b.tasks(t).waiting &^= 1 << t.token }
 
 // end ends process i's invocation for submitter k. A lease that it did not release stays with a dead
 // owner.

@@ -2,6 +2,7 @@
 package sessiontest
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -16,6 +17,11 @@ func Rules(confirmations uint64) rules.Rules {
 		Finality:     rules.Finality{By: txmanager.ByConfirmations, Confirmations: confirmations, BlockTime: 12 * time.Second},
 		Broadcasting: rules.Broadcasting{Resubmit: true, ResubmitEvery: time.Minute, MaxResubmits: 20, StuckAfter: 30 * time.Minute},
 	}
+}
+
+// Service serves lease sessions by these rules. Its store may be nil, and its log is discarded.
+func Service(r rules.Rules, s txmanager.Store) session.Service {
+	return session.Service{Rules: r, Store: s, Log: slog.New(slog.DiscardHandler), Timing: Timing}
 }
 
 // Timing are the time limits of every lease session.

@@ -1,5 +1,0 @@
-package protect
-
-import "github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
-
-var rulesOf, testTiming = sessiontest.Rules, sessiontest.Timing
