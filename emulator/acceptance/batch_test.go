@@ -46,9 +46,7 @@ func (b bench) wantBatch(t *testing.T, intents []map[string]any, want ...string)
 	for _, r := range results {
 		got, ids = append(got, r.String()), append(ids, r.TxID)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("results (-want +got):\n%s", diff)
-	}
+	same(t, "results", got, want)
 	return ids
 }
 

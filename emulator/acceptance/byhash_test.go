@@ -62,9 +62,7 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	b.wantCount(t, "the request whose transaction reverted", 1, `select count(*) from managed_tx where tx_id = $1 and state = 'FAILED' and sub_state = 'REVERTED' and tx_hash = $2 and receipt is not null`, reverted, second)
 	b.allEnded(t)
 	b.wantStated(t, orderTo(s, "lost", common.Address{0xb3}, 13))
-	if got := b.received(t, paid); got != 11 {
-		t.Errorf("what was named: got %d wei on the chain, want 11, once", got)
-	}
+	equal(t, "wei on the chain of what was named", b.received(t, paid), 11)
 }
 
 // wantStated checks a caller's answers about a request that ended by an operator's statement.

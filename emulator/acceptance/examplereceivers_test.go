@@ -208,9 +208,7 @@ func (r *exampleReceiver) refuses(t *testing.T) {
 		r.deliver(t, what, http.StatusUnauthorized, d)
 	}
 	for _, outcome := range []string{"stored", "older", "repeated", "ignored"} {
-		if n := r.count(outcome + " made"); n != 0 {
-			t.Errorf("refused deliveries that were %s: got %d, want none", outcome, n)
-		}
+		equal(t, fmt.Sprintf("refused deliveries that were %s", outcome), r.count(outcome+" made"), 0)
 	}
 }
 

@@ -1,15 +1,12 @@
 package acceptance
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
@@ -23,21 +20,6 @@ var allFeatures = withSettings(nodesQuick, map[string]string{
 	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_TELEMETRY_BALANCES": "20",
 	"FENCEPOST_HOOKS_ENABLED": "true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "20s",
 })
-
-// published returns the topic's messages in order.
-func (b bench) published(t *testing.T) (all []event) {
-	t.Helper()
-	messages := b.PubSub.Messages()
-	slices.SortStableFunc(messages, func(x, y *pubsubMessage) int { return x.PublishTime.Compare(y.PublishTime) })
-	for _, m := range messages {
-		var e event
-		if err := json.Unmarshal(m.Data, &e); err != nil || m.OrderingKey != e.Submitter {
-			t.Fatalf("a message %s under %s: %v", m.Data, m.OrderingKey, err)
-		}
-		all = append(all, e)
-	}
-	return all
-}
 
 // wantAllEvents waits until all events are delivered, and checks for each transaction that no event is
 // missing and that its end is right.
@@ -60,15 +42,9 @@ func (b bench) wantAllEvents(t *testing.T) {
 	for _, e := range kept {
 		got[e.TxID]++
 	}
-	if diff := cmp.Diff(counted, got); diff != "" {
-		t.Errorf("events of each transaction (-counted +kept):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, wantComplete(t, "replay", kept)); diff != "" {
-		t.Errorf("ends that are kept (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, wantComplete(t, "Pub/Sub", b.published(t))); diff != "" {
-		t.Errorf("ends that were published (-want +got):\n%s", diff)
-	}
+	same(t, "events of each transaction, as counted", got, counted)
+	same(t, "ends that are kept", wantComplete(t, "replay", kept), want)
+	same(t, "ends that were published", wantComplete(t, "Pub/Sub", b.published(t)), want)
 }
 
 // With every feature on, three nodes and two chains, transactions reach every possible end. No SQL
@@ -218,9 +194,7 @@ func TestAllOptionalFeaturesSurviveAKill(t *testing.T) {
 	folder := t.TempDir()
 	o := stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{crash.Variable: folder, "FENCEPOST_CONFIRMATIONS_REQUIRED": "8"})}
 	inTurn(t, o, slices.Sorted(maps.Keys(passes)), func(t *testing.T, b bench, point string) {
-		arm := func() {
-			check(t, crash.Arm(folder, point, passes[point], crash.Kill))
-		}
+		arm := func() { check(t, crash.Arm(folder, point, passes[point], crash.Kill)) }
 		if point != "receipt.looked" {
 			arm()
 		}

@@ -72,11 +72,7 @@ func TestH12FinalIsSwapped(t *testing.T) {
 	b.post(t, transfer(s, "next"))
 	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
-	var kept bool
-	err = b.DB.QueryRow(b.ctx, `select released -> 'notOnChain' -> 0 ->> 'txId' = $1 from protect_incident`, id).Scan(&kept)
-	if err != nil || !kept {
-		t.Errorf("the record of the release: got %t, %v; want it to name %s", kept, err, id)
-	}
+	equal(t, "what the record of the release names", value[string](t, b, `select released -> 'notOnChain' -> 0 ->> 'txId' from protect_incident`), id)
 }
 
 // removeFinal replaces all blocks from the transaction's block on by a longer branch. Its first block

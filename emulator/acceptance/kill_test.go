@@ -3,6 +3,7 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,9 +26,7 @@ var quick = map[string]string{
 func withSettings(all ...map[string]string) map[string]string {
 	sum := make(map[string]string)
 	for _, m := range all {
-		for k, v := range m {
-			sum[k] = v
-		}
+		maps.Copy(sum, m)
 	}
 	return sum
 }

@@ -188,9 +188,7 @@ func (l *local) settings(t *testing.T) {
 		if d, err := time.ParseDuration(value); err == nil {
 			value = d.String()
 		}
-		if shown[variable] != value {
-			t.Errorf("--set %s=%s: the functions run by %q", variable, value, shown[variable])
-		}
+		equal(t, "what the functions run by for "+variable, shown[variable], value)
 	}
 }
 
@@ -208,16 +206,12 @@ func (l *local) signIn(t *testing.T) {
 	}
 	operator, viewer := t.TempDir()+"/operator", t.TempDir()+"/viewer"
 	ended := l.shell(t, `echo "200 $API/console/"`)
-	if got := opens(operator, printed[1]); got+"\n" != ended {
-		t.Errorf("the printed URL: got %s, want %s", got, ended)
-	}
+	equal(t, "the printed URL", opens(operator, printed[1])+"\n", ended)
 	if got := opens(viewer, printed[1]); !strings.HasPrefix(got, "403 ") {
 		t.Errorf("the printed URL again: got %s, want 403", got)
 	}
 	again := strings.TrimSpace(l.shell(t, "curl -sS -X POST $CONTROL/console?as=viewer"))
-	if got := opens(viewer, again); got+"\n" != ended {
-		t.Errorf("a viewer's URL: got %s, want %s", got, ended)
-	}
+	equal(t, "a viewer's URL", opens(viewer, again)+"\n", ended)
 }
 
 // paste runs the printed commands: tokens, an intent to its end, a transfer, a payout. The webhook receiver prints what it

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -29,9 +30,15 @@ var (
 	check    = acceptancetest.Check
 	poll     = acceptancetest.Wait
 	parallel = acceptancetest.Parallel
+	same     = checks.Same
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}
 
 // bench is a running stack with direct access to its database and chain.
 type bench struct {
@@ -261,9 +268,7 @@ func (b bench) awaitCount(t *testing.T, wrong string, want int, query string, ar
 // wantCount checks the result of a counting query.
 func (b bench) wantCount(t *testing.T, what string, want int, query string, args ...any) {
 	t.Helper()
-	if got := b.count(query, args...); got != want {
-		t.Errorf("%s: got %d, want %d", what, got, want)
-	}
+	equal(t, what, b.count(query, args...), want)
 }
 
 // value returns the one value of the query.

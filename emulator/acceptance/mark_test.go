@@ -112,9 +112,7 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 	b.gauges(t, map[string]float64{"fencepost_database_mark_uncompared": 0})
 	b.Storage.Break(true)
 	b.gauges(t, map[string]float64{"fencepost_database_mark_uncompared": 1})
-	if _, err := b.StartProcess(b.ctx, nil); err != nil { // a process that has never read the mark
-		t.Fatalf("a process without a mark to look at: %v", err)
-	}
+	must(b.StartProcess(b.ctx, nil))(t) // a process that has never read the mark
 	var ids []string
 	for _, name := range []string{"a", "b", "c", "d"} {
 		_, id := b.post(t, transfer(s, name))

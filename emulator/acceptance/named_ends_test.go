@@ -129,9 +129,8 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				b.await(t, s, txmanager.Tracking, 2)
 				bytes := b.raw(t, twice, "ORIGINAL")
 				b.RPC.SetFaults(rpcproxy.Faults{LoseSend: 1}) // no resent transaction reaches the node
-				if _, err := b.DB.Exec(b.ctx, `update submitter set max_in_flight = $2 where submitter = $1`, s, window); err != nil {
-					t.Fatal(err) // a window of 1 allocates no second nonce: it was narrowed afterwards
-				}
+				// A window of 1 allocates no second nonce: it was narrowed afterwards.
+				must(b.DB.Exec(b.ctx, `update submitter set max_in_flight = $2 where submitter = $1`, s, window))(t)
 				b.Chain.DropPool()
 				b.payByHand(t, 0, to, 1000)
 				b.Chain.StartMining()
@@ -153,9 +152,7 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				}
 				b.RPC.SetFaults(rpcproxy.Faults{})
 				b.allEnded(t)
-				if got := b.received(t, to); got != want {
-					t.Errorf("twice: got %d wei on the chain, want %d", got, want)
-				}
+				equal(t, "wei of it on the chain", b.received(t, to), want)
 				if alert := alertOf(t, "carried-out-twice"); mined == "own bytes" {
 					b.logged(t, alert)
 				} else if b.Log.Has(alert) {

@@ -110,9 +110,7 @@ func TestCloudTasksSaysNothing(t *testing.T) {
 				t.Errorf("got %s, want 202", r)
 			}
 		}
-		if len(results) != len(intents) {
-			t.Errorf("results: got %d, want %d", len(results), len(intents))
-		}
+		equal(t, "results", len(results), len(intents))
 	})
 	b.overdue(t, len(intents))
 	took("the sweep", time.Minute, func() {

@@ -71,9 +71,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 	b.postUntilAnswered(t, paid("rest", "4", cafe0))
 	b.postUntilAnswered(t, paid("nothing", "0", cafe0))
 	b.refused(t, paid("fast", "0", cafe0), problem{Status: 429, Code: "RATE_LIMIT_EXCEEDED"})
-	if again := b.postUntilAnswered(t, paid("first", "6", cafe0)); again != first {
-		t.Errorf("a known request: got %s, want %s", again, first)
-	}
+	equal(t, "a known request", b.postUntilAnswered(t, paid("first", "6", cafe0)), first)
 	b.ends(t, map[txmanager.Submitter]int{s: 4})
 	b.wantPlaceholder(t, "what the shop made", made, "policy does not allow this target")
 	b.wantCount(t, "what the shop made (nothing that the policy refuses is signed)", 1, `select count(*) from tx_version where tx_id = $1`, made)
@@ -192,9 +190,7 @@ func TestSuspendOverHTTP(t *testing.T) {
 		t.Fatalf("suspend: got %+v, %v", got, err)
 	}
 	b.refused(t, transfer(s, "late"), problem{Status: 403, Code: "FORBIDDEN"})
-	if again := b.postUntilAnswered(t, transfer(s, "waiting")); again != waiting {
-		t.Errorf("a known request: got %s, want %s", again, waiting)
-	}
+	equal(t, "a known request", b.postUntilAnswered(t, transfer(s, "waiting")), waiting)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantState(t, "what held a nonce", flying, "CONFIRMED")
@@ -260,7 +256,5 @@ func TestHandlerMustBeNamed(t *testing.T) {
 	unknown := ordered(s, "unknown", "")
 	unknown["handler"] = "nobody"
 	b.refused(t, unknown, problem{Status: 400, Code: "INVALID_FIELD", Field: "handler"})
-	if got := len(service.questions("barred")); got != 0 {
-		t.Errorf("questions: got %d, want none", got)
-	}
+	equal(t, "questions", len(service.questions("barred")), 0)
 }

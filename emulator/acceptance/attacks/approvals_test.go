@@ -131,9 +131,7 @@ func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 		if err != nil || done.Status != "CARRIED_OUT" || done.ApprovedBy != "email:"+stack.SecondAccount || done.Outcome == nil {
 			t.Fatalf("%s approved: got %+v, %v; want it carried out", c.act, done, err)
 		}
-		if got := h.says(t, c.is); got != c.becomes {
-			t.Errorf("%s by two operators: got %s, want %s", c.act, got, c.becomes)
-		}
+		equal(t, fmt.Sprintf("%s by two operators", c.act), h.says(t, c.is), c.becomes)
 	}
 	if n := h.count(t, `select count(*) from submitter_change where proposal is not null and approved_by = $1 and by = $2`, "email:"+stack.SecondAccount, "email:"+stack.OperatorAccount); n < 7 {
 		t.Errorf("on record with both names: got %d acts, want 7 or more", n)
@@ -168,7 +166,7 @@ func TestAnotherNameOfTheProposerApprovesNothing(t *testing.T) {
 	}
 	must(h.second(t).SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "4"}, "tighter"))(t)
 	approve(h.token(t, stack.SecondAccount)).want(t, "once the policy has changed", "409 PROPOSAL_STALE")
-	wantText(t, "the policy", h.says(t, `select max_value_wei from submitter_policy`), "4")
+	equal(t, "the policy", h.says(t, `select max_value_wei from submitter_policy`), "4")
 }
 
 // A process dies between the approval and the act, or between the act and its answer. The

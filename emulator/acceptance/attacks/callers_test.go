@@ -100,8 +100,8 @@ func TestEverybodyIsNobodyAtAnOpenIssuer(t *testing.T) {
 	h := setup(t, stack.Options{Processes: 1})
 	s := h.Submitters()[0]
 	operator := h.operator(t)
-	wantText(t, "callers \"*\"", code(operator.SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test")), "CALLERS_OPEN")
-	wantText(t, "registered with \"*\"", code(operator.RegisterSubmitter(h.ctx, client.Registration{Submitter: string(s), Callers: []string{"*"}})), "CALLERS_OPEN")
+	equal(t, "callers \"*\"", code(operator.SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test")), "CALLERS_OPEN")
+	equal(t, "registered with \"*\"", code(operator.RegisterSubmitter(h.ctx, client.Registration{Submitter: string(s), Callers: []string{"*"}})), "CALLERS_OPEN")
 	shop := h.token(t, stack.CallerAccount)
 	first := h.post(t, shop, s, "first")
 	must(h.DB.Exec(h.ctx, `update submitter set callers = '{*}' where submitter = $1`, s))(t)
@@ -167,7 +167,7 @@ func TestARevokedCallerIsShutOut(t *testing.T) {
 	if record != 1 {
 		t.Errorf("on record: got %d such changes, want 1", record)
 	}
-	wantText(t, "the stolen one, listed again", code(operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002", shop}, nil, "by mistake")), "CALLERS_CONFLICT")
+	equal(t, "the stolen one, listed again", code(operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002", shop}, nil, "by mistake")), "CALLERS_CONFLICT")
 }
 
 // The runbook of a stolen credential, step by step: no queued intent is carried out, and the owner

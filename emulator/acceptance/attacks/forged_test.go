@@ -82,8 +82,7 @@ func TestRowsOfABrokenFunctionAreNotSigned(t *testing.T) {
 		id := must(add(request, mac, key))(t)
 		rejected = append(rejected, id)
 	}
-	behind := h.post(t, shop, s, "behind")
-	h.await(t, behind.TxID, "CONFIRMED")
+	h.await(t, h.post(t, shop, s, "behind").TxID, "CONFIRMED")
 	for _, id := range rejected {
 		h.await(t, id, "FAILED")
 	}

@@ -111,9 +111,7 @@ func (h deployment) wrongTokens(t *testing.T, api string, s txmanager.Submitter)
 		for path, want := range map[string]string{"POST /api/v1/tx": create, "POST /admin/v1/submitters": admin, "GET /admin/v1/submitters": admin} {
 			method, path, _ := strings.Cut(path, " ")
 			body := map[string]string{"/api/v1/tx": text, "/admin/v1/submitters": registration}[path]
-			if got := h.send(t, method, api+path, body, header).code(); got != want {
-				t.Errorf("a token %s, %s %s: got %s, want %s", what, method, path, got, want)
-			}
+			equal(t, fmt.Sprintf("a token %s, %s %s", what, method, path), h.send(t, method, api+path, body, header).code(), want)
 		}
 	}
 	const refused, stranger, forbidden = "401 UNAUTHORIZED", "404 UNKNOWN_SUBMITTER", "403 FORBIDDEN"
@@ -187,9 +185,7 @@ func (h deployment) internalPaths(t *testing.T) {
 			"the caller's internal token":  {account(stack.CallerAccount, stack.InternalAudience), "403 FORBIDDEN"},
 			"an operator's internal token": {account(stack.OperatorAccount, stack.InternalAudience), "403 FORBIDDEN"},
 		} {
-			if got := h.send(t, http.MethodPost, direct+path, text, withForged(c.token)).code(); got != c.want {
-				t.Errorf("%s with %s and forged headers: got %s, want %s", path, what, got, c.want)
-			}
+			equal(t, fmt.Sprintf("%s with %s and forged headers", path, what), h.send(t, http.MethodPost, direct+path, text, withForged(c.token)).code(), c.want)
 		}
 		for _, outside := range []string{path, "/api/v1/tx/.." + path, "/api/v1/tx/%2e%2e" + path, "//" + path, "/admin/v1/../.." + path, path + "/", strings.ToUpper(path)} {
 			got := h.send(t, http.MethodPost, h.URLMap.PublicURL()+outside, text, withForged(account(stack.TasksAccount, stack.InternalAudience)))

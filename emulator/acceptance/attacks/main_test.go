@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -32,6 +33,11 @@ var (
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}
 
 // deployment is a running stack with direct access to its database and chain.
 type deployment struct {
@@ -126,14 +132,6 @@ func (a answer) wantKnown(t *testing.T, what, txID string) {
 // code returns the code by which a call of the client was refused.
 func code[T any](_ T, err error) string { return client.CodeOf(err) }
 
-// wantText compares two texts.
-func wantText(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %q, want %q", what, got, want)
-	}
-}
-
 // call makes one request with the token.
 func (h deployment) call(t *testing.T, token, method, path string, body any) (a answer) {
 	t.Helper()
@@ -184,9 +182,7 @@ func (h deployment) count(t *testing.T, query string, args ...any) (n int) {
 // wantCount checks the one number that the query says.
 func (h deployment) wantCount(t *testing.T, what string, want int, query string, args ...any) {
 	t.Helper()
-	if got := h.count(t, query, args...); got != want {
-		t.Errorf("%s: got %d, want %d", what, got, want)
-	}
+	equal(t, what, h.count(t, query, args...), want)
 }
 
 // until waits for the condition. The text is the message of a test that waits in vain.

@@ -70,9 +70,7 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	}
 	refused := func(what, cid, want string) {
 		t.Helper()
-		if code := h.payTo(t, token, thiefAddress, "0.9", cid); code != want {
-			t.Errorf("%s: got %q, want %s", what, code, want)
-		}
+		equal(t, what, h.payTo(t, token, thiefAddress, "0.9", cid), want)
 	}
 	refused("an address that is not listed", "", "ADDRESS_NOT_LISTED")
 	refused("under the cid of a payout of before", "own", "CID_CONFLICT")
@@ -101,7 +99,7 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	h.agedByADay(t)
 	refused("a day later, when it was removed", "", "ADDRESS_NOT_LISTED")
 	must(h.operator(t).BlockPayoutAddresses(h.ctx, user, "the token was stolen"))(t)
-	wantText(t, "added while an operator blocks it", code(token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: thiefAddress})), "ADDRESSES_BLOCKED")
+	equal(t, "added while an operator blocks it", code(token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: thiefAddress})), "ADDRESSES_BLOCKED")
 	h.wantCount(t, "payouts to other addresses", 0, `select count(*) from transfers_tb where payout_address <> $1`, ownAddress)
 	if code := h.payTo(t, token, ownAddress, "0.01", ""); code != "" {
 		t.Errorf("the user pays the own address after all that: got %s, want it accepted", code)
@@ -135,9 +133,7 @@ func TestAStolenUserTokenPaysNoMoreThanADay(t *testing.T) {
 			t.Errorf("%v: got %v, want it done: the bound is of payouts", way, err)
 		}
 	}
-	if code := h.payTo(t, token, thiefAddress, "0.06", ""); code != "DAILY_PAYOUT_EXCEEDED" {
-		t.Errorf("beyond what is left: got %q, want DAILY_PAYOUT_EXCEEDED", code)
-	}
+	equal(t, "beyond what is left", h.payTo(t, token, thiefAddress, "0.06", ""), "DAILY_PAYOUT_EXCEEDED")
 	if code := h.payTo(t, token, thiefAddress, "0.05", ""); code != "" {
 		t.Errorf("what is left: got %q, want it accepted", code)
 	}

@@ -191,8 +191,7 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 	elses := intent(h.Submitters()[1], "a handler that is not named")
 	elses["handler"], elses["payload"] = "shop", map[string]any{"how": "asks too much"}
 	h.call(t, shop, http.MethodPost, "/api/v1/tx", elses).wantStatus(t, "a handler that the submitter does not name", http.StatusForbidden)
-	behind := h.post(t, shop, s, "behind")
-	h.await(t, behind.TxID, "CONFIRMED")
+	h.await(t, h.post(t, shop, s, "behind").TxID, "CONFIRMED")
 	for how, want := range ends {
 		h.await(t, ids[how], "FAILED")
 		var end string

@@ -177,12 +177,8 @@ func TestViewerOnlyReads(t *testing.T) {
 	}
 	path := submitterPath(h.changed()) + "/suspend"
 	b.opens(path, http.StatusForbidden)
-	if got := h.posts(t, b, h.console, path, url.Values{"csrf": {b.token("/console/")}, "reason": {"as a viewer"}}); got != http.StatusForbidden {
-		t.Errorf("a viewer's act: got %d, want 403", got)
-	}
-	if got := h.status(t); got != "ACTIVE" {
-		t.Errorf("after a viewer's act: got %s, want ACTIVE", got)
-	}
+	equal(t, "a viewer's act", h.posts(t, b, h.console, path, url.Values{"csrf": {b.token("/console/")}, "reason": {"as a viewer"}}), http.StatusForbidden)
+	equal(t, "after a viewer's act", h.status(t), "ACTIVE")
 }
 
 // A form of another page, which has no token, another person's, or another origin, changes nothing.
@@ -201,12 +197,8 @@ func TestForgedFormsAreRefused(t *testing.T) {
 		"without a token": {"reason": {"forged"}}, "with an empty one": {"reason": {"forged"}, "csrf": {""}},
 		"with another session's": {"reason": {"forged"}, "csrf": {other}}, "with a changed one": {"reason": {"forged"}, "csrf": {own[1:] + "A"}},
 	} {
-		if got := h.posts(t, b, h.console, path, values); got != http.StatusForbidden {
-			t.Errorf("a form %s: got %d, want 403", what, got)
-		}
-		if got := h.status(t); got != "ACTIVE" {
-			t.Errorf("after a form %s: got %s, want ACTIVE", what, got)
-		}
+		equal(t, fmt.Sprintf("a form %s", what), h.posts(t, b, h.console, path, values), http.StatusForbidden)
+		equal(t, fmt.Sprintf("after a form %s", what), h.status(t), "ACTIVE")
 	}
 	ours := url.Values{"reason": {"a form of ours"}, "csrf": {own}}
 	for _, origin := range []string{"", "null", "http://attacker.example"} {
@@ -214,9 +206,7 @@ func TestForgedFormsAreRefused(t *testing.T) {
 			t.Errorf("a form of the origin %q: got %d, %s; want 403, ACTIVE", origin, got, h.status(t))
 		}
 	}
-	if got := h.posts(t, b, h.console, path, ours); got != http.StatusSeeOther {
-		t.Errorf("a form of ours: got %d, want 303", got)
-	}
+	equal(t, "a form of ours", h.posts(t, b, h.console, path, ours), http.StatusSeeOther)
 	must(h.operator.ResumeSubmitter(t.Context(), h.changed(), "the test is over"))(t)
 }
 

@@ -73,9 +73,7 @@ func TestARemovedPersonHasNoAccessAtTheNextRequest(t *testing.T) {
 			t.Errorf("the other operator, %s: got %d %s, want the page", where, status, text)
 		}
 	}
-	if got := h.status(t); got != "ACTIVE" {
-		t.Errorf("after the acts: got %s, want ACTIVE", got)
-	}
+	equal(t, "after the acts", h.status(t), "ACTIVE")
 	operator.open(page) // the session goes on where the person is an operator
 
 	foreign := h.aside(t, map[string]string{"FENCEPOST_CONSOLE_SESSION_KEYS": "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="})

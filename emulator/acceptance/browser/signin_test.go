@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -54,9 +55,7 @@ func TestOneTimeCodeOpensTheConsoleOnce(t *testing.T) {
 	}
 	var person string
 	b.evaluate(`document.querySelector("[data-field=person]").textContent`, &person)
-	if person != stack.OperatorAccount {
-		t.Errorf("signed in: got %q, want %s", person, stack.OperatorAccount)
-	}
+	equal(t, "signed in", person, stack.OperatorAccount)
 	for _, c := range b.cookies() {
 		if !c.HTTPOnly || c.SameSite == "None" || c.SameSite == "" {
 			t.Errorf("the cookie %s: got HttpOnly %t, SameSite %q; want one that no script reads and no other site sends", c.Name, c.HTTPOnly, c.SameSite)
@@ -88,9 +87,7 @@ func TestForeignHostIsRefused(t *testing.T) {
 		}
 		resp := must(http.DefaultTransport.RoundTrip(req))(t)
 		check(t, resp.Body.Close())
-		if resp.StatusCode != want {
-			t.Errorf("host %q: got %d, want %d", host, resp.StatusCode, want)
-		}
+		equal(t, fmt.Sprintf("host %q", host), resp.StatusCode, want)
 		if policy := resp.Header.Get("Content-Security-Policy"); host == "" && (!strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe")) {
 			t.Errorf("the policy: got %q, want one that allows nothing but the console's files", policy)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -42,6 +43,11 @@ var (
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}
 
 // quick are settings under which a lost lease is taken over within seconds.
 var quick = map[string]string{
@@ -154,9 +160,7 @@ func value[T any](d *deployment, query string, arguments ...any) (v T) {
 // wantValue checks one value of the database.
 func wantValue[T comparable](d *deployment, what string, want T, query string, arguments ...any) {
 	d.t.Helper()
-	if got := value[T](d, query, arguments...); got != want {
-		d.t.Errorf("%s: got %v, want %v", what, got, want)
-	}
+	equal(d.t, what, value[T](d, query, arguments...), want)
 }
 
 // operate posts an operator's call until it is answered.

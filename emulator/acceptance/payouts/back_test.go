@@ -56,9 +56,7 @@ func TestGivenBack(t *testing.T) {
 			if x := u.ends(a.ReqID, rollback); x.Reason != c.reason {
 				t.Errorf("given back for %s, want %s", x.Reason, c.reason)
 			}
-			if got := u.managed(a.ReqID); got != c.managed {
-				t.Errorf("its transaction: got %s, want %s", got, c.managed)
-			}
+			equal(t, "its transaction", u.managed(a.ReqID), c.managed)
 			u.wantMoney("ROLLED_BACK", 1_000_000, 0, 0)
 			u.Want("asked for", u.Get(a.ReqID), http.StatusOK, "ROLLED_BACK", "")
 			again := u.pay(400_001, "cid", "c")

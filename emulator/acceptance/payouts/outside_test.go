@@ -1,6 +1,7 @@
 package payouts
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -79,9 +80,7 @@ func TestAPayoutOfAHaltedDeploymentStays(t *testing.T) {
 	stays := func(what string) {
 		t.Helper()
 		for range 3 {
-			if status := u.Task(reqID); status != http.StatusNoContent {
-				t.Errorf("%s, its task: got %d, want 204", what, status)
-			}
+			equal(t, fmt.Sprintf("%s, its task", what), u.Task(reqID), http.StatusNoContent)
 			check(t, h.Chain.Mine(2))
 		}
 		if got := u.Load(reqID).State; got != transfer.Init {

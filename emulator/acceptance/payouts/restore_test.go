@@ -436,9 +436,7 @@ func (r *restoration) heldIntents(p *page) {
 	if err != nil || status >= 300 {
 		t.Fatalf("resume: got %d %v, %v", status, got, err)
 	}
-	if id := r.intends(t, r.still, "wanted", 105); id != r.wanted {
-		t.Errorf("posted again: got %s, want %s", id, r.wanted)
-	}
+	equal(t, "posted again", r.intends(t, r.still, "wanted", 105), r.wanted)
 	p.call("POST /admin/v1/tx/{txId}/proceed", map[string]any{"reason": "its caller was asked"}, r.letGo)
 	for left := any(1.0); left != 0.0; {
 		left = p.call("POST /admin/v1/submitters/{submitter}/proceed", map[string]any{"through": r.bulk, "reason": "their callers were asked"}, string(r.still))["remaining"]
@@ -529,9 +527,7 @@ func (r *restoration) verified() {
 	})
 	for _, u := range r.users {
 		x := u.only()
-		if x.State != r.ended[u] {
-			t.Errorf("payout %s: got %s, want %s", x.ReqID, x.State, r.ended[u])
-		}
+		equal(t, fmt.Sprintf("payout %s", x.ReqID), x.State, r.ended[u])
 		u.wantOnce("payout "+x.ReqID, x.State)
 	}
 	if got, want := r.chainPays(t, r.Payer), r.committed(t); !slices.Equal(got, want) {

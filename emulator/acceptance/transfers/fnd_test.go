@@ -2,6 +2,7 @@ package transfers
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,9 +36,7 @@ func TestFND001DoubleSpend(t *testing.T) {
 		if out := <-left; out.Verdict == transfer.Success {
 			won++
 		}
-		if won != 1 {
-			t.Errorf("who spent all of %s: got %d, want one", from, won)
-		}
+		equal(t, fmt.Sprintf("who spent all of %s", from), won, 1)
 	}
 }
 
@@ -87,9 +86,7 @@ func TestFND003MoneyFromNothing(t *testing.T) {
 	u.status(funding, "DISABLED")
 	b := u.post(spot, funding, "0.0001") // its first withdrawal is still open
 	u.AwaitState(b.ReqID, transfer.RolledBack)
-	if n := u.Core.Proxy.Deliver(u.Ctx, u.ID); n != 1 {
-		t.Errorf("late calls: got %d, want one", n)
-	}
+	equal(t, "late calls", u.Core.Proxy.Deliver(u.Ctx, u.ID), 1)
 	u.wantUnits("a withdrawal that came after the refund", 7, 1039)
 }
 

@@ -3,7 +3,6 @@ package issuer_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -28,31 +27,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, o issuer.Options) *issuer.Issuer {
 	t.Helper()
 	o.Accounts = []string{tasks, tenant}
-	i, err := issuer.Start(o)
-	check.OK(t)(err)
+	i := check.Value(issuer.Start(o))(t)
 	t.Cleanup(func() { _ = i.Close() })
 	return i
 }
 
 func verifier(t *testing.T, i *issuer.Issuer, refresh time.Duration) *web.Verifier {
 	t.Helper()
-	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, KeysRefresh: refresh})
-	check.OK(t)(err)
-	return v
+	return check.Value(web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, KeysRefresh: refresh}))(t)
 }
 
 func token(t *testing.T, i *issuer.Issuer, email string) string {
 	t.Helper()
-	text, err := i.Token(t.Context(), email, audience)
-	check.OK(t)(err)
-	return text
+	return check.Value(i.Token(t.Context(), email, audience))(t)
 }
 
 func flawed(t *testing.T, i *issuer.Issuer, flaw issuer.Flaw) string {
 	t.Helper()
-	text, err := i.FlawedToken(tasks, audience, flaw)
-	check.OK(t)(err)
-	return text
+	return check.Value(i.FlawedToken(tasks, audience, flaw))(t)
 }
 
 func request(token string) *http.Request {
@@ -151,13 +143,11 @@ func TestATaskIsServedWhereCloudRunWouldRemoveTheSignature(t *testing.T) {
 func TestATokenForAnotherAudienceOrAlgorithmIsUnauthorized(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
-	other, err := i.Token(t.Context(), tasks, "https://elsewhere.fencepost.test")
-	check.OK(t)(err)
+	other := check.Value(i.Token(t.Context(), tasks, "https://elsewhere.fencepost.test"))(t)
 	if _, err := verifier(t, i, 0).Authenticate(request(other)); code(err) != "UNAUTHORIZED" {
 		t.Errorf("got %v for another audience, want UNAUTHORIZED", err)
 	}
-	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, Algorithms: []string{"ES256"}})
-	check.OK(t)(err)
+	v := check.Value(web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, Algorithms: []string{"ES256"}}))(t)
 	if _, err := v.Authenticate(request(token(t, i, tasks))); code(err) != "UNAUTHORIZED" {
 		t.Errorf("got %v for RS256 where only ES256 is accepted, want UNAUTHORIZED", err)
 	}
@@ -215,8 +205,7 @@ func TestUnreachableKeysAreUnavailableNotUnauthorized(t *testing.T) {
 func TestKeysThatAnswerAnErrorAreUnavailable(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
-	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.URL() + "/missing", Audience: audience})
-	check.OK(t)(err)
+	v := check.Value(web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.URL() + "/missing", Audience: audience}))(t)
 	if _, err := v.Authenticate(request(token(t, i, tasks))); code(err) != "UNAVAILABLE" {
 		t.Errorf("got %v from a key set that answers 404, want UNAVAILABLE", err)
 	}
@@ -285,7 +274,7 @@ func TestOnlyTheNamedAccountsGetIn(t *testing.T) {
 	} {
 		rec := httptest.NewRecorder()
 		guard.ServeHTTP(rec, tc.r)
-		check.Equal(t, fmt.Sprintf("%s", tc.name), rec.Code, tc.want)
+		check.Equal(t, tc.name, rec.Code, tc.want)
 	}
 	if in != 1 {
 		t.Errorf("got %d requests let in, want 1", in)

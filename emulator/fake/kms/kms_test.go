@@ -32,10 +32,8 @@ type rig struct {
 
 func start(t *testing.T, timeout time.Duration) rig {
 	t.Helper()
-	key, err := crypto.GenerateKey()
-	check.OK(t)(err)
-	server, err := kms.Start()
-	check.OK(t)(err)
+	key := check.Value(crypto.GenerateKey())(t)
+	server := check.Value(kms.Start())(t)
 	client := kmssigner.New(kmssigner.Options{Endpoint: server.Addr(), Timeout: timeout})
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
@@ -112,9 +110,7 @@ func TestKMSCallEndsWithinTheTimeout(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []kms.Fault{kms.Unavailable, kms.Hanging} {
 		h := start(t, 300*time.Millisecond)
-		if _, err := h.signer.Sign(t.Context(), h.submitter, h.transfer(0)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(h.signer.Sign(t.Context(), h.submitter, h.transfer(0)))
 		h.server.SetFault(fault)
 		began := time.Now()
 		if _, err := h.signer.Sign(t.Context(), h.submitter, h.transfer(1)); err == nil {

@@ -32,14 +32,11 @@ type rig struct {
 
 func start(t *testing.T, style remotesigner.Style, timeout time.Duration) rig {
 	t.Helper()
-	key, err := crypto.GenerateKey()
-	check.OK(t)(err)
-	server, err := remotesigner.Start(remotesigner.Options{Token: token, Keys: []*ecdsa.PrivateKey{key}, Style: style})
-	check.OK(t)(err)
+	key := check.Value(crypto.GenerateKey())(t)
+	server := check.Value(remotesigner.Start(remotesigner.Options{Token: token, Keys: []*ecdsa.PrivateKey{key}, Style: style}))(t)
 	t.Cleanup(func() { _ = server.Close() })
 	method := map[remotesigner.Style]string{remotesigner.Web3signer: remote.EthSign, remotesigner.Clef: remote.AccountSign}[style]
-	s, err := remote.New(remote.Options{Name: "treasury", URL: server.URL(), Method: method, BearerToken: token, Timeout: timeout})
-	check.OK(t)(err)
+	s := check.Value(remote.New(remote.Options{Name: "treasury", URL: server.URL(), Method: method, BearerToken: token, Timeout: timeout}))(t)
 	t.Cleanup(s.Close)
 	return rig{server, s, eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
 }
@@ -116,8 +113,7 @@ func TestRemoteCheckAcceptsAnUnavailableService(t *testing.T) {
 func TestWrongRemoteTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 20*time.Second)
-	other, err := remote.New(remote.Options{Name: "treasury", URL: h.server.URL(), Method: remote.EthSign, BearerToken: "another", Timeout: time.Second})
-	check.OK(t)(err)
+	other := check.Value(remote.New(remote.Options{Name: "treasury", URL: h.server.URL(), Method: remote.EthSign, BearerToken: "another", Timeout: time.Second}))(t)
 	defer other.Close()
 	if _, err := other.Sign(t.Context(), h.submitter, transfer(1)); err == nil || err.Error() != "sign for "+string(h.submitter)+" by remote signer treasury: it answered status 401" {
 		t.Errorf("another token: got %v, want status 401", err)

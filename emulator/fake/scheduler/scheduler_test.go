@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/scheduler"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
@@ -32,8 +31,7 @@ func start(t *testing.T, o scheduler.Options) *scheduler.Scheduler {
 	if o.Token == nil {
 		o.Token = func(context.Context, string, string) (string, error) { return "token", nil }
 	}
-	s, err := scheduler.Start(o)
-	check.OK(t)(err)
+	s := check.Value(scheduler.Start(o))(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -60,11 +58,9 @@ func (status over) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestJobSendsItsAccountsToken(t *testing.T) {
 	t.Parallel()
-	i, err := issuer.Start(issuer.Options{Accounts: []string{account}})
-	check.OK(t)(err)
+	i := check.Value(issuer.Start(issuer.Options{Accounts: []string{account}}))(t)
 	t.Cleanup(func() { _ = i.Close() })
-	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience})
-	check.OK(t)(err)
+	v := check.Value(web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience}))(t)
 	var got []string
 	url := function(t, web.RequireAccounts(v, account)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -77,9 +73,7 @@ func TestJobSendsItsAccountsToken(t *testing.T) {
 	if err := s.RunNow(t.Context(), "sweep"); err != nil {
 		t.Fatalf("got %v, want the function to let the job in", err)
 	}
-	if diff := cmp.Diff([]string{"POST", "true", "application/json", "{}"}, got); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
-	}
+	check.Same(t, "request", got, []string{"POST", "true", "application/json", "{}"})
 	if err := s.RunNow(t.Context(), "stranger"); !errors.Is(err, issuer.ErrUnknownAccount) {
 		t.Errorf("got %v for an account that does not exist, want ErrUnknownAccount", err)
 	}
@@ -110,9 +104,7 @@ func TestJobsRunAtTheirIntervalAndNeverBesideThemselves(t *testing.T) {
 		// The run due at 3 min begins when the one of 2 min has ended. The one due at 4 min is skipped: its tick
 		// finds that of 3 min still waiting.
 		want := []time.Duration{time.Minute, 2 * time.Minute, 4*time.Minute + 30*time.Second, 5 * time.Minute, 6 * time.Minute}
-		if diff := cmp.Diff(want, at); diff != "" {
-			t.Errorf("starts (-want +got):\n%s", diff)
-		}
+		check.Same(t, "starts", at, want)
 	})
 }
 

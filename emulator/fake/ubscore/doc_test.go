@@ -30,8 +30,7 @@ type example struct {
 
 func examples(t *testing.T) (all []example) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/ubscore.md")
-	check.OK(t)(err)
+	text := check.Value(os.ReadFile("../../../docs/ubscore.md"))(t)
 	blocks := strings.Split(string(text), "```http\n")
 	for _, block := range blocks[1:] {
 		block, _, _ = strings.Cut(block, "```")
@@ -44,10 +43,7 @@ func examples(t *testing.T) (all []example) {
 		e.method, e.path, _ = strings.Cut(line, " ")
 		e.body = body
 		number, answer, _ := strings.Cut(answered, "\n")
-		if e.status, err = strconv.Atoi(number); err != nil {
-			t.Fatalf("status of %q: %v", block, err)
-		}
-		e.answer = answer
+		e.status, e.answer = check.Value(strconv.Atoi(number))(t), answer
 		all = append(all, e)
 	}
 	return all
@@ -111,16 +107,12 @@ func forgetful(t *testing.T) (url string) {
 
 func (e example) ask(ctx context.Context, t *testing.T, url string) (status int, answer string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, e.method, url+e.path, strings.NewReader(e.body))
-	check.OK(t)(err)
+	req := check.Value(http.NewRequestWithContext(ctx, e.method, url+e.path, strings.NewReader(e.body)))(t)
 	req.Header.Set("Authorization", "Bearer "+secret)
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	check.OK(t)(err)
+	resp := check.Value((&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req))(t)
 	defer resp.Body.Close()
-	content, err := io.ReadAll(resp.Body)
-	check.OK(t)(err)
-	return resp.StatusCode, string(content)
+	return resp.StatusCode, string(check.Value(io.ReadAll(resp.Body))(t))
 }
 
 // plain returns an answer with the values that vary from run to run replaced.

@@ -156,9 +156,7 @@ func TestCoreStartsWithLogTornAtAnyByte(t *testing.T) {
 	for keep := range all + 1 {
 		folder := filepath.Join(t.TempDir(), "core")
 		check.OK(t)(os.CopyFS(folder, os.DirFS(dead)))
-		if _, err := ubscore.Tear(folder, keep); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(ubscore.Tear(folder, keep))
 		r := setup(t, ubscore.Options{Folder: folder})
 		if keep < all {
 			r.wantUnits(t, 100)

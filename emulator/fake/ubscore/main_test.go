@@ -84,8 +84,7 @@ func (r *rig) start(t testing.TB) {
 
 func client(t testing.TB, url string) *trading.Ledger {
 	t.Helper()
-	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: 20 * time.Second})
-	check.OK(t)(err)
+	l := check.Value(trading.New(trading.Options{URL: url, Secret: secret, Timeout: 20 * time.Second}))(t)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -148,7 +147,7 @@ func refused(reason transfer.Reason) transfer.Outcome {
 
 func want(t *testing.T, what string, got, want transfer.Outcome) {
 	t.Helper()
-	check.Equal(t, fmt.Sprintf("%s", what), got, want)
+	check.Equal(t, what, got, want)
 }
 
 // wantUnknown checks that the result is unknown, for the reason that the code names.

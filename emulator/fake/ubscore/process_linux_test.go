@@ -25,8 +25,7 @@ func TestFullDiskHalts(t *testing.T) {
 	for _, room := range []int64{0, 1, 30} {
 		r := setup(t, ubscore.Options{})
 		r.stock(t, 100)
-		info, err := os.Stat(filepath.Join(r.options.Folder, firstSegment))
-		check.OK(t)(err)
+		info := check.Value(os.Stat(filepath.Join(r.options.Folder, firstSegment)))(t)
 		limitFileSize(t, r.process.PID(), info.Size()+room)
 		got := r.Withdraw(r.ctx, call("lost", 30))
 		wantUnknown(t, "a withdrawal without room", got, wire.Halted.Name)
@@ -60,9 +59,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	go func() { answered <- r.Withdraw(r.ctx, call("in flight", 30)) }()
 	check.OK(t)(poll(r.ctx, func() bool { return crash.Hit(r.options.CrashPoints, "ubscore.appended") && stopped(r.process.PID()) }))
 	check.OK(t)(r.process.Signal(syscall.SIGTERM))
-	if err := r.process.Stop(r.ctx); err != nil { // sends SIGTERM again, and SIGCONT
-		t.Fatal(err)
-	}
+	check.OK(t)(r.process.Stop(r.ctx)) // sends SIGTERM again, and SIGCONT
 	want(t, "what was in flight", <-answered, success)
 	if err := r.process.Err(); !errors.Is(err, processes.ErrExited) {
 		t.Errorf("the end: got %v, want %v", err, processes.ErrExited)

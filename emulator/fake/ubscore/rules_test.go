@@ -192,9 +192,7 @@ func TestH17OldOperationIsAnswered(t *testing.T) {
 	ahead.CreatedAt = time.Now().Add(2 * time.Hour)
 	wantUnknown(t, "withdraw, created in the future", r.Withdraw(r.ctx, ahead), wire.CreatedAhead.Name)
 	r.wantUnits(t, 100)
-	if got := len(r.journal(t)); got != 4 {
-		t.Errorf("lines of the journal: got %d, want four", got)
-	}
+	check.Equal(t, "lines of the journal", len(r.journal(t)), 4)
 }
 
 // An answer is remembered beyond the horizon until its key is forgotten. After that it can never apply
@@ -241,9 +239,7 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 	want(t, "R's refund was not applied", r.Record(r.ctx, transfer.Refund, at("R", 10, created), transfer.OperatorStatement{Line: line}), success)
 	want(t, "a duplicate of it", r.Refund(r.ctx, at("R", 10, created)), success)
 	r.wantUnits(t, units.Units+10)
-	if taken != 1 {
-		t.Errorf("lines of R: got %d, want one", taken)
-	}
+	check.Equal(t, "lines of R", taken, 1)
 	r.wantSum(t)
 }
 
@@ -273,8 +269,7 @@ func TestCallerWithoutTheSecretGetsNoData(t *testing.T) {
 	if got, err := status(r.ctx, http.MethodGet, url+wire.JournalPath, "bearer "+secret); err != nil || got != http.StatusOK {
 		t.Errorf("with the secret: got %d, %v; want 200", got, err)
 	}
-	unauthorised, err := trading.New(trading.Options{URL: url, Secret: "another secret of the tests"})
-	check.OK(t)(err)
+	unauthorised := check.Value(trading.New(trading.Options{URL: url, Secret: "another secret of the tests"}))(t)
 	t.Cleanup(unauthorised.Close)
 	wantUnknown(t, "deposit without the secret", unauthorised.Deposit(r.ctx, call("R", 1)), "UNAUTHORIZED")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -37,9 +38,7 @@ func TestH15ACASWithoutAnAnswerIsReadBack(t *testing.T) {
 func queuedOne(sc scene) string {
 	sc.Helper()
 	in := intent("r1")
-	if _, err := sc.direct.Create(sc.Context(), in, 10); err != nil {
-		sc.Fatal(err)
-	}
+	check.OK(sc)(sc.direct.Create(sc.Context(), in, 10))
 	return in.TxID
 }
 
@@ -200,7 +199,5 @@ func allocationThenNextOwner(sc scene, kind pgproxy.Kind, committed bool) {
 
 func (sc scene) wantVersions(want int) {
 	sc.Helper()
-	if got := value[int](sc, sc.conn, `select count(*) from tx_version where submitter = $1`, alice); got != want {
-		sc.Errorf("signed versions stored: got %d, want %d", got, want)
-	}
+	check.Equal(sc, "signed versions stored", value[int](sc, sc.conn, `select count(*) from tx_version where submitter = $1`, alice), want)
 }

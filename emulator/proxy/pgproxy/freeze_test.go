@@ -117,9 +117,7 @@ func TestFreezeEndsAfterItsTime(t *testing.T) {
 	f.For = 30 * time.Millisecond
 	sc.proxy.Arm(f)
 	began := time.Now()
-	if _, err := sc.store.Create(t.Context(), intent("r1"), 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(sc.store.Create(t.Context(), intent("r1"), 10))
 	if got := time.Since(began); got < f.For || sc.proxy.Counts().Hits[pgproxy.Freeze] != 1 {
 		t.Errorf("create took %v, want it frozen for %v", got, f.For)
 	}
@@ -250,9 +248,7 @@ func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 	}
 	sc := newScene(t, 1, short)
 	successor := sc.open(2, short)
-	if _, err := sc.store.Create(t.Context(), intent("r1"), 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(sc.store.Create(t.Context(), intent("r1"), 10))
 	frozen, err := sc.store.Acquire(t.Context(), alice, "a/1", true)
 	if err != nil || !frozen.Held {
 		t.Fatalf("take: got %+v, %v; want held", frozen, err)

@@ -29,10 +29,8 @@ const alice = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000
 // proxied starts a proxy before the server of a database.
 func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
 	t.Helper()
-	config, err := pgx.ParseConfig(databaseURL)
-	check.OK(t)(err)
-	p, err := pgproxy.Start(context.WithoutCancel(t.Context()), pgproxy.Options{Target: net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))})
-	check.OK(t)(err)
+	config := check.Value(pgx.ParseConfig(databaseURL))(t)
+	p := check.Value(pgproxy.Start(context.WithoutCancel(t.Context()), pgproxy.Options{Target: net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}))(t)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -51,8 +49,7 @@ func connect(t testing.TB, url string) *pgx.Conn {
 // emptyDatabase returns the URL of a database with one table, t (n int primary key).
 func emptyDatabase(t testing.TB) string {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	check.OK(t)(err)
+	cluster := check.Value(pgcluster.Shared())(t)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
 	check.OK(t)(err)
 	t.Cleanup(drop)

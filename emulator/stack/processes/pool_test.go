@@ -16,12 +16,11 @@ type event struct {
 func TestAPoolReplacesWhatEndsUnexpectedly(t *testing.T) {
 	t.Parallel()
 	events := make(chan event, 100)
-	pool, err := processes.StartPool(within(t), processes.PoolOptions{
+	pool := check.Value(processes.StartPool(within(t), processes.PoolOptions{
 		Spec: spec("child", nil), Size: 3,
 		Started: func(p *processes.Process) { events <- event{"started", p, false} },
 		Ended:   func(p *processes.Process, _ error, unexpected bool) { events <- event{"ended", p, unexpected} },
-	})
-	check.OK(t)(err)
+	}))(t)
 	for range 3 {
 		<-events
 	}

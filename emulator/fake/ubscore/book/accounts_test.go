@@ -54,9 +54,7 @@ func TestAccountsStayAsTheyWere(t *testing.T) {
 				}
 			})
 			defer func() {
-				if d := cmp.Diff(at, balances(then)); d != "" {
-					t.Errorf("in the end (-want +got) %s", d)
-				}
+				check.Same(t, "in the end", balances(then), at)
 			}()
 		}
 	})

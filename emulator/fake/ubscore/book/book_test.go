@@ -144,8 +144,7 @@ func TestImageStaysAsItWas(t *testing.T) {
 	}
 	var to bytes.Buffer
 	check.OK(t)(i.Write(&to))
-	got, err := book.Read(to.Bytes())
-	check.OK(t)(err)
+	got := check.Value(book.Read(to.Bytes()))(t)
 	if a, _ := got.Account(book.AccountKey{UserID: 1, AssetID: 1}); a.Units != 90 || a.Status != book.Active || got.Answered() != 3003 || got.Seq() != i.Seq() {
 		t.Errorf("the image: got %+v, %d keys, line %d; want 90 units, ACTIVE, 3003 keys, line %d", a, got.Answered(), got.Seq(), i.Seq())
 	}
@@ -155,8 +154,7 @@ func TestImageStaysAsItWas(t *testing.T) {
 	if e, _, err := b.Decide(withdrawal("R", 10), rules); !errors.Is(err, book.ErrBeyondHorizon) {
 		t.Errorf("below the floor: got %+v, %v; want %v", e, err, book.ErrBeyondHorizon)
 	}
-	again, err := book.Read(image(t, b))
-	check.OK(t)(err)
+	again := check.Value(book.Read(image(t, b)))(t)
 	if e, _, err := again.Decide(withdrawal("R", 10), rules); !errors.Is(err, book.ErrBeyondHorizon) {
 		t.Errorf("below the floor, from an image: got %+v, %v; want %v", e, err, book.ErrBeyondHorizon)
 	}

@@ -105,8 +105,7 @@ func TestOperatorsStatementIsTheAnswer(t *testing.T) {
 		if after, _ := b.Account(book.AccountKey{UserID: 1, AssetID: 1}); after != before {
 			t.Errorf("applied %t: the account went from %+v to %+v", applied, before, after)
 		}
-		again, err := book.Read(image(t, b))
-		check.OK(t)(err)
+		again := check.Value(book.Read(image(t, b)))(t)
 		for _, b := range []*book.Book{b, again} {
 			for _, kind := range []book.Kind{book.Withdraw, book.Deposit} {
 				e, fresh, err := b.Decide(as(kind, withdrawal("gone", 10)), rules)
@@ -205,8 +204,7 @@ func TestAdjustmentIsAppliedOnce(t *testing.T) {
 		if err != nil || !fresh || b.Apply(e) != nil {
 			t.Fatalf("%s: got %+v, %v", kind.Op(), e, err)
 		}
-		again, err := book.Read(image(t, b))
-		check.OK(t)(err)
+		again := check.Value(book.Read(image(t, b)))(t)
 		if a, _ := again.Account(book.AccountKey{UserID: 1, AssetID: 1}); a.Units != units {
 			t.Errorf("%s: got %d units, want %d", kind.Op(), a.Units, units)
 		}

@@ -173,8 +173,7 @@ func TestWrongClockIsLoggedOnce(t *testing.T) {
 			t.Parallel()
 			clock, log := &clock{now: epoch}, &messages{}
 			o := core.Options{Folder: t.TempDir(), Now: clock.Now, Elapsed: clock.Elapsed, Log: slog.New(slog.NewTextHandler(log, nil))}
-			c, err := core.Open(o)
-			check.OK(t)(err)
+			c := check.Value(core.Open(o))(t)
 			defer c.Close()
 			ask := func(times int, createdAt time.Time) {
 				for range times {

@@ -19,13 +19,10 @@ const firstSegment = "wal-00000000000000000001.log"
 // is called.
 func replaceFile(t *testing.T, path, device string) (putBack func()) {
 	t.Helper()
-	path, err := filepath.EvalSymlinks(path)
-	check.OK(t)(err)
-	d, err := os.OpenFile(device, os.O_RDWR, 0)
-	check.OK(t)(err)
+	path = check.Value(filepath.EvalSymlinks(path))(t)
+	d := check.Value(os.OpenFile(device, os.O_RDWR, 0))(t)
 	defer d.Close()
-	descriptors, err := os.ReadDir("/proc/self/fd")
-	check.OK(t)(err)
+	descriptors := check.Value(os.ReadDir("/proc/self/fd"))(t)
 	for _, e := range descriptors {
 		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
 		var fd int

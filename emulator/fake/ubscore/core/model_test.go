@@ -245,8 +245,7 @@ func (m *machine) compare(t *rapid.T, r book.Request, resolve bool, got book.Ent
 
 // check compares the balances of core and model, and both with the sum of the journal.
 func (m *machine) check(t *rapid.T) {
-	view, err := m.core.NewView(t.Context())
-	check.OK(t)(err)
+	view := check.Value(m.core.NewView(t.Context()))(t)
 	got := map[book.AccountKey]book.Account{}
 	for _, b := range view.Balances {
 		got[b.AccountKey] = b.Account

@@ -98,9 +98,7 @@ func TestPowerCutKeepsSnapshotsComplete(t *testing.T) {
 	for n := range 4 {
 		do(t, c, withdrawal(fmt.Sprint("w-", n), 1), "")
 	}
-	if err := c.Close(); err != nil { // waits for the snapshot
-		t.Fatal(err)
-	}
+	check.OK(t)(c.Close()) // waits for the snapshot
 	left := t.TempDir()
 	check.OK(t)(disk.cut(left))
 	if found, err := filepath.Glob(filepath.Join(left, "snapshot-*.img")); err != nil || len(found) == 0 {

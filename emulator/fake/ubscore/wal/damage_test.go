@@ -86,9 +86,7 @@ func TestCompleteLastRecordStays(t *testing.T) {
 	all, _ := dead(t)
 	l, r := open(t, wal.Options{Folder: laid(t, all)})
 	wantLines(t, l, "one", "two", "three", "four", "five")
-	if r.Torn != 0 {
-		t.Errorf("bytes cut off: got %d, want none", r.Torn)
-	}
+	check.Equal(t, "bytes cut off", r.Torn, 0)
 }
 
 // A log with a changed byte, or an end, before the durable end is not opened and not changed.

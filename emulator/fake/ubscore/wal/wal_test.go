@@ -60,13 +60,10 @@ func wantLines(t testing.TB, l *wal.Log, want ...string) {
 // files returns the content of the folder's files by name.
 func files(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
-	entries, err := os.ReadDir(folder)
-	check.OK(t)(err)
+	entries := check.Value(os.ReadDir(folder))(t)
 	all := map[string][]byte{}
 	for _, e := range entries {
-		content, err := os.ReadFile(filepath.Join(folder, e.Name()))
-		check.OK(t)(err)
-		all[e.Name()] = content
+		all[e.Name()] = check.Value(os.ReadFile(filepath.Join(folder, e.Name())))(t)
 	}
 	return all
 }
@@ -173,8 +170,6 @@ func TestReaderContinuesWhereItStopped(t *testing.T) {
 			})
 			check.OK(t)(err)
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%d at a time (-want +got): %s", each, d)
-		}
+		check.Same(t, fmt.Sprintf("%d at a time", each), got, want)
 	}
 }

@@ -45,8 +45,7 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) 
 	each := evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}
 	o := nodes.Options{ChainID: each.ChainID, ExcludeFor: excludeFor, Watch: s.watch}
 	for range n {
-		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1})
-		check.OK(t)(err)
+		proxy := check.Value(rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1}))(t)
 		t.Cleanup(func() { _ = proxy.Close() })
 		s.proxies, o.URLs = append(s.proxies, proxy), append(o.URLs, proxy.URL())
 	}
@@ -64,8 +63,7 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) 
 
 func devChain(t *testing.T, id uint64) *devchain.Chain {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{ChainID: id, Accounts: devchain.DevAccounts(2)})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{ChainID: id, Accounts: devchain.DevAccounts(2)}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
 	return chain
 }
@@ -139,9 +137,7 @@ func (s *several) compared(t *testing.T) txmanager.ChainObservation {
 func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
-	if err := other.Mine(200); err != nil { // far ahead
-		t.Fatal(err)
-	}
+	check.OK(t)(other.Mine(200)) // far ahead
 	for name, c := range map[string]struct {
 		result nodes.Result
 		inject func(s *several)
@@ -239,11 +235,8 @@ func (s *several) transfer(t *testing.T, n uint64, edit func(*types.DynamicFeeTx
 	if edit != nil {
 		edit(inner)
 	}
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), inner)
-	check.OK(t)(err)
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
-	return raw
+	tx := check.Value(types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), inner))(t)
+	return check.Value(tx.MarshalBinary())(t)
 }
 
 // A send goes to every node and succeeds if one takes it. It is refused only if all refuse it for the
@@ -342,8 +335,7 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	}
 	slots, other := chain.NewRequestSlots(limit), devChain(t, 1338)
 	s := severalNodes(t, 3, func(_ *nodes.Options, each *evm.Options) { each.RequestSlots, each.Trace = slots, trace })
-	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), RequestSlots: slots, Trace: trace})
-	check.OK(t)(err)
+	second := check.Value(evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), RequestSlots: slots, Trace: trace}))(t)
 	t.Cleanup(second.Close)
 	var group sync.WaitGroup
 	for range 8 {
@@ -471,8 +463,7 @@ func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 3, 9: 5} {
 		check.Equal(t, fmt.Sprintf("quorum of %d nodes", n), nodes.DefaultQuorum(n), want)
 	}
-	c, err := nodes.New(nodes.Options{ChainID: 1, Open: open, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}})
-	check.OK(t)(err)
+	c := check.Value(nodes.New(nodes.Options{ChainID: 1, Open: open, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}}))(t)
 	if got, want := c.Nodes(), []string{"a.example", "a.example#2", "b.example:8545"}; !slices.Equal(got, want) || c.Quorum() != 2 {
 		t.Errorf("got %v with a quorum of %d, want %v and 2", got, c.Quorum(), want)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -35,22 +34,16 @@ type bundle struct {
 
 func setup(t *testing.T) bundle {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	check.OK(t)(err)
-	proxy, err := rpcproxy.Start(rpcproxy.Options{Target: chain.URL(), Seed: 1})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{}))(t)
+	proxy := check.Value(rpcproxy.Start(rpcproxy.Options{Target: chain.URL(), Seed: 1}))(t)
 	b := bundle{chain: chain, proxy: proxy, account: devchain.DevAccounts(1)[0]}
 	for url, client := range map[string]**ethclient.Client{chain.URL(): &b.direct, proxy.URL(): &b.proxied} {
-		if *client, err = ethclient.Dial(url); err != nil {
-			t.Fatal(err)
-		}
+		*client = check.Value(ethclient.Dial(url))(t)
 	}
 	t.Cleanup(func() {
 		b.direct.Close()
 		b.proxied.Close()
-		if err := errors.Join(proxy.Close(), proxy.Close(), chain.Close()); err != nil {
-			t.Errorf("close: got %v, want nil", err)
-		}
+		check.Err(t, "close", nil)(errors.Join(proxy.Close(), proxy.Close(), chain.Close()))
 	})
 	return b
 }
@@ -58,20 +51,16 @@ func setup(t *testing.T) bundle {
 func (b bundle) transfer(t *testing.T, n uint64) *types.Transaction {
 	t.Helper()
 	id := new(big.Int).SetUint64(b.chain.ChainID())
-	tx, err := types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+	return check.Value(types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
 		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
-	})
-	check.OK(t)(err)
-	return tx
+	}))(t)
 }
 
 // pending is the node's own transaction count, with its pool.
 func (b bundle) pending(t *testing.T) uint64 {
 	t.Helper()
-	n, err := b.direct.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
-	check.OK(t)(err)
-	return n
+	return check.Value(b.direct.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address))))(t)
 }
 
 // mined sends a transfer directly to the node and mines it.
@@ -90,9 +79,7 @@ func (b bundle) mine(t *testing.T, n int) {
 
 func (b bundle) struck(t *testing.T, want map[string]int) {
 	t.Helper()
-	if diff := cmp.Diff(want, b.proxy.Counts()); diff != "" {
-		t.Errorf("strikes: (-want +got)\n%s", diff)
-	}
+	check.Same(t, "strikes", b.proxy.Counts(), want)
 }
 
 // Without faults the proxy answers as the node does.
@@ -105,8 +92,7 @@ func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 		t.Errorf("sent again: got %v, want the node's own words", err)
 	}
 	b.mine(t, 1)
-	own, err := b.direct.TransactionReceipt(t.Context(), tx.Hash())
-	check.OK(t)(err)
+	own := check.Value(b.direct.TransactionReceipt(t.Context(), tx.Hash()))(t)
 	got, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash())
 	if err != nil || got.BlockHash != own.BlockHash {
 		t.Errorf("receipt: got %v, %v; want the node's", got, err)
@@ -142,9 +128,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 			} else if _, said := errors.AsType[rpc.Error](err); said {
 				t.Errorf("send: got the node's words %v, want none", err)
 			}
-			if n := b.pending(t); n != 1 {
-				t.Errorf("pending count at the node: got %d, want 1", n)
-			}
+			check.Equal(t, "pending count at the node", b.pending(t), 1)
 			another, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 			if name == rpcproxy.Hang {
 				another, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -182,9 +166,7 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("send: got %v, want %q", err, c.want)
 			}
-			if n := b.pending(t); n != 0 {
-				t.Errorf("pending count at the node: got %d, want 0", n)
-			}
+			check.Equal(t, "pending count at the node", b.pending(t), 0)
 			b.struck(t, map[string]int{name: 1})
 		})
 	}
@@ -202,8 +184,7 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 	}})
 	var calls []rpc.BatchElem
 	for n := range uint64(3) {
-		raw, err := b.transfer(t, n).MarshalBinary()
-		check.OK(t)(err)
+		raw := check.Value(b.transfer(t, n).MarshalBinary())(t)
 		calls = append(calls, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{"0x" + common.Bytes2Hex(raw)}, Result: new(common.Hash)})
 	}
 	check.OK(t)(b.proxied.Client().BatchCallContext(t.Context(), calls))
@@ -267,8 +248,7 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 	b := setup(t)
 	b.mine(t, 67) // the finalized block is 32
 	tx := b.mined(t, 0)
-	connector, err := evm.New(evm.Options{URL: b.proxy.URL(), ChainID: b.chain.ChainID()})
-	check.OK(t)(err)
+	connector := check.Value(evm.New(evm.Options{URL: b.proxy.URL(), ChainID: b.chain.ChainID()}))(t)
 	t.Cleanup(connector.Close)
 	hash, head := txmanager.Hash(tx.Hash()), b.chain.Head()
 	query := func(lag uint64) txmanager.ChainObservation {

@@ -36,11 +36,9 @@ const short = 200 * time.Millisecond
 
 func setup(t *testing.T) *rig {
 	t.Helper()
-	c, err := core.Open(core.Options{Folder: filepath.Join(t.TempDir(), "core"), Log: slog.New(slog.DiscardHandler)})
-	check.OK(t)(err)
+	c := check.Value(core.Open(core.Options{Folder: filepath.Join(t.TempDir(), "core"), Log: slog.New(slog.DiscardHandler)}))(t)
 	server := httptest.NewServer(edge.New(c, secret))
-	p, err := ubsproxy.Start(ubsproxy.Options{Target: strings.TrimPrefix(server.URL, "http://"), Keep: true})
-	check.OK(t)(err)
+	p := check.Value(ubsproxy.Start(ubsproxy.Options{Target: strings.TrimPrefix(server.URL, "http://"), Keep: true}))(t)
 	r := &rig{p, client(t, server.URL, time.Minute), client(t, p.URL(), short)}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
@@ -62,8 +60,7 @@ func setup(t *testing.T) *rig {
 
 func client(t *testing.T, url string, timeout time.Duration) *trading.Ledger {
 	t.Helper()
-	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout})
-	check.OK(t)(err)
+	l := check.Value(trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout}))(t)
 	t.Cleanup(l.Close)
 	return l
 }
