@@ -128,7 +128,6 @@ func (b *bench) want(err error, code codes.Code, text string) {
 	}
 }
 
-// call is one request a target got.
 type call struct {
 	at     time.Time
 	method string
@@ -188,7 +187,6 @@ func (tg *target) got() []call {
 	return append([]call(nil), tg.calls...)
 }
 
-// wait waits for n calls and returns them.
 func (b *bench) wait(n int) []call {
 	b.Helper()
 	b.eventually(fmt.Sprintf("%d requests to the target", n), func() bool { return len(b.target.got()) >= n })

@@ -39,7 +39,6 @@ type queue struct {
 	dispatched int
 }
 
-// CreateQueue implements the RPC of that name.
 func (s *service) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueRequest) (*cloudtaskspb.Queue, error) {
 	if err := checkLocation(r.GetParent()); err != nil {
 		return nil, err
@@ -105,7 +104,6 @@ func checkRates(l *cloudtaskspb.RateLimits) error {
 	return nil
 }
 
-// GetQueue implements the RPC of that name.
 func (s *service) GetQueue(_ context.Context, r *cloudtaskspb.GetQueueRequest) (*cloudtaskspb.Queue, error) {
 	q, err := s.find(r.GetName())
 	if err != nil {
@@ -114,12 +112,10 @@ func (s *service) GetQueue(_ context.Context, r *cloudtaskspb.GetQueueRequest) (
 	return q.snapshot(), nil
 }
 
-// PauseQueue implements the RPC of that name.
 func (s *service) PauseQueue(_ context.Context, r *cloudtaskspb.PauseQueueRequest) (*cloudtaskspb.Queue, error) {
 	return s.setState(r.GetName(), cloudtaskspb.Queue_PAUSED)
 }
 
-// ResumeQueue implements the RPC of that name.
 func (s *service) ResumeQueue(_ context.Context, r *cloudtaskspb.ResumeQueueRequest) (*cloudtaskspb.Queue, error) {
 	return s.setState(r.GetName(), cloudtaskspb.Queue_RUNNING)
 }

@@ -47,7 +47,6 @@ type task struct {
 	last       *cloudtaskspb.Attempt // replaced, never changed: answers share it
 }
 
-// CreateTask implements the RPC of that name.
 func (s *service) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
 	fault := s.faults.Load()
 	if fault.unavailable() {
@@ -211,13 +210,11 @@ func (s *service) withTask(name string, do func(*task)) error {
 	return errNoEntity
 }
 
-// GetTask implements the RPC of that name.
 func (s *service) GetTask(_ context.Context, r *cloudtaskspb.GetTaskRequest) (m *cloudtaskspb.Task, err error) {
 	err = s.withTask(r.GetName(), func(t *task) { m = t.message(r.GetResponseView()) })
 	return m, err
 }
 
-// ListTasks implements the RPC of that name.
 func (s *service) ListTasks(_ context.Context, r *cloudtaskspb.ListTasksRequest) (*cloudtaskspb.ListTasksResponse, error) {
 	q, err := s.find(r.GetParent())
 	if err != nil {

@@ -121,7 +121,6 @@ func (r *rig) wantSameAnswers(t *testing.T, answered [operations]transfer.Outcom
 	return now
 }
 
-// readAll returns the journal and all balances.
 func (r *rig) readAll(t *testing.T) (lines []transfer.Entry, seq uint64, balances any) {
 	t.Helper()
 	r.wantSum(t)

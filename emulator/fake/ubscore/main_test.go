@@ -107,7 +107,6 @@ func (r *rig) again(t *testing.T) {
 	r.start(t)
 }
 
-// poll waits until the condition holds.
 func poll(ctx context.Context, holds func() bool) error {
 	for tick := time.Tick(5 * time.Millisecond); !holds(); {
 		select {

@@ -68,7 +68,6 @@ func TestSIGTERMDrains(t *testing.T) {
 	r.wantUnits(t, 70)
 }
 
-// stopped reports whether the process is stopped by a signal.
 func stopped(pid int) bool {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(content), ") ")

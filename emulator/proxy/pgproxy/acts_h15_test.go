@@ -86,7 +86,6 @@ func (sc scene) cutAllocation(kind pgproxy.Kind, txID string, committed bool) tx
 	return write
 }
 
-// row returns the state, sub-state and nonce of a transaction.
 func (sc scene) row(txID string) string {
 	sc.Helper()
 	return value[string](sc, sc.conn, `select concat_ws(' ', state, sub_state, nonce) from managed_tx where tx_id = $1`, txID)

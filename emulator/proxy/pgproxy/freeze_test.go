@@ -22,7 +22,6 @@ import (
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// created is the result of a create in the background.
 type created struct {
 	store.StoredIntent
 	error

@@ -35,7 +35,6 @@ func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
 	return p
 }
 
-// connect opens a connection to the database of that URL.
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -57,7 +56,6 @@ func emptyDatabase(t testing.TB) string {
 	return cluster.URL(name)
 }
 
-// do runs a statement that must succeed.
 func do(t testing.TB, c *pgx.Conn, statement string, args ...any) {
 	t.Helper()
 	if _, err := c.Exec(t.Context(), statement, args...); err != nil {
@@ -65,7 +63,6 @@ func do(t testing.TB, c *pgx.Conn, statement string, args ...any) {
 	}
 }
 
-// value returns the only value of a query.
 func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 	t.Helper()
 	if err := c.QueryRow(t.Context(), query, args...).Scan(&v); err != nil {
@@ -74,7 +71,6 @@ func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 	return v
 }
 
-// await polls until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -138,7 +134,6 @@ func (sc scene) awaitFrozen() {
 	})
 }
 
-// txs returns how many transactions of alice are stored.
 func (sc scene) txs() int {
 	return value[int](sc, sc.conn, `select count(*) from managed_tx where submitter = $1`, alice)
 }

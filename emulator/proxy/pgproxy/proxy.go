@@ -9,6 +9,7 @@
 package pgproxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -48,11 +49,7 @@ type Counts struct {
 // Start listens and forwards until [Proxy.Close] or until ctx ends. While the server is down, the proxy
 // closes new connections.
 func Start(ctx context.Context, o Options) (*Proxy, error) {
-	address := o.Addr
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("start the proxy of %s: %w", o.Target, err)
 	}

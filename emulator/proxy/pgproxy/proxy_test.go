@@ -103,7 +103,6 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 	}
 }
 
-// received counts what a client reads.
 type received struct {
 	net.Conn
 	bytes atomic.Int64

@@ -109,7 +109,6 @@ func answers(addr string, patience time.Duration) bool {
 	return err == nil
 }
 
-// until waits until the condition holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx := within(t)

@@ -25,7 +25,6 @@ type forgetfulDisk struct {
 	content map[uint64][]byte // by inode
 }
 
-// Sync implements [wal.Disk].
 func (d *forgetfulDisk) Sync(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -44,7 +43,6 @@ func (d *forgetfulDisk) Sync(f *os.File) error {
 	return nil
 }
 
-// SyncFolder implements [wal.Disk].
 func (d *forgetfulDisk) SyncFolder(folder string) error {
 	if filepath.Clean(folder) != filepath.Clean(d.Folder) {
 		return nil

@@ -35,7 +35,6 @@ type several struct {
 	seen []string // "node result", in order, by the number of the node
 }
 
-// excludeFor is how long nodes are excluded in these tests.
 const excludeFor = 100 * time.Millisecond
 
 func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) *several {
@@ -78,7 +77,6 @@ func (s *several) number(name string) int {
 	return slices.IndexFunc(s.proxies, func(p *rpcproxy.Proxy) bool { return p.URL() == "http://"+name })
 }
 
-// saw reports whether this result of node i was reported.
 func (s *several) saw(i int, result nodes.Result) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +96,6 @@ func (s *several) query(t *testing.T, when string, node int) txmanager.ChainObse
 	return v
 }
 
-// queryUntil repeats the query until the node answers it.
 func (s *several) queryUntil(t *testing.T, when string, node int) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {

@@ -31,7 +31,6 @@ type rig struct {
 	direct, through *trading.Ledger
 }
 
-// short is the client's timeout.
 const short = 200 * time.Millisecond
 
 func setup(t *testing.T) *rig {
@@ -78,7 +77,6 @@ func want(t *testing.T, what string, got transfer.Outcome, want transfer.Verdict
 	}
 }
 
-// wantUnits checks user 7's balance at the core.
 func (r *rig) wantUnits(t *testing.T, what string, units uint64) {
 	t.Helper()
 	if b, _, err := r.direct.Balance(t.Context(), 7, 1); err != nil || b.Units != units {
