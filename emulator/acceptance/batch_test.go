@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// batchResult is what a batch answers of one of its intents.
 type batchResult struct {
 	Status            int
 	TxID, Code, Field string
@@ -35,7 +34,6 @@ func (b bench) postBatch(t *testing.T, intents ...map[string]any) (results []bat
 	return body.Results, true
 }
 
-// wantBatch posts intents together and compares the results.
 func (b bench) wantBatch(t *testing.T, intents []map[string]any, want ...string) (ids []string) {
 	t.Helper()
 	results, ok := b.postBatch(t, intents...)

@@ -58,7 +58,6 @@ func (c *crowd) block(quarters int) error {
 	return c.b.Chain.Mine(1)
 }
 
-// baseFee returns the base fee in wei.
 func (c *crowd) baseFee(t *testing.T) *big.Int {
 	t.Helper()
 	return must(c.b.Node.HeaderByNumber(c.b.ctx, nil))(t).BaseFee

@@ -14,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// cancelled is the answer of cancel.
 type cancelled struct {
 	Outcome, State, SubState string
 }
@@ -29,7 +28,6 @@ func (b bench) cancel(t *testing.T, txID string) (status int, c cancelled) {
 	return status, c
 }
 
-// wantCancel cancels the transaction and checks the answer.
 func (b bench) wantCancel(t *testing.T, what, txID string, status int, want cancelled) {
 	t.Helper()
 	if code, got := b.cancel(t, txID); code != status || got != want {

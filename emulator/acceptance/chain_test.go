@@ -50,7 +50,6 @@ func (b bench) wantContiguous(t *testing.T, s txmanager.Submitter, n int) {
 	b.wantAllContiguous(t, map[txmanager.Submitter]int{s: n})
 }
 
-// wantAllContiguous requires this for each submitter.
 func (b bench) wantAllContiguous(t *testing.T, counts map[txmanager.Submitter]int) {
 	t.Helper()
 	mined := make(map[uint64]map[txmanager.Address][]uint64) // by chain, each read once

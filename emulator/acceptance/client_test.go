@@ -25,7 +25,7 @@ func TestClientShowsLostNoncesAndReleases(t *testing.T) {
 		b.payByHand(t, uint64(i), to(i), 1000)
 	}
 	b.Chain.StartMining()
-	incident, _ := b.inProtect(t, s)
+	incident := b.inProtect(t, s)
 	b.until(t, "not all is mined", func() bool { return len(b.mined(t, s)) == lost })
 	b.mine(t, 70)
 	operator := must(b.Client(stack.OperatorAccount))(t)

@@ -27,7 +27,6 @@ func (b bench) postAll(t *testing.T, n int) map[txmanager.Submitter]int {
 	return want
 }
 
-// emptyQueues deletes every task.
 func (b bench) emptyQueues(t *testing.T) {
 	t.Helper()
 	for _, kind := range internalFunctions {

@@ -21,7 +21,6 @@ import (
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G"
 
-// event is one event as endpoints receive it.
 type event struct {
 	Type, TxID, Submitter, RequestID string
 	Sequence                         int
@@ -85,14 +84,12 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// received returns the events received so far.
 func (r *endpoint) received() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got)
 }
 
-// distinct counts the events without repetitions.
 func distinct(all []event) int {
 	seen := make(map[string]bool)
 	for _, e := range all {

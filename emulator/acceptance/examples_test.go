@@ -58,7 +58,6 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// startExamples builds and starts everything.
 func startExamples(t *testing.T) *examples {
 	t.Helper()
 	x := &examples{payroll: example(t, "payroll"), missing: make(map[string]string)}
@@ -96,7 +95,6 @@ func startExamples(t *testing.T) *examples {
 	return x
 }
 
-// example builds a program of docs/examples.
 func example(t *testing.T, name string) (path string) {
 	t.Helper()
 	return must(stack.BuildProgram(t.Context(), t.TempDir(), "docs/examples/"+name, acceptancetest.RaceFlags...))(t)

@@ -44,7 +44,6 @@ type shop struct {
 	later map[string]int      // how often it answers "not now", by requestId
 }
 
-// order is the content of a handler call to the shop.
 type order struct {
 	Submitter txmanager.Submitter
 	Nonce     uint64
@@ -61,12 +60,10 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// settings returns the settings that configure the shop.
 func (s *shop) settings() map[string]string {
 	return map[string]string{"FENCEPOST_HANDLERS_URLS": "shop=" + s.server.URL + "/orders", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret}
 }
 
-// ServeHTTP implements [http.Handler].
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	key, _ := webhook.ParseKey(shopSecret)
@@ -135,7 +132,6 @@ func (s *shop) anybody() *ecdsa.PrivateKey {
 	return key
 }
 
-// questions returns the handler calls about a request.
 func (s *shop) questions(request string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// allFeatures turns on all optional features together.
 var allFeatures = withSettings(nodesQuick, map[string]string{
 	"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
 	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_TELEMETRY_BALANCES": "20",
@@ -171,7 +170,7 @@ func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int)
 	id := b.inFlight(t, transfer(s, "taken"))
 	b.useTheKey(t, n, 200)
 	b.Chain.StartMining()
-	incident, _ := b.inProtect(t, s)
+	incident := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
 	body := map[string]any{"incident": incident, "mode": "resync", "count": n + 1, "reason": "the key was shared"}

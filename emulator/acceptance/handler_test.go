@@ -39,7 +39,6 @@ func (b bench) payer(t *testing.T) *functions.App {
 	return app
 }
 
-// pay posts a request for a wage.
 func (b bench) pay(t *testing.T, app *functions.App, s txmanager.Submitter, request, how string) (txID string) {
 	t.Helper()
 	return must(app.WithNonce(b.ctx, s, request, "wage", payroll.Wage{Wei: 5, How: how}))(t)

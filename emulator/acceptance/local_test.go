@@ -32,7 +32,6 @@ type lockedText struct {
 	text bytes.Buffer
 }
 
-// Write implements [io.Writer].
 func (l *lockedText) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -53,7 +53,6 @@ func (b bench) askRelease(t *testing.T, s txmanager.Submitter, query string, bod
 	})
 }
 
-// released calls askRelease and requires success.
 func (b bench) released(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (answer releaseAnswer) {
 	t.Helper()
 	status, text := b.askRelease(t, s, query, body)

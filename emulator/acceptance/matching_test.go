@@ -58,7 +58,7 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 				b.payByHand(t, uint64(n), to, 1000)
 			}
 			b.Chain.StartMining()
-			incident, _ := b.inProtect(t, s)
+			incident := b.inProtect(t, s)
 			b.mine(t, 70)
 
 			body := map[string]any{"incident": incident, "mode": "resync", "count": 4, "reason": "paid by hand", "others": "matching"}

@@ -41,7 +41,7 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			b.until(t, "the account never came into PROTECT", func() bool {
 				return b.RunSweep(b.ctx) == nil && b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
 			})
-			incident, _ := b.inProtect(t, s)
+			incident := b.inProtect(t, s)
 			b.mine(t, 70)
 			none := map[string]string{} // the node can have pruned the first of them: see [txmanager.ErrPruned]
 			for n := range lost {

@@ -62,7 +62,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			b.createByHand(t, 0, 0xfe)
 			b.createByHand(t, 1, 0xfe, 0xfe)
 			b.Chain.StartMining()
-			incident, _ := b.inProtect(t, s)
+			incident := b.inProtect(t, s)
 			b.mine(t, 70)
 			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "sent by hand"}
 			b.refusedRelease(t, "nothing named", s, body, "nonce 0:", "here")
@@ -134,7 +134,7 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				b.Chain.DropPool()
 				b.payByHand(t, 0, to, 1000)
 				b.Chain.StartMining()
-				incident, _ := b.inProtect(t, s)
+				incident := b.inProtect(t, s)
 				b.mine(t, 70)
 				body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "paid by hand", "requests": map[string]string{"0": "twice"}}
 				done := b.released(t, s, "", body)

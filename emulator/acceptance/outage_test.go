@@ -45,7 +45,6 @@ func newDeafness(t *testing.T) *deafness {
 	return d
 }
 
-// standBefore sets the service's address.
 func (d *deafness) standBefore(address string) {
 	d.address = address
 	close(d.before)

@@ -76,7 +76,7 @@ func TestEachSettingIsHonouredOrRefused(t *testing.T) {
 		}
 	}
 	b.wantCount(t, "submitters with the window of nonce.maxInFlight", len(b.Submitters()), `select count(*) from submitter where max_in_flight = 7`)
-	client := must(b.TasksClient(b.ctx))(t)
+	client := must(b.Tasks.Client(b.ctx))(t)
 	defer client.Close()
 	for _, shard := range []string{"0", "1"} {
 		q, err := client.GetQueue(b.ctx, &cloudtaskspb.GetQueueRequest{Name: "projects/fencepost-local/locations/local1/queues/mine-receipt-" + shard})

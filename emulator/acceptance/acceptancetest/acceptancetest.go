@@ -138,7 +138,6 @@ type Log struct {
 	text []byte
 }
 
-// Write implements [io.Writer].
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

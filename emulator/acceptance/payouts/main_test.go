@@ -5,6 +5,7 @@
 package payouts
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"testing"
@@ -57,9 +58,7 @@ func options(o stack.Options) stack.Options {
 	o.Binary, o.Core.Binary, o.Payouts = server, core, true
 	o.Submitters = max(o.Submitters, 1)
 	o.Processes, o.Window = 2, 8
-	if o.BlockTime == 0 {
-		o.BlockTime = 200 * time.Millisecond
-	}
+	o.BlockTime = cmp.Or(o.BlockTime, 200*time.Millisecond)
 	settings := maps.Clone(quick)
 	maps.Copy(settings, o.Settings)
 	o.Settings = settings

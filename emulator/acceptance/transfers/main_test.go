@@ -7,6 +7,7 @@
 package transfers
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"strings"
@@ -53,9 +54,7 @@ var quick = map[string]string{
 
 func options(o stack.Options) stack.Options {
 	o.Binary, o.Core.Binary, o.Transfers, o.Submitters = server, core, true, 1
-	if o.Processes == 0 {
-		o.Processes = 2
-	}
+	o.Processes = cmp.Or(o.Processes, 2)
 	settings := maps.Clone(quick)
 	maps.Copy(settings, o.Settings)
 	o.Settings = settings
@@ -76,12 +75,7 @@ func setup(t *testing.T) *deployment {
 // own returns a deployment for t alone, where only the test runs sweeps and checks.
 func own(t *testing.T, o stack.Options) *deployment {
 	t.Helper()
-	if o.SweepEvery == 0 {
-		o.SweepEvery = -1
-	}
-	if o.CheckEvery == 0 {
-		o.CheckEvery = -1
-	}
+	o.SweepEvery, o.CheckEvery = cmp.Or(o.SweepEvery, -1), cmp.Or(o.CheckEvery, -1)
 	return &deployment{acceptancetest.StartFor(t.Context(), t, options(o))}
 }
 
