@@ -3,6 +3,7 @@ package local
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -167,10 +168,7 @@ func (x *exercise) until(ctx context.Context, met func() bool) error {
 
 // post posts an intent of the drill. Its payload has a receiver and a value unless those are given.
 func (x *exercise) post(ctx context.Context, what string, p client.Payload) (client.Intent, string, error) {
-	if p.Value == "" {
-		p.Value = "1"
-	}
-	p.To = receiver
+	p.To, p.Value = receiver, cmp.Or(p.Value, "1")
 	in := client.Intent{Submitter: string(x.sub), RequestID: fmt.Sprintf("drill-%s-%s-%d", x.name, what, time.Now().UnixMilli()), Payload: p}
 	created, err := x.caller.CreateTx(ctx, in)
 	if err != nil {

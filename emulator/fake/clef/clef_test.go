@@ -30,9 +30,7 @@ func TestClefContract(t *testing.T) {
 		key := check.Value(crypto.GenerateKey())(t)
 		child := check.Value(clef.Start(t.Context(), clef.Options{Path: path, ChainID: 1337, Keys: []*ecdsa.PrivateKey{key}}))(t)
 		t.Cleanup(func() {
-			if err := child.Close(); err != nil {
-				t.Error(err)
-			}
+			check.OK(t)(child.Close())
 		})
 		s := check.Value(remote.New(remote.Options{Name: "clef", URL: child.URL(), Method: remote.AccountSign, Timeout: 20 * time.Second}))(t)
 		t.Cleanup(s.Close)

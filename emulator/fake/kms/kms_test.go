@@ -36,9 +36,7 @@ func start(t *testing.T, timeout time.Duration) rig {
 	server := check.Value(kms.Start())(t)
 	client := kmssigner.New(kmssigner.Options{Endpoint: server.Addr(), Timeout: timeout})
 	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t)(client.Close())
 		server.Close()
 	})
 	s := eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
@@ -99,9 +97,7 @@ func TestKMSFaults(t *testing.T) {
 		}
 	}
 	h.server.SetFault(kms.None)
-	if _, err := h.signer.Sign(t.Context(), h.submitter, h.transfer(1)); err != nil {
-		t.Errorf("all is well again: got %v, want nil", err)
-	}
+	check.OK(t)(h.signer.Sign(t.Context(), h.submitter, h.transfer(1)))
 }
 
 // If KMS is down or does not answer, the call fails within the timeout. Once it is back, the same call

@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -70,13 +69,9 @@ func TestJobSendsItsAccountsToken(t *testing.T) {
 	unknown := job
 	unknown.Name, unknown.Account = "stranger", "stranger@fencepost.test"
 	s := start(t, scheduler.Options{Jobs: []scheduler.Job{job, unknown}, Token: i.Token})
-	if err := s.RunNow(t.Context(), "sweep"); err != nil {
-		t.Fatalf("got %v, want the function to let the job in", err)
-	}
+	check.OK(t)(s.RunNow(t.Context(), "sweep"))
 	check.Same(t, "request", got, []string{"POST", "true", "application/json", "{}"})
-	if err := s.RunNow(t.Context(), "stranger"); !errors.Is(err, issuer.ErrUnknownAccount) {
-		t.Errorf("got %v for an account that does not exist, want ErrUnknownAccount", err)
-	}
+	check.Err(t, "an account that does not exist", issuer.ErrUnknownAccount)(s.RunNow(t.Context(), "stranger"))
 }
 
 func TestJobsRunAtTheirIntervalAndNeverBesideThemselves(t *testing.T) {
@@ -116,9 +111,7 @@ func TestAnAttemptEndsAtItsDeadline(t *testing.T) {
 			Transport: over(func(r *http.Request) int { <-r.Context().Done(); return 0 }),
 		})
 		began := time.Now()
-		if err := s.RunNow(t.Context(), "sweep"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the deadline exceeded", err)
-		}
+		check.Err(t, "the deadline", context.DeadlineExceeded)(s.RunNow(t.Context(), "sweep"))
 		check.Equal(t, "answer", time.Since(began), 15*time.Second)
 		s.Stop()
 	})
@@ -139,15 +132,9 @@ func TestStopCancelsAttempts(t *testing.T) {
 	})
 	<-in
 	s.Stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the attempt cancelled", err)
-	}
-	if got := len(ended); got != 0 {
-		t.Errorf("got %d attempts after the scheduler was stopped, want none", got)
-	}
-	if err := s.RunNow(t.Context(), "sweep"); !errors.Is(err, scheduler.ErrStopped) {
-		t.Errorf("got %v, want ErrStopped", err)
-	}
+	check.Err(t, "the attempt", context.Canceled)(<-ended)
+	check.Equal(t, "attempts after the scheduler was stopped", len(ended), 0)
+	check.Err(t, "run when stopped", scheduler.ErrStopped)(s.RunNow(t.Context(), "sweep"))
 }
 
 func TestAnAnswerOtherThan2xxFails(t *testing.T) {
@@ -157,9 +144,7 @@ func TestAnAnswerOtherThan2xxFails(t *testing.T) {
 	if err := s.RunNow(t.Context(), "sweep"); err == nil || !strings.Contains(err.Error(), "302") {
 		t.Errorf("got %v, want the answer 302 as an error", err)
 	}
-	if err := s.RunNow(t.Context(), "nothing"); !errors.Is(err, scheduler.ErrUnknownJob) {
-		t.Errorf("got %v, want ErrUnknownJob", err)
-	}
+	check.Err(t, "an unknown job", scheduler.ErrUnknownJob)(s.RunNow(t.Context(), "nothing"))
 }
 
 func TestJobsNeedAnIntervalAndAUniqueName(t *testing.T) {

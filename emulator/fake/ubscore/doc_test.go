@@ -1,14 +1,13 @@
 package ubscore_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,7 +66,7 @@ func TestProtocolPageMatchesTheCore(t *testing.T) {
 		if e.path == wire.RecordPath || strings.Contains(e.answer, `"BEYOND_HORIZON"`) {
 			url = forgetful
 		}
-		status, got := e.ask(r.ctx, t, url)
+		status, got := send(r.ctx, t, e.method, url+e.path, "Bearer "+secret, e.body)
 		if e.path == wire.RecordPath { // the number of lines until the key is forgotten varies
 			e.answer, got = line.ReplaceAllString(e.answer, `"seq":0`), line.ReplaceAllString(got, `"seq":0`)
 		}
@@ -76,11 +75,9 @@ func TestProtocolPageMatchesTheCore(t *testing.T) {
 		}
 	}
 	for _, path := range []string{wire.OperationsPath, wire.ResolvePath, wire.RecordPath, wire.AdjustPath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/"} {
-		has := false
-		for _, e := range all {
-			has = has || e.path == path || strings.HasPrefix(e.path, path+"?") || path == wire.BalancesPath+"/" && strings.HasPrefix(e.path, path)
-		}
-		if !has {
+		if !slices.ContainsFunc(all, func(e example) bool {
+			return e.path == path || strings.HasPrefix(e.path, path+"?") || path == wire.BalancesPath+"/" && strings.HasPrefix(e.path, path)
+		}) {
 			t.Errorf("no example of %s", path)
 		}
 	}
@@ -103,16 +100,6 @@ func forgetful(t *testing.T) (url string) {
 		return codeOf(r.OutsideDeposit(r.ctx, old).Err) == wire.BeyondHorizon.Name
 	})
 	return "http://" + r.process.Addr()
-}
-
-func (e example) ask(ctx context.Context, t *testing.T, url string) (status int, answer string) {
-	t.Helper()
-	req := check.Value(http.NewRequestWithContext(ctx, e.method, url+e.path, strings.NewReader(e.body)))(t)
-	req.Header.Set("Authorization", "Bearer "+secret)
-	req.Header.Set("Content-Type", "application/json")
-	resp := check.Value((&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req))(t)
-	defer resp.Body.Close()
-	return resp.StatusCode, string(check.Value(io.ReadAll(resp.Body))(t))
 }
 
 // plain returns an answer with the values that vary from run to run replaced.

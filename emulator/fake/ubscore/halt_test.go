@@ -47,14 +47,10 @@ func wantHalted(ctx context.Context, t *testing.T, url, advice string) {
 	t.Helper()
 	for _, path := range []string{"/healthz", wire.OperationsPath, wire.ResolvePath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/7/1", "/else"} {
 		for _, token := range []string{"", "Bearer " + secret} {
-			req := check.Value(http.NewRequestWithContext(ctx, http.MethodPost, url+path, strings.NewReader("{}")))(t)
-			req.Header.Set("Authorization", token)
-			resp := check.Value((&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req))(t)
+			status, text := send(ctx, t, http.MethodPost, url+path, token, "{}")
 			var body struct{ Code, Detail string }
-			err := json.NewDecoder(resp.Body).Decode(&body)
-			resp.Body.Close()
-			if err != nil || resp.StatusCode != http.StatusServiceUnavailable || body.Code != "HALTED" || !strings.Contains(body.Detail, advice) {
-				t.Errorf("%s: got %d %+v, %v; want 503 HALTED with the advice %q", path, resp.StatusCode, body, err, advice)
+			if err := json.Unmarshal([]byte(text), &body); err != nil || status != http.StatusServiceUnavailable || body.Code != "HALTED" || !strings.Contains(body.Detail, advice) {
+				t.Errorf("%s: got %d %s, %v; want 503 HALTED with the advice %q", path, status, text, err, advice)
 			}
 		}
 	}
@@ -78,13 +74,10 @@ func stockedFolder(t *testing.T) string {
 	for n := range operations {
 		r.ask(n)
 	}
-	err := poll(r.ctx, func() bool {
+	r.until(t, "a snapshot", func(int) bool {
 		names, _ := filepath.Glob(filepath.Join(r.options.Folder, "snapshot-*.img"))
 		return len(names) > 0
 	})
-	if err != nil {
-		t.Fatalf("no snapshot in time: %v", err)
-	}
 	r.kill(t)
 	return r.options.Folder
 }

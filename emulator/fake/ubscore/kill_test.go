@@ -89,15 +89,12 @@ func TestCoreKilledAtAnyPointKeepsItsAnswers(t *testing.T) {
 			now := r.wantSameAnswers(t, answered)
 			lines, _, balances := r.readAll(t)
 			for range 3 {
-				if d := cmp.Diff(now, r.wantSameAnswers(t, now), cmp.Transformer("said", withoutError)); d != "" {
-					t.Errorf("asked again (-before +now): %s", d)
-				}
+				check.Same(t, "asked again", r.wantSameAnswers(t, now), now, cmp.Transformer("said", withoutError))
 				r.again(t)
 			}
 			again, _, balancesNow := r.readAll(t)
-			if d := cmp.Diff(lines, again) + cmp.Diff(balances, balancesNow); d != "" {
-				t.Errorf("journal and balances after everything was asked for again (-before +now): %s", d)
-			}
+			check.Same(t, "journal after everything was asked for again", again, lines)
+			check.Same(t, "balances after everything was asked for again", balancesNow, balances)
 		})
 	}
 }

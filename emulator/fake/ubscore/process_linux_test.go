@@ -1,7 +1,6 @@
 package ubscore_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,9 +60,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	check.OK(t)(r.process.Signal(syscall.SIGTERM))
 	check.OK(t)(r.process.Stop(r.ctx)) // sends SIGTERM again, and SIGCONT
 	want(t, "what was in flight", <-answered, success)
-	if err := r.process.Err(); !errors.Is(err, processes.ErrExited) {
-		t.Errorf("the end: got %v, want %v", err, processes.ErrExited)
-	}
+	check.Err(t, "the end", processes.ErrExited)(r.process.Err())
 	r.again(t)
 	r.wantUnits(t, 70)
 }

@@ -28,9 +28,7 @@ func start(t *testing.T, o urlmap.Options) *urlmap.Map {
 	o.Internal = []string{"advance"}
 	m := check.Value(urlmap.Start(o))(t)
 	t.Cleanup(func() {
-		if err := m.Close(context.Background()); err != nil {
-			t.Errorf("got %v, want the map closed", err)
-		}
+		check.OK(t)(m.Close(context.Background()))
 	})
 	return m
 }
@@ -199,13 +197,9 @@ func TestNoBackendIsUnavailable(t *testing.T) {
 	t.Parallel()
 	m := start(t, urlmap.Options{})
 	want := answer{503, "", "UNAVAILABLE"}
-	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
-		t.Errorf("got %+v without a backend, want %+v", got, want)
-	}
+	check.Equal(t, "without a backend", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"), want)
 	add(t, m, "create", porttest.Refused(t))
-	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
-		t.Errorf("got %+v with one that refuses, want %+v", got, want)
-	}
+	check.Equal(t, "with one that refuses", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"), want)
 	check.Equal(t, "answer", m.Stats()["create"], (urlmap.Stats{Unserved: 2}))
 }
 
@@ -227,9 +221,7 @@ func TestRequestsInFlightAreCounted(t *testing.T) {
 	}
 	close(out)
 	asking.Wait()
-	if got := m.Stats()["create"].InFlight; got != 0 {
-		t.Errorf("got %d in flight after the answer, want 0", got)
-	}
+	check.Equal(t, "in flight after the answer", m.Stats()["create"].InFlight, 0)
 }
 
 func TestAWrongPatternIsAnError(t *testing.T) {

@@ -181,20 +181,14 @@ func cutOnce(t *testing.T, act act, kind pgproxy.Kind, warm bool) {
 		t.Error("the act that was cut: got no error")
 	}
 	after := sc.proxy.Counts()
-	if got := after.Hits[kind]; got != 1 {
-		t.Fatalf("hits: got %d, want 1", got)
-	}
+	check.Equal(t, "hits", after.Hits[kind], 1)
 	committed := kind != pgproxy.CutBeforeCommit
 	if got := after.Commits - before.Commits; got == 1 != committed {
 		t.Errorf("commits that the proxy saw: got %d, want committed %t", got, committed)
 	}
-	if got := attempt.done(sc); got != committed {
-		t.Fatalf("committed: got %t, want %t", got, committed)
-	}
+	check.Equal(t, "committed", attempt.done(sc), committed)
 	attempt.resolve(sc, committed)
-	if got := sc.proxy.Counts().Hits[kind]; got != 1 {
-		t.Errorf("hits after the retry: got %d, want still 1", got)
-	}
+	check.Equal(t, "hits after the retry", sc.proxy.Counts().Hits[kind], 1)
 }
 
 // warmUp runs every act on the scene's one connection, for another submitter, and returns the counts of

@@ -52,17 +52,13 @@ func TestExhaustedPoolEndsWithTheCallersDeadline(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := sc.store.Create(ctx, intent("second"), 10); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("create with no connection to be had: got %v, want the caller's deadline", err)
-	}
+	check.Err(t, "create with no connection to be had", context.DeadlineExceeded)(sc.store.Create(ctx, intent("second"), 10))
 	check.Equal(t, "transactions before the thaw", sc.txs(), 0)
 	sc.proxy.Thaw()
 	if got := <-held; got.error != nil || got.TxID != first.TxID || !got.New {
 		t.Errorf("create after the thaw: got %+v, want it stored", got)
 	}
-	if got := sc.txs(); got != 1 {
-		t.Errorf("transactions: got %d, want the first alone", got)
-	}
+	check.Equal(t, "transactions (the first alone)", sc.txs(), 1)
 }
 
 // A commit that reaches the server long after its client gave up still counts. A repetition waits for it
@@ -103,9 +99,7 @@ func TestFrozenConnectionCanBeCut(t *testing.T) {
 	if got := <-held; got.error == nil {
 		t.Error("create on a connection that was cut: got no error")
 	}
-	if got, err := sc.store.Create(t.Context(), in, 10); err != nil || got.TxID != in.TxID {
-		t.Errorf("create again: got %+v, %v; want it stored", got, err)
-	}
+	check.Equal(t, "create again", check.Value(sc.store.Create(t.Context(), in, 10))(t).TxID, in.TxID)
 	check.Equal(t, "transactions", sc.txs(), 1)
 }
 
@@ -221,16 +215,13 @@ func TestStatementTimeoutDoesNotCommit(t *testing.T) {
 	}
 	do(t, sc.conn, `drop trigger dawdle on managed_tx`)
 	sc.proxy.Disarm()
-	if got, err := sc.store.Create(t.Context(), in, 10); err != nil || got.TxID != in.TxID {
-		t.Errorf("create again: got %+v, %v; want it stored", got, err)
-	}
+	check.Equal(t, "create again", check.Value(sc.store.Create(t.Context(), in, 10))(t).TxID, in.TxID)
 	check.Equal(t, "transactions", sc.txs(), 1)
 }
 
 // sqlState returns the code of the server's error, or "".
 func sqlState(err error) string {
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return refusal.Code
 	}
 	return ""

@@ -12,8 +12,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 )
@@ -128,11 +130,7 @@ func (p *Proxy) Thaw() {
 func (p *Proxy) all() []*session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all []*session
-	for s := range p.sessions {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Keys(p.sessions))
 }
 
 func (p *Proxy) accept(ctx context.Context) {

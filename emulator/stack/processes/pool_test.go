@@ -37,9 +37,7 @@ func TestAPoolReplacesWhatEndsUnexpectedly(t *testing.T) {
 		t.Errorf("got children %v, want three with the new one last", got)
 	}
 	children := pool.Processes()
-	if err := pool.Stop(within(t)); err != nil {
-		t.Errorf("got %v, want the pool to stop", err)
-	}
+	check.OK(t)(pool.Stop(within(t)))
 	for range children {
 		if got := next(t, events); got.what != "ended" || got.unexpected {
 			t.Errorf("got event %+v, want the end of a child that was stopped", got)

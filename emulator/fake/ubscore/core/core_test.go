@@ -247,9 +247,7 @@ func TestViewStaysAsItWas(t *testing.T) {
 		do(t, c, book.Request{Kind: book.Deposit, ReqID: fmt.Sprint("e-", i), UserID: 1, AssetID: 1, Units: 5, CreatedAt: book.MicrosOf(time.Now())}, "")
 		check.OK(t)(c.NewView(t.Context()))
 	}
-	if _, err := c.ViewOf(view.Seq); !errors.Is(err, core.ErrViewGone) {
-		t.Errorf("a view after five newer ones: got %v, want %v", err, core.ErrViewGone)
-	}
+	check.Err(t, "a view after five newer ones", core.ErrViewGone)(c.ViewOf(view.Seq))
 }
 
 // A forgotten key is not answered, even with a clock that was set back: a key that a snapshot dropped
@@ -277,16 +275,12 @@ func TestH17ForgottenKeyNeverAppliesAgain(t *testing.T) {
 				func() (book.Entry, error) { return c.Do(t.Context(), old) },
 				func() (book.Entry, error) { return c.Resolve(t.Context(), old) },
 			} {
-				if e, err := again(); !errors.Is(err, book.ErrBeyondHorizon) {
-					t.Errorf("a forgotten withdrawal, clock moved by %s: got %+v, %v; want %v", set, e, err, book.ErrBeyondHorizon)
-				}
+				check.Err(t, fmt.Sprintf("a forgotten withdrawal, clock moved by %s", set), book.ErrBeyondHorizon)(again())
 			}
 		}
 		wantUnits(t, c, 880)
 		check.OK(t)(c.Close())
 		c = open(t, o)
 	}
-	if got := sum(t, c, 24)[book.AccountKey{UserID: 1, AssetID: 1}]; got != 880 {
-		t.Errorf("the journal after keys were forgotten: got %d units, want 880", got)
-	}
+	check.Equal(t, "the journal after keys were forgotten (units)", sum(t, c, 24)[book.AccountKey{UserID: 1, AssetID: 1}], 880)
 }

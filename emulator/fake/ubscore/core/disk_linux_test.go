@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,9 +49,7 @@ func TestAFailedFsyncHalts(t *testing.T) {
 			o := core.Options{Folder: t.TempDir()}
 			c := stocked(t, o)
 			putBack := replaceFile(t, filepath.Join(o.Folder, firstSegment), device)
-			if e, err := c.Do(t.Context(), withdrawal("lost", 400)); !errors.Is(err, wal.ErrFailed) {
-				t.Errorf("a withdrawal without a disk: got %+v, %v; want %v", e, err, wal.ErrFailed)
-			}
+			check.Err(t, "a withdrawal without a disk", wal.ErrFailed)(c.Do(t.Context(), withdrawal("lost", 400)))
 			putBack()
 			halted(t, c, wal.ErrFailed, "make room or replace it")
 			check.OK(t)(c.Close())
@@ -79,9 +76,7 @@ func TestFailedFsyncEndsTheLog(t *testing.T) {
 			check.OK(t)(commitLine(l, "durable"))
 			putBack := replaceFile(t, filepath.Join(folder, firstSegment), device)
 			for range 2 { // the second time by a disk that is sound again
-				if err := commitLine(l, "lost"); !errors.Is(err, wal.ErrFailed) {
-					t.Errorf("append and sync: got %v, want %v", err, wal.ErrFailed)
-				}
+				check.Err(t, "append and sync", wal.ErrFailed)(commitLine(l, "lost"))
 				putBack()
 				putBack = func() {}
 			}

@@ -137,9 +137,7 @@ func wantDamage(t *testing.T, what string, all map[string][]byte) {
 	if !errors.As(err, &damage) {
 		t.Errorf("%s: got %v, want damage", what, err)
 	}
-	if d := cmp.Diff(without(all, "lock"), without(files(t, folder), "lock")); d != "" {
-		t.Errorf("%s: the folder was changed: %s", what, d)
-	}
+	check.Same(t, fmt.Sprintf("%s: the folder", what), without(files(t, folder), "lock"), without(all, "lock"))
 }
 
 // A gap or a repetition in the numbers is damage, in complete records too.

@@ -1,7 +1,6 @@
 package wal_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -134,9 +133,7 @@ func TestSecondProcessCannotOpenTheFolder(t *testing.T) {
 	t.Parallel()
 	o := wal.Options{Folder: t.TempDir()}
 	l, _ := open(t, o)
-	if _, _, err := wal.Open(o); !errors.Is(err, wal.ErrLocked) {
-		t.Errorf("a second open: got %v, want %v", err, wal.ErrLocked)
-	}
+	check.Err(t, "a second open", wal.ErrLocked)(wal.Open(o))
 	check.OK(t)(l.Close())
 	open(t, o)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
 	"slices"
 	"sync"
@@ -86,10 +85,7 @@ func (s *several) saw(i int, result nodes.Result) bool {
 // query queries the chain and checks that the node answers.
 func (s *several) query(t *testing.T, when string, node int) txmanager.ChainObservation {
 	t.Helper()
-	v, err := s.connector.Query(t.Context(), txmanager.ChainQuery{})
-	if err != nil {
-		t.Fatalf("query %s: %v", when, err)
-	}
+	v := check.Value(s.connector.Query(t.Context(), txmanager.ChainQuery{}))(t)
 	if got := s.number(v.Node); got != node {
 		t.Fatalf("query %s: got node %d, want %d; excluded: %v", when, got, node, s.connector.Excluded())
 	}
@@ -99,11 +95,7 @@ func (s *several) query(t *testing.T, when string, node int) txmanager.ChainObse
 func (s *several) queryUntil(t *testing.T, when string, node int) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
-		v, err := s.connector.Query(t.Context(), txmanager.ChainQuery{})
-		if err != nil {
-			t.Fatalf("query %s: %v", when, err)
-		}
-		if s.number(v.Node) == node {
+		if s.number(check.Value(s.connector.Query(t.Context(), txmanager.ChainQuery{}))(t).Node) == node {
 			return
 		}
 	}
@@ -157,15 +149,11 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 					t.Errorf("results: got %v, want %q of node 0", s.seen, c.result)
 				}
 				s.query(t, "while it is "+name, 1)
-				if got := s.connector.Excluded(); len(got) != 1 {
-					t.Errorf("excluded: got %v, want one", got)
-				}
+				check.Equal(t, "excluded nodes", len(s.connector.Excluded()), 1)
 				s.proxies[0].SetFaults(rpcproxy.Faults{})
 				s.proxies[0].SetTarget(s.chain.URL())
 				s.queryUntil(t, "once it is well", 0)
-				if got := s.connector.Excluded(); len(got) != 0 {
-					t.Errorf("excluded at the end: got %v, want none", got)
-				}
+				check.Equal(t, "excluded nodes at the end", len(s.connector.Excluded()), 0)
 			})
 		}
 	}
@@ -178,10 +166,7 @@ func TestUnresponsiveNodeLeavesTimeForOthers(t *testing.T) {
 	s.proxies[0].SetFaults(rpcproxy.Faults{Hang: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
-	v, err := s.connector.Query(ctx, txmanager.ChainQuery{})
-	if err != nil || s.number(v.Node) != 1 {
-		t.Fatalf("query: got node %q, %v; want the second node's answer", v.Node, err)
-	}
+	check.Equal(t, "the node that answers", s.number(check.Value(s.connector.Query(ctx, txmanager.ChainQuery{}))(t).Node), 1)
 	if !s.saw(0, nodes.Failed) {
 		t.Errorf("results: got %v, want node 0 failed", s.seen)
 	}
@@ -197,9 +182,7 @@ func TestHighestNodeAnswersWhenAllAreExcluded(t *testing.T) {
 	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 13, LagShare: 1}) // behind the third too
 	s.proxies[2].SetFaults(rpcproxy.Faults{Lag: 6, LagShare: 1})
-	if v := s.query(t, "while two lag and one fails", 2); v.Head.Number != want-6 {
-		t.Errorf("head: got %d, want %d", v.Head.Number, want-6)
-	}
+	check.Equal(t, "head", s.query(t, "while two lag and one fails", 2).Head.Number, want-6)
 	for _, p := range s.proxies {
 		p.SetFaults(rpcproxy.Faults{Unavailable: 1})
 	}
@@ -220,9 +203,7 @@ func TestSingleHighNodeIsNotFollowed(t *testing.T) {
 	for range 3 {
 		s.query(t, "beside a high node", 0)
 	}
-	if got := s.connector.Excluded(); len(got) != 0 {
-		t.Errorf("excluded: got %v, want none", got)
-	}
+	check.Equal(t, "excluded nodes", len(s.connector.Excluded()), 0)
 }
 
 func (s *several) transfer(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) []byte {
@@ -304,9 +285,7 @@ func TestSendReachesEachNode(t *testing.T) {
 		t.Fatalf("got %+v, want both taken", r)
 	}
 	for i := range got {
-		if n := got[i].Load(); n != 2 {
-			t.Errorf("node %d was sent %d transactions, want 2", i, n)
-		}
+		check.Equal(t, fmt.Sprint("transactions sent to node ", i), got[i].Load(), 2)
 	}
 	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.query(t, "without the first", 1)
@@ -390,9 +369,7 @@ func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 		t.Fatalf("got %d views; want those of the first two; excluded: %v", len(views), s.connector.Excluded())
 	}
 	for _, v := range views {
-		if want := s.number(v.Node) == 1; v.Lagging != want {
-			t.Errorf("node %d: got lagging %v, want %v", s.number(v.Node), v.Lagging, want)
-		}
+		check.Equal(t, fmt.Sprintf("node %d lags", s.number(v.Node)), v.Lagging, s.number(v.Node) == 1)
 	}
 }
 
@@ -408,9 +385,7 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9) // detects the other chain
-	if got := s.connector.Excluded(); len(got) != 4 {
-		t.Fatalf("excluded: got %v, want all but the first", got)
-	}
+	check.Equal(t, "excluded nodes (all but the first)", len(s.connector.Excluded()), 4)
 	s.proxies[2].SetFaults(rpcproxy.Faults{}) // not detected yet
 	s.proxies[3].SetTarget(s.chain.URL())
 	well := s.connector.Nodes()[2:4]
@@ -419,9 +394,7 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 		t.Errorf("down nodes: got %+v, want the views of %v", views, well)
 	}
 	want := map[string]nodes.Result{s.connector.Nodes()[1]: nodes.Failed, s.connector.Nodes()[4]: nodes.WrongChain}
-	if got := s.connector.Excluded(); !maps.Equal(got, want) {
-		t.Errorf("excluded: got %v, want %v", got, want)
-	}
+	check.Same(t, "excluded", s.connector.Excluded(), want)
 	s.proxies[1].SetFaults(rpcproxy.Faults{})
 	if views := s.connector.QueryExcluded(t.Context(), txmanager.ChainQuery{}, s.connector.Nodes()[1]); len(views) != 0 {
 		t.Errorf("down nodes but one: got %+v, want none", views)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -93,13 +94,8 @@ func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 	}
 	b.mine(t, 1)
 	own := check.Value(b.direct.TransactionReceipt(t.Context(), tx.Hash()))(t)
-	got, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash())
-	if err != nil || got.BlockHash != own.BlockHash {
-		t.Errorf("receipt: got %v, %v; want the node's", got, err)
-	}
-	if _, err := b.proxied.TransactionReceipt(t.Context(), common.Hash{1}); !errors.Is(err, ethereum.NotFound) {
-		t.Errorf("receipt of nothing: got %v, want not found", err)
-	}
+	check.Equal(t, "the receipt's block", check.Value(b.proxied.TransactionReceipt(t.Context(), tx.Hash()))(t).BlockHash, own.BlockHash)
+	check.Err(t, "receipt of nothing", ethereum.NotFound)(b.proxied.TransactionReceipt(t.Context(), common.Hash{1}))
 	b.struck(t, map[string]int{})
 }
 
@@ -197,9 +193,7 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 		}
 	}
 	b.mine(t, 1)
-	if n, err := b.direct.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil); err != nil || n != 1 {
-		t.Errorf("count without nonce 1: got %d, %v; want 1", n, err)
-	}
+	check.Equal(t, "count without nonce 1", check.Value(b.direct.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil))(t), 1)
 }
 
 // A receipt can be unknown or forgotten although the transaction is mined. A missing receipt does not
@@ -214,14 +208,10 @@ func TestReceiptsCanBeUnknownOrForgotten(t *testing.T) {
 	}
 	b.proxy.SetFaults(rpcproxy.Faults{ForgetReceipt: 1})
 	for _, hash := range []common.Hash{tx.Hash(), {1}} {
-		if _, err := b.proxied.TransactionReceipt(t.Context(), hash); !errors.Is(err, ethereum.NotFound) {
-			t.Errorf("forgotten receipt: got %v, want not found", err)
-		}
+		check.Err(t, "forgotten receipt", ethereum.NotFound)(b.proxied.TransactionReceipt(t.Context(), hash))
 	}
 	block := rpc.BlockNumberOrHashWithNumber(rpc.BlockNumber(b.chain.Head()))
-	if all, err := b.proxied.BlockReceipts(t.Context(), block); !errors.Is(err, ethereum.NotFound) {
-		t.Errorf("forgotten receipts of a block: got %d, %v; want not found", len(all), err)
-	}
+	check.Err(t, "forgotten receipts of a block", ethereum.NotFound)(b.proxied.BlockReceipts(t.Context(), block))
 	b.struck(t, map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 2})
 }
 
@@ -253,14 +243,10 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 	hash, head := txmanager.Hash(tx.Hash()), b.chain.Head()
 	query := func(lag uint64) txmanager.ChainObservation {
 		b.proxy.SetFaults(rpcproxy.Faults{Lag: lag, LagShare: 1})
-		v, err := connector.Query(t.Context(), txmanager.ChainQuery{
+		return check.Value(connector.Query(t.Context(), txmanager.ChainQuery{
 			Submitter: eip155.NewSubmitter(b.chain.ChainID(), b.account.Address), Account: true, Finality: "finalized", FinalCount: true,
 			Receipts: []txmanager.Hash{hash}, Known: []txmanager.Hash{hash}, FromBlock: head - 2, ToBlock: head,
-		})
-		if err != nil {
-			t.Fatalf("query of a node %d blocks behind: %v", lag, err)
-		}
-		return v
+		}))(t)
 	}
 	now, before := query(0), query(1)
 	if now.Head.Number != head || now.Account.LatestCount != 1 || now.Receipts[hash].Answer != txmanager.AnswerFound || len(now.Headers) != 3 {
@@ -279,18 +265,13 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 	if err := b.proxied.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
 		t.Errorf("send to a lagging node: got %v, pending %d; want it taken", err, b.pending(t))
 	}
-	if h, err := b.proxied.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)); !errors.Is(err, ethereum.NotFound) {
-		t.Errorf("a block above its head: got %v, %v; want not found", h, err)
-	}
+	check.Err(t, "a block above its head", ethereum.NotFound)(b.proxied.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)))
 	for number, want := range map[uint64]string{head - 40: "[]", head - 39: "null"} {
 		var got json.RawMessage
-		if err := b.proxied.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)); err != nil || string(got) != want {
-			t.Errorf("receipts of block %d by a node at %d: got %s, %v; want %s", number, head-40, got, err, want)
-		}
+		check.OK(t)(b.proxied.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)))
+		check.Equal(t, fmt.Sprintf("receipts of block %d by a node at %d", number, head-40), string(got), want)
 	}
-	if n, err := b.proxied.BlockNumber(t.Context()); err != nil || n != head-40 {
-		t.Errorf("its block number: got %d, %v; want %d", n, err, head-40)
-	}
+	check.Equal(t, "its block number", check.Value(b.proxied.BlockNumber(t.Context()))(t), head-40)
 }
 
 // The tags can be lowered without any other change.
@@ -301,15 +282,9 @@ func TestTagsCanLagAlone(t *testing.T) {
 	tx := b.mined(t, 0)
 	b.proxy.SetFaults(rpcproxy.Faults{TagsBehind: 5})
 	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 64, rpc.FinalizedBlockNumber: 27, rpc.LatestBlockNumber: 69} {
-		if h, err := b.proxied.HeaderByNumber(t.Context(), big.NewInt(int64(tag))); err != nil || h.Number.Uint64() != want {
-			t.Errorf("block %s: got %v, %v; want number %d", tag, h, err, want)
-		}
+		check.Equal(t, fmt.Sprintf("block %s", tag), check.Value(b.proxied.HeaderByNumber(t.Context(), big.NewInt(int64(tag))))(t).Number.Uint64(), want)
 	}
-	if _, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash()); err != nil {
-		t.Errorf("receipt above the tags: got %v, want it", err)
-	}
-	if n, err := b.proxied.BlockNumber(t.Context()); err != nil || n != b.chain.Head() {
-		t.Errorf("block number: got %d, %v; want %d", n, err, b.chain.Head())
-	}
+	check.OK(t)(b.proxied.TransactionReceipt(t.Context(), tx.Hash()))
+	check.Equal(t, "block number", check.Value(b.proxied.BlockNumber(t.Context()))(t), b.chain.Head())
 	b.struck(t, map[string]int{})
 }
