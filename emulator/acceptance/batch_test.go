@@ -120,9 +120,7 @@ func TestBatchOfFiveHundred(t *testing.T) {
 			t.Errorf("intent %d: got %s, want 202", i, r)
 		}
 	}
-	if len(ids) != 500 {
-		t.Errorf("txIds: got %d different ones, want 500", len(ids))
-	}
+	equal(t, "different txIds", len(ids), 500)
 	b.ends(t, b.each(250))
 	b.wantCount(t, "intents whose nonce is not their place in the batch", 0, `select count(*) from managed_tx where request_id <> 'r-' || lpad(nonce::text, 3, '0')`)
 }

@@ -1,8 +1,8 @@
 package acceptance
 
 import (
+	"fmt"
 	"math/big"
-	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/core/types"
@@ -57,12 +57,10 @@ func (b bench) wantAllContiguous(t *testing.T, counts map[txmanager.Submitter]in
 		if mined[s.ChainID()] == nil {
 			mined[s.ChainID()] = b.allMined(t, s.ChainID())
 		}
-		want := make([]uint64, n)
-		for i := range want {
-			want[i] = uint64(i)
+		var want []uint64
+		for nonce := range uint64(n) {
+			want = append(want, nonce)
 		}
-		if got := mined[s.ChainID()][s.Address()]; !slices.Equal(got, want) {
-			t.Errorf("nonces of %s on chain: got %v, want 0 to %d, each once", s, got, n-1)
-		}
+		same(t, fmt.Sprintf("nonces of %s on chain", s), mined[s.ChainID()][s.Address()], want)
 	}
 }

@@ -213,9 +213,7 @@ func (x *examples) paysOnce(t *testing.T, language string, s txmanager.Submitter
 	if err != nil || strings.Count(first, "CONFIRMED  0x") != 3 || !strings.HasPrefix(first, "requestId ") {
 		t.Fatalf("the first run: got %v, want a table of three CONFIRMED:\n%s", err, first)
 	}
-	if again, err := run(payoutsList); err != nil || again != first {
-		t.Errorf("the second run: got %v, want the same table\n%s\nas the first:\n%s", err, again, first)
-	}
+	equal(t, "the second run", must(run(payoutsList))(t), first)
 	x.wantCount(t, "transactions of two runs", 3, `select count(*) from managed_tx where submitter = $1`, s)
 
 	list := must(os.ReadFile(payoutsList))(t)

@@ -132,9 +132,7 @@ func TestLocalEnvironment(t *testing.T) {
 		if err != nil || !strings.Contains(string(out), "docs/runbooks/"+d.Runbook+" says") {
 			t.Fatalf("drill %s: got %v\n%s", d.Name, err, out)
 		}
-		if _, err := os.Stat("../../docs/runbooks/" + d.Runbook); err != nil {
-			t.Errorf("drill %s: %v", d.Name, err)
-		}
+		must(os.Stat("../../docs/runbooks/" + d.Runbook))(t)
 		t.Logf("drill %s: %s", d.Name, time.Since(began).Round(100*time.Millisecond))
 	}
 	if out, err := l.drill(t, "no-such").CombinedOutput(); err == nil || !strings.Contains(string(out), "there is no drill no-such") {
@@ -222,9 +220,7 @@ func (l *local) paste(t *testing.T) {
 		l.printed(t, "move-1"): `"COMMITTED"`, l.printed(t, "pay-1"): `"to":"CHAIN"`,
 		"curl -sS $CONTROL/token/user/x": "invalid syntax",
 	} {
-		if got := l.shell(t, command); !strings.Contains(got, want) {
-			t.Errorf("%s\ngot %s, want %s", command, got, want)
-		}
+		says(t, command, l.shell(t, command), want)
 	}
 	end := l.printed(t, "requestId=hello-1")
 	l.until(t, "the pasted intent never ended", func() bool { return strings.Contains(l.shell(t, end), `"state":"CONFIRMED"`) })

@@ -32,19 +32,10 @@ var (
 	poll     = acceptancetest.Wait
 	parallel = acceptancetest.Parallel
 	same     = checks.Same
+	says     = acceptancetest.Says
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
-
-// says reports texts that are missing in got.
-func says(t testing.TB, what, got string, want ...string) {
-	t.Helper()
-	for _, text := range want {
-		if !strings.Contains(got, text) {
-			t.Errorf("%s: got %s, want %q in it", what, got, text)
-		}
-	}
-}
 
 func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()

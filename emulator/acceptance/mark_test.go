@@ -74,13 +74,10 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	for _, s := range b.Submitters() {
 		b.inProtect(t, s, "not the one written last")
 	}
-	if status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "lost")); !strings.Contains(text, "SUBMITTER_PROTECTED") {
-		t.Errorf("create: got %d %s, want SUBMITTER_PROTECTED", status, text)
-	}
+	_, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "lost"))
+	says(t, "create", text, "SUBMITTER_PROTECTED")
 	b.wantCount(t, "the lost request", 0, `select count(*) from managed_tx where request_id = 'lost'`)
-	if now := b.marked(t); now != current {
-		t.Errorf("the mark: got %+v, want %+v untouched by a database that does not hold it", now, current)
-	}
+	equal(t, "the mark (untouched by a database that does not hold it)", b.marked(t), current)
 	b.operates(t, "/admin/v1/database/accept", map[string]any{"reason": "reconciled"})
 	if now := b.marked(t); now.Generation <= current.Generation || now.Reason != "accepted" {
 		t.Errorf("the mark after the acceptance: got %+v, want a new one", now)

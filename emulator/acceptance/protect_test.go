@@ -91,9 +91,7 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	if status, id := b.post(t, transfer(s, "waiting")); status != http.StatusOK || id != waiting { // H16
 		t.Errorf("what is stored, posted again: got %d %s, want 200 %s", status, id, waiting)
 	}
-	if got := b.mined(t, s); !slices.Equal(got, []uint64{0}) {
-		t.Errorf("mined: got %v, want the foreign one alone", got)
-	}
+	same(t, "mined (the foreign one alone)", b.mined(t, s), []uint64{0})
 
 	b.mine(t, 70) // the foreign transaction is finalized
 	for name, body := range map[string]map[string]any{

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -204,6 +205,16 @@ func Check(t testing.TB, err error, doing ...any) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(append(doing, err)...)
+	}
+}
+
+// Says reports texts that are missing in got.
+func Says(t testing.TB, what, got string, want ...string) {
+	t.Helper()
+	for _, text := range want {
+		if !strings.Contains(got, text) {
+			t.Errorf("%s: got %s, want %q in it", what, got, text)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,9 +26,7 @@ import (
 // twoPeople are the settings of a deployment that demands two operators for everything.
 func twoPeople(more map[string]string) map[string]string {
 	all := map[string]string{"FENCEPOST_APPROVALS_REQUIRED": strings.Join(config.ApprovalKinds, ",")}
-	for name, value := range more {
-		all[name] = value
-	}
+	maps.Copy(all, more)
 	return all
 }
 
@@ -65,16 +64,10 @@ func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 	h := setup(t, stack.Options{Processes: 1, Split: true, Signer: stack.SignerKMS, Settings: twoPeople(map[string]string{"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": path})})
 	s, thief, second := h.Submitters()[0], h.operator(t), h.second(t)
 	sub := string(s)
-	if n := h.count(t, `select count(*) from proposal where act = 'register' and status = 'CARRIED_OUT'`); n != 2 {
-		t.Fatalf("registrations of the stack: got %d by two operators, want 2", n)
-	}
+	h.wantCount(t, "registrations of the stack by two operators", 2, `select count(*) from proposal where act = 'register' and status = 'CARRIED_OUT'`)
 	policy := client.Policy{MaxValue: "1"}
-	if _, err := thief.SetPolicy(h.ctx, sub, policy, "tighter"); err != nil {
-		t.Fatalf("a tighter policy: got %v, want it set at once", err)
-	}
-	if _, err := thief.SuspendSubmitter(h.ctx, sub, "a theft"); err != nil {
-		t.Fatalf("suspend: got %v, want it done at once", err)
-	}
+	must(thief.SetPolicy(h.ctx, sub, policy, "tighter"))(t)
+	must(thief.SuspendSubmitter(h.ctx, sub, "a theft"))(t)
 	ofSub := func(column string) string {
 		return `select ` + column + ` from submitter where submitter = '` + sub + `'`
 	}
@@ -202,9 +195,7 @@ func TestAProposalOutlivesItsProcess(t *testing.T) {
 			errs[1] = err
 		})
 		all.Wait()
-		if err := errors.Join(errs...); err != nil {
-			t.Errorf("%s: got %v, want both answered", point, err)
-		}
+		check(t, errors.Join(errs...), point, ": ")
 		if point != "" && !crash.Hit(folder, point) {
 			t.Errorf("%s: nobody passed it", point)
 		}

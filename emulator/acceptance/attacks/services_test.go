@@ -180,9 +180,7 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 		in := intent(s, how)
 		in["handler"], in["payload"] = "shop", map[string]any{"how": how}
 		a := h.call(t, shop, http.MethodPost, "/api/v1/tx", in)
-		if a.status != http.StatusAccepted {
-			t.Fatalf("%s: got %v, want 202", how, a)
-		}
+		a.wantStatus(t, how, http.StatusAccepted)
 		ids[how] = a.TxID
 	}
 	unnamed := intent(s, "a handler of no list")

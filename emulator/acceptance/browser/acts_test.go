@@ -54,18 +54,14 @@ func TestSuspendAndResume(t *testing.T) {
 	b.suits(axeCore(t))
 	b.evaluate(`document.querySelectorAll("main form").forEach(f => f.noValidate = true)`, nil)
 	b.submits("button", http.StatusBadRequest)
-	if got := h.status(t); got != "ACTIVE" {
-		t.Errorf("without a reason: got %s, want it ACTIVE", got)
-	}
+	equal(t, "without a reason", h.status(t), "ACTIVE")
 	b.fill("reason", "a leak")
 	b.submit("button")
 	b.until(submitterPath(h.changed()), "SUSPENDED")
 	b.follow("/resume")
 	b.fill("reason", "no leak")
 	b.submit("button")
-	if got := h.status(t); got != "ACTIVE" {
-		t.Errorf("resumed: got %s, want it ACTIVE", got)
-	}
+	equal(t, "resumed", h.status(t), "ACTIVE")
 	b.audited("suspend", "a leak", stack.OperatorAccount)
 	b.audited("resume", "no leak", stack.OperatorAccount)
 }
@@ -83,9 +79,7 @@ func TestPolicyIsSet(t *testing.T) {
 	b.fill("reason", "a limit")
 	b.fill("policy", wrong)
 	b.submits("button", http.StatusBadRequest)
-	if got := b.value("policy"); got != wrong {
-		t.Errorf("after a refusal: got the policy %q, want %q kept", got, wrong)
-	}
+	equal(t, "the policy after a refusal, which is kept", b.value("policy"), wrong)
 	b.suits(axeCore(t))
 	b.fill("policy", `{"maxPerMinute": 4321}`)
 	b.submit("button")
@@ -226,10 +220,7 @@ func (h *deployment) posts(t *testing.T, b *tab, origin, path string, values url
 	if origin != "" {
 		req.Header.Set("Origin", origin)
 	}
-	for _, c := range b.cookies() {
-		req.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value})
-	}
-	resp := must(http.DefaultTransport.RoundTrip(req))(t)
+	resp := b.sends(req)
 	check(t, resp.Body.Close())
 	return resp.StatusCode
 }

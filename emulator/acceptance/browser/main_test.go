@@ -56,6 +56,7 @@ func end(all bool) error {
 var (
 	check = acceptancetest.Check
 	poll  = acceptancetest.Poll
+	same  = checks.Same
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }

@@ -50,9 +50,7 @@ func TestOneTimeCodeOpensTheConsoleOnce(t *testing.T) {
 	b := newTab(t, h.profile(t), h.console)
 	b.answered("sign in", http.StatusOK, chromedp.Navigate(way))
 	b.shows("overview")
-	if at := b.at(); at != "/console/" {
-		t.Errorf("after signing in: got %s, want /console/ without the code", at)
-	}
+	equal(t, "after signing in (without the code)", b.at(), "/console/")
 	var person string
 	b.evaluate(`document.querySelector("[data-field=person]").textContent`, &person)
 	equal(t, "signed in", person, stack.OperatorAccount)
@@ -82,10 +80,7 @@ func TestForeignHostIsRefused(t *testing.T) {
 	for host, want := range map[string]int{"": http.StatusOK, "attacker.example": http.StatusForbidden, "attacker.example:80": http.StatusForbidden} {
 		req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, h.console+"/console/", nil))(t)
 		req.Host = host
-		for _, c := range b.cookies() {
-			req.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value})
-		}
-		resp := must(http.DefaultTransport.RoundTrip(req))(t)
+		resp := b.sends(req)
 		check(t, resp.Body.Close())
 		equal(t, fmt.Sprintf("host %q", host), resp.StatusCode, want)
 		if policy := resp.Header.Get("Content-Security-Policy"); host == "" && (!strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe")) {

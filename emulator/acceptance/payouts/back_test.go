@@ -84,15 +84,11 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 		if got := u.Load(reqID); got.State != transfer.TargetPending || !strings.Contains(got.LastUnknown, payout.ErrNotPaid.Error()) {
 			t.Errorf("%s: got %s, %q; want TARGET_PENDING for want of proof", name, got.State, got.LastUnknown)
 		}
-		if got := u.why(reqID).LastEvidence; !strings.Contains(got, payout.ErrNotPaid.Error()) {
-			t.Errorf("%s: why has the evidence %q, want that there is no proof", name, got)
-		}
+		says(t, name+": the evidence of why", u.why(reqID).LastEvidence, payout.ErrNotPaid.Error())
 		poll(t, "somebody is told", func() bool {
 			return len(h.Log.Lines(`"severity":"CRITICAL"`, "a payout waits for an operator", reqID)) > 0
 		})
-		if got := u.has(); got != 599_999 {
-			t.Errorf("%s: got %d in Funding, want 599999: nothing given back", name, got)
-		}
+		equal(t, name+": in Funding (nothing given back)", u.has(), 599_999)
 		check(t, h.Verify(false))
 	}
 }

@@ -30,6 +30,8 @@ var (
 	check    = acceptancetest.Check
 	poll     = acceptancetest.Poll
 	parallel = acceptancetest.Parallel
+	same     = checks.Same
+	says     = acceptancetest.Says
 	died     = acceptancetest.Died
 )
 
@@ -83,9 +85,7 @@ func own(t *testing.T, settled bool, o stack.Options) *deployment {
 	h := unchecked(t, o)
 	t.Cleanup(func() {
 		if !t.Failed() {
-			if err := h.Verify(settled); err != nil {
-				t.Error(err)
-			}
+			check(t, h.Verify(settled))
 		}
 	})
 	return h

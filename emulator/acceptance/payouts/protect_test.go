@@ -92,9 +92,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	}
 	inside.Want("given up in doubt", inside.resolve(arrivesInside), http.StatusOK, "TARGET_PENDING", "")
 	inside.held(arrivesInside, transfer.TargetPending, 599_999, "")
-	if got := inside.why(arrivesInside).LastEvidence; !strings.Contains(got, "in doubt") {
-		t.Errorf("why: got the evidence %q, want that it is in doubt", got)
-	}
+	says(t, "the evidence of why", inside.why(arrivesInside).LastEvidence, "in doubt")
 	early.wakesTo("its create arrives in PROTECT", http.StatusAccepted, "PENDING", "")
 	inside.held(arrivesInside, transfer.TargetPending, 599_999, "")
 	queued.held(waits.ReqID, transfer.TargetPending, 599_999, "QUEUED")

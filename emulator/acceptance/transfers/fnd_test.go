@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,20 +49,14 @@ func TestFND002VanishingFunds(t *testing.T) {
 		a := u.post(funding, spot, "0.00004")
 		u.stays(a.ReqID, transfer.TargetPending, 4)
 		u.wantUnits("in flight", 60, 100)
-		status, why := u.operator(t, http.MethodGet, "/admin/v1/transfers/"+a.ReqID+"/why", nil)
-		for _, part := range []string{`"state":"TARGET_PENDING"`, "flight", "next_try_at", "would_unblock"} {
-			if !strings.Contains(string(why), part) {
-				t.Errorf("why: got %d %s, want it to say %s", status, why, part)
-			}
-		}
+		_, why := u.operator(t, http.MethodGet, "/admin/v1/transfers/"+a.ReqID+"/why", nil)
+		says(t, "why", string(why), `"state":"TARGET_PENDING"`, "flight", "next_try_at", "would_unblock")
 		if end == transfer.RolledBack {
 			u.status(spot, "DISABLED")
 		}
 		disarm()
 		u.AwaitState(a.ReqID, end)
-		if n := u.did(a.ReqID)[transfer.Deposit] + u.did(a.ReqID)[transfer.Refund]; n != 1 {
-			t.Errorf("%s: got %d credits, want one", end, n)
-		}
+		equal(t, fmt.Sprintf("%s: credits", end), u.did(a.ReqID)[transfer.Deposit]+u.did(a.ReqID)[transfer.Refund], 1)
 	}
 }
 
@@ -120,9 +113,7 @@ func TestFND006PartialCommit(t *testing.T) {
 				h.Proxy.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing(fragment)})
 				a := u.postUntilAnswered(body(from, other(from), "0.00004", "cid", "once"))
 				u.AwaitState(a.ReqID, transfer.Committed)
-				if got := h.Proxy.Counts().Hits[kind] - hits; got != 1 {
-					t.Errorf("%s at %s: got %d hits, want one", kind, fragment, got)
-				}
+				equal(t, fmt.Sprintf("%s at %s: hits", kind, fragment), h.Proxy.Counts().Hits[kind]-hits, 1)
 				u.wantStates(kind.String()+" at "+fragment, u.Only(), happy...)
 			}
 		}

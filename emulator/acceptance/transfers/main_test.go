@@ -33,6 +33,8 @@ var (
 	check    = acceptancetest.Check
 	poll     = acceptancetest.Poll
 	parallel = acceptancetest.Parallel
+	same     = checks.Same
+	says     = acceptancetest.Says
 	died     = acceptancetest.Died
 )
 
