@@ -139,7 +139,9 @@ func (f flags) functionSettings(endpoint *demo.WebhookEndpoint) (map[string]stri
 	if f.events != "" {
 		all["FENCEPOST_EVENTS_MODE"] = f.events
 	}
-	maps.Copy(all, telemetrySettings(f.otlp))
+	if f.otlp != "" {
+		all[collectorSetting], all["FENCEPOST_TELEMETRY_TRACE_ONE_IN"] = f.otlp, "1"
+	}
 	if endpoint != nil {
 		maps.Copy(all, endpoint.Settings())
 	}

@@ -12,8 +12,7 @@ import (
 // A flag that another flag or a setting contradicts is refused, and settings of the environment count like --set.
 func TestFlagsThatContradict(t *testing.T) {
 	t.Parallel()
-	endpoint, err := demo.StartWebhookEndpoint()
-	check.OK(t)(err)
+	endpoint := check.Value(demo.StartWebhookEndpoint())(t)
 	defer endpoint.Close()
 	for line, want := range map[string]string{
 		"--events webhook --set events.mode=log":               "FENCEPOST_EVENTS_MODE: --events",
@@ -56,13 +55,10 @@ func TestFlagsThatContradict(t *testing.T) {
 // A server that is built as it is deployed, such as that of the emulator's image, takes no constants.
 func TestFlagsGiveNoConstants(t *testing.T) {
 	t.Parallel()
-	endpoint, err := demo.StartWebhookEndpoint()
-	check.OK(t)(err)
+	endpoint := check.Value(demo.StartWebhookEndpoint())(t)
 	defer endpoint.Close()
-	f, err := parse(strings.Fields("--otlp 127.0.0.1:4317 --events webhook --window 2 --mark"), nil)
-	check.OK(t)(err)
-	settings, err := f.functionSettings(endpoint)
-	check.OK(t)(err)
+	f := check.Value(parse(strings.Fields("--otlp 127.0.0.1:4317 --events webhook --window 2 --mark"), nil))(t)
+	settings := check.Value(f.functionSettings(endpoint))(t)
 	var environ []string
 	for name, value := range settings {
 		environ = append(environ, name+"="+value)

@@ -37,11 +37,11 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("intents, nothing was sent:\n%w", err)
 	}
-	endpoint, err := startWebhookEndpoint(f.events)
-	if err != nil {
-		return err
-	}
-	if endpoint != nil {
+	var endpoint *demo.WebhookEndpoint // nil: events are not delivered by webhook
+	if f.events == "webhook" {
+		if endpoint, err = demo.StartWebhookEndpoint(); err != nil {
+			return err
+		}
 		defer func() { err = errors.Join(err, endpoint.Close()) }()
 	}
 	s, err := start(ctx, f, endpoint, out)
@@ -98,22 +98,6 @@ func devSubmitters(chains int) []txmanager.Submitter {
 const devAccounts = 10
 
 const collectorSetting = "FENCEPOST_TELEMETRY_OTLP_ENDPOINT"
-
-// telemetrySettings makes the functions export to a collector, if there is one.
-func telemetrySettings(collector string) map[string]string {
-	if collector == "" {
-		return map[string]string{}
-	}
-	return map[string]string{collectorSetting: collector, "FENCEPOST_TELEMETRY_TRACE_ONE_IN": "1"}
-}
-
-// startWebhookEndpoint starts an endpoint for webhooks, or returns nil without them.
-func startWebhookEndpoint(mode string) (*demo.WebhookEndpoint, error) {
-	if mode != "webhook" {
-		return nil, nil
-	}
-	return demo.StartWebhookEndpoint()
-}
 
 // start builds the function server and starts the stack.
 func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.Writer) (*stack.Stack, error) {

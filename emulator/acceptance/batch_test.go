@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// batchResult is what a batch answers of one of its intents.
 type batchResult struct {
 	Status            int
 	TxID, Code, Field string
@@ -35,7 +34,6 @@ func (b bench) postBatch(t *testing.T, intents ...map[string]any) (results []bat
 	return body.Results, true
 }
 
-// wantBatch posts intents together and compares the results.
 func (b bench) wantBatch(t *testing.T, intents []map[string]any, want ...string) (ids []string) {
 	t.Helper()
 	results, ok := b.postBatch(t, intents...)
@@ -46,9 +44,7 @@ func (b bench) wantBatch(t *testing.T, intents []map[string]any, want ...string)
 	for _, r := range results {
 		got, ids = append(got, r.String()), append(ids, r.TxID)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("results (-want +got):\n%s", diff)
-	}
+	same(t, "results", got, want)
 	return ids
 }
 
@@ -124,9 +120,7 @@ func TestBatchOfFiveHundred(t *testing.T) {
 			t.Errorf("intent %d: got %s, want 202", i, r)
 		}
 	}
-	if len(ids) != 500 {
-		t.Errorf("txIds: got %d different ones, want 500", len(ids))
-	}
+	equal(t, "different txIds", len(ids), 500)
 	b.ends(t, b.each(250))
 	b.wantCount(t, "intents whose nonce is not their place in the batch", 0, `select count(*) from managed_tx where request_id <> 'r-' || lpad(nonce::text, 3, '0')`)
 }

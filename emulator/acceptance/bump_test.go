@@ -58,11 +58,9 @@ func (c *crowd) block(quarters int) error {
 	return c.b.Chain.Mine(1)
 }
 
-// baseFee returns the base fee in wei.
 func (c *crowd) baseFee(t *testing.T) *big.Int {
 	t.Helper()
-	head := must(c.b.Node.HeaderByNumber(c.b.ctx, nil))(t)
-	return head.BaseFee
+	return must(c.b.Node.HeaderByNumber(c.b.ctx, nil))(t).BaseFee
 }
 
 // raise adds blocks of the crowd only, until the base fee is above least.
@@ -87,9 +85,7 @@ func (c *crowd) exactly(t *testing.T, tips ...int64) {
 	t.Helper()
 	var raws [][]byte
 	for _, tip := range tips {
-		tx := must(c.tx(tip))(t)
-		raw := must(tx.MarshalBinary())(t)
-		raws = append(raws, raw)
+		raws = append(raws, must(must(c.tx(tip))(t).MarshalBinary())(t))
 	}
 	check(t, c.b.Chain.MineExactly(raws...))
 }
@@ -140,25 +136,27 @@ func congestedRun(t *testing.T, settings map[string]string, settled func(b bench
 	return b, blocks
 }
 
+// congestedRuns makes a congested run with the gas bump on, which must finish, and one with it off, which must wait until
+// the congestion has ended.
+func congestedRuns(t *testing.T, settings map[string]string) (on, off bench) {
+	t.Helper()
+	bumps := withSettings(settings, map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"})
+	on, blocks := congestedRun(t, bumps, func(b bench, s txmanager.Submitter, n int) { b.await(t, s, txmanager.Confirmed, n) })
+	on.ends(t, map[txmanager.Submitter]int{on.Submitters()[0]: 4})
+	on.wantCount(t, "ended by a replacement, with its hash", 4, `select count(*) from managed_tx m where replaced_by_hash = tx_hash
+		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`)
+	off, _ = congestedRun(t, settings, func(b bench, _ txmanager.Submitter, _ int) {
+		check(t, b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)))
+	})
+	off.wantCount(t, "off, after as many blocks", 4, `select count(*) from managed_tx where state in ('SUBMITTED', 'TRACKING') and receipt is null`)
+	return on, off
+}
+
 // On a congested chain a load finishes with the gas bump on, and waits with it off until the
 // congestion ends. Each version is stored, the mined version is named, and no nonce is skipped.
 func TestGasBumpOnACongestedChain(t *testing.T) {
 	t.Parallel()
-	on := map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"}
-	b, blocks := congestedRun(t, on, func(b bench, s txmanager.Submitter, n int) { b.await(t, s, txmanager.Confirmed, n) })
-	s := b.Submitters()[0]
-	b.finish(t)
-	b.wantContiguous(t, s, 4)
-	b.check(t)
-	b.wantCount(t, "ended by a replacement, with its hash", 4, `select count(*) from managed_tx m where replaced_by_hash = tx_hash
-		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`)
-
-	off, _ := congestedRun(t, nil, func(b bench, s txmanager.Submitter, n int) {
-		if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)); err != nil {
-			t.Error(err)
-		}
-	})
-	off.wantCount(t, "off, after as many blocks", 4, `select count(*) from managed_tx where state in ('SUBMITTED', 'TRACKING') and receipt is null`)
+	_, off := congestedRuns(t, nil)
 	if n := off.count(`select count(*) from tx_version where version > 1 or extra_wei is not null`) +
 		off.count(`select count(*) from managed_tx where next_bump_at is not null`); n != 0 {
 		t.Errorf("off: got %d traces of a bump, want none", n)

@@ -39,7 +39,7 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	first, second := b.payByHand(t, 0, paid, 11), b.createByHand(t, 1, 0xfe)
 	b.payByHand(t, 2, common.Address{0xb3}, 13)
 	b.Chain.StartMining()
-	incident, _ := b.inProtect(t, s)
+	incident := b.inProtect(t, s)
 	b.mine(t, 70)
 
 	body := map[string]any{"incident": incident, "mode": "resync", "count": 3, "reason": "paid by hand",
@@ -62,9 +62,7 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	b.wantCount(t, "the request whose transaction reverted", 1, `select count(*) from managed_tx where tx_id = $1 and state = 'FAILED' and sub_state = 'REVERTED' and tx_hash = $2 and receipt is not null`, reverted, second)
 	b.allEnded(t)
 	b.wantStated(t, orderTo(s, "lost", common.Address{0xb3}, 13))
-	if got := b.received(t, paid); got != 11 {
-		t.Errorf("what was named: got %d wei on the chain, want 11, once", got)
-	}
+	equal(t, "wei on the chain of what was named", b.received(t, paid), 11)
 }
 
 // wantStated checks a caller's answers about a request that ended by an operator's statement.
@@ -74,17 +72,15 @@ func (b bench) wantStated(t *testing.T, intent map[string]any) {
 	if status != http.StatusConflict || !strings.Contains(text, `"REQUEST_RECORDED"`) || !strings.Contains(text, "an operator stated") {
 		t.Errorf("posted again: got %d %s, want 409 REQUEST_RECORDED that says whose word it is", status, text)
 	}
-	path := fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"])
 	var r struct {
 		TxID, State, SubState, LastError string
 		TxHash                           *string
 		Receipt                          json.RawMessage
 	}
-	_, text = b.again(t, stack.CallerAccount, http.MethodGet, path, nil)
+	text = b.byRequest(t, stack.CallerAccount, intent).text
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r.State+"/"+r.SubState != "CONFIRMED/RECORDED" || r.TxHash != nil || string(r.Receipt) != "null" || !strings.Contains(r.LastError, "an operator stated") {
 		t.Errorf("by request: got %s, %v; want CONFIRMED/RECORDED without a receipt, on an operator's statement", text, err)
 	}
-	if _, text = b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil); !strings.Contains(text, `"EXECUTED"`) || !strings.Contains(text, `"stated":true`) {
-		t.Errorf("cancel: got %s, want EXECUTED, stated", text)
-	}
+	_, text = b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil)
+	says(t, "cancel", text, `"EXECUTED"`, `"stated":true`)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -13,7 +14,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// cancelled is the answer of cancel.
 type cancelled struct {
 	Outcome, State, SubState string
 }
@@ -28,7 +28,6 @@ func (b bench) cancel(t *testing.T, txID string) (status int, c cancelled) {
 	return status, c
 }
 
-// wantCancel cancels the transaction and checks the answer.
 func (b bench) wantCancel(t *testing.T, what, txID string, status int, want cancelled) {
 	t.Helper()
 	if code, got := b.cancel(t, txID); code != status || got != want {
@@ -72,8 +71,7 @@ func TestH28CancelAfterAllocation(t *testing.T) {
 	b.replaced(t, id, "PLACEHOLDER")
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Failed, 1)
-	want := cancelled{"CANCELLED", "FAILED", "PLACEHOLDER"}
-	b.wantCancel(t, "cancel at the end", id, http.StatusOK, want)
+	b.wantCancel(t, "cancel at the end", id, http.StatusOK, cancelled{"CANCELLED", "FAILED", "PLACEHOLDER"})
 	_, after := b.post(t, transfer(s, "after"))
 	b.await(t, s, txmanager.Confirmed, 1)
 	if _, r := b.ask(t, stack.OperatorAccount, after); *r.Nonce != 1 {
@@ -93,10 +91,8 @@ func (b bench) versions(t *testing.T, txID string, kinds ...string) {
 	if err != nil {
 		t.Fatalf("versions: got %v, want %v: %v", have, kinds, err)
 	}
-	for i, kind := range kinds {
-		if have[i] != kind {
-			t.Fatalf("versions: got %v, want %v", have, kinds)
-		}
+	if !slices.Equal(have[:len(kinds)], kinds) {
+		t.Fatalf("versions: got %v, want %v", have, kinds)
 	}
 }
 
@@ -131,8 +127,7 @@ func TestH28CancelTooLate(t *testing.T) {
 	b.wantPendingCancel(t, "cancel before finality", id)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
-	want := cancelled{"EXECUTED", "CONFIRMED", ""}
-	b.wantCancel(t, "cancel at the end", id, http.StatusOK, want)
+	b.wantCancel(t, "cancel at the end", id, http.StatusOK, cancelled{"EXECUTED", "CONFIRMED", ""})
 	b.versions(t, id, "ORIGINAL")
 	b.wantContiguous(t, s, 1)
 }
@@ -171,9 +166,8 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	b.await(t, s, txmanager.Stuck, 1)
 	b.versions(t, id, "ORIGINAL")
 
-	decide := func(account string, body map[string]any) (int, string) {
-		a := b.call(t, account, http.MethodPost, "/admin/v1/tx/"+id+"/decide", body)
-		return a.status, a.text
+	decide := func(account string, body map[string]any) answered {
+		return b.call(t, account, http.MethodPost, "/admin/v1/tx/"+id+"/decide", body)
 	}
 	for name, c := range map[string]struct {
 		account string
@@ -184,13 +178,9 @@ func TestCancelAsksAnOperator(t *testing.T) {
 		"no reason":         {stack.OperatorAccount, map[string]any{"action": "placeholder"}, http.StatusBadRequest},
 		"an unknown action": {stack.OperatorAccount, map[string]any{"action": "forget", "reason": "r"}, http.StatusBadRequest},
 	} {
-		if status, answer := decide(c.account, c.body); status != c.want {
-			t.Errorf("decision with %s: got %d %s, want %d", name, status, answer, c.want)
-		}
+		decide(c.account, c.body).want("decision with "+name, c.want)
 	}
-	if status, answer := decide(stack.OperatorAccount, map[string]any{"action": "placeholder", "reason": "the customer called"}); status != http.StatusAccepted {
-		t.Fatalf("decide: got %d %s, want 202", status, answer)
-	}
+	decide(stack.OperatorAccount, map[string]any{"action": "placeholder", "reason": "the customer called"}).need("decide", http.StatusAccepted)
 	b.replaced(t, id, "PLACEHOLDER")
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Failed, 1)
@@ -198,9 +188,7 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	record := value[string](t, b, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`)
 	const caller, operator = "email:" + stack.CallerAccount, "email:" + stack.OperatorAccount
 	want := "CANCEL " + caller + " asked by " + caller + "; PLACEHOLDER " + operator + " the customer called"
-	if record != want {
-		t.Errorf("record: got %q, want %q", record, want)
-	}
+	equal(t, "record", record, want)
 }
 
 // STUCK: a transaction without attempts left waits for a decision. An operator has it replaced, and

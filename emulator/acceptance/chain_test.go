@@ -1,8 +1,8 @@
 package acceptance
 
 import (
+	"fmt"
 	"math/big"
-	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/core/types"
@@ -50,7 +50,6 @@ func (b bench) wantContiguous(t *testing.T, s txmanager.Submitter, n int) {
 	b.wantAllContiguous(t, map[txmanager.Submitter]int{s: n})
 }
 
-// wantAllContiguous requires this for each submitter.
 func (b bench) wantAllContiguous(t *testing.T, counts map[txmanager.Submitter]int) {
 	t.Helper()
 	mined := make(map[uint64]map[txmanager.Address][]uint64) // by chain, each read once
@@ -58,12 +57,10 @@ func (b bench) wantAllContiguous(t *testing.T, counts map[txmanager.Submitter]in
 		if mined[s.ChainID()] == nil {
 			mined[s.ChainID()] = b.allMined(t, s.ChainID())
 		}
-		want := make([]uint64, n)
-		for i := range want {
-			want[i] = uint64(i)
+		var want []uint64
+		for nonce := range uint64(n) {
+			want = append(want, nonce)
 		}
-		if got := mined[s.ChainID()][s.Address()]; !slices.Equal(got, want) {
-			t.Errorf("nonces of %s on chain: got %v, want 0 to %d, each once", s, got, n-1)
-		}
+		same(t, fmt.Sprintf("nonces of %s on chain", s), mined[s.ChainID()][s.Address()], want)
 	}
 }

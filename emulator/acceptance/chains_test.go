@@ -24,9 +24,7 @@ func TestTwoChainsOneKey(t *testing.T) {
 		for _, on := range []txmanager.Submitter{s, b.OnSecond()[i]} {
 			for _, name := range []string{"a", "b", "c", "d"} { // the same requestIds on both
 				status, id := b.post(t, transfer(on, name))
-				if status != http.StatusAccepted {
-					t.Fatalf("post %s of %s: got %d, want 202", name, on, status)
-				}
+				equal(t, fmt.Sprintf("post %s of %s", name, on), status, http.StatusAccepted)
 				ids[on] = id
 			}
 		}
@@ -96,9 +94,7 @@ func TestSweepWithOneChainSilent(t *testing.T) {
 		return strings.Contains(text, gauge)
 	})
 	b.Second.StartMining()
-	if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, `"why": "REORG"`) {
-		t.Errorf("evidence: got %s, want a reorg", evidence)
-	}
+	b.inProtect(t, s, `"why": "REORG"`)
 }
 
 // With chains.enabled off, the default, a deployment serves one chain. Another chain has no

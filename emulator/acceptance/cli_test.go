@@ -48,11 +48,8 @@ func (l *local) examples(t *testing.T, folder string) {
 	}
 	commands := strings.Replace(script.String(), "fencepost doctor\n", "fencepost doctor || [ $? -eq 1 ]\n", 1)
 	out := l.shell(t, "export PATH="+folder+":$PATH\n"+commands)
-	for _, want := range []string{"request id cli-1:", "CONFIRMED", `"requestId":"cli-1"`, "was carried out before", "till", "COMMITTED", "TxConfirmed", "ok       database", "3 of 3 nodes answer", "ok       queues"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("examples of docs/cli.md: got no %q in\n%s", want, out)
-		}
-	}
+	says(t, "examples of docs/cli.md", out, "request id cli-1:", "CONFIRMED", `"requestId":"cli-1"`, "was carried out before", "till", "COMMITTED", "TxConfirmed",
+		"ok       database", "3 of 3 nodes answer", "ok       queues")
 	if n := strings.Count(out, "\nPROBLEM ") - strings.Count(out, "\nPROBLEM  sweep "); n > 0 {
 		t.Errorf("doctor: got %d problems in\n%s", n, out)
 	}

@@ -49,9 +49,7 @@ func TestStartupProbeWaitsForTheDatabase(t *testing.T) {
 	if after := passes(late, began); after < databaseAway || after > databaseAway+10*time.Second {
 		t.Errorf("the database appeared after %s: got the probe passing after %s, want it soon then, and not before", databaseAway, after)
 	}
-	if status := get(late, "/api/v1/tx/none", 2*time.Second); status != http.StatusUnauthorized {
-		t.Errorf("a query of the started process: got %d, want 401, as it has no token", status)
-	}
+	equal(t, "a query of the started process (401, as it has no token)", get(late, "/api/v1/tx/none", 2*time.Second), http.StatusUnauthorized)
 	if after := <-started; after < startPatience-time.Second || after > startPatience+10*time.Second {
 		t.Errorf("a process without a database: got the probe passing after %s, want %s", after, startPatience)
 	}

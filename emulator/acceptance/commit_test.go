@@ -34,18 +34,14 @@ func TestDeathBetweenInsertAndCommit(t *testing.T) {
 			b.until(t, "no create came to its commit", func() bool { return b.Proxy.Counts().Hits[pgproxy.Freeze] == 1 })
 			check(t, dying.Kill())
 			<-dying.Done()
-			if status := <-answered; status != http.StatusBadGateway {
-				t.Errorf("the answer of a process that died: got %d, want 502", status)
-			}
+			equal(t, "the answer of a process that died", <-answered, http.StatusBadGateway)
 			c.then(b.Proxy)
 			b.noTransactionOpen(t)
 			if n := b.count(`select count(*) from managed_tx`); n < 0 || n > c.stored {
 				t.Errorf("rows after the death: got %d, want at most %d", n, c.stored)
 			}
 			first := b.postUntilAnswered(t, transfer(s, "r"))
-			if again := b.postUntilAnswered(t, transfer(s, "r")); again != first {
-				t.Errorf("the request once more: got %s, want %s", again, first)
-			}
+			equal(t, "the request once more", b.postUntilAnswered(t, transfer(s, "r")), first)
 			b.wantCount(t, "rows after the repeat", 1, `select count(*) from managed_tx`)
 			b.ends(t, map[txmanager.Submitter]int{s: 1})
 		})

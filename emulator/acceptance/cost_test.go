@@ -18,7 +18,6 @@ var (
 	threeNodesLife = stack.Cost{SQLRoundTrips: 7, RPCRoundTrips: 7}
 )
 
-// maxLives is how many transactions are tried.
 const maxLives = 12
 
 // cheapest runs transactions one after the other, from post to end, until one has the wanted cost.

@@ -14,9 +14,7 @@ func TestOneProcessPerFunction(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	b := setup(t, stack.Options{Split: true, Processes: 1})
-	if got := len(b.Processes()); got != 10 {
-		t.Errorf("processes: got %d, want one for each of 10 functions", got)
-	}
+	equal(t, "processes (one for each of 10 functions)", len(b.Processes()), 10)
 	s := b.Submitters()[0]
 	b.postMany(t, s, n)
 	b.await(t, s, txmanager.Confirmed, n)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,19 +13,14 @@ import (
 	"time"
 
 	"cloud.google.com/go/pubsub/v2/pstest"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// pubsubMessage is a message of the topic.
-type pubsubMessage = pstest.Message
-
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G"
 
-// event is one event as endpoints receive it.
 type event struct {
 	Type, TxID, Submitter, RequestID string
 	Sequence                         int
@@ -90,14 +84,12 @@ func (r *endpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// received returns the events received so far.
 func (r *endpoint) received() []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got)
 }
 
-// distinct counts the events without repetitions.
 func distinct(all []event) int {
 	seen := make(map[string]bool)
 	for _, e := range all {
@@ -185,13 +177,10 @@ func webhooks(endpoints map[string]*endpoint, more map[string]string) map[string
 	for name, r := range endpoints {
 		urls, secrets = append(urls, name+"="+r.URL), append(secrets, name+"="+hookSecret)
 	}
-	settings := maps.Clone(quick)
-	maps.Copy(settings, map[string]string{
+	return withSettings(quick, map[string]string{
 		"FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "500ms",
 		"FENCEPOST_EVENTS_WEBHOOK_URLS": strings.Join(urls, ","), "FENCEPOST_EVENTS_WEBHOOK_SECRETS": strings.Join(secrets, ","),
-	})
-	maps.Copy(settings, more)
-	return settings
+	}, more)
 }
 
 // Endpoints receive all events, signed, and in order for each transaction. An endpoint that does not
@@ -204,26 +193,16 @@ func TestEventsByWebhook(t *testing.T) {
 	want := b.someLives(t)
 	kept := b.replay(t, stack.OperatorAccount)
 	b.until(t, "hook did not receive all events", func() bool { return distinct(all["hook"].received()) == len(kept) })
-	if diff := cmp.Diff(want, wantComplete(t, "replay", kept)); diff != "" {
-		t.Errorf("ends that are replayed (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, wantComplete(t, "hook", all["hook"].received())); diff != "" {
-		t.Errorf("ends that hook was told of (-want +got):\n%s", diff)
-	}
+	same(t, "ends that are replayed", wantComplete(t, "replay", kept), want)
+	same(t, "ends that hook was told of", wantComplete(t, "hook", all["hook"].received()), want)
 	if n := len(all["mute"].received()); n != 0 {
 		t.Fatalf("mute: got %d events, want none yet", n)
 	}
 	close(all["mute"].open)
 	b.until(t, "not all events came with the sweep", func() bool { _ = b.RunSweep(b.ctx); return distinct(all["mute"].received()) == len(kept) })
-	if diff := cmp.Diff(want, wantComplete(t, "mute", all["mute"].received())); diff != "" {
-		t.Errorf("ends that mute was told of (-want +got):\n%s", diff)
-	}
-	if got := b.replay(t, stack.CallerAccount); len(got) != len(kept) {
-		t.Errorf("replayed to whose they are: got %d, want %d", len(got), len(kept))
-	}
-	if n := len(all["own"].received()); n != 0 {
-		t.Errorf("an endpoint of another's events: got %d, want none", n)
-	}
+	same(t, "ends that mute was told of", wantComplete(t, "mute", all["mute"].received()), want)
+	equal(t, "replayed to whose they are", len(b.replay(t, stack.CallerAccount)), len(kept))
+	equal(t, "an endpoint of another's events", len(all["own"].received()), 0)
 	for name, r := range all {
 		if len(r.faults) > 0 {
 			t.Errorf("%s: %v", name, r.faults)
@@ -235,37 +214,37 @@ func TestEventsByWebhook(t *testing.T) {
 // the real client.
 func TestEventsToPubSub(t *testing.T) {
 	t.Parallel()
-	settings := maps.Clone(quick)
-	settings["FENCEPOST_EVENTS_MODE"] = "mq_outbox"
-	b := setup(t, stack.Options{Settings: settings, Split: true, Processes: 1})
+	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{"FENCEPOST_EVENTS_MODE": "mq_outbox"}), Split: true, Processes: 1})
 	want := b.someLives(t)
 	kept := b.replay(t, stack.OperatorAccount)
-	published := func() (all []event) {
-		messages := b.PubSub.Messages()
-		slices.SortStableFunc(messages, func(x, y *pubsubMessage) int { return x.PublishTime.Compare(y.PublishTime) })
-		for _, m := range messages {
-			var e event
-			check(t, json.Unmarshal(m.Data, &e))
-			attributes := map[string]string{"txId": e.TxID, "type": e.Type, "sequence": fmt.Sprint(e.Sequence), "submitter": e.Submitter, "caller": "email:" + stack.CallerAccount}
-			if diff := cmp.Diff(attributes, m.Attributes); m.OrderingKey != e.Submitter || diff != "" {
-				t.Errorf("message of %s: got the key %s, attributes (-want +got):\n%s", e.key(), m.OrderingKey, diff)
-			}
-			all = append(all, e)
-		}
-		return all
+	b.until(t, "not all events are published", func() bool { return distinct(b.published(t)) == len(kept) })
+	same(t, "ends that were published", wantComplete(t, "Pub/Sub", b.published(t)), want)
+	for _, m := range b.PubSub.Messages() {
+		equal(t, "the caller", m.Attributes["caller"], "email:"+stack.CallerAccount)
 	}
-	b.until(t, "not all events are published", func() bool { return distinct(published()) == len(kept) })
-	if diff := cmp.Diff(want, wantComplete(t, "Pub/Sub", published())); diff != "" {
-		t.Errorf("ends that were published (-want +got):\n%s", diff)
+}
+
+// published returns the topic's messages in order, and checks what subscribers can filter by.
+func (b bench) published(t *testing.T) (all []event) {
+	t.Helper()
+	messages := b.PubSub.Messages()
+	slices.SortStableFunc(messages, func(x, y *pstest.Message) int { return x.PublishTime.Compare(y.PublishTime) })
+	for _, m := range messages {
+		var e event
+		check(t, json.Unmarshal(m.Data, &e))
+		equal(t, "the key of "+e.key(), m.OrderingKey, e.Submitter)
+		same(t, "the attributes of "+e.key(), m.Attributes, map[string]string{
+			"txId": e.TxID, "type": e.Type, "sequence": fmt.Sprint(e.Sequence), "submitter": e.Submitter, "caller": m.Attributes["caller"],
+		})
+		all = append(all, e)
 	}
+	return all
 }
 
 // With log each event is a line, and none is stored.
 func TestEventsInTheLog(t *testing.T) {
 	t.Parallel()
-	settings := maps.Clone(quick)
-	settings["FENCEPOST_EVENTS_MODE"] = "log"
-	b := setup(t, stack.Options{Settings: settings})
+	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{"FENCEPOST_EVENTS_MODE": "log"})})
 	want := b.someLives(t)
 	var logged []event
 	for _, line := range b.Log.Lines("event") {
@@ -278,9 +257,7 @@ func TestEventsInTheLog(t *testing.T) {
 		}
 	}
 	slices.SortStableFunc(logged, func(x, y event) int { return x.Sequence - y.Sequence }) // lines of several processes
-	if diff := cmp.Diff(want, wantComplete(t, "log", logged)); diff != "" {
-		t.Errorf("ends in the log (-want +got):\n%s", diff)
-	}
+	same(t, "ends in the log", wantComplete(t, "log", logged), want)
 	b.keepsNone(t, "log")
 }
 

@@ -54,7 +54,6 @@ func (r *exampleReceiver) start(t *testing.T) {
 	}), "a receiver does not listen: ", r.command)
 }
 
-// count counts the printed lines that begin so.
 func (r *exampleReceiver) count(begin string) (n int) {
 	for line := range strings.Lines(r.out.String()) {
 		if strings.HasPrefix(line, begin) {
@@ -101,7 +100,6 @@ func (r *exampleReceiver) gets(t *testing.T, b bench, begin string) {
 	b.swept(t, fmt.Sprintf("lines %q: got none, want one", begin), func() bool { return r.count(begin) > 0 })
 }
 
-// delivery is a request to a receiver.
 type delivery struct {
 	id, body string
 	sent     string            // the body that is sent; "": the one that is signed
@@ -110,7 +108,6 @@ type delivery struct {
 	headers  map[string]string // in place of the signed ones
 }
 
-// deliver makes the request and checks the status of the answer.
 func (r *exampleReceiver) deliver(t *testing.T, what string, want int, d delivery) {
 	t.Helper()
 	req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.address+"/", strings.NewReader(cmp.Or(d.sent, d.body))))(t)
@@ -208,9 +205,7 @@ func (r *exampleReceiver) refuses(t *testing.T) {
 		r.deliver(t, what, http.StatusUnauthorized, d)
 	}
 	for _, outcome := range []string{"stored", "older", "repeated", "ignored"} {
-		if n := r.count(outcome + " made"); n != 0 {
-			t.Errorf("refused deliveries that were %s: got %d, want none", outcome, n)
-		}
+		equal(t, fmt.Sprintf("refused deliveries that were %s", outcome), r.count(outcome+" made"), 0)
 	}
 }
 

@@ -58,7 +58,6 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// startExamples builds and starts everything.
 func startExamples(t *testing.T) *examples {
 	t.Helper()
 	x := &examples{payroll: example(t, "payroll"), missing: make(map[string]string)}
@@ -96,7 +95,6 @@ func startExamples(t *testing.T) *examples {
 	return x
 }
 
-// example builds a program of docs/examples.
 func example(t *testing.T, name string) (path string) {
 	t.Helper()
 	return must(stack.BuildProgram(t.Context(), t.TempDir(), "docs/examples/"+name, acceptancetest.RaceFlags...))(t)
@@ -215,9 +213,7 @@ func (x *examples) paysOnce(t *testing.T, language string, s txmanager.Submitter
 	if err != nil || strings.Count(first, "CONFIRMED  0x") != 3 || !strings.HasPrefix(first, "requestId ") {
 		t.Fatalf("the first run: got %v, want a table of three CONFIRMED:\n%s", err, first)
 	}
-	if again, err := run(payoutsList); err != nil || again != first {
-		t.Errorf("the second run: got %v, want the same table\n%s\nas the first:\n%s", err, again, first)
-	}
+	equal(t, "the second run", must(run(payoutsList))(t), first)
 	x.wantCount(t, "transactions of two runs", 3, `select count(*) from managed_tx where submitter = $1`, s)
 
 	list := must(os.ReadFile(payoutsList))(t)

@@ -20,7 +20,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -45,7 +44,6 @@ type shop struct {
 	later map[string]int      // how often it answers "not now", by requestId
 }
 
-// order is the content of a handler call to the shop.
 type order struct {
 	Submitter txmanager.Submitter
 	Nonce     uint64
@@ -62,12 +60,10 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// settings returns the settings that configure the shop.
 func (s *shop) settings() map[string]string {
 	return map[string]string{"FENCEPOST_HANDLERS_URLS": "shop=" + s.server.URL + "/orders", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret}
 }
 
-// ServeHTTP implements [http.Handler].
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	key, _ := webhook.ParseKey(shopSecret)
@@ -136,7 +132,6 @@ func (s *shop) anybody() *ecdsa.PrivateKey {
 	return key
 }
 
-// questions returns the handler calls about a request.
 func (s *shop) questions(request string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,12 +189,10 @@ func TestFacadeOverHTTP(t *testing.T) {
 			b.postUntilAnswered(t, transfer(s, "behind them"))
 			b.ends(t, map[txmanager.Submitter]int{s: len(ends) + 1})
 			for how, want := range ends {
-				_, r := b.ask(t, stack.OperatorAccount, ids[how])
-				switch {
-				case want == "" && r.State != "CONFIRMED":
-					t.Errorf("%q: got %s %s, want CONFIRMED", how, r.State, text(r.LastError))
-				case want != "" && (r.State != "FAILED" || text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), want)):
-					t.Errorf("%q: got %s %s %s, want FAILED PLACEHOLDER for %q", how, r.State, text(r.SubState), text(r.LastError), want)
+				if want == "" {
+					b.wantState(t, how, ids[how], "CONFIRMED")
+				} else {
+					b.wantPlaceholder(t, how, ids[how], want)
 				}
 				question := service.questions("r-" + how)
 				if len(question) == 0 || !strings.HasPrefix(question[0], ids[how]+" ") {
@@ -238,9 +231,7 @@ func TestAServiceIsAskedTheSameAgain(t *testing.T) {
 		all := service.questions(request)
 		one := fmt.Sprintf(`%s {"submitter":"%s","nonce":%s,"chainId":1337,"requestId":"%s","payload":{"how":""}}`,
 			id, s, map[string]string{"r-soon": "0", "r-never": "1"}[request], request)
-		if diff := cmp.Diff(slices.Repeat([]string{one}, max(3, len(all))), all); diff != "" {
-			t.Errorf("%s, questions (-want +got):\n%s", request, diff)
-		}
+		same(t, request+", questions", all, slices.Repeat([]string{one}, max(3, len(all))))
 	}
 }
 
@@ -310,12 +301,7 @@ func (b bench) slip(t *testing.T, path string) []byte {
 // storedAs returns the kind of the stored version with these bytes.
 func (b bench) storedAs(t *testing.T, raw []byte) string {
 	t.Helper()
-	var kind string
-	hash := "0x" + hex.EncodeToString(crypto.Keccak256(raw))
-	if err := b.DB.QueryRow(b.ctx, `select kind from tx_version where tx_hash = $1`, hash).Scan(&kind); err != nil {
-		t.Errorf("version %s, which a handler has: %v", hash, err)
-	}
-	return kind
+	return value[string](t, b, `select kind from tx_version where tx_hash = $1`, "0x"+hex.EncodeToString(crypto.Keccak256(raw)))
 }
 
 // H32: bytes that a handler has signed are stored once, before the handler gets them, whatever the
@@ -330,15 +316,11 @@ func TestH32HandlerSigns(t *testing.T) {
 	for how := range ends {
 		var slip string
 		ids[how], slip = b.wage(t, s, "r-"+how, how)
-		if kind := b.storedAs(t, b.slip(t, slip)); kind != "ORIGINAL" {
-			t.Errorf("%s: got its bytes stored as %s, want ORIGINAL", how, kind)
-		}
+		equal(t, how+", its bytes", b.storedAs(t, b.slip(t, slip)), "ORIGINAL")
 	}
 	b.ends(t, map[txmanager.Submitter]int{s: 3})
 	for how, want := range ends {
-		if _, r := b.ask(t, stack.OperatorAccount, ids[how]); r.State != want {
-			t.Errorf("%s: got %s %s, want %s", how, r.State, text(r.LastError), want)
-		}
+		b.wantState(t, how, ids[how], want)
 	}
 	b.wantPlaceholder(t, "signs and fails", ids["signs and fails"], "the employee has left")
 	b.versions(t, ids["signs twice"], "ORIGINAL")
@@ -353,8 +335,7 @@ func TestH32HandlerSendsByItself(t *testing.T) {
 	b.payer(t)
 	s := b.Submitters()[0]
 	id, slip := b.wage(t, s, "r", "signs and hangs")
-	raw := b.slip(t, slip)
-	check(t, b.Chain.MineExactly(raw))
+	check(t, b.Chain.MineExactly(b.slip(t, slip)))
 	b.postUntilAnswered(t, transfer(s, "behind it"))
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 	b.wantState(t, "the intent", id, "CONFIRMED")

@@ -1,7 +1,6 @@
 package acceptance
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -9,35 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// allFeatures turns on all optional features together.
 var allFeatures = withSettings(nodesQuick, map[string]string{
 	"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
 	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_TELEMETRY_BALANCES": "20",
 	"FENCEPOST_HOOKS_ENABLED": "true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "20s",
 })
-
-// published returns the topic's messages in order.
-func (b bench) published(t *testing.T) (all []event) {
-	t.Helper()
-	messages := b.PubSub.Messages()
-	slices.SortStableFunc(messages, func(x, y *pubsubMessage) int { return x.PublishTime.Compare(y.PublishTime) })
-	for _, m := range messages {
-		var e event
-		if err := json.Unmarshal(m.Data, &e); err != nil || m.OrderingKey != e.Submitter {
-			t.Fatalf("a message %s under %s: %v", m.Data, m.OrderingKey, err)
-		}
-		all = append(all, e)
-	}
-	return all
-}
 
 // wantAllEvents waits until all events are delivered, and checks for each transaction that no event is
 // missing and that its end is right.
@@ -60,15 +41,9 @@ func (b bench) wantAllEvents(t *testing.T) {
 	for _, e := range kept {
 		got[e.TxID]++
 	}
-	if diff := cmp.Diff(counted, got); diff != "" {
-		t.Errorf("events of each transaction (-counted +kept):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, wantComplete(t, "replay", kept)); diff != "" {
-		t.Errorf("ends that are kept (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, wantComplete(t, "Pub/Sub", b.published(t))); diff != "" {
-		t.Errorf("ends that were published (-want +got):\n%s", diff)
-	}
+	same(t, "events of each transaction, as counted", got, counted)
+	same(t, "ends that are kept", wantComplete(t, "replay", kept), want)
+	same(t, "ends that were published", wantComplete(t, "Pub/Sub", b.published(t)), want)
 }
 
 // With every feature on, three nodes and two chains, transactions reach every possible end. No SQL
@@ -195,7 +170,7 @@ func (b bench) loses(t *testing.T, s txmanager.Submitter, n uint64) (nonces int)
 	id := b.inFlight(t, transfer(s, "taken"))
 	b.useTheKey(t, n, 200)
 	b.Chain.StartMining()
-	incident, _ := b.inProtect(t, s)
+	incident := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
 	body := map[string]any{"incident": incident, "mode": "resync", "count": n + 1, "reason": "the key was shared"}
@@ -218,9 +193,7 @@ func TestAllOptionalFeaturesSurviveAKill(t *testing.T) {
 	folder := t.TempDir()
 	o := stack.Options{Nodes: 3, Settings: withSettings(allFeatures, map[string]string{crash.Variable: folder, "FENCEPOST_CONFIRMATIONS_REQUIRED": "8"})}
 	inTurn(t, o, slices.Sorted(maps.Keys(passes)), func(t *testing.T, b bench, point string) {
-		arm := func() {
-			check(t, crash.Arm(folder, point, passes[point], crash.Kill))
-		}
+		arm := func() { check(t, crash.Arm(folder, point, passes[point], crash.Kill)) }
 		if point != "receipt.looked" {
 			arm()
 		}

@@ -129,9 +129,7 @@ func TestTipsByHistory(t *testing.T) {
 		return b.count(`select (body ->> 'maxPriorityFeePerGas')::bigint from tx_document where name = 'version:1'`)
 	}
 	history := map[string]string{"FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_FEES_HISTORY_BLOCKS": "5", "FENCEPOST_FEES_HISTORY_PERCENTILE": "90"}
-	if got := tip(history); got != 9e9 {
-		t.Errorf("on: got a tip of %d, want 9 gwei", got)
-	}
+	equal(t, "a tip with it on", tip(history), 9e9)
 	if got := tip(nil); got == 9e9 || got <= 0 {
 		t.Errorf("off: got a tip of %d, want the node's advice, which is another", got)
 	}

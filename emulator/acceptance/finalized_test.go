@@ -21,7 +21,7 @@ func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	b.useTheKey(t, 0, 1)
 	b.mine(t, 1)
 	b.post(t, transfer(s, "waiting"))
-	incident, _ := b.inProtect(t, s)
+	incident := b.inProtect(t, s)
 	b.mine(t, 70)
 	resync := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "none"}}
 	b.refusedRelease(t, "resync where nobody declared that the tag is missing", s, resync, "chain.finalizedTag")

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -26,8 +25,7 @@ var payrollServer = sync.OnceValues(func() (string, error) {
 // withPayroll returns o for functions with the payroll compiled in.
 func withPayroll(t *testing.T, o stack.Options) stack.Options {
 	t.Helper()
-	path := must(payrollServer())(t)
-	o.Binary = path
+	o.Binary = must(payrollServer())(t)
 	return o
 }
 
@@ -41,7 +39,6 @@ func (b bench) payer(t *testing.T) *functions.App {
 	return app
 }
 
-// pay posts a request for a wage.
 func (b bench) pay(t *testing.T, app *functions.App, s txmanager.Submitter, request, how string) (txID string) {
 	t.Helper()
 	return must(app.WithNonce(b.ctx, s, request, "wage", payroll.Wage{Wei: 5, How: how}))(t)
@@ -67,14 +64,9 @@ func TestTX009HandlerFailure(t *testing.T) {
 			b.ends(t, map[txmanager.Submitter]int{s: len(reasons) + 2})
 			b.wantState(t, "the one that pays", paid, "CONFIRMED")
 			for how, want := range reasons {
-				_, r := b.ask(t, stack.OperatorAccount, failed[how])
-				if r.State != "FAILED" || *r.SubState != "PLACEHOLDER" || r.LastError == nil || !strings.Contains(*r.LastError, want) {
-					t.Errorf("the one that %s: got %s %s, want FAILED/PLACEHOLDER for %q", how, r.State, text(r.LastError), want)
-				}
+				b.wantPlaceholder(t, "the one that "+how, failed[how], want)
 			}
-			if again := b.pay(t, app, s, "r-0", ""); again != paid {
-				t.Errorf("the same request again: got %s, want %s", again, paid)
-			}
+			equal(t, "the same request again", b.pay(t, app, s, "r-0", ""), paid)
 		})
 	}
 }

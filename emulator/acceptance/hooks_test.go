@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -43,8 +44,7 @@ var (
 // hook runs the owner's program once in a separate process, which may be killed.
 func (b bench) hook(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
-	path := must(ownerProgram())(t)
-	c := exec.CommandContext(b.ctx, path, args...)
+	c := exec.CommandContext(b.ctx, must(ownerProgram())(t), args...)
 	c.Env = b.Environment()
 	var said strings.Builder
 	c.Stderr = &said
@@ -69,7 +69,6 @@ func (b bench) hookUntilAnswered(t *testing.T, args ...string) string {
 	}
 }
 
-// allocate reserves nonces for the owner.
 func (b bench) allocate(t *testing.T, s txmanager.Submitter, owner string, requests ...string) (all []functions.Reservation) {
 	t.Helper()
 	must(b.DB.Exec(b.ctx, `update submitter set callers = callers || '{hooks}' where submitter = $1 and not 'hooks' = any (callers)`, s))(t)
@@ -183,27 +182,18 @@ func TestOwnerSendsByItself(t *testing.T) {
 	lent := b.allocate(t, s, "mover", "m-0")[0]
 	behind := b.postUntilAnswered(t, transfer(s, "behind it"))
 	b.useTheKey(t, lent.Nonce, 2)
-	incident, evidence := b.inProtect(t, s)
-	if !strings.Contains(evidence, "TAKEN") {
-		t.Errorf("evidence: got %s, want TAKEN", evidence)
-	}
+	incident := b.inProtect(t, s, "TAKEN")
 	b.wantFate(t, "behind it", behind, "QUEUED", -1)
 	body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the mover sent it"}
-	var status int
-	var answer string
-	if err := poll(b.ctx, func() bool {
-		status, answer = b.release(t, s, body)
+	b.until(t, "resync without a name was never refused", func() bool {
+		_, answer := b.release(t, s, body)
 		return strings.Contains(answer, "must say for each which request")
-	}); err != nil {
-		t.Fatalf("resync without a name: got %d %s, want it refused", status, answer)
-	}
+	})
 	body["requests"] = map[string]string{"0": lent.RequestID}
-	if err := poll(b.ctx, func() bool {
-		status, answer = b.release(t, s, body)
-		return status == 200
-	}); err != nil {
-		t.Fatalf("resync: got %d %s", status, answer)
-	}
+	b.until(t, "resync was never accepted", func() bool {
+		status, _ := b.release(t, s, body)
+		return status == http.StatusOK
+	})
 	b.finish(t)
 	b.wantContiguous(t, s, 2)
 	b.wantFate(t, "the reservation", lent.TxID, "CONFIRMED/RECORDED", 0)

@@ -25,13 +25,9 @@ func (b bench) send(t *testing.T, method, url, token, body string) (int, http.He
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, url, err)
-	}
+	resp := must(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	answer := must(io.ReadAll(resp.Body))(t)
-	return resp.StatusCode, resp.Header, answer
+	return resp.StatusCode, resp.Header, must(io.ReadAll(resp.Body))(t)
 }
 
 func (b bench) wantProblem(t *testing.T, status int, header http.Header, answer []byte, want problem) {
@@ -111,20 +107,17 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("another caller's transaction: got %d, want 404", status)
 	}
 	b.call(t, stranger, http.MethodPost, "/api/v1/tx", transfer(b.Submitters()[0], "theirs")).want("a submitter that is not the caller's", http.StatusNotFound, `"UNKNOWN_SUBMITTER"`)
-	if status, _, _ := b.send(t, http.MethodGet, info.API+"/admin/v1/submitters", info.Token, ""); status != http.StatusForbidden {
-		t.Errorf("admin by a caller: got %d, want 403", status)
+	sends := func(what, method, url, token, body string, want int) {
+		t.Helper()
+		status, _, _ := b.send(t, method, url, token, body)
+		equal(t, what, status, want)
 	}
-	if status, _, _ := b.send(t, http.MethodGet, info.API+"/api/v1/tx/"+id, "", ""); status != http.StatusUnauthorized {
-		t.Errorf("no token: got %d, want 401", status)
-	}
-	if status, _, _ := b.send(t, http.MethodPost, info.API+"/internal/advance", info.Operator, "{}"); status != http.StatusNotFound {
-		t.Errorf("an internal path on the public port: got %d, want 404", status)
-	}
+	sends("admin by a caller", http.MethodGet, info.API+"/admin/v1/submitters", info.Token, "", http.StatusForbidden)
+	sends("no token", http.MethodGet, info.API+"/api/v1/tx/"+id, "", "", http.StatusUnauthorized)
+	sends("an internal path on the public port", http.MethodPost, info.API+"/internal/advance", info.Operator, "{}", http.StatusNotFound)
 	for name, flaw := range map[string]issuer.Flaw{"expired": issuer.Expired, "forged": issuer.OtherKey, "unsigned": issuer.Unsigned, "another issuer": issuer.WrongIssuer} {
 		token := must(b.Issuer.FlawedToken(stack.CallerAccount, stack.PublicAudience, flaw))(t)
-		if status, _, _ := b.send(t, http.MethodGet, info.API+"/api/v1/tx/"+id, token, ""); status != http.StatusUnauthorized {
-			t.Errorf("token %s: got %d, want 401", name, status)
-		}
+		sends("token "+name, http.MethodGet, info.API+"/api/v1/tx/"+id, token, "", http.StatusUnauthorized)
 	}
 	body := `{"submitter": "` + string(b.Submitters()[0]) + `"}`
 	for name, c := range map[string]struct {
@@ -136,8 +129,6 @@ func TestIdentity(t *testing.T) {
 		"the tasks' account":  {stack.TasksAccount, stack.InternalAudience, http.StatusNoContent},
 	} {
 		token := must(b.Issuer.Token(b.ctx, c.account, c.audience))(t)
-		if status, _, _ := b.send(t, http.MethodPost, b.URLMap.InternalURL()+"/internal/advance", token, body); status != c.want {
-			t.Errorf("advance with %s: got %d, want %d", name, status, c.want)
-		}
+		sends("advance with "+name, http.MethodPost, b.URLMap.InternalURL()+"/internal/advance", token, body, c.want)
 	}
 }

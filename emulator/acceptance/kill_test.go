@@ -3,6 +3,7 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,9 +26,7 @@ var quick = map[string]string{
 func withSettings(all ...map[string]string) map[string]string {
 	sum := make(map[string]string)
 	for _, m := range all {
-		for k, v := range m {
-			sum[k] = v
-		}
+		maps.Copy(sum, m)
 	}
 	return sum
 }
@@ -150,7 +149,6 @@ func resubmitEpisode(t *testing.T, b bench, folder, point string) {
 	b.ends(t, map[txmanager.Submitter]int{s: 1})
 }
 
-// cancelEpisode cancels a transaction in flight.
 func cancelEpisode(t *testing.T, b bench, folder, point string) {
 	s := b.Submitters()[0]
 	id := b.inFlight(t, transfer(s, "regretted"))
@@ -164,7 +162,6 @@ func cancelEpisode(t *testing.T, b bench, folder, point string) {
 	}
 }
 
-// releaseEpisode resumes a submitter from PROTECT.
 func releaseEpisode(t *testing.T, b bench, folder, point string) {
 	s := b.Submitters()[0]
 	must(b.DB.Exec(b.ctx, `insert into protect_incident (submitter, incident, evidence) values ($1, 1, '{}')`, s))(t)

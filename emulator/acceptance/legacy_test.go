@@ -35,9 +35,7 @@ func (b bench) wantOnePrice(t *testing.T) {
 			t.Errorf("%s: got %+v, waits %v, %v; want it mined, of legacy form at %s, for this chain", hash, tx, waits, err, price)
 		}
 	}
-	if rows.Err() != nil {
-		t.Fatal(rows.Err())
-	}
+	check(t, rows.Err())
 }
 
 // With legacy gas prices a congested chain is outbid in the same way. With the gas bump on the load
@@ -45,22 +43,8 @@ func (b bench) wantOnePrice(t *testing.T) {
 // transactions.
 func TestLegacyFeesOnACongestedChain(t *testing.T) {
 	t.Parallel()
-	on := withSettings(byOnePrice, map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"})
-	b, blocks := congestedRun(t, on, func(b bench, s txmanager.Submitter, n int) { b.await(t, s, txmanager.Confirmed, n) })
-	s := b.Submitters()[0]
-	b.finish(t)
-	b.wantContiguous(t, s, 4)
-	b.check(t)
-	b.wantOnePrice(t)
-	b.wantCount(t, "ended by a replacement, with its hash", 4, `select count(*) from managed_tx m where replaced_by_hash = tx_hash
-		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`)
-
-	off, _ := congestedRun(t, byOnePrice, func(b bench, s txmanager.Submitter, n int) {
-		if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)); err != nil {
-			t.Error(err)
-		}
-	})
-	off.wantCount(t, "off, after as many blocks", 4, `select count(*) from managed_tx where state in ('SUBMITTED', 'TRACKING') and receipt is null`)
+	on, off := congestedRuns(t, byOnePrice)
+	on.wantOnePrice(t)
 	off.wantCount(t, "off", 0, `select count(*) from tx_version where version > 1`)
 	off.Chain.StartMining() // the congestion has ended
 	off.ends(t, map[txmanager.Submitter]int{off.Submitters()[0]: 4})

@@ -32,7 +32,6 @@ type lockedText struct {
 	text bytes.Buffer
 }
 
-// Write implements [io.Writer].
 func (l *lockedText) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,9 +132,7 @@ func TestLocalEnvironment(t *testing.T) {
 		if err != nil || !strings.Contains(string(out), "docs/runbooks/"+d.Runbook+" says") {
 			t.Fatalf("drill %s: got %v\n%s", d.Name, err, out)
 		}
-		if _, err := os.Stat("../../docs/runbooks/" + d.Runbook); err != nil {
-			t.Errorf("drill %s: %v", d.Name, err)
-		}
+		must(os.Stat("../../docs/runbooks/" + d.Runbook))(t)
 		t.Logf("drill %s: %s", d.Name, time.Since(began).Round(100*time.Millisecond))
 	}
 	if out, err := l.drill(t, "no-such").CombinedOutput(); err == nil || !strings.Contains(string(out), "there is no drill no-such") {
@@ -188,9 +185,7 @@ func (l *local) settings(t *testing.T) {
 		if d, err := time.ParseDuration(value); err == nil {
 			value = d.String()
 		}
-		if shown[variable] != value {
-			t.Errorf("--set %s=%s: the functions run by %q", variable, value, shown[variable])
-		}
+		equal(t, "what the functions run by for "+variable, shown[variable], value)
 	}
 }
 
@@ -208,16 +203,12 @@ func (l *local) signIn(t *testing.T) {
 	}
 	operator, viewer := t.TempDir()+"/operator", t.TempDir()+"/viewer"
 	ended := l.shell(t, `echo "200 $API/console/"`)
-	if got := opens(operator, printed[1]); got+"\n" != ended {
-		t.Errorf("the printed URL: got %s, want %s", got, ended)
-	}
+	equal(t, "the printed URL", opens(operator, printed[1])+"\n", ended)
 	if got := opens(viewer, printed[1]); !strings.HasPrefix(got, "403 ") {
 		t.Errorf("the printed URL again: got %s, want 403", got)
 	}
 	again := strings.TrimSpace(l.shell(t, "curl -sS -X POST $CONTROL/console?as=viewer"))
-	if got := opens(viewer, again); got+"\n" != ended {
-		t.Errorf("a viewer's URL: got %s, want %s", got, ended)
-	}
+	equal(t, "a viewer's URL", opens(viewer, again)+"\n", ended)
 }
 
 // paste runs the printed commands: tokens, an intent to its end, a transfer, a payout. The webhook receiver prints what it
@@ -229,9 +220,7 @@ func (l *local) paste(t *testing.T) {
 		l.printed(t, "move-1"): `"COMMITTED"`, l.printed(t, "pay-1"): `"to":"CHAIN"`,
 		"curl -sS $CONTROL/token/user/x": "invalid syntax",
 	} {
-		if got := l.shell(t, command); !strings.Contains(got, want) {
-			t.Errorf("%s\ngot %s, want %s", command, got, want)
-		}
+		says(t, command, l.shell(t, command), want)
 	}
 	end := l.printed(t, "requestId=hello-1")
 	l.until(t, "the pasted intent never ended", func() bool { return strings.Contains(l.shell(t, end), `"state":"CONFIRMED"`) })

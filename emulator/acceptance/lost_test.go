@@ -53,7 +53,6 @@ func (b bench) askRelease(t *testing.T, s txmanager.Submitter, query string, bod
 	})
 }
 
-// released calls askRelease and requires success.
 func (b bench) released(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (answer releaseAnswer) {
 	t.Helper()
 	status, text := b.askRelease(t, s, query, body)
@@ -64,7 +63,7 @@ func (b bench) released(t *testing.T, s txmanager.Submitter, query string, body 
 }
 
 // refusedRelease calls askRelease and requires a refusal with these texts.
-func (b bench) refusedRelease(t *testing.T, what string, s txmanager.Submitter, body map[string]any, wants ...string) {
+func (b bench) refusedRelease(t *testing.T, what string, s txmanager.Submitter, body map[string]any, wants ...string) (text string) {
 	t.Helper()
 	status, text := b.askRelease(t, s, "", body)
 	for _, want := range wants {
@@ -72,6 +71,7 @@ func (b bench) refusedRelease(t *testing.T, what string, s txmanager.Submitter, 
 			t.Errorf("%s: got %d %s, want 400 with %q", what, status, text, want)
 		}
 	}
+	return text
 }
 
 // allEnded waits until each transaction is terminal.

@@ -4,6 +4,7 @@
 package acceptance
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -29,9 +31,16 @@ var (
 	check    = acceptancetest.Check
 	poll     = acceptancetest.Wait
 	parallel = acceptancetest.Parallel
+	same     = checks.Same
+	says     = acceptancetest.Says
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}
 
 // bench is a running stack with direct access to its database and chain.
 type bench struct {
@@ -46,7 +55,6 @@ type turn struct {
 	block         uint64 // the chain's first block of this turn
 }
 
-// Submitters returns the test's submitters.
 func (b bench) Submitters() []txmanager.Submitter {
 	all := b.Stack.Submitters()
 	if b.number == 0 {
@@ -58,21 +66,8 @@ func (b bench) Submitters() []txmanager.Submitter {
 // setup starts a stack for t with few submitters, two processes and quick blocks. Only the test runs the sweep.
 func setup(t testing.TB, o stack.Options) bench {
 	t.Helper()
-	if o.Binary == "" {
-		o.Binary = binary
-	}
-	if o.BlockTime == 0 {
-		o.BlockTime = 250 * time.Millisecond
-	}
-	if o.Submitters == 0 {
-		o.Submitters = 2
-	}
-	if o.Processes == 0 {
-		o.Processes = 2
-	}
-	if o.SweepEvery == 0 {
-		o.SweepEvery = -1
-	}
+	o.Binary, o.BlockTime, o.SweepEvery = cmp.Or(o.Binary, binary), cmp.Or(o.BlockTime, 250*time.Millisecond), cmp.Or(o.SweepEvery, -1)
+	o.Submitters, o.Processes = cmp.Or(o.Submitters, 2), cmp.Or(o.Processes, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 	t.Cleanup(cancel)
 	return bench{Deployment: acceptancetest.StartFor(ctx, t, o), ctx: ctx}
@@ -86,7 +81,6 @@ func transfer(s txmanager.Submitter, requestID string) map[string]any {
 	}
 }
 
-// post posts an intent and returns the status and the txId.
 func (b bench) post(t *testing.T, intent map[string]any) (status int, txID string) {
 	t.Helper()
 	a := b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
@@ -115,7 +109,6 @@ func (b bench) postMany(t *testing.T, s txmanager.Submitter, n int) {
 	}
 }
 
-// each returns n for each submitter.
 func (b bench) each(n int) map[txmanager.Submitter]int {
 	all := make(map[txmanager.Submitter]int)
 	for _, s := range b.Submitters() {
@@ -124,7 +117,6 @@ func (b bench) each(n int) map[txmanager.Submitter]int {
 	return all
 }
 
-// answered is the answer to a call.
 type answered struct {
 	t      *testing.T
 	status int
@@ -132,7 +124,6 @@ type answered struct {
 	err    error
 }
 
-// call makes one call of the public paths.
 func (b bench) call(t *testing.T, account, method, path string, body any) answered {
 	status, text, err := b.Call(b.ctx, account, method, path, body)
 	return answered{t, status, string(text), err}
@@ -176,7 +167,6 @@ func (b bench) repeat(t *testing.T, what string, make func() answered, again fun
 	return a.status, a.text
 }
 
-// record is the query's answer about a transaction.
 type record struct {
 	TxID, RequestID, State string
 	SubState, TxHash       *string
@@ -186,7 +176,6 @@ type record struct {
 	Confirmations          []struct{ Number uint64 }
 }
 
-// ask queries a transaction as account.
 func (b bench) ask(t *testing.T, account, txID string) (status int, r record) {
 	t.Helper()
 	a := b.call(t, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
@@ -196,7 +185,6 @@ func (b bench) ask(t *testing.T, account, txID string) (status int, r record) {
 	return a.status, r
 }
 
-// wantState checks the state of a transaction.
 func (b bench) wantState(t *testing.T, what, txID, want string) {
 	t.Helper()
 	if _, r := b.ask(t, stack.OperatorAccount, txID); r.State != want {
@@ -252,21 +240,16 @@ func (b bench) count(query string, args ...any) (n int) {
 	return n
 }
 
-// awaitCount waits until the counting query returns the number.
 func (b bench) awaitCount(t *testing.T, wrong string, want int, query string, args ...any) {
 	t.Helper()
 	b.until(t, wrong, func() bool { return b.count(query, args...) == want })
 }
 
-// wantCount checks the result of a counting query.
 func (b bench) wantCount(t *testing.T, what string, want int, query string, args ...any) {
 	t.Helper()
-	if got := b.count(query, args...); got != want {
-		t.Errorf("%s: got %d, want %d", what, got, want)
-	}
+	equal(t, what, b.count(query, args...), want)
 }
 
-// value returns the one value of the query.
 func value[T any](t *testing.T, b bench, query string, args ...any) (v T) {
 	t.Helper()
 	check(t, b.DB.QueryRow(b.ctx, query, args...).Scan(&v), query)

@@ -72,17 +72,12 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 		return b.count(`select count(*) from protect_incident where closed_at is null`) > 0
 	})
 	for _, s := range b.Submitters() {
-		if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, "not the one written last") {
-			t.Errorf("%s: got evidence %s, want the database's identity", s, evidence)
-		}
+		b.inProtect(t, s, "not the one written last")
 	}
-	if status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "lost")); !strings.Contains(text, "SUBMITTER_PROTECTED") {
-		t.Errorf("create: got %d %s, want SUBMITTER_PROTECTED", status, text)
-	}
+	_, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "lost"))
+	says(t, "create", text, "SUBMITTER_PROTECTED")
 	b.wantCount(t, "the lost request", 0, `select count(*) from managed_tx where request_id = 'lost'`)
-	if now := b.marked(t); now != current {
-		t.Errorf("the mark: got %+v, want %+v untouched by a database that does not hold it", now, current)
-	}
+	equal(t, "the mark (untouched by a database that does not hold it)", b.marked(t), current)
 	b.operates(t, "/admin/v1/database/accept", map[string]any{"reason": "reconciled"})
 	if now := b.marked(t); now.Generation <= current.Generation || now.Reason != "accepted" {
 		t.Errorf("the mark after the acceptance: got %+v, want a new one", now)
@@ -112,9 +107,7 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 	b.gauges(t, map[string]float64{"fencepost_database_mark_uncompared": 0})
 	b.Storage.Break(true)
 	b.gauges(t, map[string]float64{"fencepost_database_mark_uncompared": 1})
-	if _, err := b.StartProcess(b.ctx, nil); err != nil { // a process that has never read the mark
-		t.Fatalf("a process without a mark to look at: %v", err)
-	}
+	must(b.StartProcess(b.ctx, nil))(t) // a process that has never read the mark
 	var ids []string
 	for _, name := range []string{"a", "b", "c", "d"} {
 		_, id := b.post(t, transfer(s, name))

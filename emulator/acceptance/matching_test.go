@@ -2,12 +2,10 @@ package acceptance
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -60,16 +58,11 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 				b.payByHand(t, uint64(n), to, 1000)
 			}
 			b.Chain.StartMining()
-			incident, _ := b.inProtect(t, s)
+			incident := b.inProtect(t, s)
 			b.mine(t, 70)
 
 			body := map[string]any{"incident": incident, "mode": "resync", "count": 4, "reason": "paid by hand", "others": "matching"}
-			status, text := b.askRelease(t, s, "", body)
-			for _, want := range []string{"nonce 0:", "nonce 1:", "nonce 2:", "double", "twin-a", "twin-b"} {
-				if status != http.StatusBadRequest || !strings.Contains(text, want) {
-					t.Errorf("what matches more than one: got %d %s, want 400 with %q", status, text, want)
-				}
-			}
+			text := b.refusedRelease(t, "what matches more than one", s, body, "nonce 0:", "nonce 1:", "nonce 2:", "double", "twin-a", "twin-b")
 			if strings.Contains(text, "nonce 3:") {
 				t.Errorf("what matches one to one: got %s, want nothing said of nonce 3", text)
 			}
@@ -77,36 +70,28 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 			body["requests"] = map[string]string{"0": "double", "1": txmanager.NoRequest, "2": "twin-a"}
 			before := b.decidedUpon(t)
 			tried := b.released(t, s, "?dryRun=true", body)
-			if diff := cmp.Diff(before, b.decidedUpon(t)); diff != "" {
-				t.Errorf("the trial wrote (-before +after):\n%s", diff)
-			}
+			same(t, "what the trial left", b.decidedUpon(t), before)
 			done := b.released(t, s, "", body)
 			if !tried.DryRun || done.DryRun {
 				t.Errorf("dryRun: got %t for the trial and %t for the release, want true and false", tried.DryRun, done.DryRun)
 			}
-			if tried.DryRun = false; !cmp.Equal(tried, done) {
-				t.Errorf("the trial against the release (-tried +done):\n%s", cmp.Diff(tried, done))
-			}
+			tried.DryRun = false
+			same(t, "the release, as tried", done, tried)
 			var named []string
 			for _, one := range done.Named {
 				named = append(named, fmt.Sprint(one.Nonce, " ", one.RequestID))
 			}
-			if diff := cmp.Diff([]string{"0 double", "2 twin-a", "3 one"}, named); diff != "" {
-				t.Errorf("named (-want +got):\n%s", diff)
-			}
+			same(t, "named", named, []string{"0 double", "2 twin-a", "3 one"})
 
 			b.await(t, s, txmanager.Confirmed, 3+1+max(0, window-4)) // the named ones, twin-b, and those whose nonce was not lost
 			for to, want := range map[common.Address]int64{one: 1000, twin: 2000, double: 2000, held: 10 * int64(max(0, window-4))} {
-				if got := b.received(t, to); got != want {
-					t.Errorf("%s: got %d wei on the chain, want %d", to, got, want)
-				}
+				equal(t, fmt.Sprint("wei on the chain of ", to), b.received(t, to), want)
 			}
 		})
 	}
 }
 
-func (b bench) decidedUpon(t *testing.T) (lines string) {
+func (b bench) decidedUpon(t *testing.T) string {
 	t.Helper()
-	check(t, b.DB.QueryRow(b.ctx, decidedUpon).Scan(&lines))
-	return lines
+	return value[string](t, b, decidedUpon)
 }

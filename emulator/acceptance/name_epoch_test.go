@@ -41,7 +41,7 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			b.until(t, "the account never came into PROTECT", func() bool {
 				return b.RunSweep(b.ctx) == nil && b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
 			})
-			incident, _ := b.inProtect(t, s)
+			incident := b.inProtect(t, s)
 			b.mine(t, 70)
 			none := map[string]string{} // the node can have pruned the first of them: see [txmanager.ErrPruned]
 			for n := range lost {
@@ -66,18 +66,14 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			}
 			b.await(t, s, txmanager.Confirmed, 2+next)
 
-			if got := b.epochOfTheDatabase(t); got != epoch {
-				t.Errorf("the database's epoch: got %s after the release, want %s as before", got, epoch)
-			}
+			equal(t, "the database's epoch after the release", b.epochOfTheDatabase(t), epoch)
 			mined := b.minedWorth(t)
 			for wei := int64(4000); wei < 7000; wei++ {
 				want := 0
 				if wei < 4002 || wei >= 5000 && wei < int64(5000+lost) || wei >= 6000 && wei < 6000+next {
 					want = 1
 				}
-				if mined[wei] != want {
-					t.Errorf("the intent of %d wei: got it on the chain %d times, want %d", wei, mined[wei], want)
-				}
+				equal(t, fmt.Sprintf("transactions of %d wei on the chain", wei), mined[wei], want)
 			}
 		})
 	}

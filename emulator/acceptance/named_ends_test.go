@@ -62,7 +62,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			b.createByHand(t, 0, 0xfe)
 			b.createByHand(t, 1, 0xfe, 0xfe)
 			b.Chain.StartMining()
-			incident, _ := b.inProtect(t, s)
+			incident := b.inProtect(t, s)
 			b.mine(t, 70)
 			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "sent by hand"}
 			b.refusedRelease(t, "nothing named", s, body, "nonce 0:", "here")
@@ -129,13 +129,12 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				b.await(t, s, txmanager.Tracking, 2)
 				bytes := b.raw(t, twice, "ORIGINAL")
 				b.RPC.SetFaults(rpcproxy.Faults{LoseSend: 1}) // no resent transaction reaches the node
-				if _, err := b.DB.Exec(b.ctx, `update submitter set max_in_flight = $2 where submitter = $1`, s, window); err != nil {
-					t.Fatal(err) // a window of 1 allocates no second nonce: it was narrowed afterwards
-				}
+				// A window of 1 allocates no second nonce: it was narrowed afterwards.
+				must(b.DB.Exec(b.ctx, `update submitter set max_in_flight = $2 where submitter = $1`, s, window))(t)
 				b.Chain.DropPool()
 				b.payByHand(t, 0, to, 1000)
 				b.Chain.StartMining()
-				incident, _ := b.inProtect(t, s)
+				incident := b.inProtect(t, s)
 				b.mine(t, 70)
 				body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "paid by hand", "requests": map[string]string{"0": "twice"}}
 				done := b.released(t, s, "", body)
@@ -153,9 +152,7 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				}
 				b.RPC.SetFaults(rpcproxy.Faults{})
 				b.allEnded(t)
-				if got := b.received(t, to); got != want {
-					t.Errorf("twice: got %d wei on the chain, want %d", got, want)
-				}
+				equal(t, "wei of it on the chain", b.received(t, to), want)
 				if alert := alertOf(t, "carried-out-twice"); mined == "own bytes" {
 					b.logged(t, alert)
 				} else if b.Log.Has(alert) {

@@ -26,7 +26,6 @@ func (b bench) received(t *testing.T, to common.Address) int64 {
 	return must(b.Node.BalanceAt(b.ctx, to, nil))(t).Int64()
 }
 
-// orderTo returns a request that pays wei to an address.
 func orderTo(s txmanager.Submitter, requestID string, to common.Address, wei int64) map[string]any {
 	body := transfer(s, requestID)
 	body["payload"] = map[string]any{"to": strings.ToLower(to.Hex()), "value": fmt.Sprint(wei)}
@@ -53,7 +52,7 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			b.payByHand(t, 0, to(11), 1000) // named-11, by an operator
 			b.payByHand(t, 1, to(20), 777)  // a request that was lost with the database
 			b.Chain.StartMining()
-			incident, _ := b.inProtect(t, s)
+			incident := b.inProtect(t, s)
 			b.mine(t, 70)
 			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "paid by hand"}
 			b.refusedRelease(t, "without the name", s, body, "named-11")
@@ -91,13 +90,9 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 				if i < min(window, 2) { // held a nonce that was lost
 					want = 0
 				}
-				if got := b.received(t, to(i)); got != want {
-					t.Errorf("named-%d: got %d wei on the chain, want %d", i, got, want)
-				}
+				equal(t, fmt.Sprint("wei on the chain of named-", i), b.received(t, to(i)), want)
 			}
-			if got := b.received(t, to(20)); got != 777 {
-				t.Errorf("the lost request: got %d wei on the chain, want 777, once", got)
-			}
+			equal(t, "wei on the chain of the lost request", b.received(t, to(20)), 777)
 		})
 	}
 }
@@ -105,15 +100,11 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 // releasesAtOnce makes the same release twice concurrently, and returns the answers by status.
 func (b bench) releasesAtOnce(t *testing.T, s txmanager.Submitter, body map[string]any) map[int]string {
 	t.Helper()
-	type answer struct {
-		status int
-		text   string
-	}
-	answers := make(chan answer)
+	answers := make(chan answered)
 	for range 2 {
 		go func() {
 			status, text := b.askRelease(t, s, "", body)
-			answers <- answer{status, text}
+			answers <- answered{status: status, text: text}
 		}()
 	}
 	byStatus := make(map[int]string)
@@ -153,13 +144,10 @@ func (b bench) wantLostIsAnswered(t *testing.T, account string, intent map[strin
 	if json.Unmarshal([]byte(a.text), &r) != nil || a.status != http.StatusOK || r.State != state || text(r.SubState) != sub || text(r.TxHash) != hash {
 		t.Fatalf("%s: got %d %s, %v; want 200, %s/%s with %s", what, a.status, a.text, a.err, state, sub, hash)
 	}
-	if !strings.Contains(posted.text, r.TxID) {
-		t.Errorf("%s, posted again: got %s, want the txId %s", what, posted.text, r.TxID)
-	}
+	says(t, what+", posted again", posted.text, r.TxID)
 	b.call(t, account, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil).want(what+", cancelled", http.StatusOK, `"EXECUTED"`)
 }
 
-// byRequest queries a request by its submitter and id.
 func (b bench) byRequest(t *testing.T, account string, intent map[string]any) answered {
 	return b.call(t, account, http.MethodGet, fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"]), nil)
 }
@@ -197,7 +185,7 @@ func TestManyLostNoncesAreShownAndMatched(t *testing.T) {
 				b.payByHand(t, uint64(i), to(i), 1000)
 			}
 			b.Chain.StartMining()
-			incident, _ := b.inProtect(t, s)
+			incident := b.inProtect(t, s)
 			b.until(t, "not all is mined", func() bool { return len(b.mined(t, s)) == lost })
 			b.mine(t, 70)
 			body := map[string]any{"incident": incident, "mode": "resync", "count": lost, "reason": "paid by hand"}
@@ -224,9 +212,7 @@ func TestManyLostNoncesAreShownAndMatched(t *testing.T) {
 			}
 			before := b.decidedUpon(t)
 			tried := b.released(t, s, "?dryRun=true", body)
-			if diff := cmp.Diff(before, b.decidedUpon(t)); diff != "" {
-				t.Errorf("the trial wrote (-before +after):\n%s", diff)
-			}
+			same(t, "what the trial left", b.decidedUpon(t), before)
 			done := b.released(t, s, "", body)
 			if tried.DryRun = false; !cmp.Equal(tried, done) || len(done.Named) != named || len(done.Displaced) != lost || done.NextNonce != lost {
 				t.Errorf("the release: got %d named, %d lost and next nonce %d, want %d, %d and %d, and the trial to say the same:\n%s",
@@ -237,9 +223,7 @@ func TestManyLostNoncesAreShownAndMatched(t *testing.T) {
 			b.allEnded(t)
 			b.mine(t, 5)
 			for i := range lost {
-				if got := b.received(t, to(i)); got != 1000 {
-					t.Errorf("nonce %d: got %d wei on the chain, want 1000, once", i, got)
-				}
+				equal(t, fmt.Sprint("wei on the chain by nonce ", i), b.received(t, to(i)), 1000)
 			}
 			for _, i := range []int{75, 90, 104} {
 				b.wantRecorded(t, ids[i])

@@ -22,9 +22,7 @@ func (b bench) calm(t *testing.T) {
 func (b bench) struck(t *testing.T, fault string, n int) {
 	t.Helper()
 	before := b.RPC.Counts()[fault]
-	if err := poll(b.ctx, func() bool { return b.RPC.Counts()[fault] >= before+n }); err != nil {
-		t.Fatalf("strikes of %q: got %d after %d, want %d more: %v", fault, b.RPC.Counts()[fault], before, n, err)
-	}
+	b.until(t, fmt.Sprintf("%q never struck %d times more", fault, n), func() bool { return b.RPC.Counts()[fault] >= before+n })
 }
 
 // A node sometimes does not answer, disconnects, lags, forgets or is not ready. The manager relies on

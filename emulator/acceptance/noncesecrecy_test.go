@@ -49,13 +49,9 @@ func TestNoNonceReachesACaller(t *testing.T) {
 			}
 		}
 	}
-	mine := b.answers(t, stack.CallerAccount, held, "held")["/api/v1/tx/"+held]
-	if !strings.Contains(mine, `"nonce_too_high: the node refuses it before the transactions of lower nonces; it is sent again"`) {
-		t.Errorf("the caller's answer: got %s, want the class and its sentence", mine)
-	}
-	if his := b.answers(t, stack.OperatorAccount, held, "held")["/api/v1/tx/"+held]; !strings.Contains(his, `"lastErrorDetail":"`+words+`"`) {
-		t.Errorf("the operator's answer: got %s, want the node's words", his)
-	}
+	says(t, "the caller's answer", b.answers(t, stack.CallerAccount, held, "held")["/api/v1/tx/"+held],
+		`"nonce_too_high: the node refuses it before the transactions of lower nonces; it is sent again"`)
+	says(t, "the operator's answer", b.answers(t, stack.OperatorAccount, held, "held")["/api/v1/tx/"+held], `"lastErrorDetail":"`+words+`"`)
 	b.wantCount(t, "events with the sentence for callers", 1, `select count(*) from event where type = 'TxFailed' and body -> 'data' ->> 'detail' = 'the call would revert'`)
 	b.RPC.SetFaults(rpcproxy.Faults{})
 }

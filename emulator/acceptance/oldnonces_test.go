@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 	swept("what was in flight in the copy is final", func() bool {
 		return b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s) == 1
 	})
-	incident, _ := b.inProtect(t, s)
+	incident := b.inProtect(t, s)
 	body := map[string]any{"incident": incident, "mode": "resync", "count": 3, "reason": "reconciled"}
 	var status int
 	var text string
@@ -61,9 +62,7 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 	_, last := b.post(t, worth(s, "last", 108))
 	b.confirmed(t, last)
 	for wei, want := range map[int64]int{100: 1, 102: 1, 106: 1, 108: 1} {
-		if got := b.timesMined(t, wei); got != want {
-			t.Errorf("the intent of %d wei: got it on the chain %d times, want %d", wei, got, want)
-		}
+		equal(t, fmt.Sprintf("transactions of %d wei on the chain", wei), b.timesMined(t, wei), want)
 	}
 }
 
@@ -79,7 +78,7 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 	b.await(t, s, txmanager.Tracking, 2)
 	b.useTheKey(t, 0, 50)
 	b.Chain.StartMining()
-	incident, _ := b.inProtect(t, s)
+	incident := b.inProtect(t, s)
 	b.mine(t, 700)
 	var shown []lostShown
 	read := func() bool {

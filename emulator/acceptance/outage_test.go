@@ -45,7 +45,6 @@ func newDeafness(t *testing.T) *deafness {
 	return d
 }
 
-// standBefore sets the service's address.
 func (d *deafness) standBefore(address string) {
 	d.address = address
 	close(d.before)
@@ -110,9 +109,7 @@ func TestCloudTasksSaysNothing(t *testing.T) {
 				t.Errorf("got %s, want 202", r)
 			}
 		}
-		if len(results) != len(intents) {
-			t.Errorf("results: got %d, want %d", len(results), len(intents))
-		}
+		equal(t, "results", len(results), len(intents))
 	})
 	b.overdue(t, len(intents))
 	took("the sweep", time.Minute, func() {

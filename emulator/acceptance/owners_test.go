@@ -55,9 +55,7 @@ func TestTX005PausedAfterTheRelease(t *testing.T) {
 	check(t, paused.Signal(syscall.SIGCONT))
 	b.postUntilAnswered(t, transfer(s, "after"))
 	b.ends(t, map[txmanager.Submitter]int{s: 3})
-	if got := b.Chain.Calls("eth_sendRawTransaction"); got != sent+1 {
-		t.Errorf("sends after the paused process resumed: got %d, want 1, of the transaction posted then", got-sent)
-	}
+	equal(t, "sends after the paused process resumed, of the transaction posted then", b.Chain.Calls("eth_sendRawTransaction")-sent, 1)
 	b.wantNoOldToken(t)
 	b.inOrder(t)
 }
@@ -128,9 +126,7 @@ func TestTX007Reorg(t *testing.T) {
 			b.inFlight(t, transfer(s, "r"))
 			b.mine(t, 2)
 			first := b.includedIn(t, "")
-			if err := b.Chain.Reorg(2, nil, nil, nil); err != nil { // three empty blocks instead of two
-				t.Fatal(err)
-			}
+			check(t, b.Chain.Reorg(2, nil, nil, nil)) // three empty blocks instead of two
 			if vanishes {
 				b.Chain.DropPool()
 			} else {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -18,7 +17,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// clients returns clients for the public paths.
 func (b bench) clients(t *testing.T) (shop, operator *client.Client) {
 	t.Helper()
 	return must(b.Client(stack.CallerAccount))(t), must(b.Client(stack.OperatorAccount))(t)
@@ -34,7 +32,6 @@ func wantRefused(t *testing.T, what, code string) func(_ any, err error) {
 	}
 }
 
-// refused posts the intent and requires this refusal.
 func (b bench) refused(t *testing.T, intent map[string]any, want problem) {
 	t.Helper()
 	token := must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t)
@@ -46,6 +43,13 @@ func (b bench) refused(t *testing.T, intent map[string]any, want problem) {
 
 const cafe0 = "0x00000000000000000000000000000000000cafe0"
 
+// paysTo returns intents of the submitter that pay wei to an address.
+func paysTo(s txmanager.Submitter) func(request, wei, to string) map[string]any {
+	return func(request, wei, to string) map[string]any {
+		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": wei}}
+	}
+}
+
 // A submitter's policy refuses a forbidden intent before anything is stored, and names the field at
 // fault. A stored request is answered whatever the policy now says. A handler's transaction is checked
 // before it is signed.
@@ -55,14 +59,9 @@ func TestPolicyOverHTTP(t *testing.T) {
 	b := setupShop(t, service, stack.Options{})
 	shop, operator := b.clients(t)
 	s := b.Submitters()[0]
-	paid := func(request, wei, to string) map[string]any {
-		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": wei}}
-	}
+	paid := paysTo(s)
 	terms := client.Policy{MaxValue: "6", MaxValuePerDay: "10", MaxPerMinute: 4, Targets: []string{cafe0}}
-	set, err := operator.SetPolicy(b.ctx, string(s), terms, "one shop alone")
-	if err != nil || cmp.Diff(&terms, set.Policy) != "" {
-		t.Fatalf("set: got %+v, %v; want %+v", set.Policy, err, terms)
-	}
+	same(t, "set", must(operator.SetPolicy(b.ctx, string(s), terms, "one shop alone"))(t).Policy, &terms)
 	first := b.postUntilAnswered(t, paid("first", "6", cafe0))
 	b.refused(t, paid("much", "7", cafe0), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.value"})
 	b.refused(t, paid("astray", "1", "0x00000000000000000000000000000000000cafe1"), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.to"})
@@ -71,16 +70,12 @@ func TestPolicyOverHTTP(t *testing.T) {
 	b.postUntilAnswered(t, paid("rest", "4", cafe0))
 	b.postUntilAnswered(t, paid("nothing", "0", cafe0))
 	b.refused(t, paid("fast", "0", cafe0), problem{Status: 429, Code: "RATE_LIMIT_EXCEEDED"})
-	if again := b.postUntilAnswered(t, paid("first", "6", cafe0)); again != first {
-		t.Errorf("a known request: got %s, want %s", again, first)
-	}
+	equal(t, "a known request", b.postUntilAnswered(t, paid("first", "6", cafe0)), first)
 	b.ends(t, map[txmanager.Submitter]int{s: 4})
 	b.wantPlaceholder(t, "what the shop made", made, "policy does not allow this target")
 	b.wantCount(t, "what the shop made (nothing that the policy refuses is signed)", 1, `select count(*) from tx_version where tx_id = $1`, made)
 	must(operator.SetPolicy(b.ctx, string(s), client.Policy{}, "no limits"))(t)
-	if _, err := shop.CreateTx(b.ctx, client.Intent{Submitter: string(s), RequestID: "much", Payload: client.Payload{To: cafe0, Value: "7"}}); err != nil {
-		t.Errorf("without limits: got %v, want it accepted", err)
-	}
+	must(shop.CreateTx(b.ctx, client.Intent{Submitter: string(s), RequestID: "much", Payload: client.Payload{To: cafe0, Value: "7"}}))(t)
 	b.ends(t, map[txmanager.Submitter]int{s: 5})
 }
 
@@ -107,9 +102,7 @@ func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 	b := setup(t, stack.Options{Processes: 1})
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
-	pays := func(request, to string) map[string]any {
-		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": "1"}}
-	}
+	pays := func(request, to string) map[string]any { return paysTo(s)(request, "1", to) }
 	const upper = "0x00000000000000000000000000000000000CAFE0"
 	mixed := common.HexToAddress(upper).Hex()
 	for i, target := range []string{upper, mixed, cafe0} {
@@ -130,9 +123,7 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 	_, operator := b.clients(t)
 	s := b.Submitters()[0]
 	must(operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "3", MaxValuePerDay: "4", Targets: []string{cafe0}}, "a test"))(t)
-	pays := func(request, wei, to string) map[string]any {
-		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": wei}}
-	}
+	pays := paysTo(s)
 	batch := []map[string]any{pays("a", "3", cafe0), pays("b", "4", cafe0), pays("c", "1", "0x00000000000000000000000000000000000cafe1"),
 		pays("d", "2", cafe0), pays("e", "1", cafe0), pays("a", "3", cafe0)}
 	want := "202, 403 POLICY_REFUSED payload.value, 403 POLICY_REFUSED payload.to, 429 DAILY_AMOUNT_EXCEEDED payload.value later, 202, 200"
@@ -149,9 +140,7 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 			}
 			said = append(said, strings.TrimSpace(strings.Join([]string{fmt.Sprint(r.Status), r.Code, r.Field, later}, " ")))
 		}
-		if all := strings.Join(said, ", "); all != want {
-			t.Errorf("got %s, want %s", all, want)
-		}
+		equal(t, "the results", strings.Join(said, ", "), want)
 		want = strings.ReplaceAll(want, "202", "200") // the second time they are known
 	}
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
@@ -188,22 +177,16 @@ func TestSuspendOverHTTP(t *testing.T) {
 	s := b.Submitters()[0]
 	flying := b.inFlight(t, transfer(s, "flying"))
 	waiting := b.postUntilAnswered(t, transfer(s, "waiting"))
-	if got, err := operator.SuspendSubmitter(b.ctx, string(s), "a leak"); err != nil || got.Status != "SUSPENDED" {
-		t.Fatalf("suspend: got %+v, %v", got, err)
-	}
+	equal(t, "suspended", must(operator.SuspendSubmitter(b.ctx, string(s), "a leak"))(t).Status, "SUSPENDED")
 	b.refused(t, transfer(s, "late"), problem{Status: 403, Code: "FORBIDDEN"})
-	if again := b.postUntilAnswered(t, transfer(s, "waiting")); again != waiting {
-		t.Errorf("a known request: got %s, want %s", again, waiting)
-	}
+	equal(t, "a known request", b.postUntilAnswered(t, transfer(s, "waiting")), waiting)
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantState(t, "what held a nonce", flying, "CONFIRMED")
 	_ = b.RunSweep(b.ctx)
 	b.wantState(t, "what waits", waiting, "QUEUED")
 	wantRefused(t, "suspend again", "TOO_LATE")(operator.SuspendSubmitter(b.ctx, string(s), "again"))
-	if got, err := operator.ResumeSubmitter(b.ctx, string(s), "no leak"); err != nil || got.Status != "ACTIVE" {
-		t.Fatalf("resume: got %+v, %v", got, err)
-	}
+	equal(t, "resumed", must(operator.ResumeSubmitter(b.ctx, string(s), "no leak"))(t).Status, "ACTIVE")
 	b.await(t, s, txmanager.Confirmed, 2) // no sweep runs here
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
 }
@@ -219,13 +202,9 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 	signer := "kms:" + b.KMS.Add(account.Address.String(), account.Key)
 	terms := client.Registration{Submitter: string(fresh), Signer: signer, Callers: []string{"email:" + stack.CallerAccount}, Policy: &client.Policy{MaxValue: "1", Targets: []string{cafe0}}}
 	for range 2 {
-		got, err := operator.RegisterSubmitter(b.ctx, terms)
-		if err != nil || cmp.Diff(terms.Policy, got.Policy) != "" {
-			t.Fatalf("register: got %+v, %v; want it with %+v", got, err, terms.Policy)
-		}
+		same(t, "registered", must(operator.RegisterSubmitter(b.ctx, terms))(t).Policy, terms.Policy)
 	}
-	b.refused(t, map[string]any{"submitter": fresh, "requestId": "r", "payload": map[string]any{"to": cafe0, "value": "2"}},
-		problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.value"})
+	b.refused(t, paysTo(fresh)("r", "2", cafe0), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.value"})
 	terms.Policy = &client.Policy{MaxValue: "2", Targets: []string{cafe0}}
 	var p *client.Problem
 	wantRefused(t, "on other terms", "SUBMITTER_EXISTS")(operator.RegisterSubmitter(b.ctx, terms))
@@ -240,9 +219,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 	}
 	free.Unlimited = true
 	for range 2 {
-		if got, err := operator.RegisterSubmitter(b.ctx, free); err != nil || got.Policy != nil {
-			t.Errorf("without limits, by its word: got %+v, %v; want it registered, without a policy", got, err)
-		}
+		equal(t, "the policy without limits, by its word", must(operator.RegisterSubmitter(b.ctx, free))(t).Policy, nil)
 	}
 	must(operator.SetPolicy(b.ctx, free.Submitter, client.Policy{MaxValue: "1"}, "has limits now"))(t)
 	wantRefused(t, "without limits, once it has some", "SUBMITTER_EXISTS")(operator.RegisterSubmitter(b.ctx, free))
@@ -260,7 +237,5 @@ func TestHandlerMustBeNamed(t *testing.T) {
 	unknown := ordered(s, "unknown", "")
 	unknown["handler"] = "nobody"
 	b.refused(t, unknown, problem{Status: 400, Code: "INVALID_FIELD", Field: "handler"})
-	if got := len(service.questions("barred")); got != 0 {
-		t.Errorf("questions: got %d, want none", got)
-	}
+	equal(t, "questions", len(service.questions("barred")), 0)
 }

@@ -61,9 +61,7 @@ func TestConnectionsCutAroundCommit(t *testing.T) {
 				s := b.Submitters()[0]
 				b.postMany(t, s, 2)
 				b.ends(t, map[txmanager.Submitter]int{s: 2})
-				if hits := b.Proxy.Counts().Hits[kind] - before; hits != 2 {
-					t.Errorf("connections cut: got %d, want 2", hits)
-				}
+				equal(t, "connections cut", b.Proxy.Counts().Hits[kind]-before, 2)
 			})
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"math/big"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -25,7 +24,6 @@ var firstKey = devchain.DevAccounts(1)[0].Key
 // unused is an address that no test pays by the transaction manager.
 var unused = common.Address{0xba, 0xd0}
 
-// byHandTo returns a transfer of wei.
 func (b bench) byHandTo(n uint64, to common.Address, wei, tipGwei int64) *types.DynamicFeeTx {
 	return &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()), Nonce: n, To: &to, Value: big.NewInt(wei), Gas: 21_000,
 		GasTipCap: big.NewInt(tipGwei * params.GWei), GasFeeCap: big.NewInt((200 + tipGwei) * params.GWei)}
@@ -51,14 +49,16 @@ func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
 	b.byHand(t, firstKey, b.byHandTo(n, unused, 7, tipGwei))
 }
 
-// inProtect waits until the submitter is in PROTECT and returns the incident.
-func (b bench) inProtect(t *testing.T, s txmanager.Submitter) (incident int, evidence string) {
+// inProtect waits until the submitter is in PROTECT and returns the incident. Its evidence must have these texts.
+func (b bench) inProtect(t *testing.T, s txmanager.Submitter, texts ...string) (incident int) {
 	t.Helper()
+	evidence := ""
 	b.until(t, fmt.Sprintf("%s never went into PROTECT", s), func() bool {
 		return b.DB.QueryRow(b.ctx, `select incident, evidence::text from protect_incident where submitter = $1 and closed_at is null`, s).
 			Scan(&incident, &evidence) == nil
 	})
-	return incident, evidence
+	says(t, "evidence", evidence, texts...)
+	return incident
 }
 
 // release requests a release as an operator does, and repeats the call while the submitter is being
@@ -86,20 +86,12 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	b.useTheKey(t, 0, 1)
 	check(t, b.Chain.WaitBlock(b.ctx, b.Chain.Head()+2))
 	_, waiting := b.post(t, transfer(s, "waiting"))
-	incident, evidence := b.inProtect(t, s)
-	if !strings.Contains(evidence, `"expectedNonce": 0`) || !strings.Contains(evidence, `"latestCount": 1`) || !strings.Contains(evidence, `"node"`) {
-		t.Errorf("evidence: got %s, want what was expected and what was seen, and from which node", evidence)
-	}
-	if !strings.Contains(evidence, `"consumingTx"`) || !strings.Contains(evidence, `"why": "AHEAD"`) {
-		t.Errorf("evidence: got %s, want the transaction that took the nonce", evidence)
-	}
+	incident := b.inProtect(t, s, `"expectedNonce": 0`, `"latestCount": 1`, `"node"`, `"consumingTx"`, `"why": "AHEAD"`)
 	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "refused")).want("a new intent in PROTECT", http.StatusConflict, `"SUBMITTER_PROTECTED"`)
 	if status, id := b.post(t, transfer(s, "waiting")); status != http.StatusOK || id != waiting { // H16
 		t.Errorf("what is stored, posted again: got %d %s, want 200 %s", status, id, waiting)
 	}
-	if got := b.mined(t, s); !slices.Equal(got, []uint64{0}) {
-		t.Errorf("mined: got %v, want the foreign one alone", got)
-	}
+	same(t, "mined (the foreign one alone)", b.mined(t, s), []uint64{0})
 
 	b.mine(t, 70) // the foreign transaction is finalized
 	for name, body := range map[string]map[string]any{
@@ -138,7 +130,7 @@ func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
-	incident, _ := b.inProtect(t, s)
+	incident := b.inProtect(t, s)
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
 	b.released(t, s, "", map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"})
@@ -181,10 +173,7 @@ func TestH09ForeignTransactionThatDoesTheSame(t *testing.T) {
 	b.Chain.DropPool()
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
-	incident, evidence := b.inProtect(t, s)
-	if !strings.Contains(evidence, `"sameAsIntent": true`) {
-		t.Errorf("evidence: got %s, want it to say that the taker does the same", evidence)
-	}
+	incident := b.inProtect(t, s, `"sameAsIntent": true`)
 	var shown struct {
 		Nonces []struct {
 			Nonce       uint64

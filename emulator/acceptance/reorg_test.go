@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// raw returns the bytes of a stored version.
 func (b bench) raw(t *testing.T, txID, kind string) []byte {
 	t.Helper()
 	var text string

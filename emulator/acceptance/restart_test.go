@@ -21,9 +21,7 @@ func (b bench) terminate(t *testing.T, p *processes.Process) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, endsWithin)
 	defer cancel()
-	if err := p.Stop(ctx); err != nil {
-		t.Errorf("after SIGTERM: got %v, want it to end cleanly within %s", err, endsWithin)
-	}
+	check(t, p.Stop(ctx), "after SIGTERM: ")
 }
 
 // In a rolling restart under load, without a sweep, each process exits cleanly. Every intent is

@@ -115,9 +115,8 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	_, unwanted := b.post(t, worth(still, "not wanted", 105))
 	b.backUp(t)
 
-	if status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+gone+"/cancel", nil); !strings.Contains(text, `"CANCELLED"`) {
-		t.Fatalf("cancel after the backup: got %d %s", status, text)
-	}
+	_, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+gone+"/cancel", nil)
+	says(t, "cancel after the backup", text, `"CANCELLED"`)
 	b.operates(t, "/admin/v1/submitters/"+string(still)+"/suspend", reason)
 	b.Chain.StartMining()
 	b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", worth(busy, "lost", 106))
@@ -128,14 +127,12 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	b.mine(t, 70)
 	b.operates(t, "/admin/v1/database/accept", reason)
 	for _, id := range []string{gone, ran, wanted, letGo, unwanted} {
-		if _, text := b.again(t, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil); !strings.Contains(text, `"subState":"HELD"`) {
-			t.Errorf("%s after the acceptance: got %s, want QUEUED/HELD", id, text)
-		}
+		_, text := b.again(t, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil)
+		says(t, id+" after the acceptance", text, `"subState":"HELD"`)
 	}
 	// The operators' acts after the backup, from the log, before any release.
-	if status, text := b.again(t, stack.OperatorAccount, http.MethodPost, "/api/v1/tx/"+gone+"/cancel", nil); !strings.Contains(text, `"CANCELLED"`) {
-		t.Fatalf("cancel again: got %d %s", status, text)
-	}
+	_, text = b.again(t, stack.OperatorAccount, http.MethodPost, "/api/v1/tx/"+gone+"/cancel", nil)
+	says(t, "cancel again", text, `"CANCELLED"`)
 	b.operates(t, "/admin/v1/submitters/"+string(still)+"/suspend", reason)
 	for _, s := range []txmanager.Submitter{busy, still} { // by the sweep: the restore lost the tasks
 		b.until(t, fmt.Sprintf("%s: what was in flight in the copy is not CONFIRMED", s), func() bool {
@@ -151,16 +148,14 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 		busy:  {"mode": "resync", "count": 3, "requests": map[string]string{"1": "ran later"}},
 		still: {"mode": "resume"},
 	} {
-		incident, _ := b.inProtect(t, s)
+		incident := b.inProtect(t, s)
 		more["incident"], more["reason"] = incident, "reconciled"
 		b.operates(t, "/admin/v1/submitters/"+string(s)+"/release", more)
 	}
 	b.operates(t, "/admin/v1/submitters/"+string(still)+"/resume", reason)
 
 	status, lost := b.post(t, worth(busy, "lost", 106))
-	if status != http.StatusAccepted {
-		t.Fatalf("the lost request, posted again: got %d, want 202", status)
-	}
+	equal(t, "the lost request, posted again", status, http.StatusAccepted)
 	_, behind := b.post(t, worth(busy, "behind", 107))
 	b.confirmed(t, behind)
 	if _, r := b.ask(t, stack.CallerAccount, lost); r.State != "QUEUED" || r.SubState == nil || *r.SubState != "HELD" {
@@ -180,9 +175,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	if _, c := b.cancel(t, unwanted); c.Outcome != "CANCELLED" {
 		t.Errorf("cancel of what is held: got %+v", c)
 	}
-	if err := b.RunSweep(b.ctx); err != nil {
-		t.Error(err)
-	}
+	check(t, b.RunSweep(b.ctx))
 	_, last := b.post(t, worth(still, "last", 108)) // nothing before it in the queue is left
 	b.confirmed(t, last)
 	for wei, want := range map[int64]int{100: 2, 101: 0, 102: 1, 103: 1, 104: 1, 105: 0, 106: 1, 107: 1, 108: 1} {
@@ -192,7 +185,6 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	}
 }
 
-// confirmed waits until the transaction is CONFIRMED.
 func (b bench) confirmed(t *testing.T, txID string) {
 	t.Helper()
 	var last record

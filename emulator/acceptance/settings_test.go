@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -51,11 +52,7 @@ func TestEachSettingIsHonouredOrRefused(t *testing.T) {
 		}
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| (?:`([\\w.]+)`|\\(Google's\\)) \\| `(\\w+)` \\| .*? \\| (?:`(.*?)`|required|) \\|").FindAllStringSubmatch(text, -1) {
-		name := row[1]
-		if name == "" {
-			name = row[2]
-		}
-		give(name, row[2], row[3])
+		give(cmp.Or(row[1], row[2]), row[2], row[3])
 	}
 	_, constants, _ := strings.Cut(text, "## Constants")
 	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w.]+)` \\| `(.*?)` \\|").FindAllStringSubmatch(constants, -1) {
@@ -76,13 +73,11 @@ func TestEachSettingIsHonouredOrRefused(t *testing.T) {
 		}
 	}
 	b.wantCount(t, "submitters with the window of nonce.maxInFlight", len(b.Submitters()), `select count(*) from submitter where max_in_flight = 7`)
-	client := must(b.TasksClient(b.ctx))(t)
+	client := must(b.Tasks.Client(b.ctx))(t)
 	defer client.Close()
 	for _, shard := range []string{"0", "1"} {
-		q, err := client.GetQueue(b.ctx, &cloudtaskspb.GetQueueRequest{Name: "projects/fencepost-local/locations/local1/queues/mine-receipt-" + shard})
-		if err != nil || q.RateLimits.MaxConcurrentDispatches != 9 {
-			t.Errorf("the queue of receipts, shard %s: got %v, %v; want 9 workers", shard, q, err)
-		}
+		q := must(client.GetQueue(b.ctx, &cloudtaskspb.GetQueueRequest{Name: "projects/fencepost-local/locations/local1/queues/mine-receipt-" + shard}))(t)
+		equal(t, "workers of the queue of receipts, shard "+shard, q.RateLimits.MaxConcurrentDispatches, 9)
 	}
 }
 

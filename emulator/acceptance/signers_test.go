@@ -160,9 +160,8 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 		}
 	}
 	// By this a person learns the account of a new key.
-	if _, answer := register(stranger, key(0)); !strings.Contains(answer, "is the key of the account "+b.Submitters()[0].Address().String()) {
-		t.Errorf("a key of another account: got %s, want that account named", answer)
-	}
+	_, answer := register(stranger, key(0))
+	says(t, "a key of another account", answer, "is the key of the account "+b.Submitters()[0].Address().String())
 	b.KMS.SetFault(kms.Unavailable)
 	if status, answer := register(stranger, key(0)); status != http.StatusServiceUnavailable {
 		t.Errorf("KMS is away: got %d %s, want 503", status, answer)
@@ -198,9 +197,7 @@ func TestKeyMovesInTheMiddle(t *testing.T) {
 			moves("local", "before it is replaced")
 			b.decide(t, id, "replace")
 			b.replaced(t, id, "BUMP")
-			if got := len(b.asked()); got != before {
-				t.Errorf("the signer that has the key no more: got asked %d times, want none", got-before)
-			}
+			equal(t, "questions to the signer that has the key no more", len(b.asked()), before)
 			moves(away, "before it is cancelled")
 			if status, got := b.cancel(t, id); status != http.StatusAccepted {
 				t.Fatalf("cancel: got %d %+v, want 202", status, got)

@@ -37,9 +37,7 @@ select count(*)
   join managed_tx next on next.submitter = first.submitter
    and next.request_id = 'r-' || substr(first.request_id, 3)::int + $1::int
  where next.nonce < first.nonce`, callers)
-	if wrong != 0 {
-		t.Errorf("intents that overtook one that the same caller had posted before: got %d, want none", wrong)
-	}
+	equal(t, "intents that overtook one that the same caller had posted before", wrong, 0)
 }
 
 // A foreign database transaction holds rows for longer than a statement may run. A cancelled statement

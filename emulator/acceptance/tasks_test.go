@@ -3,6 +3,7 @@ package acceptance
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -83,9 +84,7 @@ func TestAdvanceIsNamedByTheToken(t *testing.T) {
 	for _, m := range []*tasks.Tasks{maker, maker, other} {
 		check(t, m.EnqueueAdvance(t.Context(), bob, 7))
 	}
-	if err := newMaker(t, server, "e0e0e0e0").EnqueueAdvance(t.Context(), bob, 7); err != nil {
-		t.Fatalf("a name that another process made: got %v, want no error", err)
-	}
+	check(t, newMaker(t, server, "e0e0e0e0").EnqueueAdvance(t.Context(), bob, 7), "a name that another process made: ")
 	check(t, maker.EnqueueAdvance(t.Context(), bob, 8))
 	want := []string{bob.Digest() + "-e0e0e0e0-a-7", bob.Digest() + "-e0e0e0e0-a-8", bob.Digest() + "-e1e1e1e1-a-7"}
 	checkNames(t, made(t, client, "q-advance-0"), want...)
@@ -167,21 +166,12 @@ func TestTasksOutOfReach(t *testing.T) {
 		t.Error("advance while the service is out of reach: got no error")
 	}
 	server.SetFaults(cloudtasks.Faults{})
-	if err := maker.EnqueueAdvance(t.Context(), bob, 1); err != nil {
-		t.Errorf("advance once it is back: got %v", err)
-	}
+	check(t, maker.EnqueueAdvance(t.Context(), bob, 1), "advance once it is back: ")
 	checkNames(t, made(t, client, "q-advance-0"), bob.Digest()+"-e0e0e0e0-a-1")
 }
 
 func checkNames(t *testing.T, tasks map[string]*cloudtaskspb.Task, want ...string) {
 	t.Helper()
-	var got []string
-	for name := range tasks {
-		got = append(got, name)
-	}
-	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("tasks: got %v, want %v", got, want)
-	}
+	same(t, "tasks", slices.Sorted(maps.Keys(tasks)), want)
 }

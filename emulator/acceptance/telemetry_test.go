@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/telemetry/export/exporttest"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -197,9 +195,7 @@ func TestGaugesOfWhatWaits(t *testing.T) {
 	for series := range want {
 		got[series] = c.Value(series)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("gauges (-want +got):\n%s", diff)
-	}
+	same(t, "gauges", got, want)
 	b.Chain.StartMining()
 }
 

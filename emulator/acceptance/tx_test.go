@@ -73,9 +73,7 @@ func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 	if err != nil || stored != n || open > 1 || outOfOrder != 0 || gaps {
 		t.Errorf("got %d stored, %d with an open nonce, %d out of the queue's order, gaps %t, %v; want %d, at most 1, 0, none", stored, open, outOfOrder, gaps, err, n)
 	}
-	if early := b.boundEarly(s); early != 0 {
-		t.Errorf("got %d nonces bound while the one before was open, want none", early)
-	}
+	equal(t, "nonces bound while the one before was open", b.boundEarly(s), 0)
 	if got := b.allMined(t, s.ChainID())[s.Address()]; len(got) < ended || !slices.IsSorted(got) || got[len(got)-1] != uint64(len(got)-1) {
 		t.Errorf("nonces on chain: got %v, want 0 to %d or more, each once and in order", got, ended-1)
 	}

@@ -163,8 +163,7 @@ func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
 	}
 	b.wantBound(t, held, window)
 	b.RPC.SetFaults(rpcproxy.Faults{})
-	stuck := value[string](t, b, `select tx_id from managed_tx where state = 'STUCK'`)
-	b.decide(t, stuck, "rebroadcast")
+	b.decide(t, value[string](t, b, `select tx_id from managed_tx where state = 'STUCK'`), "rebroadcast")
 	b.ends(t, want)
 	b.inOrder(t)
 }

@@ -55,7 +55,6 @@ func RunCells(ctx context.Context, c *cells.Cells, o CellOptions, out io.Writer)
 	return nil
 }
 
-// cellsDemo is one run.
 type cellsDemo struct {
 	cells   *cells.Cells
 	options CellOptions

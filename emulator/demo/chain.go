@@ -107,9 +107,5 @@ func compareOne(s txmanager.Submitter, calls []txmanager.Call, txs []onChain) ac
 
 func (tx onChain) carriesOut(c txmanager.Call) bool {
 	sameTo := (tx.to == nil) == (c.To == nil) && (tx.to == nil || eip155.Address(*tx.to) == *c.To)
-	value := c.Value
-	if value == nil {
-		value = new(big.Int)
-	}
-	return sameTo && tx.valueWei.Cmp(value) == 0 && bytes.Equal(tx.data, c.Data)
+	return sameTo && tx.valueWei.Cmp(cmp.Or(c.Value, new(big.Int))) == 0 && bytes.Equal(tx.data, c.Data)
 }

@@ -45,8 +45,7 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	verdict := compare(all, chain)
-	ok := printVerdict(out, verdict, all)
+	ok := printVerdict(out, compare(all, chain), all)
 	printCosts(out, s, len(all))
 	if !ok {
 		return ErrNotProven
@@ -54,7 +53,6 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 	return nil
 }
 
-// refreshEvery is how often the demo queries the states.
 const refreshEvery = 500 * time.Millisecond
 
 // await shows the progress and kills one process when half is done.

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -26,8 +25,7 @@ func devSubmitters(n int) []txmanager.Submitter {
 // The file that comes with the demo is valid: 200 different intents of 10 submitters.
 func TestDemosOwnIntentsAreValid(t *testing.T) {
 	t.Parallel()
-	intents, err := LoadIntents("", devSubmitters(10))
-	check.OK(t)(err)
+	intents := check.Value(LoadIntents("", devSubmitters(10)))(t)
 	submitters, deployments, calls := map[txmanager.Submitter]int{}, 0, 0
 	for _, in := range intents {
 		submitters[in.account]++
@@ -96,7 +94,7 @@ func TestComparisonFindsEachError(t *testing.T) {
 		"another value":        {[]onChain{tx(0, 1), tx(1, 3)}, account{s, 2, 2, 0, 1, 0, 1, 1, 0}},
 		"nothing was sent yet": {nil, account{s, 2, 0, 0, 0, 0, 0, 2, 0}},
 	} {
-		check.Equal(t, fmt.Sprintf("%s", name), compareOne(s, asked, c.chain), c.want)
+		check.Equal(t, name, compareOne(s, asked, c.chain), c.want)
 		if ok := compareOne(s, asked, c.chain).ok(); ok != (name == "all is well") {
 			t.Errorf("%s: got ok %v", name, ok)
 		}

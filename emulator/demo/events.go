@@ -68,7 +68,6 @@ func (r *WebhookEndpoint) Settings() map[string]string {
 	}
 }
 
-// ServeHTTP implements [http.Handler].
 func (r *WebhookEndpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, 1<<20))
 	var e client.Event
@@ -126,7 +125,6 @@ func receivedBy(s *stack.Stack, r *WebhookEndpoint) (received map[string]client.
 
 func keyOf(e client.Event) string { return fmt.Sprintf("%s-%s-%d", e.TxID, e.Type, e.Sequence) }
 
-// eventsWithin is how long the demo waits for the last event.
 const eventsWithin = 2 * time.Minute
 
 // ShowEvents reads all events from the API, and waits until each was delivered to the endpoint, or to the

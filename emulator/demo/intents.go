@@ -100,8 +100,7 @@ func readIntent(line []byte, known []txmanager.Submitter) (in Intent, err error)
 	if len(in.RequestID) == 0 || len(in.RequestID) > 128 {
 		return in, fmt.Errorf("requestId is %d bytes long: want 1 to 128", len(in.RequestID))
 	}
-	chain := known[0].ChainID()
-	if in.account, err = eip155.ParseSubmitter(in.Submitter, chain); err != nil {
+	if in.account, err = eip155.ParseSubmitter(in.Submitter, known[0].ChainID()); err != nil {
 		return in, fmt.Errorf("submitter: %w", err)
 	}
 	if !slices.Contains(known, in.account) {

@@ -15,7 +15,6 @@ type posted struct {
 	subState string
 }
 
-// atOnce is the demo's number of concurrent requests.
 const atOnce = 16
 
 // postAll posts every intent: each submitter's in the order of the file, the submitters concurrently. The

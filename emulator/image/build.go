@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -262,12 +263,7 @@ func (b *builder) apply(i instruction, files map[string][]byte, config *v1.Confi
 func layerOf(files map[string][]byte) (v1.Layer, error) {
 	var text bytes.Buffer
 	archive := tar.NewWriter(&text)
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
 		mode := int64(0o555)
 		if strings.HasPrefix(name, "etc/") {
 			mode = 0o444

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 )
@@ -47,14 +46,12 @@ func (b *background) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// begin notes that a drill runs.
 func (b *background) begin(r Run, stop context.CancelFunc) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last, b.stop = &r, stop
 }
 
-// end notes that the drill has ended.
 func (b *background) end(d Drill, err error) {
 	last := fmt.Sprintf("%s docs/runbooks/%s says.\n", ended, d.Runbook)
 	if err != nil {
@@ -76,7 +73,6 @@ func (b *background) state() *Run {
 	return new(*b.last)
 }
 
-// cancel ends the running drill.
 func (b *background) cancel() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,14 +81,12 @@ func (b *background) cancel() {
 	}
 }
 
-// routeDrills serves the drills that run in the background.
 func (c *Control) routeDrills(mux *http.ServeMux) {
 	mux.HandleFunc("GET /drills", c.drills)
 	mux.HandleFunc("POST /drills/{name}", c.startDrill)
 	mux.HandleFunc("DELETE /drills", c.stopDrill)
 }
 
-// listedDrill is a drill in the list.
 type listedDrill struct {
 	Name    string `json:"name"`
 	Meaning string `json:"meaning"`
@@ -124,19 +118,10 @@ func (c *Control) lacks(d Drill) string {
 
 // startDrill starts a drill that goes on after the answer.
 func (c *Control) startDrill(w http.ResponseWriter, r *http.Request) {
-	i := slices.IndexFunc(Drills, func(d Drill) bool { return d.Name == r.PathValue("name") })
-	switch {
-	case i < 0:
-		http.Error(w, "there is no drill "+r.PathValue("name")+": go run ./emulator drill --list", http.StatusNotFound)
-		return
-	case c.lacks(Drills[i]) != "":
-		http.Error(w, c.lacks(Drills[i]), http.StatusConflict)
-		return
-	case !c.drilling.TryLock():
-		http.Error(w, "another drill is running: end it first", http.StatusConflict)
+	d, solve, ok := c.take(w, r)
+	if !ok {
 		return
 	}
-	d, solve := Drills[i], r.URL.Query().Get("solve") == "true"
 	ctx, stop := context.WithCancel(context.WithoutCancel(r.Context()))
 	c.behind.begin(Run{Name: d.Name, Solve: solve, Started: time.Now()}, stop)
 	go func() {

@@ -3,6 +3,7 @@ package local
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,6 @@ type Drill struct {
 	run   func(ctx context.Context, x *exercise) error
 }
 
-// exercise is one run of a drill.
 type exercise struct {
 	*stack.Stack
 	out      io.Writer
@@ -54,28 +54,37 @@ type exercise struct {
 
 // drill runs a drill and writes what it says as it goes on.
 func (c *Control) drill(w http.ResponseWriter, r *http.Request) {
-	i := slices.IndexFunc(Drills, func(d Drill) bool { return d.Name == r.PathValue("name") })
 	pause, err := time.ParseDuration(r.URL.Query().Get("for"))
-	switch {
-	case i < 0:
-		http.Error(w, "there is no drill "+r.PathValue("name")+": go run ./emulator drill --list", http.StatusNotFound)
-		return
-	case err != nil:
+	if err != nil {
 		http.Error(w, "for: "+err.Error(), http.StatusBadRequest)
 		return
-	case c.lacks(Drills[i]) != "":
-		http.Error(w, c.lacks(Drills[i]), http.StatusConflict)
-		return
-	case !c.drilling.TryLock():
-		http.Error(w, "another drill is running: end it first", http.StatusConflict)
+	}
+	d, solve, ok := c.take(w, r)
+	if !ok {
 		return
 	}
 	defer c.drilling.Unlock()
-	if err := runDrill(r.Context(), c.stack, Drills[i], r.URL.Query().Get("solve") == "true", pause, flushing{w}); err != nil {
+	if err := runDrill(r.Context(), c.stack, d, solve, pause, flushing{w}); err != nil {
 		fmt.Fprintf(w, "%s%v\n", failed, err)
 		return
 	}
-	fmt.Fprintf(w, "%s docs/runbooks/%s says.\n", ended, Drills[i].Runbook)
+	fmt.Fprintf(w, "%s docs/runbooks/%s says.\n", ended, d.Runbook)
+}
+
+// take returns the drill that the request names, and locks c.drilling. If the drill cannot run now, it answers why.
+func (c *Control) take(w http.ResponseWriter, r *http.Request) (d Drill, solve, ok bool) {
+	i := slices.IndexFunc(Drills, func(d Drill) bool { return d.Name == r.PathValue("name") })
+	switch {
+	case i < 0:
+		http.Error(w, "there is no drill "+r.PathValue("name")+": go run ./emulator drill --list", http.StatusNotFound)
+	case c.lacks(Drills[i]) != "":
+		http.Error(w, c.lacks(Drills[i]), http.StatusConflict)
+	case !c.drilling.TryLock():
+		http.Error(w, "another drill is running: end it first", http.StatusConflict)
+	default:
+		return Drills[i], r.URL.Query().Get("solve") == "true", true
+	}
+	return Drill{}, false, false
 }
 
 // The beginnings of a drill's last line.
@@ -84,10 +93,8 @@ const (
 	failed = "The drill failed: "
 )
 
-// flushing sends each write at once.
 type flushing struct{ http.ResponseWriter }
 
-// Write implements [io.Writer].
 func (f flushing) Write(p []byte) (int, error) {
 	n, err := f.ResponseWriter.Write(p)
 	if flusher, ok := f.ResponseWriter.(http.Flusher); ok {
@@ -148,10 +155,8 @@ func (x *exercise) act(ctx context.Context, what, method, path string, body any)
 	return err
 }
 
-// pollEvery is how often a drill reads a state.
 const pollEvery = 200 * time.Millisecond
 
-// until waits for the condition.
 func (x *exercise) until(ctx context.Context, met func() bool) error {
 	for !met() {
 		if retry.Pause(ctx, pollEvery); ctx.Err() != nil {
@@ -163,10 +168,7 @@ func (x *exercise) until(ctx context.Context, met func() bool) error {
 
 // post posts an intent of the drill. Its payload has a receiver and a value unless those are given.
 func (x *exercise) post(ctx context.Context, what string, p client.Payload) (client.Intent, string, error) {
-	if p.Value == "" {
-		p.Value = "1"
-	}
-	p.To = receiver
+	p.To, p.Value = receiver, cmp.Or(p.Value, "1")
 	in := client.Intent{Submitter: string(x.sub), RequestID: fmt.Sprintf("drill-%s-%s-%d", x.name, what, time.Now().UnixMilli()), Payload: p}
 	created, err := x.caller.CreateTx(ctx, in)
 	if err != nil {

@@ -57,8 +57,13 @@ func (x *exercise) useKey(ctx context.Context) (nonce uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return nonce, x.until(ctx, func() bool {
-		_, err := x.node.TransactionReceipt(ctx, tx.Hash())
+	return nonce, x.mined(ctx, tx.Hash())
+}
+
+// mined waits until a block has the transaction.
+func (x *exercise) mined(ctx context.Context, hash common.Hash) error {
+	return x.until(ctx, func() bool {
+		_, err := x.node.TransactionReceipt(ctx, hash)
 		return err == nil
 	})
 }
@@ -231,10 +236,7 @@ func reorg(ctx context.Context, x *exercise) error {
 	x.say(`A reorg has removed the block of the final transaction and all later ones. Expect: the submitter is in PROTECT, incident %d; the
 evidence says REORG; the transaction stays CONFIRMED and the same bytes are sent again. Once it is mined again, release by resume:
 docs/runbooks/protect.md. Other submitters with final transactions in these blocks are in PROTECT too.`, incident)
-	if err := x.until(ctx, func() bool {
-		_, err := x.node.TransactionReceipt(ctx, common.HexToHash(tx.TxHash))
-		return err == nil
-	}); err != nil {
+	if err := x.mined(ctx, common.HexToHash(tx.TxHash)); err != nil {
 		return err
 	}
 	x.say("The transaction is mined again.")

@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/fencepost/fencepost/emulator/stack"
 )
 
 //go:embed explorer.html
@@ -48,9 +50,6 @@ var redocScript = func() []byte {
 const explorerPolicy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"connect-src 'self'; img-src data:; script-src 'nonce-%[1]s'; style-src 'nonce-%[1]s' " +
 	"'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=' 'sha256-QMIg+bpjm3JdElJ388KYke01izlUW0UoNOeKjpMxdgc='; worker-src blob:"
-
-// maxDocument bounds the document that the explorer reads, in bytes.
-const maxDocument = 4 << 20
 
 // routeExplorer adds the explorer's page, its document and its script.
 func (c *Control) routeExplorer(mux *http.ServeMux) {
@@ -90,18 +89,9 @@ func showExplorer(w http.ResponseWriter, _ *http.Request) {
 
 // readDocument reads the document that the deployment at the URL serves.
 func readDocument(ctx context.Context, api string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/openapi.yaml", nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", fmt.Errorf("read the API's document: %w", err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("got %s", resp.Status)
+	status, text, err := stack.CallWith(ctx, "", http.MethodGet, api+"/openapi.yaml", nil)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("got status %d", status)
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the API's document: %w", err)

@@ -39,7 +39,6 @@ var pages = []string{"LICENSE", "README.md", "CHANGELOG.md"}
 // imagePlatform is Cloud Run's.
 const imagePlatform = "linux/amd64"
 
-// image is a container image of the release.
 type image struct {
 	name       string // of its files, without their endings
 	dockerfile string
@@ -51,7 +50,6 @@ type image struct {
 // sums is the name of the file of checksums, in the form of sha256sum.
 const sums = "SHA256SUMS"
 
-// builder makes the files of a release.
 type builder struct {
 	source       source
 	platforms    []string        // such as linux/amd64
@@ -69,7 +67,6 @@ func releaseName(platform string) string {
 func imageName() string         { return releaseName("image/" + imagePlatform) }
 func emulatorImageName() string { return releaseName("emulator-image/" + imagePlatform) }
 
-// images are those of the release.
 func (b builder) images() []image {
 	all := []image{{name: imageName(), dockerfile: "Dockerfile", tag: "fencepost:" + buildinfo.Version}}
 	if b.emulatorBase != "" {
@@ -227,7 +224,6 @@ func writeSums(folder string) error {
 	return os.WriteFile(filepath.Join(folder, sums), []byte(text.String()), 0o644)
 }
 
-// sumOf returns the file's SHA-256 in hex.
 func sumOf(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	return fmt.Sprintf("%x", sha256.Sum256(text)), err

@@ -124,8 +124,7 @@ func TestRelease(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	archive := releaseName(platform)
-	names, err := namesIn(to)
-	check.OK(t)(err)
+	names := check.Value(namesIn(to))(t)
 	check.Equal(t, "files", fmt.Sprint(names), fmt.Sprint(slices.Sorted(slices.Values([]string{sums, archive + ".cdx.json", archive + ".tar.gz", imageName() + ".cdx.json", imageName() + ".tar",
 		emulatorImageName() + ".cdx.json", emulatorImageName() + ".tar"}))))
 	for _, want := range []string{"tag v" + buildinfo.Version, "same, byte for byte", "emulator, fencepost, migrate, server, ubscore started", ": migrate, server started", ": emulator, server started"} {
@@ -320,7 +319,5 @@ func TestCompare(t *testing.T) {
 		t.Error("a file is missing: got no error")
 	}
 	check.OK(t)(os.WriteFile(filepath.Join(b, "x"), []byte("1"), 0o644))
-	if err := compare(a, b); err != nil {
-		t.Errorf("the same: got %v", err)
-	}
+	check.OK(t)(compare(a, b))
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
-// source is a commit of a repository.
 type source struct {
 	root   string
 	commit string

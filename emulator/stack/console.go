@@ -18,7 +18,6 @@ const (
 	consoleAudience = "fencepost-console"
 )
 
-// consoleRoutes lead to the console's pages.
 var consoleRoutes = []urlmap.Route{{Pattern: "/console/", Service: consoleService}}
 
 // ConsoleURL returns a URL that signs the account in to the console, once, within a minute.

@@ -1,13 +1,15 @@
 package stack
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // deployed reads one of Terraform's data files.
@@ -32,24 +34,18 @@ func TestQueuesAreThoseDeployed(t *testing.T) {
 		MaxBackoff  string           `json:"max_backoff"`
 		Workers     map[string]int32 `json:"max_concurrent_dispatches"`
 	}](t, "queues.json")
-	if got.MaxAttempts != -1 {
-		t.Errorf("max_attempts: got %d, want -1, without end", got.MaxAttempts)
-	}
+	check.Equal(t, "max_attempts (-1, without end)", got.MaxAttempts, -1)
 	for _, b := range []struct {
 		name, deployed string
 		here           time.Duration
 	}{{"min_backoff", got.MinBackoff, minBackoff}, {"max_backoff", got.MaxBackoff, maxBackoff}} {
-		if d, err := time.ParseDuration(b.deployed); err != nil || d != b.here {
-			t.Errorf("%s: got %s deployed, want %s as here", b.name, b.deployed, b.here)
-		}
+		check.Equal(t, b.name, check.Value(time.ParseDuration(b.deployed))(t), b.here)
 	}
 	workers := map[string]int32{}
 	for kind, n := range queueWorkers {
 		workers[string(kind)] = n
 	}
-	if diff := cmp.Diff(workers, got.Workers); diff != "" {
-		t.Errorf("tasks of each queue under way at once (-here +deployed):\n%s", diff)
-	}
+	check.Same(t, "tasks of each queue under way at once", got.Workers, workers)
 }
 
 // The stack's URL map has the load balancer's routes, and the same functions with the same queues.
@@ -79,10 +75,7 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 			if f.Transfers && !transfers {
 				continue
 			}
-			target := f.Target
-			if target == "" {
-				target = name
-			}
+			target := cmp.Or(f.Target, name)
 			targets = append(targets, target)
 			if here := slices.Contains(callers, target); f.Ledgers != here {
 				t.Errorf("%s: got it told of the trading core %t, want %t as here", name, f.Ledgers, here)
@@ -109,12 +102,8 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 				t.Errorf("%s: got public paths and a queue, want two functions: the one is reached from outside, the other never", name)
 			}
 		}
-		if diff := cmp.Diff(here, there); diff != "" {
-			t.Errorf("public paths and their functions, transfers %t (-here +deployed):\n%s", transfers, diff)
-		}
+		check.Same(t, fmt.Sprintf("public paths and their functions, transfers %t", transfers), there, here)
 		slices.Sort(targets)
-		if diff := cmp.Diff(s.functionNames(), slices.Compact(targets)); diff != "" {
-			t.Errorf("functions, transfers %t (-here +deployed):\n%s", transfers, diff)
-		}
+		check.Same(t, fmt.Sprintf("functions, transfers %t", transfers), slices.Compact(targets), s.functionNames())
 	}
 }

@@ -29,7 +29,6 @@ func (s *Stack) startPubSub(ctx context.Context) error {
 	return nil
 }
 
-// eventSettings returns the settings of that service.
 func (s *Stack) eventSettings() map[string]string {
 	if s.PubSub == nil {
 		return nil

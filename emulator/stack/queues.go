@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -26,11 +25,6 @@ const (
 	location = "local1"
 	parent   = "projects/" + project + "/locations/" + location
 )
-
-// TasksClient returns a client of Cloud Tasks for the emulator. The caller closes it.
-func (s *Stack) TasksClient(ctx context.Context) (*cloudtasksapi.Client, error) {
-	return s.Tasks.Client(ctx)
-}
 
 // queuePrefix begins the queues' ids unless tasks.queuePrefix is set.
 const queuePrefix = "fencepost"

@@ -276,6 +276,10 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	return env, nil
 }
 
+// Environment returns the environment of every function process, in the form of [os.Environ]. A business'
+// own program that posts requests gets the same.
+func (s *Stack) Environment() []string { return list(s.settings) }
+
 // list returns the environment in the form of [os.Environ].
 func list(env map[string]string) (entries []string) {
 	for name, value := range env {

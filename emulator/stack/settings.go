@@ -18,7 +18,6 @@ var _ flag.Value = Settings{}
 
 const settingsPrefix = "FENCEPOST_"
 
-// String implements [flag.Value].
 func (s Settings) String() string { return "" }
 
 // Set implements [flag.Value]. A name is one of docs/settings.md or a variable. The functions refuse an

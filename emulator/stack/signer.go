@@ -42,7 +42,6 @@ const macKeys = "FENCEPOST_INTENTS_MAC_KEYS"
 // remoteName is the signing service's name in registrations.
 const remoteName = "emulator"
 
-// clefWithin bounds the start of clef.
 const clefWithin = 30 * time.Second
 
 // SignedElsewhere reports whether another process than the functions signs.

@@ -3,6 +3,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,31 +73,12 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Processes == 0 {
-		o.Processes = 3
-	}
-	if o.BlockTime == 0 {
-		o.BlockTime = time.Second
-	}
-	if o.Submitters == 0 {
-		o.Submitters = 10
-	}
-	if o.SweepEvery == 0 {
-		o.SweepEvery = time.Minute
-	}
-	if o.CheckEvery == 0 {
-		o.CheckEvery = time.Minute
-	}
+	o.Processes, o.Submitters = cmp.Or(o.Processes, 3), cmp.Or(o.Submitters, 10)
+	o.BlockTime = cmp.Or(o.BlockTime, time.Second)
+	o.SweepEvery, o.CheckEvery = cmp.Or(o.SweepEvery, time.Minute), cmp.Or(o.CheckEvery, time.Minute)
 	o.Transfers = o.Transfers || o.Payouts
-	if o.Output == nil {
-		o.Output = io.Discard
-	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Output, o.Progress = cmp.Or(o.Output, io.Discard), cmp.Or(o.Progress, io.Discard)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
 
@@ -159,7 +141,6 @@ const (
 	InternalAudience = "https://internal.fencepost.example"
 )
 
-// stopWithin bounds the end of the whole stack.
 const stopWithin = 12 * time.Second
 
 // Start starts every part and returns when intents can be posted. If it fails, it stops what it had

@@ -54,7 +54,6 @@ func (s *Storage) around(next http.Handler) http.Handler {
 	})
 }
 
-// markSettings returns the settings of the mark, if there is one.
 func (s *Stack) markSettings() map[string]string {
 	if s.Storage == nil {
 		return nil

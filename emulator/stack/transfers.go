@@ -173,7 +173,6 @@ func (s *Stack) RunConservation(ctx context.Context) error {
 	return s.scheduler.RunNow(ctx, conservationJob)
 }
 
-// transferSettings returns the functions' settings of transfers.
 func (s *Stack) transferSettings() map[string]string {
 	if !s.options.Transfers {
 		return nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -138,7 +139,6 @@ type Log struct {
 	text []byte
 }
 
-// Write implements [io.Writer].
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,6 +205,16 @@ func Check(t testing.TB, err error, doing ...any) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(append(doing, err)...)
+	}
+}
+
+// Says reports texts that are missing in got.
+func Says(t testing.TB, what, got string, want ...string) {
+	t.Helper()
+	for _, text := range want {
+		if !strings.Contains(got, text) {
+			t.Errorf("%s: got %s, want %q in it", what, got, text)
+		}
 	}
 }
 

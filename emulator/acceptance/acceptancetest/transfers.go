@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -88,9 +89,7 @@ func (d *Deployment) Armed(t testing.TB, point, action string, settings map[stri
 	folder := t.TempDir()
 	Check(t, crash.Arm(folder, point, 1, action))
 	all := map[string]string{crash.Variable: folder}
-	for name, value := range settings {
-		all[name] = value
-	}
+	maps.Copy(all, settings)
 	p = Must(d.StartAside(context.Background(), all))(t)
 	t.Cleanup(func() { _ = p.Kill() })
 	return p, func() bool { return crash.Hit(folder, point) }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,9 +26,7 @@ import (
 // twoPeople are the settings of a deployment that demands two operators for everything.
 func twoPeople(more map[string]string) map[string]string {
 	all := map[string]string{"FENCEPOST_APPROVALS_REQUIRED": strings.Join(config.ApprovalKinds, ",")}
-	for name, value := range more {
-		all[name] = value
-	}
+	maps.Copy(all, more)
 	return all
 }
 
@@ -65,16 +64,10 @@ func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 	h := setup(t, stack.Options{Processes: 1, Split: true, Signer: stack.SignerKMS, Settings: twoPeople(map[string]string{"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": path})})
 	s, thief, second := h.Submitters()[0], h.operator(t), h.second(t)
 	sub := string(s)
-	if n := h.count(t, `select count(*) from proposal where act = 'register' and status = 'CARRIED_OUT'`); n != 2 {
-		t.Fatalf("registrations of the stack: got %d by two operators, want 2", n)
-	}
+	h.wantCount(t, "registrations of the stack by two operators", 2, `select count(*) from proposal where act = 'register' and status = 'CARRIED_OUT'`)
 	policy := client.Policy{MaxValue: "1"}
-	if _, err := thief.SetPolicy(h.ctx, sub, policy, "tighter"); err != nil {
-		t.Fatalf("a tighter policy: got %v, want it set at once", err)
-	}
-	if _, err := thief.SuspendSubmitter(h.ctx, sub, "a theft"); err != nil {
-		t.Fatalf("suspend: got %v, want it done at once", err)
-	}
+	must(thief.SetPolicy(h.ctx, sub, policy, "tighter"))(t)
+	must(thief.SuspendSubmitter(h.ctx, sub, "a theft"))(t)
 	ofSub := func(column string) string {
 		return `select ` + column + ` from submitter where submitter = '` + sub + `'`
 	}
@@ -131,9 +124,7 @@ func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 		if err != nil || done.Status != "CARRIED_OUT" || done.ApprovedBy != "email:"+stack.SecondAccount || done.Outcome == nil {
 			t.Fatalf("%s approved: got %+v, %v; want it carried out", c.act, done, err)
 		}
-		if got := h.says(t, c.is); got != c.becomes {
-			t.Errorf("%s by two operators: got %s, want %s", c.act, got, c.becomes)
-		}
+		equal(t, fmt.Sprintf("%s by two operators", c.act), h.says(t, c.is), c.becomes)
 	}
 	if n := h.count(t, `select count(*) from submitter_change where proposal is not null and approved_by = $1 and by = $2`, "email:"+stack.SecondAccount, "email:"+stack.OperatorAccount); n < 7 {
 		t.Errorf("on record with both names: got %d acts, want 7 or more", n)
@@ -168,7 +159,7 @@ func TestAnotherNameOfTheProposerApprovesNothing(t *testing.T) {
 	}
 	must(h.second(t).SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "4"}, "tighter"))(t)
 	approve(h.token(t, stack.SecondAccount)).want(t, "once the policy has changed", "409 PROPOSAL_STALE")
-	wantText(t, "the policy", h.says(t, `select max_value_wei from submitter_policy`), "4")
+	equal(t, "the policy", h.says(t, `select max_value_wei from submitter_policy`), "4")
 }
 
 // A process dies between the approval and the act, or between the act and its answer. The
@@ -204,9 +195,7 @@ func TestAProposalOutlivesItsProcess(t *testing.T) {
 			errs[1] = err
 		})
 		all.Wait()
-		if err := errors.Join(errs...); err != nil {
-			t.Errorf("%s: got %v, want both answered", point, err)
-		}
+		check(t, errors.Join(errs...), point, ": ")
 		if point != "" && !crash.Hit(folder, point) {
 			t.Errorf("%s: nobody passed it", point)
 		}

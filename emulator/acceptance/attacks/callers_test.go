@@ -1,6 +1,7 @@
 package attacks
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -46,9 +47,7 @@ func (h deployment) isUnauthorised(t *testing.T, who, token string, s txmanager.
 	if err != nil || status != http.StatusOK || !slices.Contains([]string{`{"results":[{"status":404,"code":"UNKNOWN_SUBMITTER"`}, string(text)[:min(len(text), 52)]) {
 		t.Errorf("%s, batch: got %d %s, %v; want UNKNOWN_SUBMITTER", who, status, text, err)
 	}
-	if n := h.count(t, `select count(*) from managed_tx where request_id = 'by a stranger'`); n != 0 {
-		t.Errorf("%s: %d of its intents are stored", who, n)
-	}
+	h.wantCount(t, "stored intents of "+who, 0, `select count(*) from managed_tx where request_id = 'by a stranger'`)
 }
 
 // A token whose subject is spelled like a listed e-mail is of an unauthorised caller. So is one
@@ -100,24 +99,19 @@ func TestEverybodyIsNobodyAtAnOpenIssuer(t *testing.T) {
 	h := setup(t, stack.Options{Processes: 1})
 	s := h.Submitters()[0]
 	operator := h.operator(t)
-	wantText(t, "callers \"*\"", code(operator.SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test")), "CALLERS_OPEN")
-	wantText(t, "registered with \"*\"", code(operator.RegisterSubmitter(h.ctx, client.Registration{Submitter: string(s), Callers: []string{"*"}})), "CALLERS_OPEN")
+	equal(t, "callers \"*\"", code(operator.SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test")), "CALLERS_OPEN")
+	equal(t, "registered with \"*\"", code(operator.RegisterSubmitter(h.ctx, client.Registration{Submitter: string(s), Callers: []string{"*"}})), "CALLERS_OPEN")
 	shop := h.token(t, stack.CallerAccount)
 	first := h.post(t, shop, s, "first")
 	must(h.DB.Exec(h.ctx, `update submitter set callers = '{*}' where submitter = $1`, s))(t)
 	stranger := h.mint(t, map[string]any{"sub": "1066", "email": "nobody@some-other-project.iam.gserviceaccount.com", "email_verified": true})
 	for what, a := range h.allOf(t, stranger, s, first.TxID, "first") {
-		want := map[string]string{"create": "403 ANY_CALLER_REFUSED", "retry": "403 ANY_CALLER_REFUSED", "list": "200 "}[what]
-		if want == "" {
-			want = "404 NOT_FOUND"
-		}
+		want := cmp.Or(map[string]string{"create": "403 ANY_CALLER_REFUSED", "retry": "403 ANY_CALLER_REFUSED", "list": "200 "}[what], "404 NOT_FOUND")
 		if a.String() != want || len(a.Transactions) > 0 {
 			t.Errorf("a stranger, %s: got %v and %d transactions, want %s and none", what, a, len(a.Transactions), want)
 		}
 	}
-	if n := h.count(t, `select count(*) from managed_tx where request_id = 'by a stranger'`); n != 0 {
-		t.Errorf("%d intents of a stranger are stored, want none", n)
-	}
+	h.wantCount(t, "stored intents of a stranger", 0, `select count(*) from managed_tx where request_id = 'by a stranger'`)
 	h.post(t, shop, s, "first").wantKnown(t, "who has posted posts it again", first.TxID)
 	h.post(t, shop, s, "more").want(t, "and something new", "403 ANY_CALLER_REFUSED")
 }
@@ -164,10 +158,8 @@ func TestARevokedCallerIsShutOut(t *testing.T) {
 	}
 	record := h.count(t, `select count(*) from submitter_change where submitter = $1 and action = 'CALLERS' and by = $2 and reason = 'a credential was stolen'
 		and from_callers = $3 and to_callers = '{sub:2001,sub:2002}' and succeeds = $4`, s, "email:"+stack.OperatorAccount, []string{shop, "sub:2001"}, fmt.Sprintf(`{"sub:2002": %q}`, shop))
-	if record != 1 {
-		t.Errorf("on record: got %d such changes, want 1", record)
-	}
-	wantText(t, "the stolen one, listed again", code(operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002", shop}, nil, "by mistake")), "CALLERS_CONFLICT")
+	equal(t, "such changes on record", record, 1)
+	equal(t, "the stolen one, listed again", code(operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002", shop}, nil, "by mistake")), "CALLERS_CONFLICT")
 }
 
 // The runbook of a stolen credential, step by step: no queued intent is carried out, and the owner

@@ -37,9 +37,7 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 			}
 			theirs, ours := h.mint(t, map[string]any{"sub": "666", "email": thief, "email_verified": true}), h.token(t, shop)
 			head := h.call(t, theirs, http.MethodPost, "/api/v1/tx", blocking)
-			if head.status != http.StatusAccepted {
-				t.Fatalf("got %v %s, want 202", head, head.Detail)
-			}
+			head.wantStatus(t, "the head", http.StatusAccepted)
 			behind := []string{h.posted(t, theirs, s, "behind-1"), h.posted(t, theirs, s, "behind-2")}
 			for n := range 3 { // each is mined and final before the next goes
 				h.await(t, h.posted(t, ours, s, fmt.Sprint("ours-", n)), "CONFIRMED")
@@ -49,9 +47,7 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 			if !strings.HasPrefix(told, "QUEUED "+c.told) || !strings.Contains(told, "; deferred since ") {
 				t.Errorf("got %q, want it QUEUED, deferred, and told why", told)
 			}
-			if n := h.count(t, `select count(*) from managed_tx where tx_id = any($1) and state = 'QUEUED' and nonce is null`, behind); n != len(behind) {
-				t.Errorf("got %d of its caller's waiting behind it, want %d", n, len(behind))
-			}
+			h.wantCount(t, "its caller's waiting behind it", len(behind), `select count(*) from managed_tx where tx_id = any($1) and state = 'QUEUED' and nonce is null`, behind)
 			want := "EXPIRED"
 			if !c.expires {
 				want = "CANCELLED"
@@ -62,9 +58,8 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 				h.await(t, id, "CONFIRMED")
 			}
 			h.wantCount(t, "the first, ended "+want+" without a nonce", 1, `select count(*) from managed_tx where tx_id = $1 and sub_state = $2 and nonce is null`, head.TxID, want)
-			if n := h.count(t, `select count(*) from managed_tx a join managed_tx b using (submitter, caller) where a.submitter = $1 and a.seq < b.seq and a.nonce > b.nonce`, s); n != 0 {
-				t.Errorf("got %d pairs of one caller's out of their order, want none", n)
-			}
+			h.wantCount(t, "pairs of one caller's out of their order", 0,
+				`select count(*) from managed_tx a join managed_tx b using (submitter, caller) where a.submitter = $1 and a.seq < b.seq and a.nonce > b.nonce`, s)
 		})
 	}
 }
@@ -73,8 +68,6 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 func (h deployment) posted(t *testing.T, token string, s txmanager.Submitter, requestID string) string {
 	t.Helper()
 	a := h.post(t, token, s, requestID)
-	if a.status != http.StatusAccepted {
-		t.Fatalf("%s: got %v %s, want 202", requestID, a, a.Detail)
-	}
+	a.wantStatus(t, requestID, http.StatusAccepted)
 	return a.TxID
 }

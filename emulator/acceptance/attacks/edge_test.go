@@ -56,9 +56,7 @@ func TestBodiesThatNeverComeEnd(t *testing.T) {
 			"/api/v1/tx": "401 UNAUTHORIZED, closed", "/api/v1/tx:batch": "401 UNAUTHORIZED, closed", "/admin/v1/submitters": "401 UNAUTHORIZED, closed",
 			"/internal/advance": "401 UNAUTHORIZED, closed", "/nothing": "404 NOT_FOUND, closed", "/readyz": "405 METHOD_NOT_ALLOWED, closed",
 		} {
-			if got := b.begun(t, post(path, "")); got != want {
-				t.Errorf("%s: got %s, want %s", path, got, want)
-			}
+			equal(t, path, b.begun(t, post(path, "")), want)
 		}
 	})
 	parallel(t, "with a token", func(t *testing.T) {

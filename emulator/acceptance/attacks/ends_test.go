@@ -18,9 +18,7 @@ func TestAFalseEndOfAPayoutIsFound(t *testing.T) {
 	const user = 7
 	h.rich(t, user)
 	h.Chain.StopMining()
-	if refused := h.payTo(t, h.bearer(t, user), thiefAddress, "0.5", "payout"); refused != "" {
-		t.Fatalf("the payout: got %s, want it accepted", refused)
-	}
+	equal(t, "the payout, accepted", h.payTo(t, h.bearer(t, user), thiefAddress, "0.5", "payout"), "")
 	until := func(what, query string, try func() error) {
 		t.Helper()
 		h.until(t, "never: "+what, func() bool {

@@ -3,6 +3,7 @@ package attacks
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"strings"
@@ -57,9 +58,7 @@ func (b target) call(t *testing.T, account, method, path string, body any) (stat
 func (b target) post(t *testing.T, s txmanager.Submitter, request string, intent map[string]any) (int, txAnswer) {
 	t.Helper()
 	whole := map[string]any{"submitter": s, "requestId": request}
-	for name, value := range intent {
-		whole[name] = value
-	}
+	maps.Copy(whole, intent)
 	return b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", whole)
 }
 
@@ -67,9 +66,7 @@ func (b target) post(t *testing.T, s txmanager.Submitter, request string, intent
 func (b target) accepted(t *testing.T, s txmanager.Submitter, request string, payload map[string]any) (txID string) {
 	t.Helper()
 	status, a := b.post(t, s, request, map[string]any{"payload": payload})
-	if status != http.StatusAccepted {
-		t.Fatalf("%s: got %d %+v, want 202", request, status, a)
-	}
+	equal(t, fmt.Sprintf("%s: %+v: status", request, a), status, http.StatusAccepted)
 	return a.TxID
 }
 

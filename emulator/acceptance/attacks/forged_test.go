@@ -82,8 +82,7 @@ func TestRowsOfABrokenFunctionAreNotSigned(t *testing.T) {
 		id := must(add(request, mac, key))(t)
 		rejected = append(rejected, id)
 	}
-	behind := h.post(t, shop, s, "behind")
-	h.await(t, behind.TxID, "CONFIRMED")
+	h.await(t, h.post(t, shop, s, "behind").TxID, "CONFIRMED")
 	for _, id := range rejected {
 		h.await(t, id, "FAILED")
 	}
@@ -103,12 +102,10 @@ func TestAChangedPayloadIsNotSigned(t *testing.T) {
 	h.await(t, bound.TxID, "TRACKING")
 	changed := h.post(t, shop, s, "changed")
 	behind := h.post(t, shop, s, "behind")
-	if _, err := h.DB.Exec(h.ctx, `
+	must(h.DB.Exec(h.ctx, `
 alter table tx_document disable trigger guard_documents;
 update tx_document set body = '`+robbery+`' where tx_id = '`+changed.TxID+`' and name = 'payload';
-alter table tx_document enable trigger guard_documents`); err != nil {
-		t.Fatal(err)
-	}
+alter table tx_document enable trigger guard_documents`))(t)
 	h.Chain.StartMining()
 	h.await(t, bound.TxID, "CONFIRMED")
 	h.await(t, behind.TxID, "CONFIRMED")
@@ -126,7 +123,7 @@ func TestANonceTakenByForceIsAPlaceholder(t *testing.T) {
 	h.await(t, honest.TxID, "CONFIRMED")
 	var id string
 	print := sha256.Sum256([]byte(robbery))
-	if err := h.brokenInto(t).QueryRow(h.ctx, `
+	check(t, h.brokenInto(t).QueryRow(h.ctx, `
 with row as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, mac, mac_key, state, nonce, prev_nonce, last_gas_params)
   select gen_random_uuid(), submitter, 'by force', caller, $2, mac, mac_key, 'IN_FLIGHT', nonce + 1, nonce,
@@ -138,9 +135,7 @@ with row as (
 ), moved as (
   update submitter_nonce_cursor set next_nonce = next_nonce + 1 where submitter = $4
 )
-select tx_id::text from row`, honest.TxID, print[:], robbery, s).Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+select tx_id::text from row`, honest.TxID, print[:], robbery, s).Scan(&id))
 	behind := h.post(t, shop, s, "behind")
 	h.await(t, id, "FAILED")
 	h.await(t, behind.TxID, "CONFIRMED")
@@ -175,8 +170,5 @@ func TestMACsByCloudKMS(t *testing.T) {
 
 func (h deployment) robbedOfNothing(t *testing.T) {
 	t.Helper()
-	wei, err := h.Node.BalanceAt(h.ctx, common.HexToAddress(robber), nil)
-	if err != nil || wei.Sign() != 0 {
-		t.Errorf("the robber has %s wei, %v; want none", wei, err)
-	}
+	equal(t, "the robber's wei", must(h.Node.BalanceAt(h.ctx, common.HexToAddress(robber), nil))(t).String(), "0")
 }

@@ -54,15 +54,9 @@ func (h deployment) send(t *testing.T, method, target, text string, header map[s
 		req.Header.Set(name, value)
 	}
 	began := time.Now()
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, target, err)
-	}
+	resp := must(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, target, err)
-	}
+	body := must(io.ReadAll(resp.Body))(t)
 	return said{resp.StatusCode, string(body), time.Since(began)}
 }
 
@@ -111,9 +105,7 @@ func (h deployment) wrongTokens(t *testing.T, api string, s txmanager.Submitter)
 		for path, want := range map[string]string{"POST /api/v1/tx": create, "POST /admin/v1/submitters": admin, "GET /admin/v1/submitters": admin} {
 			method, path, _ := strings.Cut(path, " ")
 			body := map[string]string{"/api/v1/tx": text, "/admin/v1/submitters": registration}[path]
-			if got := h.send(t, method, api+path, body, header).code(); got != want {
-				t.Errorf("a token %s, %s %s: got %s, want %s", what, method, path, got, want)
-			}
+			equal(t, fmt.Sprintf("a token %s, %s %s", what, method, path), h.send(t, method, api+path, body, header).code(), want)
 		}
 	}
 	const refused, stranger, forbidden = "401 UNAUTHORIZED", "404 UNKNOWN_SUBMITTER", "403 FORBIDDEN"
@@ -173,11 +165,10 @@ func (h deployment) internalPaths(t *testing.T) {
 	for _, function := range []string{"advance", "receipt", "confirm", "resubmit", "sweep", "publish"} {
 		path := "/internal/" + function
 		withForged := func(token string) map[string]string {
-			header := maps.Clone(forged)
-			if token != "" {
-				header["Authorization"] = "Bearer " + token
+			if token == "" {
+				return forged
 			}
-			return header
+			return withToken(forged, token)
 		}
 		for what, c := range map[string]struct{ token, want string }{
 			"without a token":              {"", "401 UNAUTHORIZED"},
@@ -187,9 +178,7 @@ func (h deployment) internalPaths(t *testing.T) {
 			"the caller's internal token":  {account(stack.CallerAccount, stack.InternalAudience), "403 FORBIDDEN"},
 			"an operator's internal token": {account(stack.OperatorAccount, stack.InternalAudience), "403 FORBIDDEN"},
 		} {
-			if got := h.send(t, http.MethodPost, direct+path, text, withForged(c.token)).code(); got != c.want {
-				t.Errorf("%s with %s and forged headers: got %s, want %s", path, what, got, c.want)
-			}
+			equal(t, fmt.Sprintf("%s with %s and forged headers", path, what), h.send(t, http.MethodPost, direct+path, text, withForged(c.token)).code(), c.want)
 		}
 		for _, outside := range []string{path, "/api/v1/tx/.." + path, "/api/v1/tx/%2e%2e" + path, "//" + path, "/admin/v1/../.." + path, path + "/", strings.ToUpper(path)} {
 			got := h.send(t, http.MethodPost, h.URLMap.PublicURL()+outside, text, withForged(account(stack.TasksAccount, stack.InternalAudience)))
@@ -200,9 +189,8 @@ func (h deployment) internalPaths(t *testing.T) {
 	}
 	for _, flaw := range flaws {
 		token := must(h.Issuer.FlawedToken(stack.TasksAccount, stack.InternalAudience, flaw))(t)
-		if got := h.send(t, http.MethodPost, direct+"/internal/advance", text, withToken(forged, token)).code(); got != "401 UNAUTHORIZED" {
-			t.Errorf("the tasks' token, flaw %d: got %s, want 401", flaw, got)
-		}
+		got := h.send(t, http.MethodPost, direct+"/internal/advance", text, withToken(forged, token))
+		equal(t, fmt.Sprint("the tasks' token, flaw ", flaw), got.code(), "401 UNAUTHORIZED")
 	}
 }
 
@@ -234,9 +222,7 @@ func (h deployment) ofAnotherCaller(t *testing.T, api string, s txmanager.Submit
 			h.send(t, "POST", api+"/api/v1/tx:batch", `{"intents":[`+intentText(unregistered, "first")+`]}`, bearer(token))},
 	} {
 		theirs, none := anonymous(pair[0].same()), anonymous(pair[1].same())
-		if theirs != none {
-			t.Errorf("%s: of another's it hears %s, of none %s: want the same", what, theirs, none)
-		}
+		equal(t, what+": what it hears of another's, as of none", theirs, none)
 		if strings.Contains(theirs, txID) || pair[0].status < 400 && what != "list" && what != "batch" {
 			t.Errorf("%s: got %s, want it refused", what, theirs)
 		}
@@ -375,9 +361,7 @@ func (h deployment) inTrouble(t *testing.T, api string) {
 	of := func(s txmanager.Submitter) string {
 		return api + "/api/v1/tx/by-request?" + url.Values{"submitter": {string(s)}, "requestId": {"nothing"}}.Encode()
 	}
-	if got := h.send(t, "GET", of(s), "", bearer(h.token(t, stack.CallerAccount))); got.status != http.StatusServiceUnavailable {
-		t.Errorf("its caller: got %s, want 503", got.same())
-	}
+	equal(t, "its caller", h.send(t, "GET", of(s), "", bearer(h.token(t, stack.CallerAccount))).status, http.StatusServiceUnavailable)
 	stranger := bearer(h.mint(t, map[string]any{"sub": "4711"}))
 	if got, none := h.send(t, "GET", of(s), "", stranger).same(), h.send(t, "GET", of(unregistered), "", stranger).same(); got != none || !strings.HasPrefix(got, "404") {
 		t.Errorf("a stranger: got %s, and %s of an account that nobody registered; want 404 of both", got, none)
@@ -398,14 +382,7 @@ func (h deployment) showsNoSecret(t *testing.T, s txmanager.Submitter) {
 		"the key of MACs": h.Setting("FENCEPOST_INTENTS_MAC_KEYS"), "the handler's secret": handlerSecret('h'), "the handler's URL": "path-that-is-a-secret",
 		"the caller's token": info.Token, "its signature": info.Token[strings.LastIndexByte(info.Token, '.'):], "the operator's token": info.Operator,
 	}
-	password, _ := func() (string, bool) {
-		u, err := url.Parse(h.Setting("FENCEPOST_DATABASE_URL"))
-		if err != nil || u.User == nil {
-			return "", false
-		}
-		return u.User.Password()
-	}()
-	secrets["the database's password"] = password
+	secrets["the database's password"], _ = must(url.Parse(h.Setting("FENCEPOST_DATABASE_URL")))(t).User.Password()
 	for i, a := range info.Submitters {
 		secrets[fmt.Sprint("the key of account ", i)] = strings.TrimPrefix(a.PrivateKey, "0x")
 	}

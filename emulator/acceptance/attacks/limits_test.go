@@ -101,9 +101,7 @@ func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 	bound := h.post(t, mallory, s, "holds the nonce")
 	h.await(t, bound.TxID, "TRACKING")
 	early := asks("waits", units("0xa9059cbb", 1, 1_000_000))
-	if early.status != http.StatusAccepted {
-		t.Fatalf("before there are limits: got %v, want 202", early)
-	}
+	early.wantStatus(t, "before there are limits", http.StatusAccepted)
 	h.setPolicy(t, s, client.Policy{MaxValue: "1", Tokens: map[string]client.TokenLimits{coin: {MaxAmount: "5", MaxAmountPerDay: "8"}}})
 	for name, data := range map[string]string{
 		"transfer": units("0xa9059cbb", 1, 6), "approve": units("0x095ea7b3", 1, 6), "transferFrom": units("0x23b872dd", 2, 6),
@@ -115,9 +113,7 @@ func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 	asks("within", units("0x095ea7b3", 1, 5)).wantStatus(t, "within the limits", http.StatusAccepted)
 	asks("more than the day", units("0xa9059cbb", 1, 4)).want(t, "more than the day", "429 DAILY_AMOUNT_EXCEEDED", "payload.data")
 	made := h.call(t, mallory, http.MethodPost, "/api/v1/tx", map[string]any{"submitter": s, "requestId": "made", "handler": "drain", "payload": map[string]any{}})
-	if made.status != http.StatusAccepted {
-		t.Fatalf("by a handler: got %v, want 202", made)
-	}
+	made.wantStatus(t, "by a handler", http.StatusAccepted)
 	h.Chain.StartMining()
 	h.await(t, early.TxID, "FAILED")
 	h.await(t, made.TxID, "FAILED")

@@ -26,14 +26,10 @@ func TestAPolicyHoldsForWhatIsQueued(t *testing.T) {
 		in := intent(s, fmt.Sprint("theft-", i))
 		in["payload"] = map[string]any{"to": thief, "value": "1000000000000000000"}
 		a := h.call(t, shop, http.MethodPost, "/api/v1/tx", in)
-		if a.status != http.StatusAccepted {
-			t.Fatalf("theft %d: got %v, want 202", i, a)
-		}
+		a.wantStatus(t, fmt.Sprint("theft ", i), http.StatusAccepted)
 		stolen = append(stolen, a.TxID)
 	}
-	if n := h.count(t, `select count(*) from managed_tx where tx_id = any($1) and state = 'QUEUED'`, stolen); n != 5 {
-		t.Fatalf("queued: got %d of the thefts, want 5", n)
-	}
+	h.wantCount(t, "the queued thefts", 5, `select count(*) from managed_tx where tx_id = any($1) and state = 'QUEUED'`, stolen)
 	must(operator.SuspendSubmitter(h.ctx, string(s), "a theft"))(t)
 	allowed := client.Policy{MaxValue: "1", Targets: []string{"0x00000000000000000000000000000000000cafe0"}}
 	set := must(operator.SetPolicy(h.ctx, string(s), allowed, "a theft"))(t)

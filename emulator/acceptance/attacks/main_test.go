@@ -4,6 +4,7 @@ package attacks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -33,6 +35,11 @@ var (
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
 
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}
+
 // deployment is a running stack with direct access to its database and chain.
 type deployment struct {
 	*acceptancetest.Deployment
@@ -43,16 +50,8 @@ type deployment struct {
 // setup starts a stack for t: few submitters, quick blocks, and by default no sweep.
 func setup(t *testing.T, o stack.Options) deployment {
 	t.Helper()
-	o.Binary, o.Core.Binary = binary, core
-	if o.BlockTime == 0 {
-		o.BlockTime = 250 * time.Millisecond
-	}
-	if o.Submitters == 0 {
-		o.Submitters = 2
-	}
-	if o.SweepEvery == 0 {
-		o.SweepEvery = -1
-	}
+	o.Binary, o.Core.Binary, o.Submitters = binary, core, cmp.Or(o.Submitters, 2)
+	o.BlockTime, o.SweepEvery = cmp.Or(o.BlockTime, 250*time.Millisecond), cmp.Or(o.SweepEvery, -1)
 	answers := new(acceptancetest.Log)
 	o.Around = func(next http.Handler) http.Handler { return keep(answers, next) }
 	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
@@ -80,13 +79,11 @@ func (k *kept) Write(p []byte) (int, error) {
 	return k.ResponseWriter.Write(p)
 }
 
-// operator calls as the operator.
 func (h deployment) operator(t *testing.T) *client.Client {
 	t.Helper()
 	return must(h.Client(stack.OperatorAccount))(t)
 }
 
-// answer is what a request was answered.
 type answer struct {
 	status int
 	Code   string
@@ -107,7 +104,6 @@ func (a answer) want(t *testing.T, what, want string, field ...string) {
 	}
 }
 
-// wantStatus checks the status of the answer.
 func (a answer) wantStatus(t *testing.T, what string, want int) {
 	t.Helper()
 	if a.status != want {
@@ -126,21 +122,10 @@ func (a answer) wantKnown(t *testing.T, what, txID string) {
 // code returns the code by which a call of the client was refused.
 func code[T any](_ T, err error) string { return client.CodeOf(err) }
 
-// wantText compares two texts.
-func wantText(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %q, want %q", what, got, want)
-	}
-}
-
-// call makes one request with the token.
 func (h deployment) call(t *testing.T, token, method, path string, body any) (a answer) {
 	t.Helper()
 	status, text, err := stack.CallWith(h.ctx, token, method, h.URLMap.PublicURL()+path, body)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, path, err)
-	}
+	check(t, err, method, path)
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&a); err != nil {
 		t.Fatalf("%s %s: %d %s: %v", method, path, status, text, err)
 	}
@@ -148,7 +133,6 @@ func (h deployment) call(t *testing.T, token, method, path string, body any) (a 
 	return a
 }
 
-// token is one of the account, with a verified e-mail.
 func (h deployment) token(t *testing.T, account string) string {
 	t.Helper()
 	return must(h.Issuer.Token(h.ctx, account, stack.PublicAudience))(t)
@@ -168,25 +152,20 @@ func intent(s txmanager.Submitter, requestID string) map[string]any {
 	}
 }
 
-// post posts an intent with the token.
 func (h deployment) post(t *testing.T, token string, s txmanager.Submitter, requestID string) answer {
 	t.Helper()
 	return h.call(t, token, http.MethodPost, "/api/v1/tx", intent(s, requestID))
 }
 
-// count is the one number that the query says.
 func (h deployment) count(t *testing.T, query string, args ...any) (n int) {
 	t.Helper()
 	check(t, h.DB.QueryRow(h.ctx, query, args...).Scan(&n))
 	return n
 }
 
-// wantCount checks the one number that the query says.
 func (h deployment) wantCount(t *testing.T, what string, want int, query string, args ...any) {
 	t.Helper()
-	if got := h.count(t, query, args...); got != want {
-		t.Errorf("%s: got %d, want %d", what, got, want)
-	}
+	equal(t, what, h.count(t, query, args...), want)
 }
 
 // until waits for the condition. The text is the message of a test that waits in vain.
@@ -195,7 +174,6 @@ func (h deployment) until(t *testing.T, wrong string, met func() bool) {
 	check(t, acceptancetest.Wait(h.ctx, met), wrong)
 }
 
-// await waits until the transaction is in the state.
 func (h deployment) await(t *testing.T, txID, state string) {
 	t.Helper()
 	h.until(t, txID+" is not "+state, func() bool {

@@ -51,9 +51,7 @@ func (b target) refused(t testing.TB, account, batch, want string) {
 		t.Fatalf("hostile batch: got %d %.300s, %v; want 200", status, answer, err)
 	}
 	for _, r := range body.Results {
-		if got := r.Code + " " + r.Field; got != want {
-			t.Fatalf("hostile intent: got %s, want %s", got, want)
-		}
+		equal(t, "hostile intent", r.Code+" "+r.Field, want)
 	}
 }
 
@@ -133,9 +131,7 @@ func TestUnsentBodiesOfOneCaller(t *testing.T) {
 	for i := range begun - limit {
 		select {
 		case answer := <-answers:
-			if answer != "429 TOO_MANY_REQUESTS, again after 1" {
-				t.Errorf("answer %d: got %s, want 429 TOO_MANY_REQUESTS with Retry-After 1", i, answer)
-			}
+			equal(t, fmt.Sprint("answer ", i), answer, "429 TOO_MANY_REQUESTS, again after 1")
 		case <-b.ctx.Done():
 			t.Fatalf("answers: got %d, want %d", i, begun-limit)
 		}

@@ -27,9 +27,7 @@ func TestAFunctionOfATargetAllowsNoOther(t *testing.T) {
 	first := calls("bound", transfer)
 	h.await(t, first.TxID, "TRACKING")
 	waiting := calls("waiting", approve)
-	if waiting.status != http.StatusAccepted {
-		t.Fatalf("without a policy: got %v, want 202", waiting)
-	}
+	waiting.wantStatus(t, "without a policy", http.StatusAccepted)
 	must(operator.SetPolicy(h.ctx, string(s), client.Policy{Targets: []string{token + ":" + transfer}}, "pays in this token alone"))(t)
 	calls("approve", approve).want(t, "approve", "403 POLICY_REFUSED", "payload.to")
 	pays := intent(s, "pays")

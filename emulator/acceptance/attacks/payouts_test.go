@@ -65,14 +65,10 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	}
 	add(ownAddress)
 	h.agedByADay(t)
-	if code := h.payTo(t, token, ownAddress, "0.01", "own"); code != "" {
-		t.Fatalf("the user pays the own address: got %s, want it accepted", code)
-	}
+	equal(t, "the user pays the own address, accepted", h.payTo(t, token, ownAddress, "0.01", "own"), "")
 	refused := func(what, cid, want string) {
 		t.Helper()
-		if code := h.payTo(t, token, thiefAddress, "0.9", cid); code != want {
-			t.Errorf("%s: got %q, want %s", what, code, want)
-		}
+		equal(t, what, h.payTo(t, token, thiefAddress, "0.9", cid), want)
 	}
 	refused("an address that is not listed", "", "ADDRESS_NOT_LISTED")
 	refused("under the cid of a payout of before", "own", "CID_CONFLICT")
@@ -101,11 +97,9 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	h.agedByADay(t)
 	refused("a day later, when it was removed", "", "ADDRESS_NOT_LISTED")
 	must(h.operator(t).BlockPayoutAddresses(h.ctx, user, "the token was stolen"))(t)
-	wantText(t, "added while an operator blocks it", code(token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: thiefAddress})), "ADDRESSES_BLOCKED")
+	equal(t, "added while an operator blocks it", code(token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: thiefAddress})), "ADDRESSES_BLOCKED")
 	h.wantCount(t, "payouts to other addresses", 0, `select count(*) from transfers_tb where payout_address <> $1`, ownAddress)
-	if code := h.payTo(t, token, ownAddress, "0.01", ""); code != "" {
-		t.Errorf("the user pays the own address after all that: got %s, want it accepted", code)
-	}
+	equal(t, "the user pays the own address after all that, accepted", h.payTo(t, token, ownAddress, "0.01", ""), "")
 }
 
 // A thief with a user's token gets no more paid out in a day than the asset allows. Many
@@ -131,14 +125,8 @@ func TestAStolenUserTokenPaysNoMoreThanADay(t *testing.T) {
 	group.Wait()
 	h.wantCount(t, "payouts of 0.1 with 0.25 a day", 2, `select count(*) from transfers_tb where user_id = $1 and transfer_type = 3`, user)
 	for _, way := range [][2]string{{"FUNDING", "SPOT"}, {"SPOT", "FUNDING"}} {
-		if _, err := token.CreateTransfer(h.ctx, client.TransferRequest{From: way[0], To: way[1], Asset: bounded.Name, Amount: "0.5"}); err != nil {
-			t.Errorf("%v: got %v, want it done: the bound is of payouts", way, err)
-		}
+		must(token.CreateTransfer(h.ctx, client.TransferRequest{From: way[0], To: way[1], Asset: bounded.Name, Amount: "0.5"}))(t)
 	}
-	if code := h.payTo(t, token, thiefAddress, "0.06", ""); code != "DAILY_PAYOUT_EXCEEDED" {
-		t.Errorf("beyond what is left: got %q, want DAILY_PAYOUT_EXCEEDED", code)
-	}
-	if code := h.payTo(t, token, thiefAddress, "0.05", ""); code != "" {
-		t.Errorf("what is left: got %q, want it accepted", code)
-	}
+	equal(t, "beyond what is left", h.payTo(t, token, thiefAddress, "0.06", ""), "DAILY_PAYOUT_EXCEEDED")
+	equal(t, "what is left, accepted", h.payTo(t, token, thiefAddress, "0.05", ""), "")
 }

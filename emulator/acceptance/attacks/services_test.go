@@ -180,9 +180,7 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 		in := intent(s, how)
 		in["handler"], in["payload"] = "shop", map[string]any{"how": how}
 		a := h.call(t, shop, http.MethodPost, "/api/v1/tx", in)
-		if a.status != http.StatusAccepted {
-			t.Fatalf("%s: got %v, want 202", how, a)
-		}
+		a.wantStatus(t, how, http.StatusAccepted)
 		ids[how] = a.TxID
 	}
 	unnamed := intent(s, "a handler of no list")
@@ -191,8 +189,7 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 	elses := intent(h.Submitters()[1], "a handler that is not named")
 	elses["handler"], elses["payload"] = "shop", map[string]any{"how": "asks too much"}
 	h.call(t, shop, http.MethodPost, "/api/v1/tx", elses).wantStatus(t, "a handler that the submitter does not name", http.StatusForbidden)
-	behind := h.post(t, shop, s, "behind")
-	h.await(t, behind.TxID, "CONFIRMED")
+	h.await(t, h.post(t, shop, s, "behind").TxID, "CONFIRMED")
 	for how, want := range ends {
 		h.await(t, ids[how], "FAILED")
 		var end string

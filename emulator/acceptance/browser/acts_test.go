@@ -54,18 +54,14 @@ func TestSuspendAndResume(t *testing.T) {
 	b.suits(axeCore(t))
 	b.evaluate(`document.querySelectorAll("main form").forEach(f => f.noValidate = true)`, nil)
 	b.submits("button", http.StatusBadRequest)
-	if got := h.status(t); got != "ACTIVE" {
-		t.Errorf("without a reason: got %s, want it ACTIVE", got)
-	}
+	equal(t, "without a reason", h.status(t), "ACTIVE")
 	b.fill("reason", "a leak")
 	b.submit("button")
 	b.until(submitterPath(h.changed()), "SUSPENDED")
 	b.follow("/resume")
 	b.fill("reason", "no leak")
 	b.submit("button")
-	if got := h.status(t); got != "ACTIVE" {
-		t.Errorf("resumed: got %s, want it ACTIVE", got)
-	}
+	equal(t, "resumed", h.status(t), "ACTIVE")
 	b.audited("suspend", "a leak", stack.OperatorAccount)
 	b.audited("resume", "no leak", stack.OperatorAccount)
 }
@@ -83,9 +79,7 @@ func TestPolicyIsSet(t *testing.T) {
 	b.fill("reason", "a limit")
 	b.fill("policy", wrong)
 	b.submits("button", http.StatusBadRequest)
-	if got := b.value("policy"); got != wrong {
-		t.Errorf("after a refusal: got the policy %q, want %q kept", got, wrong)
-	}
+	equal(t, "the policy after a refusal, which is kept", b.value("policy"), wrong)
 	b.suits(axeCore(t))
 	b.fill("policy", `{"maxPerMinute": 4321}`)
 	b.submit("button")
@@ -177,12 +171,8 @@ func TestViewerOnlyReads(t *testing.T) {
 	}
 	path := submitterPath(h.changed()) + "/suspend"
 	b.opens(path, http.StatusForbidden)
-	if got := h.posts(t, b, h.console, path, url.Values{"csrf": {b.token("/console/")}, "reason": {"as a viewer"}}); got != http.StatusForbidden {
-		t.Errorf("a viewer's act: got %d, want 403", got)
-	}
-	if got := h.status(t); got != "ACTIVE" {
-		t.Errorf("after a viewer's act: got %s, want ACTIVE", got)
-	}
+	equal(t, "a viewer's act", h.posts(t, b, h.console, path, url.Values{"csrf": {b.token("/console/")}, "reason": {"as a viewer"}}), http.StatusForbidden)
+	equal(t, "after a viewer's act", h.status(t), "ACTIVE")
 }
 
 // A form of another page, which has no token, another person's, or another origin, changes nothing.
@@ -201,12 +191,8 @@ func TestForgedFormsAreRefused(t *testing.T) {
 		"without a token": {"reason": {"forged"}}, "with an empty one": {"reason": {"forged"}, "csrf": {""}},
 		"with another session's": {"reason": {"forged"}, "csrf": {other}}, "with a changed one": {"reason": {"forged"}, "csrf": {own[1:] + "A"}},
 	} {
-		if got := h.posts(t, b, h.console, path, values); got != http.StatusForbidden {
-			t.Errorf("a form %s: got %d, want 403", what, got)
-		}
-		if got := h.status(t); got != "ACTIVE" {
-			t.Errorf("after a form %s: got %s, want ACTIVE", what, got)
-		}
+		equal(t, fmt.Sprintf("a form %s", what), h.posts(t, b, h.console, path, values), http.StatusForbidden)
+		equal(t, fmt.Sprintf("after a form %s", what), h.status(t), "ACTIVE")
 	}
 	ours := url.Values{"reason": {"a form of ours"}, "csrf": {own}}
 	for _, origin := range []string{"", "null", "http://attacker.example"} {
@@ -214,9 +200,7 @@ func TestForgedFormsAreRefused(t *testing.T) {
 			t.Errorf("a form of the origin %q: got %d, %s; want 403, ACTIVE", origin, got, h.status(t))
 		}
 	}
-	if got := h.posts(t, b, h.console, path, ours); got != http.StatusSeeOther {
-		t.Errorf("a form of ours: got %d, want 303", got)
-	}
+	equal(t, "a form of ours", h.posts(t, b, h.console, path, ours), http.StatusSeeOther)
 	must(h.operator.ResumeSubmitter(t.Context(), h.changed(), "the test is over"))(t)
 }
 
@@ -236,10 +220,7 @@ func (h *deployment) posts(t *testing.T, b *tab, origin, path string, values url
 	if origin != "" {
 		req.Header.Set("Origin", origin)
 	}
-	for _, c := range b.cookies() {
-		req.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value})
-	}
-	resp := must(http.DefaultTransport.RoundTrip(req))(t)
+	resp := b.sends(req)
 	check(t, resp.Body.Close())
 	return resp.StatusCode
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -117,9 +118,7 @@ func startDeployment(ctx context.Context, says texts, blockTime time.Duration) (
 		"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + h.shop.URL + "/events,books=" + h.shop.URL + "/books", "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret + ",books=" + shopSecret,
 		"FENCEPOST_HANDLERS_URLS": "shop=" + h.shop.URL + "/handler", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret,
 	}
-	for variable, value := range quick {
-		settings[variable] = value
-	}
+	maps.Copy(settings, quick)
 	h.Deployment, err = acceptancetest.Start(ctx, stack.Options{
 		Binary: server, Core: stack.CoreOptions{Binary: core}, Payouts: true, Submitters: 5, Processes: 2, Window: 4, Nodes: 3,
 		BlockTime: blockTime, SweepEvery: time.Second, CheckEvery: -1, Settings: settings, Around: h.count, Console: true,

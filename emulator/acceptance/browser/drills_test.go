@@ -70,9 +70,7 @@ func TestEachDrillStartsByItsButton(t *testing.T) {
 	for _, d := range local.Drills {
 		want = append(want, d.Name)
 	}
-	if !slices.Equal(shown, want) {
-		t.Fatalf("drills with a button: got %q, want %q", shown, want)
-	}
+	same(t, "drills with a button", shown, want)
 	b.startDrill("unpaid-account", true)
 	b.drillEnds(h)
 	defer h.Chain.StartMining()
@@ -97,9 +95,7 @@ func (h *deployment) startsKilling(t *testing.T, b *tab) {
 	t.Helper()
 	b.open("/console/drill")
 	killed := h.Processes()
-	if _, err := chromedp.RunResponse(b.ctx, chromedp.Click(chromedp.Search(`//main//button[.="Start killed-process"]`), chromedp.NodeVisible)); err != nil {
-		t.Fatalf("start the drill: %v", err)
-	}
+	must(chromedp.RunResponse(b.ctx, chromedp.Click(chromedp.Search(`//main//button[.="Start killed-process"]`), chromedp.NodeVisible)))(t)
 	poll(t, "the drill has killed a process, and another has taken its place", func() bool {
 		now := h.Processes()
 		return len(now) == len(killed) && !slices.Equal(now, killed)
@@ -173,9 +169,7 @@ func (b *tab) releases(h *deployment, s string, nonce uint64) {
 	b.fill("reason", "a program of ours had the key")
 	b.presses(try, http.StatusBadRequest)
 	b.shows("release", "count", "finalized")
-	if got := b.value("reason"); got != "a program of ours had the key" {
-		b.t.Errorf("the reason after the refusal: got %q, want it kept", got)
-	}
+	equal(b.t, "the reason after the refusal, which is kept", b.value("reason"), "a program of ours had the key")
 	h.incident(b.t, s) // it is still open
 	b.fill("count", count)
 	b.press(try)

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 )
 
 // server and core are the programs, built once for all tests.
@@ -55,6 +56,12 @@ func end(all bool) error {
 var (
 	check = acceptancetest.Check
 	poll  = acceptancetest.Poll
+	same  = checks.Same
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}

@@ -32,12 +32,18 @@ func (h *deployment) asks(t *testing.T, b *tab, addr, path string, form url.Valu
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		req.Header.Set("Origin", h.console)
 	}
+	resp := b.sends(req)
+	defer resp.Body.Close()
+	return resp.StatusCode, string(must(io.ReadAll(resp.Body))(t))
+}
+
+// sends makes the request with the person's cookies, and follows no redirect.
+func (b *tab) sends(req *http.Request) *http.Response {
+	b.t.Helper()
 	for _, c := range b.cookies() {
 		req.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value})
 	}
-	resp := must(http.DefaultTransport.RoundTrip(req))(t)
-	defer resp.Body.Close()
-	return resp.StatusCode, string(must(io.ReadAll(resp.Body))(t))
+	return must(http.DefaultTransport.RoundTrip(req))(b.t)
 }
 
 // A person who is taken out of auth.operators or auth.viewers has no access at the next request, while the session goes
@@ -69,19 +75,15 @@ func TestARemovedPersonHasNoAccessAtTheNextRequest(t *testing.T) {
 		if status, text := h.asks(t, operator, addr, page+"/suspend", suspend); status != http.StatusForbidden || !strings.Contains(text, "operator") {
 			t.Errorf("the act of the operator, %s: got %d %s, want 403 and why", where, status, text)
 		}
-		if status, text := h.asks(t, second, addr, page, nil); status != http.StatusOK {
-			t.Errorf("the other operator, %s: got %d %s, want the page", where, status, text)
-		}
+		status, _ := h.asks(t, second, addr, page, nil)
+		equal(t, "the other operator, "+where, status, http.StatusOK)
 	}
-	if got := h.status(t); got != "ACTIVE" {
-		t.Errorf("after the acts: got %s, want ACTIVE", got)
-	}
+	equal(t, "after the acts", h.status(t), "ACTIVE")
 	operator.open(page) // the session goes on where the person is an operator
 
 	foreign := h.aside(t, map[string]string{"FENCEPOST_CONSOLE_SESSION_KEYS": "q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="})
-	if status, _ := h.asks(t, operator, foreign, page, nil); status != http.StatusSeeOther {
-		t.Errorf("a session of another key: got %d, want 303 to the sign-in", status)
-	}
+	status, _ := h.asks(t, operator, foreign, page, nil)
+	equal(t, "a session of another key (to the sign-in)", status, http.StatusSeeOther)
 	if status, _ := h.asks(t, operator, foreign, page+"/suspend", suspend); status != http.StatusUnauthorized || h.status(t) != "ACTIVE" {
 		t.Errorf("an act in a session of another key: got %d, %s; want 401, ACTIVE", status, h.status(t))
 	}

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,14 +50,10 @@ func TestOneTimeCodeOpensTheConsoleOnce(t *testing.T) {
 	b := newTab(t, h.profile(t), h.console)
 	b.answered("sign in", http.StatusOK, chromedp.Navigate(way))
 	b.shows("overview")
-	if at := b.at(); at != "/console/" {
-		t.Errorf("after signing in: got %s, want /console/ without the code", at)
-	}
+	equal(t, "after signing in (without the code)", b.at(), "/console/")
 	var person string
 	b.evaluate(`document.querySelector("[data-field=person]").textContent`, &person)
-	if person != stack.OperatorAccount {
-		t.Errorf("signed in: got %q, want %s", person, stack.OperatorAccount)
-	}
+	equal(t, "signed in", person, stack.OperatorAccount)
 	for _, c := range b.cookies() {
 		if !c.HTTPOnly || c.SameSite == "None" || c.SameSite == "" {
 			t.Errorf("the cookie %s: got HttpOnly %t, SameSite %q; want one that no script reads and no other site sends", c.Name, c.HTTPOnly, c.SameSite)
@@ -83,14 +80,9 @@ func TestForeignHostIsRefused(t *testing.T) {
 	for host, want := range map[string]int{"": http.StatusOK, "attacker.example": http.StatusForbidden, "attacker.example:80": http.StatusForbidden} {
 		req := must(http.NewRequestWithContext(t.Context(), http.MethodGet, h.console+"/console/", nil))(t)
 		req.Host = host
-		for _, c := range b.cookies() {
-			req.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value})
-		}
-		resp := must(http.DefaultTransport.RoundTrip(req))(t)
+		resp := b.sends(req)
 		check(t, resp.Body.Close())
-		if resp.StatusCode != want {
-			t.Errorf("host %q: got %d, want %d", host, resp.StatusCode, want)
-		}
+		equal(t, fmt.Sprintf("host %q", host), resp.StatusCode, want)
 		if policy := resp.Header.Get("Content-Security-Policy"); host == "" && (!strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe")) {
 			t.Errorf("the policy: got %q, want one that allows nothing but the console's files", policy)
 		}

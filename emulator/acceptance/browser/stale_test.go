@@ -60,9 +60,7 @@ func TestPagesShowNoValuesOfPrograms(t *testing.T) {
 	for _, path := range h.all() {
 		status, page := h.asks(t, b, strings.TrimPrefix(h.console, "http://"), path, nil)
 		text := html.UnescapeString(tag.ReplaceAllString(hidden.ReplaceAllString(page, " "), " "))
-		if status != http.StatusOK {
-			t.Errorf("%s: got %d, want the page", path, status)
-		}
+		equal(t, path, status, http.StatusOK)
 		if found := odd.FindStringIndex(text); found != nil {
 			t.Errorf("%s: got %q, want no such value", path, text[max(0, found[0]-60):min(len(text), found[1]+60)])
 		}

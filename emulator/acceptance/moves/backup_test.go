@@ -76,16 +76,12 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	d.noticed(l)
 	written := d.marked()
 	d.sweep()
-	if got := d.identity(); got != identity {
-		t.Errorf("system and timeline: got %s, want %s as before", got, identity)
-	}
+	equal(t, "system and timeline (as before)", d.identity(), identity)
 	why := value[string](d, `select accepted_by from database_identity`)
 	if !strings.Contains(why, "the mark outside the database is not of this database: id ") {
 		t.Errorf("the reason on record: got %q, want that the mark is not of this database", why)
 	}
-	if got := d.marked(); got != written {
-		t.Errorf("the mark: got %+v, want %+v: a foreign database never writes it", got, written)
-	}
+	equal(t, "the mark (a foreign database never writes it)", d.marked(), written)
 	wantValue(d, fmt.Sprintf("the copy holds the mark %s", written.ID), 0, `select count(*) from database_mark where id = $1`, written.ID)
 	if !d.Log.Has(`PROTECT on every submitter`) {
 		t.Error("the log has no line to alert upon")

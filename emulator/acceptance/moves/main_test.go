@@ -4,6 +4,7 @@
 package moves
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -42,6 +44,11 @@ var (
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}
 
 // quick are settings under which a lost lease is taken over within seconds.
 var quick = map[string]string{
@@ -84,9 +91,7 @@ func deploy(t *testing.T, marked bool, o stack.Options) *deployment {
 	o.Cluster, o.Binary, o.Core.Binary, o.Payouts = d.cluster, server, core, true
 	o.Submitters, o.Processes, o.Window, o.BlockTime = 4, 2, 4, 200*time.Millisecond
 	o.CheckEvery = -1
-	if o.SweepEvery == 0 {
-		o.SweepEvery = time.Second
-	}
+	o.SweepEvery = cmp.Or(o.SweepEvery, time.Second)
 	o.Settings, o.Mark = maps.Clone(quick), marked
 	d.Deployment = acceptancetest.StartFor(ctx, t, o)
 	if marked {
@@ -130,7 +135,6 @@ func (d *deployment) minuteLater() {
 	must(d.DB.Exec(d.ctx, `update database_mark set at = at - interval '1 minute'`))(d.t)
 }
 
-// sweep runs one sweep to its end.
 func (d *deployment) sweep() {
 	d.t.Helper()
 	d.poll("a sweep succeeds", func() bool { return d.RunSweep(d.ctx) == nil })
@@ -151,12 +155,9 @@ func value[T any](d *deployment, query string, arguments ...any) (v T) {
 	return v
 }
 
-// wantValue checks one value of the database.
 func wantValue[T comparable](d *deployment, what string, want T, query string, arguments ...any) {
 	d.t.Helper()
-	if got := value[T](d, query, arguments...); got != want {
-		d.t.Errorf("%s: got %v, want %v", what, got, want)
-	}
+	equal(d.t, what, value[T](d, query, arguments...), want)
 }
 
 // operate posts an operator's call until it is answered.
@@ -170,7 +171,6 @@ func (d *deployment) operate(path string, body any) (status int, text string) {
 	return status, text
 }
 
-// poll waits for a condition.
 func (d *deployment) poll(what string, met func() bool) {
 	d.t.Helper()
 	check(d.t, acceptancetest.Wait(d.ctx, met), "still not so:", what)

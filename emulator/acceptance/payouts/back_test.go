@@ -56,9 +56,7 @@ func TestGivenBack(t *testing.T) {
 			if x := u.ends(a.ReqID, rollback); x.Reason != c.reason {
 				t.Errorf("given back for %s, want %s", x.Reason, c.reason)
 			}
-			if got := u.managed(a.ReqID); got != c.managed {
-				t.Errorf("its transaction: got %s, want %s", got, c.managed)
-			}
+			equal(t, "its transaction", u.managed(a.ReqID), c.managed)
 			u.wantMoney("ROLLED_BACK", 1_000_000, 0, 0)
 			u.Want("asked for", u.Get(a.ReqID), http.StatusOK, "ROLLED_BACK", "")
 			again := u.pay(400_001, "cid", "c")
@@ -86,15 +84,11 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 		if got := u.Load(reqID); got.State != transfer.TargetPending || !strings.Contains(got.LastUnknown, payout.ErrNotPaid.Error()) {
 			t.Errorf("%s: got %s, %q; want TARGET_PENDING for want of proof", name, got.State, got.LastUnknown)
 		}
-		if got := u.why(reqID).LastEvidence; !strings.Contains(got, payout.ErrNotPaid.Error()) {
-			t.Errorf("%s: why has the evidence %q, want that there is no proof", name, got)
-		}
+		says(t, name+": the evidence of why", u.why(reqID).LastEvidence, payout.ErrNotPaid.Error())
 		poll(t, "somebody is told", func() bool {
 			return len(h.Log.Lines(`"severity":"CRITICAL"`, "a payout waits for an operator", reqID)) > 0
 		})
-		if got := u.has(); got != 599_999 {
-			t.Errorf("%s: got %d in Funding, want 599999: nothing given back", name, got)
-		}
+		equal(t, name+": in Funding (nothing given back)", u.has(), 599_999)
 		check(t, h.Verify(false))
 	}
 }

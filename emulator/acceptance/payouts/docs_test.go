@@ -34,18 +34,12 @@ func TestDocsFromNothingToTheFirstPayout(t *testing.T) {
 		return string(out)
 	}
 	out := run(commands)
-	for _, want := range []string{`"asset":"ETH"`, `"state":"DONE"`, `"to":"CHAIN"`} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the commands' answers: got %s, want %s in them", out, want)
-		}
-	}
+	says(t, "the commands' answers", out, `"asset":"ETH"`, `"state":"DONE"`, `"to":"CHAIN"`)
 	lines := strings.Split(commands, "\n")
 	list := lines[0] + "\n" + lines[len(lines)-1]
 	poll(t, "the payout is COMMITTED", func() bool { return strings.Contains(run(list), `"state":"COMMITTED"`) })
 	if again := run(commands); !strings.Contains(again, "DUPLICATE_REQUEST") || strings.Count(run(list), `"req_id"`) != 1 {
 		t.Errorf("the commands again: got %s, want the same payout", again)
 	}
-	if units := must(h.Funding.Account(t.Context(), 7, 1))(t).Available; units != "1.50000000" {
-		t.Errorf("in Funding: got %s, want 2 less 0.5", units)
-	}
+	equal(t, "in Funding (2 less 0.5)", must(h.Funding.Account(t.Context(), 7, 1))(t).Available, "1.50000000")
 }

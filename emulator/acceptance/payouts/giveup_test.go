@@ -23,13 +23,9 @@ func TestH01GivenUpBesideACreate(t *testing.T) {
 		t.Errorf("held up before the create: got %s and %q, want TARGET_PENDING and no transaction", before.Load(reqID).State, got)
 	}
 	before.wantGivenUp("given up", before.resolve(reqID))
-	if got := before.managed(reqID); got != "FAILED/CANCELLED" {
-		t.Errorf("given up: got %q, want the tombstone", got)
-	}
+	equal(t, "given up (the tombstone)", before.managed(reqID), "FAILED/CANCELLED")
 	worker.wakesTo("the create arrives", http.StatusUnprocessableEntity, "ROLLED_BACK", "PAYOUT_CANCELLED")
-	if got := before.managed(reqID); got != "FAILED/CANCELLED" {
-		t.Errorf("after the create: got %q, want the tombstone alone", got)
-	}
+	equal(t, "after the create (the tombstone alone)", before.managed(reqID), "FAILED/CANCELLED")
 
 	behind := h.newUser(t, h.token(), 1_000_000)
 	worker, late := behind.stopped("payout.posted", 400_001)
@@ -61,9 +57,7 @@ func TestGivenUpOnItsWay(t *testing.T) {
 	final := h.newUser(t, h.token(), 1_000_000)
 	reqID = final.accepted(400_001)
 	final.awaitManaged(reqID, "CONFIRMED")
-	if got := final.Load(reqID).State; got != transfer.TargetPending {
-		t.Fatalf("before it was given up: got %s, want TARGET_PENDING", got)
-	}
+	equal(t, "before it was given up", final.Load(reqID).State, transfer.TargetPending)
 	final.Want("given up when it was paid", final.resolve(reqID), http.StatusOK, "COMMITTED", "")
 	final.Want("given up after that", final.resolve(reqID), http.StatusConflict, "", "NOTHING_TO_RESOLVE")
 	final.ends(reqID, happy)

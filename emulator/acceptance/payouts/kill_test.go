@@ -173,9 +173,7 @@ func givesUp(u *user, addr string) string {
 
 func (u *user) wantNoAnswer(status int) {
 	u.T.Helper()
-	if status != 0 {
-		u.T.Errorf("a task at a process that dies: got %d, want no answer", status)
-	}
+	equal(u.T, "a task at a process that dies", status, 0)
 }
 
 // withdrawn returns a payout that was withdrawn from Funding, is in the state, and was not posted.

@@ -5,6 +5,7 @@
 package payouts
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 )
 
 // server and core are the programs, built once for all tests.
@@ -28,10 +30,17 @@ var (
 	check    = acceptancetest.Check
 	poll     = acceptancetest.Poll
 	parallel = acceptancetest.Parallel
+	same     = checks.Same
+	says     = acceptancetest.Says
 	died     = acceptancetest.Died
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}
 
 // deployment is a running stack with payouts.
 type deployment struct{ *acceptancetest.Deployment }
@@ -51,9 +60,7 @@ func options(o stack.Options) stack.Options {
 	o.Binary, o.Core.Binary, o.Payouts = server, core, true
 	o.Submitters = max(o.Submitters, 1)
 	o.Processes, o.Window = 2, 8
-	if o.BlockTime == 0 {
-		o.BlockTime = 200 * time.Millisecond
-	}
+	o.BlockTime = cmp.Or(o.BlockTime, 200*time.Millisecond)
 	settings := maps.Clone(quick)
 	maps.Copy(settings, o.Settings)
 	o.Settings = settings
@@ -78,9 +85,7 @@ func own(t *testing.T, settled bool, o stack.Options) *deployment {
 	h := unchecked(t, o)
 	t.Cleanup(func() {
 		if !t.Failed() {
-			if err := h.Verify(settled); err != nil {
-				t.Error(err)
-			}
+			check(t, h.Verify(settled))
 		}
 	})
 	return h

@@ -29,9 +29,7 @@ func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 		for _, ago := range ages { // just before the check, as they grow older
 			h.ChangeOne(t, `update transfers_tb set state_at = clock_timestamp() - $2::text::interval where req_id = $1 and state = 30`, pays[ago], ago)
 		}
-		if status := u.Internal(c.addr, stack.SchedulerAccount, "sweep", struct{}{}); status != http.StatusOK {
-			t.Fatalf("a sweep: got %d, want 200", status)
-		}
+		equal(t, "a sweep", u.Internal(c.addr, stack.SchedulerAccount, "sweep", struct{}{}), http.StatusOK)
 		var paged []string
 		poll(t, "the sweep has paged", func() bool {
 			paged = slices.DeleteFunc(slices.Clone(ages), func(ago string) bool {
@@ -39,9 +37,7 @@ func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 			})
 			return len(paged) >= len(c.want)
 		})
-		if !slices.Equal(paged, c.want) {
-			t.Errorf("paged: got those of %v, want %v", paged, c.want)
-		}
+		same(t, "paged", paged, c.want)
 	}
 	h.Chain.StartMining()
 	for _, ago := range ages {

@@ -114,21 +114,15 @@ func (u *user) replay() {
 	u.T.Helper()
 	for _, reqID := range u.All() {
 		x := u.Load(reqID)
-		if status := u.Task(x.ReqID); status != http.StatusNoContent {
-			u.T.Errorf("task of %s, again: got %d, want 204", x.ReqID, status)
-		}
+		equal(u.T, fmt.Sprintf("task of %s, again", x.ReqID), u.Task(x.ReqID), http.StatusNoContent)
 		if x.State == transfer.Failed {
 			continue // Funding was never called: a withdrawal would be its first
 		}
 		success := transfer.Outcome{Verdict: transfer.Success}
-		if got := u.Funding.Withdraw(u.Ctx, x.Call()); got != success {
-			u.T.Errorf("withdrawal of %s, again: got %+v, want success", x.ReqID, got)
-		}
+		equal(u.T, fmt.Sprintf("withdrawal of %s, again", x.ReqID), u.Funding.Withdraw(u.Ctx, x.Call()), success)
 		if x.State != transfer.RolledBack {
 			continue
 		}
-		if got := u.Funding.Refund(u.Ctx, x.Call()); got != success {
-			u.T.Errorf("refund of %s, again: got %+v, want success", x.ReqID, got)
-		}
+		equal(u.T, fmt.Sprintf("refund of %s, again", x.ReqID), u.Funding.Refund(u.Ctx, x.Call()), success)
 	}
 }

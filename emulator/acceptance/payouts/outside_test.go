@@ -1,6 +1,7 @@
 package payouts
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -27,9 +28,7 @@ func TestConservationReadsTheChain(t *testing.T) {
 	u := h.unverified(t, h.coin(), 1_000_000)
 	u.ends(u.accepted(100_000), happy)
 	poll(t, "the payout's payment was read from the chain", func() bool {
-		if got := h.check(t); !strings.Contains(got, `"result":"ok"`) {
-			t.Fatalf("undisturbed: got %s, want ok", got)
-		}
+		says(t, "undisturbed", h.check(t), `"result":"ok"`)
 		var paid int
 		err := h.DB.QueryRow(t.Context(), `select count(*) from conservation_owed where paid`).Scan(&paid)
 		return err == nil && paid == 1
@@ -62,9 +61,7 @@ func TestConservationMissesAPayment(t *testing.T) {
 	if got := u.pay(100); got.Status == http.StatusAccepted {
 		t.Errorf("a payout after it: got %+v, want it halted", got)
 	}
-	if got := u.payments(); got != 1 {
-		t.Errorf("payments: got %d, want the first payout's alone", got)
-	}
+	equal(t, "payments (the first payout's alone)", u.payments(), 1)
 }
 
 // A process has stored a payout and not begun it when transfers are halted and its asset is suspended.
@@ -79,14 +76,10 @@ func TestAPayoutOfAHaltedDeploymentStays(t *testing.T) {
 	stays := func(what string) {
 		t.Helper()
 		for range 3 {
-			if status := u.Task(reqID); status != http.StatusNoContent {
-				t.Errorf("%s, its task: got %d, want 204", what, status)
-			}
+			equal(t, fmt.Sprintf("%s, its task", what), u.Task(reqID), http.StatusNoContent)
 			check(t, h.Chain.Mine(2))
 		}
-		if got := u.Load(reqID).State; got != transfer.Init {
-			t.Errorf("%s: got %s, want INIT", what, got)
-		}
+		equal(t, what, u.Load(reqID).State, transfer.Init)
 		u.wantMoney(what, 1_000_000, 0, 0)
 	}
 	stays("halted and suspended")

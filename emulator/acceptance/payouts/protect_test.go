@@ -27,8 +27,7 @@ func (h *deployment) payOutside(t *testing.T, n uint64, wei int64) {
 		GasTipCap: big.NewInt(gwei), GasFeeCap: big.NewInt(100 * gwei),
 	})
 	check(t, err)
-	raw := must(tx.MarshalBinary())(t)
-	check(t, h.Chain.MineExactly(raw))
+	check(t, h.Chain.MineExactly(must(tx.MarshalBinary())(t)))
 }
 
 func (h *deployment) inProtect(t *testing.T) (incident int) {
@@ -84,9 +83,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	tooOld.Age(late, "16 minutes")
 	for range 3 {
 		for u, reqID := range map[*user]string{begun: inInit, tooOld: late, inside: arrivesInside, after: arrivesAfter, queued: waits.ReqID} {
-			if status := u.Task(reqID); status != http.StatusNoContent {
-				t.Errorf("a step in PROTECT: got %d, want 204", status)
-			}
+			equal(t, "a step in PROTECT", u.Task(reqID), http.StatusNoContent)
 		}
 	}
 	begun.held(inInit, transfer.Init, 1_000_000, "")
@@ -95,9 +92,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	}
 	inside.Want("given up in doubt", inside.resolve(arrivesInside), http.StatusOK, "TARGET_PENDING", "")
 	inside.held(arrivesInside, transfer.TargetPending, 599_999, "")
-	if got := inside.why(arrivesInside).LastEvidence; !strings.Contains(got, "in doubt") {
-		t.Errorf("why: got the evidence %q, want that it is in doubt", got)
-	}
+	says(t, "the evidence of why", inside.why(arrivesInside).LastEvidence, "in doubt")
 	early.wakesTo("its create arrives in PROTECT", http.StatusAccepted, "PENDING", "")
 	inside.held(arrivesInside, transfer.TargetPending, 599_999, "")
 	queued.held(waits.ReqID, transfer.TargetPending, 599_999, "QUEUED")

@@ -48,9 +48,7 @@ func TestH01ReorgTakesPaymentsBack(t *testing.T) {
 	for u, reqID := range all {
 		u.awaitManaged(reqID, "TRACKING/INCLUDED")
 		u.Task(reqID)
-		if got := u.Load(reqID).State; got != transfer.TargetPending {
-			t.Errorf("included, not final: got %s, want TARGET_PENDING", got)
-		}
+		equal(t, "included, not final", u.Load(reqID).State, transfer.TargetPending)
 	}
 	refunded.wantMoney("before the reorg", 599_999, 400_001, 1)
 

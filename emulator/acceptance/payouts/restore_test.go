@@ -297,13 +297,9 @@ func (r *restoration) step1to3(p *page) {
 	t := r.t
 	r.everyQueue(t, false)
 	r.onServer(t, closeDoor, sendAway, `alter database "LIVE" rename to "LIVE_lost"`, `alter database "LIVE_bk" rename to "LIVE"`, openDoor)
-	if got := column(p.query(1), "accepted"); !slices.Equal(got, []string{"true"}) {
-		t.Fatalf("a copy in the same cluster: got accepted %v, want true: it is not noticed", got)
-	}
+	same(t, "a copy in the same cluster, which is not noticed: accepted", column(p.query(1), "accepted"), []string{"true"})
 	check(t, migrations.Distrust(t.Context(), r.Database, "restored to 09:00 after the disk was lost"))
-	if got := column(p.query(1), "accepted"); !slices.Equal(got, []string{"false"}) {
-		t.Fatalf("after distrust: got accepted %v, want false", got)
-	}
+	same(t, "after distrust: accepted", column(p.query(1), "accepted"), []string{"false"})
 	r.everyQueue(t, true)
 	r.swept(t, "every submitter is in PROTECT", func() bool {
 		rows := p.query(2)
@@ -436,9 +432,7 @@ func (r *restoration) heldIntents(p *page) {
 	if err != nil || status >= 300 {
 		t.Fatalf("resume: got %d %v, %v", status, got, err)
 	}
-	if id := r.intends(t, r.still, "wanted", 105); id != r.wanted {
-		t.Errorf("posted again: got %s, want %s", id, r.wanted)
-	}
+	equal(t, "posted again", r.intends(t, r.still, "wanted", 105), r.wanted)
 	p.call("POST /admin/v1/tx/{txId}/proceed", map[string]any{"reason": "its caller was asked"}, r.letGo)
 	for left := any(1.0); left != 0.0; {
 		left = p.call("POST /admin/v1/submitters/{submitter}/proceed", map[string]any{"through": r.bulk, "reason": "their callers were asked"}, string(r.still))["remaining"]
@@ -473,9 +467,7 @@ func (r *restoration) matches(p *page, s txmanager.Submitter, txID string) (hash
 // step8 ends the transfers.
 func (r *restoration) step8(p *page) {
 	t := r.t
-	if got := column(p.query(5), "scope"); !slices.Equal(got, []string{"all"}) {
-		t.Fatalf("halts: got %v, want one of scope all", got)
-	}
+	same(t, "scopes of the halts", column(p.query(5), "scope"), []string{"all"})
 	if n := len(p.query(6)); n == 0 {
 		t.Error("what had begun: got none")
 	}
@@ -529,19 +521,13 @@ func (r *restoration) verified() {
 	})
 	for _, u := range r.users {
 		x := u.only()
-		if x.State != r.ended[u] {
-			t.Errorf("payout %s: got %s, want %s", x.ReqID, x.State, r.ended[u])
-		}
+		equal(t, fmt.Sprintf("payout %s", x.ReqID), x.State, r.ended[u])
 		u.wantOnce("payout "+x.ReqID, x.State)
 	}
-	if got, want := r.chainPays(t, r.Payer), r.committed(t); !slices.Equal(got, want) {
-		t.Errorf("the chain has paid %v, and the transfers COMMITTED stand for %v", got, want)
-	}
+	same(t, "the chain's payments, and what the COMMITTED transfers stand for", r.chainPays(t, r.Payer), r.committed(t))
 	want := map[txmanager.Submitter][]string{r.busy: {ordinary + " 101", ordinary + " 106", ordinary + " 107"}, r.still: {ordinary + " 103", ordinary + " 104", ordinary + " 105"}}
 	for s, all := range want {
-		if got := r.chainPays(t, s); !slices.Equal(got, all) {
-			t.Errorf("ordinary intents of %s on the chain: got %v, want %v, each once", s, got, all)
-		}
+		same(t, fmt.Sprintf("ordinary intents of %s on the chain, each once", s), r.chainPays(t, s), all)
 	}
 	status, got, err := r.asks(stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
 	if err != nil || status != http.StatusOK || got["result"] != "ok" {

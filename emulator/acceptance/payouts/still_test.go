@@ -32,7 +32,7 @@ func (h *deployment) goOn(t *testing.T)       { h.queues(t, true, "transfer") }
 // queues pauses or resumes the queues of functions.
 func (h *deployment) queues(t *testing.T, run bool, kinds ...txmanager.Kind) {
 	t.Helper()
-	c := must(h.TasksClient(t.Context()))(t)
+	c := must(h.Tasks.Client(t.Context()))(t)
 	defer c.Close()
 	for _, kind := range kinds {
 		var err error

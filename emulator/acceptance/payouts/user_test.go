@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
@@ -139,9 +138,7 @@ var (
 func (u *user) ends(reqID string, want []transfer.State) transfer.Transfer {
 	u.T.Helper()
 	x := u.AwaitState(reqID, want[len(want)-1])
-	if got := u.States(reqID); !slices.Equal(got, want) {
-		u.T.Errorf("payout %s: got the states %v, want %v", reqID, got, want)
-	}
+	same(u.T, "states of payout "+reqID, u.States(reqID), want)
 	return x
 }
 

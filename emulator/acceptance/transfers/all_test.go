@@ -137,9 +137,7 @@ func (h *deployment) leaveInSourceDone(t *testing.T) {
 	u := h.newUser(t, 100, 100)
 	reqID := u.accepted(funding, 40)
 	u.Move(reqID, transfer.Init, transfer.SourcePending)
-	if got := u.Funding.Withdraw(u.Ctx, u.Load(reqID).Call()); got != success {
-		t.Fatalf("withdraw: got %+v, want success", got)
-	}
+	equal(t, "withdraw", u.Funding.Withdraw(u.Ctx, u.Load(reqID).Call()), success)
 	u.Move(reqID, transfer.SourcePending, transfer.SourceDone)
 	go u.TaskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
 }

@@ -119,9 +119,7 @@ func TestATK006TheSumIsBeyondU64(t *testing.T) {
 				t.Errorf("one unit too many: got %v applied, want a withdrawal and its refund", did)
 			}
 			tooMuch := transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.Overflow}
-			if got := u.Outside(u.Ctx, to, transfer.OutsideDeposit, u.ID, usdt.ID, room+1); got != tooMuch {
-				t.Errorf("one unit too many from outside: got %+v, want %+v", got, tooMuch)
-			}
+			equal(t, "one unit too many from outside", u.Outside(u.Ctx, to, transfer.OutsideDeposit, u.ID, usdt.ID, room+1), tooMuch)
 			u.wantHeld("one unit too many from outside", to, math.MaxUint64-room)
 			u.Want("the sum just fits", u.post(other(to), to, "0.000005"), http.StatusOK, "COMMITTED", "")
 			u.wantHeld("the sum just fits", to, math.MaxUint64)

@@ -52,9 +52,7 @@ func TestBAL003TwoAtOnce(t *testing.T) {
 		for range 5 {
 			u := setup(t).newUser(t, 100, 100)
 			got := u.together(2, body(from, other(from), "0.00006"))
-			if ends := endings(got); !slices.Equal(ends, []string{"COMMITTED", "FAILED INSUFFICIENT_BALANCE"}) {
-				t.Errorf("two at once from %s: got %v, want one COMMITTED and one refused", from, ends)
-			}
+			same(t, fmt.Sprintf("two at once from %s", from), endings(got), []string{"COMMITTED", "FAILED INSUFFICIENT_BALANCE"})
 			u.wantMoved(fmt.Sprint("two at once from ", from), 200, 40)
 		}
 	}

@@ -117,8 +117,6 @@ func TestCON004NoDoubleDeduction(t *testing.T) {
 		u.AwaitState(u.Only(), transfer.Committed)
 		disarm()
 		u.wantMoved(fmt.Sprint("from ", from), 200, 60)
-		if n := u.Core.Proxy.Struck(ubsproxy.Differed); n != 0 {
-			t.Errorf("calls that were answered differently at once: got %d, want none", n)
-		}
+		equal(t, "calls that were answered differently at once", u.Core.Proxy.Struck(ubsproxy.Differed), 0)
 	}
 }

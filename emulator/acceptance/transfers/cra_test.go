@@ -1,6 +1,7 @@
 package transfers
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
@@ -125,13 +126,9 @@ func (u *user) inSourceDone(point string, want transfer.State) (reqID string) {
 	p, hit := u.Armed(u.T, point, crash.Kill, nil)
 	reqID = u.accepted(funding, 40)
 	u.Move(reqID, transfer.Init, transfer.SourcePending)
-	if got := u.Funding.Withdraw(u.Ctx, u.Load(reqID).Call()); got != success {
-		u.T.Fatalf("withdraw: got %+v, want success", got)
-	}
+	equal(u.T, "withdraw", u.Funding.Withdraw(u.Ctx, u.Load(reqID).Call()), success)
 	u.Move(reqID, transfer.SourcePending, transfer.SourceDone)
-	if status := u.TaskAt(p.Addr(), reqID); status != 0 {
-		u.T.Errorf("a task at a process that dies at %s: got %d, want no answer", point, status)
-	}
+	equal(u.T, fmt.Sprintf("a task at a process that dies at %s", point), u.TaskAt(p.Addr(), reqID), 0)
 	died(u.T, p, hit, point)
 	if x := u.Load(reqID); x.State != want {
 		u.T.Errorf("%s: left in %s, want %s", point, x.State, want)

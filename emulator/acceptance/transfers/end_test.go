@@ -68,9 +68,7 @@ func (u *user) replay() {
 	}
 	u.replayFunding()
 	for _, reqID := range u.All() {
-		if status := u.Task(reqID); status != http.StatusNoContent {
-			u.T.Errorf("task of %s, again: got %d, want 204", reqID, status)
-		}
+		equal(u.T, fmt.Sprintf("task of %s, again", reqID), u.Task(reqID), http.StatusNoContent)
 	}
 }
 
@@ -88,9 +86,7 @@ select o.req_id, o.op_type, coalesce(o.reason, '') from transfer_operations o jo
 		if a.Reason != "" {
 			want = transfer.Outcome{Verdict: transfer.Refused, Reason: a.Reason}
 		}
-		if got := ask(u, u.Funding, a.Op, u.Load(a.ReqID).Call()); got != want {
-			u.T.Errorf("%s of %s in Funding, again: got %+v, want %+v", a.Op, a.ReqID, got, want)
-		}
+		equal(u.T, fmt.Sprintf("%s of %s in Funding, again", a.Op, a.ReqID), ask(u, u.Funding, a.Op, u.Load(a.ReqID).Call()), want)
 	}
 }
 

@@ -90,14 +90,8 @@ func (u *user) wantForgotten(reqID string, op transfer.Op) {
 	before := u.Load(reqID).State
 	u.resolve(reqID, http.StatusConflict, "BEYOND_HORIZON", map[string]any{"op": op, "reason": "stuck"})
 	_, text := u.operator(u.T, http.MethodGet, "/admin/v1/transfers/"+reqID+"/why", nil)
-	for _, want := range []string{"has forgotten", "BEYOND_HORIZON", `\"outcome\"`} {
-		if !strings.Contains(string(text), want) {
-			u.T.Errorf("why: got %s, want it to say %s", text, want)
-		}
-	}
-	if got := u.Load(reqID).State; got != before {
-		u.T.Errorf("resolved without outcome: got %s, want %s", got, before)
-	}
+	says(u.T, "why", string(text), "has forgotten", "BEYOND_HORIZON", `\"outcome\"`)
+	equal(u.T, "resolved without outcome", u.Load(reqID).State, before)
 }
 
 func (u *user) resolve(reqID string, status int, code string, body map[string]any) {

@@ -2,8 +2,8 @@ package transfers
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -35,9 +35,7 @@ func TestFND001DoubleSpend(t *testing.T) {
 		if out := <-left; out.Verdict == transfer.Success {
 			won++
 		}
-		if won != 1 {
-			t.Errorf("who spent all of %s: got %d, want one", from, won)
-		}
+		equal(t, fmt.Sprintf("who spent all of %s", from), won, 1)
 	}
 }
 
@@ -51,20 +49,14 @@ func TestFND002VanishingFunds(t *testing.T) {
 		a := u.post(funding, spot, "0.00004")
 		u.stays(a.ReqID, transfer.TargetPending, 4)
 		u.wantUnits("in flight", 60, 100)
-		status, why := u.operator(t, http.MethodGet, "/admin/v1/transfers/"+a.ReqID+"/why", nil)
-		for _, part := range []string{`"state":"TARGET_PENDING"`, "flight", "next_try_at", "would_unblock"} {
-			if !strings.Contains(string(why), part) {
-				t.Errorf("why: got %d %s, want it to say %s", status, why, part)
-			}
-		}
+		_, why := u.operator(t, http.MethodGet, "/admin/v1/transfers/"+a.ReqID+"/why", nil)
+		says(t, "why", string(why), `"state":"TARGET_PENDING"`, "flight", "next_try_at", "would_unblock")
 		if end == transfer.RolledBack {
 			u.status(spot, "DISABLED")
 		}
 		disarm()
 		u.AwaitState(a.ReqID, end)
-		if n := u.did(a.ReqID)[transfer.Deposit] + u.did(a.ReqID)[transfer.Refund]; n != 1 {
-			t.Errorf("%s: got %d credits, want one", end, n)
-		}
+		equal(t, fmt.Sprintf("%s: credits", end), u.did(a.ReqID)[transfer.Deposit]+u.did(a.ReqID)[transfer.Refund], 1)
 	}
 }
 
@@ -87,9 +79,7 @@ func TestFND003MoneyFromNothing(t *testing.T) {
 	u.status(funding, "DISABLED")
 	b := u.post(spot, funding, "0.0001") // its first withdrawal is still open
 	u.AwaitState(b.ReqID, transfer.RolledBack)
-	if n := u.Core.Proxy.Deliver(u.Ctx, u.ID); n != 1 {
-		t.Errorf("late calls: got %d, want one", n)
-	}
+	equal(t, "late calls", u.Core.Proxy.Deliver(u.Ctx, u.ID), 1)
 	u.wantUnits("a withdrawal that came after the refund", 7, 1039)
 }
 
@@ -123,9 +113,7 @@ func TestFND006PartialCommit(t *testing.T) {
 				h.Proxy.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing(fragment)})
 				a := u.postUntilAnswered(body(from, other(from), "0.00004", "cid", "once"))
 				u.AwaitState(a.ReqID, transfer.Committed)
-				if got := h.Proxy.Counts().Hits[kind] - hits; got != 1 {
-					t.Errorf("%s at %s: got %d hits, want one", kind, fragment, got)
-				}
+				equal(t, fmt.Sprintf("%s at %s: hits", kind, fragment), h.Proxy.Counts().Hits[kind]-hits, 1)
 				u.wantStates(kind.String()+" at "+fragment, u.Only(), happy...)
 			}
 		}

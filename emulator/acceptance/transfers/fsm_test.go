@@ -30,8 +30,7 @@ func TestFSM001HappyPathFundingToSpot(t *testing.T) {
 func TestFSM002HappyPathSpotToFunding(t *testing.T) {
 	t.Parallel()
 	u := setup(t).newUser(t, 1, 1_000_000)
-	a := u.committed(spot, funding, "0.4")
-	u.wantStates("Spot to Funding", a.ReqID, happy...)
+	u.wantStates("Spot to Funding", u.committed(spot, funding, "0.4").ReqID, happy...)
 	u.wantUnits("Spot to Funding", 400_001, 600_000)
 }
 

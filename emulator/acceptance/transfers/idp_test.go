@@ -26,9 +26,7 @@ func (u *user) again(side transfer.AccountType, op transfer.Op, reqID string, wa
 	var asking sync.WaitGroup
 	for range 10 {
 		asking.Go(func() {
-			if got := ask(u, u.ledger(side), op, call); got != want {
-				u.T.Errorf("%s in %s, again: got %+v, want %+v", op, side, got, want)
-			}
+			equal(u.T, fmt.Sprintf("%s in %s, again", op, side), ask(u, u.ledger(side), op, call), want)
 		})
 	}
 	asking.Wait()
@@ -124,17 +122,13 @@ func TestIDP004RecoveryOverAndOver(t *testing.T) {
 		u.Want("answers lost", a, http.StatusAccepted, "PENDING", "")
 		for range 3 {
 			u.tasksAtOnce(a.ReqID, 8)
-			if err := u.RunSweep(u.Ctx); err != nil {
-				t.Errorf("sweep: %v", err)
-			}
+			check(t, u.RunSweep(u.Ctx), "sweep: ")
 		}
 		u.AwaitState(a.ReqID, end)
 		before := u.picture()
 		for range 3 {
 			u.tasksAtOnce(a.ReqID, 8)
-			if err := u.RunSweep(u.Ctx); err != nil {
-				t.Errorf("sweep: %v", err)
-			}
+			check(t, u.RunSweep(u.Ctx), "sweep: ")
 		}
 		u.Unchanged("recovered after its end", before, u.picture)
 	}

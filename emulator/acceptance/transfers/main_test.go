@@ -7,6 +7,7 @@
 package transfers
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
+	checks "github.com/fencepost/fencepost/shared/check"
 )
 
 // server and core are the programs, built once for all tests.
@@ -31,10 +33,17 @@ var (
 	check    = acceptancetest.Check
 	poll     = acceptancetest.Poll
 	parallel = acceptancetest.Parallel
+	same     = checks.Same
+	says     = acceptancetest.Says
 	died     = acceptancetest.Died
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	checks.Equal(t, what, got, want)
+}
 
 // deployment is a running stack with a trading core.
 type deployment struct{ *acceptancetest.Deployment }
@@ -47,9 +56,7 @@ var quick = map[string]string{
 
 func options(o stack.Options) stack.Options {
 	o.Binary, o.Core.Binary, o.Transfers, o.Submitters = server, core, true, 1
-	if o.Processes == 0 {
-		o.Processes = 2
-	}
+	o.Processes = cmp.Or(o.Processes, 2)
 	settings := maps.Clone(quick)
 	maps.Copy(settings, o.Settings)
 	o.Settings = settings
@@ -70,12 +77,7 @@ func setup(t *testing.T) *deployment {
 // own returns a deployment for t alone, where only the test runs sweeps and checks.
 func own(t *testing.T, o stack.Options) *deployment {
 	t.Helper()
-	if o.SweepEvery == 0 {
-		o.SweepEvery = -1
-	}
-	if o.CheckEvery == 0 {
-		o.CheckEvery = -1
-	}
+	o.SweepEvery, o.CheckEvery = cmp.Or(o.SweepEvery, -1), cmp.Or(o.CheckEvery, -1)
 	return &deployment{acceptancetest.StartFor(t.Context(), t, options(o))}
 }
 

@@ -40,9 +40,7 @@ func TestCancelResolveAndTasksAtOnce(t *testing.T) {
 			t.Errorf("states: got %v, want exactly one end", u.States(reqID))
 		}
 		u.ordersAtOnce(reqID) // calls after the end change nothing
-		if got := u.Load(reqID).State; got != end {
-			t.Errorf("after its end: got %s, want %s", got, end)
-		}
+		equal(t, "after its end", u.Load(reqID).State, end)
 		u.wantUnits("after its end", 100-moved, 100+moved)
 	}
 	t.Log(ends)

@@ -34,9 +34,7 @@ func TestAStoppedProcessLeavesItsTransferToOthers(t *testing.T) {
 	})
 	stop, cancel := context.WithTimeout(u.Ctx, 10*time.Second)
 	defer cancel()
-	if err := p.Stop(stop); err != nil {
-		t.Errorf("after SIGTERM: got %v, want it to end cleanly within 10 s", err)
-	}
+	check(t, p.Stop(stop), "after SIGTERM: ")
 	if a := <-answered; a.Status != 202 || a.State != "PENDING" {
 		t.Errorf("answered: got %+v, want 202 PENDING", a)
 	}

@@ -3,7 +3,6 @@ package transfers
 import (
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -149,9 +148,7 @@ func (u *user) wantMoved(what string, together, lower int64) {
 
 func (u *user) wantStates(what, reqID string, want ...transfer.State) {
 	u.T.Helper()
-	if got := u.States(reqID); !slices.Equal(got, want) {
-		u.T.Errorf("%s: got the states %v, want %v", what, got, want)
-	}
+	same(u.T, what+": states", u.States(reqID), want)
 }
 
 // The histories that the specification knows.

@@ -202,14 +202,8 @@ func (approver) OnInputRequired(json.RawMessage) map[string]any {
 	return map[string]any{"text": password}
 }
 
-// OnSignerStartup implements a notification.
+// The rest are notifications. The caller gets an error too.
 func (approver) OnSignerStartup(json.RawMessage) {}
-
-// OnApprovedTx implements a notification.
-func (approver) OnApprovedTx(json.RawMessage) {}
-
-// ShowInfo implements a notification.
-func (approver) ShowInfo(json.RawMessage) {}
-
-// ShowError implements a notification; the caller gets the error too.
-func (approver) ShowError(json.RawMessage) {}
+func (approver) OnApprovedTx(json.RawMessage)    {}
+func (approver) ShowInfo(json.RawMessage)        {}
+func (approver) ShowError(json.RawMessage)       {}

@@ -27,17 +27,12 @@ func TestClefContract(t *testing.T) {
 	t.Parallel()
 	path := program(t)
 	signertest.Run(t, func(t *testing.T) signertest.Fixture {
-		key, err := crypto.GenerateKey()
-		check.OK(t)(err)
-		child, err := clef.Start(t.Context(), clef.Options{Path: path, ChainID: 1337, Keys: []*ecdsa.PrivateKey{key}})
-		check.OK(t)(err)
+		key := check.Value(crypto.GenerateKey())(t)
+		child := check.Value(clef.Start(t.Context(), clef.Options{Path: path, ChainID: 1337, Keys: []*ecdsa.PrivateKey{key}}))(t)
 		t.Cleanup(func() {
-			if err := child.Close(); err != nil {
-				t.Error(err)
-			}
+			check.OK(t)(child.Close())
 		})
-		s, err := remote.New(remote.Options{Name: "clef", URL: child.URL(), Method: remote.AccountSign, Timeout: 20 * time.Second})
-		check.OK(t)(err)
+		s := check.Value(remote.New(remote.Options{Name: "clef", URL: child.URL(), Method: remote.AccountSign, Timeout: 20 * time.Second}))(t)
 		t.Cleanup(s.Close)
 		return signertest.Fixture{Signer: s, Submitter: eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))),
 			Secrets: []string{hex.EncodeToString(crypto.FromECDSA(key))}}
@@ -62,20 +57,17 @@ func TestClefEndsWithItsOwner(t *testing.T) {
 	t.Parallel()
 	path := program(t)
 	if os.Getenv(owner) != "" {
-		child, err := clef.Start(t.Context(), clef.Options{Path: path, ChainID: 1337})
-		check.OK(t)(err)
+		child := check.Value(clef.Start(t.Context(), clef.Options{Path: path, ChainID: 1337}))(t)
 		fmt.Println("clef is at", child.URL())
 		select {}
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has a parent-death signal")
 	}
-	self, err := os.Executable()
-	check.OK(t)(err)
+	self := check.Value(os.Executable())(t)
 	cmd := exec.Command(self, "-test.run=^TestClefEndsWithItsOwner$")
 	cmd.Env = append(os.Environ(), owner+"=1", "TMPDIR="+t.TempDir())
-	out, err := cmd.StdoutPipe()
-	check.OK(t)(err)
+	out := check.Value(cmd.StdoutPipe())(t)
 	check.OK(t)(cmd.Start())
 	var address string
 	for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {

@@ -3,6 +3,7 @@ package cloudtasks_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,15 +39,9 @@ type bench struct {
 
 func newBench(t testing.TB, o cloudtasks.Options) *bench {
 	t.Helper()
-	server, err := cloudtasks.Start(context.Background(), o)
-	if err != nil {
-		t.Fatalf("start: %v", err)
-	}
+	server := check.Value(cloudtasks.Start(context.Background(), o))(t)
 	t.Cleanup(server.Close)
-	client, err := server.Client(t.Context())
-	if err != nil {
-		t.Fatalf("client: %v", err)
-	}
+	client := check.Value(server.Client(t.Context()))(t)
 	t.Cleanup(func() { client.Close() })
 	return &bench{TB: t, server: server, client: client, target: newTarget(t)}
 }
@@ -59,9 +55,7 @@ func (b *bench) queue(id string, settings *cloudtaskspb.Queue) string {
 			MinBackoff: durationpb.New(time.Millisecond), MaxBackoff: durationpb.New(5 * time.Millisecond)}}
 	}
 	settings.Name = location + "/queues/" + id
-	if _, err := b.client.CreateQueue(b.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: settings}); err != nil {
-		b.Fatalf("create queue: %v", err)
-	}
+	check.OK(b)(b.client.CreateQueue(b.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: settings}))
 	return settings.Name
 }
 
@@ -69,17 +63,18 @@ func (b *bench) queue(id string, settings *cloudtaskspb.Queue) string {
 func (b *bench) pausedQueue(id string) string {
 	b.Helper()
 	name := b.queue(id, nil)
-	if _, err := b.client.PauseQueue(b.Context(), &cloudtaskspb.PauseQueueRequest{Name: name}); err != nil {
-		b.Fatalf("pause: %v", err)
-	}
+	b.pause(name)
 	return name
+}
+
+func (b *bench) pause(queue string) {
+	b.Helper()
+	check.OK(b)(b.client.PauseQueue(b.Context(), &cloudtaskspb.PauseQueueRequest{Name: queue}))
 }
 
 func (b *bench) resume(queue string) {
 	b.Helper()
-	if _, err := b.client.ResumeQueue(b.Context(), &cloudtaskspb.ResumeQueueRequest{Name: queue}); err != nil {
-		b.Fatalf("resume: %v", err)
-	}
+	check.OK(b)(b.client.ResumeQueue(b.Context(), &cloudtaskspb.ResumeQueueRequest{Name: queue}))
 }
 
 // task is a POST to the target, named id in the queue, or unnamed for no id.
@@ -99,11 +94,7 @@ func (b *bench) try(queue string, task *cloudtaskspb.Task) error {
 
 func (b *bench) create(queue string, task *cloudtaskspb.Task) *cloudtaskspb.Task {
 	b.Helper()
-	made, err := b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task})
-	if err != nil {
-		b.Fatalf("create task: %v", err)
-	}
-	return made
+	return check.Value(b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task}))(b)
 }
 
 func (b *bench) get(name string) (*cloudtaskspb.Task, error) {
@@ -137,7 +128,6 @@ func (b *bench) want(err error, code codes.Code, text string) {
 	}
 }
 
-// call is one request a target got.
 type call struct {
 	at     time.Time
 	method string
@@ -165,18 +155,10 @@ func newTarget(t testing.TB) *target {
 }
 
 func (tg *target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var body strings.Builder
-	buffer := make([]byte, 4096)
-	for {
-		n, err := r.Body.Read(buffer)
-		body.Write(buffer[:n])
-		if err != nil {
-			break
-		}
-	}
+	body, _ := io.ReadAll(r.Body) // a caller that leaves sends less
 	tg.mu.Lock()
 	n, answer := len(tg.calls), tg.answer
-	tg.calls = append(tg.calls, call{time.Now(), r.Method, r.URL.RequestURI(), r.Host, r.Header.Clone(), body.String()})
+	tg.calls = append(tg.calls, call{time.Now(), r.Method, r.URL.RequestURI(), r.Host, r.Header.Clone(), string(body)})
 	tg.mu.Unlock()
 	if answer != nil {
 		answer(n, w, r)
@@ -205,7 +187,6 @@ func (tg *target) got() []call {
 	return append([]call(nil), tg.calls...)
 }
 
-// wait waits for n calls and returns them.
 func (b *bench) wait(n int) []call {
 	b.Helper()
 	b.eventually(fmt.Sprintf("%d requests to the target", n), func() bool { return len(b.target.got()) >= n })

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -39,7 +38,6 @@ type task struct {
 	createdAt time.Time
 
 	dueAt      time.Time // of the next attempt, or of the one in flight
-	place      int       // in the queue's schedule
 	inFlight   int       // deliveries without an answer yet
 	dispatches int       // attempts started
 	responses  int       // attempts answered
@@ -49,7 +47,6 @@ type task struct {
 	last       *cloudtaskspb.Attempt // replaced, never changed: answers share it
 }
 
-// CreateTask implements the RPC of that name.
 func (s *service) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
 	fault := s.faults.Load()
 	if fault.unavailable() {
@@ -81,7 +78,7 @@ func (s *service) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequ
 
 // newTask returns the stored form of a task that a caller sent, or an error.
 func newTask(queue string, from *cloudtaskspb.Task, now time.Time) (*task, error) {
-	t := &task{place: notDue, deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
+	t := &task{deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
 	var err error
 	if t.name, t.id, err = nameTask(queue, from.GetName()); err != nil {
 		return nil, err
@@ -167,23 +164,18 @@ func (s *service) checkAccount(ctx context.Context, r *cloudtaskspb.HttpRequest)
 func (q *queue) add(t *task, view cloudtaskspb.Task_View, lost bool) (*cloudtaskspb.Task, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	select {
-	case <-q.gone:
-		return nil, errNoQueue
-	default:
-	}
 	now := time.Now()
 	if q.tasks[t.id] != nil || q.burnt.has(t.id, now) {
 		return nil, errTaskExists
 	}
 	if lost {
-		q.burnt.burn(t.id, now, q.window)
+		q.burnt.burn(t.id, now)
 		return t.message(view), nil
 	}
 	q.tasks[t.id] = t
 	q.created++
 	q.due.add(t)
-	if t.place == 0 { // otherwise the dispatcher waits for an earlier one anyway
+	if q.due[0] == t { // otherwise the dispatcher waits for an earlier one anyway
 		q.poke()
 	}
 	return t.message(view), nil
@@ -192,12 +184,11 @@ func (q *queue) add(t *task, view cloudtaskspb.Task_View, lost bool) (*cloudtask
 // end removes the task and burns its name. The caller holds q.mu.
 func (q *queue) end(t *task, now time.Time) {
 	delete(q.tasks, t.id)
-	q.due.drop(t)
-	q.burnt.burn(t.id, now, q.window)
+	q.burnt.burn(t.id, now)
 }
 
 // withTask runs do on the named task, under the lock of its queue.
-func (s *service) withTask(name string, do func(*queue, *task)) error {
+func (s *service) withTask(name string, do func(*task)) error {
 	owner, id, err := splitTask(name)
 	if err != nil {
 		return err
@@ -211,7 +202,7 @@ func (s *service) withTask(name string, do func(*queue, *task)) error {
 	t := q.tasks[id]
 	switch {
 	case t != nil:
-		do(q, t)
+		do(t)
 		return nil
 	case q.burnt.has(id, time.Now()):
 		return errTaskGone
@@ -219,32 +210,11 @@ func (s *service) withTask(name string, do func(*queue, *task)) error {
 	return errNoEntity
 }
 
-// GetTask implements the RPC of that name.
 func (s *service) GetTask(_ context.Context, r *cloudtaskspb.GetTaskRequest) (m *cloudtaskspb.Task, err error) {
-	err = s.withTask(r.GetName(), func(_ *queue, t *task) { m = t.message(r.GetResponseView()) })
+	err = s.withTask(r.GetName(), func(t *task) { m = t.message(r.GetResponseView()) })
 	return m, err
 }
 
-// DeleteTask implements the RPC of that name. A request in flight runs on and its
-// answer is ignored.
-func (s *service) DeleteTask(_ context.Context, r *cloudtaskspb.DeleteTaskRequest) (*emptypb.Empty, error) {
-	err := s.withTask(r.GetName(), func(q *queue, t *task) { q.end(t, time.Now()) })
-	return &emptypb.Empty{}, err
-}
-
-// RunTask implements the RPC of that name.
-func (s *service) RunTask(_ context.Context, r *cloudtaskspb.RunTaskRequest) (m *cloudtaskspb.Task, err error) {
-	err = s.withTask(r.GetName(), func(q *queue, t *task) {
-		q.due.drop(t)
-		t.dueAt = time.Now().Truncate(time.Microsecond)
-		q.forced = append(q.forced, forcedRun{task: t, calledAt: t.dueAt})
-		q.poke()
-		m = t.message(r.GetResponseView())
-	})
-	return m, err
-}
-
-// ListTasks implements the RPC of that name.
 func (s *service) ListTasks(_ context.Context, r *cloudtaskspb.ListTasksRequest) (*cloudtaskspb.ListTasksResponse, error) {
 	q, err := s.find(r.GetParent())
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 func exchangeAt(t *testing.T, i *issuer.Issuer, form url.Values) (int, string) {
 	t.Helper()
 	form.Set("grant_type", "authorization_code")
-	resp, err := http.PostForm(i.URL()+"/token", form)
-	check.OK(t)(err)
+	resp := check.Value(http.PostForm(i.URL()+"/token", form))(t)
 	defer resp.Body.Close()
 	var answer struct {
 		Token string `json:"id_token"`
@@ -38,8 +37,7 @@ func TestCodesEndAfterAMinute(t *testing.T) {
 		status int
 	}{{time.Minute - time.Millisecond, 200}, {time.Minute, 400}, {time.Hour, 400}} {
 		passed.Store(0)
-		code, err := i.Code(tenant, audience)
-		check.OK(t)(err)
+		code := check.Value(i.Code(tenant, audience))(t)
 		passed.Store(int64(c.after))
 		status, _ := exchangeAt(t, i, url.Values{"code": {code}, "client_id": {audience}})
 		check.Equal(t, fmt.Sprint("after ", c.after), status, c.status)
@@ -60,16 +58,12 @@ func TestCodesAreExchangedOnce(t *testing.T) {
 	}
 	newCode := func() string {
 		t.Helper()
-		code, err := i.Code(tenant, audience)
-		check.OK(t)(err)
-		return code
+		return check.Value(i.Code(tenant, audience))(t)
 	}
 	code := newCode()
 	status, token := exchange(url.Values{"code": {code}, "client_id": {audience}})
 	check.Equal(t, "a code", status, 200)
-	id, err := verifier(t, i, 0).Verify(t.Context(), token)
-	check.OK(t)(err)
-	check.Equal(t, "its holder", id.Email, tenant)
+	check.Equal(t, "its holder", check.Value(verifier(t, i, 0).Verify(t.Context(), token))(t).Email, tenant)
 	for name, form := range map[string]url.Values{
 		"again": {"code": {code}, "client_id": {audience}}, "unknown": {"code": {"x"}, "client_id": {audience}}, "none": {"client_id": {audience}},
 		"by another client": {"code": {newCode()}, "client_id": {"other"}},
@@ -91,8 +85,7 @@ func TestCodesAreExchangedOnce(t *testing.T) {
 		check.OK(t)(err)
 		defer resp.Body.Close()
 		client.CloseIdleConnections()
-		to, err := resp.Location()
-		check.OK(t)(err)
+		to := check.Value(resp.Location())(t)
 		check.Equal(t, "state", to.Query().Get("state"), "s")
 		return to.Query()
 	}

@@ -40,8 +40,7 @@ func (i *Issuer) FlawedToken(email, audience string, flaw Flaw) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	claims := i.claims(email, audience)
-	return k.flawed(claims, flaw)
+	return k.flawed(i.claims(email, audience), flaw)
 }
 
 // flawed signs the claims with one flaw.

@@ -28,31 +28,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, o issuer.Options) *issuer.Issuer {
 	t.Helper()
 	o.Accounts = []string{tasks, tenant}
-	i, err := issuer.Start(o)
-	check.OK(t)(err)
+	i := check.Value(issuer.Start(o))(t)
 	t.Cleanup(func() { _ = i.Close() })
 	return i
 }
 
 func verifier(t *testing.T, i *issuer.Issuer, refresh time.Duration) *web.Verifier {
 	t.Helper()
-	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, KeysRefresh: refresh})
-	check.OK(t)(err)
-	return v
+	return check.Value(web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, KeysRefresh: refresh}))(t)
 }
 
 func token(t *testing.T, i *issuer.Issuer, email string) string {
 	t.Helper()
-	text, err := i.Token(t.Context(), email, audience)
-	check.OK(t)(err)
-	return text
+	return check.Value(i.Token(t.Context(), email, audience))(t)
 }
 
 func flawed(t *testing.T, i *issuer.Issuer, flaw issuer.Flaw) string {
 	t.Helper()
-	text, err := i.FlawedToken(tasks, audience, flaw)
-	check.OK(t)(err)
-	return text
+	return check.Value(i.FlawedToken(tasks, audience, flaw))(t)
 }
 
 func request(token string) *http.Request {
@@ -63,7 +56,7 @@ func request(token string) *http.Request {
 	return r
 }
 
-func code(err error) string {
+func code(_ any, err error) string {
 	var p *web.Problem
 	if errors.As(err, &p) {
 		return p.Code.Name
@@ -75,10 +68,7 @@ func TestValidTokenIsAcceptedWithBothAlgorithms(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []string{"RS256", "ES256"} {
 		i := start(t, issuer.Options{Algorithm: algorithm})
-		got, err := verifier(t, i, 0).Authenticate(request(token(t, i, tasks)))
-		if err != nil {
-			t.Fatalf("%s: got %v, want no error", algorithm, err)
-		}
+		got := check.Value(verifier(t, i, 0).Authenticate(request(token(t, i, tasks))))(t)
 		if got.Email != tasks || !got.EmailVerified || len(got.Subject) != 21 {
 			t.Errorf("%s: got %+v, want the verified e-mail %s and a subject of 21 digits", algorithm, got, tasks)
 		}
@@ -91,11 +81,7 @@ func TestEveryFlawIsUnauthorized(t *testing.T) {
 		i := start(t, issuer.Options{Algorithm: algorithm})
 		v := verifier(t, i, 0)
 		for flaw := issuer.Expired; flaw <= issuer.Tampered; flaw++ {
-			r := request(flawed(t, i, flaw))
-			id, err := v.Authenticate(r)
-			if got, want := code(err), "UNAUTHORIZED"; got != want {
-				t.Errorf("%s, flaw %d: got %q (%v) and %+v, want %q", algorithm, flaw, got, err, id, want)
-			}
+			check.Equal(t, fmt.Sprintf("%s, flaw %d", algorithm, flaw), code(v.Authenticate(request(flawed(t, i, flaw)))), "UNAUTHORIZED")
 		}
 	}
 }
@@ -142,25 +128,17 @@ func TestATaskIsServedWhereCloudRunWouldRemoveTheSignature(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		cloudRun(v, c.checksCallers, function).ServeHTTP(w, request(c.token))
-		if w.Code != c.want {
-			t.Errorf("%s: got status %d, want %d", c.name, w.Code, c.want)
-		}
+		check.Equal(t, c.name, w.Code, c.want)
 	}
 }
 
 func TestATokenForAnotherAudienceOrAlgorithmIsUnauthorized(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
-	other, err := i.Token(t.Context(), tasks, "https://elsewhere.fencepost.test")
-	check.OK(t)(err)
-	if _, err := verifier(t, i, 0).Authenticate(request(other)); code(err) != "UNAUTHORIZED" {
-		t.Errorf("got %v for another audience, want UNAUTHORIZED", err)
-	}
-	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, Algorithms: []string{"ES256"}})
-	check.OK(t)(err)
-	if _, err := v.Authenticate(request(token(t, i, tasks))); code(err) != "UNAUTHORIZED" {
-		t.Errorf("got %v for RS256 where only ES256 is accepted, want UNAUTHORIZED", err)
-	}
+	other := check.Value(i.Token(t.Context(), tasks, "https://elsewhere.fencepost.test"))(t)
+	check.Equal(t, "another audience", code(verifier(t, i, 0).Authenticate(request(other))), "UNAUTHORIZED")
+	v := check.Value(web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience, Algorithms: []string{"ES256"}}))(t)
+	check.Equal(t, "RS256 where only ES256 is accepted", code(v.Authenticate(request(token(t, i, tasks)))), "UNAUTHORIZED")
 }
 
 func TestRefusalHasAShortReasonOnly(t *testing.T) {
@@ -190,9 +168,7 @@ func TestTwoAuthorizationHeadersAreUnauthorized(t *testing.T) {
 	i := start(t, issuer.Options{})
 	r := request(token(t, i, tasks))
 	r.Header.Add("Authorization", "Bearer "+token(t, i, tenant))
-	if _, err := verifier(t, i, 0).Authenticate(r); code(err) != "UNAUTHORIZED" {
-		t.Errorf("got %v, want UNAUTHORIZED", err)
-	}
+	check.Equal(t, "two headers", code(verifier(t, i, 0).Authenticate(r)), "UNAUTHORIZED")
 }
 
 func TestUnreachableKeysAreUnavailableNotUnauthorized(t *testing.T) {
@@ -200,26 +176,17 @@ func TestUnreachableKeysAreUnavailableNotUnauthorized(t *testing.T) {
 	i := start(t, issuer.Options{})
 	text, unseen := token(t, i, tasks), token(t, i, tenant)
 	warm, cold := verifier(t, i, 0), verifier(t, i, 0)
-	if _, err := warm.Authenticate(request(text)); err != nil {
-		t.Fatalf("got %v, want no error", err)
-	}
+	check.OK(t)(warm.Authenticate(request(text)))
 	check.OK(t)(i.Close())
-	if _, err := cold.Authenticate(request(text)); code(err) != "UNAVAILABLE" {
-		t.Errorf("got %v without keys, want UNAVAILABLE", err)
-	}
-	if _, err := warm.Authenticate(request(unseen)); err != nil {
-		t.Errorf("got %v for a token never seen, with keys in memory, want no error", err)
-	}
+	check.Equal(t, "without keys", code(cold.Authenticate(request(text))), "UNAVAILABLE")
+	check.OK(t)(warm.Authenticate(request(unseen)))
 }
 
 func TestKeysThatAnswerAnErrorAreUnavailable(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
-	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.URL() + "/missing", Audience: audience})
-	check.OK(t)(err)
-	if _, err := v.Authenticate(request(token(t, i, tasks))); code(err) != "UNAVAILABLE" {
-		t.Errorf("got %v from a key set that answers 404, want UNAVAILABLE", err)
-	}
+	v := check.Value(web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.URL() + "/missing", Audience: audience}))(t)
+	check.Equal(t, "a key set that answers 404", code(v.Authenticate(request(token(t, i, tasks)))), "UNAVAILABLE")
 }
 
 func TestANewKeyIsFetchedWhenATokenNamesIt(t *testing.T) {
@@ -227,20 +194,13 @@ func TestANewKeyIsFetchedWhenATokenNamesIt(t *testing.T) {
 	i := start(t, issuer.Options{Algorithm: "ES256"})
 	v := verifier(t, i, time.Nanosecond)
 	old := token(t, i, tasks)
-	if _, err := v.Authenticate(request(old)); err != nil {
-		t.Fatalf("got %v, want no error", err)
-	}
+	check.OK(t)(v.Authenticate(request(old)))
 	check.OK(t)(i.Rotate())
-	_, err := v.Authenticate(request(token(t, i, tasks)))
-	if err != nil {
-		t.Errorf("got %v for the new key's token, want no error", err)
-	}
+	check.OK(t)(v.Authenticate(request(token(t, i, tasks))))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for code(err) != "UNAUTHORIZED" { // the old keys are in use for a moment longer; nothing verified by them is kept
-		if _, err = v.Authenticate(request(old)); ctx.Err() != nil {
-			t.Fatalf("got %v for the old key's token, want UNAUTHORIZED", err)
-		}
+	for code(v.Authenticate(request(old))) != "UNAUTHORIZED" { // the old keys are in use for a moment longer; nothing verified by them is kept
+		check.OK(t)(ctx.Err())
 	}
 }
 
@@ -249,16 +209,10 @@ func TestMadeUpKeyIDsDoNotHammerTheIssuer(t *testing.T) {
 	i := start(t, issuer.Options{Algorithm: "ES256"})
 	v := verifier(t, i, time.Hour)
 	for range 20 {
-		if _, err := v.Authenticate(request(flawed(t, i, issuer.UnknownKey))); code(err) != "UNAUTHORIZED" {
-			t.Fatalf("got %v, want UNAUTHORIZED", err)
-		}
+		check.Equal(t, "an unknown key", code(v.Authenticate(request(flawed(t, i, issuer.UnknownKey)))), "UNAUTHORIZED")
 	}
-	if _, err := v.Authenticate(request(token(t, i, tasks))); err != nil {
-		t.Errorf("got %v, want no error", err)
-	}
-	if got, want := i.KeyFetches(), int64(1); got != want {
-		t.Errorf("got %d fetches of the keys, want %d", got, want)
-	}
+	check.OK(t)(v.Authenticate(request(token(t, i, tasks))))
+	check.Equal(t, "fetches of the keys", i.KeyFetches(), 1)
 }
 
 func TestOnlyTheNamedAccountsGetIn(t *testing.T) {
@@ -285,11 +239,9 @@ func TestOnlyTheNamedAccountsGetIn(t *testing.T) {
 	} {
 		rec := httptest.NewRecorder()
 		guard.ServeHTTP(rec, tc.r)
-		check.Equal(t, fmt.Sprintf("%s", tc.name), rec.Code, tc.want)
+		check.Equal(t, tc.name, rec.Code, tc.want)
 	}
-	if in != 1 {
-		t.Errorf("got %d requests let in, want 1", in)
-	}
+	check.Equal(t, "requests let in", in, 1)
 }
 
 func TestVerifierRefusesOptionsThatWouldBeUnsafe(t *testing.T) {
@@ -307,13 +259,9 @@ func TestVerifierRefusesOptionsThatWouldBeUnsafe(t *testing.T) {
 func TestAnUnknownAccountGetsNoToken(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
-	if _, err := i.Token(t.Context(), "new@fencepost.test", audience); !errors.Is(err, issuer.ErrUnknownAccount) {
-		t.Errorf("got %v, want ErrUnknownAccount", err)
-	}
+	check.Err(t, "an unknown account", issuer.ErrUnknownAccount)(i.Token(t.Context(), "new@fencepost.test", audience))
 	i.AddAccount("new@fencepost.test")
-	if _, err := i.Token(t.Context(), "new@fencepost.test", audience); err != nil {
-		t.Errorf("got %v for an account that was added, want no error", err)
-	}
+	check.OK(t)(i.Token(t.Context(), "new@fencepost.test", audience))
 }
 
 func TestDiscoveryLeadsAStandardClientToTheKeys(t *testing.T) {
@@ -322,11 +270,6 @@ func TestDiscoveryLeadsAStandardClientToTheKeys(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	ctx := oidc.ClientContext(context.Background(), &http.Client{Transport: transport})
-	provider, err := oidc.NewProvider(ctx, i.URL())
-	if err != nil {
-		t.Fatalf("got %v, want a discovery document", err)
-	}
-	if _, err := provider.Verifier(&oidc.Config{ClientID: audience}).Verify(ctx, token(t, i, tenant)); err != nil {
-		t.Errorf("got %v, want the token verified by the discovered keys", err)
-	}
+	provider := check.Value(oidc.NewProvider(ctx, i.URL()))(t)
+	check.OK(t)(provider.Verifier(&oidc.Config{ClientID: audience}).Verify(ctx, token(t, i, tenant)))
 }

@@ -1,6 +1,7 @@
 package issuer_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/fake/issuer"
@@ -11,8 +12,7 @@ import (
 func TestUserTokenContainsOnlyTheID(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
-	text, err := i.UserToken(77, audience)
-	check.OK(t)(err)
+	text := check.Value(i.UserToken(77, audience))(t)
 	got, err := verifier(t, i, 0).Authenticate(request(text))
 	if err != nil || got.Subject != "77" || got.Email != "" || got.EmailVerified {
 		t.Errorf("identity: got %+v, %v; want subject 77 and no e-mail", got, err)
@@ -25,15 +25,9 @@ func TestEveryFlawOfAUsersTokenIsUnauthorized(t *testing.T) {
 	i := start(t, issuer.Options{Algorithm: "ES256"})
 	v := verifier(t, i, 0)
 	for flaw := issuer.Expired; flaw <= issuer.Tampered; flaw++ {
-		text, err := i.FlawedUserToken(77, audience, flaw)
-		check.OK(t)(err)
-		if id, err := v.Authenticate(request(text)); code(err) != "UNAUTHORIZED" {
-			t.Errorf("flaw %d: got %+v, %v; want UNAUTHORIZED", flaw, id, err)
-		}
+		text := check.Value(i.FlawedUserToken(77, audience, flaw))(t)
+		check.Equal(t, fmt.Sprint("flaw ", flaw), code(v.Authenticate(request(text))), "UNAUTHORIZED")
 	}
-	text, err := i.UserToken(77, "https://elsewhere.example")
-	check.OK(t)(err)
-	if id, err := v.Authenticate(request(text)); code(err) != "UNAUTHORIZED" {
-		t.Errorf("for another audience: got %+v, %v; want UNAUTHORIZED", id, err)
-	}
+	text := check.Value(i.UserToken(77, "https://elsewhere.example"))(t)
+	check.Equal(t, "for another audience", code(v.Authenticate(request(text))), "UNAUTHORIZED")
 }

@@ -49,7 +49,7 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen as Cloud KMS: %w", err)
 	}
-	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, shown: map[string]bool{}, Switch: faultswitch.New[Fault]()}
+	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, shown: map[string]bool{}, macs: map[string][]byte{}, Switch: faultswitch.New[Fault]()}
 	kmspb.RegisterKeyManagementServiceServer(s.server, s)
 	go func() { _ = s.server.Serve(l) }() // ends with Close
 	return s, nil
@@ -151,9 +151,6 @@ func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequ
 
 // sign returns the signature of the digest in DER.
 func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
-	if key == nil {
-		return nil, fmt.Errorf("no key")
-	}
 	plain, err := crypto.Sign(digest, key)
 	if err != nil {
 		return nil, err
@@ -165,7 +162,6 @@ func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
 	return fault.encode(r, low)
 }
 
-// GetPublicKey implements the call.
 func (s *Server) GetPublicKey(ctx context.Context, q *kmspb.GetPublicKeyRequest) (*kmspb.PublicKey, error) {
 	key, fault, release := s.now(q.GetName())
 	if err := fault.before(ctx, release); err != nil {

@@ -32,15 +32,11 @@ type rig struct {
 
 func start(t *testing.T, timeout time.Duration) rig {
 	t.Helper()
-	key, err := crypto.GenerateKey()
-	check.OK(t)(err)
-	server, err := kms.Start()
-	check.OK(t)(err)
+	key := check.Value(crypto.GenerateKey())(t)
+	server := check.Value(kms.Start())(t)
 	client := kmssigner.New(kmssigner.Options{Endpoint: server.Addr(), Timeout: timeout})
 	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
+		check.OK(t)(client.Close())
 		server.Close()
 	})
 	s := eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
@@ -101,9 +97,7 @@ func TestKMSFaults(t *testing.T) {
 		}
 	}
 	h.server.SetFault(kms.None)
-	if _, err := h.signer.Sign(t.Context(), h.submitter, h.transfer(1)); err != nil {
-		t.Errorf("all is well again: got %v, want nil", err)
-	}
+	check.OK(t)(h.signer.Sign(t.Context(), h.submitter, h.transfer(1)))
 }
 
 // If KMS is down or does not answer, the call fails within the timeout. Once it is back, the same call
@@ -112,9 +106,7 @@ func TestKMSCallEndsWithinTheTimeout(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []kms.Fault{kms.Unavailable, kms.Hanging} {
 		h := start(t, 300*time.Millisecond)
-		if _, err := h.signer.Sign(t.Context(), h.submitter, h.transfer(0)); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(h.signer.Sign(t.Context(), h.submitter, h.transfer(0)))
 		h.server.SetFault(fault)
 		began := time.Now()
 		if _, err := h.signer.Sign(t.Context(), h.submitter, h.transfer(1)); err == nil {

@@ -17,9 +17,6 @@ func (s *Server) AddMAC(name string, key []byte) string {
 	version := Version(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.macs == nil {
-		s.macs = map[string][]byte{}
-	}
 	s.macs[version] = key
 	return version
 }
@@ -43,7 +40,6 @@ func (s *Server) mac(ctx context.Context, name string, data []byte, crc *wrapper
 	return h.Sum(nil), fault, nil
 }
 
-// MacSign implements the call.
 func (s *Server) MacSign(ctx context.Context, q *kmspb.MacSignRequest) (*kmspb.MacSignResponse, error) {
 	sum, fault, err := s.mac(ctx, q.GetName(), q.GetData(), q.GetDataCrc32C())
 	if err != nil {
@@ -62,7 +58,6 @@ func (s *Server) MacSign(ctx context.Context, q *kmspb.MacSignRequest) (*kmspb.M
 	return answer, nil
 }
 
-// MacVerify implements the call.
 func (s *Server) MacVerify(ctx context.Context, q *kmspb.MacVerifyRequest) (*kmspb.MacVerifyResponse, error) {
 	sum, fault, err := s.mac(ctx, q.GetName(), q.GetData(), q.GetDataCrc32C())
 	if err != nil {

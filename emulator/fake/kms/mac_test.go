@@ -17,8 +17,7 @@ import (
 // as a forged MAC.
 func TestDamagedKMSAnswerIsNoForgedMAC(t *testing.T) {
 	t.Parallel()
-	server, err := kms.Start()
-	check.OK(t)(err)
+	server := check.Value(kms.Start())(t)
 	t.Cleanup(server.Close)
 	clientWithin := func(timeout time.Duration) *kmssigner.Client {
 		c := kmssigner.New(kmssigner.Options{Endpoint: server.Addr(), Timeout: timeout})
@@ -27,26 +26,18 @@ func TestDamagedKMSAnswerIsNoForgedMAC(t *testing.T) {
 	}
 	client := clientWithin(20 * time.Second)
 	fresh := func() *intentmac.Keys { // has no MAC in its cache
-		keys, err := intentmac.New([]string{"gcpkms:" + server.AddMAC("intents", make([]byte, 32))}, client)
-		check.OK(t)(err)
-		return keys
+		return check.Value(intentmac.New([]string{"gcpkms:" + server.AddMAC("intents", make([]byte, 32))}, client))(t)
 	}
 	terms := txmanager.IntentTerms{TxID: "a", Submitter: "b", RequestID: "c", Caller: "d", Fingerprint: make([]byte, 32)}
-	m, err := fresh().Make(t.Context(), terms)
-	check.OK(t)(err)
-	plain, err := intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
-	check.OK(t)(err)
+	m := check.Value(fresh().Make(t.Context(), terms))(t)
+	plain := check.Value(intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil))(t)
 	if same, err := plain.Make(t.Context(), terms); err != nil || string(same.Sum) != string(m.Sum) || same.Key == m.Key {
 		t.Errorf("by the same key in a secret: got %+v, %v; want the MAC %x under another id", same, err, m.Sum)
 	}
-	if err := fresh().Verify(t.Context(), terms, m); err != nil {
-		t.Errorf("its own MAC: got %v, want none", err)
-	}
+	check.OK(t)(fresh().Verify(t.Context(), terms, m))
 	forged := terms
 	forged.RequestID = "another"
-	if err := fresh().Verify(t.Context(), forged, m); !errors.Is(err, txmanager.ErrForged) {
-		t.Errorf("of another intent: got %v, want ErrForged", err)
-	}
+	check.Err(t, "of another intent", txmanager.ErrForged)(fresh().Verify(t.Context(), forged, m))
 	client = clientWithin(time.Second) // an unavailable KMS is asked for so long
 	for name, fault := range map[string]kms.Fault{"unavailable": kms.Unavailable, "forbidden": kms.Forbidden, "damaged": kms.BadChecksum, "another key's": kms.AnotherName} {
 		server.SetFault(fault)

@@ -35,8 +35,7 @@ type pair struct {
 // issue makes a certificate signed by the authority, or self-signed without one.
 func issue(t *testing.T, by *pair) pair {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check.OK(t)(err)
+	private := check.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "fencepost test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: by == nil, BasicConstraintsValid: true,
@@ -46,12 +45,9 @@ func issue(t *testing.T, by *pair) pair {
 	if by != nil {
 		parent, signs = by.parsed, by.private
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &private.PublicKey, signs)
-	check.OK(t)(err)
-	parsed, err := x509.ParseCertificate(der)
-	check.OK(t)(err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	check.OK(t)(err)
+	der := check.Value(x509.CreateCertificate(rand.Reader, template, parent, &private.PublicKey, signs))(t)
+	parsed := check.Value(x509.ParseCertificate(der))(t)
+	secret := check.Value(x509.MarshalPKCS8PrivateKey(private))(t)
 	return pair{
 		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})), parsed, private,
@@ -62,14 +58,12 @@ func issue(t *testing.T, by *pair) pair {
 // with the right certificate.
 func TestRemoteSignerUsesMTLS(t *testing.T) {
 	t.Parallel()
-	key, err := crypto.GenerateKey()
-	check.OK(t)(err)
+	key := check.Value(crypto.GenerateKey())(t)
 	authority, foreign := issue(t, nil), issue(t, nil)
 	server, client, unauthorised := issue(t, &authority), issue(t, &authority), issue(t, &foreign)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(authority.parsed)
-	own, err := tls.X509KeyPair([]byte(server.certificate), []byte(server.key))
-	check.OK(t)(err)
+	own := check.Value(tls.X509KeyPair([]byte(server.certificate), []byte(server.key)))(t)
 	service := httptest.NewUnstartedServer(remotesigner.New(remotesigner.Options{Keys: []*ecdsa.PrivateKey{key}}))
 	service.TLS = &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
 	service.StartTLS()
@@ -86,10 +80,9 @@ func TestRemoteSignerUsesMTLS(t *testing.T) {
 		"the system's trust":    {client, "", false},
 	} {
 		path := filepath.Join(t.TempDir(), "remotes")
-		text, err := json.Marshal(map[string]map[string]string{"treasury": {
+		text := check.Value(json.Marshal(map[string]map[string]string{"treasury": {
 			"url": service.URL, "clientCertificate": c.of.certificate, "clientKey": c.of.key, "authority": c.authority,
-		}})
-		check.OK(t)(err)
+		}}))(t)
 		check.OK(t)(os.WriteFile(path, text, 0o600))
 		signers, err := remote.Load(path, 10*time.Second)
 		if err != nil {

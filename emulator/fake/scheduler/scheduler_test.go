@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/scheduler"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
@@ -32,8 +30,7 @@ func start(t *testing.T, o scheduler.Options) *scheduler.Scheduler {
 	if o.Token == nil {
 		o.Token = func(context.Context, string, string) (string, error) { return "token", nil }
 	}
-	s, err := scheduler.Start(o)
-	check.OK(t)(err)
+	s := check.Value(scheduler.Start(o))(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -60,11 +57,9 @@ func (status over) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestJobSendsItsAccountsToken(t *testing.T) {
 	t.Parallel()
-	i, err := issuer.Start(issuer.Options{Accounts: []string{account}})
-	check.OK(t)(err)
+	i := check.Value(issuer.Start(issuer.Options{Accounts: []string{account}}))(t)
 	t.Cleanup(func() { _ = i.Close() })
-	v, err := web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience})
-	check.OK(t)(err)
+	v := check.Value(web.NewVerifier(web.VerifierOptions{Issuer: i.URL(), JWKSURL: i.JWKSURL(), Audience: audience}))(t)
 	var got []string
 	url := function(t, web.RequireAccounts(v, account)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -74,15 +69,9 @@ func TestJobSendsItsAccountsToken(t *testing.T) {
 	unknown := job
 	unknown.Name, unknown.Account = "stranger", "stranger@fencepost.test"
 	s := start(t, scheduler.Options{Jobs: []scheduler.Job{job, unknown}, Token: i.Token})
-	if err := s.RunNow(t.Context(), "sweep"); err != nil {
-		t.Fatalf("got %v, want the function to let the job in", err)
-	}
-	if diff := cmp.Diff([]string{"POST", "true", "application/json", "{}"}, got); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
-	}
-	if err := s.RunNow(t.Context(), "stranger"); !errors.Is(err, issuer.ErrUnknownAccount) {
-		t.Errorf("got %v for an account that does not exist, want ErrUnknownAccount", err)
-	}
+	check.OK(t)(s.RunNow(t.Context(), "sweep"))
+	check.Same(t, "request", got, []string{"POST", "true", "application/json", "{}"})
+	check.Err(t, "an account that does not exist", issuer.ErrUnknownAccount)(s.RunNow(t.Context(), "stranger"))
 }
 
 func TestJobsRunAtTheirIntervalAndNeverBesideThemselves(t *testing.T) {
@@ -110,9 +99,7 @@ func TestJobsRunAtTheirIntervalAndNeverBesideThemselves(t *testing.T) {
 		// The run due at 3 min begins when the one of 2 min has ended. The one due at 4 min is skipped: its tick
 		// finds that of 3 min still waiting.
 		want := []time.Duration{time.Minute, 2 * time.Minute, 4*time.Minute + 30*time.Second, 5 * time.Minute, 6 * time.Minute}
-		if diff := cmp.Diff(want, at); diff != "" {
-			t.Errorf("starts (-want +got):\n%s", diff)
-		}
+		check.Same(t, "starts", at, want)
 	})
 }
 
@@ -124,9 +111,7 @@ func TestAnAttemptEndsAtItsDeadline(t *testing.T) {
 			Transport: over(func(r *http.Request) int { <-r.Context().Done(); return 0 }),
 		})
 		began := time.Now()
-		if err := s.RunNow(t.Context(), "sweep"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want the deadline exceeded", err)
-		}
+		check.Err(t, "the deadline", context.DeadlineExceeded)(s.RunNow(t.Context(), "sweep"))
 		check.Equal(t, "answer", time.Since(began), 15*time.Second)
 		s.Stop()
 	})
@@ -147,15 +132,9 @@ func TestStopCancelsAttempts(t *testing.T) {
 	})
 	<-in
 	s.Stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the attempt cancelled", err)
-	}
-	if got := len(ended); got != 0 {
-		t.Errorf("got %d attempts after the scheduler was stopped, want none", got)
-	}
-	if err := s.RunNow(t.Context(), "sweep"); !errors.Is(err, scheduler.ErrStopped) {
-		t.Errorf("got %v, want ErrStopped", err)
-	}
+	check.Err(t, "the attempt", context.Canceled)(<-ended)
+	check.Equal(t, "attempts after the scheduler was stopped", len(ended), 0)
+	check.Err(t, "run when stopped", scheduler.ErrStopped)(s.RunNow(t.Context(), "sweep"))
 }
 
 func TestAnAnswerOtherThan2xxFails(t *testing.T) {
@@ -165,9 +144,7 @@ func TestAnAnswerOtherThan2xxFails(t *testing.T) {
 	if err := s.RunNow(t.Context(), "sweep"); err == nil || !strings.Contains(err.Error(), "302") {
 		t.Errorf("got %v, want the answer 302 as an error", err)
 	}
-	if err := s.RunNow(t.Context(), "nothing"); !errors.Is(err, scheduler.ErrUnknownJob) {
-		t.Errorf("got %v, want ErrUnknownJob", err)
-	}
+	check.Err(t, "an unknown job", scheduler.ErrUnknownJob)(s.RunNow(t.Context(), "nothing"))
 }
 
 func TestJobsNeedAnIntervalAndAUniqueName(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/core"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -26,12 +27,8 @@ func BenchmarkDisk(b *testing.B) {
 	}
 	defer f.Close()
 	for b.Loop() {
-		if _, err := f.Write(make([]byte, 128)); err != nil {
-			b.Fatal(err)
-		}
-		if err := f.Sync(); err != nil {
-			b.Fatal(err)
-		}
+		check.OK(b)(f.Write(make([]byte, 128)))
+		check.OK(b)(f.Sync())
 	}
 }
 
@@ -68,9 +65,7 @@ func BenchmarkRestart(b *testing.B) {
 		}
 		c := openCore(b, core.Options{Folder: folder, SnapshotEvery: every})
 		run(b, 2000, n, func(r book.Request) error { _, err := c.Do(context.Background(), r); return err })
-		if err := c.Close(); err != nil {
-			b.Fatal(err)
-		}
+		check.OK(b)(c.Close())
 		b.Run(from, func(b *testing.B) {
 			for b.Loop() {
 				c, err := core.Open(core.Options{Folder: folder, SnapshotEvery: 10 * lines})

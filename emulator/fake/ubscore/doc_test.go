@@ -1,14 +1,13 @@
 package ubscore_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,8 +29,7 @@ type example struct {
 
 func examples(t *testing.T) (all []example) {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/ubscore.md")
-	check.OK(t)(err)
+	text := check.Value(os.ReadFile("../../../docs/ubscore.md"))(t)
 	blocks := strings.Split(string(text), "```http\n")
 	for _, block := range blocks[1:] {
 		block, _, _ = strings.Cut(block, "```")
@@ -44,10 +42,7 @@ func examples(t *testing.T) (all []example) {
 		e.method, e.path, _ = strings.Cut(line, " ")
 		e.body = body
 		number, answer, _ := strings.Cut(answered, "\n")
-		if e.status, err = strconv.Atoi(number); err != nil {
-			t.Fatalf("status of %q: %v", block, err)
-		}
-		e.answer = answer
+		e.status, e.answer = check.Value(strconv.Atoi(number))(t), answer
 		all = append(all, e)
 	}
 	return all
@@ -71,7 +66,7 @@ func TestProtocolPageMatchesTheCore(t *testing.T) {
 		if e.path == wire.RecordPath || strings.Contains(e.answer, `"BEYOND_HORIZON"`) {
 			url = forgetful
 		}
-		status, got := e.ask(r.ctx, t, url)
+		status, got := send(r.ctx, t, e.method, url+e.path, "Bearer "+secret, e.body)
 		if e.path == wire.RecordPath { // the number of lines until the key is forgotten varies
 			e.answer, got = line.ReplaceAllString(e.answer, `"seq":0`), line.ReplaceAllString(got, `"seq":0`)
 		}
@@ -80,11 +75,9 @@ func TestProtocolPageMatchesTheCore(t *testing.T) {
 		}
 	}
 	for _, path := range []string{wire.OperationsPath, wire.ResolvePath, wire.RecordPath, wire.AdjustPath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/"} {
-		has := false
-		for _, e := range all {
-			has = has || e.path == path || strings.HasPrefix(e.path, path+"?") || path == wire.BalancesPath+"/" && strings.HasPrefix(e.path, path)
-		}
-		if !has {
+		if !slices.ContainsFunc(all, func(e example) bool {
+			return e.path == path || strings.HasPrefix(e.path, path+"?") || path == wire.BalancesPath+"/" && strings.HasPrefix(e.path, path)
+		}) {
 			t.Errorf("no example of %s", path)
 		}
 	}
@@ -107,20 +100,6 @@ func forgetful(t *testing.T) (url string) {
 		return codeOf(r.OutsideDeposit(r.ctx, old).Err) == wire.BeyondHorizon.Name
 	})
 	return "http://" + r.process.Addr()
-}
-
-func (e example) ask(ctx context.Context, t *testing.T, url string) (status int, answer string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, e.method, url+e.path, strings.NewReader(e.body))
-	check.OK(t)(err)
-	req.Header.Set("Authorization", "Bearer "+secret)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-	check.OK(t)(err)
-	defer resp.Body.Close()
-	content, err := io.ReadAll(resp.Body)
-	check.OK(t)(err)
-	return resp.StatusCode, string(content)
 }
 
 // plain returns an answer with the values that vary from run to run replaced.

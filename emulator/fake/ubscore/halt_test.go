@@ -28,8 +28,7 @@ func startUnready(t *testing.T, o ubscore.Options) (url string) {
 	spec := ubscore.Spec(o)
 	cmd := exec.CommandContext(ctx, spec.Path, "--port", "0")
 	cmd.Env = spec.Env
-	out, err := cmd.StderrPipe()
-	check.OK(t)(err)
+	out := check.Value(cmd.StderrPipe())(t)
 	check.OK(t)(cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -48,16 +47,10 @@ func wantHalted(ctx context.Context, t *testing.T, url, advice string) {
 	t.Helper()
 	for _, path := range []string{"/healthz", wire.OperationsPath, wire.ResolvePath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/7/1", "/else"} {
 		for _, token := range []string{"", "Bearer " + secret} {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+path, strings.NewReader("{}"))
-			check.OK(t)(err)
-			req.Header.Set("Authorization", token)
-			resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
-			check.OK(t)(err)
+			status, text := send(ctx, t, http.MethodPost, url+path, token, "{}")
 			var body struct{ Code, Detail string }
-			err = json.NewDecoder(resp.Body).Decode(&body)
-			resp.Body.Close()
-			if err != nil || resp.StatusCode != http.StatusServiceUnavailable || body.Code != "HALTED" || !strings.Contains(body.Detail, advice) {
-				t.Errorf("%s: got %d %+v, %v; want 503 HALTED with the advice %q", path, resp.StatusCode, body, err, advice)
+			if err := json.Unmarshal([]byte(text), &body); err != nil || status != http.StatusServiceUnavailable || body.Code != "HALTED" || !strings.Contains(body.Detail, advice) {
+				t.Errorf("%s: got %d %s, %v; want 503 HALTED with the advice %q", path, status, text, err, advice)
 			}
 		}
 	}
@@ -81,13 +74,10 @@ func stockedFolder(t *testing.T) string {
 	for n := range operations {
 		r.ask(n)
 	}
-	err := poll(r.ctx, func() bool {
+	r.until(t, "a snapshot", func(int) bool {
 		names, _ := filepath.Glob(filepath.Join(r.options.Folder, "snapshot-*.img"))
 		return len(names) > 0
 	})
-	if err != nil {
-		t.Fatalf("no snapshot in time: %v", err)
-	}
 	r.kill(t)
 	return r.options.Folder
 }
@@ -186,11 +176,9 @@ func TestSecretIsReadFromAFile(t *testing.T) {
 	defer cancel()
 	spec := ubscore.Spec(o)
 	spec.Args = []string{"--secret-file", path}
-	p, err := processes.Start(ctx, spec)
-	check.OK(t)(err)
+	p := check.Value(processes.Start(ctx, spec))(t)
 	defer func() { _ = p.Kill(); <-p.Done() }()
-	l, err := trading.New(trading.Options{URL: "http://" + p.Addr(), Secret: secret})
-	check.OK(t)(err)
+	l := check.Value(trading.New(trading.Options{URL: "http://" + p.Addr(), Secret: secret}))(t)
 	defer l.Close()
 	want(t, "asset", l.AddAsset(ctx, "asset", asset, 6, started), success)
 }

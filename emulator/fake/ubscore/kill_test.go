@@ -89,15 +89,12 @@ func TestCoreKilledAtAnyPointKeepsItsAnswers(t *testing.T) {
 			now := r.wantSameAnswers(t, answered)
 			lines, _, balances := r.readAll(t)
 			for range 3 {
-				if d := cmp.Diff(now, r.wantSameAnswers(t, now), cmp.Transformer("said", withoutError)); d != "" {
-					t.Errorf("asked again (-before +now): %s", d)
-				}
+				check.Same(t, "asked again", r.wantSameAnswers(t, now), now, cmp.Transformer("said", withoutError))
 				r.again(t)
 			}
 			again, _, balancesNow := r.readAll(t)
-			if d := cmp.Diff(lines, again) + cmp.Diff(balances, balancesNow); d != "" {
-				t.Errorf("journal and balances after everything was asked for again (-before +now): %s", d)
-			}
+			check.Same(t, "journal after everything was asked for again", again, lines)
+			check.Same(t, "balances after everything was asked for again", balancesNow, balances)
 		})
 	}
 }
@@ -121,7 +118,6 @@ func (r *rig) wantSameAnswers(t *testing.T, answered [operations]transfer.Outcom
 	return now
 }
 
-// readAll returns the journal and all balances.
 func (r *rig) readAll(t *testing.T) (lines []transfer.Entry, seq uint64, balances any) {
 	t.Helper()
 	r.wantSum(t)
@@ -156,9 +152,7 @@ func TestCoreStartsWithLogTornAtAnyByte(t *testing.T) {
 	for keep := range all + 1 {
 		folder := filepath.Join(t.TempDir(), "core")
 		check.OK(t)(os.CopyFS(folder, os.DirFS(dead)))
-		if _, err := ubscore.Tear(folder, keep); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(ubscore.Tear(folder, keep))
 		r := setup(t, ubscore.Options{Folder: folder})
 		if keep < all {
 			r.wantUnits(t, 100)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -75,17 +76,13 @@ func setup(t testing.TB, o ubscore.Options) *rig {
 
 func (r *rig) start(t testing.TB) {
 	t.Helper()
-	var err error
-	if r.process, err = ubscore.Start(r.ctx, r.options); err != nil {
-		t.Fatal(err)
-	}
+	r.process = check.Value(ubscore.Start(r.ctx, r.options))(t)
 	r.Ledger = client(t, "http://"+r.process.Addr())
 }
 
 func client(t testing.TB, url string) *trading.Ledger {
 	t.Helper()
-	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: 20 * time.Second})
-	check.OK(t)(err)
+	l := check.Value(trading.New(trading.Options{URL: url, Secret: secret, Timeout: 20 * time.Second}))(t)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -108,7 +105,6 @@ func (r *rig) again(t *testing.T) {
 	r.start(t)
 }
 
-// poll waits until the condition holds.
 func poll(ctx context.Context, holds func() bool) error {
 	for tick := time.Tick(5 * time.Millisecond); !holds(); {
 		select {
@@ -148,7 +144,7 @@ func refused(reason transfer.Reason) transfer.Outcome {
 
 func want(t *testing.T, what string, got, want transfer.Outcome) {
 	t.Helper()
-	check.Equal(t, fmt.Sprintf("%s", what), got, want)
+	check.Equal(t, what, got, want)
 }
 
 // wantUnknown checks that the result is unknown, for the reason that the code names.
@@ -162,9 +158,8 @@ func wantUnknown(t *testing.T, what string, got transfer.Outcome, code string) {
 func (r *rig) wantUnits(t *testing.T, want uint64) {
 	t.Helper()
 	got, _, err := r.Balance(r.ctx, user, asset)
-	if err != nil || got.Units != want {
-		t.Errorf("balance: got %d, %v; want %d", got.Units, err, want)
-	}
+	check.OK(t)(err)
+	check.Equal(t, "balance", got.Units, want)
 }
 
 // wantSum checks that the balances are the sum of the journal.
@@ -184,9 +179,7 @@ func (r *rig) wantSum(t *testing.T) {
 		}
 	}
 	for _, b := range balances {
-		if got := sums[[2]int64{b.UserID, int64(b.AssetID)}]; got != b.Units {
-			t.Errorf("user %d, asset %d: got %d units by the journal, %d by the balance", b.UserID, b.AssetID, got, b.Units)
-		}
+		check.Equal(t, fmt.Sprintf("user %d, asset %d: units by the journal, not by the balance", b.UserID, b.AssetID), sums[[2]int64{b.UserID, int64(b.AssetID)}], b.Units)
 	}
 	if len(balances) == 0 {
 		t.Error("no balances, which proves nothing")
@@ -209,20 +202,15 @@ func (r *rig) journal(t *testing.T) (all []transfer.Entry) {
 	}
 }
 
-// status calls a path without the client.
-func status(ctx context.Context, method, url, token string) (int, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
-	if err != nil {
-		return 0, err
+// send calls a path without the client. The authorization can be "".
+func send(ctx context.Context, t *testing.T, method, url, authorization, body string) (status int, answer string) {
+	t.Helper()
+	req := check.Value(http.NewRequestWithContext(ctx, method, url, strings.NewReader(body)))(t)
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
 	}
-	if token != "" {
-		req.Header.Set("Authorization", token)
-	}
-	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := c.Do(req)
-	if err != nil {
-		return 0, err
-	}
+	req.Header.Set("Content-Type", "application/json")
+	resp := check.Value((&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req))(t)
 	defer resp.Body.Close()
-	return resp.StatusCode, nil
+	return resp.StatusCode, string(check.Value(io.ReadAll(resp.Body))(t))
 }

@@ -79,9 +79,7 @@ func (w *watched) transfer(t *testing.T, number int, kind transfer.Type, units u
 // check runs the monitor, which must reach a result.
 func (w *watched) check(t *testing.T, full bool) conservation.Report {
 	t.Helper()
-	r, err := w.Check(w.ctx, full)
-	check.OK(t)(err)
-	return r
+	return check.Value(w.Check(w.ctx, full))(t)
 }
 
 func kinds(found []conservation.Finding) (all []conservation.Kind) {
@@ -115,8 +113,7 @@ func TestPageContinuesPastLinesWithoutMoney(t *testing.T) {
 	for _, limit := range []int{1, 2, 7, 40, 41, 100} {
 		pages, entries, scales := uint64(0), 0, 0
 		for cursor, more := conservation.Cursor(""), true; more; pages++ {
-			p, err := w.Trading.Page(w.ctx, cursor, limit)
-			check.OK(t)(err)
+			p := check.Value(w.Trading.Page(w.ctx, cursor, limit))(t)
 			cursor, more = p.Next, p.More
 			entries, scales = entries+len(p.Entries), scales+len(p.Scales)
 			if !more && !strings.HasPrefix(string(cursor), fmt.Sprint(last, ":")) {
@@ -227,9 +224,7 @@ func TestDifferentPrecisionHaltsTheAsset(t *testing.T) {
 				t.Errorf("%s: got %v, want precisions that differ", what, f)
 			}
 		}
-		if diff := cmp.Diff(assets, got); diff != "" {
-			t.Errorf("%s (full: %t): assets (-want +got):\n%s", what, full, diff)
-		}
+		check.Same(t, fmt.Sprintf("%s (full: %t): assets", what, full), got, assets)
 		for _, h := range r.Halts {
 			if h.Scope != conservation.Asset || h.Account.AssetID != assets[len(assets)-1] {
 				t.Errorf("%s: got %v halted, want the asset", what, h)

@@ -1,7 +1,6 @@
 package ubscore_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,8 +24,7 @@ func TestFullDiskHalts(t *testing.T) {
 	for _, room := range []int64{0, 1, 30} {
 		r := setup(t, ubscore.Options{})
 		r.stock(t, 100)
-		info, err := os.Stat(filepath.Join(r.options.Folder, firstSegment))
-		check.OK(t)(err)
+		info := check.Value(os.Stat(filepath.Join(r.options.Folder, firstSegment)))(t)
 		limitFileSize(t, r.process.PID(), info.Size()+room)
 		got := r.Withdraw(r.ctx, call("lost", 30))
 		wantUnknown(t, "a withdrawal without room", got, wire.Halted.Name)
@@ -60,18 +58,13 @@ func TestSIGTERMDrains(t *testing.T) {
 	go func() { answered <- r.Withdraw(r.ctx, call("in flight", 30)) }()
 	check.OK(t)(poll(r.ctx, func() bool { return crash.Hit(r.options.CrashPoints, "ubscore.appended") && stopped(r.process.PID()) }))
 	check.OK(t)(r.process.Signal(syscall.SIGTERM))
-	if err := r.process.Stop(r.ctx); err != nil { // sends SIGTERM again, and SIGCONT
-		t.Fatal(err)
-	}
+	check.OK(t)(r.process.Stop(r.ctx)) // sends SIGTERM again, and SIGCONT
 	want(t, "what was in flight", <-answered, success)
-	if err := r.process.Err(); !errors.Is(err, processes.ErrExited) {
-		t.Errorf("the end: got %v, want %v", err, processes.ErrExited)
-	}
+	check.Err(t, "the end", processes.ErrExited)(r.process.Err())
 	r.again(t)
 	r.wantUnits(t, 70)
 }
 
-// stopped reports whether the process is stopped by a signal.
 func stopped(pid int) bool {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(content), ") ")

@@ -46,9 +46,7 @@ func TestH02ARepeatAnswersWhatWasAnswered(t *testing.T) {
 		r.again(t)
 	}
 	r.wantSum(t)
-	if got := len(r.journal(t)); got != 6 {
-		t.Errorf("lines of the journal: got %d, want one for each key that has an answer", got)
-	}
+	check.Equal(t, "lines of the journal (one for each key that has an answer)", len(r.journal(t)), 6)
 }
 
 // A refund is applied whatever the account's status.
@@ -192,9 +190,7 @@ func TestH17OldOperationIsAnswered(t *testing.T) {
 	ahead.CreatedAt = time.Now().Add(2 * time.Hour)
 	wantUnknown(t, "withdraw, created in the future", r.Withdraw(r.ctx, ahead), wire.CreatedAhead.Name)
 	r.wantUnits(t, 100)
-	if got := len(r.journal(t)); got != 4 {
-		t.Errorf("lines of the journal: got %d, want four", got)
-	}
+	check.Equal(t, "lines of the journal", len(r.journal(t)), 4)
 }
 
 // An answer is remembered beyond the horizon until its key is forgotten. After that it can never apply
@@ -241,9 +237,7 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 	want(t, "R's refund was not applied", r.Record(r.ctx, transfer.Refund, at("R", 10, created), transfer.OperatorStatement{Line: line}), success)
 	want(t, "a duplicate of it", r.Refund(r.ctx, at("R", 10, created)), success)
 	r.wantUnits(t, units.Units+10)
-	if taken != 1 {
-		t.Errorf("lines of R: got %d, want one", taken)
-	}
+	check.Equal(t, "lines of R", taken, 1)
 	r.wantSum(t)
 }
 
@@ -263,18 +257,14 @@ func TestCallerWithoutTheSecretGetsNoData(t *testing.T) {
 	for _, token := range []string{"", "Bearer ", "Bearer wrong", "Basic " + secret, secret, "Bearer  " + secret} {
 		for _, path := range []string{wire.OperationsPath, wire.ResolvePath, wire.RecordPath, wire.AdjustPath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/1/1", "/else"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
-				got, err := status(r.ctx, method, url+path, token)
-				if err != nil || got != http.StatusUnauthorized {
-					t.Errorf("%s %s with %q: got %d, %v; want 401", method, path, token, got, err)
-				}
+				got, _ := send(r.ctx, t, method, url+path, token, "")
+				check.Equal(t, fmt.Sprintf("%s %s with %q", method, path, token), got, http.StatusUnauthorized)
 			}
 		}
 	}
-	if got, err := status(r.ctx, http.MethodGet, url+wire.JournalPath, "bearer "+secret); err != nil || got != http.StatusOK {
-		t.Errorf("with the secret: got %d, %v; want 200", got, err)
-	}
-	unauthorised, err := trading.New(trading.Options{URL: url, Secret: "another secret of the tests"})
-	check.OK(t)(err)
+	got, _ := send(r.ctx, t, http.MethodGet, url+wire.JournalPath, "bearer "+secret, "")
+	check.Equal(t, "with the secret", got, http.StatusOK)
+	unauthorised := check.Value(trading.New(trading.Options{URL: url, Secret: "another secret of the tests"}))(t)
 	t.Cleanup(unauthorised.Close)
 	wantUnknown(t, "deposit without the secret", unauthorised.Deposit(r.ctx, call("R", 1)), "UNAUTHORIZED")
 }
@@ -284,7 +274,7 @@ func TestInvalidQueryIsRefused(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
 	r.stock(t, 100)
-	url, token := "http://"+r.process.Addr(), "Bearer "+secret
+	url := "http://" + r.process.Addr()
 	for path, want := range map[string]int{
 		"/v1/journal": 200, "/v1/journal?after=1&limit=10000": 200, "/v1/journal?after=99": 200, "/v1/balances?limit=1": 200,
 		"/v1/journal?limit=0": 400, "/v1/journal?limit=10001": 400, "/v1/journal?limit=-1": 400, "/v1/journal?limit=": 400, "/v1/journal?after=x": 400,
@@ -292,8 +282,7 @@ func TestInvalidQueryIsRefused(t *testing.T) {
 		"/v1/balances?limit=0": 400, "/v1/balances?at=x": 400, "/v1/balances?after=7": 400, "/v1/balances?after=7:": 400, "/v1/balances?after=7:1:1": 400,
 		"/v1/balances/7/1?at=1": 400, "/v1/balances/x/1": 400, "/v1/balances/7/-1": 400, "/v1/balances/7/2147483648": 400, "/v1/balances/7": 404, "/v2/journal": 404,
 	} {
-		if got, err := status(r.ctx, http.MethodGet, url+path, token); err != nil || got != want {
-			t.Errorf("%s: got %d, %v; want %d", path, got, err, want)
-		}
+		got, _ := send(r.ctx, t, http.MethodGet, url+path, "Bearer "+secret, "")
+		check.Equal(t, path, got, want)
 	}
 }

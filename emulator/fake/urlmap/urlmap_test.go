@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/urlmap"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/porttest"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
@@ -27,12 +26,9 @@ func start(t *testing.T, o urlmap.Options) *urlmap.Map {
 	o.Public = append(o.Public, urlmap.Route{Pattern: "POST /api/v1/tx", Service: "create"},
 		urlmap.Route{Pattern: "GET /api/v1/tx/", Service: "query"})
 	o.Internal = []string{"advance"}
-	m, err := urlmap.Start(o)
-	check.OK(t)(err)
+	m := check.Value(urlmap.Start(o))(t)
 	t.Cleanup(func() {
-		if err := m.Close(context.Background()); err != nil {
-			t.Errorf("got %v, want the map closed", err)
-		}
+		check.OK(t)(m.Close(context.Background()))
 	})
 	return m
 }
@@ -58,8 +54,7 @@ func add(t *testing.T, m *urlmap.Map, service, addr string) string {
 // connection, and cuts it after the head of the next one. It sends a value to got for every request.
 func breaking(t *testing.T, good int, got chan<- struct{}) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check.OK(t)(err)
+	l := check.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -102,15 +97,12 @@ type answer struct {
 
 func ask(t *testing.T, method, url, body string) answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	check.OK(t)(err)
+	req := check.Value(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 	req.Header.Set("Idempotency-Key", "k")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	check.OK(t)(err)
+	resp := check.Value(client.Do(req))(t)
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	check.OK(t)(err)
+	text := check.Value(io.ReadAll(resp.Body))(t)
 	a := answer{status: resp.StatusCode, text: string(text)}
 	if resp.Header.Get("Content-Type") == "application/problem+json" {
 		var p map[string]any
@@ -155,13 +147,9 @@ func TestBackendsTakeTurnsAndComeAndGo(t *testing.T) {
 		}
 		return got
 	}
-	if diff := cmp.Diff(map[string]int{"a": 3, "b": 3}, count()); diff != "" {
-		t.Errorf("requests by backend (-want +got):\n%s", diff)
-	}
+	check.Same(t, "requests by backend", count(), map[string]int{"a": 3, "b": 3})
 	m.Remove("create", a)
-	if diff := cmp.Diff(map[string]int{"b": 6}, count()); diff != "" {
-		t.Errorf("requests by backend after one went (-want +got):\n%s", diff)
-	}
+	check.Same(t, "requests by backend after one went", count(), map[string]int{"b": 6})
 	check.Equal(t, "answer", m.Stats()["create"], (urlmap.Stats{Invocations: 12}))
 	if err := m.Add("nobody", a); err == nil {
 		t.Error("got no error for a service without a route, want one")
@@ -209,13 +197,9 @@ func TestNoBackendIsUnavailable(t *testing.T) {
 	t.Parallel()
 	m := start(t, urlmap.Options{})
 	want := answer{503, "", "UNAVAILABLE"}
-	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
-		t.Errorf("got %+v without a backend, want %+v", got, want)
-	}
+	check.Equal(t, "without a backend", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"), want)
 	add(t, m, "create", porttest.Refused(t))
-	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
-		t.Errorf("got %+v with one that refuses, want %+v", got, want)
-	}
+	check.Equal(t, "with one that refuses", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"), want)
 	check.Equal(t, "answer", m.Stats()["create"], (urlmap.Stats{Unserved: 2}))
 }
 
@@ -237,9 +221,7 @@ func TestRequestsInFlightAreCounted(t *testing.T) {
 	}
 	close(out)
 	asking.Wait()
-	if got := m.Stats()["create"].InFlight; got != 0 {
-		t.Errorf("got %d in flight after the answer, want 0", got)
-	}
+	check.Equal(t, "in flight after the answer", m.Stats()["create"].InFlight, 0)
 }
 
 func TestAWrongPatternIsAnError(t *testing.T) {
@@ -257,9 +239,7 @@ func BenchmarkProxy(b *testing.B) {
 	defer m.Close(context.Background())
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()
-	if err := m.Add("x", s.Listener.Addr().String()); err != nil {
-		b.Fatal(err)
-	}
+	check.OK(b)(m.Add("x", s.Listener.Addr().String()))
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}

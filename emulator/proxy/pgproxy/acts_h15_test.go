@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -37,9 +38,7 @@ func TestH15ACASWithoutAnAnswerIsReadBack(t *testing.T) {
 func queuedOne(sc scene) string {
 	sc.Helper()
 	in := intent("r1")
-	if _, err := sc.direct.Create(sc.Context(), in, 10); err != nil {
-		sc.Fatal(err)
-	}
+	check.OK(sc)(sc.direct.Create(sc.Context(), in, 10))
 	return in.TxID
 }
 
@@ -87,7 +86,6 @@ func (sc scene) cutAllocation(kind pgproxy.Kind, txID string, committed bool) tx
 	return write
 }
 
-// row returns the state, sub-state and nonce of a transaction.
 func (sc scene) row(txID string) string {
 	sc.Helper()
 	return value[string](sc, sc.conn, `select concat_ws(' ', state, sub_state, nonce) from managed_tx where tx_id = $1`, txID)
@@ -200,7 +198,5 @@ func allocationThenNextOwner(sc scene, kind pgproxy.Kind, committed bool) {
 
 func (sc scene) wantVersions(want int) {
 	sc.Helper()
-	if got := value[int](sc, sc.conn, `select count(*) from tx_version where submitter = $1`, alice); got != want {
-		sc.Errorf("signed versions stored: got %d, want %d", got, want)
-	}
+	check.Equal(sc, "signed versions stored", value[int](sc, sc.conn, `select count(*) from tx_version where submitter = $1`, alice), want)
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -61,9 +61,7 @@ func beginCreate(sc scene) attempt {
 					sc.Errorf("create again: got %+v, %v; want transaction %s, new %t", got, err, want, !committed)
 				}
 			}
-			if got := sc.txs(); got != 1 {
-				sc.Errorf("transactions: got %d, want 1", got)
-			}
+			check.Equal(sc, "transactions", sc.txs(), 1)
 		},
 	}
 }
@@ -117,9 +115,7 @@ func beginAgain(sc scene) attempt {
 
 // A repeated commit binds no nonce twice, and the next load shows the stored state.
 func beginWrite(sc scene) attempt {
-	if _, err := sc.direct.Create(sc.Context(), intent("r1"), 10); err != nil {
-		sc.Fatal(err)
-	}
+	check.OK(sc)(sc.direct.Create(sc.Context(), intent("r1"), 10))
 	held, err := sc.direct.Acquire(sc.Context(), alice, "a/1", true)
 	if err != nil {
 		sc.Fatal(err)
@@ -185,20 +181,14 @@ func cutOnce(t *testing.T, act act, kind pgproxy.Kind, warm bool) {
 		t.Error("the act that was cut: got no error")
 	}
 	after := sc.proxy.Counts()
-	if got := after.Hits[kind]; got != 1 {
-		t.Fatalf("hits: got %d, want 1", got)
-	}
+	check.Equal(t, "hits", after.Hits[kind], 1)
 	committed := kind != pgproxy.CutBeforeCommit
 	if got := after.Commits - before.Commits; got == 1 != committed {
 		t.Errorf("commits that the proxy saw: got %d, want committed %t", got, committed)
 	}
-	if got := attempt.done(sc); got != committed {
-		t.Fatalf("committed: got %t, want %t", got, committed)
-	}
+	check.Equal(t, "committed", attempt.done(sc), committed)
 	attempt.resolve(sc, committed)
-	if got := sc.proxy.Counts().Hits[kind]; got != 1 {
-		t.Errorf("hits after the retry: got %d, want still 1", got)
-	}
+	check.Equal(t, "hits after the retry", sc.proxy.Counts().Hits[kind], 1)
 }
 
 // warmUp runs every act on the scene's one connection, for another submitter, and returns the counts of
@@ -241,7 +231,5 @@ func TestCountsRoundTripsAndCommits(t *testing.T) {
 	t.Parallel()
 	one := pgproxy.Counts{RoundTrips: 1, Commits: 1}
 	want := map[string]pgproxy.Counts{"create": one, "take": one, "again": one, "write": one, "query": {RoundTrips: 1}}
-	if diff := cmp.Diff(want, warmUp(newScene(t, 1, nil))); diff != "" {
-		t.Errorf("costs with every statement prepared (-want +got):\n%s", diff)
-	}
+	check.Same(t, "costs with every statement prepared", warmUp(newScene(t, 1, nil)), want)
 }

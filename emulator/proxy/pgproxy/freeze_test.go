@@ -22,7 +22,6 @@ import (
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// created is the result of a create in the background.
 type created struct {
 	store.StoredIntent
 	error
@@ -53,17 +52,13 @@ func TestExhaustedPoolEndsWithTheCallersDeadline(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := sc.store.Create(ctx, intent("second"), 10); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("create with no connection to be had: got %v, want the caller's deadline", err)
-	}
+	check.Err(t, "create with no connection to be had", context.DeadlineExceeded)(sc.store.Create(ctx, intent("second"), 10))
 	check.Equal(t, "transactions before the thaw", sc.txs(), 0)
 	sc.proxy.Thaw()
 	if got := <-held; got.error != nil || got.TxID != first.TxID || !got.New {
 		t.Errorf("create after the thaw: got %+v, want it stored", got)
 	}
-	if got := sc.txs(); got != 1 {
-		t.Errorf("transactions: got %d, want the first alone", got)
-	}
+	check.Equal(t, "transactions (the first alone)", sc.txs(), 1)
 }
 
 // A commit that reaches the server long after its client gave up still counts. A repetition waits for it
@@ -104,9 +99,7 @@ func TestFrozenConnectionCanBeCut(t *testing.T) {
 	if got := <-held; got.error == nil {
 		t.Error("create on a connection that was cut: got no error")
 	}
-	if got, err := sc.store.Create(t.Context(), in, 10); err != nil || got.TxID != in.TxID {
-		t.Errorf("create again: got %+v, %v; want it stored", got, err)
-	}
+	check.Equal(t, "create again", check.Value(sc.store.Create(t.Context(), in, 10))(t).TxID, in.TxID)
 	check.Equal(t, "transactions", sc.txs(), 1)
 }
 
@@ -117,9 +110,7 @@ func TestFreezeEndsAfterItsTime(t *testing.T) {
 	f.For = 30 * time.Millisecond
 	sc.proxy.Arm(f)
 	began := time.Now()
-	if _, err := sc.store.Create(t.Context(), intent("r1"), 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(sc.store.Create(t.Context(), intent("r1"), 10))
 	if got := time.Since(began); got < f.For || sc.proxy.Counts().Hits[pgproxy.Freeze] != 1 {
 		t.Errorf("create took %v, want it frozen for %v", got, f.For)
 	}
@@ -224,16 +215,13 @@ func TestStatementTimeoutDoesNotCommit(t *testing.T) {
 	}
 	do(t, sc.conn, `drop trigger dawdle on managed_tx`)
 	sc.proxy.Disarm()
-	if got, err := sc.store.Create(t.Context(), in, 10); err != nil || got.TxID != in.TxID {
-		t.Errorf("create again: got %+v, %v; want it stored", got, err)
-	}
+	check.Equal(t, "create again", check.Value(sc.store.Create(t.Context(), in, 10))(t).TxID, in.TxID)
 	check.Equal(t, "transactions", sc.txs(), 1)
 }
 
 // sqlState returns the code of the server's error, or "".
 func sqlState(err error) string {
-	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return refusal.Code
 	}
 	return ""
@@ -250,9 +238,7 @@ func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 	}
 	sc := newScene(t, 1, short)
 	successor := sc.open(2, short)
-	if _, err := sc.store.Create(t.Context(), intent("r1"), 10); err != nil {
-		t.Fatal(err)
-	}
+	check.OK(t)(sc.store.Create(t.Context(), intent("r1"), 10))
 	frozen, err := sc.store.Acquire(t.Context(), alice, "a/1", true)
 	if err != nil || !frozen.Held {
 		t.Fatalf("take: got %+v, %v; want held", frozen, err)

@@ -29,15 +29,12 @@ const alice = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000
 // proxied starts a proxy before the server of a database.
 func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
 	t.Helper()
-	config, err := pgx.ParseConfig(databaseURL)
-	check.OK(t)(err)
-	p, err := pgproxy.Start(context.WithoutCancel(t.Context()), pgproxy.Options{Target: net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))})
-	check.OK(t)(err)
+	config := check.Value(pgx.ParseConfig(databaseURL))(t)
+	p := check.Value(pgproxy.Start(context.WithoutCancel(t.Context()), pgproxy.Options{Target: net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))}))(t)
 	t.Cleanup(p.Close)
 	return p
 }
 
-// connect opens a connection to the database of that URL.
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -51,8 +48,7 @@ func connect(t testing.TB, url string) *pgx.Conn {
 // emptyDatabase returns the URL of a database with one table, t (n int primary key).
 func emptyDatabase(t testing.TB) string {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	check.OK(t)(err)
+	cluster := check.Value(pgcluster.Shared())(t)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
 	check.OK(t)(err)
 	t.Cleanup(drop)
@@ -60,7 +56,6 @@ func emptyDatabase(t testing.TB) string {
 	return cluster.URL(name)
 }
 
-// do runs a statement that must succeed.
 func do(t testing.TB, c *pgx.Conn, statement string, args ...any) {
 	t.Helper()
 	if _, err := c.Exec(t.Context(), statement, args...); err != nil {
@@ -68,7 +63,6 @@ func do(t testing.TB, c *pgx.Conn, statement string, args ...any) {
 	}
 }
 
-// value returns the only value of a query.
 func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 	t.Helper()
 	if err := c.QueryRow(t.Context(), query, args...).Scan(&v); err != nil {
@@ -77,7 +71,6 @@ func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 	return v
 }
 
-// await polls until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)
@@ -141,7 +134,6 @@ func (sc scene) awaitFrozen() {
 	})
 }
 
-// txs returns how many transactions of alice are stored.
 func (sc scene) txs() int {
 	return value[int](sc, sc.conn, `select count(*) from managed_tx where submitter = $1`, alice)
 }

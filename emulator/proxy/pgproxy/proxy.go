@@ -9,10 +9,13 @@
 package pgproxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 )
@@ -48,11 +51,7 @@ type Counts struct {
 // Start listens and forwards until [Proxy.Close] or until ctx ends. While the server is down, the proxy
 // closes new connections.
 func Start(ctx context.Context, o Options) (*Proxy, error) {
-	address := o.Addr
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("start the proxy of %s: %w", o.Target, err)
 	}
@@ -131,11 +130,7 @@ func (p *Proxy) Thaw() {
 func (p *Proxy) all() []*session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all []*session
-	for s := range p.sessions {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Keys(p.sessions))
 }
 
 func (p *Proxy) accept(ctx context.Context) {

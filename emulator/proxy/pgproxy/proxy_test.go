@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
@@ -18,8 +17,7 @@ import (
 // through returns a connection through p that sends statements in the given mode.
 func through(t *testing.T, p *pgproxy.Proxy, databaseURL string, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
-	u, err := url.Parse(p.URL(databaseURL))
-	check.OK(t)(err)
+	u := check.Value(url.Parse(p.URL(databaseURL)))(t)
 	q := u.Query()
 	q.Set("default_query_exec_mode", map[pgx.QueryExecMode]string{
 		pgx.QueryExecModeCacheStatement: "cache_statement", pgx.QueryExecModeCacheDescribe: "cache_describe",
@@ -105,7 +103,6 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 	}
 }
 
-// received counts what a client reads.
 type received struct {
 	net.Conn
 	bytes atomic.Int64
@@ -125,8 +122,7 @@ func TestClientGetsAllHalfOrNothing(t *testing.T) {
 	for kind, want := range map[pgproxy.Kind]int64{
 		0: 22, pgproxy.CutBeforeCommit: 0, pgproxy.CutAfterCommit: 0, pgproxy.CutMidReply: 11,
 	} {
-		config, err := pgx.ParseConfig(p.URL(database))
-		check.OK(t)(err)
+		config := check.Value(pgx.ParseConfig(p.URL(database)))(t)
 		var client *received
 		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -136,8 +132,7 @@ func TestClientGetsAllHalfOrNothing(t *testing.T) {
 			}
 			return dialled, err
 		}
-		c, err := pgx.ConnectConfig(t.Context(), config)
-		check.OK(t)(err)
+		c := check.Value(pgx.ConnectConfig(t.Context(), config))(t)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
 		if kind != 0 {
 			p.Arm(pgproxy.Fault{Kind: kind})
@@ -172,9 +167,7 @@ func TestFaultsStrikeTheirMatchesOnly(t *testing.T) {
 	want := pgproxy.Counts{Hits: map[pgproxy.Kind]int{pgproxy.CutBeforeCommit: 2}, Commits: 5 + 5 + 3}
 	got := p.Counts()
 	got.RoundTrips = 0
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("counts (-want +got):\n%s", diff)
-	}
+	check.Same(t, "counts", got, want)
 }
 
 // A failed transaction does not commit: its answer passes, and the fault waits for the next one.
@@ -210,8 +203,7 @@ func TestLoginPassesUnchanged(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
 	p := proxied(t, database)
-	u, err := url.Parse(p.URL(database + "&host=192.0.2.1&port=1"))
-	check.OK(t)(err)
+	u := check.Value(url.Parse(p.URL(database + "&host=192.0.2.1&port=1")))(t)
 	q := u.Query()
 	q.Set("sslmode", "prefer")
 	u.RawQuery = q.Encode()
@@ -273,8 +265,7 @@ func TestProxyEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
 	ctx, end := context.WithCancel(t.Context())
-	gone, err := pgproxy.Start(ctx, pgproxy.Options{Target: "127.0.0.1:1"})
-	check.OK(t)(err)
+	gone := check.Value(pgproxy.Start(ctx, pgproxy.Options{Target: "127.0.0.1:1"}))(t)
 	if _, err := pgx.Connect(t.Context(), gone.URL(database)); err == nil {
 		t.Error("connect with no server: got no error")
 	}

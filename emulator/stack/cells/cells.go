@@ -119,7 +119,7 @@ func (c *Cells) Close() error {
 func (c *Cells) All() []*Cell { return c.cells }
 
 // URL returns the URL of a cell at the front, without a slash at its end.
-func (c *Cells) URL(cell *Cell) string { return c.front.url() + Prefix + cell.Name }
+func (c *Cells) URL(cell *Cell) string { return c.front.server.URL() + Prefix + cell.Name }
 
 // render returns the list of cells in the form of terraform/cells.
 func (c *Cells) render() ([]byte, error) {
@@ -150,7 +150,10 @@ func (c *Cells) ClientOf(account string, within time.Duration) (*client.Cells, e
 }
 
 // Answers returns how many answers of the cell the front has passed on, and how many of them had a status from 500 on.
-func (c *Cells) Answers(cell *Cell) (all, failed int64) { return c.front.counts(cell.Name) }
+func (c *Cells) Answers(cell *Cell) (all, failed int64) {
+	r := c.front.routes[cell.Name]
+	return r.all.Load(), r.failed.Load()
+}
 
 // Kill ends the cell for good: its database as a crash would, and every function process by SIGKILL. Its queues and
 // its scheduler go on, as Google's do.

@@ -74,15 +74,8 @@ func (r *route) count(status int) {
 	}
 }
 
-func (f *front) url() string { return f.server.URL() }
-
 func (f *front) close() error {
 	err := f.server.Close()
 	f.transport.CloseIdleConnections()
 	return err
-}
-
-func (f *front) counts(cell string) (all, failed int64) {
-	r := f.routes[cell]
-	return r.all.Load(), r.failed.Load()
 }

@@ -84,8 +84,7 @@ func within(t *testing.T) context.Context {
 
 func start(t *testing.T, s processes.Spec) *processes.Process {
 	t.Helper()
-	p, err := processes.Start(within(t), s)
-	check.OK(t)(err)
+	p := check.Value(processes.Start(within(t), s))(t)
 	t.Cleanup(func() { _ = p.Kill(); <-p.Done() })
 	return p
 }
@@ -110,7 +109,6 @@ func answers(addr string, patience time.Duration) bool {
 	return err == nil
 }
 
-// until waits until the condition holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx := within(t)
@@ -142,8 +140,7 @@ func killedParent(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(within(t), os.Args[0])
 	cmd.Env = append(os.Environ(), role+"=parent")
-	out, err := cmd.StdoutPipe()
-	check.OK(t)(err)
+	out := check.Value(cmd.StdoutPipe())(t)
 	check.OK(t)(cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	addr := strings.TrimSpace(line)

@@ -16,12 +16,11 @@ type event struct {
 func TestAPoolReplacesWhatEndsUnexpectedly(t *testing.T) {
 	t.Parallel()
 	events := make(chan event, 100)
-	pool, err := processes.StartPool(within(t), processes.PoolOptions{
+	pool := check.Value(processes.StartPool(within(t), processes.PoolOptions{
 		Spec: spec("child", nil), Size: 3,
 		Started: func(p *processes.Process) { events <- event{"started", p, false} },
 		Ended:   func(p *processes.Process, _ error, unexpected bool) { events <- event{"ended", p, unexpected} },
-	})
-	check.OK(t)(err)
+	}))(t)
 	for range 3 {
 		<-events
 	}
@@ -38,9 +37,7 @@ func TestAPoolReplacesWhatEndsUnexpectedly(t *testing.T) {
 		t.Errorf("got children %v, want three with the new one last", got)
 	}
 	children := pool.Processes()
-	if err := pool.Stop(within(t)); err != nil {
-		t.Errorf("got %v, want the pool to stop", err)
-	}
+	check.OK(t)(pool.Stop(within(t)))
 	for range children {
 		if got := next(t, events); got.what != "ended" || got.unexpected {
 			t.Errorf("got event %+v, want the end of a child that was stopped", got)

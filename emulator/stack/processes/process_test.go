@@ -18,15 +18,9 @@ func TestAChildRunsUntilItIsStopped(t *testing.T) {
 	t.Parallel()
 	var got lines
 	p := start(t, spec("child", got.add))
-	if err := p.Err(); err != nil {
-		t.Errorf("got %v of a running child, want nil", err)
-	}
-	if err := p.Stop(within(t)); err != nil {
-		t.Errorf("got %v, want it to stop", err)
-	}
-	if got := p.Err(); !errors.Is(got, processes.ErrExited) {
-		t.Errorf("got %v, want ErrExited", got)
-	}
+	check.OK(t)(p.Err())
+	check.OK(t)(p.Stop(within(t)))
+	check.Err(t, "the end", processes.ErrExited)(p.Err())
 	if answers(p.Addr(), time.Second) {
 		t.Error("got an answer from a stopped child, want none")
 	}
@@ -45,9 +39,7 @@ func TestKillEndsAChildAtOnce(t *testing.T) {
 	if got := p.Err(); got == nil || !strings.Contains(got.Error(), "killed") {
 		t.Errorf("got %v, want the signal named", got)
 	}
-	if err := p.Kill(); err != nil {
-		t.Errorf("got %v when killing it again, want nil", err)
-	}
+	check.OK(t)(p.Kill())
 }
 
 func TestStopKillsAChildThatWillNotEnd(t *testing.T) {
@@ -55,9 +47,7 @@ func TestStopKillsAChildThatWillNotEnd(t *testing.T) {
 	p := start(t, spec("stubborn", nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.Stop(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the reason why it was killed", err)
-	}
+	check.Err(t, "stop, when its context is done", context.Canceled)(p.Stop(ctx))
 	wait(t, p.Done(), "end of the child when Stop has returned")
 }
 
@@ -69,9 +59,7 @@ func TestPausedChildAnswersOnlyAfterItResumes(t *testing.T) {
 	until(t, "a paused child does not answer", func() bool { return !answers(p.Addr(), 100*time.Millisecond) })
 	check.OK(t)(p.Signal(syscall.SIGCONT))
 	until(t, "a continued child answers", func() bool { return answers(p.Addr(), time.Second) })
-	if err := errors.Join(p.Signal(syscall.SIGSTOP), p.Stop(within(t))); err != nil {
-		t.Errorf("got %v when stopping a paused child, want nil", err)
-	}
+	check.OK(t)(errors.Join(p.Signal(syscall.SIGSTOP), p.Stop(within(t))))
 }
 
 func TestChildThatEndsBeforeItIsHealthyIsAnErrorWithItsLastLine(t *testing.T) {

@@ -91,7 +91,6 @@ type progress struct {
 	text strings.Builder // of the lines that name no package
 }
 
-// Write implements [io.Writer].
 func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

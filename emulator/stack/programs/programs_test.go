@@ -13,9 +13,7 @@ func TestProgramsAreShared(t *testing.T) {
 	const program = "shared/crash/testdata/child"
 	t.Setenv(sharedVariable, t.TempDir())
 	build := func(flags ...string) string {
-		path, err := Build(t.Context(), io.Discard, t.TempDir(), program, flags...)
-		check.OK(t)(err)
-		return path
+		return check.Value(Build(t.Context(), io.Discard, t.TempDir(), program, flags...))(t)
 	}
 	first := build()
 	check.OK(t)(os.WriteFile(first, []byte("built already"), 0o600))

@@ -2,6 +2,7 @@ package book_test
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
@@ -44,19 +45,14 @@ func TestAccountsStayAsTheyWere(t *testing.T) {
 				apply(book.Request{Kind: book.Deposit, UserID: k.UserID, Units: 1})
 				want[k] = book.Account{Units: want[k].Units + 1, Status: book.Active}
 			}
-			then, at := b.Accounts(), map[book.AccountKey]book.Account{}
-			for k, a := range want {
-				at[k] = a
-			}
+			then, at := b.Accounts(), maps.Clone(want)
 			read.Go(func() {
 				if d := cmp.Diff(at, balances(then)); d != "" || len(then) != len(at) {
 					t.Errorf("%d accounts, (-want +got) %s", len(then), d)
 				}
 			})
 			defer func() {
-				if d := cmp.Diff(at, balances(then)); d != "" {
-					t.Errorf("in the end (-want +got) %s", d)
-				}
+				check.Same(t, "in the end", balances(then), at)
 			}()
 		}
 	})

@@ -3,6 +3,7 @@ package book_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -59,9 +60,7 @@ func TestRepeatMustMatchInEveryField(t *testing.T) {
 		for _, resolve := range []bool{false, true} {
 			rules := rules
 			rules.Resolve = resolve
-			if e, _, err := b.Decide(r, rules); !errors.Is(err, book.ErrContradiction) {
-				t.Errorf("another %s: got %+v, %v; want %v", what, e, err, book.ErrContradiction)
-			}
+			check.Err(t, fmt.Sprintf("another %s", what), book.ErrContradiction)(b.Decide(r, rules))
 		}
 	}
 }
@@ -75,9 +74,7 @@ func TestH17FutureRequestGetsNoAnswer(t *testing.T) {
 	} {
 		r := withdrawal("R", 10)
 		r.CreatedAt = createdAt
-		if e, _, err := stocked(t).Decide(r, rules); !errors.Is(err, want) {
-			t.Errorf("created %d µs after now: got %+v, %v; want %v", createdAt-now, e, err, want)
-		}
+		check.Err(t, fmt.Sprintf("created %d µs after now", createdAt-now), want)(stocked(t).Decide(r, rules))
 	}
 }
 
@@ -115,9 +112,7 @@ func TestImpossibleEntryIsRefused(t *testing.T) {
 			t.Fatalf("%s: it changed the book", what)
 		}
 	}
-	if err := b.Apply(possible); err != nil {
-		t.Errorf("the entry that the others were made of: %v", err)
-	}
+	check.OK(t)(b.Apply(possible))
 }
 
 func image(t testing.TB, b *book.Book) []byte {
@@ -144,22 +139,16 @@ func TestImageStaysAsItWas(t *testing.T) {
 	}
 	var to bytes.Buffer
 	check.OK(t)(i.Write(&to))
-	got, err := book.Read(to.Bytes())
-	check.OK(t)(err)
+	got := check.Value(book.Read(to.Bytes()))(t)
 	if a, _ := got.Account(book.AccountKey{UserID: 1, AssetID: 1}); a.Units != 90 || a.Status != book.Active || got.Answered() != 3003 || got.Seq() != i.Seq() {
 		t.Errorf("the image: got %+v, %d keys, line %d; want 90 units, ACTIVE, 3003 keys, line %d", a, got.Answered(), got.Seq(), i.Seq())
 	}
 	if e, fresh, err := got.Decide(withdrawal("R", 10), rules); err != nil || fresh || e.Seq != i.Seq() {
 		t.Errorf("what was answered: got %+v, fresh %v, %v; want line %d", e, fresh, err, i.Seq())
 	}
-	if e, _, err := b.Decide(withdrawal("R", 10), rules); !errors.Is(err, book.ErrBeyondHorizon) {
-		t.Errorf("below the floor: got %+v, %v; want %v", e, err, book.ErrBeyondHorizon)
-	}
-	again, err := book.Read(image(t, b))
-	check.OK(t)(err)
-	if e, _, err := again.Decide(withdrawal("R", 10), rules); !errors.Is(err, book.ErrBeyondHorizon) {
-		t.Errorf("below the floor, from an image: got %+v, %v; want %v", e, err, book.ErrBeyondHorizon)
-	}
+	check.Err(t, "below the floor", book.ErrBeyondHorizon)(b.Decide(withdrawal("R", 10), rules))
+	again := check.Value(book.Read(image(t, b)))(t)
+	check.Err(t, "below the floor, from an image", book.ErrBeyondHorizon)(again.Decide(withdrawal("R", 10), rules))
 }
 
 // A floor prevents answers for forgotten keys only, to the microsecond, even if a higher floor was
@@ -178,9 +167,7 @@ func TestH17FloorIsOnlyAsHighAsNecessary(t *testing.T) {
 	for _, floor := range []book.Micros{now + 1, now + 60*24*60*minute} {
 		check.OK(t)(b.Apply(b.FloorEntry(floor, now)))
 		for _, id := range []string{"R", "unknown, as old"} {
-			if e, _, err := b.Decide(withdrawal(id, 10), rules); !errors.Is(err, book.ErrBeyondHorizon) {
-				t.Errorf("floor %d, %s: got %+v, %v; want %v", floor-now, id, e, err, book.ErrBeyondHorizon)
-			}
+			check.Err(t, fmt.Sprintf("floor %d, %s", floor-now, id), book.ErrBeyondHorizon)(b.Decide(withdrawal(id, 10), rules))
 		}
 	}
 	if e, _, err := b.Decide(younger, rules); b.Answered() != 0 || !errors.Is(err, book.ErrBeyondHorizon) {
@@ -203,14 +190,10 @@ func TestDamagedImageIsNotRead(t *testing.T) {
 		flipped := slices.Clone(whole)
 		flipped[at] ^= 0x41
 		for what, damaged := range map[string][]byte{"flipped": flipped, "cut": whole[:at]} {
-			if _, err := book.Read(damaged); !errors.Is(err, book.ErrImage) {
-				t.Errorf("%s at byte %d: got %v, want %v", what, at, err, book.ErrImage)
-			}
+			check.Err(t, fmt.Sprintf("%s at byte %d", what, at), book.ErrImage)(book.Read(damaged))
 		}
 	}
-	if _, err := book.Read(append(slices.Clone(whole), 0)); !errors.Is(err, book.ErrImage) {
-		t.Errorf("longer: got %v, want %v", err, book.ErrImage)
-	}
+	check.Err(t, "longer", book.ErrImage)(book.Read(append(slices.Clone(whole), 0)))
 }
 
 // An entry is read from a log exactly as it was written.
@@ -242,9 +225,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := book.Parse(1, e.Append(nil)); err != nil || again != e {
-			t.Errorf("%x: got %+v, then %+v, %v", body, e, again, err)
-		}
+		check.Equal(t, fmt.Sprintf("%x", body), check.Value(book.Parse(1, e.Append(nil)))(t), e)
 	})
 }
 

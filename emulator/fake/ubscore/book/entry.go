@@ -33,7 +33,7 @@ const (
 	RecordedWithdraw
 	RecordedDeposit
 	RecordedRefund
-	LateRefund // isCredit a refund whose withdrawal was forgotten
+	LateRefund // applies a refund whose withdrawal was forgotten
 
 	// Adjustments. The first two change the journal's sum only, the other two the balance only.
 	JournalCredit

@@ -105,17 +105,14 @@ func TestOperatorsStatementIsTheAnswer(t *testing.T) {
 		if after, _ := b.Account(book.AccountKey{UserID: 1, AssetID: 1}); after != before {
 			t.Errorf("applied %t: the account went from %+v to %+v", applied, before, after)
 		}
-		again, err := book.Read(image(t, b))
-		check.OK(t)(err)
+		again := check.Value(book.Read(image(t, b)))(t)
 		for _, b := range []*book.Book{b, again} {
 			for _, kind := range []book.Kind{book.Withdraw, book.Deposit} {
 				e, fresh, err := b.Decide(as(kind, withdrawal("gone", 10)), rules)
 				if err != nil || fresh || (e.Refused == "") != applied || e.Answer().Op != kind.Op() {
 					t.Errorf("a duplicate, applied %t: got %+v, fresh %t, %v", applied, e.Answer(), fresh, err)
 				}
-				if _, _, err := b.Decide(as(kind, withdrawal("gone", 11)), rules); !errors.Is(err, book.ErrContradiction) {
-					t.Errorf("other units under the key: got %v, want %v", err, book.ErrContradiction)
-				}
+				check.Err(t, "other units under the key", book.ErrContradiction)(b.Decide(as(kind, withdrawal("gone", 11)), rules))
 			}
 			if e := recordWord(t, b, as(book.Deposit, withdrawal("gone", 10)), !applied); (e.Refused == "") != applied {
 				t.Errorf("the opposite word: got %+v, want what is stored", e)
@@ -131,9 +128,7 @@ func TestRefundAfterStatementIsAppliedOnce(t *testing.T) {
 	b := floored(t)
 	recordWord(t, b, withdrawal("back", 10), true)
 	refund := as(book.Refund, withdrawal("back", 10))
-	if e, _, err := b.Decide(refund, rules); !errors.Is(err, book.ErrBeyondHorizon) {
-		t.Fatalf("the refund that was done: got %+v, %v; want %v", e, err, book.ErrBeyondHorizon)
-	}
+	check.Err(t, "the refund that was done", book.ErrBeyondHorizon)(b.Decide(refund, rules))
 	before, _ := b.Account(book.AccountKey{UserID: 1, AssetID: 1})
 	recordWord(t, b, refund, true)
 	if after, _ := b.Account(book.AccountKey{UserID: 1, AssetID: 1}); after != before {
@@ -161,9 +156,7 @@ func TestStatementAboutRememberedKeyIsRefused(t *testing.T) {
 	for what, r := range map[string]book.Request{
 		"a key as young as the floor": young, "the refund of a remembered withdrawal": as(book.Refund, withdrawal("L", 10)),
 	} {
-		if e, _, err := b.Decide(r, with); !errors.Is(err, book.ErrNotForgotten) {
-			t.Errorf("%s: got %+v, %v; want %v", what, e, err, book.ErrNotForgotten)
-		}
+		check.Err(t, what, book.ErrNotForgotten)(b.Decide(r, with))
 	}
 }
 
@@ -197,16 +190,13 @@ func TestAdjustmentIsAppliedOnce(t *testing.T) {
 		b := stocked(t)
 		with := rules
 		with.Found = 99
-		if _, _, err := b.Decide(as(kind, withdrawal("finding-1", 7)), with); !errors.Is(err, book.ErrAccountMoved) {
-			t.Errorf("%s by another balance: got %v, want %v", kind.Op(), err, book.ErrAccountMoved)
-		}
+		check.Err(t, fmt.Sprintf("%s by another balance", kind.Op()), book.ErrAccountMoved)(b.Decide(as(kind, withdrawal("finding-1", 7)), with))
 		with.Found = 100
 		e, fresh, err := b.Decide(as(kind, withdrawal("finding-1", 7)), with)
 		if err != nil || !fresh || b.Apply(e) != nil {
 			t.Fatalf("%s: got %+v, %v", kind.Op(), e, err)
 		}
-		again, err := book.Read(image(t, b))
-		check.OK(t)(err)
+		again := check.Value(book.Read(image(t, b)))(t)
 		if a, _ := again.Account(book.AccountKey{UserID: 1, AssetID: 1}); a.Units != units {
 			t.Errorf("%s: got %d units, want %d", kind.Op(), a.Units, units)
 		}
@@ -214,9 +204,7 @@ func TestAdjustmentIsAppliedOnce(t *testing.T) {
 			t.Errorf("%s again: fresh %t, %v; want what is stored", kind.Op(), fresh, err)
 		}
 		other := book.JournalCredit + book.BalanceDebit - kind
-		if _, _, err := again.Decide(as(other, withdrawal("finding-1", 7)), with); !errors.Is(err, book.ErrContradiction) {
-			t.Errorf("another adjustment of the finding: got %v, want %v", err, book.ErrContradiction)
-		}
+		check.Err(t, "another adjustment of the finding", book.ErrContradiction)(again.Decide(as(other, withdrawal("finding-1", 7)), with))
 	}
 	b := stocked(t)
 	with := rules
@@ -227,9 +215,7 @@ func TestAdjustmentIsAppliedOnce(t *testing.T) {
 		"below zero": as(book.BalanceDebit, withdrawal("finding-1", 101)), "overflow": as(book.BalanceCredit, withdrawal("finding-1", ^uint64(0))),
 		"no account": as(book.JournalCredit, unknownUser), "nothing": as(book.JournalDebit, withdrawal("finding-1", 0)),
 	} {
-		if _, _, err := b.Decide(r, with); !errors.Is(err, book.ErrOutOfRange) {
-			t.Errorf("%s: got %v, want %v", what, err, book.ErrOutOfRange)
-		}
+		check.Err(t, what, book.ErrOutOfRange)(b.Decide(r, with))
 		before := image(t, b)
 		if err := b.Apply(book.Entry{Request: r, Seq: b.Seq() + 1, At: now}); err == nil || !bytes.Equal(before, image(t, b)) {
 			t.Errorf("%s, as a line: got %v, want it refused", what, err)

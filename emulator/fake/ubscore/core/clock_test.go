@@ -2,7 +2,6 @@ package core_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -117,9 +116,7 @@ func TestFutureRequestIsNotStored(t *testing.T) {
 			func() (book.Entry, error) { return c.Do(t.Context(), r) },
 			func() (book.Entry, error) { return c.Resolve(t.Context(), r) },
 		} {
-			if e, err := ask(); !errors.Is(err, book.ErrAhead) {
-				t.Errorf("created in 45 days: got %+v, %v; want %v", e, err, book.ErrAhead)
-			}
+			check.Err(t, "created in 45 days", book.ErrAhead)(ask())
 		}
 	}
 	if _, last, err := journal(c, 0, 10); err != nil || last != 2 {
@@ -128,9 +125,7 @@ func TestFutureRequestIsNotStored(t *testing.T) {
 	do(t, c, deposit("of now", epoch), "")
 	clock.pass(45 * day)
 	first := do(t, c, r, "")
-	if again := do(t, c, r, ""); again != first {
-		t.Errorf("again: got %+v, want %+v", again, first)
-	}
+	check.Equal(t, "again", do(t, c, r, ""), first)
 	wantUnits(t, c, 1002)
 }
 
@@ -173,8 +168,7 @@ func TestWrongClockIsLoggedOnce(t *testing.T) {
 			t.Parallel()
 			clock, log := &clock{now: epoch}, &messages{}
 			o := core.Options{Folder: t.TempDir(), Now: clock.Now, Elapsed: clock.Elapsed, Log: slog.New(slog.NewTextHandler(log, nil))}
-			c, err := core.Open(o)
-			check.OK(t)(err)
+			c := check.Value(core.Open(o))(t)
 			defer c.Close()
 			ask := func(times int, createdAt time.Time) {
 				for range times {

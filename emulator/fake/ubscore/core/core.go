@@ -7,6 +7,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,18 +99,8 @@ func Open(o Options) (*Core, error) {
 		opened := time.Now()
 		o.Elapsed = func() time.Duration { return time.Since(opened) }
 	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Disk == nil {
-		o.Disk = wal.System{}
-	}
-	if o.Horizon == 0 {
-		o.Horizon = DefaultHorizon
-	}
-	if o.SnapshotEvery == 0 {
-		o.SnapshotEvery = DefaultSnapshotEvery
-	}
+	o.Log, o.Disk = cmp.Or(o.Log, slog.Default()), cmp.Or[wal.Disk](o.Disk, wal.System{})
+	o.Horizon, o.SnapshotEvery = cmp.Or(o.Horizon, DefaultHorizon), cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
 	c := &Core{
 		options: o, log: o.Log, jobs: make(chan job, maxWaiting),
 		stop: make(chan struct{}), stopped: make(chan struct{}), snapshots: make(chan struct{}, 1),

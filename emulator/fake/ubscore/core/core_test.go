@@ -28,8 +28,7 @@ var quiet = slog.New(slog.DiscardHandler)
 func open(t testing.TB, o core.Options) *core.Core {
 	t.Helper()
 	o.Log = quiet
-	c, err := core.Open(o)
-	check.OK(t)(err)
+	c := check.Value(core.Open(o))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -166,9 +165,7 @@ func snapshots(t testing.TB, c *core.Core, folder string) (names []string, units
 		do(t, c, withdrawal(fmt.Sprint("w-", 1000-units), 1), "")
 		names = list(t, folder)
 	}
-	if err := c.Close(); err != nil { // no snapshot is being written after it
-		t.Fatal(err)
-	}
+	check.OK(t)(c.Close()) // no snapshot is being written after it
 	if names = list(t, folder); len(names) != 2 {
 		t.Fatalf("snapshots: got %v, want two kept", names)
 	}
@@ -177,8 +174,7 @@ func snapshots(t testing.TB, c *core.Core, folder string) (names []string, units
 
 func list(t testing.TB, folder string) []string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(folder, "snapshot-*.img"))
-	check.OK(t)(err)
+	names := check.Value(filepath.Glob(filepath.Join(folder, "snapshot-*.img")))(t)
 	slices.Sort(names)
 	return names
 }
@@ -234,11 +230,9 @@ func TestViewStaysAsItWas(t *testing.T) {
 	for user := range int64(25) {
 		do(t, c, book.Request{Kind: book.Deposit, ReqID: fmt.Sprint("d-", user), UserID: 100 - user, AssetID: 1, Units: 5, CreatedAt: book.MicrosOf(time.Now())}, "")
 	}
-	view, err := c.NewView(t.Context())
-	check.OK(t)(err)
+	view := check.Value(c.NewView(t.Context()))(t)
 	do(t, c, withdrawal("in between", 1000), "")
-	view, err = c.ViewOf(view.Seq)
-	check.OK(t)(err)
+	view = check.Value(c.ViewOf(view.Seq))(t)
 	var paged []book.Balance
 	for after, more := (book.AccountKey{}), true; more; {
 		var page []book.Balance
@@ -251,13 +245,9 @@ func TestViewStaysAsItWas(t *testing.T) {
 	}
 	for i := range 5 {
 		do(t, c, book.Request{Kind: book.Deposit, ReqID: fmt.Sprint("e-", i), UserID: 1, AssetID: 1, Units: 5, CreatedAt: book.MicrosOf(time.Now())}, "")
-		if _, err := c.NewView(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(c.NewView(t.Context()))
 	}
-	if _, err := c.ViewOf(view.Seq); !errors.Is(err, core.ErrViewGone) {
-		t.Errorf("a view after five newer ones: got %v, want %v", err, core.ErrViewGone)
-	}
+	check.Err(t, "a view after five newer ones", core.ErrViewGone)(c.ViewOf(view.Seq))
 }
 
 // A forgotten key is not answered, even with a clock that was set back: a key that a snapshot dropped
@@ -285,16 +275,12 @@ func TestH17ForgottenKeyNeverAppliesAgain(t *testing.T) {
 				func() (book.Entry, error) { return c.Do(t.Context(), old) },
 				func() (book.Entry, error) { return c.Resolve(t.Context(), old) },
 			} {
-				if e, err := again(); !errors.Is(err, book.ErrBeyondHorizon) {
-					t.Errorf("a forgotten withdrawal, clock moved by %s: got %+v, %v; want %v", set, e, err, book.ErrBeyondHorizon)
-				}
+				check.Err(t, fmt.Sprintf("a forgotten withdrawal, clock moved by %s", set), book.ErrBeyondHorizon)(again())
 			}
 		}
 		wantUnits(t, c, 880)
 		check.OK(t)(c.Close())
 		c = open(t, o)
 	}
-	if got := sum(t, c, 24)[book.AccountKey{UserID: 1, AssetID: 1}]; got != 880 {
-		t.Errorf("the journal after keys were forgotten: got %d units, want 880", got)
-	}
+	check.Equal(t, "the journal after keys were forgotten (units)", sum(t, c, 24)[book.AccountKey{UserID: 1, AssetID: 1}], 880)
 }

@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,13 +18,10 @@ const firstSegment = "wal-00000000000000000001.log"
 // is called.
 func replaceFile(t *testing.T, path, device string) (putBack func()) {
 	t.Helper()
-	path, err := filepath.EvalSymlinks(path)
-	check.OK(t)(err)
-	d, err := os.OpenFile(device, os.O_RDWR, 0)
-	check.OK(t)(err)
+	path = check.Value(filepath.EvalSymlinks(path))(t)
+	d := check.Value(os.OpenFile(device, os.O_RDWR, 0))(t)
 	defer d.Close()
-	descriptors, err := os.ReadDir("/proc/self/fd")
-	check.OK(t)(err)
+	descriptors := check.Value(os.ReadDir("/proc/self/fd"))(t)
 	for _, e := range descriptors {
 		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
 		var fd int
@@ -53,9 +49,7 @@ func TestAFailedFsyncHalts(t *testing.T) {
 			o := core.Options{Folder: t.TempDir()}
 			c := stocked(t, o)
 			putBack := replaceFile(t, filepath.Join(o.Folder, firstSegment), device)
-			if e, err := c.Do(t.Context(), withdrawal("lost", 400)); !errors.Is(err, wal.ErrFailed) {
-				t.Errorf("a withdrawal without a disk: got %+v, %v; want %v", e, err, wal.ErrFailed)
-			}
+			check.Err(t, "a withdrawal without a disk", wal.ErrFailed)(c.Do(t.Context(), withdrawal("lost", 400)))
 			putBack()
 			halted(t, c, wal.ErrFailed, "make room or replace it")
 			check.OK(t)(c.Close())
@@ -82,9 +76,7 @@ func TestFailedFsyncEndsTheLog(t *testing.T) {
 			check.OK(t)(commitLine(l, "durable"))
 			putBack := replaceFile(t, filepath.Join(folder, firstSegment), device)
 			for range 2 { // the second time by a disk that is sound again
-				if err := commitLine(l, "lost"); !errors.Is(err, wal.ErrFailed) {
-					t.Errorf("append and sync: got %v, want %v", err, wal.ErrFailed)
-				}
+				check.Err(t, "append and sync", wal.ErrFailed)(commitLine(l, "lost"))
 				putBack()
 				putBack = func() {}
 			}

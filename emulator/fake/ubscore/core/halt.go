@@ -13,10 +13,8 @@ type HaltError struct {
 	Advice string // for an operator
 }
 
-// Error returns the cause and the advice.
 func (h *HaltError) Error() string { return "halted: " + h.Cause.Error() + "; " + h.Advice }
 
-// Unwrap returns the cause.
 func (h *HaltError) Unwrap() error { return h.Cause }
 
 // errSnapshot reports that no snapshot is complete, or none fits the log.

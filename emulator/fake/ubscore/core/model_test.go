@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/book"
@@ -245,8 +244,7 @@ func (m *machine) compare(t *rapid.T, r book.Request, resolve bool, got book.Ent
 
 // check compares the balances of core and model, and both with the sum of the journal.
 func (m *machine) check(t *rapid.T) {
-	view, err := m.core.NewView(t.Context())
-	check.OK(t)(err)
+	view := check.Value(m.core.NewView(t.Context()))(t)
 	got := map[book.AccountKey]book.Account{}
 	for _, b := range view.Balances {
 		got[b.AccountKey] = b.Account
@@ -255,12 +253,8 @@ func (m *machine) check(t *rapid.T) {
 	for k, units := range m.model.balances {
 		want[k] = book.Account{Units: units, Status: m.model.statuses[k]}
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Fatalf("balances (-want +got): %s", d)
-	}
-	if d := cmp.Diff(units(got), sum(t, m.core, view.Seq)); d != "" {
-		t.Fatalf("balances and the sum of the journal (-balances +journal): %s", d)
-	}
+	check.Same(t, "balances", got, want)
+	check.Same(t, "balances and the sum of the journal", sum(t, m.core, view.Seq), units(got))
 }
 
 func units(accounts map[book.AccountKey]book.Account) map[book.AccountKey]uint64 {

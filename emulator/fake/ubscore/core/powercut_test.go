@@ -25,7 +25,6 @@ type forgetfulDisk struct {
 	content map[uint64][]byte // by inode
 }
 
-// Sync implements [wal.Disk].
 func (d *forgetfulDisk) Sync(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -44,7 +43,6 @@ func (d *forgetfulDisk) Sync(f *os.File) error {
 	return nil
 }
 
-// SyncFolder implements [wal.Disk].
 func (d *forgetfulDisk) SyncFolder(folder string) error {
 	if filepath.Clean(folder) != filepath.Clean(d.Folder) {
 		return nil
@@ -98,9 +96,7 @@ func TestPowerCutKeepsSnapshotsComplete(t *testing.T) {
 	for n := range 4 {
 		do(t, c, withdrawal(fmt.Sprint("w-", n), 1), "")
 	}
-	if err := c.Close(); err != nil { // waits for the snapshot
-		t.Fatal(err)
-	}
+	check.OK(t)(c.Close()) // waits for the snapshot
 	left := t.TempDir()
 	check.OK(t)(disk.cut(left))
 	if found, err := filepath.Glob(filepath.Join(left, "snapshot-*.img")); err != nil || len(found) == 0 {

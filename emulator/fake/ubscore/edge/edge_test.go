@@ -24,8 +24,7 @@ const secret = "the secret of the tests"
 // filled returns the address of a core that has answered n requests with ids of maximal length.
 func filled(t *testing.T, n int, of string) string {
 	t.Helper()
-	c, err := core.Open(core.Options{Folder: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	check.OK(t)(err)
+	c := check.Value(core.Open(core.Options{Folder: t.TempDir(), Log: slog.New(slog.DiscardHandler)}))(t)
 	server := httptest.NewServer(edge.New(c, secret))
 	t.Cleanup(func() { server.Close(); _ = c.Close() })
 	now := book.MicrosOf(time.Now())
@@ -48,11 +47,9 @@ func filled(t *testing.T, n int, of string) string {
 
 func get(t *testing.T, url string) []byte {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	check.OK(t)(err)
+	r := check.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	r.Header.Set("Authorization", "Bearer "+secret)
-	resp, err := http.DefaultClient.Do(r)
-	check.OK(t)(err)
+	resp := check.Value(http.DefaultClient.Do(r))(t)
 	defer resp.Body.Close()
 	content, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {

@@ -86,9 +86,7 @@ func TestCompleteLastRecordStays(t *testing.T) {
 	all, _ := dead(t)
 	l, r := open(t, wal.Options{Folder: laid(t, all)})
 	wantLines(t, l, "one", "two", "three", "four", "five")
-	if r.Torn != 0 {
-		t.Errorf("bytes cut off: got %d, want none", r.Torn)
-	}
+	check.Equal(t, "bytes cut off", r.Torn, 0)
 }
 
 // A log with a changed byte, or an end, before the durable end is not opened and not changed.
@@ -139,9 +137,7 @@ func wantDamage(t *testing.T, what string, all map[string][]byte) {
 	if !errors.As(err, &damage) {
 		t.Errorf("%s: got %v, want damage", what, err)
 	}
-	if d := cmp.Diff(without(all, "lock"), without(files(t, folder), "lock")); d != "" {
-		t.Errorf("%s: the folder was changed: %s", what, d)
-	}
+	check.Same(t, fmt.Sprintf("%s: the folder", what), without(files(t, folder), "lock"), without(all, "lock"))
 }
 
 // A gap or a repetition in the numbers is damage, in complete records too.

@@ -14,10 +14,8 @@ type Disk interface {
 // System is the operating system's [Disk].
 type System struct{}
 
-// Sync implements [Disk].
 func (System) Sync(f *os.File) error { return f.Sync() }
 
-// SyncFolder implements [Disk].
 func (System) SyncFolder(folder string) error {
 	f, err := os.Open(folder)
 	if err != nil {

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,12 +19,7 @@ type Recovery struct {
 // [ErrLocked] if another process has it, and a [*Damage] if the log is damaged. Then the folder is
 // unchanged.
 func Open(o Options) (*Log, Recovery, error) {
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = defaultSegmentBytes
-	}
-	if o.Disk == nil {
-		o.Disk = System{}
-	}
+	o.SegmentBytes, o.Disk = cmp.Or(o.SegmentBytes, defaultSegmentBytes), cmp.Or[Disk](o.Disk, System{})
 	if err := makeFolder(o.Disk, o.Folder); err != nil {
 		return nil, Recovery{}, err
 	}

@@ -1,7 +1,6 @@
 package wal_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,13 +59,10 @@ func wantLines(t testing.TB, l *wal.Log, want ...string) {
 // files returns the content of the folder's files by name.
 func files(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
-	entries, err := os.ReadDir(folder)
-	check.OK(t)(err)
+	entries := check.Value(os.ReadDir(folder))(t)
 	all := map[string][]byte{}
 	for _, e := range entries {
-		content, err := os.ReadFile(filepath.Join(folder, e.Name()))
-		check.OK(t)(err)
-		all[e.Name()] = content
+		all[e.Name()] = check.Value(os.ReadFile(filepath.Join(folder, e.Name())))(t)
 	}
 	return all
 }
@@ -137,9 +133,7 @@ func TestSecondProcessCannotOpenTheFolder(t *testing.T) {
 	t.Parallel()
 	o := wal.Options{Folder: t.TempDir()}
 	l, _ := open(t, o)
-	if _, _, err := wal.Open(o); !errors.Is(err, wal.ErrLocked) {
-		t.Errorf("a second open: got %v, want %v", err, wal.ErrLocked)
-	}
+	check.Err(t, "a second open", wal.ErrLocked)(wal.Open(o))
 	check.OK(t)(l.Close())
 	open(t, o)
 }
@@ -173,8 +167,6 @@ func TestReaderContinuesWhereItStopped(t *testing.T) {
 			})
 			check.OK(t)(err)
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%d at a time (-want +got): %s", each, d)
-		}
+		check.Same(t, fmt.Sprintf("%d at a time", each), got, want)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
 	"slices"
 	"sync"
@@ -35,7 +34,6 @@ type several struct {
 	seen []string // "node result", in order, by the number of the node
 }
 
-// excludeFor is how long nodes are excluded in these tests.
 const excludeFor = 100 * time.Millisecond
 
 func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) *several {
@@ -45,8 +43,7 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) 
 	each := evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}
 	o := nodes.Options{ChainID: each.ChainID, ExcludeFor: excludeFor, Watch: s.watch}
 	for range n {
-		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1})
-		check.OK(t)(err)
+		proxy := check.Value(rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1}))(t)
 		t.Cleanup(func() { _ = proxy.Close() })
 		s.proxies, o.URLs = append(s.proxies, proxy), append(o.URLs, proxy.URL())
 	}
@@ -64,8 +61,7 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options, *evm.Options)) 
 
 func devChain(t *testing.T, id uint64) *devchain.Chain {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{ChainID: id, Accounts: devchain.DevAccounts(2)})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{ChainID: id, Accounts: devchain.DevAccounts(2)}))(t)
 	t.Cleanup(func() { _ = chain.Close() })
 	return chain
 }
@@ -80,7 +76,6 @@ func (s *several) number(name string) int {
 	return slices.IndexFunc(s.proxies, func(p *rpcproxy.Proxy) bool { return p.URL() == "http://"+name })
 }
 
-// saw reports whether this result of node i was reported.
 func (s *several) saw(i int, result nodes.Result) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,25 +85,17 @@ func (s *several) saw(i int, result nodes.Result) bool {
 // query queries the chain and checks that the node answers.
 func (s *several) query(t *testing.T, when string, node int) txmanager.ChainObservation {
 	t.Helper()
-	v, err := s.connector.Query(t.Context(), txmanager.ChainQuery{})
-	if err != nil {
-		t.Fatalf("query %s: %v", when, err)
-	}
+	v := check.Value(s.connector.Query(t.Context(), txmanager.ChainQuery{}))(t)
 	if got := s.number(v.Node); got != node {
 		t.Fatalf("query %s: got node %d, want %d; excluded: %v", when, got, node, s.connector.Excluded())
 	}
 	return v
 }
 
-// queryUntil repeats the query until the node answers it.
 func (s *several) queryUntil(t *testing.T, when string, node int) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
-		v, err := s.connector.Query(t.Context(), txmanager.ChainQuery{})
-		if err != nil {
-			t.Fatalf("query %s: %v", when, err)
-		}
-		if s.number(v.Node) == node {
+		if s.number(check.Value(s.connector.Query(t.Context(), txmanager.ChainQuery{}))(t).Node) == node {
 			return
 		}
 	}
@@ -139,9 +126,7 @@ func (s *several) compared(t *testing.T) txmanager.ChainObservation {
 func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
-	if err := other.Mine(200); err != nil { // far ahead
-		t.Fatal(err)
-	}
+	check.OK(t)(other.Mine(200)) // far ahead
 	for name, c := range map[string]struct {
 		result nodes.Result
 		inject func(s *several)
@@ -164,15 +149,11 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 					t.Errorf("results: got %v, want %q of node 0", s.seen, c.result)
 				}
 				s.query(t, "while it is "+name, 1)
-				if got := s.connector.Excluded(); len(got) != 1 {
-					t.Errorf("excluded: got %v, want one", got)
-				}
+				check.Equal(t, "excluded nodes", len(s.connector.Excluded()), 1)
 				s.proxies[0].SetFaults(rpcproxy.Faults{})
 				s.proxies[0].SetTarget(s.chain.URL())
 				s.queryUntil(t, "once it is well", 0)
-				if got := s.connector.Excluded(); len(got) != 0 {
-					t.Errorf("excluded at the end: got %v, want none", got)
-				}
+				check.Equal(t, "excluded nodes at the end", len(s.connector.Excluded()), 0)
 			})
 		}
 	}
@@ -185,10 +166,7 @@ func TestUnresponsiveNodeLeavesTimeForOthers(t *testing.T) {
 	s.proxies[0].SetFaults(rpcproxy.Faults{Hang: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
-	v, err := s.connector.Query(ctx, txmanager.ChainQuery{})
-	if err != nil || s.number(v.Node) != 1 {
-		t.Fatalf("query: got node %q, %v; want the second node's answer", v.Node, err)
-	}
+	check.Equal(t, "the node that answers", s.number(check.Value(s.connector.Query(ctx, txmanager.ChainQuery{}))(t).Node), 1)
 	if !s.saw(0, nodes.Failed) {
 		t.Errorf("results: got %v, want node 0 failed", s.seen)
 	}
@@ -204,9 +182,7 @@ func TestHighestNodeAnswersWhenAllAreExcluded(t *testing.T) {
 	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 13, LagShare: 1}) // behind the third too
 	s.proxies[2].SetFaults(rpcproxy.Faults{Lag: 6, LagShare: 1})
-	if v := s.query(t, "while two lag and one fails", 2); v.Head.Number != want-6 {
-		t.Errorf("head: got %d, want %d", v.Head.Number, want-6)
-	}
+	check.Equal(t, "head", s.query(t, "while two lag and one fails", 2).Head.Number, want-6)
 	for _, p := range s.proxies {
 		p.SetFaults(rpcproxy.Faults{Unavailable: 1})
 	}
@@ -227,9 +203,7 @@ func TestSingleHighNodeIsNotFollowed(t *testing.T) {
 	for range 3 {
 		s.query(t, "beside a high node", 0)
 	}
-	if got := s.connector.Excluded(); len(got) != 0 {
-		t.Errorf("excluded: got %v, want none", got)
-	}
+	check.Equal(t, "excluded nodes", len(s.connector.Excluded()), 0)
 }
 
 func (s *several) transfer(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) []byte {
@@ -239,11 +213,8 @@ func (s *several) transfer(t *testing.T, n uint64, edit func(*types.DynamicFeeTx
 	if edit != nil {
 		edit(inner)
 	}
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), inner)
-	check.OK(t)(err)
-	raw, err := tx.MarshalBinary()
-	check.OK(t)(err)
-	return raw
+	tx := check.Value(types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), inner))(t)
+	return check.Value(tx.MarshalBinary())(t)
 }
 
 // A send goes to every node and succeeds if one takes it. It is refused only if all refuse it for the
@@ -314,9 +285,7 @@ func TestSendReachesEachNode(t *testing.T) {
 		t.Fatalf("got %+v, want both taken", r)
 	}
 	for i := range got {
-		if n := got[i].Load(); n != 2 {
-			t.Errorf("node %d was sent %d transactions, want 2", i, n)
-		}
+		check.Equal(t, fmt.Sprint("transactions sent to node ", i), got[i].Load(), 2)
 	}
 	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.query(t, "without the first", 1)
@@ -342,8 +311,7 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	}
 	slots, other := chain.NewRequestSlots(limit), devChain(t, 1338)
 	s := severalNodes(t, 3, func(_ *nodes.Options, each *evm.Options) { each.RequestSlots, each.Trace = slots, trace })
-	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), RequestSlots: slots, Trace: trace})
-	check.OK(t)(err)
+	second := check.Value(evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), RequestSlots: slots, Trace: trace}))(t)
 	t.Cleanup(second.Close)
 	var group sync.WaitGroup
 	for range 8 {
@@ -401,9 +369,7 @@ func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 		t.Fatalf("got %d views; want those of the first two; excluded: %v", len(views), s.connector.Excluded())
 	}
 	for _, v := range views {
-		if want := s.number(v.Node) == 1; v.Lagging != want {
-			t.Errorf("node %d: got lagging %v, want %v", s.number(v.Node), v.Lagging, want)
-		}
+		check.Equal(t, fmt.Sprintf("node %d lags", s.number(v.Node)), v.Lagging, s.number(v.Node) == 1)
 	}
 }
 
@@ -419,9 +385,7 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.connector.QueryOthers(t.Context(), txmanager.ChainQuery{}, 9) // detects the other chain
-	if got := s.connector.Excluded(); len(got) != 4 {
-		t.Fatalf("excluded: got %v, want all but the first", got)
-	}
+	check.Equal(t, "excluded nodes (all but the first)", len(s.connector.Excluded()), 4)
 	s.proxies[2].SetFaults(rpcproxy.Faults{}) // not detected yet
 	s.proxies[3].SetTarget(s.chain.URL())
 	well := s.connector.Nodes()[2:4]
@@ -430,9 +394,7 @@ func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 		t.Errorf("down nodes: got %+v, want the views of %v", views, well)
 	}
 	want := map[string]nodes.Result{s.connector.Nodes()[1]: nodes.Failed, s.connector.Nodes()[4]: nodes.WrongChain}
-	if got := s.connector.Excluded(); !maps.Equal(got, want) {
-		t.Errorf("excluded: got %v, want %v", got, want)
-	}
+	check.Same(t, "excluded", s.connector.Excluded(), want)
 	s.proxies[1].SetFaults(rpcproxy.Faults{})
 	if views := s.connector.QueryExcluded(t.Context(), txmanager.ChainQuery{}, s.connector.Nodes()[1]); len(views) != 0 {
 		t.Errorf("down nodes but one: got %+v, want none", views)
@@ -471,8 +433,7 @@ func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 	for n, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 3, 9: 5} {
 		check.Equal(t, fmt.Sprintf("quorum of %d nodes", n), nodes.DefaultQuorum(n), want)
 	}
-	c, err := nodes.New(nodes.Options{ChainID: 1, Open: open, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}})
-	check.OK(t)(err)
+	c := check.Value(nodes.New(nodes.Options{ChainID: 1, Open: open, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}}))(t)
 	if got, want := c.Nodes(), []string{"a.example", "a.example#2", "b.example:8545"}; !slices.Equal(got, want) || c.Quorum() != 2 {
 		t.Errorf("got %v with a quorum of %d, want %v and 2", got, c.Quorum(), want)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -15,7 +16,6 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -35,22 +35,16 @@ type bundle struct {
 
 func setup(t *testing.T) bundle {
 	t.Helper()
-	chain, err := devchain.Start(t.Context(), devchain.Options{})
-	check.OK(t)(err)
-	proxy, err := rpcproxy.Start(rpcproxy.Options{Target: chain.URL(), Seed: 1})
-	check.OK(t)(err)
+	chain := check.Value(devchain.Start(t.Context(), devchain.Options{}))(t)
+	proxy := check.Value(rpcproxy.Start(rpcproxy.Options{Target: chain.URL(), Seed: 1}))(t)
 	b := bundle{chain: chain, proxy: proxy, account: devchain.DevAccounts(1)[0]}
 	for url, client := range map[string]**ethclient.Client{chain.URL(): &b.direct, proxy.URL(): &b.proxied} {
-		if *client, err = ethclient.Dial(url); err != nil {
-			t.Fatal(err)
-		}
+		*client = check.Value(ethclient.Dial(url))(t)
 	}
 	t.Cleanup(func() {
 		b.direct.Close()
 		b.proxied.Close()
-		if err := errors.Join(proxy.Close(), proxy.Close(), chain.Close()); err != nil {
-			t.Errorf("close: got %v, want nil", err)
-		}
+		check.Err(t, "close", nil)(errors.Join(proxy.Close(), proxy.Close(), chain.Close()))
 	})
 	return b
 }
@@ -58,20 +52,16 @@ func setup(t *testing.T) bundle {
 func (b bundle) transfer(t *testing.T, n uint64) *types.Transaction {
 	t.Helper()
 	id := new(big.Int).SetUint64(b.chain.ChainID())
-	tx, err := types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+	return check.Value(types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
 		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
-	})
-	check.OK(t)(err)
-	return tx
+	}))(t)
 }
 
 // pending is the node's own transaction count, with its pool.
 func (b bundle) pending(t *testing.T) uint64 {
 	t.Helper()
-	n, err := b.direct.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)))
-	check.OK(t)(err)
-	return n
+	return check.Value(b.direct.PendingNonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address))))(t)
 }
 
 // mined sends a transfer directly to the node and mines it.
@@ -90,9 +80,7 @@ func (b bundle) mine(t *testing.T, n int) {
 
 func (b bundle) struck(t *testing.T, want map[string]int) {
 	t.Helper()
-	if diff := cmp.Diff(want, b.proxy.Counts()); diff != "" {
-		t.Errorf("strikes: (-want +got)\n%s", diff)
-	}
+	check.Same(t, "strikes", b.proxy.Counts(), want)
 }
 
 // Without faults the proxy answers as the node does.
@@ -105,15 +93,9 @@ func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 		t.Errorf("sent again: got %v, want the node's own words", err)
 	}
 	b.mine(t, 1)
-	own, err := b.direct.TransactionReceipt(t.Context(), tx.Hash())
-	check.OK(t)(err)
-	got, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash())
-	if err != nil || got.BlockHash != own.BlockHash {
-		t.Errorf("receipt: got %v, %v; want the node's", got, err)
-	}
-	if _, err := b.proxied.TransactionReceipt(t.Context(), common.Hash{1}); !errors.Is(err, ethereum.NotFound) {
-		t.Errorf("receipt of nothing: got %v, want not found", err)
-	}
+	own := check.Value(b.direct.TransactionReceipt(t.Context(), tx.Hash()))(t)
+	check.Equal(t, "the receipt's block", check.Value(b.proxied.TransactionReceipt(t.Context(), tx.Hash()))(t).BlockHash, own.BlockHash)
+	check.Err(t, "receipt of nothing", ethereum.NotFound)(b.proxied.TransactionReceipt(t.Context(), common.Hash{1}))
 	b.struck(t, map[string]int{})
 }
 
@@ -142,9 +124,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 			} else if _, said := errors.AsType[rpc.Error](err); said {
 				t.Errorf("send: got the node's words %v, want none", err)
 			}
-			if n := b.pending(t); n != 1 {
-				t.Errorf("pending count at the node: got %d, want 1", n)
-			}
+			check.Equal(t, "pending count at the node", b.pending(t), 1)
 			another, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 			if name == rpcproxy.Hang {
 				another, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -182,9 +162,7 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("send: got %v, want %q", err, c.want)
 			}
-			if n := b.pending(t); n != 0 {
-				t.Errorf("pending count at the node: got %d, want 0", n)
-			}
+			check.Equal(t, "pending count at the node", b.pending(t), 0)
 			b.struck(t, map[string]int{name: 1})
 		})
 	}
@@ -202,8 +180,7 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 	}})
 	var calls []rpc.BatchElem
 	for n := range uint64(3) {
-		raw, err := b.transfer(t, n).MarshalBinary()
-		check.OK(t)(err)
+		raw := check.Value(b.transfer(t, n).MarshalBinary())(t)
 		calls = append(calls, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{"0x" + common.Bytes2Hex(raw)}, Result: new(common.Hash)})
 	}
 	check.OK(t)(b.proxied.Client().BatchCallContext(t.Context(), calls))
@@ -216,9 +193,7 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 		}
 	}
 	b.mine(t, 1)
-	if n, err := b.direct.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil); err != nil || n != 1 {
-		t.Errorf("count without nonce 1: got %d, %v; want 1", n, err)
-	}
+	check.Equal(t, "count without nonce 1", check.Value(b.direct.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil))(t), 1)
 }
 
 // A receipt can be unknown or forgotten although the transaction is mined. A missing receipt does not
@@ -233,14 +208,10 @@ func TestReceiptsCanBeUnknownOrForgotten(t *testing.T) {
 	}
 	b.proxy.SetFaults(rpcproxy.Faults{ForgetReceipt: 1})
 	for _, hash := range []common.Hash{tx.Hash(), {1}} {
-		if _, err := b.proxied.TransactionReceipt(t.Context(), hash); !errors.Is(err, ethereum.NotFound) {
-			t.Errorf("forgotten receipt: got %v, want not found", err)
-		}
+		check.Err(t, "forgotten receipt", ethereum.NotFound)(b.proxied.TransactionReceipt(t.Context(), hash))
 	}
 	block := rpc.BlockNumberOrHashWithNumber(rpc.BlockNumber(b.chain.Head()))
-	if all, err := b.proxied.BlockReceipts(t.Context(), block); !errors.Is(err, ethereum.NotFound) {
-		t.Errorf("forgotten receipts of a block: got %d, %v; want not found", len(all), err)
-	}
+	check.Err(t, "forgotten receipts of a block", ethereum.NotFound)(b.proxied.BlockReceipts(t.Context(), block))
 	b.struck(t, map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 2})
 }
 
@@ -267,20 +238,15 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 	b := setup(t)
 	b.mine(t, 67) // the finalized block is 32
 	tx := b.mined(t, 0)
-	connector, err := evm.New(evm.Options{URL: b.proxy.URL(), ChainID: b.chain.ChainID()})
-	check.OK(t)(err)
+	connector := check.Value(evm.New(evm.Options{URL: b.proxy.URL(), ChainID: b.chain.ChainID()}))(t)
 	t.Cleanup(connector.Close)
 	hash, head := txmanager.Hash(tx.Hash()), b.chain.Head()
 	query := func(lag uint64) txmanager.ChainObservation {
 		b.proxy.SetFaults(rpcproxy.Faults{Lag: lag, LagShare: 1})
-		v, err := connector.Query(t.Context(), txmanager.ChainQuery{
+		return check.Value(connector.Query(t.Context(), txmanager.ChainQuery{
 			Submitter: eip155.NewSubmitter(b.chain.ChainID(), b.account.Address), Account: true, Finality: "finalized", FinalCount: true,
 			Receipts: []txmanager.Hash{hash}, Known: []txmanager.Hash{hash}, FromBlock: head - 2, ToBlock: head,
-		})
-		if err != nil {
-			t.Fatalf("query of a node %d blocks behind: %v", lag, err)
-		}
-		return v
+		}))(t)
 	}
 	now, before := query(0), query(1)
 	if now.Head.Number != head || now.Account.LatestCount != 1 || now.Receipts[hash].Answer != txmanager.AnswerFound || len(now.Headers) != 3 {
@@ -299,18 +265,13 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 	if err := b.proxied.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
 		t.Errorf("send to a lagging node: got %v, pending %d; want it taken", err, b.pending(t))
 	}
-	if h, err := b.proxied.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)); !errors.Is(err, ethereum.NotFound) {
-		t.Errorf("a block above its head: got %v, %v; want not found", h, err)
-	}
+	check.Err(t, "a block above its head", ethereum.NotFound)(b.proxied.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)))
 	for number, want := range map[uint64]string{head - 40: "[]", head - 39: "null"} {
 		var got json.RawMessage
-		if err := b.proxied.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)); err != nil || string(got) != want {
-			t.Errorf("receipts of block %d by a node at %d: got %s, %v; want %s", number, head-40, got, err, want)
-		}
+		check.OK(t)(b.proxied.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)))
+		check.Equal(t, fmt.Sprintf("receipts of block %d by a node at %d", number, head-40), string(got), want)
 	}
-	if n, err := b.proxied.BlockNumber(t.Context()); err != nil || n != head-40 {
-		t.Errorf("its block number: got %d, %v; want %d", n, err, head-40)
-	}
+	check.Equal(t, "its block number", check.Value(b.proxied.BlockNumber(t.Context()))(t), head-40)
 }
 
 // The tags can be lowered without any other change.
@@ -321,15 +282,9 @@ func TestTagsCanLagAlone(t *testing.T) {
 	tx := b.mined(t, 0)
 	b.proxy.SetFaults(rpcproxy.Faults{TagsBehind: 5})
 	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 64, rpc.FinalizedBlockNumber: 27, rpc.LatestBlockNumber: 69} {
-		if h, err := b.proxied.HeaderByNumber(t.Context(), big.NewInt(int64(tag))); err != nil || h.Number.Uint64() != want {
-			t.Errorf("block %s: got %v, %v; want number %d", tag, h, err, want)
-		}
+		check.Equal(t, fmt.Sprintf("block %s", tag), check.Value(b.proxied.HeaderByNumber(t.Context(), big.NewInt(int64(tag))))(t).Number.Uint64(), want)
 	}
-	if _, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash()); err != nil {
-		t.Errorf("receipt above the tags: got %v, want it", err)
-	}
-	if n, err := b.proxied.BlockNumber(t.Context()); err != nil || n != b.chain.Head() {
-		t.Errorf("block number: got %d, %v; want %d", n, err, b.chain.Head())
-	}
+	check.OK(t)(b.proxied.TransactionReceipt(t.Context(), tx.Hash()))
+	check.Equal(t, "block number", check.Value(b.proxied.BlockNumber(t.Context()))(t), b.chain.Head())
 	b.struck(t, map[string]int{})
 }

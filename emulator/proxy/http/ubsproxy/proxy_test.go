@@ -31,25 +31,18 @@ type rig struct {
 	direct, through *trading.Ledger
 }
 
-// short is the client's timeout.
 const short = 200 * time.Millisecond
 
 func setup(t *testing.T) *rig {
 	t.Helper()
-	c, err := core.Open(core.Options{Folder: filepath.Join(t.TempDir(), "core"), Log: slog.New(slog.DiscardHandler)})
-	check.OK(t)(err)
+	c := check.Value(core.Open(core.Options{Folder: filepath.Join(t.TempDir(), "core"), Log: slog.New(slog.DiscardHandler)}))(t)
 	server := httptest.NewServer(edge.New(c, secret))
-	p, err := ubsproxy.Start(ubsproxy.Options{Target: strings.TrimPrefix(server.URL, "http://"), Keep: true})
-	check.OK(t)(err)
+	p := check.Value(ubsproxy.Start(ubsproxy.Options{Target: strings.TrimPrefix(server.URL, "http://"), Keep: true}))(t)
 	r := &rig{p, client(t, server.URL, time.Minute), client(t, p.URL(), short)}
 	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		check.OK(t)(p.Close())
 		server.Close()
-		if err := c.Close(); err != nil {
-			t.Errorf("close the core: %v", err)
-		}
+		check.OK(t)(c.Close())
 	})
 	for _, o := range []transfer.Outcome{
 		r.direct.AddAsset(t.Context(), "asset", 1, 6, began), r.direct.OutsideDeposit(t.Context(), call(7, "in", 100)),
@@ -62,8 +55,7 @@ func setup(t *testing.T) *rig {
 
 func client(t *testing.T, url string, timeout time.Duration) *trading.Ledger {
 	t.Helper()
-	l, err := trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout})
-	check.OK(t)(err)
+	l := check.Value(trading.New(trading.Options{URL: url, Secret: secret, Timeout: timeout}))(t)
 	t.Cleanup(l.Close)
 	return l
 }
@@ -81,7 +73,6 @@ func want(t *testing.T, what string, got transfer.Outcome, want transfer.Verdict
 	}
 }
 
-// wantUnits checks user 7's balance at the core.
 func (r *rig) wantUnits(t *testing.T, what string, units uint64) {
 	t.Helper()
 	if b, _, err := r.direct.Balance(t.Context(), 7, 1); err != nil || b.Units != units {
@@ -110,9 +101,7 @@ func TestCallPassesAndIsRecorded(t *testing.T) {
 		}
 	}
 	r.wantUnits(t, "replayed", 40)
-	if len(r.Calls(nil)) != 2 {
-		t.Errorf("calls after replaying: got %d, want those that arrived", len(r.Calls(nil)))
-	}
+	check.Equal(t, "calls after replaying (those that arrived)", len(r.Calls(nil)), 2)
 }
 
 // Each fault leaves the caller without an answer, and the core with or without the call.
@@ -168,9 +157,7 @@ func TestLateCallArrivesWithDeliver(t *testing.T) {
 		check.Equal(t, "delivered", r.Deliver(t.Context(), 7), n)
 	}
 	r.wantUnits(t, "the last went first", 40)
-	if got := r.Deliver(t.Context(), 0); got != 1 {
-		t.Errorf("delivered for everybody: got %d, want the other user's", got)
-	}
+	check.Equal(t, "delivered for everybody (the other user's)", r.Deliver(t.Context(), 0), 1)
 }
 
 // Without a core every connection is closed. After SetTarget calls go to the other core.
@@ -196,8 +183,6 @@ func TestCloseEndsHangingCalls(t *testing.T) {
 	for tick := time.Tick(time.Millisecond); r.Struck(ubsproxy.Hang) == 0; {
 		<-tick
 	}
-	if err := r.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	check.OK(t)(r.Close())
 	want(t, "cut", <-got, transfer.Unknown)
 }
