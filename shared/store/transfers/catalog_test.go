@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
