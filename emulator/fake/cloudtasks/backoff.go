@@ -1,7 +1,6 @@
 package cloudtasks
 
 import (
-	"cmp"
 	"math"
 	"time"
 
@@ -17,8 +16,8 @@ const retention = 31 * 24 * time.Hour
 // service's own default min_backoff is 0.1 s. Source: comments of RetryConfig,
 // and for the defaults docs.cloud.google.com/tasks/docs/configuring-queues.
 func fillRetry(c *cloudtaskspb.RetryConfig) {
-	c.MaxAttempts = cmp.Or(c.MaxAttempts, 100)
-	c.MaxDoublings = cmp.Or(c.MaxDoublings, 16)
+	c.MaxAttempts = orDefault(c.MaxAttempts, 100)
+	c.MaxDoublings = orDefault(c.MaxDoublings, 16)
 	c.MinBackoff = fillDuration(c.MinBackoff, 100*time.Millisecond)
 	c.MaxBackoff = fillDuration(c.MaxBackoff, time.Hour)
 	if c.MaxRetryDuration != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -47,20 +48,31 @@ func TestConformanceQueueErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	ctx := t.Context()
-	exists, absent := b.queue("exists", nil), location+"/queues/absent"
+	exists, absent, deleted := b.queue("exists", nil), location+"/queues/absent", b.queue("deleted", nil)
+	if err := b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
 	create := func(name string) error {
 		_, err := b.client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: name}})
 		return err
 	}
-	_, get := b.client.GetQueue(ctx, &cloudtaskspb.GetQueueRequest{Name: absent})
+	get := func(name string) error {
+		_, err := b.client.GetQueue(ctx, &cloudtaskspb.GetQueueRequest{Name: name})
+		return err
+	}
 	_, pause := b.client.PauseQueue(ctx, &cloudtaskspb.PauseQueueRequest{Name: absent})
+	_, purge := b.client.PurgeQueue(ctx, &cloudtaskspb.PurgeQueueRequest{Name: absent})
 	_, resume := b.client.ResumeQueue(ctx, &cloudtaskspb.ResumeQueueRequest{Name: absent})
 	badName := create(location + "/queues/not a name")
 	b.conforms([]recorded{
 		{"queue/create/already-exists", create(exists), codes.AlreadyExists, "Queue already exists"},
 		{"queue/create/invalid-name", badName, codes.InvalidArgument, `Queue name must be formatted: "projects/<PROJECT_ID>/locations/<LOCATION_ID>/queues/<QUEUE_ID>".`},
-		{"queue/get/not-found", get, codes.NotFound, noQueue},
+		{"queue/create/recently-deleted", create(deleted), codes.FailedPrecondition, "The queue cannot be created because a queue with this name existed too recently."},
+		{"queue/delete/not-found", b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: absent}), codes.NotFound, noEntity},
+		{"queue/get/not-found", get(absent), codes.NotFound, noQueue},
+		{"queue/get/recently-deleted", get(deleted), codes.NotFound, noQueue},
 		{"queue/pause/not-found", pause, codes.NotFound, noQueue},
+		{"queue/purge/not-found", purge, codes.NotFound, noQueue},
 		{"queue/resume/not-found", resume, codes.NotFound, noQueue},
 	})
 	b.helps(badName, "Definition of queue name", "projects.locations.queues#Queue.FIELDS.name")
@@ -107,20 +119,31 @@ func TestConformanceQueueConfiguration(t *testing.T) {
 func TestConformanceTaskErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
-	queue, absent := b.pausedQueue("exists"), location+"/queues/absent"
-	gone := b.create(queue, b.task(queue, "gone")).Name
-	check.OK(t)(b.server.Empty(queue))
+	ctx := t.Context()
+	queue, absent, deleted := b.pausedQueue("exists"), location+"/queues/absent", b.queue("deleted", nil)
+	if err := b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
 	b.create(queue, b.task(queue, "exists"))
-	_, getNever := b.get(queue + "/tasks/never")
+	gone := b.create(queue, b.task(queue, "gone")).Name
+	if err := b.client.DeleteTask(ctx, &cloudtaskspb.DeleteTaskRequest{Name: gone}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	never := queue + "/tasks/never"
+	_, getNever := b.get(never)
 	_, getGone := b.get(gone)
+	_, runNever := b.client.RunTask(ctx, &cloudtaskspb.RunTaskRequest{Name: never})
 	badName := b.try(queue, b.task(queue, "not a valid id"))
 	b.conforms([]recorded{
 		{"task/create/already-exists", b.try(queue, b.task(queue, "exists")), codes.AlreadyExists, "Requested entity already exists"},
 		{"task/create/invalid-name", badName, codes.InvalidArgument, `Task ID "not a valid id" can contain only letters ([A-Za-z]), numbers ([0-9]), hyphens (-), or underscores (_). Task ID must between 1 and 500 characters.`},
 		{"task/create/queue-mismatch", b.try(queue, b.task(queue+"-other", "x")), codes.InvalidArgument, "The queue name from request ('" + queue + "') must be the same as the queue name in the named task ('" + queue + "-other')."},
 		{"task/create/queue-not-found", b.try(absent, b.task(absent, "x")), codes.NotFound, noQueue},
+		{"task/create/queue-recently-deleted", b.try(deleted, b.task(deleted, "x")), codes.NotFound, noQueue},
+		{"task/delete/not-found", b.client.DeleteTask(ctx, &cloudtaskspb.DeleteTaskRequest{Name: never}), codes.NotFound, noEntity},
 		{"task/get/not-found", getNever, codes.NotFound, noEntity},
 		{"task/get/recently-deleted", getGone, codes.NotFound, taskGone},
+		{"task/run/not-found", runNever, codes.NotFound, noEntity},
 	})
 	b.helps(badName, "Definition of task ID", "projects.locations.queues.tasks#Task.FIELDS.name")
 }
@@ -189,9 +212,14 @@ func TestConformanceStoredHeaders(t *testing.T) {
 		task := b.task(queue, "")
 		task.GetHttpRequest().Headers = c.sent
 		basic := b.create(queue, task)
-		full := check.Value(b.get(basic.Name))(t)
+		full, err := b.get(basic.Name)
+		if err != nil {
+			t.Fatalf("%s: get: %v", c.name, err)
+		}
 		for view, got := range map[string]map[string]string{"BASIC": basic.GetHttpRequest().Headers, "FULL": full.GetHttpRequest().Headers} {
-			check.Same(t, c.name+" in view "+view, got, c.want)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s in view %s (-want +got):\n%s", c.name, view, diff)
+			}
 		}
 	}
 }
@@ -224,9 +252,13 @@ func TestConformanceDispatchHeaders(t *testing.T) {
 		for name := range want {
 			got[name] = c.header[name]
 		}
-		check.Same(t, fmt.Sprint("headers of attempt ", i), got, want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("headers of attempt %d (-want +got):\n%s", i, diff)
+		}
 	}
-	check.Equal(t, "requests, without a redirect that was followed", len(b.target.got()), len(statuses)+1)
+	if got := len(b.target.got()); got != len(statuses)+1 {
+		t.Errorf("got %d requests, want %d: redirects are not followed", got, len(statuses)+1)
+	}
 }
 
 func TestConformanceDispatchTimeout(t *testing.T) {

@@ -2,7 +2,6 @@ package cloudtasks
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +38,7 @@ func newClient(given *http.Client) *http.Client {
 	return &c
 }
 
-// dispatch sends the tasks of one queue until ctx ends.
+// dispatch sends the tasks of one queue until ctx ends or the queue is deleted.
 func (s *service) dispatch(ctx context.Context, q *queue) {
 	timer := time.NewTimer(untilPoked)
 	defer timer.Stop()
@@ -47,6 +46,8 @@ func (s *service) dispatch(ctx context.Context, q *queue) {
 		timer.Reset(s.startDue(ctx, q))
 		select {
 		case <-ctx.Done():
+			return
+		case <-q.gone:
 			return
 		case <-q.wake:
 		case <-timer.C:
@@ -59,12 +60,20 @@ func (s *service) dispatch(ctx context.Context, q *queue) {
 func (s *service) startDue(ctx context.Context, q *queue) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for _, run := range q.forced {
+		if t := run.task; q.tasks[t.id] == t {
+			q.due.drop(t) // an attempt that was in flight may have put it back
+			t.dueAt = run.calledAt
+			s.start(ctx, q, t, run.calledAt)
+		}
+	}
+	q.forced = nil
 	for {
 		if pause := q.wait(time.Now()); pause > 0 {
 			return pause
 		}
 		q.pace.take()
-		s.start(ctx, q, q.due.earliest())
+		s.start(ctx, q, q.due.earliest(), time.Time{})
 	}
 }
 
@@ -81,6 +90,12 @@ func (q *queue) wait(now time.Time) time.Duration {
 	return q.pace.wait(now)
 }
 
+// forcedRun is one call of RunTask. It goes whatever the queue's state and limits.
+type forcedRun struct {
+	task     *task
+	calledAt time.Time
+}
+
 // delivery is one request of one attempt.
 type delivery struct {
 	task      *task
@@ -88,10 +103,11 @@ type delivery struct {
 	pause     time.Duration // by [Faults] before it leaves
 	scheduled time.Time
 	started   time.Time
+	forced    time.Time // when RunTask was called; zero for other attempts
 }
 
 // start begins an attempt. The caller holds q.mu.
-func (s *service) start(ctx context.Context, q *queue, t *task) {
+func (s *service) start(ctx context.Context, q *queue, t *task, forced time.Time) {
 	now := time.Now()
 	header := t.dispatchHeaders(q.id)
 	t.dispatches++
@@ -100,7 +116,7 @@ func (s *service) start(ctx context.Context, q *queue, t *task) {
 		t.first = &cloudtaskspb.Attempt{DispatchTime: t.last.DispatchTime}
 	}
 	for _, pause := range s.faults.Load().delays() {
-		d := delivery{task: t, header: header.Clone(), pause: pause, scheduled: t.dueAt, started: now}
+		d := delivery{task: t, header: header.Clone(), pause: pause, scheduled: t.dueAt, started: now, forced: forced}
 		t.inFlight++
 		q.running++
 		q.dispatched++
@@ -210,10 +226,10 @@ func (q *queue) settle(d delivery, a answer, now time.Time) {
 	t.inFlight--
 	q.pace.heed(a, now)
 	if q.tasks[t.id] != t {
-		return // thrown away meanwhile, or done by another copy
+		return // deleted meanwhile, or done by another copy
 	}
 	t.record(d, a, now)
-	retry := cmp.Or(t.retry, q.config.RetryConfig)
+	retry := orDefault(t.retry, q.config.RetryConfig)
 	switch {
 	case a.succeeded():
 		q.end(t, now)
@@ -221,8 +237,9 @@ func (q *queue) settle(d delivery, a answer, now time.Time) {
 	case exhausted(retry, t.dispatches, t.createdAt, t.first.DispatchTime.AsTime(), now):
 		q.end(t, now)
 	default:
+		from := orDefault(d.forced, now)
 		pause := max(backoff(retry, t.dispatches), a.retryAfter)
-		t.dueAt = now.Add(pause).Truncate(time.Microsecond)
+		t.dueAt = from.Add(pause).Truncate(time.Microsecond)
 		q.due.add(t)
 	}
 }

@@ -3,16 +3,17 @@ package cloudtasks_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
-	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestTaskReachesItsTargetAsItWasCreated(t *testing.T) {
@@ -35,7 +36,9 @@ func TestTaskReachesItsTargetAsItWasCreated(t *testing.T) {
 		"Content-Type": "text/plain", "X-Mine": "kept", "User-Agent": "Google-Cloud-Tasks",
 		"X-Google-Mine": "", "X-Appengine-Mine": "", "X-CloudTasks-TaskRetryCount": "0",
 	} {
-		check.Equal(t, header, got.header.Get(header), want)
+		if value := got.header.Get(header); value != want {
+			t.Errorf("%s: got %q, want %q", header, value, want)
+		}
 	}
 }
 
@@ -97,7 +100,10 @@ func TestRetriesBackOffAndAreCountedOnTheTask(t *testing.T) {
 			t.Errorf("got retry %d after %v, want at least %dms", i+1, got, least)
 		}
 	}
-	got := check.Value(b.get(name))(t)
+	got, err := b.get(name)
+	if err != nil {
+		t.Fatalf("get: %v", err)
+	}
 	if got.DispatchCount != 4 || got.ResponseCount != 3 || got.LastAttempt.ResponseTime != nil {
 		t.Errorf("got %d dispatches, %d responses and %v, want 4, 3 and an attempt in flight", got.DispatchCount, got.ResponseCount, got.LastAttempt)
 	}
@@ -118,7 +124,68 @@ func TestTaskRetryConfigOverridesTheQueues(t *testing.T) {
 	b.create(queue, task)
 	b.wait(3)
 	b.settled(queue)
-	check.Equal(t, "attempts, of which the task has its own 3", len(b.target.got()), 3)
+	if got := len(b.target.got()); got != 3 {
+		t.Errorf("got %d attempts, want the task's own 3", got)
+	}
+}
+
+func TestRunTaskGoesWhateverTheQueueSays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.pausedQueue("q")
+	task := b.task(queue, "x")
+	task.ScheduleTime = timestamppb.New(time.Now().Add(time.Hour))
+	task.RetryConfig = &cloudtaskspb.RetryConfig{MinBackoff: durationpb.New(time.Minute)}
+	name := b.create(queue, task).Name
+	b.target.statuses(500)
+	run := func() time.Time {
+		t.Helper()
+		called := time.Now()
+		if _, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}); err != nil {
+			t.Fatalf("run: %v", err)
+		}
+		return called
+	}
+	called := run()
+	b.wait(1)
+	b.eventually("the failure to be recorded", func() bool {
+		got, err := b.get(name)
+		return err == nil && got.ResponseCount == 1
+	})
+	got, err := b.get(name)
+	if err != nil {
+		t.Fatalf("get: %v", err)
+	}
+	if late := got.ScheduleTime.AsTime().Sub(called) - time.Minute; late < -time.Millisecond || late > 5*time.Second {
+		t.Errorf("got the next attempt %v off, want the time of the call plus the backoff of a minute", late)
+	}
+	run()
+	b.settled(queue)
+	_, err = b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
+	b.want(err, codes.NotFound, taskGone)
+}
+
+func TestRunTaskDispatchesATaskThatIsRunningAlready(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	release := make(chan struct{})
+	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			<-release
+			w.WriteHeader(500)
+		}
+	})
+	name := b.create(queue, b.task(queue, "x")).Name
+	b.wait(1)
+	if _, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}); err != nil {
+		t.Fatalf("run: %v", err)
+	}
+	b.settled(queue)
+	close(release) // its failure comes too late to matter
+	if got := len(b.target.got()); got != 2 {
+		t.Errorf("got %d requests, want 2", got)
+	}
 }
 
 func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
@@ -143,18 +210,25 @@ func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
 		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
 	}
 	b.wait(limit)
-	check.Equal(t, "dispatched while none has answered", b.server.Stats()[queue].Dispatched, limit)
+	if got := b.server.Stats()[queue].Dispatched; got != limit {
+		t.Errorf("got %d dispatched while none has answered, want %d", got, limit)
+	}
 	close(release)
 	b.settled(queue)
-	check.Equal(t, "at once", peak, limit)
+	if peak != limit {
+		t.Errorf("got %d at once, want %d", peak, limit)
+	}
 }
 
 func TestDispatchRateIsHeldAfterTheBurst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	const rate, tasks = 20, 35 // a burst of 20, then 15 more at 20 a second
-	name := b.queue("q", &cloudtaskspb.Queue{RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: rate}})
-	b.pause(name)
+	name := b.pausedQueue("q")
+	if _, err := b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{Queue: &cloudtaskspb.Queue{
+		Name: name, RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: rate}}}); err != nil {
+		t.Fatalf("update: %v", err)
+	}
 	for i := range tasks {
 		b.create(name, b.task(name, fmt.Sprint("t", i)))
 	}
@@ -224,5 +298,33 @@ func TestUnreachableTargetIsRetried(t *testing.T) {
 	})
 	b.create(queue, b.task(queue, "x"))
 	b.settled(queue)
-	check.Equal(t, "previous response", seen, "503")
+	if seen != strconv.Itoa(http.StatusServiceUnavailable) {
+		t.Errorf("got previous response %q, want 503", seen)
+	}
+}
+
+func TestLateAnswerOfADeletedTaskChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{DedupWindow: cloudtasks.NoWindow})
+	queue := b.queue("q", nil)
+	release := make(chan struct{})
+	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			<-release
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	name := b.create(queue, b.task(queue, "x")).Name
+	b.wait(1)
+	if err := b.client.DeleteTask(t.Context(), &cloudtaskspb.DeleteTaskRequest{Name: name}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	close(release)
+	last := b.task(queue, "last") // long after a wrong retry would be due
+	last.ScheduleTime = timestamppb.New(time.Now().Add(200 * time.Millisecond))
+	b.create(queue, last)
+	b.settled(queue)
+	if got := len(b.target.got()); got != 2 {
+		t.Errorf("got %d requests, want 2: the deleted task is not retried", got)
+	}
 }

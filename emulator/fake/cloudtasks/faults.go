@@ -21,7 +21,7 @@ type Faults struct {
 	Copies int
 	// Delay is the longest extra time before a delivery leaves, drawn anew for
 	// every copy, so that it also reorders. A delayed delivery counts as in flight:
-	// [Server.Empty] no longer stops it.
+	// deleting the task, purging or [Server.Empty] no longer stop it.
 	Delay time.Duration
 	// Drop is the probability that CreateTask answers OK and burns the name but the
 	// task is lost.

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"google.golang.org/grpc/codes"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
-	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestFaultCopiesDeliverATaskSeveralTimesAtOnce(t *testing.T) {
@@ -105,7 +105,9 @@ func TestFaultDropAckRunsATaskAgainThatSucceeded(t *testing.T) {
 	b.wait(2)
 	b.server.SetFaults(cloudtasks.Faults{})
 	b.settled(queue)
-	check.Equal(t, "previous response", b.target.got()[1].header.Get("X-CloudTasks-TaskPreviousResponse"), "504")
+	if got := b.target.got()[1].header.Get("X-CloudTasks-TaskPreviousResponse"); got != "504" {
+		t.Errorf("got previous response %q, want 504", got)
+	}
 }
 
 func TestFaultDropResponseStoresTheTaskAndAnswersUnavailable(t *testing.T) {
@@ -145,13 +147,15 @@ func TestEmptyThrowsAwayTasksButKeepsTheirNamesBurnt(t *testing.T) {
 		t.Errorf("got %d, %v, want 2 tasks thrown away", got, err)
 	}
 	b.want(b.try(queue, b.task(queue, "one")), codes.AlreadyExists, "")
-	_, err := b.get(name)
+	_, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
 	b.want(err, codes.NotFound, taskGone)
 	b.resume(queue)
 	b.create(queue, b.task(queue, "three"))
 	b.wait(1)
 	b.settled(queue)
-	check.Equal(t, "requests, of the task made afterwards alone", len(b.target.got()), 1)
+	if got := len(b.target.got()); got != 1 {
+		t.Errorf("got %d requests, want only that of the task made afterwards", got)
+	}
 	if _, err := b.server.Empty(location + "/queues/absent"); err == nil {
 		t.Error("got no error for an absent queue, want one")
 	}

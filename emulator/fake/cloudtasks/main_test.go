@@ -3,7 +3,6 @@ package cloudtasks_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
-	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,9 +37,15 @@ type bench struct {
 
 func newBench(t testing.TB, o cloudtasks.Options) *bench {
 	t.Helper()
-	server := check.Value(cloudtasks.Start(context.Background(), o))(t)
+	server, err := cloudtasks.Start(context.Background(), o)
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
 	t.Cleanup(server.Close)
-	client := check.Value(server.Client(t.Context()))(t)
+	client, err := server.Client(t.Context())
+	if err != nil {
+		t.Fatalf("client: %v", err)
+	}
 	t.Cleanup(func() { client.Close() })
 	return &bench{TB: t, server: server, client: client, target: newTarget(t)}
 }
@@ -55,7 +59,9 @@ func (b *bench) queue(id string, settings *cloudtaskspb.Queue) string {
 			MinBackoff: durationpb.New(time.Millisecond), MaxBackoff: durationpb.New(5 * time.Millisecond)}}
 	}
 	settings.Name = location + "/queues/" + id
-	check.OK(b)(b.client.CreateQueue(b.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: settings}))
+	if _, err := b.client.CreateQueue(b.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: settings}); err != nil {
+		b.Fatalf("create queue: %v", err)
+	}
 	return settings.Name
 }
 
@@ -63,18 +69,17 @@ func (b *bench) queue(id string, settings *cloudtaskspb.Queue) string {
 func (b *bench) pausedQueue(id string) string {
 	b.Helper()
 	name := b.queue(id, nil)
-	b.pause(name)
+	if _, err := b.client.PauseQueue(b.Context(), &cloudtaskspb.PauseQueueRequest{Name: name}); err != nil {
+		b.Fatalf("pause: %v", err)
+	}
 	return name
-}
-
-func (b *bench) pause(queue string) {
-	b.Helper()
-	check.OK(b)(b.client.PauseQueue(b.Context(), &cloudtaskspb.PauseQueueRequest{Name: queue}))
 }
 
 func (b *bench) resume(queue string) {
 	b.Helper()
-	check.OK(b)(b.client.ResumeQueue(b.Context(), &cloudtaskspb.ResumeQueueRequest{Name: queue}))
+	if _, err := b.client.ResumeQueue(b.Context(), &cloudtaskspb.ResumeQueueRequest{Name: queue}); err != nil {
+		b.Fatalf("resume: %v", err)
+	}
 }
 
 // task is a POST to the target, named id in the queue, or unnamed for no id.
@@ -94,7 +99,11 @@ func (b *bench) try(queue string, task *cloudtaskspb.Task) error {
 
 func (b *bench) create(queue string, task *cloudtaskspb.Task) *cloudtaskspb.Task {
 	b.Helper()
-	return check.Value(b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task}))(b)
+	made, err := b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task})
+	if err != nil {
+		b.Fatalf("create task: %v", err)
+	}
+	return made
 }
 
 func (b *bench) get(name string) (*cloudtaskspb.Task, error) {
@@ -155,10 +164,18 @@ func newTarget(t testing.TB) *target {
 }
 
 func (tg *target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // a caller that leaves sends less
+	var body strings.Builder
+	buffer := make([]byte, 4096)
+	for {
+		n, err := r.Body.Read(buffer)
+		body.Write(buffer[:n])
+		if err != nil {
+			break
+		}
+	}
 	tg.mu.Lock()
 	n, answer := len(tg.calls), tg.answer
-	tg.calls = append(tg.calls, call{time.Now(), r.Method, r.URL.RequestURI(), r.Host, r.Header.Clone(), string(body)})
+	tg.calls = append(tg.calls, call{time.Now(), r.Method, r.URL.RequestURI(), r.Host, r.Header.Clone(), body.String()})
 	tg.mu.Unlock()
 	if answer != nil {
 		answer(n, w, r)

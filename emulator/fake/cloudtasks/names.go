@@ -17,6 +17,7 @@ var (
 	errTaskGone    = status.Error(codes.NotFound, "The task no longer exists, though a task with this name existed recently. The task either successfully completed or was deleted.")
 	errTaskExists  = status.Error(codes.AlreadyExists, "Requested entity already exists")
 	errQueueExists = status.Error(codes.AlreadyExists, "Queue already exists")
+	errQueueRecent = status.Error(codes.FailedPrecondition, "The queue cannot be created because a queue with this name existed too recently.")
 	errTooLarge    = status.Error(codes.InvalidArgument, "Task size too large")
 )
 
@@ -82,22 +83,23 @@ func splitTask(name string) (queue, id string, err error) {
 	return queue, id, nil
 }
 
-// dedupWindow is how long the name of a task that is gone stays burnt. Source: comment of CreateTaskRequest.task.
-const dedupWindow = time.Hour
-
-// burntNames remembers names that cannot be used again yet. They come free in the order they were burnt.
+// burntNames remembers names that cannot be used again yet. All names of one
+// value burn equally long, so they come free in the order they were burnt.
 type burntNames struct {
 	until map[string]time.Time
 	order []string
 }
 
-// burn blocks a name for [dedupWindow] from now.
-func (b *burntNames) burn(name string, now time.Time) {
+// burn blocks a name for window from now; a window not above zero does nothing.
+func (b *burntNames) burn(name string, now time.Time, window time.Duration) {
 	b.release(now)
+	if window <= 0 {
+		return
+	}
 	if b.until == nil {
 		b.until = make(map[string]time.Time)
 	}
-	b.until[name] = now.Add(dedupWindow)
+	b.until[name] = now.Add(window)
 	b.order = append(b.order, name)
 }
 

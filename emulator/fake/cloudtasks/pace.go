@@ -26,6 +26,13 @@ func newPace(rate, burst float64, now time.Time) pace {
 	return pace{rate: rate, burst: burst, share: 1, tokens: burst, filled: now}
 }
 
+// limit changes the configured limits from now on.
+func (p *pace) limit(rate, burst float64, now time.Time) {
+	p.fill(now)
+	p.rate, p.burst = rate, burst
+	p.tokens = min(p.tokens, burst)
+}
+
 func (p *pace) fill(now time.Time) {
 	p.tokens = min(p.burst, p.tokens+now.Sub(p.filled).Seconds()*p.rate*p.share)
 	p.filled = now

@@ -1,7 +1,6 @@
 package cloudtasks
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -12,6 +11,9 @@ import (
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // Limits and defaults of queues. Source: comments of RateLimits and
@@ -26,13 +28,16 @@ const (
 // queue is one queue and all its tasks.
 type queue struct {
 	name, id string
+	window   time.Duration // how long names of gone tasks stay burnt
 	wake     chan struct{} // makes the dispatcher check the queue again
+	gone     chan struct{} // closed when the queue is deleted
 
 	mu         sync.Mutex
 	config     *cloudtaskspb.Queue // replaced, never changed: answers share it
 	pace       pace
 	tasks      map[string]*task // by short id
 	due        schedule
+	forced     []forcedRun
 	burnt      burntNames
 	running    int // deliveries in flight
 	created    int
@@ -43,7 +48,7 @@ func (s *service) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueRequ
 	if err := checkLocation(r.GetParent()); err != nil {
 		return nil, err
 	}
-	location, id, err := splitQueue(r.GetQueue().GetName())
+	location, _, err := splitQueue(r.GetQueue().GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +64,57 @@ func (s *service) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueRequ
 	if s.queues[config.Name] != nil {
 		return nil, errQueueExists
 	}
+	return s.open(config)
+}
+
+// UpdateQueue implements the RPC of that name: it creates a queue that does not
+// exist.
+func (s *service) UpdateQueue(_ context.Context, r *cloudtaskspb.UpdateQueueRequest) (*cloudtaskspb.Queue, error) {
+	if _, _, err := splitQueue(r.GetQueue().GetName()); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[r.GetQueue().GetName()]
+	if q == nil {
+		config, err := newConfig(r.GetQueue())
+		if err != nil {
+			return nil, err
+		}
+		return s.open(config)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	merged := r.GetQueue()
+	if paths := r.GetUpdateMask().GetPaths(); len(paths) > 0 {
+		merged = proto.CloneOf(q.config)
+		for _, path := range paths {
+			if !copyField(merged.ProtoReflect(), r.GetQueue().ProtoReflect(), path) {
+				return nil, invalid("update_mask has the unknown path %q.", path)
+			}
+		}
+	}
+	config, err := newConfig(merged)
+	if err != nil {
+		return nil, err
+	}
+	config.Name, config.State, config.PurgeTime = q.config.Name, q.config.State, q.config.PurgeTime
+	q.configure(config)
+	return config, nil
+}
+
+// open adds a queue and starts its dispatcher. The caller holds s.mu and knows
+// that no queue has that name.
+func (s *service) open(config *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 	now := time.Now()
+	if s.blocks.has(config.Name, now) {
+		return nil, errQueueRecent
+	}
+	_, id, _ := strings.Cut(config.Name, "/queues/")
 	q := &queue{
-		name: config.Name, id: id, wake: make(chan struct{}, 1), config: config, tasks: make(map[string]*task),
+		name: config.Name, id: id, window: s.window,
+		wake: make(chan struct{}, 1), gone: make(chan struct{}),
+		config: config, tasks: make(map[string]*task),
 		pace: newPace(config.RateLimits.MaxDispatchesPerSecond, float64(config.RateLimits.MaxBurstSize), now),
 	}
 	s.queues[q.name] = q
@@ -76,11 +129,15 @@ func newConfig(from *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 	}
 	c := proto.CloneOf(from)
 	c.State, c.PurgeTime = cloudtaskspb.Queue_RUNNING, nil
-	c.RateLimits = cmp.Or(c.RateLimits, &cloudtaskspb.RateLimits{})
-	c.RetryConfig = cmp.Or(c.RetryConfig, &cloudtaskspb.RetryConfig{})
+	if c.RateLimits == nil {
+		c.RateLimits = &cloudtaskspb.RateLimits{}
+	}
+	if c.RetryConfig == nil {
+		c.RetryConfig = &cloudtaskspb.RetryConfig{}
+	}
 	l := c.RateLimits
-	l.MaxDispatchesPerSecond = cmp.Or(l.MaxDispatchesPerSecond, maxPerSecond)
-	l.MaxConcurrentDispatches = cmp.Or(l.MaxConcurrentDispatches, defaultConcurrent)
+	l.MaxDispatchesPerSecond = orDefault(l.MaxDispatchesPerSecond, maxPerSecond)
+	l.MaxConcurrentDispatches = orDefault(l.MaxConcurrentDispatches, defaultConcurrent)
 	if err := checkRates(l); err != nil {
 		return nil, err
 	}
@@ -104,6 +161,25 @@ func checkRates(l *cloudtaskspb.RateLimits) error {
 	return nil
 }
 
+// copyField sets the field of to that the path of an update mask names, such as
+// "retry_config.max_attempts", to its value in from. It tells whether the path
+// names one.
+func copyField(to, from protoreflect.Message, path string) bool {
+	name, rest, nested := strings.Cut(path, ".")
+	field := to.Descriptor().Fields().ByName(protoreflect.Name(name))
+	switch {
+	case field == nil, nested && (field.Message() == nil || field.Cardinality() == protoreflect.Repeated):
+		return false
+	case nested:
+		return copyField(to.Mutable(field).Message(), from.Get(field).Message(), rest)
+	case from.Has(field):
+		to.Set(field, from.Get(field))
+	default:
+		to.Clear(field)
+	}
+	return true
+}
+
 func (s *service) GetQueue(_ context.Context, r *cloudtaskspb.GetQueueRequest) (*cloudtaskspb.Queue, error) {
 	q, err := s.find(r.GetName())
 	if err != nil {
@@ -113,24 +189,56 @@ func (s *service) GetQueue(_ context.Context, r *cloudtaskspb.GetQueueRequest) (
 }
 
 func (s *service) PauseQueue(_ context.Context, r *cloudtaskspb.PauseQueueRequest) (*cloudtaskspb.Queue, error) {
-	return s.setState(r.GetName(), cloudtaskspb.Queue_PAUSED)
+	return s.change(r.GetName(), func(_ *queue, c *cloudtaskspb.Queue) { c.State = cloudtaskspb.Queue_PAUSED })
 }
 
 func (s *service) ResumeQueue(_ context.Context, r *cloudtaskspb.ResumeQueueRequest) (*cloudtaskspb.Queue, error) {
-	return s.setState(r.GetName(), cloudtaskspb.Queue_RUNNING)
+	return s.change(r.GetName(), func(_ *queue, c *cloudtaskspb.Queue) { c.State = cloudtaskspb.Queue_RUNNING })
 }
 
-func (s *service) setState(name string, state cloudtaskspb.Queue_State) (*cloudtaskspb.Queue, error) {
+// PurgeQueue implements the RPC of that name; it takes effect at once.
+func (s *service) PurgeQueue(_ context.Context, r *cloudtaskspb.PurgeQueueRequest) (*cloudtaskspb.Queue, error) {
+	return s.change(r.GetName(), func(q *queue, c *cloudtaskspb.Queue) {
+		now := time.Now()
+		q.removeAll(now)
+		c.PurgeTime = timestamppb.New(now.Truncate(time.Microsecond))
+	})
+}
+
+// change runs edit on a copy of the queue's configuration, under its lock, and
+// returns the copy, which is the configuration from then on.
+func (s *service) change(name string, edit func(*queue, *cloudtaskspb.Queue)) (*cloudtaskspb.Queue, error) {
 	q, err := s.find(name)
 	if err != nil {
 		return nil, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.config = proto.CloneOf(q.config)
-	q.config.State = state
-	q.poke()
-	return q.config, nil
+	c := proto.CloneOf(q.config)
+	edit(q, c)
+	q.configure(c)
+	return c, nil
+}
+
+// DeleteQueue implements the RPC of that name. Requests in flight run on and
+// their answers are ignored.
+func (s *service) DeleteQueue(_ context.Context, r *cloudtaskspb.DeleteQueueRequest) (*emptypb.Empty, error) {
+	if _, _, err := splitQueue(r.GetName()); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[r.GetName()]
+	if q == nil {
+		return nil, errNoEntity
+	}
+	delete(s.queues, q.name)
+	s.blocks.burn(q.name, time.Now(), s.tombstone)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(q.gone)
+	q.removeAll(time.Now())
+	return &emptypb.Empty{}, nil
 }
 
 // ListQueues implements the RPC of that name, without filters.
@@ -170,6 +278,13 @@ func (s *service) find(name string) (*queue, error) {
 	return nil, errNoQueue
 }
 
+// configure replaces the configuration. The caller holds q.mu.
+func (q *queue) configure(c *cloudtaskspb.Queue) {
+	q.config = c
+	q.pace.limit(c.RateLimits.MaxDispatchesPerSecond, float64(c.RateLimits.MaxBurstSize), time.Now())
+	q.poke()
+}
+
 func (q *queue) snapshot() *cloudtaskspb.Queue {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -187,12 +302,17 @@ func (q *queue) clear(now time.Time) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	had := len(q.tasks)
+	q.removeAll(now)
+	return had
+}
+
+// removeAll ends every task. The caller holds q.mu.
+func (q *queue) removeAll(now time.Time) {
 	for id := range q.tasks {
-		q.burnt.burn(id, now)
+		q.burnt.burn(id, now, q.window)
 	}
 	clear(q.tasks)
-	q.due = nil
-	return had
+	q.due, q.forced = nil, nil
 }
 
 // poke makes the dispatcher check the queue again.

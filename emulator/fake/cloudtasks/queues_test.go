@@ -2,25 +2,28 @@ package cloudtasks_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/api/iterator"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
-	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestNewQueueGetsTheServicesDefaults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	name := b.queue("plain", &cloudtaskspb.Queue{})
-	got := check.Value(b.client.GetQueue(t.Context(), &cloudtaskspb.GetQueueRequest{Name: name}))(t)
+	got, err := b.client.GetQueue(t.Context(), &cloudtaskspb.GetQueueRequest{Name: name})
+	if err != nil {
+		t.Fatalf("get: %v", err)
+	}
 	want := &cloudtaskspb.Queue{
 		Name:       name,
 		State:      cloudtaskspb.Queue_RUNNING,
@@ -30,7 +33,82 @@ func TestNewQueueGetsTheServicesDefaults(t *testing.T) {
 			MinBackoff: durationpb.New(100 * time.Millisecond), MaxBackoff: durationpb.New(time.Hour),
 		},
 	}
-	check.Same(t, "queue", got, want, protocmp.Transform())
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("queue (-want +got):\n%s", diff)
+	}
+}
+
+func TestUpdateQueueChangesOnlyWhatTheMaskNames(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	name := b.pausedQueue("q")
+	update := func(mask ...string) (*cloudtaskspb.Queue, error) {
+		return b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{
+			Queue: &cloudtaskspb.Queue{
+				Name: name, State: cloudtaskspb.Queue_RUNNING,
+				RateLimits:  &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: 7, MaxConcurrentDispatches: 3},
+				RetryConfig: &cloudtaskspb.RetryConfig{MaxAttempts: 5},
+			},
+			UpdateMask: &fieldmaskpb.FieldMask{Paths: mask},
+		})
+	}
+	got, err := update("rate_limits.max_dispatches_per_second", "retry_config.max_attempts", "state")
+	if err != nil {
+		t.Fatalf("update: %v", err)
+	}
+	want := &cloudtaskspb.Queue{
+		Name:       name,
+		State:      cloudtaskspb.Queue_PAUSED, // output only
+		RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: 7, MaxBurstSize: 7, MaxConcurrentDispatches: 1000},
+		RetryConfig: &cloudtaskspb.RetryConfig{
+			MaxAttempts: 5, MaxDoublings: 16,
+			MinBackoff: durationpb.New(time.Millisecond), MaxBackoff: durationpb.New(5 * time.Millisecond),
+		},
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("after a masked update (-want +got):\n%s", diff)
+	}
+	if got, err = update(); err != nil {
+		t.Fatalf("update all: %v", err)
+	}
+	want.RateLimits.MaxConcurrentDispatches = 3
+	want.RetryConfig.MinBackoff, want.RetryConfig.MaxBackoff = durationpb.New(100*time.Millisecond), durationpb.New(time.Hour)
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("after an update without mask (-want +got):\n%s", diff)
+	}
+	for _, path := range []string{"colour", "name.length", "retry_config.colour", "http_target.header_overrides.header"} {
+		_, err := update(path)
+		b.want(err, codes.InvalidArgument, path)
+	}
+}
+
+func TestUpdateQueueCreatesAQueueThatIsAbsentButNotOneJustDeleted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := &cloudtaskspb.Queue{Name: location + "/queues/new"}
+	if _, err := b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{Queue: queue}); err != nil {
+		t.Fatalf("update: %v", err)
+	}
+	b.create(queue.Name, b.task(queue.Name, "works"))
+	b.wait(1)
+	if err := b.client.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: queue.Name}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	_, err := b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{Queue: queue})
+	b.want(err, codes.FailedPrecondition, "existed too recently")
+}
+
+func TestDeletedQueueNameIsFreeWithoutATombstone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{QueueTombstone: cloudtasks.NoWindow})
+	name := b.pausedQueue("again")
+	b.create(name, b.task(name, "lost"))
+	if err := b.client.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: name}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	b.queue("again", nil)
+	b.create(name, b.task(name, "lost")) // a new queue knows no old names
+	b.wait(1)
 }
 
 func TestListQueuesPagesInOrderWithinOneLocation(t *testing.T) {
@@ -38,18 +116,35 @@ func TestListQueuesPagesInOrderWithinOneLocation(t *testing.T) {
 	b := newBench(t, cloudtasks.Options{})
 	var want []string
 	for _, id := range []string{"c", "a", "e", "b", "d"} {
-		want = append(want, b.queue(id, nil))
+		b.queue(id, nil)
 	}
-	slices.Sort(want)
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		want = append(want, location+"/queues/"+id)
+	}
 	elsewhere := location + "2"
-	check.OK(t)(b.client.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: elsewhere, Queue: &cloudtaskspb.Queue{Name: elsewhere + "/queues/a"}}))
-	list := b.client.ListQueues(t.Context(), &cloudtaskspb.ListQueuesRequest{Parent: location, PageSize: 2})
-	list.PageInfo().MaxSize = 2
-	var got []string
-	for _, q := range drain(t, list.Next) {
-		got = append(got, q.Name)
+	if _, err := b.client.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: elsewhere, Queue: &cloudtaskspb.Queue{Name: elsewhere + "/queues/a"}}); err != nil {
+		t.Fatalf("create: %v", err)
 	}
-	check.Same(t, "queues", got, want)
+	pages := iterator.NewPager(b.client.ListQueues(t.Context(), &cloudtaskspb.ListQueuesRequest{Parent: location}), 2, "")
+	var got []string
+	var sizes []int
+	for token := "more"; token != ""; {
+		var page []*cloudtaskspb.Queue
+		var err error
+		if token, err = pages.NextPage(&page); err != nil {
+			t.Fatalf("page: %v", err)
+		}
+		sizes = append(sizes, len(page))
+		for _, q := range page {
+			got = append(got, q.Name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("queues (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]int{2, 2, 1}, sizes); diff != "" {
+		t.Errorf("page sizes (-want +got):\n%s", diff)
+	}
 	_, err := b.client.ListQueues(t.Context(), &cloudtaskspb.ListQueuesRequest{Parent: location, Filter: "state: PAUSED"}).Next()
 	b.want(err, codes.Unimplemented, "filters")
 }
@@ -69,6 +164,42 @@ func TestPausedQueueHoldsItsTasksUntilResumed(t *testing.T) {
 	}
 	b.resume(paused)
 	b.settled(paused)
+}
+
+func TestPurgeBurnsTheNamesOfAllTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.pausedQueue("q")
+	b.create(queue, b.task(queue, "one"))
+	b.create(queue, b.task(queue, "two"))
+	before := time.Now().Truncate(time.Microsecond)
+	got, err := b.client.PurgeQueue(t.Context(), &cloudtaskspb.PurgeQueueRequest{Name: queue})
+	if err != nil {
+		t.Fatalf("purge: %v", err)
+	}
+	if at := got.PurgeTime.AsTime(); at.Before(before) || at.After(time.Now()) {
+		t.Errorf("got purge time %v, want the time of the call", at)
+	}
+	b.want(b.try(queue, b.task(queue, "one")), codes.AlreadyExists, "Requested entity already exists")
+	b.resume(queue)
+	b.create(queue, b.task(queue, "three"))
+	b.wait(1)
+	b.settled(queue)
+	if calls := b.target.got(); len(calls) != 1 || calls[0].body != "body of three" {
+		t.Errorf("got %d requests, want only that of the task made after the purge", len(calls))
+	}
+}
+
+func TestStartRefusesWindowsOutOfRange(t *testing.T) {
+	t.Parallel()
+	for _, o := range []cloudtasks.Options{
+		{DedupWindow: 24*time.Hour + 1}, {DedupWindow: -2}, {QueueTombstone: -2}, {Addr: "nowhere:none"},
+	} {
+		if s, err := cloudtasks.Start(t.Context(), o); err == nil {
+			s.Close()
+			t.Errorf("got a server for %+v, want an error", o)
+		}
+	}
 }
 
 func TestUnsupportedPartsAreRefusedNotIgnored(t *testing.T) {

@@ -1,7 +1,6 @@
 package cloudtasks
 
 import (
-	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -96,7 +95,7 @@ func ignored(header string) bool {
 
 // audience is the audience of a task's token: the URL where none was set.
 func audience(r *cloudtaskspb.HttpRequest) string {
-	return cmp.Or(r.GetOidcToken().GetAudience(), r.GetUrl())
+	return orDefault(r.GetOidcToken().GetAudience(), r.GetUrl())
 }
 
 // dispatchHeaders are the headers of the attempt about to start. The caller holds

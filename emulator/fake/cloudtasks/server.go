@@ -7,9 +7,7 @@
 // conformance goldens of github.com/aertje/cloud-tasks-emulator) and the proto
 // comments of cloudtasks v1.21.0. What this package lacks is answered
 // UNIMPLEMENTED, never ignored: App Engine tasks and routing, OAuth tokens,
-// queue-level HTTP targets, list filters, batches, IAM and CMEK, and the calls that
-// neither Fencepost nor its tests make: nothing updates, purges or deletes a queue,
-// and nothing runs or deletes a task.
+// queue-level HTTP targets, list filters, batches, IAM and CMEK.
 //
 // A 429 or 503 answer slows the whole queue: each halves the rate in use, down
 // to an eighth of the configured one, and each 2xx gives a sixteenth back. A
@@ -18,7 +16,6 @@
 package cloudtasks
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,12 +24,24 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	gcp "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+)
+
+// NoWindow, as a window of [Options], frees a name the moment its owner is gone.
+const NoWindow time.Duration = -1
+
+// The windows a zero [Options] field stands for, and the longest a task's name
+// stays burnt. Source: comments of CreateTaskRequest.task and of DeleteQueue.
+const (
+	defaultDedupWindow = time.Hour
+	maxDedupWindow     = 24 * time.Hour
+	defaultTombstone   = 3 * 24 * time.Hour
 )
 
 // ErrUnknownAccount is what a [TokenSource] wraps to say that a service account
@@ -51,6 +60,14 @@ type TokenSource interface {
 
 // Options configure a [Server]. The zero value works.
 type Options struct {
+	// Addr is the TCP address to listen on; empty means 127.0.0.1:0.
+	Addr string
+	// DedupWindow is how long the name of a finished, deleted or purged task
+	// stays burnt: zero means one hour, [NoWindow] not at all, 24 hours at most.
+	DedupWindow time.Duration
+	// QueueTombstone is how long the name of a deleted queue is refused to
+	// CreateQueue: zero means three days, [NoWindow] not at all.
+	QueueTombstone time.Duration
 	// Tokens mints OIDC tokens. While it is nil CreateTask refuses tasks with an
 	// oidc_token.
 	Tokens TokenSource
@@ -74,23 +91,28 @@ type Server struct {
 type service struct {
 	cloudtaskspb.UnimplementedCloudTasksServer
 
-	tokens TokenSource
-	client *http.Client
-	log    *slog.Logger
-	faults atomic.Pointer[seam]
-	work   sync.WaitGroup // dispatchers and deliveries
-	launch func(*queue)   // starts the dispatcher of a new queue
+	window, tombstone time.Duration
+	tokens            TokenSource
+	client            *http.Client
+	log               *slog.Logger
+	faults            atomic.Pointer[seam]
+	work              sync.WaitGroup // dispatchers and deliveries
+	launch            func(*queue)   // starts the dispatcher of a new queue
 
 	mu     sync.RWMutex
 	queues map[string]*queue
+	blocks burntNames // names of deleted queues
 }
 
-// Start listens on a free port of 127.0.0.1, and serves until [Server.Close] is called or ctx ends.
+// Start listens and serves until [Server.Close] is called or ctx ends. The error
+// says which option is wrong or why the address cannot be had.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	svc := &service{
-		tokens: o.Tokens, client: newClient(o.Client), log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), queues: make(map[string]*queue),
+	svc, err := newService(o)
+	if err != nil {
+		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", orDefault(o.Addr, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for Cloud Tasks: %w", err)
 	}
@@ -107,6 +129,31 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		}
 	}()
 	return s, nil
+}
+
+func newService(o Options) (*service, error) {
+	if o.DedupWindow < NoWindow || o.DedupWindow > maxDedupWindow {
+		return nil, fmt.Errorf("DedupWindow is %v: want at most %v, or NoWindow", o.DedupWindow, maxDedupWindow)
+	}
+	if o.QueueTombstone < NoWindow {
+		return nil, fmt.Errorf("QueueTombstone is %v: want a positive duration, or NoWindow", o.QueueTombstone)
+	}
+	return &service{
+		window:    orDefault(o.DedupWindow, defaultDedupWindow),
+		tombstone: orDefault(o.QueueTombstone, defaultTombstone),
+		tokens:    o.Tokens,
+		client:    newClient(o.Client),
+		log:       orDefault(o.Log, slog.New(slog.DiscardHandler)),
+		queues:    make(map[string]*queue),
+	}, nil
+}
+
+func orDefault[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
 }
 
 // Client returns the ordinary client of Cloud Tasks for the emulator. The caller
@@ -133,7 +180,7 @@ type QueueStats struct {
 	// Created counts the tasks CreateTask stored.
 	Created int
 	// Dispatched counts the requests started towards targets: first attempts,
-	// retries and the copies made by [Faults].
+	// retries, forced runs and the copies made by [Faults].
 	Dispatched int
 	// Pending is the number of tasks that exist now, those in flight included.
 	Pending int

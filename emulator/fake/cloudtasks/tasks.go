@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -38,6 +39,7 @@ type task struct {
 	createdAt time.Time
 
 	dueAt      time.Time // of the next attempt, or of the one in flight
+	place      int       // in the queue's schedule
 	inFlight   int       // deliveries without an answer yet
 	dispatches int       // attempts started
 	responses  int       // attempts answered
@@ -78,7 +80,7 @@ func (s *service) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequ
 
 // newTask returns the stored form of a task that a caller sent, or an error.
 func newTask(queue string, from *cloudtaskspb.Task, now time.Time) (*task, error) {
-	t := &task{deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
+	t := &task{place: notDue, deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
 	var err error
 	if t.name, t.id, err = nameTask(queue, from.GetName()); err != nil {
 		return nil, err
@@ -164,18 +166,23 @@ func (s *service) checkAccount(ctx context.Context, r *cloudtaskspb.HttpRequest)
 func (q *queue) add(t *task, view cloudtaskspb.Task_View, lost bool) (*cloudtaskspb.Task, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	select {
+	case <-q.gone:
+		return nil, errNoQueue
+	default:
+	}
 	now := time.Now()
 	if q.tasks[t.id] != nil || q.burnt.has(t.id, now) {
 		return nil, errTaskExists
 	}
 	if lost {
-		q.burnt.burn(t.id, now)
+		q.burnt.burn(t.id, now, q.window)
 		return t.message(view), nil
 	}
 	q.tasks[t.id] = t
 	q.created++
 	q.due.add(t)
-	if q.due[0] == t { // otherwise the dispatcher waits for an earlier one anyway
+	if t.place == 0 { // otherwise the dispatcher waits for an earlier one anyway
 		q.poke()
 	}
 	return t.message(view), nil
@@ -184,11 +191,12 @@ func (q *queue) add(t *task, view cloudtaskspb.Task_View, lost bool) (*cloudtask
 // end removes the task and burns its name. The caller holds q.mu.
 func (q *queue) end(t *task, now time.Time) {
 	delete(q.tasks, t.id)
-	q.burnt.burn(t.id, now)
+	q.due.drop(t)
+	q.burnt.burn(t.id, now, q.window)
 }
 
 // withTask runs do on the named task, under the lock of its queue.
-func (s *service) withTask(name string, do func(*task)) error {
+func (s *service) withTask(name string, do func(*queue, *task)) error {
 	owner, id, err := splitTask(name)
 	if err != nil {
 		return err
@@ -202,7 +210,7 @@ func (s *service) withTask(name string, do func(*task)) error {
 	t := q.tasks[id]
 	switch {
 	case t != nil:
-		do(t)
+		do(q, t)
 		return nil
 	case q.burnt.has(id, time.Now()):
 		return errTaskGone
@@ -211,7 +219,26 @@ func (s *service) withTask(name string, do func(*task)) error {
 }
 
 func (s *service) GetTask(_ context.Context, r *cloudtaskspb.GetTaskRequest) (m *cloudtaskspb.Task, err error) {
-	err = s.withTask(r.GetName(), func(t *task) { m = t.message(r.GetResponseView()) })
+	err = s.withTask(r.GetName(), func(_ *queue, t *task) { m = t.message(r.GetResponseView()) })
+	return m, err
+}
+
+// DeleteTask implements the RPC of that name. A request in flight runs on and its
+// answer is ignored.
+func (s *service) DeleteTask(_ context.Context, r *cloudtaskspb.DeleteTaskRequest) (*emptypb.Empty, error) {
+	err := s.withTask(r.GetName(), func(q *queue, t *task) { q.end(t, time.Now()) })
+	return &emptypb.Empty{}, err
+}
+
+// RunTask implements the RPC of that name.
+func (s *service) RunTask(_ context.Context, r *cloudtaskspb.RunTaskRequest) (m *cloudtaskspb.Task, err error) {
+	err = s.withTask(r.GetName(), func(q *queue, t *task) {
+		q.due.drop(t)
+		t.dueAt = time.Now().Truncate(time.Microsecond)
+		q.forced = append(q.forced, forcedRun{task: t, calledAt: t.dueAt})
+		q.poke()
+		m = t.message(r.GetResponseView())
+	})
 	return m, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -15,17 +16,46 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 )
 
-func TestNameIsBurntBySuccessAndExhaustion(t *testing.T) {
+func TestNameIsBurntBySuccessExhaustionDeleteAndPurgeForTheWindowOnly(t *testing.T) {
 	t.Parallel()
-	for _, answers := range [][]int{{200}, {500, 500}} {
-		b := newBench(t, cloudtasks.Options{})
-		b.target.statuses(answers...)
-		queue := b.queue("q", nil)
-		task := b.task(queue, "one")
-		task.RetryConfig = &cloudtaskspb.RetryConfig{MaxAttempts: 2}
-		b.create(queue, task)
-		b.settled(queue)
-		b.want(b.try(queue, task), codes.AlreadyExists, "Requested entity already exists")
+	for _, c := range []struct {
+		name string
+		end  func(b *bench, queue, task string)
+	}{
+		{"success", func(b *bench, queue, _ string) { b.resume(queue) }},
+		{"exhaustion", func(b *bench, queue, _ string) { b.target.statuses(500, 500); b.resume(queue) }},
+		{"delete", func(b *bench, _, task string) {
+			if err := b.client.DeleteTask(b.Context(), &cloudtaskspb.DeleteTaskRequest{Name: task}); err != nil {
+				b.Fatalf("delete: %v", err)
+			}
+		}},
+		{"purge", func(b *bench, queue, _ string) {
+			if _, err := b.client.PurgeQueue(b.Context(), &cloudtaskspb.PurgeQueueRequest{Name: queue}); err != nil {
+				b.Fatalf("purge: %v", err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, window := range []time.Duration{0, 2 * time.Second, cloudtasks.NoWindow} {
+				b := newBench(t, cloudtasks.Options{DedupWindow: window})
+				queue := b.pausedQueue("q")
+				task := b.task(queue, "one")
+				task.RetryConfig = &cloudtaskspb.RetryConfig{MaxAttempts: 2}
+				name := b.create(queue, task).Name
+				c.end(b, queue, name)
+				b.settled(queue)
+				err := b.try(queue, task)
+				if window == cloudtasks.NoWindow {
+					b.want(err, codes.OK, "")
+					continue
+				}
+				b.want(err, codes.AlreadyExists, "Requested entity already exists")
+				if window > 0 {
+					b.eventually("a free name", func() bool { return b.try(queue, task) == nil })
+				}
+			}
+		})
 	}
 }
 
@@ -37,7 +67,9 @@ func TestUnnamedTasksGetUniqueNames(t *testing.T) {
 	if first.Name == second.Name || !strings.HasPrefix(first.Name, queue+"/tasks/") {
 		t.Errorf("got names %q and %q, want two different ones of the queue", first.Name, second.Name)
 	}
-	check.OK(t)(b.get(first.Name))
+	if _, err := b.get(first.Name); err != nil {
+		t.Errorf("get by the made-up name: %v", err)
+	}
 }
 
 func TestOnlyTheFullViewHasTheBody(t *testing.T) {
@@ -48,7 +80,10 @@ func TestOnlyTheFullViewHasTheBody(t *testing.T) {
 	for view, want := range map[cloudtaskspb.Task_View]string{
 		cloudtaskspb.Task_VIEW_UNSPECIFIED: "", cloudtaskspb.Task_BASIC: "", cloudtaskspb.Task_FULL: "body of x",
 	} {
-		got := check.Value(b.client.GetTask(t.Context(), &cloudtaskspb.GetTaskRequest{Name: name, ResponseView: view}))(t)
+		got, err := b.client.GetTask(t.Context(), &cloudtaskspb.GetTaskRequest{Name: name, ResponseView: view})
+		if err != nil {
+			t.Fatalf("get: %v", err)
+		}
 		if body := string(got.GetHttpRequest().GetBody()); body != want || got.GetHttpRequest().Url == "" {
 			t.Errorf("view %v: got body %q, want %q and the URL", view, body, want)
 		}
@@ -95,7 +130,9 @@ func TestListTasksPagesThroughAll(t *testing.T) {
 	for _, task := range drain(t, it.Next) {
 		got[task.Name] = true
 	}
-	check.Same(t, "tasks", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tasks (-want +got):\n%s", diff)
+	}
 	_, err := b.client.ListTasks(t.Context(), &cloudtaskspb.ListTasksRequest{Parent: queue, PageToken: "?"}).Next()
 	b.want(err, codes.InvalidArgument, "page_token")
 }
@@ -157,7 +194,9 @@ func TestTasksCarryAnOIDCTokenOfTheirAccountAndAudience(t *testing.T) {
 		check.Equal(t, "answer", c.header.Get("Authorization"), want)
 	}
 	b.want(b.try(queue, withToken(b.task(queue, "x"), "nobody@p", "")), codes.NotFound, "nobody@p")
-	check.Equal(t, "tasks created, without the refused one", b.server.Stats()[queue].Created, 2)
+	if got := b.server.Stats()[queue].Created; got != 2 {
+		t.Errorf("got %d tasks created, want 2: the refused one is not stored", got)
+	}
 	bare := newBench(t, cloudtasks.Options{})
 	q := bare.pausedQueue("q")
 	bare.want(bare.try(q, withToken(bare.task(q, "x"), "caller@p", "")), codes.FailedPrecondition, "TokenSource")

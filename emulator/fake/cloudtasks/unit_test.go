@@ -1,12 +1,14 @@
 package cloudtasks
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -20,9 +22,13 @@ func TestBackoffDoublesThenGrowsLinearlyThenStays(t *testing.T) {
 		got = append(got, backoff(c, n+1).Seconds())
 	}
 	want := []float64{10, 20, 40, 80, 160, 240, 300, 300} // the proto's own example
-	check.Same(t, "backoff", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("backoff (-want +got):\n%s", diff)
+	}
 	c.MaxDoublings = 16
-	check.Equal(t, "a millionth retry", backoff(c, 1_000_000), 300*time.Second)
+	if got, want := backoff(c, 1_000_000), 300*time.Second; got != want {
+		t.Errorf("got %v for a millionth retry, want %v", got, want)
+	}
 }
 
 func TestRetriesEndOnlyWhenEveryLimitThatIsSetIsReached(t *testing.T) {
@@ -47,7 +53,7 @@ func TestRetriesEndOnlyWhenEveryLimitThatIsSetIsReached(t *testing.T) {
 		{"no limit but retention", -1, 0, 1, 31 * 24 * time.Hour, true},
 	} {
 		config := &cloudtaskspb.RetryConfig{MaxAttempts: c.attempts, MaxRetryDuration: durationpb.New(c.duration)}
-		check.Equal(t, c.name, exhausted(config, c.made, start, start, start.Add(c.after)), c.want)
+		check.Equal(t, fmt.Sprintf("%s", c.name), exhausted(config, c.made, start, start, start.Add(c.after)), c.want)
 	}
 }
 
@@ -57,7 +63,9 @@ func TestBackoffIsCutToWholeSecondsFromOneSecondUp(t *testing.T) {
 	fillRetry(c)
 	got := []time.Duration{c.MinBackoff.AsDuration(), c.MaxBackoff.AsDuration(), c.MaxRetryDuration.AsDuration()}
 	want := []time.Duration{250 * time.Millisecond, 2 * time.Second, 3 * time.Second}
-	check.Same(t, "durations", got, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("durations (-want +got):\n%s", diff)
+	}
 }
 
 func TestPaceIsATokenBucket(t *testing.T) {
@@ -70,7 +78,9 @@ func TestPaceIsATokenBucket(t *testing.T) {
 		}
 		p.take()
 	}
-	check.Equal(t, "a wait after the burst", p.wait(now), 100*time.Millisecond)
+	if got, want := p.wait(now), 100*time.Millisecond; got != want {
+		t.Errorf("got a wait of %v after the burst, want %v", got, want)
+	}
 	now = now.Add(time.Hour)
 	for range 3 {
 		p.take()
@@ -90,12 +100,16 @@ func TestOverloadHalvesThePaceAndSuccessRestoresIt(t *testing.T) {
 		p.heed(answer{status: status, answered: true}, now)
 		shares = append(shares, p.share)
 	}
-	check.Same(t, "share of the rate after 500, 429, 503, 503, 503, 200", shares, []float64{1, .5, .25, .125, .125, .1875})
+	if diff := cmp.Diff([]float64{1, .5, .25, .125, .125, .1875}, shares); diff != "" {
+		t.Errorf("share of the rate after 500, 429, 503, 503, 503, 200 (-want +got):\n%s", diff)
+	}
 	if p.wait(now) == 0 {
 		t.Error("got no wait after overload, want the burst to be gone")
 	}
 	p.heed(answer{status: 503, retryAfter: time.Minute}, now)
-	check.Equal(t, "a hold for Retry-After: 60", p.wait(now), longestHold)
+	if got := p.wait(now); got != longestHold {
+		t.Errorf("got a hold of %v for Retry-After 60, want %v", got, longestHold)
+	}
 }
 
 func TestRetryAfterIsSecondsOrADate(t *testing.T) {
@@ -114,26 +128,50 @@ func TestBurntNamesComeFreeAndAreForgotten(t *testing.T) {
 	t.Parallel()
 	var b burntNames
 	start := time.Now()
-	b.burn("a", start)
-	b.burn("b", start.Add(dedupWindow/2))
-	if !b.has("a", start.Add(dedupWindow-1)) || b.has("a", start.Add(dedupWindow)) {
+	b.burn("a", start, time.Minute)
+	b.burn("b", start.Add(30*time.Second), time.Minute)
+	if !b.has("a", start.Add(59*time.Second)) || b.has("a", start.Add(time.Minute)) {
 		t.Error("got a name burnt for another time than its window, want exactly its window")
 	}
-	b.burn("c", start.Add(dedupWindow))
+	b.burn("c", start.Add(80*time.Second), time.Minute)
 	if got := len(b.until); got != 2 || len(b.order) != 2 {
 		t.Errorf("got %d names kept, want a forgotten and b and c kept", got)
 	}
+	b.burn("d", start, 0)
+	if b.has("d", start) {
+		t.Error("got a name burnt without a window, want it free")
+	}
 }
 
-func TestScheduleGivesTheEarliest(t *testing.T) {
+func TestScheduleGivesTheEarliestOfThoseLeft(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	var s schedule
+	var all []*task
 	for _, ms := range rand.Perm(100) {
-		s.add(&task{dueAt: start.Add(time.Duration(ms) * time.Millisecond)})
+		one := &task{place: notDue, dueAt: start.Add(time.Duration(ms) * time.Millisecond)}
+		all = append(all, one)
+		s.add(one)
 	}
-	for ms := range 100 {
-		check.Equal(t, "the next one", s.earliest().dueAt.Sub(start), time.Duration(ms)*time.Millisecond)
+	left := make(map[*task]bool)
+	for i, one := range all {
+		if i%3 == 0 {
+			s.drop(one)
+			s.drop(one) // it is out already
+			continue
+		}
+		left[one] = true
+	}
+	for last := start; len(s) > 0; {
+		got := s.earliest()
+		if !left[got] || got.dueAt.Before(last) || got.place != notDue {
+			t.Fatalf("got the task of %v after that of %v, dropped %v, want the next one left", got.dueAt.Sub(start), last.Sub(start), !left[got])
+		}
+		delete(left, got)
+		last = got.dueAt
+	}
+	if len(left) > 0 {
+		t.Errorf("got %d tasks lost, want all", len(left))
 	}
 }
 
@@ -151,8 +189,29 @@ func TestFaultsDrawCopiesAndDelaysFromTheirRanges(t *testing.T) {
 			}
 		}
 	}
-	check.Same(t, "numbers of copies", counts, map[int]bool{1: true, 2: true, 3: true})
+	if diff := cmp.Diff(map[int]bool{1: true, 2: true, 3: true}, counts); diff != "" {
+		t.Errorf("numbers of copies (-want +got):\n%s", diff)
+	}
 	if len(pauses) < 100 {
 		t.Errorf("got %d different delays in 100 draws, want a new one for every copy", len(pauses))
+	}
+}
+
+func TestDeletedQueueTakesNoTask(t *testing.T) {
+	t.Parallel()
+	s, err := Start(t.Context(), Options{})
+	check.OK(t)(err)
+	t.Cleanup(s.Close)
+	const location = "projects/p/locations/l"
+	if _, err := s.svc.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: location + "/queues/q"}}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.svc.find(location + "/queues/q") // as CreateTask does, just before
+	check.OK(t)(err)
+	if _, err := s.svc.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.add(&task{id: "x", place: notDue, request: &cloudtaskspb.HttpRequest{}}, cloudtaskspb.Task_BASIC, false); !errors.Is(err, errNoQueue) {
+		t.Errorf("got %v, want %v", err, errNoQueue)
 	}
 }
