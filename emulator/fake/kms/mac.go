@@ -63,6 +63,9 @@ func (s *Server) MacVerify(ctx context.Context, q *kmspb.MacVerifyRequest) (*kms
 	if err != nil {
 		return nil, err
 	}
+	if crc := q.GetMacCrc32C(); crc != nil && crc.GetValue() != checksum(q.GetMac()) {
+		return nil, status.Error(codes.InvalidArgument, "The checksum in field mac_crc32c did not match the data in field mac.")
+	}
 	right := hmac.Equal(sum, q.GetMac())
 	answer := &kmspb.MacVerifyResponse{
 		Name: q.GetName(), Success: right, VerifiedSuccessIntegrity: right,

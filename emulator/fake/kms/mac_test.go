@@ -6,12 +6,33 @@ import (
 	"testing"
 	"time"
 
+	"cloud.google.com/go/kms/apiv1/kmspb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/fencepost/fencepost/emulator/fake/kms"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/intentmac"
 	kmssigner "github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
+
+// A MAC that was damaged on its way is refused as such, and not verified.
+func TestDamagedMACIsRefused(t *testing.T) {
+	t.Parallel()
+	server := check.Value(kms.Start())(t)
+	t.Cleanup(server.Close)
+	name := server.AddMAC("intents", make([]byte, 32))
+	sum := check.Value(server.MacSign(t.Context(), &kmspb.MacSignRequest{Name: name, Data: []byte("a")}))(t)
+	verify := &kmspb.MacVerifyRequest{Name: name, Data: []byte("a"), Mac: sum.Mac, MacCrc32C: sum.MacCrc32C}
+	if answer := check.Value(server.MacVerify(t.Context(), verify))(t); !answer.Success || !answer.VerifiedMacCrc32C {
+		t.Errorf("whole: got %v, want a success with its checksum", answer)
+	}
+	verify.MacCrc32C.Value++
+	if answer, err := server.MacVerify(t.Context(), verify); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("damaged: got %v, %v; want %s", answer, err, codes.InvalidArgument)
+	}
+}
 
 // Cloud KMS verifies its own MACs. A damaged or missing answer leaves the result unknown: it never counts
 // as a forged MAC.
