@@ -129,7 +129,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		}
 	}
 	check.Equal(t, "proposals without their outcome", h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`), "0")
-	check.Equal(t, "on record", h.one(`select string_agg(distinct action, ' ' order by action) || ' ' || string_agg(distinct by || ' ' || approved_by, '; ')
+	check.Equal(t, "on record", h.one(`select string_agg(distinct action, ' ' order by action) || ' ' || string_agg(distinct by || ' ' || coalesce(approved_by, 'nobody'), '; ')
 		from submitter_change where proposal is not null`),
 		"APPROVED CALLERS POLICY RESUME RETIRE UPDATE sub:ann-at-work email:ben@fencepost.example")
 	if got, err := h.Store.VerifyAudit(t.Context(), nil, nil); err != nil || len(got.Findings) != 0 || got.Links == 0 {

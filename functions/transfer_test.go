@@ -199,7 +199,7 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms", "FENCEPOST_TASKS_ENDPOINT=127.0.0.1:1")...)
 	h.signal(syscall.SIGSTOP)
 	a := h.post(alice, nil)
-	a.wants(t, 202, "without a task service, whose work the sweep finds")
+	check.Equal(t, "without a task service, whose work the sweep finds", a.is("state"), "202 PENDING")
 	step := members{"req_id": a.body["req_id"]}
 	check.Equal(t, "no next task", h.as("tasks", "POST", "/internal/transfer", step).is("code"), "500 STEP_FAILED")
 	h.run(`alter table transfers_tb rename to gone`)

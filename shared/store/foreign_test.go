@@ -65,6 +65,9 @@ func TestADecidedForeignTransactionStaysTheSame(t *testing.T) {
 	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
 	w := take(t, db, alice, "a/1")
 	before := check.Value(db.ForeignTransactions(t.Context(), alice, 0, 9))(t)
+	if len(before) != 2 {
+		t.Fatalf("foreign transactions: got %v, want two", before)
+	}
 	other, moved := before[0], before[1]
 	other.Incident, other.Tx = 2, calls(7)
 	other.Tx.Hash, other.Tx.BlockHash, other.CallDigest = txmanager.Hash{7}, txmanager.Hash{8}, calls(7).CallDigest()

@@ -149,10 +149,14 @@ func write(t testing.TB, db storetest.Bundle, w txmanager.Commit) txmanager.Comm
 	return check.Value(db.Commit(t.Context(), w))(t)
 }
 
-// moveAll makes one change to each open transaction of sub, and releases the lease.
+// moveAll makes one change to each open transaction of sub, of which there must be one, and releases the lease. The
+// node that it records has accepted each that becomes PENDING.
 func moveAll(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, change func(*txmanager.Tx)) {
 	t.Helper()
 	w := take(t, db, sub, "a/1")
+	if len(w.Open) == 0 {
+		t.Fatalf("%s: got nothing open", sub)
+	}
 	moves := make([]txmanager.Transition, len(w.Open))
 	for i, x := range w.Open {
 		moves[i] = txmanager.Transition{From: x.State, To: x, Node: "10.0.0.1:8545"}

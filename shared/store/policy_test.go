@@ -299,7 +299,8 @@ func makes(t *testing.T, db storetest.Bundle, w txmanager.SubmitterState, txID, 
 	}
 }
 
-// handsIn hands in the bytes of a call for a reservation, which the rule must refuse.
+// handsIn hands in the bytes of a call for a reservation, and checks which rule refuses them, if any, and
+// whether they are marked.
 func handsIn(t *testing.T, db storetest.Bundle, what string, m txmanager.ReservationMark, call txmanager.Call, rule store.PolicyRule, marked bool) {
 	t.Helper()
 	m.Call = call

@@ -49,7 +49,7 @@ func together(t *testing.T, db storetest.Bundle, owner string, wide bool, all ..
 func wantHeld(t *testing.T, what string, got storetest.Outcome[txmanager.AcquireResult], token int64) {
 	t.Helper()
 	if got.Err != nil || !got.Got.Held || got.Got.State.Lease.Token != token {
-		t.Errorf("%s: got held %t under token %d, %v; want it held under %d", what, got.Got.Held, got.Got.State.Lease.Token, got.Err, token)
+		t.Fatalf("%s: got held %t under token %d, %v; want it held under %d", what, got.Got.Held, got.Got.State.Lease.Token, got.Err, token)
 	}
 }
 

@@ -66,7 +66,9 @@ func (b target) post(t *testing.T, s txmanager.Submitter, request string, intent
 func (b target) accepted(t *testing.T, s txmanager.Submitter, request string, payload map[string]any) (txID string) {
 	t.Helper()
 	status, a := b.post(t, s, request, map[string]any{"payload": payload})
-	equal(t, fmt.Sprintf("%s: %+v: status", request, a), status, http.StatusAccepted)
+	if status != http.StatusAccepted {
+		t.Fatalf("%s: got %d %+v, want 202", request, status, a)
+	}
 	return a.TxID
 }
 

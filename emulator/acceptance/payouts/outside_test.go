@@ -28,7 +28,9 @@ func TestConservationReadsTheChain(t *testing.T) {
 	u := h.unverified(t, h.coin(), 1_000_000)
 	u.ends(u.accepted(100_000), happy)
 	poll(t, "the payout's payment was read from the chain", func() bool {
-		says(t, "undisturbed", h.check(t), `"result":"ok"`)
+		if says(t, "undisturbed", h.check(t), `"result":"ok"`); t.Failed() {
+			t.FailNow()
+		}
 		var paid int
 		err := h.DB.QueryRow(t.Context(), `select count(*) from conservation_owed where paid`).Scan(&paid)
 		return err == nil && paid == 1

@@ -364,7 +364,7 @@ func (r *restoration) step4(p *page) {
 // step6 repeats the operators' acts from the log.
 func (r *restoration) step6(p *page) {
 	t := r.t
-	if got := p.call("POST /api/v1/tx/{txId}/cancel", nil, r.cancelled); got["outcome"] != "CANCELLED" {
+	if got := p.call("POST /admin/v1/tx/{txId}/cancel", map[string]any{"reason": "as before"}, r.cancelled); got["outcome"] != "CANCELLED" {
 		t.Errorf("cancel again: got %v, want CANCELLED", got)
 	}
 	for path, body := range map[string]any{"PUT policy": policy, "POST suspend": map[string]any{"reason": "as before"}} {

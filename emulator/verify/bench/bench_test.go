@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -81,7 +82,7 @@ func TestRequestIsEncodedAsByAnyClient(t *testing.T) {
 	l := load{Token: "secret", Submitters: []txmanager.Submitter{"a", "b"}, Name: "tx"}
 	req := check.Value(http.ReadRequest(bufio.NewReader(bytes.NewReader(l.request(3)))))(t)
 	var body struct{ Submitter, RequestID string }
-	check.OK(t)(json.NewDecoder(req.Body).Decode(&body))
+	check.OK(t)(json.Unmarshal(check.Value(io.ReadAll(req.Body))(t), &body))
 	if got := req.Method + req.URL.Path + req.Header.Get("Authorization") + body.Submitter + body.RequestID; got != "POST/api/v1/txBearer secretbtx-3" {
 		t.Errorf("got %q", got)
 	}

@@ -146,6 +146,9 @@ func (c *checker) preview(ctx context.Context) result {
 	return passed("no logged request of the last day would be refused; %.0f %% are logged", share)
 }
 
+// invocation is what a function logs of each request.
+const invocation = "invocation"
+
 // trace sends a request with a trace of its own, and looks for the line that the function logs of it.
 func (c *checker) trace(ctx context.Context) result {
 	var id [24]byte         // of the trace, and of the span
@@ -154,7 +157,7 @@ func (c *checker) trace(ctx context.Context) result {
 	if _, err := send(ctx, request{method: http.MethodGet, url: c.API + "/api/v1/tx/none", traceparent: fmt.Sprintf("00-%s-%x-00", trace, id[16:])}); err != nil {
 		return failed("%v", err)
 	}
-	filter := fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message="invocation" AND trace="projects/%s/traces/%s"`, c.deployment.Project, trace)
+	filter := fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message=%q AND trace="projects/%s/traces/%s"`, invocation, c.deployment.Project, trace)
 	const patience = 2 * time.Minute // until a line can be read
 	for began := time.Now(); ; {
 		lines, err := c.readLog(ctx, filter)
@@ -239,11 +242,11 @@ func (c *checker) identity(ctx context.Context) result {
 // markPeriod is more than the time between two marks: the sweep writes one each minute.
 const markPeriod = 5 * time.Minute
 
-// uncompared is what a function logs that cannot read the mark.
+// uncompared is what a function logs that cannot read the mark, or write it.
 const uncompared = "the database could not be compared with the mark outside it"
 
-// mark tells from the object that the sweep saw it absent, wrote it, and writes over it; and from the log
-// that each function that ran lately could read it.
+// mark tells from the object that the sweep writes it, and from the log that no function failed lately to
+// read or write it. After the first five minutes a new one has been written over another.
 func (c *checker) mark(ctx context.Context) result {
 	m, err := c.readMark(ctx)
 	age := time.Since(m.At).Round(time.Second)
@@ -253,7 +256,7 @@ func (c *checker) mark(ctx context.Context) result {
 	case age > markPeriod:
 		return failed("written %s ago, want one each minute; see docs/runbooks/mark-uncompared.md", age)
 	case m.Sequence < 2:
-		return untried("written once, never over another: try again in a minute")
+		return untried("it is the first one: try again in some minutes")
 	}
 	lines, err := c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message=%q`, uncompared))
 	if err != nil {
@@ -261,10 +264,10 @@ func (c *checker) mark(ctx context.Context) result {
 	}
 	for _, line := range lines {
 		if time.Since(line.Timestamp) < lately {
-			return failed("%s could not read it %s ago; see docs/runbooks/mark-uncompared.md", line.Resource.Labels.Service, time.Since(line.Timestamp).Round(time.Second))
+			return failed("%s could not read or write it %s ago; see docs/runbooks/mark-uncompared.md", line.Resource.Labels.Service, time.Since(line.Timestamp).Round(time.Second))
 		}
 	}
-	return passed("number %d, written %s ago over the one before", m.Sequence, max(age, 0))
+	return passed("number %d of this database, written %s ago; no function failed lately to read or write it", m.Sequence, max(age, 0))
 }
 
 func (c *checker) failOver(ctx context.Context) result {

@@ -63,14 +63,19 @@ func readDeployment(ctx context.Context, folder string) (d deployment, err error
 	return d, nil
 }
 
-// command runs a program and returns its output. The error has the last line that it wrote to stderr.
+// command runs a program and returns its output. The error has what it wrote to stderr last: from "ERROR:"
+// on, or the last line.
 func command(ctx context.Context, name string, args ...string) ([]byte, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		return nil, fmt.Errorf("%s %s: %w: %s", name, args[0], err, lines[len(lines)-1])
+		said := strings.TrimSpace(errs.String())
+		from := strings.LastIndex(said, "ERROR:")
+		if from < 0 {
+			from = strings.LastIndex(said, "\n") + 1
+		}
+		return nil, fmt.Errorf("%s %s: %w: %s", name, args[0], err, clip([]byte(said[from:])))
 	}
 	return out.Bytes(), nil
 }

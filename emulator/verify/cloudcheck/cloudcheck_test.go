@@ -226,7 +226,7 @@ func (d *deployed) run(t *testing.T, args ...string) (code int, out, calls strin
 	outputs := fmt.Sprintf(`{"api":{"value":%q},"deployment":{"value":{"project":"p","region":"r","environment":%q,"instance":"fencepost","migration_job":"fencepost-migrate",
 		"audience":%q,"armor_preview":%t,"logged_share":0.1,"mark_bucket":"p-mark","metrics":%t,"services":%s}}}`, cmp.Or(d.api, server.URL), d.environment, d.audience, d.preview, d.metrics, services)
 	world := append(d.says, said{Words: []string{"terraform", "output -json"}, Output: outputs},
-		log("previewSecurityPolicy", none), log("could not be compared", none), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), answered("cloud_run_revision", good()), marked(7, time.Minute),
+		log("previewSecurityPolicy", none), log("could not be compared", none), log("/traces/ invocation", "[{}]"), log("cloud_run_job fencepost-migrate", `[{"textPayload":"migrations applied: 3"}]`), answered("cloud_run_revision", good()), marked(7, time.Minute),
 		said{Words: []string{"gcloud auth print-identity-token"}, Output: "token\n"}, said{Words: []string{"gcloud auth print-access-token"}, Output: "access\n"},
 		said{Words: []string{"gcloud sql instances failover fencepost"}})
 	folder := t.TempDir()
@@ -318,8 +318,8 @@ func TestEachCheckFails(t *testing.T) {
 			d.says = []said{{Words: []string{"logging read", "/traces/"}, Output: "PERMISSION_DENIED", Fails: true}}
 		}, "traceparent", "PERMISSION_DENIED", 0},
 		"the mark cannot be read": {func(d *deployed) {
-			d.says = []said{{Words: []string{"storage cat"}, Output: "AccessDeniedException", Fails: true}}
-		}, "the mark", "AccessDenied", 0},
+			d.says = []said{{Words: []string{"storage cat"}, Output: "WARNING: old\nERROR: (gcloud.storage.cat) The following URLs matched no objects:\n-gs://p-mark/database-mark", Fails: true}}
+		}, "the mark", "matched no objects", 0},
 		"something else is the mark": {func(d *deployed) { d.says = []said{{Words: []string{"storage cat"}, Output: "{}"}} }, "the mark", "want a mark", 0},
 		"a function may not read the mark": {func(d *deployed) {
 			lines := answers("r2", time.Minute, 200)
@@ -475,6 +475,9 @@ func TestRefusedCalls(t *testing.T) {
 func TestSampledMetricsAreCounted(t *testing.T) {
 	if !strings.Contains(string(check.Value(os.ReadFile("../../../functions/serve/mark.go"))(t)), `WarnContext(ctx, "`+uncompared+`"`) {
 		t.Errorf("%q: got a line that no function logs", uncompared)
+	}
+	if !strings.Contains(string(check.Value(os.ReadFile("../../../shared/telemetry/invocation.go"))(t)), `log.LogAttrs(ctx, level, "`+invocation+`"`) {
+		t.Errorf("%q: got a line that no function logs", invocation)
 	}
 	text := string(check.Value(os.ReadFile("../../../shared/telemetry/metrics.go"))(t))
 	for _, name := range sampled {

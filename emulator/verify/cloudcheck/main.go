@@ -95,7 +95,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	set.StringVar(&o.caller, "caller", "", "a service `account` that may post for --submitter, and that you may impersonate")
 	set.StringVar(&o.submitter, "submitter", "", "post one intent for this `submitter`, eip155:<chainId>:0x…, which must be on a test chain: it sends 0 to itself, and costs gas")
 	set.BoolVar(&o.failover, "failover", false, "let Cloud SQL fail over, and compare the identity before and after. Every request waits or gets 503 meanwhile. Refused in prod")
-	set.DurationVar(&o.within, "within", 15*time.Minute, "how long to wait for a transaction or a failover")
+	set.DurationVar(&o.within, "within", 15*time.Minute, "how long to wait for a transaction, a failover or a line of the log")
 	set.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two looks at them")
 	set.StringVar(&o.monitoring, "monitoring", "https://monitoring.googleapis.com", "the `URL` of Cloud Monitoring")
 	set.StringVar(&o.openAPI, "openapi", "functions/openapi.yaml", "the `file` with the API's description")

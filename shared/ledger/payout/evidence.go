@@ -215,7 +215,7 @@ func (l *Ledger) cancelQueued(ctx context.Context, in store.Intent, t transfer.T
 func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.Payout, hash string) (store.PayoutProof, error) {
 	proof := store.PayoutProof{ChainID: t.Payout.ChainID, TxHash: hash, LogIndex: store.CoinMoved}
 	isRecorded := hash == found.TxHash
-	receipt, err := l.paymentReceipt(ctx, t, isRecorded && isOwnConfirmed(found), hash)
+	receipt, err := l.paymentReceipt(ctx, t, hash)
 	if err != nil {
 		return proof, err
 	}
@@ -233,9 +233,9 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	return proof, err
 }
 
-// paymentReceipt returns the final receipt of the payer's transaction. Unless the transaction is
-// the payout's own, it must make the payout's call.
-func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, isOwn bool, hash string) (r txmanager.Receipt, err error) {
+// paymentReceipt returns the final receipt of the payer's transaction, which must make the payout's
+// call.
+func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, hash string) (r txmanager.Receipt, err error) {
 	chain, err := l.chainOf(t)
 	if err != nil {
 		return r, err
@@ -252,7 +252,7 @@ func (l *Ledger) paymentReceipt(ctx context.Context, t transfer.Transfer, isOwn 
 	if err != nil {
 		return r, fmt.Errorf("%w: the transfer's %w", ErrNotProven, err)
 	}
-	if tx.From != payer(t).Address() || !isOwn && !want.Does(tx.Tx) {
+	if tx.From != payer(t).Address() || !want.Does(tx.Tx) {
 		return r, fmt.Errorf("it is not from the payer, or its to, value or data differ from the payout's: %w", ErrNotProven)
 	}
 	return l.finalReceipt(ctx, chain, payer(t), h)

@@ -44,7 +44,7 @@ func (b bench) ageAddresses(t testing.TB, by string) {
 	b.RunUnguarded(t, "payout_address", `update payout_address set added_at = added_at - $1::text::interval, removed_at = removed_at - $1::text::interval`, by)
 }
 
-// refusal returns the reason for which a payout under the terms is refused; "": it is stored.
+// refusal returns why a request under the terms is refused; the zero error: it is stored.
 func (b bench) refusal(t testing.TB, r transfer.Request, terms transfer.Terms) transfer.RefusedError {
 	t.Helper()
 	_, err := b.Create(t.Context(), r, terms)

@@ -308,7 +308,9 @@ func TestWhatIsBarredGetsNoNonce(t *testing.T) {
 		barred.BarredReason, handled.Handler = "the submitter's callers do not name sub:1 any more", "wage"
 		w := txtest.Queue(txtest.StateOf(3, 5), barred, txtest.Queued(2, "pay"), handled)
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-		check.Equal(t, "outline", outline(p), "q-2=5, q-3=6, q-1 rejected")
+		if got := outline(p); got != "q-2=5, q-3=6, q-1 rejected" {
+			t.Fatalf("outline: got %s, want q-2=5, q-3=6, q-1 rejected", got)
+		}
 		if m := p.Transitions[0]; m.From != txmanager.Queued || m.To.Nonce != nil || m.To.LastError != barred.BarredReason {
 			t.Errorf("got %+v, want from QUEUED, without a nonce, with the reason", m)
 		}

@@ -18,20 +18,21 @@ func DrawHeld(t *rapid.T, n uint64) txmanager.Tx {
 	}).Draw(t, "tx")
 	tx.NextCheckAt, tx.NextResubmitAt = at.Draw(t, "check"), at.Draw(t, "resubmit")
 	if tx.State != txmanager.InFlight {
-		tx.SubmitAttempts = rapid.SampledFrom([]int{1, 5, 18, 19, 20}).Draw(t, "attempts")
+		tx.SubmitAttempts = rapid.SampledFrom([]int{1, 5, 18, 19, 20, 21}).Draw(t, "attempts")
 		tx.FirstSubmitAt = Ago(rapid.SampledFrom([]time.Duration{time.Minute, 2 * time.Minute, 10 * time.Minute, time.Hour}).Draw(t, "age"))
 	}
 	return tx
 }
 
-// DrawState is a submitter's state with one to six open nonces from 5 on, and two queued intents.
+// DrawState is a submitter's state with one to six open nonces from 0 or 5 on, and two queued intents.
 func DrawState(t *rapid.T) txmanager.SubmitterState {
 	var txs []txmanager.Tx
+	first := rapid.SampledFrom([]uint64{0, 5}).Draw(t, "first")
 	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
-		txs = append(txs, DrawHeld(t, 5+n))
+		txs = append(txs, DrawHeld(t, first+n))
 	}
 	window := rapid.Uint64Range(2, 8).Draw(t, "window")
-	return Queue(StateOf(window, 5+uint64(len(txs)), txs...), Queued(1, "pay"), Queued(2, "pay"))
+	return Queue(StateOf(window, first+uint64(len(txs)), txs...), Queued(1, "pay"), Queued(2, "pay"))
 }
 
 // DrawAnswers is what a node on one of two chains says of every open version, in nonce order, so

@@ -131,8 +131,10 @@ func (c *Core) Journal(after uint64, limit int, take func(book.Entry) bool) (las
 	if h := c.Halted(); h != nil {
 		return 0, h
 	}
+	last = c.wal.Last() // a line that is written from here on counts only if it is read
 	err = c.wal.Read(after, limit, func(seq uint64, line []byte) error {
 		e, err := book.Parse(seq, line)
+		last = max(last, seq)
 		if err == nil && !take(e) {
 			return wal.ErrEnough
 		}
@@ -143,7 +145,7 @@ func (c *Core) Journal(after uint64, limit int, take func(book.Entry) bool) (las
 		c.halt(err)
 		return 0, c.Halted()
 	}
-	return c.wal.Last(), err
+	return last, err
 }
 
 func unreadable(seq uint64, err error) error {

@@ -10,7 +10,7 @@ import (
 type Answers[E comparable] struct {
 	ID         string    // a txId or a req_id; "": not accepted yet
 	IDAt       time.Time // when the first answer with the ID came
-	Generation int       // of the database that answered last
+	Generation int       // of the database that gave the ID or the end last
 	Fresh      int       // answers that reported the request as newly stored
 	Refused    bool      // a clear refusal, and never accepted
 	Done       bool      // the client polls no more
@@ -51,7 +51,7 @@ func (k *Kept[E]) RecordEnd(end *E, a Answer) (contradiction string) {
 	k.Change(func(t *Answers[E]) {
 		before = *t
 		if end != nil && t.End == nil {
-			t.End, t.EndAt, t.EndGeneration, t.Generation = end, time.Now(), a.Generation, a.Generation
+			t.End, t.EndAt, t.EndGeneration, t.Generation = end, time.Now(), a.Generation, max(t.Generation, a.Generation)
 		}
 	})
 	switch {

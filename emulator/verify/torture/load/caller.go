@@ -120,7 +120,12 @@ func (c *caller) postAnother(ctx context.Context) {
 	if c.isStale() {
 		return
 	}
-	post := func() client.Answer { return c.Ask(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest()) }
+	post := func() client.Answer {
+		if c.Replaced(begun) { // during the pause before a repeat
+			return client.Answer{}
+		}
+		return c.Ask(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest())
+	}
 	a := retry.Until(ctx, post, func(a client.Answer) bool { return a.IsClear() || c.Replaced(begun) })
 	if a.IsUnclear() || c.Replaced(begun) {
 		return

@@ -155,6 +155,9 @@ func (u *user) postAnother(ctx context.Context) {
 		return
 	}
 	post := func() client.Answer {
+		if u.Replaced(begun) { // during the pause before a repeat
+			return client.Answer{}
+		}
 		return u.Ask(ctx, http.MethodPost, u.script.urlPath(), u.script.conflictingRequest())
 	}
 	a := retry.Until(ctx, post, func(a client.Answer) bool { return a.IsClear() || u.Replaced(begun) })

@@ -39,7 +39,7 @@ func Into[Row any](all *[]Row, scan pgx.RowToFunc[Row]) func(pgx.Rows) error {
 	}
 }
 
-// First keeps the first row of a batch's query in row; nil if there is none.
+// First keeps the first row of a batch's query in row, which stays as it is if there is none.
 func First[Row any](row **Row, scan pgx.RowToFunc[Row]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, scan)
