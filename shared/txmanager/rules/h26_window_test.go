@@ -23,7 +23,7 @@ func TestH26NothingIsSentAheadOfWhatCannotBe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(3)
 		r.Resubmit = rapid.Bool().Draw(t, "resubmit")
-		w := txtest.DrawState(t)
+		w := txtest.DrawState(t, 5)
 		q, _ := r.NextQuery(w, txmanager.KindResubmit, txtest.Reader(nil))
 		v := txtest.DrawAnswers(t, w)
 		j := r.Evaluate(w, q, v)
@@ -52,7 +52,7 @@ func TestH26TheLowestNonceIsNeverStarved(t *testing.T) {
 	first := 0
 	rapid.Check(t, func(t *rapid.T) {
 		r := rulesOf(3)
-		w := txtest.DrawState(t)
+		w := txtest.DrawState(t, 5)
 		q, _ := r.NextQuery(w, txmanager.KindResubmit, txtest.Reader(nil))
 		v := txtest.DrawAnswers(t, w)
 		low := w.Open[0]

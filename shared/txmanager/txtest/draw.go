@@ -24,10 +24,9 @@ func DrawHeld(t *rapid.T, n uint64) txmanager.Tx {
 	return tx
 }
 
-// DrawState is a submitter's state with one to six open nonces from 0 or 5 on, and two queued intents.
-func DrawState(t *rapid.T) txmanager.SubmitterState {
+// DrawState is a submitter's state with one to six open nonces from first on, and two queued intents.
+func DrawState(t *rapid.T, first uint64) txmanager.SubmitterState {
 	var txs []txmanager.Tx
-	first := rapid.SampledFrom([]uint64{0, 5}).Draw(t, "first")
 	for n := range uint64(rapid.IntRange(1, 6).Draw(t, "held")) {
 		txs = append(txs, DrawHeld(t, first+n))
 	}

@@ -19,7 +19,7 @@ func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	allocated, refused := 0, 0
 	worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: numberSigner{inProcess: false}}
 	rapid.Check(t, func(t *rapid.T) {
-		w := txtest.DrawState(t)
+		w := txtest.DrawState(t, 5)
 		q, _ := worker.Rules.NextQuery(w, txmanager.KindAdvance, txtest.Reader(nil))
 		v := txtest.DrawAnswers(t, w)
 		v.Account.PendingCount = rapid.Uint64Range(4, w.NextNonce).Draw(t, "pending")
