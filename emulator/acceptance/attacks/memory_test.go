@@ -51,7 +51,9 @@ func (b target) refused(t testing.TB, account, batch, want string) {
 		t.Fatalf("hostile batch: got %d %.300s, %v; want 200", status, answer, err)
 	}
 	for _, r := range body.Results {
-		equal(t, "hostile intent", r.Code+" "+r.Field, want)
+		if got := r.Code + " " + r.Field; got != want {
+			t.Fatalf("hostile intent: got %s, want %s", got, want)
+		}
 	}
 }
 

@@ -12,12 +12,17 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
+// signsElsewhere has no bytes before a nonce is bound.
+type signsElsewhere struct{ noSigner }
+
+func (signsElsewhere) InProcess(txmanager.Submitter) bool { return false }
+
 // H26: no nonce may be allocated above one that is STUCK, or that no node has
 // acknowledged.
 func TestH26NothingIsAllocatedAboveWhatIsStuck(t *testing.T) {
 	t.Parallel()
 	allocated, refused := 0, 0
-	worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: numberSigner{inProcess: false}}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: signsElsewhere{}}
 	rapid.Check(t, func(t *rapid.T) {
 		w := txtest.DrawState(t, 5)
 		q, _ := worker.Rules.NextQuery(w, txmanager.KindAdvance, txtest.Reader(nil))
