@@ -18,9 +18,9 @@ type Amount struct {
 	decimals int    // as written: 1.50 has two
 }
 
-// ParseAmount reads digits with at most one point between them: no sign, no
-// exponent, no spaces, no more than 64 characters. ok is false for anything else,
-// and for 0: INVALID_AMOUNT.
+// ParseAmount reads digits with at most one point between them, at most 64 characters in all.
+// A sign, an exponent or a space is not read. ok is false for what is not read, and for 0:
+// INVALID_AMOUNT.
 func ParseAmount(text string) (a Amount, ok bool) {
 	whole, fraction, point := strings.Cut(text, ".")
 	if len(text) > maxAmountText || whole == "" || point && fraction == "" {

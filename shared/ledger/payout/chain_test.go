@@ -3,7 +3,6 @@ package payout_test
 import (
 	"math/big"
 	"testing"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -12,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -167,16 +167,7 @@ func (h *env) awaitMined(what string, holds func() bool) {
 
 func (h *env) await(what string, holds func() bool) {
 	h.t.Helper()
-	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			h.t.Fatalf("still not so: %s", what)
-		case <-tick.C:
-		}
-	}
+	storetest.Await(h.t, what, holds)
 }
 
 // lost signs a transaction of an account that is not recorded here, and does not send it. to is nil

@@ -2,8 +2,12 @@ package payout_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"math/big"
 	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/check"
@@ -243,25 +247,42 @@ func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 	}
 }
 
-// The statement that a CONFIRMED payout was paid counts for the payout's own transaction. Another one of
-// the payer, which paid somebody else, proves nothing, and stays to be explained.
-func TestConfirmedWithoutProofIsNotPaidByAnotherPayment(t *testing.T) {
+// The statement that a CONFIRMED payout was paid counts for the payout's own transaction. Another one of the payer
+// proves nothing, and stays to be explained, also if it makes the same call.
+func TestConfirmedWithoutProofIsNotPaidByAnotherTransaction(t *testing.T) {
 	t.Parallel()
 	h := newEnv(t)
-	h.deploy(contracts.Liar()) // emits no Transfer event
+	contract := h.deploy(contracts.Liar()) // emits no Transfer event
 	x := h.due(token)
+	call := check.Value(h.connector.ParsePayload(x.Payout.Payload))(t)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.mineUntil(x.ReqID, "CONFIRMED")
-	other := h.outside(1, "0x00000000000000000000000000000000000000c4", "5")
+	others := []string{h.outside(1, "0x00000000000000000000000000000000000000c4", "5"), h.sends(accounts[0], 2, contract, "0", call.Data)}
 	h.mine(confirmations + 1)
-	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: other})
-	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotProven)
-	own := value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
-	proof := store.PayoutProof{ChainID: x.Payout.ChainID, TxHash: other, LogIndex: store.OperatorDecided, Receipt: []byte(`{}`)}
-	check.Err(t, "another's hash by an operator's decision", store.ErrProofUsed)(h.db.Store.ProvePayout(t.Context(), h.intentOf(x), proof))
-	h.withdraws(x.ReqID, "another payment")
-	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: own})
+	for _, other := range others {
+		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: other})
+		h.wantUnknown(x, payout.ErrNotProven)
+		proof := store.PayoutProof{ChainID: x.Payout.ChainID, TxHash: other, LogIndex: store.OperatorDecided, Receipt: []byte(`{}`)}
+		check.Err(t, "another's hash by an operator's decision", store.ErrProofUsed)(h.db.Store.ProvePayout(t.Context(), h.intentOf(x), proof))
+		h.withdraws(x.ReqID, "another transaction")
+	}
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)})
 	h.drive(x.ReqID, transfer.Committed)
+}
+
+// A CONFIRMED transaction under the payout's request that makes another call is not the payout's payment, whatever
+// an operator states.
+func TestAnotherCallUnderTheRequestIsNotPaid(t *testing.T) {
+	t.Parallel()
+	h, x := newDue(t)
+	other := h.intentOf(x)
+	other.Payload = []byte(`{"to": "0x00000000000000000000000000000000000000c4", "value": "5"}`)
+	other.Fingerprint = sha256.Sum256(other.Payload)
+	check.Value(h.db.Store.Create(t.Context(), other, 100))(t)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)})
+	h.wantUnknown(x, payout.ErrNotProven)
+	check.Equal(t, "proofs", value[int](h, `select count(*) from payout_proof`), 0)
 }
 
 // A payout that a release has named ends by the transaction that consumed the nonce. A wrong name
@@ -378,6 +399,28 @@ func TestMatchedPayoutIsProved(t *testing.T) {
 	check.OK(t)(h.db.Store.MatchHold(t.Context(), d, h.txID(x)))
 	h.says(x.ReqID, store.PayoutStatement{Refund: true}) // the chain proves the payment all the same
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
+
+// A payout of a token that logs nothing is matched with the payer's transaction. Nothing proves the payment, so
+// that an operator decides, about that transaction alone.
+func TestMatchedPayoutWithoutALogEndsByAStatement(t *testing.T) {
+	t.Parallel()
+	h := newEnv(t)
+	contract := h.deploy(contracts.Liar()) // emits no Transfer event
+	units, _ := new(big.Int).SetString(onePayment, 10)
+	call := append(common.FromHex("0xa9059cbb"), make([]byte, 64)...) // transfer(address,uint256)
+	call = withWord(withWord(call, 0, new(big.Int).SetBytes(common.FromHex(address))), 1, units)
+	h.sends(accounts[0], 0, contract, "0", call)
+	h.restored(1, nil)
+	x := h.due(token)
+	h.drive(x.ReqID, transfer.TargetPending)
+	d := store.HoldDecision{Submitter: h.payer, Nonce: new(uint64), By: "ann", Reason: "the user's own repeat"}
+	check.OK(t)(h.db.Store.MatchHold(t.Context(), d, h.txID(x)))
+	h.wantUnknown(x, payout.ErrNotProven)
+	own := value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: own})
+	h.drive(x.ReqID, transfer.Committed)
+	check.Equal(t, "decided by an operator", value[int](h, `select log_index from payout_proof where req_id = $1`, x.ReqID), store.OperatorDecided)
 }
 
 // A statement does not cover what a later restore has lost. The payout may have been posted and

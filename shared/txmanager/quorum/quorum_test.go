@@ -93,7 +93,7 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 
 // No transaction ends unless a quorum has the receipt, in the same block and height. One round trip to as
 // many nodes as needed is enough. With a quorum of one, a claim waits while another node that answered
-// before does not answer, and an abstaining second node does not prevent a query to the third: it may
+// before does not answer. A second node that abstains does not prevent a query to the third, which may
 // disagree. With a larger quorum, one missing answer changes nothing.
 func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {

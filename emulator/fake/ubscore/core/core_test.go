@@ -93,6 +93,35 @@ func halted(t testing.TB, c *core.Core, cause error, advice string) {
 	}
 }
 
+// A reader of the journal's end is never told of a line that it did not get, while others write.
+func TestJournalsEndIsOneReading(t *testing.T) {
+	t.Parallel()
+	c := stocked(t, core.Options{Folder: t.TempDir()})
+	var writer sync.WaitGroup
+	stop := make(chan struct{})
+	writer.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				check.Value(c.Do(t.Context(), withdrawal(fmt.Sprint("w-", i), 1)))(t)
+			}
+		}
+	})
+	after := uint64(0)
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		lines, last, err := journal(c, after, 100)
+		if got := after + uint64(len(lines)); err != nil || last < got || len(lines) == 0 && last > after {
+			t.Errorf("after line %d: got %d lines and the last is %d, %v", after, len(lines), last, err)
+			break
+		}
+		after += uint64(len(lines))
+	}
+	close(stop)
+	writer.Wait()
+}
+
 // Operations that wait together share a commit. Each sees the effect of the earlier ones, and no two
 // get the same line.
 func TestConcurrentWithdrawalsShareACommit(t *testing.T) {

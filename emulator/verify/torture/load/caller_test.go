@@ -150,18 +150,24 @@ func TestAnotherPayloadIsAConflict(t *testing.T) {
 	}
 }
 
-// After a restore another payload is not posted again: the copy may have lost the request, and would store it.
+// After a restore, in a call or in the pause before the next, another payload is not posted again: the copy may
+// have lost the request, and would store it.
 func TestAnotherPayloadIsNotPostedToACopy(t *testing.T) {
 	t.Parallel()
-	posts := 0
-	caller := setup(Answers{ID: "t"})
-	caller.Client = client.Client{Generation: caller.ledger.Generation, Call: func(context.Context, string, string, any) (int, []byte, error) {
-		if posts++; posts > 1 {
-			return http.StatusAccepted, []byte("{}"), nil
-		}
-		caller.ledger.Restored(time.Now())
-		return http.StatusServiceUnavailable, []byte("{}"), nil
-	}}
-	caller.postAnother(t.Context())
-	check.Equal(t, "posts", posts, 1)
+	for name, restore := range map[string]func(func()){
+		"in the call":  func(restored func()) { restored() },
+		"in the pause": func(restored func()) { time.AfterFunc(20*time.Millisecond, restored) },
+	} {
+		posts := 0
+		caller := setup(Answers{ID: "t"})
+		caller.Client = client.Client{Generation: caller.ledger.Generation, Call: func(context.Context, string, string, any) (int, []byte, error) {
+			if posts++; posts > 1 {
+				return http.StatusAccepted, []byte("{}"), nil
+			}
+			restore(func() { caller.ledger.Restored(time.Now()) })
+			return http.StatusServiceUnavailable, []byte("{}"), nil
+		}}
+		caller.postAnother(t.Context())
+		check.Equal(t, name+": posts", posts, 1)
+	}
 }
