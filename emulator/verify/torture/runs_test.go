@@ -43,8 +43,9 @@ func shortFlags(t *testing.T, seed uint64) flags {
 	return f
 }
 
-// tamper opens and closes PROTECT without a cause. It changes a confirmed transaction to a placeholder,
-// and one published event. Only the tables' owner can do so.
+// tamper opens and closes PROTECT without a cause. It changes a confirmed transaction to a placeholder, gives
+// another one the name of a request that nobody made, and changes one published event. Only the tables' owner
+// can do so.
 func tamper(ctx context.Context, e *episode) error {
 	const falseAlarm = `
 		insert into protect_incident (submitter, incident, evidence, closed_at, closed_by, mode, reason)
@@ -56,6 +57,8 @@ func tamper(ctx context.Context, e *episode) error {
 		alter table managed_tx disable trigger user;
 		update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER'
 		 where tx_id = (select tx_id from managed_tx where state = 'CONFIRMED' order by seq limit 1);
+		update managed_tx set request_id = 'nobody''s'
+		 where tx_id = (select tx_id from managed_tx where state = 'CONFIRMED' and caller <> 'transfer' order by seq limit 1);
 		alter table event disable trigger user;
 		update event set type = 'TxTold' where position = 1`)
 	return err
@@ -140,7 +143,7 @@ func TestTamperedRowsAndMoneyAreFoundInSpiteOfARestore(t *testing.T) {
 	f := restoredFlags(t, 21)
 	f.transfers = 4
 	wants := []string{
-		"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155",
+		"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", sameTxID + ": eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155",
 		"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user", "protect-for-cause: eip155",
 		"books: user 1", "conserved: user 1", movedAsTold + ": user 1", conservedAll + ": transfers", `"kind":"BALANCE_DIFFERS"`,
 		lateDuplicates + ": transfers", "was not, and is: trading",
