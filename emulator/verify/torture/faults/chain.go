@@ -3,31 +3,15 @@ package faults
 import (
 	"context"
 	"fmt"
-	"math/big"
 	"math/rand/v2"
+	"slices"
 	"time"
 
-	"github.com/ethereum/go-ethereum/ethclient"
-
+	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
 )
-
-func chainFaults() []Fault {
-	return []Fault{
-		{"reorg, transactions return", 2, reorg(returnToPool)},
-		{"reorg, transactions in other blocks", 2, reorg(moveToOtherBlocks)},
-		{"reorg, transactions vanish", 2, reorg(vanish)},
-		{"mempool lost", 2, func(_ context.Context, w *World, _ *rand.Rand) (int, error) {
-			w.Stack.Chain.DropPool()
-			return 1, nil
-		}},
-		{"mining stopped", 2, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-			defer w.stopMining()()
-			retry.Pause(ctx, randomDuration(r, 2*time.Second, 8*time.Second))
-			return 1, nil
-		}},
-	}
-}
 
 // stopMining stops the mining until the last fault that stopped it ends.
 func (w *World) stopMining() (end func()) {
@@ -62,7 +46,7 @@ func reorg(f txFate) inject {
 func (w *World) reorg(ctx context.Context, r *rand.Rand, f txFate, depth uint64) error {
 	blocks := make([][][]byte, depth+1)
 	if f == moveToOtherBlocks {
-		raws, err := lastTransactions(ctx, w.Stack.Chain.URL(), depth)
+		raws, err := lastTransactions(ctx, w.Stack.Chain, depth)
 		if err != nil {
 			return err
 		}
@@ -82,31 +66,46 @@ func (w *World) reorg(ctx context.Context, r *rand.Rand, f txFate, depth uint64)
 }
 
 // lastTransactions returns the raw transactions of the last blocks, in order.
-func lastTransactions(ctx context.Context, url string, blocks uint64) (raws [][]byte, err error) {
-	client, err := ethclient.DialContext(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	head, err := client.BlockNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
+func lastTransactions(ctx context.Context, chain *devchain.Chain, blocks uint64) (raws [][]byte, err error) {
+	head := chain.Head()
 	if head < blocks {
 		return nil, fmt.Errorf("the chain has %d blocks: too few for a reorg of %d", head, blocks)
 	}
-	for n := head - blocks + 1; n <= head; n++ {
-		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
+	isOlder := func(tx chainscan.Tx) bool { return tx.Receipt.BlockNumber.Uint64() <= head-blocks }
+	read, err := chainscan.Read(ctx, chain.URL(), isOlder)
+	if err != nil {
+		return nil, err
+	}
+	for _, tx := range slices.DeleteFunc(read.Txs, isOlder) {
+		raw, err := tx.MarshalBinary()
 		if err != nil {
 			return nil, err
 		}
-		for _, tx := range block.Transactions() {
-			raw, err := tx.MarshalBinary()
-			if err != nil {
-				return nil, err
-			}
-			raws = append(raws, raw)
-		}
+		raws = append(raws, raw)
 	}
 	return raws, nil
+}
+
+func dropPool(_ context.Context, w *World, _ *rand.Rand) (int, error) {
+	w.Stack.Chain.DropPool()
+	return 1, nil
+}
+
+// node makes a node misbehave for a while, and until it struck once. Among several nodes it
+// prefers the first one, which is queried first. It counts every faulty answer.
+func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) inject {
+	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+		i, seed := r.IntN(2)*r.IntN(len(w.nodes)), r.Uint64()
+		proxy := w.Stack.Nodes[i]
+		before := proxy.Counts()[name]
+		end := w.nodes[i].begin(func(f *rpcproxy.Faults) { draw(f, rand.New(rand.NewPCG(seed, seed))) })
+		retry.Pause(ctx, randomDuration(r, time.Second, 5*time.Second))
+		until(ctx, targetTimeout, func() bool { return proxy.Counts()[name] > before })
+		end()
+		sum := 0
+		for _, n := range w.Stack.Nodes {
+			sum += n.Counts()[name]
+		}
+		return w.strikes.claim(name, sum), nil
+	}
 }

@@ -8,41 +8,19 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// coreFaults end or stop the trading core's process. The supervisor starts it again.
-func coreFaults() []Fault {
-	return []Fault{
-		{"trading core: SIGKILL", 2, killCore},
-		{"trading core: SIGSTOP beyond the deadline", 1, stopCore},
-		{"trading core: end of its log torn", 2, tearLog},
-	}
+// killCore kills the core's process, which the supervisor starts again. It can be down already.
+func killCore(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
+	return try(ctx, func() error { return w.Stack.Core.Process().Signal(syscall.SIGKILL) })
 }
 
-func killCore(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, targetTimeout, func() bool { // it can be down already
-		err = w.Stack.Core.Process().Signal(syscall.SIGKILL)
-		return err == nil
-	})
-	if err == nil {
-		times = 1
-	}
-	return times, err
-}
-
-// stopCore stops the core for longer than the time limit of a call to it.
 func stopCore(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-	p := w.Stack.Core.Process()
-	w.stopped.Store(p, true)
-	defer w.stopped.Delete(p)
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		return 0, err
-	}
-	retry.Pause(ctx, stopDuration(r))
-	return 1, p.Signal(syscall.SIGCONT)
+	return w.suspend(ctx, r, w.Stack.Core.Process())
 }
 
 // tearLog kills the core between the write of a record and its fsync. It leaves a part of the
@@ -68,32 +46,16 @@ func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
 	return times, nil
 }
 
-// wireFaults disturb the connection from the functions to the core.
-func wireFaults() []Fault {
-	return []Fault{
-		{"call to the core: refused", 1, wire(ubsproxy.Refuse)},
-		{"call to the core: hangs", 1, wire(ubsproxy.Hang)},
-		{"call to the core: answered 503", 1, wire(ubsproxy.Unavailable)},
-		{"call to the core: answer lost", 2, wire(ubsproxy.LoseAnswer)},
-		{"call to the core: answer cut in the middle", 2, wire(ubsproxy.CutAnswer)},
-		{"call to the core: answered after the deadline", 2, wire(ubsproxy.HoldAnswer)},
-		{"call to the core: made three times at once", 2, wire(ubsproxy.Duplicate)},
-		{"call to the core: delivered late", 2, deliverLate},
-		{"call to the core: made again, much later", 2, callAgain},
-	}
-}
-
 // wire injects a fault into some calls to the core, of every operation or of one, and counts
 // the calls hit.
 func wire(kind ubsproxy.Kind) inject {
 	ops := []transfer.Op{"", "", transfer.Withdraw, transfer.Deposit, transfer.Refund}
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		p := w.Stack.Core.Proxy
-		f, before := ubsproxy.Fault{Kind: kind, Op: ops[r.IntN(len(ops))], Times: 1 + r.IntN(8)}, p.Struck(kind)
-		disarm := p.Arm(f)
-		defer disarm()
-		until(ctx, targetTimeout, func() bool { return p.Struck(kind) >= before+f.Times })
-		return w.wires.claim(kind, p.Struck(kind)), nil
+		f := ubsproxy.Fault{Kind: kind, Op: ops[r.IntN(len(ops))], Times: 1 + r.IntN(8)}
+		target := p.Struck(kind) + f.Times
+		defer p.Arm(f)()
+		return w.strikes.await(ctx, kind, target, func() int { return p.Struck(kind) }), nil
 	}
 }
 
@@ -101,13 +63,14 @@ func wire(kind ubsproxy.Kind) inject {
 // last first.
 func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p := w.Stack.Core.Proxy
-	f, before := ubsproxy.Fault{Kind: ubsproxy.Late, Times: 1 + r.IntN(4)}, p.Struck(ubsproxy.Late)
+	f := ubsproxy.Fault{Kind: ubsproxy.Late, Times: 1 + r.IntN(4)}
+	target := p.Struck(f.Kind) + f.Times
 	disarm := p.Arm(f)
-	until(ctx, targetTimeout, func() bool { return p.Struck(ubsproxy.Late) >= before+f.Times })
+	times := w.strikes.await(ctx, f.Kind, target, func() int { return p.Struck(f.Kind) })
 	disarm()
 	retry.Pause(ctx, randomDuration(r, time.Second, 8*time.Second))
 	p.Deliver(context.WithoutCancel(ctx), 0)
-	return w.wires.claim(ubsproxy.Late, p.Struck(ubsproxy.Late)), nil
+	return times, nil
 }
 
 // callAgain repeats recorded calls of any age, as a network with delayed copies does. It waits
@@ -134,4 +97,37 @@ func callAgain(ctx context.Context, w *World, r *rand.Rand) (times int, err erro
 		err = nil
 	}
 	return times, err
+}
+
+// withStatus gives some users' accounts the status, and later makes them ACTIVE again: these users
+// cannot move money for a while, with transfers in progress. The deployment itself has no fault then.
+func withStatus(status string) inject {
+	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+		side := []transfer.AccountType{transfer.Funding, transfer.Spot}[r.IntN(2)]
+		asset := []transfer.Asset{stack.USDT, stack.BTC, stack.JPY, stack.ETH}[r.IntN(4)]
+		for userID := range int64(w.Users - 1) { // the last has none in Funding
+			if r.IntN(2) == 0 {
+				continue
+			}
+			if err = w.setStatus(ctx, side, userID+1, asset.ID, status); err == nil {
+				times++
+				defer func() { _ = w.setStatus(context.WithoutCancel(ctx), side, userID+1, asset.ID, "ACTIVE") }()
+			}
+		}
+		retry.Pause(ctx, randomDuration(r, time.Second, 5*time.Second))
+		if times > 0 {
+			err = nil
+		}
+		return times, err
+	}
+}
+
+// setStatus tries until the ledger answers: it can be down.
+func (w *World) setStatus(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, status string) error {
+	_, err := try(ctx, func() error {
+		once, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		return w.Stack.SetStatus(once, side, userID, assetID, status)
+	})
+	return err
 }

@@ -9,18 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/crash"
 )
-
-func crashFaults() []Fault {
-	return []Fault{
-		{"SIGKILL at a crash point", 12, killAtPoint},
-		{"SIGSTOP at a crash point", 5, stopAtPoint},
-	}
-}
 
 // Crashes arms the crash points in turn.
 type Crashes struct {
@@ -138,21 +132,16 @@ func stopAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err er
 // armAndAwait arms points at one of their next passes, and counts the ones hit in time.
 func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, action string, limit time.Duration) (times int, err error) {
 	var waiting sync.WaitGroup
-	var mu sync.Mutex
+	var hits atomic.Int64
 	for range points {
 		var point string
 		if point, err = w.Crashes.arm("", 1+r.IntN(3), action); err != nil {
 			break // the armed ones are enough
 		}
-		waiting.Go(func() {
-			n := w.Crashes.await(ctx, point, limit)
-			mu.Lock()
-			defer mu.Unlock()
-			times += n
-		})
+		waiting.Go(func() { hits.Add(int64(w.Crashes.await(ctx, point, limit))) })
 	}
 	waiting.Wait()
-	if times > 0 {
+	if times = int(hits.Load()); times > 0 {
 		err = nil
 	}
 	return times, err

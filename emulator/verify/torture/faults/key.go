@@ -18,13 +18,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-func keyFaults() []Fault {
-	return []Fault{
-		{"foreign use of the key, nothing in flight", 1, useKey(false)},
-		{"foreign use of the key, nonce in flight", 1, useKey(true)},
-	}
-}
-
 // Use is one transaction that the foreign signer signed with a submitter's key.
 type Use struct {
 	Nonce uint64
@@ -78,16 +71,17 @@ func useKey(inFlight bool) inject {
 			return 0, err
 		}
 		defer client.Close()
-		times, failure := 0, errors.New("no key had a nonce to take")
-		until(ctx, targetTimeout, func() bool {
+		return try(ctx, func() error {
+			failure := errors.New("no key had a nonce to take")
 			for _, key := range keys {
-				if n, found := freeNonce(ctx, client, key, inFlight); found && times == 0 {
-					times, failure = w.takeNonce(ctx, client, key, n, inFlight)
+				if n, found := freeNonce(ctx, client, key, inFlight); found {
+					if failure = w.takeNonce(ctx, client, key, n, inFlight); failure == nil {
+						return nil
+					}
 				}
 			}
-			return times > 0
+			return failure
 		})
-		return times, failure
 	}
 }
 
@@ -103,10 +97,10 @@ func freeNonce(ctx context.Context, client *ethclient.Client, key devchain.Accou
 }
 
 // takeNonce uses n while mining is stopped, so that n stays as it was found.
-func (w *World) takeNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64, inFlight bool) (int, error) {
+func (w *World) takeNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64, inFlight bool) error {
 	defer w.stopMining()()
 	if still, found := freeNonce(ctx, client, key, inFlight); !found || still != n {
-		return 0, fmt.Errorf("nonce %d of %s was mined in the meantime", n, key.Address)
+		return fmt.Errorf("nonce %d of %s was mined in the meantime", n, key.Address)
 	}
 	return w.useNonce(ctx, client, key, n)
 }
@@ -122,11 +116,11 @@ func (w *World) foreignValue(key devchain.Account) *big.Int {
 
 // useNonce outbids the transaction that is pending at the nonce. The node's suggestion follows
 // the fees paid; a fixed fee would one day be too low.
-func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64) (int, error) {
+func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64) error {
 	id := new(big.Int).SetUint64(w.Stack.Chain.ChainID())
 	tip, err := client.SuggestGasTipCap(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	tip.Add(tip.Mul(tip, big.NewInt(2)), big.NewInt(10_000_000_000))
 	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
@@ -134,11 +128,11 @@ func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devc
 		GasTipCap: tip, GasFeeCap: new(big.Int).Mul(tip, big.NewInt(4)),
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	w.Foreign.add(eip155.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // recorded before it can be seen on chain
 	if err := client.SendTransaction(ctx, tx); err != nil {
-		return 0, fmt.Errorf("foreign use of nonce %d of %s: %w", n, key.Address, err)
+		return fmt.Errorf("foreign use of nonce %d of %s: %w", n, key.Address, err)
 	}
-	return 1, nil
+	return nil
 }

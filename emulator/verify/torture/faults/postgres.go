@@ -10,28 +10,12 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
-func postgresFaults() []Fault {
-	return []Fault{
-		{"Postgres restarted", 1, restart(false)},
-		{"Postgres restarted as after a crash", 1, restart(true)},
-		{"connection cut before COMMIT", 2, cut(pgproxy.CutBeforeCommit)},
-		{"connection cut after COMMIT", 2, cut(pgproxy.CutAfterCommit)},
-		{"connection cut in mid reply", 2, cut(pgproxy.CutMidReply)},
-		{"connection frozen at COMMIT", 2, cut(pgproxy.Freeze)},
-		{"every connection cut", 1, cutAll},
-		{"connections refused", 1, refuseNewConnections},
-	}
-}
-
 func restart(immediate bool) inject {
 	return func(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
 		w.restarting.Lock()
 		defer w.restarting.Unlock()
 		ctx = context.WithoutCancel(ctx) // an interrupted restart would end the cluster
-		if err := w.Cluster.Restart(ctx, immediate); err != nil {
-			return 0, err
-		}
-		return 1, nil
+		return struckOnce(w.Cluster.Restart(ctx, immediate))
 	}
 }
 
@@ -54,14 +38,12 @@ func cut(kind pgproxy.Kind) inject {
 		if n := r.IntN(len(statements) + 1); n < len(statements) {
 			f.Match = pgproxy.Containing(statements[n])
 		}
-		before := w.hits(kind)
+		hits := func() int { return w.Stack.Proxy.Counts().Hits[kind] }
+		target := hits() + f.Times
 		w.Stack.Proxy.Arm(f)
-		until(ctx, targetTimeout, func() bool { return w.hits(kind) >= before+f.Times })
-		return w.cuts.claim(kind, w.hits(kind)), nil
+		return w.strikes.await(ctx, kind, target, hits), nil
 	}
 }
-
-func (w *World) hits(kind pgproxy.Kind) int { return w.Stack.Proxy.Counts().Hits[kind] }
 
 func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
 	until(ctx, targetTimeout, func() bool {
@@ -72,10 +54,23 @@ func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) 
 }
 
 // refuseNewConnections refuses new connections and cuts the present ones.
-func refuseNewConnections(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+func refuseNewConnections(w *World, _ *rand.Rand) (end func()) {
 	w.Stack.Proxy.Refuse(true)
-	defer w.Stack.Proxy.Refuse(false)
 	w.Stack.Proxy.CutAll()
-	retry.Pause(ctx, randomDuration(r, 500*time.Millisecond, 3*time.Second))
-	return 1, nil
+	return func() { w.Stack.Proxy.Refuse(false) }
+}
+
+// moveClock moves the clock by one to ten seconds, which is longer than a lease, and resets it
+// after a while. The reset is a move in the other direction. The cluster was started with a movable
+// clock.
+func moveClock(sign time.Duration) inject {
+	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+		w.clock.Lock()
+		defer w.clock.Unlock()
+		if err := w.Cluster.SetClock(sign * randomDuration(r, time.Second, 10*time.Second)); err != nil {
+			return 0, err
+		}
+		retry.Pause(ctx, randomDuration(r, 2*time.Second, 8*time.Second))
+		return 1, w.Cluster.SetClock(0)
+	}
 }

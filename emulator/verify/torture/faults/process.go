@@ -10,14 +10,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
-func processFaults() []Fault {
-	return []Fault{
-		{"SIGKILL", 3, signal(syscall.SIGKILL)},
-		{"SIGTERM", 1, signal(syscall.SIGTERM)},
-		{"SIGSTOP beyond the lease", 2, stop},
-	}
-}
-
 // signal ends a process; the pool starts another.
 func signal(s syscall.Signal) inject {
 	return func(_ context.Context, w *World, r *rand.Rand) (int, error) {
@@ -25,16 +17,8 @@ func signal(s syscall.Signal) inject {
 		if err != nil {
 			return 0, err
 		}
-		if err := p.Signal(s); err != nil {
-			return 0, err
-		}
-		return 1, nil
+		return struckOnce(p.Signal(s))
 	}
-}
-
-// stopDuration draws how long a process is stopped: longer than the lease and the allowance.
-func stopDuration(r *rand.Rand) time.Duration {
-	return randomDuration(r, 2500*time.Millisecond, 5*time.Second)
 }
 
 // stop stops a process. Half the time the load balancer notices, and routes nothing to it until
@@ -44,16 +28,27 @@ func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if r.IntN(2) == 0 {
+		defer w.removeFromURLMap(p)()
+	}
+	return w.suspend(ctx, r, p)
+}
+
+// suspend stops a process for a while.
+func (w *World) suspend(ctx context.Context, r *rand.Rand, p *processes.Process) (int, error) {
 	w.stopped.Store(p, true)
 	defer w.stopped.Delete(p)
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
-	if r.IntN(2) == 0 {
-		defer w.removeFromURLMap(p)()
-	}
 	retry.Pause(ctx, stopDuration(r))
 	return 1, p.Signal(syscall.SIGCONT)
+}
+
+// stopDuration draws how long a process is stopped: longer than the lease and the allowance, and
+// than the time limit of a call to the core.
+func stopDuration(r *rand.Rand) time.Duration {
+	return randomDuration(r, 2500*time.Millisecond, 5*time.Second)
 }
 
 // removeFromURLMap takes a process out of every service. The returned function puts a running

@@ -55,37 +55,30 @@ const maxStarts = 3
 // Revive starts a core that has ended. It first tears the end of the log if a fault asked for
 // it.
 func (k *Supervisor) Revive(ctx context.Context) {
-	if err := k.core.Kill(); err != nil { // so that the proxy knows
-		k.fail(err)
-		return
-	}
-	if err := k.tear(); err != nil {
-		k.fail(fmt.Errorf("tear the log: %w", err))
-		return
-	}
-	var err error
-	for range maxStarts {
-		if err = k.start(ctx); err == nil {
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			k.starts++
-			return
-		}
-	}
-	k.fail(err)
-}
-
-func (k *Supervisor) start(ctx context.Context) error {
-	const within = 30 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	return k.core.Start(ctx)
-}
-
-func (k *Supervisor) fail(err error) {
+	err := k.revive(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.failed = err
+	if k.failed = err; err == nil {
+		k.starts++
+	}
+}
+
+func (k *Supervisor) revive(ctx context.Context) error {
+	if err := k.core.Kill(); err != nil { // so that the proxy knows
+		return err
+	}
+	if err := k.tear(); err != nil {
+		return fmt.Errorf("tear the log: %w", err)
+	}
+	const within = 30 * time.Second
+	for tries := 1; ; tries++ {
+		once, cancel := context.WithTimeout(ctx, within)
+		err := k.core.Start(once)
+		cancel()
+		if err == nil || tries == maxStarts {
+			return err
+		}
+	}
 }
 
 // tearNext tears the log after the next end of the core, and leaves keep of the bytes without

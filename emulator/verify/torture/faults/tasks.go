@@ -3,41 +3,25 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-func taskFaults() []Fault {
-	share := func(r *rand.Rand) float64 { return 0.2 + 0.8*r.Float64() }
-	return []Fault{
-		{"tasks delivered up to 5 times at once", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.Copies = 2 + r.IntN(4) })},
-		{"tasks delayed and reordered", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) {
-			f.Delay = randomDuration(r, 500*time.Millisecond, 4*time.Second)
-		})},
-		{"tasks lost", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.Drop = share(r) })},
-		{"answers to tasks not heard", 1, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.DropAck = share(r) })},
-		{"answers of Cloud Tasks lost", 1, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.DropResponse = share(r) })},
-		{"Cloud Tasks unavailable", 1, tasks(func(f *cloudtasks.Faults, _ *rand.Rand) { f.Unavailable = true })},
-		{"queues emptied", 1, emptyQueues},
-	}
-}
-
 // tasks makes Cloud Tasks misbehave for a while.
 func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) inject {
-	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	return lasting(2*time.Second, 6*time.Second, func(w *World, r *rand.Rand) (end func()) {
 		seed := r.Uint64()
-		end := w.tasks.begin(func(f *cloudtasks.Faults) {
+		return w.tasks.begin(func(f *cloudtasks.Faults) {
 			f.Seed = seed
 			draw(f, rand.New(rand.NewPCG(seed, seed))) // the same numbers each time that it is applied
 		})
-		defer end()
-		retry.Pause(ctx, randomDuration(r, 2*time.Second, 6*time.Second))
-		return 1, nil
-	}
+	})
 }
 
 // emptyQueues deletes the tasks of every queue, once there are some.
@@ -56,4 +40,40 @@ func emptyQueues(ctx context.Context, w *World, _ *rand.Rand) (times int, err er
 		return times > 0 || err != nil
 	})
 	return times, err
+}
+
+// Sweeper calls the sweep at irregular times.
+type Sweeper struct {
+	run    func(context.Context) error
+	paused atomic.Int32
+}
+
+// sweepWithin bounds one sweep: it can hit a stopped process.
+const sweepWithin = 8 * time.Second
+
+// Sweep runs one sweep. A later one makes up for a failure.
+func (s *Sweeper) Sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+	defer cancel()
+	_ = s.run(ctx)
+}
+
+// Run sweeps every one to four seconds until ctx ends.
+func (s *Sweeper) Run(ctx context.Context, r *rand.Rand) {
+	for ctx.Err() == nil {
+		retry.Pause(ctx, randomDuration(r, time.Second, 4*time.Second))
+		if s.paused.Load() == 0 && ctx.Err() == nil {
+			s.Sweep(ctx)
+		}
+	}
+}
+
+func sweepTwice(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
+	client.Concurrently(2, func() { w.Sweeper.Sweep(ctx) })
+	return 1, nil
+}
+
+func pauseSweeper(w *World, _ *rand.Rand) (end func()) {
+	w.Sweeper.paused.Add(1)
+	return func() { w.Sweeper.paused.Add(-1) }
 }
