@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
@@ -127,7 +128,7 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	})
 	e.chaos = &chaos{world: e.world, kinds: all, events: events, kept: e.folder, times: make(map[string]int)}
 	e.load = &load.Load{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource(), Ledger: new(load.Ledger)}
-	e.operator = &load.Operator{Stack: e.env, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int)}
+	e.operator = &load.Operator{Client: client.NewClient(e.env, stack.OperatorAccount, e.load.Ledger.Generation), Stack: e.env, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int)}
 	for _, a := range e.accounts {
 		e.operator.Windows[a.Submitter] = a.Window
 	}

@@ -46,11 +46,11 @@ func (e *episode) report(ctx context.Context) {
 		}
 		t := e.load.Ledger.Tally()
 		e.out.Printf("%s accepted %d, confirmed %d, failed %d, unfinished %d, refused %d; faults so far %d",
-			e.clock(), t.Accepted, t.Confirmed, t.Failed, t.Waiting, t.Refused, e.chaos.total())
+			e.clock(), t.Accepted, t.Ends["CONFIRMED"], t.Ends["FAILED"], t.Waiting, t.Refused, e.chaos.total())
 		if e.transferRun != nil {
 			m := e.transferRun.Ledger.Tally()
 			e.out.Printf("        transfers accepted %d, committed %d, failed %d, rolled back %d, unfinished %d",
-				m.Accepted, m.Committed, m.Failed, m.Returned, m.Waiting)
+				m.Accepted, m.Ends["COMMITTED"], m.Ends["FAILED"], m.Ends["ROLLED_BACK"], m.Waiting)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -47,7 +49,7 @@ func (e *episode) startTransferRun(ctx context.Context) error {
 	}
 	b.Load = transferload.New(transferload.Options{Stack: e.env, Users: userCount, Rate: e.transfers, Closed: b.closed, Source: e.forkSource()})
 	b.cashier = &transferload.Cashier{Stack: e.env, Ledger: b.Ledger, Users: userCount, Source: e.forkSource()}
-	b.operator = &transferload.Operator{Stack: e.env, DB: e.db, Ledger: b.Ledger, Cashier: b.cashier, Source: e.forkSource(), Note: e.folder.event}
+	b.operator = &transferload.Operator{Client: client.NewClient(e.env, stack.OperatorAccount, b.Ledger.Generation), Stack: e.env, DB: e.db, Ledger: b.Ledger, Cashier: b.cashier, Source: e.forkSource(), Note: e.folder.event}
 	e.operator.Payer, e.operator.IsNeverRepeated = e.env.Payer, b.operator.IsNeverRepeated
 	e.transferRun = b
 	if err := b.cashier.Open(ctx); err != nil {
@@ -78,7 +80,7 @@ func (e *episode) isWaiting(ctx context.Context) bool {
 	t := e.transferRun.Ledger.Tally()
 	waiting := t.Waiting > 0
 	if waiting && e.halted(ctx) {
-		waiting = t.Accepted > t.Committed+t.Failed+t.Returned
+		waiting = t.Accepted > t.Ends["COMMITTED"]+t.Ends["FAILED"]+t.Ends["ROLLED_BACK"]
 	}
 	return waiting || e.env.Core.Process().Err() != nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Answers is the content of all answers that a client has got for one request. E is a final answer.
-type Answers[E comparable] struct {
+type Answers[E End] struct {
 	ID         string    // a txId or a req_id; "": not accepted yet
 	IDAt       time.Time // when the first answer with the ID came
 	Generation int       // of the database that gave the ID or the end last
@@ -25,7 +25,7 @@ type Answers[E comparable] struct {
 }
 
 // Kept holds the answers so far. Several goroutines can use it.
-type Kept[E comparable] struct {
+type Kept[E End] struct {
 	mu      sync.Mutex
 	answers Answers[E]
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -18,6 +19,7 @@ import (
 // Answer is the result of one request about an intent or a transfer.
 type Answer struct {
 	Status     int       `json:"-"` // 0: no answer came, or it was cut off
+	Err        error     `json:"-"` // why not
 	Text       []byte    `json:"-"`
 	Begun      time.Time `json:"-"` // when the request began
 	Generation int       `json:"-"` // of the database at that time
@@ -39,8 +41,13 @@ func (a Answer) IsUnclear() bool { return a.Status == 0 || a.Status >= 500 }
 // IsClear is the opposite of [Answer.IsUnclear].
 func (a Answer) IsClear() bool { return !a.IsUnclear() }
 
-// String returns the status and the text.
-func (a Answer) String() string { return fmt.Sprintf("%d %s", a.Status, bytes.TrimSpace(a.Text)) }
+// String returns the status and the text, or why there is none.
+func (a Answer) String() string {
+	if a.Err != nil {
+		return fmt.Sprintf("no answer: %v", a.Err)
+	}
+	return fmt.Sprintf("%d %s", a.Status, bytes.TrimSpace(a.Text))
+}
 
 // Client makes requests as one account or user. Several goroutines can use it.
 type Client struct {
@@ -50,14 +57,25 @@ type Client struct {
 	timeout retry.Timeout
 }
 
+// NewClient returns a client of the deployment, for an account. The function generation is that of
+// the ledger which records the answers.
+func NewClient(s *stack.Stack, account string, generation func() int) Client {
+	return Client{Generation: generation, Call: func(ctx context.Context, method, path string, body any) (int, []byte, error) {
+		return s.Call(ctx, account, method, path, body)
+	}}
+}
+
 // Ask makes one request.
 func (c *Client) Ask(ctx context.Context, method, path string, body any) (a Answer) {
 	ctx, done := c.timeout.Context(ctx)
 	defer done()
 	begun, generation := time.Now(), c.Generation()
 	status, text, err := c.Call(ctx, method, path, body)
-	if err != nil || status != http.StatusNoContent && json.Unmarshal(text, &a) != nil {
-		return Answer{Begun: begun, Generation: generation}
+	if err == nil && status != http.StatusNoContent {
+		err = json.Unmarshal(text, &a)
+	}
+	if err != nil {
+		return Answer{Err: err, Begun: begun, Generation: generation}
 	}
 	a.Status, a.Text, a.Begun, a.Generation = status, text, begun, generation
 	return a

@@ -8,25 +8,38 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 )
 
-// Record is embedded by the ledgers of a run. R is a request, and E its final answer. A contradiction is an answer that must not be given.
+// End is a final answer.
+type End interface {
+	comparable
+	StateName() string
+}
+
+// Request is a request with the answers to it, as [Kept] implements it.
+type Request[E End] interface {
+	Answers() Answers[E]
+	Change(change func(*Answers[E]))
+	RecordEnd(end *E, a Answer) (contradiction string)
+}
+
+// Record is the ledger of the clients of a run. R is a request, and E its final answer. A contradiction is an answer that must not be given.
 // The zero value is ready, and several goroutines can use it.
-type Record[R any, E comparable] struct {
+type Record[R Request[E], E End] struct {
 	mu             sync.Mutex
-	requests       []*R
+	requests       []R
 	counts         map[string]int
 	contradictions []promise.Violation
 	backups        []time.Time // start time of each backup that was restored
 }
 
 // Add adds a request.
-func (r *Record[R, E]) Add(request *R) {
+func (r *Record[R, E]) Add(request R) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.requests = append(r.requests, request)
 }
 
 // Requests returns all requests.
-func (r *Record[R, E]) Requests() []*R {
+func (r *Record[R, E]) Requests() []R {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
@@ -99,7 +112,40 @@ func (r *Record[R, E]) EndMayBeLost(a Answers[E]) bool {
 	return a.End != nil && r.MayBeLost(a.EndGeneration, a.EndAt)
 }
 
-// IsStale reports whether the last answer came from a database that was replaced.
-func (r *Record[R, E]) IsStale(a Answers[E]) bool {
-	return a.ID != "" && a.Generation != r.Generation()
+// CountUnfinished counts the requests that their clients still follow, of those that are wanted.
+func (r *Record[R, E]) CountUnfinished(isWanted func(R) bool) (n int) {
+	for _, request := range r.Requests() {
+		if isWanted(request) && !request.Answers().Done {
+			n++
+		}
+	}
+	return n
+}
+
+// Tally counts requests by the answers that their clients got.
+type Tally struct {
+	Posted, Accepted, Refused int
+	Waiting                   int            // for a first answer or for the end
+	Ends                      map[string]int // by the name of the state
+}
+
+// Tally counts the requests now.
+func (r *Record[R, E]) Tally() Tally {
+	t := Tally{Ends: make(map[string]int)}
+	for _, request := range r.Requests() {
+		t.Posted++
+		answers := request.Answers()
+		if answers.ID != "" {
+			t.Accepted++
+		}
+		switch {
+		case answers.ID == "" && answers.Done:
+			t.Refused++
+		case answers.End == nil:
+			t.Waiting++
+		default:
+			t.Ends[(*answers.End).StateName()]++
+		}
+	}
+	return t
 }

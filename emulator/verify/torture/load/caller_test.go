@@ -18,7 +18,7 @@ import (
 var alice = eip155.NewSubmitter(1337, eip155.Address([20]byte{1}))
 
 func setup(answers Answers) *caller {
-	return &caller{ledger: new(Ledger), intent: Seen(alice, big.NewInt(1), answers)}
+	return newCaller(nil, new(Ledger), Seen(alice, big.NewInt(1), answers), "")
 }
 
 func answerOf(begun time.Time, e End) client.Answer {
@@ -27,7 +27,7 @@ func answerOf(begun time.Time, e End) client.Answer {
 
 func (c *caller) wantContradiction(t *testing.T, name, part string) {
 	t.Helper()
-	contradictions := c.ledger.Contradictions("")
+	contradictions := c.Ledger.Contradictions("")
 	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
 		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
 	}
@@ -53,8 +53,8 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 		caller.wantContradiction(t, name, c.want)
 	}
 	first := setup(Answers{ID: "t"})
-	if !first.recordAnswer(answerOf(arrived, confirmed)) || *first.intent.Answers().End != confirmed {
-		t.Errorf("the first final answer: got %v, want it kept", first.intent.Answers().End)
+	if !first.recordAnswer(answerOf(arrived, confirmed)) || *first.Request.Answers().End != confirmed {
+		t.Errorf("the first final answer: got %v, want it kept", first.Request.Answers().End)
 	}
 }
 
@@ -69,13 +69,13 @@ func TestSecondTxIDIsAContradiction(t *testing.T) {
 		"stored, then known":   {[]int{202, 200, 200}, []string{"a", "a", "a"}, ""},
 		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""}, // answers can arrive out of order
 		"never heard of it":    {[]int{200}, []string{"a"}, ""},
-		"another txId":         {[]int{202, 200}, []string{"a", "b"}, `got txId "b"`},
-		"no txId":              {[]int{202}, []string{""}, `got txId ""`},
-		"stored a second time": {[]int{202, 202}, []string{"a", "a"}, "202 was answered 2 times"},
+		"another txId":         {[]int{202, 200}, []string{"a", "b"}, `got id "b"`},
+		"no txId":              {[]int{202}, []string{""}, `got id ""`},
+		"stored a second time": {[]int{202, 202}, []string{"a", "a"}, "2 answers said"},
 	} {
 		caller := setup(Answers{})
 		for i, status := range c.statuses {
-			caller.recordAcceptance(client.Answer{Status: status, TxID: c.ids[i]})
+			caller.RecordAcceptance(t.Context(), client.Answer{Status: status, TxID: c.ids[i]})
 		}
 		caller.wantContradiction(t, name, c.want)
 	}
@@ -118,7 +118,7 @@ func TestSameSeedDrawsSameScripts(t *testing.T) {
 			t.Fatalf("script %d, drawn twice: got %+v and %+v", n, a.script, b.script)
 		}
 		values[a.ValueWei.String()] = true
-		first := map[int]bool{0: a.copies > 1, 1: a.conflict, 2: a.invalid, 3: a.again, 4: a.cancelAfter > 0}
+		first := map[int]bool{0: a.Copies > 1, 1: a.Conflict, 2: a.Invalid, 3: a.Again, 4: a.cancelAfter > 0}
 		if does, ok := first[n]; ok && !does {
 			t.Errorf("script %d: got %+v, want its habit in it", n, a.script)
 		}
@@ -145,29 +145,34 @@ func TestAnotherPayloadIsAConflict(t *testing.T) {
 		"taken":                 {Answers{ID: "t"}, client.Answer{Status: 200}, want},
 	} {
 		caller := setup(c.answers)
-		caller.checkConflict(c.answer)
+		caller.CheckConflict(c.answer)
 		caller.wantContradiction(t, name, c.want)
 	}
 }
 
 // After a restore, in a call or in the pause before the next, another payload is not posted again: the copy may
-// have lost the request, and would store it.
+// have lost the request, and would store it. For the same reason an answer of the copy proves nothing.
 func TestAnotherPayloadIsNotPostedToACopy(t *testing.T) {
 	t.Parallel()
-	for name, restore := range map[string]func(func()){
-		"in the call":  func(restored func()) { restored() },
-		"in the pause": func(restored func()) { time.AfterFunc(20*time.Millisecond, restored) },
+	for name, c := range map[string]struct {
+		status  int // of the first answer
+		restore func(func())
+	}{
+		"in the call":          {http.StatusServiceUnavailable, func(restored func()) { restored() }},
+		"in the pause":         {http.StatusServiceUnavailable, func(restored func()) { time.AfterFunc(20*time.Millisecond, restored) }},
+		"and the copy took it": {http.StatusAccepted, func(restored func()) { restored() }},
 	} {
 		posts := 0
 		caller := setup(Answers{ID: "t"})
-		caller.Client = client.Client{Generation: caller.ledger.Generation, Call: func(context.Context, string, string, any) (int, []byte, error) {
+		caller.Call = func(context.Context, string, string, any) (int, []byte, error) {
 			if posts++; posts > 1 {
 				return http.StatusAccepted, []byte("{}"), nil
 			}
-			restore(func() { caller.ledger.Restored(time.Now()) })
-			return http.StatusServiceUnavailable, []byte("{}"), nil
-		}}
-		caller.postAnother(t.Context())
+			c.restore(func() { caller.Ledger.Restored(time.Now()) })
+			return c.status, []byte("{}"), nil
+		}
+		caller.PostConflicting(t.Context())
 		check.Equal(t, name+": posts", posts, 1)
+		caller.wantContradiction(t, name, "")
 	}
 }

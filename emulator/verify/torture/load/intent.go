@@ -34,12 +34,8 @@ type Intent struct {
 
 // script is the caller's behaviour, drawn before it begins.
 type script struct {
-	copies      int // of the first request, posted at once
-	conflict    bool
-	invalid     bool
-	again       bool
+	client.Habits
 	cancelAfter time.Duration // after acceptance; 0: never
-	pace        time.Duration // between two polls
 }
 
 // Answers is the content of all answers that a caller has got for one intent.
@@ -50,6 +46,9 @@ type End struct {
 	State txmanager.State
 	Sub   txmanager.SubState
 }
+
+// StateName returns the name of the state.
+func (e End) StateName() string { return string(e.State) }
 
 // String returns the end as STATE or STATE/SUBSTATE, such as FAILED/REVERTED.
 func (e End) String() string {
@@ -85,12 +84,12 @@ func newIntent(s txmanager.Submitter, n int, r *rand.Rand) *Intent {
 	default: // refused in preparation, because its estimate reverts
 		in.Data = common.FromHex(revertingInitCode)
 	}
-	in.script = script{
-		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(8) == 0,
-		pace: 300*time.Millisecond + time.Duration(r.Int64N(int64(2*time.Second))),
+	in.Habits = client.Habits{
+		Copies: 1, Conflict: n == 1 || r.IntN(10) == 0, Invalid: n == 2 || r.IntN(12) == 0, Again: n == 3 || r.IntN(8) == 0,
+		Pace: 300*time.Millisecond + time.Duration(r.Int64N(int64(2*time.Second))),
 	}
 	if n == 0 || r.IntN(4) == 0 {
-		in.copies = 2 + r.IntN(4)
+		in.Copies = 2 + r.IntN(4)
 	}
 	if after := time.Duration(r.Int64N(int64(9 * time.Second))); n == 4 || r.IntN(5) == 0 {
 		in.cancelAfter = 1 + after*after/(9*time.Second) // mostly early: a late cancel comes after the transaction

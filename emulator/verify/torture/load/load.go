@@ -5,7 +5,6 @@ package load
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 
@@ -53,7 +52,7 @@ func (l *Load) Run(ctx, within context.Context) {
 		a := l.Accounts[l.Source.IntN(len(l.Accounts))]
 		in := newIntent(a.Submitter, l.posted, l.Source)
 		in.policy = a.Policy
-		if l.Ledger.open(a.Submitter) >= a.backlog() {
+		if l.Ledger.CountUnfinished(func(in *Intent) bool { return in.Submitter == a.Submitter }) >= a.backlog() {
 			return
 		}
 		l.posted++
@@ -63,19 +62,7 @@ func (l *Load) Run(ctx, within context.Context) {
 }
 
 // Ledger records the answers that callers got.
-type Ledger struct {
-	client.Record[Intent, End]
-}
-
-// open counts the intents of s that are not finished.
-func (l *Ledger) open(s txmanager.Submitter) (n int) {
-	for _, in := range l.Requests() {
-		if in.Submitter == s && !in.Answers().Done {
-			n++
-		}
-	}
-	return n
-}
+type Ledger = client.Record[*Intent, End]
 
 // The habits of callers, as they are counted and printed.
 const (
@@ -89,37 +76,3 @@ const (
 
 // Habits returns the habits that are counted.
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
-
-func (l *Ledger) contradict(in *Intent, detail string) {
-	l.Contradict(string(in.Submitter), in.Answers().ID, fmt.Sprintf("request %q: %s", in.RequestID, detail))
-}
-
-// Tally counts intents by the answers that their callers got.
-type Tally struct {
-	Posted, Accepted, Refused  int
-	Confirmed, Failed, Waiting int
-}
-
-// Tally counts the intents now.
-func (l *Ledger) Tally() (t Tally) {
-	for _, in := range l.Requests() {
-		t.Posted++
-		switch answers := in.Answers(); {
-		case answers.ID == "" && answers.Done:
-			t.Refused++
-		case answers.ID == "":
-			t.Waiting++
-		default:
-			t.Accepted++
-			switch {
-			case answers.End == nil:
-				t.Waiting++
-			case answers.End.State == txmanager.Confirmed:
-				t.Confirmed++
-			default:
-				t.Failed++
-			}
-		}
-	}
-	return t
-}

@@ -28,6 +28,7 @@ import (
 // Operator decides on STUCK transactions, and releases submitters from PROTECT once the
 // fate of their nonces is final.
 type Operator struct {
+	client.Client
 	Stack   *stack.Stack
 	DB      *pgxpool.Pool // stands for the alerts: the API lists no STUCK transactions
 	Foreign *faults.Foreign
@@ -38,7 +39,6 @@ type Operator struct {
 
 	decidedLast sync.Map // times by txId
 	draining    atomic.Bool
-	timeout     retry.Timeout
 
 	Payer txmanager.Submitter // the submitter of payouts; "": none
 	// IsNeverRepeated reports of a payment of the payer whether no user will repeat it: a
@@ -117,17 +117,17 @@ func (o *Operator) decideAll(ctx context.Context) {
 }
 
 func (o *Operator) decide(ctx context.Context, id, action string) {
-	status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
-	if err == nil && status == http.StatusAccepted {
+	a := o.Ask(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
+	if a.Status == http.StatusAccepted {
 		o.Ledger.Count(Decides + action)
 		o.decidedLast.Store(id, time.Now())
 	}
 }
 
-func (o *Operator) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
-	ctx, done := o.timeout.Context(ctx)
-	defer done()
-	return o.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
+// read reads a view of the admin function, and reports whether it got one.
+func (o *Operator) read(ctx context.Context, path string, view any) (a client.Answer, ok bool) {
+	a = o.Ask(ctx, http.MethodGet, path, nil)
+	return a, a.Status == http.StatusOK && json.Unmarshal(a.Text, view) == nil
 }
 
 // protected is a submitter in PROTECT as the admin function shows it.
@@ -139,11 +139,8 @@ type protected struct {
 }
 
 func (o *Operator) releaseAll(ctx context.Context) {
-	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters", nil)
 	var list struct{ Submitters []protected }
-	if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
-		return
-	}
+	_, _ = o.read(ctx, "/admin/v1/submitters", &list) // without an answer it is empty
 	for _, p := range list.Submitters {
 		if p.Protect != nil {
 			o.releaseOne(ctx, p)
@@ -163,26 +160,26 @@ func (o *Operator) releaseOne(ctx context.Context, p protected) {
 		}
 		return
 	}
-	if status, _, err := o.release(ctx, p, body); err == nil && status == http.StatusOK {
+	if o.release(ctx, p, body).Status == http.StatusOK {
 		delete(o.restoredAt, p.Submitter)
 	}
 }
 
-func (o *Operator) release(ctx context.Context, p protected, body map[string]any) (int, []byte, error) {
+func (o *Operator) release(ctx context.Context, p protected, body map[string]any) client.Answer {
 	body["incident"] = p.Protect.Incident
-	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(p.Submitter)+"/release", body)
-	o.Note("release of %s by %v: %d %s, error: %v", p.Submitter, body, status, text, err)
-	return status, text, err
+	a := o.Ask(ctx, http.MethodPost, "/admin/v1/submitters/"+string(p.Submitter)+"/release", body)
+	o.Note("release of %s by %v: %s", p.Submitter, body, a)
+	return a
 }
 
 // requestWrongCount asks for a resync to a count that the chain never had. It must be refused.
 func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 	body := map[string]any{"mode": txmanager.Resync, "count": p.NextNonce + 1_000_000, "reason": "a slip of the finger"}
-	status, text, err := o.release(ctx, p, body)
+	a := o.release(ctx, p, body)
 	switch {
-	case err != nil || status >= 500 || status == http.StatusConflict:
-	case status != http.StatusBadRequest:
-		o.Ledger.Contradict(string(p.Submitter), "", fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text))
+	case a.IsUnclear() || a.Status == http.StatusConflict:
+	case a.Status != http.StatusBadRequest:
+		o.Ledger.Contradict(string(p.Submitter), "", fmt.Sprintf("a resync to a count that the chain never had: got %s, want 400", a))
 	default:
 		o.Ledger.Count(Mistakes)
 	}

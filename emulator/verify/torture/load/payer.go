@@ -2,10 +2,8 @@ package load
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -51,10 +49,9 @@ type lostNames struct {
 func (o *Operator) lostPayerRequests(ctx context.Context) (*lostNames, error) {
 	l := &lostNames{names: make(map[uint64]string), used: make(map[string]bool), alone: true}
 	for token := ""; ; {
-		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+token, nil)
 		var page client.LostNonces
-		if err != nil || status != http.StatusOK || json.Unmarshal(text, &page) != nil {
-			return nil, fmt.Errorf("the page of lost nonces: %d %s, error: %v", status, text, err)
+		if a, ok := o.read(ctx, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+token, &page); !ok {
+			return nil, fmt.Errorf("the page of lost nonces: %s", a)
 		}
 		for _, n := range page.Nonces {
 			if n.ConsumingTx == nil {

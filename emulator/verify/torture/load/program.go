@@ -86,13 +86,14 @@ func (p *Program) Run(ctx, within context.Context) {
 		key := p.Accounts[p.Source.IntN(len(p.Accounts))]
 		in := &Intent{
 			Submitter: eip155.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
-			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{pace: time.Second},
+			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{Habits: client.Habits{Pace: time.Second}},
 		}
 		begin := p.drawRequest(n, key, in)
 		p.Ledger.Add(in)
 		requests.Go(func() {
 			defer func() { <-slots }()
-			p.follow(within, in, begin)
+			c := newCaller(p.Stack, p.Ledger, in, stack.OperatorAccount)
+			c.Follow(within, func(ctx context.Context) { begin(ctx, c) })
 		})
 	}
 }
@@ -116,17 +117,6 @@ func (p *Program) drawRequest(n int, key devchain.Account, in *Intent) (begin fu
 	}
 	way := reservationWays[of-len(handlerWays)]
 	return func(ctx context.Context, c *caller) { p.runReservation(ctx, c, key, way) }
-}
-
-func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Context, *caller)) {
-	c := newCaller(p.Stack, p.Ledger, in, stack.OperatorAccount)
-	defer c.intent.Change(func(t *Answers) { t.Done = true })
-	if begin(ctx, c); in.Answers().ID == "" {
-		c.intent.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
-		return
-	}
-	retry.Poll(ctx, in.pace, func() bool { return c.isFinished(ctx) })
-	c.ask(ctx) // once more: a final answer must not change
 }
 
 // insist repeats the call until the answer is clear, for at most a minute.
@@ -155,7 +145,7 @@ func (p *Program) handlerRequest(in *Intent, way string) (begin func(context.Con
 	}
 	in.submit = func(ctx context.Context) client.Answer { return p.withNonce(ctx, in, wage) }
 	return func(ctx context.Context, c *caller) {
-		if c.post(ctx); in.Answers().ID != "" {
+		if c.Post(ctx); in.Answers().ID != "" {
 			p.Ledger.Count(Handled + way)
 		}
 	}
@@ -186,11 +176,11 @@ const owner = "the program"
 // runReservation reserves a nonce and uses, releases or forgets it, as way says.
 func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Account, way string) {
 	var got functions.Reservation
-	err := p.insist(ctx, c.intent, func(ctx context.Context) error {
-		all, err := p.App.Allocate(ctx, c.intent.Submitter, owner, c.intent.RequestID)
+	err := p.insist(ctx, c.Request, func(ctx context.Context) error {
+		all, err := p.App.Allocate(ctx, c.Request.Submitter, owner, c.Request.RequestID)
 		if err == nil {
 			got = all[0]
-			c.intent.Change(func(t *Answers) { t.ID = got.TxID })
+			c.Request.Change(func(t *Answers) { t.ID = got.TxID })
 		}
 		return err
 	})
@@ -200,7 +190,7 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 	p.Ledger.Count(Reserved + way)
 	switch way {
 	case "given back":
-		_ = p.insist(ctx, c.intent, func(ctx context.Context) error {
+		_ = p.insist(ctx, c.Request, func(ctx context.Context) error {
 			return p.App.MarkRecyclable(ctx, got.TxID, owner, "no longer needed")
 		}, txmanager.ErrNotOwner)
 	case "used too late":
@@ -216,16 +206,16 @@ func (p *Program) useNonce(ctx context.Context, c *caller, key devchain.Account,
 	id := new(big.Int).SetUint64(p.Stack.Chain.ChainID())
 	var raw []byte
 	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: got.Nonce, To: &common.Address{0x0e}, Value: c.intent.ValueWei, Gas: 21_000,
+		ChainID: id, Nonce: got.Nonce, To: &common.Address{0x0e}, Value: c.Request.ValueWei, Gas: 21_000,
 		GasFeeCap: big.NewInt(50_000_000_000), GasTipCap: big.NewInt(1_000_000_000),
 	})
 	if err == nil {
 		raw, err = tx.MarshalBinary()
 	}
 	if err != nil {
-		p.Note("program: request %s: sign: %v", c.intent.RequestID, err)
+		p.Note("program: request %s: sign: %v", c.Request.RequestID, err)
 		return
 	}
-	p.Note("program: request %s is signed for nonce %d: %s", c.intent.RequestID, got.Nonce, hex.EncodeToString(raw))
-	_ = p.insist(ctx, c.intent, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, txmanager.ErrNotOwner, txmanager.ErrSignedBytes)
+	p.Note("program: request %s is signed for nonce %d: %s", c.Request.RequestID, got.Nonce, hex.EncodeToString(raw))
+	_ = p.insist(ctx, c.Request, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, txmanager.ErrNotOwner, txmanager.ErrSignedBytes)
 }

@@ -3,8 +3,6 @@ package load
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -37,46 +36,40 @@ func (e End) Survives(now End) bool {
 // OnChain reports whether the chain has the request's transaction.
 func (e End) OnChain() bool { return e.State == txmanager.Confirmed || e.Sub == txmanager.Reverted }
 
-// repeatAfterRestore posts a request without an end again until the current database has
-// given a txId, or has answered that the chain has the request.
-func (c *caller) repeatAfterRestore(ctx context.Context) {
-	for ctx.Err() == nil {
-		answers := c.intent.Answers()
-		if answers.End != nil || answers.Generation == c.ledger.Generation() {
-			return
+// RecordRepeat records the answer to a request that was posted again after a restore. The database
+// has given a txId, or has answered that the chain has the request. In PROTECT it says neither.
+func (c *caller) RecordRepeat(ctx context.Context, a client.Answer) (clear bool) {
+	answers := c.Request.Answers()
+	switch {
+	case a.Code == "SUBMITTER_PROTECTED":
+		return false
+	case a.Code == "REQUEST_RECORDED":
+		c.recordStoredRequest(ctx, a.Generation)
+	case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
+		if answers.ID != "" && !c.Ledger.MayBeLost(answers.Generation, answers.IDAt) && (a.Status != http.StatusOK || a.TxID != answers.ID) {
+			c.Contradict("accepted before the backup as %s, and repeated after the restore: got %s", answers.ID, a)
 		}
-		begun := c.ledger.Generation()
-		a := c.submitUntilClear(ctx)
-		switch {
-		case a.IsUnclear(), a.Code == "SUBMITTER_PROTECTED", c.Replaced(begun):
-			retry.Pause(ctx, c.intent.pace)
-		case a.Code == "REQUEST_RECORDED":
-			c.recordStoredRequest(ctx, begun)
-		case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
-			if answers.ID != "" && !c.ledger.MayBeLost(answers.Generation, answers.IDAt) && (a.Status != http.StatusOK || a.TxID != answers.ID) {
-				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.ID, a))
-			}
-			c.intent.Change(func(t *Answers) { t.ID, t.IDAt, t.Fresh, t.Generation = a.TxID, time.Now(), 0, begun })
-		default:
-			c.ledger.contradict(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
-			c.intent.Change(func(t *Answers) { t.Generation = begun })
-		}
+		c.Request.Change(func(t *Answers) { t.ID, t.IDAt, t.Fresh, t.Generation = a.TxID, time.Now(), 0, a.Generation })
+	default:
+		c.Contradict("repeated after a restore: got %s", a)
+		c.Request.Change(func(t *Answers) { t.Generation = a.Generation })
 	}
+	return true
 }
 
 // recordStoredRequest handles REQUEST_RECORDED (the chain has the request, do not post it
 // again). The recorded state is the end of the request.
 func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
-	query := url.Values{"submitter": {string(c.intent.Submitter)}, "requestId": {c.intent.RequestID}}
+	query := url.Values{"submitter": {string(c.Request.Submitter)}, "requestId": {c.Request.RequestID}}
 	a := c.Insist(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
 	if a.IsUnclear() || c.Replaced(begun) {
 		return
 	}
-	before, now := c.intent.Answers(), reached(a)
-	if a.Status != http.StatusOK || !now.OnChain() || before.ID != "" && before.ID != a.TxID && !c.ledger.MayBeLost(before.Generation, before.IDAt) {
-		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.ID, a))
+	before, now := c.Request.Answers(), reached(a)
+	if a.Status != http.StatusOK || !now.OnChain() || before.ID != "" && before.ID != a.TxID && !c.Ledger.MayBeLost(before.Generation, before.IDAt) {
+		c.Contradict("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.ID, a)
 	}
-	c.intent.Change(func(t *Answers) {
+	c.Request.Change(func(t *Answers) {
 		t.Recorded, t.Generation, t.ID, t.IDAt = true, begun, a.TxID, time.Now()
 		if t.End == nil {
 			t.End, t.EndAt, t.EndGeneration = &now, time.Now(), begun
@@ -120,9 +113,9 @@ func (o *Operator) prepareReleases(ctx context.Context, accounts []txmanager.Sub
 	}
 	o.until(ctx, "nothing is pending", func() bool { return o.isNothingPending(ctx, accounts) })
 	o.until(ctx, "the copy is accepted", func() bool {
-		status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/database/accept", map[string]any{"reason": "reconciled by the runbook"})
-		o.Note("accept: %d %s, error: %v", status, text, err)
-		return err == nil && (status < 300 || status == http.StatusConflict)
+		a := o.Ask(ctx, http.MethodPost, "/admin/v1/database/accept", map[string]any{"reason": "reconciled by the runbook"})
+		o.Note("accept: %s", a)
+		return a.IsClear() && (a.Status < 300 || a.Status == http.StatusConflict)
 	})
 	for _, in := range o.Ledger.Requests() {
 		answers := in.Answers()
@@ -143,8 +136,7 @@ func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 		if !here {
 			return true
 		}
-		status, _, err := o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil)
-		return err == nil && status < 500
+		return o.Ask(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil).IsClear()
 	})
 }
 
@@ -157,13 +149,13 @@ func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 // isNothingPending reports whether the chain's finalized block has every transaction of the
 // accounts.
 func (o *Operator) isNothingPending(ctx context.Context, accounts []txmanager.Submitter) bool {
-	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
+	node, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
 	if err != nil {
 		return false
 	}
-	defer client.Close()
+	defer node.Close()
 	for _, s := range accounts {
-		final, pending, err := counts(ctx, client, common.Address(eip155.MustBytes(s.Address())))
+		final, pending, err := counts(ctx, node, common.Address(eip155.MustBytes(s.Address())))
 		if err != nil || final != pending {
 			return false
 		}
@@ -243,7 +235,7 @@ func (o *Operator) decideHeld(ctx context.Context) {
 	}
 	for _, in := range o.Ledger.Requests() {
 		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Answers().End != nil && !in.Answers().End.OnChain() {
-			_, _, _ = o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails is tried again
+			o.Ask(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails is tried again
 		}
 	}
 }
@@ -267,11 +259,8 @@ func (o *Operator) decideForeign(ctx context.Context) {
 
 // foreign lists the submitter's foreign transactions that are not decided; none if the call fails.
 func (o *Operator) foreign(ctx context.Context, s txmanager.Submitter) []product.OpenForeign {
-	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/foreign", nil)
 	var list struct{ Foreign []product.OpenForeign }
-	if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
-		return nil
-	}
+	_, _ = o.read(ctx, "/admin/v1/submitters/"+string(s)+"/foreign", &list)
 	return list.Foreign
 }
 
@@ -301,7 +290,7 @@ func (o *Operator) repostLost(ctx context.Context, s txmanager.Submitter, valueW
 		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.EndMayBeLost(answers) || !answers.End.OnChain() {
 			continue
 		}
-		a := newCaller(o.Stack, o.Ledger, in, stack.CallerAccount).submit(ctx)
+		a := newCaller(o.Stack, o.Ledger, in, stack.CallerAccount).Submit(ctx)
 		o.Note("operator: the caller of request %s got %s, and its record is lost; posted again: %s", in.RequestID, answers.End, a)
 		return a.TxID
 	}
@@ -317,9 +306,8 @@ func (o *Operator) writeOff(ctx context.Context, s txmanager.Submitter, nonce ui
 }
 
 func (o *Operator) decideOne(ctx context.Context, s txmanager.Submitter, what, path string, body map[string]any) {
-	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/foreign/"+path, body)
-	o.Note("operator: %s of %s by %v: %d %s, error: %v", path, s, body, status, text, err)
-	if err == nil && status == http.StatusOK {
+	a := o.Ask(ctx, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/foreign/"+path, body)
+	if o.Note("operator: %s of %s by %v: %s", path, s, body, a); a.Status == http.StatusOK {
 		o.Ledger.Count(what)
 	}
 }
@@ -344,13 +332,4 @@ func (o *Operator) releaseRequestAfterRestore(ctx context.Context, p protected, 
 		body["fill"] = o.Windows[p.Submitter]
 	}
 	return body, nil
-}
-
-// isStale reports whether the last answer for the intent came from before a restore.
-func (c *caller) isStale() bool { return c.ledger.IsStale(c.intent.Answers()) }
-
-// isFinished polls once, after repeating what a restore may have lost.
-func (c *caller) isFinished(ctx context.Context) bool {
-	c.repeatAfterRestore(ctx)
-	return c.intent.Answers().End != nil || c.ask(ctx)
 }

@@ -13,24 +13,24 @@ import (
 // abandon acts like a process of another build that dies: it stores the transfer and moves
 // it at most to the state where its source has answered. The deployment must finish it.
 func (u *user) abandon(ctx context.Context) {
-	amount, _ := transfer.ParseAmount(u.script.amount(u.script.Units))
+	amount, _ := transfer.ParseAmount(u.Request.amount(u.Request.Units))
 	r := transfer.Request{
-		ReqID: ulid.Make().String(), CID: u.script.CID, UserID: u.script.UserID, From: u.script.From, To: u.script.To, Asset: u.script.Asset.Name, Amount: amount,
+		ReqID: ulid.Make().String(), CID: u.Request.CID, UserID: u.Request.UserID, From: u.Request.From, To: u.Request.To, Asset: u.Request.Asset.Name, Amount: amount,
 	}
-	begun := u.ledger.Generation()
+	begun := u.Ledger.Generation()
 	created, err := u.create(ctx, r)
 	if err != nil {
 		return
 	}
-	u.script.Change(func(t *Answers) { t.ID, t.Fresh, t.IDAt, t.Generation = r.ReqID, 1, time.Now(), begun })
-	u.ledger.Count(Abandoned)
+	u.Request.Change(func(t *Answers) { t.ID, t.Fresh, t.IDAt, t.Generation = r.ReqID, 1, time.Now(), begun })
+	u.Ledger.Count(Abandoned)
 	once, done := u.timeout.Context(ctx)
 	defer done()
-	if u.script.steps == 0 || !u.move(once, r.ReqID, transfer.Init, transfer.SourcePending) || u.script.steps == 1 {
+	if u.Request.steps == 0 || !u.move(once, r.ReqID, transfer.Init, transfer.SourcePending) || u.Request.steps == 1 {
 		return
 	}
 	var source transfer.Ledger = u.env.Funding
-	if u.script.From == transfer.Spot {
+	if u.Request.From == transfer.Spot {
 		source = u.env.Core.Ledger()
 	}
 	if u.Replaced(begun) {

@@ -2,12 +2,14 @@ package transferload
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// booking is a movement from or to the outside that the cashier booked in Funding.
+// booking is a movement from or to the outside that the cashier asked a ledger for. What the accounts
+// hold from outside, and what the operator settled, follow from the bookings alone.
 type booking struct {
 	at         Account
 	op         transfer.Op
@@ -18,47 +20,104 @@ type booking struct {
 	settles    string    // the transfer that the operator settled by it; "": none
 }
 
+func newBooking(at Account, op transfer.Op, id string, units uint64) *booking {
+	call := transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond)}
+	return &booking{at: at, op: op, call: call}
+}
+
+// change is the change of the account's balance, in units.
+func (b *booking) change() int64 {
+	if b.came.Verdict != transfer.Success {
+		return 0
+	}
+	return signed(b.op, b.call.Units)
+}
+
+// signed is the change of a balance by an operation that was applied.
+func signed(op transfer.Op, units uint64) int64 {
+	if op.Credits() {
+		return int64(units)
+	}
+	return -int64(units)
+}
+
 func (l *Ledger) addBooking(b *booking) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.booked = append(l.booked, b)
+	l.bookings = append(l.bookings, b)
 }
 
-// lostBookings returns the bookings that a restore may have lost, oldest first, and the
+// recordOutcome records the answer to a booking, also when it was repeated after a restore.
+func (l *Ledger) recordOutcome(b *booking, came transfer.Outcome, generation int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b.came, b.when, b.generation = came, time.Now(), generation
+}
+
+// outside returns the deposits less the withdrawals of each account, and the number of bookings
+// without an answer.
+func (l *Ledger) outside() (all map[Account]int64, unknown int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all = make(map[Account]int64)
+	for _, b := range l.bookings {
+		all[b.at] += b.change()
+		if b.came.Verdict == transfer.Unknown {
+			unknown++
+		}
+	}
+	return all, unknown
+}
+
+// Settlements returns the units booked with the outside, by the req_id of the lost half. It has 0 for
+// a lost transfer of which no units are missing.
+func (l *Ledger) Settlements() map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[string]int64)
+	for _, reqID := range l.lost {
+		all[reqID] = 0
+	}
+	for _, b := range l.bookings {
+		if b.settles != "" {
+			all[b.settles] += b.change()
+		}
+	}
+	return all
+}
+
+// markLost records that the transfer is lost, even if no units are missing.
+func (l *Ledger) markLost(reqID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = append(l.lost, reqID)
+}
+
+// settledPayout returns the units booked with the outside for a payout, over all its req_ids.
+func (l *Ledger) settledPayout(s *Script) (units int64) {
+	ids := s.ReqIDs()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.bookings {
+		if slices.Contains(ids, b.settles) {
+			units += b.change()
+		}
+	}
+	return units
+}
+
+// lostBookings returns the bookings in Funding that a restore may have lost, oldest first, and the
 // number of restores so far.
 func (l *Ledger) lostBookings() (all []*booking, generation int) {
-	l.mu.Lock()
-	booked := l.booked
-	l.mu.Unlock()
 	generation = l.Generation()
-	for _, b := range booked {
-		if b.generation < generation && l.MayBeLost(b.generation, b.when) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.bookings {
+		if b.at.Side == transfer.Funding && b.generation < generation && l.MayBeLost(b.generation, b.when) {
 			all = append(all, b)
 		}
 	}
 	return all, generation
-}
-
-// recordRebooking records the new answer of Funding to a booking that it may have lost.
-func (l *Ledger) recordRebooking(b *booking, came transfer.Outcome, generation int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	change := signed(b.op, b.call.Units, came) - signed(b.op, b.call.Units, b.came)
-	if l.outside[b.at] += change; b.settles != "" {
-		l.settledUnits[b.settles] += change
-	}
-	b.came, b.when, b.generation = came, time.Now(), generation
-}
-
-// signed is the change of the account's balance, in units.
-func signed(op transfer.Op, units uint64, came transfer.Outcome) int64 {
-	switch {
-	case came.Verdict != transfer.Success:
-		return 0
-	case op.Credits():
-		return int64(units)
-	}
-	return -int64(units)
 }
 
 // IsRebooked reports whether the cashier has repeated all bookings that the last restore may
@@ -68,6 +127,15 @@ func (l *Ledger) IsRebooked() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.again == generation
+}
+
+// markRebooked marks the generation as rebooked, unless another restore came meanwhile.
+func (l *Ledger) markRebooked(generation int) {
+	if generation == l.Generation() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.again = generation
+	}
 }
 
 // rebookLost repeats, by their ids, the bookings that Funding may have lost. Deposits come
@@ -80,22 +148,13 @@ func (t *Cashier) rebookLost(ctx context.Context) {
 				if b.op != op {
 					continue
 				}
-				came := t.insist(ctx, b.at.Side, b.op, b.call)
+				came := t.insist(ctx, b)
 				if came.Verdict == transfer.Unknown || t.Ledger.Generation() != generation {
 					break
 				}
-				t.Ledger.recordRebooking(b, came, generation)
+				t.Ledger.recordOutcome(b, came, generation)
 			}
 		}
 		t.Ledger.markRebooked(generation)
-	}
-}
-
-// markRebooked marks the generation as rebooked, unless another restore came meanwhile.
-func (l *Ledger) markRebooked(generation int) {
-	if generation == l.Generation() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.again = generation
 	}
 }

@@ -61,52 +61,47 @@ func (t *Cashier) Run(ctx, within context.Context) {
 // move makes one movement until it is answered. Every fifth one it makes twice.
 func (t *Cashier) move(ctx context.Context, at Account, op transfer.Op, units uint64) {
 	t.moved++
-	call := transfer.Call{
-		ReqID: fmt.Sprint("wire-", t.moved), UserID: at.UserID, AssetID: at.AssetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond),
-	}
-	t.Ledger.addUnanswered()
+	b := newBooking(at, op, fmt.Sprint("wire-", t.moved), units)
 	generation := t.Ledger.Generation()
-	got := t.insist(ctx, at.Side, op, call)
+	t.Ledger.addBooking(b)
+	got := t.insist(ctx, b)
 	if got.Verdict == transfer.Unknown {
 		return // within has ended, and the movement stays unknown
 	}
-	t.Ledger.recordMovement(at, op, units, got)
-	if at.Side == transfer.Funding {
-		t.Ledger.addBooking(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation})
-	}
+	t.Ledger.recordOutcome(b, got, generation)
 	if t.moved%5 != 0 {
 		return
 	}
-	if again := t.insist(ctx, at.Side, op, call); again.Verdict != transfer.Unknown && generation == t.Ledger.Generation() {
-		t.compareRepeat(at, op, call.ReqID, got, again)
+	if again := t.insist(ctx, b); again.Verdict != transfer.Unknown && generation == t.Ledger.Generation() {
+		t.compareRepeat(b, got, again)
 	}
 }
 
-func (t *Cashier) compareRepeat(at Account, op transfer.Op, reqID string, first, now transfer.Outcome) {
+func (t *Cashier) compareRepeat(b *booking, first, now transfer.Outcome) {
 	if now != first {
-		t.Ledger.contradict(at.UserID, reqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s", op, at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
+		t.Ledger.contradict(b.at.UserID, b.call.ReqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s", b.op, b.at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
 	}
 }
 
-func (t *Cashier) insist(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
+// settle makes one booking for a transfer until a ledger answers. It reports whether it was applied.
+func (t *Cashier) settle(ctx context.Context, b *booking) bool {
+	generation := t.Ledger.Generation()
+	got := t.insist(ctx, b)
+	if got.Verdict != transfer.Success {
+		return false
+	}
+	t.Ledger.Count(Settled)
+	t.Ledger.recordOutcome(b, got, generation)
+	t.Ledger.addBooking(b)
+	return true
+}
+
+// insist asks a ledger for the booking until it answers.
+func (t *Cashier) insist(ctx context.Context, b *booking) transfer.Outcome {
 	ask := func() transfer.Outcome {
 		ctx, done := t.timeout.Context(ctx)
 		defer done()
-		return t.Stack.OutsideCall(ctx, side, op, call)
+		return t.Stack.OutsideCall(ctx, b.at.Side, b.op, b.call)
 	}
 	return retry.Until(ctx, ask, func(o transfer.Outcome) bool { return o.Verdict != transfer.Unknown })
-}
-
-func (l *Ledger) addUnanswered() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unknown++
-}
-
-// recordMovement records a ledger's answer to the cashier.
-func (l *Ledger) recordMovement(at Account, op transfer.Op, units uint64, o transfer.Outcome) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.unknown--
-	l.outside[at] += signed(op, units, o)
 }

@@ -2,7 +2,6 @@ package transferload
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -12,12 +11,10 @@ import (
 // unknown describes each missing end. The function now returns the current end of a transfer
 // whose final answer a restore may have lost; nil: its row is lost too.
 func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, unknown []string) {
-	l.mu.Lock()
-	all = maps.Clone(l.outside)
-	if l.unknown > 0 {
-		unknown = append(unknown, fmt.Sprintf("%d movements from and to the outside were never answered", l.unknown))
+	all, unanswered := l.outside()
+	if unanswered > 0 {
+		unknown = append(unknown, fmt.Sprintf("%d movements from and to the outside were never answered", unanswered))
 	}
-	l.mu.Unlock()
 	for _, s := range l.Requests() {
 		answers := s.Answers()
 		if l.EndMayBeLost(answers) {

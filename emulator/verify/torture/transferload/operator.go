@@ -24,6 +24,7 @@ import (
 // progress, asks for explanations, and starts full checks of conservation. It resumes no halt
 // before a restore: nothing in a run steals money, so each halt is a violation.
 type Operator struct {
+	client.Client
 	Stack   *stack.Stack
 	DB      *pgxpool.Pool // lists the open transfers: the API does not
 	Ledger  *Ledger
@@ -40,7 +41,6 @@ type Operator struct {
 	resolvedAt map[string]time.Time
 	draining   atomic.Bool
 	timeout    retry.Timeout
-	client     client.Client
 }
 
 // The operator's acts, as they are counted and printed.
@@ -75,9 +75,6 @@ func (c *Operator) Drain() { c.draining.Store(true) }
 // Run acts on the open transfers until ctx ends. A call that fails is tried again.
 func (c *Operator) Run(ctx context.Context) {
 	c.resolvedAt = make(map[string]time.Time)
-	c.client = client.Client{Generation: c.Ledger.Generation, Call: func(ctx context.Context, method, path string, body any) (int, []byte, error) {
-		return c.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
-	}}
 	var checked time.Time
 	for ctx.Err() == nil {
 		if time.Since(checked) > checkEvery {
@@ -123,18 +120,18 @@ select req_id, state, failures > 0 and state_at < clock_timestamp() - interval '
 	for _, t := range all {
 		switch {
 		case t.State == transfer.Init && c.Source.IntN(4) > 0, c.Source.IntN(20) == 0:
-			c.recordCancel(t, c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))
+			c.recordCancel(t, c.ask(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))
 		case t.Stays && time.Since(c.resolvedAt[t.ReqID]) > decisionPause && c.Source.IntN(3) == 0:
 			c.resolve(ctx, t)
 		case t.Stays && c.Source.IntN(5) == 0:
-			c.recordExplanation(t, c.call(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil))
+			c.recordExplanation(t, c.ask(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil))
 		}
 	}
 }
 
-func (c *Operator) call(ctx context.Context, method, path string, body any) client.Answer {
-	a := c.client.Ask(ctx, method, path, body)
-	if c.client.Replaced(c.read) {
+func (c *Operator) ask(ctx context.Context, method, path string, body any) client.Answer {
+	a := c.Ask(ctx, method, path, body)
+	if c.Replaced(c.read) {
 		return client.Answer{} // the new database may not have what was read
 	}
 	return a
@@ -160,7 +157,7 @@ func (c *Operator) resolve(ctx context.Context, t open) {
 		return
 	}
 	c.resolvedAt[t.ReqID] = time.Now()
-	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/resolve", map[string]any{"op": op, "reason": "it stays for too long"})
+	a := c.ask(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/resolve", map[string]any{"op": op, "reason": "it stays for too long"})
 	c.Note("resolve of %s of %s: %s", op, t.ReqID, a)
 	c.recordResolve(t, op, a)
 }

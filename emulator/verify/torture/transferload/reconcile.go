@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"math/big"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -102,7 +100,7 @@ func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []
 	if len(hashes) > 0 {
 		what, body = StatedPaid, map[string]any{"paid": true, "tx_hash": hashes[0], "reason": "found among the payer's transactions"}
 	}
-	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
+	a := c.ask(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
 	c.Note("operator of transfers: statement of %s by %v: %s", p.ReqID, body, a)
 	switch {
 	case a.Status == http.StatusOK:
@@ -175,12 +173,13 @@ func (c *Operator) settle(ctx context.Context) (all bool) {
 	if err != nil {
 		return false
 	}
+	settled := c.Ledger.Settlements()
 	all = true
 	for reqID, h := range halves {
-		owed := -h.Net - c.Ledger.settledFor(reqID)
-		if h.Lost {
+		if _, known := settled[reqID]; h.Lost && !known {
 			c.Ledger.markLost(reqID)
 		}
+		owed := -h.Net - settled[reqID]
 		if !h.Done || owed == 0 {
 			continue
 		}
@@ -198,7 +197,9 @@ func (c *Operator) book(ctx context.Context, at Account, units int64, id, reqID 
 	if units < 0 {
 		op, units = transfer.OutsideWithdrawal, -units
 	}
-	return c.Cashier.settle(ctx, at, op, transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)}, reqID)
+	b := newBooking(at, op, id, uint64(units))
+	b.settles = reqID
+	return c.Cashier.settle(ctx, b)
 }
 
 // selectRows has the units that Funding moved for each transfer; payouts have none.
@@ -218,7 +219,7 @@ func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
 		}
 		h := all[l.ReqID]
 		h.UserID, h.AssetID, h.Done, h.Lost = l.UserID, l.AssetID, true, true
-		h.Net += signed(l.Op, l.Units, transfer.Outcome{Verdict: transfer.Success})
+		h.Net += signed(l.Op, l.Units)
 		all[l.ReqID] = h
 	})
 	if err != nil {
@@ -261,7 +262,7 @@ func (c *Operator) resume(ctx context.Context) {
 			return
 		}
 	}
-	a := c.call(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
+	a := c.ask(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
 	if c.Note("operator of transfers: resume: %s", a); a.Status == http.StatusNoContent {
 		c.Ledger.Count(Resumed)
 	}
@@ -278,75 +279,14 @@ type Finding struct {
 // IsExplained reports whether a restore explains the finding: it is about a transfer that the
 // operator settled, or about a payment whose transfer was lost.
 func (f Finding) IsExplained(l *Ledger) bool {
+	units, isSettled := l.Settlements()[f.ReqID]
 	switch f.Kind {
 	case "PAYMENT_WITHOUT_TRANSFER":
 		return l.Generation() > 0
 	case "PAYMENT_DIFFERS": // refused by Funding, and settled
-		return l.Generation() > 0 && l.settledFor(f.ReqID) != 0
+		return l.Generation() > 0 && units != 0
 	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CONTRADICTS_STATE", "COMMITTED_INCOMPLETE", "ROLLED_BACK_UNPAID", "CREDIT_AND_REFUND":
-		return l.Generation() > 0 && l.isSettled(f.ReqID)
+		return l.Generation() > 0 && isSettled
 	}
 	return false
-}
-
-// addSettlement records units booked with the outside for a transfer's lost half.
-func (l *Ledger) addSettlement(reqID string, units int64) {
-	l.Count(Settled)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.settledUnits[reqID] += units
-}
-
-// markLost records that the transfer is lost, even if no units are missing.
-func (l *Ledger) markLost(reqID string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.settledUnits[reqID] += 0
-}
-
-func (l *Ledger) settledFor(reqID string) int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.settledUnits[reqID]
-}
-
-// settledPayout returns the units booked with the outside for a payout, over all its req_ids.
-func (l *Ledger) settledPayout(s *Script) (units int64) {
-	for _, id := range s.ReqIDs() {
-		units += l.settledFor(id)
-	}
-	return units
-}
-
-// isSettled reports whether the operator examined the transfer and settled the difference, if
-// there was one.
-func (l *Ledger) isSettled(reqID string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, examined := l.settledUnits[reqID]
-	return examined
-}
-
-// Settlements returns the units booked with the outside, by the req_id of the lost half.
-func (l *Ledger) Settlements() map[string]int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.settledUnits)
-}
-
-// settle makes one movement of that id until a ledger answers. It reports whether it was
-// applied.
-func (t *Cashier) settle(ctx context.Context, at Account, op transfer.Op, call transfer.Call, reqID string) bool {
-	generation := t.Ledger.Generation()
-	got := t.insist(ctx, at.Side, op, call)
-	if got.Verdict != transfer.Success {
-		return false
-	}
-	t.Ledger.addUnanswered()
-	t.Ledger.recordMovement(at, op, call.Units, got)
-	t.Ledger.addSettlement(reqID, signed(op, call.Units, got))
-	if at.Side == transfer.Funding {
-		t.Ledger.addBooking(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation, settles: reqID})
-	}
-	return true
 }

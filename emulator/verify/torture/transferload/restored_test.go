@@ -31,15 +31,15 @@ func TestARepeatedCIDAfterARestore(t *testing.T) {
 		"lost, and fails within": {at(11), client.Answer{Status: 422, ReqID: "b", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}, "", 1},
 	} {
 		u := setup(Answers{ID: "a", IDAt: c.accepted})
-		u.ledger.Restored(at(10))
-		if !u.isStale() {
+		u.Ledger.Restored(at(10))
+		if !u.IsStale() {
 			t.Errorf("%s: got it not stale after a restore", name)
 		}
 		c.answer.Generation = 1
-		u.recordRepeat(c.answer)
-		u.ledger.wantContradiction(t, name, c.want)
-		if answers := u.script.Answers(); len(answers.Lost) != c.lost || u.isStale() {
-			t.Errorf("%s: got lost %v, stale %t; want %d, and that it is not repeated again", name, answers.Lost, u.isStale(), c.lost)
+		u.RecordRepeat(t.Context(), c.answer)
+		wantContradiction(t, u.Ledger, name, c.want)
+		if answers := u.Request.Answers(); len(answers.Lost) != c.lost || u.IsStale() {
+			t.Errorf("%s: got lost %v, stale %t; want %d, and that it is not repeated again", name, answers.Lost, u.IsStale(), c.lost)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestARepeatedCIDAfterARestore(t *testing.T) {
 // The cashier repeats only what Funding answered after the backup. The new answers count.
 func TestCashierRepeatsOnlyLostBookings(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	l := new(Ledger)
 	account := Account{transfer.Funding, 7, 1}
 	applied, refused := transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}
 	for i, b := range []booking{
@@ -57,8 +57,6 @@ func TestCashierRepeatsOnlyLostBookings(t *testing.T) {
 		{op: transfer.OutsideWithdrawal, came: refused, when: at(13)},
 	} {
 		b.at, b.call.Units = account, uint64(100+i)
-		l.addUnanswered()
-		l.recordMovement(account, b.op, b.call.Units, b.came)
 		l.addBooking(&b)
 	}
 	l.Restored(at(10))
@@ -67,7 +65,7 @@ func TestCashierRepeatsOnlyLostBookings(t *testing.T) {
 		t.Fatalf("lost: got %d of generation %d, all booked: %t; want the 3 after the backup", len(lost), generation, l.IsRebooked())
 	}
 	for i, came := range []transfer.Outcome{applied, refused, applied} {
-		l.recordRebooking(lost[i], came, generation)
+		l.recordOutcome(lost[i], came, generation)
 	}
 	l.markRebooked(generation)
 	if again, _ := l.lostBookings(); len(again) != 0 || !l.IsRebooked() {
@@ -86,7 +84,7 @@ func TestCashierRepeatsOnlyLostBookings(t *testing.T) {
 // the operator examined.
 func TestOnlyFindingsOfLostTransfersAreExplained(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	l := new(Ledger)
 	lost, payment := Finding{Kind: "NO_TRANSFER", ReqID: "a"}, Finding{Kind: "PAYMENT_WITHOUT_TRANSFER"}
 	l.markLost("a")
 	if lost.IsExplained(l) || payment.IsExplained(l) {
@@ -101,31 +99,28 @@ func TestOnlyFindingsOfLostTransfersAreExplained(t *testing.T) {
 	if !lost.IsExplained(l) || !payment.IsExplained(l) {
 		t.Error("of a transfer that was lost: got it not explained")
 	}
-	l.addSettlement("a", -5)
+	settle := &booking{op: transfer.OutsideWithdrawal, came: transfer.Outcome{Verdict: transfer.Success}, settles: "a"}
+	settle.call.Units = 5
+	l.addBooking(settle)
 	l.markLost("a")
 	differs := Finding{Kind: "PAYMENT_DIFFERS", ReqID: "a"}
 	if unsettled := (Finding{Kind: "PAYMENT_DIFFERS", ReqID: "b"}); !differs.IsExplained(l) || unsettled.IsExplained(l) {
 		t.Error("a payment of a refused payout: want it explained once it is settled, and not before")
 	}
-	if got := l.Settlements()["a"]; got != -5 || l.settledFor("a") != -5 {
-		t.Errorf("settled: got %d, want -5", got)
-	}
+	check.Equal(t, "settled", l.Settlements()["a"], -5)
 }
 
 // A settlement is owed again if Funding refuses the repeated booking.
 func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	t.Parallel()
-	l, account := newLedger(), Account{transfer.Funding, 7, 1}
+	l, account := new(Ledger), Account{transfer.Funding, 7, 1}
 	b := &booking{at: account, op: transfer.OutsideWithdrawal, came: transfer.Outcome{Verdict: transfer.Success}, when: at(11), settles: "a"}
 	b.call.Units = 5
-	l.addUnanswered()
-	l.recordMovement(account, b.op, 5, b.came)
-	l.addSettlement("a", -5)
 	l.addBooking(b)
 	s := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ID: "b", Lost: []string{"a"}})
 	check.Equal(t, "settled (under the req_id that was lost)", l.settledPayout(s), -5)
 	l.Restored(at(10))
-	l.recordRebooking(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
+	l.recordOutcome(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
 	expected, _ := l.Expected(nil)
 	if got := l.settledPayout(s); got != 0 || expected[account] != 0 {
 		t.Errorf("refused when it was booked again: got %d settled, %d expected; want none", got, expected[account])

@@ -27,14 +27,10 @@ type Script struct {
 
 // habits is the user's behaviour, drawn before it begins.
 type habits struct {
-	copies    int  // of the first request, posted at once
-	conflict  bool // posts another request under the same cid
-	invalid   bool
-	again     bool // posts the same request once more at the end
+	client.Habits
 	peek      bool // another user asks for it
 	abandoned bool // a process of another build begins it and dies
 	steps     int  // how far that process comes: 0: stored, 1: SOURCE_PENDING, more: the source has answered
-	pace      time.Duration
 }
 
 // Answers is the content of all answers that a user has got for one transfer.
@@ -45,6 +41,9 @@ type End struct {
 	State  transfer.State
 	Reason transfer.Reason // "" for COMMITTED
 }
+
+// StateName returns the name of the state.
+func (e End) StateName() string { return e.State.String() }
 
 // String returns the end as STATE or STATE/REASON, such as FAILED/INSUFFICIENT_BALANCE.
 func (e End) String() string {
@@ -89,13 +88,13 @@ func newScript(n int, o Options, r *rand.Rand) *Script {
 	if r.IntN(10) == 0 {
 		s.Units += 100 * Opening // above every balance
 	}
-	s.habits = habits{
-		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(6) == 0,
-		peek: n == 4 || r.IntN(12) == 0, abandoned: n == 5 || r.IntN(12) == 0,
-		steps: r.IntN(5), pace: 200*time.Millisecond + time.Duration(r.Int64N(int64(1500*time.Millisecond))),
+	s.Habits = client.Habits{
+		Copies: 1, Conflict: n == 1 || r.IntN(10) == 0, Invalid: n == 2 || r.IntN(12) == 0, Again: n == 3 || r.IntN(6) == 0,
 	}
+	s.peek, s.abandoned, s.steps = n == 4 || r.IntN(12) == 0, n == 5 || r.IntN(12) == 0, r.IntN(5)
+	s.Pace = 200*time.Millisecond + time.Duration(r.Int64N(int64(1500*time.Millisecond)))
 	if n == 0 || r.IntN(4) == 0 {
-		s.copies = 2 + r.IntN(4)
+		s.Copies = 2 + r.IntN(4)
 	}
 	s.abandoned = s.abandoned && s.Address == ""
 	return s

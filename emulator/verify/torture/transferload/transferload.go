@@ -41,7 +41,7 @@ type Load struct {
 }
 
 // New returns a load that has not begun.
-func New(o Options) *Load { return &Load{Options: o, Ledger: newLedger()} }
+func New(o Options) *Load { return &Load{Options: o, Ledger: new(Ledger)} }
 
 // backlog is the maximum of unfinished transfers of a user.
 const backlog = 8
@@ -53,7 +53,7 @@ func (l *Load) Run(ctx, within context.Context) {
 	defer users.Wait()
 	retry.AtRate(ctx, l.Rate, func() {
 		s := newScript(l.drawn, l.Options, l.Source)
-		if l.Ledger.open(s.UserID) >= backlog {
+		if l.Ledger.CountUnfinished(func(one *Script) bool { return one.UserID == s.UserID }) >= backlog {
 			return
 		}
 		l.drawn++
@@ -71,28 +71,12 @@ type Account struct {
 
 // Ledger records the answers that users, cashier and operator got.
 type Ledger struct {
-	client.Record[Script, End]
+	client.Record[*Script, End]
 
-	mu           sync.Mutex
-	outside      map[Account]int64 // deposits less withdrawals, by the cashier's answers
-	unknown      int               // the cashier's movements without an answer
-	booked       []*booking        // the cashier's bookings in Funding, oldest first
-	settledUnits map[string]int64  // booked with the outside, by the req_id of the lost half
-	again        int               // the generation whose lost bookings were repeated
-}
-
-func newLedger() *Ledger {
-	return &Ledger{outside: make(map[Account]int64), settledUnits: make(map[string]int64)}
-}
-
-// open counts the user's transfers that are not finished.
-func (l *Ledger) open(userID int64) (n int) {
-	for _, s := range l.Requests() {
-		if s.UserID == userID && !s.Answers().Done {
-			n++
-		}
-	}
-	return n
+	mu       sync.Mutex
+	bookings []*booking // oldest first
+	lost     []string   // the req_ids of transfers that the operator found to be lost
+	again    int        // the generation whose lost bookings were repeated
 }
 
 // The habits of users, as they are counted and printed.
@@ -121,37 +105,4 @@ func UserName(userID int64) string {
 
 func (l *Ledger) contradict(userID int64, reqID, detail string) {
 	l.Contradict(UserName(userID), reqID, detail)
-}
-
-// Tally counts transfers by the answers that their users got.
-type Tally struct {
-	Posted, Accepted, Refused   int
-	Committed, Failed, Returned int // ROLLED_BACK
-	Waiting                     int
-}
-
-// Tally counts the transfers now.
-func (l *Ledger) Tally() (t Tally) {
-	for _, s := range l.Requests() {
-		t.Posted++
-		answers := s.Answers()
-		switch {
-		case answers.ID != "":
-			t.Accepted++
-		case answers.Done:
-			t.Refused++
-			continue
-		}
-		switch {
-		case answers.End == nil:
-			t.Waiting++
-		case answers.End.State == transfer.Committed:
-			t.Committed++
-		case answers.End.State == transfer.RolledBack:
-			t.Returned++
-		default:
-			t.Failed++
-		}
-	}
-	return t
 }

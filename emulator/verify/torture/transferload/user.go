@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -16,21 +15,22 @@ import (
 
 // user follows one transfer from the first post to its end.
 type user struct {
-	client.Client
+	client.Follower[*Script, End]
 	env     *stack.Stack
-	ledger  *Ledger
-	script  *Script
 	timeout retry.Timeout // of calls to the store
 }
 
 func newUser(s *stack.Stack, l *Ledger, script *Script) *user {
-	u := &user{env: s, ledger: l, script: script}
+	u := &user{env: s}
+	u.Follower = client.Follower[*Script, End]{
+		Habits: script.Habits, Acts: client.Acts{Repeats: Repeats, Again: Again, Conflicts: Conflicts}, Kind: u, Request: script, Ledger: &l.Record,
+	}
 	u.Client = u.clientOf(script.UserID)
 	return u
 }
 
 func (u *user) clientOf(userID int64) client.Client {
-	return client.Client{Generation: u.ledger.Generation, Call: func(ctx context.Context, method, path string, body any) (int, []byte, error) {
+	return client.Client{Generation: u.Ledger.Generation, Call: func(ctx context.Context, method, path string, body any) (int, []byte, error) {
 		return u.env.CallAsUser(ctx, userID, method, path, body)
 	}}
 }
@@ -38,33 +38,16 @@ func (u *user) clientOf(userID int64) client.Client {
 // run posts the transfer until the answer is clear, carries out the habits, and polls until
 // the transfer is terminal.
 func (u *user) run(ctx context.Context) {
-	defer u.script.Change(func(t *Answers) { t.Done = true })
-	if u.script.invalid {
-		u.postWrong(ctx)
-	}
-	if u.script.abandoned {
-		u.abandon(ctx)
-	} else {
-		u.postCopies(ctx)
-	}
-	if u.script.Answers().ID == "" {
-		u.script.Change(func(t *Answers) { t.Refused = ctx.Err() == nil })
-		return
-	}
-	var others sync.WaitGroup
-	if u.script.conflict {
-		others.Go(func() { u.postAnother(ctx) })
-	}
-	if u.script.peek {
-		others.Go(func() { u.askAsOtherUser(ctx) })
-	}
-	retry.Poll(ctx, u.script.pace, func() bool { return u.isFinished(ctx) })
-	if u.script.again && ctx.Err() == nil && !u.isStale() {
-		u.ledger.Count(Again)
-		u.post(ctx)
-	}
-	others.Wait()
-	u.ask(ctx) // once more: a final answer must not change
+	u.Follow(ctx, func(ctx context.Context) {
+		if u.Invalid {
+			u.postWrong(ctx)
+		}
+		if u.Request.abandoned {
+			u.abandon(ctx)
+		} else {
+			u.PostCopies(ctx)
+		}
+	}, u.askAsOtherUser)
 }
 
 // terminalState returns the end in the answer; nil: the transfer is not terminal.
@@ -80,36 +63,15 @@ func terminalState(a client.Answer) *End {
 	return e
 }
 
-func (u *user) contradict(format string, args ...any) {
-	u.ledger.contradict(u.script.UserID, u.script.Answers().ID, fmt.Sprintf("cid %q: ", u.script.CID)+fmt.Sprintf(format, args...))
+// Contradict records a contradiction in the answers about the transfer.
+func (u *user) Contradict(format string, args ...any) {
+	s := u.Request
+	u.Ledger.Contradict(UserName(s.UserID), s.Answers().ID, fmt.Sprintf("cid %q: ", s.CID)+fmt.Sprintf(format, args...))
 }
 
-// postCopies posts the transfer several times at once, each copy until it is answered.
-func (u *user) postCopies(ctx context.Context) {
-	if u.script.copies > 1 {
-		u.ledger.Count(Repeats)
-	}
-	client.Concurrently(u.script.copies, func() { u.post(ctx) })
-}
-
-func (u *user) post(ctx context.Context) {
-	var pauses retry.Backoff
-	for ctx.Err() == nil {
-		begun := u.ledger.Generation()
-		if u.isStale() { // another copy was answered before a restore: a user with a final answer posts no more
-			u.repeatAfterRestore(ctx)
-			return
-		}
-		a := u.Ask(ctx, http.MethodPost, u.script.urlPath(), u.script.body())
-		switch {
-		case a.IsUnclear():
-			pauses.Pause(ctx)
-		case u.Replaced(begun), u.isStale(): // across a restore: it is posted again
-		default:
-			u.recordAcceptance(a)
-			return
-		}
-	}
+// Submit posts the transfer once.
+func (u *user) Submit(ctx context.Context) client.Answer {
+	return u.Ask(ctx, http.MethodPost, u.Request.urlPath(), u.Request.body())
 }
 
 // isAccepted reports whether an answer to a post says that the transfer is stored, and whether it was stored just then.
@@ -119,103 +81,100 @@ func isAccepted(a client.Answer) (fresh, ok bool) {
 	return fresh, ok && a.ReqID != ""
 }
 
-// recordAcceptance records the answer to a post. A cid must keep its first req_id, and must
-// be stored only once.
-func (u *user) recordAcceptance(a client.Answer) {
+// RecordAcceptance records a clear answer to a post.
+func (u *user) RecordAcceptance(_ context.Context, a client.Answer) {
 	fresh, ok := isAccepted(a)
 	if !ok {
-		u.contradict("posted: got %s, want it accepted, or refused by a ledger", a)
+		u.Contradict("posted: got %s, want it accepted, or refused by a ledger", a)
 		return
 	}
-	var first string
-	var stored int
-	u.script.Change(func(t *Answers) {
-		if t.ID == "" {
-			t.ID, t.IDAt, t.Generation = a.ReqID, time.Now(), a.Generation
-		}
-		if fresh {
-			t.Fresh++
-		}
-		first, stored = t.ID, t.Fresh
-	})
-	if a.ReqID != first {
-		u.contradict("posted again: got req_id %s, and before %s", a.ReqID, first)
-	}
-	if stored > 1 {
-		u.contradict("%d answers said that it was stored just then: want one, and DUPLICATE_REQUEST after it", stored)
-	}
-	u.recordAnswer(a)
+	u.RecordID(a.ReqID, fresh, a)
+	u.RecordState(terminalState(a), a)
 }
 
-// postAnother posts the same cid with another amount. It stops at a restore: the transfer may be lost
-// then, and the other one would be new.
-func (u *user) postAnother(ctx context.Context) {
-	begun := u.ledger.Generation()
-	if u.isStale() {
-		return
+// RecordRepeat records the answer to a cid that was posted again after a restore. A transfer
+// accepted before the backup must keep its req_id.
+func (u *user) RecordRepeat(ctx context.Context, a client.Answer) (clear bool) {
+	fresh, ok := isAccepted(a)
+	before := u.Request.Answers()
+	switch {
+	case !ok:
+		u.Contradict("repeated after a restore: got %s, want it accepted, or refused by a ledger", a)
+		u.Request.Change(func(t *Answers) { t.Generation = a.Generation })
+		return true
+	case before.ID == "", before.Generation == a.Generation: // no database before the restore gave an id
+		u.RecordAcceptance(ctx, a)
+		return true
+	case a.ReqID != before.ID && !u.Ledger.MayBeLost(before.Generation, before.IDAt):
+		u.Contradict("accepted before the backup, and repeated after the restore: got req_id %s, and before %s", a.ReqID, before.ID)
 	}
-	post := func() client.Answer {
-		if u.Replaced(begun) { // during the pause before a repeat
-			return client.Answer{}
+	u.Request.Change(func(t *Answers) {
+		if a.ReqID != t.ID {
+			t.Lost = append(t.Lost, t.ID)
+			t.Fresh = 0
+			if fresh {
+				t.Fresh = 1
+			}
+			t.IDAt = time.Now()
 		}
-		return u.Ask(ctx, http.MethodPost, u.script.urlPath(), u.script.conflictingRequest())
-	}
-	a := retry.Until(ctx, post, func(a client.Answer) bool { return a.IsClear() || u.Replaced(begun) })
-	if a.IsUnclear() || u.Replaced(begun) {
-		return
-	}
-	u.ledger.Count(Conflicts)
+		t.ID, t.Generation = a.ReqID, a.Generation
+	})
+	u.RecordState(terminalState(a), a)
+	return true
+}
+
+// SubmitConflicting posts the same cid with another amount.
+func (u *user) SubmitConflicting(ctx context.Context) client.Answer {
+	return u.Ask(ctx, http.MethodPost, u.Request.urlPath(), u.Request.conflictingRequest())
+}
+
+// CheckConflict checks the answer to another amount.
+func (u *user) CheckConflict(a client.Answer) {
 	if a.Status != http.StatusConflict || a.Code != string(transfer.CIDConflict) {
-		u.contradict("the cid with another amount: got %s, want 409 CID_CONFLICT", a)
+		u.Contradict("the cid with another amount: got %s, want 409 CID_CONFLICT", a)
 	}
 }
 
 // postWrong posts invalid requests, which must be refused in every state.
 func (u *user) postWrong(ctx context.Context) {
-	for code, body := range u.script.invalidRequests() {
-		a := u.Insist(ctx, http.MethodPost, u.script.urlPath(), body)
+	for code, body := range u.Request.invalidRequests() {
+		a := u.Insist(ctx, http.MethodPost, u.Request.urlPath(), body)
 		if a.IsUnclear() {
 			return
 		}
-		u.ledger.Count(Invalid)
+		u.Ledger.Count(Invalid)
 		if a.Code != code || a.ReqID != "" {
-			u.contradict("an invalid request %v: got %s, want %s", body, a, code)
+			u.Contradict("an invalid request %v: got %s, want %s", body, a, code)
 		}
 	}
 }
 
 // askAsOtherUser asks for the transfer as another user, which must be refused.
 func (u *user) askAsOtherUser(ctx context.Context) {
-	other := u.clientOf(u.script.UserID + 1_000_000)
-	a := other.Insist(ctx, http.MethodGet, "/api/v1/internal_transfer/"+u.script.Answers().ID, nil)
+	if !u.Request.peek {
+		return
+	}
+	other := u.clientOf(u.Request.UserID + 1_000_000)
+	a := other.Insist(ctx, http.MethodGet, "/api/v1/internal_transfer/"+u.Request.Answers().ID, nil)
 	if a.IsUnclear() {
 		return
 	}
-	u.ledger.Count(Peeks)
+	u.Ledger.Count(Peeks)
 	if a.Status != http.StatusNotFound {
-		u.contradict("another user asked for it: got %s, want 404", a)
+		u.Contradict("another user asked for it: got %s, want 404", a)
 	}
 }
 
-// ask asks for the state and reports whether it is terminal.
-func (u *user) ask(ctx context.Context) (final bool) {
-	begun := u.ledger.Generation()
-	a := u.Ask(ctx, http.MethodGet, "/api/v1/internal_transfer/"+u.script.Answers().ID, nil)
-	switch {
-	case a.IsUnclear(), u.Replaced(begun), u.isStale(): // checked at the end of the run
-		return false
-	case a.Status != http.StatusOK || a.Asset != u.script.Asset.Name || a.Amount != u.script.amount(u.script.Units):
-		u.contradict("asked for what was accepted, %s %s: got %s", u.script.amount(u.script.Units), u.script.Asset.Name, a)
+// Poll asks for the state and reports whether it is terminal.
+func (u *user) Poll(ctx context.Context) (final bool) {
+	a, ok := u.AskCurrent(ctx, "/api/v1/internal_transfer/"+u.Request.Answers().ID)
+	if !ok {
 		return false
 	}
-	return u.recordAnswer(a)
-}
-
-// recordAnswer compares an answer with earlier ones and reports whether it is final.
-func (u *user) recordAnswer(a client.Answer) (final bool) {
-	end := terminalState(a)
-	if contradiction := u.script.RecordEnd(end, a); contradiction != "" {
-		u.contradict("%s", contradiction)
+	asset, amount := u.Request.Asset.Name, u.Request.amount(u.Request.Units)
+	if a.Status != http.StatusOK || a.Asset != asset || a.Amount != amount {
+		u.Contradict("asked for what was accepted, %s %s: got %s", amount, asset, a)
+		return false
 	}
-	return end != nil
+	return u.RecordState(terminalState(a), a)
 }
