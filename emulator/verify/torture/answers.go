@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -47,7 +45,6 @@ func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 // lastAnswer is the deployment's answer about a request after the run.
 type lastAnswer struct {
 	stored bool
-	txID   string
 	end    load.End
 }
 
@@ -73,16 +70,15 @@ func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]lastAns
 func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAnswer, problem string) {
 	answers := in.Answers()
 	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
-	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
+	found := e.askAs(ctx, stack.OperatorAccount, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
 	lost := e.load.Ledger.EndMayBeLost(answers)
-	if status == http.StatusNotFound && (answers.ID == "" || lost) {
+	if found.Status == http.StatusNotFound && (answers.ID == "" || lost) {
 		return l, ""
 	}
-	var found client.Answer
-	if status != http.StatusOK || json.Unmarshal(text, &found) != nil {
-		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %d %s", in.RequestID, answers.ID, status, text)
+	if found.Status != http.StatusOK {
+		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %s", in.RequestID, answers.ID, found)
 	}
-	l = lastAnswer{stored: true, txID: found.TxID, end: load.End{State: txmanager.State(found.State), Sub: txmanager.SubState(found.SubState)}}
+	l = lastAnswer{stored: true, end: load.End{State: txmanager.State(found.State), Sub: txmanager.SubState(found.SubState)}}
 	if answers.ID == "" || lost { // its caller got no answer, or has a final one and posts it no more
 		return l, ""
 	}
@@ -97,34 +93,29 @@ func (e *episode) postAgain(ctx context.Context, in *load.Intent, answers load.A
 		}
 		return ""
 	}
-	status, text := e.askAs(ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", in.Body())
+	again := e.askAs(ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", in.Body())
 	if answers.Recorded {
-		if status != http.StatusConflict || !strings.Contains(string(text), "REQUEST_RECORDED") {
-			return fmt.Sprintf("request %q was on record; posted again it got %d %s", in.RequestID, status, text)
+		if again.Status != http.StatusConflict || again.Code != "REQUEST_RECORDED" {
+			return fmt.Sprintf("request %q was on record; posted again it got %s", in.RequestID, again)
 		}
 		return ""
 	}
-	var again client.Answer
-	_ = json.Unmarshal(text, &again) // unreadable text has no txId
-	if found != answers.ID || status != http.StatusOK || again.TxID != answers.ID {
-		return fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, answers.ID, found, status, text)
+	if found != answers.ID || again.Status != http.StatusOK || again.TxID != answers.ID {
+		return fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %s", in.RequestID, answers.ID, found, again)
 	}
 	return ""
 }
 
 // askAs calls as the account until the deployment answers.
-func (e *episode) askAs(ctx context.Context, account, method, path string, body any) (status int, text []byte) {
+func (e *episode) askAs(ctx context.Context, account, method, path string, body any) (a client.Answer) {
+	c := client.NewClient(e.env, account, e.load.Ledger.Generation)
 	for range 20 {
-		once, cancel := context.WithTimeout(ctx, 10*time.Second)
-		s, t, err := e.env.Call(once, account, method, path, body)
-		cancel()
-		if err == nil && s < 500 {
-			return s, t
+		if a = c.Ask(ctx, method, path, body); a.IsClear() {
+			break
 		}
-		status, text = s, t
 		retry.Pause(ctx, 200*time.Millisecond)
 	}
-	return status, text
+	return a
 }
 
 type effect struct {
@@ -134,6 +125,17 @@ type effect struct {
 
 // mined counts an intent's transactions on the chain.
 type mined struct{ succeeded, reverted int }
+
+// minedFor returns the transactions that the chain must have for an end.
+func minedFor(end load.End) mined {
+	switch {
+	case end.State == txmanager.Confirmed:
+		return mined{succeeded: 1}
+	case end.Sub == txmanager.Reverted:
+		return mined{reverted: 1}
+	}
+	return mined{}
+}
 
 func (m mined) total() int { return m.succeeded + m.reverted }
 
@@ -172,7 +174,7 @@ func contradicts(answers load.Answers, l lastAnswer, m mined, lost bool) string 
 		return m.String()
 	case answers.Outcome == "CANCELLED" && m.total() > 0, answers.Outcome == "EXECUTED" && m.total() != 1:
 		return fmt.Sprintf("its caller got %s, and %s", answers.Outcome, m)
-	case l.end.State.Terminal() && m != mined{l.end.Successes(), l.end.Reverts()}:
+	case l.end.State.Terminal() && m != minedFor(l.end):
 		return fmt.Sprintf("it is %s, and %s", l.end, m)
 	}
 	return ""

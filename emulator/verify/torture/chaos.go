@@ -14,12 +14,20 @@ import (
 // chaos is the chaos run: it injects the scheduled faults and counts them.
 type chaos struct {
 	world  *faults.World
-	kinds  []faults.Fault
+	kinds  map[string]faults.Fault // by name
 	events []plan.Event
 	kept   *folder
 
 	mu    sync.Mutex
 	times map[string]int // by kind of fault
+}
+
+func newChaos(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *folder) *chaos {
+	s := &chaos{world: w, kinds: make(map[string]faults.Fault), events: events, kept: kept, times: make(map[string]int)}
+	for _, f := range kinds {
+		s.kinds[f.Name], s.times[f.Name] = f, 0
+	}
+	return s
 }
 
 // faultGrace is how long after the last event a fault may still wait for a target.
@@ -31,17 +39,13 @@ func (s *chaos) run(ctx context.Context) {
 	lasting, undo := context.WithCancel(ctx)
 	defer undo()
 	began := time.Now()
-	byName := make(map[string]faults.Fault)
-	for _, f := range s.kinds {
-		byName[f.Name] = f
-	}
 	var under sync.WaitGroup
 	for _, e := range s.events {
 		retry.Pause(ctx, time.Until(began.Add(e.At)))
 		if ctx.Err() != nil {
 			break
 		}
-		under.Go(func() { s.inject(lasting, byName[e.Kind], e) })
+		under.Go(func() { s.inject(lasting, s.kinds[e.Kind], e) })
 	}
 	retry.Pause(ctx, faultGrace)
 	undo()
@@ -61,11 +65,7 @@ func (s *chaos) inject(ctx context.Context, f faults.Fault, e plan.Event) {
 func (s *chaos) injected() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := maps.Clone(s.times)
-	for _, f := range s.kinds {
-		all[f.Name] += 0
-	}
-	return all
+	return maps.Clone(s.times)
 }
 
 func (s *chaos) total() (n int) {

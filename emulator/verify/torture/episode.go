@@ -8,6 +8,7 @@ import (
 	"log"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,7 +73,8 @@ type episode struct {
 	operator    *load.Operator
 	transferRun *transferRun // nil: no transfers
 	chaos       *chaos
-	restores    restores // the restores done in the run
+	restores    restores       // the restores done in the run
+	stops       []func() error // what was started is stopped by these, the last one first
 
 	stoppedAt time.Time // when the last fault was undone, by the database's clock
 	ended     bool      // everything ended within endTimeout
@@ -86,11 +88,10 @@ func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Contex
 		return err
 	}
 	defer func() { err = errors.Join(err, e.folder.close(errors.Is(err, errVerdict))) }()
-	stop, err := e.start(ctx)
-	if err != nil {
+	defer func() { err = errors.Join(err, e.stop()) }()
+	if err := e.start(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
 	if err := e.play(ctx); err != nil {
 		return err
 	}
@@ -106,41 +107,43 @@ func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Contex
 	return e.conclude(ctx, v)
 }
 
+// stop stops all that [episode.start] has started.
+func (e *episode) stop() (err error) {
+	for _, one := range slices.Backward(e.stops) {
+		err = errors.Join(err, one())
+	}
+	return err
+}
+
 // start brings up the deployment and creates its clients.
-func (e *episode) start(ctx context.Context) (stop func() error, err error) {
+func (e *episode) start(ctx context.Context) error {
 	all := e.kinds()
 	events := plan.Draw(e.source, faults.Kinds(all), e.length(), e.every)
 	e.announce(events, len(all))
 	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true, ClockLibrary: pgcluster.FindClockLibrary()})
 	if err != nil {
-		return nil, err
+		return err
 	}
+	e.stops = append(e.stops, cluster.Stop)
 	if err := e.build(ctx, cluster); err != nil {
-		return nil, errors.Join(err, cluster.Stop())
-	}
-	stop = func() error {
-		closed := e.closeProgram(ctx)
-		e.db.Close()
-		return errors.Join(closed, e.env.Close(), cluster.Stop())
+		return err
 	}
 	e.world = faults.NewWorld(faults.Options{
 		Stack: e.env, Cluster: cluster, Points: e.folder.points(), Keys: e.sharedKeys(), MaxReorgDepth: confirmations - 1, Users: e.userCount(), Events: e.eventsOn(), Source: e.source,
 	})
-	e.chaos = &chaos{world: e.world, kinds: all, events: events, kept: e.folder, times: make(map[string]int)}
+	e.chaos = newChaos(e.world, all, events, e.folder)
 	e.load = &load.Load{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource(), Ledger: new(load.Ledger)}
-	e.operator = &load.Operator{Client: client.NewClient(e.env, stack.OperatorAccount, e.load.Ledger.Generation), Stack: e.env, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int)}
+	e.operator = &load.Operator{
+		Client: client.NewClient(e.env, stack.OperatorAccount, e.load.Ledger.Generation), Stack: e.env, DB: e.db, Foreign: e.world.Foreign,
+		Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int),
+	}
 	for _, a := range e.accounts {
 		e.operator.Windows[a.Submitter] = a.Window
 	}
-	if err := e.openProgram(ctx); err != nil {
-		return nil, errors.Join(err, stop())
+	if err := e.openProgram(ctx); err != nil || e.transfers == 0 {
+		return err
 	}
-	if e.transfers > 0 {
-		if err := e.startTransferRun(ctx); err != nil {
-			return nil, errors.Join(err, stop())
-		}
-	}
-	return stop, nil
+	return e.startTransferRun(ctx)
 }
 
 // sharedKeys returns the keys that a foreign signer also uses: of some submitters and the payer.
@@ -179,14 +182,16 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 	if err != nil {
 		return err
 	}
-	if e.db, err = pgxpool.New(ctx, e.env.Database); err == nil {
-		err = e.setWindows(ctx)
+	e.stops = append(e.stops, e.env.Close)
+	if e.db, err = pgxpool.New(ctx, e.env.Database); err != nil {
+		return err
 	}
-	if err == nil {
-		err = e.setPolicies(ctx)
-	}
-	if err != nil {
-		return errors.Join(err, e.env.Close())
+	e.stops = append(e.stops, func() error {
+		e.db.Close()
+		return nil
+	})
+	if err := errors.Join(e.setWindows(ctx), e.setPolicies(ctx)); err != nil {
+		return err
 	}
 	e.out.Printf("Up after %s.\n\n", time.Since(began).Round(time.Millisecond))
 	return nil

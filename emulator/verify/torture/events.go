@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -39,13 +37,12 @@ select m.tx_id, m.submitter, m.state, m.event_sequence, coalesce(e.sequence, 0),
 
 // checkStored returns the submitters of the stored events by the events' keys.
 func (e *episode) checkStored(ctx context.Context, c *check) (stored map[string]string, err error) {
-	rows, _ := e.db.Query(ctx, selectEvents) // the reader has the error
 	stored = make(map[string]string)
 	next := make(map[string]int)
 	var txID, submitter, kind, data string
 	var state txmanager.State
 	var counted, sequence int
-	_, err = pgx.ForEachRow(rows, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() error {
+	err = eachRow(ctx, e.db, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() {
 		if sequence > 0 {
 			stored[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)] = submitter
 		}
@@ -53,8 +50,7 @@ func (e *episode) checkStored(ctx context.Context, c *check) (stored map[string]
 		if detail := eventProblem(state, counted, next[txID], sequence, kind, data); detail != "" {
 			c.report(submitter, txID, "%s", detail)
 		}
-		return nil
-	})
+	}, selectEvents)
 	return stored, err
 }
 
@@ -99,7 +95,7 @@ func (e *episode) checkPublished(stored map[string]string, c *check) {
 			add(one, "%s %d was published, and is not stored", one.Type, one.Sequence)
 		case one.Submitter != submitter || m.OrderingKey != submitter:
 			add(one, "%s %d was published under %s, and belongs to %s", one.Type, one.Sequence, m.OrderingKey, submitter)
-		case one.Sequence != last[one.TxID]+1 && !e.restores.txs[one.TxID]:
+		case one.Sequence != last[one.TxID]+1 && !e.restores.lostEvents(one.TxID):
 			add(one, "%s %d was published after %d", one.Type, one.Sequence, last[one.TxID])
 		}
 		last[one.TxID] = max(last[one.TxID], one.Sequence)

@@ -66,11 +66,10 @@ func (f *folder) event(format string, args ...any) {
 
 // dump writes every table as CSV, a partitioned one as a whole.
 func (f *folder) dump(ctx context.Context, db *pgxpool.Pool) error {
-	rows, _ := db.Query(ctx, `
+	tables, err := allRows(ctx, db, pgx.RowTo[string], `
 		select relname::text from pg_class
 		 where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
-		 order by 1`) // the collector has the error
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		 order by 1`)
 	if err != nil {
 		return err
 	}

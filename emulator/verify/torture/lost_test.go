@@ -24,7 +24,7 @@ func TestUnsettledHalvesAreFound(t *testing.T) {
 		"to the other side": {map[string]int64{"a": 5}, "5 was settled"},
 		"of another":        {map[string]int64{"b": -5}, "0 was settled"},
 	} {
-		wantFound(t, name, unsettledHalves(half, c.settled), c.want)
+		wantFound(t, name, reported(func(to reporter) { unsettledHalves(to, half, c.settled) }), c.want)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestLostPayouts(t *testing.T) {
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", End: &c.end})
 		wanted := afterRestores(c.live, []*transferload.Script{script}, func(transferload.Answers) bool { return c.lost }, c.rows, c.settled)
-		wantFound(t, name, payoutViolations(wanted, c.paid), c.want)
+		wantFound(t, name, reported(func(to reporter) { payoutViolations(to, wanted, c.paid) }), c.want)
 	}
 }
 
@@ -101,7 +101,8 @@ func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", Lost: []string{"z"}, End: &refused})
 		lost := func(transferload.Answers) bool { return c.now == nil }
-		wantFound(t, name, payoutViolations(afterRestores(c.now, []*transferload.Script{script}, lost, map[string]payout{"a": c.was}, c.settled), c.paid), c.want)
+		wanted := afterRestores(c.now, []*transferload.Script{script}, lost, map[string]payout{"a": c.was}, c.settled)
+		wantFound(t, name, reported(func(to reporter) { payoutViolations(to, wanted, c.paid) }), c.want)
 	}
 }
 

@@ -21,6 +21,13 @@ func wantFound(t *testing.T, name string, found []checkers.Violation, part strin
 	}
 }
 
+// reported returns what find reports.
+func reported(find func(reporter)) []checkers.Violation {
+	var c check
+	find(c.reportUser)
+	return c.Violations
+}
+
 // An account is found whose balance differs from the users' answers, on either side.
 func TestWrongBalancesAreFound(t *testing.T) {
 	t.Parallel()
@@ -35,7 +42,7 @@ func TestWrongBalancesAreFound(t *testing.T) {
 		"gone":                {map[transferload.Account]int64{at: 5}, nil, "holds 0"},
 		"from nothing":        {nil, map[transferload.Account]int64{at: 1}, "it must be 0"},
 	} {
-		wantFound(t, name, balanceDifferences(c.expected, c.held), c.want)
+		wantFound(t, name, reported(func(to reporter) { balanceDifferences(to, c.expected, c.held) }), c.want)
 	}
 }
 
@@ -69,7 +76,8 @@ func TestContradictedEndsAreFound(t *testing.T) {
 		"lost, and another row, which is nobody's": {told, only("b", short), true, lostRow, "no user knows of it"},
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, c.answers)
-		wantFound(t, name, contradictedEnds([]*transferload.Script{script}, c.ends, func(transferload.Answers) bool { return c.lost }, c.rows), c.want)
+		lost := func(transferload.Answers) bool { return c.lost }
+		wantFound(t, name, reported(func(to reporter) { contradictedEnds(to, []*transferload.Script{script}, c.ends, lost, c.rows) }), c.want)
 	}
 }
 
@@ -102,7 +110,7 @@ func TestWrongPayoutsAreFound(t *testing.T) {
 		"it has no end":                 {[]payout{as(paid, func(p *payout) { p.State = transfer.TargetPending })}, []transferload.Payment{one}, "neither paid nor refunded"},
 		"one of two of one kind unpaid": {[]payout{paid, paid}, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 2"},
 	} {
-		wantFound(t, name, payoutViolations(c.wanted, c.paid), c.want)
+		wantFound(t, name, reported(func(to reporter) { payoutViolations(to, c.wanted, c.paid) }), c.want)
 	}
 }
 
@@ -147,6 +155,6 @@ func TestChangedLinesAreFound(t *testing.T) {
 		"another one": {[]string{"a 1"}, []string{"a 2"}, "was not, and is: a 2"},
 		"one of two":  {[]string{"b", "b"}, []string{"b"}, "no more: b"},
 	} {
-		wantFound(t, name, snapshotDifferences(c.before, c.after), c.want)
+		wantFound(t, name, reported(func(to reporter) { snapshotDifferences(to, c.before, c.after) }), c.want)
 	}
 }

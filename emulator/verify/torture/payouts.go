@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
-	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -43,23 +42,39 @@ func (e *episode) checkPayouts(ctx context.Context) ([]check, error) {
 	if e.flags.restores > 0 {
 		wanted = afterRestores(wanted, e.transferRun.Ledger.Requests(), e.transferRun.Ledger.EndMayBeLost, e.restores.payouts, e.transferRun.Ledger.Settlements())
 	}
-	c.Violations = payoutViolations(wanted, paid)
+	payoutViolations(c.reportUser, wanted, paid)
 	return []check{c}, nil
 }
 
+// querier is a pool or a connection.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
+// eachRow calls do for each row of a query, with the row's values in the variables.
+func eachRow(ctx context.Context, db querier, variables []any, do func(), query string, args ...any) error {
+	rows, _ := db.Query(ctx, query, args...) // the reader has the error
+	_, err := pgx.ForEachRow(rows, variables, func() error {
+		do()
+		return nil
+	})
+	return err
+}
+
+// allRows returns the rows of a query.
+func allRows[Row any](ctx context.Context, db querier, scan pgx.RowToFunc[Row], query string, args ...any) ([]Row, error) {
+	rows, _ := db.Query(ctx, query, args...) // the collector has the error
+	return pgx.CollectRows(rows, scan)
+}
+
 func payoutRows(ctx context.Context, db querier) ([]payout, error) {
-	rows, _ := db.Query(ctx, `
+	return allRows(ctx, db, pgx.RowToStructByPos[payout], `
 select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payout_base_units::text,
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'withdraw' and result = 'SUCCESS'),
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'refund' and result = 'SUCCESS')
   from transfers_tb t
  where transfer_type = 3
- order by transfer_id`) // the collector has the error
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[payout])
+ order by transfer_id`)
 }
 
 // payments returns the payer's payments on the chain, without those of the foreign signer.
@@ -161,9 +176,9 @@ func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []transferload.P
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
-// payoutViolations lists the payouts that are not paid once or refunded once, and the payments
+// payoutViolations reports the payouts that are not paid once or refunded once, and the payments
 // without a payout.
-func payoutViolations(wanted []payout, paid []transferload.Payment) (found []checkers.Violation) {
+func payoutViolations(report reporter, wanted []payout, paid []transferload.Payment) {
 	times, want := make(map[transferload.Payment]int), make(map[transferload.Payment]int)
 	for _, p := range paid {
 		times[p]++
@@ -182,19 +197,18 @@ func payoutViolations(wanted []payout, paid []transferload.Payment) (found []che
 		case transfer.Failed:
 			withdrawn = 0
 		default:
-			found = append(found, violation(paidOnce, p.UserID, p.ReqID, "it is %s: neither paid nor refunded", p.State))
+			report(p.UserID, p.ReqID, "it is %s: neither paid nor refunded", p.State)
 			continue
 		}
 		if times[p.Payment] != want[p.Payment] || p.Withdrawn != withdrawn || p.Refunded != refunded {
-			found = append(found, violation(paidOnce, p.UserID, p.ReqID, "it is %s: withdrawn %d times, refunded %d times, and the chain has %d payments of %s to %s where there should be %d",
-				p.State, p.Withdrawn, p.Refunded, times[p.Payment], p.Units, p.Address, want[p.Payment]))
+			report(p.UserID, p.ReqID, "it is %s: withdrawn %d times, refunded %d times, and the chain has %d payments of %s to %s where there should be %d",
+				p.State, p.Withdrawn, p.Refunded, times[p.Payment], p.Units, p.Address, want[p.Payment])
 		}
 	}
 	for _, p := range wanted {
 		delete(times, p.Payment)
 	}
 	for p, n := range times {
-		found = append(found, violation(paidOnce, 0, "", "the payer paid %s to %s (token %q) %d times, and no payout says so", p.Units, p.Address, p.Token, n))
+		report(0, "", "the payer paid %s to %s (token %q) %d times, and no payout says so", p.Units, p.Address, p.Token, n)
 	}
-	return found
 }

@@ -35,6 +35,7 @@ func (e *episode) openProgram(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.stops = append(e.stops, func() error { return app.Close(context.WithoutCancel(ctx)) })
 	e.program = &load.Program{
 		App: app, Stack: e.env, Accounts: devchain.DevAccounts(programAccounts), Ledger: e.load.Ledger, Source: e.forkSource(), Note: e.folder.event,
 		OnlyHandlers: e.flags.restores > 0,
@@ -42,13 +43,6 @@ func (e *episode) openProgram(ctx context.Context) error {
 	const allow = `update submitter set callers = callers || '{handler:wage,hooks}' where submitter = any ($1)`
 	_, err = e.db.Exec(ctx, allow, e.env.Submitters()[:programAccounts])
 	return err
-}
-
-func (e *episode) closeProgram(ctx context.Context) error {
-	if e.program == nil {
-		return nil
-	}
-	return e.program.App.Close(context.WithoutCancel(ctx))
 }
 
 // setPolicies gives every third submitter a policy that allows exactly the load's intents.

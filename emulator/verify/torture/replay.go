@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
@@ -31,7 +31,7 @@ func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	report := func(userID int64, reqID, format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
-		c.Violations = append(c.Violations, violation(c.Name, userID, reqID, format, args...))
+		c.reportUser(userID, reqID, format, args...)
 	}
 	for range 3 {
 		e.replayCore(ctx, report)
@@ -46,11 +46,9 @@ func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Violations = append(c.Violations, snapshotDifferences(before, after)...)
+	snapshotDifferences(report, before, after)
 	return []check{c}, nil
 }
-
-type reporter func(userID int64, reqID, format string, args ...any)
 
 func (e *episode) replayCore(ctx context.Context, report reporter) {
 	core, answered := e.env.Core, make(map[string]bool)
@@ -82,10 +80,9 @@ type funded struct {
 }
 
 func (e *episode) replayFunding(ctx context.Context, report reporter) error {
-	rows, _ := e.db.Query(ctx, `
+	all, err := allRows(ctx, e.db, pgx.RowToStructByPos[funded], `
 select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.units::bigint
-  from transfer_operations o join transfers_tb using (req_id)`) // the collector has the error
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[funded])
+  from transfer_operations o join transfers_tb using (req_id)`)
 	if err != nil {
 		return fmt.Errorf("read Funding's journal: %w", err)
 	}
@@ -95,28 +92,25 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 			want = transfer.Outcome{Verdict: transfer.Refused, Reason: f.Refused}
 		}
 		call := transfer.Call{ReqID: f.ReqID, UserID: f.UserID, AssetID: f.AssetID, Units: f.Units}
-		if got := askLedger(ctx, e.env.Funding, f.Op, call); got != want {
+		repeat, known := ledgerCalls[f.Op]
+		if !known {
+			report(f.UserID, f.ReqID, "Funding's journal has %q, which is no call of a transfer", f.Op)
+			return
+		}
+		if got := repeat(e.env.Funding, ctx, call); got != want {
 			report(f.UserID, f.ReqID, "%s in Funding, made again: got %+v, want %+v", f.Op, got, want)
 		}
 	})
 	return nil
 }
 
-func askLedger(ctx context.Context, l transfer.Ledger, op transfer.Op, c transfer.Call) transfer.Outcome {
-	switch op {
-	case transfer.Withdraw:
-		return l.Withdraw(ctx, c)
-	case transfer.Deposit:
-		return l.Deposit(ctx, c)
-	case transfer.Refund:
-		return l.Refund(ctx, c)
-	}
-	return transfer.Outcome{Err: fmt.Errorf("no ledger does %q", op)}
+// ledgerCalls are the calls that a transfer makes to a ledger.
+var ledgerCalls = map[transfer.Op]func(transfer.Ledger, context.Context, transfer.Call) transfer.Outcome{
+	transfer.Withdraw: transfer.Ledger.Withdraw, transfer.Deposit: transfer.Ledger.Deposit, transfer.Refund: transfer.Ledger.Refund,
 }
 
 func (e *episode) replayTasks(ctx context.Context, report reporter) error {
-	rows, _ := e.db.Query(ctx, `select req_id from transfers_tb`) // the collector has the error
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	all, err := allRows(ctx, e.db, pgx.RowTo[string], `select req_id from transfers_tb`)
 	if err != nil {
 		return err
 	}
@@ -134,9 +128,9 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) error {
 	return nil
 }
 
-// moneySnapshot returns the stored state of all money as sorted lines.
+// moneySnapshot returns the stored state of all money as lines.
 func (e *episode) moneySnapshot(ctx context.Context) (lines []string, err error) {
-	rows, _ := e.db.Query(ctx, `
+	lines, err = allRows(ctx, e.db, pgx.RowTo[string], `
 select concat_ws(' ', 'funding', id, req_id, op_type, result, reason, user_id, asset_id, units) from transfer_operations
 union all
 select concat_ws(' ', 'row', req_id, state, error_message, retry_count, updated_at) from transfers_tb
@@ -145,8 +139,8 @@ select concat_ws(' ', 'history', id, transfer_id, state) from transfer_history
 union all
 select concat_ws(' ', 'balance', user_id, asset_id, available, status) from balances_tb
 union all
-select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) from managed_tx`) // the collector has the error
-	if lines, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) from managed_tx`)
+	if err != nil {
 		return nil, err
 	}
 	err = money.EachLine(ctx, e.env.Core.Ledger(), 0, math.MaxUint64, func(j transfer.Entry) {
@@ -161,23 +155,24 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 	for _, b := range balances {
 		lines = append(lines, fmt.Sprintf("trading balance %d %d %d", b.UserID, b.AssetID, b.Units))
 	}
-	slices.Sort(lines)
 	return lines, err
 }
 
-// snapshotDifferences lists the lines that are in only one of the two sorted snapshots.
-func snapshotDifferences(before, after []string) (found []checkers.Violation) {
-	for len(before) > 0 || len(after) > 0 {
-		switch {
-		case len(after) == 0 || len(before) > 0 && before[0] < after[0]:
-			found = append(found, violation(lateDuplicates, 0, "", "was, and is no more: %s", before[0]))
-			before = before[1:]
-		case len(before) == 0 || before[0] > after[0]:
-			found = append(found, violation(lateDuplicates, 0, "", "was not, and is: %s", after[0]))
-			after = after[1:]
-		default:
-			before, after = before[1:], after[1:]
+// snapshotDifferences reports the lines that one of the two snapshots has more often.
+func snapshotDifferences(report reporter, before, after []string) {
+	more := make(map[string]int) // in after
+	for _, line := range after {
+		more[line]++
+	}
+	for _, line := range before {
+		more[line]--
+	}
+	for _, line := range slices.Sorted(maps.Keys(more)) {
+		switch n := more[line]; {
+		case n < 0:
+			report(0, "", "was, and is no more: %s", line)
+		case n > 0:
+			report(0, "", "was not, and is: %s", line)
 		}
 	}
-	return found
 }

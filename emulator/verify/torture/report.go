@@ -103,16 +103,8 @@ func (e *episode) details(v verdict) {
 func (e *episode) table(v verdict) {
 	f := v.figures
 	e.counts("fault", f.Faults)
-	hit := 0
-	var never []string
-	for _, p := range slices.Sorted(maps.Keys(f.CrashPoints)) {
-		if f.CrashPoints[p] > 0 {
-			hit++
-		} else {
-			never = append(never, p)
-		}
-	}
-	e.row("crash points passed by a dying or stopped process", fmt.Sprintf("%d/%d", hit, len(f.CrashPoints)))
+	never := slices.DeleteFunc(slices.Sorted(maps.Keys(f.CrashPoints)), func(p string) bool { return f.CrashPoints[p] > 0 })
+	e.row("crash points passed by a dying or stopped process", fmt.Sprintf("%d/%d", len(f.CrashPoints)-len(never), len(f.CrashPoints)))
 	if len(never) > 0 {
 		e.out.Printf("  not: %s", strings.Join(never, ", "))
 	}

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
@@ -27,7 +27,6 @@ type restores struct {
 type storedState struct {
 	hashes    map[string]bool   // of every version
 	published map[string]string // submitters of the events by key
-	txs       map[string]bool   // the transactions of these events
 
 	transfers map[string]bool   // req_ids
 	open      map[string]bool   // the transfers that are not terminal
@@ -59,11 +58,12 @@ func (e *episode) restore(ctx context.Context, n int) error {
 		return fmt.Errorf("back up: %w", err)
 	}
 	e.folder.event("restore %d: backed up", n)
-	had, err := readState(ctx, r.Backup)
-	for ; err != nil && ctx.Err() == nil; had, err = readState(ctx, r.Backup) { // Postgres can be down
-		retry.Pause(ctx, 200*time.Millisecond)
+	var had *storedState
+	hasRead := func() bool { // Postgres can be down
+		had, err = readState(ctx, r.Backup)
+		return err == nil
 	}
-	if err != nil {
+	if !retry.Await(ctx, 200*time.Millisecond, hasRead) {
 		return fmt.Errorf("read the backup: %w", err)
 	}
 	retry.Pause(ctx, e.length()/time.Duration(4*e.flags.restores))
@@ -134,18 +134,14 @@ func (r *restores) read(ctx context.Context) error {
 	return nil
 }
 
-// addLost adds the state that lost has and its backup kept has not.
+// addLost adds the state that lost has and its backup kept has not. It takes lost apart.
 func (m *storedState) addLost(lost, kept *storedState) {
-	for hash := range lost.hashes {
-		if !kept.hashes[hash] {
-			m.hashes[hash] = true
-		}
-	}
-	for reqID := range lost.transfers {
-		if !kept.transfers[reqID] {
-			m.transfers[reqID] = true
-		}
-	}
+	maps.DeleteFunc(lost.hashes, func(hash string, _ bool) bool { return kept.hashes[hash] })
+	maps.Copy(m.hashes, lost.hashes)
+	maps.DeleteFunc(lost.transfers, func(reqID string, _ bool) bool { return kept.transfers[reqID] })
+	maps.Copy(m.transfers, lost.transfers)
+	maps.DeleteFunc(lost.published, func(key, _ string) bool { return kept.published[key] != "" })
+	maps.Copy(m.published, lost.published)
 	for reqID, p := range lost.payouts {
 		if !kept.transfers[reqID] || p.Withdrawn > kept.payouts[reqID].Withdrawn {
 			before := m.payouts[reqID] // of an earlier restore
@@ -153,14 +149,17 @@ func (m *storedState) addLost(lost, kept *storedState) {
 			m.payouts[reqID] = p
 		}
 	}
-	for key, submitter := range lost.published {
-		if _, also := kept.published[key]; !also {
-			m.published[key], m.txs[txOfEvent(key)] = submitter, true
-		}
-	}
 }
 
-func txOfEvent(key string) string { return key[:len(uuid.Nil.String())] }
+// lostEvents reports whether a lost database had events of the transaction.
+func (m *storedState) lostEvents(txID string) bool {
+	for key := range m.published {
+		if strings.HasPrefix(key, txID+"-") {
+			return true
+		}
+	}
+	return false
+}
 
 func readState(ctx context.Context, url string) (*storedState, error) {
 	db, err := pgx.Connect(ctx, url)
@@ -169,25 +168,20 @@ func readState(ctx context.Context, url string) (*storedState, error) {
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
 	m := newStoredState()
-	var hash, txID, kind, submitter string
-	var sequence int
-	rows, _ := db.Query(ctx, `select tx_hash from tx_version`) // the reader has the error
-	if _, err := pgx.ForEachRow(rows, []any{&hash}, func() error { m.hashes[hash] = true; return nil }); err != nil {
-		return nil, err
-	}
-	rows, _ = db.Query(ctx, `select e.tx_id::text, e.type, e.sequence, m.submitter from event e join managed_tx m using (tx_id)`)
-	_, err = pgx.ForEachRow(rows, []any{&txID, &kind, &sequence, &submitter}, func() error {
-		m.published[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)], m.txs[txID] = submitter, true
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	var reqID string
+	var key, submitter string
 	var open bool
-	rows, _ = db.Query(ctx, `select req_id, open from transfers_tb`)
-	if _, err := pgx.ForEachRow(rows, []any{&reqID, &open}, func() error { m.transfers[reqID], m.open[reqID] = true, open; return nil }); err != nil {
-		return nil, err
+	for _, one := range []struct {
+		query string
+		into  []any
+		add   func()
+	}{
+		{`select tx_hash from tx_version`, []any{&key}, func() { m.hashes[key] = true }},
+		{`select concat_ws('-', tx_id, type, sequence), submitter from event join managed_tx using (tx_id)`, []any{&key, &submitter}, func() { m.published[key] = submitter }},
+		{`select req_id, open from transfers_tb`, []any{&key, &open}, func() { m.transfers[key], m.open[key] = true, open }},
+	} {
+		if err := eachRow(ctx, db, one.into, one.add, one.query); err != nil {
+			return nil, err
+		}
 	}
 	paid, err := payoutRows(ctx, db)
 	for _, p := range paid {
@@ -197,7 +191,7 @@ func readState(ctx context.Context, url string) (*storedState, error) {
 }
 
 func newStoredState() *storedState {
-	return &storedState{make(map[string]bool), make(map[string]string), make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]payout)}
+	return &storedState{make(map[string]bool), make(map[string]string), make(map[string]bool), make(map[string]bool), make(map[string]payout)}
 }
 
 // contradictsAcrossRestore describes a difference between a caller's answers from before a restore
@@ -205,7 +199,7 @@ func newStoredState() *storedState {
 // and may give an end another name. The chain must still have each effect exactly once.
 func contradictsAcrossRestore(answers load.Answers, l lastAnswer, m mined) string {
 	switch {
-	case m != mined{answers.End.Successes(), answers.End.Reverts()}:
+	case m != minedFor(*answers.End):
 		return fmt.Sprintf("its caller got %s before a restore, and %s", answers.End, m)
 	case l.stored && !answers.End.Survives(l.end):
 		return fmt.Sprintf("its caller got %s before a restore, and it is %s after it", answers.End, l.end)

@@ -77,7 +77,7 @@ func TestOnlyStateMissingInTheBackupIsExcused(t *testing.T) {
 	m := newStoredState()
 	m.addLost(&storedState{hashes: map[string]bool{"1": true, "2": true}, published: map[string]string{a + "-queued-1": "s", b + "-queued-1": "s"}},
 		&storedState{hashes: map[string]bool{"1": true}, published: map[string]string{a + "-queued-1": "s"}})
-	if m.hashes["1"] || !m.hashes["2"] || m.txs[a] || !m.txs[b] || len(m.published) != 1 {
+	if m.hashes["1"] || !m.hashes["2"] || m.lostEvents(a) || !m.lostEvents(b) || len(m.published) != 1 {
 		t.Errorf("got %+v, want only what the backup has not", m)
 	}
 }

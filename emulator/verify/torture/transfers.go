@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
@@ -47,9 +45,12 @@ func (e *episode) startTransferRun(ctx context.Context) error {
 		}
 		b.closed = append(b.closed, at.String())
 	}
-	b.Load = transferload.New(transferload.Options{Stack: e.env, Users: userCount, Rate: e.transfers, Closed: b.closed, Source: e.forkSource()})
+	b.Load = &transferload.Load{Stack: e.env, Users: userCount, Rate: e.transfers, Closed: b.closed, Source: e.forkSource(), Ledger: new(transferload.Ledger)}
 	b.cashier = &transferload.Cashier{Stack: e.env, Ledger: b.Ledger, Users: userCount, Source: e.forkSource()}
-	b.operator = &transferload.Operator{Client: client.NewClient(e.env, stack.OperatorAccount, b.Ledger.Generation), Stack: e.env, DB: e.db, Ledger: b.Ledger, Cashier: b.cashier, Source: e.forkSource(), Note: e.folder.event}
+	b.operator = &transferload.Operator{
+		Client: client.NewClient(e.env, stack.OperatorAccount, b.Ledger.Generation), Stack: e.env, DB: e.db,
+		Ledger: b.Ledger, Cashier: b.cashier, Source: e.forkSource(), Note: e.folder.event,
+	}
 	e.operator.Payer, e.operator.IsNeverRepeated = e.env.Payer, b.operator.IsNeverRepeated
 	e.transferRun = b
 	if err := b.cashier.Open(ctx); err != nil {
@@ -115,18 +116,16 @@ func (e *episode) countTransfers(ctx context.Context) (*transferFigures, error) 
 	if e.flags.restores > 0 {
 		f.Restored = e.transferRun.Ledger.Did(transferload.Reconciles())
 	}
-	rows, _ := e.db.Query(ctx, `select transfer_type, state, coalesce(error_message, ''), count(*) from transfers_tb group by 1, 2, 3`) // the reader has the error
 	var of transfer.Type
 	var end transferload.End
 	var n int
-	_, err := pgx.ForEachRow(rows, []any{&of, &end.State, &end.Reason, &n}, func() error {
+	err := eachRow(ctx, e.db, []any{&of, &end.State, &end.Reason, &n}, func() {
 		if of.Target() == transfer.Chain {
 			f.Payouts[end.String()] = n
 		} else {
 			f.Transfers[end.String()] += n
 		}
-		return nil
-	})
+	}, `select transfer_type, state, coalesce(error_message, ''), count(*) from transfers_tb group by 1, 2, 3`)
 	if err != nil {
 		return nil, err
 	}

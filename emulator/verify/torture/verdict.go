@@ -8,13 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
-	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -27,6 +25,14 @@ type check struct {
 // report adds a violation of an account.
 func (c *check) report(submitter, txID, format string, args ...any) {
 	c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, TxID: txID, Detail: fmt.Sprintf(format, args...)})
+}
+
+// reporter takes a violation about a user and a transfer; either can be zero.
+type reporter func(userID int64, reqID, format string, args ...any)
+
+// reportUser is the [reporter] of the check.
+func (c *check) reportUser(userID int64, reqID, format string, args ...any) {
+	c.report(transferload.UserName(userID), reqID, format, args...)
 }
 
 type verdict struct {
@@ -77,20 +83,19 @@ select submitter, incident, evidence::text, coalesce(evidence ->> 'what', '') li
 // fault may open one. Each restore opens one for each submitter.
 func (e *episode) checkFalseAlarms(ctx context.Context) ([]check, error) {
 	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where a foreign signer used the key"}
-	rows, _ := e.db.Query(ctx, selectFalseAlarms, foreignSubmitters(e.world)) // the reader has the error
+	foreign := slices.AppendSeq([]txmanager.Submitter{}, maps.Keys(e.world.Foreign.Nonces()))
 	byRestore := make(map[string]int)
 	var submitter, evidence string
 	var n int
 	var restored bool
-	_, err := pgx.ForEachRow(rows, []any{&submitter, &n, &evidence, &restored}, func() error {
+	err := eachRow(ctx, e.db, []any{&submitter, &n, &evidence, &restored}, func() {
 		if restored {
 			byRestore[submitter]++
 		}
 		if !(restored && byRestore[submitter] <= len(e.restores.done) || e.restores.namesLostTx(evidence)) {
 			c.report(submitter, "", "incident %d: %s", n, evidence)
 		}
-		return nil
-	})
+	}, selectFalseAlarms, foreign)
 	return []check{c}, err
 }
 
@@ -134,7 +139,7 @@ func checkUnfinished(ctx context.Context, all checkers.Run) (found []checkers.Vi
 }
 
 // missingKinds lists what never came in a run that is long enough for it.
-func (e *episode) missingKinds(f figures) (names []string) {
+func (e *episode) missingKinds(f figures) []string {
 	if e.length() < e.forEachKind() || e.only != "" {
 		return nil
 	}
@@ -161,13 +166,8 @@ func (e *episode) missingKinds(f figures) (names []string) {
 			maps.Copy(required, f.Transfers.Operators)
 		}
 	}
-	for name, n := range required {
-		if n == 0 {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	maps.DeleteFunc(required, func(_ string, n int) bool { return n > 0 })
+	return slices.Sorted(maps.Keys(required))
 }
 
 type figures struct {
@@ -235,11 +235,10 @@ select count(*), count(*) filter (where mode = 'resume'), count(*) filter (where
   from protect_incident`
 
 func (e *episode) countRows(ctx context.Context, f *figures) error {
-	rows, _ := e.db.Query(ctx, selectEnds) // the reader has the error
 	var state txmanager.State
 	var sub string
 	var n int
-	_, err := pgx.ForEachRow(rows, []any{&state, &sub, &n}, func() error {
+	err := eachRow(ctx, e.db, []any{&state, &sub, &n}, func() {
 		f.Stored += n
 		switch state {
 		case txmanager.Confirmed:
@@ -247,8 +246,7 @@ func (e *episode) countRows(ctx context.Context, f *figures) error {
 		case txmanager.Failed:
 			f.Failed[sub] = n
 		}
-		return nil
-	})
+	}, selectEnds)
 	if err != nil {
 		return err
 	}
@@ -259,13 +257,4 @@ func (e *episode) countRows(ctx context.Context, f *figures) error {
 	err = e.db.QueryRow(ctx, selectEpisodes).Scan(&f.Protect, &resumed, &resynced)
 	f.Operators[load.Resumes], f.Operators[load.Resyncs] = resumed, resynced
 	return err
-}
-
-// foreignSubmitters returns the submitters whose keys the foreign signer used.
-func foreignSubmitters(w *faults.World) []string {
-	names := []string{}
-	for s := range w.Foreign.Nonces() {
-		names = append(names, string(s))
-	}
-	return names
 }

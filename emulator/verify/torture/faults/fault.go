@@ -163,6 +163,7 @@ func NewWorld(o Options) *World {
 		Foreign: newForeign(),
 		Sweeper: &Sweeper{run: o.Stack.RunSweep},
 		tasks:   newActiveFaults(o.Stack.Tasks.SetFaults),
+		strikes: strikeCounter{claimed: make(map[any]int)},
 	}
 	w.mining = newActiveFaults(func(stopped bool) {
 		if stopped {
@@ -288,9 +289,6 @@ type strikeCounter struct {
 func (t *strikeCounter) claim(kind any, sofar int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.claimed == nil {
-		t.claimed = make(map[any]int)
-	}
 	fresh := sofar - t.claimed[kind]
 	t.claimed[kind] = sofar
 	return fresh

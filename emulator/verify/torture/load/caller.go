@@ -29,8 +29,7 @@ func newCaller(s *stack.Stack, l *Ledger, in *Intent, account string) *caller {
 func (c *caller) run(ctx context.Context) {
 	c.Follow(ctx, func(ctx context.Context) {
 		if c.Invalid {
-			c.postWrong(ctx)
-			c.postForbidden(ctx)
+			c.postRefused(ctx)
 		}
 		c.PostCopies(ctx)
 	}, c.cancel)
@@ -83,8 +82,9 @@ func (c *caller) CheckConflict(a client.Answer) {
 	}
 }
 
-// postWrong posts invalid requests, which must be refused in every state.
-func (c *caller) postWrong(ctx context.Context) {
+// postRefused posts requests that must be refused in every state: invalid ones, and those that the
+// submitter's policy forbids.
+func (c *caller) postRefused(ctx context.Context) {
 	for _, body := range c.Request.invalidRequests() {
 		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", body)
 		if a.IsUnclear() {
@@ -95,13 +95,8 @@ func (c *caller) postWrong(ctx context.Context) {
 			c.Contradict("an invalid request %v: got %s, want 400, or UNKNOWN_SUBMITTER", body, a)
 		}
 	}
-}
-
-// postForbidden posts requests that the submitter's policy must refuse in every state.
-func (c *caller) postForbidden(ctx context.Context) {
 	for _, body := range c.Request.forbiddenRequests() {
-		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", body)
-		switch {
+		switch a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", body); {
 		case a.IsUnclear():
 			return
 		case a.Code == "SUBMITTER_PROTECTED":

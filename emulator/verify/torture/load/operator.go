@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
@@ -190,16 +192,7 @@ func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 // either consumed for good or free. Before Drain it sometimes resumes although nonces are
 // lost: the next chain queries must detect that.
 func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[string]any, err error) {
-	node, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
-	if err != nil {
-		return nil, err
-	}
-	defer node.Close()
-	account := common.Address(eip155.MustBytes(p.Submitter.Address()))
-	final, pending, err := counts(ctx, node, account)
-	if err == nil && pending != final {
-		err = fmt.Errorf("the account's count is %d at the finalized block, and %d with what is pending", final, pending)
-	}
+	final, err := o.finalCount(ctx, p.Submitter)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +206,10 @@ func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[st
 	if o.Ledger.Generation() > 0 {
 		return o.releaseRequestAfterRestore(ctx, p, lowest, final)
 	}
-	lost := o.lost(ctx, node, p.Submitter, lowest, final)
+	lost, err := o.lost(ctx, p.Submitter, lowest, final)
+	if err != nil {
+		return nil, err
+	}
 	if final > p.NextNonce || len(lost) > 0 {
 		if o.Source.IntN(5) == 0 && !o.draining.Load() {
 			return map[string]any{"mode": txmanager.Resume, "reason": "an alarm that was not examined"}, nil
@@ -226,23 +222,38 @@ func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[st
 
 // lost returns "none" for each nonce from lowest on and below count that a foreign signer
 // consumed.
-func (o *Operator) lost(ctx context.Context, node *ethclient.Client, s txmanager.Submitter, lowest, count uint64) map[uint64]string {
+func (o *Operator) lost(ctx context.Context, s txmanager.Submitter, lowest, count uint64) (map[uint64]string, error) {
 	lost := make(map[uint64]string)
-	for _, u := range o.Foreign.Of(s) {
-		if u.Nonce < lowest || u.Nonce >= count {
-			continue
-		}
-		if _, err := node.TransactionReceipt(ctx, u.Hash); err == nil {
-			lost[u.Nonce] = "none"
+	sent, err := o.sent(ctx, s, lowest, count)
+	for _, tx := range sent {
+		if o.signedByForeignSigner(s, tx.Hash().Hex()) {
+			lost[tx.Nonce()] = txmanager.NoRequest
 		}
 	}
-	return lost
+	return lost, err
 }
 
-// counts returns the account's nonce at the finalized block, and with pending transactions.
-func counts(ctx context.Context, node *ethclient.Client, account common.Address) (final, pending uint64, err error) {
-	if final, err = node.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())); err == nil {
-		pending, err = node.PendingNonceAt(ctx, account)
+// sent returns the account's mined transactions with nonces from lowest on and below count.
+func (o *Operator) sent(ctx context.Context, s txmanager.Submitter, lowest, count uint64) ([]chainscan.Tx, error) {
+	chain, err := chainscan.Read(ctx, o.Stack.Chain.URL(), func(tx chainscan.Tx) bool { return tx.From == s.Address() && tx.Nonce() < lowest })
+	return slices.DeleteFunc(chain.From(s.Address()), func(tx chainscan.Tx) bool { return tx.Nonce() < lowest || tx.Nonce() >= count }), err
+}
+
+// finalCount returns the account's count at the finalized block. An error says that the chain has
+// further transactions of the account.
+func (o *Operator) finalCount(ctx context.Context, s txmanager.Submitter) (final uint64, err error) {
+	node, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
+	if err != nil {
+		return 0, err
 	}
-	return final, pending, err
+	defer node.Close()
+	account := common.Address(eip155.MustBytes(s.Address()))
+	if final, err = node.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())); err != nil {
+		return 0, err
+	}
+	pending, err := node.PendingNonceAt(ctx, account)
+	if err == nil && pending != final {
+		err = fmt.Errorf("the account's count is %d at the finalized block, and %d with what is pending", final, pending)
+	}
+	return final, err
 }

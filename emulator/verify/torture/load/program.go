@@ -121,19 +121,16 @@ func (p *Program) drawRequest(n int, key devchain.Account, in *Intent) (begin fu
 
 // insist repeats the call until the answer is clear, for at most a minute.
 func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Context) error, clear ...error) (err error) {
-	const within = time.Minute
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < within; retry.Pause(ctx, 300*time.Millisecond) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	retry.Await(ctx, 300*time.Millisecond, func() bool {
 		once, done := p.timeout.Context(ctx)
-		err = call(once)
-		done()
-		if err == nil {
-			return nil
+		defer done()
+		if err = call(once); err != nil {
+			p.Note("program: request %s: %v", in.RequestID, err)
 		}
-		p.Note("program: request %s: %v", in.RequestID, err)
-		if slices.ContainsFunc(clear, func(one error) bool { return errors.Is(err, one) }) {
-			return err
-		}
-	}
+		return err == nil || slices.ContainsFunc(clear, func(one error) bool { return errors.Is(err, one) })
+	})
 	return err
 }
 

@@ -9,16 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
-	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	product "github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -77,22 +73,6 @@ func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 	})
 }
 
-// Successes is the number of successful transactions that the chain must have for this end.
-func (e End) Successes() int {
-	if e.State == txmanager.Confirmed {
-		return 1
-	}
-	return 0
-}
-
-// Reverts is the number of reverted transactions that the chain must have for this end.
-func (e End) Reverts() int {
-	if e.Sub == txmanager.Reverted {
-		return 1
-	}
-	return 0
-}
-
 // Restore puts the copy in place by putBack, and follows docs/runbooks/restore.md up to the
 // releases. It waits until no account has pending transactions, and accepts the copy. Then it
 // cancels again each request that a caller knows as cancelled or refused.
@@ -102,16 +82,15 @@ func (o *Operator) Restore(ctx context.Context, accounts []txmanager.Submitter, 
 	if err := putBack(); err != nil {
 		return err
 	}
-	o.prepareReleases(ctx, accounts, backedUp)
-	return ctx.Err()
-}
-
-func (o *Operator) prepareReleases(ctx context.Context, accounts []txmanager.Submitter, backedUp time.Time) {
 	o.restoredAt = make(map[txmanager.Submitter]bool)
 	for _, s := range accounts {
 		o.restoredAt[s] = true
 	}
-	o.until(ctx, "nothing is pending", func() bool { return o.isNothingPending(ctx, accounts) })
+	hasPending := func(s txmanager.Submitter) bool {
+		_, err := o.finalCount(ctx, s)
+		return err != nil
+	}
+	o.until(ctx, "nothing is pending", func() bool { return !slices.ContainsFunc(accounts, hasPending) })
 	o.until(ctx, "the copy is accepted", func() bool {
 		a := o.Ask(ctx, http.MethodPost, "/admin/v1/database/accept", map[string]any{"reason": "reconciled by the runbook"})
 		o.Note("accept: %s", a)
@@ -124,6 +103,7 @@ func (o *Operator) prepareReleases(ctx context.Context, accounts []txmanager.Sub
 		}
 		o.cancelAgain(ctx, answers.ID)
 	}
+	return ctx.Err()
 }
 
 // cancelAgain cancels a transaction that this database has. A lost one is in no queue.
@@ -146,23 +126,6 @@ func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 	o.Note("operator: %s after %s", what, time.Since(began).Round(time.Millisecond))
 }
 
-// isNothingPending reports whether the chain's finalized block has every transaction of the
-// accounts.
-func (o *Operator) isNothingPending(ctx context.Context, accounts []txmanager.Submitter) bool {
-	node, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
-	if err != nil {
-		return false
-	}
-	defer node.Close()
-	for _, s := range accounts {
-		final, pending, err := counts(ctx, node, common.Address(eip155.MustBytes(s.Address())))
-		if err != nil || final != pending {
-			return false
-		}
-	}
-	return true
-}
-
 // lostRequests returns the request and the transaction hash of each nonce from lowest on and
 // below count whose transaction this database does not have. The unique value identifies the
 // request; a nonce of no request gets "none".
@@ -171,15 +134,12 @@ func (o *Operator) lostRequests(ctx context.Context, s txmanager.Submitter, lowe
 	if err != nil {
 		return nil, nil, err
 	}
-	chain, err := chainscan.Read(ctx, o.Stack.Chain.URL(), func(tx chainscan.Tx) bool { return tx.From == s.Address() && tx.Nonce() < lowest })
+	sent, err := o.sent(ctx, s, lowest, count)
 	if err != nil {
 		return nil, nil, err
 	}
 	lost, hashes = make(map[uint64]string), make(map[uint64]string)
-	for _, tx := range chain.From(s.Address()) {
-		if tx.Nonce() < lowest || tx.Nonce() >= count {
-			continue
-		}
+	for _, tx := range sent {
 		var stored bool
 		if err := o.DB.QueryRow(ctx, `select exists (select from tx_version where tx_hash = $1)`, tx.Hash().Hex()).Scan(&stored); err != nil {
 			return nil, nil, err

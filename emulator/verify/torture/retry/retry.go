@@ -48,15 +48,9 @@ func (p *Backoff) Pause(ctx context.Context) {
 
 // Pause waits for d, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	waiting, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-waiting.Done()
 }
 
 // Until calls until isDone accepts the result or ctx ends, with a growing pause between two

@@ -74,7 +74,7 @@ const Opening = 5_000_000
 
 // newScript draws the n-th transfer and the user's habits. The first few have each habit
 // once, so that the shortest run has them all.
-func newScript(n int, o Options, r *rand.Rand) *Script {
+func newScript(n int, o *Load, r *rand.Rand) *Script {
 	s := &Script{
 		UserID: 1 + r.Int64N(int64(o.Users)), CID: fmt.Sprint("cid-", n), Asset: Assets[r.IntN(len(Assets))],
 		From: transfer.Funding, To: transfer.Spot, Units: 1 + r.Uint64N(Opening/10),
@@ -102,7 +102,7 @@ func newScript(n int, o Options, r *rand.Rand) *Script {
 
 // makePayout makes the transfer a payout of the token or the coin. Most go to an address of
 // their own, which identifies the payment on the chain; some go to one that takes no coin.
-func (s *Script) makePayout(n int, o Options, r *rand.Rand) {
+func (s *Script) makePayout(n int, o *Load, r *rand.Rand) {
 	s.From, s.To, s.Asset = transfer.Funding, transfer.Chain, payable[r.IntN(len(payable))]
 	s.Address = fmt.Sprintf("0xfe%038x", n)
 	if at := r.IntN(4); s.Asset.ID == stack.ETH.ID && at < len(o.Closed) {

@@ -22,26 +22,18 @@ var (
 	payable = []transfer.Asset{stack.USDT, stack.ETH}
 )
 
-// Options describe the load of transfers on a deployment.
-type Options struct {
+// Load runs the users. Scripts are drawn in the order in which users begin. When a user
+// carries them out depends on the answers.
+type Load struct {
 	Stack  *stack.Stack
 	Users  int      // with ids from 1 to Users; the last has no Funding account
 	Rate   float64  // transfers a second
 	Closed []string // addresses that take no coin
 	Source *rand.Rand
-}
-
-// Load runs the users. Scripts are drawn in the order in which users begin. When a user
-// carries them out depends on the answers.
-type Load struct {
-	Options
 	Ledger *Ledger
 
 	drawn int
 }
-
-// New returns a load that has not begun.
-func New(o Options) *Load { return &Load{Options: o, Ledger: new(Ledger)} }
 
 // backlog is the maximum of unfinished transfers of a user.
 const backlog = 8
@@ -52,7 +44,7 @@ func (l *Load) Run(ctx, within context.Context) {
 	var users sync.WaitGroup
 	defer users.Wait()
 	retry.AtRate(ctx, l.Rate, func() {
-		s := newScript(l.drawn, l.Options, l.Source)
+		s := newScript(l.drawn, l, l.Source)
 		if l.Ledger.CountUnfinished(func(one *Script) bool { return one.UserID == s.UserID }) >= backlog {
 			return
 		}

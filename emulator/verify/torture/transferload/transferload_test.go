@@ -161,7 +161,7 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 func TestSameSeedDrawsSameScripts(t *testing.T) {
 	t.Parallel()
 	one, two := plan.Source(4), plan.Source(4)
-	o := Options{Users: 5, Closed: []string{"0xc1", "0xc2"}}
+	o := &Load{Users: 5, Closed: []string{"0xc1", "0xc2"}}
 	addresses, seen := map[string]int{}, map[string]int{}
 	for n := range 400 {
 		a, b := newScript(n, o, one), newScript(n, o, two)
