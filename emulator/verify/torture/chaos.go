@@ -14,18 +14,17 @@ import (
 // chaos is the chaos run: it injects the scheduled faults and counts them.
 type chaos struct {
 	world  *faults.World
-	kinds  map[string]faults.Fault // by name
-	events []plan.Event
+	events []plan.Event[faults.Fault]
 	kept   *folder
 
 	mu    sync.Mutex
 	times map[string]int // by kind of fault
 }
 
-func newChaos(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *folder) *chaos {
-	s := &chaos{world: w, kinds: make(map[string]faults.Fault), events: events, kept: kept, times: make(map[string]int)}
+func newChaos(w *faults.World, kinds []faults.Fault, events []plan.Event[faults.Fault], kept *folder) *chaos {
+	s := &chaos{world: w, events: events, kept: kept, times: make(map[string]int)}
 	for _, f := range kinds {
-		s.kinds[f.Name], s.times[f.Name] = f, 0
+		s.times[f.Name] = 0
 	}
 	return s
 }
@@ -45,14 +44,15 @@ func (s *chaos) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		under.Go(func() { s.inject(lasting, s.kinds[e.Kind], e) })
+		under.Go(func() { s.inject(lasting, e) })
 	}
 	retry.Pause(ctx, faultGrace)
 	undo()
 	under.Wait()
 }
 
-func (s *chaos) inject(ctx context.Context, f faults.Fault, e plan.Event) {
+func (s *chaos) inject(ctx context.Context, e plan.Event[faults.Fault]) {
+	f := e.Kind
 	s.kept.event("begins: %s (seed %d)", f.Name, e.Seed)
 	n, err := f.Inject(ctx, s.world, e.Source())
 	s.kept.event("over: %s (seed %d): %d times, error: %v", f.Name, e.Seed, n, err)

@@ -118,7 +118,7 @@ func (e *episode) stop() (err error) {
 // start brings up the deployment and creates its clients.
 func (e *episode) start(ctx context.Context) error {
 	all := e.kinds()
-	events := plan.Draw(e.source, faults.Kinds(all), e.length(), e.every)
+	events := plan.Draw(e.source, all, func(f faults.Fault) int { return f.Weight }, e.length(), e.every)
 	e.announce(events, len(all))
 	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true, ClockLibrary: pgcluster.FindClockLibrary()})
 	if err != nil {

@@ -142,15 +142,4 @@ func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 	if !r.isExplained("CREDIT_WITHOUT_DEBIT", "c", "", false) || r.isExplained("CREDIT_WITHOUT_DEBIT", "c", "", true) || r.isExplained("CREDIT_WITHOUT_DEBIT", "d", "", false) || r.isExplained("PAID_TWICE", "c", "", false) {
 		t.Error("of what a copy had open: want explained the credit that stands no longer, and nothing else")
 	}
-	m, kept := newStoredState(), newStoredState()
-	kept.transfers["old"] = true
-	lost := newStoredState()
-	lost.transfers["old"], lost.transfers["new"] = true, true
-	lost.payouts["old"], lost.payouts["new"] = payout{}, payout{}
-	kept.payouts["old"], kept.payouts["went on"] = payout{Withdrawn: 1}, payout{}
-	kept.transfers["went on"] = true
-	lost.payouts["old"], lost.payouts["went on"] = payout{Withdrawn: 1}, payout{Withdrawn: 1}
-	if m.addLost(lost, kept); len(m.transfers) != 1 || !m.transfers["new"] || len(m.payouts) != 2 || m.payouts["went on"].Withdrawn != 1 {
-		t.Errorf("got %v, %v lost; want the transfer that the backup has not, and the payout that it has not withdrawn", m.transfers, m.payouts)
-	}
 }

@@ -177,7 +177,8 @@ func (e *episode) transferEnds(ctx context.Context) (map[string]transferload.End
 	ends := make(map[string]transferload.End)
 	var reqID string
 	var end transferload.End
-	err := eachRow(ctx, e.db, []any{&reqID, &end.State, &end.Reason}, func() { ends[reqID] = end }, `select req_id, state, coalesce(error_message, '') from transfers_tb`)
+	const query = `select req_id, state, coalesce(error_message, '') from transfers_tb`
+	err := eachRow(ctx, e.db, []any{&reqID, &end.State, &end.Reason}, func() { ends[reqID] = end }, query)
 	return ends, err
 }
 

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
 // announce prints what the run will do.
-func (e *episode) announce(events []plan.Event, kinds int) {
+func (e *episode) announce(events []plan.Event[faults.Fault], kinds int) {
 	e.out.Printf("Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;",
 		e.seed, e.length(), len(events), kinds, e.submitters, e.window)
 	e.out.Printf("a foreign signer also has the keys of two of them), %v intents a second, %v blocks, confirmations.required=%d.",

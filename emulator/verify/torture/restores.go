@@ -176,7 +176,10 @@ func readState(ctx context.Context, url string) (*storedState, error) {
 		add   func()
 	}{
 		{`select tx_hash from tx_version`, []any{&key}, func() { m.hashes[key] = true }},
-		{`select concat_ws('-', tx_id, type, sequence), submitter from event join managed_tx using (tx_id)`, []any{&key, &submitter}, func() { m.published[key] = submitter }},
+		{
+			`select concat_ws('-', e.tx_id, e.type, e.sequence), m.submitter from event e join managed_tx m using (tx_id)`,
+			[]any{&key, &submitter}, func() { m.published[key] = submitter },
+		},
 		{`select req_id, open from transfers_tb`, []any{&key, &open}, func() { m.transfers[key], m.open[key] = true, open }},
 	} {
 		if err := eachRow(ctx, db, one.into, one.add, one.query); err != nil {

@@ -89,16 +89,6 @@ func runTampered(t *testing.T, f flags, tamper func(context.Context, *episode) e
 	return out.String()
 }
 
-// buildServer builds the function server with the flags of go build.
-func buildServer(t *testing.T, flags ...string) string {
-	t.Helper()
-	path, err := stack.BuildProgram(t.Context(), t.TempDir(), "emulator/acceptance/payroll/server", flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // restoredFlags returns the flags of a short run in which the database is lost.
 func restoredFlags(t *testing.T, seed uint64) flags {
 	t.Helper()
@@ -218,16 +208,11 @@ select m.tx_hash
 	if err != nil {
 		return err
 	}
-	return e.sendPast(ctx, client, e.env.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
+	return e.sendPast(ctx, e.env.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
 }
 
 // doAgain repeats the last confirmed request without the deployment.
 func (e *episode) doAgain(ctx context.Context) error {
-	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
-	if err != nil {
-		return err
-	}
-	defer client.Close()
 	key := devchain.DevAccounts(1)[0]
 	s := eip155.NewSubmitter(e.env.Chain.ChainID(), key.Address)
 	var value *big.Int
@@ -236,11 +221,16 @@ func (e *episode) doAgain(ctx context.Context) error {
 			value = in.ValueWei
 		}
 	}
-	return e.sendPast(ctx, client, key, &common.Address{1}, value, nil, 21_000)
+	return e.sendPast(ctx, key, &common.Address{1}, value, nil, 21_000)
 }
 
 // sendPast sends a transaction of the key directly to the node, and waits until it is mined.
-func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key devchain.Account, to *common.Address, value *big.Int, data []byte, gas uint64) error {
+func (e *episode) sendPast(ctx context.Context, key devchain.Account, to *common.Address, value *big.Int, data []byte, gas uint64) error {
+	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
 	n, err := client.PendingNonceAt(ctx, common.Address(eip155.MustBytes(key.Address)))
 	if err != nil {
 		return err
@@ -356,9 +346,13 @@ func TestShortRunPasses(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	f := shortFlags(t, 11)
-	f.minutes, f.server = 0.5, buildServer(t, "-race")
+	var err error
+	if f.server, err = stack.BuildProgram(t.Context(), t.TempDir(), "emulator/acceptance/payroll/server", "-race"); err != nil {
+		t.Fatal(err)
+	}
+	f.minutes = 0.5
 	var kept string
-	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
+	err = run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
 	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
 		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
 	}

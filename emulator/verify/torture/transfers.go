@@ -45,7 +45,9 @@ func (e *episode) startTransferRun(ctx context.Context) error {
 		}
 		b.closed = append(b.closed, at.String())
 	}
-	b.Load = &transferload.Load{Stack: e.env, Users: userCount, Rate: e.transfers, Closed: b.closed, Source: e.forkSource(), Ledger: new(transferload.Ledger)}
+	b.Load = &transferload.Load{
+		Stack: e.env, Users: userCount, Rate: e.transfers, Closed: b.closed, Source: e.forkSource(), Ledger: new(transferload.Ledger),
+	}
 	b.cashier = &transferload.Cashier{Stack: e.env, Ledger: b.Ledger, Users: userCount, Source: e.forkSource()}
 	b.operator = &transferload.Operator{
 		Client: client.NewClient(e.env, stack.OperatorAccount, b.Ledger.Generation), Stack: e.env, DB: e.db,

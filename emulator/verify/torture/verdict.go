@@ -201,7 +201,7 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 	t := e.load.Ledger.Tally()
 	f = figures{
 		Seed: e.seed, Minutes: e.minutes, Submitters: e.submitters, Window: e.window, Rate: e.rate,
-		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(slices.Concat(load.Habits(), load.ProgramHabits())),
+		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(load.Habits()),
 		Operators: e.load.Ledger.Did(load.Acts(e.flags.restores > 0)), Failed: make(map[string]int),
 		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.folder.began).Seconds(),
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -114,15 +113,6 @@ func All(transfers, movableClock bool) []Fault {
 
 // above draws a share between the lowest one and 1.
 func above(lowest float64, r *rand.Rand) float64 { return lowest + (1-lowest)*r.Float64() }
-
-// Kinds returns the faults as kinds of a schedule.
-func Kinds(all []Fault) []plan.Kind {
-	kinds := make([]plan.Kind, len(all))
-	for i, f := range all {
-		kinds[i] = plan.Kind{Name: f.Name, Weight: f.Weight}
-	}
-	return kinds
-}
 
 // Options describe the deployment that faults are injected into.
 type Options struct {

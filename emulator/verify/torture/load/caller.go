@@ -18,7 +18,8 @@ type caller struct {
 
 func newCaller(s *stack.Stack, l *Ledger, in *Intent, account string) *caller {
 	c := &caller{client.Follower[*Intent, End]{
-		Client: client.NewClient(s, account, l.Generation), Habits: in.Habits, Acts: client.Acts{Repeats: Repeats, Again: Again, Conflicts: Conflicts}, Request: in, Ledger: l,
+		Client: client.NewClient(s, account, l.Generation), Habits: in.Habits,
+		Acts: client.Acts{Repeats: Repeats, Again: Again, Conflicts: Conflicts}, Request: in, Ledger: l,
 	}}
 	c.Kind = c
 	return c

@@ -114,13 +114,13 @@ func TestSameSeedDrawsSameScripts(t *testing.T) {
 	values := map[string]bool{}
 	for n := range 200 {
 		a, b := newIntent(alice, n, one), newIntent(alice, n, two)
-		if a.script != b.script {
-			t.Fatalf("script %d, drawn twice: got %+v and %+v", n, a.script, b.script)
+		if a.Habits != b.Habits || a.cancelAfter != b.cancelAfter {
+			t.Fatalf("script %d, drawn twice: got %+v and %+v", n, a.Habits, b.Habits)
 		}
 		values[a.ValueWei.String()] = true
 		first := map[int]bool{0: a.Copies > 1, 1: a.Conflict, 2: a.Invalid, 3: a.Again, 4: a.cancelAfter > 0}
 		if does, ok := first[n]; ok && !does {
-			t.Errorf("script %d: got %+v, want its habit in it", n, a.script)
+			t.Errorf("script %d: got %+v, want its habit in it", n, a.Habits)
 		}
 	}
 	if len(values) != 200 {

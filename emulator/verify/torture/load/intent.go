@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// Intent is a request that a caller posts, with its script and the answers so far.
+// Intent is a request that a caller posts, with its habits and the answers so far.
 type Intent struct {
 	Submitter txmanager.Submitter
 	RequestID string
@@ -26,16 +26,11 @@ type Intent struct {
 	gas       string
 	policy    bool // the submitter has the policy of [Policy]
 	program   bool // posted by a [Program], not by HTTP
-	script
+	client.Habits
+	cancelAfter time.Duration // after acceptance; 0: never
 
 	client.Kept[End]
 	submit func(context.Context) client.Answer // posts it once; nil: by HTTP
-}
-
-// script is the caller's behaviour, drawn before it begins.
-type script struct {
-	client.Habits
-	cancelAfter time.Duration // after acceptance; 0: never
 }
 
 // Answers is the content of all answers that a caller has got for one intent.

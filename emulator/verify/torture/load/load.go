@@ -6,6 +6,7 @@ package load
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -74,5 +75,7 @@ const (
 	Barred    = "what the submitter's policy forbids"
 )
 
-// Habits returns the habits that are counted.
-func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
+// Habits returns the habits of callers, and of the [Program], that are counted.
+func Habits() []string {
+	return slices.Concat([]string{Repeats, Again, Conflicts, Invalid, Cancels, Barred}, programHabits)
+}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,21 +51,12 @@ const (
 	Reserved = "reservation: "
 )
 
-// The behaviours of a handler (see [payroll.Wage]), and the outcomes of a reservation.
-var (
-	handlerWays     = []string{"pays", "fails", "panics", "reverts", "signs", "signs twice", "signs and fails"}
-	reservationWays = []string{"used", "given back", "forgotten", "used too late"}
-)
-
-// ProgramHabits returns the acts that are counted.
-func ProgramHabits() (all []string) {
-	for _, way := range handlerWays {
-		all = append(all, Handled+way)
-	}
-	for _, way := range reservationWays {
-		all = append(all, Reserved+way)
-	}
-	return all
+// programHabits are the acts that are counted: the behaviours of a handler (see [payroll.Wage]), and
+// the outcomes of a reservation.
+var programHabits = []string{
+	Handled + "pays", Handled + "fails", Handled + "panics", Handled + "reverts",
+	Handled + "signs", Handled + "signs twice", Handled + "signs and fails",
+	Reserved + "used", Reserved + "given back", Reserved + "forgotten", Reserved + "used too late",
 }
 
 // programOpen is the maximum of open requests of a program: a forgotten reservation blocks
@@ -86,7 +78,7 @@ func (p *Program) Run(ctx, within context.Context) {
 		key := p.Accounts[p.Source.IntN(len(p.Accounts))]
 		in := &Intent{
 			Submitter: eip155.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
-			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{Habits: client.Habits{Pace: time.Second}},
+			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, Habits: client.Habits{Pace: time.Second},
 		}
 		begin := p.drawRequest(n, key, in)
 		p.Ledger.Add(in)
@@ -101,22 +93,22 @@ func (p *Program) Run(ctx, within context.Context) {
 // drawRequest draws the n-th request: a handler's or a reservation. Each way comes once at
 // first; afterwards a way that has not happened yet is preferred, so that a short run has all.
 func (p *Program) drawRequest(n int, key devchain.Account, in *Intent) (begin func(context.Context, *caller)) {
-	of, ways := n, len(handlerWays)+len(reservationWays)
+	ways := programHabits
 	if p.OnlyHandlers {
-		ways = len(handlerWays)
+		ways = slices.DeleteFunc(slices.Clone(ways), func(way string) bool { return strings.HasPrefix(way, Reserved) })
 	}
-	if n >= ways {
-		of = p.Source.IntN(ways)
-		done := p.Ledger.Did(ProgramHabits())
-		if i := slices.IndexFunc(ProgramHabits()[:ways], func(kind string) bool { return done[kind] == 0 }); i >= 0 {
+	of := n
+	if n >= len(ways) {
+		of = p.Source.IntN(len(ways))
+		done := p.Ledger.Did(ways)
+		if i := slices.IndexFunc(ways, func(way string) bool { return done[way] == 0 }); i >= 0 {
 			of = i
 		}
 	}
-	if of < len(handlerWays) {
-		return p.handlerRequest(in, handlerWays[of])
+	if way, isReservation := strings.CutPrefix(ways[of], Reserved); isReservation {
+		return func(ctx context.Context, c *caller) { p.runReservation(ctx, c, key, way) }
 	}
-	way := reservationWays[of-len(handlerWays)]
-	return func(ctx context.Context, c *caller) { p.runReservation(ctx, c, key, way) }
+	return p.handlerRequest(in, strings.TrimPrefix(ways[of], Handled))
 }
 
 // insist repeats the call until the answer is clear, for at most a minute.
@@ -214,5 +206,6 @@ func (p *Program) useNonce(ctx context.Context, c *caller, key devchain.Account,
 		return
 	}
 	p.Note("program: request %s is signed for nonce %d: %s", c.Request.RequestID, got.Nonce, hex.EncodeToString(raw))
-	_ = p.insist(ctx, c.Request, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, txmanager.ErrNotOwner, txmanager.ErrSignedBytes)
+	use := func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }
+	_ = p.insist(ctx, c.Request, use, txmanager.ErrNotOwner, txmanager.ErrSignedBytes)
 }

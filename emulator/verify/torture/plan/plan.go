@@ -8,16 +8,10 @@ import (
 	"time"
 )
 
-// Kind is a kind of fault that can be drawn.
-type Kind struct {
-	Name   string
-	Weight int // frequency relative to the others; 0 counts as 1
-}
-
-// Event is one fault to be injected.
-type Event struct {
+// Event is one fault to be injected. K is a kind of fault.
+type Event[K any] struct {
 	At   time.Duration // after the start
-	Kind string
+	Kind K
 	Seed uint64 // of the fault's own random numbers
 }
 
@@ -25,32 +19,33 @@ type Event struct {
 func Source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x66656e6365706f73)) }
 
 // Source returns the event's own random numbers.
-func (e Event) Source() *rand.Rand { return Source(e.Seed) }
+func (e Event[K]) Source() *rand.Rand { return Source(e.Seed) }
 
 // firstRound is the part of the length in which each kind comes once.
 const firstRound = 0.6
 
 // Draw schedules events over the length, on average one each every. Each kind comes once
-// before any kind comes again; in a short run this first round is compressed to fit. The same
-// source, kinds and times give the same events.
-func Draw(source *rand.Rand, kinds []Kind, length, every time.Duration) []Event {
+// before any kind comes again; in a short run this first round is compressed to fit. The weight of a
+// kind is its frequency relative to the others; 0 counts as 1. The same source, kinds and times give
+// the same events.
+func Draw[K any](source *rand.Rand, kinds []K, weight func(K) int, length, every time.Duration) []Event[K] {
 	if len(kinds) == 0 || length <= 0 {
 		return nil
 	}
 	order := source.Perm(len(kinds))
 	pace := min(every, time.Duration(firstRound*float64(length))/time.Duration(len(kinds)))
-	var events []Event
+	var events []Event[K]
 	for at := time.Duration(0); ; at += between(source, pace) {
-		var k Kind
+		var k K
 		switch n := len(events); {
 		case n < len(kinds):
 			k = kinds[order[n]]
 		case at >= length:
 			return events
 		default:
-			k, pace = draw(source, kinds), every
+			k, pace = draw(source, kinds, weight), every
 		}
-		events = append(events, Event{At: at, Kind: k.Name, Seed: source.Uint64()})
+		events = append(events, Event[K]{At: at, Kind: k, Seed: source.Uint64()})
 	}
 }
 
@@ -59,14 +54,14 @@ func between(source *rand.Rand, pace time.Duration) time.Duration {
 	return pace/2 + time.Duration(source.Int64N(int64(pace)+1))
 }
 
-func draw(source *rand.Rand, kinds []Kind) Kind {
+func draw[K any](source *rand.Rand, kinds []K, weight func(K) int) K {
 	sum := 0
 	for _, k := range kinds {
-		sum += max(k.Weight, 1)
+		sum += max(weight(k), 1)
 	}
 	at := source.IntN(sum)
-	return kinds[slices.IndexFunc(kinds, func(k Kind) bool {
-		at -= max(k.Weight, 1)
+	return kinds[slices.IndexFunc(kinds, func(k K) bool {
+		at -= max(weight(k), 1)
 		return at < 0
 	})]
 }

@@ -79,7 +79,8 @@ func (t *Cashier) move(ctx context.Context, at Account, op transfer.Op, units ui
 
 func (t *Cashier) compareRepeat(b *booking, first, now transfer.Outcome) {
 	if now != first {
-		t.Ledger.contradict(b.at.UserID, b.call.ReqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s", b.op, b.at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
+		t.Ledger.contradict(b.at.UserID, b.call.ReqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s",
+			b.op, b.at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
 	}
 }
 

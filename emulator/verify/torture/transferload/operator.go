@@ -55,11 +55,10 @@ const (
 
 // Acts returns the acts that are counted.
 func Acts() []string {
-	all := []string{Cancels, TooLates, Whys, Checks, Watches}
-	for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund} {
-		all = append(all, Resolves+string(op))
+	return []string{
+		Cancels, TooLates, Whys, Checks, Watches,
+		Resolves + string(transfer.Withdraw), Resolves + string(transfer.Deposit), Resolves + string(transfer.Refund),
 	}
-	return all
 }
 
 const (
