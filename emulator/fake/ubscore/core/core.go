@@ -49,6 +49,9 @@ const (
 // ErrBusy reports that too many requests wait. The request was not decided.
 var ErrBusy = errors.New("too many requests wait")
 
+// ErrEvidence reports a line of the journal that does not prove the statement.
+var ErrEvidence = errors.New("that line of the journal says something else, or there is no such line")
+
 // ErrClosed reports that the core is closed. The result of the request is unknown.
 var ErrClosed = errors.New("the core is closed")
 
@@ -76,9 +79,7 @@ type Core struct {
 // job is a request, or a query of the book.
 type job struct {
 	request book.Request
-	resolve bool
-	record  *book.Word       // nil: not about a forgotten key
-	found   uint64           // of an adjustment: the balance that it is based on
+	rules   book.Rules       // without the time, which is that of the decision
 	query   func(*book.Book) // called when all entries of the book are durable
 	done    chan result
 }
@@ -124,7 +125,38 @@ func (c *Core) Do(ctx context.Context, r book.Request) (book.Entry, error) {
 // Resolve returns the line stored under the request's key, or stores that it is refused for ever.
 // The errors are those of [Core.Do].
 func (c *Core) Resolve(ctx context.Context, r book.Request) (book.Entry, error) {
-	return c.ask(ctx, job{request: r, resolve: true})
+	return c.ask(ctx, job{request: r, rules: book.Rules{Resolve: true}})
+}
+
+// Record stores an operator's statement about a request whose key may have been forgotten. It
+// returns the line stored under the request's key. A line other than 0 is a line of the journal
+// that must prove the statement: the request's own line. For a refund that was not applied it is the
+// withdrawal's line. The errors are those of [Core.Do], and [ErrEvidence].
+func (c *Core) Record(ctx context.Context, r book.Request, applied bool, line uint64) (book.Entry, error) {
+	word := book.Word{Applied: applied}
+	if line != 0 {
+		proof, err := c.line(line)
+		if err != nil {
+			return book.Entry{}, err
+		}
+		if !word.ProvedBy(r, proof) {
+			return book.Entry{}, ErrEvidence
+		}
+		word.Refused = proof.Refused
+	}
+	return c.ask(ctx, job{request: r, rules: book.Rules{Record: &word}})
+}
+
+// line returns one line of the journal, or the zero entry if there is none.
+func (c *Core) line(seq uint64) (e book.Entry, err error) {
+	_, err = c.Journal(seq-1, 1, func(found book.Entry) bool { e = found; return true })
+	return e, err
+}
+
+// Adjust makes the adjustment, once for its ReqID, if the account has the balance found. The errors
+// are those of [Core.Do].
+func (c *Core) Adjust(ctx context.Context, r book.Request, found uint64) (book.Entry, error) {
+	return c.ask(ctx, job{request: r, rules: book.Rules{Found: found}})
 }
 
 func (c *Core) ask(ctx context.Context, j job) (book.Entry, error) {
@@ -206,22 +238,22 @@ func (c *Core) serve(batch []job) {
 func (c *Core) decide(batch []job) []result {
 	c.lines = c.lines[:0]
 	results := c.recordings[:0]
-	rules := book.Rules{Now: c.clock.read()}
+	now := c.clock.read()
 	for _, j := range batch {
 		var r result
 		if j.query == nil && c.Halted() == nil {
 			c.options.Points.At("ubscore.received")
-			c.clock.observe(j.request.CreatedAt, rules.Now)
-			rules.Resolve, rules.Record, rules.Found = j.resolve, j.record, j.found
+			c.clock.observe(j.request.CreatedAt, now)
+			j.rules.Now = now
 			var fresh bool
-			if r.entry, fresh, r.err = c.book.Decide(j.request, rules); fresh {
+			if r.entry, fresh, r.err = c.book.Decide(j.request, j.rules); fresh {
 				c.apply(r.entry)
 			}
 		}
 		results = append(results, r)
 	}
 	c.recordings = results
-	c.clock.compare(rules.Now)
+	c.clock.compare(now)
 	return results
 }
 

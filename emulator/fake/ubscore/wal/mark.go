@@ -1,9 +1,7 @@
 package wal
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 )
@@ -17,32 +15,21 @@ type mark struct {
 	offset int64  // where the line ends
 }
 
-const (
-	markName  = "durable"
-	markBytes = 3*8 + 4
-)
+const markName = "durable"
 
-func (m mark) bytes() []byte {
-	b := binary.LittleEndian.AppendUint64(make([]byte, 0, markBytes), m.seq)
-	b = binary.LittleEndian.AppendUint64(b, m.base)
-	b = binary.LittleEndian.AppendUint64(b, uint64(m.offset))
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-}
+func (m mark) bytes() []byte { return seal("", numbers{m.seq, m.base, uint64(m.offset)}) }
 
 // readMark returns the folder's mark, or the zero mark if there is no complete one.
 func readMark(folder string) (mark, error) {
 	b, err := os.ReadFile(filepath.Join(folder, markName))
-	if os.IsNotExist(err) || err == nil && len(b) != markBytes {
-		return mark{}, nil
-	}
-	if err != nil {
+	if err != nil && !os.IsNotExist(err) {
 		return mark{}, fmt.Errorf("read %s: %w", markName, err)
 	}
-	m := mark{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), int64(binary.LittleEndian.Uint64(b[16:]))}
-	if string(m.bytes()) != string(b) {
+	n, ok := unseal("", b)
+	if !ok || len(b) != sealedNumbers {
 		return mark{}, nil
 	}
-	return m, nil
+	return mark{n[0], n[1], int64(n[2])}, nil
 }
 
 // Undurable returns the last segment's file, and the offset from which no fsync covers it. It is for

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,7 +19,7 @@ import (
 // durable to its end, and that one never changes again.
 const (
 	segmentMagic = "UBSWAL01"
-	segmentHead  = len(segmentMagic) + 3*8 + 4
+	segmentHead  = len(segmentMagic) + sealedNumbers
 	segmentFirst = "wal-"
 	segmentLast  = ".log"
 )
@@ -34,21 +34,38 @@ func (s segment) name() string {
 }
 
 func headOf(base uint64, before segment) []byte {
-	head := binary.LittleEndian.AppendUint64([]byte(segmentMagic), base)
-	head = binary.LittleEndian.AppendUint64(head, before.base)
-	head = binary.LittleEndian.AppendUint64(head, uint64(before.size))
-	return binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
+	return seal(segmentMagic, numbers{base, before.base, uint64(before.size)})
 }
 
 // parseHead is the inverse of headOf. ok is false if the head is not complete.
 func parseHead(head []byte) (base uint64, before segment, ok bool) {
-	if len(head) < segmentHead {
-		return 0, before, false
+	n, ok := unseal(segmentMagic, head)
+	return n[0], segment{n[1], int64(n[2])}, ok
+}
+
+// numbers are the content of a segment's head and of the mark.
+type numbers [3]uint64
+
+const sealedNumbers = 3*8 + crc32.Size
+
+// seal returns the magic, the numbers in little endian, and the CRC-32C of both.
+func seal(magic string, n numbers) []byte {
+	b := []byte(magic)
+	for _, v := range n {
+		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	numbers := head[len(segmentMagic):]
-	base = binary.LittleEndian.Uint64(numbers)
-	before = segment{binary.LittleEndian.Uint64(numbers[8:]), int64(binary.LittleEndian.Uint64(numbers[16:]))}
-	return base, before, slices.Equal(head[:segmentHead], headOf(base, before))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// unseal returns the numbers at the beginning of b. ok is false if they are not complete there.
+func unseal(magic string, b []byte) (n numbers, ok bool) {
+	if len(b) < len(magic)+sealedNumbers {
+		return n, false
+	}
+	for i := range n {
+		n[i] = binary.LittleEndian.Uint64(b[len(magic)+8*i:])
+	}
+	return n, bytes.HasPrefix(b, seal(magic, n))
 }
 
 // list returns the folder's segments with the sizes of their files, oldest first.
