@@ -14,28 +14,21 @@ import (
 // AddMAC adds a key for HMAC_SHA256 as the first version of the named key, and returns the version's full
 // name.
 func (s *Server) AddMAC(name string, key []byte) string {
-	version := Version(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.macs[version] = key
-	return version
+	return s.put(name, version{mac: key})
 }
 
 func (s *Server) mac(ctx context.Context, name string, data []byte, crc *wrapperspb.Int64Value) ([]byte, Fault, error) {
-	_, fault, release := s.now(name)
+	v, fault, release := s.now(name)
 	if err := fault.before(ctx, release); err != nil {
 		return nil, fault, err
 	}
-	s.mu.Lock()
-	key := s.macs[name]
-	s.mu.Unlock()
 	switch {
-	case key == nil:
+	case v.mac == nil:
 		return nil, fault, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", name)
 	case crc != nil && crc.GetValue() != checksum(data):
 		return nil, fault, status.Error(codes.InvalidArgument, "The checksum in field data_crc32c did not match the data in field data.")
 	}
-	h := hmac.New(sha256.New, key)
+	h := hmac.New(sha256.New, v.mac)
 	h.Write(data)
 	return h.Sum(nil), fault, nil
 }
@@ -49,12 +42,7 @@ func (s *Server) MacSign(ctx context.Context, q *kmspb.MacSignRequest) (*kmspb.M
 		Name: q.GetName(), Mac: sum, MacCrc32C: wrapperspb.Int64(checksum(sum)),
 		VerifiedDataCrc32C: q.GetDataCrc32C() != nil, ProtectionLevel: kmspb.ProtectionLevel_HSM,
 	}
-	switch fault {
-	case BadChecksum:
-		answer.MacCrc32C.Value ^= 1
-	case AnotherName:
-		answer.Name += "0"
-	}
+	fault.damage(&answer.Name, answer.MacCrc32C)
 	return answer, nil
 }
 
