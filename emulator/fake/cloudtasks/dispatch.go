@@ -2,6 +2,7 @@ package cloudtasks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,15 +123,11 @@ func (s *service) start(ctx context.Context, q *queue, t *task, forced time.Time
 		q.dispatched++
 		s.work.Go(func() {
 			a := s.deliver(ctx, d)
-			s.logFailure(ctx, d, a)
+			if !a.succeeded() {
+				s.log.DebugContext(ctx, "attempt failed", "task", t.name, "status", a.status, "error", a.err)
+			}
 			q.settle(d, a, time.Now())
 		})
-	}
-}
-
-func (s *service) logFailure(ctx context.Context, d delivery, a answer) {
-	if !a.succeeded() {
-		s.log.DebugContext(ctx, "attempt failed", "task", d.task.name, "status", a.status, "error", a.err)
 	}
 }
 
@@ -229,7 +226,7 @@ func (q *queue) settle(d delivery, a answer, now time.Time) {
 		return // deleted meanwhile, or done by another copy
 	}
 	t.record(d, a, now)
-	retry := orDefault(t.retry, q.config.RetryConfig)
+	retry := cmp.Or(t.retry, q.config.RetryConfig)
 	switch {
 	case a.succeeded():
 		q.end(t, now)
@@ -237,7 +234,7 @@ func (q *queue) settle(d delivery, a answer, now time.Time) {
 	case exhausted(retry, t.dispatches, t.createdAt, t.first.DispatchTime.AsTime(), now):
 		q.end(t, now)
 	default:
-		from := orDefault(d.forced, now)
+		from := cmp.Or(d.forced, now)
 		pause := max(backoff(retry, t.dispatches), a.retryAfter)
 		t.dueAt = from.Add(pause).Truncate(time.Microsecond)
 		q.due.add(t)

@@ -1,6 +1,7 @@
 package cloudtasks
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -136,8 +137,8 @@ func newConfig(from *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 		c.RetryConfig = &cloudtaskspb.RetryConfig{}
 	}
 	l := c.RateLimits
-	l.MaxDispatchesPerSecond = orDefault(l.MaxDispatchesPerSecond, maxPerSecond)
-	l.MaxConcurrentDispatches = orDefault(l.MaxConcurrentDispatches, defaultConcurrent)
+	l.MaxDispatchesPerSecond = cmp.Or(l.MaxDispatchesPerSecond, maxPerSecond)
+	l.MaxConcurrentDispatches = cmp.Or(l.MaxConcurrentDispatches, defaultConcurrent)
 	if err := checkRates(l); err != nil {
 		return nil, err
 	}

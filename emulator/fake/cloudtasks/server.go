@@ -16,6 +16,7 @@
 package cloudtasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", orDefault(o.Addr, "127.0.0.1:0"))
+	listener, err := config.Listen(ctx, "tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for Cloud Tasks: %w", err)
 	}
@@ -139,21 +140,13 @@ func newService(o Options) (*service, error) {
 		return nil, fmt.Errorf("QueueTombstone is %v: want a positive duration, or NoWindow", o.QueueTombstone)
 	}
 	return &service{
-		window:    orDefault(o.DedupWindow, defaultDedupWindow),
-		tombstone: orDefault(o.QueueTombstone, defaultTombstone),
+		window:    cmp.Or(o.DedupWindow, defaultDedupWindow),
+		tombstone: cmp.Or(o.QueueTombstone, defaultTombstone),
 		tokens:    o.Tokens,
 		client:    newClient(o.Client),
-		log:       orDefault(o.Log, slog.New(slog.DiscardHandler)),
+		log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		queues:    make(map[string]*queue),
 	}, nil
-}
-
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
 }
 
 // Client returns the ordinary client of Cloud Tasks for the emulator. The caller

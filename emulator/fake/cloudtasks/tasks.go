@@ -39,7 +39,6 @@ type task struct {
 	createdAt time.Time
 
 	dueAt      time.Time // of the next attempt, or of the one in flight
-	place      int       // in the queue's schedule
 	inFlight   int       // deliveries without an answer yet
 	dispatches int       // attempts started
 	responses  int       // attempts answered
@@ -80,7 +79,7 @@ func (s *service) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequ
 
 // newTask returns the stored form of a task that a caller sent, or an error.
 func newTask(queue string, from *cloudtaskspb.Task, now time.Time) (*task, error) {
-	t := &task{place: notDue, deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
+	t := &task{deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
 	var err error
 	if t.name, t.id, err = nameTask(queue, from.GetName()); err != nil {
 		return nil, err
@@ -182,7 +181,7 @@ func (q *queue) add(t *task, view cloudtaskspb.Task_View, lost bool) (*cloudtask
 	q.tasks[t.id] = t
 	q.created++
 	q.due.add(t)
-	if t.place == 0 { // otherwise the dispatcher waits for an earlier one anyway
+	if q.due[0] == t { // otherwise the dispatcher waits for an earlier one anyway
 		q.poke()
 	}
 	return t.message(view), nil

@@ -149,7 +149,7 @@ func TestScheduleGivesTheEarliestOfThoseLeft(t *testing.T) {
 	var s schedule
 	var all []*task
 	for _, ms := range rand.Perm(100) {
-		one := &task{place: notDue, dueAt: start.Add(time.Duration(ms) * time.Millisecond)}
+		one := &task{dueAt: start.Add(time.Duration(ms) * time.Millisecond)}
 		all = append(all, one)
 		s.add(one)
 	}
@@ -164,7 +164,7 @@ func TestScheduleGivesTheEarliestOfThoseLeft(t *testing.T) {
 	}
 	for last := start; len(s) > 0; {
 		got := s.earliest()
-		if !left[got] || got.dueAt.Before(last) || got.place != notDue {
+		if !left[got] || got.dueAt.Before(last) {
 			t.Fatalf("got the task of %v after that of %v, dropped %v, want the next one left", got.dueAt.Sub(start), last.Sub(start), !left[got])
 		}
 		delete(left, got)
@@ -211,7 +211,7 @@ func TestDeletedQueueTakesNoTask(t *testing.T) {
 	if _, err := s.svc.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.add(&task{id: "x", place: notDue, request: &cloudtaskspb.HttpRequest{}}, cloudtaskspb.Task_BASIC, false); !errors.Is(err, errNoQueue) {
+	if _, err := q.add(&task{id: "x", request: &cloudtaskspb.HttpRequest{}}, cloudtaskspb.Task_BASIC, false); !errors.Is(err, errNoQueue) {
 		t.Errorf("got %v, want %v", err, errNoQueue)
 	}
 }
