@@ -71,6 +71,9 @@ func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 	return v
 }
 
+// errOf is the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(2 * time.Minute)

@@ -31,21 +31,17 @@ func through(t *testing.T, p *pgproxy.Proxy, databaseURL string, mode pgx.QueryE
 // ways are the ways in which a client can write n and commit.
 var ways = map[string]func(ctx context.Context, c *pgx.Conn, n int) error{
 	"one statement": func(ctx context.Context, c *pgx.Conn, n int) error {
-		_, err := c.Exec(ctx, `insert into t values ($1)`, n)
-		return err
+		return errOf(c.Exec(ctx, `insert into t values ($1)`, n))
 	},
 	"a simple query": func(ctx context.Context, c *pgx.Conn, n int) error {
-		_, err := c.Exec(ctx, fmt.Sprintf(`insert into t values (%d)`, n))
-		return err
+		return errOf(c.Exec(ctx, fmt.Sprintf(`insert into t values (%d)`, n)))
 	},
 	"many in a simple query": func(ctx context.Context, c *pgx.Conn, n int) error {
-		_, err := c.Exec(ctx, fmt.Sprintf(`begin; insert into t values (%d); COMMIT WORK; select 1`, n))
-		return err
+		return errOf(c.Exec(ctx, fmt.Sprintf(`begin; insert into t values (%d); COMMIT WORK; select 1`, n)))
 	},
 	"begin and commit": func(ctx context.Context, c *pgx.Conn, n int) error {
 		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `insert into t values ($1)`, n)
-			return err
+			return errOf(tx.Exec(ctx, `insert into t values ($1)`, n))
 		})
 	},
 	"a batch": func(ctx context.Context, c *pgx.Conn, n int) error {
@@ -227,10 +223,7 @@ func TestCancelRequestsPass(t *testing.T) {
 	p, direct := proxied(t, database), connect(t, database)
 	c := connect(t, p.URL(database))
 	slept := make(chan error, 1)
-	go func() {
-		_, err := c.Exec(t.Context(), `select pg_sleep(60)`)
-		slept <- err
-	}()
+	go func() { slept <- errOf(c.Exec(t.Context(), `select pg_sleep(60)`)) }()
 	await(t, "the server sleeps", func() bool {
 		return value[bool](t, direct, `select exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())`)
 	})
