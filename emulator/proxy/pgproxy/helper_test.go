@@ -37,10 +37,7 @@ func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
 
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
+	c := check.Value(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -118,10 +115,7 @@ func (sc scene) open(maxConns int, change func(*store.Options)) *store.Store {
 	if change != nil {
 		change(&o)
 	}
-	s, err := store.Open(sc.Context(), o)
-	if err != nil {
-		sc.Fatal(err)
-	}
+	s := check.Value(store.Open(sc.Context(), o))(sc)
 	sc.Cleanup(s.Close)
 	return s
 }

@@ -74,7 +74,7 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 			p, direct := proxied(t, database), connect(t, database)
 			n := 0
 			for _, mode := range modes {
-				for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
+				for kind, committed := range cutKinds {
 					n++
 					c := through(t, p, database, mode)
 					p.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing("into t")})
@@ -83,10 +83,7 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 						t.Errorf("%v, %v: got no error", mode, kind)
 					}
 					after := p.Counts()
-					committed := kind != pgproxy.CutBeforeCommit
-					if got := value[bool](t, direct, `select exists (select from t where n = $1)`, n); got != committed {
-						t.Errorf("%v, %v: committed %t, want %t", mode, kind, got, committed)
-					}
+					check.Equal(t, fmt.Sprintf("%v, %v: committed", mode, kind), value[bool](t, direct, `select exists (select from t where n = $1)`, n), committed)
 					if got := after.Commits - before.Commits; got == 1 != committed {
 						t.Errorf("%v, %v: commits seen: got %d, want committed %t", mode, kind, got, committed)
 					}
@@ -135,9 +132,7 @@ func TestClientGetsAllHalfOrNothing(t *testing.T) {
 		}
 		before := client.bytes.Load()
 		_ = ways["a simple query"](t.Context(), c, int(kind))
-		if got := client.bytes.Load() - before; got != want {
-			t.Errorf("%v: got %d bytes, want %d", kind, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%v: bytes", kind), client.bytes.Load()-before, want)
 	}
 }
 
@@ -203,9 +198,7 @@ func TestLoginPassesUnchanged(t *testing.T) {
 	q := u.Query()
 	q.Set("sslmode", "prefer")
 	u.RawQuery = q.Encode()
-	if got := value[int](t, connect(t, u.String()), `select 1`); got != 1 {
-		t.Errorf("got %d, want 1", got)
-	}
+	check.Equal(t, "the right password", value[int](t, connect(t, u.String()), `select 1`), 1)
 	u.User = url.UserPassword("postgres", "wrong")
 	if _, err := pgx.Connect(t.Context(), u.String()); sqlState(err) != "28P01" {
 		t.Errorf("wrong password: got %v, want 28P01 invalid_password", err)

@@ -54,15 +54,7 @@ func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 			}
 			for i := 2; i >= 0; i-- {
 				s.proxies[i].SetFaults(rpcproxy.Faults{})
-				for end := time.Now().Add(2 * time.Minute); ; {
-					v, err := s.connector.Query(t.Context(), q)
-					if err == nil && s.number(v.Node) == i {
-						break
-					}
-					if time.Now().After(end) {
-						t.Fatalf("node %d has one again: got node %d, %v", i, s.number(v.Node), err)
-					}
-				}
+				s.queryUntil(t, "it has one again", i, q)
 			}
 		})
 	}

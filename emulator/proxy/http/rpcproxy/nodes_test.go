@@ -92,10 +92,10 @@ func (s *several) query(t *testing.T, when string, node int) txmanager.ChainObse
 	return v
 }
 
-func (s *several) queryUntil(t *testing.T, when string, node int) {
+func (s *several) queryUntil(t *testing.T, when string, node int, q txmanager.ChainQuery) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
-		if s.number(check.Value(s.connector.Query(t.Context(), txmanager.ChainQuery{}))(t).Node) == node {
+		if s.number(check.Value(s.connector.Query(t.Context(), q))(t).Node) == node {
 			return
 		}
 	}
@@ -144,7 +144,7 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 					s.query(t, "before", 0)
 				}
 				c.inject(s)
-				s.queryUntil(t, "while it is "+name, 1)
+				s.queryUntil(t, "while it is "+name, 1, txmanager.ChainQuery{})
 				if !s.saw(0, c.result) {
 					t.Errorf("results: got %v, want %q of node 0", s.seen, c.result)
 				}
@@ -152,7 +152,7 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 				check.Equal(t, "excluded nodes", len(s.connector.Excluded()), 1)
 				s.proxies[0].SetFaults(rpcproxy.Faults{})
 				s.proxies[0].SetTarget(s.chain.URL())
-				s.queryUntil(t, "once it is well", 0)
+				s.queryUntil(t, "once it is well", 0, txmanager.ChainQuery{})
 				check.Equal(t, "excluded nodes at the end", len(s.connector.Excluded()), 0)
 			})
 		}
@@ -349,7 +349,7 @@ func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 	if got := s.connector.Excluded(); len(got) != 1 || got[name] != nodes.Outvoted {
 		t.Errorf("excluded after the query: got %v, want %s outvoted", got, name)
 	}
-	s.queryUntil(t, "after its time", 0)
+	s.queryUntil(t, "after its time", 0, txmanager.ChainQuery{})
 }
 
 // A lagging node is asked too, and reported as lagging. A failed node is not asked if the others are
