@@ -213,22 +213,6 @@ func rewrite(t testing.TB, path string, damage func([]byte) []byte) {
 	check.OK(t)(os.WriteFile(path, damage(check.Value(os.ReadFile(path))(t)), 0o600))
 }
 
-// Without a snapshot the whole log is read. A snapshot that is newer than the log halts the core.
-func TestSnapshotWithoutItsLogHalts(t *testing.T) {
-	t.Parallel()
-	o := core.Options{Folder: t.TempDir(), SnapshotEvery: 10}
-	c := stocked(t, o)
-	names, units := snapshots(t, c, o.Folder)
-	alone := core.Options{Folder: t.TempDir()}
-	copied := filepath.Join(alone.Folder, filepath.Base(names[1]))
-	check.OK(t)(os.WriteFile(copied, check.Value(os.ReadFile(names[1]))(t), 0o600))
-	halted(t, open(t, alone), nil, "bring back a snapshot")
-	for _, name := range names {
-		check.OK(t)(os.Remove(name))
-	}
-	wantUnits(t, open(t, o), units)
-}
-
 // Damage that the journal finds halts, too.
 func TestDamageFoundLaterHalts(t *testing.T) {
 	t.Parallel()
