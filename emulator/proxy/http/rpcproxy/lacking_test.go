@@ -72,7 +72,7 @@ func TestRefusedSendDoesNotWaitForAnUnresponsiveNode(t *testing.T) {
 		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return "nonce too low" }})
 	}
 	began := time.Now()
-	got := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0, nil)})
+	got := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0)})
 	if took := time.Since(began); got[0].Class != txmanager.SendNonceTooLow || took > 3*time.Second { // the time-out is 5 s
 		t.Errorf("got %+v after %s, want it refused long before the time-out", got, took)
 	}
