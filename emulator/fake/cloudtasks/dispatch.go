@@ -40,7 +40,7 @@ func newClient(given *http.Client) *http.Client {
 }
 
 // dispatch sends the tasks of one queue until ctx ends or the queue is deleted.
-func (s *service) dispatch(ctx context.Context, q *queue) {
+func (s *Server) dispatch(ctx context.Context, q *queue) {
 	timer := time.NewTimer(untilPoked)
 	defer timer.Stop()
 	for {
@@ -58,7 +58,7 @@ func (s *service) dispatch(ctx context.Context, q *queue) {
 
 // startDue starts every attempt that may start now and returns how long to wait
 // for the next.
-func (s *service) startDue(ctx context.Context, q *queue) time.Duration {
+func (s *Server) startDue(ctx context.Context, q *queue) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, run := range q.forced {
@@ -108,7 +108,7 @@ type delivery struct {
 }
 
 // start begins an attempt. The caller holds q.mu.
-func (s *service) start(ctx context.Context, q *queue, t *task, forced time.Time) {
+func (s *Server) start(ctx context.Context, q *queue, t *task, forced time.Time) {
 	now := time.Now()
 	header := t.dispatchHeaders(q.id)
 	t.dispatches++
@@ -150,7 +150,7 @@ func (a answer) overloaded() bool {
 
 // deliver sends one request and waits for its answer, at most until the dispatch
 // deadline. The extra pause is not part of that.
-func (s *service) deliver(ctx context.Context, d delivery) answer {
+func (s *Server) deliver(ctx context.Context, d delivery) answer {
 	if d.pause > 0 {
 		select {
 		case <-ctx.Done():
@@ -177,7 +177,7 @@ func (s *service) deliver(ctx context.Context, d delivery) answer {
 	return a
 }
 
-func (s *service) send(ctx context.Context, d delivery) (*http.Response, error) {
+func (s *Server) send(ctx context.Context, d delivery) (*http.Response, error) {
 	r := d.task.request
 	request, err := http.NewRequestWithContext(ctx, r.HttpMethod.String(), r.Url, bytes.NewReader(r.Body))
 	if err != nil {

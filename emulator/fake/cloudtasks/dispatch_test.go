@@ -176,9 +176,7 @@ func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
 		<-release
 		add(-1)
 	})
-	for i := range 20 {
-		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
-	}
+	b.createSome(queue, 20)
 	b.wait(limit)
 	check.Equal(t, "dispatched while none has answered", b.server.Stats()[queue].Dispatched, limit)
 	close(release)
@@ -195,9 +193,7 @@ func TestDispatchRateIsHeldAfterTheBurst(t *testing.T) {
 		Name: name, RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: rate}}}); err != nil {
 		t.Fatalf("update: %v", err)
 	}
-	for i := range tasks {
-		b.create(name, b.task(name, fmt.Sprint("t", i)))
-	}
+	b.createSome(name, tasks)
 	begun := time.Now()
 	b.resume(name)
 	calls := b.wait(tasks)

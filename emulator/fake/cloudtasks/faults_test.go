@@ -16,13 +16,10 @@ import (
 
 func TestFaultCopiesDeliverATaskSeveralTimesAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
+	b, queue := running(t)
 	b.server.SetFaults(cloudtasks.Faults{Copies: 3, Seed: 1})
-	queue := b.queue("q", nil)
 	const tasks = 30
-	for i := range tasks {
-		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
-	}
+	b.createSome(queue, tasks)
 	b.settled(queue)
 	sent := b.server.Stats()[queue].Dispatched
 	copies := make(map[string]int)
@@ -40,18 +37,15 @@ func TestFaultCopiesDeliverATaskSeveralTimesAtOnce(t *testing.T) {
 
 func TestTaskWithCopiesIsDoneWhenOneSucceedsAndRetriedOnceWhenAllFail(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
+	b, queue := running(t)
 	b.server.SetFaults(cloudtasks.Faults{Copies: 2, Seed: 1})
-	queue := b.queue("q", nil)
 	b.target.answers(func(_ int, w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-CloudTasks-TaskRetryCount") == "0" {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	const tasks = 20
-	for i := range tasks {
-		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
-	}
+	b.createSome(queue, tasks)
 	b.settled(queue)
 	for _, c := range b.wait(b.server.Stats()[queue].Dispatched) {
 		if got := c.header.Get("X-CloudTasks-TaskRetryCount"); got > "1" {
@@ -62,9 +56,8 @@ func TestTaskWithCopiesIsDoneWhenOneSucceedsAndRetriedOnceWhenAllFail(t *testing
 
 func TestFaultDelayReordersDeliveries(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
+	b, queue := running(t)
 	b.server.SetFaults(cloudtasks.Faults{Delay: 200 * time.Millisecond, Seed: 1})
-	queue := b.queue("q", nil)
 	var made, got []string
 	for i := range 10 {
 		made = append(made, fmt.Sprint("t", i))
@@ -121,9 +114,8 @@ func TestFaultDropResponseStoresTheTaskAndAnswersUnavailable(t *testing.T) {
 
 func TestFaultProbabilityHitsThatShare(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
+	b, queue := paused(t)
 	b.server.SetFaults(cloudtasks.Faults{Drop: 0.5, Seed: 7})
-	queue := b.pausedQueue("q")
 	const tasks = 200
 	for range tasks {
 		b.create(queue, b.task(queue, ""))

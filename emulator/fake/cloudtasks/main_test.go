@@ -106,6 +106,14 @@ func (b *bench) create(queue string, task *cloudtaskspb.Task) *cloudtaskspb.Task
 	return check.Value(b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task}))(b)
 }
 
+// createSome creates n tasks, t0, t1 and so on.
+func (b *bench) createSome(queue string, n int) {
+	b.Helper()
+	for i := range n {
+		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
+	}
+}
+
 func (b *bench) get(name string) (*cloudtaskspb.Task, error) {
 	return b.client.GetTask(b.Context(), &cloudtaskspb.GetTaskRequest{Name: name, ResponseView: cloudtaskspb.Task_FULL})
 }

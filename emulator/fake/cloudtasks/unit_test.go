@@ -184,8 +184,8 @@ func TestDeletedQueueTakesNoTask(t *testing.T) {
 	s := check.Value(Start(t.Context(), Options{}))(t)
 	t.Cleanup(s.Close)
 	const location = "projects/p/locations/l"
-	check.OK(t)(s.svc.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: location + "/queues/q"}}))
-	q := check.Value(s.svc.find(location + "/queues/q"))(t) // as CreateTask does, just before
-	check.OK(t)(s.svc.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}))
+	check.OK(t)(s.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: location + "/queues/q"}}))
+	q := check.Value(s.find(location + "/queues/q"))(t) // as CreateTask does, just before
+	check.OK(t)(s.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}))
 	check.Err(t, "a task of a deleted queue", errNoQueue)(q.add(&task{id: "x", request: &cloudtaskspb.HttpRequest{}}, cloudtaskspb.Task_BASIC, false))
 }
