@@ -37,7 +37,12 @@ func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
 
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
-	c := check.Value(pgx.Connect(t.Context(), url))(t)
+	return connectBy(t, check.Value(pgx.ParseConfig(url))(t))
+}
+
+func connectBy(t testing.TB, config *pgx.ConnConfig) *pgx.Conn {
+	t.Helper()
+	c := check.Value(pgx.ConnectConfig(t.Context(), config))(t)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }

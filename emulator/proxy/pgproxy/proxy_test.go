@@ -17,15 +17,9 @@ import (
 // through returns a connection through p that sends statements in the given mode.
 func through(t *testing.T, p *pgproxy.Proxy, databaseURL string, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
-	u := check.Value(url.Parse(p.URL(databaseURL)))(t)
-	q := u.Query()
-	q.Set("default_query_exec_mode", map[pgx.QueryExecMode]string{
-		pgx.QueryExecModeCacheStatement: "cache_statement", pgx.QueryExecModeCacheDescribe: "cache_describe",
-		pgx.QueryExecModeDescribeExec: "describe_exec", pgx.QueryExecModeExec: "exec",
-		pgx.QueryExecModeSimpleProtocol: "simple_protocol",
-	}[mode])
-	u.RawQuery = q.Encode()
-	return connect(t, u.String())
+	config := check.Value(pgx.ParseConfig(p.URL(databaseURL)))(t)
+	config.DefaultQueryExecMode = mode
+	return connectBy(t, config)
 }
 
 // ways are the ways in which a client can write n and commit.
@@ -125,8 +119,7 @@ func TestClientGetsAllHalfOrNothing(t *testing.T) {
 			}
 			return dialled, err
 		}
-		c := check.Value(pgx.ConnectConfig(t.Context(), config))(t)
-		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		c := connectBy(t, config)
 		if kind != 0 {
 			p.Arm(pgproxy.Fault{Kind: kind})
 		}
