@@ -1,6 +1,7 @@
 package cloudtasks
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -16,8 +17,8 @@ const retention = 31 * 24 * time.Hour
 // service's own default min_backoff is 0.1 s. Source: comments of RetryConfig,
 // and for the defaults docs.cloud.google.com/tasks/docs/configuring-queues.
 func fillRetry(c *cloudtaskspb.RetryConfig) {
-	c.MaxAttempts = orDefault(c.MaxAttempts, 100)
-	c.MaxDoublings = orDefault(c.MaxDoublings, 16)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 100)
+	c.MaxDoublings = cmp.Or(c.MaxDoublings, 16)
 	c.MinBackoff = fillDuration(c.MinBackoff, 100*time.Millisecond)
 	c.MaxBackoff = fillDuration(c.MaxBackoff, time.Hour)
 	if c.MaxRetryDuration != nil {

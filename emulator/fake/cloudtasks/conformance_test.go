@@ -49,9 +49,7 @@ func TestConformanceQueueErrors(t *testing.T) {
 	b := newBench(t, cloudtasks.Options{})
 	ctx := t.Context()
 	exists, absent, deleted := b.queue("exists", nil), location+"/queues/absent", b.queue("deleted", nil)
-	if err := b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}); err != nil {
-		t.Fatalf("delete: %v", err)
-	}
+	check.OK(t)(b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}))
 	create := func(name string) error {
 		_, err := b.client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: name}})
 		return err
@@ -121,14 +119,10 @@ func TestConformanceTaskErrors(t *testing.T) {
 	b := newBench(t, cloudtasks.Options{})
 	ctx := t.Context()
 	queue, absent, deleted := b.pausedQueue("exists"), location+"/queues/absent", b.queue("deleted", nil)
-	if err := b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}); err != nil {
-		t.Fatalf("delete: %v", err)
-	}
+	check.OK(t)(b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}))
 	b.create(queue, b.task(queue, "exists"))
 	gone := b.create(queue, b.task(queue, "gone")).Name
-	if err := b.client.DeleteTask(ctx, &cloudtaskspb.DeleteTaskRequest{Name: gone}); err != nil {
-		t.Fatalf("delete: %v", err)
-	}
+	check.OK(t)(b.client.DeleteTask(ctx, &cloudtaskspb.DeleteTaskRequest{Name: gone}))
 	never := queue + "/tasks/never"
 	_, getNever := b.get(never)
 	_, getGone := b.get(gone)
@@ -150,8 +144,7 @@ func TestConformanceTaskErrors(t *testing.T) {
 
 func TestConformanceTaskLimits(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	const badDeadline = "Task.dispatchDeadline must be between [15s, 30m]."
 	const badURL = "HttpTarget.url must start with 'http://' or 'https://'."
 	year2100 := timestamppb.New(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -179,8 +172,7 @@ func TestConformanceTaskLimits(t *testing.T) {
 
 func TestConformanceLargestTaskIsOneMiBLessSevenBytesAsStored(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	sized := func(id string, body int) error {
 		task := b.task(queue, id)
 		task.GetHttpRequest().Body = make([]byte, body)
@@ -198,8 +190,7 @@ func TestConformanceLargestTaskIsOneMiBLessSevenBytesAsStored(t *testing.T) {
 
 func TestConformanceStoredHeaders(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	for _, c := range []struct {
 		name       string
 		sent, want map[string]string
@@ -212,10 +203,7 @@ func TestConformanceStoredHeaders(t *testing.T) {
 		task := b.task(queue, "")
 		task.GetHttpRequest().Headers = c.sent
 		basic := b.create(queue, task)
-		full, err := b.get(basic.Name)
-		if err != nil {
-			t.Fatalf("%s: get: %v", c.name, err)
-		}
+		full := check.Value(b.get(basic.Name))(t)
 		for view, got := range map[string]map[string]string{"BASIC": basic.GetHttpRequest().Headers, "FULL": full.GetHttpRequest().Headers} {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("%s in view %s (-want +got):\n%s", c.name, view, diff)
@@ -226,8 +214,7 @@ func TestConformanceStoredHeaders(t *testing.T) {
 
 func TestConformanceDispatchHeaders(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	statuses := []int{503, 404, 429, 500, 302}
 	b.target.statuses(statuses...)
 	b.create(queue, b.task(queue, "recorded"))
@@ -256,15 +243,12 @@ func TestConformanceDispatchHeaders(t *testing.T) {
 			t.Errorf("headers of attempt %d (-want +got):\n%s", i, diff)
 		}
 	}
-	if got := len(b.target.got()); got != len(statuses)+1 {
-		t.Errorf("got %d requests, want %d: redirects are not followed", got, len(statuses)+1)
-	}
+	check.Equal(t, "requests (redirects are not followed)", len(b.target.got()), len(statuses)+1)
 }
 
 func TestConformanceDispatchTimeout(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	left := make(chan struct{})
 	b.target.answers(func(n int, _ http.ResponseWriter, r *http.Request) {
 		if n == 0 {

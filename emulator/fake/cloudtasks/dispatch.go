@@ -2,6 +2,7 @@ package cloudtasks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func newClient(given *http.Client) *http.Client {
 }
 
 // dispatch sends the tasks of one queue until ctx ends or the queue is deleted.
-func (s *service) dispatch(ctx context.Context, q *queue) {
+func (s *Server) dispatch(ctx context.Context, q *queue) {
 	timer := time.NewTimer(untilPoked)
 	defer timer.Stop()
 	for {
@@ -57,7 +58,7 @@ func (s *service) dispatch(ctx context.Context, q *queue) {
 
 // startDue starts every attempt that may start now and returns how long to wait
 // for the next.
-func (s *service) startDue(ctx context.Context, q *queue) time.Duration {
+func (s *Server) startDue(ctx context.Context, q *queue) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, run := range q.forced {
@@ -107,7 +108,7 @@ type delivery struct {
 }
 
 // start begins an attempt. The caller holds q.mu.
-func (s *service) start(ctx context.Context, q *queue, t *task, forced time.Time) {
+func (s *Server) start(ctx context.Context, q *queue, t *task, forced time.Time) {
 	now := time.Now()
 	header := t.dispatchHeaders(q.id)
 	t.dispatches++
@@ -122,15 +123,11 @@ func (s *service) start(ctx context.Context, q *queue, t *task, forced time.Time
 		q.dispatched++
 		s.work.Go(func() {
 			a := s.deliver(ctx, d)
-			s.logFailure(ctx, d, a)
+			if !a.succeeded() {
+				s.log.DebugContext(ctx, "attempt failed", "task", t.name, "status", a.status, "error", a.err)
+			}
 			q.settle(d, a, time.Now())
 		})
-	}
-}
-
-func (s *service) logFailure(ctx context.Context, d delivery, a answer) {
-	if !a.succeeded() {
-		s.log.DebugContext(ctx, "attempt failed", "task", d.task.name, "status", a.status, "error", a.err)
 	}
 }
 
@@ -153,7 +150,7 @@ func (a answer) overloaded() bool {
 
 // deliver sends one request and waits for its answer, at most until the dispatch
 // deadline. The extra pause is not part of that.
-func (s *service) deliver(ctx context.Context, d delivery) answer {
+func (s *Server) deliver(ctx context.Context, d delivery) answer {
 	if d.pause > 0 {
 		select {
 		case <-ctx.Done():
@@ -180,7 +177,7 @@ func (s *service) deliver(ctx context.Context, d delivery) answer {
 	return a
 }
 
-func (s *service) send(ctx context.Context, d delivery) (*http.Response, error) {
+func (s *Server) send(ctx context.Context, d delivery) (*http.Response, error) {
 	r := d.task.request
 	request, err := http.NewRequestWithContext(ctx, r.HttpMethod.String(), r.Url, bytes.NewReader(r.Body))
 	if err != nil {
@@ -229,7 +226,7 @@ func (q *queue) settle(d delivery, a answer, now time.Time) {
 		return // deleted meanwhile, or done by another copy
 	}
 	t.record(d, a, now)
-	retry := orDefault(t.retry, q.config.RetryConfig)
+	retry := cmp.Or(t.retry, q.config.RetryConfig)
 	switch {
 	case a.succeeded():
 		q.end(t, now)
@@ -237,7 +234,7 @@ func (q *queue) settle(d delivery, a answer, now time.Time) {
 	case exhausted(retry, t.dispatches, t.createdAt, t.first.DispatchTime.AsTime(), now):
 		q.end(t, now)
 	default:
-		from := orDefault(d.forced, now)
+		from := cmp.Or(d.forced, now)
 		pause := max(backoff(retry, t.dispatches), a.retryAfter)
 		t.dueAt = from.Add(pause).Truncate(time.Microsecond)
 		q.due.add(t)

@@ -3,7 +3,6 @@ package cloudtasks_test
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -14,12 +13,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestTaskReachesItsTargetAsItWasCreated(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	task := b.task(queue, "put")
 	r := task.GetHttpRequest()
 	r.Url, r.HttpMethod = b.target.url+"/a/b?c=d", cloudtaskspb.HttpMethod_PUT
@@ -36,16 +35,13 @@ func TestTaskReachesItsTargetAsItWasCreated(t *testing.T) {
 		"Content-Type": "text/plain", "X-Mine": "kept", "User-Agent": "Google-Cloud-Tasks",
 		"X-Google-Mine": "", "X-Appengine-Mine": "", "X-CloudTasks-TaskRetryCount": "0",
 	} {
-		if value := got.header.Get(header); value != want {
-			t.Errorf("%s: got %q, want %q", header, value, want)
-		}
+		check.Equal(t, header, got.header.Get(header), want)
 	}
 }
 
 func TestDefaultsArePostAndOctetStreamForABody(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	empty := b.task(queue, "empty")
 	empty.GetHttpRequest().Body = nil
 	b.create(queue, empty)
@@ -60,8 +56,7 @@ func TestDefaultsArePostAndOctetStreamForABody(t *testing.T) {
 
 func TestScheduleTimeIsNeverEarlyAndIsTheETA(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	later := time.Now().Add(300 * time.Millisecond).Truncate(time.Microsecond)
 	for i, after := range []time.Duration{100, 0, 50} { // made in another order than due
 		task := b.task(queue, fmt.Sprint("t", i))
@@ -75,9 +70,7 @@ func TestScheduleTimeIsNeverEarlyAndIsTheETA(t *testing.T) {
 			t.Errorf("got task %s %v early", id, early)
 		}
 		want := fmt.Sprintf("%d.%06d", due.Unix(), due.Nanosecond()/1000)
-		if eta := got.header.Get("X-CloudTasks-TaskETA"); eta != want {
-			t.Errorf("got ETA %s of task %s, want %s", eta, id, want)
-		}
+		check.Equal(t, "ETA of task "+id, got.header.Get("X-CloudTasks-TaskETA"), want)
 	}
 }
 
@@ -100,10 +93,7 @@ func TestRetriesBackOffAndAreCountedOnTheTask(t *testing.T) {
 			t.Errorf("got retry %d after %v, want at least %dms", i+1, got, least)
 		}
 	}
-	got, err := b.get(name)
-	if err != nil {
-		t.Fatalf("get: %v", err)
-	}
+	got := check.Value(b.get(name))(t)
 	if got.DispatchCount != 4 || got.ResponseCount != 3 || got.LastAttempt.ResponseTime != nil {
 		t.Errorf("got %d dispatches, %d responses and %v, want 4, 3 and an attempt in flight", got.DispatchCount, got.ResponseCount, got.LastAttempt)
 	}
@@ -124,51 +114,34 @@ func TestTaskRetryConfigOverridesTheQueues(t *testing.T) {
 	b.create(queue, task)
 	b.wait(3)
 	b.settled(queue)
-	if got := len(b.target.got()); got != 3 {
-		t.Errorf("got %d attempts, want the task's own 3", got)
-	}
+	check.Equal(t, "attempts (the task's own number)", len(b.target.got()), 3)
 }
 
 func TestRunTaskGoesWhateverTheQueueSays(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	task := b.task(queue, "x")
 	task.ScheduleTime = timestamppb.New(time.Now().Add(time.Hour))
 	task.RetryConfig = &cloudtaskspb.RetryConfig{MinBackoff: durationpb.New(time.Minute)}
 	name := b.create(queue, task).Name
 	b.target.statuses(500)
-	run := func() time.Time {
-		t.Helper()
-		called := time.Now()
-		if _, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}); err != nil {
-			t.Fatalf("run: %v", err)
-		}
-		return called
-	}
-	called := run()
+	called := time.Now()
+	check.OK(t)(b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}))
 	b.wait(1)
-	b.eventually("the failure to be recorded", func() bool {
-		got, err := b.get(name)
-		return err == nil && got.ResponseCount == 1
-	})
-	got, err := b.get(name)
-	if err != nil {
-		t.Fatalf("get: %v", err)
-	}
+	b.answered(name)
+	got := check.Value(b.get(name))(t)
 	if late := got.ScheduleTime.AsTime().Sub(called) - time.Minute; late < -time.Millisecond || late > 5*time.Second {
 		t.Errorf("got the next attempt %v off, want the time of the call plus the backoff of a minute", late)
 	}
-	run()
+	check.OK(t)(b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}))
 	b.settled(queue)
-	_, err = b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
+	_, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
 	b.want(err, codes.NotFound, taskGone)
 }
 
 func TestRunTaskDispatchesATaskThatIsRunningAlready(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	release := make(chan struct{})
 	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 0 {
@@ -178,14 +151,10 @@ func TestRunTaskDispatchesATaskThatIsRunningAlready(t *testing.T) {
 	})
 	name := b.create(queue, b.task(queue, "x")).Name
 	b.wait(1)
-	if _, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}); err != nil {
-		t.Fatalf("run: %v", err)
-	}
+	check.OK(t)(b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}))
 	b.settled(queue)
 	close(release) // its failure comes too late to matter
-	if got := len(b.target.got()); got != 2 {
-		t.Errorf("got %d requests, want 2", got)
-	}
+	check.Equal(t, "requests", len(b.target.got()), 2)
 }
 
 func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
@@ -195,29 +164,24 @@ func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
 	queue := b.queue("q", &cloudtaskspb.Queue{RateLimits: &cloudtaskspb.RateLimits{MaxConcurrentDispatches: limit}})
 	var mu sync.Mutex
 	running, peak := 0, 0
+	add := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		running += n
+		peak = max(peak, running)
+	}
 	release := make(chan struct{})
 	b.target.answers(func(int, http.ResponseWriter, *http.Request) {
-		mu.Lock()
-		running++
-		peak = max(peak, running)
-		mu.Unlock()
+		add(1)
 		<-release
-		mu.Lock()
-		running--
-		mu.Unlock()
+		add(-1)
 	})
-	for i := range 20 {
-		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
-	}
+	b.createSome(queue, 20)
 	b.wait(limit)
-	if got := b.server.Stats()[queue].Dispatched; got != limit {
-		t.Errorf("got %d dispatched while none has answered, want %d", got, limit)
-	}
+	check.Equal(t, "dispatched while none has answered", b.server.Stats()[queue].Dispatched, limit)
 	close(release)
 	b.settled(queue)
-	if peak != limit {
-		t.Errorf("got %d at once, want %d", peak, limit)
-	}
+	check.Equal(t, "at once", peak, limit)
 }
 
 func TestDispatchRateIsHeldAfterTheBurst(t *testing.T) {
@@ -229,9 +193,7 @@ func TestDispatchRateIsHeldAfterTheBurst(t *testing.T) {
 		Name: name, RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: rate}}}); err != nil {
 		t.Fatalf("update: %v", err)
 	}
-	for i := range tasks {
-		b.create(name, b.task(name, fmt.Sprint("t", i)))
-	}
+	b.createSome(name, tasks)
 	begun := time.Now()
 	b.resume(name)
 	calls := b.wait(tasks)
@@ -243,8 +205,7 @@ func TestDispatchRateIsHeldAfterTheBurst(t *testing.T) {
 
 func TestRetryAfterHoldsBackTheTaskAndTheWholeQueue(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 0 {
 			w.Header().Set("Retry-After", "1")
@@ -252,10 +213,7 @@ func TestRetryAfterHoldsBackTheTaskAndTheWholeQueue(t *testing.T) {
 		}
 	})
 	name := b.create(queue, b.task(queue, "busy")).Name
-	b.eventually("the refusal to be recorded", func() bool {
-		got, err := b.get(name)
-		return err == nil && got.ResponseCount == 1
-	})
+	b.answered(name)
 	b.create(queue, b.task(queue, "other"))
 	calls := b.wait(3)
 	for i, c := range calls[1:] {
@@ -268,8 +226,7 @@ func TestRetryAfterHoldsBackTheTaskAndTheWholeQueue(t *testing.T) {
 
 func TestRetryAfterDelaysItsOwnTaskInFull(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	b.target.answers(func(_ int, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "60")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -284,8 +241,7 @@ func TestRetryAfterDelaysItsOwnTaskInFull(t *testing.T) {
 
 func TestUnreachableTargetIsRetried(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	var mu sync.Mutex
 	seen := ""
 	b.target.answers(func(n int, w http.ResponseWriter, r *http.Request) {
@@ -298,9 +254,7 @@ func TestUnreachableTargetIsRetried(t *testing.T) {
 	})
 	b.create(queue, b.task(queue, "x"))
 	b.settled(queue)
-	if seen != strconv.Itoa(http.StatusServiceUnavailable) {
-		t.Errorf("got previous response %q, want 503", seen)
-	}
+	check.Equal(t, "previous response", seen, "503")
 }
 
 func TestLateAnswerOfADeletedTaskChangesNothing(t *testing.T) {
@@ -316,15 +270,11 @@ func TestLateAnswerOfADeletedTaskChangesNothing(t *testing.T) {
 	})
 	name := b.create(queue, b.task(queue, "x")).Name
 	b.wait(1)
-	if err := b.client.DeleteTask(t.Context(), &cloudtaskspb.DeleteTaskRequest{Name: name}); err != nil {
-		t.Fatalf("delete: %v", err)
-	}
+	check.OK(t)(b.client.DeleteTask(t.Context(), &cloudtaskspb.DeleteTaskRequest{Name: name}))
 	close(release)
 	last := b.task(queue, "last") // long after a wrong retry would be due
 	last.ScheduleTime = timestamppb.New(time.Now().Add(200 * time.Millisecond))
 	b.create(queue, last)
 	b.settled(queue)
-	if got := len(b.target.got()); got != 2 {
-		t.Errorf("got %d requests, want 2: the deleted task is not retried", got)
-	}
+	check.Equal(t, "requests (the deleted task is not retried)", len(b.target.got()), 2)
 }

@@ -5,5 +5,5 @@ import "time"
 // ShortenDeadline gives a waiting task a dispatch deadline below the 15 s the API
 // takes, so that a test need not wait that long.
 func (s *Server) ShortenDeadline(name string, d time.Duration) error {
-	return s.svc.withTask(name, func(_ *queue, t *task) { t.deadline = d })
+	return s.withTask(name, func(_ *queue, t *task) { t.deadline = d })
 }

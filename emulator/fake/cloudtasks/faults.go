@@ -41,7 +41,7 @@ type Faults struct {
 
 // SetFaults replaces the faults from now on; SetFaults(Faults{}) ends them.
 func (s *Server) SetFaults(f Faults) {
-	s.svc.faults.Store(&seam{faults: f, rand: rand.New(rand.NewPCG(f.Seed, f.Seed))})
+	s.faults.Store(&seam{faults: f, rand: rand.New(rand.NewPCG(f.Seed, f.Seed))})
 }
 
 // Empty throws away all tasks of the queue with that full resource name, as if the
@@ -49,14 +49,14 @@ func (s *Server) SetFaults(f Faults) {
 // A request already on its way is not recalled. The error says that there is no
 // such queue.
 func (s *Server) Empty(queue string) (int, error) {
-	q, err := s.svc.find(queue)
+	q, err := s.find(queue)
 	if err != nil {
 		return 0, fmt.Errorf("empty %s: %w", queue, err)
 	}
 	return q.clear(time.Now()), nil
 }
 
-// seam is where the service asks for faults. A nil seam has none.
+// seam is where the service asks for faults.
 type seam struct {
 	faults Faults
 
@@ -64,10 +64,10 @@ type seam struct {
 	rand *rand.Rand
 }
 
-func (s *seam) unavailable() bool   { return s != nil && s.faults.Unavailable }
-func (s *seam) drops() bool         { return s != nil && s.hits(s.faults.Drop) }
-func (s *seam) dropsAck() bool      { return s != nil && s.hits(s.faults.DropAck) }
-func (s *seam) dropsResponse() bool { return s != nil && s.hits(s.faults.DropResponse) }
+func (s *seam) unavailable() bool   { return s.faults.Unavailable }
+func (s *seam) drops() bool         { return s.hits(s.faults.Drop) }
+func (s *seam) dropsAck() bool      { return s.hits(s.faults.DropAck) }
+func (s *seam) dropsResponse() bool { return s.hits(s.faults.DropResponse) }
 
 func (s *seam) hits(probability float64) bool {
 	if probability <= 0 {
@@ -80,9 +80,6 @@ func (s *seam) hits(probability float64) bool {
 
 // delays draws the pause of each copy of one attempt; its length is their number.
 func (s *seam) delays() []time.Duration {
-	if s == nil {
-		return make([]time.Duration, 1)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pauses := make([]time.Duration, 1+s.rand.IntN(max(1, s.faults.Copies)))

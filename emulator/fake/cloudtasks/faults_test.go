@@ -11,17 +11,15 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestFaultCopiesDeliverATaskSeveralTimesAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
+	b, queue := running(t)
 	b.server.SetFaults(cloudtasks.Faults{Copies: 3, Seed: 1})
-	queue := b.queue("q", nil)
 	const tasks = 30
-	for i := range tasks {
-		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
-	}
+	b.createSome(queue, tasks)
 	b.settled(queue)
 	sent := b.server.Stats()[queue].Dispatched
 	copies := make(map[string]int)
@@ -39,18 +37,15 @@ func TestFaultCopiesDeliverATaskSeveralTimesAtOnce(t *testing.T) {
 
 func TestTaskWithCopiesIsDoneWhenOneSucceedsAndRetriedOnceWhenAllFail(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
+	b, queue := running(t)
 	b.server.SetFaults(cloudtasks.Faults{Copies: 2, Seed: 1})
-	queue := b.queue("q", nil)
 	b.target.answers(func(_ int, w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-CloudTasks-TaskRetryCount") == "0" {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
 	const tasks = 20
-	for i := range tasks {
-		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
-	}
+	b.createSome(queue, tasks)
 	b.settled(queue)
 	for _, c := range b.wait(b.server.Stats()[queue].Dispatched) {
 		if got := c.header.Get("X-CloudTasks-TaskRetryCount"); got > "1" {
@@ -61,9 +56,8 @@ func TestTaskWithCopiesIsDoneWhenOneSucceedsAndRetriedOnceWhenAllFail(t *testing
 
 func TestFaultDelayReordersDeliveries(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
+	b, queue := running(t)
 	b.server.SetFaults(cloudtasks.Faults{Delay: 200 * time.Millisecond, Seed: 1})
-	queue := b.queue("q", nil)
 	var made, got []string
 	for i := range 10 {
 		made = append(made, fmt.Sprint("t", i))
@@ -80,8 +74,7 @@ func TestFaultDelayReordersDeliveries(t *testing.T) {
 
 func TestFaultDropLosesTheTaskAndBurnsItsName(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	b.server.SetFaults(cloudtasks.Faults{Drop: 1})
 	name := b.create(queue, b.task(queue, "lost")).Name
 	b.server.SetFaults(cloudtasks.Faults{})
@@ -98,22 +91,18 @@ func TestFaultDropLosesTheTaskAndBurnsItsName(t *testing.T) {
 
 func TestFaultDropAckRunsATaskAgainThatSucceeded(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	b.server.SetFaults(cloudtasks.Faults{DropAck: 1})
 	b.create(queue, b.task(queue, "x"))
 	b.wait(2)
 	b.server.SetFaults(cloudtasks.Faults{})
 	b.settled(queue)
-	if got := b.target.got()[1].header.Get("X-CloudTasks-TaskPreviousResponse"); got != "504" {
-		t.Errorf("got previous response %q, want 504", got)
-	}
+	check.Equal(t, "previous response", b.target.got()[1].header.Get("X-CloudTasks-TaskPreviousResponse"), "504")
 }
 
 func TestFaultDropResponseStoresTheTaskAndAnswersUnavailable(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	b.server.SetFaults(cloudtasks.Faults{DropResponse: 1})
 	b.want(b.try(queue, b.task(queue, "x")), codes.Unavailable, "")
 	b.server.SetFaults(cloudtasks.Faults{Unavailable: true})
@@ -125,9 +114,8 @@ func TestFaultDropResponseStoresTheTaskAndAnswersUnavailable(t *testing.T) {
 
 func TestFaultProbabilityHitsThatShare(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
+	b, queue := paused(t)
 	b.server.SetFaults(cloudtasks.Faults{Drop: 0.5, Seed: 7})
-	queue := b.pausedQueue("q")
 	const tasks = 200
 	for range tasks {
 		b.create(queue, b.task(queue, ""))
@@ -139,8 +127,7 @@ func TestFaultProbabilityHitsThatShare(t *testing.T) {
 
 func TestEmptyThrowsAwayTasksButKeepsTheirNamesBurnt(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	name := b.create(queue, b.task(queue, "one")).Name
 	b.create(queue, b.task(queue, "two"))
 	if got, err := b.server.Empty(queue); got != 2 || err != nil {
@@ -153,9 +140,7 @@ func TestEmptyThrowsAwayTasksButKeepsTheirNamesBurnt(t *testing.T) {
 	b.create(queue, b.task(queue, "three"))
 	b.wait(1)
 	b.settled(queue)
-	if got := len(b.target.got()); got != 1 {
-		t.Errorf("got %d requests, want only that of the task made afterwards", got)
-	}
+	check.Equal(t, "requests (only that of the task made afterwards)", len(b.target.got()), 1)
 	if _, err := b.server.Empty(location + "/queues/absent"); err == nil {
 		t.Error("got no error for an absent queue, want one")
 	}

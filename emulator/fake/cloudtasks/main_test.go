@@ -3,8 +3,10 @@ package cloudtasks_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,17 +40,24 @@ type bench struct {
 
 func newBench(t testing.TB, o cloudtasks.Options) *bench {
 	t.Helper()
-	server, err := cloudtasks.Start(context.Background(), o)
-	if err != nil {
-		t.Fatalf("start: %v", err)
-	}
+	server := check.Value(cloudtasks.Start(context.Background(), o))(t)
 	t.Cleanup(server.Close)
-	client, err := server.Client(t.Context())
-	if err != nil {
-		t.Fatalf("client: %v", err)
-	}
+	client := check.Value(server.Client(t.Context()))(t)
 	t.Cleanup(func() { client.Close() })
 	return &bench{TB: t, server: server, client: client, target: newTarget(t)}
+}
+
+// running is a bench with a queue that retries fast, and paused one with a queue that dispatches nothing.
+func running(t testing.TB) (b *bench, queue string) {
+	t.Helper()
+	b = newBench(t, cloudtasks.Options{})
+	return b, b.queue("q", nil)
+}
+
+func paused(t testing.TB) (b *bench, queue string) {
+	t.Helper()
+	b = newBench(t, cloudtasks.Options{})
+	return b, b.pausedQueue("q")
 }
 
 // queue creates a queue and returns its full name. With nil settings it retries
@@ -59,9 +69,7 @@ func (b *bench) queue(id string, settings *cloudtaskspb.Queue) string {
 			MinBackoff: durationpb.New(time.Millisecond), MaxBackoff: durationpb.New(5 * time.Millisecond)}}
 	}
 	settings.Name = location + "/queues/" + id
-	if _, err := b.client.CreateQueue(b.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: settings}); err != nil {
-		b.Fatalf("create queue: %v", err)
-	}
+	check.OK(b)(b.client.CreateQueue(b.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: settings}))
 	return settings.Name
 }
 
@@ -69,17 +77,13 @@ func (b *bench) queue(id string, settings *cloudtaskspb.Queue) string {
 func (b *bench) pausedQueue(id string) string {
 	b.Helper()
 	name := b.queue(id, nil)
-	if _, err := b.client.PauseQueue(b.Context(), &cloudtaskspb.PauseQueueRequest{Name: name}); err != nil {
-		b.Fatalf("pause: %v", err)
-	}
+	check.OK(b)(b.client.PauseQueue(b.Context(), &cloudtaskspb.PauseQueueRequest{Name: name}))
 	return name
 }
 
 func (b *bench) resume(queue string) {
 	b.Helper()
-	if _, err := b.client.ResumeQueue(b.Context(), &cloudtaskspb.ResumeQueueRequest{Name: queue}); err != nil {
-		b.Fatalf("resume: %v", err)
-	}
+	check.OK(b)(b.client.ResumeQueue(b.Context(), &cloudtaskspb.ResumeQueueRequest{Name: queue}))
 }
 
 // task is a POST to the target, named id in the queue, or unnamed for no id.
@@ -99,11 +103,15 @@ func (b *bench) try(queue string, task *cloudtaskspb.Task) error {
 
 func (b *bench) create(queue string, task *cloudtaskspb.Task) *cloudtaskspb.Task {
 	b.Helper()
-	made, err := b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task})
-	if err != nil {
-		b.Fatalf("create task: %v", err)
+	return check.Value(b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task}))(b)
+}
+
+// createSome creates n tasks, t0, t1 and so on.
+func (b *bench) createSome(queue string, n int) {
+	b.Helper()
+	for i := range n {
+		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
 	}
-	return made
 }
 
 func (b *bench) get(name string) (*cloudtaskspb.Task, error) {
@@ -114,6 +122,15 @@ func (b *bench) get(name string) (*cloudtaskspb.Task, error) {
 func (b *bench) settled(queue string) {
 	b.Helper()
 	b.eventually("an empty queue", func() bool { return b.server.Stats()[queue].Pending == 0 })
+}
+
+// answered waits until an answer to the task is recorded.
+func (b *bench) answered(name string) {
+	b.Helper()
+	b.eventually("one answer to be recorded", func() bool {
+		got, err := b.get(name)
+		return err == nil && got.ResponseCount == 1
+	})
 }
 
 func (b *bench) eventually(what string, holds func() bool) {
@@ -164,18 +181,10 @@ func newTarget(t testing.TB) *target {
 }
 
 func (tg *target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var body strings.Builder
-	buffer := make([]byte, 4096)
-	for {
-		n, err := r.Body.Read(buffer)
-		body.Write(buffer[:n])
-		if err != nil {
-			break
-		}
-	}
+	body, _ := io.ReadAll(r.Body)
 	tg.mu.Lock()
 	n, answer := len(tg.calls), tg.answer
-	tg.calls = append(tg.calls, call{time.Now(), r.Method, r.URL.RequestURI(), r.Host, r.Header.Clone(), body.String()})
+	tg.calls = append(tg.calls, call{time.Now(), r.Method, r.URL.RequestURI(), r.Host, r.Header.Clone(), string(body)})
 	tg.mu.Unlock()
 	if answer != nil {
 		answer(n, w, r)
@@ -201,7 +210,7 @@ func (tg *target) answers(f func(n int, w http.ResponseWriter, r *http.Request))
 func (tg *target) got() []call {
 	tg.mu.Lock()
 	defer tg.mu.Unlock()
-	return append([]call(nil), tg.calls...)
+	return slices.Clone(tg.calls)
 }
 
 func (b *bench) wait(n int) []call {

@@ -1,6 +1,7 @@
 package cloudtasks
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -44,7 +45,7 @@ type queue struct {
 	dispatched int
 }
 
-func (s *service) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueRequest) (*cloudtaskspb.Queue, error) {
+func (s *Server) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueRequest) (*cloudtaskspb.Queue, error) {
 	if err := checkLocation(r.GetParent()); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (s *service) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueRequ
 
 // UpdateQueue implements the RPC of that name: it creates a queue that does not
 // exist.
-func (s *service) UpdateQueue(_ context.Context, r *cloudtaskspb.UpdateQueueRequest) (*cloudtaskspb.Queue, error) {
+func (s *Server) UpdateQueue(_ context.Context, r *cloudtaskspb.UpdateQueueRequest) (*cloudtaskspb.Queue, error) {
 	if _, _, err := splitQueue(r.GetQueue().GetName()); err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (s *service) UpdateQueue(_ context.Context, r *cloudtaskspb.UpdateQueueRequ
 
 // open adds a queue and starts its dispatcher. The caller holds s.mu and knows
 // that no queue has that name.
-func (s *service) open(config *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
+func (s *Server) open(config *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 	now := time.Now()
 	if s.blocks.has(config.Name, now) {
 		return nil, errQueueRecent
@@ -136,8 +137,8 @@ func newConfig(from *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 		c.RetryConfig = &cloudtaskspb.RetryConfig{}
 	}
 	l := c.RateLimits
-	l.MaxDispatchesPerSecond = orDefault(l.MaxDispatchesPerSecond, maxPerSecond)
-	l.MaxConcurrentDispatches = orDefault(l.MaxConcurrentDispatches, defaultConcurrent)
+	l.MaxDispatchesPerSecond = cmp.Or(l.MaxDispatchesPerSecond, maxPerSecond)
+	l.MaxConcurrentDispatches = cmp.Or(l.MaxConcurrentDispatches, defaultConcurrent)
 	if err := checkRates(l); err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func copyField(to, from protoreflect.Message, path string) bool {
 	return true
 }
 
-func (s *service) GetQueue(_ context.Context, r *cloudtaskspb.GetQueueRequest) (*cloudtaskspb.Queue, error) {
+func (s *Server) GetQueue(_ context.Context, r *cloudtaskspb.GetQueueRequest) (*cloudtaskspb.Queue, error) {
 	q, err := s.find(r.GetName())
 	if err != nil {
 		return nil, err
@@ -188,16 +189,16 @@ func (s *service) GetQueue(_ context.Context, r *cloudtaskspb.GetQueueRequest) (
 	return q.snapshot(), nil
 }
 
-func (s *service) PauseQueue(_ context.Context, r *cloudtaskspb.PauseQueueRequest) (*cloudtaskspb.Queue, error) {
+func (s *Server) PauseQueue(_ context.Context, r *cloudtaskspb.PauseQueueRequest) (*cloudtaskspb.Queue, error) {
 	return s.change(r.GetName(), func(_ *queue, c *cloudtaskspb.Queue) { c.State = cloudtaskspb.Queue_PAUSED })
 }
 
-func (s *service) ResumeQueue(_ context.Context, r *cloudtaskspb.ResumeQueueRequest) (*cloudtaskspb.Queue, error) {
+func (s *Server) ResumeQueue(_ context.Context, r *cloudtaskspb.ResumeQueueRequest) (*cloudtaskspb.Queue, error) {
 	return s.change(r.GetName(), func(_ *queue, c *cloudtaskspb.Queue) { c.State = cloudtaskspb.Queue_RUNNING })
 }
 
 // PurgeQueue implements the RPC of that name; it takes effect at once.
-func (s *service) PurgeQueue(_ context.Context, r *cloudtaskspb.PurgeQueueRequest) (*cloudtaskspb.Queue, error) {
+func (s *Server) PurgeQueue(_ context.Context, r *cloudtaskspb.PurgeQueueRequest) (*cloudtaskspb.Queue, error) {
 	return s.change(r.GetName(), func(q *queue, c *cloudtaskspb.Queue) {
 		now := time.Now()
 		q.removeAll(now)
@@ -207,7 +208,7 @@ func (s *service) PurgeQueue(_ context.Context, r *cloudtaskspb.PurgeQueueReques
 
 // change runs edit on a copy of the queue's configuration, under its lock, and
 // returns the copy, which is the configuration from then on.
-func (s *service) change(name string, edit func(*queue, *cloudtaskspb.Queue)) (*cloudtaskspb.Queue, error) {
+func (s *Server) change(name string, edit func(*queue, *cloudtaskspb.Queue)) (*cloudtaskspb.Queue, error) {
 	q, err := s.find(name)
 	if err != nil {
 		return nil, err
@@ -222,7 +223,7 @@ func (s *service) change(name string, edit func(*queue, *cloudtaskspb.Queue)) (*
 
 // DeleteQueue implements the RPC of that name. Requests in flight run on and
 // their answers are ignored.
-func (s *service) DeleteQueue(_ context.Context, r *cloudtaskspb.DeleteQueueRequest) (*emptypb.Empty, error) {
+func (s *Server) DeleteQueue(_ context.Context, r *cloudtaskspb.DeleteQueueRequest) (*emptypb.Empty, error) {
 	if _, _, err := splitQueue(r.GetName()); err != nil {
 		return nil, err
 	}
@@ -242,7 +243,7 @@ func (s *service) DeleteQueue(_ context.Context, r *cloudtaskspb.DeleteQueueRequ
 }
 
 // ListQueues implements the RPC of that name, without filters.
-func (s *service) ListQueues(_ context.Context, r *cloudtaskspb.ListQueuesRequest) (*cloudtaskspb.ListQueuesResponse, error) {
+func (s *Server) ListQueues(_ context.Context, r *cloudtaskspb.ListQueuesRequest) (*cloudtaskspb.ListQueuesResponse, error) {
 	if err := checkLocation(r.GetParent()); err != nil {
 		return nil, err
 	}
@@ -266,7 +267,7 @@ func (s *service) ListQueues(_ context.Context, r *cloudtaskspb.ListQueuesReques
 }
 
 // find returns the queue with that full name, or the error of the RPC.
-func (s *service) find(name string) (*queue, error) {
+func (s *Server) find(name string) (*queue, error) {
 	if _, _, err := splitQueue(name); err != nil {
 		return nil, err
 	}

@@ -2,11 +2,11 @@ package cloudtasks_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/api/iterator"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -14,16 +14,14 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 func TestNewQueueGetsTheServicesDefaults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	name := b.queue("plain", &cloudtaskspb.Queue{})
-	got, err := b.client.GetQueue(t.Context(), &cloudtaskspb.GetQueueRequest{Name: name})
-	if err != nil {
-		t.Fatalf("get: %v", err)
-	}
+	got := check.Value(b.client.GetQueue(t.Context(), &cloudtaskspb.GetQueueRequest{Name: name}))(t)
 	want := &cloudtaskspb.Queue{
 		Name:       name,
 		State:      cloudtaskspb.Queue_RUNNING,
@@ -33,9 +31,7 @@ func TestNewQueueGetsTheServicesDefaults(t *testing.T) {
 			MinBackoff: durationpb.New(100 * time.Millisecond), MaxBackoff: durationpb.New(time.Hour),
 		},
 	}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("queue (-want +got):\n%s", diff)
-	}
+	check.Same(t, "queue", got, want, protocmp.Transform())
 }
 
 func TestUpdateQueueChangesOnlyWhatTheMaskNames(t *testing.T) {
@@ -52,10 +48,7 @@ func TestUpdateQueueChangesOnlyWhatTheMaskNames(t *testing.T) {
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: mask},
 		})
 	}
-	got, err := update("rate_limits.max_dispatches_per_second", "retry_config.max_attempts", "state")
-	if err != nil {
-		t.Fatalf("update: %v", err)
-	}
+	got := check.Value(update("rate_limits.max_dispatches_per_second", "retry_config.max_attempts", "state"))(t)
 	want := &cloudtaskspb.Queue{
 		Name:       name,
 		State:      cloudtaskspb.Queue_PAUSED, // output only
@@ -65,17 +58,11 @@ func TestUpdateQueueChangesOnlyWhatTheMaskNames(t *testing.T) {
 			MinBackoff: durationpb.New(time.Millisecond), MaxBackoff: durationpb.New(5 * time.Millisecond),
 		},
 	}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("after a masked update (-want +got):\n%s", diff)
-	}
-	if got, err = update(); err != nil {
-		t.Fatalf("update all: %v", err)
-	}
+	check.Same(t, "after a masked update", got, want, protocmp.Transform())
+	got = check.Value(update())(t)
 	want.RateLimits.MaxConcurrentDispatches = 3
 	want.RetryConfig.MinBackoff, want.RetryConfig.MaxBackoff = durationpb.New(100*time.Millisecond), durationpb.New(time.Hour)
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("after an update without mask (-want +got):\n%s", diff)
-	}
+	check.Same(t, "after an update without mask", got, want, protocmp.Transform())
 	for _, path := range []string{"colour", "name.length", "retry_config.colour", "http_target.header_overrides.header"} {
 		_, err := update(path)
 		b.want(err, codes.InvalidArgument, path)
@@ -86,14 +73,10 @@ func TestUpdateQueueCreatesAQueueThatIsAbsentButNotOneJustDeleted(t *testing.T) 
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	queue := &cloudtaskspb.Queue{Name: location + "/queues/new"}
-	if _, err := b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{Queue: queue}); err != nil {
-		t.Fatalf("update: %v", err)
-	}
+	check.OK(t)(b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{Queue: queue}))
 	b.create(queue.Name, b.task(queue.Name, "works"))
 	b.wait(1)
-	if err := b.client.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: queue.Name}); err != nil {
-		t.Fatalf("delete: %v", err)
-	}
+	check.OK(t)(b.client.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: queue.Name}))
 	_, err := b.client.UpdateQueue(t.Context(), &cloudtaskspb.UpdateQueueRequest{Queue: queue})
 	b.want(err, codes.FailedPrecondition, "existed too recently")
 }
@@ -103,9 +86,7 @@ func TestDeletedQueueNameIsFreeWithoutATombstone(t *testing.T) {
 	b := newBench(t, cloudtasks.Options{QueueTombstone: cloudtasks.NoWindow})
 	name := b.pausedQueue("again")
 	b.create(name, b.task(name, "lost"))
-	if err := b.client.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: name}); err != nil {
-		t.Fatalf("delete: %v", err)
-	}
+	check.OK(t)(b.client.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: name}))
 	b.queue("again", nil)
 	b.create(name, b.task(name, "lost")) // a new queue knows no old names
 	b.wait(1)
@@ -116,15 +97,11 @@ func TestListQueuesPagesInOrderWithinOneLocation(t *testing.T) {
 	b := newBench(t, cloudtasks.Options{})
 	var want []string
 	for _, id := range []string{"c", "a", "e", "b", "d"} {
-		b.queue(id, nil)
+		want = append(want, b.queue(id, nil))
 	}
-	for _, id := range []string{"a", "b", "c", "d", "e"} {
-		want = append(want, location+"/queues/"+id)
-	}
+	slices.Sort(want)
 	elsewhere := location + "2"
-	if _, err := b.client.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: elsewhere, Queue: &cloudtaskspb.Queue{Name: elsewhere + "/queues/a"}}); err != nil {
-		t.Fatalf("create: %v", err)
-	}
+	check.OK(t)(b.client.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: elsewhere, Queue: &cloudtaskspb.Queue{Name: elsewhere + "/queues/a"}}))
 	pages := iterator.NewPager(b.client.ListQueues(t.Context(), &cloudtaskspb.ListQueuesRequest{Parent: location}), 2, "")
 	var got []string
 	var sizes []int
@@ -139,12 +116,8 @@ func TestListQueuesPagesInOrderWithinOneLocation(t *testing.T) {
 			got = append(got, q.Name)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("queues (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]int{2, 2, 1}, sizes); diff != "" {
-		t.Errorf("page sizes (-want +got):\n%s", diff)
-	}
+	check.Same(t, "queues", got, want)
+	check.Same(t, "page sizes", sizes, []int{2, 2, 1})
 	_, err := b.client.ListQueues(t.Context(), &cloudtaskspb.ListQueuesRequest{Parent: location, Filter: "state: PAUSED"}).Next()
 	b.want(err, codes.Unimplemented, "filters")
 }
@@ -155,28 +128,20 @@ func TestPausedQueueHoldsItsTasksUntilResumed(t *testing.T) {
 	paused, running := b.pausedQueue("paused"), b.queue("running", nil)
 	b.create(paused, b.task(paused, "held"))
 	b.create(running, b.task(running, "free"))
-	if got := b.wait(1)[0].body; got != "body of free" {
-		t.Errorf("got %q dispatched, want only the task of the running queue", got)
-	}
+	check.Equal(t, "dispatched (only the task of the running queue)", b.wait(1)[0].body, "body of free")
 	b.settled(running)
-	if got := b.server.Stats()[paused]; got.Dispatched != 0 || got.Pending != 1 {
-		t.Errorf("got %+v, want nothing dispatched and one task pending", got)
-	}
+	check.Equal(t, "tasks of the paused queue", b.server.Stats()[paused], cloudtasks.QueueStats{Created: 1, Pending: 1})
 	b.resume(paused)
 	b.settled(paused)
 }
 
 func TestPurgeBurnsTheNamesOfAllTasks(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	b.create(queue, b.task(queue, "one"))
 	b.create(queue, b.task(queue, "two"))
 	before := time.Now().Truncate(time.Microsecond)
-	got, err := b.client.PurgeQueue(t.Context(), &cloudtaskspb.PurgeQueueRequest{Name: queue})
-	if err != nil {
-		t.Fatalf("purge: %v", err)
-	}
+	got := check.Value(b.client.PurgeQueue(t.Context(), &cloudtaskspb.PurgeQueueRequest{Name: queue}))(t)
 	if at := got.PurgeTime.AsTime(); at.Before(before) || at.After(time.Now()) {
 		t.Errorf("got purge time %v, want the time of the call", at)
 	}

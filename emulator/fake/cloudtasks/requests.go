@@ -1,6 +1,7 @@
 package cloudtasks
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -95,7 +96,7 @@ func ignored(header string) bool {
 
 // audience is the audience of a task's token: the URL where none was set.
 func audience(r *cloudtaskspb.HttpRequest) string {
-	return orDefault(r.GetOidcToken().GetAudience(), r.GetUrl())
+	return cmp.Or(r.GetOidcToken().GetAudience(), r.GetUrl())
 }
 
 // dispatchHeaders are the headers of the attempt about to start. The caller holds

@@ -16,6 +16,7 @@
 package cloudtasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,17 +80,13 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Server is a running emulator. Make one with [Start].
+// Server is a running emulator and answers its RPCs. Make one with [Start].
 type Server struct {
+	cloudtaskspb.UnimplementedCloudTasksServer
+
 	addr   string
-	svc    *service
 	stop   context.CancelFunc
 	served chan struct{}
-}
-
-// service answers the RPCs; it holds all state there is.
-type service struct {
-	cloudtaskspb.UnimplementedCloudTasksServer
 
 	window, tombstone time.Duration
 	tokens            TokenSource
@@ -107,53 +104,40 @@ type service struct {
 // Start listens and serves until [Server.Close] is called or ctx ends. The error
 // says which option is wrong or why the address cannot be had.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	svc, err := newService(o)
-	if err != nil {
-		return nil, err
-	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", orDefault(o.Addr, "127.0.0.1:0"))
-	if err != nil {
-		return nil, fmt.Errorf("listen for Cloud Tasks: %w", err)
-	}
-	run, stop := context.WithCancel(ctx)
-	svc.launch = func(q *queue) { svc.work.Go(func() { svc.dispatch(run, q) }) }
-	server := grpc.NewServer(grpc.WaitForHandlers(true))
-	cloudtaskspb.RegisterCloudTasksServer(server, svc)
-	context.AfterFunc(run, server.Stop)
-	s := &Server{addr: listener.Addr().String(), svc: svc, stop: stop, served: make(chan struct{})}
-	go func() {
-		defer close(s.served)
-		if err := server.Serve(listener); err != nil && run.Err() == nil {
-			svc.log.Error("Cloud Tasks emulator stopped serving", "error", err)
-		}
-	}()
-	return s, nil
-}
-
-func newService(o Options) (*service, error) {
 	if o.DedupWindow < NoWindow || o.DedupWindow > maxDedupWindow {
 		return nil, fmt.Errorf("DedupWindow is %v: want at most %v, or NoWindow", o.DedupWindow, maxDedupWindow)
 	}
 	if o.QueueTombstone < NoWindow {
 		return nil, fmt.Errorf("QueueTombstone is %v: want a positive duration, or NoWindow", o.QueueTombstone)
 	}
-	return &service{
-		window:    orDefault(o.DedupWindow, defaultDedupWindow),
-		tombstone: orDefault(o.QueueTombstone, defaultTombstone),
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
+	if err != nil {
+		return nil, fmt.Errorf("listen for Cloud Tasks: %w", err)
+	}
+	run, stop := context.WithCancel(ctx)
+	s := &Server{
+		addr:      listener.Addr().String(),
+		stop:      stop,
+		served:    make(chan struct{}),
+		window:    cmp.Or(o.DedupWindow, defaultDedupWindow),
+		tombstone: cmp.Or(o.QueueTombstone, defaultTombstone),
 		tokens:    o.Tokens,
 		client:    newClient(o.Client),
-		log:       orDefault(o.Log, slog.New(slog.DiscardHandler)),
+		log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		queues:    make(map[string]*queue),
-	}, nil
-}
-
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
 	}
-	return value
+	s.SetFaults(Faults{})
+	s.launch = func(q *queue) { s.work.Go(func() { s.dispatch(run, q) }) }
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	cloudtaskspb.RegisterCloudTasksServer(server, s)
+	context.AfterFunc(run, server.Stop)
+	go func() {
+		defer close(s.served)
+		if err := server.Serve(listener); err != nil && run.Err() == nil {
+			s.log.Error("Cloud Tasks emulator stopped serving", "error", err)
+		}
+	}()
+	return s, nil
 }
 
 // Client returns the ordinary client of Cloud Tasks for the emulator. The caller
@@ -171,8 +155,8 @@ func (s *Server) Addr() string { return s.addr }
 func (s *Server) Close() {
 	s.stop()
 	<-s.served
-	s.svc.work.Wait()
-	s.svc.client.CloseIdleConnections()
+	s.work.Wait()
+	s.client.CloseIdleConnections()
 }
 
 // QueueStats counts what happened to one queue since it was created.
@@ -188,10 +172,10 @@ type QueueStats struct {
 
 // Stats returns the counters of every queue, by its full resource name.
 func (s *Server) Stats() map[string]QueueStats {
-	s.svc.mu.RLock()
-	defer s.svc.mu.RUnlock()
-	all := make(map[string]QueueStats, len(s.svc.queues))
-	for name, q := range s.svc.queues {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	all := make(map[string]QueueStats, len(s.queues))
+	for name, q := range s.queues {
 		all[name] = q.stats()
 	}
 	return all

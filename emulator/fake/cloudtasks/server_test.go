@@ -12,8 +12,7 @@ import (
 
 func TestCloseCancelsDeliveriesInFlight(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
 	left := make(chan struct{})
 	b.target.answers(func(_ int, _ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()

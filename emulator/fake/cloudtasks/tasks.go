@@ -39,7 +39,6 @@ type task struct {
 	createdAt time.Time
 
 	dueAt      time.Time // of the next attempt, or of the one in flight
-	place      int       // in the queue's schedule
 	inFlight   int       // deliveries without an answer yet
 	dispatches int       // attempts started
 	responses  int       // attempts answered
@@ -49,7 +48,7 @@ type task struct {
 	last       *cloudtaskspb.Attempt // replaced, never changed: answers share it
 }
 
-func (s *service) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
+func (s *Server) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
 	fault := s.faults.Load()
 	if fault.unavailable() {
 		return nil, errUnavailable
@@ -80,7 +79,7 @@ func (s *service) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequ
 
 // newTask returns the stored form of a task that a caller sent, or an error.
 func newTask(queue string, from *cloudtaskspb.Task, now time.Time) (*task, error) {
-	t := &task{place: notDue, deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
+	t := &task{deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
 	var err error
 	if t.name, t.id, err = nameTask(queue, from.GetName()); err != nil {
 		return nil, err
@@ -142,7 +141,7 @@ func scheduleTime(asked *timestamppb.Timestamp, now time.Time) (time.Time, error
 
 // checkAccount asks for a token to learn whether the task's account exists. The
 // code is recorded from the service; the text is ours.
-func (s *service) checkAccount(ctx context.Context, r *cloudtaskspb.HttpRequest) error {
+func (s *Server) checkAccount(ctx context.Context, r *cloudtaskspb.HttpRequest) error {
 	wanted := r.GetOidcToken()
 	if wanted == nil {
 		return nil
@@ -182,7 +181,7 @@ func (q *queue) add(t *task, view cloudtaskspb.Task_View, lost bool) (*cloudtask
 	q.tasks[t.id] = t
 	q.created++
 	q.due.add(t)
-	if t.place == 0 { // otherwise the dispatcher waits for an earlier one anyway
+	if q.due[0] == t { // otherwise the dispatcher waits for an earlier one anyway
 		q.poke()
 	}
 	return t.message(view), nil
@@ -196,7 +195,7 @@ func (q *queue) end(t *task, now time.Time) {
 }
 
 // withTask runs do on the named task, under the lock of its queue.
-func (s *service) withTask(name string, do func(*queue, *task)) error {
+func (s *Server) withTask(name string, do func(*queue, *task)) error {
 	owner, id, err := splitTask(name)
 	if err != nil {
 		return err
@@ -218,20 +217,20 @@ func (s *service) withTask(name string, do func(*queue, *task)) error {
 	return errNoEntity
 }
 
-func (s *service) GetTask(_ context.Context, r *cloudtaskspb.GetTaskRequest) (m *cloudtaskspb.Task, err error) {
+func (s *Server) GetTask(_ context.Context, r *cloudtaskspb.GetTaskRequest) (m *cloudtaskspb.Task, err error) {
 	err = s.withTask(r.GetName(), func(_ *queue, t *task) { m = t.message(r.GetResponseView()) })
 	return m, err
 }
 
 // DeleteTask implements the RPC of that name. A request in flight runs on and its
 // answer is ignored.
-func (s *service) DeleteTask(_ context.Context, r *cloudtaskspb.DeleteTaskRequest) (*emptypb.Empty, error) {
+func (s *Server) DeleteTask(_ context.Context, r *cloudtaskspb.DeleteTaskRequest) (*emptypb.Empty, error) {
 	err := s.withTask(r.GetName(), func(q *queue, t *task) { q.end(t, time.Now()) })
 	return &emptypb.Empty{}, err
 }
 
 // RunTask implements the RPC of that name.
-func (s *service) RunTask(_ context.Context, r *cloudtaskspb.RunTaskRequest) (m *cloudtaskspb.Task, err error) {
+func (s *Server) RunTask(_ context.Context, r *cloudtaskspb.RunTaskRequest) (m *cloudtaskspb.Task, err error) {
 	err = s.withTask(r.GetName(), func(q *queue, t *task) {
 		q.due.drop(t)
 		t.dueAt = time.Now().Truncate(time.Microsecond)
@@ -242,7 +241,7 @@ func (s *service) RunTask(_ context.Context, r *cloudtaskspb.RunTaskRequest) (m 
 	return m, err
 }
 
-func (s *service) ListTasks(_ context.Context, r *cloudtaskspb.ListTasksRequest) (*cloudtaskspb.ListTasksResponse, error) {
+func (s *Server) ListTasks(_ context.Context, r *cloudtaskspb.ListTasksRequest) (*cloudtaskspb.ListTasksResponse, error) {
 	q, err := s.find(r.GetParent())
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -25,14 +24,10 @@ func TestNameIsBurntBySuccessExhaustionDeleteAndPurgeForTheWindowOnly(t *testing
 		{"success", func(b *bench, queue, _ string) { b.resume(queue) }},
 		{"exhaustion", func(b *bench, queue, _ string) { b.target.statuses(500, 500); b.resume(queue) }},
 		{"delete", func(b *bench, _, task string) {
-			if err := b.client.DeleteTask(b.Context(), &cloudtaskspb.DeleteTaskRequest{Name: task}); err != nil {
-				b.Fatalf("delete: %v", err)
-			}
+			check.OK(b)(b.client.DeleteTask(b.Context(), &cloudtaskspb.DeleteTaskRequest{Name: task}))
 		}},
 		{"purge", func(b *bench, queue, _ string) {
-			if _, err := b.client.PurgeQueue(b.Context(), &cloudtaskspb.PurgeQueueRequest{Name: queue}); err != nil {
-				b.Fatalf("purge: %v", err)
-			}
+			check.OK(b)(b.client.PurgeQueue(b.Context(), &cloudtaskspb.PurgeQueueRequest{Name: queue}))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -61,29 +56,22 @@ func TestNameIsBurntBySuccessExhaustionDeleteAndPurgeForTheWindowOnly(t *testing
 
 func TestUnnamedTasksGetUniqueNames(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	first, second := b.create(queue, b.task(queue, "")), b.create(queue, b.task(queue, ""))
 	if first.Name == second.Name || !strings.HasPrefix(first.Name, queue+"/tasks/") {
 		t.Errorf("got names %q and %q, want two different ones of the queue", first.Name, second.Name)
 	}
-	if _, err := b.get(first.Name); err != nil {
-		t.Errorf("get by the made-up name: %v", err)
-	}
+	check.OK(t)(b.get(first.Name))
 }
 
 func TestOnlyTheFullViewHasTheBody(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	name := b.create(queue, b.task(queue, "x")).Name
 	for view, want := range map[cloudtaskspb.Task_View]string{
 		cloudtaskspb.Task_VIEW_UNSPECIFIED: "", cloudtaskspb.Task_BASIC: "", cloudtaskspb.Task_FULL: "body of x",
 	} {
-		got, err := b.client.GetTask(t.Context(), &cloudtaskspb.GetTaskRequest{Name: name, ResponseView: view})
-		if err != nil {
-			t.Fatalf("get: %v", err)
-		}
+		got := check.Value(b.client.GetTask(t.Context(), &cloudtaskspb.GetTaskRequest{Name: name, ResponseView: view}))(t)
 		if body := string(got.GetHttpRequest().GetBody()); body != want || got.GetHttpRequest().Url == "" {
 			t.Errorf("view %v: got body %q, want %q and the URL", view, body, want)
 		}
@@ -96,8 +84,7 @@ func TestOnlyTheFullViewHasTheBody(t *testing.T) {
 
 func TestStoredTaskHasItsTimesAndDefaults(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	before := time.Now()
 	got := b.create(queue, b.task(queue, "x"))
 	if at := got.CreateTime.AsTime(); at.Nanosecond() != 0 || at.After(time.Now()) || before.Sub(at) > time.Second {
@@ -118,8 +105,7 @@ func TestStoredTaskHasItsTimesAndDefaults(t *testing.T) {
 
 func TestListTasksPagesThroughAll(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	want := make(map[string]bool)
 	for i := range 7 {
 		want[b.create(queue, b.task(queue, fmt.Sprint("t", i))).Name] = true
@@ -130,17 +116,14 @@ func TestListTasksPagesThroughAll(t *testing.T) {
 	for _, task := range drain(t, it.Next) {
 		got[task.Name] = true
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("tasks (-want +got):\n%s", diff)
-	}
+	check.Same(t, "tasks", got, want)
 	_, err := b.client.ListTasks(t.Context(), &cloudtaskspb.ListTasksRequest{Parent: queue, PageToken: "?"}).Next()
 	b.want(err, codes.InvalidArgument, "page_token")
 }
 
 func TestCreateTaskRefusesWhatTheRequestCannotHave(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, cloudtasks.Options{})
-	queue := b.pausedQueue("q")
+	b, queue := paused(t)
 	for _, c := range []struct {
 		text string
 		edit func(*cloudtaskspb.Task)
@@ -194,9 +177,7 @@ func TestTasksCarryAnOIDCTokenOfTheirAccountAndAudience(t *testing.T) {
 		check.Equal(t, "answer", c.header.Get("Authorization"), want)
 	}
 	b.want(b.try(queue, withToken(b.task(queue, "x"), "nobody@p", "")), codes.NotFound, "nobody@p")
-	if got := b.server.Stats()[queue].Created; got != 2 {
-		t.Errorf("got %d tasks created, want 2: the refused one is not stored", got)
-	}
+	check.Equal(t, "tasks created (the refused one is not stored)", b.server.Stats()[queue].Created, 2)
 	bare := newBench(t, cloudtasks.Options{})
 	q := bare.pausedQueue("q")
 	bare.want(bare.try(q, withToken(bare.task(q, "x"), "caller@p", "")), codes.FailedPrecondition, "TokenSource")

@@ -1,14 +1,12 @@
 package cloudtasks
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -22,13 +20,9 @@ func TestBackoffDoublesThenGrowsLinearlyThenStays(t *testing.T) {
 		got = append(got, backoff(c, n+1).Seconds())
 	}
 	want := []float64{10, 20, 40, 80, 160, 240, 300, 300} // the proto's own example
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("backoff (-want +got):\n%s", diff)
-	}
+	check.Same(t, "backoff", got, want)
 	c.MaxDoublings = 16
-	if got, want := backoff(c, 1_000_000), 300*time.Second; got != want {
-		t.Errorf("got %v for a millionth retry, want %v", got, want)
-	}
+	check.Equal(t, "a millionth retry", backoff(c, 1_000_000), 300*time.Second)
 }
 
 func TestRetriesEndOnlyWhenEveryLimitThatIsSetIsReached(t *testing.T) {
@@ -53,7 +47,7 @@ func TestRetriesEndOnlyWhenEveryLimitThatIsSetIsReached(t *testing.T) {
 		{"no limit but retention", -1, 0, 1, 31 * 24 * time.Hour, true},
 	} {
 		config := &cloudtaskspb.RetryConfig{MaxAttempts: c.attempts, MaxRetryDuration: durationpb.New(c.duration)}
-		check.Equal(t, fmt.Sprintf("%s", c.name), exhausted(config, c.made, start, start, start.Add(c.after)), c.want)
+		check.Equal(t, c.name, exhausted(config, c.made, start, start, start.Add(c.after)), c.want)
 	}
 }
 
@@ -63,9 +57,7 @@ func TestBackoffIsCutToWholeSecondsFromOneSecondUp(t *testing.T) {
 	fillRetry(c)
 	got := []time.Duration{c.MinBackoff.AsDuration(), c.MaxBackoff.AsDuration(), c.MaxRetryDuration.AsDuration()}
 	want := []time.Duration{250 * time.Millisecond, 2 * time.Second, 3 * time.Second}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("durations (-want +got):\n%s", diff)
-	}
+	check.Same(t, "durations", got, want)
 }
 
 func TestPaceIsATokenBucket(t *testing.T) {
@@ -73,14 +65,10 @@ func TestPaceIsATokenBucket(t *testing.T) {
 	now := time.Now()
 	p := newPace(10, 3, now)
 	for range 3 {
-		if got := p.wait(now); got != 0 {
-			t.Fatalf("got a wait of %v with tokens left, want none", got)
-		}
+		check.Equal(t, "the wait with tokens left", p.wait(now), 0)
 		p.take()
 	}
-	if got, want := p.wait(now), 100*time.Millisecond; got != want {
-		t.Errorf("got a wait of %v after the burst, want %v", got, want)
-	}
+	check.Equal(t, "the wait after the burst", p.wait(now), 100*time.Millisecond)
 	now = now.Add(time.Hour)
 	for range 3 {
 		p.take()
@@ -100,16 +88,12 @@ func TestOverloadHalvesThePaceAndSuccessRestoresIt(t *testing.T) {
 		p.heed(answer{status: status, answered: true}, now)
 		shares = append(shares, p.share)
 	}
-	if diff := cmp.Diff([]float64{1, .5, .25, .125, .125, .1875}, shares); diff != "" {
-		t.Errorf("share of the rate after 500, 429, 503, 503, 503, 200 (-want +got):\n%s", diff)
-	}
+	check.Same(t, "share of the rate after 500, 429, 503, 503, 503, 200", shares, []float64{1, .5, .25, .125, .125, .1875})
 	if p.wait(now) == 0 {
 		t.Error("got no wait after overload, want the burst to be gone")
 	}
 	p.heed(answer{status: 503, retryAfter: time.Minute}, now)
-	if got := p.wait(now); got != longestHold {
-		t.Errorf("got a hold of %v for Retry-After 60, want %v", got, longestHold)
-	}
+	check.Equal(t, "the hold for Retry-After: 60", p.wait(now), longestHold)
 }
 
 func TestRetryAfterIsSecondsOrADate(t *testing.T) {
@@ -149,7 +133,7 @@ func TestScheduleGivesTheEarliestOfThoseLeft(t *testing.T) {
 	var s schedule
 	var all []*task
 	for _, ms := range rand.Perm(100) {
-		one := &task{place: notDue, dueAt: start.Add(time.Duration(ms) * time.Millisecond)}
+		one := &task{dueAt: start.Add(time.Duration(ms) * time.Millisecond)}
 		all = append(all, one)
 		s.add(one)
 	}
@@ -164,7 +148,7 @@ func TestScheduleGivesTheEarliestOfThoseLeft(t *testing.T) {
 	}
 	for last := start; len(s) > 0; {
 		got := s.earliest()
-		if !left[got] || got.dueAt.Before(last) || got.place != notDue {
+		if !left[got] || got.dueAt.Before(last) {
 			t.Fatalf("got the task of %v after that of %v, dropped %v, want the next one left", got.dueAt.Sub(start), last.Sub(start), !left[got])
 		}
 		delete(left, got)
@@ -189,9 +173,7 @@ func TestFaultsDrawCopiesAndDelaysFromTheirRanges(t *testing.T) {
 			}
 		}
 	}
-	if diff := cmp.Diff(map[int]bool{1: true, 2: true, 3: true}, counts); diff != "" {
-		t.Errorf("numbers of copies (-want +got):\n%s", diff)
-	}
+	check.Same(t, "numbers of copies", counts, map[int]bool{1: true, 2: true, 3: true})
 	if len(pauses) < 100 {
 		t.Errorf("got %d different delays in 100 draws, want a new one for every copy", len(pauses))
 	}
@@ -199,19 +181,11 @@ func TestFaultsDrawCopiesAndDelaysFromTheirRanges(t *testing.T) {
 
 func TestDeletedQueueTakesNoTask(t *testing.T) {
 	t.Parallel()
-	s, err := Start(t.Context(), Options{})
-	check.OK(t)(err)
+	s := check.Value(Start(t.Context(), Options{}))(t)
 	t.Cleanup(s.Close)
 	const location = "projects/p/locations/l"
-	if _, err := s.svc.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: location + "/queues/q"}}); err != nil {
-		t.Fatal(err)
-	}
-	q, err := s.svc.find(location + "/queues/q") // as CreateTask does, just before
-	check.OK(t)(err)
-	if _, err := s.svc.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := q.add(&task{id: "x", place: notDue, request: &cloudtaskspb.HttpRequest{}}, cloudtaskspb.Task_BASIC, false); !errors.Is(err, errNoQueue) {
-		t.Errorf("got %v, want %v", err, errNoQueue)
-	}
+	check.OK(t)(s.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: location + "/queues/q"}}))
+	q := check.Value(s.find(location + "/queues/q"))(t) // as CreateTask does, just before
+	check.OK(t)(s.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}))
+	check.Err(t, "a task of a deleted queue", errNoQueue)(q.add(&task{id: "x", request: &cloudtaskspb.HttpRequest{}}, cloudtaskspb.Task_BASIC, false))
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,9 +35,6 @@ func (i *Issuer) keep(g grant) (code string) {
 	code, g.until = rand.Text(), i.now().Add(codeLasts)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.codes == nil {
-		i.codes = make(map[string]grant)
-	}
 	i.codes[code] = g
 	return code
 }
@@ -91,9 +87,7 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 		ok = ok && base64.RawURLEncoding.EncodeToString(sum[:]) == g.challenge && r.PostFormValue("redirect_uri") == g.redirect
 	}
 	if !ok {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_grant"}) // fails only if the caller has left
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
 		return
 	}
 	claims := i.claims(g.email, g.audience)
@@ -105,7 +99,7 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	writeJSON(w, map[string]any{"access_token": rand.Text(), "token_type": "Bearer", "expires_in": int(i.after / time.Second), "id_token": token})
+	writeJSON(w, http.StatusOK, map[string]any{"access_token": rand.Text(), "token_type": "Bearer", "expires_in": int(i.after / time.Second), "id_token": token})
 }
 
 // SetControl leads the paths under /control/ to the emulator's control address, such as http://127.0.0.1:7070.

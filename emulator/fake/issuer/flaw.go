@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,12 @@ func (i *Issuer) FlawedToken(email, audience string, flaw Flaw) (string, error) 
 		return "", err
 	}
 	return k.flawed(i.claims(email, audience), flaw)
+}
+
+// FlawedUserToken returns a user's token with one flaw, for tests. [EmailNotVerified] and [NoEmail] do not
+// change it.
+func (i *Issuer) FlawedUserToken(userID int64, audience string, flaw Flaw) (string, error) {
+	return i.signingKey().flawed(i.bareClaims(strconv.FormatInt(userID, 10), audience), flaw)
 }
 
 // flawed signs the claims with one flaw.

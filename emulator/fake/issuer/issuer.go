@@ -12,8 +12,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +70,7 @@ func Start(o Options) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Issuer{algorithm: o.Algorithm, key: k, accounts: map[string]bool{}, before: o.Span, after: cmp.Or(o.Span, lifetime), now: o.Now}
+	i := &Issuer{algorithm: o.Algorithm, key: k, accounts: map[string]bool{}, codes: map[string]grant{}, before: o.Span, after: cmp.Or(o.Span, lifetime), now: o.Now}
 	if i.now == nil {
 		i.now = time.Now
 	}
@@ -133,6 +135,26 @@ func (i *Issuer) Token(ctx context.Context, email, audience string) (string, err
 	return k.sign(i.claims(email, audience))
 }
 
+// Mint returns a token for the audience without an account. The claims given replace the usual ones. It is for
+// tests of authorisation: the issuer's server has no path to it, and no deployed code imports this package.
+func (i *Issuer) Mint(audience string, claims map[string]any) (string, error) {
+	all := i.bareClaims(subject(""), audience)
+	maps.Copy(all, claims)
+	return i.signingKey().sign(all)
+}
+
+// UserToken returns a token for the audience whose holder is the user: "sub" is the user's id in decimal, and
+// there is no e-mail. Every user is known. It is valid as long as a token of [Issuer.Token].
+func (i *Issuer) UserToken(userID int64, audience string) (string, error) {
+	return i.signingKey().sign(i.bareClaims(strconv.FormatInt(userID, 10), audience))
+}
+
+func (i *Issuer) signingKey() key {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.key
+}
+
 func (i *Issuer) keyFor(email string) (key, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -144,10 +166,16 @@ func (i *Issuer) keyFor(email string) (key, error) {
 
 // claims returns the claims of Google's tokens for service accounts.
 func (i *Issuer) claims(email, audience string) jwt.MapClaims {
+	claims := i.bareClaims(subject(email), audience)
+	claims["azp"], claims["email"], claims["email_verified"] = email, email, true
+	return claims
+}
+
+// bareClaims returns the claims of a holder without an e-mail.
+func (i *Issuer) bareClaims(holder, audience string) jwt.MapClaims {
 	now := time.Now()
 	return jwt.MapClaims{
-		"iss": i.URL(), "aud": audience, "azp": email, "sub": subject(email),
-		"email": email, "email_verified": true,
+		"iss": i.URL(), "aud": audience, "sub": holder,
 		"iat": now.Add(-i.before).Unix(), "exp": now.Add(i.after).Unix(),
 	}
 }
@@ -163,7 +191,7 @@ func subject(email string) string {
 // exist here.
 func (i *Issuer) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 	url := "http://" + r.Host
-	writeJSON(w, map[string]any{
+	writeJSON(w, http.StatusOK, map[string]any{
 		"issuer":                                url,
 		"jwks_uri":                              url + "/jwks",
 		"authorization_endpoint":                url + "/authorize",
@@ -177,10 +205,11 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 
 func (i *Issuer) serveKeys(w http.ResponseWriter, _ *http.Request) {
 	i.keyFetches.Add(1)
-	writeJSON(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.signingKey().public()}})
+	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.signingKey().public()}})
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
+func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // fails only if the caller has left
 }

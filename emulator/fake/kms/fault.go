@@ -5,9 +5,9 @@ import (
 	"encoding/asn1"
 	"math/big"
 
-	"cloud.google.com/go/kms/apiv1/kmspb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // Fault is one kind of wrong answer.
@@ -70,17 +70,12 @@ func (f Fault) encode(r, s *big.Int) ([]byte, error) {
 	return der, err
 }
 
-// after changes a complete answer.
-func (f Fault) after(answer *kmspb.AsymmetricSignResponse) *kmspb.AsymmetricSignResponse {
+// damage changes the name or the checksum in an answer, if the fault does.
+func (f Fault) damage(name *string, sum *wrapperspb.Int64Value) {
 	switch f {
 	case BadChecksum:
-		answer.SignatureCrc32C.Value ^= 1
-	case NoChecksum:
-		answer.SignatureCrc32C = nil
-	case Unverified:
-		answer.VerifiedDigestCrc32C = false
+		sum.Value ^= 1
 	case AnotherName:
-		answer.Name += "0"
+		*name += "0"
 	}
-	return answer
 }

@@ -7,6 +7,8 @@ package kms
 import (
 	"context"
 	"crypto/ecdsa"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
@@ -35,12 +37,17 @@ type Server struct {
 	addr   string
 
 	mu    sync.Mutex
-	keys  map[string]*ecdsa.PrivateKey
-	shown map[string]bool // versions of which nobody here may sign
-	macs  map[string][]byte
+	keys  map[string]version
 	delay time.Duration
 
 	*faultswitch.Switch[Fault]
+}
+
+// version is the first version of a key: one to sign with, or one to make MACs with.
+type version struct {
+	signing *ecdsa.PrivateKey
+	shown   bool // nobody here may sign with it
+	mac     []byte
 }
 
 // Start serves on a free port of 127.0.0.1 until [Server.Close].
@@ -49,7 +56,7 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen as Cloud KMS: %w", err)
 	}
-	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, shown: map[string]bool{}, macs: map[string][]byte{}, Switch: faultswitch.New[Fault]()}
+	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]version{}, Switch: faultswitch.New[Fault]()}
 	kmspb.RegisterKeyManagementServiceServer(s.server, s)
 	go func() { _ = s.server.Serve(l) }() // ends with Close
 	return s, nil
@@ -66,28 +73,28 @@ func (s *Server) Close() {
 
 // Add adds a key as the first version of the named key, and returns the version's full name.
 func (s *Server) Add(name string, key *ecdsa.PrivateKey) string {
-	version := Version(name)
+	return s.put(name, version{signing: key})
+}
+
+func (s *Server) put(name string, v version) string {
+	full := Version(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keys[version] = key
-	return version
+	s.keys[full] = v
+	return full
 }
 
 // Show is [Server.Add] for a key of which the callers of this server may read the public half and may not sign:
 // the right to sign is granted elsewhere.
 func (s *Server) Show(name string, key *ecdsa.PrivateKey) string {
-	version := s.Add(name, key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shown[version] = true
-	return version
+	return s.put(name, version{signing: key, shown: true})
 }
 
 // Import adds the key of one name under another name too, as an imported key, and returns the version's
 // full name.
 func (s *Server) Import(from, name string) string {
-	key, _, _ := s.now(Version(from))
-	return s.Add(name, key)
+	v, _, _ := s.now(Version(from))
+	return s.Add(name, v.signing)
 }
 
 // Version returns the full name of the first version of a key.
@@ -95,7 +102,7 @@ func Version(name string) string {
 	return "projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + name + "/cryptoKeyVersions/1"
 }
 
-func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release <-chan struct{}) {
+func (s *Server) now(name string) (v version, f Fault, release <-chan struct{}) {
 	f, release = s.Current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,15 +118,16 @@ func (s *Server) SetDelay(d time.Duration) {
 
 // AsymmetricSign implements the call. Half of the signatures have the higher s, as those of KMS do.
 func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
-	key, fault, release := s.now(q.GetName())
+	v, fault, release := s.now(q.GetName())
+	key := v.signing
 	digest := q.GetDigest().GetSha256()
 	s.Record(hex.EncodeToString(digest))
 	s.mu.Lock()
 	delay := s.delay
-	if s.shown[q.GetName()] {
+	s.mu.Unlock()
+	if v.shown {
 		fault = Forbidden
 	}
-	s.mu.Unlock()
 	select {
 	case <-time.After(delay):
 	case <-ctx.Done():
@@ -143,10 +151,15 @@ func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequ
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return fault.after(&kmspb.AsymmetricSignResponse{
+	answer := &kmspb.AsymmetricSignResponse{
 		Name: q.GetName(), Signature: signature, SignatureCrc32C: wrapperspb.Int64(checksum(signature)),
-		VerifiedDigestCrc32C: q.GetDigestCrc32C() != nil, ProtectionLevel: kmspb.ProtectionLevel_HSM,
-	}), nil
+		VerifiedDigestCrc32C: q.GetDigestCrc32C() != nil && fault != Unverified, ProtectionLevel: kmspb.ProtectionLevel_HSM,
+	}
+	fault.damage(&answer.Name, answer.SignatureCrc32C)
+	if fault == NoChecksum {
+		answer.SignatureCrc32C = nil
+	}
+	return answer, nil
 }
 
 // sign returns the signature of the digest in DER.
@@ -163,25 +176,78 @@ func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
 }
 
 func (s *Server) GetPublicKey(ctx context.Context, q *kmspb.GetPublicKeyRequest) (*kmspb.PublicKey, error) {
-	key, fault, release := s.now(q.GetName())
+	v, fault, release := s.now(q.GetName())
 	if err := fault.before(ctx, release); err != nil {
 		return nil, err
 	}
-	if key == nil {
+	if v.signing == nil {
 		return nil, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", q.GetName())
 	}
-	text := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: append(header[:len(header):len(header)], crypto.FromECDSAPub(&key.PublicKey)...)}))
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: append(header[:len(header):len(header)], crypto.FromECDSAPub(&v.signing.PublicKey)...)}))
 	answer := &kmspb.PublicKey{
 		Name: q.GetName(), Pem: text, PemCrc32C: wrapperspb.Int64(checksum([]byte(text))),
 		Algorithm: kmspb.CryptoKeyVersion_EC_SIGN_SECP256K1_SHA256, ProtectionLevel: kmspb.ProtectionLevel_HSM,
 	}
+	fault.damage(&answer.Name, answer.PemCrc32C)
+	if fault == AnotherCurve {
+		answer.Algorithm = kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256
+	}
+	return answer, nil
+}
+
+// AddMAC adds a key for HMAC_SHA256 as the first version of the named key, and returns the version's full
+// name.
+func (s *Server) AddMAC(name string, key []byte) string {
+	return s.put(name, version{mac: key})
+}
+
+func (s *Server) mac(ctx context.Context, name string, data []byte, crc *wrapperspb.Int64Value) ([]byte, Fault, error) {
+	v, fault, release := s.now(name)
+	if err := fault.before(ctx, release); err != nil {
+		return nil, fault, err
+	}
+	switch {
+	case v.mac == nil:
+		return nil, fault, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", name)
+	case crc != nil && crc.GetValue() != checksum(data):
+		return nil, fault, status.Error(codes.InvalidArgument, "The checksum in field data_crc32c did not match the data in field data.")
+	}
+	h := hmac.New(sha256.New, v.mac)
+	h.Write(data)
+	return h.Sum(nil), fault, nil
+}
+
+func (s *Server) MacSign(ctx context.Context, q *kmspb.MacSignRequest) (*kmspb.MacSignResponse, error) {
+	sum, fault, err := s.mac(ctx, q.GetName(), q.GetData(), q.GetDataCrc32C())
+	if err != nil {
+		return nil, err
+	}
+	answer := &kmspb.MacSignResponse{
+		Name: q.GetName(), Mac: sum, MacCrc32C: wrapperspb.Int64(checksum(sum)),
+		VerifiedDataCrc32C: q.GetDataCrc32C() != nil, ProtectionLevel: kmspb.ProtectionLevel_HSM,
+	}
+	fault.damage(&answer.Name, answer.MacCrc32C)
+	return answer, nil
+}
+
+func (s *Server) MacVerify(ctx context.Context, q *kmspb.MacVerifyRequest) (*kmspb.MacVerifyResponse, error) {
+	sum, fault, err := s.mac(ctx, q.GetName(), q.GetData(), q.GetDataCrc32C())
+	if err != nil {
+		return nil, err
+	}
+	if crc := q.GetMacCrc32C(); crc != nil && crc.GetValue() != checksum(q.GetMac()) {
+		return nil, status.Error(codes.InvalidArgument, "The checksum in field mac_crc32c did not match the data in field mac.")
+	}
+	right := hmac.Equal(sum, q.GetMac())
+	answer := &kmspb.MacVerifyResponse{
+		Name: q.GetName(), Success: right, VerifiedSuccessIntegrity: right,
+		VerifiedDataCrc32C: q.GetDataCrc32C() != nil, VerifiedMacCrc32C: q.GetMacCrc32C() != nil, ProtectionLevel: kmspb.ProtectionLevel_HSM,
+	}
 	switch fault {
 	case BadChecksum:
-		answer.PemCrc32C.Value ^= 1
+		answer.VerifiedSuccessIntegrity = !right
 	case AnotherName:
 		answer.Name += "0"
-	case AnotherCurve:
-		answer.Algorithm = kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256
 	}
 	return answer, nil
 }

@@ -100,13 +100,18 @@ func (f Fault) change(key *ecdsa.PrivateKey, tx *types.DynamicFeeTx) (*ecdsa.Pri
 	case AccessList:
 		tx.AccessList = types.AccessList{{Address: common.Address{8}}}
 	case LegacyType:
-		return key, &types.LegacyTx{Nonce: tx.Nonce, To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasPrice: tx.GasFeeCap}
+		return key, legacyOf(tx)
 	case AnotherKey:
 		if other, err := crypto.GenerateKey(); err == nil {
 			key = other
 		}
 	}
 	return key, tx
+}
+
+// legacyOf returns the legacy transaction with the same fields. Its price is the fee cap.
+func legacyOf(tx *types.DynamicFeeTx) *types.LegacyTx {
+	return &types.LegacyTx{Nonce: tx.Nonce, To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasPrice: tx.GasFeeCap}
 }
 
 // sign signs tx, with the higher s for HighS.

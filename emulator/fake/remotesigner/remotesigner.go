@@ -9,6 +9,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -171,31 +172,25 @@ type arguments struct {
 }
 
 func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
-	if a.Price != nil && a.FeeCap == nil && a.TipCap == nil {
-		return a.signLegacy(key)
-	}
-	if a.FeeCap == nil || a.TipCap == nil || a.Value == nil || a.Nonce == nil || a.ChainID == nil {
-		return nil, fmt.Errorf("want nonce, chainId, value, maxFeePerGas and maxPriorityFeePerGas")
+	legacy := a.Price != nil && a.FeeCap == nil && a.TipCap == nil
+	switch lacks := a.Value == nil || a.Nonce == nil || a.ChainID == nil; {
+	case legacy && lacks:
+		return nil, errors.New("want nonce, chainId, value and gasPrice")
+	case !legacy && (lacks || a.FeeCap == nil || a.TipCap == nil):
+		return nil, errors.New("want nonce, chainId, value, maxFeePerGas and maxPriorityFeePerGas")
 	}
 	inner := &types.DynamicFeeTx{
 		ChainID: (*big.Int)(a.ChainID), Nonce: uint64(*a.Nonce), To: a.To, Value: (*big.Int)(a.Value), Data: a.Data,
 		Gas: uint64(a.Gas), GasFeeCap: (*big.Int)(a.FeeCap), GasTipCap: (*big.Int)(a.TipCap),
 	}
-	key, tx := fault.change(key, inner)
+	var tx types.TxData
+	if legacy { // no fault changes it
+		inner.GasFeeCap, fault = (*big.Int)(a.Price), None
+		tx = legacyOf(inner)
+	} else {
+		key, tx = fault.change(key, inner)
+	}
 	signed, err := fault.sign(key, tx, inner.ChainID)
-	if err != nil {
-		return nil, err
-	}
-	return signed.MarshalBinary()
-}
-
-func (a arguments) signLegacy(key *ecdsa.PrivateKey) ([]byte, error) {
-	if a.Value == nil || a.Nonce == nil || a.ChainID == nil {
-		return nil, fmt.Errorf("want nonce, chainId, value and gasPrice")
-	}
-	signed, err := types.SignNewTx(key, types.LatestSignerForChainID((*big.Int)(a.ChainID)), &types.LegacyTx{
-		Nonce: uint64(*a.Nonce), To: a.To, Value: (*big.Int)(a.Value), Data: a.Data, Gas: uint64(a.Gas), GasPrice: (*big.Int)(a.Price),
-	})
 	if err != nil {
 		return nil, err
 	}

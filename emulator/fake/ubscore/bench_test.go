@@ -21,10 +21,7 @@ import (
 
 // BenchmarkDisk appends 128 bytes with an fsync each.
 func BenchmarkDisk(b *testing.B) {
-	f, err := os.Create(filepath.Join(b.TempDir(), "alone"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	f := check.Value(os.Create(filepath.Join(b.TempDir(), "alone")))(b)
 	defer f.Close()
 	for b.Loop() {
 		check.OK(b)(f.Write(make([]byte, 128)))
@@ -85,10 +82,7 @@ func BenchmarkRestart(b *testing.B) {
 }
 
 func openCore(b *testing.B, o core.Options) *core.Core {
-	c, err := core.Open(o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := check.Value(core.Open(o))(b)
 	_, _ = c.Do(b.Context(), book.Request{Kind: book.AddAsset, ReqID: "asset", AssetID: 1, CreatedAt: book.MicrosOf(time.Now())}) // it can be there
 	return c
 }

@@ -57,6 +57,15 @@ func (w *watched) connect() {
 	}}
 }
 
+// restart starts another process on the folder. The one before may have been killed.
+func (w *watched) restart(t *testing.T, folder string) {
+	t.Helper()
+	w.kill(t)
+	w.options.Folder = folder
+	w.start(t)
+	w.connect()
+}
+
 func (w *watched) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	if tag, err := w.db.DB.Exec(t.Context(), statement, args...); err != nil || tag.RowsAffected() == 0 {
@@ -80,6 +89,14 @@ func (w *watched) transfer(t *testing.T, number int, kind transfer.Type, units u
 func (w *watched) check(t *testing.T, full bool) conservation.Report {
 	t.Helper()
 	return check.Value(w.Check(w.ctx, full))(t)
+}
+
+// healthy runs the monitor, which must find nothing.
+func (w *watched) healthy(t *testing.T, full bool) {
+	t.Helper()
+	if r := w.check(t, full); len(r.Found) > 0 {
+		t.Fatalf("healthy (full: %t): got %v, want nothing", full, r.Found)
+	}
 }
 
 func kinds(found []conservation.Finding) (all []conservation.Kind) {
@@ -136,9 +153,7 @@ func TestAnEarlyCreditIsFound(t *testing.T) {
 				t.Parallel()
 				w := watch(t, 6)
 				w.busy(t, before)
-				if r := w.check(t, kindsOfRun[0]); len(r.Found) > 0 {
-					t.Fatalf("healthy: got %v, want nothing", r.Found)
-				}
+				w.healthy(t, kindsOfRun[0])
 				c := w.transfer(t, 1, transfer.FundingToSpot, 500)
 				want(t, "deposit", w.Deposit(w.ctx, c), success)
 				for n := range 20 {
@@ -175,19 +190,12 @@ func TestACoreBroughtBackFromABackup(t *testing.T) {
 			w.kill(t)
 			backup := filepath.Join(t.TempDir(), "backup")
 			check.OK(t)(os.CopyFS(backup, os.DirFS(w.options.Folder)))
-			w.start(t)
-			w.connect()
+			w.restart(t, w.options.Folder)
 			want(t, "withdraw", w.Withdraw(w.ctx, c), success)
 			want(t, "deposit", money.Deposit(t.Context(), c), success)
 			w.exec(t, `select move_transfer($1, '{10,20,30,40}', null)`, c.ReqID)
-			if r := w.check(t, false); len(r.Found) > 0 {
-				t.Fatalf("healthy: got %v, want nothing", r.Found)
-			}
-
-			w.kill(t)
-			w.options.Folder = backup
-			w.start(t)
-			w.connect()
+			w.healthy(t, false)
+			w.restart(t, backup)
 			for n := range since {
 				want(t, "out", w.OutsideWithdrawal(w.ctx, call(fmt.Sprint("out-", n), 1)), success)
 			}
@@ -210,9 +218,7 @@ func TestDifferentPrecisionHaltsTheAsset(t *testing.T) {
 	w := watch(t, 6)
 	want(t, "iron", w.AddAsset(w.ctx, "iron", 2, 0, started), success)
 	for _, full := range []bool{false, true} {
-		if r := w.check(t, full); len(r.Found) > 0 {
-			t.Fatalf("healthy (full: %t): got %v, want nothing", full, r.Found)
-		}
+		w.healthy(t, full)
 	}
 	w.exec(t, `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (2, 'IRON', 2, 1, 10), (3, 'TIN', 3, 1, 10)`)
 	wantFound := func(what string, full bool, assets ...int32) {

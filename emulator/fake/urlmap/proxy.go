@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,8 +40,7 @@ func (s *service) turn() []string {
 	}
 	first := s.next % n
 	s.next = first + 1
-	order := make([]string, 0, n)
-	return append(append(order, s.backends[first:]...), s.backends[:first]...)
+	return slices.Concat(s.backends[first:], s.backends[:first])
 }
 
 // proxy returns the handler that sends requests to the named service.

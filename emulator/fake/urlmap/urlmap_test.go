@@ -174,9 +174,7 @@ func TestARequestThatWasSentIsNeverSentAgain(t *testing.T) {
 	add(t, m, "create", breaking(t, 0, got))
 	add(t, m, "create", breaking(t, 0, got))
 	check.Equal(t, "answer", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body"), (answer{502, "", "UNAVAILABLE"}))
-	if got, want := len(got), 1; got != want {
-		t.Errorf("got the request at %d backends, want %d", got, want)
-	}
+	check.Equal(t, "backends with the request", len(got), 1)
 	check.Equal(t, "answer", m.Stats()["create"], (urlmap.Stats{Invocations: 1, Broken: 1}))
 }
 
@@ -188,9 +186,7 @@ func TestAPostIsSentOnceOverAKeptConnectionWhateverItsHeaders(t *testing.T) {
 	for _, want := range []int{200, 502} {
 		check.Equal(t, "answer", ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body").status, want)
 	}
-	if got, want := len(got), 2; got != want {
-		t.Errorf("got %d requests at the backend, want %d", got, want)
-	}
+	check.Equal(t, "requests at the backend", len(got), 2)
 }
 
 func TestNoBackendIsUnavailable(t *testing.T) {
@@ -216,9 +212,7 @@ func TestRequestsInFlightAreCounted(t *testing.T) {
 	var asking sync.WaitGroup
 	asking.Go(func() { ask(t, "POST", m.PublicURL()+"/api/v1/tx", "") })
 	<-in
-	if got, want := m.Stats()["create"].InFlight, int64(1); got != want {
-		t.Errorf("got %d in flight, want %d", got, want)
-	}
+	check.Equal(t, "in flight", m.Stats()["create"].InFlight, 1)
 	close(out)
 	asking.Wait()
 	check.Equal(t, "in flight after the answer", m.Stats()["create"].InFlight, 0)
@@ -232,10 +226,7 @@ func TestAWrongPatternIsAnError(t *testing.T) {
 }
 
 func BenchmarkProxy(b *testing.B) {
-	m, err := urlmap.Start(urlmap.Options{Public: []urlmap.Route{{Pattern: "POST /x", Service: "x"}}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m := check.Value(urlmap.Start(urlmap.Options{Public: []urlmap.Route{{Pattern: "POST /x", Service: "x"}}}))(b)
 	defer m.Close(context.Background())
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer s.Close()

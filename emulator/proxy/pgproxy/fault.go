@@ -1,6 +1,7 @@
 package pgproxy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -32,14 +33,12 @@ const (
 	Freeze
 )
 
-// String returns the kind's name for logs.
-func (k Kind) String() string {
-	names := []string{"none", "cut before commit", "cut after commit", "cut in the middle of the reply", "freeze"}
-	if k < 0 || int(k) >= len(names) {
-		return "unknown"
-	}
-	return names[k]
+var kindNames = map[Kind]string{
+	0: "none", CutBeforeCommit: "cut before commit", CutAfterCommit: "cut after commit", CutMidReply: "cut in the middle of the reply", Freeze: "freeze",
 }
+
+// String returns the kind's name for logs.
+func (k Kind) String() string { return cmp.Or(kindNames[k], "unknown") }
 
 // Fault strikes the next transactions that match.
 type Fault struct {

@@ -124,10 +124,7 @@ func TestFrozenHolderDelaysOthersByLockTimeout(t *testing.T) {
 	sc := newScene(t, 1, nil)
 	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into submitter_lease")})
 	taken := make(chan error, 1)
-	go func() {
-		_, err := sc.store.Acquire(t.Context(), alice, "a/1", true)
-		taken <- err
-	}()
+	go func() { taken <- errOf(sc.store.Acquire(t.Context(), alice, "a/1", true)) }()
 	sc.awaitFrozen()
 	other := sc.open(1, func(o *store.Options) { o.LockTimeout = 100 * time.Millisecond })
 	if _, err := other.Acquire(t.Context(), alice, "b/1", true); sqlState(err) != "55P03" {
@@ -239,16 +236,10 @@ func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 	sc := newScene(t, 1, short)
 	successor := sc.open(2, short)
 	check.OK(t)(sc.store.Create(t.Context(), intent("r1"), 10))
-	frozen, err := sc.store.Acquire(t.Context(), alice, "a/1", true)
-	if err != nil || !frozen.Held {
-		t.Fatalf("take: got %+v, %v; want held", frozen, err)
-	}
+	frozen := sc.take(sc.store, "a/1")
 	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("require_lease")})
 	written := make(chan error, 1)
-	go func() {
-		_, err := sc.store.Commit(t.Context(), allocation(frozen.State))
-		written <- err
-	}()
+	go func() { written <- errOf(sc.store.Commit(t.Context(), allocation(frozen))) }()
 	await(t, "the write is frozen and holds its lock", func() bool {
 		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](t, sc.conn, `select exists (
 			select from pg_locks where relation = 'submitter_lease'::regclass and mode = 'RowShareLock')`)
@@ -259,7 +250,7 @@ func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 		if err != nil {
 			blocked++
 		}
-		return err == nil && got.Held && got.Token == frozen.State.Lease.Token+1 && len(got.State.Queue) == 1
+		return err == nil && got.Held && got.Token == frozen.Lease.Token+1 && len(got.State.Queue) == 1
 	})
 	if blocked == 0 {
 		t.Error("takes that were blocked: got none, want the lock to have stood in the way")
@@ -288,10 +279,7 @@ func TestTransactionTimeoutFreesTheRowsOfAFrozenClient(t *testing.T) {
 			})
 			sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into submitter_lease")})
 			taken := make(chan error, 1)
-			go func() {
-				_, err := frozen.Acquire(t.Context(), alice, "a/1", true)
-				taken <- err
-			}()
+			go func() { taken <- errOf(frozen.Acquire(t.Context(), alice, "a/1", true)) }()
 			sc.awaitFrozen()
 			began := time.Now()
 			await(t, "the lease's row is free", func() bool {

@@ -37,10 +37,12 @@ func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
 
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatalf("connect: %v", err)
-	}
+	return connectBy(t, check.Value(pgx.ParseConfig(url))(t))
+}
+
+func connectBy(t testing.TB, config *pgx.ConnConfig) *pgx.Conn {
+	t.Helper()
+	c := check.Value(pgx.ConnectConfig(t.Context(), config))(t)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -70,6 +72,9 @@ func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 	}
 	return v
 }
+
+// errOf is the error of a call.
+func errOf[T any](_ T, err error) error { return err }
 
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
@@ -115,10 +120,7 @@ func (sc scene) open(maxConns int, change func(*store.Options)) *store.Store {
 	if change != nil {
 		change(&o)
 	}
-	s, err := store.Open(sc.Context(), o)
-	if err != nil {
-		sc.Fatal(err)
-	}
+	s := check.Value(store.Open(sc.Context(), o))(sc)
 	sc.Cleanup(s.Close)
 	return s
 }

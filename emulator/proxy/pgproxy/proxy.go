@@ -35,7 +35,6 @@ type Proxy struct {
 	mu       sync.Mutex
 	target   string
 	sessions map[*session]bool
-	ended    bool
 	refusing bool
 	armed    []*fault
 	counts   Counts
@@ -62,9 +61,6 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 	p.running.Go(func() {
 		<-ctx.Done()
 		_ = listener.Close()
-		p.mu.Lock()
-		p.ended = true
-		p.mu.Unlock()
 		p.CutAll()
 	})
 	return p, nil
@@ -162,7 +158,7 @@ func (p *Proxy) serve(ctx context.Context, client net.Conn) {
 	s := newSession(p, client, server)
 	defer s.cut()
 	p.mu.Lock()
-	accepted := !p.ended && !p.refusing && target == p.target
+	accepted := ctx.Err() == nil && !p.refusing && target == p.target // CutAll at ctx's end finds every accepted session
 	if accepted {
 		p.sessions[s] = true
 	}

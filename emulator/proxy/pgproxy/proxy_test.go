@@ -17,35 +17,25 @@ import (
 // through returns a connection through p that sends statements in the given mode.
 func through(t *testing.T, p *pgproxy.Proxy, databaseURL string, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
-	u := check.Value(url.Parse(p.URL(databaseURL)))(t)
-	q := u.Query()
-	q.Set("default_query_exec_mode", map[pgx.QueryExecMode]string{
-		pgx.QueryExecModeCacheStatement: "cache_statement", pgx.QueryExecModeCacheDescribe: "cache_describe",
-		pgx.QueryExecModeDescribeExec: "describe_exec", pgx.QueryExecModeExec: "exec",
-		pgx.QueryExecModeSimpleProtocol: "simple_protocol",
-	}[mode])
-	u.RawQuery = q.Encode()
-	return connect(t, u.String())
+	config := check.Value(pgx.ParseConfig(p.URL(databaseURL)))(t)
+	config.DefaultQueryExecMode = mode
+	return connectBy(t, config)
 }
 
 // ways are the ways in which a client can write n and commit.
 var ways = map[string]func(ctx context.Context, c *pgx.Conn, n int) error{
 	"one statement": func(ctx context.Context, c *pgx.Conn, n int) error {
-		_, err := c.Exec(ctx, `insert into t values ($1)`, n)
-		return err
+		return errOf(c.Exec(ctx, `insert into t values ($1)`, n))
 	},
 	"a simple query": func(ctx context.Context, c *pgx.Conn, n int) error {
-		_, err := c.Exec(ctx, fmt.Sprintf(`insert into t values (%d)`, n))
-		return err
+		return errOf(c.Exec(ctx, fmt.Sprintf(`insert into t values (%d)`, n)))
 	},
 	"many in a simple query": func(ctx context.Context, c *pgx.Conn, n int) error {
-		_, err := c.Exec(ctx, fmt.Sprintf(`begin; insert into t values (%d); COMMIT WORK; select 1`, n))
-		return err
+		return errOf(c.Exec(ctx, fmt.Sprintf(`begin; insert into t values (%d); COMMIT WORK; select 1`, n)))
 	},
 	"begin and commit": func(ctx context.Context, c *pgx.Conn, n int) error {
 		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, `insert into t values ($1)`, n)
-			return err
+			return errOf(tx.Exec(ctx, `insert into t values ($1)`, n))
 		})
 	},
 	"a batch": func(ctx context.Context, c *pgx.Conn, n int) error {
@@ -78,7 +68,7 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 			p, direct := proxied(t, database), connect(t, database)
 			n := 0
 			for _, mode := range modes {
-				for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
+				for kind, committed := range cutKinds {
 					n++
 					c := through(t, p, database, mode)
 					p.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing("into t")})
@@ -87,10 +77,7 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 						t.Errorf("%v, %v: got no error", mode, kind)
 					}
 					after := p.Counts()
-					committed := kind != pgproxy.CutBeforeCommit
-					if got := value[bool](t, direct, `select exists (select from t where n = $1)`, n); got != committed {
-						t.Errorf("%v, %v: committed %t, want %t", mode, kind, got, committed)
-					}
+					check.Equal(t, fmt.Sprintf("%v, %v: committed", mode, kind), value[bool](t, direct, `select exists (select from t where n = $1)`, n), committed)
 					if got := after.Commits - before.Commits; got == 1 != committed {
 						t.Errorf("%v, %v: commits seen: got %d, want committed %t", mode, kind, got, committed)
 					}
@@ -132,16 +119,13 @@ func TestClientGetsAllHalfOrNothing(t *testing.T) {
 			}
 			return dialled, err
 		}
-		c := check.Value(pgx.ConnectConfig(t.Context(), config))(t)
-		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		c := connectBy(t, config)
 		if kind != 0 {
 			p.Arm(pgproxy.Fault{Kind: kind})
 		}
 		before := client.bytes.Load()
 		_ = ways["a simple query"](t.Context(), c, int(kind))
-		if got := client.bytes.Load() - before; got != want {
-			t.Errorf("%v: got %d bytes, want %d", kind, got, want)
-		}
+		check.Equal(t, fmt.Sprintf("%v: bytes", kind), client.bytes.Load()-before, want)
 	}
 }
 
@@ -207,9 +191,7 @@ func TestLoginPassesUnchanged(t *testing.T) {
 	q := u.Query()
 	q.Set("sslmode", "prefer")
 	u.RawQuery = q.Encode()
-	if got := value[int](t, connect(t, u.String()), `select 1`); got != 1 {
-		t.Errorf("got %d, want 1", got)
-	}
+	check.Equal(t, "the right password", value[int](t, connect(t, u.String()), `select 1`), 1)
 	u.User = url.UserPassword("postgres", "wrong")
 	if _, err := pgx.Connect(t.Context(), u.String()); sqlState(err) != "28P01" {
 		t.Errorf("wrong password: got %v, want 28P01 invalid_password", err)
@@ -227,10 +209,7 @@ func TestCancelRequestsPass(t *testing.T) {
 	p, direct := proxied(t, database), connect(t, database)
 	c := connect(t, p.URL(database))
 	slept := make(chan error, 1)
-	go func() {
-		_, err := c.Exec(t.Context(), `select pg_sleep(60)`)
-		slept <- err
-	}()
+	go func() { slept <- errOf(c.Exec(t.Context(), `select pg_sleep(60)`)) }()
 	await(t, "the server sleeps", func() bool {
 		return value[bool](t, direct, `select exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())`)
 	})

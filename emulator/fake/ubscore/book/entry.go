@@ -54,9 +54,6 @@ var ops = [...]transfer.Op{
 
 // KindOf returns the kind of an operation; 0: unknown.
 func KindOf(op transfer.Op) Kind {
-	if op == "" {
-		return 0
-	}
 	return Kind(max(0, slices.Index(ops[:], op)))
 }
 
@@ -102,9 +99,6 @@ var statuses = [...]string{Active: wire.Active, Frozen: wire.Frozen, Disabled: w
 
 // StatusOf returns the status of that name; 0: unknown.
 func StatusOf(name string) Status {
-	if name == "" {
-		return 0
-	}
 	return Status(max(0, slices.Index(statuses[:], name)))
 }
 

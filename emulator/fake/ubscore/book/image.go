@@ -20,67 +20,49 @@ var ErrImage = errors.New("not a whole image of a book")
 
 // Image is the book at one moment, for another goroutine to write to disk.
 type Image struct {
-	seq      uint64
-	at       Micros
-	floor    Micros
-	assets   map[int32]uint8
-	accounts []Balance
-	past     []*Entry
+	book Book // without what only a decision needs
 }
 
 // Image returns the book as it is now. It shares the entries with the book.
 func (b *Book) Image() *Image {
-	return &Image{b.seq, b.at, b.floor, maps.Clone(b.assets), b.Accounts(), b.past}
+	return &Image{Book{seq: b.seq, at: b.at, floor: b.floor, assets: maps.Clone(b.assets), accounts: holdings{list: b.Accounts()}, past: b.past}}
 }
 
 // Seq is the number of the last entry in the image.
-func (i *Image) Seq() uint64 { return i.seq }
+func (i *Image) Seq() uint64 { return i.book.seq }
 
 // Write writes the image: the magic, the numbers and the lists as varints with their lengths first,
 // and the CRC-32C of all these bytes.
 func (i *Image) Write(to io.Writer) error {
+	b := &i.book
 	sum := crc32.New(castagnoli)
-	w := imageWriter{w: bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<20)}
-	w.bytes([]byte(magic))
-	w.numbers(i.seq, uint64(i.at), uint64(i.floor), uint64(len(i.assets)))
-	for id, precision := range i.assets {
-		w.numbers(uint64(id), uint64(precision))
+	w := bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<20) // keeps the first error until Flush
+	numbers := func(list ...uint64) {
+		for _, n := range list {
+			_, _ = w.Write(binary.AppendUvarint(w.AvailableBuffer(), n))
+		}
 	}
-	w.numbers(uint64(len(i.accounts)))
-	for _, a := range i.accounts {
-		w.numbers(uint64(a.UserID), uint64(a.AssetID), a.Units, uint64(a.Status))
+	_, _ = w.WriteString(magic)
+	numbers(b.seq, uint64(b.at), uint64(b.floor), uint64(len(b.assets)))
+	for id, precision := range b.assets {
+		numbers(uint64(id), uint64(precision))
 	}
-	for _, e := range i.past {
-		w.scratch = e.Append(w.scratch[:0])
-		w.numbers(e.Seq, uint64(len(w.scratch)))
-		w.bytes(w.scratch)
+	numbers(uint64(len(b.accounts.list)))
+	for _, a := range b.accounts.list {
+		numbers(uint64(a.UserID), uint64(a.AssetID), a.Units, uint64(a.Status))
 	}
-	w.numbers(0) // ends the list: no entry has this number
-	if err := errors.Join(w.err, w.w.Flush()); err != nil {
+	var entry []byte
+	for _, e := range b.past {
+		entry = e.Append(entry[:0])
+		numbers(e.Seq, uint64(len(entry)))
+		_, _ = w.Write(entry)
+	}
+	numbers(0) // ends the list: no entry has this number
+	if err := w.Flush(); err != nil {
 		return err
 	}
 	_, err := to.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
 	return err
-}
-
-// imageWriter keeps the first error.
-type imageWriter struct {
-	w       *bufio.Writer
-	scratch []byte
-	err     error
-}
-
-func (w *imageWriter) bytes(b []byte) {
-	if w.err == nil {
-		_, w.err = w.w.Write(b)
-	}
-}
-
-func (w *imageWriter) numbers(list ...uint64) {
-	var b [binary.MaxVarintLen64]byte
-	for _, n := range list {
-		w.bytes(b[:binary.PutUvarint(b[:], n)])
-	}
 }
 
 // Read returns the book of the image. The error wraps [ErrImage] if the image is not complete.

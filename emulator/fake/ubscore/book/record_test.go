@@ -84,12 +84,7 @@ func recordWord(t testing.TB, b *book.Book, r book.Request, applied bool) book.E
 	t.Helper()
 	with := rules
 	with.Record = &book.Word{Applied: applied}
-	e, fresh, err := b.Decide(r, with)
-	if err == nil && fresh {
-		err = b.Apply(e)
-	}
-	check.OK(t)(err)
-	return e
+	return decideBy(t, b, r, with)
 }
 
 // An operator's statement about a forgotten key moves no money. Duplicates get it as their answer,

@@ -49,6 +49,9 @@ const (
 // ErrBusy reports that too many requests wait. The request was not decided.
 var ErrBusy = errors.New("too many requests wait")
 
+// ErrEvidence reports a line of the journal that does not prove the statement.
+var ErrEvidence = errors.New("that line of the journal says something else, or there is no such line")
+
 // ErrClosed reports that the core is closed. The result of the request is unknown.
 var ErrClosed = errors.New("the core is closed")
 
@@ -76,9 +79,7 @@ type Core struct {
 // job is a request, or a query of the book.
 type job struct {
 	request book.Request
-	resolve bool
-	record  *book.Word       // nil: not about a forgotten key
-	found   uint64           // of an adjustment: the balance that it is based on
+	rules   book.Rules       // without the time, which is that of the decision
 	query   func(*book.Book) // called when all entries of the book are durable
 	done    chan result
 }
@@ -124,7 +125,38 @@ func (c *Core) Do(ctx context.Context, r book.Request) (book.Entry, error) {
 // Resolve returns the line stored under the request's key, or stores that it is refused for ever.
 // The errors are those of [Core.Do].
 func (c *Core) Resolve(ctx context.Context, r book.Request) (book.Entry, error) {
-	return c.ask(ctx, job{request: r, resolve: true})
+	return c.ask(ctx, job{request: r, rules: book.Rules{Resolve: true}})
+}
+
+// Record stores an operator's statement about a request whose key may have been forgotten. It
+// returns the line stored under the request's key. A line other than 0 is a line of the journal
+// that must prove the statement: the request's own line. For a refund that was not applied it is the
+// withdrawal's line. The errors are those of [Core.Do], and [ErrEvidence].
+func (c *Core) Record(ctx context.Context, r book.Request, applied bool, line uint64) (book.Entry, error) {
+	word := book.Word{Applied: applied}
+	if line != 0 {
+		proof, err := c.line(line)
+		if err != nil {
+			return book.Entry{}, err
+		}
+		if !word.ProvedBy(r, proof) {
+			return book.Entry{}, ErrEvidence
+		}
+		word.Refused = proof.Refused
+	}
+	return c.ask(ctx, job{request: r, rules: book.Rules{Record: &word}})
+}
+
+// line returns one line of the journal, or the zero entry if there is none.
+func (c *Core) line(seq uint64) (e book.Entry, err error) {
+	_, err = c.Journal(seq-1, 1, func(found book.Entry) bool { e = found; return true })
+	return e, err
+}
+
+// Adjust makes the adjustment, once for its ReqID, if the account has the balance found. The errors
+// are those of [Core.Do].
+func (c *Core) Adjust(ctx context.Context, r book.Request, found uint64) (book.Entry, error) {
+	return c.ask(ctx, job{request: r, rules: book.Rules{Found: found}})
 }
 
 func (c *Core) ask(ctx context.Context, j job) (book.Entry, error) {
@@ -206,22 +238,22 @@ func (c *Core) serve(batch []job) {
 func (c *Core) decide(batch []job) []result {
 	c.lines = c.lines[:0]
 	results := c.recordings[:0]
-	rules := book.Rules{Now: c.clock.read()}
+	now := c.clock.read()
 	for _, j := range batch {
 		var r result
 		if j.query == nil && c.Halted() == nil {
 			c.options.Points.At("ubscore.received")
-			c.clock.observe(j.request.CreatedAt, rules.Now)
-			rules.Resolve, rules.Record, rules.Found = j.resolve, j.record, j.found
+			c.clock.observe(j.request.CreatedAt, now)
+			j.rules.Now = now
 			var fresh bool
-			if r.entry, fresh, r.err = c.book.Decide(j.request, rules); fresh {
+			if r.entry, fresh, r.err = c.book.Decide(j.request, j.rules); fresh {
 				c.apply(r.entry)
 			}
 		}
 		results = append(results, r)
 	}
 	c.recordings = results
-	c.clock.compare(rules.Now)
+	c.clock.compare(now)
 	return results
 }
 
@@ -261,4 +293,42 @@ func (c *Core) Close() (err error) {
 		}
 	})
 	return err
+}
+
+// HaltError is the reason why a core answers no more, and advice for the operator. Every method returns
+// it from then on.
+type HaltError struct {
+	Cause  error
+	Advice string // for an operator
+}
+
+func (h *HaltError) Error() string { return "halted: " + h.Cause.Error() + "; " + h.Advice }
+
+func (h *HaltError) Unwrap() error { return h.Cause }
+
+// errSnapshot reports that no snapshot is complete, or none fits the log.
+var errSnapshot = errors.New("the snapshots do not fit")
+
+func advice(cause error) string {
+	var damage *wal.DamageError
+	switch {
+	case errors.Is(cause, wal.ErrFailed):
+		return "the disk refused a write: make room or replace it, then start the core again; an unanswered request is then either complete or gone"
+	case errors.As(cause, &damage):
+		return "do not delete anything: copy the whole folder, then bring back the file from a replica or a backup that has every line that was answered, and start the core again"
+	case errors.Is(cause, errSnapshot):
+		return "copy the whole folder, then bring back a snapshot from a backup, or move all snapshots away so that the core reads the whole log, and start it again"
+	}
+	return "copy the whole folder and find out why before the core is started again"
+}
+
+// Halted returns why the core is halted; nil: it works.
+func (c *Core) Halted() *HaltError { return c.halted.Load() }
+
+// halt halts the core, once. State in memory may not be durable, so no caller gets it any more.
+func (c *Core) halt(cause error) {
+	h := &HaltError{Cause: cause, Advice: advice(cause)}
+	if c.halted.CompareAndSwap(nil, h) {
+		c.log.Error("HALTED", "cause", cause.Error(), "advice", h.Advice, "folder", c.options.Folder)
+	}
 }

@@ -245,28 +245,17 @@ func (m *machine) compare(t *rapid.T, r book.Request, resolve bool, got book.Ent
 // check compares the balances of core and model, and both with the sum of the journal.
 func (m *machine) check(t *rapid.T) {
 	view := check.Value(m.core.NewView(t.Context()))(t)
-	got := map[book.AccountKey]book.Account{}
+	balances, statuses := map[book.AccountKey]uint64{}, map[book.AccountKey]book.Status{}
 	for _, b := range view.Balances {
-		got[b.AccountKey] = b.Account
+		balances[b.AccountKey], statuses[b.AccountKey] = b.Units, b.Status
 	}
-	want := map[book.AccountKey]book.Account{}
-	for k, units := range m.model.balances {
-		want[k] = book.Account{Units: units, Status: m.model.statuses[k]}
-	}
-	check.Same(t, "balances", got, want)
-	check.Same(t, "balances and the sum of the journal", sum(t, m.core, view.Seq), units(got))
-}
-
-func units(accounts map[book.AccountKey]book.Account) map[book.AccountKey]uint64 {
-	all := map[book.AccountKey]uint64{}
-	for k, a := range accounts {
-		all[k] = a.Units
-	}
-	return all
+	check.Same(t, "balances", balances, m.model.balances)
+	check.Same(t, "statuses", statuses, m.model.statuses)
+	check.Same(t, "balances and the sum of the journal", sum(t, m.core, view.Seq), balances)
 }
 
 // sum adds up the journal up to exactly the line.
-func sum(t testingT, c *core.Core, until uint64) map[book.AccountKey]uint64 {
+func sum(t check.TB, c *core.Core, until uint64) map[book.AccountKey]uint64 {
 	all := map[book.AccountKey]uint64{}
 	for after := uint64(0); after < until; {
 		entries, _, err := journal(c, after, 7)
@@ -288,10 +277,6 @@ func sum(t testingT, c *core.Core, until uint64) map[book.AccountKey]uint64 {
 		}
 	}
 	return all
-}
-
-type testingT interface {
-	Fatalf(format string, args ...any)
 }
 
 func (m *machine) open(t *rapid.T) {

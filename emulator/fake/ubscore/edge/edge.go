@@ -26,9 +26,9 @@ func New(c *core.Core, secret string) http.Handler {
 	mux.HandleFunc("POST "+wire.AdjustPath, post(s.adjust))
 	mux.HandleFunc("POST "+wire.StatusPath, post(s.setStatus))
 	mux.HandleFunc("POST "+wire.AssetsPath, post(s.addAsset))
-	mux.HandleFunc("GET "+wire.JournalPath, s.journal)
-	mux.HandleFunc("GET "+wire.BalancesPath, s.balances)
-	mux.HandleFunc("GET "+wire.BalancesPath+"/{userId}/{assetId}", s.balance)
+	mux.HandleFunc("GET "+wire.JournalPath, answer(s.journal))
+	mux.HandleFunc("GET "+wire.BalancesPath, answer(s.balances))
+	mux.HandleFunc("GET "+wire.BalancesPath+"/{userId}/{assetId}", answer(s.balance))
 	outer := web.NewMux()
 	outer.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		web.Reply(w, r, http.StatusOK, map[string]string{"status": "ok"})
@@ -39,6 +39,18 @@ func New(c *core.Core, secret string) http.Handler {
 
 type server struct {
 	core *core.Core
+}
+
+// answer serves requests with the value that read returns, or with the problem of its error.
+func answer(read func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		value, err := read(r)
+		if err != nil {
+			web.Fail(w, r, problem(err))
+			return
+		}
+		web.Reply(w, r, http.StatusOK, value)
+	}
 }
 
 func unlessHalted(c *core.Core, next http.Handler) http.Handler {

@@ -16,21 +16,17 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-func (s server) journal(w http.ResponseWriter, r *http.Request) {
+func (s server) journal(r *http.Request) (any, error) {
 	q, err := parameters(r, "after", "limit")
 	after := number(q, "after", 0, 1<<62, &err)
 	limit := number(q, "limit", wire.DefaultPage, wire.MaxPage, &err)
-	if err != nil || limit == 0 {
-		web.Fail(w, r, problem(errors.Join(err, atLeastOne(limit))))
-		return
+	if atLeastOne(limit, &err); err != nil {
+		return nil, err
 	}
 	page := journalPage{room: wire.MaxAnswer - pageFrame}
 	page.Entries = []wire.Entry{}
-	if page.Last, err = s.core.Journal(after, int(limit), page.take); err != nil {
-		web.Fail(w, r, problem(err))
-		return
-	}
-	web.Reply(w, r, http.StatusOK, page.JournalPage)
+	page.Last, err = s.core.Journal(after, int(limit), page.take)
+	return page.JournalPage, err
 }
 
 // journalPage is the part of the journal that fits into one answer.
@@ -53,18 +49,16 @@ func (p *journalPage) take(e book.Entry) bool {
 	return true
 }
 
-func (s server) balances(w http.ResponseWriter, r *http.Request) {
+func (s server) balances(r *http.Request) (any, error) {
 	q, err := parameters(r, "at", "after", "limit")
 	limit := number(q, "limit", wire.DefaultPage, wire.MaxPage, &err)
 	after := parseCursor(q, &err)
-	if err != nil || limit == 0 {
-		web.Fail(w, r, problem(errors.Join(err, atLeastOne(limit))))
-		return
+	if atLeastOne(limit, &err); err != nil {
+		return nil, err
 	}
 	view, err := s.view(r.Context(), q)
 	if err != nil {
-		web.Fail(w, r, problem(err))
-		return
+		return nil, err
 	}
 	page := wire.BalancesPage{Seq: view.Seq, Accounts: []wire.Balance{}}
 	list, more := view.After(after, int(limit))
@@ -75,7 +69,7 @@ func (s server) balances(w http.ResponseWriter, r *http.Request) {
 		last := list[len(list)-1]
 		page.Next = fmt.Sprintf("%d:%d", last.UserID, last.AssetID)
 	}
-	web.Reply(w, r, http.StatusOK, page)
+	return page, nil
 }
 
 // view returns the view that the caller names, or a new one.
@@ -91,7 +85,7 @@ func (s server) view(ctx context.Context, q url.Values) (*core.View, error) {
 	return s.core.ViewOf(at)
 }
 
-func (s server) balance(w http.ResponseWriter, r *http.Request) {
+func (s server) balance(r *http.Request) (any, error) {
 	_, err := parameters(r)
 	path := url.Values{"userId": {r.PathValue("userId")}, "assetId": {r.PathValue("assetId")}}
 	k := book.AccountKey{
@@ -99,18 +93,16 @@ func (s server) balance(w http.ResponseWriter, r *http.Request) {
 		AssetID: int32(number(path, "assetId", 0, 1<<31-1, &err)),
 	}
 	if err != nil {
-		web.Fail(w, r, problem(err))
-		return
+		return nil, err
 	}
 	h, err := s.core.Balance(r.Context(), k)
-	switch {
-	case err != nil:
-		web.Fail(w, r, problem(err))
-	case !h.Exists:
-		web.Fail(w, r, web.NewProblem(wire.AccountNotFound, "the user has no account of this asset"))
-	default:
-		web.Reply(w, r, http.StatusOK, wire.BalanceOfOne{Seq: h.Seq, Account: balanceOf(k, h.Account)})
+	if err == nil && !h.Exists {
+		err = web.NewProblem(wire.AccountNotFound, "the user has no account of this asset")
 	}
+	if err != nil {
+		return nil, err
+	}
+	return wire.BalanceOfOne{Seq: h.Seq, Account: balanceOf(k, h.Account)}, nil
 }
 
 func balanceOf(k book.AccountKey, a book.Account) wire.Balance {
@@ -147,11 +139,11 @@ func number(q url.Values, name string, absent, max uint64, err *error) uint64 {
 	return n
 }
 
-func atLeastOne(limit uint64) error {
-	if limit > 0 {
-		return nil
+// atLeastOne keeps the first error.
+func atLeastOne(limit uint64, err *error) {
+	if limit == 0 && *err == nil {
+		*err = &wire.FieldError{Field: "limit", Detail: fmt.Sprintf("want 1 to %d", wire.MaxPage)}
 	}
-	return &wire.FieldError{Field: "limit", Detail: fmt.Sprintf("want 1 to %d", wire.MaxPage)}
 }
 
 // parseCursor returns the account that the page follows; the zero key is before all accounts.

@@ -21,22 +21,18 @@ type apply func(context.Context, book.Request) (book.Entry, error)
 // the method of the core that applies it.
 func post[T any](read func(T) (apply, book.Request, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := web.Decode[T](w, r, wire.MaxBody)
-		if err != nil {
-			web.Fail(w, r, err)
-			return
-		}
-		apply, request, err := read(body)
-		if err != nil {
-			web.Fail(w, r, problem(err))
-			return
-		}
-		e, err := apply(r.Context(), request)
-		if err != nil {
-			web.Fail(w, r, problem(err))
-			return
-		}
-		web.Reply(w, r, http.StatusOK, e.Answer())
+		answer(func(r *http.Request) (any, error) {
+			body, err := web.Decode[T](w, r, wire.MaxBody)
+			if err != nil {
+				return nil, err
+			}
+			apply, request, err := read(body)
+			if err != nil {
+				return nil, err
+			}
+			e, err := apply(r.Context(), request)
+			return e.Answer(), err
+		})(w, r)
 	}
 }
 

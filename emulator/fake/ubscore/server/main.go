@@ -50,13 +50,10 @@ func realMain(ctx context.Context, args []string, env func(string) string) (err 
 	if err != nil {
 		return err
 	}
-	points, err := crash.FromEnvironment()
-	if err != nil {
+	if s.Points, err = crash.FromEnvironment(); err != nil {
 		return err
 	}
-	c, err := core.Open(core.Options{
-		Folder: s.folder, Horizon: s.horizon, SnapshotEvery: s.snapshotEvery, Points: points,
-	})
+	c, err := core.Open(s.Options)
 	if err != nil {
 		return err
 	}
@@ -71,7 +68,7 @@ func realMain(ctx context.Context, args []string, env func(string) string) (err 
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
-	slog.Info("listening", "address", listener.Addr().String(), "folder", s.folder)
+	slog.Info("listening", "address", listener.Addr().String(), "folder", s.Folder)
 	select {
 	case err := <-failed:
 		return err

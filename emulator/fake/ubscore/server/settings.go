@@ -15,10 +15,9 @@ import (
 
 // settings are the values of the command line and the environment.
 type settings struct {
-	folder, host, port string
-	secret             string // never printed
-	horizon            time.Duration
-	snapshotEvery      int
+	core.Options
+	host, port string
+	secret     string // never printed
 }
 
 const usage = `ubscore keeps trading accounts in memory and on disk, and serves the protocol of
@@ -39,7 +38,7 @@ func parse(args []string, env func(string) string) (settings, error) {
 	var s settings
 	var horizon, every, secretFile string
 	set := flag.NewFlagSet("ubscore", flag.ContinueOnError)
-	set.StringVar(&s.folder, "folder", env("UBSCORE_FOLDER"), "the `folder` of log and snapshots, made if there is none [UBSCORE_FOLDER]")
+	set.StringVar(&s.Folder, "folder", env("UBSCORE_FOLDER"), "the `folder` of log and snapshots, made if there is none [UBSCORE_FOLDER]")
 	set.StringVar(&s.host, "host", cmp.Or(env("UBSCORE_HOST"), "127.0.0.1"), "the `address` to listen on; empty text: all [UBSCORE_HOST]")
 	set.StringVar(&s.port, "port", cmp.Or(env("PORT"), "8090"), "the TCP `port` to listen on [PORT]")
 	set.StringVar(&secretFile, "secret-file", env("UBSCORE_SECRET_FILE"), "a `file` with the callers' secret [UBSCORE_SECRET_FILE]")
@@ -58,14 +57,14 @@ func parse(args []string, env func(string) string) (settings, error) {
 	if set.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("unexpected argument %q; see --help", set.Arg(0)))
 	}
-	if s.folder == "" {
+	if s.Folder == "" {
 		errs = append(errs, errors.New("--folder is missing: say where log and snapshots are"))
 	}
 	var err error
-	if s.horizon, err = time.ParseDuration(horizon); err != nil || s.horizon <= 0 {
+	if s.Horizon, err = time.ParseDuration(horizon); err != nil || s.Horizon <= 0 {
 		errs = append(errs, fmt.Errorf("--horizon %q: want a duration above 0, such as 720h", horizon))
 	}
-	if s.snapshotEvery, err = strconv.Atoi(every); err != nil || s.snapshotEvery < 1 {
+	if s.SnapshotEvery, err = strconv.Atoi(every); err != nil || s.SnapshotEvery < 1 {
 		errs = append(errs, fmt.Errorf("--snapshot-every %q: want a whole number above 0", every))
 	}
 	s.secret, err = secret(env("UBSCORE_SECRET"), secretFile)

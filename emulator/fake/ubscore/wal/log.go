@@ -48,6 +48,25 @@ type Options struct {
 	Disk         Disk   // nil: the operating system's
 }
 
+// Disk makes writes durable. A power cut removes every other write.
+type Disk interface {
+	Sync(f *os.File) error          // the content of a file
+	SyncFolder(folder string) error // the names in a folder
+}
+
+// System is the operating system's [Disk].
+type System struct{}
+
+func (System) Sync(f *os.File) error { return f.Sync() }
+
+func (System) SyncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 const defaultSegmentBytes = 64 << 20
 
 // Log is an open log. One goroutine may call Append and Sync; any may call Read. Make one with
@@ -82,16 +101,15 @@ func (l *Log) Append(lines [][]byte) error {
 	if l.failed == nil && l.end >= l.segmentBytes && l.end > int64(segmentHead) {
 		l.failed = l.rotate()
 	}
+	if l.failed == nil {
+		l.buffer = appendRecord(l.buffer[:0], l.last+1, lines)
+		if len(l.buffer)-headBytes > maxBody {
+			return fmt.Errorf("%d lines are too long for one record", len(lines)) // nothing is written
+		}
+		_, l.failed = l.file.WriteAt(l.buffer, l.end)
+	}
 	if l.failed != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, l.failed)
-	}
-	l.buffer = appendRecord(l.buffer[:0], l.last+1, lines)
-	if len(l.buffer)-headBytes > maxBody {
-		return fmt.Errorf("%d lines are too long for one record", len(lines)) // nothing is written
-	}
-	if _, err := l.file.WriteAt(l.buffer, l.end); err != nil {
-		l.failed = err
-		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 	l.end += int64(len(l.buffer))
 	l.last += uint64(len(lines))

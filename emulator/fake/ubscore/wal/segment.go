@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,7 +19,7 @@ import (
 // durable to its end, and that one never changes again.
 const (
 	segmentMagic = "UBSWAL01"
-	segmentHead  = len(segmentMagic) + 3*8 + 4
+	segmentHead  = len(segmentMagic) + sealedNumbers
 	segmentFirst = "wal-"
 	segmentLast  = ".log"
 )
@@ -34,21 +34,38 @@ func (s segment) name() string {
 }
 
 func headOf(base uint64, before segment) []byte {
-	head := binary.LittleEndian.AppendUint64([]byte(segmentMagic), base)
-	head = binary.LittleEndian.AppendUint64(head, before.base)
-	head = binary.LittleEndian.AppendUint64(head, uint64(before.size))
-	return binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
+	return seal(segmentMagic, numbers{base, before.base, uint64(before.size)})
 }
 
 // parseHead is the inverse of headOf. ok is false if the head is not complete.
 func parseHead(head []byte) (base uint64, before segment, ok bool) {
-	if len(head) < segmentHead {
-		return 0, before, false
+	n, ok := unseal(segmentMagic, head)
+	return n[0], segment{n[1], int64(n[2])}, ok
+}
+
+// numbers are the content of a segment's head and of the mark.
+type numbers [3]uint64
+
+const sealedNumbers = 3*8 + crc32.Size
+
+// seal returns the magic, the numbers in little endian, and the CRC-32C of both.
+func seal(magic string, n numbers) []byte {
+	b := []byte(magic)
+	for _, v := range n {
+		b = binary.LittleEndian.AppendUint64(b, v)
 	}
-	numbers := head[len(segmentMagic):]
-	base = binary.LittleEndian.Uint64(numbers)
-	before = segment{binary.LittleEndian.Uint64(numbers[8:]), int64(binary.LittleEndian.Uint64(numbers[16:]))}
-	return base, before, slices.Equal(head[:segmentHead], headOf(base, before))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// unseal returns the numbers at the beginning of b. ok is false if they are not complete there.
+func unseal(magic string, b []byte) (n numbers, ok bool) {
+	if len(b) < len(magic)+sealedNumbers {
+		return n, false
+	}
+	for i := range n {
+		n[i] = binary.LittleEndian.Uint64(b[len(magic)+8*i:])
+	}
+	return n, bytes.HasPrefix(b, seal(magic, n))
 }
 
 // list returns the folder's segments with the sizes of their files, oldest first.
@@ -127,4 +144,49 @@ func newest(segments []segment) segment {
 		return segment{}
 	}
 	return segments[len(segments)-1]
+}
+
+// A mark is a lower bound of the durable log. It is written in place after each fsync, without an
+// fsync for itself. After a power cut it can be too old, never too new. A bad end of the log after the
+// mark is a torn write that was never answered; before it, it is damage.
+type mark struct {
+	seq    uint64 // the last durable line
+	base   uint64 // of the segment that has it
+	offset int64  // where the line ends
+}
+
+const markName = "durable"
+
+func (m mark) bytes() []byte { return seal("", numbers{m.seq, m.base, uint64(m.offset)}) }
+
+// readMark returns the folder's mark, or the zero mark if there is no complete one.
+func readMark(folder string) (mark, error) {
+	b, err := os.ReadFile(filepath.Join(folder, markName))
+	if err != nil && !os.IsNotExist(err) {
+		return mark{}, fmt.Errorf("read %s: %w", markName, err)
+	}
+	n, ok := unseal("", b)
+	if !ok || len(b) != sealedNumbers {
+		return mark{}, nil
+	}
+	return mark{n[0], n[1], int64(n[2])}, nil
+}
+
+// Undurable returns the last segment's file, and the offset from which no fsync covers it. It is for
+// tests that tear the log.
+func Undurable(folder string) (path string, from int64, err error) {
+	m, err := readMark(folder)
+	if err != nil {
+		return "", 0, err
+	}
+	all, err := list(folder)
+	if err != nil || len(all) == 0 {
+		return "", 0, fmt.Errorf("no log in %s: %w", folder, err)
+	}
+	last := all[len(all)-1]
+	from = int64(segmentHead)
+	if m.base == last.base {
+		from = m.offset
+	}
+	return filepath.Join(folder, last.name()), from, nil
 }

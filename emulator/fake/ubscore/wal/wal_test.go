@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
 	"github.com/fencepost/fencepost/shared/check"
@@ -102,19 +103,12 @@ func TestWrittenLinesAreRead(t *testing.T) {
 	for after := range len(want) + 1 {
 		for _, limit := range []int{1, 2, 5, 1000} {
 			got, err := read(l, uint64(after), limit)
-			if d := cmp.Diff(want[after:min(after+limit, len(want))], got, equateEmpty); err != nil || d != "" {
+			if d := cmp.Diff(want[after:min(after+limit, len(want))], got, cmpopts.EquateEmpty()); err != nil || d != "" {
 				t.Fatalf("%d lines after %d: got error %v and (-want +got) %s", limit, after, err, d)
 			}
 		}
 	}
 }
-
-var equateEmpty = cmp.Transformer("empty", func(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-})
 
 // Lines that are written but not durable are not read.
 func TestOnlyDurableLinesAreRead(t *testing.T) {

@@ -80,11 +80,8 @@ func (x *exchange) read(body []byte) bool {
 	if x.single = !bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")); x.single {
 		body = slices.Concat([]byte("["), body, []byte("]"))
 	}
-	if json.Unmarshal(body, &x.calls) != nil || len(x.calls) == 0 {
-		x.calls = nil
-		return false
-	}
-	if slices.ContainsFunc(x.calls, func(c *call) bool { return c == nil || len(c.ID) == 0 }) {
+	without := func(c *call) bool { return c == nil || len(c.ID) == 0 }
+	if json.Unmarshal(body, &x.calls) != nil || len(x.calls) == 0 || slices.ContainsFunc(x.calls, without) {
 		x.calls = nil
 		return false
 	}
@@ -158,11 +155,9 @@ func (c *call) refuse(text string) {
 func (x *exchange) write(answers map[string]response) ([]byte, error) {
 	list := make([]response, 0, len(x.calls))
 	for _, c := range x.calls {
-		a, ok := answers[string(c.ID)]
-		if c.own != nil {
-			a, ok = *c.own, true
-		}
-		if ok {
+		if a, ok := answers[string(c.ID)]; c.own != nil {
+			list = append(list, x.applyFaults(c, *c.own))
+		} else if ok {
 			list = append(list, x.applyFaults(c, a))
 		}
 	}

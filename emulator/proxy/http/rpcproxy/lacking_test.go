@@ -54,15 +54,7 @@ func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 			}
 			for i := 2; i >= 0; i-- {
 				s.proxies[i].SetFaults(rpcproxy.Faults{})
-				for end := time.Now().Add(2 * time.Minute); ; {
-					v, err := s.connector.Query(t.Context(), q)
-					if err == nil && s.number(v.Node) == i {
-						break
-					}
-					if time.Now().After(end) {
-						t.Fatalf("node %d has one again: got node %d, %v", i, s.number(v.Node), err)
-					}
-				}
+				s.queryUntil(t, "it has one again", i, q)
 			}
 		})
 	}
@@ -80,7 +72,7 @@ func TestRefusedSendDoesNotWaitForAnUnresponsiveNode(t *testing.T) {
 		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return "nonce too low" }})
 	}
 	began := time.Now()
-	got := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0, nil)})
+	got := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0)})
 	if took := time.Since(began); got[0].Class != txmanager.SendNonceTooLow || took > 3*time.Second { // the time-out is 5 s
 		t.Errorf("got %+v after %s, want it refused long before the time-out", got, took)
 	}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
@@ -92,10 +90,10 @@ func (s *several) query(t *testing.T, when string, node int) txmanager.ChainObse
 	return v
 }
 
-func (s *several) queryUntil(t *testing.T, when string, node int) {
+func (s *several) queryUntil(t *testing.T, when string, node int, q txmanager.ChainQuery) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
-		if s.number(check.Value(s.connector.Query(t.Context(), txmanager.ChainQuery{}))(t).Node) == node {
+		if s.number(check.Value(s.connector.Query(t.Context(), q))(t).Node) == node {
 			return
 		}
 	}
@@ -144,7 +142,7 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 					s.query(t, "before", 0)
 				}
 				c.inject(s)
-				s.queryUntil(t, "while it is "+name, 1)
+				s.queryUntil(t, "while it is "+name, 1, txmanager.ChainQuery{})
 				if !s.saw(0, c.result) {
 					t.Errorf("results: got %v, want %q of node 0", s.seen, c.result)
 				}
@@ -152,7 +150,7 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 				check.Equal(t, "excluded nodes", len(s.connector.Excluded()), 1)
 				s.proxies[0].SetFaults(rpcproxy.Faults{})
 				s.proxies[0].SetTarget(s.chain.URL())
-				s.queryUntil(t, "once it is well", 0)
+				s.queryUntil(t, "once it is well", 0, txmanager.ChainQuery{})
 				check.Equal(t, "excluded nodes at the end", len(s.connector.Excluded()), 0)
 			})
 		}
@@ -206,15 +204,9 @@ func TestSingleHighNodeIsNotFollowed(t *testing.T) {
 	check.Equal(t, "excluded nodes", len(s.connector.Excluded()), 0)
 }
 
-func (s *several) transfer(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) []byte {
+func (s *several) transfer(t *testing.T, n uint64) []byte {
 	t.Helper()
-	id := new(big.Int).SetUint64(s.chain.ChainID())
-	inner := &types.DynamicFeeTx{ChainID: id, Nonce: n, To: &common.Address{0xfe}, Value: big.NewInt(1), Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)}
-	if edit != nil {
-		edit(inner)
-	}
-	tx := check.Value(types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), inner))(t)
-	return check.Value(tx.MarshalBinary())(t)
+	return check.Value(transfer(t, s.chain, n).MarshalBinary())(t)
 }
 
 // A send goes to every node and succeeds if one takes it. It is refused only if all refuse it for the
@@ -245,7 +237,7 @@ func TestSendsGoToAll(t *testing.T) {
 				s.proxies[i].SetFaults(f)
 			}
 			began := time.Now()
-			got := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0, nil)})
+			got := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0)})
 			if len(got) != 1 || !slices.Contains(c.want, got[0].Class) || got[0].Node == "" {
 				t.Errorf("got %+v, want one of %v by a node", got, c.want)
 			}
@@ -281,7 +273,7 @@ func TestSendReachesEachNode(t *testing.T) {
 	for i, p := range s.proxies {
 		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { got[i].Add(1); return "" }})
 	}
-	if r := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0, nil), s.transfer(t, 1, nil)}); !r[0].Acknowledged() || !r[1].Acknowledged() {
+	if r := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0), s.transfer(t, 1)}); !r[0].Acknowledged() || !r[1].Acknowledged() {
 		t.Fatalf("got %+v, want both taken", r)
 	}
 	for i := range got {
@@ -293,7 +285,7 @@ func TestSendReachesEachNode(t *testing.T) {
 	for _, p := range s.proxies[1:] {
 		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return "txpool is full" }})
 	}
-	if r := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 2, nil)}); !r[0].Acknowledged() {
+	if r := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 2)}); !r[0].Acknowledged() {
 		t.Errorf("got %+v, want it taken by the excluded node", r)
 	}
 }
@@ -349,7 +341,7 @@ func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 	if got := s.connector.Excluded(); len(got) != 1 || got[name] != nodes.Outvoted {
 		t.Errorf("excluded after the query: got %v, want %s outvoted", got, name)
 	}
-	s.queryUntil(t, "after its time", 0)
+	s.queryUntil(t, "after its time", 0, txmanager.ChainQuery{})
 }
 
 // A lagging node is asked too, and reported as lagging. A failed node is not asked if the others are

@@ -51,10 +51,16 @@ func setup(t *testing.T) bundle {
 
 func (b bundle) transfer(t *testing.T, n uint64) *types.Transaction {
 	t.Helper()
-	id := new(big.Int).SetUint64(b.chain.ChainID())
-	return check.Value(types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+	return transfer(t, b.chain, n)
+}
+
+// transfer returns a transfer by the first account of the chain.
+func transfer(t *testing.T, chain *devchain.Chain, n uint64) *types.Transaction {
+	t.Helper()
+	id := new(big.Int).SetUint64(chain.ChainID())
+	return check.Value(types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
-		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
+		GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9),
 	}))(t)
 }
 

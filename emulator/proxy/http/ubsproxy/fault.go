@@ -60,11 +60,10 @@ type Fault struct {
 type armed struct {
 	Fault
 	left int // of Times
-	off  bool
 }
 
 func (a *armed) matches(c *Call) bool {
-	return !a.off && (a.Times == 0 || a.left > 0) && (a.Op == "" || a.Op == c.Operation.Op) &&
+	return (a.Times == 0 || a.left > 0) && (a.Op == "" || a.Op == c.Operation.Op) &&
 		(a.UserID == 0 || c.Operation.UserID != nil && a.UserID == *c.Operation.UserID)
 }
 
@@ -84,7 +83,6 @@ func (p *Proxy) Arm(f Fault) (disarm func()) {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		a.off = true
 		p.faults = slices.DeleteFunc(p.faults, func(b *armed) bool { return b == a })
 	}
 }
@@ -120,18 +118,8 @@ var (
 func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []byte, error) {
 	lasting := context.WithoutCancel(r.Context())
 	switch p.strike(c) {
-	case Refuse:
-		return nil, nil, errFault
-	case LoseAnswer:
-		_, _, _ = p.pass(lasting, r, c, body)
-		return nil, nil, errFault
-	case Hang:
-		httpproxy.Hang(r.Context())
-		return nil, nil, errFault
-	case HoldAnswer:
-		_, _, _ = p.pass(lasting, r, c, body)
-		httpproxy.Hang(r.Context())
-		return nil, nil, errFault
+	default:
+		return p.pass(r.Context(), r, c, body)
 	case Duplicate:
 		return p.callThrice(r, c, body)
 	case CutAnswer:
@@ -140,17 +128,24 @@ func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []
 			err = errCut
 		}
 		return resp, answer, err
+	case Unavailable:
+		h := http.Header{"Content-Type": {"application/problem+json"}}
+		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: h}, []byte(`{"code":"UNAVAILABLE"}`), nil
+	case Refuse:
+	case LoseAnswer:
+		_, _, _ = p.pass(lasting, r, c, body)
+	case Hang:
+		httpproxy.Hang(r.Context())
+	case HoldAnswer:
+		_, _, _ = p.pass(lasting, r, c, body)
+		httpproxy.Hang(r.Context())
 	case Late:
 		p.mu.Lock()
 		p.late = append(p.late, held{r.Clone(lasting), c, body})
 		p.mu.Unlock()
 		httpproxy.Hang(r.Context())
-		return nil, nil, errFault
-	case Unavailable:
-		h := http.Header{"Content-Type": {"application/problem+json"}}
-		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: h}, []byte(`{"code":"UNAVAILABLE"}`), nil
 	}
-	return p.pass(r.Context(), r, c, body)
+	return nil, nil, errFault
 }
 
 // callThrice passes the call to the core three times at once and returns the first answer.
