@@ -47,11 +47,7 @@ type AccountPage struct {
 }
 
 // listAccounts shows users their own accounts.
-func (a *Server) listAccounts(w http.ResponseWriter, r *http.Request) error {
-	user, err := a.user(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) listAccounts(w http.ResponseWriter, r *http.Request, user int64) error {
 	q, err := serve.Parameters(r, "asset", "pageSize", "pageToken")
 	if err != nil {
 		return err
