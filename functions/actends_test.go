@@ -57,8 +57,7 @@ func TestOneOperatorFreezesWithoutTheCore(t *testing.T) {
 // A new asset waits for the trading core for less time than the server allows the transaction, and says what happened.
 func TestNewAssetWithoutTheCore(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.registerPayer()
+	h := buildWithPayer(t)
 	h.signal(syscall.SIGSTOP)
 	defer h.signal(syscall.SIGCONT)
 	began := time.Now()

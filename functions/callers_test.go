@@ -67,8 +67,7 @@ func TestOneCallerAtTheBound(t *testing.T) {
 // answer. A caller that was just added is served.
 func TestPayloadsOfOtherCallersAreNotRead(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Bundle.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	h.run(`update submitter set callers = '{email:shop@fencepost.example,shop@fencepost.example}' where submitter = $1`, shopAccount)
 	shop, other := h.callerToken("shop"), h.callerToken("other")
 	intent := func(submitter, payload string) string {
@@ -102,8 +101,7 @@ func TestPayloadsOfOtherCallersAreNotRead(t *testing.T) {
 // create makes a query before.
 func TestCreateIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Bundle.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	shop := h.clientOf(h.callerToken("shop"))
 	for i := range 4 {
 		check.OK(t)(shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i))))
@@ -120,9 +118,7 @@ func TestCreateIsOneRoundTrip(t *testing.T) {
 // answer.
 func TestRefusedCreatesAreDelayed(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Bundle.Register(t, shopAccount, 1)
-	h.url = h.serve("FENCEPOST_QUEUE_MAX_PER_SUBMITTER=1")
+	h := buildWithShop(t, "FENCEPOST_QUEUE_MAX_PER_SUBMITTER=1")
 	h.createTx("first")
 	const delay = 250 * time.Millisecond
 	for path, c := range map[string]struct {

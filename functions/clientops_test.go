@@ -14,8 +14,7 @@ import (
 // transactions.
 func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	h.registerPayer()
 	shop, ann := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("ann"))
 	held := check.Value(shop.CreateTx(t.Context(), intentOf("held")))(t)
@@ -23,9 +22,7 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	refused(t, "accept by a caller", "FORBIDDEN")(shop.AcceptDatabase(t.Context(), "by a caller"))
 	check.OK(t)(ann.AcceptDatabase(t.Context(), "the backup of the 21st"))
-	if tx, err := shop.Tx(t.Context(), held.TxID); err != nil || tx.SubState != "HELD" {
-		t.Errorf("after it: got %+v, %v; want it held", tx, err)
-	}
+	check.Equal(t, "after it", check.Value(shop.Tx(t.Context(), held.TxID))(t).SubState, "HELD")
 	names, err := collect(ann.ListSubmitters(t.Context(), client.SubmitterQuery{}), func(s client.Submitter) string {
 		return fmt.Sprint(s.Submitter, " ", s.Held, " ", s.Protect != nil && s.Protect.Incident > 0)
 	})
@@ -33,17 +30,15 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 		t.Errorf("submitters: got %s, %v; want %s, and the payer", names, err, want)
 	}
 	refused(t, "decide about what has no nonce", "TOO_LATE")(ann.DecideTx(t.Context(), held.TxID, "replace", "it has no nonce"))
-	if report, err := ann.ProceedAll(t.Context(), shopAccount, held.TxID, "the log of the 21st"); err != nil || report.Submitter != shopAccount || report.Proceeded != 1 {
-		t.Errorf("proceed: got %+v, %v; want 1", report, err)
-	}
+	report := check.Value(ann.ProceedAll(t.Context(), shopAccount, held.TxID, "the log of the 21st"))(t)
+	check.Equal(t, "proceed", fmt.Sprintln(report.Submitter, report.Proceeded), shopAccount+" 1\n")
 }
 
 // With the client an operator lists foreign transactions, 100 a page, matches one and writes the
 // others off.
 func TestClientOfForeignTransactions(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	const all = 103
 	h.heldByForeign(all)
 	shop, ann := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("ann"))
@@ -58,20 +53,17 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	}
 	later := check.Value(collect(ann.ListForeign(t.Context(), shopAccount, all-2), func(one client.OpenForeign) string { return fmt.Sprint(one.Nonce) }))(t)
 	check.Equal(t, "from the last but one", later, fmt.Sprint(all-2, " ", all-1))
-	if got, err := ann.MatchForeign(t.Context(), shopAccount, 0, held.TxID, "the same call"); err != nil || got.State != client.Confirmed || got.SubState != "RECORDED" {
-		t.Errorf("match: got %+v, %v; want CONFIRMED/RECORDED", got, err)
-	}
-	if got, err := ann.WriteOffForeign(t.Context(), shopAccount, new(uint64(1)), nil, "by hand"); err != nil || got.WrittenOff != 1 || got.Remaining != all-2 {
-		t.Errorf("write one off: got %+v, %v; want 1 of them, and %d left", got, err, all-2)
-	}
+	matched := check.Value(ann.MatchForeign(t.Context(), shopAccount, 0, held.TxID, "the same call"))(t)
+	check.Equal(t, "match", fmt.Sprintln(matched.State, matched.SubState), "CONFIRMED RECORDED\n")
+	got := check.Value(ann.WriteOffForeign(t.Context(), shopAccount, new(uint64(1)), nil, "by hand"))(t)
+	check.Equal(t, "write one off, and left", [2]int{got.WrittenOff, got.Remaining}, [2]int{1, all - 2})
 	refused(t, "write it off again", "TOO_LATE")(ann.WriteOffForeign(t.Context(), shopAccount, new(uint64(1)), nil, "again"))
 	for _, c := range []struct {
 		through         uint64
 		writes, remains int
 	}{{3, 2, all - 4}, {3, 0, all - 4}, {all - 2, all - 5, 1}, {all, 1, 0}} {
-		if got, err := ann.WriteOffForeign(t.Context(), shopAccount, nil, &c.through, "all that were seen"); err != nil || got.WrittenOff != c.writes || got.Remaining != c.remains {
-			t.Errorf("write off up to %d: got %+v, %v; want %d of them, and %d left", c.through, got, err, c.writes, c.remains)
-		}
+		got = check.Value(ann.WriteOffForeign(t.Context(), shopAccount, nil, &c.through, "all that were seen"))(t)
+		check.Equal(t, fmt.Sprint("written off up to ", c.through, ", and left"), [2]int{got.WrittenOff, got.Remaining}, [2]int{c.writes, c.remains})
 	}
 }
 
@@ -82,9 +74,8 @@ func TestClientResolvesTransfers(t *testing.T) {
 	h := impatient(t)
 	ann := h.clientOf(h.callerToken("ann"))
 	waiting := h.stored("cancelled")
-	if got, err := ann.CancelTransfer(t.Context(), waiting, "not wanted"); err != nil || got.State != client.TransferFailed || got.Reason != "CANCELLED" {
-		t.Errorf("cancel: got %+v, %v; want FAILED/CANCELLED", got, err)
-	}
+	cancelled := check.Value(ann.CancelTransfer(t.Context(), waiting, "not wanted"))(t)
+	check.Equal(t, "cancel", fmt.Sprintln(cancelled.State, cancelled.Reason), "FAILED CANCELLED\n")
 	reqID := h.pending()
 	refused(t, "cancel what has begun", "TOO_LATE")(ann.CancelTransfer(t.Context(), reqID, "not wanted"))
 	why, err := ann.WhyTransfer(t.Context(), reqID)
@@ -93,9 +84,7 @@ func TestClientResolvesTransfers(t *testing.T) {
 	}
 	refused(t, "resolve another operation", "NOTHING_TO_RESOLVE")(ann.ResolveTransfer(t.Context(), reqID, client.Resolve{Op: "refund", Reason: "r"}))
 	h.signal(syscall.SIGCONT)
-	if got, err := ann.ResolveTransfer(t.Context(), reqID, client.Resolve{Op: "deposit", Reason: "the core is back"}); err != nil || got.ReqID != reqID {
-		t.Errorf("resolve: got %+v, %v; want the transfer", got, err)
-	}
+	check.Equal(t, "resolve", check.Value(ann.ResolveTransfer(t.Context(), reqID, client.Resolve{Op: "deposit", Reason: "the core is back"}))(t).ReqID, reqID)
 	if why, err = ann.WhyTransfer(t.Context(), reqID); err != nil || len(why.Resolutions) == 0 || why.Resolutions[0].Op != "deposit" || why.Resolutions[0].By == "" {
 		t.Errorf("why, resolved: got %+v, %v; want who resolved it", why, err)
 	}

@@ -256,8 +256,7 @@ func resolvedWithdrawal(h deployment) answer {
 // program declares, except those that give a reason.
 func TestEveryCodeIsReached(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.registerPayer()
+	h := buildWithPayer(t)
 	reached := map[string]bool{}
 	for _, r := range requests {
 		a := r.ask(h)

@@ -89,8 +89,6 @@ func TestAdminAcceptsTheProxysToken(t *testing.T) {
 		"without an address":            {proxy.token(t, backend, with(iapClaims("ann"), jwt.MapClaims{"email": ""})), submitters, "403 FORBIDDEN"},
 		"at another public function":    {ann, "GET /api/v1/tx?submitter=" + shopAccount, "401 UNAUTHORIZED"},
 		"at a users' function":          {ann, "GET /api/v1/internal_transfer", "401 UNAUTHORIZED"},
-		"the console's own account":     {h.callerToken("console"), submitters, "403 FORBIDDEN"},
-		"the console's act":             {h.callerToken("console"), "POST /admin/v1/conservation/check", "403 FORBIDDEN"},
 		"nobody":                        {"", submitters, "401 UNAUTHORIZED"},
 	} {
 		method, path, _ := strings.Cut(c.call, " ")
@@ -109,13 +107,11 @@ func TestAdminAcceptsTheProxysToken(t *testing.T) {
 }
 
 // The console's account has no right at any operation of admin: not by the platform's header, and not as a caller. A
-// viewer's token beside that header reads each of them and changes nothing.
+// submitter's caller has none either. A viewer's token beside that header reads each of them and changes nothing.
 func TestTheConsolesAccountHasNoRights(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Register(t, shopAccount, 1)
 	people := startIssuer(t)
-	h.url = h.serve(append(h.transferSettings(), consoleSettings(people.url)...)...)
+	h := buildWithShop(t, consoleSettings(people.url)...)
 	account := h.callerToken("console")
 	platform := context.WithValue(t.Context(), headerKey{}, http.Header{"X-Serverless-Authorization": {"Bearer " + account}})
 	viewer := people.token(t, "console", jwt.MapClaims{"sub": "5", "email": "eve@fencepost.example", "email_verified": true})
@@ -133,6 +129,7 @@ func TestTheConsolesAccountHasNoRights(t *testing.T) {
 		}
 		check.Equal(t, operation+", by the account alone", call(t, platform, "", method, h.url+path, body).is("code"), "401 UNAUTHORIZED")
 		check.Equal(t, operation+", by the account as a caller", call(t, platform, account, method, h.url+path, body).is("code"), "403 FORBIDDEN")
+		check.Equal(t, operation+", by a caller", h.as("shop", method, path, body).is("code"), "403 FORBIDDEN")
 		got := call(t, platform, viewer, method, h.url+path, body)
 		switch {
 		case method != http.MethodGet:
@@ -153,9 +150,8 @@ func TestTheConsolesAccountHasNoRights(t *testing.T) {
 // is no name in the settings, which have subjects of another.
 func TestAdminAcceptsTheConsolesToken(t *testing.T) {
 	t.Parallel()
-	h := build(t)
 	people := startIssuer(t)
-	h.url = h.serve(append(append(h.transferSettings(), consoleSettings(people.url)...),
+	h := build(t, append(consoleSettings(people.url),
 		"FENCEPOST_AUTH_OPERATORS=email:ann@fencepost.example,sub:77", "FENCEPOST_AUTH_DEPOSIT_SERVICE=email:bank@fencepost.example", "FENCEPOST_AUTH_VIEWERS=email:bank@fencepost.example")...)
 	claims := func(email string, verified bool) jwt.MapClaims {
 		return jwt.MapClaims{"sub": "77", "email": email + "@fencepost.example", "email_verified": verified}

@@ -67,6 +67,30 @@ func build(t *testing.T, settings ...string) deployment {
 	return buildOn(t, startCore(t), settings...)
 }
 
+// buildWithShop is [build] with the shop's account, whose window is one.
+func buildWithShop(t *testing.T, settings ...string) deployment {
+	t.Helper()
+	h := build(t, settings...)
+	h.Register(t, shopAccount, 1)
+	return h
+}
+
+// buildWithPolicy is [buildWithShop] with a policy that allows 5 wei for one transaction.
+func buildWithPolicy(t *testing.T, settings ...string) deployment {
+	t.Helper()
+	h := buildWithShop(t, settings...)
+	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	return h
+}
+
+// buildWithPayer is [build] with the account that pays USDT out.
+func buildWithPayer(t *testing.T, settings ...string) deployment {
+	t.Helper()
+	h := build(t, settings...)
+	h.registerPayer()
+	return h
+}
+
 // buildOn is [build] with that trading core.
 func buildOn(t *testing.T, core core, settings ...string) deployment {
 	t.Helper()

@@ -18,9 +18,7 @@ func TestAnOperatorAdjustsAFinding(t *testing.T) {
 	for _, move := range []string{"balance", "journal"} {
 		check.OK(t)(ann.CheckConservation(t.Context(), false))
 		h.run(`update balances_tb set available = available - 0.000001 where user_id = $1 and asset_id = 1`, alice)
-		if report, err := ann.CheckConservation(t.Context(), false); err != nil || report.Result != "violated" {
-			t.Fatalf("stolen: got %+v, %v; want violated", report, err)
-		}
+		check.Equal(t, "stolen", check.Value(ann.CheckConservation(t.Context(), false))(t).Result, "violated")
 		found := check.Value(ann.Conservation(t.Context()))(t).LastCheck.Found
 		if len(found) != 1 {
 			t.Fatalf("standing: got %v, want one", found)
@@ -36,9 +34,7 @@ func TestAnOperatorAdjustsAFinding(t *testing.T) {
 		}
 		refused(t, "again", "TOO_LATE")(ann.AdjustFinding(t.Context(), id, move, "again"))
 		for _, full := range []bool{false, true} {
-			if report, err := ann.CheckConservation(t.Context(), full); err != nil || report.Result != "ok" {
-				t.Errorf("adjusted, full %t: got %+v, %v; want ok", full, report, err)
-			}
+			check.Equal(t, fmt.Sprint("adjusted, full ", full), check.Value(ann.CheckConservation(t.Context(), full))(t).Result, "ok")
 		}
 		refused(t, "once it is right", "NOT_FOUND")(ann.AdjustFinding(t.Context(), id, move, "again"))
 	}

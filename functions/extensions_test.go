@@ -37,8 +37,7 @@ func (vault) Check(context.Context, txmanager.Submitter) error { return nil }
 // A registration can name a signer of a kind of Extensions.Signers.
 func TestExtensionsAddKindsOfSigners(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Bundle.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	kind := signer.Kind{Name: "vault", Key: "<path>", Signer: func(path string) (signer.Service, error) {
 		if path != "treasury" {
 			return nil, errors.New("no such path")

@@ -56,8 +56,7 @@ func TestInternalFunctionsRefuseOthers(t *testing.T) {
 func TestOnlyAnAdvanceWaitsForOthers(t *testing.T) {
 	t.Parallel()
 	const wait = time.Second
-	h := build(t, "FENCEPOST_ADVANCE_BATCH_WAIT="+wait.String())
-	h.Bundle.Register(t, shopAccount, 1)
+	h := buildWithShop(t, "FENCEPOST_ADVANCE_BATCH_WAIT="+wait.String())
 	takes := func(function string) time.Duration {
 		began := time.Now()
 		h.as("tasks", "POST", "/internal/"+function, map[string]any{"submitter": shopAccount}).wants(t, 204, "%s", function)

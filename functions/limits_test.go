@@ -48,8 +48,7 @@ const (
 // per user. A stored transfer is answered nevertheless.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=10", "FENCEPOST_TRANSFER_LIMITS_PER_DAY=100")...)
+	h := build(t, "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=10", "FENCEPOST_TRANSFER_LIMITS_PER_DAY=100")
 	for range 9 {
 		h.limited("one of nine", alice, nil, passes)
 		h.shift(alice, "1 hour") // so that all posts count in one second, even on a slow machine
@@ -67,8 +66,7 @@ func TestRateLimit(t *testing.T) {
 // The allowed number of posts in a day passes and the next does not, until the first is a day old.
 func TestDailyLimit(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=4", "FENCEPOST_TRANSFER_LIMITS_PER_DAY=3")...)
+	h := build(t, "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=4", "FENCEPOST_TRANSFER_LIMITS_PER_DAY=3")
 	h.limited("the first", alice, nil, passes)
 	h.shift(alice, "-23 hours")
 	h.limited("the second", alice, nil, passes)

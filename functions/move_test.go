@@ -10,8 +10,7 @@ import (
 // stores no row. Reads continue. Afterwards all calls succeed.
 func TestExpectedMoveIsReported(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	before := h.createTx("before")
 	h.run(`insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`)
 	for what, got := range map[string]answer{

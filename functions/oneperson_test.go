@@ -14,9 +14,7 @@ import (
 func TestOnePersonDoesNotApproveByTheConsole(t *testing.T) {
 	t.Parallel()
 	people := startIssuer(t)
-	h := build(t, append(consoleSettings(people.url), ruleFor("policy")...)...)
-	h.Register(t, shopAccount, 1)
-	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	h := buildWithPolicy(t, append(consoleSettings(people.url), ruleFor("policy")...)...)
 	byConsole := func(who, path string) answer {
 		t.Helper()
 		claims := jwt.MapClaims{"sub": "of " + who, "email": who + "@fencepost.example", "email_verified": true}

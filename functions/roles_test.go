@@ -136,8 +136,7 @@ func (a *rolePerPath) close(ctx context.Context) {
 // function lacks a right that it needs.
 func TestEachFunctionRunsUnderItsOwnRole(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Bundle.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	h.run(`update submitter set callers = '{email:shop@fencepost.example}' where submitter = $1`, shopAccount)
 	token := h.callerToken("shop")
 	created := call(t, t.Context(), token, http.MethodPost, h.url+"/api/v1/tx", intentOf("r"))

@@ -13,8 +13,7 @@ import (
 // can withdraw a wrong statement. The statement is shown with the operator's name.
 func TestStatementsAboutPayouts(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.registerPayer()
+	h := buildWithPayer(t)
 	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	path := "/admin/v1/transfers/" + reqID + "/payout-statement"
 	hash := "0x" + strings.Repeat("ab", 32)
@@ -42,9 +41,8 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	check.Equal(t, "stated twice", h.as("ann", "POST", path, paid).is("code"), "409 STATEMENT_STANDS")
 	check.Equal(t, "withdrawn", h.as("ann", "POST", path+"/withdraw", members{"reason": "another's"}).is("state"), "200 TARGET_PENDING")
 	ann := h.clientOf(h.callerToken("ann"))
-	if got, err := ann.StatePayout(t.Context(), reqID, client.PayoutStatement{Paid: true, TxHash: hash, Reason: "by the client"}); err != nil || got.State != client.TransferTargetPending {
-		t.Errorf("by the client: got %+v, %v; want it pending", got, err)
-	}
+	stated := client.PayoutStatement{Paid: true, TxHash: hash, Reason: "by the client"}
+	check.Equal(t, "by the client", check.Value(ann.StatePayout(t.Context(), reqID, stated))(t).State, client.TransferTargetPending)
 	if got, err := ann.WithdrawStatement(t.Context(), reqID, "by the client"); err != nil || got.LastEvidence == "" || got.ProvedBy != "" {
 		t.Errorf("withdrawn by the client: got %+v, %v; want the evidence, and no proof", got, err)
 	}

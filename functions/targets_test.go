@@ -11,9 +11,7 @@ import (
 // selector. An unreadable or ambiguous target is refused.
 func TestTargetsNameFunctions(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.url = h.serve()
-	h.Bundle.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	const token, other = "0x00000000000000000000000000000000000cafe0", "0x00000000000000000000000000000000000cafe1"
 	put := func(targets ...string) answer {
 		return h.as("ann", "PUT", ofShop+"/policy", members{"targets": targets, "reason": "a test"})

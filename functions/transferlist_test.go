@@ -53,14 +53,13 @@ func TestOperatorListsAllTransfers(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"?asset=USDT": "400 INVALID_FIELD asset", "?asset=USDT&state=COMMITTED": "400 INVALID_FIELD asset", "?state=DONE": "400 INVALID_FIELD state",
-		"?user=0": "400 INVALID_FIELD user", "?user=x": "400 INVALID_FIELD user", "?pageToken=xx": "400 INVALID_FIELD pageToken", "?before=yesterday": "400 INVALID_FIELD before", "?next=1": "400 UNSUPPORTED_FIELD next",
+		"?user=0": "400 INVALID_FIELD user", "?user=x": "400 INVALID_FIELD user", "?before=yesterday": "400 INVALID_FIELD before",
 	} {
 		check.Equal(t, query, h.as("ann", "GET", "/admin/v1/transfers"+query, nil).is("code", "field"), want)
 	}
 	if a := h.as("ann", "GET", "/admin/v1/transfers?asset=USDT", nil); !strings.Contains(fmt.Sprint(a.body["detail"]), "give user too") {
 		t.Errorf("no index: got %v, want what to give", a.body)
 	}
-	check.Equal(t, "a caller", h.as("shop", "GET", "/admin/v1/transfers", nil).is("code"), "403 FORBIDDEN")
 	got, err := collect(h.clientOf(h.callerToken("ann")).ListAllTransfers(t.Context(), client.AllTransfersQuery{UserID: bob, Before: time.Now().Add(time.Hour)}), func(x client.OperatorsTransfer) string { return x.ReqID })
 	check.Equal(t, fmt.Sprintf("by the client, error: %v", err), got, failed+" "+ids[1])
 }

@@ -10,117 +10,68 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// series collects what a provider of metrics receives, by name and labels.
+// series reads what the process records, by name and labels.
 type series struct {
-	mu     sync.Mutex
-	values map[string]int64
-	shows  metric.Callback // of all gauges of the deployment
+	reader *sdkmetric.ManualReader
+	counts map[string]int64 // since the last take; of times, in whole seconds
 }
 
-func (s *series) put(name string, labels attribute.Set, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.values[name+"{"+labels.Encoded(attribute.DefaultEncoder())+"}"] += n
-}
+// metricSeries returns the process' metrics, whose provider can be set only once.
+var metricSeries = sync.OnceValue(func() *series {
+	s := &series{sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(sdkmetric.DeltaTemporalitySelector)), map[string]int64{}}
+	otel.SetMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader)))
+	return s
+})
 
 // take returns the counts since the last call.
 func (s *series) take() map[string]int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := s.values
-	s.values = map[string]int64{}
+	_, _ = s.collect(context.Background()) // the gauges may be those of a database that is gone
+	all := s.counts
+	s.counts = map[string]int64{}
 	return all
 }
 
 // takeGauges returns the gauges of the deployment that an exporter gets now.
 func (s *series) takeGauges(t *testing.T) map[string]float64 {
 	t.Helper()
-	all := observer{values: map[string]float64{}}
-	if err := s.shows(t.Context(), all); err != nil {
-		t.Errorf("gauges of the deployment: %v", err)
+	return check.Value(s.collect(t.Context()))(t)
+}
+
+// collect adds to the counts, and returns the gauges.
+func (s *series) collect(ctx context.Context) (gauges map[string]float64, err error) {
+	var all metricdata.ResourceMetrics
+	err = s.reader.Collect(ctx, &all)
+	gauges = map[string]float64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			named := func(labels attribute.Set) string {
+				return m.Name + "{" + labels.Encoded(attribute.DefaultEncoder()) + "}"
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Gauge[float64]:
+				for _, p := range data.DataPoints {
+					gauges[named(p.Attributes)] = p.Value
+				}
+			case metricdata.Sum[float64]:
+				for _, p := range data.DataPoints {
+					s.counts[named(p.Attributes)] += int64(p.Value)
+				}
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					s.counts[named(p.Attributes)] += p.Value
+				}
+			}
+		}
 	}
-	return all.values
+	return gauges, err
 }
-
-// observer is an exporter that reads gauges.
-type observer struct {
-	noop.Observer
-	values map[string]float64
-}
-
-func (o observer) ObserveFloat64(of metric.Float64Observable, v float64, options ...metric.ObserveOption) {
-	labels := metric.NewObserveConfig(options).Attributes()
-	o.values[of.(observable).name+"{"+labels.Encoded(attribute.DefaultEncoder())+"}"] = v
-}
-
-type observable struct {
-	noop.Float64ObservableGauge
-	name string
-}
-
-type provider struct {
-	noop.MeterProvider
-	*series
-}
-
-func (p provider) Meter(string, ...metric.MeterOption) metric.Meter { return meter{series: p.series} }
-
-type meter struct {
-	noop.Meter
-	*series
-}
-
-func (m meter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
-	return counter{series: m.series, name: name}, nil
-}
-
-func (m meter) Float64Counter(name string, _ ...metric.Float64CounterOption) (metric.Float64Counter, error) {
-	return timer{series: m.series, name: name}, nil
-}
-
-func (m meter) Float64ObservableGauge(name string, _ ...metric.Float64ObservableGaugeOption) (metric.Float64ObservableGauge, error) {
-	return observable{name: name}, nil
-}
-
-func (m meter) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
-	m.shows = f
-	return noop.Registration{}, nil
-}
-
-// timer is a counter of time, in whole seconds.
-type timer struct {
-	noop.Float64Counter
-	*series
-	name string
-}
-
-func (c timer) Add(_ context.Context, n float64, options ...metric.AddOption) {
-	c.put(c.name, metric.NewAddConfig(options).Attributes(), int64(n))
-}
-
-type counter struct {
-	noop.Int64Counter
-	*series
-	name string
-}
-
-func (c counter) Add(_ context.Context, n int64, options ...metric.AddOption) {
-	c.put(c.name, metric.NewAddConfig(options).Attributes(), n)
-}
-
-// metricSeries returns the process' metrics provider, which can be set only once.
-var metricSeries = sync.OnceValue(func() *series {
-	s := &series{values: map[string]int64{}}
-	otel.SetMeterProvider(provider{series: s})
-	return s
-})
 
 // Each state that a transfer enters is counted once, by the actor that moved it. Refunds with an
 // unknown outcome and checks of conservation are counted too. The test runs alone, since the metrics

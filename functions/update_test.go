@@ -45,7 +45,6 @@ func TestSubmitterIsUpdated(t *testing.T) {
 	} {
 		check.Equal(t, fmt.Sprint("PATCH ", c.path, " ", c.body), h.as("ann", "PATCH", c.path, c.body).is("code", "field"), c.want)
 	}
-	check.Equal(t, "a caller", h.as("shop", "PATCH", ofShop, members{"maxInFlight": 1, "reason": "r"}).is("code"), "403 FORBIDDEN")
 
 	s, err := ann.UpdateSubmitter(t.Context(), shopAccount, client.SubmitterUpdate{MaxInFlight: new(1), Name: new("hot wallet")}, "slower")
 	if err != nil || s.MaxInFlight != 1 || s.Name != "hot wallet" {
@@ -58,9 +57,8 @@ func TestSubmitterIsUpdated(t *testing.T) {
 	if len(taken.State.Open) != 2 || taken.State.RoomInWindow() != 0 {
 		t.Errorf("narrowed: got %d open and room for %d, want 2 and none", len(taken.State.Open), taken.State.RoomInWindow())
 	}
-	if s, err = ann.UpdateSubmitter(t.Context(), shopAccount, client.SubmitterUpdate{Name: new("")}, "no name"); err != nil || s.MaxInFlight != 1 || s.Name != "" {
-		t.Errorf("remove the name: got %+v, %v", s, err)
-	}
+	s = check.Value(ann.UpdateSubmitter(t.Context(), shopAccount, client.SubmitterUpdate{Name: new("")}, "no name"))(t)
+	check.Equal(t, "remove the name", fmt.Sprintf("%d %q", s.MaxInFlight, s.Name), `1 ""`)
 	check.OK(t)(ann.SetCallers(t.Context(), shopAccount, []string{"sub:shop", "sub:2"}, nil, "one more"))
 
 	h.url = h.serve("FENCEPOST_NONCE_STRICT_ENABLED=false")
@@ -77,9 +75,6 @@ func TestSubmitterIsUpdated(t *testing.T) {
 	check.OK(t)(err)
 	check.Equal(t, "changes", lines, "UPDATE faster 1 9 false [] CALLERS one more 0 0 false [sub:shop sub:2] UPDATE no name 0 0 true [] UPDATE slower 4 1 true []")
 	check.Equal(t, "changes by pages", column(h.allRows("changes", ofShop+"/changes", "", 3), "reason"), "faster one more no name slower")
-	for query, want := range map[string]string{"pageSize=0": "400 pageSize", "pageToken=xx": "400 pageToken", "after=1": "400 after"} {
-		check.Equal(t, query, h.as("ann", "GET", ofShop+"/changes?"+query, nil).is("field"), want)
-	}
 }
 
 // Submitters are listed by state, in their order or by name, page by page.
@@ -124,13 +119,9 @@ func TestSubmittersAreListed(t *testing.T) {
 // code.
 func TestSubmitterIsRetired(t *testing.T) {
 	t.Parallel()
-	h := build(t)
-	h.Register(t, shopAccount, 1)
+	h := buildWithShop(t)
 	ann := h.clientOf(h.callerToken("ann"))
-	check.Equal(t, "a caller", h.as("shop", "POST", ofShop+"/retire", members{"reason": "r"}).is("code"), "403 FORBIDDEN")
-	if s, err := ann.RetireSubmitter(t.Context(), shopAccount, "moved away"); err != nil || s.Status != "RETIRED" {
-		t.Fatalf("retire: got %+v, %v", s, err)
-	}
+	check.Equal(t, "retire", check.Value(ann.RetireSubmitter(t.Context(), shopAccount, "moved away"))(t).Status, "RETIRED")
 	for _, c := range []struct {
 		who, method, path string
 		body              any

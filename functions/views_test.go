@@ -16,9 +16,8 @@ import (
 // be done and the runbook. A caller does not.
 func TestOperatorSeesWhatNeedsAttention(t *testing.T) {
 	t.Parallel()
-	h := build(t)
+	h := buildWithShop(t)
 	c := h.clientOf(h.callerToken("ann"))
-	h.Register(t, shopAccount, 1)
 	id := h.createTx("1")
 	h.run(`update managed_tx set wait_cause = 'BALANCE', waiting_since = now() - interval '1 hour', last_error = 'balance: too little' where tx_id = $1`, id)
 	late := h.stored("a")
@@ -40,21 +39,14 @@ func TestOperatorSeesWhatNeedsAttention(t *testing.T) {
 		{Kind: "BLOCKED", Overdue: true, Subject: client.AttentionSubject{Submitter: shopAccount, TxID: id}, Cause: "BALANCE", Detail: "balance: too little", Runbook: "docs/runbooks/balance.md"},
 	})
 	check.Equal(t, "by pages", column(h.allRows("items", "/admin/v1/attention", "", 2), "kind"), "HALT TRANSFER BLOCKED")
-	for _, wrong := range []string{"pageToken=Yx", "pageSize=0", "state=STUCK"} {
-		h.as("ann", "GET", "/admin/v1/attention?"+wrong, nil).wants(t, 400, "%s", wrong)
-	}
-	for _, path := range []string{"attention", "overview", "chains"} {
-		check.Equal(t, path+" by a caller", h.as("shop", "GET", "/admin/v1/"+path, nil).is("code"), "403 FORBIDDEN")
-	}
 }
 
 // The overview counts transactions that have not ended. It shows the build, and the settings that differ, without a
 // secret. Its rates are those of the minutes that the sweep counts.
 func TestOperatorSeesTheOverview(t *testing.T) {
 	t.Parallel()
-	h := build(t)
+	h := buildWithShop(t)
 	c := h.clientOf(h.callerToken("ann"))
-	h.Register(t, shopAccount, 1)
 	for _, request := range []string{"1", "2"} {
 		h.createTx(request)
 	}
@@ -83,9 +75,8 @@ func TestOperatorSeesTheOverview(t *testing.T) {
 // A chain whose only node gives no answer is shown with the node's error, and so is a submitter of it.
 func TestAChainWithoutAnAnswerIsShown(t *testing.T) {
 	t.Parallel()
-	h := build(t)
+	h := buildWithShop(t)
 	c := h.clientOf(h.callerToken("ann"))
-	h.Register(t, shopAccount, 1)
 	chains := check.Value(c.ListChains(t.Context()))(t)
 	if n := chains[0].Nodes[0]; chains[0].ChainID != 1337 || chains[0].Confirmations == nil || n.Name != "127.0.0.1:1" || n.Error == "" || n.Head != nil || chains[0].MeasuredBlockTime != nil || chains[0].BaseFeePerGas != "" {
 		t.Errorf("chains: got %+v, want the error of the only node", chains)

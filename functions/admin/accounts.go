@@ -18,10 +18,10 @@ import (
 
 // routeAccounts serves assets and accounts, as the function admin.
 func (a *TransferServer) routeAccounts(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/assets", a.listAssets)
+	a.read(mux, "GET /admin/v1/assets", list(a.listAssets))
 	a.transferAct(mux, "PUT /admin/v1/assets/{asset}", withReason(a.Desk, pathAsset, a.putAsset))
-	a.read(mux, "GET /admin/v1/accounts", a.listAccounts)
-	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", showOf(a.pathAccount, a.showAccount))
+	a.read(mux, "GET /admin/v1/accounts", list(a.listAccounts, "user", "asset"))
+	a.read(mux, "GET /admin/v1/accounts/{user}/{asset}", showOf(a.pathAccount, a.detail))
 	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/deposits", a.asBooker(transfer.ActDeposit))
 	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/withdrawals", a.asBooker(transfer.ActWithdrawal))
 	a.transferAct(mux, "POST /admin/v1/accounts/{user}/{asset}/status", withReason(a.Desk, a.pathAccount, a.setAccountStatus))
@@ -62,16 +62,12 @@ func userOf(text string) (int64, error) {
 }
 
 // listAccounts lists a user's accounts, one line for each asset.
-func (a *TransferServer) listAccounts(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "user", "asset", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *TransferServer) listAccounts(r *http.Request, q map[string]string) (out usertransfers.AccountPage, err error) {
 	user, err := userOf(q["user"])
 	if err != nil {
-		return err
+		return out, err
 	}
-	return a.Transfers.ReplyAccounts(w, r, user, q)
+	return a.Transfers.AccountPage(r.Context(), user, q)
 }
 
 // maxActs is how many acts an account shows.
@@ -143,7 +139,8 @@ func viewForService(a transfer.Act) accountActView {
 const hiddenOperator = "an operator"
 
 // detail returns the accounts in both ledgers, and the newest acts on them.
-func (a *TransferServer) detail(ctx context.Context, of account) (out accountDetail, err error) {
+func (a *TransferServer) detail(r *http.Request, of account) (out accountDetail, err error) {
+	ctx := r.Context()
 	views, err := a.Transfers.Accounts(ctx, of.user, []transfer.Asset{of.asset})
 	if err != nil {
 		return out, err
@@ -159,14 +156,6 @@ func (a *TransferServer) detail(ctx context.Context, of account) (out accountDet
 	out.Wanted, err = a.Transfers.Store.WantedStatus(ctx, of.user, of.asset.ID)
 	out.Agreed = out.Funding.Is(out.Wanted) && out.Spot.Is(out.Wanted)
 	return out, err
-}
-
-func (a *TransferServer) showAccount(w http.ResponseWriter, r *http.Request, of account) error {
-	out, err := a.detail(r.Context(), of)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, out)
 }
 
 type moneyRequest struct {
@@ -390,7 +379,7 @@ func (a *TransferServer) setAccountStatus(w http.ResponseWriter, r *http.Request
 	}
 	a.Log.WarnContext(r.Context(), "account status set", "actId", act.ID, "userId", act.UserID, "asset", act.Asset, "status", act.Status,
 		"funding", act.Funding, "trading", act.Trading, "by", c.by, "reason", c.reason)
-	out, err := a.detail(ctx, c.on)
+	out, err := a.detail(r.WithContext(ctx), c.on)
 	if err != nil {
 		return err
 	}

@@ -22,13 +22,13 @@ import (
 func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.acts = web.NewMux()
 	a.act(mux, "POST /admin/v1/submitters", withBody(a.Desk, noSubject, a.register))
-	a.read(mux, "GET /admin/v1/submitters", a.listSubmitters)
+	a.read(mux, "GET /admin/v1/submitters", list(a.listSubmitters, "state", "sort"))
 	a.read(mux, "GET /admin/v1/submitters/{submitter}", showOf(a.pathSubmitter, a.showSubmitter))
 	a.act(mux, "PATCH /admin/v1/submitters/{submitter}", withReason(a.Desk, a.pathSubmitter, a.updateSubmitter))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/retire", withReason(a.Desk, a.pathSubmitter, a.retireSubmitter))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", showOf(a.pathSubmitter, a.listChanges))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/incidents", showOf(a.pathSubmitter, a.listIncidents))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/policy/use", showOf(a.pathSubmitter, a.policyUse))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/changes", listOf(a.pathSubmitter, a.listChanges))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/incidents", listOf(a.pathSubmitter, a.listIncidents))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/policy/use", listOf(a.pathSubmitter, a.policyUse))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", withBody(a.Desk, a.pathSubmitter, a.putPolicy))
 	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", withBody(a.Desk, a.pathSubmitter, a.putCallers))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", withReason(a.Desk, a.pathSubmitter, a.suspendSubmitter))
@@ -36,7 +36,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.DeliverAfter(withReason(a.Desk, a.pathSubmitter, a.cancelQueue)))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.DeliverAfter(withBody(a.Desk, a.pathSubmitter, a.release)))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", withReason(a.Desk, a.pathSubmitter, a.changeSigner))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", showOf(a.pathSubmitter, a.lost))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lost", listOf(a.pathSubmitter, a.lost))
 	a.act(mux, "POST /admin/v1/database/accept", withReason(a.Desk, noSubject, a.acceptDatabase))
 	a.act(mux, "POST /admin/v1/database/release-untouched", a.DeliverAfter(withBody(a.Desk, noSubject, a.releaseUntouched)))
 	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.DeliverAfter(withBody(a.Desk, serve.PathTxID, a.decide)))
@@ -47,7 +47,7 @@ func (a *Server) RouteAdmin(mux *web.Mux) {
 	a.routeViews(mux)
 	a.routeProposals(mux)
 	a.routeWebhooks(mux)
-	a.read(mux, "GET /admin/v1/audit", a.listActs)
+	a.read(mux, "GET /admin/v1/audit", list(a.listActs, "who", "since", "act", "subject"))
 	if a.Transfer != nil {
 		a.Transfer.routeTransferAdmin(mux)
 	}
@@ -205,29 +205,24 @@ type submittersResponse struct {
 }
 
 // listSubmitters lists the submitters.
-func (a *Server) listSubmitters(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "state", "sort", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Server) listSubmitters(r *http.Request, q map[string]string) (out submittersResponse, err error) {
 	query, place, err := submitterQuery(q)
 	if err != nil {
-		return err
+		return out, err
 	}
 	size := query.Size
 	query.Size++
-	list, err := a.Store.Submitters(r.Context(), query)
+	found, err := a.Store.Submitters(r.Context(), query)
 	if err != nil {
-		return err
+		return out, err
 	}
-	var out submittersResponse
-	out.Submitters, out.NextPageToken = serve.CutPage(list, size, place, func(s store.SubmitterView) string {
+	out.Submitters, out.NextPageToken = serve.CutPage(found, size, place, func(s store.SubmitterView) string {
 		if query.ByName {
 			return string(s.Submitter) + " " + s.Name
 		}
 		return string(s.Submitter)
 	})
-	return web.Reply(w, r, http.StatusOK, out)
+	return out, nil
 }
 
 // submitterQuery reads the query of a list of submitters, and the kind of its places.

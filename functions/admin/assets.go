@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
@@ -290,18 +289,7 @@ type assetsResponse struct {
 }
 
 // listAssets lists all assets by id.
-func (a *TransferServer) listAssets(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
-	page, token, err := a.Transfers.AssetPage(r.Context(), q)
-	if err != nil {
-		return err
-	}
-	out := assetsResponse{Assets: make([]assetView, len(page)), NextPageToken: token}
-	for i, of := range page {
-		out.Assets[i] = viewOfAsset(of)
-	}
-	return web.Reply(w, r, http.StatusOK, out)
+func (a *TransferServer) listAssets(r *http.Request, q map[string]string) (assetsResponse, error) {
+	page, next, err := a.Transfers.AssetPage(r.Context(), q)
+	return assetsResponse{viewsOf(page, viewOfAsset), next}, err
 }

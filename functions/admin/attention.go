@@ -14,9 +14,9 @@ import (
 
 // routeViews serves the calls that show the whole deployment.
 func (a *Server) routeViews(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/attention", a.listAttention)
-	a.read(mux, "GET /admin/v1/overview", a.overview)
-	a.read(mux, "GET /admin/v1/chains", a.listChains)
+	a.read(mux, "GET /admin/v1/attention", list(a.listAttention))
+	a.read(mux, "GET /admin/v1/overview", show(a.overview))
+	a.read(mux, "GET /admin/v1/chains", show(a.listChains))
 }
 
 type attentionResponse struct {
@@ -51,29 +51,21 @@ type attentionSubject struct {
 }
 
 // listAttention lists what needs a person, the most urgent first.
-func (a *Server) listAttention(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Server) listAttention(r *http.Request, q map[string]string) (out attentionResponse, err error) {
 	size, id, err := serve.PageOf(q, serve.AttentionPlace)
 	if err != nil {
-		return err
+		return out, err
 	}
 	after, err := serve.ParseAttentionID(id)
 	if err != nil {
-		return err
+		return out, err
 	}
 	found, err := a.Store.Attention(r.Context(), a.Limits, after, size+1)
 	if err != nil {
-		return err
+		return out, err
 	}
 	page, next := serve.CutPage(found, size, serve.AttentionPlace, func(i store.AttentionItem) string { return serve.AttentionID(i.Place) })
-	out := attentionResponse{Items: make([]attentionItem, len(page)), NextPageToken: next}
-	for i, item := range page {
-		out.Items[i] = attentionOf(item)
-	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return attentionResponse{viewsOf(page, attentionOf), next}, nil
 }
 
 func attentionOf(i store.AttentionItem) attentionItem {

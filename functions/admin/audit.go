@@ -36,30 +36,25 @@ type auditResponse struct {
 }
 
 // listActs lists the recorded acts of operators, newest first.
-func (a *Server) listActs(w http.ResponseWriter, r *http.Request) error {
-	query, err := actQuery(r)
+func (a *Server) listActs(r *http.Request, q map[string]string) (out auditResponse, err error) {
+	query, err := actQuery(q)
 	if err != nil {
-		return err
+		return out, err
 	}
 	page, next, err := a.Store.OperatorActs(r.Context(), query)
 	if err != nil {
-		return err
-	}
-	out := auditResponse{Acts: make([]actView, len(page))}
-	for i, act := range page {
-		out.Acts[i] = actView{act.At.UTC(), act.By, act.Act, subjectView{act.Kind, act.Subject, act.Submitter}, act.Reason, act.ApprovedBy, act.Proposal, act.Before, act.After}
+		return out, err
 	}
 	if next != nil {
 		out.NextPageToken = serve.PageToken(next.String(), serve.ActPlace)
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	out.Acts = viewsOf(page, func(act store.OperatorAct) actView {
+		return actView{act.At.UTC(), act.By, act.Act, subjectView{act.Kind, act.Subject, act.Submitter}, act.Reason, act.ApprovedBy, act.Proposal, act.Before, act.After}
+	})
+	return out, nil
 }
 
-func actQuery(r *http.Request) (q store.ActQuery, err error) {
-	given, err := serve.Parameters(r, "who", "since", "act", "subject", "pageSize", "pageToken")
-	if err != nil {
-		return q, err
-	}
+func actQuery(given map[string]string) (q store.ActQuery, err error) {
 	q.By, q.Act, q.Subject = given["who"], given["act"], given["subject"]
 	if names := store.ActNames(); q.Act != "" && !slices.Contains(names, q.Act) {
 		return q, web.FieldProblem("act", "is %.40q: want one of %s", q.Act, strings.Join(names, ", "))

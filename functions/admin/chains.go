@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web"
 )
 
 // chainPatience is how long a call that shows a chain waits for its nodes.
@@ -90,7 +89,7 @@ type nodeView struct {
 }
 
 // listChains shows each chain with its nodes, which it asks.
-func (a *Server) listChains(w http.ResponseWriter, r *http.Request) error {
+func (a *Server) listChains(r *http.Request) (chainsResponse, error) {
 	served := a.Chains.Served()
 	out := chainsResponse{a.Node, make([]chainView, len(served))}
 	var all sync.WaitGroup
@@ -98,7 +97,7 @@ func (a *Server) listChains(w http.ResponseWriter, r *http.Request) error {
 		all.Go(func() { out.Chains[i] = viewChain(r.Context(), c) })
 	}
 	all.Wait()
-	return web.Reply(w, r, http.StatusOK, out)
+	return out, nil
 }
 
 func viewChain(ctx context.Context, c ServedChain) chainView {

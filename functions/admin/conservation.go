@@ -42,24 +42,15 @@ type conservationResponse struct {
 }
 
 // showConservation shows an operator the result of the last check and the open halts.
-func (a *TransferServer) showConservation(w http.ResponseWriter, r *http.Request) error {
-	last, err := a.lastCheck(r.Context())
-	if err != nil {
-		return err
+func (a *TransferServer) showConservation(r *http.Request) (out conservationResponse, err error) {
+	if out.Last, err = a.lastCheck(r.Context()); err != nil {
+		return out, err
 	}
 	halts, open, err := a.Transfers.Store.OpenHalts(r.Context(), usertransfers.MaxHalts)
-	if err != nil {
-		return err
-	}
-	out := conservationResponse{Last: last, Open: open, Halts: make([]haltView, len(halts))}
-	for i, h := range halts {
-		out.Halts[i] = haltView{h.ID, scopeOf(h), h.Since.UTC(), h.Evidence}
-	}
-	return web.Reply(w, r, http.StatusOK, out)
-}
-
-func scopeOf(h transfers.Halt) usertransfers.HaltScope {
-	return usertransfers.HaltScope{Scope: string(h.Scope), UserID: h.UserID, AssetID: h.AssetID}
+	out.Open, out.Halts = open, viewsOf(halts, func(h transfers.Halt) haltView {
+		return haltView{h.ID, usertransfers.HaltScope{Scope: string(h.Scope), UserID: h.UserID, AssetID: h.AssetID}, h.Since.UTC(), h.Evidence}
+	})
+	return out, err
 }
 
 type resumeRequest struct {

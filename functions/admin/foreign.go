@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
@@ -14,7 +13,7 @@ import (
 )
 
 func (a *Server) routeForeign(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", showOf(a.pathSubmitter, a.listForeign))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/foreign", listOf(a.pathSubmitter, a.listForeign, "from"))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", withBody(a.Desk, a.pathSubmitter, a.matchForeign))
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", withReason(a.Desk, a.pathSubmitter, a.writeOffForeign))
 }
@@ -29,32 +28,21 @@ const foreignPage = 100
 
 // listForeign lists the nonces consumed by foreign transactions for which no request is known. It also
 // lists the intents held because of them.
-func (a *Server) listForeign(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "from", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Server) listForeign(r *http.Request, s txmanager.Submitter, q map[string]string) (out foreignResponse, err error) {
 	from, err := nonceOf("from", q["from"])
 	if err != nil {
-		return err
+		return out, err
 	}
-	size, after, err := serve.AscendingPageOf(q, serve.ForeignPlace)
-	if err != nil {
-		return err
-	}
-	if from != nil {
-		after = max(after, *from-1)
-	}
-	if _, err := a.Store.Submitter(r.Context(), s); err != nil {
-		return err
-	}
-	list, err := a.Store.OpenHolds(r.Context(), s, after, size+1)
-	if err != nil {
-		return err
-	}
-	page, token := serve.CutPage(list, size, serve.ForeignPlace, func(h store.OpenHold) string { return strconv.FormatInt(h.Nonce, 10) })
-	out := foreignResponse{append([]store.OpenHold{}, page...), token}
-	return web.Reply(w, r, http.StatusOK, out)
+	out.Foreign, out.NextPageToken, err = serve.NumberedPage(q, serve.ForeignPlace, func(after int64, limit int) ([]store.OpenHold, error) {
+		if from != nil {
+			after = max(after, *from-1)
+		}
+		if _, err := a.Store.Submitter(r.Context(), s); err != nil {
+			return nil, err
+		}
+		return a.Store.OpenHolds(r.Context(), s, after, limit)
+	}, func(h store.OpenHold) int64 { return h.Nonce })
+	return out, err
 }
 
 type writeOffRequest struct {

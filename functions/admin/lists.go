@@ -14,9 +14,9 @@ import (
 )
 
 func (a *Server) routeLists(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/tx", a.findTxs)
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/lane", showOf(a.pathSubmitter, a.lane))
-	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", showOf(a.pathSubmitter, a.queue))
+	a.read(mux, "GET /admin/v1/tx", list(a.findTxs, "submitter", "state", "cause", "since", "caller", "hash", "requestId", "nonce"))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/lane", listOf(a.pathSubmitter, a.lane, "from"))
+	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", listOf(a.pathSubmitter, a.queue))
 }
 
 type foundResponse struct {
@@ -33,33 +33,23 @@ type foundTx struct {
 }
 
 // findTxs lists transactions of all submitters. Each filter is served by an index.
-func (a *Server) findTxs(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "submitter", "state", "cause", "since", "caller", "hash", "requestId", "nonce", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Server) findTxs(r *http.Request, q map[string]string) (out foundResponse, err error) {
 	f, err := a.txFilter(q)
 	if err != nil {
-		return err
+		return out, err
 	}
 	if f.Size, f.After, err = serve.PageOf(q, serve.FoundPlace); err != nil {
-		return err
+		return out, err
 	}
 	page, next, err := a.Store.FindTxs(r.Context(), f)
 	if unserved, ok := errors.AsType[store.NoIndexError](err); ok {
-		return web.FieldProblem(unserved.Field, "%s", unserved.Do)
+		return out, web.FieldProblem(unserved.Field, "%s", unserved.Do)
 	}
 	if errors.Is(err, store.ErrCursor) {
-		return serve.NoSuchPage()
+		return out, serve.NoSuchPage()
 	}
-	if err != nil {
-		return err
-	}
-	out := foundResponse{make([]foundTx, len(page)), serve.PageToken(next, serve.FoundPlace)}
-	for i, one := range page {
-		out.Transactions[i] = foundTx{one, one.Nonce, one.LastErrorDetail}
-	}
-	return web.Reply(w, r, http.StatusOK, out)
+	found := viewsOf(page, func(one store.FoundTx) foundTx { return foundTx{one, one.Nonce, one.LastErrorDetail} })
+	return foundResponse{found, serve.PageToken(next, serve.FoundPlace)}, err
 }
 
 // txFilter reads the filter of a list of transactions.
@@ -93,6 +83,15 @@ func (a *Server) txFilter(q map[string]string) (f store.TxFilter, err error) {
 	return f, err
 }
 
+// viewsOf returns the view of each row.
+func viewsOf[Row, View any](rows []Row, view func(Row) View) []View {
+	all := make([]View, len(rows))
+	for i, row := range rows {
+		all[i] = view(row)
+	}
+	return all
+}
+
 // timeOf reads a time; "" is none.
 func timeOf(name, text string) (*time.Time, error) {
 	if text == "" {
@@ -123,33 +122,25 @@ type laneResponse struct {
 }
 
 // lane lists the nonces of a submitter with the record of each.
-func (a *Server) lane(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "from", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Server) lane(r *http.Request, s txmanager.Submitter, q map[string]string) (out laneResponse, err error) {
 	from, err := nonceOf("from", q["from"])
 	if err != nil {
-		return err
+		return out, err
 	}
-	size, after, err := serve.AscendingPageOf(q, serve.LanePlace)
+	size, after, err := serve.NumberedPageOf(q, serve.LanePlace)
 	if err != nil {
-		return err
+		return out, err
 	}
 	if q["pageToken"] != "" {
 		from = new(after + 1)
 	}
-	lane, err := a.Store.Lane(r.Context(), s, from, size)
-	if err != nil {
-		return err
-	}
-	out := laneResponse{Lane: lane}
-	if n := len(lane.Nonces); n == 0 {
+	out.Lane, err = a.Store.Lane(r.Context(), s, from, size)
+	if n := len(out.Nonces); n == 0 {
 		out.Nonces = []store.LaneNonce{}
-	} else if last := lane.Nonces[n-1].Nonce; last+1 < lane.Beyond {
-		out.NextPageToken = serve.PageToken(strconv.FormatInt(last, 10), serve.LanePlace)
+	} else if last := out.Nonces[n-1].Nonce; last+1 < out.Beyond {
+		out.NextPageToken = serve.PageToken(strconv.FormatInt(last, 10), serve.LanePlace.Place)
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return out, err
 }
 
 type queueResponse struct {
@@ -164,23 +155,11 @@ type queuedTx struct {
 }
 
 // queue lists the intents that wait for a nonce, in the order in which they are served.
-func (a *Server) queue(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
-	size, after, err := serve.AscendingPageOf(q, serve.QueuePlace)
-	if err != nil {
-		return err
-	}
-	rows, err := a.Store.Queue(r.Context(), s, after, size+1)
-	if err != nil {
-		return err
-	}
-	page, token := serve.CutPage(rows, size, serve.QueuePlace, func(t store.QueuedTx) string { return strconv.FormatInt(t.Seq, 10) })
-	out := queueResponse{make([]queuedTx, len(page)), token}
-	for i, one := range page {
-		out.Queue[i] = queuedTx{min(one.Ahead+1, store.MaxPosition), one.Ahead >= store.MaxPosition, one}
-	}
-	return web.Reply(w, r, http.StatusOK, out)
+func (a *Server) queue(r *http.Request, s txmanager.Submitter, q map[string]string) (queueResponse, error) {
+	page, next, err := serve.NumberedPage(q, serve.QueuePlace, func(after int64, limit int) ([]store.QueuedTx, error) {
+		return a.Store.Queue(r.Context(), s, after, limit)
+	}, func(t store.QueuedTx) int64 { return t.Seq })
+	return queueResponse{viewsOf(page, func(one store.QueuedTx) queuedTx {
+		return queuedTx{min(one.Ahead+1, store.MaxPosition), one.Ahead >= store.MaxPosition, one}
+	}), next}, err
 }

@@ -60,26 +60,22 @@ type lostNoncePage struct {
 // lost shows an operator each nonce that the chain has consumed beyond the cursor. With it come the
 // transaction that consumed the nonce and every matching intent. The operator names these as requests
 // of a resync.
-func (a *Server) lost(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
+func (a *Server) lost(r *http.Request, s txmanager.Submitter, q map[string]string) (out lostResponse, err error) {
+	size, after, err := serve.NumberedPageOf(q, serve.LostPlace)
 	if err != nil {
-		return err
-	}
-	size, after, err := serve.AscendingPageOf(q, serve.LostPlace)
-	if err != nil {
-		return err
+		return out, err
 	}
 	known, err := a.Store.Submitter(r.Context(), s)
 	if err != nil {
-		return err
+		return out, err
 	}
 	chain, err := a.Chains.Connector(s)
 	if err != nil {
-		return err
+		return out, err
 	}
 	v, err := chain.Query(r.Context(), txmanager.ChainQuery{Submitter: s, Account: true, FinalCount: true})
 	if err != nil {
-		return web.UnavailableBecause(err, "the chain's count of the account could not be read")
+		return out, web.UnavailableBecause(err, "the chain's count of the account could not be read")
 	}
 	first := uint64(known.NextNonce)
 	if known.InFlightNonce != nil {
@@ -89,17 +85,17 @@ func (a *Server) lost(w http.ResponseWriter, r *http.Request, s txmanager.Submit
 	below := min(v.Account.LatestCount, from+uint64(min(size, maxLostPage)))
 	page, err := a.lostPage(r.Context(), known, chain, from, below)
 	if err != nil {
-		return err
+		return out, err
 	}
-	out := lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, UnknownCalls: page.unknownCalls()}
+	out = lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, UnknownCalls: page.unknownCalls()}
 	if out.Nonces, err = a.lostNonces(r.Context(), page, from, below); err != nil {
-		return err
+		return out, err
 	}
 	out.IntentsMore = page.more || slices.ContainsFunc(out.Nonces, func(n lostNonce) bool { return n.more })
 	if below < v.Account.LatestCount && from < below {
-		out.NextPageToken = serve.PageToken(strconv.FormatUint(below-1, 10), serve.LostPlace)
+		out.NextPageToken = serve.PageToken(strconv.FormatUint(below-1, 10), serve.LostPlace.Place)
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return out, nil
 }
 
 // lostPage reads the data of the page of these nonces.

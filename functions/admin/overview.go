@@ -6,7 +6,6 @@ import (
 	"github.com/fencepost/fencepost/shared/buildinfo"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/web"
 )
 
 // overviewResponse is the state of the whole deployment, and of the process that answers.
@@ -18,10 +17,7 @@ type overviewResponse struct {
 }
 
 // overview shows the state of the deployment.
-func (a *Server) overview(w http.ResponseWriter, r *http.Request) error {
+func (a *Server) overview(r *http.Request) (overviewResponse, error) {
 	o, err := a.Store.Overview(r.Context(), a.Limits)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, overviewResponse{o, a.Node, buildinfo.Read(), append([]config.Difference{}, a.Settings...)})
+	return overviewResponse{o, a.Node, buildinfo.Read(), append([]config.Difference{}, a.Settings...)}, err
 }

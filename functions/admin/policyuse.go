@@ -6,7 +6,6 @@ import (
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web"
 )
 
 type policyUseResponse struct {
@@ -15,20 +14,16 @@ type policyUseResponse struct {
 }
 
 // policyUse shows what counts now against the limits of a submitter's policy, by caller and token.
-func (a *Server) policyUse(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Server) policyUse(r *http.Request, s txmanager.Submitter, q map[string]string) (out policyUseResponse, err error) {
 	size, after, err := serve.PageOf(q, serve.ScopePlace)
 	if err != nil {
-		return err
+		return out, err
 	}
 	use, err := a.Store.PolicyUse(r.Context(), s, after, size+1)
 	if err != nil {
-		return err
+		return out, err
 	}
 	page, token := serve.CutPage(use.Scopes, size, serve.ScopePlace, func(one store.PolicyScope) string { return one.Scope })
 	use.Scopes = append([]store.PolicyScope{}, page...)
-	return web.Reply(w, r, http.StatusOK, policyUseResponse{use, token})
+	return policyUseResponse{use, token}, nil
 }

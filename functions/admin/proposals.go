@@ -26,8 +26,8 @@ var (
 )
 
 func (a *Desk) routeProposals(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/proposals", a.listProposals)
-	a.read(mux, "GET /admin/v1/proposals/{proposalId}", showOf(pathProposal, a.replyProposal))
+	a.read(mux, "GET /admin/v1/proposals", list(a.listProposals, "state"))
+	a.read(mux, "GET /admin/v1/proposals/{proposalId}", showOf(pathProposal, a.proposal))
 	a.act(mux, "POST /admin/v1/proposals/{proposalId}/approve", withReason(a, noSubject, a.approveProposal))
 	a.act(mux, "POST /admin/v1/proposals/{proposalId}/reject", withReason(a, noSubject, a.rejectProposal))
 }
@@ -144,28 +144,14 @@ type proposalsResponse struct {
 }
 
 // listProposals lists the open proposals, or all, newest first.
-func (a *Desk) listProposals(w http.ResponseWriter, r *http.Request) error {
-	q, err := serve.Parameters(r, "state", "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
+func (a *Desk) listProposals(r *http.Request, q map[string]string) (out proposalsResponse, err error) {
 	if s := q["state"]; s != "" && s != "open" && s != "all" {
-		return web.FieldProblem("state", "is %.40q: want open or all", s)
+		return out, web.FieldProblem("state", "is %.40q: want open or all", s)
 	}
-	size, below, err := serve.NumberedPageOf(q, serve.ProposalPlace)
-	if err != nil {
-		return err
-	}
-	list, err := a.Store.Proposals(r.Context(), q["state"] != "all", below, size+1)
-	if err != nil {
-		return err
-	}
-	page, token := serve.CutPage(list, size, serve.ProposalPlace, func(p store.Proposal) string { return strconv.FormatInt(p.Seq, 10) })
-	out := proposalsResponse{make([]proposalView, len(page)), token}
-	for i, p := range page {
-		out.Proposals[i] = viewOfProposal(p)
-	}
-	return web.Reply(w, r, http.StatusOK, out)
+	page, next, err := serve.NumberedPage(q, serve.ProposalPlace, func(below int64, limit int) ([]store.Proposal, error) {
+		return a.Store.Proposals(r.Context(), q["state"] != "all", below, limit)
+	}, func(p store.Proposal) int64 { return p.Seq })
+	return proposalsResponse{viewsOf(page, viewOfProposal), next}, err
 }
 
 func pathProposal(r *http.Request) (string, error) {
@@ -176,12 +162,9 @@ func pathProposal(r *http.Request) (string, error) {
 	return id, nil
 }
 
-func (a *Desk) replyProposal(w http.ResponseWriter, r *http.Request, id string) error {
+func (a *Desk) proposal(r *http.Request, id string) (proposalView, error) {
 	p, err := a.Store.Proposal(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, viewOfProposal(p))
+	return viewOfProposal(p), err
 }
 
 // rejectProposal ends a proposal that is not carried out yet. The proposer withdraws a proposal with
@@ -200,7 +183,7 @@ func (a *Desk) rejectProposal(w http.ResponseWriter, r *http.Request, c call[str
 		return web.NewProblem(serve.TooLate, "the proposal is %s; nothing was changed", was)
 	}
 	a.Log.WarnContext(r.Context(), "a proposal is rejected", "proposalId", id, "operator", operator, "reason", reason)
-	return a.replyProposal(w, r, id)
+	return reply(w, r)(a.proposal(r, id))
 }
 
 // approveProposal records a second operator's approval and carries the act out. If an operator other
@@ -238,7 +221,7 @@ func (a *Desk) approveProposal(w http.ResponseWriter, r *http.Request, c call[st
 	default:
 		return verdictProblem(verdict, p, state)
 	}
-	return a.replyProposal(w, r, id)
+	return reply(w, r)(a.proposal(r, id))
 }
 
 // isComparable refuses names without a verified address, if people sign in to the console at an issuer that

@@ -176,11 +176,7 @@ func (a *TransferServer) replyDriven(w http.ResponseWriter, r *http.Request, req
 	} else if err := a.Transfers.LeaveStep(ctx, t); err != nil {
 		a.Log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", reqID, "error", err.Error())
 	}
-	out, err := a.whyPayout(r.Context(), reqID)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return reply(w, r)(a.why(r, reqID))
 }
 
 type statementView struct {

@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -107,7 +106,7 @@ func (a *Server) putCallers(w http.ResponseWriter, r *http.Request, in submitter
 		a.Log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", c.By, "reason", c.Reason)
 	}
 	a.advance(r.Context(), c.Submitter, token)
-	return a.replySubmitter(w, r, c.Submitter)
+	return reply(w, r)(a.submitterNow(r.Context(), c.Submitter))
 }
 
 // parseSuccessions checks which caller succeeds which. Both must be names that a token can have.
@@ -157,7 +156,7 @@ func (a *Server) updateSubmitter(w http.ResponseWriter, r *http.Request, c submi
 		a.Log.WarnContext(r.Context(), "submitter updated", telemetry.SubmitterKey, c.on, "maxInFlight", u.MaxInFlight, "name", u.Name, "operator", c.by, "reason", c.reason)
 	}
 	a.advance(r.Context(), c.on, token)
-	return a.replySubmitter(w, r, c.on)
+	return reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 func (a *Server) checkUpdate(u store.SubmitterUpdate) error {
@@ -179,22 +178,11 @@ type changesResponse struct {
 }
 
 // listChanges lists the recorded changes of a submitter, newest first.
-func (a *Server) listChanges(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
-	size, below, err := serve.NumberedPageOf(q, serve.ChangePlace)
-	if err != nil {
-		return err
-	}
-	list, err := a.Store.Changes(r.Context(), s, below, size+1)
-	if err != nil {
-		return err
-	}
-	var out changesResponse
-	out.Changes, out.NextPageToken = serve.CutPage(list, size, serve.ChangePlace, func(c store.SubmitterChange) string { return strconv.FormatInt(c.ID, 10) })
-	return web.Reply(w, r, http.StatusOK, out)
+func (a *Server) listChanges(r *http.Request, s txmanager.Submitter, q map[string]string) (out changesResponse, err error) {
+	out.Changes, out.NextPageToken, err = serve.NumberedPage(q, serve.ChangePlace, func(below int64, limit int) ([]store.SubmitterChange, error) {
+		return a.Store.Changes(r.Context(), s, below, limit)
+	}, func(c store.SubmitterChange) int64 { return c.ID })
+	return out, err
 }
 
 type incidentsResponse struct {
@@ -203,21 +191,11 @@ type incidentsResponse struct {
 }
 
 // listIncidents lists the PROTECT incidents of a submitter with their evidence, newest first.
-func (a *Server) listIncidents(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
-	size, below, err := serve.NumberedPageOf(q, serve.IncidentPlace)
-	if err != nil {
-		return err
-	}
-	list, err := a.Store.Incidents(r.Context(), s, min(below, math.MaxInt32), size+1)
-	if err != nil {
-		return err
-	}
-	page, token := serve.CutPage(list, size, serve.IncidentPlace, func(i store.ProtectIncident) string { return strconv.Itoa(i.Incident) })
-	return web.Reply(w, r, http.StatusOK, incidentsResponse{append([]store.ProtectIncident{}, page...), token})
+func (a *Server) listIncidents(r *http.Request, s txmanager.Submitter, q map[string]string) (out incidentsResponse, err error) {
+	out.Incidents, out.NextPageToken, err = serve.NumberedPage(q, serve.IncidentPlace, func(below int64, limit int) ([]store.ProtectIncident, error) {
+		return a.Store.Incidents(r.Context(), s, min(below, math.MaxInt32), limit)
+	}, func(i store.ProtectIncident) int64 { return int64(i.Incident) })
+	return out, err
 }
 
 type signerRequest struct {
@@ -253,7 +231,7 @@ func (a *Server) changeSigner(w http.ResponseWriter, r *http.Request, c submitte
 		a.Log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, c.on, telemetry.NodeIDKey, a.Node,
 			"from", from, "to", to.Signer, "operator", c.by, "reason", to.Reason)
 	}
-	return a.replySubmitter(w, r, c.on)
+	return reply(w, r)(a.submitterNow(r.Context(), c.on))
 }
 
 // signerHasIt refuses a signer without a key of the account. The chain would reject its signatures,
@@ -284,24 +262,15 @@ type submitterNow struct {
 }
 
 // showSubmitter answers with the submitter's present state, here and on its chain.
-func (a *Server) showSubmitter(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
+func (a *Server) showSubmitter(r *http.Request, s txmanager.Submitter) (submitterNow, error) {
 	now, err := a.submitterNow(r.Context(), s)
-	if err != nil {
-		return err
+	if err == nil {
+		now.Chain = a.viewAccount(r.Context(), s)
 	}
-	now.Chain = a.viewAccount(r.Context(), s)
-	return web.Reply(w, r, http.StatusOK, now)
+	return now, err
 }
 
-// replySubmitter answers with the submitter's present state.
-func (a *Server) replySubmitter(w http.ResponseWriter, r *http.Request, s txmanager.Submitter) error {
-	now, err := a.submitterNow(r.Context(), s)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, now)
-}
-
+// submitterNow returns the submitter's present state.
 func (a *Server) submitterNow(ctx context.Context, s txmanager.Submitter) (now submitterNow, err error) {
 	if now.SubmitterView, err = a.Store.Submitter(ctx, s); err != nil {
 		return now, fmt.Errorf("show %s: %w", s, err)

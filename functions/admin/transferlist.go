@@ -8,6 +8,7 @@ import (
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -24,32 +25,25 @@ type transferListResponse struct {
 }
 
 // listTransfers lists the transfers and payouts of all users, newest first.
-func (a *TransferServer) listTransfers(w http.ResponseWriter, r *http.Request) error {
-	query, err := transferQuery(r)
+func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (out transferListResponse, err error) {
+	query, err := transferQuery(q)
 	if err != nil {
-		return err
+		return out, err
 	}
 	page, next, err := a.Transfers.Store.ListAll(r.Context(), query)
 	switch {
 	case errors.Is(err, transfers.ErrNoIndex):
-		return web.FieldProblem("asset", "no index has it alone: give user too, or a state other than COMMITTED")
+		return out, web.FieldProblem("asset", "no index has it alone: give user too, or a state other than COMMITTED")
 	case errors.Is(err, store.ErrCursor):
-		return serve.NoSuchPage()
-	case err != nil:
-		return err
+		return out, serve.NoSuchPage()
 	}
-	out := transferListResponse{Transfers: make([]listedTransfer, len(page)), NextPageToken: serve.PageToken(next, serve.TransferPlace)}
-	for i, t := range page {
-		out.Transfers[i] = listedTransfer{usertransfers.ViewOf(t), t.UserID, t.RetryCount}
-	}
-	return web.Reply(w, r, http.StatusOK, out)
+	listed := viewsOf(page, func(t transfer.Transfer) listedTransfer {
+		return listedTransfer{usertransfers.ViewOf(t), t.UserID, t.RetryCount}
+	})
+	return transferListResponse{listed, serve.PageToken(next, serve.TransferPlace)}, err
 }
 
-func transferQuery(r *http.Request) (query transfers.AllQuery, err error) {
-	q, err := serve.Parameters(r, "state", "user", "asset", "before", "pageSize", "pageToken")
-	if err != nil {
-		return query, err
-	}
+func transferQuery(q map[string]string) (query transfers.AllQuery, err error) {
 	query.Asset = q["asset"]
 	if query.State, err = usertransfers.StateOf(q["state"]); err != nil {
 		return query, err

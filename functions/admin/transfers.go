@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -16,7 +15,7 @@ import (
 
 // routeTransferAdmin serves the operators' calls about transfers, as the function admin.
 func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/transfers", a.listTransfers)
+	a.read(mux, "GET /admin/v1/transfers", list(a.listTransfers, "state", "user", "asset", "before"))
 	a.routeAccounts(mux)
 	a.read(mux, "GET /admin/v1/transfers/{req_id}/why", showOf(usertransfers.PathReqID, a.why))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.cancelTransfer)))
@@ -24,11 +23,11 @@ func (a *TransferServer) routeTransferAdmin(mux *web.Mux) {
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.DeliverAfter(withBody(a.Desk, usertransfers.PathReqID, a.statePayout)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.DeliverAfter(withReason(a.Desk, usertransfers.PathReqID, a.withdrawStatement)))
 	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", withReason(a.Desk, usertransfers.PathReqID, a.acknowledge))
-	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", showOf(pathUser, a.listAddresses))
+	a.read(mux, "GET /admin/v1/users/{user_id}/payout_addresses", listOf(pathUser, a.listAddresses))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", withReason(a.Desk, pathUser, a.dropAddress))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", withReason(a.Desk, pathUser, a.blockAddresses))
 	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", withReason(a.Desk, pathUser, a.unblockAddresses))
-	a.read(mux, "GET /admin/v1/conservation", a.showConservation)
+	a.read(mux, "GET /admin/v1/conservation", show(a.showConservation))
 	a.transferAct(mux, "POST /admin/v1/conservation/check", withBody(a.Desk, noSubject, a.checkConservation))
 	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", withBody(a.Desk, pathNumber("id", "is no number of a finding: want one that GET /admin/v1/conservation shows"), a.adjust))
 	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", withReason(a.Desk, pathNumber("id", "is no number of a halt: want one that GET /admin/v1/conservation shows"), a.resume))
@@ -144,32 +143,19 @@ func pathUser(r *http.Request) (int64, error) {
 }
 
 // listAddresses shows operators a page of a user's addresses, newest first, including the removed ones.
-func (a *TransferServer) listAddresses(w http.ResponseWriter, r *http.Request, user int64) error {
-	q, err := serve.Parameters(r, "pageSize", "pageToken")
-	if err != nil {
-		return err
-	}
-	return a.replyAddresses(w, r, user, q)
-}
-
-// replyAddresses shows the page of a user's addresses that q requests.
-func (a *TransferServer) replyAddresses(w http.ResponseWriter, r *http.Request, user int64, q map[string]string) error {
-	size, below, err := serve.NumberedPageOf(q, serve.AddressPlace)
-	if err != nil {
-		return err
-	}
-	found, err := a.Transfers.Store.Addresses(r.Context(), user, a.Transfers.Terms.Addresses.Delay, size+1, below)
-	if err != nil {
-		return err
-	}
-	var token string
-	found.List, token = serve.CutPage(found.List, size, serve.AddressPlace, func(one transfers.Address) string { return strconv.FormatInt(one.ID, 10) })
-	out := a.Transfers.AddressesOf(found)
-	out.NextPageToken = token
+func (a *TransferServer) listAddresses(r *http.Request, user int64, q map[string]string) (out usertransfers.Addresses, err error) {
+	var found transfers.UserAddresses
+	page, next, err := serve.NumberedPage(q, serve.AddressPlace, func(below int64, limit int) (_ []transfers.Address, err error) {
+		found, err = a.Transfers.Store.Addresses(r.Context(), user, a.Transfers.Terms.Addresses.Delay, limit, below)
+		return found.List, err
+	}, func(one transfers.Address) int64 { return one.ID })
+	found.List = page
+	out = a.Transfers.AddressesOf(found)
+	out.NextPageToken = next
 	if b := found.Block; b != nil {
 		out.Block = &usertransfers.BlockView{At: b.At.UTC(), By: b.By, Reason: b.Reason}
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return out, err
 }
 
 // dropAddress removes an address from a user's list, by an operator.
@@ -183,7 +169,7 @@ func (a *TransferServer) blockAddresses(w http.ResponseWriter, r *http.Request, 
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "payout addresses blocked", "userId", c.on, "by", c.by, "reason", c.reason)
-	return a.replyAddresses(w, r, c.on, nil)
+	return reply(w, r)(a.listAddresses(r, c.on, nil))
 }
 
 // unblockAddresses lets a user add addresses again.
@@ -201,5 +187,5 @@ func (a *TransferServer) unblockAddresses(w http.ResponseWriter, r *http.Request
 		return err
 	}
 	a.Log.WarnContext(r.Context(), "payout addresses unblocked", "userId", c.on, "by", c.by, "reason", c.reason)
-	return a.replyAddresses(w, r, c.on, nil)
+	return reply(w, r)(a.listAddresses(r, c.on, nil))
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/web"
 )
 
 const (
@@ -52,20 +51,20 @@ type callView struct {
 }
 
 // inspectTx shows a transaction with its payload and its trace.
-func (a *Server) inspectTx(w http.ResponseWriter, r *http.Request, txID string) error {
+func (a *Server) inspectTx(r *http.Request, txID string) (out inspectedTx, err error) {
 	operator := store.Viewer{Operator: true}
 	rec, waiting, err := a.Store.TxWaiting(r.Context(), txID, operator)
 	if err != nil {
-		return err
+		return out, err
 	}
 	order, err := a.Store.TxOrder(r.Context(), txID, maxReadPayload)
 	if err != nil {
-		return err
+		return out, err
 	}
 	if waiting != nil {
 		a.estimate(rec, waiting)
 	}
-	out := inspectedTx{Transaction: transactions.ViewOf(rec, waiting, operator), Caller: order.Caller, TraceID: telemetry.TraceID(order.Trace)}
+	out = inspectedTx{Transaction: transactions.ViewOf(rec, waiting, operator), Caller: order.Caller, TraceID: telemetry.TraceID(order.Trace)}
 	switch {
 	case order.PayloadBytes == 0:
 	case order.Handler != nil:
@@ -81,7 +80,7 @@ func (a *Server) inspectTx(w http.ResponseWriter, r *http.Request, txID string) 
 		}
 		out.Payload = &payloadView{callView: call}
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return out, nil
 }
 
 // callOf reads a stored call.

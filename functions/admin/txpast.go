@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
@@ -16,9 +15,9 @@ import (
 func (a *Server) routePast(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/tx/{txId}", showOf(serve.PathTxID, a.inspectTx))
 	a.read(mux, "GET /admin/v1/tx/{txId}/why", showOf(serve.PathTxID, a.whyTx))
-	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast(serve.HistoryPlace, a.Store.TxHistory, historyPage))
-	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast(serve.VersionPlace, a.Store.TxVersions, versionsPage))
-	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast(serve.DecisionPlace, a.Store.TxDecisions, decisionsPage))
+	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast(serve.HistoryPlace, a.Store.TxHistory, func(rows []store.TxChange, next string) any { return txHistoryResponse{rows, next} }))
+	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast(serve.VersionPlace, a.Store.TxVersions, func(rows []store.TxVersion, next string) any { return txVersionsResponse{rows, next} }))
+	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast(serve.DecisionPlace, a.Store.TxDecisions, func(rows []store.TxDecision, next string) any { return txDecisionsResponse{rows, next} }))
 }
 
 type whyTxResponse struct {
@@ -37,19 +36,19 @@ type whyTxResponse struct {
 }
 
 // whyTx shows what a transaction waits for, who ends the wait, and what an operator can do.
-func (a *Server) whyTx(w http.ResponseWriter, r *http.Request, txID string) error {
+func (a *Server) whyTx(r *http.Request, txID string) (out whyTxResponse, err error) {
 	rec, waiting, err := a.Store.TxWaiting(r.Context(), txID, store.Viewer{Operator: true})
 	if err != nil {
-		return err
+		return out, err
 	}
-	out := whyTxResponse{TxID: rec.TxID, State: rec.State, SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
+	out = whyTxResponse{TxID: rec.TxID, State: rec.State, SubState: rec.SubState, LastError: rec.LastError, LastErrorDetail: rec.LastErrorDetail, Waiting: waiting}
 	if waiting != nil {
 		guide := waiting.Cause.Guide()
 		a.estimate(rec, waiting)
 		out.NextActor, out.Action, out.Runbook = guide.NextActor, guide.Action, "docs/runbooks/"+guide.Runbook+".md"
 		out.NextCheckAt, out.LeasedBy, out.RequestedAction = waiting.NextAt, waiting.Leased, waiting.Requested
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return out, nil
 }
 
 // estimate sets when the wait is expected to end.
@@ -64,40 +63,22 @@ type txHistoryResponse struct {
 	NextPageToken string           `json:"nextPageToken,omitempty"`
 }
 
-func historyPage(rows []store.TxChange, next string) any { return txHistoryResponse{rows, next} }
-
 type txVersionsResponse struct {
 	Versions      []store.TxVersion `json:"versions"`
 	NextPageToken string            `json:"nextPageToken,omitempty"`
 }
-
-func versionsPage(rows []store.TxVersion, next string) any { return txVersionsResponse{rows, next} }
 
 type txDecisionsResponse struct {
 	Decisions     []store.TxDecision `json:"decisions"`
 	NextPageToken string             `json:"nextPageToken,omitempty"`
 }
 
-func decisionsPage(rows []store.TxDecision, next string) any { return txDecisionsResponse{rows, next} }
-
 // listPast serves a list of a transaction's numbered rows, the oldest first. The function answer makes the body of a page.
 func listPast[Row interface{ Number() int64 }](
-	p serve.Place, read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error), answer func(rows []Row, next string) any,
+	p serve.NumberPlace, read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error), answer func(rows []Row, next string) any,
 ) serve.Handler {
-	return showOf(serve.PathTxID, func(w http.ResponseWriter, r *http.Request, txID string) error {
-		q, err := serve.Parameters(r, "pageSize", "pageToken")
-		if err != nil {
-			return err
-		}
-		size, after, err := serve.AscendingPageOf(q, p)
-		if err != nil {
-			return err
-		}
-		rows, err := read(r.Context(), txID, after, size+1)
-		if err != nil {
-			return err
-		}
-		page, next := serve.CutPage(rows, size, p, func(row Row) string { return strconv.FormatInt(row.Number(), 10) })
-		return web.Reply(w, r, http.StatusOK, answer(append([]Row{}, page...), next))
+	return listOf(serve.PathTxID, func(r *http.Request, txID string, q map[string]string) (any, error) {
+		page, next, err := serve.NumberedPage(q, p, func(after int64, limit int) ([]Row, error) { return read(r.Context(), txID, after, limit) }, Row.Number)
+		return answer(page, next), err
 	})
 }

@@ -29,7 +29,7 @@ type Webhooks struct {
 }
 
 func (a *Server) routeWebhooks(mux *web.Mux) {
-	a.read(mux, "GET /admin/v1/webhook-endpoints", a.listEndpoints)
+	a.read(mux, "GET /admin/v1/webhook-endpoints", show(a.listEndpoints))
 	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/test", withReason(a.Desk, a.pathEndpoint, a.testEndpoint))
 	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/redeliver", withReason(a.Desk, a.pathEndpoint, a.redeliver))
 	a.act(mux, "POST /admin/v1/webhook-endpoints/{endpoint}/pause", withReason(a.Desk, a.pathEndpoint, a.pauseEndpoint))
@@ -99,26 +99,18 @@ type endpointSecrets struct {
 }
 
 // listEndpoints lists the endpoints of events with the state of their deliveries.
-func (a *Server) listEndpoints(w http.ResponseWriter, r *http.Request) error {
+func (a *Server) listEndpoints(r *http.Request) (map[string]any, error) {
 	if _, err := serve.Parameters(r); err != nil {
-		return err
+		return nil, err
 	}
 	all := make([]endpointView, len(a.Events.Endpoints))
 	for i, name := range a.Events.Endpoints {
 		var err error
 		if all[i], err = a.viewEndpoint(r.Context(), name); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return web.Reply(w, r, http.StatusOK, map[string]any{"endpoints": all})
-}
-
-func (a *Server) replyEndpoint(w http.ResponseWriter, r *http.Request, name string) error {
-	v, err := a.viewEndpoint(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, v)
+	return map[string]any{"endpoints": all}, nil
 }
 
 func (a *Server) viewEndpoint(ctx context.Context, name string) (endpointView, error) {
@@ -308,7 +300,7 @@ func (a *Server) pauseEndpoint(w http.ResponseWriter, r *http.Request, c call[st
 	if changed {
 		a.Log.WarnContext(r.Context(), "deliveries paused", "endpoint", c.on, "operator", c.by, "reason", c.reason)
 	}
-	return a.replyEndpoint(w, r, c.on)
+	return reply(w, r)(a.viewEndpoint(r.Context(), c.on))
 }
 
 // resumeEndpoint ends a pause. The events that waited are delivered in their order.
@@ -333,5 +325,5 @@ func (a *Server) resumeEndpoint(w http.ResponseWriter, r *http.Request, c call[s
 		}
 		a.kick(r.Context(), c.on, of)
 	}
-	return a.replyEndpoint(w, r, c.on)
+	return reply(w, r)(a.viewEndpoint(r.Context(), c.on))
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
-	"github.com/fencepost/fencepost/shared/web"
 )
 
 // whyResponse shows an operator all that is known of a transfer.
@@ -72,19 +70,10 @@ type acknowledgedView struct {
 	Until  time.Time `json:"until"`
 }
 
-// why shows an operator where a transfer's money is, the evidence, and what would move the transfer
-// forward.
-func (a *TransferServer) why(w http.ResponseWriter, r *http.Request, reqID string) error {
-	out, err := a.whyPayout(r.Context(), reqID)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, out)
-}
-
-// whyPayout reads all that is known of a transfer, including operators' statements about a payout.
-func (a *TransferServer) whyPayout(ctx context.Context, reqID string) (whyResponse, error) {
-	story, err := a.Transfers.Store.Why(ctx, reqID)
+// why shows an operator where a transfer's money is, the evidence, and what would move the transfer forward. Of a payout it
+// also shows operators' statements.
+func (a *TransferServer) why(r *http.Request, reqID string) (whyResponse, error) {
+	story, err := a.Transfers.Store.Why(r.Context(), reqID)
 	if err != nil {
 		return whyResponse{}, err
 	}
@@ -92,7 +81,7 @@ func (a *TransferServer) whyPayout(ctx context.Context, reqID string) (whyRespon
 	if story.Transfer.Payout == nil {
 		return out, nil
 	}
-	said, provedBy, err := a.Store.PayoutStatements(ctx, reqID)
+	said, provedBy, err := a.Store.PayoutStatements(r.Context(), reqID)
 	out.Statements, out.ProvedBy = statementViews(said), provedBy
 	return out, err
 }

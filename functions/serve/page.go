@@ -30,6 +30,17 @@ type Place struct {
 	read    func([]byte) (id string, err error)
 }
 
+// NumberPlace is the [Place] of a list by numbers.
+type NumberPlace struct {
+	Place
+	first int64 // below or after which the first page begins
+}
+
+const (
+	newestFirst = math.MaxInt64
+	lowestFirst = -1
+)
+
 var (
 	TxPlace       = txPlace(1)
 	TransferPlace = Place{2,
@@ -39,17 +50,17 @@ var (
 			err = u.UnmarshalBinary(b)
 			return u.String(), err
 		}}
-	ChangePlace    = numberPlace(3)
-	HistoryPlace   = numberPlace(4)
-	VersionPlace   = numberPlace(5)
-	DecisionPlace  = numberPlace(6)
-	ProposalPlace  = numberPlace(7)
-	ForeignPlace   = numberPlace(8)
-	LostPlace      = numberPlace(9)
+	ChangePlace    = numberPlace(3, newestFirst)
+	HistoryPlace   = numberPlace(4, lowestFirst)
+	VersionPlace   = numberPlace(5, lowestFirst)
+	DecisionPlace  = numberPlace(6, lowestFirst)
+	ProposalPlace  = numberPlace(7, newestFirst)
+	ForeignPlace   = numberPlace(8, lowestFirst)
+	LostPlace      = numberPlace(9, lowestFirst)
 	SubmitterPlace = textPlace(10)
 	UntouchedPlace = textPlace(11)
-	LanePlace      = numberPlace(12)
-	QueuePlace     = numberPlace(13)
+	LanePlace      = numberPlace(12, lowestFirst)
+	QueuePlace     = numberPlace(13, lowestFirst)
 	FoundPlace     = txPlace(14)
 	ActPlace       = Place{18, // a time in microseconds, and the two numbers of store.ActPlace
 		func(id string) ([]byte, error) {
@@ -65,9 +76,9 @@ var (
 			}
 			return fmt.Sprintf("%d/%d/%d", int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint16(b[8:]), int64(binary.BigEndian.Uint64(b[10:]))), nil
 		}}
-	AssetPlace    = numberPlace(19)
-	AddressPlace  = numberPlace(21)
-	IncidentPlace = numberPlace(22)
+	AssetPlace    = numberPlace(19, lowestFirst)
+	AddressPlace  = numberPlace(21, newestFirst)
+	IncidentPlace = numberPlace(22, newestFirst)
 	ScopePlace    = textPlace(23)
 	NamePlace     = textPlace(24) // a submitter, a space, and its name
 )
@@ -92,8 +103,8 @@ func textPlace(version byte) Place {
 }
 
 // numberPlace is the place after a row with a number.
-func numberPlace(version byte) Place {
-	return Place{version,
+func numberPlace(version byte, first int64) NumberPlace {
+	return NumberPlace{first: first, Place: Place{version,
 		func(id string) ([]byte, error) {
 			n, err := strconv.ParseInt(id, 10, 64)
 			return binary.BigEndian.AppendUint64(nil, uint64(n)), err
@@ -103,7 +114,7 @@ func numberPlace(version byte) Place {
 				return "", errors.New("no number")
 			}
 			return strconv.FormatUint(binary.BigEndian.Uint64(b), 10), nil
-		}}
+		}}}
 }
 
 // tokens encodes page tokens; each token has exactly one text.
@@ -141,26 +152,30 @@ func PageOf(q map[string]string, p Place) (size int, after string, err error) {
 	return size, after, nil
 }
 
-// NumberedPageOf is [PageOf] for a list by numbers, newest first. It returns the number below which the page
-// begins.
-func NumberedPageOf(q map[string]string, p Place) (size int, below int64, err error) {
-	size, after, err := PageOf(q, p)
-	if after == "" || err != nil {
-		return size, math.MaxInt64, err
+// NumberedPageOf is [PageOf] for a list by numbers. It returns the number below which the page begins, newest first, or after
+// which it begins, lowest first.
+func NumberedPageOf(q map[string]string, p NumberPlace) (size int, at int64, err error) {
+	size, text, err := PageOf(q, p.Place)
+	if text == "" || err != nil {
+		return size, p.first, err
 	}
-	below, err = strconv.ParseInt(after, 10, 64)
-	return size, below, err
+	at, err = strconv.ParseInt(text, 10, 64)
+	return size, at, err
 }
 
-// AscendingPageOf is [PageOf] for a list by numbers, the lowest first. It returns the number after which the
-// page begins: -1 on the first page.
-func AscendingPageOf(q map[string]string, p Place) (size int, after int64, err error) {
-	size, text, err := PageOf(q, p)
-	if text == "" || err != nil {
-		return size, -1, err
+// NumberedPage returns the page of a list by numbers that q requests, and the token of the next page. The function read returns
+// at most limit rows from the place on that [NumberedPageOf] returns.
+func NumberedPage[Row any](q map[string]string, p NumberPlace, read func(at int64, limit int) ([]Row, error), number func(Row) int64) (page []Row, next string, err error) {
+	size, at, err := NumberedPageOf(q, p)
+	if err != nil {
+		return nil, "", err
 	}
-	after, err = strconv.ParseInt(text, 10, 64)
-	return size, after, err
+	rows, err := read(at, size+1)
+	if err != nil {
+		return nil, "", err
+	}
+	page, next = CutPage(rows, size, p.Place, func(row Row) string { return strconv.FormatInt(number(row), 10) })
+	return append([]Row{}, page...), next, nil
 }
 
 // CutPage returns the first size rows, and the token of the next page if there are more rows.

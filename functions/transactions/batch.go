@@ -37,11 +37,7 @@ type batchResult struct {
 
 // createBatch stores many intents in one round trip and one commit. Each intent has its own result; a
 // refused intent does not stop the others.
-func (a *Server) createBatch(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.Viewer(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
 	body, err := web.Decode[batchRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err

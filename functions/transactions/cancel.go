@@ -13,7 +13,7 @@ import (
 
 // RouteCancel serves the function cancel.
 func (a *Server) RouteCancel(mux *web.Mux) {
-	a.Handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.DeliverAfter(a.cancel))
+	a.Handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.DeliverAfter(a.asCaller(a.cancel)))
 }
 
 type cancelResponse struct {
@@ -32,11 +32,7 @@ const (
 )
 
 // cancel serves a cancel of a caller, or of an operator with a token of callers.
-func (a *Server) cancel(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.Viewer(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) cancel(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
 	txID, err := serve.PathTxID(r)
 	if err != nil {
 		return err

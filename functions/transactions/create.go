@@ -23,11 +23,11 @@ import (
 
 // RouteCreate serves the function create.
 func (a *Server) RouteCreate(mux *web.Mux) {
-	a.Handle(mux, "create", "POST /api/v1/tx", a.DeliverAfter(a.create))
-	a.Handle(mux, "create", "POST /api/v1/tx:batch", a.DeliverAfter(a.createBatch))
+	a.Handle(mux, "create", "POST /api/v1/tx", a.DeliverAfter(a.asCaller(a.create)))
+	a.Handle(mux, "create", "POST /api/v1/tx:batch", a.DeliverAfter(a.asCaller(a.createBatch)))
 	// The list is served by the same function as create, since the load balancer chooses the service
 	// by the path alone.
-	a.Handle(mux, "list", "GET /api/v1/tx", a.list)
+	a.Handle(mux, "list", "GET /api/v1/tx", a.asCaller(a.list))
 }
 
 type createRequest struct {
@@ -44,11 +44,7 @@ type createResponse struct {
 
 // create stores an intent once. It answers 202 with the new txId, or 200 with the txId already stored
 // under the requestId. It takes no lease; the unique key protects the row.
-func (a *Server) create(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.Viewer(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
 	body, err := web.Decode[createRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err

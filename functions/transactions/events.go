@@ -24,11 +24,7 @@ type replayedEvent struct {
 
 // replay shows events page by page, oldest first. A caller sees the events of its transactions, an
 // operator sees all. A reader that continues from nextPageToken misses no event while events are retained.
-func (a *Server) replay(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.Viewer(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) replay(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
 	if !a.EventsKept {
 		return web.NewProblem(web.NotFound, "this deployment stores no events: events.mode is %s; they need mq_outbox or webhook. GET /api/v1/tx/{txId} shows a transaction's state", a.EventsMode)
 	}

@@ -26,11 +26,7 @@ type listedTx struct {
 
 // list shows a submitter's transactions, newest first and one page a call. A caller sees its own, an
 // operator sees all. An intent's absence proves nothing; only GET …/by-request does.
-func (a *Server) list(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.Viewer(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) list(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
 	q, err := serve.Parameters(r, "submitter", "state", "pageSize", "pageToken")
 	if err != nil {
 		return err

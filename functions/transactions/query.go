@@ -14,9 +14,9 @@ import (
 
 // RouteQuery serves the function query.
 func (a *Server) RouteQuery(mux *web.Mux) {
-	a.Handle(mux, "query", "GET /api/v1/tx/{txId}", a.queryByID)
-	a.Handle(mux, "query", "GET /api/v1/tx/by-request", a.queryByRequest)
-	a.Handle(mux, "events", "GET /api/v1/events", a.replay)
+	a.Handle(mux, "query", "GET /api/v1/tx/{txId}", a.asCaller(a.queryByID))
+	a.Handle(mux, "query", "GET /api/v1/tx/by-request", a.asCaller(a.queryByRequest))
+	a.Handle(mux, "events", "GET /api/v1/events", a.asCaller(a.replay))
 }
 
 // View is a transaction on the wire. Only an operator is shown the nonce and the members that
@@ -31,11 +31,7 @@ type View struct {
 	Waiting *store.Waiting `json:"waiting,omitempty"`
 }
 
-func (a *Server) queryByID(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.Viewer(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) queryByID(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
 	id, err := serve.PathTxID(r)
 	if err != nil {
 		return err
@@ -47,11 +43,7 @@ func (a *Server) queryByID(w http.ResponseWriter, r *http.Request) error {
 	return a.reply(w, r, rec, waiting, v)
 }
 
-func (a *Server) queryByRequest(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.Viewer(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) queryByRequest(w http.ResponseWriter, r *http.Request, v store.Viewer) error {
 	q, err := serve.Parameters(r, "submitter", "requestId")
 	if err != nil {
 		return err

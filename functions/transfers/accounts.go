@@ -3,7 +3,6 @@ package transfers
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -48,63 +47,42 @@ type AccountPage struct {
 }
 
 // listAccounts shows users their own accounts.
-func (a *Server) listAccounts(w http.ResponseWriter, r *http.Request) error {
-	user, err := a.user(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) listAccounts(w http.ResponseWriter, r *http.Request, user int64) error {
 	q, err := serve.Parameters(r, "asset", "pageSize", "pageToken")
 	if err != nil {
 		return err
 	}
-	return a.ReplyAccounts(w, r, user, q)
+	page, err := a.AccountPage(r.Context(), user, q)
+	if err != nil {
+		return err
+	}
+	return web.Reply(w, r, http.StatusOK, page)
 }
 
-// ReplyAccounts answers with a page of the user's accounts, or with that in the asset q["asset"] alone.
-func (a *Server) ReplyAccounts(w http.ResponseWriter, r *http.Request, user int64, q map[string]string) error {
+// AccountPage returns a page of the user's accounts, or that in the asset q["asset"] alone.
+func (a *Server) AccountPage(ctx context.Context, user int64, q map[string]string) (page AccountPage, err error) {
+	var assets []transfer.Asset
 	if q["asset"] != "" {
-		asset, err := a.Store.Asset(r.Context(), q["asset"])
+		asset, err := a.Store.Asset(ctx, q["asset"])
 		if err == nil && asset == nil {
 			err = web.FieldProblem("asset", "is %.40q, and no asset has that name", q["asset"])
 		}
 		if err != nil {
-			return err
+			return page, err
 		}
-		all, err := a.Accounts(r.Context(), user, []transfer.Asset{*asset})
-		if err != nil {
-			return err
-		}
-		return web.Reply(w, r, http.StatusOK, AccountPage{Accounts: all})
+		assets = []transfer.Asset{*asset}
+	} else if assets, page.NextPageToken, err = a.AssetPage(ctx, q); err != nil {
+		return page, err
 	}
-	assets, token, err := a.AssetPage(r.Context(), q)
-	if err != nil {
-		return err
-	}
-	all, err := a.Accounts(r.Context(), user, assets)
-	if err != nil {
-		return err
-	}
-	return web.Reply(w, r, http.StatusOK, AccountPage{all, token})
+	page.Accounts, err = a.Accounts(ctx, user, assets)
+	return page, err
 }
 
 // AssetPage returns the page of assets that q asks for, by id, and the token of the next one.
 func (a *Server) AssetPage(ctx context.Context, q map[string]string) (page []transfer.Asset, token string, err error) {
-	size, text, err := serve.PageOf(q, serve.AssetPlace)
-	if err != nil {
-		return nil, "", err
-	}
-	after := int64(0)
-	if text != "" {
-		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, "", serve.NoSuchPage()
-		}
-	}
-	assets, err := a.Store.AssetPage(ctx, after, size+1)
-	if err != nil {
-		return nil, "", err
-	}
-	page, token = serve.CutPage(assets, size, serve.AssetPlace, func(of transfer.Asset) string { return strconv.Itoa(int(of.ID)) })
-	return page, token, nil
+	return serve.NumberedPage(q, serve.AssetPlace, func(after int64, limit int) ([]transfer.Asset, error) {
+		return a.Store.AssetPage(ctx, after, limit)
+	}, func(of transfer.Asset) int64 { return int64(of.ID) })
 }
 
 // Accounts returns the user's accounts in the assets. If the trading core gives no answer, its other

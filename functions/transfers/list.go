@@ -18,11 +18,7 @@ type transfersResponse struct {
 }
 
 // listTransfers shows a user's own transfers and payouts, newest first and one page a call.
-func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request) error {
-	user, err := a.user(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request, user int64) error {
 	q, err := serve.Parameters(r, "state", "pageSize", "pageToken")
 	if err != nil {
 		return err

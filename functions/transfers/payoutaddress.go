@@ -41,11 +41,7 @@ func ViewOfAddress(a transfers.Address) AddressView {
 
 // addAddress adds an address to the user's list. An address that is already listed is returned
 // unchanged, and its waiting time does not restart.
-func (a *Server) addAddress(w http.ResponseWriter, r *http.Request) error {
-	user, err := a.user(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) addAddress(w http.ResponseWriter, r *http.Request, user int64) error {
 	body, err := web.Decode[addressRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
@@ -94,11 +90,7 @@ type BlockView struct {
 }
 
 // listAddresses shows users their listed addresses.
-func (a *Server) listAddresses(w http.ResponseWriter, r *http.Request) error {
-	user, err := a.user(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) listAddresses(w http.ResponseWriter, r *http.Request, user int64) error {
 	found, err := a.Store.Addresses(r.Context(), user, a.Terms.Addresses.Delay, 0, 0)
 	if err != nil {
 		return err
@@ -115,11 +107,7 @@ func (a *Server) AddressesOf(found transfers.UserAddresses) Addresses {
 }
 
 // removeAddress removes an address from the user's list at once.
-func (a *Server) removeAddress(w http.ResponseWriter, r *http.Request) error {
-	user, err := a.user(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) removeAddress(w http.ResponseWriter, r *http.Request, user int64) error {
 	return a.ReplyRemoval(w, r, transfers.RemovalOfAddress{UserID: user, By: transfers.ByUser})
 }
 

@@ -20,20 +20,31 @@ import (
 
 // RouteTransfer serves the function transfer.
 func (a *Server) RouteTransfer(mux *web.Mux) {
-	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.DeliverAfter(a.postTransfer))
-	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer/{req_id}", a.getTransfer)
-	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer", a.listTransfers)
-	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.DeliverAfter(a.postPayout))
-	a.handleTransfer(mux, "transfer", "POST /api/v1/payout_address", a.addAddress)
-	a.handleTransfer(mux, "transfer", "GET /api/v1/payout_address", a.listAddresses)
-	a.handleTransfer(mux, "transfer", "DELETE /api/v1/payout_address/{address_id}", a.removeAddress)
-	a.handleTransfer(mux, "transfer", "GET /api/v1/accounts", a.listAccounts)
+	a.handleTransfer(mux, "POST /api/v1/internal_transfer", a.DeliverAfter(a.asUser(a.postTransfer)))
+	a.handleTransfer(mux, "GET /api/v1/internal_transfer/{req_id}", a.asUser(a.getTransfer))
+	a.handleTransfer(mux, "GET /api/v1/internal_transfer", a.asUser(a.listTransfers))
+	a.handleTransfer(mux, "POST /api/v1/payout", a.DeliverAfter(a.asUser(a.postPayout)))
+	a.handleTransfer(mux, "POST /api/v1/payout_address", a.asUser(a.addAddress))
+	a.handleTransfer(mux, "GET /api/v1/payout_address", a.asUser(a.listAddresses))
+	a.handleTransfer(mux, "DELETE /api/v1/payout_address/{address_id}", a.asUser(a.removeAddress))
+	a.handleTransfer(mux, "GET /api/v1/accounts", a.asUser(a.listAccounts))
 	a.HandleInternal(mux, "transfer", "transfer", WithProblems(a.DeliverAfter(a.stepTransfer)))
 }
 
-// handleTransfer is [serve.Base.Handle] for functions that answer with the errors of transfers.
-func (a *Server) handleTransfer(mux *web.Mux, name, pattern string, h serve.Handler) {
-	a.Handle(mux, name, pattern, WithProblems(h))
+// handleTransfer is [serve.Base.Handle] for calls that answer with the errors of transfers.
+func (a *Server) handleTransfer(mux *web.Mux, pattern string, h serve.Handler) {
+	a.Handle(mux, "transfer", pattern, WithProblems(h))
+}
+
+// asUser serves a call of the user whom its token names.
+func (a *Server) asUser(h func(w http.ResponseWriter, r *http.Request, user int64) error) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		user, err := a.user(r)
+		if err != nil {
+			return err
+		}
+		return h(w, r, user)
+	}
 }
 
 // WithProblems answers with the errors of transfers.
@@ -58,11 +69,7 @@ type transferRequest struct {
 // postTransfer stores a transfer, once for each cid, and drives it as far as possible within the
 // request. It answers 200 COMMITTED, 422 if the transfer failed, or 202 PENDING. It continues after
 // the caller has disconnected.
-func (a *Server) postTransfer(w http.ResponseWriter, r *http.Request) error {
-	user, err := a.user(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) postTransfer(w http.ResponseWriter, r *http.Request, user int64) error {
 	body, err := web.Decode[transferRequest](w, r, a.MaxBodyBytes)
 	if err != nil {
 		return err
@@ -239,11 +246,7 @@ func ViewOf(t transfer.Transfer) View {
 }
 
 // getTransfer shows a transfer to its owner.
-func (a *Server) getTransfer(w http.ResponseWriter, r *http.Request) error {
-	user, err := a.user(r)
-	if err != nil {
-		return err
-	}
+func (a *Server) getTransfer(w http.ResponseWriter, r *http.Request, user int64) error {
 	reqID, err := PathReqID(r)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package incidents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -119,10 +120,7 @@ func showIncident(ctx context.Context, call page.Call) (page.View, error) {
 	})
 	reads.Go(func() { p.Past, pastErr = page.ReadRows(call.Admin.ListIncidents(client.WithPage(ctx, &past), id)) })
 	reads.Wait()
-	if err == nil {
-		err = pastErr
-	}
-	if err != nil {
+	if err = cmp.Or(err, pastErr); err != nil {
 		return page.View{}, err
 	}
 	p.LostError, p.Progress, p.Next, p.Nonces = page.WhyUnread(lostErr), progressOf(p.Lost), past.Next, answered(call, p.Lost.Nonces)
@@ -137,9 +135,4 @@ func showIncident(ctx context.Context, call page.Call) (page.View, error) {
 }
 
 // nameOf is the submitter's name for people, or its id.
-func nameOf(s client.Submitter) string {
-	if s.Name != "" {
-		return s.Name
-	}
-	return s.Submitter
-}
+func nameOf(s client.Submitter) string { return cmp.Or(s.Name, s.Submitter) }

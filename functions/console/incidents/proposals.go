@@ -60,7 +60,7 @@ func isPerson(name, email string) bool {
 }
 
 // Confirmation is the text that an operator types to approve.
-func (p proposal) Confirmation() string { return confirmation(p.ProposalID) }
+func (p proposal) Confirmation() string { return page.Confirmation(p.ProposalID) }
 
 // showProposal shows what a proposal would do, its evidence and how it ended. It makes 1 call.
 func showProposal(ctx context.Context, call page.Call) (page.View, error) {
@@ -91,7 +91,7 @@ func decide(ctx context.Context, call page.Call, body, title string, typed bool,
 	}
 	v, err := page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
 		if typed {
-			if err := page.Confirmed(call, confirmation(id)); err != nil {
+			if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
 				return "", err
 			}
 		}

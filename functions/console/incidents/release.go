@@ -84,7 +84,7 @@ func release(ctx context.Context, call page.Call) (page.View, error) {
 			return "", wrong
 		}
 		if in.Mode == resync {
-			if err := page.Confirmed(call, confirmation(call.PathValue("submitter"))); err != nil {
+			if err := page.Confirmed(call, page.Confirmation(call.PathValue("submitter"))); err != nil {
 				return "", err
 			}
 		}
@@ -163,9 +163,6 @@ func (f *releaseForm) hidden(call page.Call) []postedField {
 		return slices.ContainsFunc(f.Nonces, func(n lostNonce) bool { return n.Nonce == p.nonce })
 	})
 }
-
-// confirmation is the text that an operator types: the end of the account or of the proposal's id.
-func confirmation(id string) string { return id[max(0, len(id)-6):] }
 
 // releaseOf reads the form's fields. The error names the field that is wrong.
 func releaseOf(call page.Call) (in client.Release, err error) {
@@ -314,4 +311,4 @@ func (n lostNonce) Outcome() string {
 }
 
 // Confirmation is the text that an operator types to release.
-func (f *releaseForm) Confirmation() string { return confirmation(f.Submitter.Submitter) }
+func (f *releaseForm) Confirmation() string { return page.Confirmation(f.Submitter.Submitter) }

@@ -3,6 +3,7 @@ package incidents
 
 import (
 	"embed"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/console/page"
@@ -16,22 +17,18 @@ func Section() page.Section {
 	return page.Section{
 		Templates: templates,
 		Menu:      []page.Link{{Path: "/console/proposals", Name: "Proposals"}},
-		Routes: []page.Route{
+		Routes: slices.Concat([]page.Route{
 			{Pattern: "GET /console/submitters/{submitter}/protect", Handle: showIncident},
-			{Pattern: "GET /console/submitters/{submitter}/protect/release", Handle: release, Acts: true},
-			{Pattern: "POST /console/submitters/{submitter}/protect/release", Handle: release, Acts: true},
 			{Pattern: "GET /console/submitters/{submitter}/foreign", Handle: listForeign},
-			{Pattern: "GET /console/submitters/{submitter}/foreign/match", Handle: matchForeign, Acts: true},
-			{Pattern: "POST /console/submitters/{submitter}/foreign/match", Handle: matchForeign, Acts: true},
-			{Pattern: "GET /console/submitters/{submitter}/foreign/write-off", Handle: writeOff, Acts: true},
-			{Pattern: "POST /console/submitters/{submitter}/foreign/write-off", Handle: writeOff, Acts: true},
 			{Pattern: "GET /console/proposals", Handle: listProposals},
 			{Pattern: "GET /console/proposals/{id}", Handle: showProposal},
-			{Pattern: "GET /console/proposals/{id}/approve", Handle: approve, Acts: true},
-			{Pattern: "POST /console/proposals/{id}/approve", Handle: approve, Acts: true},
-			{Pattern: "GET /console/proposals/{id}/reject", Handle: reject, Acts: true},
-			{Pattern: "POST /console/proposals/{id}/reject", Handle: reject, Acts: true},
 		},
+			page.Form("/console/submitters/{submitter}/protect/release", release),
+			page.Form("/console/submitters/{submitter}/foreign/match", matchForeign),
+			page.Form("/console/submitters/{submitter}/foreign/write-off", writeOff),
+			page.Form("/console/proposals/{id}/approve", approve),
+			page.Form("/console/proposals/{id}/reject", reject),
+		),
 	}
 }
 

@@ -31,7 +31,7 @@ var acts = []act{
 		Meaning: "Silences the alerts MON-001 and MON-002 for this transfer until a time, while its state stays the same. It moves no money."},
 	{Name: "state", Button: "State whether the payout was paid", do: statePayout,
 		Meaning: "For a payout whose record cannot tell whether it was paid. A wrong statement can pay twice. It can be withdrawn until it takes effect, and not after that."},
-	{Name: "withdraw", Button: "Withdraw the statement", do: withdrawStatement,
+	{Name: "withdraw", Button: "Withdraw the statement", do: page.ActOf((*client.Client).WithdrawStatement),
 		Meaning: "Takes back the statement in force, unless it has taken effect."},
 }
 
@@ -126,7 +126,7 @@ func actOnTransfer(ctx context.Context, call page.Call) (page.View, error) {
 }
 
 func cancel(ctx context.Context, call page.Call, reqID, reason string) error {
-	if err := page.Confirmed(call, confirmation(reqID)); err != nil {
+	if err := page.Confirmed(call, page.Confirmation(reqID)); err != nil {
 		return err
 	}
 	_, err := call.Admin.CancelTransfer(ctx, reqID, reason)
@@ -141,7 +141,7 @@ func resolve(ctx context.Context, call page.Call, reqID, reason string) error {
 			return page.Refuse("line", "Give the number of the journal's line, a whole number above 0, or leave it empty.")
 		}
 	}
-	if err := page.Confirmed(call, confirmation(reqID)); err != nil {
+	if err := page.Confirmed(call, page.Confirmation(reqID)); err != nil {
 		return err
 	}
 	_, err := call.Admin.ResolveTransfer(ctx, reqID, in)
@@ -178,7 +178,7 @@ func statePayout(ctx context.Context, call page.Call, reqID, reason string) erro
 				return page.Refuse("maxWindow", "Give a whole number above 0, or leave it empty where the database was not restored.")
 			}
 		}
-		if err := page.Confirmed(call, confirmation(reqID)); err != nil {
+		if err := page.Confirmed(call, page.Confirmation(reqID)); err != nil {
 			return err
 		}
 	default:
@@ -188,13 +188,5 @@ func statePayout(ctx context.Context, call page.Call, reqID, reason string) erro
 	return err
 }
 
-func withdrawStatement(ctx context.Context, call page.Call, reqID, reason string) error {
-	_, err := call.Admin.WithdrawStatement(ctx, reqID, reason)
-	return err
-}
-
 // ConfirmText is the text that an operator types where the act cannot be undone.
-func (f transferForm) ConfirmText() string { return confirmation(f.ReqID) }
-
-// confirmation is the end of the req_id.
-func confirmation(reqID string) string { return reqID[max(0, len(reqID)-6):] }
+func (f transferForm) ConfirmText() string { return page.Confirmation(f.ReqID) }

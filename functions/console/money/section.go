@@ -3,6 +3,7 @@ package money
 
 import (
 	"embed"
+	"slices"
 
 	"github.com/fencepost/fencepost/functions/console/page"
 )
@@ -15,19 +16,16 @@ func Section() page.Section {
 	return page.Section{
 		Templates: templates,
 		Menu:      []page.Link{{Path: "/console/transfers", Name: "Transfers"}, {Path: "/console/conservation", Name: "Conservation"}},
-		Routes: []page.Route{
+		Routes: slices.Concat([]page.Route{
 			{Pattern: "GET /console/transfers", Handle: listTransfers},
 			{Pattern: "GET /console/transfers/{id}", Handle: showTransfer},
-			{Pattern: "GET /console/transfers/{id}/{act}", Handle: actOnTransfer, Acts: true},
-			{Pattern: "POST /console/transfers/{id}/{act}", Handle: actOnTransfer, Acts: true},
 			{Pattern: "GET /console/conservation", Handle: showConservation},
-			{Pattern: "GET /console/conservation/check", Handle: check, Acts: true},
-			{Pattern: "POST /console/conservation/check", Handle: check, Acts: true},
-			{Pattern: "GET /console/conservation/findings/{id}/adjust", Handle: adjust, Acts: true},
-			{Pattern: "POST /console/conservation/findings/{id}/adjust", Handle: adjust, Acts: true},
-			{Pattern: "GET /console/conservation/halts/{id}/resume", Handle: resumeHalt, Acts: true},
-			{Pattern: "POST /console/conservation/halts/{id}/resume", Handle: resumeHalt, Acts: true},
 		},
+			page.Form("/console/transfers/{id}/{act}", actOnTransfer),
+			page.Form("/console/conservation/check", check),
+			page.Form("/console/conservation/findings/{id}/adjust", adjust),
+			page.Form("/console/conservation/halts/{id}/resume", resumeHalt),
+		),
 	}
 }
 

@@ -17,14 +17,12 @@ func Section(drills Drills) page.Section {
 		Menu: []page.Link{
 			{Path: "/console/webhooks", Name: "Webhooks"}, {Path: "/console/chains", Name: "Chains"}, {Path: "/console/audit", Name: "Audit"},
 		},
-		Routes: []page.Route{
-			{Pattern: "GET /console/webhooks", Handle: listEndpoints},
-			{Pattern: "GET /console/webhooks/{endpoint}/{act}", Handle: actOnEndpoint, Acts: true},
-			{Pattern: "POST /console/webhooks/{endpoint}/{act}", Handle: actOnEndpoint, Acts: true},
-			{Pattern: "GET /console/chains", Handle: listChains},
-			{Pattern: "GET /console/audit", Handle: listActs},
-			{Pattern: "GET /console/audit.csv", Handle: exportActs, Within: exportWithin},
-		},
+		Routes: append(page.Form("/console/webhooks/{endpoint}/{act}", actOnEndpoint),
+			page.Route{Pattern: "GET /console/webhooks", Handle: listEndpoints},
+			page.Route{Pattern: "GET /console/chains", Handle: listChains},
+			page.Route{Pattern: "GET /console/audit", Handle: listActs},
+			page.Route{Pattern: "GET /console/audit.csv", Handle: exportActs, Within: exportWithin},
+		),
 	}
 	if drills == nil {
 		return s

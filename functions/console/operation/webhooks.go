@@ -31,11 +31,11 @@ type endpointAct struct {
 }
 
 var endpointActs = []endpointAct{
-	{Name: "test", Button: "Send a test event", do: test,
+	{Name: "test", Button: "Send a test event", do: page.ActOf((*client.Client).TestWebhookEndpoint),
 		Meaning: "Sends one signed event of the type EndpointTest now, to a paused endpoint too. No transaction made it. The answer is on the page Webhook endpoints afterwards."},
-	{Name: "pause", Button: "Pause the deliveries", do: pause,
+	{Name: "pause", Button: "Pause the deliveries", do: page.ActOf((*client.Client).PauseWebhookEndpoint),
 		Meaning: "Stops the deliveries and keeps the events, also beyond events.keep, until an operator resumes. A page of 100 events that is being delivered may still arrive."},
-	{Name: "resume", Button: "Resume the deliveries", do: resume,
+	{Name: "resume", Button: "Resume the deliveries", do: page.ActOf((*client.Client).ResumeWebhookEndpoint),
 		Meaning: "Delivers the events that waited, in the order of each submitter. The receiver must be able to take them."},
 	{Name: "redeliver", Button: "Deliver events again", do: redeliver,
 		Meaning: "Delivers the events after a cursor once more. A receiver drops those that it has, by the header webhook-id. One that does not compare it acts twice: this cannot be undone."},
@@ -78,21 +78,6 @@ var endpointWays = page.Ways{Codes: map[string]string{
 	"TOO_LATE":  "The state has changed meanwhile, or another operator was faster. Open the page Webhook endpoints again.",
 	"NOT_FOUND": "The settings do not name this endpoint any more (events.webhook.urls). No call adds one.",
 }}
-
-func test(ctx context.Context, call page.Call, endpoint, reason string) error {
-	_, err := call.Admin.TestWebhookEndpoint(ctx, endpoint, reason)
-	return err
-}
-
-func pause(ctx context.Context, call page.Call, endpoint, reason string) error {
-	_, err := call.Admin.PauseWebhookEndpoint(ctx, endpoint, reason)
-	return err
-}
-
-func resume(ctx context.Context, call page.Call, endpoint, reason string) error {
-	_, err := call.Admin.ResumeWebhookEndpoint(ctx, endpoint, reason)
-	return err
-}
 
 func redeliver(ctx context.Context, call page.Call, endpoint, reason string) error {
 	in := client.RedeliveryRequest{After: strings.TrimSpace(call.PostFormValue("after")), Reason: reason}

@@ -52,6 +52,14 @@ func carryOut(call Call, do func(ctx context.Context, reason string) (string, er
 	return do(call.Context(), reason)
 }
 
+// ActOf is an act that needs the id of its subject and a reason alone.
+func ActOf[T any](do func(c *client.Client, ctx context.Context, id, reason string) (T, error)) func(ctx context.Context, call Call, id, reason string) error {
+	return func(ctx context.Context, call Call, id, reason string) error {
+		_, err := do(call.Admin, ctx, id, reason)
+		return err
+	}
+}
+
 const invalidForm = "INVALID_FORM"
 
 // Refuse is the error of a form with a field that is wrong. The detail says what to enter.
@@ -61,6 +69,9 @@ func Refuse(field, detail string) error {
 
 // IsRefused reports whether the error is of [Refuse], so that nothing was sent.
 func IsRefused(err error) bool { return client.CodeOf(err) == invalidForm }
+
+// Confirmation is the text that an operator types to confirm an act: the end of the id of its subject.
+func Confirmation(id string) string { return id[max(0, len(id)-6):] }
 
 // Confirmed is nil if the field "confirm", which the template page/confirm draws, has the wanted text.
 func Confirmed(call Call, want string) error {

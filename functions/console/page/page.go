@@ -48,6 +48,11 @@ type Route struct {
 	Within  time.Duration // the answer's deadline; 0: 15 s to read, 45 s to act
 }
 
+// Form returns the routes of an act: GET draws its form, and POST carries it out.
+func Form(path string, handle Handler) []Route {
+	return []Route{{Pattern: "GET " + path, Handle: handle, Acts: true}, {Pattern: "POST " + path, Handle: handle, Acts: true}}
+}
+
 // Link is an entry of the menu.
 type Link struct {
 	Path string // such as /console/submitters

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -104,11 +105,7 @@ func (r *Renderer) Render(w http.ResponseWriter, call Call, v View) {
 	if v.Poll > 0 {
 		d.Poll = fmt.Sprintf("%ds", max(1, int(v.Poll.Seconds())))
 	}
-	status := v.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
-	r.write(w, status, v.Body, d)
+	r.write(w, cmp.Or(v.Status, http.StatusOK), v.Body, d)
 }
 
 // RenderError draws an error of a handler: a [client.Problem] with its status and texts, any other as 502.
@@ -181,8 +178,6 @@ func problemOf(err error) *Problem {
 	if out.Status < 400 || out.Status > 599 {
 		out.Status = http.StatusBadGateway
 	}
-	if out.Title == "" {
-		out.Title = http.StatusText(out.Status)
-	}
+	out.Title = cmp.Or(out.Title, http.StatusText(out.Status))
 	return out
 }

@@ -52,7 +52,7 @@ func (form *submitterAct) read(ctx context.Context, call page.Call) error {
 
 // actOnSubmitter reads the submitter, draws the form, and does the act at POST. It makes the calls of read, and 1 for the
 // act. After a refusal of the API it reads again.
-func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do func(ctx context.Context, id, reason string) error) (page.View, error) {
+func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do func(ctx context.Context, call page.Call, id, reason string) error) (page.View, error) {
 	if err := form.read(ctx, call); err != nil {
 		return page.View{}, err
 	}
@@ -71,7 +71,7 @@ func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do f
 				return "", err
 			}
 		}
-		return page.Path("submitter", id), do(ctx, id, reason)
+		return page.Path("submitter", id), do(ctx, call, id, reason)
 	})
 }
 
@@ -81,34 +81,25 @@ func wasSent(problem error) bool { return problem != nil && !page.IsRefused(prob
 // suspend makes the submitter accept no more intents. It makes 1 call, and 1 for the act.
 func suspend(ctx context.Context, call page.Call) (page.View, error) {
 	form := submitterAct{Verb: "Suspend", Effect: "It accepts no more intents and gives no more nonces. Transactions that have a nonce go on. Resume ends it."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
-		_, err := call.Admin.SuspendSubmitter(ctx, id, reason)
-		return err
-	})
+	return actOnSubmitter(ctx, call, form, page.ActOf((*client.Client).SuspendSubmitter))
 }
 
 // resume ends a suspension. It makes 1 call, and 1 for the act.
 func resume(ctx context.Context, call page.Call) (page.View, error) {
 	form := submitterAct{Verb: "Resume", Effect: "It accepts intents and gives nonces again. Intents in its queue go on at once."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
-		_, err := call.Admin.ResumeSubmitter(ctx, id, reason)
-		return err
-	})
+	return actOnSubmitter(ctx, call, form, page.ActOf((*client.Client).ResumeSubmitter))
 }
 
 // retire ends a submitter for ever. It makes 1 call, and 1 for the act.
 func retire(ctx context.Context, call page.Call) (page.View, error) {
 	form := submitterAct{Verb: "Retire", Danger: true, Effect: "It takes no intent and signs nothing any more, and the account can never be registered again. It is refused while there is open work."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
-		_, err := call.Admin.RetireSubmitter(ctx, id, reason)
-		return err
-	})
+	return actOnSubmitter(ctx, call, form, page.ActOf((*client.Client).RetireSubmitter))
 }
 
 // edit changes the window or the name. It makes 1 call, and 1 for the act.
 func edit(ctx context.Context, call page.Call) (page.View, error) {
 	form := submitterAct{Verb: "Edit", Fields: "edit", Effect: "The window is how many transactions may be open at once. A narrower window stops new nonces only: open transactions go on."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
+	return actOnSubmitter(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
 		change, err := updateOf(call)
 		if err == nil {
 			_, err = call.Admin.UpdateSubmitter(ctx, id, change, reason)
@@ -133,7 +124,7 @@ func updateOf(call page.Call) (client.SubmitterUpdate, error) {
 // setPolicy replaces the policy. It makes 2 calls, and 1 for the act.
 func setPolicy(ctx context.Context, call page.Call) (page.View, error) {
 	form := submitterAct{Verb: "Set the policy", Fields: "policy", Effect: "The policy in the form replaces the present one as a whole. A limit that is left out no longer holds. A queued intent that the policy forbids ends without a nonce."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
+	return actOnSubmitter(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
 		policy, err := policyOf(call.PostFormValue("policy"))
 		if err == nil {
 			_, err = call.Admin.SetPolicy(ctx, id, policy, reason)
@@ -173,7 +164,7 @@ func policyOf(text string) (client.Policy, error) {
 // setCallers replaces the callers. It makes 1 call, and 1 for the act.
 func setCallers(ctx context.Context, call page.Call) (page.View, error) {
 	form := submitterAct{Verb: "Set the callers", Fields: "callers", Effect: "The callers in the form replace the present ones. A caller that is left out is refused at once, and its queued intents end without a nonce, unless another caller succeeds it."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
+	return actOnSubmitter(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
 		callers := linesOf(call.PostFormValue("callers"))
 		if len(callers) == 0 {
 			return page.Refuse("callers", "Name at least one caller, each on its own line.")
@@ -219,7 +210,7 @@ func linesOf(text string) (lines []string) {
 // changeSigner names the signer that the key was moved to. It makes 1 call, and 1 for the act.
 func changeSigner(ctx context.Context, call page.Call) (page.View, error) {
 	form := submitterAct{Verb: "Change the signer", Fields: "signer", Effect: "The new signer, which must have the account's key, is used from the next lease session on. The holder of the lease may sign by the old one until then."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, id, reason string) error {
+	return actOnSubmitter(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
 		signer := strings.TrimSpace(call.PostFormValue("signer"))
 		if signer == "" {
 			return page.Refuse("signer", "Name the signer: local, kms:… or remote:….")
@@ -254,15 +245,12 @@ var decideOptions = []option{
 	{placeholderAction, "Give it up", "A placeholder transaction with the same nonce competes with it. If the placeholder is mined, the call is never carried out. This cannot be undone."},
 }
 
-// confirmed is what an operator types to confirm an act on a transaction: the end of its txId.
-func confirmed(txID string) string { return txID[max(0, len(txID)-6):] }
-
 // read reads the transaction for the form.
 func (form *txAct) read(ctx context.Context, call page.Call) (err error) {
 	ctx, cancel := page.Redraw(ctx, call)
 	defer cancel()
 	form.transaction, err = readTx(ctx, call)
-	form.Chosen, form.Confirm = call.PostFormValue("action"), confirmed(form.TxID)
+	form.Chosen, form.Confirm = call.PostFormValue("action"), page.Confirmation(form.TxID)
 	return err
 }
 
@@ -272,7 +260,7 @@ func (form *txAct) view() page.View {
 
 // actOnTx reads the transaction, draws the form, and does the act at POST. It makes 5 calls, and 1 for the act. After a
 // refusal of the API it makes the 5 again.
-func actOnTx(ctx context.Context, call page.Call, form *txAct, do func(ctx context.Context, id, reason string) error) (page.View, error) {
+func actOnTx(ctx context.Context, call page.Call, form *txAct, do func(ctx context.Context, call page.Call, id, reason string) error) (page.View, error) {
 	if err := form.read(ctx, call); err != nil {
 		return page.View{}, err
 	}
@@ -283,14 +271,14 @@ func actOnTx(ctx context.Context, call page.Call, form *txAct, do func(ctx conte
 		return form.view()
 	}
 	return page.Act(call, draw, func(ctx context.Context, reason string) (string, error) {
-		return page.Path("tx", form.TxID), do(ctx, form.TxID, reason)
+		return page.Path("tx", form.TxID), do(ctx, call, form.TxID, reason)
 	})
 }
 
 // decide requests an action on a transaction with a nonce. It makes 5 calls, and 1 for the act.
 func decide(ctx context.Context, call page.Call) (page.View, error) {
 	form := &txAct{Verb: "Decide about", Options: decideOptions, Effect: "The next lease session of the submitter carries the action out, unless a version has a receipt by then."}
-	return actOnTx(ctx, call, form, func(ctx context.Context, id, reason string) error {
+	return actOnTx(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
 		action := call.PostFormValue("action")
 		if action == "" {
 			return page.Refuse("action", "Choose one of the actions.")
@@ -308,7 +296,7 @@ func decide(ctx context.Context, call page.Call) (page.View, error) {
 // cancel cancels an intent, if that is still possible. It makes 5 calls, and 1 for the act.
 func cancel(ctx context.Context, call page.Call) (page.View, error) {
 	form := &txAct{Verb: "Cancel", Danger: true, Effect: "An intent in the queue ends at once. For one with a nonce, a placeholder transaction competes, and the one that is final decides. This cannot be undone, and the requestId can never be used again."}
-	return actOnTx(ctx, call, form, func(ctx context.Context, id, reason string) error {
+	return actOnTx(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
 		if err := page.Confirmed(call, form.Confirm); err != nil {
 			return err
 		}
@@ -320,8 +308,5 @@ func cancel(ctx context.Context, call page.Call) (page.View, error) {
 // proceed lets a held intent go on. It makes 5 calls, and 1 for the act.
 func proceed(ctx context.Context, call page.Call) (page.View, error) {
 	form := &txAct{Verb: "Let go on", Effect: "The held intent goes back to its old place in the queue, gets a nonce and is carried out."}
-	return actOnTx(ctx, call, form, func(ctx context.Context, id, reason string) error {
-		_, err := call.Admin.Proceed(ctx, id, reason)
-		return err
-	})
+	return actOnTx(ctx, call, form, page.ActOf((*client.Client).Proceed))
 }

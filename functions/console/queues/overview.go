@@ -54,9 +54,7 @@ func showOverview(ctx context.Context, call page.Call) (page.View, error) {
 	var main part[client.Overview]
 	all := calls{ctx: ctx}
 	ask(&all, &main, call.Admin.GetOverview)
-	ask(&all, &o.Items, func(ctx context.Context) (list[client.AttentionItem], error) {
-		return first(call.Admin.ListAttention(ctx), maxRows)
-	})
+	askRows(&all, &o.Items, call.Admin.ListAttention(ctx), maxRows)
 	ask(&all, &o.Conservation, call.Admin.Conservation)
 	ask(&all, &o.Chains, call.Admin.ListChains)
 	all.Wait()

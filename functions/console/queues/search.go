@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"regexp"
@@ -156,13 +157,11 @@ func (f *found) byUUID(ctx context.Context, call page.Call) error {
 	f.Note = "Nothing has this id."
 	var tx part[client.InspectedTx]
 	var proposal part[client.Proposal]
-	var requests part[struct{}]
+	var requestsErr error
 	all := calls{ctx: ctx}
 	ask(&all, &tx, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, f.Text) })
 	ask(&all, &proposal, func(ctx context.Context) (client.Proposal, error) { return call.Admin.Proposal(ctx, f.Text) })
-	ask(&all, &requests, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.find(ctx, call, client.TxFilter{RequestID: f.Text})
-	})
+	all.Go(func() { requestsErr = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
 	all.Wait()
 	if tx.Err == nil {
 		f.Hits = append(f.Hits, hit{"tx", tx.Value.Transaction.TxID, "the transaction of the request " + tx.Value.Transaction.RequestID})
@@ -170,7 +169,7 @@ func (f *found) byUUID(ctx context.Context, call page.Call) error {
 	if proposal.Err == nil {
 		f.Hits = append(f.Hits, hit{"proposal", proposal.Value.ProposalID, "the proposal: " + proposal.Value.Effect})
 	}
-	for _, err := range []error{tx.Err, proposal.Err, requests.Err} {
+	for _, err := range []error{tx.Err, proposal.Err, requestsErr} {
 		if none(err) != nil {
 			return err
 		}
@@ -183,22 +182,17 @@ func (f *found) byULID(ctx context.Context, call page.Call) error {
 	f.Meant = "a transfer's req_id or a requestId"
 	f.Note = "Nothing has this id."
 	var transfer part[client.Why]
-	var requests part[struct{}]
+	var requestsErr error
 	all := calls{ctx: ctx}
 	ask(&all, &transfer, func(ctx context.Context) (client.Why, error) {
 		return call.Admin.WhyTransfer(ctx, strings.ToUpper(f.Text))
 	})
-	ask(&all, &requests, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.find(ctx, call, client.TxFilter{RequestID: f.Text})
-	})
+	all.Go(func() { requestsErr = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
 	all.Wait()
 	if transfer.Err == nil {
 		f.Hits = append(f.Hits, hit{"transfer", transfer.Value.ReqID, "the transfer: " + transfer.Value.Where})
 	}
-	if err := none(transfer.Err); err != nil {
-		return err
-	}
-	return requests.Err
+	return cmp.Or(none(transfer.Err), requestsErr)
 }
 
 // byText looks for requests with exactly this id, and for submitters with the text in their names.
@@ -206,14 +200,10 @@ func (f *found) byText(ctx context.Context, call page.Call) error {
 	f.Meant = "a requestId or a part of a submitter's name"
 	f.Note = "No request has exactly this id, and none of the first 499 submitters has it in its name."
 	var named part[list[client.Submitter]]
-	var requests part[struct{}]
+	var requestsErr error
 	all := calls{ctx: ctx}
-	ask(&all, &named, func(ctx context.Context) (list[client.Submitter], error) {
-		return first(call.Admin.ListSubmitters(ctx, client.SubmitterQuery{}), maxRows)
-	})
-	ask(&all, &requests, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, f.find(ctx, call, client.TxFilter{RequestID: f.Text})
-	})
+	askRows(&all, &named, call.Admin.ListSubmitters(ctx, client.SubmitterQuery{}), maxRows)
+	all.Go(func() { requestsErr = f.find(ctx, call, client.TxFilter{RequestID: f.Text}) })
 	all.Wait()
 	text := strings.ToLower(f.Text)
 	for _, s := range named.Value.Rows {
@@ -221,8 +211,5 @@ func (f *found) byText(ctx context.Context, call page.Call) error {
 			f.Submitters = append(f.Submitters, s)
 		}
 	}
-	if named.Err != nil {
-		return named.Err
-	}
-	return requests.Err
+	return cmp.Or(named.Err, requestsErr)
 }

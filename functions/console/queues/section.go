@@ -8,6 +8,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,41 +34,26 @@ func Section(to Links) page.Section {
 			{Path: "/console/attention", Name: "Attention"},
 			{Path: "/console/submitters", Name: "Submitters"},
 		},
-		Routes: append([]page.Route{
+		Routes: slices.Concat([]page.Route{
 			{Pattern: "GET /console/{$}", Handle: showOverview},
 			{Pattern: "GET /console/attention", Handle: showAttention},
 			{Pattern: "GET /console/submitters", Handle: listSubmitters},
 			{Pattern: "GET /console/submitters/{submitter}", Handle: showSubmitter},
 			{Pattern: "GET /console/tx/{txId}", Handle: to.showTx},
 			{Pattern: "GET /console/search", Handle: search},
-		}, acts(
-			act{"/console/submitters/{submitter}/suspend", suspend},
-			act{"/console/submitters/{submitter}/resume", resume},
-			act{"/console/submitters/{submitter}/edit", edit},
-			act{"/console/submitters/{submitter}/policy", setPolicy},
-			act{"/console/submitters/{submitter}/callers", setCallers},
-			act{"/console/submitters/{submitter}/signer", changeSigner},
-			act{"/console/submitters/{submitter}/retire", retire},
-			act{"/console/tx/{txId}/decide", decide},
-			act{"/console/tx/{txId}/cancel", cancel},
-			act{"/console/tx/{txId}/proceed", proceed},
-		)...),
+		},
+			page.Form("/console/submitters/{submitter}/suspend", suspend),
+			page.Form("/console/submitters/{submitter}/resume", resume),
+			page.Form("/console/submitters/{submitter}/edit", edit),
+			page.Form("/console/submitters/{submitter}/policy", setPolicy),
+			page.Form("/console/submitters/{submitter}/callers", setCallers),
+			page.Form("/console/submitters/{submitter}/signer", changeSigner),
+			page.Form("/console/submitters/{submitter}/retire", retire),
+			page.Form("/console/tx/{txId}/decide", decide),
+			page.Form("/console/tx/{txId}/cancel", cancel),
+			page.Form("/console/tx/{txId}/proceed", proceed),
+		),
 	}
-}
-
-// act is the path of an act and its handler, which answers GET with the form and POST with the act.
-type act struct {
-	path   string
-	handle page.Handler
-}
-
-func acts(all ...act) (routes []page.Route) {
-	for _, a := range all {
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			routes = append(routes, page.Route{Pattern: method + " " + a.path, Handle: a.handle, Acts: true})
-		}
-	}
-	return routes
 }
 
 const (
@@ -116,6 +102,11 @@ func ask[T any](all *calls, into *part[T], call func(context.Context) (T, error)
 	all.Go(func() { into.Value, into.Err = call(all.ctx) })
 }
 
+// askRows is [ask] for the first n rows of a list, which must use the calls' context.
+func askRows[T any](all *calls, into *part[list[T]], rows iter.Seq2[T, error], n int) {
+	ask(all, into, func(context.Context) (list[T], error) { return first(rows, n) })
+}
+
 // list is the first rows of a list.
 type list[T any] struct {
 	Rows []T
@@ -126,14 +117,9 @@ type list[T any] struct {
 // "": there is none. The list must use the context.
 func pageOf[T any](ctx context.Context, after string, rows func(context.Context) iter.Seq2[T, error]) (out list[T], next string, err error) {
 	one := client.Page{Token: after}
-	for row, err := range rows(client.WithPage(ctx, &one)) {
-		if err != nil {
-			return out, "", err
-		}
-		out.Rows = append(out.Rows, row)
-	}
+	out.Rows, err = page.ReadRows(rows(client.WithPage(ctx, &one)))
 	out.More = one.Next != ""
-	return out, one.Next, nil
+	return out, one.Next, err
 }
 
 // maxRows is less than the client fetches at once, so that a list is one call.

@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -40,15 +41,9 @@ func showSubmitter(ctx context.Context, call page.Call) (page.View, error) {
 	var nonces part[list[client.LaneNonce]]
 	all := calls{ctx: ctx}
 	ask(&all, &main, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
-	ask(&all, &nonces, func(ctx context.Context) (list[client.LaneNonce], error) {
-		return first(call.Admin.Lane(ctx, id, from), size)
-	})
-	ask(&all, &s.Queue, func(ctx context.Context) (list[client.QueuedTx], error) {
-		return first(call.Admin.ListQueue(ctx, id), rowsOfQueue)
-	})
-	ask(&all, &s.Changes, func(ctx context.Context) (list[client.SubmitterChange], error) {
-		return first(call.Admin.ListChanges(ctx, id, rowsOfChanges+1), rowsOfChanges)
-	})
+	askRows(&all, &nonces, call.Admin.Lane(ctx, id, from), size)
+	askRows(&all, &s.Queue, call.Admin.ListQueue(ctx, id), rowsOfQueue)
+	askRows(&all, &s.Changes, call.Admin.ListChanges(ctx, id, rowsOfChanges+1), rowsOfChanges)
 	ask(&all, &s.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
 	all.Wait()
 	if main.Err != nil {
@@ -60,12 +55,7 @@ func showSubmitter(ctx context.Context, call page.Call) (page.View, error) {
 }
 
 // Heading is the submitter's name, or its account.
-func (s submitter) Heading() string {
-	if s.Name != "" {
-		return s.Name
-	}
-	return s.Submitter.Submitter
-}
+func (s submitter) Heading() string { return cmp.Or(s.Name, s.Submitter.Submitter) }
 
 // ForbiddenCount is how many of the first 500 queued intents policy and callers forbid by now; 0 too if it is not known.
 func (s submitter) ForbiddenCount() int {

@@ -57,9 +57,7 @@ func listSubmitters(ctx context.Context, call page.Call) (page.View, error) {
 		})
 		return out, err
 	})
-	ask(&all, &s.Attention, func(ctx context.Context) (list[client.AttentionItem], error) {
-		return first(call.Admin.ListAttention(ctx), maxRows)
-	})
+	askRows(&all, &s.Attention, call.Admin.ListAttention(ctx), maxRows)
 	all.Wait()
 	if found.Err != nil {
 		return page.View{}, found.Err

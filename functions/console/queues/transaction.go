@@ -71,16 +71,10 @@ func readTx(ctx context.Context, call page.Call) (transaction, error) {
 	all := calls{ctx: ctx}
 	ask(&all, &main, func(ctx context.Context) (client.InspectedTx, error) { return call.Admin.InspectTx(ctx, id) })
 	ask(&all, &t.Why, func(ctx context.Context) (client.TxWhy, error) { return call.Admin.WhyTx(ctx, id) })
-	ask(&all, &t.History, func(ctx context.Context) (list[client.TxChange], error) {
-		return first(call.Admin.ListTxHistory(ctx, id), maxRows)
-	})
+	askRows(&all, &t.History, call.Admin.ListTxHistory(ctx, id), maxRows)
 	var versions part[list[client.TxVersion]]
-	ask(&all, &versions, func(ctx context.Context) (list[client.TxVersion], error) {
-		return first(call.Admin.ListTxVersions(ctx, id), maxRows)
-	})
-	ask(&all, &t.Decisions, func(ctx context.Context) (list[client.TxDecision], error) {
-		return first(call.Admin.ListTxDecisions(ctx, id), maxRows)
-	})
+	askRows(&all, &versions, call.Admin.ListTxVersions(ctx, id), maxRows)
+	askRows(&all, &t.Decisions, call.Admin.ListTxDecisions(ctx, id), maxRows)
 	all.Wait()
 	if main.Err != nil {
 		return t, main.Err
