@@ -103,6 +103,9 @@ func labelsOf(t *testing.T) map[string][]string {
 			names[m[1]] = append(names[m[1]], l[1])
 		}
 	}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\w+) += label\("(\w+)"\)`).FindAllStringSubmatch(source, -1) {
+		names[m[1]] = []string{m[2]}
+	}
 	all := map[string][]string{}
 	for _, file := range parsed(t, ".", "../functions") {
 		ast.Inspect(file.File, func(n ast.Node) bool {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 )
@@ -112,15 +111,13 @@ func (c *Client) PutAsset(ctx context.Context, name string, terms AssetTerms, re
 		AssetTerms
 		Reason string `json:"reason"`
 	}{terms, reason}
-	return call[Asset](ctx, c, request{method: http.MethodPut, path: "/admin/v1/assets/" + url.PathEscape(name), body: body})
+	return call[Asset](ctx, c, request{method: http.MethodPut, path: pathOf("/admin/v1/assets", name), body: body})
 }
 
 // ListAssets yields the assets by id and fetches pages as needed; pageSize 0 is the service's default.
 // It is for operators.
 func (c *Client) ListAssets(ctx context.Context, pageSize int) iter.Seq2[Asset, error] {
-	values := url.Values{}
-	setUnless(values, "pageSize", strconv.Itoa(pageSize), "0")
-	return pages[Asset](ctx, c, listing{"/admin/v1/assets", "assets"}, values)
+	return pages[Asset](ctx, c, listing{"/admin/v1/assets", "assets"}, queryOf("pageSize", pageSize))
 }
 
 // AccountQuery selects accounts to list.
@@ -129,49 +126,38 @@ type AccountQuery struct {
 	PageSize int    // how many are fetched at once; 0: the service's default
 }
 
-func (q AccountQuery) values() url.Values {
-	values := url.Values{}
-	setUnless(values, "asset", q.Asset, "")
-	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return values
-}
-
 // ListOwnAccounts yields the accounts of the token's user, one for each asset.
 func (c *Client) ListOwnAccounts(ctx context.Context, q AccountQuery) iter.Seq2[Account, error] {
-	return pages[Account](ctx, c, listing{"/api/v1/accounts", "accounts"}, q.values())
+	return pages[Account](ctx, c, listing{"/api/v1/accounts", "accounts"}, queryOf("asset", q.Asset, "pageSize", q.PageSize))
 }
 
 // ListAccounts yields a user's accounts, one for each asset. It is for operators.
 func (c *Client) ListAccounts(ctx context.Context, userID int64, q AccountQuery) iter.Seq2[Account, error] {
-	values := q.values()
-	values.Set("user", strconv.FormatInt(userID, 10))
-	return pages[Account](ctx, c, listing{"/admin/v1/accounts", "accounts"}, values)
-}
-
-func accountPath(userID int64, asset, more string) string {
-	return "/admin/v1/accounts/" + strconv.FormatInt(userID, 10) + "/" + url.PathEscape(asset) + more
+	query := queryOf("asset", q.Asset, "pageSize", q.PageSize)
+	query.Set("user", strconv.FormatInt(userID, 10))
+	return pages[Account](ctx, c, listing{accounts, "accounts"}, query)
 }
 
 // ShowAccount returns a user's account in both ledgers, and the last acts on it. It is for operators.
 func (c *Client) ShowAccount(ctx context.Context, userID int64, asset string) (AccountDetail, error) {
-	return call[AccountDetail](ctx, c, request{method: http.MethodGet, path: accountPath(userID, asset, "")})
+	return get[AccountDetail](ctx, c, pathOf(accounts, userID, asset), nil)
 }
 
 // BookDeposit books money from the outside, once for each ID. The act may be PENDING. If the ledger has
 // refused it for ever, the error has a [Problem] of status 422 with the reason as its code. It is for
 // operators and for the deposit service.
 func (c *Client) BookDeposit(ctx context.Context, userID int64, asset string, in Money) (AccountAct, error) {
-	return post[AccountAct](ctx, c, accountPath(userID, asset, "/deposits"), in)
+	return post[AccountAct](ctx, c, pathOf(accounts, userID, asset, "deposits"), in)
 }
 
 // BookWithdrawal books money that has left to the outside. Its results are those of
 // [Client.BookDeposit]. It is for operators.
 func (c *Client) BookWithdrawal(ctx context.Context, userID int64, asset string, in Money) (AccountAct, error) {
-	return post[AccountAct](ctx, c, accountPath(userID, asset, "/withdrawals"), in)
+	return post[AccountAct](ctx, c, pathOf(accounts, userID, asset, "withdrawals"), in)
 }
 
 // SetAccountStatus sets a user's account to ACTIVE, FROZEN or DISABLED in both ledgers. While Agreed is
 // false, the sweep repeats the call. It is for operators.
 func (c *Client) SetAccountStatus(ctx context.Context, userID int64, asset, status, reason string) (AccountDetail, error) {
-	return post[AccountDetail](ctx, c, accountPath(userID, asset, "/status"), map[string]string{"status": status, "reason": reason})
+	return post[AccountDetail](ctx, c, pathOf(accounts, userID, asset, "status"), map[string]string{"status": status, "reason": reason})
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"iter"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -81,7 +79,7 @@ func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (Submit
 	case in.Unlimited:
 		body.Policy = "unlimited"
 	}
-	return post[Submitter](ctx, c, "/admin/v1/submitters", body)
+	return post[Submitter](ctx, c, submitters, body)
 }
 
 // SubmitterUpdate has what [Client.UpdateSubmitter] changes. A nil member stays.
@@ -98,7 +96,7 @@ func (c *Client) UpdateSubmitter(ctx context.Context, submitter string, u Submit
 		SubmitterUpdate
 		Reason string `json:"reason"`
 	}{u, reason}
-	return call[Submitter](ctx, c, request{method: http.MethodPatch, path: "/admin/v1/submitters/" + url.PathEscape(submitter), body: body})
+	return call[Submitter](ctx, c, request{method: http.MethodPatch, path: pathOf(submitters, submitter), body: body})
 }
 
 // SubmitterChange is a recorded change of a submitter by an operator. Members that do not fit the action are
@@ -125,9 +123,7 @@ type SubmitterChange struct {
 // ListChanges yields the recorded changes of the submitter, the newest first. It fetches pageSize at once, up to
 // 500; 0: 50. It is for operators.
 func (c *Client) ListChanges(ctx context.Context, submitter string, pageSize int) iter.Seq2[SubmitterChange, error] {
-	values := url.Values{}
-	setUnless(values, "pageSize", strconv.Itoa(pageSize), "0")
-	return pages[SubmitterChange](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/changes", "changes"}, values)
+	return pages[SubmitterChange](ctx, c, listing{pathOf(submitters, submitter, "changes"), "changes"}, queryOf("pageSize", pageSize))
 }
 
 // PastIncident is a time in which a submitter was in PROTECT.
@@ -144,7 +140,7 @@ type PastIncident struct {
 
 // ListIncidents yields the submitter's PROTECT incidents, the newest first. It is for operators.
 func (c *Client) ListIncidents(ctx context.Context, submitter string) iter.Seq2[PastIncident, error] {
-	return pages[PastIncident](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/incidents", "incidents"}, url.Values{"pageSize": {"100"}})
+	return pages[PastIncident](ctx, c, listing{pathOf(submitters, submitter, "incidents"), "incidents"}, queryOf("pageSize", 100))
 }
 
 // SetCallers replaces the callers that may post for the submitter. succeeds maps a caller of
@@ -158,29 +154,25 @@ func (c *Client) SetCallers(ctx context.Context, submitter string, callers []str
 		Succeeds map[string]string `json:"succeeds,omitempty"`
 		Reason   string            `json:"reason"`
 	}{callers, succeeds, reason}
-	return call[Submitter](ctx, c, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/callers", body: body})
+	return call[Submitter](ctx, c, request{method: http.MethodPut, path: pathOf(submitters, submitter, "callers"), body: body})
 }
 
 // SuspendSubmitter suspends the submitter: it accepts no more intents. TOO_LATE: it is
 // suspended already. The reason is kept. It is for operators.
 func (c *Client) SuspendSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
-	return c.setStatus(ctx, submitter, "suspend", reason)
+	return post[Submitter](ctx, c, pathOf(submitters, submitter, "suspend"), map[string]string{"reason": reason})
 }
 
 // ResumeSubmitter ends the suspension. TOO_LATE: it is not suspended. The reason is kept. It
 // is for operators.
 func (c *Client) ResumeSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
-	return c.setStatus(ctx, submitter, "resume", reason)
-}
-
-func (c *Client) setStatus(ctx context.Context, submitter, verb, reason string) (Submitter, error) {
-	return post[Submitter](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/"+verb, map[string]string{"reason": reason})
+	return post[Submitter](ctx, c, pathOf(submitters, submitter, "resume"), map[string]string{"reason": reason})
 }
 
 // RetireSubmitter retires the submitter for ever. SUBMITTER_IN_USE: it has open work. The reason is kept. It is
 // for operators.
 func (c *Client) RetireSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
-	return post[Submitter](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/retire", map[string]string{"reason": reason})
+	return post[Submitter](ctx, c, pathOf(submitters, submitter, "retire"), map[string]string{"reason": reason})
 }
 
 // QueueCancelReport has the counts of one [Client.CancelQueue] and of what remains.
@@ -201,18 +193,18 @@ func (c *Client) CancelQueue(ctx context.Context, submitter, caller, reason stri
 	if caller != "" {
 		body["caller"] = caller
 	}
-	return post[QueueCancelReport](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/queue/cancel", body)
+	return post[QueueCancelReport](ctx, c, pathOf(submitters, submitter, "queue", "cancel"), body)
 }
 
 // ChangeSigner changes the account's signer to the one that its key was moved to. The reason
 // is kept. It is for operators.
 func (c *Client) ChangeSigner(ctx context.Context, submitter, signer, reason string) (Submitter, error) {
-	return post[Submitter](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/signer", map[string]string{"signer": signer, "reason": reason})
+	return post[Submitter](ctx, c, pathOf(submitters, submitter, "signer"), map[string]string{"signer": signer, "reason": reason})
 }
 
 // Submitter is the account's state. It is for operators.
 func (c *Client) Submitter(ctx context.Context, submitter string) (Submitter, error) {
-	return call[Submitter](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter)})
+	return get[Submitter](ctx, c, pathOf(submitters, submitter), nil)
 }
 
 // SubmitterQuery selects submitters.
@@ -223,20 +215,15 @@ type SubmitterQuery struct {
 
 // ListSubmitters yields submitters and fetches pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListSubmitters(ctx context.Context, q SubmitterQuery) iter.Seq2[Submitter, error] {
-	values := url.Values{"pageSize": {"500"}}
-	setUnless(values, "state", q.State, "")
-	setUnless(values, "sort", q.Sort, "")
-	return pages[Submitter](ctx, c, listing{"/admin/v1/submitters", "submitters"}, values)
+	return pages[Submitter](ctx, c, listing{submitters, "submitters"}, queryOf("pageSize", 500, "state", q.State, "sort", q.Sort))
 }
 
 // Proceed lets one held intent proceed and returns its state. The reason is kept. It is for
 // operators.
 func (c *Client) Proceed(ctx context.Context, txID, reason string) (TxState, error) {
-	var out struct {
+	out, err := post[struct {
 		State TxState `json:"state"`
-	}
-	body := map[string]string{"reason": reason}
-	err := c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/tx/" + url.PathEscape(txID) + "/proceed", body: body}, &out)
+	}](ctx, c, pathOf(adminTxs, txID, "proceed"), map[string]string{"reason": reason})
 	return out.State, err
 }
 
@@ -255,7 +242,7 @@ type ProceedReport struct {
 // the txId of the newest intent that you have seen; later ones stay held. The reason is kept.
 // It is for operators.
 func (c *Client) ProceedAll(ctx context.Context, submitter, through, reason string) (ProceedReport, error) {
-	return post[ProceedReport](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/proceed", map[string]string{"through": through, "reason": reason})
+	return post[ProceedReport](ctx, c, pathOf(submitters, submitter, "proceed"), map[string]string{"through": through, "reason": reason})
 }
 
 // UntouchedQuery asks for one page of [Client.ReleaseUntouched].
@@ -315,13 +302,13 @@ type PayoutStatement struct {
 // StatePayout states whether the payout was paid. STATEMENT_STANDS: another statement is in
 // force and must be withdrawn first. It is for operators.
 func (c *Client) StatePayout(ctx context.Context, reqID string, s PayoutStatement) (Why, error) {
-	return post[Why](ctx, c, "/admin/v1/transfers/"+url.PathEscape(reqID)+"/payout-statement", s)
+	return post[Why](ctx, c, pathOf(adminTransfers, reqID, "payout-statement"), s)
 }
 
 // WithdrawStatement withdraws the statement in force about the payout. NO_STATEMENT: there is
 // none, or it has taken effect. It is for operators.
 func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (Why, error) {
-	return post[Why](ctx, c, "/admin/v1/transfers/"+url.PathEscape(reqID)+"/payout-statement/withdraw", map[string]string{"reason": reason})
+	return post[Why](ctx, c, pathOf(adminTransfers, reqID, "payout-statement", "withdraw"), map[string]string{"reason": reason})
 }
 
 // AcknowledgeTransfer silences MON-001 and MON-002 for the transfer until a time, at most 30
@@ -329,7 +316,7 @@ func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (W
 // is kept. It is for operators.
 func (c *Client) AcknowledgeTransfer(ctx context.Context, reqID, reason string, until time.Time) error {
 	body := map[string]string{"reason": reason, "until": until.UTC().Format(time.RFC3339)}
-	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/acknowledge", body: body}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: pathOf(adminTransfers, reqID, "acknowledge"), body: body}, nil)
 }
 
 // Adjustment is the correction that made a balance and the sum of its journal equal again.
@@ -349,5 +336,5 @@ type Adjustment struct {
 // unchanged. ACCOUNT_MOVED: check conservation and adjust again. The reason is kept. It is for
 // operators.
 func (c *Client) AdjustFinding(ctx context.Context, finding int64, move, reason string) (Adjustment, error) {
-	return post[Adjustment](ctx, c, "/admin/v1/conservation/findings/"+strconv.FormatInt(finding, 10)+"/adjust", map[string]string{"move": move, "reason": reason})
+	return post[Adjustment](ctx, c, pathOf("/admin/v1/conservation/findings", finding, "adjust"), map[string]string{"move": move, "reason": reason})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -41,13 +39,6 @@ type ActQuery struct {
 // ListActs yields the recorded acts of operators, the newest first. It ends at the first error. It is for
 // operators.
 func (c *Client) ListActs(ctx context.Context, q ActQuery) iter.Seq2[Act, error] {
-	values := url.Values{}
-	setUnless(values, "who", q.Who, "")
-	setUnless(values, "act", q.Act, "")
-	setUnless(values, "subject", q.Subject, "")
-	if !q.Since.IsZero() {
-		values.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
-	}
-	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages[Act](ctx, c, listing{"/admin/v1/audit", "acts"}, values)
+	query := queryOf("who", q.Who, "since", q.Since, "act", q.Act, "subject", q.Subject, "pageSize", q.PageSize)
+	return pages[Act](ctx, c, listing{"/admin/v1/audit", "acts"}, query)
 }

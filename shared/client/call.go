@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -35,12 +36,12 @@ func (q request) isRepeatable() bool {
 	switch last := q.path[strings.LastIndexByte(q.path, '/')+1:]; {
 	case q.method == http.MethodGet || !strings.HasPrefix(q.path, "/admin/v1/"):
 		return true
-	case q.path == "/admin/v1/submitters" || strings.HasPrefix(q.path, proposals+"/"): // an account is registered once, and a proposal ends once
+	case q.path == submitters || strings.HasPrefix(q.path, proposals+"/"): // an account is registered once, and a proposal ends once
 		return true
-	case strings.HasPrefix(q.path, "/admin/v1/accounts/"):
+	case strings.HasPrefix(q.path, accounts+"/"):
 		return last == "deposits" || last == "withdrawals"
 	default:
-		return last == "cancel" && strings.HasPrefix(q.path, "/admin/v1/tx/")
+		return last == "cancel" && strings.HasPrefix(q.path, adminTxs+"/")
 	}
 }
 
@@ -52,10 +53,51 @@ func (q request) target() string {
 	return q.path + "?" + q.query.Encode()
 }
 
+// The paths of what has an id.
+const (
+	txs            = "/api/v1/tx"
+	transfers      = "/api/v1/internal_transfer"
+	payoutAddress  = "/api/v1/payout_address"
+	submitters     = "/admin/v1/submitters"
+	adminTxs       = "/admin/v1/tx"
+	adminTransfers = "/admin/v1/transfers"
+	accounts       = "/admin/v1/accounts"
+	users          = "/admin/v1/users"
+	endpoints      = "/admin/v1/webhook-endpoints"
+	proposals      = "/admin/v1/proposals"
+)
+
+// pathOf is the path below base that has the parts.
+func pathOf(base string, parts ...any) string {
+	for _, part := range parts {
+		base += "/" + url.PathEscape(fmt.Sprint(part))
+	}
+	return base
+}
+
+// queryOf has the parameters of names and values in turn. One whose value is zero is left out.
+func queryOf(pairs ...any) url.Values {
+	query := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, value := pairs[i].(string), reflect.ValueOf(pairs[i+1])
+		if at, ok := pairs[i+1].(time.Time); ok && !at.IsZero() {
+			query.Set(name, at.UTC().Format(time.RFC3339Nano))
+		} else if !ok && !value.IsZero() {
+			query.Set(name, fmt.Sprint(reflect.Indirect(value)))
+		}
+	}
+	return query
+}
+
 // call is [Client.call] with an answer of the type T.
 func call[T any](ctx context.Context, c *Client, q request) (out T, err error) {
 	err = c.call(ctx, q, &out)
 	return out, err
+}
+
+// get is a [call] by GET; query nil: without parameters.
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return call[T](ctx, c, request{method: http.MethodGet, path: path, query: query})
 }
 
 // post is a [call] by POST.
@@ -216,15 +258,18 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// poll repeats look until it reports final or the error is a refusal.
-func (c *Client) poll(ctx context.Context, look func() (final bool, err error)) error {
+// poll repeats look until the state is final or the error is a refusal. It also returns the last that it read.
+func poll[T any](ctx context.Context, c *Client, look func(ctx context.Context, id string) (T, error), id string, final func(T) bool) (last T, err error) {
 	for wait := c.options.PollFirst; ; wait = min(wait*3/2, c.options.PollMax) {
-		final, err := look()
-		if final || err != nil && !errors.Is(err, ErrUnknown) {
-			return err
+		seen, err := look(ctx, id)
+		if err == nil {
+			last = seen
+		}
+		if err == nil && final(seen) || err != nil && !errors.Is(err, ErrUnknown) {
+			return last, err
 		}
 		if slept := sleep(ctx, wait/2+rand.N(wait)); slept != nil {
-			return errors.Join(slept, err)
+			return last, errors.Join(slept, err)
 		}
 	}
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -33,20 +30,16 @@ type EventQuery struct {
 // Events yields the kept events, the oldest first, up to the last one now, and fetches pages
 // as needed. It ends at the first error.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, error] {
-	values := url.Values{}
-	setUnless(values, "pageToken", q.PageToken, "")
-	setUnless(values, "submitter", q.Submitter, "")
-	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
+	values := queryOf("pageToken", q.PageToken, "submitter", q.Submitter, "pageSize", q.PageSize)
 	return func(yield func(Event, error) bool) {
 		for {
-			var page struct {
+			page, err := get[struct {
 				Events []struct {
 					Cursor string `json:"cursor"`
 					Event  Event  `json:"event"`
 				} `json:"events"`
 				NextPageToken string `json:"nextPageToken"`
-			}
-			err := c.call(ctx, request{method: http.MethodGet, path: "/api/v1/events", query: values}, &page)
+			}](ctx, c, "/api/v1/events", values)
 			if err != nil {
 				yield(Event{}, err)
 				return

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"iter"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -33,18 +31,9 @@ type FoundTx struct {
 // FindTxs yields the transactions that fit the filter, the newest first, or ordered by submitter if the
 // filter has Cause or RequestID without Submitter. It is for operators.
 func (c *Client) FindTxs(ctx context.Context, f TxFilter) iter.Seq2[FoundTx, error] {
-	values := url.Values{}
-	for name, text := range map[string]string{"submitter": f.Submitter, "state": string(f.State), "cause": f.Cause, "caller": f.Caller, "hash": f.Hash, "requestId": f.RequestID} {
-		setUnless(values, name, text, "")
-	}
-	if !f.Since.IsZero() {
-		values.Set("since", f.Since.UTC().Format(time.RFC3339Nano))
-	}
-	if f.Nonce != nil {
-		values.Set("nonce", strconv.FormatUint(*f.Nonce, 10))
-	}
-	setUnless(values, "pageSize", strconv.Itoa(f.PageSize), "0")
-	return pages[FoundTx](ctx, c, listing{"/admin/v1/tx", "transactions"}, values)
+	query := queryOf("submitter", f.Submitter, "state", f.State, "cause", f.Cause, "since", f.Since, "caller", f.Caller,
+		"hash", f.Hash, "requestId", f.RequestID, "nonce", f.Nonce, "pageSize", f.PageSize)
+	return pages[FoundTx](ctx, c, listing{adminTxs, "transactions"}, query)
 }
 
 // LaneNonce is one nonce of a submitter.
@@ -64,11 +53,7 @@ type LaneNonce struct {
 // Lane yields the nonces of a submitter from one on, the lowest first. Without from it begins where the
 // open nonces do, or the newest. It is for operators.
 func (c *Client) Lane(ctx context.Context, submitter string, from *uint64) iter.Seq2[LaneNonce, error] {
-	values := url.Values{"pageSize": {"500"}}
-	if from != nil {
-		values.Set("from", strconv.FormatUint(*from, 10))
-	}
-	return pages[LaneNonce](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/lane", "nonces"}, values)
+	return pages[LaneNonce](ctx, c, listing{pathOf(submitters, submitter, "lane"), "nonces"}, queryOf("pageSize", 500, "from", from))
 }
 
 // QueuedTx is an intent that waits for a nonce.
@@ -86,5 +71,5 @@ type QueuedTx struct {
 // ListQueue yields the intents that wait for a nonce, in the order in which they are served. It is for
 // operators.
 func (c *Client) ListQueue(ctx context.Context, submitter string) iter.Seq2[QueuedTx, error] {
-	return pages[QueuedTx](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/queue", "queue"}, url.Values{"pageSize": {"500"}})
+	return pages[QueuedTx](ctx, c, listing{pathOf(submitters, submitter, "queue"), "queue"}, queryOf("pageSize", 500))
 }

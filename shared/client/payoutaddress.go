@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -48,36 +47,26 @@ type AddressBlock struct {
 	Reason string    `json:"reason"`
 }
 
-const addressPath = "/api/v1/payout_address"
-
 // AddPayoutAddress puts an address on the list of the token's user. An address that is on it
 // already stays as it is.
 func (c *Client) AddPayoutAddress(ctx context.Context, in NewPayoutAddress) (PayoutAddress, error) {
-	return post[PayoutAddress](ctx, c, addressPath, in)
+	return post[PayoutAddress](ctx, c, payoutAddress, in)
 }
 
 // ListPayoutAddresses returns the addresses on the list of the token's user.
 func (c *Client) ListPayoutAddresses(ctx context.Context) (PayoutAddresses, error) {
-	return call[PayoutAddresses](ctx, c, request{method: http.MethodGet, path: addressPath})
+	return get[PayoutAddresses](ctx, c, payoutAddress, nil)
 }
 
 // RemovePayoutAddress takes an address off the list of the token's user at once.
 func (c *Client) RemovePayoutAddress(ctx context.Context, addressID int64) (PayoutAddress, error) {
-	return call[PayoutAddress](ctx, c, request{method: http.MethodDelete, path: addressPath + "/" + strconv.FormatInt(addressID, 10)})
-}
-
-func addressesPath(userID int64, more ...string) string {
-	path := "/admin/v1/users/" + strconv.FormatInt(userID, 10) + "/payout_addresses"
-	for _, part := range more {
-		path += "/" + url.PathEscape(part)
-	}
-	return path
+	return call[PayoutAddress](ctx, c, request{method: http.MethodDelete, path: pathOf(payoutAddress, addressID)})
 }
 
 // ShowPayoutAddresses returns all of a user's addresses, the newest first. It is for operators.
 func (c *Client) ShowPayoutAddresses(ctx context.Context, userID int64) (all UserAddresses, err error) {
 	for query := (url.Values{"pageSize": {"1000"}}); ; query.Set("pageToken", all.NextPageToken) {
-		page, err := call[UserAddresses](ctx, c, request{method: http.MethodGet, path: addressesPath(userID), query: query})
+		page, err := get[UserAddresses](ctx, c, pathOf(users, userID, "payout_addresses"), query)
 		if err != nil {
 			return UserAddresses{}, err
 		}
@@ -90,20 +79,15 @@ func (c *Client) ShowPayoutAddresses(ctx context.Context, userID int64) (all Use
 
 // DropPayoutAddress takes an address off a user's list at once. It is for operators.
 func (c *Client) DropPayoutAddress(ctx context.Context, userID, addressID int64, reason string) (PayoutAddress, error) {
-	path := addressesPath(userID, strconv.FormatInt(addressID, 10), "remove")
-	return post[PayoutAddress](ctx, c, path, map[string]string{"reason": reason})
+	return post[PayoutAddress](ctx, c, pathOf(users, userID, "payout_addresses", addressID, "remove"), map[string]string{"reason": reason})
 }
 
 // BlockPayoutAddresses keeps a user from adding addresses. It is for operators.
 func (c *Client) BlockPayoutAddresses(ctx context.Context, userID int64, reason string) (UserAddresses, error) {
-	return c.setAddressBlock(ctx, userID, "block", reason)
+	return post[UserAddresses](ctx, c, pathOf(users, userID, "payout_addresses", "block"), map[string]string{"reason": reason})
 }
 
 // UnblockPayoutAddresses lets a user add addresses again. It is for operators.
 func (c *Client) UnblockPayoutAddresses(ctx context.Context, userID int64, reason string) (UserAddresses, error) {
-	return c.setAddressBlock(ctx, userID, "unblock", reason)
-}
-
-func (c *Client) setAddressBlock(ctx context.Context, userID int64, verb, reason string) (UserAddresses, error) {
-	return post[UserAddresses](ctx, c, addressesPath(userID, verb), map[string]string{"reason": reason})
+	return post[UserAddresses](ctx, c, pathOf(users, userID, "payout_addresses", "unblock"), map[string]string{"reason": reason})
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 )
@@ -70,9 +69,6 @@ func parseSent[T any](text []byte) (v T, err error) {
 	}
 	return v, nil
 }
-
-// IsWrittenAs reports whether the policy is sent with each member that its JSON text has, as [ParsePolicy] requires it.
-func (p Policy) IsWrittenAs(text []byte) bool { return checkSent(p, text) == nil }
 
 // checkSent refuses a member of the value's text that is not sent.
 func checkSent(value any, text []byte) error {
@@ -143,9 +139,7 @@ type PolicyScope struct {
 // PolicyUse returns what counts against the submitter's policy; pageToken "" is the first page of callers and tokens.
 // It is for operators.
 func (c *Client) PolicyUse(ctx context.Context, submitter, pageToken string) (PolicyUse, error) {
-	query := url.Values{"pageSize": {"1000"}}
-	setUnless(query, "pageToken", pageToken, "")
-	return call[PolicyUse](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy/use", query: query})
+	return get[PolicyUse](ctx, c, pathOf(submitters, submitter, "policy", "use"), queryOf("pageSize", 1000, "pageToken", pageToken))
 }
 
 // SetPolicy replaces the submitter's policy and records the reason. It is for operators.
@@ -157,5 +151,5 @@ func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reas
 		Policy
 		Reason string `json:"reason"`
 	}{p, reason}
-	return call[Submitter](ctx, c, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy", body: body})
+	return call[Submitter](ctx, c, request{method: http.MethodPut, path: pathOf(submitters, submitter, "policy"), body: body})
 }

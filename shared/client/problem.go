@@ -50,8 +50,7 @@ func (p *Problem) Error() string {
 
 // CodeOf is the code of the [Problem] in err; "" if there is none.
 func CodeOf(err error) string {
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p.Code
 	}
 	return ""

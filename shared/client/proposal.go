@@ -58,14 +58,11 @@ func (e *ProposedError) Error() string {
 // ProposedBy is the proposal that the call created instead of acting; nil if err contains
 // none.
 func ProposedBy(err error) *Proposal {
-	var e *ProposedError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*ProposedError](err); ok {
 		return &e.Proposal
 	}
 	return nil
 }
-
-const proposals = "/admin/v1/proposals"
 
 // proposed decodes the proposal that a call created.
 func proposed(resp *http.Response) error {
@@ -93,7 +90,7 @@ func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal
 
 // Proposal returns one proposal. It is for operators.
 func (c *Client) Proposal(ctx context.Context, id string) (Proposal, error) {
-	return call[Proposal](ctx, c, request{method: http.MethodGet, path: proposals + "/" + url.PathEscape(id)})
+	return get[Proposal](ctx, c, pathOf(proposals, id), nil)
 }
 
 // Approve approves another operator's proposal and carries out its act once. A repeated call
@@ -101,15 +98,11 @@ func (c *Client) Proposal(ctx context.Context, id string) (Proposal, error) {
 // it depends on has changed. Other problems come from the act itself, and the proposal stays
 // open. The reason is kept. It is for operators.
 func (c *Client) Approve(ctx context.Context, id, reason string) (Proposal, error) {
-	return c.decideProposal(ctx, id, "approve", reason)
+	return post[Proposal](ctx, c, pathOf(proposals, id, "approve"), map[string]string{"reason": reason})
 }
 
 // Reject ends a proposal that was not carried out, also your own. TOO_LATE: it has ended
 // already. The reason is kept. It is for operators.
 func (c *Client) Reject(ctx context.Context, id, reason string) (Proposal, error) {
-	return c.decideProposal(ctx, id, "reject", reason)
-}
-
-func (c *Client) decideProposal(ctx context.Context, id, verb, reason string) (Proposal, error) {
-	return post[Proposal](ctx, c, proposals+"/"+url.PathEscape(id)+"/"+verb, map[string]string{"reason": reason})
+	return post[Proposal](ctx, c, pathOf(proposals, id, "reject"), map[string]string{"reason": reason})
 }

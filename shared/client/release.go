@@ -4,8 +4,6 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -52,9 +50,7 @@ type MatchingIntent struct {
 // Lost returns one page of lost nonces; pageToken "": the first page. Pass NextPageToken of one page to
 // get the next. It is for operators.
 func (c *Client) Lost(ctx context.Context, submitter, pageToken string) (LostNonces, error) {
-	values := url.Values{"pageSize": {"20"}}
-	setUnless(values, "pageToken", pageToken, "")
-	return call[LostNonces](ctx, c, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/lost", query: values})
+	return get[LostNonces](ctx, c, pathOf(submitters, submitter, "lost"), queryOf("pageSize", 20, "pageToken", pageToken))
 }
 
 // Release ends one PROTECT incident of a submitter.
@@ -115,17 +111,14 @@ type Filling struct {
 // not open; after an error that is [ErrUnknown] an earlier attempt may have ended it. It is
 // for operators.
 func (c *Client) Release(ctx context.Context, submitter string, in Release) (ReleaseReport, error) {
-	values := url.Values{}
-	setUnless(values, "dryRun", strconv.FormatBool(in.DryRun), "false")
-	return call[ReleaseReport](ctx, c, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/release", query: values, body: in})
+	return call[ReleaseReport](ctx, c, request{http.MethodPost, pathOf(submitters, submitter, "release"), queryOf("dryRun", in.DryRun), in})
 }
 
 // AcceptDatabase accepts a restored database. Every submitter stays in
 // PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is accepted
 // already. The reason is kept. It is for operators.
 func (c *Client) AcceptDatabase(ctx context.Context, reason string) error {
-	body := map[string]string{"reason": reason}
-	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/database/accept", body: body}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/database/accept", body: map[string]string{"reason": reason}}, nil)
 }
 
 // OpenForeign is a foreign transaction whose request is not known.
@@ -144,11 +137,7 @@ type OpenForeign struct {
 // ListForeign yields the submitter's foreign transactions whose requests are unknown, from the nonce
 // from on, by nonce, and fetches pages as needed. It ends at the first error. It is for operators.
 func (c *Client) ListForeign(ctx context.Context, submitter string, from uint64) iter.Seq2[OpenForeign, error] {
-	query := url.Values{"pageSize": {"500"}}
-	if from > 0 {
-		query.Set("from", strconv.FormatUint(from, 10))
-	}
-	return pages[OpenForeign](ctx, c, listing{"/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", "foreign"}, query)
+	return pages[OpenForeign](ctx, c, listing{pathOf(submitters, submitter, "foreign"), "foreign"}, queryOf("pageSize", 500, "from", from))
 }
 
 // MatchResult is the final state of an intent that was matched with a foreign transaction.
@@ -163,7 +152,7 @@ type MatchResult struct {
 // PROOF_USED: the transaction proves that another payout was paid. The reason is kept. It is
 // for operators.
 func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (MatchResult, error) {
-	return post[MatchResult](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/foreign/match", map[string]any{"nonce": nonce, "txId": txID, "reason": reason})
+	return post[MatchResult](ctx, c, pathOf(submitters, submitter, "foreign", "match"), map[string]any{"nonce": nonce, "txId": txID, "reason": reason})
 }
 
 // WriteOffResult has the counts of one [Client.WriteOffForeign] and of what remains.
@@ -184,7 +173,7 @@ func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, t
 		Through *uint64 `json:"through,omitempty"`
 		Reason  string  `json:"reason"`
 	}{nonce, through, reason}
-	return post[WriteOffResult](ctx, c, "/admin/v1/submitters/"+url.PathEscape(submitter)+"/foreign/write-off", body)
+	return post[WriteOffResult](ctx, c, pathOf(submitters, submitter, "foreign", "write-off"), body)
 }
 
 // Decision is the action that an operator requested for a transaction.
@@ -199,10 +188,10 @@ type Decision struct {
 // It is carried out while no version of the transaction has a receipt. TOO_LATE: a version has
 // one. The reason is kept. It is for operators.
 func (c *Client) DecideTx(ctx context.Context, txID, action, reason string) (Decision, error) {
-	return post[Decision](ctx, c, "/admin/v1/tx/"+url.PathEscape(txID)+"/decide", map[string]string{"action": action, "reason": reason})
+	return post[Decision](ctx, c, pathOf(adminTxs, txID, "decide"), map[string]string{"action": action, "reason": reason})
 }
 
 // CancelTxAsOperator is [Client.CancelTx] as an operator's act. The reason is required, and kept. It is for operators.
 func (c *Client) CancelTxAsOperator(ctx context.Context, txID, reason string) (Outcome, error) {
-	return cancelTx(ctx, c, "/admin/v1/tx/"+url.PathEscape(txID)+"/cancel", map[string]string{"reason": reason})
+	return cancelTx(ctx, c, pathOf(adminTxs, txID, "cancel"), map[string]string{"reason": reason})
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"iter"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -91,7 +88,7 @@ func (c *Client) CreateTransfer(ctx context.Context, in TransferRequest) (Transf
 	if in.CID == "" {
 		in.CID = rand.Text()
 	}
-	return post[TransferResult](ctx, c, "/api/v1/internal_transfer", in)
+	return post[TransferResult](ctx, c, transfers, in)
 }
 
 // CreatePayout pays to an external address. Its results are those of [Client.CreateTransfer].
@@ -104,20 +101,13 @@ func (c *Client) CreatePayout(ctx context.Context, in PayoutRequest) (TransferRe
 
 // Transfer returns the transfer or payout. NOT_FOUND: it does not exist or is another user's.
 func (c *Client) Transfer(ctx context.Context, reqID string) (Transfer, error) {
-	return call[Transfer](ctx, c, request{method: http.MethodGet, path: "/api/v1/internal_transfer/" + url.PathEscape(reqID)})
+	return get[Transfer](ctx, c, pathOf(transfers, reqID), nil)
 }
 
 // WaitTransfer polls the transfer or payout until it is final or ctx ends. In the second case
 // it returns ctx's error and the last state that it read.
 func (c *Client) WaitTransfer(ctx context.Context, reqID string) (last Transfer, err error) {
-	err = c.poll(ctx, func() (bool, error) {
-		seen, err := c.Transfer(ctx, reqID)
-		if err == nil {
-			last = seen
-		}
-		return err == nil && seen.State.Final(), err
-	})
-	return last, err
+	return poll(ctx, c, c.Transfer, reqID, func(seen Transfer) bool { return seen.State.Final() })
 }
 
 // TransferQuery selects the transfers to list.
@@ -129,10 +119,7 @@ type TransferQuery struct {
 // ListTransfers yields the user's transfers and payouts, the newest first, and fetches pages
 // as needed. It ends at the first error.
 func (c *Client) ListTransfers(ctx context.Context, q TransferQuery) iter.Seq2[Transfer, error] {
-	values := url.Values{}
-	setUnless(values, "state", string(q.State), "")
-	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages[Transfer](ctx, c, listing{"/api/v1/internal_transfer", "transfers"}, values)
+	return pages[Transfer](ctx, c, listing{transfers, "transfers"}, queryOf("state", q.State, "pageSize", q.PageSize))
 }
 
 // OperatorsTransfer is a transfer or payout as an operator sees it.
@@ -155,13 +142,6 @@ type AllTransfersQuery struct {
 // ListAllTransfers yields the transfers and payouts of all users, the newest first. It ends at the first
 // error. It is for operators.
 func (c *Client) ListAllTransfers(ctx context.Context, q AllTransfersQuery) iter.Seq2[OperatorsTransfer, error] {
-	values := url.Values{}
-	setUnless(values, "state", string(q.State), "")
-	setUnless(values, "user", strconv.FormatInt(q.UserID, 10), "0")
-	setUnless(values, "asset", q.Asset, "")
-	if !q.Before.IsZero() {
-		values.Set("before", q.Before.UTC().Format(time.RFC3339Nano))
-	}
-	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages[OperatorsTransfer](ctx, c, listing{"/admin/v1/transfers", "transfers"}, values)
+	query := queryOf("state", q.State, "user", q.UserID, "asset", q.Asset, "before", q.Before, "pageSize", q.PageSize)
+	return pages[OperatorsTransfer](ctx, c, listing{adminTransfers, "transfers"}, query)
 }

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -135,7 +134,7 @@ type Block struct {
 
 // CreateTx posts an intent. The same intent again has the same TxID.
 func (c *Client) CreateTx(ctx context.Context, in Intent) (Created, error) {
-	return post[Created](ctx, c, "/api/v1/tx", in)
+	return post[Created](ctx, c, txs, in)
 }
 
 // BatchResult is the result of one intent of a batch: a TxID or a code.
@@ -151,36 +150,26 @@ type BatchResult struct {
 // CreateTxBatch posts up to 500 intents at once and returns their results in order. The caller
 // must post an intent again if its result asks for a retry.
 func (c *Client) CreateTxBatch(ctx context.Context, all []Intent) ([]BatchResult, error) {
-	var out struct {
+	out, err := post[struct {
 		Results []BatchResult `json:"results"`
-	}
-	body := map[string]any{"intents": all}
-	err := c.call(ctx, request{method: http.MethodPost, path: "/api/v1/tx:batch", body: body}, &out)
+	}](ctx, c, "/api/v1/tx:batch", map[string]any{"intents": all})
 	return out.Results, err
 }
 
 // Tx returns the transaction. NOT_FOUND: it does not exist or is another caller's.
 func (c *Client) Tx(ctx context.Context, txID string) (Tx, error) {
-	return call[Tx](ctx, c, request{method: http.MethodGet, path: "/api/v1/tx/" + url.PathEscape(txID)})
+	return get[Tx](ctx, c, pathOf(txs, txID), nil)
 }
 
 // TxByRequest returns the transaction of the request. NOT_FOUND: nothing is stored under it.
 func (c *Client) TxByRequest(ctx context.Context, submitter, requestID string) (Tx, error) {
-	q := url.Values{"submitter": {submitter}, "requestId": {requestID}}
-	return call[Tx](ctx, c, request{method: http.MethodGet, path: "/api/v1/tx/by-request", query: q})
+	return get[Tx](ctx, c, pathOf(txs, "by-request"), url.Values{"submitter": {submitter}, "requestId": {requestID}})
 }
 
 // WaitTx polls the transaction until it is final or ctx ends. In the second case it returns
 // ctx's error and the last state that it read.
 func (c *Client) WaitTx(ctx context.Context, txID string) (last Tx, err error) {
-	err = c.poll(ctx, func() (bool, error) {
-		seen, err := c.Tx(ctx, txID)
-		if err == nil {
-			last = seen
-		}
-		return err == nil && seen.State.Final(), err
-	})
-	return last, err
+	return poll(ctx, c, c.Tx, txID, func(seen Tx) bool { return seen.State.Final() })
 }
 
 // TxQuery selects the transactions to list.
@@ -193,16 +182,9 @@ type TxQuery struct {
 // ListTx yields a submitter's transactions, the newest first, and fetches pages as needed. It
 // ends at the first error.
 func (c *Client) ListTx(ctx context.Context, q TxQuery) iter.Seq2[ListedTx, error] {
-	values := url.Values{"submitter": {q.Submitter}}
-	setUnless(values, "state", string(q.State), "")
-	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages[ListedTx](ctx, c, listing{"/api/v1/tx", "transactions"}, values)
-}
-
-func setUnless(values url.Values, name, value, none string) {
-	if value != none {
-		values.Set(name, value)
-	}
+	values := queryOf("state", q.State, "pageSize", q.PageSize)
+	values.Set("submitter", q.Submitter)
+	return pages[ListedTx](ctx, c, listing{txs, "transactions"}, values)
 }
 
 // listing is a list of the API: its path, and the names of its rows and of where a page begins.
@@ -212,8 +194,8 @@ type listing struct{ path, rows string }
 func pages[T any](ctx context.Context, c *Client, of listing, values url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		only, _ := ctx.Value(pageKey{}).(*Page)
-		if only != nil {
-			setUnless(values, "pageToken", only.Token, "")
+		if only != nil && only.Token != "" {
+			values.Set("pageToken", only.Token)
 		}
 		for {
 			rows, next, err := page[T](ctx, c, of, values)
@@ -268,7 +250,7 @@ const (
 
 // CancelTx cancels the intent, if that is still possible. The console's tokens are for [Client.CancelTxAsOperator].
 func (c *Client) CancelTx(ctx context.Context, txID string) (Outcome, error) {
-	return cancelTx(ctx, c, "/api/v1/tx/"+url.PathEscape(txID)+"/cancel", nil)
+	return cancelTx(ctx, c, pathOf(txs, txID, "cancel"), nil)
 }
 
 func cancelTx(ctx context.Context, c *Client, path string, body any) (Outcome, error) {

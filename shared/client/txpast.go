@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -100,30 +98,28 @@ type TxPayload struct {
 	ArgsBytes int             `json:"argsBytes"` // of the whole Args
 }
 
-func adminTx(txID, what string) string { return "/admin/v1/tx/" + url.PathEscape(txID) + "/" + what }
-
 // InspectTx returns the transaction with its payload and its trace. It is for operators.
 func (c *Client) InspectTx(ctx context.Context, txID string) (InspectedTx, error) {
-	return call[InspectedTx](ctx, c, request{method: http.MethodGet, path: "/admin/v1/tx/" + url.PathEscape(txID)})
+	return get[InspectedTx](ctx, c, pathOf(adminTxs, txID), nil)
 }
 
 // WhyTx returns what a transaction waits for. It is for operators.
 func (c *Client) WhyTx(ctx context.Context, txID string) (TxWhy, error) {
-	return call[TxWhy](ctx, c, request{method: http.MethodGet, path: adminTx(txID, "why")})
+	return get[TxWhy](ctx, c, pathOf(adminTxs, txID, "why"), nil)
 }
 
 // ListTxHistory yields the changes of a transaction, the oldest first. It ends at the first error. It is
 // for operators.
 func (c *Client) ListTxHistory(ctx context.Context, txID string) iter.Seq2[TxChange, error] {
-	return pages[TxChange](ctx, c, listing{adminTx(txID, "history"), "history"}, url.Values{"pageSize": {"1000"}})
+	return pages[TxChange](ctx, c, listing{pathOf(adminTxs, txID, "history"), "history"}, queryOf("pageSize", 1000))
 }
 
 // ListTxVersions yields the signed versions of a transaction, the oldest first. It is for operators.
 func (c *Client) ListTxVersions(ctx context.Context, txID string) iter.Seq2[TxVersion, error] {
-	return pages[TxVersion](ctx, c, listing{adminTx(txID, "versions"), "versions"}, url.Values{"pageSize": {"500"}})
+	return pages[TxVersion](ctx, c, listing{pathOf(adminTxs, txID, "versions"), "versions"}, queryOf("pageSize", 500))
 }
 
 // ListTxDecisions yields the decisions about a transaction, the oldest first. It is for operators.
 func (c *Client) ListTxDecisions(ctx context.Context, txID string) iter.Seq2[TxDecision, error] {
-	return pages[TxDecision](ctx, c, listing{adminTx(txID, "decisions"), "decisions"}, url.Values{"pageSize": {"500"}})
+	return pages[TxDecision](ctx, c, listing{pathOf(adminTxs, txID, "decisions"), "decisions"}, queryOf("pageSize", 500))
 }

@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"iter"
-	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -38,7 +36,7 @@ type AttentionSubject struct {
 // ListAttention yields what needs a person, the most urgent first. It ends at the first error. It is for
 // operators.
 func (c *Client) ListAttention(ctx context.Context) iter.Seq2[AttentionItem, error] {
-	return pages[AttentionItem](ctx, c, listing{"/admin/v1/attention", "items"}, url.Values{"pageSize": {"500"}})
+	return pages[AttentionItem](ctx, c, listing{"/admin/v1/attention", "items"}, queryOf("pageSize", 500))
 }
 
 // Overview is the state of a deployment, and of the process that answered.
@@ -106,7 +104,7 @@ type Setting struct {
 
 // GetOverview returns the state of the deployment. It is for operators.
 func (c *Client) GetOverview(ctx context.Context) (Overview, error) {
-	return call[Overview](ctx, c, request{method: http.MethodGet, path: "/admin/v1/overview"})
+	return get[Overview](ctx, c, "/admin/v1/overview", nil)
 }
 
 // Chain is a served chain with its nodes.
@@ -138,9 +136,9 @@ type Node struct {
 
 // ListChains returns the chains with their nodes, which the service asks. It is for operators.
 func (c *Client) ListChains(ctx context.Context) ([]Chain, error) {
-	out, err := call[struct {
+	out, err := get[struct {
 		Chains []Chain `json:"chains"`
-	}](ctx, c, request{method: http.MethodGet, path: "/admin/v1/chains"})
+	}](ctx, c, "/admin/v1/chains", nil)
 	return out.Chains, err
 }
 

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -90,35 +88,29 @@ type RedeliveryRequest struct {
 
 // WebhookEndpoints lists the endpoints. It is for operators.
 func (c *Client) WebhookEndpoints(ctx context.Context) ([]WebhookEndpoint, error) {
-	all, err := call[endpointList](ctx, c, request{method: http.MethodGet, path: "/admin/v1/webhook-endpoints"})
+	all, err := get[struct {
+		Endpoints []WebhookEndpoint `json:"endpoints"`
+	}](ctx, c, endpoints, nil)
 	return all.Endpoints, err
-}
-
-type endpointList struct {
-	Endpoints []WebhookEndpoint `json:"endpoints"`
 }
 
 // TestWebhookEndpoint sends a signed test event now. It is for operators.
 func (c *Client) TestWebhookEndpoint(ctx context.Context, endpoint, reason string) (TestResult, error) {
-	return post[TestResult](ctx, c, endpointPath(endpoint, "test"), map[string]string{"reason": reason})
+	return post[TestResult](ctx, c, pathOf(endpoints, endpoint, "test"), map[string]string{"reason": reason})
 }
 
 // PauseWebhookEndpoint stops the deliveries and keeps the events. It is for operators.
 func (c *Client) PauseWebhookEndpoint(ctx context.Context, endpoint, reason string) (WebhookEndpoint, error) {
-	return post[WebhookEndpoint](ctx, c, endpointPath(endpoint, "pause"), map[string]string{"reason": reason})
+	return post[WebhookEndpoint](ctx, c, pathOf(endpoints, endpoint, "pause"), map[string]string{"reason": reason})
 }
 
 // ResumeWebhookEndpoint ends a pause. It is for operators, and [ProposedError] where two must agree.
 func (c *Client) ResumeWebhookEndpoint(ctx context.Context, endpoint, reason string) (WebhookEndpoint, error) {
-	return post[WebhookEndpoint](ctx, c, endpointPath(endpoint, "resume"), map[string]string{"reason": reason})
+	return post[WebhookEndpoint](ctx, c, pathOf(endpoints, endpoint, "resume"), map[string]string{"reason": reason})
 }
 
 // RedeliverEvents delivers events again. Receivers drop those that they have. It is for operators, and
 // [ProposedError] where two must agree.
 func (c *Client) RedeliverEvents(ctx context.Context, endpoint string, r RedeliveryRequest) (Redelivery, error) {
-	return post[Redelivery](ctx, c, endpointPath(endpoint, "redeliver"), r)
-}
-
-func endpointPath(endpoint, act string) string {
-	return "/admin/v1/webhook-endpoints/" + url.PathEscape(endpoint) + "/" + act
+	return post[Redelivery](ctx, c, pathOf(endpoints, endpoint, "redeliver"), r)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -89,13 +87,13 @@ type Acknowledgement struct {
 // WhyTransfer returns where the money of a transfer or payout is, and what would advance it.
 // It is for operators.
 func (c *Client) WhyTransfer(ctx context.Context, reqID string) (Why, error) {
-	return call[Why](ctx, c, request{method: http.MethodGet, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/why"})
+	return get[Why](ctx, c, pathOf(adminTransfers, reqID, "why"), nil)
 }
 
 // CancelTransfer ends a transfer that has not begun. TOO_LATE: it has begun. A transfer that
 // was cancelled before is returned as it is. The reason is kept. It is for operators.
 func (c *Client) CancelTransfer(ctx context.Context, reqID, reason string) (Transfer, error) {
-	return post[Transfer](ctx, c, "/admin/v1/transfers/"+url.PathEscape(reqID)+"/cancel", map[string]string{"reason": reason})
+	return post[Transfer](ctx, c, pathOf(adminTransfers, reqID, "cancel"), map[string]string{"reason": reason})
 }
 
 // Resolve asks the ledger for its answer to an operation of a transfer.
@@ -112,7 +110,7 @@ type Resolve struct {
 // deleted it, and Outcome is required. NOT_FORGOTTEN: Outcome must not be given.
 // EVIDENCE_DIFFERS: the evidence contradicts it. The reason is kept. It is for operators.
 func (c *Client) ResolveTransfer(ctx context.Context, reqID string, in Resolve) (Transfer, error) {
-	return post[Transfer](ctx, c, "/admin/v1/transfers/"+url.PathEscape(reqID)+"/resolve", in)
+	return post[Transfer](ctx, c, pathOf(adminTransfers, reqID, "resolve"), in)
 }
 
 // Finding is a violation that a check of conservation found.
@@ -160,12 +158,12 @@ type Conservation struct {
 
 // Conservation returns the last check of conservation and the open halts. It is for operators.
 func (c *Client) Conservation(ctx context.Context) (Conservation, error) {
-	return call[Conservation](ctx, c, request{method: http.MethodGet, path: "/admin/v1/conservation"})
+	return get[Conservation](ctx, c, "/admin/v1/conservation", nil)
 }
 
 // ResumeHalt ends one halt of new transfers; with earlier also all halts opened before it.
 // TOO_LATE: it is not open. The reason is kept. It is for operators.
 func (c *Client) ResumeHalt(ctx context.Context, id int64, earlier bool, reason string) error {
 	body := map[string]any{"earlier": earlier, "reason": reason}
-	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/halts/" + strconv.FormatInt(id, 10) + "/resume", body: body}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: pathOf("/admin/v1/halts", id, "resume"), body: body}, nil)
 }

@@ -4,25 +4,17 @@ import "time"
 
 // OIDC is an issuer whose tokens are accepted.
 type OIDC struct {
-	// Issuer is the token's issuer, letter for letter.
-	Issuer string
-	// JWKSURL is the URL of its public keys.
-	JWKSURL string
+	Issuer  string // the token's issuer, letter for letter
+	JWKSURL string // the URL of its public keys
 }
 
 // Auth configures who may call.
 type Auth struct {
-	// PublicAudience is the audience of tokens for public functions.
-	PublicAudience string
-	// InternalAudience is the audience of tokens for internal functions; tasks
-	// are given it.
-	InternalAudience string
-	// InternalAccounts are the e-mails that may call internal functions.
-	InternalAccounts []string
-	// Operators are the callers of admin functions, each with "email:" or "sub:" in front.
-	Operators []string
-	// Viewers are people who may read what operators can read, in the form of Operators.
-	Viewers []string
+	PublicAudience   string   // the audience of tokens for public functions
+	InternalAudience string   // the audience of tokens for internal functions; tasks are given it
+	InternalAccounts []string // the e-mails that may call internal functions
+	Operators        []string // the callers of admin functions, each with "email:" or "sub:" in front
+	Viewers          []string // people who may read what operators can read, in the form of Operators
 	// DepositService lists the callers that may book deposits, within each asset's daily limit. They
 	// have the form of Operators.
 	DepositService []string
@@ -36,10 +28,8 @@ type Auth struct {
 
 // Approvals configures which acts need two operators.
 type Approvals struct {
-	// Required are kinds out of [ApprovalKinds].
-	Required []string
-	// ValidFor is how long a proposal may wait to be approved and carried out.
-	ValidFor time.Duration
+	Required []string      // kinds out of [ApprovalKinds]
+	ValidFor time.Duration // how long a proposal may wait to be approved and carried out
 }
 
 // ApprovalKinds are all kinds that can be required. docs/approvals.md lists the acts of each.

@@ -30,23 +30,18 @@ const (
 
 // Console configures the operators' console.
 type Console struct {
-	Mode ConsoleMode
-	// Audience is the audience of the assertions of people who have signed in: a backend service with
-	// IAP, a client id otherwise.
-	Audience string
+	Mode     ConsoleMode
+	Audience string // the audience of the assertions of people who have signed in: a backend service with IAP, a client id otherwise
 	// OIDCIssuer and OIDCJWKSURL are the issuer of the assertions and the URL of its public keys, unless
 	// Mode is [ConsoleIAP].
 	OIDCIssuer, OIDCJWKSURL string
-	// ClientSecret proves to the issuer that the console is the client; it is unset for a public client.
-	ClientSecret Secret
+	ClientSecret            Secret // proves to the issuer that the console is the client; it is unset for a public client
 	// IAPIssuer and IAPJWKSURL are those of IAP.
 	IAPIssuer, IAPJWKSURL string
 	// SessionKeys seal the cookies. The first seals, and each opens.
 	SessionKeys []Secret
-	// AdminURL is the base URL of the function admin, without a slash at its end.
-	AdminURL string
-	// Hosts are the values of the header Host that are served.
-	Hosts []string
+	AdminURL    string   // the base URL of the function admin, without a slash at its end
+	Hosts       []string // the values of the header Host that are served
 	// TraceURL and LogURL lead from a transaction to its trace and its log, with {traceId} and {txId}; "": no link.
 	TraceURL, LogURL string
 }

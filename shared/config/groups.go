@@ -7,42 +7,28 @@ import (
 
 // Lease configures how long the right to act on a submitter lasts.
 type Lease struct {
-	// Duration is how far ahead an acquire or a renewal puts the expiry, in
-	// the database's time.
-	Duration time.Duration
-	// RenewInterval is how old a lease session gets before it is renewed: below half of
-	// Duration.
-	RenewInterval time.Duration
-	// ClockSkewAllowance is how long a lease must have been expired before another owner takes
-	// it over: below Duration.
-	ClockSkewAllowance time.Duration
+	Duration           time.Duration // how far ahead an acquire or a renewal puts the expiry, in the database's time
+	RenewInterval      time.Duration // how old a lease session gets before it is renewed: below half of Duration
+	ClockSkewAllowance time.Duration // how long a lease must have been expired before another owner takes it over: below Duration
 }
 
 // Advance configures the function that signs.
 type Advance struct {
-	// BatchWait is how long an invocation may wait for others before it acquires its lease, to
-	// share the round trip.
-	BatchWait time.Duration
+	BatchWait time.Duration // how long an invocation may wait for others before it acquires its lease, to share the round trip
 }
 
 // Nonce configures the allocation of nonces.
 type Nonce struct {
-	// StartFrom is the first nonce of a submitter that is registered without one.
-	StartFrom uint64
+	StartFrom uint64 // the first nonce of a submitter that is registered without one
 	// Strict is true if the next nonce is allocated only when the last one is consumed and
 	// final, whatever the submitter's window.
-	Strict bool
-	// Placeholder selects whether a placeholder needs an operator's decision.
-	Placeholder PlaceholderMode
-	// PlaceholderMaxFee is the highest fee of a placeholder, in wei per gas: at least 81/64 of
-	// [Fees.MaxFeePerGas].
-	PlaceholderMaxFee uint64
+	Strict            bool
+	Placeholder       PlaceholderMode // selects whether a placeholder needs an operator's decision
+	PlaceholderMaxFee uint64          // the highest fee of a placeholder, in wei per gas: at least 81/64 of [Fees.MaxFeePerGas]
 	// MaxInFlight is the window of newly registered submitters, in transactions. While Strict,
 	// a registration must name its window if this is above 1.
 	MaxInFlight int
-	// DeferAfter is how long an intent may be blocked by its own bounds before intents of
-	// other callers pass it; 0: they never do.
-	DeferAfter time.Duration
+	DeferAfter  time.Duration // how long an intent may be blocked by its own bounds before intents of other callers pass it; 0: they never do
 }
 
 // PlaceholderMode selects who decides to send a placeholder.
@@ -59,21 +45,13 @@ const maxBigint = 1<<63 - 1
 
 // Fees configures the fees that are offered and their limits.
 type Fees struct {
-	// MaxFeePerGas is the highest fee of a first version, in wei per gas.
-	MaxFeePerGas uint64
-	// MaxFeePerTx is the most that the gas of a first version may cost, in wei.
-	MaxFeePerTx uint64
-	// MaxTipMultiple limits tips to this multiple of the nodes' advice.
-	MaxTipMultiple int64
-	// MinTipBound is the lowest value of that limit, in wei per gas.
-	MinTipBound uint64
-	// History is true if tips follow the tips of the last blocks, in place of the node's
-	// advice.
-	History bool
-	// HistoryBlocks is the number of blocks that are read.
-	HistoryBlocks int
-	// HistoryPercentile is the percentile of each block's tips, weighted by gas.
-	HistoryPercentile int
+	MaxFeePerGas      uint64 // the highest fee of a first version, in wei per gas
+	MaxFeePerTx       uint64 // the most that the gas of a first version may cost, in wei
+	MaxTipMultiple    int64  // limits tips to this multiple of the nodes' advice
+	MinTipBound       uint64 // the lowest value of that limit, in wei per gas
+	History           bool   // true if tips follow the tips of the last blocks, in place of the node's advice
+	HistoryBlocks     int    // the number of blocks that are read
+	HistoryPercentile int    // the percentile of each block's tips, weighted by gas
 }
 
 // FeeKind is how a chain prices gas.
@@ -87,36 +65,28 @@ const (
 
 // Queue limits the intents that wait for a nonce.
 type Queue struct {
-	// MaxPerSubmitter is how many intents may wait for one submitter.
-	MaxPerSubmitter int
+	MaxPerSubmitter int // how many intents may wait for one submitter
 }
 
 // Resubmit configures repeated broadcasts of the same bytes.
 type Resubmit struct {
-	// Enabled is true if a transaction without a receipt is sent again.
-	Enabled bool
-	// Interval is the time between two sends: below [Stuck.After] while Enabled.
-	Interval time.Duration
-	// MaxAttempts is the number of sends after which a transaction is STUCK.
-	MaxAttempts int
+	Enabled     bool          // true if a transaction without a receipt is sent again
+	Interval    time.Duration // the time between two sends: below [Stuck.After] while Enabled
+	MaxAttempts int           // the number of sends after which a transaction is STUCK
 }
 
 // Stuck configures when a transaction needs a decision.
 type Stuck struct {
-	// After is the time since the first broadcast.
-	After time.Duration
+	After time.Duration // the time since the first broadcast
 }
 
 // Confirmations configures how included transactions are watched.
 type Confirmations struct {
 	// Required is the number of confirming blocks that make a transaction
 	// final, where [Finality.Mode] is [FinalityConfirmations].
-	Required int
-	// ReceiptWorkers is the receipt queue's concurrency for each shard.
-	ReceiptWorkers int
-	// StaleReceiptTimeout is how long a tracked transaction may go without a check before the
-	// sweep counts it as overdue.
-	StaleReceiptTimeout time.Duration
+	Required            int
+	ReceiptWorkers      int           // the receipt queue's concurrency for each shard
+	StaleReceiptTimeout time.Duration // how long a tracked transaction may go without a check before the sweep counts it as overdue
 }
 
 const maxConfirmations = 1000
@@ -137,59 +107,40 @@ const (
 
 // Finality is when an included transaction is final.
 type Finality struct {
-	// Mode is one of the three modes.
-	Mode FinalityMode
+	Mode FinalityMode // one of the three modes
 }
 
 // Reorg configures the watch of final transactions.
 type Reorg struct {
-	// WatchDepth is the number of blocks below a submitter's last final one whose transactions
-	// stay under watch.
-	WatchDepth int
+	WatchDepth int // the number of blocks below a submitter's last final one whose transactions stay under watch
 }
 
 // Sweep configures the search for submitters that lost tasks left behind.
 type Sweep struct {
-	// Batch is how many submitters the sweep takes at a time.
-	Batch int
-	// Grace is how long a step must be overdue before the sweep takes its submitter.
-	Grace time.Duration
+	Batch int           // how many submitters the sweep takes at a time
+	Grace time.Duration // how long a step must be overdue before the sweep takes its submitter
 }
 
 // Hooks configures the reservation of nonces without an intent.
 type Hooks struct {
-	// Enabled is true if Allocate, MarkUsed and MarkRecyclable may be called.
-	Enabled bool
-	// ReservationTimeout is how long a nonce stays reserved for its owner without a mark.
-	ReservationTimeout time.Duration
+	Enabled            bool          // true if Allocate, MarkUsed and MarkRecyclable may be called
+	ReservationTimeout time.Duration // how long a nonce stays reserved for its owner without a mark
 }
 
 // GasBump configures the replacement of transactions without a receipt at a higher fee.
 type GasBump struct {
-	// Enabled is true if gas bumps are made.
-	Enabled bool
-	// MinInterval is the time before a version is replaced: below [Stuck.After] while Enabled.
-	MinInterval time.Duration
-	// MaxAttempts is the largest number of replacements of one transaction.
-	MaxAttempts int
-	// Multiplier raises both fees, in thousandths.
-	Multiplier int64
-	// MaxFeePerGas is the highest fee that a replacement offers, in wei per gas: not above
-	// [Fees.MaxFeePerGas].
-	MaxFeePerGas uint64
-	// MaxFeePerTx is the most that the gas of one transaction may cost, in gwei; 0: no
-	// separate limit.
-	MaxFeePerTx uint64
-	// BudgetPerDay limits what the replacements of one submitter may add to its highest
-	// possible cost within 24 hours, in gwei.
-	BudgetPerDay uint64
+	Enabled      bool          // true if gas bumps are made
+	MinInterval  time.Duration // the time before a version is replaced: below [Stuck.After] while Enabled
+	MaxAttempts  int           // the largest number of replacements of one transaction
+	Multiplier   int64         // raises both fees, in thousandths
+	MaxFeePerGas uint64        // the highest fee that a replacement offers, in wei per gas: not above [Fees.MaxFeePerGas]
+	MaxFeePerTx  uint64        // the most that the gas of one transaction may cost, in gwei; 0: no separate limit
+	BudgetPerDay uint64        // limits what the replacements of one submitter may add to its highest possible cost within 24 hours, in gwei
 }
 
 // Mempool configures the diagnosis of transactions that wait in nodes' pools.
 type Mempool struct {
-	// Diagnose is true if each chain query reports where a transaction without a receipt seems
-	// to be.
-	Diagnose bool
+	Diagnose bool // true if each chain query reports where a transaction without a receipt seems to be
 }
 
 // Intents are settings of accepted intents.
@@ -201,29 +152,21 @@ type Intents struct {
 
 // Transfer configures internal transfers and payouts.
 type Transfer struct {
-	// InitTimeout is the age at which a transfer that has not begun fails.
-	InitTimeout time.Duration
-	// CallTimeout is the longest time of one call to a ledger: below RescueAfter.
-	CallTimeout time.Duration
+	InitTimeout time.Duration // the age at which a transfer that has not begun fails
+	CallTimeout time.Duration // the longest time of one call to a ledger: below RescueAfter
 	// RetryFirst is the time until the next attempt after an unknown answer; it
 	// doubles with each, up to RetryMost.
 	RetryFirst, RetryMost time.Duration
-	// RescueAfter is how long a transfer without a planned attempt may make no progress before
-	// its worker counts as lost.
-	RescueAfter time.Duration
-	// SafetyFactor is how many times an amount must fit into 64 bits.
-	SafetyFactor uint64
+	RescueAfter           time.Duration // how long a transfer without a planned attempt may make no progress before its worker counts as lost
+	SafetyFactor          uint64        // how many times an amount must fit into 64 bits
 	// LimitsPerSecond and LimitsPerDay limit the transfers that one user may request in a
 	// second and in 24 hours; 0: no limit.
 	LimitsPerSecond, LimitsPerDay int
-	// UnusualPerMinute is the number of transfers of one user in a minute above which there is
-	// a warning.
-	UnusualPerMinute int
+	UnusualPerMinute              int // the number of transfers of one user in a minute above which there is a warning
 	// PayoutFinality is the expected time of a payout on its chain. A person is alerted after
 	// twice that, or after twice what its blocks take if that is longer.
 	PayoutFinality time.Duration
-	// PayoutMaxGas is the largest gas limit of a payout's transaction.
-	PayoutMaxGas uint64
+	PayoutMaxGas   uint64 // the largest gas limit of a payout's transaction
 	// PayoutAddressesRequired limits payouts to addresses on the user's list.
 	// PayoutAddressesDelay is how long a new address waits before it can be paid.
 	PayoutAddressesRequired bool
@@ -232,10 +175,8 @@ type Transfer struct {
 
 // Trading configures the trading core. Without it no transfers are offered.
 type Trading struct {
-	// URL is the core's address, without a path; "" if there is none.
-	URL string
-	// Secret is the secret that the core requires of its callers.
-	Secret Secret
+	URL    string // the core's address, without a path; "" if there is none
+	Secret Secret // the secret that the core requires of its callers
 }
 
 // HaltMode selects how much a violation of conservation stops.
@@ -265,20 +206,14 @@ type RPC struct {
 	URLs []Secret
 	// Quorum is how many nodes must agree before an observation ends a transaction or opens
 	// PROTECT. 0 selects more than half of a chain's nodes, and one of two.
-	Quorum int
-	// MaxLag is how many blocks a node may be behind the others.
-	MaxLag int
-	// LeaveOut is how long a node is excluded that lags, returns errors, or is on another
-	// chain.
-	LeaveOut time.Duration
+	Quorum   int
+	MaxLag   int           // how many blocks a node may be behind the others
+	LeaveOut time.Duration // how long a node is excluded that lags, returns errors, or is on another chain
 	// Timeout is the longest time of one round trip. A lease with less time left makes it
 	// shorter.
-	Timeout time.Duration
-	// MaxInFlight is the largest number of concurrent round trips in one instance, over all
-	// nodes of all chains.
-	MaxInFlight int
-	// MaxBatch is the largest number of JSON-RPC calls in one round trip.
-	MaxBatch int
+	Timeout     time.Duration
+	MaxInFlight int // the largest number of concurrent round trips in one instance, over all nodes of all chains
+	MaxBatch    int // the largest number of JSON-RPC calls in one round trip
 }
 
 // maxNodes is how many nodes one chain may have.
@@ -286,14 +221,11 @@ const maxNodes = 9
 
 // Chain is the deployment's default chain.
 type Chain struct {
-	// ID is its EIP-155 id: the chain of a bare address.
-	ID uint64
+	ID uint64 // its EIP-155 id: the chain of a bare address
 	// BlockTime is the usual time between two blocks. It only decides when to poll.
-	BlockTime time.Duration
-	// FeeKind is how the chain prices gas.
-	FeeKind FeeKind
-	// FinalizedTag is true if the chain's nodes know the block tag "finalized".
-	FinalizedTag bool
+	BlockTime    time.Duration
+	FeeKind      FeeKind // how the chain prices gas
+	FinalizedTag bool    // true if the chain's nodes know the block tag "finalized"
 }
 
 // maxChainID is the bound of EIP-2294, https://eips.ethereum.org/EIPS/eip-2294.
@@ -307,41 +239,25 @@ const (
 
 // Signer configures the local keys and the remote signers.
 type Signer struct {
-	// LocalKeysFile is the path of the file with local keys; "" for none.
-	LocalKeysFile string
-	// LocalKeystore is a folder of encrypted key files, for accounts of the default
-	// chain; "" for none.
-	LocalKeystore string
-	// LocalPasswordFile is the path of the file with the password of LocalKeystore.
-	LocalPasswordFile string
-	// KMSEndpoint is host:port of a Cloud KMS on this machine, without TLS; "" is Google's.
-	KMSEndpoint string
-	// RemotesFile is the path of the list of remote signers; "" for none.
-	RemotesFile string
-	// Timeout is how long one signature may take.
-	Timeout time.Duration
-	// Parallel is the limit of concurrent signatures for one submitter, where signing may
-	// happen before the nonce is bound.
-	Parallel int
+	LocalKeysFile     string        // the path of the file with local keys; "" for none
+	LocalKeystore     string        // a folder of encrypted key files, for accounts of the default chain; "" for none
+	LocalPasswordFile string        // the path of the file with the password of LocalKeystore
+	KMSEndpoint       string        // host:port of a Cloud KMS on this machine, without TLS; "" is Google's
+	RemotesFile       string        // the path of the list of remote signers; "" for none
+	Timeout           time.Duration // how long one signature may take
+	Parallel          int           // the limit of concurrent signatures for one submitter, where signing may happen before the nonce is bound
 }
 
 // Database configures the connection to the only authority, a Postgres database.
 type Database struct {
-	// URL is the connection string for pgx, with the role and its password.
-	URL Secret
-	// Instance is the connection name of a Cloud SQL instance, dialled in place of the URL's
-	// host; "" for none.
-	Instance string
+	URL      Secret // the connection string for pgx, with the role and its password
+	Instance string // the connection name of a Cloud SQL instance, dialled in place of the URL's host; "" for none
 	// MaxConns is the largest number of connections of one instance. Multiplied by the number
 	// of instances it must stay below the server's limit.
-	MaxConns int32
-	// StatementTimeout ends a statement that runs longer.
-	StatementTimeout time.Duration
-	// LockTimeout ends a wait for a lock: below [Lease.Duration].
-	LockTimeout time.Duration
-	// IdleInTransactionTimeout ends a session that sits in an open
-	// transaction: below [Lease.Duration].
-	IdleInTransactionTimeout time.Duration
+	MaxConns                 int32
+	StatementTimeout         time.Duration // ends a statement that runs longer
+	LockTimeout              time.Duration // ends a wait for a lock: below [Lease.Duration]
+	IdleInTransactionTimeout time.Duration // ends a session that sits in an open transaction: below [Lease.Duration]
 }
 
 // The least database time-out is above 0 because Postgres reads 0 as "none".
@@ -349,34 +265,27 @@ const leastDatabaseTimeout = 100 * time.Millisecond
 
 // HTTP limits requests.
 type HTTP struct {
-	// MaxBodyBytes is the largest size of a request's body.
-	MaxBodyBytes int64
+	MaxBodyBytes int64 // the largest size of a request's body
 	// MaxRequestsPerCaller and MaxBytesPerCaller limit the concurrent requests of one caller
 	// in one instance, and the total size of their bodies.
 	MaxRequestsPerCaller int
 	MaxBytesPerCaller    int64
-	// BodyTimeout is the longest time in which a request's body must arrive.
-	BodyTimeout time.Duration
+	BodyTimeout          time.Duration // the longest time in which a request's body must arrive
 }
 
 // Log configures the log.
 type Log struct {
-	// Level is the lowest level that is written.
-	Level slog.Level
+	Level slog.Level // the lowest level that is written
 }
 
 // Platform has the variables of Cloud Run and the functions framework
 // (https://cloud.google.com/run/docs/container-contract).
 type Platform struct {
-	// Port is the port to listen on.
-	Port int
-	// FunctionTarget is the one function to serve; "" serves all of them.
-	FunctionTarget string
+	Port           int    // the port to listen on
+	FunctionTarget string // the one function to serve; "" serves all of them
 	// Service and Revision name what runs; "" off the platform.
 	Service, Revision string
-	// Timeout is the service's own time-out for a request, which the framework
-	// makes the deadline of its context; 0: none.
-	Timeout time.Duration
+	Timeout           time.Duration // the service's own time-out for a request, which the framework makes the deadline of its context; 0: none
 }
 
 // OnCloudRun is true if the process runs on Cloud Run.
@@ -388,11 +297,9 @@ type Handlers struct {
 	URLs map[string]string
 	// Secrets sign the calls of each handler, in the order given. While a secret is rotated, a
 	// handler has two.
-	Secrets map[string][]Secret
-	// Timeout is the longest time of one handler call.
-	Timeout time.Duration
-	// Patience is how long a handler that answers "not now" is called again.
-	Patience time.Duration
+	Secrets  map[string][]Secret
+	Timeout  time.Duration // the longest time of one handler call
+	Patience time.Duration // how long a handler that answers "not now" is called again
 }
 
 // EventsMode selects how events are published.
@@ -408,23 +315,16 @@ const (
 
 // Events configures who is notified of changes of transactions.
 type Events struct {
-	// Mode selects how events are published.
-	Mode EventsMode
-	// Keep is how long events can be read again, where they are kept.
-	Keep time.Duration
-	// Topic is the Pub/Sub topic, projects/P/topics/T; "" for none.
-	Topic string
-	// PubSubEndpoint is host:port of a Pub/Sub without TLS; "" is Google's.
-	PubSubEndpoint string
-	// URLs are the webhook endpoints, by name.
-	URLs map[string]string
-	// Secrets sign the events of each endpoint, in the order given.
-	Secrets map[string][]Secret
+	Mode           EventsMode          // selects how events are published
+	Keep           time.Duration       // how long events can be read again, where they are kept
+	Topic          string              // the Pub/Sub topic, projects/P/topics/T; "" for none
+	PubSubEndpoint string              // host:port of a Pub/Sub without TLS; "" is Google's
+	URLs           map[string]string   // the webhook endpoints, by name
+	Secrets        map[string][]Secret // sign the events of each endpoint, in the order given
 	// Callers limit an endpoint to the transactions of these callers. An endpoint without an
 	// entry gets the events of all.
 	Callers map[string][]string
-	// Timeout is how long an endpoint may take over one event.
-	Timeout time.Duration
+	Timeout time.Duration // how long an endpoint may take over one event
 }
 
 // Kept is true if events are kept.
@@ -432,12 +332,9 @@ func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsW
 
 // Mark configures the detection of a database that is not the one written last.
 type Mark struct {
-	// Enabled is true if a mark is kept outside the database.
-	Enabled bool
-	// Bucket is the Cloud Storage bucket of the mark.
-	Bucket string
-	// Endpoint is a storage other than Google's; "" is Google's.
-	Endpoint string
+	Enabled  bool   // true if a mark is kept outside the database
+	Bucket   string // the Cloud Storage bucket of the mark
+	Endpoint string // a storage other than Google's; "" is Google's
 }
 
 // Tasks configures the task queues and the URL that tasks call.
@@ -445,34 +342,19 @@ type Tasks struct {
 	// Project and Location are the Google Cloud project and region of the
 	// queues. The project also names our traces.
 	Project, Location string
-	// Endpoint is host:port of a local Cloud Tasks without TLS; "" is Google's.
-	Endpoint string
-	// QueuePrefix begins the id of each queue.
-	QueuePrefix string
-	// TargetURL is the base URL of the internal functions, without a slash at
-	// its end.
-	TargetURL string
-	// ServiceAccount is the e-mail of the account that tasks call as.
-	ServiceAccount string
-	// DispatchDeadline is how long Cloud Tasks waits for one answer.
-	DispatchDeadline time.Duration
-	// QueueShards is the number of queues over which one kind of work is
-	// spread by submitter.
-	QueueShards int
+	Endpoint          string        // host:port of a local Cloud Tasks without TLS; "" is Google's
+	QueuePrefix       string        // begins the id of each queue
+	TargetURL         string        // the base URL of the internal functions, without a slash at its end
+	ServiceAccount    string        // the e-mail of the account that tasks call as
+	DispatchDeadline  time.Duration // how long Cloud Tasks waits for one answer
+	QueueShards       int           // the number of queues over which one kind of work is spread by submitter
 }
 
 // Telemetry configures where metrics and traces go.
 type Telemetry struct {
-	// OTLPEndpoint is the host:port of a collector for OTLP over gRPC; "": none, and nothing
-	// is traced.
-	OTLPEndpoint string
-	// Prometheus offers GET /metrics to every client that reaches the port.
-	Prometheus bool
-	// FlushEvery is how long metrics and spans may wait to be delivered at the end of a
-	// request.
-	FlushEvery time.Duration
-	// TraceOneIn traces one of so many intents; 1: all.
-	TraceOneIn int
-	// Balances is the number of submitters whose balance is measured; 0: none.
-	Balances int
+	OTLPEndpoint string        // the host:port of a collector for OTLP over gRPC; "": none, and nothing is traced
+	Prometheus   bool          // offers GET /metrics to every client that reaches the port
+	FlushEvery   time.Duration // how long metrics and spans may wait to be delivered at the end of a request
+	TraceOneIn   int           // traces one of so many intents; 1: all
+	Balances     int           // the number of submitters whose balance is measured; 0: none
 }

@@ -21,7 +21,7 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 		start := time.Now()
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := tracer.Start(WithMeter(ctx), function, trace.WithSpanKind(trace.SpanKindServer))
-		answer := &answer{ResponseWriter: w}
+		answer := &Answer{ResponseWriter: w}
 		returned := false
 		defer func() {
 			status, level := answer.final(returned), slog.LevelInfo
@@ -78,37 +78,37 @@ func endInvocation(span trace.Span, status int, cost Cost) {
 	span.End()
 }
 
-// answer records the status of a handler's answer.
-type answer struct {
+// Answer records the status of a handler's answer.
+type Answer struct {
 	http.ResponseWriter
-	status int // 0: nothing is written yet
+	Status int // 0: nothing is written yet
 }
 
 // WriteHeader sends status and records it, unless it is informational: then the final one follows.
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 && status >= 200 {
-		a.status = status
+func (a *Answer) WriteHeader(status int) {
+	if a.Status == 0 && status >= 200 {
+		a.Status = status
 	}
 	a.ResponseWriter.WriteHeader(status)
 }
 
 // Write sends body, after the status 200 if none was sent.
-func (a *answer) Write(body []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
+func (a *Answer) Write(body []byte) (int, error) {
+	if a.Status == 0 {
+		a.Status = http.StatusOK
 	}
 	return a.ResponseWriter.Write(body)
 }
 
 // Unwrap is for [http.ResponseController].
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *Answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // final returns the status that the caller gets. A handler that writes nothing has answered 200 if it
 // returned; if it panicked, the framework answers 500.
-func (a *answer) final(returned bool) int {
+func (a *Answer) final(returned bool) int {
 	switch {
-	case a.status != 0:
-		return a.status
+	case a.Status != 0:
+		return a.Status
 	case returned:
 		return http.StatusOK
 	default:

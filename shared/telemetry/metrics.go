@@ -44,8 +44,6 @@ var (
 	// NodeAnswers counts the answers of the nodes of a chain that has several, by chain, node and
 	// result ([NodeResult]): ok, error, lag, wrong_chain, outvoted.
 	NodeAnswers = counter("fencepost_rpc_node_total", "answers of a chain's nodes")
-	// NodesExcluded is the number of excluded nodes of a [Chain]; the sweep sets it.
-	NodesExcluded = gauge("fencepost_rpc_nodes_excluded", "nodes of a chain that are excluded", "{node}")
 	// NewFork counts replaced lists of confirming blocks.
 	NewFork = counter("fencepost_confirmations_new_fork_total", "lists of confirming blocks replaced")
 	// TxResubmit counts repeated broadcasts, by [Result]: the class of the node's answer. [TxSubmit]
@@ -62,72 +60,14 @@ var (
 	StuckDecision = counter("fencepost_stuck_decision_total", "decisions on stuck transactions")
 	// Transfers counts each state that a transfer enters, by [State].
 	Transfers = counter("fencepost_transfer_total", "states that transfers entered")
-	// TransferStuck is the time that the longest stuck transfer has been in its [State], in seconds;
-	// the sweep sets it.
-	TransferStuck = gauge("fencepost_transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")
 	// RefundFailures counts refunds with an unknown result.
 	RefundFailures = counter("fencepost_refund_failures_total", "refunds whose outcome is unknown")
 	// ConservationCheck counts checks of conservation, by [Result]: ok, standing, violated, error.
 	ConservationCheck = counter("fencepost_conservation_check_total", "checks of conservation")
-	// ChainUnread is the time since the payer that is farthest behind was read up to the last final
-	// block, by [Chain]; the sweep sets it.
-	ChainUnread = gauge("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
-	// QueueDepth is the number of intents that wait for a nonce; the sweep sets it.
-	QueueDepth = gauge("fencepost_queue_depth", "intents waiting for a nonce", "{intent}")
-
-	// HeldIntents is the number of intents that get no nonce until their caller or an operator decides;
-	// the sweep sets it.
-	HeldIntents = gauge("fencepost_held_intents", "intents held after a restore", "{intent}")
-
-	// HeldAge is the waiting time of the held intent that has waited longest, in seconds; the sweep
-	// sets it.
-	HeldAge = gauge("fencepost_held_age_seconds", "time that the oldest held intent has waited", "s")
-	// QueueFullness is the fullest queue divided by its bound, from 0 to 1; the sweep sets it.
-	QueueFullness = gauge("fencepost_queue_fullness_ratio", "fullest queue, as a part of its bound", "1")
-	// InFlightAge is the time that the oldest transaction has had its nonce, in seconds; the sweep sets
-	// it.
-	InFlightAge = gauge("fencepost_in_flight_age_seconds", "age of the oldest held nonce", "s")
-	// ProtectSubmitters is the number of submitters in PROTECT; the sweep sets it.
-	ProtectSubmitters = gauge("fencepost_protect_submitters", "submitters in PROTECT", "{submitter}")
-	// StuckTransactions is the number of STUCK transactions; the sweep sets it.
-	StuckTransactions = gauge("fencepost_stuck_transactions", "transactions that wait for a decision", "{transaction}")
-	// ReceiptBacklog is the number of transactions that were sent and have no receipt yet; the sweep
-	// sets it.
-	ReceiptBacklog = gauge("fencepost_receipt_backlog", "transactions sent, without a receipt", "{transaction}")
-	// BalanceWaiting is the number of submitters with an intent that waits for the account to be
-	// funded; the sweep sets it.
-	BalanceWaiting = gauge("fencepost_balance_waiting_submitters", "submitters whose queue waits for funds", "{submitter}")
-	// FeeWaiting is the number of submitters with an intent that waits for lower fees; the sweep sets
-	// it.
-	FeeWaiting = gauge("fencepost_fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
-	// MarkUncompared is 1 while the sweep cannot compare the database with the mark outside it.
-	MarkUncompared = gauge("fencepost_database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
-	// BlockedHeads is the number of intents that wait at the heads of queues, by [Blocked]; the sweep
-	// sets it.
-	BlockedHeads = gauge("fencepost_queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")
-	// GasBumpHeld is the number of transactions whose gas bump a bound prevents; the sweep sets it.
-	GasBumpHeld = gauge("fencepost_gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
-	// SubmitterBalance is the balance of a [Submitter]'s account in billionths of the chain's unit,
-	// rounded down; the sweep sets it if telemetry.balances selects it.
-	SubmitterBalance = gauge("fencepost_submitter_balance_gwei", "balance of a submitter", "{gwei}")
 	// EventDelivery counts events that were sent to a [Endpoint], by [Result]: taken, failed.
 	EventDelivery = counter("fencepost_event_delivery_total", "events delivered to endpoints, by result")
-	// EventBacklog is the number of submitters with events that a [Endpoint] has not accepted; the
-	// sweep sets it.
-	EventBacklog = gauge("fencepost_event_backlog", "submitters with events that wait", "{submitter}")
-	// EventAge is the waiting time of the oldest event that a [Endpoint] has not accepted, in seconds;
-	// the sweep sets it.
-	EventAge = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")
 	// BuildInfo is 1, with the version and the commit of the process.
 	BuildInfo = last("fencepost_build_info", "build of the process", "{build}")
-	// TransferHalts is the number of halts of transfers that stand; the sweep sets it.
-	TransferHalts = gauge("fencepost_transfer_halts", "halts of transfers that stand", "{halt}")
-	// EndpointPaused is the time since an operator paused the deliveries to an [Endpoint], in seconds; the
-	// sweep sets it.
-	EndpointPaused = gauge("fencepost_event_endpoint_paused_seconds", "time since the deliveries to an endpoint were paused", "s")
-	// SweepTime is when the sweep began that the gauges come from, by the database's clock, in seconds since
-	// 1970.
-	SweepTime = gauge("fencepost_sweep_timestamp_seconds", "when the sweep began that read the gauges", "s")
 	// GaugeFailures counts queries of gauges that failed, by [Query]. The sweep shows the other gauges.
 	GaugeFailures = counter("fencepost_gauge_failures_total", "queries of gauges that failed")
 	// TxQueueWait is the time from the acceptance of an intent to its nonce, by [Chain].
@@ -144,6 +84,46 @@ var (
 	SQLTime = histogram("fencepost_sql_round_trip_seconds", "time of a round trip to the database", callTimes)
 )
 
+// The gauges. They are true of the whole deployment, and the sweep sets them. A time is in seconds.
+var (
+	QueueDepth        = gauge("fencepost_queue_depth", "intents waiting for a nonce", "{intent}")
+	QueueFullness     = gauge("fencepost_queue_fullness_ratio", "fullest queue, as a part of its bound", "1")
+	InFlightAge       = gauge("fencepost_in_flight_age_seconds", "age of the oldest held nonce", "s")
+	ProtectSubmitters = gauge("fencepost_protect_submitters", "submitters in PROTECT", "{submitter}")
+	StuckTransactions = gauge("fencepost_stuck_transactions", "transactions that wait for a decision", "{transaction}")
+	ReceiptBacklog    = gauge("fencepost_receipt_backlog", "transactions sent, without a receipt", "{transaction}")
+	BalanceWaiting    = gauge("fencepost_balance_waiting_submitters", "submitters whose queue waits for funds", "{submitter}")
+	FeeWaiting        = gauge("fencepost_fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
+	MarkUncompared    = gauge("fencepost_database_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
+	GasBumpHeld       = gauge("fencepost_gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
+	TransferHalts     = gauge("fencepost_transfer_halts", "halts of transfers that stand", "{halt}")
+
+	// By the database's clock, since 1970.
+	SweepTime = gauge("fencepost_sweep_timestamp_seconds", "when the sweep began that read the gauges", "s")
+
+	// Of intents that get no nonce until their caller or an operator decides.
+	HeldIntents = gauge("fencepost_held_intents", "intents held after a restore", "{intent}")
+	HeldAge     = gauge("fencepost_held_age_seconds", "time that the oldest held intent has waited", "s")
+
+	// By [Chain].
+	NodesExcluded = gauge("fencepost_rpc_nodes_excluded", "nodes of a chain that are excluded", "{node}")
+	ChainUnread   = gauge("fencepost_conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
+
+	// By [State].
+	TransferStuck = gauge("fencepost_transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")
+
+	// By [Blocked].
+	BlockedHeads = gauge("fencepost_queue_blocked_heads", "intents that wait at the head of a queue", "{intent}")
+
+	// By [Submitter], in billionths of the chain's unit, rounded down, if telemetry.balances selects it.
+	SubmitterBalance = gauge("fencepost_submitter_balance_gwei", "balance of a submitter", "{gwei}")
+
+	// By [Endpoint].
+	EventBacklog   = gauge("fencepost_event_backlog", "submitters with events that wait", "{submitter}")
+	EventAge       = gauge("fencepost_event_age_seconds", "age of the oldest event that waits", "s")
+	EndpointPaused = gauge("fencepost_event_endpoint_paused_seconds", "time since the deliveries to an endpoint were paused", "s")
+)
+
 // Invoked returns the labels of [HTTPTime]: the function, and the HTTP status of its answer.
 func Invoked(function string, status int) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("function", function), attribute.Int("status", status))
@@ -154,44 +134,27 @@ func Build(version, revision string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("version", version), attribute.String("revision", revision))
 }
 
-// Query returns the label query: what gauges were to be read.
-func Query(name string) metric.MeasurementOption { return label("query", name) }
+// Labels of one name. Each takes the value.
+var (
+	Query    = label("query")  // what gauges were to be read
+	Method   = label("method") // of a JSON-RPC call
+	Result   = label("result")
+	Code     = label("code")     // a problem's code
+	Signer   = label("signer")   // its kind, such as local, kms or remote
+	Endpoint = label("endpoint") // the endpoint's name
+	Signal   = label("signal")   // the result of a diagnosis
+	Op       = label("op")       // the attempted write
+	Action   = label("action")   // the decision
+	State    = label("state")    // a transfer's state
 
-// Method returns the label method: of a JSON-RPC call.
-func Method(name string) metric.MeasurementOption { return label("method", name) }
-
-// Result returns the label result.
-func Result(value string) metric.MeasurementOption { return label("result", value) }
-
-// Code returns the label code: a problem's code.
-func Code(name string) metric.MeasurementOption { return label("code", name) }
-
-// Signer returns the label signer: its kind, such as local, kms or remote.
-func Signer(kind string) metric.MeasurementOption { return label("signer", kind) }
-
-// Endpoint returns the label endpoint: the endpoint's name.
-func Endpoint(name string) metric.MeasurementOption { return label("endpoint", name) }
+	// Submitter is an account id. Each value is a series, so a setting bounds the submitters with this label.
+	Submitter = label("submitter")
+)
 
 // EventResult returns the labels of [EventDelivery].
 func EventResult(endpoint, result string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("endpoint", endpoint), attribute.String("result", result))
 }
-
-// Signal returns the label signal: the result of a diagnosis.
-func Signal(value string) metric.MeasurementOption { return label("signal", value) }
-
-// Submitter returns the label submitter: an account id. Each value is a series, so a setting bounds the
-// submitters with this label.
-func Submitter(value string) metric.MeasurementOption { return label("submitter", value) }
-
-// Op returns the label op: the attempted write.
-func Op(value string) metric.MeasurementOption { return label("op", value) }
-
-// Action returns the label action: the decision.
-func Action(value string) metric.MeasurementOption { return label("action", value) }
-
-// State returns the label state: a transfer's state.
-func State(value string) metric.MeasurementOption { return label("state", value) }
 
 // Blocked returns the labels of [BlockedHeads]: the cause, and whether the wait exceeds its limit.
 func Blocked(cause string, overdue bool) metric.MeasurementOption {
@@ -199,7 +162,7 @@ func Blocked(cause string, overdue bool) metric.MeasurementOption {
 }
 
 // Chain returns the label chain: the EIP-155 id.
-func Chain(id uint64) metric.MeasurementOption { return label("chain", strconv.FormatUint(id, 10)) }
+func Chain(id uint64) metric.MeasurementOption { return label("chain")(strconv.FormatUint(id, 10)) }
 
 // NodeResult returns the labels of a node's answer: chain, node (its name without credentials) and
 // result.
@@ -207,36 +170,35 @@ func NodeResult(chain uint64, node, result string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("chain", strconv.FormatUint(chain, 10)), attribute.String("node", node), attribute.String("result", result))
 }
 
-func label(name, value string) metric.MeasurementOption {
-	return metric.WithAttributes(attribute.String(name, value))
+// label returns the function that makes the label of that name.
+func label(name string) func(value string) metric.MeasurementOption {
+	return func(value string) metric.MeasurementOption {
+		return metric.WithAttributes(attribute.String(name, value))
+	}
 }
 
 func meter() metric.Meter { return otel.Meter(Scope) }
 
-func counter(name, description string) metric.Int64Counter {
-	c, err := meter().Int64Counter(name, metric.WithDescription(description))
+// made is the instrument. With an error it shows nothing, and can be used.
+func made[T any](instrument T, err error) T {
 	if err != nil {
-		otel.Handle(err) // c counts nothing, and can be used
+		otel.Handle(err)
 	}
-	return c
+	return instrument
+}
+
+func counter(name, description string) metric.Int64Counter {
+	return made(meter().Int64Counter(name, metric.WithDescription(description)))
 }
 
 // seconds is a counter of time.
 func seconds(name, description string) metric.Float64Counter {
-	c, err := meter().Float64Counter(name, metric.WithDescription(description), metric.WithUnit("s"))
-	if err != nil {
-		otel.Handle(err) // c counts nothing, and can be used
-	}
-	return c
+	return made(meter().Float64Counter(name, metric.WithDescription(description), metric.WithUnit("s")))
 }
 
 // last is a gauge of this process, which shows the value that it was given last.
 func last(name, description, unit string) metric.Int64Gauge {
-	g, err := meter().Int64Gauge(name, metric.WithDescription(description), metric.WithUnit(unit))
-	if err != nil {
-		otel.Handle(err) // g shows nothing, and can be used
-	}
-	return g
+	return made(meter().Int64Gauge(name, metric.WithDescription(description), metric.WithUnit(unit)))
 }
 
 // The bounds of histograms, in seconds: of one call, and of a transaction.
@@ -246,9 +208,5 @@ var (
 )
 
 func histogram(name, description string, bounds []float64) metric.Float64Histogram {
-	h, err := meter().Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
-	if err != nil {
-		otel.Handle(err) // h counts nothing, and can be used
-	}
-	return h
+	return made(meter().Float64Histogram(name, metric.WithDescription(description), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...)))
 }

@@ -39,10 +39,7 @@ func init() {
 }
 
 func gauge(name, description, unit string) Gauge {
-	g, err := meter().Float64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit))
-	if err != nil {
-		otel.Handle(err) // g shows nothing, and can be used
-	}
+	g := made(meter().Float64ObservableGauge(name, metric.WithDescription(description), metric.WithUnit(unit)))
 	gauges = append(gauges, g)
 	return Gauge{g}
 }

@@ -88,8 +88,7 @@ func checkText(body []byte) error {
 	if !json.Valid(body) {
 		var raw json.RawMessage
 		err := json.Unmarshal(body, &raw)
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return NewProblem(InvalidJSON, "byte %d: %s; want exactly one JSON value", syntax.Offset, syntax)
 		}
 		return &Problem{Code: InvalidJSON, Detail: "the body is not JSON", Cause: err}

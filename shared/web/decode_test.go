@@ -141,8 +141,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := decode(text)
 		if err != nil {
-			var p *web.Problem
-			if !errors.As(err, &p) || p.Code.Status >= 500 || p.Detail == "" || len(p.Field) > 256 {
+			if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code.Status >= 500 || p.Detail == "" || len(p.Field) > 256 {
 				t.Fatalf("got %#v, want a problem of the 4xx kind with a detail", err)
 			}
 			return

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"github.com/fencepost/fencepost/shared/buildinfo"
+	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
 type requestIDKey struct{}
@@ -59,7 +60,7 @@ func newUUID() string {
 
 func recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begun := &begunWriter{ResponseWriter: w}
+		answer := &telemetry.Answer{ResponseWriter: w}
 		defer func() {
 			v := recover()
 			if v == nil {
@@ -70,32 +71,11 @@ func recovered(next http.Handler) http.Handler {
 			}
 			slog.ErrorContext(r.Context(), "panic in a handler", "panic", fmt.Sprint(v),
 				"stack", string(debug.Stack()), "path", r.URL.Path, "requestUid", RequestID(r.Context()))
-			if begun.begun {
+			if answer.Status != 0 {
 				panic(http.ErrAbortHandler) // too late for a problem; net/http ends the connection
 			}
 			Fail(w, r, UnavailableBecause(fmt.Errorf("panic: %v", v), "the service cannot answer at the moment; try again"))
 		}()
-		next.ServeHTTP(begun, r)
+		next.ServeHTTP(answer, r)
 	})
-}
-
-// begunWriter records whether the response has begun.
-type begunWriter struct {
-	http.ResponseWriter
-	begun bool
-}
-
-// Unwrap gives [http.ResponseController] the wrapped writer.
-func (b *begunWriter) Unwrap() http.ResponseWriter { return b.ResponseWriter }
-
-// WriteHeader begins the response.
-func (b *begunWriter) WriteHeader(status int) {
-	b.begun = b.begun || status >= http.StatusOK // 1xx are not the final response
-	b.ResponseWriter.WriteHeader(status)
-}
-
-// Write begins the response if it has not begun.
-func (b *begunWriter) Write(p []byte) (int, error) {
-	b.begun = true
-	return b.ResponseWriter.Write(p)
 }

@@ -94,8 +94,8 @@ func (p *Problem) Unwrap() error { return p.Cause }
 // is returned as it is. Any other error is UNAVAILABLE with a Retry-After, and its text is logged and
 // not written.
 func ProblemOf(r *http.Request, err error) *Problem {
-	var p *Problem
-	if !errors.As(err, &p) {
+	p, ok := errors.AsType[*Problem](err)
+	if !ok {
 		p = UnavailableBecause(err, "the service cannot answer at the moment; try again")
 	}
 	if p.Cause != nil || p.Code.Status >= http.StatusInternalServerError {

@@ -155,7 +155,7 @@ func policyOf(text string) (client.Policy, error) {
 	if wrong, ok := errors.AsType[*web.Problem](err); ok {
 		return p, page.Refuse("policy", strings.TrimPrefix(wrong.Field+": ", ": ")+wrong.Detail+".")
 	}
-	if err == nil && !p.IsWrittenAs([]byte(text)) {
+	if _, unsent := client.ParsePolicy([]byte(text)); err == nil && unsent != nil {
 		return p, page.Refuse("policy", "The policy has an empty member (0, \"\", [] or {}). Leave out what is no limit.")
 	}
 	return p, err

@@ -28,8 +28,8 @@ func TestOnlyTheFamilyOfPayoutsReadsTheirAddresses(t *testing.T) {
 	if a, err := payout.ParseAddress(families, right); err != nil || string(a) != strings.ToLower(right) {
 		t.Errorf("with the right checksum: got %q, %v; want it in lower case", a, err)
 	}
-	var field *chain.FieldError
-	if a, err := payout.ParseAddress(families, wrong); !errors.As(err, &field) {
+	a, err := payout.ParseAddress(families, wrong)
+	if _, ok := errors.AsType[*chain.FieldError](err); !ok {
 		t.Errorf("with a wrong checksum: got %q, %v; want a FieldError", a, err)
 	}
 	if a, err := payout.ParseAddress(chain.NewFamilies(lenient{}), right); err == nil {

@@ -62,7 +62,7 @@ func (l *Ledger) evaluate(ctx context.Context, op transfer.Op, t transfer.Transf
 
 // evaluateConfirmed returns success if the receipt of a CONFIRMED transaction proves the payment.
 func (l *Ledger) evaluateConfirmed(ctx context.Context, op transfer.Op, t transfer.Transfer, found store.Payout) transfer.Outcome {
-	if err := checkPaid(l.Families, *t.Payout, found.Payload, found.Receipt); err != nil {
+	if _, err := checkPaid(l.Families, *t.Payout, found.Payload, found.Receipt); err != nil {
 		return l.blocked(ctx, op, t.Call(), fmt.Errorf("transaction %s: %w", found.TxID, err))
 	}
 	return transfer.Outcome{Verdict: transfer.Success}
@@ -86,29 +86,35 @@ func unknown(op transfer.Op, c transfer.Call, err error) transfer.Outcome {
 	return transfer.Outcome{Err: fmt.Errorf("%s of %s on the chain: %w", op, c.ReqID, err)}
 }
 
-// checkPaid returns nil if the payload and the final receipt of a CONFIRMED transaction prove the
-// payment. Otherwise the error wraps [ErrNotPaid].
+// isPaid reports whether [checkPaid] finds the payment proved.
+func isPaid(families chain.Families, p transfer.Payout, payload, receipt []byte) bool {
+	_, err := checkPaid(families, p, payload, receipt)
+	return err == nil
+}
+
+// checkPaid returns where the final receipt of a transaction proves the payment: the index of the Transfer event, or
+// [store.CoinMoved]. If payload and receipt prove none, the error wraps [ErrNotPaid].
 //
 // A token must have emitted its Transfer event. A contract can return false, which the receipt does
 // not show, or pass on less than was asked. The chain's own coin moves with the call itself.
-func checkPaid(families chain.Families, p transfer.Payout, payload, receipt []byte) error {
+func checkPaid(families chain.Families, p transfer.Payout, payload, receipt []byte) (logIndex int, err error) {
 	if payload == nil || receipt == nil {
-		return fmt.Errorf("its payload or its receipt is missing: %w", ErrNotPaid)
+		return 0, fmt.Errorf("its payload or its receipt is missing: %w", ErrNotPaid)
 	}
 	family, err := families.Of(txmanager.Submitter(p.Submitter))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	_, want, err := family.ParsePayload(p.Payload)
 	if err != nil {
-		return fmt.Errorf("%w: the transfer's %w", ErrNotPaid, err)
+		return 0, fmt.Errorf("%w: the transfer's %w", ErrNotPaid, err)
 	}
 	if _, got, err := family.ParsePayload(payload); err != nil || got != want {
-		return fmt.Errorf("its payload is not the transfer's: %w", ErrNotPaid)
+		return 0, fmt.Errorf("its payload is not the transfer's: %w", ErrNotPaid)
 	}
 	proof, err := family.ReadProof(receipt)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotPaid, err)
+		return 0, fmt.Errorf("%w: %w", ErrNotPaid, err)
 	}
 	called := p.Address
 	if p.Token != "" {
@@ -116,17 +122,17 @@ func checkPaid(families chain.Families, p transfer.Payout, payload, receipt []by
 	}
 	from := txmanager.Submitter(p.Submitter).Address()
 	if !proof.Succeeded || proof.From != from || proof.To.String() != called {
-		return fmt.Errorf("its receipt shows another call, or a failed one: %w", ErrNotPaid)
+		return 0, fmt.Errorf("its receipt shows another call, or a failed one: %w", ErrNotPaid)
 	}
 	if p.Token == "" {
-		return nil
+		return store.CoinMoved, nil
 	}
 	for _, e := range proof.Transfers {
 		if isPayment(p, e) {
-			return nil
+			return e.LogIndex, nil
 		}
 	}
-	return fmt.Errorf("its receipt has no Transfer of %s from %s to %s by %s: %w", p.BaseUnits, from, p.Address, p.Token, ErrNotPaid)
+	return 0, fmt.Errorf("its receipt has no Transfer of %s from %s to %s by %s: %w", p.BaseUnits, from, p.Address, p.Token, ErrNotPaid)
 }
 
 // isPayment reports whether the event is the transfer that the payout asks for.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -31,7 +30,7 @@ func (l *Ledger) needsEvidence(t transfer.Transfer, found store.Payout) bool {
 	case isMatched(found):
 		return !isConfirmedNotPaid(found)
 	case found.State == txmanager.Confirmed && found.Caller == store.PayoutCaller:
-		return !isConfirmedNotPaid(found) && checkPaid(l.Families, *t.Payout, found.Payload, found.Receipt) != nil
+		return !isConfirmedNotPaid(found) && !isPaid(l.Families, *t.Payout, found.Payload, found.Receipt)
 	}
 	return false
 }
@@ -146,24 +145,23 @@ func (l *Ledger) act(ctx context.Context, t transfer.Transfer, found store.Payou
 // uses the transaction that was read before the release, because a node may know only for the last
 // blocks which transaction consumed a nonce.
 func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found store.Payout) error {
-	if found.TakenBy != "" {
-		if err := l.prove(ctx, t, found, found.TakenBy, 0); err != nil {
-			return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrForeignRequest, *found.TakenAt, err)
+	hash := found.TakenBy
+	var err error
+	if hash == "" { // none was read before the release
+		chain, unread := l.chainOf(t)
+		if unread != nil {
+			return unread
 		}
-		return nil
+		var taker txmanager.ConsumingTx
+		taker, err = chain.FindConsumingTx(ctx, payer(t), *found.TakenAt)
+		if hash = taker.Hash.String(); errors.Is(err, txmanager.ErrConsumerUnavailable) {
+			err = fmt.Errorf("state whether it was paid, with the transaction's hash if it was: %w", err)
+		}
 	}
-	chain, err := l.chainOf(t)
+	if err == nil {
+		err = l.prove(ctx, t, found, hash, 0)
+	}
 	if err != nil {
-		return err
-	}
-	taker, err := chain.FindConsumingTx(ctx, payer(t), *found.TakenAt) // none was read before the release
-	if errors.Is(err, txmanager.ErrConsumerUnavailable) {
-		err = fmt.Errorf("state whether it was paid, with the transaction's hash if it was: %w", err)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrForeignRequest, *found.TakenAt, err)
-	}
-	if err := l.prove(ctx, t, found, taker.Hash.String(), 0); err != nil {
 		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrForeignRequest, *found.TakenAt, err)
 	}
 	return nil
@@ -213,24 +211,21 @@ func (l *Ledger) cancelQueued(ctx context.Context, in store.Intent, t transfer.T
 // and has a final receipt of success. About the transaction on record an operator may decide without
 // a proof of its payment.
 func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.Payout, hash string) (store.PayoutProof, error) {
-	proof := store.PayoutProof{ChainID: t.Payout.ChainID, TxHash: hash, LogIndex: store.CoinMoved}
+	proof := store.PayoutProof{ChainID: t.Payout.ChainID, TxHash: hash}
 	isRecorded := hash == found.TxHash
 	receipt, err := l.paymentReceipt(ctx, t, hash)
 	if err != nil {
 		return proof, err
 	}
 	proof.BlockNumber, proof.Receipt = receipt.BlockNumber, receipt.Document
-	err = checkPaid(l.Families, *t.Payout, t.Payout.Payload, receipt.Document)
+	proof.LogIndex, err = checkPaid(l.Families, *t.Payout, t.Payout.Payload, receipt.Document)
 	switch {
 	case err != nil && isRecorded && (isOwnConfirmed(found) || isMatched(found) && isStatedPaid(found)) && receipt.Succeeded:
 		proof.LogIndex = store.OperatorDecided
-		return proof, nil
 	case err != nil:
 		return proof, fmt.Errorf("%w: %w", ErrNotProven, err)
-	case t.Payout.Token != "":
-		proof.LogIndex, err = transferIndex(l.Families, *t.Payout, receipt.Document)
 	}
-	return proof, err
+	return proof, nil
 }
 
 // paymentReceipt returns the final receipt of the payer's transaction, which must make the payout's
@@ -332,22 +327,4 @@ func (f finality) finalIn(v txmanager.ChainObservation, h txmanager.Hash) (txman
 func (f finality) agrees(v txmanager.ChainObservation, h txmanager.Hash, r txmanager.Receipt) bool {
 	same, final := f.finalIn(v, h)
 	return !v.NoAnswer && final && same.BlockHash == r.BlockHash && same.Succeeded == r.Succeeded && v.HashesAt[r.BlockNumber] == r.BlockHash
-}
-
-// transferIndex returns the log index of the Transfer event that paid.
-func transferIndex(families chain.Families, p transfer.Payout, receipt []byte) (int, error) {
-	family, err := families.Of(txmanager.Submitter(p.Submitter))
-	if err != nil {
-		return 0, err
-	}
-	read, err := family.ReadProof(receipt)
-	if err != nil {
-		return 0, err
-	}
-	for _, e := range read.Transfers {
-		if isPayment(p, e) {
-			return e.LogIndex, nil
-		}
-	}
-	return 0, fmt.Errorf("no Transfer event: %w", ErrNotProven)
 }

@@ -65,5 +65,5 @@ func (j Journal) entry(one store.ConfirmedPayout) (transfer.Entry, bool) {
 		Seq: uint64(one.Number), ReqID: one.ReqID, Op: transfer.Deposit,
 		UserID: one.UserID, AssetID: one.AssetID, Units: one.Units, At: one.At.UTC(),
 	}
-	return e, one.Proof || one.UserID == 0 || checkPaid(j.families, one.Terms, one.Payload, one.Receipt) == nil
+	return e, one.Proof || one.UserID == 0 || isPaid(j.families, one.Terms, one.Payload, one.Receipt)
 }

@@ -141,8 +141,7 @@ func (l *Ledger) AllBalances(ctx context.Context) (seq uint64, all []Balance, er
 // Balance returns the user's balance of the asset, and whether the account exists.
 func (l *Ledger) Balance(ctx context.Context, userID int64, assetID int32) (b Balance, exists bool, err error) {
 	got, err := call[wire.BalanceOfOne](ctx, l, http.MethodGet, fmt.Sprintf("%s/%d/%d", wire.BalancesPath, userID, assetID), nil)
-	var problem *ProblemError
-	if errors.As(err, &problem) && problem.Code == wire.AccountNotFound.Name {
+	if problem, ok := errors.AsType[*ProblemError](err); ok && problem.Code == wire.AccountNotFound.Name {
 		return Balance{}, false, nil
 	}
 	if err == nil {

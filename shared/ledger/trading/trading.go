@@ -104,8 +104,8 @@ func (l *Ledger) Forgot(lastUnknown string) bool {
 
 // Objection implements [transfer.Forgetful].
 func (l *Ledger) Objection(o transfer.Outcome) error {
-	var problem *ProblemError
-	if !errors.As(o.Err, &problem) {
+	problem, ok := errors.AsType[*ProblemError](o.Err)
+	if !ok {
 		return nil
 	}
 	switch problem.Code {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -64,21 +65,9 @@ func (c *Contract) find(r *http.Request) (pattern string, values func(string) st
 		return "", nil
 	}
 	probe.Body = http.NoBody
-	c.mux.ServeHTTP(nowhere{}, probe) // sets them
+	c.mux.ServeHTTP(httptest.NewRecorder(), probe) // sets them
 	return pattern, probe.PathValue
 }
-
-// nowhere drops all output.
-type nowhere struct{}
-
-// Header returns a new header.
-func (nowhere) Header() http.Header { return http.Header{} }
-
-// Write drops b.
-func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
-
-// WriteHeader does nothing.
-func (nowhere) WriteHeader(int) {}
 
 // checkUnknown checks the answer to a request for no known operation.
 func (c *Contract) checkUnknown(e exchange) error {

@@ -103,9 +103,8 @@ func (a *app) printAccount(t client.AccountDetail) error {
 
 func (a *app) accountBook(verb, short string, book func(*client.Client, context.Context, int64, string, client.Money) (client.AccountAct, error)) *cobra.Command {
 	var in client.Money
-	var why *string
 	c := a.ofUser(verb+" USER ASSET", short, 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
-		in.Reason, a.keyed = *why, true
+		in.Reason, a.keyed = a.why, true
 		act, err := book(api, ctx, id, more[0], in)
 		if err == nil {
 			err = a.printAnswer("act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
@@ -125,14 +124,13 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 	require(c, "id", "amount")
 	values(c, "account", "FUNDING", "SPOT")
 	values(c, "outcome", "not_applied")
-	why = reason(c)
+	a.reason(c)
 	return c
 }
 
 func (a *app) accountStatus() *cobra.Command {
-	var why *string
 	c := a.ofUser("set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)", 3, func(ctx context.Context, api *client.Client, id int64, more []string) error {
-		t, err := api.SetAccountStatus(ctx, id, more[0], more[1], *why)
+		t, err := api.SetAccountStatus(ctx, id, more[0], more[1], a.why)
 		if err == nil {
 			err = a.printAccount(t)
 		}
@@ -142,6 +140,6 @@ func (a *app) accountStatus() *cobra.Command {
 		return err
 	})
 	lastArgument(c, 2, "ACTIVE", "FROZEN", "DISABLED")
-	why = reason(c)
+	a.reason(c)
 	return c
 }

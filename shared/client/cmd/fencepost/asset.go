@@ -30,13 +30,12 @@ func (a *app) assetList() *cobra.Command {
 
 func (a *app) assetPut() *cobra.Command {
 	var path string
-	var why *string
-	c := a.call(operator, "put ASSET", "Make an asset known, or replace its terms", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	c := a.onRecord("put ASSET", "Make an asset known, or replace its terms", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		terms, err := a.readTerms(path)
 		if err != nil {
 			return err
 		}
-		t, err := api.PutAsset(ctx, args[0], terms, *why)
+		t, err := api.PutAsset(ctx, args[0], terms, a.why)
 		if err != nil {
 			return err
 		}
@@ -51,7 +50,6 @@ func (a *app) assetPut() *cobra.Command {
 	c.Example = `  echo '{"assetId": 7, "precision": 6, "minTransfer": "0.01", "maxTransfer": "1000"}' | fencepost asset put USDT --terms - --reason 'a new asset'`
 	c.Flags().StringVar(&path, "terms", "", "all its terms, a JSON `file` as docs/transfers.md has it; - is stdin")
 	require(c, "terms")
-	why = reason(c)
 	return c
 }
 

@@ -63,14 +63,13 @@ transaction of admin ends after 10 s. If a check takes longer, run the scheduled
 
 func (a *app) haltResume() *cobra.Command {
 	var earlier bool
-	var why *string
 	c := a.ofNumber(operator, "HALT", "resume HALT", "End a halt: its transfers are accepted again", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-		if err := api.ResumeHalt(ctx, id, earlier, *why); err != nil {
+		if err := api.ResumeHalt(ctx, id, earlier, a.why); err != nil {
 			return err
 		}
 		return a.printAnswer("halt", id, "state", "ended")
 	})
 	c.Flags().BoolVar(&earlier, "earlier", false, "also all halts that were opened before it")
-	why = reason(c)
+	a.reason(c)
 	return c
 }

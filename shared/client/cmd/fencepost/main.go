@@ -44,6 +44,7 @@ type app struct {
 	within                                time.Duration
 	attempt                               time.Duration // of a request; 0: the client's usual limit
 	limit                                 int           // of a list's rows; 0: none
+	why                                   string        // an act's --reason
 }
 
 // run runs one command line and returns the exit code.
@@ -135,14 +136,25 @@ func (a *app) call(as role, use, short string, n int, do request) *cobra.Command
 	})
 }
 
-// act returns a command of an operator that needs a reason and prints what the call returns. Its argument is the call's subject.
-func act[T any](a *app, use, short string, do func(*client.Client, context.Context, string, string) (T, error), print func(T) error) *cobra.Command {
-	var why *string
-	c := a.call(operator, use, short, 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(print)(do(api, ctx, args[0], *why))
-	})
-	why = reason(c)
+// onRecord is [app.call] for an operator's act, which needs a reason.
+func (a *app) onRecord(use, short string, n int, do request) *cobra.Command {
+	c := a.call(operator, use, short, n, do)
+	a.reason(c)
 	return c
+}
+
+// act is [app.onRecord] for a command that prints what the call returns. Its argument is the call's subject.
+func act[T any](a *app, use, short string, do func(*client.Client, context.Context, string, string) (T, error), print func(T) error) *cobra.Command {
+	return a.onRecord(use, short, 1, func(ctx context.Context, api *client.Client, args []string) error {
+		return printing(print)(do(api, ctx, args[0], a.why))
+	})
+}
+
+// show returns a command that prints what the call returns. Its argument is the call's subject.
+func show[T any](a *app, as role, use, short string, do func(*client.Client, context.Context, string) (T, error), print func(T) error) *cobra.Command {
+	return a.call(as, use, short, 1, func(ctx context.Context, api *client.Client, args []string) error {
+		return printing(print)(do(api, ctx, args[0]))
+	})
 }
 
 // require makes flags required.
@@ -155,10 +167,17 @@ func require(c *cobra.Command, names ...string) {
 }
 
 // reason adds the required flag of an act that is kept on record.
-func reason(c *cobra.Command) *string {
-	text := c.Flags().String("reason", "", "why: kept with your name")
+func (a *app) reason(c *cobra.Command) {
+	c.Flags().StringVar(&a.why, "reason", "", "why: kept with your name")
 	require(c, "reason")
-	return text
+}
+
+// given is the value of a flag; nil: the flag was not given.
+func given[T any](c *cobra.Command, flag string, value T) *T {
+	if !c.Flags().Changed(flag) {
+		return nil
+	}
+	return &value
 }
 
 // list is [app.call] with the flags of a list.

@@ -234,6 +234,23 @@ func TestHiddenCharacters(t *testing.T) {
 	}
 }
 
+// The use of a policy has the callers and tokens of all pages, with --json in one document.
+func TestPolicyUseHasAllPages(t *testing.T) {
+	t.Parallel()
+	pages := []answer{{200, `{"valueInDay":"9","scopes":[{"scope":"sub:a","inDay":"1"}],"nextPageToken":"2"}`}, {200, `{"valueInDay":"9","scopes":[{"scope":"0xb","inDay":"8"}],"nextPageToken":null}`}}
+	for line, want := range map[string]string{
+		"submitter policy-use s": "intents in 60 s 0 value in 24 h, wei 9 sub:a 1 in 24 h, 0 intents in 60 s 0xb 8 in 24 h, 0 intents in 60 s",
+		"submitter policy-use s --json": `{"at":"0001-01-01T00:00:00Z","intentsInMinute":0,"valueInDay":"9","feesInDay":"",` +
+			`"scopes":[{"scope":"sub:a","intentsInMinute":0,"inDay":"1"},{"scope":"0xb","intentsInMinute":0,"inDay":"8"}],"nextPageToken":""}`,
+	} {
+		d := serve(t, map[string][]answer{"GET /admin/v1/submitters/s/policy/use": pages})
+		code, out, problems := d.fencepost(t, line)
+		if got := strings.Join(strings.Fields(out), " "); code != exitOK || got != want || !strings.Contains(d.calls()[1], "pageToken=2") {
+			t.Errorf("%s: got exit %d, %s %s after %q; want %s", line, code, got, problems, d.calls(), want)
+		}
+	}
+}
+
 // What a command sends: a whole number keeps its digits in --args, a payload goes as it is, an operator's act uses the
 // operator's token and has its reason.
 func TestRequests(t *testing.T) {

@@ -82,22 +82,20 @@ func (a *app) printAddresses(all client.UserAddresses) error {
 }
 
 func (a *app) addressDrop() *cobra.Command {
-	var why *string
 	c := a.ofUser("drop USER ADDRESS_ID", "Take an address off a user's list at once (operators)", 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
 		address, err := number("ADDRESS_ID", more[0])
 		if err != nil {
 			return err
 		}
-		return printing(a.printAddress)(api.DropPayoutAddress(ctx, id, address, *why))
+		return printing(a.printAddress)(api.DropPayoutAddress(ctx, id, address, a.why))
 	})
-	why = reason(c)
+	a.reason(c)
 	return c
 }
 
 func (a *app) addressBlock(verb, short string, act func(*client.Client, context.Context, int64, string) (client.UserAddresses, error)) *cobra.Command {
-	var why *string
 	c := a.ofUser(verb+" USER", short, 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-		all, err := act(api, ctx, id, *why)
+		all, err := act(api, ctx, id, a.why)
 		if err != nil {
 			return err
 		}
@@ -107,6 +105,6 @@ func (a *app) addressBlock(verb, short string, act func(*client.Client, context.
 		a.limit = 0 // the whole page
 		return a.printAddresses(all)
 	})
-	why = reason(c)
+	a.reason(c)
 	return c
 }

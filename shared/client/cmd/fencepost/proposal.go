@@ -10,7 +10,8 @@ import (
 )
 
 func (a *app) proposalGroup() *cobra.Command {
-	return group("proposal", "Approve acts that need two operators (operators)", a.proposalList(), a.proposalGet(),
+	return group("proposal", "Approve acts that need two operators (operators)", a.proposalList(),
+		show(a, operator, "get PROPOSAL", "Show a proposal: what it will do, and in which state it was made", (*client.Client).Proposal, a.printProposal),
 		act(a, "approve PROPOSAL", "Approve another operator's act, which is carried out once", (*client.Client).Approve, a.printProposal),
 		act(a, "reject PROPOSAL", "End a proposal that was not carried out", (*client.Client).Reject, a.printProposal))
 }
@@ -24,12 +25,6 @@ func (a *app) proposalList() *cobra.Command {
 	})
 	c.Flags().BoolVar(&all, "all", false, "also those that have ended")
 	return c
-}
-
-func (a *app) proposalGet() *cobra.Command {
-	return a.call(operator, "get PROPOSAL", "Show a proposal: what it will do, and in which state it was made", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(a.printProposal)(api.Proposal(ctx, args[0]))
-	})
 }
 
 func (a *app) printProposal(p client.Proposal) error {

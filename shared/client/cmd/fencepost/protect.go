@@ -14,8 +14,9 @@ import (
 )
 
 func (a *app) protectGroup() *cobra.Command {
-	return group("protect", "Look into PROTECT incidents and end them (operators)", a.protectList(), a.protectShow(), a.protectLost(), a.protectRelease(),
-		a.protectIncidents(), a.protectForeign(), a.protectMatch(), a.protectWriteOff(), a.protectAccept(), a.protectUntouched())
+	return group("protect", "Look into PROTECT incidents and end them (operators)", a.protectList(),
+		show(a, operator, "show SUBMITTER", "Show the open incident of an account with its evidence", (*client.Client).Submitter, a.printIncident),
+		a.protectLost(), a.protectRelease(), a.protectIncidents(), a.protectForeign(), a.protectMatch(), a.protectWriteOff(), a.protectAccept(), a.protectUntouched())
 }
 
 func (a *app) protectList() *cobra.Command {
@@ -27,21 +28,15 @@ func (a *app) protectList() *cobra.Command {
 	})
 }
 
-func (a *app) protectShow() *cobra.Command {
-	return a.call(operator, "show SUBMITTER", "Show the open incident of an account with its evidence", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		s, err := api.Submitter(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if s.Protect == nil {
-			return a.printAnswer("submitter", s.Submitter, "protect", "no incident is open")
-		}
-		pairs := []any{"submitter", s.Submitter, "incident", s.Protect.Incident, "since", s.Protect.Since, "evidence", s.Protect.Evidence, "next nonce", s.NextNonce, "queued", s.Queued}
-		if n := s.Chain; n != nil {
-			pairs = append(pairs, "chain's count", n.Latest, "pending", n.Pending, "finalized", n.Finalized)
-		}
-		return a.printAnswer(append(pairs, "runbook", "docs/runbooks/protect.md", "next", "fencepost protect lost "+s.Submitter)...)
-	})
+func (a *app) printIncident(s client.Submitter) error {
+	if s.Protect == nil {
+		return a.printAnswer("submitter", s.Submitter, "protect", "no incident is open")
+	}
+	pairs := []any{"submitter", s.Submitter, "incident", s.Protect.Incident, "since", s.Protect.Since, "evidence", s.Protect.Evidence, "next nonce", s.NextNonce, "queued", s.Queued}
+	if n := s.Chain; n != nil {
+		pairs = append(pairs, "chain's count", n.Latest, "pending", n.Pending, "finalized", n.Finalized)
+	}
+	return a.printAnswer(append(pairs, "runbook", "docs/runbooks/protect.md", "next", "fencepost protect lost "+s.Submitter)...)
 }
 
 func (a *app) protectLost() *cobra.Command {
@@ -85,18 +80,10 @@ type releaseFlags struct {
 
 func (a *app) protectRelease() *cobra.Command {
 	var f releaseFlags
-	var why *string
 	var c *cobra.Command
-	c = a.command("release SUBMITTER", "End the incident of an account, or try it with --dry-run", 1, func(ctx context.Context, args []string) error {
-		f.in.Reason = *why
-		if c.Flags().Changed("count") {
-			f.in.Count = &f.count
-		}
+	c = a.onRecord("release SUBMITTER", "End the incident of an account, or try it with --dry-run", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		f.in.Reason, f.in.Count = a.why, given(c, "count", f.count)
 		f.in.Requests, f.in.Hashes, f.in.Executed = f.requests, f.hashes, f.executed
-		api, err := a.client(operator)
-		if err != nil {
-			return err
-		}
 		return printing(a.printRelease)(api.Release(ctx, args[0], f.in))
 	})
 	c.Long = "Release ends a PROTECT incident. Read docs/runbooks/protect.md first, and try it with --dry-run, which changes nothing."
@@ -112,7 +99,6 @@ func (a *app) protectRelease() *cobra.Command {
 	flags.Var(&f.executed, "executed", "`NONCE=TEXT`: how you know that the request was carried out; may be given again")
 	flags.StringVar(&f.in.Others, "others", "", "matching: each other nonce gets its only match")
 	flags.IntVar(&f.in.Fill, "fill", 0, "how many nonces from --count on placeholders consume")
-	why = reason(c)
 	require(c, "incident", "mode")
 	values(c, "mode", "resume", "resync")
 	values(c, "others", "matching")
@@ -190,9 +176,8 @@ func (a *app) protectForeign() *cobra.Command {
 func (a *app) protectMatch() *cobra.Command {
 	var nonce uint64
 	var txID string
-	var why *string
-	c := a.call(operator, "match SUBMITTER", "State that a foreign transaction was the request of a held intent, which ends", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		r, err := api.MatchForeign(ctx, args[0], nonce, txID, *why)
+	c := a.onRecord("match SUBMITTER", "State that a foreign transaction was the request of a held intent, which ends", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		r, err := api.MatchForeign(ctx, args[0], nonce, txID, a.why)
 		if err != nil {
 			return err
 		}
@@ -201,22 +186,15 @@ func (a *app) protectMatch() *cobra.Command {
 	c.Flags().Uint64Var(&nonce, "nonce", 0, "the foreign transaction's `nonce`")
 	c.Flags().StringVar(&txID, "tx", "", "the held intent's `txId`")
 	require(c, "nonce", "tx")
-	why = reason(c)
 	return c
 }
 
 func (a *app) protectWriteOff() *cobra.Command {
 	var nonce, through uint64
-	var why *string
 	var c *cobra.Command
-	c = a.call(operator, "write-off SUBMITTER", "State that foreign transactions were no requests; held intents proceed", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		var one, all *uint64
-		if c.Flags().Changed("nonce") {
-			one = &nonce
-		} else {
-			all = &through
-		}
-		r, err := api.WriteOffForeign(ctx, args[0], one, all, *why)
+	c = a.onRecord("write-off SUBMITTER", "State that foreign transactions were no requests; held intents proceed", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		one, all := given(c, "nonce", nonce), given(c, "through", through)
+		r, err := api.WriteOffForeign(ctx, args[0], one, all, a.why)
 		if err != nil {
 			return err
 		}
@@ -229,27 +207,22 @@ func (a *app) protectWriteOff() *cobra.Command {
 	c.Flags().Uint64Var(&through, "through", 0, "all up to this `nonce`, 100 at a time")
 	c.MarkFlagsMutuallyExclusive("nonce", "through")
 	c.MarkFlagsOneRequired("nonce", "through")
-	why = reason(c)
 	return c
 }
 
 func (a *app) protectAccept() *cobra.Command {
-	var why *string
-	c := a.call(operator, "accept-database", "Accept a restored database: see docs/runbooks/restore.md", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		if err := api.AcceptDatabase(ctx, *why); err != nil {
+	return a.onRecord("accept-database", "Accept a restored database: see docs/runbooks/restore.md", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		if err := api.AcceptDatabase(ctx, a.why); err != nil {
 			return err
 		}
 		return a.printAnswer("database", "accepted", "accounts", "each stays in PROTECT until it is released")
 	})
-	why = reason(c)
-	return c
 }
 
 func (a *app) protectUntouched() *cobra.Command {
 	var q client.UntouchedQuery
-	var why *string
-	c := a.call(operator, "release-untouched", "Release accounts after a planned move, one page at a time", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		q.Reason = *why
+	c := a.onRecord("release-untouched", "Release accounts after a planned move, one page at a time", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		q.Reason = a.why
 		r, err := api.ReleaseUntouched(ctx, q)
 		if err != nil {
 			return err
@@ -268,6 +241,5 @@ func (a *app) protectUntouched() *cobra.Command {
 	})
 	c.Flags().IntVar(&q.PageSize, "page-size", 0, "how many accounts, up to 1000; default: 100")
 	c.Flags().StringVar(&q.PageToken, "page-token", "", "the `token` of the next page, as the page before has it")
-	why = reason(c)
 	return c
 }

@@ -12,8 +12,9 @@ import (
 )
 
 func (a *app) submitterGroup() *cobra.Command {
-	return group("submitter", "Manage signing accounts (operators)", a.submitterList(), a.submitterGet(), a.submitterRegister(), a.submitterChange(),
-		a.submitterPolicy(), a.submitterCallers(), a.submitterSigner(),
+	return group("submitter", "Manage signing accounts (operators)", a.submitterList(),
+		show(a, operator, "get SUBMITTER", "Show an account, and what its chain says of it", (*client.Client).Submitter, a.printSubmitter),
+		a.submitterRegister(), a.submitterChange(), a.submitterPolicy(), a.submitterCallers(), a.submitterSigner(),
 		act(a, "suspend SUBMITTER", "Accept no more intents of an account", (*client.Client).SuspendSubmitter, a.printSubmitter),
 		act(a, "resume SUBMITTER", "End the suspension of an account", (*client.Client).ResumeSubmitter, a.printSubmitter),
 		act(a, "retire SUBMITTER", "Retire an account for ever", (*client.Client).RetireSubmitter, a.printSubmitter),
@@ -31,12 +32,6 @@ func (a *app) submitterList() *cobra.Command {
 	c.Flags().StringVar(&q.Sort, "sort", "", "`name`: by name")
 	values(c, "state", "ACTIVE", "SUSPENDED", "RETIRED", "PROTECT")
 	return c
-}
-
-func (a *app) submitterGet() *cobra.Command {
-	return a.call(operator, "get SUBMITTER", "Show an account, and what its chain says of it", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(a.printSubmitter)(api.Submitter(ctx, args[0]))
-	})
 }
 
 func (a *app) printSubmitter(s client.Submitter) error {
@@ -109,64 +104,50 @@ func (a *app) readPolicy(path string) (client.Policy, error) {
 func (a *app) submitterChange() *cobra.Command {
 	var window int
 	var name string
-	var why *string
 	var c *cobra.Command
-	c = a.call(operator, "change SUBMITTER", "Change the window or the name of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		var u client.SubmitterUpdate
-		if c.Flags().Changed("window") {
-			u.MaxInFlight = &window
-		}
-		if c.Flags().Changed("name") {
-			u.Name = &name
-		}
-		return printing(a.printSubmitter)(api.UpdateSubmitter(ctx, args[0], u, *why))
+	c = a.onRecord("change SUBMITTER", "Change the window or the name of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		u := client.SubmitterUpdate{MaxInFlight: given(c, "window", window), Name: given(c, "name", name)}
+		return printing(a.printSubmitter)(api.UpdateSubmitter(ctx, args[0], u, a.why))
 	})
 	c.Flags().IntVar(&window, "window", 0, "how many of its transactions may be open at once")
 	c.Flags().StringVar(&name, "name", "", "its name for people; empty: none")
 	c.MarkFlagsOneRequired("window", "name")
-	why = reason(c)
 	return c
 }
 
 func (a *app) submitterPolicy() *cobra.Command {
 	var path string
-	var why *string
-	c := a.call(operator, "set-policy SUBMITTER", "Replace the limits of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
+	c := a.onRecord("set-policy SUBMITTER", "Replace the limits of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		p, err := a.readPolicy(path)
 		if err != nil {
 			return err
 		}
-		return printing(a.printSubmitter)(api.SetPolicy(ctx, args[0], p, *why))
+		return printing(a.printSubmitter)(api.SetPolicy(ctx, args[0], p, a.why))
 	})
 	c.Flags().StringVar(&path, "policy", "", "its limits, a JSON `file`; - is stdin")
 	require(c, "policy")
-	why = reason(c)
 	return c
 }
 
 func (a *app) submitterCallers() *cobra.Command {
 	var callers []string
 	var succeeds map[string]string
-	var why *string
-	c := a.call(operator, "set-callers SUBMITTER", "Replace the callers of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(a.printSubmitter)(api.SetCallers(ctx, args[0], callers, succeeds, *why))
+	c := a.onRecord("set-callers SUBMITTER", "Replace the callers of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		return printing(a.printSubmitter)(api.SetCallers(ctx, args[0], callers, succeeds, a.why))
 	})
 	c.Flags().StringArrayVar(&callers, "caller", nil, "who may post for it, as email:… or sub:…; may be given again")
 	c.Flags().StringToStringVar(&succeeds, "succeeds", nil, "`NEW=OLD`: a caller of the list, and the former caller whose intents it gets")
 	require(c, "caller")
-	why = reason(c)
 	return c
 }
 
 func (a *app) submitterSigner() *cobra.Command {
 	var signer string
-	var why *string
-	c := a.call(operator, "change-signer SUBMITTER", "Change the signer of an account to where its key was moved", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(a.printSubmitter)(api.ChangeSigner(ctx, args[0], signer, *why))
+	c := a.onRecord("change-signer SUBMITTER", "Change the signer of an account to where its key was moved", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		return printing(a.printSubmitter)(api.ChangeSigner(ctx, args[0], signer, a.why))
 	})
 	c.Flags().StringVar(&signer, "signer", "", "local, kms:… or remote:…")
 	require(c, "signer")
-	why = reason(c)
 	return c
 }
 
@@ -180,9 +161,8 @@ func (a *app) submitterQueue() *cobra.Command {
 
 func (a *app) submitterCancelQueue() *cobra.Command {
 	var of string
-	var why *string
-	c := a.call(operator, "cancel-queue SUBMITTER", "Cancel queued intents without a nonce; repeat it while some remain", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		r, err := api.CancelQueue(ctx, args[0], of, *why)
+	c := a.onRecord("cancel-queue SUBMITTER", "Cancel queued intents without a nonce; repeat it while some remain", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		r, err := api.CancelQueue(ctx, args[0], of, a.why)
 		if err != nil {
 			return err
 		}
@@ -192,15 +172,13 @@ func (a *app) submitterCancelQueue() *cobra.Command {
 		return someRemain(r.Remaining)
 	})
 	c.Flags().StringVar(&of, "caller", "", "only those of this `caller`")
-	why = reason(c)
 	return c
 }
 
 func (a *app) submitterProceed() *cobra.Command {
 	var through string
-	var why *string
-	c := a.call(operator, "proceed SUBMITTER", "Let held intents proceed; repeat it while some remain", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		r, err := api.ProceedAll(ctx, args[0], through, *why)
+	c := a.onRecord("proceed SUBMITTER", "Let held intents proceed; repeat it while some remain", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		r, err := api.ProceedAll(ctx, args[0], through, a.why)
 		if err != nil {
 			return err
 		}
@@ -211,7 +189,6 @@ func (a *app) submitterProceed() *cobra.Command {
 	})
 	c.Flags().StringVar(&through, "through", "", "the `txId` of the newest intent that you have seen; later ones stay held")
 	require(c, "through")
-	why = reason(c)
 	return c
 }
 
@@ -219,11 +196,7 @@ func (a *app) submitterLane() *cobra.Command {
 	var from uint64
 	var c *cobra.Command
 	c = a.list(operator, "lane SUBMITTER", "List the nonces of an account with their transactions", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		var begin *uint64
-		if c.Flags().Changed("from") {
-			begin = &from
-		}
-		return printList(a, api.Lane(ctx, args[0], begin), "NONCE KIND STATE SUBSTATE TXID REQUESTID CAUSE SINCE", func(n client.LaneNonce) []any {
+		return printList(a, api.Lane(ctx, args[0], given(c, "from", from)), "NONCE KIND STATE SUBSTATE TXID REQUESTID CAUSE SINCE", func(n client.LaneNonce) []any {
 			return []any{n.Nonce, n.Kind, n.State, n.SubState, n.TxID, n.RequestID, n.Cause, n.Since}
 		})
 	})
@@ -242,8 +215,17 @@ func (a *app) submitterChanges() *cobra.Command {
 func (a *app) submitterUse() *cobra.Command {
 	return a.call(operator, "policy-use SUBMITTER", "Show what counts now against the limits of an account", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		use, err := api.PolicyUse(ctx, args[0], "")
+		several := use.NextPageToken != ""
+		for err == nil && use.NextPageToken != "" {
+			earlier := use.Scopes
+			use, err = api.PolicyUse(ctx, args[0], use.NextPageToken)
+			use.Scopes = append(earlier, use.Scopes...)
+		}
 		if err != nil {
 			return err
+		}
+		if several && a.json {
+			return a.printJSON(use) // as it was decoded, since the last answer has the last page alone
 		}
 		pairs := []any{"at", use.At, "intents in 60 s", use.IntentsInMinute, "value in 24 h, wei", use.ValueInDay, "fees in 24 h, wei", use.FeesInDay}
 		for _, s := range use.Scopes {

@@ -14,8 +14,10 @@ import (
 var transferStates = []string{"INIT", "SOURCE_PENDING", "SOURCE_DONE", "TARGET_PENDING", "COMPENSATING", "COMMITTED", "FAILED", "ROLLED_BACK"}
 
 func (a *app) transferGroup() *cobra.Command {
-	return group("transfer", "Move a user's money, and pay it out", a.transferCreate(), a.transferPayout(), a.transferGet(), a.transferWait(), a.transferList(),
-		a.transferFind(), a.transferWhy(),
+	return group("transfer", "Move a user's money, and pay it out", a.transferCreate(), a.transferPayout(),
+		show(a, user, "get REQ_ID", "Show a transfer or payout", (*client.Client).Transfer, a.printTransfer),
+		a.transferWait(), a.transferList(), a.transferFind(),
+		show(a, operator, "why REQ_ID", "Explain where the money is, and what would advance it (operators)", (*client.Client).WhyTransfer, a.printWhyTransfer),
 		act(a, "cancel REQ_ID", "End a transfer that has not begun (operators)", (*client.Client).CancelTransfer, a.printTransfer),
 		a.transferResolve(), a.transferAcknowledge())
 }
@@ -113,12 +115,6 @@ func (a *app) waitTransfer(ctx context.Context, api *client.Client, reqID string
 	return err
 }
 
-func (a *app) transferGet() *cobra.Command {
-	return a.call(user, "get REQ_ID", "Show a transfer or payout", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		return printing(a.printTransfer)(api.Transfer(ctx, args[0]))
-	})
-}
-
 func (a *app) transferWait() *cobra.Command {
 	var w waitFlags
 	c := a.call(user, "wait REQ_ID", "Wait until a transfer is COMMITTED (exit 0), FAILED or ROLLED_BACK (exit 1)", 1, func(ctx context.Context, api *client.Client, args []string) error {
@@ -156,29 +152,21 @@ func (a *app) transferFind() *cobra.Command {
 	return c
 }
 
-func (a *app) transferWhy() *cobra.Command {
-	return a.call(operator, "why REQ_ID", "Explain where the money is, and what would advance it (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		w, err := api.WhyTransfer(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		return a.printAnswer("req_id", w.ReqID, "user", w.UserID, "cid", w.CID, "state", w.State, "since", w.StateSince, "reason", w.Reason, "the money is", w.Where,
-			"last evidence", w.LastEvidence, "waits for", w.WouldUnblock, "next try", w.NextTryAt, "retries", w.RetryCount, "proved by", w.ProvedBy)
-	})
+func (a *app) printWhyTransfer(w client.Why) error {
+	return a.printAnswer("req_id", w.ReqID, "user", w.UserID, "cid", w.CID, "state", w.State, "since", w.StateSince, "reason", w.Reason, "the money is", w.Where,
+		"last evidence", w.LastEvidence, "waits for", w.WouldUnblock, "next try", w.NextTryAt, "retries", w.RetryCount, "proved by", w.ProvedBy)
 }
 
 func (a *app) transferResolve() *cobra.Command {
 	var in client.Resolve
-	var why *string
-	c := a.call(operator, "resolve REQ_ID", "Ask the ledger for its answer to an operation (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		in.Reason = *why
+	c := a.onRecord("resolve REQ_ID", "Ask the ledger for its answer to an operation (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		in.Reason = a.why
 		return printing(a.printTransfer)(api.ResolveTransfer(ctx, args[0], in))
 	})
 	c.Flags().StringVar(&in.Op, "op", "", "the `operation` that it waits for: withdraw, deposit or refund")
 	c.Flags().StringVar(&in.Outcome, "outcome", "", "after BEYOND_HORIZON alone: applied or not_applied")
 	c.Flags().Int64Var(&in.Line, "line", 0, "with --outcome: the `line` of the core's journal that proves it")
 	require(c, "op")
-	why = reason(c)
 	values(c, "op", "withdraw", "deposit", "refund")
 	values(c, "outcome", "applied", "not_applied")
 	return c
@@ -186,14 +174,12 @@ func (a *app) transferResolve() *cobra.Command {
 
 func (a *app) transferAcknowledge() *cobra.Command {
 	var forTime time.Duration
-	var why *string
-	c := a.call(operator, "acknowledge REQ_ID", "Silence the alerts about a transfer in its present state (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		if err := api.AcknowledgeTransfer(ctx, args[0], *why, time.Now().Add(forTime)); err != nil {
+	c := a.onRecord("acknowledge REQ_ID", "Silence the alerts about a transfer in its present state (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		if err := api.AcknowledgeTransfer(ctx, args[0], a.why, time.Now().Add(forTime)); err != nil {
 			return err
 		}
 		return a.printAnswer("req_id", args[0], "alerts", "silenced while the state stays the same")
 	})
 	c.Flags().DurationVar(&forTime, "for", 24*time.Hour, "for how long, at most 720h")
-	why = reason(c)
 	return c
 }

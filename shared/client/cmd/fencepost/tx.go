@@ -21,8 +21,11 @@ import (
 var txStates = []string{"QUEUED", "IN_FLIGHT", "SUBMITTED", "TRACKING", "STUCK", "PROTECT", "CONFIRMED", "FAILED"}
 
 func (a *app) txGroup() *cobra.Command {
-	return group("tx", "Send transactions and follow them", a.txSend(), a.txGet(), a.txWait(), a.txList(), a.txCancel(), a.txWhy(),
-		a.txFind(), a.txInspect(), a.txHistory(), a.txVersions(), a.txDecide(), a.txProceed())
+	return group("tx", "Send transactions and follow them", a.txSend(), a.txGet(), a.txWait(), a.txList(), a.txCancel(),
+		show(a, operator, "why TXID", "Explain what a transaction waits for, and who can act (operators)", (*client.Client).WhyTx, a.printWhyTx),
+		a.txFind(),
+		show(a, operator, "inspect TXID", "Show a transaction with what its caller asked for (operators)", (*client.Client).InspectTx, a.printInspectedTx),
+		a.txHistory(), a.txVersions(), a.txDecide(), a.txProceed())
 }
 
 // waitFlags are those of a command that waits for an end.

@@ -9,40 +9,28 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-func (a *app) txWhy() *cobra.Command {
-	return a.call(operator, "why TXID", "Explain what a transaction waits for, and who can act (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		why, err := api.WhyTx(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		pairs := []any{"txId", why.TxID, "state", why.State, "subState", why.SubState, "lastError", why.LastError, "detail", why.LastErrorDetail}
-		pairs = append(pairs, waitingPairs(why.Waiting)...)
-		return a.printAnswer(append(pairs, "next actor", why.NextActor, "what to do", why.Action, "runbook", why.Runbook,
-			"next check", why.NextCheckAt, "leased by", why.LeasedBy, "requested action", why.RequestedAction)...)
-	})
+func (a *app) printWhyTx(why client.TxWhy) error {
+	pairs := []any{"txId", why.TxID, "state", why.State, "subState", why.SubState, "lastError", why.LastError, "detail", why.LastErrorDetail}
+	pairs = append(pairs, waitingPairs(why.Waiting)...)
+	return a.printAnswer(append(pairs, "next actor", why.NextActor, "what to do", why.Action, "runbook", why.Runbook,
+		"next check", why.NextCheckAt, "leased by", why.LeasedBy, "requested action", why.RequestedAction)...)
 }
 
 func (a *app) txFind() *cobra.Command {
 	var q client.TxFilter
 	var nonce uint64
 	var since time.Duration
-	c := &cobra.Command{Use: "find", Short: "List transactions of all submitters (operators)", Args: cobra.NoArgs}
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		a.running = true
-		if c.Flags().Changed("nonce") {
-			q.Nonce = &nonce
-		}
+	var c *cobra.Command
+	c = a.list(operator, "find", "List transactions of all submitters (operators)", 0, func(ctx context.Context, api *client.Client, _ []string) error {
+		q.Nonce = given(c, "nonce", nonce)
 		if since != 0 {
 			q.Since = time.Now().Add(-since)
 		}
-		api, err := a.client(operator)
-		if err != nil {
-			return err
-		}
-		return printList(a, api.FindTxs(c.Context(), q), "TXID SUBMITTER NONCE REQUESTID STATE SUBSTATE CAUSE CALLER", func(tx client.FoundTx) []any {
+		return printList(a, api.FindTxs(ctx, q), "TXID SUBMITTER NONCE REQUESTID STATE SUBSTATE CAUSE CALLER", func(tx client.FoundTx) []any {
 			return []any{tx.TxID, tx.Submitter, tx.Nonce, tx.RequestID, tx.State, tx.SubState, tx.Cause, tx.Caller}
 		})
-	}
+	})
+	c.Args = cobra.NoArgs
 	flags := c.Flags()
 	flags.StringVar(&q.Submitter, "submitter", "", "only of this `account`")
 	flags.StringVar((*string)(&q.State), "state", "", "only in this `state`")
@@ -52,25 +40,18 @@ func (a *app) txFind() *cobra.Command {
 	flags.StringVar(&q.RequestID, "request-id", "", "only under this `key`")
 	flags.Uint64Var(&nonce, "nonce", 0, "with --submitter: the transaction with this `nonce`")
 	flags.DurationVar(&since, "since", 0, "only those that were accepted in this last `time`, by this machine's clock")
-	a.listFlags(c)
 	values(c, "state", txStates...)
 	return c
 }
 
-func (a *app) txInspect() *cobra.Command {
-	return a.call(operator, "inspect TXID", "Show a transaction with what its caller asked for (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		found, err := api.InspectTx(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		pairs := []any{"txId", found.Transaction.TxID, "state", found.Transaction.State, "subState", found.Transaction.SubState, "nonce", found.Transaction.Nonce,
-			"caller", found.Caller, "requestId", found.Transaction.RequestID, "traceId", found.TraceID}
-		if p := found.Payload; p != nil {
-			pairs = append(pairs, "to", p.To, "value", p.Value, "data", p.Data, "gas", p.Gas, "maxGas", p.MaxGas, "maxFeePerGas", p.MaxFeePerGas,
-				"maxPriorityFeePerGas", p.MaxPriorityFeePerGas, "handler", p.Handler, "args", p.Args)
-		}
-		return a.printAnswer(pairs...)
-	})
+func (a *app) printInspectedTx(found client.InspectedTx) error {
+	tx := found.Transaction
+	pairs := []any{"txId", tx.TxID, "state", tx.State, "subState", tx.SubState, "nonce", tx.Nonce, "caller", found.Caller, "requestId", tx.RequestID, "traceId", found.TraceID}
+	if p := found.Payload; p != nil {
+		pairs = append(pairs, "to", p.To, "value", p.Value, "data", p.Data, "gas", p.Gas, "maxGas", p.MaxGas, "maxFeePerGas", p.MaxFeePerGas,
+			"maxPriorityFeePerGas", p.MaxPriorityFeePerGas, "handler", p.Handler, "args", p.Args)
+	}
+	return a.printAnswer(pairs...)
 }
 
 func (a *app) txHistory() *cobra.Command {
@@ -90,28 +71,23 @@ func (a *app) txVersions() *cobra.Command {
 }
 
 func (a *app) txDecide() *cobra.Command {
-	var why *string
-	c := a.call(operator, "decide TXID ACTION", "Decide about a transaction with a nonce: wait, rebroadcast, replace or placeholder (operators)", 2, func(ctx context.Context, api *client.Client, args []string) error {
-		done, err := api.DecideTx(ctx, args[0], args[1], *why)
+	c := a.onRecord("decide TXID ACTION", "Decide about a transaction with a nonce: wait, rebroadcast, replace or placeholder (operators)", 2, func(ctx context.Context, api *client.Client, args []string) error {
+		done, err := api.DecideTx(ctx, args[0], args[1], a.why)
 		if err != nil {
 			return err
 		}
 		return a.printAnswer("txId", done.TxID, "state", done.State, "requested action", done.RequestedAction)
 	})
 	lastArgument(c, 1, "wait", "rebroadcast", "replace", "placeholder")
-	why = reason(c)
 	return c
 }
 
 func (a *app) txProceed() *cobra.Command {
-	var why *string
-	c := a.call(operator, "proceed TXID", "Let a held intent proceed (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		state, err := api.Proceed(ctx, args[0], *why)
+	return a.onRecord("proceed TXID", "Let a held intent proceed (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		state, err := api.Proceed(ctx, args[0], a.why)
 		if err != nil {
 			return err
 		}
 		return a.printAnswer("txId", args[0], "state", state)
 	})
-	why = reason(c)
-	return c
 }

@@ -59,9 +59,8 @@ func answered(to *client.EndpointAnswer) string {
 }
 
 func (a *app) webhookTest() *cobra.Command {
-	var why *string
-	c := a.call(operator, "test ENDPOINT", "Send a signed test event to an endpoint now (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		r, err := api.TestWebhookEndpoint(ctx, args[0], *why)
+	return a.onRecord("test ENDPOINT", "Send a signed test event to an endpoint now (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		r, err := api.TestWebhookEndpoint(ctx, args[0], a.why)
 		if err == nil {
 			err = a.printAnswer("endpoint", args[0], "accepted", r.Accepted, "answer", answered(r.Answer), "at", r.At)
 		}
@@ -73,8 +72,6 @@ func (a *app) webhookTest() *cobra.Command {
 		}
 		return err
 	})
-	why = reason(c)
-	return c
 }
 
 func (a *app) printPause(e client.WebhookEndpoint) error {
@@ -84,9 +81,8 @@ func (a *app) printPause(e client.WebhookEndpoint) error {
 func (a *app) webhookRedeliver() *cobra.Command {
 	var in client.RedeliveryRequest
 	var submitter string
-	var why *string
-	c := a.call(operator, "redeliver ENDPOINT", "Deliver the events after a cursor again (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		if in.Reason = *why; submitter != "" {
+	c := a.onRecord("redeliver ENDPOINT", "Deliver the events after a cursor again (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
+		if in.Reason = a.why; submitter != "" {
 			in.Submitter = &submitter
 		}
 		r, err := api.RedeliverEvents(ctx, args[0], in)
@@ -98,6 +94,5 @@ func (a *app) webhookRedeliver() *cobra.Command {
 	c.Flags().StringVar(&in.After, "after", "", "the `cursor` of an event, from fencepost events tail")
 	c.Flags().StringVar(&submitter, "submitter", "", "only the events of this `account`")
 	require(c, "after")
-	why = reason(c)
 	return c
 }

@@ -77,8 +77,7 @@ func TestCallsWithoutABodyAreRejected(t *testing.T) {
 		c := good
 		x.spoil(&c)
 		_, err := wire.NewOperation(x.op, c)
-		var field *wire.FieldError
-		if !errors.As(err, &field) || field.Field != x.field {
+		if field, ok := errors.AsType[*wire.FieldError](err); !ok || field.Field != x.field {
 			t.Errorf("%s: got %v, want an error of %s", what, err, x.field)
 		}
 	}
