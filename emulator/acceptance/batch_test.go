@@ -22,6 +22,16 @@ func (r batchResult) String() string {
 	return fmt.Sprintf("%d %s %s", r.Status, r.Code, r.Field)
 }
 
+// mustBatch posts intents together, which must be answered 200.
+func (b bench) mustBatch(t *testing.T, intents ...map[string]any) []batchResult {
+	t.Helper()
+	results, ok := b.postBatch(t, intents...)
+	if !ok {
+		t.Fatal("the batch was not answered")
+	}
+	return results
+}
+
 // postBatch posts intents together; ok is false where it was not answered 200.
 func (b bench) postBatch(t *testing.T, intents ...map[string]any) (results []batchResult, ok bool) {
 	t.Helper()
@@ -36,12 +46,8 @@ func (b bench) postBatch(t *testing.T, intents ...map[string]any) (results []bat
 
 func (b bench) wantBatch(t *testing.T, intents []map[string]any, want ...string) (ids []string) {
 	t.Helper()
-	results, ok := b.postBatch(t, intents...)
-	if !ok {
-		t.Fatal("the batch was not answered")
-	}
 	var got []string
-	for _, r := range results {
+	for _, r := range b.mustBatch(t, intents...) {
 		got, ids = append(got, r.String()), append(ids, r.TxID)
 	}
 	same(t, "results", got, want)
@@ -86,9 +92,7 @@ func (b bench) cheap(t *testing.T, intents []map[string]any) {
 	var costs []stack.Cost
 	for range 5 {
 		before := b.Costs.Of("create")
-		if _, ok := b.postBatch(t, intents...); !ok {
-			t.Fatal("the batch was not answered")
-		}
+		b.mustBatch(t, intents...)
 		b.until(t, "the cost of the batch was never reported", func() bool { return b.Costs.Of("create").Invocations > before.Invocations })
 		after := b.Costs.Of("create")
 		cost := stack.Cost{SQLRoundTrips: after.SQLRoundTrips - before.SQLRoundTrips, Commits: after.Commits - before.Commits}
@@ -110,12 +114,8 @@ func TestBatchOfFiveHundred(t *testing.T) {
 			intents = append(intents, transfer(s, fmt.Sprintf("r-%03d", i)))
 		}
 	}
-	results, ok := b.postBatch(t, intents...)
-	if !ok {
-		t.Fatal("the batch was not answered")
-	}
 	ids := make(map[string]bool)
-	for i, r := range results {
+	for i, r := range b.mustBatch(t, intents...) {
 		if ids[r.TxID] = true; r.Status != http.StatusAccepted {
 			t.Errorf("intent %d: got %s, want 202", i, r)
 		}

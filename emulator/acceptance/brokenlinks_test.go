@@ -2,49 +2,32 @@ package acceptance
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"regexp"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // orphaned returns a proxy for the node that changes the parent of each block.
 func orphaned(t *testing.T, node string) (address string, spoiled *atomic.Int64) {
 	t.Helper()
-	target := must(url.Parse(node))(t)
 	spoiled = new(atomic.Int64)
 	parent := regexp.MustCompile(`"parentHash":"0x[0-9a-f]{64}"`)
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Header.Del("Accept-Encoding")
-		},
-		ModifyResponse: func(r *http.Response) error {
-			text, err := io.ReadAll(r.Body)
-			if err != nil {
-				return err
-			}
-			other := parent.ReplaceAll(text, fmt.Appendf(nil, `"parentHash":"0x%064x"`, 1))
-			if !bytes.Equal(text, other) {
-				spoiled.Add(1)
-			}
-			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(other)), int64(len(other))
-			r.Header.Set("Content-Length", strconv.Itoa(len(other)))
+	proxy := chaintest.NewProxy(t, node)
+	proxy.Set(chaintest.Fault{Answer: func(_ chaintest.Call, own json.RawMessage) (other map[string]any) {
+		text := parent.ReplaceAll(own, fmt.Appendf(nil, `"parentHash":"0x%064x"`, 1))
+		if bytes.Equal(text, own) || json.Unmarshal(text, &other) != nil {
 			return nil
-		},
-	}
-	server := httptest.NewServer(proxy)
-	t.Cleanup(server.Close)
-	return server.URL, spoiled
+		}
+		spoiled.Add(1)
+		return other
+	}})
+	return proxy.URL, spoiled
 }
 
 // Blocks with a wrong parent prove nothing. A process whose node returns such blocks logs that, and

@@ -74,9 +74,7 @@ func TestH28CancelAfterAllocation(t *testing.T) {
 	b.wantCancel(t, "cancel at the end", id, http.StatusOK, cancelled{"CANCELLED", "FAILED", "PLACEHOLDER"})
 	_, after := b.post(t, transfer(s, "after"))
 	b.await(t, s, txmanager.Confirmed, 1)
-	if _, r := b.ask(t, stack.OperatorAccount, after); *r.Nonce != 1 {
-		t.Errorf("the next nonce: got %d, want 1", *r.Nonce)
-	}
+	b.wantFate(t, "the next", after, "CONFIRMED", 1)
 	b.wantContiguous(t, s, 2)
 }
 

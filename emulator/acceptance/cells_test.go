@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/demo"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/cells"
@@ -18,7 +19,7 @@ func TestCellsAreIndependent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c := must(cells.Start(ctx, cells.Options{
-		Cells: 2, Stack: stack.Options{Binary: binary, Processes: 1, Submitters: 1, BlockTime: 250 * time.Millisecond, SweepEvery: -1, Settings: demo.CellSettings},
+		Cells: 2, Stack: stack.Options{Binary: acceptancetest.Server.Path, Processes: 1, Submitters: 1, BlockTime: 250 * time.Millisecond, SweepEvery: -1, Settings: demo.CellSettings},
 	}))(t)
 	t.Cleanup(func() { check(t, c.Close(), "stop the cells") })
 	var out bytes.Buffer

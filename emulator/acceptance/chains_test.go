@@ -115,8 +115,6 @@ func TestChainsOffServesNoOther(t *testing.T) {
 	} {
 		b.call(t, c.account, http.MethodPost, path, c.body).want("POST "+path+" for another chain", c.status, c.says)
 	}
-	if status, _ := b.post(t, transfer(s, "a")); status != http.StatusAccepted {
-		t.Errorf("post for %s: got %d, want 202", s, status)
-	}
+	b.wantPost(t, "post for "+string(s), transfer(s, "a"), http.StatusAccepted)
 	b.await(t, s, txmanager.Confirmed, 1)
 }

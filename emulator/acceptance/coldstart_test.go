@@ -34,7 +34,7 @@ func TestStartupProbeWaitsForTheDatabase(t *testing.T) {
 	nowhere := *database
 	nowhere.Host = "127.0.0.1:1"
 
-	late, never := b.startAside(t, map[string]string{"FENCEPOST_DATABASE_URL": database.String()}), b.startAside(t, map[string]string{"FENCEPOST_DATABASE_URL": nowhere.String()})
+	late, never := b.Aside(t, map[string]string{"FENCEPOST_DATABASE_URL": database.String()}), b.Aside(t, map[string]string{"FENCEPOST_DATABASE_URL": nowhere.String()})
 	began := time.Now()
 	appeared := make(chan *pgproxy.Proxy, 1)
 	time.AfterFunc(databaseAway, func() {
@@ -56,13 +56,6 @@ func TestStartupProbeWaitsForTheDatabase(t *testing.T) {
 	if proxy := <-appeared; proxy != nil {
 		proxy.Close()
 	}
-}
-
-func (b bench) startAside(t testing.TB, settings map[string]string) *processes.Process {
-	t.Helper()
-	p := must(b.StartAside(b.ctx, settings))(t)
-	t.Cleanup(func() { _ = p.Kill() })
-	return p
 }
 
 // passes probes the process as Cloud Run does and returns the time since began at which a probe passed,
@@ -110,7 +103,7 @@ func (b bench) coldStart(t testing.TB, target string) time.Duration {
 	t.Helper()
 	token := must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t)
 	began := time.Now()
-	p := b.startAside(t, map[string]string{"FUNCTION_TARGET": target})
+	p := b.Aside(t, map[string]string{"FUNCTION_TARGET": target})
 	status, answer, err := stack.CallWith(b.ctx, token, http.MethodGet, "http://"+p.Addr()+"/api/v1/tx/00000000-0000-7000-8000-000000000000", nil)
 	took := time.Since(began)
 	if err != nil || status != http.StatusNotFound {

@@ -107,9 +107,7 @@ func TestCloudTasksOutOfReachAtCreate(t *testing.T) {
 	b := setup(t, stack.Options{Settings: quick})
 	b.Tasks.SetFaults(cloudtasks.Faults{Unavailable: true})
 	for _, s := range b.Submitters() {
-		if status, _ := b.post(t, transfer(s, "safe")); status != http.StatusAccepted {
-			t.Errorf("create without Cloud Tasks: got %d, want 202", status)
-		}
+		b.wantPost(t, "create without Cloud Tasks", transfer(s, "safe"), http.StatusAccepted)
 	}
 	b.overdue(t, 2)
 	for queue, q := range b.Tasks.Stats() {

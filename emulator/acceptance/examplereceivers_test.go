@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -30,7 +31,7 @@ type exampleReceiver struct {
 	command, environment []string
 	address              string
 	held                 net.Listener // occupies the address until the first start
-	out                  *lockedText
+	out                  *acceptancetest.Log
 	kill                 func() // nil: it never started
 }
 

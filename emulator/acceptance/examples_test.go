@@ -140,7 +140,7 @@ func reserveReceivers(t *testing.T, commands map[string][]string) map[string]*ex
 	all := make(map[string]*exampleReceiver)
 	for name, command := range commands {
 		held := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-		r := &exampleReceiver{command: command, held: held, address: held.Addr().String(), out: new(lockedText)}
+		r := &exampleReceiver{command: command, held: held, address: held.Addr().String(), out: new(acceptancetest.Log)}
 		r.environment = append(os.Environ(), "LISTEN="+r.address, "STORE="+filepath.Join(t.TempDir(), name),
 			"WEBHOOK_SECRETS="+hookSecret+","+nextSecret) // two at once
 		all[name] = r

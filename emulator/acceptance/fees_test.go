@@ -1,13 +1,9 @@
 package acceptance
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
-	"io"
 	"math/big"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -15,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -79,13 +76,13 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 func TestBalancesRefusedCostNoSweep(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Processes: 1, Settings: map[string]string{"FENCEPOST_TELEMETRY_BALANCES": "1"}})
-	node := must(url.Parse(b.Chain.URL()))(t)
-	refusing := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		body, _ := io.ReadAll(r.In.Body)
-		r.Out.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte("eth_getBalance"), []byte("eth_notBalance"))))
-		r.SetURL(node)
+	refusing := chaintest.NewProxy(t, b.Chain.URL())
+	refusing.Set(chaintest.Fault{Answer: func(call chaintest.Call, _ json.RawMessage) map[string]any {
+		if call.Method == "eth_getBalance" {
+			return chaintest.NodeError("the method is not available")
+		}
+		return nil
 	}})
-	t.Cleanup(refusing.Close)
 	must(b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": refusing.URL}))(t)
 	b.until(t, "never told", func() bool { // either process can serve it
 		check(t, b.RunSweep(b.ctx))

@@ -19,7 +19,7 @@ import (
 
 // payrollServer builds the functions with the payroll's handlers, once.
 var payrollServer = sync.OnceValues(func() (string, error) {
-	return stack.BuildProgram(context.Background(), filepath.Dir(binary), "emulator/acceptance/payroll/server", acceptancetest.RaceFlags...)
+	return stack.BuildProgram(context.Background(), filepath.Dir(acceptancetest.Server.Path), "emulator/acceptance/payroll/server", acceptancetest.RaceFlags...)
 })
 
 // withPayroll returns o for functions with the payroll compiled in.
@@ -80,11 +80,8 @@ func TestH13TimeOutNeverRecyclesANonce(t *testing.T) {
 	slow := b.pay(t, app, s, "slow", "hangs")
 	next := b.postUntilAnswered(t, transfer(s, "next"))
 	b.ends(t, map[txmanager.Submitter]int{s: 2})
-	_, first := b.ask(t, stack.OperatorAccount, slow)
-	_, second := b.ask(t, stack.OperatorAccount, next)
-	if first.Nonce == nil || *first.Nonce != 0 || *first.SubState != "PLACEHOLDER" || second.Nonce == nil || *second.Nonce != 1 {
-		t.Errorf("nonces: got %v of the one that timed out and %v of the next, want 0, by a placeholder, and 1", first.Nonce, second.Nonce)
-	}
+	b.wantFate(t, "the one that timed out", slow, "FAILED/PLACEHOLDER", 0)
+	b.wantFate(t, "the next", next, "CONFIRMED", 1)
 }
 
 // A request whose handler no process has gets no nonce. It waits in the queue with the reason, and

@@ -25,7 +25,7 @@ import (
 
 // ownerProgram builds the program that reserves nonces, once.
 var ownerProgram = sync.OnceValues(func() (string, error) {
-	return stack.BuildProgram(context.Background(), filepath.Dir(binary), "emulator/acceptance/owner", acceptancetest.RaceFlags...)
+	return stack.BuildProgram(context.Background(), filepath.Dir(acceptancetest.Server.Path), "emulator/acceptance/owner", acceptancetest.RaceFlags...)
 })
 
 // withHooks returns settings with the hooks on and a time-out that is longer than a test.

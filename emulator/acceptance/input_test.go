@@ -85,9 +85,7 @@ func TestBadInput(t *testing.T) {
 		b.wantProblem(t, status, header, answer, problem{405, "METHOD_NOT_ALLOWED", ""})
 	})
 	t.Run("a changed payload under a known requestId", func(t *testing.T) {
-		if status, _ := b.post(t, transfer(b.Submitters()[1], "mine")); status != http.StatusAccepted {
-			t.Fatalf("post: got %d", status)
-		}
+		b.wantPost(t, "post", transfer(b.Submitters()[1], "mine"), http.StatusAccepted)
 		changed := transfer(b.Submitters()[1], "mine")
 		changed["payload"].(map[string]any)["value"] = "2"
 		b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", changed).want("another payload", http.StatusConflict, `"REQUEST_ID_CONFLICT"`)

@@ -3,12 +3,12 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -16,20 +16,7 @@ import (
 
 // quick makes a dead holder's lease expire in two seconds. It also resends unanswered transactions
 // soon and without limit, so that nothing is STUCK while no block comes, even on a slow machine.
-var quick = map[string]string{
-	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
-	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
-	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
-	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000", "FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_HANDLERS_TIMEOUT": "900ms",
-}
-
-func withSettings(all ...map[string]string) map[string]string {
-	sum := make(map[string]string)
-	for _, m := range all {
-		maps.Copy(sum, m)
-	}
-	return sum
-}
+var quick = withSettings(acceptancetest.Quick, map[string]string{"FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000", "FENCEPOST_HANDLERS_TIMEOUT": "900ms"})
 
 // postUntilAnswered repeats a post, as a caller does that gets no answer.
 func (b bench) postUntilAnswered(t *testing.T, intent map[string]any) (txID string) {

@@ -1,14 +1,12 @@
 package acceptance
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,24 +22,7 @@ import (
 type local struct {
 	program string
 	folder  string // of the shell that runs commands; "": the test's
-	out     lockedText
-}
-
-type lockedText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	out     acceptancetest.Log
 }
 
 // localSettings are given by --set. Each differs from its default.
@@ -55,7 +36,7 @@ func startLocal(t *testing.T, args ...string) *local {
 		args = append(args, "--set", variable+"="+value)
 	}
 	core := must(ubscore.Build(t.Context(), t.TempDir()))(t)
-	l.start(t, exec.Command(l.program, append(args, "--server", binary, "--core", core, "--control", "127.0.0.1:0")...))
+	l.start(t, exec.Command(l.program, append(args, "--server", acceptancetest.Server.Path, "--core", core, "--control", "127.0.0.1:0")...))
 	return l
 }
 
@@ -153,7 +134,7 @@ func (l *local) drill(t *testing.T, args ...string) *exec.Cmd {
 // other drill runs.
 func (l *local) decideAsOperator(t *testing.T, folder string) {
 	t.Helper()
-	var out lockedText
+	var out acceptancetest.Log
 	c := l.drill(t, "stuck")
 	c.Stdout, c.Stderr = &out, &out
 	check(t, c.Start())

@@ -20,11 +20,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// binary is the function server, built once for all tests.
-var binary string
-
 func TestMain(m *testing.M) {
-	acceptancetest.Main(m, "emulator/acceptance", func(bool) error { return nil }, acceptancetest.Program{Path: &binary, Build: stack.Build})
+	acceptancetest.Main(m, "emulator/acceptance", func(bool) error { return nil }, acceptancetest.Server)
 }
 
 var (
@@ -33,6 +30,8 @@ var (
 	parallel = acceptancetest.Parallel
 	same     = checks.Same
 	says     = acceptancetest.Says
+
+	withSettings = acceptancetest.Settings
 )
 
 func must[T any](v T, err error) func(testing.TB) T { return acceptancetest.Must(v, err) }
@@ -66,7 +65,7 @@ func (b bench) Submitters() []txmanager.Submitter {
 // setup starts a stack for t with few submitters, two processes and quick blocks. Only the test runs the sweep.
 func setup(t testing.TB, o stack.Options) bench {
 	t.Helper()
-	o.Binary, o.BlockTime, o.SweepEvery = cmp.Or(o.Binary, binary), cmp.Or(o.BlockTime, 250*time.Millisecond), cmp.Or(o.SweepEvery, -1)
+	o.BlockTime, o.SweepEvery = cmp.Or(o.BlockTime, 250*time.Millisecond), cmp.Or(o.SweepEvery, -1)
 	o.Submitters, o.Processes = cmp.Or(o.Submitters, 2), cmp.Or(o.Processes, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)
 	t.Cleanup(cancel)
@@ -90,6 +89,14 @@ func (b bench) post(t *testing.T, intent map[string]any) (status int, txID strin
 		check(t, json.Unmarshal([]byte(a.text), &body), a.text)
 	}
 	return a.status, body.TxID
+}
+
+// wantPost posts the intent, and checks the answer's status, and its txId if one is given.
+func (b bench) wantPost(t *testing.T, what string, intent map[string]any, status int, known ...string) {
+	t.Helper()
+	if got, txID := b.post(t, intent); got != status || len(known) > 0 && txID != known[0] {
+		t.Errorf("%s: got %d %s, want %d %v", what, got, txID, status, known)
+	}
 }
 
 // inFlight stops mining, posts the intent, and waits until it is sent.

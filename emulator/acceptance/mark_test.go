@@ -59,13 +59,12 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	if second := b.marked(t); second.Generation != first.Generation && second.At.Minute() == first.At.Minute() {
 		t.Errorf("two sweeps in one minute: got the marks %+v and %+v, want one", first, second)
 	}
-	b.backUp(t)
-	b.DB.Reset() // its connections were cut
+	b.BackUp(t)
 	_, lost := b.postUntilNew(t, transfer(s, "lost"))
 	b.confirmed(t, lost)
 	b.sweepWritesAMark(t)
 	current := b.marked(t)
-	b.putBack(t)
+	b.PutBack(t)
 
 	b.until(t, "the backup was never noticed", func() bool { // until a sweep gets an uncut connection
 		_ = b.RunSweep(b.ctx)
@@ -169,8 +168,8 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	must(mover().Expect(b.ctx, said))(t)
 	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(used, "meanwhile")).want("create while a move is expected", http.StatusServiceUnavailable, "MOVE_EXPECTED")
 	b.useTheKey(t, 1, 1)
-	b.backUp(t)
-	b.putBack(t)
+	b.BackUp(t)
+	b.PutBack(t)
 	must(b.DB.Exec(b.ctx, `update database_identity set system_identifier = 1`))(t)
 	must(b.DB.Exec(b.ctx, `update database_move set from_system = 1`))(t)
 	check(t, mover().Confirm(b.ctx, said), "confirm-move")

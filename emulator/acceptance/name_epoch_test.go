@@ -28,20 +28,17 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 			b := setup(t, stack.Options{Window: window, Submitters: 1, Processes: 2, BlockTime: 100 * time.Millisecond,
 				Settings: map[string]string{crash.Variable: folder}})
 			s := b.Submitters()[0]
-			b.backUp(t)
+			b.BackUp(t)
 			for i := range lost {
 				b.postUntilAnswered(t, worth(s, fmt.Sprintf("lost-%d", i), 5000+i))
 			}
 			b.await(t, s, txmanager.Confirmed, lost)
 			epoch := b.epochOfTheDatabase(t)
 			b.useUpNames(t, s, epoch)
-			b.putBack(t)
+			b.PutBack(t)
 
 			held, answered := b.heldUpCreate(t, folder, worth(s, "held up", 4000))
-			b.until(t, "the account never came into PROTECT", func() bool {
-				return b.RunSweep(b.ctx) == nil && b.count(`select count(*) from protect_incident where submitter = $1 and closed_at is null`, s) == 1
-			})
-			incident := b.inProtect(t, s)
+			incident := b.sweptIntoProtect(t, s)
 			b.mine(t, 70)
 			none := map[string]string{} // the node can have pruned the first of them: see [txmanager.ErrPruned]
 			for n := range lost {

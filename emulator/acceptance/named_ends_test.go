@@ -79,9 +79,7 @@ func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 			if status, c := b.cancel(t, id); status != http.StatusOK || c != (cancelled{"EXECUTED", "FAILED", "REVERTED"}) {
 				t.Errorf("cancel: got %d %+v, want EXECUTED of FAILED/REVERTED", status, c)
 			}
-			if status, again := b.post(t, here); status != http.StatusOK || again != id {
-				t.Errorf("posted again: got %d %s, want 200 %s", status, again, id)
-			}
+			b.wantPost(t, "posted again", here, http.StatusOK, id)
 			b.wantLostIsAnswered(t, stack.CallerAccount, lost, done.Named[1].TxHash.String(), "FAILED", "REVERTED")
 			b.allEnded(t)
 			var last event

@@ -227,9 +227,7 @@ func TestManyLostNoncesAreShownAndMatched(t *testing.T) {
 			}
 			for _, i := range []int{75, 90, 104} {
 				b.wantRecorded(t, ids[i])
-				if status, id := b.post(t, order(i)); status != http.StatusOK || id != ids[i] {
-					t.Errorf("many-%d, posted again: got %d %s, want 200 %s", i, status, id, ids[i])
-				}
+				b.wantPost(t, fmt.Sprintf("many-%d, posted again", i), order(i), http.StatusOK, ids[i])
 			}
 			if named == lost {
 				for _, i := range []int{0, 50, 74} {

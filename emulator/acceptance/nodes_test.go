@@ -190,9 +190,7 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	b.wantState(t, "the intent after it", id, "PROTECT")
 	b.Nodes[2].SetFaults(rpcproxy.Faults{})
 	b.released(t, s, "", resync)
-	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "FAILED" || *r.SubState != "DISPLACED" {
-		t.Errorf("the intent: got %s, want FAILED/DISPLACED", r.State)
-	}
+	b.wantFate(t, "the intent", id, "FAILED/DISPLACED", 0)
 }
 
 // A reservation queries the chain by the same rules. The fork of the first node, on which the key was

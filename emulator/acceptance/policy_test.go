@@ -128,12 +128,8 @@ func TestPolicyOfABatchOverHTTP(t *testing.T) {
 		pays("d", "2", cafe0), pays("e", "1", cafe0), pays("a", "3", cafe0)}
 	want := "202, 403 POLICY_REFUSED payload.value, 403 POLICY_REFUSED payload.to, 429 DAILY_AMOUNT_EXCEEDED payload.value later, 202, 200"
 	for range 2 {
-		results, ok := b.postBatch(t, batch...)
-		if !ok {
-			t.Fatal("the batch was not answered")
-		}
 		var said []string
-		for _, r := range results {
+		for _, r := range b.mustBatch(t, batch...) {
 			later := ""
 			if r.RetryAfterSeconds > 0 {
 				later = "later"

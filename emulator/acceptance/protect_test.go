@@ -88,9 +88,7 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	_, waiting := b.post(t, transfer(s, "waiting"))
 	incident := b.inProtect(t, s, `"expectedNonce": 0`, `"latestCount": 1`, `"node"`, `"consumingTx"`, `"why": "AHEAD"`)
 	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "refused")).want("a new intent in PROTECT", http.StatusConflict, `"SUBMITTER_PROTECTED"`)
-	if status, id := b.post(t, transfer(s, "waiting")); status != http.StatusOK || id != waiting { // H16
-		t.Errorf("what is stored, posted again: got %d %s, want 200 %s", status, id, waiting)
-	}
+	b.wantPost(t, "what is stored, posted again", transfer(s, "waiting"), http.StatusOK, waiting) // H16
 	same(t, "mined (the foreign one alone)", b.mined(t, s), []uint64{0})
 
 	b.mine(t, 70) // the foreign transaction is finalized
@@ -134,9 +132,7 @@ func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
 	b.await(t, s, txmanager.Protect, 1)
 	b.mine(t, 70)
 	b.released(t, s, "", map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"})
-	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "FAILED" || *r.SubState != "DISPLACED" || *r.Nonce != 0 {
-		t.Errorf("the intent: got %s, want FAILED/DISPLACED with nonce 0 kept", r.State)
-	}
+	b.wantFate(t, "the intent, which keeps its nonce", id, "FAILED/DISPLACED", 0)
 	b.post(t, transfer(s, "again"))
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.wantContiguous(t, s, 2)

@@ -6,23 +6,17 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/common/hexutil"
-
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func (b bench) raw(t *testing.T, txID, kind string) []byte {
 	t.Helper()
-	var text string
-	if err := b.DB.QueryRow(b.ctx, `
-		select '0x' || encode(d.bytes, 'hex')
+	return value[[]byte](t, b, `
+		select d.bytes
 		  from tx_version v
 		  join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
-		 where v.tx_id = $1 and v.kind = $2`, txID, kind).Scan(&text); err != nil {
-		t.Fatalf("bytes of %s of %s: %v", kind, txID, err)
-	}
-	return must(hexutil.Decode(text))(t)
+		 where v.tx_id = $1 and v.kind = $2`, txID, kind)
 }
 
 // wantEnd checks how a transaction ended, and by which of its versions.
@@ -115,16 +109,7 @@ func (b bench) elsewhere(t *testing.T, blocks []string) {
 // noBlockOf checks that no list still has a replaced block.
 func (b bench) noBlockOf(t *testing.T, blocks []string) {
 	t.Helper()
-	if kept := intersection(b.blocks(t), blocks); len(kept) > 0 {
+	if kept := slices.DeleteFunc(b.blocks(t), func(block string) bool { return !slices.Contains(blocks, block) }); len(kept) > 0 {
 		t.Errorf("replaced blocks in the lists of confirming blocks: got %v, want none", kept)
 	}
-}
-
-func intersection(a, b []string) (both []string) {
-	for _, x := range a {
-		if slices.Contains(b, x) {
-			both = append(both, x)
-		}
-	}
-	return both
 }

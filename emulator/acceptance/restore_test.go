@@ -3,55 +3,20 @@ package acceptance
 import (
 	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// asOwner runs statements outside the stack's database, whose name is LIVE in them.
-func (b bench) asOwner(t *testing.T, statements ...string) {
-	t.Helper()
-	u := must(url.Parse(b.Database))(t)
-	name := strings.Trim(u.Path, "/")
-	u.Path = "/postgres"
-	conn := must(pgx.Connect(b.ctx, u.String()))(t)
-	defer conn.Close(b.ctx)
-	for _, s := range statements {
-		s = strings.ReplaceAll(s, "LIVE", name)
-		must(conn.Exec(b.ctx, s))(t)
-	}
-}
-
-const endSessions = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
-
-// backUp copies the database in its present state.
-func (b bench) backUp(t *testing.T) {
-	t.Helper()
-	b.asOwner(t, `alter database "LIVE" allow_connections false`, endSessions, `create database "LIVE_backup" template "LIVE"`,
-		`alter database "LIVE" allow_connections true`)
-	t.Cleanup(func() { b.DB.Reset() })
-}
-
-// putBack replaces the database by the backup.
-func (b bench) putBack(t *testing.T) {
-	t.Helper()
-	b.asOwner(t, `alter database "LIVE" allow_connections false`, endSessions, `alter database "LIVE" rename to "LIVE_lost"`,
-		`alter database "LIVE_backup" rename to "LIVE"`, `alter database "LIVE" allow_connections true`)
-	b.DB.Reset()
-}
-
 // restore replaces the database by the backup and marks it with the migration job, as the runbook does
 // for an unnoticed restore.
 func (b bench) restore(t *testing.T) {
 	t.Helper()
-	b.putBack(t)
+	b.PutBack(t)
 	check(t, migrations.Distrust(b.ctx, b.Database, "restored"))
 }
 
@@ -75,12 +40,6 @@ func worth(s txmanager.Submitter, requestID string, wei int) map[string]any {
 	in := transfer(s, requestID)
 	in["payload"].(map[string]any)["value"] = fmt.Sprint(wei)
 	return in
-}
-
-// timesMined counts the chain's transactions of that value to the tests' recipient.
-func (b bench) timesMined(t *testing.T, wei int64) int {
-	t.Helper()
-	return b.minedWorth(t)[wei]
 }
 
 // minedWorth counts the chain's transactions to the tests' recipient, by value.
@@ -113,7 +72,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	_, wanted := b.post(t, worth(still, "wanted", 103))
 	_, letGo := b.post(t, worth(still, "let go", 104))
 	_, unwanted := b.post(t, worth(still, "not wanted", 105))
-	b.backUp(t)
+	b.BackUp(t)
 
 	_, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+gone+"/cancel", nil)
 	says(t, "cancel after the backup", text, `"CANCELLED"`)
@@ -166,9 +125,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 		t.Errorf("the lost request, matched: got %+v, want CONFIRMED/RECORDED", r)
 	}
 
-	if status, id := b.post(t, worth(still, "wanted", 103)); status != http.StatusOK || id != wanted {
-		t.Errorf("posted again: got %d %s, want 200 and its txId", status, id)
-	}
+	b.wantPost(t, "posted again", worth(still, "wanted", 103), http.StatusOK, wanted)
 	b.confirmed(t, wanted)
 	b.operates(t, "/admin/v1/tx/"+letGo+"/proceed", reason)
 	b.confirmed(t, letGo)
@@ -178,11 +135,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 	check(t, b.RunSweep(b.ctx))
 	_, last := b.post(t, worth(still, "last", 108)) // nothing before it in the queue is left
 	b.confirmed(t, last)
-	for wei, want := range map[int64]int{100: 2, 101: 0, 102: 1, 103: 1, 104: 1, 105: 0, 106: 1, 107: 1, 108: 1} {
-		if got := b.timesMined(t, wei); got != want {
-			t.Errorf("the intent of %d wei: got it on the chain %d times, want %d", wei, got, want)
-		}
-	}
+	same(t, "how often the chain has the intent of so many wei", b.minedWorth(t), map[int64]int{100: 2, 102: 1, 103: 1, 104: 1, 106: 1, 107: 1, 108: 1})
 }
 
 func (b bench) confirmed(t *testing.T, txID string) {

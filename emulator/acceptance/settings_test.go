@@ -11,6 +11,7 @@ import (
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
@@ -89,7 +90,7 @@ func TestEmulatorRefusesInvalidSettings(t *testing.T) {
 		"nonce.strict.enabled=false":          {"FENCEPOST_NONCE_MAX_IN_FLIGHT": "7"},
 		"FENCEPOST_TASKS_QUEUE_SHARDS=\"no\"": {"FENCEPOST_TASKS_QUEUE_SHARDS": "no"},
 	} {
-		s, err := stack.Start(t.Context(), stack.Options{Binary: binary, Processes: 1, Submitters: 1, Settings: settings})
+		s, err := stack.Start(t.Context(), stack.Options{Binary: acceptancetest.Server.Path, Processes: 1, Submitters: 1, Settings: settings})
 		if err == nil {
 			check(t, s.Close())
 		}

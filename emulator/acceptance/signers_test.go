@@ -247,10 +247,6 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Signer: stack.SignerKMS})
 	s := b.Submitters()[0]
-	move := func(of txmanager.Submitter, to, reason string) (status int, answer string) {
-		t.Helper()
-		return b.moveKey(t, of, to, reason)
-	}
 	to := b.KMS.Import(s.Address().String(), "moved")
 	other := "kms:" + kms.Version(b.Submitters()[1].Address().String())
 	for _, c := range []struct {
@@ -263,19 +259,19 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 		{s, "kms:" + to, " ", http.StatusBadRequest},
 		{eip155.NewSubmitter(b.Chain.ChainID(), eip155.Address([20]byte{0xba, 0xd0})), "kms:" + to, "nobody", http.StatusNotFound},
 	} {
-		if status, answer := move(c.of, c.to, c.reason); status != c.status {
+		if status, answer := b.moveKey(t, c.of, c.to, c.reason); status != c.status {
 			t.Errorf("%s to %s: got %d %s, want %d", c.of, c.to, status, answer, c.status)
 		}
 	}
 	b.KMS.SetFault(kms.Unavailable)
-	if status, answer := move(s, "kms:"+to, "KMS is away"); status != http.StatusServiceUnavailable {
+	if status, answer := b.moveKey(t, s, "kms:"+to, "KMS is away"); status != http.StatusServiceUnavailable {
 		t.Errorf("KMS is away: got %d %s, want 503", status, answer)
 	}
 	b.KMS.SetFault(kms.None)
 	b.wantCount(t, "changes", 0, `select count(*) from submitter_change where action = 'SIGNER'`)
 	b.postUntilAnswered(t, transfer(s, "before"))
 	for range 2 {
-		if status, answer := move(s, "kms:"+to, "a key ring of its own"); status != http.StatusOK || !strings.Contains(answer, to) {
+		if status, answer := b.moveKey(t, s, "kms:"+to, "a key ring of its own"); status != http.StatusOK || !strings.Contains(answer, to) {
 			t.Fatalf("got %d %s, want 200 and the new signer", status, answer)
 		}
 	}

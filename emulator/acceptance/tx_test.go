@@ -100,9 +100,7 @@ func (b bench) createTogether(t *testing.T, s txmanager.Submitter, n int) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if status, _ := b.post(t, transfer(s, fmt.Sprintf("r-%d", i))); status != http.StatusAccepted {
-				t.Errorf("create %d: got status %d, want 202", i, status)
-			}
+			b.wantPost(t, fmt.Sprint("create ", i), transfer(s, fmt.Sprintf("r-%d", i)), http.StatusAccepted)
 		})
 	}
 	wg.Wait()
@@ -116,9 +114,7 @@ func TestTX003ContiguousOnChain(t *testing.T) {
 	b := setup(t, stack.Options{})
 	for i := range n {
 		for _, s := range b.Submitters() {
-			if status, _ := b.post(t, transfer(s, fmt.Sprintf("r-%d", i))); status != http.StatusAccepted {
-				t.Fatalf("create %d: got status %d, want 202", i, status)
-			}
+			b.wantPost(t, fmt.Sprint("create ", i), transfer(s, fmt.Sprintf("r-%d", i)), http.StatusAccepted)
 		}
 	}
 	for _, s := range b.Submitters() {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client/typescripttest"
 )
@@ -82,10 +83,10 @@ func node(ctx context.Context, folder string, environment []string, args ...stri
 }
 
 // start runs a program in the folder until the end of t, and returns what it prints.
-func start(t *testing.T, environment []string, folder, program string, args ...string) *lockedText {
+func start(t *testing.T, environment []string, folder, program string, args ...string) *acceptancetest.Log {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	out := new(lockedText)
+	out := new(acceptancetest.Log)
 	c := exec.CommandContext(ctx, program, args...)
 	c.Dir, c.Env = folder, environment
 	c.Stdout, c.Stderr = out, out

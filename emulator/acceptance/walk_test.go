@@ -53,7 +53,7 @@ func TestWalkByTheAPIAlone(t *testing.T) {
 	t.Cleanup(cancel)
 	hook := startReceiver(t)
 	d := acceptancetest.StartFor(ctx, t, stack.Options{
-		Binary: binary, Signer: stack.SignerKMS, Submitters: 1, BlockTime: 250 * time.Millisecond, SweepEvery: 2 * time.Second, RPCProxy: true, Transfers: true, Core: stack.CoreOptions{Binary: must(ubscore.Build(t.Context(), t.TempDir()))(t)},
+		Binary: acceptancetest.Server.Path, Signer: stack.SignerKMS, Submitters: 1, BlockTime: 250 * time.Millisecond, SweepEvery: 2 * time.Second, RPCProxy: true, Transfers: true, Core: stack.CoreOptions{Binary: must(ubscore.Build(t.Context(), t.TempDir()))(t)},
 		Settings: withSettings(quick, map[string]string{
 			"FENCEPOST_NONCE_STRICT_ENABLED": "false", "FENCEPOST_TELEMETRY_BALANCES": "3", "FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms",
 			"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + hook.url, "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret,

@@ -4,10 +4,13 @@ package acceptancetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -18,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/shared/runbooks"
@@ -28,19 +32,55 @@ import (
 // Within bounds everything that a test waits for.
 const Within = 8 * time.Minute
 
-// Program is built once for all tests of a package.
+// Quick are settings under which a dead holder's lease expires in two seconds, and what a node did not answer is sent
+// again soon.
+var Quick = map[string]string{
+	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
+	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
+	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s", "FENCEPOST_SWEEP_GRACE": "2s",
+}
+
+// QuickTransfers are settings under which the sweep finds lost work of transfers within seconds.
+var QuickTransfers = map[string]string{
+	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
+	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
+}
+
+// Settings returns all of the settings. Of one that is there twice it has the last value.
+func Settings(all ...map[string]string) map[string]string {
+	sum := make(map[string]string)
+	for _, m := range all {
+		maps.Copy(sum, m)
+	}
+	return sum
+}
+
+// Program is built once for all tests of a package, by [Main].
 type Program struct {
-	Path  *string
-	Build func(ctx context.Context, folder string, flags ...string) (path string, err error)
+	Path  string
+	build func(ctx context.Context, folder string, flags ...string) (path string, err error)
+}
+
+// Server and Core are the function server and the trading core. A deployment runs those that Main has built.
+var (
+	Server = &Program{build: stack.Build}
+	Core   = &Program{build: ubscore.Build}
+)
+
+// NewProgram returns the program of a folder of the module.
+func NewProgram(of string) *Program {
+	return &Program{build: func(ctx context.Context, folder string, flags ...string) (string, error) {
+		return stack.BuildProgram(ctx, folder, of, flags...)
+	}}
 }
 
 // Main builds the programs, runs the tests of the package in the folder, and exits. It fails also by
 // the error of end, by a race in a process, and by a call of a runbook that no test made.
-func Main(m *testing.M, folder string, end func(passed bool) error, programs ...Program) {
+func Main(m *testing.M, folder string, end func(passed bool) error, programs ...*Program) {
 	built, err := os.MkdirTemp("", "fencepost-acceptance-")
 	for _, p := range programs {
 		if err == nil {
-			*p.Path, err = p.Build(context.Background(), built, RaceFlags...)
+			p.Path, err = p.build(context.Background(), built, RaceFlags...)
 		}
 	}
 	code := 1
@@ -88,6 +128,7 @@ func Start(ctx context.Context, o stack.Options) (_ *Deployment, err error) {
 		return next
 	}
 	o.Output = d.Log
+	o.Binary, o.Core.Binary = cmp.Or(o.Binary, Server.Path), cmp.Or(o.Core.Binary, Core.Path)
 	if d.Stack, err = stack.Start(ctx, o); err != nil {
 		return nil, err
 	}
@@ -153,6 +194,13 @@ func (l *Log) Has(text string) bool {
 	return bytes.Contains(l.text, []byte(text))
 }
 
+// String returns the whole log.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
 // Lines returns the lines that contain all of the texts.
 func (l *Log) Lines(texts ...string) (found []string) {
 	l.mu.Lock()
@@ -171,10 +219,9 @@ next:
 
 // End returns the end of the log, for a test that failed.
 func (l *Log) End() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	const most = 40_000
-	return fmt.Sprintf("the processes' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
+	text := l.String()
+	return fmt.Sprintf("the processes' log, its end:\n%s", text[max(0, len(text)-most):])
 }
 
 // Wait waits for the condition until ctx ends. It asks less often as time goes on: each question costs time of the tests
@@ -234,6 +281,55 @@ func Parallel(t *testing.T, name string, test func(t *testing.T)) {
 		t.Parallel()
 		test(t)
 	})
+}
+
+// AtEnd calls f at the end of t, if t has passed by then.
+func AtEnd(t testing.TB, f func()) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			f()
+		}
+	})
+}
+
+// Await waits until the query's only value is true. A query that fails is repeated.
+func (d *Deployment) Await(t testing.TB, what, query string, args ...any) {
+	t.Helper()
+	Poll(t, what, func() bool {
+		var met bool
+		return d.DB.QueryRow(context.Background(), query, args...).Scan(&met) == nil && met
+	})
+}
+
+// BackUp copies the database in its present state. It ends all connections to the database.
+func (d *Deployment) BackUp(t testing.TB) {
+	t.Helper()
+	d.behindClosedDoors(t, `create database "LIVE_backup" template "LIVE"`)
+}
+
+// PutBack replaces the database by the backup. It ends all connections to the database.
+func (d *Deployment) PutBack(t testing.TB) {
+	t.Helper()
+	d.behindClosedDoors(t, `alter database "LIVE" rename to "LIVE_lost"`, `alter database "LIVE_backup" rename to "LIVE"`)
+}
+
+// behindClosedDoors runs statements while nobody can connect to the database, whose name is LIVE in them.
+func (d *Deployment) behindClosedDoors(t testing.TB, statements ...string) {
+	t.Helper()
+	ctx := context.Background()
+	u := Must(url.Parse(d.Database))(t)
+	name := strings.Trim(u.Path, "/")
+	u.Path = "/postgres"
+	conn := Must(pgx.Connect(ctx, u.String()))(t)
+	defer conn.Close(ctx)
+	all := append([]string{
+		`alter database "LIVE" allow_connections false`,
+		`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`,
+	}, statements...)
+	for _, s := range append(all, `alter database "LIVE" allow_connections true`) {
+		Must(conn.Exec(ctx, strings.ReplaceAll(s, "LIVE", name)))(t)
+	}
+	d.DB.Reset()
 }
 
 // Rows returns the rows of a query of one column.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -88,11 +87,16 @@ func (d *Deployment) Armed(t testing.TB, point, action string, settings map[stri
 	t.Helper()
 	folder := t.TempDir()
 	Check(t, crash.Arm(folder, point, 1, action))
-	all := map[string]string{crash.Variable: folder}
-	maps.Copy(all, settings)
-	p = Must(d.StartAside(context.Background(), all))(t)
-	t.Cleanup(func() { _ = p.Kill() })
+	p = d.Aside(t, Settings(map[string]string{crash.Variable: folder}, settings))
 	return p, func() bool { return crash.Hit(folder, point) }
+}
+
+// Aside starts a process that gets no routed requests.
+func (d *Deployment) Aside(t testing.TB, settings map[string]string) *processes.Process {
+	t.Helper()
+	p := Must(d.StartAside(context.Background(), settings))(t)
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
 }
 
 // Died waits until the process has exited at the point.
@@ -107,6 +111,12 @@ func Died(t testing.TB, p *processes.Process, hit func() bool, point string) {
 		t.Fatalf("the process ended by %v, want by reaching %s", p.Err(), point)
 	}
 }
+
+// The histories of transfers that end COMMITTED and ROLLED_BACK.
+var (
+	Happy    = []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Committed}
+	Rollback = []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Compensating, transfer.RolledBack}
+)
 
 // User is a user of T alone, with separate accounts.
 type User struct {
@@ -301,11 +311,7 @@ func (u *User) Checked() {
 // replay repeats every call and every task three times, late, and changes nothing in the picture.
 func (u *User) End(picture func() []string, replay func()) {
 	u.T.Helper()
-	Poll(u.T, fmt.Sprintf("every transfer of user %d has ended", u.ID), func() bool {
-		var open int
-		err := u.on.DB.QueryRow(u.Ctx, `select count(*) from transfers_tb where user_id = $1 and open`, u.ID).Scan(&open)
-		return err == nil && open == 0
-	})
+	u.on.Await(u.T, fmt.Sprintf("every transfer of user %d has ended", u.ID), `select not exists (select from transfers_tb where user_id = $1 and open)`, u.ID)
 	u.Checked()
 	before := picture()
 	for range 3 {

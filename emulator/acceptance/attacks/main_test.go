@@ -13,19 +13,14 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
-	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
 	checks "github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// binary and core are the function server and the trading core, built once for all tests.
-var binary, core string
-
 func TestMain(m *testing.M) {
-	acceptancetest.Main(m, "emulator/acceptance/attacks", func(bool) error { return nil },
-		acceptancetest.Program{Path: &binary, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build})
+	acceptancetest.Main(m, "emulator/acceptance/attacks", func(bool) error { return nil }, acceptancetest.Server, acceptancetest.Core)
 }
 
 var (
@@ -50,8 +45,7 @@ type deployment struct {
 // setup starts a stack for t: few submitters, quick blocks, and by default no sweep.
 func setup(t *testing.T, o stack.Options) deployment {
 	t.Helper()
-	o.Binary, o.Core.Binary, o.Submitters = binary, core, cmp.Or(o.Submitters, 2)
-	o.BlockTime, o.SweepEvery = cmp.Or(o.BlockTime, 250*time.Millisecond), cmp.Or(o.SweepEvery, -1)
+	o.Submitters, o.BlockTime, o.SweepEvery = cmp.Or(o.Submitters, 2), cmp.Or(o.BlockTime, 250*time.Millisecond), cmp.Or(o.SweepEvery, -1)
 	answers := new(acceptancetest.Log)
 	o.Around = func(next http.Handler) http.Handler { return keep(answers, next) }
 	ctx, cancel := context.WithTimeout(t.Context(), acceptancetest.Within)

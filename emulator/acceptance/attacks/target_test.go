@@ -18,7 +18,7 @@ type target struct {
 // attacked starts a stack for t: two submitters, one process, no sweep.
 func attacked(t testing.TB, o stack.Options) target {
 	t.Helper()
-	o.Binary, o.Processes, o.Submitters, o.SweepEvery, o.BlockTime = binary, 1, 2, -1, time.Second
+	o.Processes, o.Submitters, o.SweepEvery, o.BlockTime = 1, 2, -1, time.Second
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	if _, benchmark := t.(*testing.B); !benchmark {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,15 +36,10 @@ func textsEnding(end string) texts {
 var chosen = textsEnding(planted)
 
 // quick makes the sweep find lost work within seconds, and a payment final within a second.
-var quick = map[string]string{
-	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
-	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
-	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
-	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
-	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s", "FENCEPOST_TRANSFER_RETRY_FIRST": "200ms",
-	"FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8", "FENCEPOST_TELEMETRY_BALANCES": "5",
+var quick = acceptancetest.Settings(acceptancetest.Quick, acceptancetest.QuickTransfers, map[string]string{
+	"FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s", "FENCEPOST_TELEMETRY_BALANCES": "5",
 	"FENCEPOST_HANDLERS_TIMEOUT": "900ms", "FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "900ms", "FENCEPOST_APPROVALS_REQUIRED": "webhooks",
-}
+})
 
 // shopSecret signs the calls of the shop's handler and receiver.
 const shopSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -114,13 +108,12 @@ func startDeployment(ctx context.Context, says texts, blockTime time.Duration) (
 	}()
 	h.shop = httptest.NewServer(shop(says))
 	h.onClose(func() error { h.shop.Close(); return nil })
-	settings := map[string]string{
+	settings := acceptancetest.Settings(quick, map[string]string{
 		"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + h.shop.URL + "/events,books=" + h.shop.URL + "/books", "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret + ",books=" + shopSecret,
 		"FENCEPOST_HANDLERS_URLS": "shop=" + h.shop.URL + "/handler", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret,
-	}
-	maps.Copy(settings, quick)
+	})
 	h.Deployment, err = acceptancetest.Start(ctx, stack.Options{
-		Binary: server, Core: stack.CoreOptions{Binary: core}, Payouts: true, Submitters: 5, Processes: 2, Window: 4, Nodes: 3,
+		Payouts: true, Submitters: 5, Processes: 2, Window: 4, Nodes: 3,
 		BlockTime: blockTime, SweepEvery: time.Second, CheckEvery: -1, Settings: settings, Around: h.count, Console: true,
 	})
 	if err != nil {

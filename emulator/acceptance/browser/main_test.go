@@ -12,21 +12,15 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
-	"github.com/fencepost/fencepost/emulator/fake/ubscore"
-	"github.com/fencepost/fencepost/emulator/stack"
 	checks "github.com/fencepost/fencepost/shared/check"
 )
-
-// server and core are the programs, built once for all tests.
-var server, core string
 
 func TestMain(m *testing.M) {
 	if chromium() == "" && !required {
 		os.Exit(m.Run()) // each test skips: nothing needs to be built
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's: that a killed process answers nothing is what is tested
-	acceptancetest.Main(m, "emulator/acceptance/browser", end,
-		acceptancetest.Program{Path: &server, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build})
+	acceptancetest.Main(m, "emulator/acceptance/browser", end, acceptancetest.Server, acceptancetest.Core)
 }
 
 // passed counts the tests that have passed in the browser.

@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
-	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
 	checks "github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/mark"
@@ -26,16 +25,12 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// server, core and migrate are the programs, built once for all tests.
-var server, core, migrate string
+// migrate is the migration program.
+var migrate = acceptancetest.NewProgram("migrations/migrate")
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's
-	acceptancetest.Main(m, "emulator/acceptance/moves", func(bool) error { return nil },
-		acceptancetest.Program{Path: &server, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build},
-		acceptancetest.Program{Path: &migrate, Build: func(ctx context.Context, folder string, flags ...string) (string, error) {
-			return stack.BuildProgram(ctx, folder, "migrations/migrate", flags...)
-		}})
+	acceptancetest.Main(m, "emulator/acceptance/moves", func(bool) error { return nil }, acceptancetest.Server, acceptancetest.Core, migrate)
 }
 
 var (
@@ -51,14 +46,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 }
 
 // quick are settings under which a lost lease is taken over within seconds.
-var quick = map[string]string{
-	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
-	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
-	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
-	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
-	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
-	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
-}
+var quick = acceptancetest.Settings(acceptancetest.Quick, acceptancetest.QuickTransfers, map[string]string{"FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s"})
 
 // deployment is a running stack on a separate cluster.
 type deployment struct {
@@ -88,7 +76,7 @@ func deploy(t *testing.T, marked bool, o stack.Options) *deployment {
 	t.Cleanup(cancel)
 	d := &deployment{ctx: ctx, t: t, cluster: must(pgcluster.Start(ctx, pgcluster.Options{Binaries: binaries, SharedBuffersMB: 32}))(t)}
 	d.ends("stop Postgres", d.cluster.Stop)
-	o.Cluster, o.Binary, o.Core.Binary, o.Payouts = d.cluster, server, core, true
+	o.Cluster, o.Payouts = d.cluster, true
 	o.Submitters, o.Processes, o.Window, o.BlockTime = 4, 2, 4, 200*time.Millisecond
 	o.CheckEvery = -1
 	o.SweepEvery = cmp.Or(o.SweepEvery, time.Second)

@@ -91,8 +91,8 @@ func TestAnswersOfTheAccount(t *testing.T) {
 func TestAnswersBeyondLimits(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
-	perDay := h.aside(t, map[string]string{"FENCEPOST_TRANSFER_LIMITS_PER_DAY": "2"})
-	perSecond := h.aside(t, map[string]string{"FENCEPOST_TRANSFER_LIMITS_PER_SECOND": "1"})
+	perDay := h.Aside(t, map[string]string{"FENCEPOST_TRANSFER_LIMITS_PER_DAY": "2"})
+	perSecond := h.Aside(t, map[string]string{"FENCEPOST_TRANSFER_LIMITS_PER_SECOND": "1"})
 	u := h.newUser(t, h.token(), 1_000_000)
 	for i, want := range []string{"", "", "DAILY_LIMIT_EXCEEDED"} {
 		a, err := u.payAt(perDay.Addr(), 1)

@@ -67,13 +67,9 @@ func TestGivenUpOnItsWay(t *testing.T) {
 // placeholder waits until the placeholder of the payout's cancel is in the pool.
 func (u *user) placeholder(reqID string) {
 	u.T.Helper()
-	poll(u.T, "the placeholder of "+reqID+" is sent", func() bool {
-		var sent bool
-		err := u.DB.QueryRow(u.Ctx, `
+	u.Await(u.T, "the placeholder of "+reqID+" is sent", `
 select exists (select from tx_version v where v.tx_id = m.tx_id and v.kind = 'PLACEHOLDER') and m.state = 'TRACKING'
-  from managed_tx m where m.request_id = $1`, reqID).Scan(&sent)
-		return err == nil && sent
-	})
+  from managed_tx m where m.request_id = $1`, reqID)
 }
 
 // Several operators give up a payout at any stage, while its task is delivered many times. It ends by

@@ -7,23 +7,17 @@ package payouts
 import (
 	"cmp"
 	"log/slog"
-	"maps"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
-	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
 	checks "github.com/fencepost/fencepost/shared/check"
 )
 
-// server and core are the programs, built once for all tests.
-var server, core string
-
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's: that a killed process answers nothing is what is tested
-	acceptancetest.Main(m, "emulator/acceptance/payouts", shared.End,
-		acceptancetest.Program{Path: &server, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build})
+	acceptancetest.Main(m, "emulator/acceptance/payouts", shared.End, acceptancetest.Server, acceptancetest.Core)
 }
 
 var (
@@ -46,24 +40,14 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 type deployment struct{ *acceptancetest.Deployment }
 
 // quick makes the sweep find lost work within seconds, and a payment final within a second.
-var quick = map[string]string{
-	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
-	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
-	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
-	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
-	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
-	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
-	"FENCEPOST_TRANSFER_PAYOUT_FINALITY": "40s",
-}
+var quick = acceptancetest.Settings(acceptancetest.Quick, acceptancetest.QuickTransfers, map[string]string{
+	"FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s", "FENCEPOST_TRANSFER_PAYOUT_FINALITY": "40s",
+})
 
 func options(o stack.Options) stack.Options {
-	o.Binary, o.Core.Binary, o.Payouts = server, core, true
-	o.Submitters = max(o.Submitters, 1)
-	o.Processes, o.Window = 2, 8
+	o.Payouts, o.Submitters, o.Processes, o.Window = true, max(o.Submitters, 1), 2, 8
 	o.BlockTime = cmp.Or(o.BlockTime, 200*time.Millisecond)
-	settings := maps.Clone(quick)
-	maps.Copy(settings, o.Settings)
-	o.Settings = settings
+	o.Settings = acceptancetest.Settings(quick, o.Settings)
 	return o
 }
 
@@ -83,11 +67,7 @@ func setup(t *testing.T) *deployment {
 func own(t *testing.T, settled bool, o stack.Options) *deployment {
 	t.Helper()
 	h := unchecked(t, o)
-	t.Cleanup(func() {
-		if !t.Failed() {
-			check(t, h.Verify(settled))
-		}
-	})
+	acceptancetest.AtEnd(t, func() { check(t, h.Verify(settled)) })
 	return h
 }
 

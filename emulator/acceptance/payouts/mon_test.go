@@ -21,7 +21,7 @@ func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 	for _, ago := range ages {
 		pays[ago] = u.accepted(1)
 	}
-	slowBlocks := h.aside(t, map[string]string{"FENCEPOST_CHAIN_BLOCK_TIME": "20s"})
+	slowBlocks := h.Aside(t, map[string]string{"FENCEPOST_CHAIN_BLOCK_TIME": "20s"})
 	for _, c := range []struct {
 		addr string
 		want []string

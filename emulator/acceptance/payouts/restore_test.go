@@ -1,21 +1,18 @@
 package payouts
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -26,18 +23,9 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// onServer runs statements outside the database, whose name replaces LIVE.
-func (h *deployment) onServer(t *testing.T, statements ...string) {
+// reconnected waits until the test's own connections, which were cut, are new.
+func (h *deployment) reconnected(t *testing.T) {
 	t.Helper()
-	u := must(url.Parse(h.Database))(t)
-	name := strings.Trim(u.Path, "/")
-	u.Path = "/postgres"
-	conn := must(pgx.Connect(t.Context(), u.String()))(t)
-	defer conn.Close(t.Context())
-	for _, s := range statements {
-		must(conn.Exec(t.Context(), strings.ReplaceAll(s, "LIVE", name)))(t)
-	}
-	h.DB.Reset()
 	well := 0
 	poll(t, "the test's own connections are new", func() bool {
 		if _, err := h.Transfers.Load(t.Context(), "none"); errors.Is(err, transfer.ErrNotFound) || errors.Is(err, transfer.ErrForeign) {
@@ -48,12 +36,6 @@ func (h *deployment) onServer(t *testing.T, statements ...string) {
 		return well > 20
 	})
 }
-
-const (
-	closeDoor = `alter database "LIVE" allow_connections false`
-	openDoor  = `alter database "LIVE" allow_connections true`
-	sendAway  = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
-)
 
 // everyQueue pauses or resumes the queues of all functions.
 func (h *deployment) everyQueue(t *testing.T, run bool) {
@@ -277,7 +259,8 @@ func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
 	h := unchecked(t, stack.Options{Submitters: 2})
 	r := &restoration{deployment: h, t: t, busy: h.Submitters()[0], still: h.Submitters()[1], ended: map[*user]transfer.State{}}
 	r.before()
-	h.onServer(t, closeDoor, sendAway, `create database "LIVE_bk" template "LIVE"`, openDoor)
+	h.BackUp(t)
+	h.reconnected(t)
 	r.after()
 
 	p := h.follow(t, "restore")
@@ -296,7 +279,8 @@ func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
 func (r *restoration) step1to3(p *page) {
 	t := r.t
 	r.everyQueue(t, false)
-	r.onServer(t, closeDoor, sendAway, `alter database "LIVE" rename to "LIVE_lost"`, `alter database "LIVE_bk" rename to "LIVE"`, openDoor)
+	r.PutBack(t)
+	r.reconnected(t)
 	same(t, "a copy in the same cluster, which is not noticed: accepted", column(p.query(1), "accepted"), []string{"true"})
 	check(t, migrations.Distrust(t.Context(), r.Database, "restored to 09:00 after the disk was lost"))
 	same(t, "after distrust: accepted", column(p.query(1), "accepted"), []string{"false"})
@@ -338,8 +322,7 @@ func (r *restoration) shownLost(p *page, s txmanager.Submitter) (all []lostNonce
 		Nonces     []lostNonce
 	}
 	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(text))
-		err = d.Decode(&answer)
+		err = json.Unmarshal(text, &answer)
 	}
 	if err != nil || answer.FinalCount == nil || *answer.FinalCount != answer.ChainCount {
 		p.t.Fatalf("lost: got %s, %v; want a final count that is the chain's", text, err)
@@ -516,8 +499,7 @@ func (r *restoration) step8(p *page) {
 func (r *restoration) verified() {
 	t := r.t
 	r.swept(t, "every transfer has ended", func() bool {
-		var open int
-		return r.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where open`).Scan(&open) == nil && open == 0
+		return len(acceptancetest.Rows[string](t, r.Deployment, `select req_id from transfers_tb where open`)) == 0
 	})
 	for _, u := range r.users {
 		x := u.only()

@@ -56,14 +56,6 @@ func (u *user) stepTo(reqID string, want []transfer.State) transfer.Transfer {
 	return u.ends(reqID, want)
 }
 
-// aside starts a process that gets no routed requests.
-func (h *deployment) aside(t *testing.T, settings map[string]string) *processes.Process {
-	t.Helper()
-	p := must(h.StartAside(t.Context(), settings))(t)
-	t.Cleanup(func() { _ = p.Kill() })
-	return p
-}
-
 // armed starts a process that does the action at the point, with time for being stopped.
 func (h *deployment) armed(t *testing.T, point, action string) (p *processes.Process, hit func() bool) {
 	t.Helper()

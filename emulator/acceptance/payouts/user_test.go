@@ -27,11 +27,7 @@ type user struct {
 func (h *deployment) newUser(t *testing.T, a transfer.Asset, units uint64) *user {
 	t.Helper()
 	u := h.unverified(t, a, units)
-	t.Cleanup(func() {
-		if !t.Failed() {
-			u.end()
-		}
-	})
+	acceptancetest.AtEnd(t, u.end)
 	return u
 }
 
@@ -129,8 +125,8 @@ func (u *user) only() transfer.Transfer {
 
 // The histories of payouts.
 var (
-	happy    = []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Committed}
-	rollback = []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Compensating, transfer.RolledBack}
+	happy    = acceptancetest.Happy
+	rollback = acceptancetest.Rollback
 	never    = []transfer.State{transfer.Init, transfer.Failed}
 )
 

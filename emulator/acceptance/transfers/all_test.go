@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -87,11 +88,7 @@ func (l *load) end(t *testing.T) {
 // settled waits until everything has ended, and checks the whole deployment.
 func (h *deployment) settled(t *testing.T) {
 	t.Helper()
-	poll(t, "every transfer has ended", func() bool {
-		var open int
-		err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where open`).Scan(&open)
-		return err == nil && open == 0
-	})
+	h.Await(t, "every transfer has ended", `select not exists (select from transfers_tb where open)`)
 	check(t, h.Verify(true))
 }
 
@@ -202,20 +199,13 @@ func (h *deployment) tear(t *testing.T, folder string, keep int64) {
 // progress waits until n more transfers have ended.
 func (h *deployment) progress(t *testing.T, n int) {
 	t.Helper()
-	count := func() (ended int) {
-		_ = h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where not open`).Scan(&ended)
-		return ended
-	}
-	began := count()
-	poll(t, "more transfers have ended", func() bool { return count() >= began+n })
+	const ended = `select count(*) from transfers_tb where not open`
+	began := acceptancetest.Rows[int](t, h.Deployment, ended)[0]
+	h.Await(t, "more transfers have ended", `select (`+ended+`) >= $1::int`, began+n)
 }
 
 // unknown waits until a transfer has had an unknown answer.
 func (h *deployment) unknown(t *testing.T) {
 	t.Helper()
-	poll(t, "a call without an answer", func() bool {
-		var n int
-		err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where failures > 0`).Scan(&n)
-		return err == nil && n > 0
-	})
+	h.Await(t, "a call without an answer", `select exists (select from transfers_tb where failures > 0)`)
 }

@@ -32,11 +32,7 @@ func TestOlderThanTheHorizonEnds(t *testing.T) {
 	}
 	v.status(funding, "DISABLED")
 	a, b, c := u.post(funding, spot, "0.00004"), v.post(spot, funding, "0.00004"), w.post(spot, funding, "0.00004")
-	poll(t, "all are older than the horizon", func() bool {
-		var young bool
-		err := h.DB.QueryRow(u.Ctx, `select exists (select from transfers_tb where created_at > clock_timestamp() - $1::interval)`, horizon+time.Second).Scan(&young)
-		return err == nil && !young
-	})
+	h.Await(t, "all are older than the horizon", `select not exists (select from transfers_tb where created_at > clock_timestamp() - $1::interval)`, horizon+time.Second)
 	for _, m := range mend {
 		m()
 	}

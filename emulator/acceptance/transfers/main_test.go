@@ -9,24 +9,18 @@ package transfers
 import (
 	"cmp"
 	"log/slog"
-	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
-	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
 	checks "github.com/fencepost/fencepost/shared/check"
 )
 
-// server and core are the programs, built once for all tests.
-var server, core string
-
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's: that a killed process answers nothing is what is tested
-	acceptancetest.Main(m, "emulator/acceptance/transfers", shared.End,
-		acceptancetest.Program{Path: &server, Build: stack.Build}, acceptancetest.Program{Path: &core, Build: ubscore.Build})
+	acceptancetest.Main(m, "emulator/acceptance/transfers", shared.End, acceptancetest.Server, acceptancetest.Core)
 }
 
 var (
@@ -48,18 +42,9 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 // deployment is a running stack with a trading core.
 type deployment struct{ *acceptancetest.Deployment }
 
-// quick makes the sweep find lost work within seconds.
-var quick = map[string]string{
-	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
-	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
-}
-
 func options(o stack.Options) stack.Options {
-	o.Binary, o.Core.Binary, o.Transfers, o.Submitters = server, core, true, 1
-	o.Processes = cmp.Or(o.Processes, 2)
-	settings := maps.Clone(quick)
-	maps.Copy(settings, o.Settings)
-	o.Settings = settings
+	o.Transfers, o.Submitters, o.Processes = true, 1, cmp.Or(o.Processes, 2)
+	o.Settings = acceptancetest.Settings(acceptancetest.QuickTransfers, o.Settings)
 	return o
 }
 

@@ -17,8 +17,7 @@ func TestAStoppedProcessLeavesItsTransferToOthers(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Settings: map[string]string{"FENCEPOST_TRANSFER_CALL_TIMEOUT": "50s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "5m"}})
 	u := h.newUser(t, 100, 100)
-	p := must(u.StartAside(u.Ctx, nil))(t)
-	t.Cleanup(func() { _ = p.Kill() })
+	p := u.Aside(t, nil)
 	check(t, h.Core.Pause())
 	answered := make(chan answer, 1)
 	go func() {

@@ -30,11 +30,7 @@ type user struct {
 func (h *deployment) newUser(t *testing.T, inFunding, inTrading uint64) *user {
 	t.Helper()
 	u := h.unverified(t)
-	t.Cleanup(func() {
-		if !t.Failed() {
-			u.end()
-		}
-	})
+	acceptancetest.AtEnd(t, u.end)
 	u.deposit(funding, inFunding)
 	u.deposit(spot, inTrading)
 	return u
@@ -153,7 +149,7 @@ func (u *user) wantStates(what, reqID string, want ...transfer.State) {
 
 // The histories that the specification knows.
 var (
-	happy    = []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Committed}
+	happy    = acceptancetest.Happy
 	refused  = []transfer.State{transfer.Init, transfer.SourcePending, transfer.Failed}
-	rollback = []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Compensating, transfer.RolledBack}
+	rollback = acceptancetest.Rollback
 )

@@ -38,6 +38,7 @@ type environment struct {
 	bench *bench
 	db    *pgx.Conn
 	cpu   *cpu
+	token string // of the caller
 	users []user
 
 	receivers *receivers // nil: none
@@ -80,6 +81,9 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 	if err := h.seed(ctx, s.finished); err != nil {
 		return nil, err
 	}
+	if h.token, err = h.Issuer.Token(ctx, stack.CallerAccount, stack.PublicAudience); err != nil {
+		return nil, err
+	}
 	if s.users > 0 {
 		return h, h.openAccounts(ctx, s.users)
 	}
@@ -116,26 +120,21 @@ func (h *environment) warm(ctx context.Context, n int) error {
 }
 
 func (h *environment) move(ctx context.Context, name string, n int) error {
-	l, err := h.load(ctx, name, n)
-	if err != nil {
-		return err
-	}
-	if _, err = l.run(ctx); err != nil {
+	if _, err := h.load(name, n).run(ctx); err != nil {
 		return err
 	}
 	return errors.Join(h.await(ctx), h.drain(ctx))
 }
 
 // load returns n intents of all submitters in turn, posted as fast as possible.
-func (h *environment) load(ctx context.Context, name string, n int) (load, error) {
-	token, err := h.Issuer.Token(ctx, stack.CallerAccount, stack.PublicAudience)
+func (h *environment) load(name string, n int) load {
 	l := load{
-		Token: token, Clients: min(h.bench.clients, n), Submitters: h.Submitters(), Name: name, Transactions: n, Estimate: h.bench.estimate,
+		Token: h.token, Clients: min(h.bench.clients, n), Submitters: h.Submitters(), Name: name, Transactions: n, Estimate: h.bench.estimate,
 	}
 	for _, p := range h.Processes() {
 		l.Addrs = append(l.Addrs, p.Addr())
 	}
-	return l, err
+	return l
 }
 
 // unfinished uses the partial indexes, so that it costs almost nothing.
@@ -204,6 +203,18 @@ func (h *environment) mark() (m mark, err error) {
 		return m, err
 	}
 	return m, h.db.QueryRow(context.Background(), `select pg_current_wal_insert_lsn()::text`).Scan(&m.position)
+}
+
+// during returns the marks before and after what is done.
+func (h *environment) during(do func() error) (from, to mark, err error) {
+	if from, err = h.mark(); err != nil {
+		return from, to, err
+	}
+	if err = do(); err != nil {
+		return from, to, err
+	}
+	to, err = h.mark()
+	return from, to, err
 }
 
 // counts returns the cost of n transactions between two marks.

@@ -51,11 +51,7 @@ func beside(ctx context.Context, r run, h *environment) (result, error) {
 // fill posts until the first submitter's queue is full.
 func (h *environment) fill(ctx context.Context) error {
 	for _, n := range []int{queueBound, queueBound / 100} { // some of the first are confirmed meanwhile
-		l, err := h.createsOf(ctx, 0, "fill-"+time.Now().Format("150405.000"), n, h.bench.clients)
-		if err != nil {
-			return err
-		}
-		if _, err := l.run(ctx); err != nil {
+		if _, err := h.createsOf(0, "fill-"+time.Now().Format("150405.000"), n, h.bench.clients).run(ctx); err != nil {
 			return err
 		}
 	}
@@ -70,32 +66,17 @@ type busyPost struct {
 
 // creates posts n creates of one submitter.
 func (h *environment) creates(ctx context.Context, submitter int, name string, n, clients int) (b busyPost, err error) {
-	l, err := h.createsOf(ctx, submitter, name, n, clients)
-	if err != nil {
-		return b, err
-	}
-	from, err := h.mark()
-	if err != nil {
-		return b, err
-	}
-	if b.posted, err = l.run(ctx); err != nil {
-		return b, err
-	}
-	to, err := h.mark()
+	from, to, err := h.during(func() (err error) {
+		b.posted, err = h.createsOf(submitter, name, n, clients).run(ctx)
+		return err
+	})
 	b.busy = to.functions + to.postgres - from.functions - from.postgres
 	return b, err
 }
 
 // crowd posts n creates of the second submitter while others repeat creates that are refused.
 func (h *environment) crowd(ctx context.Context, n int) (p posted, err error) {
-	refused, err := h.createsOf(ctx, 0, "crowd", 50*n, refusedClients)
-	if err != nil {
-		return p, err
-	}
-	own, err := h.createsOf(ctx, 1, "crowded", n, neighbourClients)
-	if err != nil {
-		return p, err
-	}
+	refused, own := h.createsOf(0, "crowd", 50*n, refusedClients), h.createsOf(1, "crowded", n, neighbourClients)
 	crowd, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -112,12 +93,12 @@ func (h *environment) crowd(ctx context.Context, n int) (p posted, err error) {
 }
 
 // createsOf returns n creates of one submitter, which may be refused.
-func (h *environment) createsOf(ctx context.Context, submitter int, name string, n, clients int) (load, error) {
-	l, err := h.load(ctx, name, n)
+func (h *environment) createsOf(submitter int, name string, n, clients int) load {
+	l := h.load(name, n)
 	l.Clients, l.Submitters = clients, h.Submitters()[submitter:submitter+1]
 	l.Statuses = []int{http.StatusAccepted}
 	if submitter == 0 {
 		l.Statuses = append(l.Statuses, http.StatusTooManyRequests)
 	}
-	return l, err
+	return l
 }

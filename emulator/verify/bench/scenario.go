@@ -114,16 +114,14 @@ func posting(limit int, perSecond float64) func(context.Context, run, *environme
 // oneByOne posts each transaction when the previous one is final.
 func oneByOne(ctx context.Context, r run, h *environment) (_ result, err error) {
 	n := min(r.transactions, 10)
-	from, err := h.mark()
-	if err != nil {
-		return result{}, err
-	}
-	for i := range n {
-		if err := h.one(ctx, fmt.Sprintf("%s-%d", measured, i)); err != nil {
-			return result{}, err
+	from, to, err := h.during(func() error {
+		for i := range n {
+			if err := h.one(ctx, fmt.Sprintf("%s-%d", measured, i)); err != nil {
+				return err
+			}
 		}
-	}
-	to, err := h.mark()
+		return nil
+	})
 	if err != nil {
 		return result{}, err
 	}
@@ -138,11 +136,7 @@ func oneByOne(ctx context.Context, r run, h *environment) (_ result, err error) 
 
 // one posts a single transaction and waits until it is final.
 func (h *environment) one(ctx context.Context, name string) error {
-	l, err := h.load(ctx, name, 1)
-	if err != nil {
-		return err
-	}
-	if _, err := l.post(ctx); err != nil {
+	if _, err := h.load(name, 1).post(ctx); err != nil {
 		return err
 	}
 	return errors.Join(h.await(ctx), h.drain(ctx))
@@ -153,27 +147,19 @@ const measured = "tx"
 
 // measure posts n transactions and waits until all are final. perSecond 0 means as fast as possible.
 func (h *environment) measure(ctx context.Context, r run, n int, perSecond float64) (_ result, err error) {
-	l, err := h.load(ctx, measured, n)
-	if err != nil {
-		return result{}, err
-	}
+	l := h.load(measured, n)
 	l.PerSecond = perSecond
 	if err := h.resetStatements(ctx); err != nil {
 		return result{}, err
 	}
-	from, err := h.mark()
-	if err != nil {
-		return result{}, err
-	}
-	l.StartAt = nextBlock().Add(time.Duration(r.phase() * float64(time.Second)))
-	done, err := l.run(ctx)
-	if err != nil {
-		return result{}, err
-	}
-	if err := h.await(ctx); err != nil {
-		return result{}, err
-	}
-	busy, err := h.mark()
+	var done posted
+	from, busy, err := h.during(func() (err error) {
+		l.StartAt = nextBlock().Add(time.Duration(r.phase() * float64(time.Second)))
+		if done, err = l.run(ctx); err != nil {
+			return err
+		}
+		return h.await(ctx)
+	})
 	if err != nil {
 		return result{}, err
 	}

@@ -8,32 +8,28 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// watchStatements makes the cluster count the statements of all its databases.
 func (b *bench) watchStatements(ctx context.Context) error {
-	if err := b.execute(ctx, "alter system set shared_preload_libraries = 'pg_stat_statements'"); err != nil {
-		return err
-	}
-	if err := b.cluster.Restart(ctx, false); err != nil {
-		return fmt.Errorf("this Postgres has no pg_stat_statements: %w", err)
-	}
-	return b.execute(ctx, "create extension pg_stat_statements")
-}
-
-// execute runs a statement in the cluster's postgres database.
-func (b *bench) execute(ctx context.Context, statement string) error {
 	db, err := pgx.Connect(ctx, b.cluster.URL("postgres"))
 	if err != nil {
 		return err
 	}
 	defer db.Close(ctx)
-	_, err = db.Exec(ctx, statement)
-	return err
+	if _, err := db.Exec(ctx, "alter system set shared_preload_libraries = 'pg_stat_statements'"); err != nil {
+		return err
+	}
+	if err := b.cluster.Restart(ctx, false); err != nil {
+		return fmt.Errorf("this Postgres has no pg_stat_statements: %w", err)
+	}
+	return nil
 }
 
 func (h *environment) resetStatements(ctx context.Context) error {
 	if h.bench.statements == 0 {
 		return nil
 	}
-	return h.bench.execute(ctx, "select pg_stat_statements_reset()")
+	_, err := h.db.Exec(ctx, "create extension if not exists pg_stat_statements; select pg_stat_statements_reset()")
+	return err
 }
 
 // topStatements has the cost for each 1,000 of the transactions.
@@ -46,17 +42,12 @@ func (h *environment) printStatements(ctx context.Context, n int) error {
 	if h.bench.statements == 0 {
 		return nil
 	}
-	db, err := pgx.Connect(ctx, h.bench.cluster.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	defer db.Close(ctx)
-	rows, _ := db.Query(ctx, topStatements, h.bench.statements, float64(n)) // the reader has the error
+	rows, _ := h.db.Query(ctx, topStatements, h.bench.statements, float64(n)) // the reader has the error
 	out := h.bench.out
 	fmt.Fprintf(out, "\n%10s %10s %10s %12s  statement (per 1,000 transactions)\n", "calls", "ms", "rows", "WAL bytes")
 	var calls, ms, count, wal float64
 	var query string
-	_, err = pgx.ForEachRow(rows, []any{&calls, &ms, &count, &wal, &query}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&calls, &ms, &count, &wal, &query}, func() error {
 		fmt.Fprintf(out, "%10.1f %10.1f %10.1f %12.0f  %.120s\n", calls, ms, count, wal, strings.Join(strings.Fields(query), " "))
 		return nil
 	})

@@ -30,15 +30,11 @@ func (h *environment) openAccounts(ctx context.Context, users int) error {
 
 // transferAll moves money of all users in turn.
 func transferAll(ctx context.Context, r run, h *environment) (result, error) {
-	from, err := h.mark()
-	if err != nil {
-		return result{}, err
-	}
-	done, err := h.transfers(ctx, measured, r.transactions)
-	if err != nil {
-		return result{}, err
-	}
-	to, err := h.mark()
+	var done posted
+	from, to, err := h.during(func() (err error) {
+		done, err = h.transfers(ctx, measured, r.transactions)
+		return err
+	})
 	if err != nil {
 		return result{}, err
 	}
@@ -53,10 +49,7 @@ func transferAll(ctx context.Context, r run, h *environment) (result, error) {
 
 // transfers posts n transfers, as fast as they are answered.
 func (h *environment) transfers(ctx context.Context, name string, n int) (posted, error) {
-	l, err := h.load(ctx, name, n)
-	if err != nil {
-		return posted{}, err
-	}
+	l := h.load(name, n)
 	l.Users, l.Clients = h.users, min(transferClients, n)
 	return l.run(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -51,13 +52,7 @@ type change struct {
 
 // readDatabase reads everything in one snapshot.
 func readDatabase(ctx context.Context, url string, of []txmanager.Submitter) (accounts []*account, err error) {
-	db, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	oneSnapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return accounts, pgx.BeginTxFunc(ctx, db, oneSnapshot, func(tx pgx.Tx) error {
+	err = promise.Snapshot(ctx, url, func(tx pgx.Tx) error {
 		for _, s := range of {
 			a, err := readAccount(ctx, tx, s)
 			if err != nil {
@@ -67,6 +62,7 @@ func readDatabase(ctx context.Context, url string, of []txmanager.Submitter) (ac
 		}
 		return nil
 	})
+	return accounts, err
 }
 
 const selectRegistered = `

@@ -31,12 +31,10 @@ var chainSeeds = []seed{
 		b.mine(b.submit(b.alice, "left", transfer))
 	}, []string{"settled"}, "still SUBMITTED at nonce 4"},
 
-	{"a later intent goes ahead of one that waits", func(b *bench) {
-		b.overtaken("fee: maxFeePerGas is below the base fee")
-	}, []string{"queue-order"}, "before it in the queue, waits: fee: "},
-	{"a caller's later intent goes ahead of its deferred one", func(b *bench) {
-		b.overtaken("fee: too low; deferred since 2026-11-21T12:00:00Z: why")
-	}, []string{"queue-order"}, "before it in the queue, waits: fee: too low; deferred"},
+	{"a later intent goes ahead of one that waits", func(b *bench) { b.overtaken("fee: maxFeePerGas is below the base fee") },
+		[]string{"queue-order"}, "before it in the queue, waits: fee: "},
+	{"a caller's later intent goes ahead of its deferred one", func(b *bench) { b.overtaken("fee: too low; deferred since 2026-11-21T12:00:00Z: why") },
+		[]string{"queue-order"}, "before it in the queue, waits: fee: too low; deferred"},
 
 	// This case also has a restore, which lost the transaction at nonce 4.
 	{"a stranger uses the key after a restore", func(b *bench) {
@@ -85,7 +83,7 @@ var seeds = []seed{
 	{"a nonce is handed out and left to nobody", func(b *bench) { b.displace("lost") },
 		[]string{"chain-nonces"}, "nonce 4 was handed out"},
 
-	{"bytes are sent that were not stored", func(b *bench) { b.forge(`delete from tx_version where tx_id = $1`, b.ids["pay"]) },
+	{"bytes are sent that were not stored", forged(`delete from tx_version where tx_id = $1`, "pay"),
 		[]string{"mined-is-stored"}, "none of its stored versions"},
 
 	{"a request is stored and done twice", func(b *bench) {
@@ -94,21 +92,18 @@ var seeds = []seed{
 	}, []string{"one-effect"}, "at nonces [0 3]"},
 	{"a transaction moves to another nonce", func(b *bench) { b.forgeVersion("pay", 4, b.sign(0, 4, transfer)) },
 		[]string{"binding", "one-effect"}, "nonce 4 after nonce 0"},
-	{"something else was done than was asked", func(b *bench) {
-		b.forge(`update tx_document set body = jsonb_set(body::jsonb, '{value}', '"2"')::json where tx_id = $1 and name = 'payload'`, b.ids["pay"])
-	}, []string{"one-effect"}, "not what its payload asks"},
+	{"something else was done than was asked", forged(`update tx_document set body = jsonb_set(body::jsonb, '{value}', '"2"')::json where tx_id = $1 and name = 'payload'`, "pay"),
+		[]string{"one-effect"}, "not what its payload asks"},
 	{"a cancelled intent was carried out", func(b *bench) { b.restate("pay", txmanager.Failed, txmanager.Placeholder) },
 		[]string{"one-effect"}, "no placeholder"},
 	{"a displaced intent was carried out", func(b *bench) { b.restate("pay", txmanager.Failed, txmanager.Displaced) },
 		[]string{"ends-as-on-chain", "one-effect"}, "the chain has its version"},
 
-	{"final in a block that the chain does not have", func(b *bench) {
-		b.forge(`update managed_tx set receipt = jsonb_set(receipt, '{blockHash}', to_jsonb('0x' || repeat('ab', 32))) where tx_id = $1`, b.ids["pay"])
-	}, []string{"ends-as-on-chain"}, "and the chain has it in"},
-	{"final by another's receipt", func(b *bench) {
-		b.forge(`update managed_tx set receipt = (select receipt from managed_tx where tx_id = $2) where tx_id = $1`, b.ids["pay"], b.ids["call"])
-	}, []string{"ends-as-on-chain"}, "nonce 3 and not its own"},
-	{"final without a receipt", func(b *bench) { b.forge(`update managed_tx set receipt = null where tx_id = $1`, b.ids["pay"]) },
+	{"final in a block that the chain does not have", forged(`update managed_tx set receipt = jsonb_set(receipt, '{blockHash}', to_jsonb('0x' || repeat('ab', 32))) where tx_id = $1`, "pay"),
+		[]string{"ends-as-on-chain"}, "and the chain has it in"},
+	{"final by another's receipt", forged(`update managed_tx set receipt = (select receipt from managed_tx where tx_id = $2) where tx_id = $1`, "pay", "call"),
+		[]string{"ends-as-on-chain"}, "nonce 3 and not its own"},
+	{"final without a receipt", forged(`update managed_tx set receipt = null where tx_id = $1`, "pay"),
 		[]string{"ends-as-on-chain"}, "without a receipt"},
 	{"confirmed, and reverted", func(b *bench) { b.restate("revert", txmanager.Confirmed, "") },
 		[]string{"ends-as-on-chain"}, "succeeded: false"},
@@ -125,30 +120,21 @@ var seeds = []seed{
 		b.forge(`update tx_history set state = 'IN_FLIGHT' where tx_id = $1 and state = 'SUBMITTED'`, b.ids["pay"])
 		b.forge(`update tx_history set from_state = 'IN_FLIGHT' where tx_id = $1 and from_state = 'SUBMITTED'`, b.ids["pay"])
 	}, []string{"legal-history"}, "IN_FLIGHT to TRACKING, which no transition allows"},
-	{"a change is not written down", func(b *bench) {
-		b.forge(`delete from tx_history where tx_id = $1 and state = 'SUBMITTED'`, b.ids["pay"])
-	},
+	{"a change is not written down", forged(`delete from tx_history where tx_id = $1 and state = 'SUBMITTED'`, "pay"),
 		[]string{"legal-history"}, `from "SUBMITTED", and it was QUEUED`},
-	{"the first change is not written down", func(b *bench) {
-		b.forge(`delete from tx_history where tx_id = $1 and from_state is null`, b.ids["pay"])
-	},
+	{"the first change is not written down", forged(`delete from tx_history where tx_id = $1 and from_state is null`, "pay"),
 		[]string{"legal-history"}, "begins with SUBMITTED"},
-	{"the last change is not written down", func(b *bench) {
-		b.forge(`delete from tx_history where tx_id = $1 and state = 'CONFIRMED'`, b.ids["pay"])
-	},
+	{"the last change is not written down", forged(`delete from tx_history where tx_id = $1 and state = 'CONFIRMED'`, "pay"),
 		[]string{"legal-history"}, "its history ends with TRACKING/INCLUDED"},
-	{"nothing is written down", func(b *bench) { b.forge(`delete from tx_history where tx_id = $1`, b.ids["pay"]) },
+	{"nothing is written down", forged(`delete from tx_history where tx_id = $1`, "pay"),
 		[]string{"legal-history"}, "without a history"},
-	{"a history of nobody", func(b *bench) {
-		b.forge(`update tx_history set tx_id = gen_random_uuid() where tx_id = $1 and from_state is null`, b.ids["cancelled"])
-	}, []string{"legal-history"}, "and no transaction"},
+	{"a history of nobody", forged(`update tx_history set tx_id = gen_random_uuid() where tx_id = $1 and from_state is null`, "cancelled"),
+		[]string{"legal-history"}, "and no transaction"},
 
-	{"a write by an older token", func(b *bench) {
-		b.forge(`update tx_history set fencing_token = 1 where tx_id = $1 and state = 'CONFIRMED'`, b.ids["call"])
-	}, []string{"token-order"}, "under token 1 after token"},
-	{"a write without a token", func(b *bench) {
-		b.forge(`update tx_history set fencing_token = null where tx_id = $1 and state = 'CONFIRMED'`, b.ids["call"])
-	}, []string{"token-order"}, "without a token"},
+	{"a write by an older token", forged(`update tx_history set fencing_token = 1 where tx_id = $1 and state = 'CONFIRMED'`, "call"),
+		[]string{"token-order"}, "under token 1 after token"},
+	{"a write without a token", forged(`update tx_history set fencing_token = null where tx_id = $1 and state = 'CONFIRMED'`, "call"),
+		[]string{"token-order"}, "without a token"},
 	{"a loss is accepted by an older token", func(b *bench) {
 		b.Foreign = map[txmanager.Submitter][]uint64{b.alice: {4}}
 		b.run(`
@@ -164,15 +150,13 @@ select gen_random_uuid(), submitter, 'displaced:4', caller, fingerprint, 4, 3, '
 		b.run(`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $1`, b.ids["held"])
 		b.forge(`update tx_history set fencing_token = 1 where tx_id = $1 and from_state = 'QUEUED' and state = 'QUEUED' and reason is null`, b.ids["held"])
 	}, []string{"token-order"}, "QUEUED: written under token 1 after token"},
-	{"a token goes down", func(b *bench) { b.forge(`update submitter_lease set fencing_token = 2 where submitter = $1`, b.alice) },
+	{"a token goes down", forgedOfAlice(`update submitter_lease set fencing_token = 2 where submitter = $1`),
 		[]string{"token-order"}, "the lease is at token 2"},
 
-	{"a nonce is bound anew and back", func(b *bench) {
-		b.forge(`update tx_history set nonce = 7 where tx_id = $1 and sub_state = 'PENDING'`, b.ids["pay"])
-	}, []string{"binding"}, "nonce 7 after nonce 0"},
-	{"a nonce is given back", func(b *bench) {
-		b.forge(`update tx_history set nonce = null where tx_id = $1 and sub_state = 'PENDING'`, b.ids["pay"])
-	}, []string{"binding"}, "no nonce after nonce 0"},
+	{"a nonce is bound anew and back", forged(`update tx_history set nonce = 7 where tx_id = $1 and sub_state = 'PENDING'`, "pay"),
+		[]string{"binding"}, "nonce 7 after nonce 0"},
+	{"a nonce is given back", forged(`update tx_history set nonce = null where tx_id = $1 and sub_state = 'PENDING'`, "pay"),
+		[]string{"binding"}, "no nonce after nonce 0"},
 	{"a nonce that was given back had bytes", func(b *bench) {
 		b.ids["lent"] = "01a00000-0000-7000-8000-000000000041"
 		b.run(`
@@ -183,12 +167,10 @@ select $2, submitter, 'lent', 'hooks', fingerprint, 'FAILED', 'CANCELLED', 'RECY
 insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
 select '0x' || repeat('5', 64), tx_id, submitter, 0, 1, 'ORIGINAL', 1 from managed_tx where tx_id = $1`, b.ids["lent"])
 	}, []string{"binding", "versions"}, "nonce 0, which is bound to"},
-	{"two transactions of one nonce", func(b *bench) {
-		b.forge(`update tx_history set nonce = 0 where tx_id = $1 and state = 'FAILED'`, b.ids["cancelled"])
-	}, []string{"binding"}, "nonce 0, which is bound to"},
-	{"a nonce is skipped", func(b *bench) {
-		b.forge(`update submitter_nonce_cursor set next_nonce = next_nonce + 1 where submitter = $1`, b.alice)
-	}, []string{"binding"}, "gives nonce 5 next, the nonces bound give 4"},
+	{"two transactions of one nonce", forged(`update tx_history set nonce = 0 where tx_id = $1 and state = 'FAILED'`, "cancelled"),
+		[]string{"binding"}, "nonce 0, which is bound to"},
+	{"a nonce is skipped", forgedOfAlice(`update submitter_nonce_cursor set next_nonce = next_nonce + 1 where submitter = $1`),
+		[]string{"binding"}, "gives nonce 5 next, the nonces bound give 4"},
 	{"a nonce is skipped between two", func(b *bench) {
 		for _, table := range []string{"tx_history", "tx_version", "managed_tx"} {
 			b.forge(`delete from `+table+` where tx_id = $1`, b.ids["stop"])
@@ -210,23 +192,17 @@ select '0x' || repeat('5', 64), tx_id, submitter, 0, 1, 'ORIGINAL', 1 from manag
 		b.underWay()
 		b.point("IDLE", "under way", 4)
 	}, []string{"cursor"}, "the cursor is IDLE, want IN_FLIGHT"},
-	{"PROTECT is shown without an incident", func(b *bench) {
-		b.forge(`update submitter_nonce_cursor set in_flight_state = 'PROTECT' where submitter = $1`, b.alice)
-	}, []string{"cursor"}, "the cursor is PROTECT, want IDLE"},
+	{"PROTECT is shown without an incident", forgedOfAlice(`update submitter_nonce_cursor set in_flight_state = 'PROTECT' where submitter = $1`),
+		[]string{"cursor"}, "the cursor is PROTECT, want IDLE"},
 	{"a PROTECT incident is not shown", func(b *bench) { b.protect() },
 		[]string{"cursor"}, "the cursor is IDLE, want PROTECT"},
 
-	{"the bytes of a version are lost", func(b *bench) {
-		b.forge(`delete from tx_document where tx_id = $1 and name = 'version:1'`, b.ids["revert"])
-	}, []string{"versions"}, "no transaction"},
-	{"bytes that are no transaction", func(b *bench) {
-		b.forge(`update tx_document set bytes = '\xc0' where tx_id = $1 and name = 'version:1'`, b.ids["revert"])
-	},
+	{"the bytes of a version are lost", forged(`delete from tx_document where tx_id = $1 and name = 'version:1'`, "revert"),
 		[]string{"versions"}, "no transaction"},
-	{"bytes of another hash", func(b *bench) {
-		b.forge(`update tx_document set bytes = (select bytes from tx_document where tx_id = $1 and name = 'version:2')
-			where tx_id = $1 and name = 'version:1'`, b.ids["stop"])
-	}, []string{"versions"}, "the bytes have hash"},
+	{"bytes that are no transaction", forged(`update tx_document set bytes = '\xc0' where tx_id = $1 and name = 'version:1'`, "revert"),
+		[]string{"versions"}, "no transaction"},
+	{"bytes of another hash", forged(`update tx_document set bytes = (select bytes from tx_document where tx_id = $1 and name = 'version:2')
+			where tx_id = $1 and name = 'version:1'`, "stop"), []string{"versions"}, "the bytes have hash"},
 	{"bytes for another nonce", func(b *bench) { b.forgeVersion("pay", 0, b.sign(0, 1, transfer)) },
 		[]string{"versions"}, "the bytes have nonce 1, the row nonce 0"},
 	{"bytes of another key", func(b *bench) { b.forgeVersion("pay", 0, b.sign(1, 0, call)) },
@@ -238,9 +214,7 @@ select '0x' || repeat('5', 64), tx_id, submitter, 0, 1, 'ORIGINAL', 1 from manag
 		[]string{"settled"}, "still QUEUED"},
 	{"a lease is left", func(b *bench) { b.take(b.alice) },
 		[]string{"settled"}, "the lease is held"},
-	{"a rerun flag is left", func(b *bench) {
-		b.forge(`update submitter_lease set rerun_requested = true where submitter = $1`, b.alice)
-	},
+	{"a rerun flag is left", forgedOfAlice(`update submitter_lease set rerun_requested = true where submitter = $1`),
 		[]string{"settled"}, "a rerun flag"},
 }
 
@@ -249,6 +223,22 @@ func (b *bench) forge(statement string, args ...any) {
 	b.Helper()
 	b.unguarded()
 	b.run(statement, args...)
+}
+
+// forged plants one forged statement about requests of the episode.
+func forged(statement string, requestIDs ...string) func(*bench) {
+	return func(b *bench) {
+		var args []any
+		for _, id := range requestIDs {
+			args = append(args, b.ids[id])
+		}
+		b.forge(statement, args...)
+	}
+}
+
+// forgedOfAlice plants one forged statement about alice.
+func forgedOfAlice(statement string) func(*bench) {
+	return func(b *bench) { b.forge(statement, b.alice) }
 }
 
 // forgeVersion stores a version that the database refuses while its guards are active.

@@ -284,6 +284,16 @@ func TestEveryCheckPasses(t *testing.T) {
 	}
 }
 
+// finds is the fault that programs answer so.
+func finds(says ...said) func(*deployed) {
+	return func(d *deployed) { d.says = says }
+}
+
+// failing is the answer of a program that fails.
+func failing(output string, words ...string) said {
+	return said{Words: words, Output: output, Fails: true}
+}
+
 // Each check fails by its own fault, and says what to do.
 func TestEachCheckFails(t *testing.T) {
 	unseen := make(map[string]bool) // checks that no fault has failed
@@ -299,77 +309,51 @@ func TestEachCheckFails(t *testing.T) {
 		"readyz is public":                {func(d *deployed) { d.answers["/readyz"] = 200 }, "unlisted paths", "default route", 0},
 		"query serves cancels":            {func(d *deployed) { d.answers["POST /api/v1/tx/0"] = 405 }, "path template", "path template", 1},
 		"Cloud Armor refuses addresses":   {func(d *deployed) { d.refuses = regexp.MustCompile(`0x[0-9a-f]{40}`) }, "Cloud Armor passes", "createTx", 1},
-		"preview would refuse": {func(d *deployed) {
-			d.says = []said{log("previewSecurityPolicy", `[{"httpRequest":{"status":401}}]`)}
-		}, "Cloud Armor's preview", "armor_preview", 0},
-		"a right was not granted": {func(d *deployed) {
-			d.says = []said{log("cloud_run_job", `[{"textPayload":"migrate: warning: TEMPORARY"},{"textPayload":"migrations applied: 3"}]`)}
-		}, "migration", "TEMPORARY", 0},
-		"rights were not given": {func(d *deployed) {
-			d.says = []said{log("cloud_run_job", `[{"textPayload":"migrate: grant: no such role"},{"textPayload":"migrations applied: 3"}]`)}
-		}, "migration", "no such role", 0},
-		"the log cannot be read": {func(d *deployed) {
-			d.says = []said{{Words: []string{"logging read", "cloud_run_job"}, Output: "PERMISSION_DENIED", Fails: true}}
-		}, "migration", "PERMISSION_DENIED", 0},
+		"preview would refuse":            {finds(log("previewSecurityPolicy", `[{"httpRequest":{"status":401}}]`)), "Cloud Armor's preview", "armor_preview", 0},
+		"a right was not granted": {finds(log("cloud_run_job", `[{"textPayload":"migrate: warning: TEMPORARY"},{"textPayload":"migrations applied: 3"}]`)),
+			"migration", "TEMPORARY", 0},
+		"rights were not given": {finds(log("cloud_run_job", `[{"textPayload":"migrate: grant: no such role"},{"textPayload":"migrations applied: 3"}]`)),
+			"migration", "no such role", 0},
+		"the log cannot be read":             {finds(failing("PERMISSION_DENIED", "logging read", "cloud_run_job")), "migration", "PERMISSION_DENIED", 0},
 		"no metrics arrive":                  {func(d *deployed) { d.points = false }, "fencepost_sweep_timestamp_seconds", "metrics-absent.md", 3},
 		"metrics cannot be read":             {func(d *deployed) { d.answers["/v1/projects/p/"] = 403 }, "fencepost_build_info", "403", 3},
-		"the balancer drops the traceparent": {func(d *deployed) { d.says = []said{log("/traces/", none)} }, "traceparent", "no function logged", 0},
-		"the log of traces cannot be read": {func(d *deployed) {
-			d.says = []said{{Words: []string{"logging read", "/traces/"}, Output: "PERMISSION_DENIED", Fails: true}}
-		}, "traceparent", "PERMISSION_DENIED", 0},
-		"the mark cannot be read": {func(d *deployed) {
-			d.says = []said{{Words: []string{"storage cat"}, Output: "WARNING: old\nERROR: (gcloud.storage.cat) The following URLs matched no objects:\n-gs://p-mark/database-mark", Fails: true}}
-		}, "the mark", "matched no objects", 0},
-		"something else is the mark": {func(d *deployed) { d.says = []said{{Words: []string{"storage cat"}, Output: "{}"}} }, "the mark", "want a mark", 0},
+		"the balancer drops the traceparent": {finds(log("/traces/", none)), "traceparent", "no function logged", 0},
+		"the log of traces cannot be read":   {finds(failing("PERMISSION_DENIED", "logging read", "/traces/")), "traceparent", "PERMISSION_DENIED", 0},
+		"the mark cannot be read": {finds(failing("WARNING: old\nERROR: (gcloud.storage.cat) The following URLs matched no objects:\n-gs://p-mark/database-mark", "storage cat")),
+			"the mark", "matched no objects", 0},
+		"something else is the mark": {finds(said{Words: []string{"storage cat"}, Output: "{}"}), "the mark", "want a mark", 0},
 		"a function may not read the mark": {func(d *deployed) {
 			lines := answers("r2", time.Minute, 200)
 			lines[0]["resource"] = line{"labels": line{"service_name": "fencepost-create"}}
 			d.says = []said{log("could not be compared", string(encoded(lines)))}
 		}, "the mark", "fencepost-create", 0},
-		"the log of the mark cannot be read": {func(d *deployed) {
-			d.says = []said{{Words: []string{"logging read", "could not be compared"}, Output: "PERMISSION_DENIED", Fails: true}}
-		}, "the mark", "PERMISSION_DENIED", 0},
-		"nobody writes over the mark": {func(d *deployed) { d.says = []said{marked(1, time.Hour)} }, "the mark", "mark-uncompared.md", 0},
+		"the log of the mark cannot be read": {finds(failing("PERMISSION_DENIED", "logging read", "could not be compared")),
+			"the mark", "PERMISSION_DENIED", 0},
+		"nobody writes over the mark": {finds(marked(1, time.Hour)), "the mark", "mark-uncompared.md", 0},
 		"another database":            {func(d *deployed) { d.foreign = true }, "database's identity", "restored-database.md", 1},
 		"no operator":                 {func(d *deployed) { d.answers["GET /admin/v1/overview"] = 403 }, "database's identity", "admin_ranges", 2},
 		"the intent is refused":       {func(d *deployed) { d.answers["POST /api/v1/tx"] = 503 }, "one transaction", "want 202", 2},
 		"the transaction fails":       {func(d *deployed) { d.state = "FAILED" }, "one transaction", "FAILED", 0},
 		"the transaction never ends":  {func(d *deployed) { d.state = "QUEUED" }, "one transaction", "not CONFIRMED", 0},
-		"nobody may impersonate": {func(d *deployed) {
-			d.says = []said{{Words: []string{"print-identity-token", "shop@p"}, Output: "denied", Fails: true}}
-		}, "one transaction", "denied", 0},
-		"the failover is refused": {func(d *deployed) { d.says = []said{{Words: []string{"failover"}, Output: "no standby", Fails: true}} }, "failover", "no standby", 0},
-		"the scheduler never calls": {func(d *deployed) {
-			d.says = []said{log("fencepost-sweep", none), scheduled("fencepost-sweep", true, time.Minute)}
-		}, "a 2xx of sweep", "sweep-missed.md", 0},
-		"a function answers 500 alone": {func(d *deployed) { d.says = []said{answered("fencepost-advance", answers("r2", 0, 500))} }, "a 2xx of advance", "500:1", 0},
-		"tokens lack their signature": {func(d *deployed) {
-			d.says = []said{answered("fencepost-advance", answers("r2", time.Minute, 401))}
-		}, "signatures", "401", 1},
-		"some tokens lack their signature": {func(d *deployed) {
-			d.says = []said{answered("fencepost-advance", good(), answers("r2", 2*time.Minute, 401))}
-		}, "signatures", "401", 0},
-		"a job that was due was never tried": {func(d *deployed) {
-			d.says = []said{log("fencepost-conservation-full", none), scheduled("fencepost-conservation-full", false, -time.Minute)}
-		}, "a 2xx of conservation-full", "conservation-full-missed.md", 0},
-		"the scheduler cannot be asked": {func(d *deployed) {
-			d.says = []said{log("fencepost-sweep", none), {Words: []string{"scheduler jobs"}, Output: "PERMISSION_DENIED", Fails: true}}
-		}, "a 2xx of sweep", "PERMISSION_DENIED", 0},
-		"a function's log cannot be read": {func(d *deployed) {
-			d.says = []said{{Words: []string{"logging read", "fencepost-advance"}, Output: "PERMISSION_DENIED", Fails: true}}
-		}, "a 2xx of advance", "PERMISSION_DENIED", 0},
-		"the load balancer's log cannot be read": {func(d *deployed) {
-			d.says = []said{{Words: []string{"previewSecurityPolicy"}, Output: "PERMISSION_DENIED", Fails: true}}
-		}, "preview", "PERMISSION_DENIED", 0},
-		"nobody may be the operator": {func(d *deployed) {
-			d.says = []said{{Words: []string{"print-identity-token", "account=op@p "}, Output: "denied", Fails: true}}
-		}, "database's identity", "denied", 1},
-		"nobody may read metrics": {func(d *deployed) {
-			d.says = []said{{Words: []string{"print-access-token"}, Output: "denied", Fails: true}}
-		}, "fencepost_build_info", "denied", 3},
-		"the database stays away": {func(d *deployed) { d.lost = true }, "failover", "failover.md", 0},
-		"no path is routed":       {func(d *deployed) { d.unrouted = true }, "Cloud Armor passes", "none of", 5},
-		"nothing listens":         {func(d *deployed) { d.api = "http://127.0.0.1:1" }, "address, certificate", "unreachable.md", 7},
+		"nobody may impersonate":      {finds(failing("denied", "print-identity-token", "shop@p")), "one transaction", "denied", 0},
+		"the failover is refused":     {finds(failing("no standby", "failover")), "failover", "no standby", 0},
+		"the scheduler never calls": {finds(log("fencepost-sweep", none), scheduled("fencepost-sweep", true, time.Minute)),
+			"a 2xx of sweep", "sweep-missed.md", 0},
+		"a function answers 500 alone":     {finds(answered("fencepost-advance", answers("r2", 0, 500))), "a 2xx of advance", "500:1", 0},
+		"tokens lack their signature":      {finds(answered("fencepost-advance", answers("r2", time.Minute, 401))), "signatures", "401", 1},
+		"some tokens lack their signature": {finds(answered("fencepost-advance", good(), answers("r2", 2*time.Minute, 401))), "signatures", "401", 0},
+		"a job that was due was never tried": {finds(log("fencepost-conservation-full", none), scheduled("fencepost-conservation-full", false, -time.Minute)),
+			"a 2xx of conservation-full", "conservation-full-missed.md", 0},
+		"the scheduler cannot be asked": {finds(log("fencepost-sweep", none), failing("PERMISSION_DENIED", "scheduler jobs")),
+			"a 2xx of sweep", "PERMISSION_DENIED", 0},
+		"a function's log cannot be read": {finds(failing("PERMISSION_DENIED", "logging read", "fencepost-advance")),
+			"a 2xx of advance", "PERMISSION_DENIED", 0},
+		"the load balancer's log cannot be read": {finds(failing("PERMISSION_DENIED", "previewSecurityPolicy")), "preview", "PERMISSION_DENIED", 0},
+		"nobody may be the operator":             {finds(failing("denied", "print-identity-token", "account=op@p ")), "database's identity", "denied", 1},
+		"nobody may read metrics":                {finds(failing("denied", "print-access-token")), "fencepost_build_info", "denied", 3},
+		"the database stays away":                {func(d *deployed) { d.lost = true }, "failover", "failover.md", 0},
+		"no path is routed":                      {func(d *deployed) { d.unrouted = true }, "Cloud Armor passes", "none of", 5},
+		"nothing listens":                        {func(d *deployed) { d.api = "http://127.0.0.1:1" }, "address, certificate", "unreachable.md", 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := whole()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -121,13 +122,7 @@ func asAsked(e transfer.Entry) transfer.Entry {
 }
 
 func (v *Evidence) readDatabase(ctx context.Context, url string) error {
-	db, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	oneSnapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, db, oneSnapshot, func(tx pgx.Tx) error {
+	return promise.Snapshot(ctx, url, func(tx pgx.Tx) error {
 		for _, read := range []func(context.Context, pgx.Tx) error{v.readRows, v.readHistory, v.readFunding, v.readBalances} {
 			if err := read(ctx, tx); err != nil {
 				return err

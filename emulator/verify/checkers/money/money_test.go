@@ -80,6 +80,16 @@ func (b *bench) lying(h http.Handler) http.Handler {
 	})
 }
 
+// lieOfBalances makes the core tell other units in its balances.
+func (b *bench) lieOfBalances(units, others string) {
+	b.lie = func(path, answer string) string {
+		if path != "/v1/balances" {
+			return answer
+		}
+		return strings.Replace(answer, units, others, 1)
+	}
+}
+
 // play gives ann 100 on both sides and ben 100 in Trading alone, and makes their transfers.
 func (b *bench) play() {
 	check.OK(b)(b.book.PutAsset(b.Context(), transfer.Asset{ID: coin, Name: "COIN", Precision: 2, MinUnits: 1, MaxUnits: 1000, Active: true, Enabled: true}))
@@ -170,22 +180,11 @@ var seeds = []struct {
 	{"a unit is stolen from Funding", func(b *bench) {
 		b.forge(`update balances_tb set available = available - 0.01 where user_id = $1`, ann)
 	}, []string{"books", "conserved"}, "FUNDING says 89 units"},
-	{"Trading has a unit that nobody brought", func(b *bench) {
-		b.lie = func(path, answer string) string {
-			if path != "/v1/balances" {
-				return answer
-			}
-			return strings.Replace(answer, `"units":"99"`, `"units":"100"`, 1)
-		}
-	}, []string{"books", "conserved"}, "SPOT says 100 units"},
+	{"Trading has a unit that nobody brought", func(b *bench) { b.lieOfBalances(`"units":"99"`, `"units":"100"`) },
+		[]string{"books", "conserved"}, "SPOT says 100 units"},
 	{"a unit moves between the sides, and no journal says so", func(b *bench) {
 		b.forge(`update balances_tb set available = available + 0.01 where user_id = $1`, ann)
-		b.lie = func(path, answer string) string {
-			if path != "/v1/balances" {
-				return answer
-			}
-			return strings.Replace(answer, `"units":"110"`, `"units":"109"`, 1)
-		}
+		b.lieOfBalances(`"units":"110"`, `"units":"109"`)
 	}, []string{"books"}, "and its journal"},
 
 	{"what was refused is deposited", func(b *bench) { b.applied(b.trading.Deposit(b.Context(), b.of("failed"))) },

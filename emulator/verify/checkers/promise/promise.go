@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Violation is one broken promise, found by one checker.
@@ -50,6 +52,16 @@ func Check[R, E any](ctx context.Context, run R, read func(context.Context, R) (
 		return nil, err
 	}
 	return CheckAll(all, evidence), nil
+}
+
+// Snapshot reads the database at the URL in one read-only snapshot.
+func Snapshot(ctx context.Context, url string, read func(pgx.Tx) error) error {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, read)
 }
 
 // Of returns the violations that the named checker found.
