@@ -92,14 +92,11 @@ func (to Grants) statements(ctx context.Context, conn *pgx.Conn, tables []string
 // ofTheirOwner returns statements that revoke from public the functions that run with their owner's
 // rights.
 func ofTheirOwner(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-	rows, err := conn.Query(ctx, `
+	rows, _ := conn.Query(ctx, `
 select 'revoke execute on function ' || oid::regprocedure || ' from public'
   from pg_proc
  where pronamespace = 'public'::regnamespace and prosecdef
- order by 1`)
-	if err != nil {
-		return nil, err
-	}
+ order by 1`) // its error is that of the rows
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
@@ -147,14 +144,11 @@ const insufficientPrivilege = "42501"
 
 // grantable returns our tables and views, each partitioned table as one.
 func grantable(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-	rows, err := conn.Query(ctx, `
+	rows, _ := conn.Query(ctx, `
 select relname
   from pg_class
  where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v') and not relispartition and relname <> 'goose_db_version'
- order by relname`)
-	if err != nil {
-		return nil, err
-	}
+ order by relname`) // its error is that of the rows
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 

@@ -118,21 +118,14 @@ var ErrEarlierNumbering = errors.New("the database was made by a build whose mig
 
 // refuseEarlierNumbering recognises such a database by a function that only those builds have made.
 func refuseEarlierNumbering(ctx context.Context, databaseURL string, how []Option) error {
-	config, err := parse(databaseURL, how)
-	if err != nil {
+	return withConnection(ctx, databaseURL, how, func(conn *pgx.Conn) error {
+		var earlier bool
+		err := conn.QueryRow(ctx, `select exists (select from pg_proc where proname = 'copy_grants' and pronamespace = current_schema()::regnamespace)`).Scan(&earlier)
+		if err == nil && earlier {
+			err = ErrEarlierNumbering
+		}
 		return err
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	var earlier bool
-	err = conn.QueryRow(ctx, `select exists (select from pg_proc where proname = 'copy_grants' and pronamespace = current_schema()::regnamespace)`).Scan(&earlier)
-	if err == nil && earlier {
-		err = ErrEarlierNumbering
-	}
-	return err
+	})
 }
 
 func status(ctx context.Context, databaseURL string, files fs.FS, how ...Option) (states []State, err error) {

@@ -129,14 +129,14 @@ func (o Owed) Evaluate() (settled bool, wrong *Finding) {
 // ChainReading is the position up to which the blocks of one payer were read.
 type ChainReading struct {
 	Submitter  string
-	New        bool   // it was never read
 	Registered int64  // when the payer was registered, in seconds since 1970
+	New        bool   // it was never read
 	Start      uint64 // blocks after this one are read
 	Block      uint64
 	BlockHash  string
 	Sent       uint64
-	Tokens     []string
 	Pass       int
+	Tokens     []string
 }
 
 // WentBack returns the finding about a payer's final block that was replaced.

@@ -161,8 +161,6 @@ func (k Keeper) Advance(ctx context.Context, reason string) error {
 	if err != nil && !errors.Is(err, ErrMoved) {
 		return fmt.Errorf("write the mark: %w", err)
 	}
-	if _, err := k.Compare(ctx); err != nil { // a lost race may show another database
-		return err
-	}
-	return nil
+	_, err = k.Compare(ctx) // a lost race may show another database
+	return err
 }

@@ -114,10 +114,7 @@ func (s *Store) VerifyAudit(ctx context.Context, marked *mark.Seal, report func(
 		}
 		return nil
 	})
-	if err != nil {
-		return Audit{}, fmt.Errorf("verify the audit rows: %w", err)
-	}
-	return a, nil
+	return a, results.Wrap(err, "verify the audit rows")
 }
 
 // reportEvery is how many links are read between two reports.
@@ -130,13 +127,12 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, report func(done, all 
 		return nil, err
 	}
 	ends := make(map[txmanager.Submitter]chainEnd)
-	rows := results.Query(ctx, tx, linkTexts)
 	var sub txmanager.Submitter
 	var number int64
 	var login, text string
 	var older, there, ours bool
 	var hash []byte
-	_, err := pgx.ForEachRow(rows, []any{&sub, &number, &login, &older, &hash, &there, &ours, &text}, func() error {
+	err := results.ForEach(ctx, tx, []any{&sub, &number, &login, &older, &hash, &there, &ours, &text}, func() {
 		last := ends[sub]
 		computed := sha256.Sum256(append(slices.Clone(last.hash), text...))
 		switch {
@@ -158,37 +154,32 @@ func (a *Audit) readLinks(ctx context.Context, tx pgx.Tx, report func(done, all 
 		if a.Links++; a.Links%reportEvery == 0 && report != nil {
 			report(a.Links, all)
 		}
-		return nil
-	})
+	}, linkTexts)
 	a.Submitters = len(ends)
 	return ends, err
 }
 
 func (a *Audit) readUnlinked(ctx context.Context, tx pgx.Tx) error {
-	rows := results.Query(ctx, tx, unlinkedRows, maxFindings+1)
-	var row string
-	_, err := pgx.ForEachRow(rows, []any{&row}, func() error {
+	unlinked, err := results.All(ctx, tx, pgx.RowTo[string], unlinkedRows, maxFindings+1)
+	for _, row := range unlinked {
 		a.find("%s has no link: it was written with the chain switched off", row)
-		return nil
-	})
+	}
 	return err
 }
 
 // compareHeads compares the last link of each chain with its stored head.
 func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.Submitter]chainEnd) error {
-	rows := results.Query(ctx, tx, auditHeads)
 	var sub txmanager.Submitter
 	var number, sealed int64
 	var hash []byte
-	_, err := pgx.ForEachRow(rows, []any{&sub, &number, &hash, &sealed}, func() error {
+	err := results.ForEach(ctx, tx, []any{&sub, &number, &hash, &sealed}, func() {
 		end := ends[sub]
 		if end.number != number || !bytes.Equal(end.hash, hash) {
 			a.find("%s: its chain ends with link %d, and its head is %d", sub, end.number, number)
 		}
 		a.Unsealed += max(number-sealed, 0)
 		delete(ends, sub)
-		return nil
-	})
+	}, auditHeads)
 	for sub := range ends {
 		a.find("%s: its chain has no head", sub)
 	}
@@ -198,13 +189,12 @@ func (a *Audit) compareHeads(ctx context.Context, tx pgx.Tx, ends map[txmanager.
 // readSeals recomputes the seals, compares what they hold with the links, and returns their
 // hashes by number.
 func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, error) {
-	rows := results.Query(ctx, tx, auditSeals)
 	hashes := make(map[int64]string)
 	var last chainEnd
 	var number int64
 	var heads string
 	var hash []byte
-	_, err := pgx.ForEachRow(rows, []any{&number, &heads, &hash}, func() error {
+	err := results.ForEach(ctx, tx, []any{&number, &heads, &hash}, func() {
 		computed := sha256.Sum256(append(slices.Clone(last.hash), strconv.FormatInt(number, 10)+" "+heads...))
 		switch {
 		case number != last.number+1:
@@ -214,19 +204,16 @@ func (a *Audit) readSeals(ctx context.Context, tx pgx.Tx) (map[int64]string, err
 		}
 		last = chainEnd{number, slices.Clone(hash)}
 		hashes[number] = hex.EncodeToString(hash)
-		return nil
-	})
+	}, auditSeals)
 	if err != nil {
 		return nil, err
 	}
 	a.Seal = mark.Seal{Number: last.number, Hash: hex.EncodeToString(last.hash)}
-	rows = results.Query(ctx, tx, sealHeads, maxFindings+1)
 	var sub string
 	var link int64
-	_, err = pgx.ForEachRow(rows, []any{&number, &sub, &link}, func() error {
+	err = results.ForEach(ctx, tx, []any{&number, &sub, &link}, func() {
 		a.find("%s: link %d differs from the one in seal %d", sub, link, number)
-		return nil
-	})
+	}, sealHeads, maxFindings+1)
 	return hashes, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -199,11 +200,10 @@ func (s *Store) changeUnderLease(ctx context.Context, sub txmanager.Submitter, c
 // tokenOf is the fencing token in force.
 func (s *Store) tokenOf(ctx context.Context, sub txmanager.Submitter) (token int64, err error) {
 	var names string
-	if err := s.db.QueryRow(ctx, findToken, sub).Scan(&token, &names); err != nil {
-		return 0, fmt.Errorf("read the token of %s: %w", sub, err)
+	if err = s.db.QueryRow(ctx, findToken, sub).Scan(&token, &names); err == nil {
+		s.names.note(sub, names)
 	}
-	s.names.note(sub, names)
-	return token, nil
+	return token, results.Wrap(err, "read the token of %s", sub)
 }
 
 // lockCallers locks the row as [changeSigner] does.
@@ -231,11 +231,8 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		var before callers
 		err := tx.QueryRow(ctx, lockCallers, c.Submitter).Scan(&before.listed, &before.succeeded, &before.former)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrUnknownSubmitter
-		}
 		if err != nil {
-			return err
+			return results.Missing(err, ErrUnknownSubmitter)
 		}
 		after, err := before.changed(c.Callers, c.Succeeds)
 		if err != nil {

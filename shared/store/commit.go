@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -131,15 +132,9 @@ func collect[Record any](all fencedCommits, of func(*fencedCommit) []Record) (re
 
 // count keeps in each commit's result the number that a statement returned for its submitter.
 func (all fencedCommits) count(kept func(*txmanager.CommitResult) *int) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		var submitter string
-		var n int
-		_, err := pgx.ForEachRow(rows, []any{&submitter, &n}, func() error {
-			*kept(&all.of(submitter).result) = n
-			return nil
-		})
-		return err
-	}
+	var submitter string
+	var n int
+	return results.Each([]any{&submitter, &n}, func() { *kept(&all.of(submitter).result) = n })
 }
 
 // of is the commit of a submitter that a statement returned.

@@ -222,16 +222,9 @@ func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancel
 	b.Queue("begin")
 	b.Queue(cancelQueued, c.Submitter, of, c.Limit, c.By, PrintableText(c.Reason)).Exec(results.Count(&out.Cancelled))
 	b.Queue("commit")
-	b.Queue(countAskedFor, c.Submitter, of).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&out.Token, &names, &out.Remaining, &out.Bound, &out.Payouts, &out.Beside)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrUnknownSubmitter
-		}
-		return err
-	})
-	if err := s.send(ctx, b); err != nil {
-		return out, fmt.Errorf("cancel the queue of %s: %w", c.Submitter, err)
+	b.Queue(countAskedFor, c.Submitter, of).QueryRow(results.Scan(&out.Token, &names, &out.Remaining, &out.Bound, &out.Payouts, &out.Beside))
+	if err = s.send(ctx, b); err == nil {
+		s.names.note(c.Submitter, names)
 	}
-	s.names.note(c.Submitter, names)
-	return out, nil
+	return out, results.Wrap(results.Missing(err, ErrUnknownSubmitter), "cancel the queue of %s", c.Submitter)
 }

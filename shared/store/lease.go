@@ -241,13 +241,11 @@ func (t *leaseTrip) scan(rows pgx.Rows) error {
 	var sub txmanager.Submitter
 	var owner string
 	var r txmanager.AcquireResult
-	_, err := pgx.ForEachRow(rows, []any{&sub, &owner, &r.Token, &r.ExpiresAt, &r.TakeoverAt, &r.TakenOver}, func() error {
+	return results.Each([]any{&sub, &owner, &r.Token, &r.ExpiresAt, &r.TakeoverAt, &r.TakenOver}, func() {
 		i := places[sub]
 		r.Held = owner == t.calls[i].owner
 		t.rows[i] = new(r)
-		return nil
-	})
-	return err
+	})(rows)
 }
 
 // answer is the answer to one call, after the round trip has ended with err. What failed for several
@@ -287,6 +285,11 @@ func isStatementError(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.SeverityUnlocalized == "ERROR"
 }
+
+// IsRolledBack reports whether the database refused a statement of several calls, and so their whole
+// transaction. Before its commit is acknowledged, nothing was stored, and each call can be repeated
+// alone.
+func IsRolledBack(err error) bool { return isStatementError(err) }
 
 const renew = `
 update submitter_lease

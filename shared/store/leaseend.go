@@ -4,6 +4,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -39,16 +40,12 @@ func queueRelease(b *pgx.Batch, all fencedCommits) {
 	if len(records) == 0 {
 		return
 	}
-	b.Queue(releaseLease, arrays(nil, releaseColumns, records)...).Query(func(rows pgx.Rows) error {
-		var submitter string
-		var token int64
-		_, err := pgx.ForEachRow(rows, []any{&submitter, &token}, func() error {
-			done := &all.of(submitter).result
-			done.Released, done.Token = true, token
-			return nil
-		})
-		return err
-	})
+	var submitter string
+	var token int64
+	b.Queue(releaseLease, arrays(nil, releaseColumns, records)...).Query(results.Each([]any{&submitter, &token}, func() {
+		done := &all.of(submitter).result
+		done.Released, done.Token = true, token
+	}))
 }
 
 // recheckQueue runs after a release has committed. A create that saw the lease held, or the
@@ -73,15 +70,11 @@ func (s *Store) queueRecheck(b *pgx.Batch, all fencedCommits) {
 	if len(submitters) == 0 {
 		return
 	}
-	b.Queue(recheckQueue, submitters, txmanager.AdvanceNowQueue, s.macKeys).Query(func(rows pgx.Rows) error {
-		var submitter string
-		var queued int
-		var suspended bool
-		_, err := pgx.ForEachRow(rows, []any{&submitter, &queued, &suspended}, func() error {
-			done := &all.of(submitter).result
-			done.Queued, done.Suspended = queued, suspended
-			return nil
-		})
-		return err
-	})
+	var submitter string
+	var queued int
+	var suspended bool
+	b.Queue(recheckQueue, submitters, txmanager.AdvanceNowQueue, s.macKeys).Query(results.Each([]any{&submitter, &queued, &suspended}, func() {
+		done := &all.of(submitter).result
+		done.Queued, done.Suspended = queued, suspended
+	}))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -402,6 +403,32 @@ func (s *Store) load(ctx context.Context, sub txmanager.Submitter, wide bool) (t
 	return one[0].state.WithLoadTime(time.Now()), err
 }
 
+// loadWaiting reads the first intents of a queue, with what keeps each from being posted now.
+var loadWaiting = `
+select ` + selectList(txExtras{
+	payload: payloadOf, raw: "null::bytea", versions: "'{}'::text[]", quiet: "false", barred: barred,
+	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = u.submitter)`, value: callersValue,
+}.columns()) + `
+  from ` + members + `
+  join managed_tx m on m.submitter = u.submitter
+ where ` + waits + `
+ order by m.seq
+ limit $2`
+
+// Waiting loads a submitter's state with the first limit intents of its queue, to evaluate
+// them against its present policy and callers. It takes no lease and writes nothing.
+func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int) (txmanager.SubmitterState, error) {
+	one := []pendingLoad{{submitter: sub}}
+	b := new(pgx.Batch)
+	s.queueLoads(b, one)
+	b.Queue(loadWaiting, []txmanager.Submitter{sub}, limit, s.anyCaller).Query(func(rows pgx.Rows) error {
+		one[0].state.Queue = nil
+		return scanTxs(rows, one, nil, inQueue)
+	})
+	err := cmp.Or(s.db.SendBatch(ctx, b).Close(), one[0].err)
+	return one[0].state, results.Wrap(err, "read the queue of %s", sub)
+}
+
 // maxPerTx is the largest amount of each token that one transaction may move.
 func maxPerTx(tokens map[string]TokenLimits) map[string]*big.Int {
 	if tokens == nil {
@@ -433,15 +460,11 @@ select u.place, (
   from ` + members
 
 func queueBumpSpent(b *pgx.Batch, submitters []txmanager.Submitter, all []pendingLoad) {
-	b.Queue(bumpSpent, submitters).Query(func(rows pgx.Rows) error {
-		var place int
-		var wei *string
-		_, err := pgx.ForEachRow(rows, []any{&place, &wei}, func() error {
-			all[place-1].state.BumpBudgetUsedWei = bigFromText(wei)
-			return nil
-		})
-		return err
-	})
+	var place int
+	var wei *string
+	b.Queue(bumpSpent, submitters).Query(results.Each([]any{&place, &wei}, func() {
+		all[place-1].state.BumpBudgetUsedWei = bigFromText(wei)
+	}))
 }
 
 // tx is the transaction of a row, loaded at now.

@@ -105,10 +105,8 @@ func (s *Store) soon(ctx context.Context) error {
 // does neither.
 func (s *Store) AdoptMark(ctx context.Context, seen mark.Observed, by string) error {
 	if seen.ID == "" {
-		if _, err := s.db.Exec(ctx, `delete from database_mark where not is_accepted_database()`); err != nil {
-			return fmt.Errorf("forget the marks of an object that is lost: %w", err)
-		}
-		return nil
+		_, err := s.db.Exec(ctx, `delete from database_mark where not is_accepted_database()`)
+		return results.Wrap(err, "forget the marks of an object that is lost")
 	}
 	_, err := s.db.Exec(ctx, `
 insert into database_mark (id, written_over, generation, reason)

@@ -141,10 +141,8 @@ func (s *Store) PrepareEnd(ctx context.Context, m mark.Move, over int64, w mark.
 		}
 		var id string
 		err := tx.QueryRow(ctx, `select replace(gen_random_uuid()::text, '-', '') from database_move where id = $1 and ended_at is null`, m.ID).Scan(&id)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return mark.ErrNoMove
-		} else if err != nil {
-			return err
+		if err != nil {
+			return results.Missing(err, mark.ErrNoMove)
 		}
 		next, err = scanMark(tx.QueryRow(ctx, markMove, id, over, moveReason(string(w), m.ID)))
 		return err

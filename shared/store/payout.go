@@ -103,14 +103,11 @@ select coalesce(m.tx_id::text, ''), coalesce(m.tx_hash, ''), coalesce(m.caller, 
 // Payout reads the stored state of the submitter's request in one round trip. A missing
 // request or an unregistered submitter is no error.
 func (s *Store) Payout(ctx context.Context, sub txmanager.Submitter, requestID string) (Payout, error) {
-	p, err := scanPayout(s.db.QueryRow(ctx, findPayout, sub, requestID, PayoutCaller))
-	if err != nil {
-		return Payout{}, fmt.Errorf("find payout %s of %s: %w", requestID, sub, err)
-	}
-	return p, nil
+	p, err := results.One(ctx, s.db, scanPayout, findPayout, sub, requestID, PayoutCaller)
+	return p, results.Wrap(err, "find payout %s of %s", requestID, sub)
 }
 
-func scanPayout(row pgx.Row) (p Payout, err error) {
+func scanPayout(row pgx.CollectableRow) (p Payout, err error) {
 	err = row.Scan(&p.TxID, &p.TxHash, &p.Caller, &p.State, &p.SubState, &p.LastError, &p.Payload, &p.Receipt, &p.Token,
 		&p.Pays, &p.Foreign, &p.Protected, &p.Taken, &p.TakenAt, &p.TakenBy, &p.Older, &p.Unbound, &p.Ended, &p.ProvedBy, &p.Statement)
 	return p, err
@@ -153,10 +150,7 @@ func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p P
 	b.Queue("begin")
 	b.Queue(insertTombstone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], reason, string(in.Payload))
 	b.Queue("commit")
-	b.Queue(findPayout, in.Submitter, in.RequestID, PayoutCaller).QueryRow(func(row pgx.Row) error {
-		p, err = scanPayout(row)
-		return err
-	})
+	b.Queue(findPayout, in.Submitter, in.RequestID, PayoutCaller).Query(results.Only(&p, scanPayout))
 	if err := s.send(ctx, b); err != nil {
 		return Payout{}, fmt.Errorf("cancel payout %s of %s: %w", in.RequestID, in.Submitter, err)
 	}

@@ -82,13 +82,10 @@ select t.req_id, c.confirmed, $2, nullif($3, ''), case when not $2 then $4::bool
 // [ErrStatementStands] if a statement is in force, or [ErrInDoubt] in a foreign database.
 func (s *Store) StatePayout(ctx context.Context, reqID string, st PayoutStatement) error {
 	tag, err := ExecCarrying(ctx, s.db, insertStatement, reqID, st.Paid, st.TxHash, st.Refund, int64(st.NoncesBelow), st.By, st.Reason, st.OtherPayments)
-	switch {
-	case err != nil:
-		return fmt.Errorf("record a statement about payout %s: %w", reqID, err)
-	case tag.RowsAffected() == 0:
-		return fmt.Errorf("record a statement about payout %s: %w", reqID, ErrStatementStands)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrStatementStands
 	}
-	return nil
+	return results.Wrap(err, "record a statement about payout %s", reqID)
 }
 
 const withdrawStatement = `
@@ -101,13 +98,10 @@ update payout_statement
 // wraps [ErrNoStatement] if there is none to withdraw.
 func (s *Store) WithdrawStatement(ctx context.Context, reqID, by, reason string) error {
 	tag, err := s.db.Exec(ctx, withdrawStatement, reqID, by, reason)
-	switch {
-	case err != nil:
-		return fmt.Errorf("withdraw the statement about payout %s: %w", reqID, err)
-	case tag.RowsAffected() == 0:
-		return fmt.Errorf("withdraw the statement about payout %s: %w", reqID, ErrNoStatement)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrNoStatement
 	}
-	return nil
+	return results.Wrap(err, "withdraw the statement about payout %s", reqID)
 }
 
 // PastStatement is a statement with its outcome.

@@ -101,13 +101,10 @@ func (c PolicyChange) checkTighter(ctx context.Context, tx pgx.Tx) error {
 	}
 	var now Policy
 	err := tx.QueryRow(ctx, presentPolicy, c.Submitter).Scan(&now)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return ErrUnknownSubmitter
-	case err == nil && !c.Policy.TighterThan(now):
+	if err == nil && !c.Policy.TighterThan(now) {
 		return ErrNotTighter
 	}
-	return err
+	return results.Missing(err, ErrUnknownSubmitter)
 }
 
 const putPolicy = `

@@ -141,11 +141,8 @@ select not is_accepted_database() or case
 
 func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
 	r, err := results.One(ctx, s.db, pgx.RowToStructByPos[Record], query, args...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Record{}, ErrNotFound
-	}
 	r.LastError, r.LastErrorDetail = callerText(r.LastError)
-	return r, err
+	return r, results.Missing(err, ErrNotFound)
 }
 
 // ErrCursor reports a cursor that names no place in the list.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -207,17 +208,11 @@ func queueMeasures(b *pgx.Batch, shares []*queueShare, bound int) {
 	if len(due) == 0 {
 		return
 	}
+	var place int
+	var m queueMeasure
 	b.Queue(measureQueues, each(due, func(q **queueShare) string { return string((*q).submitter) }),
 		each(due, func(q **queueShare) int64 { return (*q).base.seq }), 2*bound, settledAfter,
-	).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var place int
-			var m queueMeasure
-			if err := rows.Scan(&place, &m.nonce, &m.seq, &m.added, &m.settled, &m.complete, &m.anyBefore); err != nil {
-				return err
-			}
-			due[place-1].full = due[place-1].memory.note(due[place-1], m, bound)
-		}
-		return rows.Err()
-	})
+	).Query(results.Each([]any{&place, &m.nonce, &m.seq, &m.added, &m.settled, &m.complete, &m.anyBefore}, func() {
+		due[place-1].full = due[place-1].memory.note(due[place-1], m, bound)
+	}))
 }

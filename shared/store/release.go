@@ -199,17 +199,13 @@ func (s *Store) OpenRequests(ctx context.Context, sub txmanager.Submitter) ([]tx
 
 // NamedRequests implements [txmanager.Store].
 func (s *Store) NamedRequests(ctx context.Context, sub txmanager.Submitter, requestIDs []string) (map[string]txmanager.NamedRequest, error) {
-	rows := results.Query(ctx, s.db, `
-		select request_id, tx_id::text, state, coalesce(sub_state, '')
-		  from managed_tx
-		 where submitter = $1 and request_id = any($2)`, sub, requestIDs)
 	found := make(map[string]txmanager.NamedRequest)
 	var id string
 	var r txmanager.NamedRequest
-	_, err := pgx.ForEachRow(rows, []any{&id, &r.TxID, &r.State, &r.Sub}, func() error {
-		found[id] = r
-		return nil
-	})
+	err := results.ForEach(ctx, s.db, []any{&id, &r.TxID, &r.State, &r.Sub}, func() { found[id] = r }, `
+		select request_id, tx_id::text, state, coalesce(sub_state, '')
+		  from managed_tx
+		 where submitter = $1 and request_id = any($2)`, sub, requestIDs)
 	return found, results.Wrap(err, "read named requests of %s", sub)
 }
 

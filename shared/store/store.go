@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/multitracer"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -107,12 +108,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.MaxConnIdleTime = 5 * time.Minute
 	cfg.PingTimeout = 2 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
-	cfg.ConnConfig.Tracer = o.Tracer
 	cfg.ConnConfig.RuntimeParams["fencepost.events"] = string(o.Events)
+	var tracers []pgx.QueryTracer
+	if o.Tracer != nil {
+		tracers = append(tracers, o.Tracer)
+	}
 	if o.OnEvents != nil {
-		cfg.ConnConfig.Tracer, cfg.ConnConfig.OnNotice = listener{o.Tracer, o.OnEvents}, notice
+		tracers, cfg.ConnConfig.OnNotice = append(tracers, listener(o.OnEvents)), notice
 		cfg.ConnConfig.RuntimeParams["client_min_messages"] = "notice"
 	}
+	cfg.ConnConfig.Tracer = multitracer.New(tracers...)
 	if o.Dial != nil {
 		cfg.ConnConfig.DialFunc = o.Dial
 		cfg.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }

@@ -24,17 +24,12 @@ type endKey struct{}
 // TraceQueryStart counts a single statement, which commits itself.
 func (Costs) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	telemetry.MeterFrom(ctx).SQL(1, 1)
-	startClock(conn)
-	if !telemetry.Recorded(ctx) {
-		return ctx
-	}
-	return withQueryTiming(ctx, data.SQL, 1)
+	return begin(ctx, conn, data.SQL, 1)
 }
 
 // TraceQueryEnd records the time of the round trip.
 func (Costs) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
-	recordTime(ctx, conn)
-	recordQuery(ctx, data.Err)
+	end(ctx, conn, data.Err)
 }
 
 // TraceBatchStart counts a pipelined batch as one round trip. It counts explicit commits, or
@@ -53,11 +48,7 @@ func (Costs) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.Trace
 		}
 	}
 	telemetry.MeterFrom(ctx).SQL(statements, max(commits, 1))
-	startClock(conn)
-	if !telemetry.Recorded(ctx) {
-		return ctx
-	}
-	return withQueryTiming(ctx, first, statements)
+	return begin(ctx, conn, first, statements)
 }
 
 // TraceBatchQuery counts nothing.
@@ -65,50 +56,44 @@ func (Costs) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData
 
 // TraceBatchEnd records the time of the round trip.
 func (Costs) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
-	recordTime(ctx, conn)
-	recordQuery(ctx, data.Err)
+	end(ctx, conn, data.Err)
 }
 
 // begun is the key under which a connection keeps when its round trip began, as a *time.Time that all its
 // round trips share.
 const begun = "fencepost.begun"
 
-func startClock(conn *pgx.Conn) {
-	if conn == nil {
-		return
-	}
-	at, ok := conn.PgConn().CustomData()[begun].(*time.Time)
-	if !ok {
-		at = new(time.Time)
-		conn.PgConn().CustomData()[begun] = at
-	}
-	*at = time.Now()
-}
-
-func recordTime(ctx context.Context, conn *pgx.Conn) {
-	if conn == nil {
-		return
-	}
-	if at, ok := conn.PgConn().CustomData()[begun].(*time.Time); ok {
-		telemetry.SQLTime.Record(ctx, time.Since(*at).Seconds())
-	}
-}
-
 // shownStatementLength is the number of characters of a statement's text that a span shows.
 const shownStatementLength = 100
 
-// withQueryTiming starts a span for a round trip. The text of a statement contains no values.
-func withQueryTiming(ctx context.Context, statement string, statements int) context.Context {
-	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*shownStatementLength)]), " ")
+// begin keeps when a round trip began, and starts its span if the context's trace is recorded.
+func begin(ctx context.Context, conn *pgx.Conn, statement string, statements int) context.Context {
+	if conn != nil {
+		at, ok := conn.PgConn().CustomData()[begun].(*time.Time)
+		if !ok {
+			at = new(time.Time)
+			conn.PgConn().CustomData()[begun] = at
+		}
+		*at = time.Now()
+	}
+	if !telemetry.Recorded(ctx) {
+		return ctx
+	}
+	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*shownStatementLength)]), " ") // which has no values
 	shown = strings.ToValidUTF8(shown[:min(len(shown), shownStatementLength)], "")
-	ctx, end := telemetry.Begin(ctx, "postgres", attribute.String("db.query.summary", shown),
-		attribute.Int("statements", statements))
-	return context.WithValue(ctx, endKey{}, end)
+	ctx, finish := telemetry.Begin(ctx, "postgres", attribute.String("db.query.summary", shown), attribute.Int("statements", statements))
+	return context.WithValue(ctx, endKey{}, finish)
 }
 
-func recordQuery(ctx context.Context, err error) {
-	if end, ok := ctx.Value(endKey{}).(func(error)); ok {
-		end(err)
+// end records the time of a round trip, and ends its span.
+func end(ctx context.Context, conn *pgx.Conn, err error) {
+	if conn != nil {
+		if at, ok := conn.PgConn().CustomData()[begun].(*time.Time); ok {
+			telemetry.SQLTime.Record(ctx, time.Since(*at).Seconds())
+		}
+	}
+	if finish, ok := ctx.Value(endKey{}).(func(error)); ok {
+		finish(err)
 	}
 }
 
@@ -159,50 +144,31 @@ func notice(conn *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// listener delivers the notices at the end of each round trip, and calls another tracer.
-type listener struct {
-	tracer pgx.QueryTracer // may be nil
-	tell   func(context.Context, CommittedEvents)
-}
+// listener gets the notices at the end of each round trip.
+type listener func(context.Context, CommittedEvents)
 
 // TraceQueryStart implements [pgx.QueryTracer].
-func (l listener) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (l listener) TraceQueryStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	delete(conn.PgConn().CustomData(), noticed)
-	if l.tracer == nil {
-		return ctx
-	}
-	return l.tracer.TraceQueryStart(ctx, conn, data)
+	return ctx
 }
 
 // TraceQueryEnd implements [pgx.QueryTracer].
 func (l listener) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
-	if l.tracer != nil {
-		l.tracer.TraceQueryEnd(ctx, conn, data)
-	}
 	l.pass(ctx, conn, data.Err)
 }
 
 // TraceBatchStart implements [pgx.BatchTracer].
-func (l listener) TraceBatchStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+func (l listener) TraceBatchStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	delete(conn.PgConn().CustomData(), noticed)
-	if t, ok := l.tracer.(pgx.BatchTracer); ok {
-		return t.TraceBatchStart(ctx, conn, data)
-	}
 	return ctx
 }
 
 // TraceBatchQuery implements [pgx.BatchTracer].
-func (l listener) TraceBatchQuery(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchQueryData) {
-	if t, ok := l.tracer.(pgx.BatchTracer); ok {
-		t.TraceBatchQuery(ctx, conn, data)
-	}
-}
+func (l listener) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
 // TraceBatchEnd implements [pgx.BatchTracer].
 func (l listener) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
-	if t, ok := l.tracer.(pgx.BatchTracer); ok {
-		t.TraceBatchEnd(ctx, conn, data)
-	}
 	l.pass(ctx, conn, data.Err)
 }
 
@@ -210,6 +176,6 @@ func (l listener) pass(ctx context.Context, conn *pgx.Conn, err error) {
 	news, _ := conn.PgConn().CustomData()[noticed].(*CommittedEvents)
 	delete(conn.PgConn().CustomData(), noticed)
 	if news != nil && err == nil {
-		l.tell(ctx, *news)
+		l(ctx, *news)
 	}
 }

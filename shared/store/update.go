@@ -63,11 +63,8 @@ func (s *Store) UpdateSubmitter(ctx context.Context, u SubmitterUpdate) (token i
 		var name string
 		var payer, retired bool
 		err := tx.QueryRow(ctx, lockTerms, u.Submitter).Scan(&window, &name, &widest, &payer, &retired)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return ErrUnknownSubmitter
-		}
 		if err != nil {
-			return err
+			return results.Missing(err, ErrUnknownSubmitter)
 		}
 		toWindow, toName := window, name
 		if u.MaxInFlight != nil {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -172,21 +171,18 @@ select d.cause,
 }
 
 // scanWaiting reads a row of [explainWait].
-func scanWaiting(row pgx.Row) (*Waiting, error) {
-	w, blocker := Waiting{}, Blocker{}
+func scanWaiting(row pgx.CollectableRow) (w Waiting, err error) {
+	var blocker Blocker
 	var ahead *int
 	var blocked bool
-	err := row.Scan(&w.Cause, &w.Since, &ahead, &blocked, &blocker.TxID, &blocker.Cause, &blocker.Since, &w.Window, &w.Now, &w.Head, &w.NextAt, &w.Leased, &w.Requested)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
+	err = row.Scan(&w.Cause, &w.Since, &ahead, &blocked, &blocker.TxID, &blocker.Cause, &blocker.Since, &w.Window, &w.Now, &w.Head, &w.NextAt, &w.Leased, &w.Requested)
 	if ahead != nil {
 		w.Position, w.PositionMore = new(min(*ahead+1, MaxPosition)), *ahead >= MaxPosition
 	}
 	if blocked {
 		w.BlockedBy = &blocker
 	}
-	return &w, err
+	return w, err
 }
 
 // TxWaiting is [Store.Tx] with why the transaction waits; nil if it has ended.
@@ -204,18 +200,9 @@ func (s *Store) TxWaitingByRequest(ctx context.Context, sub txmanager.Submitter,
 // are those of [Store.refuseIfUnknown].
 func (s *Store) recordWaiting(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer, record string, of []any, explain string, about []any) (r Record, w *Waiting, err error) {
 	b := new(pgx.Batch)
-	b.Queue(record, of...).Query(func(rows pgx.Rows) (err error) {
-		r, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Record])
-		return err
-	})
-	b.Queue(explain, about...).QueryRow(func(row pgx.Row) (err error) {
-		w, err = scanWaiting(row)
-		return err
-	})
-	err = s.send(ctx, b)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrNotFound
-	}
+	b.Queue(record, of...).Query(results.Only(&r, pgx.RowToStructByPos[Record]))
+	b.Queue(explain, about...).Query(results.First(&w, scanWaiting))
+	err = results.Missing(s.send(ctx, b), ErrNotFound)
 	r.LastError, r.LastErrorDetail = callerText(r.LastError)
 	r, err = s.refuseIfUnknown(ctx, r, err, sub, requestID, v)
 	return r, w, err

@@ -117,10 +117,8 @@ func orderAdjustment(ctx context.Context, tx pgx.Tx, o AdjustmentOrder) (d due, 
 	var adjusted, ours bool
 	err = tx.QueryRow(ctx, standingFinding, o.FindingID).Scan(&d.Side, &d.Account.UserID, &d.Account.AssetID, &expected, &got, &adjusted, &ours, &d.when)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return d, ErrNoFinding
 	case err != nil:
-		return d, err
+		return d, results.Missing(err, ErrNoFinding)
 	case !ours:
 		return d, transfer.ErrForeign
 	case adjusted:

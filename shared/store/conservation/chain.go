@@ -27,10 +27,7 @@ select s.submitter, extract(epoch from case when $1::float8 > 0 then greatest(s.
 // Readings returns the payers with their positions, the one that was read longest ago first. The
 // registration of a payer that was never read counts as at most history ago; 0: as long ago as it was.
 func (b *Book) Readings(ctx context.Context, history time.Duration) ([]conservation.ChainReading, error) {
-	all, err := results.All(ctx, b.db, func(row pgx.CollectableRow) (r conservation.ChainReading, err error) {
-		err = row.Scan(&r.Submitter, &r.Registered, &r.New, &r.Start, &r.Block, &r.BlockHash, &r.Sent, &r.Pass, &r.Tokens)
-		return r, err
-	}, readings, history.Seconds())
+	all, err := results.All(ctx, b.db, pgx.RowToStructByPos[conservation.ChainReading], readings, history.Seconds())
 	return all, results.Wrap(err, "list the payers")
 }
 
@@ -55,17 +52,14 @@ values (@submitter, @tx_hash, @log_index, @pass, @block_number, @block_hash, nul
 // Unread returns for each chain the time since the payer that is farthest behind was last read up to
 // the last final block.
 func (b *Book) Unread(ctx context.Context) (map[uint64]time.Duration, error) {
-	rows := results.Query(ctx, b.db, `
+	all, chain, seconds := map[uint64]time.Duration{}, uint64(0), 0.0
+	keep := func() { all[chain] = time.Duration(seconds * float64(time.Second)) }
+	err := results.ForEach(ctx, b.db, []any{&chain, &seconds}, keep, `
 select split_part(s.submitter, ':', 2)::bigint, greatest(0, max(extract(epoch from clock_timestamp() - coalesce(c.read_at, s.created_at))))::float8
   from submitter s
   left join conservation_chain c using (submitter)
  where s.callers = array['transfer'] or c.submitter is not null
  group by 1`)
-	all, chain, seconds := map[uint64]time.Duration{}, uint64(0), 0.0
-	_, err := pgx.ForEachRow(rows, []any{&chain, &seconds}, func() error {
-		all[chain] = time.Duration(seconds * float64(time.Second))
-		return nil
-	})
 	return all, results.Wrap(err, "read how far chains were read")
 }
 
@@ -103,10 +97,7 @@ func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainRead
 		}
 		return tx.SendBatch(ctx, batch).Close()
 	})
-	if err != nil {
-		return false, fmt.Errorf("store the payments of %s: %w", from.Submitter, err)
-	}
-	return stored, nil
+	return stored && err == nil, results.Wrap(err, "store the payments of %s", from.Submitter)
 }
 
 // GoBack records that a block which was read has another hash now, and makes all blocks be read again.
@@ -259,12 +250,11 @@ func scanPayment(row pgx.CollectableRow) (p conservation.Payment, err error) {
 }
 
 func (b *Book) evaluateOwed(ctx context.Context) (found []conservation.Finding, err error) {
-	rows := results.Query(ctx, b.db, owedPayouts, maxEvaluated)
 	batch := new(pgx.Batch)
 	var o conservation.Owed
 	var final uint64
 	into := []any{&o.ReqID, &o.Account.UserID, &o.Account.AssetID, &o.Due, &o.Start, &o.Read, &final, &o.Found, &o.Evaluated}
-	_, err = pgx.ForEachRow(rows, into, func() error {
+	err = results.ForEach(ctx, b.db, into, func() {
 		settled, wrong := o.Evaluate()
 		switch {
 		case settled:
@@ -275,8 +265,7 @@ func (b *Book) evaluateOwed(ctx context.Context) (found []conservation.Finding, 
 			found = append(found, *wrong)
 		}
 		o.Due = nil
-		return nil
-	})
+	}, owedPayouts, maxEvaluated)
 	if err != nil {
 		return nil, fmt.Errorf("read payouts whose payment was not found: %w", err)
 	}
@@ -285,12 +274,10 @@ func (b *Book) evaluateOwed(ctx context.Context) (found []conservation.Finding, 
 }
 
 func (b *Book) wentBack(ctx context.Context) (found []conservation.Finding, err error) {
-	rows := results.Query(ctx, b.db, `select submitter, reorged_block from conservation_chain where reorged_block is not null order by submitter`)
 	var submitter string
 	var evidence json.RawMessage
-	_, err = pgx.ForEachRow(rows, []any{&submitter, &evidence}, func() error {
+	err = results.ForEach(ctx, b.db, []any{&submitter, &evidence}, func() {
 		found = append(found, conservation.WentBack(submitter, append(json.RawMessage{}, evidence...)))
-		return nil
-	})
+	}, `select submitter, reorged_block from conservation_chain where reorged_block is not null order by submitter`)
 	return found, results.Wrap(err, "read chains that went back")
 }

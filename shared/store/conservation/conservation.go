@@ -137,7 +137,7 @@ func (b *Book) Finish(ctx context.Context, c conservation.Checkpoint) error {
 		var newest int64
 		err := tx.QueryRow(ctx, `select generation from conservation_checkpoint where is_current for update`).Scan(&newest)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) || newest > c.Generation {
-			return ignoreNoRows(err)
+			return results.Missing(err, nil)
 		}
 		if _, err := tx.Exec(ctx, retire, c.Generation); err != nil {
 			return err
@@ -152,13 +152,6 @@ func (b *Book) Finish(ctx context.Context, c conservation.Checkpoint) error {
 		err = b.forget(ctx)
 	}
 	return results.Wrap(err, "finish the full check %d", c.Generation)
-}
-
-func ignoreNoRows(err error) error {
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil
-	}
-	return err
 }
 
 // deletesPerStatement bounds the rows of old generations that one statement deletes.

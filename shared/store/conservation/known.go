@@ -41,10 +41,7 @@ func (b *Book) Known(ctx context.Context, c conservation.Checkpoint, requests []
 		}
 		return readTerms(ctx, tx, known, requests)
 	})
-	if err != nil {
-		return conservation.Known{}, fmt.Errorf("read evidence: %w", err)
-	}
-	return known, nil
+	return known, results.Wrap(err, "read evidence")
 }
 
 func readEvidence(ctx context.Context, tx pgx.Tx, known conservation.Known, statement string, args ...any) error {
@@ -79,15 +76,11 @@ func readScales(ctx context.Context, tx pgx.Tx, generation int64, known *conserv
 	if known.Scales, err = results.All(ctx, tx, pgx.RowToStructByPos[conservation.Scale], scales, generation); err != nil {
 		return err
 	}
-	rows := results.Query(ctx, tx, `select asset_id, precision from assets_tb`)
 	known.Precision = map[int32]uint8{}
 	var asset int32
 	var precision uint8
-	_, err = pgx.ForEachRow(rows, []any{&asset, &precision}, func() error {
-		known.Precision[asset] = precision
-		return nil
-	})
-	return err
+	keep := func() { known.Precision[asset] = precision }
+	return results.ForEach(ctx, tx, []any{&asset, &precision}, keep, `select asset_id, precision from assets_tb`)
 }
 
 const final = `

@@ -228,7 +228,7 @@ func queueFinding(b *pgx.Batch, from conservation.Checkpoint, f conservation.Fin
 		if err == nil {
 			out.Fresh = append(out.Fresh, f)
 		}
-		return ignoreNoRows(err)
+		return results.Missing(err, nil)
 	})
 	return nil
 }

@@ -47,7 +47,7 @@ select e.position, e.tx_id, e.sequence, e.type, e.submitter, e.caller, e.body
 func queuePage(b *pgx.Batch, s txmanager.Submitter, endpoint string, p *events.Page) {
 	b.Queue(streamLast, s, endpoint).QueryRow(results.Maybe(&p.To))
 	b.Queue(eventsOfStream, s, endpoint, events.PageSize).Query(func(rows pgx.Rows) (err error) {
-		p.Events, err = pgx.CollectRows(rows, scanEvent)
+		p.Events, err = pgx.CollectRows(rows, pgx.RowToStructByPos[txmanager.Event])
 		if n := len(p.Events); n == events.PageSize {
 			p.To = p.Events[n-1].Position // there may be more
 		}

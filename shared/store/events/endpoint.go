@@ -3,7 +3,6 @@ package events
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -88,10 +87,7 @@ returning id`
 // The error wraps [store.ErrForeign].
 func (s *Log) RequestTest(ctx context.Context, endpoint, by, reason string) (test int64, err error) {
 	err = s.db.QueryRow(ctx, requestTest, endpoint, by, store.PrintableText(reason)).Scan(&test)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = store.ErrForeign
-	}
-	return test, results.Wrap(err, "record a test of %s", endpoint)
+	return test, results.Wrap(results.Missing(err, store.ErrForeign), "record a test of %s", endpoint)
 }
 
 // Test reads a test.
@@ -270,10 +266,7 @@ func (s *Log) Redeliver(ctx context.Context, r Redelivery) (of []txmanager.Submi
 		_, err = tx.Exec(ctx, recordRedelivery, r.Endpoint, r.By, store.PrintableText(r.Reason), store.Bigint(r.After), r.Submitter)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("deliver events to %s again: %w", r.Endpoint, err)
-	}
-	return of, nil
+	return of, results.Wrap(err, "deliver events to %s again", r.Endpoint)
 }
 
 // Waiting lists up to limit submitters with events that wait for the endpoint, the oldest first.

@@ -163,7 +163,7 @@ func (s *Log) Events(ctx context.Context, q EventQuery, v store.Viewer) (page []
 	b := new(pgx.Batch)
 	b.Queue("begin isolation level repeatable read read only") // what is forgotten, as of the page
 	b.Queue(`select last, forgotten from event_counter`).QueryRow(results.Scan(&last, &forgotten))
-	b.Queue(statement, args...).Query(results.Into(&page, scanEvent))
+	b.Queue(statement, args...).Query(results.Into(&page, pgx.RowToStructByPos[txmanager.Event]))
 	b.Queue("commit")
 	switch err := s.send(ctx, b); {
 	case err != nil:
@@ -176,11 +176,6 @@ func (s *Log) Events(ctx context.Context, q EventQuery, v store.Viewer) (page []
 		last = page[len(page)-1].Position
 	}
 	return page, last, nil
-}
-
-func scanEvent(row pgx.CollectableRow) (e txmanager.Event, err error) {
-	err = row.Scan(&e.Position, &e.TxID, &e.Sequence, &e.Type, &e.Submitter, &e.Caller, &e.Body)
-	return e, err
 }
 
 // forgetEvents deletes the oldest events if they are old enough, and no paused endpoint waits for them. Positions and

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // clockLibraries is where Debian, Ubuntu and Fedora install libfaketime.
@@ -45,8 +47,5 @@ func (c *Cluster) SetClock(offset time.Duration) error {
 	}
 	text := fmt.Sprintf("%+.3f\n", offset.Seconds())
 	// The server's account owns the file, so it is written in place.
-	if err := os.WriteFile(filepath.Join(c.keeper.dir, "clock"), []byte(text), 0o600); err != nil {
-		return fmt.Errorf("set the clock: %w", err)
-	}
-	return nil
+	return results.Wrap(os.WriteFile(filepath.Join(c.keeper.dir, "clock"), []byte(text), 0o600), "set the clock")
 }

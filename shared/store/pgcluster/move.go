@@ -5,37 +5,31 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // Backup copies the data of the running server, as a file backup does, under any load. A second call
 // replaces the first copy.
 func (c *Cluster) Backup(ctx context.Context) error {
-	if err := c.keeper.order(ctx, "backup"); err != nil {
-		return fmt.Errorf("back up Postgres: %w", err)
-	}
-	return nil
+	return results.Wrap(c.keeper.order(ctx, "backup"), "back up Postgres")
 }
 
 // PutBack stops the server as a crash would and starts it on the copy of [Cluster.Backup], at the same
 // port. System identifier and timeline do not change, because no archive is read. Commits since the
 // backup are lost.
 func (c *Cluster) PutBack(ctx context.Context) error {
-	if err := c.replace(ctx, "stop immediate", "restore"); err != nil {
-		return fmt.Errorf("put the backup of Postgres back: %w", err)
-	}
-	return nil
+	return results.Wrap(c.replace(ctx, "stop immediate", "restore"), "put the backup of Postgres back")
 }
 
 // Upgrade stops the server normally, runs pg_upgrade on its data to the same version, and starts it at
 // the same port. The system identifier is new, and nothing is lost.
 func (c *Cluster) Upgrade(ctx context.Context) error {
-	if err := c.openTemplates(ctx); err != nil {
-		return fmt.Errorf("upgrade Postgres: %w", err)
+	err := c.openTemplates(ctx)
+	if err == nil {
+		err = c.replace(ctx, "stop fast", "upgrade")
 	}
-	if err := c.replace(ctx, "stop fast", "upgrade"); err != nil {
-		return fmt.Errorf("upgrade Postgres: %w", err)
-	}
-	return nil
+	return results.Wrap(err, "upgrade Postgres")
 }
 
 // openTemplates lets the templates accept connections: pg_upgrade refuses a cluster with a database
@@ -69,19 +63,13 @@ func (c *Cluster) Replica(ctx context.Context) (*Cluster, error) {
 // Promote ends the recovery of a [Cluster.Replica], which begins a new timeline. It returns when the
 // server accepts writes.
 func (c *Cluster) Promote(ctx context.Context) error {
-	if err := c.keeper.order(ctx, "promote"); err != nil {
-		return fmt.Errorf("promote the replica: %w", err)
-	}
-	return nil
+	return results.Wrap(c.keeper.order(ctx, "promote"), "promote the replica")
 }
 
 // Halt stops the server and cuts all connections. Immediate stops it as a crash would; otherwise it
 // first sends all commits to a replica that follows.
 func (c *Cluster) Halt(ctx context.Context, immediate bool) error {
-	if err := c.keeper.order(ctx, stopOrder(immediate)); err != nil {
-		return fmt.Errorf("stop Postgres: %w", err)
-	}
-	return nil
+	return results.Wrap(c.keeper.order(ctx, stopOrder(immediate)), "stop Postgres")
 }
 
 // Addr returns the server's address, host:port.

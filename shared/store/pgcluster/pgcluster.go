@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // Options configure a cluster. The zero value suits tests.
@@ -167,10 +169,7 @@ log_timezone = 'UTC'
 		text += "scram_iterations = 1\n" // as the keeper's: of the passwords of roles, which are random too
 	}
 	// initdb made the file, so it keeps the owner that the server requires.
-	if err := os.WriteFile(filepath.Join(c.keeper.dir, "data", "postgresql.conf"), []byte(text), 0o600); err != nil {
-		return fmt.Errorf("configure: %w", err)
-	}
-	return nil
+	return results.Wrap(os.WriteFile(filepath.Join(c.keeper.dir, "data", "postgresql.conf"), []byte(text), 0o600), "configure")
 }
 
 // ping connects once.
@@ -202,10 +201,7 @@ func (c *Cluster) URL(database string) string {
 // After an error the server may be down. Restart can be repeated, unless ctx ended: then the cluster is
 // gone and only Stop can be called.
 func (c *Cluster) Restart(ctx context.Context, immediate bool) error {
-	if err := c.replace(ctx, stopOrder(immediate)); err != nil {
-		return fmt.Errorf("restart Postgres: %w", err)
-	}
-	return nil
+	return results.Wrap(c.replace(ctx, stopOrder(immediate)), "restart Postgres")
 }
 
 // stopOrder is the keeper's order to stop the server, as a crash would if immediate.

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Refusal is a statement that a constraint must refuse. First prepares it. It is an alias, so that
@@ -39,9 +40,7 @@ func (b Bundle) ShowRefusals(t *testing.T, rows *strings.Replacer, refusals map[
 		for _, r := range all {
 			t.Run(constraint, func(t *testing.T) {
 				by := Violated(b.Try(t, rows.Replace(r.First), rows.Replace(r.Then)))
-				if partitionsKey.ReplaceAllString(by, "_pkey") != constraint {
-					t.Errorf("%s: got refused by %s, want by %s", r.Then, by, constraint)
-				}
+				check.Equal(t, r.Then+": refused by", partitionsKey.ReplaceAllString(by, "_pkey"), constraint)
 			})
 		}
 	}
@@ -75,9 +74,7 @@ func (b Bundle) ShowDuties(t *testing.T, rows *strings.Replacer, duties map[stri
 	}
 	shown := slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Keys(duties)), others)))
 	want := slices.Sorted(slices.Values(b.Names(t, catalog))) // the same name is that of several tables' triggers
-	if diff := cmp.Diff(slices.Compact(want), shown); diff != "" {
-		t.Errorf("triggers with a proof (-in the schema +proven):\n%s", diff)
-	}
+	check.Same(t, "triggers with a proof, beside those of the schema", shown, slices.Compact(want))
 }
 
 // ShowUniqueForEver checks that one constraint keeps exactly these columns, in the order of their names, unique for ever.
@@ -107,10 +104,7 @@ select count(*)
 // transaction that is rolled back.
 func (b Bundle) Try(t testing.TB, first, then string) error {
 	t.Helper()
-	tx, err := b.DB.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := check.Value(b.DB.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	if _, err := tx.Exec(t.Context(), first); err != nil {
 		t.Fatalf("%s: %v", first, err)

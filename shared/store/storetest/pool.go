@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
@@ -43,10 +44,7 @@ const maxGrowth = 1 << 20 // bytes
 // take returns the name of a database that only t uses until it ends.
 func (p *pool) take(t testing.TB, cluster *pgcluster.Cluster) string {
 	t.Helper()
-	db, err := p.next(t.Context(), cluster)
-	if err != nil {
-		t.Fatalf("clone the template: %v", err)
-	}
+	db := check.Value(p.next(t.Context(), cluster))(t)
 	t.Cleanup(func() {
 		if t.Failed() || p.restore(cluster.URL(db.name)) != nil {
 			db.drop()

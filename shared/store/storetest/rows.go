@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Run runs a statement without the store. If it updates, inserts or deletes, it must do so with at least one row.
@@ -56,9 +57,7 @@ func (b Bundle) AwaitBlocked(t testing.TB, fragment string) {
 			select from pg_stat_activity
 			 where datname = current_database() and application_name = 'fencepost'
 			   and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment).Scan(&blocked)
-		if err != nil {
-			t.Fatalf("wait for %s: %v", fragment, err)
-		}
+		check.OK(t)(err)
 		return blocked
 	})
 }
@@ -159,20 +158,13 @@ func ShowPlan(t testing.TB, conn *pgxpool.Conn, name, plan string, update bool) 
 	version, _, _ := strings.Cut(conn.Conn().PgConn().ParameterStatus("server_version"), ".")
 	file, heading := filepath.Join("testdata", "plans", name+".txt"), "Postgres "+version+"\n\n"
 	if update {
-		if err := os.WriteFile(file, []byte(heading+plan), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.OK(t)(os.WriteFile(file, []byte(heading+plan), 0o644))
 		return
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := check.Value(os.ReadFile(file))(t)
 	if !strings.HasPrefix(string(want), strings.TrimSuffix(heading, "\n")) {
 		t.Logf("%s is of another version than Postgres %s: not compared", file, version)
 		return
 	}
-	if diff := cmp.Diff(string(want), heading+plan); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	check.Same(t, file, heading+plan, string(want))
 }

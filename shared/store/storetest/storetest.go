@@ -23,6 +23,7 @@ import (
 
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/events"
@@ -91,9 +92,7 @@ func (o *original) fill(t testing.TB, cluster *pgcluster.Cluster, fill func(Bund
 		return o.name
 	}
 	name, _, err := cluster.Clone(t.Context(), template)
-	if err != nil {
-		t.Fatalf("clone %s: %v", template, err)
-	}
+	check.OK(t)(err)
 	b := open(t, cluster.URL(name), Rules)
 	fill(b)
 	b.Store.Close()
@@ -105,10 +104,7 @@ func (o *original) fill(t testing.TB, cluster *pgcluster.Cluster, fill func(Bund
 func open(t testing.TB, url string, rules lease.Rules) Bundle {
 	t.Helper()
 	s := Open(t, Options(url, rules))
-	db, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatalf("open the database: %v", err)
-	}
+	db := check.Value(pgxpool.New(t.Context(), url))(t)
 	t.Cleanup(db.Close)
 	return Bundle{Store: s, EventLog: events.New(s), URL: url, DB: db}
 }
@@ -116,10 +112,7 @@ func open(t testing.TB, url string, rules lease.Rules) Bundle {
 // Open opens a store that is closed when t ends.
 func Open(t testing.TB, o store.Options) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), o)
-	if err != nil {
-		t.Fatalf("open the store: %v", err)
-	}
+	s := check.Value(store.Open(t.Context(), o))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -153,18 +146,14 @@ func shared(t testing.TB) *pgcluster.Cluster {
 
 func makeTemplate(t testing.TB, cluster *pgcluster.Cluster) {
 	t.Helper()
-	if err := cluster.Template(t.Context(), template, migrate); err != nil {
-		t.Fatalf("migrate the template: %v", err)
-	}
+	check.OK(t)(cluster.Template(t.Context(), template, migrate))
 }
 
 // cloneOf is the URL of a copy of the database, which is dropped when t ends.
 func cloneOf(t testing.TB, cluster *pgcluster.Cluster, database string) string {
 	t.Helper()
 	name, drop, err := cluster.Clone(t.Context(), database)
-	if err != nil {
-		t.Fatalf("clone %s: %v", database, err)
-	}
+	check.OK(t)(err)
 	t.Cleanup(drop)
 	return cluster.URL(name)
 }
@@ -185,10 +174,7 @@ func migrate(ctx context.Context, url string) error {
 // b; [Again] opens its database anew.
 func Copy(t testing.TB, b Bundle) Bundle {
 	t.Helper()
-	at, err := url.Parse(b.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := check.Value(url.Parse(b.URL))(t)
 	b.DB.Close()
 	b.Store.Close()
 	return open(t, cloneOf(t, shared(t), strings.TrimPrefix(at.Path, "/")), Rules)
@@ -206,12 +192,9 @@ var Callers = []string{"*", "shop", "test", "bank", "till", "quiet", "caller", "
 // Register puts sub under management with the window given, for [Callers].
 func (b Bundle) Register(t testing.TB, sub txmanager.Submitter, window int) {
 	t.Helper()
-	_, err := b.Store.Register(t.Context(), store.Registration{
+	check.OK(t)(b.Store.Register(t.Context(), store.Registration{
 		Submitter: sub, Signer: "local", MaxInFlight: window, Callers: Callers, CreatedBy: "test",
-	})
-	if err != nil {
-		t.Fatalf("register: %v", err)
-	}
+	}))
 }
 
 // Violated is the name of the constraint that refused a statement, by the results of its call.

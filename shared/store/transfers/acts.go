@@ -32,7 +32,7 @@ const actRows = actColumns + `
   from account_act x
   join assets_tb s using (asset_id)`
 
-func scanAct(row pgx.Row) (a transfer.Act, err error) {
+func scanAct(row pgx.CollectableRow) (a transfer.Act, err error) {
 	var units string
 	err = row.Scan(actTargets(&a, &units)...)
 	if err == nil {
@@ -170,11 +170,8 @@ const actByID = actRows + ` where x.act_id = $1`
 
 // Act implements [transfer.ActStore].
 func (s *Store) Act(ctx context.Context, id int64) (transfer.Act, error) {
-	a, err := scanAct(s.db.QueryRow(ctx, actByID, id))
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = transfer.ErrNoAct
-	}
-	return a, results.Wrap(err, "read act %d", id)
+	a, err := results.One(ctx, s.db, scanAct, actByID, id)
+	return a, results.Wrap(results.Missing(err, transfer.ErrNoAct), "read act %d", id)
 }
 
 const statusActs = actRows + `
@@ -184,17 +181,15 @@ const statusActs = actRows + `
 
 // StatusActs implements [transfer.ActStore].
 func (s *Store) StatusActs(ctx context.Context, userID int64, assetID int32) ([]transfer.Act, error) {
-	all, err := results.All(ctx, s.db, collectAct, statusActs, userID, assetID)
+	all, err := results.All(ctx, s.db, scanAct, statusActs, userID, assetID)
 	return all, results.Wrap(err, "list statuses of user %d", userID)
 }
-
-func collectAct(row pgx.CollectableRow) (transfer.Act, error) { return scanAct(row) }
 
 const actsOfAccount = actRows + ` where x.user_id = $1 and x.asset_id = $2 order by x.act_id desc limit $3`
 
 // Acts returns the newest acts on an account, newest first.
 func (s *Store) Acts(ctx context.Context, userID int64, assetID int32, limit int) ([]transfer.Act, error) {
-	all, err := results.All(ctx, s.db, collectAct, actsOfAccount, userID, assetID, limit)
+	all, err := results.All(ctx, s.db, scanAct, actsOfAccount, userID, assetID, limit)
 	return all, results.Wrap(err, "list acts on the account of user %d", userID)
 }
 
@@ -266,14 +261,11 @@ const actOf = actRows + ` where x.kind = $1 and x.request_id = $2`
 // ActOf returns the deposit or withdrawal that is stored under the order's id. The error wraps
 // [transfer.ErrNoAct], or [transfer.ErrActConflict] if its other fields differ.
 func (s *Store) ActOf(ctx context.Context, o transfer.MoneyOrder) (transfer.Act, error) {
-	a, err := scanAct(s.db.QueryRow(ctx, actOf, o.Kind, o.RequestID))
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		err = transfer.ErrNoAct
-	case err == nil && (a.Ledger != o.Ledger || a.UserID != o.UserID || a.AssetID != o.AssetID || a.Units != o.Units):
+	a, err := results.One(ctx, s.db, scanAct, actOf, o.Kind, o.RequestID)
+	if err == nil && (a.Ledger != o.Ledger || a.UserID != o.UserID || a.AssetID != o.AssetID || a.Units != o.Units) {
 		err = transfer.ErrActConflict
 	}
-	return a, results.Wrap(err, "find %s %s", o.Kind, o.RequestID)
+	return a, results.Wrap(results.Missing(err, transfer.ErrNoAct), "find %s %s", o.Kind, o.RequestID)
 }
 
 const wantedStatus = `

@@ -52,17 +52,12 @@ var (
 // that were removed after its backup, so their delay counts from its acceptance.
 const usableAfter = `greatest(x.added_at, (select max(c.at) from identity_change c))`
 
-// addressColumns is a row as [scanAddress] reads it, with the delay $2.
+// addressColumns are the fields of an [Address], in their order, with the delay $2.
 const addressColumns = `
 select x.address_id, x.chain_id, x.address, x.added_at, ` + usableAfter + ` + $2::interval,
        x.removed_at, coalesce(x.removed_by, ''), coalesce(x.remove_reason, '')
   from payout_address x
  where x.user_id = $1`
-
-func scanAddress(row pgx.CollectableRow) (a Address, err error) {
-	err = row.Scan(&a.ID, &a.ChainID, &a.Address, &a.AddedAt, &a.UsableFrom, &a.RemovedAt, &a.RemovedBy, &a.RemoveReason)
-	return a, err
-}
 
 const addAddress = `
 insert into payout_address (user_id, chain_id, address)
@@ -90,7 +85,7 @@ func (s *Store) AddAddress(ctx context.Context, user int64, chain uint64, addres
 	b.Queue(`select `+userLock, user)
 	b.Queue(addAddress, user, int64(chain), address, maxAddresses).Exec(results.Any(&isNew))
 	b.Queue("commit")
-	b.Queue(listedAddress, user, delay, int64(chain), address).Query(results.Into(&found, scanAddress))
+	b.Queue(listedAddress, user, delay, int64(chain), address).Query(results.Into(&found, pgx.RowToStructByPos[Address]))
 	b.Queue(standing, user).QueryRow(results.Scan(&ours, &blocked))
 	err = s.send(ctx, b)
 	switch {
@@ -134,7 +129,7 @@ func (s *Store) RemoveAddress(ctx context.Context, r RemovalOfAddress, delay tim
 	b.Queue(`select `+userLock, r.UserID)
 	b.Queue(removeAddress, r.UserID, r.ID, r.By, r.Reason)
 	b.Queue("commit")
-	b.Queue(addressOf, r.UserID, delay, r.ID).Query(results.Into(&found, scanAddress))
+	b.Queue(addressOf, r.UserID, delay, r.ID).Query(results.Into(&found, pgx.RowToStructByPos[Address]))
 	err := s.send(ctx, b)
 	switch {
 	case err != nil:
@@ -169,11 +164,11 @@ func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, 
 	var ours, blocked bool
 	b := new(pgx.Batch)
 	b.Queue(standing, user).QueryRow(results.Scan(&ours, &blocked))
+	statement, args := listedAddresses, []any{user, delay}
 	if newest > 0 {
-		b.Queue(everyAddress, user, delay, newest, below).Query(results.Into(&u.List, scanAddress))
-	} else {
-		b.Queue(listedAddresses, user, delay).Query(results.Into(&u.List, scanAddress))
+		statement, args = everyAddress, append(args, newest, below)
 	}
+	b.Queue(statement, args...).Query(results.Into(&u.List, pgx.RowToStructByPos[Address]))
 	b.Queue(openBlock, user).Query(results.First(&u.Block, pgx.RowToStructByPos[AddressBlock]))
 	if err = s.send(ctx, b); err == nil && !ours {
 		err = transfer.ErrForeign

@@ -97,7 +97,7 @@ func (s *Store) Alarming(ctx context.Context, rules transfer.Rules, limit int) (
 // queueLate adds the two statements of one alert; the last argument is the limit of the second.
 func queueLate(b *pgx.Batch, l *Late, condition, limit string, args ...any) {
 	b.Queue(howLate+condition, args[:len(args)-1]...).QueryRow(results.Scan(&l.Count, &l.Longest))
-	b.Queue(transferColumns+condition+latestFew+limit, args...).Query(results.Into(&l.Newest, collectTransfer))
+	b.Queue(transferColumns+condition+latestFew+limit, args...).Query(results.Into(&l.Newest, scanTransfer))
 }
 
 // Busy is a user with unusually many transfers.

@@ -252,7 +252,7 @@ func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, 
 	}
 	wanted := store.NamedArgs{"state": state, "user": q.UserID, "asset": q.Asset, "size": size, "cut": cut, "created_before": q.Before}
 	maps.Copy(wanted, q.argsOf(w, at))
-	b.Queue(w.wanted(), wanted).Query(results.Into(&rows, collectTransfer))
+	b.Queue(w.wanted(), wanted).Query(results.Into(&rows, scanTransfer))
 	b.Queue(w.last(), q.argsOf(w, at)).Query(results.First(&end, pgx.RowToStructByPos[place]))
 	return rows, end, s.send(ctx, b)
 }

@@ -31,12 +31,8 @@ func (s *Store) Cancel(ctx context.Context, o transfer.RequestedAction) (transfe
 	b.Queue("begin")
 	b.Queue(cancel, o.ReqID, o.By, o.Reason).Exec(results.Any(&m.Done))
 	b.Queue("commit")
-	b.Queue(byReqID, o.ReqID).QueryRow(intoTransfer(&m.Now))
-	err := s.send(ctx, b)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = transfer.ErrNotFound
-	}
-	if err != nil {
+	b.Queue(byReqID, o.ReqID).Query(results.Only(&m.Now, scanTransfer))
+	if err := results.Missing(s.send(ctx, b), transfer.ErrNotFound); err != nil {
 		return transfer.TransitionResult{}, fmt.Errorf("move transfer %s: %w", o.ReqID, err)
 	}
 	return m, nil
@@ -102,11 +98,8 @@ func (s *Store) Acknowledge(ctx context.Context, o transfer.RequestedAction, unt
 	var made bool
 	b := new(pgx.Batch)
 	b.Queue(acknowledge, o.ReqID, o.By, o.Reason, until).Exec(results.Any(&made))
-	b.Queue(byReqID, o.ReqID).QueryRow(intoTransfer(&t))
-	err := s.send(ctx, b)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("acknowledge transfer %s: %w", o.ReqID, transfer.ErrNotFound)
+	b.Queue(byReqID, o.ReqID).Query(results.Only(&t, scanTransfer))
+	switch err := results.Missing(s.send(ctx, b), transfer.ErrNotFound); {
 	case err != nil:
 		return fmt.Errorf("acknowledge transfer %s: %w", o.ReqID, err)
 	case !made && t.State != transfer.TargetPending && t.State != transfer.Compensating:
@@ -171,10 +164,6 @@ func (s *Store) Why(ctx context.Context, reqID string) (Story, error) {
 	b.Queue(history, reqID).Query(results.Into(&story.History, pgx.RowToStructByPos[Transition]))
 	b.Queue(resolutions, reqID).Query(results.Into(&story.Resolutions, pgx.RowToStructByPos[Resolution]))
 	b.Queue(acknowledgements, reqID).Query(results.Into(&story.Acknowledged, pgx.RowToStructByPos[Acknowledgement]))
-	b.Queue(byReqID, reqID).QueryRow(intoTransfer(&story.Transfer))
-	err := s.send(ctx, b)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = transfer.ErrNotFound
-	}
-	return story, results.Wrap(err, "read the history of transfer %s", reqID)
+	b.Queue(byReqID, reqID).Query(results.Only(&story.Transfer, scanTransfer))
+	return story, results.Wrap(results.Missing(s.send(ctx, b), transfer.ErrNotFound), "read the history of transfer %s", reqID)
 }

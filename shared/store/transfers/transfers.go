@@ -74,18 +74,8 @@ const (
        coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, t.payout_payload::text`
 )
 
-// intoTransfer keeps a batch's row of [transferColumns] in t.
-func intoTransfer(t *transfer.Transfer) func(pgx.Row) error {
-	return func(row pgx.Row) (err error) {
-		*t, err = scanTransfer(row)
-		return err
-	}
-}
-
-func collectTransfer(row pgx.CollectableRow) (transfer.Transfer, error) { return scanTransfer(row) }
-
-// scanTransfer reads one row of [transferColumns]. The error is [pgx.ErrNoRows] if there is none.
-func scanTransfer(row pgx.Row) (transfer.Transfer, error) {
+// scanTransfer reads one row of [transferColumns].
+func scanTransfer(row pgx.CollectableRow) (transfer.Transfer, error) {
 	var t transfer.Transfer
 	var p transfer.Payout
 	var units string
@@ -112,7 +102,7 @@ const byReqID = transferColumns + `
 
 // Load implements [transfer.Store].
 func (s *Store) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
-	t, err := scanTransfer(s.db.QueryRow(ctx, byReqID, reqID))
+	t, err := results.One(ctx, s.db, scanTransfer, byReqID, reqID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return t, fmt.Errorf("transfer %s: %w", reqID, transfer.ErrNotFound)
 	}
@@ -127,7 +117,7 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 	var t transfer.Transfer
 	b := new(pgx.Batch)
 	b.Queue(`select is_accepted_database()`).QueryRow(results.Scan(&ours))
-	b.Queue(byReqID+` and t.user_id = $2`, reqID, userID).QueryRow(intoTransfer(&t))
+	b.Queue(byReqID+` and t.user_id = $2`, reqID, userID).Query(results.Only(&t, scanTransfer))
 	err := s.send(ctx, b)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) && !ours:
@@ -227,16 +217,16 @@ select $1 = '' or exists (select from transfers_tb where req_id = $1 and user_id
 func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
 	var known bool
 	var rows []transfer.Transfer
+	statement, args := listOf, []any{q.UserID, q.After, q.Size + 1}
+	if q.State != nil {
+		statement, args = listOpen, append(args, int16(*q.State))
+		if q.State.Terminal() {
+			statement = listEnded
+		}
+	}
 	b := new(pgx.Batch)
 	b.Queue(inList, q.After, q.UserID).QueryRow(results.Scan(&known))
-	switch {
-	case q.State == nil:
-		b.Queue(listOf, q.UserID, q.After, q.Size+1).Query(results.Into(&rows, collectTransfer))
-	case q.State.Terminal():
-		b.Queue(listEnded, q.UserID, q.After, q.Size+1, int16(*q.State)).Query(results.Into(&rows, collectTransfer))
-	default:
-		b.Queue(listOpen, q.UserID, q.After, q.Size+1, int16(*q.State)).Query(results.Into(&rows, collectTransfer))
-	}
+	b.Queue(statement, args...).Query(results.Into(&rows, scanTransfer))
 	if err := s.send(ctx, b); err != nil {
 		return nil, "", fmt.Errorf("list transfers of user %d: %w", q.UserID, err)
 	}

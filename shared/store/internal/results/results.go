@@ -50,6 +50,30 @@ func First[Row any](row **Row, scan pgx.RowToFunc[Row]) func(pgx.Rows) error {
 	}
 }
 
+// Only keeps the only row of a batch's query in row. The error is [pgx.ErrNoRows] if there is none.
+func Only[Row any](row *Row, scan pgx.RowToFunc[Row]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*row, err = pgx.CollectExactlyOneRow(rows, scan)
+		return err
+	}
+}
+
+// Each scans each row of a batch's query into the targets, and then calls keep.
+func Each(targets []any, keep func()) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, targets, func() error {
+			keep()
+			return nil
+		})
+		return err
+	}
+}
+
+// ForEach is [Each] of the rows of a query that is sent now.
+func ForEach(ctx context.Context, db Querier, targets []any, keep func(), statement string, args ...any) error {
+	return Each(targets, keep)(Query(ctx, db, statement, args...))
+}
+
 // Scan keeps the values of a batch's row.
 func Scan(targets ...any) func(pgx.Row) error {
 	return func(row pgx.Row) error { return row.Scan(targets...) }
@@ -57,12 +81,7 @@ func Scan(targets ...any) func(pgx.Row) error {
 
 // Maybe is [Scan] of a row that there may not be.
 func Maybe(targets ...any) func(pgx.Row) error {
-	return func(row pgx.Row) error {
-		if err := row.Scan(targets...); !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		return nil
-	}
+	return func(row pgx.Row) error { return Missing(row.Scan(targets...), nil) }
 }
 
 // Count keeps the number of rows that a batch's statement wrote or returned.
@@ -87,6 +106,14 @@ func Done(done *bool) func(pgconn.CommandTag) error {
 		*done = true
 		return nil
 	}
+}
+
+// Missing is the error none if err is that of a query without a row, and otherwise err.
+func Missing(err, none error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return none
+	}
+	return err
 }
 
 // Wrap is err with what failed in front of it; nil if err is nil.
