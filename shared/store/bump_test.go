@@ -57,18 +57,12 @@ func TestReplacementsAreCharged(t *testing.T) {
 		write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
 	want := new(big.Int).Add(huge, big.NewInt(5))
-	if w := take(t, db, alice, "a/4"); w.BumpBudgetUsedWei.Cmp(want) != 0 {
-		t.Errorf("spent: got %s, want %s", w.BumpBudgetUsedWei, want)
-	}
-	if w := take(t, db, bob, "a/4"); w.BumpBudgetUsedWei.Sign() != 0 {
-		t.Errorf("of another submitter: got %s, want 0", w.BumpBudgetUsedWei)
-	}
+	check.Equal(t, "spent", take(t, db, alice, "a/4").BumpBudgetUsedWei.String(), want.String())
+	check.Equal(t, "spent of another submitter", take(t, db, bob, "a/4").BumpBudgetUsedWei.String(), "0")
 	db.Run(t, `alter table tx_version disable trigger user`)
 	db.Run(t, `update tx_version set created_at = created_at - interval '24 h' where extra_wei > 5`)
 	db.Run(t, `update submitter_lease set owner_node = ''`)
-	if w := take(t, db, alice, "a/5"); w.BumpBudgetUsedWei.Int64() != 5 {
-		t.Errorf("a day later: got %s spent, want 5", w.BumpBudgetUsedWei)
-	}
+	check.Equal(t, "spent, a day later", take(t, db, alice, "a/5").BumpBudgetUsedWei.String(), "5")
 	db.Run(t, `update submitter_lease set owner_node = ''`)
 	if w := take(t, off, alice, "a/6"); w.BumpBudgetUsedWei != nil {
 		t.Errorf("off: got %s spent, want nothing read", w.BumpBudgetUsedWei)

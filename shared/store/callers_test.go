@@ -169,10 +169,8 @@ func TestSuccession(t *testing.T) {
 	}
 	check.OK(t)(create("one", "sub:3"))
 	check.OK(t)(create("two", "sub:3"))
-	out, err := decide(t, db, txIDs["two"], store.Viewer{Caller: "sub:3"}, txmanager.ActionCancel)
-	if err != nil || out.SubState != txmanager.Cancelled {
-		t.Errorf("the successor cancels: got %+v, %v; want it cancelled", out, err)
-	}
+	out := check.Value(decide(t, db, txIDs["two"], store.Viewer{Caller: "sub:3"}, txmanager.ActionCancel))(t)
+	check.Equal(t, "sub-state after the successor's cancel", out.SubState, txmanager.Cancelled)
 
 	put(t, db, []string{"email:shop@example.com", "sub:bank"}, "email:shop@example.com", "sub:3") // back
 	check.Same(t, "the first, back, sees", seen(t, db, txIDs, shop...), []string{"one", "three", "two"})

@@ -68,9 +68,8 @@ func TestCommitsOfManySubmittersShareRoundTrips(t *testing.T) {
 	for _, w := range remarks(states, "shared", txmanager.ReleaseUnlessRerun) {
 		all.Go(func() {
 			done, err := db.Commit(ctx, w)
-			if err != nil || done != (txmanager.CommitResult{Transitioned: 1, Released: true, Token: 1, Queued: 3}) {
-				t.Errorf("%s: got %+v, %v; want 1 transition and a release under token 1", w.Lease.Submitter, done, err)
-			}
+			check.Err(t, w.Lease.Submitter, nil)(err)
+			check.Equal(t, w.Lease.Submitter, done, txmanager.CommitResult{Transitioned: 1, Released: true, Token: 1, Queued: 3})
 		})
 	}
 	all.Wait()
@@ -119,16 +118,13 @@ func TestALockedLeaseDelaysNoOther(t *testing.T) {
 	other := holding(t, db, `select from submitter_lease where submitter = $1 for update`, numbered(1))
 	answers := db.CommitTogether(t.Context(), remarks(states, "written", txmanager.ReleaseUnlessRerun)...)
 	for _, i := range []int{0, 2} {
-		if a := <-answers[i]; a.Err != nil || a.Alone || !a.Done.Released {
-			t.Errorf("commit %d: got %+v, want it done with the others", i, a)
-		}
+		check.Equal(t, "a commit beside it", <-answers[i], store.CommitAnswer{Done: txmanager.CommitResult{Transitioned: 1, Released: true, Token: 1, Queued: 3}})
 	}
 	db.AwaitBlocked(t, "require_lease")
 	check.Equal(t, "written while the row is locked", value[int](t, db, `select count(*) from managed_tx where last_error = 'written'`), 2)
 	other.do("commit")
-	if a := <-answers[1]; a.Err != nil || !a.Alone || a.Done.Transitioned != 1 || !a.Done.Released {
-		t.Errorf("the one whose row was locked: got %+v, want it done alone", a)
-	}
+	alone := store.CommitAnswer{Done: txmanager.CommitResult{Transitioned: 1, Released: true, Token: 1, Queued: 3}, Alone: true}
+	check.Equal(t, "the one whose row was locked", <-answers[1], alone)
 }
 
 // What the database refuses because of one commit is refused to that one only.

@@ -73,15 +73,9 @@ func TestRefusedDataIsRefusedAlone(t *testing.T) {
 	stranger.Names = []string{stranger.Caller, "*"}
 	got := db.CreateTogether(t.Context(), []store.Intent{good, poison, stranger, known}, 100)
 	check.Equal(t, "a requestId of 129 bytes", outcomeOf(got[1].Err), "managed_tx_request_id_check")
-	if got[0].Err != nil || got[0].TxID != good.TxID || !got[0].New {
-		t.Errorf("its neighbour: got %+v, want %s, new", got[0], good.TxID)
-	}
-	if got[2].Err != nil || got[2].TxID != stranger.TxID || !got[2].New {
-		t.Errorf("another caller's: got %+v, want %s, new", got[2], stranger.TxID)
-	}
-	if got[3].Err != nil || got[3].TxID != good.TxID || got[3].New {
-		t.Errorf("the same request once more: got %+v, want %s, known", got[3], good.TxID)
-	}
+	check.Equal(t, "its neighbour", got[0], store.Created{StoredIntent: store.StoredIntent{TxID: good.TxID, New: true, Queued: true}})
+	check.Equal(t, "another caller's", got[2], store.Created{StoredIntent: store.StoredIntent{TxID: stranger.TxID, New: true, Queued: true}})
+	check.Equal(t, "the same request once more", got[3], store.Created{StoredIntent: store.StoredIntent{TxID: good.TxID, Queued: true}})
 	check.Equal(t, "caller on record", value[string](t, db, `select caller from managed_tx where submitter = $1`, bob), stranger.Caller)
 }
 
@@ -161,10 +155,8 @@ func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 				t.Fatalf("first: got %+v, %v; want it new and queued", stored, err)
 			}
 			db.Run(t, test.then, alice)
-			retry, err := db.Create(t.Context(), intent(alice, "known"), test.bound)
-			if err != nil || retry.TxID != stored.TxID || retry.New || !retry.Queued {
-				t.Errorf("retry: got %+v, %v; want the stored %s", retry, err, stored.TxID)
-			}
+			retry := check.Value(db.Create(t.Context(), intent(alice, "known"), test.bound))(t)
+			check.Equal(t, "retry", retry, store.StoredIntent{TxID: stored.TxID, Queued: true})
 			before := contents(t, db, "managed_tx")
 			check.Err(t, "new request", test.want)(db.Create(t.Context(), intent(alice, "new"), test.bound))
 			check.Same(t, "the refused request stored something", contents(t, db, "managed_tx"), before)
@@ -190,9 +182,7 @@ func duplicateMeetsInsert(t *testing.T) {
 			if end == "rollback" {
 				want = store.StoredIntent{TxID: second.TxID, New: true, Queued: true}
 			}
-			if got := <-creating; got.Err != nil || got.Got != want {
-				t.Errorf("duplicate: got %+v, %v; want %+v", got.Got, got.Err, want)
-			}
+			check.Equal(t, "duplicate", <-creating, storetest.Outcome[store.StoredIntent]{Got: want})
 		})
 	}
 }
@@ -222,9 +212,8 @@ func manyDuplicates(t *testing.T) {
 			}
 		}
 		rows := value[int](t, db, `select count(*) from managed_tx where request_id = $1`, request)
-		if isNew != 1 || rows != 1 {
-			t.Errorf("%s: got %d new, %d rows; want 1 and 1", request, isNew, rows)
-		}
+		check.Equal(t, request+": new", isNew, 1)
+		check.Equal(t, request+": rows", rows, 1)
 	}
 }
 

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -19,6 +20,13 @@ var (
 func decide(t *testing.T, db storetest.Bundle, txID string, by store.Viewer, action txmanager.Action) (store.DecisionResult, error) {
 	t.Helper()
 	return db.RecordDecision(t.Context(), store.Decision{TxID: txID, By: by, Action: action, Reason: "because"})
+}
+
+// cancelledAs has the viewer cancel the transaction, and returns its state and sub-state then.
+func cancelledAs(t *testing.T, db storetest.Bundle, txID string, by store.Viewer) string {
+	t.Helper()
+	d := check.Value(decide(t, db, txID, by, txmanager.ActionCancel))(t)
+	return fmt.Sprintf("%s/%s", d.State, d.SubState)
 }
 
 // A queued intent is cancelled at once. For one with a nonce the requested action is stored
@@ -103,21 +111,16 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 		ids[name] = a.TxID
 	}
 	db.Run(t, openIncident, alice)
-	cancel := func(name string, by store.Viewer) store.DecisionResult {
-		t.Helper()
-		return check.Value(decide(t, db, ids[name], by, txmanager.ActionCancel))(t)
-	}
 	for _, name := range []string{"named", "not named", "wanted again"} {
 		for i := range 2 {
-			if got := cancel(name, shop); got.State != txmanager.Queued || got.Recorded != (i == 0) {
+			got := check.Value(decide(t, db, ids[name], shop, txmanager.ActionCancel))(t)
+			if got.State != txmanager.Queued || got.Recorded != (i == 0) {
 				t.Errorf("cancel %s in PROTECT: got %+v, want it QUEUED, and recorded once", name, got)
 			}
 		}
 		check.Equal(t, name, subState(t, db, ids[name]), "HELD")
 	}
-	if got := cancel("the operator's", operator); got.State != txmanager.Failed || got.SubState != txmanager.Cancelled {
-		t.Errorf("an operator's cancel in PROTECT: got %+v, want it CANCELLED", got)
-	}
+	check.Equal(t, "an operator's cancel in PROTECT", cancelledAs(t, db, ids["the operator's"], operator), "FAILED/CANCELLED")
 
 	w := take(t, db, alice, "release/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
@@ -126,17 +129,8 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 	}}})
 	again := worth(alice, "wanted again", 3)
 	again.TxID = "00000000-0000-0000-0000-0000000000aa"
-	if _, held := mustCreate(t, db, again); held {
-		t.Error("posted again after its cancel: got it held still")
-	}
-	w = take(t, db, alice, "a/1")
-	if got := inQueue(w); len(got) != 1 || got[0] != "wanted again" {
-		t.Errorf("the queue after the release: got %v, want what was posted again", got)
-	}
-	if got := cancel("named", shop); got.State != txmanager.Confirmed || got.SubState != txmanager.RecordedOnChain {
-		t.Errorf("cancel of what was named: got %+v, want CONFIRMED/RECORDED", got)
-	}
-	if got := cancel("not named", shop); got.State != txmanager.Failed || got.SubState != txmanager.Cancelled {
-		t.Errorf("cancel after the release: got %+v, want it CANCELLED", got)
-	}
+	check.Equal(t, "held, although posted again after its cancel", isHeld(t, db, again), false)
+	check.Same(t, "the queue after the release", inQueue(take(t, db, alice, "a/1")), []string{"wanted again"})
+	check.Equal(t, "cancel of what was named", cancelledAs(t, db, ids["named"], shop), "CONFIRMED/RECORDED")
+	check.Equal(t, "cancel after the release", cancelledAs(t, db, ids["not named"], shop), "FAILED/CANCELLED")
 }

@@ -49,10 +49,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	check.OK(t)(db.DB.Exec(t.Context(), `alter table event disable trigger guard_events`))
 	db.Run(t, `update event set at = clock_timestamp() - interval '2 hours' where position <= 2`)
 	check.Equal(t, "forgotten", check.Value(db.EventLog.ForgetEvents(t.Context(), nil, time.Hour, 100))(t), 2)
-	var forgotten eventlog.EventsDeletedError
-	if _, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(1)), Size: 9}, operator); !errors.As(err, &forgotten) || forgotten.Oldest != 2 {
-		t.Errorf("behind what is kept: got %v, want that it is from 2 on", err)
-	}
+	check.Err(t, "behind what is kept", eventlog.EventsDeletedError{Oldest: 2})(db.EventLog.Events(t.Context(), eventlog.EventQuery{After: new(uint64(1)), Size: 9}, operator))
 	if got, _, err := db.EventLog.Events(t.Context(), eventlog.EventQuery{Size: 9}, operator); err != nil || len(got) != 2 {
 		t.Errorf("from the oldest on: got %d, %v; want 2", len(got), err)
 	}
@@ -283,8 +280,6 @@ func TestAClockSetBackSilencesNoStream(t *testing.T) {
 		}
 		// An endpoint whose queue the sweep finds may be tried; otherwise the task would be
 		// useless.
-		if may, err := db.EventLog.MayDeliver(t.Context(), "hook"); may != (name != "an endpoint that is silent") || err != nil {
-			t.Errorf("%s: may it be asked: got %t, %v", name, may, err)
-		}
+		check.Equal(t, fmt.Sprintf("%s: may it be asked", name), check.Value(db.EventLog.MayDeliver(t.Context(), "hook"))(t), name != "an endpoint that is silent")
 	}
 }

@@ -124,9 +124,7 @@ func TestForeignReadingIsKept(t *testing.T) {
 	beyond, more := kept, []txmanager.ForeignTransaction{found[0]}
 	beyond.Block, more[0].Nonce = 99, 9
 	check.Err(t, "under a stale token", lease.ErrFenced)(db.StoreForeignScan(t.Context(), w.Lease, more, beyond))
-	if got := reading(1); got.Block != 90 {
-		t.Errorf("under a stale token: got the reading at block %d, want it where it was, at 90", got.Block)
-	}
+	check.Equal(t, "the block of the reading, under a stale token", reading(1).Block, 90)
 	check.Equal(t, "under a stale token", len(check.Value(db.ForeignTransactions(t.Context(), alice, 0, 99))(t)), 1)
 	if err := db.StoreForeignScan(t.Context(), next.Lease, more, beyond); err != nil || reading(1).Block != 99 {
 		t.Errorf("under the token in force: got %v, block %d; want block 99", err, reading(1).Block)

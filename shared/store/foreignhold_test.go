@@ -62,6 +62,13 @@ func mustCreate(t *testing.T, db storetest.Bundle, in store.Intent) (a store.Sto
 	return a, held
 }
 
+// isHeld stores an intent, and says whether it is held.
+func isHeld(t *testing.T, db storetest.Bundle, in store.Intent) bool {
+	t.Helper()
+	_, held := mustCreate(t, db, in)
+	return held
+}
+
 // A foreign transaction whose request is unknown holds one new intent with its call, and no
 // other. A repeated post does not let it proceed.
 func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
@@ -93,10 +100,7 @@ func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
 		*holds[1].RequestID != "second of 5" || *holds[2].TxID != ids["of 7"] {
 		t.Errorf("open: got %+v, %v", holds, err)
 	}
-	w := take(t, db, alice, "a/1")
-	if got := inQueue(w); len(got) != 2 || got[0] != "another value" || got[1] != "third of 5" {
-		t.Errorf("the queue: got %v, want what is not held", got)
-	}
+	check.Same(t, "the queue", inQueue(take(t, db, alice, "a/1")), []string{"another value", "third of 5"})
 }
 
 // What a release named holds nothing.
@@ -104,12 +108,8 @@ func TestNamedNonceHoldsNothing(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 8, alice)
 	lost(t, db, alice, map[uint64]string{0: "known"}, 5, 6)
-	if _, held := mustCreate(t, db, worth(alice, "as the named one", 5)); held {
-		t.Error("with the call of a nonce that was named: got it held")
-	}
-	if _, held := mustCreate(t, db, worth(alice, "as the other", 6)); !held {
-		t.Error("with the call of a nonce that was not named: got it not held")
-	}
+	check.Equal(t, "held with the call of a nonce that was named", isHeld(t, db, worth(alice, "as the named one", 5)), false)
+	check.Equal(t, "held with the call of a nonce that was not named", isHeld(t, db, worth(alice, "as the other", 6)), true)
 }
 
 // Many intents in one round trip, and many at once, are held by as many nonces as there
@@ -163,9 +163,7 @@ func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	check.Equal(t, "write off the rest", check.Value(db.WriteOff(t.Context(), d))(t), (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Token: 1}))
 	check.Equal(t, "the intent whose call is not known", subState(t, db, unknown.TxID), "")
 	check.Equal(t, "decisions on record", value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED' and by = 'ann' and reason = $1`, d.Reason), 2)
-	if _, held := mustCreate(t, db, worth(alice, "later", 5)); held {
-		t.Error("a later intent with the call: got it held")
-	}
+	check.Equal(t, "a later intent with the call: held", isHeld(t, db, worth(alice, "later", 5)), false)
 }
 
 // An operator lets a single intent with an unknown call proceed.
@@ -198,9 +196,7 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	db.Run(t, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, 'one', 'shop', sha256('x'))`), post.TxID, bob)
 	check.OK(t)(db.AcceptDatabase(t.Context(), "ann", "restored"))
 	check.Equal(t, "cancel by the caller before the release", check.Value(decide(t, db, post.TxID, shop, txmanager.ActionCancel))(t).State, txmanager.Queued)
-	if out, err := decide(t, db, post.TxID, operator, txmanager.ActionCancel); err != nil || out.State != txmanager.Failed || out.SubState != txmanager.Cancelled {
-		t.Errorf("cancel by an operator before the release: got %+v, %v; want FAILED/CANCELLED", out, err)
-	}
+	check.Equal(t, "cancel by an operator before the release", cancelledAs(t, db, post.TxID, operator), "FAILED/CANCELLED")
 }
 
 // A submitter with a policy is held to both.
@@ -209,12 +205,8 @@ func TestHeldIntentOfALimitedSubmitterCounts(t *testing.T) {
 	db := registered(t, 8, alice)
 	db.Run(t, `insert into submitter_policy (submitter, max_per_minute) values ($1, 2)`, alice)
 	lost(t, db, alice, nil, 5)
-	if _, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
-		t.Error("the first: got it not held")
-	}
-	if _, held := mustCreate(t, db, worth(alice, "six", 6)); held {
-		t.Error("the second: got it held")
-	}
+	check.Equal(t, "the first: held", isHeld(t, db, worth(alice, "five", 5)), true)
+	check.Equal(t, "the second: held", isHeld(t, db, worth(alice, "six", 6)), false)
 	if _, err := db.Create(t.Context(), worth(alice, "seven", 7), 100); err == nil {
 		t.Error("the third in a minute: got it accepted, want it refused by the policy")
 	}
@@ -262,9 +254,7 @@ func TestMatchEndsTheIntent(t *testing.T) {
 		check.Err(t, "match again", store.ErrNoHold)(match(c.nonce, c.txID))
 	}
 	check.Equal(t, "the intent in whose place another was matched", subState(t, db, seven.TxID), "")
-	if w := take(t, db, alice, "a/1"); len(w.Queue) != 2 {
-		t.Errorf("the queue: got %v, want those that were not matched", inQueue(w))
-	}
+	check.Same(t, "the queue", inQueue(take(t, db, alice, "a/1")), []string{"seven", "free"})
 }
 
 // Of two foreign transactions that do the same one is written off: the intent that was
@@ -281,14 +271,12 @@ func TestWhatMayBeAnotherForeignTransactionStaysHeld(t *testing.T) {
 	zero, one := uint64(0), uint64(1)
 	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "a person's own payment"}
 	check.Equal(t, "write off", check.Value(db.WriteOff(t.Context(), d))(t), (store.WriteOffResult{WrittenOff: 1, Remaining: 2, Token: 1}))
-	if got := subState(t, db, five.TxID); got != "HELD" || holds() != 1 {
-		t.Errorf("the intent: got %q for nonce %d, want it HELD for nonce 1", got, holds())
-	}
+	check.Equal(t, "the intent", subState(t, db, five.TxID), "HELD")
+	check.Equal(t, "the nonce for which it is held", holds(), 1)
 	d.Nonce = &one
 	check.OK(t)(db.MatchHold(t.Context(), d, unknown.TxID))
-	if got := subState(t, db, five.TxID); got != "HELD" || holds() != 2 {
-		t.Errorf("the intent in whose place another was matched: got %q for nonce %d, want it HELD for nonce 2", got, holds())
-	}
+	check.Equal(t, "the intent in whose place another was matched", subState(t, db, five.TxID), "HELD")
+	check.Equal(t, "the nonce for which it is held then", holds(), 2)
 	d.Nonce = nil
 	check.Equal(t, "write off the rest", check.Value(db.WriteOff(t.Context(), d))(t), (store.WriteOffResult{WrittenOff: 1, Proceeded: 1, Token: 1}))
 }
@@ -309,7 +297,5 @@ func TestNamedNonceHoldsNothingAfterALaterRelease(t *testing.T) {
 	w = take(t, db, alice, "release/2")
 	again := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "another incident", Count: 1}
 	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})
-	if _, held := mustCreate(t, db, worth(alice, "a new one", 5)); held {
-		t.Error("an intent with the call of the named request: got it held")
-	}
+	check.Equal(t, "an intent with the call of the named request: held", isHeld(t, db, worth(alice, "a new one", 5)), false)
 }

@@ -140,9 +140,7 @@ func TestNothingProceedsBeforeTheAcceptance(t *testing.T) {
 	p := post(t, db, alice, "one")
 	distrusted(t, db)
 	db.Run(t, `update managed_tx set held = true where tx_id = $1`, p.TxID)
-	if again, err := db.Create(t.Context(), intent(alice, "one"), 10); err != nil || again.Queued {
-		t.Errorf("posted again: got %+v, %v; want it stored, and not queued", again, err)
-	}
+	check.Equal(t, "queued when posted again", check.Value(db.Create(t.Context(), intent(alice, "one"), 10))(t).Queued, false)
 	check.Err(t, "proceed", store.ErrForeign)(db.Proceed(t.Context(), p.TxID, "ann", "wanted"))
 	check.Err(t, "proceed all", store.ErrForeign)(db.ProceedAll(t.Context(), alice, uuid.NewString(), "ann", "wanted", 10))
 	check.Equal(t, "sub-state", subState(t, db, p.TxID), "HELD")
@@ -190,13 +188,8 @@ func TestHeldIntentIsCancelled(t *testing.T) {
 	db := registered(t, 1, alice)
 	p := post(t, db, alice, "one")
 	acceptRestored(t, db)
-	out, err := decide(t, db, p.TxID, shop, txmanager.ActionCancel)
-	if err != nil || out.State != txmanager.Failed || out.SubState != txmanager.Cancelled {
-		t.Errorf("cancel: got %+v, %v; want FAILED/CANCELLED", out, err)
-	}
-	if again, err := db.Create(t.Context(), intent(alice, "one"), 10); err != nil || again.Queued {
-		t.Errorf("posted again: got %+v, %v; want it ended", again, err)
-	}
+	check.Equal(t, "cancel", cancelledAs(t, db, p.TxID, shop), "FAILED/CANCELLED")
+	check.Equal(t, "queued when posted again", check.Value(db.Create(t.Context(), intent(alice, "one"), 10))(t).Queued, false)
 }
 
 // A held intent takes no room in a bounded queue.
@@ -206,9 +199,7 @@ func TestHeldIntentsLeaveTheQueueItsRoom(t *testing.T) {
 	postAll(t, db, alice, "one", "two")
 	acceptRestored(t, db)
 	db = reopened(t, db, func(*store.Options) {}) // this process remembers the queue of before
-	if got, err := db.Create(t.Context(), intent(alice, "three"), 1); err != nil || !got.New {
-		t.Errorf("a new intent: got %+v, %v; want it accepted", got, err)
-	}
+	check.Equal(t, "a new intent is new", check.Value(db.Create(t.Context(), intent(alice, "three"), 1))(t).New, true)
 	check.Err(t, "one more", store.ErrQueueFull)(db.Create(t.Context(), intent(alice, "four"), 1))
 }
 

@@ -58,22 +58,14 @@ func TestAcquireOrMark(t *testing.T) {
 	if err != nil || met.Held || met.Token != 1 || !met.TakeoverAt.After(met.ExpiresAt) {
 		t.Fatalf("second taker: got %+v, %v; want not held, token 1, free after its expiry", met, err)
 	}
-	done, err := db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if err != nil || done.Released {
-		t.Fatalf("release with the mark set: got %+v, %v; want not released", done, err)
-	}
-	again, err := db.BeginIteration(t.Context(), first.Lease, true)
-	if err != nil || again.Lease.Token != 2 {
-		t.Fatalf("next round: got token %d, %v; want 2", again.Lease.Token, err)
-	}
-	check.Err(t, "write under the round before", lease.ErrFenced)(db.Commit(t.Context(), txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}))
-	done, err = db.Commit(t.Context(), txmanager.Commit{Lease: again.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if err != nil || !done.Released || done.Token != 2 {
-		t.Errorf("release: got %+v, %v; want released under 2", done, err)
-	}
-	if third := take(t, db, alice, "b/1"); third.Lease.Token != 3 {
-		t.Errorf("after the release: got token %d, want 3", third.Lease.Token)
-	}
+	release := txmanager.Commit{Lease: first.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}
+	check.Equal(t, "release with the mark set", write(t, db, release), txmanager.CommitResult{})
+	again := check.Value(db.BeginIteration(t.Context(), first.Lease, true))(t)
+	check.Equal(t, "token of the next round", again.Lease.Token, 2)
+	check.Err(t, "write under the round before", lease.ErrFenced)(db.Commit(t.Context(), release))
+	release.Lease = again.Lease
+	check.Equal(t, "release", write(t, db, release), txmanager.CommitResult{Released: true, Token: 2})
+	check.Equal(t, "token after the release", take(t, db, alice, "b/1").Lease.Token, 3)
 }
 
 // An unregistered submitter has no lease.
@@ -113,9 +105,7 @@ func TestH24RescueNamesAndDueTime(t *testing.T) {
 		t.Errorf("at its expiry: got %+v, want what was met before, %+v", again, met)
 	}
 	awaitClock(t, db, met.TakeoverAt)
-	if b := take(t, db, alice, "b/1"); b.Lease.Token != met.Token+1 {
-		t.Errorf("when it is free: got token %d, want %d", b.Lease.Token, met.Token+1)
-	}
+	check.Equal(t, "token when it is free", take(t, db, alice, "b/1").Lease.Token, met.Token+1)
 	if renewed := meet(t, db, "c/1"); !renewed.ExpiresAt.After(met.ExpiresAt) {
 		t.Errorf("expiry of the next tenure: got %v, want after %v: another name", renewed.ExpiresAt, met.ExpiresAt)
 	}
@@ -153,9 +143,7 @@ func TestRenewMovesTheExpiryAndKeepsTheToken(t *testing.T) {
 	if after.Token != before.Token || !after.ExpiresAt.After(before.ExpiresAt) {
 		t.Errorf("met after the renewal: got %+v, want the token of %+v and a later expiry", after, before)
 	}
-	if done := write(t, db, txmanager.Commit{Lease: renewed, LeaseEnd: txmanager.ReleaseUnlessRerun}); done.Released {
-		t.Error("release: got released, want the mark kept over the renewal")
-	}
+	check.Equal(t, "released although the mark was kept over the renewal", write(t, db, txmanager.Commit{Lease: renewed, LeaseEnd: txmanager.ReleaseUnlessRerun}).Released, false)
 }
 
 // An expiry further ahead than twice a lease's duration shows a clock that was set back, and
@@ -190,9 +178,7 @@ func TestLeaseLastsFromTheLock(t *testing.T) {
 	unlocked := value[time.Time](t, db, `select clock_timestamp()`)
 	other.do("commit")
 	taken := <-taking
-	if taken.Err != nil || !taken.Got.Held {
-		t.Fatalf("take: got %+v, %v; want held", taken.Got, taken.Err)
-	}
+	wantHeld(t, "take", taken, 2)
 	if got, want := taken.Got.ExpiresAt, unlocked.Add(storetest.Rules.Duration); got.Before(want) {
 		t.Errorf("expiry: got %v, want %v or later", got, want)
 	}

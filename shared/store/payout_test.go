@@ -180,10 +180,8 @@ func TestCancelPayout(t *testing.T) {
 	}
 	none := func(sub txmanager.Submitter, why string) {
 		t.Helper()
-		got, err := db.CancelPayout(t.Context(), payoutIntent(sub, "pay"), "because")
-		if err != nil || got.TxID != "" {
-			t.Errorf("cancel, %s: got %+v, %v; want nothing on record", why, got, err)
-		}
+		got := check.Value(db.CancelPayout(t.Context(), payoutIntent(sub, "pay"), "because"))(t)
+		check.Equal(t, fmt.Sprintf("txId after a cancel, %s", why), got.TxID, "")
 	}
 	none(numbered(1), "an unknown submitter")
 	none(bob, "a submitter that others use")

@@ -318,14 +318,11 @@ func TestAHandlerIsNamedByTheSubmitter(t *testing.T) {
 	db.Run(t, `update submitter set callers = '{shop,handler:refund}' where submitter = $1`, alice)
 	in := intent(alice, "r")
 	in.Caller, in.Handler = "shop", "wage"
-	if _, err := db.Store.Create(t.Context(), in, 10); !errors.Is(err, store.ErrHandlerBarred) || stored(t, db, in) != 0 {
-		t.Errorf("a handler that alice does not name: got %v, want ErrHandlerBarred and nothing stored", err)
-	}
+	check.Err(t, "a handler that alice does not name", store.ErrHandlerBarred)(db.Store.Create(t.Context(), in, 10))
+	check.Equal(t, "rows of it", stored(t, db, in), 0)
 	in.Handler = "refund"
-	accepted, err := db.Store.Create(t.Context(), in, 10)
-	if err != nil || !accepted.New {
-		t.Errorf("one that she names: got %+v, %v; want it accepted", accepted, err)
-	}
+	accepted := check.Value(db.Store.Create(t.Context(), in, 10))(t)
+	check.Equal(t, "one that she names is new", accepted.New, true)
 	db.Run(t, `update submitter set callers = '{shop}' where submitter = $1`, alice)
 	check.Equal(t, "the same again, once she does not", check.Value(db.Store.Create(t.Context(), in, 10))(t).TxID, accepted.TxID)
 }
@@ -343,9 +340,7 @@ func TestSuspendAndResume(t *testing.T) {
 	set(true, nil)
 	set(true, store.ErrStatusUnchanged)
 	check.Err(t, "create while suspended", store.ErrSuspended)(db.Store.Create(t.Context(), intent(alice, "r"), 10))
-	if w := take(t, db, alice, "a/1"); !w.Suspended {
-		t.Error("work while suspended: got it open, want it suspended")
-	}
+	check.Equal(t, "suspended, as the holder loads it", take(t, db, alice, "a/1").Suspended, true)
 	set(false, nil)
 	post(t, db, alice, "r")
 	check.Equal(t, "on record", value[string](t, db, `select string_agg(action || ' by ' || by, ', ' order by id) from submitter_change`), "SUSPEND by olga, RESUME by olga")
@@ -389,10 +384,7 @@ func TestFunctionsOfAPolicy(t *testing.T) {
 		}
 		posts(t, db, c.what, calls(fmt.Sprint("r-", i), c.to, data), c.want)
 		made := txmanager.Call{To: c.to, Data: c.data}
-		refused, err := db.Store.CheckPolicy(t.Context(), w.Lease, "00000000-0000-4000-8000-000000000001", made)
-		if err != nil || (refused == "") != (c.want == "") {
-			t.Errorf("%s, of a handler: got %q, %v; want it refused: %t", c.what, refused, err, c.want != "")
-		}
+		makes(t, db, w, "00000000-0000-4000-8000-000000000001", c.what+", of a handler", made, map[store.PolicyRule]string{store.RuleTarget: "target"}[c.want])
 	}
 }
 
@@ -428,15 +420,12 @@ func TestFeesOfAPolicyAtTheCreate(t *testing.T) {
 	refused.Refused = errors.New("too much for this deployment")
 	limit(t, db, store.Policy{})
 	for range 2 { // as of a submitter with a policy, and as of one without
-		if _, err := db.Store.Create(t.Context(), refused, 1000); !errors.Is(err, refused.Refused) || stored(t, db, refused) != 0 {
-			t.Errorf("refused by the deployment: got %v, want that, and nothing stored", err)
-		}
+		check.Err(t, "refused by the deployment", refused.Refused)(db.Store.Create(t.Context(), refused, 1000))
+		check.Equal(t, "rows of it", stored(t, db, refused), 0)
 	}
 	known := asking("r-1", "30000", "10", "5")
 	known.Refused = refused.Refused
-	if got, err := db.Store.Create(t.Context(), known, 1000); err != nil || got.New {
-		t.Errorf("known, and refused by now: got %+v, %v; want it as it is stored", got, err)
-	}
+	check.Equal(t, "new, although known, and refused by now", check.Value(db.Store.Create(t.Context(), known, 1000))(t).New, false)
 }
 
 // The fees of a day are the highest costs of all versions bound and stored under the lease.

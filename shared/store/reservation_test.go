@@ -97,9 +97,7 @@ func TestReservedAndUsed(t *testing.T) {
 	ids := reserve(t, db, "x", 0, 1)
 	wantHolders(t, db, 2, "0 x IN_FLIGHT RESERVED", "1 x IN_FLIGHT RESERVED")
 	check.Equal(t, "cursor", value[string](t, db, `select in_flight_state || in_flight_nonce from submitter_nonce_cursor`), "IN_FLIGHT0")
-	if !says(t, db, usedMark(ids[0], "x", 0)) {
-		t.Fatal("mark used by the owner: got it refused")
-	}
+	check.Equal(t, "mark used by the owner", says(t, db, usedMark(ids[0], "x", 0)), true)
 	post(t, db, alice, "intent")
 	w := take(t, db, alice, "a/1")
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
@@ -124,14 +122,12 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 			t.Parallel()
 			db := registered(t, 4, alice)
 			ids := reserve(t, db, "x", 0, 1)
-			if !says(t, db, usedMark(ids[1], "x", 1)) || !says(t, db, backMark(ids[0], "x")) {
-				t.Fatal("marks by the owner: got one refused")
-			}
+			check.Equal(t, "mark used by the owner", says(t, db, usedMark(ids[1], "x", 1)), true)
+			check.Equal(t, "give back by the owner", says(t, db, backMark(ids[0], "x")), true)
 			post(t, db, alice, "intent")
 			db.Run(t, `update managed_tx set wait_cause = 'NODES', waiting_since = now() where tx_id = $1`, ids[0])
-			if _, bound := takeBack(t, db, 0, ids[0], withBytes); bound != 1 {
-				t.Fatalf("allocate what was given back: got %d, want 1", bound)
-			}
+			_, bound := takeBack(t, db, 0, ids[0], withBytes)
+			check.Equal(t, "allocated of what was given back", bound, 1)
 			state := map[bool]string{true: "SUBMITTED", false: "IN_FLIGHT"}[withBytes]
 			wantHolders(t, db, 2, "0 intent "+state, "1 x SUBMITTED USED")
 			got := value[string](t, db, `select concat_ws(' ', state, sub_state, last_error) from managed_tx where tx_id = $1`, ids[0])
@@ -144,9 +140,7 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 		t.Parallel()
 		db := registered(t, 4, alice)
 		ids := reserve(t, db, "x", 0, 1)
-		if !says(t, db, backMark(ids[0], "x")) {
-			t.Fatal("give back: got it refused")
-		}
+		check.Equal(t, "give back", says(t, db, backMark(ids[0], "x")), true)
 		again := bookings("y", time.Hour, 0)
 		again[0].From = ids[0]
 		write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: again, LeaseEnd: txmanager.ReleaseAnyway})
@@ -155,9 +149,7 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 		// The former owner's marks count no more, nor under the new owner's name.
 		before := contents(t, db, written...)
 		for _, late := range []txmanager.ReservationMark{usedMark(ids[0], "x", 0), backMark(ids[0], "x"), usedMark(again[0].Tx.ID, "x", 0), usedMark(ids[0], "y", 0)} {
-			if says(t, db, late) {
-				t.Errorf("late mark %s of %s by %s: got it accepted", late.To, late.TxID, late.Owner)
-			}
+			check.Equal(t, fmt.Sprintf("late mark %s of %s by %s", late.To, late.TxID, late.Owner), says(t, db, late), false)
 		}
 		wantSameBut(t, before, contents(t, db, written...))
 	})
@@ -196,9 +188,7 @@ func TestMarksThatDoNotCount(t *testing.T) {
 			w := take(t, db, alice, "h/1") // which protects, where it finds that it has to
 			before := contents(t, db, written...)
 			for _, m := range []txmanager.ReservationMark{usedMark(id, owner, 0), backMark(id, owner)} {
-				if write(t, db, txmanager.Commit{Lease: w.Lease, Mark: &m}).Marked {
-					t.Errorf("%s: got it accepted", m.To)
-				}
+				check.Equal(t, fmt.Sprintf("%s: marked", m.To), write(t, db, txmanager.Commit{Lease: w.Lease, Mark: &m}).Marked, false)
 			}
 			wantSameBut(t, before, contents(t, db, written...))
 		})
@@ -212,16 +202,12 @@ func TestH13TimeIsOver(t *testing.T) {
 	db := registered(t, 4, alice)
 	all := bookings("x", 3*time.Second, 0, 1) // a busy machine takes a second to give one back
 	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "h/1").Lease, Reservations: all, LeaseEnd: txmanager.ReleaseAnyway})
-	if !says(t, db, backMark(all[0].Tx.ID, "x")) {
-		t.Fatal("give back in time: got it refused")
-	}
+	check.Equal(t, "give back in time", says(t, db, backMark(all[0].Tx.ID, "x")), true)
 	storetest.Await(t, "their time is over", func() bool {
 		return value[bool](t, db, `select every(lock_until < clock_timestamp()) from managed_tx`)
 	})
 	for _, m := range []txmanager.ReservationMark{usedMark(all[1].Tx.ID, "x", 1), backMark(all[1].Tx.ID, "x")} {
-		if says(t, db, m) {
-			t.Errorf("mark %s: got it accepted", m.To)
-		}
+		check.Equal(t, fmt.Sprintf("mark %s", m.To), says(t, db, m), false)
 	}
 	post(t, db, alice, "intent")
 	for _, from := range all {
@@ -355,13 +341,9 @@ func TestGivenBackIsRoom(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	id := reserve(t, db, "x", 0)[0]
-	if a := post(t, db, alice, "window full"); a.Queued {
-		t.Errorf("create while the window is full: got a look asked for, want none: whoever frees it looks")
-	}
+	check.Equal(t, "advance due for a create while the window is full", post(t, db, alice, "window full").Queued, false)
 	says(t, db, backMark(id, "x"))
-	if a := post(t, db, alice, "given back"); !a.Queued {
-		t.Errorf("create while a nonce was given back: got no look asked for, want one")
-	}
+	check.Equal(t, "advance due for a create while a nonce was given back", post(t, db, alice, "given back").Queued, true)
 	db.Run(t, `update managed_tx set created_at = clock_timestamp() - interval '1 minute' where state = 'QUEUED'`)
 	db.Run(t, `update managed_tx set next_check_at = lock_until where tx_id = $1`, id)
 	found, _, err := db.Overdue(t.Context(), 5*time.Second, 10, time.Time{})

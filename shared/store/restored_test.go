@@ -40,9 +40,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	check.Equal(t, "what is stored", check.Value(db.Create(t.Context(), intent(alice, "kept"), 10))(t).TxID, kept.TxID)
 	who := store.Viewer{Caller: "shop"}
 	check.Err(t, "a request that may be lost", store.ErrInDoubt)(db.TxByRequest(t.Context(), alice, "lost", who))
-	if w := take(t, db, bob, "a/1"); !w.Protected {
-		t.Error("a tenure in a foreign database: got it unprotected")
-	}
+	check.Equal(t, "protected, in a foreign database", take(t, db, bob, "a/1").Protected, true)
 	check.Equal(t, "submitters in PROTECT", value[int](t, db, `select count(*) from protect_incident where closed_at is null`), 2)
 
 	before := value[string](t, db, `select epoch from database_identity`)
@@ -170,21 +168,15 @@ func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 	other, _ := mustCreate(t, db, handled(alice, "other"))
 	acceptRestored(t, db)
 	later, held := mustCreate(t, db, handled(alice, "posted after the restore"))
-	if !held {
-		t.Fatal("what was posted after the restore is not held")
-	}
+	check.Equal(t, "posted after the restore: held", held, true)
 
 	zero, one := uint64(0), uint64(1)
 	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "as the log has it"}
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out.WrittenOff != 1 || out.Proceeded != 0 {
-		t.Errorf("write off: got %+v, %v; want nothing let go on", out, err)
-	}
+	check.Equal(t, "write off", check.Value(db.WriteOff(t.Context(), d))(t), store.WriteOffResult{WrittenOff: 1, Remaining: 1, Token: 1})
 	d.Nonce = &one
 	check.OK(t)(db.MatchHold(t.Context(), d, unknown.TxID))
 	for name, txID := range map[string]string{"five": five.TxID, "six": six.TxID, "other": other.TxID} {
-		if !heldByCopy(t, db, txID) {
-			t.Errorf("%s: got it let go on, want it held as the copy's queue is", name)
-		}
+		check.Equal(t, fmt.Sprintf("%s: held as the queue of the copy is", name), heldByCopy(t, db, txID), true)
 	}
 	check.Equal(t, "posted after the restore", subState(t, db, later.TxID), "")
 	again := worth(alice, "five", 5)
@@ -192,10 +184,8 @@ func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 	if a, err := db.Create(t.Context(), again, 100); err != nil || a.TxID != five.TxID || !a.Queued {
 		t.Errorf("posted again by its caller: got %+v, %v; want it let go on", a, err)
 	}
-	out, err := decide(t, db, six.TxID, operator, txmanager.ActionCancel)
-	if err != nil || out.SubState != txmanager.Cancelled {
-		t.Errorf("cancel: got %+v, %v; want it cancelled", out, err)
-	}
+	out := check.Value(decide(t, db, six.TxID, operator, txmanager.ActionCancel))(t)
+	check.Equal(t, "sub-state after the cancel", out.SubState, txmanager.Cancelled)
 	check.Equal(t, "let go on, on record", value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED'`), 2)
 }
 
@@ -225,15 +215,11 @@ func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
 	state("01ARZ3NDEKTSV4RRFFQ69G5FA7", true)
 	through := uint64(2)
 	d := store.HoldDecision{Submitter: alice, Through: &through, Limit: 10, By: "ann", Reason: "as the log has it"}
-	if out, err := db.WriteOff(t.Context(), d); err != nil || out.WrittenOff != 3 || out.Proceeded != 1 {
-		t.Errorf("write off: got %+v, %v; want the one let go on that was stated not paid, to be paid", out, err)
-	}
-	if !heldByCopy(t, db, payouts[5]) || !heldByCopy(t, db, payouts[7]) {
-		t.Error("a payout in doubt, or one to be given back, was let go on")
-	}
-	if got := value[bool](t, db, `select held from managed_tx where tx_id = $1`, payouts[6]); got {
-		t.Error("the payout that was not paid and is to be paid: got it held")
-	}
+	// The one goes on that was stated not paid, and to be paid.
+	check.Equal(t, "write off", check.Value(db.WriteOff(t.Context(), d))(t), store.WriteOffResult{WrittenOff: 3, Proceeded: 1, Token: 1})
+	check.Equal(t, "the payout in doubt: held", heldByCopy(t, db, payouts[5]), true)
+	check.Equal(t, "the payout to be given back: held", heldByCopy(t, db, payouts[7]), true)
+	check.Equal(t, "the payout that was not paid and is to be paid: held", value[bool](t, db, `select held from managed_tx where tx_id = $1`, payouts[6]), false)
 }
 
 // A request that a release names for another nonce is none of the foreign transaction
@@ -246,9 +232,7 @@ func TestANamedRequestLeavesItsHoldFree(t *testing.T) {
 	check.OK(t)(nameIn(t, db, "five", five.TxID))
 	check.Equal(t, "the named request", value[string](t, db, `select state || '/' || sub_state || ' ' || recorded_nonce from managed_tx where tx_id = $1`, five.TxID), "CONFIRMED/RECORDED 1")
 	lostToo, held := mustCreate(t, db, worth(alice, "lost too", 5))
-	if !held {
-		t.Error("another request with the call of nonce 0: got it not held")
-	}
+	check.Equal(t, "another request with the call of nonce 0: held", held, true)
 	zero := uint64(0)
 	check.Equal(t, "match", check.Value(db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, lostToo.TxID))(t).SubState, txmanager.RecordedOnChain)
 }
@@ -296,7 +280,5 @@ func TestH08ADistrustedDatabase(t *testing.T) {
 	check.Err(t, "create", store.ErrProtected)(db.Create(t.Context(), intent(alice, "after"), 100))
 	check.Err(t, "what may be lost", store.ErrInDoubt)(db.Tx(t.Context(), "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", shop))
 	check.OK(t)(db.AcceptDatabase(t.Context(), "operator", "reconciled"))
-	if w := take(t, db, alice, "a/1"); !w.Protected {
-		t.Errorf("accepted: got %+v, want it in PROTECT until the release", w)
-	}
+	check.Equal(t, "protected, once accepted", take(t, db, alice, "a/1").Protected, true)
 }

@@ -118,12 +118,9 @@ func TestH23EachIterationHasItsOwnToken(t *testing.T) {
 		c := post(t, db, alice, request)
 		check.Equal(t, request, c.Token, w.Lease.Token)
 		// Its task meets the holder and is burnt; the mark stops the release.
-		if met, err := db.Acquire(t.Context(), alice, "b/1", true); err != nil || met.Held || met.Token != c.Token {
-			t.Fatalf("task of %s: got %+v, %v; want to meet the holder under %d", request, met, err, c.Token)
-		}
-		if done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); done.Released {
-			t.Fatalf("release with the mark of %s set: got released", request)
-		}
+		check.Equal(t, "token of the holder that the task of "+request+" meets", meet(t, db, "b/1").Token, c.Token)
+		marked := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
+		check.Equal(t, "released with the mark of "+request+" set", marked.Released, false)
 		next, err := db.BeginIteration(t.Context(), w.Lease, true)
 		if err != nil || !hasQueued(next, c.TxID) {
 			t.Fatalf("next look: got %d queued, %v; want %s among them", len(next.Queue), err, request)
@@ -132,13 +129,9 @@ func TestH23EachIterationHasItsOwnToken(t *testing.T) {
 		given = append(given, w.Lease.Token)
 	}
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if !done.Released || done.Token != w.Lease.Token {
-		t.Errorf("last release: got %+v, want released under %d", done, w.Lease.Token)
-	}
+	check.Equal(t, "last release", done, txmanager.CommitResult{Released: true, Queued: 3, Token: w.Lease.Token})
 	given = append(given, take(t, db, alice, "c/1").Lease.Token, take(t, db, alice, "c/1").Lease.Token)
-	if want := []int64{0, 1, 2, 3, 4, 5}; !slices.Equal(given, want) {
-		t.Errorf("tokens of the looks: got %v, want %v", given, want)
-	}
+	check.Same(t, "tokens of the looks", given, []int64{0, 1, 2, 3, 4, 5})
 }
 
 // A release in the middle leaves a new token, so that the next task gets an unused name.
@@ -146,13 +139,9 @@ func TestAbandonRaisesTheToken(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	w := take(t, db, alice, "a/1")
-	if met, err := db.Acquire(t.Context(), alice, "b/1", true); err != nil || met.Held {
-		t.Fatalf("second taker: got %+v, %v; want not held", met, err)
-	}
+	meet(t, db, "b/1")
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
-	if !done.Released || done.Token != 2 {
-		t.Errorf("abandon with the mark set: got %+v, want released under 2", done)
-	}
+	check.Equal(t, "abandon with the mark set", done, txmanager.CommitResult{Released: true, Token: 2})
 	check.Equal(t, "token of a create after it", post(t, db, alice, "r").Token, 2)
 	check.Equal(t, "next tenure", take(t, db, alice, "b/1").Lease.Token, 3)
 }
@@ -170,9 +159,8 @@ func TestCreateUnderALeaseIsSeenByItsRelease(t *testing.T) {
 	if got := post(t, db, alice, "held"); got.New || !got.Queued {
 		t.Errorf("once more: got %+v, want it known, and an advance due", got)
 	}
-	if done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 1 || done.Token != w.Lease.Token {
-		t.Errorf("release: got %+v, want released under %d, and somebody queued", done, w.Lease.Token)
-	}
+	released := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	check.Equal(t, "release", released, txmanager.CommitResult{Released: true, Queued: 1, Token: w.Lease.Token})
 	take(t, db, alice, "a/2")
 	db.Run(t, `update submitter_lease set expires_at = clock_timestamp() - interval '1 second' where submitter = $1`, alice)
 	if got := post(t, db, alice, "run out"); !got.New || !got.Queued {
@@ -187,9 +175,8 @@ func TestCreateBehindAFullWindowIsSeenByWhoFreesIt(t *testing.T) {
 	db := registered(t, 1, alice)
 	post(t, db, alice, "first")
 	w := take(t, db, alice, "a/1")
-	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 0 {
-		t.Fatalf("release of an empty queue: got %+v, want released, and nobody queued", done)
-	}
+	sent := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	check.Equal(t, "release of an empty queue", sent, txmanager.CommitResult{Allocated: 1, Released: true, Token: 1})
 	if got := post(t, db, alice, "second"); !got.New || got.Queued {
 		t.Errorf("behind a full window: got %+v, want it new, and no advance due", got)
 	}
@@ -197,9 +184,7 @@ func TestCreateBehindAFullWindowIsSeenByWhoFreesIt(t *testing.T) {
 	from, to := w.Open[0].State, w.Open[0]
 	to.State, to.Sub = txmanager.Stuck, ""
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: from, To: to}}, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if !done.Released || done.Queued != 1 {
-		t.Errorf("release: got %+v, want released, and somebody queued", done)
-	}
+	check.Equal(t, "release", done, txmanager.CommitResult{Transitioned: 1, Released: true, Queued: 1, Token: 2})
 }
 
 // A create that commits after the release's queue check sees the lease free.
@@ -209,9 +194,8 @@ func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
 	l := take(t, db, alice, "a/1").Lease
 	goOn := holdCommits(t, db, "insert on managed_tx")
 	creating := storetest.Blocked(t, db, "commit", func() (store.StoredIntent, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
-	if done := write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun}); !done.Released || done.Queued != 0 {
-		t.Errorf("release before the commit: got %+v, want released, and nobody queued", done)
-	}
+	released := write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	check.Equal(t, "release before the commit", released, txmanager.CommitResult{Released: true, Token: l.Token})
 	goOn()
 	if got := <-creating; got.Err != nil || !got.Got.Queued || got.Got.Token != l.Token {
 		t.Errorf("create: got %+v, %v; want an advance due under %d", got.Got, got.Err, l.Token)
@@ -233,9 +217,7 @@ func TestReleaseReadsTheQueueBehindItsCommit(t *testing.T) {
 		t.Errorf("create before the release's commit: got %+v, want it new, and no advance due", got)
 	}
 	goOn()
-	if done := <-releasing; done.Err != nil || !done.Got.Released || done.Got.Queued != 1 {
-		t.Errorf("release: got %+v, %v; want released, and one queued", done.Got, done.Err)
-	}
+	check.Equal(t, "release", <-releasing, storetest.Outcome[txmanager.CommitResult]{Got: txmanager.CommitResult{Released: true, Queued: 1, Token: l.Token}})
 }
 
 // The release reports a submitter that was resumed since it was loaded, because intents queued
@@ -246,9 +228,7 @@ func TestReleaseTellsOfASuspensionThatEnded(t *testing.T) {
 	db.Run(t, suspended, alice)
 	w := take(t, db, alice, "a/1")
 	db.Run(t, `update submitter set status = 'ACTIVE' where submitter = $1`, alice)
-	if got := post(t, db, alice, "r"); got.Queued {
-		t.Errorf("under a lease: got %+v, want no advance due", got)
-	}
+	check.Equal(t, "advance due under a lease", post(t, db, alice, "r").Queued, false)
 	done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
 	if !w.Suspended || done.Suspended || done.Queued != 1 {
 		t.Errorf("loaded as suspended %t, released as %+v; want it suspended before, and not any more", w.Suspended, done)

@@ -103,9 +103,7 @@ func TestChangeSigner(t *testing.T) {
 		}
 	}
 	check.Equal(t, "kept", value[string](t, db, `select string_agg(concat_ws(' ', submitter, action, from_signer, to_signer, by, reason), ',') from submitter_change`), string(alice)+" SIGNER local remote:vault ann moved")
-	if w := take(t, db, alice, "a/1"); w.Signer != "remote:vault" {
-		t.Errorf("the next tenure: got signer %q, want remote:vault", w.Signer)
-	}
+	check.Equal(t, "signer of the next tenure", take(t, db, alice, "a/1").Signer, "remote:vault")
 	stranger := move
 	stranger.Submitter = eip155.NewSubmitter(1337, eip155.Address([20]byte{1}))
 	check.Err(t, "an unknown submitter", store.ErrUnknownSubmitter)(db.ChangeSigner(t.Context(), stranger))

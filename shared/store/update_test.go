@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,9 +24,7 @@ func TestUpdateOfTheWindow(t *testing.T) {
 	w := take(t, db, alice, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:2]})
 	before := check.Value(db.Store.Acquire(t.Context(), alice, "a/1", true))(t).State
-	if before.Window != 3 || len(before.Open) != 2 || before.RoomInWindow() != 1 {
-		t.Fatalf("before: got window %d, %d open, room %d; want 3, 2 and 1", before.Window, len(before.Open), before.RoomInWindow())
-	}
+	check.Equal(t, "window, open and room before", [3]int{int(before.Window), len(before.Open), before.RoomInWindow()}, [3]int{3, 2, 1})
 	token, changed, err := db.Store.UpdateSubmitter(t.Context(), window(1))
 	if err != nil || !changed || token <= before.Lease.Token {
 		t.Fatalf("narrow: got token %d, %t, %v; want one above %d", token, changed, err, before.Lease.Token)
@@ -37,29 +34,21 @@ func TestUpdateOfTheWindow(t *testing.T) {
 		t.Errorf("the holder allocates by the window before: got %d, %v; want it fenced", done.Allocated, err)
 	}
 	after := take(t, db, alice, "b/1")
-	if after.Window != 1 || len(after.Open) != 2 || after.RoomInWindow() != 0 {
-		t.Errorf("narrowed: got window %d, %d open, room %d; want 1, 2 and 0", after.Window, len(after.Open), after.RoomInWindow())
-	}
+	check.Equal(t, "window, open and room, narrowed", [3]int{int(after.Window), len(after.Open), after.RoomInWindow()}, [3]int{1, 2, 0})
 	if _, changed, err := db.Store.UpdateSubmitter(t.Context(), window(1)); changed || err != nil {
 		t.Errorf("the same again: got changed %t, %v", changed, err)
 	}
 	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(4)))
-	if wide := take(t, db, alice, "c/1"); wide.RoomInWindow() != 2 {
-		t.Errorf("widened: got room %d, want 2", wide.RoomInWindow())
-	}
+	check.Equal(t, "room, once widened", take(t, db, alice, "c/1").RoomInWindow(), 2)
 	narrower := window(5)
 	narrower.OnlyNarrower = true
 	check.Err(t, "wider, where only narrower is allowed", store.ErrNotTighter)(db.Store.UpdateSubmitter(t.Context(), narrower))
 	unknown := window(1)
 	unknown.Submitter = "eip155:1337:0x0000000000000000000000000000000000000ca0"
 	check.Err(t, "no such submitter", store.ErrUnknownSubmitter)(db.Store.UpdateSubmitter(t.Context(), unknown))
-	if lost := check.Value(db.Store.LostNonces(t.Context(), alice))(t); lost.Window != 4 {
-		t.Errorf("the widest: got %d, want 4", lost.Window)
-	}
+	check.Equal(t, "the widest window", check.Value(db.Store.LostNonces(t.Context(), alice))(t).Window, 4)
 	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(1)))
-	if lost := check.Value(db.Store.LostNonces(t.Context(), alice))(t); lost.Window != 4 {
-		t.Errorf("the widest, narrowed: got %d, want 4", lost.Window)
-	}
+	check.Equal(t, "the widest window, once narrowed", check.Value(db.Store.LostNonces(t.Context(), alice))(t).Window, 4)
 }
 
 // A payer's window is never wider than the widest that a backup can know.
@@ -69,10 +58,7 @@ func TestPayerWindowNeverWidens(t *testing.T) {
 	db.Run(t, `update submitter set callers = '{transfer}'`)
 	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(1)))
 	check.OK(t)(db.Store.UpdateSubmitter(t.Context(), window(5)))
-	_, _, err := db.Store.UpdateSubmitter(t.Context(), window(6))
-	if refused, ok := errors.AsType[store.PayerWindowError](err); !ok || refused.Widest != 5 {
-		t.Errorf("wider: got %v, want it refused above 5", err)
-	}
+	check.Err(t, "wider", store.PayerWindowError{Widest: 5})(db.Store.UpdateSubmitter(t.Context(), window(6)))
 }
 
 // After a restore a payer's nonces must be filled, unless it was retired before: then a lost database

@@ -42,9 +42,8 @@ func TestValidUntilAtTheCreate(t *testing.T) {
 			}
 			past, soon, late := dbClock(t, db), dbClock(t, db).Add(time.Second), dbClock(t, db).Add(time.Hour)
 			over := until("shop", "past", &past)
-			if got, err := db.Store.Create(t.Context(), over, 1000); !errors.Is(err, store.ErrPast) || stored(t, db, over) != 0 {
-				t.Errorf("got %+v, %v; want that it has passed, and nothing stored", got, err)
-			}
+			check.Err(t, "its time has passed", store.ErrPast)(db.Store.Create(t.Context(), over, 1000))
+			check.Equal(t, "rows of what has passed", stored(t, db, over), 0)
 			first := until("shop", "soon", &soon)
 			id := create(t, db, first).TxID
 			storetest.Await(t, "the time has passed", func() bool { return dbClock(t, db).After(soon) })
@@ -131,16 +130,12 @@ func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 3, alice)
 	from := reserve(t, db, "x", 0)[0]
-	if !says(t, db, backMark(from, "x")) {
-		t.Fatal("the nonce is not given back")
-	}
+	check.Equal(t, "give back", says(t, db, backMark(from, "x")), true)
 	at := dbClock(t, db).Add(500 * time.Millisecond)
 	create(t, db, until("shop", "r", &at))
 	w := take(t, db, alice, "a/1")
 	storetest.Await(t, "the time has passed", func() bool { return dbClock(t, db).After(at) })
-	if done := write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: givenOn(w, 0, from, true)}); done.Allocated != 0 {
-		t.Fatalf("got %+v, want nothing bound", done)
-	}
+	check.Equal(t, "bound", write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: givenOn(w, 0, from, true)}).Allocated, 0)
 	wantHolders(t, db, 1, "0 x IN_FLIGHT RECYCLABLE")
 }
 
@@ -170,14 +165,12 @@ func TestExpiredIntentsAreLoaded(t *testing.T) {
 	if late, _, err := db.Overdue(t.Context(), 0, 10, time.Time{}); err != nil || !slices.Contains(late, alice) {
 		t.Errorf("sweep: got %v, %v; want it found, also while suspended", late, err)
 	}
-	write := txmanager.Commit{Lease: w.Lease}
+	ends := txmanager.Commit{Lease: w.Lease}
 	for _, x := range w.Expired {
 		x.State, x.Sub, x.LastError = txmanager.Failed, txmanager.Expired, "why"
-		write.Transitions = append(write.Transitions, txmanager.Transition{From: txmanager.Queued, To: x})
+		ends.Transitions = append(ends.Transitions, txmanager.Transition{From: txmanager.Queued, To: x})
 	}
-	if done, err := db.Commit(t.Context(), write); err != nil || done.Transitioned != 500 {
-		t.Fatalf("end them: got %+v, %v; want 500", done, err)
-	}
+	check.Equal(t, "ended", write(t, db, ends).Transitioned, 500)
 	loaded(2, false)
 	db.Run(t, `update managed_tx set held = true where queued and request_id = 'r-501'`)
 	loaded(1, false)
@@ -205,10 +198,8 @@ func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	}
 	loads := func(what string, wide bool, want ...string) txmanager.SubmitterState {
 		t.Helper()
-		taken, err := db.Acquire(t.Context(), alice, "a/1", wide)
-		if err != nil || !slices.Equal(inQueue(taken.State), want) {
-			t.Errorf("%s: got %v, %v; want %v", what, inQueue(taken.State), err, want)
-		}
+		taken := check.Value(db.Acquire(t.Context(), alice, "a/1", wide))(t)
+		check.Same(t, what, inQueue(taken.State), want)
 		return taken.State
 	}
 	all := []string{"a-0", "b-1", "a-2", "a-3", "b-4", "a2-5"}
@@ -219,15 +210,11 @@ func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	}
 	defers(t, db, "b-1", "1 h")
 	loads("b-1 too", true, "a-0", "a2-5")
-	if w := loads("the head alone", false, "a-0"); !w.QueueMore {
-		t.Error("got no more behind the head, want more")
-	}
+	check.Equal(t, "more behind the head alone", loads("the head alone", false, "a-0").QueueMore, true)
 	db.Run(t, `update submitter set succeeded = '{"sub:a": "sub:a2"}', callers = '{sub:a2,sub:b}' where submitter = $1`, alice)
 	loads("a2 has succeeded a", true, "a-0")
-	done, err := db.Commit(t.Context(), txmanager.Commit{Lease: take(t, db, alice, "a/1").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
-	if err != nil || done.Queued != 1 {
-		t.Errorf("looked again at the release: got %+v, %v; want 1 that could go", done, err)
-	}
+	done := write(t, db, txmanager.Commit{Lease: take(t, db, alice, "a/1").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun})
+	check.Equal(t, "queued that could go, at the release", done.Queued, 1)
 	db.Run(t, `update managed_tx set next_check_at = clock_timestamp() where request_id = 'b-1'`)
 	if w := loads("b-1 is due", true, "a-0", "b-1", "b-4"); w.Queue[1].DeferredAt == nil || w.Queue[1].PresentCaller != "sub:b" || w.Queue[0].PresentCaller != "sub:a2" {
 		t.Errorf("got %+v, want b-1 deferred, and present names", w.Queue)

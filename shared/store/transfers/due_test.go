@@ -90,9 +90,7 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	taken := func(what, reqID string, want bool) {
 		t.Helper()
 		got, _ := b.due(t, 100, time.Time{})
-		if slices.Contains(got, reqID) != want {
-			t.Errorf("%s: got %v, want it among them %t", what, got, want)
-		}
+		check.Equal(t, what, slices.Contains(got, reqID), want)
 	}
 	r := request("c-1")
 	x := b.created(t, r)
