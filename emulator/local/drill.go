@@ -24,6 +24,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -42,7 +43,7 @@ type Drill struct {
 	run   func(x *exercise)
 }
 
-// exercise is one run of a drill. Its steps end it by [stopOn].
+// exercise is one run of a drill. Its steps end it by [steps.OK].
 type exercise struct {
 	*stack.Stack
 	Drill
@@ -58,22 +59,6 @@ type exercise struct {
 	account  devchain.Account // whose key and submitter the drill uses: the last dev account
 	address  common.Address
 	sub      txmanager.Submitter
-}
-
-// stopped is what a step panics with, so that no further step runs. The deferred calls of the steps end their faults.
-type stopped struct{ err error }
-
-// stopOn ends the drill with the error, if there is one, as [testing.T.Fatal] ends a test.
-func stopOn(err error) {
-	if err != nil {
-		panic(stopped{err})
-	}
-}
-
-// must returns the result of a call, or ends the drill with its error.
-func must[T any](result T, err error) T {
-	stopOn(err)
-	return result
 }
 
 // drill runs a drill and writes what it says as it goes on.
@@ -131,20 +116,12 @@ func (f flushing) Write(p []byte) (int, error) {
 }
 
 func runDrill(ctx context.Context, s *stack.Stack, d Drill, solve bool, pause time.Duration, out io.Writer) (err error) {
-	defer func() {
-		switch cause := recover().(type) {
-		case nil:
-		case stopped:
-			err = cause.err
-		default:
-			panic(cause)
-		}
-	}()
+	defer steps.Return(&err)
 	all := s.Submitters()
 	account := s.Account(len(all) - 1)
 	x := &exercise{
 		Stack: s, Drill: d, ctx: ctx, out: out, solve: solve, pause: pause,
-		operator: must(s.Client(stack.OperatorAccount)), caller: must(s.Client(stack.CallerAccount)), node: must(ethclient.DialContext(ctx, s.Chain.URL())),
+		operator: steps.Value(s.Client(stack.OperatorAccount)), caller: steps.Value(s.Client(stack.CallerAccount)), node: steps.Value(ethclient.DialContext(ctx, s.Chain.URL())),
 		signer:  types.LatestSignerForChainID(new(big.Int).SetUint64(s.Chain.ChainID())),
 		account: account, address: common.Address(eip155.MustBytes(account.Address)), sub: all[len(all)-1],
 	}
@@ -169,7 +146,7 @@ func (x *exercise) act(what, method, path string, body any) error {
 		return nil
 	}
 	x.say("%s:\ncurl -sS -X %s \"$API%s\" -H \"Authorization: Bearer $OPERATOR_TOKEN\" -H 'Content-Type: application/json' \\\n  -d '%s'",
-		what, method, path, must(json.Marshal(body)))
+		what, method, path, steps.Value(json.Marshal(body)))
 	var status int
 	var answer []byte
 	x.until(func() bool {
@@ -190,7 +167,7 @@ const pollEvery = 200 * time.Millisecond
 func (x *exercise) until(met func() bool) {
 	for !met() {
 		retry.Pause(x.ctx, pollEvery)
-		stopOn(x.ctx.Err())
+		steps.OK(x.ctx.Err())
 	}
 }
 
@@ -199,9 +176,7 @@ func (x *exercise) post(what string, p client.Payload) (in client.Intent, txID s
 	p.To, p.Value = receiver, cmp.Or(p.Value, "1")
 	in = client.Intent{Submitter: string(x.sub), RequestID: fmt.Sprintf("drill-%s-%s-%d", x.Name, what, time.Now().UnixMilli()), Payload: p}
 	created, err := x.caller.CreateTx(x.ctx, in)
-	if err != nil {
-		stopOn(fmt.Errorf("post %s: %w", in.RequestID, err))
-	}
+	steps.OK(err, "post ", in.RequestID)
 	x.say("Posted the intent %s: GET /api/v1/tx/%s", in.RequestID, created.TxID)
 	return in, created.TxID
 }
@@ -215,7 +190,7 @@ func (x *exercise) waitsFor(txID, cause string) {
 		return err == nil && why.Waiting != nil && string(why.Waiting.Cause) == cause
 	})
 	if want := "docs/runbooks/" + x.Runbook; why.Runbook != want {
-		stopOn(fmt.Errorf("%s waits for %s: got the page %s, want %s", txID, cause, why.Runbook, want))
+		steps.Stopf("%s waits for %s: got the page %s, want %s", txID, cause, why.Runbook, want)
 	}
 	x.say("GET /admin/v1/tx/%s/why: it waits for %s. %s (%s)", txID, cause, why.Action, why.Runbook)
 }
@@ -241,7 +216,7 @@ func (x *exercise) ends(txID, want string) {
 	end := strings.TrimSpace(string(tx.State) + " " + tx.SubState)
 	x.say("%s has ended: %s.", tx.RequestID, end)
 	if want != "" && end != want {
-		stopOn(fmt.Errorf("%s ended %s, want %s", txID, end, want))
+		steps.Stopf("%s ended %s, want %s", txID, end, want)
 	}
 }
 
@@ -259,8 +234,8 @@ func (x *exercise) calm() {
 
 // evidence checks that the evidence of the submitter's open incident has the text.
 func (x *exercise) evidence(want string) {
-	if s := must(x.operator.Submitter(x.ctx, string(x.sub))); s.Protect == nil || !strings.Contains(string(s.Protect.Evidence), want) {
-		stopOn(fmt.Errorf("the evidence of PROTECT: got %+v, want %s in it", s.Protect, want))
+	if s := steps.Value(x.operator.Submitter(x.ctx, string(x.sub))); s.Protect == nil || !strings.Contains(string(s.Protect.Evidence), want) {
+		steps.Stopf("the evidence of PROTECT: got %+v, want %s in it", s.Protect, want)
 	}
 }
 
@@ -287,7 +262,7 @@ const finalizedBlocks = 70
 // finalize adds blocks until everything so far is finalized.
 func (x *exercise) finalize() {
 	x.say("The chain gets %d blocks at once, so that everything so far is finalized.", finalizedBlocks)
-	stopOn(x.Chain.Mine(finalizedBlocks))
+	steps.OK(x.Chain.Mine(finalizedBlocks))
 }
 
 const drillUsage = `drill lets an operator practise on a running emulator: it causes a fault, says what to expect and

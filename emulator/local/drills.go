@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
@@ -40,12 +41,12 @@ func releasePath(s txmanager.Submitter) string {
 
 // useKey sends a transaction by the account's key, as another program would, and waits until it is mined.
 func (x *exercise) useKey() (nonce uint64) {
-	nonce = must(x.node.PendingNonceAt(x.ctx, x.address))
-	tx := must(types.SignNewTx(x.account.Key, x.signer, &types.DynamicFeeTx{
+	nonce = steps.Value(x.node.PendingNonceAt(x.ctx, x.address))
+	tx := steps.Value(types.SignNewTx(x.account.Key, x.signer, &types.DynamicFeeTx{
 		ChainID: x.signer.ChainID(), Nonce: nonce, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(7),
 		Gas: params.TxGas, GasTipCap: big.NewInt(params.GWei), GasFeeCap: big.NewInt(200 * params.GWei),
 	}))
-	stopOn(x.node.SendTransaction(x.ctx, tx))
+	steps.OK(x.node.SendTransaction(x.ctx, tx))
 	x.mined(tx.Hash())
 	return nonce
 }
@@ -86,19 +87,19 @@ intents are answered 409 SUBMITTER_PROTECTED. Nobody but an operator ends this: 
 // the same call is held.
 func (x *exercise) writeOff(nonce uint64) {
 	if open := x.openForeign(); !slices.Contains(open, nonce) {
-		stopOn(fmt.Errorf("foreign transactions to decide about: got nonces %d, want %d among them", open, nonce))
+		steps.Stopf("foreign transactions to decide about: got nonces %d, want %d among them", open, nonce)
 	}
-	stopOn(x.act("Write it off, after GET /admin/v1/submitters/"+string(x.sub)+"/foreign", http.MethodPost,
+	steps.OK(x.act("Write it off, after GET /admin/v1/submitters/"+string(x.sub)+"/foreign", http.MethodPost,
 		"/admin/v1/submitters/"+string(x.sub)+"/foreign/write-off", map[string]any{"nonce": nonce, "reason": reason}))
 	if open := x.openForeign(); slices.Contains(open, nonce) {
-		stopOn(fmt.Errorf("foreign transactions to decide about: got nonces %d, want %d gone", open, nonce))
+		steps.Stopf("foreign transactions to decide about: got nonces %d, want %d gone", open, nonce)
 	}
 }
 
 // openForeign returns the nonces of the foreign transactions that wait for a decision.
 func (x *exercise) openForeign() (nonces []uint64) {
 	for f, err := range x.operator.ListForeign(x.ctx, string(x.sub), 0) {
-		stopOn(err)
+		steps.OK(err)
 		nonces = append(nonces, f.Nonce)
 	}
 	return nonces
@@ -112,7 +113,7 @@ func (x *exercise) resync(s txmanager.Submitter, incident int, request string) {
 	}
 	requests, count := map[uint64]string{}, uint64(0)
 	for token, more := "", true; more; {
-		page := must(x.operator.Lost(x.ctx, string(s), token))
+		page := steps.Value(x.operator.Lost(x.ctx, string(s), token))
 		for _, n := range page.Nonces {
 			requests[n.Nonce] = request
 		}
@@ -121,7 +122,7 @@ func (x *exercise) resync(s txmanager.Submitter, incident int, request string) {
 		}
 		token, more = page.NextPageToken, page.NextPageToken != ""
 	}
-	stopOn(x.act("Release, after GET /admin/v1/submitters/"+string(s)+"/lost", http.MethodPost, releasePath(s),
+	steps.OK(x.act("Release, after GET /admin/v1/submitters/"+string(s)+"/lost", http.MethodPost, releasePath(s),
 		client.Release{Incident: incident, Mode: "resync", Count: &count, Requests: requests, Reason: reason}))
 }
 
@@ -149,7 +150,7 @@ func stuck(x *exercise) {
 	x.refuseFees(false)
 	x.say(`Expect: it is STUCK, and its lastError begins with over_node_cap; later intents of the submitter wait behind it. The nodes' operator
 has just raised the limit (--rpc.txfeecap). Nothing is sent again unasked: docs/runbooks/stuck.md has what to decide.`)
-	stopOn(x.act("Decide", http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]string{"action": "rebroadcast", "reason": reason}))
+	steps.OK(x.act("Decide", http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]string{"action": "rebroadcast", "reason": reason}))
 	x.decided(id, string(client.Confirmed))
 }
 
@@ -161,7 +162,7 @@ func miningStopped(x *exercise) {
 	x.say(`Expect: it is sent and stays TRACKING/PENDING or SUBMITTED, without a receipt; fencepost_in_flight_age_seconds grows. The chain's head does not
 move: GET /admin/v1/chains. There is nothing to decide: see docs/runbooks/%s. The chain makes blocks again after %s.`, x.Runbook, x.pause)
 	retry.Pause(x.ctx, x.pause)
-	stopOn(x.ctx.Err())
+	steps.OK(x.ctx.Err())
 	x.Chain.StartMining()
 	x.confirmed(id)
 }
@@ -169,7 +170,7 @@ move: GET /admin/v1/chains. There is nothing to decide: see docs/runbooks/%s. Th
 func reorg(x *exercise) {
 	_, id := x.post("final", client.Payload{})
 	x.confirmed(id)
-	tx := must(x.operator.Tx(x.ctx, id))
+	tx := steps.Value(x.operator.Tx(x.ctx, id))
 	x.removeFrom(tx.Receipt.BlockNumber)
 	incident := x.protected(true)
 	x.evidence(`"REORG"`)
@@ -193,7 +194,7 @@ func (x *exercise) resume(incident int) {
 			return
 		}
 		if retry.Pause(x.ctx, pollEvery); x.ctx.Err() != nil {
-			stopOn(errors.Join(x.ctx.Err(), err))
+			steps.OK(errors.Join(x.ctx.Err(), err))
 		}
 	}
 }
@@ -205,13 +206,13 @@ func (x *exercise) removeFrom(number uint64) {
 	head := x.Chain.Head()
 	blocks := make([][][]byte, head-number+2) // one more than are replaced
 	for n := number; n <= head; n++ {
-		for _, tx := range must(x.node.BlockByNumber(x.ctx, new(big.Int).SetUint64(n))).Transactions() {
+		for _, tx := range steps.Value(x.node.BlockByNumber(x.ctx, new(big.Int).SetUint64(n))).Transactions() {
 			if !x.isSender(tx) {
-				blocks[n-number] = append(blocks[n-number], must(tx.MarshalBinary()))
+				blocks[n-number] = append(blocks[n-number], steps.Value(tx.MarshalBinary()))
 			}
 		}
 	}
-	stopOn(x.Chain.Reorg(head-number+1, blocks...))
+	steps.OK(x.Chain.Reorg(head-number+1, blocks...))
 	x.Chain.DropPool()
 }
 
@@ -223,10 +224,10 @@ func killedProcess(x *exercise) {
 	}
 	running := x.Processes()
 	if len(running) == 0 {
-		stopOn(errors.New("no function process runs: wait until one is started"))
+		steps.Stopf("no function process runs: wait until one is started")
 	}
 	victim := running[0]
-	stopOn(victim.Kill())
+	steps.OK(victim.Kill())
 	x.say(`Killed function process %d. Expect: its lease expires, another process goes on, and a new process takes its place. Some calls may
 be answered 5xx. There is nothing to decide: docs/runbooks/function-errors.md.`, victim.PID())
 	for _, id := range ids {
@@ -239,13 +240,13 @@ be answered 5xx. There is nothing to decide: docs/runbooks/function-errors.md.`,
 }
 
 func unpaidAccount(x *exercise) {
-	balance := must(x.node.BalanceAt(x.ctx, x.address, nil))
+	balance := steps.Value(x.node.BalanceAt(x.ctx, x.address, nil))
 	_, dear := x.post("dear", client.Payload{Value: new(big.Int).Add(balance, big.NewInt(params.Ether)).String(), Gas: "21000"})
 	_, behind := x.post("behind", client.Payload{})
 	x.waitsFor(dear, "BALANCE")
 	x.say(`Expect: the first intent asks for 1 ether more than the account has. It stays QUEUED, its lastError begins with "balance", and the
 second waits behind it. Send the account money, or cancel the first: docs/runbooks/balance.md.`)
-	stopOn(x.act("Cancel", http.MethodPost, "/api/v1/tx/"+dear+"/cancel", nil))
+	steps.OK(x.act("Cancel", http.MethodPost, "/api/v1/tx/"+dear+"/cancel", nil))
 	x.confirmed(behind)
 	x.decided(dear, "FAILED CANCELLED")
 }
@@ -264,7 +265,7 @@ release each submitter.`, lost.RequestID)
 		})
 	}
 	if _, err := x.caller.CreateTx(x.ctx, lost); x.solve && client.CodeOf(err) != "REQUEST_RECORDED" {
-		stopOn(fmt.Errorf("the lost request, posted again: got %w, want REQUEST_RECORDED", err))
+		steps.Stopf("the lost request, posted again: got %w, want REQUEST_RECORDED", err)
 	}
 	x.goesOn()
 }
@@ -275,11 +276,11 @@ func (x *exercise) loseTransaction() client.Intent {
 	world := faults.NewWorld(faults.Options{Stack: x.Stack, Source: rand.New(rand.NewPCG(1, 1))})
 	n := rand.Int()
 	x.goesOn()
-	backup := must(world.BackUp(x.ctx, n))
+	backup := steps.Value(world.BackUp(x.ctx, n))
 	x.say("The database was backed up.")
 	lost, id := x.post("lost", client.Payload{})
 	x.confirmed(id)
-	stopOn(world.PutBack(x.ctx, backup, n, func() {}))
+	steps.OK(world.PutBack(x.ctx, backup, n, func() {}))
 	x.finalize()
 	return lost
 }
@@ -287,7 +288,7 @@ func (x *exercise) loseTransaction() client.Intent {
 // reconcile makes the operator's calls after a restore: accept the database, release each submitter, and resume
 // transfers. The drill's submitter has carried out the lost request.
 func (x *exercise) reconcile(incidents map[txmanager.Submitter]int, lost string) {
-	stopOn(x.act("Accept", http.MethodPost, "/admin/v1/database/accept", map[string]string{"reason": reason}))
+	steps.OK(x.act("Accept", http.MethodPost, "/admin/v1/database/accept", map[string]string{"reason": reason}))
 	for s, incident := range incidents {
 		request := "none"
 		if s == x.sub {
@@ -324,14 +325,14 @@ func (x *exercise) allProtected() (incidents map[txmanager.Submitter]int) {
 
 // resumeTransfers resumes the transfers that the restore halted.
 func (x *exercise) resumeTransfers() {
-	state := must(x.operator.Conservation(x.ctx))
+	state := steps.Value(x.operator.Conservation(x.ctx))
 	if state.OpenHalts == 0 {
-		stopOn(errors.New("halts of transfers: got none, want that of the restore"))
+		steps.Stopf("halts of transfers: got none, want that of the restore")
 	}
 	for _, h := range state.Halts {
-		stopOn(x.act("Resume transfers", http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", h.ID), map[string]any{"reason": reason}))
+		steps.OK(x.act("Resume transfers", http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", h.ID), map[string]any{"reason": reason}))
 	}
-	if state = must(x.operator.Conservation(x.ctx)); state.OpenHalts > 0 {
-		stopOn(fmt.Errorf("halts of transfers after they were resumed: got %+v, want none", state.Halts))
+	if state = steps.Value(x.operator.Conservation(x.ctx)); state.OpenHalts > 0 {
+		steps.Stopf("halts of transfers after they were resumed: got %+v, want none", state.Halts)
 	}
 }

@@ -1,11 +1,11 @@
 package local
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/client"
 )
@@ -35,7 +35,7 @@ says what to do about each result.`, x.Nodes[i].URL(), expect, x.Runbook)
 	x.say("GET /admin/v1/chains: %s is excluded until %s: %s. Last error: %s", shown.Name, shown.ExcludedUntil.Format(time.TimeOnly), shown.Excluded, shown.LastError)
 	x.Nodes[i].SetFaults(rpcproxy.Faults{})
 	if shown = x.nodeShown(i, func(n client.Node) bool { return n.Error == "" }); shown.Error != "" {
-		stopOn(fmt.Errorf("the node %s is well again, and answers %s", shown.Name, shown.Error))
+		steps.Stopf("the node %s is well again, and answers %s", shown.Name, shown.Error)
 	}
 	x.say("The node is well again. Each process uses it again once it is not excluded any more (rpc.leaveOut).")
 }
@@ -44,10 +44,10 @@ says what to do about each result.`, x.Nodes[i].URL(), expect, x.Runbook)
 // asked until the node is as wanted.
 func (x *exercise) nodeShown(i int, wanted func(client.Node) bool) (n client.Node) {
 	for range 4 * len(x.Processes()) {
-		chains := must(x.operator.ListChains(x.ctx))
+		chains := steps.Value(x.operator.ListChains(x.ctx))
 		c := slices.IndexFunc(chains, func(c client.Chain) bool { return c.ChainID == x.Chain.ChainID() })
 		if c < 0 || len(chains[c].Nodes) <= i {
-			stopOn(fmt.Errorf("chains: got %+v, want chain %d with its nodes", chains, x.Chain.ChainID()))
+			steps.Stopf("chains: got %+v, want chain %d with its nodes", chains, x.Chain.ChainID())
 		}
 		if n = chains[c].Nodes[i]; wanted(n) {
 			break
