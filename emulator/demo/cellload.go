@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/cells"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
@@ -27,10 +26,8 @@ type load struct {
 	callers *client.Cells
 	lists   [][]Intent // by account
 	done    *atomic.Int64
-	counted bool // in done; its errors end the demo
-
-	calledBefore, failedBefore int64
-	madeBefore, watchedBefore  stack.Cost
+	counted bool  // in done; its errors end the demo
+	before  phase // what was counted before it
 
 	mu            sync.Mutex
 	posted        []*posted
@@ -121,20 +118,16 @@ func (l *load) awaitCosts(ctx context.Context) {
 	}
 }
 
-// phase returns what the cell did. It has ended.
-func (l *load) phase(c *cells.Cells) phase {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// phase returns what the cell did. It has ended, and what was counted until then is given.
+func (l *load) phase(counted phase) phase {
 	p := phase{
-		answers: l.answers, ends: l.ends,
-		made: l.cell.Costs.Of(makers...).Minus(l.madeBefore), watched: l.cell.Costs.Of(watchers...).Minus(l.watchedBefore),
+		answers: l.answers, ends: l.ends, made: counted.made.Minus(l.before.made), watched: counted.watched.Minus(l.before.watched),
+		called: counted.called - l.before.called, failed: counted.failed - l.before.failed,
 	}
 	for _, one := range l.posted {
 		if one.state == client.Confirmed {
 			p.confirmed++
 		}
 	}
-	p.called, p.failed = c.Answers(l.cell)
-	p.called, p.failed = p.called-l.calledBefore, p.failed-l.failedBefore
 	return p
 }

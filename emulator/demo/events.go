@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/webhook"
@@ -33,18 +34,15 @@ type WebhookEndpoint struct {
 }
 
 // StartWebhookEndpoint starts an endpoint. The caller closes it.
-func StartWebhookEndpoint() (*WebhookEndpoint, error) {
+func StartWebhookEndpoint() (r *WebhookEndpoint, err error) {
 	var random [32]byte
 	rand.Read(random[:]) // never fails: crypto/rand
-	r := &WebhookEndpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), received: make(map[string]client.Event)}
-	var err error
-	if r.key, err = webhook.ParseKey(r.secret); err != nil {
-		return nil, err
+	r = &WebhookEndpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), received: make(map[string]client.Event)}
+	r.key, err = webhook.ParseKey(r.secret)
+	if err == nil {
+		r.server, err = loopback.Serve("", r)
 	}
-	if r.server, err = loopback.Serve("", r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, err
 }
 
 // Close ends serving.
@@ -129,18 +127,14 @@ const eventsWithin = 2 * time.Minute
 
 // ShowEvents reads all events from the API, and waits until each was delivered to the endpoint, or to the
 // topic if r is nil. It prints the result. The error is nil only if no transaction's sequence has a gap.
-func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.Writer) error {
+func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, eventsWithin)
 	defer cancel()
-	operator, err := s.Client(stack.OperatorAccount)
-	if err != nil {
-		return err
-	}
+	operator := steps.Value(s.Client(stack.OperatorAccount))
 	last, total := make(map[string]int), 0
 	for e, err := range operator.Events(ctx, client.EventQuery{PageSize: 500}) {
-		if err != nil {
-			return fmt.Errorf("read events again: %w", err)
-		}
+		steps.OK(err, "read events again")
 		if total++; e.Sequence != last[e.TxID]+1 {
 			return fmt.Errorf("event %s comes after %d: a hole", keyOf(e), last[e.TxID])
 		}
@@ -148,10 +142,8 @@ func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.
 	}
 	for {
 		received, repeated, err := receivedBy(s, r)
-		switch {
-		case err != nil:
-			return fmt.Errorf("read the published events: %w", err)
-		case len(received) >= total:
+		steps.OK(err, "read the published events")
+		if len(received) >= total {
 			fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a gap; all were delivered, %d of them twice.\n", total, len(last), repeated)
 			return nil
 		}
