@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 )
 
@@ -44,21 +45,18 @@ type CoreOptions struct {
 }
 
 func (s *Stack) startCore(ctx context.Context) (err error) {
+	defer steps.Return(&err)
 	o := s.options.Core
 	if o.Binary == "" {
 		s.options.Log.Info("building the trading core")
-		if o.Binary, err = ubscore.Build(ctx, s.folder); err != nil {
-			return err
-		}
+		o.Binary = steps.Value(ubscore.Build(ctx, s.folder))
 	}
 	c := &Core{Secret: rand.Text()}
 	c.options = ubscore.Options{
 		Binary: o.Binary, Folder: s.path("ubscore-log"), Secret: c.Secret, SnapshotEvery: o.SnapshotEvery, Horizon: o.Horizon, CrashPoints: o.CrashPoints, Environment: o.Environment,
 		Output: s.write,
 	}
-	if c.Proxy, err = ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}); err != nil {
-		return err
-	}
+	c.Proxy = steps.Value(ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}))
 	s.onClose(c.Proxy.Close)
 	s.Core = c
 	s.onClose(c.Kill)

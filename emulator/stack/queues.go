@@ -10,6 +10,7 @@ import (
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -43,19 +44,10 @@ var queueWorkers = map[txmanager.Kind]int32{
 
 // createQueues creates the queues of each function that moves transactions. Their number and ids are those of the
 // settings. Their terms are those that the code relies on: unlimited retries, at most ten seconds apart.
-func (s *Stack) createQueues(ctx context.Context) error {
-	shards, err := s.numberSet("FENCEPOST_TASKS_QUEUE_SHARDS", 1)
-	if err != nil {
-		return err
-	}
-	receipts, err := s.numberSet("FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS", queueWorkers[txmanager.KindReceipt])
-	if err != nil {
-		return err
-	}
-	client, err := s.Tasks.Client(ctx)
-	if err != nil {
-		return err
-	}
+func (s *Stack) createQueues(ctx context.Context) {
+	shards := s.numberSet("FENCEPOST_TASKS_QUEUE_SHARDS", 1)
+	receipts := s.numberSet("FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS", queueWorkers[txmanager.KindReceipt])
+	client := steps.Value(s.Tasks.Client(ctx))
 	defer client.Close()
 	prefix := cmp.Or(s.options.Settings["FENCEPOST_TASKS_QUEUE_PREFIX"], queuePrefix)
 	for kind, workers := range queueWorkers {
@@ -71,23 +63,20 @@ func (s *Stack) createQueues(ctx context.Context) error {
 					MaxAttempts: -1, MinBackoff: durationpb.New(minBackoff), MaxBackoff: durationpb.New(maxBackoff), MaxDoublings: 5,
 				},
 			}})
-			if err != nil {
-				return fmt.Errorf("create queue %s: %w", name, err)
-			}
+			steps.OK(err, "create queue ", name)
 		}
 	}
-	return nil
 }
 
 // numberSet returns the number that the settings have for the variable, or else the other one.
-func (s *Stack) numberSet(variable string, other int32) (int32, error) {
+func (s *Stack) numberSet(variable string, other int32) int32 {
 	text := s.options.Settings[variable]
 	if text == "" {
-		return other, nil
+		return other
 	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s=%q: want a number from 1 on", variable, text)
+		steps.Stopf("%s=%q: want a number from 1 on", variable, text)
 	}
-	return int32(n), nil
+	return int32(n)
 }

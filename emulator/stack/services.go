@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/urlmap"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/config"
@@ -67,13 +68,10 @@ func functionsOf(target string) []string {
 	return []string{target}
 }
 
-func (s *Stack) startURLMap(context.Context) (err error) {
+func (s *Stack) startURLMap(context.Context) {
 	public, internal := s.routes()
-	s.URLMap, err = urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr, Around: s.options.Around})
-	if err == nil {
-		s.onStop(s.URLMap.Close)
-	}
-	return err
+	s.URLMap = steps.Value(urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr, Around: s.options.Around}))
+	s.onStop(s.URLMap.Close)
 }
 
 // service is a set of processes that serve the same functions.
@@ -93,12 +91,10 @@ func (s *Stack) functionNames() []string {
 	return slices.Compact(names)
 }
 
-func (s *Stack) startServices(ctx context.Context) (err error) {
-	if s.settings, err = s.environment(ctx); err != nil {
-		return err
-	}
+func (s *Stack) startServices(ctx context.Context) {
+	s.settings = s.environment(ctx)
 	if _, err := config.LoadForTests(list(s.settings)); err != nil { // a process would say no more than its last line
-		return fmt.Errorf("settings:\n%w", err)
+		steps.Stopf("settings:\n%w", err)
 	}
 	if s.options.Split {
 		for _, name := range s.functionNames() {
@@ -110,16 +106,11 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 	for _, svc := range s.services {
 		settings := s.settingsOf(svc.target)
 		if svc.target != all && svc.target != consoleService { // as in the deployment, each function has its own role
-			if settings["FENCEPOST_DATABASE_URL"], err = s.roleURL(ctx, svc.target); err != nil {
-				return err
-			}
-			s.roles[svc.target] = settings["FENCEPOST_DATABASE_URL"]
+			s.roles[svc.target] = s.roleURL(ctx, svc.target)
+			settings["FENCEPOST_DATABASE_URL"] = s.roles[svc.target]
 		}
-		if err := s.startService(ctx, svc, list(settings)); err != nil {
-			return err
-		}
+		s.startService(ctx, svc, list(settings))
 	}
-	return nil
 }
 
 // callers are the functions that call the trading core.
@@ -151,8 +142,8 @@ func (s *Stack) settingsOf(target string) map[string]string {
 	return settings
 }
 
-func (s *Stack) startService(ctx context.Context, svc *service, env []string) (err error) {
-	svc.pool, err = processes.StartPool(ctx, processes.PoolOptions{
+func (s *Stack) startService(ctx context.Context, svc *service, env []string) {
+	svc.pool = steps.Value(processes.StartPool(ctx, processes.PoolOptions{
 		Size: s.options.Processes,
 		Spec: processes.Spec{
 			Name: svc.target, Path: s.options.Binary, Env: append(slices.Clone(env), "FUNCTION_TARGET="+svc.target), Output: s.tell,
@@ -173,11 +164,8 @@ func (s *Stack) startService(ctx context.Context, svc *service, env []string) (e
 				s.options.Log.Warn("function process ended", "service", svc.target, "pid", p.PID(), "error", err)
 			}
 		},
-	})
-	if err == nil {
-		s.onStop(svc.pool.Stop)
-	}
-	return err
+	}))
+	s.onStop(svc.pool.Stop)
 }
 
 // tell writes the functions' log lines one at a time, and counts their costs.
@@ -232,18 +220,12 @@ func (s *Stack) StartAside(ctx context.Context, settings map[string]string) (*pr
 }
 
 // environment returns the environment of every function process.
-func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
+func (s *Stack) environment(ctx context.Context) map[string]string {
 	if s.options.WireProxy {
-		if err := s.startWireProxy(ctx); err != nil {
-			return nil, err
-		}
-	}
-	database, err := s.roleURL(ctx, all)
-	if err != nil {
-		return nil, err
+		s.startWireProxy(ctx)
 	}
 	env := map[string]string{
-		"FENCEPOST_DATABASE_URL":           database,
+		"FENCEPOST_DATABASE_URL":           s.roleURL(ctx, all),
 		"FENCEPOST_CHAIN_ID":               strconv.FormatUint(s.Chain.ChainID(), 10),
 		"FENCEPOST_CHAIN_BLOCK_TIME":       s.options.BlockTime.String(),
 		"FENCEPOST_CONFIRMATIONS_REQUIRED": "1",
@@ -273,7 +255,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	maps.Copy(env, s.markSettings())
 	maps.Copy(env, s.consoleSettings())
 	maps.Copy(env, s.options.Settings)
-	return env, nil
+	return env
 }
 
 // Environment returns the environment of every function process, in the form of [os.Environ]. A business'

@@ -27,6 +27,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack/programs"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
@@ -154,9 +155,10 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	defer steps.Return(&err)
 	for _, part := range []struct {
 		name  string
-		start func(context.Context) error
+		start func(context.Context)
 	}{
 		{"a temporary folder", s.startFolder},
 		{"the function server", s.build},
@@ -174,12 +176,17 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		{"the submitters", s.register},
 	} {
 		began := time.Now()
-		if err := part.start(ctx); err != nil {
-			return nil, fmt.Errorf("start %s: %w", part.name, err)
-		}
+		steps.OK(inSteps(func() { part.start(ctx) }), "start ", part.name)
 		s.options.Log.Info("ready: "+part.name, "took", time.Since(began).Round(time.Millisecond).String())
 	}
 	return s, nil
+}
+
+// inSteps returns the error that ends the steps of the function.
+func inSteps(function func()) (err error) {
+	defer steps.Return(&err)
+	function()
+	return nil
 }
 
 const serverPackage = "functions/server"
@@ -218,65 +225,46 @@ func (s *Stack) onStop(stop func(context.Context) error) {
 	})
 }
 
-func (s *Stack) startFolder(context.Context) (err error) {
-	s.folder, err = os.MkdirTemp("", "fencepost-")
-	if err == nil {
-		s.onClose(func() error { return os.RemoveAll(s.folder) })
-	}
-	return err
+func (s *Stack) startFolder(context.Context) {
+	s.folder = steps.Value(os.MkdirTemp("", "fencepost-"))
+	s.onClose(func() error { return os.RemoveAll(s.folder) })
 }
 
-func (s *Stack) build(ctx context.Context) (err error) {
+func (s *Stack) build(ctx context.Context) {
 	if s.options.Binary == "" {
-		s.options.Binary, err = programs.Build(ctx, s.options.Progress, s.folder, serverPackage)
+		s.options.Binary = steps.Value(programs.Build(ctx, s.options.Progress, s.folder, serverPackage))
 	}
-	return err
 }
 
-func (s *Stack) startChain(ctx context.Context) (err error) {
+func (s *Stack) startChain(ctx context.Context) {
 	n := s.options.Submitters
 	all := devchain.DevAccounts(n + 2)
 	if b := s.options.Beside; b != nil {
 		s.Chain, s.accounts = b.Chain, devchain.DevAccounts(b.First + n)[b.First:]
 	} else {
 		s.accounts, s.payer, s.deployer = all[:n:n], all[n], all[n+1]
-		s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all, PriceBump: s.options.PriceBump})
-		if err != nil {
-			return err
-		}
+		s.Chain = steps.Value(devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all, PriceBump: s.options.PriceBump}))
 		s.onClose(s.Chain.Close)
 	}
 	if s.options.RPCProxy {
 		s.options.Nodes = max(s.options.Nodes, 1)
 	}
 	for i := range s.options.Nodes {
-		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed + uint64(i)})
-		if err != nil {
-			return err
-		}
+		proxy := steps.Value(rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed + uint64(i)}))
 		s.onClose(proxy.Close)
 		s.Nodes = append(s.Nodes, proxy)
 	}
 	if len(s.Nodes) > 0 {
 		s.RPC = s.Nodes[0]
 	}
-	return s.startSecond(ctx, all)
+	if s.options.TwoChains { // the second one has slower blocks and other terms
+		s.Second = steps.Value(devchain.Start(ctx, devchain.Options{ChainID: SecondChainID, BlockTime: 2 * s.options.BlockTime, Accounts: all}))
+		s.onClose(s.Second.Close)
+	}
 }
 
 // SecondChainID is the EIP-155 id of [Stack.Second].
 const SecondChainID = devchain.DefaultChainID + 1
-
-// startSecond starts a second chain with slower blocks and other terms.
-func (s *Stack) startSecond(ctx context.Context, accounts []devchain.Account) (err error) {
-	if !s.options.TwoChains {
-		return nil
-	}
-	s.Second, err = devchain.Start(ctx, devchain.Options{ChainID: SecondChainID, BlockTime: 2 * s.options.BlockTime, Accounts: accounts})
-	if err == nil {
-		s.onClose(s.Second.Close)
-	}
-	return err
-}
 
 func (s *Stack) chainSettings() map[string]string {
 	var urls []string
@@ -302,24 +290,19 @@ func StartIssuer(span time.Duration) (*issuer.Issuer, error) {
 	})
 }
 
-func (s *Stack) startIssuer(context.Context) (err error) {
+func (s *Stack) startIssuer(context.Context) {
 	if b := s.options.Beside; b != nil {
 		s.Issuer = b.Issuer
-		return nil
+		return
 	}
-	if s.Issuer, err = StartIssuer(s.options.TokenSpan); err == nil {
-		s.onClose(s.Issuer.Close)
-	}
-	return err
+	s.Issuer = steps.Value(StartIssuer(s.options.TokenSpan))
+	s.onClose(s.Issuer.Close)
 }
 
-func (s *Stack) startTasks(ctx context.Context) (err error) {
-	s.Tasks, err = cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: &taskTokens{issuer: s.Issuer}, Log: s.options.Log})
-	if err != nil {
-		return err
-	}
+func (s *Stack) startTasks(ctx context.Context) {
+	s.Tasks = steps.Value(cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: &taskTokens{issuer: s.Issuer}, Log: s.options.Log}))
 	s.onClose(func() error { s.Tasks.Close(); return nil })
-	return s.createQueues(ctx)
+	s.createQueues(ctx)
 }
 
 // taskTokens makes the tokens of Cloud Tasks. Signing is slow, so one token serves many tasks for a few
@@ -362,12 +345,12 @@ func (t *taskTokens) Token(ctx context.Context, email, audience string) (string,
 
 const sweepJob = "sweep"
 
-func (s *Stack) startScheduler(context.Context) (err error) {
+func (s *Stack) startScheduler(context.Context) {
 	jobs := []scheduler.Job{s.job(sweepJob, s.options.SweepEvery)}
 	if s.options.Transfers {
 		jobs = append(jobs, s.job(conservationJob, s.options.CheckEvery))
 	}
-	s.scheduler, err = scheduler.Start(scheduler.Options{
+	s.scheduler = steps.Value(scheduler.Start(scheduler.Options{
 		Token: s.Issuer.Token,
 		Jobs:  jobs,
 		Attempted: func(job string, err error) {
@@ -375,11 +358,8 @@ func (s *Stack) startScheduler(context.Context) (err error) {
 				s.options.Log.Warn("scheduled job failed", "job", job, "error", err)
 			}
 		},
-	})
-	if err == nil {
-		s.onClose(func() error { s.scheduler.Stop(); return nil })
-	}
-	return err
+	}))
+	s.onClose(func() error { s.scheduler.Stop(); return nil })
 }
 
 // job returns a job that posts to the internal function of its name.

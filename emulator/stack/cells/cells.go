@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -57,33 +58,25 @@ func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
+	defer steps.Return(&err)
 	if o.Cells < 2 || o.Cells > MaxCells {
 		return nil, fmt.Errorf("%d cells: want 2 to %d", o.Cells, MaxCells)
 	}
 	n := o.Stack.Submitters
-	if c.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: o.Stack.BlockTime, Accounts: devchain.DevAccounts(o.Cells * n)}); err != nil {
-		return nil, err
-	}
+	c.Chain = steps.Value(devchain.Start(ctx, devchain.Options{BlockTime: o.Stack.BlockTime, Accounts: devchain.DevAccounts(o.Cells * n)}))
 	c.onClose(c.Chain.Close)
-	tokens, err := stack.StartIssuer(0)
-	if err != nil {
-		return nil, err
-	}
+	tokens := steps.Value(stack.StartIssuer(0))
 	c.onClose(tokens.Close)
 	for i := range o.Cells {
 		cell := &Cell{Name: names[i]}
 		one := o.Stack
 		one.Signer, one.Beside = stack.SignerKMS, &stack.Beside{Chain: c.Chain, Issuer: tokens, First: i * n}
-		if err := c.startCell(ctx, cell, one, o.Durable); err != nil {
-			return nil, fmt.Errorf("start cell %s: %w", cell.Name, err)
-		}
+		steps.OK(c.startCell(ctx, cell, one, o.Durable), "start cell ", cell.Name)
 		if o.Started != nil {
 			o.Started(cell)
 		}
 	}
-	if c.front, err = startFront(c.cells); err != nil {
-		return nil, err
-	}
+	c.front = steps.Value(startFront(c.cells))
 	c.onClose(c.front.close)
 	c.list, err = c.render()
 	return c, err
