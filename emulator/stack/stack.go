@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -126,9 +127,9 @@ type Stack struct {
 	payer       devchain.Account
 	deployer    devchain.Account // of the tokens' contracts
 	deploying   sync.Mutex       // one contract at a time
-	closers     []func() error   // called in reverse order
-	tables      *store.Store     // of transfers, as the database's owner
-	writing     sync.Mutex       // of one line at a time to options.Output
+	closers     Closers
+	tables      *store.Store // of transfers, as the database's owner
+	writing     sync.Mutex   // of one line at a time to options.Output
 }
 
 // The accounts that the issuer knows.
@@ -203,16 +204,21 @@ func BuildProgram(ctx context.Context, folder, program string, flags ...string) 
 	return programs.Build(ctx, io.Discard, folder, program, flags...)
 }
 
-// Close stops everything and removes its files. A second call does nothing.
-func (s *Stack) Close() error {
+// Closers end what was started.
+type Closers []func() error
+
+// Close calls them in reverse order. A second call does nothing.
+func (c *Closers) Close() error {
 	var failures []error
-	for len(s.closers) > 0 {
-		last := len(s.closers) - 1
-		failures = append(failures, s.closers[last]())
-		s.closers = s.closers[:last]
+	for _, closer := range slices.Backward(*c) {
+		failures = append(failures, closer())
 	}
+	*c = nil
 	return errors.Join(failures...)
 }
+
+// Close stops everything and removes its files. A second call does nothing.
+func (s *Stack) Close() error { return s.closers.Close() }
 
 func (s *Stack) onClose(f func() error) { s.closers = append(s.closers, f) }
 
@@ -300,7 +306,7 @@ func (s *Stack) startIssuer(context.Context) {
 }
 
 func (s *Stack) startTasks(ctx context.Context) {
-	s.Tasks = steps.Value(cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: &taskTokens{issuer: s.Issuer}, Log: s.options.Log}))
+	s.Tasks = steps.Value(cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: &taskTokens{issuer: s.Issuer, minted: make(map[[2]string]mintedToken)}, Log: s.options.Log}))
 	s.onClose(func() error { s.Tasks.Close(); return nil })
 	s.createQueues(ctx)
 }
@@ -335,9 +341,6 @@ func (t *taskTokens) Token(ctx context.Context, email, audience string) (string,
 	}
 	if err != nil {
 		return "", err
-	}
-	if t.minted == nil {
-		t.minted = make(map[[2]string]mintedToken)
 	}
 	t.minted[key] = mintedToken{text, time.Now().Add(tokenServes)}
 	return text, nil

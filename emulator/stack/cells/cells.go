@@ -38,7 +38,7 @@ type Cells struct {
 	front   *front
 	list    []byte
 	cells   []*Cell
-	closers []func() error // called in reverse order
+	closers stack.Closers
 }
 
 // Cell is one deployment.
@@ -76,21 +76,18 @@ func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 			o.Started(cell)
 		}
 	}
-	c.front = steps.Value(startFront(c.cells))
+	c.front = startFront(c.cells)
 	c.onClose(c.front.close)
 	c.list, err = c.render()
 	return c, err
 }
 
 func (c *Cells) startCell(ctx context.Context, cell *Cell, o stack.Options, durable bool) (err error) {
-	if cell.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Fsync: durable}); err != nil {
-		return err
-	}
+	defer steps.Return(&err)
+	cell.cluster = steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: durable}))
 	c.onClose(cell.cluster.Stop)
 	o.Cluster = cell.cluster
-	if cell.Stack, err = stack.Start(ctx, o); err != nil {
-		return err
-	}
+	cell.Stack = steps.Value(stack.Start(ctx, o))
 	c.onClose(cell.Stack.Close)
 	c.cells = append(c.cells, cell)
 	return nil
@@ -99,14 +96,7 @@ func (c *Cells) startCell(ctx context.Context, cell *Cell, o stack.Options, dura
 func (c *Cells) onClose(f func() error) { c.closers = append(c.closers, f) }
 
 // Close stops everything. A second call does nothing.
-func (c *Cells) Close() error {
-	var failures []error
-	for i := len(c.closers) - 1; i >= 0; i-- {
-		failures = append(failures, c.closers[i]())
-	}
-	c.closers = nil
-	return errors.Join(failures...)
-}
+func (c *Cells) Close() error { return c.closers.Close() }
 
 // All returns the cells in the order of their names.
 func (c *Cells) All() []*Cell { return c.cells }
