@@ -114,7 +114,7 @@ func (l *load) awaitCosts(ctx context.Context) {
 		if !open || ctx.Err() != nil {
 			return
 		}
-		retry.Pause(ctx, refreshEvery/5)
+		retry.Pause(ctx, showEvery)
 	}
 }
 

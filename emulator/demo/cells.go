@@ -214,8 +214,21 @@ func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cel
 	for _, l := range all {
 		running.Go(func() { l.run(ctx) })
 	}
-	err := d.watch(ctx, &done, expected, victim)
+	defer running.Wait() // also if the watch ends the demo
+	progress := func() (shown int, ended bool) {
+		so := int(done.Load())
+		return min(so, expected), so >= expected
+	}
+	var loss []act
+	if victim != nil {
+		loss = []act{{expected / 4, func(bar *bar) {
+			steps.OK(victim.Kill(ctx))
+			bar.say("Killed cell %s: its Postgres and every function process.", victim.Name)
+		}}}
+	}
+	watch(ctx, d.out, expected, showEvery, progress, loss...)
 	running.Wait()
+	err := ctx.Err()
 	phases := make(map[string]phase)
 	for name, l := range all {
 		if l.counted {
@@ -227,7 +240,7 @@ func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cel
 		}
 		phases[name] = l.phase(d.count(l.cell))
 	}
-	steps.OK(errors.Join(err, ctx.Err()))
+	steps.OK(err)
 	return phases
 }
 
@@ -236,25 +249,6 @@ func (d *cellsDemo) count(cell *cells.Cell) (p phase) {
 	p.made, p.watched = cell.Costs.Of(makers...), cell.Costs.Of(watchers...)
 	p.called, p.failed = d.cells.Answers(cell)
 	return p
-}
-
-// watch shows the progress of the cells that stay, and kills the victim after a quarter.
-func (d *cellsDemo) watch(ctx context.Context, done *atomic.Int64, expected int, victim *cells.Cell) error {
-	progress := newBar(d.out, expected)
-	for {
-		so := int(done.Load())
-		progress.show(min(so, expected))
-		if victim != nil && !victim.Dead() && so >= expected/4 {
-			if err := victim.Kill(ctx); err != nil {
-				return err
-			}
-			progress.say("Killed cell %s: its Postgres and every function process.", victim.Name)
-		}
-		if so >= expected || ctx.Err() != nil {
-			return nil
-		}
-		retry.Pause(ctx, refreshEvery/5)
-	}
 }
 
 // intents returns each account's intents of the phase.

@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
-	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/client"
 )
@@ -45,26 +44,20 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) (
 
 const refreshEvery = 500 * time.Millisecond
 
-// await shows the progress and kills one process when half is done.
+// await shows the progress, and kills one process when half is done.
 func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*posted, out io.Writer) {
-	bar, killed := newBar(out, len(all)), false
-	for {
-		done := refresh(ctx, caller, all)
-		bar.show(done)
-		if done == len(all) {
-			return
-		}
-		if !killed && done >= len(all)/2 {
-			killed = true
-			killFunction(ctx, s, bar)
-			if len(s.Nodes) > 1 {
-				s.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1})
-				bar.say("Stopped the answers of the first of the chain's %d nodes; the others are queried instead.", len(s.Nodes))
-			}
-		}
-		retry.Pause(ctx, refreshEvery)
-		steps.OK(ctx.Err())
+	refreshed := func() (done int, ended bool) {
+		done = refresh(ctx, caller, all)
+		return done, done == len(all)
 	}
+	watch(ctx, out, len(all), refreshEvery, refreshed, act{len(all) / 2, func(bar *bar) {
+		killFunction(s, bar)
+		if len(s.Nodes) > 1 {
+			s.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1})
+			bar.say("Stopped the answers of the first of the chain's %d nodes; the others are queried instead.", len(s.Nodes))
+		}
+	}})
+	steps.OK(ctx.Err())
 }
 
 func printVerdict(out io.Writer, verdict []account, all []*posted) bool {

@@ -121,35 +121,20 @@ func moveAll(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) 
 	done := make(chan struct{})
 	go func() { posting.Wait(); close(done) }()
 	defer func() { cancel(nil); <-done }() // also if the watch ends the demo
-	watch(ctx, s, len(all), &answered, done, out)
+	progress := func() (shown int, ended bool) {
+		select {
+		case <-done:
+			ended = true
+		default:
+		}
+		return min(int(answered.Load()), len(all)-1), ended // the last tenth is shown when all have ended
+	}
+	watch(ctx, out, len(all), showEvery, progress,
+		act{len(all) / 3, func(bar *bar) { killFunction(s, bar) }}, act{2 * len(all) / 3, func(bar *bar) { killCore(ctx, s, bar) }})
 	steps.OK(context.Cause(ctx))
 }
 
-// watch shows the progress, and kills the processes.
-func watch(ctx context.Context, s *stack.Stack, n int, answered *atomic.Int64, done <-chan struct{}, out io.Writer) {
-	shown := newBar(out, n)
-	kills := []struct {
-		at  int
-		act func(context.Context, *stack.Stack, *bar)
-	}{{n / 3, killFunction}, {2 * n / 3, killCore}}
-	for {
-		so := int(answered.Load())
-		shown.show(min(so, n-1)) // the last tenth is shown when all have ended
-		if len(kills) > 0 && so >= kills[0].at {
-			kills[0].act(ctx, s, shown)
-			kills = kills[1:]
-		}
-		select {
-		case <-done:
-			if len(kills) == 0 || ctx.Err() != nil {
-				return
-			}
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-func killFunction(_ context.Context, s *stack.Stack, bar *bar) {
+func killFunction(s *stack.Stack, bar *bar) {
 	victim := s.Processes()[0]
 	steps.OK(victim.Kill())
 	bar.say("Killed function process %d with SIGKILL; the others and its replacement continue.", victim.PID())
@@ -162,7 +147,7 @@ func killCore(ctx context.Context, s *stack.Stack, bar *bar) {
 	steps.OK(s.Core.Kill())
 	bar.say("Killed the trading core, process %d, with SIGKILL; it had its balances in memory only.", pid)
 	retry.Pause(ctx, coreIsAway)
-	steps.OK(ctx.Err())
+	steps.OK(context.Cause(ctx))
 	began := time.Now()
 	steps.OK(s.Core.Start(ctx))
 	bar.say("Started it again as process %d: it has read its log after %s.", s.Core.Process().PID(), time.Since(began).Round(time.Millisecond))

@@ -141,21 +141,21 @@ func (x *exercise) say(format string, args ...any) { fmt.Fprintf(x.out, format+"
 
 // act makes and shows an operator's call, if the drill is to solve itself. It repeats a call while the answer asks
 // for that.
-func (x *exercise) act(what, method, path string, body any) error {
+func (x *exercise) act(what, path string, body any) error {
 	if !x.solve {
 		return nil
 	}
-	x.say("%s:\ncurl -sS -X %s \"$API%s\" -H \"Authorization: Bearer $OPERATOR_TOKEN\" -H 'Content-Type: application/json' \\\n  -d '%s'",
-		what, method, path, steps.Value(json.Marshal(body)))
+	x.say("%s:\ncurl -sS -X POST \"$API%s\" -H \"Authorization: Bearer $OPERATOR_TOKEN\" -H 'Content-Type: application/json' \\\n  -d '%s'",
+		what, path, steps.Value(json.Marshal(body)))
 	var status int
 	var answer []byte
 	x.until(func() bool {
 		var err error
-		status, answer, err = x.Call(x.ctx, stack.OperatorAccount, method, path, body)
+		status, answer, err = x.Call(x.ctx, stack.OperatorAccount, http.MethodPost, path, body)
 		return err == nil && status < 500 && !strings.Contains(string(answer), "NOT_LEADER")
 	})
 	if status >= 300 {
-		return fmt.Errorf("%s %s: %d %s", method, path, status, answer)
+		return fmt.Errorf("POST %s: %d %s", path, status, answer)
 	}
 	x.say("Answer: %d %s", status, bytes.TrimSpace(answer))
 	return nil
@@ -274,7 +274,8 @@ which runbook to follow, and ends once the fault is over.
 `
 
 // RunDrill is the command drill: it asks the running emulator for a drill and prints what that says.
-func RunDrill(ctx context.Context, args []string, out io.Writer) error {
+func RunDrill(ctx context.Context, args []string, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	set := command.NewFlags("emulator drill", drillUsage)
 	list := set.Bool("list", false, "list the drills")
 	solve := set.Bool("solve", false, "make the operator's calls too, and show them")
@@ -284,9 +285,7 @@ func RunDrill(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		name, args = args[0], args[1:]
 	}
-	if err := set.Parse(args); err != nil {
-		return err
-	}
+	steps.OK(set.Parse(args))
 	switch {
 	case *list:
 		for _, d := range Drills {
@@ -300,14 +299,9 @@ func RunDrill(ctx context.Context, args []string, out io.Writer) error {
 		*control = "http://" + DefaultControl
 	}
 	query := url.Values{"solve": {fmt.Sprint(*solve)}, "for": {pause.String()}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, *control+"/drill/"+url.PathEscape(name)+"?"+query.Encode(), nil)
-	if err != nil {
-		return err
-	}
+	req := steps.Value(http.NewRequestWithContext(ctx, http.MethodPost, *control+"/drill/"+url.PathEscape(name)+"?"+query.Encode(), nil))
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("no emulator answers; start it with go run ./emulator, or name it by --control: %w", err)
-	}
+	steps.OK(err, "no emulator answers; start it with go run ./emulator, or name it by --control")
 	defer resp.Body.Close()
 	last := ""
 	lines := bufio.NewScanner(resp.Body)
@@ -316,9 +310,7 @@ func RunDrill(ctx context.Context, args []string, out io.Writer) error {
 		last = lines.Text()
 		fmt.Fprintln(out, last)
 	}
-	if err := lines.Err(); err != nil {
-		return err
-	}
+	steps.OK(lines.Err())
 	if !strings.HasPrefix(last, ended) {
 		return errors.New("the drill did not end as its runbook says")
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -86,23 +85,22 @@ intents are answered 409 SUBMITTER_PROTECTED. Nobody but an operator ends this: 
 // writeOff says of the released foreign transaction that it was no request of ours. Until then a new intent with
 // the same call is held.
 func (x *exercise) writeOff(nonce uint64) {
-	if open := x.openForeign(); !slices.Contains(open, nonce) {
-		steps.Stopf("foreign transactions to decide about: got nonces %d, want %d among them", open, nonce)
-	}
-	steps.OK(x.act("Write it off, after GET /admin/v1/submitters/"+string(x.sub)+"/foreign", http.MethodPost,
+	x.needsDecision(nonce, "among them", true)
+	steps.OK(x.act("Write it off, after GET /admin/v1/submitters/"+string(x.sub)+"/foreign",
 		"/admin/v1/submitters/"+string(x.sub)+"/foreign/write-off", map[string]any{"nonce": nonce, "reason": reason}))
-	if open := x.openForeign(); slices.Contains(open, nonce) {
-		steps.Stopf("foreign transactions to decide about: got nonces %d, want %d gone", open, nonce)
-	}
+	x.needsDecision(nonce, "gone", false)
 }
 
-// openForeign returns the nonces of the foreign transactions that wait for a decision.
-func (x *exercise) openForeign() (nonces []uint64) {
+// needsDecision checks whether the foreign transaction with the nonce waits for a decision.
+func (x *exercise) needsDecision(nonce uint64, wanted string, want bool) {
+	var open []uint64
 	for f, err := range x.operator.ListForeign(x.ctx, string(x.sub), 0) {
 		steps.OK(err)
-		nonces = append(nonces, f.Nonce)
+		open = append(open, f.Nonce)
 	}
-	return nonces
+	if slices.Contains(open, nonce) != want {
+		steps.Stopf("foreign transactions to decide about: got nonces %d, want %d %s", open, nonce, wanted)
+	}
 }
 
 // resync releases the submitter by accepting the chain's final count. The transactions that are not on record
@@ -122,7 +120,7 @@ func (x *exercise) resync(s txmanager.Submitter, incident int, request string) {
 		}
 		token, more = page.NextPageToken, page.NextPageToken != ""
 	}
-	steps.OK(x.act("Release, after GET /admin/v1/submitters/"+string(s)+"/lost", http.MethodPost, releasePath(s),
+	steps.OK(x.act("Release, after GET /admin/v1/submitters/"+string(s)+"/lost", releasePath(s),
 		client.Release{Incident: incident, Mode: "resync", Count: &count, Requests: requests, Reason: reason}))
 }
 
@@ -150,7 +148,7 @@ func stuck(x *exercise) {
 	x.refuseFees(false)
 	x.say(`Expect: it is STUCK, and its lastError begins with over_node_cap; later intents of the submitter wait behind it. The nodes' operator
 has just raised the limit (--rpc.txfeecap). Nothing is sent again unasked: docs/runbooks/stuck.md has what to decide.`)
-	steps.OK(x.act("Decide", http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]string{"action": "rebroadcast", "reason": reason}))
+	steps.OK(x.act("Decide", "/admin/v1/tx/"+id+"/decide", map[string]string{"action": "rebroadcast", "reason": reason}))
 	x.decided(id, string(client.Confirmed))
 }
 
@@ -189,7 +187,7 @@ docs/runbooks/protect.md. Other submitters with final transactions in these bloc
 func (x *exercise) resume(incident int) {
 	for x.solve {
 		_ = x.RunSweep(x.ctx) // so that the next chain query comes soon
-		err := x.act("Release", http.MethodPost, releasePath(x.sub), client.Release{Incident: incident, Mode: "resume", Reason: reason})
+		err := x.act("Release", releasePath(x.sub), client.Release{Incident: incident, Mode: "resume", Reason: reason})
 		if err == nil {
 			return
 		}
@@ -246,7 +244,7 @@ func unpaidAccount(x *exercise) {
 	x.waitsFor(dear, "BALANCE")
 	x.say(`Expect: the first intent asks for 1 ether more than the account has. It stays QUEUED, its lastError begins with "balance", and the
 second waits behind it. Send the account money, or cancel the first: docs/runbooks/balance.md.`)
-	steps.OK(x.act("Cancel", http.MethodPost, "/api/v1/tx/"+dear+"/cancel", nil))
+	steps.OK(x.act("Cancel", "/api/v1/tx/"+dear+"/cancel", nil))
 	x.confirmed(behind)
 	x.decided(dear, "FAILED CANCELLED")
 }
@@ -288,7 +286,7 @@ func (x *exercise) loseTransaction() client.Intent {
 // reconcile makes the operator's calls after a restore: accept the database, release each submitter, and resume
 // transfers. The drill's submitter has carried out the lost request.
 func (x *exercise) reconcile(incidents map[txmanager.Submitter]int, lost string) {
-	steps.OK(x.act("Accept", http.MethodPost, "/admin/v1/database/accept", map[string]string{"reason": reason}))
+	steps.OK(x.act("Accept", "/admin/v1/database/accept", map[string]string{"reason": reason}))
 	for s, incident := range incidents {
 		request := "none"
 		if s == x.sub {
@@ -330,7 +328,7 @@ func (x *exercise) resumeTransfers() {
 		steps.Stopf("halts of transfers: got none, want that of the restore")
 	}
 	for _, h := range state.Halts {
-		steps.OK(x.act("Resume transfers", http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", h.ID), map[string]any{"reason": reason}))
+		steps.OK(x.act("Resume transfers", fmt.Sprintf("/admin/v1/halts/%d/resume", h.ID), map[string]any{"reason": reason}))
 	}
 	if state = steps.Value(x.operator.Conservation(x.ctx)); state.OpenHalts > 0 {
 		steps.Stopf("halts of transfers after they were resumed: got %+v, want none", state.Halts)

@@ -63,14 +63,6 @@ func (s *Stack) startCore(ctx context.Context) (err error) {
 	return c.Start(ctx)
 }
 
-// url is the core's address for the functions.
-func (c *Core) url(direct bool) string {
-	if direct {
-		return "http://" + c.Process().Addr()
-	}
-	return c.Proxy.URL()
-}
-
 // recoverWithin bounds the start of a core. A halted one answers, but is never healthy.
 const recoverWithin = time.Minute
 

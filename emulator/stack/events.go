@@ -26,11 +26,5 @@ func (s *Stack) startPubSub(ctx context.Context) {
 	s.onClose(s.PubSub.Close)
 	_, err := s.PubSub.GServer.CreateTopic(ctx, &pubsubpb.Topic{Name: EventsTopic})
 	steps.OK(err, "create the topic")
-}
-
-func (s *Stack) eventSettings() map[string]string {
-	if s.PubSub == nil {
-		return nil
-	}
-	return map[string]string{"FENCEPOST_EVENTS_PUBSUB_TOPIC": EventsTopic, "FENCEPOST_EVENTS_PUBSUB_ENDPOINT": s.PubSub.Addr}
+	s.settings["FENCEPOST_EVENTS_PUBSUB_TOPIC"], s.settings["FENCEPOST_EVENTS_PUBSUB_ENDPOINT"] = EventsTopic, s.PubSub.Addr
 }

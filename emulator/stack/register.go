@@ -25,7 +25,7 @@ func (s *Stack) register(ctx context.Context) {
 
 // registerFor registers the submitter for one caller only.
 func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub txmanager.Submitter, caller string) {
-	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signing.names[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
+	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signers[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
 	if p := client.ProposedBy(err); p != nil {
 		err = s.approve(ctx, p.ProposalID)
 	}
@@ -106,7 +106,7 @@ func (s *Stack) Info(ctx context.Context) (info Info, err error) {
 		CloudTasks: s.Tasks.Addr(), Queues: parent, Issuer: s.Issuer.URL(), ChainID: s.Chain.ChainID(), GeneratedAt: time.Now().UTC(),
 	}
 	for i, sub := range s.Submitters() {
-		info.Submitters = append(info.Submitters, DevAccount{string(sub), s.key(i)})
+		info.Submitters = append(info.Submitters, DevAccount{string(sub), keyOf(s.accounts[i])})
 	}
 	for _, p := range s.Processes() {
 		info.Processes = append(info.Processes, Instance{p.PID(), p.Addr()})

@@ -72,6 +72,7 @@ func (s *Stack) startURLMap(context.Context) {
 	public, internal := s.routes()
 	s.URLMap = steps.Value(urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr, Around: s.options.Around}))
 	s.onStop(s.URLMap.Close)
+	s.addConsoleSettings()
 }
 
 // service is a set of processes that serve the same functions.
@@ -92,7 +93,7 @@ func (s *Stack) functionNames() []string {
 }
 
 func (s *Stack) startServices(ctx context.Context) {
-	s.settings = s.environment(ctx)
+	s.addSettings(ctx)
 	if _, err := config.LoadForTests(list(s.settings)); err != nil { // a process would say no more than its last line
 		steps.Stopf("settings:\n%w", err)
 	}
@@ -116,6 +117,11 @@ func (s *Stack) startServices(ctx context.Context) {
 // callers are the functions that call the trading core.
 var callers = []string{all, "admin", transferService, conservationJob}
 
+// ofCallers are the settings that only they get.
+var ofCallers = []string{
+	"FENCEPOST_TRADING_URL", "FENCEPOST_TRADING_SECRET", "FENCEPOST_AUTH_USERS_ISSUER", "FENCEPOST_AUTH_USERS_JWKS_URL", "FENCEPOST_AUTH_USERS_AUDIENCE",
+}
+
 // nodeless are the functions that query no node. Only create among them reads the list of chains, for
 // their ids.
 var nodeless = []string{"cancel", "create", "publish", "query"}
@@ -128,10 +134,8 @@ func (s *Stack) settingsOf(target string) map[string]string {
 		maps.DeleteFunc(settings, func(name, _ string) bool { return !slices.Contains(ofConsole, name) })
 		return settings
 	}
-	if !slices.Contains(callers, target) {
-		for name := range s.transferSettings() {
-			delete(settings, name)
-		}
+	if s.options.Transfers && !slices.Contains(callers, target) {
+		maps.DeleteFunc(settings, func(name, _ string) bool { return slices.Contains(ofCallers, name) })
 	}
 	if slices.Contains(nodeless, target) {
 		delete(settings, "FENCEPOST_RPC_URLS")
@@ -219,12 +223,12 @@ func (s *Stack) StartAside(ctx context.Context, settings map[string]string) (*pr
 	return processes.Start(ctx, processes.Spec{Name: "extra", Path: s.options.Binary, Env: list(env), Output: s.tell})
 }
 
-// environment returns the environment of every function process.
-func (s *Stack) environment(ctx context.Context) map[string]string {
+// addSettings adds the settings that come from several parts, and those of the options over all.
+func (s *Stack) addSettings(ctx context.Context) {
 	if s.options.WireProxy {
 		s.startWireProxy(ctx)
 	}
-	env := map[string]string{
+	maps.Copy(s.settings, map[string]string{
 		"FENCEPOST_DATABASE_URL":           s.roleURL(ctx, all),
 		"FENCEPOST_CHAIN_ID":               strconv.FormatUint(s.Chain.ChainID(), 10),
 		"FENCEPOST_CHAIN_BLOCK_TIME":       s.options.BlockTime.String(),
@@ -242,20 +246,13 @@ func (s *Stack) environment(ctx context.Context) map[string]string {
 		"FENCEPOST_AUTH_OPERATORS":         "email:" + OperatorAccount + ",email:" + SecondAccount,
 		"FENCEPOST_TELEMETRY_PROMETHEUS":   "true",
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
-	}
-	// Without Cloud Run no load balancer bounds the concurrent requests of a process.
-	env["FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER"] = "2000"
+		// Without Cloud Run no load balancer bounds the concurrent requests of a process.
+		"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": "2000",
+	})
 	if s.options.Window > 1 {
-		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
+		s.settings["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
 	}
-	maps.Copy(env, s.chainSettings())
-	maps.Copy(env, s.signing.settings)
-	maps.Copy(env, s.transferSettings())
-	maps.Copy(env, s.eventSettings())
-	maps.Copy(env, s.markSettings())
-	maps.Copy(env, s.consoleSettings())
-	maps.Copy(env, s.options.Settings)
-	return env
+	maps.Copy(s.settings, s.options.Settings)
 }
 
 // Environment returns the environment of every function process, in the form of [os.Environ]. A business'
@@ -269,8 +266,6 @@ func list(env map[string]string) (entries []string) {
 	}
 	return entries
 }
-
-func (s *Stack) key(i int) string { return keyOf(s.accounts[i]) }
 
 func keyOf(a devchain.Account) string {
 	return "0x" + hex.EncodeToString(crypto.FromECDSA(a.Key))

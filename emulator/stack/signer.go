@@ -31,12 +31,6 @@ const (
 	SignerRemote SignerKind = "remote"
 )
 
-// signing is the signer's configuration for the functions and registrations.
-type signing struct {
-	settings map[string]string
-	names    map[txmanager.Submitter]string // of the signer, by submitter, as registered
-}
-
 // macKeys is the variable of the keys of the intents' MACs.
 const macKeys = "FENCEPOST_INTENTS_MAC_KEYS"
 
@@ -65,10 +59,10 @@ func (s *Stack) holders() map[txmanager.Submitter]devchain.Account {
 
 // startSigner stores the keys where the options want them.
 func (s *Stack) startSigner(ctx context.Context) {
-	s.signing = signing{map[string]string{}, map[txmanager.Submitter]string{}}
+	s.signers = make(map[txmanager.Submitter]string)
 	key := make([]byte, 32)
 	rand.Read(key) // never fails: crypto/rand
-	s.signing.settings[macKeys] = base64.StdEncoding.EncodeToString(key)
+	s.settings[macKeys] = base64.StdEncoding.EncodeToString(key)
 	switch s.options.Signer {
 	case "", SignerLocal:
 		s.signHere()
@@ -88,7 +82,7 @@ func (s *Stack) signHere() {
 		fmt.Fprintf(&text, "%s=%s\n", sub, keyOf(account))
 	}
 	path := s.path("keys")
-	s.signing.settings["FENCEPOST_SIGNER_LOCAL_KEYS_FILE"] = path
+	s.settings["FENCEPOST_SIGNER_LOCAL_KEYS_FILE"] = path
 	steps.OK(os.WriteFile(path, []byte(text.String()), 0o600))
 }
 
@@ -96,23 +90,23 @@ func (s *Stack) signByKMS() {
 	s.KMS = steps.Value(kms.Start())
 	s.onClose(func() error { s.KMS.Close(); return nil })
 	for sub, account := range s.holders() {
-		s.signing.names[sub] = "kms:" + s.KMS.Add(account.Address.String(), account.Key)
+		s.signers[sub] = "kms:" + s.KMS.Add(account.Address.String(), account.Key)
 	}
 	key := make([]byte, 32)
 	rand.Read(key)               // never fails: crypto/rand
 	s.KMS.AddMAC("intents", key) // for stacks with it in intents.macKeys
-	s.signing.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
+	s.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
 }
 
 func (s *Stack) signRemotely(ctx context.Context) {
 	var keys []*ecdsa.PrivateKey
 	for sub, account := range s.holders() {
 		keys = append(keys, account.Key)
-		s.signing.names[sub] = "remote:" + remoteName
+		s.signers[sub] = "remote:" + remoteName
 	}
 	list := steps.Value(json.Marshal(map[string]remote.Options{remoteName: s.startRemote(ctx, keys)}))
 	path := s.path("remotes")
-	s.signing.settings["FENCEPOST_SIGNER_REMOTES_FILE"] = path
+	s.settings["FENCEPOST_SIGNER_REMOTES_FILE"] = path
 	steps.OK(os.WriteFile(path, list, 0o600))
 }
 

@@ -117,9 +117,9 @@ type Stack struct {
 
 	options     Options
 	folder      string
-	connections *http.Transport   // of the clients
-	settings    map[string]string // the function processes' environment
-	signing     signing
+	connections *http.Transport                // of the clients
+	settings    map[string]string              // the function processes' environment, to which each part adds
+	signers     map[txmanager.Submitter]string // the signers' names, as registered
 	services    []*service
 	roles       map[string]string // by function: its database URL
 	scheduler   *scheduler.Scheduler
@@ -148,7 +148,7 @@ const stopWithin = 12 * time.Second
 // Start starts every part and returns when intents can be posted. If it fails, it stops what it had
 // started. The caller ends the stack with [Stack.Close].
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), connections: http.DefaultTransport.(*http.Transport).Clone()}
+	s := &Stack{options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), settings: make(map[string]string), connections: http.DefaultTransport.(*http.Transport).Clone()}
 	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; the default is 2
 	s.onClose(func() error { s.connections.CloseIdleConnections(); return nil })
 	defer func() {
@@ -255,38 +255,27 @@ func (s *Stack) startChain(ctx context.Context) {
 	if s.options.RPCProxy {
 		s.options.Nodes = max(s.options.Nodes, 1)
 	}
+	var nodeURLs []string
 	for i := range s.options.Nodes {
 		proxy := steps.Value(rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed + uint64(i)}))
 		s.onClose(proxy.Close)
-		s.Nodes = append(s.Nodes, proxy)
+		s.Nodes, nodeURLs = append(s.Nodes, proxy), append(nodeURLs, proxy.URL())
 	}
+	urls := s.Chain.URL()
 	if len(s.Nodes) > 0 {
-		s.RPC = s.Nodes[0]
+		s.RPC, urls = s.Nodes[0], strings.Join(nodeURLs, ",")
 	}
+	s.settings["FENCEPOST_RPC_URLS"] = urls
 	if s.options.TwoChains { // the second one has slower blocks and other terms
-		s.Second = steps.Value(devchain.Start(ctx, devchain.Options{ChainID: SecondChainID, BlockTime: 2 * s.options.BlockTime, Accounts: all}))
+		slow := 2 * s.options.BlockTime
+		s.Second = steps.Value(devchain.Start(ctx, devchain.Options{ChainID: SecondChainID, BlockTime: slow, Accounts: all}))
 		s.onClose(s.Second.Close)
+		s.settings["FENCEPOST_CHAINS"] = fmt.Sprintf(`[{"id": %d, "urls": [%q], "blockTime": %q, "confirmations": 2}]`, SecondChainID, s.Second.URL(), slow)
 	}
 }
 
 // SecondChainID is the EIP-155 id of [Stack.Second].
 const SecondChainID = devchain.DefaultChainID + 1
-
-func (s *Stack) chainSettings() map[string]string {
-	var urls []string
-	for _, n := range s.Nodes {
-		urls = append(urls, n.URL())
-	}
-	if len(urls) == 0 {
-		urls = []string{s.Chain.URL()}
-	}
-	env := map[string]string{"FENCEPOST_RPC_URLS": strings.Join(urls, ",")}
-	if s.Second != nil {
-		env["FENCEPOST_CHAINS"] = fmt.Sprintf(`[{"id": %d, "urls": [%q], "blockTime": %q, "confirmations": 2}]`,
-			SecondChainID, s.Second.URL(), 2*s.options.BlockTime)
-	}
-	return env
-}
 
 // StartIssuer starts the issuer of the tokens of a stack's accounts, each valid for the span around its creation; 0:
 // for an hour from then on.

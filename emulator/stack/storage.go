@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"sync/atomic"
 
@@ -38,6 +39,9 @@ func (s *Stack) startStorage(context.Context) {
 	s.Storage = &Storage{}
 	s.Storage.server = steps.Value(loopback.Serve("", s.Storage.around(fake.HTTPHandler())))
 	s.onClose(s.Storage.server.Close)
+	maps.Copy(s.settings, map[string]string{
+		"FENCEPOST_MARK_ENABLED": "true", "FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
+	})
 }
 
 func (s *Storage) around(next http.Handler) http.Handler {
@@ -47,13 +51,4 @@ func (s *Storage) around(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (s *Stack) markSettings() map[string]string {
-	if s.Storage == nil {
-		return nil
-	}
-	return map[string]string{
-		"FENCEPOST_MARK_ENABLED": "true", "FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
-	}
 }

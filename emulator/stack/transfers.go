@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 
@@ -48,6 +49,17 @@ func (s *Stack) startTransfers(ctx context.Context) {
 		StatementTimeout: time.Minute, LockTimeout: 30 * time.Second, IdleInTransactionTimeout: time.Minute,
 	}))
 	s.onClose(func() error { s.tables.Close(); return nil })
+	core := s.Core.Proxy.URL()
+	if s.options.Core.Direct {
+		core = "http://" + s.Core.Process().Addr()
+	}
+	maps.Copy(s.settings, map[string]string{
+		"FENCEPOST_TRADING_URL":         core,
+		"FENCEPOST_TRADING_SECRET":      s.Core.Secret,
+		"FENCEPOST_AUTH_USERS_ISSUER":   s.Users.URL(),
+		"FENCEPOST_AUTH_USERS_JWKS_URL": s.Users.JWKSURL(),
+		"FENCEPOST_AUTH_USERS_AUDIENCE": UsersAudience,
+	})
 	s.Funding, s.Transfers = funding.New(s.tables.Pool()), transfers.New(s.tables)
 	assets := []transfer.Asset{USDT, BTC, JPY}
 	if s.options.Payouts {
@@ -160,17 +172,4 @@ func CallWith(ctx context.Context, token, method, url string, body any) (status 
 // RunConservation runs one check of conservation now and returns its error.
 func (s *Stack) RunConservation(ctx context.Context) error {
 	return s.scheduler.RunNow(ctx, conservationJob)
-}
-
-func (s *Stack) transferSettings() map[string]string {
-	if !s.options.Transfers {
-		return nil
-	}
-	return map[string]string{
-		"FENCEPOST_TRADING_URL":         s.Core.url(s.options.Core.Direct),
-		"FENCEPOST_TRADING_SECRET":      s.Core.Secret,
-		"FENCEPOST_AUTH_USERS_ISSUER":   s.Users.URL(),
-		"FENCEPOST_AUTH_USERS_JWKS_URL": s.Users.JWKSURL(),
-		"FENCEPOST_AUTH_USERS_AUDIENCE": UsersAudience,
-	}
 }
