@@ -28,9 +28,6 @@ type Core struct {
 	ledger  *trading.Ledger
 }
 
-// ErrNoCore reports that no process of the core runs.
-var ErrNoCore = errors.New("no process of the trading core runs")
-
 // CoreOptions describe how the trading core is run. The zero value is as in production.
 type CoreOptions struct {
 	Binary        string // see [ubscore.Build]; "": it is built
@@ -58,9 +55,10 @@ func (s *Stack) startCore(ctx context.Context) (err error) {
 	}
 	c.Proxy = steps.Value(ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}))
 	s.onClose(c.Proxy.Close)
-	s.Core = c
+	steps.OK(c.Start(ctx))
 	s.onClose(c.Kill)
-	return c.Start(ctx)
+	s.Core = c
+	return nil
 }
 
 // recoverWithin bounds the start of a core. A halted one answers, but is never healthy.
@@ -108,9 +106,6 @@ func (c *Core) Ledger() *trading.Ledger {
 func (c *Core) Kill() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.process == nil {
-		return nil
-	}
 	c.Proxy.SetTarget("")
 	err := c.process.Kill()
 	<-c.process.Done()
@@ -119,18 +114,10 @@ func (c *Core) Kill() error {
 }
 
 // Pause stops the process by SIGSTOP until [Core.Continue]: it answers no caller.
-func (c *Core) Pause() error { return c.signal(syscall.SIGSTOP) }
+func (c *Core) Pause() error { return c.Process().Signal(syscall.SIGSTOP) }
 
 // Continue resumes a paused process.
-func (c *Core) Continue() error { return c.signal(syscall.SIGCONT) }
-
-func (c *Core) signal(s syscall.Signal) error {
-	p := c.Process()
-	if p == nil {
-		return ErrNoCore
-	}
-	return p.Signal(s)
-}
+func (c *Core) Continue() error { return c.Process().Signal(syscall.SIGCONT) }
 
 // Tear cuts the log of a killed core as a crash of the machine can: of the bytes without an fsync only the
 // first keep stay. It returns the number of bytes without an fsync.

@@ -94,9 +94,11 @@ func (s *Stack) functionNames() []string {
 
 func (s *Stack) startServices(ctx context.Context) {
 	s.addSettings(ctx)
-	if _, err := config.LoadForTests(list(s.settings)); err != nil { // a process would say no more than its last line
+	c, err := config.LoadForTests(list(s.settings))
+	if err != nil { // a process would say no more than its last line
 		steps.Stopf("settings:\n%w", err)
 	}
+	s.createQueues(ctx, c)
 	if s.options.Split {
 		for _, name := range s.functionNames() {
 			s.services = append(s.services, &service{target: name, functions: []string{name}})

@@ -297,7 +297,6 @@ func (s *Stack) startIssuer(context.Context) {
 func (s *Stack) startTasks(ctx context.Context) {
 	s.Tasks = steps.Value(cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: &taskTokens{issuer: s.Issuer, minted: make(map[[2]string]mintedToken)}, Log: s.options.Log}))
 	s.onClose(func() error { s.Tasks.Close(); return nil })
-	s.createQueues(ctx)
 }
 
 // taskTokens makes the tokens of Cloud Tasks. Signing is slow, so one token serves many tasks for a few

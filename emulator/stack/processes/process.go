@@ -92,7 +92,7 @@ func (p *Process) run() {
 	p.cmd.SysProcAttr = Attributes()
 	p.cmd.WaitDelay = outputDelay
 	var lock sync.Mutex
-	stdout, stderr := &lineWriter{process: p, lock: &lock}, &lineWriter{process: p, lock: &lock}
+	stdout, stderr := newStream(p, &lock), newStream(p, &lock)
 	p.cmd.Stdout, p.cmd.Stderr = stdout, stderr
 	err := p.cmd.Start()
 	p.started <- err
@@ -101,8 +101,8 @@ func (p *Process) run() {
 		return
 	}
 	p.err = p.cmd.Wait()
-	stdout.flush()
-	stderr.flush()
+	stdout.end()
+	stderr.end()
 }
 
 func (p *Process) awaitHealth(ctx context.Context) error {

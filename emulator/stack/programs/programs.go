@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -61,7 +60,8 @@ func build(ctx context.Context, out io.Writer, path, program string, flags []str
 	if out != io.Discard {
 		p.all = stale(ctx, program)
 	}
-	build.Stdout, build.Stderr = p, p
+	output := &command.Lines{Line: p.read}
+	build.Stdout, build.Stderr = output, output
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", program, err, p.text.String())
 	}
@@ -78,36 +78,23 @@ func stale(ctx context.Context, program string) int {
 	return bytes.Count(list, []byte("\n"))
 }
 
-// progress reads the output of go build -v: one line for each package, and the errors.
+// progress is told of each line that go build -v writes: one for each package, and the errors.
 type progress struct {
 	line    *command.Line
 	program string
 	all     int
 	began   time.Time
-
-	mu   sync.Mutex
-	rest []byte // the begin of a line
-	done int
-	text strings.Builder // of the lines that name no package
+	done    int
+	text    strings.Builder // of the lines that name no package
 }
 
-func (p *progress) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rest = append(p.rest, b...)
-	for {
-		line, rest, ok := bytes.Cut(p.rest, []byte("\n"))
-		if !ok {
-			return len(b), nil
-		}
-		p.rest = rest
-		if bytes.ContainsAny(line, " :#") {
-			fmt.Fprintf(&p.text, "%s\n", line)
-			continue
-		}
-		p.done++
-		p.line.Show("%s", p.state())
+func (p *progress) read(line string) {
+	if strings.ContainsAny(line, " :#") {
+		fmt.Fprintln(&p.text, line)
+		return
 	}
+	p.done++
+	p.line.Show("%s", p.state())
 }
 
 func (p *progress) state() string {
@@ -116,8 +103,6 @@ func (p *progress) state() string {
 
 // end shows the result, unless there was nothing to compile.
 func (p *progress) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.done > 0 {
 		p.line.End("%s.", p.state())
 	}
