@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/cells"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
 )
@@ -63,27 +64,19 @@ func (l *load) fail(err error) {
 }
 
 // carryOut posts the intent and waits for its end. The account chooses the cell.
-func (l *load) carryOut(ctx context.Context, in Intent) error {
+func (l *load) carryOut(ctx context.Context, in Intent) (err error) {
+	defer steps.Return(&err)
 	began := time.Now()
-	created, err := l.callers.CreateTx(ctx, client.Intent{Submitter: in.Submitter, RequestID: in.RequestID, Payload: in.Payload})
+	created := steps.Value(l.callers.CreateTx(ctx, client.Intent{Submitter: in.Submitter, RequestID: in.RequestID, Payload: in.Payload}))
 	answered := time.Since(began)
-	if err != nil {
-		return err
-	}
 	p := &posted{Intent: in, txID: created.TxID}
 	l.mu.Lock()
 	l.posted, l.answers = append(l.posted, p), append(l.answers, answered)
 	l.mu.Unlock()
-	cell, err := l.callers.Of(in.Submitter)
-	if err != nil {
-		return err
-	}
+	cell := steps.Value(l.callers.Of(in.Submitter))
 	waiting, cancel := context.WithTimeout(ctx, l.endWithin())
 	defer cancel()
-	tx, err := cell.WaitTx(waiting, created.TxID)
-	if err != nil {
-		return err
-	}
+	tx := steps.Value(cell.WaitTx(waiting, created.TxID))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.state, p.subState = tx.State, tx.SubState

@@ -42,21 +42,16 @@ func (s *Stack) approve(ctx context.Context, proposal string) error {
 }
 
 // Book books an amount from outside into a user's account by the operators' calls.
-func (s *Stack) Book(ctx context.Context, userID int64, asset string, in client.Money) error {
-	operator, err := s.Client(OperatorAccount)
-	if err != nil {
-		return err
-	}
-	act, err := operator.BookDeposit(ctx, userID, asset, in)
+func (s *Stack) Book(ctx context.Context, userID int64, asset string, in client.Money) (err error) {
+	defer steps.Return(&err)
+	act, err := steps.Value(s.Client(OperatorAccount)).BookDeposit(ctx, userID, asset, in)
 	if p := client.ProposedBy(err); p != nil {
 		return s.approve(ctx, p.ProposalID)
 	}
 	if err == nil && act.State != "DONE" {
 		err = fmt.Errorf("%s: %s", act.State, act.WaitsFor)
 	}
-	if err != nil {
-		return fmt.Errorf("book %s %s for user %d: %w", in.Amount, asset, userID, err)
-	}
+	steps.OK(err, "book ", in.Amount, " ", asset, " for user ", userID)
 	return nil
 }
 

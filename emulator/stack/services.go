@@ -203,16 +203,12 @@ func (s *Stack) Setting(variable string) string { return s.settings[variable] }
 
 // StartProcess starts one more process that serves every function, with the settings in addition. It is not
 // replaced when it ends. The caller may stop it; [Stack.Close] does too.
-func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (*processes.Process, error) {
-	p, err := s.StartAside(ctx, settings)
-	if err != nil {
-		return nil, err
-	}
+func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (_ *processes.Process, err error) {
+	defer steps.Return(&err)
+	p := steps.Value(s.StartAside(ctx, settings))
 	s.onStop(p.Stop)
 	for _, f := range s.functionNames() {
-		if err := s.URLMap.Add(f, p.Addr()); err != nil {
-			return nil, err
-		}
+		steps.OK(s.URLMap.Add(f, p.Addr()))
 	}
 	return p, nil
 }

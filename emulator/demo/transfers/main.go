@@ -39,8 +39,9 @@ FENCEPOST_ variables of the environment.
 
 `
 
-func parse(args, environ []string) (flags, error) {
-	f := flags{settings: stack.Settings{}}
+func parse(args, environ []string) (f flags, err error) {
+	defer steps.Return(&err)
+	f.settings = stack.Settings{}
 	set := command.NewFlags("demo transfers", usage)
 	set.IntVar(&f.Transfers, "transfers", 1000, "the number of transfers")
 	set.IntVar(&f.Users, "users", 20, "how many users ask for them")
@@ -52,9 +53,7 @@ func parse(args, environ []string) (flags, error) {
 	set.BoolVar(&f.keep, "keep", false, "leave everything running afterwards, and print commands to paste")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as transfer.limits.perSecond=5; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
-	if err := set.Parse(args); err != nil {
-		return f, err
-	}
+	steps.OK(set.Parse(args))
 	f.settings.AddEnvironment(environ)
 	if err := f.settings.Check(); err != nil {
 		return f, fmt.Errorf("%w\n(other flags are those of go run ./emulator --transfers)", err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -27,6 +28,7 @@ const sharedVariable = "BUILT_PROGRAMS"
 // Build compiles a main package with crash points into folder and returns the program's path. It runs in the module's
 // tree, and shows on out what it compiles.
 func Build(ctx context.Context, out io.Writer, folder, program string, flags ...string) (path string, err error) {
+	defer steps.Return(&err)
 	name := strings.ReplaceAll(program, "/", "-")
 	shared := os.Getenv(sharedVariable)
 	if shared == "" {
@@ -34,20 +36,13 @@ func Build(ctx context.Context, out io.Writer, folder, program string, flags ...
 		return path, build(ctx, out, path, program, flags)
 	}
 	path = filepath.Join(shared, fmt.Sprintf("%s-%x", name, sha256.Sum256([]byte(strings.Join(flags, " "))))[:len(name)+9])
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return "", err
-	}
+	lock := steps.Value(os.OpenFile(path+".lock", os.O_CREATE|os.O_WRONLY, 0o600))
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
+	steps.OK(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX), "lock ", lock.Name())
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := build(ctx, out, path+".part", program, flags); err != nil {
-		return "", err
-	}
+	steps.OK(build(ctx, out, path+".part", program, flags))
 	return path, os.Rename(path+".part", path)
 }
 
