@@ -79,7 +79,8 @@ func TestComparisonFindsEachError(t *testing.T) {
 	tx := func(n uint64, wei int64) chainscan.Tx {
 		target := common.Address(eip155.MustBytes(to))
 		return chainscan.Tx{
-			Transaction: types.NewTx(&types.LegacyTx{Nonce: n, To: &target, Value: big.NewInt(wei)}), Receipt: &types.Receipt{Status: types.ReceiptStatusSuccessful},
+			Transaction: types.NewTx(&types.LegacyTx{Nonce: n, To: &target, Value: big.NewInt(wei)}),
+			Receipt:     &types.Receipt{Status: types.ReceiptStatusSuccessful},
 		}
 	}
 	asked := []txmanager.Call{call(1), call(2)}

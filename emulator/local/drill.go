@@ -121,7 +121,8 @@ func runDrill(ctx context.Context, s *stack.Stack, d Drill, solve bool, pause ti
 	account := s.Account(len(all) - 1)
 	x := &exercise{
 		Stack: s, Drill: d, ctx: ctx, out: out, solve: solve, pause: pause,
-		operator: steps.Value(s.Client(stack.OperatorAccount)), caller: steps.Value(s.Client(stack.CallerAccount)), node: steps.Value(ethclient.DialContext(ctx, s.Chain.URL())),
+		operator: steps.Value(s.Client(stack.OperatorAccount)), caller: steps.Value(s.Client(stack.CallerAccount)),
+		node:    steps.Value(ethclient.DialContext(ctx, s.Chain.URL())),
 		signer:  types.LatestSignerForChainID(new(big.Int).SetUint64(s.Chain.ChainID())),
 		account: account, address: common.Address(eip155.MustBytes(account.Address)), sub: all[len(all)-1],
 	}

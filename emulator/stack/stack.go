@@ -148,7 +148,10 @@ const stopWithin = 12 * time.Second
 // Start starts every part and returns when intents can be posted. If it fails, it stops what it had
 // started. The caller ends the stack with [Stack.Close].
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), settings: make(map[string]string), connections: http.DefaultTransport.(*http.Transport).Clone()}
+	s := &Stack{
+		options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), settings: make(map[string]string),
+		connections: http.DefaultTransport.(*http.Transport).Clone(),
+	}
 	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; the default is 2
 	s.onClose(func() error { s.connections.CloseIdleConnections(); return nil })
 	defer func() {
@@ -295,7 +298,8 @@ func (s *Stack) startIssuer(context.Context) {
 }
 
 func (s *Stack) startTasks(ctx context.Context) {
-	s.Tasks = steps.Value(cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: &taskTokens{issuer: s.Issuer, minted: make(map[[2]string]mintedToken)}, Log: s.options.Log}))
+	tokens := &taskTokens{issuer: s.Issuer, minted: make(map[[2]string]mintedToken)}
+	s.Tasks = steps.Value(cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: tokens, Log: s.options.Log}))
 	s.onClose(func() error { s.Tasks.Close(); return nil })
 }
 

@@ -33,12 +33,15 @@ func Value[T any](result T, err error) T {
 	return result
 }
 
-// Return, deferred, makes a function return the error that has ended its steps, joined with the one that a deferred call has
-// returned. Any other panic goes on.
+// Return, deferred, makes a function return the error that has ended its steps, joined with that of a deferred call. Any other
+// panic goes on.
 func Return(err *error) {
 	switch cause := recover().(type) {
 	case nil:
 	case failure:
+		if errors.Is(cause.err, *err) { // the same error, which the function has in its result already
+			*err = nil
+		}
 		*err = errors.Join(cause.err, *err)
 	default:
 		panic(cause)

@@ -29,6 +29,13 @@ func TestFirstErrorEndsTheSteps(t *testing.T) {
 	if err := run(nil, nil); done != 1 || !errors.Is(err, errStep) || err.Error() != "step" {
 		t.Errorf("an error in the second step: got %v after %d steps", err, done)
 	}
+	assigned := func() (err error) {
+		defer steps.Return(&err)
+		err = errStep
+		steps.OK(err, "assigned")
+		return nil
+	}
+	check.Equal(t, "an error that the result had already", assigned().Error(), "assigned: step")
 	defer func() { check.Equal(t, "the other panic", recover(), any("other")) }()
 	func() (err error) {
 		defer steps.Return(&err)
