@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/cells"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // The size of the demo of cells, which takes about a minute.
@@ -24,26 +25,20 @@ const (
 
 // runCells shows several cells, and the loss of one.
 func runCells(ctx context.Context, f flags, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	log, output, err := command.Logs(slog.LevelError+1, f.verbose, f.logs) // the lost cell's requests fail
-	if err != nil {
-		return err
-	}
+	steps.OK(err)
 	if f.server == "" {
-		folder, err := os.MkdirTemp("", "fencepost-cells-")
-		if err != nil {
-			return err
-		}
+		folder := steps.Value(os.MkdirTemp("", "fencepost-cells-"))
 		defer func() { _ = os.RemoveAll(folder) }()
 		fmt.Fprintln(out, "Building the function server ...")
-		if f.server, err = stack.Build(ctx, folder); err != nil {
-			return err
-		}
+		f.server = steps.Value(stack.Build(ctx, folder))
 	}
 	settings := maps.Clone(demo.CellSettings)
 	maps.Copy(settings, f.settings)
 	fmt.Fprintf(out, "Starting %d cells on one chain. Each has its own Postgres, queues, scheduler, keys and %d function processes ...\n", f.cells, f.processes)
 	began := time.Now()
-	c, err := cells.Start(ctx, cells.Options{
+	c := steps.Value(cells.Start(ctx, cells.Options{
 		Cells: f.cells, Durable: true,
 		Stack: stack.Options{
 			Binary: f.server, Processes: f.processes, Submitters: cellAccounts, BlockTime: f.blockTime, Settings: settings, Output: output, Log: log,
@@ -51,10 +46,7 @@ func runCells(ctx context.Context, f flags, out io.Writer) (err error) {
 		Started: func(c *cells.Cell) {
 			fmt.Fprintf(out, "  cell %s: %d accounts, up after %s\n", c.Name, len(c.Submitters()), time.Since(began).Round(time.Millisecond))
 		},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for _, cell := range c.All() {
 		fmt.Fprintf(out, "  cell %s at %s\n", cell.Name, c.URL(cell))

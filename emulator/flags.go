@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/cells"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 )
 
@@ -54,8 +55,9 @@ var groups = []command.Group{
 	{Title: "The demo", Flags: []string{"demo", "keep", "intents", "cells"}},
 }
 
-func parse(args, environ []string) (flags, error) {
-	f := flags{settings: stack.Settings{}}
+func parse(args, environ []string) (f flags, err error) {
+	defer steps.Return(&err)
+	f.settings = stack.Settings{}
 	set := command.NewFlags("emulator", usage, groups...)
 	set.BoolVar(&f.demo, "demo", false, "post intents, kill a function process halfway, and ask the chain what came of it")
 	set.BoolVar(&f.keep, "keep", false, "with --demo: leave everything running afterwards")
@@ -80,16 +82,11 @@ func parse(args, environ []string) (flags, error) {
 	set.BoolVar(&f.mark, "mark", false, "keep a mark outside the database, in the emulator's Cloud Storage, which reveals a restored backup")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
-	if err := set.Parse(args); err != nil {
-		return f, err
-	}
+	steps.OK(set.Parse(args))
 	f.settings.AddEnvironment(environ)
-	err := command.Check(set, command.Range{Flag: "processes", Value: float64(f.processes), Min: 1, Max: 32},
+	steps.OK(command.Check(set, command.Range{Flag: "processes", Value: float64(f.processes), Min: 1, Max: 32},
 		command.Range{Flag: "nodes", Value: float64(f.nodes), Min: 1, Max: nodes.MaxNodes}, command.Range{Flag: "chains", Value: float64(f.chains), Min: 1, Max: 2}, command.Range{Flag: "cells", Value: float64(f.cells), Min: 1, Max: cells.MaxCells},
-		command.Range{Flag: "window", Value: float64(f.window), Min: 0, Max: 10_000})
-	if err != nil {
-		return f, err
-	}
+		command.Range{Flag: "window", Value: float64(f.window), Min: 0, Max: 10_000}))
 	return f, errors.Join(f.check(), f.checkCells(set))
 }
 

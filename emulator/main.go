@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/local"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -23,13 +24,11 @@ import (
 func main() { command.Main("emulator", "", realMain) }
 
 func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	if len(args) > 0 && args[0] == "drill" {
 		return local.RunDrill(ctx, args[1:], out)
 	}
-	f, err := parse(args, os.Environ())
-	if err != nil {
-		return err
-	}
+	f := steps.Value(parse(args, os.Environ()))
 	if f.cells > 1 {
 		return runCells(ctx, f, out)
 	}
@@ -39,15 +38,10 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	var endpoint *demo.WebhookEndpoint // nil: events are not delivered by webhook
 	if f.events == "webhook" {
-		if endpoint, err = demo.StartWebhookEndpoint(); err != nil {
-			return err
-		}
+		endpoint = steps.Value(demo.StartWebhookEndpoint())
 		defer func() { err = errors.Join(err, endpoint.Close()) }()
 	}
-	s, err := start(ctx, f, endpoint, out)
-	if err != nil {
-		return err
-	}
+	s := start(ctx, f, endpoint, out)
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if f.demo {
 		if err := runDemo(ctx, s, intents, endpoint, out); err != nil || !f.keep {
@@ -57,9 +51,7 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	o := local.Options{Control: f.control, Keys: f.keys, Events: endpoint}
 	if f.transfers {
-		if o.Users, err = local.OpenAccounts(ctx, s); err != nil {
-			return err
-		}
+		o.Users = steps.Value(local.OpenAccounts(ctx, s))
 	}
 	return local.Wait(ctx, s, o, out)
 }
@@ -100,27 +92,20 @@ const devAccounts = 10
 const collectorSetting = "FENCEPOST_TELEMETRY_OTLP_ENDPOINT"
 
 // start builds the function server and starts the stack.
-func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.Writer) (*stack.Stack, error) {
+func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.Writer) *stack.Stack {
 	log, output, err := command.Logs(slog.LevelWarn, f.verbose, f.logs)
-	if err != nil {
-		return nil, err
-	}
-	settings, err := f.functionSettings(endpoint)
-	if err != nil {
-		return nil, err
-	}
+	steps.OK(err)
+	settings := steps.Value(f.functionSettings(endpoint))
 	fmt.Fprintf(out, "Starting Postgres, the chain, Cloud Tasks, the scheduler, the token issuer and %d function processes ...\n", f.processes)
 	began := time.Now()
-	s, err := stack.Start(ctx, stack.Options{
+	s := steps.Value(stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 		Signer: stack.SignerKind(f.signer), Clef: f.clef, Settings: settings, Progress: out,
 		Window: f.window, BlockTime: f.blockTime, Payouts: f.transfers, Core: stack.CoreOptions{Binary: f.core},
 		TwoChains: f.chains > 1, RPCProxy: true, Nodes: f.nodes, Mark: f.mark, Console: true,
-	})
-	if err == nil {
-		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
-	}
-	return s, err
+	}))
+	fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
+	return s
 }
 
 func nextSteps(out io.Writer) {

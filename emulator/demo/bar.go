@@ -1,11 +1,14 @@
 package demo
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
 // bar is a progress bar. On a terminal it redraws one line; elsewhere it prints a line for each tenth.
@@ -32,6 +35,32 @@ func (b *bar) show(done int) {
 	case tenth > b.shown:
 		b.shown = tenth
 		fmt.Fprintln(b.out, line)
+	}
+}
+
+// showEvery is how often progress that costs no request is shown.
+const showEvery = 100 * time.Millisecond
+
+// act is done once so many are done. It may write by the bar.
+type act struct {
+	at int
+	do func(*bar)
+}
+
+// watch shows how many are done until the progress has ended, and does the acts on the way.
+func watch(ctx context.Context, out io.Writer, all int, every time.Duration, progress func() (done int, ended bool), acts ...act) {
+	shown := newBar(out, all)
+	for {
+		done, ended := progress()
+		shown.show(done)
+		for len(acts) > 0 && done >= acts[0].at {
+			acts[0].do(shown)
+			acts = acts[1:]
+		}
+		if ended || ctx.Err() != nil {
+			return
+		}
+		retry.Pause(ctx, every)
 	}
 }
 

@@ -8,19 +8,17 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // printBooks prints the ends of the transfers and the sums of both journals, and returns the sums as
-// text. The error is [ErrNotBalanced] if a unit is missing or superfluous, or a promise is broken.
-func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) (books string, err error) {
+// text. It ends the demo with [ErrNotBalanced] if a unit is missing or superfluous, or a promise is broken.
+func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) (books string) {
 	episode := money.Run{Database: s.Database, Core: s.Core.Ledger(), Settled: true}
-	evidence, err := money.ReadEvidence(ctx, episode)
-	if err != nil {
-		return "", err
-	}
+	evidence := steps.Value(money.ReadEvidence(ctx, episode))
 	ends := evidence.Ends()
 	answered := make(map[string]bool)
 	for _, w := range all {
@@ -34,10 +32,10 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 	fmt.Fprintf(out, "\nPromises checked, one transfer and one account at a time: %d. %s", len(money.All()), money.Report(found))
 	if !balanced || len(found) > 0 || len(answered) != len(all) || ends[transfer.Committed]+ends[transfer.Failed]+ends[transfer.RolledBack] != len(all) {
 		fmt.Fprintln(out, "\nThe books do NOT balance.")
-		return "", ErrNotBalanced
+		steps.OK(ErrNotBalanced)
 	}
 	fmt.Fprintln(out, "\nThe books balance to the unit.")
-	return books, nil
+	return books
 }
 
 // tables returns the sum of each side's journal in units, and of both together.
@@ -88,22 +86,16 @@ func assetName(id int32) string {
 }
 
 // repeatAll repeats every call that the core ever got, and checks that the sums stay the same.
-func repeatAll(ctx context.Context, s *stack.Stack, before string, out io.Writer) error {
+func repeatAll(ctx context.Context, s *stack.Stack, before string, out io.Writer) {
 	calls := s.Core.Proxy.Calls(nil)
 	for _, c := range calls {
-		if _, _, err := s.Core.Proxy.Replay(ctx, c, s.Core.Secret); err != nil {
-			return err
-		}
+		_, _, err := s.Core.Proxy.Replay(ctx, c, s.Core.Secret)
+		steps.OK(err)
 	}
-	evidence, err := money.ReadEvidence(ctx, money.Run{Database: s.Database, Core: s.Core.Ledger(), Settled: true})
-	if err != nil {
-		return err
-	}
-	after, _ := tables(evidence)
+	after, _ := tables(steps.Value(money.ReadEvidence(ctx, money.Run{Database: s.Database, Core: s.Core.Ledger(), Settled: true})))
 	if after != before {
 		fmt.Fprintf(out, "Every one of the core's %d calls came once more, late, and the books changed:\n\n%s", len(calls), after)
-		return ErrNotBalanced
+		steps.OK(ErrNotBalanced)
 	}
 	fmt.Fprintf(out, "Every one of the %d calls to the core came once more, late: not a line was added.\n", len(calls))
-	return nil
 }

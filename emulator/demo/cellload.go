@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/cells"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
 )
@@ -27,10 +27,8 @@ type load struct {
 	callers *client.Cells
 	lists   [][]Intent // by account
 	done    *atomic.Int64
-	counted bool // in done; its errors end the demo
-
-	calledBefore, failedBefore int64
-	madeBefore, watchedBefore  stack.Cost
+	counted bool  // in done; its errors end the demo
+	before  phase // what was counted before it
 
 	mu            sync.Mutex
 	posted        []*posted
@@ -66,27 +64,19 @@ func (l *load) fail(err error) {
 }
 
 // carryOut posts the intent and waits for its end. The account chooses the cell.
-func (l *load) carryOut(ctx context.Context, in Intent) error {
+func (l *load) carryOut(ctx context.Context, in Intent) (err error) {
+	defer steps.Return(&err)
 	began := time.Now()
-	created, err := l.callers.CreateTx(ctx, client.Intent{Submitter: in.Submitter, RequestID: in.RequestID, Payload: in.Payload})
+	created := steps.Value(l.callers.CreateTx(ctx, client.Intent{Submitter: in.Submitter, RequestID: in.RequestID, Payload: in.Payload}))
 	answered := time.Since(began)
-	if err != nil {
-		return err
-	}
 	p := &posted{Intent: in, txID: created.TxID}
 	l.mu.Lock()
 	l.posted, l.answers = append(l.posted, p), append(l.answers, answered)
 	l.mu.Unlock()
-	cell, err := l.callers.Of(in.Submitter)
-	if err != nil {
-		return err
-	}
+	cell := steps.Value(l.callers.Of(in.Submitter))
 	waiting, cancel := context.WithTimeout(ctx, l.endWithin())
 	defer cancel()
-	tx, err := cell.WaitTx(waiting, created.TxID)
-	if err != nil {
-		return err
-	}
+	tx := steps.Value(cell.WaitTx(waiting, created.TxID))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.state, p.subState = tx.State, tx.SubState
@@ -117,24 +107,20 @@ func (l *load) awaitCosts(ctx context.Context) {
 		if !open || ctx.Err() != nil {
 			return
 		}
-		retry.Pause(ctx, refreshEvery/5)
+		retry.Pause(ctx, showEvery)
 	}
 }
 
-// phase returns what the cell did. It has ended.
-func (l *load) phase(c *cells.Cells) phase {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// phase returns what the cell did. It has ended, and what was counted until then is given.
+func (l *load) phase(counted phase) phase {
 	p := phase{
-		answers: l.answers, ends: l.ends,
-		made: l.cell.Costs.Of(makers...).Minus(l.madeBefore), watched: l.cell.Costs.Of(watchers...).Minus(l.watchedBefore),
+		answers: l.answers, ends: l.ends, made: counted.made.Minus(l.before.made), watched: counted.watched.Minus(l.before.watched),
+		called: counted.called - l.before.called, failed: counted.failed - l.before.failed,
 	}
 	for _, one := range l.posted {
 		if one.state == client.Confirmed {
 			p.confirmed++
 		}
 	}
-	p.called, p.failed = c.Answers(l.cell)
-	p.called, p.failed = p.called-l.calledBefore, p.failed-l.failedBefore
 	return p
 }

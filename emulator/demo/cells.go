@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/cells"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -38,13 +38,13 @@ type CellOptions struct {
 // RunCells registers one account in two cells, runs load in all of them, and then runs the same load again while it
 // kills the last one. The error is nil only if the second cell signed nothing of the account. The other cells must have
 // answered no error, finished every transaction exactly once, and taken the same SQL round trips for each.
-func RunCells(ctx context.Context, c *cells.Cells, o CellOptions, out io.Writer) error {
+func RunCells(ctx context.Context, c *cells.Cells, o CellOptions, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	d := &cellsDemo{cells: c, options: o, out: out}
-	for _, step := range []func(context.Context) error{d.registerTwice, d.compareWithLoss, d.checkTwice, d.checkChain} {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
+	d.registerTwice(ctx)
+	d.compareWithLoss(ctx)
+	d.checkTwice()
+	d.checkChain(ctx)
 	if len(d.wrong) > 0 {
 		for _, w := range d.wrong {
 			fmt.Fprintln(out, "WRONG: "+w)
@@ -60,8 +60,7 @@ type cellsDemo struct {
 	options CellOptions
 	out     io.Writer
 
-	twice  string // the txId in the second cell of the account that is registered twice
-	signed int    // transactions that the second cell has signed for it
+	signed int // transactions that the second cell has signed for the account that is registered twice
 	posted []*posted
 	wrong  []string
 }
@@ -87,21 +86,14 @@ const (
 
 // registerTwice registers the first cell's account in the last one too, past each guard that would refuse it, and
 // posts an intent there.
-func (d *cellsDemo) registerTwice(ctx context.Context) error {
+func (d *cellsDemo) registerTwice(ctx context.Context) {
 	first, second := d.cells.All()[0], d.victim()
 	d.say("\n1. One account in two cells, on purpose: %s\n", d.account())
 	_, err := client.NewCells(listWithTwice(d.cells.List(), second.Name, d.account()), client.Options{Token: noToken})
 	if d.say("The list of cells with it is refused, here by the client and at plan by Terraform:\n  %v", err); !errors.Is(err, client.ErrTwoCells) {
 		d.fail("a list with one account in two cells: got %v, want it refused", err)
 	}
-	operators, err := d.cells.ClientOf(stack.OperatorAccount, callWithin)
-	if err != nil {
-		return err
-	}
-	operator, err := operators.Named(second.Name)
-	if err != nil {
-		return err
-	}
+	operator := d.clientOf(second, stack.OperatorAccount)
 	holder := first.Account(0)
 	registration := client.Registration{
 		Submitter: string(d.account()), Signer: first.SignerName(d.account()), Callers: []string{"email:" + stack.CallerAccount}, Unlimited: true,
@@ -112,21 +104,18 @@ func (d *cellsDemo) registerTwice(ctx context.Context) error {
 		d.say("Cell %s does not register it either:\n  %v", second.Name, err)
 	}
 	second.KMS.Show(holder.Address.String(), holder.Key)
-	if _, err := operator.RegisterSubmitter(ctx, registration); err != nil {
-		return fmt.Errorf("register an account in a second cell: %w", err)
-	}
-	callers, err := d.cells.ClientOf(stack.CallerAccount, callWithin)
-	if err != nil {
-		return err
-	}
-	caller, err := callers.Named(second.Name)
-	if err != nil {
-		return err
-	}
-	created, err := caller.CreateTx(ctx, client.Intent{Submitter: string(d.account()), RequestID: "in the second cell", Payload: client.Payload{To: payee, Value: "1"}})
-	d.twice = created.TxID
+	_, err = operator.RegisterSubmitter(ctx, registration)
+	steps.OK(err, "register an account in a second cell")
+	created := steps.Value(d.clientOf(second, stack.CallerAccount).CreateTx(ctx, client.Intent{
+		Submitter: string(d.account()), RequestID: "in the second cell", Payload: client.Payload{To: payee, Value: "1"},
+	}))
 	d.say("Cell %s is now shown the public half of the key, but not allowed to sign with it. It registers the account, and accepts an intent.", second.Name)
-	return errors.Join(err, d.awaitRefusal(ctx, operator))
+	d.awaitRefusal(ctx, operator, created.TxID)
+}
+
+// clientOf returns a client of one cell for the account.
+func (d *cellsDemo) clientOf(cell *cells.Cell, account string) *client.Client {
+	return steps.Value(steps.Value(d.cells.ClientOf(account, callWithin)).Named(cell.Name))
 }
 
 // noToken is the token of a client that is never used.
@@ -146,38 +135,31 @@ func listWithTwice(list []byte, name string, account txmanager.Submitter) []byte
 }
 
 // awaitRefusal waits until the second cell has tried to sign.
-func (d *cellsDemo) awaitRefusal(ctx context.Context, operator *client.Client) error {
+func (d *cellsDemo) awaitRefusal(ctx context.Context, operator *client.Client, txID string) {
 	limited, cancel := context.WithTimeout(ctx, signWithin)
 	defer cancel()
 	for {
-		tx, err := operator.Tx(limited, d.twice)
+		tx, err := operator.Tx(limited, txID)
 		if err == nil && tx.LastError != "" {
 			d.say("It cannot sign: the transaction is %s, %q.", tx.State, tx.LastError)
-			return nil
+			return
 		}
 		if err == nil && tx.State.Final() {
-			return fmt.Errorf("the transaction in the second cell: got %s, want it to wait for a signature", tx.State)
+			steps.Stopf("the transaction in the second cell: got %s, want it to wait for a signature", tx.State)
 		}
 		if retry.Pause(limited, refreshEvery); limited.Err() != nil {
-			return errors.Join(fmt.Errorf("no cell reported that it cannot sign within %s", signWithin), err, ctx.Err())
+			steps.OK(errors.Join(fmt.Errorf("no cell reported that it cannot sign within %s", signWithin), err, ctx.Err()))
 		}
 	}
 }
 
-// countSigned counts what the second cell has signed for the account, while it is alive.
-func (d *cellsDemo) countSigned(ctx context.Context) (err error) {
-	d.signed, err = d.victim().CountSigned(ctx, d.account())
-	return err
-}
-
-// checkTwice prints that number, which must be 0.
-func (d *cellsDemo) checkTwice(context.Context) error {
+// checkTwice prints what the second cell has signed for the account, which must be 0.
+func (d *cellsDemo) checkTwice() {
 	d.say("\n3. The account in two cells\n")
 	d.say("Signed by cell %s for it until its end: %d.", d.victim().Name, d.signed)
 	if d.signed != 0 {
 		d.fail("cell %s signed %d transactions of an account of cell %s", d.victim().Name, d.signed, d.cells.All()[0].Name)
 	}
-	return nil
 }
 
 // phase is what one cell did in one phase.
@@ -200,40 +182,29 @@ func (p phase) tripsPerTx() float64 {
 }
 
 // compareWithLoss runs the load twice, the second time with the loss of a cell, and prints the difference.
-func (d *cellsDemo) compareWithLoss(ctx context.Context) error {
+func (d *cellsDemo) compareWithLoss(ctx context.Context) {
 	d.say("\n2. Load in %d cells: %d transactions of each of %d accounts, one after the other\n", len(d.cells.All()), d.options.Intents, len(d.cells.All()[0].Submitters()))
 	d.say("All cells run:")
-	before, err := d.runPhase(ctx, "before", nil)
-	if err != nil {
-		return err
-	}
-	if err := d.countSigned(ctx); err != nil {
-		return err
-	}
+	before := d.runPhase(ctx, "before", nil)
+	d.signed = steps.Value(d.victim().CountSigned(ctx, d.account())) // while that cell is alive
 	d.say("The same again, and cell %s is lost after a quarter:", d.victim().Name)
-	after, err := d.runPhase(ctx, "after", d.victim())
-	if err != nil {
-		return err
-	}
+	after := d.runPhase(ctx, "after", d.victim())
 	d.printPhases(before, after)
-	return nil
 }
 
 // runPhase posts the phase's intents in every cell, and kills the victim after a quarter.
-func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cell) (map[string]phase, error) {
+func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cell) map[string]phase {
 	all, expected := make(map[string]*load), 0
 	var done atomic.Int64
 	for _, cell := range d.cells.All() {
-		callers, err := d.cells.ClientOf(stack.CallerAccount, cmp.Or(lossWithin(cell == victim), callWithin))
-		if err != nil {
-			return nil, err
+		within := callWithin
+		if cell == victim {
+			within = refusedWithin
 		}
-		l := &load{cell: cell, callers: callers, done: &done, counted: cell != victim}
-		if l.lists, err = d.intents(cell, name); err != nil {
-			return nil, err
+		l := &load{
+			cell: cell, callers: steps.Value(d.cells.ClientOf(stack.CallerAccount, within)), lists: d.intents(cell, name),
+			done: &done, counted: cell != victim, before: d.count(cell),
 		}
-		l.calledBefore, l.failedBefore = d.cells.Answers(cell)
-		l.madeBefore, l.watchedBefore = cell.Costs.Of(makers...), cell.Costs.Of(watchers...)
 		all[cell.Name] = l
 		if l.counted {
 			expected += len(cell.Submitters()) * d.options.Intents
@@ -243,8 +214,21 @@ func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cel
 	for _, l := range all {
 		running.Go(func() { l.run(ctx) })
 	}
-	err := d.watch(ctx, &done, expected, victim)
+	defer running.Wait() // also if the watch ends the demo
+	progress := func() (shown int, ended bool) {
+		so := int(done.Load())
+		return min(so, expected), so >= expected
+	}
+	var loss []act
+	if victim != nil {
+		loss = []act{{expected / 4, func(bar *bar) {
+			steps.OK(victim.Kill(ctx))
+			bar.say("Killed cell %s: its Postgres and every function process.", victim.Name)
+		}}}
+	}
+	watch(ctx, d.out, expected, showEvery, progress, loss...)
 	running.Wait()
+	err := ctx.Err()
 	phases := make(map[string]phase)
 	for name, l := range all {
 		if l.counted {
@@ -254,57 +238,30 @@ func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cel
 		if l.cell != d.victim() {
 			d.posted = append(d.posted, l.posted...)
 		}
-		phases[name] = l.phase(d.cells)
+		phases[name] = l.phase(d.count(l.cell))
 	}
-	return phases, errors.Join(err, ctx.Err())
+	steps.OK(err)
+	return phases
 }
 
-func lossWithin(lost bool) time.Duration {
-	if lost {
-		return refusedWithin
-	}
-	return 0
-}
-
-// watch shows the progress of the cells that stay, and kills the victim after a quarter.
-func (d *cellsDemo) watch(ctx context.Context, done *atomic.Int64, expected int, victim *cells.Cell) error {
-	progress := newBar(d.out, expected)
-	for {
-		so := int(done.Load())
-		progress.show(min(so, expected))
-		if victim != nil && !victim.Dead() && so >= expected/4 {
-			if err := victim.Kill(ctx); err != nil {
-				return err
-			}
-			progress.say("Killed cell %s: its Postgres and every function process.", victim.Name)
-		}
-		if so >= expected || ctx.Err() != nil {
-			return nil
-		}
-		retry.Pause(ctx, refreshEvery/5)
-	}
+// count returns what the cell and the front have counted so far.
+func (d *cellsDemo) count(cell *cells.Cell) (p phase) {
+	p.made, p.watched = cell.Costs.Of(makers...), cell.Costs.Of(watchers...)
+	p.called, p.failed = d.cells.Answers(cell)
+	return p
 }
 
 // intents returns each account's intents of the phase.
-func (d *cellsDemo) intents(cell *cells.Cell, phase string) (lists [][]Intent, err error) {
+func (d *cellsDemo) intents(cell *cells.Cell, phase string) (lists [][]Intent) {
 	for _, s := range cell.Submitters() {
-		var lines []byte
-		for i := range d.options.Intents {
-			line, err := json.Marshal(map[string]any{
-				"submitter": s, "requestId": fmt.Sprintf("%s-%d", phase, i), "payload": map[string]string{"to": payee, "value": fmt.Sprint(1 + i)},
-			})
-			if err != nil {
-				return nil, err
-			}
-			lines = append(append(lines, line...), '\n')
-		}
-		list, err := readIntents(lines, cell.Submitters())
-		if err != nil {
-			return nil, err
+		list := make([]Intent, d.options.Intents)
+		for i := range list {
+			line := fmt.Sprintf(`{"submitter": %q, "requestId": "%s-%d", "payload": {"to": %q, "value": "%d"}}`, s, phase, i, payee, 1+i)
+			list[i] = steps.Value(readIntent([]byte(line), cell.Submitters()))
 		}
 		lists = append(lists, list)
 	}
-	return lists, nil
+	return lists
 }
 
 // printPhases prints both phases of each cell that stays, and compares them.
@@ -355,14 +312,10 @@ func quantiles(times []time.Duration) string {
 
 // checkChain compares the chain with what the cells that stay have accepted. Of the account that is registered in two cells,
 // a transaction that the other cell had signed would be one too many.
-func (d *cellsDemo) checkChain(ctx context.Context) error {
+func (d *cellsDemo) checkChain(ctx context.Context) {
 	d.say("\n4. What the chain itself has of the accounts of the cells that stay\n")
-	chain, err := readChain(ctx, d.cells.Chain.URL())
-	if err != nil {
-		return err
-	}
+	chain := steps.Value(readChain(ctx, d.cells.Chain.URL()))
 	if !printVerdict(d.out, compare(d.posted, chain), d.posted) {
 		d.fail("the chain does not have every intent exactly once")
 	}
-	return nil
 }

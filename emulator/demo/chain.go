@@ -8,41 +8,30 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/ethereum/go-ethereum/common"
-
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-type onChain struct {
-	nonce     uint64
-	to        *common.Address
-	valueWei  *big.Int
-	data      []byte
-	succeeded bool
-}
-
 // readChains reads the transactions of every chain of the stack.
-func readChains(ctx context.Context, s *stack.Stack) (map[txmanager.Submitter][]onChain, error) {
-	found, err := readChain(ctx, s.Chain.URL())
-	if err != nil || s.Second == nil {
-		return found, err
+func readChains(ctx context.Context, s *stack.Stack) map[txmanager.Submitter][]chainscan.Tx {
+	found := steps.Value(readChain(ctx, s.Chain.URL()))
+	if s.Second != nil {
+		maps.Copy(found, steps.Value(readChain(ctx, s.Second.URL()))) // a submitter is on one chain only
 	}
-	more, err := readChain(ctx, s.Second.URL())
-	maps.Copy(found, more) // a submitter is on one chain only
-	return found, err
+	return found
 }
 
 // readChain returns each submitter's transactions in the chain's order. It queries only the node, not the
 // database.
-func readChain(ctx context.Context, url string) (map[txmanager.Submitter][]onChain, error) {
-	found := make(map[txmanager.Submitter][]onChain)
+func readChain(ctx context.Context, url string) (map[txmanager.Submitter][]chainscan.Tx, error) {
+	found := make(map[txmanager.Submitter][]chainscan.Tx)
 	chain, err := chainscan.Read(ctx, url, nil)
 	for _, tx := range chain.Txs {
 		s := eip155.NewSubmitter(chain.ID, tx.From)
-		found[s] = append(found[s], onChain{nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(), succeeded: tx.Succeeded()})
+		found[s] = append(found[s], tx)
 	}
 	return found, err
 }
@@ -64,7 +53,7 @@ func (a account) ok() bool {
 }
 
 // compare compares the intents with the chain, per submitter.
-func compare(intents []*posted, chain map[txmanager.Submitter][]onChain) []account {
+func compare(intents []*posted, chain map[txmanager.Submitter][]chainscan.Tx) []account {
 	requested := make(map[txmanager.Submitter][]txmanager.Call)
 	for _, p := range intents {
 		requested[p.account] = append(requested[p.account], p.call)
@@ -77,17 +66,17 @@ func compare(intents []*posted, chain map[txmanager.Submitter][]onChain) []accou
 	return out
 }
 
-func compareOne(s txmanager.Submitter, calls []txmanager.Call, txs []onChain) account {
+func compareOne(s txmanager.Submitter, calls []txmanager.Call, txs []chainscan.Tx) account {
 	a := account{submitter: s, intents: len(calls), mined: len(txs)}
 	nonces := make(map[uint64]bool)
 	left := slices.Clone(calls)
 	for _, tx := range txs {
-		nonces[tx.nonce] = true
-		a.last = max(a.last, tx.nonce)
-		if !tx.succeeded {
+		nonces[tx.Nonce()] = true
+		a.last = max(a.last, tx.Nonce())
+		if !tx.Succeeded() {
 			a.failed++
 		}
-		i := slices.IndexFunc(left, tx.carriesOut)
+		i := slices.IndexFunc(left, func(c txmanager.Call) bool { return carriesOut(tx, c) })
 		if i < 0 {
 			a.duplicates++
 			continue
@@ -95,17 +84,14 @@ func compareOne(s txmanager.Submitter, calls []txmanager.Call, txs []onChain) ac
 		left = slices.Delete(left, i, i+1)
 	}
 	a.missing = len(left)
-	a.first = a.last
-	for n := range nonces {
-		a.first = min(a.first, n)
-	}
 	if len(txs) > 0 {
+		a.first = slices.Min(slices.Collect(maps.Keys(nonces)))
 		a.gaps = int(a.last) + 1 - len(nonces)
 	}
 	return a
 }
 
-func (tx onChain) carriesOut(c txmanager.Call) bool {
-	sameTo := (tx.to == nil) == (c.To == nil) && (tx.to == nil || eip155.Address(*tx.to) == *c.To)
-	return sameTo && tx.valueWei.Cmp(cmp.Or(c.Value, new(big.Int))) == 0 && bytes.Equal(tx.data, c.Data)
+func carriesOut(tx chainscan.Tx, c txmanager.Call) bool {
+	sameTo := (tx.To() == nil) == (c.To == nil) && (c.To == nil || eip155.Address(*tx.To()) == *c.To)
+	return sameTo && tx.Value().Cmp(cmp.Or(c.Value, new(big.Int))) == 0 && bytes.Equal(tx.Data(), c.Data)
 }

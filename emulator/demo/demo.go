@@ -9,7 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/client"
 )
@@ -20,32 +20,21 @@ var ErrNotProven = errors.New("the chain does not confirm every intent exactly o
 // Run posts the intents to the running stack, kills one function process halfway, waits until every
 // intent is final, and prints the chain's content. The error is nil only if the chain has every intent
 // exactly once and no nonce is missing.
-func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) error {
+func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	submitters := make(map[string]bool)
 	for _, in := range intents {
 		submitters[string(in.account)] = true
 	}
 	fmt.Fprintf(out, "\nPosting %d intents for %d submitters (confirmations.required=1, window 1, 1 s blocks).\n", len(intents), len(submitters))
 	began := time.Now()
-	caller, err := s.Client(stack.CallerAccount)
-	if err != nil {
-		return err
-	}
-	all, err := postAll(ctx, caller, intents)
-	if err != nil {
-		return err
-	}
+	caller := steps.Value(s.Client(stack.CallerAccount))
+	all := steps.Value(postAll(ctx, caller, intents))
 	fmt.Fprintf(out, "Accepted %d in %s. Each waits its turn: a submitter's next nonce is used once the last is final.\n\n",
 		len(all), time.Since(began).Round(time.Millisecond))
-	if err := await(ctx, s, caller, all, out); err != nil {
-		return err
-	}
+	await(ctx, s, caller, all, out)
 	fmt.Fprintf(out, "All ended after %s. Asking the chain itself:\n\n", time.Since(began).Round(100*time.Millisecond))
-	chain, err := readChains(ctx, s)
-	if err != nil {
-		return err
-	}
-	ok := printVerdict(out, compare(all, chain), all)
+	ok := printVerdict(out, compare(all, readChains(ctx, s)), all)
 	printCosts(out, s, len(all))
 	if !ok {
 		return ErrNotProven
@@ -55,31 +44,20 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 
 const refreshEvery = 500 * time.Millisecond
 
-// await shows the progress and kills one process when half is done.
-func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*posted, out io.Writer) error {
-	bar, killed := newBar(out, len(all)), false
-	for {
-		done := refresh(ctx, caller, all)
-		bar.show(done)
-		if done == len(all) {
-			return nil
-		}
-		if !killed && done >= len(all)/2 {
-			killed = true
-			victim := s.Processes()[0]
-			if err := victim.Kill(); err != nil {
-				return err
-			}
-			bar.say("Killed function process %d with SIGKILL; the others and its replacement continue.", victim.PID())
-			if len(s.Nodes) > 1 {
-				s.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1})
-				bar.say("Stopped the answers of the first of the chain's %d nodes; the others are queried instead.", len(s.Nodes))
-			}
-		}
-		if retry.Pause(ctx, refreshEvery); ctx.Err() != nil {
-			return ctx.Err()
-		}
+// await shows the progress, and kills one process when half is done.
+func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*posted, out io.Writer) {
+	refreshed := func() (done int, ended bool) {
+		done = refresh(ctx, caller, all)
+		return done, done == len(all)
 	}
+	watch(ctx, out, len(all), refreshEvery, refreshed, act{len(all) / 2, func(bar *bar) {
+		killFunction(s, bar)
+		if len(s.Nodes) > 1 {
+			s.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1})
+			bar.say("Stopped the answers of the first of the chain's %d nodes; the others are queried instead.", len(s.Nodes))
+		}
+	}})
+	steps.OK(ctx.Err())
 }
 
 func printVerdict(out io.Writer, verdict []account, all []*posted) bool {

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -74,24 +76,27 @@ func TestComparisonFindsEachError(t *testing.T) {
 	s := devSubmitters(1)[0]
 	to := eip155.Address([20]byte{1})
 	call := func(wei int64) txmanager.Call { return txmanager.Call{To: &to, Value: big.NewInt(wei)} }
-	tx := func(n uint64, wei int64) onChain {
+	tx := func(n uint64, wei int64) chainscan.Tx {
 		target := common.Address(eip155.MustBytes(to))
-		return onChain{nonce: n, to: &target, valueWei: big.NewInt(wei), succeeded: true}
+		return chainscan.Tx{
+			Transaction: types.NewTx(&types.LegacyTx{Nonce: n, To: &target, Value: big.NewInt(wei)}),
+			Receipt:     &types.Receipt{Status: types.ReceiptStatusSuccessful},
+		}
 	}
 	asked := []txmanager.Call{call(1), call(2)}
 	reverted := tx(1, 2)
-	reverted.succeeded = false
+	reverted.Receipt = &types.Receipt{Status: types.ReceiptStatusFailed}
 	for name, c := range map[string]struct {
-		chain []onChain
+		chain []chainscan.Tx
 		want  account
 	}{
-		"all is well":          {[]onChain{tx(0, 1), tx(1, 2)}, account{s, 2, 2, 0, 1, 0, 0, 0, 0}},
-		"one is missing":       {[]onChain{tx(0, 1)}, account{s, 2, 1, 0, 0, 0, 0, 1, 0}},
-		"one came twice":       {[]onChain{tx(0, 1), tx(1, 2), tx(2, 2)}, account{s, 2, 3, 0, 2, 0, 1, 0, 0}},
-		"a nonce was skipped":  {[]onChain{tx(0, 1), tx(2, 2)}, account{s, 2, 2, 0, 2, 1, 0, 0, 0}},
-		"the first was not 0":  {[]onChain{tx(1, 1), tx(2, 2)}, account{s, 2, 2, 1, 2, 1, 0, 0, 0}},
-		"one was reverted":     {[]onChain{tx(0, 1), reverted}, account{s, 2, 2, 0, 1, 0, 0, 0, 1}},
-		"another value":        {[]onChain{tx(0, 1), tx(1, 3)}, account{s, 2, 2, 0, 1, 0, 1, 1, 0}},
+		"all is well":          {[]chainscan.Tx{tx(0, 1), tx(1, 2)}, account{s, 2, 2, 0, 1, 0, 0, 0, 0}},
+		"one is missing":       {[]chainscan.Tx{tx(0, 1)}, account{s, 2, 1, 0, 0, 0, 0, 1, 0}},
+		"one came twice":       {[]chainscan.Tx{tx(0, 1), tx(1, 2), tx(2, 2)}, account{s, 2, 3, 0, 2, 0, 1, 0, 0}},
+		"a nonce was skipped":  {[]chainscan.Tx{tx(0, 1), tx(2, 2)}, account{s, 2, 2, 0, 2, 1, 0, 0, 0}},
+		"the first was not 0":  {[]chainscan.Tx{tx(1, 1), tx(2, 2)}, account{s, 2, 2, 1, 2, 1, 0, 0, 0}},
+		"one was reverted":     {[]chainscan.Tx{tx(0, 1), reverted}, account{s, 2, 2, 0, 1, 0, 0, 0, 1}},
+		"another value":        {[]chainscan.Tx{tx(0, 1), tx(1, 3)}, account{s, 2, 2, 0, 1, 0, 1, 1, 0}},
 		"nothing was sent yet": {nil, account{s, 2, 0, 0, 0, 0, 0, 2, 0}},
 	} {
 		check.Equal(t, name, compareOne(s, asked, c.chain), c.want)

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/webhook"
@@ -26,25 +26,22 @@ type WebhookEndpoint struct {
 	key    webhook.Key
 
 	mu       sync.Mutex
-	received map[string]client.Event // by their keys
+	received map[string]bool // by the events' keys
 	repeated int
 	wrong    error     // the first event without a valid signature
 	out      io.Writer // of a line for each event; nil: none
 }
 
 // StartWebhookEndpoint starts an endpoint. The caller closes it.
-func StartWebhookEndpoint() (*WebhookEndpoint, error) {
+func StartWebhookEndpoint() (r *WebhookEndpoint, err error) {
 	var random [32]byte
 	rand.Read(random[:]) // never fails: crypto/rand
-	r := &WebhookEndpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), received: make(map[string]client.Event)}
-	var err error
-	if r.key, err = webhook.ParseKey(r.secret); err != nil {
-		return nil, err
+	r = &WebhookEndpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), received: make(map[string]bool)}
+	r.key, err = webhook.ParseKey(r.secret)
+	if err == nil {
+		r.server, err = loopback.Serve("", r)
 	}
-	if r.server, err = loopback.Serve("", r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, err
 }
 
 // Close ends serving.
@@ -88,10 +85,10 @@ func (r *WebhookEndpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if _, known := r.received[id]; known {
+	if r.received[id] {
 		r.repeated++
 	}
-	r.received[id] = e
+	r.received[id] = true
 	r.print("got %s", body)
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -102,25 +99,23 @@ func (r *WebhookEndpoint) print(format string, args ...any) {
 	}
 }
 
-// receivedBy returns the events delivered so far by their keys, and the number of repeated deliveries.
-func receivedBy(s *stack.Stack, r *WebhookEndpoint) (received map[string]client.Event, repeated int, err error) {
+// receivedBy returns how many events were delivered so far, and the number of repeated deliveries.
+func receivedBy(s *stack.Stack, r *WebhookEndpoint) (received, repeated int, err error) {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return maps.Clone(r.received), r.repeated, r.wrong
+		return len(r.received), r.repeated, r.wrong
 	}
-	received = make(map[string]client.Event)
-	for _, m := range s.PubSub.Messages() {
+	keys := make(map[string]bool)
+	all := s.PubSub.Messages()
+	for _, m := range all {
 		var e client.Event
 		if err := json.Unmarshal(m.Data, &e); err != nil {
-			return nil, 0, err
+			return 0, 0, err
 		}
-		if _, known := received[keyOf(e)]; known {
-			repeated++
-		}
-		received[keyOf(e)] = e
+		keys[keyOf(e)] = true
 	}
-	return received, repeated, nil
+	return len(keys), len(all) - len(keys), nil
 }
 
 func keyOf(e client.Event) string { return fmt.Sprintf("%s-%s-%d", e.TxID, e.Type, e.Sequence) }
@@ -129,18 +124,14 @@ const eventsWithin = 2 * time.Minute
 
 // ShowEvents reads all events from the API, and waits until each was delivered to the endpoint, or to the
 // topic if r is nil. It prints the result. The error is nil only if no transaction's sequence has a gap.
-func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.Writer) error {
+func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, eventsWithin)
 	defer cancel()
-	operator, err := s.Client(stack.OperatorAccount)
-	if err != nil {
-		return err
-	}
+	operator := steps.Value(s.Client(stack.OperatorAccount))
 	last, total := make(map[string]int), 0
 	for e, err := range operator.Events(ctx, client.EventQuery{PageSize: 500}) {
-		if err != nil {
-			return fmt.Errorf("read events again: %w", err)
-		}
+		steps.OK(err, "read events again")
 		if total++; e.Sequence != last[e.TxID]+1 {
 			return fmt.Errorf("event %s comes after %d: a hole", keyOf(e), last[e.TxID])
 		}
@@ -148,15 +139,13 @@ func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.
 	}
 	for {
 		received, repeated, err := receivedBy(s, r)
-		switch {
-		case err != nil:
-			return fmt.Errorf("read the published events: %w", err)
-		case len(received) >= total:
+		steps.OK(err, "read the published events")
+		if received >= total {
 			fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a gap; all were delivered, %d of them twice.\n", total, len(last), repeated)
 			return nil
 		}
 		if retry.Pause(ctx, refreshEvery); ctx.Err() != nil {
-			return fmt.Errorf("%d of %d events were delivered: %w", len(received), total, ctx.Err())
+			return fmt.Errorf("%d of %d events were delivered: %w", received, total, ctx.Err())
 		}
 	}
 }

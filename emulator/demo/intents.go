@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -35,13 +36,11 @@ const maxLine = 256 << 10
 
 // LoadIntents reads the intents file at path, or the demo's own file for "". The error names every invalid
 // line with its number and reason.
-func LoadIntents(path string, known []txmanager.Submitter) ([]Intent, error) {
+func LoadIntents(path string, known []txmanager.Submitter) (intents []Intent, err error) {
+	defer steps.Return(&err)
 	text := standard
 	if path != "" {
-		var err error
-		if text, err = os.ReadFile(path); err != nil {
-			return nil, err
-		}
+		text = steps.Value(os.ReadFile(path))
 	}
 	return readIntents(text, known)
 }
@@ -86,30 +85,26 @@ func OnChain(intents []Intent, chainID uint64) []Intent {
 
 // readIntent reads one line as strictly as the API does.
 func readIntent(line []byte, known []txmanager.Submitter) (in Intent, err error) {
+	defer steps.Return(&err)
 	if len(line) > maxLine {
 		return in, fmt.Errorf("%d bytes: want at most %d", len(line), maxLine)
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&in); err != nil {
-		return in, fmt.Errorf("want {\"submitter\", \"requestId\", \"payload\"}: %w", err)
-	}
+	steps.OK(d.Decode(&in), `want {"submitter", "requestId", "payload"}`)
 	if _, err := d.Token(); err != io.EOF {
 		return in, errors.New("there is more after the JSON object: want one object a line")
 	}
 	if len(in.RequestID) == 0 || len(in.RequestID) > 128 {
 		return in, fmt.Errorf("requestId is %d bytes long: want 1 to 128", len(in.RequestID))
 	}
-	if in.account, err = eip155.ParseSubmitter(in.Submitter, known[0].ChainID()); err != nil {
-		return in, fmt.Errorf("submitter: %w", err)
-	}
+	in.account, err = eip155.ParseSubmitter(in.Submitter, known[0].ChainID())
+	steps.OK(err, "submitter")
 	if !slices.Contains(known, in.account) {
 		return in, fmt.Errorf("submitter %s is not one of the %d dev accounts", in.Submitter, len(known))
 	}
 	canonical, _, err := evm.ParsePayload(in.Payload)
-	if err != nil {
-		return in, err
-	}
+	steps.OK(err)
 	in.call, err = new(evm.Connector).ParsePayload(canonical)
 	return in, err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -40,49 +41,34 @@ var opening = map[int32]uint64{stack.USDT.ID: 500_000_000, stack.BTC.ID: 20_000_
 // RunTransfers moves money between the ledgers of a running stack with transfers. On the way it kills a
 // function process and the trading core. It waits for every transfer's end, and prints the sums of both
 // journals. The error is nil only if they account for every unit.
-func RunTransfers(ctx context.Context, s *stack.Stack, o TransferOptions, out io.Writer) error {
-	if err := openAccounts(ctx, s, o.Users, out); err != nil {
-		return err
-	}
+func RunTransfers(ctx context.Context, s *stack.Stack, o TransferOptions, out io.Writer) (err error) {
+	defer steps.Return(&err)
+	openAccounts(ctx, s, o.Users, out)
 	wanted := draw(o)
 	began := time.Now()
 	fmt.Fprintf(out, "Posting %d transfers, Funding to Trading and back, %d at a time.\n\n", len(wanted), atOnce)
-	if err := moveAll(ctx, s, wanted, out); err != nil {
-		return err
-	}
-	if err := awaitEnds(ctx, s, wanted, out); err != nil {
-		return err
-	}
+	moveAll(ctx, s, wanted, out)
+	awaitEnds(ctx, s, wanted, out)
 	fmt.Fprintf(out, "\nAll ended after %s. Reading both journals:\n\n", time.Since(began).Round(100*time.Millisecond))
-	before, err := printBooks(ctx, s, wanted, out)
-	if err != nil {
-		return err
-	}
-	if err := repeatAll(ctx, s, before, out); err != nil {
-		return err
-	}
-	return checkConservation(ctx, s, out)
+	repeatAll(ctx, s, printBooks(ctx, s, wanted, out), out)
+	checkConservation(ctx, s, out)
+	return nil
 }
 
 // openAccounts books the opening balances. The last user is disabled in Trading, so that the source or
 // the target refuses some transfers.
-func openAccounts(ctx context.Context, s *stack.Stack, users int, out io.Writer) error {
+func openAccounts(ctx context.Context, s *stack.Stack, users int, out io.Writer) {
 	for user := range int64(users) {
 		for asset, units := range opening {
 			for _, side := range []transfer.AccountType{transfer.Funding, transfer.Spot} {
-				if err := s.Deposit(ctx, side, user+1, asset, units); err != nil {
-					return err
-				}
+				steps.OK(s.Deposit(ctx, side, user+1, asset, units))
 			}
 		}
 	}
 	for asset := range opening {
-		if err := s.SetStatus(ctx, transfer.Spot, int64(users), asset, "DISABLED"); err != nil {
-			return err
-		}
+		steps.OK(s.SetStatus(ctx, transfer.Spot, int64(users), asset, "DISABLED"))
 	}
 	fmt.Fprintf(out, "\n%d users have USDT, BTC and JPY in both ledgers; user %d may not use Trading.\n", users, users)
-	return nil
 }
 
 type wanted struct {
@@ -117,9 +103,8 @@ func draw(o TransferOptions) []*wanted {
 
 // moveAll posts every transfer. One without an answer is posted again under the same cid. After a third a
 // function process is killed, and after two thirds the trading core.
-func moveAll(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) error {
+func moveAll(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var next, answered atomic.Int64
 	var posting sync.WaitGroup
 	for range atOnce {
@@ -135,66 +120,37 @@ func moveAll(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) 
 	}
 	done := make(chan struct{})
 	go func() { posting.Wait(); close(done) }()
-	err := watch(ctx, s, len(all), &answered, done, out)
-	if err != nil {
-		cancel(err)
-	}
-	<-done
-	return errors.Join(err, context.Cause(ctx))
-}
-
-// watch shows the progress, and kills the processes.
-func watch(ctx context.Context, s *stack.Stack, n int, answered *atomic.Int64, done <-chan struct{}, out io.Writer) error {
-	shown := newBar(out, n)
-	kills := []struct {
-		at  int
-		act func(context.Context, *stack.Stack, *bar) error
-	}{{n / 3, killFunction}, {2 * n / 3, killCore}}
-	for {
-		so := int(answered.Load())
-		shown.show(min(so, n-1)) // the last tenth is shown when all have ended
-		if len(kills) > 0 && so >= kills[0].at {
-			if err := kills[0].act(ctx, s, shown); err != nil {
-				return err
-			}
-			kills = kills[1:]
-		}
+	defer func() { cancel(nil); <-done }() // also if the watch ends the demo
+	progress := func() (shown int, ended bool) {
 		select {
 		case <-done:
-			if len(kills) == 0 || ctx.Err() != nil {
-				return nil
-			}
-		case <-time.After(100 * time.Millisecond):
+			ended = true
+		default:
 		}
+		return min(int(answered.Load()), len(all)-1), ended // the last tenth is shown when all have ended
 	}
+	watch(ctx, out, len(all), showEvery, progress,
+		act{len(all) / 3, func(bar *bar) { killFunction(s, bar) }}, act{2 * len(all) / 3, func(bar *bar) { killCore(ctx, s, bar) }})
+	steps.OK(context.Cause(ctx))
 }
 
-func killFunction(_ context.Context, s *stack.Stack, bar *bar) error {
+func killFunction(s *stack.Stack, bar *bar) {
 	victim := s.Processes()[0]
-	if err := victim.Kill(); err != nil {
-		return err
-	}
+	steps.OK(victim.Kill())
 	bar.say("Killed function process %d with SIGKILL; the others and its replacement continue.", victim.PID())
-	return nil
 }
 
 const coreIsAway = time.Second
 
-func killCore(ctx context.Context, s *stack.Stack, bar *bar) error {
+func killCore(ctx context.Context, s *stack.Stack, bar *bar) {
 	pid := s.Core.Process().PID()
-	if err := s.Core.Kill(); err != nil {
-		return err
-	}
+	steps.OK(s.Core.Kill())
 	bar.say("Killed the trading core, process %d, with SIGKILL; it had its balances in memory only.", pid)
-	if retry.Pause(ctx, coreIsAway); ctx.Err() != nil {
-		return ctx.Err()
-	}
+	retry.Pause(ctx, coreIsAway)
+	steps.OK(context.Cause(ctx))
 	began := time.Now()
-	if err := s.Core.Start(ctx); err != nil {
-		return err
-	}
+	steps.OK(s.Core.Start(ctx))
 	bar.say("Started it again as process %d: it has read its log after %s.", s.Core.Process().PID(), time.Since(began).Round(time.Millisecond))
-	return nil
 }
 
 // post posts until the answer shows the transfer's state.
@@ -221,38 +177,24 @@ func (w *wanted) post(ctx context.Context, s *stack.Stack) error {
 	}
 }
 
-func awaitEnds(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) error {
+func awaitEnds(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) {
 	open := slices.DeleteFunc(slices.Clone(all), func(w *wanted) bool { return w.ended })
 	if len(open) > 0 {
 		fmt.Fprintf(out, "%d transfers are pending: their processes were killed, or the core had not answered.\n", len(open))
 	}
 	for _, w := range open {
-		user, err := s.UserClient(w.user)
-		if err == nil {
-			_, err = user.WaitTransfer(ctx, w.reqID)
-		}
-		if err != nil {
-			return fmt.Errorf("transfer %s: %w", w.CID, err)
-		}
+		_, err := steps.Value(s.UserClient(w.user)).WaitTransfer(ctx, w.reqID)
+		steps.OK(err, "transfer ", w.CID)
 		w.ended = true
 	}
 	newBar(out, len(all)).show(len(all))
-	return nil
 }
 
 // checkConservation makes the deployment check conservation over both journals.
-func checkConservation(ctx context.Context, s *stack.Stack, out io.Writer) error {
-	operator, err := s.Client(stack.OperatorAccount)
-	if err != nil {
-		return err
-	}
-	report, err := operator.CheckConservation(ctx, true)
-	if err != nil {
-		return err
-	}
+func checkConservation(ctx context.Context, s *stack.Stack, out io.Writer) {
+	report := steps.Value(steps.Value(s.Client(stack.OperatorAccount)).CheckConservation(ctx, true))
 	fmt.Fprintf(out, "The deployment's own check of both journals, %d lines from their beginning: %s.\n", report.Entries, report.Result)
 	if report.Result != "ok" {
-		return ErrNotBalanced
+		steps.OK(ErrNotBalanced)
 	}
-	return nil
 }

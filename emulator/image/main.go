@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // deployedPlatform is Cloud Run's.
@@ -22,7 +23,8 @@ const deployedPlatform = "linux/amd64"
 
 func main() { command.Main("image", "", realMain) }
 
-func realMain(ctx context.Context, args []string, out io.Writer) error {
+func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	set := command.NewFlags("image", "image builds the functions' image, or the emulator's, without Docker, and writes it as an archive for docker load, podman load or crane push.\n\n")
 	root := set.String("root", ".", "the `folder` of the repository")
 	file := set.String("file", "Dockerfile", "the Dockerfile within the repository, a `path`; emulator/Dockerfile needs --base")
@@ -33,37 +35,23 @@ func realMain(ctx context.Context, args []string, out io.Writer) error {
 	arguments := argumentFlag{}
 	platform := set.String("platform", deployedPlatform, "the system and `architecture` to build for, whatever this machine has")
 	set.Var(arguments, "build-arg", "an argument of the build, as `NAME=VALUE`; may be given again. REVISION is the commit, which --version, GET /version, the log and the metrics show")
-	if err := set.Parse(args); err != nil {
-		return err
-	}
+	steps.OK(set.Parse(args))
 	builtFor, err := v1.ParsePlatform(*platform)
 	if err != nil || builtFor.OS == "" || builtFor.Architecture == "" {
 		return fmt.Errorf("--platform %s: want a system and an architecture, such as %s", *platform, deployedPlatform)
 	}
-	work, err := os.MkdirTemp("", "fencepost-image-")
-	if err != nil {
-		return err
-	}
+	work := steps.Value(os.MkdirTemp("", "fencepost-image-"))
 	defer os.RemoveAll(work)
-	img, err := build(ctx, buildOptions{root: *root, dockerfile: *file, base: *base, arguments: arguments, certificates: *certificates, platform: *builtFor, output: out}, work)
-	if err != nil {
-		return err
-	}
-	return write(img, *tag, *to, out)
+	o := buildOptions{root: *root, dockerfile: *file, base: *base, arguments: arguments, certificates: *certificates, platform: *builtFor, output: out}
+	return write(steps.Value(build(ctx, o, work)), *tag, *to, out)
 }
 
-func write(img v1.Image, tag, path string, out io.Writer) error {
+func write(img v1.Image, tag, path string, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	reference, err := name.NewTag(tag)
-	if err != nil {
-		return fmt.Errorf("--tag: %w", err)
-	}
-	if err := tarball.WriteToFile(path, reference, img); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	digest, err := img.Digest()
-	if err == nil {
-		_, err = fmt.Fprintf(out, "Wrote %s to %s: %s\n", tag, path, digest)
-	}
+	steps.OK(err, "--tag")
+	steps.OK(tarball.WriteToFile(path, reference, img), "write ", path)
+	_, err = fmt.Fprintf(out, "Wrote %s to %s: %s\n", tag, path, steps.Value(img.Digest()))
 	return err
 }
 
@@ -90,27 +78,19 @@ type buildOptions struct {
 }
 
 // build runs the Dockerfile's first stage in the folder work and makes the image of its last.
-func build(ctx context.Context, o buildOptions, work string) (v1.Image, error) {
+func build(ctx context.Context, o buildOptions, work string) (_ v1.Image, err error) {
+	defer steps.Return(&err)
 	b, last, err := compile(ctx, o, work)
-	if err != nil {
-		return nil, err
-	}
-	return b.assemble(last)
+	steps.OK(err)
+	return b.assemble(last), nil
 }
 
 // compile runs the Dockerfile's first stage in the folder work, and returns the last stage.
-func compile(ctx context.Context, o buildOptions, work string) (*builder, stage, error) {
-	text, err := os.ReadFile(filepath.Join(o.root, o.dockerfile))
-	if err != nil {
-		return nil, nil, err
-	}
-	stages, err := parse(string(text))
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", o.dockerfile, err)
-	}
-	b := &builder{buildOptions: o, work: work, variables: map[string]string{}}
-	if err := b.runStage(ctx, stages[0]); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", o.dockerfile, err)
-	}
+func compile(ctx context.Context, o buildOptions, work string) (b *builder, last stage, err error) {
+	defer steps.Return(&err)
+	stages, err := parse(string(steps.Value(os.ReadFile(filepath.Join(o.root, o.dockerfile)))))
+	steps.OK(err, o.dockerfile)
+	b = &builder{buildOptions: o, work: work, variables: map[string]string{}}
+	steps.OK(b.runStage(ctx, stages[0]), o.dockerfile)
 	return b, stages[len(stages)-1], nil
 }

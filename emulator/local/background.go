@@ -53,11 +53,7 @@ func (b *background) begin(r Run, stop context.CancelFunc) {
 }
 
 func (b *background) end(d Drill, err error) {
-	last := fmt.Sprintf("%s docs/runbooks/%s says.\n", ended, d.Runbook)
-	if err != nil {
-		last = fmt.Sprintf("%s%v\n", failed, err)
-	}
-	_, _ = b.Write([]byte(last))
+	_, _ = b.Write([]byte(d.lastLine(err)))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last.Ended, b.last.Failed = new(time.Now()), err != nil

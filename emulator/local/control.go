@@ -35,11 +35,11 @@ func Serve(s *stack.Stack, addr string, keys bool) (*Control, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /info", c.info)
 	c.routeExplorer(mux)
-	mux.HandleFunc("GET /token/caller", c.token(stack.CallerAccount))
-	mux.HandleFunc("GET /token/operator", c.token(stack.OperatorAccount))
-	mux.HandleFunc("GET /token/second-operator", c.token(stack.SecondAccount))
-	mux.HandleFunc("GET /token/user/{id}", c.userToken)
-	mux.HandleFunc("POST /console", c.console)
+	mux.Handle("GET /token/caller", c.token(stack.CallerAccount))
+	mux.Handle("GET /token/operator", c.token(stack.OperatorAccount))
+	mux.Handle("GET /token/second-operator", c.token(stack.SecondAccount))
+	mux.Handle("GET /token/user/{id}", line(c.userToken))
+	mux.Handle("POST /console", line(c.console))
 	mux.HandleFunc("POST /drill/{name}", c.drill)
 	c.routeDrills(mux)
 	served := refuseForeignRequests(mux)
@@ -97,10 +97,21 @@ func (c *Control) info(w http.ResponseWriter, r *http.Request) {
 	_ = e.Encode(info) // the client may have left
 }
 
-func (c *Control) token(account string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		text, err := c.stack.Issuer.Token(r.Context(), account, stack.PublicAudience)
-		answer(w, text, err)
+// line answers with one line of text, or with 400 and the error.
+type line func(r *http.Request) (string, error)
+
+func (l line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, err := l(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	fmt.Fprintln(w, text)
+}
+
+func (c *Control) token(account string) line {
+	return func(r *http.Request) (string, error) {
+		return c.stack.Issuer.Token(r.Context(), account, stack.PublicAudience)
 	}
 }
 
@@ -108,33 +119,22 @@ func (c *Control) token(account string) http.HandlerFunc {
 var people = map[string]string{"": stack.OperatorAccount, "operator": stack.OperatorAccount, "second-operator": stack.SecondAccount, "viewer": stack.ViewerAccount}
 
 // console answers with a new URL that signs in to the console.
-func (c *Control) console(w http.ResponseWriter, r *http.Request) {
+func (c *Control) console(r *http.Request) (string, error) {
 	as := r.URL.Query().Get("as")
 	account, ok := people[as]
 	if !ok {
-		answer(w, "", fmt.Errorf("as=%.40s: want operator, second-operator or viewer", as))
-		return
+		return "", fmt.Errorf("as=%.40s: want operator, second-operator or viewer", as)
 	}
-	text, err := c.stack.ConsoleURL(account)
-	answer(w, text, err)
+	return c.stack.ConsoleURL(account)
 }
 
-func (c *Control) userToken(w http.ResponseWriter, r *http.Request) {
+func (c *Control) userToken(r *http.Request) (string, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err == nil && c.stack.Users == nil {
-		err = errors.New("users have tokens only where the emulator was started with --transfers")
+	switch {
+	case err != nil:
+		return "", err
+	case c.stack.Users == nil:
+		return "", errors.New("users have tokens only where the emulator was started with --transfers")
 	}
-	text := ""
-	if err == nil {
-		text, err = c.stack.Users.UserToken(id, stack.UsersAudience)
-	}
-	answer(w, text, err)
-}
-
-func answer(w http.ResponseWriter, text string, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	fmt.Fprintln(w, text)
+	return c.stack.Users.UserToken(id, stack.UsersAudience)
 }

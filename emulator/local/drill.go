@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,12 +18,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -35,21 +40,25 @@ type Drill struct {
 	Runbook string // the page in docs/runbooks
 
 	nodes int // how many the emulator must have; 0: 1
-	run   func(ctx context.Context, x *exercise) error
+	run   func(x *exercise)
 }
 
+// exercise is one run of a drill. Its steps end it by [steps.OK].
 type exercise struct {
 	*stack.Stack
+	Drill
+
+	ctx      context.Context
 	out      io.Writer
 	solve    bool // the drill makes the operator's calls itself
 	pause    time.Duration
 	operator *client.Client
 	caller   *client.Client
 	node     *ethclient.Client
+	signer   types.Signer     // of the chain
 	account  devchain.Account // whose key and submitter the drill uses: the last dev account
+	address  common.Address
 	sub      txmanager.Submitter
-	name     string
-	runbook  string // the page of the drill
 }
 
 // drill runs a drill and writes what it says as it goes on.
@@ -64,11 +73,7 @@ func (c *Control) drill(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.drilling.Unlock()
-	if err := runDrill(r.Context(), c.stack, d, solve, pause, flushing{w}); err != nil {
-		fmt.Fprintf(w, "%s%v\n", failed, err)
-		return
-	}
-	fmt.Fprintf(w, "%s docs/runbooks/%s says.\n", ended, d.Runbook)
+	fmt.Fprint(w, d.lastLine(runDrill(r.Context(), c.stack, d, solve, pause, flushing{w})))
 }
 
 // take returns the drill that the request names, and locks c.drilling. If the drill cannot run now, it answers why.
@@ -93,6 +98,13 @@ const (
 	failed = "The drill failed: "
 )
 
+func (d Drill) lastLine(err error) string {
+	if err != nil {
+		return fmt.Sprintf("%s%v\n", failed, err)
+	}
+	return fmt.Sprintf("%s docs/runbooks/%s says.\n", ended, d.Runbook)
+}
+
 type flushing struct{ http.ResponseWriter }
 
 func (f flushing) Write(p []byte) (int, error) {
@@ -104,145 +116,115 @@ func (f flushing) Write(p []byte) (int, error) {
 }
 
 func runDrill(ctx context.Context, s *stack.Stack, d Drill, solve bool, pause time.Duration, out io.Writer) (err error) {
-	x := &exercise{Stack: s, out: out, solve: solve, pause: pause, name: d.Name, runbook: d.Runbook}
+	defer steps.Return(&err)
 	all := s.Submitters()
-	x.sub, x.account = all[len(all)-1], devchain.DevAccounts(len(all))[len(all)-1]
-	if x.operator, err = s.Client(stack.OperatorAccount); err != nil {
-		return err
-	}
-	if x.caller, err = s.Client(stack.CallerAccount); err != nil {
-		return err
-	}
-	if x.node, err = ethclient.DialContext(ctx, s.Chain.URL()); err != nil {
-		return err
+	account := s.Account(len(all) - 1)
+	x := &exercise{
+		Stack: s, Drill: d, ctx: ctx, out: out, solve: solve, pause: pause,
+		operator: steps.Value(s.Client(stack.OperatorAccount)), caller: steps.Value(s.Client(stack.CallerAccount)),
+		node:    steps.Value(ethclient.DialContext(ctx, s.Chain.URL())),
+		signer:  types.LatestSignerForChainID(new(big.Int).SetUint64(s.Chain.ChainID())),
+		account: account, address: common.Address(eip155.MustBytes(account.Address)), sub: all[len(all)-1],
 	}
 	defer x.node.Close()
 	x.say("Drill %s: %s.\nSubmitter: %s. Ctrl-C ends the drill and its fault.", d.Name, d.Meaning, x.sub)
 	if shown, err := x.operator.Submitter(ctx, string(x.sub)); err != nil || shown.Protect != nil {
 		return errors.Join(err, fmt.Errorf("%s is in PROTECT, or cannot be read: release it first (docs/runbooks/protect.md)", x.sub))
 	}
-	if err := d.run(ctx, x); err != nil || !solve {
-		return err
+	d.run(x)
+	if solve {
+		x.calm()
 	}
-	return x.calm(ctx)
+	return nil
 }
 
 func (x *exercise) say(format string, args ...any) { fmt.Fprintf(x.out, format+"\n\n", args...) }
 
 // act makes and shows an operator's call, if the drill is to solve itself. It repeats a call while the answer asks
 // for that.
-func (x *exercise) act(ctx context.Context, what, method, path string, body any) error {
+func (x *exercise) act(what, path string, body any) error {
 	if !x.solve {
 		return nil
 	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	x.say("%s:\ncurl -sS -X %s \"$API%s\" -H \"Authorization: Bearer $OPERATOR_TOKEN\" -H 'Content-Type: application/json' \\\n  -d '%s'", what, method, path, text)
+	x.say("%s:\ncurl -sS -X POST \"$API%s\" -H \"Authorization: Bearer $OPERATOR_TOKEN\" -H 'Content-Type: application/json' \\\n  -d '%s'",
+		what, path, steps.Value(json.Marshal(body)))
 	var status int
 	var answer []byte
-	err = x.until(ctx, func() bool {
-		status, answer, err = x.Call(ctx, stack.OperatorAccount, method, path, body)
+	x.until(func() bool {
+		var err error
+		status, answer, err = x.Call(x.ctx, stack.OperatorAccount, http.MethodPost, path, body)
 		return err == nil && status < 500 && !strings.Contains(string(answer), "NOT_LEADER")
 	})
-	if err == nil && status >= 300 {
-		err = fmt.Errorf("%s %s: %d %s", method, path, status, answer)
+	if status >= 300 {
+		return fmt.Errorf("POST %s: %d %s", path, status, answer)
 	}
-	if err == nil {
-		x.say("Answer: %d %s", status, bytes.TrimSpace(answer))
-	}
-	return err
+	x.say("Answer: %d %s", status, bytes.TrimSpace(answer))
+	return nil
 }
 
 const pollEvery = 200 * time.Millisecond
 
-func (x *exercise) until(ctx context.Context, met func() bool) error {
+// until polls the condition. It ends the drill if ctx ends before it is met.
+func (x *exercise) until(met func() bool) {
 	for !met() {
-		if retry.Pause(ctx, pollEvery); ctx.Err() != nil {
-			return ctx.Err()
-		}
+		retry.Pause(x.ctx, pollEvery)
+		steps.OK(x.ctx.Err())
 	}
-	return nil
 }
 
 // post posts an intent of the drill. Its payload has a receiver and a value unless those are given.
-func (x *exercise) post(ctx context.Context, what string, p client.Payload) (client.Intent, string, error) {
+func (x *exercise) post(what string, p client.Payload) (in client.Intent, txID string) {
 	p.To, p.Value = receiver, cmp.Or(p.Value, "1")
-	in := client.Intent{Submitter: string(x.sub), RequestID: fmt.Sprintf("drill-%s-%s-%d", x.name, what, time.Now().UnixMilli()), Payload: p}
-	created, err := x.caller.CreateTx(ctx, in)
-	if err != nil {
-		return in, "", fmt.Errorf("post %s: %w", in.RequestID, err)
-	}
+	in = client.Intent{Submitter: string(x.sub), RequestID: fmt.Sprintf("drill-%s-%s-%d", x.Name, what, time.Now().UnixMilli()), Payload: p}
+	created, err := x.caller.CreateTx(x.ctx, in)
+	steps.OK(err, "post ", in.RequestID)
 	x.say("Posted the intent %s: GET /api/v1/tx/%s", in.RequestID, created.TxID)
-	return in, created.TxID, nil
-}
-
-// reaches waits until the transaction is in one of the states.
-func (x *exercise) reaches(ctx context.Context, txID string, states ...client.TxState) error {
-	return x.until(ctx, func() bool {
-		tx, err := x.operator.Tx(ctx, txID)
-		return err == nil && slices.Contains(states, tx.State)
-	})
+	return in, created.TxID
 }
 
 // waitsFor waits until the transaction waits for the cause, and checks that its page is the drill's.
-func (x *exercise) waitsFor(ctx context.Context, txID, cause string) error {
+func (x *exercise) waitsFor(txID, cause string) {
 	var why client.TxWhy
-	err := x.until(ctx, func() bool {
+	x.until(func() bool {
 		var err error
-		why, err = x.operator.WhyTx(ctx, txID)
+		why, err = x.operator.WhyTx(x.ctx, txID)
 		return err == nil && why.Waiting != nil && string(why.Waiting.Cause) == cause
 	})
-	if err != nil {
-		return err
-	}
-	if want := "docs/runbooks/" + x.runbook; why.Runbook != want {
-		return fmt.Errorf("%s waits for %s: got the page %s, want %s", txID, cause, why.Runbook, want)
+	if want := "docs/runbooks/" + x.Runbook; why.Runbook != want {
+		steps.Stopf("%s waits for %s: got the page %s, want %s", txID, cause, why.Runbook, want)
 	}
 	x.say("GET /admin/v1/tx/%s/why: it waits for %s. %s (%s)", txID, cause, why.Action, why.Runbook)
-	return nil
 }
 
-// ends waits for the end of the transaction, and checks it.
-func (x *exercise) ends(ctx context.Context, txID, want string) error {
-	got, err := x.endOf(ctx, txID)
-	if err == nil && got != want {
-		err = fmt.Errorf("%s ended %s, want %s", txID, got, want)
-	}
-	return err
-}
-
-func (x *exercise) confirmed(ctx context.Context, txID string) error {
-	return x.ends(ctx, txID, string(client.Confirmed))
-}
+func (x *exercise) confirmed(txID string) { x.ends(txID, string(client.Confirmed)) }
 
 // decided is ends for a transaction that a person decides about: only the drill's own decision has a certain end.
-func (x *exercise) decided(ctx context.Context, txID, want string) error {
-	if x.solve {
-		return x.ends(ctx, txID, want)
+func (x *exercise) decided(txID, want string) {
+	if !x.solve {
+		want = ""
 	}
-	_, err := x.endOf(ctx, txID)
-	return err
+	x.ends(txID, want)
 }
 
-// endOf waits for the end of the transaction, and returns its state and sub-state.
-func (x *exercise) endOf(ctx context.Context, txID string) (end string, err error) {
-	if err := x.reaches(ctx, txID, client.Confirmed, client.Failed); err != nil {
-		return "", err
+// ends waits for the end of the transaction, and checks its state and sub-state; want "": any.
+func (x *exercise) ends(txID, want string) {
+	var tx client.Tx
+	x.until(func() bool {
+		var err error
+		tx, err = x.operator.Tx(x.ctx, txID)
+		return err == nil && tx.State.Final()
+	})
+	end := strings.TrimSpace(string(tx.State) + " " + tx.SubState)
+	x.say("%s has ended: %s.", tx.RequestID, end)
+	if want != "" && end != want {
+		steps.Stopf("%s ended %s, want %s", txID, end, want)
 	}
-	tx, err := x.operator.Tx(ctx, txID)
-	end = strings.TrimSpace(string(tx.State) + " " + tx.SubState)
-	if err == nil {
-		x.say("%s has ended: %s.", tx.RequestID, end)
-	}
-	return end, err
 }
 
 // calm waits until nothing of the drill's submitter needs a person.
-func (x *exercise) calm(ctx context.Context) error {
-	return x.until(ctx, func() bool {
-		for item, err := range x.operator.ListAttention(ctx) {
+func (x *exercise) calm() {
+	x.until(func() bool {
+		for item, err := range x.operator.ListAttention(x.ctx) {
 			if err != nil || item.Subject.Submitter == string(x.sub) {
 				return false
 			}
@@ -252,21 +234,19 @@ func (x *exercise) calm(ctx context.Context) error {
 }
 
 // evidence checks that the evidence of the submitter's open incident has the text.
-func (x *exercise) evidence(ctx context.Context, want string) error {
-	s, err := x.operator.Submitter(ctx, string(x.sub))
-	if err == nil && (s.Protect == nil || !strings.Contains(string(s.Protect.Evidence), want)) {
-		err = fmt.Errorf("the evidence of PROTECT: got %+v, want %s in it", s.Protect, want)
+func (x *exercise) evidence(want string) {
+	if s := steps.Value(x.operator.Submitter(x.ctx, string(x.sub))); s.Protect == nil || !strings.Contains(string(s.Protect.Evidence), want) {
+		steps.Stopf("the evidence of PROTECT: got %+v, want %s in it", s.Protect, want)
 	}
-	return err
 }
 
 // protected waits until the drill's submitter is in PROTECT, or is not, and runs the sweep meanwhile, which
 // otherwise comes once a minute.
-func (x *exercise) protected(ctx context.Context, want bool) (incident int, err error) {
-	err = x.until(ctx, func() bool {
-		s, err := x.operator.Submitter(ctx, string(x.sub))
+func (x *exercise) protected(want bool) (incident int) {
+	x.until(func() bool {
+		s, err := x.operator.Submitter(x.ctx, string(x.sub))
 		if err != nil || (s.Protect != nil) != want {
-			_ = x.RunSweep(ctx) // a later one makes up for a failure
+			_ = x.RunSweep(x.ctx) // a later one makes up for a failure
 			return false
 		}
 		if s.Protect != nil {
@@ -274,16 +254,16 @@ func (x *exercise) protected(ctx context.Context, want bool) (incident int, err 
 		}
 		return true
 	})
-	return incident, err
+	return incident
 }
 
 // finalizedBlocks is how many blocks make everything before them finalized on the emulator's chain.
 const finalizedBlocks = 70
 
 // finalize adds blocks until everything so far is finalized.
-func (x *exercise) finalize() error {
+func (x *exercise) finalize() {
 	x.say("The chain gets %d blocks at once, so that everything so far is finalized.", finalizedBlocks)
-	return x.Chain.Mine(finalizedBlocks)
+	steps.OK(x.Chain.Mine(finalizedBlocks))
 }
 
 const drillUsage = `drill lets an operator practise on a running emulator: it causes a fault, says what to expect and
@@ -295,7 +275,8 @@ which runbook to follow, and ends once the fault is over.
 `
 
 // RunDrill is the command drill: it asks the running emulator for a drill and prints what that says.
-func RunDrill(ctx context.Context, args []string, out io.Writer) error {
+func RunDrill(ctx context.Context, args []string, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	set := command.NewFlags("emulator drill", drillUsage)
 	list := set.Bool("list", false, "list the drills")
 	solve := set.Bool("solve", false, "make the operator's calls too, and show them")
@@ -305,9 +286,7 @@ func RunDrill(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		name, args = args[0], args[1:]
 	}
-	if err := set.Parse(args); err != nil {
-		return err
-	}
+	steps.OK(set.Parse(args))
 	switch {
 	case *list:
 		for _, d := range Drills {
@@ -321,14 +300,9 @@ func RunDrill(ctx context.Context, args []string, out io.Writer) error {
 		*control = "http://" + DefaultControl
 	}
 	query := url.Values{"solve": {fmt.Sprint(*solve)}, "for": {pause.String()}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, *control+"/drill/"+url.PathEscape(name)+"?"+query.Encode(), nil)
-	if err != nil {
-		return err
-	}
+	req := steps.Value(http.NewRequestWithContext(ctx, http.MethodPost, *control+"/drill/"+url.PathEscape(name)+"?"+query.Encode(), nil))
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return fmt.Errorf("no emulator answers; start it with go run ./emulator, or name it by --control: %w", err)
-	}
+	steps.OK(err, "no emulator answers; start it with go run ./emulator, or name it by --control")
 	defer resp.Body.Close()
 	last := ""
 	lines := bufio.NewScanner(resp.Body)
@@ -337,9 +311,7 @@ func RunDrill(ctx context.Context, args []string, out io.Writer) error {
 		last = lines.Text()
 		fmt.Fprintln(out, last)
 	}
-	if err := lines.Err(); err != nil {
-		return err
-	}
+	steps.OK(lines.Err())
 	if !strings.HasPrefix(last, ended) {
 		return errors.New("the drill did not end as its runbook says")
 	}

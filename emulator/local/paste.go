@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/demo"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -105,14 +106,13 @@ const users = 3
 const opening = "1000"
 
 // OpenAccounts gives users money of each asset, in Funding and in the trading core, and returns how many.
-func OpenAccounts(ctx context.Context, s *stack.Stack) (int, error) {
+func OpenAccounts(ctx context.Context, s *stack.Stack) (n int, err error) {
+	defer steps.Return(&err)
 	for user := int64(1); user <= users; user++ {
 		for _, asset := range []transfer.Asset{stack.USDT, stack.BTC, stack.JPY, stack.ETH} {
 			for _, side := range []transfer.AccountType{transfer.Funding, transfer.Spot} {
 				in := client.Money{ID: fmt.Sprintf("opening-%d-%s-%s", user, asset.Name, side), Amount: opening, Account: string(side), Reason: "money for trying out"}
-				if err := s.Book(ctx, user, asset.Name, in); err != nil {
-					return 0, err
-				}
+				steps.OK(s.Book(ctx, user, asset.Name, in))
 			}
 		}
 	}

@@ -15,34 +15,27 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
 // writeBill writes the bill of materials of the programs in the folder and of the bases below them, as CycloneDX in JSON.
-func (b builder) writeBill(dist, name, folder string, bases ...cdx.Component) error {
+func (b builder) writeBill(dist, name, folder string, bases ...cdx.Component) {
 	text, err := bill(name, folder, b.source.time, bases)
-	if err != nil {
-		return fmt.Errorf("bill of materials: %w", err)
-	}
-	return os.WriteFile(filepath.Join(dist, name+".cdx.json"), text, 0o644)
+	steps.OK(err, "bill of materials")
+	steps.OK(os.WriteFile(filepath.Join(dist, name+".cdx.json"), text, 0o644))
 }
 
 // bill lists the bases, and what the programs in the folder were made from, as the programs themselves have it.
-func bill(name, folder string, at time.Time, bases []cdx.Component) ([]byte, error) {
+func bill(name, folder string, at time.Time, bases []cdx.Component) (json []byte, err error) {
+	defer steps.Return(&err)
 	var programs, libraries []cdx.Component
 	var needs []cdx.Dependency
-	files, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
+	for _, f := range steps.Value(os.ReadDir(folder)) {
 		if f.IsDir() {
 			continue // certificates of the image
 		}
-		parts, err := partsOf(filepath.Join(folder, f.Name()))
-		if err != nil {
-			return nil, err
-		}
+		parts := partsOf(filepath.Join(folder, f.Name()))
 		programs = append(programs, cdx.Component{BOMRef: f.Name(), Type: cdx.ComponentTypeApplication, Name: f.Name(), Version: buildinfo.Version})
 		libraries = append(libraries, parts...)
 		needs = append(needs, needsOf(f.Name(), parts))
@@ -63,11 +56,8 @@ func bill(name, folder string, at time.Time, bases []cdx.Component) ([]byte, err
 }
 
 // partsOf returns the libraries that a program has: Go's own, modules, and packages of npm.
-func partsOf(program string) ([]cdx.Component, error) {
-	built, err := goinfo.ReadFile(program)
-	if err != nil {
-		return nil, err
-	}
+func partsOf(program string) []cdx.Component {
+	built := steps.Value(goinfo.ReadFile(program))
 	parts := []cdx.Component{library("golang", "std", strings.TrimPrefix(built.GoVersion, "go"))}
 	for _, m := range built.Deps {
 		if m.Replace != nil {
@@ -75,8 +65,7 @@ func partsOf(program string) ([]cdx.Component, error) {
 		}
 		parts = append(parts, library("golang", m.Path, m.Version))
 	}
-	text, err := os.ReadFile(program)
-	return append(parts, npmPackages(text)...), err
+	return append(parts, npmPackages(steps.Value(os.ReadFile(program)))...)
 }
 
 // embedded are the packages of npm that programs embed, with a text of the package that programs have too. The versions are its
@@ -123,20 +112,14 @@ func library(kind, name, version string) cdx.Component {
 }
 
 // baseOf returns the image in the archive, by the digest of its configuration, which names its layers: Docker's image ID.
-func baseOf(archive string) (cdx.Component, error) {
+func baseOf(archive string) (base cdx.Component, err error) {
+	defer steps.Return(&err)
 	open := func() (io.ReadCloser, error) { return os.Open(archive) }
 	manifest, err := tarball.LoadManifest(open)
 	if err != nil {
-		return cdx.Component{}, fmt.Errorf("--emulator-base %s: %w: want what --help fetches", archive, err)
+		return base, fmt.Errorf("%w: want what --help fetches", err)
 	}
-	img, err := tarball.Image(open, nil)
-	if err != nil {
-		return cdx.Component{}, fmt.Errorf("--emulator-base %s: %w", archive, err)
-	}
-	digest, err := img.ConfigName()
-	if err != nil {
-		return cdx.Component{}, fmt.Errorf("--emulator-base %s: %w", archive, err)
-	}
+	digest := steps.Value(steps.Value(tarball.Image(open, nil)).ConfigName())
 	name, version := "postgres", ""
 	if tags := manifest[0].RepoTags; len(tags) > 0 {
 		at := strings.LastIndexByte(tags[0], ':')

@@ -21,6 +21,7 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
@@ -76,29 +77,18 @@ func (b builder) images() []image {
 }
 
 // build exports the source into a folder below work, with that time, and makes the files of the release in work/dist.
-func (b builder) build(ctx context.Context, work string, at time.Time, environment []string) error {
+func (b builder) build(ctx context.Context, work string, at time.Time, environment []string) {
 	from, dist := filepath.Join(work, "source"), filepath.Join(work, "dist")
-	if err := b.source.export(ctx, from, at); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dist, 0o755); err != nil {
-		return err
-	}
-	environment, err := buildEnvironment(ctx, environment)
-	if err != nil {
-		return err
-	}
+	steps.OK(b.source.export(ctx, from, at))
+	steps.OK(os.MkdirAll(dist, 0o755))
+	environment = steps.Value(buildEnvironment(ctx, environment))
 	for _, platform := range b.platforms {
-		if err := b.buildArchive(ctx, from, work, platform, environment); err != nil {
-			return fmt.Errorf("%s: %w", platform, err)
-		}
+		steps.OK(b.buildArchive(ctx, from, work, platform, environment), platform)
 	}
 	for _, i := range b.images() {
-		if err := b.buildImage(ctx, i, from, work, environment); err != nil {
-			return fmt.Errorf("%s: %w", i.name, err)
-		}
+		steps.OK(b.buildImage(ctx, i, from, work, environment), i.name)
 	}
-	return writeSums(dist)
+	writeSums(dist)
 }
 
 // sources are the settings of go that say where modules come from and where files are kept. They change no program.
@@ -108,11 +98,11 @@ var sources = []string{"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMD
 // more. Of the values of go env -w it has the sources alone.
 func buildEnvironment(ctx context.Context, more []string) ([]string, error) {
 	text, err := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, sources...)...).Output()
-	if err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
-	}
 	var kept map[string]string
-	if err := json.Unmarshal(text, &kept); err != nil {
+	if err == nil {
+		err = json.Unmarshal(text, &kept)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("go env: %w", err)
 	}
 	all := os.Environ()
@@ -127,10 +117,11 @@ func buildEnvironment(ctx context.Context, more []string) ([]string, error) {
 }
 
 // buildArchive compiles the programs for a platform, and writes their archive and its bill of materials.
-func (b builder) buildArchive(ctx context.Context, from, work, platform string, environment []string) error {
+func (b builder) buildArchive(ctx context.Context, from, work, platform string, environment []string) (err error) {
+	defer steps.Return(&err)
 	system, architecture, both := strings.Cut(platform, "/")
 	if !both {
-		return errors.New("want a system and an architecture, such as linux/amd64")
+		steps.Stopf("want a system and an architecture, such as linux/amd64")
 	}
 	name := releaseName(platform)
 	folder := filepath.Join(work, name)
@@ -144,87 +135,59 @@ func (b builder) buildArchive(ctx context.Context, from, work, platform string, 
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", ldflags, "-o", filepath.Join(folder, p.name), "./"+p.folder)
 		cmd.Dir = from
 		cmd.Env = append(environment, "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture)
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", p.name, err, text)
-		}
+		steps.OK(run(cmd), "build ", p.name)
 		names = append(names, p.name)
 	}
-	text, err := b.archive(name, folder, from, names)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(work, "dist", name+".tar.gz"), text, 0o644); err != nil {
-		return err
-	}
-	return b.writeBill(filepath.Join(work, "dist"), name, folder)
+	steps.OK(os.WriteFile(filepath.Join(work, "dist", name+".tar.gz"), b.archive(name, folder, from, names), 0o644))
+	b.writeBill(filepath.Join(work, "dist"), name, folder)
+	return nil
 }
 
 // archive returns the tar archive of the programs in the folder and of the source's pages, compressed.
-func (b builder) archive(name, folder, from string, names []string) ([]byte, error) {
+func (b builder) archive(name, folder, from string, names []string) []byte {
 	var text bytes.Buffer
 	compressed := gzip.NewWriter(&text)
 	archive := tar.NewWriter(compressed)
-	add := func(file string, mode int64) error {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
+	add := func(file string, mode int64) {
+		content := steps.Value(os.ReadFile(file))
 		header := &tar.Header{Name: path.Join(name, filepath.Base(file)), Mode: mode, Size: int64(len(content)), ModTime: b.source.time, Format: tar.FormatPAX}
-		if err := archive.WriteHeader(header); err != nil {
-			return err
-		}
-		_, err = archive.Write(content)
-		return err
+		steps.OK(archive.WriteHeader(header))
+		steps.Value(archive.Write(content))
 	}
 	for _, program := range names {
-		if err := add(filepath.Join(folder, program), 0o755); err != nil {
-			return nil, err
-		}
+		add(filepath.Join(folder, program), 0o755)
 	}
 	for _, page := range pages {
-		if err := add(filepath.Join(from, page), 0o644); err != nil {
-			return nil, err
-		}
+		add(filepath.Join(from, page), 0o644)
 	}
-	err := errors.Join(archive.Close(), compressed.Close()) // which write too
-	return text.Bytes(), err
+	steps.OK(errors.Join(archive.Close(), compressed.Close())) // which write too
+	return text.Bytes()
 }
 
 // buildImage writes an image, and the bill of materials of its programs.
-func (b builder) buildImage(ctx context.Context, i image, from, work string, environment []string) error {
+func (b builder) buildImage(ctx context.Context, i image, from, work string, environment []string) (err error) {
+	defer steps.Return(&err)
 	dist := filepath.Join(work, "dist")
 	file := filepath.Join(dist, i.name+".tar")
 	cmd := exec.CommandContext(ctx, b.imageProgram, "--root", from, "--file", i.dockerfile, "--base", i.base, "--to", file,
 		"--platform", imagePlatform, "--tag", i.tag, "--build-arg", "REVISION="+b.source.commit)
 	cmd.Env = environment
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, text)
-	}
 	folder := filepath.Join(work, i.name)
-	if err := extractImage(file, folder); err != nil {
-		return err
-	}
-	return b.writeBill(dist, i.name, folder, i.bases...)
+	steps.OK(run(cmd))
+	extractImage(file, folder)
+	b.writeBill(dist, i.name, folder, i.bases...)
+	return nil
 }
 
 // writeSums writes the checksums of the folder's files into a file beside them.
-func writeSums(folder string) error {
-	files, err := os.ReadDir(folder)
-	if err != nil {
-		return err
-	}
+func writeSums(folder string) {
 	var text strings.Builder
-	for _, f := range files {
-		sum, err := sumOf(filepath.Join(folder, f.Name()))
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&text, "%s  %s\n", sum, f.Name())
+	for _, f := range steps.Value(os.ReadDir(folder)) {
+		fmt.Fprintf(&text, "%s  %s\n", sumOf(filepath.Join(folder, f.Name())), f.Name())
 	}
-	return os.WriteFile(filepath.Join(folder, sums), []byte(text.String()), 0o644)
+	steps.OK(os.WriteFile(filepath.Join(folder, sums), []byte(text.String()), 0o644))
 }
 
-func sumOf(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	return fmt.Sprintf("%x", sha256.Sum256(text)), err
+func sumOf(file string) string {
+	return fmt.Sprintf("%x", sha256.Sum256(steps.Value(os.ReadFile(file))))
 }

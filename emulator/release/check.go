@@ -18,32 +18,20 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
 // compare returns an error for each file that one of the folders lacks, or that differs.
-func compare(first, second string) error {
-	names, err := namesIn(first)
-	if err != nil {
-		return err
-	}
-	others, err := namesIn(second)
-	if err != nil {
-		return err
-	}
+func compare(first, second string) (err error) {
+	defer steps.Return(&err)
+	names, others := steps.Value(namesIn(first)), steps.Value(namesIn(second))
 	if !slices.Equal(names, others) {
 		return fmt.Errorf("the first build has the files %v, the second %v", names, others)
 	}
 	var differ []error
 	for _, name := range names {
-		a, err := os.ReadFile(filepath.Join(first, name))
-		if err != nil {
-			return err
-		}
-		b, err := os.ReadFile(filepath.Join(second, name))
-		if err != nil {
-			return err
-		}
+		a, b := steps.Value(os.ReadFile(filepath.Join(first, name))), steps.Value(os.ReadFile(filepath.Join(second, name)))
 		if !bytes.Equal(a, b) {
 			differ = append(differ, fmt.Errorf("%s: the two builds differ (%d and %d bytes)", name, len(a), len(b)))
 		}
@@ -61,55 +49,35 @@ func namesIn(folder string) (names []string, err error) {
 
 // checkStarts extracts the archives and the images, and starts their programs. Those of another platform than this machine's
 // have only to be built for it.
-func (b builder) checkStarts(ctx context.Context, dist, work string) error {
+func (b builder) checkStarts(ctx context.Context, dist, work string) {
 	for _, platform := range b.platforms {
 		name := releaseName(platform)
-		text, err := os.ReadFile(filepath.Join(dist, name+".tar.gz"))
-		if err != nil {
-			return err
-		}
-		stream, err := gzip.NewReader(bytes.NewReader(text))
-		if err != nil {
-			return err
-		}
-		if err := extract(stream, filepath.Join(work, "check"), b.source.time); err != nil {
-			return err
-		}
-		if err := b.checkPrograms(ctx, filepath.Join(work, "check", name), platform); err != nil {
-			return err
-		}
+		text := steps.Value(os.ReadFile(filepath.Join(dist, name+".tar.gz")))
+		extract(steps.Value(gzip.NewReader(bytes.NewReader(text))), filepath.Join(work, "check"), b.source.time)
+		b.checkPrograms(ctx, filepath.Join(work, "check", name), platform)
 	}
 	for _, i := range b.images() {
 		folder := filepath.Join(work, "check", i.name)
-		if err := extractImage(filepath.Join(dist, i.name+".tar"), folder); err != nil {
-			return err
-		}
-		if err := b.checkPrograms(ctx, folder, imagePlatform); err != nil {
-			return err
-		}
+		extractImage(filepath.Join(dist, i.name+".tar"), folder)
+		b.checkPrograms(ctx, folder, imagePlatform)
 	}
-	return nil
 }
 
 // checkPrograms checks the programs in a folder, which may have pages too.
-func (b builder) checkPrograms(ctx context.Context, folder, platform string) error {
-	names, err := namesIn(folder)
-	if err != nil {
-		return err
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return name == "etc" || slices.Contains(pages, name) })
+func (b builder) checkPrograms(ctx context.Context, folder, platform string) {
+	names := slices.DeleteFunc(steps.Value(namesIn(folder)), func(name string) bool { return name == "etc" || slices.Contains(pages, name) })
 	here := platform == runtime.GOOS+"/"+runtime.GOARCH
 	for _, name := range names {
 		file := filepath.Join(folder, name)
-		if got, err := platformOf(file); err != nil || got != platform {
-			return errors.Join(err, fmt.Errorf("%s: is built for %q, want %s", name, got, platform))
+		if got := platformOf(file); got != platform {
+			steps.Stopf("%s: is built for %q, want %s", name, got, platform)
 		}
 		if !here {
 			continue
 		}
 		out, err := exec.CommandContext(ctx, file, "--version").Output()
 		if err != nil || !strings.HasPrefix(string(out), name+" ") || !strings.Contains(string(out), buildinfo.Version+" (commit "+b.source.commit+", go") {
-			return fmt.Errorf("%s --version: got %q (%v), want %s, and the commit %s", name, out, err, buildinfo.Version, b.source.commit)
+			steps.Stopf("%s --version: got %q (%v), want %s, and the commit %s", name, out, err, buildinfo.Version, b.source.commit)
 		}
 	}
 	how := "started"
@@ -117,61 +85,36 @@ func (b builder) checkPrograms(ctx context.Context, folder, platform string) err
 		how = "are built for it; not started here"
 	}
 	fmt.Fprintf(b.out, "Checked %s, %s: %s %s.\n", filepath.Base(folder), platform, strings.Join(names, ", "), how)
-	return nil
 }
 
 // platformOf returns what a Go program was compiled for.
-func platformOf(file string) (string, error) {
-	built, err := goinfo.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
+func platformOf(file string) string {
 	settings := make(map[string]string)
-	for _, s := range built.Settings {
+	for _, s := range steps.Value(goinfo.ReadFile(file)).Settings {
 		settings[s.Key] = s.Value
 	}
-	return settings["GOOS"] + "/" + settings["GOARCH"], nil
+	return settings["GOOS"] + "/" + settings["GOARCH"]
 }
 
 // extractImage writes the files of the image's last layer into the folder: those above its base.
-func extractImage(file, folder string) error {
-	img, err := tarball.ImageFromPath(file, nil)
-	if err != nil {
-		return err
-	}
-	layers, err := img.Layers()
-	if err != nil {
-		return err
-	}
-	stream, err := layers[len(layers)-1].Uncompressed()
-	if err != nil {
-		return err
-	}
-	return errors.Join(extract(stream, folder, time.Time{}), stream.Close())
+func extractImage(file, folder string) {
+	layers := steps.Value(steps.Value(tarball.ImageFromPath(file, nil)).Layers())
+	stream := steps.Value(layers[len(layers)-1].Uncompressed())
+	extract(stream, folder, time.Time{})
+	steps.OK(stream.Close())
 }
 
 // report verifies the checksums of the folder's files, and prints each file with its size.
-func report(folder string, out io.Writer) error {
-	text, err := os.ReadFile(filepath.Join(folder, sums))
-	if err != nil {
-		return err
-	}
+func report(folder string, out io.Writer) {
+	text := steps.Value(os.ReadFile(filepath.Join(folder, sums)))
 	fmt.Fprintf(out, "\n%s:\n", folder)
 	for line := range strings.Lines(string(text)) {
 		want, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		file := filepath.Join(folder, name)
-		sum, err := sumOf(file)
-		if err != nil {
-			return err
-		}
+		sum := sumOf(file)
 		if sum != want {
-			return fmt.Errorf("%s: its checksum is %s, but %s has %s", file, sum, sums, want)
+			steps.Stopf("%s: its checksum is %s, but %s has %s", file, sum, sums, want)
 		}
-		info, err := os.Stat(file)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "%8.1f MB  %s  %s\n", float64(info.Size())/1e6, sum, name)
+		fmt.Fprintf(out, "%8.1f MB  %s  %s\n", float64(steps.Value(os.Stat(file)).Size())/1e6, sum, name)
 	}
-	return nil
 }

@@ -88,6 +88,14 @@ func (r repository) release(to, platforms string, out io.Writer, more ...string)
 	return realMain(r.t.Context(), append([]string{"--root", r.folder, "--to", to, "--platforms", platforms, "--one-cache"}, more...), out)
 }
 
+// refused checks the error of a call that must fail.
+func refused(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: got %v, want an error with %q", what, err, want)
+	}
+}
+
 // postgresBase writes an archive that stands for Postgres's image: one file, and the image's settings.
 func postgresBase(t *testing.T) (file string) {
 	t.Helper()
@@ -113,12 +121,8 @@ func TestRelease(t *testing.T) {
 	r.git("tag", "v"+buildinfo.Version)
 	to, platform := filepath.Join(t.TempDir(), "dist"), runtime.GOOS+"/"+runtime.GOARCH
 	var out bytes.Buffer
-	if err := r.release(to, platform, &out); err == nil || !strings.Contains(err.Error(), "--emulator-base") {
-		t.Errorf("a tag, and no base of the emulator's image: got %v, want it refused", err)
-	}
-	if err := r.release(to, platform, io.Discard, "--emulator-base", "postgres.tar"); err == nil || !strings.Contains(err.Error(), "want an absolute path") {
-		t.Errorf("a relative path of the base: got %v, want it refused", err)
-	}
+	refused(t, "a tag, and no base of the emulator's image", r.release(to, platform, &out), "--emulator-base")
+	refused(t, "a relative path of the base", r.release(to, platform, io.Discard, "--emulator-base", "postgres.tar"), "want an absolute path")
 	base := postgresBase(t)
 	if err := r.release(to, platform, &out, "--emulator-base", base); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
@@ -144,9 +148,7 @@ func TestRelease(t *testing.T) {
 	}
 	checkBill(t, filepath.Join(to, emulatorImageName()+".cdx.json"), base, &out)
 	ofEmulator(t, filepath.Join(to, emulatorImageName()+".tar"))
-	if err := r.release(to, platform, io.Discard, "--emulator-base", base); err == nil || !strings.Contains(err.Error(), "has files") {
-		t.Errorf("again, to the same folder: got %v, want it refused", err)
-	}
+	refused(t, "again, to the same folder", r.release(to, platform, io.Discard, "--emulator-base", base), "has files")
 	r.built("(commit " + r.git("rev-parse", "HEAD") + ", go")
 	r.put("shared/buildinfo/more.go", "package buildinfo\n")
 	r.built("(commit " + r.git("rev-parse", "HEAD") + ", modified, go")
@@ -225,9 +227,7 @@ func TestReleaseWithoutReproducibleBuild(t *testing.T) {
 	r.put("Dockerfile", text)
 	r.commit()
 	to := filepath.Join(t.TempDir(), "dist")
-	if err := r.release(to, "", io.Discard); err == nil || !strings.Contains(err.Error(), imageName()+".tar: the two builds differ") {
-		t.Errorf("got %v, want the image named", err)
-	}
+	refused(t, "two builds that differ", r.release(to, "", io.Discard), imageName()+".tar: the two builds differ")
 	if _, err := os.Stat(to); err == nil {
 		t.Error("there is a release, want none")
 	}
@@ -240,11 +240,14 @@ func TestRefusedSources(t *testing.T) {
 	read := func(name, want string) {
 		t.Helper()
 		_, err := readSource(t.Context(), r.folder)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: got %v, want %q", name, err, want)
-		}
+		refused(t, name, err, want)
 	}
-	read("no tag", "")
+	accepted := func(name string) {
+		t.Helper()
+		_, err := readSource(t.Context(), r.folder)
+		check.Err(t, name, nil)(err)
+	}
+	accepted("no tag")
 	r.put("README.md", "changed")
 	read("a changed file", "README.md")
 	r.commit()
@@ -255,7 +258,7 @@ func TestRefusedSources(t *testing.T) {
 	read("another tag", "the tag v9.9.9")
 	r.git("tag", "--delete", "v9.9.9")
 	r.git("tag", "v"+buildinfo.Version)
-	read("the version's tag", "")
+	accepted("the version's tag")
 	r.put("README.md", "changed again")
 	r.commit()
 	read("the tag at another commit", "raise Version")
@@ -277,9 +280,8 @@ func TestReleaseIsOfOneCommitAndOfOneEnvironment(t *testing.T) {
 	s := check.Value(readSource(t.Context(), r.folder))(t)
 	r.put("later.md", "")
 	r.git("config", "status.showUntrackedFiles", "no")
-	if _, err := readSource(t.Context(), r.folder); err == nil || !strings.Contains(err.Error(), "later.md") {
-		t.Errorf("an untracked file: got %v, want it named", err)
-	}
+	_, err := readSource(t.Context(), r.folder)
+	refused(t, "an untracked file", err, "later.md")
 	r.commit()
 	to := t.TempDir()
 	check.OK(t)(s.export(t.Context(), to, s.time))
@@ -315,9 +317,7 @@ func TestCompare(t *testing.T) {
 	t.Parallel()
 	a, b := t.TempDir(), t.TempDir()
 	check.OK(t)(os.WriteFile(filepath.Join(a, "x"), []byte("1"), 0o644))
-	if err := compare(a, b); err == nil {
-		t.Error("a file is missing: got no error")
-	}
+	refused(t, "a missing file", compare(a, b), "the first build has the files [x], the second []")
 	check.OK(t)(os.WriteFile(filepath.Join(b, "x"), []byte("1"), 0o644))
 	check.OK(t)(compare(a, b))
 }

@@ -22,7 +22,7 @@ type Beside struct {
 func (s *Stack) Account(i int) devchain.Account { return s.accounts[i] }
 
 // SignerName returns the signer of the submitter's registration; "" is the local one.
-func (s *Stack) SignerName(sub txmanager.Submitter) string { return s.signing.names[sub] }
+func (s *Stack) SignerName(sub txmanager.Submitter) string { return s.signers[sub] }
 
 // KillProcesses ends every function process by SIGKILL, for good. The load balancer answers 503 then.
 func (s *Stack) KillProcesses() error {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"github.com/fencepost/fencepost/emulator/fake/urlmap"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 const (
@@ -29,26 +30,22 @@ func (s *Stack) ConsoleURL(account string) (string, error) {
 	return s.URLMap.PublicURL() + "/console/enter?code=" + url.QueryEscape(code), err
 }
 
-// consoleSettings are the console's settings, which admin and the console need.
-func (s *Stack) consoleSettings() map[string]string {
-	env := map[string]string{"FENCEPOST_AUTH_VIEWERS": "email:" + ViewerAccount}
+// addConsoleSettings adds the console's settings, which admin and the console need.
+func (s *Stack) addConsoleSettings() {
+	s.settings["FENCEPOST_AUTH_VIEWERS"] = "email:" + ViewerAccount
 	if !s.options.Console {
-		return env
+		return
 	}
-	public, err := url.Parse(s.URLMap.PublicURL())
-	if err != nil {
-		return env // it is this process' own
-	}
+	public := steps.Value(url.Parse(s.URLMap.PublicURL()))
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails, by its documentation
-	maps.Copy(env, map[string]string{
+	maps.Copy(s.settings, map[string]string{
 		"FENCEPOST_CONSOLE_MODE": "local", "FENCEPOST_CONSOLE_AUDIENCE": consoleAudience,
 		"FENCEPOST_CONSOLE_OIDC_ISSUER": s.Issuer.URL(), "FENCEPOST_CONSOLE_OIDC_JWKS_URL": s.Issuer.JWKSURL(),
 		"FENCEPOST_CONSOLE_SESSION_KEYS": base64.StdEncoding.EncodeToString(key),
 		"FENCEPOST_CONSOLE_ADMIN_URL":    s.URLMap.PublicURL(),
 		"FENCEPOST_CONSOLE_HOSTS":        public.Host + ",localhost:" + public.Port(),
 	})
-	return env
 }
 
 // ofConsole are the settings that a process needs that serves the console alone.

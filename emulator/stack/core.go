@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 )
 
@@ -27,9 +28,6 @@ type Core struct {
 	ledger  *trading.Ledger
 }
 
-// ErrNoCore reports that no process of the core runs.
-var ErrNoCore = errors.New("no process of the trading core runs")
-
 // CoreOptions describe how the trading core is run. The zero value is as in production.
 type CoreOptions struct {
 	Binary        string // see [ubscore.Build]; "": it is built
@@ -44,33 +42,23 @@ type CoreOptions struct {
 }
 
 func (s *Stack) startCore(ctx context.Context) (err error) {
+	defer steps.Return(&err)
 	o := s.options.Core
 	if o.Binary == "" {
 		s.options.Log.Info("building the trading core")
-		if o.Binary, err = ubscore.Build(ctx, s.folder); err != nil {
-			return err
-		}
+		o.Binary = steps.Value(ubscore.Build(ctx, s.folder))
 	}
 	c := &Core{Secret: rand.Text()}
 	c.options = ubscore.Options{
 		Binary: o.Binary, Folder: s.path("ubscore-log"), Secret: c.Secret, SnapshotEvery: o.SnapshotEvery, Horizon: o.Horizon, CrashPoints: o.CrashPoints, Environment: o.Environment,
 		Output: s.write,
 	}
-	if c.Proxy, err = ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}); err != nil {
-		return err
-	}
+	c.Proxy = steps.Value(ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}))
 	s.onClose(c.Proxy.Close)
-	s.Core = c
+	steps.OK(c.Start(ctx))
 	s.onClose(c.Kill)
-	return c.Start(ctx)
-}
-
-// url is the core's address for the functions.
-func (c *Core) url(direct bool) string {
-	if direct {
-		return "http://" + c.Process().Addr()
-	}
-	return c.Proxy.URL()
+	s.Core = c
+	return nil
 }
 
 // recoverWithin bounds the start of a core. A halted one answers, but is never healthy.
@@ -118,9 +106,6 @@ func (c *Core) Ledger() *trading.Ledger {
 func (c *Core) Kill() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.process == nil {
-		return nil
-	}
 	c.Proxy.SetTarget("")
 	err := c.process.Kill()
 	<-c.process.Done()
@@ -129,18 +114,10 @@ func (c *Core) Kill() error {
 }
 
 // Pause stops the process by SIGSTOP until [Core.Continue]: it answers no caller.
-func (c *Core) Pause() error { return c.signal(syscall.SIGSTOP) }
+func (c *Core) Pause() error { return c.Process().Signal(syscall.SIGSTOP) }
 
 // Continue resumes a paused process.
-func (c *Core) Continue() error { return c.signal(syscall.SIGCONT) }
-
-func (c *Core) signal(s syscall.Signal) error {
-	p := c.Process()
-	if p == nil {
-		return ErrNoCore
-	}
-	return p.Signal(s)
-}
+func (c *Core) Continue() error { return c.Process().Signal(syscall.SIGCONT) }
 
 // Tear cuts the log of a killed core as a crash of the machine can: of the bytes without an fsync only the
 // first keep stay. It returns the number of bytes without an fsync.

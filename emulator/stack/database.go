@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
@@ -23,39 +24,24 @@ const functionRole = "fencepost_function"
 const migrated = "migrated"
 
 // startDatabase creates a migrated database, in a new cluster if none was given.
-func (s *Stack) startDatabase(ctx context.Context) error {
+func (s *Stack) startDatabase(ctx context.Context) {
 	cluster := s.options.Cluster
 	if cluster == nil {
-		own, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true})
-		if err != nil {
-			return err
-		}
-		s.onClose(own.Stop)
-		cluster = own
+		cluster = steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: true}))
+		s.onClose(cluster.Stop)
 	}
-	err := cluster.Template(ctx, migrated, func(ctx context.Context, url string) error {
-		applied, err := migrations.Up(ctx, url, s.options.Log)
-		if err != nil {
-			return err
-		}
-		s.options.Log.Info("migrated the database", "migrations", applied)
-		db, err := pgx.Connect(ctx, url)
-		if err != nil {
-			return err
-		}
+	steps.OK(cluster.Template(ctx, migrated, func(ctx context.Context, url string) (err error) {
+		defer steps.Return(&err)
+		s.options.Log.Info("migrated the database", "migrations", steps.Value(migrations.Up(ctx, url, s.options.Log)))
+		db := steps.Value(pgx.Connect(ctx, url))
 		defer db.Close(ctx)
-		return makeRole(ctx, db, roleOfAll, passwordOfAll(db), all)
-	})
-	if err != nil {
-		return err
-	}
+		makeRole(ctx, db, roleOfAll, passwordOfAll(db), all)
+		return nil
+	}))
 	name, drop, err := cluster.Clone(ctx, migrated)
-	if err != nil {
-		return err
-	}
+	steps.OK(err)
 	s.onClose(func() error { drop(); return nil })
 	s.Database = cluster.URL(name)
-	return nil
 }
 
 // roleOfAll has the rights of all functions in each copy of the template. To grant them in each copy would take longer than some tests.
@@ -76,39 +62,28 @@ func transactionTimeoutOf(target string) int {
 }
 
 // makeRole creates a role with the rights of a target's functions.
-func makeRole(ctx context.Context, db *pgx.Conn, role, password, target string) error {
+func makeRole(ctx context.Context, db *pgx.Conn, role, password, target string) {
 	// The role of an earlier attempt is left: roles belong to the cluster, and the attempt's database is dropped alone.
 	const create = `do $$ begin create role %[1]s; exception when duplicate_object then null; end $$; alter role %[1]s login password '%[2]s'`
-	if _, err := db.Exec(ctx, fmt.Sprintf(create, pgx.Identifier{role}.Sanitize(), password)); err != nil {
-		return fmt.Errorf("make the role of %s: %w", target, err)
+	_, err := db.Exec(ctx, fmt.Sprintf(create, pgx.Identifier{role}.Sanitize(), password))
+	if err == nil {
+		err = migrations.Grant(ctx, db.Config().ConnString(), migrations.Grants{Functions: map[string][]string{role: functionsOf(target)}})
 	}
-	if err := migrations.Grant(ctx, db.Config().ConnString(), migrations.Grants{Functions: map[string][]string{role: functionsOf(target)}}); err != nil {
-		return fmt.Errorf("make the role of %s: %w", target, err)
-	}
-	return nil
+	steps.OK(err, "make the role of ", target)
 }
 
 // roleURL returns the URL of a role with the rights of a target's functions. It creates the role of one function.
-func (s *Stack) roleURL(ctx context.Context, target string) (string, error) {
-	db, err := pgx.Connect(ctx, s.Database)
-	if err != nil {
-		return "", err
-	}
+func (s *Stack) roleURL(ctx context.Context, target string) string {
+	db := steps.Value(pgx.Connect(ctx, s.Database))
 	defer db.Close(ctx)
 	role, password := roleOfAll, passwordOfAll(db)
 	if target == all { // the rights on a database itself are not copied
-		_, err = db.Exec(ctx, "revoke temporary on database "+pgx.Identifier{db.Config().Database}.Sanitize()+" from public")
+		steps.Value(db.Exec(ctx, "revoke temporary on database "+pgx.Identifier{db.Config().Database}.Sanitize()+" from public"))
 	} else {
 		role, password = functionRole+"_"+target+"_"+rand.Text()[:8], rand.Text() // base32: needs no quotes
-		err = makeRole(ctx, db, role, password, target)
+		makeRole(ctx, db, role, password, target)
 	}
-	if err != nil {
-		return "", err
-	}
-	u, err := url.Parse(s.Database)
-	if err != nil {
-		return "", err
-	}
+	u := steps.Value(url.Parse(s.Database))
 	u.User = url.UserPassword(role, password)
 	if version := db.PgConn().ParameterStatus("server_version"); version >= "17" { // the first with this setting
 		u.RawQuery += "&transaction_timeout=" + strconv.Itoa(transactionTimeoutOf(target))
@@ -118,18 +93,12 @@ func (s *Stack) roleURL(ctx context.Context, target string) (string, error) {
 	if s.Proxy != nil {
 		u.Host = s.Proxy.Addr()
 	}
-	return u.String(), nil
+	return u.String()
 }
 
 // startWireProxy puts a proxy between the functions and the database.
-func (s *Stack) startWireProxy(ctx context.Context) error {
-	u, err := url.Parse(s.Database)
-	if err != nil {
-		return err
-	}
-	if s.Proxy, err = pgproxy.Start(context.WithoutCancel(ctx), pgproxy.Options{Target: u.Host}); err != nil {
-		return err
-	}
+func (s *Stack) startWireProxy(ctx context.Context) {
+	u := steps.Value(url.Parse(s.Database))
+	s.Proxy = steps.Value(pgproxy.Start(context.WithoutCancel(ctx), pgproxy.Options{Target: u.Host}))
 	s.onClose(func() error { s.Proxy.Close(); return nil })
-	return nil
 }

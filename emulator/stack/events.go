@@ -2,10 +2,11 @@ package stack
 
 import (
 	"context"
-	"fmt"
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 const (
@@ -17,21 +18,13 @@ const (
 )
 
 // startPubSub starts the service that events are published to, with their topic.
-func (s *Stack) startPubSub(ctx context.Context) error {
+func (s *Stack) startPubSub(ctx context.Context) {
 	if s.options.Settings[eventsMode] != modeToPubSub {
-		return nil
+		return
 	}
 	s.PubSub = pstest.NewServer()
 	s.onClose(s.PubSub.Close)
-	if _, err := s.PubSub.GServer.CreateTopic(ctx, &pubsubpb.Topic{Name: EventsTopic}); err != nil {
-		return fmt.Errorf("create the topic: %w", err)
-	}
-	return nil
-}
-
-func (s *Stack) eventSettings() map[string]string {
-	if s.PubSub == nil {
-		return nil
-	}
-	return map[string]string{"FENCEPOST_EVENTS_PUBSUB_TOPIC": EventsTopic, "FENCEPOST_EVENTS_PUBSUB_ENDPOINT": s.PubSub.Addr}
+	_, err := s.PubSub.GServer.CreateTopic(ctx, &pubsubpb.Topic{Name: EventsTopic})
+	steps.OK(err, "create the topic")
+	s.settings["FENCEPOST_EVENTS_PUBSUB_TOPIC"], s.settings["FENCEPOST_EVENTS_PUBSUB_ENDPOINT"] = EventsTopic, s.PubSub.Addr
 }

@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -21,13 +22,10 @@ const (
 
 // payable deploys USDT's contract, and returns the assets of a stack with payouts. USDT is paid out by the
 // contract, and ETH as the coin.
-func (s *Stack) payable(ctx context.Context) ([]transfer.Asset, error) {
+func (s *Stack) payable(ctx context.Context) []transfer.Asset {
 	s.Payer = eip155.NewSubmitter(s.Chain.ChainID(), s.payer.Address)
-	var err error
-	if s.Token, err = s.Deploy(ctx, contracts.Token()); err != nil {
-		return nil, err
-	}
-	return []transfer.Asset{s.PaidBy(USDT, s.Token), BTC, JPY, s.PaidOut(ETH)}, nil
+	s.Token = steps.Value(s.Deploy(ctx, contracts.Token()))
+	return []transfer.Asset{s.PaidBy(USDT, s.Token), BTC, JPY, s.PaidOut(ETH)}
 }
 
 // PayerAccount returns the payer with its key, for a foreign signer in tests.

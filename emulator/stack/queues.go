@@ -1,15 +1,15 @@
 package stack
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -26,12 +26,9 @@ const (
 	parent   = "projects/" + project + "/locations/" + location
 )
 
-// queuePrefix begins the queues' ids unless tasks.queuePrefix is set.
-const queuePrefix = "fencepost"
-
 // QueueName returns the full name of the kind's queue in a stack with the default settings.
 func QueueName(kind txmanager.Kind) string {
-	return fmt.Sprintf("%s/queues/%s-%s-0", parent, queuePrefix, kind)
+	return fmt.Sprintf("%s/queues/fencepost-%s-0", parent, kind)
 }
 
 // queueWorkers is the number of concurrent tasks of each queue; confirmations.receiptWorkers replaces that of
@@ -43,27 +40,15 @@ var queueWorkers = map[txmanager.Kind]int32{
 
 // createQueues creates the queues of each function that moves transactions. Their number and ids are those of the
 // settings. Their terms are those that the code relies on: unlimited retries, at most ten seconds apart.
-func (s *Stack) createQueues(ctx context.Context) error {
-	shards, err := s.numberSet("FENCEPOST_TASKS_QUEUE_SHARDS", 1)
-	if err != nil {
-		return err
-	}
-	receipts, err := s.numberSet("FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS", queueWorkers[txmanager.KindReceipt])
-	if err != nil {
-		return err
-	}
-	client, err := s.Tasks.Client(ctx)
-	if err != nil {
-		return err
-	}
+func (s *Stack) createQueues(ctx context.Context, c config.Config) {
+	client := steps.Value(s.Tasks.Client(ctx))
 	defer client.Close()
-	prefix := cmp.Or(s.options.Settings["FENCEPOST_TASKS_QUEUE_PREFIX"], queuePrefix)
 	for kind, workers := range queueWorkers {
 		if kind == txmanager.KindReceipt {
-			workers = receipts
+			workers = int32(c.Confirmations.ReceiptWorkers)
 		}
-		for shard := range shards {
-			name := fmt.Sprintf("%s/queues/%s-%s-%d", parent, prefix, kind, shard)
+		for shard := range c.Tasks.QueueShards {
+			name := fmt.Sprintf("%s/queues/%s-%s-%d", parent, c.Tasks.QueuePrefix, kind, shard)
 			_, err := client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: parent, Queue: &cloudtaskspb.Queue{
 				Name:       name,
 				RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: 500, MaxConcurrentDispatches: workers},
@@ -71,23 +56,7 @@ func (s *Stack) createQueues(ctx context.Context) error {
 					MaxAttempts: -1, MinBackoff: durationpb.New(minBackoff), MaxBackoff: durationpb.New(maxBackoff), MaxDoublings: 5,
 				},
 			}})
-			if err != nil {
-				return fmt.Errorf("create queue %s: %w", name, err)
-			}
+			steps.OK(err, "create queue ", name)
 		}
 	}
-	return nil
-}
-
-// numberSet returns the number that the settings have for the variable, or else the other one.
-func (s *Stack) numberSet(variable string, other int32) (int32, error) {
-	text := s.options.Settings[variable]
-	if text == "" {
-		return other, nil
-	}
-	n, err := strconv.ParseInt(text, 10, 32)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s=%q: want a number from 1 on", variable, text)
-	}
-	return int32(n), nil
 }

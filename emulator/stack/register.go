@@ -6,38 +6,30 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // register registers the dev accounts by the admin function.
-func (s *Stack) register(ctx context.Context) error {
-	operator, err := s.Client(OperatorAccount)
-	if err != nil {
-		return err
-	}
+func (s *Stack) register(ctx context.Context) {
+	operator := steps.Value(s.Client(OperatorAccount))
 	for _, sub := range slices.Concat(s.Submitters(), s.OnSecond()) {
-		if err := s.registerFor(ctx, operator, sub, store.EmailCaller+CallerAccount); err != nil {
-			return err
-		}
+		s.registerFor(ctx, operator, sub, store.EmailCaller+CallerAccount)
 	}
-	if !s.options.Payouts || s.options.Unset {
-		return nil
+	if s.options.Payouts && !s.options.Unset {
+		s.registerFor(ctx, operator, s.Payer, store.PayoutCaller)
 	}
-	return s.registerFor(ctx, operator, s.Payer, store.PayoutCaller)
 }
 
 // registerFor registers the submitter for one caller only.
-func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub txmanager.Submitter, caller string) error {
-	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signing.names[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
+func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub txmanager.Submitter, caller string) {
+	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signers[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
 	if p := client.ProposedBy(err); p != nil {
 		err = s.approve(ctx, p.ProposalID)
 	}
-	if err != nil {
-		return fmt.Errorf("register %s: %w", sub, err)
-	}
-	return nil
+	steps.OK(err, "register ", sub)
 }
 
 // approve has the second operator agree, where the settings demand two.
@@ -50,21 +42,16 @@ func (s *Stack) approve(ctx context.Context, proposal string) error {
 }
 
 // Book books an amount from outside into a user's account by the operators' calls.
-func (s *Stack) Book(ctx context.Context, userID int64, asset string, in client.Money) error {
-	operator, err := s.Client(OperatorAccount)
-	if err != nil {
-		return err
-	}
-	act, err := operator.BookDeposit(ctx, userID, asset, in)
+func (s *Stack) Book(ctx context.Context, userID int64, asset string, in client.Money) (err error) {
+	defer steps.Return(&err)
+	act, err := steps.Value(s.Client(OperatorAccount)).BookDeposit(ctx, userID, asset, in)
 	if p := client.ProposedBy(err); p != nil {
 		return s.approve(ctx, p.ProposalID)
 	}
 	if err == nil && act.State != "DONE" {
 		err = fmt.Errorf("%s: %s", act.State, act.WaitsFor)
 	}
-	if err != nil {
-		return fmt.Errorf("book %s %s for user %d: %w", in.Amount, asset, userID, err)
-	}
+	steps.OK(err, "book ", in.Amount, " ", asset, " for user ", userID)
 	return nil
 }
 
@@ -106,21 +93,15 @@ type Instance struct {
 }
 
 // Info returns the stack's current description, with new tokens.
-func (s *Stack) Info(ctx context.Context) (Info, error) {
-	token, err := s.Issuer.Token(ctx, CallerAccount, PublicAudience)
-	if err != nil {
-		return Info{}, err
-	}
-	operator, err := s.Issuer.Token(ctx, OperatorAccount, PublicAudience)
-	if err != nil {
-		return Info{}, err
-	}
-	info := Info{
-		API: s.URLMap.PublicURL(), Token: token, Operator: operator, RPC: s.Chain.URL(), Database: s.Database,
+func (s *Stack) Info(ctx context.Context) (info Info, err error) {
+	defer steps.Return(&err)
+	info = Info{
+		API: s.URLMap.PublicURL(), Token: steps.Value(s.Issuer.Token(ctx, CallerAccount, PublicAudience)),
+		Operator: steps.Value(s.Issuer.Token(ctx, OperatorAccount, PublicAudience)), RPC: s.Chain.URL(), Database: s.Database,
 		CloudTasks: s.Tasks.Addr(), Queues: parent, Issuer: s.Issuer.URL(), ChainID: s.Chain.ChainID(), GeneratedAt: time.Now().UTC(),
 	}
 	for i, sub := range s.Submitters() {
-		info.Submitters = append(info.Submitters, DevAccount{string(sub), s.key(i)})
+		info.Submitters = append(info.Submitters, DevAccount{string(sub), keyOf(s.accounts[i])})
 	}
 	for _, p := range s.Processes() {
 		info.Processes = append(info.Processes, Instance{p.PID(), p.Addr()})

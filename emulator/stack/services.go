@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/urlmap"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/config"
@@ -67,13 +68,11 @@ func functionsOf(target string) []string {
 	return []string{target}
 }
 
-func (s *Stack) startURLMap(context.Context) (err error) {
+func (s *Stack) startURLMap(context.Context) {
 	public, internal := s.routes()
-	s.URLMap, err = urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr, Around: s.options.Around})
-	if err == nil {
-		s.onStop(s.URLMap.Close)
-	}
-	return err
+	s.URLMap = steps.Value(urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr, Around: s.options.Around}))
+	s.onStop(s.URLMap.Close)
+	s.addConsoleSettings()
 }
 
 // service is a set of processes that serve the same functions.
@@ -93,13 +92,13 @@ func (s *Stack) functionNames() []string {
 	return slices.Compact(names)
 }
 
-func (s *Stack) startServices(ctx context.Context) (err error) {
-	if s.settings, err = s.environment(ctx); err != nil {
-		return err
+func (s *Stack) startServices(ctx context.Context) {
+	s.addSettings(ctx)
+	c, err := config.LoadForTests(list(s.settings))
+	if err != nil { // a process would say no more than its last line
+		steps.Stopf("settings:\n%w", err)
 	}
-	if _, err := config.LoadForTests(list(s.settings)); err != nil { // a process would say no more than its last line
-		return fmt.Errorf("settings:\n%w", err)
-	}
+	s.createQueues(ctx, c)
 	if s.options.Split {
 		for _, name := range s.functionNames() {
 			s.services = append(s.services, &service{target: name, functions: []string{name}})
@@ -110,20 +109,20 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 	for _, svc := range s.services {
 		settings := s.settingsOf(svc.target)
 		if svc.target != all && svc.target != consoleService { // as in the deployment, each function has its own role
-			if settings["FENCEPOST_DATABASE_URL"], err = s.roleURL(ctx, svc.target); err != nil {
-				return err
-			}
-			s.roles[svc.target] = settings["FENCEPOST_DATABASE_URL"]
+			s.roles[svc.target] = s.roleURL(ctx, svc.target)
+			settings["FENCEPOST_DATABASE_URL"] = s.roles[svc.target]
 		}
-		if err := s.startService(ctx, svc, list(settings)); err != nil {
-			return err
-		}
+		s.startService(ctx, svc, list(settings))
 	}
-	return nil
 }
 
 // callers are the functions that call the trading core.
 var callers = []string{all, "admin", transferService, conservationJob}
+
+// ofCallers are the settings that only they get.
+var ofCallers = []string{
+	"FENCEPOST_TRADING_URL", "FENCEPOST_TRADING_SECRET", "FENCEPOST_AUTH_USERS_ISSUER", "FENCEPOST_AUTH_USERS_JWKS_URL", "FENCEPOST_AUTH_USERS_AUDIENCE",
+}
 
 // nodeless are the functions that query no node. Only create among them reads the list of chains, for
 // their ids.
@@ -137,10 +136,8 @@ func (s *Stack) settingsOf(target string) map[string]string {
 		maps.DeleteFunc(settings, func(name, _ string) bool { return !slices.Contains(ofConsole, name) })
 		return settings
 	}
-	if !slices.Contains(callers, target) {
-		for name := range s.transferSettings() {
-			delete(settings, name)
-		}
+	if s.options.Transfers && !slices.Contains(callers, target) {
+		maps.DeleteFunc(settings, func(name, _ string) bool { return slices.Contains(ofCallers, name) })
 	}
 	if slices.Contains(nodeless, target) {
 		delete(settings, "FENCEPOST_RPC_URLS")
@@ -151,8 +148,8 @@ func (s *Stack) settingsOf(target string) map[string]string {
 	return settings
 }
 
-func (s *Stack) startService(ctx context.Context, svc *service, env []string) (err error) {
-	svc.pool, err = processes.StartPool(ctx, processes.PoolOptions{
+func (s *Stack) startService(ctx context.Context, svc *service, env []string) {
+	svc.pool = steps.Value(processes.StartPool(ctx, processes.PoolOptions{
 		Size: s.options.Processes,
 		Spec: processes.Spec{
 			Name: svc.target, Path: s.options.Binary, Env: append(slices.Clone(env), "FUNCTION_TARGET="+svc.target), Output: s.tell,
@@ -173,11 +170,8 @@ func (s *Stack) startService(ctx context.Context, svc *service, env []string) (e
 				s.options.Log.Warn("function process ended", "service", svc.target, "pid", p.PID(), "error", err)
 			}
 		},
-	})
-	if err == nil {
-		s.onStop(svc.pool.Stop)
-	}
-	return err
+	}))
+	s.onStop(svc.pool.Stop)
 }
 
 // tell writes the functions' log lines one at a time, and counts their costs.
@@ -209,16 +203,12 @@ func (s *Stack) Setting(variable string) string { return s.settings[variable] }
 
 // StartProcess starts one more process that serves every function, with the settings in addition. It is not
 // replaced when it ends. The caller may stop it; [Stack.Close] does too.
-func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (*processes.Process, error) {
-	p, err := s.StartAside(ctx, settings)
-	if err != nil {
-		return nil, err
-	}
+func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (_ *processes.Process, err error) {
+	defer steps.Return(&err)
+	p := steps.Value(s.StartAside(ctx, settings))
 	s.onStop(p.Stop)
 	for _, f := range s.functionNames() {
-		if err := s.URLMap.Add(f, p.Addr()); err != nil {
-			return nil, err
-		}
+		steps.OK(s.URLMap.Add(f, p.Addr()))
 	}
 	return p, nil
 }
@@ -231,19 +221,13 @@ func (s *Stack) StartAside(ctx context.Context, settings map[string]string) (*pr
 	return processes.Start(ctx, processes.Spec{Name: "extra", Path: s.options.Binary, Env: list(env), Output: s.tell})
 }
 
-// environment returns the environment of every function process.
-func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
+// addSettings adds the settings that come from several parts, and those of the options over all.
+func (s *Stack) addSettings(ctx context.Context) {
 	if s.options.WireProxy {
-		if err := s.startWireProxy(ctx); err != nil {
-			return nil, err
-		}
+		s.startWireProxy(ctx)
 	}
-	database, err := s.roleURL(ctx, all)
-	if err != nil {
-		return nil, err
-	}
-	env := map[string]string{
-		"FENCEPOST_DATABASE_URL":           database,
+	maps.Copy(s.settings, map[string]string{
+		"FENCEPOST_DATABASE_URL":           s.roleURL(ctx, all),
 		"FENCEPOST_CHAIN_ID":               strconv.FormatUint(s.Chain.ChainID(), 10),
 		"FENCEPOST_CHAIN_BLOCK_TIME":       s.options.BlockTime.String(),
 		"FENCEPOST_CONFIRMATIONS_REQUIRED": "1",
@@ -260,20 +244,13 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 		"FENCEPOST_AUTH_OPERATORS":         "email:" + OperatorAccount + ",email:" + SecondAccount,
 		"FENCEPOST_TELEMETRY_PROMETHEUS":   "true",
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
-	}
-	// Without Cloud Run no load balancer bounds the concurrent requests of a process.
-	env["FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER"] = "2000"
+		// Without Cloud Run no load balancer bounds the concurrent requests of a process.
+		"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": "2000",
+	})
 	if s.options.Window > 1 {
-		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
+		s.settings["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
 	}
-	maps.Copy(env, s.chainSettings())
-	maps.Copy(env, s.signing.settings)
-	maps.Copy(env, s.transferSettings())
-	maps.Copy(env, s.eventSettings())
-	maps.Copy(env, s.markSettings())
-	maps.Copy(env, s.consoleSettings())
-	maps.Copy(env, s.options.Settings)
-	return env, nil
+	maps.Copy(s.settings, s.options.Settings)
 }
 
 // Environment returns the environment of every function process, in the form of [os.Environ]. A business'
@@ -287,8 +264,6 @@ func list(env map[string]string) (entries []string) {
 	}
 	return entries
 }
-
-func (s *Stack) key(i int) string { return keyOf(s.accounts[i]) }
 
 func keyOf(a devchain.Account) string {
 	return "0x" + hex.EncodeToString(crypto.FromECDSA(a.Key))

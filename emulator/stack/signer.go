@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/clef"
 	"github.com/fencepost/fencepost/emulator/fake/kms"
 	"github.com/fencepost/fencepost/emulator/fake/remotesigner"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/signer/remote"
@@ -29,12 +30,6 @@ const (
 	SignerKMS    SignerKind = "kms"
 	SignerRemote SignerKind = "remote"
 )
-
-// signing is the signer's configuration for the functions and registrations.
-type signing struct {
-	settings map[string]string
-	names    map[txmanager.Submitter]string // of the signer, by submitter, as registered
-}
 
 // macKeys is the variable of the keys of the intents' MACs.
 const macKeys = "FENCEPOST_INTENTS_MAC_KEYS"
@@ -63,84 +58,69 @@ func (s *Stack) holders() map[txmanager.Submitter]devchain.Account {
 }
 
 // startSigner stores the keys where the options want them.
-func (s *Stack) startSigner(ctx context.Context) error {
-	s.signing = signing{map[string]string{}, map[txmanager.Submitter]string{}}
+func (s *Stack) startSigner(ctx context.Context) {
+	s.signers = make(map[txmanager.Submitter]string)
 	key := make([]byte, 32)
 	rand.Read(key) // never fails: crypto/rand
-	s.signing.settings[macKeys] = base64.StdEncoding.EncodeToString(key)
+	s.settings[macKeys] = base64.StdEncoding.EncodeToString(key)
 	switch s.options.Signer {
 	case "", SignerLocal:
-		return s.signHere()
+		s.signHere()
 	case SignerKMS:
-		return s.signByKMS()
+		s.signByKMS()
 	case SignerRemote:
-		return s.signRemotely(ctx)
+		s.signRemotely(ctx)
+	default:
+		steps.Stopf("signer %q: want %s, %s or %s", s.options.Signer, SignerLocal, SignerKMS, SignerRemote)
 	}
-	return fmt.Errorf("signer %q: want %s, %s or %s", s.options.Signer, SignerLocal, SignerKMS, SignerRemote)
 }
 
 // signHere writes the keys for the local signer.
-func (s *Stack) signHere() error {
+func (s *Stack) signHere() {
 	var text strings.Builder
 	for sub, account := range s.holders() {
 		fmt.Fprintf(&text, "%s=%s\n", sub, keyOf(account))
 	}
 	path := s.path("keys")
-	s.signing.settings["FENCEPOST_SIGNER_LOCAL_KEYS_FILE"] = path
-	return os.WriteFile(path, []byte(text.String()), 0o600)
+	s.settings["FENCEPOST_SIGNER_LOCAL_KEYS_FILE"] = path
+	steps.OK(os.WriteFile(path, []byte(text.String()), 0o600))
 }
 
-func (s *Stack) signByKMS() (err error) {
-	if s.KMS, err = kms.Start(); err != nil {
-		return err
-	}
+func (s *Stack) signByKMS() {
+	s.KMS = steps.Value(kms.Start())
 	s.onClose(func() error { s.KMS.Close(); return nil })
 	for sub, account := range s.holders() {
-		s.signing.names[sub] = "kms:" + s.KMS.Add(account.Address.String(), account.Key)
+		s.signers[sub] = "kms:" + s.KMS.Add(account.Address.String(), account.Key)
 	}
 	key := make([]byte, 32)
 	rand.Read(key)               // never fails: crypto/rand
 	s.KMS.AddMAC("intents", key) // for stacks with it in intents.macKeys
-	s.signing.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
-	return nil
+	s.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
 }
 
-func (s *Stack) signRemotely(ctx context.Context) error {
+func (s *Stack) signRemotely(ctx context.Context) {
 	var keys []*ecdsa.PrivateKey
 	for sub, account := range s.holders() {
 		keys = append(keys, account.Key)
-		s.signing.names[sub] = "remote:" + remoteName
+		s.signers[sub] = "remote:" + remoteName
 	}
-	options, err := s.startRemote(ctx, keys)
-	if err != nil {
-		return err
-	}
-	list, err := json.Marshal(map[string]remote.Options{remoteName: options})
-	if err != nil {
-		return err
-	}
+	list := steps.Value(json.Marshal(map[string]remote.Options{remoteName: s.startRemote(ctx, keys)}))
 	path := s.path("remotes")
-	s.signing.settings["FENCEPOST_SIGNER_REMOTES_FILE"] = path
-	return os.WriteFile(path, list, 0o600)
+	s.settings["FENCEPOST_SIGNER_REMOTES_FILE"] = path
+	steps.OK(os.WriteFile(path, list, 0o600))
 }
 
 // startRemote starts clef, or else the emulator's own signing service.
-func (s *Stack) startRemote(ctx context.Context, keys []*ecdsa.PrivateKey) (remote.Options, error) {
+func (s *Stack) startRemote(ctx context.Context, keys []*ecdsa.PrivateKey) remote.Options {
 	if s.options.Clef != "" {
 		ctx, cancel := context.WithTimeout(ctx, clefWithin)
 		defer cancel()
-		child, err := clef.Start(ctx, clef.Options{Path: s.options.Clef, ChainID: s.Chain.ChainID(), Keys: keys})
-		if err != nil {
-			return remote.Options{}, err
-		}
+		child := steps.Value(clef.Start(ctx, clef.Options{Path: s.options.Clef, ChainID: s.Chain.ChainID(), Keys: keys}))
 		s.onClose(child.Close)
-		return remote.Options{URL: child.URL(), Method: remote.AccountSign}, nil
+		return remote.Options{URL: child.URL(), Method: remote.AccountSign}
 	}
 	token := rand.Text()
-	var err error
-	if s.Signing, err = remotesigner.Start(remotesigner.Options{Token: token, Keys: keys}); err != nil {
-		return remote.Options{}, err
-	}
+	s.Signing = steps.Value(remotesigner.Start(remotesigner.Options{Token: token, Keys: keys}))
 	s.onClose(s.Signing.Close)
-	return remote.Options{URL: s.Signing.URL(), BearerToken: token}, nil
+	return remote.Options{URL: s.Signing.URL(), BearerToken: token}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack/programs"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
@@ -115,9 +117,9 @@ type Stack struct {
 
 	options     Options
 	folder      string
-	connections *http.Transport   // of the clients
-	settings    map[string]string // the function processes' environment
-	signing     signing
+	connections *http.Transport                // of the clients
+	settings    map[string]string              // the function processes' environment, to which each part adds
+	signers     map[txmanager.Submitter]string // the signers' names, as registered
 	services    []*service
 	roles       map[string]string // by function: its database URL
 	scheduler   *scheduler.Scheduler
@@ -125,9 +127,9 @@ type Stack struct {
 	payer       devchain.Account
 	deployer    devchain.Account // of the tokens' contracts
 	deploying   sync.Mutex       // one contract at a time
-	closers     []func() error   // called in reverse order
-	tables      *store.Store     // of transfers, as the database's owner
-	writing     sync.Mutex       // of one line at a time to options.Output
+	closers     Closers
+	tables      *store.Store // of transfers, as the database's owner
+	writing     sync.Mutex   // of one line at a time to options.Output
 }
 
 // The accounts that the issuer knows.
@@ -146,7 +148,10 @@ const stopWithin = 12 * time.Second
 // Start starts every part and returns when intents can be posted. If it fails, it stops what it had
 // started. The caller ends the stack with [Stack.Close].
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), connections: http.DefaultTransport.(*http.Transport).Clone()}
+	s := &Stack{
+		options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), settings: make(map[string]string),
+		connections: http.DefaultTransport.(*http.Transport).Clone(),
+	}
 	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; the default is 2
 	s.onClose(func() error { s.connections.CloseIdleConnections(); return nil })
 	defer func() {
@@ -154,9 +159,10 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	defer steps.Return(&err)
 	for _, part := range []struct {
 		name  string
-		start func(context.Context) error
+		start func(context.Context)
 	}{
 		{"a temporary folder", s.startFolder},
 		{"the function server", s.build},
@@ -174,12 +180,17 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		{"the submitters", s.register},
 	} {
 		began := time.Now()
-		if err := part.start(ctx); err != nil {
-			return nil, fmt.Errorf("start %s: %w", part.name, err)
-		}
+		steps.OK(inSteps(func() { part.start(ctx) }), "start ", part.name)
 		s.options.Log.Info("ready: "+part.name, "took", time.Since(began).Round(time.Millisecond).String())
 	}
 	return s, nil
+}
+
+// inSteps returns the error that ends the steps of the function.
+func inSteps(function func()) (err error) {
+	defer steps.Return(&err)
+	function()
+	return nil
 }
 
 const serverPackage = "functions/server"
@@ -196,16 +207,21 @@ func BuildProgram(ctx context.Context, folder, program string, flags ...string) 
 	return programs.Build(ctx, io.Discard, folder, program, flags...)
 }
 
-// Close stops everything and removes its files. A second call does nothing.
-func (s *Stack) Close() error {
+// Closers end what was started.
+type Closers []func() error
+
+// Close calls them in reverse order. A second call does nothing.
+func (c *Closers) Close() error {
 	var failures []error
-	for len(s.closers) > 0 {
-		last := len(s.closers) - 1
-		failures = append(failures, s.closers[last]())
-		s.closers = s.closers[:last]
+	for _, closer := range slices.Backward(*c) {
+		failures = append(failures, closer())
 	}
+	*c = nil
 	return errors.Join(failures...)
 }
+
+// Close stops everything and removes its files. A second call does nothing.
+func (s *Stack) Close() error { return s.closers.Close() }
 
 func (s *Stack) onClose(f func() error) { s.closers = append(s.closers, f) }
 
@@ -218,81 +234,51 @@ func (s *Stack) onStop(stop func(context.Context) error) {
 	})
 }
 
-func (s *Stack) startFolder(context.Context) (err error) {
-	s.folder, err = os.MkdirTemp("", "fencepost-")
-	if err == nil {
-		s.onClose(func() error { return os.RemoveAll(s.folder) })
-	}
-	return err
+func (s *Stack) startFolder(context.Context) {
+	s.folder = steps.Value(os.MkdirTemp("", "fencepost-"))
+	s.onClose(func() error { return os.RemoveAll(s.folder) })
 }
 
-func (s *Stack) build(ctx context.Context) (err error) {
+func (s *Stack) build(ctx context.Context) {
 	if s.options.Binary == "" {
-		s.options.Binary, err = programs.Build(ctx, s.options.Progress, s.folder, serverPackage)
+		s.options.Binary = steps.Value(programs.Build(ctx, s.options.Progress, s.folder, serverPackage))
 	}
-	return err
 }
 
-func (s *Stack) startChain(ctx context.Context) (err error) {
+func (s *Stack) startChain(ctx context.Context) {
 	n := s.options.Submitters
 	all := devchain.DevAccounts(n + 2)
 	if b := s.options.Beside; b != nil {
 		s.Chain, s.accounts = b.Chain, devchain.DevAccounts(b.First + n)[b.First:]
 	} else {
 		s.accounts, s.payer, s.deployer = all[:n:n], all[n], all[n+1]
-		s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all, PriceBump: s.options.PriceBump})
-		if err != nil {
-			return err
-		}
+		s.Chain = steps.Value(devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all, PriceBump: s.options.PriceBump}))
 		s.onClose(s.Chain.Close)
 	}
 	if s.options.RPCProxy {
 		s.options.Nodes = max(s.options.Nodes, 1)
 	}
+	var nodeURLs []string
 	for i := range s.options.Nodes {
-		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed + uint64(i)})
-		if err != nil {
-			return err
-		}
+		proxy := steps.Value(rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed + uint64(i)}))
 		s.onClose(proxy.Close)
-		s.Nodes = append(s.Nodes, proxy)
+		s.Nodes, nodeURLs = append(s.Nodes, proxy), append(nodeURLs, proxy.URL())
 	}
+	urls := s.Chain.URL()
 	if len(s.Nodes) > 0 {
-		s.RPC = s.Nodes[0]
+		s.RPC, urls = s.Nodes[0], strings.Join(nodeURLs, ",")
 	}
-	return s.startSecond(ctx, all)
+	s.settings["FENCEPOST_RPC_URLS"] = urls
+	if s.options.TwoChains { // the second one has slower blocks and other terms
+		slow := 2 * s.options.BlockTime
+		s.Second = steps.Value(devchain.Start(ctx, devchain.Options{ChainID: SecondChainID, BlockTime: slow, Accounts: all}))
+		s.onClose(s.Second.Close)
+		s.settings["FENCEPOST_CHAINS"] = fmt.Sprintf(`[{"id": %d, "urls": [%q], "blockTime": %q, "confirmations": 2}]`, SecondChainID, s.Second.URL(), slow)
+	}
 }
 
 // SecondChainID is the EIP-155 id of [Stack.Second].
 const SecondChainID = devchain.DefaultChainID + 1
-
-// startSecond starts a second chain with slower blocks and other terms.
-func (s *Stack) startSecond(ctx context.Context, accounts []devchain.Account) (err error) {
-	if !s.options.TwoChains {
-		return nil
-	}
-	s.Second, err = devchain.Start(ctx, devchain.Options{ChainID: SecondChainID, BlockTime: 2 * s.options.BlockTime, Accounts: accounts})
-	if err == nil {
-		s.onClose(s.Second.Close)
-	}
-	return err
-}
-
-func (s *Stack) chainSettings() map[string]string {
-	var urls []string
-	for _, n := range s.Nodes {
-		urls = append(urls, n.URL())
-	}
-	if len(urls) == 0 {
-		urls = []string{s.Chain.URL()}
-	}
-	env := map[string]string{"FENCEPOST_RPC_URLS": strings.Join(urls, ",")}
-	if s.Second != nil {
-		env["FENCEPOST_CHAINS"] = fmt.Sprintf(`[{"id": %d, "urls": [%q], "blockTime": %q, "confirmations": 2}]`,
-			SecondChainID, s.Second.URL(), 2*s.options.BlockTime)
-	}
-	return env
-}
 
 // StartIssuer starts the issuer of the tokens of a stack's accounts, each valid for the span around its creation; 0:
 // for an hour from then on.
@@ -302,24 +288,19 @@ func StartIssuer(span time.Duration) (*issuer.Issuer, error) {
 	})
 }
 
-func (s *Stack) startIssuer(context.Context) (err error) {
+func (s *Stack) startIssuer(context.Context) {
 	if b := s.options.Beside; b != nil {
 		s.Issuer = b.Issuer
-		return nil
+		return
 	}
-	if s.Issuer, err = StartIssuer(s.options.TokenSpan); err == nil {
-		s.onClose(s.Issuer.Close)
-	}
-	return err
+	s.Issuer = steps.Value(StartIssuer(s.options.TokenSpan))
+	s.onClose(s.Issuer.Close)
 }
 
-func (s *Stack) startTasks(ctx context.Context) (err error) {
-	s.Tasks, err = cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: &taskTokens{issuer: s.Issuer}, Log: s.options.Log})
-	if err != nil {
-		return err
-	}
+func (s *Stack) startTasks(ctx context.Context) {
+	tokens := &taskTokens{issuer: s.Issuer, minted: make(map[[2]string]mintedToken)}
+	s.Tasks = steps.Value(cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: tokens, Log: s.options.Log}))
 	s.onClose(func() error { s.Tasks.Close(); return nil })
-	return s.createQueues(ctx)
 }
 
 // taskTokens makes the tokens of Cloud Tasks. Signing is slow, so one token serves many tasks for a few
@@ -353,21 +334,18 @@ func (t *taskTokens) Token(ctx context.Context, email, audience string) (string,
 	if err != nil {
 		return "", err
 	}
-	if t.minted == nil {
-		t.minted = make(map[[2]string]mintedToken)
-	}
 	t.minted[key] = mintedToken{text, time.Now().Add(tokenServes)}
 	return text, nil
 }
 
 const sweepJob = "sweep"
 
-func (s *Stack) startScheduler(context.Context) (err error) {
+func (s *Stack) startScheduler(context.Context) {
 	jobs := []scheduler.Job{s.job(sweepJob, s.options.SweepEvery)}
 	if s.options.Transfers {
 		jobs = append(jobs, s.job(conservationJob, s.options.CheckEvery))
 	}
-	s.scheduler, err = scheduler.Start(scheduler.Options{
+	s.scheduler = steps.Value(scheduler.Start(scheduler.Options{
 		Token: s.Issuer.Token,
 		Jobs:  jobs,
 		Attempted: func(job string, err error) {
@@ -375,11 +353,8 @@ func (s *Stack) startScheduler(context.Context) (err error) {
 				s.options.Log.Warn("scheduled job failed", "job", job, "error", err)
 			}
 		},
-	})
-	if err == nil {
-		s.onClose(func() error { s.scheduler.Stop(); return nil })
-	}
-	return err
+	}))
+	s.onClose(func() error { s.scheduler.Stop(); return nil })
 }
 
 // job returns a job that posts to the internal function of its name.

@@ -2,12 +2,14 @@ package stack
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
 
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 const markBucket = "marks"
@@ -28,21 +30,18 @@ func (s *Storage) Bucket() string { return markBucket }
 func (s *Storage) Break(down bool) { s.down.Store(down) }
 
 // startStorage starts it if the stack keeps a mark.
-func (s *Stack) startStorage(context.Context) error {
+func (s *Stack) startStorage(context.Context) {
 	if !s.options.Mark {
-		return nil
+		return
 	}
-	fake, err := fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true})
-	if err != nil {
-		return err
-	}
+	fake := steps.Value(fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true}))
 	fake.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: markBucket})
 	s.Storage = &Storage{}
-	if s.Storage.server, err = loopback.Serve("", s.Storage.around(fake.HTTPHandler())); err != nil {
-		return err
-	}
+	s.Storage.server = steps.Value(loopback.Serve("", s.Storage.around(fake.HTTPHandler())))
 	s.onClose(s.Storage.server.Close)
-	return nil
+	maps.Copy(s.settings, map[string]string{
+		"FENCEPOST_MARK_ENABLED": "true", "FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
+	})
 }
 
 func (s *Storage) around(next http.Handler) http.Handler {
@@ -52,13 +51,4 @@ func (s *Storage) around(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (s *Stack) markSettings() map[string]string {
-	if s.Storage == nil {
-		return nil
-	}
-	return map[string]string{
-		"FENCEPOST_MARK_ENABLED": "true", "FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
-	}
 }

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/fake/issuer"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/store"
@@ -35,41 +37,40 @@ const transferService = "transfer"
 const conservationJob = "conservation"
 
 // startTransfers starts the core, the issuer of users' tokens, and the store of transfers.
-func (s *Stack) startTransfers(ctx context.Context) (err error) {
+func (s *Stack) startTransfers(ctx context.Context) {
 	if !s.options.Transfers {
-		return nil
+		return
 	}
-	if err := s.startCore(ctx); err != nil {
-		return fmt.Errorf("start the trading core: %w", err)
-	}
-	if s.Users, err = issuer.Start(issuer.Options{Algorithm: "ES256", Span: s.options.TokenSpan}); err != nil {
-		return err
-	}
+	steps.OK(s.startCore(ctx), "start the trading core")
+	s.Users = steps.Value(issuer.Start(issuer.Options{Algorithm: "ES256", Span: s.options.TokenSpan}))
 	s.onClose(s.Users.Close)
-	s.tables, err = store.Open(ctx, store.Options{
+	s.tables = steps.Value(store.Open(ctx, store.Options{
 		URL: s.Database, MaxConns: 8, Lease: lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second, ClockSkewAllowance: time.Second},
 		StatementTimeout: time.Minute, LockTimeout: 30 * time.Second, IdleInTransactionTimeout: time.Minute,
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	s.onClose(func() error { s.tables.Close(); return nil })
+	core := s.Core.Proxy.URL()
+	if s.options.Core.Direct {
+		core = "http://" + s.Core.Process().Addr()
+	}
+	maps.Copy(s.settings, map[string]string{
+		"FENCEPOST_TRADING_URL":         core,
+		"FENCEPOST_TRADING_SECRET":      s.Core.Secret,
+		"FENCEPOST_AUTH_USERS_ISSUER":   s.Users.URL(),
+		"FENCEPOST_AUTH_USERS_JWKS_URL": s.Users.JWKSURL(),
+		"FENCEPOST_AUTH_USERS_AUDIENCE": UsersAudience,
+	})
 	s.Funding, s.Transfers = funding.New(s.tables.Pool()), transfers.New(s.tables)
 	assets := []transfer.Asset{USDT, BTC, JPY}
 	if s.options.Payouts {
-		if assets, err = s.payable(ctx); err != nil {
-			return err
-		}
+		assets = s.payable(ctx)
 	}
 	if s.options.Unset {
 		assets = nil
 	}
 	for _, a := range assets {
-		if err := s.AddAsset(ctx, a); err != nil {
-			return err
-		}
+		steps.OK(s.AddAsset(ctx, a))
 	}
-	return nil
 }
 
 // AddAsset adds an asset to both ledgers, or changes its terms.
@@ -171,17 +172,4 @@ func CallWith(ctx context.Context, token, method, url string, body any) (status 
 // RunConservation runs one check of conservation now and returns its error.
 func (s *Stack) RunConservation(ctx context.Context) error {
 	return s.scheduler.RunNow(ctx, conservationJob)
-}
-
-func (s *Stack) transferSettings() map[string]string {
-	if !s.options.Transfers {
-		return nil
-	}
-	return map[string]string{
-		"FENCEPOST_TRADING_URL":         s.Core.url(s.options.Core.Direct),
-		"FENCEPOST_TRADING_SECRET":      s.Core.Secret,
-		"FENCEPOST_AUTH_USERS_ISSUER":   s.Users.URL(),
-		"FENCEPOST_AUTH_USERS_JWKS_URL": s.Users.JWKSURL(),
-		"FENCEPOST_AUTH_USERS_AUDIENCE": UsersAudience,
-	}
 }

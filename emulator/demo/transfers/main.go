@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/local"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 func main() { command.Main("demo transfers", "", realMain) }
@@ -38,8 +39,9 @@ FENCEPOST_ variables of the environment.
 
 `
 
-func parse(args, environ []string) (flags, error) {
-	f := flags{settings: stack.Settings{}}
+func parse(args, environ []string) (f flags, err error) {
+	defer steps.Return(&err)
+	f.settings = stack.Settings{}
 	set := command.NewFlags("demo transfers", usage)
 	set.IntVar(&f.Transfers, "transfers", 1000, "the number of transfers")
 	set.IntVar(&f.Users, "users", 20, "how many users ask for them")
@@ -51,9 +53,7 @@ func parse(args, environ []string) (flags, error) {
 	set.BoolVar(&f.keep, "keep", false, "leave everything running afterwards, and print commands to paste")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as transfer.limits.perSecond=5; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
-	if err := set.Parse(args); err != nil {
-		return f, err
-	}
+	steps.OK(set.Parse(args))
 	f.settings.AddEnvironment(environ)
 	if err := f.settings.Check(); err != nil {
 		return f, fmt.Errorf("%w\n(other flags are those of go run ./emulator --transfers)", err)
@@ -63,14 +63,9 @@ func parse(args, environ []string) (flags, error) {
 }
 
 func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
-	f, err := parse(args, os.Environ())
-	if err != nil {
-		return err
-	}
-	s, err := start(ctx, f, out)
-	if err != nil {
-		return err
-	}
+	defer steps.Return(&err)
+	f := steps.Value(parse(args, os.Environ()))
+	s := start(ctx, f, out)
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if err := demo.RunTransfers(ctx, s, f.TransferOptions, out); err != nil || !f.keep {
 		return err
@@ -88,19 +83,15 @@ func settingsOf(f flags) map[string]string {
 // sweepEvery makes the rescue find the transfers of a killed process within seconds.
 const sweepEvery = 2 * time.Second
 
-func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
+func start(ctx context.Context, f flags, out io.Writer) *stack.Stack {
 	log, output, err := command.Logs(slog.LevelError+1, f.verbose, f.logs) // broken connections are expected here
-	if err != nil {
-		return nil, err
-	}
+	steps.OK(err)
 	fmt.Fprintf(out, "Starting Postgres, the trading core, Cloud Tasks, the scheduler, the token issuers and %d function processes ...\n", f.processes)
 	began := time.Now()
-	s, err := stack.Start(ctx, stack.Options{
+	s := steps.Value(stack.Start(ctx, stack.Options{
 		Binary: f.server, Core: stack.CoreOptions{Binary: f.core}, Transfers: true, Processes: f.processes, Submitters: 1,
 		SweepEvery: sweepEvery, CheckEvery: sweepEvery, RPCProxy: true, Settings: settingsOf(f), Output: output, Progress: out, Log: log,
-	})
-	if err == nil {
-		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
-	}
-	return s, err
+	}))
+	fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
+	return s
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -37,7 +38,7 @@ type Cells struct {
 	front   *front
 	list    []byte
 	cells   []*Cell
-	closers []func() error // called in reverse order
+	closers stack.Closers
 }
 
 // Cell is one deployment.
@@ -57,47 +58,36 @@ func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
+	defer steps.Return(&err)
 	if o.Cells < 2 || o.Cells > MaxCells {
 		return nil, fmt.Errorf("%d cells: want 2 to %d", o.Cells, MaxCells)
 	}
 	n := o.Stack.Submitters
-	if c.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: o.Stack.BlockTime, Accounts: devchain.DevAccounts(o.Cells * n)}); err != nil {
-		return nil, err
-	}
+	c.Chain = steps.Value(devchain.Start(ctx, devchain.Options{BlockTime: o.Stack.BlockTime, Accounts: devchain.DevAccounts(o.Cells * n)}))
 	c.onClose(c.Chain.Close)
-	tokens, err := stack.StartIssuer(0)
-	if err != nil {
-		return nil, err
-	}
+	tokens := steps.Value(stack.StartIssuer(0))
 	c.onClose(tokens.Close)
 	for i := range o.Cells {
 		cell := &Cell{Name: names[i]}
 		one := o.Stack
 		one.Signer, one.Beside = stack.SignerKMS, &stack.Beside{Chain: c.Chain, Issuer: tokens, First: i * n}
-		if err := c.startCell(ctx, cell, one, o.Durable); err != nil {
-			return nil, fmt.Errorf("start cell %s: %w", cell.Name, err)
-		}
+		steps.OK(c.startCell(ctx, cell, one, o.Durable), "start cell ", cell.Name)
 		if o.Started != nil {
 			o.Started(cell)
 		}
 	}
-	if c.front, err = startFront(c.cells); err != nil {
-		return nil, err
-	}
+	c.front = startFront(c.cells)
 	c.onClose(c.front.close)
 	c.list, err = c.render()
 	return c, err
 }
 
 func (c *Cells) startCell(ctx context.Context, cell *Cell, o stack.Options, durable bool) (err error) {
-	if cell.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Fsync: durable}); err != nil {
-		return err
-	}
+	defer steps.Return(&err)
+	cell.cluster = steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: durable}))
 	c.onClose(cell.cluster.Stop)
 	o.Cluster = cell.cluster
-	if cell.Stack, err = stack.Start(ctx, o); err != nil {
-		return err
-	}
+	cell.Stack = steps.Value(stack.Start(ctx, o))
 	c.onClose(cell.Stack.Close)
 	c.cells = append(c.cells, cell)
 	return nil
@@ -106,14 +96,7 @@ func (c *Cells) startCell(ctx context.Context, cell *Cell, o stack.Options, dura
 func (c *Cells) onClose(f func() error) { c.closers = append(c.closers, f) }
 
 // Close stops everything. A second call does nothing.
-func (c *Cells) Close() error {
-	var failures []error
-	for i := len(c.closers) - 1; i >= 0; i-- {
-		failures = append(failures, c.closers[i]())
-	}
-	c.closers = nil
-	return errors.Join(failures...)
-}
+func (c *Cells) Close() error { return c.closers.Close() }
 
 // All returns the cells in the order of their names.
 func (c *Cells) All() []*Cell { return c.cells }

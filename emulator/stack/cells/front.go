@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -25,22 +26,18 @@ type front struct {
 // route leads to one cell, and counts its answers.
 type route struct{ all, failed atomic.Int64 }
 
-func startFront(cells []*Cell) (*front, error) {
+func startFront(cells []*Cell) *front {
 	f := &front{transport: http.DefaultTransport.(*http.Transport).Clone(), routes: make(map[string]*route)}
 	f.transport.MaxIdleConnsPerHost = 64
 	mux := web.NewMux()
 	for _, cell := range cells {
-		target, err := url.Parse(cell.URLMap.PublicURL())
-		if err != nil {
-			return nil, err
-		}
+		target := steps.Value(url.Parse(cell.URLMap.PublicURL()))
 		r := new(route)
 		f.routes[cell.Name] = r
 		mux.Handle(Prefix+cell.Name+"/", r.proxy(Prefix+cell.Name, target, f.transport))
 	}
-	var err error
-	f.server, err = loopback.Serve("", mux)
-	return f, err
+	f.server = steps.Value(loopback.Serve("", mux))
+	return f
 }
 
 // proxy removes the prefix from the path and passes the request on.

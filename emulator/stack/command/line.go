@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -50,4 +51,43 @@ func IsTerminal(out io.Writer) bool {
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+const maxLine = 64 << 10
+
+// Lines is a writer that cuts what it gets into lines. It splits those longer than 64 KiB.
+type Lines struct {
+	Line func(string) // is called with each line, without its end
+	rest []byte
+}
+
+// Write never fails.
+func (l *Lines) Write(b []byte) (int, error) {
+	n := len(b)
+	for {
+		line, after, found := bytes.Cut(b, []byte("\n"))
+		l.rest = append(l.rest, line...)
+		if !found {
+			break
+		}
+		l.emit()
+		b = after
+	}
+	if len(l.rest) >= maxLine {
+		l.emit()
+	}
+	return n, nil
+}
+
+// Flush ends a last line without an end.
+func (l *Lines) Flush() {
+	if len(l.rest) > 0 {
+		l.emit()
+	}
+}
+
+func (l *Lines) emit() {
+	text := string(bytes.TrimSuffix(l.rest, []byte("\r")))
+	l.rest = l.rest[:0]
+	l.Line(text)
 }

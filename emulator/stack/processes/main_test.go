@@ -9,12 +9,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/check"
 	"go.uber.org/goleak"
 )
@@ -89,14 +89,15 @@ func start(t *testing.T, s processes.Spec) *processes.Process {
 	return p
 }
 
-// wait fails the test if done is not closed in time.
-func wait(t *testing.T, done <-chan struct{}, what string) {
+// next receives what comes first. It fails the test if nothing does in time, nor is the channel closed.
+func next[T any](t *testing.T, from <-chan T, what string) (received T) {
 	t.Helper()
 	select {
-	case <-done:
+	case received = <-from:
 	case <-within(t).Done():
 		t.Fatalf("got no %s in time", what)
 	}
+	return received
 }
 
 // answers reports whether a listener at addr answers within the time.
@@ -111,28 +112,9 @@ func answers(addr string, patience time.Duration) bool {
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx := within(t)
-	for tick := time.Tick(5 * time.Millisecond); !holds(); {
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			t.Fatalf("not in time: %s", what)
-		}
+	if !retry.Await(within(t), 5*time.Millisecond, holds) {
+		t.Fatalf("not in time: %s", what)
 	}
-}
-
-type lines struct {
-	mu  sync.Mutex
-	got map[string]bool
-}
-
-func (l *lines) add(line string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.got == nil {
-		l.got = map[string]bool{}
-	}
-	l.got[line] = true
 }
 
 // killedParent runs this binary as a parent and kills it by SIGKILL. It returns the child's address.

@@ -1,55 +1,37 @@
 package processes
 
 import (
-	"bytes"
 	"sync"
+
+	"github.com/fencepost/fencepost/emulator/stack/command"
 )
 
-const maxLine = 64 << 10
-
-// lineWriter cuts one stream of a child's output into lines.
-type lineWriter struct {
+// stream is one stream of a child's output.
+type stream struct {
+	command.Lines
 	process *Process
 	lock    *sync.Mutex // shared by the child's two streams: one line at a time
-	rest    []byte
 	races   raceReader
 }
 
-// Write takes the next piece of the stream. It never fails.
-func (w *lineWriter) Write(b []byte) (int, error) {
-	n := len(b)
-	for {
-		line, after, found := bytes.Cut(b, []byte("\n"))
-		w.rest = append(w.rest, line...)
-		if !found {
-			break
-		}
-		w.emit()
-		b = after
-	}
-	if len(w.rest) >= maxLine {
-		w.emit()
-	}
-	return n, nil
+func newStream(p *Process, lock *sync.Mutex) *stream {
+	s := &stream{process: p, lock: lock}
+	s.Line = s.read
+	return s
 }
 
-// flush emits a last line without an end, and ends a report of the race detector.
-func (w *lineWriter) flush() {
-	if len(w.rest) > 0 {
-		w.emit()
+func (s *stream) read(line string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.process.lastWritten.Store(&line)
+	s.races.read(s.process.spec.Name, line)
+	if s.process.spec.Output != nil {
+		s.process.spec.Output(line)
 	}
-	w.races.keep(w.process.spec.Name)
 }
 
-func (w *lineWriter) emit() {
-	text := string(bytes.TrimSuffix(w.rest, []byte("\r")))
-	w.rest = w.rest[:0]
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	p := w.process
-	p.lastWritten.Store(&text)
-	w.races.read(p.spec.Name, text)
-	if p.spec.Output != nil {
-		p.spec.Output(text)
-	}
+// end reads a last line without an end, and ends a report of the race detector.
+func (s *stream) end() {
+	s.Flush()
+	s.races.keep(s.process.spec.Name)
 }

@@ -31,10 +31,10 @@ type PoolOptions struct {
 // Pool keeps a number of children running: whenever one ends unexpectedly, it starts another. Make one with
 // [StartPool].
 type Pool struct {
-	options  PoolOptions
-	stop     context.CancelFunc
-	stopping <-chan struct{}
-	keepers  sync.WaitGroup
+	options PoolOptions
+	running context.Context // ends when the pool stops
+	stop    context.CancelFunc
+	keepers sync.WaitGroup
 
 	mu   sync.Mutex
 	live []*Process
@@ -43,30 +43,38 @@ type Pool struct {
 // StartPool starts the children and returns when all are healthy. If one fails to start, or ctx ends before,
 // it stops the others and returns the error. ctx bounds the start only.
 func StartPool(ctx context.Context, o PoolOptions) (*Pool, error) {
-	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	pool := &Pool{options: o, stop: cancel, stopping: background.Done()}
+	pool := &Pool{options: o}
+	pool.running, pool.stop = context.WithCancel(context.WithoutCancel(ctx))
 	first := make([]*Process, o.Size)
-	errs := make([]error, o.Size)
-	var starts sync.WaitGroup
-	for i := range first {
-		starts.Go(func() { first[i], errs[i] = Start(ctx, o.Spec) })
-	}
-	starts.Wait()
-	if err := errors.Join(errs...); err != nil {
-		cancel()
+	err := together(o.Size, func(i int) (err error) {
+		first[i], err = Start(ctx, o.Spec)
+		return err
+	})
+	if err != nil {
+		pool.stop()
 		for _, p := range first {
 			if p != nil {
-				_ = p.Kill()
-				<-p.Done()
+				p.end()
 			}
 		}
 		return nil, err
 	}
 	for _, p := range first {
 		pool.add(p)
-		pool.keepers.Go(func() { pool.keep(background, p) })
+		pool.keepers.Go(func() { pool.keep(p) })
 	}
 	return pool, nil
+}
+
+// together calls the function at once for each number below n, and joins the errors.
+func together(n int, call func(i int) error) error {
+	errs := make([]error, n)
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { errs[i] = call(i) })
+	}
+	calls.Wait()
+	return errors.Join(errs...)
 }
 
 // Processes returns the running children that have been healthy, oldest first.
@@ -79,57 +87,45 @@ func (pool *Pool) Processes() []*Process {
 // Stop ends the pool: it starts no more children and stops each by [Process.Stop]. All have ended when it
 // returns. A second call does nothing.
 func (pool *Pool) Stop(ctx context.Context) error {
-	pool.stop()
-	children := pool.Processes()
-	errs := make([]error, len(children))
-	var stops sync.WaitGroup
-	for i, p := range children {
-		stops.Go(func() { errs[i] = p.Stop(ctx) })
-	}
-	stops.Wait()
-	pool.keepers.Wait()
-	return errors.Join(errs...)
+	return pool.end(func(p *Process) error { return p.Stop(ctx) })
 }
 
 // Kill is [Pool.Stop] by SIGKILL.
-func (pool *Pool) Kill() error {
+func (pool *Pool) Kill() error { return pool.end((*Process).Kill) }
+
+func (pool *Pool) end(endOne func(*Process) error) error {
 	pool.stop()
-	var errs []error
-	for _, p := range pool.Processes() {
-		errs = append(errs, p.Kill())
-	}
+	children := pool.Processes()
+	err := together(len(children), func(i int) error { return endOne(children[i]) })
 	pool.keepers.Wait()
-	return errors.Join(errs...)
+	return err
 }
 
 // keep watches one child of the pool and its successors.
-func (pool *Pool) keep(ctx context.Context, p *Process) {
+func (pool *Pool) keep(p *Process) {
 	for p != nil {
 		<-p.Done()
-		pool.remove(p, ctx.Err() == nil)
-		p = pool.successor(ctx)
+		pool.remove(p, pool.running.Err() == nil)
+		p = pool.successor()
 	}
 }
 
 // successor starts a child, and tries until it is healthy; nil if the pool stops.
-func (pool *Pool) successor(ctx context.Context) *Process {
-	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
-		limited, cancel := context.WithTimeout(ctx, startLimit)
+func (pool *Pool) successor() *Process {
+	for pause := firstPause; pool.running.Err() == nil; pause = min(2*pause, lastPause) {
+		limited, cancel := context.WithTimeout(pool.running, startLimit)
 		p, err := Start(limited, pool.options.Spec)
 		cancel()
 		switch {
 		case err == nil && pool.add(p):
 			return p
 		case err == nil: // the pool began to stop meanwhile
-			_ = p.Kill()
-			<-p.Done()
+			p.end()
 			return nil
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		case <-time.After(pause):
+		case <-pool.running.Done():
 		}
 	}
 	return nil
@@ -138,18 +134,15 @@ func (pool *Pool) successor(ctx context.Context) *Process {
 // add adds p to the pool's children, unless the pool is stopping: Stop must see every child.
 func (pool *Pool) add(p *Process) bool {
 	pool.mu.Lock()
-	select {
-	case <-pool.stopping:
-		pool.mu.Unlock()
-		return false
-	default:
+	stopping := pool.running.Err() != nil
+	if !stopping {
+		pool.live = append(pool.live, p)
 	}
-	pool.live = append(pool.live, p)
 	pool.mu.Unlock()
-	if pool.options.Started != nil {
+	if !stopping && pool.options.Started != nil {
 		pool.options.Started(p)
 	}
-	return true
+	return !stopping
 }
 
 func (pool *Pool) remove(p *Process, unexpected bool) {

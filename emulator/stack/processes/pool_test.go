@@ -26,10 +26,10 @@ func TestAPoolReplacesWhatEndsUnexpectedly(t *testing.T) {
 	}
 	victim := pool.Processes()[1]
 	check.OK(t)(victim.Kill())
-	if got, want := next(t, events), (event{"ended", victim, true}); got != want {
+	if got, want := next(t, events, "event"), (event{"ended", victim, true}); got != want {
 		t.Errorf("got event %+v, want %+v", got, want)
 	}
-	heir := next(t, events)
+	heir := next(t, events, "event")
 	if heir.what != "started" || heir.p == victim {
 		t.Errorf("got event %+v, want another child started", heir)
 	}
@@ -39,12 +39,12 @@ func TestAPoolReplacesWhatEndsUnexpectedly(t *testing.T) {
 	children := pool.Processes()
 	check.OK(t)(pool.Stop(within(t)))
 	for range children {
-		if got := next(t, events); got.what != "ended" || got.unexpected {
+		if got := next(t, events, "event"); got.what != "ended" || got.unexpected {
 			t.Errorf("got event %+v, want the end of a child that was stopped", got)
 		}
 	}
 	for _, p := range children {
-		wait(t, p.Done(), "end of a child of a stopped pool")
+		next(t, p.Done(), "end of a child of a stopped pool")
 	}
 	if got := pool.Processes(); len(got) != 0 {
 		t.Errorf("got children %v of a stopped pool, want none", got)
@@ -56,16 +56,5 @@ func TestAPoolThatCannotStartLeavesNothingBehind(t *testing.T) {
 	pool, err := processes.StartPool(within(t), processes.PoolOptions{Spec: spec("broken", nil), Size: 2})
 	if err == nil {
 		t.Errorf("got %v, want an error", pool)
-	}
-}
-
-func next(t *testing.T, events <-chan event) event {
-	t.Helper()
-	select {
-	case e := <-events:
-		return e
-	case <-within(t).Done():
-		t.Fatal("got no event in time")
-		return event{}
 	}
 }

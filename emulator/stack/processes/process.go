@@ -66,15 +66,19 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	}
 	p := &Process{spec: spec, port: port, started: make(chan error, 1), done: make(chan struct{})}
 	go p.run()
-	if err := <-p.started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+	if err = <-p.started; err == nil {
+		if err = p.awaitHealth(ctx); err == nil {
+			return p, nil
+		}
+		p.end()
 	}
-	if err := p.awaitHealth(ctx); err != nil {
-		_ = p.Kill()
-		<-p.done
-		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
-	}
-	return p, nil
+	return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+}
+
+// end kills the child and waits for its end.
+func (p *Process) end() {
+	_ = p.Kill()
+	<-p.done
 }
 
 // run runs the child on one thread; the package comment has the reason.
@@ -88,7 +92,7 @@ func (p *Process) run() {
 	p.cmd.SysProcAttr = Attributes()
 	p.cmd.WaitDelay = outputDelay
 	var lock sync.Mutex
-	stdout, stderr := &lineWriter{process: p, lock: &lock}, &lineWriter{process: p, lock: &lock}
+	stdout, stderr := newStream(p, &lock), newStream(p, &lock)
 	p.cmd.Stdout, p.cmd.Stderr = stdout, stderr
 	err := p.cmd.Start()
 	p.started <- err
@@ -97,28 +101,24 @@ func (p *Process) run() {
 		return
 	}
 	p.err = p.cmd.Wait()
-	stdout.flush()
-	stderr.flush()
+	stdout.end()
+	stderr.end()
 }
 
 func (p *Process) awaitHealth(ctx context.Context) error {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: healthCall}
-	tick := time.NewTicker(healthPoll)
-	defer tick.Stop()
-	for {
-		if p.healthy(ctx, client) {
-			return nil
-		}
+	for !p.healthy(ctx, client) {
 		select {
-		case <-tick.C:
+		case <-time.After(healthPoll):
 		case <-p.done:
 			return fmt.Errorf("it ended before it was healthy: %w; its last line: %q", p.Err(), p.lastLine())
 		case <-ctx.Done():
 			return fmt.Errorf("it is not healthy: %w; its last line: %q", ctx.Err(), p.lastLine())
 		}
 	}
+	return nil
 }
 
 func (p *Process) healthy(ctx context.Context, client *http.Client) bool {

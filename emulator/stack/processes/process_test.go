@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -16,8 +17,8 @@ import (
 
 func TestAChildRunsUntilItIsStopped(t *testing.T) {
 	t.Parallel()
-	var got lines
-	p := start(t, spec("child", got.add))
+	var got sync.Map
+	p := start(t, spec("child", func(line string) { got.Store(line, true) }))
 	check.OK(t)(p.Err())
 	check.OK(t)(p.Stop(within(t)))
 	check.Err(t, "the end", processes.ErrExited)(p.Err())
@@ -25,8 +26,8 @@ func TestAChildRunsUntilItIsStopped(t *testing.T) {
 		t.Error("got an answer from a stopped child, want none")
 	}
 	for _, want := range []string{"to stdout", "to stderr, without an end"} {
-		if !got.got[want] {
-			t.Errorf("got lines %v, want %q among them", got.got, want)
+		if _, ok := got.Load(want); !ok {
+			t.Errorf("output: got no line %q", want)
 		}
 	}
 }
@@ -35,7 +36,7 @@ func TestKillEndsAChildAtOnce(t *testing.T) {
 	t.Parallel()
 	p := start(t, spec("stubborn", nil))
 	check.OK(t)(p.Kill())
-	wait(t, p.Done(), "end of a killed child")
+	next(t, p.Done(), "end of a killed child")
 	if got := p.Err(); got == nil || !strings.Contains(got.Error(), "killed") {
 		t.Errorf("got %v, want the signal named", got)
 	}
@@ -48,7 +49,7 @@ func TestStopKillsAChildThatWillNotEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	check.Err(t, "stop, when its context is done", context.Canceled)(p.Stop(ctx))
-	wait(t, p.Done(), "end of the child when Stop has returned")
+	next(t, p.Done(), "end of the child when Stop has returned")
 }
 
 func TestPausedChildAnswersOnlyAfterItResumes(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -28,6 +28,7 @@ const sharedVariable = "BUILT_PROGRAMS"
 // Build compiles a main package with crash points into folder and returns the program's path. It runs in the module's
 // tree, and shows on out what it compiles.
 func Build(ctx context.Context, out io.Writer, folder, program string, flags ...string) (path string, err error) {
+	defer steps.Return(&err)
 	name := strings.ReplaceAll(program, "/", "-")
 	shared := os.Getenv(sharedVariable)
 	if shared == "" {
@@ -35,20 +36,13 @@ func Build(ctx context.Context, out io.Writer, folder, program string, flags ...
 		return path, build(ctx, out, path, program, flags)
 	}
 	path = filepath.Join(shared, fmt.Sprintf("%s-%x", name, sha256.Sum256([]byte(strings.Join(flags, " "))))[:len(name)+9])
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return "", err
-	}
+	lock := steps.Value(os.OpenFile(path+".lock", os.O_CREATE|os.O_WRONLY, 0o600))
 	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
+	steps.OK(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX), "lock ", lock.Name())
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := build(ctx, out, path+".part", program, flags); err != nil {
-		return "", err
-	}
+	steps.OK(build(ctx, out, path+".part", program, flags))
 	return path, os.Rename(path+".part", path)
 }
 
@@ -61,7 +55,8 @@ func build(ctx context.Context, out io.Writer, path, program string, flags []str
 	if out != io.Discard {
 		p.all = stale(ctx, program)
 	}
-	build.Stdout, build.Stderr = p, p
+	output := &command.Lines{Line: p.read}
+	build.Stdout, build.Stderr = output, output
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", program, err, p.text.String())
 	}
@@ -78,36 +73,23 @@ func stale(ctx context.Context, program string) int {
 	return bytes.Count(list, []byte("\n"))
 }
 
-// progress reads the output of go build -v: one line for each package, and the errors.
+// progress is told of each line that go build -v writes: one for each package, and the errors.
 type progress struct {
 	line    *command.Line
 	program string
 	all     int
 	began   time.Time
-
-	mu   sync.Mutex
-	rest []byte // the begin of a line
-	done int
-	text strings.Builder // of the lines that name no package
+	done    int
+	text    strings.Builder // of the lines that name no package
 }
 
-func (p *progress) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rest = append(p.rest, b...)
-	for {
-		line, rest, ok := bytes.Cut(p.rest, []byte("\n"))
-		if !ok {
-			return len(b), nil
-		}
-		p.rest = rest
-		if bytes.ContainsAny(line, " :#") {
-			fmt.Fprintf(&p.text, "%s\n", line)
-			continue
-		}
-		p.done++
-		p.line.Show("%s", p.state())
+func (p *progress) read(line string) {
+	if strings.ContainsAny(line, " :#") {
+		fmt.Fprintln(&p.text, line)
+		return
 	}
+	p.done++
+	p.line.Show("%s", p.state())
 }
 
 func (p *progress) state() string {
@@ -116,8 +98,6 @@ func (p *progress) state() string {
 
 // end shows the result, unless there was nothing to compile.
 func (p *progress) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.done > 0 {
 		p.line.End("%s.", p.state())
 	}
