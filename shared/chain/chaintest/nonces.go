@@ -38,7 +38,7 @@ func (b *bundle) wantAnswers(t *testing.T, when string, tx txmanager.Signed, rec
 
 // Of two versions of one nonce the node keeps the one that pays more. The other is not found from then on,
 // pending or mined, though other nodes may have it.
-func testReplaced(t *testing.T, b *bundle) {
+func (b contract) Replaced(t *testing.T) {
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
 	b.mustSend(t, first)
 	b.wantAnswers(t, "first sent", first, txmanager.AnswerNotFound, txmanager.AnswerFound)
@@ -57,7 +57,7 @@ func testReplaced(t *testing.T, b *bundle) {
 
 // A node accepts a nonce before the preceding one, counts it only when that has arrived, and does not mine it
 // before.
-func testNonceGap(t *testing.T, b *bundle) {
+func (b contract) NonceGap(t *testing.T) {
 	later := b.tx(t, 1, nil)
 	b.mustSend(t, later)
 	wantClass(t, b.send(t, later)[0], txmanager.SendAlreadyKnown)

@@ -11,7 +11,7 @@ import (
 )
 
 // The same bytes again are already known, and have no effect.
-func testSendTwice(t *testing.T, b *bundle) {
+func (b contract) SendTwice(t *testing.T) {
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
 	again := b.send(t, tx)[0]
@@ -24,7 +24,7 @@ func testSendTwice(t *testing.T, b *bundle) {
 }
 
 // Results are in the order of the transactions, one for each.
-func testSendInOrder(t *testing.T, b *bundle) {
+func (b contract) SendInOrder(t *testing.T) {
 	first := b.tx(t, 0, nil)
 	results := b.send(t, first, b.tx(t, 1, nil), first, b.tx(t, 2, nil))
 	for i, want := range []txmanager.SendClass{txmanager.SendAccepted, txmanager.SendAccepted, txmanager.SendAlreadyKnown, txmanager.SendAccepted} {
@@ -39,10 +39,9 @@ func testSendInOrder(t *testing.T, b *bundle) {
 
 // A consumed nonce is refused with the same class whichever transaction consumed it. Only known tells the two
 // cases apart.
-func testNonceTooLow(t *testing.T, b *bundle) {
+func (b contract) NonceTooLow(t *testing.T) {
 	ours, foreign := b.tx(t, 0, nil), b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.Value = big.NewInt(2) })
-	b.mustSend(t, ours)
-	b.mine(t, 1)
+	b.include(t, 1, ours)
 	for name, c := range map[string]struct {
 		tx    txmanager.Signed
 		known txmanager.Answer
@@ -55,7 +54,7 @@ func testNonceTooLow(t *testing.T, b *bundle) {
 	}
 }
 
-func testReplacementUnderpriced(t *testing.T, b *bundle) {
+func (b contract) ReplacementUnderpriced(t *testing.T) {
 	b.mustSend(t, b.version(t, 1, 0))
 	refused := b.send(t, b.version(t, 2, b.BumpPercent-1))[0]
 	wantClass(t, refused, txmanager.SendUnderpriced)
@@ -63,14 +62,14 @@ func testReplacementUnderpriced(t *testing.T, b *bundle) {
 	b.mustSend(t, b.version(t, 3, b.BumpPercent))
 }
 
-func testInsufficientFunds(t *testing.T, b *bundle) {
+func (b contract) InsufficientFunds(t *testing.T) {
 	tx := b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) })
 	wantClass(t, b.send(t, tx)[0], txmanager.SendInsufficientFunds)
 }
 
 // A node accepted the bytes and its answer was lost: the result is unknown for each kind of lost answer. Sent
 // again they are known.
-func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
+func (b overJSONRPC) SilenceAfterAcceptance(t *testing.T) {
 	hasty := b.connect(t, b.ChainID, 300*time.Millisecond)
 	for n, c := range []struct {
 		name      string
@@ -96,7 +95,7 @@ func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
 	}
 }
 
-func testUnknownWords(t *testing.T, b *bundle) {
+func (b overJSONRPC) UnknownWordsAndWrongHash(t *testing.T) {
 	for n, response := range []map[string]any{
 		NodeError("the moon is in the wrong house"),
 		{"result": nil},
