@@ -137,3 +137,12 @@ func TestProgramWithoutAddressIsStopped(t *testing.T) {
 		t.Errorf("got %v, want the end of the time, and what it said", err)
 	}
 }
+
+// A program that ends at once is an error with its own text.
+func TestProgramThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := startChild(t.Context(), "sh", []string{"-c", "echo half a sentence; exit 3"})
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "half a sentence") {
+		t.Errorf("got %v, want how it ended, and what it said", err)
+	}
+}

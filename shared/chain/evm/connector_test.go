@@ -67,7 +67,7 @@ func TestContractOnDevchain(t *testing.T) {
 func TestContractOnAnvil(t *testing.T) {
 	t.Parallel()
 	startAnvil := func(t *testing.T) *anvil.Chain {
-		chain, err := anvil.Start(t.Context(), anvil.Options{Accounts: devchain.DevAccounts(1)})
+		chain, err := anvil.Start(t.Context())
 		if errors.Is(err, anvil.ErrNotThere) {
 			t.Skip("Left out: ", err)
 		}
