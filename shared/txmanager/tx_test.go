@@ -74,9 +74,7 @@ func TestStateExtrapolatesTheDatabasesClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 0)
 		time.Sleep(3 * time.Second) // of the bubble's clock
-		if got, want := w.DatabaseTime(), txtest.Now.Add(3*time.Second); !got.Equal(want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
+		check.Equal(t, "database's time", w.DatabaseTime(), txtest.Now.Add(3*time.Second))
 	})
 }
 
@@ -127,14 +125,11 @@ func TestOldNodeTextsAreForOperators(t *testing.T) {
 func TestLegacyParametersAreKept(t *testing.T) {
 	t.Parallel()
 	want := txmanager.GasParams{Gas: 7, Legacy: true, FeeCapWei: big.NewInt(9), TipCapWei: big.NewInt(9), ValueWei: big.NewInt(1)}
-	text, err := json.Marshal(want)
-	if err != nil || string(text) != `{"gas":7,"gasPrice":"9","value":"1"}` {
-		t.Errorf("got %s, %v", text, err)
-	}
+	text := check.Value(json.Marshal(want))(t)
+	check.Equal(t, "as JSON", string(text), `{"gas":7,"gasPrice":"9","value":"1"}`)
 	var got txmanager.GasParams
-	if err := json.Unmarshal(text, &got); err != nil || txtest.Diff(want, got) != "" {
-		t.Errorf("read back: got %+v, %v; want %+v", got, err, want)
-	}
+	check.OK(t)(json.Unmarshal(text, &got))
+	txtest.Same(t, "read back", got, want)
 }
 
 // The pure function checks value and receiver too.

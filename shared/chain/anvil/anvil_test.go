@@ -3,7 +3,8 @@ package anvil_test
 import (
 	"encoding/json"
 	"errors"
-	"math/big"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -67,10 +68,7 @@ func (b bundle) block(t *testing.T) (block struct {
 // wantHead requires the latest block to have this number and these transactions.
 func (b bundle) wantHead(t *testing.T, when string, number uint64, txs ...common.Hash) {
 	t.Helper()
-	head, err := b.client.BlockNumber(t.Context())
-	if err != nil || head != number {
-		t.Errorf("%s: head got %d, %v, want %d", when, head, err, number)
-	}
+	check.Equal(t, when+": head", check.Value(b.client.BlockNumber(t.Context()))(t), number)
 	if got := b.block(t).Transactions; len(got) != len(txs) || len(txs) > 0 && got[0] != txs[0] {
 		t.Errorf("%s: the head has %v, want %v", when, got, txs)
 	}
@@ -88,14 +86,11 @@ func (b bundle) known(t *testing.T, hash common.Hash) bool {
 func TestStartFundsTheAccounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if id, err := b.client.ChainID(t.Context()); err != nil || id.Uint64() != devchain.DefaultChainID || b.ChainID() != id.Uint64() {
-		t.Errorf("chain id: got %v, %v and %d, want %d", id, err, b.ChainID(), devchain.DefaultChainID)
-	}
+	check.Equal(t, "chain id", b.ChainID(), devchain.DefaultChainID)
+	check.Equal(t, "the node's chain id", check.Value(b.client.ChainID(t.Context()))(t).Uint64(), devchain.DefaultChainID)
 	for i, a := range devchain.DevAccounts(10) {
-		balance, err := b.client.BalanceAt(t.Context(), common.Address(eip155.MustBytes(a.Address)), nil)
-		if want := new(big.Int).Mul(big.NewInt(1e6), big.NewInt(1e18)); err != nil || balance.Cmp(want) != 0 {
-			t.Errorf("balance of account %d: got %s, %v, want %s", i, balance, err, want)
-		}
+		balance := check.Value(b.client.BalanceAt(t.Context(), common.Address(eip155.MustBytes(a.Address)), nil))(t)
+		check.Equal(t, fmt.Sprintf("balance of account %d", i), balance.String(), "1000000"+strings.Repeat("0", 18))
 	}
 	hash, _ := b.send(t, 0)
 	b.wantHead(t, "before", 0)

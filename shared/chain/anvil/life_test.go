@@ -75,9 +75,7 @@ func TestLeavesNoFiles(t *testing.T) {
 	if _, err := anvil.Start(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, anvil.ErrNotThere) {
 		t.Errorf("start without time: got %v, want the context's error", err)
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
-		t.Errorf("files left: got %v, %v, want none", left, err)
-	}
+	check.Equal(t, "files left", len(check.Value(os.ReadDir(folder))(t)), 0)
 }
 
 func listens(address string) bool {

@@ -57,10 +57,8 @@ func wantError(t *testing.T, err error, cache string, words ...string) {
 func TestProgramInPathIsPreferred(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
-	got, err := locate(t.Context(), only(map[string]string{"anvil": "/opt/anvil", "npm": "/bin/false"}), cache)
-	if err != nil || got != "/opt/anvil" {
-		t.Errorf("got %s, %v, want /opt/anvil", got, err)
-	}
+	path := only(map[string]string{"anvil": "/opt/anvil", "npm": "/bin/false"})
+	check.Equal(t, "program", check.Value(locate(t.Context(), path, cache))(t), "/opt/anvil")
 	if made, _ := os.ReadDir(cache); len(made) > 0 {
 		t.Errorf("cache: got %v, want it untouched", made)
 	}
@@ -105,9 +103,7 @@ func TestProgramIsInstalledOnce(t *testing.T) {
 		all.Go(func() { check.Err(t, "locate", nil)(locate(t.Context(), path, cache)) })
 	}
 	all.Wait()
-	if got, err := os.ReadFile(runs); err != nil || string(got) != "run\n" {
-		t.Errorf("runs of npm: got %q, %v, want one", got, err)
-	}
+	check.Equal(t, "runs of npm", string(check.Value(os.ReadFile(runs))(t)), "run\n")
 	if got, err := locate(t.Context(), only(nil), cache); err != nil || !strings.HasPrefix(got, cache) {
 		t.Errorf("without npm: got %s, %v, want the installed one", got, err)
 	}

@@ -57,10 +57,8 @@ func TestOnlyERC20TransfersAreRead(t *testing.T) {
 		got := check.Value(family.ReadProof([]byte(receiptWith(c.logs...))))(t)
 		check.Same(t, name, got, want, txtest.EqualWei)
 	}
-	failed, err := family.ReadProof([]byte(strings.Replace(receiptWith(), "0x1", "0x0", 1)))
-	if err != nil || failed.Succeeded {
-		t.Errorf("a revert: got %+v, %v; want it not succeeded", failed, err)
-	}
+	failed := check.Value(family.ReadProof([]byte(strings.Replace(receiptWith(), "0x1", "0x0", 1))))(t)
+	check.Equal(t, "a revert: succeeded", failed.Succeeded, false)
 	for _, text := range []string{"", "null", "[]", `{}`, strings.Replace(receiptWith(), "status", "root", 1), strings.Replace(receiptWith(), "from", "of", 1),
 		receiptWith(`{"topics": ["0x01"]}`), receiptWith(`7`)} {
 		if got, err := family.ReadProof([]byte(text)); err == nil {
@@ -100,11 +98,9 @@ func TestPaymentPayloadIsCanonical(t *testing.T) {
 		{&token, big.NewInt(7), `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", 7], "maxGas": 300000}`},
 		{&token, limit, `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", "` + limit.String() + `"], "maxGas": 300000}`},
 	} {
-		got, err := family.PaymentPayload(c.token, to, c.amount, 300_000)
-		want, _, parsed := evm.ParsePayload([]byte(c.same))
-		if err != nil || parsed != nil || string(got) != string(want) {
-			t.Errorf("%s: got %s, %v; want %s, %v", c.amount, got, err, want, parsed)
-		}
+		want, _, err := evm.ParsePayload([]byte(c.same))
+		check.OK(t)(err)
+		check.Equal(t, c.amount.String(), string(check.Value(family.PaymentPayload(c.token, to, c.amount, 300_000))(t)), string(want))
 	}
 	if got, err := family.PaymentPayload(&token, to, limit.Add(limit, big.NewInt(1)), 300_000); err == nil {
 		t.Errorf("2^256: got %s, want an error", got)
@@ -116,9 +112,7 @@ func TestParseAddressChecksTheChecksum(t *testing.T) {
 	t.Parallel()
 	const good = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 	for _, text := range []string{good, strings.ToLower(good), "0x" + strings.ToUpper(good[2:])} {
-		if got, err := family.ParseAddress(text); err != nil || got.String() != strings.ToLower(good) {
-			t.Errorf("%s: got %s, %v; want it read", text, got, err)
-		}
+		check.Equal(t, text, check.Value(family.ParseAddress(text))(t).String(), strings.ToLower(good))
 	}
 	for _, text := range []string{"", good[2:], good + "0", "0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "\"" + good, "0x\xff" + good[3:]} {
 		_, err := family.ParseAddress(text)
@@ -135,9 +129,7 @@ func TestCostOfAReceipt(t *testing.T) {
 		`{"gasUsed": "0x5208", "effectiveGasPrice": "0x3b9aca00"}`:                  "21000000000000",
 		`{"gasUsed": "0x5208", "effectiveGasPrice": "0x3b9aca00", "l1Fee": "0x10"}`: "21000000000016",
 	} {
-		if got, err := family.ReadCost([]byte(receipt)); err != nil || got.String() != want {
-			t.Errorf("%s: got %v, %v; want %s", receipt, got, err, want)
-		}
+		check.Equal(t, receipt, check.Value(family.ReadCost([]byte(receipt)))(t).String(), want)
 	}
 	for _, receipt := range []string{receiptWith(), `{"effectiveGasPrice": "0x1"}`, `{"gasUsed": "1", "effectiveGasPrice": "0x1"}`, `[]`} {
 		if got, err := family.ReadCost([]byte(receipt)); err == nil {

@@ -69,9 +69,7 @@ func TestFeesFillInWhatThePayloadLeavesOpen(t *testing.T) {
 			t.Errorf("%s: got %+v, want cap %d, tip %d", c.name, g, c.wantCap, c.wantTip)
 		}
 	}
-	if g := CompleteFees(txmanager.Call{}, 1, a); g.ValueWei == nil || g.ValueWei.Sign() != 0 {
-		t.Errorf("no value: got %v, want 0", g.ValueWei)
-	}
+	txtest.Same(t, "no value", CompleteFees(txmanager.Call{}, 1, a).ValueWei, new(big.Int))
 	if a.BaseFeeWei.Int64() != 100 || a.TipWei.Int64() != 3 {
 		t.Errorf("the view's fees became %+v", a)
 	}

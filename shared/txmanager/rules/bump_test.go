@@ -231,9 +231,7 @@ func TestUnderpricedRaisesTheNextBump(t *testing.T) {
 		if got.State != txmanager.Submitted || got.LastError != "" || !r.IsBumpDue(got, txtest.Now) {
 			t.Errorf("got %s, %q, due %v; want SUBMITTED, no error, a bid due at once", got.State, got.LastError, r.IsBumpDue(got, txtest.Now))
 		}
-		if d := r.PlanNextWork(txtest.StateOf(1, 6, got)); !d.AdvanceNow {
-			t.Errorf("due: got %+v, want an advance now", d)
-		}
+		check.Equal(t, "due: an advance now", r.PlanNextWork(txtest.StateOf(1, 6, got)).AdvanceNow, true)
 		got = r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: txmanager.SendUnderpriced}, txtest.Block('a', 100), txtest.Now)
 		if got.State != txmanager.Submitted || !strings.Contains(got.LastError, "replacement_underpriced") || r.IsBumpDue(got, txtest.Now) {
 			t.Errorf("no attempt left: got %s, %q; want SUBMITTED with the reason", got.State, got.LastError)

@@ -169,17 +169,11 @@ func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 		if len(after.Queue) != 1 || after.Queue[0].ID != "q-3" || after.DeferredUntil == nil || !after.DeferredUntil.Equal(soon) {
 			t.Errorf("got %d in the queue, the next look at %v; want q-3 alone, and %v", len(after.Queue), after.DeferredUntil, soon)
 		}
-		if d := r.PlanNextWork(after); !d.AdvanceNow {
-			t.Errorf("another caller's intent waits: got %+v, want an advance", d)
-		}
+		check.Equal(t, "another caller's intent waits: an advance now", r.PlanNextWork(after).AdvanceNow, true)
 		after.Queue, after.QueueMore = nil, false
-		if d := r.PlanNextWork(after); d.AdvanceNow || d.Kind != txmanager.KindAdvance || !d.At.Equal(soon) {
-			t.Errorf("nothing else waits: got %+v, want an advance at %v", d, soon)
-		}
+		check.Equal(t, "nothing else waits", r.PlanNextWork(after), NextWork{Kind: txmanager.KindAdvance, At: soon})
 		after.Suspended = true
-		if d := r.PlanNextWork(after); !d.At.IsZero() {
-			t.Errorf("suspended: got %+v, want nothing", d)
-		}
+		check.Equal(t, "suspended", r.PlanNextWork(after), NextWork{})
 	})
 }
 
@@ -194,9 +188,8 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 		if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is unavailable" || moves[0].To.NextCheckAt == nil {
 			t.Errorf("got %+v, want both planned, and the head told why", moves)
 		}
-		if d := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves})); d.AdvanceNow || !d.At.Equal(txtest.Now.Add(time.Second)) {
-			t.Errorf("got %+v, want the next look in a second", d)
-		}
+		next := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves}))
+		check.Equal(t, "next work", next, NextWork{Kind: txmanager.KindAdvance, At: txtest.Now.Add(time.Second)})
 	})
 }
 
@@ -241,21 +234,13 @@ func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r, w := deferring(), txtest.StateOf(1, 6, txtest.Pending(5)) // the window is full
 		w.NextExpiry = txtest.In(time.Second)
-		if d := r.PlanNextWork(w); d.Kind != txmanager.KindAdvance || !d.At.Equal(txtest.Now.Add(time.Second)) {
-			t.Errorf("got %+v, want an advance in a second", d)
-		}
+		check.Equal(t, "one ends in a second", r.PlanNextWork(w), NextWork{Kind: txmanager.KindAdvance, At: txtest.Now.Add(time.Second)})
 		w.Open, w.NextExpiry = nil, txtest.In(240*time.Hour)
-		if d := r.PlanNextWork(w); !d.At.Equal(txtest.Now.Add(24 * time.Hour)) {
-			t.Errorf("got %+v, want a look in a day", d)
-		}
+		check.Equal(t, "one ends in ten days", r.PlanNextWork(w).At, txtest.Now.Add(24*time.Hour))
 		w.ExpiredMore, w.Suspended = true, true
-		if d := r.PlanNextWork(w); !d.AdvanceNow {
-			t.Errorf("more have expired: got %+v, want an advance", d)
-		}
+		check.Equal(t, "more have expired: an advance now", r.PlanNextWork(w).AdvanceNow, true)
 		w.Protected = true
-		if d := r.PlanNextWork(w); d.AdvanceNow || !d.At.IsZero() {
-			t.Errorf("in PROTECT: got %+v, want nothing", d)
-		}
+		check.Equal(t, "in PROTECT", r.PlanNextWork(w), NextWork{})
 	})
 }
 
