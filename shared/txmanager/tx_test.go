@@ -115,9 +115,8 @@ func TestOldNodeTextsAreForOperators(t *testing.T) {
 		"balance: the account is empty":                                    {"balance: the account is empty", ""},
 		"":                                                                 {"", ""},
 	} {
-		if said, detail := txmanager.CallerText(text); said != want[0] || detail != want[1] {
-			t.Errorf("%q: got %q and %q, want %q and %q", text, said, detail, want[0], want[1])
-		}
+		said, detail := txmanager.CallerText(text)
+		check.Equal(t, fmt.Sprintf("%q: for the caller, and for operators", text), [2]string{said, detail}, want)
 	}
 }
 
@@ -169,7 +168,6 @@ func TestFingerprintUntil(t *testing.T) {
 	if txmanager.FingerprintUntil("", []byte(`{}`), nil) != txmanager.Fingerprint("", []byte(`{}`)) || txmanager.FingerprintUntil("w", []byte(`{}`), nil) != txmanager.Fingerprint("w", []byte(`{}`)) {
 		t.Error("without a time: got another fingerprint than before")
 	}
-	if elsewhere := at.In(time.FixedZone("", 3600)); txmanager.FingerprintUntil("", []byte(`{}`), &elsewhere) != txmanager.FingerprintUntil("", []byte(`{}`), &at) {
-		t.Error("the same moment in another offset: got another fingerprint")
-	}
+	elsewhere := at.In(time.FixedZone("", 3600))
+	check.Equal(t, "the same moment in another offset", txmanager.FingerprintUntil("", []byte(`{}`), &elsewhere), txmanager.FingerprintUntil("", []byte(`{}`), &at))
 }

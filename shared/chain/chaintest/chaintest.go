@@ -4,6 +4,7 @@ package chaintest
 
 import (
 	"crypto/ecdsa"
+	"fmt"
 	"math/big"
 	"reflect"
 	"testing"
@@ -279,10 +280,6 @@ func (b *bundle) wantNoObservation(t *testing.T, why string, q txmanager.ChainQu
 
 func wantClass(t *testing.T, r txmanager.SendResult, want txmanager.SendClass) {
 	t.Helper()
-	if r.Class != want {
-		t.Errorf("class: got %s (%q), want %s", r.Class, r.Text, want)
-	}
-	if r.Node == "" {
-		t.Error("node: got none, want its name")
-	}
+	check.Equal(t, fmt.Sprintf("class (%q)", r.Text), r.Class, want)
+	check.Equal(t, "the node has a name", r.Node != "", true)
 }

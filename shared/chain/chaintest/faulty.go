@@ -142,9 +142,7 @@ func (b overJSONRPC) WindowOnALaggingNode(t *testing.T) {
 	b.proxy.Set(FaultyMethod(byBlock, Result(nil)))
 	b.wantWindow(t, "a block that lags", q, 3, 120)
 	b.proxy.Set(recorder.Replay(nil))
-	if v := b.query(t, q); v.Receipts[txs[0].Hash].Answer != txmanager.AnswerNotFound {
-		t.Errorf("all of it lags: got %+v, want not found", v.Receipts[txs[0].Hash])
-	}
+	check.Equal(t, "all of it lags", b.query(t, q).Receipts[txs[0].Hash].Answer, txmanager.AnswerNotFound)
 }
 
 // A receipt above the observation's head, or of another block at its height, is unknown, whether requested

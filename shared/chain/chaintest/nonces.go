@@ -23,9 +23,7 @@ func (b *bundle) version(t *testing.T, number, percent int64) txmanager.Signed {
 func (b *bundle) wantCounts(t *testing.T, when string, latest, pending uint64) {
 	t.Helper()
 	a := b.query(t, txmanager.ChainQuery{Account: true}).Account
-	if a.LatestCount != latest || a.PendingCount != pending {
-		t.Errorf("%s: counts got %d latest and %d pending, want %d and %d", when, a.LatestCount, a.PendingCount, latest, pending)
-	}
+	check.Equal(t, when+": latest and pending count", [2]uint64{a.LatestCount, a.PendingCount}, [2]uint64{latest, pending})
 }
 
 // wantAnswers queries each transaction's receipt and whether it is known.

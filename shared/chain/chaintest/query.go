@@ -50,14 +50,10 @@ func (b contract) Account(t *testing.T) {
 		t.Errorf("fresh account: got %+v, want counts of 0 and no code", first)
 	}
 	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
-	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account; got.LatestCount != 0 || got.PendingCount != 2 {
-		t.Errorf("counts before the block: got %d and %d, want 0 and 2", got.LatestCount, got.PendingCount)
-	}
+	b.wantCounts(t, "before the block", 0, 2)
 	b.mine(t, 1)
 	last := b.query(t, txmanager.ChainQuery{Account: true}).Account
-	if last.LatestCount != 2 || last.PendingCount != 2 {
-		t.Errorf("counts after the block: got %d and %d, want 2 and 2", last.LatestCount, last.PendingCount)
-	}
+	b.wantCounts(t, "after the block", 2, 2)
 	if last.BalanceWei.Cmp(first.BalanceWei) >= 0 {
 		t.Errorf("balance: got %s, want less than %s", last.BalanceWei, first.BalanceWei)
 	}
@@ -92,9 +88,7 @@ func (b contract) ReceiptFoundNotFound(t *testing.T) {
 	if err := json.Unmarshal(got.Receipt.Document, &document); err != nil || document.GasUsed == "" {
 		t.Errorf("document: got %s, want the node's receipt, whole", got.Receipt.Document)
 	}
-	if got := v.Receipts[absentHash]; got.Answer != txmanager.AnswerNotFound {
-		t.Errorf("receipt of an absent hash: got answer %d, want not found", got.Answer)
-	}
+	check.Equal(t, "receipt of an absent hash: answer", v.Receipts[absentHash].Answer, txmanager.AnswerNotFound)
 }
 
 // Each answer that is neither a receipt nor null leaves the receipt unknown, and the rest of the observation
@@ -177,9 +171,7 @@ func (b contract) HeadersLinked(t *testing.T) {
 		}
 		check.Same(t, name+": headers", numbers, want)
 	}
-	if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
-		t.Errorf("headers after the head: got %v, want none", got)
-	}
+	check.Equal(t, "headers after the head", len(b.query(t, txmanager.ChainQuery{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers), 0)
 }
 
 // One header that is missing, or of another fork, makes the whole list absent.
@@ -192,9 +184,8 @@ func (b overJSONRPC) HeadersNotLinked(t *testing.T) {
 			{head.Number, head.Number}, {head.Number - 1, head.Number - 1}, // only the head shows it
 		} {
 			b.proxy.Set(fault(blockAt(c.height)))
-			if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
-				t.Errorf("%s at %d: got %d headers, want none", name, c.height, len(got))
-			}
+			headers := b.query(t, txmanager.ChainQuery{FromBlock: head.Number - 5, ToBlock: c.to}).Headers
+			check.Equal(t, fmt.Sprintf("%s at %d: headers", name, c.height), len(headers), 0)
 		}
 	}
 }
@@ -215,9 +206,7 @@ func (b contract) EstimateDoneRefusedUnknown(t *testing.T) {
 		if got[i].Outcome != want || (want == txmanager.Done) != (got[i].Gas > 0) || b.Key != nil && want == txmanager.Done && got[i].Gas < 21_000 || (want == txmanager.Done) != (got[i].Reason == "") {
 			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
 		}
-		if poor := i == 2 && want == txmanager.Unknown; got[i].Unfunded != poor {
-			t.Errorf("estimate %d: got %+v, want unfunded %t", i, got[i], poor)
-		}
+		check.Equal(t, fmt.Sprintf("estimate %d: unfunded", i), got[i].Unfunded, i == 2 && want == txmanager.Unknown)
 	}
 	if b.proxy != nil {
 		b.testEstimatesWithoutAnswer(t, q)
@@ -293,9 +282,8 @@ func (b contract) TagsAreInTheHeadsChain(t *testing.T) {
 		if v.Tagged == nil {
 			t.Fatalf("%s: got none, want a block", tag)
 		}
-		if !slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool { return h.Hash == v.Tagged.Hash }) {
-			t.Errorf("%s: got %+v, want a block of the head's chain", tag, v.Tagged)
-		}
+		inChain := slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool { return h.Hash == v.Tagged.Hash })
+		check.Equal(t, tag+": a block of the head's chain", inChain, true)
 		if b.proxy == nil {
 			continue
 		}
@@ -306,9 +294,7 @@ func (b contract) TagsAreInTheHeadsChain(t *testing.T) {
 			"the future":   {"result": map[string]any{"number": "0xffff", "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1"}},
 		} {
 			b.proxy.Set(answering(blockOf(tag), response))
-			if got := b.query(t, q).Tagged; got != nil {
-				t.Errorf("%s answered with %s: got %+v, want none", tag, name, got)
-			}
+			check.Equal(t, fmt.Sprintf("%s answered with %s", tag, name), b.query(t, q).Tagged, nil)
 		}
 		b.proxy.Set(Fault{})
 	}

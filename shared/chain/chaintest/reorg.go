@@ -1,6 +1,7 @@
 package chaintest
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"testing"
@@ -110,9 +111,7 @@ func (b contract) ReceiptComesAndGoes(t *testing.T) {
 		before := b.query(t, txmanager.ChainQuery{ToBlock: 100, FromBlock: 1})
 		if round%2 == 0 {
 			b.reorg(t, nil, nil)
-			if got := b.queryAgain(t, tx, before).Receipts[tx.Hash]; got.Answer != txmanager.AnswerNotFound {
-				t.Errorf("reorg %d: omitted: got %+v, want not found", round, got)
-			}
+			check.Equal(t, fmt.Sprintf("reorg %d: omitted", round), b.queryAgain(t, tx, before).Receipts[tx.Hash].Answer, txmanager.AnswerNotFound)
 			b.wantCounts(t, "left out", 0, b.returned(1))
 			continue
 		}

@@ -1,6 +1,7 @@
 package chaintest
 
 import (
+	"fmt"
 	"math/big"
 	"net/http"
 	"testing"
@@ -32,9 +33,7 @@ func (b contract) SendInOrder(t *testing.T) {
 	}
 	b.mine(t, 1)
 	b.wantCounts(t, "sent in order", 3, 3)
-	if got := b.connector.Send(t.Context(), nil); len(got) != 0 {
-		t.Errorf("results of nothing: got %d, want 0", len(got))
-	}
+	check.Equal(t, "results of nothing", len(b.connector.Send(t.Context(), nil)), 0)
 }
 
 // A consumed nonce is refused with the same class whichever transaction consumed it. Only known tells the two
@@ -84,9 +83,7 @@ func (b overJSONRPC) SilenceAfterAcceptance(t *testing.T) {
 		b.proxy.Set(c.fault)
 		for _, r := range c.connector.Send(t.Context(), [][]byte{tx.Raw, next.Raw}) {
 			wantClass(t, r, txmanager.SendUnknown)
-			if r.Text == "" {
-				t.Errorf("%s: got no text, want the reason", c.name)
-			}
+			check.Equal(t, c.name+": it says why", r.Text != "", true)
 		}
 		b.proxy.Set(Fault{})
 		for _, r := range b.send(t, tx, next) {
@@ -106,8 +103,6 @@ func (b overJSONRPC) UnknownWordsAndWrongHash(t *testing.T) {
 		b.proxy.Set(FaultyMethod("eth_sendRawTransaction", response))
 		got := b.send(t, b.tx(t, uint64(n), nil))[0]
 		wantClass(t, got, txmanager.SendUnknown)
-		if got.Text == "" {
-			t.Errorf("response %d: got no text, want the reason", n)
-		}
+		check.Equal(t, fmt.Sprintf("response %d: it says why", n), got.Text != "", true)
 	}
 }

@@ -95,9 +95,7 @@ func (b contract) WatchAfterReorg(t *testing.T) {
 		after := b.query(t, txmanager.ChainQuery{HashesAt: heights})
 		check.Equal(t, fmt.Sprintf("depth %d: heights", depth), len(after.HashesAt), len(heights))
 		for _, n := range heights {
-			if same, want := before.HashesAt[n] == after.HashesAt[n], n+depth <= head; same != want {
-				t.Errorf("depth %d: block %d of %d: got the same hash: %t, want %t", depth, n, head, same, want)
-			}
+			check.Equal(t, fmt.Sprintf("depth %d: block %d of %d has the same hash", depth, n, head), before.HashesAt[n] == after.HashesAt[n], n+depth <= head)
 		}
 	}
 }

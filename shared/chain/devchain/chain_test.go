@@ -237,9 +237,7 @@ func TestStopMiningLeavesNoBlockUnderWay(t *testing.T) {
 		c.StopMining()
 		before := c.Head()
 		check.OK(t)(c.Mine(1))
-		if got := c.Head(); got != before+1 {
-			t.Fatalf("head: got %d, want %d, the one block that was asked for", got, before+1)
-		}
+		check.Equal(t, "head after the one block that was asked for", c.Head(), before+1)
 		c.StartMining()
 		check.OK(t)(c.WaitBlock(t.Context(), before+2))
 	}

@@ -225,9 +225,7 @@ func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 		raws[i] = transfer(t, chain, uint64(i), 1e9).Raw
 	}
 	for i, r := range c.Send(t.Context(), raws) {
-		if r.Class != txmanager.SendAccepted {
-			t.Errorf("result %d: got %+v, want accepted", i, r)
-		}
+		check.Equal(t, fmt.Sprintf("result %d (%s)", i, r.Text), r.Class, txmanager.SendAccepted)
 	}
 	if got := chain.RoundTrips(); got < 2 || got > 5 {
 		t.Errorf("round trips of 9 transactions, at most 6 calls each: got %d, want several", got)

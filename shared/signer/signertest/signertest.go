@@ -65,9 +65,7 @@ func (f Fixture) check(t *testing.T, asked txmanager.Unsigned, got txmanager.Sig
 	if err != nil || eip155.Address(sender) != f.Submitter.Address() {
 		t.Errorf("nonce %d: sender got %s, %v, want %s", asked.Nonce, sender, err, f.Submitter.Address())
 	}
-	if want := txmanager.Hash(crypto.Keccak256(got.Raw)); got.Hash != want {
-		t.Errorf("nonce %d: hash got %s, want %s", asked.Nonce, got.Hash, want)
-	}
+	check.Equal(t, fmt.Sprintf("nonce %d: hash", asked.Nonce), got.Hash, txmanager.Hash(crypto.Keccak256(got.Raw)))
 	said := describe(tx.Type(), tx.ChainId(), tx.Nonce(), tx.To(), tx.Value(), tx.Data(), tx.Gas(), tx.GasFeeCap(), tx.GasTipCap(), len(tx.AccessList()))
 	kind := uint8(types.DynamicFeeTxType)
 	if asked.Legacy {

@@ -82,9 +82,7 @@ func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 		if job.Kind != txmanager.VersionBump || job.Unsigned.Nonce != 5 || *job.Unsigned.To != (eip155.Address([20]byte{19: 0xb0})) || job.Unsigned.FeeCapWei.Int64() != 402 || job.Unsigned.TipCapWei.Int64() != 9 {
 			t.Errorf("got %s %+v, want a BUMP of the same call at nonce 5, for twice the base fee and a tip, and a tip of 9", job.Kind, job.Unsigned)
 		}
-		if job.ExtraWei.Int64() != 21_000*(402-100) {
-			t.Errorf("more than before: got %s, want 21000 times 302", job.ExtraWei)
-		}
+		check.Equal(t, "more than before", job.ExtraWei.Int64(), 21_000*(402-100))
 		signed := WithVersion(job.Tx, job.Kind, txmanager.Signed{Hash: txtest.VersionHash(5, 2), Raw: []byte{2}}, txtest.Now)
 		next := bumpRules().WithBumpedVersion(signed, job)
 		if !next.FirstSubmitAt.Equal(*txtest.Ago(time.Minute)) || !next.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || next.SubmitAttempts != 1 {

@@ -122,9 +122,8 @@ func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 		r := deferring()
 		w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", backSince(txtest.Queued(1, "pay"), time.Hour)))
 		r.MaxFeePerGasWei = big.NewInt(9)
-		if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; x.HeldBackSince != nil {
-			t.Errorf("got held back since %v, want not by its own bounds", x.HeldBackSince)
-		}
+		x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To
+		check.Equal(t, "held back by its own bounds since", x.HeldBackSince, nil)
 		r.DeferAfter = 5 * time.Second
 		w = txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", txtest.Queued(1, "cheap")))
 		if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; !x.HeldBackSince.Equal(txtest.Now) || !x.NextCheckAt.Equal(txtest.Now.Add(5*time.Second)) {
@@ -221,9 +220,7 @@ func TestExpiredIntentsGetNoNonce(t *testing.T) {
 			c.adjust(&w)
 			moves := ExpireQueued(w, c.cursor)
 			check.Equal(t, name+": ended", len(moves), c.want)
-			if after := AfterCommit(w, txmanager.Commit{Transitions: moves}); len(after.Expired) != 1-c.want {
-				t.Errorf("%s: got %d left, want %d", name, len(after.Expired), 1-c.want)
-			}
+			check.Equal(t, name+": left", len(AfterCommit(w, txmanager.Commit{Transitions: moves}).Expired), 1-c.want)
 		}
 	})
 }

@@ -18,13 +18,9 @@ func TestH10ForeignUseOfTheNonceInFlightIsSuspected(t *testing.T) {
 		v := txtest.ViewOf(w, txtest.Block('a', 101))
 		v.Account.LatestCount, v.Account.PendingCount = 6, 6
 		v.Known = map[txmanager.Hash]txmanager.Answer{txtest.VersionHash(5, 1): txmanager.AnswerNotFound}
-		if c := EvaluateViolation(w, v); c.Suspect == nil {
-			t.Errorf("count 6, nonce 5 in flight, no version known: got %+v, want a suspicion", c)
-		}
+		check.Equal(t, "count 6, nonce 5 in flight, no version known", changed(EvaluateViolation(w, v)), "suspect")
 		w.SuspectedViolation = &txmanager.Violation{Block: 100}
-		if c := EvaluateViolation(w, v); c.OpenIncident == nil {
-			t.Errorf("the same a block later: got %+v, want PROTECT", c)
-		}
+		check.Equal(t, "the same a block later", changed(EvaluateViolation(w, v)), "protect")
 	})
 }
 
@@ -38,9 +34,7 @@ func TestH06TheIterationThatOpensProtectSendsNothing(t *testing.T) {
 		if EvaluateViolation(w, v).OpenIncident == nil {
 			t.Fatal("want a view that opens PROTECT")
 		}
-		if j := rulesOf(3).Evaluate(w, txtest.Asking(w), v); len(j.Rebroadcasts) != 0 {
-			t.Errorf("got %v claimed to be sent in PROTECT, want nothing", j.ClaimedIDs())
-		}
+		check.Equal(t, "claimed to be sent in PROTECT", len(rulesOf(3).Evaluate(w, txtest.Asking(w), v).Rebroadcasts), 0)
 	})
 }
 

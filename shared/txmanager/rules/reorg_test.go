@@ -66,9 +66,7 @@ func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 		} {
 			j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.Watching(found, c.watched...))
 			check.Equal(t, name, j.After[0].State, c.want)
-			if (len(j.Finals) == 1) != (c.want == txmanager.Confirmed) {
-				t.Errorf("%s: final blocks: got %v", name, j.Finals)
-			}
+			check.Equal(t, name+": one final block", len(j.Finals) == 1, c.want == txmanager.Confirmed)
 		}
 	})
 }
