@@ -36,11 +36,20 @@ type Fault struct {
 	Hang bool
 	// Status answers with this HTTP status and no content.
 	Status int
+	// Instead may answer a request before the node gets it. It reports whether it has; nil: it never does.
+	Instead func(http.ResponseWriter, Request) bool
 	// Batch gets the number of calls in the request; nil: not called.
 	Batch func(calls int)
 	// Answer replaces the answer to one call. It gets the call and the node's own answer. It returns the
 	// fields of a JSON-RPC response ("result" or "error"), or nil to pass the node's answer on.
 	Answer func(call Call, own json.RawMessage) map[string]any
+}
+
+// Request is one HTTP request.
+type Request struct {
+	Body  string
+	Calls []Call
+	Gone  <-chan struct{} // closed when the client closes the connection
 }
 
 // Call is one JSON-RPC call of a batch.
@@ -106,6 +115,9 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	calls := p.read(request)
+	if fault.Instead != nil && fault.Instead(w, Request{string(request), calls, r.Context().Done()}) {
+		return
+	}
 	answer, err := p.forward(r, request)
 	switch {
 	case err != nil:
