@@ -29,51 +29,39 @@ func (n canonicalNode) checkAddress(method string, a txmanager.Address) error {
 	return nil
 }
 
-// checkOptional is checkAddress where nil means that there is none.
-func (n canonicalNode) checkOptional(method string, a *txmanager.Address) error {
-	if a == nil {
-		return nil
+// check returns the error of a method's call, or that of the first of its addresses; nil is no address.
+func (n canonicalNode) check(method string, err error, addresses ...*txmanager.Address) error {
+	for _, a := range addresses {
+		if err == nil && a != nil {
+			err = n.checkAddress(method, *a)
+		}
 	}
-	return n.checkAddress(method, *a)
+	return err
 }
 
 // ParsePayload implements [Node].
 func (n canonicalNode) ParsePayload(payload []byte) (txmanager.Call, error) {
 	call, err := n.Node.ParsePayload(payload)
-	if err == nil {
-		err = n.checkOptional("ParsePayload", call.To)
-	}
-	return call, err
+	return call, n.check("ParsePayload", err, call.To)
 }
 
 // ParseSigned implements [Node].
 func (n canonicalNode) ParseSigned(raw []byte) (from txmanager.Address, tx txmanager.Unsigned, s txmanager.Signed, err error) {
 	from, tx, s, err = n.Node.ParseSigned(raw)
-	if err == nil {
-		err = n.checkAddress("ParseSigned", from)
-	}
-	if err == nil {
-		err = n.checkOptional("ParseSigned", tx.To)
-	}
-	return from, tx, s, err
+	return from, tx, s, n.check("ParseSigned", err, &from, tx.To)
 }
 
 // FindConsumingTx implements [Node].
 func (n canonicalNode) FindConsumingTx(ctx context.Context, s txmanager.Submitter, nonce uint64) (txmanager.ConsumingTx, error) {
 	tx, err := n.Node.FindConsumingTx(ctx, s, nonce)
-	if err == nil {
-		err = n.checkOptional("FindConsumingTx", tx.To)
-	}
-	return tx, err
+	return tx, n.check("FindConsumingTx", err, tx.To)
 }
 
 // ReadBlocks implements [Node].
 func (n canonicalNode) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
 	read, err := n.Node.ReadBlocks(ctx, q)
 	for _, tx := range read.Transactions {
-		if err == nil {
-			err = n.checkOptional("ReadBlocks", tx.To)
-		}
+		err = n.check("ReadBlocks", err, tx.To)
 	}
 	return read, err
 }
@@ -81,25 +69,14 @@ func (n canonicalNode) ReadBlocks(ctx context.Context, q txmanager.BlocksQuery) 
 // Transaction implements [Node].
 func (n canonicalNode) Transaction(ctx context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error) {
 	tx, err := n.Node.Transaction(ctx, hash)
-	if err == nil {
-		err = n.checkAddress("Transaction", tx.From)
-	}
-	if err == nil {
-		err = n.checkOptional("Transaction", tx.Tx.To)
-	}
-	return tx, err
+	return tx, n.check("Transaction", err, &tx.From, tx.Tx.To)
 }
 
 // Payments implements [Node].
 func (n canonicalNode) Payments(ctx context.Context, q PaymentsQuery) (Payments, error) {
 	read, err := n.Node.Payments(ctx, q)
 	for _, p := range read.Found {
-		if err == nil {
-			err = n.checkOptional("Payments", p.Token)
-		}
-		if err == nil {
-			err = n.checkOptional("Payments", p.To)
-		}
+		err = n.check("Payments", err, p.Token, p.To)
 	}
 	return read, err
 }

@@ -1,7 +1,6 @@
 package signer_test
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"encoding/json"
 	"os"
@@ -35,10 +34,8 @@ const (
 func TestDecryptKeyMatchesTheVectors(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]string{"pbkdf2": vectorPBKDF2, "scrypt": vectorScrypt} {
-		key, err := signer.DecryptKey([]byte(file), vectorPassword)
-		if err != nil || !bytes.Equal(crypto.FromECDSA(key), common.FromHex(vectorKey)) {
-			t.Errorf("%s: got another key, %v, want the vector's", name, err)
-		}
+		key := check.Value(signer.DecryptKey([]byte(file), vectorPassword))(t)
+		check.Equal(t, name+": key", common.Bytes2Hex(crypto.FromECDSA(key)), vectorKey)
 		if _, err := signer.DecryptKey([]byte(file), vectorPassword+"s"); err == nil { // the file has no address to compare with
 			t.Errorf("%s, by another password: got nil, want an error", name)
 		}

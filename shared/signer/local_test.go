@@ -134,9 +134,7 @@ func TestVerifyRejectsAnyDifference(t *testing.T) {
 	}
 	same := func(*types.DynamicFeeTx) {}
 	good := sign(key, same)
-	if got, err := signer.Verify(s, asked, good); err != nil || got.Hash != txmanager.Hash(crypto.Keccak256(good)) {
-		t.Errorf("as asked for: got %s, %v, want the hash of the bytes", got.Hash, err)
-	}
+	check.Equal(t, "as asked for: hash", check.Value(signer.Verify(s, asked, good))(t).Hash, txmanager.Hash(crypto.Keccak256(good)))
 	for name, raw := range map[string][]byte{
 		"chain":       sign(key, func(tx *types.DynamicFeeTx) { tx.ChainID = big.NewInt(6) }),
 		"nonce":       sign(key, func(tx *types.DynamicFeeTx) { tx.Nonce = 8 }),

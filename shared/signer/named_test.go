@@ -35,9 +35,7 @@ func TestDirectorySelectsTheNamedSigner(t *testing.T) {
 	local := new(signer.Local)
 	d := directory(t, local)
 	for name, want := range map[string]string{"local": fmt.Sprint(local), "kms:" + someKey: "key " + someKey, "remote:treasury": "remote signer treasury"} {
-		if got, err := d.Named(name); err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%s: got %v, %v, want %s", name, got, err, want)
-		}
+		check.Equal(t, name, fmt.Sprint(check.Value(d.Named(name))(t)), want)
 	}
 	for _, name := range []string{
 		"", "Local", "local:", "kms", "kms:", "kms:" + someKey + "0x", "kms:" + someKey[:len(someKey)-2] + "0", "kms:" + someKey + "/", "kms:/" + someKey,

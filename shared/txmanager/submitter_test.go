@@ -46,9 +46,8 @@ func TestHashesAreReadAsTheyAreWritten(t *testing.T) {
 		check.Equal(t, "parsed in mixed case", check.Value(txmanager.ParseHash(txtest.MixCase(t, h.String())))(t), h)
 		text := check.Value(json.Marshal(map[txmanager.Hash]txmanager.Hash{h: h}))(t)
 		var back map[txmanager.Hash]txmanager.Hash
-		if err := json.Unmarshal(text, &back); err != nil || back[h] != h {
-			t.Fatalf("through JSON %s: got %v, %v; want %s", text, back, err, h)
-		}
+		check.OK(t)(json.Unmarshal(text, &back))
+		check.Equal(t, "through JSON", back[h], h)
 	})
 	for _, text := range []string{"", "0x", "0x12", strings.Repeat("0", 66), "0x" + strings.Repeat("0", 63), "0x" + strings.Repeat("0", 65), "0x" + strings.Repeat("x", 64)} {
 		if h, err := txmanager.ParseHash(text); err == nil {

@@ -74,9 +74,7 @@ func TestStateExtrapolatesTheDatabasesClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := txtest.StateOf(1, 0)
 		time.Sleep(3 * time.Second) // of the bubble's clock
-		if got, want := w.DatabaseTime(), txtest.Now.Add(3*time.Second); !got.Equal(want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
+		check.Equal(t, "database's time", w.DatabaseTime(), txtest.Now.Add(3*time.Second))
 	})
 }
 
@@ -117,9 +115,8 @@ func TestOldNodeTextsAreForOperators(t *testing.T) {
 		"balance: the account is empty":                                    {"balance: the account is empty", ""},
 		"":                                                                 {"", ""},
 	} {
-		if said, detail := txmanager.CallerText(text); said != want[0] || detail != want[1] {
-			t.Errorf("%q: got %q and %q, want %q and %q", text, said, detail, want[0], want[1])
-		}
+		said, detail := txmanager.CallerText(text)
+		check.Equal(t, fmt.Sprintf("%q: for the caller, and for operators", text), [2]string{said, detail}, want)
 	}
 }
 
@@ -127,14 +124,11 @@ func TestOldNodeTextsAreForOperators(t *testing.T) {
 func TestLegacyParametersAreKept(t *testing.T) {
 	t.Parallel()
 	want := txmanager.GasParams{Gas: 7, Legacy: true, FeeCapWei: big.NewInt(9), TipCapWei: big.NewInt(9), ValueWei: big.NewInt(1)}
-	text, err := json.Marshal(want)
-	if err != nil || string(text) != `{"gas":7,"gasPrice":"9","value":"1"}` {
-		t.Errorf("got %s, %v", text, err)
-	}
+	text := check.Value(json.Marshal(want))(t)
+	check.Equal(t, "as JSON", string(text), `{"gas":7,"gasPrice":"9","value":"1"}`)
 	var got txmanager.GasParams
-	if err := json.Unmarshal(text, &got); err != nil || txtest.Diff(want, got) != "" {
-		t.Errorf("read back: got %+v, %v; want %+v", got, err, want)
-	}
+	check.OK(t)(json.Unmarshal(text, &got))
+	txtest.Same(t, "read back", got, want)
 }
 
 // The pure function checks value and receiver too.
@@ -174,7 +168,6 @@ func TestFingerprintUntil(t *testing.T) {
 	if txmanager.FingerprintUntil("", []byte(`{}`), nil) != txmanager.Fingerprint("", []byte(`{}`)) || txmanager.FingerprintUntil("w", []byte(`{}`), nil) != txmanager.Fingerprint("w", []byte(`{}`)) {
 		t.Error("without a time: got another fingerprint than before")
 	}
-	if elsewhere := at.In(time.FixedZone("", 3600)); txmanager.FingerprintUntil("", []byte(`{}`), &elsewhere) != txmanager.FingerprintUntil("", []byte(`{}`), &at) {
-		t.Error("the same moment in another offset: got another fingerprint")
-	}
+	elsewhere := at.In(time.FixedZone("", 3600))
+	check.Equal(t, "the same moment in another offset", txmanager.FingerprintUntil("", []byte(`{}`), &elsewhere), txmanager.FingerprintUntil("", []byte(`{}`), &at))
 }

@@ -28,20 +28,12 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 )
 
-// Options define the chain to run. The zero value is a chain of id 1337 with ten funded accounts, whose
-// blocks are made by Mine only.
-type Options struct {
-	ChainID   uint64             // EIP-155; 0 is devchain.DefaultChainID
-	Accounts  []devchain.Account // each has 1,000,000 ether at genesis; nil is devchain.DevAccounts(10)
-	BlockTime time.Duration      // a block each BlockTime; 0: only by Mine
-}
-
 // gasLimit is the gas limit of one block, as in devchain.
 const gasLimit = 60_000_000
 
-// Chain is a running node. Its methods can be called concurrently.
+// Chain is a running node of a chain with the id and the ten accounts of devchain. Its blocks are made by
+// Mine only. The methods can be called concurrently.
 type Chain struct {
-	id     uint64
 	url    string
 	node   *child
 	client *rpc.Client
@@ -55,8 +47,7 @@ type Chain struct {
 // Start runs a node on a free port of the loopback interface until [Chain.Close], and returns when it
 // answers. ctx bounds the node's start only. The first Start of a process may first install the program,
 // within two minutes; if it is not available the error is [ErrNotThere].
-func Start(ctx context.Context, o Options) (*Chain, error) {
-	o = o.withDefaults()
+func Start(ctx context.Context) (*Chain, error) {
 	path, err := program()
 	if err != nil {
 		return nil, err
@@ -65,26 +56,16 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start anvil: %w", err)
 	}
-	c := &Chain{id: o.ChainID, folder: folder}
-	if err := c.start(ctx, path, o); err != nil {
+	c := &Chain{folder: folder}
+	if err := c.start(ctx, path); err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("start anvil, %s: %w", path, err)
 	}
 	return c, nil
 }
 
-func (o Options) withDefaults() Options {
-	if o.ChainID == 0 {
-		o.ChainID = devchain.DefaultChainID
-	}
-	if o.Accounts == nil {
-		o.Accounts = devchain.DevAccounts(10)
-	}
-	return o
-}
-
-func (c *Chain) start(ctx context.Context, path string, o Options) error {
-	genesis, err := json.Marshal(o.genesis())
+func (c *Chain) start(ctx context.Context, path string) error {
+	genesis, err := json.Marshal(newGenesis())
 	if err != nil {
 		return err
 	}
@@ -92,7 +73,7 @@ func (c *Chain) start(ctx context.Context, path string, o Options) error {
 	if err := os.WriteFile(file, genesis, 0o600); err != nil {
 		return err
 	}
-	if c.node, err = startChild(ctx, path, o.args(file, c.folder)); err != nil {
+	if c.node, err = startChild(ctx, path, args(file, c.folder)); err != nil {
 		return err
 	}
 	c.url = "http://" + c.node.address
@@ -100,29 +81,25 @@ func (c *Chain) start(ctx context.Context, path string, o Options) error {
 	return err
 }
 
-func (o Options) args(genesis, folder string) []string {
-	args := []string{
-		"--port", "0", "--color", "never", "--threads", "1",
-		"--chain-id", strconv.FormatUint(o.ChainID, 10), "--init", genesis, "--accounts", "0",
+func args(genesis, folder string) []string {
+	return []string{
+		"--port", "0", "--color", "never", "--threads", "1", "--no-mining",
+		"--chain-id", strconv.Itoa(devchain.DefaultChainID), "--init", genesis, "--accounts", "0",
 		"--gas-limit", strconv.Itoa(gasLimit),
 		"--cache-path", folder, // otherwise anvil leaves folders in ~/.foundry
 		"--no-request-size-limit", // otherwise 2 MB, less than a full batch
 	}
-	if o.BlockTime == 0 {
-		return append(args, "--no-mining")
-	}
-	return append(args, "--block-time", strconv.FormatFloat(o.BlockTime.Seconds(), 'f', -1, 64))
 }
 
-// genesis has the present time: anvil would otherwise count its clock from 1970.
-func (o Options) genesis() *core.Genesis {
+// newGenesis has the present time: anvil would otherwise count its clock from 1970.
+func newGenesis() *core.Genesis {
 	funds := new(big.Int).Mul(big.NewInt(1_000_000), big.NewInt(params.Ether))
 	alloc := types.GenesisAlloc{}
-	for _, a := range o.Accounts {
+	for _, a := range devchain.DevAccounts(10) {
 		alloc[common.Address(eip155.MustBytes(a.Address))] = types.Account{Balance: funds}
 	}
 	return &core.Genesis{
-		Config:    &params.ChainConfig{ChainID: new(big.Int).SetUint64(o.ChainID)},
+		Config:    &params.ChainConfig{ChainID: big.NewInt(devchain.DefaultChainID)},
 		Timestamp: uint64(time.Now().Unix()), GasLimit: gasLimit,
 		BaseFee: big.NewInt(params.InitialBaseFee), Difficulty: new(big.Int), Alloc: alloc,
 	}
@@ -132,7 +109,7 @@ func (o Options) genesis() *core.Genesis {
 func (c *Chain) URL() string { return c.url }
 
 // ChainID returns the chain's EIP-155 id.
-func (c *Chain) ChainID() uint64 { return c.id }
+func (c *Chain) ChainID() uint64 { return devchain.DefaultChainID }
 
 // Close ends the node and removes its files. The chain is gone. A second Close returns the result of the
 // first.

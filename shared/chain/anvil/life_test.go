@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // beParent prints its node's address. It returns only on failure.
 func beParent() error {
-	chain, err := anvil.Start(context.Background(), anvil.Options{})
+	chain, err := anvil.Start(context.Background())
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func beParent() error {
 // A process that is killed leaves no node behind.
 func TestNodeDiesWithItsParent(t *testing.T) {
 	t.Parallel()
-	_ = setup(t, anvil.Options{}) // skips if there is no anvil
+	_ = setup(t) // skips if there is no anvil
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), parent+"=1", "TMPDIR="+t.TempDir())
 	stdin := check.Value(cmd.StdinPipe())(t)
@@ -64,30 +64,18 @@ func TestNodeDiesWithItsParent(t *testing.T) {
 // Neither a closed chain nor a start that timed out leaves files behind, here or in the home folder. The test
 // does not run in parallel, because it sets the folders for all.
 func TestLeavesNoFiles(t *testing.T) {
-	_ = setup(t, anvil.Options{}) // with the unchanged folders: the program is looked up once
+	_ = setup(t) // with the unchanged folders: the program is looked up once
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	t.Setenv("HOME", folder)
-	chain := check.Value(anvil.Start(t.Context(), anvil.Options{}))(t)
+	chain := check.Value(anvil.Start(t.Context()))(t)
 	check.OK(t)(errors.Join(chain.Mine(1), chain.Reorg(nil), chain.Close()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := anvil.Start(ctx, anvil.Options{}); !errors.Is(err, context.Canceled) || errors.Is(err, anvil.ErrNotThere) {
+	if _, err := anvil.Start(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, anvil.ErrNotThere) {
 		t.Errorf("start without time: got %v, want the context's error", err)
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
-		t.Errorf("files left: got %v, %v, want none", left, err)
-	}
-}
-
-// A node that ends at once is an error with the node's own text.
-func TestNodeThatEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	_ = setup(t, anvil.Options{})
-	_, err := anvil.Start(t.Context(), anvil.Options{BlockTime: -time.Second})
-	if err == nil || !strings.Contains(err.Error(), "unexpected argument '-1'") {
-		t.Errorf("got %v, want anvil's words on its argument", err)
-	}
+	check.Equal(t, "files left", len(check.Value(os.ReadDir(folder))(t)), 0)
 }
 
 func listens(address string) bool {

@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"math/big"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
-
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // callTime bounds one call to the node, which is on this machine.
@@ -79,36 +76,6 @@ func (c *Chain) DropPool() error {
 		return fmt.Errorf("drop the pool: %w", err)
 	}
 	return nil
-}
-
-// DropTransaction removes one transaction that is not in a block. It returns an error if the pool does not
-// have it.
-func (c *Chain) DropTransaction(hash txmanager.Hash) error {
-	var dropped *common.Hash
-	if err := c.call(&dropped, "anvil_dropTransaction", common.Hash(hash)); err != nil {
-		return fmt.Errorf("drop %s: %w", hash, err)
-	}
-	if dropped == nil {
-		return fmt.Errorf("drop %s: the pool does not hold it", hash)
-	}
-	return nil
-}
-
-// SetBaseFee sets the base fee of the next block, in wei per gas. Later ones follow from it by EIP-1559.
-func (c *Chain) SetBaseFee(wei *big.Int) error {
-	if err := c.call(nil, "anvil_setNextBlockBaseFeePerGas", (*hexutil.Big)(wei)); err != nil {
-		return fmt.Errorf("set base fee: %w", err)
-	}
-	return nil
-}
-
-// Head returns the number of the latest block.
-func (c *Chain) Head() (uint64, error) {
-	var head hexutil.Uint64
-	if err := c.call(&head, "eth_blockNumber"); err != nil {
-		return 0, fmt.Errorf("head: %w", err)
-	}
-	return uint64(head), nil
 }
 
 func (c *Chain) call(result any, method string, args ...any) error {

@@ -57,13 +57,9 @@ func wantError(t *testing.T, err error, cache string, words ...string) {
 func TestProgramInPathIsPreferred(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
-	got, err := locate(t.Context(), only(map[string]string{"anvil": "/opt/anvil", "npm": "/bin/false"}), cache)
-	if err != nil || got != "/opt/anvil" {
-		t.Errorf("got %s, %v, want /opt/anvil", got, err)
-	}
-	if made, _ := os.ReadDir(cache); len(made) > 0 {
-		t.Errorf("cache: got %v, want it untouched", made)
-	}
+	path := only(map[string]string{"anvil": "/opt/anvil", "npm": "/bin/false"})
+	check.Equal(t, "program", check.Value(locate(t.Context(), path, cache))(t), "/opt/anvil")
+	check.Equal(t, "files in the cache", len(check.Value(os.ReadDir(cache))(t)), 0)
 }
 
 func TestMissingNpmIsAnError(t *testing.T) {
@@ -105,9 +101,7 @@ func TestProgramIsInstalledOnce(t *testing.T) {
 		all.Go(func() { check.Err(t, "locate", nil)(locate(t.Context(), path, cache)) })
 	}
 	all.Wait()
-	if got, err := os.ReadFile(runs); err != nil || string(got) != "run\n" {
-		t.Errorf("runs of npm: got %q, %v, want one", got, err)
-	}
+	check.Equal(t, "runs of npm", string(check.Value(os.ReadFile(runs))(t)), "run\n")
 	if got, err := locate(t.Context(), only(nil), cache); err != nil || !strings.HasPrefix(got, cache) {
 		t.Errorf("without npm: got %s, %v, want the installed one", got, err)
 	}
@@ -135,5 +129,14 @@ func TestProgramWithoutAddressIsStopped(t *testing.T) {
 	_, err := startChild(ctx, "sh", []string{"-c", "echo half a sentence; exec sleep 600"})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "half a sentence") {
 		t.Errorf("got %v, want the end of the time, and what it said", err)
+	}
+}
+
+// A program that ends at once is an error with its own text.
+func TestProgramThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := startChild(t.Context(), "sh", []string{"-c", "echo half a sentence; exit 3"})
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "half a sentence") {
+		t.Errorf("got %v, want how it ended, and what it said", err)
 	}
 }

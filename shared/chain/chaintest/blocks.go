@@ -14,17 +14,15 @@ import (
 
 // Each transaction of the account in final blocks is found, in steps of any size, with its call. Transactions
 // of other accounts, and those above the last final block, are not.
-func testBlocks(t *testing.T, b *bundle) {
+func (b contract) Blocks(t *testing.T) {
 	other := b.other(t)
 	var txs []txmanager.Signed
 	for n, blocks := range []int{0, 1, 7, 1, 90} { // the first two in one block
 		txs = append(txs, b.tx(t, uint64(n), nil))
-		b.mustSend(t, txs[n])
-		b.mine(t, blocks)
+		b.include(t, blocks, txs[n])
 	}
 	young := b.tx(t, 5, nil)
-	b.mustSend(t, young)
-	b.mine(t, 1)
+	b.include(t, 1, young)
 	final := b.final(t)
 	for _, limit := range []int{1, 7, 1000} {
 		got, end := b.read(t, 0, limit)
@@ -47,10 +45,9 @@ func testBlocks(t *testing.T, b *bundle) {
 
 // A node that has deleted old states, or says so for all counts, reports for a nonce that it has no counts so
 // old. It still returns the blocks.
-func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
+func (b overJSONRPC) BlocksOnAPrunedNode(t *testing.T) {
 	old := b.tx(t, 0, nil)
-	b.mustSend(t, old)
-	b.mine(t, 1)
+	b.include(t, 1, old)
 	want := b.consumer(t, 0)
 	b.mine(t, 200)
 	if b.KeepsStates {
@@ -62,7 +59,7 @@ func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
 }
 
 // The start of the reading is found by the blocks' own times.
-func testBlocksFromATime(t *testing.T, b *bundle) {
+func (b contract) BlocksFromATime(t *testing.T) {
 	b.mine(t, 120)
 	final := b.final(t)
 	headers := b.query(t, txmanager.ChainQuery{FromBlock: 1, ToBlock: final}).Headers
@@ -89,9 +86,8 @@ func testBlocksFromATime(t *testing.T, b *bundle) {
 }
 
 // An answer that is not a block, or not a transaction, is no answer. Earlier answers are returned.
-func testFaultyBlocks(t *testing.T, b *bundle) {
-	b.mustSend(t, b.tx(t, 0, nil))
-	b.mine(t, 120)
+func (b overJSONRPC) FaultyBlocks(t *testing.T) {
+	b.include(t, 120, b.tx(t, 0, nil))
 	for name, c := range map[string]struct {
 		fault   Fault
 		forGood bool

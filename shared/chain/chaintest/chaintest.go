@@ -4,7 +4,9 @@ package chaintest
 
 import (
 	"crypto/ecdsa"
+	"fmt"
 	"math/big"
+	"reflect"
 	"testing"
 	"time"
 
@@ -63,89 +65,33 @@ type Account struct {
 // Run runs the contract. newFixture is called once for each test. For a fixture without a URL the tests
 // that distort a JSON-RPC answer, or count JSON-RPC calls, are skipped.
 func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
-	for _, tests := range []map[string]func(*testing.T, *bundle){contract, overJSONRPC} {
-		for name, test := range tests {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				f := newFixture(t)
-				if _, ok := contract[name]; !ok && f.URL == "" {
-					t.Skip("It needs a node with JSON-RPC")
-				}
-				test(t, setup(t, f))
-			})
+	runEach[contract](t, newFixture)
+	runEach[overJSONRPC](t, func(t *testing.T) Fixture {
+		f := newFixture(t)
+		if f.URL == "" {
+			t.Skip("It needs a node with JSON-RPC")
 		}
+		return f
+	})
+}
+
+// runEach runs each method of Tests as a test of its name.
+func runEach[Tests ~struct{ *bundle }](t *testing.T, newFixture func(t *testing.T) Fixture) {
+	for method := range reflect.TypeFor[Tests]().Methods() {
+		test := method.Func.Interface().(func(Tests, *testing.T))
+		t.Run(method.Name, func(t *testing.T) {
+			t.Parallel()
+			test(Tests{setup(t, newFixture(t))}, t)
+		})
 	}
 }
 
-// contract are the tests for a node of any protocol.
-var contract = map[string]func(*testing.T, *bundle){
-	"EmptyQueryReturnsTheHead":   testEmptyQueryReturnsTheHead,
-	"Account":                    testAccount,
-	"ReceiptFoundNotFound":       testReceiptFoundNotFound,
-	"RevertedReceipt":            testRevertedReceipt,
-	"KnownPendingThenDropped":    testKnownPendingThenDropped,
-	"HeadersLinked":              testHeadersLinked,
-	"EstimateDoneRefusedUnknown": testEstimates,
-	"OneRoundTrip":               testOneRoundTrip,
-	"WrongChain":                 testWrongChain,
-	"SendTwice":                  testSendTwice,
-	"SendInOrder":                testSendInOrder,
-	"NonceTooLow":                testNonceTooLow,
-	"ReplacementUnderpriced":     testReplacementUnderpriced,
-	"InsufficientFunds":          testInsufficientFunds,
-	"TagsAreInTheHeadsChain":     testTags,
-	"ReorgRemovesAReceipt":       testReorgRemovesAReceipt,
-	"ReorgMovesAReceipt":         testReorgMovesAReceipt,
-	"ReorgLosesATransaction":     testReorgLosesATransaction,
-	"ReorgReplacesATransaction":  testReorgReplacesATransaction,
-	"ReceiptComesAndGoes":        testReceiptComesAndGoes,
-	"ReorgUnderPending":          testReorgUnderPending,
-	"Replaced":                   testReplaced,
-	"NonceGap":                   testNonceGap,
-	"CanonicalAddresses":         testCanonicalAddresses,
-	"Consumed":                   testConsumed,
-	"NotConsumed":                testNotConsumed,
-	"ConsumedBelowTheKeptStates": testConsumedBelowTheKeptStates,
-	"ConsumedAfterReorg":         testConsumedAfterReorg,
-	"Blocks":                     testBlocks,
-	"BlocksFromATime":            testBlocksFromATime,
-	"Watch":                      testWatch,
-	"WatchAfterReorg":            testWatchAfterReorg,
-	"WindowAfterReorg":           testWindowAfterReorg,
-	"QueriesAtOnce":              testQueriesAtOnce,
-	"QueriesDuringNewBlocks":     testQueriesDuringNewBlocks,
-}
-
-// overJSONRPC are the tests that distort the answers of a JSON-RPC node, or count its calls.
-var overJSONRPC = map[string]func(*testing.T, *bundle){
-	"AccountWithCode":              testAccountWithCode,
-	"ReceiptUnknown":               testReceiptUnknown,
-	"HeadersNotLinked":             testHeadersNotLinked,
-	"QueryFailsAsAWhole":           testQueryFailsAsAWhole,
-	"SilenceAfterAcceptance":       testSilenceAfterAcceptance,
-	"UnknownWordsAndWrongHash":     testUnknownWords,
-	"ChainChanged":                 testChainChanged,
-	"ConsumedOnAPrunedNode":        testConsumedOnAPrunedNode,
-	"ConsumedDuringReorg":          testConsumedDuringReorg,
-	"WrongConsumptionIsRejected":   testWrongConsumptionIsRejected,
-	"ConsumedByAnAuthorization":    testConsumedByAnAuthorization,
-	"ConsumedAmongMillions":        testConsumedAmongMillions,
-	"BlocksOnAPrunedNode":          testBlocksOnAPrunedNode,
-	"FaultyBlocks":                 testFaultyBlocks,
-	"FaultyWatchedBlocks":          testFaultyWatchedBlocks,
-	"WatchAboveTheHead":            testWatchAboveTheHead,
-	"WindowInOneBlock":             testWindowInOneBlock,
-	"WindowInManyBlocks":           testWindowInManyBlocks,
-	"WindowPending":                testWindowPending,
-	"WindowReplaced":               testWindowReplaced,
-	"WindowWithoutBlockReceipts":   testWindowWithoutBlocks,
-	"FaultyBlockReceipts":          testFaultyBlockReceipts,
-	"WindowDuringNewBlocks":        testWindowDuringNewBlocks,
-	"ReceiptOutsideTheObservation": testReceiptOutsideTheObservation,
-	"WindowOnALaggingNode":         testWindowOnALaggingNode,
-	"LaggingNode":                  testLaggingNode,
-	"LaggingNodeAtASharedAddress":  testLaggingNodeBehindOneAddress,
-}
+// contract has the tests for a node of any protocol, and overJSONRPC those that distort the answers of a JSON-RPC
+// node, or count its calls. Each exported method is one test.
+type (
+	contract    struct{ *bundle }
+	overJSONRPC struct{ *bundle }
+)
 
 // patience is the time-out of connectors whose answers are expected.
 const patience = 20 * time.Second
@@ -299,6 +245,13 @@ func (b *bundle) mustSend(t *testing.T, txs ...txmanager.Signed) {
 	}
 }
 
+// include sends transactions, and adds n blocks: the first has them.
+func (b *bundle) include(t *testing.T, n int, txs ...txmanager.Signed) {
+	t.Helper()
+	b.mustSend(t, txs...)
+	b.mine(t, n)
+}
+
 func (b *bundle) mine(t *testing.T, n int) {
 	t.Helper()
 	check.OK(t)(b.Mine(n))
@@ -327,10 +280,6 @@ func (b *bundle) wantNoObservation(t *testing.T, why string, q txmanager.ChainQu
 
 func wantClass(t *testing.T, r txmanager.SendResult, want txmanager.SendClass) {
 	t.Helper()
-	if r.Class != want {
-		t.Errorf("class: got %s (%q), want %s", r.Class, r.Text, want)
-	}
-	if r.Node == "" {
-		t.Error("node: got none, want its name")
-	}
+	check.Equal(t, fmt.Sprintf("class (%q)", r.Text), r.Class, want)
+	check.Equal(t, "the node has a name", r.Node != "", true)
 }

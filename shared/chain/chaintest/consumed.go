@@ -21,7 +21,7 @@ import (
 
 // Each consumed nonce is found with its transaction's call: alone in its block or among others, even if other
 // accounts used the same nonce there.
-func testConsumed(t *testing.T, b *bundle) {
+func (b contract) Consumed(t *testing.T) {
 	b.mine(t, 3)
 	other := b.other(t)
 	txs := []txmanager.Signed{
@@ -33,15 +33,13 @@ func testConsumed(t *testing.T, b *bundle) {
 			tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18)
 		}),
 	}
-	b.mustSend(t, txs...)
-	b.mine(t, 1)
+	b.include(t, 1, txs...)
 	for n := range uint64(6) {
 		b.mustSend(t, other.tx(t, n, func(tx *txmanager.Unsigned) { tx.TipCapWei = big.NewInt(2e9) }))
 	}
 	for n, blocks := range []int{70, 1, 1} { // the first among the other's, the last in the head
 		txs = append(txs, b.tx(t, uint64(5+n), nil))
-		b.mustSend(t, txs[5+n])
-		b.mine(t, blocks)
+		b.include(t, blocks, txs[5+n])
 	}
 	for n, tx := range txs {
 		before := b.roundTrips()
@@ -67,7 +65,7 @@ func (b *bundle) other(t *testing.T) *bundle {
 }
 
 // A pending or unused nonce is not consumed, and only then does the answer say so.
-func testNotConsumed(t *testing.T, b *bundle) {
+func (b contract) NotConsumed(t *testing.T) {
 	b.wantNotConsumed(t, "fresh account", 0)
 	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
 	b.wantNotConsumed(t, "pending", 0)
@@ -105,13 +103,12 @@ func testNotConsumed(t *testing.T, b *bundle) {
 
 // A node without the states of old blocks finds nonces above them, and returns its own error for older ones,
 // which is not *not consumed*.
-func testConsumedOnAPrunedNode(t *testing.T, b *bundle) {
+func (b overJSONRPC) ConsumedOnAPrunedNode(t *testing.T) {
 	const words = "missing trie node 5f3a (path ) state 0x5f3a is not available"
 	txs := make([]txmanager.Signed, 3)
 	for n := range txs {
 		txs[n] = b.tx(t, uint64(n), nil)
-		b.mustSend(t, txs[n])
-		b.mine(t, 1)
+		b.include(t, 1, txs[n])
 	}
 	b.mine(t, 40)
 	oldest := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{txs[1].Hash}}).Receipts[txs[1].Hash].Receipt.BlockNumber
@@ -125,15 +122,13 @@ func testConsumedOnAPrunedNode(t *testing.T, b *bundle) {
 }
 
 // The same on a node that has really deleted states. A node that keeps them all finds each nonce.
-func testConsumedBelowTheKeptStates(t *testing.T, b *bundle) {
+func (b contract) ConsumedBelowTheKeptStates(t *testing.T) {
 	const kept = 128
 	old, young := b.tx(t, 0, nil), b.tx(t, 1, nil)
-	b.mustSend(t, old)
-	b.mine(t, kept)
+	b.include(t, kept, old)
 	b.wantConsumer(t, "still kept", 0, old)
 	b.mine(t, 5)
-	b.mustSend(t, young)
-	b.mine(t, kept/2)
+	b.include(t, kept/2, young)
 	b.wantConsumer(t, "kept", 1, young)
 	if b.KeepsStates {
 		b.wantConsumer(t, "an old block", 0, old)
@@ -146,11 +141,10 @@ func testConsumedBelowTheKeptStates(t *testing.T, b *bundle) {
 
 // In 20 million blocks the search takes at most eight round trips, and few if the nonce was consumed
 // recently. The node's answers are moved to such heights.
-func testConsumedAmongMillions(t *testing.T, b *bundle) {
+func (b overJSONRPC) ConsumedAmongMillions(t *testing.T) {
 	const head = 20_000_000
 	tx := b.tx(t, 0, nil)
-	b.mustSend(t, tx)
-	b.mine(t, 1)
+	b.include(t, 1, tx)
 	var block map[string]any
 	b.proxy.Set(changing(wholeBlock, func(own map[string]any) { block = own }))
 	b.wantConsumer(t, "at its own height", 0, tx)
@@ -200,11 +194,10 @@ func (c Call) countsAt() (uint64, bool) {
 
 // After a reorg the nonce is consumed by the new chain's transaction: the same one in another block, another
 // one, or none.
-func testConsumedAfterReorg(t *testing.T, b *bundle) {
+func (b contract) ConsumedAfterReorg(t *testing.T) {
 	b.mine(t, 2)
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
-	b.mustSend(t, first)
-	b.mine(t, 4)
+	b.include(t, 4, first)
 	b.wantConsumer(t, "mined", 0, first)
 	b.reorg(t, nil, nil, [][]byte{first.Raw}, nil)
 	b.wantConsumer(t, "moved", 0, first)
@@ -215,11 +208,10 @@ func testConsumedAfterReorg(t *testing.T, b *bundle) {
 }
 
 // A reorg during the search misleads it once. The search is repeated and returns the new chain's transaction.
-func testConsumedDuringReorg(t *testing.T, b *bundle) {
+func (b overJSONRPC) ConsumedDuringReorg(t *testing.T) {
 	b.mine(t, 8)
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
-	b.mustSend(t, first)
-	b.mine(t, 3)
+	b.include(t, 3, first)
 	for name, consumer := range map[string]txmanager.Signed{"moved": first, "replaced": second} {
 		reorged := false
 		b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
@@ -238,10 +230,9 @@ func testConsumedDuringReorg(t *testing.T, b *bundle) {
 
 // A block without the account's transaction, or a count of another node's chain, ends the search after one
 // more attempt without a result.
-func testWrongConsumptionIsRejected(t *testing.T, b *bundle) {
+func (b overJSONRPC) WrongConsumptionIsRejected(t *testing.T) {
 	b.mine(t, 8)
-	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
-	b.mine(t, 3)
+	b.include(t, 3, b.tx(t, 0, nil), b.tx(t, 1, nil))
 	for name, distort := range map[string]func(block map[string]any){
 		"no transactions": func(block map[string]any) { block["transactions"] = []any{} },
 		"another block":   func(block map[string]any) { block["number"] = lower(block["number"]) },
@@ -276,15 +267,12 @@ func eachTx(block map[string]any, field string, value any) {
 
 // A nonce that an EIP-7702 authorization consumed has no transaction of the account: the result is unknown.
 // From then on the account has code.
-func testConsumedByAnAuthorization(t *testing.T, b *bundle) {
+func (b overJSONRPC) ConsumedByAnAuthorization(t *testing.T) {
 	other := b.other(t)
-	b.mustSend(t, b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18) }))
-	b.mine(t, 1)
-	other.mustSend(t, other.delegation(t, b, 1))
-	b.mine(t, 40)
+	b.include(t, 1, b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18) }))
+	other.include(t, 40, other.delegation(t, b.bundle, 1))
 	last := b.tx(t, 2, nil)
-	b.mustSend(t, last)
-	b.mine(t, 1)
+	b.include(t, 1, last)
 	if a := b.query(t, txmanager.ChainQuery{Account: true}).Account; !a.HasCode || a.LatestCount != 3 {
 		t.Errorf("account: got code %t and count %d, want code and 3", a.HasCode, a.LatestCount)
 	}
@@ -339,10 +327,9 @@ func (b *bundle) callOf(tx txmanager.Signed) (call txmanager.ConsumingTx, err er
 }
 
 // Each address that the connector returns is in the family's canonical form.
-func testCanonicalAddresses(t *testing.T, b *bundle) {
+func (b contract) CanonicalAddresses(t *testing.T) {
 	tx := b.tx(t, 0, nil)
-	b.mustSend(t, tx)
-	b.mine(t, 100)
+	b.include(t, 100, tx)
 	payload, _, err := b.family().ParsePayload(fmt.Appendf(nil, `{"to": %q, "value": "1"}`, *b.to()))
 	check.OK(t)(err)
 	call, errPayload := b.connector.ParsePayload(payload)

@@ -12,7 +12,7 @@ import (
 
 // A node without block receipts is asked for each receipt singly, and is not asked for a block's receipts
 // again soon.
-func testWindowWithoutBlocks(t *testing.T, b *bundle) {
+func (b overJSONRPC) WindowWithoutBlockReceipts(t *testing.T) {
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)
 	for name, response := range map[string]map[string]any{
@@ -21,9 +21,9 @@ func testWindowWithoutBlocks(t *testing.T, b *bundle) {
 		"no list":        {"result": "0x"},
 	} {
 		b.connectAnew(t)
-		asked := b.watch(FaultyMethod(byBlock, response))
-		asked.wantWindow(t, name, q, 120, cost{trips: 3, singly: 120, byBlock: 1})
-		asked.wantWindow(t, name+", again", q, 120, cost{trips: 2, singly: 120})
+		b.proxy.Set(FaultyMethod(byBlock, response))
+		b.wantCost(t, name, q, 120, cost{trips: 3, singly: 120, byBlock: 1})
+		b.wantCost(t, name+", again", q, 120, cost{trips: 2, singly: 120})
 	}
 }
 
@@ -68,7 +68,7 @@ var distortions = map[string]func(receiptList) any{
 
 // A wrong answer about a block's receipts makes no wrong receipt and hides none: not one of another block, of
 // no block, or incomplete.
-func testFaultyBlockReceipts(t *testing.T, b *bundle) {
+func (b overJSONRPC) FaultyBlockReceipts(t *testing.T) {
 	b.mine(t, 3)
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)
@@ -91,7 +91,7 @@ func testFaultyBlockReceipts(t *testing.T, b *bundle) {
 
 // Blocks that are added between round trips are part of the observation. If the chain is replaced in between,
 // the query fails.
-func testWindowDuringNewBlocks(t *testing.T, b *bundle) {
+func (b overJSONRPC) WindowDuringNewBlocks(t *testing.T) {
 	b.mine(t, 8)
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs[:100])
@@ -125,7 +125,7 @@ func testWindowDuringNewBlocks(t *testing.T, b *bundle) {
 }
 
 // A lagging count, head or block hides nothing for good: the receipt is not found, or found singly.
-func testWindowOnALaggingNode(t *testing.T, b *bundle) {
+func (b overJSONRPC) WindowOnALaggingNode(t *testing.T) {
 	b.mine(t, 4)
 	txs, q := b.window(t, 0, 120)
 	var recorder Recorder
@@ -142,14 +142,12 @@ func testWindowOnALaggingNode(t *testing.T, b *bundle) {
 	b.proxy.Set(FaultyMethod(byBlock, Result(nil)))
 	b.wantWindow(t, "a block that lags", q, 3, 120)
 	b.proxy.Set(recorder.Replay(nil))
-	if v := b.query(t, q); v.Receipts[txs[0].Hash].Answer != txmanager.AnswerNotFound {
-		t.Errorf("all of it lags: got %+v, want not found", v.Receipts[txs[0].Hash])
-	}
+	check.Equal(t, "all of it lags", b.query(t, q).Receipts[txs[0].Hash].Answer, txmanager.AnswerNotFound)
 }
 
 // A receipt above the observation's head, or of another block at its height, is unknown, whether requested
 // singly or with its block.
-func testReceiptOutsideTheObservation(t *testing.T, b *bundle) {
+func (b overJSONRPC) ReceiptOutsideTheObservation(t *testing.T) {
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)
 	small := txmanager.ChainQuery{Receipts: q.Receipts[:1]}

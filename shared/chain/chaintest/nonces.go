@@ -23,9 +23,7 @@ func (b *bundle) version(t *testing.T, number, percent int64) txmanager.Signed {
 func (b *bundle) wantCounts(t *testing.T, when string, latest, pending uint64) {
 	t.Helper()
 	a := b.query(t, txmanager.ChainQuery{Account: true}).Account
-	if a.LatestCount != latest || a.PendingCount != pending {
-		t.Errorf("%s: counts got %d latest and %d pending, want %d and %d", when, a.LatestCount, a.PendingCount, latest, pending)
-	}
+	check.Equal(t, when+": latest and pending count", [2]uint64{a.LatestCount, a.PendingCount}, [2]uint64{latest, pending})
 }
 
 // wantAnswers queries each transaction's receipt and whether it is known.
@@ -38,7 +36,7 @@ func (b *bundle) wantAnswers(t *testing.T, when string, tx txmanager.Signed, rec
 
 // Of two versions of one nonce the node keeps the one that pays more. The other is not found from then on,
 // pending or mined, though other nodes may have it.
-func testReplaced(t *testing.T, b *bundle) {
+func (b contract) Replaced(t *testing.T) {
 	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
 	b.mustSend(t, first)
 	b.wantAnswers(t, "first sent", first, txmanager.AnswerNotFound, txmanager.AnswerFound)
@@ -57,7 +55,7 @@ func testReplaced(t *testing.T, b *bundle) {
 
 // A node accepts a nonce before the preceding one, counts it only when that has arrived, and does not mine it
 // before.
-func testNonceGap(t *testing.T, b *bundle) {
+func (b contract) NonceGap(t *testing.T) {
 	later := b.tx(t, 1, nil)
 	b.mustSend(t, later)
 	wantClass(t, b.send(t, later)[0], txmanager.SendAlreadyKnown)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -22,6 +23,9 @@ type Proxy struct {
 	target     string
 	roundTrips atomic.Uint64
 	fault      atomic.Pointer[Fault]
+
+	mu    sync.Mutex
+	calls map[string]int // by method
 }
 
 // Fault defines what the proxy does with the answer to one HTTP request. The zero Fault passes it on.
@@ -32,11 +36,20 @@ type Fault struct {
 	Hang bool
 	// Status answers with this HTTP status and no content.
 	Status int
+	// Instead may answer a request before the node gets it. It reports whether it has; nil: it never does.
+	Instead func(http.ResponseWriter, Request) bool
 	// Batch gets the number of calls in the request; nil: not called.
 	Batch func(calls int)
 	// Answer replaces the answer to one call. It gets the call and the node's own answer. It returns the
 	// fields of a JSON-RPC response ("result" or "error"), or nil to pass the node's answer on.
 	Answer func(call Call, own json.RawMessage) map[string]any
+}
+
+// Request is one HTTP request.
+type Request struct {
+	Body  string
+	Calls []Call
+	Gone  <-chan struct{} // closed when the client closes the connection
 }
 
 // Call is one JSON-RPC call of a batch.
@@ -62,7 +75,7 @@ const (
 // NewProxy starts a proxy before the node at target. It ends with t.
 func NewProxy(t *testing.T, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{target: target}
+	p := &Proxy{target: target, calls: map[string]int{}}
 	p.fault.Store(&Fault{})
 	server := httptest.NewServer(http.HandlerFunc(p.serve))
 	t.Cleanup(server.Close)
@@ -76,11 +89,33 @@ func (p *Proxy) Set(f Fault) { p.fault.Store(&f) }
 // RoundTrips returns the number of HTTP requests.
 func (p *Proxy) RoundTrips() uint64 { return p.roundTrips.Load() }
 
+// Calls returns the number of calls of a method.
+func (p *Proxy) Calls(method string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[method]
+}
+
+// read returns the calls of a request, and counts them. A request that is no batch has none.
+func (p *Proxy) read(request []byte) (calls []Call) {
+	_ = json.Unmarshal(request, &calls)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, call := range calls {
+		p.calls[call.Method]++
+	}
+	return calls
+}
+
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	p.roundTrips.Add(1)
 	fault := p.fault.Load()
 	request, err := io.ReadAll(r.Body)
 	if err != nil {
+		return
+	}
+	calls := p.read(request)
+	if fault.Instead != nil && fault.Instead(w, Request{string(request), calls, r.Context().Done()}) {
 		return
 	}
 	answer, err := p.forward(r, request)
@@ -95,7 +130,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(fault.Status)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(fault.distort(request, answer)) // an error means that the client has closed the connection
+		_, _ = w.Write(fault.distort(calls, answer)) // an error means that the client has closed the connection
 	}
 }
 
@@ -115,10 +150,9 @@ func (p *Proxy) forward(r *http.Request, request []byte) ([]byte, error) {
 
 // distort replaces parts of a batch's answer. go-ethereum answers a batch in order; other orders would need
 // the ids.
-func (f *Fault) distort(request, answer []byte) []byte {
-	var calls []Call
+func (f *Fault) distort(calls []Call, answer []byte) []byte {
 	var own []json.RawMessage
-	if json.Unmarshal(request, &calls) == nil && f.Batch != nil {
+	if f.Batch != nil && len(calls) > 0 {
 		f.Batch(len(calls))
 	}
 	if f.Answer == nil || json.Unmarshal(answer, &own) != nil || len(own) != len(calls) {

@@ -25,7 +25,7 @@ var endless = []byte{0x60, 1, 0x63, 1, 0, 0, 0, 0x52, 0} // PUSH1 1, PUSH4 2^24,
 // absentHash is a hash that no chain has.
 var absentHash = txmanager.Hash{0: 0xde, 31: 0xad}
 
-func testEmptyQueryReturnsTheHead(t *testing.T, b *bundle) {
+func (b contract) EmptyQueryReturnsTheHead(t *testing.T) {
 	before := b.query(t, txmanager.ChainQuery{})
 	b.mine(t, 2)
 	after := b.query(t, txmanager.ChainQuery{})
@@ -44,20 +44,16 @@ func testEmptyQueryReturnsTheHead(t *testing.T, b *bundle) {
 	}
 }
 
-func testAccount(t *testing.T, b *bundle) {
+func (b contract) Account(t *testing.T) {
 	first := b.query(t, txmanager.ChainQuery{Account: true}).Account
 	if first.LatestCount != 0 || first.PendingCount != 0 || first.HasCode {
 		t.Errorf("fresh account: got %+v, want counts of 0 and no code", first)
 	}
 	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
-	if got := b.query(t, txmanager.ChainQuery{Account: true}).Account; got.LatestCount != 0 || got.PendingCount != 2 {
-		t.Errorf("counts before the block: got %d and %d, want 0 and 2", got.LatestCount, got.PendingCount)
-	}
+	b.wantCounts(t, "before the block", 0, 2)
 	b.mine(t, 1)
 	last := b.query(t, txmanager.ChainQuery{Account: true}).Account
-	if last.LatestCount != 2 || last.PendingCount != 2 {
-		t.Errorf("counts after the block: got %d and %d, want 2 and 2", last.LatestCount, last.PendingCount)
-	}
+	b.wantCounts(t, "after the block", 2, 2)
 	if last.BalanceWei.Cmp(first.BalanceWei) >= 0 {
 		t.Errorf("balance: got %s, want less than %s", last.BalanceWei, first.BalanceWei)
 	}
@@ -71,12 +67,12 @@ func testAccount(t *testing.T, b *bundle) {
 }
 
 // An account with an EIP-7702 delegation has code.
-func testAccountWithCode(t *testing.T, b *bundle) {
+func (b overJSONRPC) AccountWithCode(t *testing.T) {
 	b.proxy.Set(FaultyMethod("eth_getCode", Result("0xef0100"+strings.Repeat("11", 20))))
 	check.Equal(t, "has code", b.query(t, txmanager.ChainQuery{Account: true}).Account.HasCode, true)
 }
 
-func testReceiptFoundNotFound(t *testing.T, b *bundle) {
+func (b contract) ReceiptFoundNotFound(t *testing.T) {
 	tx := b.tx(t, 0, nil)
 	q := txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash, absentHash}}
 	b.mustSend(t, tx)
@@ -92,17 +88,14 @@ func testReceiptFoundNotFound(t *testing.T, b *bundle) {
 	if err := json.Unmarshal(got.Receipt.Document, &document); err != nil || document.GasUsed == "" {
 		t.Errorf("document: got %s, want the node's receipt, whole", got.Receipt.Document)
 	}
-	if got := v.Receipts[absentHash]; got.Answer != txmanager.AnswerNotFound {
-		t.Errorf("receipt of an absent hash: got answer %d, want not found", got.Answer)
-	}
+	check.Equal(t, "receipt of an absent hash: answer", v.Receipts[absentHash].Answer, txmanager.AnswerNotFound)
 }
 
 // Each answer that is neither a receipt nor null leaves the receipt unknown, and the rest of the observation
 // unchanged.
-func testReceiptUnknown(t *testing.T, b *bundle) {
+func (b overJSONRPC) ReceiptUnknown(t *testing.T) {
 	tx := b.tx(t, 0, nil)
-	b.mustSend(t, tx)
-	b.mine(t, 1)
+	b.include(t, 1, tx)
 	q := txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash}}
 	for name, response := range map[string]map[string]any{
 		"an index being built": NodeError("transaction indexing is in progress"),
@@ -121,17 +114,16 @@ func testReceiptUnknown(t *testing.T, b *bundle) {
 	}
 }
 
-func testRevertedReceipt(t *testing.T, b *bundle) {
+func (b contract) RevertedReceipt(t *testing.T) {
 	tx := b.tx(t, 0, b.fails)
-	b.mustSend(t, tx)
-	b.mine(t, 1)
+	b.include(t, 1, tx)
 	got := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}}).Receipts[tx.Hash]
 	if got.Answer != txmanager.AnswerFound || got.Receipt.Succeeded {
 		t.Errorf("receipt: got %+v, want found and not succeeded", got)
 	}
 }
 
-func testKnownPendingThenDropped(t *testing.T, b *bundle) {
+func (b contract) KnownPendingThenDropped(t *testing.T) {
 	mined, dropped := b.tx(t, 0, nil), b.tx(t, 1, nil)
 	q := txmanager.ChainQuery{Known: []txmanager.Hash{mined.Hash, dropped.Hash, absentHash}}
 	want := func(when string, answers ...txmanager.Answer) {
@@ -141,8 +133,7 @@ func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 			check.Equal(t, fmt.Sprintf("%s, hash %d", when, i), v.Known[h], answers[i])
 		}
 	}
-	b.mustSend(t, mined)
-	b.mine(t, 1)
+	b.include(t, 1, mined)
 	b.mustSend(t, dropped)
 	want("one pending", txmanager.AnswerFound, txmanager.AnswerFound, txmanager.AnswerNotFound)
 	check.OK(t)(b.DropPool())
@@ -158,7 +149,7 @@ func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 	want("no index", txmanager.AnswerUnknown, txmanager.AnswerUnknown, txmanager.AnswerUnknown)
 }
 
-func testHeadersLinked(t *testing.T, b *bundle) {
+func (b contract) HeadersLinked(t *testing.T) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head
 	for name, c := range map[string]struct{ from, to, last uint64 }{
@@ -180,13 +171,11 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 		}
 		check.Same(t, name+": headers", numbers, want)
 	}
-	if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
-		t.Errorf("headers after the head: got %v, want none", got)
-	}
+	check.Equal(t, "headers after the head", len(b.query(t, txmanager.ChainQuery{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers), 0)
 }
 
 // One header that is missing, or of another fork, makes the whole list absent.
-func testHeadersNotLinked(t *testing.T, b *bundle) {
+func (b overJSONRPC) HeadersNotLinked(t *testing.T) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head
 	for name, fault := range wrongBlocks {
@@ -195,14 +184,13 @@ func testHeadersNotLinked(t *testing.T, b *bundle) {
 			{head.Number, head.Number}, {head.Number - 1, head.Number - 1}, // only the head shows it
 		} {
 			b.proxy.Set(fault(blockAt(c.height)))
-			if got := b.query(t, txmanager.ChainQuery{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
-				t.Errorf("%s at %d: got %d headers, want none", name, c.height, len(got))
-			}
+			headers := b.query(t, txmanager.ChainQuery{FromBlock: head.Number - 5, ToBlock: c.to}).Headers
+			check.Equal(t, fmt.Sprintf("%s at %d: headers", name, c.height), len(headers), 0)
 		}
 	}
 }
 
-func testEstimates(t *testing.T, b *bundle) {
+func (b contract) EstimateDoneRefusedUnknown(t *testing.T) {
 	to := b.to()
 	tooMuch := new(big.Int).Lsh(big.NewInt(1), 200)
 	q := txmanager.ChainQuery{Estimates: []txmanager.Call{{To: to, Value: big.NewInt(1)}, b.failing(), {To: to, Value: tooMuch}}}
@@ -218,9 +206,7 @@ func testEstimates(t *testing.T, b *bundle) {
 		if got[i].Outcome != want || (want == txmanager.Done) != (got[i].Gas > 0) || b.Key != nil && want == txmanager.Done && got[i].Gas < 21_000 || (want == txmanager.Done) != (got[i].Reason == "") {
 			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
 		}
-		if poor := i == 2 && want == txmanager.Unknown; got[i].Unfunded != poor {
-			t.Errorf("estimate %d: got %+v, want unfunded %t", i, got[i], poor)
-		}
+		check.Equal(t, fmt.Sprintf("estimate %d: unfunded", i), got[i].Unfunded, i == 2 && want == txmanager.Unknown)
 	}
 	if b.proxy != nil {
 		b.testEstimatesWithoutAnswer(t, q)
@@ -236,11 +222,10 @@ func (b *bundle) testEstimatesWithoutAnswer(t *testing.T, q txmanager.ChainQuery
 	}
 }
 
-func testOneRoundTrip(t *testing.T, b *bundle) {
+func (b contract) OneRoundTrip(t *testing.T) {
 	to := b.to()
 	tx := b.tx(t, 0, nil)
-	b.mustSend(t, tx)
-	b.mine(t, 3)
+	b.include(t, 3, tx)
 	before := b.roundTrips()
 	b.query(t, txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash, absentHash}, Known: []txmanager.Hash{tx.Hash},
 		FromBlock: 1, ToBlock: 30, Estimates: []txmanager.Call{{To: to, Value: big.NewInt(1)}}, Finality: "finalized"})
@@ -251,7 +236,7 @@ func testOneRoundTrip(t *testing.T, b *bundle) {
 }
 
 // Without the head, or a requested part of the account, the query fails as a whole.
-func testQueryFailsAsAWhole(t *testing.T, b *bundle) {
+func (b overJSONRPC) QueryFailsAsAWhole(t *testing.T) {
 	b.mine(t, 1)
 	b.query(t, txmanager.ChainQuery{})
 	all := txmanager.ChainQuery{Account: true, ToBlock: 1}
@@ -272,7 +257,7 @@ func testQueryFailsAsAWhole(t *testing.T, b *bundle) {
 }
 
 // A node of another chain is never trusted, and is queried again next time.
-func testWrongChain(t *testing.T, b *bundle) {
+func (b contract) WrongChain(t *testing.T) {
 	b.connector = b.connect(t, b.ChainID+1, patience)
 	b.submitter = b.onChain(b.ChainID + 1)
 	b.wantNoObservation(t, "a node of another chain", txmanager.ChainQuery{})
@@ -289,7 +274,7 @@ func testWrongChain(t *testing.T, b *bundle) {
 }
 
 // A tagged block that contradicts the head's chain is absent.
-func testTags(t *testing.T, b *bundle) {
+func (b contract) TagsAreInTheHeadsChain(t *testing.T) {
 	b.mine(t, 3)
 	for _, tag := range []string{"safe", "finalized"} {
 		q := txmanager.ChainQuery{Finality: tag, ToBlock: 100}
@@ -297,9 +282,8 @@ func testTags(t *testing.T, b *bundle) {
 		if v.Tagged == nil {
 			t.Fatalf("%s: got none, want a block", tag)
 		}
-		if !slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool { return h.Hash == v.Tagged.Hash }) {
-			t.Errorf("%s: got %+v, want a block of the head's chain", tag, v.Tagged)
-		}
+		inChain := slices.ContainsFunc(v.Headers, func(h txmanager.Header) bool { return h.Hash == v.Tagged.Hash })
+		check.Equal(t, tag+": a block of the head's chain", inChain, true)
 		if b.proxy == nil {
 			continue
 		}
@@ -310,9 +294,7 @@ func testTags(t *testing.T, b *bundle) {
 			"the future":   {"result": map[string]any{"number": "0xffff", "hash": absentHash, "parentHash": absentHash, "timestamp": "0x1"}},
 		} {
 			b.proxy.Set(answering(blockOf(tag), response))
-			if got := b.query(t, q).Tagged; got != nil {
-				t.Errorf("%s answered with %s: got %+v, want none", tag, name, got)
-			}
+			check.Equal(t, fmt.Sprintf("%s answered with %s", tag, name), b.query(t, q).Tagged, nil)
 		}
 		b.proxy.Set(Fault{})
 	}
@@ -320,7 +302,7 @@ func testTags(t *testing.T, b *bundle) {
 }
 
 // A query that began on one chain and ended on another fails. One during which a block was added does not.
-func testChainChanged(t *testing.T, b *bundle) {
+func (b overJSONRPC) ChainChanged(t *testing.T) {
 	b.mine(t, 3)
 	for name, c := range map[string]struct {
 		distort func(block map[string]any) // the head at the beginning

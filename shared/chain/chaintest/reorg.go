@@ -1,6 +1,7 @@
 package chaintest
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"testing"
@@ -15,7 +16,7 @@ const deepest = 32
 // A reorg of each depth removes a transaction. From the next query on, receipt, counts and headers are those
 // of the new chain; whether the node still knows the transaction depends on the node. Mined again, it has a
 // receipt in another block.
-func testReorgRemovesAReceipt(t *testing.T, b *bundle) {
+func (b contract) ReorgRemovesAReceipt(t *testing.T) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
@@ -44,7 +45,7 @@ func testReorgRemovesAReceipt(t *testing.T, b *bundle) {
 
 // A reorg of each depth moves the transaction into another block, the last of the new ones. The receipt has
 // that block and never the old one.
-func testReorgMovesAReceipt(t *testing.T, b *bundle) {
+func (b contract) ReorgMovesAReceipt(t *testing.T) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
@@ -62,7 +63,7 @@ func testReorgMovesAReceipt(t *testing.T, b *bundle) {
 
 // A reorg of each depth removes a transaction, and the pools have lost it. Blocks follow without it until it
 // is sent again as a new one.
-func testReorgLosesATransaction(t *testing.T, b *bundle) {
+func (b contract) ReorgLosesATransaction(t *testing.T) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
@@ -73,15 +74,14 @@ func testReorgLosesATransaction(t *testing.T, b *bundle) {
 		b.wantAnswers(t, "lost", tx, txmanager.AnswerNotFound, txmanager.AnswerNotFound)
 		b.wantCounts(t, "lost", depth, depth)
 		b.wantNotConsumed(t, "lost", depth)
-		b.mustSend(t, tx)
-		b.mine(t, 1)
+		b.include(t, 1, tx)
 		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
 	}
 }
 
 // A reorg of each depth gives the nonce to another transaction, in the first of the new blocks or in the
 // last. The receipt is gone, and the node no longer knows the transaction and refuses it.
-func testReorgReplacesATransaction(t *testing.T, b *bundle) {
+func (b contract) ReorgReplacesATransaction(t *testing.T) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
@@ -103,18 +103,15 @@ func testReorgReplacesATransaction(t *testing.T, b *bundle) {
 
 // A receipt appears and disappears as reorgs include and omit the transaction. It is never of a block outside
 // the chain.
-func testReceiptComesAndGoes(t *testing.T, b *bundle) {
+func (b contract) ReceiptComesAndGoes(t *testing.T) {
 	b.mine(t, 2)
 	tx := b.tx(t, 0, nil)
-	b.mustSend(t, tx)
-	b.mine(t, 2)
+	b.include(t, 2, tx)
 	for round := range 6 {
 		before := b.query(t, txmanager.ChainQuery{ToBlock: 100, FromBlock: 1})
 		if round%2 == 0 {
 			b.reorg(t, nil, nil)
-			if got := b.queryAgain(t, tx, before).Receipts[tx.Hash]; got.Answer != txmanager.AnswerNotFound {
-				t.Errorf("reorg %d: omitted: got %+v, want not found", round, got)
-			}
+			check.Equal(t, fmt.Sprintf("reorg %d: omitted", round), b.queryAgain(t, tx, before).Receipts[tx.Hash].Answer, txmanager.AnswerNotFound)
 			b.wantCounts(t, "left out", 0, b.returned(1))
 			continue
 		}
@@ -134,10 +131,9 @@ func (b *bundle) returned(n uint64) uint64 {
 
 // A reorg removes a transaction that a pending one follows. The node may still count the follower, but no
 // block has it without the other. If both are gone, both are accepted again.
-func testReorgUnderPending(t *testing.T, b *bundle) {
+func (b contract) ReorgUnderPending(t *testing.T) {
 	first, follower := b.tx(t, 0, nil), b.tx(t, 1, nil)
-	b.mustSend(t, first)
-	b.mine(t, 1)
+	b.include(t, 1, first)
 	b.mustSend(t, follower)
 	b.wantCounts(t, "one mined, one pending", 1, 2)
 	b.reorg(t, nil)
@@ -163,8 +159,7 @@ func testReorgUnderPending(t *testing.T, b *bundle) {
 // minedUnder mines tx and blocks on it, depth blocks in all, and queries.
 func (b *bundle) minedUnder(t *testing.T, tx txmanager.Signed, depth uint64) txmanager.ChainObservation {
 	t.Helper()
-	b.mustSend(t, tx)
-	b.mine(t, int(depth))
+	b.include(t, int(depth), tx)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, FromBlock: head - depth, ToBlock: head})
 	if r := v.Receipts[tx.Hash]; r.Answer != txmanager.AnswerFound || r.Receipt.BlockHash != v.Headers[1].Hash {

@@ -1,6 +1,7 @@
 package chaintest
 
 import (
+	"fmt"
 	"math/big"
 	"net/http"
 	"testing"
@@ -11,7 +12,7 @@ import (
 )
 
 // The same bytes again are already known, and have no effect.
-func testSendTwice(t *testing.T, b *bundle) {
+func (b contract) SendTwice(t *testing.T) {
 	tx := b.tx(t, 0, nil)
 	b.mustSend(t, tx)
 	again := b.send(t, tx)[0]
@@ -24,7 +25,7 @@ func testSendTwice(t *testing.T, b *bundle) {
 }
 
 // Results are in the order of the transactions, one for each.
-func testSendInOrder(t *testing.T, b *bundle) {
+func (b contract) SendInOrder(t *testing.T) {
 	first := b.tx(t, 0, nil)
 	results := b.send(t, first, b.tx(t, 1, nil), first, b.tx(t, 2, nil))
 	for i, want := range []txmanager.SendClass{txmanager.SendAccepted, txmanager.SendAccepted, txmanager.SendAlreadyKnown, txmanager.SendAccepted} {
@@ -32,17 +33,14 @@ func testSendInOrder(t *testing.T, b *bundle) {
 	}
 	b.mine(t, 1)
 	b.wantCounts(t, "sent in order", 3, 3)
-	if got := b.connector.Send(t.Context(), nil); len(got) != 0 {
-		t.Errorf("results of nothing: got %d, want 0", len(got))
-	}
+	check.Equal(t, "results of nothing", len(b.connector.Send(t.Context(), nil)), 0)
 }
 
 // A consumed nonce is refused with the same class whichever transaction consumed it. Only known tells the two
 // cases apart.
-func testNonceTooLow(t *testing.T, b *bundle) {
+func (b contract) NonceTooLow(t *testing.T) {
 	ours, foreign := b.tx(t, 0, nil), b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.Value = big.NewInt(2) })
-	b.mustSend(t, ours)
-	b.mine(t, 1)
+	b.include(t, 1, ours)
 	for name, c := range map[string]struct {
 		tx    txmanager.Signed
 		known txmanager.Answer
@@ -55,7 +53,7 @@ func testNonceTooLow(t *testing.T, b *bundle) {
 	}
 }
 
-func testReplacementUnderpriced(t *testing.T, b *bundle) {
+func (b contract) ReplacementUnderpriced(t *testing.T) {
 	b.mustSend(t, b.version(t, 1, 0))
 	refused := b.send(t, b.version(t, 2, b.BumpPercent-1))[0]
 	wantClass(t, refused, txmanager.SendUnderpriced)
@@ -63,14 +61,14 @@ func testReplacementUnderpriced(t *testing.T, b *bundle) {
 	b.mustSend(t, b.version(t, 3, b.BumpPercent))
 }
 
-func testInsufficientFunds(t *testing.T, b *bundle) {
+func (b contract) InsufficientFunds(t *testing.T) {
 	tx := b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) })
 	wantClass(t, b.send(t, tx)[0], txmanager.SendInsufficientFunds)
 }
 
 // A node accepted the bytes and its answer was lost: the result is unknown for each kind of lost answer. Sent
 // again they are known.
-func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
+func (b overJSONRPC) SilenceAfterAcceptance(t *testing.T) {
 	hasty := b.connect(t, b.ChainID, 300*time.Millisecond)
 	for n, c := range []struct {
 		name      string
@@ -85,9 +83,7 @@ func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
 		b.proxy.Set(c.fault)
 		for _, r := range c.connector.Send(t.Context(), [][]byte{tx.Raw, next.Raw}) {
 			wantClass(t, r, txmanager.SendUnknown)
-			if r.Text == "" {
-				t.Errorf("%s: got no text, want the reason", c.name)
-			}
+			check.Equal(t, c.name+": it says why", r.Text != "", true)
 		}
 		b.proxy.Set(Fault{})
 		for _, r := range b.send(t, tx, next) {
@@ -96,7 +92,7 @@ func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
 	}
 }
 
-func testUnknownWords(t *testing.T, b *bundle) {
+func (b overJSONRPC) UnknownWordsAndWrongHash(t *testing.T) {
 	for n, response := range []map[string]any{
 		NodeError("the moon is in the wrong house"),
 		{"result": nil},
@@ -107,8 +103,6 @@ func testUnknownWords(t *testing.T, b *bundle) {
 		b.proxy.Set(FaultyMethod("eth_sendRawTransaction", response))
 		got := b.send(t, b.tx(t, uint64(n), nil))[0]
 		wantClass(t, got, txmanager.SendUnknown)
-		if got.Text == "" {
-			t.Errorf("response %d: got no text, want the reason", n)
-		}
+		check.Equal(t, fmt.Sprintf("response %d: it says why", n), got.Text != "", true)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // A hundred queries of a hundred submitters at once have the answers that each has alone. Over JSON-RPC they
 // share HTTP requests, except the 25 with gas estimates of contract calls.
-func testQueriesAtOnce(t *testing.T, b *bundle) {
+func (b contract) QueriesAtOnce(t *testing.T) {
 	const submitters, maxTrips = 100, 25 + 15 // on a busy machine the 75 that share come in several groups
 	queries, txs := make([]txmanager.ChainQuery, submitters), make([]txmanager.Signed, submitters)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number + 1
@@ -60,7 +60,7 @@ func testQueriesAtOnce(t *testing.T, b *bundle) {
 }
 
 // Queries at once while blocks are added: each answer is between the query's first and last head.
-func testQueriesDuringNewBlocks(t *testing.T, b *bundle) {
+func (b contract) QueriesDuringNewBlocks(t *testing.T) {
 	const submitters = 50
 	b.mine(t, 1)
 	before := b.query(t, txmanager.ChainQuery{}).Head.Number

@@ -14,7 +14,7 @@ import (
 
 // The hash of each watched height of the chain is part of the observation, in the same round trip. Heights
 // that the chain does not have are absent.
-func testWatch(t *testing.T, b *bundle) {
+func (b contract) Watch(t *testing.T) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head
 	before := b.roundTrips()
@@ -32,7 +32,7 @@ func testWatch(t *testing.T, b *bundle) {
 
 // A watched block that is missing, replaced, or contradicts the rest of the observation is absent. The others
 // are not.
-func testFaultyWatchedBlocks(t *testing.T, b *bundle) {
+func (b overJSONRPC) FaultyWatchedBlocks(t *testing.T) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	for name, fault := range wrongBlocks {
@@ -60,7 +60,7 @@ func testFaultyWatchedBlocks(t *testing.T, b *bundle) {
 }
 
 // Heights above the head, also above the head at the query's beginning, are absent.
-func testWatchAboveTheHead(t *testing.T, b *bundle) {
+func (b overJSONRPC) WatchAboveTheHead(t *testing.T) {
 	b.mine(t, 8)
 	v := b.query(t, txmanager.ChainQuery{FromBlock: 3, ToBlock: 3})
 	third := v.Headers[0]
@@ -82,7 +82,7 @@ func testWatchAboveTheHead(t *testing.T, b *bundle) {
 }
 
 // After a reorg the watched heights have other hashes, down to its depth.
-func testWatchAfterReorg(t *testing.T, b *bundle) {
+func (b contract) WatchAfterReorg(t *testing.T) {
 	b.mine(t, 40)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	var heights []uint64
@@ -95,9 +95,7 @@ func testWatchAfterReorg(t *testing.T, b *bundle) {
 		after := b.query(t, txmanager.ChainQuery{HashesAt: heights})
 		check.Equal(t, fmt.Sprintf("depth %d: heights", depth), len(after.HashesAt), len(heights))
 		for _, n := range heights {
-			if same, want := before.HashesAt[n] == after.HashesAt[n], n+depth <= head; same != want {
-				t.Errorf("depth %d: block %d of %d: got the same hash: %t, want %t", depth, n, head, same, want)
-			}
+			check.Equal(t, fmt.Sprintf("depth %d: block %d of %d has the same hash", depth, n, head), before.HashesAt[n] == after.HashesAt[n], n+depth <= head)
 		}
 	}
 }
@@ -107,7 +105,7 @@ var equalWei = cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil
 
 // A lagging node repeats earlier answers: a lower head, lower counts, no receipt, no watched block above its
 // head. That is a valid observation, and does not affect the healthy node's next answer.
-func testLaggingNode(t *testing.T, b *bundle) {
+func (b overJSONRPC) LaggingNode(t *testing.T) {
 	b.mine(t, 4)
 	tx := b.tx(t, 0, nil)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
@@ -118,8 +116,7 @@ func testLaggingNode(t *testing.T, b *bundle) {
 	old := b.query(t, q)
 	b.wantNotConsumed(t, "before", 0)
 	b.proxy.Set(Fault{})
-	b.mustSend(t, tx)
-	b.mine(t, 3)
+	b.include(t, 3, tx)
 	young := b.query(t, q)
 
 	b.proxy.Set(recorder.Replay(nil))
@@ -138,7 +135,7 @@ func testLaggingNode(t *testing.T, b *bundle) {
 
 // Two nodes answer at one address, and one of them lags. Its answers never make a wrong observation: the
 // query fails, or that part is missing.
-func testLaggingNodeBehindOneAddress(t *testing.T, b *bundle) {
+func (b overJSONRPC) LaggingNodeAtASharedAddress(t *testing.T) {
 	b.mine(t, 4)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	q := txmanager.ChainQuery{FromBlock: head + 1, ToBlock: head + 3, HashesAt: []uint64{head, head + 2}, Finality: "safe"}
@@ -146,8 +143,7 @@ func testLaggingNodeBehindOneAddress(t *testing.T, b *bundle) {
 	b.proxy.Set(recorder.Record())
 	b.query(t, q)
 	b.proxy.Set(Fault{})
-	b.mustSend(t, b.tx(t, 0, nil))
-	b.mine(t, 3)
+	b.include(t, 3, b.tx(t, 0, nil))
 
 	heads := 0
 	b.proxy.Set(recorder.Replay(func(c Call) bool {

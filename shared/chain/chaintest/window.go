@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math/big"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,46 +47,19 @@ func raws(txs []txmanager.Signed) [][]byte {
 	return list
 }
 
-// asked counts the calls of each method, beside the fault.
-type asked struct {
-	bundle *bundle
-
-	mu    sync.Mutex
-	calls map[string]int
-}
-
-// watch sets f and starts counting.
-func (b *bundle) watch(f Fault) *asked {
-	a := &asked{bundle: b, calls: map[string]int{}}
-	distort := f.Answer
-	f.Answer = func(call Call, own json.RawMessage) map[string]any {
-		a.mu.Lock()
-		a.calls[call.Method]++
-		a.mu.Unlock()
-		if distort == nil {
-			return nil
-		}
-		return distort(call, own)
-	}
-	b.proxy.Set(f)
-	return a
-}
-
 // cost is what a query for a window needs at most in round trips, and exactly in requests for receipts.
 type cost struct {
 	trips           uint64
 	singly, byBlock int
 }
 
-// wantWindow is [bundle.wantWindow], and requires the cost.
-func (a *asked) wantWindow(t *testing.T, when string, q txmanager.ChainQuery, found int, c cost) txmanager.ChainObservation {
+// wantCost is [bundle.wantWindow], and requires the cost.
+func (b *bundle) wantCost(t *testing.T, when string, q txmanager.ChainQuery, found int, c cost) txmanager.ChainObservation {
 	t.Helper()
-	v := a.bundle.wantWindow(t, when, q, c.trips, found)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	check.Equal(t, when+": receipts asked for by transaction", a.calls[singly], c.singly)
-	check.Equal(t, when+": receipts asked for by block", a.calls[byBlock], c.byBlock)
-	clear(a.calls)
+	before := cost{singly: b.proxy.Calls(singly), byBlock: b.proxy.Calls(byBlock)}
+	v := b.wantWindow(t, when, q, c.trips, found)
+	check.Equal(t, when+": receipts asked for by transaction", b.proxy.Calls(singly)-before.singly, c.singly)
+	check.Equal(t, when+": receipts asked for by block", b.proxy.Calls(byBlock)-before.byBlock, c.byBlock)
 	return v
 }
 
@@ -144,10 +116,9 @@ func heldAt(q txmanager.ChainQuery, n int, block uint64) txmanager.ChainQuery {
 
 // All receipts of a window in one block, with transactions of others, arrive in two round trips by one call.
 // Unmined ones are not requested.
-func testWindowInOneBlock(t *testing.T, b *bundle) {
+func (b overJSONRPC) WindowInOneBlock(t *testing.T) {
 	other := b.other(t)
-	b.mustSend(t, b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18) }))
-	b.mine(t, 1)
+	b.include(t, 1, b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18) }))
 	txs, q := b.window(t, 1, 200)
 	var mixed []txmanager.Signed
 	for i, tx := range txs[:150] {
@@ -158,8 +129,7 @@ func testWindowInOneBlock(t *testing.T, b *bundle) {
 	}
 	b.mineExactly(t, mixed)
 	b.mustSend(t, txs[150:]...)
-	asked := b.watch(Fault{})
-	v := asked.wantWindow(t, "in the head", q, 150, cost{trips: 2, byBlock: 1})
+	v := b.wantCost(t, "in the head", q, 150, cost{trips: 2, byBlock: 1})
 	for _, tx := range txs[:150] {
 		if r := v.Receipts[tx.Hash].Receipt; r.BlockHash != v.Head.Hash || r.BlockNumber != v.Head.Number || !r.Succeeded {
 			t.Fatalf("receipt: got %+v, want a success in the head %+v", r, v.Head)
@@ -169,35 +139,34 @@ func testWindowInOneBlock(t *testing.T, b *bundle) {
 	check.OK(t)(b.DropPool())
 	b.mine(t, 1)
 	b.connectAnew(t)
-	asked.wantWindow(t, "in the head's parent", q, 150, cost{trips: 3, byBlock: 3})
+	b.wantCost(t, "in the head's parent", q, 150, cost{trips: 3, byBlock: 3})
 	b.mine(t, 4)
 	b.connectAnew(t)
-	asked.wantWindow(t, "held, far below the head", heldAt(q, 150, mined), 150, cost{trips: 2, byBlock: 1})
+	b.wantCost(t, "held, far below the head", heldAt(q, 150, mined), 150, cost{trips: 2, byBlock: 1})
 	b.connectAnew(t)
-	asked.wantWindow(t, "not held, far below the head", q, 150, cost{trips: 4, singly: 150, byBlock: 3})
+	b.wantCost(t, "not held, far below the head", q, 150, cost{trips: 4, singly: 150, byBlock: 3})
 }
 
 // A window over many blocks is found in far fewer round trips than blocks, whether each block has many of its
 // transactions or few.
-func testWindowInManyBlocks(t *testing.T, b *bundle) {
+func (b overJSONRPC) WindowInManyBlocks(t *testing.T) {
 	txs, q := b.window(t, 0, 20*5)
 	for i := 0; i < len(txs); i += 5 {
 		b.mineExactly(t, txs[i:i+5])
 	}
-	asked := b.watch(Fault{})
-	asked.wantWindow(t, "5 in each of 20 blocks", q, 100, cost{trips: 4, singly: 85, byBlock: 3})
+	b.wantCost(t, "5 in each of 20 blocks", q, 100, cost{trips: 4, singly: 85, byBlock: 3})
 
 	txs, more := b.window(t, 100, 6*70)
 	for i := 0; i < len(txs); i += 70 {
 		b.mineExactly(t, txs[i:i+70])
 	}
-	asked.wantWindow(t, "70 in each of 6 blocks", more, 420, cost{trips: 4, byBlock: 7})
+	b.wantCost(t, "70 in each of 6 blocks", more, 420, cost{trips: 4, byBlock: 7})
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	for i := range more.Hints {
 		more.Hints[i].Block = head - 5 + uint64(i/70)
 	}
 	b.connectAnew(t)
-	asked.wantWindow(t, "held, 70 in each of 6 blocks", more, 420, cost{trips: 3, byBlock: 6})
+	b.wantCost(t, "held, 70 in each of 6 blocks", more, 420, cost{trips: 3, byBlock: 6})
 	q.Receipts, q.Hints = append(q.Receipts, more.Receipts...), append(q.Hints, more.Hints...)
 	b.connectAnew(t)
 	b.wantWindow(t, "both", q, 5, 520)
@@ -205,24 +174,23 @@ func testWindowInManyBlocks(t *testing.T, b *bundle) {
 
 // The account's count shows the pending transactions in the first round trip. Few mined ones are
 // requested singly.
-func testWindowPending(t *testing.T, b *bundle) {
+func (b overJSONRPC) WindowPending(t *testing.T) {
 	b.mine(t, 1)
 	txs, q := b.window(t, 0, 90)
 	b.mustSend(t, txs...)
-	asked := b.watch(Fault{})
-	asked.wantWindow(t, "pending", q, 0, cost{trips: 1})
+	b.wantCost(t, "pending", q, 0, cost{trips: 1})
 	b.reorg(t, raws(txs[:7]))
-	asked.wantWindow(t, "7 of 90 mined", q, 7, cost{trips: 2, singly: 7})
+	b.wantCost(t, "7 of 90 mined", q, 7, cost{trips: 2, singly: 7})
 
 	small := txmanager.ChainQuery{Account: true, Receipts: q.Receipts[:32], Hints: q.Hints[:32]}
-	asked.wantWindow(t, "32 wanted", small, 7, cost{trips: 1, singly: 32})
+	b.wantCost(t, "32 wanted", small, 7, cost{trips: 1, singly: 32})
 	q.Account = false
-	asked.wantWindow(t, "without the account", q, 7, cost{trips: 1, singly: 90})
+	b.wantCost(t, "without the account", q, 7, cost{trips: 1, singly: 90})
 }
 
 // Of two versions of each nonce the mined one is found in the block, and the other is not requested. For an
 // unconsumed nonce both are requested.
-func testWindowReplaced(t *testing.T, b *bundle) {
+func (b overJSONRPC) WindowReplaced(t *testing.T) {
 	var mined []txmanager.Signed
 	q := txmanager.ChainQuery{Account: true}
 	for n := range uint64(100) {
@@ -238,12 +206,11 @@ func testWindowReplaced(t *testing.T, b *bundle) {
 		}
 	}
 	b.mineExactly(t, mined)
-	asked := b.watch(Fault{})
-	asked.wantWindow(t, "two versions", q, 99, cost{trips: 3, singly: 2, byBlock: 1})
+	b.wantCost(t, "two versions", q, 99, cost{trips: 3, singly: 2, byBlock: 1})
 }
 
 // After a reorg a window is found in its new blocks. A removed transaction is not found.
-func testWindowAfterReorg(t *testing.T, b *bundle) {
+func (b contract) WindowAfterReorg(t *testing.T) {
 	b.mine(t, 8)
 	txs, q := b.window(t, 0, 120)
 	b.mineExactly(t, txs)

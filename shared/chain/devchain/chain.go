@@ -8,6 +8,7 @@
 package devchain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,17 +69,11 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Addr == "" {
-		o.Addr = "127.0.0.1:0"
-	}
-	if o.ChainID == 0 {
-		o.ChainID = DefaultChainID
-	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.ChainID = cmp.Or(o.ChainID, DefaultChainID)
+	o.GasLimit = cmp.Or(o.GasLimit, 60_000_000)
 	if o.Accounts == nil {
 		o.Accounts = DevAccounts(10)
-	}
-	if o.GasLimit == 0 {
-		o.GasLimit = 60_000_000
 	}
 	return o
 }

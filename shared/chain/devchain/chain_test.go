@@ -187,10 +187,8 @@ func TestSafeAndFinalizedBlocks(t *testing.T) {
 	b.mine(t, 71)
 	check.Equal(t, "reorg of the finalized block: refused", b.chain.Reorg(41, nil) != nil, true)
 	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 72, rpc.FinalizedBlockNumber: 32} {
-		header, err := b.client.HeaderByNumber(t.Context(), big.NewInt(tag.Int64()))
-		if err != nil || header.Number.Uint64() != want {
-			t.Errorf("%s block: got %v, %v, want %d", tag, header, err, want)
-		}
+		header := check.Value(b.client.HeaderByNumber(t.Context(), big.NewInt(tag.Int64())))(t)
+		check.Equal(t, tag.String()+" block", header.Number.Uint64(), want)
 	}
 }
 
@@ -198,10 +196,7 @@ func TestSafeAndFinalizedBlocks(t *testing.T) {
 func TestChainIDIsEnforced(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{ChainID: 31_415})
-	id, err := b.client.ChainID(t.Context())
-	if err != nil || id.Uint64() != 31_415 {
-		t.Errorf("chain id: got %v, %v, want 31415", id, err)
-	}
+	check.Equal(t, "chain id", check.Value(b.client.ChainID(t.Context()))(t).Uint64(), 31_415)
 	other := setup(t, devchain.Options{})
 	check.Equal(t, "transaction of another chain: refused", b.send(t, other.transfer(t, 0)) != nil, true)
 }
@@ -227,9 +222,7 @@ func TestPortInUseIsAnError(t *testing.T) {
 func TestDevAccountsAreFixed(t *testing.T) {
 	t.Parallel()
 	got := fmt.Sprintf("%s %s", devchain.DevAccounts(2)[0].Address, devchain.DevAccounts(2)[1].Address)
-	if want := "0xabed6bd9ec382975f0d1ba42f925c3edf46be6ad 0xe5468c84dfab6a96b53c70a1e4b1d0ed3dd6f039"; got != want {
-		t.Errorf("accounts: got %s, want %s", got, want)
-	}
+	check.Equal(t, "accounts", got, "0xabed6bd9ec382975f0d1ba42f925c3edf46be6ad 0xe5468c84dfab6a96b53c70a1e4b1d0ed3dd6f039")
 }
 
 // After StopMining returns, no block follows that was under way.
@@ -244,9 +237,7 @@ func TestStopMiningLeavesNoBlockUnderWay(t *testing.T) {
 		c.StopMining()
 		before := c.Head()
 		check.OK(t)(c.Mine(1))
-		if got := c.Head(); got != before+1 {
-			t.Fatalf("head: got %d, want %d, the one block that was asked for", got, before+1)
-		}
+		check.Equal(t, "head after the one block that was asked for", c.Head(), before+1)
 		c.StartMining()
 		check.OK(t)(c.WaitBlock(t.Context(), before+2))
 	}

@@ -1,6 +1,7 @@
 package devchain
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"time"
@@ -56,9 +57,7 @@ func ethConfig(o Options) *ethconfig.Config {
 	c.Miner.GasCeil = o.GasLimit
 	c.Miner.Recommit = time.Minute // a block takes all that fits, also on a slow machine
 	c.TxPool.NoLocals, c.TxPool.Journal = true, ""
-	if o.PriceBump > 0 {
-		c.TxPool.PriceBump = o.PriceBump
-	}
+	c.TxPool.PriceBump = cmp.Or(o.PriceBump, c.TxPool.PriceBump)
 	c.TxPool.AccountSlots, c.TxPool.GlobalSlots = maxAccountTxs, 8*maxAccountTxs
 	c.TxPool.AccountQueue, c.TxPool.GlobalQueue = maxAccountTxs, 8*maxAccountTxs
 	return &c

@@ -43,16 +43,6 @@ func compileCall(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// Selector returns the first four bytes of call data for the function with this signature, such as
-// "transfer(address,uint256)".
-func Selector(signature string) (selector [selectorSize]byte, err error) {
-	if _, err := parseSignature(signature); err != nil {
-		return selector, err
-	}
-	copy(selector[:], crypto.Keccak256([]byte(signature)))
-	return selector, nil
-}
-
 // encodeCall returns the selector of the signature and the encoded arguments, by the rules of
 // https://docs.soliditylang.org/en/latest/abi-spec.html.
 func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
@@ -73,6 +63,7 @@ func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
 	return e.data, nil
 }
 
+// selectorSize is the number of bytes with which the data of a call names its function.
 const selectorSize = 4
 
 // encoder reads arguments once and writes their encoding. Its memory and its work grow only with the
@@ -114,7 +105,7 @@ func (e *encoder) value(t *abiType, at int, field string) error {
 	case kindString, kindBytes:
 		return e.text(t, at, field)
 	default:
-		word, err := readWord(t, e.from.leaf(), field)
+		word, err := readWord(t, e.from.value(), field)
 		e.put(at, word[:])
 		return err
 	}
@@ -180,10 +171,10 @@ func (e *encoder) text(t *abiType, at int, field string) error {
 	var b []byte
 	var err error
 	if t.kind == kindBytes {
-		b, err = readHex(e.from.leaf(), field, maxData)
+		b, err = readHex(e.from.value(), field, maxData)
 	} else {
 		var s string
-		s, err = readString(e.from.leaf(), field)
+		s, err = readString(e.from.value(), field)
 		b = []byte(s)
 	}
 	if err != nil {

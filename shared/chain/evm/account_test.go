@@ -34,10 +34,7 @@ func TestTipsFollowHistory(t *testing.T) {
 		t.Helper()
 		c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{HistoryBlocks: blocks, Percentile: 50}})
 		before := chain.RoundTrips()
-		v, err := c.Query(t.Context(), txmanager.ChainQuery{Submitter: s, Account: true})
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		v := check.Value(c.Query(t.Context(), txmanager.ChainQuery{Submitter: s, Account: true}))(t)
 		check.Equal(t, what+": round trips", chain.RoundTrips()-before, 1)
 		if v.Account.TipWei == nil || v.Account.GasPriceWei != nil {
 			t.Fatalf("%s: got %+v, want a tip and no price", what, v.Account)
@@ -140,9 +137,8 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 		signed, err := keys.Sign(t.Context(), s, txmanager.Unsigned{ChainID: chain.ChainID(), To: new(eip155.Address([20]byte{1})), Value: big.NewInt(1),
 			Gas: 21_000, Legacy: v.legacy, FeeCapWei: big.NewInt(v.cap), TipCapWei: big.NewInt(v.tip)})
 		check.OK(t)(err)
-		if got := c.Send(t.Context(), [][]byte{signed.Raw})[0]; got.Class != v.want {
-			t.Errorf("version %d: got %s (%s), want %s", i+1, got.Class, got.Text, v.want)
-		}
+		got := c.Send(t.Context(), [][]byte{signed.Raw})[0]
+		check.Equal(t, fmt.Sprintf("version %d (%s)", i+1, got.Text), got.Class, v.want)
 	}
 }
 

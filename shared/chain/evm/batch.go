@@ -128,7 +128,7 @@ func (c *Connector) request(ctx context.Context, calls []*call, members []*membe
 
 // exchange requests headers, and then whole blocks if the node does not give headers.
 func (c *Connector) exchange(ctx context.Context, calls []*call, shared bool) error {
-	if !c.headers.offered() || !slices.ContainsFunc(calls, (*call).wantsHeader) {
+	if !c.headers.offered() || !slices.ContainsFunc(calls, func(a *call) bool { return a.header }) {
 		return c.post(ctx, calls, false)
 	}
 	err := c.post(ctx, calls, true)

@@ -2,6 +2,7 @@ package evm
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -63,12 +64,5 @@ var sendRules = []struct {
 
 // phrases matches any of the alternatives as a whole phrase, in any letter case.
 func phrases(alternatives ...string) *regexp.Regexp {
-	any := ""
-	for i, a := range alternatives {
-		if i > 0 {
-			any += "|"
-		}
-		any += a
-	}
-	return regexp.MustCompile(`(?i)(?:^|: |\] |^transaction invalid, )(?:` + any + `)(?:$|[.,;:]| ?[(\[])`)
+	return regexp.MustCompile(`(?i)(?:^|: |\] |^transaction invalid, )(?:` + strings.Join(alternatives, "|") + `)(?:$|[.,;:]| ?[(\[])`)
 }

@@ -6,6 +6,7 @@
 package evm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,15 +98,10 @@ func New(o Options) (*Connector, error) {
 
 // withDefaults returns the options of the node at an address, with the defaults for those that are not set.
 func withDefaults(o Options, at *url.URL) (Options, error) {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = DefaultMaxInFlight
-	}
-	if o.MaxBatch == 0 {
-		o.MaxBatch = DefaultMaxBatch
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
+	o.MaxBatch = cmp.Or(o.MaxBatch, DefaultMaxBatch)
+	o.Node = cmp.Or(o.Node, at.Host) // without user and password
 	if o.Timeout < 0 || o.MaxInFlight < 0 || o.MaxBatch < minBatch {
 		return o, fmt.Errorf("time-out %s, %d in flight, batches of %d: want a positive time-out and number in flight, and batches of %d or more",
 			o.Timeout, o.MaxInFlight, o.MaxBatch, minBatch)
@@ -121,9 +117,6 @@ func withDefaults(o Options, at *url.URL) (Options, error) {
 	}
 	if o.Trace == nil {
 		o.Trace = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
-	}
-	if o.Node == "" {
-		o.Node = at.Host // without user and password
 	}
 	return o, nil
 }

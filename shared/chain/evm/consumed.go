@@ -36,7 +36,7 @@ func (c *Connector) FindConsumingTx(ctx context.Context, s txmanager.Submitter, 
 	taker, err := c.findConsumer(ctx, s, n)
 	if errors.Is(err, errElsewhere) {
 		if taker, err = c.findConsumer(ctx, s, n); errors.Is(err, errElsewhere) {
-			err = untold{err}
+			err = refusal{err, txmanager.ErrConsumerUnavailable}
 		}
 	}
 	if err != nil {
@@ -176,7 +176,7 @@ var passing = regexp.MustCompile(`(?i)rate.?limit|limit exceeded|too many|time.?
 // cannotTell adds [txmanager.ErrConsumerUnavailable] to a node's refusal, unless the refusal is temporary.
 func cannotTell(err error) error {
 	if _, refused := errors.AsType[rpc.Error](err); refused && !passing.MatchString(err.Error()) {
-		return untold{err}
+		return refusal{err, txmanager.ErrConsumerUnavailable}
 	}
 	return err
 }
@@ -184,22 +184,19 @@ func cannotTell(err error) error {
 // noCounts is cannotTell for a refused count. A permanent one wraps [txmanager.ErrNoCounts] too.
 func noCounts(err error) error {
 	if err = cannotTell(err); errors.Is(err, txmanager.ErrConsumerUnavailable) {
-		return countless{err}
+		return refusal{err, txmanager.ErrNoCounts}
 	}
 	return err
 }
 
-// countless is a node's refusal of an old count.
-type countless struct{ error }
+// refusal is a node's refusal, with its text and its meaning.
+type refusal struct {
+	error
+	meaning error
+}
 
-// Unwrap returns the refusal and its meaning.
-func (c countless) Unwrap() []error { return []error{txmanager.ErrNoCounts, c.error} }
-
-// untold is a node's refusal that wraps [txmanager.ErrConsumerUnavailable]; the text is the node's.
-type untold struct{ error }
-
-// Unwrap returns the refusal and its meaning.
-func (u untold) Unwrap() []error { return []error{txmanager.ErrConsumerUnavailable, u.error} }
+// Unwrap returns the meaning and the refusal.
+func (r refusal) Unwrap() []error { return []error{r.meaning, r.error} }
 
 // fullBlock holds the fields that are read of a block with its transactions.
 type fullBlock struct {

@@ -1,11 +1,13 @@
 package evm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"regexp"
 	"strings"
+
+	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -44,44 +46,27 @@ func (Family) Unpayable(a txmanager.Address) string {
 	return ""
 }
 
-// ParseAddress calls [ParseAddress].
-func (Family) ParseAddress(text string) (txmanager.Address, error) { return ParseAddress(text) }
-
 // ParsePayload calls [ParsePayload].
 func (Family) ParsePayload(raw json.RawMessage) ([]byte, [32]byte, error) { return ParsePayload(raw) }
-
-// StoredCall calls [StoredCall].
-func (Family) StoredCall(canonical []byte) (txmanager.Call, error) { return StoredCall(canonical) }
 
 // selectorHex matches a selector as an operator can write it.
 var selectorHex = regexp.MustCompile(`^0x[0-9a-fA-F]{8}$`)
 
-// ParseFunction returns the selector of a function, such as "0xa9059cbb", in lower case.
+// ParseFunction returns the selector of a function, such as "transfer(address,uint256)", in lower case: "0xa9059cbb".
 func (Family) ParseFunction(text string) (string, error) {
 	if selectorHex.MatchString(text) {
 		return strings.ToLower(text), nil
 	}
-	selector, err := Selector(text)
-	return fmt.Sprintf("0x%x", selector), err
+	if _, err := parseSignature(text); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("0x%x", crypto.Keccak256([]byte(text))[:selectorSize]), nil
 }
-
-// PaymentPayload calls [PaymentPayload].
-func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
-	return PaymentPayload(token, to, amount, maxGas)
-}
-
-// ReadProof calls [ReadProof].
-func (Family) ReadProof(receipt []byte) (chain.PaymentProof, error) { return ReadProof(receipt) }
-
-// ReadCost calls [ReadCost].
-func (Family) ReadCost(receipt []byte) (*big.Int, error) { return ReadCost(receipt) }
 
 // Opener returns a function that opens the nodes of one chain. They share the options and the
 // request slots.
 func Opener(o Options) func(url, name string) (chain.Node, error) {
-	if o.MaxInFlight == 0 {
-		o.MaxInFlight = DefaultMaxInFlight
-	}
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
 	if o.RequestSlots == nil && o.MaxInFlight > 0 {
 		o.RequestSlots = chain.NewRequestSlots(o.MaxInFlight)
 	}

@@ -23,9 +23,7 @@ func TestFinalCountOfAChainWithoutTheTag(t *testing.T) {
 	}
 	check.OK(t)(chain.MineExactly(raws[0]))
 	mined := chain.Head()
-	if got := final(new(mined + 1)); got != nil {
-		t.Errorf("more blocks wanted than there are: got the count %d, want none", *got)
-	}
+	check.Equal(t, "more blocks wanted than there are: count", final(new(mined+1)), nil)
 	for _, c := range []struct{ above, depth, want uint64 }{{0, 0, 1}, {0, 1, 0}, {3, 3, 1}, {3, 4, 0}} {
 		check.OK(t)(chain.Mine(int(mined + c.above - chain.Head())))
 		if got := final(&c.depth); got == nil || *got != c.want {

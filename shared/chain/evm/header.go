@@ -26,8 +26,6 @@ func askBlock(numberOrTag string) *call {
 	return a
 }
 
-func (a *call) wantsHeader() bool { return a.header }
-
 // elem returns the call as it is sent to the node.
 func (a *call) elem(short bool) rpc.BatchElem {
 	if short && a.header {

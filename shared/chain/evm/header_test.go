@@ -74,14 +74,14 @@ func TestGatewayThatRejectsHeadersIsAskedForBlocks(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	for status, passes := range map[int]bool{http.StatusForbidden: true, http.StatusBadRequest: true, http.StatusTooManyRequests: false, http.StatusBadGateway: false} {
-		g := newSharingGateway(t, chain, func(r request) bool { return strings.Contains(r.body, getHeader) },
-			func(w http.ResponseWriter, _ request) { w.WriteHeader(status) })
+		g, _ := newGateway(t, chain, func(r chaintest.Request) bool { return strings.Contains(r.Body, getHeader) },
+			func(w http.ResponseWriter, _ chaintest.Request) { w.WriteHeader(status) })
 		c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID()})
 		_, err := c.Query(t.Context(), txmanager.ChainQuery{})
 		if (err == nil) != passes {
 			t.Errorf("status %d for headers: got %v, want a query by blocks: %t", status, err, passes)
 		}
-		check.Equal(t, fmt.Sprintf("status %d: requests", status), g.requests.Load(), map[bool]int64{true: 2, false: 1}[passes])
+		check.Equal(t, fmt.Sprintf("status %d: requests", status), g.RoundTrips(), map[bool]uint64{true: 2, false: 1}[passes])
 	}
 }
 

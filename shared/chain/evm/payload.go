@@ -71,12 +71,14 @@ func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, 
 	return canonical, sha256.Sum256(canonical), nil
 }
 
-// ParsePayload implements [txmanager.ChainConnector]: see [StoredCall].
-func (c *Connector) ParsePayload(stored []byte) (txmanager.Call, error) { return StoredCall(stored) }
+// ParsePayload implements [txmanager.ChainConnector]: see [Family.StoredCall].
+func (c *Connector) ParsePayload(stored []byte) (txmanager.Call, error) {
+	return Family{}.StoredCall(stored)
+}
 
 // StoredCall reads the canonical form of [ParsePayload], in any order and spacing of a JSON column, and
 // nothing else.
-func StoredCall(stored []byte) (txmanager.Call, error) {
+func (Family) StoredCall(stored []byte) (txmanager.Call, error) {
 	fields, err := readObject(stored, "to", "value", "data", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
 		return txmanager.Call{}, err

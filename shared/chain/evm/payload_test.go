@@ -2,7 +2,6 @@ package evm
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -54,14 +52,9 @@ func TestParsePayload(t *testing.T) {
 	t.Parallel()
 	for _, c := range goodPayloads {
 		canonical, fingerprint, err := ParsePayload(json.RawMessage(c.raw))
-		if err != nil {
-			t.Errorf("%s: got %v, want nil", c.name, err)
-			continue
-		}
+		check.OK(t)(err)
 		check.Same(t, c.name+": canonical form", string(canonical), c.canonical)
-		if want := sha256.Sum256([]byte(c.canonical)); fingerprint != want {
-			t.Errorf("%s: fingerprint got %x, want %x", c.name, fingerprint, want)
-		}
+		check.Equal(t, c.name+": fingerprint", fingerprint, sha256.Sum256([]byte(c.canonical)))
 		checkStored(t, canonical)
 	}
 }
@@ -113,12 +106,8 @@ func TestFingerprintFollowsTheMeaning(t *testing.T) {
 		return f
 	}
 	called := fingerprint(`{` + to + `,"function":"transfer(address,uint256)","args":["` + lowerAddress + `",1000]}`)
-	if called != fingerprint(`{"data":"`+transferData+`","to":"`+mixedAddress+`"}`) {
-		t.Error("call and its data: got two fingerprints, want one")
-	}
-	if fingerprint(`{`+to+`,"value":"0"}`) == fingerprint(`{`+to+`}`) {
-		t.Error("value 0 and no value: got one fingerprint, want two")
-	}
+	check.Equal(t, "fingerprint of a call, and of its data", called, fingerprint(`{"data":"`+transferData+`","to":"`+mixedAddress+`"}`))
+	check.Equal(t, "value 0 and no value: one fingerprint", fingerprint(`{`+to+`,"value":"0"}`) == fingerprint(`{`+to+`}`), false)
 }
 
 var badPayloads = []struct{ raw, field, code, says string }{
@@ -203,9 +192,7 @@ func TestParsePayloadRefuses(t *testing.T) {
 		problem, ok := errors.AsType[*chain.FieldError](err)
 		if !ok {
 			t.Errorf("%s: got %v, want a chain.FieldError", shown, err)
-			continue
-		}
-		if problem.Field != c.field || problem.Code != c.code || !strings.Contains(problem.Problem, c.says) {
+		} else if problem.Field != c.field || problem.Code != c.code || !strings.Contains(problem.Problem, c.says) {
 			t.Errorf("%s: got %s %s, want %s %s with %q", shown, problem.Code, problem, c.code, c.field, c.says)
 		}
 	}
@@ -226,22 +213,10 @@ func TestEncodeCall(t *testing.T) {
 				`{"type":"tuple","components":[{"name":"a","type":"string"},{"name":"b","type":"tuple[]","components":[{"name":"a","type":"bool"},{"name":"b","type":"bytes"}]}]}]`,
 			`[[{"a":"` + lowerAddress + `","b":1},{"a":"` + lowerAddress + `","b":2}],{"a":"x","b":[{"a":true,"b":""},{"a":false,"b":"Bw=="}]}]`},
 	} {
-		data, err := encodeCall(c.signature, json.RawMessage(c.args))
-		if err != nil {
-			t.Errorf("%s: got %v, want nil", c.signature, err)
-			continue
-		}
+		data := check.Value(encodeCall(c.signature, json.RawMessage(c.args)))(t)
 		contract := check.Value(abi.JSON(strings.NewReader(`[{"type":"function","name":"f","inputs":` + c.inputs + `}]`)))(t)
-		method, err := contract.MethodById(data)
-		if err != nil {
-			t.Errorf("%s: got selector %s, want %s", c.signature, hex.EncodeToString(data[:4]), hex.EncodeToString(crypto.Keccak256([]byte(c.signature))[:4]))
-			continue
-		}
-		values, err := method.Inputs.Unpack(data[4:])
-		if err != nil {
-			t.Errorf("%s: %v", c.signature, err)
-			continue
-		}
+		method := check.Value(contract.MethodById(data))(t) // by the selector
+		values := check.Value(method.Inputs.Unpack(data[4:]))(t)
 		got := check.Value(json.Marshal(values))(t)
 		check.Same(t, c.signature, string(got), c.want)
 	}

@@ -362,7 +362,7 @@ func addPaid(q chain.PaymentsQuery, tx sentTx, receipt *call, found map[paymentP
 	if of.TransactionHash != tx.Hash || of.BlockHash != tx.hash {
 		return errors.New("its receipt is of another transaction or another block")
 	}
-	read, err := ReadProof(receipt.raw)
+	read, err := Family{}.ReadProof(receipt.raw)
 	if err != nil || !read.Succeeded {
 		return err
 	}

@@ -26,7 +26,7 @@ var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint25
 // PaymentPayload returns the payload, in the form of [ParsePayload], that pays amount to an address: in
 // the chain's own coin if token is nil, else by that contract's transfer. The payment is refused if it
 // needs more than maxGas.
-func PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
+func (Family) PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
 	fields := map[string]any{"to": to, "value": amount.String()}
 	if token != nil {
 		fields = map[string]any{"to": token, "function": transferCall, "args": []string{to.String(), amount.String()}}
@@ -42,7 +42,7 @@ func PaymentPayload(token *txmanager.Address, to txmanager.Address, amount *big.
 
 // ParseAddress reads 0x and 40 hex digits. An address in mixed case must have the checksum of EIP-55.
 // The error is a [*chain.FieldError].
-func ParseAddress(text string) (txmanager.Address, error) {
+func (Family) ParseAddress(text string) (txmanager.Address, error) {
 	raw, err := json.Marshal(text)
 	if err != nil {
 		return eip155.Address([20]byte{}), invalid("address", "want a text")
@@ -55,7 +55,7 @@ func ParseAddress(text string) (txmanager.Address, error) {
 }
 
 // ReadCost returns the fees of a node's receipt, in wei: its gas, and on a rollup the fee of the chain below.
-func ReadCost(receipt []byte) (*big.Int, error) {
+func (Family) ReadCost(receipt []byte) (*big.Int, error) {
 	var r struct {
 		GasUsed *hexutil.Big `json:"gasUsed"`
 		Price   *hexutil.Big `json:"effectiveGasPrice"`
@@ -76,7 +76,7 @@ func ReadCost(receipt []byte) (*big.Int, error) {
 
 // ReadProof reads a node's receipt. It ignores events that are not exactly ERC-20's Transfer. The error
 // names the missing part.
-func ReadProof(receipt []byte) (chain.PaymentProof, error) {
+func (Family) ReadProof(receipt []byte) (chain.PaymentProof, error) {
 	var r struct {
 		From   *common.Address
 		To     *common.Address

@@ -14,6 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
+var family evm.Family
+
 const (
 	event = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 	ofA   = "0x000000000000000000000000" + "00000000000000000000000000000000000000aa"
@@ -52,16 +54,14 @@ func TestOnlyERC20TransfersAreRead(t *testing.T) {
 		"removed by a reorg":     {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), "false", "true", 1)}, nil},
 	} {
 		want := chain.PaymentProof{From: eip155.Address([20]byte{19: 0xaa}), To: eip155.Address([20]byte{19: 0xcc}), Succeeded: true, Transfers: c.want}
-		got := check.Value(evm.ReadProof([]byte(receiptWith(c.logs...))))(t)
+		got := check.Value(family.ReadProof([]byte(receiptWith(c.logs...))))(t)
 		check.Same(t, name, got, want, txtest.EqualWei)
 	}
-	failed, err := evm.ReadProof([]byte(strings.Replace(receiptWith(), "0x1", "0x0", 1)))
-	if err != nil || failed.Succeeded {
-		t.Errorf("a revert: got %+v, %v; want it not succeeded", failed, err)
-	}
+	failed := check.Value(family.ReadProof([]byte(strings.Replace(receiptWith(), "0x1", "0x0", 1))))(t)
+	check.Equal(t, "a revert: succeeded", failed.Succeeded, false)
 	for _, text := range []string{"", "null", "[]", `{}`, strings.Replace(receiptWith(), "status", "root", 1), strings.Replace(receiptWith(), "from", "of", 1),
 		receiptWith(`{"topics": ["0x01"]}`), receiptWith(`7`)} {
-		if got, err := evm.ReadProof([]byte(text)); err == nil {
+		if got, err := family.ReadProof([]byte(text)); err == nil {
 			t.Errorf("%s: got %+v, want an error", text, got)
 		}
 	}
@@ -72,7 +72,7 @@ func FuzzReadProof(f *testing.F) {
 	f.Add([]byte(receiptWith(transferLog(seven, event, ofA, ofB))))
 	f.Add([]byte(`{"from":null,"status":"0x01","logs":[{"topics":[],"data":null}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, err := evm.ReadProof(text)
+		p, err := family.ReadProof(text)
 		for _, moved := range p.Transfers {
 			if moved.Amount.Sign() < 0 || moved.Amount.BitLen() > 256 {
 				t.Errorf("amount: got %s, want it in 256 bits", moved.Amount)
@@ -98,13 +98,11 @@ func TestPaymentPayloadIsCanonical(t *testing.T) {
 		{&token, big.NewInt(7), `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", 7], "maxGas": 300000}`},
 		{&token, limit, `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", "` + limit.String() + `"], "maxGas": 300000}`},
 	} {
-		got, err := evm.PaymentPayload(c.token, to, c.amount, 300_000)
-		want, _, parsed := evm.ParsePayload([]byte(c.same))
-		if err != nil || parsed != nil || string(got) != string(want) {
-			t.Errorf("%s: got %s, %v; want %s, %v", c.amount, got, err, want, parsed)
-		}
+		want, _, err := evm.ParsePayload([]byte(c.same))
+		check.OK(t)(err)
+		check.Equal(t, c.amount.String(), string(check.Value(family.PaymentPayload(c.token, to, c.amount, 300_000))(t)), string(want))
 	}
-	if got, err := evm.PaymentPayload(&token, to, limit.Add(limit, big.NewInt(1)), 300_000); err == nil {
+	if got, err := family.PaymentPayload(&token, to, limit.Add(limit, big.NewInt(1)), 300_000); err == nil {
 		t.Errorf("2^256: got %s, want an error", got)
 	}
 }
@@ -114,12 +112,10 @@ func TestParseAddressChecksTheChecksum(t *testing.T) {
 	t.Parallel()
 	const good = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 	for _, text := range []string{good, strings.ToLower(good), "0x" + strings.ToUpper(good[2:])} {
-		if got, err := evm.ParseAddress(text); err != nil || got.String() != strings.ToLower(good) {
-			t.Errorf("%s: got %s, %v; want it read", text, got, err)
-		}
+		check.Equal(t, text, check.Value(family.ParseAddress(text))(t).String(), strings.ToLower(good))
 	}
 	for _, text := range []string{"", good[2:], good + "0", "0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "\"" + good, "0x\xff" + good[3:]} {
-		_, err := evm.ParseAddress(text)
+		_, err := family.ParseAddress(text)
 		if _, ok := errors.AsType[*chain.FieldError](err); !ok {
 			t.Errorf("%q: got %v, want a FieldError", text, err)
 		}
@@ -133,12 +129,10 @@ func TestCostOfAReceipt(t *testing.T) {
 		`{"gasUsed": "0x5208", "effectiveGasPrice": "0x3b9aca00"}`:                  "21000000000000",
 		`{"gasUsed": "0x5208", "effectiveGasPrice": "0x3b9aca00", "l1Fee": "0x10"}`: "21000000000016",
 	} {
-		if got, err := evm.ReadCost([]byte(receipt)); err != nil || got.String() != want {
-			t.Errorf("%s: got %v, %v; want %s", receipt, got, err, want)
-		}
+		check.Equal(t, receipt, check.Value(family.ReadCost([]byte(receipt)))(t).String(), want)
 	}
 	for _, receipt := range []string{receiptWith(), `{"effectiveGasPrice": "0x1"}`, `{"gasUsed": "1", "effectiveGasPrice": "0x1"}`, `[]`} {
-		if got, err := evm.ReadCost([]byte(receipt)); err == nil {
+		if got, err := family.ReadCost([]byte(receipt)); err == nil {
 			t.Errorf("%s: got %v, want an error", receipt, got)
 		}
 	}

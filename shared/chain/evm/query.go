@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,13 +147,7 @@ func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
 	for _, h := range q.Known {
 		l.known = append(l.known, ask("eth_getTransactionByHash", h.String()))
 	}
-	if err := l.askHeaders(); err != nil {
-		return nil, err
-	}
-	if err := l.askWatched(); err != nil {
-		return nil, err
-	}
-	if err := l.askTagged(); err != nil {
+	if err := cmp.Or(l.askHeaders(), l.askWatched(), l.askTagged()); err != nil {
 		return nil, err
 	}
 	for _, call := range q.Estimates {

@@ -1,14 +1,11 @@
 package evm_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,53 +20,27 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// sharingGateway stands before a node and may answer a request itself.
-type sharingGateway struct {
-	*httptest.Server
-	requests, refused atomic.Int64
-}
-
-// request is a batch as the gateway sees it.
-type request struct {
-	body  string
-	calls []struct{ ID json.RawMessage }
-	gone  <-chan struct{} // the client has closed the connection
-}
-
-// newSharingGateway starts a gateway. A request for which refuses is true gets answer's answer.
-func newSharingGateway(t *testing.T, chain *devchain.Chain, refuses func(request) bool, answer func(http.ResponseWriter, request)) *sharingGateway {
+// newGateway starts a proxy before the chain's node. It answers the requests for which refuses is true itself, and
+// counts them.
+func newGateway(t *testing.T, chain *devchain.Chain, refuses func(chaintest.Request) bool,
+	answer func(http.ResponseWriter, chaintest.Request)) (g *chaintest.Proxy, refused *atomic.Uint64) {
 	t.Helper()
-	g := new(sharingGateway)
-	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g.requests.Add(1)
-		body, _ := io.ReadAll(r.Body)
-		seen := request{body: string(body), gone: r.Context().Done()}
-		_ = json.Unmarshal(body, &seen.calls)
-		if refuses(seen) {
-			g.refused.Add(1)
-			answer(w, seen)
-			return
+	g, refused = chaintest.NewProxy(t, chain.URL()), new(atomic.Uint64)
+	g.Set(chaintest.Fault{Instead: func(w http.ResponseWriter, r chaintest.Request) bool {
+		if !refuses(r) {
+			return false
 		}
-		forward(w, chain, body)
-	}))
-	t.Cleanup(g.Close)
-	return g
+		refused.Add(1)
+		answer(w, r)
+		return true
+	}})
+	return g, refused
 }
 
-func forward(w http.ResponseWriter, chain *devchain.Chain, body []byte) {
-	answer, err := http.Post(chain.URL(), "application/json", bytes.NewReader(body))
-	if err != nil {
-		w.WriteHeader(http.StatusBadGateway)
-		return
-	}
-	defer answer.Body.Close()
-	_, _ = io.Copy(w, answer.Body)
-}
-
-func drop(http.ResponseWriter, request) { panic(http.ErrAbortHandler) }
+func drop(http.ResponseWriter, chaintest.Request) { panic(http.ErrAbortHandler) }
 
 // manyCalls reports a request of more calls than one query of an account has.
-func manyCalls(r request) bool { return len(r.calls) > 10 }
+func manyCalls(r chaintest.Request) bool { return len(r.Calls) > 10 }
 
 // submitterOf returns a submitter without transactions, the same for the same number.
 func submitterOf(chain *devchain.Chain, i int) txmanager.Submitter {
@@ -110,23 +81,23 @@ func TestConcurrentQueriesShareRequests(t *testing.T) {
 // Where a node refuses a shared request, or gives it up, each query is repeated alone.
 func TestRefusedSharedRequestIsRepeatedAlone(t *testing.T) {
 	t.Parallel()
-	text := func(format string, args ...any) func(http.ResponseWriter, request) {
-		return func(w http.ResponseWriter, _ request) { fmt.Fprintf(w, format, args...) }
+	text := func(format string, args ...any) func(http.ResponseWriter, chaintest.Request) {
+		return func(w http.ResponseWriter, _ chaintest.Request) { fmt.Fprintf(w, format, args...) }
 	}
-	each := func(code int) func(http.ResponseWriter, request) {
-		return func(w http.ResponseWriter, r request) {
+	each := func(code int) func(http.ResponseWriter, chaintest.Request) {
+		return func(w http.ResponseWriter, r chaintest.Request) {
 			var answers []map[string]any
-			for _, a := range r.calls {
+			for _, a := range r.Calls {
 				answers = append(answers, map[string]any{"jsonrpc": "2.0", "id": a.ID, "error": map[string]any{"code": code, "message": "cut off"}})
 			}
 			_ = json.NewEncoder(w).Encode(answers)
 		}
 	}
-	for name, answer := range map[string]func(http.ResponseWriter, request){
-		"status 413":      func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusRequestEntityTooLarge) },
-		"status 503":      func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusServiceUnavailable) },
+	for name, answer := range map[string]func(http.ResponseWriter, chaintest.Request){
+		"status 413":      func(w http.ResponseWriter, _ chaintest.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) },
+		"status 503":      func(w http.ResponseWriter, _ chaintest.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
 		"dropped":         drop,
-		"silent":          func(_ http.ResponseWriter, r request) { <-r.gone },
+		"silent":          func(_ http.ResponseWriter, r chaintest.Request) { <-r.Gone },
 		"one error":       text(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}`),
 		"nothing":         text(`[]`),
 		"no JSON":         text(`too large`),
@@ -137,18 +108,16 @@ func TestRefusedSharedRequestIsRepeatedAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			chain := startChain(t)
-			g := newSharingGateway(t, chain, manyCalls, answer)
+			g, refused := newGateway(t, chain, manyCalls, answer)
 			timeout := 20 * time.Second
 			if name == "silent" {
 				timeout = 2 * time.Second
 			}
 			c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID(), Timeout: timeout})
 			check.OK(t)(errors.Join(queryAtOnce(t, c, chain, 20)...))
-			if g.refused.Load() == 0 {
-				t.Error("shared requests: got none, want some to be refused")
-			}
-			if got := g.requests.Load(); got > 20+2*g.refused.Load()+1 {
-				t.Errorf("requests: got %d, %d of them refused; want each query repeated once", got, g.refused.Load())
+			check.Equal(t, "some shared requests are refused", refused.Load() > 0, true)
+			if got := g.RoundTrips(); got > 20+2*refused.Load()+1 {
+				t.Errorf("requests: got %d, %d of them refused; want each query repeated once", got, refused.Load())
 			}
 		})
 	}
@@ -159,7 +128,7 @@ func TestPoisonousQueryFailsAlone(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	poison := submitterOf(chain, 7).Address().String()
-	g := newSharingGateway(t, chain, func(r request) bool { return bytes.Contains([]byte(r.body), []byte(poison)) }, drop)
+	g, _ := newGateway(t, chain, func(r chaintest.Request) bool { return strings.Contains(r.Body, poison) }, drop)
 	c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID()})
 	for i, err := range queryAtOnce(t, c, chain, 20) {
 		if (err != nil) != (i == 7) {
@@ -197,10 +166,12 @@ func TestSharedSendWithoutAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	chain := startRichChain(t)
 	poison := fmt.Sprintf("%x", transferOf(t, chain, 3))
-	g := newSharingGateway(t, chain, func(r request) bool {
-		return len(r.calls) > 2 || bytes.Contains([]byte(r.body), []byte(poison))
-	}, func(w http.ResponseWriter, r request) {
-		forward(httptest.NewRecorder(), chain, []byte(r.body))
+	g, _ := newGateway(t, chain, func(r chaintest.Request) bool {
+		return len(r.Calls) > 2 || strings.Contains(r.Body, poison)
+	}, func(_ http.ResponseWriter, r chaintest.Request) {
+		if taken, err := http.Post(chain.URL(), "application/json", strings.NewReader(r.Body)); err == nil {
+			_ = taken.Body.Close()
+		}
 		panic(http.ErrAbortHandler)
 	})
 	c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID()})
@@ -215,9 +186,7 @@ func TestSharedSendWithoutAnswerIsRepeated(t *testing.T) {
 			shared++
 		}
 	}
-	if shared == 0 {
-		t.Error("repeated sends: got none, want some that the node had")
-	}
+	check.Equal(t, "some sends are repeated, and the node had them", shared > 0, true)
 	check.OK(t)(chain.Mine(1))
 }
 
@@ -227,8 +196,8 @@ func TestRefusalInASharedSendIsItsOwn(t *testing.T) {
 	t.Parallel()
 	chain := startRichChain(t)
 	var mixed atomic.Int64 // requests with bytes of both kinds
-	g := newSharingGateway(t, chain, func(r request) bool {
-		if strings.Contains(r.body, `"0x02"`) && strings.Contains(r.body, `"0x02f`) {
+	g, _ := newGateway(t, chain, func(r chaintest.Request) bool {
+		if strings.Contains(r.Body, `"0x02"`) && strings.Contains(r.Body, `"0x02f`) {
 			mixed.Add(1)
 		}
 		return false
@@ -261,11 +230,14 @@ func TestCallerLeavesASharedRequest(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	held, free := make(chan struct{}, 100), make(chan struct{})
-	g := newSharingGateway(t, chain, manyCalls, func(w http.ResponseWriter, r request) {
-		held <- struct{}{}
-		<-free
-		forward(w, chain, []byte(r.body))
-	})
+	g := chaintest.NewProxy(t, chain.URL())
+	g.Set(chaintest.Fault{Instead: func(_ http.ResponseWriter, r chaintest.Request) bool {
+		if manyCalls(r) {
+			held <- struct{}{}
+			<-free
+		}
+		return false
+	}})
 	c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID(), Timeout: time.Minute})
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 20)
@@ -285,9 +257,7 @@ func TestCallerLeavesASharedRequest(t *testing.T) {
 			gone++
 		}
 	}
-	if gone == 0 {
-		t.Error("callers that left: got none, want some with the end of their context")
-	}
+	check.Equal(t, "some callers left at the end of their context", gone > 0, true)
 	close(free)
 	check.OK(t)(errors.Join(<-others...))
 }
@@ -303,12 +273,14 @@ func TestSlowEstimateDelaysNoOther(t *testing.T) {
 			t.Parallel()
 			chain := startChain(t)
 			held, free := make(chan struct{}, 2), make(chan struct{})
-			isSlow := func(r request) bool { return strings.Contains(r.body, slow.String()) }
-			g := newSharingGateway(t, chain, isSlow, func(w http.ResponseWriter, r request) {
-				held <- struct{}{}
-				<-free
-				forward(w, chain, []byte(r.body))
-			})
+			g := chaintest.NewProxy(t, chain.URL())
+			g.Set(chaintest.Fault{Instead: func(_ http.ResponseWriter, r chaintest.Request) bool {
+				if strings.Contains(r.Body, slow.String()) {
+					held <- struct{}{}
+					<-free
+				}
+				return false
+			}})
 			c := connect(t, evm.Options{URL: g.URL, ChainID: chain.ChainID(), Timeout: time.Minute})
 			estimate := func(ctx context.Context, i int, to txmanager.Address) error {
 				_, err := c.Query(ctx, txmanager.ChainQuery{Submitter: submitterOf(chain, i), Estimates: []txmanager.Call{{To: &to, Data: data}}})
@@ -326,7 +298,7 @@ func TestSlowEstimateDelaysNoOther(t *testing.T) {
 			soon.Wait()
 			close(free)
 			late.Wait()
-			check.Equal(t, "HTTP requests", g.requests.Load(), 2+others)
+			check.Equal(t, "HTTP requests", g.RoundTrips(), 2+others)
 		})
 	}
 }

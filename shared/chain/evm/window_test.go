@@ -93,9 +93,8 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 	c := connectWithout(2)
 	for _, want := range []int{3, 3 + 2} {
 		v := check.Value(c.Query(t.Context(), q))(t)
-		if got := found(t, v); got != 120 || trips != want {
-			t.Errorf("got %d receipts after %d round trips, want 120 after %d", got, trips, want)
-		}
+		check.Equal(t, "receipts", found(t, v), 120)
+		check.Equal(t, "round trips", trips, want)
 	}
 	check.Equal(t, "receipts asked for by block", chain.Calls("eth_getBlockReceipts"), 1)
 	if v, err := connectWithout(2, 3).Query(t.Context(), q); err == nil {

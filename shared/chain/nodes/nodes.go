@@ -14,6 +14,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,8 +99,11 @@ func New(o Options) (*Connector, error) {
 	if o.Quorum < 0 || o.Quorum > len(o.URLs) || o.ExcludeFor < 0 {
 		return nil, fmt.Errorf("quorum %d of %d nodes, exclusion for %s: want a quorum of at most all nodes, and no negative time", o.Quorum, len(o.URLs), o.ExcludeFor)
 	}
-	c := &Connector{chainID: o.ChainID, quorum: o.Quorum, maxLag: o.MaxLag, exclusion: o.ExcludeFor, watch: o.Watch}
-	c.setDefaults(len(o.URLs))
+	c := &Connector{chainID: o.ChainID, quorum: cmp.Or(o.Quorum, DefaultQuorum(len(o.URLs))), maxLag: cmp.Or(o.MaxLag, DefaultMaxLag),
+		exclusion: cmp.Or(o.ExcludeFor, DefaultLeaveOut), watch: o.Watch}
+	if c.watch == nil {
+		c.watch = func(context.Context, string, HealthChange) {}
+	}
 	names := make(map[string]int)
 	for _, address := range o.URLs {
 		one, err := o.Open(address, nameOf(address, names))
@@ -109,21 +113,6 @@ func New(o Options) (*Connector, error) {
 		c.nodes = append(c.nodes, &node{Node: one})
 	}
 	return c, nil
-}
-
-func (c *Connector) setDefaults(nodes int) {
-	if c.quorum == 0 {
-		c.quorum = DefaultQuorum(nodes)
-	}
-	if c.maxLag == 0 {
-		c.maxLag = DefaultMaxLag
-	}
-	if c.exclusion == 0 {
-		c.exclusion = DefaultLeaveOut
-	}
-	if c.watch == nil {
-		c.watch = func(context.Context, string, HealthChange) {}
-	}
 }
 
 // nameOf returns host and port, for evidence and metrics. A further node with the same address gets a

@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,15 +78,7 @@ func sameAmount(a, b *big.Int) bool { return a.Cmp(b) == 0 }
 // leastSent returns the answer with the lowest count: a count that is too low costs reads, one that is
 // too high would hide a payment.
 func leastSent(all []chain.Payments) chain.Payments {
-	return slices.MinFunc(all, func(a, b chain.Payments) int {
-		switch {
-		case a.Sent < b.Sent:
-			return -1
-		case a.Sent > b.Sent:
-			return 1
-		}
-		return 0
-	})
+	return slices.MinFunc(all, func(a, b chain.Payments) int { return cmp.Compare(a.Sent, b.Sent) })
 }
 
 // PaymentsStart queries the nodes one after the other until one answers. With several nodes it omits

@@ -193,14 +193,11 @@ func TestPaymentsNeedAQuorum(t *testing.T) {
 	for _, quorum := range []int{1, 2} {
 		check.Err(t, fmt.Sprintf("two nodes, quorum %d", quorum), nodes.ErrDisputed)(p.connector(quorum, lying.URL, p.chain.URL()).Payments(t.Context(), q))
 	}
-	got, err := p.connector(2, lying.URL, p.chain.URL(), p.chain.URL()).Payments(t.Context(), q)
-	if err != nil || len(got.Found) != 1 {
-		t.Errorf("two of three: got %+v, %v; want the payment", got, err)
-	}
-	if got, err = p.connector(1, dead(t), p.chain.URL()).Payments(t.Context(), q); err != nil || len(got.Found) != 1 {
-		t.Errorf("one of two is away: got %+v, %v; want the payment", got, err)
-	}
-	if _, err = p.connector(2, dead(t), p.chain.URL()).Payments(t.Context(), q); err == nil {
+	got := check.Value(p.connector(2, lying.URL, p.chain.URL(), p.chain.URL()).Payments(t.Context(), q))(t)
+	check.Equal(t, "two of three: payments", len(got.Found), 1)
+	got = check.Value(p.connector(1, dead(t), p.chain.URL()).Payments(t.Context(), q))(t)
+	check.Equal(t, "one of two is away: payments", len(got.Found), 1)
+	if _, err := p.connector(2, dead(t), p.chain.URL()).Payments(t.Context(), q); err == nil {
 		t.Error("one of two is away, and both must agree: got no error")
 	}
 }
@@ -215,8 +212,6 @@ func TestPaymentsStartIsOlderThanTheTime(t *testing.T) {
 	if want := p.chain.Head() - 2; err != nil || now.Block != want || now.Hash == (txmanager.Hash{}) {
 		t.Errorf("now: got %+v, %v; want block %d, the last that is final", now, err, want)
 	}
-	first, err := c.PaymentsStart(t.Context(), chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Unix(0, 0))
-	if err != nil || first.Block != 0 {
-		t.Errorf("before the chain: got %+v, %v; want block 0", first, err)
-	}
+	first := check.Value(c.PaymentsStart(t.Context(), chain.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Unix(0, 0)))(t)
+	check.Equal(t, "before the chain: block", first.Block, 0)
 }

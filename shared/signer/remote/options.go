@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -85,18 +86,12 @@ func Load(path string, timeout time.Duration) (map[string]signer.Service, error)
 		if fields.Decode(&o) != nil { // the decoder's own text may contain a secret
 			return nil, fmt.Errorf("remote signer %s: want an object of url, method, bearerToken, clientCertificate, clientKey and authority, all of them strings", name)
 		}
-		if signers[name], err = New(o.withDefaults()); err != nil {
+		o.Method = cmp.Or(o.Method, EthSign)
+		if signers[name], err = New(o); err != nil {
 			return nil, err
 		}
 	}
 	return signers, nil
-}
-
-func (o Options) withDefaults() Options {
-	if o.Method == "" {
-		o.Method = EthSign
-	}
-	return o
 }
 
 // validate refuses options that cannot work, or would send the token unencrypted.

@@ -65,9 +65,7 @@ func (f Fixture) check(t *testing.T, asked txmanager.Unsigned, got txmanager.Sig
 	if err != nil || eip155.Address(sender) != f.Submitter.Address() {
 		t.Errorf("nonce %d: sender got %s, %v, want %s", asked.Nonce, sender, err, f.Submitter.Address())
 	}
-	if want := txmanager.Hash(crypto.Keccak256(got.Raw)); got.Hash != want {
-		t.Errorf("nonce %d: hash got %s, want %s", asked.Nonce, got.Hash, want)
-	}
+	check.Equal(t, fmt.Sprintf("nonce %d: hash", asked.Nonce), got.Hash, txmanager.Hash(crypto.Keccak256(got.Raw)))
 	said := describe(tx.Type(), tx.ChainId(), tx.Nonce(), tx.To(), tx.Value(), tx.Data(), tx.Gas(), tx.GasFeeCap(), tx.GasTipCap(), len(tx.AccessList()))
 	kind := uint8(types.DynamicFeeTxType)
 	if asked.Legacy {
@@ -91,12 +89,7 @@ func testSigns(t *testing.T, f Fixture) {
 	legacy := f.transfer(2)
 	legacy.Legacy, legacy.TipCapWei = true, legacy.FeeCapWei
 	for _, asked := range []txmanager.Unsigned{f.transfer(0), deploy, bare, legacy} {
-		got, err := f.Signer.Sign(t.Context(), f.Submitter, asked)
-		if err != nil {
-			t.Errorf("nonce %d: got %v, want nil", asked.Nonce, err)
-			continue
-		}
-		f.check(t, asked, got)
+		f.check(t, asked, check.Value(f.Signer.Sign(t.Context(), f.Submitter, asked))(t))
 	}
 }
 

@@ -12,12 +12,8 @@ func TestShortBalanceSaysByHowMuch(t *testing.T) {
 	t.Parallel()
 	p := BalanceOf(txmanager.ChainObservation{Account: txmanager.Account{BalanceWei: big.NewInt(1_000_000)}}, nil)
 	g := *txtest.Params(21_000, 80, 1) // 1,680,001 and a placeholder of 1,890,000
-	if short := p.Reserve(g); short == nil || short.Int64() != 2_570_001 {
-		t.Errorf("got %v short, want 2570001", short)
-	}
-	if p.leftWei.Int64() != 1_000_000 {
-		t.Errorf("a refused purchase took money: %s left", p.leftWei)
-	}
+	txtest.Same(t, "short", p.Reserve(g), txtest.Wei(2_570_001))
+	txtest.Same(t, "left after a refused purchase", p.leftWei, txtest.Wei(1_000_000))
 }
 
 func TestGasOfAnEstimateHasAMargin(t *testing.T) {
@@ -69,9 +65,7 @@ func TestFeesFillInWhatThePayloadLeavesOpen(t *testing.T) {
 			t.Errorf("%s: got %+v, want cap %d, tip %d", c.name, g, c.wantCap, c.wantTip)
 		}
 	}
-	if g := CompleteFees(txmanager.Call{}, 1, a); g.ValueWei == nil || g.ValueWei.Sign() != 0 {
-		t.Errorf("no value: got %v, want 0", g.ValueWei)
-	}
+	txtest.Same(t, "no value", CompleteFees(txmanager.Call{}, 1, a).ValueWei, new(big.Int))
 	if a.BaseFeeWei.Int64() != 100 || a.TipWei.Int64() != 3 {
 		t.Errorf("the view's fees became %+v", a)
 	}

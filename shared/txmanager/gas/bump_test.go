@@ -97,16 +97,8 @@ func TestPropertyReplacementFees(t *testing.T) {
 func TestH26WorstCosts(t *testing.T) {
 	t.Parallel()
 	g := txtest.Params(50_000, 300, 7)
-	if got, want := g.WorstCostWei(), big.NewInt(50_000*300+7); got.Cmp(want) != 0 {
-		t.Errorf("worst cost: got %s, want %s", got, want)
-	}
-	if got, want := placeholderCostWei(big.NewInt(800)), big.NewInt(21_000*900); got.Cmp(want) != 0 {
-		t.Errorf("placeholder: got %s, want %s", got, want)
-	}
-	if got, want := CostWithPlaceholder(*g), big.NewInt(50_000*300+7+21_000*300*9/8); got.Cmp(want) != 0 {
-		t.Errorf("together: got %s, want %s", got, want)
-	}
-	if g.FeeCapWei.Int64() != 300 || g.ValueWei.Int64() != 7 {
-		t.Errorf("adding up changed what is added: %+v", g)
-	}
+	txtest.Same(t, "worst cost", g.WorstCostWei(), txtest.Wei(50_000*300+7))
+	txtest.Same(t, "placeholder", placeholderCostWei(txtest.Wei(800)), txtest.Wei(21_000*900))
+	txtest.Same(t, "together", CostWithPlaceholder(*g), txtest.Wei(50_000*300+7+21_000*300*9/8))
+	txtest.Same(t, "what was added up, afterwards", g, txtest.Params(50_000, 300, 7))
 }

@@ -148,9 +148,7 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 				t.Errorf("nonce %d: got %+v, want what the chain has", f.Nonce, f)
 			}
 		}
-		if len(c.blocks) > 0 {
-			t.Errorf("got %d questions for blocks, want none: the node has counts", len(c.blocks))
-		}
+		check.Equal(t, "questions for blocks, since the node has counts", len(c.blocks), 0)
 	})
 }
 
@@ -234,9 +232,8 @@ func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {
 		}{{2, 520}, {4, 1020}, {4, 1520}, {5, 2000}} {
 			asked := len(c.blocks)
 			tn := step(t, c, w, book)
-			if len(book.stored) != want.stored || book.read.Block != want.block {
-				t.Errorf("step %d: got %d stored, up to block %d; want %d, up to %d", i, len(book.stored), book.read.Block, want.stored, want.block)
-			}
+			check.Equal(t, fmt.Sprintf("step %d: stored", i), len(book.stored), want.stored)
+			check.Equal(t, fmt.Sprintf("step %d: up to block", i), book.read.Block, want.block)
 			if more := want.block < 2000; tn.State.ForeignUnread != more || tn.State.ForeignReadable != more {
 				t.Errorf("step %d: got more to read %v, at once %v; want %v", i, tn.State.ForeignUnread, tn.State.ForeignReadable, more)
 			}
@@ -358,9 +355,8 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 		for i := range c.Views {
 			c.Views[i].FinalCount = new(uint64(3))
 		}
-		if readAll(t, c, w, book); len(book.stored) != 3 {
-			t.Errorf("all are final: got %d stored, want 3", len(book.stored))
-		}
+		readAll(t, c, w, book)
+		check.Equal(t, "all are final: stored", len(book.stored), 3)
 	})
 	txtest.FrozenSerial(t, func(t *testing.T) {
 		c, w := newOldChain(1000, 1010)
@@ -378,9 +374,8 @@ func TestBlocksAreNotReadPastWhatIsNotProved(t *testing.T) {
 			t.Errorf("no receipt of the first: got %v stored, want the second", got)
 		}
 		w.Now = txtest.Now.Add(maxUnprovenWait)
-		if readAll(t, c, w, book); book.read.Block != 2000 {
-			t.Errorf("ten minutes later: got blocks read up to %d, want all", book.read.Block)
-		}
+		readAll(t, c, w, book)
+		check.Equal(t, "ten minutes later: blocks read up to", book.read.Block, 2000)
 	})
 }
 

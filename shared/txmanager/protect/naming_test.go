@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
@@ -114,9 +115,7 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 func TestOwnersBytesAreNotReplaced(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		x := txtest.UsedBy(txtest.Stuck(5))
-		if reason := rulesOf(3).RefuseAction(x, txmanager.ActionReplace); reason == "" {
-			t.Error("replace by code: got it allowed")
-		}
+		check.Equal(t, "replace by code: allowed", rulesOf(3).RefuseAction(x, txmanager.ActionReplace) == "", false)
 		x.RequestedAction = txmanager.ActionReplace
 		w := txtest.StateOf(1, 6, x)
 		if jobs, _ := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil); len(jobs) != 0 {

@@ -246,13 +246,10 @@ func TestRefusalsNeedAQuorum(t *testing.T) {
 			p := &txtest.Panel{Views: c.views, Needed: 2}
 			q := txtest.Asking(w)
 			q.Estimates = rules.CallsToEstimate(w, txtest.Reader(nil))
-			if got := looks(t, p, w, q); got.Estimates[0].Outcome != c.want {
-				t.Errorf("%s: got %s by %s, want %s", name, got.Estimates[0].Outcome, got.Node, c.want)
-			}
+			got := looks(t, p, w, q)
+			check.Equal(t, name+": estimate by "+got.Node, got.Estimates[0].Outcome, c.want)
 		}
-		if c := (&txtest.Panel{Views: txtest.OfNodes(reverts, runs, runs), Needed: 2}); c.Views[0].Estimates[0].Outcome != txmanager.Refused {
-			t.Errorf("the node's own view was changed")
-		}
+		check.Equal(t, "the node's own view, afterwards", reverts.Estimates[0].Outcome, txmanager.Refused)
 	})
 }
 

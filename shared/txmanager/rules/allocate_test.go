@@ -42,9 +42,9 @@ func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
 			{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(7)), all...), "q-1=8"},
 		} {
 			p := rulesOf(3).PlanAllocations(c.w, txtest.Reader(nil), txtest.ViewOf(c.w, txtest.Block('a', 100)), nil)
-			if got := outline(p); got != c.want || p.Waiting {
-				t.Errorf("window %d, next %d, %d held: got %q, waiting %v; want %q", c.w.Window, c.w.NextNonce, len(c.w.Open), got, p.Waiting, c.want)
-			}
+			what := fmt.Sprintf("window %d, next %d, %d held", c.w.Window, c.w.NextNonce, len(c.w.Open))
+			check.Equal(t, what, outline(p), c.want)
+			check.Equal(t, what+": waiting", p.Waiting, false)
 			if len(p.Unsigned) != len(p.Allocations) {
 				t.Fatalf("got %d to sign for %d allocations", len(p.Unsigned), len(p.Allocations))
 			}
@@ -107,9 +107,8 @@ func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
-		if got := outline(p); got != "q-1=5" || p.Unsigned[0].Gas != 21_000 {
-			t.Errorf("got %q with %+v, want nonce 5 and the gas given", got, p.Unsigned)
-		}
+		check.Equal(t, "plan", outline(p), "q-1=5")
+		check.Equal(t, "gas", p.Unsigned[0].Gas, 21_000)
 	})
 }
 
@@ -169,9 +168,7 @@ func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 			v.Account.BalanceWei = big.NewInt(c.balance)
 			p := rulesOf(3).PlanAllocations(w, txtest.Reader(call), v, nil)
 			check.Equal(t, fmt.Sprintf("balance %d", c.balance), strings.TrimSuffix(outline(p), ", q-3 rejected"), c.want)
-			if v.Account.BalanceWei.Int64() != c.balance {
-				t.Errorf("the view's balance became %s", v.Account.BalanceWei)
-			}
+			check.Equal(t, "the view's balance, afterwards", v.Account.BalanceWei.Int64(), c.balance)
 		})
 	}
 }
@@ -184,9 +181,7 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 	tx.Gas = txtest.Params(30_000, 200, 9)
 	want := txmanager.Unsigned{ChainID: 1337, Nonce: 5, To: &to, Value: big.NewInt(9), Data: []byte{1, 2}, Gas: 30_000, FeeCapWei: big.NewInt(200), TipCapWei: big.NewInt(1)}
 	txtest.Same(t, "unsigned", buildUnsigned(tx, txmanager.Call{To: &to, Value: big.NewInt(9), Data: []byte{1, 2}}), want)
-	if u := buildUnsigned(tx, txmanager.Call{}); u.To != nil {
-		t.Errorf("a deployment goes to %s, want nobody", u.To)
-	}
+	check.Equal(t, "receiver of a deployment", buildUnsigned(tx, txmanager.Call{}).To, nil)
 }
 
 // Reasons why no nonce is allocated now, in words that an operator understands.

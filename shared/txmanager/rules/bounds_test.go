@@ -292,9 +292,7 @@ func TestBoundsOfFunctions(t *testing.T) {
 		"an address that stands alone": {txmanager.Call{To: &other, Data: []byte{0x09, 0x5e, 0xa7, 0xb3}}, true},
 		"payment to one":               {txmanager.Call{To: &other}, true},
 	} {
-		if got := (Rules{}).forbiddenReason(b, txmanager.Tx{}, c.call); (got == "") != c.allowed {
-			t.Errorf("%s: got %q, want it allowed: %t", name, got, c.allowed)
-		}
+		check.Equal(t, name+": allowed", (Rules{}).forbiddenReason(b, txmanager.Tx{}, c.call) == "", c.allowed)
 		check.Equal(t, name+", of a handler that was not asked yet", (Rules{}).forbiddenReason(b, txmanager.Tx{Handler: "shop"}, c.call), "")
 	}
 }
@@ -350,8 +348,6 @@ func TestBoundsOfCallersAndTokens(t *testing.T) {
 		"malformed, though targets names it":  {free, nil, txmanager.Call{To: &token, Data: data("transfer", 9)[:60]}, true},
 		"a payment, though targets allows it": {free, nil, txmanager.Call{To: &token}, true},
 	} {
-		if got := (Rules{}).forbiddenReason(c.bounds, txmanager.Tx{MaxValueWei: c.caller}, c.call); (got != "") != c.want {
-			t.Errorf("%s: got %q, want it refused: %t", name, got, c.want)
-		}
+		check.Equal(t, name+": refused", (Rules{}).forbiddenReason(c.bounds, txmanager.Tx{MaxValueWei: c.caller}, c.call) != "", c.want)
 	}
 }

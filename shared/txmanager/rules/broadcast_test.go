@@ -51,9 +51,8 @@ func TestFailedResendKeepsTracking(t *testing.T) {
 	t.Parallel()
 	for class := txmanager.SendUnknown; class <= txmanager.SendPoolFull; class++ {
 		after := rulesOf(3).AfterBroadcast(txtest.Pending(5), txmanager.SendResult{Class: class}, txtest.Block('a', 100), txtest.Now)
-		if after.State != txmanager.Tracking || after.Sub != txmanager.Pending {
-			t.Errorf("%s: got %s/%s, want TRACKING/PENDING", class, after.State, after.Sub)
-		}
+		check.Equal(t, class.String(), after.State, txmanager.Tracking)
+		check.Equal(t, class.String()+": sub-state", after.Sub, txmanager.Pending)
 	}
 }
 

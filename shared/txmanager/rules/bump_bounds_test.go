@@ -30,12 +30,10 @@ func TestTheReasonOfABlockedBumpStays(t *testing.T) {
 			if got.NextResubmitAt == nil || !got.NextResubmitAt.After(txtest.Now) || !got.NextCheckAt.After(txtest.Now) {
 				t.Errorf("%s: got sent again %v, looked at %v; want both later", class, got.NextResubmitAt, got.NextCheckAt)
 			}
-			if got := rulesOf(3).AfterBroadcast(tx, txmanager.SendResult{Class: class}, head, txtest.Now); got.LastError == reason {
-				t.Errorf("%s, switched off meanwhile: got %q, want it gone", class, got.LastError)
-			}
-			if got := r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: class}, head, txtest.Now); got.LastError == reason {
-				t.Errorf("%s, with no bid left: got %q, want it gone", class, got.LastError)
-			}
+			got = rulesOf(3).AfterBroadcast(tx, txmanager.SendResult{Class: class}, head, txtest.Now)
+			check.Equal(t, class.String()+", switched off meanwhile: the reason stays", got.LastError == reason, false)
+			got = r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: class}, head, txtest.Now)
+			check.Equal(t, class.String()+", with no bid left: the reason stays", got.LastError == reason, false)
 		}
 		held := waiting(5)
 		held.Explain(txmanager.WaitGasBump, reason)
@@ -139,16 +137,11 @@ func TestWithoutAnAnswerTheSameIsSentAgain(t *testing.T) {
 		w := txtest.StateOf(1, 6, tx)
 		v := dear(w)
 		v.Receipts[tx.Versions[0]] = txmanager.ReceiptAnswer{Answer: txmanager.AnswerUnknown}
-		if got := r.Evaluate(w, txtest.Asking(w), v).ClaimedIDs(); len(got) != 1 {
-			t.Errorf("sent again as it is: got %v, want it", got)
-		}
-		if jobs, _ := r.signs(w, v, nil); len(jobs) != 0 {
-			t.Errorf("got %d versions, want none", len(jobs))
-		}
+		check.Equal(t, "sent again as it is", len(r.Evaluate(w, txtest.Asking(w), v).ClaimedIDs()), 1)
+		jobs, _ := r.signs(w, v, nil)
+		check.Equal(t, "versions", len(jobs), 0)
 		delete(v.Receipts, tx.Versions[0]) // the query did not cover it
-		if got := r.Evaluate(w, txtest.Asking(w), v).ClaimedIDs(); len(got) != 0 {
-			t.Errorf("not asked: got %v sent again, want the bid to come in its place", got)
-		}
+		check.Equal(t, "not asked: sent again, and no bid in its place", len(r.Evaluate(w, txtest.Asking(w), v).ClaimedIDs()), 0)
 	})
 }
 
@@ -163,13 +156,10 @@ func TestDueBumpReplacesADueBroadcast(t *testing.T) {
 		w := txtest.StateOf(1, 6, tx)
 		check.Equal(t, "held", r.PlanNextWork(w), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.Ago(2 * time.Second)}))
 		j := r.Evaluate(w, txtest.Asking(w), dear(w))
-		if got := j.ClaimedIDs(); len(got) != 1 {
-			t.Errorf("held: got %v sent again, want it", got)
-		}
+		check.Equal(t, "held: sent again", len(j.ClaimedIDs()), 1)
 		w.Open = j.After
-		if jobs, _ := r.signs(w, dear(w), nil); len(jobs) != 1 {
-			t.Errorf("held no more: got %d versions, want the bid, which goes in its place", len(jobs))
-		}
+		jobs, _ := r.signs(w, dear(w), nil)
+		check.Equal(t, "held no more: versions, in place of the broadcast", len(jobs), 1)
 	})
 }
 

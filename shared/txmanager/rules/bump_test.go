@@ -82,9 +82,7 @@ func TestABumpIsTheSameAtAHigherFee(t *testing.T) {
 		if job.Kind != txmanager.VersionBump || job.Unsigned.Nonce != 5 || *job.Unsigned.To != (eip155.Address([20]byte{19: 0xb0})) || job.Unsigned.FeeCapWei.Int64() != 402 || job.Unsigned.TipCapWei.Int64() != 9 {
 			t.Errorf("got %s %+v, want a BUMP of the same call at nonce 5, for twice the base fee and a tip, and a tip of 9", job.Kind, job.Unsigned)
 		}
-		if job.ExtraWei.Int64() != 21_000*(402-100) {
-			t.Errorf("more than before: got %s, want 21000 times 302", job.ExtraWei)
-		}
+		check.Equal(t, "more than before", job.ExtraWei.Int64(), 21_000*(402-100))
 		signed := WithVersion(job.Tx, job.Kind, txmanager.Signed{Hash: txtest.VersionHash(5, 2), Raw: []byte{2}}, txtest.Now)
 		next := bumpRules().WithBumpedVersion(signed, job)
 		if !next.FirstSubmitAt.Equal(*txtest.Ago(time.Minute)) || !next.NextBumpAt.Equal(txtest.Now.Add(time.Minute)) || next.SubmitAttempts != 1 {
@@ -231,9 +229,7 @@ func TestUnderpricedRaisesTheNextBump(t *testing.T) {
 		if got.State != txmanager.Submitted || got.LastError != "" || !r.IsBumpDue(got, txtest.Now) {
 			t.Errorf("got %s, %q, due %v; want SUBMITTED, no error, a bid due at once", got.State, got.LastError, r.IsBumpDue(got, txtest.Now))
 		}
-		if d := r.PlanNextWork(txtest.StateOf(1, 6, got)); !d.AdvanceNow {
-			t.Errorf("due: got %+v, want an advance now", d)
-		}
+		check.Equal(t, "due: an advance now", r.PlanNextWork(txtest.StateOf(1, 6, got)).AdvanceNow, true)
 		got = r.AfterBroadcast(txtest.WithVersions(tx, 4), txmanager.SendResult{Class: txmanager.SendUnderpriced}, txtest.Block('a', 100), txtest.Now)
 		if got.State != txmanager.Submitted || !strings.Contains(got.LastError, "replacement_underpriced") || r.IsBumpDue(got, txtest.Now) {
 			t.Errorf("no attempt left: got %s, %q; want SUBMITTED with the reason", got.State, got.LastError)

@@ -122,9 +122,8 @@ func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 		r := deferring()
 		w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", backSince(txtest.Queued(1, "pay"), time.Hour)))
 		r.MaxFeePerGasWei = big.NewInt(9)
-		if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; x.HeldBackSince != nil {
-			t.Errorf("got held back since %v, want not by its own bounds", x.HeldBackSince)
-		}
+		x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To
+		check.Equal(t, "held back by its own bounds since", x.HeldBackSince, nil)
 		r.DeferAfter = 5 * time.Second
 		w = txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", txtest.Queued(1, "cheap")))
 		if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; !x.HeldBackSince.Equal(txtest.Now) || !x.NextCheckAt.Equal(txtest.Now.Add(5*time.Second)) {
@@ -169,17 +168,11 @@ func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 		if len(after.Queue) != 1 || after.Queue[0].ID != "q-3" || after.DeferredUntil == nil || !after.DeferredUntil.Equal(soon) {
 			t.Errorf("got %d in the queue, the next look at %v; want q-3 alone, and %v", len(after.Queue), after.DeferredUntil, soon)
 		}
-		if d := r.PlanNextWork(after); !d.AdvanceNow {
-			t.Errorf("another caller's intent waits: got %+v, want an advance", d)
-		}
+		check.Equal(t, "another caller's intent waits: an advance now", r.PlanNextWork(after).AdvanceNow, true)
 		after.Queue, after.QueueMore = nil, false
-		if d := r.PlanNextWork(after); d.AdvanceNow || d.Kind != txmanager.KindAdvance || !d.At.Equal(soon) {
-			t.Errorf("nothing else waits: got %+v, want an advance at %v", d, soon)
-		}
+		check.Equal(t, "nothing else waits", r.PlanNextWork(after), NextWork{Kind: txmanager.KindAdvance, At: soon})
 		after.Suspended = true
-		if d := r.PlanNextWork(after); !d.At.IsZero() {
-			t.Errorf("suspended: got %+v, want nothing", d)
-		}
+		check.Equal(t, "suspended", r.PlanNextWork(after), NextWork{})
 	})
 }
 
@@ -194,9 +187,8 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 		if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is unavailable" || moves[0].To.NextCheckAt == nil {
 			t.Errorf("got %+v, want both planned, and the head told why", moves)
 		}
-		if d := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves})); d.AdvanceNow || !d.At.Equal(txtest.Now.Add(time.Second)) {
-			t.Errorf("got %+v, want the next look in a second", d)
-		}
+		next := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves}))
+		check.Equal(t, "next work", next, NextWork{Kind: txmanager.KindAdvance, At: txtest.Now.Add(time.Second)})
 	})
 }
 
@@ -228,9 +220,7 @@ func TestExpiredIntentsGetNoNonce(t *testing.T) {
 			c.adjust(&w)
 			moves := ExpireQueued(w, c.cursor)
 			check.Equal(t, name+": ended", len(moves), c.want)
-			if after := AfterCommit(w, txmanager.Commit{Transitions: moves}); len(after.Expired) != 1-c.want {
-				t.Errorf("%s: got %d left, want %d", name, len(after.Expired), 1-c.want)
-			}
+			check.Equal(t, name+": left", len(AfterCommit(w, txmanager.Commit{Transitions: moves}).Expired), 1-c.want)
 		}
 	})
 }
@@ -241,21 +231,13 @@ func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
 	txtest.Frozen(t, func(t *testing.T) {
 		r, w := deferring(), txtest.StateOf(1, 6, txtest.Pending(5)) // the window is full
 		w.NextExpiry = txtest.In(time.Second)
-		if d := r.PlanNextWork(w); d.Kind != txmanager.KindAdvance || !d.At.Equal(txtest.Now.Add(time.Second)) {
-			t.Errorf("got %+v, want an advance in a second", d)
-		}
+		check.Equal(t, "one ends in a second", r.PlanNextWork(w), NextWork{Kind: txmanager.KindAdvance, At: txtest.Now.Add(time.Second)})
 		w.Open, w.NextExpiry = nil, txtest.In(240*time.Hour)
-		if d := r.PlanNextWork(w); !d.At.Equal(txtest.Now.Add(24 * time.Hour)) {
-			t.Errorf("got %+v, want a look in a day", d)
-		}
+		check.Equal(t, "one ends in ten days", r.PlanNextWork(w).At, txtest.Now.Add(24*time.Hour))
 		w.ExpiredMore, w.Suspended = true, true
-		if d := r.PlanNextWork(w); !d.AdvanceNow {
-			t.Errorf("more have expired: got %+v, want an advance", d)
-		}
+		check.Equal(t, "more have expired: an advance now", r.PlanNextWork(w).AdvanceNow, true)
 		w.Protected = true
-		if d := r.PlanNextWork(w); d.AdvanceNow || !d.At.IsZero() {
-			t.Errorf("in PROTECT: got %+v, want nothing", d)
-		}
+		check.Equal(t, "in PROTECT", r.PlanNextWork(w), NextWork{})
 	})
 }
 

@@ -54,9 +54,8 @@ func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
 		r.WatchEvery = time.Minute
 		tx := txtest.Pending(5)
 		for onTop, want := range map[uint64]time.Duration{0: 48500 * time.Millisecond, 15: 48500 * time.Millisecond, 16: 48500 * time.Millisecond, 19: 12500 * time.Millisecond} {
-			if after, _ := evaluateOne(r, tx, minedIn(tx, txtest.Blocks('a', 100, 100+onTop)...)); after.NextCheckAt.Sub(txtest.Now) != want {
-				t.Errorf("%d on top: next check in %v, want %v", onTop, after.NextCheckAt.Sub(txtest.Now), want)
-			}
+			after, _ := evaluateOne(r, tx, minedIn(tx, txtest.Blocks('a', 100, 100+onTop)...))
+			check.Equal(t, fmt.Sprintf("%d on top: next check in", onTop), after.NextCheckAt.Sub(txtest.Now), want)
 		}
 	})
 }
@@ -120,12 +119,10 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 			tx := txtest.Included(5, stored...)
 			v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), c.shown...), *tx.Receipt)
 			after, j := evaluateOne(rulesOf(20), tx, v)
-			if d := txtest.Diff(c.want, after.Confirmations); d != "" || j.NewForks != c.newForks {
-				t.Errorf("got %d new forks, want %d; list (-want +got):\n%s", j.NewForks, c.newForks, d)
-			}
-			if after.Sub != txmanager.Included || after.Receipt.BlockHash != stored[0].Hash {
-				t.Errorf("got %s/%s in %s, want INCLUDED in the same block", after.State, after.Sub, after.Receipt.BlockHash)
-			}
+			txtest.Same(t, "list", after.Confirmations, c.want)
+			check.Equal(t, "new forks", j.NewForks, c.newForks)
+			check.Equal(t, "sub-state", after.Sub, txmanager.Included)
+			check.Equal(t, "block of the receipt", after.Receipt.BlockHash, stored[0].Hash)
 		})
 	}
 }
@@ -207,9 +204,8 @@ func TestTagsDecideFinality(t *testing.T) {
 				v := txtest.Finding(txtest.ViewOf(txtest.StateOf(1, 6, tx), txtest.Block('a', 200)), txtest.ReceiptOf(tx, txtest.Block('a', 100)))
 				v.Headers, v.Tagged = c.headers, c.tagged
 				after, j := evaluateOne(r, tx, v)
-				if after.State != c.want || j.NeedsHeaders != c.lookAgain {
-					t.Errorf("got %s, look again %v; want %s, %v", after.State, j.NeedsHeaders, c.want, c.lookAgain)
-				}
+				check.Equal(t, "state", after.State, c.want)
+				check.Equal(t, "look again", j.NeedsHeaders, c.lookAgain)
 			})
 		}
 	}

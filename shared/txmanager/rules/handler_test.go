@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
@@ -68,13 +69,9 @@ func TestWaitingActionDoesNotEndPolling(t *testing.T) {
 		ordered.RequestedAction = txmanager.ActionCancel
 		w := txtest.StateOf(1, 6, ordered)
 		w.Protected = true
-		if d := rulesOf(3).PlanNextWork(w); d.AdvanceNow || d.Kind != txmanager.KindReceipt || !d.At.Equal(*ordered.NextCheckAt) {
-			t.Errorf("in PROTECT: got %+v, want the look for its receipt", d)
-		}
+		check.Equal(t, "in PROTECT", rulesOf(3).PlanNextWork(w), NextWork{Kind: txmanager.KindReceipt, At: *ordered.NextCheckAt})
 		ordered.Nonce = new(uint64(6))
 		w = txtest.StateOf(2, 7, txtest.Stuck(5), ordered)
-		if d := rulesOf(3).PlanNextWork(w); d.AdvanceNow {
-			t.Errorf("behind STUCK: got %+v, want no advance", d)
-		}
+		check.Equal(t, "behind STUCK: an advance now", rulesOf(3).PlanNextWork(w).AdvanceNow, false)
 	})
 }

@@ -53,9 +53,7 @@ func TestNextBlockIsPolledForSoon(t *testing.T) {
 			t.Fatalf("got the next poll %v from now, want later than now, and within two block times of %v", at.Sub(now), r.BlockTime)
 		}
 		n := rapid.Uint64Range(2, 40).Draw(t, "blocks")
-		if got := r.AfterBlocks(n, head, now).Sub(at); got != time.Duration(n-1)*r.BlockTime {
-			t.Fatalf("poll for block %d: got %v after that for the next one, want %d block times", n, got, n-1)
-		}
+		check.Equal(t, fmt.Sprintf("poll for block %d, after that for the next one", n), r.AfterBlocks(n, head, now).Sub(at), time.Duration(n-1)*r.BlockTime)
 	})
 }
 

@@ -18,13 +18,9 @@ func TestH10ForeignUseOfTheNonceInFlightIsSuspected(t *testing.T) {
 		v := txtest.ViewOf(w, txtest.Block('a', 101))
 		v.Account.LatestCount, v.Account.PendingCount = 6, 6
 		v.Known = map[txmanager.Hash]txmanager.Answer{txtest.VersionHash(5, 1): txmanager.AnswerNotFound}
-		if c := EvaluateViolation(w, v); c.Suspect == nil {
-			t.Errorf("count 6, nonce 5 in flight, no version known: got %+v, want a suspicion", c)
-		}
+		check.Equal(t, "count 6, nonce 5 in flight, no version known", changed(EvaluateViolation(w, v)), "suspect")
 		w.SuspectedViolation = &txmanager.Violation{Block: 100}
-		if c := EvaluateViolation(w, v); c.OpenIncident == nil {
-			t.Errorf("the same a block later: got %+v, want PROTECT", c)
-		}
+		check.Equal(t, "the same a block later", changed(EvaluateViolation(w, v)), "protect")
 	})
 }
 
@@ -38,9 +34,7 @@ func TestH06TheIterationThatOpensProtectSendsNothing(t *testing.T) {
 		if EvaluateViolation(w, v).OpenIncident == nil {
 			t.Fatal("want a view that opens PROTECT")
 		}
-		if j := rulesOf(3).Evaluate(w, txtest.Asking(w), v); len(j.Rebroadcasts) != 0 {
-			t.Errorf("got %v claimed to be sent in PROTECT, want nothing", j.ClaimedIDs())
-		}
+		check.Equal(t, "claimed to be sent in PROTECT", len(rulesOf(3).Evaluate(w, txtest.Asking(w), v).Rebroadcasts), 0)
 	})
 }
 
@@ -53,9 +47,7 @@ func TestH27DeferredIntentIsDueWhenItsNonceIsTerminal(t *testing.T) {
 		w = AfterCommit(w, txmanager.Commit{Transitions: p.Transitions}) // deferred until 5
 		v := txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100)))
 		w = AfterCommit(w, txmanager.Commit{Transitions: r.Evaluate(w, txtest.Asking(w), v).Transitions}) // 5 is final
-		if d := r.PlanNextWork(w); !d.AdvanceNow {
-			t.Errorf("got %+v, want an advance: q-1 can be estimated again", d)
-		}
+		check.Equal(t, "q-1 can be estimated again: an advance now", r.PlanNextWork(w).AdvanceNow, true)
 	})
 }
 
@@ -65,18 +57,15 @@ func TestH27IntentBackFromDeferralStaysInTheQueue(t *testing.T) {
 		back := txtest.Queued(1, "call")
 		back.DeferredUntilNonce = new(uint64(5)) // terminal: the store loads it again
 		w := txtest.Queue(txtest.StateOf(2, 6), back)
-		if d := rulesOf(3).PlanNextWork(AfterCommit(w, txmanager.Commit{})); !d.AdvanceNow {
-			t.Errorf("after an empty write: got %+v, want an advance", d)
-		}
+		check.Equal(t, "after an empty write: an advance now", rulesOf(3).PlanNextWork(AfterCommit(w, txmanager.Commit{})).AdvanceNow, true)
 		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil) // no estimate: it waits
 		if d := rulesOf(3).PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: p.Transitions})); d.Kind != txmanager.KindAdvance || d.At.IsZero() {
 			t.Errorf("after it was made to wait: got %+v, want an advance when the wait is over", d)
 		}
 		back.NextCheckAt = txtest.In(time.Minute)
 		w = txtest.Queue(w, back, txtest.Queued(2, "pay"))
-		if d := rulesOf(3).PlanNextWork(AfterCommit(w, txmanager.Commit{})); d.AdvanceNow {
-			t.Errorf("it waits, another is behind it: got %+v, want no advance now: the holder would go round without a pause", d)
-		}
+		// With an advance now the holder of the lease would begin iterations without a pause.
+		check.Equal(t, "it waits, another is behind it: an advance now", rulesOf(3).PlanNextWork(AfterCommit(w, txmanager.Commit{})).AdvanceNow, false)
 	})
 }
 

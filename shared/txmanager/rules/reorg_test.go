@@ -45,18 +45,10 @@ func TestH12ReorgedFinalBlockIsSuspected(t *testing.T) {
 		t.Fatalf("the first look: got %+v, want a suspicion that names the block", first)
 	}
 	w.SuspectedViolation = first.Suspect
-	if again := EvaluateViolation(w, v); !again.Empty() {
-		t.Errorf("the same block again: got %+v, want nothing", again)
-	}
-	if next := EvaluateViolation(w, txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 101)), txtest.Block('b', 95))); next.OpenIncident == nil {
-		t.Errorf("a later block: got %+v, want PROTECT", next)
-	}
-	if back := EvaluateViolation(w, txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 101)), txtest.Block('a', 95))); !back.ClearSuspected {
-		t.Errorf("the block is back: got %+v, want trust", back)
-	}
-	if lag := EvaluateViolation(w, txtest.ViewOf(w, txtest.Block('a', 99))); !lag.Empty() {
-		t.Errorf("a node behind the suspicion: got %+v, want no news", lag)
-	}
+	check.Equal(t, "the same block again", changed(EvaluateViolation(w, v)), "nothing")
+	check.Equal(t, "a later block", changed(EvaluateViolation(w, txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 101)), txtest.Block('b', 95)))), "protect")
+	check.Equal(t, "the block is back", changed(EvaluateViolation(w, txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 101)), txtest.Block('a', 95)))), "trust")
+	check.Equal(t, "a node behind the suspicion", changed(EvaluateViolation(w, txtest.ViewOf(w, txtest.Block('a', 99)))), "nothing")
 }
 
 // H12: nothing ends by an observation that does not show the last final block as canonical. Each
@@ -74,9 +66,7 @@ func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
 		} {
 			j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.Watching(found, c.watched...))
 			check.Equal(t, name, j.After[0].State, c.want)
-			if (len(j.Finals) == 1) != (c.want == txmanager.Confirmed) {
-				t.Errorf("%s: final blocks: got %v", name, j.Finals)
-			}
+			check.Equal(t, name+": one final block", len(j.Finals) == 1, c.want == txmanager.Confirmed)
 		}
 	})
 }
@@ -110,18 +100,13 @@ func TestSuspectedViolationIsPolled(t *testing.T) {
 		} {
 			w := txtest.StateOf(1, 5)
 			change(&w)
-			d := r.PlanNextWork(w)
-			if want := w.DatabaseTime().Add(r.BlockTime); d.Kind != txmanager.KindConfirm || !d.At.Equal(want) || d.AdvanceNow {
-				t.Errorf("%s: due: got %+v, want a confirm at %v", name, d, want)
-			}
+			check.Equal(t, name+": due", r.PlanNextWork(w), NextWork{Kind: txmanager.KindConfirm, At: w.DatabaseTime().Add(r.BlockTime)})
 			if _, ok := r.NextQuery(w, txmanager.KindConfirm, txtest.Reader(nil)); !ok {
 				t.Errorf("%s: nothing to ask, want a look", name)
 			}
 		}
 		w := txtest.StateOf(1, 5)
 		w.Protected, w.Evidence = true, &txmanager.Violation{Kind: txmanager.CountAhead}
-		if d := r.PlanNextWork(w); d.AdvanceNow || !d.At.IsZero() {
-			t.Errorf("PROTECT for another reason, nothing in flight: got %+v, want nothing due", d)
-		}
+		check.Equal(t, "PROTECT for another reason, nothing in flight", r.PlanNextWork(w), NextWork{})
 	})
 }

@@ -212,9 +212,8 @@ func TestWhenAReservationIsDue(t *testing.T) {
 		if moves := rulesOf(3).PostponeBlocked(w); len(moves) != 1 || !moves[0].To.NextCheckAt.Equal(back.Reservation.Until) {
 			t.Errorf("given back, nobody took it: got %+v, want the next look when its time is over", moves)
 		}
-		if moves := rulesOf(3).PostponeBlocked(txtest.StateOf(1, 6, txtest.Lent(5, txmanager.Reserved, 0))); len(moves) != 0 {
-			t.Errorf("its time is over: got %+v, want it left for the placeholder", moves)
-		}
+		moves := rulesOf(3).PostponeBlocked(txtest.StateOf(1, 6, txtest.Lent(5, txmanager.Reserved, 0)))
+		check.Equal(t, "its time is over, and a placeholder follows: moves", len(moves), 0)
 	})
 }
 
@@ -230,9 +229,7 @@ func TestConsumedReservedNonceIsForeignUse(t *testing.T) {
 		}
 		w.SuspectedViolation = EvaluateViolation(w, v).Suspect
 		v.Head = txtest.Block('a', 101)
-		if c := EvaluateViolation(w, v); c.OpenIncident == nil {
-			t.Errorf("seen twice: got %+v, want PROTECT", c)
-		}
+		check.Equal(t, "seen twice", changed(EvaluateViolation(w, v)), "protect")
 		if j := rulesOf(3).Evaluate(w, txtest.Asking(w), v); len(j.Transitions) != 0 || len(j.After) != 1 || j.After[0].State != txmanager.InFlight {
 			t.Errorf("the judgement: got %+v, want it left as it is", j.Transitions)
 		}
@@ -245,14 +242,10 @@ func TestNothingIsSentAheadOfAReservation(t *testing.T) {
 		due := txtest.UsedBy(timed(txtest.Submitted(6), txtest.In(0), txtest.In(0)))
 		w := txtest.StateOf(4, 7, txtest.Lent(5, txmanager.Reserved, time.Minute), due)
 		v := txtest.ViewOf(w, txtest.Block('a', 100))
-		if j := rulesOf(3).Evaluate(w, txtest.Asking(w), v); len(j.Rebroadcasts) != 0 {
-			t.Errorf("above a reservation: got %v sent, want nothing", j.ClaimedIDs())
-		}
+		check.Equal(t, "above a reservation: sent", len(rulesOf(3).Evaluate(w, txtest.Asking(w), v).Rebroadcasts), 0)
 		w.Open[0] = txtest.UsedBy(timed(txtest.Submitted(5), txtest.In(0), txtest.In(0)))
 		v = txtest.ViewOf(w, txtest.Block('a', 100))
-		if j := rulesOf(3).Evaluate(w, txtest.Asking(w), v); strings.Join(j.ClaimedIDs(), " ") != "tx-5 tx-6" {
-			t.Errorf("once it is used: got %v sent, want both in order", j.ClaimedIDs())
-		}
+		check.Same(t, "once it is used: sent", rulesOf(3).Evaluate(w, txtest.Asking(w), v).ClaimedIDs(), []string{"tx-5", "tx-6"})
 		if got := AllocationBlocked(txtest.StateOf(4, 6, txtest.Lent(5, txmanager.Reserved, time.Minute)), []txmanager.Tx{txtest.Lent(5, txmanager.Reserved, time.Minute)}, v).Reason; got == "" {
 			t.Error("above a reservation: got an allocation allowed")
 		}

@@ -177,9 +177,8 @@ func TestQueryCoversTheQueueOnlyForASigner(t *testing.T) {
 				c.change(&w)
 			}
 			q, ok := rulesOf(20).NextQuery(w, c.kind, txtest.Reader(nil))
-			if ok != c.ok || len(q.Estimates) != c.estimates {
-				t.Errorf("got %v, %d estimates; want %v, %d", ok, len(q.Estimates), c.ok, c.estimates)
-			}
+			check.Equal(t, "something to ask", ok, c.ok)
+			check.Equal(t, "estimates", len(q.Estimates), c.estimates)
 		})
 	}
 }
@@ -190,12 +189,9 @@ func TestEstimatesFindTheirTransactions(t *testing.T) {
 	w := txmanager.SubmitterState{Queue: []txmanager.Tx{txtest.Queued(1, "call"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"), txtest.Queued(4, "call")}}
 	got := EstimatesByTx(w, txtest.Reader(nil), []txmanager.Estimate{txtest.Estimated(1), txtest.Estimated(2)})
 	txtest.Same(t, "each answer", got, map[string]txmanager.Estimate{"q-1": txtest.Estimated(1), "q-4": txtest.Estimated(2)})
-	if got := EstimatesByTx(w, txtest.Reader(nil), []txmanager.Estimate{txtest.Estimated(1)}); len(got) != 1 || got["q-1"].Gas != 1 {
-		t.Errorf("one answer too few: got %v, want the first alone", got)
-	}
-	if got := EstimatesByTx(w, txtest.Reader(nil), nil); len(got) != 0 {
-		t.Errorf("no answers: got %v, want none", got)
-	}
+	got = EstimatesByTx(w, txtest.Reader(nil), []txmanager.Estimate{txtest.Estimated(1)})
+	txtest.Same(t, "one answer too few", got, map[string]txmanager.Estimate{"q-1": txtest.Estimated(1)})
+	check.Equal(t, "no answers: estimates", len(EstimatesByTx(w, txtest.Reader(nil), nil)), 0)
 }
 
 // A further query asks for the same and for the headers on top of the receipts that were found.

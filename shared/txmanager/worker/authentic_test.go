@@ -66,9 +66,7 @@ func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
 			}
 		}
 		for _, list := range [][]txmanager.Tx{rules.WithoutChecks(txtest.StateOf(4, 5, txtest.Bare(4))).Open, rules.WithoutChecks(txtest.Queue(txtest.StateOf(4, 5), txtest.Queued(1, "pay"))).Queue} {
-			if list[0].UnprovedReason() == "" {
-				t.Errorf("as loaded: %s may be signed, want that nothing is before it is checked", list[0].ID)
-			}
+			check.Equal(t, list[0].ID+", as loaded: may be signed", list[0].UnprovedReason() == "", false)
 		}
 	})
 }
@@ -114,8 +112,6 @@ func TestCheckOfAnIntent(t *testing.T) {
 		w := &Worker{Service: sessiontest.Service(rulesOf(3), nil), Intents: c.verify}
 		within := invocationBy(w, session.Session{State: txtest.StateOf(3, 5)})
 		got := within.checkAuthenticity(t.Context(), x)
-		if want := (txmanager.Authenticity{Forged: c.forged, Unknown: c.unknown, NoKey: c.noKey}); got != want {
-			t.Errorf("%s: got %+v, want %+v", name, got, want)
-		}
+		check.Equal(t, name, got, txmanager.Authenticity{Forged: c.forged, Unknown: c.unknown, NoKey: c.noKey})
 	}
 }

@@ -225,9 +225,8 @@ func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 			for _, q := range *chain.looks {
 				asked += len(q.Known)
 			}
-			if got := tn.State.Open[0].State; got != c.want || asked != c.asked {
-				t.Errorf("%s: got %s after %d versions were asked about; want %s, %d", c.name, got, asked, c.want, c.asked)
-			}
+			check.Equal(t, c.name, tn.State.Open[0].State, c.want)
+			check.Equal(t, c.name+": versions asked about", asked, c.asked)
 		})
 	}
 }

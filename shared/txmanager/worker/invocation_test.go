@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"slices"
 	"testing"
 	"time"
 
@@ -143,9 +142,8 @@ func TestFailedSigningMakesTheRightTransactionWait(t *testing.T) {
 		for _, m := range p.Transitions {
 			moved = append(moved, m.To.ID)
 		}
-		if want := []string{"q-1", "q-2"}; !slices.Equal(moved, want) || len(p.Allocations) != 0 {
-			t.Errorf("moved: got %v, want %v: q-1 refused, q-2 waiting", moved, want)
-		}
+		check.Same(t, "moved: q-1 refused, q-2 waiting", moved, []string{"q-1", "q-2"})
+		check.Equal(t, "allocations", len(p.Allocations), 0)
 	})
 }
 
@@ -196,9 +194,7 @@ func TestBlockedTransactionIsNotOverdue(t *testing.T) {
 		}
 		w := txtest.StateOf(2, 7, txtest.Stuck(5), waiting("", past))
 		w.Protected = true
-		if moves := r.PostponeBlocked(w); len(moves) != 0 {
-			t.Errorf("in PROTECT: got %+v, want nothing moved", moves)
-		}
+		check.Equal(t, "in PROTECT: moves", len(r.PostponeBlocked(w)), 0)
 		w = txtest.StateOf(2, 7, txtest.Stuck(5), waiting("", past))
 		tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{Chain: txtest.Reader(nil), Kind: txmanager.KindReceipt, State: w})
 		if p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), false); len(p.Transitions) != 1 || !p.Transitions[0].To.NextCheckAt.Equal(far) {

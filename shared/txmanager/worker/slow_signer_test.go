@@ -3,7 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -170,9 +170,8 @@ func TestSignaturesAreMadeConcurrently(t *testing.T) {
 					continue
 				}
 				signer := &crowd{inside: c.inside, refuses: c.refuses}
-				if got := signer.signs(t, l, bound); !slices.Equal(got, c.signed) || signer.most != c.atOnce {
-					t.Errorf("%s, bound %v: got %v signed, %d at once; want %v, %d", name, bound, got, signer.most, c.signed, c.atOnce)
-				}
+				check.Same(t, fmt.Sprintf("%s, bound %v: signed", name, bound), signer.signs(t, l, bound), c.signed)
+				check.Equal(t, fmt.Sprintf("%s, bound %v: at once", name, bound), signer.most, c.atOnce)
 			}
 		})
 	}

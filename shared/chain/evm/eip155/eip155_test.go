@@ -29,10 +29,7 @@ func TestH04SpellingsOfOneAccountAreOneSubmitter(t *testing.T) {
 		someAddress,
 		"0x" + strings.ToUpper(someAddress[2:]),
 	} {
-		got, err := eip155.ParseSubmitter(text, 1)
-		if err != nil || got != want {
-			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
-		}
+		check.Equal(t, text, check.Value(eip155.ParseSubmitter(text, 1))(t), want)
 	}
 	check.Equal(t, "bare address with default chain 10", check.Value(eip155.ParseSubmitter(someAddress, 10))(t), "eip155:10:"+someAddress)
 	check.Equal(t, "the default chain does not rename what is named in full", check.Value(eip155.ParseSubmitter(string(want), 10))(t), want)
@@ -98,9 +95,7 @@ func FuzzParseSubmitter(f *testing.F) {
 		if !canonical.MatchString(string(s)) {
 			t.Fatalf("%q: got %q, not in canonical form", text, s)
 		}
-		if again, err := eip155.ParseSubmitter(string(s), id+1); err != nil || again != s {
-			t.Fatalf("%q again: got %q, %v; want the same", s, again, err)
-		}
+		check.Equal(t, "read again", check.Value(eip155.ParseSubmitter(string(s), id+1))(t), s)
 		if !strings.EqualFold(text, string(s)) && !strings.EqualFold(text, s.Address().String()) {
 			t.Fatalf("%q was taken for %q", text, s)
 		}
