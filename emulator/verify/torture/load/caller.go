@@ -61,7 +61,7 @@ func (c *caller) RecordAcceptance(ctx context.Context, a client.Answer) {
 	switch {
 	case a.Generation > 0 && a.Code == "REQUEST_RECORDED":
 		c.recordStoredRequest(ctx, a.Generation)
-	case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
+	case a.IsAccepted():
 		c.RecordID(a.TxID, a.Status == http.StatusAccepted, a)
 	case a.Code == "SUBMITTER_PROTECTED" && !known:
 	default:

@@ -81,6 +81,26 @@ func TestSecondTxIDIsAContradiction(t *testing.T) {
 	}
 }
 
+// Copies of a post that are repeated after a restore get one txId. Their answers can arrive out of order.
+func TestCopiesRepeatedAfterARestoreGetOneTxID(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		statuses []int
+		ids      []string
+		want     string
+	}{
+		"stored, then known": {[]int{202, 200}, []string{"b", "b"}, ""},
+		"known, then stored": {[]int{200, 202}, []string{"b", "b"}, ""},
+		"another txId":       {[]int{202, 200}, []string{"b", "c"}, `got id "c"`},
+	} {
+		caller := setup(Answers{})
+		for i, status := range c.statuses {
+			caller.RecordRepeat(t.Context(), client.Answer{Status: status, TxID: c.ids[i], Generation: 1})
+		}
+		caller.wantContradiction(t, name, c.want)
+	}
+}
+
 // CANCELLED and EXECUTED come with a final state, PENDING with any other.
 func TestCancelOutcomeMustMatchState(t *testing.T) {
 	t.Parallel()

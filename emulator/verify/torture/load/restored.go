@@ -41,7 +41,9 @@ func (c *caller) RecordRepeat(ctx context.Context, a client.Answer) (clear bool)
 		return false
 	case a.Code == "REQUEST_RECORDED":
 		c.recordStoredRequest(ctx, a.Generation)
-	case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
+	case a.IsAccepted() && answers.ID != "" && answers.Generation == a.Generation: // another copy was answered first
+		c.RecordID(a.TxID, a.Status == http.StatusAccepted, a)
+	case a.IsAccepted():
 		if answers.ID != "" && !c.Ledger.MayBeLost(answers.Generation, answers.IDAt) && (a.Status != http.StatusOK || a.TxID != answers.ID) {
 			c.Contradict("accepted before the backup as %s, and repeated after the restore: got %s", answers.ID, a)
 		}
