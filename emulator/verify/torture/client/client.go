@@ -42,7 +42,9 @@ func (a Answer) IsUnclear() bool { return a.Status == 0 || a.Status >= 500 }
 func (a Answer) IsClear() bool { return !a.IsUnclear() }
 
 // IsAccepted reports whether the request is stored, by this post or before.
-func (a Answer) IsAccepted() bool { return a.Status == http.StatusAccepted || a.Status == http.StatusOK }
+func (a Answer) IsAccepted() bool {
+	return a.Status == http.StatusAccepted || a.Status == http.StatusOK
+}
 
 // String returns the status and the text, or why there is none.
 func (a Answer) String() string {
