@@ -111,7 +111,7 @@ func (l *load) awaitCosts(ctx context.Context) {
 	}
 }
 
-// phase returns what the cell did. It has ended, and what was counted until then is given.
+// phase returns what the cell did in this load, which has ended. The argument has the cell's counts at its end.
 func (l *load) phase(counted phase) phase {
 	p := phase{
 		answers: l.answers, ends: l.ends, made: counted.made.Minus(l.before.made), watched: counted.watched.Minus(l.before.watched),

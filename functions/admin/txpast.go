@@ -15,9 +15,12 @@ import (
 func (a *Server) routePast(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/tx/{txId}", showOf(serve.PathTxID, a.inspectTx))
 	a.read(mux, "GET /admin/v1/tx/{txId}/why", showOf(serve.PathTxID, a.whyTx))
-	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast(serve.HistoryPlace, a.Store.TxHistory, func(rows []store.TxChange, next string) any { return txHistoryResponse{rows, next} }))
-	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast(serve.VersionPlace, a.Store.TxVersions, func(rows []store.TxVersion, next string) any { return txVersionsResponse{rows, next} }))
-	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast(serve.DecisionPlace, a.Store.TxDecisions, func(rows []store.TxDecision, next string) any { return txDecisionsResponse{rows, next} }))
+	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast(serve.HistoryPlace, a.Store.TxHistory,
+		func(rows []store.TxChange, next string) any { return txHistoryResponse{rows, next} }))
+	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast(serve.VersionPlace, a.Store.TxVersions,
+		func(rows []store.TxVersion, next string) any { return txVersionsResponse{rows, next} }))
+	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast(serve.DecisionPlace, a.Store.TxDecisions,
+		func(rows []store.TxDecision, next string) any { return txDecisionsResponse{rows, next} }))
 }
 
 type whyTxResponse struct {

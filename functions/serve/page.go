@@ -165,7 +165,9 @@ func NumberedPageOf(q map[string]string, p NumberPlace) (size int, at int64, err
 
 // NumberedPage returns the page of a list by numbers that q requests, and the token of the next page. The function read returns
 // at most limit rows from the place on that [NumberedPageOf] returns.
-func NumberedPage[Row any](q map[string]string, p NumberPlace, read func(at int64, limit int) ([]Row, error), number func(Row) int64) (page []Row, next string, err error) {
+func NumberedPage[Row any](
+	q map[string]string, p NumberPlace, read func(at int64, limit int) ([]Row, error), number func(Row) int64,
+) (page []Row, next string, err error) {
 	size, at, err := NumberedPageOf(q, p)
 	if err != nil {
 		return nil, "", err

@@ -304,17 +304,17 @@ func (d *Deployment) Await(t testing.TB, what, query string, args ...any) {
 // BackUp copies the database in its present state. It ends all connections to the database.
 func (d *Deployment) BackUp(t testing.TB) {
 	t.Helper()
-	d.behindClosedDoors(t, `create database "LIVE_backup" template "LIVE"`)
+	d.runWhileClosed(t, `create database "LIVE_backup" template "LIVE"`)
 }
 
 // PutBack replaces the database by the backup. It ends all connections to the database.
 func (d *Deployment) PutBack(t testing.TB) {
 	t.Helper()
-	d.behindClosedDoors(t, `alter database "LIVE" rename to "LIVE_lost"`, `alter database "LIVE_backup" rename to "LIVE"`)
+	d.runWhileClosed(t, `alter database "LIVE" rename to "LIVE_lost"`, `alter database "LIVE_backup" rename to "LIVE"`)
 }
 
-// behindClosedDoors runs statements while nobody can connect to the database, whose name is LIVE in them.
-func (d *Deployment) behindClosedDoors(t testing.TB, statements ...string) {
+// runWhileClosed runs statements while the database accepts no connection. LIVE stands for its name in them.
+func (d *Deployment) runWhileClosed(t testing.TB, statements ...string) {
 	t.Helper()
 	ctx := context.Background()
 	u := Must(url.Parse(d.Database))(t)
