@@ -399,7 +399,8 @@ func (s *Store) load(ctx context.Context, sub txmanager.Submitter, wide bool) (t
 	one := []pendingLoad{{submitter: sub, wide: wide}}
 	b := new(pgx.Batch)
 	s.queueLoads(b, one)
-	err := cmp.Or(s.send(ctx, b), one[0].err)
+	err := s.send(ctx, b)
+	err = cmp.Or(err, one[0].err) // the batch sets it
 	return one[0].state.WithLoadTime(time.Now()), err
 }
 
@@ -425,7 +426,8 @@ func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int)
 		one[0].state.Queue = nil
 		return scanTxs(rows, one, nil, inQueue)
 	})
-	err := cmp.Or(s.db.SendBatch(ctx, b).Close(), one[0].err)
+	err := s.db.SendBatch(ctx, b).Close()
+	err = cmp.Or(err, one[0].err) // the batch sets it
 	return one[0].state, results.Wrap(err, "read the queue of %s", sub)
 }
 

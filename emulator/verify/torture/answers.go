@@ -110,7 +110,10 @@ func (e *episode) postAgain(ctx context.Context, in *load.Intent, answers load.A
 func (e *episode) askAs(ctx context.Context, account, method, path string, body any) (a client.Answer) {
 	c := client.NewClient(e.env, account, e.load.Ledger.Generation)
 	for range 20 {
-		if a = c.Ask(ctx, method, path, body); a.IsClear() {
+		once, cancel := context.WithTimeout(ctx, 10*time.Second)
+		a = c.Ask(once, method, path, body)
+		cancel()
+		if a.IsClear() {
 			break
 		}
 		retry.Pause(ctx, 200*time.Millisecond)

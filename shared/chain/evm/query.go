@@ -1,7 +1,6 @@
 package evm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,8 +146,10 @@ func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
 	for _, h := range q.Known {
 		l.known = append(l.known, ask("eth_getTransactionByHash", h.String()))
 	}
-	if err := cmp.Or(l.askHeaders(), l.askWatched(), l.askTagged()); err != nil {
-		return nil, err
+	for _, add := range []func() error{l.askHeaders, l.askWatched, l.askTagged} {
+		if err := add(); err != nil {
+			return nil, err
+		}
 	}
 	for _, call := range q.Estimates {
 		l.estimates = append(l.estimates, askEstimate(q.Submitter.Address(), call))

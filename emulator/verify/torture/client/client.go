@@ -77,7 +77,9 @@ func (c *Client) Ask(ctx context.Context, method, path string, body any) (a Answ
 	begun, generation := time.Now(), c.Generation()
 	status, text, err := c.Call(ctx, method, path, body)
 	if err == nil && status != http.StatusNoContent {
-		err = json.Unmarshal(text, &a)
+		if err = json.Unmarshal(text, &a); err != nil {
+			err = fmt.Errorf("%d %s: %w", status, bytes.TrimSpace(text), err)
+		}
 	}
 	if err != nil {
 		return Answer{Err: err, Begun: begun, Generation: generation}

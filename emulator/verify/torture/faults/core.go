@@ -180,9 +180,11 @@ func (k *Supervisor) Revive(ctx context.Context) {
 	err := k.revive(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.failed = err; err == nil {
-		k.starts++
+	if err != nil {
+		k.failed = err
+		return
 	}
+	k.starts++
 }
 
 func (k *Supervisor) revive(ctx context.Context) error {

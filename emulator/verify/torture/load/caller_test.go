@@ -92,6 +92,7 @@ func TestCopiesRepeatedAfterARestoreGetOneTxID(t *testing.T) {
 		"stored, then known": {[]int{202, 200}, []string{"b", "b"}, ""},
 		"known, then stored": {[]int{200, 202}, []string{"b", "b"}, ""},
 		"another txId":       {[]int{202, 200}, []string{"b", "c"}, `got id "c"`},
+		"stored twice":       {[]int{202, 202}, []string{"b", "b"}, "2 answers said"},
 	} {
 		caller := setup(Answers{})
 		for i, status := range c.statuses {

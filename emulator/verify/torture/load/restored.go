@@ -47,7 +47,8 @@ func (c *caller) RecordRepeat(ctx context.Context, a client.Answer) (clear bool)
 		if answers.ID != "" && !c.Ledger.MayBeLost(answers.Generation, answers.IDAt) && (a.Status != http.StatusOK || a.TxID != answers.ID) {
 			c.Contradict("accepted before the backup as %s, and repeated after the restore: got %s", answers.ID, a)
 		}
-		c.Request.Change(func(t *Answers) { t.ID, t.IDAt, t.Fresh, t.Generation = a.TxID, time.Now(), 0, a.Generation })
+		c.Request.Change(func(t *Answers) { t.ID, t.IDAt, t.Fresh, t.Generation = "", time.Time{}, 0, a.Generation })
+		c.RecordID(a.TxID, a.Status == http.StatusAccepted, a)
 	default:
 		c.Contradict("repeated after a restore: got %s", a)
 		c.Request.Change(func(t *Answers) { t.Generation = a.Generation })
