@@ -207,7 +207,7 @@ func BuildProgram(ctx context.Context, folder, program string, flags ...string) 
 	return programs.Build(ctx, io.Discard, folder, program, flags...)
 }
 
-// Closers end what was started.
+// Closers are functions that each end one part of a stack.
 type Closers []func() error
 
 // Close calls them in reverse order. A second call does nothing.

@@ -53,7 +53,7 @@ func (q request) target() string {
 	return q.path + "?" + q.query.Encode()
 }
 
-// The paths of what has an id.
+// The paths below which an id follows.
 const (
 	txs            = "/api/v1/tx"
 	transfers      = "/api/v1/internal_transfer"
@@ -75,7 +75,7 @@ func pathOf(base string, parts ...any) string {
 	return base
 }
 
-// queryOf has the parameters of names and values in turn. One whose value is zero is left out.
+// queryOf has the parameters of names and values in turn. A parameter whose value is zero is omitted.
 func queryOf(pairs ...any) url.Values {
 	query := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {

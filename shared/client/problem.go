@@ -67,8 +67,8 @@ func (p *Problem) later() bool {
 		p.Status == http.StatusTooManyRequests || p.RetryAfter > 0
 }
 
-// final is true if the refusal also holds for every earlier attempt of the call: a transfer exists and has failed,
-// a ledger has refused a deposit or withdrawal under its id, or the key belongs to another request for ever.
+// final is true if the refusal also holds for every earlier attempt of the call. That is so if a transfer exists and has
+// failed, or if a ledger has refused a deposit or withdrawal under its id. It is also so if the key is another request's.
 func (p *Problem) final() bool {
 	return p.Status == http.StatusUnprocessableEntity && (p.ReqID != "" || p.State == "REFUSED") || p.Code == "REQUEST_ID_CONFLICT" || p.Code == "CID_CONFLICT"
 }

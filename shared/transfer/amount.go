@@ -19,7 +19,7 @@ type Amount struct {
 }
 
 // ParseAmount reads digits with at most one point between them, at most 64 characters in all.
-// A sign, an exponent or a space is not read. ok is false for what is not read, and for 0:
+// ok is false for any other text, such as one with a sign, an exponent or a space, and for 0:
 // INVALID_AMOUNT.
 func ParseAmount(text string) (a Amount, ok bool) {
 	whole, fraction, point := strings.Cut(text, ".")

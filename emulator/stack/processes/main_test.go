@@ -89,7 +89,7 @@ func start(t *testing.T, s processes.Spec) *processes.Process {
 	return p
 }
 
-// next receives what comes first. It fails the test if nothing does in time, nor is the channel closed.
+// next receives the next value. It fails the test if the channel has none in time and is not closed either.
 func next[T any](t *testing.T, from <-chan T, what string) (received T) {
 	t.Helper()
 	select {

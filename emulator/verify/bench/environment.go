@@ -205,7 +205,7 @@ func (h *environment) mark() (m mark, err error) {
 	return m, h.db.QueryRow(context.Background(), `select pg_current_wal_insert_lsn()::text`).Scan(&m.position)
 }
 
-// during returns the marks before and after what is done.
+// during calls the function, and returns the marks before and after it.
 func (h *environment) during(do func() error) (from, to mark, err error) {
 	if from, err = h.mark(); err != nil {
 		return from, to, err

@@ -149,7 +149,7 @@ func (c *checker) preview(ctx context.Context) result {
 // invocation is what a function logs of each request.
 const invocation = "invocation"
 
-// trace sends a request with a trace of its own, and looks for the line that the function logs of it.
+// trace sends a request with a new trace id, and looks for the line that the function logs with that id.
 func (c *checker) trace(ctx context.Context) result {
 	var id [24]byte         // of the trace, and of the span
 	_, _ = rand.Read(id[:]) // it never fails

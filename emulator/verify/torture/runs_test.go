@@ -44,8 +44,7 @@ func shortFlags(t *testing.T, seed uint64) flags {
 }
 
 // tamper opens and closes PROTECT without a cause. It changes a confirmed transaction to a placeholder, gives
-// another one the name of a request that nobody made, and changes one published event. Only the tables' owner
-// can do so.
+// another one a requestId that no caller has posted, and changes one published event. Only the tables' owner can do so.
 func tamper(ctx context.Context, e *episode) error {
 	const falseAlarm = `
 		insert into protect_incident (submitter, incident, evidence, closed_at, closed_by, mode, reason)
