@@ -48,8 +48,8 @@ type TokenLimits struct {
 	MaxAmountPerDay string `json:"maxAmountPerDay,omitempty"` // in any 24 hours
 }
 
-// ParsePolicy reads a policy from JSON. It refuses a member that would be sent as no limit: an empty one (0, "", [] or {}),
-// and an unknown one, which includes a name in other letter case. The error names the member. A member that is null is no limit.
+// ParsePolicy reads a policy from JSON. It refuses a member that would be sent as no limit: one that is empty (0, "", [] or {}),
+// or unknown. A name in other letter case is unknown. The error names the member. A member that is null is no limit.
 func ParsePolicy(text []byte) (p Policy, err error) { return parseSent[Policy](text) }
 
 // parseSent reads a value of which each member that is written will be sent.

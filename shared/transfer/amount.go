@@ -19,8 +19,8 @@ type Amount struct {
 }
 
 // ParseAmount reads digits with at most one point between them, at most 64 characters in all.
-// ok is false for any other text, such as one with a sign, an exponent or a space, and for 0:
-// INVALID_AMOUNT.
+// Any other text, such as one with a sign, an exponent or a space, and 0 are INVALID_AMOUNT: ok is
+// false.
 func ParseAmount(text string) (a Amount, ok bool) {
 	whole, fraction, point := strings.Cut(text, ".")
 	if len(text) > maxAmountText || whole == "" || point && fraction == "" {
