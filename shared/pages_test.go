@@ -139,3 +139,18 @@ func TestEachPointOfTheAuditHasARow(t *testing.T) {
 		}
 	}
 }
+
+// measuredRate is the first rate of a row of docs/scale.md that was measured.
+var measuredRate = regexp.MustCompile(`(?m)^\|[^|]*\| ([\d,]+)(?: transactions)? a second .*\| measured \|$`)
+
+// The measured rates of docs/scale.md are figures of docs/costs.md.
+func TestMeasuredRatesOfScaleAreThoseOfCosts(t *testing.T) {
+	t.Parallel()
+	costs, found := text(t, "../docs", "costs.md"), measuredRate.FindAllStringSubmatch(text(t, "../docs", "scale.md"), -1)
+	check.Equal(t, "measured rates of docs/scale.md", len(found), 2)
+	for _, row := range found {
+		if !strings.Contains(costs, "| "+row[1]+" |") {
+			t.Errorf("docs/scale.md has %s a second as measured, and docs/costs.md does not", row[1])
+		}
+	}
+}

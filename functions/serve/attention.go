@@ -11,7 +11,7 @@ import (
 )
 
 // AttentionPlace is the place after an item of what needs attention. Its id is [AttentionID]'s.
-var AttentionPlace = Place{21,
+var AttentionPlace = Place{25,
 	func(id string) ([]byte, error) { _, err := ParseAttentionID(id); return []byte(id), err },
 	func(b []byte) (string, error) { _, err := ParseAttentionID(string(b)); return string(b), err }}
 

@@ -170,7 +170,7 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 		}
 	}
 	results, err := s.createAll(ctx, all, queueBound, nil, false)
-	if err == nil || !isRolledBack(err) {
+	if err == nil || !isRowOrLockError(err) {
 		return results, err
 	}
 	return s.createSingly(ctx, all, queueBound, err)

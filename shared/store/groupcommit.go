@@ -86,17 +86,16 @@ func (s *Store) createShared(ctx context.Context, intents []Intent, bound int) (
 		return s.CreateAll(ctx, intents, bound)
 	}
 	created, err := s.createAll(ctx, intents, bound, new(sharedLockWait), false)
-	if err != nil && isRolledBack(err) {
+	if err != nil && isRowOrLockError(err) {
 		err = batch.AloneError{Cause: err}
 	}
 	return created, err
 }
 
-// isRolledBack reports whether the database rolled the batch back because of one of its rows.
-// The cause is the row's values (class 22, data exceptions, or 23, constraints) or another
-// session's lock. Locks are class 40 (deadlocks among them), 55P03 (lock_timeout) and 57014
+// isRowOrLockError reports whether the database rolled the batch back because of a row's values
+// (class 22, data exceptions, or 23, constraints) or of another session's lock. Locks are class 40 (deadlocks among them), 55P03 (lock_timeout) and 57014
 // (statement_timeout). The codes: https://www.postgresql.org/docs/17/errcodes-appendix.html.
-func isRolledBack(err error) bool {
+func isRowOrLockError(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (slices.Contains([]string{"22", "23", "40"}, pg.Code[:2]) || pg.Code == "55P03" || pg.Code == "57014")
 }
@@ -118,7 +117,7 @@ func (s *Store) createSingly(ctx context.Context, all []Intent, queueBound int, 
 	for i := range all {
 		one, err := s.createAll(ctx, all[i:i+1], queueBound, new(singleCreateTimeout), false)
 		switch {
-		case err != nil && !isRolledBack(err):
+		case err != nil && !isRowOrLockError(err):
 			return nil, err
 		case err != nil:
 			results[i].Err = err
