@@ -195,8 +195,14 @@ func (w SubmitterState) WithLoadTime(at time.Time) SubmitterState {
 	return w
 }
 
-// DatabaseTime is the database's clock at the load plus the process's monotonic time since.
-func (w SubmitterState) DatabaseTime() time.Time { return w.Now.Add(time.Since(w.loadedAt)) }
+// DatabaseTime is the database's clock at the load plus the process's monotonic time since. Without a load
+// time the clock stands still.
+func (w SubmitterState) DatabaseTime() time.Time {
+	if w.loadedAt.IsZero() {
+		return w.Now
+	}
+	return w.Now.Add(time.Since(w.loadedAt))
+}
 
 // LowestOpenNonce is the lowest open nonce, or the next nonce where none is open.
 func (w SubmitterState) LowestOpenNonce() uint64 {
