@@ -187,18 +187,25 @@ type SubmitterState struct {
 	HeldBackSince map[string]time.Time
 
 	loadedAt time.Time // with a monotonic reading
+	standing bool      // the clock stays at Now
 }
 
 // WithLoadTime records the moment of the load, from which now extrapolates the database's clock.
 func (w SubmitterState) WithLoadTime(at time.Time) SubmitterState {
-	w.loadedAt = at
+	w.loadedAt, w.standing = at, false
+	return w
+}
+
+// WithStandingClock returns the state with a clock that stays at Now, for tests.
+func (w SubmitterState) WithStandingClock() SubmitterState {
+	w.standing = true
 	return w
 }
 
 // DatabaseTime is the database's clock at the load plus the process's monotonic time since. Without a load
-// time the clock stands still.
+// time it is centuries later, so that every lease has ended.
 func (w SubmitterState) DatabaseTime() time.Time {
-	if w.loadedAt.IsZero() {
+	if w.standing {
 		return w.Now
 	}
 	return w.Now.Add(time.Since(w.loadedAt))

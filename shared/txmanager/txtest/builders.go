@@ -29,7 +29,7 @@ func StateOf(window, next uint64, unsettled ...txmanager.Tx) txmanager.Submitter
 	return txmanager.SubmitterState{
 		Lease: lease.New(string(Alice), "node-1/a", 7, time.Now(), time.Hour),
 		Now:   Now, Window: window, NextNonce: next, Open: unsettled,
-	}
+	}.WithStandingClock()
 }
 
 func Queue(w txmanager.SubmitterState, queue ...txmanager.Tx) txmanager.SubmitterState {
