@@ -3,6 +3,7 @@ package signer_test
 import (
 	"crypto/ecdsa"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,30 +73,56 @@ func TestKeystoreSignerFulfilsTheContract(t *testing.T) {
 	})
 }
 
-// An error names the file that cannot be opened, and shows neither password nor key.
+// An error shows neither password nor key. A file that requests more time or memory than a real one is not opened.
 func TestLoadKeystoreErrorsNameTheFile(t *testing.T) {
 	t.Parallel()
 	key, _ := newKey(t)
-	for name, spoil := range map[string]func(t *testing.T, folder, password string){
-		"wrong password":  func(t *testing.T, _, password string) { write(t, password, "battery staple\ncorrect horse") },
-		"no password":     func(t *testing.T, _, password string) { _ = os.Remove(password) },
-		"not JSON":        func(t *testing.T, folder, _ string) { write(t, filepath.Join(folder, "a"), hexOf(key)) },
-		"another version": func(t *testing.T, folder, _ string) { edit(t, folder, "version", 1) },
-		"another account": func(t *testing.T, folder, _ string) { edit(t, folder, "address", strings.Repeat("0", 40)) },
-		"the same again":  func(t *testing.T, folder, _ string) { copyOf(t, folder, nil) },
-		"too dear":        func(t *testing.T, folder, _ string) { copyOf(t, folder, map[string]any{"n": 1 << 26}) },
-		"no cost":         func(t *testing.T, folder, _ string) { copyOf(t, folder, map[string]any{"n": 0}) },
-		"too large":       func(t *testing.T, folder, _ string) { write(t, filepath.Join(folder, "a"), strings.Repeat(" ", 1<<17)) },
-		"nothing in it":   func(t *testing.T, folder, _ string) { _ = os.Remove(only(t, folder)) },
-		"damaged":         func(t *testing.T, folder, _ string) { damage(t, folder) },
+	costs := func(n, r, p int) func(t *testing.T, folder, _ string) {
+		return func(t *testing.T, folder, _ string) {
+			change(t, folder, "-2", func(_, crypto map[string]any) {
+				maps.Copy(crypto["kdfparams"].(map[string]any), map[string]any{"n": n, "r": r, "p": p})
+			})
+		}
+	}
+	const none, noKeyFile = "", "not an encrypted key file"
+	for name, c := range map[string]struct {
+		want  string // part of the error
+		spoil func(t *testing.T, folder, password string)
+	}{
+		"wrong password": {none, func(t *testing.T, _, password string) { write(t, password, "battery staple\ncorrect horse") }},
+		"no password":    {none, func(t *testing.T, _, password string) { _ = os.Remove(password) }},
+		"not JSON":       {none, func(t *testing.T, folder, _ string) { write(t, filepath.Join(folder, "a"), hexOf(key)) }},
+		"another version": {none, func(t *testing.T, folder, _ string) {
+			change(t, folder, "", func(file, _ map[string]any) { file["version"] = 1 })
+		}},
+		"another account": {none, func(t *testing.T, folder, _ string) {
+			change(t, folder, "", func(file, _ map[string]any) { file["address"] = strings.Repeat("0", 40) })
+		}},
+		"the same again": {none, func(t *testing.T, folder, _ string) { change(t, folder, "-2", func(_, _ map[string]any) {}) }},
+		"too large":      {none, func(t *testing.T, folder, _ string) { write(t, filepath.Join(folder, "a"), strings.Repeat(" ", 1<<17)) }},
+		"nothing in it":  {none, func(t *testing.T, folder, _ string) { _ = os.Remove(only(t, folder)) }},
+		"a flipped bit": {none, func(t *testing.T, folder, _ string) {
+			change(t, folder, "", func(_, crypto map[string]any) {
+				text := common.FromHex(crypto["ciphertext"].(string))
+				text[0] ^= 1
+				crypto["ciphertext"] = common.Bytes2Hex(text)
+			})
+		}},
+		"memory for n":     {noKeyFile, costs(1<<21, 8, 1)},
+		"more for n":       {noKeyFile, costs(1<<26, 8, 6)},
+		"memory for p":     {noKeyFile, costs(2, 1<<20, 8)},
+		"time":             {noKeyFile, costs(1<<16, 8, 32)},
+		"beyond a product": {noKeyFile, costs(1<<40, 1<<40, 1<<40)},
+		"no cost":          {noKeyFile, costs(0, 8, 6)},
+		"below 1":          {noKeyFile, costs(-2, -8, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder, password := keystore(t, "correct horse", key)
-			spoil(t, folder, password)
+			c.spoil(t, folder, password)
 			_, err := signer.LoadKeystore(folder, password, 1)
-			if err == nil {
-				t.Fatal("got nil, want an error")
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %v, want an error with %q", err, c.want)
 			}
 			for _, secret := range []string{"correct horse", "battery staple", hexOf(key)} {
 				if strings.Contains(err.Error(), secret) {
@@ -103,25 +130,6 @@ func TestLoadKeystoreErrorsNameTheFile(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A file that requests more time or memory than a real one is not opened.
-func TestKeystoreRejectsHighCosts(t *testing.T) {
-	t.Parallel()
-	key, _ := newKey(t)
-	for name, costs := range map[string]map[string]any{
-		"memory for n":     {"n": 1 << 21, "r": 8, "p": 1},
-		"memory for p":     {"n": 2, "r": 1 << 20, "p": 8},
-		"time":             {"n": 1 << 16, "r": 8, "p": 32},
-		"beyond a product": {"n": 1 << 40, "r": 1 << 40, "p": 1 << 40},
-		"below 1":          {"n": -2, "r": -8, "p": 1},
-	} {
-		folder, password := keystore(t, "correct horse", key)
-		copyOf(t, folder, costs)
-		if _, err := signer.LoadKeystore(folder, password, 1); err == nil || !strings.Contains(err.Error(), "not an encrypted key file") {
-			t.Errorf("%s: got %v, want it refused as no key file", name, err)
-		}
 	}
 }
 
@@ -135,46 +143,12 @@ func only(t *testing.T, folder string) string {
 	return filepath.Join(folder, files[0].Name())
 }
 
-func read(t *testing.T, path string) (file map[string]any) {
-	t.Helper()
-	text := check.Value(os.ReadFile(path))(t)
-	check.OK(t)(json.Unmarshal(text, &file))
-	return file
-}
-
-func put(t *testing.T, path string, file map[string]any) {
-	t.Helper()
-	text := check.Value(json.Marshal(file))(t)
-	write(t, path, string(text))
-}
-
-// edit changes one field of the only file.
-func edit(t *testing.T, folder, field string, to any) {
+// change edits the only file of a folder, and stores it with a suffix to its name.
+func change(t *testing.T, folder, suffix string, edit func(file, crypto map[string]any)) {
 	t.Helper()
 	path := only(t, folder)
-	file := read(t, path)
-	file[field] = to
-	put(t, path, file)
-}
-
-// copyOf writes the only file a second time, with other costs.
-func copyOf(t *testing.T, folder string, costs map[string]any) {
-	t.Helper()
-	path := only(t, folder)
-	file := read(t, path)
-	for name, value := range costs {
-		file["crypto"].(map[string]any)["kdfparams"].(map[string]any)[name] = value
-	}
-	put(t, path+"-2", file)
-}
-
-// damage flips a bit of the ciphertext.
-func damage(t *testing.T, folder string) {
-	t.Helper()
-	path := only(t, folder)
-	file := read(t, path)
-	text := common.FromHex(file["crypto"].(map[string]any)["ciphertext"].(string))
-	text[0] ^= 1
-	file["crypto"].(map[string]any)["ciphertext"] = common.Bytes2Hex(text)
-	put(t, path, file)
+	var file map[string]any
+	check.OK(t)(json.Unmarshal(check.Value(os.ReadFile(path))(t), &file))
+	edit(file, file["crypto"].(map[string]any))
+	write(t, path+suffix, string(check.Value(json.Marshal(file))(t)))
 }

@@ -187,16 +187,29 @@ type SubmitterState struct {
 	HeldBackSince map[string]time.Time
 
 	loadedAt time.Time // with a monotonic reading
+	standing bool      // the clock stays at Now
 }
 
 // WithLoadTime records the moment of the load, from which now extrapolates the database's clock.
 func (w SubmitterState) WithLoadTime(at time.Time) SubmitterState {
-	w.loadedAt = at
+	w.loadedAt, w.standing = at, false
 	return w
 }
 
-// DatabaseTime is the database's clock at the load plus the process's monotonic time since.
-func (w SubmitterState) DatabaseTime() time.Time { return w.Now.Add(time.Since(w.loadedAt)) }
+// WithStandingClock returns the state with a clock that stays at Now, for tests.
+func (w SubmitterState) WithStandingClock() SubmitterState {
+	w.standing = true
+	return w
+}
+
+// DatabaseTime is the database's clock at the load plus the process's monotonic time since. Without a load
+// time it is centuries later, so that every lease has ended.
+func (w SubmitterState) DatabaseTime() time.Time {
+	if w.standing {
+		return w.Now
+	}
+	return w.Now.Add(time.Since(w.loadedAt))
+}
 
 // LowestOpenNonce is the lowest open nonce, or the next nonce where none is open.
 func (w SubmitterState) LowestOpenNonce() uint64 {

@@ -50,29 +50,11 @@ func TestGasParamsRefuseWhatIsNoAmount(t *testing.T) {
 	}
 }
 
-func TestRoomIsTheWindowLessWhatIsHeld(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		window, next uint64
-		unsettled    []txmanager.Tx
-		want         int
-	}{
-		{1, 0, nil, 1}, {1, 6, nil, 1}, {8, 6, nil, 8},
-		{1, 6, []txmanager.Tx{txtest.Pending(5)}, 0},
-		{3, 6, []txmanager.Tx{txtest.Pending(5)}, 2},
-		{3, 8, []txmanager.Tx{txtest.Pending(5)}, 0}, // 6 and 7 are final, 5 is not: the window is counted from the lowest
-		{3, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, 0},
-		{1, 8, []txmanager.Tx{txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)}, 0}, // narrowed: nothing is withdrawn
-	} {
-		check.Equal(t, fmt.Sprintf("window %d, next %d, %d held", c.window, c.next, len(c.unsettled)), (txmanager.SubmitterState{Window: c.window, NextNonce: c.next, Open: c.unsettled}).RoomInWindow(), c.want)
-	}
-}
-
 // The process's monotonic clock extrapolates the database's clock.
 func TestStateExtrapolatesTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := txtest.StateOf(1, 0)
+		w := txtest.StateOf(1, 0).WithLoadTime(time.Now())
 		time.Sleep(3 * time.Second) // of the bubble's clock
 		check.Equal(t, "database's time", w.DatabaseTime(), txtest.Now.Add(3*time.Second))
 	})

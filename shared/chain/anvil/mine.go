@@ -18,10 +18,7 @@ const callTime = 20 * time.Second
 func (c *Chain) Mine(n int) error {
 	c.mining.Lock()
 	defer c.mining.Unlock()
-	if err := c.call(nil, "anvil_mine", hexutil.Uint64(n)); err != nil {
-		return fmt.Errorf("mine: %w", err)
-	}
-	return nil
+	return c.call(nil, "anvil_mine", hexutil.Uint64(n))
 }
 
 // Reorg replaces the last len(blocks) blocks by as many new ones in one step. Each new block has exactly the
@@ -71,12 +68,7 @@ func (c *Chain) hold(blocks [][][]byte) error {
 }
 
 // DropPool removes every transaction that is not in a block.
-func (c *Chain) DropPool() error {
-	if err := c.call(nil, "anvil_dropAllTransactions"); err != nil {
-		return fmt.Errorf("drop the pool: %w", err)
-	}
-	return nil
-}
+func (c *Chain) DropPool() error { return c.call(nil, "anvil_dropAllTransactions") }
 
 func (c *Chain) call(result any, method string, args ...any) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)

@@ -192,21 +192,6 @@ func (c Call) countsAt() (uint64, bool) {
 	return at, err == nil
 }
 
-// After a reorg the nonce is consumed by the new chain's transaction: the same one in another block, another
-// one, or none.
-func (b contract) ConsumedAfterReorg(t *testing.T) {
-	b.mine(t, 2)
-	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
-	b.include(t, 4, first)
-	b.wantConsumer(t, "mined", 0, first)
-	b.reorg(t, nil, nil, [][]byte{first.Raw}, nil)
-	b.wantConsumer(t, "moved", 0, first)
-	b.reorg(t, nil, [][]byte{second.Raw}, nil)
-	b.wantConsumer(t, "replaced", 0, second)
-	b.reorg(t, nil, nil, nil, nil)
-	b.wantNotConsumed(t, "removed", 0)
-}
-
 // A reorg during the search misleads it once. The search is repeated and returns the new chain's transaction.
 func (b overJSONRPC) ConsumedDuringReorg(t *testing.T) {
 	b.mine(t, 8)

@@ -128,12 +128,10 @@ func (b overJSONRPC) WindowDuringNewBlocks(t *testing.T) {
 func (b overJSONRPC) WindowOnALaggingNode(t *testing.T) {
 	b.mine(t, 4)
 	txs, q := b.window(t, 0, 120)
-	var recorder Recorder
-	b.proxy.Set(recorder.Record())
-	b.query(t, q)
+	replay := b.record(func() { b.query(t, q) })
 	b.mineExactly(t, txs)
 
-	b.proxy.Set(recorder.Replay(func(c Call) bool { return c.Method == "eth_getTransactionCount" }))
+	b.proxy.Set(replay(func(c Call) bool { return c.Method == "eth_getTransactionCount" }))
 	for h, a := range b.query(t, q).Receipts {
 		if a.Answer != txmanager.AnswerNotFound {
 			t.Fatalf("%s by a lagging count: got %+v, want not found", h, a)
@@ -141,7 +139,7 @@ func (b overJSONRPC) WindowOnALaggingNode(t *testing.T) {
 	}
 	b.proxy.Set(FaultyMethod(byBlock, Result(nil)))
 	b.wantWindow(t, "a block that lags", q, 3, 120)
-	b.proxy.Set(recorder.Replay(nil))
+	b.proxy.Set(replay(nil))
 	check.Equal(t, "all of it lags", b.query(t, q).Receipts[txs[0].Hash].Answer, txmanager.AnswerNotFound)
 }
 

@@ -66,12 +66,6 @@ func (b contract) Account(t *testing.T) {
 	}
 }
 
-// An account with an EIP-7702 delegation has code.
-func (b overJSONRPC) AccountWithCode(t *testing.T) {
-	b.proxy.Set(FaultyMethod("eth_getCode", Result("0xef0100"+strings.Repeat("11", 20))))
-	check.Equal(t, "has code", b.query(t, txmanager.ChainQuery{Account: true}).Account.HasCode, true)
-}
-
 func (b contract) ReceiptFoundNotFound(t *testing.T) {
 	tx := b.tx(t, 0, nil)
 	q := txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash, absentHash}}

@@ -1,7 +1,6 @@
 package chaintest
 
 import (
-	"fmt"
 	"math/big"
 	"slices"
 	"testing"
@@ -20,23 +19,18 @@ func (b contract) ReorgRemovesAReceipt(t *testing.T) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
-		before := b.minedUnder(t, tx, depth+1)
+		before := b.minedUnder(t, tx, depth)
 		b.reorg(t, make([][][]byte, depth+1)...)
 
 		after := b.queryAgain(t, tx, before)
 		b.wantOtherBlocks(t, before, after)
-		known, pending := txmanager.AnswerNotFound, depth
+		known, pending, again := txmanager.AnswerNotFound, depth, txmanager.SendAccepted
 		if b.ReorgReturns {
-			known, pending = txmanager.AnswerFound, depth+1
+			known, pending, again = txmanager.AnswerFound, depth+1, txmanager.SendAlreadyKnown
 		}
 		b.wantAnswers(t, "removed", tx, txmanager.AnswerNotFound, known)
 		b.wantCounts(t, "removed", depth, pending)
-
-		if again := b.send(t, tx)[0]; b.ReorgReturns {
-			wantClass(t, again, txmanager.SendAlreadyKnown)
-		} else {
-			wantClass(t, again, txmanager.SendAccepted)
-		}
+		wantClass(t, b.send(t, tx)[0], again)
 		b.mine(t, 1)
 		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
 		b.wantCounts(t, "mined anew", depth+1, depth+1)
@@ -49,7 +43,7 @@ func (b contract) ReorgMovesAReceipt(t *testing.T) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
-		before := b.minedUnder(t, tx, depth+1)
+		before := b.minedUnder(t, tx, depth)
 		blocks := make([][][]byte, depth+1)
 		blocks[depth] = [][]byte{tx.Raw}
 		b.reorg(t, blocks...)
@@ -58,6 +52,7 @@ func (b contract) ReorgMovesAReceipt(t *testing.T) {
 		b.wantOtherBlocks(t, before, after)
 		b.wantMoved(t, tx, before, after)
 		b.wantCounts(t, "moved", depth+1, depth+1)
+		b.wantConsumer(t, "moved", depth, tx)
 	}
 }
 
@@ -67,7 +62,7 @@ func (b contract) ReorgLosesATransaction(t *testing.T) {
 	b.mine(t, 1)
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
-		before := b.minedUnder(t, tx, depth+1)
+		before := b.minedUnder(t, tx, depth)
 		b.reorg(t, make([][][]byte, depth+1)...)
 		check.OK(t)(b.DropPool())
 		b.mine(t, 1)
@@ -86,7 +81,7 @@ func (b contract) ReorgReplacesATransaction(t *testing.T) {
 	for depth := range uint64(deepest) {
 		tx := b.tx(t, depth, nil)
 		foreign := b.tx(t, depth, func(tx *txmanager.Unsigned) { tx.Value = big.NewInt(7) })
-		before := b.minedUnder(t, tx, depth+1)
+		before := b.minedUnder(t, tx, depth)
 		blocks := make([][][]byte, depth+1)
 		blocks[depth*(depth%2)] = [][]byte{foreign.Raw}
 		b.reorg(t, blocks...)
@@ -99,34 +94,6 @@ func (b contract) ReorgReplacesATransaction(t *testing.T) {
 		b.wantConsumer(t, "replaced", depth, foreign)
 		wantClass(t, b.send(t, tx)[0], txmanager.SendNonceTooLow)
 	}
-}
-
-// A receipt appears and disappears as reorgs include and omit the transaction. It is never of a block outside
-// the chain.
-func (b contract) ReceiptComesAndGoes(t *testing.T) {
-	b.mine(t, 2)
-	tx := b.tx(t, 0, nil)
-	b.include(t, 2, tx)
-	for round := range 6 {
-		before := b.query(t, txmanager.ChainQuery{ToBlock: 100, FromBlock: 1})
-		if round%2 == 0 {
-			b.reorg(t, nil, nil)
-			check.Equal(t, fmt.Sprintf("reorg %d: omitted", round), b.queryAgain(t, tx, before).Receipts[tx.Hash].Answer, txmanager.AnswerNotFound)
-			b.wantCounts(t, "left out", 0, b.returned(1))
-			continue
-		}
-		b.reorg(t, nil, [][]byte{tx.Raw})
-		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
-		b.wantCounts(t, "put in", 1, 1)
-	}
-}
-
-// returned is how many of n transactions that a reorg removed are pending.
-func (b *bundle) returned(n uint64) uint64 {
-	if b.ReorgReturns {
-		return n
-	}
-	return 0
 }
 
 // A reorg removes a transaction that a pending one follows. The node may still count the follower, but no
@@ -156,14 +123,15 @@ func (b contract) ReorgUnderPending(t *testing.T) {
 	b.wantCounts(t, "sent again", 2, 2)
 }
 
-// minedUnder mines tx and blocks on it, depth blocks in all, and queries.
-func (b *bundle) minedUnder(t *testing.T, tx txmanager.Signed, depth uint64) txmanager.ChainObservation {
+// minedUnder mines tx, which has nonce n, and n blocks on it. It queries tx, and the headers from the block before it.
+func (b *bundle) minedUnder(t *testing.T, tx txmanager.Signed, n uint64) txmanager.ChainObservation {
 	t.Helper()
-	b.include(t, int(depth), tx)
+	b.include(t, int(n+1), tx)
+	b.wantConsumer(t, "mined", n, tx)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
-	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, FromBlock: head - depth, ToBlock: head})
+	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, FromBlock: head - n - 1, ToBlock: head})
 	if r := v.Receipts[tx.Hash]; r.Answer != txmanager.AnswerFound || r.Receipt.BlockHash != v.Headers[1].Hash {
-		t.Fatalf("before a reorg of %d: receipt got %+v, want it in block %d", depth, r, head-depth+1)
+		t.Fatalf("under %d blocks: receipt got %+v, want it in block %d", n, r, head-n)
 	}
 	return v
 }

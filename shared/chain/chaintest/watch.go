@@ -2,14 +2,13 @@ package chaintest
 
 import (
 	"fmt"
-	"math/big"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
+	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 // The hash of each watched height of the chain is part of the observation, in the same round trip. Heights
@@ -100,9 +99,6 @@ func (b contract) WatchAfterReorg(t *testing.T) {
 	}
 }
 
-// equalWei compares big integers by their amount.
-var equalWei = cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil && b != nil && a.Cmp(b) == 0 })
-
 // A lagging node repeats earlier answers: a lower head, lower counts, no receipt, no watched block above its
 // head. That is a valid observation, and does not affect the healthy node's next answer.
 func (b overJSONRPC) LaggingNode(t *testing.T) {
@@ -111,24 +107,24 @@ func (b overJSONRPC) LaggingNode(t *testing.T) {
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	q := txmanager.ChainQuery{Account: true, Receipts: []txmanager.Hash{tx.Hash}, Known: []txmanager.Hash{tx.Hash},
 		FromBlock: head - 1, ToBlock: head + 3, HashesAt: []uint64{head, head + 1}}
-	var recorder Recorder
-	b.proxy.Set(recorder.Record())
-	old := b.query(t, q)
-	b.wantNotConsumed(t, "before", 0)
-	b.proxy.Set(Fault{})
+	var old txmanager.ChainObservation
+	replay := b.record(func() {
+		old = b.query(t, q)
+		b.wantNotConsumed(t, "before", 0)
+	})
 	b.include(t, 3, tx)
 	young := b.query(t, q)
 
-	b.proxy.Set(recorder.Replay(nil))
+	b.proxy.Set(replay(nil))
 	lagging := b.query(t, q)
 	withoutOthers := cmpopts.IgnoreFields(txmanager.ChainObservation{}, "OtherNodes")
-	check.Same(t, "lagging view, want that before", lagging, old, equalWei, cmpopts.EquateEmpty(), withoutOthers)
+	check.Same(t, "lagging view, want that before", lagging, old, txtest.EqualWei, cmpopts.EquateEmpty(), withoutOthers)
 	if _, ok := lagging.HashesAt[head+1]; ok || len(lagging.HashesAt) != 1 || lagging.Head.Number != head {
 		t.Errorf("lagging view: got head %d and %v, want %d and nothing above it", lagging.Head.Number, lagging.HashesAt, head)
 	}
 	b.wantNotConsumed(t, "lagging", 0)
 	b.proxy.Set(Fault{})
-	check.Same(t, "healthy view, want that before the lagging one", b.query(t, q), young, equalWei, withoutOthers)
+	check.Same(t, "healthy view, want that before the lagging one", b.query(t, q), young, txtest.EqualWei, withoutOthers)
 	check.Equal(t, "heights in a healthy view", len(young.HashesAt), 2)
 	b.wantConsumer(t, "healthy", 0, tx)
 }
@@ -139,14 +135,11 @@ func (b overJSONRPC) LaggingNodeAtASharedAddress(t *testing.T) {
 	b.mine(t, 4)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number
 	q := txmanager.ChainQuery{FromBlock: head + 1, ToBlock: head + 3, HashesAt: []uint64{head, head + 2}, Finality: "safe"}
-	var recorder Recorder
-	b.proxy.Set(recorder.Record())
-	b.query(t, q)
-	b.proxy.Set(Fault{})
+	replay := b.record(func() { b.query(t, q) })
 	b.include(t, 3, b.tx(t, 0, nil))
 
 	heads := 0
-	b.proxy.Set(recorder.Replay(func(c Call) bool {
+	b.proxy.Set(replay(func(c Call) bool {
 		if c.asksFor("latest") {
 			heads++
 		}
@@ -154,7 +147,7 @@ func (b overJSONRPC) LaggingNodeAtASharedAddress(t *testing.T) {
 	}))
 	b.wantNoObservation(t, "a head that went back", q)
 
-	b.proxy.Set(recorder.Replay(func(c Call) bool { return !c.asksFor("latest") }))
+	b.proxy.Set(replay(func(c Call) bool { return !c.asksFor("latest") }))
 	v := b.query(t, q)
 	if _, ok := v.HashesAt[head+2]; ok || len(v.HashesAt) != 1 || len(v.Headers) > 0 || v.Head.Number != head+3 {
 		t.Errorf("headers and watched blocks that lag: got %+v, want none above %d", v, head)

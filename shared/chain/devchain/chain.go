@@ -31,7 +31,6 @@ type Options struct {
 	ChainID   uint64        // EIP-155; 0 is [DefaultChainID]
 	BlockTime time.Duration // a block each BlockTime; 0: only by Mine
 	Accounts  []Account     // funded at genesis; nil is DevAccounts(10)
-	GasLimit  uint64        // gas of one block; 0 is 60,000,000
 	PriceBump uint64        // the pool's minimum increase for a replacement, in percent; 0 is go-ethereum's 10
 	Unindexed bool          // no block 1: until the first Mine the node has no transaction index and says so
 }
@@ -71,7 +70,6 @@ func Start(ctx context.Context, o Options) (*Chain, error) {
 func (o Options) withDefaults() Options {
 	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
 	o.ChainID = cmp.Or(o.ChainID, DefaultChainID)
-	o.GasLimit = cmp.Or(o.GasLimit, 60_000_000)
 	if o.Accounts == nil {
 		o.Accounts = DevAccounts(10)
 	}

@@ -63,16 +63,6 @@ func (b bundle) mine(t *testing.T, n int) {
 	check.OK(t)(b.chain.Mine(n))
 }
 
-// blockOf returns the block that the node reports for tx; 0 for none.
-func (b bundle) blockOf(t *testing.T, tx txmanager.Signed) uint64 {
-	t.Helper()
-	receipt, err := b.client.TransactionReceipt(t.Context(), common.Hash(tx.Hash))
-	if err != nil {
-		return 0
-	}
-	return receipt.BlockNumber.Uint64()
-}
-
 func (b bundle) counts(t *testing.T) [2]uint64 {
 	t.Helper()
 	latest := check.Value(b.client.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil))(t)
@@ -142,42 +132,6 @@ func TestWaitBlockEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	check.Err(t, "wait", context.Canceled)(b.chain.WaitBlock(ctx, 100))
-}
-
-// A reorg returns a mined transaction to the pool. There it can be mined again at another height, or be
-// dropped.
-func TestReorgReturnsTransactionsToThePool(t *testing.T) {
-	t.Parallel()
-	b := setup(t, devchain.Options{})
-	tx := b.transfer(t, 0)
-	check.OK(t)(b.send(t, tx))
-	b.mine(t, 2)
-	check.Equal(t, "block of the transaction", b.blockOf(t, tx), uint64(2))
-
-	check.OK(t)(b.chain.Reorg(2, nil, nil, nil))
-	check.Equal(t, "head after the reorg", b.chain.Head(), uint64(4))
-	check.Equal(t, "block after the reorg", b.blockOf(t, tx), 0)
-	check.Equal(t, "counts after the reorg", b.counts(t), [2]uint64{0, 1})
-
-	check.OK(t)(b.chain.Reorg(1, [][]byte{tx.Raw}))
-	check.Equal(t, "block in the new chain", b.blockOf(t, tx), uint64(4))
-
-	check.OK(t)(b.chain.Reorg(1, nil))
-	b.chain.DropPool()
-	b.mine(t, 1)
-	check.Equal(t, "counts after the pool was dropped", b.counts(t), [2]uint64{0, 0})
-}
-
-// A block can omit pending transactions and contain unknown ones.
-func TestMineExactlyIgnoresThePool(t *testing.T) {
-	t.Parallel()
-	b := setup(t, devchain.Options{})
-	pooled := b.transfer(t, 0)
-	check.OK(t)(b.send(t, pooled))
-	check.OK(t)(b.chain.MineExactly())
-	check.Equal(t, "counts after an empty block", b.counts(t), [2]uint64{0, 1})
-	check.OK(t)(b.chain.MineExactly(pooled.Raw, b.transfer(t, 1).Raw))
-	check.Equal(t, "counts after both", b.counts(t), [2]uint64{2, 2})
 }
 
 // The head is safe. The last but one of every 32nd block is finalized, and never replaced.

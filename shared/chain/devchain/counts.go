@@ -36,13 +36,10 @@ type call struct {
 
 func (c *counts) add(body []byte) {
 	c.roundTrips.Add(1)
-	calls := make([]call, 1)
-	into := any(&calls[0])
-	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
-		into = &calls
-	}
-	if json.Unmarshal(body, into) != nil {
-		return // the node will report the error
+	var calls []call
+	if json.Unmarshal(body, &calls) != nil { // it is no batch
+		calls = make([]call, 1)
+		_ = json.Unmarshal(body, &calls[0]) // the node will report an error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,10 +45,10 @@ func (c *Chain) mine(n int) error {
 			return fmt.Errorf("mine: %w", err)
 		}
 		block, err := c.build(c.head(), nil, false)
-		if err != nil {
-			return fmt.Errorf("mine: %w", err)
+		if err == nil {
+			err = c.setHead(block)
 		}
-		if err := c.setHead(block); err != nil {
+		if err != nil {
 			return fmt.Errorf("mine: %w", err)
 		}
 	}

@@ -26,14 +26,15 @@ func (c *Chain) Node(o chain.NodeOptions) chain.Node {
 	return node{Family{c}, c, o}
 }
 
-// request counts a round trip and locks the chain. An account must be of the chain.
-func (n node) request(of txmanager.Submitter) (unlock func(), err error) {
+// request counts a round trip, and gets its answer from the locked chain. An account must be of the chain.
+func request[T any](n node, of txmanager.Submitter, answer func() (T, error)) (none T, err error) {
 	n.requests.Add(1)
 	if n.options.ChainID != n.ID || of != "" && (of.ChainID() != n.ID || of.Namespace() != Namespace) {
-		return nil, fmt.Errorf("node %s, %s: %w", n.Name(), of, chain.ErrWrongChain)
+		return none, fmt.Errorf("node %s, %s: %w", n.Name(), of, chain.ErrWrongChain)
 	}
 	n.mu.Lock()
-	return n.mu.Unlock, nil
+	defer n.mu.Unlock()
+	return answer()
 }
 
 func (n node) Name() string { return n.options.Node }
@@ -50,12 +51,11 @@ func (node) ParseSigned(raw []byte) (txmanager.Address, txmanager.Unsigned, txma
 	return decode(raw)
 }
 
-func (n node) Query(_ context.Context, q txmanager.ChainQuery) (v txmanager.ChainObservation, err error) {
-	unlock, err := n.request(q.Submitter)
-	if err != nil {
-		return v, err
-	}
-	defer unlock()
+func (n node) Query(_ context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
+	return request(n, q.Submitter, func() (txmanager.ChainObservation, error) { return n.observe(q) })
+}
+
+func (n node) observe(q txmanager.ChainQuery) (v txmanager.ChainObservation, err error) {
 	if len(q.HashesAt) > 100 || !slices.Contains([]string{"", "safe", "finalized"}, q.Finality) {
 		return v, fmt.Errorf("%d heights and finality %q: want at most 100, and safe or finalized", len(q.HashesAt), q.Finality)
 	}
@@ -74,7 +74,8 @@ func (n node) Query(_ context.Context, q txmanager.ChainQuery) (v txmanager.Chai
 		v.Receipts[h] = n.receipt(h)
 	}
 	for _, h := range q.Known {
-		if v.Known[h] = txmanager.AnswerNotFound; n.has(h) {
+		v.Known[h] = txmanager.AnswerNotFound
+		if _, _, ok := n.find(h); ok {
 			v.Known[h] = txmanager.AnswerFound
 		}
 	}
@@ -112,11 +113,6 @@ func (n node) answerFinality(q txmanager.ChainQuery, v *txmanager.ChainObservati
 	}
 }
 
-func (n node) has(h txmanager.Hash) bool {
-	_, _, ok := n.find(h)
-	return ok
-}
-
 func (n node) receipt(h txmanager.Hash) txmanager.ReceiptAnswer {
 	tx, in, ok := n.find(h)
 	if !ok || in == nil {
@@ -138,33 +134,27 @@ func (n node) estimate(from txmanager.Address, c txmanager.Call) txmanager.Estim
 }
 
 func (n node) Send(_ context.Context, raws [][]byte) []txmanager.SendResult {
-	results := make([]txmanager.SendResult, len(raws))
-	unlock, err := n.request("")
-	for i, raw := range raws {
-		results[i].Node = n.Name()
-		if err != nil {
-			results[i].Text = err.Error()
-		} else {
-			results[i].Class, results[i].Text = n.send(raw)
+	results, err := request(n, "", func() (results []txmanager.SendResult, _ error) {
+		for _, raw := range raws {
+			class, text := n.send(raw)
+			results = append(results, txmanager.SendResult{Node: n.Name(), Class: class, Text: text})
 		}
-	}
-	if err == nil {
-		unlock()
+		return results, nil
+	})
+	if err != nil {
+		return slices.Repeat([]txmanager.SendResult{{Node: n.Name(), Text: err.Error()}}, len(raws))
 	}
 	return results
 }
 
 func (n node) FindConsumingTx(ctx context.Context, s txmanager.Submitter, nonce uint64) (txmanager.ConsumingTx, error) {
-	unlock, err := n.request(s)
-	if err != nil {
-		return txmanager.ConsumingTx{}, err
-	}
-	defer unlock()
-	consumer, ok := n.sentIn(s.Address(), n.blocks)[nonce]
-	if !ok {
-		return consumer, fmt.Errorf("nonce %d of %s: %w", nonce, s, txmanager.ErrNotConsumed)
-	}
-	return consumer, nil
+	return request(n, s, func() (txmanager.ConsumingTx, error) {
+		consumer, ok := n.sentIn(s.Address(), n.blocks)[nonce]
+		if !ok {
+			return consumer, fmt.Errorf("nonce %d of %s: %w", nonce, s, txmanager.ErrNotConsumed)
+		}
+		return consumer, nil
+	})
 }
 
 // sentIn returns the account's transactions in the blocks, by nonce.
@@ -189,11 +179,10 @@ func (n node) consumer(tx transaction, in *block) txmanager.ConsumingTx {
 }
 
 func (n node) ReadBlocks(_ context.Context, q txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
-	unlock, err := n.request(q.Submitter)
-	if err != nil {
-		return txmanager.BlocksRead{}, err
-	}
-	defer unlock()
+	return request(n, q.Submitter, func() (txmanager.BlocksRead, error) { return n.readBlocks(q) })
+}
+
+func (n node) readBlocks(q txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
 	r := txmanager.BlocksRead{Node: n.Name(), Final: n.below(finalDepth).Number}
 	if !q.OlderThan.IsZero() {
 		for r.End < r.Final && int64(n.blocks[r.End+1].Time) < q.OlderThan.Unix() {
@@ -210,29 +199,22 @@ func (n node) ReadBlocks(_ context.Context, q txmanager.BlocksQuery) (txmanager.
 }
 
 func (n node) Transaction(_ context.Context, hash txmanager.Hash) (txmanager.SignedTransaction, error) {
-	unlock, err := n.request("")
-	if err != nil {
-		return txmanager.SignedTransaction{}, err
-	}
-	defer unlock()
-	tx, _, ok := n.find(hash)
-	if !ok {
-		return txmanager.SignedTransaction{}, fmt.Errorf("%s: %w", hash, txmanager.ErrNoTransaction)
-	}
-	return txmanager.SignedTransaction{From: tx.from, Nonce: tx.tx.Nonce, Tx: n.consumer(tx, nil)}, nil
+	return request(n, "", func() (none txmanager.SignedTransaction, err error) {
+		tx, _, ok := n.find(hash)
+		if !ok {
+			return none, fmt.Errorf("%s: %w", hash, txmanager.ErrNoTransaction)
+		}
+		return txmanager.SignedTransaction{From: tx.from, Nonce: tx.tx.Nonce, Tx: n.consumer(tx, nil)}, nil
+	})
 }
 
 func (n node) Balances(_ context.Context, of []txmanager.Submitter) ([]*big.Int, error) {
-	unlock, err := n.request("")
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	all := make([]*big.Int, len(of))
-	for i, s := range of {
-		all[i] = n.head().balance(s.Address())
-	}
-	return all, nil
+	return request(n, "", func() (all []*big.Int, err error) {
+		for _, s := range of {
+			all = append(all, n.head().balance(s.Address()))
+		}
+		return all, nil
+	})
 }
 
 func (node) Payments(context.Context, chain.PaymentsQuery) (chain.Payments, error) {

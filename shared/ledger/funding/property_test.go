@@ -122,34 +122,35 @@ func TestLedgerMatchesItsModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		m := model{map[key]stored{}, map[place]*balance{}}
-		user := rapid.Int64Range(1, 2)
-		draw := rapid.Custom(func(rt *rapid.T) transfer.Call {
-			return transfer.Call{
-				ReqID:   fmt.Sprintf("run %d, %d", run, rapid.IntRange(0, 7).Draw(rt, "req")),
-				UserID:  user.Draw(rt, "user") + 10*int64(run),
-				AssetID: rapid.SampledFrom([]int32{fine, fine, whole, 50}).Draw(rt, "asset"),
-				Units:   rapid.OneOf(rapid.Uint64Range(0, 5), rapid.Uint64()).Draw(rt, "units"),
-			}
-		})
 		ops := []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal}
 		last := map[string]transfer.Call{}
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			if rapid.IntRange(0, 9).Draw(rt, "freeze") == 0 {
-				m.set(rt, l, user.Draw(rt, "of")+10*int64(run))
+				m.set(rt, l, rapid.Int64Range(1, 2).Draw(rt, "of")+10*int64(run))
 				continue
 			}
-			c, op := draw.Draw(rt, "call"), rapid.SampledFrom(ops).Draw(rt, "op")
-			if old, ok := last[c.ReqID]; ok && rapid.IntRange(0, 4).Draw(rt, "other fields") > 0 {
-				c = old
-			}
-			last[c.ReqID] = c
-			want, got := m.do(op, c), l.of(op)(t.Context(), c)
+			r := drawRequest(rt, run, rapid.IntRange(0, 7).Draw(rt, "req"), last, ops...)
+			want, got := m.do(r.Op, r.Call), l.of(r.Op)(t.Context(), r.Call)
 			if got.Verdict != want.Verdict || got.Reason != want.Reason {
-				rt.Fatalf("%s of %+v: got %+v, want %+v", op, c, got, want)
+				rt.Fatalf("%+v: got %+v, want %+v", r, got, want)
 			}
 		}
 		m.compare(rt, l)
 	})
+}
+
+// drawRequest is a call of the n-th request of the run by one of ops, mostly with the fields of its last one.
+func drawRequest(rt *rapid.T, run, n int, last map[string]transfer.Call, ops ...transfer.Op) funding.Request {
+	c := transfer.Call{
+		ReqID: fmt.Sprintf("run %d, %d", run, n), UserID: rapid.Int64Range(1, 3).Draw(rt, "user") + 10*int64(run),
+		AssetID: rapid.SampledFrom([]int32{fine, fine, fine, fine, whole, 50}).Draw(rt, "asset"),
+		Units:   rapid.OneOf(rapid.Uint64Range(0, 9), rapid.Uint64Range(1, 9), rapid.Uint64()).Draw(rt, "units"),
+	}
+	if old, ok := last[c.ReqID]; ok && rapid.IntRange(0, 4).Draw(rt, "other fields") > 0 {
+		c = old
+	}
+	last[c.ReqID] = c
+	return funding.Request{Op: rapid.SampledFrom(ops).Draw(rt, "op"), Call: c}
 }
 
 // set changes the status of a user's account in the model and in the ledger.

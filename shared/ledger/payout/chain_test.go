@@ -2,11 +2,11 @@ package payout_test
 
 import (
 	"math/big"
-	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -170,23 +170,21 @@ func (h *env) await(what string, holds func() bool) {
 	storetest.Await(h.t, what, holds)
 }
 
-// lost signs a transaction of an account that is not recorded here, and does not send it. to is nil
-// for a deployment.
-func (h *env) lost(a devchain.Account, n uint64, to *common.Address, wei string, data []byte) *types.Transaction {
+// lost signs a transaction of an account that is not recorded here, and does not send it.
+func (h *env) lost(a devchain.Account, n uint64, to string, wei string, data []byte) txmanager.Signed {
 	h.t.Helper()
-	id := new(big.Int).SetUint64(h.chain.ChainID())
 	amount, _ := new(big.Int).SetString(wei, 10)
-	return check.Value(types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: to, Gas: 200_000, Value: amount, Data: data, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
-	}))(h.t)
+	return chaintest.Sign(h.t, a.Key, h.chain.ChainID(), types.DynamicFeeTx{
+		Nonce: n, To: new(common.HexToAddress(to)), Gas: 200_000, Value: amount, Data: data, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
+	})
 }
 
 // sends mines a transaction that is not recorded here, and returns its hash.
 func (h *env) sends(a devchain.Account, n uint64, to string, wei string, data []byte) string {
 	h.t.Helper()
-	tx := h.lost(a, n, new(common.HexToAddress(to)), wei, data)
-	check.OK(h.t)(h.chain.MineExactly(bytesOf(h.t, tx)))
-	return tx.Hash().String()
+	tx := h.lost(a, n, to, wei, data)
+	check.OK(h.t)(h.chain.MineExactly(tx.Raw))
+	return tx.Hash.String()
 }
 
 // outside mines a transaction of the payer that is not recorded here, as the lost database would
@@ -194,12 +192,6 @@ func (h *env) sends(a devchain.Account, n uint64, to string, wei string, data []
 func (h *env) outside(n uint64, to string, wei string) string {
 	h.t.Helper()
 	return h.sends(accounts[0], n, to, wei, nil)
-}
-
-func bytesOf(t testing.TB, tx *types.Transaction) []byte {
-	t.Helper()
-	raw := check.Value(tx.MarshalBinary())(t)
-	return raw
 }
 
 // deploy deploys the code, funds the user with the token, and makes it the token that is paid out.

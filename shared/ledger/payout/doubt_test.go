@@ -94,6 +94,8 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 			m := h.monitor()
 			hash := h.outside(0, address, onePayment)
 			h.restored(1, map[uint64]string{0: txmanager.NoRequest})
+			named := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_incident`)
+			check.Equal(t, "nonce 0 in the record of the release", named, txmanager.NoRequest)
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.wantUnknown(x, payout.ErrUnstated)
 			if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "" {
@@ -237,8 +239,7 @@ func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 				check.Equal(t, "reason", h.drive(x.ReqID, transfer.RolledBack).Reason, payout.NotPaid)
 				h.has(token, "10")
 			} else {
-				own := h.txHash(x)
-				h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: own})
+				h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: h.txHash(x)})
 				h.drive(x.ReqID, transfer.Committed)
 				h.has(token, "8.5")
 			}
@@ -255,8 +256,7 @@ func TestConfirmedWithoutProofIsNotPaidByAnotherTransaction(t *testing.T) {
 	contract := h.deploy(contracts.Liar()) // emits no Transfer event
 	x := h.due(token)
 	call := check.Value(h.connector.ParsePayload(x.Payout.Payload))(t)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.confirm(x)
 	others := []string{h.outside(1, "0x00000000000000000000000000000000000000c4", "5"), h.sends(accounts[0], 2, contract, "0", call.Data)}
 	h.mine(confirmations + 1)
 	for _, other := range others {
@@ -266,7 +266,7 @@ func TestConfirmedWithoutProofIsNotPaidByAnotherTransaction(t *testing.T) {
 		check.Err(t, "another's hash by an operator's decision", store.ErrProofUsed)(h.db.Store.ProvePayout(t.Context(), h.intentOf(x), proof))
 		h.withdraws(x.ReqID, "another transaction")
 	}
-	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)})
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: h.txHash(x)})
 	h.drive(x.ReqID, transfer.Committed)
 }
 
@@ -280,7 +280,7 @@ func TestAnotherCallUnderTheRequestIsNotPaid(t *testing.T) {
 	other.Fingerprint = sha256.Sum256(other.Payload)
 	check.Value(h.db.Store.Create(t.Context(), other, 100))(t)
 	h.mineUntil(x.ReqID, "CONFIRMED")
-	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)})
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: h.txHash(x)})
 	h.wantUnknown(x, payout.ErrNotProven)
 	check.Equal(t, "proofs", value[int](h, `select count(*) from payout_proof`), 0)
 }
@@ -417,8 +417,7 @@ func TestMatchedPayoutWithoutALogEndsByAStatement(t *testing.T) {
 	d := store.HoldDecision{Submitter: h.payer, Nonce: new(uint64), By: "ann", Reason: "the user's own repeat"}
 	check.OK(t)(h.db.Store.MatchHold(t.Context(), d, h.txID(x)))
 	h.wantUnknown(x, payout.ErrNotProven)
-	own := value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
-	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: own})
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: h.txHash(x)})
 	h.drive(x.ReqID, transfer.Committed)
 	check.Equal(t, "decided by an operator", value[int](h, `select log_index from payout_proof where req_id = $1`, x.ReqID), store.OperatorDecided)
 }
@@ -446,16 +445,6 @@ func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
 	h.says(x.ReqID, store.PayoutStatement{})
 	h.confirm(x)
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
-}
-
-// The record of a release has each statement of the operator, also that a nonce belonged to no
-// request.
-func TestReleaseRecordsNoncesWithoutARequest(t *testing.T) {
-	t.Parallel()
-	h := newEnv(t)
-	h.outside(0, address, onePayment)
-	h.restored(1, map[uint64]string{0: txmanager.NoRequest})
-	check.Equal(t, "nonce 0 on record", value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_incident`), txmanager.NoRequest)
 }
 
 // A payout cannot be matched with a payment that proves another one. Once that payment is written

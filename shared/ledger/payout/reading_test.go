@@ -256,22 +256,6 @@ func TestStoppedReadingContinues(t *testing.T) {
 	check.Equal(t, "payments, each once", value[int](h, `select count(*) from conservation_payment`), want)
 }
 
-// A payment of a payout whose withdrawal Funding then refused is found: the chain has paid, and no
-// account was debited. The payout itself is FAILED.
-func TestAPaymentWithoutADebitIsFound(t *testing.T) {
-	t.Parallel()
-	h := newFunded(t)
-	x := h.stored(coin)
-	h.outside(0, address, onePayment)
-	h.restored(1, map[uint64]string{0: x.ReqID})
-	succeeds(t, h.funding.OutsideWithdrawal(t.Context(), transfer.Call{ReqID: "booked again", UserID: user, AssetID: coin.ID, Units: 9e8}))
-	h.drive(x.ReqID, transfer.Failed)
-	h.mine(confirmations)
-	m := h.onChain(1000)
-	h.wantWrong("paid without a debit", m, "PAYMENT_DIFFERS")
-	h.wantWrong("as before", m, "PAYMENT_DIFFERS")
-}
-
 // One commit stores a payer's position and the payments of its blocks, if the position is unchanged
 // since. A payment that cannot be stored leaves the blocks unread, and an overtaken run stores
 // nothing.

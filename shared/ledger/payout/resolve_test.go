@@ -247,9 +247,9 @@ func TestDepositOfAQueuedPayoutEnqueuesATask(t *testing.T) {
 	h, x := newDue(t)
 	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
 	h.drive(x.ReqID, transfer.TargetPending)
-	check.Equal(t, "tasks while the answer is lost", h.tasks.count(), 0)
+	check.Equal(t, "tasks while the answer is lost", h.tasks.Load(), 0)
 	h.drive(x.ReqID, transfer.TargetPending)
-	check.Equal(t, "tasks", h.tasks.count(), 1)
+	check.Equal(t, "tasks", h.tasks.Load(), 1)
 }
 
 // H31: a payout that waits for its chain is logged as information up to twice the expected

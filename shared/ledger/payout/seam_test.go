@@ -101,9 +101,7 @@ func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 	h.manager.set(func(m *manager) { m.fail = nil })
 	h.ledger = h.newLedger(100)
 	h.openCoordinator()
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.mineUntil(x.ReqID, "CONFIRMED") // only one: managed would show both
-	h.drive(x.ReqID, transfer.Committed)
+	h.pay(x) // only one transaction: managed would show both
 	h.wantPaid(onePayment)
 	if h.request(coin).Payout.Submitter == x.Payout.Submitter {
 		t.Error("payer of the next payout: got the old one, want the new: the test changed nothing")
@@ -159,8 +157,7 @@ func newReverted(t *testing.T) (h *env, x transfer.Transfer, contract string) {
 	x = h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
-	at := common.HexToAddress(contract)
-	check.OK(t)(h.chain.MineExactly(bytesOf(t, h.lost(accounts[3], 0, &at, "0", nil)), h.raw(x.ReqID)))
+	check.OK(t)(h.chain.MineExactly(h.lost(accounts[3], 0, contract, "0", nil).Raw, h.raw(x.ReqID)))
 	return h, x, contract
 }
 

@@ -20,10 +20,6 @@ type expired struct {
 	err    error // in place of a transaction
 }
 
-func (expired) ReadBlocks(context.Context, txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
-	return txmanager.BlocksRead{}, txmanager.ErrConsumerUnavailable
-}
-
 func (c expired) Transaction(_ context.Context, h txmanager.Hash) (txmanager.SignedTransaction, error) {
 	tx, ok := c.byHash[h]
 	switch {
@@ -38,8 +34,7 @@ func (c expired) Transaction(_ context.Context, h txmanager.Hash) (txmanager.Sig
 // unproved is a submitter with consumed nonce 0, whose consuming transaction no node gives, and
 // with one queued request.
 func unproved(views ...txmanager.ChainObservation) (c expired, tn *incident, book *evidenceStore) {
-	w := txtest.StateOf(1, 0)
-	w.Incident, w.Protected = 1, true
+	w := inProtect(txtest.StateOf(1, 0))
 	c = expired{&txtest.Panel{ChainConnector: txtest.Reader(nil), Views: txtest.OfNodes(views...), Needed: 2}, map[txmanager.Hash]txmanager.SignedTransaction{}, nil}
 	book = &evidenceStore{known: map[string]txmanager.NamedRequest{"waits": {TxID: "t-1", State: txmanager.Queued}}, open: []txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}}
 	tn = incidentOf(c, w, book)

@@ -94,8 +94,7 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 	t.Parallel()
 	x := txtest.Pending(3)
 	x.RequestID = "flying"
-	w := txtest.StateOf(1, 4, x)
-	w.Incident, w.Protected = 1, true
+	w := inProtect(txtest.StateOf(1, 4, x))
 	v := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 95))
 	v.FinalCount = new(uint64(4))
 	for name, refused := range map[string]bool{"Order-1": true, "order-1 ": true, "Flying": true, "order-2": false, "ORDER-3": false} {
@@ -113,22 +112,93 @@ func TestAMisspelledNameIsRefused(t *testing.T) {
 // An owner's bytes are not replaced by code or by a higher fee. A lost nonce of an owner needs a
 // request's name: the owner may have sent the consuming transaction.
 func TestOwnersBytesAreNotReplaced(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		x := txtest.UsedBy(txtest.Stuck(5))
-		check.Equal(t, "replace by code: allowed", rulesOf(3).RefuseAction(x, txmanager.ActionReplace) == "", false)
-		x.RequestedAction = txmanager.ActionReplace
-		w := txtest.StateOf(1, 6, x)
-		if jobs, _ := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil); len(jobs) != 0 {
-			t.Errorf("replace by order: got %+v signed", jobs)
+	t.Parallel()
+	x := txtest.UsedBy(txtest.Stuck(5))
+	check.Equal(t, "replace by code: allowed", rulesOf(3).RefuseAction(x, txmanager.ActionReplace) == "", false)
+	x.RequestedAction = txmanager.ActionReplace
+	w := txtest.StateOf(1, 6, x)
+	if jobs, _ := rulesOf(3).PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil); len(jobs) != 0 {
+		t.Errorf("replace by order: got %+v signed", jobs)
+	}
+	held := txtest.StateOf(1, 6, txtest.Lent(5, txmanager.Reserved, time.Minute))
+	tn := incidentOf(txtest.Reader(nil), held, nil)
+	tn.State.Lease = lease.New(string(txtest.Alice), "a/1", 1, time.Now(), time.Hour)
+	e := evidence{lost: []uint64{5}, foreign: map[uint64]txmanager.ForeignTransaction{5: {Nonce: 5}}}
+	_, err := tn.pairRequests(&txmanager.ReleaseRequest{Count: 6}, e, nil)
+	var foreign txmanager.UnnamedNonceError
+	if !errors.As(err, &foreign) || foreign.Nonce != 5 {
+		t.Errorf("a lost nonce that nobody named: got %v, want it refused", err)
+	}
+}
+
+// A name is refused where the transaction differs from the request's call, such as with two names
+// swapped. It is also refused where the transaction proves another payout. An unknown call refuses
+// no name.
+func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
+	t.Parallel()
+	to := eip155.Address([20]byte{19: 0xb0})
+	for name, c := range map[string]struct {
+		open    []txmanager.OpenRequest
+		value   string
+		proves  string
+		says    string // "": it is taken
+		pairing bool   // by others: matching, and not by name
+	}{
+		"the same call":              {[]txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "", "", false},
+		"another value":              {[]txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "2", "", "something else", false},
+		"a payout of another value":  {[]txmanager.OpenRequest{{RequestID: "waits", Payload: []byte("pay")}}, "2", "", "", false},
+		"a call not known":           {[]txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Unknown: true}}, "2", "", "", false},
+		"lost with the database":     {nil, "2", "", "", false},
+		"proof of another payout":    {[]txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "paid", `"paid"`, false},
+		"matching, and of no other":  {[]txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "", "", true},
+		"matching, and proof itself": {[]txmanager.OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "paid", "none", true},
+	} {
+		h := txmanager.Hash{0xaa}
+		v := consumed(1, receiptOf(h, true))
+		_, tn, book := unproved(v, v, v)
+		book.stored = []txmanager.ForeignTransaction{foreignAt(0, h, to, c.value)}
+		book.stored[0].Proves = c.proves
+		if book.open = c.open; c.open == nil || c.open[0].TxID == "" {
+			book.known = nil
 		}
-		held := txtest.StateOf(1, 6, txtest.Lent(5, txmanager.Reserved, time.Minute))
-		tn := incidentOf(txtest.Reader(nil), held, nil)
-		tn.State.Lease = lease.New(string(txtest.Alice), "a/1", 1, time.Now(), time.Hour)
-		e := evidence{lost: []uint64{5}, foreign: map[uint64]txmanager.ForeignTransaction{5: {Nonce: 5}}}
-		_, err := tn.pairRequests(&txmanager.ReleaseRequest{Count: 6}, e, nil)
-		var foreign txmanager.UnnamedNonceError
-		if !errors.As(err, &foreign) || foreign.Nonce != 5 {
-			t.Errorf("a lost nonce that nobody named: got %v, want it refused", err)
+		l := txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 1, Requests: map[uint64]string{0: "waits"}}
+		if c.pairing {
+			l.Requests, l.Matching = nil, true
 		}
-	})
+		_, out, err := tn.planResync(t.Context(), &l, txmanager.LostNonces{Payer: strings.HasPrefix(name, "a payout")})
+		naming, refused := errors.AsType[txmanager.NamingError](err)
+		switch {
+		case c.says == "none": // it is taken, and pairs nothing
+			if err != nil || len(out.Named) != 0 {
+				t.Errorf("%s: got %+v, %v; want no pair", name, out.Named, err)
+			}
+		case c.says == "":
+			if err != nil || len(out.Named) != 1 {
+				t.Errorf("%s: got %+v, %v; want it taken", name, out.Named, err)
+			}
+		case !refused || naming.Nonce != 0 || naming.RequestID != "waits" || !strings.Contains(naming.Why, c.says) || !strings.Contains(naming.Why, h.String()):
+			t.Errorf("%s: got %+v, %v; want it refused with %q", name, out.Named, err, c.says)
+		}
+	}
+}
+
+// The call of an open request is compared too, whatever nonce it is named for.
+func TestANameOfARequestInFlightIsHeldToItsCall(t *testing.T) {
+	t.Parallel()
+	to := eip155.Address([20]byte{19: 0xb0})
+	for value, taken := range map[string]bool{"1": true, "2": false} {
+		x := txtest.Pending(3)
+		x.RequestID, x.Payload = "flying", []byte("pay")
+		w := inProtect(txtest.StateOf(8, 4, x))
+		_, tn, book := unproved()
+		v := txtest.Watching(txtest.ViewOf(w, txtest.Block('a', 100)), txtest.Block('a', 95))
+		v.FinalCount = new(uint64(4))
+		book.stored = []txmanager.ForeignTransaction{foreignAt(3, txmanager.Hash{0xf0}, to, value)}
+		book.known, book.open = map[string]txmanager.NamedRequest{"flying": {TxID: x.ID, State: x.State}}, nil
+		tn.Chain, tn.State = &txtest.Panel{ChainConnector: txtest.Reader(nil), Views: []txmanager.ChainObservation{v}, Needed: 1}, w
+		_, out, err := tn.planResync(t.Context(), &txmanager.ReleaseRequest{Mode: txmanager.Resync, Count: 4, Requests: map[uint64]string{3: "flying"}}, txmanager.LostNonces{})
+		if _, refused := errors.AsType[txmanager.NamingError](err); refused == taken || taken && err != nil {
+			t.Errorf("a transaction of %s wei: got %+v, %v; want it taken %v", value, out.Named, err, taken)
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package protect
 
 import (
-	"context"
 	"errors"
 	"math/big"
 	"slices"
@@ -59,57 +58,38 @@ func TestRetiredSubmittersAreNotFilled(t *testing.T) {
 	check.Err(t, "a payer by resume", nil)(tn.checkResume(t.Context(), txmanager.ReleaseRequest{}, retired))
 }
 
-// shows gives the same answer to every query.
-type shows struct {
-	txtest.Payloads
-	view txmanager.ChainObservation
-}
-
-func (s shows) Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error) {
-	return s.view, nil
-}
-
 // Two blocks of one height may be remembered after a reorg between two queries of a release. That
 // must not stop later releases.
 func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.StateOf(1, 6)
-		w.Protected, w.FinalBlocks = true, []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95), txtest.Block('b', 95)}
-		check.Same(t, "heights to compare", rules.WatchedHeights(w), []uint64{90, 95})
-		for name, c := range map[string]struct {
-			shown []txmanager.Header
-			ok    bool
-		}{"both heights": {[]txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}, true}, "one of them": {[]txmanager.Header{txtest.Block('b', 95)}, false}} {
-			view := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), c.shown...)
-			tn := incidentOf(shows{view: view}, w, noFinals{})
-			tn.Rules.WatchDepth = 10
-			kept, missing, err := tn.recheckFinalBlocks(t.Context())
-			if (err == nil) != c.ok || len(missing) != 0 {
-				t.Fatalf("the node shows %s: got %v, %v; want it enough: %v", name, missing, err, c.ok)
-			}
-			if want := []txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}; c.ok && !slices.Equal(kept, want) {
-				t.Errorf("kept: got %v, want %v", kept, want)
-			}
+	t.Parallel()
+	w := txtest.StateOf(1, 6)
+	w.Protected, w.FinalBlocks = true, []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95), txtest.Block('b', 95)}
+	check.Same(t, "heights to compare", rules.WatchedHeights(w), []uint64{90, 95})
+	for name, c := range map[string]struct {
+		shown []txmanager.Header
+		ok    bool
+	}{"both heights": {[]txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}, true}, "one of them": {[]txmanager.Header{txtest.Block('b', 95)}, false}} {
+		view := txtest.Watching(txtest.ViewOf(w, txtest.Block('b', 100)), c.shown...)
+		tn := incidentOf(&txtest.Panel{Views: []txmanager.ChainObservation{view}, Needed: 1}, w, &evidenceStore{})
+		tn.Rules.WatchDepth = 10
+		kept, missing, err := tn.recheckFinalBlocks(t.Context())
+		if (err == nil) != c.ok || len(missing) != 0 {
+			t.Fatalf("the node shows %s: got %v, %v; want it enough: %v", name, missing, err, c.ok)
 		}
-	})
-}
-
-// noFinals has no transaction in any queried block.
-type noFinals struct{ txmanager.Store }
-
-func (noFinals) FinalTransactions(context.Context, txmanager.Submitter, []txmanager.Hash) ([]txmanager.FinalTx, error) {
-	return nil, nil
+		if want := []txmanager.Header{txtest.Block('a', 90), txtest.Block('b', 95)}; c.ok && !slices.Equal(kept, want) {
+			t.Errorf("kept: got %v, want %v", kept, want)
+		}
+	}
 }
 
 // A DISPLACED transaction keeps no receipt: its block was reorged out.
 func TestDisplacedKeepsNoReceipt(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		tx := txtest.Included(5, txtest.Blocks('a', 100, 101)...)
-		tx.State, tx.Sub = txmanager.Protect, ""
-		w := txtest.StateOf(1, 6, tx)
-		moves, lost := displaceLost(w, txtest.ViewOf(w, txtest.Block('b', 200)), 6)
-		if len(moves) != 1 || len(lost) != 1 || moves[0].To.State != txmanager.Failed || moves[0].To.Receipt != nil || moves[0].To.Confirmations != nil {
-			t.Errorf("got %+v, lost %v; want nonce 5 FAILED/DISPLACED without a receipt", moves, lost)
-		}
-	})
+	t.Parallel()
+	tx := txtest.Included(5, txtest.Blocks('a', 100, 101)...)
+	tx.State, tx.Sub = txmanager.Protect, ""
+	w := txtest.StateOf(1, 6, tx)
+	moves, lost := displaceLost(w, txtest.ViewOf(w, txtest.Block('b', 200)), 6)
+	if len(moves) != 1 || len(lost) != 1 || moves[0].To.State != txmanager.Failed || moves[0].To.Receipt != nil || moves[0].To.Confirmations != nil {
+		t.Errorf("got %+v, lost %v; want nonce 5 FAILED/DISPLACED without a receipt", moves, lost)
+	}
 }

@@ -22,52 +22,50 @@ func outline(p AllocationPlan) string { return txtest.Outline(p.Allocations, p.T
 // Nonces are planned in queue order, from the cursor on, up to the room in the window. A window narrower
 // than the number of open nonces stops allocation until fewer are open.
 func TestQueueIsPreparedInOrderUpToTheWindow(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		all := []txmanager.Tx{txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay")}
-		for _, c := range []struct {
-			w    txmanager.SubmitterState
-			want string
-		}{
-			{txtest.Queue(txtest.StateOf(1, 5), all...), "q-1=5"},
-			{txtest.Queue(txtest.StateOf(2, 5), all...), "q-1=5, q-2=6"},
-			{txtest.Queue(txtest.StateOf(9, 5), all...), "q-1=5, q-2=6, q-3=7"},
-			{txtest.Queue(txtest.StateOf(3, 7, txtest.Pending(5), txtest.Pending(6)), all...), "q-1=7"},
-			{txtest.Queue(txtest.StateOf(2, 7, txtest.Pending(5), txtest.Pending(6)), all...), ""},
-			{txtest.Queue(txtest.StateOf(3, 8, txtest.Pending(5)), all...), ""},
-			{txtest.StateOf(3, 5), ""},
-			{txtest.Queue(txtest.StateOf(1, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)), all...), ""},
-			{txtest.Queue(txtest.StateOf(1, 8, txtest.Pending(7)), all...), ""},
-			{txtest.Queue(txtest.StateOf(1, 8), all...), "q-1=8"},
-			{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)), all...), ""},
-			{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(7)), all...), "q-1=8"},
-		} {
-			p := rulesOf(3).PlanAllocations(c.w, txtest.Reader(nil), txtest.ViewOf(c.w, txtest.Block('a', 100)), nil)
-			what := fmt.Sprintf("window %d, next %d, %d held", c.w.Window, c.w.NextNonce, len(c.w.Open))
-			check.Equal(t, what, outline(p), c.want)
-			check.Equal(t, what+": waiting", p.Waiting, false)
-			if len(p.Unsigned) != len(p.Allocations) {
-				t.Fatalf("got %d to sign for %d allocations", len(p.Unsigned), len(p.Allocations))
-			}
-			for i, u := range p.Unsigned {
-				if a := p.Allocations[i]; u.Nonce != a.Nonce || *a.Tx.Nonce != a.Nonce || u.ChainID != 1337 || u.Gas != a.Tx.Gas.Gas {
-					t.Errorf("signed as %+v, allocated as %+v: want the same", u, a)
-				}
+	t.Parallel()
+	all := []txmanager.Tx{txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay")}
+	for _, c := range []struct {
+		w    txmanager.SubmitterState
+		want string
+	}{
+		{txtest.Queue(txtest.StateOf(1, 5), all...), "q-1=5"},
+		{txtest.Queue(txtest.StateOf(2, 5), all...), "q-1=5, q-2=6"},
+		{txtest.Queue(txtest.StateOf(9, 5), all...), "q-1=5, q-2=6, q-3=7"},
+		{txtest.Queue(txtest.StateOf(3, 7, txtest.Pending(5), txtest.Pending(6)), all...), "q-1=7"},
+		{txtest.Queue(txtest.StateOf(2, 7, txtest.Pending(5), txtest.Pending(6)), all...), ""},
+		{txtest.Queue(txtest.StateOf(3, 8, txtest.Pending(5)), all...), ""},
+		{txtest.StateOf(3, 5), ""},
+		{txtest.Queue(txtest.StateOf(1, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)), all...), ""},
+		{txtest.Queue(txtest.StateOf(1, 8, txtest.Pending(7)), all...), ""},
+		{txtest.Queue(txtest.StateOf(1, 8), all...), "q-1=8"},
+		{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(5), txtest.Pending(6), txtest.Pending(7)), all...), ""},
+		{txtest.Queue(txtest.StateOf(2, 8, txtest.Pending(7)), all...), "q-1=8"},
+	} {
+		p := rulesOf(3).PlanAllocations(c.w, txtest.Reader(nil), txtest.ViewOf(c.w, txtest.Block('a', 100)), nil)
+		what := fmt.Sprintf("window %d, next %d, %d held", c.w.Window, c.w.NextNonce, len(c.w.Open))
+		check.Equal(t, what, outline(p), c.want)
+		check.Equal(t, what+": waiting", p.Waiting, false)
+		if len(p.Unsigned) != len(p.Allocations) {
+			t.Fatalf("got %d to sign for %d allocations", len(p.Unsigned), len(p.Allocations))
+		}
+		for i, u := range p.Unsigned {
+			if a := p.Allocations[i]; u.Nonce != a.Nonce || *a.Tx.Nonce != a.Nonce || u.ChainID != 1337 || u.Gas != a.Tx.Gas.Gas {
+				t.Errorf("signed as %+v, allocated as %+v: want the same", u, a)
 			}
 		}
-	})
+	}
 }
 
 // A payload that can never become a transaction is refused, uses no nonce, and blocks no other
 // intent.
 func TestUnreadablePayloadIsRejected(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"), txtest.Queued(4, "pay"))
-		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-		check.Equal(t, "answer", outline(p), "q-2=5, q-4=6, q-1 rejected, q-3 rejected")
-		if m := p.Transitions[0]; m.From != txmanager.Queued || m.To.Nonce != nil || m.To.LastError == "" {
-			t.Errorf("got %+v, want from QUEUED, without a nonce, with a reason", m)
-		}
-	})
+	t.Parallel()
+	w := txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "junk"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"), txtest.Queued(4, "pay"))
+	p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+	check.Equal(t, "answer", outline(p), "q-2=5, q-4=6, q-1 rejected, q-3 rejected")
+	if m := p.Transitions[0]; m.From != txmanager.Queued || m.To.Nonce != nil || m.To.LastError == "" {
+		t.Errorf("got %+v, want from QUEUED, without a nonce, with a reason", m)
+	}
 }
 
 // H27: a reverting estimate rejects an intent only with no open transaction, on a node that does
@@ -91,43 +89,39 @@ func TestH27RevertingEstimateRejectsOnlyWhereNothingCanChangeIt(t *testing.T) {
 		{"one prepared just now", 99, nil, []txmanager.Tx{txtest.Queued(0, "pay")}, "q-0=5, q-2=6, q-1 aside until 5", false},
 		{"both", 99, []txmanager.Tx{txtest.Pending(4)}, []txmanager.Tx{txtest.Queued(0, "pay")}, "q-0=5, q-2=6, q-1 aside until 5", false},
 	} {
-		txtest.RunFrozen(t, c.name, func(t *testing.T) {
-			w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), append(c.before, txtest.Queued(1, "call"), txtest.Queued(2, "pay"))...)
-			w.FinalHead = c.finalHead
-			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
-			if got := outline(p); got != c.want || p.Waiting != c.waiting {
-				t.Errorf("got %q, waiting %v; want %q, %v", got, p.Waiting, c.want, c.waiting)
-			}
-		})
+		w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), append(c.before, txtest.Queued(1, "call"), txtest.Queued(2, "pay"))...)
+		w.FinalHead = c.finalHead
+		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
+		if got := outline(p); got != c.want || p.Waiting != c.waiting {
+			t.Errorf("%s: got %q, waiting %v; want %q, %v", c.name, got, p.Waiting, c.want, c.waiting)
+		}
 	}
 }
 
 // H27: a call with its own gas needs no estimate, and ignores one.
 func TestH27GivenGasSkipsTheEstimate(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
-		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
-		check.Equal(t, "plan", outline(p), "q-1=5")
-		check.Equal(t, "gas", p.Unsigned[0].Gas, 21_000)
-	})
+	t.Parallel()
+	w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
+	p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
+	check.Equal(t, "plan", outline(p), "q-1=5")
+	check.Equal(t, "gas", p.Unsigned[0].Gas, 21_000)
 }
 
 // An unknown estimate blocks the queue: later intents must not pass.
 func TestUnknownEstimateWaitsAndBlocks(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r := rulesOf(3)
-		for _, estimates := range []map[string]txmanager.Estimate{nil, estimates1(txmanager.Estimate{}), estimates1(txmanager.Estimate{Reason: "the node is busy"})} {
-			w := txtest.Queue(txtest.StateOf(5, 5), txtest.Queued(0, "pay"), txtest.Queued(1, "call"), txtest.Queued(2, "pay"))
-			p := r.PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates)
-			if got, want := outline(p), "q-0=5, q-1 waits"; got != want || !p.Waiting {
-				t.Fatalf("%v: got %q, waiting %v; want %q, true", estimates, got, p.Waiting, want)
-			}
-			to := p.Transitions[0].To
-			if to.State != txmanager.Queued || to.LastError == "" || !to.NextCheckAt.Equal(txtest.Now.Add(r.BlockTime)) || to.Nonce != nil {
-				t.Errorf("got %+v, want QUEUED with a reason, after a block", to)
-			}
+	t.Parallel()
+	r := rulesOf(3)
+	for _, estimates := range []map[string]txmanager.Estimate{nil, estimates1(txmanager.Estimate{}), estimates1(txmanager.Estimate{Reason: "the node is busy"})} {
+		w := txtest.Queue(txtest.StateOf(5, 5), txtest.Queued(0, "pay"), txtest.Queued(1, "call"), txtest.Queued(2, "pay"))
+		p := r.PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), estimates)
+		if got, want := outline(p), "q-0=5, q-1 waits"; got != want || !p.Waiting {
+			t.Fatalf("%v: got %q, waiting %v; want %q, true", estimates, got, p.Waiting, want)
 		}
-	})
+		to := p.Transitions[0].To
+		if to.State != txmanager.Queued || to.LastError == "" || !to.NextCheckAt.Equal(txtest.Now.Add(r.BlockTime)) || to.Nonce != nil {
+			t.Errorf("got %+v, want QUEUED with a reason, after a block", to)
+		}
+	}
 }
 
 // H26: the account must be able to pay the worst cost of all open nonces and of this one, and a
@@ -162,14 +156,12 @@ func TestH26BalanceCoversEveryOpenNonceAndAPlaceholderForEach(t *testing.T) {
 		{"one without bytes counts too", []txmanager.Tx{{State: txmanager.InFlight, Nonce: new(uint64(4)), Gas: txtest.Params(21_000, feeCap, 5)}}, 2*one - 1, "q-1 waits"},
 		{"what is mined is paid", []txmanager.Tx{mined}, one, "q-1=5, q-2 waits"},
 	} {
-		txtest.RunFrozen(t, c.name, func(t *testing.T) {
-			w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"))
-			v := txtest.ViewOf(w, txtest.Block('a', 100))
-			v.Account.BalanceWei = big.NewInt(c.balance)
-			p := rulesOf(3).PlanAllocations(w, txtest.Reader(call), v, nil)
-			check.Equal(t, fmt.Sprintf("balance %d", c.balance), strings.TrimSuffix(outline(p), ", q-3 rejected"), c.want)
-			check.Equal(t, "the view's balance, afterwards", v.Account.BalanceWei.Int64(), c.balance)
-		})
+		w := txtest.Queue(txtest.StateOf(5, 5, c.unsettled...), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "junk"))
+		v := txtest.ViewOf(w, txtest.Block('a', 100))
+		v.Account.BalanceWei = big.NewInt(c.balance)
+		p := rulesOf(3).PlanAllocations(w, txtest.Reader(call), v, nil)
+		check.Equal(t, c.name, strings.TrimSuffix(outline(p), ", q-3 rejected"), c.want)
+		check.Equal(t, c.name+": the view's balance, afterwards", v.Account.BalanceWei.Int64(), c.balance)
 	}
 }
 
@@ -184,70 +176,71 @@ func TestUnsignedIsTheCallAsBound(t *testing.T) {
 	check.Equal(t, "receiver of a deployment", buildUnsigned(tx, txmanager.Call{}).To, nil)
 }
 
-// Reasons why no nonce is allocated now, in words that an operator understands.
+// Reasons why no nonce is allocated now, in words that an operator understands, and with the cause of the wait
+// unless the submitter's own state is the cause.
 func TestWhatForbidsAllocation(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		for _, c := range []struct {
-			name   string
-			change func(*situation)
-			held   []txmanager.Tx
-			want   string // part of the reason; "": allowed
-		}{
-			{"nothing held", nil, nil, ""},
-			{"two acknowledged", nil, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, ""},
-			{"one included", nil, []txmanager.Tx{txtest.Included(5, txtest.Block('a', 99))}, ""},
-			{"in PROTECT", func(s *situation) { s.w.Protected = true }, nil, "PROTECT"},
-			{"suspended", func(s *situation) { s.w.Suspended = true }, nil, "suspended"},
-			{"the account has code", func(s *situation) { s.v.Account.HasCode = true }, nil, "code"},
-			{"latest count ahead", func(s *situation) { s.v.Account.LatestCount = 7 }, nil, "ahead"},
-			{"pending count ahead", func(s *situation) { s.v.Account.PendingCount = 7 }, nil, "ahead"},
-			{"the node lags", func(s *situation) { s.v.Account.LatestCount = 5 }, nil, "lags"},
-			{"the node lags below what is held", func(s *situation) { s.v.Account.LatestCount = 3 }, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, "lags"},
-			{"a stuck one below", nil, []txmanager.Tx{txtest.Pending(4), txtest.Stuck(5)}, "STUCK"},
-			{"an unacknowledged one below", nil, []txmanager.Tx{txtest.Submitted(4), txtest.Pending(5)}, "SUBMITTED"},
-			{"one without bytes below", nil, []txmanager.Tx{txtest.Bare(5)}, "IN_FLIGHT"},
-			{"one in PROTECT below", nil, []txmanager.Tx{txtest.Held(5, txmanager.Protect, "")}, "PROTECT"},
-		} {
-			w := txtest.StateOf(5, 6, c.held...)
-			s := situation{w: w, v: txtest.ViewOf(w, txtest.Block('a', 100))}
-			if c.change != nil {
-				c.change(&s)
-			}
-			got := AllocationBlocked(s.w, s.w.Open, s.v).Reason
-			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-				t.Errorf("%s: got %q, want %q in it", c.name, got, c.want)
-			}
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		change func(*situation)
+		held   []txmanager.Tx
+		want   string // part of the reason; "": allowed
+		cause  txmanager.WaitCause
+	}{
+		{"nothing held", nil, nil, "", ""},
+		{"two acknowledged", nil, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, "", ""},
+		{"one included", nil, []txmanager.Tx{txtest.Included(5, txtest.Block('a', 99))}, "", ""},
+		{"in PROTECT", func(s *situation) { s.w.Protected = true }, nil, "PROTECT", ""},
+		{"suspended", func(s *situation) { s.w.Suspended = true }, nil, "suspended", ""},
+		{"the account has code", func(s *situation) { s.v.Account.HasCode = true }, nil, "code", txmanager.WaitAccountCode},
+		{"latest count ahead", func(s *situation) { s.v.Account.LatestCount = 7 }, nil, "ahead", txmanager.WaitSuspected},
+		{"pending count ahead", func(s *situation) { s.v.Account.PendingCount = 7 }, nil, "ahead", txmanager.WaitSuspected},
+		{"the node lags", func(s *situation) { s.v.Account.LatestCount = 5 }, nil, "lags", txmanager.WaitNodes},
+		{"the node lags below what is held", func(s *situation) { s.v.Account.LatestCount = 3 }, []txmanager.Tx{txtest.Pending(4), txtest.Pending(5)}, "lags", txmanager.WaitNodes},
+		{"the nodes differ", func(s *situation) { s.v.Disputes.Counts = true }, nil, "agree", txmanager.WaitNodesDiffer},
+		{"a stuck one below", nil, []txmanager.Tx{txtest.Pending(4), txtest.Stuck(5)}, "STUCK", txmanager.WaitPredecessor},
+		{"an unacknowledged one below", nil, []txmanager.Tx{txtest.Submitted(4), txtest.Pending(5)}, "SUBMITTED", txmanager.WaitPredecessor},
+		{"one without bytes below", nil, []txmanager.Tx{txtest.Bare(5)}, "IN_FLIGHT", txmanager.WaitPredecessor},
+		{"one in PROTECT below", nil, []txmanager.Tx{txtest.Held(5, txmanager.Protect, "")}, "PROTECT", txmanager.WaitPredecessor},
+	} {
+		w := txtest.StateOf(5, 6, c.held...)
+		s := situation{w: w, v: txtest.ViewOf(w, txtest.Block('a', 100))}
+		if c.change != nil {
+			c.change(&s)
 		}
-	})
+		got := AllocationBlocked(s.w, s.w.Open, s.v)
+		if (got.Reason == "") != (c.want == "") || !strings.Contains(got.Reason, c.want) || got.Cause != c.cause {
+			t.Errorf("%s: got %+v, want %q in the reason, and cause %q", c.name, got, c.want, c.cause)
+		}
+	}
 }
 
 // No first version pays more than the deployment's fee limit, whatever the node advises or the
 // caller allows. While blocks require more, the intent waits.
 func TestFeesStayUnderTheCeiling(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r := rulesOf(3)
-		r.MaxFeePerGasWei = big.NewInt(15)
-		for _, c := range []struct {
-			name    string
-			base    int64
-			tip     int64
-			want    string
-			fee     int64
-			waiting bool
-		}{
-			{"the advice is above it", 10, 10_000, "q-1=5", 15, false},
-			{"the base fee is above it", 16, 1, "q-1 waits", 0, true},
-		} {
-			w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
-			v := txtest.ViewOf(w, txtest.Block('a', 100))
-			v.Account.BaseFeeWei, v.Account.TipWei = big.NewInt(c.base), big.NewInt(c.tip)
-			p := r.PlanAllocations(w, txtest.Reader(nil), v, nil)
-			if got := outline(p); got != c.want || p.Waiting != c.waiting {
-				t.Errorf("%s: got %q, waiting %v; want %q, %v", c.name, got, p.Waiting, c.want, c.waiting)
-			}
-			if len(p.Unsigned) > 0 && (p.Unsigned[0].FeeCapWei.Int64() != c.fee || p.Unsigned[0].TipCapWei.Int64() > c.fee) {
-				t.Errorf("%s: got %s and a tip of %s, want at most %d", c.name, p.Unsigned[0].FeeCapWei, p.Unsigned[0].TipCapWei, c.fee)
-			}
+	t.Parallel()
+	r := rulesOf(3)
+	r.MaxFeePerGasWei = big.NewInt(15)
+	for _, c := range []struct {
+		name    string
+		base    int64
+		tip     int64
+		want    string
+		fee     int64
+		waiting bool
+	}{
+		{"the advice is above it", 10, 10_000, "q-1=5", 15, false},
+		{"the base fee is above it", 16, 1, "q-1 waits", 0, true},
+	} {
+		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
+		v := txtest.ViewOf(w, txtest.Block('a', 100))
+		v.Account.BaseFeeWei, v.Account.TipWei = big.NewInt(c.base), big.NewInt(c.tip)
+		p := r.PlanAllocations(w, txtest.Reader(nil), v, nil)
+		if got := outline(p); got != c.want || p.Waiting != c.waiting {
+			t.Errorf("%s: got %q, waiting %v; want %q, %v", c.name, got, p.Waiting, c.want, c.waiting)
 		}
-	})
+		if len(p.Unsigned) > 0 && (p.Unsigned[0].FeeCapWei.Int64() != c.fee || p.Unsigned[0].TipCapWei.Int64() > c.fee) {
+			t.Errorf("%s: got %s and a tip of %s, want at most %d", c.name, p.Unsigned[0].FeeCapWei, p.Unsigned[0].TipCapWei, c.fee)
+		}
+	}
 }

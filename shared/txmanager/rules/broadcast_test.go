@@ -116,36 +116,35 @@ func TestSignedBytesAreClaimedAtOnce(t *testing.T) {
 // A node's text never appears in the text for callers, whatever happened to the transaction.
 // Operators have all of it.
 func TestNodeTextsAreForOperators(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		const words = "nonce too high: tx nonce 31337, gapped, next nonce 31336; for operators: 31338"
-		r, w := rulesOf(3), txtest.StateOf(1, 6)
-		texts := map[string]string{}
-		for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
-			if res := (txmanager.SendResult{Class: class, Text: words}); !res.Acknowledged() {
-				texts["sent, "+class.String()] = r.AfterBroadcast(txtest.Submitted(5), res, txtest.Block('a', 100), txtest.Now).LastError
-			}
+	t.Parallel()
+	const words = "nonce too high: tx nonce 31337, gapped, next nonce 31336; for operators: 31338"
+	r, w := rulesOf(3), txtest.StateOf(1, 6)
+	texts := map[string]string{}
+	for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
+		if res := (txmanager.SendResult{Class: class, Text: words}); !res.Acknowledged() {
+			texts["sent, "+class.String()] = r.AfterBroadcast(txtest.Submitted(5), res, txtest.Block('a', 100), txtest.Now).LastError
 		}
-		for name, e := range map[string]txmanager.Estimate{"reverts": {Outcome: txmanager.Refused, Reason: words}, "unknown": {Reason: words}} {
-			for _, busy := range []bool{false, true} {
-				work := txtest.Queue(w, txtest.Queued(1, "call"))
-				if busy {
-					work = txtest.Queue(txtest.StateOf(2, 6, txtest.Pending(5)), txtest.Queued(1, "call"))
-				}
-				p := r.PlanAllocations(work, txtest.Reader(nil), txtest.ViewOf(work, txtest.Block('a', 100)), map[string]txmanager.Estimate{work.Queue[0].ID: e})
-				if len(p.Transitions) != 1 {
-					t.Fatalf("%s, busy %v: got %d moves, want the one that says why", name, busy, len(p.Transitions))
-				}
-				texts[name+", prepared"] = p.Transitions[0].To.LastError
+	}
+	for name, e := range map[string]txmanager.Estimate{"reverts": {Outcome: txmanager.Refused, Reason: words}, "unknown": {Reason: words}} {
+		for _, busy := range []bool{false, true} {
+			work := txtest.Queue(w, txtest.Queued(1, "call"))
+			if busy {
+				work = txtest.Queue(txtest.StateOf(2, 6, txtest.Pending(5)), txtest.Queued(1, "call"))
 			}
-		}
-		for what, text := range texts {
-			said, detail := txmanager.CallerText(text)
-			if strings.Contains(said, "3133") || strings.Contains(said, strings.TrimSpace(txmanager.OperatorsOnly)) || said == "" {
-				t.Errorf("%s: a caller reads %q, want nothing of the node's words", what, said)
+			p := r.PlanAllocations(work, txtest.Reader(nil), txtest.ViewOf(work, txtest.Block('a', 100)), map[string]txmanager.Estimate{work.Queue[0].ID: e})
+			if len(p.Transitions) != 1 {
+				t.Fatalf("%s, busy %v: got %d moves, want the one that says why", name, busy, len(p.Transitions))
 			}
-			check.Equal(t, what+": an operator reads", detail, words)
+			texts[name+", prepared"] = p.Transitions[0].To.LastError
 		}
-	})
+	}
+	for what, text := range texts {
+		said, detail := txmanager.CallerText(text)
+		if strings.Contains(said, "3133") || strings.Contains(said, strings.TrimSpace(txmanager.OperatorsOnly)) || said == "" {
+			t.Errorf("%s: a caller reads %q, want nothing of the node's words", what, said)
+		}
+		check.Equal(t, what+": an operator reads", detail, words)
+	}
 }
 
 // A broadcast without a recorded outcome: if the node holds the last version, the query records that.
@@ -161,18 +160,16 @@ func TestAQueryFindsTheOutcomeOfABroadcast(t *testing.T) {
 		"the node holds none":               {txmanager.AnswerNotFound, txmanager.AnswerNotFound, false},
 		"the node does not say":             {txmanager.AnswerUnknown, txmanager.AnswerUnknown, false},
 	} {
-		txtest.RunFrozen(t, name, func(t *testing.T) {
-			r, x := rulesOf(3), ClaimBroadcast(txtest.Submitted(5), txtest.Now)
-			x.Versions, x.NextCheckAt = append(x.Versions, txtest.VersionHash(5, 2)), txtest.Ago(0)
-			v := txtest.ViewOf(txtest.StateOf(1, 6, x), txtest.Block('a', 100))
-			v.Known = map[txmanager.Hash]txmanager.Answer{x.Versions[0]: c.first, x.Versions[1]: c.last}
-			after, j := evaluateOne(r, x, v)
-			switch {
-			case c.acked && (after.State != txmanager.Tracking || after.Sub != txmanager.Pending || len(j.Rebroadcasts) != 0 || !after.NextResubmitAt.Equal(txtest.Now.Add(r.ResubmitEvery))):
-				t.Errorf("got %s/%s, %d sent again, the next time %v; want TRACKING/PENDING, none, after an interval", after.State, after.Sub, len(j.Rebroadcasts), after.NextResubmitAt)
-			case !c.acked && (after.State != txmanager.Submitted || len(j.Rebroadcasts) != 1):
-				t.Errorf("got %s, %d sent again; want SUBMITTED, one", after.State, len(j.Rebroadcasts))
-			}
-		})
+		r, x := rulesOf(3), ClaimBroadcast(txtest.Submitted(5), txtest.Now)
+		x.Versions, x.NextCheckAt = append(x.Versions, txtest.VersionHash(5, 2)), txtest.Ago(0)
+		v := txtest.ViewOf(txtest.StateOf(1, 6, x), txtest.Block('a', 100))
+		v.Known = map[txmanager.Hash]txmanager.Answer{x.Versions[0]: c.first, x.Versions[1]: c.last}
+		after, j := evaluateOne(r, x, v)
+		switch {
+		case c.acked && (after.State != txmanager.Tracking || after.Sub != txmanager.Pending || len(j.Rebroadcasts) != 0 || !after.NextResubmitAt.Equal(txtest.Now.Add(r.ResubmitEvery))):
+			t.Errorf("%s: got %s/%s, %d sent again, the next time %v; want TRACKING/PENDING, none, after an interval", name, after.State, after.Sub, len(j.Rebroadcasts), after.NextResubmitAt)
+		case !c.acked && (after.State != txmanager.Submitted || len(j.Rebroadcasts) != 1):
+			t.Errorf("%s: got %s, %d sent again; want SUBMITTED, one", name, after.State, len(j.Rebroadcasts))
+		}
 	}
 }

@@ -89,7 +89,7 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 				s.v.Account.LatestCount = 4
 			}, want: "q-1 waits", waiting: true, told: "the open transactions"},
 	} {
-		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of(a, c.first), txtest.Of(a, txtest.Queued(2, "pay")), txtest.Of(b, txtest.Queued(3, "pay")))
 			s := situation{deferring(), w, txtest.ViewOf(w, txtest.Block('a', 100))}
 			if c.adjust != nil {
@@ -118,127 +118,120 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 // An intent that waits for another reason is no longer blocked by its own bounds: the time starts
 // again. Its next check is not later than the time when it may be deferred.
 func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r := deferring()
-		w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", backSince(txtest.Queued(1, "pay"), time.Hour)))
-		r.MaxFeePerGasWei = big.NewInt(9)
-		x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To
-		check.Equal(t, "held back by its own bounds since", x.HeldBackSince, nil)
-		r.DeferAfter = 5 * time.Second
-		w = txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", txtest.Queued(1, "cheap")))
-		if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; !x.HeldBackSince.Equal(txtest.Now) || !x.NextCheckAt.Equal(txtest.Now.Add(5*time.Second)) {
-			t.Errorf("got held back since %v, next look at %v; want now, and in 5 s", x.HeldBackSince, x.NextCheckAt)
-		}
-	})
+	t.Parallel()
+	r := deferring()
+	w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", backSince(txtest.Queued(1, "pay"), time.Hour)))
+	r.MaxFeePerGasWei = big.NewInt(9)
+	x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To
+	check.Equal(t, "held back by its own bounds since", x.HeldBackSince, nil)
+	r.DeferAfter = 5 * time.Second
+	w = txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", txtest.Queued(1, "cheap")))
+	if x := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil).Transitions[0].To; !x.HeldBackSince.Equal(txtest.Now) || !x.NextCheckAt.Equal(txtest.Now.Add(5*time.Second)) {
+		t.Errorf("got held back since %v, next look at %v; want now, and in 5 s", x.HeldBackSince, x.NextCheckAt)
+	}
 }
 
 // H27: a reverting estimate rejects no intent, and defers none, while an earlier intent of its
 // caller is deferred: it may need the effect of that one.
 func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		for _, unsettled := range [][]txmanager.Tx{nil, {txtest.Pending(4)}} {
-			w := txtest.Queue(txtest.StateOf(9, 5, unsettled...), txtest.Of("a", deferred(txtest.Queued(0, "cheap"))), txtest.Of("a", txtest.Queued(1, "call")), txtest.Of("b", txtest.Queued(2, "call")), txtest.Of("b", txtest.Queued(3, "pay")))
-			p := deferring().PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]txmanager.Estimate{"q-1": txtest.Reverts(), "q-2": txtest.Estimated(50_000)})
-			check.Equal(t, fmt.Sprintf("%d in flight", len(unsettled)), outline(p), "q-2=5, q-3=6, q-0 waits")
-		}
-	})
+	t.Parallel()
+	for _, unsettled := range [][]txmanager.Tx{nil, {txtest.Pending(4)}} {
+		w := txtest.Queue(txtest.StateOf(9, 5, unsettled...), txtest.Of("a", deferred(txtest.Queued(0, "cheap"))), txtest.Of("a", txtest.Queued(1, "call")), txtest.Of("b", txtest.Queued(2, "call")), txtest.Of("b", txtest.Queued(3, "pay")))
+		p := deferring().PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]txmanager.Estimate{"q-1": txtest.Reverts(), "q-2": txtest.Estimated(50_000)})
+		check.Equal(t, fmt.Sprintf("%d in flight", len(unsettled)), outline(p), "q-2=5, q-3=6, q-0 waits")
+	}
 }
 
 // A deferred intent that a reverting estimate defers until a nonce is passed as any other.
 func TestH27RevertDefersADeferredIntentUntilANonce(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.Queue(txtest.StateOf(9, 5, txtest.Pending(4)), txtest.Of("a", deferred(txtest.Queued(1, "call"))), txtest.Of("a", txtest.Queued(2, "pay")))
-		p := deferring().PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
-		if got, want := outline(p), "q-2=5, q-1 aside until 4"; got != want || p.Transitions[0].To.DeferredAt != nil {
-			t.Errorf("got %q, deferred at %v; want %q, not deferred", got, p.Transitions[0].To.DeferredAt, want)
-		}
-	})
+	t.Parallel()
+	w := txtest.Queue(txtest.StateOf(9, 5, txtest.Pending(4)), txtest.Of("a", deferred(txtest.Queued(1, "call"))), txtest.Of("a", txtest.Queued(2, "pay")))
+	p := deferring().PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(txtest.Reverts()))
+	if got, want := outline(p), "q-2=5, q-1 aside until 4"; got != want || p.Transitions[0].To.DeferredAt != nil {
+		t.Errorf("got %q, deferred at %v; want %q, not deferred", got, p.Transitions[0].To.DeferredAt, want)
+	}
 }
 
 // A deferred intent is not in the submitter state until its next check, and neither are its
 // caller's later ones. An advance is scheduled for that check.
 func TestADeferredIntentIsCheckedAgain(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r, soon := deferring(), txtest.Now.Add(3*time.Second)
-		x := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
-		w := txtest.Queue(txtest.StateOf(1, 5), x, txtest.Of("a", txtest.Queued(2, "pay")), txtest.Of("b", txtest.Queued(3, "pay")))
-		w.QueueMore = true
-		x.NextCheckAt = &soon
-		after := AfterCommit(w, txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Queued, To: x}}})
-		if len(after.Queue) != 1 || after.Queue[0].ID != "q-3" || after.DeferredUntil == nil || !after.DeferredUntil.Equal(soon) {
-			t.Errorf("got %d in the queue, the next look at %v; want q-3 alone, and %v", len(after.Queue), after.DeferredUntil, soon)
-		}
-		check.Equal(t, "another caller's intent waits: an advance now", r.PlanNextWork(after).AdvanceNow, true)
-		after.Queue, after.QueueMore = nil, false
-		check.Equal(t, "nothing else waits", r.PlanNextWork(after), NextWork{Kind: txmanager.KindAdvance, At: soon})
-		after.Suspended = true
-		check.Equal(t, "suspended", r.PlanNextWork(after), NextWork{})
-	})
+	t.Parallel()
+	r, soon := deferring(), txtest.Now.Add(3*time.Second)
+	x := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
+	w := txtest.Queue(txtest.StateOf(1, 5), x, txtest.Of("a", txtest.Queued(2, "pay")), txtest.Of("b", txtest.Queued(3, "pay")))
+	w.QueueMore = true
+	x.NextCheckAt = &soon
+	after := AfterCommit(w, txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Queued, To: x}}})
+	if len(after.Queue) != 1 || after.Queue[0].ID != "q-3" || after.DeferredUntil == nil || !after.DeferredUntil.Equal(soon) {
+		t.Errorf("got %d in the queue, the next look at %v; want q-3 alone, and %v", len(after.Queue), after.DeferredUntil, soon)
+	}
+	check.Equal(t, "another caller's intent waits: an advance now", r.PlanNextWork(after).AdvanceNow, true)
+	after.Queue, after.QueueMore = nil, false
+	check.Equal(t, "nothing else waits", r.PlanNextWork(after), NextWork{Kind: txmanager.KindAdvance, At: soon})
+	after.Suspended = true
+	check.Equal(t, "suspended", r.PlanNextWork(after), NextWork{})
 }
 
 // If the head waits for a reason that is not its own, deferred intents before it get a next check
 // too, so that no advance repeats at once.
 func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		first := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
-		first.LastError = "why it is deferred"
-		w := txtest.Queue(txtest.StateOf(1, 5), first, txtest.Of("b", txtest.Queued(2, "pay")), txtest.Of("b", txtest.Queued(3, "pay")))
-		moves := WaitAtHead(w, txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "the node is unavailable"}, txtest.Now.Add(time.Second))
-		if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is unavailable" || moves[0].To.NextCheckAt == nil {
-			t.Errorf("got %+v, want both planned, and the head told why", moves)
-		}
-		next := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves}))
-		check.Equal(t, "next work", next, NextWork{Kind: txmanager.KindAdvance, At: txtest.Now.Add(time.Second)})
-	})
+	t.Parallel()
+	first := txtest.Of("a", deferred(txtest.Queued(1, "cheap")))
+	first.LastError = "why it is deferred"
+	w := txtest.Queue(txtest.StateOf(1, 5), first, txtest.Of("b", txtest.Queued(2, "pay")), txtest.Of("b", txtest.Queued(3, "pay")))
+	moves := WaitAtHead(w, txmanager.Wait{Cause: txmanager.WaitNodes, Reason: "the node is unavailable"}, txtest.Now.Add(time.Second))
+	if len(moves) != 2 || moves[0].To.LastError != "why it is deferred" || moves[1].To.LastError != "the node is unavailable" || moves[0].To.NextCheckAt == nil {
+		t.Errorf("got %+v, want both planned, and the head told why", moves)
+	}
+	next := deferring().PlanNextWork(AfterCommit(w, txmanager.Commit{Transitions: moves}))
+	check.Equal(t, "next work", next, NextWork{Kind: txmanager.KindAdvance, At: txtest.Now.Add(time.Second)})
 }
 
 // An intent whose validUntil has passed gets no nonce, and ends EXPIRED, except in PROTECT and
 // while a violation is suspected.
 func TestExpiredIntentsGetNoNonce(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		over, lasts := txtest.Queued(1, "pay"), txtest.Queued(2, "pay")
-		over.ValidUntil, lasts.ValidUntil = txtest.Ago(0), txtest.In(time.Microsecond)
-		w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", over), txtest.Of("a", lasts))
-		p := deferring().PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-		if len(p.Allocations) != 1 || p.Allocations[0].Tx.ID != "q-2" || len(p.Transitions) != 1 || p.Transitions[0].To.State != txmanager.Failed || p.Transitions[0].To.Sub != txmanager.Expired || p.Transitions[0].To.LastError == "" {
-			t.Errorf("got %q, %+v; want q-2=5, and q-1 EXPIRED with a reason", outline(p), p.Transitions)
-		}
-		w.Queue, w.Expired = nil, []txmanager.Tx{over}
-		for name, c := range map[string]struct {
-			adjust func(*txmanager.SubmitterState)
-			cursor txmanager.CursorChange
-			want   int
-		}{
-			"as loaded":           {func(*txmanager.SubmitterState) {}, txmanager.CursorChange{}, 1},
-			"suspended":           {func(w *txmanager.SubmitterState) { w.Suspended = true }, txmanager.CursorChange{}, 1},
-			"in PROTECT":          {func(w *txmanager.SubmitterState) { w.Protected = true }, txmanager.CursorChange{}, 0},
-			"under suspicion":     {func(w *txmanager.SubmitterState) { w.SuspectedViolation = &txmanager.Violation{} }, txmanager.CursorChange{}, 0},
-			"becoming suspicious": {func(*txmanager.SubmitterState) {}, txmanager.CursorChange{Suspect: &txmanager.Violation{}}, 0},
-			"going to PROTECT":    {func(*txmanager.SubmitterState) {}, txmanager.CursorChange{OpenIncident: &txmanager.Violation{}}, 0},
-		} {
-			w := w
-			c.adjust(&w)
-			moves := ExpireQueued(w, c.cursor)
-			check.Equal(t, name+": ended", len(moves), c.want)
-			check.Equal(t, name+": left", len(AfterCommit(w, txmanager.Commit{Transitions: moves}).Expired), 1-c.want)
-		}
-	})
+	t.Parallel()
+	over, lasts := txtest.Queued(1, "pay"), txtest.Queued(2, "pay")
+	over.ValidUntil, lasts.ValidUntil = txtest.Ago(0), txtest.In(time.Microsecond)
+	w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", over), txtest.Of("a", lasts))
+	p := deferring().PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+	if len(p.Allocations) != 1 || p.Allocations[0].Tx.ID != "q-2" || len(p.Transitions) != 1 || p.Transitions[0].To.State != txmanager.Failed || p.Transitions[0].To.Sub != txmanager.Expired || p.Transitions[0].To.LastError == "" {
+		t.Errorf("got %q, %+v; want q-2=5, and q-1 EXPIRED with a reason", outline(p), p.Transitions)
+	}
+	w.Queue, w.Expired = nil, []txmanager.Tx{over}
+	for name, c := range map[string]struct {
+		adjust func(*txmanager.SubmitterState)
+		cursor txmanager.CursorChange
+		want   int
+	}{
+		"as loaded":           {func(*txmanager.SubmitterState) {}, txmanager.CursorChange{}, 1},
+		"suspended":           {func(w *txmanager.SubmitterState) { w.Suspended = true }, txmanager.CursorChange{}, 1},
+		"in PROTECT":          {func(w *txmanager.SubmitterState) { w.Protected = true }, txmanager.CursorChange{}, 0},
+		"under suspicion":     {func(w *txmanager.SubmitterState) { w.SuspectedViolation = &txmanager.Violation{} }, txmanager.CursorChange{}, 0},
+		"becoming suspicious": {func(*txmanager.SubmitterState) {}, txmanager.CursorChange{Suspect: &txmanager.Violation{}}, 0},
+		"going to PROTECT":    {func(*txmanager.SubmitterState) {}, txmanager.CursorChange{OpenIncident: &txmanager.Violation{}}, 0},
+	} {
+		w := w
+		c.adjust(&w)
+		moves := ExpireQueued(w, c.cursor)
+		check.Equal(t, name+": ended", len(moves), c.want)
+		check.Equal(t, name+": left", len(AfterCommit(w, txmanager.Commit{Transitions: moves}).Expired), 1-c.want)
+	}
 }
 
 // An advance is scheduled for the next validUntil, a day ahead at most. It is due at once where
 // more intents have expired than one iteration ends.
 func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r, w := deferring(), txtest.StateOf(1, 6, txtest.Pending(5)) // the window is full
-		w.NextExpiry = txtest.In(time.Second)
-		check.Equal(t, "one ends in a second", r.PlanNextWork(w), NextWork{Kind: txmanager.KindAdvance, At: txtest.Now.Add(time.Second)})
-		w.Open, w.NextExpiry = nil, txtest.In(240*time.Hour)
-		check.Equal(t, "one ends in ten days", r.PlanNextWork(w).At, txtest.Now.Add(24*time.Hour))
-		w.ExpiredMore, w.Suspended = true, true
-		check.Equal(t, "more have expired: an advance now", r.PlanNextWork(w).AdvanceNow, true)
-		w.Protected = true
-		check.Equal(t, "in PROTECT", r.PlanNextWork(w), NextWork{})
-	})
+	t.Parallel()
+	r, w := deferring(), txtest.StateOf(1, 6, txtest.Pending(5)) // the window is full
+	w.NextExpiry = txtest.In(time.Second)
+	check.Equal(t, "one ends in a second", r.PlanNextWork(w), NextWork{Kind: txmanager.KindAdvance, At: txtest.Now.Add(time.Second)})
+	w.Open, w.NextExpiry = nil, txtest.In(240*time.Hour)
+	check.Equal(t, "one ends in ten days", r.PlanNextWork(w).At, txtest.Now.Add(24*time.Hour))
+	w.ExpiredMore, w.Suspended = true, true
+	check.Equal(t, "more have expired: an advance now", r.PlanNextWork(w).AdvanceNow, true)
+	w.Protected = true
+	check.Equal(t, "in PROTECT", r.PlanNextWork(w), NextWork{})
 }
 
 // Whatever the queue, the base fee and the window: each caller's intents are bound in its own
@@ -284,7 +277,6 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 			}
 			w = txtest.Queue(txtest.StateOf(after.Window, after.NextNonce), left...)
 			w.Now = began.Add(rapid.SampledFrom([]time.Duration{time.Second, 12 * time.Second, time.Minute}).Draw(rt, "later"))
-			w = w.WithLoadTime(time.Now())
 			w.Queue = slices.Clone(w.Queue)
 			w = withoutDeferred(w)
 		}
@@ -299,69 +291,67 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 // A deferred intent whose bounds allow it again, but which waits for another reason, waits at the
 // head of the queue as any other. One that cannot be checked stays deferred.
 func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		for name, c := range map[string]struct {
-			first    txmanager.Tx
-			estimate txmanager.Estimate
-			adjust   func(*Rules)
-			want     string
-			deferred bool
-		}{
-			"the deployment's ceiling":    {deferred(txtest.Queued(1, "pay")), txmanager.Estimate{}, func(r *Rules) { r.MaxFeePerGasWei = big.NewInt(9) }, "q-1 waits", false},
-			"no estimate":                 {deferred(txtest.Queued(1, "call")), txmanager.Estimate{Outcome: txmanager.Unknown}, func(*Rules) {}, "q-2=5, q-1 waits", true},
-			"its estimate reverts, alone": {deferred(txtest.Queued(1, "call")), txtest.Reverts(), func(*Rules) {}, "q-2=5, q-1 rejected", true},
-		} {
-			r, w := deferring(), txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", c.first), txtest.Of("b", txtest.Queued(2, "pay")))
-			c.adjust(&r)
-			p := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(c.estimate))
-			if got := outline(p); got != c.want || p.Transitions[0].To.DeferredAt != nil != c.deferred {
-				t.Errorf("%s: got %q, deferred at %v; want %q, deferred: %v", name, got, p.Transitions[0].To.DeferredAt, c.want, c.deferred)
-			}
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first    txmanager.Tx
+		estimate txmanager.Estimate
+		adjust   func(*Rules)
+		want     string
+		deferred bool
+	}{
+		"the deployment's ceiling":    {deferred(txtest.Queued(1, "pay")), txmanager.Estimate{}, func(r *Rules) { r.MaxFeePerGasWei = big.NewInt(9) }, "q-1 waits", false},
+		"no estimate":                 {deferred(txtest.Queued(1, "call")), txmanager.Estimate{Outcome: txmanager.Unknown}, func(*Rules) {}, "q-2=5, q-1 waits", true},
+		"its estimate reverts, alone": {deferred(txtest.Queued(1, "call")), txtest.Reverts(), func(*Rules) {}, "q-2=5, q-1 rejected", true},
+	} {
+		r, w := deferring(), txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", c.first), txtest.Of("b", txtest.Queued(2, "pay")))
+		c.adjust(&r)
+		p := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), estimates1(c.estimate))
+		if got := outline(p); got != c.want || p.Transitions[0].To.DeferredAt != nil != c.deferred {
+			t.Errorf("%s: got %q, deferred at %v; want %q, deferred: %v", name, got, p.Transitions[0].To.DeferredAt, c.want, c.deferred)
 		}
-	})
+	}
 }
 
 // A caller can post many intents which its own bounds hold back, each ending just before it is
 // deferred. They stop other callers no longer than one such intent does: the time counts on.
 func TestHeldBackTimeOutlivesEachIntent(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r, start := deferring(), txtest.Now
-		var waiting []txmanager.Tx
-		for i := range 5 {
-			x := txtest.Of("a", txtest.Queued(int64(i+1), "cheap"))
-			x.ValidUntil = new(start.Add(time.Duration(i+1) * (r.DeferAfter - time.Second)))
-			waiting = append(waiting, x)
+	t.Parallel()
+	r, start := deferring(), txtest.Now
+	var waiting []txmanager.Tx
+	for i := range 5 {
+		x := txtest.Of("a", txtest.Queued(int64(i+1), "cheap"))
+		x.ValidUntil = new(start.Add(time.Duration(i+1) * (r.DeferAfter - time.Second)))
+		waiting = append(waiting, x)
+	}
+	waiting = append(waiting, txtest.Of("b", txtest.Queued(9, "pay")))
+	var held map[string]time.Time
+	bound := time.Duration(-1)
+	for step := 0; step < 30 && bound < 0; step++ {
+		w := txtest.Queue(txtest.StateOf(9, 5), waiting...)
+		w.Now, w.HeldBackSince = start.Add(time.Duration(step)*10*time.Second), held
+		p := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+		if p.HeldBackChanged {
+			held = p.HeldBack
 		}
-		waiting = append(waiting, txtest.Of("b", txtest.Queued(9, "pay")))
-		var held map[string]time.Time
-		bound := time.Duration(-1)
-		for step := 0; step < 30 && bound < 0; step++ {
-			w := txtest.Queue(txtest.StateOf(9, 5), waiting...)
-			w.Now, w.HeldBackSince = start.Add(time.Duration(step)*10*time.Second), held
-			p := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-			if p.HeldBackChanged {
-				held = p.HeldBack
+		if len(p.Allocations) > 0 {
+			bound = w.Now.Sub(start)
+			if got := p.Allocations[0].Tx.PresentCaller; got != "b" || len(p.Allocations) != 1 {
+				t.Fatalf("got %d nonces, the first for %s; want one, for b", len(p.Allocations), got)
 			}
-			if len(p.Allocations) > 0 {
-				bound = w.Now.Sub(start)
-				if got := p.Allocations[0].Tx.PresentCaller; got != "b" || len(p.Allocations) != 1 {
-					t.Fatalf("got %d nonces, the first for %s; want one, for b", len(p.Allocations), got)
-				}
-			}
-			waiting = afterPlan(waiting, p)
 		}
-		if bound < 0 || bound > r.DeferAfter+10*time.Second {
-			t.Errorf("b gets a nonce: got it after %s, want it after %s", bound, r.DeferAfter)
-		}
-		if _, kept := held["a"]; !kept {
-			t.Errorf("time of a: got %v, want it kept", held)
-		}
-		w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", txtest.Queued(20, "pay")))
-		w.HeldBackSince = held
-		if p := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil); len(p.Allocations) != 1 || !p.HeldBackChanged || len(p.HeldBack) != 0 || len(held) != 1 {
-			t.Errorf("after a nonce for a: got %d nonces, times %v, and before %v; want one, none, the same", len(p.Allocations), p.HeldBack, held)
-		}
-	})
+		waiting = afterPlan(waiting, p)
+	}
+	if bound < 0 || bound > r.DeferAfter+10*time.Second {
+		t.Errorf("b gets a nonce: got it after %s, want it after %s", bound, r.DeferAfter)
+	}
+	if _, kept := held["a"]; !kept {
+		t.Errorf("time of a: got %v, want it kept", held)
+	}
+	w := txtest.Queue(txtest.StateOf(9, 5), txtest.Of("a", txtest.Queued(20, "pay")))
+	w.HeldBackSince = held
+	if p := r.PlanAllocations(w, ownBounded(), txtest.ViewOf(w, txtest.Block('a', 100)), nil); len(p.Allocations) != 1 || !p.HeldBackChanged || len(p.HeldBack) != 0 || len(held) != 1 {
+		t.Errorf("after a nonce for a: got %d nonces, times %v, and before %v; want one, none, the same", len(p.Allocations), p.HeldBack, held)
+	}
 }
 
 // afterPlan is the queue after a plan was committed.

@@ -46,50 +46,48 @@ func TestOnePriceOfGas(t *testing.T) {
 // An intent that waits for a lower price or a higher balance has no nonce. Once it has both it
 // continues.
 func TestLegacyQueueWaitsAndGoesOn(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
-		v := txtest.ViewOf(w, txtest.Block('a', 100))
-		v.Account.GasPriceWei, v.Account.TipWei = big.NewInt(100), nil
-		r := rulesOf(3)
-		r.MaxFeePerGasWei = big.NewInt(99)
-		check.Equal(t, "above the ceiling", outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)), "q-1 waits")
-		r.MaxFeePerGasWei = big.NewInt(100)
-		v.Account.BalanceWei = big.NewInt(21_000*100 + 1 + 21_000*100*9/8 - 1)
-		check.Equal(t, "a wei short", outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)), "q-1 waits")
-		v.Account.BalanceWei.Add(v.Account.BalanceWei, big.NewInt(1))
-		p := r.PlanAllocations(w, txtest.Reader(nil), v, nil)
-		if got := outline(p); got != "q-1=5" || !p.Unsigned[0].Legacy || p.Unsigned[0].FeeCapWei.Int64() != 100 {
-			t.Errorf("funded: got %q, %+v; want nonce 5, of legacy form, at 100", got, p.Unsigned)
-		}
-	})
+	t.Parallel()
+	w := txtest.Queue(txtest.StateOf(1, 5), txtest.Queued(1, "pay"))
+	v := txtest.ViewOf(w, txtest.Block('a', 100))
+	v.Account.GasPriceWei, v.Account.TipWei = big.NewInt(100), nil
+	r := rulesOf(3)
+	r.MaxFeePerGasWei = big.NewInt(99)
+	check.Equal(t, "above the ceiling", outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)), "q-1 waits")
+	r.MaxFeePerGasWei = big.NewInt(100)
+	v.Account.BalanceWei = big.NewInt(21_000*100 + 1 + 21_000*100*9/8 - 1)
+	check.Equal(t, "a wei short", outline(r.PlanAllocations(w, txtest.Reader(nil), v, nil)), "q-1 waits")
+	v.Account.BalanceWei.Add(v.Account.BalanceWei, big.NewInt(1))
+	p := r.PlanAllocations(w, txtest.Reader(nil), v, nil)
+	if got := outline(p); got != "q-1=5" || !p.Unsigned[0].Legacy || p.Unsigned[0].FeeCapWei.Int64() != 100 {
+		t.Errorf("funded: got %q, %+v; want nonce 5, of legacy form, at 100", got, p.Unsigned)
+	}
 }
 
 // The state after a commit has the changed rows and the new allocations, without terminal
 // transactions.
 func TestStateAfterACommit(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		load := func() txmanager.SubmitterState {
-			return txtest.Queue(txtest.StateOf(4, 7, txtest.Pending(5), txtest.Bare(6)), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay"), txtest.Queued(4, "pay"))
-		}
-		w := load()
-		final, rejected, aside, first := endedByReceipt(txtest.Pending(5), txmanager.Receipt{Succeeded: true}), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay")
-		rejected.State, rejected.Sub = txmanager.Failed, txmanager.Rejected
-		aside.DeferredUntilNonce = new(uint64(6))
-		first.State, first.Nonce = txmanager.Submitted, new(uint64(7))
-		signed := WithVersion(txtest.Bare(6), txmanager.VersionOriginal, txmanager.Signed{Hash: txtest.VersionHash(6, 1)}, txtest.Now)
-		after := AfterCommit(w, txmanager.Commit{
-			Transitions: []txmanager.Transition{{From: txmanager.Tracking, To: final}, {From: txmanager.Queued, To: rejected}, {From: txmanager.Queued, To: aside}},
-			Versions:    []txmanager.Version{{Tx: signed}},
-			Allocations: []txmanager.Allocation{{Tx: first, Nonce: 7}},
-			Cursor:      txmanager.CursorChange{FinalHead: 100},
-		})
-		txtest.Same(t, "unsettled", after.Open, []txmanager.Tx{signed, first})
-		txtest.Same(t, "queue", after.Queue, []txmanager.Tx{txtest.Queued(4, "pay")})
-		if after.NextNonce != 8 || after.FinalHead != 100 || after.Protected || after.LowestOpenNonce() != 6 {
-			t.Errorf("got next %d, final head %d, protected %v, lowest %d; want 8, 100, false, 6", after.NextNonce, after.FinalHead, after.Protected, after.LowestOpenNonce())
-		}
-		txtest.Same(t, "the work before, afterwards", w, load())
+	t.Parallel()
+	load := func() txmanager.SubmitterState {
+		return txtest.Queue(txtest.StateOf(4, 7, txtest.Pending(5), txtest.Bare(6)), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay"), txtest.Queued(4, "pay"))
+	}
+	w := load()
+	final, rejected, aside, first := endedByReceipt(txtest.Pending(5), txmanager.Receipt{Succeeded: true}), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(3, "pay")
+	rejected.State, rejected.Sub = txmanager.Failed, txmanager.Rejected
+	aside.DeferredUntilNonce = new(uint64(6))
+	first.State, first.Nonce = txmanager.Submitted, new(uint64(7))
+	signed := WithVersion(txtest.Bare(6), txmanager.VersionOriginal, txmanager.Signed{Hash: txtest.VersionHash(6, 1)}, txtest.Now)
+	after := AfterCommit(w, txmanager.Commit{
+		Transitions: []txmanager.Transition{{From: txmanager.Tracking, To: final}, {From: txmanager.Queued, To: rejected}, {From: txmanager.Queued, To: aside}},
+		Versions:    []txmanager.Version{{Tx: signed}},
+		Allocations: []txmanager.Allocation{{Tx: first, Nonce: 7}},
+		Cursor:      txmanager.CursorChange{FinalHead: 100},
 	})
+	txtest.Same(t, "unsettled", after.Open, []txmanager.Tx{signed, first})
+	txtest.Same(t, "queue", after.Queue, []txmanager.Tx{txtest.Queued(4, "pay")})
+	if after.NextNonce != 8 || after.FinalHead != 100 || after.Protected || after.LowestOpenNonce() != 6 {
+		t.Errorf("got next %d, final head %d, protected %v, lowest %d; want 8, 100, false, 6", after.NextNonce, after.FinalHead, after.Protected, after.LowestOpenNonce())
+	}
+	txtest.Same(t, "the work before, afterwards", w, load())
 }
 
 func TestStateAfterACommitKeepsProtectAndFinalHead(t *testing.T) {

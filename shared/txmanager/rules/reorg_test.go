@@ -54,21 +54,20 @@ func TestH12ReorgedFinalBlockIsSuspected(t *testing.T) {
 // H12: nothing ends by an observation that does not show the last final block as canonical. Each
 // remembered block was therefore compared when the next was added.
 func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.StateOf(1, 6, txtest.Pending(5))
-		w.FinalBlocks = []txmanager.Header{txtest.Block('a', 95)}
-		found := txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 103)...), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100)))
-		for name, c := range map[string]struct {
-			watched []txmanager.Header
-			want    txmanager.State
-		}{
-			"it stands": {[]txmanager.Header{txtest.Block('a', 95)}, txmanager.Confirmed}, "no answer": {nil, txmanager.Tracking}, "it fell": {[]txmanager.Header{txtest.Block('b', 95)}, txmanager.Tracking},
-		} {
-			j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.Watching(found, c.watched...))
-			check.Equal(t, name, j.After[0].State, c.want)
-			check.Equal(t, name+": one final block", len(j.Finals) == 1, c.want == txmanager.Confirmed)
-		}
-	})
+	t.Parallel()
+	w := txtest.StateOf(1, 6, txtest.Pending(5))
+	w.FinalBlocks = []txmanager.Header{txtest.Block('a', 95)}
+	found := txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 103)...), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100)))
+	for name, c := range map[string]struct {
+		watched []txmanager.Header
+		want    txmanager.State
+	}{
+		"it stands": {[]txmanager.Header{txtest.Block('a', 95)}, txmanager.Confirmed}, "no answer": {nil, txmanager.Tracking}, "it fell": {[]txmanager.Header{txtest.Block('b', 95)}, txmanager.Tracking},
+	} {
+		j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.Watching(found, c.watched...))
+		check.Equal(t, name, j.After[0].State, c.want)
+		check.Equal(t, name+": one final block", len(j.Finals) == 1, c.want == txmanager.Confirmed)
+	}
 }
 
 // Remembered blocks are ascending, each once, no deeper than the setting.
@@ -88,25 +87,24 @@ func TestRememberedFinalBlocks(t *testing.T) {
 // A submitter without work is polled while a violation is suspected, and during PROTECT for a
 // reorg: its reorged transactions must be sent again.
 func TestSuspectedViolationIsPolled(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r := rulesOf(1)
-		for name, change := range map[string]func(*txmanager.SubmitterState){
-			"suspected": func(w *txmanager.SubmitterState) {
-				w.SuspectedViolation = &txmanager.Violation{Kind: txmanager.CountAhead}
-			},
-			"reorged": func(w *txmanager.SubmitterState) {
-				w.Protected, w.Evidence = true, &txmanager.Violation{Kind: txmanager.FinalBlockReorged}
-			},
-		} {
-			w := txtest.StateOf(1, 5)
-			change(&w)
-			check.Equal(t, name+": due", r.PlanNextWork(w), NextWork{Kind: txmanager.KindConfirm, At: w.DatabaseTime().Add(r.BlockTime)})
-			if _, ok := r.NextQuery(w, txmanager.KindConfirm, txtest.Reader(nil)); !ok {
-				t.Errorf("%s: nothing to ask, want a look", name)
-			}
-		}
+	t.Parallel()
+	r := rulesOf(1)
+	for name, change := range map[string]func(*txmanager.SubmitterState){
+		"suspected": func(w *txmanager.SubmitterState) {
+			w.SuspectedViolation = &txmanager.Violation{Kind: txmanager.CountAhead}
+		},
+		"reorged": func(w *txmanager.SubmitterState) {
+			w.Protected, w.Evidence = true, &txmanager.Violation{Kind: txmanager.FinalBlockReorged}
+		},
+	} {
 		w := txtest.StateOf(1, 5)
-		w.Protected, w.Evidence = true, &txmanager.Violation{Kind: txmanager.CountAhead}
-		check.Equal(t, "PROTECT for another reason, nothing in flight", r.PlanNextWork(w), NextWork{})
-	})
+		change(&w)
+		check.Equal(t, name+": due", r.PlanNextWork(w), NextWork{Kind: txmanager.KindConfirm, At: w.DatabaseTime().Add(r.BlockTime)})
+		if _, ok := r.NextQuery(w, txmanager.KindConfirm, txtest.Reader(nil)); !ok {
+			t.Errorf("%s: nothing to ask, want a look", name)
+		}
+	}
+	w := txtest.StateOf(1, 5)
+	w.Protected, w.Evidence = true, &txmanager.Violation{Kind: txmanager.CountAhead}
+	check.Equal(t, "PROTECT for another reason, nothing in flight", r.PlanNextWork(w), NextWork{})
 }

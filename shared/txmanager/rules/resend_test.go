@@ -48,33 +48,31 @@ func TestWhatIsDueToBeSentAgain(t *testing.T) {
 // Claim before send: the attempt is stored first, and stays due until its outcome is recorded, so
 // that a crash in between is recovered.
 func TestClaimIsWrittenBeforeTheBroadcast(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.StateOf(3, 8, txtest.Pending(5), txtest.Submitted(6), txtest.Pending(7))
-		w.Open[1].NextResubmitAt, w.Open[2].NextResubmitAt = nil, txtest.Ago(time.Second)
-		j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...))
-		check.Same(t, "claimed", j.ClaimedIDs(), []string{"tx-6", "tx-7"})
-		for _, i := range j.Rebroadcasts {
-			before, after := w.Open[i], j.After[i]
-			if after.State != before.State || after.SubmitAttempts != 2 || !after.LastSubmitAt.Equal(txtest.Now) || after.NextResubmitAt.After(txtest.Now) {
-				t.Errorf("%s: got %s, attempt %d, last %v, next %v; want attempt 2, now, due at once", after.ID, after.State, after.SubmitAttempts, after.LastSubmitAt, after.NextResubmitAt)
-			}
-			if !slices.ContainsFunc(j.Transitions, func(m txmanager.Transition) bool { return m.To.ID == after.ID && m.To.SubmitAttempts == 2 }) {
-				t.Errorf("%s is sent, and no move claims it", after.ID)
-			}
+	t.Parallel()
+	w := txtest.StateOf(3, 8, txtest.Pending(5), txtest.Submitted(6), txtest.Pending(7))
+	w.Open[1].NextResubmitAt, w.Open[2].NextResubmitAt = nil, txtest.Ago(time.Second)
+	j := rulesOf(3).Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...))
+	check.Same(t, "claimed", j.ClaimedIDs(), []string{"tx-6", "tx-7"})
+	for _, i := range j.Rebroadcasts {
+		before, after := w.Open[i], j.After[i]
+		if after.State != before.State || after.SubmitAttempts != 2 || !after.LastSubmitAt.Equal(txtest.Now) || after.NextResubmitAt.After(txtest.Now) {
+			t.Errorf("%s: got %s, attempt %d, last %v, next %v; want attempt 2, now, due at once", after.ID, after.State, after.SubmitAttempts, after.LastSubmitAt, after.NextResubmitAt)
 		}
-	})
+		if !slices.ContainsFunc(j.Transitions, func(m txmanager.Transition) bool { return m.To.ID == after.ID && m.To.SubmitAttempts == 2 }) {
+			t.Errorf("%s is sent, and no move claims it", after.ID)
+		}
+	}
 }
 
 // A transaction with a receipt in the same observation is not sent again, however overdue it was.
 func TestWhatIsFoundMinedIsNotSentAgain(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		for _, tx := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5)} {
-			tx.NextResubmitAt, tx.SubmitAttempts, tx.FirstSubmitAt = txtest.Ago(time.Hour), 99, txtest.Ago(24*time.Hour)
-			if after, j := evaluateOne(rulesOf(3), tx, minedIn(tx, txtest.Blocks('a', 100, 101)...)); len(j.Rebroadcasts) != 0 || after.Sub != txmanager.Included || after.SubmitAttempts != 99 {
-				t.Errorf("%s: got %s/%s, %d sent; want TRACKING/INCLUDED, none", tx.State, after.State, after.Sub, len(j.Rebroadcasts))
-			}
+	t.Parallel()
+	for _, tx := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5)} {
+		tx.NextResubmitAt, tx.SubmitAttempts, tx.FirstSubmitAt = txtest.Ago(time.Hour), 99, txtest.Ago(24*time.Hour)
+		if after, j := evaluateOne(rulesOf(3), tx, minedIn(tx, txtest.Blocks('a', 100, 101)...)); len(j.Rebroadcasts) != 0 || after.Sub != txmanager.Included || after.SubmitAttempts != 99 {
+			t.Errorf("%s: got %s/%s, %d sent; want TRACKING/INCLUDED, none", tx.State, after.State, after.Sub, len(j.Rebroadcasts))
 		}
-	})
+	}
 }
 
 func TestStuckByAttemptsOrByAge(t *testing.T) {
@@ -96,7 +94,7 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 		{"the first broadcast is not on record", 1, nil, txmanager.Tracking, false},
 		{"long after, without resubmission", 1, txtest.Ago(24 * time.Hour), txmanager.Stuck, true},
 	} {
-		txtest.RunFrozen(t, c.name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			r := rulesOf(3)
 			r.Resubmit = !c.off
 			tx := txtest.Pending(5)
@@ -118,51 +116,48 @@ func TestStuckByAttemptsOrByAge(t *testing.T) {
 
 // In PROTECT polling continues; nothing is sent, and nothing becomes STUCK.
 func TestNothingIsSentInProtect(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		w := txtest.StateOf(4, 9, txtest.Pending(5), txtest.Pending(6), txtest.Submitted(7), txtest.Pending(8))
-		for i := range w.Open {
-			w.Open[i].NextResubmitAt = txtest.Ago(time.Hour)
+	t.Parallel()
+	w := txtest.StateOf(4, 9, txtest.Pending(5), txtest.Pending(6), txtest.Submitted(7), txtest.Pending(8))
+	for i := range w.Open {
+		w.Open[i].NextResubmitAt = txtest.Ago(time.Hour)
+	}
+	w.Open[3].SubmitAttempts = 20
+	w.Protected = true
+	j := rulesOf(1).Evaluate(w, txtest.Asking(w), txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100))))
+	if len(j.Rebroadcasts) != 0 || len(j.ClaimedIDs()) != 0 {
+		t.Errorf("got %v sent in PROTECT, want nothing", j.ClaimedIDs())
+	}
+	want := []txmanager.State{txmanager.Confirmed, txmanager.Tracking, txmanager.Submitted, txmanager.Tracking}
+	for i, after := range j.After {
+		if after.State != want[i] || after.SubmitAttempts != w.Open[i].SubmitAttempts {
+			t.Errorf("nonce %d: got %s, attempt %d; want %s and no attempt", *after.Nonce, after.State, after.SubmitAttempts, want[i])
 		}
-		w.Open[3].SubmitAttempts = 20
-		w.Protected = true
-		j := rulesOf(1).Evaluate(w, txtest.Asking(w), txtest.Finding(txtest.ViewOf(w, txtest.Blocks('a', 100, 101)...), txtest.ReceiptOf(w.Open[0], txtest.Block('a', 100))))
-		if len(j.Rebroadcasts) != 0 || len(j.ClaimedIDs()) != 0 {
-			t.Errorf("got %v sent in PROTECT, want nothing", j.ClaimedIDs())
-		}
-		want := []txmanager.State{txmanager.Confirmed, txmanager.Tracking, txmanager.Submitted, txmanager.Tracking}
-		for i, after := range j.After {
-			if after.State != want[i] || after.SubmitAttempts != w.Open[i].SubmitAttempts {
-				t.Errorf("nonce %d: got %s, attempt %d; want %s and no attempt", *after.Nonce, after.State, after.SubmitAttempts, want[i])
-			}
-		}
-	})
+	}
 }
 
 // With resubmission off, a broadcast claimed after a reorg or a requested action is repeated until
 // a node has it: possibly only the claim was made.
 func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r := rulesOf(3)
-		r.Resubmit = false
-		tx := ClaimBroadcast(txtest.Pending(5), txtest.Now)
-		check.Equal(t, "claimed, its outcome not recorded: due", r.IsRebroadcastDue(tx, txtest.Now), true)
-		silent := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnknown}, txtest.Block('a', 100), txtest.Now)
-		check.Equal(t, "no answer: due at its time", r.IsRebroadcastDue(silent, *silent.NextResubmitAt), true)
-		taken := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)
-		check.Equal(t, "taken by a node: due", r.IsRebroadcastDue(taken, txtest.Now.Add(time.Hour)), false)
-	})
+	t.Parallel()
+	r := rulesOf(3)
+	r.Resubmit = false
+	tx := ClaimBroadcast(txtest.Pending(5), txtest.Now)
+	check.Equal(t, "claimed, its outcome not recorded: due", r.IsRebroadcastDue(tx, txtest.Now), true)
+	silent := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendUnknown}, txtest.Block('a', 100), txtest.Now)
+	check.Equal(t, "no answer: due at its time", r.IsRebroadcastDue(silent, *silent.NextResubmitAt), true)
+	taken := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)
+	check.Equal(t, "taken by a node: due", r.IsRebroadcastDue(taken, txtest.Now.Add(time.Hour)), false)
 }
 
 // A STUCK transaction is checked ten blocks apart, and a check without a result changes nothing
 // that callers can see.
 func TestStuckIsWatchedTenBlocksApart(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r := rulesOf(3)
-		tx := timed(txtest.Stuck(5), txtest.Ago(time.Second), nil)
-		w := txtest.StateOf(1, 6, tx)
-		after := r.Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Block('a', 100))).After[0]
-		if want := txtest.Now.Add(10 * r.BlockTime); after.NextCheckAt == nil || !after.NextCheckAt.Equal(want) || after.State != txmanager.Stuck {
-			t.Errorf("next look: got %v, want %v", after.NextCheckAt, want)
-		}
-	})
+	t.Parallel()
+	r := rulesOf(3)
+	tx := timed(txtest.Stuck(5), txtest.Ago(time.Second), nil)
+	w := txtest.StateOf(1, 6, tx)
+	after := r.Evaluate(w, txtest.Asking(w), txtest.ViewOf(w, txtest.Block('a', 100))).After[0]
+	if want := txtest.Now.Add(10 * r.BlockTime); after.NextCheckAt == nil || !after.NextCheckAt.Equal(want) || after.State != txmanager.Stuck {
+		t.Errorf("next look: got %v, want %v", after.NextCheckAt, want)
+	}
 }

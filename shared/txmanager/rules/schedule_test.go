@@ -57,50 +57,46 @@ func TestH21WhatIsDueIsReadFromTheState(t *testing.T) {
 		{"all that was loaded is done, there is more", func(w txmanager.SubmitterState) txmanager.SubmitterState { w.QueueMore = true; return w }, nil, nil, NextWork{AdvanceNow: true}},
 		{"there is more, and no room", func(w txmanager.SubmitterState) txmanager.SubmitterState { w.QueueMore, w.Window = true, 1; return w }, []txmanager.Tx{timed(txtest.Pending(5), soon, nil)}, nil, NextWork{Kind: txmanager.KindReceipt, At: *soon}},
 	} {
-		txtest.RunFrozen(t, c.name, func(t *testing.T) {
-			w := txtest.Queue(txtest.StateOf(5, 6, c.held...), c.queue...)
-			if c.w != nil {
-				w = c.w(w)
-			}
-			check.Equal(t, "answer", rulesOf(3).PlanNextWork(w), c.want)
-		})
+		w := txtest.Queue(txtest.StateOf(5, 6, c.held...), c.queue...)
+		if c.w != nil {
+			w = c.w(w)
+		}
+		check.Equal(t, c.name, rulesOf(3).PlanNextWork(w), c.want)
 	}
 }
 
 // With resubmission off, a missing receipt causes no task; the first broadcast's unknown outcome
 // still does.
 func TestResubmitSwitchedOffIsNotDue(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r := rulesOf(3)
-		r.Resubmit = false
-		check.Equal(t, "pending", r.PlanNextWork(txtest.StateOf(1, 6, timed(txtest.Pending(5), txtest.In(time.Minute), txtest.In(time.Second)))), (NextWork{Kind: txmanager.KindReceipt, At: *txtest.In(time.Minute)}))
-		check.Equal(t, "sent", r.PlanNextWork(txtest.StateOf(1, 6, timed(txtest.Submitted(5), txtest.In(time.Minute), txtest.In(time.Second)))), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.In(time.Second)}))
-	})
+	t.Parallel()
+	r := rulesOf(3)
+	r.Resubmit = false
+	check.Equal(t, "pending", r.PlanNextWork(txtest.StateOf(1, 6, timed(txtest.Pending(5), txtest.In(time.Minute), txtest.In(time.Second)))), (NextWork{Kind: txmanager.KindReceipt, At: *txtest.In(time.Minute)}))
+	check.Equal(t, "sent", r.PlanNextWork(txtest.StateOf(1, 6, timed(txtest.Submitted(5), txtest.In(time.Minute), txtest.In(time.Second)))), (NextWork{Kind: txmanager.KindResubmit, At: *txtest.In(time.Second)}))
 }
 
 // Every transaction that holds a nonce outside PROTECT is due at some time.
 func TestEveryOpenNonceIsDue(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		r := rulesOf(3)
-		v := txtest.ViewOf(txtest.StateOf(1, 6, txtest.Pending(5)), txtest.Blocks('a', 100, 101)...)
-		var reached []txmanager.Tx
-		for _, tx := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5), txtest.Stuck(5), txtest.Included(5, txtest.Blocks('a', 100, 101)...)} {
-			for _, answer := range []txmanager.Answer{txmanager.AnswerUnknown, txmanager.AnswerNotFound, txmanager.AnswerFound} {
-				v.Receipts[tx.Hash()] = txmanager.ReceiptAnswer{Answer: answer, Receipt: txtest.ReceiptOf(tx, txtest.Block('a', 100))}
-				after, _ := evaluateOne(r, tx, v)
-				reached = append(reached, after)
-			}
+	t.Parallel()
+	r := rulesOf(3)
+	v := txtest.ViewOf(txtest.StateOf(1, 6, txtest.Pending(5)), txtest.Blocks('a', 100, 101)...)
+	var reached []txmanager.Tx
+	for _, tx := range []txmanager.Tx{txtest.Pending(5), txtest.Submitted(5), txtest.Stuck(5), txtest.Included(5, txtest.Blocks('a', 100, 101)...)} {
+		for _, answer := range []txmanager.Answer{txmanager.AnswerUnknown, txmanager.AnswerNotFound, txmanager.AnswerFound} {
+			v.Receipts[tx.Hash()] = txmanager.ReceiptAnswer{Answer: answer, Receipt: txtest.ReceiptOf(tx, txtest.Block('a', 100))}
+			after, _ := evaluateOne(r, tx, v)
+			reached = append(reached, after)
 		}
-		for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
-			reached = append(reached, r.AfterBroadcast(txtest.Submitted(5), txmanager.SendResult{Class: class}, v.Head, txtest.Now))
+	}
+	for class := txmanager.SendUnknown; class <= txmanager.SendInvalid; class++ {
+		reached = append(reached, r.AfterBroadcast(txtest.Submitted(5), txmanager.SendResult{Class: class}, v.Head, txtest.Now))
+	}
+	reached = append(reached, txtest.Bare(5), WithVersion(txtest.Bare(5), txmanager.VersionOriginal, txmanager.Signed{}, txtest.Now))
+	for _, tx := range reached {
+		if d := r.PlanNextWork(txtest.StateOf(1, 6, tx)); !d.AdvanceNow && d.At.IsZero() {
+			t.Errorf("%s/%s %q: nothing is due", tx.State, tx.Sub, tx.LastError)
 		}
-		reached = append(reached, txtest.Bare(5), WithVersion(txtest.Bare(5), txmanager.VersionOriginal, txmanager.Signed{}, txtest.Now))
-		for _, tx := range reached {
-			if d := r.PlanNextWork(txtest.StateOf(1, 6, tx)); !d.AdvanceNow && d.At.IsZero() {
-				t.Errorf("%s/%s %q: nothing is due", tx.State, tx.Sub, tx.LastError)
-			}
-		}
-	})
+	}
 }
 
 // A query asks for receipts of every version of due transactions, and headers from the lowest
@@ -132,19 +128,17 @@ func TestQueryAsksForDueTransactions(t *testing.T) {
 		{"two included", []txmanager.Tx{timed(txtest.Included(5, txtest.Block('a', 100)), now, nil), timed(txtest.Included(6, txtest.Block('a', 103)), now, nil)},
 			[]txmanager.Hash{txtest.VersionHash(5, 1), txtest.VersionHash(6, 1)}, 100, 123, true},
 	} {
-		txtest.RunFrozen(t, c.name, func(t *testing.T) {
-			for _, k := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
-				q, ok := rulesOf(20).NextQuery(txtest.StateOf(5, 7, c.held...), k, txtest.Reader(nil))
-				wantOK := c.ok && (c.name != "without bytes" || k.MaySign()) // only the signer can do anything there
-				if ok != wantOK || !slices.Equal(q.Receipts, c.receipts) || q.FromBlock != c.from || q.ToBlock != c.to {
-					t.Errorf("%s: got %v, %d receipts, headers %d to %d; want %v, %d, %d to %d",
-						k, ok, len(q.Receipts), q.FromBlock, q.ToBlock, c.ok, len(c.receipts), c.from, c.to)
-				}
-				if !q.Account || q.Submitter != txtest.Alice || q.Finality != "" {
-					t.Errorf("%s: got %+v, want the account of %s, no tag", k, q, txtest.Alice)
-				}
+		for _, k := range []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit} {
+			q, ok := rulesOf(20).NextQuery(txtest.StateOf(5, 7, c.held...), k, txtest.Reader(nil))
+			wantOK := c.ok && (c.name != "without bytes" || k.MaySign()) // only the signer can do anything there
+			if ok != wantOK || !slices.Equal(q.Receipts, c.receipts) || q.FromBlock != c.from || q.ToBlock != c.to {
+				t.Errorf("%s, %s: got %v, %d receipts, headers %d to %d; want %v, %d, %d to %d",
+					c.name, k, ok, len(q.Receipts), q.FromBlock, q.ToBlock, c.ok, len(c.receipts), c.from, c.to)
 			}
-		})
+			if !q.Account || q.Submitter != txtest.Alice || q.Finality != "" {
+				t.Errorf("%s, %s: got %+v, want the account of %s, no tag", c.name, k, q, txtest.Alice)
+			}
+		}
 	}
 }
 
@@ -171,15 +165,13 @@ func TestQueryCoversTheQueueOnlyForASigner(t *testing.T) {
 		{"suspended", func(w *txmanager.SubmitterState) { w.Suspended = true }, txmanager.KindAdvance, calls, 0, false},
 		{"no room", func(w *txmanager.SubmitterState) { w.Open, w.Window = []txmanager.Tx{txtest.Pending(5)}, 1 }, txmanager.KindAdvance, calls, 2, false},
 	} {
-		txtest.RunFrozen(t, c.name, func(t *testing.T) {
-			w := txtest.Queue(txtest.StateOf(5, 6), c.queue...)
-			if c.change != nil {
-				c.change(&w)
-			}
-			q, ok := rulesOf(20).NextQuery(w, c.kind, txtest.Reader(nil))
-			check.Equal(t, "something to ask", ok, c.ok)
-			check.Equal(t, "estimates", len(q.Estimates), c.estimates)
-		})
+		w := txtest.Queue(txtest.StateOf(5, 6), c.queue...)
+		if c.change != nil {
+			c.change(&w)
+		}
+		q, ok := rulesOf(20).NextQuery(w, c.kind, txtest.Reader(nil))
+		check.Equal(t, c.name+": something to ask", ok, c.ok)
+		check.Equal(t, c.name+": estimates", len(q.Estimates), c.estimates)
 	}
 }
 
@@ -215,43 +207,18 @@ func TestFinalityQueryCoversFoundReceipts(t *testing.T) {
 
 // Where a tag decides finality, the query asks for the tag and a bounded list.
 func TestTagsAreAskedFor(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		for mode, tag := range map[txmanager.Finality]string{txmanager.BySafe: "safe", txmanager.ByFinalized: "finalized", txmanager.ByConfirmations: ""} {
-			r := rulesOf(20)
-			r.By = mode
-			depth := uint64(maxListed)
-			if mode == txmanager.ByConfirmations {
-				depth = 20
-			}
-			q, _ := r.NextQuery(txtest.StateOf(1, 6, timed(txtest.Included(5, txtest.Block('a', 100)), nil, nil)), txmanager.KindConfirm, nil)
-			if q.Finality != tag || q.FromBlock != 100 || q.ToBlock != 100+depth {
-				t.Errorf("%s: got tag %q, headers %d to %d; want %q, 100 to %d", mode, q.Finality, q.FromBlock, q.ToBlock, tag, 100+depth)
-			}
-		}
-	})
-}
-
-// The time of the next n blocks follows the head's time where that is plausible, and the
-// database's clock otherwise. A late block is polled for again each quarter of the block time.
-func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 	t.Parallel()
-	r := rulesOf(3) // 12 s, and 0.5 s to arrive
-	for _, c := range []struct {
-		name string
-		made time.Duration // the head's time, before now
-		n    uint64
-		want time.Duration
-	}{
-		{"just made", 0, 1, 12500 * time.Millisecond},
-		{"made five seconds ago", 5 * time.Second, 1, 7500 * time.Millisecond},
-		{"three blocks", 5 * time.Second, 3, 31500 * time.Millisecond},
-		{"no blocks is the next one", 5 * time.Second, 0, 7500 * time.Millisecond},
-		{"overdue", 20 * time.Second, 1, 1500 * time.Millisecond},
-		{"an hour old", time.Hour, 2, 12500 * time.Millisecond},
-		{"from the future", -time.Hour, 1, 500 * time.Millisecond},
-	} {
-		head := txmanager.Header{Time: uint64(txtest.Now.Add(-c.made).Unix())}
-		check.Equal(t, c.name+": in", r.AfterBlocks(c.n, head, txtest.Now).Sub(txtest.Now), c.want)
+	for mode, tag := range map[txmanager.Finality]string{txmanager.BySafe: "safe", txmanager.ByFinalized: "finalized", txmanager.ByConfirmations: ""} {
+		r := rulesOf(20)
+		r.By = mode
+		depth := uint64(maxListed)
+		if mode == txmanager.ByConfirmations {
+			depth = 20
+		}
+		q, _ := r.NextQuery(txtest.StateOf(1, 6, timed(txtest.Included(5, txtest.Block('a', 100)), nil, nil)), txmanager.KindConfirm, nil)
+		if q.Finality != tag || q.FromBlock != 100 || q.ToBlock != 100+depth {
+			t.Errorf("%s: got tag %q, headers %d to %d; want %q, 100 to %d", mode, q.Finality, q.FromBlock, q.ToBlock, tag, 100+depth)
+		}
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,32 +23,13 @@ const Alice = txmanager.Submitter("eip155:1337:0x0000000000000000000000000000000
 // Now is the database's clock in every submitter state of these tests.
 var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// Frozen makes t parallel, and runs f with a clock that stands still, so that SubmitterState.now is Now.
-func Frozen(t *testing.T, f func(*testing.T)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, f)
-}
-
-// RunFrozen is [Frozen] for a subtest.
-func RunFrozen(t *testing.T, name string, f func(*testing.T)) {
-	t.Helper()
-	t.Run(name, func(t *testing.T) { Frozen(t, f) })
-}
-
-// FrozenSerial is [Frozen] for a test that is parallel already.
-func FrozenSerial(t *testing.T, f func(*testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
-}
-
-// StateOf is alice's submitter state with next_nonce and the open transactions given.
+// StateOf is alice's submitter state with next_nonce and the open transactions given. Its database's clock
+// stands still.
 func StateOf(window, next uint64, unsettled ...txmanager.Tx) txmanager.SubmitterState {
-	w := txmanager.SubmitterState{
+	return txmanager.SubmitterState{
 		Lease: lease.New(string(Alice), "node-1/a", 7, time.Now(), time.Hour),
 		Now:   Now, Window: window, NextNonce: next, Open: unsettled,
-	}
-	return w.WithLoadTime(time.Now())
+	}.WithStandingClock()
 }
 
 func Queue(w txmanager.SubmitterState, queue ...txmanager.Tx) txmanager.SubmitterState {

@@ -3,6 +3,7 @@ package txtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -18,6 +19,9 @@ type Panel struct {
 	Away   []txmanager.ChainObservation // of excluded nodes that answer again
 	Asked  int                          // round trips to other nodes
 	Saw    []txmanager.ChainQuery       // what they were asked
+
+	// Consuming gives the transaction that consumed a nonce; nil: no node can tell.
+	Consuming func(nonce uint64) (txmanager.ConsumingTx, error)
 }
 
 func (p *Panel) Query(_ context.Context, q txmanager.ChainQuery) (txmanager.ChainObservation, error) {
@@ -60,8 +64,16 @@ func (p *Panel) QueryExcluded(_ context.Context, q txmanager.ChainQuery, but ...
 	return views
 }
 
-func (p *Panel) FindConsumingTx(context.Context, txmanager.Submitter, uint64) (txmanager.ConsumingTx, error) {
+func (p *Panel) FindConsumingTx(_ context.Context, _ txmanager.Submitter, nonce uint64) (txmanager.ConsumingTx, error) {
+	if p.Consuming != nil {
+		return p.Consuming(nonce)
+	}
 	return txmanager.ConsumingTx{}, txmanager.ErrConsumerUnavailable
+}
+
+// ReadBlocks returns that no node has the blocks.
+func (p *Panel) ReadBlocks(context.Context, txmanager.BlocksQuery) (txmanager.BlocksRead, error) {
+	return txmanager.BlocksRead{}, fmt.Errorf("no blocks: %w", txmanager.ErrConsumerUnavailable)
 }
 
 func (p *Panel) ReportOutvoted(_ context.Context, node, _ string) { p.Out = append(p.Out, node) }

@@ -1,28 +1,21 @@
 package txtest
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/accounts/abi"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // Oracle packs and unpacks calls of a token.
 func Oracle(t testing.TB) abi.ABI {
 	t.Helper()
-	function := func(name string, types ...string) abi.Method {
-		var in abi.Arguments
-		for _, of := range types {
-			kind, err := abi.NewType(of, "", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			in = append(in, abi.Argument{Type: kind})
-		}
-		return abi.NewMethod(name, name, abi.Function, "nonpayable", false, false, in, nil)
-	}
-	return abi.ABI{Methods: map[string]abi.Method{
-		"transfer": function("transfer", "address", "uint256"), "approve": function("approve", "address", "uint256"),
-		"transferFrom":      function("transferFrom", "address", "address", "uint256"),
-		"increaseAllowance": function("increaseAllowance", "address", "uint256"),
-	}}
+	return check.Value(abi.JSON(strings.NewReader(`[
+		{"type": "function", "name": "transfer", "inputs": [{"type": "address"}, {"type": "uint256"}]},
+		{"type": "function", "name": "approve", "inputs": [{"type": "address"}, {"type": "uint256"}]},
+		{"type": "function", "name": "transferFrom", "inputs": [{"type": "address"}, {"type": "address"}, {"type": "uint256"}]},
+		{"type": "function", "name": "increaseAllowance", "inputs": [{"type": "address"}, {"type": "uint256"}]}
+	]`)))(t)
 }

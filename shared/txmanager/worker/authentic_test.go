@@ -17,58 +17,56 @@ import (
 // A forged intent ends without a nonce. One whose key is missing here waits alone. If the key's
 // service gives no answer, all later intents wait too.
 func TestWhatIsNotProvedGetsNoNonce(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		forged, noKey, unknown, unchecked := txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(4, "pay"), txtest.Queued(4, "pay")
-		forged.Authenticity = txmanager.Authenticity{Forged: forgedMAC}
-		noKey.Authenticity = txmanager.Authenticity{Unknown: unknownKey, NoKey: true}
-		unknown.Authenticity = txmanager.Authenticity{Unknown: rules.Unverified}
-		unchecked.Authenticity = txmanager.Authenticity{Unknown: rules.Unverified, Unchecked: true}
-		for name, c := range map[string]struct {
-			queue []txmanager.Tx
-			want  string
-		}{
-			"forged and without a key": {[]txmanager.Tx{forged, noKey, txtest.Queued(3, "pay")}, "q-3=5, q-1 rejected, q-2 waits"},
-			"unknown":                  {[]txmanager.Tx{txtest.Queued(3, "pay"), unknown, txtest.Queued(5, "pay")}, "q-3=5, q-4 waits"},
-			"not checked yet":          {[]txmanager.Tx{txtest.Queued(3, "pay"), unchecked, txtest.Queued(5, "pay")}, "q-3=5"},
-		} {
-			w := txtest.Queue(txtest.StateOf(3, 5), c.queue...)
-			p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-			check.Equal(t, name, outline(p), c.want)
-		}
-		w := txtest.Queue(txtest.StateOf(3, 5), noKey, txtest.Queued(3, "pay"))
-		if after := rules.AfterCommit(w, txmanager.Commit{}); len(after.Queue) != 1 || after.Queue[0].ID != "q-3" {
-			t.Errorf("queue after a write: got %v, want what has no key passed over", after.Queue)
-		}
-	})
+	t.Parallel()
+	forged, noKey, unknown, unchecked := txtest.Queued(1, "pay"), txtest.Queued(2, "pay"), txtest.Queued(4, "pay"), txtest.Queued(4, "pay")
+	forged.Authenticity = txmanager.Authenticity{Forged: forgedMAC}
+	noKey.Authenticity = txmanager.Authenticity{Unknown: unknownKey, NoKey: true}
+	unknown.Authenticity = txmanager.Authenticity{Unknown: rules.Unverified}
+	unchecked.Authenticity = txmanager.Authenticity{Unknown: rules.Unverified, Unchecked: true}
+	for name, c := range map[string]struct {
+		queue []txmanager.Tx
+		want  string
+	}{
+		"forged and without a key": {[]txmanager.Tx{forged, noKey, txtest.Queued(3, "pay")}, "q-3=5, q-1 rejected, q-2 waits"},
+		"unknown":                  {[]txmanager.Tx{txtest.Queued(3, "pay"), unknown, txtest.Queued(5, "pay")}, "q-3=5, q-4 waits"},
+		"not checked yet":          {[]txmanager.Tx{txtest.Queued(3, "pay"), unchecked, txtest.Queued(5, "pay")}, "q-3=5"},
+	} {
+		w := txtest.Queue(txtest.StateOf(3, 5), c.queue...)
+		p := rulesOf(3).PlanAllocations(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+		check.Equal(t, name, outline(p), c.want)
+	}
+	w := txtest.Queue(txtest.StateOf(3, 5), noKey, txtest.Queued(3, "pay"))
+	if after := rules.AfterCommit(w, txmanager.Commit{}); len(after.Queue) != 1 || after.Queue[0].ID != "q-3" {
+		t.Errorf("queue after a write: got %v, want what has no key passed over", after.Queue)
+	}
 }
 
 // A placeholder consumes the nonce of a forged transaction. No payload is signed unless it is
 // proved authentic.
 func TestNothingIsSignedForWhatIsNotProved(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		chain := txtest.Reader(nil)
-		forged := txtest.Bare(4)
-		forged.Payload, forged.Authenticity = []byte("pay"), txmanager.Authenticity{Forged: forgedMAC}
-		handled := txtest.OfHandler(4)
-		handled.Authenticity = forged.Authenticity
-		for _, x := range []txmanager.Tx{forged, handled} {
-			w := txtest.StateOf(4, 5, x)
-			jobs, moves := rulesOf(3).PlanSignatures(w, chain, txtest.ViewOf(w, txtest.Block('a', 100)), nil)
-			if len(jobs) != 0 || len(moves) != 1 || moves[0].To.RequestedAction != txmanager.ActionPlaceholder || moves[0].Decision == nil || moves[0].Decision.By != rules.DecidedByMAC {
-				t.Errorf("forged, with handler %q: got %v, %+v; want a placeholder ordered", x.Handler, jobs, moves)
-			}
+	t.Parallel()
+	chain := txtest.Reader(nil)
+	forged := txtest.Bare(4)
+	forged.Payload, forged.Authenticity = []byte("pay"), txmanager.Authenticity{Forged: forgedMAC}
+	handled := txtest.OfHandler(4)
+	handled.Authenticity = forged.Authenticity
+	for _, x := range []txmanager.Tx{forged, handled} {
+		w := txtest.StateOf(4, 5, x)
+		jobs, moves := rulesOf(3).PlanSignatures(w, chain, txtest.ViewOf(w, txtest.Block('a', 100)), nil)
+		if len(jobs) != 0 || len(moves) != 1 || moves[0].To.RequestedAction != txmanager.ActionPlaceholder || moves[0].Decision == nil || moves[0].Decision.By != rules.DecidedByMAC {
+			t.Errorf("forged, with handler %q: got %v, %+v; want a placeholder ordered", x.Handler, jobs, moves)
 		}
-		for _, a := range []txmanager.Authenticity{{Forged: forgedMAC}, {Unknown: rules.Unverified}, {Unknown: rules.Unverified, Unchecked: true}} {
-			x := txtest.Bare(4)
-			x.Payload, x.Authenticity = []byte("pay"), a
-			if _, why := rules.FirstVersion(x, chain); why.Reason == "" || why.Cause == "" {
-				t.Errorf("%+v: it is signed, want a reason why not", a)
-			}
+	}
+	for _, a := range []txmanager.Authenticity{{Forged: forgedMAC}, {Unknown: rules.Unverified}, {Unknown: rules.Unverified, Unchecked: true}} {
+		x := txtest.Bare(4)
+		x.Payload, x.Authenticity = []byte("pay"), a
+		if _, why := rules.FirstVersion(x, chain); why.Reason == "" || why.Cause == "" {
+			t.Errorf("%+v: it is signed, want a reason why not", a)
 		}
-		for _, list := range [][]txmanager.Tx{rules.WithoutChecks(txtest.StateOf(4, 5, txtest.Bare(4))).Open, rules.WithoutChecks(txtest.Queue(txtest.StateOf(4, 5), txtest.Queued(1, "pay"))).Queue} {
-			check.Equal(t, list[0].ID+", as loaded: may be signed", list[0].UnprovedReason() == "", false)
-		}
-	})
+	}
+	for _, list := range [][]txmanager.Tx{rules.WithoutChecks(txtest.StateOf(4, 5, txtest.Bare(4))).Open, rules.WithoutChecks(txtest.Queue(txtest.StateOf(4, 5), txtest.Queued(1, "pay"))).Queue} {
+		check.Equal(t, list[0].ID+", as loaded: may be signed", list[0].UnprovedReason() == "", false)
+	}
 }
 
 // verifier always gives the same answer.

@@ -106,20 +106,11 @@ func (c answeringChain) Send(_ context.Context, raws [][]byte) (results []txmana
 	return results
 }
 
-// numberSigner signs with bytes that name the nonce.
-type numberSigner struct{ inProcess bool }
-
-func (s numberSigner) Sign(_ context.Context, _ txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
-	return txmanager.Signed{Hash: txtest.VersionHash(tx.Nonce, 2), Raw: []byte{'s', byte(tx.Nonce)}}, nil
-}
-
-func (s numberSigner) InProcess(txmanager.Submitter) bool { return s.inProcess }
-
 // iterationOf is a lease session over w, with a chain and a store that keep one log.
 func iterationOf(w txmanager.SubmitterState, inProcess bool, answer txmanager.SendClass) (*invocation, *broadcastLog, *answeringChain) {
 	log := &broadcastLog{claims: map[string]int{}, allocated: -1}
 	chain := &answeringChain{Payloads: txtest.Reader(nil), broadcastLog: log, work: w, answer: answer, looks: new([]txmanager.ChainQuery)}
-	worker := &Worker{Service: sessiontest.Service(rulesOf(3), committingStore{broadcastLog: log}), Signer: numberSigner{inProcess}}
+	worker := &Worker{Service: sessiontest.Service(rulesOf(3), committingStore{broadcastLog: log}), Signer: testSigner{inProcess, signsNonce}}
 	worker.Node = "node-1"
 	return invocationBy(worker, session.Session{Chain: chain, Kind: txmanager.KindAdvance, State: w, Began: time.Now()}), log, chain
 }
@@ -130,37 +121,32 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 	t.Parallel()
 	overdue, ordered := txtest.Pending(5), txtest.Pending(5)
 	overdue.NextResubmitAt, ordered.RequestedAction = txtest.Ago(time.Second), txmanager.ActionCancel
+	two := func() txmanager.SubmitterState {
+		return txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
+	}
 	for _, c := range []struct {
 		name      string
-		work      func() txmanager.SubmitterState // in the time of the bubble
+		work      func() txmanager.SubmitterState
 		inProcess bool
 		want      string // the bytes that go out
 	}{
-		{"first broadcast, signed before the nonce is bound", func() txmanager.SubmitterState {
-			return txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
-		}, true, "s\x05 s\x06"},
-		{"first broadcast, signed once the nonce is bound", func() txmanager.SubmitterState {
-			return txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay"))
-		}, false, "s\x05 s\x06"},
+		{"first broadcast, signed before the nonce is bound", two, true, "s\x05 s\x06"},
+		{"first broadcast, signed once the nonce is bound", two, false, "s\x05 s\x06"},
 		{"first broadcast of a nonce bound before", func() txmanager.SubmitterState { return txtest.StateOf(1, 6, txtest.Bare(5)) }, false, "s\x05"},
 		{"a further version", func() txmanager.SubmitterState { return txtest.StateOf(1, 6, ordered) }, true, "s\x05"},
 		{"the same bytes again", func() txmanager.SubmitterState { return txtest.StateOf(1, 6, overdue) }, true, "\x05"},
 	} {
-		txtest.FrozenSerial(t, func(t *testing.T) {
-			tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
-			tn.Tasks = &taskLog{}
-			check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
-			if got := strings.Join(log.sent, " "); got != c.want || len(log.unclaimed) > 0 {
-				t.Errorf("%s: sent %q, of these before their claim was committed %q; want %q, none", c.name, got, log.unclaimed, c.want)
-			}
-		})
-		txtest.FrozenSerial(t, func(t *testing.T) {
-			tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
-			log.failClaims = true
-			if _, err := tn.iterate(t.Context(), false); !errors.Is(err, errNotCommitted) || len(log.sent) > 0 {
-				t.Errorf("%s, whose commit fails: got %v, sent %q; want that error, and nothing sent", c.name, err, log.sent)
-			}
-		})
+		tn, log, _ := iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
+		tn.Tasks = &taskLog{}
+		check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
+		if got := strings.Join(log.sent, " "); got != c.want || len(log.unclaimed) > 0 {
+			t.Errorf("%s: sent %q, of these before their claim was committed %q; want %q, none", c.name, got, log.unclaimed, c.want)
+		}
+		tn, log, _ = iterationOf(c.work(), c.inProcess, txmanager.SendAccepted)
+		log.failClaims = true
+		if _, err := tn.iterate(t.Context(), false); !errors.Is(err, errNotCommitted) || len(log.sent) > 0 {
+			t.Errorf("%s, whose commit fails: got %v, sent %q; want that error, and nothing sent", c.name, err, log.sent)
+		}
 	}
 }
 
@@ -169,30 +155,27 @@ func TestNothingIsBroadcastBeforeTheCommitThatClaimsIt(t *testing.T) {
 func TestCommitsNameTheNodes(t *testing.T) {
 	t.Parallel()
 	for class, known := range map[txmanager.SendClass][]txmanager.Hash{txmanager.SendAccepted: nil, txmanager.SendNonceTooLow: {txtest.VersionHash(5, 1)}} {
-		txtest.FrozenSerial(t, func(t *testing.T) {
-			overdue := txtest.Pending(5)
-			overdue.NextResubmitAt = txtest.Ago(time.Second)
-			tn, log, chain := iterationOf(txtest.StateOf(1, 6, overdue), true, class)
-			chain.known = known
-			check.OK(t)(tn.iterate(t.Context(), false))
-			want := []txmanager.NodeAnswer{{Node: "node-1", Class: class}}
-			if c := log.committed; len(c) != 2 || c[0].Node != "node-1" || c[0].Answers != nil || c[1].Node != "" || !slices.Equal(c[1].Answers, want) {
-				t.Errorf("%s: got %+v, want the claim by node-1 and then its answer", class, c)
-			}
-		})
+		overdue := txtest.Pending(5)
+		overdue.NextResubmitAt = txtest.Ago(time.Second)
+		tn, log, chain := iterationOf(txtest.StateOf(1, 6, overdue), true, class)
+		chain.known = known
+		check.OK(t)(tn.iterate(t.Context(), false))
+		want := []txmanager.NodeAnswer{{Node: "node-1", Class: class}}
+		if c := log.committed; len(c) != 2 || c[0].Node != "node-1" || c[0].Answers != nil || c[1].Node != "" || !slices.Equal(c[1].Answers, want) {
+			t.Errorf("%s: got %+v, want the claim by node-1 and then its answer", class, c)
+		}
 	}
 }
 
 // Of several allocations only those that the commit bound are sent.
 func TestBytesThatTheCommitDidNotBindAreNotBroadcast(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		tn, log, _ := iterationOf(txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay")), true, txmanager.SendAccepted)
-		log.allocated = 1
-		check.OK(t)(tn.iterate(t.Context(), false))
-		if got := strings.Join(log.sent, " "); got != "s\x05" || len(log.unclaimed) > 0 {
-			t.Errorf("two asked for, one bound: sent %q, without a claim %q; want the first alone", got, log.unclaimed)
-		}
-	})
+	t.Parallel()
+	tn, log, _ := iterationOf(txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay"), txtest.Queued(2, "pay")), true, txmanager.SendAccepted)
+	log.allocated = 1
+	check.OK(t)(tn.iterate(t.Context(), false))
+	if got := strings.Join(log.sent, " "); got != "s\x05" || len(log.unclaimed) > 0 {
+		t.Errorf("two asked for, one bound: sent %q, without a claim %q; want the first alone", got, log.unclaimed)
+	}
 }
 
 // H10: after "nonce too low" the chain is queried about every version. Only a chain that knows one
@@ -214,19 +197,17 @@ func TestH10NonceTooLowIsPutToTheChain(t *testing.T) {
 		{"it knows the last version", txmanager.SendNonceTooLow, []txmanager.Hash{txtest.VersionHash(5, 2)}, false, txmanager.Tracking, 2},
 		{"accepted: there is nothing to ask", txmanager.SendAccepted, nil, false, txmanager.Tracking, 0},
 	} {
-		txtest.FrozenSerial(t, func(t *testing.T) {
-			x := rules.ClaimBroadcast(txtest.Submitted(5), txtest.Now)
-			x.Versions = append(x.Versions, txtest.VersionHash(5, 2))
-			tn, log, chain := iterationOf(txtest.StateOf(1, 6, x), true, c.answer)
-			chain.known, chain.fails = c.known, c.fails
-			log.claims[string(x.Raw)] = 1
-			check.OK(t)(tn.broadcast(t.Context(), []string{x.ID}, []string{x.ID}, txtest.Block('a', 100)))
-			asked := 0
-			for _, q := range *chain.looks {
-				asked += len(q.Known)
-			}
-			check.Equal(t, c.name, tn.State.Open[0].State, c.want)
-			check.Equal(t, c.name+": versions asked about", asked, c.asked)
-		})
+		x := rules.ClaimBroadcast(txtest.Submitted(5), txtest.Now)
+		x.Versions = append(x.Versions, txtest.VersionHash(5, 2))
+		tn, log, chain := iterationOf(txtest.StateOf(1, 6, x), true, c.answer)
+		chain.known, chain.fails = c.known, c.fails
+		log.claims[string(x.Raw)] = 1
+		check.OK(t)(tn.broadcast(t.Context(), []string{x.ID}, []string{x.ID}, txtest.Block('a', 100)))
+		asked := 0
+		for _, q := range *chain.looks {
+			asked += len(q.Known)
+		}
+		check.Equal(t, c.name, tn.State.Open[0].State, c.want)
+		check.Equal(t, c.name+": versions asked about", asked, c.asked)
 	}
 }

@@ -62,64 +62,62 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 // Without its handler in any process, a transaction keeps its nonce for stuck.after: then an
 // operator must decide. The missing handler was not called, so earlier calls still count.
 func TestMissingHandlerEndsStuck(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		start, gone := time.Now(), txtest.OfHandler(5)
-		gone.SubmitAttempts = 2
-		r := rulesOf(3)
-		for _, step := range []struct {
-			after time.Duration
-			want  txmanager.State
-		}{{0, txmanager.InFlight}, {r.StuckAfter - time.Second, txmanager.InFlight}, {time.Second, txmanager.Stuck}} {
-			time.Sleep(step.after) // of the bubble's clock
-			w := txtest.StateOf(1, 6, gone)
-			w.Now = w.Now.Add(time.Since(start))
-			w.Open[0].NextCheckAt = nil
-			tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: w})
-			answers, outdated, err := tn.callHandlers(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
-			_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), answers)
-			if err != nil || outdated || len(moves) != 1 {
-				t.Fatalf("after %v more: got %v, %v, %+v; want one move", step.after, outdated, err, moves)
-			}
-			gone = moves[0].To
-			if gone.State != step.want || gone.SubmitAttempts != 2 || gone.LastError != "no handler wage in this process" || gone.IsDueBy(w.DatabaseTime()) {
-				t.Errorf("after %v more: got %+v, want it %s with the reason, 2 attempts and its next look planned", step.after, gone, step.want)
-			}
+	t.Parallel()
+	now, gone := txtest.Now, txtest.OfHandler(5)
+	gone.SubmitAttempts = 2
+	r := rulesOf(3)
+	for _, step := range []struct {
+		after time.Duration
+		want  txmanager.State
+	}{{0, txmanager.InFlight}, {r.StuckAfter - time.Second, txmanager.InFlight}, {time.Second, txmanager.Stuck}} {
+		now = now.Add(step.after)
+		w := txtest.StateOf(1, 6, gone)
+		w.Now = now
+		w.Open[0].NextCheckAt = nil
+		tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: w})
+		answers, outdated, err := tn.callHandlers(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)))
+		_, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), answers)
+		if err != nil || outdated || len(moves) != 1 {
+			t.Fatalf("after %v more: got %v, %v, %+v; want one move", step.after, outdated, err, moves)
 		}
-	})
+		gone = moves[0].To
+		if gone.State != step.want || gone.SubmitAttempts != 2 || gone.LastError != "no handler wage in this process" || gone.IsDueBy(w.DatabaseTime()) {
+			t.Errorf("after %v more: got %+v, want it %s with the reason, 2 attempts and its next look planned", step.after, gone, step.want)
+		}
+	}
 }
 
 // A request whose handler this process lacks waits in the queue, and so do later ones; earlier
 // ones proceed.
 func TestNoNonceIsBoundForAMissingHandler(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		wage := txtest.Queued(2, `{}`)
-		wage.Handler = "wage"
-		for _, c := range []struct {
-			name   string
-			has    map[string]txmanager.Handler
-			window uint64
-			queue  []txmanager.Tx
-			want   string
-		}{
-			{"it is here", map[string]txmanager.Handler{"wage": nil}, 4, []txmanager.Tx{txtest.Queued(1, "pay"), wage, txtest.Queued(3, "pay")}, "q-1=5, q-2=6"},
-			{"it is not", nil, 4, []txmanager.Tx{txtest.Queued(1, "pay"), wage, txtest.Queued(3, "pay")}, "q-1=5, q-2 waits"},
-			{"at the head", nil, 4, []txmanager.Tx{wage, txtest.Queued(3, "pay")}, "q-2 waits"},
-			{"no room for it", nil, 1, []txmanager.Tx{txtest.Queued(1, "pay"), wage}, "q-1=5"},
-			{"behind what waits", nil, 4, []txmanager.Tx{txtest.Queued(1, "call"), wage}, "q-1 waits"},
-		} {
-			w := txtest.Queue(txtest.StateOf(c.window, 5), c.queue...)
-			tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: numberSigner{inProcess: true}, Handlers: c.has}, w)
-			v := txtest.ViewOf(w, txtest.Block('a', 100))
-			v.Estimates = make([]txmanager.Estimate, len(rules.CallsToEstimate(w, tn.Chain)))
-			p := tn.planUnsigned(t.Context(), v, true)
-			check.Equal(t, c.name, outline(p), c.want)
-			for _, m := range p.Transitions {
-				if m.To.IsDueBy(w.DatabaseTime()) || m.To.LastError == "" {
-					t.Errorf("%s: got %+v, want a reason and its next look planned", c.name, m.To)
-				}
+	t.Parallel()
+	wage := txtest.Queued(2, `{}`)
+	wage.Handler = "wage"
+	for _, c := range []struct {
+		name   string
+		has    map[string]txmanager.Handler
+		window uint64
+		queue  []txmanager.Tx
+		want   string
+	}{
+		{"it is here", map[string]txmanager.Handler{"wage": nil}, 4, []txmanager.Tx{txtest.Queued(1, "pay"), wage, txtest.Queued(3, "pay")}, "q-1=5, q-2=6"},
+		{"it is not", nil, 4, []txmanager.Tx{txtest.Queued(1, "pay"), wage, txtest.Queued(3, "pay")}, "q-1=5, q-2 waits"},
+		{"at the head", nil, 4, []txmanager.Tx{wage, txtest.Queued(3, "pay")}, "q-2 waits"},
+		{"no room for it", nil, 1, []txmanager.Tx{txtest.Queued(1, "pay"), wage}, "q-1=5"},
+		{"behind what waits", nil, 4, []txmanager.Tx{txtest.Queued(1, "call"), wage}, "q-1 waits"},
+	} {
+		w := txtest.Queue(txtest.StateOf(c.window, 5), c.queue...)
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Signer: testSigner{true, signsNonce}, Handlers: c.has}, w)
+		v := txtest.ViewOf(w, txtest.Block('a', 100))
+		v.Estimates = make([]txmanager.Estimate, len(rules.CallsToEstimate(w, tn.Chain)))
+		p := tn.planUnsigned(t.Context(), v, true)
+		check.Equal(t, c.name, outline(p), c.want)
+		for _, m := range p.Transitions {
+			if m.To.IsDueBy(w.DatabaseTime()) || m.To.LastError == "" {
+				t.Errorf("%s: got %+v, want a reason and its next look planned", c.name, m.To)
 			}
 		}
-	})
+	}
 }
 
 // A handler's signer signs during the handler call, and never after.
@@ -181,26 +179,24 @@ func TestSignedBytesOfAHandlerFit(t *testing.T) {
 func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
 	t.Parallel()
 	for _, ask := range []bool{false, true} {
-		txtest.FrozenSerial(t, func(t *testing.T) {
-			r := rulesOf(3)
-			r.AskBeforePlaceholder = ask
-			w := txtest.StateOf(1, 6, txtest.OfHandler(5))
-			jobs, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]rules.HandlerResult{"tx-5": {Failed: "handler wage: broken", Asked: true}})
-			if len(jobs) != 0 || len(moves) != 1 {
-				t.Fatalf("ask %v: got %d to sign, %d moves; want none, one", ask, len(jobs), len(moves))
-			}
-			to, decided := moves[0].To, moves[0].Decision
-			if ask && (to.State != txmanager.Stuck || to.RequestedAction != "" || decided != nil) {
-				t.Errorf("under ask: got %s, ordered %q, decided %+v; want STUCK, and nothing ordered by anyone", to.State, to.RequestedAction, decided)
-			}
-			if !ask && (to.State != txmanager.InFlight || to.RequestedAction != txmanager.ActionPlaceholder || decided == nil || decided.By != rules.DecidedByHandler) {
-				t.Errorf("without ask: got %s, ordered %q, decided %+v; want a placeholder ordered for the handler", to.State, to.RequestedAction, decided)
-			}
-			tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: rules.AfterCommit(w, txmanager.Commit{Transitions: moves})})
-			if jobs, _ = r.PlanSignatures(tn.State, txtest.Reader(nil), estimatedSelf(txtest.ViewOf(w, txtest.Block('a', 100))), nil); len(jobs) != map[bool]int{false: 1, true: 0}[ask] {
-				t.Errorf("ask %v, afterwards: got %d to sign", ask, len(jobs))
-			}
-		})
+		r := rulesOf(3)
+		r.AskBeforePlaceholder = ask
+		w := txtest.StateOf(1, 6, txtest.OfHandler(5))
+		jobs, moves := r.PlanSignatures(w, txtest.Reader(nil), txtest.ViewOf(w, txtest.Block('a', 100)), map[string]rules.HandlerResult{"tx-5": {Failed: "handler wage: broken", Asked: true}})
+		if len(jobs) != 0 || len(moves) != 1 {
+			t.Fatalf("ask %v: got %d to sign, %d moves; want none, one", ask, len(jobs), len(moves))
+		}
+		to, decided := moves[0].To, moves[0].Decision
+		if ask && (to.State != txmanager.Stuck || to.RequestedAction != "" || decided != nil) {
+			t.Errorf("under ask: got %s, ordered %q, decided %+v; want STUCK, and nothing ordered by anyone", to.State, to.RequestedAction, decided)
+		}
+		if !ask && (to.State != txmanager.InFlight || to.RequestedAction != txmanager.ActionPlaceholder || decided == nil || decided.By != rules.DecidedByHandler) {
+			t.Errorf("without ask: got %s, ordered %q, decided %+v; want a placeholder ordered for the handler", to.State, to.RequestedAction, decided)
+		}
+		tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil)}, session.Session{State: rules.AfterCommit(w, txmanager.Commit{Transitions: moves})})
+		if jobs, _ = r.PlanSignatures(tn.State, txtest.Reader(nil), estimatedSelf(txtest.ViewOf(w, txtest.Block('a', 100))), nil); len(jobs) != map[bool]int{false: 1, true: 0}[ask] {
+			t.Errorf("ask %v, afterwards: got %d to sign", ask, len(jobs))
+		}
 	}
 }
 

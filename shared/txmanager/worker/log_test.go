@@ -32,22 +32,20 @@ func TestEveryCriticalWriteIsLogged(t *testing.T) {
 		{"a check that is planned", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Tracking, To: rulesOf(3).WithNextCheck(planned, txtest.Now.Add(time.Second))}}}, planned, "next check planned"},
 		{"a transition", txmanager.Commit{Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: rulesOf(3).AfterBroadcast(unheard, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)}}}, unheard, "transaction changed state"},
 	} {
-		txtest.FrozenSerial(t, func(t *testing.T) {
-			var out bytes.Buffer
-			tn, _, _ := iterationOf(txtest.StateOf(1, 6, c.held), true, txmanager.SendAccepted)
-			tn.Log = slog.New(slog.NewJSONHandler(&out, nil))
-			check.OK(t)(tn.commit(t.Context(), c.w, false))
-			var line struct {
-				Msg, Submitter, TxID, NodeID string
-				FencingToken                 int64
-			}
-			if err := json.Unmarshal(out.Bytes(), &line); err != nil {
-				t.Fatalf("%s: got the log %q, want one line: %v", c.name, out.String(), err)
-			}
-			if line.Msg != c.want || line.Submitter != string(txtest.Alice) || line.TxID != "tx-5" || line.NodeID != "node-1" || line.FencingToken != 7 {
-				t.Errorf("%s: got %+v; want %q of tx-5 by node-1 under token 7", c.name, line, c.want)
-			}
-		})
+		var out bytes.Buffer
+		tn, _, _ := iterationOf(txtest.StateOf(1, 6, c.held), true, txmanager.SendAccepted)
+		tn.Log = slog.New(slog.NewJSONHandler(&out, nil))
+		check.OK(t)(tn.commit(t.Context(), c.w, false))
+		var line struct {
+			Msg, Submitter, TxID, NodeID string
+			FencingToken                 int64
+		}
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+			t.Fatalf("%s: got the log %q, want one line: %v", c.name, out.String(), err)
+		}
+		if line.Msg != c.want || line.Submitter != string(txtest.Alice) || line.TxID != "tx-5" || line.NodeID != "node-1" || line.FencingToken != 7 {
+			t.Errorf("%s: got %+v; want %q of tx-5 by node-1 under token 7", c.name, line, c.want)
+		}
 	}
 }
 

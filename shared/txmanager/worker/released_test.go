@@ -43,13 +43,13 @@ func (l *taskLog) EnqueueTakeover(context.Context, txmanager.Submitter, txmanage
 type stepStore struct {
 	committingStore
 	steps *[]string
-	rerun bool                           // the next release finds the rerun flag set
-	taken func() txmanager.AcquireResult // the answer of Acquire
+	rerun bool                    // the next release finds the rerun flag set
+	taken txmanager.AcquireResult // the answer of Acquire
 }
 
 func (s *stepStore) Acquire(context.Context, txmanager.Submitter, string, bool) (txmanager.AcquireResult, error) {
 	*s.steps = append(*s.steps, "acquire")
-	return s.taken(), nil
+	return s.taken, nil
 }
 
 func (s *stepStore) BeginIteration(context.Context, lease.Lease, bool) (txmanager.SubmitterState, error) {
@@ -98,67 +98,56 @@ func oneQueued() txmanager.SubmitterState {
 // no further write: the poll at the next block finds its outcome.
 func TestBytesAreSentAfterTheReleaseWithAWindowOfOne(t *testing.T) {
 	t.Parallel()
+	const sentAfter, sentBefore = "commit bytes release, unsent, sent", "commit bytes, sent, commit q-1:TRACKING release"
 	for name, c := range map[string]struct {
-		work      func() txmanager.SubmitterState
+		work      txmanager.SubmitterState
 		inProcess bool
 		rerun     bool
 		answer    txmanager.SendClass
 		want      string
-		task      string
 	}{
-		"signed before the nonce is bound": {oneQueued, true, false, txmanager.SendAccepted,
-			"commit bytes release, unsent, sent", "receipt in 12.5s"},
-		"already known": {oneQueued, true, false, txmanager.SendAlreadyKnown,
-			"commit bytes release, unsent, sent", "receipt in 12.5s"},
-		"signed once the nonce is bound": {oneQueued, false, false, txmanager.SendAccepted,
-			"commit bytes, commit bytes release, unsent, sent", "receipt in 12.5s"},
-		"a nonce bound before": {func() txmanager.SubmitterState { return txtest.StateOf(1, 6, txtest.Bare(5)) }, true, false, txmanager.SendAccepted,
-			"commit bytes release, unsent, sent", "receipt in 12.5s"},
-		"the rerun flag is set": {oneQueued, true, true, txmanager.SendAccepted,
-			"commit bytes, sent, commit q-1:TRACKING release", "receipt in 12.5s"},
-		"a window of two": {func() txmanager.SubmitterState { return txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay")) }, true, false, txmanager.SendAccepted,
-			"commit bytes, sent, commit q-1:TRACKING release", "receipt in 12.5s"},
+		"signed before the nonce is bound": {oneQueued(), true, false, txmanager.SendAccepted, sentAfter},
+		"already known":                    {oneQueued(), true, false, txmanager.SendAlreadyKnown, sentAfter},
+		"signed once the nonce is bound":   {oneQueued(), false, false, txmanager.SendAccepted, "commit bytes, " + sentAfter},
+		"a nonce bound before":             {txtest.StateOf(1, 6, txtest.Bare(5)), true, false, txmanager.SendAccepted, sentAfter},
+		"the rerun flag is set":            {oneQueued(), true, true, txmanager.SendAccepted, sentBefore},
+		"a window of two":                  {txtest.Queue(txtest.StateOf(2, 5), txtest.Queued(1, "pay")), true, false, txmanager.SendAccepted, sentBefore},
 	} {
-		txtest.RunFrozen(t, name, func(t *testing.T) {
-			tn, s, chain, tasks := stepsOf(c.work(), c.inProcess, c.answer)
-			s.rerun = c.rerun
-			check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
-			if got := strings.Join(*s.steps, ", "); got != c.want || len(chain.sent) != 1 || len(chain.unclaimed) != 0 {
-				t.Errorf("got %q, sent %q, of these unclaimed %q; want %q, one send, none", got, chain.sent, chain.unclaimed, c.want)
-			}
-			check.Same(t, "tasks", tasks.tasks, []string{c.task})
-		})
+		tn, s, chain, tasks := stepsOf(c.work, c.inProcess, c.answer)
+		s.rerun = c.rerun
+		check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
+		if got := strings.Join(*s.steps, ", "); got != c.want || len(chain.sent) != 1 || len(chain.unclaimed) != 0 {
+			t.Errorf("%s: got %q, sent %q, of these unclaimed %q; want %q, one send, none", name, got, chain.sent, chain.unclaimed, c.want)
+		}
+		check.Same(t, name+": tasks", tasks.tasks, []string{"receipt in 12.5s"})
 	}
 }
 
 // An intent that left the queue before its nonce was bound has no bytes to send.
 func TestNothingIsSentAfterTheReleaseIfNothingWasBound(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		tn, s, chain, _ := stepsOf(oneQueued(), true, txmanager.SendAccepted)
-		s.allocated = 0
-		if err := tn.runFrom(t.Context(), tn.iterate); err != nil || len(chain.sent) > 0 {
-			t.Errorf("got %v, sent %q; want nothing sent", err, chain.sent)
-		}
-	})
+	t.Parallel()
+	tn, s, chain, _ := stepsOf(oneQueued(), true, txmanager.SendAccepted)
+	s.allocated = 0
+	if err := tn.runFrom(t.Context(), tn.iterate); err != nil || len(chain.sent) > 0 {
+		t.Errorf("got %v, sent %q; want nothing sent", err, chain.sent)
+	}
 }
 
 // A broadcast that no node accepted is recorded at once, under a newly acquired lease, unless the
 // transaction has another version, broadcast or outcome by then.
 func TestARefusedBroadcastIsRecordedUnderANewLease(t *testing.T) {
 	t.Parallel()
-	stored := func(change func(*txmanager.Tx)) func() txmanager.SubmitterState {
-		return func() txmanager.SubmitterState {
-			x := txtest.Submitted(5)
-			x.ID, x.Versions, x.Raw = "q-1", []txmanager.Hash{txtest.VersionHash(5, 2)}, []byte("s\x05")
-			x.LastSubmitAt, x.NextResubmitAt, x.NextCheckAt = txtest.Ago(0), txtest.Ago(0), txtest.In(time.Hour)
-			change(&x)
-			return txtest.StateOf(1, 6, x)
-		}
+	stored := func(change func(*txmanager.Tx)) txmanager.SubmitterState {
+		x := txtest.Submitted(5)
+		x.ID, x.Versions, x.Raw = "q-1", []txmanager.Hash{txtest.VersionHash(5, 2)}, []byte("s\x05")
+		x.LastSubmitAt, x.NextResubmitAt, x.NextCheckAt = txtest.Ago(0), txtest.Ago(0), txtest.In(time.Hour)
+		change(&x)
+		return txtest.StateOf(1, 6, x)
 	}
 	hour := txtest.In(time.Hour)
 	for name, c := range map[string]struct {
 		answer txmanager.SendClass
-		state  func() txmanager.SubmitterState
+		state  txmanager.SubmitterState
 		want   string // after the send
 	}{
 		"unchanged":            {txmanager.SendPoolFull, stored(func(*txmanager.Tx) {}), "acquire, commit q-1:SUBMITTED release"},
@@ -172,46 +161,40 @@ func TestARefusedBroadcastIsRecordedUnderANewLease(t *testing.T) {
 		"it was sent again":       {txmanager.SendUnknown, stored(func(x *txmanager.Tx) { x.SubmitAttempts, x.NextResubmitAt = 2, hour }), "acquire, commit release"},
 		"its outcome is recorded": {txmanager.SendUnknown, stored(func(x *txmanager.Tx) { x.LastError, x.NextResubmitAt = "the pool was full", hour }), "acquire, commit release"},
 		"PROTECT took it":         {txmanager.SendNonceTooLow, stored(func(x *txmanager.Tx) { x.State, x.NextResubmitAt = txmanager.Protect, hour }), "acquire, commit release"},
-		"it ended":                {txmanager.SendNonceTooLow, func() txmanager.SubmitterState { return txtest.StateOf(1, 6) }, "acquire, commit release"},
+		"it ended":                {txmanager.SendNonceTooLow, txtest.StateOf(1, 6), "acquire, commit release"},
 	} {
-		txtest.RunFrozen(t, name, func(t *testing.T) {
-			tn, s, _, _ := stepsOf(oneQueued(), true, c.answer)
-			s.taken = func() txmanager.AcquireResult { return txmanager.AcquireResult{Held: true, State: c.state()} }
-			check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
-			check.Equal(t, "steps", strings.Join(*s.steps, ", "), "commit bytes release, unsent, sent, "+c.want)
-		})
+		tn, s, _, _ := stepsOf(oneQueued(), true, c.answer)
+		s.taken = txmanager.AcquireResult{Held: true, State: c.state}
+		check.OK(t)(tn.runFrom(t.Context(), tn.iterate))
+		check.Equal(t, name+": steps", strings.Join(*s.steps, ", "), "commit bytes release, unsent, sent, "+c.want)
 	}
 }
 
 // The holder of the lease sends the bytes again and gets an answer too.
 func TestARefusedBroadcastIsLeftToTheHolder(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		tn, s, _, tasks := stepsOf(oneQueued(), true, txmanager.SendPoolFull)
-		s.taken = func() txmanager.AcquireResult { return txmanager.AcquireResult{} }
-		if err := tn.runFrom(t.Context(), tn.iterate); err != nil || !slices.Contains(tasks.tasks, "takeover") {
-			t.Errorf("got %v, tasks %q; want the delayed task of an invocation that finds the lease held", err, tasks.tasks)
-		}
-	})
+	t.Parallel()
+	tn, _, _, tasks := stepsOf(oneQueued(), true, txmanager.SendPoolFull) // whose lease is held by another
+	if err := tn.runFrom(t.Context(), tn.iterate); err != nil || !slices.Contains(tasks.tasks, "takeover") {
+		t.Errorf("got %v, tasks %q; want the delayed task of an invocation that finds the lease held", err, tasks.tasks)
+	}
 }
 
 // Without the task for the outcome the invocation's own task must be retried. The bytes are sent.
 func TestATaskThatCannotBeMadeDoesNotKeepBytesBack(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		tn, _, chain, tasks := stepsOf(oneQueued(), true, txmanager.SendAccepted)
-		tasks.fails = errors.New("no Cloud Tasks")
-		if err := tn.runFrom(t.Context(), tn.iterate); !errors.Is(err, tasks.fails) || len(chain.sent) != 1 {
-			t.Errorf("got %v, sent %q; want that error, one send", err, chain.sent)
-		}
-	})
+	t.Parallel()
+	tn, _, chain, tasks := stepsOf(oneQueued(), true, txmanager.SendAccepted)
+	tasks.fails = errors.New("no Cloud Tasks")
+	if err := tn.runFrom(t.Context(), tn.iterate); !errors.Is(err, tasks.fails) || len(chain.sent) != 1 {
+		t.Errorf("got %v, sent %q; want that error, one send", err, chain.sent)
+	}
 }
 
 // H10: after the release too, "nonce too low" is a success only where the chain knows a version.
 func TestH10NonceTooLowAfterTheReleaseIsPutToTheChain(t *testing.T) {
-	txtest.Frozen(t, func(t *testing.T) {
-		tn, s, chain, _ := stepsOf(oneQueued(), true, txmanager.SendNonceTooLow)
-		chain.known = []txmanager.Hash{txtest.VersionHash(5, 2)}
-		if err := tn.runFrom(t.Context(), tn.iterate); err != nil || slices.Contains(*s.steps, "acquire") {
-			t.Errorf("got %v, steps %q; want nothing recorded: the chain knows it", err, *s.steps)
-		}
-	})
+	t.Parallel()
+	tn, s, chain, _ := stepsOf(oneQueued(), true, txmanager.SendNonceTooLow)
+	chain.known = []txmanager.Hash{txtest.VersionHash(5, 2)}
+	if err := tn.runFrom(t.Context(), tn.iterate); err != nil || slices.Contains(*s.steps, "acquire") {
+		t.Errorf("got %v, steps %q; want nothing recorded: the chain knows it", err, *s.steps)
+	}
 }

@@ -19,8 +19,8 @@ type decider struct {
 
 func (d decider) Resolve(txmanager.Tx) (txmanager.Action, string) { return d.order, d.reason }
 
-// Code may decide about STUCK transactions, with a reason that is stored. A forbidden action is
-// ignored, and an action that is already requested stays.
+// Code may decide about STUCK transactions, with a reason that is stored, except in PROTECT. A forbidden
+// action is ignored, and an action that is already requested stays.
 func TestStuckResolution(t *testing.T) {
 	t.Parallel()
 	ordered := txtest.Stuck(5)
@@ -49,30 +49,19 @@ func TestStuckResolution(t *testing.T) {
 		{"a payout at a higher fee", payout, decider{txmanager.ActionReplace, "r"}, false, txmanager.ActionReplace, true},
 		{"somebody has decided", ordered, decider{txmanager.ActionPlaceholder, "r"}, false, txmanager.ActionReplace, false},
 		{"not STUCK", txtest.Pending(5), decider{txmanager.ActionPlaceholder, "r"}, false, "", false},
+		{"in PROTECT", txtest.Stuck(5), decider{txmanager.ActionReplace, "r"}, false, "", false},
 		{"no bytes to send again", unsigned, decider{txmanager.ActionRebroadcast, "r"}, false, "", false},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			r := rulesOf(3)
-			r.AskBeforePlaceholder = c.ask
-			tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil), Resolution: c.answer}, session.Session{State: txtest.StateOf(1, 6, c.tx)})
-			j := rules.Evaluation{After: []txmanager.Tx{c.tx}}
-			tn.resolveStuck(t.Context(), &j)
-			check.Equal(t, "ordered", j.After[0].RequestedAction, c.want)
-			if got := len(j.Transitions) == 1 && j.Transitions[0].Decision != nil && j.Transitions[0].Decision.By == decidedByCode; got != c.decided {
-				t.Errorf("recorded as decided by code: got %v, want %v", j.Transitions, c.decided)
-			}
-		})
+		r := rulesOf(3)
+		r.AskBeforePlaceholder = c.ask
+		w := txtest.StateOf(1, 6, c.tx)
+		w.Protected = c.name == "in PROTECT"
+		tn := invocationBy(&Worker{Service: sessiontest.Service(r, nil), Resolution: c.answer}, session.Session{State: w})
+		j := rules.Evaluation{After: []txmanager.Tx{c.tx}}
+		tn.resolveStuck(t.Context(), &j)
+		check.Equal(t, c.name+": ordered", j.After[0].RequestedAction, c.want)
+		if got := len(j.Transitions) == 1 && j.Transitions[0].Decision != nil && j.Transitions[0].Decision.By == decidedByCode; got != c.decided {
+			t.Errorf("%s: recorded as decided by code: got %v, want %v", c.name, j.Transitions, c.decided)
+		}
 	}
-}
-
-// In PROTECT code requests nothing.
-func TestStuckResolutionIsNotAskedInProtect(t *testing.T) {
-	t.Parallel()
-	w := txtest.StateOf(1, 6, txtest.Stuck(5))
-	w.Protected = true
-	tn := invocationBy(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Resolution: decider{txmanager.ActionReplace, "r"}}, session.Session{State: w})
-	j := rules.Evaluation{After: []txmanager.Tx{txtest.Stuck(5)}}
-	tn.resolveStuck(t.Context(), &j)
-	check.Equal(t, "moves", len(j.Transitions), 0)
 }

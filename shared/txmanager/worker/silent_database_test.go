@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -43,17 +44,16 @@ func TestASilentDatabaseIsGivenUpByTheLease(t *testing.T) {
 		"next round": func(ctx context.Context, t *invocation) error { return t.beginIteration(ctx) },
 		"renew":      func(ctx context.Context, t *invocation) error { return t.RenewLease(ctx) },
 	} {
-		txtest.RunFrozen(t, name, func(t *testing.T) {
-			r := rulesOf(3)
+		synctest.Test(t, func(t *testing.T) {
 			w := txtest.StateOf(1, 5)
 			w.Lease = lease.New("alice", "node-1/a", 7, time.Now().Add(-4*time.Second), sessiontest.Timing.Lease.Duration)
-			tn := invocationBy(&Worker{Service: sessiontest.Service(r, silentStore{})}, session.Session{Kind: txmanager.KindAdvance, State: w})
+			tn := invocationBy(&Worker{Service: sessiontest.Service(rulesOf(3), silentStore{})}, session.Session{Kind: txmanager.KindAdvance, State: w})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // the invocation's
 			defer cancel()
 			began := time.Now()
 			err := ask(ctx, tn)
 			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 16*time.Second {
-				t.Errorf("6 s before a lease of 10 s ends: got %v after %v, want a time-out after 16s", err, took)
+				t.Errorf("%s, 6 s before a lease of 10 s ends: got %v after %v, want a time-out after 16s", name, err, took)
 			}
 		})
 	}

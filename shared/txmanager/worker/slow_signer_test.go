@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
@@ -14,24 +15,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/session/sessiontest"
 	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
-
-// slow is a slow signer, in this process or outside.
-type slow struct {
-	took   time.Duration
-	inside bool
-	asked  *[]uint64
-}
-
-func (s slow) Sign(ctx context.Context, _ txmanager.Submitter, tx txmanager.Unsigned) (txmanager.Signed, error) {
-	*s.asked = append(*s.asked, tx.Nonce)
-	select {
-	case <-time.After(s.took): // in the time of the bubble
-	case <-ctx.Done():
-	}
-	return txmanager.Signed{Hash: txtest.VersionHash(tx.Nonce, 1), Raw: []byte{1}}, nil
-}
-
-func (s slow) InProcess(txmanager.Submitter) bool { return s.inside }
 
 // stores keeps each commit, and reports that all of it was.
 type stores struct {
@@ -69,10 +52,17 @@ func fullWindow() txmanager.SubmitterState {
 func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 	t.Parallel()
 	limits := Limits{SignTimeout: 5 * time.Second}
-	txtest.FrozenSerial(t, func(t *testing.T) {
+	slow := func(asked *[]uint64) func(uint64) (txmanager.Signed, error) {
+		return func(nonce uint64) (txmanager.Signed, error) {
+			*asked = append(*asked, nonce)
+			time.Sleep(2 * time.Second) // in the time of the bubble
+			return txmanager.Signed{Hash: txtest.VersionHash(nonce, 1), Raw: []byte{1}}, nil
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
 		var asked []uint64
 		w := fullQueue()
-		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Limits: limits, Signer: slow{2 * time.Second, true, &asked}}, w)
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), nil), Limits: limits, Signer: testSigner{true, slow(&asked)}}, w)
 		p := tn.planUnsigned(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), true)
 		if len(asked) != 3 || len(p.Allocations) != 3 || len(p.Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %s; want the first 3, allocated with their bytes, and nothing said of the rest", asked, outline(p))
@@ -80,11 +70,11 @@ func TestSlowSignerSignsWhatFitsInAnIteration(t *testing.T) {
 		after := rules.AfterCommit(w, txmanager.Commit{Lease: w.Lease, Allocations: p.Allocations})
 		check.Equal(t, "queue after it", len(after.Queue), window-3)
 	})
-	txtest.FrozenSerial(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		var asked []uint64
 		var writes []txmanager.Commit
 		w := fullWindow()
-		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: limits, Signer: slow{2 * time.Second, false, &asked}}, w)
+		tn := advancing(&Worker{Service: sessiontest.Service(rulesOf(3), stores{writes: &writes}), Limits: limits, Signer: testSigner{false, slow(&asked)}}, w)
 		ids, _, err := tn.signDueVersions(t.Context(), txtest.ViewOf(w, txtest.Block('a', 100)), nil)
 		if err != nil || len(asked) != 3 || len(ids) != 3 || len(writes) != 1 || len(writes[0].Versions) != 3 || len(writes[0].Transitions) != 0 {
 			t.Errorf("of 8, by 2 s each, 5 s at most: got nonces %v asked for, %v to be sent, %v; want the first 3, stored in one write", asked, ids, err)
@@ -163,7 +153,7 @@ func TestSignaturesAreMadeConcurrently(t *testing.T) {
 		"the first is missing":    {true, 8, 5, 8, nil},
 		"a service that sees all": {false, 3, 0, 1, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
 	} {
-		txtest.FrozenSerial(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			l := Limits{SignParallel: c.most, SignTimeout: time.Hour}
 			for _, bound := range []bool{true, false} {
 				if !c.inside && !bound { // its nonces are bound first
