@@ -77,6 +77,9 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 
 // runEach runs each method of Tests as a test of its name.
 func runEach[Tests ~struct{ *bundle }](t *testing.T, newFixture func(t *testing.T) Fixture) {
+	if n, all := reflect.TypeFor[Tests]().NumMethod(), reflect.TypeFor[*Tests]().NumMethod(); n == 0 || n != all {
+		t.Fatalf("tests: got %d of the %d exported methods, want all: give each a receiver that is no pointer", n, all)
+	}
 	for method := range reflect.TypeFor[Tests]().Methods() {
 		test := method.Func.Interface().(func(Tests, *testing.T))
 		t.Run(method.Name, func(t *testing.T) {

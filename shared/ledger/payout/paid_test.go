@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -68,9 +69,12 @@ func TestEachPartOfAProofIsRequired(t *testing.T) {
 			}
 			return []byte(text)
 		}
-		_, err := checkPaid(families, c.payout, bytesOf(c.payload), bytesOf(c.receipt))
+		index, err := checkPaid(families, c.payout, bytesOf(c.payload), bytesOf(c.receipt))
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, ErrNotPaid) {
 			t.Errorf("%s: got %v, want it paid: %t", name, err, c.ok)
+		}
+		if c.ok && c.payout.Token == "" {
+			check.Equal(t, name+": log index", index, store.CoinMoved)
 		}
 	}
 }
