@@ -15,104 +15,71 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// auditedAs are the acts under which the list of acts shows each operator call. "" is a call that changes nothing that an
-// operator decides.
-var auditedAs = map[string]string{
-	"POST /admin/v1/submitters":                                           "register",
-	"PATCH /admin/v1/submitters/{submitter}":                              "update",
-	"POST /admin/v1/submitters/{submitter}/retire":                        "retire",
-	"PUT /admin/v1/submitters/{submitter}/policy":                         "policy",
-	"POST /admin/v1/submitters/{submitter}/resume":                        "resume",
-	"PUT /admin/v1/submitters/{submitter}/callers":                        "callers",
-	"POST /admin/v1/submitters/{submitter}/signer":                        "signer",
-	"POST /admin/v1/submitters/{submitter}/suspend":                       "suspend",
-	"POST /admin/v1/submitters/{submitter}/release":                       "release",
-	"POST /admin/v1/submitters/{submitter}/queue/cancel":                  "cancel",
-	"POST /admin/v1/submitters/{submitter}/foreign/match":                 "foreign-match",
-	"POST /admin/v1/submitters/{submitter}/foreign/write-off":             "foreign-write-off",
-	"POST /admin/v1/submitters/{submitter}/proceed":                       "proceed",
-	"POST /admin/v1/database/release-untouched":                           "release",
-	"POST /admin/v1/database/accept":                                      "database-accept",
-	"POST /admin/v1/tx/{txId}/proceed":                                    "proceed",
-	"POST /admin/v1/tx/{txId}/cancel":                                     "cancel",
-	"POST /admin/v1/tx/{txId}/decide":                                     "wait",
-	"POST /admin/v1/conservation/findings/{id}/adjust":                    "adjust",
-	"POST /admin/v1/conservation/check":                                   "", // it reads, and can only halt
-	"POST /admin/v1/halts/{id}/resume":                                    "halt-resume",
-	"POST /admin/v1/transfers/{req_id}/cancel":                            "transfer-cancel",
-	"POST /admin/v1/transfers/{req_id}/resolve":                           "transfer-resolve",
-	"POST /admin/v1/transfers/{req_id}/acknowledge":                       "transfer-acknowledge",
-	"POST /admin/v1/transfers/{req_id}/payout-statement":                  "payout-state",
-	"POST /admin/v1/transfers/{req_id}/payout-statement/withdraw":         "payout-withdraw",
-	"POST /admin/v1/users/{user_id}/payout_addresses/unblock":             "addresses-unblock",
-	"POST /admin/v1/users/{user_id}/payout_addresses/block":               "addresses-block",
-	"POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove": "address-remove",
-	"POST /admin/v1/proposals/{proposalId}/approve":                       "approve",
-	"POST /admin/v1/proposals/{proposalId}/reject":                        "reject",
-	"PUT /admin/v1/assets/{asset}":                                        "asset",
-	"POST /admin/v1/accounts/{user}/{asset}/deposits":                     "deposit",
-	"POST /admin/v1/accounts/{user}/{asset}/withdrawals":                  "withdrawal",
-	"POST /admin/v1/accounts/{user}/{asset}/status":                       "account-status",
-	"POST /admin/v1/webhook-endpoints/{endpoint}/test":                    "webhook-test",
-	"POST /admin/v1/webhook-endpoints/{endpoint}/redeliver":               "webhook-redeliver",
-	"POST /admin/v1/webhook-endpoints/{endpoint}/pause":                   "webhook-pause",
-	"POST /admin/v1/webhook-endpoints/{endpoint}/resume":                  "webhook-resume",
+// Tests in which several calls are proposed, and carried out after a second operator has approved them.
+const (
+	twoDecide      = "functions/proposals_test.go: TestTwoOperatorsDecide"
+	twoForAccounts = "functions/accounts_test.go: TestTwoOperatorsForAccounts"
+	twoForWebhooks = "functions/webhooks_test.go: TestTwoOperatorsResumeAndRedeliver"
+	stolenToken    = "emulator/acceptance/attacks/approvals_test.go: TestOneStolenOperatorTokenDecidesNothingAlone"
+)
+
+// operatorActs are the operator calls that can change something.
+var operatorActs = map[string]struct {
+	name       string // under which the list of acts shows it; "": it changes nothing that an operator decides
+	proposedIn string // the test in which it is only proposed, and carried out after a second approval; "": it needs one operator
+}{
+	"POST /admin/v1/submitters":                                           {"register", stolenToken},
+	"PATCH /admin/v1/submitters/{submitter}":                              {"update", twoDecide},
+	"POST /admin/v1/submitters/{submitter}/retire":                        {"retire", twoDecide},
+	"PUT /admin/v1/submitters/{submitter}/policy":                         {"policy", twoDecide},
+	"POST /admin/v1/submitters/{submitter}/resume":                        {"resume", twoDecide},
+	"PUT /admin/v1/submitters/{submitter}/callers":                        {"callers", twoDecide},
+	"POST /admin/v1/submitters/{submitter}/signer":                        {"signer", stolenToken},
+	"POST /admin/v1/submitters/{submitter}/suspend":                       {"suspend", ""},
+	"POST /admin/v1/submitters/{submitter}/release":                       {"release", stolenToken},
+	"POST /admin/v1/submitters/{submitter}/queue/cancel":                  {"cancel", ""},
+	"POST /admin/v1/submitters/{submitter}/foreign/match":                 {"foreign-match", twoDecide},
+	"POST /admin/v1/submitters/{submitter}/foreign/write-off":             {"foreign-write-off", twoDecide},
+	"POST /admin/v1/submitters/{submitter}/proceed":                       {"proceed", twoDecide},
+	"POST /admin/v1/database/release-untouched":                           {"release", "functions/proposals_test.go: TestTwoOperatorsReleaseInBulk"},
+	"POST /admin/v1/database/accept":                                      {"database-accept", twoDecide},
+	"POST /admin/v1/tx/{txId}/proceed":                                    {"proceed", twoDecide},
+	"POST /admin/v1/tx/{txId}/cancel":                                     {"cancel", ""},
+	"POST /admin/v1/tx/{txId}/decide":                                     {"wait", ""},
+	"POST /admin/v1/conservation/findings/{id}/adjust":                    {"adjust", twoDecide},
+	"POST /admin/v1/conservation/check":                                   {"", ""}, // it reads, and can only halt
+	"POST /admin/v1/halts/{id}/resume":                                    {"halt-resume", twoDecide},
+	"POST /admin/v1/transfers/{req_id}/cancel":                            {"transfer-cancel", ""},
+	"POST /admin/v1/transfers/{req_id}/resolve":                           {"transfer-resolve", "functions/proposals_test.go: TestARefusedActLeavesItsProposal"},
+	"POST /admin/v1/transfers/{req_id}/acknowledge":                       {"transfer-acknowledge", ""},
+	"POST /admin/v1/transfers/{req_id}/payout-statement":                  {"payout-state", twoDecide},
+	"POST /admin/v1/transfers/{req_id}/payout-statement/withdraw":         {"payout-withdraw", ""},
+	"POST /admin/v1/users/{user_id}/payout_addresses/unblock":             {"addresses-unblock", twoDecide},
+	"POST /admin/v1/users/{user_id}/payout_addresses/block":               {"addresses-block", ""},
+	"POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove": {"address-remove", ""},
+	"POST /admin/v1/proposals/{proposalId}/approve":                       {"approve", ""},
+	"POST /admin/v1/proposals/{proposalId}/reject":                        {"reject", ""},
+	"PUT /admin/v1/assets/{asset}":                                        {"asset", twoForAccounts},
+	"POST /admin/v1/accounts/{user}/{asset}/deposits":                     {"deposit", twoForAccounts},
+	"POST /admin/v1/accounts/{user}/{asset}/withdrawals":                  {"withdrawal", twoForAccounts},
+	"POST /admin/v1/accounts/{user}/{asset}/status":                       {"account-status", twoForAccounts},
+	"POST /admin/v1/webhook-endpoints/{endpoint}/test":                    {"webhook-test", ""},
+	"POST /admin/v1/webhook-endpoints/{endpoint}/redeliver":               {"webhook-redeliver", twoForWebhooks},
+	"POST /admin/v1/webhook-endpoints/{endpoint}/pause":                   {"webhook-pause", ""},
+	"POST /admin/v1/webhook-endpoints/{endpoint}/resume":                  {"webhook-resume", twoForWebhooks},
 }
 
-// Each operator call that can change something is in the list of acts, under a name that a source gives.
-func TestEveryActOfAnOperatorIsAudited(t *testing.T) {
+// Each operator call that can change something is in the list of acts, under a name that a source gives. A test proposes each
+// that two operators decide about.
+func TestEveryActOfAnOperatorIsAuditedAndProposed(t *testing.T) {
 	t.Parallel()
-	check.Same(t, "audited acts of operators", slices.Sorted(maps.Keys(auditedAs)), slices.Sorted(maps.Keys(admin.Acts)))
-	for pattern, act := range auditedAs {
-		if act != "" && !slices.Contains(store.ActNames(), act) {
-			t.Errorf("%s: no source of the list has the act %q", pattern, act)
+	check.Same(t, "acts of operators", slices.Sorted(maps.Keys(operatorActs)), slices.Sorted(maps.Keys(admin.Acts)))
+	for pattern, act := range operatorActs {
+		if act.name != "" && !slices.Contains(store.ActNames(), act.name) {
+			t.Errorf("%s: no source of the list has the act %q", pattern, act.name)
 		}
-	}
-}
-
-// proposedIn names, for each call of a kind of approvals.required, the test in which it is only proposed, and carried out
-// after a second operator has approved it.
-var proposedIn = map[string]string{
-	"POST /admin/v1/submitters":                               "emulator/acceptance/attacks/approvals_test.go: TestOneStolenOperatorTokenDecidesNothingAlone",
-	"PATCH /admin/v1/submitters/{submitter}":                  "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/submitters/{submitter}/retire":            "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"PUT /admin/v1/submitters/{submitter}/policy":             "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/submitters/{submitter}/resume":            "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"PUT /admin/v1/submitters/{submitter}/callers":            "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/submitters/{submitter}/signer":            "emulator/acceptance/attacks/approvals_test.go: TestOneStolenOperatorTokenDecidesNothingAlone",
-	"POST /admin/v1/submitters/{submitter}/release":           "emulator/acceptance/attacks/approvals_test.go: TestOneStolenOperatorTokenDecidesNothingAlone",
-	"POST /admin/v1/database/release-untouched":               "functions/proposals_test.go: TestTwoOperatorsReleaseInBulk",
-	"POST /admin/v1/submitters/{submitter}/foreign/match":     "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/submitters/{submitter}/foreign/write-off": "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/submitters/{submitter}/proceed":           "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/tx/{txId}/proceed":                        "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/database/accept":                          "functions/proposals_test.go: TestTwoOperatorsAcceptAndState",
-	"POST /admin/v1/conservation/findings/{id}/adjust":        "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/halts/{id}/resume":                        "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/transfers/{req_id}/payout-statement":      "functions/proposals_test.go: TestTwoOperatorsAcceptAndState",
-	"POST /admin/v1/transfers/{req_id}/resolve":               "functions/proposals_test.go: TestARefusedActLeavesItsProposal",
-	"POST /admin/v1/users/{user_id}/payout_addresses/unblock": "functions/proposals_test.go: TestTwoOperatorsDecide",
-	"POST /admin/v1/webhook-endpoints/{endpoint}/redeliver":   "functions/webhooks_test.go: TestTwoOperatorsResumeAndRedeliver",
-	"POST /admin/v1/webhook-endpoints/{endpoint}/resume":      "functions/webhooks_test.go: TestTwoOperatorsResumeAndRedeliver",
-	"PUT /admin/v1/assets/{asset}":                            "functions/accounts_test.go: TestTwoOperatorsForAccounts",
-	"POST /admin/v1/accounts/{user}/{asset}/deposits":         "functions/accounts_test.go: TestTwoOperatorsForAccounts",
-	"POST /admin/v1/accounts/{user}/{asset}/withdrawals":      "functions/accounts_test.go: TestTwoOperatorsForAccounts",
-	"POST /admin/v1/accounts/{user}/{asset}/status":           "functions/accounts_test.go: TestTwoOperatorsForAccounts",
-}
-
-// Each call that two operators decide about has a test of that.
-func TestEveryActOfTwoOperatorsIsProposed(t *testing.T) {
-	t.Parallel()
-	var ofTwo []string
-	for pattern, rule := range admin.Acts {
-		if rule.Kind != "" {
-			ofTwo = append(ofTwo, pattern)
-		}
-	}
-	slices.Sort(ofTwo)
-	check.Same(t, "calls of two operators that a test proposes", slices.Sorted(maps.Keys(proposedIn)), ofTwo)
-	for pattern, where := range proposedIn {
-		testExists(t, pattern, where)
+		check.Equal(t, pattern+": a test proposes it", act.proposedIn != "", admin.Acts[pattern].Kind != "")
+		testExists(t, pattern, act.proposedIn)
 	}
 }
 
@@ -130,7 +97,7 @@ func patternOf(call string, patterns iter.Seq[string]) string {
 // audited requires that the list of acts shows a call of an operator as its newest of that name.
 func (h deployment) audited(method, path, reason string) {
 	h.t.Helper()
-	act := auditedAs[patternOf(method+" "+path, maps.Keys(auditedAs))]
+	act := operatorActs[patternOf(method+" "+path, maps.Keys(operatorActs))].name
 	a := h.ben("GET", "/admin/v1/audit?pageSize=1&act="+act, nil)
 	check.Equal(h.t, fmt.Sprintf("audit of %s %s as %q", method, path, act), a.is("acts.0.by", "acts.0.reason"), "200 sub:ann-at-work "+reason)
 }

@@ -36,9 +36,7 @@ func refused(t *testing.T, what, code string) func(results ...any) {
 	return func(results ...any) {
 		t.Helper()
 		err, _ := results[len(results)-1].(error)
-		if client.CodeOf(err) != code {
-			t.Errorf("%s: got the error %v, want the code %s", what, err, code)
-		}
+		check.Equal(t, fmt.Sprintf("%s: code of %v", what, err), client.CodeOf(err), code)
 	}
 }
 

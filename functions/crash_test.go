@@ -1,9 +1,9 @@
 package functions_test
 
 import (
-	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -11,7 +11,5 @@ import (
 func TestArmedPointsNeedTheirBuild(t *testing.T) {
 	h := build(t)
 	t.Setenv(crash.Variable, t.TempDir())
-	if app, err := h.app(); err == nil || !strings.Contains(err.Error(), crash.Variable) || !strings.Contains(err.Error(), crash.Tag) {
-		t.Errorf("got %v, %v; want it not to start, and why", app, err)
-	}
+	says(t, "why it does not start", h.startError(functions.Extensions{}), crash.Variable, crash.Tag)
 }

@@ -153,20 +153,25 @@ func (h deployment) settings(more ...string) []string {
 	return list
 }
 
-// app returns the functions with these settings.
-func (h deployment) app(settings ...string) (*functions.App, error) {
-	h.t.Helper()
-	return h.appWith(functions.Extensions{}, settings...)
-}
-
-// appWith is [deployment.app] with a business' code.
+// appWith returns the functions with a business' code and these settings.
 func (h deployment) appWith(ext functions.Extensions, settings ...string) (*functions.App, error) {
 	h.t.Helper()
 	c := check.Value(config.LoadForTests(h.settings(settings...)))(h.t)
 	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", ext)
 }
 
-// opened is [deployment.app] that closes when the test ends.
+// startError returns the error with which a process of the code and the settings does not start; "": it starts.
+func (h deployment) startError(ext functions.Extensions, settings ...string) string {
+	h.t.Helper()
+	app, err := h.appWith(ext, settings...)
+	if err != nil {
+		return err.Error()
+	}
+	_ = app.Close(context.WithoutCancel(h.t.Context()))
+	return ""
+}
+
+// opened returns the functions with these settings, which close when the test ends.
 func (h deployment) opened(settings ...string) *functions.App {
 	h.t.Helper()
 	return h.openedWith(functions.Extensions{}, settings...)

@@ -12,14 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// Resolutions returns the resolutions of every chain's worker.
-func (a *App) Resolutions() (all []txmanager.StuckResolution) {
-	for _, c := range a.chains {
-		all = append(all, c.worker.Resolution)
-	}
-	return all
-}
-
 // Create stores an intent.
 func (a *App) Create(ctx context.Context, in store.Intent) error {
 	_, err := a.store.Create(ctx, in, 100)

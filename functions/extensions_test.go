@@ -11,24 +11,6 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// waits is a business' code that leaves every STUCK transaction to an operator.
-type waits struct{}
-
-func (waits) Resolve(txmanager.Tx) (txmanager.Action, string) { return txmanager.ActionWait, "" }
-
-// Every chain's worker calls the code of Extensions.Stuck.
-func TestExtensionsReachTheWorkers(t *testing.T) {
-	t.Parallel()
-	h := build(t)
-	all := h.openedWith(functions.Extensions{Stuck: waits{}}).Resolutions()
-	if len(all) == 0 {
-		t.Fatal("workers: got none")
-	}
-	for _, r := range all {
-		check.Equal(t, "a worker's StuckResolution", r, txmanager.StuckResolution(waits{}))
-	}
-}
-
 // vault is a business' signer, which has the key of every account.
 type vault struct{ signer.Service }
 
@@ -52,7 +34,5 @@ func TestExtensionsAddKindsOfSigners(t *testing.T) {
 		check.Equal(t, name, h.as("ann", "POST", ofShop+"/signer", members{"signer": name, "reason": "a test"}).is("code", "field", "signer"), want)
 	}
 	ext.Signers = append(ext.Signers, kind)
-	if _, err := h.appWith(ext); err == nil {
-		t.Error("two kinds of one name: got no error")
-	}
+	check.Equal(t, "two kinds of one name: it starts", h.startError(ext) == "", false)
 }

@@ -204,16 +204,12 @@ func TestFamiliesAreThoseOfTheDatabase(t *testing.T) {
 func TestUnknownNamespaceIsRefused(t *testing.T) {
 	t.Parallel()
 	h := bare(t)
-	_, err := h.app(`FENCEPOST_CHAINS=[{"id": 7, "namespace": "mem", "urls": ["http://127.0.0.1:1/a"]}]`)
-	if err == nil || !strings.Contains(err.Error(), `chain 7: this deployment serves no chains of namespace "mem": it serves eip155`) {
-		t.Errorf("got %v, want that the namespace is not served", err)
-	}
+	got := h.startError(functions.Extensions{}, `FENCEPOST_CHAINS=[{"id": 7, "namespace": "mem", "urls": ["http://127.0.0.1:1/a"]}]`)
+	says(t, "a namespace", got, `chain 7: this deployment serves no chains of namespace "mem": it serves eip155`)
 	for want, families := range map[string][]chain.Family{
 		"two families of chains have the same namespace":  {memchain.Family{}, memchain.Family{}},
 		"Extensions.Families has a nil family: remove it": {memchain.Family{}, nil},
 	} {
-		if _, err := h.appWith(functions.Extensions{Families: families}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: got %v, want %q", families, err, want)
-		}
+		says(t, fmt.Sprint(families), h.startError(functions.Extensions{Families: families}), want)
 	}
 }

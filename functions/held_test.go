@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -29,6 +30,7 @@ func TestHeldAfterARestore(t *testing.T) {
 	for _, path := range []string{"/admin/v1/tx/" + ids["let-go"] + "/proceed", ofShop + "/proceed"} {
 		check.Equal(t, path+" without a reason", h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason")
 	}
+	check.Equal(t, "accept what is the accepted database", h.as("ann", "POST", "/admin/v1/database/accept", reason).is("code"), "409 TOO_LATE")
 	h.run(`update database_identity set timeline_id = timeline_id + 1`)
 	check.Equal(t, "before the acceptance", h.as("ann", "POST", ofShop+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE")
 	h.as("ann", "POST", "/admin/v1/database/accept", reason).wants(t, 204, "accept")
@@ -77,13 +79,15 @@ func (h deployment) heldByForeign(all int) {
 func TestForeignTransactionsOverHTTP(t *testing.T) {
 	t.Parallel()
 	h := buildWithShop(t)
-	h.heldByForeign(3)
+	const all = 103
+	h.heldByForeign(all)
 	var ids []string
 	for i := range 2 {
 		ids = append(ids, h.createTx(fmt.Sprint("r", i)))
 	}
 	const path = ofShop + "/foreign"
-	check.Equal(t, "intents that are held", column(h.allRows("foreign", path, "", 2), "requestId"), "r0 r1 <nil>")
+	check.Equal(t, "intents that are held", column(h.allRows("foreign", path, "", 100), "requestId"), "r0 r1"+strings.Repeat(" <nil>", all-2))
+	check.Equal(t, "from the last but one", column(h.allRows("foreign", path, fmt.Sprint("&from=", all-2), 1), "nonce"), fmt.Sprint(all-2, " ", all-1))
 	for _, c := range []struct {
 		path string
 		body map[string]any
@@ -93,8 +97,8 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 		{"/match", map[string]any{"nonce": 0, "txId": "x", "reason": "r"}, "400 INVALID_FIELD txId"},
 		{"/match", map[string]any{"nonce": 0, "txId": ids[0]}, "400 INVALID_FIELD reason"},
 		{"/match", map[string]any{"nonce": 2, "txId": ids[0], "reason": "r"}, "400 INVALID_FIELD txId"},
-		{"/match", map[string]any{"nonce": 7, "txId": ids[0], "reason": "r"}, "409 TOO_LATE <nil>"},
-		{"/write-off", map[string]any{"nonce": 7, "reason": "r"}, "409 TOO_LATE <nil>"},
+		{"/match", map[string]any{"nonce": all, "txId": ids[0], "reason": "r"}, "409 TOO_LATE <nil>"},
+		{"/write-off", map[string]any{"nonce": all, "reason": "r"}, "409 TOO_LATE <nil>"},
 		{"/write-off", map[string]any{"nonce": 0}, "400 INVALID_FIELD reason"},
 		{"/write-off", map[string]any{"reason": "nonce 0 was the owner's"}, "400 INVALID_FIELD nonce"},
 		{"/write-off", map[string]any{"nonce": 0, "through": 2, "reason": "r"}, "400 INVALID_FIELD nonce"},
@@ -104,6 +108,15 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	check.Equal(t, "proceed", h.as("ann", "POST", "/admin/v1/tx/"+ids[0]+"/proceed", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE")
 	check.Equal(t, "cancel of what may have run", h.as("shop", "POST", "/api/v1/tx/"+ids[0]+"/cancel", nil).is("outcome"), "202 PENDING")
 	check.Equal(t, "match", h.as("ann", "POST", path+"/match", map[string]any{"nonce": 0, "txId": ids[0], "reason": "r"}).is("state", "subState"), "200 CONFIRMED RECORDED")
-	check.Equal(t, "write off", h.as("ann", "POST", path+"/write-off", map[string]any{"nonce": 1, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 0 1")
-	check.Equal(t, "write off the rest", h.as("ann", "POST", path+"/write-off", map[string]any{"through": 2, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 1 0")
+	for _, c := range []struct {
+		which string
+		nonce int
+		want  string // those written off, the intents that proceed, and those that remain
+	}{
+		{"nonce", 1, "200 1 0 101"}, {"through", 3, "200 2 0 99"}, {"through", 3, "200 0 0 99"}, {"through", all - 2, "200 98 0 1"}, {"through", all, "200 1 1 0"},
+	} {
+		body := members{c.which: c.nonce, "reason": "r"}
+		check.Equal(t, fmt.Sprint("write off ", body), h.as("ann", "POST", path+"/write-off", body).is("writtenOff", "proceeded", "remaining"), c.want)
+	}
+	check.Equal(t, "write one off again", h.as("ann", "POST", path+"/write-off", members{"nonce": 1, "reason": "r"}).is("code"), "409 TOO_LATE")
 }

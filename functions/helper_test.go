@@ -242,6 +242,16 @@ func (a answer) wants(t testing.TB, status int, what string, args ...any) {
 	}
 }
 
+// says reports each part that a text lacks.
+func says(t testing.TB, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s: got %s, want %s in it", what, text, part)
+		}
+	}
+}
+
 type headerKey struct{}
 
 // call makes one request with the context's headers. A text body is sent unchanged.
@@ -249,8 +259,7 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	t.Helper()
 	content, ok := body.(string)
 	if !ok && body != nil {
-		text := check.Value(json.Marshal(body))(t)
-		content = string(text)
+		content = string(check.Value(json.Marshal(body))(t))
 	}
 	r := check.Value(http.NewRequestWithContext(ctx, method, url, strings.NewReader(content)))(t)
 	if header, ok := ctx.Value(headerKey{}).(http.Header); ok {
@@ -259,10 +268,7 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatalf("%s %s: %v", method, url, err)
-	}
+	resp := check.Value(http.DefaultClient.Do(r))(t)
 	defer resp.Body.Close()
 	text := check.Value(io.ReadAll(resp.Body))(t)
 	a := answer{resp.StatusCode, resp.Header, map[string]any{}}

@@ -191,8 +191,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 	signs := func(by int, edit func(*types.DynamicFeeTx)) []byte {
 		tx := good
 		edit(&tx)
-		raw := check.Value(types.MustSignNewTx(devchain.DevAccounts(2)[by].Key, types.LatestSignerForChainID(tx.ChainID), &tx).MarshalBinary())(t)
-		return raw
+		return check.Value(types.MustSignNewTx(devchain.DevAccounts(2)[by].Key, types.LatestSignerForChainID(tx.ChainID), &tx).MarshalBinary())(t)
 	}
 	as := func(*types.DynamicFeeTx) {}
 	before := h.bound()
@@ -218,9 +217,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 		"no txId":            {id: "r", raw: signs(0, as), want: store.ErrNotFound},
 		"another form of it": {id: "urn:uuid:" + r.TxID, raw: signs(0, as), want: store.ErrNotFound},
 	} {
-		if err := h.MarkUsed(t.Context(), cmp.Or(c.id, r.TxID), cmp.Or(c.owner, "x"), c.raw); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
-		}
+		check.Err(t, name, c.want)(h.MarkUsed(t.Context(), cmp.Or(c.id, r.TxID), cmp.Or(c.owner, "x"), c.raw))
 		check.Equal(t, name+": what is bound", h.bound(), before)
 	}
 	for range 2 { // the second call repeats the first, as after a lost answer
@@ -261,20 +258,15 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	before := h.bound()
 	_, err := h.Allocate(t.Context(), h.lender, "x", "a", "b")
 	refusedBy("two at once, where a minute allows one", err, store.RuleCount)
-	if after := h.bound(); after != before {
-		t.Errorf("refused: got %s bound, want as before: %s", after, before)
-	}
+	check.Equal(t, "what is bound after the refusal", h.bound(), before)
 	r := h.reserve("x", "r")
-	if again := h.reserve("x", "r"); again.TxID != r.TxID {
-		t.Errorf("asked for again: got %+v, want %+v", again, r)
-	}
+	check.Equal(t, "asked for again", h.reserve("x", "r").TxID, r.TxID)
 	before = h.bound()
 	signs := func(to *common.Address, wei int64) []byte {
 		tx := types.MustSignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(new(big.Int).SetUint64(h.lender.ChainID())), &types.LegacyTx{
 			To: to, Value: big.NewInt(wei), Data: []byte{0}, Gas: 100_000, GasPrice: big.NewInt(100_000_000_000),
 		})
-		raw := check.Value(tx.MarshalBinary())(t)
-		return raw
+		return check.Value(tx.MarshalBinary())(t)
 	}
 	for _, c := range []struct {
 		to   *common.Address
@@ -286,15 +278,12 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 		{&common.Address{1}, 7, store.RuleTarget},
 		{nil, 7, store.RuleTarget},
 	} {
-		refusedBy(fmt.Sprintf("%d wei to %v", c.wei, c.to), h.MarkUsed(t.Context(), r.TxID, "x", signs(c.to, c.wei)), c.rule)
-		if after := h.bound(); after != before {
-			t.Errorf("%d wei to %v: got %s bound, want as before: %s", c.wei, c.to, after, before)
-		}
+		what := fmt.Sprintf("%d wei to %v", c.wei, c.to)
+		refusedBy(what, h.MarkUsed(t.Context(), r.TxID, "x", signs(c.to, c.wei)), c.rule)
+		check.Equal(t, what+": what is bound", h.bound(), before)
 	}
 	for range 2 {
-		if err := h.MarkUsed(t.Context(), r.TxID, "x", signs((*common.Address)(eip155.Recipient(&allowed)), 7)); err != nil {
-			t.Errorf("the day's 7 wei: got %v, want them taken, and again", err)
-		}
+		check.Err(t, "the day's 7 wei, and again", nil)(h.MarkUsed(t.Context(), r.TxID, "x", signs((*common.Address)(eip155.Recipient(&allowed)), 7)))
 	}
 	check.Equal(t, "counted: one intent, and 7 wei once", h.one(`select string_agg(added_wei || ' ' || intents, ', ' order by number) from submitter_use`), "0 1, 7 1")
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/check"
 )
 
@@ -31,12 +32,7 @@ func TestOpenKeyFilesAreRefused(t *testing.T) {
 		opens := func(mode os.FileMode, more ...string) string {
 			t.Helper()
 			check.OK(t)(os.Chmod(c.path, mode))
-			app, err := h.app(append(strings.Fields(c.settings), more...)...)
-			if err != nil {
-				return err.Error()
-			}
-			_ = app.Close(t.Context())
-			return ""
+			return h.startError(functions.Extensions{}, append(strings.Fields(c.settings), more...)...)
 		}
 		for _, mode := range []os.FileMode{0o604, 0o640, 0o444, 0o660} {
 			if got := opens(mode); !strings.HasPrefix(got, c.setting+": "+c.path) || !strings.Contains(got, "chmod 600") {

@@ -19,8 +19,7 @@ var described = sync.OnceValues(func() (*webtest.Contract, error) { return webte
 // apiOf returns openapi.yaml. Every answer of every test is checked against it: see deployment.serve.
 func apiOf(t *testing.T) *webtest.Contract {
 	t.Helper()
-	c := check.Value(described())(t)
-	return c
+	return check.Value(described())(t)
 }
 
 // The description has exactly the paths that callers, users and operators may call.

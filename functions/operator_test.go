@@ -8,6 +8,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/check"
@@ -55,9 +56,7 @@ func TestWhyAndResolve(t *testing.T) {
 	for member, part := range map[string]string{
 		"where": "withdrawn from FUNDING", "last_evidence": "deposit: trading:", "would_unblock": `{"op": "deposit"}`,
 	} {
-		if got := fmt.Sprint(why.body[member]); !strings.Contains(got, part) {
-			t.Errorf("%s: got %q, want it to say %q", member, got, part)
-		}
+		says(t, member, fmt.Sprint(why.body[member]), part)
 	}
 	loaded := check.Value(h.table.Load(t.Context(), reqID))(t)
 	check.Equal(t, "next_try_at", fmt.Sprint(why.body["next_try_at"]), loaded.NextAttemptAt.UTC().Format("2006-01-02T15:04:05.999999Z"))
@@ -90,9 +89,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	path := "/admin/v1/transfers/" + h.stored("c")
-	if got := h.as("ann", "GET", path+"/why", nil).is("where"); !strings.Contains(got, "at FUNDING: no ledger was called") {
-		t.Errorf("where: got %q, want it at FUNDING", got)
-	}
+	says(t, "where", h.as("ann", "GET", path+"/why", nil).is("where"), "at FUNDING: no ledger was called")
 	for range 2 {
 		check.Equal(t, "cancel", h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("state", "reason"), "200 FAILED CANCELLED")
 	}
@@ -244,12 +241,10 @@ func TestWithoutATradingCore(t *testing.T) {
 	}
 	h.as("ann", "GET", "/admin/v1/submitters", nil).wants(t, 200, "submitters")
 	for _, target := range []string{"transfer", "conservation"} {
-		_, err := h.app("FUNCTION_TARGET=" + target)
-		if err == nil || !strings.Contains(err.Error(), "FENCEPOST_TRADING_URL") || !strings.Contains(err.Error(), "FENCEPOST_AUTH_USERS_AUDIENCE") {
-			t.Errorf("a process for %s alone: got %v, want an error that names what is missing", target, err)
-		}
+		says(t, "a process for "+target+" alone", h.startError(functions.Extensions{}, "FUNCTION_TARGET="+target), "FENCEPOST_TRADING_URL", "FENCEPOST_AUTH_USERS_AUDIENCE")
 	}
-	if _, err := h.app("FENCEPOST_TRADING_URL=" + h.core.url); err == nil || strings.Contains(err.Error(), "FENCEPOST_TRADING_URL") || !strings.Contains(err.Error(), "FENCEPOST_TRADING_SECRET") {
-		t.Errorf("a core without its secret: got %v, want an error that names what is missing", err)
+	got := h.startError(functions.Extensions{}, "FENCEPOST_TRADING_URL="+h.core.url)
+	if strings.Contains(got, "FENCEPOST_TRADING_URL") || !strings.Contains(got, "FENCEPOST_TRADING_SECRET") {
+		t.Errorf("a core without its secret: got %q, want an error that names what is missing", got)
 	}
 }

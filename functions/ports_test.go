@@ -106,9 +106,7 @@ func TestExtensionsSign(t *testing.T) {
 			h := withPorts(t, functions.Extensions{}, c.altered)
 			h.post("r")
 			check.Equal(t, "states and versions", h.one(`select string_agg(state, ' ') from managed_tx`)+" "+h.one(`select count(*) from tx_version`), c.want)
-			if line := h.log.find("message", "not signed"); (line != nil) != (c.altered != nil) {
-				t.Errorf("log: got %v, want a line for an answer that is not used", line)
-			}
+			check.Equal(t, "a line of the log, for an answer that is not used", h.log.find("message", "not signed") != nil, c.altered != nil)
 		})
 	}
 }
@@ -177,9 +175,7 @@ func TestExtensionsPublish(t *testing.T) {
 		if more = append(more, settings); strings.Contains(settings, "audit") {
 			more = append(more, "FENCEPOST_EVENTS_WEBHOOK_SECRETS=audit="+hookSecret)
 		}
-		if _, err := h.appWith(ext, more...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want that it %s", settings, err, want)
-		}
+		says(t, settings, h.startError(ext, more...), want)
 	}
 }
 
@@ -191,12 +187,9 @@ func TestEventsNeedAnEndpoint(t *testing.T) {
 	for want, publishers := range map[string]map[string]txmanager.DomainEventPublisher{
 		"": {"audit": new(ledger)}, "set FENCEPOST_EVENTS_WEBHOOK_URLS": {}, "publisher audit is nil": {"audit": nil},
 	} {
-		app, err := h.appWith(functions.Extensions{Publishers: publishers}, "FENCEPOST_EVENTS_MODE=webhook")
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: got %v, want %q", publishers, err, want)
-		}
-		if err == nil {
-			t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
+		got := h.startError(functions.Extensions{Publishers: publishers}, "FENCEPOST_EVENTS_MODE=webhook")
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%v: got %q, want %q", publishers, got, want)
 		}
 	}
 }
@@ -223,9 +216,7 @@ func TestExtensionsInspectTheMempool(t *testing.T) {
 		check.Equal(t, "diagnosis", h.one(`select string_agg(last_mempool_diag ->> 'signal' || ' ' || (last_mempool_diag ->> 'advice'), ',') from managed_tx`), want)
 		check.Equal(t, "transaction, with no requested action", h.one(`select state || ' ' || sub_state || ' ' || coalesce(requested_action, '') from managed_tx`),
 			"TRACKING PENDING ")
-		if line := h.log.find("message", "a mempool diagnosis is not used"); (line == nil) != bool(known) {
-			t.Errorf("log: got %v, want a line for an unknown signal alone", line)
-		}
+		check.Equal(t, "a line of the log, for an unknown signal alone", h.log.find("message", "a mempool diagnosis is not used") == nil, bool(known))
 	}
 }
 
@@ -340,8 +331,6 @@ func TestConnectThatFailsEndsTheStart(t *testing.T) {
 		"panicked: no route":            func(evm.Options) (chain.Node, error) { panic("no route") },
 		"chain 1337: no key":            func(evm.Options) (chain.Node, error) { return nil, errors.New("no key") },
 	} {
-		if _, err := h.appWith(functions.Extensions{Connect: connect}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want that it %s", err, want)
-		}
+		says(t, "code that cannot connect", h.startError(functions.Extensions{Connect: connect}), want)
 	}
 }

@@ -72,6 +72,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	t.Parallel()
 	h := buildWithShop(t, append(ruleFor(config.ApprovalKinds...), "FENCEPOST_NONCE_STRICT_ENABLED=false")...)
 	h.registerPayer()
+	payout := fmt.Sprint(h.pay(alice, nil).body["req_id"])
 	held := func(name string) string {
 		id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": name, "payload": members{"to": paidTo}}).body["txId"])
 		h.run(`update managed_tx set held = true where tx_id = $1`, id)
@@ -89,6 +90,7 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	h.run(`update balances_tb set available = available - 0.000001 where user_id = $1 and asset_id = 1`, bob)
 	h.ann("POST", "/admin/v1/conservation/check", members{"full": true})
 	finding := h.one(`select max(finding_id) from conservation_finding`)
+	check.Equal(t, "accept what is the accepted database", h.ann("POST", "/admin/v1/database/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE")
 	for _, c := range []struct {
 		kind, method, path string
 		body               members
@@ -106,26 +108,27 @@ func TestTwoOperatorsDecide(t *testing.T) {
 		{"adjustments", "POST", "/admin/v1/conservation/findings/" + finding + "/adjust", members{"move": "balance", "reason": "r"}, `select count(*) from conservation_adjustment where applied_at is not null`, "0", "1"},
 		{"adjustments", "POST", "/admin/v1/halts/" + halt + "/resume", members{"reason": "r"}, `select resumed_at is not null from transfer_halt where halt_id = ` + halt, "false", "true"},
 		{"adjustments", "POST", "/admin/v1/users/7/payout_addresses/unblock", members{"reason": "r"}, `select count(*) from payout_address_block where lifted_at is null`, "1", "0"},
+		{"accept", "POST", "/admin/v1/database/accept", members{"reason": "r"}, `select is_accepted_database()`, "false", "true"},
+		{"adjustments", "POST", "/admin/v1/transfers/" + payout + "/payout-statement", members{"paid": true, "tx_hash": "0x" + strings.Repeat("ab", 32), "reason": "r"}, `select count(*) from payout_statement`, "0", "1"},
 	} {
-		if strings.HasSuffix(c.path, "/policy") {
+		switch {
+		case strings.HasSuffix(c.path, "/policy"):
 			h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+		case strings.HasSuffix(c.path, "/accept"):
+			h.run(`update database_identity set timeline_id = timeline_id + 1`)
 		}
 		proposal, a := h.propose(c.method, c.path, c.body)
 		check.Equal(t, c.path+", proposed", h.one(c.is), c.was)
 		if a.body["kind"] != c.kind || a.body["proposedBy"] != "sub:ann-at-work" || a.body["effect"] == "" || a.body["path"] != c.path || a.body["reason"] != "r" {
 			t.Errorf("%s: got the proposal %v", c.path, a.body)
 		}
-		if again := h.ann(c.method, c.path, c.body); again.body["proposalId"] != a.body["proposalId"] {
-			t.Errorf("%s again: got %v, want the same proposal", c.path, again.body)
-		}
+		check.Equal(t, c.path+" again: the same proposal", h.ann(c.method, c.path, c.body).body["proposalId"], a.body["proposalId"])
 		check.Equal(t, c.path+", approved by its proposer", h.ann("POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR")
 		done := h.ben("POST", proposal+"/approve", agreed)
 		check.Equal(t, fmt.Sprintf("%s, approved (%v)", c.path, done.body), done.is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example")
 		check.Equal(t, c.path+", carried out", h.one(c.is), c.becomes)
 		h.audited(c.method, c.path, "r")
-		if again := h.ben("POST", proposal+"/approve", agreed); fmt.Sprint(again.body) != fmt.Sprint(done.body) {
-			t.Errorf("%s, approved again: got %v, want the stored answer %v", c.path, again.body, done.body)
-		}
+		check.Same(t, c.path+", approved again: the stored answer", h.ben("POST", proposal+"/approve", agreed).body, done.body)
 	}
 	check.Equal(t, "proposals without their outcome", h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`), "0")
 	check.Equal(t, "on record", h.one(`select string_agg(distinct action, ' ' order by action) || ' ' || string_agg(distinct by || ' ' || coalesce(approved_by, 'nobody'), '; ')
@@ -134,24 +137,6 @@ func TestTwoOperatorsDecide(t *testing.T) {
 	if got, err := h.Store.VerifyAudit(t.Context(), nil, nil); err != nil || len(got.Findings) != 0 || got.Links == 0 {
 		t.Errorf("the chain: got %+v, %v; want nothing found", got, err)
 	}
-}
-
-// Accepting a restored database, and a statement about a payout, need two operators.
-func TestTwoOperatorsAcceptAndState(t *testing.T) {
-	t.Parallel()
-	h := buildWithPayer(t, ruleFor("accept", "adjustments")...)
-	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
-	check.Equal(t, "accept what is the accepted database", h.ann("POST", "/admin/v1/database/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE")
-	h.run(`update database_identity set timeline_id = timeline_id + 1`)
-	proposal, _ := h.propose("POST", "/admin/v1/database/accept", members{"reason": "the backup of the 21st"})
-	check.Equal(t, "proposed", h.one(`select is_accepted_database()`), "false")
-	check.Equal(t, "approved", h.ben("POST", proposal+"/approve", agreed).is("status"), "200 CARRIED_OUT")
-	check.Equal(t, "accepted", h.one(`select is_accepted_database()`), "true")
-	path := "/admin/v1/transfers/" + reqID + "/payout-statement"
-	proposal, _ = h.propose("POST", path, members{"paid": true, "tx_hash": "0x" + strings.Repeat("ab", 32), "reason": "seen"})
-	check.Equal(t, "statements, proposed", h.one(`select count(*) from payout_statement`), "0")
-	check.Equal(t, "approved", h.ben("POST", proposal+"/approve", agreed).is("status"), "200 CARRIED_OUT")
-	check.Equal(t, "statements, approved", h.one(`select count(*) from payout_statement`), "1")
 }
 
 // One person with two names counts once: by the subject or the e-mail, in any letter case.
@@ -185,9 +170,7 @@ func TestProposalsEnd(t *testing.T) {
 	h.ben("PUT", ofShop+"/policy", members{"maxValue": "3", "reason": "tighter"}).wants(t, 200, "tighter")
 	a := h.ben("POST", stale+"/approve", agreed)
 	check.Equal(t, "stale", a.is("code"), "409 PROPOSAL_STALE")
-	if detail := a.is("detail"); !strings.Contains(detail, "policy was") {
-		t.Errorf("stale: got %s, want what changed", detail)
-	}
+	says(t, "what changed", a.is("detail"), "policy was")
 	policy("3")
 	check.Equal(t, "stale", h.ben("GET", stale, nil).is("status"), "200 STALE")
 
@@ -387,9 +370,7 @@ func TestARefusedActLeavesItsProposal(t *testing.T) {
 	reqID := h.pending()
 	path := "/admin/v1/transfers/" + reqID + "/resolve"
 	proposal, a := h.propose("POST", path, members{"op": "deposit", "outcome": "applied", "line": 1, "reason": "r"})
-	if got := fmt.Sprint(a.body["effect"]); !strings.Contains(got, "deposit of transfer "+reqID+" was applied") {
-		t.Errorf("effect: got %q", got)
-	}
+	says(t, "effect", a.is("effect"), "deposit of transfer "+reqID+" was applied")
 	h.signal(syscall.SIGCONT)
 	check.Equal(t, "approved, the act's own refusal", h.ben("POST", proposal+"/approve", agreed).is("code"), "409 NOT_FORGOTTEN")
 	check.Equal(t, "refused", h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>")

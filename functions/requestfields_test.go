@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/check"
@@ -69,9 +68,7 @@ func diffFields(t *testing.T, of string, read, described []string) {
 	t.Helper()
 	slices.Sort(read)
 	slices.Sort(described)
-	if diff := cmp.Diff(read, described); diff != "" {
-		t.Errorf("fields of %s, decoded and described (-decoded +described):\n%s", of, diff)
-	}
+	check.Same(t, "fields of "+of+" in the description, beside those that are decoded", described, read)
 }
 
 // schemaFields returns the paths of all fields, such as intents.submitter and perCaller.*.maxValue. The
@@ -230,4 +227,15 @@ func (s source) fields(at string, e ast.Expr) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// nameOf returns the last part of a type's name; "": it has none.
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
 }

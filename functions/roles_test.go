@@ -112,7 +112,7 @@ func (a *rolePerPath) app(name string) http.Handler {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.apps[name] == nil {
-		app, err := a.h.app(append(slices.Clone(a.settings), "FENCEPOST_DATABASE_URL="+a.urls[name])...)
+		app, err := a.h.appWith(functions.Extensions{}, append(slices.Clone(a.settings), "FENCEPOST_DATABASE_URL="+a.urls[name])...)
 		if err != nil {
 			a.h.t.Errorf("start %s: %v", name, err)
 			return http.NotFoundHandler()
@@ -154,12 +154,8 @@ func TestEachFunctionRunsUnderItsOwnRole(t *testing.T) {
 		return call(t, t.Context(), token, http.MethodPost, fmt.Sprint(h.url, "/api/v1/tx/", created.body["txId"], "/cancel"), nil).status
 	}
 	rights(`revoke insert (action, by, reason, tx_id) on tx_decision from %s`, role("cancel"))
-	if got := cancel(); got != http.StatusServiceUnavailable {
-		t.Errorf("a cancel without its right, which others have: got %d, want 503", got)
-	}
+	check.Equal(t, "a cancel without its right, which others have", cancel(), http.StatusServiceUnavailable)
 	rights(`grant insert (action, by, reason, tx_id) on tx_decision to %s`, role("cancel"))
 	rights(`revoke insert on managed_tx from %s`, role("create"))
-	if got := cancel(); got != http.StatusOK {
-		t.Errorf("a cancel, with its rights: got %d, want 200", got)
-	}
+	check.Equal(t, "a cancel, with its rights", cancel(), http.StatusOK)
 }

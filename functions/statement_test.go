@@ -47,11 +47,7 @@ func TestStatementsAboutPayouts(t *testing.T) {
 		t.Errorf("withdrawn by the client: got %+v, %v; want the evidence, and no proof", got, err)
 	}
 	shown := fmt.Sprint(h.as("ann", "GET", "/admin/v1/transfers/"+reqID+"/why", nil).body["statements"])
-	for _, want := range []string{hash, "ann@", "seen in the explorer", "another's"} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("why: got statements %s, want %q among them", shown, want)
-		}
-	}
+	says(t, "why", shown, hash, "ann@", "seen in the explorer", "another's")
 	check.Equal(t, "which count, both withdrawn", counting(t, ann, reqID), "[false false]")
 	check.Equal(t, "stated anew", h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING")
 	check.Equal(t, "which count, the last stands", counting(t, ann, reqID), "[false false true]")

@@ -199,9 +199,7 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	if len(fmt.Sprint(lost.body["req_id"])) != 26 || lost.header.Get("Retry-After") == "" {
 		t.Errorf("no database: got %v, want the req_id to ask for", lost.body)
 	}
-	if got := fmt.Sprint(lost.body["detail"]); !strings.Contains(got, "Without a cid, do not post it again: ask for req_id first") {
-		t.Errorf("no database: got %q, want that it is not posted again without a cid", got)
-	}
+	says(t, "no database", lost.is("detail"), "Without a cid, do not post it again: ask for req_id first")
 }
 
 // A stored transfer ends even if its caller disconnects.

@@ -105,16 +105,8 @@ func TestOperatorWorksOnWebhookEndpoints(t *testing.T) {
 		t.Fatalf("%s: got %s, want it listed", name, text)
 		return ""
 	}
-	shows := func(what, text string, want ...string) {
-		t.Helper()
-		for _, part := range want {
-			if !strings.Contains(text, part) {
-				t.Errorf("%s: got %s, want %s in it", what, text, part)
-			}
-		}
-	}
 	host := strings.TrimPrefix(shop.URL, "http://")
-	shows("before a call", endpoint("shop"), `"kind":"webhook"`, `"host":"`+host+`"`, `"path":"/hooks/T0PS…"`, `"callers":["email:shop@fencepost.example"]`,
+	says(t, "before a call", endpoint("shop"), `"kind":"webhook"`, `"host":"`+host+`"`, `"path":"/hooks/T0PS…"`, `"callers":["email:shop@fencepost.example"]`,
 		`"backlog":{"events":0,"more":false,"submitters":0}`, `"lastAnswer":null`, `"secrets":null`, `"paused":null`, `"lastTest":null`)
 
 	first := create("a", "b")
@@ -123,13 +115,13 @@ func TestOperatorWorksOnWebhookEndpoints(t *testing.T) {
 		t.Fatalf("delivered: got %v, want %v", got, first)
 	}
 	prints := []string{check.Value(webhook.ParseKey(hookSecret))(t).Fingerprint(), check.Value(webhook.ParseKey(secret))(t).Fingerprint()}
-	shows("after a call", endpoint("shop"), `"status":204`, `"secrets":{"count":2,"fingerprints":["`+strings.Join(prints, `","`)+`"]}`)
+	says(t, "after a call", endpoint("shop"), `"status":204`, `"secrets":{"count":2,"fingerprints":["`+strings.Join(prints, `","`)+`"]}`)
 	shop.set(503, "the shop is closed\x00"+strings.Repeat("x", 1000))
 	second := create("c", "d")
 	deliver()
 	shop.take()
 	late := endpoint("shop")
-	shows("refused", late, `"attempts":1`, `"lastError":"it answered 503`, `"status":503`, `"text":"the shop is closed`, `"backlog":{"events":2,"more":false,"submitters":1}`, `"unansweredCalls":1`)
+	says(t, "refused", late, `"attempts":1`, `"lastError":"it answered 503`, `"status":503`, `"text":"the shop is closed`, `"backlog":{"events":2,"more":false,"submitters":1}`, `"unansweredCalls":1`)
 	if len(late) > 1500 {
 		t.Errorf("refused: got %d bytes, want a bounded part of the answer: %s", len(late), late)
 	}
@@ -141,10 +133,10 @@ func TestOperatorWorksOnWebhookEndpoints(t *testing.T) {
 	if got := shop.take(); len(got) != 0 {
 		t.Errorf("while it is paused: got %v, want nothing", got)
 	}
-	shows("paused", endpoint("shop"), `"paused":{"by":"email:ann@fencepost.example","reason":"the shop moves","since":"`, `"events":2`)
+	says(t, "paused", endpoint("shop"), `"paused":{"by":"email:ann@fencepost.example","reason":"the shop moves","since":"`, `"events":2`)
 	attention := h.as("ann", "GET", "/admin/v1/attention", nil)
 	attention.wants(t, 200, "attention")
-	shows("attention", string(check.Value(json.Marshal(attention.body))(t)), `"detail":"the shop moves","kind":"PAUSED","overdue":true`, `"endpoint":"shop"`, `"runbook":"docs/runbooks/events-late.md"`, `"why":"An operator has paused`)
+	says(t, "attention", string(check.Value(json.Marshal(attention.body))(t)), `"detail":"the shop moves","kind":"PAUSED","overdue":true`, `"endpoint":"shop"`, `"runbook":"docs/runbooks/events-late.md"`, `"why":"An operator has paused`)
 
 	tested := make(chan answer)
 	go func() { tested <- h.as("ann", "POST", path+"/shop/test", reason) }()
@@ -156,11 +148,11 @@ func TestOperatorWorksOnWebhookEndpoints(t *testing.T) {
 		h.as("tasks", "POST", "/internal/publish", task).wants(t, 204, "the task of the test")
 	}
 	a := <-tested
-	shows("tested", fmt.Sprint(a.status, a.body), "200", "accepted:false", "status:418", "text:no coffee")
+	says(t, "tested", fmt.Sprint(a.status, a.body), "200", "accepted:false", "status:418", "text:no coffee")
 	if got := shop.take(); !slices.Equal(got, []string{"test-2-EndpointTest-1"}) {
 		t.Errorf("test: got %v, want it once, although it is paused", got)
 	}
-	shows("tested", endpoint("shop"), `"lastTest":{"answer":{"at":"`, `"text":"no coffee"`)
+	says(t, "tested", endpoint("shop"), `"lastTest":{"answer":{"at":"`, `"text":"no coffee"`)
 
 	shop.set(200, "")
 	h.as("ann", "POST", path+"/shop/resume", members{"reason": "it has moved"}).wants(t, 200, "resume")

@@ -57,8 +57,7 @@ func apply(t *testing.T, databaseURL string, from fs.FS, want int) {
 // embedded returns the names of the embedded files.
 func embedded(t *testing.T) []string {
 	t.Helper()
-	names := check.Value(fs.Glob(files, "*"))(t)
-	return names
+	return check.Value(fs.Glob(files, "*"))(t)
 }
 
 // dial returns a connection that ends with the test.
@@ -157,25 +156,6 @@ create table later as select submitter from submitter;
 	do(t, writer, `commit`)
 	check.OK(t)(<-applied)
 	check.Equal(t, "rows that the migration saw", count(t, databaseURL, `select count(*) from later`), 2)
-}
-
-func TestUpFromEmptyAppliesAllAndThenNone(t *testing.T) {
-	t.Parallel()
-	databaseURL, _ := migrated(t)
-	if got := count(t, databaseURL, "select count(*) from pg_tables where schemaname = 'public'"); got < 2 {
-		t.Errorf("tables: got %d, want goose's and ours", got)
-	}
-	apply(t, databaseURL, files, 0)
-}
-
-func TestUpAppliesWhatIsNew(t *testing.T) {
-	t.Parallel()
-	databaseURL := empty(t)
-	apply(t, databaseURL, steps(), 2)
-	more := steps()
-	more["0003_third.sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\ninsert into first values (3);\n")}
-	apply(t, databaseURL, more, 1)
-	check.Equal(t, "sum", count(t, databaseURL, "select sum(n) from first"), 5)
 }
 
 func TestTwoJobsAtOnceBothSucceed(t *testing.T) {

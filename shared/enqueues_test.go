@@ -174,11 +174,7 @@ func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 			deployed[queue] = true
 		}
 		check.Same(t, name+": queues that are deployed, beside those of its code", deployed, queuesOf(t, used))
-		if want := asksLedgers(used); f.Ledgers != want {
-			t.Errorf("%s: got the trading core's URL and secret %t, want %t, as its code asks the ledgers", name, f.Ledgers, want)
-		}
-		if want := queriesNodes(used); f.Nodes != want {
-			t.Errorf("%s: got the nodes' URLs %t, want %t, as its code queries nodes", name, f.Nodes, want)
-		}
+		check.Equal(t, name+": has the trading core's URL and secret, as its code asks the ledgers", f.Ledgers, asksLedgers(used))
+		check.Equal(t, name+": has the nodes' URLs, as its code queries nodes", f.Nodes, queriesNodes(used))
 	}
 }

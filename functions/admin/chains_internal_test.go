@@ -7,75 +7,61 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// answering is a node that answers each query with these headers.
+// answering is a node that answers each query so.
 type answering struct {
 	chain.Node
-	headers []txmanager.Header
-	err     error
+	observed txmanager.ChainObservation
+	err      error
 }
+
+func (answering) Name() string { return "node" }
 
 func (n answering) Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error) {
-	return txmanager.ChainObservation{Headers: n.headers}, n.err
-}
-
-// headed is a node that answers each query with its head and the base fee of it.
-type headed struct {
-	chain.Node
-	head    uint64
-	baseFee *big.Int
-	err     error
-}
-
-func (headed) Name() string { return "node" }
-
-func (n headed) Query(context.Context, txmanager.ChainQuery) (txmanager.ChainObservation, error) {
-	return txmanager.ChainObservation{Head: txmanager.Header{Number: n.head}, BaseFeeWei: n.baseFee}, n.err
+	return n.observed, n.err
 }
 
 // The base fee is that of the highest head. Without an answer, and on a chain without base fees, it is absent.
 func TestBaseFeeIsThatOfTheHighestHead(t *testing.T) {
 	t.Parallel()
+	headed := func(head uint64, baseFee *big.Int, err error) chain.Node {
+		return answering{observed: txmanager.ChainObservation{Head: txmanager.Header{Number: head}, BaseFeeWei: baseFee}, err: err}
+	}
+	silent := errors.New("no answer")
 	for name, c := range map[string]struct {
 		nodes []chain.Node
 		want  string
 	}{
-		"the highest head": {[]chain.Node{headed{head: 7, baseFee: big.NewInt(70)}, headed{head: 9, baseFee: big.NewInt(90)}, headed{head: 8, baseFee: big.NewInt(80)}}, "90"},
-		"an error":         {[]chain.Node{headed{head: 7, baseFee: big.NewInt(70)}, headed{head: 9, baseFee: big.NewInt(90), err: errors.New("no answer")}}, "70"},
-		"zero":             {[]chain.Node{headed{head: 7, baseFee: new(big.Int)}}, "0"},
-		"no base fees":     {[]chain.Node{headed{head: 7}}, ""},
-		"no answer":        {[]chain.Node{headed{err: errors.New("no answer")}}, ""},
+		"the highest head": {[]chain.Node{headed(7, big.NewInt(70), nil), headed(9, big.NewInt(90), nil), headed(8, big.NewInt(80), nil)}, "90"},
+		"an error":         {[]chain.Node{headed(7, big.NewInt(70), nil), headed(9, big.NewInt(90), silent)}, "70"},
+		"zero":             {[]chain.Node{headed(7, new(big.Int), nil)}, "0"},
+		"no base fees":     {[]chain.Node{headed(7, nil, nil)}, ""},
+		"no answer":        {[]chain.Node{headed(0, nil, silent)}, ""},
 	} {
-		if got := viewChain(t.Context(), ServedChain{Nodes: c.nodes}).BaseFeePerGas; got != c.want {
-			t.Errorf("%s: got %q, want %q", name, got, c.want)
-		}
+		check.Equal(t, name, viewChain(t.Context(), ServedChain{Nodes: c.nodes}).BaseFeePerGas, c.want)
 	}
 }
 
 // The time between blocks is unknown where a node's answer has none, whatever it answers.
 func TestBlocksAreMeasuredByAnyAnswer(t *testing.T) {
 	t.Parallel()
-	blocks := func(of ...uint64) (all []txmanager.Header) { // numbers and times
-		for i := 0; i < len(of); i += 2 {
-			all = append(all, txmanager.Header{Number: of[i], Time: of[i+1]})
-		}
-		return all
-	}
 	for name, c := range map[string]struct {
-		node answering
-		want int64 // 0: unknown
+		blocks []txmanager.Header
+		err    error
+		want   int64 // 0: unknown
 	}{
-		"two blocks":           {answering{headers: blocks(10, 100, 20, 225)}, 12_500},
-		"one block":            {answering{headers: blocks(10, 100)}, 0},
-		"none":                 {answering{}, 0},
-		"an error":             {answering{headers: blocks(10, 100, 20, 225), err: errors.New("no answer")}, 0},
-		"the same block twice": {answering{headers: blocks(10, 100, 10, 100)}, 0},
-		"blocks that go back":  {answering{headers: blocks(20, 100, 10, 225)}, 0},
-		"times that go back":   {answering{headers: blocks(10, 225, 20, 100)}, 0},
+		"two blocks":           {[]txmanager.Header{{Number: 10, Time: 100}, {Number: 20, Time: 225}}, nil, 12_500},
+		"one block":            {[]txmanager.Header{{Number: 10, Time: 100}}, nil, 0},
+		"none":                 {nil, nil, 0},
+		"an error":             {[]txmanager.Header{{Number: 10, Time: 100}, {Number: 20, Time: 225}}, errors.New("no answer"), 0},
+		"the same block twice": {[]txmanager.Header{{Number: 10, Time: 100}, {Number: 10, Time: 100}}, nil, 0},
+		"blocks that go back":  {[]txmanager.Header{{Number: 20, Time: 100}, {Number: 10, Time: 225}}, nil, 0},
+		"times that go back":   {[]txmanager.Header{{Number: 10, Time: 225}, {Number: 20, Time: 100}}, nil, 0},
 	} {
-		got := measureBlocks(t.Context(), c.node, 20)
+		got := measureBlocks(t.Context(), answering{observed: txmanager.ChainObservation{Headers: c.blocks}, err: c.err}, 20)
 		if (got == nil) != (c.want == 0) || got != nil && *got != c.want {
 			t.Errorf("%s: got %v, want %d", name, got, c.want)
 		}

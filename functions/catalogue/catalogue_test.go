@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/functions/catalogue"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/web"
@@ -53,9 +51,7 @@ func TestPageIsTheTable(t *testing.T) {
 		check.OK(t)(os.WriteFile(docs, []byte(want.String()), 0o644))
 	}
 	got := check.Value(os.ReadFile(docs))(t)
-	if diff := cmp.Diff(want.String(), string(got)); diff != "" {
-		t.Errorf("docs/errors.md is not what the table says; run go test ./functions/catalogue -update (-want +got):\n%s", diff)
-	}
+	check.Same(t, "docs/errors.md, beside the table; go test ./functions/catalogue -update writes it", string(got), want.String())
 }
 
 // Each code has one entry, whose sentences fit a cell of the page.

@@ -33,11 +33,10 @@ func TestExpectedEndOfAWait(t *testing.T) {
 		"in no queue":                     {wait: store.Waiting{Cause: txmanager.WaitInclusion, Window: 1}},
 		"included, five blocks are known": {wait: store.Waiting{Cause: txmanager.WaitFinality}, blocks: `[1, 2, 3, 4, 5]`, want: 3 * time.Minute},
 	} {
-		got := ExpectedEnd(of, store.Record{UpdatedAt: now, Confirmations: json.RawMessage(c.blocks)}, c.wait)
-		if (got != nil) != (c.want > 0) {
-			t.Errorf("%s: got %v, want %s", name, got, c.want)
-		} else if got != nil {
-			check.Equal(t, name, got.Sub(now), c.want)
+		var want *time.Time
+		if c.want > 0 {
+			want = new(now.Add(c.want))
 		}
+		check.Same(t, name, ExpectedEnd(of, store.Record{UpdatedAt: now, Confirmations: json.RawMessage(c.blocks)}, c.wait), want)
 	}
 }

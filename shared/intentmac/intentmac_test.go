@@ -19,9 +19,7 @@ func secret(b byte) string {
 
 func keysOf(t *testing.T, texts ...string) *intentmac.Keys {
 	t.Helper()
-	k, err := intentmac.New(texts, nil)
-	check.OK(t)(err)
-	return k
+	return check.Value(intentmac.New(texts, nil))(t)
 }
 
 func terms() txmanager.IntentTerms {
@@ -33,9 +31,7 @@ func terms() txmanager.IntentTerms {
 
 func mustMake(t *testing.T, k *intentmac.Keys, of txmanager.IntentTerms) txmanager.MAC {
 	t.Helper()
-	m, err := k.Make(t.Context(), of)
-	check.OK(t)(err)
-	return m
+	return check.Value(k.Make(t.Context(), of))(t)
 }
 
 // A MAC is of one intent: with any term changed, or moved over the border of two, it is
@@ -44,9 +40,7 @@ func TestMACIsOfOneIntent(t *testing.T) {
 	t.Parallel()
 	k := keysOf(t, secret(1))
 	m := mustMake(t, k, terms())
-	if err := k.Verify(t.Context(), terms(), m); err != nil {
-		t.Fatalf("its own MAC: got %v, want none", err)
-	}
+	check.OK(t)(k.Verify(t.Context(), terms(), m))
 	for name, change := range map[string]func(*txmanager.IntentTerms){
 		"txId":        func(i *txmanager.IntentTerms) { i.TxID = "01a1fda0-b1f9-7b07-a2c1-57c667e395bd" },
 		"submitter":   func(i *txmanager.IntentTerms) { i.Submitter = "eip155:1:0x00000000000000000000000000000000000a11ce" },
@@ -58,15 +52,11 @@ func TestMACIsOfOneIntent(t *testing.T) {
 	} {
 		other := terms()
 		change(&other)
-		if err := k.Verify(t.Context(), other, m); !errors.Is(err, txmanager.ErrForged) {
-			t.Errorf("%s changed: got %v, want ErrForged", name, err)
-		}
+		check.Err(t, name+" changed", txmanager.ErrForged)(k.Verify(t.Context(), other, m))
 	}
 	short := m
 	short.Sum = m.Sum[:31]
-	if err := k.Verify(t.Context(), terms(), short); !errors.Is(err, txmanager.ErrForged) {
-		t.Errorf("cut: got %v, want ErrForged", err)
-	}
+	check.Err(t, "cut", txmanager.ErrForged)(k.Verify(t.Context(), terms(), short))
 }
 
 // While a key is changed both check. A key that is not there, even one that took another's
@@ -87,13 +77,9 @@ func TestKeysAreChangedWithoutRefusals(t *testing.T) {
 		"the new one's, by the old": {old, since, txmanager.ErrMACKey},
 		"any, without keys":         {keysOf(t), since, txmanager.ErrMACKey},
 	} {
-		if err := c.keys.Verify(t.Context(), terms(), c.mac); !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
-		}
+		check.Err(t, name, c.want)(c.keys.Verify(t.Context(), terms(), c.mac))
 	}
-	if since.Key != after.IDs()[0] {
-		t.Errorf("key of a MAC by both: got %s, want the first, %s", since.Key, after.IDs()[0])
-	}
+	check.Equal(t, "key of a MAC by both, which is the first", since.Key, after.IDs()[0])
 }
 
 func TestWhatIsNoKeyIsRefused(t *testing.T) {
@@ -130,8 +116,7 @@ func (s *service) Check(_ context.Context, _ string, _, sum []byte) (bool, error
 func TestKeyInAService(t *testing.T) {
 	t.Parallel()
 	s := new(service)
-	k, err := intentmac.New([]string{"gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"}, s)
-	check.OK(t)(err)
+	k := check.Value(intentmac.New([]string{"gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"}, s))(t)
 	m := mustMake(t, k, terms())
 	s.away = true
 	if err := k.Verify(t.Context(), terms(), m); !errors.Is(err, errAway) || errors.Is(err, txmanager.ErrForged) {
@@ -139,28 +124,18 @@ func TestKeyInAService(t *testing.T) {
 	}
 	s.away = false
 	forged := txmanager.MAC{Key: m.Key, Sum: slices.Repeat([]byte{1}, 32)}
-	if err := k.Verify(t.Context(), terms(), forged); !errors.Is(err, txmanager.ErrForged) {
-		t.Errorf("wrong: got %v, want ErrForged", err)
-	}
+	check.Err(t, "wrong", txmanager.ErrForged)(k.Verify(t.Context(), terms(), forged))
 	s.asked = 0
 	for range 3 {
 		check.OK(t)(k.Verify(t.Context(), terms(), m))
 	}
-	if s.asked != 1 {
-		t.Errorf("calls for one MAC that is right: got %d, want 1", s.asked)
-	}
+	check.Equal(t, "calls for one MAC that is right", s.asked, 1)
 }
 
 // BenchmarkMAC is what a create pays for the MAC, and an advance for checking it.
 func BenchmarkMAC(b *testing.B) {
-	k, err := intentmac.New([]string{secret(1)}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m, err := k.Make(b.Context(), terms())
-	if err != nil {
-		b.Fatal(err)
-	}
+	k := check.Value(intentmac.New([]string{secret(1)}, nil))(b)
+	m := check.Value(k.Make(b.Context(), terms()))(b)
 	b.Run("make", func(b *testing.B) {
 		for b.Loop() {
 			_, _ = k.Make(b.Context(), terms())

@@ -44,9 +44,7 @@ func TestReadingIsShownInWholeByOneProcess(t *testing.T) {
 	shows := func(what string, wrong error, want ...float64) {
 		t.Helper()
 		o := new(observer)
-		if err := showReading(t.Context(), o); !errors.Is(err, wrong) {
-			t.Errorf("%s: got %v, want %v", what, err, wrong)
-		}
+		check.Err(t, what, wrong)(showReading(t.Context(), o))
 		check.Same(t, what, o.values, want)
 	}
 	sweep := func(depth float64) context.Context {

@@ -198,26 +198,25 @@ func releaseOf(call page.Call) (in client.Release, err error) {
 // answersOf reads what the operator said of each nonce.
 func answersOf(call page.Call, in *client.Release) error {
 	in.Requests, in.Hashes, in.Executed = map[uint64]string{}, map[uint64]string{}, map[uint64]string{}
-	for _, field := range slices.Sorted(maps.Keys(call.PostForm)) {
-		kind, number, ok := strings.Cut(field, "-")
-		nonce, err := strconv.ParseUint(number, 10, 64)
-		text := strings.TrimSpace(call.PostFormValue(field))
-		if !ok || err != nil || text == "" {
+	for _, p := range postedOf(call) {
+		text := strings.TrimSpace(p.Value)
+		if text == "" {
 			continue
 		}
-		switch kind {
+		switch p.kind {
 		case "request":
+			other := fmt.Sprint("other-", p.nonce)
 			if text == otherRequest {
-				text = chosen + strings.TrimSpace(call.PostFormValue("other-"+number))
+				text = chosen + strings.TrimSpace(call.PostFormValue(other))
 			}
-			in.Requests[nonce] = strings.TrimPrefix(text, chosen)
-			if in.Requests[nonce] == "" {
-				return page.Refuse("other-"+number, fmt.Sprintf("Write the requestId that nonce %d was, or choose another answer.", nonce))
+			in.Requests[p.nonce] = strings.TrimPrefix(text, chosen)
+			if in.Requests[p.nonce] == "" {
+				return page.Refuse(other, fmt.Sprintf("Write the requestId that nonce %d was, or choose another answer.", p.nonce))
 			}
 		case "hash":
-			in.Hashes[nonce] = text
+			in.Hashes[p.nonce] = text
 		case "executed":
-			in.Executed[nonce] = text
+			in.Executed[p.nonce] = text
 		}
 	}
 	return nil

@@ -99,51 +99,45 @@ func evidence(ctx context.Context, call page.Call, problem error) *moneyForm {
 	return f
 }
 
-// idOf is the number in the path.
-func idOf(call page.Call) (int64, error) {
-	id, err := strconv.ParseInt(call.PathValue("id"), 10, 64)
+// actOnNumber draws the form of an act on the finding or the halt of the path's number, and carries the act out. GET makes
+// 1 call, POST 1, a refused POST 2.
+func actOnNumber(ctx context.Context, call page.Call, title, body string, do func(ctx context.Context, id int64, reason string) error) (page.View, error) {
+	text := call.PathValue("id")
+	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "The address has no number. Open the page Conservation."}
-	}
-	return id, nil
-}
-
-// adjust makes a balance and its journal equal. GET makes 1 call, POST 1, a refused POST 2.
-func adjust(ctx context.Context, call page.Call) (page.View, error) {
-	id, err := idOf(call)
-	if err != nil {
-		return page.View{}, err
+		return page.View{}, &client.Problem{Status: http.StatusNotFound, Code: "NOT_FOUND", Title: "No such page", Detail: "The address has no number. Open the page Conservation."}
 	}
 	form := func(problem error) page.View {
-		return page.View{Title: "Adjust finding " + call.PathValue("id"), Body: "money/adjust", Data: evidence(ctx, call, problem)}
+		return page.View{Title: title, Body: body, Data: evidence(ctx, call, problem)}
 	}
 	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		move := call.PostFormValue("move")
-		if move != "journal" && move != "balance" {
-			return "", page.Refuse("move", "Choose which of the two changes.")
-		}
-		if err := page.Confirmed(call, call.PathValue("id")); err != nil {
-			return "", err
-		}
-		_, err := call.Admin.AdjustFinding(ctx, id, move, reason)
-		return conservationPath, err
+		return conservationPath, do(ctx, id, reason)
 	})
 }
 
-// resumeHalt ends a halt of new transfers. GET makes 1 call, POST 1, a refused POST 2.
-func resumeHalt(ctx context.Context, call page.Call) (page.View, error) {
-	id, err := idOf(call)
-	if err != nil {
-		return page.View{}, err
-	}
-	form := func(problem error) page.View {
-		return page.View{Title: "Resume transfers", Body: "money/resume", Data: evidence(ctx, call, problem)}
-	}
-	return page.Act(call, form, func(ctx context.Context, reason string) (string, error) {
-		if err := page.Confirmed(call, call.PathValue("id")); err != nil {
-			return "", err
+// adjust makes a balance and its journal equal.
+func adjust(ctx context.Context, call page.Call) (page.View, error) {
+	number := call.PathValue("id")
+	return actOnNumber(ctx, call, "Adjust finding "+number, "money/adjust", func(ctx context.Context, id int64, reason string) error {
+		move := call.PostFormValue("move")
+		if move != "journal" && move != "balance" {
+			return page.Refuse("move", "Choose which of the two changes.")
 		}
-		return conservationPath, call.Admin.ResumeHalt(ctx, id, call.PostFormValue("earlier") == "true", reason)
+		if err := page.Confirmed(call, number); err != nil {
+			return err
+		}
+		_, err := call.Admin.AdjustFinding(ctx, id, move, reason)
+		return err
+	})
+}
+
+// resumeHalt ends a halt of new transfers.
+func resumeHalt(ctx context.Context, call page.Call) (page.View, error) {
+	return actOnNumber(ctx, call, "Resume transfers", "money/resume", func(ctx context.Context, id int64, reason string) error {
+		if err := page.Confirmed(call, call.PathValue("id")); err != nil {
+			return err
+		}
+		return call.Admin.ResumeHalt(ctx, id, call.PostFormValue("earlier") == "true", reason)
 	})
 }
 

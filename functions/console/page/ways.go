@@ -36,5 +36,10 @@ func FieldOf(err error) string {
 	return ""
 }
 
-// StatusOf is the HTTP status of a page that shows the error.
-func StatusOf(err error) int { return problemOf(err).Status }
+// StatusOf is the HTTP status of a page that shows the error; 0: there is none.
+func StatusOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	return problemOf(err).Status
+}

@@ -14,22 +14,41 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// submitterAct is the form of an act on a submitter, with its state as evidence.
+// submitterAct is an act on a submitter, and its form with the submitter's state as evidence.
 type submitterAct struct {
 	submitter
+	Path    string // the last part of the form's path; the template draws the fields of that form
 	Verb    string // on the button
 	Effect  string // what the act does
 	Danger  bool   // it cannot be undone
 	Confirm string // the text to type; "": none
-	Fields  string // which fields the form has beside the reason: edit, policy, callers or signer; "": none
+	do      func(ctx context.Context, call page.Call, id, reason string) error
+}
+
+var submitterActs = []submitterAct{
+	{Path: "suspend", Verb: "Suspend", do: page.ActOf((*client.Client).SuspendSubmitter),
+		Effect: "It accepts no more intents and gives no more nonces. Transactions that have a nonce go on. Resume ends it."},
+	{Path: "resume", Verb: "Resume", do: page.ActOf((*client.Client).ResumeSubmitter),
+		Effect: "It accepts intents and gives nonces again. Intents in its queue go on at once."},
+	{Path: "edit", Verb: "Edit", do: edit,
+		Effect: "The window is how many transactions may be open at once. A narrower window stops new nonces only: open transactions go on."},
+	{Path: "policy", Verb: "Set the policy", do: setPolicy,
+		Effect: "The policy in the form replaces the present one as a whole. A limit that is left out no longer holds. A queued intent that the policy forbids ends without a nonce."},
+	{Path: "callers", Verb: "Set the callers", do: setCallers,
+		Effect: "The callers in the form replace the present ones. A caller that is left out is refused at once, and its queued intents end without a nonce, unless another caller succeeds it."},
+	{Path: "signer", Verb: "Change the signer", do: changeSigner,
+		Effect: "The new signer, which must have the account's key, is used from the next lease session on. The holder of the lease may sign by the old one until then."},
+	{Path: "retire", Verb: "Retire", Danger: true, do: page.ActOf((*client.Client).RetireSubmitter),
+		Effect: "It takes no intent and signs nothing any more, and the account can never be registered again. It is refused while there is open work."},
 }
 
 // Title is the form's heading.
 func (form submitterAct) Title() string {
-	if form.Fields == "" || form.Fields == "edit" {
-		return form.Verb + " " + form.Heading()
+	switch form.Path {
+	case "policy", "callers", "signer":
+		return form.Verb + " of " + form.Heading()
 	}
-	return form.Verb + " of " + form.Heading()
+	return form.Verb + " " + form.Heading()
 }
 
 // read reads the submitter of the path, and for the form of the policy its use.
@@ -40,7 +59,7 @@ func (form *submitterAct) read(ctx context.Context, call page.Call) error {
 	var main part[client.Submitter]
 	all := calls{ctx: ctx}
 	ask(&all, &main, func(ctx context.Context) (client.Submitter, error) { return call.Admin.Submitter(ctx, id) })
-	if form.Fields == "policy" {
+	if form.Path == "policy" {
 		ask(&all, &form.Use, func(ctx context.Context) (client.PolicyUse, error) { return call.Admin.PolicyUse(ctx, id, "") })
 	}
 	all.Wait()
@@ -50,9 +69,9 @@ func (form *submitterAct) read(ctx context.Context, call page.Call) error {
 	return main.Err
 }
 
-// actOnSubmitter reads the submitter, draws the form, and does the act at POST. It makes the calls of read, and 1 for the
-// act. After a refusal of the API it reads again.
-func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do func(ctx context.Context, call page.Call, id, reason string) error) (page.View, error) {
+// handle reads the submitter, draws the form, and does the act at POST. It makes 1 call, 2 for the form of the policy, and
+// 1 for the act. After a refusal of the API it reads again.
+func (form submitterAct) handle(ctx context.Context, call page.Call) (page.View, error) {
 	if err := form.read(ctx, call); err != nil {
 		return page.View{}, err
 	}
@@ -71,41 +90,20 @@ func actOnSubmitter(ctx context.Context, call page.Call, form submitterAct, do f
 				return "", err
 			}
 		}
-		return page.Path("submitter", id), do(ctx, call, id, reason)
+		return page.Path("submitter", id), form.do(ctx, call, id, reason)
 	})
 }
 
 // wasSent reports whether the problem is the API's, so that the state may be another than the form has shown.
 func wasSent(problem error) bool { return problem != nil && !page.IsRefused(problem) }
 
-// suspend makes the submitter accept no more intents. It makes 1 call, and 1 for the act.
-func suspend(ctx context.Context, call page.Call) (page.View, error) {
-	form := submitterAct{Verb: "Suspend", Effect: "It accepts no more intents and gives no more nonces. Transactions that have a nonce go on. Resume ends it."}
-	return actOnSubmitter(ctx, call, form, page.ActOf((*client.Client).SuspendSubmitter))
-}
-
-// resume ends a suspension. It makes 1 call, and 1 for the act.
-func resume(ctx context.Context, call page.Call) (page.View, error) {
-	form := submitterAct{Verb: "Resume", Effect: "It accepts intents and gives nonces again. Intents in its queue go on at once."}
-	return actOnSubmitter(ctx, call, form, page.ActOf((*client.Client).ResumeSubmitter))
-}
-
-// retire ends a submitter for ever. It makes 1 call, and 1 for the act.
-func retire(ctx context.Context, call page.Call) (page.View, error) {
-	form := submitterAct{Verb: "Retire", Danger: true, Effect: "It takes no intent and signs nothing any more, and the account can never be registered again. It is refused while there is open work."}
-	return actOnSubmitter(ctx, call, form, page.ActOf((*client.Client).RetireSubmitter))
-}
-
-// edit changes the window or the name. It makes 1 call, and 1 for the act.
-func edit(ctx context.Context, call page.Call) (page.View, error) {
-	form := submitterAct{Verb: "Edit", Fields: "edit", Effect: "The window is how many transactions may be open at once. A narrower window stops new nonces only: open transactions go on."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
-		change, err := updateOf(call)
-		if err == nil {
-			_, err = call.Admin.UpdateSubmitter(ctx, id, change, reason)
-		}
-		return err
-	})
+// edit changes the window or the name.
+func edit(ctx context.Context, call page.Call, id, reason string) error {
+	change, err := updateOf(call)
+	if err == nil {
+		_, err = call.Admin.UpdateSubmitter(ctx, id, change, reason)
+	}
+	return err
 }
 
 // updateOf reads the fields of the form. The API leaves a value that is the same as it was.
@@ -121,16 +119,13 @@ func updateOf(call page.Call) (client.SubmitterUpdate, error) {
 	return client.SubmitterUpdate{MaxInFlight: &window, Name: &name}, nil
 }
 
-// setPolicy replaces the policy. It makes 2 calls, and 1 for the act.
-func setPolicy(ctx context.Context, call page.Call) (page.View, error) {
-	form := submitterAct{Verb: "Set the policy", Fields: "policy", Effect: "The policy in the form replaces the present one as a whole. A limit that is left out no longer holds. A queued intent that the policy forbids ends without a nonce."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
-		policy, err := policyOf(call.PostFormValue("policy"))
-		if err == nil {
-			_, err = call.Admin.SetPolicy(ctx, id, policy, reason)
-		}
-		return err
-	})
+// setPolicy replaces the policy.
+func setPolicy(ctx context.Context, call page.Call, id, reason string) error {
+	policy, err := policyOf(call.PostFormValue("policy"))
+	if err == nil {
+		_, err = call.Admin.SetPolicy(ctx, id, policy, reason)
+	}
+	return err
 }
 
 // PolicyText is the present policy as the form shows it.
@@ -161,20 +156,17 @@ func policyOf(text string) (client.Policy, error) {
 	return p, err
 }
 
-// setCallers replaces the callers. It makes 1 call, and 1 for the act.
-func setCallers(ctx context.Context, call page.Call) (page.View, error) {
-	form := submitterAct{Verb: "Set the callers", Fields: "callers", Effect: "The callers in the form replace the present ones. A caller that is left out is refused at once, and its queued intents end without a nonce, unless another caller succeeds it."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
-		callers := linesOf(call.PostFormValue("callers"))
-		if len(callers) == 0 {
-			return page.Refuse("callers", "Name at least one caller, each on its own line.")
-		}
-		succeeds, err := successionsOf(call.PostFormValue("succeeds"))
-		if err == nil {
-			_, err = call.Admin.SetCallers(ctx, id, callers, succeeds, reason)
-		}
-		return err
-	})
+// setCallers replaces the callers.
+func setCallers(ctx context.Context, call page.Call, id, reason string) error {
+	callers := linesOf(call.PostFormValue("callers"))
+	if len(callers) == 0 {
+		return page.Refuse("callers", "Name at least one caller, each on its own line.")
+	}
+	succeeds, err := successionsOf(call.PostFormValue("succeeds"))
+	if err == nil {
+		_, err = call.Admin.SetCallers(ctx, id, callers, succeeds, reason)
+	}
+	return err
 }
 
 // CallersText has the present callers, one a line.
@@ -207,33 +199,41 @@ func linesOf(text string) (lines []string) {
 	return lines
 }
 
-// changeSigner names the signer that the key was moved to. It makes 1 call, and 1 for the act.
-func changeSigner(ctx context.Context, call page.Call) (page.View, error) {
-	form := submitterAct{Verb: "Change the signer", Fields: "signer", Effect: "The new signer, which must have the account's key, is used from the next lease session on. The holder of the lease may sign by the old one until then."}
-	return actOnSubmitter(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
-		signer := strings.TrimSpace(call.PostFormValue("signer"))
-		if signer == "" {
-			return page.Refuse("signer", "Name the signer: local, kms:… or remote:….")
-		}
-		_, err := call.Admin.ChangeSigner(ctx, id, signer, reason)
-		return err
-	})
+// changeSigner names the signer that the key was moved to.
+func changeSigner(ctx context.Context, call page.Call, id, reason string) error {
+	signer := strings.TrimSpace(call.PostFormValue("signer"))
+	if signer == "" {
+		return page.Refuse("signer", "Name the signer: local, kms:… or remote:….")
+	}
+	_, err := call.Admin.ChangeSigner(ctx, id, signer, reason)
+	return err
 }
 
-// txAct is the form of an act on a transaction, with the transaction's state and past as evidence.
+// txAct is an act on a transaction, and its form with the transaction's state and past as evidence.
 type txAct struct {
 	transaction
+	Path    string // the last part of the form's path
 	Verb    string
 	Effect  string
 	Options []option // actions to choose from; none: there is one
 	Chosen  string
 	Danger  bool
 	Confirm string // the text to type
+	do      func(ctx context.Context, call page.Call, id, reason string) error
 }
 
 // option is an action of the API's decide.
 type option struct {
 	Value, Name, Effect string
+}
+
+var txActs = []txAct{
+	{Path: "decide", Verb: "Decide about", Options: decideOptions, do: decide,
+		Effect: "The next lease session of the submitter carries the action out, unless a version has a receipt by then."},
+	{Path: "cancel", Verb: "Cancel", Danger: true, do: page.ActOf((*client.Client).CancelTxAsOperator),
+		Effect: "An intent in the queue ends at once. For one with a nonce, a placeholder transaction competes, and the one that is final decides. This cannot be undone, and the requestId can never be used again."},
+	{Path: "proceed", Verb: "Let go on", do: page.ActOf((*client.Client).Proceed),
+		Effect: "The held intent goes back to its old place in the queue, gets a nonce and is carried out."},
 }
 
 const placeholderAction = "placeholder"
@@ -254,59 +254,38 @@ func (form *txAct) read(ctx context.Context, call page.Call) (err error) {
 	return err
 }
 
-func (form *txAct) view() page.View {
-	return page.View{Title: form.Verb + " " + form.Heading(), Body: "queues/tx-act", Data: form}
-}
-
-// actOnTx reads the transaction, draws the form, and does the act at POST. It makes 5 calls, and 1 for the act. After a
+// handle reads the transaction, draws the form, and does the act at POST. It makes 5 calls, and 1 for the act. After a
 // refusal of the API it makes the 5 again.
-func actOnTx(ctx context.Context, call page.Call, form *txAct, do func(ctx context.Context, call page.Call, id, reason string) error) (page.View, error) {
+func (form txAct) handle(ctx context.Context, call page.Call) (page.View, error) {
 	if err := form.read(ctx, call); err != nil {
 		return page.View{}, err
 	}
-	draw := func(problem error) page.View {
-		if now := *form; wasSent(problem) && now.read(ctx, call) == nil {
-			return now.view()
+	return page.Act(call, func(problem error) page.View {
+		if now := form; wasSent(problem) && now.read(ctx, call) == nil {
+			form = now
 		}
-		return form.view()
-	}
-	return page.Act(call, draw, func(ctx context.Context, reason string) (string, error) {
-		return page.Path("tx", form.TxID), do(ctx, call, form.TxID, reason)
-	})
-}
-
-// decide requests an action on a transaction with a nonce. It makes 5 calls, and 1 for the act.
-func decide(ctx context.Context, call page.Call) (page.View, error) {
-	form := &txAct{Verb: "Decide about", Options: decideOptions, Effect: "The next lease session of the submitter carries the action out, unless a version has a receipt by then."}
-	return actOnTx(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
-		action := call.PostFormValue("action")
-		if action == "" {
-			return page.Refuse("action", "Choose one of the actions.")
-		}
-		if action == placeholderAction {
+		return page.View{Title: form.Verb + " " + form.Heading(), Body: "queues/tx-act", Data: form}
+	}, func(ctx context.Context, reason string) (string, error) {
+		if form.Danger {
 			if err := page.Confirmed(call, form.Confirm); err != nil {
-				return err
+				return "", err
 			}
 		}
-		_, err := call.Admin.DecideTx(ctx, id, action, reason)
-		return err
+		return page.Path("tx", form.TxID), form.do(ctx, call, form.TxID, reason)
 	})
 }
 
-// cancel cancels an intent, if that is still possible. It makes 5 calls, and 1 for the act.
-func cancel(ctx context.Context, call page.Call) (page.View, error) {
-	form := &txAct{Verb: "Cancel", Danger: true, Effect: "An intent in the queue ends at once. For one with a nonce, a placeholder transaction competes, and the one that is final decides. This cannot be undone, and the requestId can never be used again."}
-	return actOnTx(ctx, call, form, func(ctx context.Context, call page.Call, id, reason string) error {
-		if err := page.Confirmed(call, form.Confirm); err != nil {
+// decide requests an action on a transaction with a nonce.
+func decide(ctx context.Context, call page.Call, id, reason string) error {
+	action := call.PostFormValue("action")
+	if action == "" {
+		return page.Refuse("action", "Choose one of the actions.")
+	}
+	if action == placeholderAction {
+		if err := page.Confirmed(call, page.Confirmation(id)); err != nil {
 			return err
 		}
-		_, err := call.Admin.CancelTxAsOperator(ctx, id, reason)
-		return err
-	})
-}
-
-// proceed lets a held intent go on. It makes 5 calls, and 1 for the act.
-func proceed(ctx context.Context, call page.Call) (page.View, error) {
-	form := &txAct{Verb: "Let go on", Effect: "The held intent goes back to its old place in the queue, gets a nonce and is carried out."}
-	return actOnTx(ctx, call, form, page.ActOf((*client.Client).Proceed))
+	}
+	_, err := call.Admin.DecideTx(ctx, id, action, reason)
+	return err
 }

@@ -100,7 +100,7 @@ func (f found) only() string {
 
 // none is nil where the API knows no such thing, or takes no such text.
 func none(err error) error {
-	if s := statusOf(err); s == http.StatusNotFound || s == http.StatusBadRequest {
+	if s := page.StatusOf(err); s == http.StatusNotFound || s == http.StatusBadRequest {
 		return nil
 	}
 	return err

@@ -82,7 +82,7 @@ func (f *found) byFilter(ctx context.Context, call page.Call, token string) erro
 	var err error
 	f.Txs.Rows, err = page.ReadRows(call.Admin.FindTxs(client.WithPage(ctx, &one), query))
 	f.Filter.Next = f.Filter.nextPath(one.Next)
-	if s := statusOf(err); s == http.StatusBadRequest || s == http.StatusNotFound {
+	if s := page.StatusOf(err); s == http.StatusBadRequest || s == http.StatusNotFound {
 		f.Filter.Problem, err = page.WhyUnread(err), nil
 	}
 	return err

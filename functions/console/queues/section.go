@@ -8,7 +8,6 @@ import (
 	"errors"
 	"iter"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,14 +26,14 @@ type Links struct {
 
 // Section returns the pages.
 func Section(to Links) page.Section {
-	return page.Section{
+	s := page.Section{
 		Templates: templates,
 		Menu: []page.Link{
 			{Path: "/console/", Name: "Overview"},
 			{Path: "/console/attention", Name: "Attention"},
 			{Path: "/console/submitters", Name: "Submitters"},
 		},
-		Routes: slices.Concat([]page.Route{
+		Routes: []page.Route{
 			{Pattern: "GET /console/{$}", Handle: showOverview},
 			{Pattern: "GET /console/attention", Handle: showAttention},
 			{Pattern: "GET /console/submitters", Handle: listSubmitters},
@@ -42,18 +41,14 @@ func Section(to Links) page.Section {
 			{Pattern: "GET /console/tx/{txId}", Handle: to.showTx},
 			{Pattern: "GET /console/search", Handle: search},
 		},
-			page.Form("/console/submitters/{submitter}/suspend", suspend),
-			page.Form("/console/submitters/{submitter}/resume", resume),
-			page.Form("/console/submitters/{submitter}/edit", edit),
-			page.Form("/console/submitters/{submitter}/policy", setPolicy),
-			page.Form("/console/submitters/{submitter}/callers", setCallers),
-			page.Form("/console/submitters/{submitter}/signer", changeSigner),
-			page.Form("/console/submitters/{submitter}/retire", retire),
-			page.Form("/console/tx/{txId}/decide", decide),
-			page.Form("/console/tx/{txId}/cancel", cancel),
-			page.Form("/console/tx/{txId}/proceed", proceed),
-		),
 	}
+	for _, act := range submitterActs {
+		s.Routes = append(s.Routes, page.Form("/console/submitters/{submitter}/"+act.Path, act.handle)...)
+	}
+	for _, act := range txActs {
+		s.Routes = append(s.Routes, page.Form("/console/tx/{txId}/"+act.Path, act.handle)...)
+	}
+	return s
 }
 
 const (
@@ -80,16 +75,7 @@ func (p part[T]) Failed() string {
 }
 
 // Missing reports whether the deployment has no such thing, such as transfers.
-func (p part[T]) Missing() bool { return statusOf(p.Err) == http.StatusNotFound }
-
-// statusOf is the HTTP status of the refusal in err; 0: there is none.
-func statusOf(err error) int {
-	var refusal *client.Problem
-	if errors.As(err, &refusal) {
-		return refusal.Status
-	}
-	return 0
-}
+func (p part[T]) Missing() bool { return page.StatusOf(p.Err) == http.StatusNotFound }
 
 // calls are the calls of one page, which run at the same time.
 type calls struct {

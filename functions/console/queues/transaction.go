@@ -149,5 +149,5 @@ func isULID(s string) bool {
 
 // Archived reports whether the history is no longer in the database.
 func (t transaction) Archived() bool {
-	return t.History.Err == nil && len(t.History.Value.Rows) == 0 || statusOf(t.History.Err) == http.StatusNotFound
+	return t.History.Err == nil && len(t.History.Value.Rows) == 0 || page.StatusOf(t.History.Err) == http.StatusNotFound
 }

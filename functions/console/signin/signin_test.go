@@ -17,8 +17,7 @@ func sealerOf(t *testing.T, keys ...string) *Sealer {
 	for i, k := range keys {
 		keys[i] = base64.StdEncoding.EncodeToString([]byte(strings.Repeat(k, 32)))
 	}
-	s := check.Value(NewSealer(keys))(t)
-	return s
+	return check.Value(NewSealer(keys))(t)
 }
 
 // What one key has sealed, a sealer with that key second opens. No other does, nor for another purpose, nor

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/telemetry/dashboard"
 )
@@ -27,9 +25,7 @@ func TestDashboardsAreWritten(t *testing.T) {
 			check.OK(t)(os.WriteFile(path, want, 0o644))
 		}
 		got := check.Value(os.ReadFile(path))(t)
-		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("%s is not what the list gives; go test ./shared/telemetry/dashboard -update writes it (-list +file):\n%s", path, diff)
-		}
+		check.Same(t, path+", beside the list; go test ./shared/telemetry/dashboard -update writes it", string(got), string(want))
 	}
 }
 

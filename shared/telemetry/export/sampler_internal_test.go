@@ -5,6 +5,8 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // A caller that may not decide whether a trace is recorded cannot decide it by the trace's id either.
@@ -28,11 +30,7 @@ func TestTraceIDsCannotChooseTheirSampling(t *testing.T) {
 		t.Errorf("one in 2: got %d of %d recorded, want about half", n, draws)
 	}
 	for _, flags := range []trace.TraceFlags{0, trace.FlagsSampled} {
-		if n := recorded(1, flags); n != draws {
-			t.Errorf("all, flags %s: got %d of %d recorded, want all", flags, n, draws)
-		}
+		check.Equal(t, "recorded of all, flags "+flags.String(), recorded(1, flags), draws)
 	}
-	if n := recorded(1000, trace.FlagsSampled); n != draws {
-		t.Errorf("of a trusted caller: got %d of %d recorded, want all", n, draws)
-	}
+	check.Equal(t, "recorded of a trusted caller", recorded(1000, trace.FlagsSampled), draws)
 }

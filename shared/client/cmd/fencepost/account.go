@@ -55,22 +55,23 @@ func (a *app) accountList() *cobra.Command {
 		columns := func(t client.Account) []any {
 			return []any{t.UserID, t.Asset, balance(t.Funding), balance(t.Spot), t.Funding.Status, t.Spot.Status}
 		}
-		if of == "" {
-			api, err := a.client(user)
-			if err != nil {
+		as, id := user, int64(0)
+		if of != "" {
+			var err error
+			if id, err = number("--user", of); err != nil {
 				return err
 			}
-			return printList(a, api.ListOwnAccounts(ctx, q), titles, columns)
+			as = operator
 		}
-		id, err := number("--user", of)
+		api, err := a.client(as)
 		if err != nil {
 			return err
 		}
-		api, err := a.client(operator)
-		if err != nil {
-			return err
+		rows := api.ListOwnAccounts(ctx, q)
+		if as == operator {
+			rows = api.ListAccounts(ctx, id, q)
 		}
-		return printList(a, api.ListAccounts(ctx, id, q), titles, columns)
+		return printList(a, rows, titles, columns)
 	})
 	c.Flags().StringVar(&of, "user", "", "the `number` of the user, with an operator's token")
 	c.Flags().StringVar(&q.Asset, "asset", "", "only in this `asset`")
@@ -106,10 +107,8 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 	c := a.ofUser(verb+" USER ASSET", short, 2, func(ctx context.Context, api *client.Client, id int64, more []string) error {
 		in.Reason, a.keyed = a.why, true
 		act, err := book(api, ctx, id, more[0], in)
-		if err == nil {
-			err = a.printAnswer("act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
-				"waits for", act.WaitsFor, "by", act.By, "at", act.At)
-		}
+		err = a.answer(err, "act", act.ActID, "kind", act.Kind, "state", act.State, "id", act.ID, "user", act.UserID, "asset", act.Asset, "account", act.Account, "amount", act.Amount,
+			"waits for", act.WaitsFor, "by", act.By, "at", act.At)
 		if err == nil && act.State == "PENDING" {
 			return endf(exitUnknown, "act %d is PENDING, and the sweep repeats it: run the same command again to see its end", act.ActID)
 		}
@@ -131,9 +130,7 @@ func (a *app) accountBook(verb, short string, book func(*client.Client, context.
 func (a *app) accountStatus() *cobra.Command {
 	c := a.ofUser("set-status USER ASSET STATUS", "Set an account in both ledgers to ACTIVE, FROZEN or DISABLED (operators)", 3, func(ctx context.Context, api *client.Client, id int64, more []string) error {
 		t, err := api.SetAccountStatus(ctx, id, more[0], more[1], a.why)
-		if err == nil {
-			err = a.printAccount(t)
-		}
+		err = printing(a.printAccount)(t, err)
 		if err == nil && !t.Agreed {
 			return endf(exitUnknown, "not both ledgers are known to have %s, and the sweep repeats it: see fencepost account get %d %s", t.Wanted, t.UserID, t.Asset)
 		}

@@ -36,16 +36,13 @@ func (a *app) assetPut() *cobra.Command {
 			return err
 		}
 		t, err := api.PutAsset(ctx, args[0], terms, a.why)
-		if err != nil {
-			return err
-		}
 		pairs := []any{"asset", t.Asset, "id", t.AssetID, "status", t.Status, "precision", t.Precision, "smallest transfer", t.MinTransfer, "largest transfer", t.MaxTransfer,
 			"transfers in 24 h", t.DailyTransfer, "payouts in 24 h", t.DailyPayout, "deposits of the service in a day", t.DailyServiceDeposits,
 			"transfers between accounts", t.InternalTransfers}
 		if p := t.Payout; p != nil {
 			pairs = append(pairs, "payer", p.Payer, "chain", p.ChainID, "token", p.Token, "decimals on the chain", p.Decimals)
 		}
-		return a.printAnswer(pairs...)
+		return a.answer(err, pairs...)
 	})
 	c.Example = `  echo '{"assetId": 7, "precision": 6, "minTransfer": "0.01", "maxTransfer": "1000"}' | fencepost asset put USDT --terms - --reason 'a new asset'`
 	c.Flags().StringVar(&path, "terms", "", "all its terms, a JSON `file` as docs/transfers.md has it; - is stdin")

@@ -87,6 +87,8 @@ func TestExitCodes(t *testing.T) {
 		{"a list that is refused", "submitter list", map[string][]answer{"GET /admin/v1/submitters": {problem(403, "FORBIDDEN", "")}}, exitRefused, "", "FORBIDDEN"},
 		{"no halt", "halt resume 0 --reason r", nil, exitUsage, "", `HALT "0": want a whole number`},
 		{"no address", "payout-address remove x", nil, exitUsage, "", `ADDRESS_ID "x": want a whole number`},
+		{"no policy", "submitter set-policy s --policy - --reason r", nil, exitUsage, "", "-: it is empty"},
+		{"no policy of a new account", "submitter register s --caller sub:x --policy -", nil, exitUsage, "", "-: it is empty"},
 		{"no terms", "asset put ETH --terms - --reason r", nil, exitUsage, "", "-: it is empty"},
 		{"a check that finds something", "halt check", map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"violated","wrong":2,"fresh":1,"found":[],"halted":[{"scope":"all"}]}`}}}, exitFailed, "violated", "2 findings, 1 of them new"},
 		{"a check that finds nothing", "halt check", map[string][]answer{"POST /admin/v1/conservation/check": {{200, `{"result":"ok","found":[],"halted":[]}`}}}, exitOK, "ok", ""},

@@ -42,16 +42,11 @@ func (a *app) haltCheck() *cobra.Command {
 			return err
 		}
 		r, err := api.CheckConservation(ctx, full)
-		if err != nil {
-			return err
-		}
-		if err := a.printAnswer("result", r.Result, "journal entries read", r.Entries, "transfers read", r.Final, "wrong", r.Wrong, "of them new", r.Fresh, "new halts", len(r.Halted)); err != nil {
-			return err
-		}
-		if r.Result != "ok" {
+		err = a.answer(err, "result", r.Result, "journal entries read", r.Entries, "transfers read", r.Final, "wrong", r.Wrong, "of them new", r.Fresh, "new halts", len(r.Halted))
+		if err == nil && r.Result != "ok" {
 			return endf(exitFailed, "%d findings, %d of them new: see docs/runbooks/conservation-violated.md", r.Wrong, r.Fresh)
 		}
-		return nil
+		return err
 	})
 	c.Long = c.Short + `.
 
@@ -64,10 +59,7 @@ transaction of admin ends after 10 s. If a check takes longer, run the scheduled
 func (a *app) haltResume() *cobra.Command {
 	var earlier bool
 	c := a.ofNumber(operator, "HALT", "resume HALT", "End a halt: its transfers are accepted again", 1, func(ctx context.Context, api *client.Client, id int64, _ []string) error {
-		if err := api.ResumeHalt(ctx, id, earlier, a.why); err != nil {
-			return err
-		}
-		return a.printAnswer("halt", id, "state", "ended")
+		return a.answer(api.ResumeHalt(ctx, id, earlier, a.why), "halt", id, "state", "ended")
 	})
 	c.Flags().BoolVar(&earlier, "earlier", false, "also all halts that were opened before it")
 	a.reason(c)

@@ -199,6 +199,14 @@ func (a *app) printAnswer(pairs ...any) error {
 	return w.Flush()
 }
 
+// answer is [app.printAnswer] after a call, or passes the call's error on.
+func (a *app) answer(err error, pairs ...any) error {
+	if err != nil {
+		return err
+	}
+	return a.printAnswer(pairs...)
+}
+
 // printing ends a command: the function that it returns prints what a call returned, or passes the call's error on.
 func printing[T any](print func(T) error) func(T, error) error {
 	return func(value T, err error) error {

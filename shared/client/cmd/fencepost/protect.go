@@ -43,14 +43,11 @@ func (a *app) protectLost() *cobra.Command {
 	var token string
 	c := a.call(operator, "lost SUBMITTER", "List the nonces that foreign transactions consumed, 20 at a time", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		page, err := api.Lost(ctx, args[0], token)
-		if err != nil {
-			return err
-		}
 		pairs := []any{"chain's count", page.ChainCount, "final count", page.FinalCount, "next nonce", page.NextNonce, "unknown calls", page.UnknownCalls}
 		for _, n := range page.Nonces {
 			pairs = append(pairs, fmt.Sprint("nonce ", n.Nonce), lostText(n))
 		}
-		return a.printAnswer(append(pairs, "next page", page.NextPageToken)...)
+		return a.answer(err, append(pairs, "next page", page.NextPageToken)...)
 	})
 	c.Flags().StringVar(&token, "page-token", "", "the `token` of the next page, as the page before has it")
 	return c
@@ -178,10 +175,7 @@ func (a *app) protectMatch() *cobra.Command {
 	var txID string
 	c := a.onRecord("match SUBMITTER", "State that a foreign transaction was the request of a held intent, which ends", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		r, err := api.MatchForeign(ctx, args[0], nonce, txID, a.why)
-		if err != nil {
-			return err
-		}
-		return a.printAnswer("txId", r.TxID, "state", r.State, "subState", r.SubState)
+		return a.answer(err, "txId", r.TxID, "state", r.State, "subState", r.SubState)
 	})
 	c.Flags().Uint64Var(&nonce, "nonce", 0, "the foreign transaction's `nonce`")
 	c.Flags().StringVar(&txID, "tx", "", "the held intent's `txId`")
@@ -195,10 +189,7 @@ func (a *app) protectWriteOff() *cobra.Command {
 	c = a.onRecord("write-off SUBMITTER", "State that foreign transactions were no requests; held intents proceed", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		one, all := given(c, "nonce", nonce), given(c, "through", through)
 		r, err := api.WriteOffForeign(ctx, args[0], one, all, a.why)
-		if err != nil {
-			return err
-		}
-		if err := a.printAnswer("written off", r.WrittenOff, "proceeded", r.Proceeded, "remaining", r.Remaining); err != nil || one != nil || r.WrittenOff == 0 {
+		if err = a.answer(err, "written off", r.WrittenOff, "proceeded", r.Proceeded, "remaining", r.Remaining); err != nil || one != nil || r.WrittenOff == 0 {
 			return err // remaining also counts later nonces: the last call writes none off
 		}
 		return someRemain(r.Remaining)
@@ -212,10 +203,7 @@ func (a *app) protectWriteOff() *cobra.Command {
 
 func (a *app) protectAccept() *cobra.Command {
 	return a.onRecord("accept-database", "Accept a restored database: see docs/runbooks/restore.md", 0, func(ctx context.Context, api *client.Client, _ []string) error {
-		if err := api.AcceptDatabase(ctx, a.why); err != nil {
-			return err
-		}
-		return a.printAnswer("database", "accepted", "accounts", "each stays in PROTECT until it is released")
+		return a.answer(api.AcceptDatabase(ctx, a.why), "database", "accepted", "accounts", "each stays in PROTECT until it is released")
 	})
 }
 
@@ -224,14 +212,11 @@ func (a *app) protectUntouched() *cobra.Command {
 	c := a.onRecord("release-untouched", "Release accounts after a planned move, one page at a time", 0, func(ctx context.Context, api *client.Client, _ []string) error {
 		q.Reason = a.why
 		r, err := api.ReleaseUntouched(ctx, q)
-		if err != nil {
-			return err
-		}
 		pairs := []any{"released", r.Released, "remaining", r.Remaining}
 		for _, one := range r.Left {
 			pairs = append(pairs, one.Submitter, one.Why)
 		}
-		if err := a.printAnswer(append(pairs, "next page", r.NextPageToken)...); err != nil || r.Remaining == 0 {
+		if err = a.answer(err, append(pairs, "next page", r.NextPageToken)...); err != nil || r.Remaining == 0 {
 			return err
 		}
 		if r.NextPageToken == "" {

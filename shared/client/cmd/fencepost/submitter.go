@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -163,13 +164,8 @@ func (a *app) submitterCancelQueue() *cobra.Command {
 	var of string
 	c := a.onRecord("cancel-queue SUBMITTER", "Cancel queued intents without a nonce; repeat it while some remain", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		r, err := api.CancelQueue(ctx, args[0], of, a.why)
-		if err != nil {
-			return err
-		}
-		if err := a.printAnswer("cancelled", r.Cancelled, "remaining", r.Remaining, "bound to a nonce", r.Bound, "payouts", r.Payouts, "held for foreign transactions", r.Beside); err != nil {
-			return err
-		}
-		return someRemain(r.Remaining)
+		err = a.answer(err, "cancelled", r.Cancelled, "remaining", r.Remaining, "bound to a nonce", r.Bound, "payouts", r.Payouts, "held for foreign transactions", r.Beside)
+		return cmp.Or(err, someRemain(r.Remaining))
 	})
 	c.Flags().StringVar(&of, "caller", "", "only those of this `caller`")
 	return c
@@ -179,13 +175,8 @@ func (a *app) submitterProceed() *cobra.Command {
 	var through string
 	c := a.onRecord("proceed SUBMITTER", "Let held intents proceed; repeat it while some remain", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		r, err := api.ProceedAll(ctx, args[0], through, a.why)
-		if err != nil {
-			return err
-		}
-		if err := a.printAnswer("proceeded", r.Proceeded, "remaining", r.Remaining, "newer", r.Newer, "to be cancelled", r.Cancelled, "payouts", r.Payouts, "held for foreign transactions", r.Beside); err != nil {
-			return err
-		}
-		return someRemain(r.Remaining)
+		err = a.answer(err, "proceeded", r.Proceeded, "remaining", r.Remaining, "newer", r.Newer, "to be cancelled", r.Cancelled, "payouts", r.Payouts, "held for foreign transactions", r.Beside)
+		return cmp.Or(err, someRemain(r.Remaining))
 	})
 	c.Flags().StringVar(&through, "through", "", "the `txId` of the newest intent that you have seen; later ones stay held")
 	require(c, "through")

@@ -78,10 +78,8 @@ func (a *app) created(ctx context.Context, api *client.Client, w waitFlags, made
 		a.note(note{Text: "req_id " + made.ReqID, ReqID: made.ReqID})
 		return a.waitTransfer(ctx, api, made.ReqID, w.timeout)
 	}
-	if err := a.printAnswer("req_id", made.ReqID, "state", made.State, "code", made.Code, "message", made.Message, "reason", made.Reason); err != nil {
-		return err
-	}
-	return transferEnd(made.ReqID, made.State, made.Reason)
+	err = a.printAnswer("req_id", made.ReqID, "state", made.State, "code", made.Code, "message", made.Message, "reason", made.Reason)
+	return cmp.Or(err, transferEnd(made.ReqID, made.State, made.Reason))
 }
 
 // transferEnd is how a transfer ended. One that has not ended was accepted.
@@ -106,13 +104,7 @@ func (a *app) waitTransfer(ctx context.Context, api *client.Client, reqID string
 		}
 		return string(seen.State), seen.State.Final(), err
 	})
-	if err == nil {
-		err = a.printTransfer(last)
-	}
-	if err == nil {
-		err = transferEnd(reqID, last.State, last.Reason)
-	}
-	return err
+	return cmp.Or(printing(a.printTransfer)(last, err), transferEnd(reqID, last.State, last.Reason))
 }
 
 func (a *app) transferWait() *cobra.Command {
@@ -175,10 +167,8 @@ func (a *app) transferResolve() *cobra.Command {
 func (a *app) transferAcknowledge() *cobra.Command {
 	var forTime time.Duration
 	c := a.onRecord("acknowledge REQ_ID", "Silence the alerts about a transfer in its present state (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
-		if err := api.AcknowledgeTransfer(ctx, args[0], a.why, time.Now().Add(forTime)); err != nil {
-			return err
-		}
-		return a.printAnswer("req_id", args[0], "alerts", "silenced while the state stays the same")
+		err := api.AcknowledgeTransfer(ctx, args[0], a.why, time.Now().Add(forTime))
+		return a.answer(err, "req_id", args[0], "alerts", "silenced while the state stays the same")
 	})
 	c.Flags().DurationVar(&forTime, "for", 24*time.Hour, "for how long, at most 720h")
 	return c

@@ -173,10 +173,7 @@ func (a *app) txGet() *cobra.Command {
 		} else {
 			tx, err = api.TxByRequest(c.Context(), submitter, requestID)
 		}
-		if err != nil {
-			return err
-		}
-		return a.printTx(tx)
+		return printing(a.printTx)(tx, err)
 	}
 	c.Flags().StringVar(&submitter, "submitter", "", "with --request-id: the `account`")
 	c.Flags().StringVar(&requestID, "request-id", "", "your `key` of the request")
@@ -240,9 +237,7 @@ func (a *app) waitTx(ctx context.Context, c *client.Client, txID string, timeout
 		}
 		return state, tx.State.Final(), nil
 	})
-	if err == nil {
-		err = a.printTx(tx)
-	}
+	err = printing(a.printTx)(tx, err)
 	if err == nil && tx.State != client.Confirmed {
 		err = endf(exitFailed, "%s is %s %s: %s", txID, tx.State, tx.SubState, cmp.Or(tx.LastError, "see its subState"))
 	}
@@ -324,13 +319,7 @@ func (a *app) txCancel() *cobra.Command {
 		} else {
 			outcome, err = api.CancelTx(ctx, args[0])
 		}
-		if err == nil {
-			err = a.printAnswer("outcome", outcome)
-		}
-		if err != nil {
-			return err
-		}
-		return cancelEnd(args[0], outcome)
+		return cmp.Or(a.answer(err, "outcome", outcome), cancelEnd(args[0], outcome))
 	})
 	c.Flags().StringVar(&why, "reason", "", "cancel as an operator: why, kept with your name")
 	return c

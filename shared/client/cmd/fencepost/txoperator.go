@@ -73,10 +73,7 @@ func (a *app) txVersions() *cobra.Command {
 func (a *app) txDecide() *cobra.Command {
 	c := a.onRecord("decide TXID ACTION", "Decide about a transaction with a nonce: wait, rebroadcast, replace or placeholder (operators)", 2, func(ctx context.Context, api *client.Client, args []string) error {
 		done, err := api.DecideTx(ctx, args[0], args[1], a.why)
-		if err != nil {
-			return err
-		}
-		return a.printAnswer("txId", done.TxID, "state", done.State, "requested action", done.RequestedAction)
+		return a.answer(err, "txId", done.TxID, "state", done.State, "requested action", done.RequestedAction)
 	})
 	lastArgument(c, 1, "wait", "rebroadcast", "replace", "placeholder")
 	return c
@@ -85,9 +82,6 @@ func (a *app) txDecide() *cobra.Command {
 func (a *app) txProceed() *cobra.Command {
 	return a.onRecord("proceed TXID", "Let a held intent proceed (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		state, err := api.Proceed(ctx, args[0], a.why)
-		if err != nil {
-			return err
-		}
-		return a.printAnswer("txId", args[0], "state", state)
+		return a.answer(err, "txId", args[0], "state", state)
 	})
 }

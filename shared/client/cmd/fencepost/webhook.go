@@ -61,9 +61,7 @@ func answered(to *client.EndpointAnswer) string {
 func (a *app) webhookTest() *cobra.Command {
 	return a.onRecord("test ENDPOINT", "Send a signed test event to an endpoint now (operators)", 1, func(ctx context.Context, api *client.Client, args []string) error {
 		r, err := api.TestWebhookEndpoint(ctx, args[0], a.why)
-		if err == nil {
-			err = a.printAnswer("endpoint", args[0], "accepted", r.Accepted, "answer", answered(r.Answer), "at", r.At)
-		}
+		err = a.answer(err, "endpoint", args[0], "accepted", r.Accepted, "answer", answered(r.Answer), "at", r.At)
 		if err == nil && !r.Accepted && (r.Answer == nil || r.Answer.Status == nil) {
 			return endf(exitUnknown, "%s: no answer to the test event, which may have arrived: see fencepost webhook list", args[0])
 		}
@@ -86,10 +84,7 @@ func (a *app) webhookRedeliver() *cobra.Command {
 			in.Submitter = &submitter
 		}
 		r, err := api.RedeliverEvents(ctx, args[0], in)
-		if err != nil {
-			return err
-		}
-		return a.printAnswer("endpoint", r.Endpoint, "after", r.After, "submitters", r.Submitters)
+		return a.answer(err, "endpoint", r.Endpoint, "after", r.After, "submitters", r.Submitters)
 	})
 	c.Flags().StringVar(&in.After, "after", "", "the `cursor` of an event, from fencepost events tail")
 	c.Flags().StringVar(&submitter, "submitter", "", "only the events of this `account`")
