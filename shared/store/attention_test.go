@@ -109,35 +109,35 @@ func TestAttentionOfMoney(t *testing.T) {
 	sendAll(t, db, alice)
 	moveAll(t, db, alice, inBlocks(true, block(7, 1)))
 	db.Run(t, `update managed_tx set state = 'CONFIRMED', sub_state = null, confirmed_at = now() where open`)
-	conn := connect(t, db)
+	conn := db.Connect(t)
 	check.Value(conn.Exec(t.Context(), `set session_replication_role = replica`))(t) // transfers begin in INIT
-	conn.do(`update managed_tx set updated_at = now() - interval '3 minutes' where state = 'CONFIRMED'`)
-	conn.do(`insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (1, 'USDT', 2, 1, 9)`)
+	conn.Do(`update managed_tx set updated_at = now() - interval '3 minutes' where state = 'CONFIRMED'`)
+	conn.Do(`insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (1, 'USDT', 2, 1, 9)`)
 	pays := func(reqID, unknown string) {
 		t.Helper()
-		conn.do(`insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state, state_at, failures, retry_count, last_unknown,
+		conn.Do(`insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state, state_at, failures, retry_count, last_unknown,
 			payout_submitter, payout_chain_id, payout_address, payout_base_units, payout_payload)
 			values ($1, 7, 1, 5, 2, 3, 1, 30, now() - interval '3 minutes', 1, 1, nullif($2, ''), $3, 1337, '0x' || repeat('a', 40), 5, '{}')`, reqID, unknown, alice)
 	}
 	moves := func(reqID string, state, failures int, reason any) {
 		t.Helper()
-		conn.do(`insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state, state_at, failures, retry_count, error_message)
+		conn.Do(`insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state, state_at, failures, retry_count, error_message)
 			values ($1, 7, 1, 5, 2, 1, 1, $2, now() - interval '3 minutes', $3, $3, $4)`, reqID, state, failures, reason)
 	}
 	pays(inDoubt, "")
-	conn.do(`insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'o', 'r')`)
+	conn.Do(`insert into identity_change (system_identifier, timeline_id, by, reason) values (1, 1, 'o', 'r')`)
 	pays(unproved, "CONFIRMED without proof of payment")
 	pays(notPosted, "the payer's policy does not allow the payout")
 	pays(queued, "pending")
 	moves(late, 30, 0, nil)
 	moves(refund, -20, 3, "ACCOUNT_DISABLED")
 	moves(handled, 30, 0, nil)
-	conn.do(`insert into transfer_acknowledgement (transfer_id, state, by, reason, until) select transfer_id, state, 'o', 'r', now() + interval '1 hour' from transfers_tb where req_id = $1`, handled)
-	conn.do(`insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) values (1, 'BALANCE', 7, 1, '5', '4', '{}')`)
-	conn.do(`insert into conservation_standing (key, finding_id) select 'k', finding_id from conservation_finding`)
-	conn.do(`insert into account_act (kind, request_id, ledger, user_id, asset_id, units, by, reason, at, unknown) values ('DEPOSIT', 'd', 'SPOT', 7, 1, 5, 'o', 'r', now() - interval '11 minutes', 'no answer')`)
-	conn.do(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, 7, 'x')`, alice)
-	conn.do(`insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'a test')`)
+	conn.Do(`insert into transfer_acknowledgement (transfer_id, state, by, reason, until) select transfer_id, state, 'o', 'r', now() + interval '1 hour' from transfers_tb where req_id = $1`, handled)
+	conn.Do(`insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) values (1, 'BALANCE', 7, 1, '5', '4', '{}')`)
+	conn.Do(`insert into conservation_standing (key, finding_id) select 'k', finding_id from conservation_finding`)
+	conn.Do(`insert into account_act (kind, request_id, ledger, user_id, asset_id, units, by, reason, at, unknown) values ('DEPOSIT', 'd', 'SPOT', 7, 1, 5, 'o', 'r', now() - interval '11 minutes', 'no answer')`)
+	conn.Do(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, 7, 'x')`, alice)
+	conn.Do(`insert into database_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'a test')`)
 	var got []string
 	for _, i := range check.Value(db.Attention(t.Context(), attentionLimits(), store.AttentionPlace{}, 100))(t) {
 		got = append(got, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s", i.Kind, i.ReqID, i.Name, i.Detail)), " "))

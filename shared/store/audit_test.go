@@ -17,9 +17,7 @@ import (
 // seal that a mark names, and one of each after it.
 func decidedOn(t *testing.T) (db storetest.Bundle, marked marks.Seal) {
 	t.Helper()
-	db = storetest.New(t)
-	db.Register(t, alice, 1)
-	db.Register(t, bob, 1)
+	db = registered(t, 1, alice, bob)
 	for i := range 3 {
 		cancelNew(t, db, fmt.Sprint("sealed ", i))
 		suspend(t, db, i%2 == 0)

@@ -225,24 +225,6 @@ func TestCallersThatDoNotFit(t *testing.T) {
 	check.Err(t, "no such submitter", store.ErrUnknownSubmitter)(db.Store.PutCallers(t.Context(), c))
 }
 
-// A change of callers takes the lease away: what its holder loaded before it writes no
-// more.
-func TestChangeOfCallersEndsTheLeaseSession(t *testing.T) {
-	t.Parallel()
-	db := at(t, "sub:1")
-	check.OK(t)(db.Store.Create(t.Context(), by("r", "sub:1"), 10))
-	w := take(t, db, alice, "a/1")
-	token, changed, err := db.Store.PutCallers(t.Context(), change([]string{"sub:2"}, "sub:2", "sub:1"))
-	if err != nil || !changed || token != w.Lease.Token+1 {
-		t.Fatalf("change: got token %d, %t, %v; want %d", token, changed, err, w.Lease.Token+1)
-	}
-	done, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
-	if err == nil || done.Allocated != 0 {
-		t.Errorf("the holder binds what it loaded before: got %d bound, %v; want it fenced", done.Allocated, err)
-	}
-	check.Equal(t, "the next token", take(t, db, alice, "b/1").Lease.Token, token+1)
-}
-
 // Events are shown as transactions are: to whom they are now.
 func TestEventsOfASuccession(t *testing.T) {
 	t.Parallel()
@@ -286,40 +268,23 @@ func TestUsable(t *testing.T) {
 	db.Run(t, `update submitter set callers = '{shop}' where submitter = $1`, alice)
 	s := reopened(t, db, func(*store.Options) {})
 	const nobody = txmanager.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
-	wants := func(what, caller string, trips int64, want map[txmanager.Submitter]bool) {
+	wants := func(what, caller string, trips int64, want map[txmanager.Submitter]bool, asked ...txmanager.Submitter) {
 		t.Helper()
 		ctx := telemetry.WithMeter(t.Context())
-		check.Same(t, what, check.Value(s.UsableSubmitters(ctx, []string{caller}, []txmanager.Submitter{alice, bob, nobody, alice}))(t), want)
+		check.Same(t, what, check.Value(s.UsableSubmitters(ctx, []string{caller}, asked))(t), want)
 		check.Equal(t, what+": round trips", telemetry.MeterFrom(ctx).Cost().SQLRoundTrips, trips)
 	}
-	all := map[txmanager.Submitter]bool{alice: true, bob: true}
-	wants("shop", "shop", 1, all)
-	wants("another", "other", 1, map[txmanager.Submitter]bool{bob: true})
-	wants("another, who may use one of them by now", "other", 1, map[txmanager.Submitter]bool{bob: true})
+	all, onlyBob := map[txmanager.Submitter]bool{alice: true, bob: true}, map[txmanager.Submitter]bool{bob: true}
+	wants("shop", "shop", 1, all, alice, bob, nobody, alice)
+	wants("another", "other", 1, onlyBob, alice, bob, nobody, alice)
+	wants("another, who may use one of them by now", "other", 1, onlyBob, alice, bob, nobody, alice)
 	db.Run(t, `update submitter set callers = '{shop,other}' where submitter = $1`, alice)
-	wants("another, just added", "other", 1, all)
-	ctx := telemetry.WithMeter(t.Context())
-	may, err := s.UsableSubmitters(ctx, []string{"other"}, []txmanager.Submitter{alice, bob})
-	if cost := telemetry.MeterFrom(ctx).Cost(); err != nil || !may[alice] || !may[bob] || cost.SQLRoundTrips != 0 {
-		t.Errorf("another, of what was allowed before: got %v, %v with %d round trips, want both without any", may, err, cost.SQLRoundTrips)
-	}
+	wants("another, just added", "other", 1, all, alice, bob, nobody, alice)
+	wants("another, of what was allowed before", "other", 0, all, alice, bob)
 	db.Run(t, `update submitter set callers = '{shop}' where submitter = $1`, alice)
-	in := intent(alice, "r")
-	in.Caller = "other"
-	check.Err(t, "another, removed", store.ErrUnknownSubmitter)(s.Create(t.Context(), in, 100))
-	wants("another, removed and refused", "other", 1, map[txmanager.Submitter]bool{bob: true})
-}
-
-// A create fills the cache too: after it the store queries nothing.
-func TestUsableAfterACreate(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, alice)
-	s := reopened(t, db, func(*store.Options) {})
-	in := intent(alice, "r")
-	check.OK(t)(s.Create(t.Context(), in, 100))
-	ctx := telemetry.WithMeter(t.Context())
-	may, err := s.UsableSubmitters(ctx, []string{in.Caller}, []txmanager.Submitter{alice})
-	if cost := telemetry.MeterFrom(ctx).Cost(); err != nil || !may[alice] || cost.SQLRoundTrips != 0 {
-		t.Errorf("after a create: got %v, %v with %d round trips, want true without any", may, err, cost.SQLRoundTrips)
-	}
+	check.Err(t, "another, removed", store.ErrUnknownSubmitter)(s.Create(t.Context(), of("other", intent(alice, "r")), 100))
+	wants("another, removed and refused", "other", 1, onlyBob, alice, bob, nobody, alice)
+	s = reopened(t, db, func(*store.Options) {})
+	check.OK(t)(s.Create(t.Context(), intent(alice, "r"), 100))
+	wants("the shop, after a create", "shop", 0, map[txmanager.Submitter]bool{alice: true}, alice)
 }

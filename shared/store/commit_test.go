@@ -1,12 +1,15 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -49,9 +52,8 @@ func TestNoVersionIsStoredBesideAReceipt(t *testing.T) {
 	sendAll(t, db, alice)
 	w := take(t, db, alice, "a/2")
 	mined, pending := w.Open[0], w.Open[1]
-	mined.State, mined.Sub, pending.State, pending.Sub = txmanager.Tracking, txmanager.Included, txmanager.Tracking, txmanager.Pending
-	mined.Receipt = &txmanager.Receipt{TxHash: mined.Hash(), BlockNumber: 1, BlockHash: txmanager.Hash{1}, Succeeded: true}
-	mined.Confirmations = []txmanager.Header{{Number: 1, Hash: txmanager.Hash{1}}}
+	inBlocks(true, block(1, 1))(&mined)
+	pends(&pending)
 	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: mined}, {From: txmanager.Submitted, To: pending}}})
 	before := contents(t, db, written...)
 	if done, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Versions: []txmanager.Version{placeholderFor(mined)}}); err == nil {
@@ -170,7 +172,7 @@ func TestHistoryKeepsEveryChange(t *testing.T) {
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)})
 	w = check.Value(db.BeginIteration(t.Context(), w.Lease, true))(t)
 	tracked := w.Open[0]
-	tracked.State, tracked.Sub = txmanager.Tracking, txmanager.Pending
+	pends(&tracked)
 	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Submitted, To: tracked}}})
 	tracked.NextCheckAt = &w.Now
 	write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: []txmanager.Transition{{From: txmanager.Tracking, To: tracked}}})
@@ -203,11 +205,9 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := registered(t, 3, alice)
-			for i := range test.queued {
-				post(t, db, alice, string(rune('a'+i)))
-			}
+			postMany(t, db, alice, test.queued)
 			w := take(t, db, alice, "a/1")
-			canceller := holding(t, db, cancel, w.Queue[test.cancelled].ID)
+			canceller := db.Holding(t, cancel, w.Queue[test.cancelled].ID)
 			writing := storetest.Blocked(t, db, "with want as", func() (txmanager.CommitResult, error) {
 				return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, test.withBytes)})
 			})
@@ -215,7 +215,7 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 			if test.rollback {
 				end, left = "rollback", test.queued
 			}
-			canceller.do(end)
+			canceller.Do(end)
 			if done := <-writing; done.Err != nil || done.Got.Allocated != test.bound {
 				t.Fatalf("allocate: got %+v, %v; want %d allocated", done.Got, done.Err, test.bound)
 			}
@@ -268,9 +268,7 @@ func TestAllocationAfterTheCursorWasMovedByHand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := registered(t, 10, alice)
-			for i := range test.bound {
-				post(t, db, alice, string(rune('a'+i)))
-			}
+			postMany(t, db, alice, test.bound)
 			sendAll(t, db, alice)
 			post(t, db, alice, "next")
 			db.Run(t, `alter table submitter_nonce_cursor disable trigger guard_cursor_update`)
@@ -295,4 +293,152 @@ func TestNoAllocationInProtect(t *testing.T) {
 	check.Equal(t, "allocated", done.Allocated, 0)
 	got := value[string](t, db, `select c.in_flight_state || ' ' || c.next_nonce || ' ' || m.state from submitter_nonce_cursor c join managed_tx m using (submitter)`)
 	check.Equal(t, "cursor and row", got, "PROTECT 0 QUEUED")
+}
+
+// everything is a write that uses each part of a fenced write: w has two or
+// more queued, of which the first is moved and the second allocated.
+func everything(w txmanager.SubmitterState) txmanager.Commit {
+	rest := w
+	rest.Queue = w.Queue[1:2]
+	return txmanager.Commit{
+		Lease: w.Lease, Transitions: []txmanager.Transition{remark(w.Queue[0], "waits")}, Allocations: allocations(rest, true),
+		Cursor:   txmanager.CursorChange{FinalHead: 7, Suspect: &txmanager.Violation{Description: "test"}},
+		LeaseEnd: txmanager.ReleaseUnlessRerun,
+	}
+}
+
+// Without the lease a write returns ErrFenced and writes nothing. With it, a row that another
+// session moved lowers the count and is no error.
+func TestH19FencedIsNotAMovedRow(t *testing.T) {
+	t.Parallel()
+	const ofAlice = `update submitter_lease set `
+	lost := map[string]string{
+		"taken over":             ofAlice + `owner_node = 'b/1', fencing_token = fencing_token + 1`,
+		"taken by another owner": ofAlice + `owner_node = 'b/1'`,
+		"under a newer token":    ofAlice + `fencing_token = fencing_token + 1`,
+		"released":               ofAlice + `owner_node = ''`,
+		"run out":                ofAlice + `expires_at = clock_timestamp()`,
+		"never there at all":     `truncate submitter_lease`,
+	}
+	for name, how := range lost {
+		t.Run("fenced: "+name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			w := twoQueued(t, db)
+			db.Run(t, how)
+			tables := append([]string{"submitter_lease"}, written...)
+			before := contents(t, db, tables...)
+			for kind, wr := range map[string]txmanager.Commit{
+				"everything": everything(w),
+				"release":    {Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun},
+				"abandon":    {Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway},
+			} {
+				if done, err := db.Commit(t.Context(), wr); !errors.Is(err, lease.ErrFenced) || done != (txmanager.CommitResult{}) {
+					t.Errorf("write %s: got %+v, %v; want nothing and %v", kind, done, err, lease.ErrFenced)
+				}
+			}
+			check.Err(t, "renew", lease.ErrFenced)(db.Renew(t.Context(), w.Lease))
+			check.Err(t, "go round again", lease.ErrFenced)(db.BeginIteration(t.Context(), w.Lease, true))
+			check.Same(t, "a fenced write wrote", contents(t, db, tables...), before)
+		})
+	}
+	t.Run("moved before", movedBefore)
+	t.Run("moved meanwhile", movedMeanwhile)
+}
+
+// twoQueued is the work of a/1, who has just taken the lease of alice.
+func twoQueued(t *testing.T, db storetest.Bundle) txmanager.SubmitterState {
+	t.Helper()
+	db.Register(t, alice, 2)
+	postAll(t, db, alice, "one", "two")
+	return take(t, db, alice, "a/1")
+}
+
+func movedBefore(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	w := twoQueued(t, db)
+	db.Run(t, cancel, w.Queue[0].ID)
+	moves := []txmanager.Transition{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
+	done := write(t, db, txmanager.Commit{Lease: w.Lease, Transitions: moves})
+	check.Equal(t, "moved", done.Transitioned, 1)
+	done = write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:1]})
+	check.Equal(t, "allocated", done.Allocated, 0)
+	checkCancelled(t, db, w)
+}
+
+func movedMeanwhile(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	w := twoQueued(t, db)
+	other := db.Holding(t, cancel, w.Queue[0].ID)
+	moves := []txmanager.Transition{remark(w.Queue[0], "waits"), remark(w.Queue[1], "waits")}
+	writing := storetest.Blocked(t, db, "update managed_tx m", func() (txmanager.CommitResult, error) {
+		return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Transitions: moves})
+	})
+	other.Do("commit")
+	if done := <-writing; done.Err != nil || done.Got.Transitioned != 1 {
+		t.Errorf("move: got %+v, %v; want 1 of 2 moved", done.Got, done.Err)
+	}
+	checkCancelled(t, db, w)
+}
+
+// checkCancelled checks that the first stayed cancelled, the second was moved, and the lease
+// is still held under the same token.
+func checkCancelled(t *testing.T, db storetest.Bundle, w txmanager.SubmitterState) {
+	t.Helper()
+	const row = `select state || coalesce(' ' || last_error, '') from managed_tx where tx_id = $1`
+	check.Equal(t, "the cancelled", value[string](t, db, row, w.Queue[0].ID), "FAILED")
+	check.Equal(t, "the other", value[string](t, db, row, w.Queue[1].ID), "QUEUED waits")
+	check.Err(t, "renew", nil)(db.Renew(t.Context(), w.Lease))
+}
+
+// A fenced write that meets a takeover comes wholly before it or not at all.
+func TestFencedWriteMeetsTakeover(t *testing.T) {
+	t.Parallel()
+	t.Run("a takeover is under way", takeoverUnderWay)
+	t.Run("a write is under way", writeUnderWay)
+}
+
+func takeoverUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"commit", "rollback"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			w := twoQueued(t, db)
+			before := contents(t, db, written...)
+			taker := db.Holding(t, `update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1 where submitter = $1`, alice)
+			writing := storetest.Blocked(t, db, "require_lease", func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), everything(w)) })
+			taker.Do(end)
+			done := <-writing
+			after := contents(t, db, written...)
+			if end == "rollback" {
+				if done.Err != nil || done.Got.Transitioned != 1 || !done.Got.Released || slices.Equal(before, after) {
+					t.Errorf("write after a takeover that did not happen: got %+v, %v; want it done", done.Got, done.Err)
+				}
+				return
+			}
+			if !errors.Is(done.Err, lease.ErrFenced) {
+				t.Errorf("write: got %+v, %v; want %v", done.Got, done.Err, lease.ErrFenced)
+			}
+			check.Same(t, "the fenced write wrote", after, before)
+		})
+	}
+}
+
+func writeUnderWay(t *testing.T) {
+	t.Parallel()
+	db := storetest.NewWith(t, lease.Rules{Duration: 500 * time.Millisecond, ClockSkewAllowance: time.Millisecond})
+	w := twoQueued(t, db)
+	writer := db.Holding(t, `select require_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
+	writer.Do(`update managed_tx set last_error = 'written before the takeover' where tx_id = $1`, w.Queue[0].ID)
+	storetest.Await(t, "the lease has run out", func() bool {
+		return value[bool](t, db, `select expires_at + interval '1 ms' < clock_timestamp() from submitter_lease`)
+	})
+	taking := storetest.Blocked(t, db, "insert into submitter_lease", func() (txmanager.AcquireResult, error) { return db.Acquire(t.Context(), alice, "b/1", true) })
+	writer.Do("commit")
+	taken := <-taking
+	wantHeld(t, "takeover", taken, 2)
+	check.Equal(t, "what the taker loaded", taken.Got.State.Queue[0].LastError, "written before the takeover")
 }

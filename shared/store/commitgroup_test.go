@@ -115,14 +115,14 @@ func TestAFencedCommitFailsNoOther(t *testing.T) {
 func TestALockedLeaseDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	db, states := ready(t, 3)
-	other := holding(t, db, `select from submitter_lease where submitter = $1 for update`, numbered(1))
+	other := db.Holding(t, `select from submitter_lease where submitter = $1 for update`, numbered(1))
 	answers := db.CommitTogether(t.Context(), remarks(states, "written", txmanager.ReleaseUnlessRerun)...)
 	for _, i := range []int{0, 2} {
 		check.Equal(t, "a commit beside it", <-answers[i], store.CommitAnswer{Done: txmanager.CommitResult{Transitioned: 1, Released: true, Token: 1, Queued: 3}})
 	}
 	db.AwaitBlocked(t, "require_lease")
 	check.Equal(t, "written while the row is locked", value[int](t, db, `select count(*) from managed_tx where last_error = 'written'`), 2)
-	other.do("commit")
+	other.Do("commit")
 	alone := store.CommitAnswer{Done: txmanager.CommitResult{Transitioned: 1, Released: true, Token: 1, Queued: 3}, Alone: true}
 	check.Equal(t, "the one whose row was locked", <-answers[1], alone)
 }
@@ -164,7 +164,7 @@ func TestATriggerOrALockFailsOneCommit(t *testing.T) {
 	check.Equal(t, "bytes for another nonce", storetest.Violated(answers[1].Err), "bytes_match_nonce")
 	check.Equal(t, "others", [2]store.CommitAnswer{answers[0], answers[2]}, [2]store.CommitAnswer{{Done: txmanager.CommitResult{Transitioned: 1}, Alone: true}, {Done: txmanager.CommitResult{Transitioned: 1}, Alone: true}})
 
-	holding(t, db, `select from managed_tx where tx_id = $1 for update`, states[4].Queue[0].ID)
+	db.Holding(t, `select from managed_tx where tx_id = $1 for update`, states[4].Queue[0].ID)
 	answers = answersOf(db.CommitTogether(t.Context(), remarks(states[3:], "written", txmanager.KeepLease)...))
 	if outcomeOf(answers[1].Err) != "55P03" || answers[0].Err != nil || answers[2].Err != nil {
 		t.Errorf("beside a locked transaction: got %+v, want lock_timeout for the second only", answers)
@@ -247,9 +247,9 @@ func TestNothingIsRepeatedAfterTheCommit(t *testing.T) {
 	for _, a := range answersOf(db.CommitTogether(t.Context(), remarks(states[3:], "prepared", txmanager.ReleaseUnlessRerun)...)) {
 		check.OK(t)(a.Err)
 	}
-	other := connect(t, db)
-	other.do("begin")
-	other.do("lock table submitter") // which only the last statement reads
+	other := db.Connect(t)
+	other.Do("begin")
+	other.Do("lock table submitter") // which only the last statement reads
 	for i, a := range answersOf(db.CommitTogether(t.Context(), remarks(states[:3], "written", txmanager.ReleaseUnlessRerun)...)) {
 		if a.Err != nil || a.Alone || !a.Done.Released || a.Done.Queued < txmanager.AdvanceNowQueue {
 			t.Errorf("commit %d: got %+v, want it done and released at the first attempt, with an advance", i, a)
@@ -352,11 +352,7 @@ func shown(t *testing.T, db storetest.Bundle, sub string) string {
 func randomCommit(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, seed uint64) txmanager.Commit {
 	r := rand.New(rand.NewPCG(seed, 0))
 	db.Register(t, sub, 10)
-	var intents []store.Intent
-	for i := range 5 {
-		intents = append(intents, intent(sub, fmt.Sprint(i)))
-	}
-	check.OK(t)(db.CreateAll(t.Context(), intents, 10))
+	check.OK(t)(db.CreateAll(t.Context(), intents(sub, "", 5), 10))
 	w := take(t, db, sub, "a/1")
 	if n := r.IntN(3); n > 0 {
 		all := allocations(w, r.IntN(2) == 0)[:n]
@@ -391,12 +387,11 @@ func addStep(r *rand.Rand, c *txmanager.Commit, x txmanager.Tx) {
 	case from == txmanager.InFlight:
 		c.Transitions = append(c.Transitions, remark(x, "not signed"))
 	case what == 1:
-		x.State, x.Sub = txmanager.Tracking, txmanager.Pending
+		pends(&x)
 		c.Transitions = append(c.Transitions, txmanager.Transition{From: from, To: x})
 	default:
-		x.State, x.Sub = txmanager.Tracking, txmanager.Included
-		x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: 7, BlockHash: txmanager.Hash{7}, Succeeded: true, Document: []byte(`{"logs": []}`)}
-		x.Confirmations = []txmanager.Header{{Number: 7}}
+		inBlocks(true, block(7, 1))(&x)
+		x.Receipt.Document = []byte(`{"logs": []}`)
 		c.Transitions = append(c.Transitions, txmanager.Transition{From: from, To: x})
 	}
 }

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,15 +15,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// blockedCreate is a create that waits for a row which other holds, until other
-// ends its transaction.
-func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (other rival, creating <-chan storetest.Outcome[store.StoredIntent]) {
+// holdingCreate is a session whose open transaction has stored the intent.
+func holdingCreate(t *testing.T, db storetest.Bundle, in store.Intent) storetest.Session {
 	t.Helper()
-	held := intent(alice, "held")
-	other = holding(t, db, insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
-	creating = storetest.Start(func() (store.StoredIntent, error) { return db.Create(ctx, intent(alice, "held"), 1000) })
-	db.AwaitBlocked(t, "insert into managed_tx")
-	return other, creating
+	return db.Holding(t, insertIntent, in.TxID, in.Submitter, in.RequestID, in.Fingerprint[:])
 }
 
 // A create that waits for a lock delays no other create, and simultaneous creates share their
@@ -32,25 +26,23 @@ func blockedCreate(t *testing.T, ctx context.Context, db storetest.Bundle) (othe
 func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
-	other, slow := blockedCreate(t, t.Context(), db)
+	other := holdingCreate(t, db, intent(alice, "held"))
+	slow := storetest.Blocked(t, db, "insert into managed_tx", func() (store.StoredIntent, error) {
+		return db.Create(t.Context(), intent(alice, "held"), 1000)
+	})
 	const many = 200
-	meters := make([]context.Context, many)
+	ctx := telemetry.WithMeter(t.Context())
 	var all sync.WaitGroup
-	for i := range meters {
-		meters[i] = telemetry.WithMeter(t.Context())
+	for i, in := range intents(alice, "", many) {
 		all.Go(func() {
-			got, err := db.Create(meters[i], intent(alice, fmt.Sprint(i)), 1000)
+			got, err := db.Create(ctx, in, 1000)
 			if err != nil || !got.New || !got.Queued {
 				t.Errorf("create %d: got %+v, %v; want it new and queued", i, got, err)
 			}
 		})
 	}
 	all.Wait()
-	trips := int64(0)
-	for _, ctx := range meters {
-		trips += telemetry.MeterFrom(ctx).Cost().SQLRoundTrips
-	}
-	if trips == 0 || trips > many/2 {
+	if trips := telemetry.MeterFrom(ctx).Cost().SQLRoundTrips; trips == 0 || trips > many/2 {
 		t.Errorf("round trips of %d creates at once: got %d, want 1 to %d", many, trips, many/2)
 	}
 	select {
@@ -58,7 +50,7 @@ func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 		t.Errorf("the slow create: got %+v; want it still to wait", got)
 	default:
 	}
-	other.do("rollback")
+	other.Do("rollback")
 	if got := <-slow; got.Err != nil || !got.Got.New {
 		t.Errorf("the slow create, once it could: got %+v, %v; want it new", got.Got, got.Err)
 	}
@@ -83,8 +75,7 @@ func TestRefusedDataIsRefusedAlone(t *testing.T) {
 func TestLockedRowIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
-	held := intent(alice, "held")
-	holding(t, db, insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
+	holdingCreate(t, db, intent(alice, "held"))
 	got := db.CreateTogether(t.Context(), []store.Intent{intent(alice, "held"), intent(alice, "free")}, 100)
 	check.Equal(t, "the locked one", outcomeOf(got[0].Err), "55P03") // lock_timeout's
 	if got[1].Err != nil || !got[1].New {
@@ -97,8 +88,7 @@ func TestLockedRowIsRefusedAlone(t *testing.T) {
 func TestLockedRowDelaysItsCreateAlone(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice, bob)
-	held := intent(alice, "held")
-	other := holding(t, db, insertIntent, held.TxID, alice, held.RequestID, held.Fingerprint[:])
+	other := holdingCreate(t, db, intent(alice, "held"))
 	began := time.Now()
 	answers := storetest.Start(func() ([]store.Created, error) {
 		return db.CreateTogether(t.Context(), []store.Intent{intent(bob, "free"), intent(alice, "held")}, 100), nil
@@ -110,7 +100,7 @@ func TestLockedRowDelaysItsCreateAlone(t *testing.T) {
 		t.Errorf("the free one: got it stored after %v, want less than the 3 s for which a session waits", took)
 	}
 	db.AwaitBlocked(t, "insert into managed_tx")
-	other.do("rollback")
+	other.Do("rollback")
 	for i, got := range (<-answers).Got {
 		if got.Err != nil || !got.New {
 			t.Errorf("create %d: got %+v, want it new", i, got)
@@ -118,17 +108,19 @@ func TestLockedRowDelaysItsCreateAlone(t *testing.T) {
 	}
 }
 
-// The permission to use a submitter is checked separately for each create.
+// The permission to use a submitter is checked separately for each create. A caller without it gets the same
+// answer as for an unregistered submitter.
 func TestCallersOfOneRoundTripAreSeparated(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	registerFor(t, db, alice, "shop")
-	registerFor(t, db, bob, "bank")
-	theirs, foreign, own := intent(bob, "r"), intent(alice, "r"), intent(alice, "s")
-	theirs.Caller, foreign.Caller, own.Caller = "bank", "bank", "shop"
-	got := db.CreateTogether(t.Context(), []store.Intent{theirs, foreign, own}, 100)
+	db.Register(t, alice, 1, "shop")
+	db.Register(t, bob, 1, "bank")
+	got := db.CreateTogether(t.Context(), []store.Intent{of("bank", intent(bob, "r")), of("bank", intent(alice, "r")), intent(alice, "s")}, 100)
 	if got[0].Err != nil || got[2].Err != nil || !errors.Is(got[1].Err, store.ErrUnknownSubmitter) {
 		t.Errorf("got %v; want the second refused as an unknown submitter, the others stored", got)
+	}
+	for _, in := range []store.Intent{intent(bob, "r"), intent(bob, "s"), intent(numbered(1), "r")} {
+		check.Err(t, fmt.Sprintf("%s of %s", in.RequestID, in.Submitter), store.ErrUnknownSubmitter)(db.Create(t.Context(), in, 100))
 	}
 	check.Equal(t, "rows", value[int](t, db, `select count(*) from managed_tx`), 2)
 }
@@ -175,9 +167,9 @@ func duplicateMeetsInsert(t *testing.T) {
 			t.Parallel()
 			db := registered(t, 1, alice)
 			first, second := intent(alice, "r"), intent(alice, "r")
-			other := holding(t, db, insertIntent, first.TxID, alice, first.RequestID, first.Fingerprint[:])
+			other := holdingCreate(t, db, first)
 			creating := storetest.Blocked(t, db, "insert into managed_tx", func() (store.StoredIntent, error) { return db.Create(t.Context(), second, 100) })
-			other.do(end)
+			other.Do(end)
 			want := store.StoredIntent{TxID: first.TxID, Queued: true}
 			if end == "rollback" {
 				want = store.StoredIntent{TxID: second.TxID, New: true, Queued: true}
@@ -248,20 +240,6 @@ func TestRequestIDIsComparedByteForByte(t *testing.T) {
 	}
 }
 
-// A caller that may not use a submitter gets the same answer as for an unregistered one.
-func TestCreateForAnUnknownSubmitter(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
-	registerFor(t, db, alice, "bank")
-	theirs := intent(alice, "r")
-	theirs.Caller = "bank"
-	check.OK(t)(db.Create(t.Context(), theirs, 1))
-	for _, in := range []store.Intent{intent(alice, "r"), intent(alice, "s"), intent(bob, "r")} {
-		check.Err(t, fmt.Sprintf("%s of %s", in.RequestID, in.Submitter), store.ErrUnknownSubmitter)(db.Create(t.Context(), in, 100))
-	}
-	check.Equal(t, "rows", value[int](t, db, `select count(*) from managed_tx`), 1)
-}
-
 // One caller never learns another's txId, nor whether the payloads are the same.
 func TestAnotherCallersRequestIsAConflict(t *testing.T) {
 	t.Parallel()
@@ -272,33 +250,6 @@ func TestAnotherCallersRequestIsAConflict(t *testing.T) {
 	second.Caller, second.Names = "somebody else", []string{"somebody else", "*"}
 	if got, err := db.Create(t.Context(), second, 100); !errors.Is(err, store.ErrRequestConflict) || got.TxID != "" {
 		t.Errorf("the same request of another caller: got %+v, %v; want a conflict without a txId", got, err)
-	}
-}
-
-// Far from its bound a queue is walked by few creates; at its bound by each.
-func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
-	t.Parallel()
-	const bound = 1000
-	db := registered(t, 1, alice)
-	full := 0
-	for i := range bound + 100 {
-		if i == 10 {
-			fill(t, db, alice, "filled-", bound-60)
-		}
-		_, err := db.Create(t.Context(), intent(alice, fmt.Sprint(i)), bound)
-		switch {
-		case errors.Is(err, store.ErrQueueFull):
-			full++
-		case err != nil:
-			t.Fatal(err)
-		}
-		if full > 3 {
-			break
-		}
-	}
-	queued := value[int](t, db, `select count(*) from managed_tx where submitter = $1`, alice)
-	if full == 0 || queued < bound || queued > bound+bound/100 {
-		t.Errorf("queued when creates were refused: got %d, want %d to %d; refused: %d", queued, bound, bound+bound/100, full)
 	}
 }
 

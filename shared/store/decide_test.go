@@ -122,11 +122,10 @@ func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
 	}
 	check.Equal(t, "an operator's cancel in PROTECT", cancelledAs(t, db, ids["the operator's"], operator), "FAILED/CANCELLED")
 
-	w := take(t, db, alice, "release/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+	check.OK(t)(releases(t, db, alice, txmanager.ReleaseRequest{
 		Incident: 1, Mode: txmanager.Resync, By: "ann", Reason: "paid by hand", Count: 1,
 		Requests: map[uint64]string{0: "named"}, EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "named", TxID: ids["named"]}},
-	}}})
+	}))
 	again := worth(alice, "wanted again", 3)
 	again.TxID = "00000000-0000-0000-0000-0000000000aa"
 	check.Equal(t, "held, although posted again after its cancel", isHeld(t, db, again), false)

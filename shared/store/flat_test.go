@@ -46,9 +46,7 @@ func TestCostIsFlatForOneSubmitterWithAll(t *testing.T) {
 	db := storetest.NewClone(t)
 	heavy := numbered(1)
 	db.Register(t, heavy, 5000)
-	for i := range 60 {
-		check.OK(t)(db.Create(t.Context(), intent(heavy, fmt.Sprint("old-", i)), 100))
-	}
+	postMany(t, db, heavy, 60)
 	for range 2 {
 		db.Run(t, `analyze`)
 		expectFewReads(t, db, heavy, 600, 150)
@@ -77,11 +75,8 @@ func expectFewReads(t *testing.T, db storetest.Bundle, heavy txmanager.Submitter
 		t.Fatalf("allocate: got %+v, %v", done, err)
 	}
 	s.Close()
-	moveAllApart(t, db, heavy, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
-	moveAllApart(t, db, heavy, func(x *txmanager.Tx) {
-		x.State, x.Sub, x.Confirmations = txmanager.Confirmed, "", []txmanager.Header{{Number: 7}}
-		x.Receipt = &txmanager.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true}
-	})
+	moveAllApart(t, db, heavy, pends)
+	moveAllApart(t, db, heavy, confirmedIn("", block(7, 1)))
 	storetest.Await(t, "all updates are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == updated+3*done.Allocated })
 	if got := reads() - before; got > done.Allocated*most {
 		t.Errorf("index entries read for %d transactions: got %d, want %d at most", done.Allocated, got, done.Allocated*most)

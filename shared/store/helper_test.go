@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"fmt"
 	"math/big"
 	"testing"
@@ -39,12 +38,6 @@ func registered(t testing.TB, window int, subs ...txmanager.Submitter) storetest
 	return db
 }
 
-// registerFor registers sub for one caller, with a window of one.
-func registerFor(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, caller string) {
-	t.Helper()
-	check.OK(t)(db.Store.Register(t.Context(), store.Registration{Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{caller}, CreatedBy: "test"}))
-}
-
 // reopened is db with another store, whose options differ by the change.
 func reopened(t testing.TB, db storetest.Bundle, change func(*store.Options)) storetest.Bundle {
 	t.Helper()
@@ -62,47 +55,27 @@ func postAll(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, request
 	}
 }
 
+// intents are n of sub, whose requests are the prefix and a number.
+func intents(sub txmanager.Submitter, prefix string, n int) (all []store.Intent) {
+	for i := range n {
+		all = append(all, intent(sub, fmt.Sprint(prefix, i)))
+	}
+	return all
+}
+
+// postMany stores n intents, whose requests are numbers.
+func postMany(t testing.TB, db storetest.Bundle, sub txmanager.Submitter, n int) {
+	t.Helper()
+	for _, in := range intents(sub, "", n) {
+		create(t, db, in)
+	}
+}
+
 // sendAll binds as many intents of sub as its window has room for, signed, and releases the lease.
 func sendAll(t testing.TB, db storetest.Bundle, sub txmanager.Submitter) {
 	t.Helper()
 	w := take(t, db, sub, "a/1")
 	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
-}
-
-// rival is a separate connection to the test's database, without the store's limits: another
-// process, or a person with psql.
-type rival struct {
-	t testing.TB
-	*pgx.Conn
-}
-
-func connect(t testing.TB, db storetest.Bundle) rival {
-	t.Helper()
-	conn := check.Value(pgx.Connect(t.Context(), db.URL))(t)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return rival{t, conn}
-}
-
-// holding is a rival whose open transaction has run the statement.
-func holding(t testing.TB, db storetest.Bundle, statement string, args ...any) rival {
-	t.Helper()
-	r := connect(t, db)
-	r.do("begin")
-	r.do(statement, args...)
-	return r
-}
-
-// do runs a statement that must succeed, and change at least one row if it
-// changes any table.
-func (r rival) do(statement string, args ...any) {
-	r.t.Helper()
-	tag, err := r.Exec(r.t.Context(), statement, args...)
-	if err != nil {
-		r.t.Fatalf("%s: %v", statement, err)
-	}
-	if (tag.Update() || tag.Insert()) && tag.RowsAffected() == 0 {
-		r.t.Fatalf("%s: changed no row", statement)
-	}
 }
 
 // value is the only value of a query.

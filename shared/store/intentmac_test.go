@@ -90,36 +90,32 @@ func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
 func TestIntentsWithoutAMAC(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 9, alice)
-	unmarkedInto := func() (string, error) {
-		id := uuid.NewString()
-		_, err := db.Create(t.Context(), store.Intent{TxID: id, Submitter: alice, RequestID: id, Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100)
-		return id, err
+	unmarked := func() (store.StoredIntent, error) {
+		return db.Create(t.Context(), intent(alice, uuid.NewString()), 100)
 	}
-	old := check.Value(unmarkedInto())(t)
+	old := check.Value(unmarked())(t).TxID
 	first, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "the last old function has ended")
 	if err != nil || !first.Changed || first.Unmarked != 1 {
 		t.Fatalf("require MACs: got %+v, %v; want it changed, with one intent that has none", first, err)
 	}
-	check.Equal(t, "an intent without a MAC", storetest.Violated(unmarkedInto()), "intents_have_a_mac")
+	check.Equal(t, "an intent without a MAC", storetest.Violated(unmarked()), "intents_have_a_mac")
 	s, _ := marking(t, db, false)
 	created := check.Value(s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "new", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100))(t)
 	again, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "to be sure")
 	if err != nil || again.Changed || again.Upto != first.Upto {
 		t.Errorf("again: got %+v, %v; want nothing changed, and the same last intent as %+v", again, err, first)
 	}
-	unmarked := map[string]bool{}
+	needsNone := map[string]bool{}
 	for _, x := range queueOf(t, s) {
-		unmarked[x.ID] = x.NeedsNoMAC
+		needsNone[x.ID] = x.NeedsNoMAC
 	}
-	if !unmarked[old] || unmarked[created.TxID] {
-		t.Errorf("may be without a MAC: got %v, want the old one alone, %s", unmarked, old)
-	}
+	check.Same(t, "may be without a MAC", needsNone, map[string]bool{old: true, created.TxID: false})
 	taken := check.Value(s.Acquire(t.Context(), alice, "node/1", true))(t)
 	if done := write(t, db, txmanager.Commit{Lease: taken.State.Lease, Allocations: allocations(taken.State, true), LeaseEnd: txmanager.ReleaseAnyway}); done.Allocated != 2 {
 		t.Errorf("bound: got %d, want both", done.Allocated)
 	}
 	check.Equal(t, "the rule is changed back", check.Value(migrations.AllowUnmarked(t.Context(), db.URL, "ann", "back to the old release"))(t).Changed, true)
-	check.Err(t, "an intent without a MAC, allowed again", nil)(unmarkedInto())
+	check.Err(t, "an intent without a MAC, allowed again", nil)(unmarked())
 }
 
 // A queued intent whose key is not here is loaded once, and then passed over until its key

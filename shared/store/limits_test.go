@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/jackc/pgx/v5"
 )
 
 const ann, ben, token = "sub:ann", "sub:ben", "0x000000000000000000000000000000000000000a"
@@ -510,8 +508,7 @@ func BenchmarkCreateUnderAPolicy(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			db := storetest.New(b)
 			db.Register(b, alice, 10)
-			conn := check.Value(pgx.Connect(b.Context(), db.URL))(b)
-			defer conn.Close(context.Background())
+			conn := db.Connect(b)
 			statements := []string{`update submitter set callers = '{sub:ann}'`, aMillionUses}
 			if c.givenBack {
 				statements = append(statements, aDayGivenBack)

@@ -56,33 +56,38 @@ func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
 	want("everybody, of a closed one", closed.Store, "wage", "rent")
 }
 
-// Policy changes and suspensions end the earlier lease session, also if the submitter had no
-// lease row when the change began.
-func TestPolicyAndSuspensionEndTheLeaseSession(t *testing.T) {
+// Changes of the policy and the callers, and suspensions, end the earlier lease session, also if the submitter had no
+// lease row when the change began: what its holder loaded before it writes no more.
+func TestChangesEndTheLeaseSession(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*store.Store) error{
-		"policy": func(s *store.Store) error {
-			_, err := s.PutPolicy(t.Context(), store.PolicyChange{Submitter: alice, Policy: store.Policy{MaxValue: new("0")}, By: "olga", Reason: "a test"})
-			return err
-		},
-		"suspension": func(s *store.Store) error {
-			_, err := s.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "olga", Reason: "a test"})
-			return err
-		},
+	for name, c := range map[string]struct {
+		change  func(*store.Store) (token int64, err error)
+		changed func(after txmanager.SubmitterState) bool
+	}{
+		"policy": {func(s *store.Store) (int64, error) {
+			return s.PutPolicy(t.Context(), store.PolicyChange{Submitter: alice, Policy: store.Policy{MaxValue: new("0")}, By: "olga", Reason: "a test"})
+		}, func(after txmanager.SubmitterState) bool { return after.Bounds.ValueWei != nil }},
+		"suspension": {func(s *store.Store) (int64, error) {
+			return s.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "olga", Reason: "a test"})
+		}, func(after txmanager.SubmitterState) bool { return after.Suspended }},
+		"callers": {func(s *store.Store) (int64, error) {
+			token, _, err := s.PutCallers(t.Context(), change([]string{"sub:2"}, "sub:2", "sub:1"))
+			return token, err
+		}, func(after txmanager.SubmitterState) bool { return after.Queue[0].PresentCaller == "sub:2" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := registered(t, 10, alice)
-			post(t, db, alice, "r")
+			db := at(t, "sub:1")
+			create(t, db, by("r", "sub:1"))
 			before := take(t, db, alice, "a/1")
-			check.OK(t)(change(db.Store))
+			check.Equal(t, "token", check.Value(c.change(db.Store))(t), before.Lease.Token+1)
 			done, err := db.Store.Commit(t.Context(), txmanager.Commit{Lease: before.Lease, Allocations: allocations(before, true)})
 			if err == nil || done.Allocated != 0 {
 				t.Errorf("the holder binds what it loaded before: got %d bound, %v; want it fenced", done.Allocated, err)
 			}
 			after := take(t, db, alice, "b/1")
-			if after.Lease.Token != before.Lease.Token+2 || !after.Suspended && after.Bounds.ValueWei == nil {
-				t.Errorf("the next: got token %d, suspended %t, bounds %+v; want what was changed", after.Lease.Token, after.Suspended, after.Bounds)
+			if after.Lease.Token != before.Lease.Token+2 || !c.changed(after) {
+				t.Errorf("the next: got %+v; want what was changed", after)
 			}
 		})
 	}
@@ -188,7 +193,7 @@ func forbidden(w txmanager.SubmitterState, q txmanager.Tx) string {
 func TestQueueIsCancelledByPages(t *testing.T) {
 	t.Parallel()
 	db := at(t, "sub:1", "sub:2")
-	registerFor(t, db, bob, store.PayoutCaller)
+	db.Register(t, bob, 1, store.PayoutCaller)
 	create(t, db, payoutIntent(bob, "payout"))
 	for n, caller := range []string{"sub:1", "sub:1", "sub:2", "sub:1", "sub:1"} {
 		check.OK(t)(db.Store.Create(t.Context(), by(fmt.Sprint("r-", n), caller), 10))

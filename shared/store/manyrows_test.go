@@ -1,13 +1,10 @@
 package store_test
 
 import (
-	"context"
 	"math"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/store"
@@ -38,8 +35,7 @@ func TestListsOfManyRowsReadFewBlocks(t *testing.T) {
 	t.Parallel()
 	db := storetest.NewClone(t)
 	db.Register(t, alice, 100)
-	conn := check.Value(pgx.Connect(t.Context(), db.URL))(t)
-	defer conn.Close(context.Background())
+	conn := db.Connect(t)
 	rebuilt := value[string](t, db, `select pg_get_indexdef('tx_of_caller'::regclass)`)
 	// The lists do not use the constraints, and an index of all rows is made faster at once than row by row.
 	for _, statement := range append(value[[]string](t, db, `select array_agg(format('alter table managed_tx drop constraint %I cascade', conname)) from pg_constraint where conrelid = 'managed_tx'::regclass and contype in ('c', 'f', 'u')`),

@@ -32,14 +32,8 @@ func rateOf(t *testing.T, db storetest.Bundle, minutes int) string {
 // past moves the history and the transactions so far back.
 func past(t *testing.T, db storetest.Bundle, by time.Duration) {
 	t.Helper()
-	for _, statement := range []string{
-		`set session_replication_role = replica`, // history never changes
-		fmt.Sprintf(`update tx_history set at = at - interval '%d seconds'`, int(by/time.Second)),
-		fmt.Sprintf(`update managed_tx set created_at = created_at - interval '%d seconds'`, int(by/time.Second)),
-		`set session_replication_role = origin`,
-	} {
-		check.Value(db.DB.Exec(t.Context(), statement))(t)
-	}
+	db.RunUnguarded(t, "tx_history", `update tx_history set at = at - $1::interval`, by)
+	db.RunUnguarded(t, "managed_tx", `update managed_tx set created_at = created_at - $1::interval`, by)
 }
 
 // The sweep counts each completed minute once: accepted and ended transactions, and how long they took.
@@ -47,11 +41,7 @@ func TestMinutesAreCounted(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 100, alice)
 	check.Equal(t, "nothing counted", rateOf(t, db, 60), "0 counted: 0 0 0, - -")
-	var names []string
-	for i := range 10 {
-		names = append(names, fmt.Sprint(i))
-	}
-	postAll(t, db, alice, names...)
+	postMany(t, db, alice, 10)
 	db.Run(t, `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where request_id = '9'`)
 	past(t, db, 30*time.Second) // nine are final half a minute after they were accepted, or later
 	sendAll(t, db, alice)
@@ -105,9 +95,9 @@ func TestOverview(t *testing.T) {
 func TestABusyMinuteIsSampled(t *testing.T) {
 	t.Parallel()
 	db := grown(t)
-	conn := connect(t, db)
+	conn := db.Connect(t)
 	check.Value(conn.Exec(t.Context(), `set session_replication_role = replica`))(t)
-	conn.do(`update tx_history set at = date_bin('1 minute', now(), 'epoch') - interval '90 seconds', from_state = 'SUBMITTED' where state = 'CONFIRMED'`)
+	conn.Do(`update tx_history set at = date_bin('1 minute', now(), 'epoch') - interval '90 seconds', from_state = 'SUBMITTED' where state = 'CONFIRMED'`)
 	check.OK(t)(db.CountMinutes(t.Context()))
 	check.Equal(t, "confirmed", value[int](t, db, `select sum(confirmed) from tx_minute`), 50_000)
 	if got := value[int](t, db, `select sum(n) from tx_minute, unnest(seconds) as n`); got%16 != 0 || got < 45_000 || got > 55_000 {

@@ -1,10 +1,8 @@
 package store_test
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
 	moves "github.com/fencepost/fencepost/shared/mark"
@@ -39,7 +37,8 @@ func init() {
 	var stopped []duty
 	for _, table := range []string{"submitter_lease", "submitter_nonce_cursor", "managed_tx", "tx_version", "tx_decision", "transfers_tb",
 		"transfer_operations", "balances_tb", "submitter", "submitter_policy", "submitter_change", "payout_statement", "payout_confirmed",
-		"payout_proof", "transfer_resolution", "transfer_halt", "payout_address", "payout_address_block", "foreign_hold", "event_counter", "conservation_adjustment", "database_mark", "webhook_act"} {
+		"payout_proof", "transfer_resolution", "transfer_halt", "payout_address", "payout_address_block", "foreign_hold", "event_counter", "conservation_adjustment", "database_mark", "webhook_act",
+		"account_act", "account_act_ending", "asset_change", "service_deposits"} {
 		stopped = append(stopped, duty{table, aMove, `insert into ` + table + ` default values`, "move_expected"})
 	}
 	for _, update := range []string{`submitter_lease set rerun_requested = true`, `submitter_nonce_cursor set next_nonce = next_nonce`, `managed_tx set held = held`} {
@@ -82,25 +81,17 @@ func TestEachOperatorWhoExpectsAMoveIsOnRecord(t *testing.T) {
 // succeeds once the other has ended.
 func TestExpectedMoveOutlivesADeadlock(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	db := storetest.New(t)
-	work := check.Value(db.DB.Begin(ctx))(t)
-	defer func() { _ = work.Rollback(context.Background()) }()
-	for _, statement := range []string{`set local deadlock_timeout = '1min'`, `lock table managed_tx in row exclusive mode`} {
-		check.OK(t)(work.Exec(ctx, statement))
-	}
-	ended := make(chan error, 1)
-	go func() {
-		_, _, err := db.Expect(ctx, moves.Observed{}, moves.OperatorReason{By: "ada", Reason: "test"})
-		ended <- err
-	}()
-	for waits := false; !waits; {
-		err := db.DB.QueryRow(ctx, `
-select exists (select from pg_locks where relation = 'managed_tx'::regclass and not granted and database = (select oid from pg_database where datname = current_database()))`).Scan(&waits)
-		check.OK(t)(err)
-	}
-	check.OK(t)(work.Exec(ctx, `lock table submitter_lease in row exclusive mode`))
-	check.OK(t)(work.Commit(ctx))
-	check.Err(t, "the move", nil)(<-ended)
+	work := db.Holding(t, `set local deadlock_timeout = '1min'`)
+	work.Do(`lock table managed_tx in row exclusive mode`)
+	moving := storetest.Start(func() (m moves.Mark, err error) {
+		m, _, err = db.Expect(t.Context(), moves.Observed{}, moves.OperatorReason{By: "ada", Reason: "test"})
+		return m, err
+	})
+	storetest.Await(t, "the move waits", func() bool {
+		return value[bool](t, db, `select exists (select from pg_locks where relation = 'managed_tx'::regclass and not granted and database = (select oid from pg_database where datname = current_database()))`)
+	})
+	work.Do(`lock table submitter_lease in row exclusive mode`)
+	work.Do("commit")
+	check.OK(t)((<-moving).Err)
 }

@@ -53,8 +53,8 @@ func plantActs(t *testing.T, db storetest.Bundle) (acts int) {
 	t.Helper()
 	db.Register(t, alice, 1)
 	post(t, db, alice, "r")
-	conn := connect(t, db)
-	conn.do(`set session_replication_role = replica`)
+	conn := db.Connect(t)
+	conn.Do(`set session_replication_role = replica`)
 	when := func() string {
 		acts++
 		return fmt.Sprintf(`'2026-01-01'::timestamptz + interval '%d s'`, acts)
@@ -88,7 +88,7 @@ func plantActs(t *testing.T, db storetest.Bundle) (acts int) {
 		if strings.Contains(s, "$at") {
 			s = strings.ReplaceAll(s, "$at", when())
 		}
-		conn.do(strings.ReplaceAll(s, "$alice", "'"+string(alice)+"'"))
+		conn.Do(strings.ReplaceAll(s, "$alice", "'"+string(alice)+"'"))
 	}
 	return acts
 }

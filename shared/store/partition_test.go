@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -25,19 +24,6 @@ func idAt(at time.Time) string {
 		id[i] = byte(ms)
 	}
 	return id.String()
-}
-
-// confirm takes the head of alice's queue to its end by its first version.
-func confirm(t *testing.T, db storetest.Bundle, document string) {
-	t.Helper()
-	sendAll(t, db, alice)
-	included := func(x *txmanager.Tx) {
-		inBlocks(true, txmanager.Header{Number: 7, Hash: txmanager.Hash{7}})(x)
-		x.Receipt.Document = json.RawMessage(document)
-	}
-	moveAll(t, db, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
-	moveAll(t, db, alice, included)
-	moveAll(t, db, alice, func(x *txmanager.Tx) { included(x); x.State, x.Sub = txmanager.Confirmed, "" })
 }
 
 // An old quarter is taken away. State, hashes and nonces stay and keep their
@@ -65,7 +51,8 @@ func TestQuarterIsDetached(t *testing.T) {
 	if err := detach(); err == nil {
 		t.Error("detach with an unfinished transaction in the quarter: got no error, want it refused")
 	}
-	confirm(t, db, `{"logs": []}`)
+	in7 := txmanager.Header{Number: 7, Hash: txmanager.Hash{7}}
+	endAll(t, db, alice, `{"logs": []}`, in7)
 	if err := detach(); err == nil {
 		t.Error("detach with a transaction that has just ended: got no error, want it refused")
 	}
@@ -94,7 +81,7 @@ func TestQuarterIsDetached(t *testing.T) {
 	check.Equal(t, "history, read by the runbook's query", value[string](t, db,
 		`select string_agg(distinct submitter || ' ' || tx_hash, ', ') from (`+archiveQuery(t, in.TxID)+`) as h where state = 'CONFIRMED'`), string(alice)+" "+h.String())
 	post(t, db, alice, "new")
-	confirm(t, db, `{}`)
+	endAll(t, db, alice, `{}`, in7)
 	check.Equal(t, "with the next", value[string](t, db, `select string_agg(nonce || ' ' || state, ', ' order by nonce) from managed_tx`), "0 CONFIRMED, 1 CONFIRMED")
 }
 
@@ -145,9 +132,7 @@ func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
 	}
 	arrange := func(t *testing.T, stuckAfter time.Duration) (storetest.Bundle, *store.Store) {
 		db := registered(t, five, alice)
-		for i := range five {
-			post(t, db, alice, fmt.Sprint(i))
-		}
+		postMany(t, db, alice, five)
 		sendAll(t, db, alice)
 		w := take(t, db, alice, "a/1")
 		soon, longAgo := w.Now.Add(20*time.Second), w.Now.Add(-40*time.Minute)
@@ -235,11 +220,11 @@ func TestPartitionsAreMadeByARoleWithoutTables(t *testing.T) {
 	db := storetest.New(t)
 	last := value[string](t, db, `select max(inhrelid::regclass::text) from pg_inherits where inhparent = 'tx_history'::regclass and inhrelid::regclass::text ~ 'q\d$'`)
 	db.Run(t, `drop table `+last)
-	conn := connect(t, db)
+	conn := db.Connect(t)
 	role := "poor_" + value[string](t, db, `select current_database()`)
-	conn.do(`create role ` + role)
+	conn.Do(`create role ` + role)
 	t.Cleanup(func() { _, _ = db.DB.Exec(context.Background(), `drop role `+role) })
-	conn.do(`set role ` + role)
+	conn.Do(`set role ` + role)
 	var made int
 	if err := conn.QueryRow(t.Context(), `select ensure_partitions()`).Scan(&made); err != nil || made != 1 {
 		t.Errorf("keep partitions: got %d, %v; want 1 made", made, err)
@@ -250,7 +235,7 @@ func TestPartitionsAreMadeByARoleWithoutTables(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `select detach_quarter('2020-01-01')`); err == nil {
 		t.Error("detach a quarter: got no error, want it refused")
 	}
-	conn.do(`reset role`)
+	conn.Do(`reset role`)
 }
 
 // An open transaction does not commit without its payload, whichever statement stores that. A

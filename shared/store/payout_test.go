@@ -26,7 +26,6 @@ func init() {
 	}
 	furtherNonsense["one_proof_per_payout"] = []refusal{{isPaid, newProof + `($sent, $alice, 'sent')`}}
 	furtherNonsense["proof_of_a_transaction"] = []refusal{{Then: newProof + `(gen_random_uuid(), $alice, 'sent')`}}
-	furtherNonsense["submitter_id_check"] = append(furtherNonsense["submitter_id_check"], refusal{Then: newProof + `($sent, upper($alice), 'sent')`})
 	guarded["guard_proofs"] = []duty{
 		{"payout_confirmed", isPaid, `delete from payout_confirmed`, byGuard},
 		{"payout_confirmed", isPaid, `update payout_confirmed set receipt = '{}'`, byGuard},
@@ -101,16 +100,14 @@ func payoutIntent(sub txmanager.Submitter, requestID string) store.Intent {
 func TestProofsAreKept(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	registerFor(t, db, alice, store.PayoutCaller)
+	db.Register(t, alice, 1, store.PayoutCaller)
 	db.Register(t, bob, 1)
 	check.OK(t)(db.Create(t.Context(), payoutIntent(alice, "pay"), 100))
 	post(t, db, bob, "shop's")
 	check.Err(t, "the coordinator's intent for who is no payer", store.ErrAnyCaller)(db.Create(t.Context(), payoutIntent(bob, "not a payer's"), 100))
-	end := func(sub txmanager.Submitter) {
-		endAll(t, db, sub, txmanager.Receipt{BlockNumber: 7, BlockHash: txmanager.Hash{7}, Succeeded: true, Document: []byte(`{"z": 1,  "a":"\u0000"}`)})
+	for _, sub := range []txmanager.Submitter{alice, bob} {
+		endAll(t, db, sub, `{"z": 1,  "a":"\u0000"}`, block(7, 1))
 	}
-	end(alice)
-	end(bob)
 	got := value[[]string](t, db, `select array(select request_id || ': ' || payload::text || ' ' || receipt::text from payout_confirmed)`)
 	want := []string{`pay: {"to":"0x00000000000000000000000000000000000000b0","value":"1"} {"z": 1,  "a":"\u0000"}`}
 	check.Same(t, "proofs", got, want)
@@ -120,22 +117,11 @@ func TestProofsAreKept(t *testing.T) {
 	}
 }
 
-// endAll gives everything that waits for sub a nonce and ends it by the receipt.
-func endAll(t *testing.T, db storetest.Bundle, sub txmanager.Submitter, by txmanager.Receipt) {
-	t.Helper()
-	sendAll(t, db, sub)
-	moveAll(t, db, sub, func(x *txmanager.Tx) {
-		of := by
-		of.TxHash = x.Hash()
-		x.State, x.Sub, x.Receipt, x.Confirmations = txmanager.Confirmed, "", &of, []txmanager.Header{{Number: by.BlockNumber}}
-	})
-}
-
 // The stored state of a request, and the cases in which a missing row proves nothing.
 func TestPayoutOnRecord(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	registerFor(t, db, alice, store.PayoutCaller)
+	db.Register(t, alice, 1, store.PayoutCaller)
 	db.Register(t, bob, 1)
 	wants := func(sub txmanager.Submitter, want store.Payout) {
 		t.Helper()
@@ -162,7 +148,7 @@ func TestPayoutOnRecord(t *testing.T) {
 func TestCancelPayout(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	registerFor(t, db, alice, store.PayoutCaller)
+	db.Register(t, alice, 1, store.PayoutCaller)
 	db.Register(t, bob, 1)
 	for range 2 {
 		got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "never"), "because")
@@ -205,12 +191,12 @@ func TestTombstoneWaitsForACreate(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.New(t)
-			registerFor(t, db, alice, store.PayoutCaller)
-			other := holding(t, db, withPayload(newTx+`($1, $2, 'pay', 'transfer', `+emptyPrint+`)`), payoutIntent(alice, "pay").TxID, alice)
+			db.Register(t, alice, 1, store.PayoutCaller)
+			other := db.Holding(t, withPayload(newTx+`($1, $2, 'pay', 'transfer', `+emptyPrint+`)`), payoutIntent(alice, "pay").TxID, alice)
 			cancelling := storetest.Blocked(t, db, "stone", func() (store.Payout, error) {
 				return db.CancelPayout(t.Context(), payoutIntent(alice, "pay"), "because")
 			})
-			other.do(end)
+			other.Do(end)
 			check.OK(t)((<-cancelling).Err)
 			want := map[string]string{"commit": "cancelled: because", "rollback": "cancelled before it was made: because"}[end]
 			check.Equal(t, "state", value[string](t, db, `select state || '/' || sub_state || ' ' || last_error from managed_tx`), "FAILED/CANCELLED "+want)
@@ -223,14 +209,14 @@ func TestTombstoneWaitsForACreate(t *testing.T) {
 func TestConfirmedPayoutsInPages(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	registerFor(t, db, alice, store.PayoutCaller)
+	db.Register(t, alice, 1, store.PayoutCaller)
 	db.Run(t, `insert into submitter_change (submitter, action, by, reason, from_max_in_flight, to_max_in_flight) values ($1, 'UPDATE', 'ann', 'r', 3, 1)`, alice)
 	db.Run(t, `update submitter set max_in_flight = 3 where submitter = $1`, alice)
 	for _, batch := range [][]string{{"a", "b", "c"}, {"d"}} {
 		for _, r := range batch {
 			check.OK(t)(db.Create(t.Context(), payoutIntent(alice, r), 100))
 		}
-		endAll(t, db, alice, txmanager.Receipt{BlockHash: txmanager.Hash{7}, Document: []byte(`{}`)})
+		endAll(t, db, alice, `{}`, block(7, 1))
 	}
 	var both sync.WaitGroup
 	for range 2 {

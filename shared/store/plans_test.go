@@ -5,13 +5,9 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	gotoken "go/token"
-	"io"
 	"io/fs"
 	"net"
-	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -84,9 +80,7 @@ func grow(t testing.TB, db storetest.Bundle) {
 	for i := range 3 {
 		sub := numbered(1_000_000 + i)
 		db.Register(t, sub, 100)
-		for r := range 40 {
-			post(t, db, sub, fmt.Sprint(r))
-		}
+		postMany(t, db, sub, 40)
 		w := take(t, db, sub, "a/1")
 		write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true)[:20], LeaseEnd: txmanager.ReleaseUnlessRerun})
 	}
@@ -144,11 +138,7 @@ func TestMovesAreInPlace(t *testing.T) {
 	const n = 1000
 	db, _ := ownCluster(t) // what runs in other databases keeps old rows alive
 	db.Register(t, alice, n)
-	var intents []store.Intent
-	for i := range n {
-		intents = append(intents, intent(alice, fmt.Sprint(i)))
-	}
-	for half := range slices.Chunk(intents, n/2) {
+	for half := range slices.Chunk(intents(alice, "", n), n/2) {
 		check.OK(t)(db.CreateAll(t.Context(), half, 2*n))
 	}
 	sendAll(t, db, alice)
@@ -189,10 +179,13 @@ func updates(t *testing.T, db storetest.Bundle, column string) int {
 func TestActsAreOneRoundTripEach(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1000, alice)
-	through, syncs := proxied(t, db.URL)
-	options := storetest.Options(through, storetest.Rules)
-	options.MaxConns = 1
-	s := storetest.Open(t, options)
+	var waits atomic.Int64
+	s := reopened(t, db, func(o *store.Options) {
+		o.MaxConns, o.Dial = 1, func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			return &counted{Conn: conn, waits: &waits}, err
+		}
+	}).Store
 	var w txmanager.SubmitterState
 	acts := []struct {
 		name string
@@ -223,7 +216,7 @@ func TestActsAreOneRoundTripEach(t *testing.T) {
 	}
 	for _, warm := range []bool{false, true} {
 		for _, act := range acts {
-			before := syncs.Load()
+			before := waits.Load()
 			ctx := telemetry.WithMeter(t.Context())
 			if err := act.do(ctx); err != nil {
 				t.Fatalf("%s: %v", act.name, err)
@@ -232,7 +225,7 @@ func TestActsAreOneRoundTripEach(t *testing.T) {
 				continue
 			}
 			check.Same(t, fmt.Sprintf("%s: cost by the meter", act.name), telemetry.MeterFrom(ctx).Cost(), act.want)
-			if got := syncs.Load() - before; got != 1 {
+			if got := waits.Load() - before; got != 1 {
 				t.Errorf("%s: waited for the server %d times, want once", act.name, got)
 			}
 		}
@@ -244,55 +237,23 @@ func rowsSoFar(t *testing.T, db storetest.Bundle) string {
 	return value[string](t, db, `select 'r' || count(*) from managed_tx`)
 }
 
-// proxied is an address that leads to the same database, and a count of the
-// messages sent there after which a client waits for the server: Sync and
-// simple Query. Source: https://www.postgresql.org/docs/17/protocol-message-formats.html
-func proxied(t *testing.T, address string) (through string, syncs *atomic.Int64) {
-	t.Helper()
-	u := check.Value(url.Parse(address))(t)
-	listener := check.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
-	t.Cleanup(func() { _ = listener.Close() })
-	syncs = new(atomic.Int64)
-	server := u.Host
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			upstream, err := net.Dial("tcp4", server)
-			if err != nil {
-				_ = client.Close()
-				return
-			}
-			go func() { _, _ = io.Copy(client, upstream); _ = client.Close() }()
-			go func() { countSyncs(upstream, client, syncs); _ = upstream.Close() }()
-		}
-	}()
-	u.Host = listener.Addr().String()
-	return u.String(), syncs
+// counted counts the messages of a client after which it waits for the server: Sync and simple Query. A client sends
+// whole messages, and the first has no type.
+// Source: https://www.postgresql.org/docs/17/protocol-message-formats.html
+type counted struct {
+	net.Conn
+	started bool
+	waits   *atomic.Int64
 }
 
-// countSyncs copies a client's messages until the client ends. The first has
-// no type.
-func countSyncs(to io.Writer, from io.Reader, syncs *atomic.Int64) {
-	header := make([]byte, 4)
-	for {
-		if _, err := io.ReadFull(from, header); err != nil {
-			return
+func (c *counted) Write(sent []byte) (int, error) {
+	for rest := sent; c.started && len(rest) > 0; rest = rest[1+binary.BigEndian.Uint32(rest[1:]):] {
+		if rest[0] == 'S' || rest[0] == 'Q' {
+			c.waits.Add(1)
 		}
-		length := int64(binary.BigEndian.Uint32(header[len(header)-4:])) - 4
-		if _, err := to.Write(header); err != nil {
-			return
-		}
-		if _, err := io.CopyN(to, from, length); err != nil {
-			return
-		}
-		if kind := header[0]; len(header) == 5 && (kind == 'S' || kind == 'Q') {
-			syncs.Add(1)
-		}
-		header = make([]byte, 5)
 	}
+	c.started = true
+	return c.Conn.Write(sent)
 }
 
 var beyondEight = regexp.MustCompile(`\$(9|[1-9]\d)\b`)
@@ -301,42 +262,18 @@ var beyondEight = regexp.MustCompile(`\$(9|[1-9]\d)\b`)
 // them, or make them from a list of columns.
 func TestStatementsNumberFewParameters(t *testing.T) {
 	t.Parallel()
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+	check.OK(t)(filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		file, err := parser.ParseFile(gotoken.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		for _, d := range file.Decls {
-			findNumbered(d, func(name string) { t.Errorf("%s: %s numbers more than eight parameters", path, name) })
-		}
-		return nil
-	})
-	check.OK(t)(err)
-}
-
-// findNumbered names each constant, variable or function of d with such a statement.
-func findNumbered(d ast.Decl, add func(name string)) {
-	wants := func(name string, node ast.Node) {
-		ast.Inspect(node, func(n ast.Node) bool {
-			if text, ok := n.(*ast.BasicLit); ok && text.Kind == gotoken.STRING && beyondEight.MatchString(text.Value) {
-				add(name)
-			}
-			return true
-		})
-	}
-	switch d := d.(type) {
-	case *ast.FuncDecl:
-		wants(d.Name.Name, d)
-	case *ast.GenDecl:
-		for _, spec := range d.Specs {
-			if v, ok := spec.(*ast.ValueSpec); ok {
-				wants(v.Names[0].Name, v)
+		text, err := os.ReadFile(path)
+		for n, line := range strings.Split(string(text), "\n") {
+			if beyondEight.MatchString(line) {
+				t.Errorf("%s:%d: the statement numbers more than eight parameters", path, n+1)
 			}
 		}
-	}
+		return err
+	}))
 }
 
 // A statement's parameters have the order of their first use, however often it runs. A missing

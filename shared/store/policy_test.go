@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/big"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -672,18 +673,14 @@ func with[V any](of map[string]V, name string, value V) map[string]V {
 // near is another policy that differs from p in little.
 func (r policies) near(p store.Policy) store.Policy {
 	other := r.one()
+	fields, others := reflect.ValueOf(&p).Elem(), reflect.ValueOf(other)
+	for i := range fields.NumField() {
+		if r.IntN(4) == 0 {
+			fields.Field(i).Set(others.Field(i))
+		}
+	}
 	for _, change := range []func(){
-		func() { p.MaxValue = other.MaxValue },
-		func() { p.MaxValuePerDay = other.MaxValuePerDay },
-		func() { p.MaxPerMinute = other.MaxPerMinute },
-		func() { p.Targets = other.Targets },
-		func() { p.MaxFeePerTx = other.MaxFeePerTx },
-		func() { p.MaxPriorityFeePerGas = other.MaxPriorityFeePerGas },
-		func() { p.MaxGas = other.MaxGas },
-		func() { p.MaxFeesPerDay = other.MaxFeesPerDay },
 		func() { p.Targets = []string{tokenOne + ":0x39509351", tokenTwo} },
-		func() { p.PerCaller = other.PerCaller },
-		func() { p.Tokens = other.Tokens },
 		func() {
 			for name, limits := range p.PerCaller {
 				limits.MaxValue, limits.MaxQueued = new("1"), new(1)

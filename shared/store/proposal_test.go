@@ -18,15 +18,7 @@ import (
 // proposed is a policy for alice that ann proposes and ben has approved.
 func proposed(t *testing.T, db storetest.Bundle) store.Proposal {
 	t.Helper()
-	p := check.Value(db.Propose(t.Context(), store.NewProposal{
-		Kind: "policy", Act: "policy", Subject: map[string]any{"submitter": string(alice)}, Method: "PUT", Path: "/", Body: "{}", Call: "{}",
-		Effect: "sets a policy", By: "ann", Names: []string{"ann"}, Reason: "because", ValidFor: time.Hour,
-	}))(t)
-	verdict, _, err := db.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "seen"})
-	if err != nil || verdict != store.VerdictOpen {
-		t.Fatalf("approve: got %s, %v; want %s", verdict, err, store.VerdictOpen)
-	}
-	return p
+	return db.Approved(t, "policy", "policy", map[string]any{"submitter": string(alice)})
 }
 
 func setPolicy(ctx context.Context, db storetest.Bundle, most string, onlyTighter bool) error {

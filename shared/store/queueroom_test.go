@@ -125,14 +125,9 @@ func TestQueueThatEmptiesIsAcceptedAgain(t *testing.T) {
 // room. The first stores what a process may without a measurement.
 func TestABatchForAnUnmeasuredQueueIsStored(t *testing.T) {
 	t.Parallel()
-	const intents = 50
 	db := registered(t, 1, alice)
-	all := make([]store.Intent, intents)
-	for i := range all {
-		all[i] = intent(alice, fmt.Sprint(i))
-	}
 	ctx := telemetry.WithMeter(t.Context())
-	for i, got := range check.Value(db.CreateAll(ctx, all, 100))(t) {
+	for i, got := range check.Value(db.CreateAll(ctx, intents(alice, "", 50), 100))(t) {
 		if got.Err != nil || !got.New {
 			t.Errorf("intent %d of a batch: got %+v, want it new", i, got)
 		}
@@ -171,50 +166,33 @@ func TestQueueBoundHoldsForProcessesTogether(t *testing.T) {
 	}
 }
 
-// A queue that stays at 99% of its bound is not read by every few creates: on average they read a few
-// rows of it each.
-func TestCreatesBesideANearlyFullQueue(t *testing.T) {
+// A queue with little room, which intents leave as fast as others come, refuses none. Its creates read a bounded number
+// of rows. The whole queue is counted once in two seconds. Further measurements read the newest 1,000 rows and
+// the added ones: one in a second, and one for each half of the room.
+func TestCreatesBesideLittleRoom(t *testing.T) {
 	t.Parallel()
-	const bound, intents = 20_000, 1000
-	db, queueRows := oneConnection(t, registered(t, 1, alice))
-	fill(t, db, alice, "filled-", bound*99/100)
-	creates(t, db, "first-", 1, bound)
-	before := queueRows()
-	began := time.Now()
-	refused := 0
-	for i := range intents / 20 {
-		bind(t, db, 20*i+1, 20*i+20)
-		_, full := creates(t, db, fmt.Sprint(i, "-"), 20, bound)
-		refused += full
-	}
-	rows, seconds := queueRows()-before, 1+int(time.Since(began)/time.Second)
-	// The whole queue is counted once in two seconds. Further measurements read the newest 1,000 rows and
-	// the added ones: one in a second, and one for each half of the room, which is at least 90.
-	limit := bound*(seconds+1)/2 + 1200*seconds + 1200*intents/90 + 100
-	t.Logf("%d creates in %d s: %d rows of the queue read, the limit is %d", intents, seconds, rows, limit)
-	if refused > 0 || rows > limit {
-		t.Errorf("%d creates at 99%%: got %d refused, %d rows of the queue read; want none, at most %d", intents, refused, rows, limit)
-	}
-}
-
-// A queue with little room, which intents leave as fast as others come, refuses none. Its creates read
-// a bounded number of rows.
-func TestRoomIsMeasuredBeforeItIsUsedUp(t *testing.T) {
-	t.Parallel()
-	const bound, room, rounds = 20_000, 40, 20
-	db, queueRows := oneConnection(t, registered(t, 1, alice))
-	fill(t, db, alice, "filled-", bound-room-1)
-	creates(t, db, "first-", 1, bound)
-	before, began := queueRows(), time.Now()
-	for i := range rounds {
-		bind(t, db, room/2*i+1, room/2*i+room/2)
-		if _, full := creates(t, db, fmt.Sprint(i, "-"), room/2, bound); full > 0 {
-			t.Errorf("round %d: got %d of %d creates refused beside room for %d; want none", i, full, room/2, room)
-		}
-	}
-	rows, seconds := queueRows()-before, 1+int(time.Since(began)/time.Second)
-	if limit := bound*(seconds+1)/2 + 1200*seconds + 1200*rounds*room/2/10; rows > limit {
-		t.Errorf("rows of the queue read by %d creates: got %d, want at most %d", rounds*room/2, rows, limit)
+	const bound, each = 20_000, 20
+	for _, c := range []struct {
+		room, rounds int
+		half         int // of the room, at least
+	}{{200, 50, 90}, {40, 20, 10}} {
+		t.Run(fmt.Sprint("room for ", c.room), func(t *testing.T) {
+			t.Parallel()
+			db, queueRows := oneConnection(t, registered(t, 1, alice))
+			fill(t, db, alice, "filled-", bound-c.room-1)
+			creates(t, db, "first-", 1, bound)
+			before, began := queueRows(), time.Now()
+			for i := range c.rounds {
+				bind(t, db, each*i+1, each*i+each)
+				if _, full := creates(t, db, fmt.Sprint(i, "-"), each, bound); full > 0 {
+					t.Errorf("round %d: got %d of %d creates refused; want none", i, full, each)
+				}
+			}
+			rows, seconds := queueRows()-before, 1+int(time.Since(began)/time.Second)
+			if limit := bound*(seconds+1)/2 + 1200*seconds + 1200*c.rounds*each/c.half + 100; rows > limit {
+				t.Errorf("rows of the queue read by %d creates in %d s: got %d, want at most %d", c.rounds*each, seconds, rows, limit)
+			}
+		})
 	}
 }
 
@@ -226,12 +204,8 @@ func TestABatchBesideLittleRoomIsOneRoundTrip(t *testing.T) {
 	fill(t, db, alice, "filled-", bound-room-1)
 	began := time.Now()
 	creates(t, db, "first-", 1, bound) // measures the queue
-	all := make([]store.Intent, room+3)
-	for i := range all {
-		all[i] = intent(alice, fmt.Sprint(i))
-	}
 	ctx := telemetry.WithMeter(t.Context())
-	for i, got := range check.Value(db.CreateAll(ctx, all, bound))(t) {
+	for i, got := range check.Value(db.CreateAll(ctx, intents(alice, "", room+3), bound))(t) {
 		if isFull := errors.Is(got.Err, store.ErrQueueFull); isFull != (i >= room) {
 			t.Errorf("intent %d beside room for %d: got %v", i, room, got.Err)
 		}

@@ -18,17 +18,15 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	waiting, later := post(t, db, alice, "waiting"), post(t, db, alice, "later")
 	elsewhere := post(t, db, bob, "lost")
 	db.Run(t, openIncident, alice)
-	w := take(t, db, alice, "a/1")
 	foreign := txmanager.ForeignTransaction{Nonce: 0, Incident: 1, Succeeded: true, Receipt: []byte(`{"status": "0x1"}`),
 		Tx: txmanager.ConsumingTx{Hash: txmanager.Hash{1}, BlockNumber: 7, BlockHash: txmanager.Hash{9}, Node: "node-1", ValueWei: "7"}}
 	reverted := foreign
 	reverted.Nonce, reverted.Succeeded, reverted.Tx.Hash = 1, false, txmanager.Hash{2}
-	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign, reverted}))
-	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+	check.OK(t)(releases(t, db, alice, txmanager.ReleaseRequest{
 		Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 5,
 		Requests:      map[uint64]string{0: "lost", 1: "waiting"},
 		EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
-	}}})
+	}, foreign, reverted))
 
 	for query, want := range map[string]string{
 		`select string_agg(case when request_id like 'displaced:%' then 'none' else request_id end, ' ' order by nonce)
@@ -88,12 +86,11 @@ func TestRequestEndedByStatementReportsTheStatement(t *testing.T) {
 	db := registered(t, 1, alice)
 	waiting := post(t, db, alice, "waiting")
 	db.Run(t, openIncident, alice)
-	w := take(t, db, alice, "a/1")
-	write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+	check.OK(t)(releases(t, db, alice, txmanager.ReleaseRequest{
 		Incident: 1, Mode: txmanager.Resync, By: "op", Reason: "restored", Count: 2,
 		Requests: map[uint64]string{0: "lost", 1: "waiting"}, Executed: map[uint64]string{0: "the explorer", 1: "the receipt on paper"},
 		EndedRequests: []txmanager.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
-	}}})
+	}))
 	for _, id := range []string{"lost", "waiting"} {
 		r, err := db.TxByRequest(t.Context(), alice, id, shop)
 		if err != nil || r.State != txmanager.Confirmed || r.Receipt != nil || r.ConfirmedAt != nil || r.LastError == nil || *r.LastError != txmanager.StatedAsExecuted {
@@ -123,12 +120,10 @@ func TestReleaseDrawsANameEpoch(t *testing.T) {
 	}
 
 	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
-	resume := txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resume, By: "ann", Reason: "a false alarm"}
-	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/2").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &resume}})
+	check.OK(t)(releases(t, db, alice, txmanager.ReleaseRequest{Incident: 2, Mode: txmanager.Resume, By: "ann", Reason: "a false alarm"}))
 	check.Equal(t, "after a resume", db.NameEpoch(alice), first)
 	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 3, '{}')`, alice)
-	again := txmanager.ReleaseRequest{Incident: 3, Mode: txmanager.Resync, By: "ann", Reason: "another loss", Count: 1, Matching: true}
-	write(t, db, txmanager.Commit{Lease: take(t, db, alice, "release/3").Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &again}})
+	check.OK(t)(releases(t, db, alice, txmanager.ReleaseRequest{Incident: 3, Mode: txmanager.Resync, By: "ann", Reason: "another loss", Count: 1, Matching: true}))
 	if got := db.NameEpoch(alice); got == first || got != value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice) {
 		t.Errorf("after the next resync: got %q, want what was drawn, and another than %q", got, first)
 	}
@@ -147,39 +142,23 @@ func TestADecisionBringsTheNameEpoch(t *testing.T) {
 	six, _ := mustCreate(t, db, worth(alice, "six", 6))
 	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
 	want := value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice)
-	zero, one := uint64(0), uint64(1)
-	for _, c := range []struct {
-		what   string
-		decide func(storetest.Bundle) error
-	}{
-		{"a match", func(s storetest.Bundle) error {
-			_, err := s.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, five.TxID)
-			return err
-		}},
-		{"proceed", func(s storetest.Bundle) error {
-			_, err := s.Proceed(t.Context(), unknown.TxID, "ann", "r")
-			return err
-		}},
-		{"proceed of all", func(s storetest.Bundle) error {
-			_, err := s.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "r", 10)
-			return err
-		}},
-		{"a write-off", func(s storetest.Bundle) error {
-			_, err := s.WriteOff(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &one, Limit: 1, By: "ann", Reason: "r"})
-			return err
-		}},
-		{"a cancel", func(s storetest.Bundle) error {
-			_, err := s.RecordDecision(t.Context(), store.Decision{TxID: six.TxID, By: shop, Action: txmanager.ActionCancel, Reason: "r"})
-			return err
-		}},
-		{"a suspension", func(s storetest.Bundle) error {
-			_, err := s.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "r"})
-			return err
-		}},
-	} {
-		other := storetest.Again(t, db)
-		if err := c.decide(other); err != nil || other.NameEpoch(alice) != want {
-			t.Errorf("%s: got %q, %v; want %q", c.what, other.NameEpoch(alice), err, want)
+	brings := func(what string, s storetest.Bundle) func(results ...any) {
+		return func(results ...any) {
+			t.Helper()
+			check.Err(t, what, nil)(results...)
+			check.Equal(t, what+": name epoch", s.NameEpoch(alice), want)
 		}
 	}
+	s := storetest.Again(t, db)
+	brings("a match", s)(s.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: new(uint64(0)), By: "ann", Reason: "r"}, five.TxID))
+	s = storetest.Again(t, db)
+	brings("proceed", s)(s.Proceed(t.Context(), unknown.TxID, "ann", "r"))
+	s = storetest.Again(t, db)
+	brings("proceed of all", s)(s.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "r", 10))
+	s = storetest.Again(t, db)
+	brings("a write-off", s)(s.WriteOff(t.Context(), store.HoldDecision{Submitter: alice, Nonce: new(uint64(1)), Limit: 1, By: "ann", Reason: "r"}))
+	s = storetest.Again(t, db)
+	brings("a cancel", s)(decide(t, s, six.TxID, shop, txmanager.ActionCancel))
+	s = storetest.Again(t, db)
+	brings("a suspension", s)(s.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "r"}))
 }

@@ -268,11 +268,11 @@ func TestH05NewOwnerIsCancelledMeanwhile(t *testing.T) {
 			post(t, db, alice, "intent")
 			w := take(t, db, alice, "a/1")
 			one := givenOn(w, 0, ids[0], true)
-			canceller := holding(t, db, cancel, w.Queue[0].ID)
+			canceller := db.Holding(t, cancel, w.Queue[0].ID)
 			writing := storetest.Blocked(t, db, "with locked as", func() (txmanager.CommitResult, error) {
 				return db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, Allocations: one})
 			})
-			canceller.do(end)
+			canceller.Do(end)
 			if done := <-writing; done.Err != nil || done.Got.Allocated != bound {
 				t.Fatalf("allocate: got %+v, %v; want %d allocated", done.Got, done.Err, bound)
 			}

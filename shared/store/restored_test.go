@@ -170,10 +170,9 @@ func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 	later, held := mustCreate(t, db, handled(alice, "posted after the restore"))
 	check.Equal(t, "posted after the restore: held", held, true)
 
-	zero, one := uint64(0), uint64(1)
-	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "as the log has it"}
+	d := store.HoldDecision{Submitter: alice, Nonce: new(uint64(0)), Limit: 1, By: "ann", Reason: "as the log has it"}
 	check.Equal(t, "write off", check.Value(db.WriteOff(t.Context(), d))(t), store.WriteOffResult{WrittenOff: 1, Remaining: 1, Token: 1})
-	d.Nonce = &one
+	d.Nonce = new(uint64(1))
 	check.OK(t)(db.MatchHold(t.Context(), d, unknown.TxID))
 	for name, txID := range map[string]string{"five": five.TxID, "six": six.TxID, "other": other.TxID} {
 		check.Equal(t, fmt.Sprintf("%s: held as the queue of the copy is", name), heldByCopy(t, db, txID), true)
@@ -194,7 +193,7 @@ func TestAHoldOfBeforeARestoreLetsNothingGoOn(t *testing.T) {
 func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	registerFor(t, db, alice, store.PayoutCaller)
+	db.Register(t, alice, 1, store.PayoutCaller)
 	lost(t, db, alice, nil, 5, 6, 7)
 	payouts := make(map[int]string)
 	for value, reqID := range map[int]string{5: "01ARZ3NDEKTSV4RRFFQ69G5FA5", 6: "01ARZ3NDEKTSV4RRFFQ69G5FA6", 7: "01ARZ3NDEKTSV4RRFFQ69G5FA7"} {
@@ -213,8 +212,7 @@ func TestAHoldOfBeforeARestoreLetsNoPayoutGoOn(t *testing.T) {
 	}
 	state("01ARZ3NDEKTSV4RRFFQ69G5FA6", false)
 	state("01ARZ3NDEKTSV4RRFFQ69G5FA7", true)
-	through := uint64(2)
-	d := store.HoldDecision{Submitter: alice, Through: &through, Limit: 10, By: "ann", Reason: "as the log has it"}
+	d := store.HoldDecision{Submitter: alice, Through: new(uint64(2)), Limit: 10, By: "ann", Reason: "as the log has it"}
 	// The one goes on that was stated not paid, and to be paid.
 	check.Equal(t, "write off", check.Value(db.WriteOff(t.Context(), d))(t), store.WriteOffResult{WrittenOff: 3, Proceeded: 1, Token: 1})
 	check.Equal(t, "the payout in doubt: held", heldByCopy(t, db, payouts[5]), true)
@@ -233,8 +231,7 @@ func TestANamedRequestLeavesItsHoldFree(t *testing.T) {
 	check.Equal(t, "the named request", value[string](t, db, `select state || '/' || sub_state || ' ' || recorded_nonce from managed_tx where tx_id = $1`, five.TxID), "CONFIRMED/RECORDED 1")
 	lostToo, held := mustCreate(t, db, worth(alice, "lost too", 5))
 	check.Equal(t, "another request with the call of nonce 0: held", held, true)
-	zero := uint64(0)
-	check.Equal(t, "match", check.Value(db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, lostToo.TxID))(t).SubState, txmanager.RecordedOnChain)
+	check.Equal(t, "match", check.Value(db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: new(uint64(0)), By: "ann", Reason: "r"}, lostToo.TxID))(t).SubState, txmanager.RecordedOnChain)
 }
 
 // A match that commits while a release is evaluated takes the request from it. The release of
@@ -244,8 +241,7 @@ func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
 	db := registered(t, 8, alice)
 	lost(t, db, alice, nil, 5)
 	five, _ := mustCreate(t, db, worth(alice, "five", 5))
-	zero := uint64(0)
-	check.OK(t)(db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, five.TxID))
+	check.OK(t)(db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: new(uint64(0)), By: "ann", Reason: "r"}, five.TxID))
 	if err := nameIn(t, db, "five", five.TxID); err == nil || !strings.Contains(err.Error(), "division by zero") {
 		t.Errorf("release: got %v, want it refused whole", err)
 	}
@@ -256,16 +252,10 @@ func TestAReleaseNamesNothingThatWasMatchedMeanwhile(t *testing.T) {
 func nameIn(t *testing.T, db storetest.Bundle, requestID, txID string) error {
 	t.Helper()
 	db.Run(t, `insert into protect_incident (submitter, incident, evidence) values ($1, 2, '{}')`, alice)
-	w := take(t, db, alice, "release/2")
-	taker := calls(5)
-	taker.Hash = txmanager.Hash{9}
-	foreign := txmanager.ForeignTransaction{Nonce: 1, Incident: 2, Tx: taker, CallDigest: taker.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}
-	check.OK(t)(db.StoreForeignTransactions(t.Context(), w.Lease, []txmanager.ForeignTransaction{foreign}))
-	_, err := db.Commit(t.Context(), txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseUnlessRerun, Cursor: txmanager.CursorChange{ClearSuspected: true, CloseIncident: &txmanager.ReleaseRequest{
+	return releases(t, db, alice, txmanager.ReleaseRequest{
 		Incident: 2, Mode: txmanager.Resync, By: "ann", Reason: "another incident", Count: 2, Requests: map[uint64]string{1: requestID},
 		EndedRequests: []txmanager.Naming{{Nonce: 1, RequestID: requestID, TxID: txID}},
-	}}})
-	return err
+	}, foreignAt(1, 2, 5, txmanager.Hash{9}))
 }
 
 // H8: an operator distrusts a copy that kept its server's identity. It accepts and serves

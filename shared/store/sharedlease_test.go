@@ -88,7 +88,7 @@ func TestALockedLeaseIsAcquiredAlone(t *testing.T) {
 	carol := numbered(7)
 	db := sharing(t, registered(t, 1, alice, bob, carol))
 	together(t, db, "a/1", true, alice, bob, carol)
-	other := holding(t, db, `select from submitter_lease where submitter = $1 for update`, bob)
+	other := db.Holding(t, `select from submitter_lease where submitter = $1 for update`, bob)
 	waiting := storetest.Start(func() (txmanager.AcquireResult, error) {
 		return db.Acquire(store.WithPatience(t.Context()), bob, "a/1", true)
 	})
@@ -99,7 +99,7 @@ func TestALockedLeaseIsAcquiredAlone(t *testing.T) {
 		t.Errorf("round trips of alice and carol: got %d, want only the one that bob shares", trips)
 	}
 	db.AwaitBlocked(t, "insert into submitter_lease")
-	other.do("commit")
+	other.Do("commit")
 	wantHeld(t, "bob, unlocked", <-waiting, 2)
 }
 
@@ -276,7 +276,7 @@ func TestACostlyLoadDelaysNoOther(t *testing.T) {
 func TestAnOverdueRoundTripIsRepeatedAlone(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice, bob)
-	other := holding(t, db, "lock table submitter_lease")
+	other := db.Holding(t, "lock table submitter_lease")
 	db = reopened(t, db, func(o *store.Options) {
 		o.AcquireWait, o.Lease.RenewBelow = 300*time.Millisecond, o.Lease.Duration-100*time.Millisecond
 	})
@@ -287,7 +287,7 @@ func TestAnOverdueRoundTripIsRepeatedAlone(t *testing.T) {
 	storetest.Await(t, "two lone acquires wait", func() bool {
 		return value[int](t, db, `select count(*) from pg_stat_activity where application_name = 'fencepost' and datname = current_database() and wait_event_type = 'Lock'`) == 2
 	})
-	other.do("commit")
+	other.Do("commit")
 	for i, got := range (<-answers).Got {
 		wantHeld(t, fmt.Sprint(i), got, 1)
 	}
@@ -307,17 +307,15 @@ func TestSharedLoadsEqualLoneLoads(t *testing.T) {
 	}
 	for _, sub := range all[:5] {
 		for i := range 5 {
-			in := intent(sub, fmt.Sprint("q-", i+1))
-			in.Caller = []string{"shop", "bank"}[i%2]
-			create(t, db, in)
+			create(t, db, of([]string{"shop", "bank"}[i%2], intent(sub, fmt.Sprint("q-", i+1))))
 		}
 	}
 	db.Run(t, `update managed_tx set state = 'TRACKING', sub_state = 'PENDING', next_resubmit_at = clock_timestamp() + interval '1 h' where submitter = $1 and request_id <> 'o-1' and open`, open)
 	db.Run(t, `update managed_tx set blocked_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + interval '1 h' where submitter = $1 and request_id = 'q-2'`, deferred)
-	other := connect(t, db)
-	other.do(`set session_replication_role = replica`) // triggers keep the validUntil
-	other.do(`update managed_tx set valid_until = clock_timestamp() - interval '1 s' where submitter = $1 and request_id in ('q-1', 'q-4')`, expired)
-	other.do(`update managed_tx set valid_until = clock_timestamp() + interval '1 d' where submitter = $1 and request_id = 'q-2'`, expired)
+	other := db.Connect(t)
+	other.Do(`set session_replication_role = replica`) // triggers keep the validUntil
+	other.Do(`update managed_tx set valid_until = clock_timestamp() - interval '1 s' where submitter = $1 and request_id in ('q-1', 'q-4')`, expired)
+	other.Do(`update managed_tx set valid_until = clock_timestamp() + interval '1 d' where submitter = $1 and request_id = 'q-2'`, expired)
 	check.OK(t)(db.PutPolicy(t.Context(), store.PolicyChange{Submitter: limited, By: "olga", Reason: "a test", Policy: store.Policy{
 		MaxValue: new("5"), MaxFeesPerDay: new("9"), PerCaller: map[string]store.CallerLimits{"shop": {MaxValue: new("4")}},
 	}}))

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -20,18 +21,20 @@ func TestH22SnapshotsInOrder(t *testing.T) {
 	t.Run("the token of a look is committed before it loads", tokenBeforeLoad)
 }
 
+// looks are the calls that load a state, where the lease may be held.
+var looks = map[string]func(context.Context, storetest.Bundle, lease.Lease) (txmanager.SubmitterState, error){
+	"take": func(ctx context.Context, db storetest.Bundle, _ lease.Lease) (txmanager.SubmitterState, error) {
+		taken, err := db.Acquire(ctx, alice, "b/1", true)
+		return taken.State, err
+	},
+	"go round again": func(ctx context.Context, db storetest.Bundle, l lease.Lease) (txmanager.SubmitterState, error) {
+		return db.BeginIteration(ctx, l, true)
+	},
+}
+
 // createWhileTakeWaits (a): the load is a later statement than the lock.
 func createWhileTakeWaits(t *testing.T) {
 	t.Parallel()
-	looks := map[string]func(storetest.Bundle, lease.Lease) (txmanager.SubmitterState, error){
-		"take": func(db storetest.Bundle, _ lease.Lease) (txmanager.SubmitterState, error) {
-			taken, err := db.Acquire(t.Context(), alice, "b/1", true)
-			return taken.State, err
-		},
-		"go round again": func(db storetest.Bundle, l lease.Lease) (txmanager.SubmitterState, error) {
-			return db.BeginIteration(t.Context(), l, true)
-		},
-	}
 	for name, look := range looks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,10 +43,10 @@ func createWhileTakeWaits(t *testing.T) {
 			if name == "take" {
 				write(t, db, txmanager.Commit{Lease: l, LeaseEnd: txmanager.ReleaseUnlessRerun})
 			}
-			other := holding(t, db, `select from submitter_lease where submitter = $1 for update`, alice)
-			looking := storetest.Blocked(t, db, "submitter_lease", func() (txmanager.SubmitterState, error) { return look(db, l) })
+			other := db.Holding(t, `select from submitter_lease where submitter = $1 for update`, alice)
+			looking := storetest.Blocked(t, db, "submitter_lease", func() (txmanager.SubmitterState, error) { return look(t.Context(), db, l) })
 			created := post(t, db, alice, "meanwhile") // and it did not wait for the lease
-			other.do("commit")
+			other.Do("commit")
 			got := <-looking
 			if got.Err != nil || !hasQueued(got.Got, created.TxID) {
 				t.Errorf("look: got queue %v, %v; want %s in it", got.Got.Queue, got.Err, created.TxID)
@@ -85,20 +88,16 @@ func tokenBeforeLoad(t *testing.T) {
 			t.Parallel()
 			db := registered(t, 10, alice, bob)
 			take(t, db, bob, "a/1") // prepares the statements, for which the table must not be locked
-			look := func() (txmanager.SubmitterState, error) {
-				taken, err := db.Acquire(t.Context(), alice, "a/1", true)
-				return taken.State, err
-			}
+			var l lease.Lease
 			if name != "take" {
-				l := take(t, db, alice, "a/1").Lease
-				look = func() (txmanager.SubmitterState, error) { return db.BeginIteration(t.Context(), l, true) }
+				l = take(t, db, alice, "a/1").Lease
 			}
-			other := holding(t, db, `lock table tx_version in access exclusive mode`)
-			looking := storetest.Blocked(t, db, "m.request_id", look)
+			other := db.Holding(t, `lock table tx_version in access exclusive mode`)
+			looking := storetest.Blocked(t, db, "m.request_id", func() (txmanager.SubmitterState, error) { return looks[name](t.Context(), db, l) })
 			check.Equal(t, "token that others read during the load", value[int64](t, db, `select coalesce(max(fencing_token), 0) from submitter_lease where submitter = $1`, alice), want)
 			created := post(t, db, alice, "meanwhile")
 			check.Equal(t, "token of a create during the load", created.Token, want)
-			other.do("commit")
+			other.Do("commit")
 			if got := <-looking; got.Err != nil || got.Got.Lease.Token != want {
 				t.Errorf("look: got token %d, %v; want %d", got.Got.Lease.Token, got.Err, want)
 			}
@@ -132,18 +131,6 @@ func TestH23EachIterationHasItsOwnToken(t *testing.T) {
 	check.Equal(t, "last release", done, txmanager.CommitResult{Released: true, Queued: 3, Token: w.Lease.Token})
 	given = append(given, take(t, db, alice, "c/1").Lease.Token, take(t, db, alice, "c/1").Lease.Token)
 	check.Same(t, "tokens of the looks", given, []int64{0, 1, 2, 3, 4, 5})
-}
-
-// A release in the middle leaves a new token, so that the next task gets an unused name.
-func TestAbandonRaisesTheToken(t *testing.T) {
-	t.Parallel()
-	db := registered(t, 1, alice)
-	w := take(t, db, alice, "a/1")
-	meet(t, db, "b/1")
-	done := write(t, db, txmanager.Commit{Lease: w.Lease, LeaseEnd: txmanager.ReleaseAnyway})
-	check.Equal(t, "abandon with the mark set", done, txmanager.CommitResult{Released: true, Token: 2})
-	check.Equal(t, "token of a create after it", post(t, db, alice, "r").Token, 2)
-	check.Equal(t, "next tenure", take(t, db, alice, "b/1").Lease.Token, 3)
 }
 
 // A create that sees the lease held asks for no advance, and the release finds
@@ -242,7 +229,7 @@ func holdCommits(t *testing.T, db storetest.Bundle, change string) (goOn func())
 		$$ begin perform pg_advisory_xact_lock(1); return null; end $$`)
 	db.Run(t, `create constraint trigger hold_up after `+change+`
 		deferrable initially deferred for each row execute function hold_up()`)
-	other := connect(t, db)
-	other.do(`select pg_advisory_lock(1)`)
-	return func() { other.do(`select pg_advisory_unlock(1)`) }
+	other := db.Connect(t)
+	other.Do(`select pg_advisory_lock(1)`)
+	return func() { other.Do(`select pg_advisory_unlock(1)`) }
 }

@@ -3,7 +3,6 @@ package store_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -180,45 +179,16 @@ func (c leftBehind) arrange(t *testing.T, db storetest.Bundle, sub txmanager.Sub
 	}
 }
 
-// The least recently taken submitters come first, and never more than requested: permanently
-// overdue ones starve no other.
-func TestOverdueTakesTheLongestUnsweptFirst(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
-	for i := range 5 {
-		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(i))
-	}
-	db.Run(t, `update submitter set swept_at = (select clock_timestamp()) - interval '1 hour' where submitter <> $1`, numbered(4))
-	for round, want := range [][]txmanager.Submitter{
-		{numbered(0), numbered(4)}, // 4 was never swept; of the others the names decide
-		{numbered(1), numbered(2)},
-	} {
-		check.Same(t, fmt.Sprint("round ", round), late(t, db, 2), want)
-	}
-	if got := late(t, db, 2); len(got) != 2 || !slices.Contains(got, numbered(3)) {
-		t.Errorf("round 2: got %v, want two, the last unswept among them", got)
-	}
-}
-
-// Two sweeps at once share the work, and neither waits for the other.
-func TestOverdueIsSharedByTwoSweeps(t *testing.T) {
+// Two sweeps at once share the work, and neither waits for the other. A create on its way hides nothing from them.
+func TestOverdueBesideOtherSessions(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	for i := range 3 {
 		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(i))
 	}
-	holding(t, db, `update submitter set swept_at = clock_timestamp() where submitter = $1`, numbered(1))
-	check.Same(t, "beside another sweep", late(t, db, 10), []txmanager.Submitter{numbered(0), numbered(2)})
-}
-
-// A create on its way hides nothing from the sweep.
-func TestOverdueBesideACreate(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
-	leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, alice)
-	in := intent(alice, "on its way")
-	holding(t, db, insertIntent, in.TxID, alice, in.RequestID, in.Fingerprint[:])
-	check.Same(t, "beside a create", late(t, db, 10), []txmanager.Submitter{alice})
+	holdingCreate(t, db, intent(numbered(0), "on its way"))
+	db.Holding(t, `update submitter set swept_at = clock_timestamp() where submitter = $1`, numbered(1))
+	check.Same(t, "beside another sweep and a create", late(t, db, 10), []txmanager.Submitter{numbered(0), numbered(2)})
 }
 
 // The head of the queue decides whether the queue is late. An intent behind a waiting head, or

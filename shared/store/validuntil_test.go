@@ -98,10 +98,10 @@ func TestNothingExpiredIsBound(t *testing.T) {
 			var done txmanager.CommitResult
 			var err error
 			if c.locked {
-				r := holding(t, db, `select from managed_tx where tx_id = $1 for update`, ids[c.expires])
+				r := db.Holding(t, `select from managed_tx where tx_id = $1 for update`, ids[c.expires])
 				writing := storetest.Blocked(t, db, "with want as", func() (txmanager.CommitResult, error) { return db.Commit(t.Context(), write) })
 				storetest.Await(t, "the time has passed", passed)
-				r.do("rollback")
+				r.Do("rollback")
 				o := <-writing
 				done, err = o.Got, o.Err
 			} else {
@@ -192,9 +192,7 @@ func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	db := registered(t, 9, alice)
 	db.Run(t, `update submitter set callers = '{sub:a,sub:b,sub:a2}' where submitter = $1`, alice)
 	for _, request := range []string{"a-0", "b-1", "a-2", "a-3", "b-4", "a2-5"} {
-		in := intent(alice, request)
-		in.Caller = "sub:" + request[:len(request)-2]
-		create(t, db, in)
+		create(t, db, of("sub:"+request[:len(request)-2], intent(alice, request)))
 	}
 	loads := func(what string, wide bool, want ...string) txmanager.SubmitterState {
 		t.Helper()
@@ -246,9 +244,9 @@ func TestManyDeferredIntentsAreDue(t *testing.T) {
 // seed queues n intents of so many callers, one after the other, behind the store's back.
 func seed(t testing.TB, db storetest.Bundle, n, callers int) {
 	t.Helper()
-	conn := connect(t, db)
-	conn.do(`set session_replication_role = replica`) // triggers of each row take most of the time
-	conn.do(`
+	conn := db.Connect(t)
+	conn.Do(`set session_replication_role = replica`) // triggers of each row take most of the time
+	conn.Do(`
 		with put as (
 		  insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
 		  select ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, $1, 's-' || n, 'sub:' || lpad((n % $3::int)::text, 6, '0'), sha256('x')

@@ -89,8 +89,7 @@ func TestWaitIsDerived(t *testing.T) {
 	db.Run(t, `update submitter set status = 'SUSPENDED'`)
 	is("suspended", "2", txmanager.WaitSuspended, 2, "")
 	db.Run(t, `update submitter set status = 'ACTIVE'`)
-	w := take(t, db, alice, "a/2")
-	write(t, db, txmanager.Commit{Lease: w.Lease, Allocations: allocations(w, true), LeaseEnd: txmanager.ReleaseUnlessRerun})
+	sendAll(t, db, alice)
 	is("sent", "1", txmanager.WaitBroadcast, 0, "")
 	is("the next head", "2", txmanager.WaitWindowFull, 1, txmanager.WaitBroadcast)
 	is("behind the full window", "3", txmanager.WaitEarlier, 2, txmanager.WaitWindowFull)
@@ -115,9 +114,7 @@ func TestBlockerOfAnotherCallerIsNotShown(t *testing.T) {
 	db := registered(t, 1, alice)
 	db.Run(t, `update submitter set callers = '{email:a@x,email:b@x}'`)
 	for i, caller := range []string{"email:a@x", "email:b@x", "email:b@x"} {
-		in := intent(alice, string(rune('1'+i)))
-		in.Caller = caller
-		check.Value(db.Create(t.Context(), in, 100))(t)
+		create(t, db, of(caller, intent(alice, fmt.Sprint(i+1))))
 	}
 	b := store.Viewer{Caller: "email:b@x", Names: []string{"email:b@x", "*"}}
 	if got := why(t, db, "3", b).BlockedBy; got == nil || *got != (store.Blocker{}) {
@@ -137,16 +134,12 @@ func TestPositionIsBounded(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 1, alice)
 	for first := range 3 {
-		var intents []store.Intent
-		for i := range 500 {
-			intents = append(intents, intent(alice, string(rune('a'+first))+time.Duration(i).String()))
-		}
-		check.OK(t)(db.CreateAll(t.Context(), intents, 10_000))
+		check.OK(t)(db.CreateAll(t.Context(), intents(alice, string(rune('a'+first)), 500), 10_000))
 	}
 	for requestID, want := range map[string]struct {
 		position int
 		more     bool
-	}{"a0s": {1, false}, "b499ns": {1000, false}, "c0s": {1000, true}, "c499ns": {1000, true}} {
+	}{"a0": {1, false}, "b499": {1000, false}, "c0": {1000, true}, "c499": {1000, true}} {
 		if w := why(t, db, requestID, operator); *w.Position != want.position || w.PositionMore != want.more {
 			t.Errorf("%s: got %d, more %t; want %d, %t", requestID, *w.Position, w.PositionMore, want.position, want.more)
 		}
@@ -287,13 +280,11 @@ func TestHeadBehindPassedIntents(t *testing.T) {
 	db.Run(t, `update submitter set callers = '{email:old@x,email:b@x}' where submitter = $1`, alice)
 	create := func(caller, name string, n int) {
 		t.Helper()
-		var intents []store.Intent
-		for i := range n {
-			in := intent(alice, fmt.Sprint(name, i))
-			in.Caller = caller
-			intents = append(intents, in)
+		all := intents(alice, name, n)
+		for i := range all {
+			all[i].Caller = caller
 		}
-		for _, c := range check.Value(db.CreateAll(t.Context(), intents, 10_000))(t) {
+		for _, c := range check.Value(db.CreateAll(t.Context(), all, 10_000))(t) {
 			check.OK(t)(c.Err)
 		}
 	}

@@ -1,14 +1,10 @@
 package store_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/check"
-	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // maxWAL is the limit of [TestWALOfATransaction], in bytes. Postgres 15 writes about 6,750 for such a small receipt.
@@ -29,20 +25,12 @@ func TestWALOfATransaction(t *testing.T) {
 	db.Run(t, `create extension if not exists pg_walinspect`)
 	db.Run(t, `checkpoint`)
 	from := value[string](t, db, `select pg_current_wal_flush_lsn()::text`)
-	intents := make([]store.Intent, n)
-	for i := range intents {
-		intents[i] = intent(alice, fmt.Sprintf("request-%d", i))
-	}
-	for _, created := range check.Value(db.CreateAll(t.Context(), intents, 2*n))(t) {
+	for _, created := range check.Value(db.CreateAll(t.Context(), intents(alice, "request-", n), 2*n))(t) {
 		check.OK(t)(created.Err)
 	}
 	sendAll(t, db, alice)
-	moveAll(t, db, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
-	document := json.RawMessage(`{"status":"0x1","from":"` + strings.Repeat("a", 42) + `","logs":[]}`)
-	moveAll(t, db, alice, func(x *txmanager.Tx) {
-		inBlocks(true, block(7, 1))(x)
-		x.State, x.Sub, x.Receipt.Document = txmanager.Confirmed, "", document
-	})
+	moveAll(t, db, alice, pends)
+	moveAll(t, db, alice, confirmedIn(`{"status":"0x1","from":"`+strings.Repeat("a", 42)+`","logs":[]}`, block(7, 1)))
 	check.Equal(t, "confirmed", value[int](t, db, `select count(*) from managed_tx where state = 'CONFIRMED'`), n)
 	got := value[int](t, db, walOfDatabase, from) / n
 	if t.Logf("%d bytes", got); got > maxWAL || got < maxWAL/2 {
@@ -61,7 +49,7 @@ func TestWholeHistory(t *testing.T) {
 	db.Run(t, earlier, "0xold")
 	db.Run(t, earlier, nil)
 	sendAll(t, db, alice)
-	moveAll(t, db, alice, func(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending })
+	moveAll(t, db, alice, pends)
 	db.Run(t, `update managed_tx set state = 'STUCK', sub_state = null, tx_hash = null`)
 	db.Run(t, `update managed_tx set last_error = 'a reason'`)
 	hash := value[string](t, db, `select tx_hash from tx_version`)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/conservation"
@@ -242,22 +241,14 @@ func TestAnApprovedAdjustmentIsCarriedOutOnce(t *testing.T) {
 			db.Run(t, `update balances_tb set available = available - 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
 			w.check(false)
 			id := w.standing().ID
-			propose := func(by string) store.Proposal {
-				return check.Value(w.main.Propose(t.Context(), store.NewProposal{
-					Kind: "adjustments", Act: "adjust", Subject: map[string]any{"finding": fmt.Sprint(id)}, Method: "POST", Path: "/", Body: "{}", Call: "{}",
-					Effect: "adjusts", By: by, Names: []string{by}, Reason: "r", ValidFor: time.Hour,
-				}))(t)
-			}
-			p := propose("ann")
-			if verdict, _, err := w.main.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "r"}); err != nil || verdict != store.VerdictOpen {
-				t.Fatalf("approve: got %s, %v", verdict, err)
-			}
+			subject := map[string]any{"finding": fmt.Sprint(id)}
+			p := w.main.Approved(t, "adjustments", "adjust", subject)
 			status := func(want string) {
 				t.Helper()
 				check.Equal(t, "the proposal", check.Value(w.main.Proposal(t.Context(), p.ID))(t).Status, want)
 			}
 			if side == transfer.Spot {
-				gone := propose("cat")
+				gone := w.main.Proposed(t, "cat", "adjustments", "adjust", subject)
 				check.OK(t)(w.main.RejectProposal(t.Context(), gone.ID, "ben", "r"))
 				_, err := w.book().Adjust(store.WithProposal(t.Context(), gone.ID), checks.AdjustmentOrder{FindingID: id, By: "cat", Reason: "r"},
 					func(context.Context, transfer.Op, transfer.Call, uint64) error {

@@ -86,14 +86,13 @@ func TestReadersOfADeletedGenerationAreSuperseded(t *testing.T) {
 	w.history()
 	w.check(false)
 	before := check.Value(w.Book.Begin(t.Context(), false))(t)
-	holder := check.Value(w.main.DB.Begin(t.Context()))(t)
-	check.OK(t)(holder.Exec(t.Context(), `select from conservation_sum for update`))
+	holder := w.main.Holding(t, `select from conservation_sum for update`)
 	done := storetest.Start(func() (conservation.Report, error) { return w.Check(t.Context(), true) })
 	storetest.Await(t, "the check waits for the lock", func() bool {
 		return value[bool](t, w.main, `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
 	})
 	check.Err(t, "sums that are being thrown away", conservation.ErrSuperseded)(w.Book.Sums(t.Context(), before, transfer.Funding))
-	check.OK(t)(holder.Rollback(t.Context()))
+	holder.Do("rollback")
 	check.OK(t)((<-done).Err)
 }
 
@@ -208,9 +207,7 @@ func TestHigherNumbersInAnyJournalAreDetected(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.history()
-			holder := check.Value(w.other.DB.Begin(t.Context()))(t)
-			defer func() { _ = holder.Rollback(context.Background()) }()
-			check.OK(t)(holder.Exec(t.Context(), `select pg_current_xact_id()`))
+			w.other.Holding(t, `select pg_current_xact_id()`)
 			w.committed(transfer.FundingToSpot, alice, gold, 3)
 			if table != "" {
 				w.main.RunUnguarded(t, table, change)

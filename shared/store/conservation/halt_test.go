@@ -49,11 +49,7 @@ func TestMON003ConservationBroken(t *testing.T) {
 	halted("both are back", 0, conservation.ResultOK)
 	w.steal(alice, gold, 2)
 	halted("both are stolen again", 1, conservation.ResultViolated)
-	for result, want := range map[string]int64{conservation.ResultOK: 3, conservation.ResultViolated: 3, conservation.ResultStanding: 2} {
-		if n, ok := w.counted.Load(result); !ok || fmt.Sprint(n) != fmt.Sprint(n) || n.(interface{ Load() int64 }).Load() != want {
-			t.Errorf("runs counted as %s: got %v, want %d", result, n, want)
-		}
-	}
+	check.Same(t, "runs counted", w.counted, map[string]int{conservation.ResultOK: 3, conservation.ResultViolated: 3, conservation.ResultStanding: 2})
 	check.Equal(t, "findings on record", value[int](t, w.main, `select count(*) from conservation_finding`), 3)
 }
 
@@ -61,10 +57,8 @@ func TestMON003ConservationBroken(t *testing.T) {
 // everything. A resumed halt does not count.
 func TestHaltsAreGraded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := cleanWorld(t)
 	w.Mode = conservation.HaltGraded
-	w.history()
-	w.clean()
 	step := func(what string, want ...string) {
 		t.Helper()
 		w.check(false)
@@ -96,10 +90,8 @@ func TestNobodyResumesWhatHeHasNotSeen(t *testing.T) {
 	for _, mode := range []conservation.Mode{conservation.HaltAll, conservation.HaltGraded} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := cleanWorld(t)
 			w.Mode = mode
-			w.history()
-			w.clean()
 			w.steal(alice, gold, 1)
 			w.check(false)
 			seen := value[int64](t, w.main, `select halt_id from transfer_halt where resumed_at is null`)

@@ -2,7 +2,6 @@ package conservation_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -120,13 +119,8 @@ func TestLinesCommittedOutOfOrderAreReadOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.fund(alice, bob)
-	slow := check.Value(w.main.DB.Acquire(t.Context()))(t)
-	defer slow.Release()
 	m := w.insert(transfer.FundingToSpot, alice, gold, 7)
-	for _, statement := range []string{`begin`,
-		fmt.Sprintf(`select funding_apply('%s', 'withdraw', %d, %d, 7)`, m.call.ReqID, alice, gold)} {
-		check.OK(t)(slow.Exec(t.Context(), statement))
-	}
+	slow := w.main.Holding(t, `select funding_apply($1, 'withdraw', $2, $3, 7)`, m.call.ReqID, alice, gold)
 	for range 3 {
 		w.committed(transfer.FundingToSpot, bob, gold, 1)
 		w.Page = 2
@@ -134,7 +128,7 @@ func TestLinesCommittedOutOfOrderAreReadOnce(t *testing.T) {
 			t.Fatalf("beside a transaction in progress: got %v, want nothing", r.Found)
 		}
 	}
-	check.OK(t)(slow.Exec(t.Context(), `commit`))
+	slow.Do("commit")
 	m.must(m.deposit())
 	w.clean()
 	w.main.Run(t, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)

@@ -35,8 +35,9 @@ type world struct {
 	main, other   storetest.Bundle
 	funding, spot *funding.Ledger
 	log           *buffer
-	next          *atomic.Int64
-	counted       *sync.Map
+	next          atomic.Int64
+	counting      sync.Mutex
+	counted       map[string]int // checks, by their result
 }
 
 func newWorld(t testing.TB) *world {
@@ -55,14 +56,15 @@ func cleanWorld(t testing.TB) *world {
 
 func newWorldOf(t testing.TB, main, other storetest.Bundle) *world {
 	t.Helper()
-	w := &world{t: t, main: main, other: other, log: new(buffer), next: new(atomic.Int64), counted: new(sync.Map)}
+	w := &world{t: t, main: main, other: other, log: new(buffer), counted: map[string]int{}}
 	w.funding, w.spot = funding.New(w.main.DB), funding.New(w.other.DB)
 	w.Monitor = conservation.Monitor{
 		Book: book.New(w.main.DB), Funding: w.funding.Journal(), Trading: w.spot.Journal(), Mode: conservation.HaltAll,
 		Log: telemetry.NewLogger(w.log, slog.LevelInfo, ""), Critical: telemetry.LevelCritical,
 		Count: func(_ context.Context, result string) {
-			n, _ := w.counted.LoadOrStore(result, new(atomic.Int64))
-			n.(*atomic.Int64).Add(1)
+			w.counting.Lock()
+			defer w.counting.Unlock()
+			w.counted[result]++
 		},
 	}
 	for _, db := range []storetest.Bundle{w.main, w.other} {

@@ -74,20 +74,23 @@ func serverPID(t *testing.T, folder string) int {
 
 func TestKilledOwnerLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	parent := openFolder(t)
-	owner, out := child(t, parent)
-	line := check.Value(out.ReadString('\n'))(t)
-	folder := strings.TrimSpace(line)
-	if got := filepath.Dir(folder); got != parent {
-		t.Fatalf("the child's cluster: got folder %q, want one in %s", line, parent)
+	for name, frozen := range map[string]bool{"of a server that runs": false, "of a frozen server": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			parent := openFolder(t)
+			owner, out := child(t, parent)
+			folder := strings.TrimSpace(check.Value(out.ReadString('\n'))(t))
+			check.Equal(t, "parent of the child's cluster", filepath.Dir(folder), parent)
+			server := serverPID(t, folder)
+			check.Equal(t, "the server runs before the kill", alive(server), true)
+			if frozen {
+				check.OK(t)(syscall.Kill(server, syscall.SIGSTOP))
+			}
+			check.OK(t)(owner.Process.Kill())
+			await(t, "the server is gone", func() bool { return !alive(server) })
+			await(t, "the folder is gone", func() bool { return !exists(folder) })
+		})
 	}
-	server := serverPID(t, folder)
-	if !alive(server) {
-		t.Fatal("the server does not run before the kill")
-	}
-	check.OK(t)(owner.Process.Kill())
-	await(t, "the server is gone", func() bool { return !alive(server) })
-	await(t, "the folder is gone", func() bool { return !exists(folder) })
 }
 
 func TestOwnerKilledDuringStartLeavesNothingBehind(t *testing.T) {
@@ -113,16 +116,4 @@ func TestOwnerKilledDuringStartLeavesNothingBehind(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestFrozenServerIsStopped(t *testing.T) {
-	t.Parallel()
-	owner, out := child(t, openFolder(t))
-	line := check.Value(out.ReadString('\n'))(t)
-	folder := strings.TrimSpace(line)
-	server := serverPID(t, folder)
-	check.OK(t)(syscall.Kill(server, syscall.SIGSTOP))
-	check.OK(t)(owner.Process.Kill())
-	await(t, "the server is gone", func() bool { return !alive(server) })
-	await(t, "the folder is gone", func() bool { return !exists(folder) })
 }

@@ -34,6 +34,43 @@ func (b Bundle) RunUnguarded(t testing.TB, table, statement string, args ...any)
 	b.Run(t, `alter table `+table+` enable trigger user`)
 }
 
+// Session is a separate connection to the test's database, without the store's limits: another
+// process, or a person with psql.
+type Session struct {
+	t testing.TB
+	*pgx.Conn
+}
+
+// Connect opens a session that ends with t.
+func (b Bundle) Connect(t testing.TB) Session {
+	t.Helper()
+	conn := check.Value(pgx.Connect(t.Context(), b.URL))(t)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return Session{t, conn}
+}
+
+// Holding is a session whose open transaction has run the statement.
+func (b Bundle) Holding(t testing.TB, statement string, args ...any) Session {
+	t.Helper()
+	s := b.Connect(t)
+	s.Do("begin")
+	s.Do(statement, args...)
+	return s
+}
+
+// Do runs a statement that must succeed, and change at least one row if it
+// changes any table.
+func (s Session) Do(statement string, args ...any) {
+	s.t.Helper()
+	tag, err := s.Exec(s.t.Context(), statement, args...)
+	if err != nil {
+		s.t.Fatalf("%s: %v", statement, err)
+	}
+	if (tag.Update() || tag.Insert()) && tag.RowsAffected() == 0 {
+		s.t.Fatalf("%s: changed no row", statement)
+	}
+}
+
 // Await polls until the condition holds.
 func Await(t testing.TB, what string, holds func() bool) {
 	t.Helper()

@@ -189,12 +189,35 @@ func Again(t testing.TB, b Bundle) Bundle {
 // Callers are the callers of the submitters that [Bundle.Register] registers.
 var Callers = []string{"*", "shop", "test", "bank", "till", "quiet", "caller", "c", "handler:wage", "handler:pays"}
 
-// Register puts sub under management with the window given, for [Callers].
-func (b Bundle) Register(t testing.TB, sub txmanager.Submitter, window int) {
+// Register puts sub under management with the window given, for the callers, or for [Callers].
+func (b Bundle) Register(t testing.TB, sub txmanager.Submitter, window int, callers ...string) {
 	t.Helper()
+	if callers == nil {
+		callers = Callers
+	}
 	check.OK(t)(b.Store.Register(t.Context(), store.Registration{
-		Submitter: sub, Signer: "local", MaxInFlight: window, Callers: Callers, CreatedBy: "test",
+		Submitter: sub, Signer: "local", MaxInFlight: window, Callers: callers, CreatedBy: "test",
 	}))
+}
+
+// Proposed is an act that the person proposes.
+func (b Bundle) Proposed(t testing.TB, by, kind, act string, subject map[string]any) store.Proposal {
+	t.Helper()
+	return check.Value(b.Propose(t.Context(), store.NewProposal{
+		Kind: kind, Act: act, Subject: subject, Method: "PUT", Path: "/", Body: "{}", Call: "{}",
+		Effect: "an effect", By: by, Names: []string{by}, Reason: "r", ValidFor: time.Hour,
+	}))(t)
+}
+
+// Approved is an act that ann proposes and ben has approved.
+func (b Bundle) Approved(t testing.TB, kind, act string, subject map[string]any) store.Proposal {
+	t.Helper()
+	p := b.Proposed(t, "ann", kind, act, subject)
+	verdict, _, err := b.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "r"})
+	if err != nil || verdict != store.VerdictOpen {
+		t.Fatalf("approve: got %s, %v; want %s", verdict, err, store.VerdictOpen)
+	}
+	return p
 }
 
 // Violated is the name of the constraint that refused a statement, by the results of its call.

@@ -29,12 +29,11 @@ func TestServiceLimitIsReadUnderALock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Run(t, `update assets_tb set daily_service_deposits = 100`)
-	tx := check.Value(b.DB.Begin(t.Context()))(t)
-	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set daily_service_deposits = 1`))
+	lower := b.Holding(t, `update assets_tb set daily_service_deposits = 1`)
 	o := money("a", 2_000_000)
 	o.OfService = true
 	done := b.blocked(t, "order_money", func() error { return second(b.OrderMoney(t.Context(), o)) })
-	check.OK(t)(tx.Commit(t.Context()))
+	lower.Do("commit")
 	check.Err(t, "with the lower limit", transfer.ServiceLimitError{Left: "1"})(nil, <-done)
 }
 
@@ -74,11 +73,7 @@ func TestPostponedActs(t *testing.T) {
 // rejected is a proposal that was approved, and then rejected before it was carried out.
 func (b bench) rejected(t testing.TB, act string, subject map[string]any) context.Context {
 	t.Helper()
-	p := check.Value(b.Propose(t.Context(), store.NewProposal{Kind: "adjustments", Act: act, Subject: subject, Method: "PUT", Path: "/", Body: "{}", Call: "{}",
-		Effect: "e", By: "ann", Names: []string{"ann"}, Reason: "r", ValidFor: time.Hour}))(t)
-	if verdict, _, err := b.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "r"}); err != nil || verdict != store.VerdictOpen {
-		t.Fatalf("approve: got %s, %v", verdict, err)
-	}
+	p := b.Approved(t, "adjustments", act, subject)
 	check.OK(t)(b.RejectProposal(t.Context(), p.ID, "cat", "r"))
 	return store.WithProposal(t.Context(), p.ID)
 }

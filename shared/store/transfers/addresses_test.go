@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -55,17 +56,12 @@ func (b bench) refusal(t testing.TB, r transfer.Request, terms transfer.Terms) t
 	return refused
 }
 
-// lockUser opens a transaction that holds alice's lock and has run the statement.
-func (b bench) lockUser(t *testing.T, statement string, args ...any) (commit func()) {
+// lockUser is a session that holds alice's lock, and has run the statement in the same transaction.
+func (b bench) lockUser(t *testing.T, statement string, args ...any) storetest.Session {
 	t.Helper()
-	tx := check.Value(b.DB.Begin(t.Context()))(t)
-	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	check.OK(t)(tx.Exec(t.Context(), `select pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`, alice))
-	check.OK(t)(tx.Exec(t.Context(), statement, args...))
-	return func() {
-		t.Helper()
-		check.OK(t)(tx.Commit(t.Context()))
-	}
+	s := b.Holding(t, `select pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`, alice)
+	s.Do(statement, args...)
+	return s
 }
 
 // A payout waits while another of its user is stored, and counts it.
@@ -76,10 +72,10 @@ func TestPayoutsOfAUserAreSerialized(t *testing.T) {
 	bounded.PayoutDay = 2_000_000
 	b.offer(t, bounded)
 	p := payout()
-	commit := b.lockUser(t, newPayout+`($1, $2, 1, 1.5, 6, 3, 1, $3, 1337, $4, $5, $6::text::numeric, '{}')`,
+	other := b.lockUser(t, newPayout+`($1, $2, 1, 1.5, 6, 3, 1, $3, 1337, $4, $5, $6::text::numeric, '{}')`,
 		p.ReqID, alice, payer, token, receiver, p.Payout.BaseUnits)
 	done := b.blocked(t, "pg_advisory_xact_lock", func() error { return second(b.Create(t.Context(), payout(), terms)) })
-	commit()
+	other.Do("commit")
 	if refused, _ := errors.AsType[transfer.RefusedError](<-done); refused.Reason != transfer.DailyPayoutExceeded || refused.Left != "0.5" {
 		t.Errorf("got %+v, want %s with 0.5 left", refused, transfer.DailyPayoutExceeded)
 	}
@@ -168,18 +164,18 @@ func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	b.offer(t, payable)
 	a := b.add(t, alice, 1337, receiver)
 	// A payout that is being stored holds the lock.
-	commit := b.lockUser(t, `select 1`)
+	other := b.lockUser(t, `select 1`)
 	done := b.blocked(t, "pg_advisory_xact_lock", func() error {
 		return second(b.RemoveAddress(t.Context(), transfers.RemovalOfAddress{UserID: alice, ID: a.ID, By: "carol", Reason: "stolen"}, day))
 	})
-	commit()
+	other.Do("commit")
 	check.OK(t)(<-done)
 	a = b.add(t, alice, 1337, receiver)
 
 	// A payout while an address is being removed.
-	commit = b.lockUser(t, `update payout_address set removed_at = clock_timestamp(), removed_by = 'user' where address_id = $1`, a.ID)
+	other = b.lockUser(t, `update payout_address set removed_at = clock_timestamp(), removed_by = 'user' where address_id = $1`, a.ID)
 	done = b.blocked(t, "pg_advisory_xact_lock", func() error { return second(b.Create(t.Context(), payout(), listedOnly(0))) })
-	commit()
+	other.Do("commit")
 	if refused, _ := errors.AsType[transfer.RefusedError](<-done); refused.Reason != transfer.AddressNotListed {
 		t.Errorf("a payout beside the removal: got %q, want %s", refused.Reason, transfer.AddressNotListed)
 	}

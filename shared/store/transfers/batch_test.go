@@ -204,8 +204,7 @@ func TestMovesLockInOneOrder(t *testing.T) {
 	}
 	slices.Sort(ids)
 	slices.Reverse(moves)
-	rival := check.Value(b.DB.Begin(t.Context()))(t)
-	check.OK(t)(rival.Exec(t.Context(), `select from transfers_tb where req_id = $1 for update`, ids[1]))
+	rival := b.Holding(t, `select from transfers_tb where req_id = $1 for update`, ids[1])
 	ended := make(chan error, 1)
 	go func() {
 		for {
@@ -222,7 +221,7 @@ func TestMovesLockInOneOrder(t *testing.T) {
 		return len(free) == 1
 	})
 	check.Equal(t, "the row that is not locked", free[0], ids[2])
-	check.OK(t)(0, rival.Rollback(t.Context()))
+	rival.Do("rollback")
 	check.OK(t)(0, <-ended)
 }
 

@@ -1,7 +1,6 @@
 package transfers_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -144,15 +143,13 @@ func TestH16ConcurrentDuplicates(t *testing.T) {
 		}
 	}
 	t.Run("behind a commit", func(t *testing.T) {
-		tx := check.Value(b.DB.Begin(t.Context()))(t)
-		defer func() { _ = tx.Rollback(context.Background()) }()
 		first := request("c-2")
-		check.OK(t)(tx.Exec(t.Context(), `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type)
-			values ($1, 'c-2', $2, 1, 1.5, 6, 1, 1)`, first.ReqID, alice))
+		other := b.Holding(t, `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type)
+			values ($1, 'c-2', $2, 1, 1.5, 6, 1, 1)`, first.ReqID, alice)
 		creating := storetest.Blocked(t, b.Bundle, "insert into transfers_tb", func() (transfer.Created, error) {
 			return b.Create(t.Context(), request("c-2"), terms)
 		})
-		check.OK(t)(tx.Commit(t.Context()))
+		other.Do("commit")
 		if got := <-creating; got.Err != nil || got.Got.ReqID != first.ReqID || got.Got.New {
 			t.Errorf("got %+v, want the one that was committed", got)
 		}

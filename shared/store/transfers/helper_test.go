@@ -55,17 +55,8 @@ func (b bench) put(t testing.TB, a transfer.Asset) {
 // offer stores an asset with payout terms, and registers its payer.
 func (b bench) offer(t testing.TB, a transfer.Asset) {
 	t.Helper()
-	b.pays(t, a.Payout.Submitter)
+	b.Register(t, txmanager.Submitter(a.Payout.Submitter), 1, store.PayoutCaller)
 	b.put(t, a)
-}
-
-// pays registers an account for the coordinator alone.
-func (b bench) pays(t testing.TB, submitter string) {
-	t.Helper()
-	_, err := b.Bundle.Store.Register(t.Context(), store.Registration{
-		Submitter: txmanager.Submitter(submitter), Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
-	})
-	check.OK(t)(err)
 }
 
 // request is a transfer of 1.5 USDT by alice, from Funding to Spot.
@@ -152,6 +143,7 @@ type vault struct {
 	refuse map[transfer.Op]transfer.Reason
 	lose   map[transfer.Op]int // number of answers that are lost, after the effect
 	drop   map[transfer.Op]int // number of calls that do not arrive
+	says   transfer.Outcome    // the answer to a call that does not arrive
 	before func(transfer.Op)   // called before each call, outside the lock
 }
 
@@ -159,6 +151,7 @@ func newVault() *vault {
 	return &vault{
 		stored: map[string]transfer.Outcome{}, moved: map[string]int{},
 		refuse: map[transfer.Op]transfer.Reason{}, lose: map[transfer.Op]int{}, drop: map[transfer.Op]int{},
+		says: transfer.Outcome{Err: errLost},
 	}
 }
 
@@ -186,7 +179,7 @@ func (v *vault) do(op transfer.Op, c transfer.Call) transfer.Outcome {
 	key := string(op) + " " + c.ReqID
 	if v.drop[op] > 0 {
 		v.drop[op]--
-		return transfer.Outcome{Err: errLost}
+		return v.says
 	}
 	o, known := v.stored[key]
 	if !known && op == transfer.Refund && v.stored["withdraw "+c.ReqID].Verdict != transfer.Success {
@@ -237,23 +230,23 @@ type rig struct {
 	log *lines
 }
 
-func newRig(t testing.TB) rig { return rigOf(t, newBench(t), nil, transfer.DefaultRules()) }
+func newRig(t testing.TB) rig { return rigOf(t, newBench(t), nil) }
 
 // rigOf puts book between the coordinator and the store, if it is not nil.
-func rigOf(t testing.TB, b bench, book transfer.Store, rules transfer.Rules) rig {
+func rigOf(t testing.TB, b bench, book transfer.Store) rig {
 	t.Helper()
 	if book == nil {
 		book = b.Store
 	}
 	r := rig{bench: b, vault: newVault(), log: &lines{}}
-	return r.over(t, book, r.vault, rules)
+	return r.over(t, book, r.vault)
 }
 
 // over is the rig with another book, and with one ledger for all accounts.
-func (r rig) over(t testing.TB, book transfer.Store, ledger transfer.Ledger, rules transfer.Rules) rig {
+func (r rig) over(t testing.TB, book transfer.Store, ledger transfer.Ledger) rig {
 	t.Helper()
 	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: ledger, transfer.Spot: ledger, transfer.Chain: ledger}
-	r.Coordinator = check.Value(transfer.New(book, r.Store, all, rules, telemetry.NewLogger(r.log, slog.LevelDebug, "")))(t)
+	r.Coordinator = check.Value(transfer.New(book, r.Store, all, transfer.DefaultRules(), telemetry.NewLogger(r.log, slog.LevelDebug, "")))(t)
 	return r
 }
 

@@ -118,7 +118,7 @@ func TestCostIsFlat(t *testing.T) {
 		return value[int](t, b, `select sum(idx_tup_read)::int from pg_stat_user_indexes where relname = 'transfers_tb'`)
 	}
 	before := reads()
-	r := rigOf(t, benchOf(t, storetest.Bundle{Store: storetest.Open(t, storetest.Options(b.URL, storetest.Rules)), URL: b.URL, DB: b.DB}), nil, transfer.DefaultRules())
+	r := rigOf(t, benchOf(t, storetest.Bundle{Store: storetest.Open(t, storetest.Options(b.URL, storetest.Rules)), URL: b.URL, DB: b.DB}), nil)
 	for range n {
 		if got, err := r.Submit(t.Context(), request(request("").ReqID), terms); err != nil || got.State != transfer.Committed {
 			t.Fatalf("submit: got %s, %v", got.State, err)

@@ -174,7 +174,7 @@ func TestPayoutsHaveTheAssetsTerms(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.offer(t, payable)
-	b.pays(t, secondPayer)
+	b.Register(t, secondPayer, 1, store.PayoutCaller)
 	for name, change := range map[string]func(*transfer.Payout){
 		"payer":  func(p *transfer.Payout) { p.Submitter = secondPayer },
 		"chain":  func(p *transfer.Payout) { p.ChainID = 1 },
@@ -200,7 +200,7 @@ func TestPayoutsNeedAPayingPayer(t *testing.T) {
 		check.Err(t, fmt.Sprintf("the payer %s", why), transfer.ErrProtected)(b.Create(t.Context(), payout(), terms))
 	}
 	refused("is not registered")
-	b.pays(t, payer)
+	b.Register(t, payer, 1, store.PayoutCaller)
 	b.created(t, payout())
 	b.Run(t, `update submitter set callers = '{*}' where submitter = $1`, payer)
 	refused("is everyone's")
@@ -214,33 +214,25 @@ func TestPayoutsNeedAPayingPayer(t *testing.T) {
 	b.created(t, payout())
 }
 
-// A payout that races the retirement of its payer, and an asset that names a retired payer, are
-// refused for that reason.
-func TestRetiredPayer(t *testing.T) {
+// A payout that races a change of its payer is refused for that change: the payer was replaced, and the payout can be sent again, or it was
+// retired. An asset that names a retired payer is refused for that reason too.
+func TestPayoutsRaceChangesOfTheirPayer(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.offer(t, payable)
-	check.Err(t, "retire the payer of an asset", store.OpenWorkError{Work: "an asset that names it as its payer"})(nil,
-		b.Bundle.Store.Retire(t.Context(), store.Retirement{Submitter: payer, By: "ann", Reason: "r"}))
-	tx := check.Value(b.DB.Begin(t.Context()))(t)
-	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set payout_submitter = null, chain_id = null, token_contract = null, chain_decimals = null where asset = $1`, payable.Name))
-	check.OK(t)(tx.Exec(t.Context(), `update submitter set status = 'RETIRED' where submitter = $1`, payer))
-	done := b.blocked(t, "insert into transfers_tb", func() error { return second(b.Create(t.Context(), payout(), terms)) })
-	check.OK(t)(tx.Commit(t.Context()))
-	check.Err(t, "a payout that races the retirement", transfer.ErrRetired)(nil, <-done)
-	check.Err(t, "an asset of a retired payer", transfer.ErrRetired)(nil, b.PutAsset(t.Context(), payable))
-}
-
-// A payout whose payer was replaced since its asset was read is refused, and can be sent again.
-func TestReplacedPayer(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.offer(t, payable)
-	tx := check.Value(b.DB.Begin(t.Context()))(t)
-	check.OK(t)(tx.Exec(t.Context(), `update assets_tb set payout_submitter = null, chain_id = null, token_contract = null, chain_decimals = null where asset = $1`, payable.Name))
-	done := b.blocked(t, "insert into transfers_tb", func() error { return second(b.Create(t.Context(), payout(), terms)) })
-	check.OK(t)(tx.Commit(t.Context()))
-	check.Err(t, "a payout that races the change", transfer.ErrMoved)(nil, <-done)
+	for status, want := range map[string]struct{ payout, asset error }{
+		"ACTIVE": {transfer.ErrMoved, nil}, "RETIRED": {transfer.ErrRetired, transfer.ErrRetired},
+	} {
+		b := newBench(t)
+		b.offer(t, payable)
+		check.Err(t, "retire the payer of an asset", store.OpenWorkError{Work: "an asset that names it as its payer"})(nil,
+			b.Bundle.Store.Retire(t.Context(), store.Retirement{Submitter: payer, By: "ann", Reason: "r"}))
+		change := b.Holding(t, `update assets_tb set payout_submitter = null, chain_id = null, token_contract = null, chain_decimals = null
+			where asset = $1`, payable.Name)
+		change.Do(`update submitter set status = $2 where submitter = $1`, payer, status)
+		done := b.blocked(t, "insert into transfers_tb", func() error { return second(b.Create(t.Context(), payout(), terms)) })
+		change.Do("commit")
+		check.Err(t, status+": a payout that races the change", want.payout)(nil, <-done)
+		check.Err(t, status+": an asset of the payer", want.asset)(nil, b.PutAsset(t.Context(), payable))
+	}
 }
 
 // acceptedAtOnce makes n creates at once, and returns how many were accepted. The others must be refused for the reason.

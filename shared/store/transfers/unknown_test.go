@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,34 +14,6 @@ import (
 
 // inARow is the number of consecutive calls or writes with an unknown result.
 const inARow = 100
-
-// odd is a ledger that gives so many unknown answers to op: the call did not arrive.
-type odd struct {
-	*vault
-	op   transfer.Op
-	says transfer.Outcome
-	left int
-}
-
-func (o *odd) answer(op transfer.Op, do func() transfer.Outcome) transfer.Outcome {
-	if op != o.op || o.left == 0 {
-		return do()
-	}
-	o.left--
-	return o.says
-}
-
-func (o *odd) Withdraw(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return o.answer(transfer.Withdraw, func() transfer.Outcome { return o.vault.Withdraw(ctx, c) })
-}
-
-func (o *odd) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return o.answer(transfer.Deposit, func() transfer.Outcome { return o.vault.Deposit(ctx, c) })
-}
-
-func (o *odd) Refund(ctx context.Context, c transfer.Call) transfer.Outcome {
-	return o.answer(transfer.Refund, func() transfer.Outcome { return o.vault.Refund(ctx, c) })
-}
 
 // unknowns are all answers of a ledger that decide nothing.
 var unknowns = map[string]transfer.Outcome{
@@ -59,14 +32,17 @@ var unknowns = map[string]transfer.Outcome{
 type asking struct {
 	state, end transfer.State
 	before     string            // effects
+	arrived    string            // effects, once the call has arrived
 	after      string            // effects
 	never      []transfer.Reason // codes that never refuse the operation
 }
 
 var askings = []asking{
-	{transfer.SourcePending, transfer.Committed, "withdraw 0 deposit 0 refund 0", "withdraw 1 deposit 1 refund 0", []transfer.Reason{transfer.Expired, transfer.Cancelled}},
-	{transfer.TargetPending, transfer.Committed, "withdraw 1 deposit 0 refund 0", "withdraw 1 deposit 1 refund 0", nil},
-	{transfer.Compensating, transfer.RolledBack, "withdraw 1 deposit 0 refund 0", "withdraw 1 deposit 0 refund 1", []transfer.Reason{transfer.AccountFrozen, transfer.ResolvedByOperator}},
+	{transfer.SourcePending, transfer.Committed, "withdraw 0 deposit 0 refund 0", "withdraw 1 deposit 0 refund 0", "withdraw 1 deposit 1 refund 0",
+		[]transfer.Reason{transfer.Expired, transfer.Cancelled}},
+	{transfer.TargetPending, transfer.Committed, "withdraw 1 deposit 0 refund 0", "withdraw 1 deposit 1 refund 0", "withdraw 1 deposit 1 refund 0", nil},
+	{transfer.Compensating, transfer.RolledBack, "withdraw 1 deposit 0 refund 0", "withdraw 1 deposit 0 refund 1", "withdraw 1 deposit 0 refund 1",
+		[]transfer.Reason{transfer.AccountFrozen, transfer.ResolvedByOperator}},
 }
 
 // requestOf returns a request of that type.
@@ -81,131 +57,181 @@ func requestOf(kind transfer.Type) transfer.Request {
 	return r
 }
 
-// waits brings a transfer to the state by ordinary transitions. From then on each ledger is odd.
-func (r rig) waits(t *testing.T, kind transfer.Type, s asking, o *odd, says transfer.Outcome) transfer.Transfer {
-	t.Helper()
-	if s.state == transfer.Compensating {
-		r.refuse[transfer.Deposit] = transfer.AccountDisabled
-	}
-	o.op, o.says, o.left = s.state.AwaitedOp(), says, inARow
-	got, err := r.Submit(t.Context(), requestOf(kind), terms)
-	if err != nil || got.Type != kind || got.State != s.state || r.effects() != s.before {
-		t.Fatalf("submit: got %+v, %v, %s; want type %d in %s, %s", got, err, r.effects(), kind, s.state, s.before)
-	}
-	return got.Transfer
-}
-
-// oddRig is a rig with odd ledgers.
-func oddRig(t *testing.T) (rig, *odd) {
-	t.Helper()
-	r := newRig(t)
-	r.offer(t, payable)
-	o := &odd{vault: r.vault}
-	return r.over(t, r.Store, o, transfer.DefaultRules()), o
-}
-
 // Unknown is never failure: after a hundred unknown answers of any kind, in each waiting state of each
-// type, the transfer is still there. It is not FAILED, not refunded, and has no effect. Then it ends as
-// usual.
+// type, the transfer is still there. It is not FAILED, not refunded, and has no effect but that of the call
+// whose answers were lost. Then it ends as usual.
 func TestHundredUnknownAnswersEndNothing(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []transfer.Type{transfer.FundingToSpot, transfer.SpotToFunding, transfer.FundingToChain} {
 		for _, s := range askings {
 			t.Run(fmt.Sprintf("type %d in %s", kind, s.state), func(t *testing.T) {
 				t.Parallel()
-				r, o := oddRig(t)
+				r := newRig(t)
+				r.offer(t, payable)
 				for what, says := range unknowns {
-					r.hundredUnknowns(t, kind, s, o, what, says)
+					r.says = says
+					r.hundredUnknowns(t, kind, s, what, r.drop, s.before)
 				}
 				for _, reason := range s.never {
-					r.hundredUnknowns(t, kind, s, o, "refused with "+string(reason), transfer.Outcome{Verdict: transfer.Refused, Reason: reason})
+					r.says = transfer.Outcome{Verdict: transfer.Refused, Reason: reason}
+					r.hundredUnknowns(t, kind, s, "refused with "+string(reason), r.drop, s.before)
 				}
+				r.hundredUnknowns(t, kind, s, "arrived, and the answers are lost", r.lose, s.arrived)
 			})
 		}
 	}
 }
 
-func (r rig) hundredUnknowns(t *testing.T, kind transfer.Type, s asking, o *odd, what string, says transfer.Outcome) {
+// hundredUnknowns brings a transfer to the state by ordinary transitions. A hundred answers to the call that it waits for are unknown
+// then: those that the ledger counts in unknown. It has the effects meanwhile.
+func (r rig) hundredUnknowns(t *testing.T, kind transfer.Type, s asking, what string, unknown map[transfer.Op]int, effects string) {
 	t.Helper()
 	clear(r.moved)
-	x := r.waits(t, kind, s, o, says)
+	if s.state == transfer.Compensating {
+		r.refuse[transfer.Deposit] = transfer.AccountDisabled
+	}
+	op := s.state.AwaitedOp()
+	unknown[op] = inARow
+	x, err := r.Submit(t.Context(), requestOf(kind), terms)
+	if err != nil || x.Type != kind || x.State != s.state || r.effects() != effects {
+		t.Fatalf("%s: got %+v, %v, %s; want type %d in %s, %s", what, x, err, r.effects(), kind, s.state, effects)
+	}
 	path := r.states(t, x.ReqID)
 	for n := 2; n <= inARow; n++ {
 		if now := r.drive(t, x.ReqID, s.state); now.Failures != n || now.NextAttemptAt == nil {
 			t.Fatalf("%s, %d in a row: got %+v, want them counted and the next attempt planned", what, n, now)
 		}
 	}
-	if got := r.effects(); got != s.before || r.states(t, x.ReqID) != path || o.left != 0 {
-		t.Errorf("%s: got %s, states %s, %d left to say; want %s, %s, none", what, got, r.states(t, x.ReqID), o.left, s.before, path)
+	if got := r.effects(); got != effects || r.states(t, x.ReqID) != path || unknown[op] != 0 {
+		t.Errorf("%s: got %s, states %s, %d left; want %s, %s, none", what, got, r.states(t, x.ReqID), unknown[op], effects, path)
 	}
 	r.drive(t, x.ReqID, s.end)
 	check.Equal(t, fmt.Sprintf("%s, at the end", what), r.effects(), s.after)
 }
 
-// The same if each call has arrived and only its answers are lost.
-func TestHundredLostAnswersEndNothing(t *testing.T) {
-	t.Parallel()
-	for _, s := range askings {
-		t.Run(s.state.String(), func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t)
-			if s.state == transfer.Compensating {
-				r.refuse[transfer.Deposit] = transfer.AccountDisabled
-			}
-			op := s.state.AwaitedOp()
-			r.lose[op] = inARow
-			x := check.Value(r.Submit(t.Context(), request(""), terms))(t)
-			once := r.effects()
-			path := r.states(t, x.ReqID)
-			for n := 2; n <= inARow; n++ {
-				r.drive(t, x.ReqID, s.state)
-			}
-			if got := r.effects(); got != once || r.moved[string(op)] != 1 || r.states(t, x.ReqID) != path || r.lose[op] != 0 {
-				t.Errorf("got %s, states %s, %d still to lose; want %s, %s, none", got, r.states(t, x.ReqID), r.lose[op], once, path)
-			}
-			r.drive(t, x.ReqID, s.end)
-			check.Equal(t, "at the end", r.effects(), s.after)
-		})
-	}
-}
-
-// mute is a book whose writes are lost or unanswered so many times, and which cannot be read back after
-// that.
-type mute struct {
+// cut is a book whose next writes get no answer, whether they happened or not.
+type cut struct {
 	transfer.Store
-	left   int
-	silent bool // since a write was lost, until the next drive
+	mu      sync.Mutex
+	write   string // begin, move or postpone: only these are cut; "": any
+	left    int    // the writes that are still to be cut
+	happens bool
+	blind   bool // the read after each of them fails too
+	silent  bool // the next read fails
+	between func()
 }
 
-var errMute = errors.New("no answer")
+var errCut = errors.New("connection reset by peer")
 
-func (m *mute) lost(do func() (transfer.TransitionResult, error)) (transfer.TransitionResult, error) {
-	if m.left == 0 {
+func (c *cut) cut(write string, do func() (transfer.TransitionResult, error)) (transfer.TransitionResult, error) {
+	c.mu.Lock()
+	mine := c.left > 0 && (c.write == "" || c.write == write)
+	if mine {
+		c.left--
+		c.silent = c.blind
+	}
+	c.mu.Unlock()
+	if !mine {
 		return do()
 	}
-	m.left--
-	m.silent = true
-	return transfer.TransitionResult{}, errMute
-}
-
-func (m *mute) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
-	if m.silent {
-		m.silent = false
-		return transfer.Transfer{}, errMute
+	if c.happens {
+		if m, err := do(); err != nil || !m.Done {
+			return m, fmt.Errorf("the write that should happen did not: %w", err)
+		}
 	}
-	return m.Store.Load(ctx, reqID)
+	if c.between != nil {
+		c.between()
+	}
+	return transfer.TransitionResult{}, errCut
 }
 
-func (m *mute) Start(ctx context.Context, reqID string, timeout time.Duration) (transfer.TransitionResult, error) {
-	return m.lost(func() (transfer.TransitionResult, error) { return m.Store.Start(ctx, reqID, timeout) })
+func (c *cut) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
+	c.mu.Lock()
+	silent := c.silent
+	c.silent = false
+	c.mu.Unlock()
+	if silent {
+		return transfer.Transfer{}, errCut
+	}
+	return c.Store.Load(ctx, reqID)
 }
 
-func (m *mute) Move(ctx context.Context, move transfer.Transition) (transfer.TransitionResult, error) {
-	return m.lost(func() (transfer.TransitionResult, error) { return m.Store.Move(ctx, move) })
+func (c *cut) Start(ctx context.Context, reqID string, timeout time.Duration) (transfer.TransitionResult, error) {
+	return c.cut("begin", func() (transfer.TransitionResult, error) { return c.Store.Start(ctx, reqID, timeout) })
 }
 
-func (m *mute) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
-	return m.lost(func() (transfer.TransitionResult, error) { return m.Store.Postpone(ctx, p) })
+func (c *cut) Move(ctx context.Context, m transfer.Transition) (transfer.TransitionResult, error) {
+	return c.cut("move", func() (transfer.TransitionResult, error) { return c.Store.Move(ctx, m) })
+}
+
+func (c *cut) Postpone(ctx context.Context, p transfer.Postponement) (transfer.TransitionResult, error) {
+	return c.cut("postpone", func() (transfer.TransitionResult, error) { return c.Store.Postpone(ctx, p) })
+}
+
+// H15: a compare-and-set without an answer is read back before a call depends on it. Whether it
+// happened or not, the result is right and each effect happens once.
+func TestH15UnansweredCompareAndSetIsReadBack(t *testing.T) {
+	t.Parallel()
+	for _, write := range []string{"begin", "move"} {
+		for _, happens := range []bool{true, false} {
+			b := newBench(t)
+			book := &cut{Store: b.Store, write: write, left: 1, happens: happens}
+			r := rigOf(t, b, book)
+			x := r.created(t, request(""))
+			r.drive(t, x.ReqID, transfer.Committed)
+			if got, want := r.effects(), "withdraw 1 deposit 1 refund 0"; got != want || r.states(t, x.ReqID) != "0 10 20 30 40" {
+				t.Errorf("%s cut, happened %t: got %s, states %s; want %s and the ordinary states", write, happens, got, r.states(t, x.ReqID), want)
+			}
+		}
+	}
+}
+
+// H15, the original case: the compare-and-set out of INIT did not happen, the worker assumes that it
+// did, and the user cancels. The source must not have been called.
+func TestH15CancelledBehindALostCAS(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	book := &cut{Store: b.Store, write: "begin", left: 1}
+	r := rigOf(t, b, book)
+	x := r.created(t, request(""))
+	book.between = func() {
+		check.Err(t, "cancel", nil)(r.Coordinator.Cancel(t.Context(), transfer.RequestedAction{ReqID: x.ReqID, By: "op", Reason: "asked"}))
+	}
+	got := r.drive(t, x.ReqID, transfer.Failed)
+	if got.Reason != transfer.Cancelled || r.asked != 0 {
+		t.Errorf("got %s, %d calls; want CANCELLED, none", got.Reason, r.asked)
+	}
+}
+
+// If a transfer can be neither written nor read back, the drive fails and calls no ledger.
+func TestH15UnreadableTransferCallsNothing(t *testing.T) {
+	t.Parallel()
+	for _, happens := range []bool{true, false} {
+		b := newBench(t)
+		book := &cut{Store: b.Store, write: "begin", left: 1, happens: happens, blind: true}
+		r := rigOf(t, b, book)
+		x := r.created(t, request(""))
+		if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, errCut) || r.asked != 0 {
+			t.Errorf("happened %t: got %s, %v, %d calls; want the cut, none", happens, got.State, err, r.asked)
+		}
+	}
+}
+
+// A worker whose request has ended records the answer.
+func TestAnswerIsRecordedAfterTheCallerLeft(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	x := r.created(t, request(""))
+	ctx, cancel := context.WithCancel(t.Context())
+	r.before = func(op transfer.Op) {
+		if op == transfer.Withdraw {
+			cancel()
+		}
+	}
+	check.OK(t)(r.Drive(ctx, x.ReqID))
+	if got, want := r.states(t, x.ReqID), "0 10 20 30"; got[:len(want)] != want {
+		t.Errorf("states: got %s, want at least %s", got, want)
+	}
 }
 
 // In each open state a hundred lost writes in a row leave the transfer in it, and each effect happens
@@ -219,8 +245,8 @@ func TestHundredLostWritesEndNothing(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			book := &mute{Store: b.Store}
-			r := rigOf(t, b, book, transfer.DefaultRules())
+			book := &cut{Store: b.Store, blind: true}
+			r := rigOf(t, b, book)
 			x := r.at(t, s)
 			if s != transfer.Init && s != transfer.SourcePending { // as the source did then
 				r.Withdraw(t.Context(), x.Call())
@@ -228,7 +254,7 @@ func TestHundredLostWritesEndNothing(t *testing.T) {
 			path := r.states(t, x.ReqID)
 			book.left = inARow
 			for n := range inARow {
-				if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, errMute) || got.State != s {
+				if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, errCut) || got.State != s {
 					t.Fatalf("write %d lost: got %s, %v; want the error, in %s", n+1, got.State, err, s)
 				}
 			}
@@ -290,7 +316,7 @@ func TestALineDoesNotProveThatARefundWasNotApplied(t *testing.T) {
 			r := newRig(t)
 			row := r.at(t, transfer.Compensating)
 			r.vault.stored["withdraw "+row.ReqID] = transfer.Outcome{Verdict: transfer.Success}
-			r = r.over(t, r.Store, forgetful{r.vault}, transfer.DefaultRules())
+			r = r.over(t, r.Store, forgetful{r.vault})
 			r.Proof = func(context.Context, transfer.Transfer, transfer.Op) (bool, error) { return x.made, nil }
 			check.Equal(t, "unknown", r.drive(t, row.ReqID, transfer.Compensating).LastUnknown, "refund: forgotten")
 			order := transfer.RequestedAction{ReqID: row.ReqID, By: "ann", Reason: "r", Word: &x.word}
