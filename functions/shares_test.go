@@ -57,7 +57,11 @@ func TestPolicyNamesCallersAndTokens(t *testing.T) {
 		"an amount with a fraction": {"tokens", one(token, members{"maxAmount": "1.5"}), "INVALID_FIELD tokens." + token + ".maxAmount"},
 		"an amount as a number":     {"tokens", one(token, members{"maxAmountPerDay": 1}), "INVALID_FIELD tokens." + token + ".maxAmountPerDay"},
 	} {
-		check.Equal(t, name, put(c.member, c.value).is("code", "field"), "400 "+c.want)
+		a := put(c.member, c.value)
+		check.Equal(t, name, a.is("code", "field"), "400 "+c.want)
+		if detail, _ := a.member("detail").(string); !strings.Contains(detail, " ") {
+			t.Errorf("%s: got the detail %q, want a sentence", name, detail)
+		}
 	}
 	check.Same(t, "after what was refused", h.as("ann", "GET", ofShop, nil).member("policy.tokens"), any(want))
 }

@@ -178,7 +178,7 @@ func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 	found := 0
 	for _, r := range h.routes(txID) {
 		for _, p := range r.parameters("path") {
-			forms, upper := []string{"+1", "01", "1.0", "-1", ""}, ""
+			forms, upper := []string{"+1", "01", "1.0", "-1"}, ""
 			switch p.Name {
 			case "txId":
 				found++
@@ -188,7 +188,7 @@ func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 			default:
 				continue
 			}
-			for _, form := range forms[:len(forms)-1] {
+			for _, form := range forms {
 				check.Equal(t, fmt.Sprintf("%s with %q", r, form), r.ask(h, p.Name, "", form).is("code", "field"), "400 INVALID_FIELD "+p.Name)
 			}
 			if upper == "" {

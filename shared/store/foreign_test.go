@@ -313,14 +313,16 @@ func isHeld(t *testing.T, db storetest.Bundle, in store.Intent) bool {
 func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
 	t.Parallel()
 	db := registered(t, 8, alice)
-	lost(t, db, alice, nil, 5, 5, 7)
+	lost(t, db, alice, nil, 5, 5, 7, 0)
+	noValue := intent(alice, "no value")
+	noValue.Payload = []byte(`{"to":"0x00000000000000000000000000000000000000b0"}`)
 
 	want := []struct {
 		in   store.Intent
 		held bool
 	}{
 		{worth(alice, "first of 5", 5), true}, {worth(alice, "another value", 6), false}, {worth(alice, "second of 5", 5), true},
-		{worth(alice, "third of 5", 5), false}, {worth(alice, "of 7", 7), true},
+		{worth(alice, "third of 5", 5), false}, {worth(alice, "of 7", 7), true}, {noValue, true},
 	}
 	ids := map[string]string{}
 	for _, w := range want {
@@ -335,7 +337,7 @@ func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
 	}
 	check.Equal(t, "sub-state", subState(t, db, ids["of 7"]), "HELD")
 	holds, err := db.OpenHolds(t.Context(), alice, -1, 10)
-	if err != nil || len(holds) != 3 || holds[0].RequestID == nil || *holds[0].RequestID != "first of 5" ||
+	if err != nil || len(holds) != 4 || holds[0].RequestID == nil || *holds[0].RequestID != "first of 5" ||
 		*holds[1].RequestID != "second of 5" || *holds[2].TxID != ids["of 7"] {
 		t.Errorf("open: got %+v, %v", holds, err)
 	}
