@@ -3,7 +3,7 @@
 // during a write share the next write and fsync.
 //
 // A failed write, a damaged log or a damaged snapshot halts the core: from then on every method
-// returns a [*Halt] until the process ends.
+// returns a [*HaltError] until the process ends.
 package core
 
 import (
