@@ -190,7 +190,10 @@ func (c *Core) run() {
 	for {
 		select {
 		case j := <-c.jobs:
-			batch = c.more(append(batch[:0], j))
+			batch = append(batch[:0], j)
+			for len(batch) < maxBatch && len(c.jobs) > 0 { // those that already wait
+				batch = append(batch, <-c.jobs)
+			}
 			c.serve(batch)
 			c.maybeSnapshot()
 		case <-c.snapshots:
@@ -202,19 +205,6 @@ func (c *Core) run() {
 			return
 		}
 	}
-}
-
-// more appends the requests that already wait.
-func (c *Core) more(batch []job) []job {
-	for len(batch) < maxBatch {
-		select {
-		case j := <-c.jobs:
-			batch = append(batch, j)
-		default:
-			return batch
-		}
-	}
-	return batch
 }
 
 // serve decides the batch and answers each request: with its durable line, or with the halt.
