@@ -2,6 +2,7 @@ package clef_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/ecdsa"
 	"encoding/hex"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/emulator/fake/clef"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/signer/remote"
@@ -85,13 +87,9 @@ func TestClefEndsWithItsOwner(t *testing.T) {
 		}
 		return err != nil
 	}
-	tick, end := time.NewTicker(20*time.Millisecond), time.After(2*time.Minute)
-	defer tick.Stop()
-	for !gone() {
-		select {
-		case <-end:
-			t.Fatal("its owner was killed: got clef still there after 10 s, want it dead")
-		case <-tick.C:
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if !retry.Await(ctx, 20*time.Millisecond, gone) {
+		t.Fatal("its owner was killed: got clef still there after two minutes, want it dead")
 	}
 }

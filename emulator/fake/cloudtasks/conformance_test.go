@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -51,16 +50,11 @@ func TestConformanceQueueErrors(t *testing.T) {
 	exists, absent, deleted := b.queue("exists", nil), location+"/queues/absent", b.queue("deleted", nil)
 	check.OK(t)(b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: deleted}))
 	create := func(name string) error {
-		_, err := b.client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: name}})
-		return err
+		return errOf(b.client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: name}}))
 	}
 	get := func(name string) error {
-		_, err := b.client.GetQueue(ctx, &cloudtaskspb.GetQueueRequest{Name: name})
-		return err
+		return errOf(b.client.GetQueue(ctx, &cloudtaskspb.GetQueueRequest{Name: name}))
 	}
-	_, pause := b.client.PauseQueue(ctx, &cloudtaskspb.PauseQueueRequest{Name: absent})
-	_, purge := b.client.PurgeQueue(ctx, &cloudtaskspb.PurgeQueueRequest{Name: absent})
-	_, resume := b.client.ResumeQueue(ctx, &cloudtaskspb.ResumeQueueRequest{Name: absent})
 	badName := create(location + "/queues/not a name")
 	b.conforms([]recorded{
 		{"queue/create/already-exists", create(exists), codes.AlreadyExists, "Queue already exists"},
@@ -69,9 +63,9 @@ func TestConformanceQueueErrors(t *testing.T) {
 		{"queue/delete/not-found", b.client.DeleteQueue(ctx, &cloudtaskspb.DeleteQueueRequest{Name: absent}), codes.NotFound, noEntity},
 		{"queue/get/not-found", get(absent), codes.NotFound, noQueue},
 		{"queue/get/recently-deleted", get(deleted), codes.NotFound, noQueue},
-		{"queue/pause/not-found", pause, codes.NotFound, noQueue},
-		{"queue/purge/not-found", purge, codes.NotFound, noQueue},
-		{"queue/resume/not-found", resume, codes.NotFound, noQueue},
+		{"queue/pause/not-found", errOf(b.client.PauseQueue(ctx, &cloudtaskspb.PauseQueueRequest{Name: absent})), codes.NotFound, noQueue},
+		{"queue/purge/not-found", errOf(b.client.PurgeQueue(ctx, &cloudtaskspb.PurgeQueueRequest{Name: absent})), codes.NotFound, noQueue},
+		{"queue/resume/not-found", errOf(b.client.ResumeQueue(ctx, &cloudtaskspb.ResumeQueueRequest{Name: absent})), codes.NotFound, noQueue},
 	})
 	b.helps(badName, "Definition of queue name", "projects.locations.queues#Queue.FIELDS.name")
 }
@@ -124,9 +118,6 @@ func TestConformanceTaskErrors(t *testing.T) {
 	gone := b.create(queue, b.task(queue, "gone")).Name
 	check.OK(t)(b.client.DeleteTask(ctx, &cloudtaskspb.DeleteTaskRequest{Name: gone}))
 	never := queue + "/tasks/never"
-	_, getNever := b.get(never)
-	_, getGone := b.get(gone)
-	_, runNever := b.client.RunTask(ctx, &cloudtaskspb.RunTaskRequest{Name: never})
 	badName := b.try(queue, b.task(queue, "not a valid id"))
 	b.conforms([]recorded{
 		{"task/create/already-exists", b.try(queue, b.task(queue, "exists")), codes.AlreadyExists, "Requested entity already exists"},
@@ -135,9 +126,9 @@ func TestConformanceTaskErrors(t *testing.T) {
 		{"task/create/queue-not-found", b.try(absent, b.task(absent, "x")), codes.NotFound, noQueue},
 		{"task/create/queue-recently-deleted", b.try(deleted, b.task(deleted, "x")), codes.NotFound, noQueue},
 		{"task/delete/not-found", b.client.DeleteTask(ctx, &cloudtaskspb.DeleteTaskRequest{Name: never}), codes.NotFound, noEntity},
-		{"task/get/not-found", getNever, codes.NotFound, noEntity},
-		{"task/get/recently-deleted", getGone, codes.NotFound, taskGone},
-		{"task/run/not-found", runNever, codes.NotFound, noEntity},
+		{"task/get/not-found", errOf(b.get(never)), codes.NotFound, noEntity},
+		{"task/get/recently-deleted", errOf(b.get(gone)), codes.NotFound, taskGone},
+		{"task/run/not-found", errOf(b.client.RunTask(ctx, &cloudtaskspb.RunTaskRequest{Name: never})), codes.NotFound, noEntity},
 	})
 	b.helps(badName, "Definition of task ID", "projects.locations.queues.tasks#Task.FIELDS.name")
 }
@@ -205,9 +196,7 @@ func TestConformanceStoredHeaders(t *testing.T) {
 		basic := b.create(queue, task)
 		full := check.Value(b.get(basic.Name))(t)
 		for view, got := range map[string]map[string]string{"BASIC": basic.GetHttpRequest().Headers, "FULL": full.GetHttpRequest().Headers} {
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("%s in view %s (-want +got):\n%s", c.name, view, diff)
-			}
+			check.Same(t, fmt.Sprintf("%s in view %s", c.name, view), got, c.want)
 		}
 	}
 }
@@ -239,9 +228,7 @@ func TestConformanceDispatchHeaders(t *testing.T) {
 		for name := range want {
 			got[name] = c.header[name]
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("headers of attempt %d (-want +got):\n%s", i, diff)
-		}
+		check.Same(t, fmt.Sprint("headers of attempt ", i), got, want)
 	}
 	check.Equal(t, "requests (redirects are not followed)", len(b.target.got()), len(statuses)+1)
 }

@@ -25,28 +25,22 @@ const idleConnections = 256
 
 // newClient is the client that sends tasks. A redirect is an answer like any
 // other, recorded as a failed attempt.
-func newClient(given *http.Client) *http.Client {
-	var c http.Client
-	if given != nil {
-		c = *given
-	} else {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.Proxy = nil
-		transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, idleConnections
-		c.Transport = transport
-	}
-	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &c
+func newClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, idleConnections
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// dispatch sends the tasks of one queue until ctx ends or the queue is deleted.
-func (s *Server) dispatch(ctx context.Context, q *queue) {
+// dispatch sends the tasks of one queue until the server is closed or the queue is
+// deleted.
+func (s *Server) dispatch(q *queue) {
 	timer := time.NewTimer(untilPoked)
 	defer timer.Stop()
 	for {
-		timer.Reset(s.startDue(ctx, q))
+		timer.Reset(s.startDue(q))
 		select {
-		case <-ctx.Done():
+		case <-s.open.Done():
 			return
 		case <-q.gone:
 			return
@@ -58,23 +52,15 @@ func (s *Server) dispatch(ctx context.Context, q *queue) {
 
 // startDue starts every attempt that may start now and returns how long to wait
 // for the next.
-func (s *Server) startDue(ctx context.Context, q *queue) time.Duration {
+func (s *Server) startDue(q *queue) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, run := range q.forced {
-		if t := run.task; q.tasks[t.id] == t {
-			q.due.drop(t) // an attempt that was in flight may have put it back
-			t.dueAt = run.calledAt
-			s.start(ctx, q, t, run.calledAt)
-		}
-	}
-	q.forced = nil
 	for {
 		if pause := q.wait(time.Now()); pause > 0 {
 			return pause
 		}
 		q.pace.take()
-		s.start(ctx, q, q.due.earliest(), time.Time{})
+		s.start(q, q.due.earliest(), time.Time{})
 	}
 }
 
@@ -91,12 +77,6 @@ func (q *queue) wait(now time.Time) time.Duration {
 	return q.pace.wait(now)
 }
 
-// forcedRun is one call of RunTask. It goes whatever the queue's state and limits.
-type forcedRun struct {
-	task     *task
-	calledAt time.Time
-}
-
 // delivery is one request of one attempt.
 type delivery struct {
 	task      *task
@@ -108,7 +88,7 @@ type delivery struct {
 }
 
 // start begins an attempt. The caller holds q.mu.
-func (s *Server) start(ctx context.Context, q *queue, t *task, forced time.Time) {
+func (s *Server) start(q *queue, t *task, forced time.Time) {
 	now := time.Now()
 	header := t.dispatchHeaders(q.id)
 	t.dispatches++
@@ -122,9 +102,9 @@ func (s *Server) start(ctx context.Context, q *queue, t *task, forced time.Time)
 		q.running++
 		q.dispatched++
 		s.work.Go(func() {
-			a := s.deliver(ctx, d)
+			a := s.deliver(s.open, d)
 			if !a.succeeded() {
-				s.log.DebugContext(ctx, "attempt failed", "task", t.name, "status", a.status, "error", a.err)
+				s.log.DebugContext(s.open, "attempt failed", "task", t.name, "status", a.status, "error", a.err)
 			}
 			q.settle(d, a, time.Now())
 		})
@@ -171,7 +151,7 @@ func (s *Server) deliver(ctx context.Context, d delivery) answer {
 	a := answer{status: response.StatusCode, answered: true}
 	if !a.succeeded() {
 		a.retryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
-	} else if s.faults.Load().dropsAck() {
+	} else if fault := s.faults.Load(); fault.hits(fault.DropAck) {
 		return answer{status: http.StatusGatewayTimeout, err: errors.New("acknowledgement dropped by a fault")}
 	}
 	return a

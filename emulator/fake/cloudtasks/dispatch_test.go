@@ -135,8 +135,7 @@ func TestRunTaskGoesWhateverTheQueueSays(t *testing.T) {
 	}
 	check.OK(t)(b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name}))
 	b.settled(queue)
-	_, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
-	b.want(err, codes.NotFound, taskGone)
+	b.want(errOf(b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})), codes.NotFound, taskGone)
 }
 
 func TestRunTaskDispatchesATaskThatIsRunningAlready(t *testing.T) {

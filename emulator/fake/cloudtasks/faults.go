@@ -41,7 +41,7 @@ type Faults struct {
 
 // SetFaults replaces the faults from now on; SetFaults(Faults{}) ends them.
 func (s *Server) SetFaults(f Faults) {
-	s.faults.Store(&seam{faults: f, rand: rand.New(rand.NewPCG(f.Seed, f.Seed))})
+	s.faults.Store(&seam{Faults: f, rand: rand.New(rand.NewPCG(f.Seed, f.Seed))})
 }
 
 // Empty throws away all tasks of the queue with that full resource name, as if the
@@ -53,22 +53,22 @@ func (s *Server) Empty(queue string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("empty %s: %w", queue, err)
 	}
-	return q.clear(time.Now()), nil
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	lost := len(q.tasks)
+	q.removeAll(time.Now())
+	return lost, nil
 }
 
 // seam is where the service asks for faults.
 type seam struct {
-	faults Faults
+	Faults
 
 	mu   sync.Mutex
 	rand *rand.Rand
 }
 
-func (s *seam) unavailable() bool   { return s.faults.Unavailable }
-func (s *seam) drops() bool         { return s.hits(s.faults.Drop) }
-func (s *seam) dropsAck() bool      { return s.hits(s.faults.DropAck) }
-func (s *seam) dropsResponse() bool { return s.hits(s.faults.DropResponse) }
-
+// hits draws whether a fault of this probability strikes.
 func (s *seam) hits(probability float64) bool {
 	if probability <= 0 {
 		return false
@@ -82,10 +82,10 @@ func (s *seam) hits(probability float64) bool {
 func (s *seam) delays() []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pauses := make([]time.Duration, 1+s.rand.IntN(max(1, s.faults.Copies)))
-	if s.faults.Delay > 0 {
+	pauses := make([]time.Duration, 1+s.rand.IntN(max(1, s.Copies)))
+	if s.Delay > 0 {
 		for i := range pauses {
-			pauses[i] = time.Duration(s.rand.Int64N(int64(s.faults.Delay) + 1))
+			pauses[i] = time.Duration(s.rand.Int64N(int64(s.Delay) + 1))
 		}
 	}
 	return pauses

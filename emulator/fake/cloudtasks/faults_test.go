@@ -79,8 +79,7 @@ func TestFaultDropLosesTheTaskAndBurnsItsName(t *testing.T) {
 	name := b.create(queue, b.task(queue, "lost")).Name
 	b.server.SetFaults(cloudtasks.Faults{})
 	b.want(b.try(queue, b.task(queue, "lost")), codes.AlreadyExists, "")
-	_, err := b.get(name)
-	b.want(err, codes.NotFound, taskGone)
+	b.want(errOf(b.get(name)), codes.NotFound, taskGone)
 	b.create(queue, b.task(queue, "kept"))
 	b.wait(1)
 	b.settled(queue)
@@ -134,8 +133,7 @@ func TestEmptyThrowsAwayTasksButKeepsTheirNamesBurnt(t *testing.T) {
 		t.Errorf("got %d, %v, want 2 tasks thrown away", got, err)
 	}
 	b.want(b.try(queue, b.task(queue, "one")), codes.AlreadyExists, "")
-	_, err := b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})
-	b.want(err, codes.NotFound, taskGone)
+	b.want(errOf(b.client.RunTask(t.Context(), &cloudtaskspb.RunTaskRequest{Name: name})), codes.NotFound, taskGone)
 	b.resume(queue)
 	b.create(queue, b.task(queue, "three"))
 	b.wait(1)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/check"
 )
 
@@ -97,9 +98,11 @@ func (b *bench) task(queue, id string) *cloudtaskspb.Task {
 }
 
 func (b *bench) try(queue string, task *cloudtaskspb.Task) error {
-	_, err := b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task})
-	return err
+	return errOf(b.client.CreateTask(b.Context(), &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task}))
 }
+
+// errOf is the error of a call.
+func errOf[T any](_ T, err error) error { return err }
 
 func (b *bench) create(queue string, task *cloudtaskspb.Task) *cloudtaskspb.Task {
 	b.Helper()
@@ -135,14 +138,10 @@ func (b *bench) answered(name string) {
 
 func (b *bench) eventually(what string, holds func() bool) {
 	b.Helper()
-	late, tick := time.After(deadline), time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-late:
-			b.Fatalf("got nothing in %v, want %s", deadline, what)
-		case <-tick.C:
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), deadline)
+	defer cancel()
+	if !retry.Await(ctx, time.Millisecond, holds) {
+		b.Fatalf("got nothing in %v, want %s", deadline, what)
 	}
 }
 

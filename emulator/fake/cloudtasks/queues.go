@@ -38,7 +38,6 @@ type queue struct {
 	pace       pace
 	tasks      map[string]*task // by short id
 	due        schedule
-	forced     []forcedRun
 	burnt      burntNames
 	running    int // deliveries in flight
 	created    int
@@ -65,7 +64,7 @@ func (s *Server) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueReque
 	if s.queues[config.Name] != nil {
 		return nil, errQueueExists
 	}
-	return s.open(config)
+	return s.add(config)
 }
 
 // UpdateQueue implements the RPC of that name: it creates a queue that does not
@@ -82,7 +81,7 @@ func (s *Server) UpdateQueue(_ context.Context, r *cloudtaskspb.UpdateQueueReque
 		if err != nil {
 			return nil, err
 		}
-		return s.open(config)
+		return s.add(config)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,9 +103,9 @@ func (s *Server) UpdateQueue(_ context.Context, r *cloudtaskspb.UpdateQueueReque
 	return config, nil
 }
 
-// open adds a queue and starts its dispatcher. The caller holds s.mu and knows
+// add adds a queue and starts its dispatcher. The caller holds s.mu and knows
 // that no queue has that name.
-func (s *Server) open(config *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
+func (s *Server) add(config *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 	now := time.Now()
 	if s.blocks.has(config.Name, now) {
 		return nil, errQueueRecent
@@ -119,7 +118,7 @@ func (s *Server) open(config *cloudtaskspb.Queue) (*cloudtaskspb.Queue, error) {
 		pace: newPace(config.RateLimits.MaxDispatchesPerSecond, float64(config.RateLimits.MaxBurstSize), now),
 	}
 	s.queues[q.name] = q
-	s.launch(q)
+	s.work.Go(func() { s.dispatch(q) })
 	return config, nil
 }
 
@@ -298,22 +297,13 @@ func (q *queue) stats() QueueStats {
 	return QueueStats{Created: q.created, Dispatched: q.dispatched, Pending: len(q.tasks)}
 }
 
-// clear throws all tasks away and returns how many there were.
-func (q *queue) clear(now time.Time) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	had := len(q.tasks)
-	q.removeAll(now)
-	return had
-}
-
 // removeAll ends every task. The caller holds q.mu.
 func (q *queue) removeAll(now time.Time) {
 	for id := range q.tasks {
 		q.burnt.burn(id, now, q.window)
 	}
 	clear(q.tasks)
-	q.due, q.forced = nil, nil
+	q.due = nil
 }
 
 // poke makes the dispatcher check the queue again.

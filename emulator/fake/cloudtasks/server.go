@@ -61,8 +61,6 @@ type TokenSource interface {
 
 // Options configure a [Server]. The zero value works.
 type Options struct {
-	// Addr is the TCP address to listen on; empty means 127.0.0.1:0.
-	Addr string
 	// DedupWindow is how long the name of a finished, deleted or purged task
 	// stays burnt: zero means one hour, [NoWindow] not at all, 24 hours at most.
 	DedupWindow time.Duration
@@ -72,10 +70,6 @@ type Options struct {
 	// Tokens mints OIDC tokens. While it is nil CreateTask refuses tasks with an
 	// oidc_token.
 	Tokens TokenSource
-	// Client sends the tasks; nil means a client with a new connection pool. Redirects are never followed,
-	// and the client's timeout applies beside the dispatch deadline. [Server.Close] closes its idle
-	// connections.
-	Client *http.Client
 	// Log receives failed attempts at level debug; nil discards them.
 	Log *slog.Logger
 }
@@ -85,6 +79,7 @@ type Server struct {
 	cloudtaskspb.UnimplementedCloudTasksServer
 
 	addr   string
+	open   context.Context // until Close
 	stop   context.CancelFunc
 	served chan struct{}
 
@@ -94,15 +89,14 @@ type Server struct {
 	log               *slog.Logger
 	faults            atomic.Pointer[seam]
 	work              sync.WaitGroup // dispatchers and deliveries
-	launch            func(*queue)   // starts the dispatcher of a new queue
 
 	mu     sync.RWMutex
 	queues map[string]*queue
 	blocks burntNames // names of deleted queues
 }
 
-// Start listens and serves until [Server.Close] is called or ctx ends. The error
-// says which option is wrong or why the address cannot be had.
+// Start listens on a free port of 127.0.0.1 and serves until [Server.Close] is
+// called or ctx ends. The error says which option is wrong.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.DedupWindow < NoWindow || o.DedupWindow > maxDedupWindow {
 		return nil, fmt.Errorf("DedupWindow is %v: want at most %v, or NoWindow", o.DedupWindow, maxDedupWindow)
@@ -110,30 +104,28 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if o.QueueTombstone < NoWindow {
 		return nil, fmt.Errorf("QueueTombstone is %v: want a positive duration, or NoWindow", o.QueueTombstone)
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for Cloud Tasks: %w", err)
 	}
-	run, stop := context.WithCancel(ctx)
 	s := &Server{
 		addr:      listener.Addr().String(),
-		stop:      stop,
 		served:    make(chan struct{}),
 		window:    cmp.Or(o.DedupWindow, defaultDedupWindow),
 		tombstone: cmp.Or(o.QueueTombstone, defaultTombstone),
 		tokens:    o.Tokens,
-		client:    newClient(o.Client),
+		client:    newClient(),
 		log:       cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		queues:    make(map[string]*queue),
 	}
 	s.SetFaults(Faults{})
-	s.launch = func(q *queue) { s.work.Go(func() { s.dispatch(run, q) }) }
+	s.open, s.stop = context.WithCancel(ctx)
 	server := grpc.NewServer(grpc.WaitForHandlers(true))
 	cloudtaskspb.RegisterCloudTasksServer(server, s)
-	context.AfterFunc(run, server.Stop)
+	context.AfterFunc(s.open, server.Stop)
 	go func() {
 		defer close(s.served)
-		if err := server.Serve(listener); err != nil && run.Err() == nil {
+		if err := server.Serve(listener); err != nil && s.open.Err() == nil {
 			s.log.Error("Cloud Tasks emulator stopped serving", "error", err)
 		}
 	}()

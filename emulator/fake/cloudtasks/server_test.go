@@ -45,8 +45,8 @@ func (s *stubborn) CloseIdleConnections() { s.idle.Store(true) }
 func TestCloseWaitsForDeliveriesAndClosesIdleConnections(t *testing.T) {
 	t.Parallel()
 	transport := &stubborn{letGo: make(chan struct{}), cancelled: make(chan struct{})}
-	b := newBench(t, cloudtasks.Options{Client: &http.Client{Transport: transport}})
-	queue := b.queue("q", nil)
+	b, queue := running(t)
+	b.server.SendBy(transport)
 	b.create(queue, b.task(queue, "x"))
 	b.eventually("a delivery", func() bool { return b.server.Stats()[queue].Dispatched == 1 })
 	closed := make(chan struct{})

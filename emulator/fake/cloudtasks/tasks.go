@@ -50,7 +50,7 @@ type task struct {
 
 func (s *Server) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
 	fault := s.faults.Load()
-	if fault.unavailable() {
+	if fault.Unavailable {
 		return nil, errUnavailable
 	}
 	if _, _, err := splitQueue(r.GetParent()); err != nil {
@@ -67,11 +67,11 @@ func (s *Server) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskReque
 	if err := s.checkAccount(ctx, t.request); err != nil {
 		return nil, err
 	}
-	stored, err := q.add(t, r.GetResponseView(), fault.drops())
+	stored, err := q.add(t, r.GetResponseView(), fault.hits(fault.Drop))
 	if err != nil {
 		return nil, err
 	}
-	if fault.dropsResponse() {
+	if fault.hits(fault.DropResponse) {
 		return nil, errUnavailable
 	}
 	return stored, nil
@@ -229,14 +229,14 @@ func (s *Server) DeleteTask(_ context.Context, r *cloudtaskspb.DeleteTaskRequest
 	return &emptypb.Empty{}, err
 }
 
-// RunTask implements the RPC of that name.
+// RunTask implements the RPC of that name. The task goes whatever the queue's state
+// and limits.
 func (s *Server) RunTask(_ context.Context, r *cloudtaskspb.RunTaskRequest) (m *cloudtaskspb.Task, err error) {
 	err = s.withTask(r.GetName(), func(q *queue, t *task) {
 		q.due.drop(t)
 		t.dueAt = time.Now().Truncate(time.Microsecond)
-		q.forced = append(q.forced, forcedRun{task: t, calledAt: t.dueAt})
-		q.poke()
 		m = t.message(r.GetResponseView())
+		s.start(q, t, t.dueAt)
 	})
 	return m, err
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/check"
 )
 
-// exchangeAt sends a code to the issuer, and returns the status and the token.
-func exchangeAt(t *testing.T, i *issuer.Issuer, form url.Values) (int, string) {
+// exchange sends a code to the issuer, and returns the status and the token.
+func exchange(t *testing.T, i *issuer.Issuer, form url.Values) (int, string) {
 	t.Helper()
 	form.Set("grant_type", "authorization_code")
 	resp := check.Value(http.PostForm(i.URL()+"/token", form))(t)
@@ -39,10 +39,10 @@ func TestCodesEndAfterAMinute(t *testing.T) {
 		passed.Store(0)
 		code := check.Value(i.Code(tenant, audience))(t)
 		passed.Store(int64(c.after))
-		status, _ := exchangeAt(t, i, url.Values{"code": {code}, "client_id": {audience}})
+		status, _ := exchange(t, i, url.Values{"code": {code}, "client_id": {audience}})
 		check.Equal(t, fmt.Sprint("after ", c.after), status, c.status)
 		passed.Store(0)
-		status, _ = exchangeAt(t, i, url.Values{"code": {code}, "client_id": {audience}})
+		status, _ = exchange(t, i, url.Values{"code": {code}, "client_id": {audience}})
 		check.Equal(t, fmt.Sprint("again, after ", c.after), status, 400)
 	}
 }
@@ -52,23 +52,15 @@ func TestCodesEndAfterAMinute(t *testing.T) {
 func TestCodesAreExchangedOnce(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
-	exchange := func(form url.Values) (int, string) {
-		t.Helper()
-		return exchangeAt(t, i, form)
-	}
-	newCode := func() string {
-		t.Helper()
-		return check.Value(i.Code(tenant, audience))(t)
-	}
-	code := newCode()
-	status, token := exchange(url.Values{"code": {code}, "client_id": {audience}})
+	code, another := check.Value(i.Code(tenant, audience))(t), check.Value(i.Code(tenant, audience))(t)
+	status, token := exchange(t, i, url.Values{"code": {code}, "client_id": {audience}})
 	check.Equal(t, "a code", status, 200)
 	check.Equal(t, "its holder", check.Value(verifier(t, i, 0).Verify(t.Context(), token))(t).Email, tenant)
 	for name, form := range map[string]url.Values{
 		"again": {"code": {code}, "client_id": {audience}}, "unknown": {"code": {"x"}, "client_id": {audience}}, "none": {"client_id": {audience}},
-		"by another client": {"code": {newCode()}, "client_id": {"other"}},
+		"by another client": {"code": {another}, "client_id": {"other"}},
 	} {
-		status, _ := exchange(form)
+		status, _ := exchange(t, i, form)
 		check.Equal(t, name, status, 400)
 	}
 	if _, err := i.Code("nobody@fencepost.test", audience); err == nil {
@@ -92,10 +84,10 @@ func TestCodesAreExchangedOnce(t *testing.T) {
 	check.Equal(t, "nobody signs in", authorize().Get("error"), "access_denied")
 	i.SignIn(tenant)
 	for verifier, want := range map[string]int{verifierText: 200, "another": 400, "": 400} {
-		status, _ := exchange(url.Values{"code": {authorize().Get("code")}, "client_id": {audience}, "redirect_uri": {"http://127.0.0.1:1/back"}, "code_verifier": {verifier}})
+		status, _ := exchange(t, i, url.Values{"code": {authorize().Get("code")}, "client_id": {audience}, "redirect_uri": {"http://127.0.0.1:1/back"}, "code_verifier": {verifier}})
 		check.Equal(t, "verifier "+verifier, status, want)
 	}
-	status, _ = exchange(url.Values{"code": {authorize().Get("code")}, "client_id": {audience}, "redirect_uri": {"http://attacker.example/"}, "code_verifier": {verifierText}})
+	status, _ = exchange(t, i, url.Values{"code": {authorize().Get("code")}, "client_id": {audience}, "redirect_uri": {"http://attacker.example/"}, "code_verifier": {verifierText}})
 	check.Equal(t, "to another address", status, 400)
 	http.DefaultClient.CloseIdleConnections()
 }

@@ -50,17 +50,8 @@ func (i *Issuer) FlawedUserToken(userID int64, audience string, flaw Flaw) (stri
 	return i.signingKey().flawed(i.bareClaims(strconv.FormatInt(userID, 10), audience), flaw)
 }
 
-// flawed signs the claims with one flaw.
+// flawed signs the claims with one flaw: in them, or in the signature.
 func (k key) flawed(claims jwt.MapClaims, flaw Flaw) (string, error) {
-	switch flaw {
-	case OtherKey, UnknownKey, Unsigned, HMACWithPublicKey, Tampered:
-		return k.signWrongly(claims, flaw)
-	}
-	applyFlaw(claims, flaw)
-	return k.sign(claims)
-}
-
-func applyFlaw(claims jwt.MapClaims, flaw Flaw) {
 	now := time.Now()
 	switch flaw {
 	case Expired:
@@ -83,7 +74,10 @@ func applyFlaw(claims jwt.MapClaims, flaw Flaw) {
 		claims["email_verified"] = false
 	case NoEmail:
 		delete(claims, "email")
+	default:
+		return k.signWrongly(claims, flaw)
 	}
+	return k.sign(claims)
 }
 
 func (k key) signWrongly(claims jwt.MapClaims, flaw Flaw) (string, error) {

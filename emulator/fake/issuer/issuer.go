@@ -36,7 +36,6 @@ var ErrUnknownAccount = errors.New("unknown account")
 type Options struct {
 	Accounts  []string // e-mails of known accounts; see [Issuer.AddAccount] for more
 	Algorithm string   // RS256 or ES256; "": RS256
-	Addr      string   // where to listen; "": a free port of 127.0.0.1
 
 	// Span makes tokens valid from so long before their creation until so long after it, for verifiers
 	// with a wrong clock. 0: from the creation on for an hour.
@@ -83,7 +82,7 @@ func Start(o Options) (*Issuer, error) {
 	mux.HandleFunc("GET /authorize", i.serveAuthorize)
 	mux.HandleFunc("POST /token", i.serveToken)
 	mux.HandleFunc("/control/", i.redirectToControl)
-	if i.server, err = loopback.Serve(o.Addr, mux); err != nil {
+	if i.server, err = loopback.Serve("", mux); err != nil {
 		return nil, fmt.Errorf("listen as token issuer: %w", err)
 	}
 	return i, nil

@@ -5,7 +5,6 @@
 package remotesigner
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/subtle"
 	"encoding/json"
@@ -51,19 +50,12 @@ type Server struct {
 	*faultswitch.Switch[Fault]
 }
 
-// New returns a service without a listener.
-func New(o Options) *Server {
+// Start serves on a free port of 127.0.0.1 until [Server.Close].
+func Start(o Options) (_ *Server, err error) {
 	s := &Server{options: o, keys: map[common.Address]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
 	for _, key := range o.Keys {
 		s.keys[crypto.PubkeyToAddress(key.PublicKey)] = key
 	}
-	return s
-}
-
-// Start serves on a free port of 127.0.0.1 until [Server.Close].
-func Start(o Options) (*Server, error) {
-	s := New(o)
-	var err error
 	if s.server, err = loopback.Serve("", s); err != nil {
 		return nil, fmt.Errorf("listen as a remote signer: %w", err)
 	}
@@ -76,9 +68,6 @@ func (s *Server) URL() string { return s.server.URL() }
 // Close ends serving at once and releases requests that hang.
 func (s *Server) Close() error {
 	s.SetFault(None)
-	if s.server == nil {
-		return nil
-	}
 	return s.server.Close()
 }
 
@@ -107,7 +96,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := map[string]any{"jsonrpc": "2.0", "id": c.ID}
-	if result, refusal := s.answer(r.Context(), c, fault); refusal != nil {
+	if result, refusal := s.answer(c, fault); refusal != nil {
 		answer["error"] = refusal
 	} else {
 		answer["result"] = result
@@ -129,7 +118,7 @@ type refusal struct {
 	Message string `json:"message"`
 }
 
-func (s *Server) answer(_ context.Context, c call, fault Fault) (any, *refusal) {
+func (s *Server) answer(c call, fault Fault) (any, *refusal) {
 	sign, list := "eth_signTransaction", "eth_accounts"
 	if s.options.Style == Clef {
 		sign, list = "account_signTransaction", "account_list"

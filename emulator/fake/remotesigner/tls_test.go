@@ -64,7 +64,9 @@ func TestRemoteSignerUsesMTLS(t *testing.T) {
 	trusted := x509.NewCertPool()
 	trusted.AddCert(authority.parsed)
 	own := check.Value(tls.X509KeyPair([]byte(server.certificate), []byte(server.key)))(t)
-	service := httptest.NewUnstartedServer(remotesigner.New(remotesigner.Options{Keys: []*ecdsa.PrivateKey{key}}))
+	plain := check.Value(remotesigner.Start(remotesigner.Options{Keys: []*ecdsa.PrivateKey{key}}))(t)
+	defer plain.Close()
+	service := httptest.NewUnstartedServer(plain)
 	service.TLS = &tls.Config{Certificates: []tls.Certificate{own}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
 	service.StartTLS()
 	defer service.Close()

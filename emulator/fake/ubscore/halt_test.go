@@ -69,8 +69,7 @@ func wantHalted(ctx context.Context, t *testing.T, url, advice string) {
 // stockedFolder returns the folder of an ended core with some withdrawals and a snapshot.
 func stockedFolder(t *testing.T) string {
 	t.Helper()
-	r := setup(t, ubscore.Options{SnapshotEvery: 20})
-	r.stock(t, 1000)
+	r := stocked(t, ubscore.Options{SnapshotEvery: 20}, 1000)
 	for n := range operations {
 		r.ask(n)
 	}
@@ -89,42 +88,36 @@ const firstSegment = "wal-00000000000000000001.log"
 func TestDamageHalts(t *testing.T) {
 	t.Parallel()
 	dead := stockedFolder(t)
+	flipMiddle := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
 	for what, x := range map[string]struct {
 		advice string
-		damage func(folder string) error
+		files  string              // patterns
+		damage func([]byte) []byte // nil: the files are removed
 	}{
-		"the middle of the log": {"do not delete anything", func(folder string) error {
-			return edit(filepath.Join(folder, firstSegment), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
-		}},
-		"the last durable record": {"do not delete anything", func(folder string) error {
-			return edit(filepath.Join(folder, firstSegment), func(b []byte) []byte { b[len(b)-1] ^= 1; return b })
-		}},
-		"the log's end is gone": {"do not delete anything", func(folder string) error {
-			return edit(filepath.Join(folder, firstSegment), func(b []byte) []byte { return b[:len(b)/2] })
-		}},
-		"the log is gone": {"do not delete anything", func(folder string) error { return os.Remove(filepath.Join(folder, firstSegment)) }},
-		"the log and its mark are gone": {"bring back a snapshot", func(folder string) error {
-			_ = os.Remove(filepath.Join(folder, "durable"))
-			return os.Remove(filepath.Join(folder, firstSegment))
-		}},
-		"all snapshots": {"move all snapshots away", func(folder string) error {
-			names, err := filepath.Glob(filepath.Join(folder, "snapshot-*.img"))
-			if err != nil || len(names) == 0 {
-				t.Fatalf("snapshots: got %v, %v; want some", names, err)
-			}
-			for _, name := range names {
-				if err := edit(name, func(b []byte) []byte { b[len(b)/2] ^= 1; return b }); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
+		"the middle of the log":         {"do not delete anything", firstSegment, flipMiddle},
+		"the last durable record":       {"do not delete anything", firstSegment, func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
+		"the log's end is gone":         {"do not delete anything", firstSegment, func(b []byte) []byte { return b[:len(b)/2] }},
+		"the log is gone":               {"do not delete anything", firstSegment, nil},
+		"the log and its mark are gone": {"bring back a snapshot", firstSegment + " durable", nil},
+		"all snapshots":                 {"move all snapshots away", "snapshot-*.img", flipMiddle},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			folder := filepath.Join(t.TempDir(), "core")
 			check.OK(t)(os.CopyFS(folder, os.DirFS(dead)))
-			check.OK(t)(x.damage(folder))
+			for pattern := range strings.FieldsSeq(x.files) {
+				names := check.Value(filepath.Glob(filepath.Join(folder, pattern)))(t)
+				if len(names) == 0 {
+					t.Fatalf("%s: got no such file", pattern)
+				}
+				for _, name := range names {
+					if x.damage == nil {
+						check.OK(t)(os.Remove(name))
+						continue
+					}
+					check.OK(t)(edit(name, x.damage))
+				}
+			}
 			wantHalted(t.Context(), t, startUnready(t, ubscore.Options{Folder: folder}), x.advice)
 		})
 	}

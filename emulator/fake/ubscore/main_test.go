@@ -105,17 +105,6 @@ func (r *rig) again(t *testing.T) {
 	r.start(t)
 }
 
-func poll(ctx context.Context, holds func() bool) error {
-	for tick := time.Tick(5 * time.Millisecond); !holds(); {
-		select {
-		case <-tick:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
 // started is the default creation time of transfers.
 var started = time.Now()
 
@@ -129,11 +118,13 @@ func call(words string, units uint64) transfer.Call {
 	return transfer.Call{ReqID: strings.ReplaceAll(words, " ", "-"), UserID: user, AssetID: asset, Units: units, CreatedAt: started}
 }
 
-// stock adds the asset and puts units into the user's account.
-func (r *rig) stock(t *testing.T, units uint64) {
+// stocked is [setup] with the asset, and units of it in the user's account.
+func stocked(t *testing.T, o ubscore.Options, units uint64) *rig {
 	t.Helper()
+	r := setup(t, o)
 	want(t, "asset", r.AddAsset(r.ctx, "asset", asset, 6, started), success)
 	want(t, "opening", r.OutsideDeposit(r.ctx, call("opening", units)), success)
+	return r
 }
 
 var success = transfer.Outcome{Verdict: transfer.Success}

@@ -41,7 +41,7 @@ func watch(t *testing.T, digits int) *watched {
 	}
 	w.connect()
 	want(t, "asset", w.AddAsset(w.ctx, "asset", asset, 6, started), success)
-	w.exec(t, `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values ($1, 'GOLD', $2, 1, 1000000)`, asset, digits)
+	w.db.Run(t, `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values ($1, 'GOLD', $2, 1, 1000000)`, asset, digits)
 	return w
 }
 
@@ -66,21 +66,14 @@ func (w *watched) restart(t *testing.T, folder string) {
 	w.connect()
 }
 
-func (w *watched) exec(t *testing.T, statement string, args ...any) {
-	t.Helper()
-	if tag, err := w.db.DB.Exec(t.Context(), statement, args...); err != nil || tag.RowsAffected() == 0 {
-		t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
-	}
-}
-
 // transfer stores a transfer and moves it along the path. It returns its call.
 func (w *watched) transfer(t *testing.T, number int, kind transfer.Type, units uint64, path ...transfer.State) transfer.Call {
 	t.Helper()
 	c := transfer.Call{ReqID: fmt.Sprintf("%026d", number), UserID: user, AssetID: asset, Units: units, CreatedAt: started}
-	w.exec(t, `insert into transfers_tb (req_id, user_id, asset_id, precision, amount, transfer_type, source_type)
+	w.db.Run(t, `insert into transfers_tb (req_id, user_id, asset_id, precision, amount, transfer_type, source_type)
 		select $1, $2, asset_id, precision, $4::bigint * 10::numeric ^ -precision, $5, $5 from assets_tb where asset_id = $3`, c.ReqID, user, asset, units, kind)
 	for _, state := range path {
-		w.exec(t, `update transfers_tb set state = $2 where req_id = $1`, c.ReqID, state)
+		w.db.Run(t, `update transfers_tb set state = $2 where req_id = $1`, c.ReqID, state)
 	}
 	return c
 }
@@ -160,9 +153,8 @@ func TestAnEarlyCreditIsFound(t *testing.T) {
 					want(t, "later", w.OutsideDeposit(w.ctx, call(fmt.Sprint("later-", n), 1)), success)
 				}
 				r := w.check(t, kindsOfRun[0])
-				if diff := cmp.Diff([]conservation.Kind{conservation.CreditWithoutDebit}, kinds(r.Fresh)); diff != "" || len(r.Halts) != 1 {
-					t.Errorf("%v halts, findings (-want +got):\n%s", r.Halts, diff)
-				}
+				check.Same(t, "findings", kinds(r.Fresh), []conservation.Kind{conservation.CreditWithoutDebit})
+				check.Equal(t, "halts", len(r.Halts), 1)
 				for _, full := range kindsOfRun {
 					if r := w.check(t, full); len(r.Found) != 1 || len(r.Fresh) > 0 {
 						t.Errorf("again (full: %t): got %v found, %v fresh; want it standing", full, r.Found, r.Fresh)
@@ -193,7 +185,7 @@ func TestACoreBroughtBackFromABackup(t *testing.T) {
 			w.restart(t, w.options.Folder)
 			want(t, "withdraw", w.Withdraw(w.ctx, c), success)
 			want(t, "deposit", money.Deposit(t.Context(), c), success)
-			w.exec(t, `select move_transfer($1, '{10,20,30,40}', null)`, c.ReqID)
+			w.db.Run(t, `select move_transfer($1, '{10,20,30,40}', null)`, c.ReqID)
 			w.healthy(t, false)
 			w.restart(t, backup)
 			for n := range since {
@@ -220,7 +212,7 @@ func TestDifferentPrecisionHaltsTheAsset(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		w.healthy(t, full)
 	}
-	w.exec(t, `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (2, 'IRON', 2, 1, 10), (3, 'TIN', 3, 1, 10)`)
+	w.db.Run(t, `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (2, 'IRON', 2, 1, 10), (3, 'TIN', 3, 1, 10)`)
 	wantFound := func(what string, full bool, assets ...int32) {
 		t.Helper()
 		r := w.check(t, full)
@@ -238,7 +230,7 @@ func TestDifferentPrecisionHaltsTheAsset(t *testing.T) {
 		}
 	}
 	wantFound("the core knew it first", false, 2)
-	w.exec(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'an operator', resume_reason = 'looked' where resumed_at is null`)
+	w.db.Run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'an operator', resume_reason = 'looked' where resumed_at is null`)
 	want(t, "tin", w.AddAsset(w.ctx, "tin", 3, 5, started), success)
 	wantFound("the database knew it first", false, 2, 3)
 	wantFound("again", false, 2, 3)
@@ -273,8 +265,5 @@ func TestTheLongestLinesAreRead(t *testing.T) {
 			t.Errorf("full %t: got %d entries, %v found; want %d, nothing", full, r.Entries, r.Found, lines)
 		}
 	}
-	p, err := w.Trading.Point(w.ctx, "")
-	if err != nil || len(p.Entries) != lines {
-		t.Errorf("a point from the beginning: got %d entries, error %v; want %d", len(p.Entries), err, lines)
-	}
+	check.Equal(t, "entries of a point from the beginning", len(check.Value(w.Trading.Point(w.ctx, ""))(t).Entries), lines)
 }

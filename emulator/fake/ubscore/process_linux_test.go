@@ -22,8 +22,7 @@ import (
 func TestFullDiskHalts(t *testing.T) {
 	t.Parallel()
 	for _, room := range []int64{0, 1, 30} {
-		r := setup(t, ubscore.Options{})
-		r.stock(t, 100)
+		r := stocked(t, ubscore.Options{}, 100)
 		info := check.Value(os.Stat(filepath.Join(r.options.Folder, firstSegment)))(t)
 		limitFileSize(t, r.process.PID(), info.Size()+room)
 		got := r.Withdraw(r.ctx, call("lost", 30))
@@ -50,13 +49,14 @@ func limitFileSize(t *testing.T, pid int, bytes int64) {
 // SIGTERM lets requests in flight get their answers, and the process ends with status 0.
 func TestSIGTERMDrains(t *testing.T) {
 	t.Parallel()
-	r := setup(t, ubscore.Options{})
-	r.stock(t, 100)
+	r := stocked(t, ubscore.Options{}, 100)
 	r.kill(t)
 	r = armed(t, r.options.Folder, "ubscore.appended", 1, crash.Stop)
 	answered := make(chan transfer.Outcome, 1)
 	go func() { answered <- r.Withdraw(r.ctx, call("in flight", 30)) }()
-	check.OK(t)(poll(r.ctx, func() bool { return crash.Hit(r.options.CrashPoints, "ubscore.appended") && stopped(r.process.PID()) }))
+	r.until(t, "the process is stopped", func(int) bool {
+		return crash.Hit(r.options.CrashPoints, "ubscore.appended") && stopped(r.process.PID())
+	})
 	check.OK(t)(r.process.Signal(syscall.SIGTERM))
 	check.OK(t)(r.process.Stop(r.ctx)) // sends SIGTERM again, and SIGCONT
 	want(t, "what was in flight", <-answered, success)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
@@ -29,8 +31,7 @@ func codeOf(err error) string {
 // op), so a refund has another key than its withdrawal.
 func TestH02ARepeatAnswersWhatWasAnswered(t *testing.T) {
 	t.Parallel()
-	r := setup(t, ubscore.Options{SnapshotEvery: 4})
-	r.stock(t, 100)
+	r := stocked(t, ubscore.Options{SnapshotEvery: 4}, 100)
 	for range 3 {
 		for range 2 {
 			want(t, "withdraw R, short", r.Withdraw(r.ctx, call("R", 101)), refused(transfer.InsufficientBalance))
@@ -55,8 +56,7 @@ func TestH03RefundIsNeverRefused(t *testing.T) {
 	for _, status := range []string{wire.Frozen, wire.Disabled} {
 		t.Run(status, func(t *testing.T) {
 			t.Parallel()
-			r := setup(t, ubscore.Options{})
-			r.stock(t, 100)
+			r := stocked(t, ubscore.Options{}, 100)
 			wantUnknown(t, "refund before the withdrawal", r.Refund(r.ctx, call("R", 60)), wire.NoWithdrawal.Name)
 			wantUnknown(t, "resolve of a refund", r.Resolve(r.ctx, transfer.Refund, call("R", 60)), wire.NothingStored.Name)
 			want(t, "withdraw", r.Withdraw(r.ctx, call("R", 60)), success)
@@ -68,8 +68,7 @@ func TestH03RefundIsNeverRefused(t *testing.T) {
 	}
 	t.Run("full account", func(t *testing.T) {
 		t.Parallel()
-		r := setup(t, ubscore.Options{})
-		r.stock(t, 100)
+		r := stocked(t, ubscore.Options{}, 100)
 		want(t, "withdraw", r.Withdraw(r.ctx, call("R", 60)), success)
 		want(t, "fill", r.OutsideDeposit(r.ctx, call("fill", math.MaxUint64-90)), success)
 		wantUnknown(t, "refund into a full account", r.Refund(r.ctx, call("R", 60)), wire.RefundOverflow.Name)
@@ -83,66 +82,61 @@ func TestH03RefundIsNeverRefused(t *testing.T) {
 // process.
 func TestH03RefusalsStay(t *testing.T) {
 	t.Parallel()
-	r := setup(t, ubscore.Options{SnapshotEvery: 5})
-	r.stock(t, 100)
+	r := stocked(t, ubscore.Options{SnapshotEvery: 5}, 100)
 	other := func(id string, user int64, asset int32, units uint64) transfer.Call {
 		c := call(id, units)
 		c.UserID, c.AssetID = user, asset
 		return c
 	}
+	withdraw, deposit := (*trading.Ledger).Withdraw, (*trading.Ledger).Deposit
+	in, out := (*trading.Ledger).OutsideDeposit, (*trading.Ledger).OutsideWithdrawal
 	type refusal struct {
-		op     func(context.Context, transfer.Call) transfer.Outcome
+		op     func(*trading.Ledger, context.Context, transfer.Call) transfer.Outcome
 		call   transfer.Call
 		reason transfer.Reason
 	}
-	all := func() []refusal {
-		return []refusal{
-			{r.Withdraw, call("no amount", 0), transfer.InvalidAmount},
-			{r.Deposit, call("no amount", 0), transfer.InvalidAmount},
-			{r.OutsideDeposit, call("no amount", 0), transfer.InvalidAmount},
-			{r.OutsideWithdrawal, call("no amount", 0), transfer.InvalidAmount},
-			{r.Withdraw, other("no user", 0, asset, 1), transfer.InvalidUser},
-			{r.Deposit, other("no user", -1, asset, 1), transfer.InvalidUser},
-			{r.Deposit, other("no asset", user, 2, 1), transfer.InvalidAsset},
-			{r.Withdraw, other("no such asset", user, -2, 1), transfer.InvalidAsset},
-			{r.Withdraw, other("no account", 8, asset, 1), transfer.SourceAccountNotFound},
-			{r.Withdraw, call("short", 101), transfer.InsufficientBalance},
-			{r.OutsideWithdrawal, call("short", 101), transfer.InsufficientBalance},
-			{r.Deposit, call("too much", math.MaxUint64), transfer.Overflow},
-		}
+	active := []refusal{
+		{withdraw, call("no amount", 0), transfer.InvalidAmount},
+		{deposit, call("no amount", 0), transfer.InvalidAmount},
+		{in, call("no amount", 0), transfer.InvalidAmount},
+		{out, call("no amount", 0), transfer.InvalidAmount},
+		{withdraw, other("no user", 0, asset, 1), transfer.InvalidUser},
+		{deposit, other("no user", -1, asset, 1), transfer.InvalidUser},
+		{deposit, other("no asset", user, 2, 1), transfer.InvalidAsset},
+		{withdraw, other("no such asset", user, -2, 1), transfer.InvalidAsset},
+		{withdraw, other("no account", 8, asset, 1), transfer.SourceAccountNotFound},
+		{withdraw, call("short", 101), transfer.InsufficientBalance},
+		{out, call("short", 101), transfer.InsufficientBalance},
+		{deposit, call("too much", math.MaxUint64), transfer.Overflow},
+	}
+	frozen := []refusal{{withdraw, call("frozen", 1), transfer.AccountFrozen}}
+	disabled := []refusal{
+		{withdraw, call("disabled", 1), transfer.AccountDisabled},
+		{deposit, call("disabled", 1), transfer.AccountDisabled},
+		{in, call("disabled", 1), transfer.AccountDisabled},
 	}
 	wantAll := func(list []refusal) {
 		t.Helper()
 		for _, x := range list {
-			want(t, x.call.ReqID, x.op(r.ctx, x.call), refused(x.reason))
+			want(t, x.call.ReqID, x.op(r.Ledger, r.ctx, x.call), refused(x.reason))
 		}
 	}
-	wantAll(all())
+	wantAll(active)
 	status := func(id, status string) {
 		t.Helper()
 		want(t, id, r.SetStatus(r.ctx, call(id, 0), status), success)
 	}
 	status("freeze", wire.Frozen)
-	frozen := func() []refusal { return []refusal{{r.Withdraw, call("frozen", 1), transfer.AccountFrozen}} }
-	wantAll(frozen())
+	wantAll(frozen)
 	want(t, "deposit into a frozen account", r.Deposit(r.ctx, call("into frozen", 1)), success)
 	status("disable", wire.Disabled)
-	disabled := func() []refusal {
-		return []refusal{
-			{r.Withdraw, call("disabled", 1), transfer.AccountDisabled},
-			{r.Deposit, call("disabled", 1), transfer.AccountDisabled},
-			{r.OutsideDeposit, call("disabled", 1), transfer.AccountDisabled},
-		}
-	}
-	wantAll(disabled())
+	wantAll(disabled)
 	status("activate", wire.Active)
 	want(t, "more money", r.OutsideDeposit(r.ctx, call("more", 1000)), success)
 	want(t, "the asset", r.AddAsset(r.ctx, "asset-2", 2, 2, started), success)
 	want(t, "the account", r.Deposit(r.ctx, other("account", 8, asset, 5)), success)
 	for range 2 {
-		wantAll(all())
-		wantAll(frozen())
-		wantAll(disabled())
+		wantAll(slices.Concat(active, frozen, disabled))
 		r.wantUnits(t, 1101)
 		r.again(t)
 	}
@@ -153,8 +147,7 @@ func TestH03RefusalsStay(t *testing.T) {
 // is.
 func TestH03ResolvedOperationStaysRefused(t *testing.T) {
 	t.Parallel()
-	r := setup(t, ubscore.Options{})
-	r.stock(t, 100)
+	r := stocked(t, ubscore.Options{}, 100)
 	want(t, "withdraw", r.Withdraw(r.ctx, call("done", 10)), success)
 	want(t, "resolve of what is done", r.Resolve(r.ctx, transfer.Withdraw, call("done", 10)), success)
 	for range 2 {
@@ -172,8 +165,7 @@ func TestH03ResolvedOperationStaysRefused(t *testing.T) {
 // forgotten. A request from the future gets no answer.
 func TestH17OldOperationIsAnswered(t *testing.T) {
 	t.Parallel()
-	r := setup(t, ubscore.Options{})
-	r.stock(t, 100)
+	r := stocked(t, ubscore.Options{}, 100)
 	old := func(words string) transfer.Call {
 		c := call(words, 10)
 		c.CreatedAt = time.Now().Add(-31 * 24 * time.Hour).Truncate(time.Hour)
@@ -244,7 +236,7 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 func (r *rig) until(t *testing.T, what string, holds func(n int) bool) {
 	t.Helper()
 	n := 0
-	if err := poll(r.ctx, func() bool { n++; return holds(n) }); err != nil {
+	if !retry.Await(r.ctx, 5*time.Millisecond, func() bool { n++; return holds(n) }) {
 		t.Fatalf("not in time: %s", what)
 	}
 }
@@ -272,8 +264,7 @@ func TestCallerWithoutTheSecretGetsNoData(t *testing.T) {
 // A query is checked as strictly as a body.
 func TestInvalidQueryIsRefused(t *testing.T) {
 	t.Parallel()
-	r := setup(t, ubscore.Options{})
-	r.stock(t, 100)
+	r := stocked(t, ubscore.Options{}, 100)
 	url := "http://" + r.process.Addr()
 	for path, want := range map[string]int{
 		"/v1/journal": 200, "/v1/journal?after=1&limit=10000": 200, "/v1/journal?after=99": 200, "/v1/balances?limit=1": 200,

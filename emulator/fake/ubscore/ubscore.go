@@ -63,17 +63,5 @@ func Spec(o Options) processes.Spec {
 // Tear cuts the log of an ended core as a crash of the machine can: of the bytes without an fsync
 // only the first keep stay. It returns the number of bytes without an fsync.
 func Tear(folder string, keep int64) (undurable int64, err error) {
-	path, from, err := wal.Undurable(folder)
-	if err != nil {
-		return 0, err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0, err
-	}
-	undurable = info.Size() - from
-	if keep < undurable {
-		err = os.Truncate(path, from+keep)
-	}
-	return undurable, err
+	return wal.Tear(folder, keep)
 }

@@ -18,28 +18,6 @@ func as(kind book.Kind, r book.Request) book.Request {
 	return r
 }
 
-// A month after a request was created nothing is forgotten yet. The request, its
-// resolve, and the refund of a remembered withdrawal are answered.
-func TestOldRequestIsAnswered(t *testing.T) {
-	t.Parallel()
-	b := stocked(t)
-	decide(t, b, withdrawal("W", 10))
-	later := rules
-	later.Now = now + 31*24*60*minute
-	for _, resolve := range []bool{false, true} {
-		later.Resolve = resolve
-		e, fresh, err := b.Decide(as(book.Deposit, withdrawal("D", 10)), later)
-		if refused := e.Refused == transfer.ResolvedByOperator; err != nil || !fresh || refused != resolve {
-			t.Errorf("deposit, resolve %t: got %q, fresh %t, %v; want an answer", resolve, e.Refused, fresh, err)
-		}
-		e, fresh, err = b.Decide(as(book.Refund, withdrawal("W", 10)), later)
-		if resolve && !errors.Is(err, book.ErrNothingStored) || !resolve && (err != nil || !fresh || e.Refused != "") {
-			t.Errorf("refund of a remembered withdrawal, resolve %t: got %q, fresh %t, %v", resolve, e.Refused, fresh, err)
-		}
-	}
-	check.Equal(t, "keys remembered", b.Answered(), 3)
-}
-
 // floored returns a book that has forgotten all keys up to now. It remembers W, a younger withdrawal
 // that an older one follows: L was created below the floor.
 func floored(t testing.TB) *book.Book {

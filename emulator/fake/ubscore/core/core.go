@@ -3,7 +3,7 @@
 // during a write share the next write and fsync.
 //
 // A failed write, a damaged log or a damaged snapshot halts the core: from then on every method
-// returns a [*Halt] until the process ends.
+// returns a [*HaltError] until the process ends.
 package core
 
 import (
@@ -190,7 +190,10 @@ func (c *Core) run() {
 	for {
 		select {
 		case j := <-c.jobs:
-			batch = c.more(append(batch[:0], j))
+			batch = append(batch[:0], j)
+			for len(batch) < maxBatch && len(c.jobs) > 0 { // those that already wait
+				batch = append(batch, <-c.jobs)
+			}
 			c.serve(batch)
 			c.maybeSnapshot()
 		case <-c.snapshots:
@@ -202,19 +205,6 @@ func (c *Core) run() {
 			return
 		}
 	}
-}
-
-// more appends the requests that already wait.
-func (c *Core) more(batch []job) []job {
-	for len(batch) < maxBatch {
-		select {
-		case j := <-c.jobs:
-			batch = append(batch, j)
-		default:
-			return batch
-		}
-	}
-	return batch
 }
 
 // serve decides the batch and answers each request: with its durable line, or with the halt.

@@ -64,10 +64,7 @@ func withdrawal(id string, units uint64) book.Request {
 
 func wantUnits(t testing.TB, c *core.Core, want uint64) {
 	t.Helper()
-	h, err := c.Balance(t.Context(), book.AccountKey{UserID: 1, AssetID: 1})
-	if err != nil || h.Units != want {
-		t.Errorf("balance: got %d, %v; want %d", h.Units, err, want)
-	}
+	check.Equal(t, "balance", check.Value(c.Balance(t.Context(), book.AccountKey{UserID: 1, AssetID: 1}))(t).Units, want)
 }
 
 // journal returns at most limit lines after the given one.

@@ -39,11 +39,14 @@ func replaceFile(t *testing.T, path, device string) (putBack func()) {
 	return nil
 }
 
+// badDisks are devices, by what fails on them. The first takes every write, the second none.
+var badDisks = map[string]string{"fsync": "/dev/null", "write": "/dev/full"}
+
 // A withdrawal that could not be made durable appears in no balance, journal or answer, and the core
 // never answers again.
 func TestAFailedFsyncHalts(t *testing.T) {
 	t.Parallel()
-	for name, device := range map[string]string{"fsync": "/dev/null", "write": "/dev/full"} {
+	for name, device := range badDisks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := core.Options{Folder: t.TempDir()}
@@ -65,10 +68,7 @@ func TestAFailedFsyncHalts(t *testing.T) {
 // lines are read.
 func TestFailedFsyncEndsTheLog(t *testing.T) {
 	t.Parallel()
-	for name, device := range map[string]string{
-		"fsync": "/dev/null", // takes every write, and has no fsync
-		"write": "/dev/full", // takes none
-	} {
+	for name, device := range badDisks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -112,9 +111,9 @@ func TestPowerCutKeepsSnapshotsComplete(t *testing.T) {
 // openLog opens a log without a core.
 func openLog(t *testing.T, o wal.Options) *wal.Log {
 	t.Helper()
-	l, recovery, err := wal.Open(o)
-	if err != nil || recovery.Torn != 0 {
-		t.Fatalf("open the log: %d bytes torn, %v", recovery.Torn, err)
+	l, torn, err := wal.Open(o)
+	if err != nil || torn != 0 {
+		t.Fatalf("open the log: %d bytes torn, %v", torn, err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	return l
@@ -131,10 +130,8 @@ func commitLine(l *wal.Log, line string) error {
 func wantLines(t *testing.T, l *wal.Log, want ...string) {
 	t.Helper()
 	var got []string
-	err := l.Read(0, 0, func(_ uint64, line []byte) error { got = append(got, string(line)); return nil })
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("lines of the log: got %q, %v; want %q", got, err, want)
-	}
+	check.OK(t)(l.Read(0, 0, func(_ uint64, line []byte) error { got = append(got, string(line)); return nil }))
+	check.Same(t, "lines of the log", got, want)
 }
 
 // A power cut keeps every synced line and its segment. The lines span several segments, and the power is

@@ -43,13 +43,13 @@ func snapshotNames(folder string) ([]string, error) {
 // recover loads the newest complete snapshot and applies the later lines.
 func (c *Core) recover() error {
 	began := time.Now()
-	log, recovery, err := wal.Open(wal.Options{Folder: c.options.Folder, SegmentBytes: c.options.SegmentBytes, Disk: c.options.Disk})
+	log, torn, err := wal.Open(wal.Options{Folder: c.options.Folder, SegmentBytes: c.options.SegmentBytes, Disk: c.options.Disk})
 	if err != nil {
 		return err
 	}
 	c.wal = log
-	if recovery.Torn > 0 {
-		c.log.Warn("a torn record was cut off the log's end", "bytes", recovery.Torn, "lastLine", log.Last())
+	if torn > 0 {
+		c.log.Warn("a torn record was cut off the log's end", "bytes", torn, "lastLine", log.Last())
 	}
 	if c.book, err = c.load(); err != nil {
 		return err

@@ -25,7 +25,7 @@ const (
 type View struct {
 	Seq      uint64
 	Balances []book.Balance
-	made     time.Time
+	made     time.Time // zero: not sorted and kept yet
 }
 
 // After returns at most limit balances after the key, and whether there are more.
@@ -79,24 +79,19 @@ func query[T any](ctx context.Context, c *Core, read func(*book.Book) T) (seen T
 // NewView returns a view of the last durable line. It is kept for five minutes, or until there are
 // four newer ones.
 func (c *Core) NewView(ctx context.Context) (*View, error) {
-	type copied struct {
-		view     *View
-		accounts []book.Balance // used for a new view
-		isNew    bool
-	}
-	got, err := query(ctx, c, func(b *book.Book) copied {
+	v, err := query(ctx, c, func(b *book.Book) *View {
 		if v := c.views.find(b.Seq(), time.Now()); v != nil {
-			return copied{view: v}
+			return v
 		}
-		return copied{&View{Seq: b.Seq(), made: time.Now()}, b.Accounts(), true}
+		return &View{Seq: b.Seq(), Balances: b.Accounts()}
 	})
-	if err != nil || !got.isNew {
-		return got.view, err
+	if err != nil || !v.made.IsZero() {
+		return v, err
 	}
-	slices.SortFunc(got.accounts, func(a, b book.Balance) int { return compare(a.AccountKey, b.AccountKey) })
-	got.view.Balances = got.accounts
-	c.views.keep(got.view)
-	return got.view, nil
+	slices.SortFunc(v.Balances, func(a, b book.Balance) int { return compare(a.AccountKey, b.AccountKey) })
+	v.made = time.Now()
+	c.views.keep(v)
+	return v, nil
 }
 
 // ViewOf returns the kept view of that line. The error is [ErrViewGone] if there is none.

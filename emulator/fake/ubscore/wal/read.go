@@ -24,7 +24,7 @@ var ErrEnough = errors.New("no more lines are wanted")
 
 // Read visits the durable lines after the given one, in order and without gaps. It stops after limit
 // lines (0: no limit), or when the visitor returns [ErrEnough]. A line's bytes are valid only during
-// the visit. The error is a [*Damage], or the visitor's.
+// the visit. The error is a [*DamageError], or the visitor's.
 func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) error) error {
 	l.mu.Lock()
 	segments, durable := slices.Clone(l.segments), l.durable

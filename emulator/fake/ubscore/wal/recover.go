@@ -10,25 +10,19 @@ import (
 	"path/filepath"
 )
 
-// Recovery is the result of [Open] at the end of the log.
-type Recovery struct {
-	Torn int64 // bytes of a torn record that were cut off
-}
-
-// Open opens the folder's log, or begins one, and locks the folder until [Log.Close]. The error is
-// [ErrLocked] if another process has it, and a [*Damage] if the log is damaged. Then the folder is
-// unchanged.
-func Open(o Options) (*Log, Recovery, error) {
+// Open opens the folder's log, or begins one, and locks the folder until [Log.Close]. It returns how many
+// bytes of a torn record were cut off the log's end. The error is [ErrLocked] if another process has the
+// folder, and a [*DamageError] if the log is damaged. Then the folder is unchanged.
+func Open(o Options) (l *Log, torn int64, err error) {
 	o.SegmentBytes, o.Disk = cmp.Or(o.SegmentBytes, defaultSegmentBytes), cmp.Or[Disk](o.Disk, System{})
 	if err := makeFolder(o.Disk, o.Folder); err != nil {
-		return nil, Recovery{}, err
+		return nil, 0, err
 	}
-	l := &Log{folder: o.Folder, disk: o.Disk, segmentBytes: o.SegmentBytes, places: map[uint64]place{}}
-	recovery, err := l.recover()
-	if err != nil {
-		return nil, Recovery{}, errors.Join(err, l.Close())
+	l = &Log{folder: o.Folder, disk: o.Disk, segmentBytes: o.SegmentBytes, places: map[uint64]place{}}
+	if torn, err = l.recover(); err != nil {
+		return nil, 0, errors.Join(err, l.Close())
 	}
-	return l, recovery, nil
+	return l, torn, nil
 }
 
 // makeFolder creates the folder if it is missing, and makes its name durable.
@@ -42,34 +36,34 @@ func makeFolder(disk Disk, path string) error {
 	return disk.SyncFolder(filepath.Dir(path))
 }
 
-func (l *Log) recover() (r Recovery, err error) {
+func (l *Log) recover() (torn int64, err error) {
 	if l.lock, err = lock(l.folder); err != nil {
-		return r, err
+		return 0, err
 	}
 	m, err := readMark(l.folder)
 	if err != nil {
-		return r, err
+		return 0, err
 	}
 	if l.segments, err = list(l.folder); err != nil {
-		return r, err
+		return 0, err
 	}
 	if err := checkChain(l.folder, l.segments); err != nil {
-		return r, err
+		return 0, err
 	}
 	t, err := l.tail()
 	if err != nil {
-		return r, err
+		return 0, err
 	}
 	if m.seq > t.last {
-		return r, &DamageError{
+		return 0, &DamageError{
 			File: t.name(), Offset: t.end,
 			What: fmt.Sprintf("the log ends with line %d, but line %d was durable, and may have been answered", t.last, m.seq),
 		}
 	}
 	if l.mark, err = os.OpenFile(filepath.Join(l.folder, markName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return r, err
+		return 0, err
 	}
-	return Recovery{Torn: int64(len(t.data)) - t.end}, l.resume(t, m)
+	return int64(len(t.data)) - t.end, l.resume(t, m)
 }
 
 // tail is the state at the end of the log.

@@ -172,21 +172,23 @@ func readMark(folder string) (mark, error) {
 	return mark{n[0], n[1], int64(n[2])}, nil
 }
 
-// Undurable returns the last segment's file, and the offset from which no fsync covers it. It is for
-// tests that tear the log.
-func Undurable(folder string) (path string, from int64, err error) {
+// Tear cuts the last segment of a log that is not open: of the bytes without an fsync only the first keep
+// stay. It returns the number of bytes without an fsync. It is for tests.
+func Tear(folder string, keep int64) (undurable int64, err error) {
 	m, err := readMark(folder)
 	if err != nil {
-		return "", 0, err
+		return 0, err
 	}
 	all, err := list(folder)
 	if err != nil || len(all) == 0 {
-		return "", 0, fmt.Errorf("no log in %s: %w", folder, err)
+		return 0, fmt.Errorf("no log in %s: %w", folder, err)
 	}
-	last := all[len(all)-1]
-	from = int64(segmentHead)
+	last, durable := newest(all), int64(segmentHead)
 	if m.base == last.base {
-		from = m.offset
+		durable = m.offset
 	}
-	return filepath.Join(folder, last.name()), from, nil
+	if undurable = last.size - durable; keep < undurable {
+		err = os.Truncate(filepath.Join(folder, last.name()), durable+keep)
+	}
+	return undurable, err
 }

@@ -6,19 +6,18 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/emulator/fake/ubscore/wal"
 	"github.com/fencepost/fencepost/shared/check"
 )
 
-func open(t testing.TB, o wal.Options) (*wal.Log, wal.Recovery) {
+func open(t testing.TB, o wal.Options) (l *wal.Log, torn int64) {
 	t.Helper()
-	l, r, err := wal.Open(o)
+	l, torn, err := wal.Open(o)
 	check.OK(t)(err)
 	t.Cleanup(func() { _ = l.Close() })
-	return l, r
+	return l, torn
 }
 
 // commit appends the lines as one record and makes it durable.
@@ -51,10 +50,7 @@ func read(l *wal.Log, after uint64, limit int) (lines []string, err error) {
 
 func wantLines(t testing.TB, l *wal.Log, want ...string) {
 	t.Helper()
-	got, err := read(l, 0, 0)
-	if d := cmp.Diff(want, got); err != nil || d != "" {
-		t.Errorf("lines: got error %v and (-want +got) %s", err, d)
-	}
+	check.Same(t, "lines", check.Value(read(l, 0, 0))(t), want)
 }
 
 // files returns the content of the folder's files by name.
@@ -102,10 +98,8 @@ func TestWrittenLinesAreRead(t *testing.T) {
 	}
 	for after := range len(want) + 1 {
 		for _, limit := range []int{1, 2, 5, 1000} {
-			got, err := read(l, uint64(after), limit)
-			if d := cmp.Diff(want[after:min(after+limit, len(want))], got, cmpopts.EquateEmpty()); err != nil || d != "" {
-				t.Fatalf("%d lines after %d: got error %v and (-want +got) %s", limit, after, err, d)
-			}
+			got := check.Value(read(l, uint64(after), limit))(t)
+			check.Same(t, fmt.Sprintf("%d lines after %d", limit, after), got, want[after:min(after+limit, len(want))], cmpopts.EquateEmpty())
 		}
 	}
 }

@@ -75,18 +75,8 @@ func (b bundle) mined(t *testing.T, n uint64) *types.Transaction {
 	t.Helper()
 	tx := b.transfer(t, n)
 	check.OK(t)(b.direct.SendTransaction(t.Context(), tx))
-	b.mine(t, 1)
+	check.OK(t)(b.chain.Mine(1))
 	return tx
-}
-
-func (b bundle) mine(t *testing.T, n int) {
-	t.Helper()
-	check.OK(t)(b.chain.Mine(n))
-}
-
-func (b bundle) struck(t *testing.T, want map[string]int) {
-	t.Helper()
-	check.Same(t, "strikes", b.proxy.Counts(), want)
 }
 
 // Without faults the proxy answers as the node does.
@@ -98,11 +88,11 @@ func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 	if err := b.proxied.SendTransaction(t.Context(), tx); err == nil || err.Error() != "already known" {
 		t.Errorf("sent again: got %v, want the node's own words", err)
 	}
-	b.mine(t, 1)
+	check.OK(t)(b.chain.Mine(1))
 	own := check.Value(b.direct.TransactionReceipt(t.Context(), tx.Hash()))(t)
 	check.Equal(t, "the receipt's block", check.Value(b.proxied.TransactionReceipt(t.Context(), tx.Hash()))(t).BlockHash, own.BlockHash)
 	check.Err(t, "receipt of nothing", ethereum.NotFound)(b.proxied.TransactionReceipt(t.Context(), common.Hash{1}))
-	b.struck(t, map[string]int{})
+	check.Same(t, "strikes", b.proxy.Counts(), map[string]int{})
 }
 
 // If an answer is lost, the node still has the transaction.
@@ -169,7 +159,7 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 				t.Errorf("send: got %v, want %q", err, c.want)
 			}
 			check.Equal(t, "pending count at the node", b.pending(t), 0)
-			b.struck(t, map[string]int{name: 1})
+			check.Same(t, "strikes", b.proxy.Counts(), map[string]int{name: 1})
 		})
 	}
 }
@@ -198,7 +188,7 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 			t.Errorf("hash of nonce %d: got %v, want %v", n, c.Result, want)
 		}
 	}
-	b.mine(t, 1)
+	check.OK(t)(b.chain.Mine(1))
 	check.Equal(t, "count without nonce 1", check.Value(b.direct.NonceAt(t.Context(), common.Address(eip155.MustBytes(b.account.Address)), nil))(t), 1)
 }
 
@@ -218,7 +208,7 @@ func TestReceiptsCanBeUnknownOrForgotten(t *testing.T) {
 	}
 	block := rpc.BlockNumberOrHashWithNumber(rpc.BlockNumber(b.chain.Head()))
 	check.Err(t, "forgotten receipts of a block", ethereum.NotFound)(b.proxied.BlockReceipts(t.Context(), block))
-	b.struck(t, map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 2})
+	check.Same(t, "strikes", b.proxy.Counts(), map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 2})
 }
 
 // A share between 0 and 1 strikes some requests and not others.
@@ -235,14 +225,14 @@ func TestShareStrikesSomeRequests(t *testing.T) {
 	if failed < 25 || failed > 75 {
 		t.Errorf("requests struck at a share of 0.5: got %d of 100", failed)
 	}
-	b.struck(t, map[string]int{rpcproxy.Unavailable: failed})
+	check.Same(t, "strikes", b.proxy.Counts(), map[string]int{rpcproxy.Unavailable: failed})
 }
 
 // A lagging node is consistent for the connector: its head is lower.
 func TestLaggingNodeIsConsistent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.mine(t, 67) // the finalized block is 32
+	check.OK(t)(b.chain.Mine(67)) // the finalized block is 32
 	tx := b.mined(t, 0)
 	connector := check.Value(evm.New(evm.Options{URL: b.proxy.URL(), ChainID: b.chain.ChainID()}))(t)
 	t.Cleanup(connector.Close)
@@ -284,7 +274,7 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 func TestTagsCanLagAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.mine(t, 67)
+	check.OK(t)(b.chain.Mine(67))
 	tx := b.mined(t, 0)
 	b.proxy.SetFaults(rpcproxy.Faults{TagsBehind: 5})
 	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 64, rpc.FinalizedBlockNumber: 27, rpc.LatestBlockNumber: 69} {
@@ -292,5 +282,5 @@ func TestTagsCanLagAlone(t *testing.T) {
 	}
 	check.OK(t)(b.proxied.TransactionReceipt(t.Context(), tx.Hash()))
 	check.Equal(t, "block number", check.Value(b.proxied.BlockNumber(t.Context()))(t), b.chain.Head())
-	b.struck(t, map[string]int{})
+	check.Same(t, "strikes", b.proxy.Counts(), map[string]int{})
 }
