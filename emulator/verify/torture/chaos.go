@@ -46,7 +46,7 @@ func (s *chaos) run(ctx context.Context) {
 func (s *chaos) inject(ctx context.Context, e plan.Event[faults.Fault]) {
 	f := e.Kind
 	s.kept.event("begins: %s (seed %d)", f.Name, e.Seed)
-	n, err := f.Inject(ctx, s.world, e.Source())
+	n, err := f.Inject(ctx, s.world, plan.Source(e.Seed))
 	s.kept.event("over: %s (seed %d): %d times, error: %v", f.Name, e.Seed, n, err)
 	s.Add(f.Name, n)
 }

@@ -166,10 +166,7 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) {
 	}))
 	e.stops = append(e.stops, e.env.Close)
 	e.db = steps.Value(pgxpool.New(ctx, e.env.Database))
-	e.stops = append(e.stops, func() error {
-		e.db.Close()
-		return nil
-	})
+	e.stops = append(e.stops, func() error { e.db.Close(); return nil })
 	e.setUpAccounts(ctx)
 	e.out.Printf("Up after %s.\n\n", time.Since(began).Round(time.Millisecond))
 }

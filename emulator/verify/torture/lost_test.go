@@ -41,8 +41,8 @@ func TestPayoutsOfLostDatabases(t *testing.T) {
 	row := func(id string, state transfer.State, withdrawn, refunded int) []payout {
 		return []payout{{ReqID: id, UserID: 3, State: state, Payment: one, Withdrawn: withdrawn, Refunded: refunded}}
 	}
-	pending, paid, begun, returned := row("a", transfer.TargetPending, 1, 0), row("a", transfer.Committed, 1, 0), row("a", transfer.Committed, 0, 0), row("a", transfer.Committed, 1, 1)
-	failed := row("a", transfer.Failed, 0, 0)
+	pending, failed := row("a", transfer.TargetPending, 1, 0), row("a", transfer.Failed, 0, 0)
+	paid, begun, returned := row("a", transfer.Committed, 1, 0), row("a", transfer.Committed, 0, 0), row("a", transfer.Committed, 1, 1)
 	taken, short := map[string]int64{"a": -5}, map[string]int64{"a": -4}
 	for name, c := range map[string]struct {
 		end     transferload.End // that its user got

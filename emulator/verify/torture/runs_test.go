@@ -132,7 +132,8 @@ func TestTamperedRowsAndMoneyAreFoundInSpiteOfARestore(t *testing.T) {
 	f := restoredFlags(t, 21)
 	f.transfers = 4
 	wants := []string{
-		"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", "same-txid: eip155", "told-true: eip155", "events-whole: eip155", "events-told: eip155",
+		"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155",
+		"same-txid: eip155", "told-true: eip155", "events-whole: eip155", "events-told: eip155",
 		"the chain has 2 payments of", "paid-or-refunded: user", "books: user", "ends-as-journaled: user", "protect-for-cause: eip155",
 		"books: user 1", "conserved: user 1", "moved-as-told: user 1", "conserved-all-along: transfers", `"kind":"BALANCE_DIFFERS"`,
 		"late-duplicates: transfers", "was not, and is: trading",

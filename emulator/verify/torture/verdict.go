@@ -62,7 +62,9 @@ func (e *episode) checkAll(ctx context.Context) (v verdict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	e.restores.read(ctx)
-	v.checks = slices.Concat(checksOf(checkers.All(), e.runCheckers(ctx)), e.checkAnswers(ctx), e.checkFalseAlarms(ctx), e.checkEvents(ctx), e.checkMoney(ctx))
+	v.checks = slices.Concat(
+		checksOf(checkers.All(), e.runCheckers(ctx)), e.checkAnswers(ctx), e.checkFalseAlarms(ctx), e.checkEvents(ctx), e.checkMoney(ctx),
+	)
 	v.figures = e.count(ctx)
 	v.missing = e.missingKinds(v.figures)
 	return v, nil

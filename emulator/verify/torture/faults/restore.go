@@ -45,7 +45,8 @@ func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) 
 	between()
 	steps.OK(migrations.Distrust(ctx, r.Backup, "the database was lost, and restored from its backup"))
 	r.Lost = w.Cluster.URL(fmt.Sprintf("%s_lost_%d", w.live(), n))
-	w.onServer(ctx, fmt.Sprintf(`alter database "LIVE_backup_%d" rename to "LIVE"`, n), fmt.Sprintf(`alter database "LIVE_lost_%d" allow_connections true`, n))
+	w.onServer(ctx, fmt.Sprintf(`alter database "LIVE_backup_%d" rename to "LIVE"`, n))
+	w.onServer(ctx, fmt.Sprintf(`alter database "LIVE_lost_%d" allow_connections true`, n))
 	return nil
 }
 

@@ -22,7 +22,8 @@ func newCaller(s *stack.Stack, l *Ledger, in *Intent, account string) *caller {
 		Acts:  client.Acts{Repeats: Repeats, Again: Again, Conflicts: Conflicts},
 		Owner: string(in.Submitter), Name: fmt.Sprintf("request %q", in.RequestID),
 		Posts: client.Posts{
-			Path: "/api/v1/tx", Body: in.Body(), Submit: in.submit, Conflicting: in.conflictingRequest(), ConflictCode: "REQUEST_ID_CONFLICT", Wrong: in.wrongRequests(),
+			Path: "/api/v1/tx", Body: in.Body(), Submit: in.submit, Wrong: in.wrongRequests(),
+			Conflicting: in.conflictingRequest(), ConflictCode: "REQUEST_ID_CONFLICT",
 		},
 	}}
 	c.Kind = c

@@ -123,7 +123,8 @@ func Policy() product.Policy {
 // wrongRequests returns requests that are refused in every state: invalid ones, and those that the submitter's policy forbids.
 func (in *Intent) wrongRequests() []client.Wrong {
 	with := func(name string, value any, code string) client.Wrong { // nil: without the member
-		body := map[string]any{"submitter": in.Submitter, "requestId": "wrong-" + in.RequestID, "payload": map[string]any{"to": recipient.Hex(), "value": "1"}}
+		payload := map[string]any{"to": recipient.Hex(), "value": "1"}
+		body := map[string]any{"submitter": in.Submitter, "requestId": "wrong-" + in.RequestID, "payload": payload}
 		if body[name] = value; value == nil {
 			delete(body, name)
 		}
@@ -141,7 +142,10 @@ func (in *Intent) wrongRequests() []client.Wrong {
 	if !in.policy {
 		return all
 	}
-	for _, payload := range []map[string]any{{"to": recipient.Hex(), "value": "1000000001"}, {"to": "0x00000000000000000000000000000000000cafe1", "value": "1"}} {
+	for _, payload := range []map[string]any{
+		{"to": recipient.Hex(), "value": "1000000001"},
+		{"to": "0x00000000000000000000000000000000000cafe1", "value": "1"},
+	} {
 		forbidden := with("payload", payload, "POLICY_REFUSED")
 		forbidden.Other, forbidden.Act = "SUBMITTER_PROTECTED", Barred
 		all = append(all, forbidden)

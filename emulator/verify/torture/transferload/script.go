@@ -152,5 +152,6 @@ func (s *Script) wrongRequests() []client.Wrong {
 	if s.Address != "" {
 		return append(all, with("address", "0x1", "INVALID_ADDRESS"), with("asset", stack.JPY.Name, "TRANSFER_NOT_ALLOWED"))
 	}
-	return append(all, with("to", s.From, "SAME_ACCOUNT"), with("to", "SAVINGS", "INVALID_ACCOUNT_TYPE"), with("to", "FUTURE", "UNSUPPORTED_ACCOUNT_TYPE"))
+	return append(all, with("to", s.From, "SAME_ACCOUNT"), with("to", "SAVINGS", "INVALID_ACCOUNT_TYPE"),
+		with("to", "FUTURE", "UNSUPPORTED_ACCOUNT_TYPE"))
 }

@@ -129,7 +129,8 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 		units int64
 		came  transfer.Outcome
 	}{
-		{in, 100, applied}, {in, -7, applied}, {out, 50, applied}, {out, -900, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}},
+		{in, 100, applied}, {in, -7, applied}, {out, 50, applied},
+		{out, -900, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}},
 	} {
 		b := newBooking(m.at, "", m.units)
 		l.addBooking(b)

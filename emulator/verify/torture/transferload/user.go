@@ -28,7 +28,8 @@ func newUser(s *stack.Stack, l *Ledger, script *Script) *user {
 		Habits: script.Habits, Acts: client.Acts{Repeats: Repeats, Again: Again, Conflicts: Conflicts}, Kind: u, Request: script, Ledger: &l.Record,
 		Owner: UserName(script.UserID), Name: fmt.Sprintf("cid %q", script.CID),
 		Posts: client.Posts{
-			Path: script.urlPath(), Body: script.body(), Conflicting: script.conflictingRequest(), ConflictCode: string(transfer.CIDConflict), Wrong: script.wrongRequests(),
+			Path: script.urlPath(), Body: script.body(), Wrong: script.wrongRequests(),
+			Conflicting: script.conflictingRequest(), ConflictCode: string(transfer.CIDConflict),
 		},
 	}
 	u.Client = u.clientOf(script.UserID)
