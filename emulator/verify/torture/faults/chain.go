@@ -33,7 +33,13 @@ func reorg(f txFate) inject {
 		depth := 1 + r.Uint64N(w.MaxReorgDepth)
 		until(ctx, targetTimeout, func() bool { return w.Stack.Chain.Head() > depth })
 		defer w.stopMining()()
-		return struckOnce(try(ctx, func() error { return w.reorg(ctx, r, f, depth) })) // a block can be mined at the same moment
+		var err error
+		for range 3 { // a block can be mined at the same moment
+			if err = w.reorg(ctx, r, f, depth); err == nil {
+				break
+			}
+		}
+		return struckOnce(err)
 	}
 }
 
