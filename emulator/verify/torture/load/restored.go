@@ -129,26 +129,19 @@ func (o *Operator) lostRequests(ctx context.Context, s txmanager.Submitter, lowe
 // requestsByValue returns the ids of the submitter's requests that the operator knows of. Half of
 // the lost ones are unknown to it: their callers post them again.
 func (o *Operator) requestsByValue(ctx context.Context, s txmanager.Submitter) (map[string]string, error) {
-	here, err := o.storedRequests(ctx, s)
+	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the collector has the error
+	here, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	byValue := make(map[string]string)
 	for _, in := range o.Ledger.Requests() {
 		if in.Submitter != s {
 			continue
 		}
 		answers := in.Answers()
-		if here[in.RequestID] || answers.End != nil || answers.Done || o.Source.IntN(2) != 0 {
+		if slices.Contains(here, in.RequestID) || answers.End != nil || answers.Done || o.Source.IntN(2) != 0 {
 			byValue[in.ValueWei.String()] = in.RequestID
 		}
 	}
 	return byValue, err
-}
-
-// storedRequests returns the request ids of the submitter that this database has.
-func (o *Operator) storedRequests(ctx context.Context, s txmanager.Submitter) (map[string]bool, error) {
-	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the reader has the error
-	here, id := make(map[string]bool), ""
-	_, err := pgx.ForEachRow(rows, []any{&id}, func() error { here[id] = true; return nil })
-	return here, err
 }
 
 // The operator's acts after a restore beside releases, as they are counted and printed.
