@@ -54,12 +54,16 @@ func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) 
 func (w *World) live() string { return steps.Value(pgx.ParseConfig(w.Stack.Database)).Database }
 
 // onServer runs statements in another database of the server, with the running database's name for
-// LIVE.
+// LIVE. It repeats all until they succeed: a session can begin while the others are ended.
 func (w *World) onServer(ctx context.Context, statements ...string) {
-	conn := steps.Value(pgx.Connect(ctx, w.Cluster.URL("postgres")))
-	defer conn.Close(ctx)
-	for _, s := range statements {
-		_, err := conn.Exec(ctx, strings.ReplaceAll(s, "LIVE", w.live()))
-		steps.OK(err, s)
-	}
+	steps.OK(try(ctx, func() (err error) {
+		defer steps.Return(&err)
+		conn := steps.Value(pgx.Connect(ctx, w.Cluster.URL("postgres")))
+		defer conn.Close(ctx)
+		for _, s := range statements {
+			_, err := conn.Exec(ctx, strings.ReplaceAll(s, "LIVE", w.live()))
+			steps.OK(err, s)
+		}
+		return nil
+	}))
 }
