@@ -9,37 +9,27 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
-	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/txmanager"
-)
-
-// The checks of answers to callers.
-const (
-	steadyAnswers = "answers-steady"
-	sameTxID      = "same-txid"
-	toldTrue      = "told-true"
 )
 
 // checkAnswers compares the answers to each caller with one another, with the deployment's
 // last answer, and with the chain.
-func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
-	steady := check{Name: steadyAnswers, Promise: "no answer contradicts an earlier one: one txId, one end, one outcome; what must be refused is refused"}
-	steady.Violations = e.load.Ledger.Contradictions(steadyAnswers)
+func (e *episode) checkAnswers(ctx context.Context) []check {
+	steady := check{Name: "answers-steady", Promise: "no answer contradicts an earlier one: one txId, one end, one outcome; what must be refused is refused"}
+	steady.Violations = e.load.Ledger.Contradictions(steady.Name)
 	same, ends := e.askAgain(ctx)
-	chain, err := readChain(ctx, e.env.Chain.URL())
-	if err != nil {
-		return nil, fmt.Errorf("read the chain: %w", err)
-	}
-	honest := check{Name: toldTrue, Promise: "CONFIRMED, REVERTED and EXECUTED were mined, once; any other end and what was refused never were"}
+	chain := e.readChain(ctx)
+	honest := check{Name: "told-true", Promise: "CONFIRMED, REVERTED and EXECUTED were mined, once; any other end and what was refused never were"}
 	for _, in := range e.load.Ledger.Requests() {
 		if detail := contradicts(in.Answers(), ends[in], chain[effect{in.Submitter.Address(), in.ValueWei.String()}], e.load.Ledger.EndMayBeLost(in.Answers())); detail != "" {
 			honest.report(string(in.Submitter), in.Answers().ID, "request %q: %s", in.RequestID, detail)
 		}
 	}
-	return []check{steady, same, honest}, nil
+	return []check{steady, same, honest}
 }
 
 // lastAnswer is the deployment's answer about a request after the run.
@@ -51,7 +41,7 @@ type lastAnswer struct {
 // askAgain asks for every request and posts every accepted one once more. Each must answer
 // with its first txId.
 func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]lastAnswer) {
-	c := check{Name: sameTxID, Promise: "each accepted request is found, and posted again answers, with the txId first given"}
+	c := check{Name: "same-txid", Promise: "each accepted request is found, and posted again answers, with the txId first given"}
 	ends := make(map[*load.Intent]lastAnswer)
 	var mu sync.Mutex
 	client.Each(e.load.Ledger.Requests(), func(in *load.Intent) {
@@ -106,19 +96,12 @@ func (e *episode) postAgain(ctx context.Context, in *load.Intent, answers load.A
 	return ""
 }
 
-// askAs calls as the account until the deployment answers.
-func (e *episode) askAs(ctx context.Context, account, method, path string, body any) (a client.Answer) {
+// askAs calls as the account until the deployment answers, for at most two minutes.
+func (e *episode) askAs(ctx context.Context, account, method, path string, body any) client.Answer {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
 	c := client.NewClient(e.env, account, e.load.Ledger.Generation)
-	for range 20 {
-		once, cancel := context.WithTimeout(ctx, 10*time.Second)
-		a = c.Ask(once, method, path, body)
-		cancel()
-		if a.IsClear() {
-			break
-		}
-		retry.Pause(ctx, 200*time.Millisecond)
-	}
-	return a
+	return c.Insist(ctx, method, path, body)
 }
 
 type effect struct {
@@ -147,10 +130,9 @@ func (m mined) String() string {
 }
 
 // readChain counts all transactions by sender and value.
-func readChain(ctx context.Context, node string) (map[effect]mined, error) {
+func (e *episode) readChain(ctx context.Context) map[effect]mined {
 	found := make(map[effect]mined)
-	chain, err := chainscan.Read(ctx, node, nil)
-	for _, tx := range chain.Txs {
+	for _, tx := range steps.Value(chainscan.Read(ctx, e.env.Chain.URL(), nil)).Txs {
 		key := effect{tx.From, tx.Value().String()}
 		m := found[key]
 		if tx.Succeeded() {
@@ -160,7 +142,7 @@ func readChain(ctx context.Context, node string) (map[effect]mined, error) {
 		}
 		found[key] = m
 	}
-	return found, err
+	return found
 }
 
 // contradicts describes a difference between the caller's answers and the chain or the last

@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
@@ -13,20 +13,12 @@ import (
 
 // chaos is the chaos run: it injects the scheduled faults and counts them.
 type chaos struct {
+	client.Counts // by kind of fault
+
 	world  *faults.World
+	kinds  []faults.Fault
 	events []plan.Event[faults.Fault]
 	kept   *folder
-
-	mu    sync.Mutex
-	times map[string]int // by kind of fault
-}
-
-func newChaos(w *faults.World, kinds []faults.Fault, events []plan.Event[faults.Fault], kept *folder) *chaos {
-	s := &chaos{world: w, events: events, kept: kept, times: make(map[string]int)}
-	for _, f := range kinds {
-		s.times[f.Name] = 0
-	}
-	return s
 }
 
 // faultGrace is how long after the last event a fault may still wait for a target.
@@ -54,18 +46,18 @@ func (s *chaos) run(ctx context.Context) {
 func (s *chaos) inject(ctx context.Context, e plan.Event[faults.Fault]) {
 	f := e.Kind
 	s.kept.event("begins: %s (seed %d)", f.Name, e.Seed)
-	n, err := f.Inject(ctx, s.world, e.Source())
+	n, err := f.Inject(ctx, s.world, plan.Source(e.Seed))
 	s.kept.event("over: %s (seed %d): %d times, error: %v", f.Name, e.Seed, n, err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.times[f.Name] += n
+	s.Add(f.Name, n)
 }
 
 // injected returns how often each kind struck so far.
 func (s *chaos) injected() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.times)
+	var names []string
+	for _, f := range s.kinds {
+		names = append(names, f.Name)
+	}
+	return s.Did(names)
 }
 
 func (s *chaos) total() (n int) {

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
@@ -22,7 +23,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 const (
@@ -82,28 +82,23 @@ type episode struct {
 
 // run plays an episode and prints its verdict. A test of the verdict passes tamper, which is
 // called before the checks. The error is errVerdict if the verdict is bad.
-func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Context, *episode) error) (err error) {
+//
+// It and all that it calls are [steps]: functions without an error in their results end the run by one.
+func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Context, *episode)) (err error) {
 	e := &episode{flags: f, out: log.New(out, "", 0), source: plan.Source(f.seed)}
 	if e.folder, err = newFolder(f.seed, f.verbose); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.folder.close(errors.Is(err, errVerdict))) }()
 	defer func() { err = errors.Join(err, e.stop()) }()
-	if err := e.start(ctx); err != nil {
-		return err
-	}
-	if err := e.play(ctx); err != nil {
-		return err
-	}
+	defer steps.Return(&err)
+	e.start(ctx)
+	steps.OK(e.play(ctx))
 	if tamper != nil {
-		if err := tamper(ctx, e); err != nil {
-			return err
-		}
+		tamper(ctx, e)
 	}
 	v, err := e.checkAll(ctx)
-	if err != nil {
-		return fmt.Errorf("no verdict: %w", err)
-	}
+	steps.OK(err, "no verdict")
 	return e.conclude(ctx, v)
 }
 
@@ -116,34 +111,26 @@ func (e *episode) stop() (err error) {
 }
 
 // start brings up the deployment and creates its clients.
-func (e *episode) start(ctx context.Context) error {
+func (e *episode) start(ctx context.Context) {
 	all := e.kinds()
 	events := plan.Draw(e.source, all, func(f faults.Fault) int { return f.Weight }, e.length(), e.every)
 	e.announce(events, len(all))
-	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true, ClockLibrary: pgcluster.FindClockLibrary()})
-	if err != nil {
-		return err
-	}
+	cluster := steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: true, ClockLibrary: pgcluster.FindClockLibrary()}))
 	e.stops = append(e.stops, cluster.Stop)
-	if err := e.build(ctx, cluster); err != nil {
-		return err
-	}
+	e.build(ctx, cluster)
 	e.world = faults.NewWorld(faults.Options{
 		Stack: e.env, Cluster: cluster, Points: e.folder.points(), Keys: e.sharedKeys(), MaxReorgDepth: confirmations - 1, Users: e.userCount(), Events: e.eventsOn(), Source: e.source,
 	})
-	e.chaos = newChaos(e.world, all, events, e.folder)
+	e.chaos = &chaos{world: e.world, kinds: all, events: events, kept: e.folder}
 	e.load = &load.Load{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource(), Ledger: new(load.Ledger)}
 	e.operator = &load.Operator{
 		Client: client.NewClient(e.env, stack.OperatorAccount, e.load.Ledger.Generation), Stack: e.env, DB: e.db, Foreign: e.world.Foreign,
-		Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(), Windows: make(map[txmanager.Submitter]int),
+		Ledger: e.load.Ledger, Note: e.folder.event, Source: e.forkSource(),
 	}
-	for _, a := range e.accounts {
-		e.operator.Windows[a.Submitter] = a.Window
+	e.openProgram(ctx)
+	if e.transfers > 0 {
+		e.startTransferRun(ctx)
 	}
-	if err := e.openProgram(ctx); err != nil || e.transfers == 0 {
-		return err
-	}
-	return e.startTransferRun(ctx)
 }
 
 // sharedKeys returns the keys that a foreign signer also uses: of some submitters and the payer.
@@ -166,51 +153,39 @@ func (e *episode) userCount() int {
 // the one seed.
 func (e *episode) forkSource() *rand.Rand { return plan.Source(e.source.Uint64()) }
 
-func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err error) {
+func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) {
 	parts := slog.New(slog.NewTextHandler(e.folder.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	slog.SetDefault(parts)
 	began := time.Now()
-	if err := e.buildPrograms(ctx); err != nil {
-		return err
-	}
-	e.env, err = stack.Start(ctx, stack.Options{
+	e.buildPrograms(ctx)
+	e.env = steps.Value(stack.Start(ctx, stack.Options{
 		Binary: e.server, Cluster: cluster, Processes: 4, BlockTime: blockTime, Submitters: e.submitters, Window: e.window,
 		SweepEvery: -1, WireProxy: true, Nodes: e.nodes, Seed: e.seed, Settings: e.folder.settings(settings, transferSettings, programSettings, features, e.finality(), clocks, e.set), TokenSpan: 2 * clockSpread,
 		Payouts: e.transfers > 0, CheckEvery: -1, Core: stack.CoreOptions{Binary: e.core, CrashPoints: e.folder.points(), SnapshotEvery: snapshotEvery, Environment: clocks},
 		Output: e.folder.functions, Log: parts,
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	e.stops = append(e.stops, e.env.Close)
-	if e.db, err = pgxpool.New(ctx, e.env.Database); err != nil {
-		return err
-	}
-	e.stops = append(e.stops, func() error {
-		e.db.Close()
-		return nil
-	})
-	if err := errors.Join(e.setWindows(ctx), e.setPolicies(ctx)); err != nil {
-		return err
-	}
+	e.db = steps.Value(pgxpool.New(ctx, e.env.Database))
+	e.stops = append(e.stops, func() error { e.db.Close(); return nil })
+	e.setUpAccounts(ctx)
 	e.out.Printf("Up after %s.\n\n", time.Since(began).Round(time.Millisecond))
-	return nil
 }
 
-// setWindows gives every second submitter window 1 before anything is posted. The stack
-// registers all with the same window.
-func (e *episode) setWindows(ctx context.Context) error {
+// setUpAccounts gives every second submitter window 1, and every third a policy that allows exactly the load's intents.
+// The stack registers all alike, and nothing is posted before.
+func (e *episode) setUpAccounts(ctx context.Context) {
+	operator := steps.Value(e.env.Client(stack.OperatorAccount))
 	for i, s := range e.env.Submitters() {
-		a := load.Account{Submitter: s, Window: e.window, Program: i < programAccounts}
+		a := load.Account{Submitter: s, Window: e.window, Policy: i%3 == 2, Program: i < programAccounts}
 		if i%2 == 0 {
 			a.Window = 1
-			if _, err := e.db.Exec(ctx, `update submitter set max_in_flight = 1 where submitter = $1`, s); err != nil {
-				return err
-			}
+			steps.Value(e.db.Exec(ctx, `update submitter set max_in_flight = 1 where submitter = $1`, s))
+		}
+		if a.Policy {
+			steps.Value(operator.SetPolicy(ctx, string(s), load.Policy(), "the run's load, and nothing else"))
 		}
 		e.accounts = append(e.accounts, a)
 	}
-	return nil
 }
 
 // play runs the faults beside the load, and then waits until everything has ended. The error is

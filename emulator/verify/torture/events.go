@@ -5,27 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// The checks of events.
-const (
-	eventsComplete  = "events-whole"
-	eventsPublished = "events-told"
-)
-
 // checkEvents compares the stored and published events with the transactions. It checks nothing
 // if events are off.
-func (e *episode) checkEvents(ctx context.Context) ([]check, error) {
+func (e *episode) checkEvents(ctx context.Context) []check {
 	if !e.eventsOn() {
-		return nil, nil
+		return nil
 	}
-	complete := check{Name: eventsComplete, Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end"}
-	published := check{Name: eventsPublished, Promise: "each stored event was published to the topic, and no other, in order for each submitter"}
-	stored, err := e.checkStored(ctx, &complete)
-	e.checkPublished(stored, &published)
-	return []check{complete, published}, err
+	complete := check{Name: "events-whole", Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end"}
+	published := check{Name: "events-told", Promise: "each stored event was published to the topic, and no other, in order for each submitter"}
+	e.checkPublished(e.checkStored(ctx, &complete), &published)
+	return []check{complete, published}
 }
 
 // selectEvents also returns a row for each transaction without events.
@@ -36,13 +30,13 @@ select m.tx_id, m.submitter, m.state, m.event_sequence, coalesce(e.sequence, 0),
  order by m.submitter, m.tx_id, e.sequence`
 
 // checkStored returns the submitters of the stored events by the events' keys.
-func (e *episode) checkStored(ctx context.Context, c *check) (stored map[string]string, err error) {
+func (e *episode) checkStored(ctx context.Context, c *check) (stored map[string]string) {
 	stored = make(map[string]string)
 	next := make(map[string]int)
 	var txID, submitter, kind, data string
 	var state txmanager.State
 	var counted, sequence int
-	err = eachRow(ctx, e.db, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() {
+	eachRow(ctx, e.db, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() {
 		if sequence > 0 {
 			stored[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)] = submitter
 		}
@@ -51,7 +45,7 @@ func (e *episode) checkStored(ctx context.Context, c *check) (stored map[string]
 			c.report(submitter, txID, "%s", detail)
 		}
 	}, selectEvents)
-	return stored, err
+	return stored
 }
 
 // eventProblem describes how the n-th event of a transaction is wrong, or returns "".
@@ -113,16 +107,14 @@ select (select count(*) from event), (select count(*) from tx_version where kind
        (select count(*) from managed_tx where last_mempool_diag is not null)`
 
 // countFeatures returns how often each optional feature acted.
-func (e *episode) countFeatures(ctx context.Context) (map[string]int, error) {
+func (e *episode) countFeatures(ctx context.Context) map[string]int {
 	var events, bumps, mined, diagnosed int
-	if err := e.db.QueryRow(ctx, selectFeatures).Scan(&events, &bumps, &mined, &diagnosed); err != nil {
-		return nil, err
-	}
+	steps.OK(e.db.QueryRow(ctx, selectFeatures).Scan(&events, &bumps, &mined, &diagnosed), "count the acts of optional features")
 	did := make(map[string]int)
 	for name, n := range map[string]int{"events kept": events, "gas bumps signed": bumps, "gas bumps mined": mined, "transactions diagnosed": diagnosed} {
 		if n > 0 || len(e.set) == 0 {
 			did[name] = n
 		}
 	}
-	return did, nil
+	return did
 }

@@ -70,7 +70,7 @@ func TestWrongPublicationsAreFound(t *testing.T) {
 		for _, m := range c.published {
 			topic.PublishOrdered(stack.EventsTopic, []byte(m[1]), nil, m[0])
 		}
-		found := check{Name: eventsPublished}
+		found := check{Name: "events-told"}
 		(&episode{env: &stack.Stack{PubSub: topic}}).checkPublished(map[string]string{"a-TxTold-1": payer, "a-TxTold-2": payer}, &found)
 		wantFound(t, name, found.Violations, c.want)
 		topic.Close()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -24,23 +26,16 @@ type folder struct {
 	log       io.Writer // of the stack: events, and standard error of a verbose run
 }
 
-func newFolder(seed uint64, verbose bool) (*folder, error) {
-	path, err := os.MkdirTemp("", fmt.Sprintf("fencepost-torture-%d-", seed))
-	if err != nil {
-		return nil, err
-	}
-	f := &folder{path: path, began: time.Now()}
-	if err := os.Mkdir(f.points(), 0o700); err != nil {
-		return nil, err
-	}
-	if f.functions, err = os.Create(f.file("functions.log")); err != nil {
-		return nil, err
-	}
-	f.events, err = os.Create(f.file("torture.log"))
+func newFolder(seed uint64, verbose bool) (f *folder, err error) {
+	defer steps.Return(&err)
+	f = &folder{path: steps.Value(os.MkdirTemp("", fmt.Sprintf("fencepost-torture-%d-", seed))), began: time.Now()}
+	steps.OK(os.Mkdir(f.points(), 0o700))
+	f.functions = steps.Value(os.Create(f.file("functions.log")))
+	f.events = steps.Value(os.Create(f.file("torture.log")))
 	if f.log = f.events; verbose {
 		f.log = io.MultiWriter(f.events, os.Stderr)
 	}
-	return f, err
+	return f, nil
 }
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
@@ -65,31 +60,17 @@ func (f *folder) event(format string, args ...any) {
 }
 
 // dump writes every table as CSV, a partitioned one as a whole.
-func (f *folder) dump(ctx context.Context, db *pgxpool.Pool) error {
-	tables, err := allRows(ctx, db, pgx.RowTo[string], `
+func (f *folder) dump(ctx context.Context, db *pgxpool.Pool) (err error) {
+	defer steps.Return(&err)
+	conn := steps.Value(db.Acquire(ctx))
+	defer conn.Release()
+	for _, t := range allRows(ctx, db, pgx.RowTo[string], `
 		select relname::text from pg_class
 		 where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
-		 order by 1`)
-	if err != nil {
-		return err
-	}
-	conn, err := db.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	for _, t := range tables {
-		out, err := os.Create(f.file(t + ".csv"))
-		if err != nil {
-			return err
-		}
-		_, err = conn.Conn().PgConn().CopyTo(ctx, out, "copy (select * from "+pgx.Identifier{t}.Sanitize()+") to stdout with (format csv, header)")
-		if closed := out.Close(); err == nil {
-			err = closed
-		}
-		if err != nil {
-			return fmt.Errorf("dump %s: %w", t, err)
-		}
+		 order by 1`) {
+		out := steps.Value(os.Create(f.file(t + ".csv")))
+		_, err := conn.Conn().PgConn().CopyTo(ctx, out, "copy (select * from "+pgx.Identifier{t}.Sanitize()+") to stdout with (format csv, header)")
+		steps.OK(errors.Join(err, out.Close()), "dump ", t)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -28,80 +29,64 @@ func TestUnsettledHalvesAreFound(t *testing.T) {
 	}
 }
 
-// A payout that was answered COMMITTED and whose row is lost is paid once and settled. A second
-// payment, a payment of a refunded payout, and a missing settlement are found.
-func TestLostPayouts(t *testing.T) {
+// A payout that was answered COMMITTED and whose row is lost is paid once and settled. So is one that a lost database paid
+// and the current one refused, also if a database between them refused it. A second payment, a missing or superfluous
+// settlement, and a payment of a refunded payout are found.
+func TestPayoutsOfLostDatabases(t *testing.T) {
 	t.Parallel()
 	committed, back := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.RolledBack, Reason: "PAYOUT_REJECTED"}
-	one := transferload.Payment{Address: "0xfe1", Units: "100"}
-	row := payout{ReqID: "a", UserID: 3, State: transfer.TargetPending, Payment: one, Withdrawn: 1}
-	rows, settled := map[string]payout{"a": row}, map[string]int64{"a": -5}
-	for name, c := range map[string]struct {
-		end     transferload.End
-		lost    bool
-		rows    map[string]payout
-		settled map[string]int64
-		live    []payout
-		paid    []transferload.Payment
-		want    string
-	}{
-		"paid once, and settled":       {committed, true, rows, settled, nil, []transferload.Payment{one}, ""},
-		"paid twice":                   {committed, true, rows, settled, nil, []transferload.Payment{one, one}, "2 payments"},
-		"never paid":                   {committed, true, rows, settled, nil, nil, "0 payments"},
-		"not settled":                  {committed, true, rows, nil, nil, []transferload.Payment{one}, "withdrawn 0 times"},
-		"settled by too little":        {committed, true, rows, map[string]int64{"a": -4}, nil, []transferload.Payment{one}, "withdrawn 2 times"},
-		"told so before the backup":    {committed, false, rows, settled, nil, []transferload.Payment{one}, "no payout says so"},
-		"the backup had it":            {committed, true, nil, settled, nil, []transferload.Payment{one}, "no payout says so"},
-		"given back, and not paid":     {back, true, rows, nil, nil, nil, ""},
-		"given back, and paid":         {back, true, rows, nil, nil, []transferload.Payment{one}, "no payout says so"},
-		"repeated, and paid once more": {committed, true, rows, settled, []payout{{ReqID: "b", State: transfer.Committed, Payment: one, Withdrawn: 1}}, []transferload.Payment{one}, "1 payments"},
-	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", End: &c.end})
-		wanted := afterRestores(c.live, []*transferload.Script{script}, func(transferload.Answers) bool { return c.lost }, c.rows, c.settled)
-		wantFound(t, name, reported(func(to reporter) { payoutViolations(to, wanted, c.paid) }), c.want)
-	}
-}
-
-// A payout that a lost database paid and the current one refused is paid once, and its amount is
-// taken once. The same holds if a database between them refused it. A second payment, a missing
-// or superfluous settlement, and a payment of a refunded payout are found.
-func TestPaidByALostDatabaseAndRefused(t *testing.T) {
-	t.Parallel()
-	one := transferload.Payment{Address: "0xfe1", Units: "100"}
 	refused := transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
-	was := payout{ReqID: "a", State: transfer.Committed, Payment: one, Withdrawn: 1}
-	begun, returned := was, was
-	begun.Withdrawn, returned.Refunded = 0, 1
-	now := func(state transfer.State, withdrawn int) []payout {
-		return []payout{{ReqID: "a", State: state, Payment: one, Withdrawn: withdrawn}}
+	one := transferload.Payment{Address: "0xfe1", Units: "100"}
+	once, twice := []transferload.Payment{one}, []transferload.Payment{one, one}
+	row := func(id string, state transfer.State, withdrawn, refunded int) []payout {
+		return []payout{{ReqID: id, UserID: 3, State: state, Payment: one, Withdrawn: withdrawn, Refunded: refunded}}
 	}
+	pending, failed := row("a", transfer.TargetPending, 1, 0), row("a", transfer.Failed, 0, 0)
+	paid, begun, returned := row("a", transfer.Committed, 1, 0), row("a", transfer.Committed, 0, 0), row("a", transfer.Committed, 1, 1)
+	taken, short := map[string]int64{"a": -5}, map[string]int64{"a": -4}
 	for name, c := range map[string]struct {
+		end     transferload.End // that its user got
+		lost    bool             // a restore may have lost that answer
+		was     []payout         // of a lost database
 		now     []payout
-		was     payout
 		settled map[string]int64
 		paid    []transferload.Payment
 		want    string
 	}{
-		"paid, refused, and taken":      {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, []transferload.Payment{one}, ""},
-		"under an earlier name":         {now(transfer.Failed, 0), was, map[string]int64{"z": -5}, []transferload.Payment{one}, ""},
-		"nobody has taken it":           {now(transfer.Failed, 0), was, nil, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
-		"taken too little":              {now(transfer.Failed, 0), was, map[string]int64{"a": -4}, []transferload.Payment{one}, "withdrawn 2 times"},
-		"taken twice":                   {now(transfer.Failed, 0), was, map[string]int64{"a": -5, "z": -5}, []transferload.Payment{one}, "withdrawn 2 times"},
-		"paid twice":                    {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, []transferload.Payment{one, one}, "2 payments"},
-		"taken, and never paid":         {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, nil, "0 payments"},
-		"no database had withdrawn it":  {now(transfer.Failed, 0), begun, map[string]int64{"a": -5}, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
-		"a lost database gave it back":  {now(transfer.Failed, 0), returned, map[string]int64{"a": -5}, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
-		"given back here":               {now(transfer.RolledBack, 1), was, nil, []transferload.Payment{one}, "1 payments"},
-		"it went on":                    {now(transfer.Committed, 1), was, nil, []transferload.Payment{one}, ""},
-		"it went on, and is taken":      {now(transfer.Committed, 1), was, map[string]int64{"a": -5}, []transferload.Payment{one}, "withdrawn 2 times"},
-		"taken, and brought back":       {now(transfer.Committed, 1), was, map[string]int64{"a": -5, "z": 5}, []transferload.Payment{one}, ""},
-		"no row, and taken":             {nil, was, map[string]int64{"a": -5}, []transferload.Payment{one}, ""},
-		"no row, and nobody took it":    {nil, was, nil, []transferload.Payment{one}, "no payout says so"},
-		"no row, and it was given back": {nil, returned, map[string]int64{"a": -5}, []transferload.Payment{one}, "no payout says so"},
+		"paid once, and settled":       {committed, true, pending, nil, taken, once, ""},
+		"paid twice":                   {committed, true, pending, nil, taken, twice, "2 payments"},
+		"never paid":                   {committed, true, pending, nil, taken, nil, "0 payments"},
+		"not settled":                  {committed, true, pending, nil, nil, once, "withdrawn 0 times"},
+		"settled by too little":        {committed, true, pending, nil, short, once, "withdrawn 2 times"},
+		"told so before the backup":    {committed, false, pending, nil, taken, once, "no payout says so"},
+		"the backup had it":            {committed, true, nil, nil, taken, once, "no payout says so"},
+		"given back, and not paid":     {back, true, pending, nil, nil, nil, ""},
+		"given back, and paid":         {back, true, pending, nil, nil, once, "no payout says so"},
+		"repeated, and paid once more": {committed, true, pending, row("b", transfer.Committed, 1, 0), taken, once, "1 payments"},
+
+		"paid, refused, and taken":      {refused, false, paid, failed, taken, once, ""},
+		"under an earlier name":         {refused, false, paid, failed, map[string]int64{"z": -5}, once, ""},
+		"nobody has taken it":           {refused, false, paid, failed, nil, once, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"taken too little":              {refused, false, paid, failed, short, once, "withdrawn 2 times"},
+		"taken twice":                   {refused, false, paid, failed, map[string]int64{"a": -5, "z": -5}, once, "withdrawn 2 times"},
+		"refused, and paid twice":       {refused, false, paid, failed, taken, twice, "2 payments"},
+		"taken, and never paid":         {refused, false, paid, failed, taken, nil, "0 payments"},
+		"no database had withdrawn it":  {refused, false, begun, failed, taken, once, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"a lost database gave it back":  {refused, false, returned, failed, taken, once, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"given back here":               {refused, false, paid, row("a", transfer.RolledBack, 1, 0), nil, once, "1 payments"},
+		"it went on":                    {refused, false, paid, row("a", transfer.Committed, 1, 0), nil, once, ""},
+		"it went on, and is taken":      {refused, false, paid, row("a", transfer.Committed, 1, 0), taken, once, "withdrawn 2 times"},
+		"taken, and brought back":       {refused, false, paid, row("a", transfer.Committed, 1, 0), map[string]int64{"a": -5, "z": 5}, once, ""},
+		"no row, and taken":             {refused, true, paid, nil, taken, once, ""},
+		"no row, and nobody took it":    {refused, true, paid, nil, nil, once, "no payout says so"},
+		"no row, and it was given back": {refused, true, returned, nil, taken, once, "no payout says so"},
 	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", Lost: []string{"z"}, End: &refused})
-		lost := func(transferload.Answers) bool { return c.now == nil }
-		wanted := afterRestores(c.now, []*transferload.Script{script}, lost, map[string]payout{"a": c.was}, c.settled)
+		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", Lost: []string{"z"}, End: &c.end})
+		rows := make(map[string]payout)
+		for _, p := range c.was {
+			rows[p.ReqID] = p
+		}
+		wanted := afterRestores(slices.Clone(c.now), []*transferload.Script{script}, func(transferload.Answers) bool { return c.lost }, rows, c.settled)
 		wantFound(t, name, reported(func(to reporter) { payoutViolations(to, wanted, c.paid) }), c.want)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
@@ -49,7 +50,7 @@ type flags struct {
 func parse(args []string) (flags, error) {
 	f := flags{set: stack.Settings{}}
 	set := command.NewFlags("torture", "torture mixes every fault at random on the real deployment, and then checks the chain and the history.\n\n")
-	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
+	set.Uint64Var(&f.seed, "seed", rand.Uint64N(1_000_000_000), "a `number` that decides which fault comes when, and how; default: drawn anew")
 	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on, and 1 more for each restore, each kind must come")
 	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; a foreign signer also uses the keys of the last two, and the payer's")
 	set.IntVar(&f.window, "window", 8, "the widest window of a submitter, a `number`; every second one has window 1")
@@ -64,13 +65,9 @@ func parse(args []string) (flags, error) {
 	set.IntVar(&f.restores, "restores", 0, "how often the database is lost, and its backup put in its place with the operator following the runbook, a `number`; the program of the deployment reserves nothing then")
 	set.Var(f.set, "set", "a setting of the functions over those of a run, as `NAME=VALUE`, such as gasbump.enabled=false; may be given again")
 	set.StringVar(&f.only, "only", "", "inject only faults with this `text` in their name")
+	set.Lookup("seed").DefValue = "" // --help shows none
 	if err := set.Parse(args); err != nil {
 		return f, err
-	}
-	given := false
-	set.Visit(func(one *flag.Flag) { given = given || one.Name == "seed" })
-	if !given {
-		f.seed = rand.Uint64N(1_000_000_000)
 	}
 	return f, f.check(set)
 }
@@ -127,10 +124,7 @@ func (f flags) command() string {
 	return c
 }
 
-func realMain(ctx context.Context, args []string, out io.Writer) error {
-	f, err := parse(args)
-	if err != nil {
-		return err
-	}
-	return run(ctx, f, out, nil)
+func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
+	defer steps.Return(&err)
+	return run(ctx, steps.Value(parse(args)), out, nil)
 }

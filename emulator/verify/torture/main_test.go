@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"log"
 	"os"
 	"testing"
 
@@ -15,22 +15,18 @@ var binary, core string
 
 func TestMain(m *testing.M) {
 	folder, err := os.MkdirTemp("", "fencepost-torture-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	if err == nil {
+		// The folders of failed runs are created here, and removed after the tests.
+		os.Setenv("TMPDIR", folder)
+		binary, err = stack.BuildProgram(context.Background(), folder, "emulator/acceptance/payroll/server")
 	}
-	// The folders of failed runs are created here, and removed after the tests.
-	os.Setenv("TMPDIR", folder)
-	binary, err = stack.BuildProgram(context.Background(), folder, "emulator/acceptance/payroll/server")
 	if err == nil {
 		core, err = ubscore.Build(context.Background(), folder)
 	}
-	code := 1
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
+		log.Fatal(err)
 	}
+	code := m.Run()
 	os.RemoveAll(folder)
 	os.Exit(code)
 }

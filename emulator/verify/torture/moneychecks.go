@@ -10,62 +10,46 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
-	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The checks of transfers beside those of package money.
-const (
-	coreRecovers   = "core-recovers"
-	steadyMoves    = "transfer-answers-steady"
-	movedAsTold    = "moved-as-told"
-	lateDuplicates = "late-duplicates"
-	conservedAll   = "conserved-all-along"
-	paidOnce       = "paid-or-refunded"
-)
-
 // checkMoney checks the promises about transfers. The last checks change the deployment's state,
 // so the others come before them.
-func (e *episode) checkMoney(ctx context.Context) (all []check, err error) {
+func (e *episode) checkMoney(ctx context.Context) []check {
 	if e.transferRun == nil {
-		return nil, nil
+		return nil
 	}
 	recovers := e.checkCoreRecovers(ctx)
-	all = append(all, recovers, e.checkTransferAnswers())
+	all := []check{recovers, e.checkTransferAnswers()}
 	if len(recovers.Violations) > 0 {
-		return all, nil // the other checks need the core
+		return all // the other checks need the core
 	}
-	reads := []func(context.Context) ([]check, error){e.checkJournals, e.checkBalances, e.checkPayouts, e.checkDuplicates, e.checkConservation}
-	if !e.ended { // a repeated call can change an unfinished transfer, without a fault
-		reads = slices.Delete(reads, 3, 4)
+	all = append(all, checksOf(money.All(), steps.Value(money.Check(ctx, e.moneyRun())))...) // of the two journals
+	all = append(all, e.checkBalances(ctx), e.checkPayouts(ctx))
+	if e.ended { // before that a repeated call can change an unfinished transfer, without a fault
+		all = append(all, e.checkDuplicates(ctx))
 	}
-	for _, read := range reads {
-		some, err := read(ctx)
-		if err != nil {
-			return all, err
-		}
-		all = append(all, some...)
-	}
-	return all, nil
+	return append(all, e.checkConservation(ctx))
 }
 
 // checkCoreRecovers checks that the core came back each time and runs now.
 func (e *episode) checkCoreRecovers(ctx context.Context) check {
-	c := check{Name: coreRecovers, Promise: "however the trading core ends, it starts again with all that it had answered"}
-	supervisor := e.world.Supervisor
-	if supervisor.Failed() == nil && e.env.Core.Process().Err() != nil {
-		supervisor.Revive(ctx)
+	c := check{Name: "core-recovers", Promise: "however the trading core ends, it starts again with all that it had answered"}
+	restarts, failed := e.world.Supervisor.Restarts()
+	if failed == nil && e.env.Core.Process().Err() != nil {
+		failed = e.world.Supervisor.Revive(ctx)
 	}
-	if err := supervisor.Failed(); err != nil {
-		c.reportUser(0, "", "after %d starts: %v", supervisor.Restarts(), err)
+	if failed != nil {
+		c.reportUser(0, "", "after %d starts: %v", restarts, failed)
 	}
 	return c
 }
 
 func (e *episode) checkTransferAnswers() check {
-	c := check{Name: steadyMoves, Promise: "no answer about a transfer contradicts an earlier one: one req_id, one end; what must be refused is refused; the core answers duplicates alike"}
+	c := check{Name: "transfer-answers-steady", Promise: "no answer about a transfer contradicts an earlier one: one req_id, one end; what must be refused is refused; the core answers duplicates alike"}
 	c.Violations = e.transferRun.Ledger.Contradictions(c.Name)
 	if n := e.env.Core.Proxy.Struck(ubsproxy.Differed); n > 0 {
 		c.reportUser(0, "", "%d calls to the core, made three times at once, were answered differently", n)
@@ -73,36 +57,16 @@ func (e *episode) checkTransferAnswers() check {
 	return c
 }
 
-// checkJournals runs the checkers of the two journals.
-func (e *episode) checkJournals(ctx context.Context) (all []check, err error) {
-	found, err := money.Check(ctx, money.Run{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers, Settled: e.ended})
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range money.All() {
-		all = append(all, check{c.Name, c.Promise, promise.Of(found, c.Name)})
-	}
-	return all, nil
+func (e *episode) moneyRun() money.Run {
+	return money.Run{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers, Settled: e.ended}
 }
 
 // checkBalances compares each balance, and each transfer's end, with the answers that users got.
 // It uses no journal.
-func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
-	c := check{Name: movedAsTold, Promise: "each account holds what came from outside and moved by COMMITTED transfers, by the answers to users and cashier; each end is the one that its user got"}
-	evidence, err := money.ReadEvidence(ctx, money.Run{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers})
-	if err != nil {
-		return nil, err
-	}
-	ends, err := e.transferEnds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	expected, unknown := e.transferRun.Ledger.Expected(func(reqID string) *transferload.End {
-		if end, stored := ends[reqID]; stored {
-			return &end
-		}
-		return nil
-	})
+func (e *episode) checkBalances(ctx context.Context) check {
+	c := check{Name: "moved-as-told", Promise: "each account holds what came from outside and moved by COMMITTED transfers, by the answers to users and cashier; each end is the one that its user got"}
+	evidence, ends := steps.Value(money.ReadEvidence(ctx, e.moneyRun())), e.transferEnds(ctx)
+	expected, unknown := e.transferRun.Ledger.Expected(ends)
 	halves := evidence.LostHalves()
 	for _, h := range halves {
 		expected[transferload.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] += h.Units
@@ -118,7 +82,7 @@ func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 	}
 	balanceDifferences(c.reportUser, expected, held)
 	contradictedEnds(c.reportUser, e.transferRun.Ledger.Requests(), ends, e.transferRun.Ledger.EndMayBeLost, e.restores.transfers)
-	return []check{c}, nil
+	return c
 }
 
 // balanceDifferences reports the accounts whose balance is not the expected one.
@@ -173,22 +137,22 @@ func unsettledHalves(report reporter, halves map[string]money.Half, settled map[
 }
 
 // transferEnds returns the state and reason of each transfer by req_id.
-func (e *episode) transferEnds(ctx context.Context) (map[string]transferload.End, error) {
+func (e *episode) transferEnds(ctx context.Context) map[string]transferload.End {
 	ends := make(map[string]transferload.End)
 	var reqID string
 	var end transferload.End
 	const query = `select req_id, state, coalesce(error_message, '') from transfers_tb`
-	err := eachRow(ctx, e.db, []any{&reqID, &end.State, &end.Reason}, func() { ends[reqID] = end }, query)
-	return ends, err
+	eachRow(ctx, e.db, []any{&reqID, &end.State, &end.Reason}, func() { ends[reqID] = end }, query)
+	return ends
 }
 
 // checkConservation checks the results of the deployment's own checks, during the run and now.
-func (e *episode) checkConservation(ctx context.Context) ([]check, error) {
-	c := check{Name: conservedAll, Promise: "every check of conservation, whatever was under way, found nothing and halted nothing; so does a full one at the end"}
+func (e *episode) checkConservation(ctx context.Context) check {
+	c := check{Name: "conserved-all-along", Promise: "every check of conservation, whatever was under way, found nothing and halted nothing; so does a full one at the end"}
 	var userID int64
 	var kind, reqID, detail string
 	var stands bool
-	err := eachRow(ctx, e.db, []any{&userID, &kind, &reqID, &detail, &stands}, func() {
+	eachRow(ctx, e.db, []any{&userID, &kind, &reqID, &detail, &stands}, func() {
 		if !e.restores.isExplained(kind, reqID, detail, stands) {
 			c.reportUser(userID, reqID, "%s", detail)
 		}
@@ -198,20 +162,14 @@ select user_id, kind, coalesce(req_id, ''), concat_ws(' ', kind, side, 'asset', 
 union all
 select coalesce(user_id, 0), '', '', concat_ws(' ', 'halted:', scope, 'asset', asset_id, 'since', since), false
   from transfer_halt where resumed_at is null or not $1`, e.flags.restores > 0)
-	if err != nil {
-		return nil, err
-	}
 	a := e.askAs(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
-	var report struct {
-		Result string
-		Found  []transferload.Finding
-	}
+	var report struct{ Found []transferload.Finding }
 	read := a.Status == http.StatusOK && json.Unmarshal(a.Text, &report) == nil
 	unexplained := slices.ContainsFunc(report.Found, func(f transferload.Finding) bool {
 		return !e.restores.isExplained(f.Kind, f.ReqID, f.Expected+" "+f.Got, true)
 	})
-	if !read || report.Result != "ok" && (report.Result != "standing" || unexplained) {
+	if !read || a.Result != "ok" && (a.Result != "standing" || unexplained) {
 		c.reportUser(0, "", "the full check at the end: got %s, want ok", a)
 	}
-	return []check{c}, nil
+	return c
 }

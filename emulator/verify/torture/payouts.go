@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -29,21 +29,14 @@ type payout struct {
 }
 
 // checkPayouts compares each payout with the chain: it is paid once or refunded once.
-func (e *episode) checkPayouts(ctx context.Context) ([]check, error) {
-	c := check{Name: paidOnce, Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to another address"}
-	wanted, err := payoutRows(ctx, e.db)
-	if err != nil {
-		return nil, err
-	}
-	paid, err := e.payments(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read the chain: %w", err)
-	}
+func (e *episode) checkPayouts(ctx context.Context) check {
+	c := check{Name: "paid-or-refunded", Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to another address"}
+	wanted := payoutRows(ctx, e.db)
 	if e.flags.restores > 0 {
 		wanted = afterRestores(wanted, e.transferRun.Ledger.Requests(), e.transferRun.Ledger.EndMayBeLost, e.restores.payouts, e.transferRun.Ledger.Settlements())
 	}
-	payoutViolations(c.reportUser, wanted, paid)
-	return []check{c}, nil
+	payoutViolations(c.reportUser, wanted, e.payments(ctx))
+	return c
 }
 
 // querier is a pool or a connection.
@@ -52,22 +45,21 @@ type querier interface {
 }
 
 // eachRow calls do for each row of a query, with the row's values in the variables.
-func eachRow(ctx context.Context, db querier, variables []any, do func(), query string, args ...any) error {
+func eachRow(ctx context.Context, db querier, variables []any, do func(), query string, args ...any) {
 	rows, _ := db.Query(ctx, query, args...) // the reader has the error
-	_, err := pgx.ForEachRow(rows, variables, func() error {
+	steps.Value(pgx.ForEachRow(rows, variables, func() error {
 		do()
 		return nil
-	})
-	return err
+	}))
 }
 
 // allRows returns the rows of a query.
-func allRows[Row any](ctx context.Context, db querier, scan pgx.RowToFunc[Row], query string, args ...any) ([]Row, error) {
+func allRows[Row any](ctx context.Context, db querier, scan pgx.RowToFunc[Row], query string, args ...any) []Row {
 	rows, _ := db.Query(ctx, query, args...) // the collector has the error
-	return pgx.CollectRows(rows, scan)
+	return steps.Value(pgx.CollectRows(rows, scan))
 }
 
-func payoutRows(ctx context.Context, db querier) ([]payout, error) {
+func payoutRows(ctx context.Context, db querier) []payout {
 	return allRows(ctx, db, pgx.RowToStructByPos[payout], `
 select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payout_base_units::text,
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'withdraw' and result = 'SUCCESS'),
@@ -78,18 +70,17 @@ select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payou
 }
 
 // payments returns the payer's payments on the chain, without those of the foreign signer.
-func (e *episode) payments(ctx context.Context) (all []transferload.Payment, err error) {
+func (e *episode) payments(ctx context.Context) (all []transferload.Payment) {
 	foreign := make(map[common.Hash]bool)
 	for _, u := range e.world.Foreign.Of(e.env.Payer) {
 		foreign[u.Hash] = true
 	}
-	chain, err := chainscan.Read(ctx, e.env.Chain.URL(), nil)
-	for _, tx := range chain.From(e.env.Payer.Address()) {
+	for _, tx := range steps.Value(chainscan.Read(ctx, e.env.Chain.URL(), nil)).From(e.env.Payer.Address()) {
 		if !foreign[tx.Hash()] {
 			all = append(all, paidBy(tx.Transaction, tx.Receipt)...)
 		}
 	}
-	return all, err
+	return all
 }
 
 // afterRestores returns the payouts as they must be after restores. The map rows has the payouts
@@ -109,7 +100,7 @@ func afterRestores(wanted []payout, scripts []*transferload.Script, lost func(tr
 		answers := w.Answers()
 		ids := w.ReqIDs()
 		was, had := lostRow(ids, rows)
-		times, excused := timesTaken(ids, w.Units, settled), had && was.Withdrawn > 0 && was.Refunded == 0
+		times, excused := timesTaken(w, settled), had && was.Withdrawn > 0 && was.Refunded == 0
 		if i := slices.IndexFunc(ids, func(id string) bool { _, is := here[id]; return is }); i >= 0 {
 			now := &wanted[here[ids[i]]]
 			if now.Withdrawn += times; now.State == transfer.Failed && times > 0 && excused {
@@ -139,15 +130,11 @@ func lostRow(ids []string, rows map[string]payout) (was payout, had bool) {
 }
 
 // timesTaken returns how often the operator took the payout's amount; 2 is any other amount.
-func timesTaken(ids []string, units uint64, settled map[string]int64) int {
-	var taken int64
-	for _, id := range ids {
-		taken -= settled[id]
-	}
-	switch taken {
+func timesTaken(w *transferload.Script, settled map[string]int64) int {
+	switch -w.Settled(settled) {
 	case 0:
 		return 0
-	case int64(units):
+	case int64(w.Units):
 		return 1
 	}
 	return 2

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -26,41 +27,16 @@ var programSettings = map[string]string{
 }
 
 // openProgram starts the deployment's own Go program, in this process.
-func (e *episode) openProgram(ctx context.Context) error {
-	c, err := config.LoadForTests(e.env.Environment())
-	if err != nil {
-		return err
-	}
-	app, err := functions.New(ctx, c, slog.New(slog.DiscardHandler), "program", functions.Extensions{Handlers: payroll.Handlers()})
-	if err != nil {
-		return err
-	}
+func (e *episode) openProgram(ctx context.Context) {
+	c := steps.Value(config.LoadForTests(e.env.Environment()))
+	app := steps.Value(functions.New(ctx, c, slog.New(slog.DiscardHandler), "program", functions.Extensions{Handlers: payroll.Handlers()}))
 	e.stops = append(e.stops, func() error { return app.Close(context.WithoutCancel(ctx)) })
 	e.program = &load.Program{
 		App: app, Stack: e.env, Accounts: devchain.DevAccounts(programAccounts), Ledger: e.load.Ledger, Source: e.forkSource(), Note: e.folder.event,
 		OnlyHandlers: e.flags.restores > 0,
 	}
 	const allow = `update submitter set callers = callers || '{handler:wage,hooks}' where submitter = any ($1)`
-	_, err = e.db.Exec(ctx, allow, e.env.Submitters()[:programAccounts])
-	return err
-}
-
-// setPolicies gives every third submitter a policy that allows exactly the load's intents.
-func (e *episode) setPolicies(ctx context.Context) error {
-	operator, err := e.env.Client(stack.OperatorAccount)
-	if err != nil {
-		return err
-	}
-	for i := range e.accounts {
-		if i%3 != 2 {
-			continue
-		}
-		if _, err := operator.SetPolicy(ctx, string(e.accounts[i].Submitter), load.Policy(), "the run's load, and nothing else"); err != nil {
-			return err
-		}
-		e.accounts[i].Policy = true
-	}
-	return nil
+	steps.Value(e.db.Exec(ctx, allow, e.env.Submitters()[:programAccounts]))
 }
 
 // finality returns the finality settings: every third seed uses the chain's finalized tag.
@@ -80,21 +56,13 @@ var clocks = map[string]string{crash.SpreadVariable: clockSpread.String()}
 
 // buildPrograms builds the function server with the payroll's handlers, and the trading core,
 // unless they were given.
-func (e *episode) buildPrograms(ctx context.Context) (err error) {
-	if e.server != "" && e.core != "" {
-		return nil
-	}
+func (e *episode) buildPrograms(ctx context.Context) {
 	folder := e.folder.file("programs")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		return err
-	}
+	steps.OK(os.Mkdir(folder, 0o700))
 	if e.server == "" {
-		if e.server, err = stack.BuildProgram(ctx, folder, "emulator/acceptance/payroll/server"); err != nil {
-			return err
-		}
+		e.server = steps.Value(stack.BuildProgram(ctx, folder, "emulator/acceptance/payroll/server"))
 	}
 	if e.core == "" {
-		e.core, err = ubscore.Build(ctx, folder)
+		e.core = steps.Value(ubscore.Build(ctx, folder))
 	}
-	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
@@ -21,12 +22,9 @@ import (
 
 // checkDuplicates repeats every call to either ledger three times, and every transfer's task
 // once, and checks that nothing changes.
-func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
-	c := check{Name: lateDuplicates, Promise: "every call ever made to a ledger, made three times more, is answered as before and changes nothing; so is every task"}
-	before, err := e.moneySnapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (e *episode) checkDuplicates(ctx context.Context) check {
+	c := check{Name: "late-duplicates", Promise: "every call ever made to a ledger, made three times more, is answered as before and changes nothing; so is every task"}
+	before := e.moneySnapshot(ctx)
 	var mu sync.Mutex
 	report := func(userID int64, reqID, format string, args ...any) {
 		mu.Lock()
@@ -35,19 +33,11 @@ func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	}
 	for range 3 {
 		e.replayCore(ctx, report)
-		if err := e.replayFunding(ctx, report); err != nil {
-			return nil, err
-		}
+		e.replayFunding(ctx, report)
 	}
-	if err := e.replayTasks(ctx, report); err != nil {
-		return nil, err
-	}
-	after, err := e.moneySnapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	snapshotDifferences(report, before, after)
-	return []check{c}, nil
+	e.replayTasks(ctx, report)
+	snapshotDifferences(report, before, e.moneySnapshot(ctx))
+	return c
 }
 
 func (e *episode) replayCore(ctx context.Context, report reporter) {
@@ -79,13 +69,10 @@ type funded struct {
 	Units   uint64
 }
 
-func (e *episode) replayFunding(ctx context.Context, report reporter) error {
-	all, err := allRows(ctx, e.db, pgx.RowToStructByPos[funded], `
+func (e *episode) replayFunding(ctx context.Context, report reporter) {
+	all := allRows(ctx, e.db, pgx.RowToStructByPos[funded], `
 select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.units::bigint
   from transfer_operations o join transfers_tb using (req_id)`)
-	if err != nil {
-		return fmt.Errorf("read Funding's journal: %w", err)
-	}
 	client.Each(all, func(f funded) {
 		want := transfer.Outcome{Verdict: transfer.Success}
 		if f.Refused != "" {
@@ -101,7 +88,6 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 			report(f.UserID, f.ReqID, "%s in Funding, made again: got %+v, want %+v", f.Op, got, want)
 		}
 	})
-	return nil
 }
 
 // ledgerCalls are the calls that a transfer makes to a ledger.
@@ -109,28 +95,20 @@ var ledgerCalls = map[transfer.Op]func(transfer.Ledger, context.Context, transfe
 	transfer.Withdraw: transfer.Ledger.Withdraw, transfer.Deposit: transfer.Ledger.Deposit, transfer.Refund: transfer.Ledger.Refund,
 }
 
-func (e *episode) replayTasks(ctx context.Context, report reporter) error {
-	all, err := allRows(ctx, e.db, pgx.RowTo[string], `select req_id from transfers_tb`)
-	if err != nil {
-		return err
-	}
-	token, err := e.env.Issuer.Token(ctx, stack.TasksAccount, stack.InternalAudience)
-	if err != nil {
-		return err
-	}
-	client.Each(all, func(reqID string) {
+func (e *episode) replayTasks(ctx context.Context, report reporter) {
+	token := steps.Value(e.env.Issuer.Token(ctx, stack.TasksAccount, stack.InternalAudience))
+	client.Each(allRows(ctx, e.db, pgx.RowTo[string], `select req_id from transfers_tb`), func(reqID string) {
 		url := e.env.URLMap.InternalURL() + "/internal/transfer"
 		status, text, err := stack.CallWith(ctx, token, http.MethodPost, url, map[string]string{"req_id": reqID})
 		if err != nil || status != http.StatusNoContent {
 			report(0, reqID, "its task, delivered again: got %d %s, %v; want 204", status, text, err)
 		}
 	})
-	return nil
 }
 
 // moneySnapshot returns the stored state of all money as lines.
-func (e *episode) moneySnapshot(ctx context.Context) (lines []string, err error) {
-	lines, err = allRows(ctx, e.db, pgx.RowTo[string], `
+func (e *episode) moneySnapshot(ctx context.Context) []string {
+	lines := allRows(ctx, e.db, pgx.RowTo[string], `
 select concat_ws(' ', 'funding', id, req_id, op_type, result, reason, user_id, asset_id, units) from transfer_operations
 union all
 select concat_ws(' ', 'row', req_id, state, error_message, retry_count, updated_at) from transfers_tb
@@ -140,22 +118,17 @@ union all
 select concat_ws(' ', 'balance', user_id, asset_id, available, status) from balances_tb
 union all
 select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) from managed_tx`)
-	if err != nil {
-		return nil, err
-	}
-	err = money.EachLine(ctx, e.env.Core.Ledger(), 0, math.MaxUint64, func(j transfer.Entry) {
+	steps.OK(money.EachLine(ctx, e.env.Core.Ledger(), 0, math.MaxUint64, func(j transfer.Entry) {
 		if wire.Moves(j.Op) {
 			lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
 		}
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	_, balances, err := e.env.Core.Ledger().AllBalances(ctx)
+	steps.OK(err)
 	for _, b := range balances {
 		lines = append(lines, fmt.Sprintf("trading balance %d %d %d", b.UserID, b.AssetID, b.Units))
 	}
-	return lines, err
+	return lines
 }
 
 // snapshotDifferences reports the lines that one of the two snapshots has more often.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
@@ -61,9 +62,7 @@ func (e *episode) report(ctx context.Context) {
 func (e *episode) conclude(ctx context.Context, v verdict) error {
 	good := v.violations() == 0 && len(v.missing) == 0 && e.ended
 	e.table(v)
-	if err := e.writeJSON(v, good); err != nil {
-		return err
-	}
+	e.writeJSON(v, good)
 	if good {
 		e.out.Printf("\nPASSED: seed %d, %d faults, 0 violations, everything ended.", e.seed, e.chaos.total())
 		return nil
@@ -149,19 +148,16 @@ func (e *episode) counts(heading string, all map[string]int) {
 	}
 }
 
-func (e *episode) writeJSON(v verdict, good bool) error {
+func (e *episode) writeJSON(v verdict, good bool) {
 	if e.json == "" {
-		return nil
+		return
 	}
-	text, err := json.MarshalIndent(struct {
+	text := steps.Value(json.MarshalIndent(struct {
 		figures
 		Checks  []check  `json:"checks"`
 		Missing []string `json:"neverInjected"`
 		Ended   bool     `json:"everythingEnded"`
 		Passed  bool     `json:"passed"`
-	}{v.figures, v.checks, v.missing, e.ended, good}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(e.json, append(text, '\n'), 0o644)
+	}{v.figures, v.checks, v.missing, e.ended, good}, "", "  "))
+	steps.OK(os.WriteFile(e.json, append(text, '\n'), 0o644))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
@@ -51,27 +52,22 @@ func (e *episode) restoreAll(ctx context.Context) {
 
 // restore follows docs/runbooks/restore.md. Callers and operators do their part once they know of
 // the restore.
-func (e *episode) restore(ctx context.Context, n int) error {
+func (e *episode) restore(ctx context.Context, n int) (err error) {
+	defer steps.Return(&err)
 	backedUp := time.Now()
 	r, err := e.world.BackUp(ctx, n)
-	if err != nil {
-		return fmt.Errorf("back up: %w", err)
-	}
+	steps.OK(err, "back up")
 	e.folder.event("restore %d: backed up", n)
 	var had *storedState
-	hasRead := func() bool { // Postgres can be down
+	retry.Await(ctx, 200*time.Millisecond, func() bool { // Postgres can be down
 		had, err = readState(ctx, r.Backup)
 		return err == nil
-	}
-	if !retry.Await(ctx, 200*time.Millisecond, hasRead) {
-		return fmt.Errorf("read the backup: %w", err)
-	}
+	})
+	steps.OK(err, "read the backup")
 	retry.Pause(ctx, e.length()/time.Duration(4*e.flags.restores))
-	if err := e.operator.Restore(ctx, e.managedSubmitters(), backedUp, func() error {
+	steps.OK(e.operator.Restore(ctx, e.managedSubmitters(), backedUp, func() error {
 		return e.world.PutBack(ctx, r, n, func() { e.replaced(backedUp) })
-	}); err != nil {
-		return fmt.Errorf("put back: %w", err)
-	}
+	}), "put back")
 	e.restores.done, e.restores.backups = append(e.restores.done, r), append(e.restores.backups, had)
 	e.out.Printf("%s the database was lost, and its backup of %s before is in its place", e.clock(), time.Since(backedUp).Round(time.Second))
 	return nil
@@ -105,12 +101,9 @@ func (r *restores) namesLostTx(text string) bool {
 func (r *restores) isExplained(kind, reqID, detail string, stands bool) bool {
 	switch kind {
 	case "CREDIT_WITHOUT_DEBIT", "CREDIT_AND_REFUND":
-		if !stands && slices.ContainsFunc(r.backups, func(m *storedState) bool { return m.open[reqID] }) {
-			return true
-		}
-	}
-	switch kind {
-	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CREDIT_AND_REFUND":
+		wasOpen := slices.ContainsFunc(r.backups, func(m *storedState) bool { return m.open[reqID] })
+		return r.transfers[reqID] || wasOpen && !stands
+	case "NO_TRANSFER":
 		return r.transfers[reqID]
 	case "PAYMENT_WITHOUT_TRANSFER":
 		return r.namesLostTx(detail)
@@ -122,16 +115,13 @@ func (r *restores) isExplained(kind, reqID, detail string, stands bool) bool {
 }
 
 // read reads what the lost databases had stored and their backups had not.
-func (r *restores) read(ctx context.Context) error {
+func (r *restores) read(ctx context.Context) {
 	r.storedState = *newStoredState()
 	for i, one := range r.done {
 		lost, err := readState(ctx, one.Lost)
-		if err != nil {
-			return fmt.Errorf("read the database that was lost: %w", err)
-		}
+		steps.OK(err, "read the database that was lost")
 		r.addLost(lost, r.backups[i])
 	}
-	return nil
 }
 
 // addLost adds the state that lost has and its backup kept has not. It takes lost apart.
@@ -161,36 +151,21 @@ func (m *storedState) lostEvents(txID string) bool {
 	return false
 }
 
-func readState(ctx context.Context, url string) (*storedState, error) {
-	db, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return nil, err
-	}
+func readState(ctx context.Context, url string) (m *storedState, err error) {
+	defer steps.Return(&err)
+	db := steps.Value(pgx.Connect(ctx, url))
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	m := newStoredState()
+	m = newStoredState()
 	var key, submitter string
 	var open bool
-	for _, one := range []struct {
-		query string
-		into  []any
-		add   func()
-	}{
-		{`select tx_hash from tx_version`, []any{&key}, func() { m.hashes[key] = true }},
-		{
-			`select concat_ws('-', e.tx_id, e.type, e.sequence), m.submitter from event e join managed_tx m using (tx_id)`,
-			[]any{&key, &submitter}, func() { m.published[key] = submitter },
-		},
-		{`select req_id, open from transfers_tb`, []any{&key, &open}, func() { m.transfers[key], m.open[key] = true, open }},
-	} {
-		if err := eachRow(ctx, db, one.into, one.add, one.query); err != nil {
-			return nil, err
-		}
-	}
-	paid, err := payoutRows(ctx, db)
-	for _, p := range paid {
+	eachRow(ctx, db, []any{&key}, func() { m.hashes[key] = true }, `select tx_hash from tx_version`)
+	eachRow(ctx, db, []any{&key, &submitter}, func() { m.published[key] = submitter },
+		`select concat_ws('-', e.tx_id, e.type, e.sequence), m.submitter from event e join managed_tx m using (tx_id)`)
+	eachRow(ctx, db, []any{&key, &open}, func() { m.transfers[key], m.open[key] = true, open }, `select req_id, open from transfers_tb`)
+	for _, p := range payoutRows(ctx, db) {
 		m.payouts[p.ReqID] = p
 	}
-	return m, err
+	return m, nil
 }
 
 func newStoredState() *storedState {

@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
@@ -45,41 +46,43 @@ func shortFlags(t *testing.T, seed uint64) flags {
 
 // tamper opens and closes PROTECT without a cause. It changes a confirmed transaction to a placeholder, gives
 // another one a requestId that no caller has posted, and changes one published event. Only the tables' owner can do so.
-func tamper(ctx context.Context, e *episode) error {
-	const falseAlarm = `
+func tamper(ctx context.Context, e *episode) {
+	steps.Value(e.db.Exec(ctx, `
 		insert into protect_incident (submitter, incident, evidence, closed_at, closed_by, mode, reason)
-		values ($1, 99, '{}', clock_timestamp(), 'op', 'resume', 'nothing was wrong')`
-	if _, err := e.db.Exec(ctx, falseAlarm, e.env.Submitters()[0]); err != nil {
-		return err
-	}
-	_, err := e.db.Exec(ctx, `
+		values ($1, 99, '{}', clock_timestamp(), 'op', 'resume', 'nothing was wrong')`, e.env.Submitters()[0]))
+	steps.Value(e.db.Exec(ctx, `
 		alter table managed_tx disable trigger user;
 		update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER'
 		 where tx_id = (select tx_id from managed_tx where state = 'CONFIRMED' order by seq limit 1);
 		update managed_tx set request_id = 'nobody''s'
 		 where tx_id = (select tx_id from managed_tx where state = 'CONFIRMED' and caller <> 'transfer' order by seq limit 1);
 		alter table event disable trigger user;
-		update event set type = 'TxTold' where position = 1`)
-	return err
+		update event set type = 'TxTold' where position = 1`))
 }
 
 // addLostCall records a deposit call that never arrives at the core: its late copy would apply.
-func (e *episode) addLostCall(ctx context.Context) error {
+func (e *episode) addLostCall(ctx context.Context) {
 	e.env.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, UserID: 2})
-	functions, err := trading.New(trading.Options{URL: e.env.Core.Proxy.URL(), Secret: e.env.Core.Secret, Timeout: time.Second})
-	if err != nil {
-		return err
-	}
+	functions := steps.Value(trading.New(trading.Options{URL: e.env.Core.Proxy.URL(), Secret: e.env.Core.Secret, Timeout: time.Second}))
 	defer functions.Close()
 	call := transfer.Call{ReqID: "stray", UserID: 2, AssetID: 1, Units: 3, CreatedAt: time.Now().Truncate(time.Microsecond)}
 	if o := functions.Deposit(ctx, call); o.Verdict != transfer.Unknown {
-		return fmt.Errorf("a stray call: got %v, want no answer", o)
+		steps.Stopf("a stray call: got %v, want no answer", o)
 	}
-	return nil
+}
+
+// runPassed makes a run, which must pass, and returns its output.
+func runPassed(t *testing.T, f flags, look func(context.Context, *episode)) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := run(t.Context(), f, &out, look); err != nil || !strings.Contains(out.String(), fmt.Sprintf("PASSED: seed %d", f.seed)) {
+		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
+	}
+	return out.String()
 }
 
 // runTampered makes a run with tamper, which must fail, and returns its output.
-func runTampered(t *testing.T, f flags, tamper func(context.Context, *episode) error) string {
+func runTampered(t *testing.T, f flags, tamper func(context.Context, *episode)) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := run(t.Context(), f, &out, tamper); !errors.Is(err, errVerdict) {
@@ -100,11 +103,10 @@ func restoredFlags(t *testing.T, seed uint64) flags {
 // from its backup. The chain has three nodes here.
 func TestRunWithARestoreAndWithoutTransfersPasses(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
 	f := restoredFlags(t, 17)
 	f.nodes = 3
-	if err := run(t.Context(), f, &out, nil); err != nil || !strings.Contains(out.String(), "its backup of") || strings.Contains(out.String(), "core") {
-		t.Errorf("a run with a restore: got %v, want it passed without a core; it printed:\n%s", err, &out)
+	if out := runPassed(t, f, nil); !strings.Contains(out, "its backup of") || strings.Contains(out, "core") {
+		t.Errorf("a run with a restore printed, without a core:\n%s", out)
 	}
 }
 
@@ -112,12 +114,10 @@ func TestRunWithARestoreAndWithoutTransfersPasses(t *testing.T) {
 // every payout is paid once or given back once.
 func TestTransfersGoOnAcrossARestore(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
 	f := restoredFlags(t, 20)
 	f.transfers = 4
-	err := run(t.Context(), f, &out, nil)
-	if text := out.String(); err != nil || !strings.Contains(text, "its backup of") || !strings.Contains(text, "AFTER A RESTORE") {
-		t.Errorf("a run with transfers and a restore: got %v, want it passed; it printed:\n%s", err, text)
+	if out := runPassed(t, f, nil); !strings.Contains(out, "its backup of") || !strings.Contains(out, "AFTER A RESTORE") {
+		t.Errorf("a run with transfers and a restore printed:\n%s", out)
 	}
 }
 
@@ -132,20 +132,22 @@ func TestTamperedRowsAndMoneyAreFoundInSpiteOfARestore(t *testing.T) {
 	f := restoredFlags(t, 21)
 	f.transfers = 4
 	wants := []string{
-		"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", sameTxID + ": eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155",
-		"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user", "protect-for-cause: eip155",
-		"books: user 1", "conserved: user 1", movedAsTold + ": user 1", conservedAll + ": transfers", `"kind":"BALANCE_DIFFERS"`,
-		lateDuplicates + ": transfers", "was not, and is: trading",
+		"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155",
+		"same-txid: eip155", "told-true: eip155", "events-whole: eip155", "events-told: eip155",
+		"the chain has 2 payments of", "paid-or-refunded: user", "books: user", "ends-as-journaled: user", "protect-for-cause: eip155",
+		"books: user 1", "conserved: user 1", "moved-as-told: user 1", "conserved-all-along: transfers", `"kind":"BALANCE_DIFFERS"`,
+		"late-duplicates: transfers", "was not, and is: trading",
 		"FAILED: seed 21", "./scripts/torture --seed 21",
 	}
 	var kept string
-	out := runTampered(t, f, func(ctx context.Context, e *episode) error {
+	out := runTampered(t, f, func(ctx context.Context, e *episode) {
 		kept = e.folder.path
-		wants = append(wants, kept)
-		gone, err := e.loseLines(ctx)
-		wants = append(wants, gone...)
-		_, stolen := e.db.Exec(ctx, `update balances_tb set available = available - 0.01 where user_id = 1 and asset_id = 1`)
-		return errors.Join(err, stolen, e.addLostCall(ctx), e.payAgain(ctx), e.doAgain(ctx), tamper(ctx, e))
+		wants = append(append(wants, kept), e.loseLines(ctx)...)
+		steps.Value(e.db.Exec(ctx, `update balances_tb set available = available - 0.01 where user_id = 1 and asset_id = 1`))
+		e.addLostCall(ctx)
+		e.payAgain(ctx)
+		e.doAgain(ctx)
+		tamper(ctx, e)
 	})
 	for _, want := range wants {
 		if !strings.Contains(out, want) {
@@ -161,7 +163,7 @@ func TestTamperedRowsAndMoneyAreFoundInSpiteOfARestore(t *testing.T) {
 
 // loseLines deletes the withdrawal of the first paid payout, and the refund of the first one
 // given back. It returns the violations that must be found.
-func (e *episode) loseLines(ctx context.Context) (wants []string, err error) {
+func (e *episode) loseLines(ctx context.Context) (wants []string) {
 	for _, one := range []struct {
 		state transfer.State
 		op    transfer.Op
@@ -172,46 +174,32 @@ func (e *episode) loseLines(ctx context.Context) (wants []string, err error) {
 		if errors.Is(err, pgx.ErrNoRows) && one.state == transfer.RolledBack {
 			continue
 		}
-		if err != nil {
-			return wants, err
-		}
-		if _, err := e.db.Exec(ctx, `alter table transfer_operations disable trigger user`); err != nil {
-			return wants, err
-		}
-		if _, err := e.db.Exec(ctx, `delete from transfer_operations where req_id = $1 and op_type = $2`, reqID, one.op); err != nil {
-			return wants, err
-		}
+		steps.OK(err)
+		steps.Value(e.db.Exec(ctx, `alter table transfer_operations disable trigger user`))
+		steps.Value(e.db.Exec(ctx, `delete from transfer_operations where req_id = $1 and op_type = $2`, reqID, one.op))
 		wants = append(wants, one.want)
 	}
-	return wants, nil
+	return wants
 }
 
 // payAgain repeats a payment of a COMMITTED payout without the deployment.
-func (e *episode) payAgain(ctx context.Context) error {
+func (e *episode) payAgain(ctx context.Context) {
 	var hash string
-	err := e.db.QueryRow(ctx, `
+	steps.OK(e.db.QueryRow(ctx, `
 select m.tx_hash
   from transfers_tb t
   join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
  where t.transfer_type = 3 and t.state = $1 and m.tx_hash is not null
- order by t.transfer_id desc limit 1`, transfer.Committed).Scan(&hash)
-	if err != nil {
-		return err
-	}
-	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
-	if err != nil {
-		return err
-	}
+ order by t.transfer_id desc limit 1`, transfer.Committed).Scan(&hash))
+	client := steps.Value(ethclient.DialContext(ctx, e.env.Chain.URL()))
 	defer client.Close()
 	paid, _, err := client.TransactionByHash(ctx, common.HexToHash(hash))
-	if err != nil {
-		return err
-	}
-	return e.sendPast(ctx, e.env.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
+	steps.OK(err)
+	e.sendPast(ctx, e.env.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
 }
 
 // doAgain repeats the last confirmed request without the deployment.
-func (e *episode) doAgain(ctx context.Context) error {
+func (e *episode) doAgain(ctx context.Context) {
 	key := devchain.DevAccounts(1)[0]
 	s := eip155.NewSubmitter(e.env.Chain.ChainID(), key.Address)
 	var value *big.Int
@@ -220,35 +208,24 @@ func (e *episode) doAgain(ctx context.Context) error {
 			value = in.ValueWei
 		}
 	}
-	return e.sendPast(ctx, key, &common.Address{1}, value, nil, 21_000)
+	e.sendPast(ctx, key, &common.Address{1}, value, nil, 21_000)
 }
 
 // sendPast sends a transaction of the key directly to the node, and waits until it is mined.
-func (e *episode) sendPast(ctx context.Context, key devchain.Account, to *common.Address, value *big.Int, data []byte, gas uint64) error {
-	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
-	if err != nil {
-		return err
-	}
+func (e *episode) sendPast(ctx context.Context, key devchain.Account, to *common.Address, value *big.Int, data []byte, gas uint64) {
+	client := steps.Value(ethclient.DialContext(ctx, e.env.Chain.URL()))
 	defer client.Close()
-	n, err := client.PendingNonceAt(ctx, common.Address(eip155.MustBytes(key.Address)))
-	if err != nil {
-		return err
-	}
+	n := steps.Value(client.PendingNonceAt(ctx, common.Address(eip155.MustBytes(key.Address))))
 	id := new(big.Int).SetUint64(e.env.Chain.ChainID())
-	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+	tx := steps.Value(types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: to, Value: value, Data: data, Gas: gas, GasFeeCap: big.NewInt(1e12), GasTipCap: big.NewInt(1e10),
+	}))
+	steps.OK(client.SendTransaction(ctx, tx))
+	retry.Await(ctx, 100*time.Millisecond, func() bool {
+		_, err := client.TransactionReceipt(ctx, tx.Hash())
+		return err == nil
 	})
-	if err == nil {
-		err = client.SendTransaction(ctx, tx)
-	}
-	for err == nil {
-		if _, err := client.TransactionReceipt(ctx, tx.Hash()); err == nil {
-			return nil
-		}
-		retry.Pause(ctx, 100*time.Millisecond)
-		err = ctx.Err()
-	}
-	return err
+	steps.OK(ctx.Err())
 }
 
 // An interrupted run ends soon and without a verdict.
@@ -324,17 +301,15 @@ func TestDamagedCoreIsFound(t *testing.T) {
 	t.Parallel()
 	f := shortFlags(t, 15)
 	f.minutes = 0.05
-	out := runTampered(t, f, func(_ context.Context, e *episode) error {
-		if err := e.env.Core.Kill(); err != nil {
-			return err
+	out := runTampered(t, f, func(_ context.Context, e *episode) {
+		steps.OK(e.env.Core.Kill())
+		logs := steps.Value(filepath.Glob(filepath.Join(e.env.Core.Folder(), "wal-*.log")))
+		if len(logs) == 0 {
+			steps.Stopf("the core has no log")
 		}
-		logs, err := filepath.Glob(filepath.Join(e.env.Core.Folder(), "wal-*.log"))
-		if err != nil || len(logs) == 0 {
-			return fmt.Errorf("the core's log: %v, %w", logs, err)
-		}
-		return os.Truncate(logs[len(logs)-1], 200)
+		steps.OK(os.Truncate(logs[len(logs)-1], 200))
 	})
-	if want := coreRecovers + ": transfers"; !strings.Contains(out, want) {
+	if want := "core-recovers: transfers"; !strings.Contains(out, want) {
 		t.Errorf("it printed no %q:\n%s", want, out)
 	}
 }
@@ -343,7 +318,6 @@ func TestDamagedCoreIsFound(t *testing.T) {
 // behind. scripts/torture makes longer ones.
 func TestShortRunPasses(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
 	f := shortFlags(t, 11)
 	var err error
 	if f.server, err = stack.BuildProgram(t.Context(), t.TempDir(), "emulator/acceptance/payroll/server", "-race"); err != nil {
@@ -351,23 +325,20 @@ func TestShortRunPasses(t *testing.T) {
 	}
 	f.minutes = 0.5
 	var kept string
-	err = run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
-	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
-		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
-	}
+	runPassed(t, f, func(_ context.Context, e *episode) { kept = e.folder.path })
 	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder %s after a good end: got %v, want it gone", kept, err)
 	}
 	if err := processes.Races(); err != nil {
 		t.Error(err)
 	}
-	text, err := os.ReadFile(f.json)
 	var figures struct {
 		Seed      uint64
 		Passed    bool
 		Confirmed int
 		Checks    []struct{ Name string }
 	}
+	text, err := os.ReadFile(f.json)
 	if err != nil || json.Unmarshal(text, &figures) != nil {
 		t.Fatalf("figures: got %s, %v", text, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
@@ -31,23 +32,18 @@ type transferRun struct {
 	*transferload.Load
 	cashier  *transferload.Cashier
 	operator *transferload.Operator
-	closed   []string // addresses that take no coin
 }
 
 // startTransferRun books the opening balances. It then waits until no reorg can remove the
 // contracts from the chain.
-func (e *episode) startTransferRun(ctx context.Context) error {
-	b := &transferRun{}
+func (e *episode) startTransferRun(ctx context.Context) {
+	var closed []string // addresses that take no coin
 	for _, code := range [][]byte{contracts.Closed(), contracts.Ungrateful()} {
-		at, err := e.env.Deploy(ctx, code)
-		if err != nil {
-			return err
-		}
-		b.closed = append(b.closed, at.String())
+		closed = append(closed, steps.Value(e.env.Deploy(ctx, code)).String())
 	}
-	b.Load = &transferload.Load{
-		Stack: e.env, Users: userCount, Rate: e.transfers, Closed: b.closed, Source: e.forkSource(), Ledger: new(transferload.Ledger),
-	}
+	b := &transferRun{Load: &transferload.Load{
+		Stack: e.env, Users: userCount, Rate: e.transfers, Closed: closed, Source: e.forkSource(), Ledger: new(transferload.Ledger),
+	}}
 	b.cashier = &transferload.Cashier{Stack: e.env, Ledger: b.Ledger, Users: userCount, Source: e.forkSource()}
 	b.operator = &transferload.Operator{
 		Client: client.NewClient(e.env, stack.OperatorAccount, b.Ledger.Generation), Stack: e.env, DB: e.db,
@@ -55,10 +51,8 @@ func (e *episode) startTransferRun(ctx context.Context) error {
 	}
 	e.operator.Payer, e.operator.IsNeverRepeated = e.env.Payer, b.operator.IsNeverRepeated
 	e.transferRun = b
-	if err := b.cashier.Open(ctx); err != nil {
-		return err
-	}
-	return e.env.Chain.WaitBlock(ctx, e.env.Chain.Head()+confirmations)
+	steps.OK(b.cashier.Open(ctx))
+	steps.OK(e.env.Chain.WaitBlock(ctx, e.env.Chain.Head()+confirmations))
 }
 
 // startTransferClients starts the clients: some run until posting ends, all until within ends.
@@ -105,15 +99,15 @@ type transferFigures struct {
 	Restarts int `json:"coreStartedAgain"`
 }
 
-func (e *episode) countTransfers(ctx context.Context) (*transferFigures, error) {
+func (e *episode) countTransfers(ctx context.Context) *transferFigures {
 	if e.transferRun == nil {
-		return nil, nil
+		return nil
 	}
 	t := e.transferRun.Ledger.Tally()
 	f := &transferFigures{
 		Rate: e.transfers, Users: e.transferRun.Ledger.Did(transferload.Habits()), Operators: e.transferRun.Ledger.Did(transferload.Acts()),
 		Posted: t.Posted, Accepted: t.Accepted, Transfers: make(map[string]int), Payouts: make(map[string]int),
-		Calls: len(e.env.Core.Proxy.Calls(nil)), Restarts: e.world.Supervisor.Restarts(),
+		Calls: len(e.env.Core.Proxy.Calls(nil)),
 	}
 	if e.flags.restores > 0 {
 		f.Restored = e.transferRun.Ledger.Did(transferload.Reconciles())
@@ -121,27 +115,21 @@ func (e *episode) countTransfers(ctx context.Context) (*transferFigures, error) 
 	var of transfer.Type
 	var end transferload.End
 	var n int
-	err := eachRow(ctx, e.db, []any{&of, &end.State, &end.Reason, &n}, func() {
+	eachRow(ctx, e.db, []any{&of, &end.State, &end.Reason, &n}, func() {
 		if of.Target() == transfer.Chain {
 			f.Payouts[end.String()] = n
 		} else {
 			f.Transfers[end.String()] += n
 		}
 	}, `select transfer_type, state, coalesce(error_message, ''), count(*) from transfers_tb group by 1, 2, 3`)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.db.QueryRow(ctx, `select count(*) from transfer_operations`).Scan(&f.Lines); err != nil {
-		return nil, err
-	}
-	if e.world.Supervisor.Failed() == nil {
+	steps.OK(e.db.QueryRow(ctx, `select count(*) from transfer_operations`).Scan(&f.Lines), "count transfers")
+	var failed error
+	if f.Restarts, failed = e.world.Supervisor.Restarts(); failed == nil {
 		line, _, err := e.env.Core.Ledger().AllBalances(ctx)
-		if err != nil {
-			return nil, err
-		}
+		steps.OK(err, "count transfers")
 		f.Lines += int(line)
 	}
-	return f, nil
+	return f
 }
 
 func (e *episode) transferTable(f *transferFigures) {

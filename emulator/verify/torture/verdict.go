@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
@@ -35,6 +36,14 @@ func (c *check) reportUser(userID int64, reqID, format string, args ...any) {
 	c.report(transferload.UserName(userID), reqID, format, args...)
 }
 
+// checksOf returns the checks of the checkers, given all that they found.
+func checksOf[E any](all []promise.Checker[E], found []checkers.Violation) (checks []check) {
+	for _, c := range all {
+		checks = append(checks, check{c.Name, c.Promise, promise.Of(found, c.Name)})
+	}
+	return checks
+}
+
 type verdict struct {
 	checks  []check
 	figures figures
@@ -49,28 +58,14 @@ func (v verdict) violations() (n int) {
 }
 
 func (e *episode) checkAll(ctx context.Context) (v verdict, err error) {
+	defer steps.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	if err := e.restores.read(ctx); err != nil {
-		return v, err
-	}
-	found, err := e.runCheckers(ctx)
-	if err != nil {
-		return v, err
-	}
-	for _, c := range checkers.All() {
-		v.checks = append(v.checks, check{c.Name, c.Promise, promise.Of(found, c.Name)})
-	}
-	for _, read := range []func(context.Context) ([]check, error){e.checkAnswers, e.checkFalseAlarms, e.checkEvents, e.checkMoney} {
-		some, err := read(ctx)
-		if err != nil {
-			return v, err
-		}
-		v.checks = append(v.checks, some...)
-	}
-	if v.figures, err = e.count(ctx); err != nil {
-		return v, err
-	}
+	e.restores.read(ctx)
+	v.checks = slices.Concat(
+		checksOf(checkers.All(), e.runCheckers(ctx)), e.checkAnswers(ctx), e.checkFalseAlarms(ctx), e.checkEvents(ctx), e.checkMoney(ctx),
+	)
+	v.figures = e.count(ctx)
 	v.missing = e.missingKinds(v.figures)
 	return v, nil
 }
@@ -81,14 +76,14 @@ select submitter, incident, evidence::text, coalesce(evidence ->> 'what', '') li
 
 // checkFalseAlarms finds PROTECT incidents of submitters whose keys only the deployment has: no
 // fault may open one. Each restore opens one for each submitter.
-func (e *episode) checkFalseAlarms(ctx context.Context) ([]check, error) {
+func (e *episode) checkFalseAlarms(ctx context.Context) []check {
 	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where a foreign signer used the key"}
 	foreign := slices.AppendSeq([]txmanager.Submitter{}, maps.Keys(e.world.Foreign.Nonces()))
 	byRestore := make(map[string]int)
 	var submitter, evidence string
 	var n int
 	var restored bool
-	err := eachRow(ctx, e.db, []any{&submitter, &n, &evidence, &restored}, func() {
+	eachRow(ctx, e.db, []any{&submitter, &n, &evidence, &restored}, func() {
 		if restored {
 			byRestore[submitter]++
 		}
@@ -96,7 +91,7 @@ func (e *episode) checkFalseAlarms(ctx context.Context) ([]check, error) {
 			c.report(submitter, "", "incident %d: %s", n, evidence)
 		}
 	}, selectFalseAlarms, foreign)
-	return []check{c}, err
+	return []check{c}
 }
 
 // managedSubmitters returns all accounts that sign, including the payer.
@@ -109,33 +104,25 @@ func (e *episode) managedSubmitters() []txmanager.Submitter {
 }
 
 // runCheckers checks the chain and the history. A late task can hold a lease for a moment, so
-// unfinished work alone is checked again.
-func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation, err error) {
+// unfinished work alone is checked again. Of a run that has not ended it checks the promises that always hold, and the
+// rows that are not terminal.
+func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation) {
 	all := checkers.Run{
 		Database: e.env.Database, RPC: e.env.Chain.URL(), Submitters: e.managedSubmitters(), Foreign: e.world.Foreign.Nonces(), Lost: e.restores.hashes, Settled: e.ended,
 	}
 	if !e.ended {
-		return checkUnfinished(ctx, all)
+		found = steps.Value(checkers.Check(ctx, all))
+		all.Settled = true
+		return append(found, promise.Of(steps.Value(checkers.Check(ctx, all)), "settled")...)
 	}
 	for range 10 {
-		found, err = checkers.Check(ctx, all)
-		if err != nil || len(found) == 0 || len(promise.Of(found, "settled")) < len(found) {
+		found = steps.Value(checkers.Check(ctx, all))
+		if len(found) == 0 || len(promise.Of(found, "settled")) < len(found) {
 			break
 		}
 		retry.Pause(ctx, time.Second)
 	}
-	return found, err
-}
-
-// checkUnfinished checks a run that has not ended: the promises that always hold, and the rows
-// that are not terminal.
-func checkUnfinished(ctx context.Context, all checkers.Run) (found []checkers.Violation, err error) {
-	if found, err = checkers.Check(ctx, all); err != nil {
-		return nil, err
-	}
-	all.Settled = true
-	open, err := checkers.Check(ctx, all)
-	return append(found, promise.Of(open, "settled")...), err
+	return found
 }
 
 // missingKinds lists what never came in a run that is long enough for it.
@@ -197,24 +184,20 @@ type figures struct {
 	TookSeconds   float64 `json:"tookSeconds"`
 }
 
-func (e *episode) count(ctx context.Context) (f figures, err error) {
+func (e *episode) count(ctx context.Context) figures {
 	t := e.load.Ledger.Tally()
-	f = figures{
+	f := figures{
 		Seed: e.seed, Minutes: e.minutes, Submitters: e.submitters, Window: e.window, Rate: e.rate,
 		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(load.Habits()),
 		Operators: e.load.Ledger.Did(load.Acts(e.flags.restores > 0)), Failed: make(map[string]int),
 		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.folder.began).Seconds(),
+		Features: e.countFeatures(ctx), Transfers: e.countTransfers(ctx),
 	}
 	if e.flags.restores > 0 {
 		f.Faults["database lost, and restored from its backup"] = len(e.restores.done)
 	}
-	if f.Transfers, err = e.countTransfers(ctx); err != nil {
-		return f, fmt.Errorf("count transfers: %w", err)
-	}
-	if f.Features, err = e.countFeatures(ctx); err != nil {
-		return f, fmt.Errorf("count the acts of optional features: %w", err)
-	}
-	return f, e.countRows(ctx, &f)
+	e.countRows(ctx, &f)
+	return f
 }
 
 const selectEnds = `
@@ -234,11 +217,11 @@ const selectEpisodes = `
 select count(*), count(*) filter (where mode = 'resume'), count(*) filter (where mode = 'resync')
   from protect_incident`
 
-func (e *episode) countRows(ctx context.Context, f *figures) error {
+func (e *episode) countRows(ctx context.Context, f *figures) {
 	var state txmanager.State
 	var sub string
 	var n int
-	err := eachRow(ctx, e.db, []any{&state, &sub, &n}, func() {
+	eachRow(ctx, e.db, []any{&state, &sub, &n}, func() {
 		f.Stored += n
 		switch state {
 		case txmanager.Confirmed:
@@ -247,14 +230,8 @@ func (e *episode) countRows(ctx context.Context, f *figures) error {
 			f.Failed[sub] = n
 		}
 	}, selectEnds)
-	if err != nil {
-		return err
-	}
-	if err := e.db.QueryRow(ctx, selectTimes, e.stoppedAt).Scan(&f.LongestCalm, &f.LastLeftovers); err != nil {
-		return fmt.Errorf("read the times: %w", err)
-	}
+	steps.OK(e.db.QueryRow(ctx, selectTimes, e.stoppedAt).Scan(&f.LongestCalm, &f.LastLeftovers), "read the times")
 	var resumed, resynced int
-	err = e.db.QueryRow(ctx, selectEpisodes).Scan(&f.Protect, &resumed, &resynced)
+	steps.OK(e.db.QueryRow(ctx, selectEpisodes).Scan(&f.Protect, &resumed, &resynced), "count the incidents")
 	f.Operators[load.Resumes], f.Operators[load.Resyncs] = resumed, resynced
-	return err
 }

@@ -33,6 +33,8 @@ type Answer struct {
 	Reason transfer.Reason
 	Asset  string
 	Amount string
+
+	Result string // of a check of conservation
 }
 
 // IsUnclear reports whether the client cannot know the effect of the request.

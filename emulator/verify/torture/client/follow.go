@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 type Habits struct {
 	Copies   int           // of the first request, posted at once
 	Conflict bool          // posts another request under the same id
-	Invalid  bool          // posts invalid requests first
+	Invalid  bool          // posts wrong requests first
 	Again    bool          // posts the same request once more at the end
 	Pace     time.Duration // from the first poll to the second
 }
@@ -21,15 +22,30 @@ type Habits struct {
 // Acts are the names under which the habits are counted.
 type Acts struct{ Repeats, Again, Conflicts string }
 
+// Posts are what the client posts for one request.
+type Posts struct {
+	Path         string
+	Body         map[string]any
+	Submit       func(context.Context) Answer // posts the request once; nil: the body, by HTTP
+	Conflicting  map[string]any               // another request under the same id
+	ConflictCode string                       // of its refusal
+	Wrong        []Wrong
+}
+
+// Wrong is a request that must be refused.
+type Wrong struct {
+	Body  map[string]any
+	Code  string // of the refusal
+	Other string // of another possible one, which is not counted; "": none
+	Act   string // the name under which it is counted
+}
+
 // Kind is what differs between the kinds of requests.
 type Kind interface {
-	Submit(ctx context.Context) Answer                       // posts the request once
-	RecordAcceptance(ctx context.Context, a Answer)          // a clear answer to a post
-	RecordRepeat(ctx context.Context, a Answer) (clear bool) // a clear answer to a post after a restore; false: post it again
-	SubmitConflicting(ctx context.Context) Answer            // posts another request under the same id, once
-	CheckConflict(a Answer)                                  // a clear answer to that
-	Poll(ctx context.Context) (final bool)                   // asks for the state once
-	Contradict(format string, args ...any)
+	// RecordPost records a clear answer to a post. It returns false if the client has to post the request again. After
+	// a restore a lost database may have stored the request.
+	RecordPost(ctx context.Context, a Answer, restored bool) (clear bool)
+	Poll(ctx context.Context) (final bool) // asks for the state once
 }
 
 // Follower follows one request from its first post to its final answer. R is the request, and E its
@@ -38,15 +54,26 @@ type Follower[R Request[E], E End] struct {
 	Client
 	Habits
 	Acts    Acts
+	Posts   Posts
 	Kind    Kind
 	Request R
 	Ledger  *Record[R, E]
+
+	Owner, Name string // of the request, in a contradiction
+}
+
+// Contradict records a contradiction in the answers about the request.
+func (f *Follower[R, E]) Contradict(format string, args ...any) {
+	f.Ledger.Contradict(f.Owner, f.Request.Answers().ID, f.Name+": "+fmt.Sprintf(format, args...))
 }
 
 // Follow calls begin, which posts the request. Then it polls until the answer is final, while the
 // client does the acts beside.
 func (f *Follower[R, E]) Follow(ctx context.Context, begin func(context.Context), beside ...func(context.Context)) {
 	defer f.Request.Change(func(t *Answers[E]) { t.Done = true })
+	if f.Invalid {
+		f.postWrong(ctx)
+	}
 	begin(ctx)
 	if f.Request.Answers().ID == "" {
 		f.Request.Change(func(t *Answers[E]) { t.Refused = ctx.Err() == nil })
@@ -60,7 +87,9 @@ func (f *Follower[R, E]) Follow(ctx context.Context, begin func(context.Context)
 		others.Go(func() { f.PostConflicting(ctx) })
 	}
 	retry.Poll(ctx, f.Pace, func() bool {
-		f.repeatAfterRestore(ctx)
+		if f.IsStale() {
+			f.Post(ctx)
+		}
 		return f.Request.Answers().End != nil || f.Kind.Poll(ctx)
 	})
 	if f.Again && ctx.Err() == nil && !f.IsStale() {
@@ -71,6 +100,20 @@ func (f *Follower[R, E]) Follow(ctx context.Context, begin func(context.Context)
 	f.Kind.Poll(ctx) // once more: a final answer must not change
 }
 
+// postWrong posts the requests that must be refused in every state.
+func (f *Follower[R, E]) postWrong(ctx context.Context) {
+	for _, w := range f.Posts.Wrong {
+		switch a := f.Insist(ctx, http.MethodPost, f.Posts.Path, w.Body); {
+		case a.IsUnclear():
+			return
+		case a.Code == w.Code && a.ReqID == "":
+			f.Ledger.Count(w.Act)
+		case w.Other == "" || a.Code != w.Other:
+			f.Contradict("one of %s, %v: got %s, want %s", w.Act, w.Body, a, w.Code)
+		}
+	}
+}
+
 // PostCopies posts the request several times at once, each copy until it is answered.
 func (f *Follower[R, E]) PostCopies(ctx context.Context) {
 	if f.Copies > 1 {
@@ -79,38 +122,31 @@ func (f *Follower[R, E]) PostCopies(ctx context.Context) {
 	Concurrently(f.Copies, func() { f.Post(ctx) })
 }
 
-// Post posts the request until the answer is clear. If another copy was answered before a restore,
-// the restore may have lost the request: a client with a final answer posts it no more.
-func (f *Follower[R, E]) Post(ctx context.Context) {
-	begun := f.Generation()
-	submit := func() (a Answer) {
-		if !f.IsStale() {
-			a = f.Kind.Submit(ctx)
-		}
-		return a
+// Submit posts the request once.
+func (f *Follower[R, E]) Submit(ctx context.Context) Answer {
+	if f.Posts.Submit != nil {
+		return f.Posts.Submit(ctx)
 	}
-	a := retry.Until(ctx, submit, func(a Answer) bool { return a.IsClear() || f.IsStale() })
-	switch {
-	case f.Replaced(begun), f.IsStale():
-		f.repeatAfterRestore(ctx)
-	case a.IsClear():
-		f.Kind.RecordAcceptance(ctx, a)
-	}
+	return f.Ask(ctx, http.MethodPost, f.Posts.Path, f.Posts.Body)
 }
 
-// repeatAfterRestore posts a request without an end again until the current database has answered
-// it. That database either has the request, or has lost it and stores it anew.
-func (f *Follower[R, E]) repeatAfterRestore(ctx context.Context) {
-	for ctx.Err() == nil {
-		answers, begun := f.Request.Answers(), f.Generation()
-		if answers.End != nil || answers.Generation == begun {
-			return
+// Post posts the request until the answer is clear. The answer to a post that spans a restore proves nothing, so the
+// client posts it again to the restored database, which has the request or stores it anew. A client with a final answer
+// posts no more after a restore.
+func (f *Follower[R, E]) Post(ctx context.Context) {
+	first := f.Generation()
+	retry.Poll(ctx, 0, func() bool {
+		stale := f.IsStale()
+		if stale && f.Request.Answers().End != nil {
+			return true
 		}
-		a := retry.Until(ctx, func() Answer { return f.Kind.Submit(ctx) }, Answer.IsClear)
-		if a.IsUnclear() || f.Replaced(begun) || !f.Kind.RecordRepeat(ctx, a) {
-			retry.Pause(ctx, f.Pace)
+		a := f.Submit(ctx)
+		if a.IsUnclear() || f.Replaced(a.Generation) || !f.Kind.RecordPost(ctx, a, stale || a.Generation != first) {
+			return false
 		}
-	}
+		f.Request.Change(func(t *Answers[E]) { t.Generation = max(t.Generation, a.Generation) })
+		return true
+	})
 }
 
 // PostConflicting posts another request under the same id. It stops at a restore: the request may be
@@ -122,7 +158,7 @@ func (f *Follower[R, E]) PostConflicting(ctx context.Context) {
 	}
 	submit := func() (a Answer) {
 		if !f.Replaced(begun) { // during the pause before a repeat
-			a = f.Kind.SubmitConflicting(ctx)
+			a = f.Ask(ctx, http.MethodPost, f.Posts.Path, f.Posts.Conflicting)
 		}
 		return a
 	}
@@ -131,7 +167,16 @@ func (f *Follower[R, E]) PostConflicting(ctx context.Context) {
 		return
 	}
 	f.Ledger.Count(f.Acts.Conflicts)
-	f.Kind.CheckConflict(a)
+	f.checkConflict(a)
+}
+
+// checkConflict checks the answer to another request under the same id. A request that only a release has recorded
+// answers every post with REQUEST_RECORDED.
+func (f *Follower[R, E]) checkConflict(a Answer) {
+	recorded := a.Code == "REQUEST_RECORDED" && f.Request.Answers().Recorded
+	if a.Status != http.StatusConflict || a.Code != f.Posts.ConflictCode && !recorded {
+		f.Contradict("another request under its id: got %s, want 409 %s", a, f.Posts.ConflictCode)
+	}
 }
 
 // AskCurrent asks once for what the current database has accepted. An answer that a restore may have
@@ -142,32 +187,50 @@ func (f *Follower[R, E]) AskCurrent(ctx context.Context, path string) (a Answer,
 	return a, a.IsClear() && !f.Replaced(begun) && !f.IsStale()
 }
 
-// RecordID records the id in an answer, which says whether the request was stored just then. A
-// request must keep its first id, and must be stored only once.
+// RecordID records the id in an answer, which says whether the request was stored just then. A request must keep its
+// first id, and must be stored only once. A restored database may store it anew, unless it was accepted before the backup.
 func (f *Follower[R, E]) RecordID(id string, fresh bool, a Answer) {
-	var first string
-	var stored int
+	var before, now Answers[E]
 	f.Request.Change(func(t *Answers[E]) {
+		before = *t
+		if t.ID != "" && t.Generation < a.Generation && (fresh || id != t.ID) {
+			t.Lost, t.ID, t.Fresh = append(t.Lost, t.ID), "", 0
+		}
 		if t.ID == "" {
-			t.ID, t.IDAt, t.Generation = id, time.Now(), a.Generation
+			t.ID, t.IDAt = id, time.Now()
 		}
 		if fresh {
 			t.Fresh++
 		}
-		first, stored = t.ID, t.Fresh
+		t.Generation = max(t.Generation, a.Generation)
+		now = *t
 	})
-	if id != first || first == "" {
-		f.Kind.Contradict("posted again: got id %q, and before %q", id, first)
-	}
-	if stored > 1 {
-		f.Kind.Contradict("%d answers said that it was stored just then: want one, and after it that it is known", stored)
+	switch {
+	case id != now.ID || id == "":
+		f.Contradict("posted again: got id %q, and before %q", id, now.ID)
+	case now.Fresh > 1:
+		f.Contradict("%d answers said that it was stored just then: want one, and after it that it is known", now.Fresh)
+	case len(now.Lost) > len(before.Lost) && !f.Ledger.MayBeLost(before.Generation, before.IDAt):
+		f.Contradict("accepted before the backup as %s, and repeated after the restore: got %s", before.ID, a)
 	}
 }
 
-// RecordState compares the end in an answer with earlier ones; nil: the answer is not final.
+// RecordState records the end that an answer has; nil: it is not final. A final answer must never change. A request that
+// began after it must get the same.
 func (f *Follower[R, E]) RecordState(end *E, a Answer) (final bool) {
-	if contradiction := f.Request.RecordEnd(end, a); contradiction != "" {
-		f.Kind.Contradict("%s", contradiction)
+	var before Answers[E]
+	f.Request.Change(func(t *Answers[E]) {
+		before = *t
+		if end != nil && t.End == nil {
+			t.End, t.EndAt, t.EndGeneration, t.Generation = end, time.Now(), a.Generation, max(t.Generation, a.Generation)
+		}
+	})
+	switch {
+	case before.End == nil:
+	case end != nil && *end != *before.End:
+		f.Contradict("it was %v, and now it is %v", before.End, end)
+	case end == nil && a.Begun.After(before.EndAt):
+		f.Contradict("it was %v, and a question put after that got %s", before.End, a.State)
 	}
 	return end != nil
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,22 +13,52 @@ import (
 // End is a final answer.
 type End interface {
 	comparable
-	StateName() string
+	fmt.Stringer // STATE, or STATE/REASON
 }
 
 // Request is a request with the answers to it, as [Kept] implements it.
 type Request[E End] interface {
 	Answers() Answers[E]
 	Change(change func(*Answers[E]))
-	RecordEnd(end *E, a Answer) (contradiction string)
+}
+
+// Counts counts acts by their names. The zero value is ready, and several goroutines can use it.
+type Counts struct {
+	mu    sync.Mutex
+	times map[string]int
+}
+
+// Count counts one act of that name.
+func (c *Counts) Count(name string) { c.Add(name, 1) }
+
+// Add counts n acts of that name.
+func (c *Counts) Add(name string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.times == nil {
+		c.times = make(map[string]int)
+	}
+	c.times[name] += n
+}
+
+// Did returns how often each of the named acts was counted.
+func (c *Counts) Did(names []string) map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[string]int)
+	for _, name := range names {
+		all[name] = c.times[name]
+	}
+	return all
 }
 
 // Record is the ledger of the clients of a run. R is a request, and E its final answer. A contradiction is an answer that must not be given.
 // The zero value is ready, and several goroutines can use it.
 type Record[R Request[E], E End] struct {
+	Counts
+
 	mu             sync.Mutex
 	requests       []R
-	counts         map[string]int
 	contradictions []promise.Violation
 	backups        []time.Time // start time of each backup that was restored
 }
@@ -44,27 +75,6 @@ func (r *Record[R, E]) Requests() []R {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
-}
-
-// Count counts one act of that name.
-func (r *Record[R, E]) Count(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.counts == nil {
-		r.counts = make(map[string]int)
-	}
-	r.counts[name]++
-}
-
-// Did returns how often each of the named acts was counted.
-func (r *Record[R, E]) Did(names []string) map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make(map[string]int)
-	for _, name := range names {
-		all[name] = r.counts[name]
-	}
-	return all
 }
 
 // Contradict adds a contradiction, with the answer and the expected one. The checker sets its name.
@@ -145,7 +155,8 @@ func (r *Record[R, E]) Tally() Tally {
 		case answers.End == nil:
 			t.Waiting++
 		default:
-			t.Ends[(*answers.End).StateName()]++
+			state, _, _ := strings.Cut((*answers.End).String(), "/")
+			t.Ends[state]++
 		}
 	}
 	return t
@@ -166,7 +177,7 @@ type Answers[E End] struct {
 
 	Outcome  string   // of an intent's cancel: CANCELLED or EXECUTED; "": none yet
 	Recorded bool     // of an intent: answered REQUEST_RECORDED, the chain has it
-	Lost     []string // of a transfer: req_ids of the same cid that restores have lost
+	Lost     []string // earlier ids, which restores have lost
 }
 
 // Kept holds the answers so far. Several goroutines can use it.
@@ -187,24 +198,4 @@ func (k *Kept[E]) Change(change func(*Answers[E])) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	change(&k.answers)
-}
-
-// RecordEnd records the end that an answer has; nil: none. It returns how the answer contradicts an
-// earlier one, or "". A final answer must never change. A request that began after it must get the same.
-func (k *Kept[E]) RecordEnd(end *E, a Answer) (contradiction string) {
-	var before Answers[E]
-	k.Change(func(t *Answers[E]) {
-		before = *t
-		if end != nil && t.End == nil {
-			t.End, t.EndAt, t.EndGeneration, t.Generation = end, time.Now(), a.Generation, max(t.Generation, a.Generation)
-		}
-	})
-	switch {
-	case before.End == nil:
-	case end != nil && *end != *before.End:
-		return fmt.Sprintf("it was %v, and now it is %v", before.End, end)
-	case end == nil && a.Begun.After(before.EndAt):
-		return fmt.Sprintf("it was %v, and a question put after that got %s", before.End, a.State)
-	}
-	return ""
 }

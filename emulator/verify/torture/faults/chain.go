@@ -2,12 +2,12 @@ package faults
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -29,36 +29,31 @@ const (
 
 // reorg replaces the last depth blocks by depth+1 others: the head's height never falls.
 func reorg(f txFate) inject {
-	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) int {
 		depth := 1 + r.Uint64N(w.MaxReorgDepth)
 		until(ctx, targetTimeout, func() bool { return w.Stack.Chain.Head() > depth })
 		defer w.stopMining()()
 		var err error
 		for range 3 { // a block can be mined at the same moment
 			if err = w.reorg(ctx, r, f, depth); err == nil {
-				return 1, nil
+				break
 			}
 		}
-		return 0, err
+		return struckOnce(err)
 	}
 }
 
-func (w *World) reorg(ctx context.Context, r *rand.Rand, f txFate, depth uint64) error {
+func (w *World) reorg(ctx context.Context, r *rand.Rand, f txFate, depth uint64) (err error) {
+	defer steps.Return(&err)
 	blocks := make([][][]byte, depth+1)
 	if f == moveToOtherBlocks {
-		raws, err := lastTransactions(ctx, w.Stack.Chain, depth)
-		if err != nil {
-			return err
-		}
 		at := 0
-		for _, raw := range raws { // keep their order, as their nonces require
+		for _, raw := range lastTransactions(ctx, w.Stack.Chain, depth) { // keep their order, as their nonces require
 			at += r.IntN(len(blocks) - at)
 			blocks[at] = append(blocks[at], raw)
 		}
 	}
-	if err := w.Stack.Chain.Reorg(depth, blocks...); err != nil {
-		return err
-	}
+	steps.OK(w.Stack.Chain.Reorg(depth, blocks...))
 	if f == vanish {
 		w.Stack.Chain.DropPool()
 	}
@@ -66,35 +61,27 @@ func (w *World) reorg(ctx context.Context, r *rand.Rand, f txFate, depth uint64)
 }
 
 // lastTransactions returns the raw transactions of the last blocks, in order.
-func lastTransactions(ctx context.Context, chain *devchain.Chain, blocks uint64) (raws [][]byte, err error) {
+func lastTransactions(ctx context.Context, chain *devchain.Chain, blocks uint64) (raws [][]byte) {
 	head := chain.Head()
 	if head < blocks {
-		return nil, fmt.Errorf("the chain has %d blocks: too few for a reorg of %d", head, blocks)
+		steps.Stopf("the chain has %d blocks: too few for a reorg of %d", head, blocks)
 	}
 	isOlder := func(tx chainscan.Tx) bool { return tx.Receipt.BlockNumber.Uint64() <= head-blocks }
-	read, err := chainscan.Read(ctx, chain.URL(), isOlder)
-	if err != nil {
-		return nil, err
+	for _, tx := range slices.DeleteFunc(steps.Value(chainscan.Read(ctx, chain.URL(), isOlder)).Txs, isOlder) {
+		raws = append(raws, steps.Value(tx.MarshalBinary()))
 	}
-	for _, tx := range slices.DeleteFunc(read.Txs, isOlder) {
-		raw, err := tx.MarshalBinary()
-		if err != nil {
-			return nil, err
-		}
-		raws = append(raws, raw)
-	}
-	return raws, nil
+	return raws
 }
 
-func dropPool(_ context.Context, w *World, _ *rand.Rand) (int, error) {
+func dropPool(_ context.Context, w *World, _ *rand.Rand) int {
 	w.Stack.Chain.DropPool()
-	return 1, nil
+	return 1
 }
 
 // node makes a node misbehave for a while, and until it struck once. Among several nodes it
 // prefers the first one, which is queried first. It counts every faulty answer.
 func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) inject {
-	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) int {
 		i, seed := r.IntN(2)*r.IntN(len(w.nodes)), r.Uint64()
 		proxy := w.Stack.Nodes[i]
 		before := proxy.Counts()[name]
@@ -106,6 +93,6 @@ func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) inject {
 		for _, n := range w.Stack.Nodes {
 			sum += n.Counts()[name]
 		}
-		return w.strikes.claim(name, sum), nil
+		return w.strikes.claim(name, sum)
 	}
 }

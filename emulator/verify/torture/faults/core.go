@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"syscall"
@@ -10,100 +9,101 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // killCore kills the core's process, which the supervisor starts again. It can be down already.
-func killCore(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
-	return try(ctx, func() error { return w.Stack.Core.Process().Signal(syscall.SIGKILL) })
+func killCore(ctx context.Context, w *World, _ *rand.Rand) int {
+	return struckOnce(try(ctx, func() error { return w.Stack.Core.Process().Signal(syscall.SIGKILL) }))
 }
 
-func stopCore(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+func stopCore(ctx context.Context, w *World, r *rand.Rand) int {
 	return w.suspend(ctx, r, w.Stack.Core.Process())
 }
 
 // tearLog kills the core between the write of a record and its fsync. It leaves a part of the
 // record or nothing.
-func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
-	w.tearing.Lock()
-	defer w.tearing.Unlock()
+func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int) {
 	keep := r.Int64N(60)
-	for deadline := time.Now().Add(targetTimeout); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
-		torn := w.Supervisor.tearNext(keep)
-		point, failed := w.Crashes.arm("ubscore.appended", 1, crash.Kill)
-		if failed == nil {
-			w.Crashes.await(ctx, point, targetTimeout)
-		}
-		select {
-		case n := <-torn:
-			times = int(min(n, 1))
-		case <-time.After(targetTimeout):
-			return 0, fmt.Errorf("the core did not end: %w", failed)
-		case <-ctx.Done():
-		}
+	until(ctx, targetTimeout, func() bool {
+		times = w.tearOnce(ctx, keep)
+		return times > 0
+	})
+	return times
+}
+
+// tearOnce cuts only bytes that were never answered: the core answers after the fsync, and the mark
+// beside the log has the durable length. The supervisor does not start the core meanwhile.
+func (w *World) tearOnce(ctx context.Context, keep int64) (times int) {
+	w.Supervisor.starting.Lock()
+	defer w.Supervisor.starting.Unlock()
+	point, err := w.Crashes.arm("ubscore.appended", 1, crash.Kill)
+	ended := until(ctx, targetTimeout, func() bool { return w.Stack.Core.Process().Err() != nil }) // by this fault or by another one
+	if err == nil {
+		w.Crashes.await(ctx, point, 0)
 	}
-	return times, nil
+	if !ended {
+		steps.Stopf("the core did not end: %v", err)
+	}
+	undurable := steps.Value(w.Stack.Core.Tear(keep))
+	return int(min(max(undurable-keep, 0), 1))
 }
 
 // wire injects a fault into some calls to the core, of every operation or of one, and counts
 // the calls hit.
 func wire(kind ubsproxy.Kind) inject {
 	ops := []transfer.Op{"", "", transfer.Withdraw, transfer.Deposit, transfer.Refund}
-	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-		p := w.Stack.Core.Proxy
-		f := ubsproxy.Fault{Kind: kind, Op: ops[r.IntN(len(ops))], Times: 1 + r.IntN(8)}
-		target := p.Struck(kind) + f.Times
-		defer p.Arm(f)()
-		return w.strikes.await(ctx, kind, target, func() int { return p.Struck(kind) }), nil
+	return func(ctx context.Context, w *World, r *rand.Rand) int {
+		return w.strikeCalls(ctx, ubsproxy.Fault{Kind: kind, Op: ops[r.IntN(len(ops))], Times: 1 + r.IntN(8)})
 	}
+}
+
+func (w *World) strikeCalls(ctx context.Context, f ubsproxy.Fault) (times int) {
+	p := w.Stack.Core.Proxy
+	target := p.Struck(f.Kind) + f.Times
+	defer p.Arm(f)()
+	return w.strikes.await(ctx, f.Kind, target, func() int { return p.Struck(f.Kind) })
 }
 
 // deliverLate holds calls until their callers have repeated them, and then delivers them, the
 // last first.
-func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-	p := w.Stack.Core.Proxy
-	f := ubsproxy.Fault{Kind: ubsproxy.Late, Times: 1 + r.IntN(4)}
-	target := p.Struck(f.Kind) + f.Times
-	disarm := p.Arm(f)
-	times := w.strikes.await(ctx, f.Kind, target, func() int { return p.Struck(f.Kind) })
-	disarm()
+func deliverLate(ctx context.Context, w *World, r *rand.Rand) int {
+	times := w.strikeCalls(ctx, ubsproxy.Fault{Kind: ubsproxy.Late, Times: 1 + r.IntN(4)})
 	retry.Pause(ctx, randomDuration(r, time.Second, 8*time.Second))
-	p.Deliver(context.WithoutCancel(ctx), 0)
-	return times, nil
+	w.Stack.Core.Proxy.Deliver(context.WithoutCancel(ctx), 0)
+	return times
 }
 
 // callAgain repeats recorded calls of any age, as a network with delayed copies does. It waits
 // for a core that is down.
-func callAgain(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+func callAgain(ctx context.Context, w *World, r *rand.Rand) (times int) {
 	core := w.Stack.Core
 	until(ctx, targetTimeout, func() bool { return len(core.Proxy.Calls(nil)) > 0 })
 	calls := core.Proxy.Calls(nil)
 	again := 5 + r.IntN(20)
+	var err error
 	until(ctx, targetTimeout, func() bool {
-		c, failed := pick(r, calls)
-		if failed != nil {
-			err = failed
-			return true
-		}
 		once, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		if _, _, err = core.Proxy.Replay(once, c, core.Secret); err == nil {
+		if _, _, err = core.Proxy.Replay(once, pick(r, calls), core.Secret); err == nil {
 			times++
 		}
 		return times == again
 	})
-	if times > 0 {
-		err = nil
+	if times == 0 {
+		steps.OK(err)
 	}
-	return times, err
+	return times
 }
 
 // withStatus gives some users' accounts the status, and later makes them ACTIVE again: these users
 // cannot move money for a while, with transfers in progress. The deployment itself has no fault then.
 func withStatus(status string) inject {
-	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) (times int) {
+		var err error
 		side := []transfer.AccountType{transfer.Funding, transfer.Spot}[r.IntN(2)]
 		asset := []transfer.Asset{stack.USDT, stack.BTC, stack.JPY, stack.ETH}[r.IntN(4)]
 		for userID := range int64(w.Users - 1) { // the last has none in Funding
@@ -116,115 +116,81 @@ func withStatus(status string) inject {
 			}
 		}
 		retry.Pause(ctx, randomDuration(r, time.Second, 5*time.Second))
-		if times > 0 {
-			err = nil
+		if times == 0 {
+			steps.OK(err)
 		}
-		return times, err
+		return times
 	}
 }
 
 // setStatus tries until the ledger answers: it can be down.
 func (w *World) setStatus(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, status string) error {
-	_, err := try(ctx, func() error {
+	return try(ctx, func() error {
 		once, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		return w.Stack.SetStatus(once, side, userID, assetID, status)
 	})
-	return err
 }
 
 // Supervisor restarts the trading core whenever its process has ended.
 type Supervisor struct {
-	core *stack.Core
+	core     *stack.Core
+	starting sync.Mutex // held while the core starts, or must not
 
-	mu      sync.Mutex
-	tearing chan int64 // receives the length of the next torn end; nil: no tear requested
-	keep    int64      // of the bytes not covered by an fsync
-	starts  int
-	failed  error
+	mu     sync.Mutex
+	starts int
+	failed error
 }
 
-// Restarts returns how often it has restarted the core.
-func (k *Supervisor) Restarts() int {
+// Restarts returns how often it has restarted the core, and why the last restart failed after all its tries, or nil.
+func (k *Supervisor) Restarts() (times int, failed error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.starts
-}
-
-// Failed returns why the last restart failed after all its tries, or nil.
-func (k *Supervisor) Failed() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.failed
+	return k.starts, k.failed
 }
 
 // Run keeps the core running until ctx ends.
 func (k *Supervisor) Run(ctx context.Context, r *rand.Rand) {
-	for ctx.Err() == nil && k.Failed() == nil {
+	for ctx.Err() == nil {
 		select {
 		case <-k.core.Process().Done():
 		case <-ctx.Done():
 			return
 		}
 		retry.Pause(ctx, randomDuration(r, 100*time.Millisecond, 1500*time.Millisecond)) // a real supervisor needs time to notice
-		k.Revive(context.WithoutCancel(ctx))
+		if k.Revive(context.WithoutCancel(ctx)) != nil {
+			return
+		}
 	}
 }
 
 // maxStarts is how often a start is tried: one can time out on a busy machine.
 const maxStarts = 3
 
-// Revive starts a core that has ended. It first tears the end of the log if a fault asked for
-// it.
-func (k *Supervisor) Revive(ctx context.Context) {
+// Revive starts a core that has ended.
+func (k *Supervisor) Revive(ctx context.Context) error {
+	k.starting.Lock()
+	defer k.starting.Unlock()
 	err := k.revive(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err != nil {
-		k.failed = err
-		return
+	if k.failed = err; err == nil {
+		k.starts++
 	}
-	k.starts++
+	return err
 }
 
-func (k *Supervisor) revive(ctx context.Context) error {
+func (k *Supervisor) revive(ctx context.Context) (err error) {
 	if err := k.core.Kill(); err != nil { // so that the proxy knows
 		return err
 	}
-	if err := k.tear(); err != nil {
-		return fmt.Errorf("tear the log: %w", err)
-	}
 	const within = 30 * time.Second
-	for tries := 1; ; tries++ {
+	for range maxStarts {
 		once, cancel := context.WithTimeout(ctx, within)
-		err := k.core.Start(once)
-		cancel()
-		if err == nil || tries == maxStarts {
-			return err
+		err = k.core.Start(once)
+		if cancel(); err == nil {
+			return nil
 		}
 	}
-}
-
-// tearNext tears the log after the next end of the core, and leaves keep of the bytes without
-// an fsync. The channel receives the number of bytes torn, and is closed.
-func (k *Supervisor) tearNext(keep int64) <-chan int64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.tearing, k.keep = make(chan int64, 1), keep
-	return k.tearing
-}
-
-// tear cuts only bytes that were never answered: the core answers after the fsync, and the mark
-// beside the log has the durable length.
-func (k *Supervisor) tear() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.tearing == nil {
-		return nil
-	}
-	undurable, err := k.core.Tear(k.keep)
-	k.tearing <- max(undurable-k.keep, 0)
-	close(k.tearing)
-	k.tearing = nil
 	return err
 }

@@ -5,7 +5,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/proxy/http/ubsproxy"
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -26,12 +26,19 @@ type Fault struct {
 	Name   string
 	Weight int // frequency relative to the others; 0 counts as 1
 
-	Inject inject
+	inject inject
 }
 
 // inject injects a fault and undoes it before it returns, at once when ctx ends. It returns how
+// often it struck. It is [steps]: an error ends it.
+type inject = func(ctx context.Context, w *World, r *rand.Rand) (times int)
+
+// Inject injects the fault and undoes it before it returns, at once when ctx ends. It returns how
 // often it struck; the error is the reason if it did not.
-type inject = func(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
+func (f Fault) Inject(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+	defer steps.Return(&err)
+	return f.inject(ctx, w, r), nil
+}
 
 // All returns every fault. Faults of transfers, and of the database's clock, are in it only
 // where the deployment has them.
@@ -137,7 +144,6 @@ type World struct {
 	mining     *activeFaults[bool] // true: stopped
 	restarting sync.Mutex
 	stopping   sync.Mutex // one process at a crash point at a time
-	tearing    sync.Mutex
 	clock      sync.Mutex // one move of the database's clock at a time
 	stopped    sync.Map   // processes that a fault has stopped and will resume
 	tasks      *activeFaults[cloudtasks.Faults]
@@ -193,29 +199,27 @@ func until(ctx context.Context, limit time.Duration, met func() bool) bool {
 	return retry.Await(ctx, 50*time.Millisecond, met)
 }
 
-// try repeats act until it succeeds and so has struck once. The error is that of the last attempt.
-func try(ctx context.Context, act func() error) (times int, err error) {
+// try repeats act until it succeeds. The error is that of the last attempt.
+func try(ctx context.Context, act func() error) (err error) {
 	until(ctx, targetTimeout, func() bool {
 		err = act()
 		return err == nil
 	})
-	return struckOnce(err)
+	return err
 }
 
-// struckOnce is the result of a fault that struck once, unless it failed.
-func struckOnce(err error) (times int, _ error) {
-	if err != nil {
-		return 0, err
-	}
-	return 1, nil
+// struckOnce is the result of a fault that strikes once, unless it fails.
+func struckOnce(err error) (times int) {
+	steps.OK(err)
+	return 1
 }
 
 // lasting injects what begin starts, for a time between the two.
 func lasting(shortest, limit time.Duration, begin func(*World, *rand.Rand) (end func())) inject {
-	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) int {
 		defer begin(w, r)()
 		retry.Pause(ctx, randomDuration(r, shortest, limit))
-		return 1, nil
+		return 1
 	}
 }
 
@@ -224,11 +228,11 @@ func randomDuration(r *rand.Rand, shortest, limit time.Duration) time.Duration {
 	return shortest + time.Duration(r.Int64N(int64(limit-shortest)+1))
 }
 
-func pick[T any](r *rand.Rand, list []T) (one T, err error) {
+func pick[T any](r *rand.Rand, list []T) T {
 	if len(list) == 0 {
-		return one, errors.New("nothing to choose from")
+		steps.Stopf("nothing to choose from")
 	}
-	return list[r.IntN(len(list))], nil
+	return list[r.IntN(len(list))]
 }
 
 // activeFaults combines the settings of several faults that act on one part at the same time.

@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -63,15 +64,12 @@ func (f *Foreign) Nonces() map[txmanager.Submitter][]uint64 {
 // account's next one, or one that the deployment has in flight. It takes the first key drawn
 // that has such a nonce.
 func useKey(inFlight bool) inject {
-	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) int {
 		keys := slices.Clone(w.Keys)
 		r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-		client, err := ethclient.DialContext(ctx, w.Stack.Chain.URL())
-		if err != nil {
-			return 0, err
-		}
+		client := steps.Value(ethclient.DialContext(ctx, w.Stack.Chain.URL()))
 		defer client.Close()
-		return try(ctx, func() error {
+		return struckOnce(try(ctx, func() error {
 			failure := errors.New("no key had a nonce to take")
 			for _, key := range keys {
 				if n, found := freeNonce(ctx, client, key, inFlight); found {
@@ -81,7 +79,7 @@ func useKey(inFlight bool) inject {
 				}
 			}
 			return failure
-		})
+		}))
 	}
 }
 
@@ -96,13 +94,24 @@ func freeNonce(ctx context.Context, client *ethclient.Client, key devchain.Accou
 	return n, err == nil && (pending > n) == inFlight
 }
 
-// takeNonce uses n while mining is stopped, so that n stays as it was found.
-func (w *World) takeNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64, inFlight bool) error {
+// takeNonce uses n while mining is stopped, so that n stays as it was found. It outbids the transaction that is pending
+// there. The node's suggestion follows the fees paid; a fixed fee would one day be too low.
+func (w *World) takeNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64, inFlight bool) (err error) {
+	defer steps.Return(&err)
 	defer w.stopMining()()
 	if still, found := freeNonce(ctx, client, key, inFlight); !found || still != n {
-		return fmt.Errorf("nonce %d of %s was mined in the meantime", n, key.Address)
+		steps.Stopf("nonce %d of %s was mined in the meantime", n, key.Address)
 	}
-	return w.useNonce(ctx, client, key, n)
+	id := new(big.Int).SetUint64(w.Stack.Chain.ChainID())
+	tip := steps.Value(client.SuggestGasTipCap(ctx))
+	tip.Add(tip.Mul(tip, big.NewInt(2)), big.NewInt(10_000_000_000))
+	tx := steps.Value(types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: w.foreignValue(key), Gas: 21_000,
+		GasTipCap: tip, GasFeeCap: new(big.Int).Mul(tip, big.NewInt(4)),
+	}))
+	w.Foreign.add(eip155.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // recorded before it can be seen on chain
+	steps.OK(client.SendTransaction(ctx, tx), fmt.Sprintf("foreign use of nonce %d of %s", n, key.Address))
+	return nil
 }
 
 // foreignValue is the value of the foreign signer's transactions, in wei. With the payer's key
@@ -112,27 +121,4 @@ func (w *World) foreignValue(key devchain.Account) *big.Int {
 		return new(big.Int)
 	}
 	return big.NewInt(7)
-}
-
-// useNonce outbids the transaction that is pending at the nonce. The node's suggestion follows
-// the fees paid; a fixed fee would one day be too low.
-func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64) error {
-	id := new(big.Int).SetUint64(w.Stack.Chain.ChainID())
-	tip, err := client.SuggestGasTipCap(ctx)
-	if err != nil {
-		return err
-	}
-	tip.Add(tip.Mul(tip, big.NewInt(2)), big.NewInt(10_000_000_000))
-	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: w.foreignValue(key), Gas: 21_000,
-		GasTipCap: tip, GasFeeCap: new(big.Int).Mul(tip, big.NewInt(4)),
-	})
-	if err != nil {
-		return err
-	}
-	w.Foreign.add(eip155.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // recorded before it can be seen on chain
-	if err := client.SendTransaction(ctx, tx); err != nil {
-		return fmt.Errorf("foreign use of nonce %d of %s: %w", n, key.Address, err)
-	}
-	return nil
 }

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
 func restart(immediate bool) inject {
-	return func(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, _ *rand.Rand) int {
 		w.restarting.Lock()
 		defer w.restarting.Unlock()
 		ctx = context.WithoutCancel(ctx) // an interrupted restart would end the cluster
@@ -29,7 +30,7 @@ var transferStatements = []string{"insert into transfers_tb", "case when late", 
 
 // cut breaks one to three transactions around their commit: of one statement, or of any.
 func cut(kind pgproxy.Kind) inject {
-	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) int {
 		f := pgproxy.Fault{Kind: kind, Times: 1 + r.IntN(3), For: randomDuration(r, time.Second, 4*time.Second)}
 		statements := statements
 		if w.Users > 0 {
@@ -41,16 +42,16 @@ func cut(kind pgproxy.Kind) inject {
 		hits := func() int { return w.Stack.Proxy.Counts().Hits[kind] }
 		target := hits() + f.Times
 		w.Stack.Proxy.Arm(f)
-		return w.strikes.await(ctx, kind, target, hits), nil
+		return w.strikes.await(ctx, kind, target, hits)
 	}
 }
 
-func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
+func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int) {
 	until(ctx, targetTimeout, func() bool {
 		times = min(w.Stack.Proxy.CutAll(), 1)
 		return times > 0
 	})
-	return times, nil
+	return times
 }
 
 // refuseNewConnections refuses new connections and cuts the present ones.
@@ -64,13 +65,11 @@ func refuseNewConnections(w *World, _ *rand.Rand) (end func()) {
 // after a while. The reset is a move in the other direction. The cluster was started with a movable
 // clock.
 func moveClock(sign time.Duration) inject {
-	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) int {
 		w.clock.Lock()
 		defer w.clock.Unlock()
-		if err := w.Cluster.SetClock(sign * randomDuration(r, time.Second, 10*time.Second)); err != nil {
-			return 0, err
-		}
+		steps.OK(w.Cluster.SetClock(sign * randomDuration(r, time.Second, 10*time.Second)))
 		retry.Pause(ctx, randomDuration(r, 2*time.Second, 8*time.Second))
-		return 1, w.Cluster.SetClock(0)
+		return struckOnce(w.Cluster.SetClock(0))
 	}
 }

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,28 +14,23 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
 // signal ends a process; the pool starts another.
 func signal(s syscall.Signal) inject {
-	return func(_ context.Context, w *World, r *rand.Rand) (int, error) {
-		p, err := pick(r, w.Stack.Processes())
-		if err != nil {
-			return 0, err
-		}
-		return struckOnce(p.Signal(s))
+	return func(_ context.Context, w *World, r *rand.Rand) int {
+		return struckOnce(pick(r, w.Stack.Processes()).Signal(s))
 	}
 }
 
 // stop stops a process. Half the time the load balancer notices, and routes nothing to it until
 // it runs again.
-func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-	p, err := pick(r, w.Stack.Processes())
-	if err != nil {
-		return 0, err
-	}
+func stop(ctx context.Context, w *World, r *rand.Rand) int {
+	p := pick(r, w.Stack.Processes())
 	if r.IntN(2) == 0 {
 		defer w.removeFromURLMap(p)()
 	}
@@ -44,14 +38,12 @@ func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 }
 
 // suspend stops a process for a while.
-func (w *World) suspend(ctx context.Context, r *rand.Rand, p *processes.Process) (int, error) {
+func (w *World) suspend(ctx context.Context, r *rand.Rand, p *processes.Process) int {
 	w.stopped.Store(p, true)
 	defer w.stopped.Delete(p)
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		return 0, err
-	}
+	steps.OK(p.Signal(syscall.SIGSTOP))
 	retry.Pause(ctx, stopDuration(r))
-	return 1, p.Signal(syscall.SIGCONT)
+	return struckOnce(p.Signal(syscall.SIGCONT))
 }
 
 // stopDuration draws how long a process is stopped: longer than the lease and the allowance, and
@@ -94,12 +86,13 @@ func (w *World) resumeProcesses(all bool) {
 
 // Crashes arms the crash points in turn.
 type Crashes struct {
+	client.Counts // hits by point
+
 	folder string
+	points []string
 
 	mu    sync.Mutex
-	order []string
-	armed map[string]bool
-	hits  map[string]int
+	order []string // of the points that are not armed
 }
 
 // reachedPoints returns the crash points that the load reaches. It leaves out the points of
@@ -119,50 +112,38 @@ func reachedPoints(transfers, events bool) []string {
 }
 
 func newCrashes(folder string, points []string, source *rand.Rand) *Crashes {
-	c := &Crashes{folder: folder, order: points, armed: make(map[string]bool), hits: make(map[string]int)}
-	for _, p := range points {
-		c.hits[p] = 0
-	}
+	c := &Crashes{folder: folder, points: points, order: slices.Clone(points)}
 	source.Shuffle(len(c.order), func(i, j int) { c.order[i], c.order[j] = c.order[j], c.order[i] })
 	return c
 }
 
 // Hits returns how often each point was hit.
-func (c *Crashes) Hits() map[string]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return maps.Clone(c.hits)
-}
+func (c *Crashes) Hits() map[string]int { return c.Did(c.points) }
 
 // arm arms the named point, or for "" the point whose turn it is.
 func (c *Crashes) arm(named string, pass int, action string) (point string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, p := range c.order {
-		if c.armed[p] || named != "" && named != p {
-			continue
-		}
-		c.order = append(append(c.order[:i:i], c.order[i+1:]...), p) // to the end of the queue
-		if err := crash.Arm(c.folder, p, pass, action); err != nil {
-			return "", err
-		}
-		c.armed[p] = true
-		return p, nil
+	i := slices.IndexFunc(c.order, func(p string) bool { return named == "" || named == p })
+	if i < 0 {
+		return "", fmt.Errorf("every crash point is armed already, or %q is", named)
 	}
-	return "", fmt.Errorf("every crash point is armed already, or %q is", named)
+	point = c.order[i]
+	c.order = slices.Delete(c.order, i, i+1)
+	return point, crash.Arm(c.folder, point, pass, action)
 }
 
-// await waits until the point was hit, and counts it. After the limit it disarms the point.
+// await waits until the point was hit, and counts it. After the limit it disarms the point, whose turn is last then.
 func (c *Crashes) await(ctx context.Context, point string, limit time.Duration) (times int) {
 	hit := until(ctx, limit, func() bool { return crash.Hit(c.folder, point) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.armed, point)
+	c.order = append(c.order, point)
 	if !hit {
 		c.remove(point)
 		return 0
 	}
-	c.hits[point]++
+	c.Count(point)
 	return 1
 }
 
@@ -174,40 +155,38 @@ func (c *Crashes) remove(point string) {
 }
 
 func (c *Crashes) disarm() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.order {
+	for _, p := range c.points {
 		c.remove(p)
 	}
 }
 
 // killAtPoint arms three to six points, each at one of its next passes. A rarely reached point
 // stays armed until the faults end.
-func killAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+func killAtPoint(ctx context.Context, w *World, r *rand.Rand) int {
 	return w.armAndAwait(ctx, r, 3+r.IntN(4), crash.Kill, time.Hour)
 }
 
 // stopAtPoint stops up to three processes at points, for longer than their lease. It disarms
 // rarely reached points soon and arms others.
-func stopAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+func stopAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int) {
 	w.stopping.Lock()
 	defer w.stopping.Unlock()
-	for deadline := time.Now().Add(targetTimeout); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
-		if times, err = w.armAndAwait(ctx, r, 3, crash.Stop, 3*time.Second); err != nil {
-			return 0, err
-		}
-	}
+	until(ctx, targetTimeout, func() bool {
+		times = w.armAndAwait(ctx, r, 3, crash.Stop, 3*time.Second)
+		return times > 0
+	})
 	if times > 0 {
 		retry.Pause(ctx, stopDuration(r))
 	}
 	w.resumeProcesses(false)
-	return times, nil
+	return times
 }
 
 // armAndAwait arms points at one of their next passes, and counts the ones hit in time.
-func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, action string, limit time.Duration) (times int, err error) {
+func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, action string, limit time.Duration) (times int) {
 	var waiting sync.WaitGroup
 	var hits atomic.Int64
+	var err error
 	for range points {
 		var point string
 		if point, err = w.Crashes.arm("", 1+r.IntN(3), action); err != nil {
@@ -216,8 +195,8 @@ func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, actio
 		waiting.Go(func() { hits.Add(int64(w.Crashes.await(ctx, point, limit))) })
 	}
 	waiting.Wait()
-	if times = int(hits.Load()); times > 0 {
-		err = nil
+	if times = int(hits.Load()); times == 0 {
+		steps.OK(err)
 	}
-	return times, err
+	return times
 }

@@ -3,11 +3,11 @@ package faults
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/migrations"
 )
 
@@ -23,65 +23,47 @@ const (
 )
 
 // BackUp copies the database as it is between two transactions.
-func (w *World) BackUp(ctx context.Context, n int) (*Restore, error) {
+func (w *World) BackUp(ctx context.Context, n int) (r *Restore, err error) {
+	defer steps.Return(&err)
 	w.restarting.Lock()
 	defer w.restarting.Unlock()
 	ctx = context.WithoutCancel(ctx) // an interruption would leave connections refused
-	backup := fmt.Sprintf("LIVE_backup_%d", n)
-	err := w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`create database "%s" template "LIVE"`, backup))
-	if opened := w.onServer(ctx, allowConnections); err == nil {
-		err = opened
-	}
-	return &Restore{Backup: w.databaseURL(backup)}, err
+	defer func() { w.onServer(ctx, allowConnections) }()
+	w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`create database "LIVE_backup_%d" template "LIVE"`, n))
+	return &Restore{Backup: w.Cluster.URL(fmt.Sprintf("%s_backup_%d", w.live(), n))}, nil
 }
 
 // PutBack renames the running database and puts the backup in its place. The backup is marked
 // as a copy before any process can connect to it. The lost database stays for the checks. The
 // function between is called while no process can reach either.
-func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) error {
+func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) (err error) {
+	defer steps.Return(&err)
 	w.restarting.Lock()
 	defer w.restarting.Unlock()
 	ctx = context.WithoutCancel(ctx)
-	lost, backup := fmt.Sprintf("LIVE_lost_%d", n), fmt.Sprintf("LIVE_backup_%d", n)
-	if err := w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`alter database "LIVE" rename to "%s"`, lost)); err != nil {
-		return err
-	}
+	w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`alter database "LIVE" rename to "LIVE_lost_%d"`, n))
 	between()
-	if err := migrations.Distrust(ctx, r.Backup, "the database was lost, and restored from its backup"); err != nil {
-		return err
-	}
-	r.Lost = w.databaseURL(lost)
-	return w.onServer(ctx, fmt.Sprintf(`alter database "%s" rename to "LIVE"`, backup), fmt.Sprintf(`alter database "%s" allow_connections true`, lost))
-}
-
-// onServer runs statements in another database of the server, with the database's name for
-// LIVE.
-func (w *World) onServer(ctx context.Context, statements ...string) error {
-	u, err := url.Parse(w.Stack.Database)
-	if err != nil {
-		return err
-	}
-	name := strings.Trim(u.Path, "/")
-	u.Path = "/postgres"
-	conn, err := pgx.Connect(ctx, u.String())
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	for _, s := range statements {
-		if _, err := conn.Exec(ctx, strings.ReplaceAll(s, "LIVE", name)); err != nil {
-			return fmt.Errorf("%s: %w", s, err)
-		}
-	}
+	steps.OK(migrations.Distrust(ctx, r.Backup, "the database was lost, and restored from its backup"))
+	r.Lost = w.Cluster.URL(fmt.Sprintf("%s_lost_%d", w.live(), n))
+	w.onServer(ctx, fmt.Sprintf(`alter database "LIVE_backup_%d" rename to "LIVE"`, n))
+	w.onServer(ctx, fmt.Sprintf(`alter database "LIVE_lost_%d" allow_connections true`, n))
 	return nil
 }
 
-// databaseURL returns the URL of a database of the same server.
-func (w *World) databaseURL(name string) string {
-	u, err := url.Parse(w.Stack.Database)
-	if err != nil {
-		return ""
-	}
-	u.Path = "/" + strings.ReplaceAll(name, "LIVE", strings.Trim(u.Path, "/"))
-	return u.String()
+// live returns the name of the running database.
+func (w *World) live() string { return steps.Value(pgx.ParseConfig(w.Stack.Database)).Database }
+
+// onServer runs statements in another database of the server, with the running database's name for
+// LIVE. It repeats all until they succeed: a session can begin while the others are ended.
+func (w *World) onServer(ctx context.Context, statements ...string) {
+	steps.OK(try(ctx, func() (err error) {
+		defer steps.Return(&err)
+		conn := steps.Value(pgx.Connect(ctx, w.Cluster.URL("postgres")))
+		defer conn.Close(ctx)
+		for _, s := range statements {
+			_, err := conn.Exec(ctx, strings.ReplaceAll(s, "LIVE", w.live()))
+			steps.OK(err, s)
+		}
+		return nil
+	}))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/fake/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -25,21 +26,19 @@ func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) inject {
 }
 
 // emptyQueues deletes the tasks of every queue, once there are some.
-func emptyQueues(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
+func emptyQueues(ctx context.Context, w *World, _ *rand.Rand) int {
+	kinds := []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit}
+	if w.Users > 0 {
+		kinds = append(kinds, "transfer")
+	}
+	thrown := 0
 	until(ctx, targetTimeout, func() bool {
-		thrown := 0
-		kinds := []txmanager.Kind{txmanager.KindAdvance, txmanager.KindReceipt, txmanager.KindConfirm, txmanager.KindResubmit}
-		if w.Users > 0 {
-			kinds = append(kinds, "transfer")
-		}
 		for _, kind := range kinds {
-			n, failed := w.Stack.Tasks.Empty(stack.QueueName(kind))
-			thrown, err = thrown+n, failed
+			thrown += steps.Value(w.Stack.Tasks.Empty(stack.QueueName(kind)))
 		}
-		times = min(thrown, 1)
-		return times > 0 || err != nil
+		return thrown > 0
 	})
-	return times, err
+	return min(thrown, 1)
 }
 
 // Sweeper calls the sweep at irregular times.
@@ -68,9 +67,9 @@ func (s *Sweeper) Run(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-func sweepTwice(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
+func sweepTwice(ctx context.Context, w *World, _ *rand.Rand) int {
 	client.Concurrently(2, func() { w.Sweeper.Sweep(ctx) })
-	return 1, nil
+	return 1
 }
 
 func pauseSweeper(w *World, _ *rand.Rand) (end func()) {

@@ -18,8 +18,13 @@ type caller struct {
 
 func newCaller(s *stack.Stack, l *Ledger, in *Intent, account string) *caller {
 	c := &caller{client.Follower[*Intent, End]{
-		Client: client.NewClient(s, account, l.Generation), Habits: in.Habits,
-		Acts: client.Acts{Repeats: Repeats, Again: Again, Conflicts: Conflicts}, Request: in, Ledger: l,
+		Client: client.NewClient(s, account, l.Generation), Habits: in.Habits, Request: in, Ledger: l,
+		Acts:  client.Acts{Repeats: Repeats, Again: Again, Conflicts: Conflicts},
+		Owner: string(in.Submitter), Name: fmt.Sprintf("request %q", in.RequestID),
+		Posts: client.Posts{
+			Path: "/api/v1/tx", Body: in.Body(), Submit: in.submit, Wrong: in.wrongRequests(),
+			Conflicting: in.conflictingRequest(), ConflictCode: "REQUEST_ID_CONFLICT",
+		},
 	}}
 	c.Kind = c
 	return c
@@ -27,86 +32,29 @@ func newCaller(s *stack.Stack, l *Ledger, in *Intent, account string) *caller {
 
 // run posts the intent until the answer is clear, carries out its script, and polls until
 // the state is final.
-func (c *caller) run(ctx context.Context) {
-	c.Follow(ctx, func(ctx context.Context) {
-		if c.Invalid {
-			c.postRefused(ctx)
-		}
-		c.PostCopies(ctx)
-	}, c.cancel)
-}
+func (c *caller) run(ctx context.Context) { c.Follow(ctx, c.PostCopies, c.cancel) }
 
 func reached(a client.Answer) End {
 	return End{State: txmanager.State(a.State), Sub: txmanager.SubState(a.SubState)}
 }
 
-// Contradict records a contradiction in the answers about the intent.
-func (c *caller) Contradict(format string, args ...any) {
-	in := c.Request
-	c.Ledger.Contradict(string(in.Submitter), in.Answers().ID, fmt.Sprintf("request %q: ", in.RequestID)+fmt.Sprintf(format, args...))
-}
-
-// Submit posts the intent once.
-func (c *caller) Submit(ctx context.Context) client.Answer {
-	if c.Request.submit != nil {
-		return c.Request.submit(ctx)
-	}
-	return c.Ask(ctx, http.MethodPost, "/api/v1/tx", c.Request.Body())
-}
-
-// RecordAcceptance records a clear answer to a post.
-func (c *caller) RecordAcceptance(ctx context.Context, a client.Answer) {
+// RecordPost records a clear answer to a post. After a restore the database gives a txId, or answers that the chain has
+// the request. In PROTECT it says neither.
+func (c *caller) RecordPost(ctx context.Context, a client.Answer, restored bool) (clear bool) {
 	before := c.Request.Answers()
 	known := before.ID != "" && before.IDAt.Before(a.Begun)
 	switch {
 	case a.Generation > 0 && a.Code == "REQUEST_RECORDED":
-		c.recordStoredRequest(ctx, a.Generation)
+		return c.recordStoredRequest(ctx, a.Generation)
 	case a.IsAccepted():
 		c.RecordID(a.TxID, a.Status == http.StatusAccepted, a)
+	case a.Code == "SUBMITTER_PROTECTED" && restored:
+		return false
 	case a.Code == "SUBMITTER_PROTECTED" && !known:
 	default:
 		c.Contradict("posted (accepted before: %t): got %s", known, a)
 	}
-}
-
-// SubmitConflicting posts the same requestId with another payload.
-func (c *caller) SubmitConflicting(ctx context.Context) client.Answer {
-	return c.Ask(ctx, http.MethodPost, "/api/v1/tx", c.Request.conflictingRequest())
-}
-
-// CheckConflict checks the answer to another payload. A request that only a release has
-// recorded answers every post with REQUEST_RECORDED.
-func (c *caller) CheckConflict(a client.Answer) {
-	recorded := a.Code == "REQUEST_RECORDED" && c.Request.Answers().Recorded
-	if a.Status != http.StatusConflict || a.Code != "REQUEST_ID_CONFLICT" && !recorded {
-		c.Contradict("the requestId with another payload: got %s, want 409 REQUEST_ID_CONFLICT", a)
-	}
-}
-
-// postRefused posts requests that must be refused in every state: invalid ones, and those that the
-// submitter's policy forbids.
-func (c *caller) postRefused(ctx context.Context) {
-	for _, body := range c.Request.invalidRequests() {
-		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", body)
-		if a.IsUnclear() {
-			return
-		}
-		c.Ledger.Count(Invalid)
-		if a.Status != http.StatusBadRequest && a.Code != "UNKNOWN_SUBMITTER" {
-			c.Contradict("an invalid request %v: got %s, want 400, or UNKNOWN_SUBMITTER", body, a)
-		}
-	}
-	for _, body := range c.Request.forbiddenRequests() {
-		switch a := c.Insist(ctx, http.MethodPost, "/api/v1/tx", body); {
-		case a.IsUnclear():
-			return
-		case a.Code == "SUBMITTER_PROTECTED":
-		case a.Code == "POLICY_REFUSED":
-			c.Ledger.Count(Barred)
-		default:
-			c.Contradict("a request that the policy forbids %v: got %s, want POLICY_REFUSED", body, a)
-		}
-	}
+	return true
 }
 
 // Poll asks for the state and reports whether it is final.

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"math/big"
 	"net/http"
 	"strings"
@@ -58,7 +59,8 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 	}
 }
 
-// A requestId has one txId and is stored once.
+// A requestId has one txId and is stored once, also by copies of a post that are repeated after a restore. Their answers
+// can arrive out of order.
 func TestSecondTxIDIsAContradiction(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -67,38 +69,19 @@ func TestSecondTxIDIsAContradiction(t *testing.T) {
 		want     string
 	}{
 		"stored, then known":   {[]int{202, 200, 200}, []string{"a", "a", "a"}, ""},
-		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""}, // answers can arrive out of order
+		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""},
 		"never heard of it":    {[]int{200}, []string{"a"}, ""},
 		"another txId":         {[]int{202, 200}, []string{"a", "b"}, `got id "b"`},
 		"no txId":              {[]int{202}, []string{""}, `got id ""`},
 		"stored a second time": {[]int{202, 202}, []string{"a", "a"}, "2 answers said"},
 	} {
-		caller := setup(Answers{})
-		for i, status := range c.statuses {
-			caller.RecordAcceptance(t.Context(), client.Answer{Status: status, TxID: c.ids[i]})
+		for generation := range 2 {
+			caller := setup(Answers{})
+			for i, status := range c.statuses {
+				caller.RecordPost(t.Context(), client.Answer{Status: status, TxID: c.ids[i], Generation: generation}, generation > 0)
+			}
+			caller.wantContradiction(t, fmt.Sprint(name, ", after restores: ", generation), c.want)
 		}
-		caller.wantContradiction(t, name, c.want)
-	}
-}
-
-// Copies of a post that are repeated after a restore get one txId. Their answers can arrive out of order.
-func TestCopiesRepeatedAfterARestoreGetOneTxID(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		statuses []int
-		ids      []string
-		want     string
-	}{
-		"stored, then known": {[]int{202, 200}, []string{"b", "b"}, ""},
-		"known, then stored": {[]int{200, 202}, []string{"b", "b"}, ""},
-		"another txId":       {[]int{202, 200}, []string{"b", "c"}, `got id "c"`},
-		"stored twice":       {[]int{202, 202}, []string{"b", "b"}, "2 answers said"},
-	} {
-		caller := setup(Answers{})
-		for i, status := range c.statuses {
-			caller.RecordRepeat(t.Context(), client.Answer{Status: status, TxID: c.ids[i], Generation: 1})
-		}
-		caller.wantContradiction(t, name, c.want)
 	}
 }
 
@@ -149,6 +132,16 @@ func TestSameSeedDrawsSameScripts(t *testing.T) {
 	}
 }
 
+// answering makes the deployment answer each call of the caller, which is the n-th, by do.
+func (c *caller) answering(do func(n int) (status int, text string)) {
+	n := 0
+	c.Call = func(context.Context, string, string, any) (int, []byte, error) {
+		n++
+		status, text := do(n)
+		return status, []byte(text), nil
+	}
+}
+
 // Another payload under a requestId is a conflict. REQUEST_RECORDED answers it only where the
 // caller knows that a release has recorded the request.
 func TestAnotherPayloadIsAConflict(t *testing.T) {
@@ -156,19 +149,40 @@ func TestAnotherPayloadIsAConflict(t *testing.T) {
 	const want = "want 409 REQUEST_ID_CONFLICT"
 	for name, c := range map[string]struct {
 		answers Answers
-		answer  client.Answer
+		status  int
+		code    string
 		want    string
 	}{
-		"a conflict":            {Answers{ID: "t"}, client.Answer{Status: 409, Code: "REQUEST_ID_CONFLICT"}, ""},
-		"recorded by a release": {Answers{ID: "t", Recorded: true}, client.Answer{Status: 409, Code: "REQUEST_RECORDED"}, ""},
-		"recorded by nobody":    {Answers{ID: "t"}, client.Answer{Status: 409, Code: "REQUEST_RECORDED"}, want},
-		"recorded, and taken":   {Answers{ID: "t", Recorded: true}, client.Answer{Status: 202}, want},
-		"taken":                 {Answers{ID: "t"}, client.Answer{Status: 200}, want},
+		"a conflict":            {Answers{ID: "t"}, 409, "REQUEST_ID_CONFLICT", ""},
+		"recorded by a release": {Answers{ID: "t", Recorded: true}, 409, "REQUEST_RECORDED", ""},
+		"recorded by nobody":    {Answers{ID: "t"}, 409, "REQUEST_RECORDED", want},
+		"recorded, and taken":   {Answers{ID: "t", Recorded: true}, 202, "", want},
+		"taken":                 {Answers{ID: "t"}, 200, "", want},
 	} {
 		caller := setup(c.answers)
-		caller.CheckConflict(c.answer)
+		caller.answering(func(int) (int, string) { return c.status, fmt.Sprintf(`{"code": %q}`, c.code) })
+		caller.PostConflicting(t.Context())
 		caller.wantContradiction(t, name, c.want)
 	}
+}
+
+// After a restore each copy of a post is posted again, also if the restored database has answered another one. The answer
+// to a copy that was posted before proves nothing.
+func TestEachCopyIsPostedAgainAfterARestore(t *testing.T) {
+	t.Parallel()
+	caller := setup(Answers{})
+	posts := 0
+	caller.answering(func(n int) (int, string) {
+		if posts = n; n == 1 { // the restored database answers another copy meanwhile
+			caller.Ledger.Restored(time.Now())
+			caller.RecordPost(t.Context(), client.Answer{Status: 202, TxID: "b", Generation: 1}, true)
+			return 202, `{"txId": "a"}`
+		}
+		return 200, `{"txId": "b"}`
+	})
+	caller.Post(t.Context())
+	check.Equal(t, "posts of the copy", posts, 2)
+	caller.wantContradiction(t, "posted again", "")
 }
 
 // After a restore, in a call or in the pause before the next, another payload is not posted again: the copy may
@@ -185,13 +199,11 @@ func TestAnotherPayloadIsNotPostedToACopy(t *testing.T) {
 	} {
 		posts := 0
 		caller := setup(Answers{ID: "t"})
-		caller.Call = func(context.Context, string, string, any) (int, []byte, error) {
-			if posts++; posts > 1 {
-				return http.StatusAccepted, []byte("{}"), nil
-			}
+		caller.answering(func(n int) (int, string) {
+			posts = n
 			c.restore(func() { caller.Ledger.Restored(time.Now()) })
-			return c.status, []byte("{}"), nil
-		}
+			return c.status, "{}"
+		})
 		caller.PostConflicting(t.Context())
 		check.Equal(t, name+": posts", posts, 1)
 		caller.wantContradiction(t, name, "")

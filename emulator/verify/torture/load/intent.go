@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	product "github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -41,9 +41,6 @@ type End struct {
 	State txmanager.State
 	Sub   txmanager.SubState
 }
-
-// StateName returns the name of the state.
-func (e End) StateName() string { return string(e.State) }
 
 // String returns the end as STATE or STATE/SUBSTATE, such as FAILED/REVERTED.
 func (e End) String() string {
@@ -118,34 +115,40 @@ func (in *Intent) conflictingRequest() map[string]any {
 // ByProgram reports whether a [Program] made the request. It is not posted by HTTP.
 func (in *Intent) ByProgram() bool { return in.program }
 
-// Policy returns a policy that allows each request of [newIntent] and forbids each of
-// [Intent.forbiddenRequests].
+// Policy returns a policy that allows each request of [newIntent] and forbids some of [Intent.wrongRequests].
 func Policy() product.Policy {
 	return product.Policy{MaxValue: "1000000000", MaxValuePerDay: "1000000000000000", MaxPerMinute: 100_000, Targets: []string{recipient.Hex(), "deploy"}}
 }
 
-// forbiddenRequests returns requests that the policy refuses.
-func (in *Intent) forbiddenRequests() []map[string]any {
+// wrongRequests returns requests that are refused in every state: invalid ones, and those that the submitter's policy forbids.
+func (in *Intent) wrongRequests() []client.Wrong {
+	with := func(name string, value any, code string) client.Wrong { // nil: without the member
+		payload := map[string]any{"to": recipient.Hex(), "value": "1"}
+		body := map[string]any{"submitter": in.Submitter, "requestId": "wrong-" + in.RequestID, "payload": payload}
+		if body[name] = value; value == nil {
+			delete(body, name)
+		}
+		return client.Wrong{Body: body, Code: code, Act: Invalid}
+	}
+	unknown := eip155.NewSubmitter(in.Submitter.ChainID(), "0x00000000000000000000000000000000deadbeef")
+	all := []client.Wrong{
+		with("requestId", "", "INVALID_FIELD"),
+		with("payload", nil, "INVALID_FIELD"),
+		with("payload", map[string]any{"to": "0x1"}, "INVALID_FIELD"),
+		with("payload", map[string]any{"to": in.Submitter.Address().String(), "value": "-1"}, "INVALID_FIELD"),
+		with("nonce", 0, "UNSUPPORTED_FIELD"),
+		with("submitter", unknown, "UNKNOWN_SUBMITTER"),
+	}
 	if !in.policy {
-		return nil
+		return all
 	}
-	id := "forbidden-" + in.RequestID
-	return []map[string]any{
-		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": recipient.Hex(), "value": "1000000001"}},
-		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe1", "value": "1"}},
+	for _, payload := range []map[string]any{
+		{"to": recipient.Hex(), "value": "1000000001"},
+		{"to": "0x00000000000000000000000000000000000cafe1", "value": "1"},
+	} {
+		forbidden := with("payload", payload, "POLICY_REFUSED")
+		forbidden.Other, forbidden.Act = "SUBMITTER_PROTECTED", Barred
+		all = append(all, forbidden)
 	}
-}
-
-// invalidRequests returns requests that are refused in every state.
-func (in *Intent) invalidRequests() []map[string]any {
-	payload := map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "1"}
-	id := "wrong-" + in.RequestID
-	return []map[string]any{
-		{"submitter": in.Submitter, "requestId": "", "payload": payload},
-		{"submitter": in.Submitter, "requestId": id},
-		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": "0x1"}},
-		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": in.Submitter.Address().String(), "value": "-1"}},
-		{"submitter": in.Submitter, "requestId": id, "payload": payload, "nonce": 0},
-		{"submitter": "eip155:" + strconv.FormatUint(in.Submitter.ChainID(), 10) + ":0x00000000000000000000000000000000deadbeef", "requestId": id, "payload": payload},
-	}
+	return all
 }

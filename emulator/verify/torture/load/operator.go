@@ -47,7 +47,6 @@ type Operator struct {
 	// lost database had already answered its user with a final state.
 	IsNeverRepeated func(ctx context.Context, payment common.Hash) bool
 
-	Windows    map[txmanager.Submitter]int
 	restored   sync.Mutex                   // held while a restored copy is reconciled: no release before that
 	restoredAt map[txmanager.Submitter]bool // not released since the last restore
 }
@@ -137,6 +136,7 @@ type protected struct {
 	Submitter     txmanager.Submitter
 	NextNonce     uint64
 	InFlightNonce *uint64
+	MaxInFlight   int
 	Protect       *struct{ Incident int }
 }
 

@@ -111,11 +111,11 @@ func (p *Program) drawRequest(n int, key devchain.Account, in *Intent) (begin fu
 	return p.handlerRequest(in, strings.TrimPrefix(ways[of], Handled))
 }
 
-// insist repeats the call until the answer is clear, for at most a minute.
+// insist repeats the call until the answer is clear, for a minute. It never cuts a call in progress.
 func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Context) error, clear ...error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	repeating, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	retry.Await(ctx, 300*time.Millisecond, func() bool {
+	retry.Await(repeating, 300*time.Millisecond, func() bool {
 		once, done := p.timeout.Context(ctx)
 		defer done()
 		if err = call(once); err != nil {

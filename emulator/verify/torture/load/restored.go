@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	product "github.com/fencepost/fencepost/shared/client"
@@ -32,37 +31,13 @@ func (e End) Survives(now End) bool {
 // OnChain reports whether the chain has the request's transaction.
 func (e End) OnChain() bool { return e.State == txmanager.Confirmed || e.Sub == txmanager.Reverted }
 
-// RecordRepeat records the answer to a request that was posted again after a restore. The database
-// has given a txId, or has answered that the chain has the request. In PROTECT it says neither.
-func (c *caller) RecordRepeat(ctx context.Context, a client.Answer) (clear bool) {
-	answers := c.Request.Answers()
-	switch {
-	case a.Code == "SUBMITTER_PROTECTED":
-		return false
-	case a.Code == "REQUEST_RECORDED":
-		c.recordStoredRequest(ctx, a.Generation)
-	case a.IsAccepted() && answers.ID != "" && answers.Generation == a.Generation: // another copy was answered first
-		c.RecordID(a.TxID, a.Status == http.StatusAccepted, a)
-	case a.IsAccepted():
-		if answers.ID != "" && !c.Ledger.MayBeLost(answers.Generation, answers.IDAt) && (a.Status != http.StatusOK || a.TxID != answers.ID) {
-			c.Contradict("accepted before the backup as %s, and repeated after the restore: got %s", answers.ID, a)
-		}
-		c.Request.Change(func(t *Answers) { t.ID, t.IDAt, t.Fresh, t.Generation = "", time.Time{}, 0, a.Generation })
-		c.RecordID(a.TxID, a.Status == http.StatusAccepted, a)
-	default:
-		c.Contradict("repeated after a restore: got %s", a)
-		c.Request.Change(func(t *Answers) { t.Generation = a.Generation })
-	}
-	return true
-}
-
 // recordStoredRequest handles REQUEST_RECORDED (the chain has the request, do not post it
-// again). The recorded state is the end of the request.
-func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
+// again). The recorded state is the end of the request. It returns false if it could not be read.
+func (c *caller) recordStoredRequest(ctx context.Context, begun int) (clear bool) {
 	query := url.Values{"submitter": {string(c.Request.Submitter)}, "requestId": {c.Request.RequestID}}
 	a := c.Insist(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
 	if a.IsUnclear() || c.Replaced(begun) {
-		return
+		return false
 	}
 	before, now := c.Request.Answers(), reached(a)
 	if a.Status != http.StatusOK || !now.OnChain() || before.ID != "" && before.ID != a.TxID && !c.Ledger.MayBeLost(before.Generation, before.IDAt) {
@@ -74,6 +49,7 @@ func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 			t.End, t.EndAt, t.EndGeneration = &now, time.Now(), begun
 		}
 	})
+	return true
 }
 
 // Restore puts the copy in place by putBack, and follows docs/runbooks/restore.md up to the
@@ -113,13 +89,8 @@ func (o *Operator) Restore(ctx context.Context, accounts []txmanager.Submitter, 
 func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 	o.until(ctx, "cancelled again: "+txID, func() bool {
 		var here bool
-		if err := o.DB.QueryRow(ctx, `select exists (select from managed_tx where tx_id = $1)`, txID).Scan(&here); err != nil {
-			return false
-		}
-		if !here {
-			return true
-		}
-		return o.Ask(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil).IsClear()
+		err := o.DB.QueryRow(ctx, `select exists (select from managed_tx where tx_id = $1)`, txID).Scan(&here)
+		return err == nil && (!here || o.Ask(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil).IsClear())
 	})
 }
 
@@ -158,26 +129,19 @@ func (o *Operator) lostRequests(ctx context.Context, s txmanager.Submitter, lowe
 // requestsByValue returns the ids of the submitter's requests that the operator knows of. Half of
 // the lost ones are unknown to it: their callers post them again.
 func (o *Operator) requestsByValue(ctx context.Context, s txmanager.Submitter) (map[string]string, error) {
-	here, err := o.storedRequests(ctx, s)
+	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the collector has the error
+	here, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	byValue := make(map[string]string)
 	for _, in := range o.Ledger.Requests() {
 		if in.Submitter != s {
 			continue
 		}
 		answers := in.Answers()
-		if here[in.RequestID] || answers.End != nil || answers.Done || o.Source.IntN(2) != 0 {
+		if slices.Contains(here, in.RequestID) || answers.End != nil || answers.Done || o.Source.IntN(2) != 0 {
 			byValue[in.ValueWei.String()] = in.RequestID
 		}
 	}
 	return byValue, err
-}
-
-// storedRequests returns the request ids of the submitter that this database has.
-func (o *Operator) storedRequests(ctx context.Context, s txmanager.Submitter) (map[string]bool, error) {
-	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the reader has the error
-	here, id := make(map[string]bool), ""
-	_, err := pgx.ForEachRow(rows, []any{&id}, func() error { here[id] = true; return nil })
-	return here, err
 }
 
 // The operator's acts after a restore beside releases, as they are counted and printed.
@@ -292,7 +256,7 @@ func (o *Operator) releaseRequestAfterRestore(ctx context.Context, p protected, 
 	}
 	body := map[string]any{"mode": txmanager.Resync, "count": final, "requests": lost, "hashes": hashes, "reason": "restored; the chain was read"}
 	if o.restoredAt[p.Submitter] {
-		body["fill"] = o.Windows[p.Submitter]
+		body["fill"] = p.MaxInFlight
 	}
 	return body, nil
 }

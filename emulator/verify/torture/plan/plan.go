@@ -18,9 +18,6 @@ type Event[K any] struct {
 // Source returns the random numbers of a seed.
 func Source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x66656e6365706f73)) }
 
-// Source returns the event's own random numbers.
-func (e Event[K]) Source() *rand.Rand { return Source(e.Seed) }
-
 // firstRound is the part of the length in which each kind comes once.
 const firstRound = 0.6
 

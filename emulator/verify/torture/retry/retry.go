@@ -35,17 +35,6 @@ func (p *Timeout) Context(ctx context.Context) (waiting context.Context, done fu
 	}
 }
 
-// Backoff paces repeated requests: each pause is half as long again as the one before. Its zero
-// value is ready.
-type Backoff struct{ Next time.Duration } // 0: 200 ms
-
-// Pause waits before the next repetition.
-func (p *Backoff) Pause(ctx context.Context) {
-	now := min(max(p.Next, firstPause), maxPause)
-	p.Next = now * 3 / 2
-	Pause(ctx, now)
-}
-
 // Pause waits for d, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) {
 	waiting, cancel := context.WithTimeout(ctx, d)
@@ -53,22 +42,20 @@ func Pause(ctx context.Context, d time.Duration) {
 	<-waiting.Done()
 }
 
-// Until calls until isDone accepts the result or ctx ends, with a growing pause between two
-// calls. It returns the last result.
+// Until calls until isDone accepts the result or ctx ends, as [Poll] does. It returns the last result.
 func Until[T any](ctx context.Context, call func() T, isDone func(T) bool) (result T) {
-	for pauses := (Backoff{}); ctx.Err() == nil; pauses.Pause(ctx) {
-		if result = call(); isDone(result) {
-			break
-		}
-	}
+	Poll(ctx, firstPause, func() bool {
+		result = call()
+		return isDone(result)
+	})
 	return result
 }
 
-// Poll calls until it reports the end or ctx ends, with a growing pause between two calls. With
-// wide windows a thousand clients poll at once.
+// Poll calls until it reports the end or ctx ends. Each pause between two calls is half as long again as the one before:
+// with wide windows a thousand clients poll at once.
 func Poll(ctx context.Context, first time.Duration, hasEnded func() bool) {
-	for pauses := (Backoff{Next: first}); ctx.Err() == nil && !hasEnded(); {
-		pauses.Pause(ctx)
+	for pause := max(first, firstPause); ctx.Err() == nil && !hasEnded(); pause = min(pause*3/2, maxPause) {
+		Pause(ctx, pause)
 	}
 }
 

@@ -34,19 +34,15 @@ func TestEachLateAnswerDoublesTheWait(t *testing.T) {
 // Each pause is longer than the one before, up to a bound.
 func TestPausesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Backoff
-		for _, want := range []time.Duration{200, 300, 450, 675} {
-			began := time.Now()
-			p.Pause(t.Context())
-			check.Equal(t, "pause", time.Since(began), want*time.Millisecond)
-		}
-		for range 20 {
-			p.Pause(t.Context())
-		}
-		began := time.Now()
-		if p.Pause(t.Context()); time.Since(began) != maxPause {
-			t.Errorf("pause after many: got %v, want %v", time.Since(began), maxPause)
-		}
+		var pauses []time.Duration
+		last := time.Now()
+		Poll(t.Context(), 0, func() bool {
+			pauses, last = append(pauses, time.Since(last)), time.Now()
+			return len(pauses) == 25
+		})
+		const unit = time.Millisecond
+		check.Same(t, "the first pauses", pauses[1:5], []time.Duration{200 * unit, 300 * unit, 450 * unit, 675 * unit})
+		check.Equal(t, "the last pause", pauses[24], maxPause)
 	})
 }
 

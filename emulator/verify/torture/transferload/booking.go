@@ -1,6 +1,7 @@
 package transferload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,9 +22,14 @@ type booking struct {
 	settles    string    // the transfer that the operator settled by it; "": none
 }
 
-func newBooking(at Account, op transfer.Op, id string, units uint64) *booking {
-	call := transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond)}
-	return &booking{at: at, op: op, call: call}
+// newBooking returns a deposit of the units, or a withdrawal if they are negative.
+func newBooking(at Account, id string, units int64) *booking {
+	b := &booking{at: at, op: transfer.OutsideDeposit}
+	if units < 0 {
+		b.op, units = transfer.OutsideWithdrawal, -units
+	}
+	b.call = transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)}
+	return b
 }
 
 // change is the change of the account's balance, in units.
@@ -94,18 +100,8 @@ func (l *Ledger) markLost(reqID string) {
 	l.lost = append(l.lost, reqID)
 }
 
-// settledPayout returns the units booked with the outside for a payout, over all its req_ids.
-func (l *Ledger) settledPayout(s *Script) (units int64) {
-	ids := s.ReqIDs()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, b := range l.bookings {
-		if slices.Contains(ids, b.settles) {
-			units += b.change()
-		}
-	}
-	return units
-}
+// settledPayout returns the units settled for a payout so far.
+func (l *Ledger) settledPayout(s *Script) int64 { return s.Settled(l.Settlements()) }
 
 // lostBookings returns the bookings in Funding that a restore may have lost, oldest first, and the
 // number of restores so far.
@@ -121,50 +117,30 @@ func (l *Ledger) lostBookings() (all []*booking, generation int) {
 	return all, generation
 }
 
-// IsRebooked reports whether the cashier has repeated all bookings that the last restore may
-// have lost.
-func (l *Ledger) IsRebooked() bool {
-	generation := l.Generation()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.again == generation
-}
-
-// markRebooked marks the generation as rebooked, unless another restore came meanwhile.
-func (l *Ledger) markRebooked(generation int) {
-	if generation == l.Generation() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.again = generation
-	}
-}
-
 // rebookLost repeats, by their ids, the bookings that Funding may have lost. Deposits come
 // first, so that the balances cover the withdrawals.
 func (t *Cashier) rebookLost(ctx context.Context) {
-	for ctx.Err() == nil && !t.Ledger.IsRebooked() {
+	for ctx.Err() == nil {
 		lost, generation := t.Ledger.lostBookings()
-		for _, op := range []transfer.Op{transfer.OutsideDeposit, transfer.OutsideWithdrawal} {
-			for _, b := range lost {
-				if b.op != op {
-					continue
-				}
-				came := t.insist(ctx, b)
-				if came.Verdict == transfer.Unknown || t.Ledger.Generation() != generation {
-					break
-				}
-				t.Ledger.recordOutcome(b, came, generation)
-			}
+		if len(lost) == 0 {
+			return
 		}
-		t.Ledger.markRebooked(generation)
+		slices.SortStableFunc(lost, func(a, b *booking) int { return cmp.Compare(a.op, b.op) }) // by name
+		for _, b := range lost {
+			came := t.insist(ctx, b)
+			if came.Verdict == transfer.Unknown || t.Ledger.Generation() != generation {
+				break
+			}
+			t.Ledger.recordOutcome(b, came, generation)
+		}
 	}
 }
 
 // Expected returns the balance that each account must have, in units. It adds up outside
 // movements and COMMITTED transfers by the answers of users and cashier alone. The result
-// unknown describes each missing end. The function now returns the current end of a transfer
-// whose final answer a restore may have lost; nil: its row is lost too.
-func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, unknown []string) {
+// unknown describes each missing end. If a restore may have lost a final answer, the transfer's end is the stored one;
+// without one its row is lost too.
+func (l *Ledger) Expected(stored map[string]End) (all map[Account]int64, unknown []string) {
 	all, unanswered := l.outside()
 	if unanswered > 0 {
 		unknown = append(unknown, fmt.Sprintf("%d movements from and to the outside were never answered", unanswered))
@@ -172,7 +148,8 @@ func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, u
 	for _, s := range l.Requests() {
 		answers := s.Answers()
 		if l.EndMayBeLost(answers) {
-			if answers.End = now(answers.ID); answers.End == nil {
+			end, isStored := stored[answers.ID]
+			if answers.End = &end; !isStored {
 				continue
 			}
 		}

@@ -34,7 +34,7 @@ func (t *Cashier) Open(ctx context.Context) error {
 				if side == transfer.Funding && userID+1 == int64(t.Users) {
 					continue
 				}
-				t.move(ctx, Account{side, userID + 1, a.ID}, transfer.OutsideDeposit, Opening)
+				t.move(ctx, Account{side, userID + 1, a.ID}, Opening)
 			}
 		}
 	}
@@ -47,11 +47,11 @@ func (t *Cashier) Run(ctx, within context.Context) {
 	for ctx.Err() == nil {
 		t.rebookLost(within)
 		at := Account{sides[t.Source.IntN(2)], 1 + t.Source.Int64N(int64(t.Users)-1), Assets[t.Source.IntN(len(Assets))].ID}
-		op := transfer.OutsideDeposit
+		units := 1 + t.Source.Int64N(Opening/20)
 		if t.Source.IntN(2) == 0 {
-			op = transfer.OutsideWithdrawal
+			units = -units
 		}
-		t.move(within, at, op, 1+t.Source.Uint64N(Opening/20))
+		t.move(within, at, units)
 		t.Ledger.Count(Brought)
 		retry.Pause(ctx, 100*time.Millisecond+time.Duration(t.Source.Int64N(int64(500*time.Millisecond))))
 	}
@@ -59,9 +59,9 @@ func (t *Cashier) Run(ctx, within context.Context) {
 }
 
 // move makes one movement until it is answered. Every fifth one it makes twice.
-func (t *Cashier) move(ctx context.Context, at Account, op transfer.Op, units uint64) {
+func (t *Cashier) move(ctx context.Context, at Account, units int64) {
 	t.moved++
-	b := newBooking(at, op, fmt.Sprint("wire-", t.moved), units)
+	b := newBooking(at, fmt.Sprint("wire-", t.moved), units)
 	generation := t.Ledger.Generation()
 	t.Ledger.addBooking(b)
 	got := t.insist(ctx, b)
@@ -82,19 +82,6 @@ func (t *Cashier) compareRepeat(b *booking, first, now transfer.Outcome) {
 		t.Ledger.contradict(b.at.UserID, b.call.ReqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s",
 			b.op, b.at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
 	}
-}
-
-// settle makes one booking for a transfer until a ledger answers. It reports whether it was applied.
-func (t *Cashier) settle(ctx context.Context, b *booking) bool {
-	generation := t.Ledger.Generation()
-	got := t.insist(ctx, b)
-	if got.Verdict != transfer.Success {
-		return false
-	}
-	t.Ledger.Count(Settled)
-	t.Ledger.recordOutcome(b, got, generation)
-	t.Ledger.addBooking(b)
-	return true
 }
 
 // insist asks a ledger for the booking until it answers.

@@ -22,20 +22,16 @@ func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) bool {
 		return false
 	}
 	defer client.Close()
-	tx, _, err := client.TransactionByHash(ctx, hash)
-	if err != nil {
-		return false
-	}
-	receipt, err := client.TransactionReceipt(ctx, hash)
-	if err != nil {
+	tx, _, noTx := client.TransactionByHash(ctx, hash)
+	receipt, noReceipt := client.TransactionReceipt(ctx, hash)
+	if noTx != nil || noReceipt != nil {
 		return false
 	}
 	p, ok := paymentOf(tx)
 	for _, s := range c.Ledger.Requests() {
-		if !ok || !strings.EqualFold(s.Address, p.Address) || !c.isAbandoned(ctx, s) {
-			continue
+		if ok && strings.EqualFold(s.Address, p.Address) && c.isAbandoned(ctx, s) {
+			return receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, s, -int64(s.Units))
 		}
-		return receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, s)
 	}
 	return false
 }
@@ -53,71 +49,46 @@ func (c *Operator) isAbandoned(ctx context.Context, s *Script) bool {
 	return failed > 0 || c.Ledger.EndMayBeLost(answers)
 }
 
-// settlePayout takes the payout's amount from the user, once.
-func (c *Operator) settlePayout(ctx context.Context, s *Script) bool {
+// settlePayout books what is missing of the units to be settled for the payout: minus its amount if it is taken from the
+// user, and 0 if it was taken and goes back.
+func (c *Operator) settlePayout(ctx context.Context, s *Script, units int64) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
-	reqID := s.Answers().ID
-	if c.Ledger.settledPayout(s) == 0 && c.bookEither(ctx, Account{transfer.Funding, s.UserID, s.Asset.ID}, -int64(s.Units), reqID) {
-		c.Note("operator of transfers: the payment for %s of user %d is taken: %d of asset %d", reqID, s.UserID, s.Units, s.Asset.ID)
-	}
-	return c.Ledger.settledPayout(s) == -int64(s.Units)
+	owed := units - c.Ledger.settledPayout(s)
+	return owed == 0 || c.settleBy(ctx, owed, s.UserID, s.Asset.ID, s.Answers().ID)
 }
 
-const selectRefused = `
-select t.req_id
+// selectPayouts has the payouts that Funding refused although the chain has them, and those that went on.
+const selectPayouts = `
+select t.req_id, t.state = $1
   from transfers_tb t
-  join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
- where t.transfer_type = 3 and t.state = $1 and m.state = 'CONFIRMED'`
-
-const selectWentOn = `select req_id from transfers_tb where transfer_type = 3 and state = any ($1)`
+  left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
+ where t.transfer_type = 3 and (t.state = any ($2) or t.state = $1 and m.state = 'CONFIRMED')`
 
 // settlePayouts takes the amounts of payouts that a release named as paid and Funding refused
 // afterwards. It returns the amount of a payout that continued. It reports whether nothing is
 // left to do.
 func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
-	refused, err := c.reqIDs(ctx, selectRefused, transfer.Failed)
-	if err != nil {
-		return false
-	}
-	wentOn, err := c.reqIDs(ctx, selectWentOn, []int16{int16(transfer.Committed), int16(transfer.RolledBack)})
-	if err != nil {
-		return false
-	}
-	all = true
+	var reqID string
+	var isRefused bool
+	refused, wentOn := make(map[string]bool), make(map[string]bool)
+	rows, _ := c.DB.Query(ctx, selectPayouts, transfer.Failed, []int16{int16(transfer.Committed), int16(transfer.RolledBack)}) // the reader has the error
+	_, err := pgx.ForEachRow(rows, []any{&reqID, &isRefused}, func() error {
+		refused[reqID], wentOn[reqID] = isRefused, !isRefused
+		return nil
+	})
+	all = err == nil
 	for _, s := range c.Ledger.Requests() {
 		is := func(of map[string]bool) bool {
 			return slices.ContainsFunc(s.ReqIDs(), func(id string) bool { return of[id] })
 		}
 		switch {
-		case s.Address == "":
+		case s.Address == "" || err != nil:
 		case is(refused):
-			all = c.settlePayout(ctx, s) && all
+			all = c.settlePayout(ctx, s, -int64(s.Units)) && all
 		case is(wentOn):
-			all = c.returnAmount(ctx, s) && all
+			all = c.settlePayout(ctx, s, 0) && all
 		}
 	}
 	return all
-}
-
-// returnAmount gives back the amount that the operator took for the payout.
-func (c *Operator) returnAmount(ctx context.Context, s *Script) bool {
-	c.settling.Lock()
-	defer c.settling.Unlock()
-	taken := c.Ledger.settledPayout(s)
-	if taken == 0 {
-		return true
-	}
-	c.Note("operator of transfers: %s of user %d went on: %d of asset %d goes back", s.Answers().ID, s.UserID, -taken, s.Asset.ID)
-	return c.bookEither(ctx, Account{transfer.Funding, s.UserID, s.Asset.ID}, -taken, s.Answers().ID)
-}
-
-func (c *Operator) reqIDs(ctx context.Context, query string, arg any) (map[string]bool, error) {
-	rows, _ := c.DB.Query(ctx, query, arg) // the collector has the error
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	all := make(map[string]bool)
-	for _, id := range ids {
-		all[id] = true
-	}
-	return all, err
 }

@@ -7,14 +7,12 @@ import (
 	"math"
 	"math/big"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -39,11 +37,8 @@ func (c *Operator) reconcile(ctx context.Context) {
 	if c.Ledger.Generation() == 0 || !c.isPayerReleased(ctx) {
 		return
 	}
-	if c.generation != c.Ledger.Generation() {
-		c.generation, c.stated = c.Ledger.Generation(), make(map[string]bool)
-	}
 	stated, settled, taken := c.statePayouts(ctx), c.settle(ctx), c.settlePayouts(ctx)
-	if stated && settled && taken && c.Ledger.IsRebooked() {
+	if lost, _ := c.Ledger.lostBookings(); stated && settled && taken && len(lost) == 0 {
 		c.resume(ctx)
 	}
 }
@@ -68,6 +63,7 @@ select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_u
   left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
  where t.open and t.transfer_type = 3 and t.state = 30 and (m.nonce is null or m.state = 'FAILED' and m.sub_state = 'REVERTED')
    and exists (select from identity_change c where c.at >= t.created_at or c.transfers_upto >= t.transfer_id)
+   and not exists (select from payout_statement n where n.req_id = t.req_id and n.withdrawn_at is null)
  order by t.created_at`
 
 // statePayouts states of each payout in doubt whether a transaction of the payer has paid it.
@@ -78,7 +74,6 @@ func (c *Operator) statePayouts(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	all = slices.DeleteFunc(all, func(p undecidedPayout) bool { return c.stated[p.ReqID] })
 	if len(all) == 0 {
 		return true
 	}
@@ -102,12 +97,8 @@ func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []
 	}
 	a := c.ask(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
 	c.Note("operator of transfers: statement of %s by %v: %s", p.ReqID, body, a)
-	switch {
-	case a.Status == http.StatusOK:
+	if a.Status == http.StatusOK {
 		c.Ledger.Count(what)
-		c.stated[p.ReqID] = true
-	case a.Code == "STATEMENT_STANDS":
-		c.stated[p.ReqID] = true
 	}
 }
 
@@ -146,15 +137,14 @@ func paymentOf(tx *types.Transaction) (p Payment, ok bool) {
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
-// bookEither books units from or to the outside for a transfer: in Funding, or at the core if
-// Funding refuses it.
-func (c *Operator) bookEither(ctx context.Context, at Account, units int64, reqID string) bool {
+// settleBy books units from or to the outside for a transfer: in Funding, or at the core if
+// Funding refuses it. It reports whether they were booked.
+func (c *Operator) settleBy(ctx context.Context, units int64, userID int64, assetID int32, reqID string) bool {
 	id := fmt.Sprintf("settle-%s-%d", reqID, c.settlements.Add(1))
-	if c.book(ctx, at, units, id, reqID) {
-		return true
-	}
-	at.Side = transfer.Spot
-	return c.book(ctx, at, units, id+"-core", reqID)
+	booked := c.book(ctx, Account{transfer.Funding, userID, assetID}, units, id, reqID) ||
+		c.book(ctx, Account{transfer.Spot, userID, assetID}, units, id+"-core", reqID)
+	c.Note("operator of transfers: %s of user %d is settled by %d of asset %d: %t", reqID, userID, units, assetID, booked)
+	return booked
 }
 
 // half is the sum of both ledgers' movements for one transfer. A complete transfer has sum 0.
@@ -183,9 +173,7 @@ func (c *Operator) settle(ctx context.Context) (all bool) {
 		if !h.Done || owed == 0 {
 			continue
 		}
-		booked := c.bookEither(ctx, Account{transfer.Funding, h.UserID, h.AssetID}, owed, reqID)
-		c.Note("operator of transfers: %s of user %d is settled by %d of asset %d: %t", reqID, h.UserID, owed, h.AssetID, booked)
-		all = all && booked
+		all = c.settleBy(ctx, owed, h.UserID, h.AssetID, reqID) && all
 	}
 	return all
 }
@@ -193,13 +181,16 @@ func (c *Operator) settle(ctx context.Context) (all bool) {
 // book makes one ledger book a movement with the outside for a transfer, and reports whether
 // it was applied.
 func (c *Operator) book(ctx context.Context, at Account, units int64, id, reqID string) bool {
-	op := transfer.OutsideDeposit
-	if units < 0 {
-		op, units = transfer.OutsideWithdrawal, -units
-	}
-	b := newBooking(at, op, id, uint64(units))
+	b, generation := newBooking(at, id, units), c.Ledger.Generation()
 	b.settles = reqID
-	return c.Cashier.settle(ctx, b)
+	got := c.Cashier.insist(ctx, b)
+	if got.Verdict != transfer.Success {
+		return false
+	}
+	c.Ledger.Count(Settled)
+	c.Ledger.recordOutcome(b, got, generation)
+	c.Ledger.addBooking(b)
+	return true
 }
 
 // selectRows has the units that Funding moved for each transfer; payouts have none.
@@ -246,14 +237,12 @@ func (c *Operator) resume(ctx context.Context) {
 		return
 	}
 	c.check(ctx)
-	once, done := c.timeout.Context(ctx)
-	defer done()
-	status, text, err := c.Stack.Call(once, stack.OperatorAccount, http.MethodGet, "/admin/v1/conservation", nil)
+	a := c.Ask(ctx, http.MethodGet, "/admin/v1/conservation", nil)
 	var shown struct {
 		LastCheck *struct{ Found []Finding } `json:"last_check"`
 		Halts     []struct{ ID int64 }
 	}
-	if err != nil || status != http.StatusOK || json.Unmarshal(text, &shown) != nil || shown.LastCheck == nil || len(shown.Halts) == 0 {
+	if a.Status != http.StatusOK || json.Unmarshal(a.Text, &shown) != nil || shown.LastCheck == nil || len(shown.Halts) == 0 {
 		return
 	}
 	for _, f := range shown.LastCheck.Found {
@@ -262,7 +251,7 @@ func (c *Operator) resume(ctx context.Context) {
 			return
 		}
 	}
-	a := c.ask(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
+	a = c.ask(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
 	if c.Note("operator of transfers: resume: %s", a); a.Status == http.StatusNoContent {
 		c.Ledger.Count(Resumed)
 	}

@@ -42,9 +42,6 @@ type End struct {
 	Reason transfer.Reason // "" for COMMITTED
 }
 
-// StateName returns the name of the state.
-func (e End) StateName() string { return e.State.String() }
-
 // String returns the end as STATE or STATE/REASON, such as FAILED/INSUFFICIENT_BALANCE.
 func (e End) String() string {
 	if e.Reason == "" {
@@ -60,6 +57,14 @@ func (s *Script) ReqIDs() []string {
 		return answers.Lost
 	}
 	return append(slices.Clone(answers.Lost), answers.ID)
+}
+
+// Settled returns the units settled for the cid, given those by req_id.
+func (s *Script) Settled(settlements map[string]int64) (units int64) {
+	for _, id := range s.ReqIDs() {
+		units += settlements[id]
+	}
+	return units
 }
 
 // Seen returns a script with the answers given, for the checks. It is not posted.
@@ -133,23 +138,20 @@ func (s *Script) conflictingRequest() map[string]any {
 	return body
 }
 
-// invalidRequests returns requests that are always refused, by the code of the refusal.
-func (s *Script) invalidRequests() map[string]map[string]any {
-	with := func(name string, value any) map[string]any {
+// wrongRequests returns requests that are always refused.
+func (s *Script) wrongRequests() []client.Wrong {
+	with := func(name string, value any, code string) client.Wrong {
 		body := s.body()
 		body["cid"], body[name] = "wrong-"+s.CID, value
-		return body
+		return client.Wrong{Body: body, Code: code, Act: Invalid}
 	}
-	all := map[string]map[string]any{
-		"INVALID_ASSET":      with("asset", "DOGE"),
-		"INVALID_AMOUNT":     with("amount", "-1"),
-		"PRECISION_OVERFLOW": with("amount", "1.123456789"),
-		"FORBIDDEN":          with("user_id", s.UserID+1),
+	all := []client.Wrong{
+		with("asset", "DOGE", "INVALID_ASSET"), with("amount", "-1", "INVALID_AMOUNT"), with("amount", "1.123456789", "PRECISION_OVERFLOW"),
+		with("user_id", s.UserID+1, "FORBIDDEN"),
 	}
 	if s.Address != "" {
-		all["INVALID_ADDRESS"], all["TRANSFER_NOT_ALLOWED"] = with("address", "0x1"), with("asset", stack.JPY.Name)
-		return all
+		return append(all, with("address", "0x1", "INVALID_ADDRESS"), with("asset", stack.JPY.Name, "TRANSFER_NOT_ALLOWED"))
 	}
-	all["SAME_ACCOUNT"], all["INVALID_ACCOUNT_TYPE"], all["UNSUPPORTED_ACCOUNT_TYPE"] = with("to", s.From), with("to", "SAVINGS"), with("to", "FUTURE")
-	return all
+	return append(all, with("to", s.From, "SAME_ACCOUNT"), with("to", "SAVINGS", "INVALID_ACCOUNT_TYPE"),
+		with("to", "FUTURE", "UNSUPPORTED_ACCOUNT_TYPE"))
 }

@@ -68,7 +68,6 @@ type Ledger struct {
 	mu       sync.Mutex
 	bookings []*booking // oldest first
 	lost     []string   // the req_ids of transfers that the operator found to be lost
-	again    int        // the generation whose lost bookings were repeated
 }
 
 // The habits of users, as they are counted and printed.

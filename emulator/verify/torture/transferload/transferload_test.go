@@ -71,12 +71,12 @@ func TestSecondReqIDIsAContradiction(t *testing.T) {
 	} {
 		u := setup(Answers{})
 		for _, a := range c.answers {
-			u.RecordAcceptance(t.Context(), a)
+			u.RecordPost(t.Context(), a, false)
 		}
 		wantContradiction(t, u.Ledger, name, c.want)
 	}
 	u := setup(Answers{})
-	u.RecordAcceptance(t.Context(), client.Answer{Status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"})
+	u.RecordPost(t.Context(), client.Answer{Status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}, false)
 	if got := u.Request.Answers().End; got == nil || *got != short {
 		t.Errorf("the end of what failed within the request: got %v, want %s", got, short)
 	}
@@ -102,10 +102,10 @@ func TestContradictoryAnswersToOperatorsAreFound(t *testing.T) {
 		"resolve, not found":   {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, client.Answer{Status: 404}) }, "want 200 or NOTHING_TO_RESOLVE"},
 		"why":                  {func(c *Operator) { c.recordExplanation(pending, client.Answer{Status: 200, ReqID: "r"}) }, ""},
 		"why, of another":      {func(c *Operator) { c.recordExplanation(pending, client.Answer{Status: 200, ReqID: "s"}) }, "asked why"},
-		"nothing found":        {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"ok"}`)) }, ""},
-		"no verdict":           {func(c *Operator) { c.recordCheck(503, []byte(`{"code":"SYSTEM_ERROR"}`)) }, ""},
-		"violated":             {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"violated"}`)) }, "want ok"},
-		"found before":         {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"standing"}`)) }, ""},
+		"nothing found":        {func(c *Operator) { c.recordCheck(client.Answer{Status: 200, Result: "ok"}) }, ""},
+		"no verdict":           {func(c *Operator) { c.recordCheck(client.Answer{Status: 503, Code: "SYSTEM_ERROR"}) }, ""},
+		"violated":             {func(c *Operator) { c.recordCheck(client.Answer{Status: 200, Result: "violated"}) }, "want ok"},
+		"found before":         {func(c *Operator) { c.recordCheck(client.Answer{Status: 200, Result: "standing"}) }, ""},
 	} {
 		operator := &Operator{Ledger: new(Ledger)}
 		c.say(operator)
@@ -126,14 +126,13 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 	applied := transfer.Outcome{Verdict: transfer.Success}
 	for _, m := range []struct {
 		at    Account
-		op    transfer.Op
-		units uint64
+		units int64
 		came  transfer.Outcome
 	}{
-		{in, transfer.OutsideDeposit, 100, applied}, {in, transfer.OutsideWithdrawal, 7, applied}, {out, transfer.OutsideDeposit, 50, applied},
-		{out, transfer.OutsideWithdrawal, 900, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}},
+		{in, 100, applied}, {in, -7, applied}, {out, 50, applied},
+		{out, -900, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}},
 	} {
-		b := newBooking(m.at, m.op, "", m.units)
+		b := newBooking(m.at, "", m.units)
 		l.addBooking(b)
 		l.recordOutcome(b, m.came, 0)
 	}
@@ -150,7 +149,7 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 	if diff := cmp.Diff(map[Account]int64{in: 67, out: 56}, got); diff != "" || len(unknown) > 0 {
 		t.Errorf("expected (-want +got), and not known %v:\n%s", unknown, diff)
 	}
-	l.addBooking(newBooking(in, transfer.OutsideDeposit, "", 1))
+	l.addBooking(newBooking(in, "", 1))
 	l.Add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ID: "e"}))
 	if _, unknown := l.Expected(nil); len(unknown) != 2 {
 		t.Errorf("not known: got %v, want the movement without an answer and the transfer without an end", unknown)

@@ -26,6 +26,11 @@ func newUser(s *stack.Stack, l *Ledger, script *Script) *user {
 	u := &user{env: s}
 	u.Follower = client.Follower[*Script, End]{
 		Habits: script.Habits, Acts: client.Acts{Repeats: Repeats, Again: Again, Conflicts: Conflicts}, Kind: u, Request: script, Ledger: &l.Record,
+		Owner: UserName(script.UserID), Name: fmt.Sprintf("cid %q", script.CID),
+		Posts: client.Posts{
+			Path: script.urlPath(), Body: script.body(), Wrong: script.wrongRequests(),
+			Conflicting: script.conflictingRequest(), ConflictCode: string(transfer.CIDConflict),
+		},
 	}
 	u.Client = u.clientOf(script.UserID)
 	return u
@@ -40,16 +45,11 @@ func (u *user) clientOf(userID int64) client.Client {
 // run posts the transfer until the answer is clear, carries out the habits, and polls until
 // the transfer is terminal.
 func (u *user) run(ctx context.Context) {
-	u.Follow(ctx, func(ctx context.Context) {
-		if u.Invalid {
-			u.postWrong(ctx)
-		}
-		if u.Request.abandoned {
-			u.abandon(ctx)
-		} else {
-			u.PostCopies(ctx)
-		}
-	}, u.askAsOtherUser)
+	begin := u.PostCopies
+	if u.Request.abandoned {
+		begin = u.abandon
+	}
+	u.Follow(ctx, begin, u.askAsOtherUser)
 }
 
 // terminalState returns the end in the answer; nil: the transfer is not terminal.
@@ -65,90 +65,17 @@ func terminalState(a client.Answer) *End {
 	return e
 }
 
-// Contradict records a contradiction in the answers about the transfer.
-func (u *user) Contradict(format string, args ...any) {
-	s := u.Request
-	u.Ledger.Contradict(UserName(s.UserID), s.Answers().ID, fmt.Sprintf("cid %q: ", s.CID)+fmt.Sprintf(format, args...))
-}
-
-// Submit posts the transfer once.
-func (u *user) Submit(ctx context.Context) client.Answer {
-	return u.Ask(ctx, http.MethodPost, u.Request.urlPath(), u.Request.body())
-}
-
-// isAccepted reports whether an answer to a post says that the transfer is stored, and whether it was stored just then.
-func isAccepted(a client.Answer) (fresh, ok bool) {
-	fresh = a.Code != string(transfer.DuplicateRequest)
-	ok = a.Status == http.StatusOK || fresh && (a.Status == http.StatusAccepted || a.Status == http.StatusUnprocessableEntity)
-	return fresh, ok && a.ReqID != ""
-}
-
-// RecordAcceptance records a clear answer to a post.
-func (u *user) RecordAcceptance(_ context.Context, a client.Answer) {
-	fresh, ok := isAccepted(a)
-	if !ok {
-		u.Contradict("posted: got %s, want it accepted, or refused by a ledger", a)
-		return
+// RecordPost records a clear answer to a post.
+func (u *user) RecordPost(_ context.Context, a client.Answer, restored bool) (clear bool) {
+	fresh := a.Code != string(transfer.DuplicateRequest) // stored just then
+	accepted := a.Status == http.StatusOK || fresh && (a.Status == http.StatusAccepted || a.Status == http.StatusUnprocessableEntity)
+	if !accepted || a.ReqID == "" {
+		u.Contradict("posted (after a restore: %t): got %s, want it accepted, or refused by a ledger", restored, a)
+		return true
 	}
 	u.RecordID(a.ReqID, fresh, a)
 	u.RecordState(terminalState(a), a)
-}
-
-// RecordRepeat records the answer to a cid that was posted again after a restore. A transfer
-// accepted before the backup must keep its req_id.
-func (u *user) RecordRepeat(ctx context.Context, a client.Answer) (clear bool) {
-	fresh, ok := isAccepted(a)
-	before := u.Request.Answers()
-	switch {
-	case !ok:
-		u.Contradict("repeated after a restore: got %s, want it accepted, or refused by a ledger", a)
-		u.Request.Change(func(t *Answers) { t.Generation = a.Generation })
-		return true
-	case before.ID == "", before.Generation == a.Generation: // no database before the restore gave an id
-		u.RecordAcceptance(ctx, a)
-		return true
-	case a.ReqID != before.ID && !u.Ledger.MayBeLost(before.Generation, before.IDAt):
-		u.Contradict("accepted before the backup, and repeated after the restore: got req_id %s, and before %s", a.ReqID, before.ID)
-	}
-	u.Request.Change(func(t *Answers) {
-		if a.ReqID != t.ID {
-			t.Lost = append(t.Lost, t.ID)
-			t.Fresh = 0
-			if fresh {
-				t.Fresh = 1
-			}
-			t.IDAt = time.Now()
-		}
-		t.ID, t.Generation = a.ReqID, a.Generation
-	})
-	u.RecordState(terminalState(a), a)
 	return true
-}
-
-// SubmitConflicting posts the same cid with another amount.
-func (u *user) SubmitConflicting(ctx context.Context) client.Answer {
-	return u.Ask(ctx, http.MethodPost, u.Request.urlPath(), u.Request.conflictingRequest())
-}
-
-// CheckConflict checks the answer to another amount.
-func (u *user) CheckConflict(a client.Answer) {
-	if a.Status != http.StatusConflict || a.Code != string(transfer.CIDConflict) {
-		u.Contradict("the cid with another amount: got %s, want 409 CID_CONFLICT", a)
-	}
-}
-
-// postWrong posts invalid requests, which must be refused in every state.
-func (u *user) postWrong(ctx context.Context) {
-	for code, body := range u.Request.invalidRequests() {
-		a := u.Insist(ctx, http.MethodPost, u.Request.urlPath(), body)
-		if a.IsUnclear() {
-			return
-		}
-		u.Ledger.Count(Invalid)
-		if a.Code != code || a.ReqID != "" {
-			u.Contradict("an invalid request %v: got %s, want %s", body, a, code)
-		}
-	}
 }
 
 // askAsOtherUser asks for the transfer as another user, which must be refused.
