@@ -17,12 +17,11 @@ import (
 // crowd sends foreign transactions that fill blocks. Each fails by an invalid instruction, which burns
 // all its gas, a quarter of a block, and takes no time.
 type crowd struct {
-	b      bench
-	signer types.Signer
-	by     devchain.Account
-	next   uint64
-	gas    uint64
-	data   []byte
+	b    bench
+	by   devchain.Account
+	next uint64
+	gas  uint64
+	data []byte
 }
 
 const quarter = 15_000_000 // gas
@@ -30,28 +29,23 @@ const quarter = 15_000_000 // gas
 func newCrowd(t *testing.T, b bench) *crowd {
 	t.Helper()
 	accounts := devchain.DevAccounts(len(b.Submitters()) + 2) // the last account belongs to no submitter
-	return &crowd{b: b, by: accounts[len(accounts)-1], gas: quarter, data: []byte{0xfe},
-		signer: types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID()))}
+	return &crowd{b: b, by: accounts[len(accounts)-1], gas: quarter, data: []byte{0xfe}}
 }
 
-func (c *crowd) tx(tip int64) (*types.Transaction, error) {
-	tx, err := types.SignNewTx(c.by.Key, c.signer, &types.DynamicFeeTx{
+func (c *crowd) tx(tip int64) *types.Transaction {
+	tx := c.b.Sign(c.by, &types.DynamicFeeTx{
 		ChainID: new(big.Int).SetUint64(c.b.Chain.ChainID()), Nonce: c.next, Gas: c.gas, Data: c.data,
 		GasTipCap: big.NewInt(tip), GasFeeCap: big.NewInt(60e9),
 	})
 	c.next++
-	return tx, err
+	return tx
 }
 
 // block adds a block with this many quarters filled by the crowd. Other transactions of the pool get
 // in if they fit and pay enough.
 func (c *crowd) block(quarters int) error {
 	for range quarters {
-		tx, err := c.tx(1e9)
-		if err == nil {
-			err = c.b.Node.SendTransaction(c.b.ctx, tx)
-		}
-		if err != nil {
+		if err := c.b.Node.SendTransaction(c.b.ctx, c.tx(1e9)); err != nil {
 			return err
 		}
 	}
@@ -85,7 +79,7 @@ func (c *crowd) exactly(t *testing.T, tips ...int64) {
 	t.Helper()
 	var raws [][]byte
 	for _, tip := range tips {
-		raws = append(raws, must(must(c.tx(tip))(t).MarshalBinary())(t))
+		raws = append(raws, must(c.tx(tip).MarshalBinary())(t))
 	}
 	check(t, c.b.Chain.MineExactly(raws...))
 }

@@ -55,7 +55,7 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	b.refusedRelease(t, "a statement beside a hash", s, body, `"field":"executed"`, "nonce 1")
 	body["executed"] = map[string]string{"2": "the explorer of the chain"}
 	done := b.released(t, s, "", body)
-	if got := fmt.Sprintln(len(done.Named), done.Named[0].Effect, done.Named[0].TxHash, done.Named[1].Effect, done.Named[1].TxHash, done.Named[2].Effect, done.Named[2].TxHash, done.Named[2].Stated); got != fmt.Sprintln(3, "RECORDED", first, "REVERTED", second, "RECORDED", "<nil>", true) {
+	if got := fmt.Sprintln(len(done.Named), done.Named[0].Effect, done.Named[0].TxHash, done.Named[1].Effect, done.Named[1].TxHash, done.Named[2].Effect, done.Named[2].TxHash, done.Named[2].Stated); got != fmt.Sprintln(3, "RECORDED", first, "REVERTED", second, "RECORDED", "", true) {
 		t.Errorf("named: got %s, want the first two by their transactions, and the last stated", got)
 	}
 	b.wantRecorded(t, succeeded)
@@ -68,19 +68,16 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 // wantStated checks a caller's answers about a request that ended by an operator's statement.
 func (b bench) wantStated(t *testing.T, intent map[string]any) {
 	t.Helper()
-	status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
-	if status != http.StatusConflict || !strings.Contains(text, `"REQUEST_RECORDED"`) || !strings.Contains(text, "an operator stated") {
-		t.Errorf("posted again: got %d %s, want 409 REQUEST_RECORDED that says whose word it is", status, text)
+	status, answer := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
+	if status != http.StatusConflict || !strings.Contains(answer, `"REQUEST_RECORDED"`) || !strings.Contains(answer, "an operator stated") {
+		t.Errorf("posted again: got %d %s, want 409 REQUEST_RECORDED that says whose word it is", status, answer)
 	}
-	var r struct {
-		TxID, State, SubState, LastError string
-		TxHash                           *string
-		Receipt                          json.RawMessage
+	var r record
+	a := b.byRequest(t, stack.CallerAccount, intent)
+	a.decode(&r)
+	if r.State != "CONFIRMED" || text(r.SubState) != "RECORDED" || r.TxHash != nil || string(r.Receipt) != "null" || !strings.Contains(text(r.LastError), "an operator stated") {
+		t.Errorf("by request: got %s, want CONFIRMED/RECORDED without a receipt, on an operator's statement", a.text)
 	}
-	text = b.byRequest(t, stack.CallerAccount, intent).text
-	if err := json.Unmarshal([]byte(text), &r); err != nil || r.State+"/"+r.SubState != "CONFIRMED/RECORDED" || r.TxHash != nil || string(r.Receipt) != "null" || !strings.Contains(r.LastError, "an operator stated") {
-		t.Errorf("by request: got %s, %v; want CONFIRMED/RECORDED without a receipt, on an operator's statement", text, err)
-	}
-	_, text = b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil)
-	says(t, "cancel", text, `"EXECUTED"`, `"stated":true`)
+	_, answer = b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil)
+	says(t, "cancel", answer, `"EXECUTED"`, `"stated":true`)
 }

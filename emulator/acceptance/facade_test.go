@@ -167,43 +167,41 @@ func ordered(s txmanager.Submitter, request, how string) map[string]any {
 // costs a placeholder, leaves no gap, and is reported. Earlier and later intents are carried out.
 func TestFacadeOverHTTP(t *testing.T) {
 	t.Parallel()
-	for _, window := range []int{1, 4} {
-		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
-			service := openShop(t)
-			b := setupShop(t, service, stack.Options{Window: window})
-			s := b.Submitters()[0]
-			ends := map[string]string{ // the reason; "": carried out
-				"": "", "signs": "",
-				"refuses":                 "handler shop: its service answered 422: the order was returned",
-				"talks nonsense":          "nothing else",
-				"redirects":               "its service answered 307",
-				"hangs":                   "no answer in time",
-				"signs for another nonce": "its bytes have another nonce",
-				"signs for another chain": "its bytes are for chain",
-				"signs as another":        "its bytes are signed by",
+	windows(t, []int{1, 4}, func(t *testing.T, window int) {
+		service := openShop(t)
+		b := setupShop(t, service, stack.Options{Window: window})
+		s := b.Submitters()[0]
+		ends := map[string]string{ // the reason; "": carried out
+			"": "", "signs": "",
+			"refuses":                 "handler shop: its service answered 422: the order was returned",
+			"talks nonsense":          "nothing else",
+			"redirects":               "its service answered 307",
+			"hangs":                   "no answer in time",
+			"signs for another nonce": "its bytes have another nonce",
+			"signs for another chain": "its bytes are for chain",
+			"signs as another":        "its bytes are signed by",
+		}
+		ids := map[string]string{}
+		for how := range ends {
+			ids[how] = b.postUntilAnswered(t, ordered(s, "r-"+how, how))
+		}
+		b.postUntilAnswered(t, transfer(s, "behind them"))
+		b.ends(t, map[txmanager.Submitter]int{s: len(ends) + 1})
+		for how, want := range ends {
+			if want == "" {
+				b.wantState(t, how, ids[how], "CONFIRMED")
+			} else {
+				b.wantPlaceholder(t, how, ids[how], want)
 			}
-			ids := map[string]string{}
-			for how := range ends {
-				ids[how] = b.postUntilAnswered(t, ordered(s, "r-"+how, how))
+			question := service.questions("r-" + how)
+			if len(question) == 0 || !strings.HasPrefix(question[0], ids[how]+" ") {
+				t.Errorf("%q: got asked %q, want the txId %s as its key", how, question, ids[how])
 			}
-			b.postUntilAnswered(t, transfer(s, "behind them"))
-			b.ends(t, map[txmanager.Submitter]int{s: len(ends) + 1})
-			for how, want := range ends {
-				if want == "" {
-					b.wantState(t, how, ids[how], "CONFIRMED")
-				} else {
-					b.wantPlaceholder(t, how, ids[how], want)
-				}
-				question := service.questions("r-" + how)
-				if len(question) == 0 || !strings.HasPrefix(question[0], ids[how]+" ") {
-					t.Errorf("%q: got asked %q, want the txId %s as its key", how, question, ids[how])
-				}
-			}
-			if got := b.sent(t, ids["signs"]); *got.To() != (common.Address{18: 0xca, 19: 0xfe}) || got.Value().Int64() != 5 || got.Gas() != 21_000 {
-				t.Errorf("what the shop signed: got %s sent with %d wei, want its own bytes", got.To(), got.Value())
-			}
-		})
-	}
+		}
+		if got := b.sent(t, ids["signs"]); *got.To() != (common.Address{18: 0xca, 19: 0xfe}) || got.Value().Int64() != 5 || got.Gas() != 21_000 {
+			t.Errorf("what the shop signed: got %s sent with %d wei, want its own bytes", got.To(), got.Value())
+		}
+	})
 }
 
 // sent returns the version of a transaction that was mined.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -59,13 +58,7 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	}
 	b.gauges(t, want)
 	b.logged(t, `"waitCause":"BALANCE"`)
-	c := newCrowd(t, b)
-	fund, err := types.SignNewTx(c.by.Key, c.signer, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()),
-		To: (*common.Address)(eip155.Recipient(new(s.Address()))), Value: big.NewInt(params.Ether), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(60e9)})
-	if err == nil {
-		err = b.Node.SendTransaction(b.ctx, fund)
-	}
-	check(t, err)
+	b.byHand(t, newCrowd(t, b).by, b.Payment(0, common.Address(eip155.MustBytes(s.Address())), params.Ether, 1))
 	b.await(t, s, txmanager.Confirmed, 1)
 	b.gauges(t, map[string]float64{"fencepost_balance_waiting_submitters": 0, blocked: 0})
 	b.ends(t, map[txmanager.Submitter]int{s: 1})

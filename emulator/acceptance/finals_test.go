@@ -1,7 +1,6 @@
 package acceptance
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -56,15 +55,9 @@ func TestH12FinalIsSwapped(t *testing.T) {
 		t.Errorf("resume: got %d %s, want it refused with the nonce that is not back", status, text)
 	}
 	b.mine(t, 70)
-	status, text = b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"})
-	var released struct {
-		Displaced  []uint64
-		NextNonce  uint64
-		NotOnChain []struct{ TxID string }
-	}
-	err := json.Unmarshal([]byte(text), &released)
-	if err != nil || status != http.StatusOK || released.NextNonce != 1 || len(released.NotOnChain) != 1 || released.NotOnChain[0].TxID != id {
-		t.Fatalf("resync: got %d %s, want next nonce 1 and %s not on chain", status, text, id)
+	released := b.released(t, s, "", map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared"})
+	if released.NextNonce != 1 || len(released.NotOnChain) != 1 || released.NotOnChain[0].TxID != id {
+		t.Fatalf("resync: got %+v, want next nonce 1 and %s not on chain", released, id)
 	}
 	b.post(t, transfer(s, "next"))
 	b.await(t, s, txmanager.Confirmed, 2)
@@ -111,7 +104,7 @@ func (b bench) resumeWhenBack(t *testing.T, s txmanager.Submitter, incident int)
 // foreign returns a transaction that a foreign signer made with the first dev account's key.
 func (b bench) foreign(t *testing.T, n uint64) []byte {
 	t.Helper()
-	return must(b.signed(t, firstKey, b.byHandTo(n, unused, 7, 1)).MarshalBinary())(t)
+	return must(b.Sign(firstAccount, b.Payment(n, unused, 7, 1)).MarshalBinary())(t)
 }
 
 // H12: a final transaction is reorged out while PROTECT is open for another reason. It is sent again,

@@ -2,7 +2,6 @@ package acceptance
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -48,27 +47,25 @@ func (b bench) pay(t *testing.T, app *functions.App, s txmanager.Submitter, requ
 // Its request ends FAILED/PLACEHOLDER with the reason. Earlier and later requests are carried out.
 func TestTX009HandlerFailure(t *testing.T) {
 	t.Parallel()
-	for _, window := range []int{1, 4} {
-		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
-			b := setup(t, withPayroll(t, stack.Options{Settings: quick, Window: window}))
-			app, s := b.payer(t), b.Submitters()[0]
-			paid := b.pay(t, app, s, "r-0", "")
-			reasons := map[string]string{"fails": "the ledger of wages is closed", "panics": "panic: no such employee",
-				"hangs": "no answer in time", "reverts": "would revert",
-				"starves": "every node charges", "drivels": "204800 bytes"}
-			failed := make(map[string]string)
-			for how := range reasons {
-				failed[how] = b.pay(t, app, s, "r-"+how, how)
-			}
-			b.postUntilAnswered(t, transfer(s, "behind them"))
-			b.ends(t, map[txmanager.Submitter]int{s: len(reasons) + 2})
-			b.wantState(t, "the one that pays", paid, "CONFIRMED")
-			for how, want := range reasons {
-				b.wantPlaceholder(t, "the one that "+how, failed[how], want)
-			}
-			equal(t, "the same request again", b.pay(t, app, s, "r-0", ""), paid)
-		})
-	}
+	windows(t, []int{1, 4}, func(t *testing.T, window int) {
+		b := setup(t, withPayroll(t, stack.Options{Settings: quick, Window: window}))
+		app, s := b.payer(t), b.Submitters()[0]
+		paid := b.pay(t, app, s, "r-0", "")
+		reasons := map[string]string{"fails": "the ledger of wages is closed", "panics": "panic: no such employee",
+			"hangs": "no answer in time", "reverts": "would revert",
+			"starves": "every node charges", "drivels": "204800 bytes"}
+		failed := make(map[string]string)
+		for how := range reasons {
+			failed[how] = b.pay(t, app, s, "r-"+how, how)
+		}
+		b.postUntilAnswered(t, transfer(s, "behind them"))
+		b.ends(t, map[txmanager.Submitter]int{s: len(reasons) + 2})
+		b.wantState(t, "the one that pays", paid, "CONFIRMED")
+		for how, want := range reasons {
+			b.wantPlaceholder(t, "the one that "+how, failed[how], want)
+		}
+		equal(t, "the same request again", b.pay(t, app, s, "r-0", ""), paid)
+	})
 }
 
 // H13: a handler that does not answer in time can have signed and sent elsewhere. A placeholder
@@ -92,13 +89,9 @@ func TestNoProcessHasTheHandler(t *testing.T) {
 	app, s := b.payer(t), b.Submitters()[0]
 	wage := b.pay(t, app, s, "wage", "")
 	behind := b.postUntilAnswered(t, transfer(s, "behind it"))
-	var r record
-	err := poll(b.ctx, func() bool {
-		_, r = b.ask(t, stack.OperatorAccount, wage)
-		return r.LastError != nil
-	})
-	if err != nil || r.State != "QUEUED" || r.Nonce != nil || *r.LastError != "no handler wage in this process" {
-		t.Errorf("the wage: got %s, nonce %v, %s, %v; want QUEUED, and why", r.State, r.Nonce, text(r.LastError), err)
+	r := b.becomes(t, wage, "told why it waits", func(r record) bool { return r.LastError != nil })
+	if r.State != "QUEUED" || r.Nonce != nil || *r.LastError != "no handler wage in this process" {
+		t.Errorf("the wage: got %s, nonce %v, %s; want QUEUED, and why", r.State, r.Nonce, text(r.LastError))
 	}
 	b.wantState(t, "behind it", behind, "QUEUED")
 	b.call(t, stack.OperatorAccount, http.MethodPost, "/api/v1/tx/"+wage+"/cancel", nil).want("cancel by an operator", http.StatusOK)

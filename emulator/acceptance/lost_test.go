@@ -7,37 +7,22 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// lostShown is one nonce of the list of lost nonces.
-type lostShown struct {
-	Nonce       uint64
-	ConsumingTx *struct{ Hash string }
-	Succeeded   *bool
-	Intents     []struct{ TxID, RequestID string }
-}
-
 // lostNonces returns all pages of the list, and the final count on its last page.
-func (b bench) lostNonces(t *testing.T, s txmanager.Submitter) (all []lostShown, final uint64) {
+func (b bench) lostNonces(t *testing.T, s txmanager.Submitter) (all []client.LostNonce, final uint64) {
 	t.Helper()
-	for query := ""; ; {
-		var page struct {
-			FinalCount    *uint64
-			Nonces        []lostShown
-			NextPageToken string
-		}
-		status, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost"+query, nil)
-		if err := json.Unmarshal([]byte(text), &page); err != nil || status != http.StatusOK {
-			t.Fatalf("lost%s: got %d %s", query, status, text)
-		}
+	operator := must(b.Client(stack.OperatorAccount))(t)
+	for token := ""; ; {
+		page := must(operator.Lost(b.ctx, string(s), token))(t)
 		if all = append(all, page.Nonces...); page.FinalCount != nil {
 			final = *page.FinalCount
 		}
-		if page.NextPageToken == "" {
+		if token = page.NextPageToken; token == "" {
 			return all, final
 		}
-		query = "?pageToken=" + page.NextPageToken
 	}
 }
 
@@ -53,7 +38,7 @@ func (b bench) askRelease(t *testing.T, s txmanager.Submitter, query string, bod
 	})
 }
 
-func (b bench) released(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (answer releaseAnswer) {
+func (b bench) released(t *testing.T, s txmanager.Submitter, query string, body map[string]any) (answer client.ReleaseReport) {
 	t.Helper()
 	status, text := b.askRelease(t, s, query, body)
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK {

@@ -192,6 +192,15 @@ func (b bench) ask(t *testing.T, account, txID string) (status int, r record) {
 	return a.status, r
 }
 
+// becomes waits until the transaction is as wanted, and returns it.
+func (b bench) becomes(t *testing.T, txID, what string, met func(record) bool) (r record) {
+	t.Helper()
+	if err := poll(b.ctx, func() bool { _, r = b.ask(t, stack.OperatorAccount, txID); return met(r) }); err != nil {
+		t.Fatalf("%s: got %s %s %s, want it %s: %v", txID, r.State, text(r.SubState), text(r.LastError), what, err)
+	}
+	return r
+}
+
 func (b bench) wantState(t *testing.T, what, txID, want string) {
 	t.Helper()
 	if _, r := b.ask(t, stack.OperatorAccount, txID); r.State != want {
@@ -255,6 +264,14 @@ func (b bench) awaitCount(t *testing.T, wrong string, want int, query string, ar
 func (b bench) wantCount(t *testing.T, what string, want int, query string, args ...any) {
 	t.Helper()
 	equal(t, what, b.count(query, args...), want)
+}
+
+// windows runs a test in each of the windows.
+func windows(t *testing.T, all []int, test func(t *testing.T, window int)) {
+	t.Helper()
+	for _, window := range all {
+		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) { test(t, window) })
+	}
 }
 
 func value[T any](t *testing.T, b bench, query string, args ...any) (v T) {

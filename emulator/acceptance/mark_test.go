@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
 	"github.com/fencepost/fencepost/shared/store"
@@ -125,14 +126,7 @@ func TestUnreachableMarkStopsNothing(t *testing.T) {
 	})
 }
 
-type untouched struct {
-	Released      []txmanager.Submitter
-	Left          []struct{ Submitter, Why string }
-	Remaining     int
-	NextPageToken string
-}
-
-func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, out untouched, text string) {
+func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, out client.UntouchedReport, text string) {
 	t.Helper()
 	status, text = b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/database/release-untouched", body)
 	if status == http.StatusOK {
@@ -189,7 +183,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	}
 	b.Nodes[1].SetFaults(rpcproxy.Faults{})
 	b.Nodes[2].SetFaults(rpcproxy.Faults{})
-	var released, left []txmanager.Submitter
+	var released, left []string
 	b.until(t, "a submitter could not be released: the nodes are queried again some time after their faults", func() bool {
 		left = nil
 		again, body := false, map[string]any{"reason": "upgrade", "pageSize": 2}
@@ -200,7 +194,7 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 			}
 			released = append(released, out.Released...)
 			for _, l := range out.Left {
-				left = append(left, txmanager.Submitter(l.Submitter))
+				left = append(left, l.Submitter)
 				if strings.Contains(l.Why, "ask again") {
 					again = true
 				} else if !strings.Contains(l.Why, "next nonce here is 1") {
@@ -214,11 +208,11 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 		}
 		return !again
 	})
-	if len(released) != 3 || !slices.Equal(left, []txmanager.Submitter{used}) {
+	if len(released) != 3 || !slices.Equal(left, []string{string(used)}) {
 		t.Fatalf("got released %v and left %v, want all but %s", released, left, used)
 	}
 	b.inProtect(t, used)
-	_, id := b.postUntilNew(t, transfer(released[0], "after"))
+	_, id := b.postUntilNew(t, transfer(txmanager.Submitter(released[0]), "after"))
 	b.confirmed(t, id)
 	b.wantCount(t, "changes of the database's identity that put payouts in doubt", 0, `select count(*) from identity_change`)
 }

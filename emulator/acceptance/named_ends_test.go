@@ -26,9 +26,9 @@ func creates(s txmanager.Submitter, requestID string, code ...byte) map[string]a
 // createByHand deploys code at nonce n with the first submitter's key.
 func (b bench) createByHand(t *testing.T, n uint64, code ...byte) (hash string) {
 	t.Helper()
-	tx := b.byHandTo(n, unused, 0, 1)
+	tx := b.Payment(n, unused, 0, 1)
 	tx.To, tx.Data, tx.Gas = nil, code, 100_000
-	return b.byHand(t, firstKey, tx)
+	return b.byHand(t, firstAccount, tx)
 }
 
 // deployments counts the chain's transactions that deploy this code.
@@ -47,55 +47,53 @@ func (b bench) deployments(t *testing.T, code ...byte) (n int) {
 // repeated post gets the same result, even if the database had lost the request.
 func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
 	t.Parallel()
-	for _, window := range []int{1, 8} {
-		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
-			b := setup(t, stack.Options{Window: window, Submitters: 1, Settings: map[string]string{"FENCEPOST_EVENTS_MODE": "mq_outbox"}})
-			s := b.Submitters()[0]
-			b.Chain.StopMining()
-			for i := range window { // they take the nonces of the window
-				b.post(t, orderTo(s, fmt.Sprintf("holds-%d", i), common.Address{0xa0, byte(i + 1)}, 10))
+	windows(t, []int{1, 8}, func(t *testing.T, window int) {
+		b := setup(t, stack.Options{Window: window, Submitters: 1, Settings: map[string]string{"FENCEPOST_EVENTS_MODE": "mq_outbox"}})
+		s := b.Submitters()[0]
+		b.Chain.StopMining()
+		for i := range window { // they take the nonces of the window
+			b.post(t, orderTo(s, fmt.Sprintf("holds-%d", i), common.Address{0xa0, byte(i + 1)}, 10))
+		}
+		b.await(t, s, txmanager.Tracking, window)
+		here, lost := creates(s, "here", 0xfe), creates(s, "lost", 0xfe, 0xfe)
+		_, id := b.post(t, here)
+		b.Chain.DropPool()
+		b.createByHand(t, 0, 0xfe)
+		b.createByHand(t, 1, 0xfe, 0xfe)
+		b.Chain.StartMining()
+		incident := b.inProtect(t, s)
+		b.mine(t, 70)
+		body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "sent by hand"}
+		b.refusedRelease(t, "nothing named", s, body, "nonce 0:", "here")
+		body["requests"] = map[string]string{"0": "here", "1": "lost"}
+		done := b.released(t, s, "", body)
+		if len(done.Named) != 2 || done.Named[0].Effect != "REVERTED" || done.Named[1].Effect != "REVERTED" {
+			t.Fatalf("named: got %+v, want both REVERTED", done.Named)
+		}
+		_, r := b.ask(t, stack.CallerAccount, id)
+		hash := done.Named[0].TxHash
+		if r.State != "FAILED" || *r.SubState != "REVERTED" || r.TxHash == nil || *r.TxHash != hash || !strings.Contains(string(r.Receipt), hash) {
+			t.Errorf("what was named: got %+v, want FAILED/REVERTED with hash and receipt of %s", r, hash)
+		}
+		if status, c := b.cancel(t, id); status != http.StatusOK || c != (cancelled{"EXECUTED", "FAILED", "REVERTED"}) {
+			t.Errorf("cancel: got %d %+v, want EXECUTED of FAILED/REVERTED", status, c)
+		}
+		b.wantPost(t, "posted again", here, http.StatusOK, id)
+		b.wantLostIsAnswered(t, stack.CallerAccount, lost, done.Named[1].TxHash, "FAILED", "REVERTED")
+		b.allEnded(t)
+		var last event
+		for _, e := range b.replay(t, stack.CallerAccount) {
+			if e.TxID == id {
+				last = e
 			}
-			b.await(t, s, txmanager.Tracking, window)
-			here, lost := creates(s, "here", 0xfe), creates(s, "lost", 0xfe, 0xfe)
-			_, id := b.post(t, here)
-			b.Chain.DropPool()
-			b.createByHand(t, 0, 0xfe)
-			b.createByHand(t, 1, 0xfe, 0xfe)
-			b.Chain.StartMining()
-			incident := b.inProtect(t, s)
-			b.mine(t, 70)
-			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "sent by hand"}
-			b.refusedRelease(t, "nothing named", s, body, "nonce 0:", "here")
-			body["requests"] = map[string]string{"0": "here", "1": "lost"}
-			done := b.released(t, s, "", body)
-			if len(done.Named) != 2 || done.Named[0].Effect != txmanager.NamedReverted || done.Named[1].Effect != txmanager.NamedReverted {
-				t.Fatalf("named: got %+v, want both REVERTED", done.Named)
-			}
-			_, r := b.ask(t, stack.CallerAccount, id)
-			hash := done.Named[0].TxHash.String()
-			if r.State != "FAILED" || *r.SubState != "REVERTED" || r.TxHash == nil || *r.TxHash != hash || !strings.Contains(string(r.Receipt), hash) {
-				t.Errorf("what was named: got %+v, want FAILED/REVERTED with hash and receipt of %s", r, hash)
-			}
-			if status, c := b.cancel(t, id); status != http.StatusOK || c != (cancelled{"EXECUTED", "FAILED", "REVERTED"}) {
-				t.Errorf("cancel: got %d %+v, want EXECUTED of FAILED/REVERTED", status, c)
-			}
-			b.wantPost(t, "posted again", here, http.StatusOK, id)
-			b.wantLostIsAnswered(t, stack.CallerAccount, lost, done.Named[1].TxHash.String(), "FAILED", "REVERTED")
-			b.allEnded(t)
-			var last event
-			for _, e := range b.replay(t, stack.CallerAccount) {
-				if e.TxID == id {
-					last = e
-				}
-			}
-			if last.Type != "TxFailed" || last.Data.Reason != "REVERTED" {
-				t.Errorf("its last event: got %+v, want TxFailed with REVERTED", last)
-			}
-			if one, other := b.deployments(t, 0xfe), b.deployments(t, 0xfe, 0xfe); one != 1 || other != 1 {
-				t.Errorf("on the chain: got %d and %d transactions, want one of each request", one, other)
-			}
-		})
-	}
+		}
+		if last.Type != "TxFailed" || last.Data.Reason != "REVERTED" {
+			t.Errorf("its last event: got %+v, want TxFailed with REVERTED", last)
+		}
+		if one, other := b.deployments(t, 0xfe), b.deployments(t, 0xfe, 0xfe); one != 1 || other != 1 {
+			t.Errorf("on the chain: got %d and %d transactions, want one of each request", one, other)
+		}
+	})
 }
 
 // alertOf returns the message text that an alert of Terraform matches.
@@ -136,7 +134,7 @@ func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
 				b.mine(t, 70)
 				body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "paid by hand", "requests": map[string]string{"0": "twice"}}
 				done := b.released(t, s, "", body)
-				if len(done.Named) != 1 || done.Named[0].Effect != txmanager.NamedPlaceholder || done.Named[0].TxID != twice {
+				if len(done.Named) != 1 || done.Named[0].Effect != "PLACEHOLDER" || done.Named[0].TxID != twice {
 					t.Fatalf("named: got %+v, want the effect PLACEHOLDER", done.Named)
 				}
 				b.versions(t, twice, "ORIGINAL", "PLACEHOLDER")

@@ -11,13 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // payByHand sends wei at nonce n with the first submitter's key.
 func (b bench) payByHand(t *testing.T, n uint64, to common.Address, wei int64) (hash string) {
 	t.Helper()
-	return b.byHand(t, firstKey, b.byHandTo(n, to, wei, 1))
+	return b.byHand(t, firstAccount, b.Payment(n, to, wei, 1))
 }
 
 // received returns an address' balance on the chain, in wei.
@@ -36,65 +37,63 @@ func orderTo(s txmanager.Submitter, requestID string, to common.Address, wei int
 // the true result from cancel, from its request, and from a repeated post.
 func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 	t.Parallel()
-	for _, window := range []int{1, 8} {
-		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
-			b := setup(t, stack.Options{Window: window})
-			s := b.Submitters()[0]
-			to := func(i int) common.Address { return common.Address{0xca, 0xfe, byte(i + 1)} }
-			b.Chain.StopMining()
-			var ids []string
-			for i := range 12 {
-				_, id := b.post(t, orderTo(s, fmt.Sprintf("named-%d", i), to(i), 1000))
-				ids = append(ids, id)
+	windows(t, []int{1, 8}, func(t *testing.T, window int) {
+		b := setup(t, stack.Options{Window: window})
+		s := b.Submitters()[0]
+		to := func(i int) common.Address { return common.Address{0xca, 0xfe, byte(i + 1)} }
+		b.Chain.StopMining()
+		var ids []string
+		for i := range 12 {
+			_, id := b.post(t, orderTo(s, fmt.Sprintf("named-%d", i), to(i), 1000))
+			ids = append(ids, id)
+		}
+		b.await(t, s, txmanager.Tracking, window)
+		b.Chain.DropPool()
+		b.payByHand(t, 0, to(11), 1000) // named-11, by an operator
+		b.payByHand(t, 1, to(20), 777)  // a request that was lost with the database
+		b.Chain.StartMining()
+		incident := b.inProtect(t, s)
+		b.mine(t, 70)
+		body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "paid by hand"}
+		b.refusedRelease(t, "without the name", s, body, "named-11")
+		body["requests"] = map[string]string{"0": "named-11", "1": "lost", "9": "named-3"}
+		b.refusedRelease(t, "a name that would do nothing", s, body, "nonce 9")
+		for what, requests := range map[string]map[string]string{
+			"another case": {"0": "Named-11", "1": "lost"}, "a space": {"0": "named-11 ", "1": "lost"}, "none in another case": {"0": "None", "1": "lost"},
+			"one nonce spelled twice": {"0": "named-11", "00": "none", "1": "lost"}, "one request twice": {"0": "named-11", "1": "named-11"},
+		} {
+			body["requests"] = requests
+			b.refusedRelease(t, what, s, body, `"field":"requests`)
+		}
+		b.wantPendingCancel(t, "cancel of what the chain has, before an operator has said so", ids[11])
+		body["requests"] = map[string]string{"1": "lost"}
+		body["others"] = "matching"
+		var released client.ReleaseReport
+		for status, text := range b.releasesAtOnce(t, s, body) { // one of the two is granted
+			if status == http.StatusOK && json.Unmarshal([]byte(text), &released) == nil || status == http.StatusConflict {
+				continue
 			}
-			b.await(t, s, txmanager.Tracking, window)
-			b.Chain.DropPool()
-			b.payByHand(t, 0, to(11), 1000) // named-11, by an operator
-			b.payByHand(t, 1, to(20), 777)  // a request that was lost with the database
-			b.Chain.StartMining()
-			incident := b.inProtect(t, s)
-			b.mine(t, 70)
-			body := map[string]any{"incident": incident, "mode": "resync", "count": 2, "reason": "paid by hand"}
-			b.refusedRelease(t, "without the name", s, body, "named-11")
-			body["requests"] = map[string]string{"0": "named-11", "1": "lost", "9": "named-3"}
-			b.refusedRelease(t, "a name that would do nothing", s, body, "nonce 9")
-			for what, requests := range map[string]map[string]string{
-				"another case": {"0": "Named-11", "1": "lost"}, "a space": {"0": "named-11 ", "1": "lost"}, "none in another case": {"0": "None", "1": "lost"},
-				"one nonce spelled twice": {"0": "named-11", "00": "none", "1": "lost"}, "one request twice": {"0": "named-11", "1": "named-11"},
-			} {
-				body["requests"] = requests
-				b.refusedRelease(t, what, s, body, `"field":"requests`)
+			t.Fatalf("resync: got %d %s, want 200 once and 409 once", status, text)
+		}
+		if len(released.Named) != 2 || released.Named[0].RequestID != "named-11" || released.Named[0].Effect != "RECORDED" {
+			t.Fatalf("resync: got %+v, want what each name did", released)
+		}
+		b.wantRecorded(t, ids[11])
+		asLost, hash := orderTo(s, "lost", to(20), 777), released.Named[1].TxHash
+		b.wantLostIsAnswered(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
+		b.wantLostIsHidden(t, stack.SchedulerAccount, asLost, hash)
+		must(b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount))(t)
+		b.wantLostIsAnswered(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
+		b.allEnded(t)
+		for i := range 12 {
+			want := int64(1000)
+			if i < min(window, 2) { // held a nonce that was lost
+				want = 0
 			}
-			b.wantPendingCancel(t, "cancel of what the chain has, before an operator has said so", ids[11])
-			body["requests"] = map[string]string{"1": "lost"}
-			body["others"] = "matching"
-			var released releaseAnswer
-			for status, text := range b.releasesAtOnce(t, s, body) { // one of the two is granted
-				if status == http.StatusOK && json.Unmarshal([]byte(text), &released) == nil || status == http.StatusConflict {
-					continue
-				}
-				t.Fatalf("resync: got %d %s, want 200 once and 409 once", status, text)
-			}
-			if len(released.Named) != 2 || released.Named[0].RequestID != "named-11" || released.Named[0].Effect != txmanager.NamedRecorded {
-				t.Fatalf("resync: got %+v, want what each name did", released)
-			}
-			b.wantRecorded(t, ids[11])
-			asLost, hash := orderTo(s, "lost", to(20), 777), released.Named[1].TxHash.String()
-			b.wantLostIsAnswered(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
-			b.wantLostIsHidden(t, stack.SchedulerAccount, asLost, hash)
-			must(b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount))(t)
-			b.wantLostIsAnswered(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
-			b.allEnded(t)
-			for i := range 12 {
-				want := int64(1000)
-				if i < min(window, 2) { // held a nonce that was lost
-					want = 0
-				}
-				equal(t, fmt.Sprint("wei on the chain of named-", i), b.received(t, to(i)), want)
-			}
-			equal(t, "wei on the chain of the lost request", b.received(t, to(20)), 777)
-		})
-	}
+			equal(t, fmt.Sprint("wei on the chain of named-", i), b.received(t, to(i)), want)
+		}
+		equal(t, "wei on the chain of the lost request", b.received(t, to(20)), 777)
+	})
 }
 
 // releasesAtOnce makes the same release twice concurrently, and returns the answers by status.
@@ -122,13 +121,9 @@ func (b bench) releasesAtOnce(t *testing.T, s txmanager.Submitter, body map[stri
 func (b bench) wantRecorded(t *testing.T, id string) {
 	t.Helper()
 	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil).want("cancel of what was named", http.StatusOK, `"EXECUTED"`, `"RECORDED"`)
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil)
-	var r struct {
-		State, SubState, TxHash string
-		Receipt                 *struct{ TxHash string }
-	}
-	if err != nil || json.Unmarshal(answer, &r) != nil || status != http.StatusOK || r.State != "CONFIRMED" || r.SubState != "RECORDED" || r.Receipt == nil || r.TxHash == "" || r.Receipt.TxHash != r.TxHash {
-		t.Errorf("what was named: got %d %s, %v; want CONFIRMED/RECORDED with hash and receipt", status, answer, err)
+	r := must(must(b.Client(stack.CallerAccount))(t).Tx(b.ctx, id))(t)
+	if r.State != client.Confirmed || r.SubState != "RECORDED" || r.Receipt == nil || r.TxHash == "" || r.Receipt.TxHash != r.TxHash {
+		t.Errorf("what was named: got %+v, want CONFIRMED/RECORDED with hash and receipt", r)
 	}
 }
 

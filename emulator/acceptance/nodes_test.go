@@ -33,7 +33,7 @@ func (b bench) fork(t *testing.T, n int) *devchain.Chain {
 	forked := bench{Deployment: &acceptancetest.Deployment{Stack: &stack.Stack{Chain: chain}, Node: must(ethclient.DialContext(b.ctx, chain.URL()))(t)}, ctx: b.ctx}
 	defer forked.Node.Close()
 	for i := range n {
-		forked.byHand(t, funded[b.first].Key, forked.byHandTo(uint64(i), unused, 7, 1))
+		forked.byHand(t, funded[b.first], forked.Payment(uint64(i), unused, 7, 1))
 	}
 	check(t, chain.WaitBlock(b.ctx, 60))
 	return chain

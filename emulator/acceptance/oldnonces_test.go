@@ -1,12 +1,12 @@
 package acceptance
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -77,7 +77,7 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 	b.Chain.StartMining()
 	incident := b.inProtect(t, s)
 	b.mine(t, 700)
-	var shown []lostShown
+	var shown []client.LostNonce
 	read := func() bool {
 		_ = b.RunSweep(b.ctx)
 		shown, _ = b.lostNonces(t, s)
@@ -94,19 +94,14 @@ func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
 // wantShown checks the operator's page of lost nonces against the transactions that consumed them.
 func (b bench) wantShown(t *testing.T, s txmanager.Submitter, want map[uint64]string) {
 	t.Helper()
-	var page struct {
-		Nonces []struct {
-			Nonce       uint64
-			ConsumingTx *txmanager.ConsumingTx
+	shown, _ := b.lostNonces(t, s)
+	got := make(map[uint64]string)
+	for _, one := range shown {
+		if one.ConsumingTx != nil {
+			got[one.Nonce] = one.ConsumingTx.Value
 		}
 	}
-	_, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)
-	if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Nonces) != len(want) {
-		t.Fatalf("lost: got %s, %v; want %v", text, err, want)
-	}
-	for _, one := range page.Nonces {
-		if one.ConsumingTx == nil || one.ConsumingTx.ValueWei != want[one.Nonce] {
-			t.Errorf("lost nonce %d: got %s, want a transaction of %s wei", one.Nonce, text, want[one.Nonce])
-		}
+	if same(t, "wei of the lost nonces' transactions", got, want); len(shown) != len(want) {
+		t.Errorf("lost: got %+v, want %d nonces", shown, len(want))
 	}
 }

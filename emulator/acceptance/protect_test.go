@@ -1,44 +1,29 @@
 package acceptance
 
 import (
-	"crypto/ecdsa"
-	"encoding/json"
 	"fmt"
-	"math/big"
 	"net/http"
 	"slices"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// firstKey is the key of the first submitter's account. It is the first dev account's.
-var firstKey = devchain.DevAccounts(1)[0].Key
+// firstAccount is the first submitter's account.
+var firstAccount = devchain.DevAccounts(1)[0]
 
 // unused is an address that no test pays by the transaction manager.
 var unused = common.Address{0xba, 0xd0}
 
-func (b bench) byHandTo(n uint64, to common.Address, wei, tipGwei int64) *types.DynamicFeeTx {
-	return &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()), Nonce: n, To: &to, Value: big.NewInt(wei), Gas: 21_000,
-		GasTipCap: big.NewInt(tipGwei * params.GWei), GasFeeCap: big.NewInt((200 + tipGwei) * params.GWei)}
-}
-
-// signed signs as a foreign signer would that has the key.
-func (b bench) signed(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) *types.Transaction {
-	t.Helper()
-	return must(types.SignNewTx(key, types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID())), inner))(t)
-}
-
 // byHand sends a transaction past the transaction manager, and returns its hash.
-func (b bench) byHand(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) (hash string) {
+func (b bench) byHand(t *testing.T, by devchain.Account, inner types.TxData) (hash string) {
 	t.Helper()
-	tx := b.signed(t, key, inner)
+	tx := b.Sign(by, inner)
 	check(t, b.Node.SendTransaction(b.ctx, tx))
 	return tx.Hash().String()
 }
@@ -46,7 +31,7 @@ func (b bench) byHand(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) (
 // useTheKey makes the first submitter's key pay by hand, as a foreign signer would.
 func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
 	t.Helper()
-	b.byHand(t, firstKey, b.byHandTo(n, unused, 7, tipGwei))
+	b.byHand(t, firstAccount, b.Payment(n, unused, 7, tipGwei))
 }
 
 // inProtect waits until the submitter is in PROTECT and returns the incident. Its evidence must have these texts.
@@ -103,13 +88,9 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 			t.Errorf("release with %s: got %d %s, want it refused", name, status, answer)
 		}
 	}
-	status, text := b.release(t, s, map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "it was our own test", "requests": map[string]string{"0": "by hand"}})
-	var released struct {
-		Displaced []uint64
-		NextNonce uint64
-	}
-	if err := json.Unmarshal([]byte(text), &released); err != nil || status != http.StatusOK || !slices.Equal(released.Displaced, []uint64{0}) || released.NextNonce != 1 {
-		t.Fatalf("resync: got %d %s, want nonce 0 displaced, next nonce 1", status, text)
+	released := b.released(t, s, "", map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "it was our own test", "requests": map[string]string{"0": "by hand"}})
+	if !slices.Equal(released.Displaced, []uint64{0}) || released.NextNonce != 1 {
+		t.Fatalf("resync: got %+v, want nonce 0 displaced, next nonce 1", released)
 	}
 	b.await(t, s, txmanager.Confirmed, 2) // the named request is one of them
 	b.wantContiguous(t, s, 2)
@@ -170,15 +151,8 @@ func TestH09ForeignTransactionThatDoesTheSame(t *testing.T) {
 	b.useTheKey(t, 0, 1)
 	b.Chain.StartMining()
 	incident := b.inProtect(t, s, `"sameAsIntent": true`)
-	var shown struct {
-		Nonces []struct {
-			Nonce       uint64
-			ConsumingTx *struct{ Hash string }
-			Intents     []struct{ TxID string }
-		}
-	}
-	b.call(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil).decode(&shown)
-	if len(shown.Nonces) != 1 || shown.Nonces[0].ConsumingTx == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
+	shown, _ := b.lostNonces(t, s)
+	if len(shown) != 1 || shown[0].ConsumingTx == nil || len(shown[0].Intents) != 1 || shown[0].Intents[0].TxID != id {
 		t.Errorf("lost: got %+v, want nonce 0, its taker and the intent %s", shown, id)
 	}
 	b.mine(t, 70)

@@ -36,7 +36,7 @@ func (b bench) delegates(t *testing.T, a devchain.Account, n uint64) {
 	most.SetUint64(100_000_000_000)
 	auth.ChainID = id
 	auth = must(types.SignSetCode(a.Key, auth))(t)
-	b.byHand(t, a.Key, &types.SetCodeTx{ChainID: &id, Nonce: n, To: common.Address(eip155.MustBytes(a.Address)), Gas: 100_000, Value: &value,
+	b.byHand(t, a, &types.SetCodeTx{ChainID: &id, Nonce: n, To: common.Address(eip155.MustBytes(a.Address)), Gas: 100_000, Value: &value,
 		GasTipCap: &tip, GasFeeCap: &most, AuthList: []types.SetCodeAuthorization{auth}})
 }
 
@@ -71,7 +71,7 @@ func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	accounts := devchain.DevAccounts(3)
 	used, pending := accounts[1], accounts[2]
 	for n := range uint64(2) {
-		b.byHand(t, used.Key, b.byHandTo(n, unused, 1, 1))
+		b.byHand(t, used, b.Payment(n, unused, 1, 1))
 	}
 	b.counted(t, used, 2, 2)
 	b.refusesToRegister(t, "an account that was used twice", used, 0, "startNonce", "is 0", "count of the account is 2")
@@ -82,7 +82,7 @@ func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	}
 
 	b.Chain.StopMining()
-	b.byHand(t, pending.Key, b.byHandTo(0, unused, 1, 1))
+	b.byHand(t, pending, b.Payment(0, unused, 1, 1))
 	b.counted(t, pending, 0, 1)
 	b.refusesToRegister(t, "an account with one pending", pending, 0, "startNonce", "1 pending transactions")
 	b.refusesToRegister(t, "an account with one pending", pending, 1, "startNonce", "is 1", "count of the account is 0")
@@ -100,7 +100,7 @@ func TestRegistrationAsksAQuorumOfNodes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Processes: 1, Settings: nodesQuick})
 	used := devchain.DevAccounts(2)[1]
-	b.byHand(t, used.Key, b.byHandTo(0, unused, 1, 1))
+	b.byHand(t, used, b.Payment(0, unused, 1, 1))
 	b.counted(t, used, 1, 1)
 	b.Nodes[0].SetTarget(b.fork(t, 0).URL())
 	b.refusesToRegister(t, "unused on the first node alone", used, 0, "startNonce", "is 0", "count of the account is 1")

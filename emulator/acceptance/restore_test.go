@@ -140,12 +140,5 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 
 func (b bench) confirmed(t *testing.T, txID string) {
 	t.Helper()
-	var last record
-	err := poll(b.ctx, func() bool {
-		_, last = b.ask(t, stack.CallerAccount, txID)
-		return last.State == "CONFIRMED"
-	})
-	if err != nil {
-		t.Fatalf("%s: got %+v, want it CONFIRMED: %v", txID, last, err)
-	}
+	b.becomes(t, txID, "CONFIRMED", func(r record) bool { return r.State == "CONFIRMED" })
 }

@@ -84,17 +84,13 @@ func (b bench) signedOnce(t *testing.T, txID string) {
 // allocated nonce if bound is true and none otherwise, no bytes, and no allocation behind it.
 func (b bench) heldUnsigned(t *testing.T, txID string, bound bool) {
 	t.Helper()
-	var r record
-	err := poll(b.ctx, func() bool {
-		_, r = b.ask(t, stack.OperatorAccount, txID)
-		return r.LastError != nil
-	})
+	r := b.becomes(t, txID, "told why it waits", func(r record) bool { return r.LastError != nil })
 	want, nonces := "QUEUED", 0
 	if bound {
 		want, nonces = "IN_FLIGHT", 1
 	}
-	if err != nil || r.State != want || (r.Nonce != nil) != bound || *r.LastError != "not signed: the signer gave no answer" {
-		t.Errorf("unsigned: got %s, nonce %v, %s, %v; want %s with %d nonces, and why", r.State, r.Nonce, text(r.LastError), err, want, nonces)
+	if r.State != want || (r.Nonce != nil) != bound || *r.LastError != "not signed: the signer gave no answer" {
+		t.Errorf("unsigned: got %s, nonce %v, %s; want %s with %d nonces, and why", r.State, r.Nonce, text(r.LastError), want, nonces)
 	}
 	b.wantCount(t, "versions", 0, `select count(*) from tx_version`)
 	b.wantCount(t, "nonces", nonces, `select count(*) from managed_tx where nonce is not null`)

@@ -135,26 +135,16 @@ func TestTX004SecondWaitsForTheFirst(t *testing.T) {
 	b.await(t, s, txmanager.Tracking, 1)
 
 	b.mine(t, 1) // included, but not final before one confirmation
-	b.until(t, "the first never became INCLUDED", func() bool {
-		_, r := b.ask(t, stack.OperatorAccount, first)
-		return r.SubState != nil && *r.SubState == string(txmanager.Included)
-	})
+	b.becomes(t, first, "INCLUDED", func(r record) bool { return text(r.SubState) == string(txmanager.Included) })
 	_, r := b.ask(t, stack.OperatorAccount, second)
 	if r.State != string(txmanager.Queued) || r.Nonce != nil || r.TxHash != nil {
 		t.Errorf("the second while the first is not final: got %s, nonce %v, hash %v; want QUEUED without either", r.State, r.Nonce, r.TxHash)
 	}
 
 	b.mine(t, 1)
-	err := poll(b.ctx, func() bool {
-		_, r = b.ask(t, stack.OperatorAccount, second)
-		return r.Nonce != nil
-	})
-	if err != nil || *r.Nonce != 1 {
-		t.Fatalf("the second's nonce: got %v, %v; want 1", r.Nonce, err)
-	}
-	if _, r = b.ask(t, stack.OperatorAccount, first); r.State != string(txmanager.Confirmed) {
-		t.Errorf("the first once the second has a nonce: got %s, want CONFIRMED", r.State)
-	}
+	r = b.becomes(t, second, "with a nonce", func(r record) bool { return r.Nonce != nil })
+	equal(t, "the second's nonce", *r.Nonce, 1)
+	b.wantState(t, "the first once the second has a nonce", first, string(txmanager.Confirmed))
 	b.Chain.StartMining()
 	b.await(t, s, txmanager.Confirmed, 2)
 	b.wantContiguous(t, s, 2)

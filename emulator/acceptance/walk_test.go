@@ -407,10 +407,7 @@ func (r *receiver) accepted() int32 { return r.taken.Load() }
 func (w *walker) useKey() (nonce uint64) {
 	nonce, err := w.explorer.PendingNonceAt(w.ctx, common.Address(eip155.MustBytes(w.account.Address)))
 	check(w.t, err)
-	id := new(big.Int).SetUint64(w.stack.Chain.ChainID())
-	tx := must(types.SignNewTx(w.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: nonce, To: &unused, Value: big.NewInt(7), Gas: params.TxGas, GasTipCap: big.NewInt(params.GWei), GasFeeCap: big.NewInt(200 * params.GWei),
-	}))(w.t)
+	tx := w.stack.Sign(w.account, w.stack.Payment(nonce, unused, 7, 1))
 	check(w.t, w.explorer.SendTransaction(w.ctx, tx))
 	check(w.t, poll(w.ctx, func() bool {
 		_, err := w.explorer.TransactionReceipt(w.ctx, tx.Hash())

@@ -1,7 +1,6 @@
 package acceptance
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -19,51 +18,47 @@ import (
 func TestWindowSurvivesDeaths(t *testing.T) {
 	t.Parallel()
 	points := []string{"advance.signed", "advance.stored", "advance.sent", "confirm.looked"}
-	for _, window := range []int{5, 50} {
-		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
-			o := stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}}
-			killedInTurn(t, o, points, func(t *testing.T, b bench, folder, point string) {
-				b.Chain.StopMining()
-				want := b.postAll(t, window+window/2)
-				if point == "confirm.looked" {
-					b.await(t, b.Submitters()[0], txmanager.Tracking, window)
-					b.mine(t, 1)
-				}
-				b.killed(t, folder, point)
-				b.Chain.StartMining()
-				b.ends(t, want)
-				b.inOrder(t)
-				b.wantNoOldToken(t)
-			})
+	windows(t, []int{5, 50}, func(t *testing.T, window int) {
+		o := stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}}
+		killedInTurn(t, o, points, func(t *testing.T, b bench, folder, point string) {
+			b.Chain.StopMining()
+			want := b.postAll(t, window+window/2)
+			if point == "confirm.looked" {
+				b.await(t, b.Submitters()[0], txmanager.Tracking, window)
+				b.mine(t, 1)
+			}
+			b.killed(t, folder, point)
+			b.Chain.StartMining()
+			b.ends(t, want)
+			b.inOrder(t)
+			b.wantNoOldToken(t)
 		})
-	}
+	})
 }
 
 // A reorg removes a full window from its block. Some transactions come back, those above them vanish,
 // and all end in order.
 func TestWindowSurvivesReorg(t *testing.T) {
 	t.Parallel()
-	for _, window := range []int{5, 50} {
-		parallel(t, fmt.Sprintf("window %d", window), func(t *testing.T) {
-			b := setup(t, stack.Options{Submitters: 1, Window: window, Settings: withSettings(quick, map[string]string{
-				"FENCEPOST_CONFIRMATIONS_REQUIRED": "4", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
-			})})
-			s := b.Submitters()[0]
-			b.Chain.StopMining()
-			want := b.postAll(t, window+2)
-			b.await(t, s, txmanager.Tracking, window)
-			b.mine(t, 2)
-			b.confirmedBy(t, 2)
-			blocks := b.blocks(t)
-			check(t, b.Chain.Reorg(2, b.raws(t, window/2), nil, nil))
-			b.Chain.DropPool()
-			b.elsewhere(t, blocks)
-			b.Chain.StartMining()
-			b.ends(t, want)
-			b.inOrder(t)
-			b.noBlockOf(t, blocks)
-		})
-	}
+	windows(t, []int{5, 50}, func(t *testing.T, window int) {
+		b := setup(t, stack.Options{Submitters: 1, Window: window, Settings: withSettings(quick, map[string]string{
+			"FENCEPOST_CONFIRMATIONS_REQUIRED": "4", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+		})})
+		s := b.Submitters()[0]
+		b.Chain.StopMining()
+		want := b.postAll(t, window+2)
+		b.await(t, s, txmanager.Tracking, window)
+		b.mine(t, 2)
+		b.confirmedBy(t, 2)
+		blocks := b.blocks(t)
+		check(t, b.Chain.Reorg(2, b.raws(t, window/2), nil, nil))
+		b.Chain.DropPool()
+		b.elsewhere(t, blocks)
+		b.Chain.StartMining()
+		b.ends(t, want)
+		b.inOrder(t)
+		b.noBlockOf(t, blocks)
+	})
 }
 
 // raws returns the bytes of the n lowest nonces.

@@ -40,14 +40,6 @@ func parse(text string) (stages []stage, err error) {
 	return stages, nil
 }
 
-func assignment(text string) (name, value string, err error) {
-	name, value, both := strings.Cut(text, "=")
-	if !both || name == "" {
-		return "", "", fmt.Errorf("got %q, want NAME=VALUE", text)
-	}
-	return name, value, nil
-}
-
 // ignored returns a function that reports whether .dockerignore keeps a path of the context, relative and
 // with slashes, out. Of several lines that match the last counts.
 func ignored(text string) (func(string) bool, error) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -61,9 +62,12 @@ type argumentFlag map[string]string
 func (a argumentFlag) String() string { return "" }
 
 func (a argumentFlag) Set(text string) error {
-	name, value, err := assignment(text)
+	name, value, both := strings.Cut(text, "=")
+	if !both || name == "" {
+		return fmt.Errorf("got %q, want NAME=VALUE", text)
+	}
 	a[name] = value
-	return err
+	return nil
 }
 
 // buildOptions configure one build.

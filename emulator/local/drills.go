@@ -41,10 +41,7 @@ func releasePath(s txmanager.Submitter) string {
 // useKey sends a transaction by the account's key, as another program would, and waits until it is mined.
 func (x *exercise) useKey() (nonce uint64) {
 	nonce = steps.Value(x.node.PendingNonceAt(x.ctx, x.address))
-	tx := steps.Value(types.SignNewTx(x.account.Key, x.signer, &types.DynamicFeeTx{
-		ChainID: x.signer.ChainID(), Nonce: nonce, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(7),
-		Gas: params.TxGas, GasTipCap: big.NewInt(params.GWei), GasFeeCap: big.NewInt(200 * params.GWei),
-	}))
+	tx := x.Sign(x.account, x.Payment(nonce, common.Address{0xba, 0xd0}, 7, 1))
 	steps.OK(x.node.SendTransaction(x.ctx, tx))
 	x.mined(tx.Hash())
 	return nonce

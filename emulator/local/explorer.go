@@ -17,6 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 //go:embed explorer.html
@@ -56,9 +57,6 @@ func (c *Control) routeExplorer(mux *http.ServeMux) {
 	mux.HandleFunc("GET /explorer", showExplorer)
 	mux.HandleFunc("GET /explorer/openapi.yaml", func(w http.ResponseWriter, r *http.Request) {
 		text, err := readDocument(r.Context(), c.stack.URLMap.PublicURL())
-		if err == nil {
-			text, err = addCommands(text, c.stack.URLMap.PublicURL())
-		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
@@ -87,16 +85,14 @@ func showExplorer(w http.ResponseWriter, _ *http.Request) {
 	_ = explorerPage.Execute(w, map[string]string{"Nonce": nonce}) // the browser may have left
 }
 
-// readDocument reads the document that the deployment at the URL serves.
-func readDocument(ctx context.Context, api string) (string, error) {
+// readDocument reads the document that the deployment at the URL serves, and adds the commands.
+func readDocument(ctx context.Context, api string) (_ string, err error) {
+	defer steps.Return(&err)
 	status, text, err := stack.CallWith(ctx, "", http.MethodGet, api+"/openapi.yaml", nil)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("got status %d", status)
+	if steps.OK(err, "read the API's document"); status != http.StatusOK {
+		steps.Stopf("read the API's document: got status %d", status)
 	}
-	if err != nil {
-		return "", fmt.Errorf("read the API's document: %w", err)
-	}
-	return string(text), nil
+	return addCommands(string(text), api)
 }
 
 // pasteFirst is what the commands need.
@@ -107,19 +103,15 @@ var anyOperation = regexp.MustCompile(`(?m)^      operationId: (\w+)$`)
 
 // addCommands adds to each operation of the document a curl command for the variables that the emulator prints, and names
 // the API's URL.
-func addCommands(text, api string) (string, error) {
+func addCommands(text, api string) (_ string, err error) {
+	defer steps.Return(&err)
 	document, err := openapi3.NewLoader().LoadFromData([]byte(text))
-	if err != nil {
-		return "", fmt.Errorf("read the API's document: %w", err)
-	}
+	steps.OK(err, "read the API's document")
 	commands := make(map[string]string)
 	for path, item := range document.Paths.Map() {
 		for method, o := range item.Operations() {
 			// A text of JSON is one of YAML too.
-			source, err := json.Marshal(curlOf(document, method, path, o))
-			if err != nil {
-				return "", err
-			}
+			source := steps.Value(json.Marshal(curlOf(document, method, path, o)))
 			commands[o.OperationID] = "\n      x-codeSamples: [{lang: Shell, label: curl, source: " + string(source) + "}]"
 		}
 	}

@@ -96,15 +96,12 @@ var sources = []string{"GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMD
 
 // buildEnvironment returns this process's environment with the settings of go that change a program fixed, and with
 // more. Of the values of go env -w it has the sources alone.
-func buildEnvironment(ctx context.Context, more []string) ([]string, error) {
+func buildEnvironment(ctx context.Context, more []string) (_ []string, err error) {
+	defer steps.Return(&err)
 	text, err := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, sources...)...).Output()
+	steps.OK(err, "go env")
 	var kept map[string]string
-	if err == nil {
-		err = json.Unmarshal(text, &kept)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("go env: %w", err)
-	}
+	steps.OK(json.Unmarshal(text, &kept), "go env")
 	all := os.Environ()
 	for _, name := range sources {
 		if kept[name] != "" {

@@ -37,26 +37,26 @@ func readSource(ctx context.Context, root string) (s source, err error) {
 	seconds, err := strconv.ParseInt(s.git(ctx, "show", "--no-patch", "--format=%ct", s.commit), 10, 64)
 	steps.OK(err, "the time of the commit")
 	s.time = time.Unix(seconds, 0).UTC()
-	s.tag, err = s.versionTag(ctx)
-	return s, err
+	s.tag = s.versionTag(ctx)
+	return s, nil
 }
 
 // versionTag returns the version's tag if the commit has it.
-func (s source) versionTag(ctx context.Context) (string, error) {
+func (s source) versionTag(ctx context.Context) string {
 	want := "v" + buildinfo.Version
 	tags := s.git(ctx, "tag", "--list", "v*", "--points-at", s.commit)
 	for _, tag := range strings.Fields(tags) {
 		if tag != want {
-			return "", fmt.Errorf("the commit has the tag %s, but its version is %s: change Version of shared/buildinfo, or the tag", tag, buildinfo.Version)
+			steps.Stopf("the commit has the tag %s, but its version is %s: change Version of shared/buildinfo, or the tag", tag, buildinfo.Version)
 		}
 	}
 	if tags != "" {
-		return want, nil
+		return want
 	}
 	if s.git(ctx, "tag", "--list", want) != "" {
-		return "", fmt.Errorf("another commit has the tag %s: raise Version of shared/buildinfo", want)
+		steps.Stopf("another commit has the tag %s: raise Version of shared/buildinfo", want)
 	}
-	return "", nil
+	return ""
 }
 
 // git runs git in the repository, and returns its output without the white space at its end.

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/fake/issuer"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -35,10 +36,8 @@ func (s *Stack) KillProcesses() error {
 
 // CountSigned returns the number of signed versions of the submitter's transactions that the stack's database has.
 func (s *Stack) CountSigned(ctx context.Context, sub txmanager.Submitter) (n int, err error) {
-	db, err := pgx.Connect(ctx, s.Database)
-	if err != nil {
-		return 0, err
-	}
+	defer steps.Return(&err)
+	db := steps.Value(pgx.Connect(ctx, s.Database))
 	defer db.Close(ctx)
 	err = db.QueryRow(ctx, `select count(*) from tx_version where submitter = $1`, sub).Scan(&n)
 	return n, err

@@ -57,11 +57,8 @@ func (s *Stack) Book(ctx context.Context, userID int64, asset string, in client.
 
 // Call makes one request of the public API as the account given. A body other than nil is sent as JSON.
 func (s *Stack) Call(ctx context.Context, account, method, path string, body any) (status int, answer []byte, err error) {
-	token, err := s.Issuer.Token(ctx, account, PublicAudience)
-	if err != nil {
-		return 0, nil, err
-	}
-	return CallWith(ctx, token, method, s.URLMap.PublicURL()+path, body)
+	defer steps.Return(&err)
+	return CallWith(ctx, steps.Value(s.Issuer.Token(ctx, account, PublicAudience)), method, s.URLMap.PublicURL()+path, body)
 }
 
 // Info describes a running stack for its users.

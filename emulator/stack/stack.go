@@ -180,17 +180,10 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		{"the submitters", s.register},
 	} {
 		began := time.Now()
-		steps.OK(inSteps(func() { part.start(ctx) }), "start ", part.name)
+		steps.OK(steps.Run(func() { part.start(ctx) }), "start ", part.name)
 		s.options.Log.Info("ready: "+part.name, "took", time.Since(began).Round(time.Millisecond).String())
 	}
 	return s, nil
-}
-
-// inSteps returns the error that ends the steps of the function.
-func inSteps(function func()) (err error) {
-	defer steps.Return(&err)
-	function()
-	return nil
 }
 
 const serverPackage = "functions/server"

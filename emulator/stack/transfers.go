@@ -74,10 +74,9 @@ func (s *Stack) startTransfers(ctx context.Context) {
 }
 
 // AddAsset adds an asset to both ledgers, or changes its terms.
-func (s *Stack) AddAsset(ctx context.Context, a transfer.Asset) error {
-	if err := s.Transfers.PutAsset(ctx, a); err != nil {
-		return err
-	}
+func (s *Stack) AddAsset(ctx context.Context, a transfer.Asset) (err error) {
+	defer steps.Return(&err)
+	steps.OK(s.Transfers.PutAsset(ctx, a))
 	name := fmt.Sprintf("asset-%d", a.ID)
 	outcome := s.Core.Ledger().AddAsset(ctx, name, a.ID, uint8(a.Precision), assetsSince)
 	return applied("make asset "+a.Name+" known to the core", outcome)
@@ -133,37 +132,25 @@ func applied(what string, o transfer.Outcome) error {
 
 // CallAsUser makes one request of the public API with the user's token.
 func (s *Stack) CallAsUser(ctx context.Context, userID int64, method, path string, body any) (status int, answer []byte, err error) {
-	token, err := s.Users.UserToken(userID, UsersAudience)
-	if err != nil {
-		return 0, nil, err
-	}
-	return CallWith(ctx, token, method, s.URLMap.PublicURL()+path, body)
+	defer steps.Return(&err)
+	return CallWith(ctx, steps.Value(s.Users.UserToken(userID, UsersAudience)), method, s.URLMap.PublicURL()+path, body)
 }
 
 // CallWith makes one request with a bearer token; "": without one. A body other than nil is sent as JSON.
 func CallWith(ctx context.Context, token, method, url string, body any) (status int, answer []byte, err error) {
+	defer steps.Return(&err)
 	var reader io.Reader
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, err
-		}
-		reader = bytes.NewReader(text)
+		reader = bytes.NewReader(steps.Value(json.Marshal(body)))
 	}
-	req, err := http.NewRequestWithContext(ctx, method, url, reader)
-	if err != nil {
-		return 0, nil, err
-	}
+	req := steps.Value(http.NewRequestWithContext(ctx, method, url, reader))
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	if reader != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
+	resp := steps.Value(http.DefaultClient.Do(req))
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(resp.Body)
 	return resp.StatusCode, answer, err

@@ -24,6 +24,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/web/webtest"
@@ -111,14 +112,10 @@ type Deployment struct {
 // Start starts a stack on the shared cluster, unless the options name another. Options.Around sees the
 // answers after they were checked.
 func Start(ctx context.Context, o stack.Options) (_ *Deployment, err error) {
-	d := &Deployment{Log: new(Log)}
-	if d.watch, err = webtest.NewWatch(Root() + "functions/openapi.yaml"); err != nil {
-		return nil, err
-	}
+	defer steps.Return(&err)
+	d := &Deployment{Log: new(Log), watch: steps.Value(webtest.NewWatch(Root() + "functions/openapi.yaml"))}
 	if o.Cluster == nil {
-		if o.Cluster, err = pgcluster.Shared(); err != nil {
-			return nil, err
-		}
+		o.Cluster = steps.Value(pgcluster.Shared())
 	}
 	outer := o.Around
 	o.Around = func(next http.Handler) http.Handler {
@@ -129,9 +126,7 @@ func Start(ctx context.Context, o stack.Options) (_ *Deployment, err error) {
 	}
 	o.Output = d.Log
 	o.Binary, o.Core.Binary = cmp.Or(o.Binary, Server.Path), cmp.Or(o.Core.Binary, Core.Path)
-	if d.Stack, err = stack.Start(ctx, o); err != nil {
-		return nil, err
-	}
+	d.Stack = steps.Value(stack.Start(ctx, o))
 	if d.DB, err = pgxpool.New(ctx, d.Database); err == nil {
 		d.Node, err = ethclient.DialContext(ctx, d.Chain.URL())
 	}

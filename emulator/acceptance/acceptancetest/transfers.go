@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -58,14 +59,11 @@ func (s *Shared) End(passed bool) (err error) {
 
 // Verify runs the checkers on everything that happened in the deployment, and queries the deployment
 // itself. If settled, everything must have ended.
-func (d *Deployment) Verify(settled bool) error {
+func (d *Deployment) Verify(settled bool) (err error) {
+	defer steps.Return(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), Within)
 	defer cancel()
-	found, err := money.Check(ctx, money.Run{Database: d.Database, Core: d.Core.Ledger(), Settled: settled})
-	if err != nil {
-		return err
-	}
-	if len(found) > 0 {
+	if found := steps.Value(money.Check(ctx, money.Run{Database: d.Database, Core: d.Core.Ledger(), Settled: settled})); len(found) > 0 {
 		return errors.New(money.Report(found))
 	}
 	status, answer, err := d.Call(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
@@ -173,11 +171,9 @@ func (u *User) Post(path string, body any) (Answer, error) {
 }
 
 // PostAt posts to one process, at its address.
-func (u *User) PostAt(addr, path string, body any) (Answer, error) {
-	token, err := u.on.Users.UserToken(u.ID, stack.UsersAudience)
-	if err != nil {
-		return Answer{}, err
-	}
+func (u *User) PostAt(addr, path string, body any) (_ Answer, err error) {
+	defer steps.Return(&err)
+	token := steps.Value(u.on.Users.UserToken(u.ID, stack.UsersAudience))
 	return ReadAnswer(stack.CallWith(u.Ctx, token, http.MethodPost, "http://"+addr+path, body))
 }
 

@@ -42,8 +42,7 @@ func TestOneCallerDoesNotStopAnother(t *testing.T) {
 			for n := range 3 { // each is mined and final before the next goes
 				h.await(t, h.posted(t, ours, s, fmt.Sprint("ours-", n)), "CONFIRMED")
 			}
-			var told string
-			check(t, h.DB.QueryRow(h.ctx, `select state || ' ' || coalesce(last_error, '') from managed_tx where tx_id = $1`, head.TxID).Scan(&told))
+			told := h.says(t, `select state || ' ' || coalesce(last_error, '') from managed_tx where tx_id = $1`, head.TxID)
 			if !strings.HasPrefix(told, "QUEUED "+c.told) || !strings.Contains(told, "; deferred since ") {
 				t.Errorf("got %q, want it QUEUED, deferred, and told why", told)
 			}

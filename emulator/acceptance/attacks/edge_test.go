@@ -16,7 +16,7 @@ import (
 
 // begun sends the beginning of a request straight to a function process, and says how that
 // ends: the status of its answer, and that the connection is closed behind it.
-func (b target) begun(t *testing.T, text string) string {
+func (b deployment) begun(t *testing.T, text string) string {
 	t.Helper()
 	conn := must(net.Dial("tcp", b.Processes()[0].Addr()))(t)
 	defer conn.Close()
@@ -61,7 +61,7 @@ func TestBodiesThatNeverComeEnd(t *testing.T) {
 	})
 	parallel(t, "with a token", func(t *testing.T) {
 		b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_BODY_TIMEOUT": (200 * time.Millisecond).String()}})
-		token := must(b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience))(t)
+		token := b.token(t, stack.CallerAccount)
 		for _, path := range []string{"/api/v1/tx", "/api/v1/tx:batch"} {
 			if got, want := b.begun(t, post(path, "Authorization: Bearer "+token+"\r\n")), "408 BODY_TIMEOUT, closed"; got != want {
 				t.Errorf("%s: got %s, want %s", path, got, want)

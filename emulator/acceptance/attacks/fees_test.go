@@ -39,44 +39,29 @@ func gwei(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(
 // milliether is so many thousandths of an ether.
 func milliether(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(1e15)) }
 
-// txAnswer is what any of the paths used here answers.
-type txAnswer struct {
-	TxID, State, SubState, LastError string
-	Code, Field, Detail              string
-	Outcome                          string
-}
-
-func (b target) call(t *testing.T, account, method, path string, body any) (status int, a txAnswer) {
-	t.Helper()
-	status, text, err := b.Call(b.ctx, account, method, path, body)
-	if err != nil || json.Unmarshal(text, &a) != nil {
-		t.Fatalf("%s %s: got %d %.300s, %v", method, path, status, text, err)
-	}
-	return status, a
-}
-
-func (b target) post(t *testing.T, s txmanager.Submitter, request string, intent map[string]any) (int, txAnswer) {
+// posts posts the request as the shop.
+func (h deployment) posts(t *testing.T, s txmanager.Submitter, request string, intent map[string]any) answer {
 	t.Helper()
 	whole := map[string]any{"submitter": s, "requestId": request}
 	maps.Copy(whole, intent)
-	return b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", whole)
+	return h.call(t, h.token(t, stack.CallerAccount), http.MethodPost, "/api/v1/tx", whole)
 }
 
 // accepted posts, and wants it taken.
-func (b target) accepted(t *testing.T, s txmanager.Submitter, request string, payload map[string]any) (txID string) {
+func (h deployment) accepted(t *testing.T, s txmanager.Submitter, request string, payload map[string]any) (txID string) {
 	t.Helper()
-	status, a := b.post(t, s, request, map[string]any{"payload": payload})
-	if status != http.StatusAccepted {
-		t.Fatalf("%s: got %d %+v, want 202", request, status, a)
+	a := h.posts(t, s, request, map[string]any{"payload": payload})
+	if a.status != http.StatusAccepted {
+		t.Fatalf("%s: got %v (%s), want 202", request, a, a.Detail)
 	}
 	return a.TxID
 }
 
-// until waits until the transaction is as wanted, and returns it.
-func (b target) until(t *testing.T, txID, what string, met func(txAnswer) bool) (a txAnswer) {
+// becomes waits until the transaction is as wanted, and returns it.
+func (h deployment) becomes(t *testing.T, txID, what string, met func(answer) bool) (a answer) {
 	t.Helper()
-	if acceptancetest.Wait(b.ctx, func() bool {
-		_, a = b.call(t, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+txID, nil)
+	if acceptancetest.Wait(h.ctx, func() bool {
+		a = h.call(t, h.token(t, stack.CallerAccount), http.MethodGet, "/api/v1/tx/"+txID, nil)
 		return met(a)
 	}) != nil {
 		t.Fatalf("%s: got %s %s %q, want it %s", txID, a.State, a.SubState, a.LastError, what)
@@ -84,22 +69,25 @@ func (b target) until(t *testing.T, txID, what string, met func(txAnswer) bool) 
 	return a
 }
 
-func (b target) ends(t *testing.T, txID string) txAnswer {
+// wantEnd waits until the transaction is final, and checks its state and sub-state.
+func (h deployment) wantEnd(t *testing.T, what, txID, want string) answer {
 	t.Helper()
-	return b.until(t, txID, "final", func(a txAnswer) bool { return a.State == "CONFIRMED" || a.State == "FAILED" })
+	a := h.becomes(t, txID, "final", func(a answer) bool { return a.State == "CONFIRMED" || a.State == "FAILED" })
+	if got := strings.TrimSpace(a.State + " " + a.SubState); got != want {
+		t.Errorf("%s: got %s %q, want %s", what, got, a.LastError, want)
+	}
+	return a
 }
 
-func (b target) policy(t *testing.T, s txmanager.Submitter, terms map[string]any) {
+func (h deployment) policy(t *testing.T, s txmanager.Submitter, terms map[string]any) {
 	t.Helper()
 	terms["reason"] = "locked"
-	if status, a := b.call(t, stack.OperatorAccount, http.MethodPut, "/admin/v1/submitters/"+string(s)+"/policy", terms); status != http.StatusOK {
-		t.Fatalf("policy: got %d %+v, want 200", status, a)
-	}
+	h.call(t, h.token(t, stack.OperatorAccount), http.MethodPut, "/admin/v1/submitters/"+string(s)+"/policy", terms).wantStatus(t, "policy", http.StatusOK)
 }
 
-func (b target) balance(t *testing.T, s txmanager.Submitter) *big.Int {
+func (h deployment) balance(t *testing.T, s txmanager.Submitter) *big.Int {
 	t.Helper()
-	return must(b.Node.BalanceAt(b.ctx, common.Address(eip155.MustBytes(s.Address())), nil))(t)
+	return must(h.Node.BalanceAt(h.ctx, common.Address(eip155.MustBytes(s.Address())), nil))(t)
 }
 
 // A caller that asks for a tip near the maximum fee of a transaction pays the proposer only a multiple
@@ -115,9 +103,7 @@ func TestATipIsBoundedWithoutAPolicy(t *testing.T) {
 	}
 	before := b.balance(t, s)
 	asked := gwei(140) // 0.73 ether
-	if a := b.ends(t, b.accepted(t, s, "burn", burn(asked))); a.State != "CONFIRMED" {
-		t.Fatalf("got %s %s %q, want it CONFIRMED at a lower tip", a.State, a.SubState, a.LastError)
-	}
+	b.wantEnd(t, "at a lower tip", b.accepted(t, s, "burn", burn(asked)), "CONFIRMED")
 	lost := new(big.Int).Sub(before, b.balance(t, s))
 	paid := new(big.Int).Div(lost, big.NewInt(burnGas))
 	head := must(b.Node.HeaderByNumber(b.ctx, common.Big0))(t)
@@ -138,10 +124,8 @@ func TestFeesOfACallerUnderAPolicy(t *testing.T) {
 	b.policy(t, s, map[string]any{"maxValue": "0", "targets": []string{receiver}, "maxFeePerTx": milliether(20).String(), "maxFeesPerDay": limit.String()})
 	before := b.balance(t, s)
 	for i := range 3 {
-		status, a := b.post(t, s, fmt.Sprintf("burn-%d", i), map[string]any{"payload": burn(gwei(140))})
-		if status != http.StatusForbidden || a.Code != "POLICY_REFUSED" || a.Field != "payload.maxFeePerGas" {
-			t.Fatalf("a burn: got %d %+v, want 403 POLICY_REFUSED payload.maxFeePerGas", status, a)
-		}
+		a := b.posts(t, s, fmt.Sprintf("burn-%d", i), map[string]any{"payload": burn(gwei(140))})
+		a.want(t, "a burn", "403 POLICY_REFUSED", "payload.maxFeePerGas")
 	}
 	var waiting string
 	for i := range 6 { // at the limit of one transaction, until the day's fees are used up
@@ -149,14 +133,14 @@ func TestFeesOfACallerUnderAPolicy(t *testing.T) {
 		if i%2 == 1 {
 			delete(p, "gas") // the same by an estimate
 		}
-		status, a := b.post(t, s, fmt.Sprintf("slow burn-%d", i), map[string]any{"payload": p})
-		if status == http.StatusTooManyRequests && a.Code == "DAILY_AMOUNT_EXCEEDED" {
+		a := b.posts(t, s, fmt.Sprintf("slow burn-%d", i), map[string]any{"payload": p})
+		if a.String() == "429 DAILY_AMOUNT_EXCEEDED" {
 			continue
 		}
-		if status != http.StatusAccepted {
-			t.Fatalf("a slow burn: got %d %+v, want it taken or 429", status, a)
+		if a.status != http.StatusAccepted {
+			t.Fatalf("a slow burn: got %v (%s), want it taken or 429", a, a.Detail)
 		}
-		if end := b.until(t, a.TxID, "final, or waiting for the fees of a day", func(a txAnswer) bool {
+		if end := b.becomes(t, a.TxID, "final, or waiting for the fees of a day", func(a answer) bool {
 			return a.State == "CONFIRMED" || strings.Contains(a.LastError, "fees of at most")
 		}); end.State == "QUEUED" {
 			waiting = a.TxID
@@ -172,12 +156,8 @@ func TestFeesOfACallerUnderAPolicy(t *testing.T) {
 		t.Fatal("nothing waits for the fees of the day")
 	}
 	b.policy(t, s, map[string]any{"maxFeesPerDay": "0"}) // locked, by one setting
-	if a := b.ends(t, waiting); a.SubState != "REJECTED" {
-		t.Errorf("what waited when the account was locked: got %s %s %q, want it REJECTED", a.State, a.SubState, a.LastError)
-	}
-	if status, a := b.post(t, s, "after", map[string]any{"payload": map[string]any{"to": receiver, "value": "1"}}); status != http.StatusForbidden {
-		t.Errorf("a locked account: got %d %+v, want 403", status, a)
-	}
+	b.wantEnd(t, "what waited when the account was locked", waiting, "FAILED REJECTED")
+	b.post(t, b.token(t, stack.CallerAccount), s, "after").wantStatus(t, "a locked account", http.StatusForbidden)
 }
 
 // What a handler makes is held to the same limit: what it burns is a placeholder's fee.
@@ -191,12 +171,9 @@ func TestFeesOfAHandlerUnderAPolicy(t *testing.T) {
 	limit := milliether(20)
 	b.policy(t, s, map[string]any{"maxValue": "5", "maxFeePerTx": limit.String()})
 	before := b.balance(t, s)
-	status, a := b.post(t, s, "made", map[string]any{"handler": "feeburn", "payload": map[string]any{}})
-	if status != http.StatusAccepted {
-		t.Fatalf("post: got %d %+v, want 202", status, a)
-	}
-	if end := b.ends(t, a.TxID); end.SubState != "PLACEHOLDER" || !strings.Contains(end.LastError, "a fee of at most "+limit.String()) {
-		t.Errorf("got %s %s %q, want a placeholder, by the policy's fee", end.State, end.SubState, end.LastError)
+	a := b.posts(t, s, "made", map[string]any{"handler": "feeburn", "payload": map[string]any{}})
+	if end := b.wantEnd(t, "made", a.TxID, "FAILED PLACEHOLDER"); !strings.Contains(end.LastError, "a fee of at most "+limit.String()) {
+		t.Errorf("made: got %q, want a placeholder by the policy's fee", end.LastError)
 	}
 	lost := new(big.Int).Sub(before, b.balance(t, s))
 	t.Logf("lost %s wei of a limit of %s", lost, limit)
@@ -221,18 +198,12 @@ func TestAFeeThatNoNodeSendsGetsNoNonce(t *testing.T) {
 	b := attacked(t, stack.Options{RPCProxy: true})
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: txFeeCap})
 	s := b.Submitters()[0]
-	status, a := b.post(t, s, "freezes", map[string]any{"payload": burn(gwei(500))})
-	if status != http.StatusBadRequest || a.Code != "INVALID_FIELD" || a.Field != "payload.maxFeePerGas" {
-		t.Errorf("2.59 ether of fees: got %d %+v, want 400 INVALID_FIELD payload.maxFeePerGas", status, a)
-	}
+	a := b.posts(t, s, "freezes", map[string]any{"payload": burn(gwei(500))})
+	a.want(t, "2.59 ether of fees", "400 INVALID_FIELD", "payload.maxFeePerGas")
 	estimated := burn(gwei(500))
 	delete(estimated, "gas")
-	if end := b.ends(t, b.accepted(t, s, "estimated", estimated)); end.State != "CONFIRMED" {
-		t.Errorf("with an estimate: got %s %s %q, want it CONFIRMED within what nodes send", end.State, end.SubState, end.LastError)
-	}
-	if end := b.ends(t, b.accepted(t, s, "next", map[string]any{"to": receiver, "value": "1"})); end.State != "CONFIRMED" {
-		t.Errorf("the next: got %s %s %q, want CONFIRMED", end.State, end.SubState, end.LastError)
-	}
+	b.wantEnd(t, "with an estimate, within what nodes send", b.accepted(t, s, "estimated", estimated), "CONFIRMED")
+	b.wantEnd(t, "the next", b.accepted(t, s, "next", map[string]any{"to": receiver, "value": "1"}), "CONFIRMED")
 }
 
 // If the deployment allows a higher fee than its nodes send, the transaction is STUCK at once and says
@@ -242,29 +213,24 @@ func TestAFeeAboveTheNodesCapCanBeEnded(t *testing.T) {
 	t.Parallel()
 	b := attacked(t, stack.Options{RPCProxy: true, Settings: map[string]string{"FENCEPOST_FEES_MAX_FEE_PER_TX": "5000000000000000000"}})
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: txFeeCap})
-	for i, end := range []func(txID string) (int, txAnswer){
-		func(id string) (int, txAnswer) {
-			return b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil)
+	for i, end := range []func(txID string) answer{
+		func(id string) answer {
+			return b.call(t, b.token(t, stack.CallerAccount), http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil)
 		},
-		func(id string) (int, txAnswer) {
-			return b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": "placeholder", "reason": "no node sends it"})
+		func(id string) answer {
+			decision := map[string]any{"action": "placeholder", "reason": "no node sends it"}
+			return b.call(t, b.token(t, stack.OperatorAccount), http.MethodPost, "/admin/v1/tx/"+id+"/decide", decision)
 		},
 	} {
 		s := b.Submitters()[i]
 		id := b.accepted(t, s, "freezes", burn(gwei(500)))
 		next := b.accepted(t, s, "next", map[string]any{"to": receiver, "value": "1"})
-		a := b.until(t, id, "STUCK", func(a txAnswer) bool { return a.State == "STUCK" || a.State == "FAILED" })
+		a := b.becomes(t, id, "STUCK", func(a answer) bool { return a.State == "STUCK" || a.State == "FAILED" })
 		if a.State != "STUCK" || !strings.HasPrefix(a.LastError, "over_node_cap: ") {
 			t.Fatalf("refused by the node: got %s %s %q, want STUCK with over_node_cap", a.State, a.SubState, a.LastError)
 		}
-		if status, a := end(id); status != http.StatusAccepted {
-			t.Fatalf("end it: got %d %+v, want 202", status, a)
-		}
-		if a := b.ends(t, id); a.SubState != "PLACEHOLDER" {
-			t.Errorf("ended: got %s %s %q, want FAILED PLACEHOLDER", a.State, a.SubState, a.LastError)
-		}
-		if a := b.ends(t, next); a.State != "CONFIRMED" {
-			t.Errorf("the next: got %s %s %q, want CONFIRMED", a.State, a.SubState, a.LastError)
-		}
+		end(id).wantStatus(t, "end it", http.StatusAccepted)
+		b.wantEnd(t, "ended", id, "FAILED PLACEHOLDER")
+		b.wantEnd(t, "the next", next, "CONFIRMED")
 	}
 }

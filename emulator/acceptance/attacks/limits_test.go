@@ -118,9 +118,9 @@ func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 	h.await(t, early.TxID, "FAILED")
 	h.await(t, made.TxID, "FAILED")
 	for id, want := range map[string]string{early.TxID: "REJECTED no nonce: the submitter's policy allows at most 5", made.TxID: "PLACEHOLDER with nonce"} {
-		var got string
-		if err := h.DB.QueryRow(h.ctx, `select sub_state || case when nonce is null then ' no nonce: ' else ' with nonce: ' end || last_error from managed_tx where tx_id = $1`, id).Scan(&got); err != nil || !strings.HasPrefix(got, want) || !strings.Contains(got, "at most 5 of this token's smallest unit") {
-			t.Errorf("got %q, %v; want %s", got, err, want)
+		got := h.says(t, `select sub_state || case when nonce is null then ' no nonce: ' else ' with nonce: ' end || last_error from managed_tx where tx_id = $1`, id)
+		if !strings.HasPrefix(got, want) || !strings.Contains(got, "at most 5 of this token's smallest unit") {
+			t.Errorf("got %q, want %s", got, want)
 		}
 	}
 	h.wantCount(t, "signed of what is forbidden", 0, `select count(*) from tx_version v join managed_tx m using (tx_id) where m.tx_id = any($1) and v.kind = 'ORIGINAL'`, []string{early.TxID, made.TxID})

@@ -44,8 +44,7 @@ func TestAPolicyHoldsForWhatIsQueued(t *testing.T) {
 	for _, id := range stolen {
 		h.await(t, id, "FAILED")
 	}
-	var reasons string
-	check(t, h.DB.QueryRow(h.ctx, `select string_agg(distinct coalesce(sub_state, '') || ' ' || coalesce(nonce::text, 'no nonce') || ': ' || last_error, '; ') from managed_tx where tx_id = any($1)`, stolen).Scan(&reasons))
+	reasons := h.says(t, `select string_agg(distinct coalesce(sub_state, '') || ' ' || coalesce(nonce::text, 'no nonce') || ': ' || last_error, '; ') from managed_tx where tx_id = any($1)`, stolen)
 	if want := "REJECTED no nonce: the submitter's policy allows at most 1 wei in one transaction"; !strings.HasPrefix(reasons, want) || strings.Contains(reasons, ";") {
 		t.Errorf("the thefts' ends: got %q, want %q", reasons, want)
 	}

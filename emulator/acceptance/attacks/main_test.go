@@ -83,7 +83,8 @@ type answer struct {
 	Code   string
 	Field  string
 	Detail string
-	TxID   string
+
+	TxID, State, SubState, LastError string
 
 	Transactions []struct{ RequestID string }
 }

@@ -41,7 +41,7 @@ func hostile(r *rand.Rand, s txmanager.Submitter, n int) string {
 }
 
 // refused posts a batch as the account, and wants each of its intents refused so.
-func (b target) refused(t testing.TB, account, batch, want string) {
+func (b deployment) refused(t testing.TB, account, batch, want string) {
 	t.Helper()
 	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx:batch", json.RawMessage(batch))
 	var body struct {
@@ -58,7 +58,7 @@ func (b target) refused(t testing.TB, account, batch, want string) {
 }
 
 // resident returns the resident memory of the function process, in bytes.
-func (b target) resident(t testing.TB) int64 {
+func (b deployment) resident(t testing.TB) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.Processes()[0].PID()))
 	if err != nil {
@@ -122,7 +122,7 @@ func TestUnsentBodiesOfOneCaller(t *testing.T) {
 	const limit, begun = 32, 40
 	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": strconv.Itoa(limit), "FENCEPOST_HTTP_BODY_TIMEOUT": "10m"}})
 	b.Issuer.AddAccount(stranger)
-	token := must(b.Issuer.Token(b.ctx, stranger, stack.PublicAudience))(t)
+	token := b.token(t, stranger)
 	answers := make(chan string, begun)
 	for range begun {
 		conn := must(net.Dial("tcp", b.Processes()[0].Addr()))(t)
@@ -138,12 +138,7 @@ func TestUnsentBodiesOfOneCaller(t *testing.T) {
 			t.Fatalf("answers: got %d, want %d", i, begun-limit)
 		}
 	}
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", map[string]any{
-		"submitter": b.Submitters()[0], "requestId": "r", "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "1"},
-	})
-	if err != nil || status != http.StatusAccepted {
-		t.Errorf("another caller meanwhile: got %d %s, %v; want 202", status, answer, err)
-	}
+	b.post(t, b.token(t, stack.CallerAccount), b.Submitters()[0], "r").wantStatus(t, "another caller meanwhile", http.StatusAccepted)
 	select {
 	case answer := <-answers:
 		t.Errorf("one more of the stranger's: got %s, want %d at work", answer, limit)
@@ -171,14 +166,14 @@ func answerOn(conn net.Conn) string {
 //	go test ./emulator/acceptance/attacks -run '^$' -bench HostileRequests -benchtime 10000x -timeout 1h
 func BenchmarkHostileRequests(b *testing.B) {
 	b.Run("Stranger", func(b *testing.B) {
-		benchmarkHostile(b, stranger, "UNKNOWN_SUBMITTER ", func(target) txmanager.Submitter { return unregistered })
+		benchmarkHostile(b, stranger, "UNKNOWN_SUBMITTER ", func(deployment) txmanager.Submitter { return unregistered })
 	})
 	b.Run("Caller", func(b *testing.B) {
-		benchmarkHostile(b, stack.CallerAccount, "INVALID_FIELD payload.gas", func(h target) txmanager.Submitter { return h.Submitters()[0] })
+		benchmarkHostile(b, stack.CallerAccount, "INVALID_FIELD payload.gas", func(h deployment) txmanager.Submitter { return h.Submitters()[0] })
 	})
 }
 
-func benchmarkHostile(b *testing.B, account, want string, of func(target) txmanager.Submitter) {
+func benchmarkHostile(b *testing.B, account, want string, of func(deployment) txmanager.Submitter) {
 	h := attacked(b, stack.Options{})
 	h.Issuer.AddAccount(stranger)
 	r := rand.New(rand.NewPCG(1, 2))

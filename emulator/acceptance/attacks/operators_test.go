@@ -38,11 +38,7 @@ func TestAFunctionOfATargetAllowsNoOther(t *testing.T) {
 	h.await(t, first.TxID, "CONFIRMED")
 	h.await(t, waiting.TxID, "FAILED")
 	h.await(t, good.TxID, "CONFIRMED")
-	var end string
-	if err := h.DB.QueryRow(h.ctx, `select coalesce(sub_state, '') || ' ' || coalesce(nonce::text, 'no nonce') || ': ' || last_error from managed_tx where tx_id = $1`,
-		waiting.TxID).Scan(&end); err != nil {
-		t.Fatal(err)
-	}
+	end := h.says(t, `select coalesce(sub_state, '') || ' ' || coalesce(nonce::text, 'no nonce') || ': ' || last_error from managed_tx where tx_id = $1`, waiting.TxID)
 	if want := "REJECTED no nonce: the submitter's policy does not allow this target"; !strings.HasPrefix(end, want) {
 		t.Errorf("what waited: got %q, want %q", end, want)
 	}

@@ -192,8 +192,7 @@ func TestServicesThatWereBrokenInto(t *testing.T) {
 	h.await(t, h.post(t, shop, s, "behind").TxID, "CONFIRMED")
 	for how, want := range ends {
 		h.await(t, ids[how], "FAILED")
-		var end string
-		check(t, h.DB.QueryRow(h.ctx, `select coalesce(sub_state, '') || ': ' || last_error from managed_tx where tx_id = $1`, ids[how]).Scan(&end))
+		end := h.says(t, `select coalesce(sub_state, '') || ': ' || last_error from managed_tx where tx_id = $1`, ids[how])
 		if !strings.HasPrefix(end, "PLACEHOLDER: ") || !strings.Contains(end, want) || len(end) > 1_000 {
 			t.Errorf("%s: got %.300s (%d bytes), want a placeholder because of %q", how, end, len(end), want)
 		}

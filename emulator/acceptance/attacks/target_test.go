@@ -9,14 +9,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// target is a running stack.
-type target struct {
-	*acceptancetest.Deployment
-	ctx context.Context
-}
-
-// attacked starts a stack for t: two submitters, one process, no sweep.
-func attacked(t testing.TB, o stack.Options) target {
+// attacked starts a stack for t: two submitters, one process, no sweep. It keeps no answers.
+func attacked(t testing.TB, o stack.Options) deployment {
 	t.Helper()
 	o.Processes, o.Submitters, o.SweepEvery, o.BlockTime = 1, 2, -1, time.Second
 	ctx, cancel := context.WithCancel(t.Context())
@@ -25,5 +19,5 @@ func attacked(t testing.TB, o stack.Options) target {
 		ctx, cancel = context.WithTimeout(ctx, acceptancetest.Within)
 		t.Cleanup(cancel)
 	}
-	return target{acceptancetest.StartFor(ctx, t, o), ctx}
+	return deployment{acceptancetest.StartFor(ctx, t, o), ctx, nil}
 }

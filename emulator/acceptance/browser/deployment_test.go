@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/local"
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
@@ -53,7 +54,7 @@ type deployment struct {
 	caller   *client.Client
 
 	chromium context.Context
-	ends     []func() error // in reverse order
+	ends     stack.Closers
 
 	says    texts
 	console string       // the URL of the console, without a path
@@ -81,13 +82,13 @@ var shared = sync.OnceValues(func() (*deployment, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), acceptancetest.Within)
 	defer cancel()
 	h, err := startDeployment(ctx, chosen, 200*time.Millisecond)
-	if err == nil {
-		err = h.seed(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil && h != nil {
-		err = errors.Join(err, h.close())
+	if err := h.seed(ctx, h.seedNames, h.seedTransactions, h.seedStuck, h.seedMoney, h.seedReceiver); err != nil {
+		return nil, errors.Join(err, h.ends.Close())
 	}
-	return h, err
+	return h, nil
 })
 
 // setup returns the deployment.
@@ -102,62 +103,36 @@ func startDeployment(ctx context.Context, says texts, blockTime time.Duration) (
 	h = &deployment{says: says, signed: map[string]context.Context{}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, h.close())
-			h = nil
+			err = errors.Join(err, h.ends.Close())
 		}
 	}()
+	defer steps.Return(&err)
 	h.shop = httptest.NewServer(shop(says))
 	h.onClose(func() error { h.shop.Close(); return nil })
 	settings := acceptancetest.Settings(quick, map[string]string{
 		"FENCEPOST_EVENTS_WEBHOOK_URLS": "shop=" + h.shop.URL + "/events,books=" + h.shop.URL + "/books", "FENCEPOST_EVENTS_WEBHOOK_SECRETS": "shop=" + shopSecret + ",books=" + shopSecret,
 		"FENCEPOST_HANDLERS_URLS": "shop=" + h.shop.URL + "/handler", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret,
 	})
-	h.Deployment, err = acceptancetest.Start(ctx, stack.Options{
+	h.Deployment = steps.Value(acceptancetest.Start(ctx, stack.Options{
 		Payouts: true, Submitters: 5, Processes: 2, Window: 4, Nodes: 3,
 		BlockTime: blockTime, SweepEvery: time.Second, CheckEvery: -1, Settings: settings, Around: h.count, Console: true,
-	})
-	if err != nil {
-		return h, err
-	}
+	}))
 	h.onClose(h.Deployment.Close)
 	h.console = h.URLMap.PublicURL()
-	if h.control, err = local.Serve(h.Stack, "127.0.0.1:0", false); err != nil {
-		return h, err
-	}
+	h.control = steps.Value(local.Serve(h.Stack, "127.0.0.1:0", false))
 	h.onClose(h.control.Close)
-	if h.operator, err = h.Client(stack.OperatorAccount); err != nil {
-		return h, err
-	}
-	if h.caller, err = h.Client(stack.CallerAccount); err != nil {
-		return h, err
-	}
-	return h, h.startBrowser()
-}
-
-func (h *deployment) startBrowser() error {
-	folder, err := os.MkdirTemp("", "fencepost-browser-")
-	if err != nil {
-		return err
-	}
+	h.operator = steps.Value(h.Client(stack.OperatorAccount))
+	h.caller = steps.Value(h.Client(stack.CallerAccount))
+	folder := steps.Value(os.MkdirTemp("", "fencepost-browser-"))
 	h.onClose(func() error { return os.RemoveAll(folder) })
-	ctx, end, err := startChromium(folder)
-	if err != nil {
-		return err
-	}
-	h.chromium = ctx
+	chromium, end, err := startChromium(folder)
+	steps.OK(err)
+	h.chromium = chromium
 	h.onClose(func() error { end(); return nil })
-	return nil
+	return h, nil
 }
 
 func (h *deployment) onClose(f func() error) { h.ends = append(h.ends, f) }
-
-func (h *deployment) close() (err error) {
-	for i := len(h.ends) - 1; i >= 0; i-- {
-		err = errors.Join(err, h.ends[i]())
-	}
-	h.ends = nil
-	return err
-}
 
 // shop is a business: its handler refuses each request, and its receiver is closed. Both say why. Its bookkeeping takes
 // each event.
@@ -218,65 +193,45 @@ func (h *deployment) count(next http.Handler) http.Handler {
 	})
 }
 
-// seed makes the texts, a payout, and some ordinary transactions.
-func (h *deployment) seed(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{h.seedNames, h.seedTransactions, h.seedStuck, h.seedMoney, h.seedReceiver} {
-		if err := step(ctx); err != nil {
-			return fmt.Errorf("seed: %w", err)
+// seed makes parts of the texts, of a payout, and of some ordinary transactions.
+func (h *deployment) seed(ctx context.Context, parts ...func(context.Context)) error {
+	return steps.Run(func() {
+		for _, part := range parts {
+			part(ctx)
 		}
-	}
-	return nil
+	})
 }
 
-func (h *deployment) seedNames(ctx context.Context) error {
+func (h *deployment) seedNames(ctx context.Context) {
 	s := h.hostile()
 	name := h.says.name
-	if _, err := h.operator.UpdateSubmitter(ctx, s, client.SubmitterUpdate{Name: &name}, h.says.reason); err != nil {
-		return err
-	}
-	if _, err := h.operator.SuspendSubmitter(ctx, s, h.says.reason); err != nil {
-		return err
-	}
-	if _, err := h.operator.ResumeSubmitter(ctx, s, h.says.reason); err != nil {
-		return err
-	}
-	callers := []string{"email:" + stack.CallerAccount, "handler:shop"}
-	_, err := h.operator.SetCallers(ctx, s, callers, nil, h.says.reason)
-	return err
+	steps.Value(h.operator.UpdateSubmitter(ctx, s, client.SubmitterUpdate{Name: &name}, h.says.reason))
+	steps.Value(h.operator.SuspendSubmitter(ctx, s, h.says.reason))
+	steps.Value(h.operator.ResumeSubmitter(ctx, s, h.says.reason))
+	steps.Value(h.operator.SetCallers(ctx, s, []string{"email:" + stack.CallerAccount, "handler:shop"}, nil, h.says.reason))
 }
 
-func (h *deployment) seedTransactions(ctx context.Context) (err error) {
-	if h.orders, err = h.post(ctx, h.hostile(), h.says.request); err != nil {
-		return err
-	}
-	refused, err := h.caller.CreateTx(ctx, client.Intent{Submitter: h.hostile(), RequestID: h.says.byHandler, Handler: "shop", Payload: map[string]string{"note": h.says.byHandler}})
-	if err != nil {
-		return err
-	}
-	h.refused = refused.TxID
+func (h *deployment) seedTransactions(ctx context.Context) {
+	h.orders = steps.Value(h.post(ctx, h.hostile(), h.says.request))
+	refused := client.Intent{Submitter: h.hostile(), RequestID: h.says.byHandler, Handler: "shop", Payload: map[string]string{"note": h.says.byHandler}}
+	h.refused = steps.Value(h.caller.CreateTx(ctx, refused)).TxID
 	for i := range 3 {
-		id, err := h.post(ctx, h.ordinary(), fmt.Sprintf("order-%d", i))
-		if err == nil {
-			err = h.reaches(ctx, id, client.Confirmed)
-		}
-		if err != nil {
-			return err
-		}
+		id := steps.Value(h.post(ctx, h.ordinary(), fmt.Sprintf("order-%d", i)))
+		steps.OK(h.reaches(ctx, id, client.Confirmed))
 	}
-	return errors.Join(h.reaches(ctx, h.orders, client.Confirmed), h.reaches(ctx, h.refused, client.Failed))
+	steps.OK(h.reaches(ctx, h.orders, client.Confirmed))
+	steps.OK(h.reaches(ctx, h.refused, client.Failed))
 }
 
 // seedStuck leaves a transaction STUCK: no node took it, and each said why.
-func (h *deployment) seedStuck(ctx context.Context) (err error) {
+func (h *deployment) seedStuck(ctx context.Context) {
 	refuse := func(*types.Transaction) string {
 		return "tx fee (1.50 ether) exceeds the configured cap (1.00 ether): " + h.says.node
 	}
 	h.faults(rpcproxy.Faults{Refuse: refuse})
 	defer h.faults(rpcproxy.Faults{})
-	if h.stuck, err = h.post(ctx, h.hostile(), h.says.stuck); err != nil {
-		return err
-	}
-	return h.reaches(ctx, h.stuck, client.Stuck)
+	h.stuck = steps.Value(h.post(ctx, h.hostile(), h.says.stuck))
+	steps.OK(h.reaches(ctx, h.stuck, client.Stuck))
 }
 
 func (h *deployment) faults(f rpcproxy.Faults) {
@@ -289,42 +244,28 @@ func (h *deployment) faults(f rpcproxy.Faults) {
 const user = 1
 
 // seedMoney pays out to the chain.
-func (h *deployment) seedMoney(ctx context.Context) error {
-	in := client.Money{ID: "opening", Amount: "10", Reason: h.says.reason}
-	if err := h.Book(ctx, user, stack.ETH.Name, in); err != nil {
-		return err
-	}
-	users, err := h.UserClient(user)
-	if err != nil {
-		return err
-	}
-	paid, err := users.CreatePayout(ctx, client.PayoutRequest{Asset: stack.ETH.Name, Amount: "0.5", Address: receiver, CID: h.says.key})
-	if err != nil {
-		return err
-	}
-	h.transfer = paid.ReqID
-	if last, err := users.WaitTransfer(ctx, paid.ReqID); err != nil || last.State != client.TransferCommitted {
-		return fmt.Errorf("the payout: got %s, %w; want it COMMITTED", last.State, err)
+func (h *deployment) seedMoney(ctx context.Context) {
+	steps.OK(h.Book(ctx, user, stack.ETH.Name, client.Money{ID: "opening", Amount: "10", Reason: h.says.reason}))
+	users := steps.Value(h.UserClient(user))
+	payout := client.PayoutRequest{Asset: stack.ETH.Name, Amount: "0.5", Address: receiver, CID: h.says.key}
+	h.transfer = steps.Value(users.CreatePayout(ctx, payout)).ReqID
+	if last := steps.Value(users.WaitTransfer(ctx, h.transfer)); last.State != client.TransferCommitted {
+		steps.Stopf("the payout: got %s, want COMMITTED", last.State)
 	}
 	for found, err := range h.operator.FindTxs(ctx, client.TxFilter{Submitter: string(h.Payer)}) {
-		if err != nil {
-			return err
-		}
+		steps.OK(err)
 		h.paid = found.TxHash
 	}
 	if h.paid == "" {
-		return errors.New("the payout's transaction: got none with a hash")
+		steps.Stopf("the payout's transaction: got none with a hash")
 	}
-	return h.RunConservation(ctx)
+	steps.OK(h.RunConservation(ctx))
 }
 
 // seedReceiver tests and pauses the receiver, which is closed.
-func (h *deployment) seedReceiver(ctx context.Context) error {
-	if _, err := h.operator.TestWebhookEndpoint(ctx, "shop", h.says.reason); err != nil {
-		return err
-	}
-	_, err := h.operator.PauseWebhookEndpoint(ctx, "shop", h.says.reason)
-	return err
+func (h *deployment) seedReceiver(ctx context.Context) {
+	steps.Value(h.operator.TestWebhookEndpoint(ctx, "shop", h.says.reason))
+	steps.Value(h.operator.PauseWebhookEndpoint(ctx, "shop", h.says.reason))
 }
 
 // incident checks that the submitter is in PROTECT.

@@ -4,7 +4,6 @@
 package browser
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -44,7 +43,7 @@ func end(all bool) error {
 	if !all {
 		fmt.Fprintln(os.Stderr, h.Log.End())
 	}
-	return errors.Join(h.close())
+	return h.ends.Close()
 }
 
 var (

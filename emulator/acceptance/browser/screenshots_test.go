@@ -11,7 +11,6 @@ import (
 	"image/draw"
 	"image/png"
 	"maps"
-	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,7 +22,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/proxy/http/rpcproxy"
@@ -49,7 +47,7 @@ func TestScreenshots(t *testing.T) {
 	defer cancel()
 	h := must(startDeployment(ctx, textsEnding(""), time.Second))(t)
 	t.Cleanup(func() {
-		check(t, h.close())
+		check(t, h.ends.Close())
 		if t.Failed() {
 			t.Log(h.Log.End())
 		}
@@ -90,9 +88,7 @@ func (h *deployment) drawCalm(t *testing.T, b *tab) {
 	for i, name := range []string{"payroll", "settlement", "treasury", "hot wallet"} {
 		must(h.operator.UpdateSubmitter(ctx, string(h.Submitters()[i+1]), client.SubmitterUpdate{Name: &name}, "names for people"))(t)
 	}
-	for _, seed := range []func(context.Context) error{h.seedNames, h.seedMoney, h.seedTransactions, h.seedReceiver} {
-		check(t, seed(ctx))
-	}
+	check(t, h.seed(ctx, h.seedNames, h.seedMoney, h.seedTransactions, h.seedReceiver))
 	_, err := h.operator.ResumeWebhookEndpoint(ctx, "shop", "it is open again")
 	proposed := client.ProposedBy(err)
 	if proposed == nil {
@@ -199,10 +195,7 @@ const byHand = 250_000_000_000_000_000
 // payByHand sends such a payment by the key of the account with the index, with higher fees than Fencepost's.
 func (h *deployment) payByHand(t *testing.T, account int, nonce uint64) {
 	t.Helper()
-	id, to := new(big.Int).SetUint64(h.Chain.ChainID()), common.HexToAddress(receiver)
-	tx := must(types.SignNewTx(devchain.DevAccounts(account + 1)[account].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: nonce, To: &to, Value: big.NewInt(byHand), Gas: params.TxGas, GasTipCap: big.NewInt(params.GWei), GasFeeCap: big.NewInt(200 * params.GWei),
-	}))(t)
+	tx := h.Sign(devchain.DevAccounts(account + 1)[account], h.Payment(nonce, common.HexToAddress(receiver), byHand, 1))
 	check(t, h.Node.SendTransaction(t.Context(), tx))
 }
 

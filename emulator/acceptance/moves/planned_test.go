@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
@@ -39,15 +40,8 @@ func (d *deployment) decides(command string) {
 	}
 }
 
-// untouched is the answer of release-untouched.
-type untouched struct {
-	Released  []string
-	Left      []struct{ Submitter, Why string }
-	Remaining int
-}
-
 // releaseUntouched asks once.
-func (d *deployment) releaseUntouched() (status int, text string, u untouched) {
+func (d *deployment) releaseUntouched() (status int, text string, u client.UntouchedReport) {
 	d.t.Helper()
 	status, text = d.operate("/admin/v1/database/release-untouched", map[string]any{"reason": "the rehearsal"})
 	if status == http.StatusOK {

@@ -18,6 +18,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -31,33 +32,20 @@ func main() {
 }
 
 func run(args []string) (err error) {
+	defer steps.Return(&err)
 	if len(args) < 4 {
 		return errors.New("want a hook, whom or what it is about, an owner, and what it takes")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	c, err := config.Load(os.Environ())
-	if err != nil {
-		return err
-	}
-	app, err := functions.New(ctx, c, slog.New(slog.DiscardHandler), "owner", functions.Extensions{})
-	if err != nil {
-		return err
-	}
+	c := steps.Value(config.Load(os.Environ()))
+	app := steps.Value(functions.New(ctx, c, slog.New(slog.DiscardHandler), "owner", functions.Extensions{}))
 	defer func() { err = errors.Join(err, app.Close(context.WithoutCancel(ctx))) }()
 	switch hook, of, owner := args[0], args[1], args[2]; hook {
 	case "allocate":
-		got, err := app.Allocate(ctx, txmanager.Submitter(of), owner, args[3:]...)
-		if err != nil {
-			return err
-		}
-		return json.NewEncoder(os.Stdout).Encode(got)
+		return json.NewEncoder(os.Stdout).Encode(steps.Value(app.Allocate(ctx, txmanager.Submitter(of), owner, args[3:]...)))
 	case "used":
-		raw, err := hex.DecodeString(args[3])
-		if err != nil {
-			return err
-		}
-		return app.MarkUsed(ctx, of, owner, raw)
+		return app.MarkUsed(ctx, of, owner, steps.Value(hex.DecodeString(args[3])))
 	case "recyclable":
 		return app.MarkRecyclable(ctx, of, owner, args[3])
 	default:

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -38,7 +39,7 @@ func TestPaidOut(t *testing.T) {
 			u.Want("the same cid", u.pay(400_001, "cid", "c"), http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
 			u.Want("the same cid to another address", u.pay(400_001, "cid", "c", "address", "0x"+strings.Repeat("1", 40)), http.StatusConflict, "", "CID_CONFLICT")
 			u.wantMoney("after that", 599_999, 400_001, 1)
-			if got := u.why(a.ReqID); got.NextTryAt != "" || got.WouldUnblock != "" || !strings.HasSuffix(got.Where, "at CHAIN") {
+			if got := u.why(a.ReqID); got.NextTryAt != nil || got.WouldUnblock != "" || !strings.HasSuffix(got.Where, "at CHAIN") {
 				t.Errorf("why: got %+v, want it at the chain, with nothing owed", got)
 			}
 		})
@@ -49,14 +50,14 @@ func TestPaidOut(t *testing.T) {
 func (u *user) wantWhy(reqID string) {
 	u.T.Helper()
 	w := u.why(reqID)
-	if w.State == "COMMITTED" {
+	if w.State == client.TransferCommitted {
 		return // the chain was faster
 	}
 	if w.Payout.Submitter != string(u.Payer) || w.Payout.Address != u.address.String() || w.Payout.Token != u.asset.Payout.Token ||
 		w.Payout.BaseUnits != u.Load(reqID).Payout.BaseUnits {
 		u.T.Errorf("why: got the payout %+v, want payer, address, token and base units", w.Payout)
 	}
-	if !strings.Contains(w.Where, "in flight, or at CHAIN") || !strings.Contains(w.WouldUnblock, string(u.Payer)+" with requestId "+reqID) || w.NextTryAt == "" {
+	if !strings.Contains(w.Where, "in flight, or at CHAIN") || !strings.Contains(w.WouldUnblock, string(u.Payer)+" with requestId "+reqID) || w.NextTryAt == nil {
 		u.T.Errorf("why: got %+v, want it in flight, until its transaction ends", w)
 	}
 	if !strings.Contains(w.LastEvidence, "deposit of "+reqID+" on the chain") && !strings.Contains(w.LastEvidence, "TARGET_PENDING") {

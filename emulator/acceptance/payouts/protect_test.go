@@ -1,16 +1,13 @@
 package payouts
 
 import (
-	"math/big"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -20,13 +17,7 @@ func (h *deployment) useTheKey(t *testing.T, n uint64) { h.payOutside(t, n, 0) }
 // payOutside is useTheKey with a payment of wei.
 func (h *deployment) payOutside(t *testing.T, n uint64, wei int64) {
 	t.Helper()
-	id, gwei := new(big.Int).SetUint64(h.Chain.ChainID()), int64(1_000_000_000)
-	key := devchain.DevAccounts(2)[1].Key // the payer's account follows the ordinary submitter's
-	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(wei), Gas: 21_000,
-		GasTipCap: big.NewInt(gwei), GasFeeCap: big.NewInt(100 * gwei),
-	})
-	check(t, err)
+	tx := h.Sign(h.PayerAccount(), h.Payment(n, common.Address{0xba, 0xd0}, wei, 1))
 	check(t, h.Chain.MineExactly(must(tx.MarshalBinary())(t)))
 }
 
@@ -41,20 +32,10 @@ func (h *deployment) inProtect(t *testing.T) (incident int) {
 // release releases the payer from PROTECT: a foreign signer used one nonce.
 func (h *deployment) release(t *testing.T, incident int) {
 	t.Helper()
-	if err := h.Chain.Mine(70); err != nil { // the foreign transaction is finalized
-		t.Fatal(err)
-	}
-	body := map[string]any{"incident": incident, "mode": "resync", "count": 1, "reason": "the key was shared", "requests": map[string]string{"0": "by hand"}}
-	var status int
-	var answer []byte
-	var err error
-	poll(t, "nobody serves the payer just now", func() bool {
-		status, answer, err = h.Call(t.Context(), stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(h.Payer)+"/release", body)
-		return !strings.Contains(string(answer), "NOT_LEADER")
-	})
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("release: got %d %s, %v; want 200", status, answer, err)
-	}
+	check(t, h.Chain.Mine(70)) // the foreign transaction is finalized
+	must(must(h.Client(stack.OperatorAccount))(t).Release(t.Context(), string(h.Payer), client.Release{
+		Incident: incident, Mode: "resync", Count: new(uint64(1)), Reason: "the key was shared", Requests: map[uint64]string{0: "by hand"},
+	}))(t)
 }
 
 // diedInInit returns a payout whose process died right after it stored it.

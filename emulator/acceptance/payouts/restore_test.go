@@ -5,19 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -102,18 +100,9 @@ func (u *user) diedAt(point string) (reqID string) {
 // itself.
 func (h *deployment) chainPays(t *testing.T, s txmanager.Submitter) (all []string) {
 	t.Helper()
-	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(h.Chain.ChainID()))
-	for number := uint64(0); number <= h.Chain.Head(); number++ {
-		block := must(h.Node.BlockByNumber(t.Context(), new(big.Int).SetUint64(number)))(t)
-		for _, tx := range block.Transactions() {
-			from := must(types.Sender(signer, tx))(t)
-			if self := eip155.MustBytes(s.Address()); from != common.Address(self) || tx.To() == nil || *tx.To() == from {
-				continue
-			}
-			r := must(h.Node.TransactionReceipt(t.Context(), tx.Hash()))(t)
-			if r.Status == types.ReceiptStatusSuccessful {
-				all = append(all, strings.ToLower(tx.To().Hex())+" "+tx.Value().String())
-			}
+	for _, tx := range must(chainscan.Read(t.Context(), h.Chain.URL(), nil))(t).From(s.Address()) {
+		if to := tx.To(); to != nil && eip155.Address(*to) != tx.From && tx.Succeeded() {
+			all = append(all, strings.ToLower(to.Hex())+" "+tx.Value().String())
 		}
 	}
 	slices.Sort(all)
@@ -295,32 +284,22 @@ func (r *restoration) step1to3(p *page) {
 	}
 }
 
-// lostNonce is a nonce that the copy does not know, with its recipient and amount.
-type lostNonce struct {
-	Nonce       uint64
-	ConsumingTx struct{ To, Hash, ValueWei string }
-}
-
 // lostOf returns the page of lost nonces, once each shows the transaction that consumed it. Those
 // blocks are older than the counts that the node keeps, and are read in steps.
-func (r *restoration) lostOf(p *page, s txmanager.Submitter) (all []lostNonce, finalCount uint64) {
+func (r *restoration) lostOf(p *page, s txmanager.Submitter) (all []client.LostNonce, finalCount uint64) {
 	p.t.Helper()
 	r.swept(p.t, "what consumed each nonce is read", func() bool {
 		all, finalCount = r.shownLost(p, s)
-		return !slices.ContainsFunc(all, func(n lostNonce) bool { return n.ConsumingTx.Hash == "" })
+		return !slices.ContainsFunc(all, func(n client.LostNonce) bool { return n.ConsumingTx == nil })
 	})
 	return all, finalCount
 }
 
-func (r *restoration) shownLost(p *page, s txmanager.Submitter) (all []lostNonce, finalCount uint64) {
+func (r *restoration) shownLost(p *page, s txmanager.Submitter) (all []client.LostNonce, finalCount uint64) {
 	p.t.Helper()
 	got := p.call("GET /admin/v1/submitters/{submitter}/lost", nil, string(s))
 	text, err := json.Marshal(got)
-	var answer struct {
-		FinalCount *uint64
-		ChainCount uint64
-		Nonces     []lostNonce
-	}
+	var answer client.LostNonces
 	if err == nil {
 		err = json.Unmarshal(text, &answer)
 	}
@@ -399,7 +378,7 @@ func (r *restoration) step7(p *page) {
 	lost, count = r.lostOf(p, r.busy)
 	requests = map[string]string{}
 	for _, n := range lost {
-		requests[fmt.Sprint(n.Nonce)] = map[string]string{"101": "ran"}[n.ConsumingTx.ValueWei]
+		requests[fmt.Sprint(n.Nonce)] = map[string]string{"101": "ran"}[n.ConsumingTx.Value]
 		if requests[fmt.Sprint(n.Nonce)] == "" {
 			requests[fmt.Sprint(n.Nonce)] = txmanager.NoRequest
 		}

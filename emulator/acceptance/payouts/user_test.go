@@ -1,7 +1,6 @@
 package payouts
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/acceptance/acceptancetest"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -98,23 +98,9 @@ func (u *user) resolveAt(url, reqID string) (answer, error) {
 }
 
 // why returns what an operator reads about the payout.
-func (u *user) why(reqID string) (w struct {
-	State        string
-	Where        string
-	LastEvidence string `json:"last_evidence"`
-	NextTryAt    string `json:"next_try_at"`
-	WouldUnblock string `json:"would_unblock"`
-	Payout       struct {
-		Submitter, Address, Token string
-		BaseUnits                 string `json:"base_units"`
-	}
-}) {
+func (u *user) why(reqID string) client.Why {
 	u.T.Helper()
-	status, text, err := u.Call(u.Ctx, stack.OperatorAccount, http.MethodGet, "/admin/v1/transfers/"+reqID+"/why", nil)
-	if err != nil || status != http.StatusOK || json.Unmarshal(text, &w) != nil {
-		u.T.Fatalf("why %s: got %d %s, %v; want 200", reqID, status, text, err)
-	}
-	return w
+	return must(must(u.Client(stack.OperatorAccount))(u.T).WhyTransfer(u.Ctx, reqID))(u.T)
 }
 
 // only returns the user's only stored payout.

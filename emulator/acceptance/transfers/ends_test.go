@@ -189,6 +189,7 @@ func TestForgottenEndsByAProvedWord(t *testing.T) {
 func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1, Core: stack.CoreOptions{SnapshotEvery: 3}})
+	operator := must(h.Client(stack.OperatorAccount))(t)
 	u := h.unverified(t) // the checkers ignore this user's money
 	u.deposit(funding, 100)
 	u.deposit(spot, 100)
@@ -198,23 +199,12 @@ func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 		units    int64
 	}{{"journal", "journal_debit", -7, 93}, {"balance", "balance_credit", -5, 93}, {"journal", "journal_credit", 2, 95}, {"balance", "balance_debit", 3, 95}} {
 		u.corrupt(x.by)
-		var report conservationReport
-		_, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
-		if err := json.Unmarshal(text, &report); err != nil || report.Result != "violated" {
-			t.Fatalf("%d: got %s, %v; want violated", n, text, err)
+		if report := must(operator.CheckConservation(t.Context(), false))(t); report.Result != "violated" {
+			t.Fatalf("%d: got %+v, want violated", n, report)
 		}
-		var shown struct {
-			LastCheck struct {
-				Found []struct {
-					ID   int64
-					Kind string
-					Side string
-				}
-			} `json:"last_check"`
-		}
-		_, text = h.operator(t, http.MethodGet, "/admin/v1/conservation", nil)
-		if err := json.Unmarshal(text, &shown); err != nil || len(shown.LastCheck.Found) != 1 || shown.LastCheck.Found[0].Side != "SPOT" {
-			t.Fatalf("%d: got %s, %v; want one finding of SPOT", n, text, err)
+		shown := must(operator.Conservation(t.Context()))(t)
+		if shown.LastCheck == nil || len(shown.LastCheck.Found) != 1 || shown.LastCheck.Found[0].Side != "SPOT" {
+			t.Fatalf("%d: got %+v, want one finding of SPOT", n, shown.LastCheck)
 		}
 		path := fmt.Sprintf("/admin/v1/conservation/findings/%d/adjust", shown.LastCheck.Found[0].ID)
 		u.deposit(spot, 1)

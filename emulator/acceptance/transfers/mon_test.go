@@ -2,7 +2,6 @@ package transfers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -157,19 +156,12 @@ func (h *deployment) steal(t *testing.T, from *user, by string) {
 	h.ChangeOne(t, `update balances_tb set available = available + $2::text::numeric where user_id = $1`, from.ID, by)
 }
 
-// conservationReport is the answer of a check.
-type conservationReport struct {
-	Result string
-	Wrong  int
-}
-
 // healthy requires that a full check finds nothing.
 func (h *deployment) healthy(t *testing.T) {
 	t.Helper()
-	var got conservationReport
-	status, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
-	if err := json.Unmarshal(text, &got); err != nil || status != http.StatusOK || got != (conservationReport{"ok", 0}) {
-		t.Errorf("a full check: got %d %s, want ok", status, text)
+	got := must(must(h.Client(stack.OperatorAccount))(t).CheckConservation(t.Context(), true))(t)
+	if got.Result != "ok" || got.Wrong != 0 {
+		t.Errorf("a full check: got %+v, want ok", got)
 	}
 }
 
@@ -184,15 +176,9 @@ func (h *deployment) operator(t *testing.T, method, path string, body any) (stat
 // resume ends the one open halt, which needs an operator and a reason.
 func (h *deployment) resume(t *testing.T) {
 	t.Helper()
-	var shown struct {
-		Halts []struct {
-			ID    int64
-			Scope string
-		}
-	}
-	_, text := h.operator(t, http.MethodGet, "/admin/v1/conservation", nil)
-	if err := json.Unmarshal(text, &shown); err != nil || len(shown.Halts) != 1 || shown.Halts[0].Scope != "all" {
-		t.Fatalf("halts: got %s, %v; want one of all", text, err)
+	shown := must(must(h.Client(stack.OperatorAccount))(t).Conservation(t.Context()))(t)
+	if len(shown.Halts) != 1 || shown.Halts[0].Scope != "all" {
+		t.Fatalf("halts: got %+v, want one of all", shown)
 	}
 	path := fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID)
 	if status, text := h.operator(t, http.MethodPost, path, map[string]string{"reason": " "}); status != http.StatusBadRequest {

@@ -33,6 +33,13 @@ func Value[T any](result T, err error) T {
 	return result
 }
 
+// Run runs steps, and returns the error that has ended them.
+func Run(all func()) (err error) {
+	defer Return(&err)
+	all()
+	return nil
+}
+
 // Return, deferred, makes a function return the error that has ended its steps, joined with that of a deferred call. Any other
 // panic goes on.
 func Return(err *error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
@@ -34,21 +35,14 @@ const (
 
 // insertRate makes pgbench insert rows, each in its own transaction.
 func insertRate(ctx context.Context, r run) (_ result, err error) {
+	defer steps.Return(&err)
 	name, drop, err := r.cluster.Clone(ctx, "template1")
-	if err != nil {
-		return result{}, err
-	}
+	steps.OK(err)
 	defer drop()
 	url := r.cluster.URL(name)
-	program, err := pgbench(ctx, url)
-	if err != nil {
-		return result{}, err
-	}
 	script := filepath.Join(r.folder, "insert.sql")
-	if err := os.WriteFile(script, []byte(insertOne), 0o600); err != nil {
-		return result{}, err
-	}
-	out, err := exec.CommandContext(ctx, program, "--no-vacuum", "--protocol=prepared", "--file="+script,
+	steps.OK(os.WriteFile(script, []byte(insertOne), 0o600))
+	out, err := exec.CommandContext(ctx, pgbench(ctx, url), "--no-vacuum", "--protocol=prepared", "--file="+script,
 		"--client="+strconv.Itoa(r.clients), "--jobs="+strconv.Itoa(min(processes, r.clients)),
 		fmt.Sprintf("--time=%d", int(insertTime.Seconds())), url).CombinedOutput()
 	if err != nil {
@@ -59,24 +53,14 @@ func insertRate(ctx context.Context, r run) (_ result, err error) {
 }
 
 // pgbench makes the table and returns the path of pgbench beside the server's binaries.
-func pgbench(ctx context.Context, url string) (program string, err error) {
-	db, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return "", err
-	}
+func pgbench(ctx context.Context, url string) (program string) {
+	db := steps.Value(pgx.Connect(ctx, url))
 	defer db.Close(ctx)
-	if _, err := db.Exec(ctx, insertTable); err != nil {
-		return "", err
-	}
-	p, err := readProcess(int(db.PgConn().PID()))
-	if err != nil {
-		return "", err
-	}
+	steps.Value(db.Exec(ctx, insertTable))
+	p := steps.Value(readProcess(int(db.PgConn().PID())))
 	server, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.PPID))
-	if err != nil {
-		return "", fmt.Errorf("find pgbench beside the server: %w", err)
-	}
-	return filepath.Join(filepath.Dir(server), "pgbench"), nil
+	steps.OK(err, "find pgbench beside the server")
+	return filepath.Join(filepath.Dir(server), "pgbench")
 }
 
 var ratePattern = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
@@ -91,32 +75,20 @@ func parseRate(out []byte) (float64, error) {
 
 // chainRate sends presigned transactions in a burst and waits until all are in blocks.
 func chainRate(ctx context.Context, r run) (_ result, err error) {
-	chain, err := devchain.Start(ctx, devchain.Options{BlockTime: time.Second})
-	if err != nil {
-		return result{}, err
-	}
+	defer steps.Return(&err)
+	chain := steps.Value(devchain.Start(ctx, devchain.Options{BlockTime: time.Second}))
 	defer func() { err = errors.Join(err, chain.Close()) }()
-	client, err := rpc.DialContext(ctx, chain.URL())
-	if err != nil {
-		return result{}, err
-	}
+	client := steps.Value(rpc.DialContext(ctx, chain.URL()))
 	defer client.Close()
 	account := devchain.DevAccounts(1)[0]
-	signed, err := presign(account, chain.ChainID(), r.transactions)
-	if err != nil {
-		return result{}, err
-	}
+	signed := presign(account, chain.ChainID(), r.transactions)
 	retry.Pause(ctx, time.Until(nextBlock().Add(time.Duration(r.phase()*float64(time.Second)))))
 	began := time.Now()
 	for batch := range slices.Chunk(signed, perBatch) {
-		if err := send(ctx, client, batch); err != nil {
-			return result{}, err
-		}
+		send(ctx, client, batch)
 	}
 	accepted := time.Since(began)
-	if err := awaitMined(ctx, chain, ethclient.NewClient(client), common.Address(eip155.MustBytes(account.Address)), uint64(r.transactions)); err != nil {
-		return result{}, err
-	}
+	awaitMined(ctx, chain, ethclient.NewClient(client), common.Address(eip155.MustBytes(account.Address)), uint64(r.transactions))
 	n := float64(r.transactions)
 	return result{figures: figures{
 		transactions: n, acceptedPerS: n / accepted.Seconds(), confirmedPerS: n / time.Since(began).Seconds(),
@@ -126,45 +98,28 @@ func chainRate(ctx context.Context, r run) (_ result, err error) {
 // perBatch is how many transactions go to the node in one request.
 const perBatch = 500
 
-func presign(account devchain.Account, chainID uint64, n int) (all []rpc.BatchElem, err error) {
+func presign(account devchain.Account, chainID uint64, n int) (all []rpc.BatchElem) {
 	id, to := new(big.Int).SetUint64(chainID), common.HexToAddress("0xcafe")
 	signer := types.LatestSignerForChainID(id)
 	for i := range n {
-		tx, err := types.SignNewTx(account.Key, signer, &types.DynamicFeeTx{
+		tx := steps.Value(types.SignNewTx(account.Key, signer, &types.DynamicFeeTx{
 			ChainID: id, Nonce: uint64(i), Gas: 21_000, To: &to, Value: big.NewInt(1), GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(1e11),
-		})
-		if err != nil {
-			return nil, err
-		}
-		raw, err := tx.MarshalBinary()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{hexutil.Encode(raw)}, Result: new(string)})
+		}))
+		raw := hexutil.Encode(steps.Value(tx.MarshalBinary()))
+		all = append(all, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{raw}, Result: new(string)})
 	}
-	return all, nil
+	return all
 }
 
-func send(ctx context.Context, client *rpc.Client, batch []rpc.BatchElem) error {
-	if err := client.BatchCallContext(ctx, batch); err != nil {
-		return err
-	}
+func send(ctx context.Context, client *rpc.Client, batch []rpc.BatchElem) {
+	steps.OK(client.BatchCallContext(ctx, batch))
 	for _, one := range batch {
-		if one.Error != nil {
-			return one.Error
-		}
+		steps.OK(one.Error)
 	}
-	return nil
 }
 
-func awaitMined(ctx context.Context, chain *devchain.Chain, client *ethclient.Client, account common.Address, n uint64) error {
-	for {
-		count, err := client.NonceAt(ctx, account, nil)
-		if err != nil || count >= n {
-			return err
-		}
-		if err := chain.WaitBlock(ctx, chain.Head()+1); err != nil {
-			return err
-		}
+func awaitMined(ctx context.Context, chain *devchain.Chain, client *ethclient.Client, account common.Address, n uint64) {
+	for steps.Value(client.NonceAt(ctx, account, nil)) < n {
+		steps.OK(chain.WaitBlock(ctx, chain.Head()+1))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/fake/ubscore"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
@@ -32,34 +33,26 @@ const sharedBuffersMB = 1024
 
 func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error) {
 	b := &bench{flags: f, out: out}
-	if b.log, b.output, err = command.Logs(slog.LevelError+1, f.verbose, f.logs); err != nil {
-		return nil, err
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	if b.folder, err = os.MkdirTemp("", "fencepost-bench-"); err != nil {
-		return nil, err
-	}
+	defer steps.Return(&err)
+	b.log, b.output, err = command.Logs(slog.LevelError+1, f.verbose, f.logs)
+	steps.OK(err)
+	b.folder = steps.Value(os.MkdirTemp("", "fencepost-bench-"))
 	if b.server == "" {
-		if b.server, err = stack.Build(ctx, b.folder); err != nil {
-			return nil, err
-		}
+		b.server = steps.Value(stack.Build(ctx, b.folder))
 	}
 	if b.core == "" && slices.ContainsFunc(b.scenarios, func(s scenario) bool { return s.shape.users > 0 }) {
-		if b.core, err = ubscore.Build(ctx, b.folder); err != nil {
-			return nil, err
-		}
+		b.core = steps.Value(ubscore.Build(ctx, b.folder))
 	}
-	if b.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Fsync: true, SharedBuffersMB: sharedBuffersMB}); err != nil {
-		return nil, err
-	}
+	b.cluster = steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: true, SharedBuffersMB: sharedBuffersMB}))
 	if b.statements > 0 {
-		err = b.watchStatements(ctx)
+		b.watchStatements(ctx)
 	}
-	return b, err
+	return b, nil
 }
 
 func (b *bench) close() error {
@@ -81,7 +74,7 @@ func (r run) phase() float64 { return (float64(r.number) + 0.5) / float64(r.runs
 
 // measure runs each scenario. The runs of all alternate, so that a slow minute of the machine does not
 // hit one scenario alone.
-func (b *bench) measure(ctx context.Context) ([]measurement, error) {
+func (b *bench) measure(ctx context.Context) []measurement {
 	all := make([]measurement, len(b.scenarios))
 	for n := range b.runs {
 		for i, s := range b.scenarios {
@@ -91,12 +84,10 @@ func (b *bench) measure(ctx context.Context) ([]measurement, error) {
 			}
 			began := time.Now()
 			one, err := s.run(ctx, run{b, n})
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
-			}
+			steps.OK(err, s.name)
 			all[i].runs = append(all[i].runs, one)
 			fmt.Fprintf(b.out, "%-16s run %d of %d, %.1f s: %s\n", s.name, n+1, b.runs, time.Since(began).Seconds(), one.line())
 		}
 	}
-	return all, nil
+	return all
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/prometheus/procfs"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), which is the same on every Linux that Go
@@ -25,12 +25,10 @@ type cpu struct {
 }
 
 // newCPU watches the cluster of the given backend process.
-func newCPU(backend int) (*cpu, error) {
+func newCPU(backend int) *cpu {
 	p, err := readProcess(backend)
-	if err != nil {
-		return nil, fmt.Errorf("find the parent of Postgres' process %d: %w", backend, err)
-	}
-	return &cpu{postmaster: p.PPID, functions: map[int]float64{}}, nil
+	steps.OK(err, "find the parent of Postgres' process ", backend)
+	return &cpu{postmaster: p.PPID, functions: map[int]float64{}}
 }
 
 // readFunctions returns the time of these processes and of those read before.
@@ -47,17 +45,13 @@ func (c *cpu) readFunctions(pids []int) (sum float64) {
 }
 
 // readPostgres returns the time of the postmaster with its running and ended children.
-func (c *cpu) readPostgres() (sum float64, err error) {
-	head, err := readProcess(c.postmaster)
-	if err != nil {
-		return 0, err
-	}
+func (c *cpu) readPostgres() (sum float64) {
+	head := steps.Value(readProcess(c.postmaster))
 	sum = head.CPUTime() + float64(head.CUTime+head.CSTime)/ticksPerSecond
-	all, err := procfs.AllProcs()
-	for _, p := range all {
+	for _, p := range steps.Value(procfs.AllProcs()) {
 		if stat, err := p.Stat(); err == nil && stat.PPID == c.postmaster {
 			sum += stat.CPUTime()
 		}
 	}
-	return sum, err
+	return sum
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
@@ -66,28 +66,21 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 			err = errors.Join(err, h.close())
 		}
 	}()
-	if h.Stack, err = stack.Start(ctx, options); err != nil {
-		return nil, err
-	}
+	defer steps.Return(&err)
+	h.Stack = steps.Value(stack.Start(ctx, options))
 	if s.signing > 0 {
 		h.KMS.SetDelay(s.signing)
 	}
-	if h.db, err = pgx.Connect(ctx, h.Database); err != nil {
-		return nil, err
-	}
-	if h.cpu, err = newCPU(int(h.db.PgConn().PID())); err != nil {
-		return nil, err
-	}
-	if err := h.seed(ctx, s.finished); err != nil {
-		return nil, err
-	}
-	if h.token, err = h.Issuer.Token(ctx, stack.CallerAccount, stack.PublicAudience); err != nil {
-		return nil, err
-	}
+	h.db = steps.Value(pgx.Connect(ctx, h.Database))
+	h.cpu = newCPU(int(h.db.PgConn().PID()))
+	h.seed(ctx, s.finished)
+	h.token = steps.Value(h.Issuer.Token(ctx, stack.CallerAccount, stack.PublicAudience))
 	if s.users > 0 {
-		return h, h.openAccounts(ctx, s.users)
+		h.openAccounts(ctx, s.users)
+	} else {
+		h.warm(ctx, max(s.submitters, min(s.submitters*s.window, 2*b.clients)))
 	}
-	return h, h.warm(ctx, max(s.submitters, min(s.submitters*s.window, 2*b.clients)))
+	return h, nil
 }
 
 func (h *environment) close() error {
@@ -107,23 +100,18 @@ func (h *environment) close() error {
 // warm opens every connection and prepares every statement by moving n transactions. It then makes the
 // database analyze its rows and write a checkpoint. The new statistics invalidate the plans, so it
 // moves n transactions again.
-func (h *environment) warm(ctx context.Context, n int) error {
-	if err := h.move(ctx, "warm", n); err != nil {
-		return err
-	}
+func (h *environment) warm(ctx context.Context, n int) {
+	h.move(ctx, "warm", n)
 	for _, statement := range []string{"analyze", "checkpoint"} {
-		if _, err := h.db.Exec(ctx, statement); err != nil {
-			return err
-		}
+		steps.Value(h.db.Exec(ctx, statement))
 	}
-	return h.move(ctx, "warmer", n)
+	h.move(ctx, "warmer", n)
 }
 
-func (h *environment) move(ctx context.Context, name string, n int) error {
-	if _, err := h.load(name, n).run(ctx); err != nil {
-		return err
-	}
-	return errors.Join(h.await(ctx), h.drain(ctx))
+func (h *environment) move(ctx context.Context, name string, n int) {
+	steps.Value(h.load(name, n).run(ctx))
+	h.await(ctx)
+	h.drain(ctx)
 }
 
 // load returns n intents of all submitters in turn, posted as fast as possible.
@@ -147,28 +135,26 @@ const (
 	endWithin = 10 * time.Minute
 )
 
-func (h *environment) await(ctx context.Context) error {
+func (h *environment) await(ctx context.Context) {
 	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); retry.Pause(ctx, pollEvery) {
 		var more bool
-		if err := h.db.QueryRow(ctx, unfinished).Scan(&more); err != nil {
-			return err
-		}
+		steps.OK(h.db.QueryRow(ctx, unfinished).Scan(&more))
 		if !more {
-			return nil
+			return
 		}
 	}
-	return fmt.Errorf("not every transaction was final after %s", endWithin)
+	steps.Stopf("not every transaction was final after %s", endWithin)
 }
 
 // drainWithin is longer than the life of a task that waits for a lease.
 const drainWithin = 30 * time.Second
 
 // drain waits until no task is left, so that every invocation is counted.
-func (h *environment) drain(ctx context.Context) error {
+func (h *environment) drain(ctx context.Context) {
 	for deadline := time.Now().Add(drainWithin); h.pending() > 0 && time.Now().Before(deadline); retry.Pause(ctx, pollEvery) {
 	}
 	retry.Pause(ctx, pollEvery) // the last invocation logs after its answer
-	return ctx.Err()
+	steps.OK(ctx.Err())
 }
 
 func (h *environment) pending() (tasks int) {
@@ -188,33 +174,15 @@ type mark struct {
 	position                 string  // in the write-ahead log
 }
 
-func (h *environment) mark() (m mark, err error) {
+func (h *environment) mark() (m mark) {
 	var pids []int
 	for _, p := range h.Processes() {
 		pids = append(pids, p.PID())
 	}
 	m.create, m.after, m.transfer = h.Costs.Of("create"), h.Costs.Of(moving...), h.Costs.Of("transfer")
-	own, err := readProcess(os.Getpid())
-	if err != nil {
-		return m, err
-	}
-	m.functions, m.own = h.cpu.readFunctions(pids), own.CPUTime()
-	if m.postgres, err = h.cpu.readPostgres(); err != nil {
-		return m, err
-	}
-	return m, h.db.QueryRow(context.Background(), `select pg_current_wal_insert_lsn()::text`).Scan(&m.position)
-}
-
-// during calls the function, and returns the marks before and after it.
-func (h *environment) during(do func() error) (from, to mark, err error) {
-	if from, err = h.mark(); err != nil {
-		return from, to, err
-	}
-	if err = do(); err != nil {
-		return from, to, err
-	}
-	to, err = h.mark()
-	return from, to, err
+	m.functions, m.own, m.postgres = h.cpu.readFunctions(pids), steps.Value(readProcess(os.Getpid())).CPUTime(), h.cpu.readPostgres()
+	steps.OK(h.db.QueryRow(context.Background(), `select pg_current_wal_insert_lsn()::text`).Scan(&m.position))
+	return m
 }
 
 // counts returns the cost of n transactions between two marks.

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -55,41 +56,22 @@ func (p posted) rate() float64 { return float64(len(p.Latencies)) / p.Last.Sub(p
 // run posts all requests from another process. An answer with another status than those of the load is
 // an error.
 func (l load) run(ctx context.Context) (p posted, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return p, err
-	}
-	cmd := exec.CommandContext(ctx, self, loadCommand)
+	defer steps.Return(&err)
+	cmd := exec.CommandContext(ctx, steps.Value(os.Executable()), loadCommand)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return p, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return p, err
-	}
-	if err := cmd.Start(); err != nil {
-		return p, err
-	}
+	in, out := steps.Value(cmd.StdinPipe()), steps.Value(cmd.StdoutPipe())
+	steps.OK(cmd.Start())
 	err = errors.Join(json.NewEncoder(in).Encode(l), in.Close(), json.NewDecoder(out).Decode(&p), cmd.Wait())
-	if err != nil {
-		return p, fmt.Errorf("post: %w", err)
-	}
+	steps.OK(err, "post")
 	p.cpu = cmd.ProcessState.UserTime().Seconds() + cmd.ProcessState.SystemTime().Seconds()
 	return p, nil
 }
 
-func loadMain(ctx context.Context, in io.Reader, out io.Writer) error {
+func loadMain(ctx context.Context, in io.Reader, out io.Writer) (err error) {
+	defer steps.Return(&err)
 	var l load
-	if err := json.NewDecoder(in).Decode(&l); err != nil {
-		return err
-	}
-	p, err := l.post(ctx)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(p)
+	steps.OK(json.NewDecoder(in).Decode(&l))
+	return json.NewEncoder(out).Encode(steps.Value(l.post(ctx)))
 }
 
 func (l load) post(ctx context.Context) (p posted, err error) {

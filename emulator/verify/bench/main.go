@@ -1,6 +1,7 @@
 // Command bench measures the cost and speed of transactions on a real stack with a durable Postgres, a
 // chain, Cloud Tasks, and function processes. It also measures Postgres and the chain alone. It prints
-// the tables of docs/costs.md and writes them as JSON and as points of plots.
+// the tables of docs/costs.md and writes them as JSON and as points of plots. A function without an error
+// as its result ends the bench by package steps.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/command"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 func main() {
@@ -101,22 +103,13 @@ func choose(names []string) (chosen []scenario, err error) {
 	return chosen, nil
 }
 
-func realMain(ctx context.Context, args []string, out io.Writer) error {
-	f, err := parse(args)
-	if err != nil {
-		return err
-	}
-	b, err := newBench(ctx, f, out)
-	if err != nil {
-		return err
-	}
-	measured, err := b.measure(ctx)
-	if err = errors.Join(err, b.close()); err != nil {
-		return err
-	}
+func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
+	defer steps.Return(&err)
+	f := steps.Value(parse(args))
+	b := steps.Value(newBench(ctx, f, out))
+	defer func() { err = errors.Join(err, b.close()) }()
+	measured := b.measure(ctx)
 	printTables(out, measured)
-	if err := writeJSON(f.json, measured); err != nil {
-		return err
-	}
+	steps.OK(writeJSON(f.json, measured))
 	return writePoints(f.points, measured)
 }

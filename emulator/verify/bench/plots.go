@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // point is a point of a plot, in the units of the axes.
@@ -13,13 +15,12 @@ type point struct{ x, y float64 }
 
 // writePoints writes the points of each plot with enough measurements into the folder, unless it is
 // "": NAME.tsv for scripts/plots, one point a line.
-func writePoints(folder string, all []measurement) error {
+func writePoints(folder string, all []measurement) (err error) {
+	defer steps.Return(&err)
 	if folder == "" {
 		return nil
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
+	steps.OK(os.MkdirAll(folder, 0o755))
 	for name, points := range map[string][]point{
 		"throughput": byShape(all, confirmedPerS, func(s scenario) (float64, bool) {
 			return float64(s.shape.window), s.name == burst1 || strings.HasPrefix(s.name, "window-")
@@ -39,9 +40,7 @@ func writePoints(folder string, all []measurement) error {
 		for _, p := range points {
 			fmt.Fprintf(&text, "%v\t%v\n", p.x, p.y)
 		}
-		if err := os.WriteFile(filepath.Join(folder, name+".tsv"), []byte(text.String()), 0o644); err != nil {
-			return err
-		}
+		steps.OK(os.WriteFile(filepath.Join(folder, name+".tsv"), []byte(text.String()), 0o644))
 	}
 	return nil
 }

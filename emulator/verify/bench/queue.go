@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // queueBound is the default of queue.maxPerSubmitter.
@@ -21,41 +23,24 @@ const (
 
 // beside fills the queue of the first submitter. It measures creates that the full queue refuses, those
 // that the second submitter's queue accepts, and the latter beside refused ones.
-func beside(ctx context.Context, r run, h *environment) (result, error) {
-	if err := h.fill(ctx); err != nil {
-		return result{}, err
-	}
+func beside(ctx context.Context, r run, h *environment) result {
+	h.fill(ctx)
 	n := min(r.transactions, 5000)
-	refused, err := h.creates(ctx, 0, "refused", n, delayedClients+refusedClients)
-	if err != nil {
-		return result{}, err
-	}
-	accepted, err := h.creates(ctx, 2, "accepted", n, refusedClients)
-	if err != nil {
-		return result{}, err
-	}
-	alone, err := h.creates(ctx, 1, "alone", n, neighbourClients)
-	if err != nil {
-		return result{}, err
-	}
-	crowded, err := h.crowd(ctx, n)
-	if err != nil {
-		return result{}, err
-	}
+	refused := h.creates(ctx, 0, "refused", n, delayedClients+refusedClients)
+	accepted := h.creates(ctx, 2, "accepted", n, refusedClients)
+	alone := h.creates(ctx, 1, "alone", n, neighbourClients)
+	crowded := steps.Value(h.crowd(ctx, n))
 	return result{figures: figures{
 		acceptedPerS: accepted.rate(), refusedPerS: refused.rate(), refusedCPU: refused.busy / accepted.busy,
 		neighbour: crowded.rate() / alone.rate(), createP50: quantile(crowded.Latencies, 0.5), createP99: quantile(crowded.Latencies, 0.99),
-	}}, nil
+	}}
 }
 
 // fill posts until the first submitter's queue is full.
-func (h *environment) fill(ctx context.Context) error {
+func (h *environment) fill(ctx context.Context) {
 	for _, n := range []int{queueBound, queueBound / 100} { // some of the first are confirmed meanwhile
-		if _, err := h.createsOf(0, "fill-"+time.Now().Format("150405.000"), n, h.bench.clients).run(ctx); err != nil {
-			return err
-		}
+		steps.Value(h.createsOf(0, "fill-"+time.Now().Format("150405.000"), n, h.bench.clients).run(ctx))
 	}
-	return nil
 }
 
 // busyPost is a load with the CPU seconds of functions and Postgres meanwhile.
@@ -65,13 +50,11 @@ type busyPost struct {
 }
 
 // creates posts n creates of one submitter.
-func (h *environment) creates(ctx context.Context, submitter int, name string, n, clients int) (b busyPost, err error) {
-	from, to, err := h.during(func() (err error) {
-		b.posted, err = h.createsOf(submitter, name, n, clients).run(ctx)
-		return err
-	})
-	b.busy = to.functions + to.postgres - from.functions - from.postgres
-	return b, err
+func (h *environment) creates(ctx context.Context, submitter int, name string, n, clients int) busyPost {
+	from := h.mark()
+	done := steps.Value(h.createsOf(submitter, name, n, clients).run(ctx))
+	to := h.mark()
+	return busyPost{done, to.functions + to.postgres - from.functions - from.postgres}
 }
 
 // crowd posts n creates of the second submitter while others repeat creates that are refused.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 type scenario struct {
@@ -90,14 +92,12 @@ func scenarios() []scenario {
 }
 
 // withEnvironment returns a scenario whose every run has a new environment.
-func withEnvironment(name, what string, s shape, measure func(context.Context, run, *environment) (result, error)) scenario {
+func withEnvironment(name, what string, s shape, measure func(context.Context, run, *environment) result) scenario {
 	return scenario{name: name, what: what, shape: s, run: func(ctx context.Context, r run) (_ result, err error) {
-		h, err := r.open(ctx, s)
-		if err != nil {
-			return result{}, err
-		}
+		defer steps.Return(&err)
+		h := steps.Value(r.open(ctx, s))
 		defer func() { err = errors.Join(err, h.close()) }()
-		return measure(ctx, r, h)
+		return measure(ctx, r, h), nil
 	}}
 }
 
@@ -105,77 +105,44 @@ func withEnvironment(name, what string, s shape, measure func(context.Context, r
 var burst = posting(math.MaxInt, 0)
 
 // posting measures at most so many transactions, posted so many a second; 0: as fast as possible.
-func posting(limit int, perSecond float64) func(context.Context, run, *environment) (result, error) {
-	return func(ctx context.Context, r run, h *environment) (result, error) {
+func posting(limit int, perSecond float64) func(context.Context, run, *environment) result {
+	return func(ctx context.Context, r run, h *environment) result {
 		return h.measure(ctx, r, min(r.transactions, limit), perSecond)
 	}
 }
 
 // oneByOne posts each transaction when the previous one is final.
-func oneByOne(ctx context.Context, r run, h *environment) (_ result, err error) {
+func oneByOne(ctx context.Context, r run, h *environment) result {
 	n := min(r.transactions, 10)
-	from, to, err := h.during(func() error {
-		for i := range n {
-			if err := h.one(ctx, fmt.Sprintf("%s-%d", measured, i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return result{}, err
+	from := h.mark()
+	for i := range n {
+		steps.Value(h.load(fmt.Sprintf("%s-%d", measured, i), 1).post(ctx))
+		h.await(ctx)
+		h.drain(ctx)
 	}
-	stored, err := h.stored(ctx)
-	if err != nil {
-		return result{}, err
-	}
-	figures := counts(from, to, float64(n))
+	figures, stored := counts(from, h.mark(), float64(n)), h.stored(ctx)
 	maps.Copy(figures, stored.figures())
-	return result{figures, stored.latencies}, nil
-}
-
-// one posts a single transaction and waits until it is final.
-func (h *environment) one(ctx context.Context, name string) error {
-	if _, err := h.load(name, 1).post(ctx); err != nil {
-		return err
-	}
-	return errors.Join(h.await(ctx), h.drain(ctx))
+	return result{figures, stored.latencies}
 }
 
 // measured is the prefix of the requestIds of measured transactions.
 const measured = "tx"
 
 // measure posts n transactions and waits until all are final. perSecond 0 means as fast as possible.
-func (h *environment) measure(ctx context.Context, r run, n int, perSecond float64) (_ result, err error) {
+func (h *environment) measure(ctx context.Context, r run, n int, perSecond float64) result {
 	l := h.load(measured, n)
 	l.PerSecond = perSecond
-	if err := h.resetStatements(ctx); err != nil {
-		return result{}, err
-	}
-	var done posted
-	from, busy, err := h.during(func() (err error) {
-		l.StartAt = nextBlock().Add(time.Duration(r.phase() * float64(time.Second)))
-		if done, err = l.run(ctx); err != nil {
-			return err
-		}
-		return h.await(ctx)
-	})
-	if err != nil {
-		return result{}, err
-	}
-	if err := errors.Join(h.printStatements(ctx, n), h.drain(ctx)); err != nil {
-		return result{}, err
-	}
-	to, err := h.mark()
-	if err != nil {
-		return result{}, err
-	}
-	stored, err := h.stored(ctx)
-	if err != nil {
-		return result{}, err
-	}
-	sum := sumUp(n, from, busy, to, done, stored)
-	return sum, h.addWAL(ctx, sum.figures, from, busy, n)
+	h.resetStatements(ctx)
+	from := h.mark()
+	l.StartAt = nextBlock().Add(time.Duration(r.phase() * float64(time.Second)))
+	done := steps.Value(l.run(ctx))
+	h.await(ctx)
+	busy := h.mark()
+	h.printStatements(ctx, n)
+	h.drain(ctx)
+	sum := sumUp(n, from, busy, h.mark(), done, h.stored(ctx))
+	h.addWAL(ctx, sum.figures, from, busy, n)
+	return sum
 }
 
 // nextBlock returns the time of a next block: the chain mines at each full second.
@@ -215,14 +182,14 @@ select m.state = 'CONFIRMED', coalesce(m.confirmed_at, m.updated_at),
        (m.receipt->>'blockNumber')::float8
   from managed_tx m join submitter s using (submitter) where m.request_id like $1 || '-%'`
 
-func (h *environment) stored(ctx context.Context) (s stored, err error) {
+func (h *environment) stored(ctx context.Context) (s stored) {
 	first, last := 0.0, 0.0
 	var confirmed bool
 	var at time.Time
 	var latency float64
 	var broadcast, block *float64
 	rows, _ := h.db.Query(ctx, readStored, measured) // the reader has the error
-	_, err = pgx.ForEachRow(rows, []any{&confirmed, &at, &latency, &broadcast, &block}, func() error {
+	steps.Value(pgx.ForEachRow(rows, []any{&confirmed, &at, &latency, &broadcast, &block}, func() error {
 		if !confirmed || broadcast == nil || block == nil {
 			return errors.New("not every transaction was CONFIRMED")
 		}
@@ -238,9 +205,9 @@ func (h *environment) stored(ctx context.Context) (s stored, err error) {
 		}
 		last = max(last, *block)
 		return nil
-	})
+	}))
 	s.blocks = last - first
-	return s, err
+	return s
 }
 
 func (s stored) figures() figures {

@@ -6,30 +6,22 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // watchStatements makes the cluster count the statements of all its databases.
-func (b *bench) watchStatements(ctx context.Context) error {
-	db, err := pgx.Connect(ctx, b.cluster.URL("postgres"))
-	if err != nil {
-		return err
-	}
+func (b *bench) watchStatements(ctx context.Context) {
+	db := steps.Value(pgx.Connect(ctx, b.cluster.URL("postgres")))
 	defer db.Close(ctx)
-	if _, err := db.Exec(ctx, "alter system set shared_preload_libraries = 'pg_stat_statements'"); err != nil {
-		return err
-	}
-	if err := b.cluster.Restart(ctx, false); err != nil {
-		return fmt.Errorf("this Postgres has no pg_stat_statements: %w", err)
-	}
-	return nil
+	steps.Value(db.Exec(ctx, "alter system set shared_preload_libraries = 'pg_stat_statements'"))
+	steps.OK(b.cluster.Restart(ctx, false), "this Postgres has no pg_stat_statements")
 }
 
-func (h *environment) resetStatements(ctx context.Context) error {
-	if h.bench.statements == 0 {
-		return nil
+func (h *environment) resetStatements(ctx context.Context) {
+	if h.bench.statements > 0 {
+		steps.Value(h.db.Exec(ctx, "create extension if not exists pg_stat_statements; select pg_stat_statements_reset()"))
 	}
-	_, err := h.db.Exec(ctx, "create extension if not exists pg_stat_statements; select pg_stat_statements_reset()")
-	return err
 }
 
 // topStatements has the cost for each 1,000 of the transactions.
@@ -38,9 +30,9 @@ select calls * per, total_exec_time * per, rows * per, wal_bytes::float8 * per, 
   from pg_stat_statements, (select 1000 / $2::float8) as thousand (per) order by total_exec_time desc limit $1`
 
 // printStatements prints the statements with the highest cost for n transactions.
-func (h *environment) printStatements(ctx context.Context, n int) error {
+func (h *environment) printStatements(ctx context.Context, n int) {
 	if h.bench.statements == 0 {
-		return nil
+		return
 	}
 	rows, _ := h.db.Query(ctx, topStatements, h.bench.statements, float64(n)) // the reader has the error
 	out := h.bench.out
@@ -52,5 +44,5 @@ func (h *environment) printStatements(ctx context.Context, n int) error {
 		return nil
 	})
 	fmt.Fprintln(out)
-	return err
+	steps.OK(err)
 }

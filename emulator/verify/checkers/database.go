@@ -2,13 +2,13 @@ package checkers
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -52,12 +52,11 @@ type change struct {
 
 // readDatabase reads everything in one snapshot.
 func readDatabase(ctx context.Context, url string, of []txmanager.Submitter) (accounts []*account, err error) {
-	err = promise.Snapshot(ctx, url, func(tx pgx.Tx) error {
+	err = promise.Snapshot(ctx, url, func(tx pgx.Tx) (err error) {
+		defer steps.Return(&err)
 		for _, s := range of {
 			a, err := readAccount(ctx, tx, s)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s, err)
-			}
+			steps.OK(err, s)
 			accounts = append(accounts, a)
 		}
 		return nil
@@ -97,25 +96,21 @@ select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_tok
  where submitter = $1 or submitter is null
  order by id`
 
-func readAccount(ctx context.Context, tx pgx.Tx, s txmanager.Submitter) (*account, error) {
-	a := &account{submitter: s}
+func readAccount(ctx context.Context, tx pgx.Tx, s txmanager.Submitter) (a *account, err error) {
+	defer steps.Return(&err)
+	a = &account{submitter: s}
 	rows, _ := tx.Query(ctx, selectRegistered, s) // the collector returns this error
-	var err error
-	if a.registered, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[registered]); err != nil {
-		return nil, fmt.Errorf("its registration: %w", err)
-	}
+	a.registered, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[registered])
+	steps.OK(err, "its registration")
 	rows, _ = tx.Query(ctx, selectManaged, s)
-	if a.txs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[managed]); err != nil {
-		return nil, fmt.Errorf("its transactions: %w", err)
-	}
+	a.txs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[managed])
+	steps.OK(err, "its transactions")
 	rows, _ = tx.Query(ctx, selectVersions, s)
-	if a.versions, err = pgx.CollectRows(rows, scanVersion); err != nil {
-		return nil, fmt.Errorf("their versions: %w", err)
-	}
+	a.versions, err = pgx.CollectRows(rows, scanVersion)
+	steps.OK(err, "their versions")
 	rows, _ = tx.Query(ctx, selectHistory, s)
-	if a.history, err = pgx.CollectRows(rows, pgx.RowToStructByPos[change]); err != nil {
-		return nil, fmt.Errorf("their history: %w", err)
-	}
+	a.history, err = pgx.CollectRows(rows, pgx.RowToStructByPos[change])
+	steps.OK(err, "their history")
 	return a, nil
 }
 

@@ -2,12 +2,12 @@ package checkers
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -39,20 +39,17 @@ type account struct {
 
 // ReadEvidence reads the chain first and then the database. Bytes are stored before they are sent, so a
 // correct database has whatever the chain showed.
-func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
+func ReadEvidence(ctx context.Context, e Run) (_ *Evidence, err error) {
+	defer steps.Return(&err)
 	chain, err := chainscan.Read(ctx, e.RPC, nil)
-	if err != nil {
-		return nil, fmt.Errorf("read the chain at %s: %w", e.RPC, err)
-	}
+	steps.OK(err, "read the chain at ", e.RPC)
 	for _, s := range e.Submitters {
 		if s.ChainID() != chain.ID {
-			return nil, fmt.Errorf("the node is of chain %d, not of %s's", chain.ID, s)
+			steps.Stopf("the node is of chain %d, not of %s's", chain.ID, s)
 		}
 	}
 	accounts, err := readDatabase(ctx, e.Database, e.Submitters)
-	if err != nil {
-		return nil, fmt.Errorf("read the database: %w", err)
-	}
+	steps.OK(err, "read the database")
 	for _, a := range accounts {
 		a.foreign, a.settled = e.Foreign[a.submitter], e.Settled
 		a.head, a.chain = chain.Head, chain.From(a.submitter.Address())

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 type status string
@@ -34,7 +36,15 @@ func untried(format string, a ...any) result { return result{notTried, fmt.Sprin
 
 type row struct {
 	name string
-	run  func(context.Context) result
+	run  func(context.Context) result // see [tried]
+}
+
+// tried returns the result of a check. It is failed if an error has ended the steps of the check.
+func tried(ctx context.Context, check func(context.Context) result) (r result) {
+	if err := steps.Run(func() { r = check(ctx) }); err != nil {
+		return failed("%v", err)
+	}
+	return r
 }
 
 type checker struct {
@@ -79,11 +89,8 @@ func (c *checker) outside(ctx context.Context) result {
 }
 
 func (c *checker) unlisted(ctx context.Context) result {
-	got, err := send(ctx, request{method: http.MethodGet, url: c.API + "/readyz"})
-	switch {
-	case err != nil:
-		return failed("%v", err)
-	case got.status != http.StatusNotFound || got.problem() != "":
+	got := steps.Value(send(ctx, request{method: http.MethodGet, url: c.API + "/readyz"}))
+	if got.status != http.StatusNotFound || got.problem() != "" {
 		return failed("GET /readyz: got %s, want the load balancer's own 404: its default route reaches a function", got)
 	}
 	return passed("the load balancer answers, no function")
@@ -91,11 +98,8 @@ func (c *checker) unlisted(ctx context.Context) result {
 
 // cancelPath tells the functions apart: query has no POST.
 func (c *checker) cancelPath(ctx context.Context) result {
-	got, err := send(ctx, request{method: http.MethodPost, url: c.API + "/api/v1/tx/" + absent + "/cancel", body: []byte("{}")})
-	switch {
-	case err != nil:
-		return failed("%v", err)
-	case got.status != http.StatusUnauthorized:
+	got := steps.Value(send(ctx, request{method: http.MethodPost, url: c.API + "/api/v1/tx/" + absent + "/cancel", body: []byte("{}")}))
+	if got.status != http.StatusUnauthorized {
 		return failed("got %s, want 401 of the function cancel: the path template is not tried before /api/v1/tx/", got)
 	}
 	return passed("a cancel reaches the function cancel")
@@ -103,17 +107,13 @@ func (c *checker) cancelPath(ctx context.Context) result {
 
 // armor sends every example without a token: a function answers 401, Cloud Armor 403.
 func (c *checker) armor(ctx context.Context) result {
-	all, err := examples(c.API, c.openAPI)
-	if err != nil {
-		return failed("%v", err)
-	}
+	all := steps.Value(examples(c.API, c.openAPI))
 	passes, elsewhere := 0, 0
 	var wrong []string
 	for _, e := range all {
 		got, err := send(ctx, e.request)
+		steps.OK(err, e.name)
 		switch {
-		case err != nil:
-			return failed("%s: %v", e.name, err)
 		case got.status == http.StatusUnauthorized:
 			passes++
 		case got.status == http.StatusNotFound && got.problem() == "": // transfers that are not deployed, admin paths from elsewhere
@@ -135,12 +135,9 @@ func (c *checker) preview(ctx context.Context) result {
 	if !c.ArmorPreview {
 		return untried("armor_preview is off: Cloud Armor refuses, and previews nothing")
 	}
-	found, err := c.readLog(ctx, `resource.type="http_load_balancer" AND jsonPayload.previewSecurityPolicy.outcome="DENY"`)
+	found := c.readLog(ctx, `resource.type="http_load_balancer" AND jsonPayload.previewSecurityPolicy.outcome="DENY"`)
 	share := 100 * c.LoggedShare
-	switch {
-	case err != nil:
-		return failed("%v", err)
-	case len(found) > 0:
+	if len(found) > 0 {
 		return failed("%d requests of the last day would be refused where armor_preview is off, and many more: %.0f %% are logged", len(found), share)
 	}
 	return passed("no logged request of the last day would be refused; %.0f %% are logged", share)
@@ -154,17 +151,12 @@ func (c *checker) trace(ctx context.Context) result {
 	var id [24]byte         // of the trace, and of the span
 	_, _ = rand.Read(id[:]) // it never fails
 	trace := hex.EncodeToString(id[:16])
-	if _, err := send(ctx, request{method: http.MethodGet, url: c.API + "/api/v1/tx/none", traceparent: fmt.Sprintf("00-%s-%x-00", trace, id[16:])}); err != nil {
-		return failed("%v", err)
-	}
+	steps.Value(send(ctx, request{method: http.MethodGet, url: c.API + "/api/v1/tx/none", traceparent: fmt.Sprintf("00-%s-%x-00", trace, id[16:])}))
 	filter := fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message=%q AND trace="projects/%s/traces/%s"`, invocation, c.deployment.Project, trace)
 	const patience = 2 * time.Minute // until a line can be read
 	for began := time.Now(); ; {
-		lines, err := c.readLog(ctx, filter)
 		switch {
-		case err != nil:
-			return failed("%v", err)
-		case len(lines) > 0:
+		case len(c.readLog(ctx, filter)) > 0:
 			return passed("the log of the function has the trace %s", trace)
 		case time.Since(began) > min(c.within, patience) || !c.waits(ctx):
 			return failed("no function logged a line of the trace %s: the balancer replaced or dropped the header, so a trace begins at the function; or log.level of the functions is above info", trace)
@@ -173,11 +165,7 @@ func (c *checker) trace(ctx context.Context) result {
 }
 
 func (c *checker) migration(ctx context.Context) result {
-	lines, err := c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_job" AND resource.labels.job_name=%q AND textPayload:"migrat"`, c.MigrationJob))
-	if err != nil {
-		return failed("%v", err)
-	}
-	for _, line := range lines {
+	for _, line := range c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_job" AND resource.labels.job_name=%q AND textPayload:"migrat"`, c.MigrationJob)) {
 		said, of := strings.CutPrefix(line.TextPayload, "migrate: ")
 		if of && !strings.HasPrefix(said, "no connection to the database after") { // a warning, or why it failed
 			return failed("%s", clip([]byte(line.TextPayload)))
@@ -196,11 +184,7 @@ func (c *checker) metric(ctx context.Context, name string) result {
 	if !c.Metrics {
 		return untried("collector_image is not set: nothing is exported")
 	}
-	there, err := c.hasPoint(ctx, name)
-	switch {
-	case err != nil:
-		return failed("%v", err)
-	case !there:
+	if !c.hasPoint(ctx, name) {
 		return failed("none: see docs/runbooks/metrics-absent.md")
 	}
 	return passed("it arrives")
@@ -213,14 +197,7 @@ func (c *checker) identity(ctx context.Context) result {
 	if c.operator == "" {
 		return untried("it needs --operator")
 	}
-	token, err := c.idToken(ctx, c.operator)
-	if err != nil {
-		return failed("%v", err)
-	}
-	got, err := send(ctx, request{method: http.MethodGet, url: c.API + "/admin/v1/overview", token: token})
-	if err != nil {
-		return failed("%v", err)
-	}
+	got := steps.Value(send(ctx, request{method: http.MethodGet, url: c.API + "/admin/v1/overview", token: c.idToken(ctx, c.operator)}))
 	var overview struct {
 		At        time.Time
 		Attention []struct {
@@ -258,11 +235,7 @@ func (c *checker) mark(ctx context.Context) result {
 	case m.Sequence < 2:
 		return untried("it is the first one: try again in some minutes")
 	}
-	lines, err := c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message=%q`, uncompared))
-	if err != nil {
-		return failed("%v", err)
-	}
-	for _, line := range lines {
+	for _, line := range c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message=%q`, uncompared)) {
 		if time.Since(line.Timestamp) < lately {
 			return failed("%s could not read or write it %s ago; see docs/runbooks/mark-uncompared.md", line.Resource.Labels.Service, time.Since(line.Timestamp).Round(time.Second))
 		}
@@ -274,16 +247,14 @@ func (c *checker) failOver(ctx context.Context) result {
 	if !c.failover {
 		return untried("it needs --failover and --operator, and an environment other than prod")
 	}
-	if before := c.identity(ctx); before.status != ok {
+	if before := tried(ctx, c.identity); before.status != ok {
 		return failed("before the failover: %s", before.text)
 	}
-	if _, err := command(ctx, "gcloud", "sql", "instances", "failover", c.Instance, "--project", c.Project, "--quiet"); err != nil {
-		return failed("%v", err)
-	}
+	steps.Value(command(ctx, "gcloud", "sql", "instances", "failover", c.Instance, "--project", c.Project, "--quiet"))
 	began := time.Now()
 	var last result
 	for time.Since(began) < c.within {
-		if last = c.identity(ctx); last.status == ok {
+		if last = tried(ctx, c.identity); last.status == ok {
 			return passed("the same identity, %s after the command", time.Since(began).Round(time.Second))
 		}
 		if !c.waits(ctx) {
@@ -316,10 +287,7 @@ func (c *checker) transaction(ctx context.Context) result {
 	if c.submitter == "" {
 		return untried("it needs --submitter on a test chain, and --caller")
 	}
-	token, err := c.idToken(ctx, c.caller)
-	if err != nil {
-		return failed("%v", err)
-	}
+	token := c.idToken(ctx, c.caller)
 	requestID := "cloud-check-" + time.Now().UTC().Format("20060102T150405.000")
 	to := c.submitter[strings.LastIndexByte(c.submitter, ':')+1:]
 	body := encoded(map[string]any{"submitter": c.submitter, "requestId": requestID, "payload": map[string]any{"to": to, "value": "0"}})
@@ -356,10 +324,7 @@ func (c *checker) awaitEnd(ctx context.Context, token, requestID string) result 
 
 // internal looks at the answers that a function gave to tasks or to the scheduler.
 func (c *checker) internal(ctx context.Context, name string, s service) result {
-	lines, err := c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_revision" AND resource.labels.service_name=%q AND httpRequest.status>=200`, s.Name))
-	if err != nil {
-		return failed("%v", err)
-	}
+	lines := c.readLog(ctx, fmt.Sprintf(`resource.type="cloud_run_revision" AND resource.labels.service_name=%q AND httpRequest.status>=200`, s.Name))
 	by := make(map[int]int)
 	good := 0
 	for _, line := range lines {
@@ -404,14 +369,9 @@ func (c *checker) countTokens(lines []entry) {
 // firstRun tells a job that was never due from one whose calls do not arrive.
 func (c *checker) firstRun(ctx context.Context, name string, s service) result {
 	var job struct{ LastAttemptTime, ScheduleTime time.Time }
-	text, err := command(ctx, "gcloud", "scheduler", "jobs", "describe", s.Name, "--project", c.deployment.Project, "--location", c.Region, "--format=json")
-	if err == nil {
-		err = json.Unmarshal(text, &job)
-	}
-	switch {
-	case err != nil:
-		return failed("%v", err)
-	case job.LastAttemptTime.IsZero() && time.Now().Before(job.ScheduleTime):
+	text := steps.Value(command(ctx, "gcloud", "scheduler", "jobs", "describe", s.Name, "--project", c.deployment.Project, "--location", c.Region, "--format=json"))
+	steps.OK(json.Unmarshal(text, &job))
+	if job.LastAttemptTime.IsZero() && time.Now().Before(job.ScheduleTime) {
 		return untried("not run yet: first due at %s", job.ScheduleTime.UTC().Format(time.RFC3339))
 	}
 	return failed("the scheduler's calls do not arrive: see docs/runbooks/%s-missed.md", name)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/mark"
 )
 
@@ -94,12 +95,10 @@ type entry struct {
 }
 
 // readLog returns the lines of the last day that match, the newest first.
-func (c *checker) readLog(ctx context.Context, filter string) (entries []entry, err error) {
-	text, err := command(ctx, "gcloud", "logging", "read", filter, "--project", c.deployment.Project, "--limit=200", "--freshness=1d", "--format=json")
-	if err == nil {
-		err = json.Unmarshal(text, &entries)
-	}
-	return entries, err
+func (c *checker) readLog(ctx context.Context, filter string) (entries []entry) {
+	text := steps.Value(command(ctx, "gcloud", "logging", "read", filter, "--project", c.deployment.Project, "--limit=200", "--freshness=1d", "--format=json"))
+	steps.OK(json.Unmarshal(text, &entries))
+	return entries
 }
 
 // readMark returns the mark outside the database.
@@ -115,30 +114,24 @@ func (c *checker) readMark(ctx context.Context) (m mark.Mark, err error) {
 }
 
 // idToken returns a token of a service account for the public API.
-func (c *checker) idToken(ctx context.Context, account string) (string, error) {
-	text, err := command(ctx, "gcloud", "auth", "print-identity-token", "--impersonate-service-account="+account, "--audiences="+c.deployment.Audience, "--include-email")
-	return strings.TrimSpace(string(text)), err
+func (c *checker) idToken(ctx context.Context, account string) string {
+	text := steps.Value(command(ctx, "gcloud", "auth", "print-identity-token", "--impersonate-service-account="+account, "--audiences="+c.deployment.Audience, "--include-email"))
+	return strings.TrimSpace(string(text))
 }
 
 // hasPoint reports whether Cloud Monitoring has a point of the metric in the last five minutes.
-func (c *checker) hasPoint(ctx context.Context, metric string) (bool, error) {
-	token, err := command(ctx, "gcloud", "auth", "print-access-token")
-	if err != nil {
-		return false, err
-	}
+func (c *checker) hasPoint(ctx context.Context, metric string) bool {
+	token := steps.Value(command(ctx, "gcloud", "auth", "print-access-token"))
 	address := fmt.Sprintf("%s/v1/projects/%s/location/global/prometheus/api/v1/query?query=%s", c.options.monitoring, c.deployment.Project, url.QueryEscape(metric))
-	got, err := send(ctx, request{method: http.MethodGet, url: address, token: strings.TrimSpace(string(token))})
-	if err != nil {
-		return false, err
-	}
+	got := steps.Value(send(ctx, request{method: http.MethodGet, url: address, token: strings.TrimSpace(string(token))}))
 	var result struct {
 		Data struct{ Result []json.RawMessage }
 	}
 	if got.status != http.StatusOK {
-		return false, fmt.Errorf("Cloud Monitoring answers %d: %s", got.status, clip(got.body))
+		steps.Stopf("Cloud Monitoring answers %d: %s", got.status, clip(got.body))
 	}
-	err = json.Unmarshal(got.body, &result)
-	return len(result.Data.Result) > 0, err
+	steps.OK(json.Unmarshal(got.body, &result))
+	return len(result.Data.Result) > 0
 }
 
 // request is one HTTP request.

@@ -142,7 +142,7 @@ func run(ctx context.Context, o options, out io.Writer) (failed int, err error) 
 	counts := make(map[status]int)
 	fmt.Fprintf(out, "%s (%s) in %s\n", d.API, d.Environment, d.Project)
 	for _, row := range c.checks() {
-		r := row.run(ctx)
+		r := tried(ctx, row.run)
 		counts[r.status]++
 		fmt.Fprintf(out, "%-9s  %-42s  %s\n", r.status, row.name, r.text)
 		if ctx.Err() != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -58,28 +59,21 @@ type Evidence struct {
 
 // ReadEvidence reads the core's balances and journal at one line, then the database in one snapshot, then
 // the core's later lines. So every line that a credit or a state implies has been read too.
-func ReadEvidence(ctx context.Context, e Run) (*Evidence, error) {
+func ReadEvidence(ctx context.Context, e Run) (_ *Evidence, err error) {
+	defer steps.Return(&err)
 	v := &Evidence{
 		users: e.Users, settled: e.Settled, lost: e.Lost, rows: make(map[string]transferRow), history: make(map[string][]stateChange),
 		entries: make(map[string][]journaled), balances: make(map[account]*big.Int),
 	}
 	line, balances, err := e.Core.AllBalances(ctx)
-	if err != nil {
-		return nil, err
-	}
+	steps.OK(err)
 	for _, b := range balances {
 		v.balances[account{transfer.Spot, b.UserID, b.AssetID}] = new(big.Int).SetUint64(b.Units)
 	}
 	v.point = line
-	if err := v.readCore(ctx, e.Core, 0, line); err != nil {
-		return nil, err
-	}
-	if err := v.readDatabase(ctx, e.Database); err != nil {
-		return nil, fmt.Errorf("read the database: %w", err)
-	}
-	if err := v.readCore(ctx, e.Core, line, ^uint64(0)); err != nil {
-		return nil, err
-	}
+	steps.OK(v.readCore(ctx, e.Core, 0, line))
+	steps.OK(v.readDatabase(ctx, e.Database), "read the database")
+	steps.OK(v.readCore(ctx, e.Core, line, ^uint64(0)))
 	for _, j := range v.journal {
 		v.entries[j.ReqID] = append(v.entries[j.ReqID], j)
 	}
@@ -123,12 +117,11 @@ func asAsked(e transfer.Entry) transfer.Entry {
 
 func (v *Evidence) readDatabase(ctx context.Context, url string) error {
 	return promise.Snapshot(ctx, url, func(tx pgx.Tx) error {
-		for _, read := range []func(context.Context, pgx.Tx) error{v.readRows, v.readHistory, v.readFunding, v.readBalances} {
-			if err := read(ctx, tx); err != nil {
-				return err
+		return steps.Run(func() {
+			for _, read := range []func(context.Context, pgx.Tx) error{v.readRows, v.readHistory, v.readFunding, v.readBalances} {
+				steps.OK(read(ctx, tx))
 			}
-		}
-		return nil
+		})
 	})
 }
 
