@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,11 +100,12 @@ func (b *builder) copyContext(words []string) {
 	out := steps.Value(ignored(string(text)))
 	sources, target := words[:len(words)-1], words[len(words)-1]
 	for _, source := range sources {
-		to := target // of a folder's content
+		source = cmp.Or(strings.TrimPrefix(path.Clean("/"+source), "/"), ".") // of the context, as in Docker
+		to := target                                                          // of a folder's content
 		if !steps.Value(os.Stat(filepath.Join(b.root, source))).IsDir() {
 			to = path.Join(target, source)
 		}
-		b.copyTree(path.Clean(source), to, out)
+		b.copyTree(source, to, out)
 	}
 }
 
@@ -115,7 +117,7 @@ func (b *builder) copyTree(source, target string, out func(string) bool) {
 			return err
 		}
 		copied++
-		to := filepath.Join(b.work, b.folder, target, strings.TrimPrefix(file, source))
+		to := filepath.Join(b.work, b.folder, target, steps.Value(filepath.Rel(source, file)))
 		steps.OK(os.MkdirAll(filepath.Dir(to), 0o755))
 		return os.WriteFile(to, steps.Value(fs.ReadFile(context, file)), 0o644)
 	}))

@@ -75,7 +75,7 @@ func TestImageFollowsItsDockerfile(t *testing.T) {
 FROM y AS build
 ENV CGO_ENABLED=0 GOFLAGS=-trimpath
 WORKDIR /src
-COPY go.mod ./
+COPY /go.mod ./
 COPY a a
 ARG VERSION=none
 # A comment
@@ -114,7 +114,8 @@ func TestImageIsOfTheDeployedPlatform(t *testing.T) {
 	t.Setenv("CGO_ENABLED", "1")
 	context := t.TempDir()
 	put(t, context, ".dockerignore", "")
-	put(t, context, "Dockerfile", "FROM a\nENV CGO_ENABLED=0\nRUN echo $GOOS $GOARCH $CGO_ENABLED > /out/server\nFROM b\nCOPY --from=build /out/server /\n")
+	put(t, context, ".hidden/file", "")
+	put(t, context, "Dockerfile", "FROM a\nENV CGO_ENABLED=0\nCOPY . .\nRUN test -e .hidden/file && echo $GOOS $GOARCH $CGO_ENABLED > /out/server\nFROM b\nCOPY --from=build /out/server /\n")
 	for platform, want := range map[string]string{"": "linux amd64 0\n", "linux/arm64": "linux arm64 0\n"} {
 		file := filepath.Join(t.TempDir(), "image.tar")
 		args := []string{"--root", context, "--to", file}

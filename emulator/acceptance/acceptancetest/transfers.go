@@ -92,7 +92,9 @@ func (d *Deployment) Armed(t testing.TB, point, action string, settings map[stri
 // Aside starts a process that gets no routed requests.
 func (d *Deployment) Aside(t testing.TB, settings map[string]string) *processes.Process {
 	t.Helper()
-	p := Must(d.StartAside(context.Background(), settings))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), Within)
+	defer cancel()
+	p := Must(d.StartAside(ctx, settings))(t)
 	t.Cleanup(func() { _ = p.Kill() })
 	return p
 }

@@ -133,8 +133,8 @@ func TestScheduleGivesTheEarliestOfThoseLeft(t *testing.T) {
 	start := time.Now()
 	var s schedule
 	all := make([]*task, 100)
-	for i, ms := range rand.Perm(len(all)) {
-		all[i] = &task{dueAt: start.Add(time.Duration(ms) * time.Millisecond)}
+	for i, n := range rand.Perm(len(all)) { // ten are due at the same time
+		all[i] = &task{id: fmt.Sprint(n), dueAt: start.Add(time.Duration(n%10) * time.Millisecond)}
 		s.add(all[i])
 	}
 	var got, want []time.Duration
