@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 		core, err = ubscore.Build(context.Background(), folder)
 	}
 	if err != nil {
+		os.RemoveAll(folder)
 		log.Fatal(err)
 	}
 	code := m.Run()

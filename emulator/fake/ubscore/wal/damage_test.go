@@ -55,6 +55,18 @@ func TestTornLastRecordIsCutOff(t *testing.T) {
 	}
 }
 
+// Tear cuts only bytes without an fsync, and keeps as many of them as it is told to.
+func TestTearKeepsTheFirstBytesWithoutAnFsync(t *testing.T) {
+	t.Parallel()
+	all, durable := dead(t)
+	folder, undurable := laid(t, all), len(all[first])-durable
+	for _, keep := range []int{undurable, 7, 0} {
+		check.Equal(t, "bytes without an fsync", check.Value(wal.Tear(folder, int64(keep)))(t), int64(undurable))
+		check.Equal(t, "bytes left", len(files(t, folder)[first]), durable+keep)
+		undurable = keep
+	}
+}
+
 func wantTorn(t *testing.T, what string, all map[string][]byte) {
 	t.Helper()
 	o := wal.Options{Folder: laid(t, all)}

@@ -72,10 +72,15 @@ func NewClient(s *stack.Stack, account string, generation func() int) Client {
 	}}
 }
 
-// Ask makes one request.
-func (c *Client) Ask(ctx context.Context, method, path string, body any) (a Answer) {
+// Ask makes one request. The limit for its answer grows with answers that are late.
+func (c *Client) Ask(ctx context.Context, method, path string, body any) Answer {
 	ctx, done := c.timeout.Context(ctx)
 	defer done()
+	return c.AskOnce(ctx, method, path, body)
+}
+
+// AskOnce makes one request, which only ctx ends.
+func (c *Client) AskOnce(ctx context.Context, method, path string, body any) (a Answer) {
 	begun, generation := time.Now(), c.Generation()
 	status, text, err := c.Call(ctx, method, path, body)
 	if err == nil && status != http.StatusNoContent {

@@ -106,7 +106,7 @@ func (f *Follower[R, E]) postWrong(ctx context.Context) {
 		switch a := f.Insist(ctx, http.MethodPost, f.Posts.Path, w.Body); {
 		case a.IsUnclear():
 			return
-		case a.Code == w.Code && a.ReqID == "":
+		case a.Code == w.Code && a.Status >= 400 && a.ReqID == "" && a.TxID == "":
 			f.Ledger.Count(w.Act)
 		case w.Other == "" || a.Code != w.Other:
 			f.Contradict("one of %s, %v: got %s, want %s", w.Act, w.Body, a, w.Code)

@@ -45,7 +45,10 @@ func (w *World) tearOnce(ctx context.Context, keep int64) (times int) {
 	if err == nil {
 		w.Crashes.await(ctx, point, 0)
 	}
-	if !ended {
+	switch {
+	case !ended && ctx.Err() != nil: // the run ends
+		return 0
+	case !ended:
 		steps.Stopf("the core did not end: %v", err)
 	}
 	undurable := steps.Value(w.Stack.Core.Tear(keep))

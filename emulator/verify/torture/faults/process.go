@@ -43,7 +43,8 @@ func (w *World) suspend(ctx context.Context, r *rand.Rand, p *processes.Process)
 	defer w.stopped.Delete(p)
 	steps.OK(p.Signal(syscall.SIGSTOP))
 	retry.Pause(ctx, stopDuration(r))
-	return struckOnce(p.Signal(syscall.SIGCONT))
+	_ = p.Signal(syscall.SIGCONT) // a process that another fault has ended needs none
+	return 1
 }
 
 // stopDuration draws how long a process is stopped: longer than the lease and the allowance, and
@@ -129,8 +130,10 @@ func (c *Crashes) arm(named string, pass int, action string) (point string, err 
 		return "", fmt.Errorf("every crash point is armed already, or %q is", named)
 	}
 	point = c.order[i]
-	c.order = slices.Delete(c.order, i, i+1)
-	return point, crash.Arm(c.folder, point, pass, action)
+	if err = crash.Arm(c.folder, point, pass, action); err == nil {
+		c.order = slices.Delete(c.order, i, i+1)
+	}
+	return point, err
 }
 
 // await waits until the point was hit, and counts it. After the limit it disarms the point, whose turn is last then.

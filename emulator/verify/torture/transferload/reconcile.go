@@ -63,7 +63,8 @@ select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_u
   left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
  where t.open and t.transfer_type = 3 and t.state = 30 and (m.nonce is null or m.state = 'FAILED' and m.sub_state = 'REVERTED')
    and exists (select from identity_change c where c.at >= t.created_at or c.transfers_upto >= t.transfer_id)
-   and not exists (select from payout_statement n where n.req_id = t.req_id and n.withdrawn_at is null)
+   and not exists (select from payout_statement n where n.req_id = t.req_id and n.withdrawn_at is null
+                      and (n.of_confirmed or n.change = (select coalesce(max(c.id), 0) from identity_change c)))
  order by t.created_at`
 
 // statePayouts states of each payout in doubt whether a transaction of the payer has paid it.
