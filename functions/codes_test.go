@@ -315,7 +315,7 @@ func testExists(t *testing.T, code, reference string) {
 }
 
 // codeDeclared matches a constant of type Reason, and a Code with its name.
-var codeDeclared = regexp.MustCompile(`\b(?:Reason\s*=\s*|Code\{(?:Name: )?)"([^"]*)"`)
+var codeDeclared = regexp.MustCompile(`\b(?:Reason\s*=\s*|Code\{\s*(?:Name:\s*)?)"([^"]*)"`)
 
 // declaredCodes returns the codes and reasons that the files of the patterns declare, and where each is declared.
 func declaredCodes(t *testing.T, patterns ...string) map[string]string {

@@ -2,9 +2,13 @@ package serve_test
 
 import (
 	"encoding/base64"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/check"
 )
 
 // A token of a list by name has a name that the database can compare.
@@ -16,5 +20,25 @@ func TestTokenOfANameHasOne(t *testing.T) {
 		if takes != (err == nil) || takes && after != name {
 			t.Errorf("%q: got %q, %v; want it taken: %t", name, after, err, takes)
 		}
+	}
+}
+
+// placeDeclared finds the number with which the tokens of a list begin.
+var placeDeclared = regexp.MustCompile(`= (?:\w+Place\(|Place\{)(\d+)`)
+
+// No list takes another one's tokens.
+func TestEachListHasTokensOfItsOwn(t *testing.T) {
+	t.Parallel()
+	list := map[string]string{}
+	for _, file := range check.Value(filepath.Glob("*.go"))(t) {
+		for _, found := range placeDeclared.FindAllStringSubmatch(string(check.Value(os.ReadFile(file))(t)), -1) {
+			if other := list[found[1]]; other != "" {
+				t.Errorf("%s and %s: got tokens that begin with the same number", other, found[0])
+			}
+			list[found[1]] = found[0]
+		}
+	}
+	if len(list) < 20 {
+		t.Errorf("lists: got %d, want 20 or more, or this test sees nothing", len(list))
 	}
 }

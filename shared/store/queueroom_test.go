@@ -234,3 +234,16 @@ func BenchmarkCreate(b *testing.B) {
 		}
 	})
 }
+
+// Intents that others store are counted, at the latest after a hundredth of the bound.
+func TestRoomThatOthersUseIsMeasuredAgain(t *testing.T) {
+	t.Parallel()
+	const bound = 1000
+	db := registered(t, 1, alice)
+	creates(t, db, "first-", 10, bound)
+	fill(t, db, alice, "filled-", bound-60)
+	creates(t, db, "then-", 150, bound)
+	if queued := value[int](t, db, `select count(*) from managed_tx`); queued < bound || queued > bound+bound/100 {
+		t.Errorf("queued: got %d, want %d to %d", queued, bound, bound+bound/100)
+	}
+}

@@ -104,6 +104,7 @@ func TestBoundsOfABump(t *testing.T) {
 	}{
 		{"nothing in the way", nil, nil, "-"},
 		{"the fee cap", func(s *situation) { s.r.Bump.FeeCapWei = big.NewInt(109) }, nil, "at least 110 wei per gas, a tenth more than the last version, and only 109"},
+		{"lowered to the deployment's ceiling", func(s *situation) { s.r.MaxFeePerGasWei = big.NewInt(150) }, nil, "-"},
 		{"the deployment's ceiling", func(s *situation) { s.r.MaxFeePerGasWei = big.NewInt(109) }, nil, "fees.maxFeePerGas"},
 		{"just enough of the budget", func(s *situation) { s.r.Bump.BudgetWei, s.w.BumpBudgetUsedWei = big.NewInt(extra+7), big.NewInt(7) }, nil, "-"},
 		{"a wei too little", func(s *situation) { s.r.Bump.BudgetWei, s.w.BumpBudgetUsedWei = big.NewInt(extra+6), big.NewInt(7) }, nil, "budget"},
