@@ -148,7 +148,7 @@ func (e *Evidence) Contradictions() (found []Finding) {
 }
 
 // Missing returns the entries that should be there. e must include all journals, read later than
-// the statements in it. chain is false if there is no journal of payouts; then a payout's target is
+// the statements in it. If there is no journal of payouts, chain is false, and a payout's target is
 // not checked.
 func (e *Evidence) Missing(chain bool) (found []Finding) {
 	if (e.Deposit != "" || e.Refund != "") && e.Debit == "" {

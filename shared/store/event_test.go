@@ -123,7 +123,7 @@ func inBlocks(ok bool, blocks ...txmanager.Header) func(*txmanager.Tx) {
 	}
 }
 
-// pends says that a node has the transaction.
+// pends makes the transaction one that a node has.
 func pends(x *txmanager.Tx) { x.State, x.Sub = txmanager.Tracking, txmanager.Pending }
 
 // confirmedIn is the end by a receipt with that document in the first of the blocks, with the others on top.

@@ -56,8 +56,8 @@ func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
 	want("everybody, of a closed one", closed.Store, "wage", "rent")
 }
 
-// Changes of the policy and the callers, and suspensions, end the earlier lease session, also if the submitter had no
-// lease row when the change began: what its holder loaded before it writes no more.
+// Changes of the policy and the callers, and suspensions, end the earlier lease session: its holder writes no more. So
+// they do if the submitter had no lease row when the change began.
 func TestChangesEndTheLeaseSession(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

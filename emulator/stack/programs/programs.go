@@ -73,7 +73,7 @@ func stale(ctx context.Context, program string) int {
 	return bytes.Count(list, []byte("\n"))
 }
 
-// progress is told of each line that go build -v writes: one for each package, and the errors.
+// progress gets each line that go build -v writes: one for each package, and the errors.
 type progress struct {
 	line    *command.Line
 	program string

@@ -172,7 +172,7 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) {
 }
 
 // setUpAccounts gives every second submitter window 1, and every third a policy that allows exactly the load's intents.
-// The stack registers all alike, and nothing is posted before.
+// The stack registers all of them in the same way, and nothing is posted before.
 func (e *episode) setUpAccounts(ctx context.Context) {
 	operator := steps.Value(e.env.Client(stack.OperatorAccount))
 	for i, s := range e.env.Submitters() {

@@ -153,8 +153,8 @@ func readPayload(fields map[string]json.RawMessage) (p payload, call txmanager.C
 }
 
 // intrinsicGas returns the gas of a transaction before any execution, below which no node accepts
-// it. It is 21,000, plus 32,000 for a deployment and 2 for each word of its code (EIP-3860), plus
-// 16 for each byte of data and 4 for a zero byte (EIP-2028). The minimum is 21,000 and 10 for each
+// it. It is 21,000, and 16 for each byte of data, 4 for a zero byte (EIP-2028). A deployment costs
+// 32,000 more, and 2 for each word of its code (EIP-3860). The minimum is 21,000 and 10 for each
 // token, of which a byte has 4 and a zero byte 1 (EIP-7623).
 func intrinsicGas(call txmanager.Call) uint64 {
 	zeros := uint64(bytes.Count(call.Data, []byte{0}))

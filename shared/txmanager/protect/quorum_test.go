@@ -45,8 +45,8 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 	}
 }
 
-// finalBlocks is a submitter with two final blocks, and the observations of three nodes: one that has both,
-// one that has another in place of the second, and one below it.
+// finalBlocks is a submitter with two final blocks, and the observations of three nodes. One has both blocks, one has
+// another in place of the second, and one is below it.
 func finalBlocks() (w txmanager.SubmitterState, both, fork, low txmanager.ChainObservation) {
 	w = txtest.StateOf(1, 5)
 	w.FinalBlocks = []txmanager.Header{txtest.Block('a', 90), txtest.Block('a', 95)}

@@ -39,8 +39,8 @@ func TestPollsOfAllSubmittersAreDueTogether(t *testing.T) {
 	}
 }
 
-// A check is planned for later than now, and at most one block time later than the next block can be
-// seen, whatever the chain's clock shows, and whatever nonsense a node gives as its block's time.
+// A check is planned for later than now, and at most one block time later than the next block can be seen. The chain's
+// clock and a wrong time of a node's block do not change that.
 func TestNextBlockIsPolledForSoon(t *testing.T) {
 	t.Parallel()
 	here := uint64(txtest.Now.Unix())

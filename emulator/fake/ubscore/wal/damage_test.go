@@ -55,7 +55,7 @@ func TestTornLastRecordIsCutOff(t *testing.T) {
 	}
 }
 
-// Tear cuts only bytes without an fsync, and keeps as many of them as it is told to.
+// Tear cuts only bytes without an fsync, and keeps the given number of them.
 func TestTearKeepsTheFirstBytesWithoutAnFsync(t *testing.T) {
 	t.Parallel()
 	all, durable := dead(t)

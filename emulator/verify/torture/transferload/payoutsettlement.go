@@ -49,8 +49,8 @@ func (c *Operator) isAbandoned(ctx context.Context, s *Script) bool {
 	return failed > 0 || c.Ledger.EndMayBeLost(answers)
 }
 
-// settlePayout books what is missing of the units to be settled for the payout: minus its amount if it is taken from the
-// user, and 0 if it was taken and goes back.
+// settlePayout books the units that are not yet settled for the payout. Units is minus its amount if it is taken from the
+// user. It is 0 if it was taken and goes back.
 func (c *Operator) settlePayout(ctx context.Context, s *Script, units int64) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
