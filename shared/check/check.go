@@ -4,6 +4,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"math/big"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -75,3 +76,6 @@ func last(t TB, results []any) error {
 	}
 	return err
 }
+
+// BigInts is an option of [Same]: it compares *big.Int by their value. nil equals nil alone.
+var BigInts = cmp.Comparer(func(a, b *big.Int) bool { return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0) })

@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
-	"github.com/fencepost/fencepost/shared/txmanager/txtest"
 )
 
 const (
@@ -73,7 +72,7 @@ func checkStored(t *testing.T, canonical []byte) {
 	column, err := json.MarshalIndent(fields, "", " ") // sorts the names
 	check.OK(t)(err)
 	fromColumn := check.Value(new(Connector).ParsePayload(column))(t)
-	check.Same(t, fmt.Sprintf("%s: call from a JSON column", canonical), fromColumn, call, txtest.EqualWei)
+	check.Same(t, fmt.Sprintf("%s: call from a JSON column", canonical), fromColumn, call, check.BigInts)
 }
 
 func TestStoredCallIsReadBack(t *testing.T) {
@@ -82,7 +81,7 @@ func TestStoredCallIsReadBack(t *testing.T) {
 	check.OK(t)(err)
 	address := eip155.Address(common.HexToAddress(lowerAddress))
 	want := txmanager.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
-	check.Same(t, "call", call, want, txtest.EqualWei)
+	check.Same(t, "call", call, want, check.BigInts)
 	bare, err := new(Connector).ParsePayload([]byte(`{"data":"0x00"}`))
 	if err != nil || bare.To != nil || bare.Value.Sign() != 0 || bare.Gas != 0 || bare.FeeCapWei != nil || bare.TipCapWei != nil {
 		t.Errorf("deployment: got %+v, %v, want no account, no value, and gas and fees left open", bare, err)

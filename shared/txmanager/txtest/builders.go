@@ -168,12 +168,9 @@ func Reader(more map[string]txmanager.Call) Payloads {
 	return p
 }
 
-// EqualWei compares big integers by their amount.
-var EqualWei = cmp.Comparer(func(a, b *big.Int) bool { return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0) })
-
 // Diff compares by value, big integers by their amount.
 func Diff(want, got any) string {
-	return cmp.Diff(want, got, cmpopts.EquateEmpty(), EqualWei, cmp.AllowUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreUnexported(lease.Lease{}))
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), check.BigInts, cmp.AllowUnexported(txmanager.SubmitterState{}), cmpopts.IgnoreUnexported(lease.Lease{}))
 }
 
 // Same reports how a value differs from the wanted one, by [Diff].

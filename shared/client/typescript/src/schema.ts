@@ -6569,7 +6569,7 @@ export interface operations {
                     "application/json": components["schemas"]["TxHistoryPage"];
                 };
             };
-            400: components["responses"]["BadParameter"];
+            400: components["responses"]["BadQuery"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
