@@ -22,14 +22,15 @@ func TestPollsOfAllSubmittersAreDueTogether(t *testing.T) {
 		block          time.Duration
 		from, to, want time.Duration // since the head's time: served from, before; polled at
 	}{
-		"the next block":                      {12 * time.Second, 0, 12500 * time.Millisecond, 12500 * time.Millisecond},
-		"a late block, first quarter":         {12 * time.Second, 12500 * time.Millisecond, 15500 * time.Millisecond, 15500 * time.Millisecond},
-		"a late block, second quarter":        {12 * time.Second, 15500 * time.Millisecond, 18500 * time.Millisecond, 18500 * time.Millisecond},
-		"a block that is later than another":  {12 * time.Second, 24500 * time.Millisecond, 36500 * time.Millisecond, 36500 * time.Millisecond},
-		"blocks of a second":                  {time.Second, 0, 1050 * time.Millisecond, 1050 * time.Millisecond},
-		"a late one":                          {time.Second, 1050 * time.Millisecond, 2050 * time.Millisecond, 2050 * time.Millisecond},
-		"blocks shorter than the clock shows": {250 * time.Millisecond, 512500 * time.Microsecond, 762500 * time.Microsecond, 762500 * time.Microsecond},
-		"a chain's clock that is ahead":       {12 * time.Second, -1 * time.Hour, -1*time.Hour + 500*time.Millisecond, -1*time.Hour + 500*time.Millisecond},
+		"the next block":                       {12 * time.Second, 0, 12500 * time.Millisecond, 12500 * time.Millisecond},
+		"a late block, first quarter":          {12 * time.Second, 12500 * time.Millisecond, 15500 * time.Millisecond, 15500 * time.Millisecond},
+		"a late block, second quarter":         {12 * time.Second, 15500 * time.Millisecond, 18500 * time.Millisecond, 18500 * time.Millisecond},
+		"a block that is later than another":   {12 * time.Second, 24500 * time.Millisecond, 36500 * time.Millisecond, 36500 * time.Millisecond},
+		"blocks of a second":                   {time.Second, 0, 1050 * time.Millisecond, 1050 * time.Millisecond},
+		"a late one":                           {time.Second, 1050 * time.Millisecond, 2050 * time.Millisecond, 2050 * time.Millisecond},
+		"blocks shorter than the clock shows":  {250 * time.Millisecond, 512500 * time.Microsecond, 762500 * time.Microsecond, 762500 * time.Microsecond},
+		"a chain without blocks for two hours": {12 * time.Second, 2*time.Hour + 500*time.Millisecond, 2*time.Hour + 12500*time.Millisecond, 2*time.Hour + 12500*time.Millisecond},
+		"a chain's clock that is ahead":        {12 * time.Second, -1 * time.Hour, -1*time.Hour + 500*time.Millisecond, -1*time.Hour + 500*time.Millisecond},
 	} {
 		r := rulesOf(20)
 		r.BlockTime = c.block
