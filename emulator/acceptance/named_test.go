@@ -121,9 +121,11 @@ func (b bench) releasesAtOnce(t *testing.T, s txmanager.Submitter, body map[stri
 func (b bench) wantRecorded(t *testing.T, id string) {
 	t.Helper()
 	b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil).want("cancel of what was named", http.StatusOK, `"EXECUTED"`, `"RECORDED"`)
-	r := must(must(b.Client(stack.CallerAccount))(t).Tx(b.ctx, id))(t)
+	var r client.Tx
+	a := b.call(t, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+id, nil)
+	a.decode(&r)
 	if r.State != client.Confirmed || r.SubState != "RECORDED" || r.Receipt == nil || r.TxHash == "" || r.Receipt.TxHash != r.TxHash {
-		t.Errorf("what was named: got %+v, want CONFIRMED/RECORDED with hash and receipt", r)
+		t.Errorf("what was named: got %s, want CONFIRMED/RECORDED with hash and receipt", a.text)
 	}
 }
 

@@ -141,4 +141,7 @@ func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
 func (b bench) confirmed(t *testing.T, txID string) {
 	t.Helper()
 	b.becomes(t, txID, "CONFIRMED", func(r record) bool { return r.State == "CONFIRMED" })
+	if status, r := b.ask(t, stack.CallerAccount, txID); status != http.StatusOK || r.State != "CONFIRMED" {
+		t.Errorf("%s, asked for by its caller: got %d %+v, want it CONFIRMED", txID, status, r)
+	}
 }

@@ -172,6 +172,9 @@ func TestFeesOfAHandlerUnderAPolicy(t *testing.T) {
 	b.policy(t, s, map[string]any{"maxValue": "5", "maxFeePerTx": limit.String()})
 	before := b.balance(t, s)
 	a := b.posts(t, s, "made", map[string]any{"handler": "feeburn", "payload": map[string]any{}})
+	if a.status != http.StatusAccepted {
+		t.Fatalf("made: got %v (%s), want 202", a, a.Detail)
+	}
 	if end := b.wantEnd(t, "made", a.TxID, "FAILED PLACEHOLDER"); !strings.Contains(end.LastError, "a fee of at most "+limit.String()) {
 		t.Errorf("made: got %q, want a placeholder by the policy's fee", end.LastError)
 	}
@@ -229,7 +232,9 @@ func TestAFeeAboveTheNodesCapCanBeEnded(t *testing.T) {
 		if a.State != "STUCK" || !strings.HasPrefix(a.LastError, "over_node_cap: ") {
 			t.Fatalf("refused by the node: got %s %s %q, want STUCK with over_node_cap", a.State, a.SubState, a.LastError)
 		}
-		end(id).wantStatus(t, "end it", http.StatusAccepted)
+		if a := end(id); a.status != http.StatusAccepted {
+			t.Fatalf("end it: got %v (%s), want 202", a, a.Detail)
+		}
 		b.wantEnd(t, "ended", id, "FAILED PLACEHOLDER")
 		b.wantEnd(t, "the next", next, "CONFIRMED")
 	}

@@ -53,9 +53,12 @@ func (u *user) wantWhy(reqID string) {
 	if w.State == client.TransferCommitted {
 		return // the chain was faster
 	}
+	if w.Payout == nil {
+		u.T.Fatalf("why: got no payout in %+v", w)
+	}
 	if w.Payout.Submitter != string(u.Payer) || w.Payout.Address != u.address.String() || w.Payout.Token != u.asset.Payout.Token ||
 		w.Payout.BaseUnits != u.Load(reqID).Payout.BaseUnits {
-		u.T.Errorf("why: got the payout %+v, want payer, address, token and base units", w.Payout)
+		u.T.Errorf("why: got the payout %+v, want payer, address, token and base units", *w.Payout)
 	}
 	if !strings.Contains(w.Where, "in flight, or at CHAIN") || !strings.Contains(w.WouldUnblock, string(u.Payer)+" with requestId "+reqID) || w.NextTryAt == nil {
 		u.T.Errorf("why: got %+v, want it in flight, until its transaction ends", w)

@@ -33,9 +33,15 @@ func (h *deployment) inProtect(t *testing.T) (incident int) {
 func (h *deployment) release(t *testing.T, incident int) {
 	t.Helper()
 	check(t, h.Chain.Mine(70)) // the foreign transaction is finalized
-	must(must(h.Client(stack.OperatorAccount))(t).Release(t.Context(), string(h.Payer), client.Release{
-		Incident: incident, Mode: "resync", Count: new(uint64(1)), Reason: "the key was shared", Requests: map[uint64]string{0: "by hand"},
-	}))(t)
+	operator := must(h.Client(stack.OperatorAccount))(t)
+	var err error
+	poll(t, "nobody serves the payer just now", func() bool {
+		_, err = operator.Release(t.Context(), string(h.Payer), client.Release{
+			Incident: incident, Mode: "resync", Count: new(uint64(1)), Reason: "the key was shared", Requests: map[uint64]string{0: "by hand"},
+		})
+		return client.CodeOf(err) != "NOT_LEADER"
+	})
+	check(t, err)
 }
 
 // diedInInit returns a payout whose process died right after it stored it.

@@ -384,6 +384,7 @@ func (r *restoration) step7(p *page) {
 		}
 	}
 	p.call(releases, map[string]any{"incident": incident(r.busy), "mode": "resync", "count": count, "reason": "restored", "requests": requests}, string(r.busy))
+	r.awaitTx(t, r.ran, "CONFIRMED/RECORDED") // named by its value
 	p.call(releases, map[string]any{"incident": incident(r.still), "mode": "resync", "count": 0, "fill": 8, "reason": "restored, nothing ran"}, string(r.still))
 }
 

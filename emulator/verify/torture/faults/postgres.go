@@ -68,8 +68,16 @@ func moveClock(sign time.Duration) inject {
 	return func(ctx context.Context, w *World, r *rand.Rand) int {
 		w.clock.Lock()
 		defer w.clock.Unlock()
-		steps.OK(w.Cluster.SetClock(sign * randomDuration(r, time.Second, 10*time.Second)))
+		steps.OK(w.setClock(sign * randomDuration(r, time.Second, 10*time.Second)))
 		retry.Pause(ctx, randomDuration(r, 2*time.Second, 8*time.Second))
-		return struckOnce(w.Cluster.SetClock(0))
+		return struckOnce(w.setClock(0))
 	}
+}
+
+// setClock waits for a restart: pg_ctl knows its server by a start that is later than its own, and would wait a minute in
+// vain for one whose clock was set back meanwhile.
+func (w *World) setClock(offset time.Duration) error {
+	w.restarting.Lock()
+	defer w.restarting.Unlock()
+	return w.Cluster.SetClock(offset)
 }
