@@ -156,7 +156,9 @@ func write(sc scene) act {
 		if committed {
 			want = 0
 		}
-		check.Equal(sc, "allocated, written again", check.Value(sc.store.Commit(sc.Context(), write))(sc).Allocated, want)
+		if got, err := sc.store.Commit(sc.Context(), write); err != nil || got.Allocated != want {
+			sc.Errorf("write again: allocated %d, %v; want %d", got.Allocated, err, want)
+		}
 		check.Equal(sc, "next nonce and versions", value[string](sc, sc.conn, `select next_nonce || ' ' || count(*)
 			from submitter_nonce_cursor join tx_version using (submitter) where submitter = $1 group by next_nonce`, alice), "1 1")
 	})
@@ -251,7 +253,9 @@ func cancelAskedAgain(sc scene) act {
 		if committed {
 			want = txmanager.Failed
 		}
-		check.Equal(sc, "the state, read back", check.Value(sc.store.Tx(sc.Context(), txID, store.Viewer{Caller: "test"}))(sc).State, want)
+		if r, err := sc.store.Tx(sc.Context(), txID, store.Viewer{Caller: "test"}); err != nil || r.State != want {
+			sc.Errorf("read back: got %s, %v; want %s", r.State, err, want)
+		}
 		sc.decided(txID, txmanager.Failed, txmanager.Cancelled, "")
 	})
 }
@@ -291,7 +295,9 @@ func allocationThenCancel(sc scene) act {
 				sc.Errorf("read back: got %d unsettled, %d queued, next nonce %d; want nothing to send, 0", len(w.Open), len(w.Queue), w.NextNonce)
 			}
 			write.Lease = w.Lease
-			check.Equal(sc, "allocated, written again", check.Value(sc.store.Commit(sc.Context(), write))(sc).Allocated, 0)
+			if got, err := sc.store.Commit(sc.Context(), write); err != nil || got.Allocated != 0 {
+				sc.Errorf("the same write again: got %+v, %v; want nothing bound", got, err)
+			}
 			sc.wantVersions(0)
 			return
 		}
@@ -312,7 +318,9 @@ func allocationThenNextOwner(sc scene) act {
 			if len(w.Open) != 0 || len(w.Queue) != 1 || w.NextNonce != 0 {
 				sc.Fatalf("read back: got %d unsettled, %d queued, next nonce %d; want it queued, 0", len(w.Open), len(w.Queue), w.NextNonce)
 			}
-			check.Equal(sc, "allocated anew", check.Value(sc.store.Commit(sc.Context(), allocation(w)))(sc).Allocated, 1)
+			if got, err := sc.store.Commit(sc.Context(), allocation(w)); err != nil || got.Allocated != 1 {
+				sc.Fatalf("allocate anew: got %+v, %v; want it bound", got, err)
+			}
 		} else if len(w.Open) != 1 || w.Open[0].Hash() != lost.Allocations[0].Signed.Hash || w.NextNonce != 1 {
 			sc.Fatalf("read back: got %+v, next nonce %d; want the bytes that were stored, 1", w.Open, w.NextNonce)
 		}

@@ -20,13 +20,24 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
-	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// frozenCreate freezes a create of the intent.
-func (sc scene) frozenCreate(ctx context.Context, in store.Intent) <-chan storetest.Outcome[store.StoredIntent] {
-	sc.Helper()
-	return frozen(sc, "insert into managed_tx", func() (store.StoredIntent, error) { return sc.store.Create(ctx, in, 10) })
+type created struct {
+	store.StoredIntent
+	error
+}
+
+func createInBackground(ctx context.Context, s *store.Store, in store.Intent) <-chan created {
+	c := make(chan created, 1)
+	go func() {
+		got, err := s.Create(ctx, in, 10)
+		c <- created{got, err}
+	}()
+	return c
+}
+
+func freezeCreate() pgproxy.Fault {
+	return pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into managed_tx")}
 }
 
 // With its only connection frozen, a caller waits until its own deadline, and nothing is stored. After the
@@ -34,14 +45,17 @@ func (sc scene) frozenCreate(ctx context.Context, in store.Intent) <-chan storet
 func TestExhaustedPoolEndsWithTheCallersDeadline(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
+	sc.proxy.Arm(freezeCreate())
 	first := intent("first")
-	held := sc.frozenCreate(t.Context(), first)
+	held := createInBackground(t.Context(), sc.store, first)
+	sc.awaitFrozen()
+
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	check.Err(t, "create with no connection to be had", context.DeadlineExceeded)(sc.store.Create(ctx, intent("second"), 10))
 	check.Equal(t, "transactions before the thaw", sc.txs(), 0)
 	sc.proxy.Thaw()
-	if got := <-held; got.Err != nil || got.Got.TxID != first.TxID || !got.Got.New {
+	if got := <-held; got.error != nil || got.TxID != first.TxID || !got.New {
 		t.Errorf("create after the thaw: got %+v, want it stored", got)
 	}
 	check.Equal(t, "transactions (the first alone)", sc.txs(), 1)
@@ -53,38 +67,53 @@ func TestCommitReleasedLateIsMetByTheRetry(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
 	retrier := sc.open(1, nil)
+	sc.proxy.Arm(freezeCreate())
 	first, retry := intent("r1"), intent("r1")
 	ctx, giveUp := context.WithCancel(t.Context())
-	held := sc.frozenCreate(ctx, first)
+	held := createInBackground(ctx, sc.store, first)
+	sc.awaitFrozen()
 	giveUp()
-	check.Err(t, "create given up", context.Canceled)((<-held).Err)
-	second := storetest.Blocked(t, sc.direct, "insert into managed_tx", func() (store.StoredIntent, error) {
-		return retrier.Create(t.Context(), retry, 10)
+	if got := <-held; !errors.Is(got.error, context.Canceled) {
+		t.Fatalf("create given up: got %v, want cancelled", got.error)
+	}
+	second := createInBackground(t.Context(), retrier, retry)
+	await(t, "the retry waits for the first", func() bool {
+		return value[bool](t, sc.conn, `select exists (select from pg_stat_activity
+			where datname = current_database() and wait_event_type = 'Lock' and query like '%insert into managed_tx%')`)
 	})
 	sc.proxy.Thaw()
-	if got := <-second; got.Err != nil || got.Got.TxID != first.TxID || got.Got.New {
+	if got := <-second; got.error != nil || got.TxID != first.TxID || got.New {
 		t.Errorf("retry: got %+v, want the first's %s", got, first.TxID)
 	}
+}
+
+// If a frozen connection is cut, the server rolls back.
+func TestFrozenConnectionCanBeCut(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t, 1, nil)
+	sc.proxy.Arm(freezeCreate())
+	in := intent("r1")
+	held := createInBackground(t.Context(), sc.store, in)
+	sc.awaitFrozen()
+	check.Equal(t, "connections cut", sc.proxy.CutAll(), 1)
+	if got := <-held; got.error == nil {
+		t.Error("create on a connection that was cut: got no error")
+	}
+	check.Equal(t, "create again", check.Value(sc.store.Create(t.Context(), in, 10))(t).TxID, in.TxID)
+	check.Equal(t, "transactions", sc.txs(), 1)
 }
 
 func TestFreezeEndsAfterItsTime(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
-	const length = 30 * time.Millisecond
-	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into managed_tx"), For: length})
+	f := freezeCreate()
+	f.For = 30 * time.Millisecond
+	sc.proxy.Arm(f)
 	began := time.Now()
 	check.OK(t)(sc.store.Create(t.Context(), intent("r1"), 10))
-	if got := time.Since(began); got < length || sc.proxy.Counts().Hits[pgproxy.Freeze] != 1 {
-		t.Errorf("create took %v, want it frozen for %v", got, length)
+	if got := time.Since(began); got < f.For || sc.proxy.Counts().Hits[pgproxy.Freeze] != 1 {
+		t.Errorf("create took %v, want it frozen for %v", got, f.For)
 	}
-}
-
-// frozenTake freezes an acquisition of the lease by a/1.
-func (sc scene) frozenTake(s *store.Store) <-chan storetest.Outcome[txmanager.AcquireResult] {
-	sc.Helper()
-	return frozen(sc, "insert into submitter_lease", func() (txmanager.AcquireResult, error) {
-		return s.Acquire(sc.Context(), alice, "a/1", true)
-	})
 }
 
 // A lease row locked by a client frozen in the middle of its batch delays others by lock_timeout at most.
@@ -93,16 +122,19 @@ func (sc scene) frozenTake(s *store.Store) <-chan storetest.Outcome[txmanager.Ac
 func TestFrozenHolderDelaysOthersByLockTimeout(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
-	taken := sc.frozenTake(sc.store)
+	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into submitter_lease")})
+	taken := make(chan error, 1)
+	go func() { taken <- errOf(sc.store.Acquire(t.Context(), alice, "a/1", true)) }()
+	sc.awaitFrozen()
 	other := sc.open(1, func(o *store.Options) { o.LockTimeout = 100 * time.Millisecond })
 	if _, err := other.Acquire(t.Context(), alice, "b/1", true); sqlState(err) != "55P03" {
 		t.Errorf("take of another: got %v, want 55P03 lock_not_available", err)
 	}
 	sc.proxy.CutAll()
-	if got := <-taken; got.Err == nil {
+	if err := <-taken; err == nil {
 		t.Error("the frozen take, cut: got no error")
 	}
-	storetest.Await(t, "the other takes the lease", func() bool {
+	await(t, "the other takes the lease", func() bool {
 		got, err := other.Acquire(t.Context(), alice, "b/1", true)
 		return err == nil && got.Held
 	})
@@ -111,26 +143,28 @@ func TestFrozenHolderDelaysOthersByLockTimeout(t *testing.T) {
 // Neither side notices the other's end: the client's last messages arrive when the freeze ends.
 func TestFreezeOutlivesItsClient(t *testing.T) {
 	t.Parallel()
-	p, direct, url := proxiedDatabase(t)
-	c := connect(t, url)
+	database := emptyDatabase(t)
+	p, direct := proxied(t, database), connect(t, database)
+	c := connect(t, p.URL(database))
 	p.Arm(pgproxy.Fault{Kind: pgproxy.Freeze})
 	wrote := make(chan error, 1)
 	go func() { wrote <- ways["a batch with commit"](t.Context(), c, 1) }()
-	storetest.Await(t, "the batch is frozen", func() bool { return p.Counts().Hits[pgproxy.Freeze] == 1 })
+	await(t, "the batch is frozen", func() bool { return p.Counts().Hits[pgproxy.Freeze] == 1 })
 	_ = c.PgConn().Conn().Close()
 	if err := <-wrote; err == nil {
 		t.Error("on a closed socket: got no error")
 	}
 	check.Equal(t, "rows before the thaw", value[int](t, direct, `select count(*) from t`), 0)
 	p.Thaw()
-	storetest.Await(t, "the commit arrives", func() bool { return value[int](t, direct, `select count(*) from t`) == 1 })
+	await(t, "the commit arrives", func() bool { return value[int](t, direct, `select count(*) from t`) == 1 })
 }
 
 // The server's messages are held too, until its socket takes no more.
 func TestFreezeHoldsAnswersToo(t *testing.T) {
 	t.Parallel()
-	p, direct, url := proxiedDatabase(t)
-	c := connect(t, url)
+	database := emptyDatabase(t)
+	p, direct := proxied(t, database), connect(t, database)
+	c := connect(t, p.URL(database))
 	p.Arm(pgproxy.Fault{Kind: pgproxy.Freeze})
 	const rows = 50_000
 	var got atomic.Int64
@@ -146,7 +180,7 @@ func TestFreezeHoldsAnswersToo(t *testing.T) {
 	read := make(chan error, 1)
 	go func() { read <- c.SendBatch(t.Context(), b).Close() }()
 	still, before := 0, int64(0)
-	storetest.Await(t, "the server waits to be read, and the client gets nothing", func() bool {
+	await(t, "the server waits to be read, and the client gets nothing", func() bool {
 		waits := value[bool](t, direct, `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'ClientWrite')`)
 		now := got.Load()
 		if still++; !waits || now != before {
@@ -202,26 +236,27 @@ func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 	sc := newScene(t, 1, short)
 	successor := sc.open(2, short)
 	check.OK(t)(sc.store.Create(t.Context(), intent("r1"), 10))
-	held := sc.take(sc.store, "a/1")
+	frozen := sc.take(sc.store, "a/1")
 	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("require_lease")})
-	written := storetest.Start(func() (txmanager.CommitResult, error) { return sc.store.Commit(t.Context(), allocation(held)) })
-	storetest.Await(t, "the write is frozen and holds its lock", func() bool {
+	written := make(chan error, 1)
+	go func() { written <- errOf(sc.store.Commit(t.Context(), allocation(frozen))) }()
+	await(t, "the write is frozen and holds its lock", func() bool {
 		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](t, sc.conn, `select exists (
 			select from pg_locks where relation = 'submitter_lease'::regclass and mode = 'RowShareLock')`)
 	})
 	blocked := 0
-	storetest.Await(t, "another takes the lease", func() bool {
+	await(t, "another takes the lease", func() bool {
 		got, err := successor.Acquire(t.Context(), alice, "b/1", true)
 		if err != nil {
 			blocked++
 		}
-		return err == nil && got.Held && got.Token == held.Lease.Token+1 && len(got.State.Queue) == 1
+		return err == nil && got.Held && got.Token == frozen.Lease.Token+1 && len(got.State.Queue) == 1
 	})
 	if blocked == 0 {
 		t.Error("takes that were blocked: got none, want the lock to have stood in the way")
 	}
 	sc.proxy.Thaw()
-	if got := <-written; got.Err == nil {
+	if err := <-written; err == nil {
 		t.Error("the frozen write: got no error, want its session ended")
 	}
 }
@@ -239,12 +274,15 @@ func TestTransactionTimeoutFreesTheRowsOfAFrozenClient(t *testing.T) {
 			}
 			timeout := storetest.Rules.Duration
 			as := sc.roleURL(function)
-			client := sc.open(1, func(o *store.Options) {
+			frozen := sc.open(1, func(o *store.Options) {
 				o.URL = fmt.Sprintf("%s&transaction_timeout=%d", sc.proxy.URL(as), timeout.Milliseconds())
 			})
-			taken := sc.frozenTake(client)
+			sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into submitter_lease")})
+			taken := make(chan error, 1)
+			go func() { taken <- errOf(frozen.Acquire(t.Context(), alice, "a/1", true)) }()
+			sc.awaitFrozen()
 			began := time.Now()
-			storetest.Await(t, "the lease's row is free", func() bool {
+			await(t, "the lease's row is free", func() bool {
 				got, err := sc.direct.Acquire(t.Context(), alice, "b/1", true)
 				return err == nil && got.Held
 			})
@@ -252,7 +290,7 @@ func TestTransactionTimeoutFreesTheRowsOfAFrozenClient(t *testing.T) {
 				t.Errorf("the row was free after %s, want %s", waited, timeout)
 			}
 			sc.proxy.Thaw()
-			if got := <-taken; got.Err == nil {
+			if err := <-taken; err == nil {
 				t.Error("the frozen client's transaction: got no error, want it ended by the server")
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -46,17 +47,15 @@ func connectBy(t testing.TB, config *pgx.ConnConfig) *pgx.Conn {
 	return c
 }
 
-// proxiedDatabase returns a proxy before a database with one table, t (n int primary key), a connection without
-// the proxy, and the URL of the database by the proxy.
-func proxiedDatabase(t testing.TB) (p *pgproxy.Proxy, direct *pgx.Conn, url string) {
+// emptyDatabase returns the URL of a database with one table, t (n int primary key).
+func emptyDatabase(t testing.TB) string {
 	t.Helper()
 	cluster := check.Value(pgcluster.Shared())(t)
 	name, drop, err := cluster.Clone(t.Context(), "template1")
 	check.OK(t)(err)
 	t.Cleanup(drop)
-	p, direct = proxied(t, cluster.URL(name)), connect(t, cluster.URL(name))
-	do(t, direct, `create table t (n int primary key)`)
-	return p, direct, p.URL(cluster.URL(name))
+	do(t, connect(t, cluster.URL(name)), `create table t (n int primary key)`)
+	return cluster.URL(name)
 }
 
 func do(t testing.TB, c *pgx.Conn, statement string, args ...any) {
@@ -76,6 +75,20 @@ func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 
 // errOf is the error of a call.
 func errOf[T any](_ T, err error) error { return err }
+
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(2 * time.Minute)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("still not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}
 
 // scene is a database with the submitter alice, a store behind a proxy, and connections without the proxy.
 type scene struct {
@@ -112,19 +125,15 @@ func (sc scene) open(maxConns int, change func(*store.Options)) *store.Store {
 	return s
 }
 
-// frozen starts a call of the store, and freezes the transaction with the fragment at its commit. It returns once
-// the server waits for the rest of the batch.
-func frozen[T any](sc scene, fragment string, call func() (T, error)) <-chan storetest.Outcome[T] {
+// awaitFrozen waits until a transaction is frozen and the server waits for the rest of its batch.
+func (sc scene) awaitFrozen() {
 	sc.Helper()
-	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing(fragment)})
-	ended := storetest.Start(call)
-	storetest.Await(sc, "a transaction is frozen", func() bool {
+	await(sc, "a transaction is frozen", func() bool {
 		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](sc, sc.conn, `select exists (
 			select from pg_stat_activity
 			 where datname = current_database() and application_name = 'fencepost'
 			   and query = 'commit' and state = 'active' and wait_event = 'ClientRead')`)
 	})
-	return ended
 }
 
 func (sc scene) txs() int {

@@ -9,17 +9,15 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/shared/check"
-	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// inMode returns a connection that sends statements in the given mode.
-func inMode(t *testing.T, url string, mode pgx.QueryExecMode) *pgx.Conn {
+// through returns a connection through p that sends statements in the given mode.
+func through(t *testing.T, p *pgproxy.Proxy, databaseURL string, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
-	config := check.Value(pgx.ParseConfig(url))(t)
+	config := check.Value(pgx.ParseConfig(p.URL(databaseURL)))(t)
 	config.DefaultQueryExecMode = mode
 	return connectBy(t, config)
 }
@@ -66,12 +64,13 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 	for name, write := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, direct, url := proxiedDatabase(t)
+			database := emptyDatabase(t)
+			p, direct := proxied(t, database), connect(t, database)
 			n := 0
 			for _, mode := range modes {
 				for kind, committed := range cutKinds {
 					n++
-					c := inMode(t, url, mode)
+					c := through(t, p, database, mode)
 					p.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing("into t")})
 					before := p.Counts()
 					if err := write(t.Context(), c, n); err == nil {
@@ -105,11 +104,12 @@ func (r *received) Read(b []byte) (int, error) {
 // Of the answer INSERT 0 1 (16 bytes) and ReadyForQuery (6) a client gets all, half or nothing.
 func TestClientGetsAllHalfOrNothing(t *testing.T) {
 	t.Parallel()
-	p, _, url := proxiedDatabase(t)
+	database := emptyDatabase(t)
+	p := proxied(t, database)
 	for kind, want := range map[pgproxy.Kind]int64{
 		0: 22, pgproxy.CutBeforeCommit: 0, pgproxy.CutAfterCommit: 0, pgproxy.CutMidReply: 11,
 	} {
-		config := check.Value(pgx.ParseConfig(url))(t)
+		config := check.Value(pgx.ParseConfig(p.URL(database)))(t)
 		var client *received
 		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -132,10 +132,11 @@ func TestClientGetsAllHalfOrNothing(t *testing.T) {
 // A fault strikes only its matches, and as often as it says. Other traffic passes unchanged.
 func TestFaultsStrikeTheirMatchesOnly(t *testing.T) {
 	t.Parallel()
-	p, _, url := proxiedDatabase(t)
+	database := emptyDatabase(t)
+	p := proxied(t, database)
 	p.Arm(pgproxy.Fault{Kind: pgproxy.CutBeforeCommit, Times: 2, Match: pgproxy.Containing("into t values ($1)")})
 	for n := range 5 {
-		c := connect(t, url)
+		c := connect(t, p.URL(database))
 		do(t, c, `create temporary table other (n int)`)
 		do(t, c, `insert into other values (1)`)
 		do(t, c, `begin`)
@@ -160,8 +161,9 @@ func TestFailedTransactionsAreNotStruckAfterCommit(t *testing.T) {
 		for _, kind := range []pgproxy.Kind{pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
 			t.Run(name+"/"+kind.String(), func(t *testing.T) {
 				t.Parallel()
-				p, _, url := proxiedDatabase(t)
-				c := connect(t, url)
+				database := emptyDatabase(t)
+				p := proxied(t, database)
+				c := connect(t, p.URL(database))
 				do(t, c, `insert into t values (1)`)
 				p.Arm(pgproxy.Fault{Kind: kind})
 				if err := write(t.Context(), c, 1); sqlState(err) != "23505" {
@@ -183,8 +185,9 @@ func TestFailedTransactionsAreNotStruckAfterCommit(t *testing.T) {
 // encryption continues without.
 func TestLoginPassesUnchanged(t *testing.T) {
 	t.Parallel()
-	p, _, address := proxiedDatabase(t)
-	u := check.Value(url.Parse(p.URL(address + "&host=192.0.2.1&port=1")))(t)
+	database := emptyDatabase(t)
+	p := proxied(t, database)
+	u := check.Value(url.Parse(p.URL(database + "&host=192.0.2.1&port=1")))(t)
 	q := u.Query()
 	q.Set("sslmode", "prefer")
 	u.RawQuery = q.Encode()
@@ -202,22 +205,27 @@ func TestLoginPassesUnchanged(t *testing.T) {
 
 func TestCancelRequestsPass(t *testing.T) {
 	t.Parallel()
-	_, direct, url := proxiedDatabase(t)
-	c := connect(t, url)
-	slept := storetest.Start(func() (pgconn.CommandTag, error) { return c.Exec(t.Context(), `select pg_sleep(60)`) })
-	storetest.Await(t, "the server sleeps", func() bool {
+	database := emptyDatabase(t)
+	p, direct := proxied(t, database), connect(t, database)
+	c := connect(t, p.URL(database))
+	slept := make(chan error, 1)
+	go func() { slept <- errOf(c.Exec(t.Context(), `select pg_sleep(60)`)) }()
+	await(t, "the server sleeps", func() bool {
 		return value[bool](t, direct, `select exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())`)
 	})
 	check.OK(t)(c.PgConn().CancelRequest(t.Context()))
-	check.Equal(t, "the query (query_canceled)", sqlState((<-slept).Err), "57014")
+	if err := <-slept; sqlState(err) != "57014" {
+		t.Errorf("got %v, want 57014 query_canceled", err)
+	}
 }
 
 func TestRefuseAndCutAll(t *testing.T) {
 	t.Parallel()
-	p, _, url := proxiedDatabase(t)
-	c := connect(t, url)
+	database := emptyDatabase(t)
+	p := proxied(t, database)
+	c := connect(t, p.URL(database))
 	p.Refuse(true)
-	if _, err := pgx.Connect(t.Context(), url); err == nil {
+	if _, err := pgx.Connect(t.Context(), p.URL(database)); err == nil {
 		t.Error("connect while refusing: got no error")
 	}
 	check.Equal(t, "on an open connection", value[int](t, c, `select 1`), 1)
@@ -226,7 +234,7 @@ func TestRefuseAndCutAll(t *testing.T) {
 		t.Error("on a connection that was cut: got no error")
 	}
 	p.Refuse(false)
-	connect(t, url)
+	connect(t, p.URL(database))
 	p.Close()
 	check.Equal(t, "connections after Close", p.CutAll(), 0)
 }
@@ -234,13 +242,14 @@ func TestRefuseAndCutAll(t *testing.T) {
 // A proxy ends with its context, also without a server.
 func TestProxyEndsWithItsContext(t *testing.T) {
 	t.Parallel()
+	database := emptyDatabase(t)
 	ctx, end := context.WithCancel(t.Context())
 	gone := check.Value(pgproxy.Start(ctx, pgproxy.Options{Target: "127.0.0.1:1"}))(t)
-	if _, err := pgx.Connect(t.Context(), gone.URL("postgres://postgres@/postgres")); err == nil {
+	if _, err := pgx.Connect(t.Context(), gone.URL(database)); err == nil {
 		t.Error("connect with no server: got no error")
 	}
 	end()
-	storetest.Await(t, "the port is closed", func() bool {
+	await(t, "the port is closed", func() bool {
 		again, err := pgproxy.Start(t.Context(), pgproxy.Options{Target: "127.0.0.1:1", Addr: gone.Addr()})
 		if err == nil {
 			again.Close()

@@ -15,8 +15,7 @@ type session struct {
 
 	mu       sync.Mutex
 	over     bool
-	frozen   bool              // neither side gets a message
-	thawed   *sync.Cond        // by mu, for the end of frozen
+	frozen   chan struct{}     // closed by the thaw; nil: nothing is frozen
 	prepared map[string]string // SQL by the statement's name
 	portals  map[string]string // SQL by the portal's name
 	tx       transaction
@@ -35,13 +34,11 @@ type batch struct {
 }
 
 func newSession(p *Proxy, client, server net.Conn) *session {
-	s := &session{
+	return &session{
 		proxy: p, client: client, server: server,
 		prepared: map[string]string{}, portals: map[string]string{},
 		batches: []*batch{{}}, // the login is answered by a ReadyForQuery too
 	}
-	s.thawed = sync.NewCond(&s.mu)
-	return s
 }
 
 // run forwards in both directions until either side has ended.
@@ -64,29 +61,36 @@ func (s *session) cut() {
 // freeze returns when the session is thawed.
 func (s *session) freeze(d time.Duration) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.over {
+		s.mu.Unlock()
 		return
 	}
-	s.frozen = true
+	frozen := make(chan struct{})
+	s.frozen = frozen
+	s.mu.Unlock()
 	s.proxy.hit(Freeze)
 	if d > 0 {
 		defer time.AfterFunc(d, s.thaw).Stop()
 	}
-	s.awaitThaw()
+	<-frozen
 }
 
 func (s *session) thaw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.frozen = false
-	s.thawed.Broadcast()
+	if s.frozen != nil {
+		close(s.frozen)
+		s.frozen = nil
+	}
 }
 
-// awaitThaw returns at once unless the session is frozen. The caller holds s.mu.
+// awaitThaw returns at once unless the session is frozen.
 func (s *session) awaitThaw() {
-	for s.frozen {
-		s.thawed.Wait()
+	s.mu.Lock()
+	frozen := s.frozen
+	s.mu.Unlock()
+	if frozen != nil {
+		<-frozen
 	}
 }
 
@@ -189,6 +193,7 @@ func (s *session) down() {
 			_ = w.Flush()
 			return
 		}
+		s.awaitThaw()
 		answer, last := s.answer(m)
 		_, _ = w.Write(answer)
 		if last || r.Buffered() == 0 {
@@ -200,12 +205,11 @@ func (s *session) down() {
 	}
 }
 
-// answer records a server's message, once the session is thawed. It returns the bytes that the client gets
-// now, and whether they are the last.
+// answer records a server's message. It returns the bytes that the client gets now, and whether they are
+// the last.
 func (s *session) answer(m message) (out []byte, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.awaitThaw()
 	if len(s.batches) == 0 { // a notice
 		return m, false
 	}
