@@ -44,8 +44,8 @@ type payload struct {
 // Amounts are decimal strings in wei, gas a decimal string or a JSON integer. Without gas it is
 // estimated; a call that needs more than maxGas is refused then. Without "to", "data" is deployed as a
 // contract. An address in mixed case must have the checksum of EIP-55. "function" is a signature such
-// as "transfer(address,uint256)". "args" are its arguments: integers as gas, bytes as 0x and hex
-// digits, arrays and tuples as JSON arrays.
+// as "transfer(address,uint256)". "args" are its arguments. Integers are written as gas is, bytes as 0x
+// and hex digits, arrays and tuples as JSON arrays.
 //
 // canonical is the form to store. fingerprint, its SHA-256, is equal for payloads with exactly the
 // same meaning. A function call equals its data, a value of 0 differs from no value. The error is a

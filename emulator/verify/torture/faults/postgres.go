@@ -74,8 +74,8 @@ func moveClock(sign time.Duration) inject {
 	}
 }
 
-// setClock waits for a restart: pg_ctl knows its server by a start that is later than its own, and would wait a minute in
-// vain for one whose clock was set back meanwhile.
+// setClock moves no clock during a restart. pg_ctl takes a server for its own only if it started later than pg_ctl itself.
+// If the clock went back between the two, pg_ctl would wait for a minute in vain.
 func (w *World) setClock(offset time.Duration) error {
 	w.restarting.Lock()
 	defer w.restarting.Unlock()

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -30,7 +31,7 @@ func (w *World) BackUp(ctx context.Context, n int) (r *Restore, err error) {
 	ctx = context.WithoutCancel(ctx) // an interruption would leave connections refused
 	defer func() { w.onServer(ctx, allowConnections) }()
 	w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`create database "LIVE_backup_%d" template "LIVE"`, n))
-	return &Restore{Backup: w.Cluster.URL(fmt.Sprintf("%s_backup_%d", w.live(), n))}, nil
+	return &Restore{Backup: w.databaseURL(fmt.Sprintf("%s_backup_%d", w.live(), n))}, nil
 }
 
 // PutBack renames the running database and puts the backup in its place. The backup is marked
@@ -44,7 +45,7 @@ func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) 
 	w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`alter database "LIVE" rename to "LIVE_lost_%d"`, n))
 	between()
 	steps.OK(migrations.Distrust(ctx, r.Backup, "the database was lost, and restored from its backup"))
-	r.Lost = w.Cluster.URL(fmt.Sprintf("%s_lost_%d", w.live(), n))
+	r.Lost = w.databaseURL(fmt.Sprintf("%s_lost_%d", w.live(), n))
 	w.onServer(ctx, fmt.Sprintf(`alter database "LIVE_backup_%d" rename to "LIVE"`, n))
 	w.onServer(ctx, fmt.Sprintf(`alter database "LIVE_lost_%d" allow_connections true`, n))
 	return nil
@@ -53,12 +54,19 @@ func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) 
 // live returns the name of the running database.
 func (w *World) live() string { return steps.Value(pgx.ParseConfig(w.Stack.Database)).Database }
 
+// databaseURL returns the URL of another database of the running one's server. A drill has no Cluster.
+func (w *World) databaseURL(name string) string {
+	u := steps.Value(url.Parse(w.Stack.Database))
+	u.Path = "/" + name
+	return u.String()
+}
+
 // onServer runs statements in another database of the server, with the running database's name for
 // LIVE. It repeats all until they succeed: a session can begin while the others are ended.
 func (w *World) onServer(ctx context.Context, statements ...string) {
 	steps.OK(try(ctx, func() (err error) {
 		defer steps.Return(&err)
-		conn := steps.Value(pgx.Connect(ctx, w.Cluster.URL("postgres")))
+		conn := steps.Value(pgx.Connect(ctx, w.databaseURL("postgres")))
 		defer conn.Close(ctx)
 		for _, s := range statements {
 			_, err := conn.Exec(ctx, strings.ReplaceAll(s, "LIVE", w.live()))
