@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -73,33 +73,6 @@ func (a *TransferServer) listAccounts(r *http.Request, q map[string]string) (out
 // maxActs is how many acts an account shows.
 const maxActs = 20
 
-type accountDetail struct {
-	usertransfers.AccountView
-	Wanted string           `json:"wanted"` // the status that was set last
-	Agreed bool             `json:"agreed"` // both ledgers have it
-	Acts   []accountActView `json:"acts"`   // the newest, newest first
-}
-
-type accountActView struct {
-	ActID      int64     `json:"actId"`
-	Kind       string    `json:"kind"`
-	State      string    `json:"state"` // DONE, REFUSED or PENDING
-	ID         string    `json:"id,omitempty"`
-	UserID     int64     `json:"userId"`
-	Asset      string    `json:"asset"`
-	Account    string    `json:"account,omitempty"` // FUNDING or SPOT
-	Amount     string    `json:"amount,omitempty"`
-	Status     string    `json:"status,omitempty"`
-	Refusal    string    `json:"refusal,omitempty"`  // why a deposit or withdrawal was refused
-	Funding    string    `json:"funding,omitempty"`  // Funding's answer; absent: not known, or not asked
-	Trading    string    `json:"trading,omitempty"`  // the trading core's answer; absent: not known, or not asked
-	WaitsFor   string    `json:"waitsFor,omitempty"` // while it is PENDING: why the last attempt had no answer
-	By         string    `json:"by"`
-	Reason     string    `json:"reason"`
-	ApprovedBy string    `json:"approvedBy,omitempty"`
-	At         time.Time `json:"at"`
-}
-
 // The states of an act.
 const (
 	actDone    = "DONE"
@@ -107,8 +80,8 @@ const (
 	actPending = "PENDING"
 )
 
-func viewOfAct(a transfer.Act) accountActView {
-	v := accountActView{
+func viewOfAct(a transfer.Act) client.AccountAct {
+	v := client.AccountAct{
 		ActID: a.ID, Kind: string(a.Kind), State: actDone, ID: a.RequestID, UserID: a.UserID, Asset: a.Asset, Account: string(a.Ledger),
 		Status: a.Status, Funding: a.Funding, Trading: a.Trading, By: a.By, Reason: a.Reason, ApprovedBy: a.ApprovedBy, At: a.At.UTC(),
 	}
@@ -127,7 +100,7 @@ func viewOfAct(a transfer.Act) accountActView {
 }
 
 // viewForService is viewOfAct for the deposit service, which learns nothing of operators.
-func viewForService(a transfer.Act) accountActView {
+func viewForService(a transfer.Act) client.AccountAct {
 	v := viewOfAct(a)
 	if !a.OfService {
 		v.By, v.Reason, v.ApprovedBy = hiddenOperator, hiddenOperator, ""
@@ -139,7 +112,7 @@ func viewForService(a transfer.Act) accountActView {
 const hiddenOperator = "an operator"
 
 // detail returns the accounts in both ledgers, and the newest acts on them.
-func (a *TransferServer) detail(r *http.Request, of account) (out accountDetail, err error) {
+func (a *TransferServer) detail(r *http.Request, of account) (out client.AccountDetail, err error) {
 	ctx := r.Context()
 	views, err := a.Transfers.Accounts(ctx, of.user, []transfer.Asset{of.asset})
 	if err != nil {
@@ -149,12 +122,12 @@ func (a *TransferServer) detail(r *http.Request, of account) (out accountDetail,
 	if err != nil {
 		return out, err
 	}
-	out = accountDetail{AccountView: views[0], Acts: make([]accountActView, len(acts))}
+	out = client.AccountDetail{Account: views[0], Acts: make([]client.AccountAct, len(acts))}
 	for i, act := range acts {
 		out.Acts[i] = viewOfAct(act)
 	}
 	out.Wanted, err = a.Transfers.Store.WantedStatus(ctx, of.user, of.asset.ID)
-	out.Agreed = out.Funding.Is(out.Wanted) && out.Spot.Is(out.Wanted)
+	out.Agreed = usertransfers.HasStatus(out.Funding, out.Wanted) && usertransfers.HasStatus(out.Spot, out.Wanted)
 	return out, err
 }
 
@@ -325,7 +298,7 @@ func (a *TransferServer) book(w http.ResponseWriter, r *http.Request, o transfer
 
 // replyAct answers 200 if the ledger has booked, 202 if its answer is not known, and 422 with its
 // reason if it has refused for ever.
-func replyAct(w http.ResponseWriter, r *http.Request, act transfer.Act, v accountActView) error {
+func replyAct(w http.ResponseWriter, r *http.Request, act transfer.Act, v client.AccountAct) error {
 	switch v.State {
 	case actDone:
 		return web.Reply(w, r, http.StatusOK, v)

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
@@ -48,27 +49,22 @@ type assetRequest struct {
 	assetTerms
 }
 
-type assetView struct {
-	Asset string `json:"asset"`
-	assetTerms
-}
-
-func viewOfAsset(a transfer.Asset) assetView {
+func viewOfAsset(a transfer.Asset) client.Asset {
 	amount := func(units uint64) string {
 		if units == 0 {
 			return ""
 		}
 		return transfer.FormatUnits(units, a.Precision)
 	}
-	v := assetView{a.Name, assetTerms{
-		AssetID: a.ID, Precision: &a.Precision, MinTransfer: amount(a.MinUnits), MaxTransfer: amount(a.MaxUnits), DailyTransfer: amount(a.DailyUnits),
-		DailyPayout: amount(a.PayoutDay), DailyServiceDeposits: amount(a.ServiceDay), Status: new(assetSuspended), InternalTransfers: &a.Enabled,
-	}}
+	v := client.Asset{
+		Asset: a.Name, AssetID: a.ID, Precision: a.Precision, MinTransfer: amount(a.MinUnits), MaxTransfer: amount(a.MaxUnits), DailyTransfer: amount(a.DailyUnits),
+		DailyPayout: amount(a.PayoutDay), DailyServiceDeposits: amount(a.ServiceDay), Status: assetSuspended, InternalTransfers: a.Enabled,
+	}
 	if a.Active {
-		v.Status = new(assetActive)
+		v.Status = assetActive
 	}
 	if p := a.Payout; p != nil {
-		v.Payout = &payoutTerms{p.Submitter, p.ChainID, p.Token, &p.Decimals}
+		v.Payout = &client.AssetPayout{Payer: p.Submitter, ChainID: p.ChainID, Token: p.Token, Decimals: p.Decimals}
 	}
 	return v
 }
@@ -284,8 +280,8 @@ func (a *TransferServer) addToCore(ctx context.Context, of transfer.Asset, now t
 }
 
 type assetsResponse struct {
-	Assets        []assetView `json:"assets"`
-	NextPageToken string      `json:"nextPageToken,omitempty"` // absent on the last page
+	Assets        []client.Asset `json:"assets"`
+	NextPageToken string         `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
 // listAssets lists all assets by id.

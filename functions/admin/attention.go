@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 	"github.com/fencepost/fencepost/shared/web"
@@ -20,34 +20,8 @@ func (a *Server) routeViews(mux *web.Mux) {
 }
 
 type attentionResponse struct {
-	Items         []attentionItem `json:"items"`
-	NextPageToken string          `json:"nextPageToken,omitempty"`
-}
-
-type attentionItem struct {
-	Kind    store.AttentionKind `json:"kind"`
-	Overdue bool                `json:"overdue"` // false: a wait below its limit
-	Subject attentionSubject    `json:"subject"`
-	Since   time.Time           `json:"since"`
-	Cause   string              `json:"cause,omitempty"` // of a wait
-	Why     string              `json:"why"`
-	Detail  string              `json:"detail,omitempty"` // what is on record about it
-	Action  string              `json:"action"`           // what an operator can do
-	Runbook string              `json:"runbook"`
-}
-
-// attentionSubject is what an item is about. A member is absent where the item has none.
-type attentionSubject struct {
-	Submitter  string `json:"submitter,omitempty"`
-	TxID       string `json:"txId,omitempty"`
-	ReqID      string `json:"reqId,omitempty"`
-	Incident   int64  `json:"incident,omitempty"`
-	Halt       int64  `json:"halt,omitempty"`
-	Finding    int64  `json:"finding,omitempty"`
-	Account    string `json:"account,omitempty"` // user/asset
-	ActID      int64  `json:"actId,omitempty"`   // on the account
-	Endpoint   string `json:"endpoint,omitempty"`
-	ProposalID string `json:"proposalId,omitempty"`
+	Items         []client.AttentionItem `json:"items"`
+	NextPageToken string                 `json:"nextPageToken,omitempty"`
 }
 
 // listAttention lists what needs a person, the most urgent first.
@@ -68,10 +42,10 @@ func (a *Server) listAttention(r *http.Request, q map[string]string) (out attent
 	return attentionResponse{viewsOf(page, attentionOf), next}, nil
 }
 
-func attentionOf(i store.AttentionItem) attentionItem {
-	out := attentionItem{
-		Kind: i.Kind, Overdue: i.Overdue, Since: i.Place.Since.UTC(), Detail: i.Detail,
-		Subject: attentionSubject{Submitter: i.Submitter, TxID: i.TxID, ReqID: i.ReqID},
+func attentionOf(i store.AttentionItem) client.AttentionItem {
+	out := client.AttentionItem{
+		Kind: string(i.Kind), Overdue: i.Overdue, Since: i.Place.Since.UTC(), Detail: i.Detail,
+		Subject: client.AttentionSubject{Submitter: i.Submitter, TxID: i.TxID, ReqID: i.ReqID},
 	}
 	g := attentionGuides[i.Kind]
 	out.Why, out.Action, out.Runbook = g.why, g.action, g.runbook

@@ -1,38 +1,20 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-type actView struct {
-	At         time.Time       `json:"at"`
-	By         string          `json:"by"`
-	Act        string          `json:"act"`
-	Subject    subjectView     `json:"subject"`
-	Reason     *string         `json:"reason"`
-	ApprovedBy *string         `json:"approvedBy"`
-	ProposalID *string         `json:"proposalId"`
-	Before     json.RawMessage `json:"before"` // null: not kept
-	After      json.RawMessage `json:"after"`
-}
-
-type subjectView struct {
-	Kind      string  `json:"kind"`
-	ID        string  `json:"id"`
-	Submitter *string `json:"submitter,omitempty"` // to which it belongs
-}
-
 type auditResponse struct {
-	Acts          []actView `json:"acts"`
-	NextPageToken string    `json:"nextPageToken,omitempty"` // absent on the last page
+	Acts          []client.Act `json:"acts"`
+	NextPageToken string       `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
 // listActs lists the recorded acts of operators, newest first.
@@ -48,8 +30,15 @@ func (a *Server) listActs(r *http.Request, q map[string]string) (out auditRespon
 	if next != nil {
 		out.NextPageToken = serve.PageToken(next.String(), serve.ActPlace)
 	}
-	out.Acts = viewsOf(page, func(act store.OperatorAct) actView {
-		return actView{act.At.UTC(), act.By, act.Act, subjectView{act.Kind, act.Subject, act.Submitter}, act.Reason, act.ApprovedBy, act.Proposal, act.Before, act.After}
+	out.Acts = viewsOf(page, func(act store.OperatorAct) client.Act {
+		v := client.Act{
+			At: act.At.UTC(), By: act.By, Act: act.Act, Subject: client.ActSubject{Kind: act.Kind, ID: act.Subject},
+			Reason: act.Reason, ApprovedBy: act.ApprovedBy, ProposalID: act.Proposal, Before: act.Before, After: act.After,
+		}
+		if act.Submitter != nil {
+			v.Subject.Submitter = *act.Submitter
+		}
+		return v
 	})
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -178,16 +179,8 @@ type accountView struct {
 	Finalized *uint64           `json:"finalized"` // null also where the chain has no finalized block
 	Balance   *string           `json:"balance"`   // in wei
 	Error     *string           `json:"error"`     // why no node was asked
-	Spending  *spendingView     `json:"spending"`  // null: nothing was spent in the last day, or it is not known
+	Spending  *client.Spending  `json:"spending"`  // null: nothing was spent in the last day, or it is not known
 	Nodes     []nodeAccountView `json:"nodes"`
-}
-
-// spendingView is what the account's last transactions cost.
-type spendingView struct {
-	Transactions int       `json:"transactions"`
-	Since        time.Time `json:"since"` // when the first of them was final
-	Wei          string    `json:"wei"`   // value and fees
-	LastsSeconds *int64    `json:"lastsSeconds"`
 }
 
 type nodeAccountView struct {
@@ -234,7 +227,7 @@ func (a *Server) viewAccount(ctx context.Context, s txmanager.Submitter) *accoun
 
 // viewSpending shows what the submitter's last transactions cost, and how long the balance lasts if it goes on
 // so. Nil: it is not known.
-func (a *Server) viewSpending(ctx context.Context, s txmanager.Submitter, balance *big.Int) *spendingView {
+func (a *Server) viewSpending(ctx context.Context, s txmanager.Submitter, balance *big.Int) *client.Spending {
 	family, err := a.Families.Of(s)
 	reader, ok := family.(chain.CostReader)
 	if err != nil || !ok {
@@ -249,8 +242,8 @@ func (a *Server) viewSpending(ctx context.Context, s txmanager.Submitter, balanc
 }
 
 // spendingOf adds up the costs of transactions, the newest first.
-func spendingOf(reader chain.CostReader, spent []store.Spent, now time.Time, balance *big.Int) *spendingView {
-	out, sum := spendingView{}, new(big.Int)
+func spendingOf(reader chain.CostReader, spent []store.Spent, now time.Time, balance *big.Int) *client.Spending {
+	out, sum := client.Spending{}, new(big.Int)
 	for _, one := range spent {
 		fee, err := reader.ReadCost(one.Receipt)
 		value, ok := new(big.Int).SetString(cmp.Or(one.Value, "0"), 10)

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
@@ -28,27 +28,14 @@ func (a *TransferServer) checkConservation(w http.ResponseWriter, r *http.Reques
 	return web.Reply(w, r, http.StatusOK, usertransfers.ReportOf(report))
 }
 
-type haltView struct {
-	ID int64 `json:"id"`
-	usertransfers.HaltScope
-	Since    time.Time       `json:"since"`
-	Evidence json.RawMessage `json:"evidence"`
-}
-
-type conservationResponse struct {
-	Last  *lastCheck `json:"last_check"` // null: no check has finished yet
-	Open  int        `json:"open_halts"` // number of open halts
-	Halts []haltView `json:"halts"`      // the newest open halts, newest first
-}
-
 // showConservation shows an operator the result of the last check and the open halts.
-func (a *TransferServer) showConservation(r *http.Request) (out conservationResponse, err error) {
-	if out.Last, err = a.lastCheck(r.Context()); err != nil {
+func (a *TransferServer) showConservation(r *http.Request) (out client.Conservation, err error) {
+	if out.LastCheck, err = a.lastCheck(r.Context()); err != nil {
 		return out, err
 	}
 	halts, open, err := a.Transfers.Store.OpenHalts(r.Context(), usertransfers.MaxHalts)
-	out.Open, out.Halts = open, viewsOf(halts, func(h transfers.Halt) haltView {
-		return haltView{h.ID, usertransfers.HaltScope{Scope: string(h.Scope), UserID: h.UserID, AssetID: h.AssetID}, h.Since.UTC(), h.Evidence}
+	out.OpenHalts, out.Halts = open, viewsOf(halts, func(h transfers.Halt) client.Halt {
+		return client.Halt{ID: h.ID, HaltScope: usertransfers.ScopeOf(string(h.Scope), h.UserID, h.AssetID), Since: h.Since.UTC(), Evidence: h.Evidence}
 	})
 	return out, err
 }
@@ -81,21 +68,13 @@ func (a *TransferServer) resume(w http.ResponseWriter, r *http.Request, c call[i
 	return nil
 }
 
-// lastCheck is the result of the last check of conservation.
-type lastCheck struct {
-	At       time.Time                   `json:"at"`
-	Result   string                      `json:"result"`   // ok or standing
-	Standing int                         `json:"standing"` // violations that no check has cleared yet
-	Found    []usertransfers.FindingView `json:"found"`    // the first violations
-}
-
 // lastCheck reads the result of the last check; nil if none has finished.
-func (a *TransferServer) lastCheck(ctx context.Context) (*lastCheck, error) {
+func (a *TransferServer) lastCheck(ctx context.Context) (*client.LastCheck, error) {
 	last, err := a.Checks.Last(ctx, usertransfers.MaxFindings)
 	if err != nil || last == nil {
 		return nil, err
 	}
-	out := &lastCheck{At: last.At.UTC(), Result: "ok", Standing: last.Standing, Found: []usertransfers.FindingView{}}
+	out := &client.LastCheck{At: last.At.UTC(), Result: "ok", Standing: last.Standing, Found: []client.Finding{}}
 	if last.Standing > 0 {
 		out.Result = "standing"
 	}
@@ -110,17 +89,6 @@ func (a *TransferServer) lastCheck(ctx context.Context) (*lastCheck, error) {
 type adjustRequest struct {
 	Move   string `json:"move"` // journal or balance
 	Reason string `json:"reason"`
-}
-
-type adjustmentResponse struct {
-	FindingID int64                `json:"finding_id"`
-	Side      transfer.AccountType `json:"side"`
-	Op        transfer.Op          `json:"op"` // operation id of the journal line
-	UserID    int64                `json:"user_id"`
-	AssetID   int32                `json:"asset_id"`
-	Units     string               `json:"units"`
-	By        string               `json:"by"`
-	At        time.Time            `json:"at"`
 }
 
 // adjust makes a balance equal to the sum of its journal again, by an operator's decision. It runs
@@ -152,8 +120,9 @@ func (a *TransferServer) adjust(w http.ResponseWriter, r *http.Request, c call[i
 	}
 	a.Log.WarnContext(r.Context(), "an account was adjusted", "finding", c.on, "side", made.Side, "op", made.Op, "userId", made.Account.UserID,
 		"assetId", made.Account.AssetID, "units", made.Units, "by", c.by, "why", reason)
-	return web.Reply(w, r, http.StatusOK, adjustmentResponse{
-		c.on, made.Side, made.Op, made.Account.UserID, made.Account.AssetID, strconv.FormatUint(made.Units, 10), c.by, made.At.UTC(),
+	return web.Reply(w, r, http.StatusOK, client.Adjustment{
+		FindingID: c.on, Side: string(made.Side), Op: string(made.Op), UserID: made.Account.UserID, AssetID: made.Account.AssetID,
+		Units: strconv.FormatUint(made.Units, 10), By: c.by, At: made.At.UTC(),
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -51,13 +52,6 @@ type writeOffRequest struct {
 	Through *uint64 `json:"through"` // all up to this nonce, the highest that the operator has read
 }
 
-type writeOffResponse struct {
-	Submitter  txmanager.Submitter `json:"submitter"`
-	WrittenOff int                 `json:"writtenOff"`
-	Proceeded  int                 `json:"proceeded"` // held intents that continue
-	Remaining  int                 `json:"remaining"` // foreign transactions that still need a decision: call again
-}
-
 // writeOffForeign records that a foreign transaction, or each one up to a nonce, was no request of
 // ours. The intents held because of it continue. It covers only what the operator named: a later
 // release can leave further ones open.
@@ -85,7 +79,7 @@ func (a *Server) writeOffForeign(w http.ResponseWriter, r *http.Request, c submi
 			"proceeded", out.Proceeded, "operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 		a.advance(r.Context(), c.on, out.Token)
 	}
-	return web.Reply(w, r, http.StatusOK, writeOffResponse{Submitter: c.on, WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
+	return web.Reply(w, r, http.StatusOK, client.WriteOffResult{Submitter: string(c.on), WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
 }
 
 // proposeForeign proposes a decision about foreign transactions that need one.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -33,33 +34,28 @@ func (a *Desk) routeProposals(mux *web.Mux) {
 }
 
 type proposalView struct {
-	ProposalID        string           `json:"proposalId"`
-	Status            string           `json:"status"`
-	Kind              string           `json:"kind"`
-	Act               string           `json:"act"`
-	Subject           json.RawMessage  `json:"subject"`
-	Effect            string           `json:"effect"` // what the act would do
-	Method            string           `json:"method"`
-	Path              string           `json:"path"`
-	Body              json.RawMessage  `json:"body"`
-	ObservedState     json.RawMessage  `json:"observedState"` // the state in which it was proposed
-	ObservedStateHash string           `json:"observedStateHash"`
-	ProposedBy        string           `json:"proposedBy"`
-	Reason            string           `json:"reason"`
-	CreatedAt         time.Time        `json:"createdAt"`
-	ExpiresAt         time.Time        `json:"expiresAt"`
-	ApprovedBy        *string          `json:"approvedBy"`
-	ApproveReason     *string          `json:"approveReason"`
-	ApprovedAt        *time.Time       `json:"approvedAt"`
-	ClosedBy          *string          `json:"closedBy"` // the operator who rejected it
-	CloseReason       *string          `json:"closeReason"`
-	ClosedAt          *time.Time       `json:"closedAt"`
-	Outcome           *proposalOutcome `json:"outcome"` // null: not carried out, or its answer was lost
-}
-
-type proposalOutcome struct {
-	Status int             `json:"status"`
-	Body   json.RawMessage `json:"body"` // null: none
+	ProposalID        string             `json:"proposalId"`
+	Status            string             `json:"status"`
+	Kind              string             `json:"kind"`
+	Act               string             `json:"act"`
+	Subject           json.RawMessage    `json:"subject"`
+	Effect            string             `json:"effect"` // what the act would do
+	Method            string             `json:"method"`
+	Path              string             `json:"path"`
+	Body              json.RawMessage    `json:"body"`
+	ObservedState     json.RawMessage    `json:"observedState"` // the state in which it was proposed
+	ObservedStateHash string             `json:"observedStateHash"`
+	ProposedBy        string             `json:"proposedBy"`
+	Reason            string             `json:"reason"`
+	CreatedAt         time.Time          `json:"createdAt"`
+	ExpiresAt         time.Time          `json:"expiresAt"`
+	ApprovedBy        *string            `json:"approvedBy"`
+	ApproveReason     *string            `json:"approveReason"`
+	ApprovedAt        *time.Time         `json:"approvedAt"`
+	ClosedBy          *string            `json:"closedBy"` // the operator who rejected it
+	CloseReason       *string            `json:"closeReason"`
+	ClosedAt          *time.Time         `json:"closedAt"`
+	Outcome           *client.ActOutcome `json:"outcome"` // null: not carried out, or its answer was lost
 }
 
 func viewOfProposal(p store.Proposal) proposalView {
@@ -69,7 +65,7 @@ func viewOfProposal(p store.Proposal) proposalView {
 		ApprovedBy: p.ApprovedBy, ApproveReason: p.ApproveReason, ApprovedAt: utc(p.ApprovedAt), ClosedBy: p.ClosedBy, CloseReason: p.CloseReason, ClosedAt: utc(p.ClosedAt),
 	}
 	if p.OutcomeStatus != nil {
-		v.Outcome = &proposalOutcome{Status: *p.OutcomeStatus}
+		v.Outcome = &client.ActOutcome{Status: *p.OutcomeStatus}
 		if p.Outcome != nil && *p.Outcome != "" {
 			v.Outcome.Body = json.RawMessage(*p.Outcome)
 		}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -179,27 +179,11 @@ func (a *TransferServer) replyDriven(w http.ResponseWriter, r *http.Request, req
 	return reply(w, r)(a.why(r, reqID))
 }
 
-type statementView struct {
-	Paid          bool       `json:"paid"`
-	TxHash        string     `json:"tx_hash,omitempty"`
-	Then          string     `json:"then,omitempty"`
-	NoncesBelow   uint64     `json:"nonces_below,omitempty"` // every lower nonce must be consumed before it takes effect
-	OtherPayments []string   `json:"other_payments,omitempty"`
-	By            string     `json:"by"`
-	Reason        string     `json:"reason"`
-	At            time.Time  `json:"at"`
-	Counts        bool       `json:"counts"`             // false: it was withdrawn, or the database was restored since
-	ActedAt       *time.Time `json:"acted_at,omitempty"` // null: it has not taken effect
-	Withdrawn     *time.Time `json:"withdrawn_at,omitempty"`
-	WithdrawnBy   string     `json:"withdrawn_by,omitempty"`
-	Why           string     `json:"withdraw_reason,omitempty"`
-}
-
-func statementViews(all []store.PastStatement) []statementView {
-	var views []statementView
+func statementViews(all []store.PastStatement) []client.Statement {
+	var views []client.Statement
 	for _, s := range all {
-		v := statementView{Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, OtherPayments: s.OtherPayments, By: s.By, Reason: s.Reason, At: s.At.UTC(), Counts: s.Counts,
-			ActedAt: s.ActedAt, Withdrawn: s.WithdrawnAt, WithdrawnBy: s.WithdrawnBy, Why: s.WithdrawReason}
+		v := client.Statement{Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, OtherPayments: s.OtherPayments, By: s.By, Reason: s.Reason, At: s.At.UTC(), Counts: s.Counts,
+			ActedAt: s.ActedAt, WithdrawnAt: s.WithdrawnAt, WithdrawnBy: s.WithdrawnBy, WithdrawReason: s.WithdrawReason}
 		switch {
 		case s.Paid:
 		case s.Refund:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -16,12 +17,6 @@ import (
 type decideRequest struct {
 	Action string `json:"action"`
 	Reason string `json:"reason"`
-}
-
-type decideResponse struct {
-	TxID            string           `json:"txId"`
-	State           txmanager.State  `json:"state"`
-	RequestedAction txmanager.Action `json:"requestedAction,omitempty"` // carried out by the next invocation that holds the lease
 }
 
 // actions maps the API's names to the actions that an operator may request for a transaction that has
@@ -51,7 +46,7 @@ func (a *Server) decide(w http.ResponseWriter, r *http.Request, c call[string, d
 	if out.Recorded {
 		counted.Decision(r.Context(), action)
 	}
-	return web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: c.on, State: out.State, RequestedAction: out.RequestedAction})
+	return web.Reply(w, r, http.StatusAccepted, client.Decision{TxID: c.on, State: client.TxState(out.State), RequestedAction: string(out.RequestedAction)})
 }
 
 // cancel cancels an intent by an operator's decision, with the reason.
@@ -115,16 +110,6 @@ func (a *Server) proposeProceed(w http.ResponseWriter, r *http.Request, txID, re
 	})
 }
 
-type proceedAllResponse struct {
-	Submitter txmanager.Submitter `json:"submitter"`
-	Proceeded int                 `json:"proceeded"`
-	Remaining int                 `json:"remaining"` // intents in range that are still held: call again
-	Newer     int                 `json:"newer"`     // held intents stored after through
-	Cancelled int                 `json:"cancelled"` // held intents that their callers want cancelled
-	Payouts   int                 `json:"payouts"`   // held intents whose transfers decide about them
-	Beside    int                 `json:"beside"`    // intents held for foreign transactions and decided with these
-}
-
 // proceedPage is the number of held intents that one call releases.
 const proceedPage = 500
 
@@ -157,7 +142,9 @@ func (a *Server) proceedAll(w http.ResponseWriter, r *http.Request, c submitterC
 			"operator", c.by, "reason", c.reason, telemetry.NodeIDKey, a.Node)
 		a.advance(r.Context(), c.on, out.Token)
 	}
-	return web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: c.on, Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside})
+	return web.Reply(w, r, http.StatusOK, client.ProceedReport{
+		Submitter: string(c.on), Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside,
+	})
 }
 
 // advance enqueues an advance. If that fails, the sweep finds the queue.
@@ -170,15 +157,6 @@ func (a *Server) advance(ctx context.Context, s txmanager.Submitter, token int64
 type queueCancelRequest struct {
 	reasonRequest
 	Caller *string `json:"caller"`
-}
-
-type queueCancelResponse struct {
-	Submitter txmanager.Submitter `json:"submitter"`
-	Cancelled int                 `json:"cancelled"`
-	Remaining int                 `json:"remaining"` // matching intents not cancelled yet: call again
-	Bound     int                 `json:"bound"`     // intents with a nonce; they are not changed
-	Payouts   int                 `json:"payouts"`   // queued intents whose transfers decide about them
-	Beside    int                 `json:"beside"`    // intents held for foreign transactions and decided with these
 }
 
 // cancelPage is the number of intents that one call cancels.
@@ -202,5 +180,7 @@ func (a *Server) cancelQueue(w http.ResponseWriter, r *http.Request, in submitte
 		a.Log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", c.By, "reason", c.Reason)
 		a.advance(r.Context(), c.Submitter, out.Token)
 	}
-	return web.Reply(w, r, http.StatusOK, queueCancelResponse{c.Submitter, out.Cancelled, out.Remaining, out.Bound, out.Payouts, out.Beside})
+	return web.Reply(w, r, http.StatusOK, client.QueueCancelReport{
+		Submitter: string(c.Submitter), Cancelled: out.Cancelled, Remaining: out.Remaining, Bound: out.Bound, Payouts: out.Payouts, Beside: out.Beside,
+	})
 }

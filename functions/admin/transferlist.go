@@ -6,22 +6,16 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// listedTransfer is a transfer with its user, for operators.
-type listedTransfer struct {
-	usertransfers.View
-	UserID     int64 `json:"user_id"`
-	RetryCount int   `json:"retry_count"` // postponed attempts
-}
-
 type transferListResponse struct {
-	Transfers     []listedTransfer `json:"transfers"`
-	NextPageToken string           `json:"nextPageToken,omitempty"` // absent on the last page
+	Transfers     []client.OperatorsTransfer `json:"transfers"`
+	NextPageToken string                     `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
 // listTransfers lists the transfers and payouts of all users, newest first.
@@ -37,8 +31,8 @@ func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (ou
 	case errors.Is(err, store.ErrCursor):
 		return out, serve.NoSuchPage()
 	}
-	listed := viewsOf(page, func(t transfer.Transfer) listedTransfer {
-		return listedTransfer{usertransfers.ViewOf(t), t.UserID, t.RetryCount}
+	listed := viewsOf(page, func(t transfer.Transfer) client.OperatorsTransfer {
+		return client.OperatorsTransfer{Transfer: usertransfers.ViewOf(t), UserID: t.UserID, RetryCount: t.RetryCount}
 	})
 	return transferListResponse{listed, serve.PageToken(next, serve.TransferPlace)}, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -153,7 +154,7 @@ func (a *TransferServer) listAddresses(r *http.Request, user int64, q map[string
 	out = a.Transfers.AddressesOf(found)
 	out.NextPageToken = next
 	if b := found.Block; b != nil {
-		out.Block = &usertransfers.BlockView{At: b.At.UTC(), By: b.By, Reason: b.Reason}
+		out.Block = &client.AddressBlock{At: b.At.UTC(), By: b.By, Reason: b.Reason}
 	}
 	return out, err
 }

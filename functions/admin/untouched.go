@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -22,19 +23,6 @@ type untouchedRequest struct {
 	Reason    string         `json:"reason"`
 	PageSize  *int           `json:"pageSize"`
 	PageToken serve.Optional `json:"pageToken"`
-}
-
-type untouchedLeft struct {
-	Submitter txmanager.Submitter `json:"submitter"`
-	Why       string              `json:"why"`
-}
-
-type untouchedResponse struct {
-	Released  []txmanager.Submitter `json:"released"`
-	Left      []untouchedLeft       `json:"left"`      // the checked submitters that were not released
-	Remaining int                   `json:"remaining"` // submitters in PROTECT because of the move, including those in left
-
-	NextPageToken string `json:"nextPageToken,omitempty"` // absent: all were checked
 }
 
 // releaseUntouched releases submitters that a confirmed planned move put into PROTECT. It releases
@@ -75,7 +63,7 @@ func (a *Server) releaseUntouched(w http.ResponseWriter, r *http.Request, c call
 }
 
 // releaseEach releases each submitter separately, and returns the reason for each that stays.
-func (a *Server) releaseEach(ctx context.Context, page []store.MovedSubmitter, l txmanager.ReleaseRequest) untouchedResponse {
+func (a *Server) releaseEach(ctx context.Context, page []store.MovedSubmitter, l txmanager.ReleaseRequest) client.UntouchedReport {
 	problems := make([]error, len(page))
 	places := make(chan struct{}, untouchedAtATime)
 	var all sync.WaitGroup
@@ -89,13 +77,13 @@ func (a *Server) releaseEach(ctx context.Context, page []store.MovedSubmitter, l
 		})
 	}
 	all.Wait()
-	out := untouchedResponse{Released: []txmanager.Submitter{}, Left: []untouchedLeft{}}
+	out := client.UntouchedReport{Released: []string{}, Left: []client.UnreleasedSubmitter{}}
 	for i, one := range page {
 		if problems[i] == nil {
-			out.Released = append(out.Released, one.Submitter)
+			out.Released = append(out.Released, string(one.Submitter))
 			continue
 		}
-		out.Left = append(out.Left, untouchedLeft{one.Submitter, a.whyLeft(ctx, one.Submitter, problems[i])})
+		out.Left = append(out.Left, client.UnreleasedSubmitter{Submitter: string(one.Submitter), Why: a.whyLeft(ctx, one.Submitter, problems[i])})
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/store"
@@ -45,65 +46,12 @@ func (a *Server) pathEndpoint(r *http.Request) (string, error) {
 	return name, nil
 }
 
-type endpointView struct {
-	Name       string           `json:"name"`
-	Kind       string           `json:"kind"` // webhook, pubsub or publisher
-	Host       string           `json:"host,omitempty"`
-	Path       string           `json:"path,omitempty"`    // long parts, which can be secrets, are cut
-	Callers    []string         `json:"callers,omitempty"` // whose events it gets; absent: all
-	Backlog    backlogView      `json:"backlog"`
-	Oldest     *lateView        `json:"oldest"` // null: nothing waits
-	Paused     *pauseView       `json:"paused"`
-	Unanswered int              `json:"unansweredCalls"` // in a row
-	LastAnswer *answerView      `json:"lastAnswer"`      // null: it was never called
-	LastTest   *testView        `json:"lastTest"`
-	Secrets    *endpointSecrets `json:"secrets"` // null: unknown before the first call
-}
-
-type backlogView struct {
-	Events     int  `json:"events"`
-	Submitters int  `json:"submitters"`
-	More       bool `json:"more"` // there are more than these numbers
-}
-
-type lateView struct {
-	Submitter     txmanager.Submitter `json:"submitter"`
-	Since         time.Time           `json:"since"`
-	Attempts      int                 `json:"attempts"` // failed ones in a row
-	LastError     *string             `json:"lastError"`
-	NextAttemptAt time.Time           `json:"nextAttemptAt"`
-}
-
-type pauseView struct {
-	Since  time.Time `json:"since"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-}
-
-type answerView struct {
-	Status *int      `json:"status"` // null: there was no answer
-	Text   string    `json:"text"`   // its first bytes, or why there was none
-	At     time.Time `json:"at"`
-}
-
-type testView struct {
-	By     string      `json:"by"`
-	At     time.Time   `json:"at"`
-	Answer *answerView `json:"answer"` // null: there is none yet
-}
-
-// endpointSecrets identifies the secrets that signed the last request.
-type endpointSecrets struct {
-	Count        int      `json:"count"`
-	Fingerprints []string `json:"fingerprints"`
-}
-
 // listEndpoints lists the endpoints of events with the state of their deliveries.
 func (a *Server) listEndpoints(r *http.Request) (map[string]any, error) {
 	if _, err := serve.Parameters(r); err != nil {
 		return nil, err
 	}
-	all := make([]endpointView, len(a.Events.Endpoints))
+	all := make([]client.WebhookEndpoint, len(a.Events.Endpoints))
 	for i, name := range a.Events.Endpoints {
 		var err error
 		if all[i], err = a.viewEndpoint(r.Context(), name); err != nil {
@@ -113,14 +61,16 @@ func (a *Server) listEndpoints(r *http.Request) (map[string]any, error) {
 	return map[string]any{"endpoints": all}, nil
 }
 
-func (a *Server) viewEndpoint(ctx context.Context, name string) (endpointView, error) {
+func (a *Server) viewEndpoint(ctx context.Context, name string) (client.WebhookEndpoint, error) {
 	e, err := a.Webhooks.Log.Endpoint(ctx, name)
 	if err != nil {
-		return endpointView{}, err
+		return client.WebhookEndpoint{}, err
 	}
-	v := endpointView{
-		Name: name, Kind: "publisher", Callers: a.Webhooks.Settings.Callers[name], Unanswered: e.Unanswered,
-		Backlog: backlogView{min(e.Events, eventlog.MaxBacklog), min(e.Submitters, eventlog.MaxBacklog), max(e.Events, e.Submitters) > eventlog.MaxBacklog},
+	v := client.WebhookEndpoint{
+		Name: name, Kind: "publisher", Callers: a.Webhooks.Settings.Callers[name], UnansweredCalls: e.Unanswered,
+		Backlog: client.EndpointBacklog{
+			Events: min(e.Events, eventlog.MaxBacklog), Submitters: min(e.Submitters, eventlog.MaxBacklog), More: max(e.Events, e.Submitters) > eventlog.MaxBacklog,
+		},
 	}
 	address, isWebhook := a.Webhooks.Settings.URLs[name]
 	switch {
@@ -131,13 +81,15 @@ func (a *Server) viewEndpoint(ctx context.Context, name string) (endpointView, e
 		v.Kind = "pubsub"
 	}
 	if o := e.Oldest; o != nil {
-		v.Oldest = &lateView{o.Submitter, o.Since.UTC(), o.Attempts, o.LastError, o.NextAttemptAt.UTC()}
+		v.Oldest = &client.EndpointOldest{
+			Submitter: string(o.Submitter), Since: o.Since.UTC(), Attempts: o.Attempts, LastError: o.LastError, NextAttemptAt: o.NextAttemptAt.UTC(),
+		}
 	}
 	if e.PausedAt != nil {
-		v.Paused = &pauseView{e.PausedAt.UTC(), *e.PausedBy, *e.PauseReason}
+		v.Paused = &client.EndpointPause{Since: e.PausedAt.UTC(), By: *e.PausedBy, Reason: *e.PauseReason}
 	}
 	if e.Secrets != nil {
-		v.Secrets = &endpointSecrets{len(e.Secrets), e.Secrets}
+		v.Secrets = &client.EndpointSecrets{Count: len(e.Secrets), Fingerprints: e.Secrets}
 	}
 	v.LastAnswer = viewAnswer(e.Status, e.Answer, e.AnsweredAt)
 	if t := e.LastTest; t != nil {
@@ -149,19 +101,19 @@ func (a *Server) viewEndpoint(ctx context.Context, name string) (endpointView, e
 // PubSubEndpoint is the name of the only endpoint in the mode mq_outbox.
 const PubSubEndpoint = "pubsub"
 
-func viewAnswer(status *int, text *string, at *time.Time) *answerView {
+func viewAnswer(status *int, text *string, at *time.Time) *client.EndpointAnswer {
 	if at == nil {
 		return nil
 	}
-	v := &answerView{Status: status, At: at.UTC()}
+	v := &client.EndpointAnswer{Status: status, At: at.UTC()}
 	if text != nil {
 		v.Text = *text
 	}
 	return v
 }
 
-func viewTest(t eventlog.Test) *testView {
-	return &testView{t.By, t.At.UTC(), viewAnswer(t.Status, t.Answer, t.AnsweredAt)}
+func viewTest(t eventlog.Test) *client.EndpointTest {
+	return &client.EndpointTest{By: t.By, At: t.At.UTC(), Answer: viewAnswer(t.Status, t.Answer, t.AnsweredAt)}
 }
 
 // longestShown is the longest part of a path that is shown whole.
@@ -181,11 +133,6 @@ func shownAddress(address string) (host, path string) {
 		}
 	}
 	return u.Host, strings.Join(parts, "/")
-}
-
-type testResponse struct {
-	Accepted bool `json:"accepted"` // the answer's status is 200 to 299
-	testView
 }
 
 const (
@@ -212,7 +159,7 @@ func (a *Server) testEndpoint(w http.ResponseWriter, r *http.Request, c call[str
 	for {
 		t, err := a.Webhooks.Log.Test(ctx, test)
 		if err == nil && t.AnsweredAt != nil {
-			return web.Reply(w, r, http.StatusOK, testResponse{t.Status != nil && *t.Status/100 == 2, *viewTest(t)})
+			return web.Reply(w, r, http.StatusOK, client.TestResult{Accepted: t.Status != nil && *t.Status/100 == 2, EndpointTest: *viewTest(t)})
 		}
 		select {
 		case <-time.After(testPoll):
@@ -227,12 +174,6 @@ type redeliverRequest struct {
 	reasonRequest
 	After     string          `json:"after"`     // a cursor of GET /api/v1/events
 	Submitter *serve.Optional `json:"submitter"` // only of this one; nil: of all
-}
-
-type redeliverResponse struct {
-	Endpoint   string `json:"endpoint"`
-	After      string `json:"after"`
-	Submitters int    `json:"submitters"` // whose events are delivered again
 }
 
 // maxKicked is the most delivery queues that an act enqueues at once. The sweep finds the rest.
@@ -265,7 +206,7 @@ func (a *Server) redeliver(w http.ResponseWriter, r *http.Request, c call[string
 	}
 	a.Log.WarnContext(r.Context(), "events are delivered again", "endpoint", c.on, "after", n, "submitters", len(of), "operator", c.by, "reason", c.reason)
 	a.kick(r.Context(), c.on, of[:min(len(of), maxKicked)])
-	return web.Reply(w, r, http.StatusOK, redeliverResponse{c.on, c.body.After, len(of)})
+	return web.Reply(w, r, http.StatusOK, client.Redelivery{Endpoint: c.on, After: c.body.After, Submitters: len(of)})
 }
 
 // cursorProblem is what an operator sees of an error of a redelivery.

@@ -7,75 +7,18 @@ import (
 	"time"
 
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// whyResponse shows an operator all that is known of a transfer.
-type whyResponse struct {
-	usertransfers.View
-	UserID      int64            `json:"user_id"`
-	CID         string           `json:"cid,omitempty"`
-	Payout      *payoutView      `json:"payout,omitempty"`
-	StateSince  time.Time        `json:"state_since"`
-	Where       string           `json:"where"`                   // where the money is, in words
-	Evidence    string           `json:"last_evidence"`           // the last evidence about the transfer
-	NextTryAt   *time.Time       `json:"next_try_at,omitempty"`   // null: no attempt is due
-	Unblock     string           `json:"would_unblock,omitempty"` // what the transfer waits for, and what an operator can do
-	RetryCount  int              `json:"retry_count"`
-	Failures    int              `json:"failures"` // consecutive unknown answers in this state
-	History     []transitionView `json:"history"`
-	Resolutions []resolutionView `json:"resolutions"`
-	Statements  []statementView  `json:"statements,omitempty"` // operators' statements about a payout
-	ProvedBy    string           `json:"proved_by,omitempty"`  // the transaction that proves that a payout was paid
-
-	Acknowledged *acknowledgedView `json:"acknowledged,omitempty"` // the newest one; absent: no operator has acknowledged the transfer
-}
-
-type payoutView struct {
-	Submitter string `json:"submitter"` // the submitter whose transaction has the req_id as requestId
-	ChainID   uint64 `json:"chain_id"`
-	Token     string `json:"token,omitempty"`
-	Address   string `json:"address"`
-	BaseUnits string `json:"base_units"`
-}
-
-type transitionView struct {
-	At         time.Time       `json:"at"`
-	From       string          `json:"from,omitempty"`
-	State      string          `json:"state"`
-	Reason     transfer.Reason `json:"reason,omitempty"`
-	RetryCount int             `json:"retry_count"`
-}
-
-type resolutionView struct {
-	Op         string     `json:"op"`
-	By         string     `json:"by"`
-	Reason     string     `json:"reason"`
-	At         time.Time  `json:"at"`
-	Verdict    string     `json:"verdict,omitempty"`
-	Refusal    string     `json:"refusal,omitempty"`
-	AnsweredAt *time.Time `json:"answered_at,omitempty"`
-	Outcome    string     `json:"outcome,omitempty"` // the outcome that the operator stated
-	Line       string     `json:"line,omitempty"`    // line of the core's journal that proves it
-}
-
-// acknowledgedView is an alert that an operator handles by hand.
-type acknowledgedView struct {
-	State  string    `json:"state"` // the state in which it is valid
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-	Until  time.Time `json:"until"`
-}
-
 // why shows an operator where a transfer's money is, the evidence, and what would move the transfer forward. Of a payout it
 // also shows operators' statements.
-func (a *TransferServer) why(r *http.Request, reqID string) (whyResponse, error) {
+func (a *TransferServer) why(r *http.Request, reqID string) (client.Why, error) {
 	story, err := a.Transfers.Store.Why(r.Context(), reqID)
 	if err != nil {
-		return whyResponse{}, err
+		return client.Why{}, err
 	}
 	out := whyOf(story, a.RescueAfter)
 	if story.Transfer.Payout == nil {
@@ -86,32 +29,34 @@ func (a *TransferServer) why(r *http.Request, reqID string) (whyResponse, error)
 	return out, err
 }
 
-func whyOf(s transfers.Story, rescueAfter time.Duration) whyResponse {
+func whyOf(s transfers.Story, rescueAfter time.Duration) client.Why {
 	t := s.Transfer
-	out := whyResponse{
-		View: usertransfers.ViewOf(t), UserID: t.UserID, CID: t.CID, StateSince: t.StateAt.UTC(), RetryCount: t.RetryCount, Failures: t.Failures,
-		Where: whereIs(t), Evidence: evidenceOf(s), Unblock: unblock(t),
-		History: make([]transitionView, len(s.History)), Resolutions: make([]resolutionView, len(s.Resolutions)),
+	out := client.Why{
+		Transfer: usertransfers.ViewOf(t), UserID: t.UserID, CID: t.CID, StateSince: t.StateAt.UTC(), RetryCount: t.RetryCount, Failures: t.Failures,
+		Where: whereIs(t), LastEvidence: evidenceOf(s), WouldUnblock: unblock(t),
+		History: make([]client.Transition, len(s.History)), Resolutions: make([]client.Resolution, len(s.Resolutions)),
 	}
 	if !t.State.Terminal() && !t.Foreign {
 		next := t.Now.Add(t.NextIn(rescueAfter)).UTC()
 		out.NextTryAt = &next
 	}
 	if p := t.Payout; p != nil {
-		out.Payout = &payoutView{p.Submitter, p.ChainID, p.Token, p.Address, p.BaseUnits}
+		out.Payout = &client.PayoutTerms{Submitter: p.Submitter, ChainID: p.ChainID, Token: p.Token, Address: p.Address, BaseUnits: p.BaseUnits}
 	}
 	for i, h := range s.History {
-		out.History[i] = transitionView{At: h.At.UTC(), State: h.State.String(), Reason: h.Reason, RetryCount: h.RetryCount}
+		out.History[i] = client.Transition{At: h.At.UTC(), State: client.TransferState(h.State.String()), Reason: string(h.Reason), RetryCount: h.RetryCount}
 		if h.From != nil {
-			out.History[i].From = h.From.String()
+			out.History[i].From = client.TransferState(h.From.String())
 		}
 	}
 	for i, x := range s.Resolutions {
-		out.Resolutions[i] = resolutionView{x.Op, x.By, x.Reason, x.At.UTC(), x.Verdict, x.VerdictReason, x.AnsweredAt, x.Outcome, x.Line}
+		out.Resolutions[i] = client.Resolution{
+			Op: x.Op, By: x.By, Reason: x.Reason, At: x.At.UTC(), Verdict: x.Verdict, Refusal: x.VerdictReason, AnsweredAt: x.AnsweredAt, Outcome: x.Outcome, Line: x.Line,
+		}
 	}
 	if n := len(s.Acknowledged); n > 0 {
 		k := s.Acknowledged[n-1]
-		out.Acknowledged = &acknowledgedView{k.State.String(), k.By, k.Reason, k.At.UTC(), k.Until.UTC()}
+		out.Acknowledged = &client.Acknowledgement{State: client.TransferState(k.State.String()), By: k.By, Reason: k.Reason, At: k.At.UTC(), Until: k.Until.UTC()}
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -21,18 +22,7 @@ type batchRequest struct {
 }
 
 type batchResponse struct {
-	Results []batchResult `json:"results"` // one per intent, in the same order
-}
-
-// batchResult is the answer that POST /api/v1/tx would give to the intent alone.
-type batchResult struct {
-	Status int    `json:"status"`
-	TxID   string `json:"txId,omitempty"`
-	Code   string `json:"code,omitempty"`
-	Field  string `json:"field,omitempty"` // within the intent
-	Detail string `json:"detail,omitempty"`
-
-	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"` // the header Retry-After
+	Results []client.BatchResult `json:"results"` // one per intent, in the same order
 }
 
 // createBatch stores many intents in one round trip and one commit. Each intent has its own result; a
@@ -48,7 +38,7 @@ func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Vie
 	if n := len(body.Intents); n == 0 || n > maxBatchIntents {
 		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, maxBatchIntents)
 	}
-	results := make([]batchResult, len(body.Intents))
+	results := make([]client.BatchResult, len(body.Intents))
 	intents, places, err := a.allowedIntents(r, v, body.Intents, results)
 	if err != nil {
 		return err
@@ -73,7 +63,7 @@ func (a *Server) createBatch(w http.ResponseWriter, r *http.Request, v store.Vie
 
 // allowedIntents returns the intents that can be stored and their positions in the batch. It fills in
 // the results of the others. It reads payloads only for submitters that the caller may use.
-func (a *Server) allowedIntents(r *http.Request, v store.Viewer, bodies []createRequest, results []batchResult) (intents []store.Intent, places []int, err error) {
+func (a *Server) allowedIntents(r *http.Request, v store.Viewer, bodies []createRequest, results []client.BatchResult) (intents []store.Intent, places []int, err error) {
 	names, faults := make([]store.Intent, len(bodies)), make([]error, len(bodies))
 	var submitters []txmanager.Submitter
 	for i, body := range bodies {
@@ -119,15 +109,15 @@ func (a *Server) enqueueAll(r *http.Request, intents []store.Intent, created []s
 	}
 }
 
-func (a *Server) createdResult(r *http.Request, in store.Intent, c store.Created) batchResult {
+func (a *Server) createdResult(r *http.Request, in store.Intent, c store.Created) client.BatchResult {
 	if c.Err != nil {
 		return refusedResult(r, c.Err)
 	}
-	return batchResult{Status: a.logCreated(r, in, c.StoredIntent), TxID: c.TxID}
+	return client.BatchResult{Status: a.logCreated(r, in, c.StoredIntent), TxID: c.TxID}
 }
 
 // refusedResult returns the problem that the intent alone would have been answered with.
-func refusedResult(r *http.Request, err error) batchResult {
+func refusedResult(r *http.Request, err error) client.BatchResult {
 	p := web.ProblemOf(r, serve.Problem(err))
-	return batchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail, RetryAfterSeconds: p.RetryAfterSeconds()}
+	return client.BatchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail, RetryAfterSeconds: int(p.RetryAfterSeconds())}
 }

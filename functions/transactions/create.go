@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/chain"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -36,10 +37,6 @@ type createRequest struct {
 	Handler    serve.Optional  `json:"handler"`
 	Payload    json.RawMessage `json:"payload"`
 	ValidUntil serve.Optional  `json:"validUntil"`
-}
-
-type createResponse struct {
-	TxID string `json:"txId"`
 }
 
 // create stores an intent once. It answers 202 with the new txId, or 200 with the txId already stored
@@ -68,7 +65,7 @@ func (a *Server) create(w http.ResponseWriter, r *http.Request, v store.Viewer) 
 		a.enqueue(r, in, accepted)
 	}
 	a.Points.At("create.enqueued")
-	return web.Reply(w, r, status, createResponse{TxID: accepted.TxID})
+	return web.Reply(w, r, status, client.Created{TxID: accepted.TxID})
 }
 
 // logCreated logs whether the intent was stored or found, and returns the HTTP status.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -19,31 +20,15 @@ const (
 	accountUnknown = "UNKNOWN" // the ledger has not answered
 )
 
-// AccountSide is a user's account in one ledger.
-type AccountSide struct {
-	State     string `json:"state"`
-	Available string `json:"available,omitempty"` // only if it is OPEN
-	Status    string `json:"status,omitempty"`    // only if it is OPEN
-}
-
-// Is reports whether the account is known to have the status, or to be absent where ACTIVE is wanted.
-func (s AccountSide) Is(status string) bool {
+// HasStatus reports whether the account is known to have the status, or to be absent where ACTIVE is wanted.
+func HasStatus(s client.AccountSide, status string) bool {
 	return s.State == accountOpen && s.Status == status || s.State == accountNone && status == transfer.StatusActive
-}
-
-// AccountView is a user's accounts in one asset.
-type AccountView struct {
-	UserID  int64       `json:"userId"`
-	Asset   string      `json:"asset"`
-	AssetID int32       `json:"assetId"`
-	Funding AccountSide `json:"funding"`
-	Spot    AccountSide `json:"spot"`
 }
 
 // AccountPage is a page of a user's accounts, one line for each asset.
 type AccountPage struct {
-	Accounts      []AccountView `json:"accounts"`
-	NextPageToken string        `json:"nextPageToken,omitempty"` // absent on the last page
+	Accounts      []client.Account `json:"accounts"`
+	NextPageToken string           `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
 // listAccounts shows users their own accounts.
@@ -87,7 +72,7 @@ func (a *Server) AssetPage(ctx context.Context, q map[string]string) (page []tra
 
 // Accounts returns the user's accounts in the assets. If the trading core gives no answer, its other
 // accounts are not asked for, and shown as UNKNOWN.
-func (a *Server) Accounts(ctx context.Context, user int64, assets []transfer.Asset) ([]AccountView, error) {
+func (a *Server) Accounts(ctx context.Context, user int64, assets []transfer.Asset) ([]client.Account, error) {
 	ids := make([]int32, len(assets))
 	for i, of := range assets {
 		ids[i] = of.ID
@@ -96,9 +81,9 @@ func (a *Server) Accounts(ctx context.Context, user int64, assets []transfer.Ass
 	if err != nil {
 		return nil, err
 	}
-	all, silent := make([]AccountView, len(assets)), error(nil)
+	all, silent := make([]client.Account, len(assets)), error(nil)
 	for i, of := range assets {
-		all[i] = AccountView{UserID: user, Asset: of.Name, AssetID: of.ID, Funding: AccountSide{State: accountNone}, Spot: AccountSide{State: accountUnknown}}
+		all[i] = client.Account{UserID: user, Asset: of.Name, AssetID: of.ID, Funding: client.AccountSide{State: accountNone}, Spot: client.AccountSide{State: accountUnknown}}
 		if own, ok := funding[of.ID]; ok {
 			all[i].Funding = side(own.Units, own.Status, of)
 		}
@@ -112,17 +97,17 @@ func (a *Server) Accounts(ctx context.Context, user int64, assets []transfer.Ass
 	return all, nil
 }
 
-func (a *Server) spotOf(ctx context.Context, user int64, of transfer.Asset) (AccountSide, error) {
+func (a *Server) spotOf(ctx context.Context, user int64, of transfer.Asset) (client.AccountSide, error) {
 	units, status, exists, err := a.Spot(ctx, user, of.ID)
 	switch {
 	case err != nil:
-		return AccountSide{State: accountUnknown}, err
+		return client.AccountSide{State: accountUnknown}, err
 	case !exists:
-		return AccountSide{State: accountNone}, nil
+		return client.AccountSide{State: accountNone}, nil
 	}
 	return side(units, status, of), nil
 }
 
-func side(units uint64, status string, of transfer.Asset) AccountSide {
-	return AccountSide{accountOpen, transfer.FormatUnits(units, of.Precision), status}
+func side(units uint64, status string, of transfer.Asset) client.AccountSide {
+	return client.AccountSide{State: accountOpen, Available: transfer.FormatUnits(units, of.Precision), Status: status}
 }

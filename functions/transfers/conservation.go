@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -14,36 +15,6 @@ func (a *Server) RouteConservation(mux *web.Mux) {
 	a.HandleInternal(mux, "conservation", "conservation", WithProblems(a.runConservation))
 }
 
-// Report is the result of a check of conservation.
-type Report struct {
-	Result  string        `json:"result"` // ok; standing: only violations known before; violated
-	Full    bool          `json:"full"`
-	Entries int           `json:"entries"` // journal entries that the check read
-	Final   int           `json:"final"`   // transfers that became final and that the check read
-	Wrong   int           `json:"wrong"`   // number of violations
-	Found   []FindingView `json:"found"`   // the first violations
-	Fresh   int           `json:"fresh"`   // number of violations that no earlier check had found
-	Halted  []HaltScope   `json:"halted"`  // the halts that the check opened
-}
-
-type FindingView struct {
-	ID       int64             `json:"id,omitempty"` // the id that an adjustment names; none: this check has just found it
-	Kind     conservation.Kind `json:"kind"`
-	Side     conservation.Side `json:"side,omitempty"`
-	ReqID    string            `json:"req_id,omitempty"`
-	UserID   int64             `json:"user_id"`
-	AssetID  int32             `json:"asset_id"`
-	Expected string            `json:"expected"`
-	Got      string            `json:"got"`
-	At       *time.Time        `json:"at,omitempty"` // when a check first found it
-}
-
-type HaltScope struct {
-	Scope   string `json:"scope"` // user_asset, asset or all
-	UserID  int64  `json:"user_id,omitempty"`
-	AssetID int32  `json:"asset_id,omitempty"`
-}
-
 // The most entries that one answer shows. The database has all of them.
 const (
 	MaxFindings = 100 // findings
@@ -51,20 +22,35 @@ const (
 )
 
 // FindingOf returns a violation that has no id yet.
-func FindingOf(f conservation.Finding) FindingView {
-	return FindingView{0, f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, nil}
+func FindingOf(f conservation.Finding) client.Finding {
+	return client.Finding{
+		Kind: string(f.Kind), Side: string(f.Side), ReqID: f.ReqID, UserID: f.Account.UserID, AssetID: f.Account.AssetID, Expected: f.Expected, Got: f.Got,
+	}
 }
 
-func ReportOf(r conservation.Report) Report {
-	out := Report{
-		Result: r.Result(), Full: r.Full, Entries: r.Entries, Final: r.Final, Wrong: len(r.Found), Fresh: len(r.Fresh),
-		Found: []FindingView{}, Halted: []HaltScope{},
+// ScopeOf returns what a halt covers; the user 0 and the asset 0 are all.
+func ScopeOf(scope string, userID int64, assetID int32) client.HaltScope {
+	s := client.HaltScope{Scope: scope}
+	if userID != 0 {
+		s.UserID = &userID
+	}
+	if assetID != 0 {
+		s.AssetID = &assetID
+	}
+	return s
+}
+
+// ReportOf returns the result of a check. It has the first violations and halts only.
+func ReportOf(r conservation.Report) client.CheckReport {
+	out := client.CheckReport{
+		Result: r.Result(), Full: r.Full, Entries: int64(r.Entries), Final: int64(r.Final), Wrong: int64(len(r.Found)), Fresh: int64(len(r.Fresh)),
+		Found: []client.Finding{}, Halted: []client.HaltScope{},
 	}
 	for _, f := range r.Found[:min(len(r.Found), MaxFindings)] {
 		out.Found = append(out.Found, FindingOf(f))
 	}
 	for _, h := range r.Halts[:min(len(r.Halts), MaxHalts)] {
-		out.Halted = append(out.Halted, HaltScope{string(h.Scope), h.Account.UserID, h.Account.AssetID})
+		out.Halted = append(out.Halted, ScopeOf(string(h.Scope), h.Account.UserID, h.Account.AssetID))
 	}
 	return out
 }

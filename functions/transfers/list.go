@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -13,8 +14,8 @@ import (
 )
 
 type transfersResponse struct {
-	Transfers     []View `json:"transfers"`
-	NextPageToken string `json:"nextPageToken,omitempty"` // absent on the last page
+	Transfers     []client.Transfer `json:"transfers"`
+	NextPageToken string            `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
 // listTransfers shows a user's own transfers and payouts, newest first and one page a call.
@@ -37,7 +38,7 @@ func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request, user int6
 	if err != nil {
 		return err
 	}
-	out := transfersResponse{Transfers: make([]View, len(page)), NextPageToken: serve.PageToken(next, serve.TransferPlace)}
+	out := transfersResponse{Transfers: make([]client.Transfer, len(page)), NextPageToken: serve.PageToken(next, serve.TransferPlace)}
 	for i, t := range page {
 		out.Transfers[i] = ViewOf(t)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -76,17 +77,11 @@ func (a *Server) addAddress(w http.ResponseWriter, r *http.Request, user int64) 
 }
 
 type Addresses struct {
-	Required  bool          `json:"required"` // payouts may go only to listed addresses
-	Addresses []AddressView `json:"addresses"`
-	Block     *BlockView    `json:"block,omitempty"` // shown only to operators
+	Required  bool                 `json:"required"` // payouts may go only to listed addresses
+	Addresses []AddressView        `json:"addresses"`
+	Block     *client.AddressBlock `json:"block,omitempty"` // shown only to operators
 
 	NextPageToken string `json:"nextPageToken,omitempty"` // for operators; users have one page
-}
-
-type BlockView struct {
-	At     time.Time `json:"at"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
 }
 
 // listAddresses shows users their listed addresses.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
@@ -244,7 +245,7 @@ func (r refusal) inWords() string {
 }
 
 // failedProblem returns the problem for a stored transfer that has failed.
-func failedProblem(t transfer.Transfer, out transferResponse) *web.Problem {
+func failedProblem(t transfer.Transfer, out client.TransferResult) *web.Problem {
 	return &web.Problem{
 		Code: web.Code{Name: string(t.Reason), Status: http.StatusUnprocessableEntity}, Detail: out.Message,
 		Members: map[string]any{

@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/fencepost/fencepost/functions/serve"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -178,31 +179,16 @@ func (a *Server) submit(w http.ResponseWriter, r *http.Request, req transfer.Req
 	return answerTransfer(w, r, created)
 }
 
-type transferResponse struct {
-	TransferID int64                `json:"transfer_id"`
-	ReqID      string               `json:"req_id"`
-	From       transfer.AccountType `json:"from"`
-	To         transfer.AccountType `json:"to"`
-	State      string               `json:"state"`
-	Message    string               `json:"message"`
-	Code       transfer.Reason      `json:"code,omitempty"`   // DUPLICATE_REQUEST
-	Reason     transfer.Reason      `json:"reason,omitempty"` // why the duplicated transfer failed
-}
-
-// pending is the state of a transfer that is not terminal, in the answer to a post. A query shows the
-// actual state instead.
-const pending = "PENDING"
-
 // answerTransfer answers a post with its result. It answers 200 for a transfer found under its cid,
 // even if that failed.
 func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) error {
-	out := transferResponse{
-		TransferID: c.ID, ReqID: c.ReqID, From: c.Type.Source(), To: c.Type.Target(), State: pending,
+	out := client.TransferResult{
+		TransferID: c.ID, ReqID: c.ReqID, From: string(c.Type.Source()), To: string(c.Type.Target()), State: client.TransferPending,
 		Message: "accepted, and not ended yet: GET /api/v1/internal_transfer/{req_id} shows its state",
 	}
 	status := http.StatusAccepted
 	if c.State.Terminal() {
-		status, out.State, out.Message = http.StatusOK, c.State.String(), "the money has arrived"
+		status, out.State, out.Message = http.StatusOK, client.TransferState(c.State.String()), "the money has arrived"
 	}
 	failed := c.State == transfer.Failed || c.State == transfer.RolledBack
 	if failed {
@@ -210,9 +196,9 @@ func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) 
 	}
 	switch {
 	case !c.New:
-		status, out.Code, out.Message = http.StatusOK, transfer.DuplicateRequest, "this cid was used before, with this result: "+out.Message
+		status, out.Code, out.Message = http.StatusOK, string(transfer.DuplicateRequest), "this cid was used before, with this result: "+out.Message
 		if failed {
-			out.Reason = c.Reason
+			out.Reason = string(c.Reason)
 		}
 	case failed:
 		return failedProblem(c.Transfer, out)
@@ -220,24 +206,11 @@ func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) 
 	return web.Reply(w, r, status, out)
 }
 
-type View struct {
-	TransferID int64                `json:"transfer_id"`
-	ReqID      string               `json:"req_id"`
-	From       transfer.AccountType `json:"from"`
-	To         transfer.AccountType `json:"to"`
-	Address    string               `json:"address,omitempty"` // only of a payout
-	Asset      string               `json:"asset"`
-	Amount     string               `json:"amount"`
-	State      string               `json:"state"`
-	Reason     transfer.Reason      `json:"reason,omitempty"` // why it failed or is being refunded
-	CreatedAt  time.Time            `json:"created_at"`
-	UpdatedAt  time.Time            `json:"updated_at"`
-}
-
-func ViewOf(t transfer.Transfer) View {
-	v := View{
-		TransferID: t.ID, ReqID: t.ReqID, From: t.Type.Source(), To: t.Type.Target(), Asset: t.Asset, Amount: t.Amount(),
-		State: t.State.String(), Reason: t.Reason, CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
+// ViewOf is what its user and operators are shown of a transfer.
+func ViewOf(t transfer.Transfer) client.Transfer {
+	v := client.Transfer{
+		TransferID: t.ID, ReqID: t.ReqID, From: string(t.Type.Source()), To: string(t.Type.Target()), Asset: t.Asset, Amount: t.Amount(),
+		State: client.TransferState(t.State.String()), Reason: string(t.Reason), CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
 	}
 	if t.Payout != nil {
 		v.Address = t.Payout.Address

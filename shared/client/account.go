@@ -40,19 +40,19 @@ type Asset struct {
 	Precision            int          `json:"precision"`
 	MinTransfer          string       `json:"minTransfer"`
 	MaxTransfer          string       `json:"maxTransfer"`
-	DailyTransfer        string       `json:"dailyTransfer"`        // "": no limit
-	DailyPayout          string       `json:"dailyPayout"`          // "": no limit
-	DailyServiceDeposits string       `json:"dailyServiceDeposits"` // "": nothing
+	DailyTransfer        string       `json:"dailyTransfer,omitempty"`        // "": no limit
+	DailyPayout          string       `json:"dailyPayout,omitempty"`          // "": no limit
+	DailyServiceDeposits string       `json:"dailyServiceDeposits,omitempty"` // "": nothing
 	Status               string       `json:"status"`
 	InternalTransfers    bool         `json:"internalTransfers"`
-	Payout               *AssetPayout `json:"payout"` // nil: no payouts
+	Payout               *AssetPayout `json:"payout,omitempty"` // nil: no payouts
 }
 
 // AccountSide is a user's account in one ledger.
 type AccountSide struct {
-	State     string `json:"state"`     // OPEN, NONE, or UNKNOWN: the ledger has not answered
-	Available string `json:"available"` // "": it is not OPEN
-	Status    string `json:"status"`    // ACTIVE, FROZEN or DISABLED; "": it is not OPEN
+	State     string `json:"state"`               // OPEN, NONE, or UNKNOWN: the ledger has not answered
+	Available string `json:"available,omitempty"` // "": it is not OPEN
+	Status    string `json:"status,omitempty"`    // ACTIVE, FROZEN or DISABLED; "": it is not OPEN
 }
 
 // Account is a user's account in an asset, in both ledgers.
@@ -78,19 +78,19 @@ type AccountAct struct {
 	ActID      int64     `json:"actId"`
 	Kind       string    `json:"kind"`  // DEPOSIT, WITHDRAWAL or STATUS
 	State      string    `json:"state"` // DONE, REFUSED, or PENDING: the sweep repeats it
-	ID         string    `json:"id"`
+	ID         string    `json:"id,omitempty"`
 	UserID     int64     `json:"userId"`
 	Asset      string    `json:"asset"`
-	Account    string    `json:"account"` // FUNDING or SPOT
-	Amount     string    `json:"amount"`
-	Status     string    `json:"status"`
-	Refusal    string    `json:"refusal"`
-	Funding    string    `json:"funding"` // Funding's answer
-	Trading    string    `json:"trading"` // the trading core's answer
-	WaitsFor   string    `json:"waitsFor"`
+	Account    string    `json:"account,omitempty"` // FUNDING or SPOT
+	Amount     string    `json:"amount,omitempty"`
+	Status     string    `json:"status,omitempty"`
+	Refusal    string    `json:"refusal,omitempty"`
+	Funding    string    `json:"funding,omitempty"` // Funding's answer
+	Trading    string    `json:"trading,omitempty"` // the trading core's answer
+	WaitsFor   string    `json:"waitsFor,omitempty"`
 	By         string    `json:"by"`
 	Reason     string    `json:"reason"`
-	ApprovedBy string    `json:"approvedBy"`
+	ApprovedBy string    `json:"approvedBy,omitempty"`
 	At         time.Time `json:"at"`
 }
 

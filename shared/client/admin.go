@@ -254,13 +254,16 @@ type UntouchedQuery struct {
 
 // UntouchedReport has the counts of one [Client.ReleaseUntouched] and of what remains.
 type UntouchedReport struct {
-	Released []string `json:"released"`
-	Left     []struct {
-		Submitter string `json:"submitter"`
-		Why       string `json:"why"`
-	} `json:"left"` // looked at and not released
-	Remaining     int    `json:"remaining"`     // still in PROTECT because of the move
-	NextPageToken string `json:"nextPageToken"` // where to go on; "": all were checked
+	Released      []string              `json:"released"`
+	Left          []UnreleasedSubmitter `json:"left"`                    // looked at and not released
+	Remaining     int                   `json:"remaining"`               // still in PROTECT because of the move
+	NextPageToken string                `json:"nextPageToken,omitempty"` // where to go on; "": all were checked
+}
+
+// UnreleasedSubmitter is a submitter that [Client.ReleaseUntouched] has not released.
+type UnreleasedSubmitter struct {
+	Submitter string `json:"submitter"`
+	Why       string `json:"why"`
 }
 
 // ReleaseUntouched releases submitters after a planned move of the database was confirmed. It

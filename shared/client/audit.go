@@ -24,7 +24,7 @@ type Act struct {
 type ActSubject struct {
 	Kind      string `json:"kind"`
 	ID        string `json:"id"`
-	Submitter string `json:"submitter"` // to which the subject belongs; "": none
+	Submitter string `json:"submitter,omitempty"` // to which the subject belongs; "": none
 }
 
 // ActQuery selects acts.

@@ -180,7 +180,7 @@ func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, t
 type Decision struct {
 	TxID            string  `json:"txId"`
 	State           TxState `json:"state"`
-	RequestedAction string  `json:"requestedAction"` // CANCEL, PLACEHOLDER, REPLACE or REBROADCAST: not carried out yet; "": nothing
+	RequestedAction string  `json:"requestedAction,omitempty"` // CANCEL, PLACEHOLDER, REPLACE or REBROADCAST: not carried out yet; "": nothing
 }
 
 // DecideTx requests an action on a transaction that holds a nonce. action is "wait",

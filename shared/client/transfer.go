@@ -59,10 +59,10 @@ type TransferResult struct {
 	ReqID      string        `json:"req_id"`
 	From       string        `json:"from"`
 	To         string        `json:"to"`
-	State      TransferState `json:"state"`   // PENDING: see WaitTransfer
-	Message    string        `json:"message"` // for a person
-	Code       string        `json:"code"`    // DUPLICATE_REQUEST: what is stored under the CID, however it ended; "": it is new
-	Reason     string        `json:"reason"`  // why it failed; "": it has not
+	State      TransferState `json:"state"`            // PENDING: see WaitTransfer
+	Message    string        `json:"message"`          // for a person
+	Code       string        `json:"code,omitempty"`   // DUPLICATE_REQUEST: what is stored under the CID, however it ended; "": it is new
+	Reason     string        `json:"reason,omitempty"` // why it failed; "": it has not
 }
 
 // Transfer is a transfer or payout.
@@ -71,11 +71,11 @@ type Transfer struct {
 	ReqID      string        `json:"req_id"`
 	From       string        `json:"from"`
 	To         string        `json:"to"`
-	Address    string        `json:"address"` // of a payout
+	Address    string        `json:"address,omitempty"` // of a payout
 	Asset      string        `json:"asset"`
 	Amount     string        `json:"amount"`
 	State      TransferState `json:"state"`
-	Reason     string        `json:"reason"` // why it failed or is refunded; "": neither
+	Reason     string        `json:"reason,omitempty"` // why it failed or is refunded; "": neither
 	CreatedAt  time.Time     `json:"created_at"`
 	UpdatedAt  time.Time     `json:"updated_at"`
 }

@@ -140,11 +140,11 @@ func (c *Client) CreateTx(ctx context.Context, in Intent) (Created, error) {
 // BatchResult is the result of one intent of a batch: a TxID or a code.
 type BatchResult struct {
 	Status            int    `json:"status"` // that the intent alone would have been answered with
-	TxID              string `json:"txId"`
-	Code              string `json:"code"`
-	Field             string `json:"field"`
-	Detail            string `json:"detail"`
-	RetryAfterSeconds int    `json:"retryAfterSeconds"` // 0: none was given
+	TxID              string `json:"txId,omitempty"`
+	Code              string `json:"code,omitempty"`
+	Field             string `json:"field,omitempty"`
+	Detail            string `json:"detail,omitempty"`
+	RetryAfterSeconds int    `json:"retryAfterSeconds,omitempty"` // 0: none was given
 }
 
 // CreateTxBatch posts up to 500 intents at once and returns their results in order. The caller

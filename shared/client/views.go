@@ -12,25 +12,25 @@ type AttentionItem struct {
 	Overdue bool             `json:"overdue"` // false: a wait below the limit of its cause
 	Subject AttentionSubject `json:"subject"`
 	Since   time.Time        `json:"since"`
-	Cause   string           `json:"cause"` // of a wait; "": it is none
-	Why     string           `json:"why"`   // for a person
-	Detail  string           `json:"detail"`
+	Cause   string           `json:"cause,omitempty"` // of a wait; "": it is none
+	Why     string           `json:"why"`             // for a person
+	Detail  string           `json:"detail,omitempty"`
 	Action  string           `json:"action"`  // what an operator can do, for a person
 	Runbook string           `json:"runbook"` // a page of the repository
 }
 
 // AttentionSubject is what an item is about. A member is zero where there is none.
 type AttentionSubject struct {
-	Submitter  string `json:"submitter"`
-	TxID       string `json:"txId"`
-	ReqID      string `json:"reqId"`
-	Incident   int64  `json:"incident"`
-	Halt       int64  `json:"halt"`
-	Finding    int64  `json:"finding"`
-	Account    string `json:"account"` // user/asset
-	ActID      int64  `json:"actId"`   // on the account
-	Endpoint   string `json:"endpoint"`
-	ProposalID string `json:"proposalId"`
+	Submitter  string `json:"submitter,omitempty"`
+	TxID       string `json:"txId,omitempty"`
+	ReqID      string `json:"reqId,omitempty"`
+	Incident   int64  `json:"incident,omitempty"`
+	Halt       int64  `json:"halt,omitempty"`
+	Finding    int64  `json:"finding,omitempty"`
+	Account    string `json:"account,omitempty"` // user/asset
+	ActID      int64  `json:"actId,omitempty"`   // on the account
+	Endpoint   string `json:"endpoint,omitempty"`
+	ProposalID string `json:"proposalId,omitempty"`
 }
 
 // ListAttention yields what needs a person, the most urgent first. It ends at the first error. It is for

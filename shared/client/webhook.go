@@ -8,10 +8,10 @@ import (
 // WebhookEndpoint is an endpoint that events are delivered to. The settings name it.
 type WebhookEndpoint struct {
 	Name            string           `json:"name"`
-	Kind            string           `json:"kind"` // webhook, pubsub or publisher
-	Host            string           `json:"host"` // of the webhook's URL; "": it has none
-	Path            string           `json:"path"` // of the webhook's URL, long parts cut
-	Callers         []string         `json:"callers"`
+	Kind            string           `json:"kind"`           // webhook, pubsub or publisher
+	Host            string           `json:"host,omitempty"` // of the webhook's URL; "": it has none
+	Path            string           `json:"path,omitempty"` // of the webhook's URL, long parts cut
+	Callers         []string         `json:"callers,omitempty"`
 	Backlog         EndpointBacklog  `json:"backlog"`
 	Oldest          *EndpointOldest  `json:"oldest"` // nil: nothing waits
 	Paused          *EndpointPause   `json:"paused"` // nil: it is not paused
@@ -66,10 +66,8 @@ type EndpointSecrets struct {
 
 // TestResult is what a test event of an endpoint led to.
 type TestResult struct {
-	Accepted bool            `json:"accepted"` // the status is 200 to 299
-	By       string          `json:"by"`
-	At       time.Time       `json:"at"`
-	Answer   *EndpointAnswer `json:"answer"`
+	Accepted bool `json:"accepted"` // the status is 200 to 299
+	EndpointTest
 }
 
 // Redelivery tells which events are delivered again.

@@ -11,27 +11,27 @@ import (
 type Why struct {
 	Transfer
 	UserID       int64            `json:"user_id"`
-	CID          string           `json:"cid"`    // "": none
-	Payout       *PayoutTerms     `json:"payout"` // nil: it is no payout
+	CID          string           `json:"cid,omitempty"`    // "": none
+	Payout       *PayoutTerms     `json:"payout,omitempty"` // nil: it is no payout
 	StateSince   time.Time        `json:"state_since"`
-	Where        string           `json:"where"`         // the money is, for a person
-	LastEvidence string           `json:"last_evidence"` // the last that is known, for a person
-	NextTryAt    *time.Time       `json:"next_try_at"`   // nil: none is due
-	WouldUnblock string           `json:"would_unblock"` // what it waits for, for a person; "": nothing
+	Where        string           `json:"where"`                   // the money is, for a person
+	LastEvidence string           `json:"last_evidence"`           // the last that is known, for a person
+	NextTryAt    *time.Time       `json:"next_try_at,omitempty"`   // nil: none is due
+	WouldUnblock string           `json:"would_unblock,omitempty"` // what it waits for, for a person; "": nothing
 	RetryCount   int              `json:"retry_count"`
 	Failures     int              `json:"failures"` // unknown answers in a row, in this state
 	History      []Transition     `json:"history"`
-	Resolutions  []Resolution     `json:"resolutions"`  // what operators did
-	Statements   []Statement      `json:"statements"`   // what operators stated of a payout
-	ProvedBy     string           `json:"proved_by"`    // the transaction that proves a payout paid; "": none does
-	Acknowledged *Acknowledgement `json:"acknowledged"` // the newest; nil: none
+	Resolutions  []Resolution     `json:"resolutions"`            // what operators did
+	Statements   []Statement      `json:"statements,omitempty"`   // what operators stated of a payout
+	ProvedBy     string           `json:"proved_by,omitempty"`    // the transaction that proves a payout paid; "": none does
+	Acknowledged *Acknowledgement `json:"acknowledged,omitempty"` // the newest; nil: none
 }
 
 // PayoutTerms are what a payout pays on its chain.
 type PayoutTerms struct {
 	Submitter string `json:"submitter"` // the payer
-	ChainID   int64  `json:"chain_id"`
-	Token     string `json:"token"` // the contract; "": the native coin
+	ChainID   uint64 `json:"chain_id"`
+	Token     string `json:"token,omitempty"` // the contract; "": the native coin
 	Address   string `json:"address"`
 	BaseUnits string `json:"base_units"` // of the chain, such as wei
 }
@@ -39,9 +39,9 @@ type PayoutTerms struct {
 // Transition is one change of a transfer's state.
 type Transition struct {
 	At         time.Time     `json:"at"`
-	From       TransferState `json:"from"` // "": it was created
+	From       TransferState `json:"from,omitempty"` // "": it was created
 	State      TransferState `json:"state"`
-	Reason     string        `json:"reason"` // "": none
+	Reason     string        `json:"reason,omitempty"` // "": none
 	RetryCount int           `json:"retry_count"`
 }
 
@@ -51,28 +51,28 @@ type Resolution struct {
 	By         string     `json:"by"`
 	Reason     string     `json:"reason"`
 	At         time.Time  `json:"at"`
-	Verdict    string     `json:"verdict"` // SUCCESS, REFUSED or UNKNOWN; "": no answer yet
-	Refusal    string     `json:"refusal"` // why; "": not refused
-	AnsweredAt *time.Time `json:"answered_at"`
-	Outcome    string     `json:"outcome"` // that the operator gave: applied or not_applied; "": none
-	Line       string     `json:"line"`    // of the core's journal, that proves it; "": none was named
+	Verdict    string     `json:"verdict,omitempty"` // SUCCESS, REFUSED or UNKNOWN; "": no answer yet
+	Refusal    string     `json:"refusal,omitempty"` // why; "": not refused
+	AnsweredAt *time.Time `json:"answered_at,omitempty"`
+	Outcome    string     `json:"outcome,omitempty"` // that the operator gave: applied or not_applied; "": none
+	Line       string     `json:"line,omitempty"`    // of the core's journal, that proves it; "": none was named
 }
 
 // Statement is an operator's statement about a payout.
 type Statement struct {
 	Paid           bool       `json:"paid"`
-	TxHash         string     `json:"tx_hash"`        // "": not paid
-	Then           string     `json:"then"`           // repost or refund; "": paid
-	NoncesBelow    uint64     `json:"nonces_below"`   // all below must be consumed before it takes effect; 0: none must
-	OtherPayments  []string   `json:"other_payments"` // transactions that do the same, and are others' payments
+	TxHash         string     `json:"tx_hash,omitempty"`        // "": not paid
+	Then           string     `json:"then,omitempty"`           // repost or refund; "": paid
+	NoncesBelow    uint64     `json:"nonces_below,omitempty"`   // all below must be consumed before it takes effect; 0: none must
+	OtherPayments  []string   `json:"other_payments,omitempty"` // transactions that do the same, and are others' payments
 	By             string     `json:"by"`
 	Reason         string     `json:"reason"`
 	At             time.Time  `json:"at"`
-	Counts         bool       `json:"counts"`          // false: it was withdrawn, or the database has been restored since
-	ActedAt        *time.Time `json:"acted_at"`        // when it took effect; nil: not yet
-	WithdrawnAt    *time.Time `json:"withdrawn_at"`    // nil: it stands
-	WithdrawnBy    string     `json:"withdrawn_by"`    // "": it stands
-	WithdrawReason string     `json:"withdraw_reason"` // "": it stands
+	Counts         bool       `json:"counts"`                    // false: it was withdrawn, or the database has been restored since
+	ActedAt        *time.Time `json:"acted_at,omitempty"`        // when it took effect; nil: not yet
+	WithdrawnAt    *time.Time `json:"withdrawn_at,omitempty"`    // nil: it stands
+	WithdrawnBy    string     `json:"withdrawn_by,omitempty"`    // "": it stands
+	WithdrawReason string     `json:"withdraw_reason,omitempty"` // "": it stands
 }
 
 // Acknowledgement silences the alerts MON-001 and MON-002 of a transfer in one state.
@@ -115,28 +115,28 @@ func (c *Client) ResolveTransfer(ctx context.Context, reqID string, in Resolve) 
 
 // Finding is a violation that a check of conservation found.
 type Finding struct {
-	ID       int64      `json:"id"` // that [Client.AdjustFinding] names; 0: the check has just found it
+	ID       int64      `json:"id,omitempty"` // that [Client.AdjustFinding] names; 0: the check has just found it
 	Kind     string     `json:"kind"`
-	Side     string     `json:"side"`   // FUNDING, SPOT or CHAIN; "": none
-	ReqID    string     `json:"req_id"` // of the transfer; "": none
+	Side     string     `json:"side,omitempty"`   // FUNDING, SPOT or CHAIN; "": none
+	ReqID    string     `json:"req_id,omitempty"` // of the transfer; "": none
 	UserID   int64      `json:"user_id"`
 	AssetID  int32      `json:"asset_id"`
 	Expected string     `json:"expected"`
 	Got      string     `json:"got"`
-	At       *time.Time `json:"at"` // when it was found first; nil: now
+	At       *time.Time `json:"at,omitempty"` // when it was found first; nil: now
 }
 
 // HaltScope is what a halt of new transfers covers.
 type HaltScope struct {
-	Scope   string `json:"scope"`    // user_asset, asset or all
-	UserID  *int64 `json:"user_id"`  // nil: of all users
-	AssetID *int32 `json:"asset_id"` // nil: of all assets
+	Scope   string `json:"scope"`              // user_asset, asset or all
+	UserID  *int64 `json:"user_id,omitempty"`  // nil: of all users
+	AssetID *int32 `json:"asset_id,omitempty"` // nil: of all assets
 }
 
 // Halt is an open halt of new transfers.
 type Halt struct {
+	ID int64 `json:"id"` // that [Client.ResumeHalt] names
 	HaltScope
-	ID       int64           `json:"id"` // that [Client.ResumeHalt] names
 	Since    time.Time       `json:"since"`
 	Evidence json.RawMessage `json:"evidence"`
 }
