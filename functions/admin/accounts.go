@@ -62,7 +62,7 @@ func userOf(text string) (int64, error) {
 }
 
 // listAccounts lists a user's accounts, one line for each asset.
-func (a *TransferServer) listAccounts(r *http.Request, q map[string]string) (out usertransfers.AccountPage, err error) {
+func (a *TransferServer) listAccounts(r *http.Request, q map[string]string) (out serve.List, err error) {
 	user, err := userOf(q["user"])
 	if err != nil {
 		return out, err

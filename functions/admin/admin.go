@@ -199,13 +199,8 @@ func (a *Server) startsWhereTheChainIs(r *http.Request, reg store.Registration) 
 	return nil
 }
 
-type submittersResponse struct {
-	Submitters    []store.SubmitterView `json:"submitters"`
-	NextPageToken string                `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listSubmitters lists the submitters.
-func (a *Server) listSubmitters(r *http.Request, q map[string]string) (out submittersResponse, err error) {
+func (a *Server) listSubmitters(r *http.Request, q map[string]string) (out serve.List, err error) {
 	query, place, err := submitterQuery(q)
 	if err != nil {
 		return out, err
@@ -216,13 +211,13 @@ func (a *Server) listSubmitters(r *http.Request, q map[string]string) (out submi
 	if err != nil {
 		return out, err
 	}
-	out.Submitters, out.NextPageToken = serve.CutPage(found, size, place, func(s store.SubmitterView) string {
+	page, next := serve.CutPage(found, size, place, func(s store.SubmitterView) string {
 		if query.ByName {
 			return string(s.Submitter) + " " + s.Name
 		}
 		return string(s.Submitter)
 	})
-	return out, nil
+	return serve.List{Name: "submitters", Rows: page, Next: next}, nil
 }
 
 // submitterQuery reads the query of a list of submitters, and the kind of its places.

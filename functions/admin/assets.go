@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
@@ -279,13 +280,8 @@ func (a *TransferServer) addToCore(ctx context.Context, of transfer.Asset, now t
 	}
 }
 
-type assetsResponse struct {
-	Assets        []client.Asset `json:"assets"`
-	NextPageToken string         `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listAssets lists all assets by id.
-func (a *TransferServer) listAssets(r *http.Request, q map[string]string) (assetsResponse, error) {
+func (a *TransferServer) listAssets(r *http.Request, q map[string]string) (serve.List, error) {
 	page, next, err := a.Transfers.AssetPage(r.Context(), q)
-	return assetsResponse{viewsOf(page, viewOfAsset), next}, err
+	return serve.List{Name: "assets", Rows: viewsOf(page, viewOfAsset), Next: next}, err
 }

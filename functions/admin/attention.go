@@ -19,13 +19,8 @@ func (a *Server) routeViews(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/chains", show(a.listChains))
 }
 
-type attentionResponse struct {
-	Items         []client.AttentionItem `json:"items"`
-	NextPageToken string                 `json:"nextPageToken,omitempty"`
-}
-
 // listAttention lists what needs a person, the most urgent first.
-func (a *Server) listAttention(r *http.Request, q map[string]string) (out attentionResponse, err error) {
+func (a *Server) listAttention(r *http.Request, q map[string]string) (out serve.List, err error) {
 	size, id, err := serve.PageOf(q, serve.AttentionPlace)
 	if err != nil {
 		return out, err
@@ -39,7 +34,7 @@ func (a *Server) listAttention(r *http.Request, q map[string]string) (out attent
 		return out, err
 	}
 	page, next := serve.CutPage(found, size, serve.AttentionPlace, func(i store.AttentionItem) string { return serve.AttentionID(i.Place) })
-	return attentionResponse{viewsOf(page, attentionOf), next}, nil
+	return serve.List{Name: "items", Rows: viewsOf(page, attentionOf), Next: next}, nil
 }
 
 func attentionOf(i store.AttentionItem) client.AttentionItem {

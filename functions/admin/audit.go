@@ -12,13 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-type auditResponse struct {
-	Acts          []client.Act `json:"acts"`
-	NextPageToken string       `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listActs lists the recorded acts of operators, newest first.
-func (a *Server) listActs(r *http.Request, q map[string]string) (out auditResponse, err error) {
+func (a *Server) listActs(r *http.Request, q map[string]string) (out serve.List, err error) {
 	query, err := actQuery(q)
 	if err != nil {
 		return out, err
@@ -28,9 +23,9 @@ func (a *Server) listActs(r *http.Request, q map[string]string) (out auditRespon
 		return out, err
 	}
 	if next != nil {
-		out.NextPageToken = serve.PageToken(next.String(), serve.ActPlace)
+		out.Next = serve.PageToken(next.String(), serve.ActPlace)
 	}
-	out.Acts = viewsOf(page, func(act store.OperatorAct) client.Act {
+	out.Name, out.Rows = "acts", viewsOf(page, func(act store.OperatorAct) client.Act {
 		v := client.Act{
 			At: act.At.UTC(), By: act.By, Act: act.Act, Subject: client.ActSubject{Kind: act.Kind, ID: act.Subject},
 			Reason: act.Reason, ApprovedBy: act.ApprovedBy, ProposalID: act.Proposal, Before: act.Before, After: act.After,

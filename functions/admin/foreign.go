@@ -19,22 +19,17 @@ func (a *Server) routeForeign(mux *web.Mux) {
 	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", withReason(a.Desk, a.pathSubmitter, a.writeOffForeign))
 }
 
-type foreignResponse struct {
-	Foreign       []store.OpenHold `json:"foreign"`
-	NextPageToken string           `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // foreignPage is the number of foreign transactions that one call writes off.
 const foreignPage = 100
 
 // listForeign lists the nonces consumed by foreign transactions for which no request is known. It also
 // lists the intents held because of them.
-func (a *Server) listForeign(r *http.Request, s txmanager.Submitter, q map[string]string) (out foreignResponse, err error) {
+func (a *Server) listForeign(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
 	from, err := nonceOf("from", q["from"])
 	if err != nil {
-		return out, err
+		return serve.List{}, err
 	}
-	out.Foreign, out.NextPageToken, err = serve.NumberedPage(q, serve.ForeignPlace, func(after int64, limit int) ([]store.OpenHold, error) {
+	return serve.NumberedList("foreign", q, serve.ForeignPlace, func(after int64, limit int) ([]store.OpenHold, error) {
 		if from != nil {
 			after = max(after, *from-1)
 		}
@@ -43,7 +38,6 @@ func (a *Server) listForeign(r *http.Request, s txmanager.Submitter, q map[strin
 		}
 		return a.Store.OpenHolds(r.Context(), s, after, limit)
 	}, func(h store.OpenHold) int64 { return h.Nonce })
-	return out, err
 }
 
 type writeOffRequest struct {

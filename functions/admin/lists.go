@@ -19,11 +19,6 @@ func (a *Server) routeLists(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/submitters/{submitter}/queue", listOf(a.pathSubmitter, a.queue))
 }
 
-type foundResponse struct {
-	Transactions  []foundTx `json:"transactions"`
-	NextPageToken string    `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // foundTx is a transaction with what only operators are shown.
 type foundTx struct {
 	store.FoundTx
@@ -33,7 +28,7 @@ type foundTx struct {
 }
 
 // findTxs lists transactions of all submitters. Each filter is served by an index.
-func (a *Server) findTxs(r *http.Request, q map[string]string) (out foundResponse, err error) {
+func (a *Server) findTxs(r *http.Request, q map[string]string) (out serve.List, err error) {
 	f, err := a.txFilter(q)
 	if err != nil {
 		return out, err
@@ -49,7 +44,7 @@ func (a *Server) findTxs(r *http.Request, q map[string]string) (out foundRespons
 		return out, serve.NoSuchPage()
 	}
 	found := viewsOf(page, func(one store.FoundTx) foundTx { return foundTx{one, one.Nonce, one.LastErrorDetail} })
-	return foundResponse{found, serve.PageToken(next, serve.FoundPlace)}, err
+	return serve.List{Name: "transactions", Rows: found, Next: serve.PageToken(next, serve.FoundPlace)}, err
 }
 
 // txFilter reads the filter of a list of transactions.
@@ -143,11 +138,6 @@ func (a *Server) lane(r *http.Request, s txmanager.Submitter, q map[string]strin
 	return out, err
 }
 
-type queueResponse struct {
-	Queue         []queuedTx `json:"queue"`
-	NextPageToken string     `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 type queuedTx struct {
 	Position     int  `json:"position"`     // from 1 on
 	PositionMore bool `json:"positionMore"` // it is above Position
@@ -155,11 +145,12 @@ type queuedTx struct {
 }
 
 // queue lists the intents that wait for a nonce, in the order in which they are served.
-func (a *Server) queue(r *http.Request, s txmanager.Submitter, q map[string]string) (queueResponse, error) {
+func (a *Server) queue(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
 	page, next, err := serve.NumberedPage(q, serve.QueuePlace, func(after int64, limit int) ([]store.QueuedTx, error) {
 		return a.Store.Queue(r.Context(), s, after, limit)
 	}, func(t store.QueuedTx) int64 { return t.Seq })
-	return queueResponse{viewsOf(page, func(one store.QueuedTx) queuedTx {
+	waiting := viewsOf(page, func(one store.QueuedTx) queuedTx {
 		return queuedTx{min(one.Ahead+1, store.MaxPosition), one.Ahead >= store.MaxPosition, one}
-	}), next}, err
+	})
+	return serve.List{Name: "queue", Rows: waiting, Next: next}, err
 }

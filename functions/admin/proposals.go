@@ -134,20 +134,15 @@ func canonicalBody(text []byte) (body, call string, err error) {
 	return string(whole), string(bare), err
 }
 
-type proposalsResponse struct {
-	Proposals     []proposalView `json:"proposals"`
-	NextPageToken string         `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listProposals lists the open proposals, or all, newest first.
-func (a *Desk) listProposals(r *http.Request, q map[string]string) (out proposalsResponse, err error) {
+func (a *Desk) listProposals(r *http.Request, q map[string]string) (serve.List, error) {
 	if s := q["state"]; s != "" && s != "open" && s != "all" {
-		return out, web.FieldProblem("state", "is %.40q: want open or all", s)
+		return serve.List{}, web.FieldProblem("state", "is %.40q: want open or all", s)
 	}
 	page, next, err := serve.NumberedPage(q, serve.ProposalPlace, func(below int64, limit int) ([]store.Proposal, error) {
 		return a.Store.Proposals(r.Context(), q["state"] != "all", below, limit)
 	}, func(p store.Proposal) int64 { return p.Seq })
-	return proposalsResponse{viewsOf(page, viewOfProposal), next}, err
+	return serve.List{Name: "proposals", Rows: viewsOf(page, viewOfProposal), Next: next}, err
 }
 
 func pathProposal(r *http.Request) (string, error) {

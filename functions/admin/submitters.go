@@ -172,30 +172,18 @@ func (a *Server) checkUpdate(u store.SubmitterUpdate) error {
 	return a.checkWindow(*u.MaxInFlight)
 }
 
-type changesResponse struct {
-	Changes       []store.SubmitterChange `json:"changes"`
-	NextPageToken string                  `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listChanges lists the recorded changes of a submitter, newest first.
-func (a *Server) listChanges(r *http.Request, s txmanager.Submitter, q map[string]string) (out changesResponse, err error) {
-	out.Changes, out.NextPageToken, err = serve.NumberedPage(q, serve.ChangePlace, func(below int64, limit int) ([]store.SubmitterChange, error) {
+func (a *Server) listChanges(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
+	return serve.NumberedList("changes", q, serve.ChangePlace, func(below int64, limit int) ([]store.SubmitterChange, error) {
 		return a.Store.Changes(r.Context(), s, below, limit)
 	}, func(c store.SubmitterChange) int64 { return c.ID })
-	return out, err
-}
-
-type incidentsResponse struct {
-	Incidents     []store.ProtectIncident `json:"incidents"`
-	NextPageToken string                  `json:"nextPageToken,omitempty"` // absent on the last page
 }
 
 // listIncidents lists the PROTECT incidents of a submitter with their evidence, newest first.
-func (a *Server) listIncidents(r *http.Request, s txmanager.Submitter, q map[string]string) (out incidentsResponse, err error) {
-	out.Incidents, out.NextPageToken, err = serve.NumberedPage(q, serve.IncidentPlace, func(below int64, limit int) ([]store.ProtectIncident, error) {
+func (a *Server) listIncidents(r *http.Request, s txmanager.Submitter, q map[string]string) (serve.List, error) {
+	return serve.NumberedList("incidents", q, serve.IncidentPlace, func(below int64, limit int) ([]store.ProtectIncident, error) {
 		return a.Store.Incidents(r.Context(), s, min(below, math.MaxInt32), limit)
 	}, func(i store.ProtectIncident) int64 { return int64(i.Incident) })
-	return out, err
 }
 
 type signerRequest struct {

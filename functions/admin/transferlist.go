@@ -13,13 +13,8 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-type transferListResponse struct {
-	Transfers     []client.OperatorsTransfer `json:"transfers"`
-	NextPageToken string                     `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listTransfers lists the transfers and payouts of all users, newest first.
-func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (out transferListResponse, err error) {
+func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (out serve.List, err error) {
 	query, err := transferQuery(q)
 	if err != nil {
 		return out, err
@@ -34,7 +29,7 @@ func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (ou
 	listed := viewsOf(page, func(t transfer.Transfer) client.OperatorsTransfer {
 		return client.OperatorsTransfer{Transfer: usertransfers.ViewOf(t), UserID: t.UserID, RetryCount: t.RetryCount}
 	})
-	return transferListResponse{listed, serve.PageToken(next, serve.TransferPlace)}, err
+	return serve.List{Name: "transfers", Rows: listed, Next: serve.PageToken(next, serve.TransferPlace)}, err
 }
 
 func transferQuery(q map[string]string) (query transfers.AllQuery, err error) {

@@ -15,12 +15,9 @@ import (
 func (a *Server) routePast(mux *web.Mux) {
 	a.read(mux, "GET /admin/v1/tx/{txId}", showOf(serve.PathTxID, a.inspectTx))
 	a.read(mux, "GET /admin/v1/tx/{txId}/why", showOf(serve.PathTxID, a.whyTx))
-	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast(serve.HistoryPlace, a.Store.TxHistory,
-		func(rows []store.TxChange, next string) any { return txHistoryResponse{rows, next} }))
-	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast(serve.VersionPlace, a.Store.TxVersions,
-		func(rows []store.TxVersion, next string) any { return txVersionsResponse{rows, next} }))
-	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast(serve.DecisionPlace, a.Store.TxDecisions,
-		func(rows []store.TxDecision, next string) any { return txDecisionsResponse{rows, next} }))
+	a.read(mux, "GET /admin/v1/tx/{txId}/history", listPast("history", serve.HistoryPlace, a.Store.TxHistory))
+	a.read(mux, "GET /admin/v1/tx/{txId}/versions", listPast("versions", serve.VersionPlace, a.Store.TxVersions))
+	a.read(mux, "GET /admin/v1/tx/{txId}/decisions", listPast("decisions", serve.DecisionPlace, a.Store.TxDecisions))
 }
 
 type whyTxResponse struct {
@@ -61,27 +58,11 @@ func (a *Server) estimate(rec store.Record, waiting *store.Waiting) {
 	}
 }
 
-type txHistoryResponse struct {
-	History       []store.TxChange `json:"history"`
-	NextPageToken string           `json:"nextPageToken,omitempty"`
-}
-
-type txVersionsResponse struct {
-	Versions      []store.TxVersion `json:"versions"`
-	NextPageToken string            `json:"nextPageToken,omitempty"`
-}
-
-type txDecisionsResponse struct {
-	Decisions     []store.TxDecision `json:"decisions"`
-	NextPageToken string             `json:"nextPageToken,omitempty"`
-}
-
-// listPast serves a list of a transaction's numbered rows, the oldest first. The function answer makes the body of a page.
+// listPast serves a list of a transaction's numbered rows, the oldest first.
 func listPast[Row interface{ Number() int64 }](
-	p serve.NumberPlace, read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error), answer func(rows []Row, next string) any,
+	name string, p serve.NumberPlace, read func(ctx context.Context, txID string, after int64, limit int) ([]Row, error),
 ) serve.Handler {
-	return listOf(serve.PathTxID, func(r *http.Request, txID string, q map[string]string) (any, error) {
-		page, next, err := serve.NumberedPage(q, p, func(after int64, limit int) ([]Row, error) { return read(r.Context(), txID, after, limit) }, Row.Number)
-		return answer(page, next), err
+	return listOf(serve.PathTxID, func(r *http.Request, txID string, q map[string]string) (serve.List, error) {
+		return serve.NumberedList(name, q, p, func(after int64, limit int) ([]Row, error) { return read(r.Context(), txID, after, limit) }, Row.Number)
 	})
 }

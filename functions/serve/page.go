@@ -180,6 +180,31 @@ func NumberedPage[Row any](
 	return append([]Row{}, page...), next, nil
 }
 
+// NumberedList is [NumberedPage] as the answer of a list, which has the rows under the name.
+func NumberedList[Row any](
+	name string, q map[string]string, p NumberPlace, read func(at int64, limit int) ([]Row, error), number func(Row) int64,
+) (List, error) {
+	page, next, err := NumberedPage(q, p, read, number)
+	return List{name, page, next}, err
+}
+
+// List is the answer of a list: the rows of a page, and the token of the next one.
+type List struct {
+	Name string // the member that has the rows
+	Rows any
+	Next string // the member nextPageToken; "": none, on the last page
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (l List) MarshalJSON() ([]byte, error) {
+	rows, err := web.Encode(l.Rows)
+	text := fmt.Appendf(nil, `{%q:%s`, l.Name, rows)
+	if l.Next != "" {
+		text = fmt.Appendf(text, `,"nextPageToken":%q`, l.Next)
+	}
+	return append(text, '}'), err
+}
+
 // CutPage returns the first size rows, and the token of the next page if there are more rows.
 func CutPage[Row any](rows []Row, size int, p Place, id func(Row) string) (page []Row, token string) {
 	if len(rows) <= size {

@@ -11,11 +11,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-type listResponse struct {
-	Transactions  []listedTx `json:"transactions"`
-	NextPageToken string     `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listedTx is a transaction in a list. Only an operator is shown the nonce.
 type listedTx struct {
 	store.Listed
@@ -48,12 +43,12 @@ func (a *Server) list(w http.ResponseWriter, r *http.Request, v store.Viewer) er
 	if err != nil {
 		return err
 	}
-	out := listResponse{Transactions: make([]listedTx, len(page)), NextPageToken: serve.PageToken(next, serve.TxPlace)}
+	listed := make([]listedTx, len(page))
 	for i, one := range page {
-		out.Transactions[i].Listed = one
+		listed[i].Listed = one
 		if v.Operator {
-			out.Transactions[i].Nonce, out.Transactions[i].LastErrorDetail = one.Nonce, one.LastErrorDetail
+			listed[i].Nonce, listed[i].LastErrorDetail = one.Nonce, one.LastErrorDetail
 		}
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return web.Reply(w, r, http.StatusOK, serve.List{Name: "transactions", Rows: listed, Next: serve.PageToken(next, serve.TxPlace)})
 }

@@ -25,12 +25,6 @@ func HasStatus(s client.AccountSide, status string) bool {
 	return s.State == accountOpen && s.Status == status || s.State == accountNone && status == transfer.StatusActive
 }
 
-// AccountPage is a page of a user's accounts, one line for each asset.
-type AccountPage struct {
-	Accounts      []client.Account `json:"accounts"`
-	NextPageToken string           `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listAccounts shows users their own accounts.
 func (a *Server) listAccounts(w http.ResponseWriter, r *http.Request, user int64) error {
 	q, err := serve.Parameters(r, "asset", "pageSize", "pageToken")
@@ -45,7 +39,7 @@ func (a *Server) listAccounts(w http.ResponseWriter, r *http.Request, user int64
 }
 
 // AccountPage returns a page of the user's accounts, or that in the asset q["asset"] alone.
-func (a *Server) AccountPage(ctx context.Context, user int64, q map[string]string) (page AccountPage, err error) {
+func (a *Server) AccountPage(ctx context.Context, user int64, q map[string]string) (page serve.List, err error) {
 	var assets []transfer.Asset
 	if q["asset"] != "" {
 		asset, err := a.Store.Asset(ctx, q["asset"])
@@ -56,10 +50,11 @@ func (a *Server) AccountPage(ctx context.Context, user int64, q map[string]strin
 			return page, err
 		}
 		assets = []transfer.Asset{*asset}
-	} else if assets, page.NextPageToken, err = a.AssetPage(ctx, q); err != nil {
+	} else if assets, page.Next, err = a.AssetPage(ctx, q); err != nil {
 		return page, err
 	}
-	page.Accounts, err = a.Accounts(ctx, user, assets)
+	page.Name = "accounts"
+	page.Rows, err = a.Accounts(ctx, user, assets)
 	return page, err
 }
 

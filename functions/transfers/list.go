@@ -13,11 +13,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-type transfersResponse struct {
-	Transfers     []client.Transfer `json:"transfers"`
-	NextPageToken string            `json:"nextPageToken,omitempty"` // absent on the last page
-}
-
 // listTransfers shows a user's own transfers and payouts, newest first and one page a call.
 func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request, user int64) error {
 	q, err := serve.Parameters(r, "state", "pageSize", "pageToken")
@@ -38,11 +33,11 @@ func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request, user int6
 	if err != nil {
 		return err
 	}
-	out := transfersResponse{Transfers: make([]client.Transfer, len(page)), NextPageToken: serve.PageToken(next, serve.TransferPlace)}
+	listed := make([]client.Transfer, len(page))
 	for i, t := range page {
-		out.Transfers[i] = ViewOf(t)
+		listed[i] = ViewOf(t)
 	}
-	return web.Reply(w, r, http.StatusOK, out)
+	return web.Reply(w, r, http.StatusOK, serve.List{Name: "transfers", Rows: listed, Next: serve.PageToken(next, serve.TransferPlace)})
 }
 
 // StateOf returns the state of a query; nil if the text is empty.
