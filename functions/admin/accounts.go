@@ -122,10 +122,7 @@ func (a *TransferServer) detail(r *http.Request, of account) (out client.Account
 	if err != nil {
 		return out, err
 	}
-	out = client.AccountDetail{Account: views[0], Acts: make([]client.AccountAct, len(acts))}
-	for i, act := range acts {
-		out.Acts[i] = viewOfAct(act)
-	}
+	out = client.AccountDetail{Account: views[0], Acts: serve.ViewsOf(acts, viewOfAct)}
 	out.Wanted, err = a.Transfers.Store.WantedStatus(ctx, of.user, of.asset.ID)
 	out.Agreed = usertransfers.HasStatus(out.Funding, out.Wanted) && usertransfers.HasStatus(out.Spot, out.Wanted)
 	return out, err

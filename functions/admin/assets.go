@@ -283,5 +283,5 @@ func (a *TransferServer) addToCore(ctx context.Context, of transfer.Asset, now t
 // listAssets lists all assets by id.
 func (a *TransferServer) listAssets(r *http.Request, q map[string]string) (serve.List, error) {
 	page, next, err := a.Transfers.AssetPage(r.Context(), q)
-	return serve.List{Name: "assets", Rows: viewsOf(page, viewOfAsset), Next: next}, err
+	return serve.List{Name: "assets", Rows: serve.ViewsOf(page, viewOfAsset), Next: next}, err
 }

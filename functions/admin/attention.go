@@ -34,7 +34,7 @@ func (a *Server) listAttention(r *http.Request, q map[string]string) (out serve.
 		return out, err
 	}
 	page, next := serve.CutPage(found, size, serve.AttentionPlace, func(i store.AttentionItem) string { return serve.AttentionID(i.Place) })
-	return serve.List{Name: "items", Rows: viewsOf(page, attentionOf), Next: next}, nil
+	return serve.List{Name: "items", Rows: serve.ViewsOf(page, attentionOf), Next: next}, nil
 }
 
 func attentionOf(i store.AttentionItem) client.AttentionItem {

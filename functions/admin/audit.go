@@ -25,7 +25,7 @@ func (a *Server) listActs(r *http.Request, q map[string]string) (out serve.List,
 	if next != nil {
 		out.Next = serve.PageToken(next.String(), serve.ActPlace)
 	}
-	out.Name, out.Rows = "acts", viewsOf(page, func(act store.OperatorAct) client.Act {
+	out.Name, out.Rows = "acts", serve.ViewsOf(page, func(act store.OperatorAct) client.Act {
 		v := client.Act{
 			At: act.At.UTC(), By: act.By, Act: act.Act, Subject: client.ActSubject{Kind: act.Kind, ID: act.Subject},
 			Reason: act.Reason, ApprovedBy: act.ApprovedBy, ProposalID: act.Proposal, Before: act.Before, After: act.After,

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
@@ -34,7 +35,7 @@ func (a *TransferServer) showConservation(r *http.Request) (out client.Conservat
 		return out, err
 	}
 	halts, open, err := a.Transfers.Store.OpenHalts(r.Context(), usertransfers.MaxHalts)
-	out.OpenHalts, out.Halts = open, viewsOf(halts, func(h transfers.Halt) client.Halt {
+	out.OpenHalts, out.Halts = open, serve.ViewsOf(halts, func(h transfers.Halt) client.Halt {
 		return client.Halt{ID: h.ID, HaltScope: usertransfers.ScopeOf(string(h.Scope), h.UserID, h.AssetID), Since: h.Since.UTC(), Evidence: h.Evidence}
 	})
 	return out, err

@@ -43,7 +43,7 @@ func (a *Server) findTxs(r *http.Request, q map[string]string) (out serve.List, 
 	if errors.Is(err, store.ErrCursor) {
 		return out, serve.NoSuchPage()
 	}
-	found := viewsOf(page, func(one store.FoundTx) foundTx { return foundTx{one, one.Nonce, one.LastErrorDetail} })
+	found := serve.ViewsOf(page, func(one store.FoundTx) foundTx { return foundTx{one, one.Nonce, one.LastErrorDetail} })
 	return serve.List{Name: "transactions", Rows: found, Next: serve.PageToken(next, serve.FoundPlace)}, err
 }
 
@@ -76,15 +76,6 @@ func (a *Server) txFilter(q map[string]string) (f store.TxFilter, err error) {
 	}
 	f.Nonce, err = nonceOf("nonce", q["nonce"])
 	return f, err
-}
-
-// viewsOf returns the view of each row.
-func viewsOf[Row, View any](rows []Row, view func(Row) View) []View {
-	all := make([]View, len(rows))
-	for i, row := range rows {
-		all[i] = view(row)
-	}
-	return all
 }
 
 // timeOf reads a time; "" is none.
@@ -149,7 +140,7 @@ func (a *Server) queue(r *http.Request, s txmanager.Submitter, q map[string]stri
 	page, next, err := serve.NumberedPage(q, serve.QueuePlace, func(after int64, limit int) ([]store.QueuedTx, error) {
 		return a.Store.Queue(r.Context(), s, after, limit)
 	}, func(t store.QueuedTx) int64 { return t.Seq })
-	waiting := viewsOf(page, func(one store.QueuedTx) queuedTx {
+	waiting := serve.ViewsOf(page, func(one store.QueuedTx) queuedTx {
 		return queuedTx{min(one.Ahead+1, store.MaxPosition), one.Ahead >= store.MaxPosition, one}
 	})
 	return serve.List{Name: "queue", Rows: waiting, Next: next}, err

@@ -77,8 +77,7 @@ func utc(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}
-	in := t.UTC()
-	return &in
+	return new(t.UTC())
 }
 
 // proposed is the act that an operator's call describes.
@@ -142,7 +141,7 @@ func (a *Desk) listProposals(r *http.Request, q map[string]string) (serve.List, 
 	page, next, err := serve.NumberedPage(q, serve.ProposalPlace, func(below int64, limit int) ([]store.Proposal, error) {
 		return a.Store.Proposals(r.Context(), q["state"] != "all", below, limit)
 	}, func(p store.Proposal) int64 { return p.Seq })
-	return serve.List{Name: "proposals", Rows: viewsOf(page, viewOfProposal), Next: next}, err
+	return serve.List{Name: "proposals", Rows: serve.ViewsOf(page, viewOfProposal), Next: next}, err
 }
 
 func pathProposal(r *http.Request) (string, error) {

@@ -179,19 +179,17 @@ func (a *TransferServer) replyDriven(w http.ResponseWriter, r *http.Request, req
 	return reply(w, r)(a.why(r, reqID))
 }
 
-func statementViews(all []store.PastStatement) []client.Statement {
-	var views []client.Statement
-	for _, s := range all {
-		v := client.Statement{Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, OtherPayments: s.OtherPayments, By: s.By, Reason: s.Reason, At: s.At.UTC(), Counts: s.Counts,
-			ActedAt: s.ActedAt, WithdrawnAt: s.WithdrawnAt, WithdrawnBy: s.WithdrawnBy, WithdrawReason: s.WithdrawReason}
-		switch {
-		case s.Paid:
-		case s.Refund:
-			v.Then = refundPayout
-		default:
-			v.Then = repostPayout
-		}
-		views = append(views, v)
+func viewOfStatement(s store.PastStatement) client.Statement {
+	v := client.Statement{
+		Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, OtherPayments: s.OtherPayments, By: s.By, Reason: s.Reason, At: s.At.UTC(), Counts: s.Counts,
+		ActedAt: s.ActedAt, WithdrawnAt: s.WithdrawnAt, WithdrawnBy: s.WithdrawnBy, WithdrawReason: s.WithdrawReason,
 	}
-	return views
+	switch {
+	case s.Paid:
+	case s.Refund:
+		v.Then = refundPayout
+	default:
+		v.Then = repostPayout
+	}
+	return v
 }

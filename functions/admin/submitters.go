@@ -46,7 +46,7 @@ func (a *Server) parseCallers(names []string) ([]string, error) {
 
 // checkCaller checks one caller name.
 func (a *Server) checkCaller(name string) error {
-	handler, isHandler := cutHandler(name)
+	handler, isHandler := strings.CutPrefix(name, store.HandlerCaller)
 	switch {
 	case name == store.AnyCaller && a.Auth.OpenIssuer:
 		p := web.NewProblem(serve.CallersOpen, "\"*\" is everybody who can have a token of the issuer, and that is open: name the callers, or set auth.openIssuer to false where strangers can have no token")
@@ -58,14 +58,6 @@ func (a *Server) checkCaller(name string) error {
 		return web.FieldProblem("callers", "has %.100q, which names no kind of caller: write %q", name, store.FullCaller(name))
 	}
 	return web.FieldProblem("callers", "has %.100q: want email:<verified e-mail>, sub:<subject of the token>, %q, handler:<name>, or %q", name, store.HooksCaller, store.PayoutCaller)
-}
-
-func cutHandler(name string) (handler string, ok bool) {
-	const n = len(store.HandlerCaller)
-	if len(name) < n || name[:n] != store.HandlerCaller {
-		return "", false
-	}
-	return name[n:], true
 }
 
 // Spellings returns every spelling under which stored transactions can have these callers.

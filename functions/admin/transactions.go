@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/fencepost/fencepost/functions/counted"
 	"github.com/fencepost/fencepost/functions/serve"
@@ -166,7 +167,7 @@ const cancelPage = 500
 func (a *Server) cancelQueue(w http.ResponseWriter, r *http.Request, in submitterCall[queueCancelRequest]) error {
 	c, body := store.QueueCancel{Submitter: in.on, By: in.by, Reason: in.reason, Limit: cancelPage}, in.body
 	if body.Caller != nil {
-		handler, isHandler := cutHandler(*body.Caller)
+		handler, isHandler := strings.CutPrefix(*body.Caller, store.HandlerCaller)
 		if c.Caller = *body.Caller; !serve.CallerName.MatchString(c.Caller) && (!isHandler || handler == "") {
 			return web.FieldProblem("caller", "is %.100q: want email:<verified e-mail>, sub:<subject of the token> or handler:<name>, as the intents were stored; leave it out to cancel every caller's", c.Caller)
 		}

@@ -26,7 +26,7 @@ func (a *TransferServer) listTransfers(r *http.Request, q map[string]string) (ou
 	case errors.Is(err, store.ErrCursor):
 		return out, serve.NoSuchPage()
 	}
-	listed := viewsOf(page, func(t transfer.Transfer) client.OperatorsTransfer {
+	listed := serve.ViewsOf(page, func(t transfer.Transfer) client.OperatorsTransfer {
 		return client.OperatorsTransfer{Transfer: usertransfers.ViewOf(t), UserID: t.UserID, RetryCount: t.RetryCount}
 	})
 	return serve.List{Name: "transfers", Rows: listed, Next: serve.PageToken(next, serve.TransferPlace)}, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/functions/serve"
 	usertransfers "github.com/fencepost/fencepost/functions/transfers"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
@@ -25,7 +26,7 @@ func (a *TransferServer) why(r *http.Request, reqID string) (client.Why, error) 
 		return out, nil
 	}
 	said, provedBy, err := a.Store.PayoutStatements(r.Context(), reqID)
-	out.Statements, out.ProvedBy = statementViews(said), provedBy
+	out.Statements, out.ProvedBy = serve.ViewsOf(said, viewOfStatement), provedBy
 	return out, err
 }
 
@@ -37,8 +38,7 @@ func whyOf(s transfers.Story, rescueAfter time.Duration) client.Why {
 		History: make([]client.Transition, len(s.History)), Resolutions: make([]client.Resolution, len(s.Resolutions)),
 	}
 	if !t.State.Terminal() && !t.Foreign {
-		next := t.Now.Add(t.NextIn(rescueAfter)).UTC()
-		out.NextTryAt = &next
+		out.NextTryAt = new(t.Now.Add(t.NextIn(rescueAfter)).UTC())
 	}
 	if p := t.Payout; p != nil {
 		out.Payout = &client.PayoutTerms{Submitter: p.Submitter, ChainID: p.ChainID, Token: p.Token, Address: p.Address, BaseUnits: p.BaseUnits}

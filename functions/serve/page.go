@@ -205,6 +205,15 @@ func (l List) MarshalJSON() ([]byte, error) {
 	return append(text, '}'), err
 }
 
+// ViewsOf returns the view of each row.
+func ViewsOf[Row, View any](rows []Row, view func(Row) View) []View {
+	all := make([]View, len(rows))
+	for i, row := range rows {
+		all[i] = view(row)
+	}
+	return all
+}
+
 // CutPage returns the first size rows, and the token of the next page if there are more rows.
 func CutPage[Row any](rows []Row, size int, p Place, id func(Row) string) (page []Row, token string) {
 	if len(rows) <= size {

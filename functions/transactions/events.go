@@ -73,8 +73,7 @@ func (a *Server) eventQuery(q map[string]string) (query events.EventQuery, err e
 		if !ok {
 			return query, web.FieldProblem("pageToken", "is %.40q: want nextPageToken of the page before, the cursor of an event, or nothing", q["pageToken"])
 		}
-		after := uint64(n)
-		query.After = &after
+		query.After = new(uint64(n))
 	}
 	return query, nil
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/functions/serve"
-	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -33,11 +32,7 @@ func (a *Server) listTransfers(w http.ResponseWriter, r *http.Request, user int6
 	if err != nil {
 		return err
 	}
-	listed := make([]client.Transfer, len(page))
-	for i, t := range page {
-		listed[i] = ViewOf(t)
-	}
-	return web.Reply(w, r, http.StatusOK, serve.List{Name: "transfers", Rows: listed, Next: serve.PageToken(next, serve.TransferPlace)})
+	return web.Reply(w, r, http.StatusOK, serve.List{Name: "transfers", Rows: serve.ViewsOf(page, ViewOf), Next: serve.PageToken(next, serve.TransferPlace)})
 }
 
 // StateOf returns the state of a query; nil if the text is empty.

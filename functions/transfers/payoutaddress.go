@@ -34,8 +34,7 @@ func ViewOfAddress(a transfers.Address) AddressView {
 		RemovedBy: a.RemovedBy, RemoveReason: a.RemoveReason,
 	}
 	if a.RemovedAt != nil {
-		at := a.RemovedAt.UTC()
-		v.RemovedAt = &at
+		v.RemovedAt = new(a.RemovedAt.UTC())
 	}
 	return v
 }
@@ -94,11 +93,7 @@ func (a *Server) listAddresses(w http.ResponseWriter, r *http.Request, user int6
 }
 
 func (a *Server) AddressesOf(found transfers.UserAddresses) Addresses {
-	out := Addresses{Required: a.Terms.Addresses.Required, Addresses: make([]AddressView, len(found.List))}
-	for i, one := range found.List {
-		out.Addresses[i] = ViewOfAddress(one)
-	}
-	return out
+	return Addresses{Required: a.Terms.Addresses.Required, Addresses: serve.ViewsOf(found.List, ViewOfAddress)}
 }
 
 // removeAddress removes an address from the user's list at once.
