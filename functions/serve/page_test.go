@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions/serve"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/web"
 )
 
 // A token of a list by name has a name that the database can compare.
@@ -20,6 +21,17 @@ func TestTokenOfANameHasOne(t *testing.T) {
 		if takes != (err == nil) || takes && after != name {
 			t.Errorf("%q: got %q, %v; want it taken: %t", name, after, err, takes)
 		}
+	}
+}
+
+// A list has its rows before the token of the next page, and texts as any answer has them. The last page has no token.
+func TestListIsWrittenAsItsRowsAndToken(t *testing.T) {
+	t.Parallel()
+	for want, list := range map[string]serve.List{
+		`{"things":["<a&b>"],"nextPageToken":"AQ_-"}`: {Name: "things", Rows: []string{"<a&b>"}, Next: "AQ_-"},
+		`{"things":[]}`: {Name: "things", Rows: []string{}},
+	} {
+		check.Equal(t, "list", string(check.Value(web.Encode(list))(t)), want+"\n")
 	}
 }
 
