@@ -1,11 +1,10 @@
 package store
 
 import (
-	"encoding/json"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -21,7 +20,7 @@ import (
 var allocateTxs = `
 with want as (
   select *, row_number() over (partition by submitter order by place) as wanted
-    from ` + orderedRecordSet(allocationColumns, 0, "w") + `
+    from ` + OrderedRecordSet(allocationColumns, 0, "w") + `
    where ` + isHeld + `
 ), locked as (
   select w.*, m.valid_until
@@ -55,42 +54,35 @@ with want as (
 ), ` + keepFirst(firstVersion{"bound", "tx_hash", "bytes", "gas_params", "token", " where tx_hash is not null"}) + `
 select submitter, bound from counted`
 
-// allocationRecord is an allocation with its JSON.
-type allocationRecord struct {
-	lease.Lease
-	txmanager.Allocation
-	gas  string
-	hash *string
-	raw  []byte
+// allocationColumns are what an allocation gives to [allocateTxs].
+var allocationColumns = fencedColumns(
+	partValue("tx_id", "uuid", func(a *txmanager.Allocation) string { return a.Tx.ID }),
+	partValue("nonce", "bigint", func(a *txmanager.Allocation) int64 { return Bigint(a.Nonce) }),
+	partValue("tx_hash", "text", func(a *txmanager.Allocation) *string { hash, _ := signedOf(a); return hash }),
+	partValue("bytes", "bytea", func(a *txmanager.Allocation) []byte { _, raw := signedOf(a); return raw }),
+	partValue("gas_params", "text", func(a *txmanager.Allocation) string { return gasText(a.Tx.Gas) }),
+)
+
+// signedOf is the signed version of an allocation; nil: it has none.
+func signedOf(a *txmanager.Allocation) (hash *string, raw []byte) {
+	if a.Signed == nil {
+		return nil, nil
+	}
+	return new(a.Signed.Hash.String()), a.Signed.Raw
 }
 
-// allocationColumns are what an allocation gives to [allocateTxs].
-var allocationColumns = append(fencedColumns(func(r *allocationRecord) lease.Lease { return r.Lease }), []recordColumn[allocationRecord]{
-	valueOf("tx_id", "uuid", func(r *allocationRecord) string { return r.Tx.ID }),
-	valueOf("nonce", "bigint", func(r *allocationRecord) int64 { return Bigint(r.Nonce) }),
-	valueOf("tx_hash", "text", func(r *allocationRecord) *string { return r.hash }),
-	valueOf("bytes", "bytea", func(r *allocationRecord) []byte { return r.raw }),
-	valueOf("gas_params", "text", func(r *allocationRecord) string { return r.gas }),
-}...)
-
 func queueAllocations(b *pgx.Batch, all fencedCommits) {
-	records := collect(all, func(c *fencedCommit) (records []allocationRecord) {
+	fromReservation := func(a txmanager.Allocation) bool { return a.FromReservation != "" }
+	next := partsOf(all, func(c *fencedCommit) []txmanager.Allocation {
 		for _, a := range c.Allocations {
-			if a.FromReservation != "" {
+			if fromReservation(a) {
 				queueReuse(b, c.Lease, a, &c.result)
-				continue
 			}
-			params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
-			r := allocationRecord{Lease: c.Lease, Allocation: a, gas: string(params)}
-			if a.Signed != nil {
-				r.hash, r.raw = new(a.Signed.Hash.String()), a.Signed.Raw
-			}
-			records = append(records, r)
 		}
-		return records
+		return slices.DeleteFunc(slices.Clone(c.Allocations), fromReservation)
 	})
-	if len(records) > 0 {
-		b.Queue(allocateTxs, arrays(nil, allocationColumns, records)...).
+	if len(next) > 0 {
+		b.Queue(allocateTxs, RecordArrays(nil, allocationColumns, next)...).
 			Query(all.count(func(r *txmanager.CommitResult) *int { return &r.Allocated }))
 	}
 }

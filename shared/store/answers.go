@@ -57,15 +57,15 @@ func answersText(all []txmanager.NodeAnswer) string {
 }
 
 // saidByNodes is a JSON object with what the history keeps of the nodes, by tx_id; "" if that is nothing.
-func saidByNodes(records []transitionRecord) string {
+func saidByNodes(moves []fenced[txmanager.Transition]) string {
 	type said struct {
 		Node    string `json:"node,omitempty"`
 		Answers string `json:"answers,omitempty"`
 	}
-	all := make(map[string]said, len(records))
-	for _, r := range records {
-		if r.Node != "" || len(r.Answers) > 0 {
-			all[r.To.ID] = said{r.Node, answersText(r.Answers)}
+	all := make(map[string]said, len(moves))
+	for _, m := range moves {
+		if t := m.part; t.Node != "" || len(t.Answers) > 0 {
+			all[t.To.ID] = said{t.Node, answersText(t.Answers)}
 		}
 	}
 	if len(all) == 0 {

@@ -33,15 +33,15 @@ func targets[Row any](columns []readColumn[Row], row *Row) []any {
 	return all
 }
 
-// recordColumn is a column of the records that Go gives to a statement.
-type recordColumn[Record any] struct {
+// RecordColumn is a column of the records that Go gives to a statement.
+type RecordColumn[Record any] struct {
 	name, pgType string
 	array        func([]Record) any
 }
 
-// valueOf is the column with the value of each record.
-func valueOf[Record, Value any](name, pgType string, value func(*Record) Value) recordColumn[Record] {
-	return recordColumn[Record]{name, pgType, func(records []Record) any { return each(records, value) }}
+// RecordValue is the column with the value of each record.
+func RecordValue[Record, Value any](name, pgType string, value func(*Record) Value) RecordColumn[Record] {
+	return RecordColumn[Record]{name, pgType, func(records []Record) any { return each(records, value) }}
 }
 
 // each is the value of each record.
@@ -53,20 +53,20 @@ func each[Record, Value any](records []Record, value func(*Record) Value) []Valu
 	return all
 }
 
-// recordSet is a "from" item: the records as rows, from the parameters that [arrays] appends. The
+// recordSet is a "from" item: the records as rows, from the parameters that [RecordArrays] appends. The
 // planner expects few rows of unnest, and so uses an index; of json_to_recordset it expects many.
-func recordSet[Record any](columns []recordColumn[Record], parametersBefore int, alias string) string {
+func recordSet[Record any](columns []RecordColumn[Record], parametersBefore int, alias string) string {
 	parameters, names := parametersOf(columns, parametersBefore)
 	return `unnest(` + parameters + `) as ` + alias + ` (` + names + `)`
 }
 
-// orderedRecordSet is [recordSet] with the place of each record, from 1 on.
-func orderedRecordSet[Record any](columns []recordColumn[Record], parametersBefore int, alias string) string {
+// OrderedRecordSet is [recordSet] with the place of each record, from 1 on.
+func OrderedRecordSet[Record any](columns []RecordColumn[Record], parametersBefore int, alias string) string {
 	parameters, names := parametersOf(columns, parametersBefore)
 	return `unnest(` + parameters + `) with ordinality as ` + alias + ` (` + names + `, place)`
 }
 
-func parametersOf[Record any](columns []recordColumn[Record], before int) (parameters, names string) {
+func parametersOf[Record any](columns []RecordColumn[Record], before int) (parameters, names string) {
 	for i, c := range columns {
 		parameters += fmt.Sprintf(", $%d::%s[]", before+i+1, c.pgType)
 		names += ", " + c.name
@@ -74,31 +74,12 @@ func parametersOf[Record any](columns []recordColumn[Record], before int) (param
 	return parameters[2:], names[2:]
 }
 
-// arrays appends the records' values, one array for each column.
-func arrays[Record any](before []any, columns []recordColumn[Record], records []Record) []any {
+// RecordArrays appends the records' values, one array for each column.
+func RecordArrays[Record any](before []any, columns []RecordColumn[Record], records []Record) []any {
 	for _, c := range columns {
 		before = append(before, c.array(records))
 	}
 	return before
-}
-
-// RecordColumn is a column of the records that Go gives to a statement of another package.
-type RecordColumn[Record any] = recordColumn[Record]
-
-// RecordValue is the column with the value of each record.
-func RecordValue[Record, Value any](name, pgType string, value func(*Record) Value) RecordColumn[Record] {
-	return valueOf(name, pgType, value)
-}
-
-// RecordSet is a "from" item: the records as rows, with the place of each from 1 on. Its parameters are
-// those of [RecordArrays], and the statement's first.
-func RecordSet[Record any](columns []RecordColumn[Record], alias string) string {
-	return orderedRecordSet(columns, 0, alias)
-}
-
-// RecordArrays are the parameters of a [RecordSet]: one array for each column.
-func RecordArrays[Record any](columns []RecordColumn[Record], records []Record) []any {
-	return arrays(nil, columns, records)
 }
 
 // NamedArgs are the parameters of a statement by their names, as [pgx.StrictNamedArgs]: each name of the

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -18,11 +19,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// fencedCommit is one commit with its prepared transitions and its result.
+// fencedCommit is one commit with its result.
 type fencedCommit struct {
 	txmanager.Commit
-	transitions []transitionRecord
-	result      txmanager.CommitResult
+	result txmanager.CommitResult
 }
 
 // fencedCommits are commits of different submitters. Each statement has the rows of all of them, and locks
@@ -31,17 +31,12 @@ type fencedCommits []*fencedCommit
 
 // newFencedCommit refuses an illegal transition.
 func newFencedCommit(w txmanager.Commit) (*fencedCommit, error) {
-	c := &fencedCommit{Commit: w, transitions: make([]transitionRecord, len(w.Transitions))}
-	for i, m := range w.Transitions {
+	for _, m := range w.Transitions {
 		if !m.From.MayBecome(m.To.State) {
 			return nil, fmt.Errorf("transaction %s: %w", m.To.ID, txmanager.IllegalTransitionError{From: m.From, To: m.To.State})
 		}
-		var err error
-		if c.transitions[i], err = recordOf(w.Lease, m); err != nil {
-			return nil, err
-		}
 	}
-	return c, nil
+	return &fencedCommit{Commit: w}, nil
 }
 
 // Commit implements [txmanager.Store]. Commits of different submitters that are made at the same time share
@@ -98,9 +93,12 @@ func (s *Store) queueWrites(b *pgx.Batch, all fencedCommits) {
 		queueReservations(b, c.Lease, c.Reservations)
 		queueMark(b, c.Lease, c.Mark, &c.result)
 	}
-	queueVersions(b, all)
-	queueFees(b, all)
-	queueCursors(b, all)
+	queueParts(b, storeVersion, versionColumns, partsOf(all, func(c *fencedCommit) []txmanager.Version { return c.Versions }))
+	queueParts(b, countFees, feeColumns, partsOf(all, func(c *fencedCommit) []txmanager.FeeUse { return c.Fees }))
+	for _, c := range all {
+		queueIncident(b, c.Lease, c.Cursor)
+	}
+	queueParts(b, updateCursor, cursorColumns, partsOf(all, (*fencedCommit).cursorChanges))
 	for _, c := range all {
 		s.queueNameEpoch(b, c.Commit)
 	}
@@ -114,20 +112,41 @@ const requireLease = `select require_lease($1, $2, $3), set_config('fencepost.he
 // held under the record's token. Without a fence before it, it is an error.
 const isHeld = `(select current_setting('fencepost.held')::jsonb) -> w.submitter = to_jsonb(w.token)`
 
-// fencedColumns are the first columns of each record of a commit.
-func fencedColumns[Record any](of func(*Record) lease.Lease) []recordColumn[Record] {
-	return []recordColumn[Record]{
-		valueOf("submitter", "text", func(r *Record) string { return of(r).Submitter }),
-		valueOf("token", "bigint", func(r *Record) int64 { return of(r).Token }),
-	}
+// fenced is a part of a commit, with the commit's lease.
+type fenced[Part any] struct {
+	lease lease.Lease
+	part  *Part
 }
 
-// collect is the records of all commits, in their order.
-func collect[Record any](all fencedCommits, of func(*fencedCommit) []Record) (records []Record) {
+// partsOf are the parts of all commits, in their order.
+func partsOf[Part any](all fencedCommits, of func(*fencedCommit) []Part) (parts []fenced[Part]) {
 	for _, c := range all {
-		records = append(records, of(c)...)
+		own := of(c)
+		for i := range own {
+			parts = append(parts, fenced[Part]{c.Lease, &own[i]})
+		}
 	}
-	return records
+	return parts
+}
+
+// fencedColumns are the columns of parts of commits: those of the lease, and their own.
+func fencedColumns[Part any](own ...RecordColumn[fenced[Part]]) []RecordColumn[fenced[Part]] {
+	return append([]RecordColumn[fenced[Part]]{
+		RecordValue("submitter", "text", func(f *fenced[Part]) string { return f.lease.Submitter }),
+		RecordValue("token", "bigint", func(f *fenced[Part]) int64 { return f.lease.Token }),
+	}, own...)
+}
+
+// partValue is the column with a value of each part.
+func partValue[Part, Value any](name, pgType string, value func(*Part) Value) RecordColumn[fenced[Part]] {
+	return RecordValue(name, pgType, func(f *fenced[Part]) Value { return value(f.part) })
+}
+
+// queueParts adds the statement that writes the parts, unless there are none.
+func queueParts[Part any](b *pgx.Batch, statement string, columns []RecordColumn[fenced[Part]], parts []fenced[Part]) {
+	if len(parts) > 0 {
+		b.Queue(statement, RecordArrays(nil, columns, parts)...)
+	}
 }
 
 // count keeps in each commit's result the number that a statement returned for its submitter.
@@ -181,43 +200,18 @@ with w as (
 )
 select 1 / (case when (select count(*) from signed) = (select count(*) from w) then 1 else 0 end)`
 
-// versionRecord is a signed version with its JSON.
-type versionRecord struct {
-	lease.Lease
-	txmanager.Version
-	gas   string
-	extra *string
-}
-
 // versionColumns are what a version gives to [storeVersion].
-var versionColumns = append(fencedColumns(func(r *versionRecord) lease.Lease { return r.Lease }), []recordColumn[versionRecord]{
-	valueOf("tx_id", "uuid", func(r *versionRecord) string { return r.Tx.ID }),
-	valueOf("from_state", "text", func(r *versionRecord) string { return string(r.From) }),
-	valueOf("done", "text", func(r *versionRecord) *string { return textOrNull(string(r.CompletedAction)) }),
-	valueOf("kind", "text", func(r *versionRecord) string { return string(r.Kind) }),
-	valueOf("tx_hash", "text", func(r *versionRecord) string { return r.Signed.Hash.String() }),
-	valueOf("bytes", "bytea", func(r *versionRecord) []byte { return r.Signed.Raw }),
-	valueOf("gas_params", "text", func(r *versionRecord) string { return r.gas }),
-	valueOf("extra_wei", "numeric", func(r *versionRecord) *string { return r.extra }),
-	valueOf("next_bump_at", "timestamptz", func(r *versionRecord) *time.Time { return micros(r.Tx.NextBumpAt) }),
-}...)
-
-func queueVersions(b *pgx.Batch, all fencedCommits) {
-	records := collect(all, func(c *fencedCommit) (records []versionRecord) {
-		for _, v := range c.Versions {
-			params, _ := json.Marshal(v.Tx.Gas) // its own type: cannot fail
-			r := versionRecord{Lease: c.Lease, Version: v, gas: string(params)}
-			if v.ExtraWei != nil {
-				r.extra = new(v.ExtraWei.String())
-			}
-			records = append(records, r)
-		}
-		return records
-	})
-	if len(records) > 0 {
-		b.Queue(storeVersion, arrays(nil, versionColumns, records)...)
-	}
-}
+var versionColumns = fencedColumns(
+	partValue("tx_id", "uuid", func(v *txmanager.Version) string { return v.Tx.ID }),
+	partValue("from_state", "text", func(v *txmanager.Version) string { return string(v.From) }),
+	partValue("done", "text", func(v *txmanager.Version) *string { return textOrNull(string(v.CompletedAction)) }),
+	partValue("kind", "text", func(v *txmanager.Version) string { return string(v.Kind) }),
+	partValue("tx_hash", "text", func(v *txmanager.Version) string { return v.Signed.Hash.String() }),
+	partValue("bytes", "bytea", func(v *txmanager.Version) []byte { return v.Signed.Raw }),
+	partValue("gas_params", "text", func(v *txmanager.Version) string { return gasText(v.Tx.Gas) }),
+	partValue("extra_wei", "numeric", func(v *txmanager.Version) *string { return decimalOrNull(v.ExtraWei) }),
+	partValue("next_bump_at", "timestamptz", func(v *txmanager.Version) *time.Time { return micros(v.Tx.NextBumpAt) }),
+)
 
 // countFees adds the fees that this transaction has bound or stored to the day's fees. It finds
 // those rows by the fencing token. No other lease holder writes in between.
@@ -225,35 +219,17 @@ var countFees = `
 insert into submitter_fee (submitter, number, at, tx_id, added_wei, total_wei)
 select w.submitter, coalesce(last.number, 0) + row_number() over later, greatest(clock_timestamp(), last.at), w.tx_id, w.added_wei,
        coalesce(last.total_wei, 0) + sum(w.added_wei) over later
-  from ` + orderedRecordSet(feeColumns, 0, "w") + `
+  from ` + OrderedRecordSet(feeColumns, 0, "w") + `
   join managed_tx m on m.tx_id = w.tx_id and m.fencing_token = w.token and m.nonce is not null
   left join lateral (select * from submitter_fee where submitter = w.submitter order by number desc limit 1) as last on true
  where ` + isHeld + `
 window later as (partition by w.submitter order by w.place)`
 
-// feeRecord is what one transaction adds to the fees.
-type feeRecord struct {
-	lease.Lease
-	txmanager.FeeUse
-}
-
 // feeColumns are what a use of fees gives to [countFees].
-var feeColumns = append(fencedColumns(func(r *feeRecord) lease.Lease { return r.Lease }), []recordColumn[feeRecord]{
-	valueOf("tx_id", "uuid", func(r *feeRecord) string { return r.TxID }),
-	valueOf("added_wei", "numeric", func(r *feeRecord) string { return r.AddedWei.String() }),
-}...)
-
-func queueFees(b *pgx.Batch, all fencedCommits) {
-	records := collect(all, func(c *fencedCommit) (records []feeRecord) {
-		for _, u := range c.Fees {
-			records = append(records, feeRecord{c.Lease, u})
-		}
-		return records
-	})
-	if len(records) > 0 {
-		b.Queue(countFees, arrays(nil, feeColumns, records)...)
-	}
-}
+var feeColumns = fencedColumns(
+	partValue("tx_id", "uuid", func(u *txmanager.FeeUse) string { return u.TxID }),
+	partValue("added_wei", "numeric", func(u *txmanager.FeeUse) string { return u.AddedWei.String() }),
+)
 
 // updateCursor derives the cursor's columns from the open transactions, and keeps what a chain
 // observation showed about the account.
@@ -271,21 +247,14 @@ update submitter_nonce_cursor c
   left join lateral (select nonce, tx_id from managed_tx where submitter = w.submitter and open order by nonce limit 1) as low on true
  where c.submitter = w.submitter and ` + isHeld + ``
 
-// cursorRecord is a change of a cursor, and its JSON.
-type cursorRecord struct {
-	lease.Lease
-	txmanager.CursorChange
-	suspicion, finalBlocks, blocked *string
-}
-
 // cursorColumns are what a change gives to [updateCursor].
-var cursorColumns = append(fencedColumns(func(r *cursorRecord) lease.Lease { return r.Lease }), []recordColumn[cursorRecord]{
-	valueOf("final_head", "bigint", func(r *cursorRecord) int64 { return Bigint(r.FinalHead) }),
-	valueOf("final_blocks", "text", func(r *cursorRecord) *string { return r.finalBlocks }),
-	valueOf("blocked", "text", func(r *cursorRecord) *string { return r.blocked }),
-	valueOf("suspicion", "text", func(r *cursorRecord) *string { return r.suspicion }),
-	valueOf("cleared", "boolean", func(r *cursorRecord) bool { return r.ClearSuspected || r.OpenIncident != nil }),
-}...)
+var cursorColumns = fencedColumns(
+	partValue("final_head", "bigint", func(c *txmanager.CursorChange) int64 { return Bigint(c.FinalHead) }),
+	partValue("final_blocks", "text", func(c *txmanager.CursorChange) *string { return toJSON(c.FinalBlocks, c.FinalBlocks == nil) }),
+	partValue("blocked", "text", func(c *txmanager.CursorChange) *string { return toJSON(c.HeldBackSince, c.HeldBackSince == nil) }),
+	partValue("suspicion", "text", func(c *txmanager.CursorChange) *string { return toJSON(c.Suspect, c.Suspect == nil) }),
+	partValue("cleared", "boolean", func(c *txmanager.CursorChange) bool { return c.ClearSuspected || c.OpenIncident != nil }),
+)
 
 // openIncident opens a PROTECT incident with its evidence, unless one is open.
 const openIncident = `
@@ -295,29 +264,14 @@ select s.submitter, 1 + coalesce((select max(incident) from protect_incident p w
  where s.submitter = $1
     on conflict (submitter) where closed_at is null do nothing`
 
-// queueCursors adds the changes of the cursors after those of incidents.
-func queueCursors(b *pgx.Batch, all fencedCommits) {
-	records := collect(all, func(c *fencedCommit) []cursorRecord {
-		if !c.writesCursor() {
-			return nil
-		}
-		queueIncident(b, c.Lease, c.Cursor)
-		r := cursorRecord{Lease: c.Lease, CursorChange: c.Cursor} // plain fields: marshalling them cannot fail
-		r.suspicion, _ = toJSON(c.Cursor.Suspect, c.Cursor.Suspect == nil)
-		r.finalBlocks, _ = toJSON(c.Cursor.FinalBlocks, c.Cursor.FinalBlocks == nil)
-		r.blocked, _ = toJSON(c.Cursor.HeldBackSince, c.Cursor.HeldBackSince == nil)
-		return []cursorRecord{r}
-	})
-	if len(records) > 0 {
-		b.Queue(updateCursor, arrays(nil, cursorColumns, records)...)
-	}
-}
-
-// writesCursor reports whether c changes more than the lease.
-func (c *fencedCommit) writesCursor() bool {
+// cursorChanges is the change of the cursor; none if c changes the lease alone.
+func (c *fencedCommit) cursorChanges() []txmanager.CursorChange {
 	w := c.Commit
 	w.LeaseEnd = txmanager.KeepLease
-	return !w.Empty()
+	if w.Empty() {
+		return nil
+	}
+	return []txmanager.CursorChange{c.Cursor}
 }
 
 func queueIncident(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
@@ -330,23 +284,31 @@ func queueIncident(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 	}
 }
 
-func toJSON(v any, null bool) (*string, error) {
+// toJSON is v as JSON, or nil. The types that commits have of plain fields cannot fail.
+func toJSON(v any, null bool) *string {
 	if null {
-		return nil, nil
+		return nil
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("write as JSON: %w", err)
-	}
-	s := string(text)
-	return &s, nil
+	text, _ := json.Marshal(v)
+	return new(string(text))
 }
+
+// gasText is what a version may cost, as JSON.
+func gasText(gas *txmanager.GasParams) string { return *toJSON(gas, false) }
 
 func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
 
 // PrintableText is text without the characters that Postgres refuses.
 func PrintableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
+}
+
+// decimalOrNull is the amount as a decimal text; nil: there is none.
+func decimalOrNull(n *big.Int) *string {
+	if n == nil {
+		return nil
+	}
+	return new(n.String())
 }
 
 func optional(n *uint64) *int64 {

@@ -110,7 +110,7 @@ func (s *Store) answerCommits(ctx context.Context, calls []*fencedCommit) []batc
 var lockLeases = `
 with locked as (
   select l.submitter, l.fencing_token, l.expires_at
-    from ` + orderedRecordSet(fenceColumns, 0, "w") + `
+    from ` + OrderedRecordSet(fenceColumns, 0, "w") + `
     join submitter_lease l on l.submitter = w.submitter and l.owner_node = w.owner and l.fencing_token = w.token
    order by w.place
      for no key update of l skip locked
@@ -121,7 +121,7 @@ select array_agg(submitter::text), set_config('fencepost.held', coalesce(jsonb_o
  where expires_at > clock_timestamp()`
 
 // fenceColumns are what a lease gives to [lockLeases].
-var fenceColumns = append(fencedColumns(func(l *lease.Lease) lease.Lease { return *l }), valueOf("owner", "text", func(l *lease.Lease) string { return l.Owner }))
+var fenceColumns = fencedColumns(partValue("owner", "text", func(l *lease.Lease) string { return l.Owner }))
 
 // commitTogether commits what different submitters write: begin, fence, writes, commit, query of the queues,
 // in one round trip. A commit whose submitter is not in held wrote nothing: its lease is not held, or another
@@ -131,14 +131,15 @@ var fenceColumns = append(fencedColumns(func(l *lease.Lease) lease.Lease { retur
 // any other error it is unknown whether the transaction was committed, and it is not repeated.
 func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held map[string]bool, err error) {
 	all := fencedCommits(slices.SortedFunc(slices.Values(calls), func(x, y *fencedCommit) int { return strings.Compare(x.Lease.Submitter, y.Lease.Submitter) }))
-	leases := collect(all, func(c *fencedCommit) []lease.Lease { return []lease.Lease{c.Lease} })
-	ctx, cancel := s.rules.WriteContext(ctx, slices.MinFunc(leases, func(x, y lease.Lease) int { return cmp.Compare(x.Left(), y.Left()) }))
+	leases := partsOf(all, func(c *fencedCommit) []lease.Lease { return []lease.Lease{c.Lease} })
+	first := slices.MinFunc(leases, func(x, y fenced[lease.Lease]) int { return cmp.Compare(x.lease.Left(), y.lease.Left()) })
+	ctx, cancel := s.rules.WriteContext(ctx, first.lease)
 	defer cancel()
 	var locked []string
 	var committed bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(lockLeases, arrays(nil, fenceColumns, leases)...).QueryRow(results.Scan(&locked, nil, nil))
+	b.Queue(lockLeases, RecordArrays(nil, fenceColumns, leases)...).QueryRow(results.Scan(&locked, nil, nil))
 	s.queueWrites(b, all)
 	b.Queue("commit").Exec(results.Done(&committed))
 	s.queueRecheck(b, all)

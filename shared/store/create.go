@@ -82,7 +82,7 @@ var insertIntents = `
 insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
 select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handler, ''), i.fingerprint, i.trace,
        (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, i.valid_until
-  from ` + orderedRecordSet(intentColumns, 1, "i") + `
+  from ` + OrderedRecordSet(intentColumns, 1, "i") + `
   join submitter s on s.submitter = i.submitter
  cross join ` + holdCause + `
  where ` + mayPost + ` and not ` + hasPolicy + `
@@ -228,7 +228,7 @@ func (s *Store) queueInserts(b *pgx.Batch, c creation) error {
 	if c.beside {
 		b.Queue(lockHolds, submittersOf(placed))
 	}
-	b.Queue(insertIntents, arrays([]any{c.beside}, intentColumns, placed)...)
+	b.Queue(insertIntents, RecordArrays([]any{c.beside}, intentColumns, placed)...)
 	if err := s.queueLimited(b, c); err != nil {
 		return err
 	}
@@ -319,19 +319,19 @@ type intentRecord struct {
 }
 
 // intentColumns are what an intent gives to [insertIntents].
-var intentColumns = []recordColumn[intentRecord]{
-	valueOf("tx_id", "uuid", func(r *intentRecord) string { return r.TxID }),
-	valueOf("caller", "text", func(r *intentRecord) string { return r.Caller }),
-	valueOf("submitter", "text", func(r *intentRecord) string { return string(r.Submitter) }),
-	valueOf("request_id", "text", func(r *intentRecord) string { return r.RequestID }),
-	valueOf("handler", "text", func(r *intentRecord) string { return r.Handler }),
-	valueOf("fingerprint", "bytea", func(r *intentRecord) []byte { return r.Fingerprint[:] }),
-	valueOf("trace", "bytea", func(r *intentRecord) []byte { return r.Trace }),
-	valueOf("digest", "bytea", func(r *intentRecord) []byte { return r.digest }),
-	valueOf("names", "text", func(r *intentRecord) string { return r.names }),
-	valueOf("macs", "bytea", func(r *intentRecord) []byte { return r.mac.sums }),
-	valueOf("mac_key", "text", func(r *intentRecord) string { return r.mac.key }),
-	valueOf("valid_until", "timestamptz", func(r *intentRecord) *time.Time { return micros(r.ValidUntil) }),
+var intentColumns = []RecordColumn[intentRecord]{
+	RecordValue("tx_id", "uuid", func(r *intentRecord) string { return r.TxID }),
+	RecordValue("caller", "text", func(r *intentRecord) string { return r.Caller }),
+	RecordValue("submitter", "text", func(r *intentRecord) string { return string(r.Submitter) }),
+	RecordValue("request_id", "text", func(r *intentRecord) string { return r.RequestID }),
+	RecordValue("handler", "text", func(r *intentRecord) string { return r.Handler }),
+	RecordValue("fingerprint", "bytea", func(r *intentRecord) []byte { return r.Fingerprint[:] }),
+	RecordValue("trace", "bytea", func(r *intentRecord) []byte { return r.Trace }),
+	RecordValue("digest", "bytea", func(r *intentRecord) []byte { return r.digest }),
+	RecordValue("names", "text", func(r *intentRecord) string { return r.names }),
+	RecordValue("macs", "bytea", func(r *intentRecord) []byte { return r.mac.sums }),
+	RecordValue("mac_key", "text", func(r *intentRecord) string { return r.mac.key }),
+	RecordValue("valid_until", "timestamptz", func(r *intentRecord) *time.Time { return micros(r.ValidUntil) }),
 }
 
 // newCreation makes the records, and gives places in the queues to the first of each submitter.

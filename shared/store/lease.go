@@ -37,10 +37,10 @@ type leaseAnswer struct {
 }
 
 // leaseCallColumns are the columns of the calls of one round trip.
-var leaseCallColumns = []recordColumn[leaseCall]{
-	valueOf("submitter", "text", func(c *leaseCall) txmanager.Submitter { return c.submitter }),
-	valueOf("owner", "text", func(c *leaseCall) string { return c.owner }),
-	valueOf("token", "bigint", func(c *leaseCall) int64 { return c.token }),
+var leaseCallColumns = []RecordColumn[leaseCall]{
+	RecordValue("submitter", "text", func(c *leaseCall) txmanager.Submitter { return c.submitter }),
+	RecordValue("owner", "text", func(c *leaseCall) string { return c.owner }),
+	RecordValue("token", "bigint", func(c *leaseCall) int64 { return c.token }),
 }
 
 // acquireOrMark takes each lease that is free, and otherwise sets its rerun flag. It does so
@@ -204,7 +204,7 @@ func (s *Store) answerLeases(ctx context.Context, calls []leaseCall) []batch.Res
 	if len(calls) > 1 { // a first lease waits for the one that another session makes: then each goes alone
 		b.Queue("set local lock_timeout = '250ms'")
 	}
-	b.Queue(acquireOrMark, arrays([]any{s.rules.Duration, s.rules.ClockSkewAllowance, len(calls) == 1}, leaseCallColumns, calls)...).Query(t.scan)
+	b.Queue(acquireOrMark, RecordArrays([]any{s.rules.Duration, s.rules.ClockSkewAllowance, len(calls) == 1}, leaseCallColumns, calls)...).Query(t.scan)
 	b.Queue("commit").Exec(results.Done(&t.committed))
 	if len(calls) > 1 {
 		b.Queue(`select set_config('statement_timeout', $1, true)`, strconv.FormatInt(s.sharedLoadLimit().Milliseconds(), 10)) // until the batch ends

@@ -3,7 +3,6 @@ package store
 import (
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -19,30 +18,23 @@ update submitter_lease l
    and ` + isHeld + `
 returning l.submitter, l.fencing_token`
 
-// releaseRecord is the end of a lease session.
-type releaseRecord struct {
-	lease.Lease
-	anyway bool
-}
-
 // releaseColumns are what the end of a session gives to [releaseLease].
-var releaseColumns = append(fencedColumns(func(r *releaseRecord) lease.Lease { return r.Lease }),
-	valueOf("anyway", "boolean", func(r *releaseRecord) bool { return r.anyway }))
+var releaseColumns = fencedColumns(partValue("anyway", "boolean", func(e *txmanager.LeaseEnd) bool { return *e == txmanager.ReleaseAnyway }))
 
 // queueRelease adds the ends of the lease sessions to a fenced batch.
 func queueRelease(b *pgx.Batch, all fencedCommits) {
-	records := collect(all, func(c *fencedCommit) []releaseRecord {
+	ends := partsOf(all, func(c *fencedCommit) []txmanager.LeaseEnd {
 		if c.LeaseEnd == txmanager.KeepLease {
 			return nil
 		}
-		return []releaseRecord{{c.Lease, c.LeaseEnd == txmanager.ReleaseAnyway}}
+		return []txmanager.LeaseEnd{c.LeaseEnd}
 	})
-	if len(records) == 0 {
+	if len(ends) == 0 {
 		return
 	}
 	var submitter string
 	var token int64
-	b.Queue(releaseLease, arrays(nil, releaseColumns, records)...).Query(results.Each([]any{&submitter, &token}, func() {
+	b.Queue(releaseLease, RecordArrays(nil, releaseColumns, ends)...).Query(results.Each([]any{&submitter, &token}, func() {
 		done := &all.of(submitter).result
 		done.Released, done.Token = true, token
 	}))

@@ -286,10 +286,7 @@ func payloadCall(to, data *string) (c txmanager.Call, err error) {
 
 // amountOf is the token amount that a policy counts for c; nil if c moves and approves none.
 func amountOf(c txmanager.Call) *string {
-	if amount := c.TokenAmount(); amount != nil {
-		return new(amount.String())
-	}
-	return nil
+	return decimalOrNull(c.TokenAmount())
 }
 
 // TighterThan reports whether p refuses everything that old refuses, whatever was used of

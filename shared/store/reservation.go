@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -55,15 +54,10 @@ select count(*) from bound`
 
 // queueReuse adds the allocation of a recyclable nonce.
 func queueReuse(b *pgx.Batch, l lease.Lease, a txmanager.Allocation, done *txmanager.CommitResult) {
-	params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
-	var hash *string
-	var raw []byte
-	if a.Signed != nil {
-		hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
-	}
+	hash, raw := signedOf(&a)
 	b.Queue(takeRecyclable, NamedArgs{
 		"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(a.Nonce), "from": a.FromReservation,
-		"tx_id": a.Tx.ID, "tx_hash": hash, "bytes": raw, "gas_params": string(params),
+		"tx_id": a.Tx.ID, "tx_hash": hash, "bytes": raw, "gas_params": gasText(a.Tx.Gas),
 	}).QueryRow(results.Scan(&done.Allocated))
 }
 
@@ -120,7 +114,6 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 		"submitter": l.Submitter, "tx_id": all[0].Tx.ID, "value": nil, "targets": nil, "counts": len(all), "caller": all[0].Caller,
 	})
 	for _, k := range all {
-		params, _ := json.Marshal(k.Tx.Gas) // its own type: cannot fail
 		statement := reserveNext
 		if k.From != "" {
 			statement = reserveRecyclable
@@ -129,7 +122,7 @@ func queueReservations(b *pgx.Batch, l lease.Lease, all []txmanager.NewReservati
 		b.Queue(statement, NamedArgs{
 			"submitter": l.Submitter, "token": l.Token, "nonce": Bigint(*k.Tx.Nonce), "from": textOrNull(k.From),
 			"tx_id": k.Tx.ID, "request_id": k.Tx.RequestID, "caller": k.Caller, "fingerprint": print[:],
-			"gas_params": string(params), "owner": k.Tx.Reservation.Owner, "for": k.For,
+			"gas_params": gasText(k.Tx.Gas), "owner": k.Tx.Reservation.Owner, "for": k.For,
 		})
 		b.Queue(insertPayloads, []string{k.Tx.ID}, []string{notAPayload})
 	}
@@ -173,11 +166,10 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *txmanager.ReservationMark, done *
 		}).Exec(results.Any(&done.Marked))
 		return
 	}
-	params, _ := json.Marshal(m.Gas) // its own type: cannot fail
 	b.Queue(lockPolicies, []string{l.Submitter})
 	b.Queue(markUsed, NamedArgs{
 		"submitter": l.Submitter, "tx_id": m.TxID, "value": weiOf(m.Call), "targets": targetsOf(m.Call), "counts": 0, "amount": amountOf(m.Call),
-		"token": l.Token, "owner": m.Owner, "tx_hash": m.Signed.Hash.String(), "bytes": m.Signed.Raw, "gas_params": string(params),
+		"token": l.Token, "owner": m.Owner, "tx_hash": m.Signed.Hash.String(), "bytes": m.Signed.Raw, "gas_params": gasText(m.Gas),
 	}).QueryRow(func(row pgx.Row) error {
 		var refused PolicyError
 		err := row.Scan(&done.Marked, &refused.Rule, &refused.Limit)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -59,83 +58,49 @@ select submitter, count(*) from moved group by submitter`
 // queueTransitions adds the transitions as one statement. Each is a compare-and-set on the
 // state that it was decided in.
 func queueTransitions(b *pgx.Batch, all fencedCommits) {
-	records := collect(all, func(c *fencedCommit) []transitionRecord { return c.transitions })
-	if len(records) == 0 {
+	moves := partsOf(all, func(c *fencedCommit) []txmanager.Transition { return c.Transitions })
+	if len(moves) == 0 {
 		return
 	}
-	b.Queue(applyTransitions, arrays([]any{saidByNodes(records)}, transitionColumns, records)...).
+	b.Queue(applyTransitions, RecordArrays([]any{saidByNodes(moves)}, transitionColumns, moves)...).
 		Query(all.count(func(r *txmanager.CommitResult) *int { return &r.Transitioned }))
-	receipts := slices.DeleteFunc(slices.Clone(records), func(r transitionRecord) bool { return r.To.Receipt == nil || len(r.To.Receipt.Document) == 0 })
-	if len(receipts) > 0 {
-		b.Queue(insertReceipts, arrays(nil, receiptColumns, receipts)...)
-	}
-	for _, m := range records {
-		if d := m.Decision; d != nil {
-			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, PrintableText(d.Reason))
+	queueParts(b, insertReceipts, receiptColumns, slices.DeleteFunc(slices.Clone(moves), func(m fenced[txmanager.Transition]) bool {
+		return m.part.To.Receipt == nil || len(m.part.To.Receipt.Document) == 0
+	}))
+	for _, m := range moves {
+		if d := m.part.Decision; d != nil {
+			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.part.To.ID, d.Action, d.By, PrintableText(d.Reason))
 		}
 	}
-}
-
-// transitionRecord is a transition with the columns that are made from more than one of its fields.
-type transitionRecord struct {
-	lease.Lease
-	txmanager.Transition
-	receipt, confirmations, diagnosis *string // JSON
-	decided, mined, replacedBy        *string
-	recorded                          *int64
-}
-
-func recordOf(l lease.Lease, m txmanager.Transition) (r transitionRecord, err error) {
-	r.Lease, r.Transition = l, m
-	if got := m.To.Receipt; got != nil {
-		r.receipt, err = toJSON(receiptFacts{got.TxHash, got.BlockNumber, got.BlockHash, got.Succeeded}, false)
-		if err != nil {
-			return r, err
-		}
-	}
-	if r.confirmations, err = toJSON(m.To.Confirmations, m.To.Confirmations == nil); err != nil {
-		return r, err
-	}
-	if r.diagnosis, err = toJSON(m.To.Diagnosis, m.To.Diagnosis == nil); err != nil {
-		return r, err
-	}
-	r.mined, r.replacedBy = minedHashes(m.To)
-	if m.Decision != nil {
-		r.decided = textOrNull(string(m.Decision.Action))
-	}
-	if m.To.Recorded != nil {
-		r.recorded = optional(&m.To.Recorded.Nonce)
-	}
-	return r, nil
 }
 
 // transitionColumns are what a transition gives to [applyTransitions].
-var transitionColumns = append(fencedColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{
-	valueOf("tx_id", "uuid", func(r *transitionRecord) string { return r.To.ID }),
-	valueOf("from_state", "text", func(r *transitionRecord) string { return string(r.From) }),
-	valueOf("state", "text", func(r *transitionRecord) string { return string(r.To.State) }),
-	valueOf("sub_state", "text", func(r *transitionRecord) string { return string(r.To.Sub) }),
-	valueOf("deferred_until_nonce", "bigint", func(r *transitionRecord) *int64 { return optional(r.To.DeferredUntilNonce) }),
-	valueOf("first_submit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.FirstSubmitAt) }),
-	valueOf("last_submit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.LastSubmitAt) }),
-	valueOf("next_resubmit_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextResubmitAt) }),
-	valueOf("submit_attempts", "int", func(r *transitionRecord) int { return r.To.SubmitAttempts }),
-	valueOf("last_check_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.LastCheckAt) }),
-	valueOf("next_check_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextCheckAt) }),
-	valueOf("next_bump_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.NextBumpAt) }),
-	valueOf("blocked_since", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.HeldBackSince) }),
-	valueOf("deferred_at", "timestamptz", func(r *transitionRecord) *time.Time { return micros(r.To.DeferredAt) }),
-	valueOf("last_error", "text", func(r *transitionRecord) string { return PrintableText(r.To.LastError) }),
-	valueOf("wait_cause", "text", func(r *transitionRecord) *string { return textOrNull(string(r.To.Cause)) }),
-	valueOf("receipt", "text", func(r *transitionRecord) *string { return r.receipt }),
-	valueOf("confirmations", "text", func(r *transitionRecord) *string { return r.confirmations }),
-	valueOf("diagnosis", "text", func(r *transitionRecord) *string { return r.diagnosis }),
-	valueOf("served", "text", func(r *transitionRecord) *string { return textOrNull(string(r.CompletedAction)) }),
-	valueOf("decided", "text", func(r *transitionRecord) *string { return r.decided }),
-	valueOf("mined", "text", func(r *transitionRecord) *string { return r.mined }),
-	valueOf("replaced_by", "text", func(r *transitionRecord) *string { return r.replacedBy }),
-	valueOf("recorded", "bigint", func(r *transitionRecord) *int64 { return r.recorded }),
-}...)
+var transitionColumns = fencedColumns(
+	partValue("tx_id", "uuid", func(m *txmanager.Transition) string { return m.To.ID }),
+	partValue("from_state", "text", func(m *txmanager.Transition) string { return string(m.From) }),
+	partValue("state", "text", func(m *txmanager.Transition) string { return string(m.To.State) }),
+	partValue("sub_state", "text", func(m *txmanager.Transition) string { return string(m.To.Sub) }),
+	partValue("deferred_until_nonce", "bigint", func(m *txmanager.Transition) *int64 { return optional(m.To.DeferredUntilNonce) }),
+	partValue("first_submit_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.FirstSubmitAt) }),
+	partValue("last_submit_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.LastSubmitAt) }),
+	partValue("next_resubmit_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.NextResubmitAt) }),
+	partValue("submit_attempts", "int", func(m *txmanager.Transition) int { return m.To.SubmitAttempts }),
+	partValue("last_check_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.LastCheckAt) }),
+	partValue("next_check_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.NextCheckAt) }),
+	partValue("next_bump_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.NextBumpAt) }),
+	partValue("blocked_since", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.HeldBackSince) }),
+	partValue("deferred_at", "timestamptz", func(m *txmanager.Transition) *time.Time { return micros(m.To.DeferredAt) }),
+	partValue("last_error", "text", func(m *txmanager.Transition) string { return PrintableText(m.To.LastError) }),
+	partValue("wait_cause", "text", func(m *txmanager.Transition) *string { return textOrNull(string(m.To.Cause)) }),
+	partValue("receipt", "text", keptReceipt),
+	partValue("confirmations", "text", func(m *txmanager.Transition) *string { return toJSON(m.To.Confirmations, m.To.Confirmations == nil) }),
+	partValue("diagnosis", "text", func(m *txmanager.Transition) *string { return toJSON(m.To.Diagnosis, m.To.Diagnosis == nil) }),
+	partValue("served", "text", func(m *txmanager.Transition) *string { return textOrNull(string(m.CompletedAction)) }),
+	partValue("decided", "text", decidedAction),
+	partValue("mined", "text", minedHash),
+	partValue("replaced_by", "text", replacingHash),
+	partValue("recorded", "bigint", recordedNonce),
+)
 
 // insertReceipts keeps the nodes' receipts. A receipt that is already stored stays. It reads those that are
 // stored, as [insertPayloads].
@@ -147,29 +112,52 @@ select w.tx_id, w.name, w.body::json
    and (select d.tx_id from tx_document d where d.tx_id = w.tx_id and d.name = w.name) is null`
 
 // receiptColumns are what a transition gives to [insertReceipts].
-var receiptColumns = append(fencedColumns(func(r *transitionRecord) lease.Lease { return r.Lease }), []recordColumn[transitionRecord]{
-	valueOf("tx_id", "uuid", func(r *transitionRecord) string { return r.To.ID }),
-	valueOf("name", "text", func(r *transitionRecord) string { return "receipt:" + r.To.Receipt.BlockHash.String() }),
-	valueOf("body", "text", func(r *transitionRecord) string { return string(r.To.Receipt.Document) }),
-}...)
+var receiptColumns = fencedColumns(
+	partValue("tx_id", "uuid", func(m *txmanager.Transition) string { return m.To.ID }),
+	partValue("name", "text", func(m *txmanager.Transition) string { return "receipt:" + m.To.Receipt.BlockHash.String() }),
+	partValue("body", "text", func(m *txmanager.Transition) string { return string(m.To.Receipt.Document) }),
+)
 
-// receiptFacts are what a transaction keeps of its receipt.
-type receiptFacts struct {
-	TxHash      txmanager.Hash `json:"txHash"`
-	BlockNumber uint64         `json:"blockNumber"`
-	BlockHash   txmanager.Hash `json:"blockHash"`
-	Succeeded   bool           `json:"succeeded"`
+// keptReceipt is what a transaction keeps of its receipt, as JSON.
+func keptReceipt(m *txmanager.Transition) *string {
+	r := m.To.Receipt
+	if r == nil {
+		return nil
+	}
+	return toJSON(struct {
+		TxHash      txmanager.Hash `json:"txHash"`
+		BlockNumber uint64         `json:"blockNumber"`
+		BlockHash   txmanager.Hash `json:"blockHash"`
+		Succeeded   bool           `json:"succeeded"`
+	}{r.TxHash, r.BlockNumber, r.BlockHash, r.Succeeded}, false)
 }
 
-// minedHashes is the hash of the version that ended t, and the same hash again if it is not
-// the first version's. Both are nil while t is open.
-func minedHashes(t txmanager.Tx) (hash, replacedBy *string) {
-	if !t.State.Terminal() || t.Receipt == nil {
-		return nil, nil
+func decidedAction(m *txmanager.Transition) *string {
+	if m.Decision == nil {
+		return nil
 	}
-	hash = textOrNull(t.Receipt.TxHash.String())
-	if len(t.Versions) > 0 && t.Versions[0] != t.Receipt.TxHash && t.Recorded == nil {
-		replacedBy = hash
+	return textOrNull(string(m.Decision.Action))
+}
+
+func recordedNonce(m *txmanager.Transition) *int64 {
+	if m.To.Recorded == nil {
+		return nil
 	}
-	return hash, replacedBy
+	return optional(&m.To.Recorded.Nonce)
+}
+
+// minedHash is the hash of the version that ended the transaction; nil while it is open.
+func minedHash(m *txmanager.Transition) *string {
+	if !m.To.State.Terminal() || m.To.Receipt == nil {
+		return nil
+	}
+	return textOrNull(m.To.Receipt.TxHash.String())
+}
+
+// replacingHash is [minedHash] if that is not the first version's; otherwise nil.
+func replacingHash(m *txmanager.Transition) *string {
+	if t := m.To; len(t.Versions) == 0 || t.Receipt == nil || t.Versions[0] == t.Receipt.TxHash || t.Recorded != nil {
+		return nil
+	}
+	return minedHash(m)
 }

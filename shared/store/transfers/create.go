@@ -163,7 +163,7 @@ var creationColumns = []store.RecordColumn[*creation]{
 	store.RecordValue("payload", "text", func(c **creation) string { return string((*c).payout().Payload) }),
 }
 
-var creationRecords = store.RecordSet(creationColumns, "r")
+var creationRecords = store.OrderedRecordSet(creationColumns, 0, "r")
 
 func (t *transaction) queueUserLocks(b *pgx.Batch) {
 	var users []int64
@@ -177,7 +177,7 @@ func (t *transaction) queueUserLocks(b *pgx.Batch) {
 }
 
 func (t *transaction) queueInserts(b *pgx.Batch) {
-	b.Queue(insertTransfers, store.RecordArrays(creationColumns, t.creations)...).Query(t.scanWritten)
+	b.Queue(insertTransfers, store.RecordArrays(nil, creationColumns, t.creations)...).Query(t.scanWritten)
 }
 
 // queueFinds reads the stored transfer of each request that was not inserted.
