@@ -385,9 +385,8 @@ select m.submitter, coalesce(m.handler, ''), coalesce(d.body::text, ''), h.call_
 func (s *Store) recordMatch(ctx context.Context, d HoldDecision, txID string) error {
 	var in Intent
 	var sub txmanager.Submitter
-	var payload string
 	var digest []byte
-	err := s.db.QueryRow(ctx, findMatch, txID, d.Submitter, optional(d.Nonce)).Scan(&sub, &in.Handler, &payload, &digest)
+	err := s.db.QueryRow(ctx, findMatch, txID, d.Submitter, optional(d.Nonce)).Scan(&sub, &in.Handler, &in.Payload, &digest)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows) || err == nil && sub != d.Submitter:
 		return ErrNotFound
@@ -396,7 +395,6 @@ func (s *Store) recordMatch(ctx context.Context, d HoldDecision, txID string) er
 	case digest == nil:
 		return fmt.Errorf("nonce %d of %s: %w", *d.Nonce, d.Submitter, ErrNoHold)
 	}
-	in.Payload = []byte(payload)
 	if call := callDigest(in); call != nil && !bytes.Equal(call, digest) {
 		return fmt.Errorf("match %s with nonce %d of %s: %w", txID, *d.Nonce, d.Submitter, ErrNotMatching)
 	}

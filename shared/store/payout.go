@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -82,8 +81,8 @@ select coalesce(m.tx_id::text, ''), coalesce(m.tx_hash, ''), coalesce(m.caller, 
        taken.nonce, coalesce((select f.tx_hash from foreign_transaction f where f.submitter = i.submitter and f.nonce = taken.nonce), ''),
        ` + isOlder + `, m.tx_id is not null and m.nonce is null,
        coalesce(m.updated_at >= (select max(c.at) from identity_change c), false),
-       coalesce((select p.tx_hash from payout_proof p where p.req_id = $2), ''),
-       (select to_jsonb(n) from payout_statement n where n.req_id = $2 and n.withdrawn_at is null and ` + ofThisChange + ` order by n.id desc limit 1)
+       (select ` + statementOf + ` from payout_statement n where n.req_id = $2 and n.withdrawn_at is null and ` + ofThisChange + ` order by n.id desc limit 1),
+       coalesce((select p.tx_hash from payout_proof p where p.req_id = $2), '')
   from (select $1::submitter_id as submitter) as i
   left join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = i.submitter
@@ -103,14 +102,8 @@ select coalesce(m.tx_id::text, ''), coalesce(m.tx_hash, ''), coalesce(m.caller, 
 // Payout reads the stored state of the submitter's request in one round trip. A missing
 // request or an unregistered submitter is no error.
 func (s *Store) Payout(ctx context.Context, sub txmanager.Submitter, requestID string) (Payout, error) {
-	p, err := results.One(ctx, s.db, scanPayout, findPayout, sub, requestID, PayoutCaller)
+	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Payout], findPayout, sub, requestID, PayoutCaller)
 	return p, results.Wrap(err, "find payout %s of %s", requestID, sub)
-}
-
-func scanPayout(row pgx.CollectableRow) (p Payout, err error) {
-	err = row.Scan(&p.TxID, &p.TxHash, &p.Caller, &p.State, &p.SubState, &p.LastError, &p.Payload, &p.Receipt, &p.Token,
-		&p.Pays, &p.Foreign, &p.Protected, &p.Taken, &p.TakenAt, &p.TakenBy, &p.Older, &p.Unbound, &p.Ended, &p.ProvedBy, &p.Statement)
-	return p, err
 }
 
 // tombstone takes the request's unique key by a FAILED row, if nothing is stored and the conditions
@@ -150,7 +143,7 @@ func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p P
 	b.Queue("begin")
 	b.Queue(insertTombstone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], reason, string(in.Payload))
 	b.Queue("commit")
-	b.Queue(findPayout, in.Submitter, in.RequestID, PayoutCaller).Query(results.Only(&p, scanPayout))
+	b.Queue(findPayout, in.Submitter, in.RequestID, PayoutCaller).Query(results.Only(&p, pgx.RowToStructByPos[Payout]))
 	if err := s.send(ctx, b); err != nil {
 		return Payout{}, fmt.Errorf("cancel payout %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
@@ -178,10 +171,10 @@ type ConfirmedPayout struct {
 }
 
 const confirmedPayouts = `
-select c.number, c.request_id, c.proof, c.payload, c.receipt, c.at, c.written_by, coalesce(t.user_id, 0), coalesce(t.asset_id, 0), coalesce(t.units, 0)::text,
+select c.number, c.request_id, c.proof, c.payload, c.receipt, c.at, c.tx, coalesce(t.user_id, 0), coalesce(t.asset_id, 0), coalesce(t.units, 0),
        coalesce(t.payout_submitter, ''), coalesce(t.payout_chain_id, 0), coalesce(t.payout_token, ''),
        coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, coalesce(t.payout_payload::text, '')
-  from (select *, tx::text as written_by
+  from (select *
           from (select number, request_id, payload, receipt, at, tx, submitter::text, false as proof
                   from (select * from payout_confirmed c where ` + snapshot.Unseen + `
                            and not exists (select from managed_tx m where m.tx_id = c.tx_id and m.sub_state = 'RECORDED') -- its proof is read in its place
@@ -208,17 +201,8 @@ func (s *Store) ConfirmedPayouts(ctx context.Context, seen string, limit int) (a
 }
 
 func scanConfirmedPayout(row pgx.CollectableRow) (c ConfirmedPayout, err error) {
-	var written, units, payload string
 	t := &c.Terms
-	err = row.Scan(&c.Number, &c.ReqID, &c.Proof, &c.Payload, &c.Receipt, &c.At, &written, &c.UserID, &c.AssetID, &units,
-		&t.Submitter, &t.ChainID, &t.Token, &t.Address, &t.BaseUnits, &payload)
-	if err != nil {
-		return c, err
-	}
-	c.Terms.Payload = []byte(payload)
-	if c.Units, err = strconv.ParseUint(units, 10, 64); err != nil {
-		return c, err
-	}
-	c.Written, err = strconv.ParseUint(written, 10, 64)
+	err = row.Scan(&c.Number, &c.ReqID, &c.Proof, &c.Payload, &c.Receipt, &c.At, &c.Written, &c.UserID, &c.AssetID, &c.Units,
+		&t.Submitter, &t.ChainID, &t.Token, &t.Address, &t.BaseUnits, &t.Payload)
 	return c, err
 }

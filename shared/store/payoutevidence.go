@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -17,39 +16,20 @@ import (
 // PayoutStatement is an operator's statement about a payout whose stored state proves nothing.
 type PayoutStatement struct {
 	ID            int64
-	OfConfirmed   bool // it is about the payout's own transaction, which is CONFIRMED without proof
+	OfConfirmed   bool `json:"of_confirmed"` // it is about the payout's own transaction, which is CONFIRMED without proof
 	Paid          bool
-	TxHash        string   // of the transaction that paid; "" where it was not paid
+	TxHash        string   `json:"tx_hash"` // of the transaction that paid; "" where it was not paid
 	Refund        bool     // where it was not paid: the money goes back; otherwise it is paid again
-	NoncesBelow   uint64   // where it was not paid: the payer may have signed lost bytes for each nonce below
-	OtherPayments []string // where it was not paid: transactions that do the same, and paid something else
+	NoncesBelow   uint64   `json:"nonces_below"`   // where it was not paid: the payer may have signed lost bytes for each nonce below
+	OtherPayments []string `json:"other_payments"` // where it was not paid: transactions that do the same, and paid something else
 	By            string
 	Reason        string
 	At            time.Time
 	Acted         bool // where it was not paid: it took effect, and cannot be withdrawn any more
 }
 
-// UnmarshalJSON reads a row of payout_statement.
-func (s *PayoutStatement) UnmarshalJSON(raw []byte) error {
-	var row struct {
-		ID            int64
-		OfConfirmed   bool `json:"of_confirmed"`
-		Paid          bool
-		TxHash        string `json:"tx_hash"`
-		Refund        bool
-		NoncesBelow   uint64   `json:"nonces_below"`
-		OtherPayments []string `json:"other_payments"`
-		By            string
-		Reason        string
-		At            time.Time
-		ActedAt       *string `json:"acted_at"`
-	}
-	if err := json.Unmarshal(raw, &row); err != nil {
-		return fmt.Errorf("read a statement: %w", err)
-	}
-	*s = PayoutStatement{row.ID, row.OfConfirmed, row.Paid, row.TxHash, row.Refund, row.NoncesBelow, row.OtherPayments, row.By, row.Reason, row.At, row.ActedAt != nil}
-	return nil
-}
+// statementOf is a row n of payout_statement, as [PayoutStatement] has it.
+const statementOf = `to_jsonb(n) || jsonb_build_object('acted', n.acted_at is not null)`
 
 // Errors of statements and proofs. After each, nothing was changed.
 var (
@@ -115,7 +95,7 @@ type PastStatement struct {
 }
 
 const payoutStatements = `
-select to_jsonb(n), n.acted_at, n.withdrawn_at, coalesce(n.withdrawn_by, ''), coalesce(n.withdraw_reason, ''),
+select ` + statementOf + `, n.acted_at, n.withdrawn_at, coalesce(n.withdrawn_by, ''), coalesce(n.withdraw_reason, ''),
        n.withdrawn_at is null and ` + ofThisChange + `
   from payout_statement n
  where n.req_id = $1

@@ -187,13 +187,7 @@ select t.req_id, '', t.payout_payload::text, false
 
 // OpenRequests implements [txmanager.Store].
 func (s *Store) OpenRequests(ctx context.Context, sub txmanager.Submitter) ([]txmanager.OpenRequest, error) {
-	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (r txmanager.OpenRequest, err error) {
-		var payload *string
-		if err = row.Scan(&r.RequestID, &r.TxID, &payload, &r.Unknown); err == nil && payload != nil {
-			r.Payload = []byte(*payload)
-		}
-		return r, err
-	}, openRequests, sub)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[txmanager.OpenRequest], openRequests, sub)
 	return all, results.Wrap(err, "read the open requests of %s", sub)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,12 +14,12 @@ import (
 )
 
 const evidence = `
-select req_id, user_id, asset_id, units::text, coalesce(debit, ''), coalesce(deposit, ''), coalesce(refund, ''), type, final
+select req_id, user_id, asset_id, units, coalesce(debit, ''), coalesce(deposit, ''), coalesce(refund, ''), type, final
   from conservation_request
  where generation = $1 and `
 
 const terms = `
-select req_id, user_id, asset_id, units::text, transfer_type
+select req_id, user_id, asset_id, units, transfer_type
   from transfers_tb
  where req_id = any ($1)`
 
@@ -45,29 +44,16 @@ func (b *Book) Known(ctx context.Context, c conservation.Checkpoint, requests []
 }
 
 func readEvidence(ctx context.Context, tx pgx.Tx, known conservation.Known, statement string, args ...any) error {
-	rows := results.Query(ctx, tx, statement, args...)
 	var e conservation.Evidence
-	var units string
-	into := []any{&e.ReqID, &e.Account.UserID, &e.Account.AssetID, &units, &e.Debit, &e.Deposit, &e.Refund, &e.Type, &e.Final}
-	_, err := pgx.ForEachRow(rows, into, func() (err error) {
-		one := e
-		known.Evidence[e.ReqID] = &one
-		one.Units, err = strconv.ParseUint(units, 10, 64)
-		return err
-	})
-	return err
+	into := []any{&e.ReqID, &e.Account.UserID, &e.Account.AssetID, &e.Units, &e.Debit, &e.Deposit, &e.Refund, &e.Type, &e.Final}
+	return results.ForEach(ctx, tx, into, func() { known.Evidence[e.ReqID] = new(e) }, statement, args...)
 }
 
 func readTerms(ctx context.Context, tx pgx.Tx, known conservation.Known, requests []string) error {
-	rows := results.Query(ctx, tx, terms, requests)
-	var req, units string
+	var req string
 	var t conservation.Terms
-	_, err := pgx.ForEachRow(rows, []any{&req, &t.Account.UserID, &t.Account.AssetID, &units, &t.Type}, func() (err error) {
-		t.Units, err = strconv.ParseUint(units, 10, 64)
-		known.Terms[req] = t
-		return err
-	})
-	return err
+	into := []any{&req, &t.Account.UserID, &t.Account.AssetID, &t.Units, &t.Type}
+	return results.ForEach(ctx, tx, into, func() { known.Terms[req] = t }, terms, requests)
 }
 
 func readScales(ctx context.Context, tx pgx.Tx, generation int64, known *conservation.Known) error {
@@ -84,7 +70,7 @@ func readScales(ctx context.Context, tx pgx.Tx, generation int64, known *conserv
 }
 
 const final = `
-select h.tx::text, t.req_id, t.user_id, t.asset_id, t.units::text, t.transfer_type, h.state
+select h.tx, t.req_id, t.user_id, t.asset_id, t.units, t.transfer_type, h.state
   from (select tx, transfer_id, state
           from transfer_history
          where ` + snapshot.Unseen + ` and state in (40, -10, -30)
@@ -100,14 +86,13 @@ func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int)
 		return out, fmt.Errorf("read transfers that are final: %w", err)
 	}
 	var text string
-	var last uint64
+	var last uint64 // transaction of a claim
+	var c conservation.Claim
+	into := []any{&last, &c.ReqID, &c.Terms.Account.UserID, &c.Terms.Account.AssetID, &c.Terms.Units, &c.Terms.Type, &c.State}
 	batch := new(pgx.Batch)
 	batch.Queue(`begin isolation level repeatable read read only`)
 	batch.Queue(`select pg_current_snapshot()::text`).QueryRow(results.Scan(&text))
-	batch.Queue(final, seen.String(), limit).Query(func(rows pgx.Rows) (err error) {
-		out.Claims, last, err = scanClaims(rows)
-		return err
-	})
+	batch.Queue(final, seen.String(), limit).Query(results.Each(into, func() { out.Claims = append(out.Claims, c) }))
 	batch.Queue(`commit`)
 	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
 		return conservation.Claims{}, fmt.Errorf("read transfers that are final: %w", err)
@@ -118,21 +103,6 @@ func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int)
 	}
 	out.Next = conservation.Cursor(now.String())
 	return out, err
-}
-
-// scanClaims also returns the last claim's transaction.
-func scanClaims(rows pgx.Rows) (all []conservation.Claim, last uint64, err error) {
-	var c conservation.Claim
-	var tx, units string
-	into := []any{&tx, &c.ReqID, &c.Terms.Account.UserID, &c.Terms.Account.AssetID, &units, &c.Terms.Type, &c.State}
-	_, err = pgx.ForEachRow(rows, into, func() (err error) {
-		if last, err = strconv.ParseUint(tx, 10, 64); err == nil {
-			c.Terms.Units, err = strconv.ParseUint(units, 10, 64)
-		}
-		all = append(all, c)
-		return err
-	})
-	return all, last, err
 }
 
 // ErrNoCheck reports that no check of conservation has been completed.

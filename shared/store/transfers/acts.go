@@ -24,7 +24,7 @@ const (
 
 // actColumns is a row as [scanAct] reads it, from account_act x and its assets_tb s.
 const actColumns = `
-select x.act_id, x.kind, coalesce(x.request_id, ''), coalesce(x.ledger, ''), x.user_id, x.asset_id, s.asset, s.precision, coalesce(x.units, 0)::text,
+select x.act_id, x.kind, coalesce(x.request_id, ''), coalesce(x.ledger, ''), x.user_id, x.asset_id, s.asset, s.precision, coalesce(x.units, 0),
        coalesce(x.status, ''), x.by, x.reason, x.of_service, x.at, coalesce(x.funding, ''), coalesce(x.trading, ''), coalesce(x.unknown, ''),
        coalesce(x.approved_by, ''), x.only_narrower, x.journal_read, clock_timestamp() - x.at`
 
@@ -33,17 +33,13 @@ const actRows = actColumns + `
   join assets_tb s using (asset_id)`
 
 func scanAct(row pgx.CollectableRow) (a transfer.Act, err error) {
-	var units string
-	err = row.Scan(actTargets(&a, &units)...)
-	if err == nil {
-		a.Units, err = strconv.ParseUint(units, 10, 64)
-	}
+	err = row.Scan(actTargets(&a)...)
 	return a, err
 }
 
-func actTargets(a *transfer.Act, units *string) []any {
+func actTargets(a *transfer.Act) []any {
 	return []any{
-		&a.ID, &a.Kind, &a.RequestID, &a.Ledger, &a.UserID, &a.AssetID, &a.Asset, &a.Precision, units,
+		&a.ID, &a.Kind, &a.RequestID, &a.Ledger, &a.UserID, &a.AssetID, &a.Asset, &a.Precision, &a.Units,
 		&a.Status, &a.By, &a.Reason, &a.OfService, &a.At, &a.Funding, &a.Trading, &a.Unknown, &a.ApprovedBy, &a.OnlyNarrower, &a.JournalRead, &a.Age,
 	}
 }
@@ -79,14 +75,10 @@ func orderMoneyIn(ctx context.Context, tx pgx.Tx, o transfer.MoneyOrder) (a tran
 	if err := store.CarryOut(ctx, tx); err != nil {
 		return a, false, err
 	}
-	var units string
 	err = tx.QueryRow(ctx, orderMoney,
 		store.NamedArgs{"kind": o.Kind, "request": o.RequestID, "ledger": o.Ledger, "user_id": o.UserID, "asset_id": o.AssetID,
 			"units": strconv.FormatUint(o.Units, 10), "by": o.By, "reason": store.PrintableText(o.Reason), "of_service": o.OfService},
-	).Scan(append(actTargets(&a, &units), &same)...)
-	if err == nil {
-		a.Units, err = strconv.ParseUint(units, 10, 64)
-	}
+	).Scan(append(actTargets(&a), &same)...)
 	return a, same, err
 }
 
@@ -146,8 +138,7 @@ const orderStatus = actColumns + `
 
 // OrderStatus implements [transfer.ActStore].
 func (s *Store) OrderStatus(ctx context.Context, o transfer.StatusOrder) (a transfer.Act, err error) {
-	var units string
-	err = s.carrying(ctx, actTargets(&a, &units), orderStatus, o.UserID, o.AssetID, o.Status, o.By, store.PrintableText(o.Reason), o.OnlyNarrower)
+	err = s.carrying(ctx, actTargets(&a), orderStatus, o.UserID, o.AssetID, o.Status, o.By, store.PrintableText(o.Reason), o.OnlyNarrower)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = s.whyNoStatus(ctx, o)
 	}

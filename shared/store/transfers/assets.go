@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,11 +17,11 @@ import (
 )
 
 const assetColumns = `
-select asset_id, asset, precision, trunc(min_transfer_amount * 10::numeric ^ precision)::text,
-       trunc(max_transfer_amount * 10::numeric ^ precision)::text,
-       trunc(coalesce(daily_transfer_amount, 0) * 10::numeric ^ precision)::text,
-       trunc(coalesce(daily_payout_amount, 0) * 10::numeric ^ precision)::text,
-       trunc(coalesce(daily_service_deposits, 0) * 10::numeric ^ precision)::text,
+select asset_id, asset, precision, trunc(min_transfer_amount * 10::numeric ^ precision),
+       trunc(max_transfer_amount * 10::numeric ^ precision),
+       trunc(coalesce(daily_transfer_amount, 0) * 10::numeric ^ precision),
+       trunc(coalesce(daily_payout_amount, 0) * 10::numeric ^ precision),
+       trunc(coalesce(daily_service_deposits, 0) * 10::numeric ^ precision),
        status = 'ACTIVE', internal_transfer_enabled,
        payout_submitter is not null, coalesce(payout_submitter, ''), coalesce(chain_id, 0), coalesce(token_contract, ''), coalesce(chain_decimals, 0)
   from assets_tb`
@@ -30,22 +29,13 @@ select asset_id, asset, precision, trunc(min_transfer_amount * 10::numeric ^ pre
 func scanAsset(row pgx.CollectableRow) (transfer.Asset, error) {
 	var a transfer.Asset
 	var p transfer.PayoutTerms
-	var least, most, daily, payoutDay, serviceDay string
 	var pays bool
-	err := row.Scan(&a.ID, &a.Name, &a.Precision, &least, &most, &daily, &payoutDay, &serviceDay, &a.Active, &a.Enabled,
+	err := row.Scan(&a.ID, &a.Name, &a.Precision, &a.MinUnits, &a.MaxUnits, &a.DailyUnits, &a.PayoutDay, &a.ServiceDay, &a.Active, &a.Enabled,
 		&pays, &p.Submitter, &p.ChainID, &p.Token, &p.Decimals)
-	if err != nil {
-		return a, err
-	}
 	if pays {
 		a.Payout = &p
 	}
-	for text, units := range map[*string]*uint64{&least: &a.MinUnits, &most: &a.MaxUnits, &daily: &a.DailyUnits, &payoutDay: &a.PayoutDay, &serviceDay: &a.ServiceDay} {
-		if *units, err = strconv.ParseUint(*text, 10, 64); err != nil {
-			return a, fmt.Errorf("an amount of asset %s: %w", a.Name, err)
-		}
-	}
-	return a, nil
+	return a, err
 }
 
 // Asset returns the asset with that name; nil if there is none.
@@ -241,24 +231,16 @@ func (s *Store) AssetPage(ctx context.Context, after int64, limit int) ([]transf
 }
 
 const fundingOf = `
-select asset_id, trunc(available * 10::numeric ^ precision)::text, status
+select asset_id, trunc(available * 10::numeric ^ precision), status
   from balances_tb
  where user_id = $1 and asset_id = any($2) and account_type = 'FUNDING'`
 
 // FundingOf returns the user's Funding accounts in the assets, by asset id.
 func (s *Store) FundingOf(ctx context.Context, userID int64, assets []int32) (map[int32]FundingAccount, error) {
 	found := map[int32]FundingAccount{}
-	_, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (struct{}, error) {
-		var id int32
-		var units string
-		var a FundingAccount
-		err := row.Scan(&id, &units, &a.Status)
-		if err == nil {
-			a.Units, err = strconv.ParseUint(units, 10, 64)
-		}
-		found[id] = a
-		return struct{}{}, err
-	}, fundingOf, userID, assets)
+	var id int32
+	var a FundingAccount
+	err := results.ForEach(ctx, s.db, []any{&id, &a.Units, &a.Status}, func() { found[id] = a }, fundingOf, userID, assets)
 	return found, results.Wrap(err, "read the Funding accounts of user %d", userID)
 }
 

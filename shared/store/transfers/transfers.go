@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,7 +66,7 @@ returning ` + beforeAsset + `(select a.asset from assets_tb a where a.asset_id =
 
 const (
 	beforeAsset = `t.transfer_id, t.req_id, coalesce(t.cid, ''), t.user_id, t.asset_id, `
-	afterAsset  = `, t.precision, t.units::text, t.transfer_type,
+	afterAsset  = `, t.precision, t.units, t.transfer_type,
        t.state, coalesce(t.error_message, ''), t.retry_count, t.failures, coalesce(t.last_unknown, ''),
        t.next_attempt_at, t.state_at, t.created_at, t.updated_at, clock_timestamp(), not (select is_accepted_database()),
        coalesce(t.payout_submitter, ''), coalesce(t.payout_chain_id, 0), coalesce(t.payout_token, ''),
@@ -78,23 +77,14 @@ const (
 func scanTransfer(row pgx.CollectableRow) (transfer.Transfer, error) {
 	var t transfer.Transfer
 	var p transfer.Payout
-	var units string
-	var payload *string
-	err := row.Scan(&t.ID, &t.ReqID, &t.CID, &t.UserID, &t.AssetID, &t.Asset, &t.Precision, &units, &t.Type,
+	err := row.Scan(&t.ID, &t.ReqID, &t.CID, &t.UserID, &t.AssetID, &t.Asset, &t.Precision, &t.Units, &t.Type,
 		&t.State, &t.Reason, &t.RetryCount, &t.Failures, &t.LastUnknown,
 		&t.NextAttemptAt, &t.StateAt, &t.CreatedAt, &t.UpdatedAt, &t.Now, &t.Foreign,
-		&p.Submitter, &p.ChainID, &p.Token, &p.Address, &p.BaseUnits, &payload)
-	if err != nil {
-		return t, err
-	}
-	if t.Units, err = strconv.ParseUint(units, 10, 64); err != nil {
-		return t, fmt.Errorf("units of transfer %s: %w", t.ReqID, err)
-	}
-	if payload != nil {
-		p.Payload = []byte(*payload)
+		&p.Submitter, &p.ChainID, &p.Token, &p.Address, &p.BaseUnits, &p.Payload)
+	if p.Payload != nil {
 		t.Payout = &p
 	}
-	return t, nil
+	return t, err
 }
 
 const byReqID = transferColumns + `
