@@ -201,7 +201,7 @@ func (s *Store) attentionArgs(l AttentionLimits) NamedArgs {
 		kinds = append(kinds, string(kind))
 	}
 	return NamedArgs{
-		"strict": s.strict, "kinds": kinds, "chains": chains, "causes": causes, "limits": limits, "endpoints": append([]string{}, l.Endpoints...),
+		"strict": s.opts.Strict, "kinds": kinds, "chains": chains, "causes": causes, "limits": limits, "endpoints": append([]string{}, l.Endpoints...),
 		"pendingLimit": l.Transfers.PendingLimit, "payoutLimit": l.Transfers.PayoutLimit, "refundLimit": l.Transfers.RefundLimit,
 	}
 }

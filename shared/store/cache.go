@@ -8,29 +8,29 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// cache remembers values by their keys. A full one is emptied. The zero cache is empty.
-type cache[Key comparable, Value any] struct {
+// cache remembers what holds of some keys. A full one is emptied. The zero cache is empty.
+type cache[Key comparable] struct {
 	mu   sync.Mutex
-	seen map[Key]Value
+	seen map[Key]bool
 }
 
 // maxCached is the largest number of entries of one cache.
 const maxCached = 10_000
 
-func (c *cache[Key, Value]) get(k Key) (v Value, ok bool) {
+func (c *cache[Key]) has(k Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v, ok = c.seen[k]
-	return v, ok
+	return c.seen[k]
 }
 
-// set keeps the value if it holds, and otherwise removes the entry.
-func (c *cache[Key, Value]) set(k Key, v Value, holds bool) {
+// note adds the key if it holds, and otherwise removes it.
+func (c *cache[Key]) note(k Key, holds bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !holds {
@@ -38,9 +38,9 @@ func (c *cache[Key, Value]) set(k Key, v Value, holds bool) {
 		return
 	}
 	if c.seen == nil || len(c.seen) >= maxCached {
-		c.seen = make(map[Key]Value)
+		c.seen = make(map[Key]bool)
 	}
-	c.seen[k] = v
+	c.seen[k] = true
 }
 
 // nameEpochCache has the name epochs of submitters, as the last load or create returned them.
@@ -58,48 +58,30 @@ func (n *nameEpochCache) note(s txmanager.Submitter, epoch string) {
 	n.seen.Store(s, epoch)
 }
 
+// notedEpoch is a target of a scan: the cache keeps what a statement reads as the name epoch of a submitter.
+type notedEpoch struct {
+	names *nameEpochCache
+	of    *txmanager.Submitter
+}
+
+// ScanText implements [pgtype.TextScanner].
+func (n notedEpoch) ScanText(epoch pgtype.Text) error {
+	n.names.note(*n.of, epoch.String)
+	return nil
+}
+
+// nameEpochOf is a target of a scan for the name epoch of a submitter, which an earlier target may have.
+func (s *Store) nameEpochOf(sub *txmanager.Submitter) notedEpoch { return notedEpoch{&s.names, sub} }
+
 func (n *nameEpochCache) get(s txmanager.Submitter) string {
 	epoch, _ := n.seen.Load(s)
 	text, _ := epoch.(string)
 	return text
 }
 
-// policyCache remembers submitters without a policy. Their intents share one statement; each
-// other intent has its own, in the same round trip. A stale entry costs a second round trip
-// and has no other effect.
-type policyCache struct {
-	cache[txmanager.Submitter, bool]
-}
-
-// hasNone is true if s is cached as one without a policy.
-func (l *policyCache) hasNone(s txmanager.Submitter) bool {
-	none, _ := l.get(s)
-	return none
-}
-
-// note caches whether s has a policy.
-func (l *policyCache) note(s txmanager.Submitter, limited bool) { l.set(s, true, !limited) }
-
-// callerCache remembers which submitters a caller may use, by digests: what callers are named may be
-// long. It only saves a query before an insert, which checks again. If the insert refuses a
-// remembered pair, the pair is removed. Refusals are not cached, so that a new caller is accepted at
-// once.
-type callerCache struct {
-	cache[[sha256.Size]byte, bool]
-}
-
+// pairOf is the digest of a pair of [Store.usable].
 func pairOf(names []string, s txmanager.Submitter) [sha256.Size]byte {
 	return sha256.Sum256([]byte(string(s) + "\x00" + strings.Join(names, "\x00")))
-}
-
-func (u *callerCache) mayPost(names []string, s txmanager.Submitter) bool {
-	may, _ := u.get(pairOf(names, s))
-	return may
-}
-
-// note adds the pair to the cache, or removes it.
-func (u *callerCache) note(names []string, s txmanager.Submitter, may bool) {
-	u.set(pairOf(names, s), true, may)
 }
 
 // findUsable accepts every caller where "*" is listed. The insert then checks the caller and
@@ -119,7 +101,7 @@ func (s *Store) UsableSubmitters(ctx context.Context, names []string, submitters
 	var ask []string
 	for _, sub := range submitters {
 		switch {
-		case s.usable.mayPost(names, sub):
+		case s.usable.has(pairOf(names, sub)):
 			may[sub] = true
 		case !asked[sub]:
 			asked[sub], ask = true, append(ask, string(sub))
@@ -134,7 +116,7 @@ func (s *Store) UsableSubmitters(ctx context.Context, names []string, submitters
 	}
 	for _, sub := range found {
 		may[txmanager.Submitter(sub)] = true
-		s.usable.note(names, txmanager.Submitter(sub), true)
+		s.usable.note(pairOf(names, txmanager.Submitter(sub)), true)
 	}
 	return may, nil
 }

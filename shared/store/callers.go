@@ -171,8 +171,8 @@ select submitter, '', 1, clock_timestamp(), clock_timestamp()
 // changeUnderLease ends the lease session and then changes what may bind the submitter's
 // nonces. Everything written after the commit was loaded after it. The lease row is locked
 // first, as in every fenced write, so that the two cannot deadlock. It returns the token in
-// force after the commit.
-func (s *Store) changeUnderLease(ctx context.Context, sub txmanager.Submitter, change func(pgx.Tx) error) (token int64, err error) {
+// force after the commit. If the error of change is errSame, nothing is changed.
+func (s *Store) changeUnderLease(ctx context.Context, sub txmanager.Submitter, change func(pgx.Tx) error) (token int64, changed bool, err error) {
 	once := func() error {
 		return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, endLeaseSession, sub); err != nil {
@@ -187,22 +187,21 @@ func (s *Store) changeUnderLease(ctx context.Context, sub txmanager.Submitter, c
 	err = once()
 	if blocked(err) { // by a client that is frozen in a write, perhaps
 		if err := s.endFrozen(ctx); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		err = once()
 	}
-	if err != nil {
-		return 0, err
+	changed = !errors.Is(err, errSame)
+	if err != nil && changed {
+		return 0, false, err
 	}
-	return s.tokenOf(ctx, sub)
+	token, err = s.tokenOf(ctx, sub)
+	return token, changed, err
 }
 
 // tokenOf is the fencing token in force.
 func (s *Store) tokenOf(ctx context.Context, sub txmanager.Submitter) (token int64, err error) {
-	var names string
-	if err = s.db.QueryRow(ctx, findToken, sub).Scan(&token, &names); err == nil {
-		s.names.note(sub, names)
-	}
+	err = s.db.QueryRow(ctx, findToken, sub).Scan(&token, s.nameEpochOf(&sub))
 	return token, results.Wrap(err, "read the token of %s", sub)
 }
 
@@ -227,8 +226,7 @@ select submitter, 'CALLERS', $5, $6, $4, $2, $7 from changed`
 // everything written after the commit was loaded after it. The same callers again change
 // nothing. The error wraps [ErrUnknownSubmitter] or [ErrNotTighter], or is a [CallersError].
 func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, changed bool, err error) {
-	changed = true
-	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
+	token, changed, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		var before callers
 		err := tx.QueryRow(ctx, lockCallers, c.Submitter).Scan(&before.listed, &before.succeeded, &before.former)
 		if err != nil {
@@ -251,10 +249,6 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, PrintableText(c.Reason), succeeds)
 		return err
 	})
-	if errors.Is(err, errSame) {
-		changed = false
-		token, err = s.tokenOf(ctx, c.Submitter)
-	}
 	if err != nil {
 		return 0, false, fmt.Errorf("change the callers of %s: %w", c.Submitter, err)
 	}

@@ -144,7 +144,7 @@ func (s *Store) commitTogether(ctx context.Context, calls []*fencedCommit) (held
 	b.Queue("commit").Exec(results.Done(&committed))
 	s.queueRecheck(b, all)
 	switch err := s.db.SendBatch(ctx, b).Close(); {
-	case err != nil && !committed && isStatementError(err):
+	case err != nil && !committed && IsRolledBack(err):
 		return nil, batch.AloneError{Cause: err}
 	case err != nil && !committed:
 		return nil, err

@@ -304,9 +304,9 @@ func (s *Store) noteFound(in Intent, f foundIntent) {
 	s.epochs.note(f.epoch)
 	if f.registered {
 		s.names.note(in.Submitter, f.nameEpoch)
-		s.limits.note(in.Submitter, f.limited)
+		s.unlimited.note(in.Submitter, !f.limited)
 	}
-	s.usable.note(namesOf(in.Caller, in.Names), in.Submitter, f.registered && f.allowed)
+	s.usable.note(pairOf(namesOf(in.Caller, in.Names), in.Submitter), f.registered && f.allowed)
 }
 
 // intentRecord is an intent with the columns that are made from more than one of its fields.

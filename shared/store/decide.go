@@ -131,17 +131,12 @@ func (s *Store) RecordDecision(ctx context.Context, d Decision) (DecisionResult,
 		statement = recordDecision
 	}
 	var believed, payout bool
-	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason, d.By.AllNames()).Exec(results.Any(&out.Recorded))
 	b.Queue("commit")
-	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator, d.By.AllNames()).QueryRow(results.Scan(&out.Submitter, &out.State, &out.SubState, &out.RequestedAction, &out.Token, &believed, &payout, &out.Trace, &out.Stated, &names))
-	err := s.send(ctx, b)
-	if err == nil {
-		s.names.note(out.Submitter, names)
-	}
-	switch {
+	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator, d.By.AllNames()).QueryRow(results.Scan(&out.Submitter, &out.State, &out.SubState, &out.RequestedAction, &out.Token, &believed, &payout, &out.Trace, &out.Stated, s.nameEpochOf(&out.Submitter)))
+	switch err := s.send(ctx, b); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return out, ErrNotFound
 	case err != nil:
@@ -217,14 +212,10 @@ func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancel
 	if c.Caller != "" {
 		of = Spellings(c.Caller)
 	}
-	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(cancelQueued, c.Submitter, of, c.Limit, c.By, PrintableText(c.Reason)).Exec(results.Count(&out.Cancelled))
 	b.Queue("commit")
-	b.Queue(countAskedFor, c.Submitter, of).QueryRow(results.Scan(&out.Token, &names, &out.Remaining, &out.Bound, &out.Payouts, &out.Beside))
-	if err = s.send(ctx, b); err == nil {
-		s.names.note(c.Submitter, names)
-	}
-	return out, results.Wrap(results.Missing(err, ErrUnknownSubmitter), "cancel the queue of %s", c.Submitter)
+	b.Queue(countAskedFor, c.Submitter, of).QueryRow(results.Scan(&out.Token, s.nameEpochOf(&c.Submitter), &out.Remaining, &out.Bound, &out.Payouts, &out.Beside))
+	return out, results.Wrap(results.Missing(s.send(ctx, b), ErrUnknownSubmitter), "cancel the queue of %s", c.Submitter)
 }

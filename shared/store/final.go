@@ -33,14 +33,10 @@ func (s *Store) FinalTransactions(ctx context.Context, sub txmanager.Submitter, 
 		hashes[i] = h.String()
 	}
 	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (f txmanager.FinalTx, err error) {
-		var hash string
-		if err := row.Scan(&f.ID, &f.Nonce, &hash, &f.Succeeded, &f.Raw); err != nil {
-			return f, err
+		err = row.Scan(&f.ID, &f.Nonce, hashText{&f.Hash}, &f.Succeeded, &f.Raw)
+		if err == nil && f.Raw == nil {
+			err = errArchived(f.ID)
 		}
-		if f.Raw == nil {
-			return f, errArchived(f.ID)
-		}
-		f.Hash, err = txmanager.ParseHash(hash)
 		return f, err
 	}, finals, sub, hashes)
 	return all, results.Wrap(err, "read final transactions of %s", sub)
@@ -59,11 +55,7 @@ select distinct (final_blocks -> -1 ->> 'number')::bigint, final_blocks -> -1 ->
 // the height on, each block once.
 func (s *Store) FinalBlocks(ctx context.Context, namespace string, chainID, from uint64) ([]txmanager.Header, error) {
 	all, err := results.All(ctx, s.db, func(row pgx.CollectableRow) (h txmanager.Header, err error) {
-		var hash string
-		if err := row.Scan(&h.Number, &hash); err != nil {
-			return h, err
-		}
-		h.Hash, err = txmanager.ParseHash(hash)
+		err = row.Scan(&h.Number, hashText{&h.Hash})
 		return h, err
 	}, finalBlocks, namespace, fmt.Sprint(chainID), Bigint(from))
 	return all, results.Wrap(err, "read the last final blocks")

@@ -111,7 +111,7 @@ func (s *Store) FindTxs(ctx context.Context, f TxFilter) (page []FoundTx, next s
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := listPage[FoundTx](ctx, s, listCursor{f.After, f.Submitter, Viewer{Operator: true}}, statement, args...)
+	rows, err := listPage[FoundTx](ctx, s, f.After, f.Submitter, Viewer{Operator: true}, statement, args...)
 	if err != nil {
 		return nil, "", err
 	}

@@ -28,21 +28,11 @@ func (s *Store) ForeignTransactions(ctx context.Context, sub txmanager.Submitter
 }
 
 func scanForeign(row pgx.CollectableRow) (f txmanager.ForeignTransaction, err error) {
-	var hash, block string
-	var to *string
 	var digest []byte
-	if err := row.Scan(&f.Nonce, &f.Incident, &hash, &f.Tx.BlockNumber, &block, &to, &f.Tx.ValueWei, &f.Tx.Data, &digest,
-		&f.Succeeded, &f.Receipt, &f.Tx.Node, &f.ReadAt, &f.Proves); err != nil {
-		return f, err
-	}
+	err = row.Scan(&f.Nonce, &f.Incident, hashText{&f.Tx.Hash}, &f.Tx.BlockNumber, hashText{&f.Tx.BlockHash}, &f.Tx.To, &f.Tx.ValueWei, &f.Tx.Data, &digest,
+		&f.Succeeded, &f.Receipt, &f.Tx.Node, &f.ReadAt, &f.Proves)
 	copy(f.CallDigest[:], digest)
-	if to != nil {
-		f.Tx.To = new(txmanager.Address(*to))
-	}
-	var errHash, errBlock error
-	f.Tx.Hash, errHash = txmanager.ParseHash(hash)
-	f.Tx.BlockHash, errBlock = txmanager.ParseHash(block)
-	return f, errors.Join(errHash, errBlock)
+	return f, err
 }
 
 // insertForeign stores the later reading if a reorg replaced a final foreign transaction. Once

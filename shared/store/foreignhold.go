@@ -247,7 +247,6 @@ select coalesce(l.fencing_token, 0), is_accepted_database(),
 // single nonce, [ErrNoHold].
 func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WriteOffResult, err error) {
 	var ours bool
-	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
@@ -258,11 +257,8 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WriteOffResul
 		return nil
 	})
 	b.Queue("commit")
-	b.Queue(findHolds, d.Submitter).QueryRow(results.Scan(&out.Token, &ours, &out.Remaining, &names))
-	if err = s.send(ctx, b); err == nil {
-		s.names.note(d.Submitter, names)
-	}
-	switch {
+	b.Queue(findHolds, d.Submitter).QueryRow(results.Scan(&out.Token, &ours, &out.Remaining, s.nameEpochOf(&d.Submitter)))
+	switch err = s.send(ctx, b); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return out, fmt.Errorf("%s: %w", d.Submitter, ErrUnknownSubmitter)
 	case err != nil:
@@ -345,7 +341,6 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 		return p, err
 	}
 	var ours, open, ended, proves bool
-	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
@@ -353,11 +348,8 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 	b.Queue(matchHold, d.By, PrintableText(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(results.Scan(&open, &ended, &proves))
 	b.Queue(proceedUnknown, d.By, PrintableText(d.Reason), d.Submitter)
 	b.Queue("commit")
-	b.Queue(findProceeded, txID).QueryRow(results.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, nil, nil, nil, nil, &p.Trace, &names))
-	if err = s.send(ctx, b); err == nil {
-		s.names.note(d.Submitter, names)
-	}
-	switch {
+	b.Queue(findProceeded, txID).QueryRow(results.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, nil, nil, nil, nil, &p.Trace, s.nameEpochOf(&p.Submitter)))
+	switch err = s.send(ctx, b); {
 	case err != nil:
 		return p, fmt.Errorf("match %s with nonce %d of %s: %w", txID, *d.Nonce, d.Submitter, err)
 	case !ours:

@@ -136,17 +136,13 @@ select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fen
 // payout) or [ErrNotHeld].
 func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceeded, err error) {
 	var ours, held, beside, payout, before bool
-	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	queueCarryOut(ctx, b)
 	b.Queue(proceedOne, by, PrintableText(reason), txID).Exec(results.Any(&p.Recorded))
 	b.Queue("commit")
-	b.Queue(findProceeded, txID).QueryRow(results.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &beside, &payout, &before, &p.Trace, &names))
-	if err = s.send(ctx, b); err == nil {
-		s.names.note(p.Submitter, names)
-	}
-	switch {
+	b.Queue(findProceeded, txID).QueryRow(results.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &beside, &payout, &before, &p.Trace, s.nameEpochOf(&p.Submitter)))
+	switch err = s.send(ctx, b); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return p, ErrNotFound
 	case err != nil:
@@ -203,17 +199,13 @@ var ErrNoSuchIntent = errors.New("the submitter has no such intent")
 // The error wraps [ErrUnknownSubmitter], [ErrForeign] or [ErrNoSuchIntent].
 func (s *Store) ProceedAll(ctx context.Context, sub txmanager.Submitter, through, by, reason string, limit int) (all ProceededAll, err error) {
 	var ours, known bool
-	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	queueCarryOut(ctx, b)
 	b.Queue(proceedOldest, by, PrintableText(reason), sub, limit, through).Exec(results.Count(&all.Proceeded))
 	b.Queue("commit")
-	b.Queue(findHeld, sub, through).QueryRow(results.Scan(&all.Token, &ours, &known, &all.Remaining, &all.Newer, &all.Cancelled, &all.Payouts, &all.Beside, &names))
-	if err = s.send(ctx, b); err == nil {
-		s.names.note(sub, names)
-	}
-	switch {
+	b.Queue(findHeld, sub, through).QueryRow(results.Scan(&all.Token, &ours, &known, &all.Remaining, &all.Newer, &all.Cancelled, &all.Payouts, &all.Beside, s.nameEpochOf(&sub)))
+	switch err = s.send(ctx, b); {
 	case errors.Is(err, pgx.ErrNoRows):
 		return all, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 	case err != nil:

@@ -34,14 +34,14 @@ const storedMAC = `substring(i.macs from 1 + 32 * ` + storedPlace + ` for 32), n
 
 // mark makes the MACs of an intent, one for each name that may be stored.
 func (s *Store) mark(ctx context.Context, in *Intent) error {
-	if s.macs == nil || in.Refused != nil {
+	if s.opts.MACs == nil || in.Refused != nil {
 		return nil
 	}
 	made := map[string][]byte{}
 	in.mac = intentMAC{}
 	for _, caller := range slices.Concat([]string{in.Caller}, namesOf(in.Caller, in.Names)) {
 		if made[caller] == nil {
-			m, err := s.macs.Make(ctx, txmanager.IntentTerms{
+			m, err := s.opts.MACs.Make(ctx, txmanager.IntentTerms{
 				TxID: in.TxID, Submitter: in.Submitter, RequestID: in.RequestID, Caller: caller, Handler: in.Handler, Fingerprint: in.Fingerprint[:],
 			})
 			if err != nil {

@@ -254,7 +254,7 @@ func (t *leaseTrip) scan(rows pgx.Rows) error {
 func (t *leaseTrip) answer(i int, err error) (a leaseAnswer, _ error) {
 	shared, call, load := len(t.calls) > 1, t.calls[i], t.loads[i]
 	switch row := t.rows[i]; {
-	case !t.committed && shared && (t.overdue && call.token == 0 || isStatementError(err)), t.committed && shared && row == nil:
+	case !t.committed && shared && (t.overdue && call.token == 0 || IsRolledBack(err)), t.committed && shared && row == nil:
 		return a, batch.AloneError{Cause: cmp.Or(err, errNotLocked)}
 	case !t.committed:
 		return a, err
@@ -279,17 +279,13 @@ func (c leaseCall) refused() error {
 	return Held(lease.Lease{Submitter: string(c.submitter), Token: c.token}, pgx.ErrNoRows)
 }
 
-// isStatementError reports whether the database refused a statement, and so rolls back the transaction
-// of a batch that it has not committed. The connection stays.
-func isStatementError(err error) bool {
+// IsRolledBack reports whether the database refused a statement, and so rolls back the transaction of a
+// batch that it has not committed. Before the commit is acknowledged nothing was stored, and each of
+// several calls can be repeated alone. The connection stays.
+func IsRolledBack(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.SeverityUnlocalized == "ERROR"
 }
-
-// IsRolledBack reports whether the database refused a statement of several calls, and so their whole
-// transaction. Before its commit is acknowledged, nothing was stored, and each call can be repeated
-// alone.
-func IsRolledBack(err error) bool { return isStatementError(err) }
 
 const renew = `
 update submitter_lease

@@ -65,7 +65,7 @@ func (s *Store) queueRecheck(b *pgx.Batch, all fencedCommits) {
 	var submitter string
 	var queued int
 	var suspended bool
-	b.Queue(recheckQueue, submitters, txmanager.AdvanceNowQueue, s.macKeys).Query(results.Each([]any{&submitter, &queued, &suspended}, func() {
+	b.Queue(recheckQueue, submitters, txmanager.AdvanceNowQueue, s.opts.MACKeys).Query(results.Each([]any{&submitter, &queued, &suspended}, func() {
 		done := &all.of(submitter).result
 		done.Queued, done.Suspended = queued, suspended
 	}))

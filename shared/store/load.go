@@ -296,10 +296,10 @@ func (s *Store) queueLoads(b *pgx.Batch, all []pendingLoad) {
 	// A lease may be acquired, renewed for one chain query, and renewed for another before the
 	// evaluation.
 	round := 3 * s.rules.Duration
-	b.Queue(loadUnsettled, submitters, round, s.stuckAfter, s.bumpAfter, limit).Query(func(rows pgx.Rows) error {
+	b.Queue(loadUnsettled, submitters, round, s.opts.StuckAfter, s.bumpAfter, limit).Query(func(rows pgx.Rows) error {
 		return scanTxs(rows, all, limit, func(w *txmanager.SubmitterState) *[]txmanager.Tx { return &w.Open })
 	})
-	b.Queue(loadQueue, submitters, wide, s.anyCaller, s.macKeys, limit).Query(func(rows pgx.Rows) error {
+	b.Queue(loadQueue, submitters, wide, s.opts.AnyCaller, s.opts.MACKeys, limit).Query(func(rows pgx.Rows) error {
 		err := scanTxs(rows, all, limit, inQueue)
 		for i := range all {
 			splitQueue(&all[i].state, all[i].wide)

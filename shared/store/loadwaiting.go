@@ -28,7 +28,7 @@ func (s *Store) Waiting(ctx context.Context, sub txmanager.Submitter, limit int)
 	one := []pendingLoad{{submitter: sub}}
 	b := new(pgx.Batch)
 	s.queueLoads(b, one)
-	b.Queue(loadWaiting, []txmanager.Submitter{sub}, limit, s.anyCaller).Query(func(rows pgx.Rows) error {
+	b.Queue(loadWaiting, []txmanager.Submitter{sub}, limit, s.opts.AnyCaller).Query(func(rows pgx.Rows) error {
 		one[0].state.Queue = nil
 		return scanTxs(rows, one, nil, inQueue)
 	})

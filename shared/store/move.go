@@ -249,19 +249,11 @@ type MovedSubmitter struct {
 
 // Moved lists up to limit submitters after the one named that are in PROTECT because of a
 // planned move, in order. The error wraps [ErrNotPlanned].
-func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int) (page []MovedSubmitter, err error) {
-	var planned bool
-	b := new(pgx.Batch)
-	b.Queue(`select is_accepted_database() and exists (select from database_move v, database_identity a
-        where ` + lastIsMove + ` and v.to_system = a.system_identifier and v.to_timeline = a.timeline_id)`).QueryRow(results.Scan(&planned))
-	b.Queue(`select p.submitter, p.incident`+byMove+` and p.submitter > $1 order by p.submitter limit $2`, after, limit).Query(results.Into(&page, pgx.RowToStructByPos[MovedSubmitter]))
-	if err := s.send(ctx, b); err != nil {
-		return nil, fmt.Errorf("find submitters that a planned move put into PROTECT: %w", err)
-	}
-	if !planned {
-		return nil, ErrNotPlanned
-	}
-	return page, nil
+func (s *Store) Moved(ctx context.Context, after txmanager.Submitter, limit int) ([]MovedSubmitter, error) {
+	planned := subject{`select is_accepted_database() and exists (select from database_move v, database_identity a
+        where ` + lastIsMove + ` and v.to_system = a.system_identifier and v.to_timeline = a.timeline_id)`, nil, ErrNotPlanned}
+	return rowsOf[MovedSubmitter](ctx, s, "find submitters that a planned move put into PROTECT", planned,
+		`select p.submitter, p.incident`+byMove+` and p.submitter > $1 order by p.submitter limit $2`, after, limit)
 }
 
 // CountMoved is the number of submitters in PROTECT because of a planned move.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -212,17 +213,7 @@ func ParseActPlace(text string) (*ActPlace, error) {
 
 // compare is positive if p is newer than o.
 func (p ActPlace) compare(o ActPlace) int {
-	switch {
-	case !p.At.Equal(o.At):
-		return p.At.Compare(o.At)
-	case p.Source != o.Source:
-		return p.Source - o.Source
-	case p.ID != o.ID && p.ID > o.ID:
-		return 1
-	case p.ID != o.ID:
-		return -1
-	}
-	return 0
+	return cmp.Or(p.At.Compare(o.At), cmp.Compare(p.Source, o.Source), cmp.Compare(p.ID, o.ID))
 }
 
 // boundOf is the number before which the rows of source begin, among those with the place's time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -165,15 +166,27 @@ func (s *Store) TxDecisions(ctx context.Context, txID string, after int64, limit
 
 // pastOf reads rows about a transaction in one round trip. The error is [ErrNotFound] if it is unknown.
 func pastOf[Row any](ctx context.Context, s *Store, txID, statement string, args ...any) (rows []Row, err error) {
+	return rowsOf[Row](ctx, s, "read the past of transaction "+txID, subject{knownTx, []any{txID}, ErrNotFound}, statement, append([]any{txID}, args...)...)
+}
+
+// subject is what rows are about: a statement finds out whether it is known, and unknown is the error if it is not.
+type subject struct {
+	known   string
+	args    []any
+	unknown error
+}
+
+// rowsOf reads rows in one round trip with the statement about their subject. act is what fails.
+func rowsOf[Row any](ctx context.Context, s *Store, act string, of subject, statement string, args ...any) (rows []Row, err error) {
 	var known bool
 	b := new(pgx.Batch)
-	b.Queue(knownTx, txID).QueryRow(results.Scan(&known))
-	b.Queue(statement, append([]any{txID}, args...)...).Query(results.Into(&rows, pgx.RowToStructByPos[Row]))
+	b.Queue(of.known, of.args...).QueryRow(results.Scan(&known))
+	b.Queue(statement, args...).Query(results.Into(&rows, pgx.RowToStructByPos[Row]))
 	if err := s.send(ctx, b); err != nil {
-		return nil, results.Wrap(err, "read the past of transaction %s", txID)
+		return nil, fmt.Errorf("%s: %w", act, err)
 	}
 	if !known {
-		return nil, ErrNotFound
+		return nil, of.unknown
 	}
 	return rows, nil
 }

@@ -144,7 +144,7 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 	if err != nil {
 		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
 	}
-	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
+	token, _, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		if err := c.checkTighter(ctx, tx); err != nil {
 			return err
 		}

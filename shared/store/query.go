@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -258,7 +257,7 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 		statement, last = listAll, []any{"", nil}
 	}
 	args := append([]any{q.Submitter, nullable(q.After), classesOf(q.State), string(q.State), q.Size + 1}, last...)
-	rows, err := listPage[Listed](ctx, s, listCursor{q.After, q.Submitter, v}, statement, args...)
+	rows, err := listPage[Listed](ctx, s, q.After, q.Submitter, v, statement, args...)
 	for i := range rows {
 		rows[i].LastError, rows[i].LastErrorDetail = callerText(rows[i].LastError)
 	}
@@ -266,28 +265,10 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 	return page, next, err
 }
 
-// listCursor is a position in a list: after a transaction that v may see. A submitter of "" stands for
-// all of them.
-type listCursor struct {
-	after     string
-	submitter txmanager.Submitter
-	v         Viewer
-}
-
-// listPage reads a page from a place on, in one round trip. The error is [ErrCursor] if the place is not
-// in the list.
-func listPage[Row any](ctx context.Context, s *Store, place listCursor, statement string, args ...any) (rows []Row, err error) {
-	var known bool
-	b := new(pgx.Batch)
-	b.Queue(inList, nullable(place.after), place.submitter, place.v.AllNames(), place.v.Operator).QueryRow(results.Scan(&known))
-	b.Queue(statement, args...).Query(results.Into(&rows, pgx.RowToStructByPos[Row]))
-	if err := s.send(ctx, b); err != nil {
-		return nil, fmt.Errorf("list transactions: %w", err)
-	}
-	if !known {
-		return nil, ErrCursor
-	}
-	return rows, nil
+// listPage reads a page that begins after a transaction which v may see, of the submitter or of all. The error is
+// [ErrCursor] if that transaction is not in the list.
+func listPage[Row any](ctx context.Context, s *Store, after string, sub txmanager.Submitter, v Viewer, statement string, args ...any) ([]Row, error) {
+	return rowsOf[Row](ctx, s, "list transactions", subject{inList, []any{nullable(after), sub, v.AllNames(), v.Operator}, ErrCursor}, statement, args...)
 }
 
 // cutPage is the first size rows, and the cursor of the next page; "" if there are no more rows.
@@ -370,14 +351,10 @@ select m.nonce, v.tx_hash
 // OwnVersions are the stored versions for the nonces of s from one on and below another, by
 // nonce.
 func (s *Store) OwnVersions(ctx context.Context, sub txmanager.Submitter, from, below uint64) (map[uint64][]txmanager.Hash, error) {
-	rows := results.Query(ctx, s.db, ownVersions, sub, Bigint(from), Bigint(below))
 	own := make(map[uint64][]txmanager.Hash)
-	var n int64
-	var hash string
-	_, err := pgx.ForEachRow(rows, []any{&n, &hash}, func() error {
-		parsed, err := txmanager.ParseHash(hash)
-		own[uint64(n)] = append(own[uint64(n)], parsed)
-		return err
-	})
+	var n uint64
+	var hash txmanager.Hash
+	keep := func() { own[n] = append(own[n], hash) }
+	err := results.ForEach(ctx, s.db, []any{&n, hashText{&hash}}, keep, ownVersions, sub, Bigint(from), Bigint(below))
 	return own, results.Wrap(err, "read the versions of %s from nonce %d on", sub, from)
 }

@@ -23,7 +23,8 @@ import (
 // A measurement reads the newest intents, and not the whole queue: see [queueLength]. A process reads
 // the whole queue at most at 10,000 rows a second.
 type queueRooms struct {
-	cache[txmanager.Submitter, *queueRoom]
+	mu   sync.Mutex
+	seen map[txmanager.Submitter]*queueRoom
 }
 
 const (

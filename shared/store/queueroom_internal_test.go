@@ -56,7 +56,7 @@ func TestAPlaceIsGivenBackToItsOwnMeasurement(t *testing.T) {
 // Memories of full queues are kept when there are too many memories.
 func TestMemoriesOfFullQueuesAreKept(t *testing.T) {
 	t.Parallel()
-	rooms := queueRooms{cache[txmanager.Submitter, *queueRoom]{seen: map[txmanager.Submitter]*queueRoom{"full": measured(testBound), "not full": measured(testBound - 1)}}}
+	rooms := queueRooms{seen: map[txmanager.Submitter]*queueRoom{"full": measured(testBound), "not full": measured(testBound - 1)}}
 	full := rooms.seen["full"]
 	full.until = time.Now().Add(time.Hour)
 	for i := range maxCached {

@@ -119,14 +119,7 @@ func (s *Store) queueNameEpoch(b *pgx.Batch, w txmanager.Commit) {
 	if leave := w.Cursor.CloseIncident; leave == nil || leave.Mode != txmanager.Resync {
 		return
 	}
-	b.Queue(drawNameEpoch, w.Lease.Submitter).QueryRow(func(row pgx.Row) error {
-		var epoch string
-		err := row.Scan(&epoch)
-		if err == nil {
-			s.names.note(txmanager.Submitter(w.Lease.Submitter), epoch)
-		}
-		return err
-	})
+	b.Queue(drawNameEpoch, w.Lease.Submitter).QueryRow(results.Scan(s.nameEpochOf(new(txmanager.Submitter(w.Lease.Submitter)))))
 }
 
 // queueCloseIncident adds the end of a PROTECT incident to a fenced batch.

@@ -8,6 +8,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -25,28 +26,29 @@ import (
 
 // Store is a pool of connections to the one database.
 type Store struct {
-	db    *pgxpool.Pool
-	rules lease.Rules
+	db        *pgxpool.Pool
+	opts      Options
+	rules     lease.Rules
+	bumpAfter *time.Duration // nil: never
 
-	stuckAfter time.Duration
-	bumpAfter  *time.Duration // nil: never
-	anyCaller  bool
-	blockTime  time.Duration
-	strict     bool
+	bounds queueRooms
 
-	macs    MACMaker // nil: intents are stored without a MAC
-	macKeys []string
+	// unlimited are submitters without a policy. Their intents share one statement; each other intent has its own, in the
+	// same round trip. A stale entry costs a second round trip and has no other effect.
+	unlimited cache[txmanager.Submitter]
 
-	bounds  queueRooms
-	limits  policyCache
 	creates *batch.Group[pendingCreate, Created]
 	leases  *batch.Group[leaseCall, leaseAnswer]
 	commits *batch.Group[*fencedCommit, txmanager.CommitResult]
 	lane    batch.Lane
 	epochs  epochCache
 	names   nameEpochCache
-	usable  callerCache
 	costly  costlyLoads
+
+	// usable are pairs of a caller's names and a submitter that the caller may use, by digests: names may be long. They only
+	// save a query before an insert, which checks again. If the insert refuses a pair, the pair is removed. Refusals are not
+	// kept, so that a new caller is accepted at once.
+	usable cache[[sha256.Size]byte]
 }
 
 // Options configure the connection to the database and its time-outs.
@@ -144,7 +146,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter, anyCaller: o.AnyCaller, blockTime: o.BlockTime, strict: o.Strict, macs: o.MACs, macKeys: o.MACKeys}
+	s := &Store{db: db, opts: o, rules: o.Lease}
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}

@@ -274,7 +274,7 @@ select exists (select from submitter where submitter = $1), exists (select from 
 // it with concurrent creates. From the commit on no intent is accepted, and no holder of its lease can write.
 // The error wraps [ErrUnknownSubmitter] or [ErrStatusUnchanged], or is an [OpenWorkError].
 func (s *Store) Retire(ctx context.Context, r Retirement) error {
-	_, err := s.changeUnderLease(ctx, r.Submitter, func(tx pgx.Tx) error {
+	_, _, err := s.changeUnderLease(ctx, r.Submitter, func(tx pgx.Tx) error {
 		var known, changed bool
 		err := tx.QueryRow(ctx, retire, r.Submitter, r.By, PrintableText(r.Reason)).Scan(&known, &changed)
 		switch {
@@ -331,7 +331,7 @@ func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err e
 	if c.Suspend {
 		status, action = "SUSPENDED", "SUSPEND"
 	}
-	token, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
+	token, _, err = s.changeUnderLease(ctx, c.Submitter, func(tx pgx.Tx) error {
 		var was string
 		var changed bool
 		err := tx.QueryRow(ctx, setStatus, c.Submitter, status, action, c.By, c.Reason).Scan(&was, &changed)

@@ -111,7 +111,7 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, beg
 	}
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(results.Scan(&now))
-	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration, s.blockTime).Query(results.Into(&found, pgx.RowTo[txmanager.Submitter]))
+	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration, s.opts.BlockTime).Query(results.Into(&found, pgx.RowTo[txmanager.Submitter]))
 	err = s.send(ctx, b)
 	return found, now, results.Wrap(err, "find overdue submitters")
 }

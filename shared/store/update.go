@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -57,8 +56,7 @@ select submitter, 'UPDATE', $6, $7,
 // terms again change nothing. The error wraps [ErrUnknownSubmitter], [ErrRetired] or [ErrNotTighter], or is
 // a [PayerWindowError].
 func (s *Store) UpdateSubmitter(ctx context.Context, u SubmitterUpdate) (token int64, changed bool, err error) {
-	changed = true
-	token, err = s.changeUnderLease(ctx, u.Submitter, func(tx pgx.Tx) error {
+	token, changed, err = s.changeUnderLease(ctx, u.Submitter, func(tx pgx.Tx) error {
 		var window, widest int
 		var name string
 		var payer, retired bool
@@ -86,10 +84,6 @@ func (s *Store) UpdateSubmitter(ctx context.Context, u SubmitterUpdate) (token i
 		_, err = tx.Exec(ctx, updateTerms, u.Submitter, toWindow, toName, window, name, u.By, PrintableText(u.Reason))
 		return err
 	})
-	if errors.Is(err, errSame) {
-		changed = false
-		token, err = s.tokenOf(ctx, u.Submitter)
-	}
 	return token, changed, results.Wrap(err, "update %s", u.Submitter)
 }
 

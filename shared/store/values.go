@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 func fromJSON(text []byte, into any) error {
@@ -20,6 +24,15 @@ func micros(t *time.Time) *time.Time {
 	}
 	r := t.Truncate(time.Microsecond)
 	return &r
+}
+
+// hashText is a target of a scan for a hash in a text column.
+type hashText struct{ *txmanager.Hash }
+
+// ScanText implements [pgtype.TextScanner].
+func (h hashText) ScanText(text pgtype.Text) (err error) {
+	*h.Hash, err = txmanager.ParseHash(text.String)
+	return err
 }
 
 // Bigint converts n to a Postgres bigint. A higher nonce is impossible in practice: EIP-2681

@@ -187,13 +187,13 @@ func scanWaiting(row pgx.CollectableRow) (w Waiting, err error) {
 
 // TxWaiting is [Store.Tx] with why the transaction waits; nil if it has ended.
 func (s *Store) TxWaiting(ctx context.Context, txID string, v Viewer) (Record, *Waiting, error) {
-	return s.recordWaiting(ctx, "", "", v, recordColumns+byTxID, []any{txID, v.AllNames(), v.Operator}, explainWait, []any{txID, v.AllNames(), v.Operator, s.strict})
+	return s.recordWaiting(ctx, "", "", v, recordColumns+byTxID, []any{txID, v.AllNames(), v.Operator}, explainWait, []any{txID, v.AllNames(), v.Operator, s.opts.Strict})
 }
 
 // TxWaitingByRequest is [Store.TxByRequest] with why the transaction waits; nil if it has ended.
 func (s *Store) TxWaitingByRequest(ctx context.Context, sub txmanager.Submitter, requestID string, v Viewer) (Record, *Waiting, error) {
 	return s.recordWaiting(ctx, sub, requestID, v, recordColumns+byRequest, []any{sub, requestID, v.AllNames(), v.Operator},
-		explainWaitByRequest, []any{requestID, v.AllNames(), v.Operator, s.strict, sub})
+		explainWaitByRequest, []any{requestID, v.AllNames(), v.Operator, s.opts.Strict, sub})
 }
 
 // recordWaiting reads a record and why it waits in one round trip. The submitter and the request
@@ -263,6 +263,6 @@ select submitter, cause, greatest(clock_timestamp() - since, interval '0') from 
 
 // BlockedHeads lists the intents that wait at the heads of all queues, and those that later intents pass.
 func (s *Store) BlockedHeads(ctx context.Context) ([]BlockedHead, error) {
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[BlockedHead], blockedHeads, s.strict)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[BlockedHead], blockedHeads, s.opts.Strict)
 	return all, results.Wrap(err, "read the heads of the queues")
 }

@@ -4,11 +4,12 @@ package cloudsql
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 
 	"cloud.google.com/go/cloudsqlconn"
+
+	"github.com/fencepost/fencepost/shared/store/internal/results"
 )
 
 // Instance is one instance. The zero Instance cannot be used; see [New].
@@ -25,15 +26,12 @@ func New(name string) *Instance { return &Instance{name: name} }
 // Dial connects to the instance and ignores network and address. It is for
 // [github.com/jackc/pgx/v5/pgconn.Config.DialFunc]: the account's own token logs in.
 func (i *Instance) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	var conn net.Conn
 	dialer, err := i.open(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cloud sql instance %s: %w", i.name, err)
+	if err == nil {
+		conn, err = dialer.Dial(ctx, i.name)
 	}
-	conn, err := dialer.Dial(ctx, i.name)
-	if err != nil {
-		return nil, fmt.Errorf("cloud sql instance %s: %w", i.name, err)
-	}
-	return conn, nil
+	return conn, results.Wrap(err, "cloud sql instance %s", i.name)
 }
 
 // open makes the dialer once. After a failure the next dial tries again.
