@@ -145,13 +145,7 @@ select w.since, w.tx_id::text, 'BLOCKED', coalesce(clock_timestamp() - w.since >
  where w.cause <> 'PROTECT'`, `
 select min(f.created_at), f.submitter, 'FOREIGN', true, f.submitter, null, null, count(*), null, null
   from foreign_hold f where f.ended_at is null group by f.submitter`, `
-(with recursive waiting as (
-  (select min(submitter::text) as submitter from managed_tx where queued)
-  union all
-  select (select min(q.submitter::text) from managed_tx q where q.queued and q.submitter > w.submitter)
-    from waiting w
-   where w.submitter is not null
-)
+(with recursive ` + queueing("") + `
 select h.since, w.submitter, 'HELD', true, w.submitter, h.tx_id, null, h.many, null, null
   from waiting w
  cross join lateral (

@@ -3,35 +3,10 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
-
-// readColumn is a column of a select list, and where a row keeps its value.
-type readColumn[Row any] struct {
-	expression string
-	into       func(*Row) any
-}
-
-// selectList is the expressions of the columns, in the order in which [targets] has them.
-func selectList[Row any](columns []readColumn[Row]) string {
-	all := make([]string, len(columns))
-	for i, c := range columns {
-		all[i] = c.expression
-	}
-	return strings.Join(all, ",\n       ")
-}
-
-// targets is where a scan of the columns keeps its values.
-func targets[Row any](columns []readColumn[Row], row *Row) []any {
-	all := make([]any, len(columns))
-	for i, c := range columns {
-		all[i] = c.into(row)
-	}
-	return all
-}
 
 // RecordColumn is a column of the records that Go gives to a statement.
 type RecordColumn[Record any] struct {

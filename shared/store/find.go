@@ -43,22 +43,10 @@ var (
 	foundColumns = listColumns + `, m.caller, case when m.open then ` + openCause("m") + ` when m.queued then m.wait_cause end,
        case when m.state_class < 4 then m.waiting_since end`
 
-	// The newest first, by the time in the txId.
-	findNewest = foundColumns + `
-  from managed_tx m
- where m.tx_id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') and m.tx_id >= ` + idSince("$2") + `
-   and ($2::timestamptz is null or m.created_at >= $2)
- order by m.tx_id desc
- limit $3`
+	findNewest = newestWith("")
 
 	// STUCK, PROTECT or FAILED, the newest first.
-	findClass = foundColumns + `
-  from managed_tx m
- where m.state_class = $4 and m.state_class in (2, 3, 5)
-   and m.tx_id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') and m.tx_id >= ` + idSince("$2") + `
-   and ($2::timestamptz is null or m.created_at >= $2)
- order by m.tx_id desc
- limit $3`
+	findClass = newestWith(`m.state_class = $4 and m.state_class in (2, 3, 5) and `)
 
 	// By submitter, and by txId among those of one submitter.
 	findCause = foundColumns + `
@@ -69,13 +57,7 @@ var (
  order by m.submitter, m.tx_id
  limit $3`
 
-	findCauseOf = foundColumns + `
-  from managed_tx m
- where m.wait_cause = $4 and m.state_class < 4 and m.submitter = $5
-   and m.tx_id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') and m.tx_id >= ` + idSince("$2") + `
-   and ($2::timestamptz is null or m.created_at >= $2)
- order by m.tx_id desc
- limit $3`
+	findCauseOf = newestWith(`m.wait_cause = $4 and m.state_class < 4 and m.submitter = $5 and `)
 
 	// By submitter, from $3 on.
 	findRequest = foundColumns + `
@@ -96,6 +78,16 @@ var (
 
 	findCallers = listEachCaller(foundColumns)
 )
+
+// newestWith finds the transactions with a condition before $1 and since $2, the newest first, by the time in the txId.
+func newestWith(condition string) string {
+	return foundColumns + `
+  from managed_tx m
+ where ` + condition + `m.tx_id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') and m.tx_id >= ` + idSince("$2") + `
+   and ($2::timestamptz is null or m.created_at >= $2)
+ order by m.tx_id desc
+ limit $3`
+}
 
 // idSince is a txId below all of the time on; null: the lowest of all. A process makes the id before the
 // database sets created_at, by another clock: hence the minute.

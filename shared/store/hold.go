@@ -16,6 +16,18 @@ import (
 // skip it.
 const waits = `m.queued and not m.held`
 
+// queueing is the recursive CTE "waiting": each submitter with queued intents that satisfy a further condition, by one
+// step of the index each.
+func queueing(condition string) string {
+	return `waiting as (
+  (select min(submitter::text) as submitter from managed_tx where queued` + condition + `)
+  union all
+  select (select min(q.submitter::text) from managed_tx q where q.queued` + condition + ` and q.submitter > w.submitter)
+    from waiting w
+   where w.submitter is not null
+)`
+}
+
 // shownSubState is the sub-state of m as callers see it.
 const shownSubState = `case when m.held and m.queued then 'HELD' else m.sub_state end`
 

@@ -51,79 +51,42 @@ const recordedOf = `case when m.recorded_nonce is not null then jsonb_build_obje
            from foreign_transaction f
           where f.submitter = m.submitter and f.nonce = m.recorded_nonce)) end`
 
-// txRow is a row of managed_tx before its JSON is read.
+// txRow is a row of managed_tx before its JSON is read. Each of its columns has the name of a member.
 type txRow struct {
 	txmanager.Tx
-	gas, receipt, confirmations, diagnosis, recorded []byte
-	reservation, owner                               *string
-	until                                            *time.Time
-	versions                                         []string
-	value                                            *string
-	quiet, ahead                                     bool
-	place                                            int // of the submitter in the load
+	Place int // of the submitter in the load
+
+	GasJSON, ReceiptJSON, ConfirmationsJSON, DiagnosisJSON, RecordedJSON []byte
+
+	ReservationState, LockOwner *string
+	LockUntil                   *time.Time
+	MACKey                      string
+	MACSum                      []byte
+	VersionTexts                []string // kind and hash
+	CallersValue                *string
+	Quiet, Ahead                bool
 }
 
 // txColumns are the columns that every statement reads of an open or queued m.
-var txColumns = []readColumn[txRow]{
-	{"u.place", func(r *txRow) any { return &r.place }},
-	{"m.tx_id", func(r *txRow) any { return &r.ID }},
-	{"m.request_id", func(r *txRow) any { return &r.RequestID }},
-	{"m.seq", func(r *txRow) any { return &r.Seq }},
-	{"m.state", func(r *txRow) any { return &r.State }},
-	{"coalesce(m.sub_state, '')", func(r *txRow) any { return &r.Sub }},
-	{"m.nonce", func(r *txRow) any { return &r.Nonce }},
-	{"m.deferred_until_nonce", func(r *txRow) any { return &r.DeferredUntilNonce }},
-	{"m.last_gas_params", func(r *txRow) any { return &r.gas }},
-	{"m.first_submit_at", func(r *txRow) any { return &r.FirstSubmitAt }},
-	{"m.last_submit_at", func(r *txRow) any { return &r.LastSubmitAt }},
-	{"m.next_resubmit_at", func(r *txRow) any { return &r.NextResubmitAt }},
-	{"m.submit_attempts", func(r *txRow) any { return &r.SubmitAttempts }},
-	{"m.last_receipt_check_at", func(r *txRow) any { return &r.LastCheckAt }},
-	{"m.next_check_at", func(r *txRow) any { return &r.NextCheckAt }},
-	{"coalesce(m.last_error, '')", func(r *txRow) any { return &r.LastError }},
-	{"coalesce(m.wait_cause, '')", func(r *txRow) any { return &r.Cause }},
-	{"m.receipt", func(r *txRow) any { return &r.receipt }},
-	{"m.confirmations", func(r *txRow) any { return &r.confirmations }},
-	{"coalesce(m.requested_action, '')", func(r *txRow) any { return &r.RequestedAction }},
-	{"coalesce(m.handler, '')", func(r *txRow) any { return &r.Handler }},
-	{"m.trace", func(r *txRow) any { return &r.Trace }},
-	{"m.reservation", func(r *txRow) any { return &r.reservation }},
-	{"m.lock_owner", func(r *txRow) any { return &r.owner }},
-	{"m.lock_until", func(r *txRow) any { return &r.until }},
-	{"m.next_bump_at", func(r *txRow) any { return &r.NextBumpAt }},
-	{"m.last_mempool_diag", func(r *txRow) any { return &r.diagnosis }},
-	{recordedOf, func(r *txRow) any { return &r.recorded }},
-	{"m.fills", func(r *txRow) any { return &r.FillsLostNonce }},
-	{"m.caller", func(r *txRow) any { return &r.Caller }},
-	{"m.fingerprint", func(r *txRow) any { return &r.Fingerprint }},
-	{"coalesce(m.mac_key, '')", func(r *txRow) any { return &r.MAC.Key }},
-	{"m.mac", func(r *txRow) any { return &r.MAC.Sum }},
-	{"m.mac is null and coalesce(m.seq <= (select last_intent_without_mac()), true)", func(r *txRow) any { return &r.NeedsNoMAC }},
-	{"m.updated_at > clock_timestamp()", func(r *txRow) any { return &r.ahead }},
-	{"m.created_at", func(r *txRow) any { return &r.CreatedAt }},
-	{"m.valid_until", func(r *txRow) any { return &r.ValidUntil }},
-	{"m.blocked_since", func(r *txRow) any { return &r.HeldBackSince }},
-	{"m.deferred_at", func(r *txRow) any { return &r.DeferredAt }},
-}
+const txColumns = `u.place, m.tx_id as id, m.request_id, m.seq, m.state, coalesce(m.sub_state, '') as sub, m.nonce, m.deferred_until_nonce,
+       m.last_gas_params as gas_json, m.submit_attempts, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.next_bump_at,
+       m.last_receipt_check_at as last_check_at, m.next_check_at, coalesce(m.last_error, '') as last_error, coalesce(m.wait_cause, '') as cause,
+       m.receipt as receipt_json, m.confirmations as confirmations_json, m.last_mempool_diag as diagnosis_json,
+       coalesce(m.requested_action, '') as requested_action, coalesce(m.handler, '') as handler, m.trace,
+       m.reservation as reservation_state, m.lock_owner, m.lock_until, ` + recordedOf + ` as recorded_json,
+       m.fills as fills_lost_nonce, m.caller, m.fingerprint, coalesce(m.mac_key, '') as mac_key, m.mac as mac_sum,
+       m.mac is null and coalesce(m.seq <= (select last_intent_without_mac()), true) as needs_no_mac,
+       m.updated_at > clock_timestamp() as ahead, m.created_at, m.valid_until, m.blocked_since as held_back_since, m.deferred_at`
 
 // txExtras are the expressions of what two statements read of m in two ways.
 type txExtras struct{ payload, raw, versions, quiet, barred, caller, value string }
 
 // columns is [txColumns] and the extras.
-func (x txExtras) columns() []readColumn[txRow] {
-	return append(slices.Clip(txColumns), []readColumn[txRow]{
-		{x.payload, func(r *txRow) any { return &r.Payload }},
-		{x.raw, func(r *txRow) any { return &r.Raw }},
-		{x.versions, func(r *txRow) any { return &r.versions }},
-		{x.quiet, func(r *txRow) any { return &r.quiet }},
-		{x.barred, func(r *txRow) any { return &r.BarredReason }},
-		{x.caller, func(r *txRow) any { return &r.PresentCaller }},
-		{x.value, func(r *txRow) any { return &r.value }},
-	}...)
+func (x txExtras) columns() string {
+	return txColumns + `,
+       ` + x.payload + ` as payload, ` + x.raw + ` as raw, ` + x.versions + ` as version_texts, ` + x.quiet + ` as quiet,
+       ` + x.barred + ` as barred_reason, ` + x.caller + ` as present_caller, ` + x.value + ` as callers_value`
 }
-
-// scannedTxColumns is where [scanTx] keeps what every such statement reads.
-var scannedTxColumns = txExtras{}.columns()
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -146,14 +109,14 @@ var loadUnsettled = `
 select x.*
   from ` + members + `
  cross join lateral (
-select ` + selectList(txExtras{
+select ` + txExtras{
 	payload: `case when not q.quiet then ` + payloadOf + ` end`,
 	raw: `case when not q.quiet and m.tx_hash is not null then (
          select d.bytes from tx_document d where d.tx_id = m.tx_id and d.name = 'version:' || (
            select max(v.version) from tx_version v where v.tx_id = m.tx_id)) end`,
 	versions: `array(select v.kind || ' ' || v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version)`,
 	quiet:    "q.quiet", barred: "''", caller: "''", value: "null::text",
-}.columns()) + `
+}.columns() + `
   from managed_tx m
  cross join lateral (select ` + quiet + ` as quiet offset 0) as q
  where m.submitter = u.submitter and m.open
@@ -195,11 +158,11 @@ select x.*
   from ` + members + `
  cross join lateral (
 with recursive ` + openQueue("u.submitter", "$4", `(select 1 + case when ($2::boolean[])[u.place] then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(maxDeferred)+`) from submitter s where s.submitter = u.submitter)`) + `
-select ` + selectList(txExtras{
+select ` + txExtras{
 	payload: `case when not m.expired then ` + payloadOf + ` end`,
 	raw:     "null::bytea", versions: "'{}'::text[]", quiet: "m.expired", barred: barred,
 	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = u.submitter)`, value: callersValue,
-}.columns()) + `
+}.columns() + `
   from (select q.*, false as expired from open as q
          union all
         (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(maxExpired) + `)) as m
@@ -352,11 +315,11 @@ func inQueue(w *txmanager.SubmitterState) *[]txmanager.Tx { return &w.Queue }
 func scanTxs(rows pgx.Rows, all []pendingLoad, limit *int, in func(*txmanager.SubmitterState) *[]txmanager.Tx) error {
 	n, last := 0, 1
 	for ; rows.Next(); n++ {
-		var r txRow
-		if err := rows.Scan(targets(scannedTxColumns, &r)...); err != nil {
+		r, err := pgx.RowToStructByNameLax[txRow](rows)
+		if err != nil {
 			return err
 		}
-		last = r.place
+		last = r.Place
 		l := &all[last-1]
 		t, err := r.tx(l.submitter, l.state.Now)
 		l.err = cmp.Or(l.err, err)
@@ -445,17 +408,17 @@ func queueBumpSpent(b *pgx.Batch, submitters []txmanager.Submitter, all []pendin
 // tx is the transaction of a row, loaded at now.
 func (r *txRow) tx(sub txmanager.Submitter, now time.Time) (txmanager.Tx, error) {
 	t := r.Tx
-	t.Submitter, t.MaxValueWei = sub, bigFromText(r.value)
-	if r.ahead {
+	t.Submitter, t.MaxValueWei, t.MAC = sub, bigFromText(r.CallersValue), txmanager.MAC{Key: r.MACKey, Sum: r.MACSum}
+	if r.Ahead {
 		reachable(&t, now)
 	}
-	if r.reservation != nil {
-		t.Reservation = &txmanager.Reservation{State: txmanager.ReservationState(*r.reservation), Owner: *r.owner, Until: *r.until}
+	if r.ReservationState != nil {
+		t.Reservation = &txmanager.Reservation{State: txmanager.ReservationState(*r.ReservationState), Owner: *r.LockOwner, Until: *r.LockUntil}
 	}
-	if !r.quiet && (t.Payload == nil || (t.Raw == nil && len(r.versions) > 0)) {
+	if !r.Quiet && (t.Payload == nil || (t.Raw == nil && len(r.VersionTexts) > 0)) {
 		return t, errArchived(t.ID)
 	}
-	for _, text := range r.versions {
+	for _, text := range r.VersionTexts {
 		kind, hash, _ := strings.Cut(text, " ")
 		h, err := txmanager.ParseHash(hash)
 		if err != nil {
@@ -465,8 +428,8 @@ func (r *txRow) tx(sub txmanager.Submitter, now time.Time) (txmanager.Tx, error)
 			t.Placeholders = append(t.Placeholders, h)
 		}
 	}
-	return t, errors.Join(fromJSON(r.gas, &t.Gas), fromJSON(r.receipt, &t.Receipt), fromJSON(r.confirmations, &t.Confirmations),
-		fromJSON(r.diagnosis, &t.Diagnosis), fromJSON(r.recorded, &t.Recorded))
+	return t, errors.Join(fromJSON(r.GasJSON, &t.Gas), fromJSON(r.ReceiptJSON, &t.Receipt), fromJSON(r.ConfirmationsJSON, &t.Confirmations),
+		fromJSON(r.DiagnosisJSON, &t.Diagnosis), fromJSON(r.RecordedJSON, &t.Recorded))
 }
 
 // reachable moves to now the times of a row that was changed before the database's clock was

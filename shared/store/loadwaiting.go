@@ -12,10 +12,10 @@ import (
 
 // loadWaiting reads the first intents of a queue, with what keeps each from being posted now.
 var loadWaiting = `
-select ` + selectList(txExtras{
+select ` + txExtras{
 	payload: payloadOf, raw: "null::bytea", versions: "'{}'::text[]", quiet: "false", barred: barred,
 	caller: `(select ` + presentCaller("m") + ` from submitter s where s.submitter = u.submitter)`, value: callersValue,
-}.columns()) + `
+}.columns() + `
   from ` + members + `
   join managed_tx m on m.submitter = u.submitter
  where ` + waits + `

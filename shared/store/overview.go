@@ -37,20 +37,14 @@ type OldestTx struct {
 
 // These statements read rows that have not ended, by their indexes. The oldest queued row of a submitter
 // is the first of its queue, or of its held intents.
-const (
+var (
 	stateCounts = `
 select state, count(*), 0 from managed_tx where open group by state
 union all
 select 'QUEUED', count(*), count(*) filter (where held) from managed_tx where queued`
 
 	oldestTx = `
-with recursive waiting as (
-  (select min(submitter::text) as submitter from managed_tx where queued)
-  union all
-  select (select min(q.submitter::text) from managed_tx q where q.queued and q.submitter > w.submitter)
-    from waiting w
-   where w.submitter is not null
-)
+with recursive ` + queueing("") + `
 select x.tx_id, x.submitter, x.state, x.created_at
   from (select m.tx_id, m.submitter, m.state, m.created_at from managed_tx m where m.open
         union all

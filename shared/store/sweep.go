@@ -21,14 +21,8 @@ import (
 //
 // A row that was changed in the future shows that the database's clock was set back. Its
 // planned times lie as far ahead as the clock went back, so it is due now (see [reachable]).
-const overdue = `
-with recursive waiting as ( -- every submitter with a queue, by one step in the index each
-  (select min(submitter::text) as submitter from managed_tx where queued)
-  union all
-  select (select min(q.submitter::text) from managed_tx q where q.queued and q.submitter > w.submitter)
-    from waiting w
-   where w.submitter is not null
-), late as (
+var overdue = `
+with recursive ` + queueing("") + `, late as (
   select m.submitter
     from managed_tx m
    where m.open

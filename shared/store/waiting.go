@@ -220,13 +220,7 @@ type BlockedHead struct {
 // and tx_id. strict is as in [allocationBlock].
 func headsOfQueues(strict string) string {
 	return `
-with recursive waiting as (
-  (select min(submitter::text) as submitter from managed_tx where queued and not held)
-  union all
-  select (select min(q.submitter::text) from managed_tx q where q.queued and not q.held and q.submitter > w.submitter)
-    from waiting w
-   where w.submitter is not null
-), heads as materialized (
+with recursive ` + queueing(" and not held") + `, heads as materialized (
   select s.submitter, h.tx_id, h.seq, coalesce(k.cause, nullif(h.wait_cause, 'DEFERRED'), 'NEXT') as cause,
          coalesce(case when k.cause is null then case when h.wait_cause <> 'DEFERRED' then h.waiting_since end else greatest(h.created_at, coalesce(k.since, p.at)) end,
                   h.next_check_at, greatest(h.created_at, p.at)) as since

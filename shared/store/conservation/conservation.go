@@ -159,17 +159,11 @@ const deletesPerStatement = 10_000
 
 // forget deletes generations before the current one, a limited number of rows at a time.
 func (b *Book) forget(ctx context.Context) error {
-	for _, statement := range []string{`
-delete from conservation_request
- where ctid = any (array(select ctid from conservation_request
-        where generation < (select generation from conservation_checkpoint where is_current) limit $1))`, `
-delete from conservation_sum
- where ctid = any (array(select ctid from conservation_sum
-        where generation < (select generation from conservation_checkpoint where is_current) limit $1))`, `
-delete from conservation_scale
- where ctid = any (array(select ctid from conservation_scale
-        where generation < (select generation from conservation_checkpoint where is_current) limit $1))`,
-	} {
+	for _, table := range []string{"conservation_request", "conservation_sum", "conservation_scale"} {
+		statement := `
+delete from ` + table + `
+ where ctid = any (array(select ctid from ` + table + `
+        where generation < (select generation from conservation_checkpoint where is_current) limit $1))`
 		for {
 			tag, err := b.db.Exec(ctx, statement, deletesPerStatement)
 			if err != nil {

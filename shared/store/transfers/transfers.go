@@ -177,23 +177,21 @@ const listOf = transferColumns + `
  limit $3`
 
 // listEnded is listOf for those that ended in the state $4.
-const listEnded = transferColumns + `
- where t.transfer_id = any (array(
-       select f.transfer_id from transfers_tb f
-        where f.user_id = $1 and f.ended = $4 and ` + beforeCursor + `
-        order by f.created_at desc, f.transfer_id desc
-        limit $3))
- order by t.created_at desc, t.transfer_id desc`
+var listEnded = listIn("f.ended = $4")
 
 // listOpen is listOf for those in the open state $4. It reads the user's open transfers until the page is full. No
 // index of all users has the condition that it uses.
-const listOpen = transferColumns + `
+var listOpen = listIn("f.ended is null and f.state = $4")
+
+func listIn(state string) string {
+	return transferColumns + `
  where t.transfer_id = any (array(
        select f.transfer_id from transfers_tb f
-        where f.user_id = $1 and f.ended is null and f.state = $4 and ` + beforeCursor + `
+        where f.user_id = $1 and ` + state + ` and ` + beforeCursor + `
         order by f.created_at desc, f.transfer_id desc
         limit $3))
  order by t.created_at desc, t.transfer_id desc`
+}
 
 const beforeCursor = `(f.created_at, f.transfer_id) < (
               coalesce((select p.created_at from transfers_tb p where p.req_id = $2), 'infinity'),
