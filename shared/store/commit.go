@@ -284,7 +284,7 @@ func queueIncident(b *pgx.Batch, l lease.Lease, c txmanager.CursorChange) {
 	}
 }
 
-// toJSON is v as JSON, or nil. The types that commits have of plain fields cannot fail.
+// toJSON is v as JSON, or nil. Commits give it types of plain fields, which cannot fail.
 func toJSON(v any, null bool) *string {
 	if null {
 		return nil

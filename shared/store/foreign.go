@@ -29,8 +29,8 @@ func (s *Store) ForeignTransactions(ctx context.Context, sub txmanager.Submitter
 
 func scanForeign(row pgx.CollectableRow) (f txmanager.ForeignTransaction, err error) {
 	var digest []byte
-	err = row.Scan(&f.Nonce, &f.Incident, hashText{&f.Tx.Hash}, &f.Tx.BlockNumber, hashText{&f.Tx.BlockHash}, &f.Tx.To, &f.Tx.ValueWei, &f.Tx.Data, &digest,
-		&f.Succeeded, &f.Receipt, &f.Tx.Node, &f.ReadAt, &f.Proves)
+	err = row.Scan(&f.Nonce, &f.Incident, hashText{&f.Tx.Hash}, &f.Tx.BlockNumber, hashText{&f.Tx.BlockHash},
+		&f.Tx.To, &f.Tx.ValueWei, &f.Tx.Data, &digest, &f.Succeeded, &f.Receipt, &f.Tx.Node, &f.ReadAt, &f.Proves)
 	copy(f.CallDigest[:], digest)
 	return f, err
 }

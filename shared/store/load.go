@@ -51,7 +51,7 @@ const recordedOf = `case when m.recorded_nonce is not null then jsonb_build_obje
            from foreign_transaction f
           where f.submitter = m.submitter and f.nonce = m.recorded_nonce)) end`
 
-// txRow is a row of managed_tx before its JSON is read. Each of its columns has the name of a member.
+// txRow is a row of managed_tx before its JSON is read. A column of its statements fills the member of its name.
 type txRow struct {
 	txmanager.Tx
 	Place int // of the submitter in the load

@@ -166,7 +166,8 @@ func (s *Store) TxDecisions(ctx context.Context, txID string, after int64, limit
 
 // pastOf reads rows about a transaction in one round trip. The error is [ErrNotFound] if it is unknown.
 func pastOf[Row any](ctx context.Context, s *Store, txID, statement string, args ...any) (rows []Row, err error) {
-	return rowsOf[Row](ctx, s, "read the past of transaction "+txID, subject{knownTx, []any{txID}, ErrNotFound}, statement, append([]any{txID}, args...)...)
+	of := subject{knownTx, []any{txID}, ErrNotFound}
+	return rowsOf[Row](ctx, s, "read the past of transaction "+txID, of, statement, append([]any{txID}, args...)...)
 }
 
 // subject is what rows are about: a statement finds out whether it is known, and unknown is the error if it is not.
