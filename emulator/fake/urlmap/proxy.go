@@ -114,8 +114,8 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (b *balancer) try(r *http.Request, addr string) (_ *http.Response, sent bool, err error) {
-	watch := &watch{}
-	out := r.Clone(watch.trace(r.Context()))
+	ctx, wrote := watched(r.Context())
+	out := r.Clone(ctx)
 	out.URL.Host = addr
 	hideIdempotency(out.Header)
 	if r.GetBody != nil {
@@ -124,7 +124,7 @@ func (b *balancer) try(r *http.Request, addr string) (_ *http.Response, sent boo
 		}
 	}
 	resp, err := b.transport.RoundTrip(out)
-	return resp, watch.sent(), err
+	return resp, wrote(), err
 }
 
 // hideIdempotency prevents [http.Transport] from sending a POST again after it was sent once. The transport does
@@ -161,8 +161,5 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // buffers has the copy buffers of the reverse proxy.
 type buffers struct{}
 
-// Get returns a buffer.
-func (buffers) Get() []byte { return copyBuffers.Get().(*[32 << 10]byte)[:] }
-
-// Put takes the buffer back.
+func (buffers) Get() []byte  { return copyBuffers.Get().(*[32 << 10]byte)[:] }
 func (buffers) Put(b []byte) { copyBuffers.Put((*[32 << 10]byte)(b)) }

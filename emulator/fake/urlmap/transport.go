@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -34,36 +33,26 @@ type countingConn struct {
 	written atomic.Int64
 }
 
-// Write writes b and counts its bytes.
 func (c *countingConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.written.Add(int64(n))
 	return n, err
 }
 
-// watch records whether any byte of one request was written to a backend. The transport can try several kept
-// connections for it in turn.
-type watch struct {
-	mu     sync.Mutex
-	conn   *countingConn
-	before int64 // bytes written to conn before this request
-}
-
-func (w *watch) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: w.gotConn})
-}
-
-func (w *watch) gotConn(info httptrace.GotConnInfo) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.conn, _ = info.Conn.(*countingConn)
-	if w.conn != nil {
-		w.before = w.conn.written.Load()
+// watched returns a context for one request, and a function that reports whether any byte of the request was
+// written to a backend. The transport can try several kept connections for it in turn: the last one counts.
+func watched(ctx context.Context) (_ context.Context, sent func() bool) {
+	type use struct {
+		conn   *countingConn
+		before int64 // bytes written to conn before this request
 	}
-}
-
-func (w *watch) sent() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.conn != nil && w.conn.written.Load() > w.before
+	var last atomic.Pointer[use]
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		conn := info.Conn.(*countingConn)
+		last.Store(&use{conn, conn.written.Load()})
+	}})
+	return ctx, func() bool {
+		u := last.Load()
+		return u != nil && u.conn.written.Load() > u.before
+	}
 }
