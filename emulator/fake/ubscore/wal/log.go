@@ -36,7 +36,6 @@ type DamageError struct {
 	What   string
 }
 
-// Error returns the file, the offset and the problem.
 func (d *DamageError) Error() string {
 	return fmt.Sprintf("damage in %s at byte %d: %s", d.File, d.Offset, d.What)
 }
@@ -143,32 +142,25 @@ func (l *Log) sync() error {
 	return nil
 }
 
-// rotate begins the next segment. All earlier lines are durable.
+// rotate begins the segment after the last line, with a durable head and name. All earlier lines are durable.
 func (l *Log) rotate() error {
-	f, err := create(l.disk, l.folder, l.last+1, newest(l.segments))
+	next := segment{base: l.last + 1, size: int64(segmentHead)}
+	f, err := os.OpenFile(filepath.Join(l.folder, next.name()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	err = l.file.Close()
-	l.file, l.end = f, int64(segmentHead)
+	_, err = f.Write(headOf(next.base, newest(l.segments)))
+	if err = errors.Join(err, l.disk.Sync(f), l.disk.SyncFolder(l.folder)); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if l.file != nil {
+		err = l.file.Close()
+	}
+	l.file, l.end = f, next.size
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.segments = append(l.segments, segment{base: l.last + 1, size: l.end})
+	l.segments = append(l.segments, next)
 	return err
-}
-
-// create makes a segment whose head and name are durable.
-func create(disk Disk, folder string, base uint64, before segment) (*os.File, error) {
-	path := filepath.Join(folder, segment{base: base}.name())
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.Write(headOf(base, before))
-	if err = errors.Join(err, disk.Sync(f), disk.SyncFolder(folder)); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // Close releases the folder. Lines without a Sync can be lost.

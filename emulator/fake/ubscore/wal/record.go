@@ -60,8 +60,6 @@ func checksum(head, body []byte) uint32 {
 func readRecord(from io.Reader) (record, error) {
 	var head [headBytes]byte
 	switch _, err := io.ReadFull(from, head[:]); {
-	case err == io.EOF:
-		return record{}, io.EOF
 	case err == io.ErrUnexpectedEOF:
 		return record{}, errBad
 	case err != nil:

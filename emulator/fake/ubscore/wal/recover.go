@@ -63,7 +63,16 @@ func (l *Log) recover() (torn int64, err error) {
 	if l.mark, err = os.OpenFile(filepath.Join(l.folder, markName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return 0, err
 	}
-	return int64(len(t.data)) - t.end, l.resume(t, m)
+	l.last = t.last
+	if t.made {
+		err = l.reopen(t, m)
+	} else {
+		err = l.remake(t)
+	}
+	if err == nil {
+		err = l.sync()
+	}
+	return int64(len(t.data)) - t.end, err
 }
 
 // tail is the state at the end of the log.
@@ -121,20 +130,6 @@ func (t *tail) scan() error {
 	}
 }
 
-// resume continues the log after its tail.
-func (l *Log) resume(t tail, m mark) (err error) {
-	if t.made {
-		err = l.reopen(t, m)
-	} else {
-		err = l.remake(t)
-	}
-	if err != nil {
-		return err
-	}
-	l.last = t.last
-	return l.sync()
-}
-
 // reopen cuts off the torn part and writes again the part after the mark. After a failed fsync the
 // operating system can regard pages as written that the disk does not have. Only a page that is
 // written again reaches the disk with the next fsync.
@@ -155,17 +150,12 @@ func (l *Log) reopen(t tail, m mark) (err error) {
 }
 
 // remake makes the segment that the folder lacks or has only a part of.
-func (l *Log) remake(t tail) (err error) {
+func (l *Log) remake(t tail) error {
 	if len(l.segments) > 0 {
 		if err := os.Remove(filepath.Join(l.folder, t.name())); err != nil {
 			return err
 		}
 		l.segments = l.segments[:len(l.segments)-1]
 	}
-	if l.file, err = create(l.disk, l.folder, t.base, newest(l.segments)); err != nil {
-		return err
-	}
-	l.end, t.last = int64(segmentHead), t.base-1
-	l.segments = append(l.segments, segment{base: t.base})
-	return nil
+	return l.rotate()
 }

@@ -3,7 +3,6 @@ package wal
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -50,22 +49,14 @@ const sealedNumbers = 3*8 + crc32.Size
 
 // seal returns the magic, the numbers in little endian, and the CRC-32C of both.
 func seal(magic string, n numbers) []byte {
-	b := []byte(magic)
-	for _, v := range n {
-		b = binary.LittleEndian.AppendUint64(b, v)
-	}
+	b, _ := binary.Append([]byte(magic), binary.LittleEndian, n) // never fails: the size is fixed
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
 // unseal returns the numbers at the beginning of b. ok is false if they are not complete there.
 func unseal(magic string, b []byte) (n numbers, ok bool) {
-	if len(b) < len(magic)+sealedNumbers {
-		return n, false
-	}
-	for i := range n {
-		n[i] = binary.LittleEndian.Uint64(b[len(magic)+8*i:])
-	}
-	return n, bytes.HasPrefix(b, seal(magic, n))
+	_, err := binary.Decode(b[min(len(magic), len(b)):], binary.LittleEndian, &n)
+	return n, err == nil && bytes.HasPrefix(b, seal(magic, n))
 }
 
 // list returns the folder's segments with the sizes of their files, oldest first.
@@ -116,8 +107,8 @@ func (s segment) checkHead(folder string, before []segment) error {
 		return err
 	}
 	defer f.Close()
-	head := make([]byte, segmentHead)
-	if _, err := io.ReadFull(f, head); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	head, err := io.ReadAll(io.LimitReader(f, int64(segmentHead)))
+	if err != nil {
 		return err
 	}
 	return s.fits(head, before)
