@@ -40,45 +40,46 @@ type Balance struct {
 	Account
 }
 
-// holdings are the accounts, oldest first.
+// holdings are the accounts.
 type holdings struct {
-	list []Balance
-	at   map[AccountKey]int
+	accounts []Balance // oldest first
+	places   map[AccountKey]int
 }
 
-func (h *holdings) get(k AccountKey) (Account, bool) {
-	i, exists := h.at[k]
+// Account returns an account and whether it exists.
+func (h *holdings) Account(k AccountKey) (Account, bool) {
+	i, exists := h.places[k]
 	if !exists {
 		return Account{}, false
 	}
-	return h.list[i].Account, true
+	return h.accounts[i].Account, true
 }
 
 func (h *holdings) put(k AccountKey, a Account) {
-	if i, exists := h.at[k]; exists {
-		h.list[i].Account = a
+	if i, exists := h.places[k]; exists {
+		h.accounts[i].Account = a
 		return
 	}
-	h.at[k] = len(h.list)
-	h.list = append(h.list, Balance{k, a})
+	h.places[k] = len(h.accounts)
+	h.accounts = append(h.accounts, Balance{k, a})
 }
 
 // Book is the state after its last entry. Make one with [New] or [Read]. Only one goroutine may
 // use it.
 type Book struct {
-	seq      uint64
-	at       Micros // of the last entry
-	floor    Micros // keys created before may have been forgotten
-	newest   Micros // creation time of the youngest entry's request
-	assets   map[int32]uint8
-	accounts holdings
+	seq    uint64
+	at     Micros // of the last entry
+	floor  Micros // keys created before may have been forgotten
+	newest Micros // creation time of the youngest entry's request
+	assets map[int32]uint8
+	holdings
 	answered map[key]*Entry
 	past     []*Entry // the entries of answered, oldest first; no entry is ever changed
 }
 
 // New returns the book before its first entry.
 func New() *Book {
-	return &Book{assets: map[int32]uint8{}, accounts: holdings{at: map[AccountKey]int{}}, answered: map[key]*Entry{}}
+	return &Book{assets: map[int32]uint8{}, holdings: holdings{places: map[AccountKey]int{}}, answered: map[key]*Entry{}}
 }
 
 // Seq is the number of the last entry; 0: none.
@@ -89,11 +90,6 @@ func (b *Book) Newest() Micros { return b.newest }
 
 // Answered is the number of keys that the book remembers.
 func (b *Book) Answered() int { return len(b.answered) }
-
-// Account returns an account and whether it exists.
-func (b *Book) Account(k AccountKey) (Account, bool) {
-	return b.accounts.get(k)
-}
 
 // Apply makes e the book's last entry. It follows the entry without deciding again. An error
 // means that the entry cannot follow the earlier ones, so one of them is damaged; the book is then
@@ -138,12 +134,12 @@ func (b *Book) effect(e Entry) error {
 		return b.refundable(e.Request)
 	}
 	k := AccountKey{e.UserID, e.AssetID}
-	a, exists := b.accounts.get(k)
+	a, exists := b.Account(k)
 	changed, ok := a.after(e, exists)
 	if !ok {
 		return fmt.Errorf("it was applied, which an account with %d units does not allow", a.Units)
 	}
-	b.accounts.put(k, changed)
+	b.put(k, changed)
 	return nil
 }
 
@@ -216,4 +212,4 @@ func (b *Book) next(r Request, refused transfer.Reason, now Micros) Entry {
 }
 
 // Accounts returns a copy of all accounts, oldest first.
-func (b *Book) Accounts() []Balance { return slices.Clone(b.accounts.list) }
+func (b *Book) Accounts() []Balance { return slices.Clone(b.accounts) }

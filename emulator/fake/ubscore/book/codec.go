@@ -34,31 +34,42 @@ func Parse(seq uint64, body []byte) (Entry, error) {
 		return Entry{}, fmt.Errorf("codes %v are unknown here; a newer core may have written them", body[:4])
 	}
 	e.Refused = reasons[body[1]]
-	return e, e.parseNumbers(body[4:])
+	numbers := varints{rest: body[4:]}
+	asset := numbers.signed()
+	e.AssetID, e.UserID, e.Units = int32(asset), numbers.signed(), numbers.unsigned()
+	e.CreatedAt, e.At = Micros(numbers.signed()), Micros(numbers.signed())
+	length := numbers.unsigned()
+	if numbers.ended || length != uint64(len(numbers.rest)) || length > wire.MaxReqID || int64(e.AssetID) != asset {
+		return Entry{}, errors.New("an entry's numbers are not what its length says")
+	}
+	e.ReqID = string(numbers.rest)
+	return e, nil
 }
 
-func (e *Entry) parseNumbers(rest []byte) error {
-	ok := true
-	signed := func() int64 {
-		v, n := binary.Varint(rest)
-		ok = ok && n > 0
-		rest = rest[max(n, 0):]
-		return v
+// varints reads numbers. It returns zeros after one that is not complete.
+type varints struct {
+	rest  []byte
+	ended bool // within a number
+}
+
+func (v *varints) unsigned() uint64 {
+	n, length := binary.Uvarint(v.rest)
+	v.pass(length)
+	return n
+}
+
+func (v *varints) signed() int64 {
+	n, length := binary.Varint(v.rest)
+	v.pass(length)
+	return n
+}
+
+// pass passes over a number of that length; 0 or less: it is not complete.
+func (v *varints) pass(length int) {
+	if length <= 0 {
+		v.ended, length = true, len(v.rest)
 	}
-	unsigned := func() uint64 {
-		v, n := binary.Uvarint(rest)
-		ok = ok && n > 0
-		rest = rest[max(n, 0):]
-		return v
-	}
-	asset := signed()
-	e.AssetID, e.UserID, e.Units = int32(asset), signed(), unsigned()
-	e.CreatedAt, e.At = Micros(signed()), Micros(signed())
-	if length := unsigned(); !ok || length != uint64(len(rest)) || length > wire.MaxReqID || int64(e.AssetID) != asset {
-		return errors.New("an entry's numbers are not what its length says")
-	}
-	e.ReqID = string(rest)
-	return nil
+	v.rest = v.rest[length:]
 }
 
 // Transfer returns the entry as the API's journal shows it.

@@ -69,10 +69,11 @@ func (b *Book) evaluate(r Request) (transfer.Reason, error) {
 		return transfer.InvalidAmount, nil
 	case r.UserID <= 0:
 		return transfer.InvalidUser, nil
-	case b.unknownAsset(r.AssetID):
+	}
+	if _, known := b.assets[r.AssetID]; !known {
 		return transfer.InvalidAsset, nil
 	}
-	a, exists := b.accounts.get(AccountKey{r.UserID, r.AssetID})
+	a, exists := b.Account(AccountKey{r.UserID, r.AssetID})
 	switch {
 	case r.Kind == SetStatus && !exists:
 		return transfer.TargetAccountNotFound, nil
@@ -82,11 +83,6 @@ func (b *Book) evaluate(r Request) (transfer.Reason, error) {
 		return evaluateCredit(r, a), nil
 	}
 	return "", nil
-}
-
-func (b *Book) unknownAsset(id int32) bool {
-	_, known := b.assets[id]
-	return !known
 }
 
 func evaluateDebit(r Request, a Account, exists bool) transfer.Reason {
@@ -118,7 +114,7 @@ func (b *Book) evaluateRefund(r Request) error {
 	if err := b.refundable(r); err != nil {
 		return err
 	}
-	if a, _ := b.accounts.get(AccountKey{r.UserID, r.AssetID}); a.Units+r.Units < a.Units {
+	if a, _ := b.Account(AccountKey{r.UserID, r.AssetID}); a.Units+r.Units < a.Units {
 		return ErrRefundOverflow
 	}
 	return nil

@@ -25,7 +25,7 @@ type Image struct {
 
 // Image returns the book as it is now. It shares the entries with the book.
 func (b *Book) Image() *Image {
-	return &Image{Book{seq: b.seq, at: b.at, floor: b.floor, assets: maps.Clone(b.assets), accounts: holdings{list: b.Accounts()}, past: b.past}}
+	return &Image{Book{seq: b.seq, at: b.at, floor: b.floor, assets: maps.Clone(b.assets), holdings: holdings{accounts: b.Accounts()}, past: b.past}}
 }
 
 // Seq is the number of the last entry in the image.
@@ -47,8 +47,8 @@ func (i *Image) Write(to io.Writer) error {
 	for id, precision := range b.assets {
 		numbers(uint64(id), uint64(precision))
 	}
-	numbers(uint64(len(b.accounts.list)))
-	for _, a := range b.accounts.list {
+	numbers(uint64(len(b.accounts)))
+	for _, a := range b.accounts {
 		numbers(uint64(a.UserID), uint64(a.AssetID), a.Units, uint64(a.Status))
 	}
 	var entry []byte
@@ -74,7 +74,7 @@ func Read(image []byte) (*Book, error) {
 	if binary.LittleEndian.Uint32(sum) != crc32.Checksum(body, castagnoli) {
 		return nil, fmt.Errorf("%w: its checksum does not fit", ErrImage)
 	}
-	r := imageReader{rest: body[len(magic):]}
+	r := imageReader{varints: varints{rest: body[len(magic):]}}
 	b := r.book()
 	if r.err == nil && len(r.rest) > 0 {
 		r.fail("it goes on after its end")
@@ -82,19 +82,17 @@ func Read(image []byte) (*Book, error) {
 	return b, r.err
 }
 
-// imageReader keeps the first error, and returns zeros after it.
+// imageReader keeps the first error.
 type imageReader struct {
-	rest []byte
-	err  error
+	varints
+	err error
 }
 
 func (r *imageReader) number() uint64 {
-	n, length := binary.Uvarint(r.rest)
-	if length <= 0 || r.err != nil {
+	n := r.unsigned()
+	if r.ended {
 		r.fail("it ends within a number")
-		return 0
 	}
-	r.rest = r.rest[length:]
 	return n
 }
 
@@ -111,7 +109,7 @@ func (r *imageReader) book() *Book {
 		if a.Status == 0 || a.Status > Disabled {
 			r.fail("an account has no status")
 		}
-		b.accounts.put(k, a)
+		b.put(k, a)
 	}
 	for before := uint64(0); r.err == nil; {
 		seq := r.number()

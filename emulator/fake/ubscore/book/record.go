@@ -29,7 +29,7 @@ func (b *Book) record(r Request, rules Rules) (Entry, bool, error) {
 	e := b.next(r, "", rules.Now)
 	switch applied := rules.Record.Applied; {
 	case r.Kind == Refund && !applied:
-		if a, exists := b.accounts.get(AccountKey{r.UserID, r.AssetID}); !exists {
+		if a, exists := b.Account(AccountKey{r.UserID, r.AssetID}); !exists {
 			return Entry{}, false, ErrNoWithdrawal
 		} else if a.Units+r.Units <= a.Units {
 			return Entry{}, false, ErrRefundOverflow
@@ -49,7 +49,7 @@ func (b *Book) record(r Request, rules Rules) (Entry, bool, error) {
 
 // adjust returns the entry for an adjustment, if the account has the balance it is based on.
 func (b *Book) adjust(r Request, rules Rules) (Entry, bool, error) {
-	a, exists := b.accounts.get(AccountKey{r.UserID, r.AssetID})
+	a, exists := b.Account(AccountKey{r.UserID, r.AssetID})
 	switch _, ok := a.adjustedUnits(r); {
 	case exists && a.Units != rules.Found:
 		return Entry{}, false, ErrAccountMoved
