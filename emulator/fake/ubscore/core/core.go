@@ -69,11 +69,10 @@ type Core struct {
 	views   views
 	clock   clock // used only by the core's goroutine
 
-	lines      [][]byte      // of one commit, in the log's format
-	snapshot   uint64        // the line of the newest snapshot
-	snapshots  chan struct{} // receives a value after each attempt to write a snapshot
-	writing    bool          // whether a snapshot is being written
-	recordings []result
+	lines     [][]byte      // of one commit, in the log's format
+	snapshot  uint64        // the line of the newest snapshot
+	snapshots chan struct{} // receives a value after each attempt to write a snapshot
+	writing   bool          // whether a snapshot is being written
 }
 
 // job is a request, or a query of the book.
@@ -135,8 +134,8 @@ func (c *Core) Resolve(ctx context.Context, r book.Request) (book.Entry, error) 
 func (c *Core) Record(ctx context.Context, r book.Request, applied bool, line uint64) (book.Entry, error) {
 	word := book.Word{Applied: applied}
 	if line != 0 {
-		proof, err := c.line(line)
-		if err != nil {
+		var proof book.Entry // the zero entry proves nothing
+		if _, err := c.Journal(line-1, 1, func(e book.Entry) bool { proof = e; return true }); err != nil {
 			return book.Entry{}, err
 		}
 		if !word.ProvedBy(r, proof) {
@@ -145,12 +144,6 @@ func (c *Core) Record(ctx context.Context, r book.Request, applied bool, line ui
 		word.Refused = proof.Refused
 	}
 	return c.ask(ctx, job{request: r, rules: book.Rules{Record: &word}})
-}
-
-// line returns one line of the journal, or the zero entry if there is none.
-func (c *Core) line(seq uint64) (e book.Entry, err error) {
-	_, err = c.Journal(seq-1, 1, func(found book.Entry) bool { e = found; return true })
-	return e, err
 }
 
 // Adjust makes the adjustment, once for its ReqID, if the account has the balance found. The errors
@@ -227,22 +220,20 @@ func (c *Core) serve(batch []job) {
 // decide decides the requests one after the other, each with the effect of the earlier ones.
 func (c *Core) decide(batch []job) []result {
 	c.lines = c.lines[:0]
-	results := c.recordings[:0]
+	results := make([]result, len(batch))
 	now := c.clock.read()
-	for _, j := range batch {
-		var r result
-		if j.query == nil && c.Halted() == nil {
-			c.options.Points.At("ubscore.received")
-			c.clock.observe(j.request.CreatedAt, now)
-			j.rules.Now = now
-			var fresh bool
-			if r.entry, fresh, r.err = c.book.Decide(j.request, j.rules); fresh {
-				c.apply(r.entry)
-			}
+	for i, j := range batch {
+		if j.query != nil || c.Halted() != nil {
+			continue
 		}
-		results = append(results, r)
+		c.options.Points.At("ubscore.received")
+		c.clock.observe(j.request.CreatedAt, now)
+		j.rules.Now = now
+		entry, fresh, err := c.book.Decide(j.request, j.rules)
+		if results[i] = (result{entry, err}); fresh {
+			c.apply(entry)
+		}
 	}
-	c.recordings = results
 	c.clock.compare(now)
 	return results
 }
@@ -300,11 +291,11 @@ func (h *HaltError) Unwrap() error { return h.Cause }
 var errSnapshot = errors.New("the snapshots do not fit")
 
 func advice(cause error) string {
-	var damage *wal.DamageError
+	_, damaged := errors.AsType[*wal.DamageError](cause)
 	switch {
 	case errors.Is(cause, wal.ErrFailed):
 		return "the disk refused a write: make room or replace it, then start the core again; an unanswered request is then either complete or gone"
-	case errors.As(cause, &damage):
+	case damaged:
 		return "do not delete anything: copy the whole folder, then bring back the file from a replica or a backup that has every line that was answered, and start the core again"
 	case errors.Is(cause, errSnapshot):
 		return "copy the whole folder, then bring back a snapshot from a backup, or move all snapshots away so that the core reads the whole log, and start it again"

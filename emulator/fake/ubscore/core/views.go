@@ -135,8 +135,7 @@ func (c *Core) Journal(after uint64, limit int, take func(book.Entry) bool) (las
 		}
 		return unreadable(seq, err)
 	})
-	var damage *wal.DamageError
-	if errors.As(err, &damage) {
+	if _, damaged := errors.AsType[*wal.DamageError](err); damaged {
 		c.halt(err)
 		return 0, c.Halted()
 	}
