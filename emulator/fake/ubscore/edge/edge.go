@@ -34,33 +34,27 @@ func New(c *core.Core, secret string) http.Handler {
 		web.Reply(w, r, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	outer.Handle("/", authenticated(secret, mux))
-	return web.Edge(&web.Gate{}, unlessHalted(c, outer))
+	return web.Edge(&web.Gate{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h := c.Halted(); h != nil {
+			web.Fail(w, r, problem(h))
+			return
+		}
+		outer.ServeHTTP(w, r)
+	}))
 }
 
-type server struct {
-	core *core.Core
-}
+type server struct{ core *core.Core }
 
 // answer serves requests with the value that read returns, or with the problem of its error.
-func answer(read func(*http.Request) (any, error)) http.HandlerFunc {
+func answer(read func(http.ResponseWriter, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		value, err := read(r)
+		value, err := read(w, r)
 		if err != nil {
 			web.Fail(w, r, problem(err))
 			return
 		}
 		web.Reply(w, r, http.StatusOK, value)
 	}
-}
-
-func unlessHalted(c *core.Core, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h := c.Halted(); h != nil {
-			web.Fail(w, r, problem(h))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // authenticated compares digests, so that the comparison's time does not reveal the secret's length.

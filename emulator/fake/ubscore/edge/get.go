@@ -16,40 +16,31 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-func (s server) journal(r *http.Request) (any, error) {
+func (s server) journal(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := parameters(r, "after", "limit")
 	after := number(q, "after", 0, 1<<62, &err)
 	limit := number(q, "limit", wire.DefaultPage, wire.MaxPage, &err)
 	if atLeastOne(limit, &err); err != nil {
 		return nil, err
 	}
-	page := journalPage{room: wire.MaxAnswer - pageFrame}
-	page.Entries = []wire.Entry{}
-	page.Last, err = s.core.Journal(after, int(limit), page.take)
-	return page.JournalPage, err
-}
-
-// journalPage is the part of the journal that fits into one answer.
-type journalPage struct {
-	wire.JournalPage
-	room int // bytes left
+	page := wire.JournalPage{Entries: []wire.Entry{}}
+	room := wire.MaxAnswer - pageFrame // bytes left in the answer
+	page.Last, err = s.core.Journal(after, int(limit), func(e book.Entry) bool {
+		line := e.Transfer()
+		text, err := web.Encode(line) // its line break takes as much as a comma
+		if room -= len(text); err != nil || room < 0 {
+			return false
+		}
+		page.Entries = append(page.Entries, line)
+		return true
+	})
+	return page, err
 }
 
 // pageFrame is an upper bound in bytes for the page without its lines.
 const pageFrame = 64
 
-// take appends the line if it fits.
-func (p *journalPage) take(e book.Entry) bool {
-	line := e.Transfer()
-	text, err := web.Encode(line) // its line break takes as much as a comma
-	if p.room -= len(text); err != nil || p.room < 0 {
-		return false
-	}
-	p.Entries = append(p.Entries, line)
-	return true
-}
-
-func (s server) balances(r *http.Request) (any, error) {
+func (s server) balances(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := parameters(r, "at", "after", "limit")
 	limit := number(q, "limit", wire.DefaultPage, wire.MaxPage, &err)
 	after := parseCursor(q, &err)
@@ -85,7 +76,7 @@ func (s server) view(ctx context.Context, q url.Values) (*core.View, error) {
 	return s.core.ViewOf(at)
 }
 
-func (s server) balance(r *http.Request) (any, error) {
+func (s server) balance(_ http.ResponseWriter, r *http.Request) (any, error) {
 	_, err := parameters(r)
 	path := url.Values{"userId": {r.PathValue("userId")}, "assetId": {r.PathValue("assetId")}}
 	k := book.AccountKey{

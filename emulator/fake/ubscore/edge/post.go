@@ -20,20 +20,18 @@ type apply func(context.Context, book.Request) (book.Entry, error)
 // post serves requests with the body T. The function read returns the core's request for the body, and
 // the method of the core that applies it.
 func post[T any](read func(T) (apply, book.Request, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		answer(func(r *http.Request) (any, error) {
-			body, err := web.Decode[T](w, r, wire.MaxBody)
-			if err != nil {
-				return nil, err
-			}
-			apply, request, err := read(body)
-			if err != nil {
-				return nil, err
-			}
-			e, err := apply(r.Context(), request)
-			return e.Answer(), err
-		})(w, r)
-	}
+	return answer(func(w http.ResponseWriter, r *http.Request) (any, error) {
+		body, err := web.Decode[T](w, r, wire.MaxBody)
+		if err != nil {
+			return nil, err
+		}
+		apply, request, err := read(body)
+		if err != nil {
+			return nil, err
+		}
+		e, err := apply(r.Context(), request)
+		return e.Answer(), err
+	})
 }
 
 // operation reads an operation, for Do or Resolve.
