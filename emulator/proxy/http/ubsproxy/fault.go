@@ -1,10 +1,12 @@
 package ubsproxy
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,35 +20,15 @@ type Kind int
 // The kinds of fault. When a kept connection is closed, net/http can repeat the request: that counts
 // as another call.
 const (
-	// Refuse closes the connection without the core.
-	Refuse Kind = iota + 1
-
-	// LoseAnswer passes the call to the core, and closes the connection without its answer.
-	LoseAnswer
-
-	// Hang gives no answer until the caller has left; the core does not get the call.
-	Hang
-
-	// HoldAnswer passes the call to the core, and holds the answer until the caller has left.
-	HoldAnswer
-
-	// Duplicate passes the call to the core three times at once. If all are answered and the answers differ,
-	// the call is answered 500 and counted as [Differed].
-	Duplicate
-
-	// Late gives no answer until the caller has left. The core gets the call with the next
-	// [Proxy.Deliver].
-	Late
-
-	// Unavailable answers 503 without the core.
-	Unavailable
-
-	// CutAnswer passes the call to the core and half of the answer to the caller, and closes the
-	// connection.
-	CutAnswer
-
-	// Differed cannot be armed: it counts duplicates with different answers.
-	Differed
+	Refuse      Kind = iota + 1 // closes the connection without the core
+	LoseAnswer                  // passes the call to the core, and closes the connection without its answer
+	Hang                        // gives no answer until the caller has left; the core does not get the call
+	HoldAnswer                  // passes the call to the core, and holds the answer until the caller has left
+	Duplicate                   // passes the call to the core three times at once; see Differed
+	Late                        // as Hang, but the core gets the call with the next [Proxy.Deliver]
+	Unavailable                 // answers 503 without the core
+	CutAnswer                   // passes the call to the core and half of the answer to the caller, and closes the connection
+	Differed                    // counts duplicates that all were answered, but not the same: they are answered 500. It cannot be armed
 )
 
 // Fault strikes the calls that match.
@@ -57,14 +39,8 @@ type Fault struct {
 	Times  int         // number of calls that it strikes; 0: all until it is disarmed
 }
 
-type armed struct {
-	Fault
-	left int // of Times
-}
-
-func (a *armed) matches(c *Call) bool {
-	return (a.Times == 0 || a.left > 0) && (a.Op == "" || a.Op == c.Operation.Op) &&
-		(a.UserID == 0 || c.Operation.UserID != nil && a.UserID == *c.Operation.UserID)
+func (f *Fault) matches(c *Call) bool {
+	return (f.Op == "" || f.Op == c.Operation.Op) && (f.UserID == 0 || c.Operation.UserID != nil && f.UserID == *c.Operation.UserID)
 }
 
 // held is a call that waits for its delivery.
@@ -76,14 +52,13 @@ type held struct {
 
 // Arm arms f until disarm is called. If several faults match a call, the first one armed strikes.
 func (p *Proxy) Arm(f Fault) (disarm func()) {
-	a := &armed{Fault: f, left: f.Times}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.faults = append(p.faults, a)
+	p.faults = append(p.faults, &f)
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.faults = slices.DeleteFunc(p.faults, func(b *armed) bool { return b == a })
+		p.faults = slices.DeleteFunc(p.faults, func(g *Fault) bool { return g == &f })
 	}
 }
 
@@ -97,24 +72,22 @@ func (p *Proxy) strike(c *Call) Kind {
 	if c == nil {
 		return 0
 	}
-	for _, a := range p.faults {
-		if a.matches(c) {
-			a.left--
-			p.Count(a.Kind)
-			return a.Kind
+	for i, f := range p.faults {
+		if f.matches(c) {
+			if f.Times--; f.Times == 0 { // a fault without a limit is below 0 now
+				p.faults = slices.Delete(p.faults, i, i+1)
+			}
+			p.Count(f.Kind)
+			return f.Kind
 		}
 	}
 	return 0
 }
 
-// Errors that close the connection.
-var (
-	errFault = errors.New("connection closed by a fault")
-	errCut   = errors.New("cut by a fault: half of the answer is passed on")
-)
+var errFault = errors.New("connection closed by a fault")
 
-// carry returns the answer to the call under the faults. An error closes the connection, errCut after
-// half of the answer.
+// carry returns the answer to the call under the faults. An error closes the connection, and so does an answer that is
+// shorter than its Content-Length.
 func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []byte, error) {
 	lasting := context.WithoutCancel(r.Context())
 	switch p.strike(c) {
@@ -125,9 +98,9 @@ func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []
 	case CutAnswer:
 		resp, answer, err := p.pass(lasting, r, c, body)
 		if err == nil {
-			err = errCut
+			resp.Header.Set("Content-Length", strconv.Itoa(len(answer)))
 		}
-		return resp, answer, err
+		return resp, answer[:len(answer)/2], err
 	case Unavailable:
 		h := http.Header{"Content-Type": {"application/problem+json"}}
 		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: h}, []byte(`{"code":"UNAVAILABLE"}`), nil
@@ -149,25 +122,22 @@ func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []
 }
 
 // callThrice passes the call to the core three times at once and returns the first answer.
-func (p *Proxy) callThrice(r *http.Request, c *Call, body []byte) (first *http.Response, answer []byte, err error) {
-	var answers [3]string
+func (p *Proxy) callThrice(r *http.Request, c *Call, body []byte) (*http.Response, []byte, error) {
+	var responses [3]*http.Response
+	var answers [3][]byte
 	var errs [3]error
 	var asking sync.WaitGroup
 	for i := range answers {
 		asking.Go(func() {
-			resp, text, failed := p.pass(context.WithoutCancel(r.Context()), r, c, body)
-			answers[i], errs[i] = string(text), failed
-			if i == 0 {
-				first, answer, err = resp, text, failed
-			}
+			responses[i], answers[i], errs[i] = p.pass(context.WithoutCancel(r.Context()), r, c, body)
 		})
 	}
 	asking.Wait()
-	if errors.Join(errs[:]...) == nil && (answers[0] != answers[1] || answers[0] != answers[2]) {
+	if errors.Join(errs[:]...) == nil && !(bytes.Equal(answers[0], answers[1]) && bytes.Equal(answers[0], answers[2])) {
 		p.Count(Differed)
-		first = &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{}}
+		responses[0] = &http.Response{StatusCode: http.StatusInternalServerError, Header: http.Header{}}
 	}
-	return first, answer, err
+	return responses[0], answers[0], errs[0]
 }
 
 const deliverWithin = 10 * time.Second

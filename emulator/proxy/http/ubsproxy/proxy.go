@@ -6,10 +6,8 @@ package ubsproxy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 
 	httpproxy "github.com/fencepost/fencepost/emulator/proxy/http"
@@ -40,7 +38,7 @@ type Proxy struct {
 	keep   bool
 	mu     sync.Mutex
 	calls  []*Call
-	faults []*armed
+	faults []*Fault
 	late   []held
 }
 
@@ -77,24 +75,15 @@ func (p *Proxy) Replay(ctx context.Context, c Call, secret string) (status int, 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 	call := p.arrived(r, body)
 	resp, answer, err := p.carry(r, call, body)
-	cut := errors.Is(err, errCut)
-	if err != nil && !cut {
+	if err != nil {
 		httpproxy.Cut()
 	}
-	for _, name := range []string{"Content-Type", "Cache-Control", "Retry-After", "Www-Authenticate", "Allow"} {
+	for _, name := range []string{"Content-Type", "Content-Length", "Cache-Control", "Retry-After", "Www-Authenticate", "Allow"} {
 		if v := resp.Header.Get(name); v != "" {
 			w.Header().Set(name, v)
 		}
 	}
-	if cut {
-		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	}
 	w.WriteHeader(resp.StatusCode)
-	if cut {
-		_, _ = w.Write(answer[:len(answer)/2])
-		_ = http.NewResponseController(w).Flush() // otherwise half of it stays in the server's buffer
-		httpproxy.Cut()
-	}
 	_, _ = w.Write(answer) // the caller may have left
 }
 
