@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
@@ -22,12 +23,12 @@ const hangLimit = time.Minute
 
 // Proxy is a running proxy. F names its faults. Several goroutines can use it.
 type Proxy[F comparable] struct {
-	server   *loopback.Server
+	*loopback.Server
 	client   *http.Client
-	maxBytes int64 // of a request, and of an answer
+	maxBytes int64        // of a request, and of an answer
+	target   atomic.Value // a string
 
 	mu     sync.Mutex
-	target string
 	counts map[F]int
 }
 
@@ -36,12 +37,13 @@ type Proxy[F comparable] struct {
 func Start[F comparable](target string, maxBytes int64, handle func(http.ResponseWriter, *http.Request, []byte)) (*Proxy[F], error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 256
-	p := &Proxy[F]{target: target, maxBytes: maxBytes, counts: make(map[F]int), client: &http.Client{
+	p := &Proxy[F]{maxBytes: maxBytes, counts: make(map[F]int), client: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+	p.SetTarget(target)
 	var err error
-	p.server, err = loopback.Serve("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.Server, err = loopback.Serve("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
 		if err != nil {
 			Cut()
@@ -54,19 +56,12 @@ func Start[F comparable](target string, maxBytes int64, handle func(http.Respons
 	return p, nil
 }
 
-// URL is the proxy's address.
-func (p *Proxy[F]) URL() string { return p.server.URL() }
-
 // SetTarget replaces the server behind the proxy's address. "" is a server that is down.
-func (p *Proxy[F]) SetTarget(target string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = target
-}
+func (p *Proxy[F]) SetTarget(target string) { p.target.Store(target) }
 
 // Close cuts every connection. A second call does nothing.
 func (p *Proxy[F]) Close() error {
-	err := p.server.Close()
+	err := p.Server.Close()
 	p.client.CloseIdleConnections()
 	return err
 }
@@ -89,9 +84,7 @@ func (p *Proxy[F]) Counts() map[F]int {
 // Ask sends a request to the server, and returns its answer. Only the headers that both servers know
 // are passed on.
 func (p *Proxy[F]) Ask(ctx context.Context, method, uri string, header http.Header, body []byte) (*http.Response, []byte, error) {
-	p.mu.Lock()
-	target := p.target
-	p.mu.Unlock()
+	target := p.target.Load().(string)
 	if target == "" {
 		return nil, nil, errors.New("there is no server")
 	}

@@ -23,14 +23,13 @@ func (p *Proxy) newBehind(ctx context.Context, lag, tagsBehind uint64) (*behind,
 	for i, tag := range tags {
 		calls[i] = &call{Version: "2.0", ID: fmt.Append(nil, i), Method: "eth_getBlockByNumber", Params: params(tag, false)}
 	}
-	answers, err := p.ask(ctx, calls)
-	if err != nil {
+	if err := p.ask(ctx, calls); err != nil {
 		return nil, err
 	}
 	heights := make(map[string]uint64, len(tags))
 	for i, tag := range tags {
 		var block struct{ Number hexutil.Uint64 }
-		if a := answers[fmt.Sprint(i)]; !a.empty() && json.Unmarshal(a.Result, &block) == nil {
+		if a := calls[i].got; !a.empty() && json.Unmarshal(a.Result, &block) == nil {
 			heights[tag] = uint64(block.Number)
 		}
 	}
@@ -100,19 +99,12 @@ func (b *behind) hides(c *call, a response) bool {
 	if c.above {
 		return c.Method == "eth_getBlockByNumber" || c.Method == "eth_getHeaderByNumber" || c.Method == getBlockReceipts
 	}
-	var placed struct{ Number, BlockNumber *hexutil.Uint64 }
+	var placed struct{ Number, BlockNumber hexutil.Uint64 }
 	switch c.Method {
 	case getReceipt, "eth_getTransactionByHash", "eth_getBlockByHash":
-		if json.Unmarshal(a.Result, &placed) != nil {
+		if json.Unmarshal(a.Result, &placed) != nil { // it is in no block
 			return false
 		}
-	default:
-		return false
 	}
-	for _, n := range []*hexutil.Uint64{placed.Number, placed.BlockNumber} {
-		if n != nil && uint64(*n) > b.head {
-			return true
-		}
-	}
-	return false
+	return uint64(max(placed.Number, placed.BlockNumber)) > b.head
 }

@@ -18,7 +18,7 @@ type call struct {
 	Method  string            `json:"method"`
 	Params  []json.RawMessage `json:"params"`
 
-	own   *response // the proxy's answer; nil: the node's
+	got   *response // the proxy's answer, or the node's; nil: none yet
 	above bool      // asks for a block that a lagging node does not have
 }
 
@@ -31,11 +31,11 @@ type response struct {
 
 var null = json.RawMessage("null")
 
-func (a response) empty() bool { return len(a.Result) == 0 || bytes.Equal(a.Result, null) }
+func (a *response) empty() bool { return a == nil || len(a.Result) == 0 || bytes.Equal(a.Result, null) }
 
 type exchange struct {
 	proxy  *Proxy
-	faults Faults
+	faults *Faults
 	calls  []*call
 	single bool    // not a batch
 	behind *behind // the lagging node that answers; nil: the node itself
@@ -49,18 +49,13 @@ func (x *exchange) run(ctx context.Context, body []byte) ([]byte, error) {
 	if err := x.choose(ctx); err != nil {
 		return nil, err
 	}
-	var onward []*call
 	for _, c := range x.calls {
 		x.prepare(c)
-		if c.own == nil {
-			onward = append(onward, c)
-		}
 	}
-	answers, err := x.proxy.ask(ctx, onward)
-	if err != nil {
+	if err := x.proxy.ask(ctx, x.calls); err != nil {
 		return nil, err
 	}
-	return x.write(answers)
+	return x.write()
 }
 
 // choose decides which node answers: the real one, or one that is behind.
@@ -142,23 +137,21 @@ func (c *call) transaction() (*types.Transaction, error) {
 }
 
 func (c *call) answer(result json.RawMessage) {
-	c.own = &response{Version: "2.0", ID: c.ID, Result: result}
+	c.got = &response{Version: "2.0", ID: c.ID, Result: result}
 }
 
 // refuse answers with an error and go-ethereum's most common error code.
 func (c *call) refuse(text string) {
 	message, _ := json.Marshal(text) // never fails for a string
-	c.own = &response{Version: "2.0", ID: c.ID, Error: fmt.Appendf(nil, `{"code":-32000,"message":%s}`, message)}
+	c.got = &response{Version: "2.0", ID: c.ID, Error: fmt.Appendf(nil, `{"code":-32000,"message":%s}`, message)}
 }
 
 // write combines the answers of the node and the proxy in the order of the calls.
-func (x *exchange) write(answers map[string]response) ([]byte, error) {
+func (x *exchange) write() ([]byte, error) {
 	list := make([]response, 0, len(x.calls))
 	for _, c := range x.calls {
-		if a, ok := answers[string(c.ID)]; c.own != nil {
-			list = append(list, x.applyFaults(c, *c.own))
-		} else if ok {
-			list = append(list, x.applyFaults(c, a))
+		if c.got != nil {
+			list = append(list, x.applyFaults(c, *c.got))
 		}
 	}
 	if x.single && len(list) == 1 {

@@ -1,8 +1,6 @@
 package rpcproxy
 
-import (
-	"github.com/ethereum/go-ethereum/core/types"
-)
+import "github.com/ethereum/go-ethereum/core/types"
 
 // Faults make the node behave as broken nodes, and networks before them, do. The zero value is no
 // fault. Shares range from 0 (never) to 1 (always). A JSON-RPC batch counts as one request. A
@@ -58,17 +56,7 @@ const (
 )
 
 // SetFaults replaces the faults for all later requests.
-func (p *Proxy) SetFaults(f Faults) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.faults = f
-}
-
-func (p *Proxy) now() Faults {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.faults
-}
+func (p *Proxy) SetFaults(f Faults) { p.faults.Store(&f) }
 
 // strikes draws whether the fault of that name strikes, and counts it if so.
 func (p *Proxy) strikes(name string, share float64) bool {

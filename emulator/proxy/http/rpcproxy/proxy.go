@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	httpproxy "github.com/fencepost/fencepost/emulator/proxy/http"
 )
@@ -26,19 +28,20 @@ type Proxy struct {
 	*httpproxy.Proxy[string]
 
 	mu     sync.Mutex
-	rand   *rand.Rand
-	faults Faults
+	rand   *rand.Rand // guarded by mu
+	faults atomic.Pointer[Faults]
 }
 
 // Start serves on a free port of 127.0.0.1 until Close. While the node is down, requests are answered 502.
 func Start(o Options) (_ *Proxy, err error) {
 	p := &Proxy{rand: rand.New(rand.NewPCG(o.Seed, o.Seed))}
+	p.SetFaults(Faults{})
 	p.Proxy, err = httpproxy.Start[string](o.Target, maxBytes, p.serve)
 	return p, err
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, body []byte) {
-	x := &exchange{proxy: p, faults: p.now()}
+	x := &exchange{proxy: p, faults: p.faults.Load()}
 	if p.strikes(Unavailable, x.faults.Unavailable) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -67,26 +70,30 @@ func (p *Proxy) forward(ctx context.Context, body []byte) ([]byte, error) {
 	return answer, err
 }
 
-// ask sends the calls to the node in one batch and returns the answers by id.
-func (p *Proxy) ask(ctx context.Context, calls []*call) (map[string]response, error) {
+// ask sends the calls that have no answer yet to the node, in one batch.
+func (p *Proxy) ask(ctx context.Context, calls []*call) error {
+	calls = slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.got != nil })
 	if len(calls) == 0 {
-		return nil, nil
+		return nil
 	}
 	body, err := json.Marshal(calls)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	text, err := p.forward(ctx, body)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var list []response
 	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("the node's answer to a batch: %w", err)
+		return fmt.Errorf("the node's answer to a batch: %w", err)
 	}
-	answers := make(map[string]response, len(list))
-	for _, a := range list {
-		answers[string(a.ID)] = a
+	answers := make(map[string]*response, len(list))
+	for i, a := range list {
+		answers[string(a.ID)] = &list[i]
 	}
-	return answers, nil
+	for _, c := range calls {
+		c.got = answers[string(c.ID)]
+	}
+	return nil
 }
