@@ -32,19 +32,13 @@ func (i *Issuer) Code(email, audience string) (string, error) {
 }
 
 func (i *Issuer) keep(g grant) (code string) {
-	code, g.until = rand.Text(), i.now().Add(codeLasts)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.codes[code] = g
+	code, g.until = rand.Text(), i.options.Now().Add(codeLasts)
+	i.codes.Store(code, g)
 	return code
 }
 
 // SignIn makes the account sign in at each later GET /authorize; "" signs the last account out.
-func (i *Issuer) SignIn(email string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.signedIn = email
-}
+func (i *Issuer) SignIn(email string) { i.signedIn.Store(email) }
 
 // serveAuthorize answers a request of the authorization code flow at once: the account of [Issuer.SignIn] agrees.
 func (i *Issuer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
@@ -54,11 +48,8 @@ func (i *Issuer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "want response_type=code, client_id, redirect_uri, and code_challenge by S256", http.StatusBadRequest)
 		return
 	}
-	i.mu.Lock()
-	email := i.signedIn
-	i.mu.Unlock()
 	answer := url.Values{"state": {q.Get("state")}}
-	if email == "" {
+	if email, _ := i.signedIn.Load().(string); email == "" {
 		answer.Set("error", "access_denied")
 	} else {
 		answer.Set("code", i.keep(grant{
@@ -75,13 +66,9 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	if name, _, ok := r.BasicAuth(); ok {
 		client = name
 	}
-	code := r.PostFormValue("code")
-	i.mu.Lock()
-	g, ok := i.codes[code]
-	delete(i.codes, code)
-	k := i.key
-	i.mu.Unlock()
-	ok = ok && r.PostFormValue("grant_type") == "authorization_code" && i.now().Before(g.until) && client == g.audience
+	kept, _ := i.codes.LoadAndDelete(r.PostFormValue("code"))
+	g, ok := kept.(grant)
+	ok = ok && r.PostFormValue("grant_type") == "authorization_code" && i.options.Now().Before(g.until) && client == g.audience
 	if g.challenge != "" {
 		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 		ok = ok && base64.RawURLEncoding.EncodeToString(sum[:]) == g.challenge && r.PostFormValue("redirect_uri") == g.redirect
@@ -94,26 +81,20 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	if g.nonce != "" {
 		claims["nonce"] = g.nonce
 	}
-	token, err := k.sign(claims)
+	token, err := i.key.Load().sign(claims)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"access_token": rand.Text(), "token_type": "Bearer", "expires_in": int(i.after / time.Second), "id_token": token})
+	writeJSON(w, http.StatusOK, map[string]any{"access_token": rand.Text(), "token_type": "Bearer", "expires_in": int(i.lasts() / time.Second), "id_token": token})
 }
 
 // SetControl leads the paths under /control/ to the emulator's control address, such as http://127.0.0.1:7070.
 // The function processes know the issuer, and are started before that address is there.
-func (i *Issuer) SetControl(url string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.control = url
-}
+func (i *Issuer) SetControl(url string) { i.control.Store(url) }
 
 func (i *Issuer) redirectToControl(w http.ResponseWriter, r *http.Request) {
-	i.mu.Lock()
-	control := i.control
-	i.mu.Unlock()
+	control, _ := i.control.Load().(string)
 	if control == "" {
 		http.Error(w, "this local environment has no control address", http.StatusNotFound)
 		return

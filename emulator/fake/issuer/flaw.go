@@ -47,7 +47,7 @@ func (i *Issuer) FlawedToken(email, audience string, flaw Flaw) (string, error) 
 // FlawedUserToken returns a user's token with one flaw, for tests. [EmailNotVerified] and [NoEmail] do not
 // change it.
 func (i *Issuer) FlawedUserToken(userID int64, audience string, flaw Flaw) (string, error) {
-	return i.signingKey().flawed(i.bareClaims(strconv.FormatInt(userID, 10), audience), flaw)
+	return i.key.Load().flawed(i.bareClaims(strconv.FormatInt(userID, 10), audience), flaw)
 }
 
 // flawed signs the claims with one flaw: in them, or in the signature.

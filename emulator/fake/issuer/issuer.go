@@ -47,19 +47,18 @@ type Options struct {
 // Issuer makes tokens and serves the key that verifies them. Several goroutines can use it. Make one with
 // [Start].
 type Issuer struct {
-	algorithm  string
-	before     time.Duration // a token is valid so long before its creation
-	after      time.Duration
-	now        func() time.Time // the clock of codes
-	server     *loopback.Server
+	options    Options
 	keyFetches atomic.Int64
 
-	mu       sync.Mutex
-	key      key
-	accounts map[string]bool
-	codes    map[string]grant
-	signedIn string // at GET /authorize
-	control  string // see [Issuer.SetControl]
+	key      atomic.Pointer[key]
+	accounts sync.Map     // known e-mails
+	codes    sync.Map     // grants by code
+	signedIn atomic.Value // the e-mail at GET /authorize, a string
+	control  atomic.Value // a string; see [Issuer.SetControl]
+
+	// Its URL is the issuer's name (the "iss" of its tokens) and the address of its discovery document. Close ends
+	// serving at once. A verifier that has not fetched the keys yet can no longer verify tokens.
+	*loopback.Server
 }
 
 // Start makes a key and serves it until [Issuer.Close].
@@ -69,12 +68,13 @@ func Start(o Options) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := &Issuer{algorithm: o.Algorithm, key: k, accounts: map[string]bool{}, codes: map[string]grant{}, before: o.Span, after: cmp.Or(o.Span, lifetime), now: o.Now}
-	if i.now == nil {
-		i.now = time.Now
+	if o.Now == nil {
+		o.Now = time.Now
 	}
+	i := &Issuer{options: o}
+	i.key.Store(&k)
 	for _, email := range o.Accounts {
-		i.accounts[email] = true
+		i.AddAccount(email)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.serveDiscovery)
@@ -82,17 +82,11 @@ func Start(o Options) (*Issuer, error) {
 	mux.HandleFunc("GET /authorize", i.serveAuthorize)
 	mux.HandleFunc("POST /token", i.serveToken)
 	mux.HandleFunc("/control/", i.redirectToControl)
-	if i.server, err = loopback.Serve("", mux); err != nil {
+	if i.Server, err = loopback.Serve("", mux); err != nil {
 		return nil, fmt.Errorf("listen as token issuer: %w", err)
 	}
 	return i, nil
 }
-
-// Close ends serving at once. A verifier that has not fetched the keys yet can no longer verify tokens.
-func (i *Issuer) Close() error { return i.server.Close() }
-
-// URL is the issuer's name (the "iss" of its tokens) and the address of its discovery document.
-func (i *Issuer) URL() string { return i.server.URL() }
 
 // JWKSURL is the address of its key set.
 func (i *Issuer) JWKSURL() string { return i.URL() + "/jwks" }
@@ -101,23 +95,16 @@ func (i *Issuer) JWKSURL() string { return i.URL() + "/jwks" }
 func (i *Issuer) KeyFetches() int64 { return i.keyFetches.Load() }
 
 // AddAccount adds a known account. A second call with it does nothing.
-func (i *Issuer) AddAccount(email string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.accounts[email] = true
-}
+func (i *Issuer) AddAccount(email string) { i.accounts.Store(email, true) }
 
 // Rotate replaces the key by a new one with another id, and serves only that. A verifier that fetches the
 // keys again refuses earlier tokens.
 func (i *Issuer) Rotate() error {
-	k, err := newKey(i.algorithm)
-	if err != nil {
-		return err
+	k, err := newKey(i.options.Algorithm)
+	if err == nil {
+		i.key.Store(&k)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.key = k
-	return nil
+	return err
 }
 
 // Token returns an ID token for the audience. Its holder is the account, with a verified e-mail. It is valid
@@ -139,28 +126,20 @@ func (i *Issuer) Token(ctx context.Context, email, audience string) (string, err
 func (i *Issuer) Mint(audience string, claims map[string]any) (string, error) {
 	all := i.bareClaims(subject(""), audience)
 	maps.Copy(all, claims)
-	return i.signingKey().sign(all)
+	return i.key.Load().sign(all)
 }
 
 // UserToken returns a token for the audience whose holder is the user: "sub" is the user's id in decimal, and
 // there is no e-mail. Every user is known. It is valid as long as a token of [Issuer.Token].
 func (i *Issuer) UserToken(userID int64, audience string) (string, error) {
-	return i.signingKey().sign(i.bareClaims(strconv.FormatInt(userID, 10), audience))
+	return i.key.Load().sign(i.bareClaims(strconv.FormatInt(userID, 10), audience))
 }
 
-func (i *Issuer) signingKey() key {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.key
-}
-
-func (i *Issuer) keyFor(email string) (key, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !i.accounts[email] {
-		return key{}, fmt.Errorf("token for %q: %w", email, ErrUnknownAccount)
+func (i *Issuer) keyFor(email string) (*key, error) {
+	if _, known := i.accounts.Load(email); !known {
+		return nil, fmt.Errorf("token for %q: %w", email, ErrUnknownAccount)
 	}
-	return i.key, nil
+	return i.key.Load(), nil
 }
 
 // claims returns the claims of Google's tokens for service accounts.
@@ -175,9 +154,12 @@ func (i *Issuer) bareClaims(holder, audience string) jwt.MapClaims {
 	now := time.Now()
 	return jwt.MapClaims{
 		"iss": i.URL(), "aud": audience, "sub": holder,
-		"iat": now.Add(-i.before).Unix(), "exp": now.Add(i.after).Unix(),
+		"iat": now.Add(-i.options.Span).Unix(), "exp": now.Add(i.lasts()).Unix(),
 	}
 }
+
+// lasts is how long a token is valid after its creation.
+func (i *Issuer) lasts() time.Duration { return cmp.Or(i.options.Span, lifetime) }
 
 // subject returns an account's id: 21 digits as of Google's, always the same.
 func subject(email string) string {
@@ -196,7 +178,7 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 		"authorization_endpoint":                url + "/authorize",
 		"token_endpoint":                        url + "/token",
 		"code_challenge_methods_supported":      []string{"S256"},
-		"id_token_signing_alg_values_supported": []string{i.algorithm},
+		"id_token_signing_alg_values_supported": []string{i.options.Algorithm},
 		"response_types_supported":              []string{"code", "id_token"},
 		"subject_types_supported":               []string{"public"},
 	})
@@ -204,7 +186,9 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 
 func (i *Issuer) serveKeys(w http.ResponseWriter, _ *http.Request) {
 	i.keyFetches.Add(1)
-	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{i.signingKey().public()}})
+	k := i.key.Load()
+	public := jose.JSONWebKey{Key: k.private.Public(), KeyID: k.id, Algorithm: k.method.Alg(), Use: "sig"}
+	writeJSON(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

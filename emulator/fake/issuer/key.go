@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
 )
 
@@ -41,11 +40,6 @@ func keyWith(algorithm string, makeRSA func() (*rsa.PrivateKey, error)) (k key, 
 		return key{}, fmt.Errorf("token algorithm %q: want RS256 or ES256", algorithm)
 	}
 	return k, err
-}
-
-// public returns the public key in the format of RFC 7517.
-func (k key) public() jose.JSONWebKey {
-	return jose.JSONWebKey{Key: k.private.Public(), KeyID: k.id, Algorithm: k.method.Alg(), Use: "sig"}
 }
 
 // sign returns the token with the claims, signed by the key and with its id.
