@@ -37,8 +37,6 @@ const (
 // before returns the error, if the fault prevents an answer.
 func (f Fault) before(ctx context.Context, release <-chan struct{}) error {
 	switch f {
-	case Unavailable:
-		return status.Error(codes.Unavailable, "The service is currently unavailable.")
 	case Forbidden:
 		return status.Error(codes.PermissionDenied, "Permission 'cloudkms.cryptoKeyVersions.useToSign' denied.")
 	case Hanging:
@@ -46,6 +44,8 @@ func (f Fault) before(ctx context.Context, release <-chan struct{}) error {
 		case <-ctx.Done():
 		case <-release:
 		}
+		fallthrough
+	case Unavailable:
 		return status.Error(codes.Unavailable, "The service is currently unavailable.")
 	}
 	return nil

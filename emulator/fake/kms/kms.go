@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/kms/apiv1/kmspb"
@@ -36,9 +37,8 @@ type Server struct {
 	server *grpc.Server
 	addr   string
 
-	mu    sync.Mutex
-	keys  map[string]version
-	delay time.Duration
+	keys  sync.Map     // each a version
+	delay atomic.Int64 // in nanoseconds
 
 	*faultswitch.Switch[Fault]
 }
@@ -56,7 +56,7 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen as Cloud KMS: %w", err)
 	}
-	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]version{}, Switch: faultswitch.New[Fault]()}
+	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), Switch: faultswitch.New[Fault]()}
 	kmspb.RegisterKeyManagementServiceServer(s.server, s)
 	go func() { _ = s.server.Serve(l) }() // ends with Close
 	return s, nil
@@ -78,9 +78,7 @@ func (s *Server) Add(name string, key *ecdsa.PrivateKey) string {
 
 func (s *Server) put(name string, v version) string {
 	full := Version(name)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keys[full] = v
+	s.keys.Store(full, v)
 	return full
 }
 
@@ -93,8 +91,7 @@ func (s *Server) Show(name string, key *ecdsa.PrivateKey) string {
 // Import adds the key of one name under another name too, as an imported key, and returns the version's
 // full name.
 func (s *Server) Import(from, name string) string {
-	v, _, _ := s.now(Version(from))
-	return s.Add(name, v.signing)
+	return s.Add(name, s.find(Version(from)).signing)
 }
 
 // Version returns the full name of the first version of a key.
@@ -102,34 +99,28 @@ func Version(name string) string {
 	return "projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + name + "/cryptoKeyVersions/1"
 }
 
-func (s *Server) now(name string) (v version, f Fault, release <-chan struct{}) {
-	f, release = s.Current()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keys[name], f, release
+// find returns the key version of that name, or a version without keys.
+func (s *Server) find(name string) version {
+	v, _ := s.keys.Load(name)
+	known, _ := v.(version)
+	return known
 }
 
 // SetDelay delays each later signature.
-func (s *Server) SetDelay(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.delay = d
-}
+func (s *Server) SetDelay(d time.Duration) { s.delay.Store(int64(d)) }
 
 // AsymmetricSign implements the call. Half of the signatures have the higher s, as those of KMS do.
 func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
-	v, fault, release := s.now(q.GetName())
+	v := s.find(q.GetName())
+	fault, release := s.Current()
 	key := v.signing
 	digest := q.GetDigest().GetSha256()
 	s.Record(hex.EncodeToString(digest))
-	s.mu.Lock()
-	delay := s.delay
-	s.mu.Unlock()
 	if v.shown {
 		fault = Forbidden
 	}
 	select {
-	case <-time.After(delay):
+	case <-time.After(time.Duration(s.delay.Load())):
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -176,7 +167,8 @@ func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
 }
 
 func (s *Server) GetPublicKey(ctx context.Context, q *kmspb.GetPublicKeyRequest) (*kmspb.PublicKey, error) {
-	v, fault, release := s.now(q.GetName())
+	v := s.find(q.GetName())
+	fault, release := s.Current()
 	if err := fault.before(ctx, release); err != nil {
 		return nil, err
 	}
@@ -202,7 +194,8 @@ func (s *Server) AddMAC(name string, key []byte) string {
 }
 
 func (s *Server) mac(ctx context.Context, name string, data []byte, crc *wrapperspb.Int64Value) ([]byte, Fault, error) {
-	v, fault, release := s.now(name)
+	v := s.find(name)
+	fault, release := s.Current()
 	if err := fault.before(ctx, release); err != nil {
 		return nil, fault, err
 	}
