@@ -28,25 +28,18 @@ import (
 type Options struct {
 	Token string              // the bearer token required; "": none
 	Keys  []*ecdsa.PrivateKey // of its accounts
-	Style Style               // of its answers
+
+	// Clef makes it answer account_signTransaction with an object, as clef does; false: eth_signTransaction with hex
+	// digits, as Web3signer does.
+	Clef bool
 }
-
-// Style is the form of a service's answers.
-type Style int
-
-// Web3signer answers eth_signTransaction with hex digits, clef
-// account_signTransaction with an object.
-const (
-	Web3signer Style = iota
-	Clef
-)
 
 // Server is a signing service and an [http.Handler]. Several goroutines can use it.
 type Server struct {
 	options Options
 	keys    map[common.Address]*ecdsa.PrivateKey
-	server  *loopback.Server
 
+	*loopback.Server
 	*faultswitch.Switch[Fault]
 }
 
@@ -56,19 +49,16 @@ func Start(o Options) (_ *Server, err error) {
 	for _, key := range o.Keys {
 		s.keys[crypto.PubkeyToAddress(key.PublicKey)] = key
 	}
-	if s.server, err = loopback.Serve("", s); err != nil {
+	if s.Server, err = loopback.Serve("", s); err != nil {
 		return nil, fmt.Errorf("listen as a remote signer: %w", err)
 	}
 	return s, nil
 }
 
-// URL is the service's address.
-func (s *Server) URL() string { return s.server.URL() }
-
 // Close ends serving at once and releases requests that hang.
 func (s *Server) Close() error {
 	s.SetFault(None)
-	return s.server.Close()
+	return s.Server.Close()
 }
 
 type call struct {
@@ -120,7 +110,7 @@ type refusal struct {
 
 func (s *Server) answer(c call, fault Fault) (any, *refusal) {
 	sign, list := "eth_signTransaction", "eth_accounts"
-	if s.options.Style == Clef {
+	if s.options.Clef {
 		sign, list = "account_signTransaction", "account_list"
 	}
 	switch {
@@ -141,7 +131,7 @@ func (s *Server) answer(c call, fault Fault) (any, *refusal) {
 	switch {
 	case err != nil:
 		return nil, &refusal{-32000, err.Error()}
-	case s.options.Style == Clef:
+	case s.options.Clef:
 		return map[string]any{"raw": hexutil.Bytes(raw), "tx": map[string]any{}}, nil
 	}
 	return hexutil.Bytes(raw), nil

@@ -30,12 +30,11 @@ type rig struct {
 	key       *ecdsa.PrivateKey
 }
 
-func start(t *testing.T, style remotesigner.Style, timeout time.Duration) rig {
+func start(t *testing.T, method string, timeout time.Duration) rig {
 	t.Helper()
 	key := check.Value(crypto.GenerateKey())(t)
-	server := check.Value(remotesigner.Start(remotesigner.Options{Token: token, Keys: []*ecdsa.PrivateKey{key}, Style: style}))(t)
+	server := check.Value(remotesigner.Start(remotesigner.Options{Token: token, Keys: []*ecdsa.PrivateKey{key}, Clef: method == remote.AccountSign}))(t)
 	t.Cleanup(func() { _ = server.Close() })
-	method := map[remotesigner.Style]string{remotesigner.Web3signer: remote.EthSign, remotesigner.Clef: remote.AccountSign}[style]
 	s := check.Value(remote.New(remote.Options{Name: "treasury", URL: server.URL(), Method: method, BearerToken: token, Timeout: timeout}))(t)
 	t.Cleanup(s.Close)
 	return rig{server, s, eip155.NewSubmitter(1337, eip155.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
@@ -48,11 +47,11 @@ func transfer(n uint64) txmanager.Unsigned {
 // A signer over a service keeps the contract of all signers, with either style of answers.
 func TestRemoteContract(t *testing.T) {
 	t.Parallel()
-	for name, style := range map[string]remotesigner.Style{"web3signer": remotesigner.Web3signer, "clef": remotesigner.Clef} {
+	for name, method := range map[string]string{"web3signer": remote.EthSign, "clef": remote.AccountSign} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			signertest.Run(t, func(t *testing.T) signertest.Fixture {
-				h := start(t, style, 20*time.Second)
+				h := start(t, method, 20*time.Second)
 				return signertest.Fixture{Signer: h.signer, Submitter: h.submitter, Secrets: []string{token, hex.EncodeToString(crypto.FromECDSA(h.key))}}
 			})
 		})
@@ -62,7 +61,7 @@ func TestRemoteContract(t *testing.T) {
 // A wrong answer of the service, or a fault of the connection, never becomes a signed transaction.
 func TestRemoteFaults(t *testing.T) {
 	t.Parallel()
-	h := start(t, remotesigner.Web3signer, 20*time.Second)
+	h := start(t, remote.EthSign, 20*time.Second)
 	for name, fault := range map[string]remotesigner.Fault{
 		"receiver": remotesigner.AnotherRecipient, "data": remotesigner.AnotherData, "fee": remotesigner.MoreFee, "tip": remotesigner.MoreTip,
 		"access list": remotesigner.AccessList, "high s": remotesigner.HighS, "status 500 with an answer": remotesigner.BrokenAnswer,
@@ -84,7 +83,7 @@ func TestRemoteFaults(t *testing.T) {
 // succeeds.
 func TestRemoteCallEndsWithinTheTimeout(t *testing.T) {
 	t.Parallel()
-	h := start(t, remotesigner.Web3signer, 200*time.Millisecond)
+	h := start(t, remote.EthSign, 200*time.Millisecond)
 	h.server.SetFault(remotesigner.Hanging)
 	if _, err := h.signer.Sign(t.Context(), h.submitter, transfer(1)); err == nil {
 		t.Error("silent: got nil, want an error")
@@ -96,7 +95,7 @@ func TestRemoteCallEndsWithinTheTimeout(t *testing.T) {
 // A service without a list of accounts is accepted, and so is one that is down.
 func TestRemoteCheckAcceptsAnUnavailableService(t *testing.T) {
 	t.Parallel()
-	h := start(t, remotesigner.Web3signer, 200*time.Millisecond)
+	h := start(t, remote.EthSign, 200*time.Millisecond)
 	for fault, known := range map[remotesigner.Fault]bool{remotesigner.NoList: true, remotesigner.Broken: false, remotesigner.Hanging: false} {
 		h.server.SetFault(fault)
 		if err := h.signer.Check(t.Context(), h.submitter); (err == nil) != known || errors.Is(err, signer.ErrNoKey) {
@@ -108,7 +107,7 @@ func TestRemoteCheckAcceptsAnUnavailableService(t *testing.T) {
 // Another token is refused, and the error does not contain it.
 func TestWrongRemoteTokenIsRefused(t *testing.T) {
 	t.Parallel()
-	h := start(t, remotesigner.Web3signer, 20*time.Second)
+	h := start(t, remote.EthSign, 20*time.Second)
 	other := check.Value(remote.New(remote.Options{Name: "treasury", URL: h.server.URL(), Method: remote.EthSign, BearerToken: "another", Timeout: time.Second}))(t)
 	defer other.Close()
 	if _, err := other.Sign(t.Context(), h.submitter, transfer(1)); err == nil || err.Error() != "sign for "+string(h.submitter)+" by remote signer treasury: it answered status 401" {
@@ -119,7 +118,7 @@ func TestWrongRemoteTokenIsRefused(t *testing.T) {
 // The token does not reach a log, even if the service quotes it in an error.
 func TestRemoteTokenIsNotQuoted(t *testing.T) {
 	t.Parallel()
-	h := start(t, remotesigner.Web3signer, 20*time.Second)
+	h := start(t, remote.EthSign, 20*time.Second)
 	h.server.SetFault(remotesigner.QuotedToken)
 	_, err := h.signer.Sign(t.Context(), h.submitter, transfer(1))
 	if err == nil || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), "not approved for Bearer") {
