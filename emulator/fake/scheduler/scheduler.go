@@ -23,18 +23,17 @@ var (
 	ErrStopped    = errors.New("the scheduler is stopped")
 )
 
-// defaultDeadline is the service's default for HTTP jobs.
-const defaultDeadline = 3 * time.Minute
+// deadline is that of one attempt: the service's default for HTTP jobs.
+const deadline = 3 * time.Minute
 
 // Job is one entry of the schedule.
 type Job struct {
 	Name     string
 	Every    time.Duration // from one start to the next; the service allows only whole minutes
 	URL      string
-	Body     []byte        // sent as application/json; may be empty
-	Account  string        // e-mail of the account whose token is sent
-	Audience string        // of the token
-	Deadline time.Duration // of one attempt; 0: 3 min
+	Body     []byte // sent as application/json; may be empty
+	Account  string // e-mail of the account whose token is sent
+	Audience string // of the token
 }
 
 // Options are a scheduler's jobs and connections.
@@ -67,10 +66,8 @@ type Scheduler struct {
 func Start(o Options) (*Scheduler, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Scheduler{options: o, stop: cancel, stopped: ctx.Done(), runs: map[string]chan chan<- error{}}
-	if o.Transport == nil {
-		s.options.Transport = &http.Transport{}
-	}
-	s.client = &http.Client{Transport: s.options.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+	transport := cmp.Or[http.RoundTripper](o.Transport, &http.Transport{})
+	s.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // the service follows no redirect: an answer other than 2xx fails
 	}}
 	for _, j := range o.Jobs {
@@ -104,17 +101,16 @@ func (s *Scheduler) RunNow(ctx context.Context, name string) error {
 	result := make(chan error, 1)
 	select {
 	case runs <- result:
+		select {
+		case err := <-result:
+			return err
+		case <-ctx.Done():
+		}
 	case <-s.stopped:
 		return fmt.Errorf("run job %q: %w", name, ErrStopped)
 	case <-ctx.Done():
-		return fmt.Errorf("run job %q: %w", name, ctx.Err())
 	}
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("run job %q: %w", name, ctx.Err())
-	}
+	return fmt.Errorf("run job %q: %w", name, ctx.Err())
 }
 
 // keep runs one job. Its single goroutine prevents two runs at once; the ticker drops the runs that fall due
@@ -139,7 +135,7 @@ func (s *Scheduler) attempt(ctx context.Context, j Job, due time.Time) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("job %s: %w", j.Name, ErrStopped)
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(j.Deadline, defaultDeadline))
+	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	err := s.post(ctx, j, due)
 	if err != nil {
