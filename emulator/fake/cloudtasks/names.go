@@ -28,7 +28,7 @@ const docsRoot = "https://cloud.google.com/tasks/docs/reference/rest/v2/projects
 // Name formats. Source: comments of Queue.name and Task.name.
 var (
 	locationFormat = regexp.MustCompile(`^projects/[A-Za-z0-9:.-]+/locations/[A-Za-z0-9-]+$`)
-	queueFormat    = regexp.MustCompile(`^(projects/[A-Za-z0-9:.-]+/locations/[A-Za-z0-9-]+)/queues/([A-Za-z0-9-]{1,100})$`)
+	queueFormat    = regexp.MustCompile(`^projects/[A-Za-z0-9:.-]+/locations/[A-Za-z0-9-]+/queues/[A-Za-z0-9-]{1,100}$`)
 	taskIDFormat   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,500}$`)
 )
 
@@ -60,15 +60,14 @@ func checkLocation(parent string) error {
 	return nil
 }
 
-// splitQueue splits a queue's full name into its location and its short id.
-func splitQueue(name string) (location, id string, err error) {
-	m := queueFormat.FindStringSubmatch(name)
-	if m == nil {
-		return "", "", invalidWithHelp(
+// checkQueue refuses what is no queue's full name.
+func checkQueue(name string) error {
+	if !queueFormat.MatchString(name) {
+		return invalidWithHelp(
 			`Queue name must be formatted: "projects/<PROJECT_ID>/locations/<LOCATION_ID>/queues/<QUEUE_ID>".`,
 			"Definition of queue name", docsRoot+"#Queue.FIELDS.name")
 	}
-	return m[1], m[2], nil
+	return nil
 }
 
 // splitTask splits a task's full name into its queue's full name and its id.
@@ -120,9 +119,13 @@ type burntNames struct {
 	order []string
 }
 
-// burn blocks a name for window from now; a window not above zero does nothing.
+// burn forgets the names that are free again, and blocks one for window from now; a
+// window not above zero blocks nothing.
 func (b *burntNames) burn(name string, now time.Time, window time.Duration) {
-	b.release(now)
+	for len(b.order) > 0 && !now.Before(b.until[b.order[0]]) {
+		delete(b.until, b.order[0])
+		b.order = b.order[1:]
+	}
 	if window <= 0 {
 		return
 	}
@@ -137,16 +140,4 @@ func (b *burntNames) burn(name string, now time.Time, window time.Duration) {
 func (b *burntNames) has(name string, now time.Time) bool {
 	until, found := b.until[name]
 	return found && now.Before(until)
-}
-
-// release forgets the names that are free again.
-func (b *burntNames) release(now time.Time) {
-	for len(b.order) > 0 {
-		name := b.order[0]
-		if now.Before(b.until[name]) {
-			return
-		}
-		delete(b.until, name)
-		b.order = b.order[1:]
-	}
 }

@@ -48,11 +48,10 @@ func (s *Server) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueReque
 	if err := checkLocation(r.GetParent()); err != nil {
 		return nil, err
 	}
-	location, _, err := splitQueue(r.GetQueue().GetName())
-	if err != nil {
+	if err := checkQueue(r.GetQueue().GetName()); err != nil {
 		return nil, err
 	}
-	if location != r.GetParent() {
+	if !strings.HasPrefix(r.GetQueue().GetName(), r.GetParent()+"/queues/") {
 		return nil, invalid("The queue %q is not in the location %q of the request.", r.GetQueue().GetName(), r.GetParent())
 	}
 	config, err := newConfig(r.GetQueue())
@@ -67,10 +66,9 @@ func (s *Server) CreateQueue(_ context.Context, r *cloudtaskspb.CreateQueueReque
 	return s.add(config)
 }
 
-// UpdateQueue implements the RPC of that name: it creates a queue that does not
-// exist.
+// UpdateQueue creates a queue that does not exist.
 func (s *Server) UpdateQueue(_ context.Context, r *cloudtaskspb.UpdateQueueRequest) (*cloudtaskspb.Queue, error) {
-	if _, _, err := splitQueue(r.GetQueue().GetName()); err != nil {
+	if err := checkQueue(r.GetQueue().GetName()); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -196,7 +194,7 @@ func (s *Server) ResumeQueue(_ context.Context, r *cloudtaskspb.ResumeQueueReque
 	return s.change(r.GetName(), func(_ *queue, c *cloudtaskspb.Queue) { c.State = cloudtaskspb.Queue_RUNNING })
 }
 
-// PurgeQueue implements the RPC of that name; it takes effect at once.
+// PurgeQueue takes effect at once.
 func (s *Server) PurgeQueue(_ context.Context, r *cloudtaskspb.PurgeQueueRequest) (*cloudtaskspb.Queue, error) {
 	return s.change(r.GetName(), func(q *queue, c *cloudtaskspb.Queue) {
 		now := time.Now()
@@ -220,10 +218,9 @@ func (s *Server) change(name string, edit func(*queue, *cloudtaskspb.Queue)) (*c
 	return c, nil
 }
 
-// DeleteQueue implements the RPC of that name. Requests in flight run on and
-// their answers are ignored.
+// DeleteQueue lets requests in flight run on, and ignores their answers.
 func (s *Server) DeleteQueue(_ context.Context, r *cloudtaskspb.DeleteQueueRequest) (*emptypb.Empty, error) {
-	if _, _, err := splitQueue(r.GetName()); err != nil {
+	if err := checkQueue(r.GetName()); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -241,7 +238,7 @@ func (s *Server) DeleteQueue(_ context.Context, r *cloudtaskspb.DeleteQueueReque
 	return &emptypb.Empty{}, nil
 }
 
-// ListQueues implements the RPC of that name, without filters.
+// ListQueues has no filters.
 func (s *Server) ListQueues(_ context.Context, r *cloudtaskspb.ListQueuesRequest) (*cloudtaskspb.ListQueuesResponse, error) {
 	if err := checkLocation(r.GetParent()); err != nil {
 		return nil, err
@@ -267,7 +264,7 @@ func (s *Server) ListQueues(_ context.Context, r *cloudtaskspb.ListQueuesRequest
 
 // find returns the queue with that full name, or the error of the RPC.
 func (s *Server) find(name string) (*queue, error) {
-	if _, _, err := splitQueue(name); err != nil {
+	if err := checkQueue(name); err != nil {
 		return nil, err
 	}
 	s.mu.RLock()
@@ -289,12 +286,6 @@ func (q *queue) snapshot() *cloudtaskspb.Queue {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.config
-}
-
-func (q *queue) stats() QueueStats {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return QueueStats{Created: q.created, Dispatched: q.dispatched, Pending: len(q.tasks)}
 }
 
 // removeAll ends every task. The caller holds q.mu.

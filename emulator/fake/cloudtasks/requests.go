@@ -3,6 +3,7 @@ package cloudtasks
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,15 +37,12 @@ func newRequest(from *cloudtaskspb.Task) (*cloudtaskspb.HttpRequest, error) {
 	if r.HttpMethod == cloudtaskspb.HttpMethod_HTTP_METHOD_UNSPECIFIED {
 		r.HttpMethod = cloudtaskspb.HttpMethod_POST
 	}
-	if _, known := cloudtaskspb.HttpMethod_name[int32(r.HttpMethod)]; !known {
+	withBody := []cloudtaskspb.HttpMethod{cloudtaskspb.HttpMethod_POST, cloudtaskspb.HttpMethod_PUT, cloudtaskspb.HttpMethod_PATCH}
+	switch _, known := cloudtaskspb.HttpMethod_name[int32(r.HttpMethod)]; {
+	case !known:
 		return nil, invalid("HttpRequest.httpMethod %d is unknown.", r.HttpMethod)
-	}
-	switch r.HttpMethod {
-	case cloudtaskspb.HttpMethod_POST, cloudtaskspb.HttpMethod_PUT, cloudtaskspb.HttpMethod_PATCH:
-	default:
-		if len(r.GetBody()) > 0 {
-			return nil, invalid("HttpRequest.body is allowed only with POST, PUT and PATCH.")
-		}
+	case len(r.GetBody()) > 0 && !slices.Contains(withBody, r.HttpMethod):
+		return nil, invalid("HttpRequest.body is allowed only with POST, PUT and PATCH.")
 	}
 	if err := setHeaders(r); err != nil {
 		return nil, err
@@ -85,13 +83,9 @@ func setHeaders(r *cloudtaskspb.HttpRequest) error {
 // ignored names the headers a task cannot set: those the documentation lists and
 // those only the service sets.
 func ignored(header string) bool {
-	switch name := http.CanonicalHeaderKey(header); name {
-	case "Host", "Content-Length", "User-Agent":
-		return true
-	default:
-		return strings.HasPrefix(name, "X-Google-") || strings.HasPrefix(name, "X-Appengine-") ||
-			strings.HasPrefix(name, "X-Cloudtasks-")
-	}
+	name := http.CanonicalHeaderKey(header)
+	return name == "Host" || name == "Content-Length" || name == "User-Agent" ||
+		strings.HasPrefix(name, "X-Google-") || strings.HasPrefix(name, "X-Appengine-") || strings.HasPrefix(name, "X-Cloudtasks-")
 }
 
 // audience is the audience of a task's token: the URL where none was set.

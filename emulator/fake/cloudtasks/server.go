@@ -168,7 +168,9 @@ func (s *Server) Stats() map[string]QueueStats {
 	defer s.mu.RUnlock()
 	all := make(map[string]QueueStats, len(s.queues))
 	for name, q := range s.queues {
-		all[name] = q.stats()
+		q.mu.Lock()
+		all[name] = QueueStats{Created: q.created, Dispatched: q.dispatched, Pending: len(q.tasks)}
+		q.mu.Unlock()
 	}
 	return all
 }

@@ -53,7 +53,7 @@ func (s *Server) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskReque
 	if fault.Unavailable {
 		return nil, errUnavailable
 	}
-	if _, _, err := splitQueue(r.GetParent()); err != nil {
+	if err := checkQueue(r.GetParent()); err != nil {
 		return nil, err
 	}
 	t, err := newTask(r.GetParent(), r.GetTask(), time.Now())
@@ -222,15 +222,13 @@ func (s *Server) GetTask(_ context.Context, r *cloudtaskspb.GetTaskRequest) (m *
 	return m, err
 }
 
-// DeleteTask implements the RPC of that name. A request in flight runs on and its
-// answer is ignored.
+// DeleteTask lets a request in flight run on, and ignores its answer.
 func (s *Server) DeleteTask(_ context.Context, r *cloudtaskspb.DeleteTaskRequest) (*emptypb.Empty, error) {
 	err := s.withTask(r.GetName(), func(q *queue, t *task) { q.end(t, time.Now()) })
 	return &emptypb.Empty{}, err
 }
 
-// RunTask implements the RPC of that name. The task goes whatever the queue's state
-// and limits.
+// RunTask starts an attempt whatever the queue's state and limits.
 func (s *Server) RunTask(_ context.Context, r *cloudtaskspb.RunTaskRequest) (m *cloudtaskspb.Task, err error) {
 	err = s.withTask(r.GetName(), func(q *queue, t *task) {
 		q.due.drop(t)
