@@ -35,15 +35,8 @@ func main() {
 	}
 }
 
-// Limits for clients, and the time that SIGTERM leaves to requests in flight.
-const (
-	headTimeout  = 5 * time.Second
-	readTimeout  = 10 * time.Second
-	writeTimeout = time.Minute
-	idleTimeout  = 2 * time.Minute
-	maxHead      = 16 << 10
-	drain        = 8 * time.Second
-)
+// drain is the time that SIGTERM leaves to requests in flight.
+const drain = 8 * time.Second
 
 func realMain(ctx context.Context, args []string, env func(string) string) (err error) {
 	s, err := parse(args, env)
@@ -63,8 +56,8 @@ func realMain(ctx context.Context, args []string, env func(string) string) (err 
 		return err
 	}
 	server := &http.Server{
-		Handler: edge.New(c, s.secret), MaxHeaderBytes: maxHead,
-		ReadHeaderTimeout: headTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		Handler: edge.New(c, s.secret), MaxHeaderBytes: 16 << 10, ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
