@@ -56,24 +56,10 @@ func (c Config) Served() []ServedChain {
 		if one.ID, one.URLs, one.Namespace = e.ID, e.URLs, cmp.Or(e.Namespace, evmNamespace); e.ID != c.Chain.ID {
 			one.Quorum = 0
 		}
-		if e.Quorum > 0 {
-			one.Quorum = e.Quorum
-		}
-		if e.BlockTime > 0 {
-			one.BlockTime = e.BlockTime
-		}
-		if e.FeeKind != "" {
-			one.FeeKind = e.FeeKind
-		}
-		if e.Finality != "" {
-			one.Finality = e.Finality
-		}
-		if e.Confirmations != nil {
-			one.Confirmations = *e.Confirmations
-		}
-		if e.FinalizedTag != nil {
-			one.FinalizedTag = *e.FinalizedTag
-		}
+		one.Quorum, one.BlockTime = cmp.Or(e.Quorum, one.Quorum), cmp.Or(e.BlockTime, one.BlockTime)
+		one.FeeKind, one.Finality = cmp.Or(e.FeeKind, one.FeeKind), cmp.Or(e.Finality, one.Finality)
+		one.Confirmations = *cmp.Or(e.Confirmations, &one.Confirmations)
+		one.FinalizedTag = *cmp.Or(e.FinalizedTag, &one.FinalizedTag)
 		if e.ID == c.Chain.ID {
 			served[0] = one
 		} else {

@@ -111,10 +111,8 @@ func linkTo(p *string, id string) field {
 
 // sessionKeys parses the keys of the console's cookies.
 func sessionKeys(p *[]Secret) field {
-	f := secretTexts(p, "1 or 2 keys separated by a comma, each the base64 of 32 to 64 random bytes", func(one string) bool { return isRandom(one, 32) })
-	set := f.set
-	f.set = func(text string) bool { return strings.Count(text, ",") < 2 && set(text) }
-	return f
+	const want = "1 or 2 keys separated by a comma, each the base64 of 32 to 64 random bytes"
+	return secretTexts(p, want, func(one string) bool { return isRandom(one, 32) }).where(func(text string) bool { return strings.Count(text, ",") < 2 })
 }
 
 var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?$`)

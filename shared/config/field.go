@@ -46,6 +46,13 @@ func bind[T any](p *T, want string, parse func(string) (T, bool)) field {
 	}
 }
 
+// where is f for the texts that ok accepts too.
+func (f field) where(ok func(text string) bool) field {
+	set := f.set
+	f.set = func(text string) bool { return ok(text) && set(text) }
+	return f
+}
+
 // shown is a value as a person would write it.
 func shown(v any) string {
 	switch v := v.(type) {
@@ -162,11 +169,12 @@ func hostPort(p *string) field {
 
 // ownPort parses the host:port of a service on this machine, which is called in plain text.
 func ownPort(p *string) field {
-	return bind(p, "host:port on this machine (localhost, 127.0.0.1, [::1])", func(text string) (string, bool) {
-		host, port, err := net.SplitHostPort(text)
-		_, ok := whole(port, 1, 65535)
-		return text, err == nil && ok && loopback(host)
+	f := hostPort(p).where(func(text string) bool {
+		host, _, err := net.SplitHostPort(text)
+		return err == nil && loopback(host)
 	})
+	f.want += " on this machine (localhost, 127.0.0.1, [::1])"
+	return f
 }
 
 // trusted parses the URL of a service that is believed or that gets a token. The connection
@@ -225,13 +233,11 @@ func thousandths(p *int64, low, high string) field {
 
 // origin parses a trusted URL without a path: callers append one.
 func origin(p *string) field {
-	f := baseURL(p)
-	f.want = "an https URL without path and query (http only for this machine: localhost, 127.0.0.1, [::1])"
-	set := f.set
-	f.set = func(text string) bool {
+	f := baseURL(p).where(func(text string) bool {
 		u, err := url.Parse(text)
-		return err == nil && strings.Trim(u.Path, "/") == "" && set(text)
-	}
+		return err == nil && strings.Trim(u.Path, "/") == ""
+	})
+	f.want = "an https URL without path and query (http only for this machine: localhost, 127.0.0.1, [::1])"
 	return f
 }
 

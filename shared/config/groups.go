@@ -19,16 +19,12 @@ type Advance struct {
 
 // Nonce configures the allocation of nonces.
 type Nonce struct {
-	StartFrom uint64 // the first nonce of a submitter that is registered without one
-	// Strict is true if the next nonce is allocated only when the last one is consumed and
-	// final, whatever the submitter's window.
-	Strict            bool
+	StartFrom         uint64          // the first nonce of a submitter that is registered without one
+	Strict            bool            // the next nonce is allocated only when the last one is final, whatever the submitter's window
 	Placeholder       PlaceholderMode // selects whether a placeholder needs an operator's decision
 	PlaceholderMaxFee uint64          // the highest fee of a placeholder, in wei per gas: at least 81/64 of [Fees.MaxFeePerGas]
-	// MaxInFlight is the window of newly registered submitters, in transactions. While Strict,
-	// a registration must name its window if this is above 1.
-	MaxInFlight int
-	DeferAfter  time.Duration // how long an intent may be blocked by its own bounds before intents of other callers pass it; 0: they never do
+	MaxInFlight       int             // the window of newly registered submitters; while Strict, a registration must name its window if this is above 1
+	DeferAfter        time.Duration   // how long an intent may be blocked by its own bounds before intents of other callers pass it; 0: they never do
 }
 
 // PlaceholderMode selects who decides to send a placeholder.
@@ -82,9 +78,7 @@ type Stuck struct {
 
 // Confirmations configures how included transactions are watched.
 type Confirmations struct {
-	// Required is the number of confirming blocks that make a transaction
-	// final, where [Finality.Mode] is [FinalityConfirmations].
-	Required            int
+	Required            int           // how many confirming blocks make a transaction final, where [Finality.Mode] is [FinalityConfirmations]
 	ReceiptWorkers      int           // the receipt queue's concurrency for each shard
 	StaleReceiptTimeout time.Duration // how long a tracked transaction may go without a check before the sweep counts it as overdue
 }
@@ -145,32 +139,24 @@ type Mempool struct {
 
 // Intents are settings of accepted intents.
 type Intents struct {
-	// MACKeys are the keys of the MACs of intents. The first makes MACs, all of them check
-	// MACs.
-	MACKeys []Secret
+	MACKeys []Secret // the keys of the MACs of intents: the first makes MACs, all of them check MACs
 }
 
 // Transfer configures internal transfers and payouts.
 type Transfer struct {
-	InitTimeout time.Duration // the age at which a transfer that has not begun fails
-	CallTimeout time.Duration // the longest time of one call to a ledger: below RescueAfter
-	// RetryFirst is the time until the next attempt after an unknown answer; it
-	// doubles with each, up to RetryMost.
-	RetryFirst, RetryMost time.Duration
-	RescueAfter           time.Duration // how long a transfer without a planned attempt may make no progress before its worker counts as lost
-	SafetyFactor          uint64        // how many times an amount must fit into 64 bits
-	// LimitsPerSecond and LimitsPerDay limit the transfers that one user may request in a
-	// second and in 24 hours; 0: no limit.
-	LimitsPerSecond, LimitsPerDay int
-	UnusualPerMinute              int // the number of transfers of one user in a minute above which there is a warning
+	InitTimeout                   time.Duration // the age at which a transfer that has not begun fails
+	CallTimeout                   time.Duration // the longest time of one call to a ledger: below RescueAfter
+	RetryFirst, RetryMost         time.Duration // the time until the next attempt after an unknown answer, doubled with each up to RetryMost
+	RescueAfter                   time.Duration // how long a transfer without a planned attempt may make no progress before its worker counts as lost
+	SafetyFactor                  uint64        // how many times an amount must fit into 64 bits
+	LimitsPerSecond, LimitsPerDay int           // how many transfers one user may request in a second, and in 24 hours; 0: no limit
+	UnusualPerMinute              int           // the number of transfers of one user in a minute above which there is a warning
 	// PayoutFinality is the expected time of a payout on its chain. A person is alerted after
 	// twice that, or after twice what its blocks take if that is longer.
-	PayoutFinality time.Duration
-	PayoutMaxGas   uint64 // the largest gas limit of a payout's transaction
-	// PayoutAddressesRequired limits payouts to addresses on the user's list.
-	// PayoutAddressesDelay is how long a new address waits before it can be paid.
-	PayoutAddressesRequired bool
-	PayoutAddressesDelay    time.Duration
+	PayoutFinality          time.Duration
+	PayoutMaxGas            uint64        // the largest gas limit of a payout's transaction
+	PayoutAddressesRequired bool          // payouts go only to addresses on the user's list
+	PayoutAddressesDelay    time.Duration // how long a new address waits before it can be paid
 }
 
 // Trading configures the trading core. Without it no transfers are offered.
@@ -190,9 +176,7 @@ const (
 
 // Conservation configures the reaction to money that was created or lost.
 type Conservation struct {
-	// Halt is one of the two modes.
-	Halt HaltMode
-
+	Halt         HaltMode
 	Chain        bool          // payments are read from the chains themselves
 	ChainBlocks  int           // in one step
 	ChainHistory time.Duration // of a payer that was never read; 0: to its registration
@@ -206,14 +190,12 @@ type RPC struct {
 	URLs []Secret
 	// Quorum is how many nodes must agree before an observation ends a transaction or opens
 	// PROTECT. 0 selects more than half of a chain's nodes, and one of two.
-	Quorum   int
-	MaxLag   int           // how many blocks a node may be behind the others
-	LeaveOut time.Duration // how long a node is excluded that lags, returns errors, or is on another chain
-	// Timeout is the longest time of one round trip. A lease with less time left makes it
-	// shorter.
-	Timeout     time.Duration
-	MaxInFlight int // the largest number of concurrent round trips in one instance, over all nodes of all chains
-	MaxBatch    int // the largest number of JSON-RPC calls in one round trip
+	Quorum      int
+	MaxLag      int           // how many blocks a node may be behind the others
+	LeaveOut    time.Duration // how long a node is excluded that lags, returns errors, or is on another chain
+	Timeout     time.Duration // the longest time of one round trip; a lease with less time left makes it shorter
+	MaxInFlight int           // the largest number of concurrent round trips in one instance, over all nodes of all chains
+	MaxBatch    int           // the largest number of JSON-RPC calls in one round trip
 }
 
 // maxNodes is how many nodes one chain may have.
@@ -221,11 +203,10 @@ const maxNodes = 9
 
 // Chain is the deployment's default chain.
 type Chain struct {
-	ID uint64 // its EIP-155 id: the chain of a bare address
-	// BlockTime is the usual time between two blocks. It only decides when to poll.
-	BlockTime    time.Duration
-	FeeKind      FeeKind // how the chain prices gas
-	FinalizedTag bool    // true if the chain's nodes know the block tag "finalized"
+	ID           uint64        // its EIP-155 id: the chain of a bare address
+	BlockTime    time.Duration // the usual time between two blocks, which only decides when to poll
+	FeeKind      FeeKind       // how the chain prices gas
+	FinalizedTag bool          // true if the chain's nodes know the block tag "finalized"
 }
 
 // maxChainID is the bound of EIP-2294, https://eips.ethereum.org/EIPS/eip-2294.
@@ -250,11 +231,9 @@ type Signer struct {
 
 // Database configures the connection to the only authority, a Postgres database.
 type Database struct {
-	URL      Secret // the connection string for pgx, with the role and its password
-	Instance string // the connection name of a Cloud SQL instance, dialled in place of the URL's host; "" for none
-	// MaxConns is the largest number of connections of one instance. Multiplied by the number
-	// of instances it must stay below the server's limit.
-	MaxConns                 int32
+	URL                      Secret        // the connection string for pgx, with the role and its password
+	Instance                 string        // the connection name of a Cloud SQL instance, dialled in place of the URL's host; "" for none
+	MaxConns                 int32         // of one instance; multiplied by the number of instances it must stay below the server's limit
 	StatementTimeout         time.Duration // ends a statement that runs longer
 	LockTimeout              time.Duration // ends a wait for a lock: below [Lease.Duration]
 	IdleInTransactionTimeout time.Duration // ends a session that sits in an open transaction: below [Lease.Duration]
@@ -293,13 +272,10 @@ func (p Platform) OnCloudRun() bool { return p.Service != "" }
 
 // Handlers configures the business services that make transactions, by name.
 type Handlers struct {
-	// URLs are the addresses of the handlers. Only these addresses are called.
-	URLs map[string]string
-	// Secrets sign the calls of each handler, in the order given. While a secret is rotated, a
-	// handler has two.
-	Secrets  map[string][]Secret
-	Timeout  time.Duration // the longest time of one handler call
-	Patience time.Duration // how long a handler that answers "not now" is called again
+	URLs     map[string]string   // the addresses of the handlers: only these are called
+	Secrets  map[string][]Secret // sign the calls of each handler, in the order given; two while a secret is rotated
+	Timeout  time.Duration       // the longest time of one handler call
+	Patience time.Duration       // how long a handler that answers "not now" is called again
 }
 
 // EventsMode selects how events are published.
@@ -321,10 +297,8 @@ type Events struct {
 	PubSubEndpoint string              // host:port of a Pub/Sub without TLS; "" is Google's
 	URLs           map[string]string   // the webhook endpoints, by name
 	Secrets        map[string][]Secret // sign the events of each endpoint, in the order given
-	// Callers limit an endpoint to the transactions of these callers. An endpoint without an
-	// entry gets the events of all.
-	Callers map[string][]string
-	Timeout time.Duration // how long an endpoint may take over one event
+	Callers        map[string][]string // limit an endpoint to the transactions of these callers; one without an entry gets the events of all
+	Timeout        time.Duration       // how long an endpoint may take over one event
 }
 
 // Kept is true if events are kept.
@@ -339,9 +313,7 @@ type Mark struct {
 
 // Tasks configures the task queues and the URL that tasks call.
 type Tasks struct {
-	// Project and Location are the Google Cloud project and region of the
-	// queues. The project also names our traces.
-	Project, Location string
+	Project, Location string        // the Google Cloud project and region of the queues; the project also names our traces
 	Endpoint          string        // host:port of a local Cloud Tasks without TLS; "" is Google's
 	QueuePrefix       string        // begins the id of each queue
 	TargetURL         string        // the base URL of the internal functions, without a slash at its end

@@ -89,13 +89,10 @@ func isRandom(text string, least int) bool {
 // transactions are signed and when they are final, and its URL often holds a key.
 func nodeURLs(p *[]Secret) field {
 	const want = "1 to 9 https URLs, each once, separated by commas (http only for this machine: localhost, 127.0.0.1, [::1]; a comma in one is written %2C)"
-	f := secretTexts(p, want, func(one string) bool {
+	return secretTexts(p, want, func(one string) bool {
 		u, ok := webURL(one)
 		return ok && private(u)
-	})
-	set := f.set
-	f.set = func(text string) bool { return strings.Count(text, ",") < maxNodes && set(text) }
-	return f
+	}).where(func(text string) bool { return strings.Count(text, ",") < maxNodes })
 }
 
 // handlerName matches the name of a handler.

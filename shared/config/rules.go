@@ -30,7 +30,7 @@ func (r rule) problem(settings []setting, given map[string]string) error {
 }
 
 func (c *Config) rules() []rule {
-	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.approvalRules(), c.consoleRules(), c.eventRules(), c.markRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
+	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.authRules(), c.consoleRules(), c.eventRules(), c.markRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
 }
 
 func (c *Config) leaseRules() []rule {
@@ -168,11 +168,7 @@ func (c *Config) authRules() []rule {
 		of:     []string{"auth.depositService", "auth.operators"},
 		broken: slices.ContainsFunc(c.Auth.DepositService, func(name string) bool { return slices.Contains(c.Auth.Operators, name) }),
 		say:    "the deposit service would be an operator, without its limit: give it in auth.depositService an identity that auth.operators does not have",
-	}}
-}
-
-func (c *Config) approvalRules() []rule {
-	return []rule{{
+	}, {
 		of:     []string{"approvals.required", "auth.operators"},
 		broken: len(c.Approvals.Required) > 0 && len(slices.Compact(slices.Sorted(slices.Values(c.Auth.Operators)))) < 2,
 		say:    "a second operator has to approve what one proposes: name at least two people in auth.operators, or leave approvals.required out",
