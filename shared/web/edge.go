@@ -2,12 +2,13 @@ package web
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+
+	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/buildinfo"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -33,7 +34,7 @@ func Edge(gate *Gate, next http.Handler) http.Handler {
 
 func withRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := newUUID()
+		id := uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
 		w.Header().Set("Fencepost-Version", buildinfo.Read().Version)
 		guard(w.Header(), r)
@@ -48,14 +49,6 @@ func guard(h http.Header, r *http.Request) {
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
-}
-
-// newUUID returns a version 4 UUID (RFC 9562, section 5.4).
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, by its documentation
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 func recovered(next http.Handler) http.Handler {

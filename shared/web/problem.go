@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -185,7 +187,7 @@ func Encode(v any) ([]byte, error) {
 func requestIDOf(w http.ResponseWriter, r *http.Request) string {
 	id := RequestID(r.Context())
 	if id == "" {
-		id = newUUID()
+		id = uuid.NewString()
 		w.Header().Set("X-Request-Id", id)
 		guard(w.Header(), r)
 	}

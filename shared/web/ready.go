@@ -16,8 +16,45 @@ const (
 // began gets its result, and a call during a check waits for it. check gets two seconds and must
 // respect its context. All muxes of a process should share one, since each offers it to any caller.
 func Ready(check func(context.Context) error) func(context.Context) error {
-	s := &sharedCheck{check: check}
-	return s.result
+	var mu sync.Mutex
+	var last *sharedCheck
+	current := func(ctx context.Context) *sharedCheck {
+		mu.Lock()
+		defer mu.Unlock()
+		if last == nil || last.over.Err() != nil && time.Since(last.began) >= readyHolds {
+			last = begin(ctx, check)
+		}
+		return last
+	}
+	return func(ctx context.Context) error {
+		one := current(ctx)
+		select {
+		case <-one.over.Done():
+			return one.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// sharedCheck is one call of a check.
+type sharedCheck struct {
+	began time.Time
+	over  context.Context // ends once err is known
+	err   error
+}
+
+// begin begins a check. A caller that leaves does not end it, since others may wait for it.
+func begin(ctx context.Context, check func(context.Context) error) *sharedCheck {
+	over, end := context.WithCancel(context.Background())
+	one := &sharedCheck{began: time.Now(), over: over}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyDeadline)
+		defer cancel()
+		one.err = check(ctx)
+		end()
+	}()
+	return one
 }
 
 // Started returns a startup check. It passes once ready, a [Ready], has passed, and at the latest when
@@ -34,56 +71,5 @@ func Started(ready func(context.Context) error, patience time.Duration) func(con
 			passed.Store(true)
 		}
 		return err
-	}
-}
-
-type sharedCheck struct {
-	check func(context.Context) error
-
-	mu   sync.Mutex
-	last *oneCheck
-}
-
-type oneCheck struct {
-	began time.Time
-	done  chan struct{} // closed once err is known
-	err   error
-}
-
-// result returns the result of the running check, of one that began less than a second ago, or of a new
-// one. A caller that leaves ends no check that others wait for.
-func (s *sharedCheck) result(ctx context.Context) error {
-	one := s.current(ctx)
-	select {
-	case <-one.done:
-		return one.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *sharedCheck) current(ctx context.Context) *oneCheck {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last != nil && (s.last.running() || time.Since(s.last.began) < readyHolds) {
-		return s.last
-	}
-	one := &oneCheck{began: time.Now(), done: make(chan struct{})}
-	s.last = one
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyDeadline)
-		defer cancel()
-		one.err = s.check(ctx)
-		close(one.done)
-	}()
-	return one
-}
-
-func (o *oneCheck) running() bool {
-	select {
-	case <-o.done:
-		return false
-	default:
-		return true
 	}
 }

@@ -243,7 +243,7 @@ func (c *Contract) Operations() []string { return slices.Sorted(maps.Keys(c.oper
 // Statuses returns, for each value that a problem's member "code" can have, the statuses of the answers with it,
 // in order.
 func (c *Contract) Statuses() map[string][]int {
-	found := map[string]map[int]bool{}
+	found := map[string][]int{}
 	paths, _ := c.at("/paths")
 	for path, item := range members(paths) {
 		for method := range members(item) {
@@ -254,19 +254,16 @@ func (c *Contract) Statuses() map[string][]int {
 				schema, _ := c.at(at + "/content/application~1problem+json/schema")
 				status, _ := strconv.Atoi(text)
 				for code := range c.codesIn(schema) {
-					if found[code] == nil {
-						found[code] = map[int]bool{}
-					}
-					found[code][status] = true
+					found[code] = append(found[code], status)
 				}
 			}
 		}
 	}
-	sorted := map[string][]int{}
 	for code, statuses := range found {
-		sorted[code] = slices.Sorted(maps.Keys(statuses))
+		slices.Sort(statuses)
+		found[code] = slices.Compact(statuses)
 	}
-	return sorted
+	return found
 }
 
 // Codes returns all values that the document allows for a member "code", in order.

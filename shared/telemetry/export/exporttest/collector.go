@@ -5,6 +5,7 @@ package exporttest
 import (
 	"context"
 	"encoding/hex"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -197,14 +198,10 @@ func (c *Collector) Value(series string) (sum float64) {
 }
 
 // Series returns all series in order.
-func (c *Collector) Series() (names []string) {
+func (c *Collector) Series() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name := range c.series {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(c.series))
 }
 
 // Forget drops everything accepted so far.
