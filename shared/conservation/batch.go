@@ -78,9 +78,7 @@ type Known struct {
 func (k Known) Merge(r Batch) (found []Finding) {
 	requests := r.Requests()
 	for _, req := range requests {
-		if k.Evidence[req] == nil {
-			k.Evidence[req] = &Evidence{ReqID: req}
-		}
+		k.Evidence[req] = cmp.Or(k.Evidence[req], &Evidence{ReqID: req})
 	}
 	for _, c := range r.Claims {
 		found = append(found, k.Evidence[c.ReqID].Claims(c)...)

@@ -63,11 +63,8 @@ func (f Finding) Key() string {
 
 func (f Finding) difference() string {
 	expected, err := ParseSum(f.Expected)
-	if err != nil {
-		return f.Expected + "/" + f.Got
-	}
-	got, err := ParseSum(f.Got)
-	if err != nil {
+	got, errGot := ParseSum(f.Got)
+	if err != nil || errGot != nil {
 		return f.Expected + "/" + f.Got
 	}
 	return got.Minus(expected).String()

@@ -1,6 +1,7 @@
 package conservation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,7 +116,7 @@ func (w *walk) readAll(ctx context.Context) error {
 		next  func(context.Context) (Batch, bool, error)
 	}{
 		{"transfers", w.claims},
-		{"payouts", w.payouts},
+		{"payouts", w.page(transfer.Chain, w.Payouts, &w.cursors.Payouts)},
 		{"trading", w.page(transfer.Spot, w.Trading, &w.cursors.Trading)},
 		{"funding", w.page(transfer.Funding, w.Funding, &w.cursors.Funding)},
 	} {
@@ -173,20 +174,12 @@ func (w *walk) claims(ctx context.Context) (Batch, bool, error) {
 	return Batch{Claims: page.Claims}, page.More, nil
 }
 
-func (w *walk) payouts(ctx context.Context) (Batch, bool, error) {
-	if w.Payouts == nil {
-		return Batch{}, false, nil
-	}
-	page, err := w.Payouts.Page(ctx, w.cursors.Payouts, w.limit())
-	if err != nil {
-		return Batch{}, false, err
-	}
-	w.cursors.Payouts = page.Next
-	return Batch{Readings: []Reading{{Side: transfer.Chain, Entries: page.Entries}}}, page.More, nil
-}
-
-func (w *walk) page(side Side, journal Journal, cursor *Cursor) func(context.Context) (Batch, bool, error) {
+// page reads the pages of a journal; nil: there is none.
+func (w *walk) page(side Side, journal Payouts, cursor *Cursor) func(context.Context) (Batch, bool, error) {
 	return func(ctx context.Context) (Batch, bool, error) {
+		if journal == nil {
+			return Batch{}, false, nil
+		}
 		page, err := journal.Page(ctx, *cursor, w.limit())
 		if err != nil {
 			return Batch{}, false, err
@@ -254,10 +247,7 @@ func (w *walk) recordWentBack(ctx context.Context, cause error) error {
 	w.cursors = w.at.Cursors
 	err := w.store(ctx, Step{Lost: true, Found: []Finding{{Kind: JournalWentBack, Side: transfer.Spot,
 		Expected: "line " + string(w.at.Cursors.Trading), Got: "another journal", Evidence: cause.Error()}}})
-	if err != nil {
-		return err
-	}
-	return cause
+	return cmp.Or(err, cause)
 }
 
 func plus(sums, moved map[Account]Sum) map[Account]Sum {
@@ -299,12 +289,7 @@ func (w *walk) store(ctx context.Context, s Step) error {
 // findings makes one halt for all of them.
 const maxHaltsPerRun = 20
 
-func (m *Monitor) limit() int {
-	if m.Page == 0 {
-		return 5000
-	}
-	return m.Page
-}
+func (m *Monitor) limit() int { return cmp.Or(m.Page, 5000) }
 
 func (m *Monitor) reach(point string) {
 	if m.At != nil {

@@ -27,20 +27,18 @@ func Parse(text string) (s Snapshot, err error) {
 	if text == "" {
 		return Snapshot{xmax: 1}, nil
 	}
+	wrong := fmt.Errorf("%q is not a snapshot", text)
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 {
-		return s, fmt.Errorf("%q is not a snapshot", text)
+		return s, wrong
 	}
 	if s.xmax, err = strconv.ParseUint(parts[1], 10, 64); err != nil {
-		return s, fmt.Errorf("%q is not a snapshot", text)
+		return s, wrong
 	}
-	for one := range strings.SplitSeq(parts[2], ",") {
-		if one == "" {
-			continue
-		}
+	for one := range strings.FieldsFuncSeq(parts[2], func(r rune) bool { return r == ',' }) {
 		xid, err := strconv.ParseUint(one, 10, 64)
 		if err != nil {
-			return s, fmt.Errorf("%q is not a snapshot", text)
+			return s, wrong
 		}
 		s.inProgress = append(s.inProgress, xid)
 	}
