@@ -26,7 +26,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -94,10 +93,11 @@ func (s Service) Handler(client *http.Client) txmanager.Handler {
 
 // call makes one request and returns the body of a 200.
 func (s Service) call(ctx context.Context, client *http.Client, n txmanager.NonceContext) ([]byte, error) {
-	body, err := questionOf(n)
+	body, err := web.Encode(question{n.Submitter, n.Nonce, n.Submitter.ChainID(), n.RequestID, n.Input})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("write the question: %w", err)
 	}
+	body = bytes.TrimSpace(body)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, errors.New("its URL is invalid")
@@ -123,34 +123,14 @@ func (s Service) call(ctx context.Context, client *http.Client, n txmanager.Nonc
 	return text, nil
 }
 
-// questionOf returns the question about n.
-func questionOf(n txmanager.NonceContext) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(question{n.Submitter, n.Nonce, n.Submitter.ChainID(), n.RequestID, n.Input})
-	if err != nil {
-		return nil, fmt.Errorf("write the question: %w", err)
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
-}
-
 // noAnswer returns the error of a request without an answer. The network's own text contains addresses,
 // so it is only logged: callers see the reason.
 func (s Service) noAnswer(ctx context.Context, n txmanager.NonceContext, err error) error {
-	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", withoutURL(err).Error())
+	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", webhook.WithoutURL(err).Error())
 	if ctx.Err() != nil {
 		return fmt.Errorf("no answer in time: %w", ctx.Err())
 	}
 	return fmt.Errorf("its service gave no answer: %w", txmanager.ErrRetryLater)
-}
-
-// withoutURL returns err without the URL, whose path may be a secret.
-func withoutURL(err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return of.Err
-	}
-	return err
 }
 
 // refused returns the error of an answer other than 200.

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +81,14 @@ func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) {
 	h.Set(HeaderID, id)
 	h.Set(HeaderTimestamp, timestamp)
 	h.Set(HeaderSignature, strings.Join(signatures, " "))
+}
+
+// WithoutURL returns the error of a call without its URL, whose path may be a secret.
+func WithoutURL(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
 }
 
 // ErrNotSigned reports a request without a valid signature of a known key, or with a time outside

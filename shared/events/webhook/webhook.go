@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/events"
@@ -55,7 +54,7 @@ func (r Endpoint) deliver(ctx context.Context, e txmanager.Event) error {
 	resp, err := r.Client.Do(req)
 	if err != nil {
 		if r.Log != nil {
-			r.Log(ctx, e, withoutURL(err))
+			r.Log(ctx, e, webhook.WithoutURL(err))
 		}
 		r.record(ctx, 0, "not reached, or not in time")
 		return fmt.Errorf("not reached, or not in time: %w", txmanager.ErrNoAnswer)
@@ -83,12 +82,4 @@ func (r Endpoint) record(ctx context.Context, status int, text string) {
 		secrets[i] = k.Fingerprint()
 	}
 	events.RecordAnswer(ctx, events.Answer{Status: status, Text: text, Secrets: secrets})
-}
-
-// withoutURL returns err without the URL, whose path may be a secret.
-func withoutURL(err error) error {
-	if of, ok := errors.AsType[*url.Error](err); ok {
-		return of.Err
-	}
-	return err
 }
