@@ -204,7 +204,11 @@ func (a *Accounts) reach(point string) {
 // stored and stays open. An order that ends an act books nothing: see [Accounts.EndingOf].
 func (a *Accounts) Book(ctx context.Context, o MoneyOrder) (Act, error) {
 	if o.Ends() {
-		return a.endByJournal(ctx, o)
+		e, err := a.EndingOf(ctx, o)
+		if err != nil { // nothing is stored without the evidence
+			return Act{}, err
+		}
+		return a.Store.EndMoney(ctx, o, e) // with an error it returns no act
 	}
 	act, err := a.Store.OrderMoney(ctx, o)
 	if err != nil {

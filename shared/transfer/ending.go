@@ -132,12 +132,3 @@ func (a *Accounts) readJournal(ctx context.Context, o MoneyOrder, from uint64) (
 		}
 	}
 }
-
-// endByJournal ends the order's act. Nothing is stored without the evidence.
-func (a *Accounts) endByJournal(ctx context.Context, o MoneyOrder) (Act, error) {
-	e, err := a.EndingOf(ctx, o)
-	if err != nil {
-		return Act{}, err
-	}
-	return a.Store.EndMoney(ctx, o, e) // with an error it returns no act
-}

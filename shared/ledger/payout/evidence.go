@@ -81,8 +81,7 @@ func isStatedPaid(found store.Payout) bool {
 // isConfirmedNotPaid reports whether a statement has taken effect that the payout's own CONFIRMED
 // transaction did not pay.
 func isConfirmedNotPaid(found store.Payout) bool {
-	said := statement(found)
-	return found.State == txmanager.Confirmed && said != nil && said.Acted
+	return found.State == txmanager.Confirmed && isNotPaid(found)
 }
 
 // isRecordedNotPaid is isConfirmedNotPaid for a request that a release recorded as FAILED under a

@@ -125,13 +125,7 @@ func (l *Ledger) Record(ctx context.Context, op transfer.Op, c transfer.Call, w 
 	if err != nil {
 		return unknown(err)
 	}
-	body := wire.Record{
-		Op: op, ReqID: o.ReqID, UserID: o.UserID, AssetID: o.AssetID, Units: o.Units, CreatedAt: o.CreatedAt,
-		Outcome: wire.NotApplied, Line: w.Line,
-	}
-	if w.Applied {
-		body.Outcome = wire.Applied
-	}
+	body := wire.Record{Operation: o, Outcome: w.Outcome(), Line: w.Line}
 	if _, err := body.Call(); err != nil {
 		return unknown(err)
 	}

@@ -50,7 +50,7 @@ func (r Record) Call() (transfer.Call, error) {
 	case r.Outcome != Applied && r.Outcome != NotApplied:
 		return transfer.Call{}, wrong("outcome", "want %q or %q", Applied, NotApplied)
 	}
-	return Operation{r.Op, r.ReqID, r.UserID, r.AssetID, r.Units, r.CreatedAt}.Call()
+	return r.Operation.Call()
 }
 
 // Call returns the account, the amount and the key of the adjustment, and the balance that it

@@ -79,14 +79,9 @@ const NotApplied = "not_applied"
 // Record is the body of a request to record the result of an operation whose key the core may have
 // forgotten.
 type Record struct {
-	Op        transfer.Op `json:"op"` // withdraw, deposit or refund
-	ReqID     string      `json:"reqId"`
-	UserID    *int64      `json:"userId"`
-	AssetID   *int32      `json:"assetId"`
-	Units     string      `json:"units"`
-	CreatedAt string      `json:"createdAt"`
-	Outcome   string      `json:"outcome"`        // applied or not_applied
-	Line      uint64      `json:"line,omitempty"` // of the journal line that proves it; none: the caller has other evidence
+	Operation        // withdraw, deposit or refund
+	Outcome   string `json:"outcome"`        // applied or not_applied
+	Line      uint64 `json:"line,omitempty"` // of the journal line that proves it; none: the caller has other evidence
 }
 
 // Adjustment is the body of a request to adjust an account whose balance is not the sum of its
