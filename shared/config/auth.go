@@ -15,12 +15,8 @@ type Auth struct {
 	InternalAccounts []string // the e-mails that may call internal functions
 	Operators        []string // the callers of admin functions, each with "email:" or "sub:" in front
 	Viewers          []string // people who may read what operators can read, in the form of Operators
-	// DepositService lists the callers that may book deposits, within each asset's daily limit. They
-	// have the form of Operators.
-	DepositService []string
-	// OpenIssuer is true if the issuer also gives tokens to people outside the operator's
-	// organisation. Then no submitter may have "*" as its callers.
-	OpenIssuer bool
+	DepositService   []string // the callers that may book deposits, within each asset's daily limit, in the form of Operators
+	OpenIssuer       bool     // the issuer also gives tokens to people outside the organisation: no submitter may have "*" as its callers
 	// UsersIssuer, UsersJWKSURL and UsersAudience configure the tokens of users, whose subject
 	// is the user's id. They are unset if no transfers are offered.
 	UsersIssuer, UsersJWKSURL, UsersAudience string

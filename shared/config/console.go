@@ -30,20 +30,15 @@ const (
 
 // Console configures the operators' console.
 type Console struct {
-	Mode     ConsoleMode
-	Audience string // the audience of the assertions of people who have signed in: a backend service with IAP, a client id otherwise
-	// OIDCIssuer and OIDCJWKSURL are the issuer of the assertions and the URL of its public keys, unless
-	// Mode is [ConsoleIAP].
-	OIDCIssuer, OIDCJWKSURL string
-	ClientSecret            Secret // proves to the issuer that the console is the client; it is unset for a public client
-	// IAPIssuer and IAPJWKSURL are those of IAP.
-	IAPIssuer, IAPJWKSURL string
-	// SessionKeys seal the cookies. The first seals, and each opens.
-	SessionKeys []Secret
-	AdminURL    string   // the base URL of the function admin, without a slash at its end
-	Hosts       []string // the values of the header Host that are served
-	// TraceURL and LogURL lead from a transaction to its trace and its log, with {traceId} and {txId}; "": no link.
-	TraceURL, LogURL string
+	Mode                    ConsoleMode
+	Audience                string   // the audience of the assertions of people who have signed in: a backend service with IAP, a client id otherwise
+	OIDCIssuer, OIDCJWKSURL string   // the issuer of the assertions and the URL of its public keys, unless Mode is [ConsoleIAP]
+	ClientSecret            Secret   // proves to the issuer that the console is the client; it is unset for a public client
+	IAPIssuer, IAPJWKSURL   string   // those of IAP
+	SessionKeys             []Secret // of the cookies: the first seals, and each opens
+	AdminURL                string   // the base URL of the function admin, without a slash at its end
+	Hosts                   []string // the values of the header Host that are served
+	TraceURL, LogURL        string   // lead from a transaction to its trace and its log, with {traceId} and {txId}; "": no link
 }
 
 // On is true if there is a console.

@@ -244,11 +244,9 @@ const leastDatabaseTimeout = 100 * time.Millisecond
 
 // HTTP limits requests.
 type HTTP struct {
-	MaxBodyBytes int64 // the largest size of a request's body
-	// MaxRequestsPerCaller and MaxBytesPerCaller limit the concurrent requests of one caller
-	// in one instance, and the total size of their bodies.
-	MaxRequestsPerCaller int
-	MaxBytesPerCaller    int64
+	MaxBodyBytes         int64         // the largest size of a request's body
+	MaxRequestsPerCaller int           // the limit of concurrent requests of one caller in one instance
+	MaxBytesPerCaller    int64         // the limit of the total size of their bodies
 	BodyTimeout          time.Duration // the longest time in which a request's body must arrive
 }
 
@@ -260,10 +258,9 @@ type Log struct {
 // Platform has the variables of Cloud Run and the functions framework
 // (https://cloud.google.com/run/docs/container-contract).
 type Platform struct {
-	Port           int    // the port to listen on
-	FunctionTarget string // the one function to serve; "" serves all of them
-	// Service and Revision name what runs; "" off the platform.
-	Service, Revision string
+	Port              int           // the port to listen on
+	FunctionTarget    string        // the one function to serve; "" serves all of them
+	Service, Revision string        // name what runs; "" off the platform
 	Timeout           time.Duration // the service's own time-out for a request, which the framework makes the deadline of its context; 0: none
 }
 

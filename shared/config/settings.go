@@ -9,10 +9,9 @@ import (
 // field of c that holds it.
 func (c *Config) settings() []setting {
 	return slices.Concat(
-		c.leaseSettings(), c.nonceSettings(), c.feeSettings(), c.gasBumpSettings(), c.intentSettings(), c.finalitySettings(),
-		c.transferSettings(), c.conservationSettings(), c.nodeSettings(), c.chainSettings(), c.signerSettings(),
-		c.handlerSettings(), c.eventSettings(), c.databaseSettings(), c.taskSettings(),
-		c.authSettings(), c.consoleSettings(), c.httpSettings(), c.telemetrySettings(), c.platformSettings(),
+		c.leaseSettings(), c.nonceSettings(), c.feeSettings(), c.intentSettings(), c.finalitySettings(),
+		c.transferSettings(), c.conservationSettings(), c.chainSettings(), c.signerSettings(),
+		c.serviceSettings(), c.databaseSettings(), c.taskSettings(), c.authSettings(), c.consoleSettings(), c.processSettings(),
 	)
 }
 
@@ -63,6 +62,7 @@ func (c *Config) nonceSettings() []setting {
 	}
 }
 
+// feeSettings are the settings of fees and gas bumps.
 func (c *Config) feeSettings() []setting {
 	return []setting{
 		{name: "fees.maxFeePerGas", def: "500000000000",
@@ -86,11 +86,6 @@ func (c *Config) feeSettings() []setting {
 		{name: "fees.history.percentile", constant: true, def: "50",
 			meaning: "the percentile of each block's tips, weighted by gas: a higher one is mined sooner and costs more",
 			field:   number(&c.Fees.HistoryPercentile, "a percentile", 1, 100)},
-	}
-}
-
-func (c *Config) gasBumpSettings() []setting {
-	return []setting{
 		{name: "gasbump.enabled", def: "false",
 			meaning: "automatically replace a transaction that stays without a receipt, at the same nonce and a higher fee. Use it where fees rise for longer than your callers can wait",
 			field:   boolean(&c.GasBump.Enabled)},
@@ -237,7 +232,8 @@ func (c *Config) conservationSettings() []setting {
 	}
 }
 
-func (c *Config) nodeSettings() []setting {
+// chainSettings are the settings of nodes and chains.
+func (c *Config) chainSettings() []setting {
 	return []setting{
 		{name: "rpc.urls",
 			meaning: "the default chain's nodes, in the order in which they are preferred (docs/nodes.md); a secret, since a URL often holds a key",
@@ -260,11 +256,6 @@ func (c *Config) nodeSettings() []setting {
 		{name: "rpc.maxBatch", def: "100",
 			meaning: "how many calls one round trip to the node has at most; nodes refuse more than their own limit (Erigon and Bor 100, go-ethereum 1000). Lower it for a provider with a lower one",
 			field:   number(&c.RPC.MaxBatch, "a number of calls", 10, 1000)},
-	}
-}
-
-func (c *Config) chainSettings() []setting {
-	return []setting{
 		{name: "chain.id", required: true,
 			meaning: "the default chain, which a bare address is on",
 			field:   number(&c.Chain.ID, "an EIP-155 chain id", 1, maxChainID)},

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-func (c *Config) handlerSettings() []setting {
+// serviceSettings are the settings of the services that are called: those that make transactions, and those that get events.
+func (c *Config) serviceSettings() []setting {
 	return []setting{
 		{name: "handlers.urls",
 			meaning: "the business services that make transactions of intents, by name; the functions call no other address and follow no redirect",
@@ -20,11 +21,6 @@ func (c *Config) handlerSettings() []setting {
 		{name: "handlers.patience", constant: true, def: "2m",
 			meaning: "how long a handler that is unavailable or answers *not now* is called again; then its nonce is filled by a placeholder; below `stuck.after`",
 			field:   duration(&c.Handlers.Patience, 0, 24*time.Hour)},
-	}
-}
-
-func (c *Config) eventSettings() []setting {
-	return []setting{
 		{name: "events.mode", def: string(EventsPoll),
 			meaning: "where changes of transactions are published: nowhere (callers poll), the log, Pub/Sub, or webhook endpoints. In the last two events are kept, and `GET /api/v1/events` reads them. A transaction keeps the mode in which it was accepted",
 			field:   choice(&c.Events.Mode, EventsPoll, EventsLog, EventsOutbox, EventsWebhook)},
@@ -163,7 +159,8 @@ func (c *Config) authSettings() []setting {
 	}
 }
 
-func (c *Config) httpSettings() []setting {
+// processSettings are the settings of requests, logs, metrics and traces, and those that Google's platform names.
+func (c *Config) processSettings() []setting {
 	return []setting{
 		{name: "http.maxBodyBytes", constant: true, def: "262144",
 			meaning: "how long a request's body may be; longer ones are answered 413 BODY_TOO_LARGE",
@@ -177,12 +174,6 @@ func (c *Config) httpSettings() []setting {
 		{name: "http.maxBytesPerCaller", constant: true, def: "4194304",
 			meaning: "how many bytes the bodies of those requests may have together, at least `http.maxBodyBytes`. A body without a Content-Length counts as the longest. Further requests are answered 429 TOO_MANY_REQUESTS",
 			field:   number(&c.HTTP.MaxBytesPerCaller, "a number of bytes", 1024, 1<<30)},
-	}
-}
-
-// telemetrySettings are the settings of logs, metrics and traces.
-func (c *Config) telemetrySettings() []setting {
-	return []setting{
 		{name: "log.level", def: "info",
 			meaning: "the lowest severity that is logged. Set debug to see each task while you look for a fault",
 			field:   logLevel(&c.Log.Level)},
@@ -201,12 +192,6 @@ func (c *Config) telemetrySettings() []setting {
 		{name: "telemetry.balances", def: "0",
 			meaning: "how many submitters' balances the sweep shows, the first by name, one series each; 0: none. Set it to be warned before an account runs dry",
 			field:   number(&c.Telemetry.Balances, "a number of submitters", 0, 1000)},
-	}
-}
-
-// platformSettings are the settings that Google's platform names.
-func (c *Config) platformSettings() []setting {
-	return []setting{
 		{name: "PORT", google: true, def: "8080",
 			meaning: "where to listen; Cloud Run sets it",
 			field:   number(&c.Platform.Port, "a port", 1, 65535)},
