@@ -113,17 +113,8 @@ func (v Mover) Confirm(ctx context.Context, s OperatorReason) error {
 	if err != nil {
 		return err
 	}
-	way, err := v.Moves.Ends(ctx, m, seen.ID)
-	switch {
-	case err != nil:
+	if err := v.end(ctx, m, seen, Confirms); err != nil {
 		return err
-	case way == Confirms:
-	case seen.ID != m.Mark:
-		return ErrNotLast
-	default:
-		if err := v.end(ctx, m, seen, Confirms); err != nil {
-			return err
-		}
 	}
 	return v.Moves.Confirm(ctx, m, s)
 }
@@ -147,20 +138,21 @@ func (v Mover) Cancel(ctx context.Context, s OperatorReason) error {
 	case err != nil && !errors.Is(err, ErrNone):
 		return err
 	}
-	way, err := v.Moves.Ends(ctx, m, seen.ID)
-	if err != nil {
+	if err := v.end(ctx, m, seen, Cancels); err != nil {
 		return err
-	}
-	if way != Cancels {
-		if err := v.end(ctx, m, seen, Cancels); err != nil {
-			return err
-		}
 	}
 	return v.Moves.Cancel(ctx, m, s)
 }
 
-// end writes the mark that ends the move over the one that was read.
+// end writes the mark that ends the move over the one that was read, unless that one is such a mark. A move is
+// confirmed only over its own mark.
 func (v Mover) end(ctx context.Context, m Move, over Observed, w MoveEnd) error {
+	switch way, err := v.Moves.Ends(ctx, m, over.ID); {
+	case err != nil || way == w:
+		return err
+	case w == Confirms && over.ID != m.Mark:
+		return ErrNotLast
+	}
 	next, err := v.Moves.PrepareEnd(ctx, m, over.Generation, w)
 	if err != nil {
 		return err
