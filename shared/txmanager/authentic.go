@@ -1,6 +1,7 @@
 package txmanager
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -74,12 +75,7 @@ type Authenticity struct {
 }
 
 // UnprovedReason is why the payload must not be signed, or "".
-func (a Authenticity) UnprovedReason() string {
-	if a.Forged != "" {
-		return a.Forged
-	}
-	return a.Unknown
-}
+func (a Authenticity) UnprovedReason() string { return cmp.Or(a.Forged, a.Unknown) }
 
 // Proof is the result of an intent's check.
 type Proof string

@@ -1,6 +1,7 @@
 package txmanager
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
@@ -68,10 +69,7 @@ func (b Bounds) FeesUsedUpReason(feeWei *big.Int) string {
 
 // WithFee is b with a further fee used.
 func (b Bounds) WithFee(feeWei *big.Int) Bounds {
-	if b.FeesUsedWei == nil {
-		b.FeesUsedWei = new(big.Int)
-	}
-	b.FeesUsedWei = new(big.Int).Add(b.FeesUsedWei, feeWei)
+	b.FeesUsedWei = new(big.Int).Add(cmp.Or(b.FeesUsedWei, new(big.Int)), feeWei)
 	return b
 }
 

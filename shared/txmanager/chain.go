@@ -1,6 +1,7 @@
 package txmanager
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -195,12 +196,7 @@ type ChainObservation struct {
 }
 
 // OldestBlock is the lowest block that any part of the observation can come from.
-func (v ChainObservation) OldestBlock() uint64 {
-	if v.StartHead != nil {
-		return v.StartHead.Number
-	}
-	return v.Head.Number
-}
+func (v ChainObservation) OldestBlock() uint64 { return cmp.Or(v.StartHead, &v.Head).Number }
 
 // Account is the chain's state of the submitter's account.
 type Account struct {
@@ -294,7 +290,6 @@ var sendClassNames = [...]string{"unknown", "accepted", "already_known", "nonce_
 // String names the class for logs and metrics.
 func (c SendClass) String() string { return sendClassNames[c] }
 
-// MarshalText is the class's name.
 func (c SendClass) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // SendResult is a node's answer to one raw transaction.

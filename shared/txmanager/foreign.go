@@ -1,6 +1,7 @@
 package txmanager
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -37,11 +38,7 @@ func (t ConsumingTx) CallDigest() [32]byte { return callDigest(t.To, t.ValueWei,
 
 // Digest is the [ConsumingTx.CallDigest] of a transaction that makes call c.
 func (c Call) Digest() [32]byte {
-	value := c.Value
-	if value == nil {
-		value = new(big.Int)
-	}
-	return callDigest(c.To, value.String(), c.Data)
+	return callDigest(c.To, cmp.Or(c.Value, new(big.Int)).String(), c.Data)
 }
 
 func callDigest(to *Address, valueWei string, data []byte) [32]byte {

@@ -52,7 +52,6 @@ type FinalCountError struct {
 	Final          *uint64 // nil: the node has no finalized block
 }
 
-// Error gives the counts.
 func (e FinalCountError) Error() string {
 	if e.Final == nil {
 		return "the node has no finalized block yet to prove a loss by; for a chain that has no such tag at all, set chain.finalizedTag to false"
@@ -64,7 +63,6 @@ func (e FinalCountError) Error() string {
 // AccountUsedError reports that the account's counts on the chain differ from its next nonce.
 type AccountUsedError struct{ Latest, Pending, Next uint64 }
 
-// Error gives the counts.
 func (e AccountUsedError) Error() string {
 	return fmt.Sprintf("the account has %d transactions mined and %d with those pending, and its next nonce here is %d", e.Latest, e.Pending, e.Next)
 }
@@ -126,7 +124,6 @@ type UnnamedNonceError struct {
 	More  []string // the other nonces, each with its reason
 }
 
-// Error gives each nonce and its reason.
 func (e UnnamedNonceError) Error() string {
 	return strings.Join(append([]string{fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why)}, e.More...), "; ")
 }
@@ -138,7 +135,6 @@ type NamingError struct {
 	Why       string
 }
 
-// Error gives the nonce, the request and the reason.
 func (e NamingError) Error() string {
 	return fmt.Sprintf("nonce %d, request %q: %s", e.Nonce, e.RequestID, e.Why)
 }
@@ -153,7 +149,6 @@ type UnprovedError struct {
 	Why   string
 }
 
-// Error gives the nonce and the reason.
 func (e UnprovedError) Error() string { return fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why) }
 
 // LostNonces describes the nonces for which a lost database may have signed. Its bytes can be
@@ -176,7 +171,6 @@ type Filling struct {
 // FillError reports a release that would fill too few nonces, or cannot fill them.
 type FillError struct{ Why string }
 
-// Error is the reason.
 func (e FillError) Error() string { return e.Why }
 
 // Errors of a release that must fill nonces. After each, the incident is unchanged.
@@ -216,7 +210,6 @@ func (w SubmitterState) IsFinalBlockReorged() bool {
 // FinalsMissingError reports a resume while final transactions are not back on the chain.
 type FinalsMissingError struct{ Missing []FinalTx }
 
-// Error gives their number and the first of them.
 func (e FinalsMissingError) Error() string {
 	return fmt.Sprintf("%d final transactions are not on the chain again, the first with nonce %d, hash %s",
 		len(e.Missing), e.Missing[0].Nonce, e.Missing[0].Hash)

@@ -1,8 +1,6 @@
 package txmanager
 
-import (
-	"time"
-)
+import "time"
 
 // StuckResolution decides by code about STUCK transactions, in place of an operator.
 type StuckResolution interface {

@@ -94,7 +94,6 @@ type IllegalTransitionError struct {
 	From, To State
 }
 
-// Error names both states.
 func (e IllegalTransitionError) Error() string {
 	return fmt.Sprintf("a transaction in %s never becomes %s", e.From, e.To)
 }

@@ -53,7 +53,6 @@ func (s Submitter) Digest() string {
 // lower-case hex digits. The family reads other forms: see package chain.
 type Address string
 
-// String is the canonical form.
 func (a Address) String() string { return string(a) }
 
 // Hash is the 32-byte hash of a transaction or a block.
@@ -74,10 +73,8 @@ func ParseHash(text string) (h Hash, err error) {
 // String is 0x and 64 lower-case hex digits.
 func (h Hash) String() string { return "0x" + hex.EncodeToString(h[:]) }
 
-// MarshalText writes the form of [Hash.String].
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads the form of [ParseHash].
 func (h *Hash) UnmarshalText(text []byte) (err error) {
 	*h, err = ParseHash(string(text))
 	return err

@@ -190,6 +190,9 @@ type SubmitterState struct {
 	standing bool      // the clock stays at Now
 }
 
+// Submitter is the submitter that w was loaded for.
+func (w SubmitterState) Submitter() Submitter { return Submitter(w.Lease.Submitter) }
+
 // WithLoadTime records the moment of the load, from which now extrapolates the database's clock.
 func (w SubmitterState) WithLoadTime(at time.Time) SubmitterState {
 	w.loadedAt, w.standing = at, false
@@ -221,11 +224,7 @@ func (w SubmitterState) LowestOpenNonce() uint64 {
 
 // RoomInWindow is how many nonces can be allocated now, from the cursor on.
 func (w SubmitterState) RoomInWindow() int {
-	held := w.NextNonce - w.LowestOpenNonce()
-	if held >= w.Window {
-		return 0
-	}
-	return int(w.Window - held)
+	return int(w.Window - min(w.NextNonce-w.LowestOpenNonce(), w.Window))
 }
 
 // ViolationKind is the invariant that an observation contradicts.

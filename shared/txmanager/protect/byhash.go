@@ -65,28 +65,21 @@ func (t *incident) readTransactions(ctx context.Context, l *txmanager.ReleaseReq
 		}
 		found = append(found, txmanager.ForeignTransaction{Nonce: n, Incident: t.State.Incident, Tx: one, CallDigest: one.CallDigest()})
 	}
-	q := txmanager.ChainQuery{Submitter: t.State.Submitter(), Account: true, FinalCount: true}
-	for _, f := range found {
-		q.Receipts = append(q.Receipts, f.Tx.Hash)
-	}
+	q := t.receiptsQuery(found)
 	v, err := t.queryWhereFound(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	for i := range found {
-		f := &found[i]
-		switch a := v.Receipts[f.Tx.Hash]; {
+	for i, f := range found {
+		a := v.Receipts[f.Tx.Hash]
+		switch {
 		case a.Answer == txmanager.AnswerNotFound:
 			return nil, txmanager.UnprovedError{Field: "hashes", Nonce: f.Nonce, Why: fmt.Sprintf("no node has a receipt of transaction %s: %s", f.Tx.Hash, archiveNodeAdvice)}
 		case a.Answer != txmanager.AnswerFound, v.FinalCount == nil, *v.FinalCount <= f.Nonce:
 			return nil, fmt.Errorf("%w: no node has shown transaction %s as final yet", txmanager.ErrStillReading, f.Tx.Hash)
-		default:
-			f.Tx.BlockNumber, f.Tx.BlockHash, f.Tx.Node = a.Receipt.BlockNumber, a.Receipt.BlockHash, v.Node
-			f.Succeeded, f.Receipt = a.Receipt.Succeeded, a.Receipt.Document
 		}
-		if len(f.Tx.Data) > txmanager.MaxForeignData {
-			f.Tx.Data = nil
-		}
+		f.Tx.BlockNumber, f.Tx.BlockHash, f.Tx.Node = a.Receipt.BlockNumber, a.Receipt.BlockHash, v.Node
+		found[i] = withReceipt(f, a.Receipt)
 	}
 	err = quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(fmt.Sprintf("the account's final count is above nonce %d, and has these %d transactions", nonces[len(nonces)-1], len(found)), agreesOnForeign(found)))
 	if errors.Is(err, txmanager.ErrNoQuorum) {

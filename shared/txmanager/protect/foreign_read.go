@@ -179,10 +179,7 @@ func (t *incident) proveForeign(ctx context.Context, found []txmanager.ForeignTr
 	if len(found) == 0 {
 		return nil, nil
 	}
-	q := txmanager.ChainQuery{Submitter: t.State.Submitter(), Account: true, FinalCount: true}
-	for _, f := range found {
-		q.Receipts = append(q.Receipts, f.Tx.Hash)
-	}
+	q := t.receiptsQuery(found)
 	v, err := t.Query(ctx, q)
 	if err != nil {
 		return nil, err
@@ -193,17 +190,31 @@ func (t *incident) proveForeign(ctx context.Context, found []txmanager.ForeignTr
 		if a.Answer != txmanager.AnswerFound || a.Receipt.BlockHash != f.Tx.BlockHash || v.FinalCount == nil || f.Nonce >= *v.FinalCount {
 			continue
 		}
-		f.Succeeded, f.Receipt = a.Receipt.Succeeded, a.Receipt.Document
-		if len(f.Tx.Data) > txmanager.MaxForeignData {
-			f.Tx.Data = nil
-		}
-		proven = append(proven, f)
+		proven = append(proven, withReceipt(f, a.Receipt))
 	}
 	what := fmt.Sprintf("the account's final count is %d or more, and has these %d transactions", count, len(proven))
 	if err := quorum.Require(ctx, t.Session, q, v, quorum.NewClaim(what, agreesOnForeign(proven))); err != nil {
 		return nil, err
 	}
 	return proven, nil
+}
+
+// receiptsQuery asks for the receipts of the transactions, and for the final count.
+func (t *incident) receiptsQuery(found []txmanager.ForeignTransaction) txmanager.ChainQuery {
+	q := txmanager.ChainQuery{Submitter: t.State.Submitter(), Account: true, FinalCount: true}
+	for _, f := range found {
+		q.Receipts = append(q.Receipts, f.Tx.Hash)
+	}
+	return q
+}
+
+// withReceipt is f as it is stored, with its receipt as proof.
+func withReceipt(f txmanager.ForeignTransaction, r txmanager.Receipt) txmanager.ForeignTransaction {
+	f.Succeeded, f.Receipt = r.Succeeded, r.Document
+	if len(f.Tx.Data) > txmanager.MaxForeignData {
+		f.Tx.Data = nil
+	}
+	return f
 }
 
 // agreesOnForeign votes on whether the transactions are final with the same receipts.
@@ -244,14 +255,9 @@ func IdentifyConsumingTx(ctx context.Context, t *session.Session, seen *txmanage
 	}
 	for _, x := range t.State.Open {
 		if *x.Nonce == seen.ExpectedNonce {
-			seen.SameAsIntent = matchesIntent(t, x, *seen.ConsumedBy)
+			call, err := t.Chain.ParsePayload(x.Payload)
+			seen.SameAsIntent = err == nil && call.Does(*seen.ConsumedBy)
 		}
 	}
 	return nil
-}
-
-// matchesIntent reports whether the transaction that consumed x's nonce makes x's call.
-func matchesIntent(t *session.Session, x txmanager.Tx, consuming txmanager.ConsumingTx) bool {
-	call, err := t.Chain.ParsePayload(x.Payload)
-	return err == nil && call.Does(consuming)
 }

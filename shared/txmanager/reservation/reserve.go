@@ -195,10 +195,7 @@ type singleCommitSession struct {
 // beginSingleCommit acquires the lease for a singleCommitSession.
 func beginSingleCommit(ctx context.Context, w *session.Service, s txmanager.Submitter) (*singleCommitSession, error) {
 	held, err := w.OpenWaiting(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	return &singleCommitSession{Session: held}, nil
+	return &singleCommitSession{Session: held}, err
 }
 
 // commitAndRelease releases the lease in the same transaction, even if the rerun flag is set. The

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"slices"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -45,18 +44,6 @@ type HandlerResult struct {
 	Failed string            // why a placeholder is needed; "": it is not
 	Wait   txmanager.Wait    // why it must be called again later; zero: no need
 	Asked  bool              // the handler was called and answered, so that the count of calls without an answer is reset
-}
-
-// keepWaiting is t, which keeps its nonce without bytes until the next handler call.
-// [Rules.hasWaitedTooLong] limits the wait.
-func (r Rules) keepWaiting(t txmanager.Tx, m HandlerResult, now time.Time) txmanager.Tx {
-	if m.Asked {
-		t.SubmitAttempts = 0
-	}
-	if t.FirstSubmitAt == nil {
-		t.FirstSubmitAt = &now
-	}
-	return t
 }
 
 // HandlerVersion is the first version of t from its handler's result, or the reason to wait.

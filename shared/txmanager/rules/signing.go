@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
 	"time"
@@ -147,8 +148,10 @@ func (p *signaturePlanner) wait(t txmanager.Tx, why txmanager.Wait) *txmanager.T
 		return &txmanager.Transition{From: from, To: p.markStuck(t, p.now, why.Reason)}
 	case t.LastError == why.Reason && t.Cause == why.Cause && len(t.Versions) > 0:
 		return nil
-	case handler:
-		t = p.keepWaiting(t, p.answers[t.ID], p.now)
+	case handler: // it keeps its nonce without bytes until the next handler call, as long as hasWaitedTooLong allows
+		if t.FirstSubmitAt = cmp.Or(t.FirstSubmitAt, &p.now); p.answers[t.ID].Asked {
+			t.SubmitAttempts = 0
+		}
 	}
 	t.Explain(why.Cause, why.Reason)
 	return &txmanager.Transition{From: from, To: p.WithNextCheck(t, p.now.Add(p.BlockTime))}

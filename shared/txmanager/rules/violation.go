@@ -1,8 +1,6 @@
 package rules
 
-import (
-	"github.com/fencepost/fencepost/shared/txmanager"
-)
+import "github.com/fencepost/fencepost/shared/txmanager"
 
 // EvaluateViolation compares the chain's counts with the cursor, and the final blocks with the
 // chain's. A violation means that another signer used the account, or that a final block was

@@ -6,7 +6,6 @@ package session
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,11 +65,7 @@ func (w *Service) Acquire(ctx context.Context, s txmanager.Submitter, owner stri
 }
 
 // NewOwner is a new lease owner: this instance and a random id for one invocation.
-func (w *Service) NewOwner() string {
-	var b [8]byte
-	rand.Read(b[:]) // crypto/rand never fails
-	return w.Node + "/" + hex.EncodeToString(b[:])
-}
+func (w *Service) NewOwner() string { return w.Node + "/" + rand.Text()[:16] }
 
 // releaseWait bounds the wait for the lease.
 const releaseWait = 5 * time.Second

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"slices"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -15,6 +15,10 @@ import (
 	"github.com/fencepost/fencepost/shared/txmanager/quorum"
 	"github.com/fencepost/fencepost/shared/txmanager/rules"
 )
+
+// maxHandlerCalls is how often a handler is called for one nonce without a stored answer. Without
+// this limit, a handler that kills its process would be called forever.
+const maxHandlerCalls = 3
 
 // handlerCall is one call of one handler, by the lease session that waits for it.
 type handlerCall struct {
@@ -58,6 +62,15 @@ func (t *invocation) callHandlers(ctx context.Context, v txmanager.ChainObservat
 	return map[string]rules.HandlerResult{x.ID: m}, k.outdated, nil
 }
 
+// missingHandlerReason is why t's handler cannot be called by this process, or "". Another version
+// of the program may have the handler.
+func (w *Worker) missingHandlerReason(t txmanager.Tx) string {
+	if _, known := w.Handlers[t.Handler]; known || t.Handler == "" {
+		return ""
+	}
+	return "no handler " + t.Handler + " in this process"
+}
+
 // callHandler calls the handler and checks its result. An error says nothing about the handler: it
 // may not have been called.
 func (k *handlerCall) callHandler(ctx context.Context) (m rules.HandlerResult, err error) {
@@ -91,15 +104,21 @@ func (k *handlerCall) runHandler(ctx context.Context) (tx txmanager.Transaction,
 	defer cancel()
 	n := txmanager.NonceContext{Submitter: k.tx.Submitter, Nonce: *k.tx.Nonce, TxID: k.tx.ID, RequestID: k.tx.RequestID, Input: k.tx.Payload}
 	tx, failed, broken := runHandler(asked, k.session.worker.Handlers[k.tx.Handler], n, func(c txmanager.Call) (txmanager.Signed, error, error) { return k.signForHandler(ctx, c) })
-	if broken == nil {
-		broken = ctx.Err()
-	}
-	return tx, failed, broken
+	return tx, failed, cmp.Or(broken, ctx.Err())
 }
 
 // reason is reason with the handler's name, shortened.
 func (k *handlerCall) reason(reason string) string {
 	return shorten(fmt.Sprintf("handler %s: %s", k.tx.Handler, reason))
+}
+
+// shorten cuts a text from outside to 300 bytes.
+func shorten(text string) string {
+	const limit = 300
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
 // evaluate prices the handler's transaction and checks it against the chain, the balance and the
@@ -108,17 +127,20 @@ func (k *handlerCall) evaluate(ctx context.Context, tx txmanager.Transaction) (m
 	if m, err = k.completeTx(ctx, tx); err != nil || m.Failed != "" {
 		return m, err
 	}
-	if short := k.session.shortBalanceReason(k.tx, m, k.observation); m.Wait.Reason == "" && short != "" {
-		m.Wait = txmanager.Wait{Cause: txmanager.WaitBalance, Reason: short}
+	if m.Wait.Reason == "" {
+		m.Wait = txmanager.WaitFor(txmanager.WaitBalance, k.shortBalanceReason(m))
 	}
 	if m.Wait.Reason != "" {
 		return m, nil
 	}
-	refused, err := k.session.checkPolicy(ctx, k.tx, m.Call)
-	if err != nil || refused == "" {
-		return m, err
+	refused, err := k.session.Store.CheckPolicy(ctx, k.session.State.Lease, k.tx.ID, m.Call)
+	switch {
+	case err != nil:
+		return m, fmt.Errorf("check a handler's transaction of %s against the policy: %w", k.tx.Submitter, err)
+	case refused != "":
+		return rules.HandlerResult{Failed: k.reason(refused)}, nil
 	}
-	return rules.HandlerResult{Failed: k.reason(refused)}, nil
+	return m, nil
 }
 
 // completeTx fills in gas and fees, or parses the handler's signed bytes.
@@ -218,27 +240,13 @@ func sameCall(a, b txmanager.Call) bool {
 		same(a.Value, b.Value) && same(a.FeeCapWei, b.FeeCapWei) && same(a.TipCapWei, b.TipCapWei)
 }
 
-// checkPolicy checks a handler's call against the submitter's policy and counts its value. It
-// returns why the policy refuses it, or "".
-func (t *invocation) checkPolicy(ctx context.Context, x txmanager.Tx, c txmanager.Call) (refused string, err error) {
-	refused, err = t.Store.CheckPolicy(ctx, t.State.Lease, x.ID, c)
-	if err != nil {
-		return "", fmt.Errorf("check a handler's transaction of %s against the policy: %w", x.Submitter, err)
-	}
-	return refused, nil
-}
-
 // shortBalanceReason is why the account cannot pay for the handler's transaction, or "".
-func (t *invocation) shortBalanceReason(x txmanager.Tx, m rules.HandlerResult, v txmanager.ChainObservation) string {
-	if m.Failed != "" || m.Wait.Reason != "" {
-		return ""
-	}
-	others := slices.DeleteFunc(slices.Clone(t.State.Open), func(u txmanager.Tx) bool { return u.ID == x.ID })
-	left := gas.BalanceOf(v, others)
+func (k *handlerCall) shortBalanceReason(m rules.HandlerResult) string {
+	left := gas.BalanceOf(k.observation, rules.OpenWithout(k.session.State, k.tx.ID))
 	if left.Reserve(m.Params) == nil {
 		return ""
 	}
-	return "balance: the account cannot pay for the transaction of handler " + x.Handler + " and a placeholder"
+	return "balance: the account cannot pay for the transaction of handler " + k.tx.Handler + " and a placeholder"
 }
 
 // checkCall returns why no chain could carry out c, or nil.
@@ -301,17 +309,11 @@ func (t *invocation) feeWait(x txmanager.Tx, g txmanager.GasParams, dear string)
 	if dear != "" {
 		return txmanager.Wait{Cause: txmanager.WaitFeeCeiling, Reason: dear}
 	}
-	return txmanager.WaitFor(txmanager.WaitPolicy, t.feesUsedUpReason(x, g))
-}
-
-// FeesUsedUpReason is why the cost of x beyond what its nonce was bound for exceeds the fees of
-// the day, or "".
-func (t *invocation) feesUsedUpReason(x txmanager.Tx, g txmanager.GasParams) string {
 	x.Gas = &g
 	for _, use := range gas.FeeUses(t.State, txmanager.Commit{Versions: []txmanager.Version{{Tx: x, Kind: txmanager.VersionOriginal}}}) {
-		return t.State.Bounds.FeesUsedUpReason(use.AddedWei)
+		return txmanager.WaitFor(txmanager.WaitPolicy, t.State.Bounds.FeesUsedUpReason(use.AddedWei)) // beyond what its nonce was bound for
 	}
-	return ""
+	return txmanager.Wait{}
 }
 
 // signRequest is a handler's request to its lease session.
