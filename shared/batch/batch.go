@@ -71,10 +71,8 @@ var ErrUnanswered = errors.New("the round trip of this call ended without an ans
 // because of Cause.
 type AloneError struct{ Cause error }
 
-// Error is the cause, after the words that the call must be made alone.
 func (e AloneError) Error() string { return fmt.Sprintf("the call must be made alone: %v", e.Cause) }
 
-// Unwrap is the cause.
 func (e AloneError) Unwrap() error { return e.Cause }
 
 // Group shares round trips among concurrent calls. It is safe for concurrent use.
@@ -236,13 +234,6 @@ func (g *Group[Call, Answer]) startNow() {
 	go g.run(g.take())
 }
 
-// freeLane lets another group of the lane make a round trip, after one of so many calls.
-func (g *Group[Call, Answer]) freeLane(calls int, took time.Duration) {
-	if g.options.Lane != nil {
-		g.options.Lane.exitAfter(calls, took)
-	}
-}
-
 // next starts the next round trip.
 func (g *Group[Call, Answer]) next() {
 	g.mu.Lock()
@@ -279,7 +270,7 @@ func (g *Group[Call, Answer]) take() (taken []*pending[Call, Answer]) {
 // run makes one round trip and answers every call of it.
 func (g *Group[Call, Answer]) run(all []*pending[Call, Answer]) {
 	var freed, ended sync.Once
-	free := func(calls int, took time.Duration) { freed.Do(func() { g.freeLane(calls, took) }) }
+	free := func(calls int, took time.Duration) { freed.Do(func() { g.options.Lane.exitAfter(calls, took) }) }
 	end := func(calls int, took time.Duration) { ended.Do(func() { free(calls, took); g.next() }) }
 	began := time.Now()
 	defer func() { end(len(all), time.Since(began)) }()

@@ -35,13 +35,15 @@ func (l *Lane) enter(start func()) {
 	go start()
 }
 
-// exitAfter calls exit after the pause that follows a round trip of so many calls.
+// exitAfter calls exit after the pause that follows a round trip of so many calls. A nil lane has no others.
 func (l *Lane) exitAfter(calls int, took time.Duration) {
-	if calls == 1 || l.Pause.Factor == 0 {
+	switch {
+	case l == nil:
+	case calls == 1 || l.Pause.Factor == 0:
 		l.exit()
-		return
+	default:
+		time.AfterFunc(min(time.Duration(l.Pause.Factor*float64(took)), l.Pause.Max), l.exit)
 	}
-	time.AfterFunc(min(time.Duration(l.Pause.Factor*float64(took)), l.Pause.Max), l.exit)
 }
 
 // exit frees the lane, or gives it to the next that asked.

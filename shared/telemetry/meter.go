@@ -3,39 +3,40 @@ package telemetry
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
+	"sync"
 )
 
 // Meter counts the cost of one invocation. Its methods can be called concurrently, and on a nil Meter,
 // where they count nothing: callers need not know whether there is a meter.
 type Meter struct {
-	sqlRoundTrips, sqlStatements, commits, rpcRoundTrips, tasks atomic.Int64
+	mu   sync.Mutex
+	cost Cost
+}
+
+// change calls f with the counts so far.
+func (m *Meter) change(f func(*Cost)) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		f(&m.cost)
+	}
 }
 
 // SQL counts one round trip to Postgres with so many statements, of which so many were commits. A
 // statement outside a transaction commits itself.
 func (m *Meter) SQL(statements, commits int) {
-	if m == nil {
-		return
-	}
-	m.sqlRoundTrips.Add(1)
-	m.sqlStatements.Add(int64(statements))
-	m.commits.Add(int64(commits))
+	m.change(func(c *Cost) {
+		c.SQLRoundTrips++
+		c.SQLStatements += int64(statements)
+		c.Commits += int64(commits)
+	})
 }
 
 // RPC counts one HTTP round trip to a chain's node. A JSON-RPC batch is one.
-func (m *Meter) RPC() {
-	if m != nil {
-		m.rpcRoundTrips.Add(1)
-	}
-}
+func (m *Meter) RPC() { m.change(func(c *Cost) { c.RPCRoundTrips++ }) }
 
 // Tasks counts n enqueued tasks.
-func (m *Meter) Tasks(n int) {
-	if m != nil {
-		m.tasks.Add(int64(n))
-	}
-}
+func (m *Meter) Tasks(n int) { m.change(func(c *Cost) { c.Tasks += int64(n) }) }
 
 // Cost holds the counts of a [Meter].
 type Cost struct {
@@ -43,14 +44,9 @@ type Cost struct {
 }
 
 // Cost returns the counts so far; the zero Cost for a nil Meter.
-func (m *Meter) Cost() Cost {
-	if m == nil {
-		return Cost{}
-	}
-	return Cost{
-		SQLRoundTrips: m.sqlRoundTrips.Load(), SQLStatements: m.sqlStatements.Load(), Commits: m.commits.Load(),
-		RPCRoundTrips: m.rpcRoundTrips.Load(), Tasks: m.tasks.Load(),
-	}
+func (m *Meter) Cost() (counts Cost) {
+	m.change(func(c *Cost) { counts = *c })
+	return counts
 }
 
 func (c Cost) attrs() []slog.Attr {

@@ -178,8 +178,11 @@ func (e *Exporter) AtEnd(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r)
-		if e.due() {
-			e.warn(r.Context(), e.Flush(context.WithoutCancel(r.Context())))
+		if !e.due() {
+			return
+		}
+		if err := e.Flush(context.WithoutCancel(r.Context())); err != nil {
+			e.log.WarnContext(r.Context(), "telemetry not delivered", "error", err.Error())
 		}
 	})
 }
@@ -192,12 +195,6 @@ func (e *Exporter) due() bool {
 	now, last, failed := int64(time.Since(e.began)), e.last.Load(), e.failed.Load()
 	wait := int64(e.every) << min(failed, maxDoublings)
 	return (now-last >= wait || failed == 0 && e.spans.crowded()) && e.last.CompareAndSwap(last, now)
-}
-
-func (e *Exporter) warn(ctx context.Context, err error) {
-	if err != nil {
-		e.log.WarnContext(ctx, "telemetry not delivered", "error", err.Error())
-	}
 }
 
 // Flush delivers everything, within a second. Data that the collector did not accept is delivered the
@@ -265,6 +262,5 @@ func (e *Exporter) Close(ctx context.Context) error {
 	if e == nil || !e.otlp {
 		return nil
 	}
-	err := e.Flush(ctx)
-	return errors.Join(err, e.conn.Close())
+	return errors.Join(e.Flush(ctx), e.conn.Close())
 }

@@ -18,7 +18,6 @@ type spans struct {
 	dropped int
 }
 
-// OnStart does nothing.
 func (*spans) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
 // OnEnd keeps s.
