@@ -122,7 +122,10 @@ func realMain(ctx context.Context) error {
 		dial = instance.Dial
 		how = append(how, migrations.Dial(dial))
 	}
-	if err := migrations.Await(ctx, c.databaseURL, c.wait, reportWait(c.wait), how...); err != nil {
+	report := func(waited time.Duration, err error) {
+		fmt.Fprintf(os.Stderr, "migrate: no connection to the database after %s, trying for up to %s: %v\n", waited.Round(time.Second), c.wait, err)
+	}
+	if err := migrations.Await(ctx, c.databaseURL, c.wait, report, how...); err != nil {
 		return err
 	}
 	switch c.command {
@@ -138,13 +141,6 @@ func realMain(ctx context.Context) error {
 		return macs(ctx, c, how)
 	}
 	return status(ctx, c.databaseURL, how)
-}
-
-// reportWait returns a function that prints a line for a failed try to connect.
-func reportWait(limit time.Duration) func(time.Duration, error) {
-	return func(waited time.Duration, err error) {
-		fmt.Fprintf(os.Stderr, "migrate: no connection to the database after %s, trying for up to %s: %v\n", waited.Round(time.Second), limit, err)
-	}
 }
 
 // listed returns the words of a comma-separated list.

@@ -3,7 +3,6 @@ package events
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,7 +38,7 @@ func (w *Worker) Serve(ctx context.Context, s DeliveryQueue) error {
 		return nil
 	}
 	began := time.Now()
-	owner := w.Node + "/" + invocationID()
+	owner := w.Node + "/" + rand.Text()[:16] // no other invocation has it
 	for {
 		if err := w.Book.NumberEvents(ctx, w.Endpoints); err != nil {
 			return err
@@ -72,13 +71,6 @@ func (w *Worker) reach(point string) {
 	if w.At != nil {
 		w.At(point)
 	}
-}
-
-// invocationID returns an id that no other invocation has.
-func invocationID() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails: crypto/rand
-	return hex.EncodeToString(b[:])
 }
 
 // delivery is one lease session of a delivery queue.

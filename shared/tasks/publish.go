@@ -2,8 +2,6 @@ package tasks
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -15,9 +13,9 @@ const Publish = "publish"
 
 // ofStream is a task for a delivery queue.
 func ofStream(s events.DeliveryQueue, suffix string, at time.Time) errand {
-	endpoint := sha256.Sum256([]byte(s.Endpoint)) // its name may have characters that a task's name must not have
+	endpoint := digestOf(s.Endpoint)[:16] // its name may have characters that a task's name must not have
 	return errand{
-		function: Publish, digest: s.Submitter.Digest(), suffix: hex.EncodeToString(endpoint[:8]) + "-" + suffix,
+		function: Publish, digest: s.Submitter.Digest(), suffix: endpoint + "-" + suffix,
 		body: map[string]any{"submitter": string(s.Submitter), "endpoint": s.Endpoint}, at: at,
 	}
 }
@@ -39,9 +37,8 @@ func (t *Tasks) RescuePublish(ctx context.Context, s events.DeliveryQueue, met e
 
 // PublishTest enqueues a task that sends an operator's test event to the endpoint.
 func (t *Tasks) PublishTest(ctx context.Context, endpoint string, test int64) error {
-	sum := sha256.Sum256([]byte(endpoint))
 	_, err := t.add(ctx, errand{
-		function: Publish, digest: hex.EncodeToString(sum[:16]), suffix: fmt.Sprintf("t-%d", test), body: map[string]any{"endpoint": endpoint, "test": test},
+		function: Publish, digest: digestOf(endpoint), suffix: fmt.Sprintf("t-%d", test), body: map[string]any{"endpoint": endpoint, "test": test},
 	})
 	return err
 }

@@ -42,7 +42,7 @@ func ofTransfer(reqID, suffix string, at time.Time) errand {
 }
 
 // digestOf has the length of a submitter's digest. A ULID alone begins with its time.
-func digestOf(reqID string) string {
-	sum := sha256.Sum256([]byte(reqID))
+func digestOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:16])
 }

@@ -122,7 +122,6 @@ var (
 // ServiceLimitError reports a deposit that would pass the daily limit of the deposit service.
 type ServiceLimitError struct{ Left string } // what can still be booked today, as a decimal number
 
-// Error states the rest of the day's limit.
 func (e ServiceLimitError) Error() string {
 	return "the deposit service can book " + e.Left + " more today"
 }

@@ -28,24 +28,20 @@ type Ending struct {
 // InJournalError reports that the core's journal has an act that an operator believed not applied. It wraps [ErrEvidence].
 type InJournalError struct{ Line uint64 }
 
-// Error names the line.
 func (e InJournalError) Error() string {
 	return fmt.Sprintf("line %d of the core's journal has this id", e.Line)
 }
 
-// Unwrap returns [ErrEvidence].
 func (e InJournalError) Unwrap() error { return ErrEvidence }
 
 // UnreadError reports that the time ended before the whole journal was read. The line that was reached is stored,
 // and the next call continues after it. It wraps [ErrEvidence].
 type UnreadError struct{ Upto, Last uint64 }
 
-// Error tells how far the journal was read.
 func (e UnreadError) Error() string {
 	return fmt.Sprintf("lines up to %d of %d of the core's journal do not have this id; the others were not read in time", e.Upto, e.Last)
 }
 
-// Unwrap returns [ErrEvidence].
 func (e UnreadError) Unwrap() error { return ErrEvidence }
 
 // EndingOf returns the end of the order's act by the core's journal. The error wraps [ErrEvidence], [ErrNotForgotten] or

@@ -33,7 +33,6 @@ type RefusedError struct {
 	UsableFrom time.Time // for [AddressNotYetUsable]: when payouts to the address become possible
 }
 
-// Error returns the reason.
 func (e RefusedError) Error() string { return "refused: " + string(e.Reason) }
 
 // wellFormed reports whether the reason is a code as the row's CHECK demands: A-Z, 0-9 and _, at

@@ -13,10 +13,8 @@ type Rules struct {
 	RetryMax    time.Duration // the longest delay between two attempts
 	RescueAfter time.Duration // time without a move or postponement after which the sweep assumes that the worker died
 
-	// PendingLimit is how long a transfer can be in TARGET_PENDING before an alert. PayoutLimit
-	// is the same for a payout: twice the expected finality.
-	PendingLimit   time.Duration
-	PayoutLimit    time.Duration
+	PendingLimit   time.Duration // how long a transfer can be in TARGET_PENDING before an alert
+	PayoutLimit    time.Duration // the same for a payout: twice the expected finality
 	PayoutRetryMax time.Duration // RetryMax of a payout in TARGET_PENDING: its answer takes blocks
 	RefundLimit    int           // consecutive unknown refunds before a person is paged
 }

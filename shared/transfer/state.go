@@ -77,7 +77,6 @@ type IllegalTransitionError struct {
 	From, To State
 }
 
-// Error names both states.
 func (e IllegalTransitionError) Error() string {
 	return fmt.Sprintf("a transfer in %s never becomes %s", e.From, e.To)
 }

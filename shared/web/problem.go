@@ -89,7 +89,6 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// Unwrap returns the problem's cause, or nil.
 func (p *Problem) Unwrap() error { return p.Cause }
 
 // ProblemOf returns the part of err that the caller of r can see. A *[Problem] anywhere in err's chain

@@ -50,7 +50,6 @@ func ParseKey(text string) (Key, error) {
 	return Key{secret}, nil
 }
 
-// String returns "[redacted]".
 func (Key) String() string { return "[redacted]" }
 
 // GoString returns "[redacted]", which %#v prints.

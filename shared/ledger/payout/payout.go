@@ -200,15 +200,13 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 // isToBeRefunded reports whether an operator has stated that the payout was not paid and must be
 // refunded. Nothing may be sent for it.
 func isToBeRefunded(found store.Payout) bool {
-	said := statement(found)
-	return said != nil && said.Acted && said.Refund && !found.Foreign && (found.TxID == "" || found.State == txmanager.Queued)
+	return isNotPaid(found) && found.Statement.Refund && !found.Foreign && (found.TxID == "" || found.State == txmanager.Queued)
 }
 
 // isToBePostedAgain reports whether an operator has stated that a payout was not paid which is
 // queued since before the restore. Posting it again releases it.
 func isToBePostedAgain(found store.Payout) bool {
-	said := statement(found)
-	return said != nil && said.Acted && !said.Refund && found.Older && found.State == txmanager.Queued && found.Caller == store.PayoutCaller
+	return isNotPaid(found) && !found.Statement.Refund && found.Older && found.State == txmanager.Queued && found.Caller == store.PayoutCaller
 }
 
 // Resolve prevents the payment if that is still possible, and returns its result. A payment with a

@@ -17,7 +17,6 @@ type AddressError struct {
 	Problem string // shown to the user
 }
 
-// Error returns the problem.
 func (e AddressError) Error() string { return "address: " + e.Problem }
 
 // Unwrap returns the refusal that the API answers.
@@ -65,35 +64,29 @@ func Prepare(families chain.Families, asset transfer.Asset, units uint64, addres
 
 // CheckTerms validates the form of an asset's terms. It returns the family of the payer's chain and the
 // token's contract; nil: the chain's own coin.
-func CheckTerms(families chain.Families, precision int, terms transfer.PayoutTerms) (chain.Family, *txmanager.Address, error) {
+func CheckTerms(families chain.Families, precision int, terms transfer.PayoutTerms) (family chain.Family, token *txmanager.Address, err error) {
 	if s := txmanager.Submitter(terms.Submitter); s.Namespace() != Namespace {
 		return nil, nil, fmt.Errorf("payer %q is not of namespace %s, the only one with payouts", s, Namespace)
 	}
-	family, err := families.Named(Namespace)
-	if err != nil {
+	if family, err = families.Named(Namespace); err != nil {
 		return nil, nil, err
 	}
-	token, err := checkTerms(family, precision, terms)
-	return family, token, err
-}
-
-func checkTerms(family chain.Family, precision int, terms transfer.PayoutTerms) (*txmanager.Address, error) {
 	s, err := chain.ParseSubmitter(family, terms.Submitter, terms.ChainID)
 	switch {
 	case err != nil:
-		return nil, err
+		return family, nil, err
 	case string(s) != terms.Submitter || s.ChainID() != terms.ChainID:
-		return nil, fmt.Errorf("payer %q is no account of chain %d in its canonical form", terms.Submitter, terms.ChainID)
+		return family, nil, fmt.Errorf("payer %q is no account of chain %d in its canonical form", terms.Submitter, terms.ChainID)
 	case terms.Decimals < precision:
-		return nil, fmt.Errorf("%d decimals on the chain, fewer than the %d of the asset", terms.Decimals, precision)
+		return family, nil, fmt.Errorf("%d decimals on the chain, fewer than the %d of the asset", terms.Decimals, precision)
 	case terms.Token == "":
-		return nil, nil
+		return family, nil, nil
 	}
-	token, err := family.ParseAccount(terms.Token)
-	if err == nil && token.String() != terms.Token {
+	contract, err := family.ParseAccount(terms.Token)
+	if err == nil && contract.String() != terms.Token {
 		err = errors.New("the token's contract is not in its canonical form")
 	}
-	return &token, err
+	return family, &contract, err
 }
 
 // Namespace is of the chains that payouts can go to: the columns of payouts have the form of their addresses.

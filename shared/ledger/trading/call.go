@@ -19,7 +19,6 @@ type ProblemError struct {
 	Code   string // as in wire and web; empty if the response had none
 }
 
-// Error returns both.
 func (e *ProblemError) Error() string {
 	return fmt.Sprintf("the core answered with status %d, code %.64q", e.Status, e.Code)
 }

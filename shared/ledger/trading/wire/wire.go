@@ -183,7 +183,6 @@ type FieldError struct {
 	Detail string
 }
 
-// Error returns both.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Detail }
 
 func wrong(field, format string, args ...any) error {
