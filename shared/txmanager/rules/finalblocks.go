@@ -39,14 +39,11 @@ func FinalBlockStatusIn(w txmanager.SubmitterState, v txmanager.ChainObservation
 
 // WatchedHeights are the heights to compare: that of the highest final block, or all of them in
 // PROTECT.
-func WatchedHeights(w txmanager.SubmitterState) (heights []uint64) {
-	if !w.Protected {
-		if last, ok := w.LastFinal(); ok {
-			heights = append(heights, last.Number)
-		}
-		return heights
+func WatchedHeights(w txmanager.SubmitterState) []uint64 {
+	if w.Protected {
+		return HeightsOf(w.FinalBlocks)
 	}
-	return HeightsOf(w.FinalBlocks)
+	return HeightsOf(w.FinalBlocks[max(0, len(w.FinalBlocks)-1):])
 }
 
 // HeightsOf lists the heights of ascending blocks, each once. After a reorg two blocks of one

@@ -77,40 +77,29 @@ func (w *Service) OpenWaiting(ctx context.Context, s txmanager.Submitter) (*Sess
 	if err != nil {
 		return nil, err
 	}
-	taken, err := w.acquireWaiting(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	return w.Open(chain, txmanager.KindAdvance, taken.State), nil
-}
-
-// Open is the session of an acquired lease.
-func (w *Service) Open(chain txmanager.ChainConnector, kind txmanager.Kind, state txmanager.SubmitterState) *Session {
-	return &Session{Service: w, Chain: withPayloadCache(chain), Kind: kind, Began: time.Now(), State: state}
-}
-
-// acquireWaiting acquires the lease. It waits up to releaseWait where another owner holds it.
-func (w *Service) acquireWaiting(ctx context.Context, s txmanager.Submitter) (txmanager.AcquireResult, error) {
 	owner := w.NewOwner()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); ; {
-		taken, err := w.Acquire(ctx, s, owner, true)
-		if err != nil {
-			return taken, errors.Join(err, w.ReleaseUnknown(ctx, s, owner))
-		}
-		if taken.Held {
-			return taken, nil
-		}
-		if time.Since(began) > releaseWait {
-			return taken, txmanager.ErrNotLeader
+		switch taken, err := w.Acquire(ctx, s, owner, true); {
+		case err != nil:
+			return nil, errors.Join(err, w.ReleaseUnknown(ctx, s, owner))
+		case taken.Held:
+			return w.Open(chain, txmanager.KindAdvance, taken.State), nil
+		case time.Since(began) > releaseWait:
+			return nil, txmanager.ErrNotLeader
 		}
 		select {
 		case <-ctx.Done():
-			return taken, ctx.Err()
+			return nil, ctx.Err()
 		case <-tick.C:
 		}
 	}
+}
+
+// Open is the session of an acquired lease.
+func (w *Service) Open(chain txmanager.ChainConnector, kind txmanager.Kind, state txmanager.SubmitterState) *Session {
+	return &Session{Service: w, Chain: payloadCache{chain, make(map[string]readCall)}, Kind: kind, Began: time.Now(), State: state}
 }
 
 // ReleaseUnknown releases a lease that may have been acquired, since the answer was lost. No task
@@ -245,10 +234,6 @@ type payloadCache struct {
 type readCall struct {
 	call txmanager.Call
 	err  error
-}
-
-func withPayloadCache(chain txmanager.ChainConnector) payloadCache {
-	return payloadCache{chain, make(map[string]readCall)}
 }
 
 // ParsePayload implements [txmanager.ChainConnector].
