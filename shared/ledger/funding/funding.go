@@ -40,7 +40,10 @@ func New(db *pgxpool.Pool) *Ledger { return NewInLane(db, nil) }
 // NewInLane is [New] with calls that take turns with the other round trips of the lane. nil: there are none.
 func NewInLane(db *pgxpool.Pool, lane *batch.Lane) *Ledger {
 	l := &Ledger{db: db}
-	l.calls = l.newCalls(lane)
+	l.calls = batch.New(batch.Options[request, answer]{
+		Send: l.answerAll, Lane: lane, MaxCalls: maxBatchCalls, Timeout: batchTimeout, SlowAfter: slowCallAfter, Alone: maxAlone,
+		Key: func(r request) string { return r.call.ReqID }, // the second call of a request may depend on the first
+	})
 	return l
 }
 

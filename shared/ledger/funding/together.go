@@ -35,20 +35,6 @@ type request struct {
 	call transfer.Call
 }
 
-// newCalls is the group of calls that share round trips and commits. Two calls of one request do not
-// share: the second may depend on the first.
-func (l *Ledger) newCalls(lane *batch.Lane) *batch.Group[request, answer] {
-	return batch.New(batch.Options[request, answer]{
-		Send:      l.answerAll,
-		Key:       func(r request) string { return r.call.ReqID },
-		MaxCalls:  maxBatchCalls,
-		Timeout:   batchTimeout,
-		SlowAfter: slowCallAfter,
-		Alone:     maxAlone,
-		Lane:      lane,
-	})
-}
-
 // lockWait limits how long the transaction of several callers waits for one lock. Then each call is
 // made alone, and waits for as long as its session may.
 const lockWait = `set local lock_timeout = '500ms'`

@@ -72,12 +72,6 @@ func statement(found store.Payout) *store.PayoutStatement {
 	return nil
 }
 
-// isStatedPaid reports whether an operator's statement says that the payout was paid.
-func isStatedPaid(found store.Payout) bool {
-	said := statement(found)
-	return said != nil && said.Paid
-}
-
 // isConfirmedNotPaid reports whether a statement has taken effect that the payout's own CONFIRMED
 // transaction did not pay.
 func isConfirmedNotPaid(found store.Payout) bool {
@@ -211,7 +205,7 @@ func (l *Ledger) cancelQueued(ctx context.Context, in store.Intent, t transfer.T
 // a proof of its payment.
 func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.Payout, hash string) (store.PayoutProof, error) {
 	proof := store.PayoutProof{ChainID: t.Payout.ChainID, TxHash: hash}
-	isRecorded := hash == found.TxHash
+	said := statement(found)
 	receipt, err := l.paymentReceipt(ctx, t, hash)
 	if err != nil {
 		return proof, err
@@ -219,7 +213,7 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	proof.BlockNumber, proof.Receipt = receipt.BlockNumber, receipt.Document
 	proof.LogIndex, err = checkPaid(l.Families, *t.Payout, t.Payout.Payload, receipt.Document)
 	switch {
-	case err != nil && isRecorded && (isOwnConfirmed(found) || isMatched(found) && isStatedPaid(found)) && receipt.Succeeded:
+	case err != nil && hash == found.TxHash && (isOwnConfirmed(found) || isMatched(found) && said != nil && said.Paid) && receipt.Succeeded:
 		proof.LogIndex = store.OperatorDecided
 	case err != nil:
 		return proof, fmt.Errorf("%w: %w", ErrNotProven, err)

@@ -211,20 +211,15 @@ func (e *Exporter) Flush(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := e.flush(ctx); err != nil {
+	half, cancelHalf := context.WithTimeout(ctx, flushWithin/2) // for the metrics, which go first, because alerts depend on them
+	defer cancelHalf()
+	if err := errors.Join(e.flushMetrics(half), e.flushSpans(ctx)); err != nil {
 		e.failed.Add(1)
 		e.last.Store(int64(time.Since(e.began)))
 		return err
 	}
 	e.failed.Store(0)
 	return nil
-}
-
-// flush delivers the metrics first, within half the time, because alerts depend on them.
-func (e *Exporter) flush(ctx context.Context) error {
-	half, cancel := context.WithTimeout(ctx, flushWithin/2)
-	defer cancel()
-	return errors.Join(e.flushMetrics(half), e.flushSpans(ctx))
 }
 
 // spansPerMessage bounds the spans of one message.
