@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
@@ -51,17 +52,13 @@ type change struct {
 }
 
 // readDatabase reads everything in one snapshot.
-func readDatabase(ctx context.Context, url string, of []txmanager.Submitter) (accounts []*account, err error) {
-	err = promise.Snapshot(ctx, url, func(tx pgx.Tx) (err error) {
-		defer steps.Return(&err)
+func readDatabase(ctx context.Context, url string, of []txmanager.Submitter) (accounts []*account) {
+	promise.Snapshot(ctx, url, func(tx pgx.Tx) {
 		for _, s := range of {
-			a, err := readAccount(ctx, tx, s)
-			steps.OK(err, s)
-			accounts = append(accounts, a)
+			steps.OK(steps.Run(func() { accounts = append(accounts, readAccount(ctx, tx, s)) }), s)
 		}
-		return nil
 	})
-	return accounts, err
+	return accounts
 }
 
 const selectRegistered = `
@@ -96,22 +93,16 @@ select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_tok
  where submitter = $1 or submitter is null
  order by id`
 
-func readAccount(ctx context.Context, tx pgx.Tx, s txmanager.Submitter) (a *account, err error) {
-	defer steps.Return(&err)
-	a = &account{submitter: s}
-	rows, _ := tx.Query(ctx, selectRegistered, s) // the collector returns this error
-	a.registered, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[registered])
+func readAccount(ctx context.Context, tx pgx.Tx, s txmanager.Submitter) *account {
+	row, _ := tx.Query(ctx, selectRegistered, s) // the collector returns this error
+	terms, err := pgx.CollectExactlyOneRow(row, pgx.RowToStructByPos[registered])
 	steps.OK(err, "its registration")
-	rows, _ = tx.Query(ctx, selectManaged, s)
-	a.txs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[managed])
-	steps.OK(err, "its transactions")
-	rows, _ = tx.Query(ctx, selectVersions, s)
-	a.versions, err = pgx.CollectRows(rows, scanVersion)
-	steps.OK(err, "their versions")
-	rows, _ = tx.Query(ctx, selectHistory, s)
-	a.history, err = pgx.CollectRows(rows, pgx.RowToStructByPos[change])
-	steps.OK(err, "their history")
-	return a, nil
+	return &account{
+		submitter: s, registered: terms,
+		txs:      rows.All(ctx, tx, pgx.RowToStructByPos[managed], selectManaged, s),
+		versions: rows.All(ctx, tx, scanVersion, selectVersions, s),
+		history:  rows.All(ctx, tx, pgx.RowToStructByPos[change], selectHistory, s),
+	}
 }
 
 func scanVersion(row pgx.CollectableRow) (v version, err error) {

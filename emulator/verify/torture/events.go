@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -36,7 +37,7 @@ func (e *episode) checkStored(ctx context.Context, c *check) (stored map[string]
 	var txID, submitter, kind, data string
 	var state txmanager.State
 	var counted, sequence int
-	eachRow(ctx, e.db, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() {
+	rows.Each(ctx, e.db, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() {
 		if sequence > 0 {
 			stored[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)] = submitter
 		}

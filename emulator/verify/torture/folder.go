@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -64,7 +65,7 @@ func (f *folder) dump(ctx context.Context, db *pgxpool.Pool) (err error) {
 	defer steps.Return(&err)
 	conn := steps.Value(db.Acquire(ctx))
 	defer conn.Release()
-	for _, t := range allRows(ctx, db, pgx.RowTo[string], `
+	for _, t := range rows.All(ctx, db, pgx.RowTo[string], `
 		select relname::text from pg_class
 		 where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
 		 order by 1`) {

@@ -14,7 +14,7 @@ import (
 // transfer.
 func TestUnsettledHalvesAreFound(t *testing.T) {
 	t.Parallel()
-	half := map[string]money.Half{"a": {ReqID: "a", UserID: 3, AssetID: 1, Units: 5}}
+	half := map[string]money.Half{"a": {Account: money.Account{UserID: 3, AssetID: 1}, Units: 5}}
 	for name, c := range map[string]struct {
 		settled map[string]int64
 		want    string

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
-	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // checkMoney checks the promises about transfers. The last checks change the deployment's state,
@@ -69,16 +69,15 @@ func (e *episode) checkBalances(ctx context.Context) check {
 	expected, unknown := e.transferRun.Ledger.Expected(ends)
 	halves := evidence.LostHalves()
 	for _, h := range halves {
-		expected[transferload.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] += h.Units
+		expected[h.Account] += h.Units
 	}
 	unsettledHalves(c.reportUser, halves, e.transferRun.Ledger.Settlements())
 	for _, what := range unknown {
 		c.reportUser(0, "", "%s", what)
 	}
 	held := make(map[transferload.Account]int64)
-	for _, h := range evidence.Holdings() {
-		held[transferload.Account{Side: transfer.Funding, UserID: h.UserID, AssetID: h.AssetID}] = h.Funding.Int64()
-		held[transferload.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] = h.Trading.Int64()
+	for at, units := range evidence.Balances {
+		held[at] = units.Int64()
 	}
 	balanceDifferences(c.reportUser, expected, held)
 	contradictedEnds(c.reportUser, e.transferRun.Ledger.Requests(), ends, e.transferRun.Ledger.EndMayBeLost, e.restores.transfers)
@@ -142,7 +141,7 @@ func (e *episode) transferEnds(ctx context.Context) map[string]transferload.End 
 	var reqID string
 	var end transferload.End
 	const query = `select req_id, state, coalesce(error_message, '') from transfers_tb`
-	eachRow(ctx, e.db, []any{&reqID, &end.State, &end.Reason}, func() { ends[reqID] = end }, query)
+	rows.Each(ctx, e.db, []any{&reqID, &end.State, &end.Reason}, func() { ends[reqID] = end }, query)
 	return ends
 }
 
@@ -152,7 +151,7 @@ func (e *episode) checkConservation(ctx context.Context) check {
 	var userID int64
 	var kind, reqID, detail string
 	var stands bool
-	eachRow(ctx, e.db, []any{&userID, &kind, &reqID, &detail, &stands}, func() {
+	rows.Each(ctx, e.db, []any{&userID, &kind, &reqID, &detail, &stands}, func() {
 		if !e.restores.isExplained(kind, reqID, detail, stands) {
 			c.reportUser(userID, reqID, "%s", detail)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -39,28 +40,8 @@ func (e *episode) checkPayouts(ctx context.Context) check {
 	return c
 }
 
-// querier is a pool or a connection.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-// eachRow calls do for each row of a query, with the row's values in the variables.
-func eachRow(ctx context.Context, db querier, variables []any, do func(), query string, args ...any) {
-	rows, _ := db.Query(ctx, query, args...) // the reader has the error
-	steps.Value(pgx.ForEachRow(rows, variables, func() error {
-		do()
-		return nil
-	}))
-}
-
-// allRows returns the rows of a query.
-func allRows[Row any](ctx context.Context, db querier, scan pgx.RowToFunc[Row], query string, args ...any) []Row {
-	rows, _ := db.Query(ctx, query, args...) // the collector has the error
-	return steps.Value(pgx.CollectRows(rows, scan))
-}
-
-func payoutRows(ctx context.Context, db querier) []payout {
-	return allRows(ctx, db, pgx.RowToStructByPos[payout], `
+func payoutRows(ctx context.Context, db rows.Querier) []payout {
+	return rows.All(ctx, db, pgx.RowToStructByPos[payout], `
 select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payout_base_units::text,
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'withdraw' and result = 'SUCCESS'),
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'refund' and result = 'SUCCESS')

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -59,21 +60,11 @@ func (e *episode) replayCore(ctx context.Context, report reporter) {
 	})
 }
 
-// funded is one answer in Funding's journal.
-type funded struct {
-	ReqID   string
-	Op      transfer.Op
-	Refused transfer.Reason
-	UserID  int64
-	AssetID int32
-	Units   uint64
-}
-
 func (e *episode) replayFunding(ctx context.Context, report reporter) {
-	all := allRows(ctx, e.db, pgx.RowToStructByPos[funded], `
-select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.units::bigint
+	all := rows.All(ctx, e.db, pgx.RowToStructByPos[transfer.Entry], `
+select o.id, o.req_id, o.op_type, o.user_id, o.asset_id, o.units, coalesce(o.reason, ''), o.at
   from transfer_operations o join transfers_tb using (req_id)`)
-	client.Each(all, func(f funded) {
+	client.Each(all, func(f transfer.Entry) {
 		want := transfer.Outcome{Verdict: transfer.Success}
 		if f.Refused != "" {
 			want = transfer.Outcome{Verdict: transfer.Refused, Reason: f.Refused}
@@ -97,7 +88,7 @@ var ledgerCalls = map[transfer.Op]func(transfer.Ledger, context.Context, transfe
 
 func (e *episode) replayTasks(ctx context.Context, report reporter) {
 	token := steps.Value(e.env.Issuer.Token(ctx, stack.TasksAccount, stack.InternalAudience))
-	client.Each(allRows(ctx, e.db, pgx.RowTo[string], `select req_id from transfers_tb`), func(reqID string) {
+	client.Each(rows.All(ctx, e.db, pgx.RowTo[string], `select req_id from transfers_tb`), func(reqID string) {
 		url := e.env.URLMap.InternalURL() + "/internal/transfer"
 		status, text, err := stack.CallWith(ctx, token, http.MethodPost, url, map[string]string{"req_id": reqID})
 		if err != nil || status != http.StatusNoContent {
@@ -108,7 +99,7 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) {
 
 // moneySnapshot returns the stored state of all money as lines.
 func (e *episode) moneySnapshot(ctx context.Context) []string {
-	lines := allRows(ctx, e.db, pgx.RowTo[string], `
+	lines := rows.All(ctx, e.db, pgx.RowTo[string], `
 select concat_ws(' ', 'funding', id, req_id, op_type, result, reason, user_id, asset_id, units) from transfer_operations
 union all
 select concat_ws(' ', 'row', req_id, state, error_message, retry_count, updated_at) from transfers_tb

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
@@ -158,10 +159,10 @@ func readState(ctx context.Context, url string) (m *storedState, err error) {
 	m = newStoredState()
 	var key, submitter string
 	var open bool
-	eachRow(ctx, db, []any{&key}, func() { m.hashes[key] = true }, `select tx_hash from tx_version`)
-	eachRow(ctx, db, []any{&key, &submitter}, func() { m.published[key] = submitter },
+	rows.Each(ctx, db, []any{&key}, func() { m.hashes[key] = true }, `select tx_hash from tx_version`)
+	rows.Each(ctx, db, []any{&key, &submitter}, func() { m.published[key] = submitter },
 		`select concat_ws('-', e.tx_id, e.type, e.sequence), m.submitter from event e join managed_tx m using (tx_id)`)
-	eachRow(ctx, db, []any{&key, &open}, func() { m.transfers[key], m.open[key] = true, open }, `select req_id, open from transfers_tb`)
+	rows.Each(ctx, db, []any{&key, &open}, func() { m.transfers[key], m.open[key] = true, open }, `select req_id, open from transfers_tb`)
 	for _, p := range payoutRows(ctx, db) {
 		m.payouts[p.ReqID] = p
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
@@ -115,7 +116,7 @@ func (e *episode) countTransfers(ctx context.Context) *transferFigures {
 	var of transfer.Type
 	var end transferload.End
 	var n int
-	eachRow(ctx, e.db, []any{&of, &end.State, &end.Reason, &n}, func() {
+	rows.Each(ctx, e.db, []any{&of, &end.State, &end.Reason, &n}, func() {
 		if of.Target() == transfer.Chain {
 			f.Payouts[end.String()] = n
 		} else {

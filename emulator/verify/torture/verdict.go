@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/load"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
@@ -83,7 +84,7 @@ func (e *episode) checkFalseAlarms(ctx context.Context) []check {
 	var submitter, evidence string
 	var n int
 	var restored bool
-	eachRow(ctx, e.db, []any{&submitter, &n, &evidence, &restored}, func() {
+	rows.Each(ctx, e.db, []any{&submitter, &n, &evidence, &restored}, func() {
 		if restored {
 			byRestore[submitter]++
 		}
@@ -221,7 +222,7 @@ func (e *episode) countRows(ctx context.Context, f *figures) {
 	var state txmanager.State
 	var sub string
 	var n int
-	eachRow(ctx, e.db, []any{&state, &sub, &n}, func() {
+	rows.Each(ctx, e.db, []any{&state, &sub, &n}, func() {
 		f.Stored += n
 		switch state {
 		case txmanager.Confirmed:

@@ -3,29 +3,24 @@ package money
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-type account struct {
-	side    transfer.AccountType
-	userID  int64
-	assetID int32
-}
-
-type userAsset struct {
-	userID  int64
-	assetID int32
+// Account identifies one balance. In a sum over both sides it has no side, and in one over all users no user.
+type Account struct {
+	Side    transfer.AccountType
+	UserID  int64
+	AssetID int32
 }
 
 type transferRow struct {
@@ -46,15 +41,13 @@ type stateChange struct {
 
 // Evidence is an episode's two ledgers and its rows, read once.
 type Evidence struct {
-	users    []int64
-	settled  bool
-	lost     map[string]bool // req_ids
-	rows     map[string]transferRow
-	history  map[string][]stateChange
-	journal  []journaled            // entries of both sides, each in its side's order
-	entries  map[string][]journaled // of the journal, by req_id
-	balances map[account]*big.Int
-	point    uint64 // the line of the core's journal to which the core's balances correspond
+	Balances map[Account]*big.Int // of both sides, in units
+
+	run     Run
+	rows    map[string]transferRow
+	history map[string][]stateChange
+	journal []journaled            // entries of both sides, each in its side's order
+	entries map[string][]journaled // of the journal, by req_id
 }
 
 // ReadEvidence reads the core's balances and journal at one line, then the database in one snapshot, then
@@ -62,18 +55,17 @@ type Evidence struct {
 func ReadEvidence(ctx context.Context, e Run) (_ *Evidence, err error) {
 	defer steps.Return(&err)
 	v := &Evidence{
-		users: e.Users, settled: e.Settled, lost: e.Lost, rows: make(map[string]transferRow), history: make(map[string][]stateChange),
-		entries: make(map[string][]journaled), balances: make(map[account]*big.Int),
+		run: e, rows: make(map[string]transferRow), history: make(map[string][]stateChange),
+		entries: make(map[string][]journaled), Balances: make(map[Account]*big.Int),
 	}
 	line, balances, err := e.Core.AllBalances(ctx)
 	steps.OK(err)
 	for _, b := range balances {
-		v.balances[account{transfer.Spot, b.UserID, b.AssetID}] = new(big.Int).SetUint64(b.Units)
+		v.Balances[Account{transfer.Spot, b.UserID, b.AssetID}] = new(big.Int).SetUint64(b.Units)
 	}
-	v.point = line
-	steps.OK(v.readCore(ctx, e.Core, 0, line))
-	steps.OK(v.readDatabase(ctx, e.Database), "read the database")
-	steps.OK(v.readCore(ctx, e.Core, line, ^uint64(0)))
+	v.readCore(ctx, 0, line, false)
+	promise.Snapshot(ctx, e.Database, func(tx pgx.Tx) { v.readDatabase(ctx, tx) })
+	v.readCore(ctx, line, ^uint64(0), true)
 	for _, j := range v.journal {
 		v.entries[j.ReqID] = append(v.entries[j.ReqID], j)
 	}
@@ -99,12 +91,13 @@ func EachLine(ctx context.Context, core *trading.Ledger, after, upTo uint64, vis
 	return nil
 }
 
-func (v *Evidence) readCore(ctx context.Context, core *trading.Ledger, after, upTo uint64) error {
-	return EachLine(ctx, core, after, upTo, func(line transfer.Entry) {
+// readCore reads the core's lines after one line, up to another. They are late if they follow the line of its balances.
+func (v *Evidence) readCore(ctx context.Context, after, upTo uint64, late bool) {
+	steps.OK(EachLine(ctx, v.run.Core, after, upTo, func(line transfer.Entry) {
 		if entry := asAsked(line); entry.Op.Counts() {
-			v.journal = append(v.journal, journaled{entry, transfer.Spot, line.Seq > v.point})
+			v.journal = append(v.journal, journaled{entry, transfer.Spot, late})
 		}
-	})
+	}))
 }
 
 // asAsked returns a refusal that an operator had recorded as the refusal of the operation itself.
@@ -115,221 +108,153 @@ func asAsked(e transfer.Entry) transfer.Entry {
 	return e
 }
 
-func (v *Evidence) readDatabase(ctx context.Context, url string) error {
-	return promise.Snapshot(ctx, url, func(tx pgx.Tx) error {
-		return steps.Run(func() {
-			for _, read := range []func(context.Context, pgx.Tx) error{v.readRows, v.readHistory, v.readFunding, v.readBalances} {
-				steps.OK(read(ctx, tx))
-			}
-		})
-	})
-}
+const selectRows = `
+select req_id, user_id, asset_id, units, transfer_type, state, coalesce(error_message, '')
+  from transfers_tb`
 
-func (v *Evidence) readRows(ctx context.Context, tx pgx.Tx) error {
-	rows, _ := tx.Query(ctx, `
-select req_id, user_id, asset_id, units::text, transfer_type, state, coalesce(error_message, '')
-  from transfers_tb`) // the reader returns this error
-	var t transferRow
-	var units string
-	_, err := pgx.ForEachRow(rows, []any{&t.ReqID, &t.UserID, &t.AssetID, &units, &t.Type, &t.State, &t.Reason}, func() (err error) {
-		t.Units, err = strconv.ParseUint(units, 10, 64)
-		v.rows[t.ReqID] = t
-		return err
-	})
-	return err
-}
-
-func (v *Evidence) readHistory(ctx context.Context, tx pgx.Tx) error {
-	rows, _ := tx.Query(ctx, `
+const selectHistory = `
 select t.req_id, h.from_state, h.state
   from transfer_history h
   join transfers_tb t using (transfer_id)
- order by h.id`) // the collector returns this error
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[stateChange])
-	for _, m := range all {
-		v.history[m.ReqID] = append(v.history[m.ReqID], m)
-	}
-	return err
-}
+ order by h.id`
 
-func (v *Evidence) readFunding(ctx context.Context, tx pgx.Tx) error {
-	rows, _ := tx.Query(ctx, `
-select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, '')
+const selectFunding = `
+select id, req_id, op_type, user_id, asset_id, units, coalesce(reason, ''), at
   from transfer_operations
- order by id`) // the reader returns this error
-	var entry transfer.Entry
-	var id int64
-	var units string
-	into := []any{&id, &entry.ReqID, &entry.Op, &entry.UserID, &entry.AssetID, &units, &entry.Refused}
-	_, err := pgx.ForEachRow(rows, into, func() (err error) {
-		entry.Seq = uint64(id)
-		entry.Units, err = strconv.ParseUint(units, 10, 64)
+ order by id`
+
+const selectBalances = `
+select user_id, asset_id, (available * 10::numeric ^ precision)::text
+  from balances_tb
+ where account_type = 'FUNDING'`
+
+func (v *Evidence) readDatabase(ctx context.Context, tx pgx.Tx) {
+	for _, t := range rows.All(ctx, tx, pgx.RowToStructByPos[transferRow], selectRows) {
+		v.rows[t.ReqID] = t
+	}
+	for _, c := range rows.All(ctx, tx, pgx.RowToStructByPos[stateChange], selectHistory) {
+		v.history[c.ReqID] = append(v.history[c.ReqID], c)
+	}
+	for _, entry := range rows.All(ctx, tx, pgx.RowToStructByPos[transfer.Entry], selectFunding) {
 		if entry.Op.Counts() { // a line of another kind moved the balance towards the sum
 			v.journal = append(v.journal, journaled{Entry: entry, side: transfer.Funding})
 		}
-		return err
-	})
-	return err
-}
-
-func (v *Evidence) readBalances(ctx context.Context, tx pgx.Tx) error {
-	rows, _ := tx.Query(ctx, `
-select user_id, asset_id, (available * 10::numeric ^ precision)::text
-  from balances_tb
- where account_type = 'FUNDING'`) // the reader returns this error
-	at := account{side: transfer.Funding}
+	}
+	at := Account{Side: transfer.Funding}
 	var units string
-	_, err := pgx.ForEachRow(rows, []any{&at.userID, &at.assetID, &units}, func() error {
+	rows.Each(ctx, tx, []any{&at.UserID, &at.AssetID, &units}, func() {
 		r, ok := new(big.Rat).SetString(units)
 		if !ok || !r.IsInt() {
-			return fmt.Errorf("the balance of user %d in asset %d is %s units", at.userID, at.assetID, units)
+			steps.Stopf("the balance of user %d in asset %d is %s units", at.UserID, at.AssetID, units)
 		}
-		v.balances[at] = r.Num()
-		return nil
-	})
-	return err
+		v.Balances[at] = r.Num()
+	}, selectBalances)
 }
 
-// sums adds up the amounts that the journals applied to each account, the core's up to the line of its
-// balances.
-func (v *Evidence) sums() map[account]*big.Int {
-	all := make(map[account]*big.Int)
-	for _, j := range v.journal {
-		if j.Refused != "" || j.late {
-			continue
-		}
-		addUnits(all, account{j.side, j.UserID, j.AssetID}, j.Units, j.Op.Credits())
-	}
-	return all
-}
-
-// addUnits adds the units to the sum of the key, or subtracts them.
-func addUnits[K comparable](sums map[K]*big.Int, key K, units uint64, credit bool) {
+// add adds the change to the sum of the key.
+func add[K comparable](sums map[K]*big.Int, key K, change *big.Int) {
 	if sums[key] == nil {
 		sums[key] = new(big.Int)
-	}
-	change := new(big.Int).SetUint64(units)
-	if !credit {
-		change.Neg(change)
 	}
 	sums[key].Add(sums[key], change)
 }
 
 func books(e *Evidence, report reporter) {
-	sums := e.sums()
-	for at, sum := range sums {
-		if got := e.balance(at); got.Cmp(sum) != 0 {
-			report(at.userID, "", "%s says %s units of asset %d, and its journal %s", at.side, got, at.assetID, sum)
+	sums := make(map[Account]*big.Int) // that the journals applied, the core's up to the line of its balances
+	for _, j := range e.journal {
+		if j.Refused == "" && !j.late {
+			add(sums, Account{j.side, j.UserID, j.AssetID}, j.change())
 		}
 	}
-	for at, got := range e.balances {
+	for at, sum := range sums {
+		if got := e.balance(at); got.Cmp(sum) != 0 {
+			report(at.UserID, "", "%s says %s units of asset %d, and its journal %s", at.Side, got, at.AssetID, sum)
+		}
+	}
+	for at, got := range e.Balances {
 		if sums[at] == nil && got.Sign() != 0 {
-			report(at.userID, "", "%s says %s units of asset %d, and its journal nothing", at.side, got, at.assetID)
+			report(at.UserID, "", "%s says %s units of asset %d, and its journal nothing", at.Side, got, at.AssetID)
 		}
 	}
 }
 
-func (v *Evidence) balance(at account) *big.Int {
-	if b := v.balances[at]; b != nil {
+func (v *Evidence) balance(at Account) *big.Int {
+	if b := v.Balances[at]; b != nil {
 		return b
 	}
 	return new(big.Int)
-}
-
-// Holding is a user's balance of one asset on both sides, in units, with the expected sum.
-type Holding struct {
-	UserID                    int64
-	AssetID                   int32
-	Funding, Trading, Outside *big.Int // Outside is what came in less what left, including adjustments of a journal
-}
-
-// Holdings returns all users' holdings in no order: each side's balances, and the sum that entered or
-// left according to the two journals, including adjustments.
-func (v *Evidence) Holdings() (all []Holding) {
-	outside := make(map[userAsset]*big.Int)
-	for at := range v.balances {
-		addUnits(outside, userAsset{at.userID, at.assetID}, 0, true)
-	}
-	for _, j := range v.journal {
-		units := j.Units
-		if j.Refused != "" || movesMoney(j.Op) {
-			units = 0 // the account alone is of interest
-		}
-		addUnits(outside, userAsset{j.UserID, j.AssetID}, units, j.Op.Credits())
-	}
-	for k, sum := range outside {
-		all = append(all, Holding{k.userID, k.assetID, v.balance(account{transfer.Funding, k.userID, k.assetID}),
-			v.balance(account{transfer.Spot, k.userID, k.assetID}), sum})
-	}
-	return all
 }
 
 // isLost reports whether the line belongs to the core and to a transfer that was lost with its
 // database.
 func (v *Evidence) isLost(j journaled) bool {
 	_, known := v.rows[j.ReqID]
-	return !known && v.lost[j.ReqID] && j.side == transfer.Spot
+	return !known && v.run.Lost[j.ReqID] && j.side == transfer.Spot
 }
 
 // Half is the core's part of a transfer whose row was lost.
 type Half struct {
-	ReqID   string
-	UserID  int64
-	AssetID int32
-	Units   int64 // added to the user's account
+	Account       // at the core
+	Units   int64 // added to it
 }
 
 // LostHalves returns the core's parts of all transfers that were lost with their databases.
 func (v *Evidence) LostHalves() map[string]Half {
 	all := make(map[string]Half)
 	for _, j := range v.journal {
-		if !movesMoney(j.Op) || j.Refused != "" || !v.isLost(j) {
-			continue
+		if movesMoney(j.Op) && j.Refused == "" && v.isLost(j) {
+			all[j.ReqID] = Half{Account{j.side, j.UserID, j.AssetID}, all[j.ReqID].Units + j.change().Int64()}
 		}
-		units := int64(j.Units)
-		if !j.Op.Credits() {
-			units = -units
-		}
-		all[j.ReqID] = Half{j.ReqID, j.UserID, j.AssetID, all[j.ReqID].Units + units}
 	}
 	return all
 }
 
-// lostOf returns the units that the core added to the user's account for lost transfers.
-func (v *Evidence) lostOf(userID int64, assetID int32) (units int64) {
-	for _, h := range v.LostHalves() {
-		if h.UserID == userID && h.AssetID == assetID {
-			units += h.Units
-		}
-	}
-	return units
-}
-
 func conserved(e *Evidence, report reporter) {
-	if !e.settled {
+	if !e.run.Settled {
 		return // money in flight is on neither side
 	}
-	paid := e.paidOut()
-	for _, h := range e.Holdings() {
-		has := new(big.Int).Add(h.Funding, h.Trading)
-		if out := paid[userAsset{h.UserID, h.AssetID}]; out != nil {
-			has.Add(has, out)
+	elsewhere := e.elsewhere()
+	for at, outside := range e.outside() {
+		funding, core := e.balance(Account{transfer.Funding, at.UserID, at.AssetID}), e.balance(Account{transfer.Spot, at.UserID, at.AssetID})
+		has := new(big.Int).Add(funding, core)
+		if units := elsewhere[at]; units != nil {
+			has.Add(has, units)
 		}
-		has.Sub(has, big.NewInt(e.lostOf(h.UserID, h.AssetID))) // the other half was lost with a database
-		if has.Cmp(h.Outside) != 0 {
-			report(h.UserID, "", "%s units of asset %d came from outside, and there are %s: %s in Funding, %s in Trading",
-				h.Outside, h.AssetID, has, h.Funding, h.Trading)
+		if has.Cmp(outside) != 0 {
+			report(at.UserID, "", "%s units of asset %d came from outside, and there are %s: %s in Funding, %s in Trading",
+				outside, at.AssetID, has, funding, core)
 		}
 	}
 }
 
-// paidOut returns the amounts sent to a chain, by user and asset.
-func (v *Evidence) paidOut() map[userAsset]*big.Int {
-	all := make(map[userAsset]*big.Int)
+// outside returns what came in less what left according to the two journals, including adjustments, of each user and
+// asset with a balance or an entry.
+func (v *Evidence) outside() map[Account]*big.Int {
+	all := make(map[Account]*big.Int)
+	for at := range v.Balances {
+		add(all, Account{UserID: at.UserID, AssetID: at.AssetID}, new(big.Int))
+	}
+	for _, j := range v.journal {
+		change := j.change()
+		if j.Refused != "" || movesMoney(j.Op) {
+			change = new(big.Int) // the account alone is of interest
+		}
+		add(all, Account{UserID: j.UserID, AssetID: j.AssetID}, change)
+	}
+	return all
+}
+
+// elsewhere returns what left a user's two accounts together without going outside: the amounts sent to a chain, and
+// the core's halves of lost transfers, whose other halves were lost with a database.
+func (v *Evidence) elsewhere() map[Account]*big.Int {
+	all := make(map[Account]*big.Int)
 	for _, t := range v.rows {
 		if t.Type.Target() == transfer.Chain && t.State == transfer.Committed {
-			addUnits(all, userAsset{t.UserID, t.AssetID}, t.Units, true)
+			add(all, Account{UserID: t.UserID, AssetID: t.AssetID}, new(big.Int).SetUint64(t.Units))
 		}
+	}
+	for _, h := range v.LostHalves() {
+		add(all, Account{UserID: h.UserID, AssetID: h.AssetID}, big.NewInt(-h.Units))
 	}
 	return all
 }
@@ -359,9 +284,9 @@ func (t Total) Expected() *big.Int {
 
 // Totals returns both sides' totals, by asset and side.
 func (v *Evidence) Totals() []Total {
-	totals := make(map[account]*Total) // the key's user is 0
+	totals := make(map[Account]*Total)
 	of := func(side transfer.AccountType, assetID int32) *Total {
-		at := account{side: side, assetID: assetID}
+		at := Account{Side: side, AssetID: assetID}
 		if totals[at] == nil {
 			totals[at] = &Total{Side: side, AssetID: assetID, Applied: make(map[transfer.Op]*big.Int), Balance: new(big.Int)}
 		}
@@ -371,11 +296,11 @@ func (v *Evidence) Totals() []Total {
 		t := of(j.side, j.AssetID)
 		t.Lines++
 		if j.Refused == "" {
-			addUnits(t.Applied, j.Op, j.Units, true)
+			add(t.Applied, j.Op, new(big.Int).SetUint64(j.Units))
 		}
 	}
-	for at, units := range v.balances {
-		t := of(at.side, at.assetID)
+	for at, units := range v.Balances {
+		t := of(at.Side, at.AssetID)
 		t.Balance.Add(t.Balance, units)
 	}
 	list := make([]Total, 0, len(totals))

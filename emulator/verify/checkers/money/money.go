@@ -6,6 +6,7 @@ package money
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"slices"
 
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
@@ -41,7 +42,7 @@ type reporter func(userID int64, reqID, format string, args ...any)
 func of(name, words string, check func(*Evidence, reporter)) Checker {
 	return Checker{Name: name, Promise: words, Find: func(e *Evidence, report promise.Reporter) {
 		check(e, func(userID int64, reqID, format string, args ...any) {
-			if len(e.users) == 0 || slices.Contains(e.users, userID) {
+			if len(e.run.Users) == 0 || slices.Contains(e.run.Users, userID) {
 				report(fmt.Sprint("user ", userID), reqID, format, args...)
 			}
 		})
@@ -76,6 +77,15 @@ type journaled struct {
 	transfer.Entry
 	side transfer.AccountType
 	late bool // read after the other side
+}
+
+// change is the change of the account's balance, in units, if the entry was applied.
+func (j journaled) change() *big.Int {
+	units := new(big.Int).SetUint64(j.Units)
+	if j.Op.Credits() {
+		return units
+	}
+	return units.Neg(units)
 }
 
 // applied returns the entries by which the operation of a req_id was applied.
@@ -215,7 +225,7 @@ func legalStates(e *Evidence, report reporter) {
 
 func ended(e *Evidence, report reporter) {
 	for reqID, t := range e.rows {
-		if e.settled && !t.State.Terminal() {
+		if e.run.Settled && !t.State.Terminal() {
 			report(t.UserID, reqID, "it is still %s", t.State)
 		}
 	}

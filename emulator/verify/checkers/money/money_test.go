@@ -335,7 +335,7 @@ func TestNoFalseAlarm(t *testing.T) {
 }
 
 // The journals' sums equal the balances.
-func TestTotalsAndHoldings(t *testing.T) {
+func TestTotalsAndBalances(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	evidence := check.Value(money.ReadEvidence(t.Context(), b.Run))(t)
@@ -344,9 +344,11 @@ func TestTotalsAndHoldings(t *testing.T) {
 		balances[total.Side] = total.Expected().String() + " " + total.Balance.String()
 	}
 	check.Same(t, "totals", balances, map[transfer.AccountType]string{transfer.Funding: "90 90", transfer.Spot: "209 209"})
-	for _, h := range evidence.Holdings() {
-		want := map[int64]string{ann: "90 110 200", ben: "0 99 99"}[h.UserID]
-		check.Equal(t, fmt.Sprintf("user %d", h.UserID), h.Funding.String()+" "+h.Trading.String()+" "+h.Outside.String(), want)
+	for at, want := range map[money.Account]string{
+		{Side: transfer.Funding, UserID: ann, AssetID: coin}: "90", {Side: transfer.Spot, UserID: ann, AssetID: coin}: "110",
+		{Side: transfer.Spot, UserID: ben, AssetID: coin}: "99",
+	} {
+		check.Equal(t, fmt.Sprint(at), fmt.Sprint(evidence.Balances[at]), want)
 	}
 	if ends := evidence.Ends(); ends[transfer.Committed] != 2 || ends[transfer.Failed] != 2 || ends[transfer.RolledBack] != 1 {
 		t.Errorf("ends: got %v, want 2 COMMITTED, 2 FAILED, 1 ROLLED_BACK", ends)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // Violation is one broken promise, found by one checker.
@@ -54,14 +56,14 @@ func Check[R, E any](ctx context.Context, run R, read func(context.Context, R) (
 	return CheckAll(all, evidence), nil
 }
 
-// Snapshot reads the database at the URL in one read-only snapshot.
-func Snapshot(ctx context.Context, url string, read func(pgx.Tx) error) error {
+// Snapshot reads the database at the URL in one read-only snapshot. It and read are [steps].
+func Snapshot(ctx context.Context, url string, read func(pgx.Tx)) {
 	db, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
+	steps.OK(err, "read the database")
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	return pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, read)
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, db, options, func(tx pgx.Tx) error { return steps.Run(func() { read(tx) }) })
+	steps.OK(err, "read the database")
 }
 
 // Of returns the violations that the named checker found.

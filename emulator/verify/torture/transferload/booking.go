@@ -157,9 +157,9 @@ func (l *Ledger) Expected(stored map[string]End) (all map[Account]int64, unknown
 		case answers.End == nil && !answers.Refused:
 			unknown = append(unknown, fmt.Sprintf("user %d never got the end of cid %q, transfer %q", s.UserID, s.CID, answers.ID))
 		case answers.End != nil && answers.End.State == transfer.Committed:
-			all[Account{s.From, s.UserID, s.Asset.ID}] -= int64(s.Units)
+			all[Account{Side: s.From, UserID: s.UserID, AssetID: s.Asset.ID}] -= int64(s.Units)
 			if s.To != transfer.Chain {
-				all[Account{s.To, s.UserID, s.Asset.ID}] += int64(s.Units)
+				all[Account{Side: s.To, UserID: s.UserID, AssetID: s.Asset.ID}] += int64(s.Units)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func (t *Cashier) Open(ctx context.Context) error {
 				if side == transfer.Funding && userID+1 == int64(t.Users) {
 					continue
 				}
-				t.move(ctx, Account{side, userID + 1, a.ID}, Opening)
+				t.move(ctx, Account{Side: side, UserID: userID + 1, AssetID: a.ID}, Opening)
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func (t *Cashier) Open(ctx context.Context) error {
 func (t *Cashier) Run(ctx, within context.Context) {
 	for ctx.Err() == nil {
 		t.rebookLost(within)
-		at := Account{sides[t.Source.IntN(2)], 1 + t.Source.Int64N(int64(t.Users)-1), Assets[t.Source.IntN(len(Assets))].ID}
+		at := Account{Side: sides[t.Source.IntN(2)], UserID: 1 + t.Source.Int64N(int64(t.Users)-1), AssetID: Assets[t.Source.IntN(len(Assets))].ID}
 		units := 1 + t.Source.Int64N(Opening/20)
 		if t.Source.IntN(2) == 0 {
 			units = -units

@@ -142,8 +142,8 @@ func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 // Funding refuses it. It reports whether they were booked.
 func (c *Operator) settleBy(ctx context.Context, units int64, userID int64, assetID int32, reqID string) bool {
 	id := fmt.Sprintf("settle-%s-%d", reqID, c.settlements.Add(1))
-	booked := c.book(ctx, Account{transfer.Funding, userID, assetID}, units, id, reqID) ||
-		c.book(ctx, Account{transfer.Spot, userID, assetID}, units, id+"-core", reqID)
+	booked := c.book(ctx, Account{Side: transfer.Funding, UserID: userID, AssetID: assetID}, units, id, reqID) ||
+		c.book(ctx, Account{Side: transfer.Spot, UserID: userID, AssetID: assetID}, units, id+"-core", reqID)
 	c.Note("operator of transfers: %s of user %d is settled by %d of asset %d: %t", reqID, userID, units, assetID, booked)
 	return booked
 }

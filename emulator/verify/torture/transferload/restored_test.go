@@ -53,7 +53,7 @@ func TestARepeatedCIDAfterARestore(t *testing.T) {
 func TestCashierRepeatsOnlyLostBookings(t *testing.T) {
 	t.Parallel()
 	l := new(Ledger)
-	account := Account{transfer.Funding, 7, 1}
+	account := Account{Side: transfer.Funding, UserID: 7, AssetID: 1}
 	applied, refused := transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}
 	for i, b := range []booking{
 		{op: transfer.OutsideDeposit, came: applied, when: at(9)},
@@ -117,7 +117,7 @@ func TestOnlyFindingsOfLostTransfersAreExplained(t *testing.T) {
 // A settlement is owed again if Funding refuses the repeated booking.
 func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	t.Parallel()
-	l, account := new(Ledger), Account{transfer.Funding, 7, 1}
+	l, account := new(Ledger), Account{Side: transfer.Funding, UserID: 7, AssetID: 1}
 	b := &booking{at: account, op: transfer.OutsideWithdrawal, came: transfer.Outcome{Verdict: transfer.Success}, when: at(11), settles: "a"}
 	b.call.Units = 5
 	l.addBooking(b)

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -55,11 +56,7 @@ func (l *Load) Run(ctx, within context.Context) {
 }
 
 // Account identifies one balance.
-type Account struct {
-	Side    transfer.AccountType
-	UserID  int64
-	AssetID int32
-}
+type Account = money.Account
 
 // Ledger records the answers that users, cashier and operator got.
 type Ledger struct {

@@ -122,7 +122,7 @@ func TestContradictoryAnswersToOperatorsAreFound(t *testing.T) {
 func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 	t.Parallel()
 	l := new(Ledger)
-	in, out := Account{transfer.Funding, 7, 1}, Account{transfer.Spot, 7, 1}
+	in, out := Account{Side: transfer.Funding, UserID: 7, AssetID: 1}, Account{Side: transfer.Spot, UserID: 7, AssetID: 1}
 	applied := transfer.Outcome{Verdict: transfer.Success}
 	for _, m := range []struct {
 		at    Account
