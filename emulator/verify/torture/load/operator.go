@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
@@ -80,31 +83,32 @@ func Acts(restored bool) []string {
 func (o *Operator) Drain() { o.draining.Store(true) }
 
 // Run decides and releases until ctx ends. A call that fails is tried again.
+//
+// What it calls is [steps]: if the database or the chain cannot be read, the round ends.
 func (o *Operator) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		o.restored.Lock()
-		o.decideAll(ctx)
-		o.releaseAll(ctx)
-		if o.Ledger.Generation() > 0 {
-			o.decideHeld(ctx)
-			o.decideForeign(ctx)
-			if o.Payer != "" {
-				o.decidePayments(ctx)
-			}
-		}
-		o.restored.Unlock()
+		_ = steps.Run(func() { o.act(ctx) })
 		retry.Pause(ctx, pollInterval)
 	}
 }
 
-func (o *Operator) decideAll(ctx context.Context) {
-	rows, _ := o.DB.Query(ctx, `select tx_id::text from managed_tx where state = 'STUCK' order by seq`) // the collector has the error
-	stuck, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return
+func (o *Operator) act(ctx context.Context) {
+	o.restored.Lock()
+	defer o.restored.Unlock()
+	o.decideAll(ctx)
+	o.releaseAll(ctx)
+	if o.Ledger.Generation() > 0 {
+		o.decideHeld(ctx)
+		o.decideForeign(ctx)
+		if o.Payer != "" {
+			o.decidePayments(ctx)
+		}
 	}
+}
+
+func (o *Operator) decideAll(ctx context.Context) {
 	var due [][2]string // ids and actions
-	for _, id := range stuck {
+	for _, id := range rows.All(ctx, o.DB, pgx.RowTo[string], `select tx_id::text from managed_tx where state = 'STUCK' order by seq`) {
 		if at, decided := o.decidedLast.Load(id); decided && time.Since(at.(time.Time)) < decisionPause {
 			continue
 		}
@@ -155,8 +159,8 @@ func (o *Operator) releaseOne(ctx context.Context, p protected) {
 	if mistake := o.Source.IntN(4); mistake == 0 && !o.draining.Load() && !o.restoredAt[p.Submitter] {
 		o.requestWrongCount(ctx, p)
 	}
-	body, err := o.releaseRequest(ctx, p)
-	if err != nil {
+	var body map[string]any
+	if err := steps.Run(func() { body = o.releaseRequest(ctx, p) }); err != nil {
 		if o.Ledger.Generation() > 0 {
 			o.Note("operator: no way out of PROTECT for %s so far: %v", p.Submitter, err)
 		}
@@ -191,69 +195,47 @@ func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 // finalized block has every transaction that the account sent. From then on each nonce is
 // either consumed for good or free. Before Drain it sometimes resumes although nonces are
 // lost: the next chain queries must detect that.
-func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[string]any, err error) {
-	final, err := o.finalCount(ctx, p.Submitter)
-	if err != nil {
-		return nil, err
-	}
-	lowest := p.NextNonce
-	if p.InFlightNonce != nil {
-		lowest = *p.InFlightNonce
-	}
-	if o.Ledger.Generation() > 0 && p.Submitter == o.Payer {
+func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[string]any) {
+	final := o.finalCount(ctx, p.Submitter)
+	lowest := *cmp.Or(p.InFlightNonce, &p.NextNonce)
+	switch restored := o.Ledger.Generation() > 0; {
+	case restored && p.Submitter == o.Payer:
 		return o.payerReleaseRequest(ctx, final)
-	}
-	if o.Ledger.Generation() > 0 {
+	case restored:
 		return o.releaseRequestAfterRestore(ctx, p, lowest, final)
 	}
-	lost, err := o.lost(ctx, p.Submitter, lowest, final)
-	if err != nil {
-		return nil, err
-	}
-	if final > p.NextNonce || len(lost) > 0 {
-		if o.Source.IntN(5) == 0 && !o.draining.Load() {
-			return map[string]any{"mode": txmanager.Resume, "reason": "an alarm that was not examined"}, nil
-		}
-		reason := fmt.Sprintf("a foreign signer used the key; the account's final count is %d", final)
-		return map[string]any{"mode": txmanager.Resync, "count": final, "requests": lost, "reason": reason}, nil
-	}
-	return map[string]any{"mode": txmanager.Resume, "reason": "nothing of ours is lost"}, nil
-}
-
-// lost returns "none" for each nonce from lowest on and below count that a foreign signer
-// consumed.
-func (o *Operator) lost(ctx context.Context, s txmanager.Submitter, lowest, count uint64) (map[uint64]string, error) {
-	lost := make(map[uint64]string)
-	sent, err := o.sent(ctx, s, lowest, count)
-	for _, tx := range sent {
-		if o.signedByForeignSigner(s, tx.Hash().Hex()) {
+	lost := make(map[uint64]string) // "none" for each nonce that a foreign signer consumed
+	for _, tx := range o.sent(ctx, p.Submitter, lowest, final) {
+		if o.signedByForeignSigner(p.Submitter, tx.Hash().Hex()) {
 			lost[tx.Nonce()] = txmanager.NoRequest
 		}
 	}
-	return lost, err
+	switch {
+	case final <= p.NextNonce && len(lost) == 0:
+		return map[string]any{"mode": txmanager.Resume, "reason": "nothing of ours is lost"}
+	case o.Source.IntN(5) == 0 && !o.draining.Load():
+		return map[string]any{"mode": txmanager.Resume, "reason": "an alarm that was not examined"}
+	}
+	reason := fmt.Sprintf("a foreign signer used the key; the account's final count is %d", final)
+	return map[string]any{"mode": txmanager.Resync, "count": final, "requests": lost, "reason": reason}
 }
 
 // sent returns the account's mined transactions with nonces from lowest on and below count.
-func (o *Operator) sent(ctx context.Context, s txmanager.Submitter, lowest, count uint64) ([]chainscan.Tx, error) {
-	chain, err := chainscan.Read(ctx, o.Stack.Chain.URL(), func(tx chainscan.Tx) bool { return tx.From == s.Address() && tx.Nonce() < lowest })
-	return slices.DeleteFunc(chain.From(s.Address()), func(tx chainscan.Tx) bool { return tx.Nonce() < lowest || tx.Nonce() >= count }), err
+func (o *Operator) sent(ctx context.Context, s txmanager.Submitter, lowest, count uint64) []chainscan.Tx {
+	isLower := func(tx chainscan.Tx) bool { return tx.From == s.Address() && tx.Nonce() < lowest }
+	chain := steps.Value(chainscan.Read(ctx, o.Stack.Chain.URL(), isLower))
+	return slices.DeleteFunc(chain.From(s.Address()), func(tx chainscan.Tx) bool { return tx.Nonce() < lowest || tx.Nonce() >= count })
 }
 
-// finalCount returns the account's count at the finalized block. An error says that the chain has
+// finalCount returns the account's count at the finalized block. It ends the steps if the chain has
 // further transactions of the account.
-func (o *Operator) finalCount(ctx context.Context, s txmanager.Submitter) (final uint64, err error) {
-	node, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
-	if err != nil {
-		return 0, err
-	}
+func (o *Operator) finalCount(ctx context.Context, s txmanager.Submitter) uint64 {
+	node := steps.Value(ethclient.DialContext(ctx, o.Stack.Chain.URL()))
 	defer node.Close()
 	account := common.Address(eip155.MustBytes(s.Address()))
-	if final, err = node.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())); err != nil {
-		return 0, err
+	final := steps.Value(node.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())))
+	if pending := steps.Value(node.PendingNonceAt(ctx, account)); pending != final {
+		steps.Stopf("the account's count is %d at the finalized block, and %d with what is pending", final, pending)
 	}
-	pending, err := node.PendingNonceAt(ctx, account)
-	if err == nil && pending != final {
-		err = fmt.Errorf("the account's count is %d at the finalized block, and %d with what is pending", final, pending)
-	}
-	return final, err
+	return final
 }

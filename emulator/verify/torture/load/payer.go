@@ -2,54 +2,47 @@ package load
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // payerReleaseRequest returns the release of the payer after a restore. It is always a resync.
 // It names the requests shown by the page of lost nonces, and fills the window.
-func (o *Operator) payerReleaseRequest(ctx context.Context, final uint64) (map[string]any, error) {
-	lost, err := o.readLostNonces(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (o *Operator) payerReleaseRequest(ctx context.Context, final uint64) map[string]any {
+	lost := o.readLostNonces(ctx)
 	names, alone := o.nameRequests(lost)
 	body := map[string]any{"mode": txmanager.Resync, "count": final, "requests": names, "reason": "restored; the page of lost nonces was read"}
 	unread := slices.DeleteFunc(lost, func(n client.LostNonce) bool { return n.ConsumingTx != nil })
 	switch {
 	case len(unread) > 0: // no node knows them yet; the page shows them once their hashes were given
-		_, hashes, err := o.lostRequests(ctx, o.Payer, unread[0].Nonce, final)
-		if err != nil {
-			return nil, err
-		}
-		isUnread := func(n uint64) bool {
-			return slices.ContainsFunc(unread, func(one client.LostNonce) bool { return one.Nonce == n })
-		}
-		maps.DeleteFunc(hashes, func(n uint64, _ string) bool { return !isUnread(n) })
+		_, hashes := o.lostRequests(ctx, o.Payer, unread[0].Nonce, final)
+		maps.DeleteFunc(hashes, func(n uint64, _ string) bool {
+			return !slices.ContainsFunc(unread, func(one client.LostNonce) bool { return one.Nonce == n })
+		})
 		body["hashes"] = hashes
 	case alone && o.Source.IntN(2) == 0:
 		maps.DeleteFunc(names, func(_ uint64, name string) bool { return name != txmanager.NoRequest })
 		body["others"] = "matching"
 	}
-	return body, nil
+	return body
 }
 
 // readLostNonces reads the pages of the payer's lost nonces.
-func (o *Operator) readLostNonces(ctx context.Context) (all []client.LostNonce, err error) {
+func (o *Operator) readLostNonces(ctx context.Context) (all []client.LostNonce) {
 	for token := ""; ; {
 		var page client.LostNonces
 		if a, ok := o.read(ctx, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+token, &page); !ok {
-			return nil, fmt.Errorf("the page of lost nonces: %s", a)
+			steps.Stopf("the page of lost nonces: %s", a)
 		}
 		all = append(all, page.Nonces...)
 		if page.NextPageToken == "" {
-			return all, nil
+			return all
 		}
 		token = "?pageToken=" + page.NextPageToken
 	}

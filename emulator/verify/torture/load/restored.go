@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	product "github.com/fencepost/fencepost/shared/client"
@@ -66,8 +68,7 @@ func (o *Operator) Restore(ctx context.Context, accounts []txmanager.Submitter, 
 		o.restoredAt[s] = true
 	}
 	hasPending := func(s txmanager.Submitter) bool {
-		_, err := o.finalCount(ctx, s)
-		return err != nil
+		return steps.Run(func() { o.finalCount(ctx, s) }) != nil
 	}
 	o.until(ctx, "nothing is pending", func() bool { return !slices.ContainsFunc(accounts, hasPending) })
 	o.until(ctx, "the copy is accepted", func() bool {
@@ -103,34 +104,23 @@ func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 // lostRequests returns the request and the transaction hash of each nonce from lowest on and
 // below count whose transaction this database does not have. The unique value identifies the
 // request; a nonce of no request gets "none".
-func (o *Operator) lostRequests(ctx context.Context, s txmanager.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
-	byValue, err := o.requestsByValue(ctx, s)
-	if err != nil {
-		return nil, nil, err
-	}
-	sent, err := o.sent(ctx, s, lowest, count)
-	if err != nil {
-		return nil, nil, err
-	}
+func (o *Operator) lostRequests(ctx context.Context, s txmanager.Submitter, lowest, count uint64) (lost, hashes map[uint64]string) {
+	byValue, sent := o.requestsByValue(ctx, s), o.sent(ctx, s, lowest, count)
+	stored := rows.All(ctx, o.DB, pgx.RowTo[string], `select tx_hash from tx_version where submitter = $1`, s) // after the chain: bytes are stored before they are sent
 	lost, hashes = make(map[uint64]string), make(map[uint64]string)
 	for _, tx := range sent {
-		var stored bool
-		if err := o.DB.QueryRow(ctx, `select exists (select from tx_version where tx_hash = $1)`, tx.Hash().Hex()).Scan(&stored); err != nil {
-			return nil, nil, err
-		}
-		if !stored {
+		if hash := tx.Hash().Hex(); !slices.Contains(stored, hash) {
 			lost[tx.Nonce()] = cmp.Or(byValue[tx.Value().String()], txmanager.NoRequest)
-			hashes[tx.Nonce()] = tx.Hash().Hex()
+			hashes[tx.Nonce()] = hash
 		}
 	}
-	return lost, hashes, nil
+	return lost, hashes
 }
 
 // requestsByValue returns the ids of the submitter's requests that the operator knows of. Half of
 // the lost ones are unknown to it: their callers post them again.
-func (o *Operator) requestsByValue(ctx context.Context, s txmanager.Submitter) (map[string]string, error) {
-	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the collector has the error
-	here, err := pgx.CollectRows(rows, pgx.RowTo[string])
+func (o *Operator) requestsByValue(ctx context.Context, s txmanager.Submitter) map[string]string {
+	here := rows.All(ctx, o.DB, pgx.RowTo[string], `select request_id from managed_tx where submitter = $1`, s)
 	byValue := make(map[string]string)
 	for _, in := range o.Ledger.Requests() {
 		if in.Submitter != s {
@@ -141,7 +131,7 @@ func (o *Operator) requestsByValue(ctx context.Context, s txmanager.Submitter) (
 			byValue[in.ValueWei.String()] = in.RequestID
 		}
 	}
-	return byValue, err
+	return byValue
 }
 
 // The operator's acts after a restore beside releases, as they are counted and printed.
@@ -156,10 +146,8 @@ func (o *Operator) decideHeld(ctx context.Context) {
 	var txID, requestID string
 	var s txmanager.Submitter
 	held := make(map[[2]string]string)
-	rows, _ := o.DB.Query(ctx, `select tx_id::text, submitter, request_id from managed_tx where queued and held and held_for is null`) // the reader has the error
-	if _, err := pgx.ForEachRow(rows, []any{&txID, &s, &requestID}, func() error { held[[2]string{string(s), requestID}] = txID; return nil }); err != nil || len(held) == 0 {
-		return
-	}
+	rows.Each(ctx, o.DB, []any{&txID, &s, &requestID}, func() { held[[2]string{string(s), requestID}] = txID },
+		`select tx_id::text, submitter, request_id from managed_tx where queued and held and held_for is null`)
 	for _, in := range o.Ledger.Requests() {
 		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Answers().End != nil && !in.Answers().End.OnChain() {
 			o.Ask(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails is tried again
@@ -246,17 +234,14 @@ func (o *Operator) signedByForeignSigner(s txmanager.Submitter, hash string) boo
 
 // releaseRequestAfterRestore returns a resync that names the lost requests. The first one of
 // each submitter fills its window.
-func (o *Operator) releaseRequestAfterRestore(ctx context.Context, p protected, lowest, final uint64) (map[string]any, error) {
-	lost, hashes, err := o.lostRequests(ctx, p.Submitter, lowest, final)
-	if err != nil {
-		return nil, err
-	}
+func (o *Operator) releaseRequestAfterRestore(ctx context.Context, p protected, lowest, final uint64) map[string]any {
+	lost, hashes := o.lostRequests(ctx, p.Submitter, lowest, final)
 	if !o.restoredAt[p.Submitter] && final <= p.NextNonce && len(lost) == 0 {
-		return map[string]any{"mode": txmanager.Resume, "reason": "nothing of ours is lost"}, nil
+		return map[string]any{"mode": txmanager.Resume, "reason": "nothing of ours is lost"}
 	}
 	body := map[string]any{"mode": txmanager.Resync, "count": final, "requests": lost, "hashes": hashes, "reason": "restored; the chain was read"}
 	if o.restoredAt[p.Submitter] {
 		body["fill"] = p.MaxInFlight
 	}
-	return body, nil
+	return body
 }

@@ -100,9 +100,6 @@ func (l *Ledger) markLost(reqID string) {
 	l.lost = append(l.lost, reqID)
 }
 
-// settledPayout returns the units settled for a payout so far.
-func (l *Ledger) settledPayout(s *Script) int64 { return s.Settled(l.Settlements()) }
-
 // lostBookings returns the bookings in Funding that a restore may have lost, oldest first, and the
 // number of restores so far.
 func (l *Ledger) lostBookings() (all []*booking, generation int) {

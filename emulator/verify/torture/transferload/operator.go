@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -76,10 +78,12 @@ func (c *Operator) Run(ctx context.Context) {
 			c.check(ctx)
 			checked = time.Now()
 		}
-		c.reconcile(ctx)
-		if !c.draining.Load() {
-			c.actOnTransfers(ctx)
-		}
+		_ = steps.Run(func() { // if the database, the chain or the core cannot be read, the round ends
+			c.reconcile(ctx)
+			if !c.draining.Load() {
+				c.actOnTransfers(ctx)
+			}
+		})
 		retry.Pause(ctx, pollInterval)
 	}
 }
@@ -105,14 +109,9 @@ type open struct {
 
 func (c *Operator) actOnTransfers(ctx context.Context) {
 	c.read = c.Ledger.Generation()
-	rows, _ := c.DB.Query(ctx, `
+	for _, t := range rows.All(ctx, c.DB, pgx.RowToStructByPos[open], `
 select req_id, state, failures > 0 and state_at < clock_timestamp() - interval '5 seconds'
-  from transfers_tb where open order by transfer_id`) // the collector has the error
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[open])
-	if err != nil {
-		return
-	}
-	for _, t := range all {
+  from transfers_tb where open order by transfer_id`) {
 		switch {
 		case t.State == transfer.Init && c.Source.IntN(4) > 0, c.Source.IntN(20) == 0:
 			c.recordCancel(t, c.ask(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))

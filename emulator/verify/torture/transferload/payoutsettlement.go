@@ -8,45 +8,41 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
-	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // IsNeverRepeated reports whether a lost database made the payment for a payout that no user
 // repeats: its user has a final answer, or the copy refused the payout. It first takes the
 // amount from the user, because the copy has no withdrawal.
-func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) bool {
-	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
-	if err != nil {
-		return false
-	}
-	defer client.Close()
-	tx, _, noTx := client.TransactionByHash(ctx, hash)
-	receipt, noReceipt := client.TransactionReceipt(ctx, hash)
-	if noTx != nil || noReceipt != nil {
-		return false
-	}
-	p, ok := paymentOf(tx)
-	for _, s := range c.Ledger.Requests() {
-		if ok && strings.EqualFold(s.Address, p.Address) && c.isAbandoned(ctx, s) {
-			return receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, s, -int64(s.Units))
+func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) (yes bool) {
+	err := steps.Run(func() {
+		client := steps.Value(ethclient.DialContext(ctx, c.Stack.Chain.URL()))
+		defer client.Close()
+		tx, _, err := client.TransactionByHash(ctx, hash)
+		steps.OK(err)
+		receipt := steps.Value(client.TransactionReceipt(ctx, hash))
+		p, ok := paymentOf(tx)
+		for _, s := range c.Ledger.Requests() {
+			if ok && strings.EqualFold(s.Address, p.Address) && c.isAbandoned(ctx, s) {
+				yes = receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, s, -int64(s.Units))
+				return
+			}
 		}
-	}
-	return false
+	})
+	return err == nil && yes
 }
 
 // isAbandoned reports whether each row of the payout is FAILED, or whether it has none and its
 // user posts it no more.
 func (c *Operator) isAbandoned(ctx context.Context, s *Script) bool {
 	answers := s.Answers()
-	var rows, failed int
-	err := c.DB.QueryRow(ctx, `select count(*), count(*) filter (where state = $3) from transfers_tb where user_id = $1 and cid = $2`,
-		s.UserID, s.CID, transfer.Failed).Scan(&rows, &failed)
-	if err != nil || rows != failed {
-		return false
-	}
-	return failed > 0 || c.Ledger.EndMayBeLost(answers)
+	var all, failed int
+	steps.OK(c.DB.QueryRow(ctx, `select count(*), count(*) filter (where state = $3) from transfers_tb where user_id = $1 and cid = $2`,
+		s.UserID, s.CID, transfer.Failed).Scan(&all, &failed))
+	return all == failed && (failed > 0 || c.Ledger.EndMayBeLost(answers))
 }
 
 // settlePayout books the units that are not yet settled for the payout. Units is minus its amount if it is taken from the
@@ -54,7 +50,7 @@ func (c *Operator) isAbandoned(ctx context.Context, s *Script) bool {
 func (c *Operator) settlePayout(ctx context.Context, s *Script, units int64) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
-	owed := units - c.Ledger.settledPayout(s)
+	owed := units - s.Settled(c.Ledger.Settlements())
 	return owed == 0 || c.settleBy(ctx, owed, s.UserID, s.Asset.ID, s.Answers().ID)
 }
 
@@ -72,18 +68,15 @@ func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
 	var reqID string
 	var isRefused bool
 	refused, wentOn := make(map[string]bool), make(map[string]bool)
-	rows, _ := c.DB.Query(ctx, selectPayouts, transfer.Failed, []int16{int16(transfer.Committed), int16(transfer.RolledBack)}) // the reader has the error
-	_, err := pgx.ForEachRow(rows, []any{&reqID, &isRefused}, func() error {
-		refused[reqID], wentOn[reqID] = isRefused, !isRefused
-		return nil
-	})
-	all = err == nil
+	ended := []int16{int16(transfer.Committed), int16(transfer.RolledBack)}
+	rows.Each(ctx, c.DB, []any{&reqID, &isRefused}, func() { refused[reqID], wentOn[reqID] = isRefused, !isRefused }, selectPayouts, transfer.Failed, ended)
+	all = true
 	for _, s := range c.Ledger.Requests() {
 		is := func(of map[string]bool) bool {
 			return slices.ContainsFunc(s.ReqIDs(), func(id string) bool { return of[id] })
 		}
 		switch {
-		case s.Address == "" || err != nil:
+		case s.Address == "":
 		case is(refused):
 			all = c.settlePayout(ctx, s, -int64(s.Units)) && all
 		case is(wentOn):

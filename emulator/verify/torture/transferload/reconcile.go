@@ -13,8 +13,10 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -70,18 +72,11 @@ select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_u
 // statePayouts states of each payout in doubt whether a transaction of the payer has paid it.
 // It reports whether no statement was needed.
 func (c *Operator) statePayouts(ctx context.Context) bool {
-	rows, _ := c.DB.Query(ctx, selectUndecided) // the collector has the error
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[undecidedPayout])
-	if err != nil {
-		return false
-	}
+	all := rows.All(ctx, c.DB, pgx.RowToStructByPos[undecidedPayout], selectUndecided)
 	if len(all) == 0 {
 		return true
 	}
-	paid, err := c.payments(ctx)
-	if err != nil {
-		return false
-	}
+	paid := c.payments(ctx)
 	for _, p := range all {
 		c.statePayout(ctx, p, paid[Payment{p.Token, strings.ToLower(p.Address), p.Units}])
 	}
@@ -111,15 +106,14 @@ type Payment struct {
 }
 
 // payments returns the hashes of the payer's successful transactions by their payment.
-func (c *Operator) payments(ctx context.Context) (map[Payment][]string, error) {
+func (c *Operator) payments(ctx context.Context) map[Payment][]string {
 	all := make(map[Payment][]string)
-	chain, err := chainscan.Read(ctx, c.Stack.Chain.URL(), nil)
-	for _, tx := range chain.From(c.Stack.Payer.Address()) {
+	for _, tx := range steps.Value(chainscan.Read(ctx, c.Stack.Chain.URL(), nil)).From(c.Stack.Payer.Address()) {
 		if p, ok := paymentOf(tx.Transaction); ok && tx.Succeeded() {
 			all[p] = append(all[p], tx.Hash().Hex())
 		}
 	}
-	return all, err
+	return all
 }
 
 // transferCall is the length in bytes of a call of transfer(address,uint256).
@@ -160,11 +154,7 @@ type half struct {
 // settle books with the outside what the core moved for transfers that the copy has lost or
 // that ended otherwise. It reports whether nothing is left.
 func (c *Operator) settle(ctx context.Context) (all bool) {
-	halves, err := c.halves(ctx)
-	if err != nil {
-		return false
-	}
-	settled := c.Ledger.Settlements()
+	halves, settled := c.halves(ctx), c.Ledger.Settlements()
 	all = true
 	for reqID, h := range halves {
 		if _, known := settled[reqID]; h.Lost && !known {
@@ -203,9 +193,9 @@ select t.req_id, t.open, coalesce(sum(case when o.op_type in ('deposit', 'refund
  group by t.req_id, t.open`
 
 // halves reads the core's journal first: the row of a transfer exists before any call for it.
-func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
+func (c *Operator) halves(ctx context.Context) map[string]half {
 	all := make(map[string]half)
-	err := money.EachLine(ctx, c.Stack.Core.Ledger(), 0, math.MaxUint64, func(l transfer.Entry) {
+	steps.OK(money.EachLine(ctx, c.Stack.Core.Ledger(), 0, math.MaxUint64, func(l transfer.Entry) {
 		if l.Refused != "" || l.Op != transfer.Withdraw && l.Op != transfer.Deposit && l.Op != transfer.Refund {
 			return
 		}
@@ -213,28 +203,24 @@ func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
 		h.UserID, h.AssetID, h.Done, h.Lost = l.UserID, l.AssetID, true, true
 		h.Net += signed(l.Op, l.Units)
 		all[l.ReqID] = h
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	var reqID string
 	var open bool
 	var net int64
-	rows, _ := c.DB.Query(ctx, selectRows) // the reader has the error
-	_, err = pgx.ForEachRow(rows, []any{&reqID, &open, &net}, func() error {
+	rows.Each(ctx, c.DB, []any{&reqID, &open, &net}, func() {
 		if h, ok := all[reqID]; ok {
 			h.Net, h.Done, h.Lost = h.Net+net, !open, false
 			all[reqID] = h
 		}
-		return nil
-	})
-	return all, err
+	}, selectRows)
+	return all
 }
 
 // resume resumes the halts once a restore explains each finding of a full check.
 func (c *Operator) resume(ctx context.Context) {
 	var halted bool
-	if err := c.DB.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted); err != nil || !halted {
+	steps.OK(c.DB.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted))
+	if !halted {
 		return
 	}
 	c.check(ctx)

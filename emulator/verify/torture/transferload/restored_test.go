@@ -122,11 +122,11 @@ func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	b.call.Units = 5
 	l.addBooking(b)
 	s := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ID: "b", Lost: []string{"a"}})
-	check.Equal(t, "settled (under the req_id that was lost)", l.settledPayout(s), -5)
+	check.Equal(t, "settled (under the req_id that was lost)", s.Settled(l.Settlements()), -5)
 	l.Restored(at(10))
 	l.recordOutcome(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
 	expected, _ := l.Expected(nil)
-	if got := l.settledPayout(s); got != 0 || expected[account] != 0 {
+	if got := s.Settled(l.Settlements()); got != 0 || expected[account] != 0 {
 		t.Errorf("refused when it was booked again: got %d settled, %d expected; want none", got, expected[account])
 	}
 }
