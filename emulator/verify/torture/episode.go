@@ -28,7 +28,7 @@ import (
 const (
 	blockTime       = 250 * time.Millisecond
 	confirmations   = 6
-	sharedKeyCount  = 2               // submitters whose keys a foreign signer also uses
+	sharedKeyCount  = 2               // submitters whose keys a foreign signer also uses, beside the payer's
 	loadAfterFaults = 6 * time.Second // how long the load continues after the faults
 	endTimeout      = 4 * time.Minute // limit for everything to end after that
 	progressEvery   = 10 * time.Second
@@ -72,7 +72,8 @@ type episode struct {
 	program     *load.Program
 	operator    *load.Operator
 	transferRun *transferRun // nil: no transfers
-	chaos       *chaos
+	events      []plan.Event[faults.Fault]
+	struck      client.Counts  // by kind of fault
 	restores    restores       // the restores done in the run
 	stops       []func() error // what was started is stopped by these, the last one first
 
@@ -113,15 +114,19 @@ func (e *episode) stop() (err error) {
 // start brings up the deployment and creates its clients.
 func (e *episode) start(ctx context.Context) {
 	all := e.kinds()
-	events := plan.Draw(e.source, all, func(f faults.Fault) int { return f.Weight }, e.length(), e.every)
-	e.announce(events, len(all))
+	e.events = plan.Draw(e.source, all, func(f faults.Fault) int { return f.Weight }, e.length(), e.every)
+	e.announce(len(all))
 	cluster := steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: true, ClockLibrary: pgcluster.FindClockLibrary()}))
 	e.stops = append(e.stops, cluster.Stop)
 	e.build(ctx, cluster)
-	e.world = faults.NewWorld(faults.Options{
-		Stack: e.env, Cluster: cluster, Points: e.folder.points(), Keys: e.sharedKeys(), MaxReorgDepth: confirmations - 1, Users: e.userCount(), Events: e.eventsOn(), Source: e.source,
-	})
-	e.chaos = &chaos{world: e.world, kinds: all, events: events, kept: e.folder}
+	world := faults.Options{
+		Stack: e.env, Cluster: cluster, Points: e.folder.points(), Keys: devchain.DevAccounts(e.submitters)[e.submitters-sharedKeyCount:],
+		MaxReorgDepth: confirmations - 1, Events: e.eventsOn(), Source: e.source,
+	}
+	if e.transfers > 0 {
+		world.Keys, world.Users = append(world.Keys, e.env.PayerAccount()), userCount
+	}
+	e.world = faults.NewWorld(world)
 	e.load = &load.Load{Stack: e.env, Accounts: e.accounts, Rate: e.rate, Source: e.forkSource(), Ledger: new(load.Ledger)}
 	e.operator = &load.Operator{
 		Client: client.NewClient(e.env, stack.OperatorAccount, e.load.Ledger.Generation), Stack: e.env, DB: e.db, Foreign: e.world.Foreign,
@@ -131,22 +136,6 @@ func (e *episode) start(ctx context.Context) {
 	if e.transfers > 0 {
 		e.startTransferRun(ctx)
 	}
-}
-
-// sharedKeys returns the keys that a foreign signer also uses: of some submitters and the payer.
-func (e *episode) sharedKeys() []devchain.Account {
-	keys := devchain.DevAccounts(e.submitters)[e.submitters-sharedKeyCount:]
-	if e.transfers > 0 {
-		keys = append(keys, e.env.PayerAccount())
-	}
-	return keys
-}
-
-func (e *episode) userCount() int {
-	if e.transfers == 0 {
-		return 0
-	}
-	return userCount
 }
 
 // forkSource returns a separate source of random numbers for a concurrent client, derived from
@@ -205,7 +194,7 @@ func (e *episode) play(ctx context.Context) error {
 	e.startTransferClients(posting, within, &living)
 	var restoring sync.WaitGroup
 	restoring.Go(func() { e.restoreAll(within) })
-	e.chaos.run(ctx)
+	e.injectAll(ctx)
 	restoring.Wait()
 	e.world.Disarm()
 	e.operator.Drain()
@@ -246,11 +235,6 @@ func (e *episode) countUnfinished(ctx context.Context) (n int) {
 		return 1
 	}
 	return n
-}
-
-func (e *episode) halted(ctx context.Context) (halted bool) {
-	_ = e.db.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted) // an error counts as no halt
-	return halted
 }
 
 // now is the database's time, which rows also use.

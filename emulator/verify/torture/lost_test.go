@@ -81,7 +81,7 @@ func TestPayoutsOfLostDatabases(t *testing.T) {
 		"no row, and nobody took it":    {refused, true, paid, nil, nil, once, "no payout says so"},
 		"no row, and it was given back": {refused, true, returned, nil, taken, once, "no payout says so"},
 	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ID: "a", Lost: []string{"z"}, End: &c.end})
+		script := seen(transfer.Chain, stack.ETH, transferload.Answers{ID: "a", Lost: []string{"z"}, End: &c.end})
 		rows := make(map[string]payout)
 		for _, p := range c.was {
 			rows[p.ReqID] = p

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -26,6 +27,13 @@ func reported(find func(reporter)) []checkers.Violation {
 	var c check
 	find(c.reportUser)
 	return c.Violations
+}
+
+// seen returns a transfer of 5 units from Funding by user 3, with the answers given.
+func seen(to transfer.AccountType, asset transfer.Asset, answers transferload.Answers) *transferload.Script {
+	s := &transferload.Script{UserID: 3, From: transfer.Funding, To: to, Asset: asset, Units: 5}
+	s.Change(func(t *transferload.Answers) { *t = answers })
+	return s
 }
 
 // An account is found whose balance differs from the users' answers, on either side.
@@ -75,7 +83,7 @@ func TestContradictedEndsAreFound(t *testing.T) {
 		"lost, and another end":  {told, only("a", short), true, nil, ""},
 		"lost, and another row, which is nobody's": {told, only("b", short), true, lostRow, "no user knows of it"},
 	} {
-		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, c.answers)
+		script := seen(transfer.Spot, stack.USDT, c.answers)
 		lost := func(transferload.Answers) bool { return c.lost }
 		wantFound(t, name, reported(func(to reporter) { contradictedEnds(to, []*transferload.Script{script}, c.ends, lost, c.rows) }), c.want)
 	}
@@ -129,9 +137,9 @@ func TestPaymentsAreReadFromTheChain(t *testing.T) {
 		receipt types.Receipt
 		want    []transferload.Payment
 	}{
-		"coin":           {coin, types.Receipt{Status: 1}, []transferload.Payment{{Address: lower(to), Units: "7"}}},
+		"coin":           {coin, types.Receipt{Status: 1}, []transferload.Payment{{Address: eip155.Address(to), Units: "7"}}},
 		"coin, reverted": {coin, types.Receipt{Status: 0}, nil},
-		"token":          {call, types.Receipt{Status: 1, Logs: []*types.Log{event}}, []transferload.Payment{{Token: lower(token), Address: lower(to), Units: "9"}}},
+		"token":          {call, types.Receipt{Status: 1, Logs: []*types.Log{event}}, []transferload.Payment{{Token: eip155.Address(token), Address: eip155.Address(to), Units: "9"}}},
 		"another event":  {call, types.Receipt{Status: 1, Logs: []*types.Log{other}}, nil},
 		"a placeholder":  {types.NewTx(&types.DynamicFeeTx{To: &to, Value: new(big.Int)}), types.Receipt{Status: 1}, nil},
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/big"
 	"slices"
-	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -15,6 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
 	"github.com/fencepost/fencepost/emulator/verify/torture/transferload"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -130,19 +130,17 @@ func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []transferload.P
 		return nil
 	}
 	if tx.Value().Sign() > 0 && tx.To() != nil {
-		all = append(all, transferload.Payment{Address: lower(*tx.To()), Units: tx.Value().String()})
+		all = append(all, transferload.Payment{Address: eip155.Address(*tx.To()), Units: tx.Value().String()})
 	}
 	for _, l := range receipt.Logs {
 		if len(l.Topics) == 3 && l.Topics[0] == transferEvent {
 			all = append(all, transferload.Payment{
-				Token: lower(l.Address), Address: lower(common.BytesToAddress(l.Topics[2][:])), Units: new(big.Int).SetBytes(l.Data).String(),
+				Token: eip155.Address(l.Address), Address: eip155.Address(common.BytesToAddress(l.Topics[2][:])), Units: new(big.Int).SetBytes(l.Data).String(),
 			})
 		}
 	}
 	return all
 }
-
-func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
 // payoutViolations reports the payouts that are not paid once or refunded once, and the payments
 // without a payout.

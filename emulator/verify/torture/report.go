@@ -13,15 +13,13 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
-	"github.com/fencepost/fencepost/emulator/verify/torture/faults"
-	"github.com/fencepost/fencepost/emulator/verify/torture/plan"
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
 // announce prints what the run will do.
-func (e *episode) announce(events []plan.Event[faults.Fault], kinds int) {
+func (e *episode) announce(kinds int) {
 	e.out.Printf("Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;",
-		e.seed, e.length(), len(events), kinds, e.submitters, e.window)
+		e.seed, e.length(), len(e.events), kinds, e.submitters, e.window)
 	e.out.Printf("a foreign signer also has the keys of two of them), %v intents a second, %v blocks, confirmations.required=%d.",
 		e.rate, blockTime, confirmations)
 	if e.transfers > 0 {
@@ -47,8 +45,9 @@ func (e *episode) report(ctx context.Context) {
 			return
 		}
 		t := e.load.Ledger.Tally()
+		_, faults := e.injected()
 		e.out.Printf("%s accepted %d, confirmed %d, failed %d, unfinished %d, refused %d; faults so far %d",
-			e.clock(), t.Accepted, t.Ends["CONFIRMED"], t.Ends["FAILED"], t.Waiting, t.Refused, e.chaos.total())
+			e.clock(), t.Accepted, t.Ends["CONFIRMED"], t.Ends["FAILED"], t.Waiting, t.Refused, faults)
 		if e.transferRun != nil {
 			m := e.transferRun.Ledger.Tally()
 			e.out.Printf("        transfers accepted %d, committed %d, failed %d, rolled back %d, unfinished %d",
@@ -60,11 +59,12 @@ func (e *episode) report(ctx context.Context) {
 // conclude prints the table, dumps the tables of a failed run, and returns errVerdict if the
 // verdict is bad.
 func (e *episode) conclude(ctx context.Context, v verdict) error {
+	_, faults := e.injected()
 	good := v.violations() == 0 && len(v.missing) == 0 && e.ended
 	e.table(v)
 	e.writeJSON(v, good)
 	if good {
-		e.out.Printf("\nPASSED: seed %d, %d faults, 0 violations, everything ended.", e.seed, e.chaos.total())
+		e.out.Printf("\nPASSED: seed %d, %d faults, 0 violations, everything ended.", e.seed, faults)
 		return nil
 	}
 	e.details(v)

@@ -77,7 +77,9 @@ func (e *episode) isWaiting(ctx context.Context) bool {
 	}
 	t := e.transferRun.Ledger.Tally()
 	waiting := t.Waiting > 0
-	if waiting && e.halted(ctx) {
+	var halted bool
+	_ = e.db.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted) // an error counts as no halt
+	if halted && waiting {
 		waiting = t.Accepted > t.Ends["COMMITTED"]+t.Ends["FAILED"]+t.Ends["ROLLED_BACK"]
 	}
 	return waiting || e.env.Core.Process().Err() != nil

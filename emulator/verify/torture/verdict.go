@@ -187,9 +187,10 @@ type figures struct {
 
 func (e *episode) count(ctx context.Context) figures {
 	t := e.load.Ledger.Tally()
+	injected, _ := e.injected()
 	f := figures{
 		Seed: e.seed, Minutes: e.minutes, Submitters: e.submitters, Window: e.window, Rate: e.rate,
-		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(load.Habits()),
+		Faults: injected, CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(load.Habits()),
 		Operators: e.load.Ledger.Did(load.Acts(e.flags.restores > 0)), Failed: make(map[string]int),
 		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.folder.began).Seconds(),
 		Features: e.countFeatures(ctx), Transfers: e.countTransfers(ctx),

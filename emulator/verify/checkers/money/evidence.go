@@ -163,7 +163,7 @@ func books(e *Evidence, report reporter) {
 	sums := make(map[Account]*big.Int) // that the journals applied, the core's up to the line of its balances
 	for _, j := range e.journal {
 		if j.Refused == "" && !j.late {
-			add(sums, Account{j.side, j.UserID, j.AssetID}, j.change())
+			add(sums, Account{j.side, j.UserID, j.AssetID}, Change(j.Op, j.Units))
 		}
 	}
 	for at, sum := range sums {
@@ -203,7 +203,7 @@ func (v *Evidence) LostHalves() map[string]Half {
 	all := make(map[string]Half)
 	for _, j := range v.journal {
 		if movesMoney(j.Op) && j.Refused == "" && v.isLost(j) {
-			all[j.ReqID] = Half{Account{j.side, j.UserID, j.AssetID}, all[j.ReqID].Units + j.change().Int64()}
+			all[j.ReqID] = Half{Account{j.side, j.UserID, j.AssetID}, all[j.ReqID].Units + Change(j.Op, j.Units).Int64()}
 		}
 	}
 	return all
@@ -235,7 +235,7 @@ func (v *Evidence) outside() map[Account]*big.Int {
 		add(all, Account{UserID: at.UserID, AssetID: at.AssetID}, new(big.Int))
 	}
 	for _, j := range v.journal {
-		change := j.change()
+		change := Change(j.Op, j.Units)
 		if j.Refused != "" || movesMoney(j.Op) {
 			change = new(big.Int) // the account alone is of interest
 		}

@@ -79,13 +79,13 @@ type journaled struct {
 	late bool // read after the other side
 }
 
-// change is the change of the account's balance, in units, if the entry was applied.
-func (j journaled) change() *big.Int {
-	units := new(big.Int).SetUint64(j.Units)
-	if j.Op.Credits() {
-		return units
+// Change returns the change of a balance by an operation that was applied.
+func Change(op transfer.Op, units uint64) *big.Int {
+	change := new(big.Int).SetUint64(units)
+	if !op.Credits() {
+		change.Neg(change)
 	}
-	return units.Neg(units)
+	return change
 }
 
 // applied returns the entries by which the operation of a req_id was applied.

@@ -26,13 +26,9 @@ func stopCore(ctx context.Context, w *World, r *rand.Rand) int {
 
 // tearLog kills the core between the write of a record and its fsync. It leaves a part of the
 // record or nothing.
-func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int) {
+func tearLog(ctx context.Context, w *World, r *rand.Rand) int {
 	keep := r.Int64N(60)
-	until(ctx, targetTimeout, func() bool {
-		times = w.tearOnce(ctx, keep)
-		return times > 0
-	})
-	return times
+	return untilStruck(ctx, func() int { return w.tearOnce(ctx, keep) })
 }
 
 // tearOnce cuts only bytes that were never answered: the core answers after the fsync, and the mark
@@ -174,26 +170,20 @@ const maxStarts = 3
 func (k *Supervisor) Revive(ctx context.Context) error {
 	k.starting.Lock()
 	defer k.starting.Unlock()
-	err := k.revive(ctx)
+	err := k.core.Kill() // so that the proxy knows
+	if err == nil {
+		for range maxStarts {
+			once, cancel := context.WithTimeout(ctx, 30*time.Second)
+			err = k.core.Start(once)
+			if cancel(); err == nil {
+				break
+			}
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failed = err; err == nil {
 		k.starts++
-	}
-	return err
-}
-
-func (k *Supervisor) revive(ctx context.Context) (err error) {
-	if err := k.core.Kill(); err != nil { // so that the proxy knows
-		return err
-	}
-	const within = 30 * time.Second
-	for range maxStarts {
-		once, cancel := context.WithTimeout(ctx, within)
-		err = k.core.Start(once)
-		if cancel(); err == nil {
-			return nil
-		}
 	}
 	return err
 }

@@ -199,6 +199,15 @@ func until(ctx context.Context, limit time.Duration, met func() bool) bool {
 	return retry.Await(ctx, 50*time.Millisecond, met)
 }
 
+// untilStruck repeats act, within the time that a fault waits for a target, until it has struck. It returns how often.
+func untilStruck(ctx context.Context, act func() int) (times int) {
+	until(ctx, targetTimeout, func() bool {
+		times = act()
+		return times > 0
+	})
+	return times
+}
+
 // try repeats act until it succeeds. The error is that of the last attempt.
 func try(ctx context.Context, act func() error) (err error) {
 	until(ctx, targetTimeout, func() bool {

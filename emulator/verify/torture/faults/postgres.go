@@ -46,12 +46,8 @@ func cut(kind pgproxy.Kind) inject {
 	}
 }
 
-func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int) {
-	until(ctx, targetTimeout, func() bool {
-		times = min(w.Stack.Proxy.CutAll(), 1)
-		return times > 0
-	})
-	return times
+func cutAll(ctx context.Context, w *World, _ *rand.Rand) int {
+	return untilStruck(ctx, func() int { return min(w.Stack.Proxy.CutAll(), 1) })
 }
 
 // refuseNewConnections refuses new connections and cuts the present ones.

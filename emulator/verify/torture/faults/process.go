@@ -174,10 +174,7 @@ func killAtPoint(ctx context.Context, w *World, r *rand.Rand) int {
 func stopAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int) {
 	w.stopping.Lock()
 	defer w.stopping.Unlock()
-	until(ctx, targetTimeout, func() bool {
-		times = w.armAndAwait(ctx, r, 3, crash.Stop, 3*time.Second)
-		return times > 0
-	})
+	times = untilStruck(ctx, func() int { return w.armAndAwait(ctx, r, 3, crash.Stop, 3*time.Second) })
 	if times > 0 {
 		retry.Pause(ctx, stopDuration(r))
 	}

@@ -31,14 +31,12 @@ func emptyQueues(ctx context.Context, w *World, _ *rand.Rand) int {
 	if w.Users > 0 {
 		kinds = append(kinds, "transfer")
 	}
-	thrown := 0
-	until(ctx, targetTimeout, func() bool {
+	return untilStruck(ctx, func() (thrown int) {
 		for _, kind := range kinds {
 			thrown += steps.Value(w.Stack.Tasks.Empty(stack.QueueName(kind)))
 		}
-		return thrown > 0
+		return min(thrown, 1)
 	})
-	return min(thrown, 1)
 }
 
 // Sweeper calls the sweep at irregular times.

@@ -30,10 +30,6 @@ func newCaller(s *stack.Stack, l *Ledger, in *Intent, account string) *caller {
 	return c
 }
 
-// run posts the intent until the answer is clear, carries out its script, and polls until
-// the state is final.
-func (c *caller) run(ctx context.Context) { c.Follow(ctx, c.PostCopies, c.cancel) }
-
 func reached(a client.Answer) End {
 	return End{State: txmanager.State(a.State), Sub: txmanager.SubState(a.SubState)}
 }

@@ -19,7 +19,9 @@ import (
 var alice = eip155.NewSubmitter(1337, eip155.Address([20]byte{1}))
 
 func setup(answers Answers) *caller {
-	return newCaller(nil, new(Ledger), Seen(alice, big.NewInt(1), answers), "")
+	in := &Intent{Submitter: alice, ValueWei: big.NewInt(1)}
+	in.Change(func(t *Answers) { *t = answers })
+	return newCaller(nil, new(Ledger), in, "")
 }
 
 func answerOf(begun time.Time, e End) client.Answer {

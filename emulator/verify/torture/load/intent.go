@@ -50,13 +50,6 @@ func (e End) String() string {
 	return string(e.State) + "/" + string(e.Sub)
 }
 
-// Seen returns an intent with the answers given, for the checks. It is not posted.
-func Seen(s txmanager.Submitter, valueWei *big.Int, answers Answers) *Intent {
-	in := &Intent{Submitter: s, ValueWei: valueWei}
-	in.Change(func(t *Answers) { *t = answers })
-	return in
-}
-
 var recipient = common.HexToAddress("0xcafe0")
 
 // revertingInitCode is init code that always reverts.

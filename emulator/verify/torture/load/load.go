@@ -7,7 +7,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/verify/torture/client"
@@ -31,8 +30,6 @@ type Load struct {
 	Rate     float64 // intents a second
 	Source   *rand.Rand
 	Ledger   *Ledger
-
-	posted int
 }
 
 // backlog is the maximum of unfinished intents of a submitter: enough to keep it busy, and
@@ -44,21 +41,19 @@ func (a Account) backlog() int {
 	return 3 + 3*a.Window
 }
 
-// Run posts intents until ctx ends. Each intent has its own caller, which polls until the
-// intent is final or within ends. Run returns after all callers.
+// Run posts intents until ctx ends. Each intent has its own caller, which posts it until the answer is clear, carries out
+// its script, and polls until the intent is final or within ends. Run returns after all callers.
 func (l *Load) Run(ctx, within context.Context) {
-	var callers sync.WaitGroup
-	defer callers.Wait()
-	retry.AtRate(ctx, l.Rate, func() {
+	retry.AtRate(ctx, l.Rate, func(n int) func() {
 		a := l.Accounts[l.Source.IntN(len(l.Accounts))]
-		in := newIntent(a.Submitter, l.posted, l.Source)
+		in := newIntent(a.Submitter, n, l.Source)
 		in.policy = a.Policy
 		if l.Ledger.CountUnfinished(func(in *Intent) bool { return in.Submitter == a.Submitter }) >= a.backlog() {
-			return
+			return nil
 		}
-		l.posted++
 		l.Ledger.Add(in)
-		callers.Go(func() { newCaller(l.Stack, l.Ledger, in, stack.CallerAccount).run(within) })
+		c := newCaller(l.Stack, l.Ledger, in, stack.CallerAccount)
+		return func() { c.Follow(within, c.PostCopies, c.cancel) }
 	})
 }
 

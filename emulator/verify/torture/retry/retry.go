@@ -5,6 +5,7 @@ package retry
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -69,16 +70,22 @@ func Await(ctx context.Context, every time.Duration, met func() bool) bool {
 	return true
 }
 
-// AtRate calls do so often a second until ctx ends.
-func AtRate(ctx context.Context, perSecond float64, do func()) {
+// AtRate calls begin so often a second until ctx ends, and runs what it returns beside; nil: nothing. begin gets the
+// number of the earlier ones. AtRate returns when all have ended.
+func AtRate(ctx context.Context, perSecond float64, begin func(n int) func()) {
+	var running sync.WaitGroup
+	defer running.Wait()
 	tick := time.NewTicker(time.Duration(float64(time.Second) / perSecond))
 	defer tick.Stop()
-	for {
+	for n := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			do()
+			if run := begin(n); run != nil {
+				running.Go(run)
+				n++
+			}
 		}
 	}
 }

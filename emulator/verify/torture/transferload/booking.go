@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -37,15 +38,7 @@ func (b *booking) change() int64 {
 	if b.came.Verdict != transfer.Success {
 		return 0
 	}
-	return signed(b.op, b.call.Units)
-}
-
-// signed is the change of a balance by an operation that was applied.
-func signed(op transfer.Op, units uint64) int64 {
-	if op.Credits() {
-		return int64(units)
-	}
-	return -int64(units)
+	return money.Change(b.op, b.call.Units).Int64()
 }
 
 func (l *Ledger) addBooking(b *booking) {

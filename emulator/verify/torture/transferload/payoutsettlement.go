@@ -26,7 +26,7 @@ func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) (yes b
 		receipt := steps.Value(client.TransactionReceipt(ctx, hash))
 		p, ok := paymentOf(tx)
 		for _, s := range c.Ledger.Requests() {
-			if ok && strings.EqualFold(s.Address, p.Address) && c.isAbandoned(ctx, s) {
+			if ok && strings.EqualFold(s.Address, string(p.Address)) && c.isAbandoned(ctx, s) {
 				yes = receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, s, -int64(s.Units))
 				return
 			}

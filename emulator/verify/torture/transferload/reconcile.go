@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/big"
 	"net/http"
-	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -17,7 +16,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
+	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // The operator's acts after a restore, as they are counted and printed.
@@ -53,9 +54,10 @@ func (c *Operator) isPayerReleased(ctx context.Context) (yes bool) {
 
 // undecidedPayout is a payout that needs an operator's statement.
 type undecidedPayout struct {
-	ReqID, Token, Address, Units string
-	Window                       int
-	Ended                        bool // a release named a transaction for it that reverted
+	ReqID string
+	Payment
+	Window int
+	Ended  bool // a release named a transaction for it that reverted
 }
 
 const selectUndecided = `
@@ -78,7 +80,7 @@ func (c *Operator) statePayouts(ctx context.Context) bool {
 	}
 	paid := c.payments(ctx)
 	for _, p := range all {
-		c.statePayout(ctx, p, paid[Payment{p.Token, strings.ToLower(p.Address), p.Units}])
+		c.statePayout(ctx, p, paid[p.Payment])
 	}
 	return false
 }
@@ -100,8 +102,8 @@ func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []
 
 // Payment is an amount that reaches an address on the chain.
 type Payment struct {
-	Token   string // the contract; "": the chain's coin
-	Address string // lower case
+	Token   txmanager.Address // the contract; "": the chain's coin
+	Address txmanager.Address
 	Units   string // in the chain's smallest unit
 }
 
@@ -125,12 +127,10 @@ func paymentOf(tx *types.Transaction) (p Payment, ok bool) {
 		return p, false
 	}
 	if data := tx.Data(); len(data) == transferCall && tx.Value().Sign() == 0 {
-		return Payment{lower(*tx.To()), lower(common.BytesToAddress(data[4:36])), new(big.Int).SetBytes(data[36:]).String()}, true
+		return Payment{eip155.Address(*tx.To()), eip155.Address(common.BytesToAddress(data[4:36])), new(big.Int).SetBytes(data[36:]).String()}, true
 	}
-	return Payment{"", lower(*tx.To()), tx.Value().String()}, tx.Value().Sign() > 0
+	return Payment{"", eip155.Address(*tx.To()), tx.Value().String()}, tx.Value().Sign() > 0
 }
-
-func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
 // settleBy books units from or to the outside for a transfer: in Funding, or at the core if
 // Funding refuses it. It reports whether they were booked.
@@ -201,7 +201,7 @@ func (c *Operator) halves(ctx context.Context) map[string]half {
 		}
 		h := all[l.ReqID]
 		h.UserID, h.AssetID, h.Done, h.Lost = l.UserID, l.AssetID, true, true
-		h.Net += signed(l.Op, l.Units)
+		h.Net += money.Change(l.Op, l.Units).Int64()
 		all[l.ReqID] = h
 	}))
 	var reqID string

@@ -121,7 +121,7 @@ func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	b := &booking{at: account, op: transfer.OutsideWithdrawal, came: transfer.Outcome{Verdict: transfer.Success}, when: at(11), settles: "a"}
 	b.call.Units = 5
 	l.addBooking(b)
-	s := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ID: "b", Lost: []string{"a"}})
+	s := seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ID: "b", Lost: []string{"a"}})
 	check.Equal(t, "settled (under the req_id that was lost)", s.Settled(l.Settlements()), -5)
 	l.Restored(at(10))
 	l.recordOutcome(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)

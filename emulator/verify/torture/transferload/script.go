@@ -67,13 +67,6 @@ func (s *Script) Settled(settlements map[string]int64) (units int64) {
 	return units
 }
 
-// Seen returns a script with the answers given, for the checks. It is not posted.
-func Seen(userID int64, from, to transfer.AccountType, asset transfer.Asset, units uint64, answers Answers) *Script {
-	s := &Script{UserID: userID, From: from, To: to, Asset: asset, Units: units}
-	s.Change(func(t *Answers) { *t = answers })
-	return s
-}
-
 // Opening is the opening balance of each user, asset and side, in units.
 const Opening = 5_000_000
 

@@ -32,8 +32,6 @@ type Load struct {
 	Closed []string // addresses that take no coin
 	Source *rand.Rand
 	Ledger *Ledger
-
-	drawn int
 }
 
 // backlog is the maximum of unfinished transfers of a user.
@@ -42,16 +40,13 @@ const backlog = 8
 // Run posts transfers until ctx ends. Each has its own goroutine, which polls until the
 // transfer is terminal or within ends. Run returns after all of them.
 func (l *Load) Run(ctx, within context.Context) {
-	var users sync.WaitGroup
-	defer users.Wait()
-	retry.AtRate(ctx, l.Rate, func() {
-		s := newScript(l.drawn, l, l.Source)
+	retry.AtRate(ctx, l.Rate, func(n int) func() {
+		s := newScript(n, l, l.Source)
 		if l.Ledger.CountUnfinished(func(one *Script) bool { return one.UserID == s.UserID }) >= backlog {
-			return
+			return nil
 		}
-		l.drawn++
 		l.Ledger.Add(s)
-		users.Go(func() { newUser(l.Stack, l.Ledger, s).run(within) })
+		return func() { newUser(l.Stack, l.Ledger, s).run(within) }
 	})
 }
 

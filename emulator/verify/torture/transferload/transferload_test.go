@@ -15,8 +15,15 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
+// seen returns a script with the answers given.
+func seen(userID int64, from, to transfer.AccountType, asset transfer.Asset, units uint64, answers Answers) *Script {
+	s := &Script{UserID: userID, From: from, To: to, Asset: asset, Units: units}
+	s.Change(func(t *Answers) { *t = answers })
+	return s
+}
+
 func setup(answers Answers) *user {
-	return newUser(nil, new(Ledger), Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 40, answers))
+	return newUser(nil, new(Ledger), seen(7, transfer.Funding, transfer.Spot, stack.USDT, 40, answers))
 }
 
 func wantContradiction(t *testing.T, l *client.Record[*Script, End], name, part string) {
@@ -137,11 +144,11 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 		l.recordOutcome(b, m.came, 0)
 	}
 	for _, s := range []*Script{
-		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Answers{ID: "a", End: &committed}),
-		Seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Answers{ID: "b", End: &committed}),
-		Seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Answers{ID: "c", End: &committed}),
-		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Answers{ID: "d", End: &short}),
-		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Answers{Refused: true}),
+		seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Answers{ID: "a", End: &committed}),
+		seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Answers{ID: "b", End: &committed}),
+		seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Answers{ID: "c", End: &committed}),
+		seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Answers{ID: "d", End: &short}),
+		seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Answers{Refused: true}),
 	} {
 		l.Add(s)
 	}
@@ -150,7 +157,7 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 		t.Errorf("expected (-want +got), and not known %v:\n%s", unknown, diff)
 	}
 	l.addBooking(newBooking(in, "", 1))
-	l.Add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ID: "e"}))
+	l.Add(seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ID: "e"}))
 	if _, unknown := l.Expected(nil); len(unknown) != 2 {
 		t.Errorf("not known: got %v, want the movement without an answer and the transfer without an end", unknown)
 	}
