@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/verify/checkers"
+	"github.com/fencepost/fencepost/emulator/verify/checkers/promise"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/promise/promisetest"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
@@ -140,12 +141,7 @@ func TestOneChecker(t *testing.T) {
 	b.post(b.alice, "left", transfer)
 	b.run(`update submitter_lease set rerun_requested = true where submitter = $1`, b.bob)
 	evidence := check.Value(checkers.ReadEvidence(t.Context(), b.Run))(t)
-	var got []checkers.Violation
-	for _, c := range checkers.All() {
-		if c.Name == "settled" {
-			got = c.Check(evidence)
-		}
-	}
+	got := promise.Of(promise.CheckAll(checkers.All(), evidence), "settled")
 	want := []checkers.Violation{
 		{Checker: "settled", Submitter: string(b.alice), TxID: b.ids["left"], Detail: "it is still QUEUED"},
 		{Checker: "settled", Submitter: string(b.bob), Detail: "a rerun flag is left on the lease"},

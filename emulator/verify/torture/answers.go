@@ -77,7 +77,7 @@ func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAns
 
 // postAgain posts an accepted request again, unless a program made it.
 func (e *episode) postAgain(ctx context.Context, in *load.Intent, answers load.Answers, found string) (problem string) {
-	if in.ByProgram() {
+	if in.ByProgram {
 		if found != answers.ID {
 			return fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, answers.ID, found)
 		}

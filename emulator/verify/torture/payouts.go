@@ -32,10 +32,7 @@ type payout struct {
 // checkPayouts compares each payout with the chain: it is paid once or refunded once.
 func (e *episode) checkPayouts(ctx context.Context) check {
 	c := check{Name: "paid-or-refunded", Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to another address"}
-	wanted := payoutRows(ctx, e.db)
-	if e.flags.restores > 0 {
-		wanted = afterRestores(wanted, e.transferRun.Ledger.Requests(), e.transferRun.Ledger.EndMayBeLost, e.restores.payouts, e.transferRun.Ledger.Settlements())
-	}
+	wanted := afterRestores(payoutRows(ctx, e.db), e.transferRun.Ledger.Requests(), e.transferRun.Ledger.EndMayBeLost, e.restores.payouts, e.transferRun.Ledger.Settlements())
 	payoutViolations(c.reportUser, wanted, e.payments(ctx))
 	return c
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
-// announce prints what the run will do.
 func (e *episode) announce(kinds int) {
 	e.out.Printf("Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;",
 		e.seed, e.length(), len(e.events), kinds, e.submitters, e.window)

@@ -84,12 +84,7 @@ func (e *episode) replaced(backedUp time.Time) {
 
 // namesLostTx reports whether the text names a transaction that only a lost database had.
 func (r *restores) namesLostTx(text string) bool {
-	for hash := range r.hashes {
-		if strings.Contains(text, hash) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(r.hashes)), func(hash string) bool { return strings.Contains(text, hash) })
 }
 
 // isExplained reports whether a lost database explains a finding of a check of conservation. The
@@ -144,12 +139,7 @@ func (m *storedState) addLost(lost, kept *storedState) {
 
 // lostEvents reports whether a lost database had events of the transaction.
 func (m *storedState) lostEvents(txID string) bool {
-	for key := range m.published {
-		if strings.HasPrefix(key, txID+"-") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Keys(m.published)), func(key string) bool { return strings.HasPrefix(key, txID+"-") })
 }
 
 func readState(ctx context.Context, url string) (m *storedState, err error) {

@@ -30,18 +30,12 @@ type Checker[E any] struct {
 // Reporter takes a violation; txID may be "".
 type Reporter func(submitter, txID, format string, args ...any)
 
-// Check lists the violations of the checker's promise.
-func (c Checker[E]) Check(evidence E) (found []Violation) {
-	c.Find(evidence, func(submitter, txID, format string, args ...any) {
-		found = append(found, Violation{c.Name, submitter, txID, fmt.Sprintf(format, args...)})
-	})
-	return found
-}
-
 // CheckAll lists the violations that the checkers find, in their order.
 func CheckAll[E any](all []Checker[E], evidence E) (found []Violation) {
 	for _, c := range all {
-		found = append(found, c.Check(evidence)...)
+		c.Find(evidence, func(submitter, txID, format string, args ...any) {
+			found = append(found, Violation{c.Name, submitter, txID, fmt.Sprintf(format, args...)})
+		})
 	}
 	return found
 }

@@ -40,14 +40,6 @@ type Answer struct {
 // IsUnclear reports whether the client cannot know the effect of the request.
 func (a Answer) IsUnclear() bool { return a.Status == 0 || a.Status >= 500 }
 
-// IsClear is the opposite of [Answer.IsUnclear].
-func (a Answer) IsClear() bool { return !a.IsUnclear() }
-
-// IsAccepted reports whether the request is stored, by this post or before.
-func (a Answer) IsAccepted() bool {
-	return a.Status == http.StatusAccepted || a.Status == http.StatusOK
-}
-
 // String returns the status and the text, or why there is none.
 func (a Answer) String() string {
 	if a.Err != nil {
@@ -97,7 +89,13 @@ func (c *Client) AskOnce(ctx context.Context, method, path string, body any) (a 
 
 // Insist repeats the request until the answer is clear.
 func (c *Client) Insist(ctx context.Context, method, path string, body any) Answer {
-	return retry.Until(ctx, func() Answer { return c.Ask(ctx, method, path, body) }, Answer.IsClear)
+	return retry.Until(ctx, func() Answer { return c.Ask(ctx, method, path, body) }, func(a Answer) bool { return !a.IsUnclear() })
+}
+
+// Read asks for a view, and reports whether it got one.
+func (c *Client) Read(ctx context.Context, path string, view any) (a Answer, ok bool) {
+	a = c.Ask(ctx, http.MethodGet, path, nil)
+	return a, a.Status == http.StatusOK && json.Unmarshal(a.Text, view) == nil
 }
 
 // Replaced reports whether a restore happened since the generation given. The answer to a request

@@ -162,18 +162,12 @@ func (f *Follower[R, E]) PostConflicting(ctx context.Context) {
 		}
 		return a
 	}
-	a := retry.Until(ctx, submit, func(a Answer) bool { return a.IsClear() || f.Replaced(begun) })
+	a := retry.Until(ctx, submit, func(a Answer) bool { return !a.IsUnclear() || f.Replaced(begun) })
 	if a.IsUnclear() || f.Replaced(begun) {
 		return
 	}
 	f.Ledger.Count(f.Acts.Conflicts)
-	f.checkConflict(a)
-}
-
-// checkConflict checks the answer to another request under the same id. A request that only a release has recorded
-// answers every post with REQUEST_RECORDED.
-func (f *Follower[R, E]) checkConflict(a Answer) {
-	recorded := a.Code == "REQUEST_RECORDED" && f.Request.Answers().Recorded
+	recorded := a.Code == "REQUEST_RECORDED" && f.Request.Answers().Recorded // what only a release has recorded answers every post so
 	if a.Status != http.StatusConflict || a.Code != f.Posts.ConflictCode && !recorded {
 		f.Contradict("another request under its id: got %s, want 409 %s", a, f.Posts.ConflictCode)
 	}
@@ -184,7 +178,7 @@ func (f *Follower[R, E]) checkConflict(a Answer) {
 func (f *Follower[R, E]) AskCurrent(ctx context.Context, path string) (a Answer, ok bool) {
 	begun := f.Generation()
 	a = f.Ask(ctx, http.MethodGet, path, nil)
-	return a, a.IsClear() && !f.Replaced(begun) && !f.IsStale()
+	return a, !a.IsUnclear() && !f.Replaced(begun) && !f.IsStale()
 }
 
 // RecordID records the id in an answer, which says whether the request was stored just then. A request must keep its

@@ -133,18 +133,17 @@ func (w *World) setStatus(ctx context.Context, side transfer.AccountType, userID
 
 // Supervisor restarts the trading core whenever its process has ended.
 type Supervisor struct {
-	core     *stack.Core
-	starting sync.Mutex // held while the core starts, or must not
+	core *stack.Core
 
-	mu     sync.Mutex
-	starts int
-	failed error
+	starting sync.Mutex // held while the core starts, or must not
+	starts   int
+	failed   error
 }
 
 // Restarts returns how often it has restarted the core, and why the last restart failed after all its tries, or nil.
 func (k *Supervisor) Restarts() (times int, failed error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.starting.Lock()
+	defer k.starting.Unlock()
 	return k.starts, k.failed
 }
 
@@ -163,16 +162,13 @@ func (k *Supervisor) Run(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// maxStarts is how often a start is tried: one can time out on a busy machine.
-const maxStarts = 3
-
 // Revive starts a core that has ended.
 func (k *Supervisor) Revive(ctx context.Context) error {
 	k.starting.Lock()
 	defer k.starting.Unlock()
 	err := k.core.Kill() // so that the proxy knows
 	if err == nil {
-		for range maxStarts {
+		for range 3 { // a start can time out on a busy machine
 			once, cancel := context.WithTimeout(ctx, 30*time.Second)
 			err = k.core.Start(once)
 			if cancel(); err == nil {
@@ -180,8 +176,6 @@ func (k *Supervisor) Revive(ctx context.Context) error {
 			}
 		}
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.failed = err; err == nil {
 		k.starts++
 	}

@@ -37,7 +37,6 @@ func stop(ctx context.Context, w *World, r *rand.Rand) int {
 	return w.suspend(ctx, r, p)
 }
 
-// suspend stops a process for a while.
 func (w *World) suspend(ctx context.Context, r *rand.Rand, p *processes.Process) int {
 	w.stopped.Store(p, true)
 	defer w.stopped.Delete(p)

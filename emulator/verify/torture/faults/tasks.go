@@ -45,12 +45,9 @@ type Sweeper struct {
 	paused atomic.Int32
 }
 
-// sweepWithin bounds one sweep: it can hit a stopped process.
-const sweepWithin = 8 * time.Second
-
-// Sweep runs one sweep. A later one makes up for a failure.
-func (s *Sweeper) Sweep(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+// sweep runs one sweep. A later one makes up for a failure.
+func (s *Sweeper) sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Second) // it can hit a stopped process
 	defer cancel()
 	_ = s.run(ctx)
 }
@@ -60,13 +57,13 @@ func (s *Sweeper) Run(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		retry.Pause(ctx, randomDuration(r, time.Second, 4*time.Second))
 		if s.paused.Load() == 0 && ctx.Err() == nil {
-			s.Sweep(ctx)
+			s.sweep(ctx)
 		}
 	}
 }
 
 func sweepTwice(ctx context.Context, w *World, _ *rand.Rand) int {
-	client.Concurrently(2, func() { w.Sweeper.Sweep(ctx) })
+	client.Concurrently(2, func() { w.Sweeper.sweep(ctx) })
 	return 1
 }
 

@@ -42,7 +42,7 @@ func (c *caller) RecordPost(ctx context.Context, a client.Answer, restored bool)
 	switch {
 	case a.Generation > 0 && a.Code == "REQUEST_RECORDED":
 		return c.recordStoredRequest(ctx, a.Generation)
-	case a.IsAccepted():
+	case a.Status == http.StatusAccepted, a.Status == http.StatusOK:
 		c.RecordID(a.TxID, a.Status == http.StatusAccepted, a)
 	case a.Code == "SUBMITTER_PROTECTED" && restored:
 		return false
@@ -53,7 +53,6 @@ func (c *caller) RecordPost(ctx context.Context, a client.Answer, restored bool)
 	return true
 }
 
-// Poll asks for the state and reports whether it is final.
 func (c *caller) Poll(ctx context.Context) (final bool) {
 	a, ok := c.AskCurrent(ctx, "/api/v1/tx/"+c.Request.Answers().ID)
 	switch {
@@ -85,20 +84,14 @@ func (c *caller) cancel(ctx context.Context) {
 	}
 	retry.Pause(ctx, c.Request.cancelAfter)
 	c.Ledger.Count(Cancels)
-	for ctx.Err() == nil {
+	retry.Poll(ctx, c.Pace, func() (ended bool) {
 		begun := c.Ledger.Generation()
 		if c.IsStale() {
-			return // the request may be lost: do not cancel it
+			return true // the request may be lost: do not cancel it
 		}
 		a := c.Insist(ctx, http.MethodPost, "/api/v1/tx/"+c.Request.Answers().ID+"/cancel", nil)
-		if a.IsUnclear() || c.Replaced(begun) {
-			return
-		}
-		if c.recordCancelAnswer(a) {
-			return
-		}
-		retry.Pause(ctx, c.Pace)
-	}
+		return a.IsUnclear() || c.Replaced(begun) || c.recordCancelAnswer(a)
+	})
 }
 
 // recordCancelAnswer reports whether the answer was definite.

@@ -25,7 +25,7 @@ type Intent struct {
 	Data      []byte
 	gas       string
 	policy    bool // the submitter has the policy of [Policy]
-	program   bool // posted by a [Program], not by HTTP
+	ByProgram bool // posted by a [Program], not by HTTP
 	client.Habits
 	cancelAfter time.Duration // after acceptance; 0: never
 
@@ -104,9 +104,6 @@ func (in *Intent) conflictingRequest() map[string]any {
 	body["payload"] = map[string]any{"to": "0x00000000000000000000000000000000000bad00", "value": value.String()}
 	return body
 }
-
-// ByProgram reports whether a [Program] made the request. It is not posted by HTTP.
-func (in *Intent) ByProgram() bool { return in.program }
 
 // Policy returns a policy that allows each request of [newIntent] and forbids some of [Intent.wrongRequests].
 func Policy() product.Policy {

@@ -3,7 +3,6 @@ package load
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
@@ -129,12 +128,6 @@ func (o *Operator) decide(ctx context.Context, id, action string) {
 	}
 }
 
-// read reads a view of the admin function, and reports whether it got one.
-func (o *Operator) read(ctx context.Context, path string, view any) (a client.Answer, ok bool) {
-	a = o.Ask(ctx, http.MethodGet, path, nil)
-	return a, a.Status == http.StatusOK && json.Unmarshal(a.Text, view) == nil
-}
-
 // protected is a submitter in PROTECT as the admin function shows it.
 type protected struct {
 	Submitter     txmanager.Submitter
@@ -146,7 +139,7 @@ type protected struct {
 
 func (o *Operator) releaseAll(ctx context.Context) {
 	var list struct{ Submitters []protected }
-	_, _ = o.read(ctx, "/admin/v1/submitters", &list) // without an answer it is empty
+	_, _ = o.Read(ctx, "/admin/v1/submitters", &list) // without an answer it is empty
 	for _, p := range list.Submitters {
 		if p.Protect != nil {
 			o.releaseOne(ctx, p)

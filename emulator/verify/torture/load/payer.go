@@ -33,11 +33,10 @@ func (o *Operator) payerReleaseRequest(ctx context.Context, final uint64) map[st
 	return body
 }
 
-// readLostNonces reads the pages of the payer's lost nonces.
 func (o *Operator) readLostNonces(ctx context.Context) (all []client.LostNonce) {
 	for token := ""; ; {
 		var page client.LostNonces
-		if a, ok := o.read(ctx, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+token, &page); !ok {
+		if a, ok := o.Read(ctx, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+token, &page); !ok {
 			steps.Stopf("the page of lost nonces: %s", a)
 		}
 		all = append(all, page.Nonces...)

@@ -78,7 +78,7 @@ func (p *Program) Run(ctx, within context.Context) {
 		key := p.Accounts[p.Source.IntN(len(p.Accounts))]
 		in := &Intent{
 			Submitter: eip155.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
-			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, Habits: client.Habits{Pace: time.Second},
+			ValueWei: big.NewInt(int64(500_000_000 + n)), ByProgram: true, Habits: client.Habits{Pace: time.Second},
 		}
 		begin := p.drawRequest(n, key, in)
 		p.Ledger.Add(in)

@@ -74,7 +74,7 @@ func (o *Operator) Restore(ctx context.Context, accounts []txmanager.Submitter, 
 	o.until(ctx, "the copy is accepted", func() bool {
 		a := o.Ask(ctx, http.MethodPost, "/admin/v1/database/accept", map[string]any{"reason": "reconciled by the runbook"})
 		o.Note("accept: %s", a)
-		return a.IsClear() && (a.Status < 300 || a.Status == http.StatusConflict)
+		return !a.IsUnclear() && (a.Status < 300 || a.Status == http.StatusConflict)
 	})
 	for _, in := range o.Ledger.Requests() {
 		answers := in.Answers()
@@ -91,7 +91,7 @@ func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 	o.until(ctx, "cancelled again: "+txID, func() bool {
 		var here bool
 		err := o.DB.QueryRow(ctx, `select exists (select from managed_tx where tx_id = $1)`, txID).Scan(&here)
-		return err == nil && (!here || o.Ask(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil).IsClear())
+		return err == nil && (!here || !o.Ask(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil).IsUnclear())
 	})
 }
 
@@ -175,7 +175,7 @@ func (o *Operator) decideForeign(ctx context.Context) {
 // foreign lists the submitter's foreign transactions that are not decided; none if the call fails.
 func (o *Operator) foreign(ctx context.Context, s txmanager.Submitter) []product.OpenForeign {
 	var list struct{ Foreign []product.OpenForeign }
-	_, _ = o.read(ctx, "/admin/v1/submitters/"+string(s)+"/foreign", &list)
+	_, _ = o.Read(ctx, "/admin/v1/submitters/"+string(s)+"/foreign", &list)
 	return list.Foreign
 }
 
@@ -189,7 +189,7 @@ func isPlaceholder(s txmanager.Submitter, f product.OpenForeign) bool {
 func (o *Operator) openHandlerRequest(s txmanager.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Requests() {
 		answers := in.Answers()
-		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && answers.End == nil && answers.Generation == o.Ledger.Generation() {
+		if in.ByProgram && in.Submitter == s && in.ValueWei.String() == valueWei && answers.End == nil && answers.Generation == o.Ledger.Generation() {
 			return answers.ID
 		}
 	}
@@ -227,7 +227,6 @@ func (o *Operator) decideOne(ctx context.Context, s txmanager.Submitter, what, p
 	}
 }
 
-// signedByForeignSigner reports whether the foreign signer sent the transaction.
 func (o *Operator) signedByForeignSigner(s txmanager.Submitter, hash string) bool {
 	return slices.ContainsFunc(o.Foreign.Of(s), func(u faults.Use) bool { return u.Hash.Hex() == hash })
 }

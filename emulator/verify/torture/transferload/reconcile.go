@@ -2,7 +2,6 @@ package transferload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/big"
@@ -224,12 +223,11 @@ func (c *Operator) resume(ctx context.Context) {
 		return
 	}
 	c.check(ctx)
-	a := c.Ask(ctx, http.MethodGet, "/admin/v1/conservation", nil)
 	var shown struct {
 		LastCheck *struct{ Found []Finding } `json:"last_check"`
 		Halts     []struct{ ID int64 }
 	}
-	if a.Status != http.StatusOK || json.Unmarshal(a.Text, &shown) != nil || shown.LastCheck == nil || len(shown.Halts) == 0 {
+	if _, ok := c.Read(ctx, "/admin/v1/conservation", &shown); !ok || shown.LastCheck == nil || len(shown.Halts) == 0 {
 		return
 	}
 	for _, f := range shown.LastCheck.Found {
@@ -238,7 +236,7 @@ func (c *Operator) resume(ctx context.Context) {
 			return
 		}
 	}
-	a = c.ask(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
+	a := c.ask(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
 	if c.Note("operator of transfers: resume: %s", a); a.Status == http.StatusNoContent {
 		c.Ledger.Count(Resumed)
 	}

@@ -65,7 +65,6 @@ func terminalState(a client.Answer) *End {
 	return e
 }
 
-// RecordPost records a clear answer to a post.
 func (u *user) RecordPost(_ context.Context, a client.Answer, restored bool) (clear bool) {
 	fresh := a.Code != string(transfer.DuplicateRequest) // stored just then
 	accepted := a.Status == http.StatusOK || fresh && (a.Status == http.StatusAccepted || a.Status == http.StatusUnprocessableEntity)
@@ -94,7 +93,6 @@ func (u *user) askAsOtherUser(ctx context.Context) {
 	}
 }
 
-// Poll asks for the state and reports whether it is terminal.
 func (u *user) Poll(ctx context.Context) (final bool) {
 	a, ok := u.AskCurrent(ctx, "/api/v1/internal_transfer/"+u.Request.Answers().ID)
 	if !ok {
