@@ -32,7 +32,8 @@ type payout struct {
 // checkPayouts compares each payout with the chain: it is paid once or refunded once.
 func (e *episode) checkPayouts(ctx context.Context) check {
 	c := check{Name: "paid-or-refunded", Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to another address"}
-	wanted := afterRestores(payoutRows(ctx, e.db), e.transferRun.Ledger.Requests(), e.transferRun.Ledger.EndMayBeLost, e.restores.payouts, e.transferRun.Ledger.Settlements())
+	l := e.transferRun.Ledger
+	wanted := afterRestores(payoutRows(ctx, e.db), l.Requests(), l.EndMayBeLost, e.restores.payouts, l.Settlements())
 	payoutViolations(c.reportUser, wanted, e.payments(ctx))
 	return c
 }
@@ -132,7 +133,8 @@ func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []transferload.P
 	for _, l := range receipt.Logs {
 		if len(l.Topics) == 3 && l.Topics[0] == transferEvent {
 			all = append(all, transferload.Payment{
-				Token: eip155.Address(l.Address), Address: eip155.Address(common.BytesToAddress(l.Topics[2][:])), Units: new(big.Int).SetBytes(l.Data).String(),
+				Token: eip155.Address(l.Address), Address: eip155.Address(common.BytesToAddress(l.Topics[2][:])),
+				Units: new(big.Int).SetBytes(l.Data).String(),
 			})
 		}
 	}

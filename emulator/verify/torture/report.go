@@ -38,11 +38,7 @@ func (e *episode) clock() string {
 
 // report prints a line of progress every ten seconds.
 func (e *episode) report(ctx context.Context) {
-	for {
-		retry.Pause(ctx, progressEvery)
-		if ctx.Err() != nil {
-			return
-		}
+	for retry.Pause(ctx, progressEvery); ctx.Err() == nil; retry.Pause(ctx, progressEvery) {
 		t := e.load.Ledger.Tally()
 		_, faults := e.injected()
 		e.out.Printf("%s accepted %d, confirmed %d, failed %d, unfinished %d, refused %d; faults so far %d",

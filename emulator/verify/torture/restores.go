@@ -67,19 +67,16 @@ func (e *episode) restore(ctx context.Context, n int) (err error) {
 	steps.OK(err, "read the backup")
 	retry.Pause(ctx, e.length()/time.Duration(4*e.flags.restores))
 	steps.OK(e.operator.Restore(ctx, e.managedSubmitters(), backedUp, func() error {
-		return e.world.PutBack(ctx, r, n, func() { e.replaced(backedUp) })
+		return e.world.PutBack(ctx, r, n, func() { // the clients learn that the database was replaced
+			e.load.Ledger.Restored(backedUp)
+			if e.transferRun != nil {
+				e.transferRun.Ledger.Restored(backedUp)
+			}
+		})
 	}), "put back")
 	e.restores.done, e.restores.backups = append(e.restores.done, r), append(e.restores.backups, had)
 	e.out.Printf("%s the database was lost, and its backup of %s before is in its place", e.clock(), time.Since(backedUp).Round(time.Second))
 	return nil
-}
-
-// replaced notifies the clients that the database was replaced.
-func (e *episode) replaced(backedUp time.Time) {
-	e.load.Ledger.Restored(backedUp)
-	if e.transferRun != nil {
-		e.transferRun.Ledger.Restored(backedUp)
-	}
 }
 
 // namesLostTx reports whether the text names a transaction that only a lost database had.

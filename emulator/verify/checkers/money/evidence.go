@@ -202,7 +202,7 @@ type Half struct {
 func (v *Evidence) LostHalves() map[string]Half {
 	all := make(map[string]Half)
 	for _, j := range v.journal {
-		if movesMoney(j.Op) && j.Refused == "" && v.isLost(j) {
+		if MovesMoney(j.Op) && j.Refused == "" && v.isLost(j) {
 			all[j.ReqID] = Half{Account{j.side, j.UserID, j.AssetID}, all[j.ReqID].Units + Change(j.Op, j.Units).Int64()}
 		}
 	}
@@ -236,7 +236,7 @@ func (v *Evidence) outside() map[Account]*big.Int {
 	}
 	for _, j := range v.journal {
 		change := Change(j.Op, j.Units)
-		if j.Refused != "" || movesMoney(j.Op) {
+		if j.Refused != "" || MovesMoney(j.Op) {
 			change = new(big.Int) // the account alone is of interest
 		}
 		add(all, Account{UserID: j.UserID, AssetID: j.AssetID}, change)

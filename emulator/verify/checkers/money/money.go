@@ -98,14 +98,14 @@ func (v *Evidence) refused(reqID string, op transfer.Op) []journaled {
 	return slices.DeleteFunc(slices.Clone(v.entries[reqID]), func(j journaled) bool { return j.Op != op || j.Refused == "" })
 }
 
-// movesMoney reports whether the operation is one of a transfer's.
-func movesMoney(op transfer.Op) bool {
+// MovesMoney reports whether the operation is one of a transfer's.
+func MovesMoney(op transfer.Op) bool {
 	return op == transfer.Withdraw || op == transfer.Deposit || op == transfer.Refund
 }
 
 func itsTransfer(e *Evidence, report reporter) {
 	for _, j := range e.journal {
-		if !movesMoney(j.Op) {
+		if !MovesMoney(j.Op) {
 			continue
 		}
 		t, known := e.rows[j.ReqID]

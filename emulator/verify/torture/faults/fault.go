@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
 // Fault is one kind of fault.
@@ -156,7 +157,7 @@ func NewWorld(o Options) *World {
 	w := &World{
 		Options: o,
 		Crashes: newCrashes(o.Points, reachedPoints(o.Users > 0, o.Events), o.Source),
-		Foreign: newForeign(),
+		Foreign: &Foreign{uses: make(map[txmanager.Submitter][]Use)},
 		Sweeper: &Sweeper{run: o.Stack.RunSweep},
 		tasks:   newActiveFaults(o.Stack.Tasks.SetFaults),
 		strikes: strikeCounter{claimed: make(map[any]int)},

@@ -31,8 +31,6 @@ type Foreign struct {
 	uses map[txmanager.Submitter][]Use
 }
 
-func newForeign() *Foreign { return &Foreign{uses: make(map[txmanager.Submitter][]Use)} }
-
 func (f *Foreign) add(s txmanager.Submitter, u Use) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -59,21 +58,16 @@ var programHabits = []string{
 	Reserved + "used", Reserved + "given back", Reserved + "forgotten", Reserved + "used too late",
 }
 
-// programOpen is the maximum of open requests of a program: a forgotten reservation blocks
-// all nonces behind it.
-const programOpen = 8
+const (
+	programRate = 2 // requests a second
+	programOpen = 8 // the maximum of open requests: a forgotten reservation blocks all nonces behind it
+)
 
 // Run posts requests until ctx ends. It follows each until it is final or within ends.
 func (p *Program) Run(ctx, within context.Context) {
-	var requests sync.WaitGroup
-	defer requests.Wait()
-	slots := make(chan struct{}, programOpen)
-	for n := 0; ctx.Err() == nil; n++ {
-		retry.Pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
+	retry.AtRate(ctx, programRate, func(n int) func() {
+		if p.Ledger.CountUnfinished(func(in *Intent) bool { return in.ByProgram }) >= programOpen {
+			return nil
 		}
 		key := p.Accounts[p.Source.IntN(len(p.Accounts))]
 		in := &Intent{
@@ -82,12 +76,9 @@ func (p *Program) Run(ctx, within context.Context) {
 		}
 		begin := p.drawRequest(n, key, in)
 		p.Ledger.Add(in)
-		requests.Go(func() {
-			defer func() { <-slots }()
-			c := newCaller(p.Stack, p.Ledger, in, stack.OperatorAccount)
-			c.Follow(within, func(ctx context.Context) { begin(ctx, c) })
-		})
-	}
+		c := newCaller(p.Stack, p.Ledger, in, stack.OperatorAccount)
+		return func() { c.Follow(within, func(ctx context.Context) { begin(ctx, c) }) }
+	})
 }
 
 // drawRequest draws the n-th request: a handler's or a reservation. Each way comes once at

@@ -106,7 +106,8 @@ func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 // request; a nonce of no request gets "none".
 func (o *Operator) lostRequests(ctx context.Context, s txmanager.Submitter, lowest, count uint64) (lost, hashes map[uint64]string) {
 	byValue, sent := o.requestsByValue(ctx, s), o.sent(ctx, s, lowest, count)
-	stored := rows.All(ctx, o.DB, pgx.RowTo[string], `select tx_hash from tx_version where submitter = $1`, s) // after the chain: bytes are stored before they are sent
+	// The chain was read first: bytes are stored before they are sent.
+	stored := rows.All(ctx, o.DB, pgx.RowTo[string], `select tx_hash from tx_version where submitter = $1`, s)
 	lost, hashes = make(map[uint64]string), make(map[uint64]string)
 	for _, tx := range sent {
 		if hash := tx.Hash().Hex(); !slices.Contains(stored, hash) {

@@ -69,7 +69,9 @@ func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
 	var isRefused bool
 	refused, wentOn := make(map[string]bool), make(map[string]bool)
 	ended := []int16{int16(transfer.Committed), int16(transfer.RolledBack)}
-	rows.Each(ctx, c.DB, []any{&reqID, &isRefused}, func() { refused[reqID], wentOn[reqID] = isRefused, !isRefused }, selectPayouts, transfer.Failed, ended)
+	rows.Each(ctx, c.DB, []any{&reqID, &isRefused}, func() {
+		refused[reqID], wentOn[reqID] = isRefused, !isRefused
+	}, selectPayouts, transfer.Failed, ended)
 	all = true
 	for _, s := range c.Ledger.Requests() {
 		is := func(of map[string]bool) bool {

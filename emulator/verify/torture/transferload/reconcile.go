@@ -195,7 +195,7 @@ select t.req_id, t.open, coalesce(sum(case when o.op_type in ('deposit', 'refund
 func (c *Operator) halves(ctx context.Context) map[string]half {
 	all := make(map[string]half)
 	steps.OK(money.EachLine(ctx, c.Stack.Core.Ledger(), 0, math.MaxUint64, func(l transfer.Entry) {
-		if l.Refused != "" || l.Op != transfer.Withdraw && l.Op != transfer.Deposit && l.Op != transfer.Refund {
+		if l.Refused != "" || !money.MovesMoney(l.Op) {
 			return
 		}
 		h := all[l.ReqID]

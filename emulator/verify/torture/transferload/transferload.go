@@ -37,8 +37,8 @@ type Load struct {
 // backlog is the maximum of unfinished transfers of a user.
 const backlog = 8
 
-// Run posts transfers until ctx ends. Each has its own goroutine, which polls until the
-// transfer is terminal or within ends. Run returns after all of them.
+// Run posts transfers until ctx ends. Each has its own user, who posts it until the answer is clear, carries out the
+// habits, and polls until it is terminal or within ends. Run returns after all of them.
 func (l *Load) Run(ctx, within context.Context) {
 	retry.AtRate(ctx, l.Rate, func(n int) func() {
 		s := newScript(n, l, l.Source)
@@ -46,7 +46,12 @@ func (l *Load) Run(ctx, within context.Context) {
 			return nil
 		}
 		l.Ledger.Add(s)
-		return func() { newUser(l.Stack, l.Ledger, s).run(within) }
+		u := newUser(l.Stack, l.Ledger, s)
+		begin := u.PostCopies
+		if s.abandoned {
+			begin = u.abandon
+		}
+		return func() { u.Follow(within, begin, u.askAsOtherUser) }
 	})
 }
 

@@ -42,16 +42,6 @@ func (u *user) clientOf(userID int64) client.Client {
 	}}
 }
 
-// run posts the transfer until the answer is clear, carries out the habits, and polls until
-// the transfer is terminal.
-func (u *user) run(ctx context.Context) {
-	begin := u.PostCopies
-	if u.Request.abandoned {
-		begin = u.abandon
-	}
-	u.Follow(ctx, begin, u.askAsOtherUser)
-}
-
 // terminalState returns the end in the answer; nil: the transfer is not terminal.
 func terminalState(a client.Answer) *End {
 	i := slices.IndexFunc(transfer.States(), func(s transfer.State) bool { return s.String() == a.State })
