@@ -54,9 +54,9 @@ func (s *Stack) startCore(ctx context.Context) (err error) {
 		Output: s.write,
 	}
 	c.Proxy = steps.Value(ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}))
-	s.onClose(c.Proxy.Close)
+	s.OnClose(c.Proxy.Close)
 	steps.OK(c.Start(ctx))
-	s.onClose(c.Kill)
+	s.OnClose(c.Kill)
 	s.Core = c
 	return nil
 }

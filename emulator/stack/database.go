@@ -28,7 +28,7 @@ func (s *Stack) startDatabase(ctx context.Context) {
 	cluster := s.options.Cluster
 	if cluster == nil {
 		cluster = steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: true}))
-		s.onClose(cluster.Stop)
+		s.OnClose(cluster.Stop)
 	}
 	steps.OK(cluster.Template(ctx, migrated, func(ctx context.Context, url string) (err error) {
 		defer steps.Return(&err)
@@ -40,7 +40,7 @@ func (s *Stack) startDatabase(ctx context.Context) {
 	}))
 	name, drop, err := cluster.Clone(ctx, migrated)
 	steps.OK(err)
-	s.onClose(func() error { drop(); return nil })
+	s.OnClose(func() error { drop(); return nil })
 	s.Database = cluster.URL(name)
 }
 
@@ -100,5 +100,5 @@ func (s *Stack) roleURL(ctx context.Context, target string) string {
 func (s *Stack) startWireProxy(ctx context.Context) {
 	u := steps.Value(url.Parse(s.Database))
 	s.Proxy = steps.Value(pgproxy.Start(context.WithoutCancel(ctx), pgproxy.Options{Target: u.Host}))
-	s.onClose(func() error { s.Proxy.Close(); return nil })
+	s.OnClose(func() error { s.Proxy.Close(); return nil })
 }

@@ -23,7 +23,7 @@ func (s *Stack) startPubSub(ctx context.Context) {
 		return
 	}
 	s.PubSub = pstest.NewServer()
-	s.onClose(s.PubSub.Close)
+	s.OnClose(s.PubSub.Close)
 	_, err := s.PubSub.GServer.CreateTopic(ctx, &pubsubpb.Topic{Name: EventsTopic})
 	steps.OK(err, "create the topic")
 	s.settings["FENCEPOST_EVENTS_PUBSUB_TOPIC"], s.settings["FENCEPOST_EVENTS_PUBSUB_ENDPOINT"] = EventsTopic, s.PubSub.Addr

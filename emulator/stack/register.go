@@ -26,17 +26,19 @@ func (s *Stack) register(ctx context.Context) {
 // registerFor registers the submitter for one caller only.
 func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub txmanager.Submitter, caller string) {
 	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signers[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
-	if p := client.ProposedBy(err); p != nil {
-		err = s.approve(ctx, p.ProposalID)
-	}
-	steps.OK(err, "register ", sub)
+	steps.OK(s.agreed(ctx, err), "register ", sub)
 }
 
-// approve has the second operator agree, where the settings demand two.
-func (s *Stack) approve(ctx context.Context, proposal string) error {
+// agreed returns the error of an operator's call. Where the settings demand two operators, the call has proposed
+// something, and the second operator approves it.
+func (s *Stack) agreed(ctx context.Context, err error) error {
+	p := client.ProposedBy(err)
+	if p == nil {
+		return err
+	}
 	second, err := s.Client(SecondAccount)
 	if err == nil {
-		_, err = second.Approve(ctx, proposal, "the stack is started")
+		_, err = second.Approve(ctx, p.ProposalID, "the stack is started")
 	}
 	return err
 }
@@ -45,13 +47,10 @@ func (s *Stack) approve(ctx context.Context, proposal string) error {
 func (s *Stack) Book(ctx context.Context, userID int64, asset string, in client.Money) (err error) {
 	defer steps.Return(&err)
 	act, err := steps.Value(s.Client(OperatorAccount)).BookDeposit(ctx, userID, asset, in)
-	if p := client.ProposedBy(err); p != nil {
-		return s.approve(ctx, p.ProposalID)
-	}
 	if err == nil && act.State != "DONE" {
 		err = fmt.Errorf("%s: %s", act.State, act.WaitsFor)
 	}
-	steps.OK(err, "book ", in.Amount, " ", asset, " for user ", userID)
+	steps.OK(s.agreed(ctx, err), "book ", in.Amount, " ", asset, " for user ", userID)
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // Settings are settings of the functions from the command line, by variable. The flag can be repeated.
@@ -31,19 +30,13 @@ func (s Settings) Set(text string) error {
 		s[name] = value
 		return nil
 	}
-	var variable strings.Builder
-	variable.WriteString(settingsPrefix)
-	for _, r := range name {
-		if r == '.' || unicode.IsUpper(r) {
-			variable.WriteByte('_')
-		}
-		if r != '.' {
-			variable.WriteRune(unicode.ToUpper(r))
-		}
-	}
-	s[variable.String()] = value
+	words := strings.ReplaceAll(capital.ReplaceAllString(name, "_$0"), ".", "_")
+	s[settingsPrefix+strings.ToUpper(words)] = value
 	return nil
 }
+
+// capital matches the beginning of each further word of a part of a name.
+var capital = regexp.MustCompile(`\p{Lu}`)
 
 // commandLine matches the variables of the program fencepost, which the emulator prints. They are no settings.
 var commandLine = regexp.MustCompile(`^FENCEPOST_(API|((OPERATOR_|USER_)?TOKEN(_FILE)?)|AUDIENCE|IMPERSONATE|WEBHOOK_SECRET)$`)

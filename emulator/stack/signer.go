@@ -88,13 +88,11 @@ func (s *Stack) signHere() {
 
 func (s *Stack) signByKMS() {
 	s.KMS = steps.Value(kms.Start())
-	s.onClose(func() error { s.KMS.Close(); return nil })
+	s.OnClose(func() error { s.KMS.Close(); return nil })
 	for sub, account := range s.holders() {
 		s.signers[sub] = "kms:" + s.KMS.Add(account.Address.String(), account.Key)
 	}
-	key := make([]byte, 32)
-	rand.Read(key)               // never fails: crypto/rand
-	s.KMS.AddMAC("intents", key) // for stacks with it in intents.macKeys
+	s.KMS.AddMAC("intents", []byte(rand.Text())) // for stacks with it in intents.macKeys
 	s.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
 }
 
@@ -116,11 +114,11 @@ func (s *Stack) startRemote(ctx context.Context, keys []*ecdsa.PrivateKey) remot
 		ctx, cancel := context.WithTimeout(ctx, clefWithin)
 		defer cancel()
 		child := steps.Value(clef.Start(ctx, clef.Options{Path: s.options.Clef, ChainID: s.Chain.ChainID(), Keys: keys}))
-		s.onClose(child.Close)
+		s.OnClose(child.Close)
 		return remote.Options{URL: child.URL(), Method: remote.AccountSign}
 	}
 	token := rand.Text()
 	s.Signing = steps.Value(remotesigner.Start(remotesigner.Options{Token: token, Keys: keys}))
-	s.onClose(s.Signing.Close)
+	s.OnClose(s.Signing.Close)
 	return remote.Options{URL: s.Signing.URL(), BearerToken: token}
 }

@@ -84,8 +84,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Stack is the running deployment.
+// Stack is the running deployment. Its Close stops everything and removes its files.
 type Stack struct {
+	Closers
+
 	Chain    *devchain.Chain
 	Tasks    *cloudtasks.Server
 	Issuer   *issuer.Issuer
@@ -127,9 +129,8 @@ type Stack struct {
 	payer       devchain.Account
 	deployer    devchain.Account // of the tokens' contracts
 	deploying   sync.Mutex       // one contract at a time
-	closers     Closers
-	tables      *store.Store // of transfers, as the database's owner
-	writing     sync.Mutex   // of one line at a time to options.Output
+	tables      *store.Store     // of transfers, as the database's owner
+	writing     sync.Mutex       // of one line at a time to options.Output
 }
 
 // The accounts that the issuer knows.
@@ -153,12 +154,8 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		connections: http.DefaultTransport.(*http.Transport).Clone(),
 	}
 	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; the default is 2
-	s.onClose(func() error { s.connections.CloseIdleConnections(); return nil })
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
+	s.OnClose(func() error { s.connections.CloseIdleConnections(); return nil })
+	defer s.AfterFailure(&err)
 	defer steps.Return(&err)
 	for _, part := range []struct {
 		name  string
@@ -200,8 +197,18 @@ func BuildProgram(ctx context.Context, folder, program string, flags ...string) 
 	return programs.Build(ctx, io.Discard, folder, program, flags...)
 }
 
-// Closers are functions that each end one part of a stack.
+// Closers are functions that each end one part of something.
 type Closers []func() error
+
+// OnClose adds one.
+func (c *Closers) OnClose(f func() error) { *c = append(*c, f) }
+
+// AfterFailure, deferred, closes the parts that a function has started if it returns an error.
+func (c *Closers) AfterFailure(err *error) {
+	if *err != nil {
+		*err = errors.Join(*err, c.Close())
+	}
+}
 
 // Close calls them in reverse order. A second call does nothing.
 func (c *Closers) Close() error {
@@ -213,14 +220,9 @@ func (c *Closers) Close() error {
 	return errors.Join(failures...)
 }
 
-// Close stops everything and removes its files. A second call does nothing.
-func (s *Stack) Close() error { return s.closers.Close() }
-
-func (s *Stack) onClose(f func() error) { s.closers = append(s.closers, f) }
-
-// onStop is onClose for a part that waits for its work in progress.
+// onStop is OnClose for a part that waits for its work in progress.
 func (s *Stack) onStop(stop func(context.Context) error) {
-	s.onClose(func() error {
+	s.OnClose(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
 		defer cancel()
 		return stop(ctx)
@@ -229,7 +231,7 @@ func (s *Stack) onStop(stop func(context.Context) error) {
 
 func (s *Stack) startFolder(context.Context) {
 	s.folder = steps.Value(os.MkdirTemp("", "fencepost-"))
-	s.onClose(func() error { return os.RemoveAll(s.folder) })
+	s.OnClose(func() error { return os.RemoveAll(s.folder) })
 }
 
 func (s *Stack) build(ctx context.Context) {
@@ -246,7 +248,7 @@ func (s *Stack) startChain(ctx context.Context) {
 	} else {
 		s.accounts, s.payer, s.deployer = all[:n:n], all[n], all[n+1]
 		s.Chain = steps.Value(devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all, PriceBump: s.options.PriceBump}))
-		s.onClose(s.Chain.Close)
+		s.OnClose(s.Chain.Close)
 	}
 	if s.options.RPCProxy {
 		s.options.Nodes = max(s.options.Nodes, 1)
@@ -254,7 +256,7 @@ func (s *Stack) startChain(ctx context.Context) {
 	var nodeURLs []string
 	for i := range s.options.Nodes {
 		proxy := steps.Value(rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed + uint64(i)}))
-		s.onClose(proxy.Close)
+		s.OnClose(proxy.Close)
 		s.Nodes, nodeURLs = append(s.Nodes, proxy), append(nodeURLs, proxy.URL())
 	}
 	urls := s.Chain.URL()
@@ -265,7 +267,7 @@ func (s *Stack) startChain(ctx context.Context) {
 	if s.options.TwoChains { // the second one has slower blocks and other terms
 		slow := 2 * s.options.BlockTime
 		s.Second = steps.Value(devchain.Start(ctx, devchain.Options{ChainID: SecondChainID, BlockTime: slow, Accounts: all}))
-		s.onClose(s.Second.Close)
+		s.OnClose(s.Second.Close)
 		s.settings["FENCEPOST_CHAINS"] = fmt.Sprintf(`[{"id": %d, "urls": [%q], "blockTime": %q, "confirmations": 2}]`, SecondChainID, s.Second.URL(), slow)
 	}
 }
@@ -287,13 +289,13 @@ func (s *Stack) startIssuer(context.Context) {
 		return
 	}
 	s.Issuer = steps.Value(StartIssuer(s.options.TokenSpan))
-	s.onClose(s.Issuer.Close)
+	s.OnClose(s.Issuer.Close)
 }
 
 func (s *Stack) startTasks(ctx context.Context) {
-	tokens := &taskTokens{issuer: s.Issuer, minted: make(map[[2]string]mintedToken)}
+	tokens := &taskTokens{issuer: s.Issuer}
 	s.Tasks = steps.Value(cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: tokens, Log: s.options.Log}))
-	s.onClose(func() error { s.Tasks.Close(); return nil })
+	s.OnClose(func() error { s.Tasks.Close(); return nil })
 }
 
 // taskTokens makes the tokens of Cloud Tasks. Signing is slow, so one token serves many tasks for a few
@@ -302,23 +304,22 @@ type taskTokens struct {
 	issuer *issuer.Issuer
 
 	mu     sync.Mutex
-	minted map[[2]string]mintedToken // by account and audience
+	minted map[[2]string]string // by account and audience
+	until  time.Time            // when new ones are made
 }
 
-type mintedToken struct {
-	text  string
-	until time.Time
-}
-
-// tokenServes is how long a token is used again.
-const tokenServes = 5 * time.Second
+// tokensServe is how long tokens are used again.
+const tokensServe = 5 * time.Second
 
 func (t *taskTokens) Token(ctx context.Context, email, audience string) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if now := time.Now(); !now.Before(t.until) {
+		t.minted, t.until = make(map[[2]string]string), now.Add(tokensServe)
+	}
 	key := [2]string{email, audience}
-	if m, ok := t.minted[key]; ok && time.Now().Before(m.until) {
-		return m.text, nil
+	if text, ok := t.minted[key]; ok {
+		return text, nil
 	}
 	text, err := t.issuer.Token(ctx, email, audience)
 	if errors.Is(err, issuer.ErrUnknownAccount) {
@@ -327,7 +328,7 @@ func (t *taskTokens) Token(ctx context.Context, email, audience string) (string,
 	if err != nil {
 		return "", err
 	}
-	t.minted[key] = mintedToken{text, time.Now().Add(tokenServes)}
+	t.minted[key] = text
 	return text, nil
 }
 
@@ -347,7 +348,7 @@ func (s *Stack) startScheduler(context.Context) {
 			}
 		},
 	}))
-	s.onClose(func() error { s.scheduler.Stop(); return nil })
+	s.OnClose(func() error { s.scheduler.Stop(); return nil })
 }
 
 // job returns a job that posts to the internal function of its name.
@@ -365,22 +366,17 @@ func (s *Stack) job(name string, every time.Duration) scheduler.Job {
 func (s *Stack) RunSweep(ctx context.Context) error { return s.scheduler.RunNow(ctx, sweepJob) }
 
 // OnSecond returns the same accounts on the second chain, if there is one.
-func (s *Stack) OnSecond() []txmanager.Submitter {
-	if s.Second == nil {
-		return nil
-	}
-	return s.submittersOn(SecondChainID)
-}
+func (s *Stack) OnSecond() []txmanager.Submitter { return s.submittersOn(s.Second) }
 
 // Submitters returns the registered dev accounts in order, without [Stack.Payer].
-func (s *Stack) Submitters() []txmanager.Submitter {
-	return s.submittersOn(s.Chain.ChainID())
-}
+func (s *Stack) Submitters() []txmanager.Submitter { return s.submittersOn(s.Chain) }
 
-func (s *Stack) submittersOn(chainID uint64) []txmanager.Submitter {
-	names := make([]txmanager.Submitter, len(s.accounts))
-	for i, a := range s.accounts {
-		names[i] = eip155.NewSubmitter(chainID, a.Address)
+func (s *Stack) submittersOn(chain *devchain.Chain) (names []txmanager.Submitter) {
+	if chain == nil {
+		return nil
+	}
+	for _, a := range s.accounts {
+		names = append(names, eip155.NewSubmitter(chain.ChainID(), a.Address))
 	}
 	return names
 }

@@ -36,19 +36,16 @@ func (s *Stack) startStorage(context.Context) {
 	}
 	fake := steps.Value(fakestorage.NewServerWithOptions(fakestorage.Options{NoListener: true}))
 	fake.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: markBucket})
+	handler := fake.HTTPHandler()
 	s.Storage = &Storage{}
-	s.Storage.server = steps.Value(loopback.Serve("", s.Storage.around(fake.HTTPHandler())))
-	s.onClose(s.Storage.server.Close)
-	maps.Copy(s.settings, map[string]string{
-		"FENCEPOST_MARK_ENABLED": "true", "FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
-	})
-}
-
-func (s *Storage) around(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.down.Load() {
+	s.Storage.server = steps.Value(loopback.Serve("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.Storage.down.Load() {
 			panic(http.ErrAbortHandler)
 		}
-		next.ServeHTTP(w, r)
+		handler.ServeHTTP(w, r)
+	})))
+	s.OnClose(s.Storage.server.Close)
+	maps.Copy(s.settings, map[string]string{
+		"FENCEPOST_MARK_ENABLED": "true", "FENCEPOST_MARK_BUCKET": s.Storage.Bucket(), "FENCEPOST_MARK_ENDPOINT": s.Storage.Endpoint(),
 	})
 }

@@ -43,12 +43,12 @@ func (s *Stack) startTransfers(ctx context.Context) {
 	}
 	steps.OK(s.startCore(ctx), "start the trading core")
 	s.Users = steps.Value(issuer.Start(issuer.Options{Algorithm: "ES256", Span: s.options.TokenSpan}))
-	s.onClose(s.Users.Close)
+	s.OnClose(s.Users.Close)
 	s.tables = steps.Value(store.Open(ctx, store.Options{
 		URL: s.Database, MaxConns: 8, Lease: lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second, ClockSkewAllowance: time.Second},
 		StatementTimeout: time.Minute, LockTimeout: 30 * time.Second, IdleInTransactionTimeout: time.Minute,
 	}))
-	s.onClose(func() error { s.tables.Close(); return nil })
+	s.OnClose(func() error { s.tables.Close(); return nil })
 	core := s.Core.Proxy.URL()
 	if s.options.Core.Direct {
 		core = "http://" + s.Core.Process().Addr()
@@ -101,17 +101,15 @@ func (s *Stack) Outside(ctx context.Context, side transfer.AccountType, op trans
 
 // OutsideCall is [Stack.Outside] with the call given.
 func (s *Stack) OutsideCall(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
-	var ledger interface {
-		OutsideDeposit(context.Context, transfer.Call) transfer.Outcome
-		OutsideWithdrawal(context.Context, transfer.Call) transfer.Outcome
-	} = s.Funding
+	deposit, withdraw := s.Funding.OutsideDeposit, s.Funding.OutsideWithdrawal
 	if side == transfer.Spot {
-		ledger = s.Core.Ledger()
+		core := s.Core.Ledger()
+		deposit, withdraw = core.OutsideDeposit, core.OutsideWithdrawal
 	}
 	if op == transfer.OutsideWithdrawal {
-		return ledger.OutsideWithdrawal(ctx, call)
+		return withdraw(ctx, call)
 	}
-	return ledger.OutsideDeposit(ctx, call)
+	return deposit(ctx, call)
 }
 
 // SetStatus makes the user's account on that side ACTIVE, FROZEN or DISABLED.

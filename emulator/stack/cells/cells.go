@@ -31,14 +31,14 @@ type Options struct {
 	Started func(c *Cell) // after the start of each cell; nil: nothing
 }
 
-// Cells is the running deployments. Make one with [Start].
+// Cells is the running deployments. Make one with [Start]. Its Close stops everything.
 type Cells struct {
+	stack.Closers
 	Chain *devchain.Chain
 
-	front   *front
-	list    []byte
-	cells   []*Cell
-	closers stack.Closers
+	front *front
+	list  []byte
+	cells []*Cell
 }
 
 // Cell is one deployment.
@@ -53,20 +53,16 @@ type Cell struct {
 // Start starts the chain, the cells with different accounts, and the front. The caller ends it with [Cells.Close].
 func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 	c := &Cells{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
+	defer c.AfterFailure(&err)
 	defer steps.Return(&err)
 	if o.Cells < 2 || o.Cells > MaxCells {
 		return nil, fmt.Errorf("%d cells: want 2 to %d", o.Cells, MaxCells)
 	}
 	n := o.Stack.Submitters
 	c.Chain = steps.Value(devchain.Start(ctx, devchain.Options{BlockTime: o.Stack.BlockTime, Accounts: devchain.DevAccounts(o.Cells * n)}))
-	c.onClose(c.Chain.Close)
+	c.OnClose(c.Chain.Close)
 	tokens := steps.Value(stack.StartIssuer(0))
-	c.onClose(tokens.Close)
+	c.OnClose(tokens.Close)
 	for i := range o.Cells {
 		cell := &Cell{Name: names[i]}
 		one := o.Stack
@@ -77,7 +73,7 @@ func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 		}
 	}
 	c.front = startFront(c.cells)
-	c.onClose(c.front.close)
+	c.OnClose(c.front.close)
 	c.list, err = c.render()
 	return c, err
 }
@@ -85,18 +81,13 @@ func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 func (c *Cells) startCell(ctx context.Context, cell *Cell, o stack.Options, durable bool) (err error) {
 	defer steps.Return(&err)
 	cell.cluster = steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: durable}))
-	c.onClose(cell.cluster.Stop)
+	c.OnClose(cell.cluster.Stop)
 	o.Cluster = cell.cluster
 	cell.Stack = steps.Value(stack.Start(ctx, o))
-	c.onClose(cell.Stack.Close)
+	c.OnClose(cell.Stack.Close)
 	c.cells = append(c.cells, cell)
 	return nil
 }
-
-func (c *Cells) onClose(f func() error) { c.closers = append(c.closers, f) }
-
-// Close stops everything. A second call does nothing.
-func (c *Cells) Close() error { return c.closers.Close() }
 
 // All returns the cells in the order of their names.
 func (c *Cells) All() []*Cell { return c.cells }

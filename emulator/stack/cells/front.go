@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 	"sync/atomic"
 
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
@@ -31,21 +30,18 @@ func startFront(cells []*Cell) *front {
 	f.transport.MaxIdleConnsPerHost = 64
 	mux := web.NewMux()
 	for _, cell := range cells {
-		target := steps.Value(url.Parse(cell.URLMap.PublicURL()))
-		r := new(route)
-		f.routes[cell.Name] = r
-		mux.Handle(Prefix+cell.Name+"/", r.proxy(Prefix+cell.Name, target, f.transport))
+		f.routes[cell.Name] = new(route)
+		proxy := f.routes[cell.Name].proxy(steps.Value(url.Parse(cell.URLMap.PublicURL())), f.transport)
+		mux.Handle(Prefix+cell.Name+"/", http.StripPrefix(Prefix+cell.Name, proxy))
 	}
 	f.server = steps.Value(loopback.Serve("", mux))
 	return f
 }
 
-// proxy removes the prefix from the path and passes the request on.
-func (r *route) proxy(prefix string, target *url.URL, transport http.RoundTripper) http.Handler {
+// proxy passes each request on to the target.
+func (r *route) proxy(target *url.URL, transport http.RoundTripper) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL.Path = strings.TrimPrefix(p.Out.URL.Path, prefix)
-			p.Out.URL.RawPath = strings.TrimPrefix(p.Out.URL.RawPath, prefix)
 			p.Out.URL.Scheme, p.Out.URL.Host = target.Scheme, target.Host
 			p.SetXForwarded()
 		},

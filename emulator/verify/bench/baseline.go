@@ -85,10 +85,16 @@ func chainRate(ctx context.Context, r run) (_ result, err error) {
 	retry.Pause(ctx, time.Until(nextBlock().Add(time.Duration(r.phase()*float64(time.Second)))))
 	began := time.Now()
 	for batch := range slices.Chunk(signed, perBatch) {
-		send(ctx, client, batch)
+		steps.OK(client.BatchCallContext(ctx, batch))
+		for _, one := range batch {
+			steps.OK(one.Error)
+		}
 	}
 	accepted := time.Since(began)
-	awaitMined(ctx, chain, ethclient.NewClient(client), common.Address(eip155.MustBytes(account.Address)), uint64(r.transactions))
+	node, address := ethclient.NewClient(client), common.Address(eip155.MustBytes(account.Address))
+	for steps.Value(node.NonceAt(ctx, address, nil)) < uint64(r.transactions) {
+		steps.OK(chain.WaitBlock(ctx, chain.Head()+1))
+	}
 	n := float64(r.transactions)
 	return result{figures: figures{
 		transactions: n, acceptedPerS: n / accepted.Seconds(), confirmedPerS: n / time.Since(began).Seconds(),
@@ -109,17 +115,4 @@ func presign(account devchain.Account, chainID uint64, n int) (all []rpc.BatchEl
 		all = append(all, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{raw}, Result: new(string)})
 	}
 	return all
-}
-
-func send(ctx context.Context, client *rpc.Client, batch []rpc.BatchElem) {
-	steps.OK(client.BatchCallContext(ctx, batch))
-	for _, one := range batch {
-		steps.OK(one.Error)
-	}
-}
-
-func awaitMined(ctx context.Context, chain *devchain.Chain, client *ethclient.Client, account common.Address, n uint64) {
-	for steps.Value(client.NonceAt(ctx, account, nil)) < n {
-		steps.OK(chain.WaitBlock(ctx, chain.Head()+1))
-	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,6 +24,7 @@ type bench struct {
 	folder  string
 	cluster *pgcluster.Cluster // durable
 	output  io.Writer          // of the functions
+	closers stack.Closers
 }
 
 // sharedBuffersMB is a quarter of the memory of a server with a few gigabytes
@@ -33,15 +33,12 @@ const sharedBuffersMB = 1024
 
 func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error) {
 	b := &bench{flags: f, out: out}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.close())
-		}
-	}()
+	defer b.closers.AfterFailure(&err)
 	defer steps.Return(&err)
 	b.log, b.output, err = command.Logs(slog.LevelError+1, f.verbose, f.logs)
 	steps.OK(err)
 	b.folder = steps.Value(os.MkdirTemp("", "fencepost-bench-"))
+	b.closers.OnClose(func() error { return os.RemoveAll(b.folder) })
 	if b.server == "" {
 		b.server = steps.Value(stack.Build(ctx, b.folder))
 	}
@@ -49,18 +46,11 @@ func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error)
 		b.core = steps.Value(ubscore.Build(ctx, b.folder))
 	}
 	b.cluster = steps.Value(pgcluster.Start(ctx, pgcluster.Options{Fsync: true, SharedBuffersMB: sharedBuffersMB}))
+	b.closers.OnClose(b.cluster.Stop)
 	if b.statements > 0 {
 		b.watchStatements(ctx)
 	}
 	return b, nil
-}
-
-func (b *bench) close() error {
-	var failures []error
-	if b.cluster != nil {
-		failures = append(failures, b.cluster.Stop())
-	}
-	return errors.Join(append(failures, os.RemoveAll(b.folder))...)
 }
 
 type run struct {

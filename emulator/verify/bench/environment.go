@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"maps"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -35,13 +35,12 @@ type shape struct {
 type environment struct {
 	*stack.Stack
 	shape
-	bench *bench
-	db    *pgx.Conn
-	cpu   *cpu
-	token string // of the caller
-	users []user
-
-	receivers *receivers // nil: none
+	bench      *bench
+	db         *pgx.Conn
+	cpu        *cpu
+	token      string   // of the caller
+	userTokens []string // in the order of their ids
+	closers    stack.Closers
 }
 
 // open starts an environment with a new database, and warms it up.
@@ -49,9 +48,10 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 	settings := maps.Clone(b.settings)
 	settings["FENCEPOST_CONFIRMATIONS_REQUIRED"] = strconv.Itoa(s.confirmations)
 	h := &environment{bench: b, shape: s}
+	defer h.closers.AfterFailure(&err)
+	defer steps.Return(&err)
 	if s.receivers > 0 {
-		h.receivers = startReceivers(s.receivers)
-		maps.Copy(settings, h.receivers.settings())
+		maps.Copy(settings, h.startReceivers(s.receivers))
 	}
 	options := stack.Options{
 		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
@@ -61,17 +61,13 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 	if s.signing > 0 {
 		options.Signer = stack.SignerKMS
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, h.close())
-		}
-	}()
-	defer steps.Return(&err)
 	h.Stack = steps.Value(stack.Start(ctx, options))
+	h.closers.OnClose(h.Stack.Close)
 	if s.signing > 0 {
 		h.KMS.SetDelay(s.signing)
 	}
 	h.db = steps.Value(pgx.Connect(ctx, h.Database))
+	h.closers.OnClose(func() error { return h.db.Close(context.WithoutCancel(ctx)) })
 	h.cpu = newCPU(int(h.db.PgConn().PID()))
 	h.seed(ctx, s.finished)
 	h.token = steps.Value(h.Issuer.Token(ctx, stack.CallerAccount, stack.PublicAudience))
@@ -81,20 +77,6 @@ func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 		h.warm(ctx, max(s.submitters, min(s.submitters*s.window, 2*b.clients)))
 	}
 	return h, nil
-}
-
-func (h *environment) close() error {
-	var failure error
-	if h.db != nil {
-		failure = h.db.Close(context.Background())
-	}
-	if h.Stack != nil {
-		failure = errors.Join(failure, h.Stack.Close())
-	}
-	if h.receivers != nil {
-		h.receivers.close()
-	}
-	return failure
 }
 
 // warm opens every connection and prepares every statement by moving n transactions. It then makes the
@@ -118,6 +100,7 @@ func (h *environment) move(ctx context.Context, name string, n int) {
 func (h *environment) load(name string, n int) load {
 	l := load{
 		Token: h.token, Clients: min(h.bench.clients, n), Submitters: h.Submitters(), Name: name, Transactions: n, Estimate: h.bench.estimate,
+		Statuses: []int{http.StatusAccepted},
 	}
 	for _, p := range h.Processes() {
 		l.Addrs = append(l.Addrs, p.Addr())

@@ -31,17 +31,14 @@ type load struct {
 	Token        string
 	Clients      int
 	Submitters   []txmanager.Submitter // in turn
-	Users        []user                // in turn; where there are any, their transfers are posted
+	UserTokens   []string              // of users in turn, who move money from Funding to Trading; nil: creates are posted
 	Name         string                // prefix of the requestIds
 	Transactions int
 	PerSecond    float64   // 0: as fast as possible
 	StartAt      time.Time // the first post
 	Estimate     bool      // leave gas to the estimate
-	Statuses     []int     // accepted answers; nil: 202 of creates and 200 of transfers
+	Statuses     []int     // accepted answers
 }
-
-// user has money in Funding and moves it to Trading.
-type user struct{ Token string }
 
 type posted struct {
 	First, Last time.Time // the first request begins, the last answer comes
@@ -75,16 +72,15 @@ func loadMain(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 }
 
 func (l load) post(ctx context.Context) (p posted, err error) {
+	defer steps.Return(&err)
 	requests := make([][]byte, l.Transactions)
 	for i := range requests {
 		requests[i] = l.request(i)
 	}
 	clients := make([]*client, l.Clients)
 	for i := range clients {
-		if clients[i], err = dial(ctx, l.Addrs[i%len(l.Addrs)]); err != nil {
-			return p, err
-		}
-		defer clients[i].close()
+		clients[i] = dial(ctx, l.Addrs[i%len(l.Addrs)])
+		defer clients[i].Close()
 	}
 	p.Latencies = make([]float64, len(requests))
 	failures := make([]error, len(clients))
@@ -96,7 +92,7 @@ func (l load) post(ctx context.Context) (p posted, err error) {
 		posting.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(requests) && failures[c] == nil && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				retry.Pause(ctx, l.wait(i, p.First))
-				p.Latencies[i], failures[c] = one.post(requests[i], l.statuses())
+				p.Latencies[i], failures[c] = one.post(requests[i], l.Statuses)
 			}
 		})
 	}
@@ -113,21 +109,11 @@ func (l load) wait(i int, began time.Time) time.Duration {
 	return time.Until(began.Add(time.Duration(float64(i) / l.PerSecond * float64(time.Second))))
 }
 
-func (l load) statuses() []int {
-	switch {
-	case l.Statuses != nil:
-		return l.Statuses
-	case l.Users != nil:
-		return []int{http.StatusOK}
-	}
-	return []int{http.StatusAccepted}
-}
-
 // request returns the bytes of a request on the wire.
 func (l load) request(i int) []byte {
-	if l.Users != nil {
+	if l.UserTokens != nil {
 		body := fmt.Sprintf(`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.000001","cid":"%s-%d"}`, l.Name, i)
-		return onWire("/api/v1/internal_transfer", l.Users[i%len(l.Users)].Token, body)
+		return onWire("/api/v1/internal_transfer", l.UserTokens[i%len(l.UserTokens)], body)
 	}
 	gas := `,"gas":"21000"`
 	if l.Estimate {
@@ -143,40 +129,29 @@ func onWire(path, token, body string) []byte {
 }
 
 type client struct {
-	conn    net.Conn
+	net.Conn
 	answers *bufio.Reader
 }
 
-func dial(ctx context.Context, addr string) (*client, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	return &client{conn, bufio.NewReader(conn)}, nil
+func dial(ctx context.Context, addr string) *client {
+	conn := steps.Value(new(net.Dialer).DialContext(ctx, "tcp", addr))
+	return &client{conn, bufio.NewReader(conn)}
 }
-
-func (c *client) close() { c.conn.Close() }
 
 const answerWithin = 30 * time.Second
 
 // post sends the request and waits for an answer with one of the statuses. It returns the latency in
 // seconds.
 func (c *client) post(request []byte, statuses []int) (seconds float64, err error) {
+	defer steps.Return(&err)
 	began := time.Now()
-	if err := c.conn.SetDeadline(began.Add(answerWithin)); err != nil {
-		return 0, err
-	}
-	if _, err := c.conn.Write(request); err != nil {
-		return 0, err
-	}
-	resp, err := http.ReadResponse(c.answers, nil)
-	if err != nil {
-		return 0, err
-	}
+	steps.OK(c.SetDeadline(began.Add(answerWithin)))
+	steps.Value(c.Write(request))
+	resp := steps.Value(http.ReadResponse(c.answers, nil))
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && !slices.Contains(statuses, resp.StatusCode) {
-		err = fmt.Errorf("status %s: %s", resp.Status, text)
+	text := steps.Value(io.ReadAll(resp.Body))
+	if !slices.Contains(statuses, resp.StatusCode) {
+		steps.Stopf("status %s: %s", resp.Status, text)
 	}
-	return time.Since(began).Seconds(), err
+	return time.Since(began).Seconds(), nil
 }

@@ -107,7 +107,7 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	defer steps.Return(&err)
 	f := steps.Value(parse(args))
 	b := steps.Value(newBench(ctx, f, out))
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, b.closers.Close()) }()
 	measured := b.measure(ctx)
 	printTables(out, measured)
 	steps.OK(writeJSON(f.json, measured))

@@ -29,7 +29,7 @@ func beside(ctx context.Context, r run, h *environment) result {
 	refused := h.creates(ctx, 0, "refused", n, delayedClients+refusedClients)
 	accepted := h.creates(ctx, 2, "accepted", n, refusedClients)
 	alone := h.creates(ctx, 1, "alone", n, neighbourClients)
-	crowded := steps.Value(h.crowd(ctx, n))
+	crowded := h.crowd(ctx, n)
 	return result{figures: figures{
 		acceptedPerS: accepted.rate(), refusedPerS: refused.rate(), refusedCPU: refused.busy / accepted.busy,
 		neighbour: crowded.rate() / alone.rate(), createP50: quantile(crowded.Latencies, 0.5), createP99: quantile(crowded.Latencies, 0.99),
@@ -58,28 +58,27 @@ func (h *environment) creates(ctx context.Context, submitter int, name string, n
 }
 
 // crowd posts n creates of the second submitter while others repeat creates that are refused.
-func (h *environment) crowd(ctx context.Context, n int) (p posted, err error) {
+func (h *environment) crowd(ctx context.Context, n int) posted {
 	refused, own := h.createsOf(0, "crowd", 50*n, refusedClients), h.createsOf(1, "crowded", n, neighbourClients)
 	crowd, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan error, 1)
 	go func() {
 		_, err := refused.run(crowd)
 		ended <- err
 	}()
 	own.StartAt = time.Now().Add(2 * time.Second) // the others have begun by then
-	p, err = own.run(ctx)
-	if crowd.Err() == nil && len(ended) > 0 {
+	p, err := own.run(ctx)
+	if len(ended) > 0 {
 		err = errors.Join(err, <-ended, errors.New("the refused creates ended before the others"))
 	}
-	stop()
-	return p, err
+	return steps.Value(p, err)
 }
 
 // createsOf returns n creates of one submitter, which may be refused.
 func (h *environment) createsOf(submitter int, name string, n, clients int) load {
 	l := h.load(name, n)
 	l.Clients, l.Submitters = clients, h.Submitters()[submitter:submitter+1]
-	l.Statuses = []int{http.StatusAccepted}
 	if submitter == 0 {
 		l.Statuses = append(l.Statuses, http.StatusTooManyRequests)
 	}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
@@ -40,11 +38,8 @@ const (
 	subs100       = "subs-100"
 	subs1000      = "subs-1000"
 	subsStrict    = "subs-1000-strict"
-	trickle       = "trickle"
-	rate300       = "rate-300"
 	fullQueue     = "full-queue"
 	transfersMany = "transfers"
-	transfersOne  = "transfers-hot"
 	webhooks10    = "webhooks-10"
 	finished100k  = "finished-100000"
 	finished1M    = "finished-1000000"
@@ -61,9 +56,9 @@ func scenarios() []scenario {
 		{name: baselineTasks, what: "from the call that makes a task to its request, in the emulator of Cloud Tasks", run: dispatchTime},
 		withEnvironment(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{submitters: 1, window: 1, confirmations: 1}, oneByOne),
 		withEnvironment(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{submitters: 1, window: 1, confirmations: 1}, posting(20, 0)),
-		withEnvironment(trickle, "window 100; one submitter, 2 transactions a second for 30 s", shape{submitters: 1, window: 100}, posting(30*2, 2)),
+		withEnvironment("trickle", "window 100; one submitter, 2 transactions a second for 30 s", shape{submitters: 1, window: 100}, posting(30*2, 2)),
 		withEnvironment(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{submitters: 10, window: 100}, posting(30*30, 30)),
-		withEnvironment(rate300, "window 100; 10 submitters, 300 transactions a second for 30 s", shape{submitters: 10, window: 100}, posting(30*300, 300)),
+		withEnvironment("rate-300", "window 100; 10 submitters, 300 transactions a second for 30 s", shape{submitters: 10, window: 100}, posting(30*300, 300)),
 		withEnvironment(burst1, "window 2000; a burst of one submitter", shape{submitters: 1, window: loadedWindow}, burst),
 		withEnvironment(burst10, "window 2000; the same burst over ten submitters", shape{submitters: 10, window: loadedWindow}, burst),
 		withEnvironment(subs100, "window 2000; the same burst over 100 submitters", shape{submitters: 100, window: loadedWindow}, burst),
@@ -71,7 +66,7 @@ func scenarios() []scenario {
 		withEnvironment(subsStrict, "window 1; a burst of three transactions of each of 1,000 submitters", shape{submitters: 1000, window: 1}, posting(3*1000, 0)),
 		withEnvironment(fullQueue, "a queue at its bound: refused creates, and those of another submitter beside them", shape{submitters: 3, window: 1}, beside),
 		withEnvironment(transfersMany, "transfers from Funding to Trading by 200 users, 128 at once", shape{submitters: 1, window: 1, users: 200}, transferAll),
-		withEnvironment(transfersOne, "transfers from Funding to Trading by one user, 128 at once", shape{submitters: 1, window: 1, users: 1}, transferAll),
+		withEnvironment("transfers-hot", "transfers from Funding to Trading by one user, 128 at once", shape{submitters: 1, window: 1, users: 1}, transferAll),
 		withEnvironment(webhooks10, "burst-10 with ten webhook receivers, which each get every event", shape{submitters: 10, window: loadedWindow, receivers: 10}, burst),
 	}
 	for i := range all {
@@ -96,7 +91,7 @@ func withEnvironment(name, what string, s shape, measure func(context.Context, r
 	return scenario{name: name, what: what, shape: s, run: func(ctx context.Context, r run) (_ result, err error) {
 		defer steps.Return(&err)
 		h := steps.Value(r.open(ctx, s))
-		defer func() { err = errors.Join(err, h.close()) }()
+		defer func() { err = errors.Join(err, h.closers.Close()) }()
 		return measure(ctx, r, h), nil
 	}}
 }
@@ -173,40 +168,22 @@ type stored struct {
 	blocks     float64   // from the first receipt's block to the last one's
 }
 
-// readStored also reports whether any transaction is not CONFIRMED. A broadcast is stored when a node has
+// readStored also reports whether every transaction is CONFIRMED. A broadcast is stored when a node has
 // acknowledged it. With a window of one that is recorded later, so the commit before the send counts.
 const readStored = `
-select m.state = 'CONFIRMED', coalesce(m.confirmed_at, m.updated_at),
-       extract(epoch from coalesce(m.confirmed_at, m.updated_at) - m.created_at)::float8,
-       extract(epoch from (select min(at) from tx_history h where h.tx_id = m.tx_id and h.state = case s.max_in_flight when 1 then 'SUBMITTED' else 'TRACKING' end) - m.created_at)::float8,
-       (m.receipt->>'blockNumber')::float8
-  from managed_tx m join submitter s using (submitter) where m.request_id like $1 || '-%'`
+select bool_and(state = 'CONFIRMED' and sent is not null and block is not null), max(ended), coalesce(max(sent), max(ended)),
+       array_agg(extract(epoch from ended - created_at)::float8),
+       array_agg(extract(epoch from sent - created_at)::float8) filter (where sent is not null), coalesce(max(block) - min(block), 0)
+  from (select m.state, m.created_at, coalesce(m.confirmed_at, m.updated_at) as ended, (m.receipt->>'blockNumber')::float8 as block,
+               (select min(at) from tx_history h where h.tx_id = m.tx_id and h.state = case s.max_in_flight when 1 then 'SUBMITTED' else 'TRACKING' end) as sent
+          from managed_tx m join submitter s using (submitter) where m.request_id like $1 || '-%') as measured`
 
 func (h *environment) stored(ctx context.Context) (s stored) {
-	first, last := 0.0, 0.0
 	var confirmed bool
-	var at time.Time
-	var latency float64
-	var broadcast, block *float64
-	rows, _ := h.db.Query(ctx, readStored, measured) // the reader has the error
-	steps.Value(pgx.ForEachRow(rows, []any{&confirmed, &at, &latency, &broadcast, &block}, func() error {
-		if !confirmed || broadcast == nil || block == nil {
-			return errors.New("not every transaction was CONFIRMED")
-		}
-		if at.After(s.last) {
-			s.last = at
-		}
-		if sent := at.Add(time.Duration((*broadcast - latency) * float64(time.Second))); sent.After(s.sent) {
-			s.sent = sent
-		}
-		s.latencies, s.broadcasts = append(s.latencies, latency), append(s.broadcasts, *broadcast)
-		if first == 0 || *block < first {
-			first = *block
-		}
-		last = max(last, *block)
-		return nil
-	}))
-	s.blocks = last - first
+	steps.OK(h.db.QueryRow(ctx, readStored, measured).Scan(&confirmed, &s.last, &s.sent, &s.latencies, &s.broadcasts, &s.blocks))
+	if !confirmed {
+		steps.Stopf("not every transaction was CONFIRMED")
+	}
 	return s
 }
 

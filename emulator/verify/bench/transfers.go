@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
@@ -17,7 +18,7 @@ func (h *environment) openAccounts(ctx context.Context, users int) {
 		for side, units := range map[transfer.AccountType]uint64{transfer.Funding: 1_000_000_000, transfer.Spot: 1} {
 			steps.OK(h.Deposit(ctx, side, id, stack.USDT.ID, units))
 		}
-		h.users = append(h.users, user{steps.Value(h.Users.UserToken(id, stack.UsersAudience))})
+		h.userTokens = append(h.userTokens, steps.Value(h.Users.UserToken(id, stack.UsersAudience)))
 	}
 	h.transfers(ctx, "warm", 2*transferClients)
 }
@@ -40,6 +41,6 @@ func transferAll(ctx context.Context, r run, h *environment) result {
 // transfers posts n transfers, as fast as they are answered.
 func (h *environment) transfers(ctx context.Context, name string, n int) posted {
 	l := h.load(name, n)
-	l.Users, l.Clients = h.users, min(transferClients, n)
+	l.UserTokens, l.Clients, l.Statuses = h.userTokens, min(transferClients, n), []int{http.StatusOK}
 	return steps.Value(l.run(ctx))
 }

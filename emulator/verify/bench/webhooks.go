@@ -9,30 +9,14 @@ import (
 	"strings"
 )
 
-// receivers are webhook endpoints that accept every event.
-type receivers struct{ servers []*httptest.Server }
-
-func startReceivers(n int) *receivers {
-	r := new(receivers)
-	for range n {
-		r.servers = append(r.servers, httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-			_, _ = io.Copy(io.Discard, req.Body)
-		})))
-	}
-	return r
-}
-
-func (r *receivers) close() {
-	for _, s := range r.servers {
-		s.Close()
-	}
-}
-
-// settings make the functions deliver every event to each receiver.
-func (r *receivers) settings() map[string]string {
+// startReceivers starts webhook endpoints that accept every event, and returns the settings that make the functions
+// deliver every event to each.
+func (h *environment) startReceivers(n int) map[string]string {
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte("a secret that signs deliveries"))
 	var urls, secrets []string
-	for i, s := range r.servers {
+	for i := range n {
+		s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+		h.closers.OnClose(func() error { s.Close(); return nil })
 		urls = append(urls, fmt.Sprintf("r%d=%s", i, s.URL))
 		secrets = append(secrets, fmt.Sprintf("r%d=%s", i, secret))
 	}
