@@ -50,10 +50,10 @@ func tables(evidence *money.Evidence) (text string, balanced bool) {
 		balanced = balanced && t.Expected().Cmp(t.Balance) == 0
 	}
 	fmt.Fprintf(&b, "\n%-6s %20s %20s %20s %12s\n", "asset", "came from outside", "Funding + Trading", "in flight", "difference")
-	for _, asset := range []int32{stack.USDT.ID, stack.BTC.ID, stack.JPY.ID} {
+	for _, asset := range assets {
 		outside, is, flight := new(big.Int), new(big.Int), new(big.Int)
 		for _, t := range totals {
-			if t.AssetID != asset {
+			if t.AssetID != asset.ID {
 				continue
 			}
 			outside.Add(outside, units(t, transfer.OutsideDeposit)).Sub(outside, units(t, transfer.OutsideWithdrawal))
@@ -62,7 +62,7 @@ func tables(evidence *money.Evidence) (text string, balanced bool) {
 		}
 		difference := new(big.Int).Add(is, flight)
 		difference.Sub(difference, outside)
-		fmt.Fprintf(&b, "%-6s %20s %20s %20s %12s\n", assetName(asset), outside, is, flight, difference)
+		fmt.Fprintf(&b, "%-6s %20s %20s %20s %12s\n", asset.Name, outside, is, flight, difference)
 		balanced = balanced && difference.Sign() == 0 && flight.Sign() == 0 && outside.Sign() > 0
 	}
 	return b.String(), balanced
@@ -77,7 +77,7 @@ func units(t money.Total, op transfer.Op) *big.Int {
 }
 
 func assetName(id int32) string {
-	for _, a := range []transfer.Asset{stack.USDT, stack.BTC, stack.JPY} {
+	for _, a := range assets {
 		if a.ID == id {
 			return a.Name
 		}

@@ -27,13 +27,13 @@ type load struct {
 	callers *client.Cells
 	lists   [][]Intent // by account
 	done    *atomic.Int64
-	counted bool  // in done; its errors end the demo
-	before  phase // what was counted before it
+	fail    func(error) // ends the demo
+	counted bool        // in done, and its errors are failures
+	before  phase       // what was counted before it
 
-	mu            sync.Mutex
-	posted        []*posted
-	answers, ends []time.Duration
-	err           error
+	mu     sync.Mutex
+	posted []*posted
+	did    phase // what the load itself sees
 }
 
 func (l *load) run(ctx context.Context) {
@@ -42,25 +42,15 @@ func (l *load) run(ctx context.Context) {
 		accounts.Go(func() {
 			for _, in := range list {
 				if err := l.carryOut(ctx, in); err != nil {
-					l.fail(fmt.Errorf("cell %s: %w", l.cell.Name, err))
+					if l.counted {
+						l.fail(fmt.Errorf("cell %s: %w", l.cell.Name, err))
+					}
 					return
 				}
 			}
 		})
 	}
 	accounts.Wait()
-}
-
-// fail keeps the first error. The watch stops waiting for a cell that has failed.
-func (l *load) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err == nil {
-		l.err = err
-	}
-	if l.counted {
-		l.done.Add(1 << 40)
-	}
 }
 
 // carryOut posts the intent and waits for its end. The account chooses the cell.
@@ -71,7 +61,7 @@ func (l *load) carryOut(ctx context.Context, in Intent) (err error) {
 	answered := time.Since(began)
 	p := &posted{Intent: in, txID: created.TxID}
 	l.mu.Lock()
-	l.posted, l.answers = append(l.posted, p), append(l.answers, answered)
+	l.posted, l.did.answers = append(l.posted, p), append(l.did.answers, answered)
 	l.mu.Unlock()
 	cell := steps.Value(l.callers.Of(in.Submitter))
 	waiting, cancel := context.WithTimeout(ctx, l.endWithin())
@@ -80,8 +70,11 @@ func (l *load) carryOut(ctx context.Context, in Intent) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.state, p.subState = tx.State, tx.SubState
+	if tx.State == client.Confirmed {
+		l.did.confirmed++
+	}
 	if tx.ConfirmedAt != nil {
-		l.ends = append(l.ends, tx.ConfirmedAt.Sub(tx.CreatedAt))
+		l.did.ends = append(l.did.ends, tx.ConfirmedAt.Sub(tx.CreatedAt))
 	}
 	if l.counted {
 		l.done.Add(1)
@@ -99,28 +92,20 @@ func (l *load) endWithin() time.Duration {
 
 // awaitCosts waits until each answered invocation has reported its cost.
 func (l *load) awaitCosts(ctx context.Context) {
-	for range 50 {
-		served, open := l.cell.URLMap.Stats(), false
-		for _, f := range slices.Concat(makers, watchers) {
-			open = open || served[f].InFlight > 0 || l.cell.Costs.Of(f).Invocations < served[f].Invocations
-		}
-		if !open || ctx.Err() != nil {
-			return
-		}
-		retry.Pause(ctx, showEvery)
-	}
+	ctx, cancel := context.WithTimeout(ctx, costsWithin)
+	defer cancel()
+	retry.Await(ctx, showEvery, func() bool {
+		served := l.cell.URLMap.Stats()
+		return !slices.ContainsFunc(slices.Concat(makers, watchers), func(f string) bool {
+			return served[f].InFlight > 0 || l.cell.Costs.Of(f).Invocations < served[f].Invocations
+		})
+	})
 }
 
 // phase returns what the cell did in this load, which has ended. The argument has the cell's counts at its end.
 func (l *load) phase(counted phase) phase {
-	p := phase{
-		answers: l.answers, ends: l.ends, made: counted.made.Minus(l.before.made), watched: counted.watched.Minus(l.before.watched),
-		called: counted.called - l.before.called, failed: counted.failed - l.before.failed,
-	}
-	for _, one := range l.posted {
-		if one.state == client.Confirmed {
-			p.confirmed++
-		}
-	}
+	p := l.did
+	p.made, p.watched = counted.made.Minus(l.before.made), counted.watched.Minus(l.before.watched)
+	p.called, p.failed = counted.called-l.before.called, counted.failed-l.before.failed
 	return p
 }

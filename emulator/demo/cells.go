@@ -82,6 +82,7 @@ const (
 	callWithin    = 20 * time.Second // one call of a cell that runs
 	refusedWithin = 2 * time.Second  // a call of a cell that does not
 	signWithin    = time.Minute      // until a cell reports that it cannot sign
+	costsWithin   = 5 * time.Second  // until every invocation has reported its cost
 )
 
 // registerTwice registers the first cell's account in the last one too, past each guard that would refuse it, and
@@ -138,19 +139,18 @@ func listWithTwice(list []byte, name string, account txmanager.Submitter) []byte
 func (d *cellsDemo) awaitRefusal(ctx context.Context, operator *client.Client, txID string) {
 	limited, cancel := context.WithTimeout(ctx, signWithin)
 	defer cancel()
-	for {
-		tx, err := operator.Tx(limited, txID)
-		if err == nil && tx.LastError != "" {
-			d.say("It cannot sign: the transaction is %s, %q.", tx.State, tx.LastError)
-			return
-		}
-		if err == nil && tx.State.Final() {
-			steps.Stopf("the transaction in the second cell: got %s, want it to wait for a signature", tx.State)
-		}
-		if retry.Pause(limited, refreshEvery); limited.Err() != nil {
-			steps.OK(errors.Join(fmt.Errorf("no cell reported that it cannot sign within %s", signWithin), err, ctx.Err()))
-		}
+	var tx client.Tx
+	var err error
+	if !retry.Await(limited, refreshEvery, func() bool {
+		tx, err = operator.Tx(ctx, txID)
+		return err == nil && (tx.LastError != "" || tx.State.Final())
+	}) {
+		steps.OK(errors.Join(fmt.Errorf("no cell reported that it cannot sign within %s", signWithin), err, ctx.Err()))
 	}
+	if tx.LastError == "" {
+		steps.Stopf("the transaction in the second cell: got %s, want it to wait for a signature", tx.State)
+	}
+	d.say("It cannot sign: the transaction is %s, %q.", tx.State, tx.LastError)
 }
 
 // checkTwice prints what the second cell has signed for the account, which must be 0.
@@ -194,6 +194,7 @@ func (d *cellsDemo) compareWithLoss(ctx context.Context) {
 
 // runPhase posts the phase's intents in every cell, and kills the victim after a quarter.
 func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cell) map[string]phase {
+	ctx, fail := context.WithCancelCause(ctx)
 	all, expected := make(map[string]*load), 0
 	var done atomic.Int64
 	for _, cell := range d.cells.All() {
@@ -203,7 +204,7 @@ func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cel
 		}
 		l := &load{
 			cell: cell, callers: steps.Value(d.cells.ClientOf(stack.CallerAccount, within)), lists: d.intents(cell, name),
-			done: &done, counted: cell != victim, before: d.count(cell),
+			done: &done, fail: fail, counted: cell != victim, before: d.count(cell),
 		}
 		all[cell.Name] = l
 		if l.counted {
@@ -214,10 +215,10 @@ func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cel
 	for _, l := range all {
 		running.Go(func() { l.run(ctx) })
 	}
-	defer running.Wait() // also if the watch ends the demo
+	defer func() { fail(nil); running.Wait() }() // also if the watch ends the demo
 	progress := func() (shown int, ended bool) {
-		so := int(done.Load())
-		return min(so, expected), so >= expected
+		shown = int(done.Load())
+		return shown, shown == expected
 	}
 	var loss []act
 	if victim != nil {
@@ -228,19 +229,17 @@ func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cel
 	}
 	watch(ctx, d.out, expected, showEvery, progress, loss...)
 	running.Wait()
-	err := ctx.Err()
+	steps.OK(context.Cause(ctx))
 	phases := make(map[string]phase)
 	for name, l := range all {
 		if l.counted {
 			l.awaitCosts(ctx)
-			err = errors.Join(err, l.err)
 		}
 		if l.cell != d.victim() {
 			d.posted = append(d.posted, l.posted...)
 		}
 		phases[name] = l.phase(d.count(l.cell))
 	}
-	steps.OK(err)
 	return phases
 }
 
@@ -314,8 +313,7 @@ func quantiles(times []time.Duration) string {
 // a transaction that the other cell had signed would be one too many.
 func (d *cellsDemo) checkChain(ctx context.Context) {
 	d.say("\n4. What the chain itself has of the accounts of the cells that stay\n")
-	chain := steps.Value(readChain(ctx, d.cells.Chain.URL()))
-	if !printVerdict(d.out, compare(d.posted, chain), d.posted) {
+	if !printVerdict(d.out, compare(d.posted, readChains(ctx, d.cells.Chain.URL())), d.posted) {
 		d.fail("the chain does not have every intent exactly once")
 	}
 }

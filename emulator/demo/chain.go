@@ -8,32 +8,24 @@ import (
 	"math/big"
 	"slices"
 
-	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
 
-// readChains reads the transactions of every chain of the stack.
-func readChains(ctx context.Context, s *stack.Stack) map[txmanager.Submitter][]chainscan.Tx {
-	found := steps.Value(readChain(ctx, s.Chain.URL()))
-	if s.Second != nil {
-		maps.Copy(found, steps.Value(readChain(ctx, s.Second.URL()))) // a submitter is on one chain only
+// readChains returns each submitter's transactions in the order of its chain. It queries only the chains' nodes, not
+// the database.
+func readChains(ctx context.Context, urls ...string) map[txmanager.Submitter][]chainscan.Tx {
+	found := make(map[txmanager.Submitter][]chainscan.Tx)
+	for _, url := range urls {
+		chain := steps.Value(chainscan.Read(ctx, url, nil))
+		for _, tx := range chain.Txs {
+			s := eip155.NewSubmitter(chain.ID, tx.From)
+			found[s] = append(found[s], tx)
+		}
 	}
 	return found
-}
-
-// readChain returns each submitter's transactions in the chain's order. It queries only the node, not the
-// database.
-func readChain(ctx context.Context, url string) (map[txmanager.Submitter][]chainscan.Tx, error) {
-	found := make(map[txmanager.Submitter][]chainscan.Tx)
-	chain, err := chainscan.Read(ctx, url, nil)
-	for _, tx := range chain.Txs {
-		s := eip155.NewSubmitter(chain.ID, tx.From)
-		found[s] = append(found[s], tx)
-	}
-	return found, err
 }
 
 // account is the result for one submitter.

@@ -29,12 +29,16 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) (
 	fmt.Fprintf(out, "\nPosting %d intents for %d submitters (confirmations.required=1, window 1, 1 s blocks).\n", len(intents), len(submitters))
 	began := time.Now()
 	caller := steps.Value(s.Client(stack.CallerAccount))
-	all := steps.Value(postAll(ctx, caller, intents))
+	all := postAll(ctx, caller, intents)
 	fmt.Fprintf(out, "Accepted %d in %s. Each waits its turn: a submitter's next nonce is used once the last is final.\n\n",
 		len(all), time.Since(began).Round(time.Millisecond))
 	await(ctx, s, caller, all, out)
 	fmt.Fprintf(out, "All ended after %s. Asking the chain itself:\n\n", time.Since(began).Round(100*time.Millisecond))
-	ok := printVerdict(out, compare(all, readChains(ctx, s)), all)
+	chains := []string{s.Chain.URL()}
+	if s.Second != nil {
+		chains = append(chains, s.Second.URL())
+	}
+	ok := printVerdict(out, compare(all, readChains(ctx, chains...)), all)
 	printCosts(out, s, len(all))
 	if !ok {
 		return ErrNotProven

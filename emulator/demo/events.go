@@ -34,9 +34,7 @@ type WebhookEndpoint struct {
 
 // StartWebhookEndpoint starts an endpoint. The caller closes it.
 func StartWebhookEndpoint() (r *WebhookEndpoint, err error) {
-	var random [32]byte
-	rand.Read(random[:]) // never fails: crypto/rand
-	r = &WebhookEndpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), received: make(map[string]bool)}
+	r = &WebhookEndpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text())), received: make(map[string]bool)}
 	r.key, err = webhook.ParseKey(r.secret)
 	if err == nil {
 		r.server, err = loopback.Serve("", r)
@@ -137,15 +135,14 @@ func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.
 		}
 		last[e.TxID] = e.Sequence
 	}
-	for {
-		received, repeated, err := receivedBy(s, r)
+	received, repeated := 0, 0
+	if !retry.Await(ctx, refreshEvery, func() bool {
+		received, repeated, err = receivedBy(s, r)
 		steps.OK(err, "read the published events")
-		if received >= total {
-			fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a gap; all were delivered, %d of them twice.\n", total, len(last), repeated)
-			return nil
-		}
-		if retry.Pause(ctx, refreshEvery); ctx.Err() != nil {
-			return fmt.Errorf("%d of %d events were delivered: %w", received, total, ctx.Err())
-		}
+		return received >= total
+	}) {
+		return fmt.Errorf("%d of %d events were delivered: %w", received, total, ctx.Err())
 	}
+	fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a gap; all were delivered, %d of them twice.\n", total, len(last), repeated)
+	return nil
 }

@@ -2,8 +2,10 @@ package demo
 
 import (
 	"context"
+	"slices"
 	"sync"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -15,24 +17,22 @@ type posted struct {
 	subState string
 }
 
-const atOnce = 16
-
 // postAll posts every intent: each submitter's in the order of the file, the submitters concurrently. The
 // client repeats a request without an answer; the requestId makes this safe.
-func postAll(ctx context.Context, c *client.Client, intents []Intent) ([]*posted, error) {
+func postAll(ctx context.Context, c *client.Client, intents []Intent) []*posted {
 	all := make([]*posted, len(intents))
 	for i, in := range intents {
 		all[i] = &posted{Intent: in}
 	}
-	lists := bySubmitter(all)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var wg sync.WaitGroup
-	failures := make(chan error, len(lists))
-	for _, list := range lists {
+	for _, list := range bySubmitter(all) {
 		wg.Go(func() {
 			for _, p := range list {
 				created, err := c.CreateTx(ctx, client.Intent{Submitter: p.Submitter, RequestID: p.RequestID, Payload: p.Payload})
 				if err != nil {
-					failures <- err
+					stop(err)
 					return
 				}
 				p.txID = created.TxID
@@ -40,8 +40,8 @@ func postAll(ctx context.Context, c *client.Client, intents []Intent) ([]*posted
 		})
 	}
 	wg.Wait()
-	close(failures)
-	return all, <-failures
+	steps.OK(context.Cause(ctx))
+	return all
 }
 
 func bySubmitter(all []*posted) map[txmanager.Submitter][]*posted {
@@ -55,31 +55,23 @@ func bySubmitter(all []*posted) map[txmanager.Submitter][]*posted {
 // refresh lists the unfinished submitters' transactions, and returns how many are final. A list that
 // breaks off is read again next time.
 func refresh(ctx context.Context, c *client.Client, all []*posted) (final int) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
+	known := make(map[string]*posted)
+	for _, p := range all {
+		known[p.txID] = p
+	}
 	for _, list := range bySubmitter(all) {
-		known, open := make(map[string]*posted), false
-		for _, p := range list {
-			known[p.txID] = p
-			open = open || !p.state.Final()
-		}
-		if !open {
+		if !slices.ContainsFunc(list, func(p *posted) bool { return !p.state.Final() }) {
 			continue
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			for tx, err := range c.ListTx(ctx, client.TxQuery{Submitter: list[0].Submitter, PageSize: 500}) {
-				if err != nil {
-					return
-				}
-				if p := known[tx.TxID]; p != nil {
-					p.state, p.subState = tx.State, tx.SubState
-				}
+		for tx, err := range c.ListTx(ctx, client.TxQuery{Submitter: list[0].Submitter, PageSize: 500}) {
+			if err != nil {
+				break
 			}
-		})
+			if p := known[tx.TxID]; p != nil {
+				p.state, p.subState = tx.State, tx.SubState
+			}
+		}
 	}
-	wg.Wait()
 	for _, p := range all {
 		if p.state.Final() {
 			final++

@@ -35,8 +35,14 @@ var TransferSettings = map[string]string{
 	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "2s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
 }
 
+// assets are those that are moved.
+var assets = []transfer.Asset{stack.USDT, stack.BTC, stack.JPY}
+
 // opening is the opening balance of each user by asset, on each side, in units.
 var opening = map[int32]uint64{stack.USDT.ID: 500_000_000, stack.BTC.ID: 20_000_000, stack.JPY.ID: 100_000}
+
+// atOnce is how many transfers are posted at once.
+const atOnce = 16
 
 // RunTransfers moves money between the ledgers of a running stack with transfers. On the way it kills a
 // function process and the trading core. It waits for every transfer's end, and prints the sums of both
@@ -82,7 +88,6 @@ type wanted struct {
 // draw draws the transfers: one in eight asks for more than any balance.
 func draw(o TransferOptions) []*wanted {
 	source := rand.New(rand.NewPCG(o.Seed, 1))
-	assets := []transfer.Asset{stack.USDT, stack.BTC, stack.JPY}
 	all := make([]*wanted, o.Transfers)
 	for i := range all {
 		from, to := transfer.Funding, transfer.Spot
@@ -118,16 +123,10 @@ func moveAll(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) 
 			}
 		})
 	}
-	done := make(chan struct{})
-	go func() { posting.Wait(); close(done) }()
-	defer func() { cancel(nil); <-done }() // also if the watch ends the demo
+	defer func() { cancel(nil); posting.Wait() }() // also if the watch ends the demo
 	progress := func() (shown int, ended bool) {
-		select {
-		case <-done:
-			ended = true
-		default:
-		}
-		return min(int(answered.Load()), len(all)-1), ended // the last tenth is shown when all have ended
+		n := int(answered.Load())
+		return min(n, len(all)-1), n == len(all) // the last tenth is shown when all have ended
 	}
 	watch(ctx, out, len(all), showEvery, progress,
 		act{len(all) / 3, func(bar *bar) { killFunction(s, bar) }}, act{2 * len(all) / 3, func(bar *bar) { killCore(ctx, s, bar) }})
