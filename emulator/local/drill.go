@@ -109,9 +109,7 @@ type flushing struct{ http.ResponseWriter }
 
 func (f flushing) Write(p []byte) (int, error) {
 	n, err := f.ResponseWriter.Write(p)
-	if flusher, ok := f.ResponseWriter.(http.Flusher); ok {
-		flusher.Flush()
-	}
+	_ = http.NewResponseController(f.ResponseWriter).Flush() // the client may have left
 	return n, err
 }
 
@@ -166,8 +164,7 @@ const pollEvery = 200 * time.Millisecond
 
 // until polls the condition. It ends the drill if ctx ends before it is met.
 func (x *exercise) until(met func() bool) {
-	for !met() {
-		retry.Pause(x.ctx, pollEvery)
+	if !retry.Await(x.ctx, pollEvery, met) {
 		steps.OK(x.ctx.Err())
 	}
 }
@@ -240,11 +237,11 @@ func (x *exercise) evidence(want string) {
 	}
 }
 
-// protected waits until the drill's submitter is in PROTECT, or is not, and runs the sweep meanwhile, which
+// protected waits until the submitter is in PROTECT, or is not, and runs the sweep meanwhile, which
 // otherwise comes once a minute.
-func (x *exercise) protected(want bool) (incident int) {
+func (x *exercise) protected(sub txmanager.Submitter, want bool) (incident int) {
 	x.until(func() bool {
-		s, err := x.operator.Submitter(x.ctx, string(x.sub))
+		s, err := x.operator.Submitter(x.ctx, string(sub))
 		if err != nil || (s.Protect != nil) != want {
 			_ = x.RunSweep(x.ctx) // a later one makes up for a failure
 			return false

@@ -65,14 +65,14 @@ func foreignKey(x *exercise) {
 	nonce := x.useKey()
 	x.say("Another program has sent 7 wei by the account's key, with nonce %d.", nonce)
 	_, waits := x.post("waits", client.Payload{})
-	incident := x.protected(true)
+	incident := x.protected(x.sub, true)
 	x.waitsFor(waits, "PROTECT")
 	x.evidence(`"AHEAD"`)
 	x.say(`Expect: the submitter is in PROTECT, incident %d, with the foreign transaction as evidence; the intent stays QUEUED; new
 intents are answered 409 SUBMITTER_PROTECTED. Nobody but an operator ends this: docs/runbooks/protect.md, from "Nonces are lost" on.`, incident)
 	x.finalize()
 	x.resync(x.sub, incident, "none")
-	x.protected(false)
+	x.protected(x.sub, false)
 	x.confirmed(waits)
 	if x.solve {
 		x.writeOff(nonce)
@@ -167,7 +167,7 @@ func reorg(x *exercise) {
 	x.confirmed(id)
 	tx := steps.Value(x.operator.Tx(x.ctx, id))
 	x.removeFrom(tx.Receipt.BlockNumber)
-	incident := x.protected(true)
+	incident := x.protected(x.sub, true)
 	x.evidence(`"REORG"`)
 	x.say(`A reorg has removed the block of the final transaction and all later ones. Expect: the submitter is in PROTECT, incident %d; the
 evidence says REORG; the transaction stays CONFIRMED and the same bytes are sent again. Once it is mined again, release by resume:
@@ -175,7 +175,7 @@ docs/runbooks/protect.md. Other submitters with final transactions in these bloc
 	x.mined(common.HexToHash(tx.TxHash))
 	x.say("The transaction is mined again.")
 	x.resume(incident)
-	x.protected(false)
+	x.protected(x.sub, false)
 	x.confirmed(id)
 	x.goesOn()
 }
@@ -254,10 +254,7 @@ func restore(x *exercise) {
 release each submitter.`, lost.RequestID)
 	x.reconcile(incidents, lost.RequestID)
 	for s := range incidents {
-		x.until(func() bool {
-			shown, err := x.operator.Submitter(x.ctx, string(s))
-			return err == nil && shown.Protect == nil
-		})
+		x.protected(s, false)
 	}
 	if _, err := x.caller.CreateTx(x.ctx, lost); x.solve && client.CodeOf(err) != "REQUEST_RECORDED" {
 		steps.Stopf("the lost request, posted again: got %w, want REQUEST_RECORDED", err)
