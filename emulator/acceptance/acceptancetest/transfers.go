@@ -156,15 +156,11 @@ func ReadAnswer(status int, text []byte, err error) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	var a struct {
-		Answer
-		Status json.RawMessage `json:"status"` // of a problem: repeats the status
-	}
+	a := Answer{Status: status}
 	if err := json.Unmarshal(text, &a); err != nil {
 		return Answer{}, fmt.Errorf("status %d: %s: %w", status, text, err)
 	}
-	a.Answer.Status = status
-	return a.Answer, nil
+	return a, nil
 }
 
 // Post posts once, as the user.
