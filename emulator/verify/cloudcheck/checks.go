@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
 type status string
@@ -107,7 +108,7 @@ func (c *checker) cancelPath(ctx context.Context) result {
 
 // armor sends every example without a token: a function answers 401, Cloud Armor 403.
 func (c *checker) armor(ctx context.Context) result {
-	all := steps.Value(examples(c.API, c.openAPI))
+	all := examples(c.API, c.openAPI)
 	passes, elsewhere := 0, 0
 	var wrong []string
 	for _, e := range all {
@@ -154,14 +155,10 @@ func (c *checker) trace(ctx context.Context) result {
 	steps.Value(send(ctx, request{method: http.MethodGet, url: c.API + "/api/v1/tx/none", traceparent: fmt.Sprintf("00-%s-%x-00", trace, id[16:])}))
 	filter := fmt.Sprintf(`resource.type="cloud_run_revision" AND jsonPayload.message=%q AND trace="projects/%s/traces/%s"`, invocation, c.deployment.Project, trace)
 	const patience = 2 * time.Minute // until a line can be read
-	for began := time.Now(); ; {
-		switch {
-		case len(c.readLog(ctx, filter)) > 0:
-			return passed("the log of the function has the trace %s", trace)
-		case time.Since(began) > min(c.within, patience) || !c.waits(ctx):
-			return failed("no function logged a line of the trace %s: the balancer replaced or dropped the header, so a trace begins at the function; or log.level of the functions is above info", trace)
-		}
+	if !c.await(ctx, min(c.within, patience), func() bool { return len(c.readLog(ctx, filter)) > 0 }) {
+		return failed("no function logged a line of the trace %s: the balancer replaced or dropped the header, so a trace begins at the function; or log.level of the functions is above info", trace)
 	}
+	return passed("the log of the function has the trace %s", trace)
 }
 
 func (c *checker) migration(ctx context.Context) result {
@@ -253,25 +250,20 @@ func (c *checker) failOver(ctx context.Context) result {
 	steps.Value(command(ctx, "gcloud", "sql", "instances", "failover", c.Instance, "--project", c.Project, "--quiet"))
 	began := time.Now()
 	var last result
-	for time.Since(began) < c.within {
-		if last = tried(ctx, c.identity); last.status == ok {
-			return passed("the same identity, %s after the command", time.Since(began).Round(time.Second))
-		}
-		if !c.waits(ctx) {
-			break
-		}
+	if !c.await(ctx, c.within, func() bool {
+		last = tried(ctx, c.identity)
+		return last.status == ok
+	}) {
+		return failed("after the failover: %s; see docs/runbooks/failover.md", last.text)
 	}
-	return failed("after the failover: %s; see docs/runbooks/failover.md", last.text)
+	return passed("the same identity, %s after the command", time.Since(began).Round(time.Second))
 }
 
-// waits pauses, and reports whether the caller may go on.
-func (c *checker) waits(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(c.pause):
-		return true
-	}
+// await looks until something is so, and reports whether it is.
+func (c *checker) await(ctx context.Context, within time.Duration, so func() bool) bool {
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return retry.Await(limited, c.pause, so)
 }
 
 // testChains are the ids of chains whose coins are worth nothing.
@@ -302,22 +294,19 @@ func (c *checker) awaitEnd(ctx context.Context, token, requestID string) result 
 	query := url.Values{"submitter": {c.submitter}, "requestId": {requestID}}
 	began := time.Now()
 	var last answer
-	for time.Since(began) < c.within {
-		got, err := send(ctx, request{method: http.MethodGet, url: c.API + "/api/v1/tx/by-request?" + query.Encode(), token: token})
-		var tx struct{ State string }
-		if err == nil {
+	var tx struct{ State string }
+	c.await(ctx, c.within, func() bool {
+		if got, err := send(ctx, request{method: http.MethodGet, url: c.API + "/api/v1/tx/by-request?" + query.Encode(), token: token}); err == nil {
 			last = got
 			_ = json.Unmarshal(got.body, &tx) // without a state it is asked again
 		}
-		switch tx.State {
-		case "CONFIRMED":
-			return passed("%s is CONFIRMED after %s", requestID, time.Since(began).Round(time.Second))
-		case "FAILED", "CANCELLED":
-			return failed("%s: got %s", requestID, last)
-		}
-		if !c.waits(ctx) {
-			break
-		}
+		return slices.Contains([]string{"CONFIRMED", "FAILED", "CANCELLED"}, tx.State)
+	})
+	switch tx.State {
+	case "CONFIRMED":
+		return passed("%s is CONFIRMED after %s", requestID, time.Since(began).Round(time.Second))
+	case "FAILED", "CANCELLED":
+		return failed("%s: got %s", requestID, last)
 	}
 	return failed("%s is not CONFIRMED within %s; the last answer: %s", requestID, c.within, last)
 }

@@ -103,10 +103,8 @@ func (c *checker) readLog(ctx context.Context, filter string) (entries []entry) 
 
 // readMark returns the mark outside the database.
 func (c *checker) readMark(ctx context.Context) (m mark.Mark, err error) {
-	text, err := command(ctx, "gcloud", "storage", "cat", "gs://"+c.MarkBucket+"/"+mark.ObjectName, "--project", c.deployment.Project)
-	if err != nil {
-		return m, err
-	}
+	defer steps.Return(&err)
+	text := steps.Value(command(ctx, "gcloud", "storage", "cat", "gs://"+c.MarkBucket+"/"+mark.ObjectName, "--project", c.deployment.Project))
 	if err := json.Unmarshal(text, &m); err != nil || m.ID == "" {
 		return m, fmt.Errorf("got %s, want a mark", clip(text))
 	}
@@ -157,13 +155,11 @@ func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, clip(a.b
 
 const maxAnswer = 1 << 20
 
-func send(ctx context.Context, r request) (answer, error) {
+func send(ctx context.Context, r request) (_ answer, err error) {
+	defer steps.Return(&err)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
-	if err != nil {
-		return answer{}, err
-	}
+	req := steps.Value(http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body)))
 	if r.token != "" {
 		req.Header.Set("Authorization", "Bearer "+r.token)
 	}
@@ -173,10 +169,7 @@ func send(ctx context.Context, r request) (answer, error) {
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	response, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
+	response := steps.Value(http.DefaultClient.Do(req))
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	return answer{response.StatusCode, body}, err

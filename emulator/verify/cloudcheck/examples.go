@@ -1,14 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // example is a request of the API's description.
@@ -19,64 +21,47 @@ type example struct {
 
 // examples returns every example of a body in the API's description, an OpenAPI file, as a request without a token, and
 // each path with addresses and ids in it.
-func examples(api, file string) ([]example, error) {
+func examples(api, file string) (all []example) {
 	description, err := openapi3.NewLoader().LoadFromFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("the API's description %s: %w", file, err)
-	}
-	var all []example
+	steps.OK(err, "the API's description ", file)
 	paths := description.Paths.Map()
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		operations := paths[path].Operations()
 		for _, method := range slices.Sorted(maps.Keys(operations)) {
-			if operation := operations[method]; operation.Security == nil || len(*operation.Security) > 0 { // others are not reached from outside
-				all = append(all, examplesOf(api, method, path, operation)...)
+			operation := operations[method]
+			if operation.Security != nil && len(*operation.Security) == 0 {
+				continue // it is not reached from outside
+			}
+			bodies := bodiesOf(operation)
+			for _, name := range slices.Sorted(maps.Keys(bodies)) {
+				title := strings.TrimSpace(operation.OperationID + " " + name)
+				all = append(all, example{title, request{method: method, url: api + filled(path), body: bodies[name]}})
 			}
 		}
-	}
-	return all, nil
-}
-
-func examplesOf(api, method, path string, operation *openapi3.Operation) (all []example) {
-	at := api + filled(path)
-	bodies := bodiesOf(operation)
-	if len(bodies) == 0 {
-		bodies = map[string][]byte{"": nil}
-	}
-	for _, name := range slices.Sorted(maps.Keys(bodies)) {
-		title := strings.TrimSpace(operation.OperationID + " " + name)
-		all = append(all, example{title, request{method: method, url: at, body: bodies[name]}})
 	}
 	return all
 }
 
+// bodiesOf returns the bodies by name. Without an example it has one that is empty.
 func bodiesOf(operation *openapi3.Operation) map[string][]byte {
 	bodies := make(map[string][]byte)
-	if operation.RequestBody == nil || operation.RequestBody.Value == nil {
-		return bodies
-	}
-	media := operation.RequestBody.Value.Content.Get("application/json")
-	if media == nil {
-		return bodies
+	media := &openapi3.MediaType{}
+	if operation.RequestBody != nil {
+		media = cmp.Or(operation.RequestBody.Value.Content.Get("application/json"), media)
 	}
 	if media.Example != nil {
 		bodies["example"] = encoded(media.Example)
 	}
 	for name, e := range media.Examples {
-		if e.Value != nil {
-			bodies[name] = encoded(e.Value.Value)
-		}
+		bodies[name] = encoded(e.Value.Value)
+	}
+	if len(bodies) == 0 {
+		bodies[""] = nil
 	}
 	return bodies
 }
 
-func encoded(value any) []byte {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // it was read from YAML
-	}
-	return text
-}
+func encoded(value any) []byte { return steps.Value(json.Marshal(value)) }
 
 const exampleSubmitter = "eip155:11155111:0x02e4a7d2f3c4b5a697887766554433221100ffee"
 

@@ -62,24 +62,20 @@ func main() {
 
 func realMain(ctx context.Context, args []string, out, errs io.Writer) int {
 	o, err := parse(args, out)
-	if errors.Is(err, flag.ErrHelp) {
-		return exitOK
-	}
-	var failed int
+	failed := 0
 	if err == nil {
 		failed, err = run(ctx, o, out)
 	}
-	switch {
-	case errors.Is(err, errUsage):
-		fmt.Fprintln(errs, "cloud-check:", err)
-		return exitUsage
-	case err != nil:
-		fmt.Fprintln(errs, "cloud-check:", err)
-		return exitFailed
-	case failed > 0:
-		return exitFailed
+	if errors.Is(err, flag.ErrHelp) || err == nil && failed == 0 {
+		return exitOK
 	}
-	return exitOK
+	if err != nil {
+		fmt.Fprintln(errs, "cloud-check:", err)
+	}
+	if errors.Is(err, errUsage) {
+		return exitUsage
+	}
+	return exitFailed
 }
 
 func parse(args []string, out io.Writer) (o options, err error) {
@@ -99,9 +95,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	set.DurationVar(&o.pause, "pause", 5*time.Second, "the time between two looks at them")
 	set.StringVar(&o.monitoring, "monitoring", "https://monitoring.googleapis.com", "the `URL` of Cloud Monitoring")
 	set.StringVar(&o.openAPI, "openapi", "functions/openapi.yaml", "the `file` with the API's description")
-	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
-		return o, err
-	} else if err != nil {
+	if err := set.Parse(args); err != nil {
 		return o, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	switch {
