@@ -55,7 +55,7 @@ func (b *builder) run(ctx context.Context, i instruction) (err error) {
 		b.variables[name] = value
 	case "ENV":
 		for _, word := range strings.Fields(i.arguments) {
-			steps.OK(argumentFlag(b.variables).Set(word))
+			steps.OK(assign(b.variables, word))
 		}
 	case "WORKDIR":
 		b.folder = i.arguments

@@ -33,9 +33,11 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	to := set.String("to", "fencepost.tar", "the `file` to write")
 	tag := set.String("tag", "fencepost:local", "the image's `name`")
 	certificates := set.String("certificates", "", "the `file` with the CA certificates; default: the machine's")
-	arguments := argumentFlag{}
+	arguments := map[string]string{}
 	platform := set.String("platform", deployedPlatform, "the system and `architecture` to build for, whatever this machine has")
-	set.Var(arguments, "build-arg", "an argument of the build, as `NAME=VALUE`; may be given again. REVISION is the commit, which --version, GET /version, the log and the metrics show")
+	set.Func("build-arg", "an argument of the build, as `NAME=VALUE`; may be given again. REVISION is the commit, which --version, GET /version, the log and the metrics show", func(text string) error {
+		return assign(arguments, text)
+	})
 	steps.OK(set.Parse(args))
 	builtFor, err := v1.ParsePlatform(*platform)
 	if err != nil || builtFor.OS == "" || builtFor.Architecture == "" {
@@ -56,17 +58,13 @@ func write(img v1.Image, tag, path string, out io.Writer) (err error) {
 	return err
 }
 
-// argumentFlag collects NAME=VALUE.
-type argumentFlag map[string]string
-
-func (a argumentFlag) String() string { return "" }
-
-func (a argumentFlag) Set(text string) error {
+// assign adds NAME=VALUE.
+func assign(to map[string]string, text string) error {
 	name, value, both := strings.Cut(text, "=")
 	if !both || name == "" {
 		return fmt.Errorf("got %q, want NAME=VALUE", text)
 	}
-	a[name] = value
+	to[name] = value
 	return nil
 }
 
