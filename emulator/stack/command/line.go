@@ -2,46 +2,9 @@ package command
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
-	"time"
 )
-
-// lineEvery is how often a line is shown that is not on a terminal.
-const lineEvery = 10 * time.Second
-
-// Line is one line that shows progress. On a terminal it is drawn again in its place; elsewhere it is printed
-// every ten seconds.
-type Line struct {
-	out      io.Writer
-	terminal bool
-	last     time.Time
-}
-
-// NewLine returns a line of the output.
-func NewLine(out io.Writer) *Line {
-	return &Line{out: out, terminal: IsTerminal(out), last: time.Now()}
-}
-
-// Show shows the text.
-func (l *Line) Show(format string, args ...any) {
-	switch {
-	case l.terminal:
-		fmt.Fprintf(l.out, "\r"+format+"\x1b[K", args...) // and clear the rest of the line
-	case time.Since(l.last) >= lineEvery:
-		l.last = time.Now()
-		fmt.Fprintf(l.out, format+"\n", args...)
-	}
-}
-
-// End shows the last text, and ends the line.
-func (l *Line) End(format string, args ...any) {
-	if l.terminal {
-		format = "\r" + format + "\x1b[K"
-	}
-	fmt.Fprintf(l.out, format+"\n", args...)
-}
 
 // IsTerminal reports whether the output is a terminal.
 func IsTerminal(out io.Writer) bool {
@@ -63,20 +26,13 @@ type Lines struct {
 
 // Write never fails.
 func (l *Lines) Write(b []byte) (int, error) {
-	n := len(b)
-	for {
-		line, after, found := bytes.Cut(b, []byte("\n"))
+	for line := range bytes.Lines(b) {
 		l.rest = append(l.rest, line...)
-		if !found {
-			break
+		if bytes.HasSuffix(line, []byte("\n")) || len(l.rest) >= maxLine {
+			l.emit()
 		}
-		l.emit()
-		b = after
 	}
-	if len(l.rest) >= maxLine {
-		l.emit()
-	}
-	return n, nil
+	return len(b), nil
 }
 
 // Flush ends a last line without an end.
@@ -87,7 +43,7 @@ func (l *Lines) Flush() {
 }
 
 func (l *Lines) emit() {
-	text := string(bytes.TrimSuffix(l.rest, []byte("\r")))
+	text := string(bytes.TrimSuffix(bytes.TrimSuffix(l.rest, []byte("\n")), []byte("\r")))
 	l.rest = l.rest[:0]
 	l.Line(text)
 }

@@ -11,7 +11,7 @@ type stream struct {
 	command.Lines
 	process *Process
 	lock    *sync.Mutex // shared by the child's two streams: one line at a time
-	races   raceReader
+	report  []string    // of the race detector; nil outside of one
 }
 
 func newStream(p *Process, lock *sync.Mutex) *stream {
@@ -23,8 +23,8 @@ func newStream(p *Process, lock *sync.Mutex) *stream {
 func (s *stream) read(line string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.process.lastWritten.Store(&line)
-	s.races.read(s.process.spec.Name, line)
+	s.process.lastWritten.Store(line)
+	s.readReport(line)
 	if s.process.spec.Output != nil {
 		s.process.spec.Output(line)
 	}
@@ -33,5 +33,5 @@ func (s *stream) read(line string) {
 // end reads a last line without an end, and ends a report of the race detector.
 func (s *stream) end() {
 	s.Flush()
-	s.races.keep(s.process.spec.Name)
+	s.keepReport()
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 )
 
 // How long a pool waits after a failed start: doubling from the first to the last.
@@ -123,10 +125,7 @@ func (pool *Pool) successor() *Process {
 			p.end()
 			return nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-pool.running.Done():
-		}
+		retry.Pause(pool.running, pause)
 	}
 	return nil
 }

@@ -49,22 +49,23 @@ type Spec struct {
 type Process struct {
 	spec        Spec
 	port        int
+	held        net.PacketConn // the reservation of the port
 	cmd         *exec.Cmd
 	started     chan error    // receives the result of the start
 	done        chan struct{} // closed at its end
 	err         error         // why it ended; read after done only
-	lastWritten atomic.Pointer[string]
+	lastWritten atomic.Value  // the last line, a string
 }
 
 // Start starts a child on a free port of 127.0.0.1 and waits until GET /healthz answers 200. The error has
 // the child's end with its last line, or reports that it was not healthy before the end of ctx. The child
 // has then ended. Later ctx has no effect.
 func Start(ctx context.Context, spec Spec) (*Process, error) {
-	port, err := reservePort()
+	port, held, err := reservePort()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
-	p := &Process{spec: spec, port: port, started: make(chan error, 1), done: make(chan struct{})}
+	p := &Process{spec: spec, port: port, held: held, started: make(chan error, 1), done: make(chan struct{})}
 	go p.run()
 	if err = <-p.started; err == nil {
 		if err = p.awaitHealth(ctx); err == nil {
@@ -85,7 +86,7 @@ func (p *Process) end() {
 func (p *Process) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer releasePort(p.port)
+	defer p.held.Close()
 	defer close(p.done)
 	p.cmd = exec.Command(p.spec.Path, p.spec.Args...)
 	p.cmd.Env = slices.Concat(raceSettings(), p.spec.Env, []string{"PORT=" + strconv.Itoa(p.port)})
@@ -106,9 +107,7 @@ func (p *Process) run() {
 }
 
 func (p *Process) awaitHealth(ctx context.Context) error {
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: healthCall}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: healthCall}
 	for !p.healthy(ctx, client) {
 		select {
 		case <-time.After(healthPoll):
@@ -191,8 +190,6 @@ func (p *Process) Stop(ctx context.Context) error {
 }
 
 func (p *Process) lastLine() string {
-	if line := p.lastWritten.Load(); line != nil {
-		return *line
-	}
-	return ""
+	line, _ := p.lastWritten.Load().(string)
+	return line
 }

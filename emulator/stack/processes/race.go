@@ -29,34 +29,30 @@ func Races() error {
 	return errors.Join(found.races...)
 }
 
-// raceReader finds the detector's reports in a child's lines.
-type raceReader struct {
-	report []string // nil outside a report
-}
-
-func (r *raceReader) read(child, line string) {
+// readReport finds the detector's reports in a child's lines.
+func (s *stream) readReport(line string) {
 	switch {
 	case line == raceBegins:
-		r.report = []string{line}
-	case r.report == nil:
+		s.report = []string{line}
+	case s.report == nil:
 	case line != raceEnds:
-		r.report = append(r.report, line)
+		s.report = append(s.report, line)
 	default:
-		r.keep(child)
+		s.keepReport()
 	}
 }
 
-// keep ends a report. It is also called if the child ends within one.
-func (r *raceReader) keep(child string) {
-	if r.report == nil {
+// keepReport ends a report. It is also called if the child ends within one.
+func (s *stream) keepReport() {
+	if s.report == nil {
 		return
 	}
 	found.lock.Lock()
 	defer found.lock.Unlock()
 	if len(found.races) < maxRaces {
-		found.races = append(found.races, fmt.Errorf("%s: %s", child, strings.Join(r.report, "\n")))
+		found.races = append(found.races, fmt.Errorf("%s: %s", s.process.spec.Name, strings.Join(s.report, "\n")))
 	}
-	r.report = nil
+	s.report = nil
 }
 
 // raceSettings returns this process' settings of the race detector for a child's environment. By default a

@@ -51,7 +51,7 @@ func build(ctx context.Context, out io.Writer, path, program string, flags []str
 	args := append([]string{"build", "-v", "-ldflags=-s -w", "-tags", crash.Tag, "-o", path}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, module+program)...)
 	build.WaitDelay = time.Second // its compilers hold the output open after ctx has ended
-	p := &progress{line: command.NewLine(out), program: program, began: time.Now()}
+	p := &progress{out: out, terminal: command.IsTerminal(out), program: program, began: time.Now(), shown: time.Now()}
 	if out != io.Discard {
 		p.all = stale(ctx, program)
 	}
@@ -73,15 +73,20 @@ func stale(ctx context.Context, program string) int {
 	return bytes.Count(list, []byte("\n"))
 }
 
-// progress gets each line that go build -v writes: one for each package, and the errors.
+// progress gets each line that go build -v writes: one for each package, and the errors. On a terminal it shows one line,
+// drawn again in its place; elsewhere it prints a line every ten seconds.
 type progress struct {
-	line    *command.Line
-	program string
-	all     int
-	began   time.Time
-	done    int
-	text    strings.Builder // of the lines that name no package
+	out      io.Writer
+	terminal bool
+	program  string
+	all      int
+	began    time.Time
+	shown    time.Time
+	done     int
+	text     strings.Builder // of the lines that name no package
 }
+
+const showEvery = 10 * time.Second
 
 func (p *progress) read(line string) {
 	if strings.ContainsAny(line, " :#") {
@@ -89,16 +94,27 @@ func (p *progress) read(line string) {
 		return
 	}
 	p.done++
-	p.line.Show("%s", p.state())
+	switch {
+	case p.terminal:
+		p.show("", "")
+	case time.Since(p.shown) >= showEvery:
+		p.shown = time.Now()
+		p.show("", "\n")
+	}
 }
 
-func (p *progress) state() string {
-	return fmt.Sprintf("Building %s: %d of %d packages, %s", p.program, p.done, max(p.all, p.done), time.Since(p.began).Round(time.Second))
+func (p *progress) show(point, end string) {
+	if p.terminal {
+		fmt.Fprint(p.out, "\r")
+		point += "\x1b[K" // clears the rest of the line
+	}
+	fmt.Fprintf(p.out, "Building %s: %d of %d packages, %s%s%s",
+		p.program, p.done, max(p.all, p.done), time.Since(p.began).Round(time.Second), point, end)
 }
 
 // end shows the result, unless there was nothing to compile.
 func (p *progress) end() {
 	if p.done > 0 {
-		p.line.End("%s.", p.state())
+		p.show(".", "\n")
 	}
 }
