@@ -26,22 +26,21 @@ const (
 // runCells shows several cells, and the loss of one.
 func runCells(ctx context.Context, f flags, out io.Writer) (err error) {
 	defer steps.Return(&err)
-	log, output, err := command.Logs(slog.LevelError+1, f.verbose, f.logs) // the lost cell's requests fail
-	steps.OK(err)
-	if f.server == "" {
+	log, output := command.Logs(slog.LevelError+1, f.verbose, f.logs) // the lost cell's requests fail
+	if f.Binary == "" {
 		folder := steps.Value(os.MkdirTemp("", "fencepost-cells-"))
 		defer func() { _ = os.RemoveAll(folder) }()
 		fmt.Fprintln(out, "Building the function server ...")
-		f.server = steps.Value(stack.Build(ctx, folder))
+		f.Binary = steps.Value(stack.Build(ctx, folder))
 	}
 	settings := maps.Clone(demo.CellSettings)
 	maps.Copy(settings, f.settings)
-	fmt.Fprintf(out, "Starting %d cells on one chain. Each has its own Postgres, queues, scheduler, keys and %d function processes ...\n", f.cells, f.processes)
+	fmt.Fprintf(out, "Starting %d cells on one chain. Each has its own Postgres, queues, scheduler, keys and %d function processes ...\n", f.cells, f.Processes)
 	began := time.Now()
 	c := steps.Value(cells.Start(ctx, cells.Options{
 		Cells: f.cells, Durable: true,
 		Stack: stack.Options{
-			Binary: f.server, Processes: f.processes, Submitters: cellAccounts, BlockTime: f.blockTime, Settings: settings, Output: output, Log: log,
+			Binary: f.Binary, Processes: f.Processes, Submitters: cellAccounts, BlockTime: f.BlockTime, Settings: settings, Output: output, Log: log,
 		},
 		Started: func(c *cells.Cell) {
 			fmt.Fprintf(out, "  cell %s: %d accounts, up after %s\n", c.Name, len(c.Submitters()), time.Since(began).Round(time.Millisecond))

@@ -19,20 +19,11 @@ import (
 )
 
 type flags struct {
-	demo, keep, verbose bool
-	mark, transfers     bool
-	keys                bool
-	window              int
-	blockTime           time.Duration
-	intents, logs       string
-	server, core, otlp  string
-	signer, clef        string
-	events              string
-	api, control        string
-	processes           int
-	nodes, chains       int
-	cells               int
-	settings            stack.Settings
+	stack.Options                        // of what runs; what comes from several flags is added by start
+	demo, keep, verbose, keys            bool
+	intents, logs, otlp, events, control string
+	chains, cells                        int
+	settings                             stack.Settings // by --set and the environment
 }
 
 const usage = `emulator runs the whole deployment on this machine until Ctrl-C: Postgres, a chain, Cloud Tasks, a
@@ -62,31 +53,31 @@ func parse(args, environ []string) (f flags, err error) {
 	set.BoolVar(&f.demo, "demo", false, "post intents, kill a function process halfway, and ask the chain what came of it")
 	set.BoolVar(&f.keep, "keep", false, "with --demo: leave everything running afterwards")
 	set.StringVar(&f.intents, "intents", "", "with --demo: the JSON Lines `file` of intents to post; default: the 200 that come with it")
-	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
-	set.StringVar(&f.core, "core", "", "with --transfers: the trading core, a `program` already built; default: it is built now")
-	set.BoolVar(&f.transfers, "transfers", false, "start a trading core too; users 1 to 3 get tokens and money, and can make transfers and payouts")
-	set.IntVar(&f.window, "window", 0, "how many transactions of one account may be in flight, from 1 to 10000; above 1 sets nonce.strict.enabled=false; default: nonce.maxInFlight, which is 1")
-	set.DurationVar(&f.blockTime, "block-time", time.Second, "the `time` between two blocks; a second chain takes twice as long")
+	set.StringVar(&f.Binary, "server", "", "the function server, a `program` already built; default: it is built now")
+	set.StringVar(&f.Core.Binary, "core", "", "with --transfers: the trading core, a `program` already built; default: it is built now")
+	set.BoolVar(&f.Payouts, "transfers", false, "start a trading core too; users 1 to 3 get tokens and money, and can make transfers and payouts")
+	set.IntVar(&f.Window, "window", 0, "how many transactions of one account may be in flight, from 1 to 10000; above 1 sets nonce.strict.enabled=false; default: nonce.maxInFlight, which is 1")
+	set.DurationVar(&f.BlockTime, "block-time", time.Second, "the `time` between two blocks; a second chain takes twice as long")
 	set.BoolVar(&f.keys, "keys", false, "show the accounts' private keys in GET /info")
 	set.StringVar(&f.logs, "logs", "", "write the functions' log to this `file`")
 	set.StringVar(&f.otlp, "otlp", "", "deliver metrics, and a trace of each intent, to the collector at `host:port`, by OTLP over gRPC")
-	set.StringVar(&f.signer, "signer", "local", "the `signer` that has the accounts' keys: local, the functions themselves; kms, the emulator's Cloud KMS; remote, a signing service")
-	set.StringVar(&f.clef, "clef", "", "with --signer remote: the clef `program` to sign; default: the emulator's signing service")
+	set.StringVar((*string)(&f.Signer), "signer", "local", "the `signer` that has the accounts' keys: local, the functions themselves; kms, the emulator's Cloud KMS; remote, a signing service")
+	set.StringVar(&f.Clef, "clef", "", "with --signer remote: the clef `program` to sign; default: the emulator's signing service")
 	set.StringVar(&f.events, "events", "", "where events of transactions go (events.mode): poll, nowhere; log; mq_outbox, the emulator's Pub/Sub; webhook, a receiver in the emulator, which prints what it gets; default: poll")
-	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
+	set.StringVar(&f.PublicAddr, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
 	set.StringVar(&f.control, "control", "", "where /info, /token and /drill are served, as `host:port`; default: "+local.DefaultControl+", or a free port if that is taken")
-	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
-	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain the functions know; with --demo and more than one, the first stops answering halfway")
+	set.IntVar(&f.Processes, "processes", 3, "how many function processes run side by side")
+	set.IntVar(&f.Nodes, "nodes", 1, "how many nodes of the chain the functions know; with --demo and more than one, the first stops answering halfway")
 	set.IntVar(&f.chains, "chains", 1, "how many chains are served, 1 or 2; with --demo and 2, the intents that come with it are posted on both, by the same keys")
 	set.IntVar(&f.cells, "cells", 1, "with --demo: how many deployments run, with a database and keys each, behind one front; one of them is killed, and the others must not feel it; from 2 to 4")
-	set.BoolVar(&f.mark, "mark", false, "keep a mark outside the database, in the emulator's Cloud Storage, which reveals a restored backup")
+	set.BoolVar(&f.Mark, "mark", false, "keep a mark outside the database, in the emulator's Cloud Storage, which reveals a restored backup")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
 	steps.OK(set.Parse(args))
 	f.settings.AddEnvironment(environ)
-	steps.OK(command.Check(set, command.Range{Flag: "processes", Value: float64(f.processes), Min: 1, Max: 32},
-		command.Range{Flag: "nodes", Value: float64(f.nodes), Min: 1, Max: nodes.MaxNodes}, command.Range{Flag: "chains", Value: float64(f.chains), Min: 1, Max: 2}, command.Range{Flag: "cells", Value: float64(f.cells), Min: 1, Max: cells.MaxCells},
-		command.Range{Flag: "window", Value: float64(f.window), Min: 0, Max: 10_000}))
+	steps.OK(command.Check(set, command.Range{Flag: "processes", Value: float64(f.Processes), Min: 1, Max: 32},
+		command.Range{Flag: "nodes", Value: float64(f.Nodes), Min: 1, Max: nodes.MaxNodes}, command.Range{Flag: "chains", Value: float64(f.chains), Min: 1, Max: 2}, command.Range{Flag: "cells", Value: float64(f.cells), Min: 1, Max: cells.MaxCells},
+		command.Range{Flag: "window", Value: float64(f.Window), Min: 0, Max: 10_000}))
 	return f, errors.Join(f.check(), f.checkCells(set))
 }
 
@@ -111,19 +102,19 @@ func (f flags) checkCells(set *flag.FlagSet) (err error) {
 // check checks the flags with a list of values, and those that need another flag.
 func (f flags) check() error {
 	switch {
-	case !slices.Contains([]string{"local", "kms", "remote"}, f.signer):
-		return fmt.Errorf("--signer %s: want local, kms or remote", f.signer)
-	case f.blockTime < 50*time.Millisecond || f.blockTime > time.Minute:
-		return fmt.Errorf("--block-time %s: want 50ms to 1m", f.blockTime)
+	case !slices.Contains([]stack.SignerKind{stack.SignerLocal, stack.SignerKMS, stack.SignerRemote}, f.Signer):
+		return fmt.Errorf("--signer %s: want local, kms or remote", f.Signer)
+	case f.BlockTime < 50*time.Millisecond || f.BlockTime > time.Minute:
+		return fmt.Errorf("--block-time %s: want 50ms to 1m", f.BlockTime)
 	case !slices.Contains([]string{"", "poll", "log", "mq_outbox", "webhook"}, f.events):
 		return fmt.Errorf("--events %s: want poll, log, mq_outbox or webhook", f.events)
-	case f.clef != "" && f.signer != "remote":
+	case f.Clef != "" && f.Signer != stack.SignerRemote:
 		return errors.New("--clef goes with --signer remote")
 	case !f.demo && (f.keep || f.intents != ""):
 		return errors.New("--keep and --intents go with --demo")
-	case f.core != "" && !f.transfers:
+	case f.Core.Binary != "" && !f.Payouts:
 		return errors.New("--core goes with --transfers")
-	case f.window > 1 && f.settings["FENCEPOST_NONCE_STRICT_ENABLED"] == "true":
+	case f.Window > 1 && f.settings["FENCEPOST_NONCE_STRICT_ENABLED"] == "true":
 		return errors.New("--window above 1 needs nonce.strict.enabled=false: leave out FENCEPOST_NONCE_STRICT_ENABLED")
 	}
 	return f.settings.Check()

@@ -50,7 +50,7 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 	}
 	o := local.Options{Control: f.control, Keys: f.keys, Events: endpoint}
-	if f.transfers {
+	if f.Payouts {
 		o.Users = steps.Value(local.OpenAccounts(ctx, s))
 	}
 	return local.Wait(ctx, s, o, out)
@@ -93,17 +93,14 @@ const collectorSetting = "FENCEPOST_TELEMETRY_OTLP_ENDPOINT"
 
 // start builds the function server and starts the stack.
 func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.Writer) *stack.Stack {
-	log, output, err := command.Logs(slog.LevelWarn, f.verbose, f.logs)
-	steps.OK(err)
-	settings := steps.Value(f.functionSettings(endpoint))
-	fmt.Fprintf(out, "Starting Postgres, the chain, Cloud Tasks, the scheduler, the token issuer and %d function processes ...\n", f.processes)
+	log, output := command.Logs(slog.LevelWarn, f.verbose, f.logs)
+	o := f.Options
+	o.Settings = steps.Value(f.functionSettings(endpoint))
+	o.Output, o.Log, o.Progress = output, log, out
+	o.Submitters, o.TwoChains, o.RPCProxy, o.Console = devAccounts, f.chains > 1, true, true
+	fmt.Fprintf(out, "Starting Postgres, the chain, Cloud Tasks, the scheduler, the token issuer and %d function processes ...\n", o.Processes)
 	began := time.Now()
-	s := steps.Value(stack.Start(ctx, stack.Options{
-		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
-		Signer: stack.SignerKind(f.signer), Clef: f.clef, Settings: settings, Progress: out,
-		Window: f.window, BlockTime: f.blockTime, Payouts: f.transfers, Core: stack.CoreOptions{Binary: f.core},
-		TwoChains: f.chains > 1, RPCProxy: true, Nodes: f.nodes, Mark: f.mark, Console: true,
-	}))
+	s := steps.Value(stack.Start(ctx, o))
 	fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
 	return s
 }

@@ -90,7 +90,7 @@ const (
 func (d *cellsDemo) registerTwice(ctx context.Context) {
 	first, second := d.cells.All()[0], d.victim()
 	d.say("\n1. One account in two cells, on purpose: %s\n", d.account())
-	_, err := client.NewCells(listWithTwice(d.cells.List(), second.Name, d.account()), client.Options{Token: noToken})
+	_, err := client.NewCells(listWithTwice(d.cells.List(), second.Name, d.account()), client.Options{Token: func(context.Context) (string, error) { return "", nil }})
 	if d.say("The list of cells with it is refused, here by the client and at plan by Terraform:\n  %v", err); !errors.Is(err, client.ErrTwoCells) {
 		d.fail("a list with one account in two cells: got %v, want it refused", err)
 	}
@@ -118,9 +118,6 @@ func (d *cellsDemo) registerTwice(ctx context.Context) {
 func (d *cellsDemo) clientOf(cell *cells.Cell, account string) *client.Client {
 	return steps.Value(steps.Value(d.cells.ClientOf(account, callWithin)).Named(cell.Name))
 }
-
-// noToken is the token of a client that is never used.
-func noToken(context.Context) (string, error) { return "", nil }
 
 // payee gets the wei of the demo's intents.
 const payee = "0x00000000000000000000000000000000000cafe0"
@@ -246,7 +243,7 @@ func (d *cellsDemo) runPhase(ctx context.Context, name string, victim *cells.Cel
 // count returns what the cell and the front have counted so far.
 func (d *cellsDemo) count(cell *cells.Cell) (p phase) {
 	p.made, p.watched = cell.Costs.Of(makers...), cell.Costs.Of(watchers...)
-	p.called, p.failed = d.cells.Answers(cell)
+	p.called, p.failed = cell.Answers()
 	return p
 }
 

@@ -51,10 +51,9 @@ func compare(intents []*posted, chain map[txmanager.Submitter][]chainscan.Tx) []
 		requested[p.account] = append(requested[p.account], p.call)
 	}
 	var out []account
-	for s, calls := range requested {
-		out = append(out, compareOne(s, calls, chain[s]))
+	for _, s := range slices.Sorted(maps.Keys(requested)) {
+		out = append(out, compareOne(s, requested[s], chain[s]))
 	}
-	slices.SortFunc(out, func(a, b account) int { return cmp.Compare(a.submitter, b.submitter) })
 	return out
 }
 

@@ -24,11 +24,9 @@ type Options struct {
 }
 
 // Wait serves the control address, prints how to use the stack, and returns when ctx ends.
-func Wait(ctx context.Context, s *stack.Stack, o Options, out io.Writer) error {
-	control, err := Serve(s, o.Control, o.Keys)
-	if err != nil {
-		return err
-	}
+func Wait(ctx context.Context, s *stack.Stack, o Options, out io.Writer) (err error) {
+	defer steps.Return(&err)
+	control := steps.Value(Serve(s, o.Control, o.Keys))
 	defer control.Close()
 	welcome(s, control, o, out)
 	<-ctx.Done()

@@ -48,9 +48,6 @@ func (c *Costs) read(line string) {
 	entry.Invocations = 1
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byFunction == nil {
-		c.byFunction = make(map[string]Cost)
-	}
 	c.byFunction[entry.Function] = c.byFunction[entry.Function].plus(entry.Cost)
 }
 

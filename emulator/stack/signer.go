@@ -45,11 +45,10 @@ func (s *Stack) SignedElsewhere() bool { return s.options.Signer == SignerRemote
 // holders returns the signing accounts with their keys.
 func (s *Stack) holders() map[txmanager.Submitter]devchain.Account {
 	all := map[txmanager.Submitter]devchain.Account{}
-	for i, sub := range s.Submitters() {
-		all[sub] = s.accounts[i]
-	}
-	for i, sub := range s.OnSecond() {
-		all[sub] = s.accounts[i]
+	for _, chain := range []*devchain.Chain{s.Chain, s.Second} {
+		for i, sub := range s.submittersOn(chain) {
+			all[sub] = s.accounts[i]
+		}
 	}
 	if s.options.Payouts {
 		all[eip155.NewSubmitter(s.Chain.ChainID(), s.payer.Address)] = s.payer

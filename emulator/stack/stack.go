@@ -150,7 +150,7 @@ const stopWithin = 12 * time.Second
 // started. The caller ends the stack with [Stack.Close].
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	s := &Stack{
-		options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), settings: make(map[string]string),
+		options: o.withDefaults(), Costs: &Costs{byFunction: make(map[string]Cost)}, roles: make(map[string]string), settings: make(map[string]string),
 		connections: http.DefaultTransport.(*http.Transport).Clone(),
 	}
 	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; the default is 2

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/stack/processes"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
+	"github.com/fencepost/fencepost/emulator/verify/torture/retry"
 	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/web/webtest"
@@ -200,14 +202,10 @@ func (l *Log) String() string {
 func (l *Log) Lines(texts ...string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-next:
 	for line := range bytes.Lines(l.text) {
-		for _, text := range texts {
-			if !bytes.Contains(line, []byte(text)) {
-				continue next
-			}
+		if !slices.ContainsFunc(texts, func(text string) bool { return !bytes.Contains(line, []byte(text)) }) {
+			found = append(found, string(line))
 		}
-		found = append(found, string(line))
 	}
 	return found
 }
@@ -223,10 +221,8 @@ func (l *Log) End() string {
 // beside this one.
 func Wait(ctx context.Context, met func() bool) error {
 	for pause := 20 * time.Millisecond; !met(); pause = min(pause+pause/10, 120*time.Millisecond) {
-		select {
-		case <-ctx.Done():
+		if retry.Pause(ctx, pause); ctx.Err() != nil {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 	return nil

@@ -84,8 +84,7 @@ func settingsOf(f flags) map[string]string {
 const sweepEvery = 2 * time.Second
 
 func start(ctx context.Context, f flags, out io.Writer) *stack.Stack {
-	log, output, err := command.Logs(slog.LevelError+1, f.verbose, f.logs) // broken connections are expected here
-	steps.OK(err)
+	log, output := command.Logs(slog.LevelError+1, f.verbose, f.logs) // broken connections are expected here
 	fmt.Fprintf(out, "Starting Postgres, the trading core, Cloud Tasks, the scheduler, the token issuers and %d function processes ...\n", f.processes)
 	began := time.Now()
 	s := steps.Value(stack.Start(ctx, stack.Options{

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/stack/loopback"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/client"
@@ -36,7 +38,7 @@ type Cells struct {
 	stack.Closers
 	Chain *devchain.Chain
 
-	front *front
+	front *loopback.Server
 	list  []byte
 	cells []*Cell
 }
@@ -46,8 +48,9 @@ type Cell struct {
 	Name string
 	*stack.Stack
 
-	cluster *pgcluster.Cluster
-	dead    bool
+	cluster           *pgcluster.Cluster
+	dead              bool
+	answers, failures atomic.Int64 // of the front
 }
 
 // Start starts the chain, the cells with different accounts, and the front. The caller ends it with [Cells.Close].
@@ -72,8 +75,7 @@ func Start(ctx context.Context, o Options) (_ *Cells, err error) {
 			o.Started(cell)
 		}
 	}
-	c.front = startFront(c.cells)
-	c.OnClose(c.front.close)
+	c.startFront()
 	c.list, err = c.render()
 	return c, err
 }
@@ -93,7 +95,7 @@ func (c *Cells) startCell(ctx context.Context, cell *Cell, o stack.Options, dura
 func (c *Cells) All() []*Cell { return c.cells }
 
 // URL returns the URL of a cell at the front, without a slash at its end.
-func (c *Cells) URL(cell *Cell) string { return c.front.server.URL() + Prefix + cell.Name }
+func (c *Cells) URL(cell *Cell) string { return c.front.URL() + Prefix + cell.Name }
 
 // render returns the list of cells in the form of terraform/cells.
 func (c *Cells) render() ([]byte, error) {
@@ -121,12 +123,6 @@ func (c *Cells) ClientOf(account string, within time.Duration) (*client.Cells, e
 	return client.NewCells(c.list, client.Options{Within: within, Token: func(ctx context.Context) (string, error) {
 		return tokens.Token(ctx, account, stack.PublicAudience)
 	}})
-}
-
-// Answers returns how many answers of the cell the front has passed on, and how many of them had a status from 500 on.
-func (c *Cells) Answers(cell *Cell) (all, failed int64) {
-	r := c.front.routes[cell.Name]
-	return r.all.Load(), r.failed.Load()
 }
 
 // Kill ends the cell for good: its database as a crash would, and every function process by SIGKILL. Its queues and

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"sync/atomic"
 
 	"github.com/fencepost/fencepost/emulator/stack/loopback"
 	"github.com/fencepost/fencepost/emulator/stack/steps"
@@ -15,31 +14,22 @@ import (
 // Prefix begins the path of every request. The cell's name follows, and then the path that a function gets.
 const Prefix = "/cells/"
 
-// front is the common load balancer. It knows the cells' names alone, and no account.
-type front struct {
-	server    *loopback.Server
-	transport *http.Transport
-	routes    map[string]*route // by the cell's name
-}
-
-// route leads to one cell, and counts its answers.
-type route struct{ all, failed atomic.Int64 }
-
-func startFront(cells []*Cell) *front {
-	f := &front{transport: http.DefaultTransport.(*http.Transport).Clone(), routes: make(map[string]*route)}
-	f.transport.MaxIdleConnsPerHost = 64
+// startFront starts the common load balancer. It knows the cells' names alone, and no account.
+func (c *Cells) startFront() {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64
+	c.OnClose(func() error { transport.CloseIdleConnections(); return nil })
 	mux := web.NewMux()
-	for _, cell := range cells {
-		f.routes[cell.Name] = new(route)
-		proxy := f.routes[cell.Name].proxy(steps.Value(url.Parse(cell.URLMap.PublicURL())), f.transport)
+	for _, cell := range c.cells {
+		proxy := cell.proxy(steps.Value(url.Parse(cell.URLMap.PublicURL())), transport)
 		mux.Handle(Prefix+cell.Name+"/", http.StripPrefix(Prefix+cell.Name, proxy))
 	}
-	f.server = steps.Value(loopback.Serve("", mux))
-	return f
+	c.front = steps.Value(loopback.Serve("", mux))
+	c.OnClose(c.front.Close)
 }
 
-// proxy passes each request on to the target.
-func (r *route) proxy(target *url.URL, transport http.RoundTripper) http.Handler {
+// proxy passes each request on to the target, and counts the answers.
+func (cell *Cell) proxy(target *url.URL, transport http.RoundTripper) http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = target.Scheme, target.Host
@@ -47,12 +37,12 @@ func (r *route) proxy(target *url.URL, transport http.RoundTripper) http.Handler
 		},
 		Transport: transport,
 		ModifyResponse: func(resp *http.Response) error {
-			r.count(resp.StatusCode)
+			cell.count(resp.StatusCode)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, req *http.Request, err error) {
 			if req.Context().Err() == nil { // otherwise the caller left
-				r.count(http.StatusServiceUnavailable)
+				cell.count(http.StatusServiceUnavailable)
 			}
 			web.Fail(w, req, web.UnavailableBecause(err, "the cell cannot be reached; try again"))
 		},
@@ -60,15 +50,12 @@ func (r *route) proxy(target *url.URL, transport http.RoundTripper) http.Handler
 	}
 }
 
-func (r *route) count(status int) {
-	r.all.Add(1)
+func (cell *Cell) count(status int) {
+	cell.answers.Add(1)
 	if status >= http.StatusInternalServerError {
-		r.failed.Add(1)
+		cell.failures.Add(1)
 	}
 }
 
-func (f *front) close() error {
-	err := f.server.Close()
-	f.transport.CloseIdleConnections()
-	return err
-}
+// Answers returns how many answers of the cell the front has passed on, and how many of them had a status from 500 on.
+func (cell *Cell) Answers() (all, failed int64) { return cell.answers.Load(), cell.failures.Load() }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 	"github.com/fencepost/fencepost/shared/buildinfo"
 )
 
@@ -41,17 +42,16 @@ func Main(name, interrupted string, run func(ctx context.Context, args []string,
 
 // Logs returns the log of the program itself at that level, made the default, and the file for the log of
 // the processes that it runs. Without a path that log is discarded.
-func Logs(level slog.Level, verbose bool, path string) (*slog.Logger, io.Writer, error) {
+func Logs(level slog.Level, verbose bool, path string) (*slog.Logger, io.Writer) {
 	if verbose {
 		level = slog.LevelInfo
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	slog.SetDefault(log)
 	if path == "" {
-		return log, io.Discard, nil
+		return log, io.Discard
 	}
-	output, err := os.Create(path)
-	return log, output, err
+	return log, steps.Value(os.Create(path))
 }
 
 // NewFlags returns a flag set whose usage is the text and the flags, those of a group together.

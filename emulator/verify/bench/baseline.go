@@ -48,8 +48,7 @@ func insertRate(ctx context.Context, r run) (_ result, err error) {
 	if err != nil {
 		return result{}, fmt.Errorf("pgbench: %w: %s", err, out)
 	}
-	rate, err := parseRate(out)
-	return result{figures: figures{insertsPerS: rate}}, err
+	return result{figures: figures{insertsPerS: steps.Value(parseRate(out))}}, nil
 }
 
 // pgbench makes the table and returns the path of pgbench beside the server's binaries.

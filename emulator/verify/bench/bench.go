@@ -35,8 +35,7 @@ func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error)
 	b := &bench{flags: f, out: out}
 	defer b.closers.AfterFailure(&err)
 	defer steps.Return(&err)
-	b.log, b.output, err = command.Logs(slog.LevelError+1, f.verbose, f.logs)
-	steps.OK(err)
+	b.log, b.output = command.Logs(slog.LevelError+1, f.verbose, f.logs)
 	b.folder = steps.Value(os.MkdirTemp("", "fencepost-bench-"))
 	b.closers.OnClose(func() error { return os.RemoveAll(b.folder) })
 	if b.server == "" {

@@ -11,11 +11,8 @@ import (
 const ticksPerSecond = 100
 
 func readProcess(pid int) (stat procfs.ProcStat, err error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return stat, err
-	}
-	return p.Stat()
+	defer steps.Return(&err)
+	return steps.Value(procfs.NewProc(pid)).Stat()
 }
 
 // cpu sums the time of processes, in seconds. An ended process counts with its last reading.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/fencepost/fencepost/emulator/stack/steps"
 )
 
 // Keys of the figures in the JSON. Counts per transaction exclude create, which has its own keys.
@@ -106,7 +108,8 @@ func quantile(values []float64, q float64) float64 {
 }
 
 // writeJSON writes the medians by scenario to the file, unless path is "".
-func writeJSON(path string, all []measurement) error {
+func writeJSON(path string, all []measurement) (err error) {
+	defer steps.Return(&err)
 	if path == "" {
 		return nil
 	}
@@ -115,9 +118,6 @@ func writeJSON(path string, all []measurement) error {
 		byName[m.scenario.name] = m.median()
 		byName[m.scenario.name]["runs"] = float64(len(m.runs))
 	}
-	text, err := json.MarshalIndent(byName, "", "  ")
-	if err != nil {
-		return err
-	}
+	text := steps.Value(json.MarshalIndent(byName, "", "  "))
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

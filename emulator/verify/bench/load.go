@@ -44,7 +44,8 @@ type posted struct {
 	First, Last time.Time // the first request begins, the last answer comes
 	Latencies   []float64 // in seconds, of each request
 
-	cpu float64 // CPU seconds of the load process
+	cpu  float64 // CPU seconds of the load process
+	busy float64 // CPU seconds of functions and Postgres meanwhile, where they are compared
 }
 
 // rate is the number of answers per second.

@@ -43,18 +43,13 @@ func (h *environment) fill(ctx context.Context) {
 	}
 }
 
-// busyPost is a load with the CPU seconds of functions and Postgres meanwhile.
-type busyPost struct {
-	posted
-	busy float64
-}
-
 // creates posts n creates of one submitter.
-func (h *environment) creates(ctx context.Context, submitter int, name string, n, clients int) busyPost {
+func (h *environment) creates(ctx context.Context, submitter int, name string, n, clients int) posted {
 	from := h.mark()
 	done := steps.Value(h.createsOf(submitter, name, n, clients).run(ctx))
 	to := h.mark()
-	return busyPost{done, to.functions + to.postgres - from.functions - from.postgres}
+	done.busy = to.functions + to.postgres - from.functions - from.postgres
+	return done
 }
 
 // crowd posts n creates of the second submitter while others repeat creates that are refused.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,17 +21,13 @@ func printTables(out io.Writer, all []measurement) {
 	printSpeed(out, byName)
 }
 
-// number formats a figure with its significant digits.
+// number formats a figure: from 1 on with three significant digits, or all of its whole ones.
 func number(v float64) string {
-	switch {
-	case v >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case v >= 1:
-		return strconv.FormatFloat(v, 'f', 2, 64)
+	decimals := 4
+	if v >= 1 {
+		decimals = max(2-int(math.Log10(v)), 0)
 	}
-	return strconv.FormatFloat(v, 'f', 4, 64)
+	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
 func show(f figures, key string) string {
