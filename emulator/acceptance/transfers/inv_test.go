@@ -15,14 +15,16 @@ func (u *user) conserved(want int64) {
 	u.T.Helper()
 	evidence := must(money.ReadEvidence(u.Ctx, money.Run{Database: u.Database, Core: u.Core.Ledger()}))(u.T)
 	seen := false
-	for _, h := range evidence.Holdings() {
-		if h.UserID != u.ID {
+	for at, outside := range evidence.Outside() {
+		if at.UserID != u.ID {
 			continue
 		}
 		seen = true
-		has := new(big.Int).Add(h.Funding, h.Trading)
-		if has.Cmp(h.Outside) != 0 || has.Cmp(big.NewInt(want)) != 0 {
-			u.T.Errorf("asset %d: got %s in Funding and %s in Trading, %s from outside; want %d in all", h.AssetID, h.Funding, h.Trading, h.Outside, want)
+		funding := evidence.Balance(money.Account{Side: transfer.Funding, UserID: u.ID, AssetID: at.AssetID})
+		trading := evidence.Balance(money.Account{Side: transfer.Spot, UserID: u.ID, AssetID: at.AssetID})
+		has := new(big.Int).Add(funding, trading)
+		if has.Cmp(outside) != 0 || has.Cmp(big.NewInt(want)) != 0 {
+			u.T.Errorf("asset %d: got %s in Funding and %s in Trading, %s from outside; want %d in all", at.AssetID, funding, trading, outside, want)
 		}
 	}
 	if !seen {

@@ -167,7 +167,7 @@ func books(e *Evidence, report reporter) {
 		}
 	}
 	for at, sum := range sums {
-		if got := e.balance(at); got.Cmp(sum) != 0 {
+		if got := e.Balance(at); got.Cmp(sum) != 0 {
 			report(at.UserID, "", "%s says %s units of asset %d, and its journal %s", at.Side, got, at.AssetID, sum)
 		}
 	}
@@ -178,7 +178,8 @@ func books(e *Evidence, report reporter) {
 	}
 }
 
-func (v *Evidence) balance(at Account) *big.Int {
+// Balance returns the units of an account, 0 without one.
+func (v *Evidence) Balance(at Account) *big.Int {
 	if b := v.Balances[at]; b != nil {
 		return b
 	}
@@ -214,8 +215,8 @@ func conserved(e *Evidence, report reporter) {
 		return // money in flight is on neither side
 	}
 	elsewhere := e.elsewhere()
-	for at, outside := range e.outside() {
-		funding, core := e.balance(Account{transfer.Funding, at.UserID, at.AssetID}), e.balance(Account{transfer.Spot, at.UserID, at.AssetID})
+	for at, outside := range e.Outside() {
+		funding, core := e.Balance(Account{transfer.Funding, at.UserID, at.AssetID}), e.Balance(Account{transfer.Spot, at.UserID, at.AssetID})
 		has := new(big.Int).Add(funding, core)
 		if units := elsewhere[at]; units != nil {
 			has.Add(has, units)
@@ -227,9 +228,9 @@ func conserved(e *Evidence, report reporter) {
 	}
 }
 
-// outside returns what came in less what left according to the two journals, including adjustments, of each user and
+// Outside returns what came in less what left according to the two journals, including adjustments, of each user and
 // asset with a balance or an entry.
-func (v *Evidence) outside() map[Account]*big.Int {
+func (v *Evidence) Outside() map[Account]*big.Int {
 	all := make(map[Account]*big.Int)
 	for at := range v.Balances {
 		add(all, Account{UserID: at.UserID, AssetID: at.AssetID}, new(big.Int))
