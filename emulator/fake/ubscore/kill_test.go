@@ -3,6 +3,8 @@ package ubscore_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +123,47 @@ func (r *rig) readAll(t *testing.T) (lines []transfer.Entry, seq uint64, balance
 	seq, all, err := r.AllBalances(r.ctx)
 	check.OK(t)(err)
 	return r.journal(t), seq, all
+}
+
+// deadBeforeFsync returns the folder of a core that died with one withdrawal written and not synced.
+func deadBeforeFsync(t *testing.T) (folder string) {
+	t.Helper()
+	r := stocked(t, ubscore.Options{}, 100)
+	r.kill(t)
+	r = armed(t, r.options.Folder, "ubscore.appended", 1, crash.Kill)
+	if got := r.Withdraw(r.ctx, call("torn", 30)); got.Verdict != transfer.Unknown {
+		t.Fatalf("a withdrawal that the core dies of: got %+v, want unknown", got)
+	}
+	<-r.process.Done()
+	return r.options.Folder
+}
+
+// The core starts with its last record torn at any byte. The unanswered withdrawal is gone, and is applied
+// when it is repeated.
+func TestCoreStartsWithLogTornAtAnyByte(t *testing.T) {
+	t.Parallel()
+	dead := deadBeforeFsync(t)
+	all, err := ubscore.Tear(dead, 1<<20)
+	if err != nil || all < 30 {
+		t.Fatalf("bytes that no fsync has returned for: got %d, %v; too few for a record", all, err)
+	}
+	for keep := range all + 1 {
+		folder := filepath.Join(t.TempDir(), "core")
+		check.OK(t)(os.CopyFS(folder, os.DirFS(dead)))
+		check.OK(t)(ubscore.Tear(folder, keep))
+		r := setup(t, ubscore.Options{Folder: folder})
+		if keep < all {
+			r.wantUnits(t, 100)
+		} else {
+			r.wantUnits(t, 70) // complete: it may have been durable
+		}
+		for range 2 {
+			want(t, "withdraw", r.Withdraw(r.ctx, call("torn", 30)), success)
+			r.wantUnits(t, 70)
+		}
+		r.wantSum(t)
+		r.kill(t)
+	}
 }
 
 // A second core does not start on the same folder.

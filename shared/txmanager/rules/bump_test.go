@@ -100,19 +100,19 @@ func TestBoundsOfABump(t *testing.T) {
 		name   string
 		change func(*situation)
 		calls  map[string]txmanager.Call
-		want   string // the reason; "-": signed; "": neither
+		want   string // the maximum fee of the next version, or why there is none; "": it is not due
 	}{
-		{"nothing in the way", nil, nil, "-"},
+		{"nothing in the way", nil, nil, "402"},
 		{"the fee cap", func(s *situation) { s.r.Bump.FeeCapWei = big.NewInt(109) }, nil, "at least 110 wei per gas, a tenth more than the last version, and only 109"},
-		{"lowered to the deployment's ceiling", func(s *situation) { s.r.MaxFeePerGasWei = big.NewInt(150) }, nil, "-"},
+		{"lowered to the deployment's ceiling", func(s *situation) { s.r.MaxFeePerGasWei = big.NewInt(150) }, nil, "150"},
 		{"the deployment's ceiling", func(s *situation) { s.r.MaxFeePerGasWei = big.NewInt(109) }, nil, "fees.maxFeePerGas"},
-		{"just enough of the budget", func(s *situation) { s.r.Bump.BudgetWei, s.w.BumpBudgetUsedWei = big.NewInt(extra+7), big.NewInt(7) }, nil, "-"},
+		{"just enough of the budget", func(s *situation) { s.r.Bump.BudgetWei, s.w.BumpBudgetUsedWei = big.NewInt(extra+7), big.NewInt(7) }, nil, "402"},
 		{"a wei too little", func(s *situation) { s.r.Bump.BudgetWei, s.w.BumpBudgetUsedWei = big.NewInt(extra+6), big.NewInt(7) }, nil, "budget"},
 		{"nothing spent, a wei too little", func(s *situation) { s.r.Bump.BudgetWei = big.NewInt(extra - 1) }, nil, "budget"},
-		{"the account has just enough", func(s *situation) { s.v.Account.BalanceWei = big.NewInt(room) }, nil, "-"},
+		{"the account has just enough", func(s *situation) { s.v.Account.BalanceWei = big.NewInt(room) }, nil, "402"},
 		{"a wei too little in the account", func(s *situation) { s.v.Account.BalanceWei = big.NewInt(room - 1) }, nil, "cannot pay"},
 		{"its caller allows no more", nil, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(105)}}, ""},
-		{"its caller allows a little more", nil, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "-"},
+		{"its caller allows a little more", nil, map[string]txmanager.Call{"pay": {To: new(eip155.Address([20]byte{})), Gas: 21_000, FeeCapWei: big.NewInt(110)}}, "110"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := txtest.StateOf(1, 6, waiting(5))
@@ -121,10 +121,8 @@ func TestBoundsOfABump(t *testing.T) {
 				c.change(&s)
 			}
 			jobs, moves := s.r.signs(s.w, s.v, c.calls)
-			if signed := len(jobs) == 1; signed != (c.want == "-") {
-				t.Fatalf("got %d versions, want %q", len(jobs), c.want)
-			}
-			if c.want == "-" {
+			if len(jobs) == 1 {
+				check.Equal(t, "maximum fee of the next version", jobs[0].Unsigned.FeeCapWei.String(), c.want)
 				return
 			}
 			to := moves[0].To

@@ -147,6 +147,8 @@ func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
 	check.Equal(t, "no answer: due at its time", r.IsRebroadcastDue(silent, *silent.NextResubmitAt), true)
 	taken := r.AfterBroadcast(tx, txmanager.SendResult{Class: txmanager.SendAccepted}, txtest.Block('a', 100), txtest.Now)
 	check.Equal(t, "taken by a node: due", r.IsRebroadcastDue(taken, txtest.Now.Add(time.Hour)), false)
+	behind := r.blockedBy(tx, txtest.Submitted(4), txtest.Now)
+	check.Equal(t, "behind a lower nonce that no node has taken: due later", r.IsRebroadcastDue(behind, *behind.NextResubmitAt), true)
 }
 
 // A STUCK transaction is checked ten blocks apart, and a check without a result changes nothing

@@ -143,10 +143,10 @@ type World struct {
 	Supervisor *Supervisor // of the trading core; nil: there is none
 
 	mining     *activeFaults[bool] // true: stopped
-	restarting sync.Mutex
-	stopping   sync.Mutex // one process at a crash point at a time
-	clock      sync.Mutex // one move of the database's clock at a time
-	stopped    sync.Map   // processes that a fault has stopped and will resume
+	restarting sync.RWMutex        // a restart of Postgres has it alone
+	stopping   sync.Mutex          // one process at a crash point at a time
+	clock      sync.Mutex          // one move of the database's clock at a time
+	stopped    sync.Map            // processes that a fault has stopped and will resume
 	tasks      *activeFaults[cloudtasks.Faults]
 	nodes      []*activeFaults[rpcproxy.Faults]
 	strikes    strikeCounter

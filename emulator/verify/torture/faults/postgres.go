@@ -73,7 +73,7 @@ func moveClock(sign time.Duration) inject {
 // setClock moves no clock during a restart. pg_ctl takes a server for its own only if it started later than pg_ctl itself.
 // If the clock went back between the two, pg_ctl would wait for a minute in vain.
 func (w *World) setClock(offset time.Duration) error {
-	w.restarting.Lock()
-	defer w.restarting.Unlock()
+	w.restarting.RLock()
+	defer w.restarting.RUnlock()
 	return w.Cluster.SetClock(offset)
 }

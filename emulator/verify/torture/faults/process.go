@@ -129,8 +129,9 @@ func (c *Crashes) arm(named string, pass int, action string) (point string, err 
 		return "", fmt.Errorf("every crash point is armed already, or %q is", named)
 	}
 	point = c.order[i]
-	if err = crash.Arm(c.folder, point, pass, action); err == nil {
-		c.order = slices.Delete(c.order, i, i+1)
+	c.order = slices.Delete(c.order, i, i+1)
+	if err = crash.Arm(c.folder, point, pass, action); err != nil {
+		c.order = append(c.order, point) // the others have their turn first
 	}
 	return point, err
 }

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -26,8 +27,8 @@ const (
 // BackUp copies the database as it is between two transactions.
 func (w *World) BackUp(ctx context.Context, n int) (r *Restore, err error) {
 	defer steps.Return(&err)
-	w.restarting.Lock()
-	defer w.restarting.Unlock()
+	w.restarting.RLock()
+	defer w.restarting.RUnlock()
 	ctx = context.WithoutCancel(ctx) // an interruption would leave connections refused
 	defer func() { w.onServer(ctx, allowConnections) }()
 	w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`create database "LIVE_backup_%d" template "LIVE"`, n))
@@ -39,8 +40,8 @@ func (w *World) BackUp(ctx context.Context, n int) (r *Restore, err error) {
 // function between is called while no process can reach either.
 func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) (err error) {
 	defer steps.Return(&err)
-	w.restarting.Lock()
-	defer w.restarting.Unlock()
+	w.restarting.RLock()
+	defer w.restarting.RUnlock()
 	ctx = context.WithoutCancel(ctx)
 	w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`alter database "LIVE" rename to "LIVE_lost_%d"`, n))
 	between()
@@ -62,9 +63,12 @@ func (w *World) databaseURL(name string) string {
 }
 
 // onServer runs statements in another database of the server, with the running database's name for
-// LIVE. It repeats all until they succeed: a session can begin while the others are ended.
+// LIVE. It repeats all until they succeed: a session can begin while the others are ended. Its error has the first too,
+// since a statement whose answer was lost fails in another way when it is repeated.
 func (w *World) onServer(ctx context.Context, statements ...string) {
-	steps.OK(try(ctx, func() (err error) {
+	var first error
+	last := try(ctx, func() (err error) {
+		defer func() { first = cmp.Or(first, err) }()
 		defer steps.Return(&err)
 		conn := steps.Value(pgx.Connect(ctx, w.databaseURL("postgres")))
 		defer conn.Close(ctx)
@@ -73,5 +77,8 @@ func (w *World) onServer(ctx context.Context, statements ...string) {
 			steps.OK(err, s)
 		}
 		return nil
-	}))
+	})
+	if last != nil {
+		steps.OK(fmt.Errorf("%w; at first: %w", last, first))
+	}
 }

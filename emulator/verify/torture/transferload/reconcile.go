@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/verify/chainscan"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/money"
 	"github.com/fencepost/fencepost/emulator/verify/checkers/rows"
+	"github.com/fencepost/fencepost/emulator/verify/torture/client"
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -85,15 +86,25 @@ func (c *Operator) statePayouts(ctx context.Context) bool {
 }
 
 func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []string) {
-	what, body := StatedNot, map[string]any{"paid": false, "then": []string{"refund", "repost"}[c.Source.IntN(2)], "max_window": p.Window, "reason": "no transaction of the payer pays this address"}
+	thens := []string{"refund", "repost"}
+	c.Source.Shuffle(2, func(i, j int) { thens[i], thens[j] = thens[j], thens[i] })
 	if p.Ended {
-		body["then"] = "refund" // the recorded request is terminal
+		thens = []string{"refund"} // the recorded request is terminal
 	}
+	what, body := StatedNot, map[string]any{"paid": false, "then": thens[0], "max_window": p.Window, "reason": "no transaction of the payer pays this address"}
 	if len(hashes) > 0 {
 		what, body = StatedPaid, map[string]any{"paid": true, "tx_hash": hashes[0], "reason": "found among the payer's transactions"}
 	}
-	a := c.ask(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
-	c.Note("operator of transfers: statement of %s by %v: %s", p.ReqID, body, a)
+	state := func() client.Answer {
+		a := c.ask(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
+		c.Note("operator of transfers: statement of %s by %v: %s", p.ReqID, body, a)
+		return a
+	}
+	a := state()
+	if what == StatedNot && len(thens) > 1 && a.IsUnclear() && !c.Replaced(c.read) {
+		body["then"] = thens[1] // refused, if the first statement was stored
+		a = state()
+	}
 	if a.Status == http.StatusOK {
 		c.Ledger.Count(what)
 	}
