@@ -15,7 +15,7 @@ import (
 // Each transaction of the account in final blocks is found, in steps of any size, with its call. Transactions
 // of other accounts, and those above the last final block, are not.
 func (b contract) Blocks(t *testing.T) {
-	other := b.other(t)
+	other := b.other()
 	var txs []txmanager.Signed
 	for n, blocks := range []int{0, 1, 7, 1, 90} { // the first two in one block
 		txs = append(txs, b.tx(t, uint64(n), nil))

@@ -27,7 +27,7 @@ type Fixture struct {
 	URL      string // the node's JSON-RPC over HTTP; "": another protocol
 	ChainID  uint64
 	Key      *ecdsa.PrivateKey // of an EVM account with at least 10 ether and no transaction; nil: Family
-	Family   *Family           // of a chain that is not of the EVM
+	Family   *Family           // of a chain that is not of the EVM; nil: the EVM's
 	Mine     func(n int) error // adds n blocks with the pending transactions; no other call adds one
 	DropPool func() error      // removes the pending transactions
 
@@ -46,7 +46,7 @@ type Fixture struct {
 	Connect func(t *testing.T, url string, chainID uint64, timeout time.Duration) txmanager.ChainConnector
 }
 
-// Family is what a test needs of a family of chains other than the EVM's.
+// Family is what a test needs of a family of chains.
 type Family struct {
 	chain.Family
 	Account    Account        // with at least 10^24 of the smallest unit, and no transaction
@@ -60,6 +60,7 @@ type Family struct {
 type Account struct {
 	Submitter txmanager.Submitter
 	Sign      func(txmanager.Unsigned) (txmanager.Signed, error)
+	key       *ecdsa.PrivateKey // nil: not of the EVM
 }
 
 // Run runs the contract. newFixture is called once for each test. For a fixture without a URL the tests
@@ -114,15 +115,25 @@ func setup(t *testing.T, f Fixture) *bundle {
 		b.proxy = NewProxy(t, f.URL)
 	}
 	if f.Key != nil {
-		b.as(evmAccount(f.ChainID, f.Key))
-	} else {
-		b.as(f.Family.Account)
+		b.Family = &Family{
+			Family: evm.Family{}, Account: evmAccount(f.ChainID, f.Key), RoundTrips: b.proxy.RoundTrips,
+			NewAccount: func() Account { return evmAccount(f.ChainID, check.Value(crypto.GenerateKey())(t)) },
+			Failing:    txmanager.Call{Value: new(big.Int), Data: revert},
+		}
 	}
+	b.as(b.Family.Account)
 	b.connectAnew(t)
 	return b
 }
 
-func (b *bundle) as(a Account) { b.submitter, b.sign = a.Submitter, a.Sign }
+func (b *bundle) as(a Account) { b.submitter, b.sign, b.Key = a.Submitter, a.Sign, a.key }
+
+// other returns the bundle of another account of the same chain.
+func (b *bundle) other() *bundle {
+	other := *b
+	other.as(b.Family.NewAccount())
+	return &other
+}
 
 // connectAnew makes a connector without state of earlier answers. Its first query finds out what the node
 // offers, and may take one more round trip.
@@ -141,46 +152,17 @@ func (b *bundle) connect(t *testing.T, chainID uint64, timeout time.Duration) tx
 	return b.Connect(t, url, chainID, timeout)
 }
 
-// roundTrips returns the number of round trips so far.
-func (b *bundle) roundTrips() uint64 {
-	if b.proxy == nil {
-		return b.Family.RoundTrips()
-	}
-	return b.proxy.RoundTrips()
-}
-
 // onChain returns the account's submitter on another chain.
 func (b *bundle) onChain(id uint64) txmanager.Submitter {
 	return txmanager.NewSubmitter(b.submitter.Namespace(), id, b.submitter.Address())
 }
 
-// family is the family of the chain.
-func (b *bundle) family() chain.Family {
-	if b.Family != nil {
-		return b.Family.Family
-	}
-	return evm.Family{}
-}
-
-// to is an account that has no key here.
-func (b *bundle) to() *txmanager.Address {
-	if b.Family != nil {
-		return new(b.Family.NewAccount().Submitter.Address())
-	}
-	return new(eip155.Address([20]byte{0xfe}))
-}
-
-// failing is a call that is included and fails.
-func (b *bundle) failing() txmanager.Call {
-	if b.Family != nil {
-		return b.Family.Failing
-	}
-	return txmanager.Call{Value: new(big.Int), Data: revert}
-}
+// to is a new account.
+func (b *bundle) to() *txmanager.Address { return new(b.Family.NewAccount().Submitter.Address()) }
 
 // fails makes tx one that is included and fails.
 func (b *bundle) fails(tx *txmanager.Unsigned) {
-	call := b.failing()
+	call := b.Family.Failing
 	tx.To, tx.Value, tx.Data = call.To, call.Value, call.Data
 }
 
@@ -191,7 +173,7 @@ func (b *bundle) tx(t *testing.T, n uint64, edit func(*txmanager.Unsigned)) txma
 	if edit != nil {
 		edit(&tx)
 	}
-	if b.Family != nil && b.Family.OneFee {
+	if b.Family.OneFee {
 		tx.Legacy, tx.TipCapWei = true, tx.FeeCapWei
 	}
 	return check.Value(b.sign(tx))(t)
@@ -200,7 +182,7 @@ func (b *bundle) tx(t *testing.T, n uint64, edit func(*txmanager.Unsigned)) txma
 // evmAccount is the account of a key on an EVM chain.
 func evmAccount(chainID uint64, key *ecdsa.PrivateKey) Account {
 	s := eip155.NewSubmitter(chainID, eip155.Address(crypto.PubkeyToAddress(key.PublicKey)))
-	return Account{s, func(tx txmanager.Unsigned) (txmanager.Signed, error) {
+	return Account{Submitter: s, key: key, Sign: func(tx txmanager.Unsigned) (txmanager.Signed, error) {
 		return signEVM(key, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: (*common.Address)(eip155.Recipient(tx.To)),
 			Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei})
 	}}

@@ -13,7 +13,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -23,7 +22,7 @@ import (
 // accounts used the same nonce there.
 func (b contract) Consumed(t *testing.T) {
 	b.mine(t, 3)
-	other := b.other(t)
+	other := b.other()
 	txs := []txmanager.Signed{
 		b.tx(t, 0, nil),
 		b.tx(t, 1, func(tx *txmanager.Unsigned) { tx.Gas, tx.Data = 500_000, bytes.Repeat([]byte{0xda, 0x7a}, 1500) }),
@@ -42,26 +41,12 @@ func (b contract) Consumed(t *testing.T) {
 		b.include(t, blocks, txs[5+n])
 	}
 	for n, tx := range txs {
-		before := b.roundTrips()
+		before := b.Family.RoundTrips()
 		b.wantConsumer(t, "mined", uint64(n), tx)
-		if got, limit := b.roundTrips()-before, uint64(1+4); got > limit { // one round trip is for the receipt
+		if got, limit := b.Family.RoundTrips()-before, uint64(1+4); got > limit { // one round trip is for the receipt
 			t.Errorf("nonce %d: got %d round trips, want at most %d", n, got, limit)
 		}
 	}
-}
-
-// other returns the bundle of another account of the same chain.
-func (b *bundle) other(t *testing.T) *bundle {
-	t.Helper()
-	other := *b
-	if b.Family != nil {
-		other.as(b.Family.NewAccount())
-		return &other
-	}
-	key := check.Value(crypto.GenerateKey())(t)
-	other.Key = key
-	other.as(evmAccount(b.ChainID, key))
-	return &other
 }
 
 // A pending or unused nonce is not consumed, and only then does the answer say so.
@@ -150,12 +135,12 @@ func (b overJSONRPC) ConsumedAmongMillions(t *testing.T) {
 	b.wantConsumer(t, "at its own height", 0, tx)
 	for height, limit := range map[uint64]uint64{1: 8, 2: 8, head / 2: 8, head / 3: 8, head - 7_000: 6, head - 300: 5, head - 20: 4, head: 3} {
 		b.proxy.Set(moved(block, height, head))
-		before := b.roundTrips()
+		before := b.Family.RoundTrips()
 		got, err := b.connector.FindConsumingTx(t.Context(), b.submitter, 0)
 		if err != nil || got.BlockNumber != height || got.Hash != tx.Hash {
 			t.Errorf("at height %d of %d: got %+v, %v, want %s", height, head, got, err, tx.Hash)
 		}
-		if trips := b.roundTrips() - before; trips > limit {
+		if trips := b.Family.RoundTrips() - before; trips > limit {
 			t.Errorf("at height %d of %d: got %d round trips, want at most %d", height, head, trips, limit)
 		}
 	}
@@ -221,7 +206,7 @@ func (b overJSONRPC) WrongConsumptionIsRejected(t *testing.T) {
 	for name, distort := range map[string]func(block map[string]any){
 		"no transactions": func(block map[string]any) { block["transactions"] = []any{} },
 		"another block":   func(block map[string]any) { block["number"] = lower(block["number"]) },
-		"another account": func(block map[string]any) { eachTx(block, "from", b.other(t).submitter.Address().String()) },
+		"another account": func(block map[string]any) { eachTx(block, "from", b.to().String()) },
 		"another nonce":   func(block map[string]any) { eachTx(block, "nonce", "0x7") },
 		"no value":        func(block map[string]any) { eachTx(block, "value", nil) },
 		"no input":        func(block map[string]any) { eachTx(block, "input", nil) },
@@ -253,7 +238,7 @@ func eachTx(block map[string]any, field string, value any) {
 // A nonce that an EIP-7702 authorization consumed has no transaction of the account: the result is unknown.
 // From then on the account has code.
 func (b overJSONRPC) ConsumedByAnAuthorization(t *testing.T) {
-	other := b.other(t)
+	other := b.other()
 	b.include(t, 1, b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18) }))
 	other.include(t, 40, other.delegation(t, b.bundle, 1))
 	last := b.tx(t, 2, nil)
@@ -296,7 +281,7 @@ func (b *bundle) wantConsumer(t *testing.T, when string, n uint64, tx txmanager.
 
 // callOf returns the call of signed bytes. On an EVM chain go-ethereum reads it, not the connector under test.
 func (b *bundle) callOf(tx txmanager.Signed) (call txmanager.ConsumingTx, err error) {
-	if b.Family != nil {
+	if b.Key == nil {
 		_, sent, _, err := b.connector.ParseSigned(tx.Raw)
 		return txmanager.ConsumingTx{To: sent.To, ValueWei: sent.Value.String(), Data: append([]byte{}, sent.Data...)}, err
 	}
@@ -315,7 +300,7 @@ func (b *bundle) callOf(tx txmanager.Signed) (call txmanager.ConsumingTx, err er
 func (b contract) CanonicalAddresses(t *testing.T) {
 	tx := b.tx(t, 0, nil)
 	b.include(t, 100, tx)
-	payload, _, err := b.family().ParsePayload(fmt.Appendf(nil, `{"to": %q, "value": "1"}`, *b.to()))
+	payload, _, err := b.Family.ParsePayload(fmt.Appendf(nil, `{"to": %q, "value": "1"}`, *b.to()))
 	check.OK(t)(err)
 	call, errPayload := b.connector.ParsePayload(payload)
 	from, parsed, _, errSigned := b.connector.ParseSigned(tx.Raw)
@@ -329,7 +314,7 @@ func (b contract) CanonicalAddresses(t *testing.T) {
 	} {
 		if a == nil {
 			t.Errorf("%s: got no address, want one", where)
-		} else if canonical, err := b.family().ParseAddress(a.String()); err != nil || canonical != *a {
+		} else if canonical, err := b.Family.ParseAddress(a.String()); err != nil || canonical != *a {
 			t.Errorf("%s: got address %q, want its canonical form %q (%v)", where, *a, canonical, err)
 		}
 	}

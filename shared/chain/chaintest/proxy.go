@@ -25,7 +25,7 @@ type Proxy struct {
 	fault      atomic.Pointer[Fault]
 
 	mu    sync.Mutex
-	calls map[string]int // by method
+	calls map[string]uint64 // by method
 }
 
 // Fault defines what the proxy does with the answer to one HTTP request. The zero Fault passes it on.
@@ -75,7 +75,7 @@ const (
 // NewProxy starts a proxy before the node at target. It ends with t.
 func NewProxy(t *testing.T, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{target: target, calls: map[string]int{}}
+	p := &Proxy{target: target, calls: map[string]uint64{}}
 	p.fault.Store(&Fault{})
 	server := httptest.NewServer(http.HandlerFunc(p.serve))
 	t.Cleanup(server.Close)
@@ -90,7 +90,7 @@ func (p *Proxy) Set(f Fault) { p.fault.Store(&f) }
 func (p *Proxy) RoundTrips() uint64 { return p.roundTrips.Load() }
 
 // Calls returns the number of calls of a method.
-func (p *Proxy) Calls(method string) int {
+func (p *Proxy) Calls(method string) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.calls[method]

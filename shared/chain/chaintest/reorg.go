@@ -16,10 +16,7 @@ const deepest = 32
 // of the new chain; whether the node still knows the transaction depends on the node. Mined again, it has a
 // receipt in another block.
 func (b contract) ReorgRemovesAReceipt(t *testing.T) {
-	b.mine(t, 1)
-	for depth := range uint64(deepest) {
-		tx := b.tx(t, depth, nil)
-		before := b.minedUnder(t, tx, depth)
+	b.eachDepth(t, func(depth uint64, tx txmanager.Signed, before txmanager.ChainObservation) {
 		b.reorg(t, make([][][]byte, depth+1)...)
 
 		after := b.queryAgain(t, tx, before)
@@ -34,16 +31,13 @@ func (b contract) ReorgRemovesAReceipt(t *testing.T) {
 		b.mine(t, 1)
 		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
 		b.wantCounts(t, "mined anew", depth+1, depth+1)
-	}
+	})
 }
 
 // A reorg of each depth moves the transaction into another block, the last of the new ones. The receipt has
 // that block and never the old one.
 func (b contract) ReorgMovesAReceipt(t *testing.T) {
-	b.mine(t, 1)
-	for depth := range uint64(deepest) {
-		tx := b.tx(t, depth, nil)
-		before := b.minedUnder(t, tx, depth)
+	b.eachDepth(t, func(depth uint64, tx txmanager.Signed, before txmanager.ChainObservation) {
 		blocks := make([][][]byte, depth+1)
 		blocks[depth] = [][]byte{tx.Raw}
 		b.reorg(t, blocks...)
@@ -53,16 +47,13 @@ func (b contract) ReorgMovesAReceipt(t *testing.T) {
 		b.wantMoved(t, tx, before, after)
 		b.wantCounts(t, "moved", depth+1, depth+1)
 		b.wantConsumer(t, "moved", depth, tx)
-	}
+	})
 }
 
 // A reorg of each depth removes a transaction, and the pools have lost it. Blocks follow without it until it
 // is sent again as a new one.
 func (b contract) ReorgLosesATransaction(t *testing.T) {
-	b.mine(t, 1)
-	for depth := range uint64(deepest) {
-		tx := b.tx(t, depth, nil)
-		before := b.minedUnder(t, tx, depth)
+	b.eachDepth(t, func(depth uint64, tx txmanager.Signed, before txmanager.ChainObservation) {
 		b.reorg(t, make([][][]byte, depth+1)...)
 		check.OK(t)(b.DropPool())
 		b.mine(t, 1)
@@ -71,17 +62,14 @@ func (b contract) ReorgLosesATransaction(t *testing.T) {
 		b.wantNotConsumed(t, "lost", depth)
 		b.include(t, 1, tx)
 		b.wantMoved(t, tx, before, b.queryAgain(t, tx, before))
-	}
+	})
 }
 
 // A reorg of each depth gives the nonce to another transaction, in the first of the new blocks or in the
 // last. The receipt is gone, and the node no longer knows the transaction and refuses it.
 func (b contract) ReorgReplacesATransaction(t *testing.T) {
-	b.mine(t, 1)
-	for depth := range uint64(deepest) {
-		tx := b.tx(t, depth, nil)
+	b.eachDepth(t, func(depth uint64, tx txmanager.Signed, before txmanager.ChainObservation) {
 		foreign := b.tx(t, depth, func(tx *txmanager.Unsigned) { tx.Value = big.NewInt(7) })
-		before := b.minedUnder(t, tx, depth)
 		blocks := make([][][]byte, depth+1)
 		blocks[depth*(depth%2)] = [][]byte{foreign.Raw}
 		b.reorg(t, blocks...)
@@ -93,7 +81,7 @@ func (b contract) ReorgReplacesATransaction(t *testing.T) {
 		b.wantCounts(t, "replaced", depth+1, depth+1)
 		b.wantConsumer(t, "replaced", depth, foreign)
 		wantClass(t, b.send(t, tx)[0], txmanager.SendNonceTooLow)
-	}
+	})
 }
 
 // A reorg removes a transaction that a pending one follows. The node may still count the follower, but no
@@ -123,17 +111,22 @@ func (b contract) ReorgUnderPending(t *testing.T) {
 	b.wantCounts(t, "sent again", 2, 2)
 }
 
-// minedUnder mines tx, which has nonce n, and n blocks on it. It queries tx, and the headers from the block before it.
-func (b *bundle) minedUnder(t *testing.T, tx txmanager.Signed, n uint64) txmanager.ChainObservation {
+// eachDepth calls f for each depth of a reorg: with a transaction that has so many blocks on it, and an observation of it and of
+// the headers from the block before it.
+func (b *bundle) eachDepth(t *testing.T, f func(depth uint64, tx txmanager.Signed, before txmanager.ChainObservation)) {
 	t.Helper()
-	b.include(t, int(n+1), tx)
-	b.wantConsumer(t, "mined", n, tx)
-	head := b.query(t, txmanager.ChainQuery{}).Head.Number
-	v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, FromBlock: head - n - 1, ToBlock: head})
-	if r := v.Receipts[tx.Hash]; r.Answer != txmanager.AnswerFound || r.Receipt.BlockHash != v.Headers[1].Hash {
-		t.Fatalf("under %d blocks: receipt got %+v, want it in block %d", n, r, head-n)
+	b.mine(t, 1)
+	for depth := range uint64(deepest) {
+		tx := b.tx(t, depth, nil)
+		b.include(t, int(depth+1), tx)
+		b.wantConsumer(t, "mined", depth, tx)
+		head := b.query(t, txmanager.ChainQuery{}).Head.Number
+		v := b.query(t, txmanager.ChainQuery{Receipts: []txmanager.Hash{tx.Hash}, FromBlock: head - depth - 1, ToBlock: head})
+		if r := v.Receipts[tx.Hash]; r.Answer != txmanager.AnswerFound || r.Receipt.BlockHash != v.Headers[1].Hash {
+			t.Fatalf("under %d blocks: receipt got %+v, want it in block %d", depth, r, head-depth)
+		}
+		f(depth, tx, v)
 	}
-	return v
 }
 
 // queryAgain queries the same about tx as before, and all new headers.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/chain"
-	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/check"
 	"github.com/fencepost/fencepost/shared/txmanager"
 )
@@ -20,12 +19,12 @@ func (b contract) QueriesAtOnce(t *testing.T) {
 	queries, txs := make([]txmanager.ChainQuery, submitters), make([]txmanager.Signed, submitters)
 	head := b.query(t, txmanager.ChainQuery{}).Head.Number + 1
 	for i := range queries {
-		s := b.another(i)
+		s := b.Family.NewAccount().Submitter
 		txs[i] = b.tx(t, uint64(i), func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(s.Address()), big.NewInt(int64(1+i)) })
 		queries[i] = txmanager.ChainQuery{Submitter: s, Account: true, Receipts: []txmanager.Hash{txs[i].Hash, absentHash}, Known: []txmanager.Hash{txs[i].Hash}}
 		switch i % 4 {
 		case 1:
-			queries[i].Estimates = []txmanager.Call{{To: b.to(), Value: new(big.Int)}, b.failing()}
+			queries[i].Estimates = []txmanager.Call{{To: b.to(), Value: new(big.Int)}, b.Family.Failing}
 		case 2:
 			queries[i].FromBlock, queries[i].ToBlock, queries[i].Finality = head-1, head, "finalized"
 		case 3:
@@ -38,14 +37,14 @@ func (b contract) QueriesAtOnce(t *testing.T) {
 	for i, q := range queries {
 		alone[i] = b.observe(t, q)
 	}
-	before := b.roundTrips()
+	before := b.Family.RoundTrips()
 	together := make([]txmanager.ChainObservation, submitters)
 	var all sync.WaitGroup
 	for i, q := range queries {
 		all.Go(func() { together[i] = b.observe(t, q) })
 	}
 	all.Wait()
-	if got := b.roundTrips() - before; b.proxy != nil && got > maxTrips {
+	if got := b.Family.RoundTrips() - before; b.proxy != nil && got > maxTrips {
 		t.Errorf("round trips of %d queries at once: got %d, want at most %d", submitters, got, maxTrips)
 	}
 	for i := range queries {
@@ -63,7 +62,7 @@ func (b contract) QueriesDuringNewBlocks(t *testing.T) {
 	before := b.query(t, txmanager.ChainQuery{}).Head.Number
 	var all sync.WaitGroup
 	for i := range submitters {
-		s := b.another(i)
+		s := b.Family.NewAccount().Submitter
 		all.Go(func() {
 			for range 3 {
 				at := b.observe(t, txmanager.ChainQuery{}).Head.Number // a block that is there
@@ -79,14 +78,6 @@ func (b contract) QueriesDuringNewBlocks(t *testing.T) {
 	}
 	all.Wait()
 	check.Equal(t, "head", b.query(t, txmanager.ChainQuery{}).Head.Number, before+5)
-}
-
-// another returns a submitter of the chain, the same for the same number.
-func (b *bundle) another(i int) txmanager.Submitter {
-	if b.Family != nil {
-		return b.Family.NewAccount().Submitter
-	}
-	return eip155.NewSubmitter(b.ChainID, eip155.Address([20]byte{0: 0xaa, 18: byte(i >> 8), 19: byte(i)}))
 }
 
 // observe queries by q's own submitter. It removes the other nodes, which no comparison sees.

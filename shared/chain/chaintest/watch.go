@@ -15,9 +15,9 @@ import (
 func (b contract) Watch(t *testing.T) {
 	b.mine(t, 8)
 	head := b.query(t, txmanager.ChainQuery{}).Head
-	before := b.roundTrips()
+	before := b.Family.RoundTrips()
 	v := b.query(t, txmanager.ChainQuery{HashesAt: []uint64{head.Number + 1, head.Number, 2, 3, 2, head.Number + 99}})
-	check.Equal(t, "round trips", b.roundTrips()-before, 1)
+	check.Equal(t, "round trips", b.Family.RoundTrips()-before, 1)
 	want := map[uint64]txmanager.Hash{head.Number: head.Hash}
 	for _, h := range b.query(t, txmanager.ChainQuery{FromBlock: 2, ToBlock: 3}).Headers {
 		want[h.Number] = h.Hash

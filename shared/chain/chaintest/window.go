@@ -48,10 +48,7 @@ func raws(txs []txmanager.Signed) [][]byte {
 }
 
 // cost is what a query for a window needs at most in round trips, and exactly in requests for receipts.
-type cost struct {
-	trips           uint64
-	singly, byBlock int
-}
+type cost struct{ trips, singly, byBlock uint64 }
 
 // wantCost is [bundle.wantWindow], and requires the cost.
 func (b *bundle) wantCost(t *testing.T, when string, q txmanager.ChainQuery, found int, c cost) txmanager.ChainObservation {
@@ -67,9 +64,9 @@ func (b *bundle) wantCost(t *testing.T, when string, q txmanager.ChainQuery, fou
 // for each transaction alone, and found of them.
 func (b *bundle) wantWindow(t *testing.T, when string, q txmanager.ChainQuery, trips uint64, found int) txmanager.ChainObservation {
 	t.Helper()
-	before := b.roundTrips()
+	before := b.Family.RoundTrips()
 	v := b.query(t, q)
-	if got := b.roundTrips() - before; got > trips {
+	if got := b.Family.RoundTrips() - before; got > trips {
 		t.Errorf("%s: round trips: got %d, want at most %d", when, got, trips)
 	}
 	b.wantAsSingly(t, when, q, v, found)
@@ -117,7 +114,7 @@ func heldAt(q txmanager.ChainQuery, n int, block uint64) txmanager.ChainQuery {
 // All receipts of a window in one block, with transactions of others, arrive in two round trips by one call.
 // Unmined ones are not requested.
 func (b overJSONRPC) WindowInOneBlock(t *testing.T) {
-	other := b.other(t)
+	other := b.other()
 	b.include(t, 1, b.tx(t, 0, func(tx *txmanager.Unsigned) { tx.To, tx.Value = new(other.submitter.Address()), big.NewInt(1e18) }))
 	txs, q := b.window(t, 1, 200)
 	var mixed []txmanager.Signed

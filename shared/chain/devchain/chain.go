@@ -42,7 +42,6 @@ type Chain struct {
 	eth    *eth.Ethereum
 	server *http.Server
 	url    string
-	counts counts
 
 	mining sync.Mutex // serializes the making of blocks
 	paused bool       // BlockTime makes no blocks; guarded by mining
@@ -121,7 +120,7 @@ func (c *Chain) serve(ctx context.Context, addr string) error {
 		return err
 	}
 	c.url = "http://" + listener.Addr().String()
-	c.server = &http.Server{Handler: c.counts.middleware(api), ReadHeaderTimeout: 10 * time.Second}
+	c.server = &http.Server{Handler: api, ReadHeaderTimeout: 10 * time.Second}
 	c.loops.Go(func() { _ = c.server.Serve(listener) }) // ends with ErrServerClosed, in Close
 	return nil
 }
@@ -131,12 +130,6 @@ func (c *Chain) URL() string { return c.url }
 
 // ChainID returns the chain's EIP-155 id.
 func (c *Chain) ChainID() uint64 { return c.id }
-
-// RoundTrips returns the number of HTTP requests to the node. A batch counts as one.
-func (c *Chain) RoundTrips() uint64 { return c.counts.roundTrips.Load() }
-
-// Calls returns the number of JSON-RPC calls of method. Each call of a batch counts.
-func (c *Chain) Calls(method string) uint64 { return c.counts.of(method) }
 
 // Close ends the node and frees its port, memory and files. The chain is gone. A second Close has no effect.
 func (c *Chain) Close() (err error) {

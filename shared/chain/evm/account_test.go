@@ -28,28 +28,27 @@ var noMethod = map[string]any{"error": map[string]any{"code": -32601, "message":
 // a history the node's suggestion is used.
 func TestTipsFollowHistory(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
+	chain, proxy := startBehindProxy(t)
 	s := eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
-	tip := func(what, url string, blocks int) int64 {
+	tip := func(what string, blocks int) int64 {
 		t.Helper()
-		c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{HistoryBlocks: blocks, Percentile: 50}})
-		before := chain.RoundTrips()
+		c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), Fees: evm.Fees{HistoryBlocks: blocks, Percentile: 50}})
+		before := proxy.RoundTrips()
 		v := check.Value(c.Query(t.Context(), txmanager.ChainQuery{Submitter: s, Account: true}))(t)
-		check.Equal(t, what+": round trips", chain.RoundTrips()-before, 1)
+		check.Equal(t, what+": round trips", proxy.RoundTrips()-before, 1)
 		if v.Account.TipWei == nil || v.Account.GasPriceWei != nil {
 			t.Fatalf("%s: got %+v, want a tip and no price", what, v.Account)
 		}
 		return v.Account.TipWei.Int64()
 	}
-	check.Equal(t, "no block was paid", tip("no block was paid", chain.URL(), 5), tip("advice", chain.URL(), 0))
+	check.Equal(t, "no block was paid", tip("no block was paid", 5), tip("advice", 0))
 	for n, paid := range []int64{5e9, 7e9, 6e9} {
 		check.OK(t)(chain.MineExactly(transfer(t, chain, uint64(n), paid).Raw))
 	}
 	check.OK(t)(chain.Mine(1)) // empty
 	for blocks, want := range map[int]int64{4: 6e9, 2: 6e9, 20: 6e9, 3: 7e9} {
-		check.Equal(t, fmt.Sprintf("the last %d blocks", blocks), tip("history", chain.URL(), blocks), want)
+		check.Equal(t, fmt.Sprintf("the last %d blocks", blocks), tip("history", blocks), want)
 	}
-	proxy := chaintest.NewProxy(t, chain.URL())
 	for name, response := range map[string]map[string]any{
 		"no such method":  noMethod,
 		"not that form":   chaintest.Result("0x1"),
@@ -57,7 +56,7 @@ func TestTipsFollowHistory(t *testing.T) {
 		"negative":        chaintest.Result(map[string]any{"gasUsedRatio": []int{1}, "reward": [][]string{{"-0x1"}}}),
 	} {
 		proxy.Set(chaintest.FaultyMethod("eth_feeHistory", response))
-		check.Equal(t, name, tip(name, proxy.URL, 4), tip("advice", chain.URL(), 0))
+		check.Equal(t, name, tip(name, 4), tip("advice", 0))
 	}
 }
 
@@ -65,8 +64,7 @@ func TestTipsFollowHistory(t *testing.T) {
 // transaction with that price is accepted.
 func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	proxy := chaintest.NewProxy(t, chain.URL())
+	chain, proxy := startBehindProxy(t)
 	proxy.Set(chaintest.Fault{Answer: func(call chaintest.Call, own json.RawMessage) map[string]any {
 		if call.Method == "eth_maxPriorityFeePerGas" || call.Method == "eth_feeHistory" {
 			return maps.Clone(noMethod)
@@ -85,9 +83,9 @@ func TestLegacyChainUsesTheGasPrice(t *testing.T) {
 		t.Errorf("as a chain with EIP-1559: got %+v, want an error", v.Account)
 	}
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
-	before := chain.RoundTrips()
+	before := proxy.RoundTrips()
 	v := check.Value(c.Query(t.Context(), q))(t)
-	check.Equal(t, "round trips of a query", chain.RoundTrips()-before, 1)
+	check.Equal(t, "round trips of a query", proxy.RoundTrips()-before, 1)
 	a := v.Account
 	if a.GasPriceWei == nil || a.GasPriceWei.Sign() <= 0 || a.TipWei != nil || a.BaseFeeWei == nil || a.BaseFeeWei.Sign() != 0 {
 		t.Fatalf("got price %v, tip %v, base fee %v; want a price, none, 0", a.GasPriceWei, a.TipWei, a.BaseFeeWei)
@@ -146,16 +144,16 @@ func TestFeeFormsReplaceEachOther(t *testing.T) {
 // the call.
 func TestBalancesArriveInOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	chain, proxy := startBehindProxy(t)
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 	rich := eip155.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
 	poor := eip155.NewSubmitter(chain.ChainID(), eip155.Address([20]byte{0xee}))
-	before := chain.RoundTrips()
+	before := proxy.RoundTrips()
 	got, err := c.Balances(t.Context(), []txmanager.Submitter{poor, rich, poor})
 	if err != nil || len(got) != 3 || got[0].Sign() != 0 || got[2].Sign() != 0 || got[1].String() != "1000000000000000000000000" {
 		t.Errorf("got %v, %v; want 0, a million ether, 0", got, err)
 	}
-	check.Equal(t, "round trips", chain.RoundTrips()-before, 1)
+	check.Equal(t, "round trips", proxy.RoundTrips()-before, 1)
 	if got, err := c.Balances(t.Context(), []txmanager.Submitter{eip155.NewSubmitter(7, rich.Address())}); err == nil {
 		t.Errorf("of another chain: got %v, want an error", got)
 	}

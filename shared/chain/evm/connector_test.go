@@ -38,6 +38,13 @@ func start(t *testing.T, o devchain.Options) *devchain.Chain {
 	return chain
 }
 
+// startBehindProxy starts a chain with one account, and a proxy before it.
+func startBehindProxy(t *testing.T) (*devchain.Chain, *chaintest.Proxy) {
+	t.Helper()
+	chain := startChain(t)
+	return chain, chaintest.NewProxy(t, chain.URL())
+}
+
 // transfer signs the transaction of the chain's first account with a nonce.
 func transfer(t testing.TB, chain *devchain.Chain, nonce uint64, tipWei int64) txmanager.Signed {
 	t.Helper()
@@ -202,8 +209,8 @@ func TestSplitQueryAcrossReorgFails(t *testing.T) {
 // Bytes that do not fit one request are sent in several. After a refusal nothing more is sent.
 func TestLargeSendIsSplit(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	chain, proxy := startBehindProxy(t)
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 	raws := make([][]byte, 40)
 	for i := range raws {
 		raws[i] = make([]byte, 128<<10)
@@ -214,14 +221,14 @@ func TestLargeSendIsSplit(t *testing.T) {
 			t.Errorf("result %d: got %+v, want a refusal", i, r)
 		}
 	}
-	check.Equal(t, "round trips", chain.RoundTrips(), 1) // 15 × 256 KiB of hex in 4 MiB: refused, so the rest is not sent
+	check.Equal(t, "round trips", proxy.RoundTrips(), 1) // 15 × 256 KiB of hex in 4 MiB: refused, so the rest is not sent
 }
 
 // While transactions are accepted, sending continues request by request, in order.
 func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 6})
+	chain, proxy := startBehindProxy(t)
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
 	raws := make([][]byte, 9)
 	for i := range raws {
 		raws[i] = transfer(t, chain, uint64(i), 1e9).Raw
@@ -229,7 +236,7 @@ func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 	for i, r := range c.Send(t.Context(), raws) {
 		check.Equal(t, fmt.Sprintf("result %d (%s)", i, r.Text), r.Class, txmanager.SendAccepted)
 	}
-	if got := chain.RoundTrips(); got < 2 || got > 5 {
+	if got := proxy.RoundTrips(); got < 2 || got > 5 {
 		t.Errorf("round trips of 9 transactions, at most 6 calls each: got %d, want several", got)
 	}
 }
@@ -237,8 +244,7 @@ func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 // After a round trip without an answer nothing more is sent.
 func TestSendStopsAtSilence(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	proxy := chaintest.NewProxy(t, chain.URL())
+	chain, proxy := startBehindProxy(t)
 	proxy.Set(chaintest.Fault{Drop: true})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
 	for i, r := range c.Send(t.Context(), make([][]byte, 10)) {
@@ -311,8 +317,7 @@ func TestRoundTripsKeepToTheirSlots(t *testing.T) {
 // The wait for a request slot ends at the time-out, and nothing was sent.
 func TestWaitForARequestSlotEnds(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	proxy := chaintest.NewProxy(t, chain.URL())
+	chain, proxy := startBehindProxy(t)
 	proxy.Set(chaintest.Fault{Hang: true})
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxInFlight: 1, Timeout: 300 * time.Millisecond})
 	var looks sync.WaitGroup
@@ -327,8 +332,7 @@ func TestWaitForARequestSlotEnds(t *testing.T) {
 // The chain id is requested until it is known, and never after that.
 func TestChainIDIsAskedForOnce(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	proxy := chaintest.NewProxy(t, chain.URL())
+	chain, proxy := startBehindProxy(t)
 	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 	proxy.Set(chaintest.FaultyMethod("eth_chainId", chaintest.Result("0x1")))
 	check.Err(t, "wrong chain", chainport.ErrWrongChain)(c.Query(t.Context(), txmanager.ChainQuery{}))
@@ -340,7 +344,7 @@ func TestChainIDIsAskedForOnce(t *testing.T) {
 	for range 5 {
 		check.OK(t)(c.Query(t.Context(), txmanager.ChainQuery{}))
 	}
-	check.Equal(t, "calls of eth_chainId", chain.Calls("eth_chainId"), 3)
+	check.Equal(t, "calls of eth_chainId", proxy.Calls("eth_chainId"), 3)
 }
 
 // A node that redirects gives no answer: neither bytes nor credentials go where it leads.

@@ -21,13 +21,13 @@ const (
 // If the node gives headers, no block is requested.
 func TestHeadersNeedNoBlocks(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	chain, proxy := startBehindProxy(t)
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 	for range 3 {
 		check.OK(t)(c.Query(t.Context(), txmanager.ChainQuery{}))
 	}
-	check.Equal(t, "calls of "+getBlock, chain.Calls(getBlock), 0)
-	check.Equal(t, "calls of "+getHeader, chain.Calls(getHeader), 6)
+	check.Equal(t, "calls of "+getBlock, proxy.Calls(getBlock), 0)
+	check.Equal(t, "calls of "+getHeader, proxy.Calls(getHeader), 6)
 }
 
 // A node that gives no headers, stops giving them, or gives incomplete ones is asked for blocks in the
@@ -53,8 +53,7 @@ func TestMissingHeadersAreReadFromBlocks(t *testing.T) {
 	}
 	for name, response := range responses {
 		for _, known := range []bool{false, true} {
-			chain := startChain(t)
-			proxy := chaintest.NewProxy(t, chain.URL())
+			chain, proxy := startBehindProxy(t)
 			c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 			if known {
 				mustQuery(t, c, chain)

@@ -64,18 +64,18 @@ func queryAtOnce(t *testing.T, c *evm.Connector, chain *devchain.Chain, n int) [
 // A hundred queries make few HTTP requests. Heads and tips, equal for all, are requested once in each.
 func TestConcurrentQueriesShareRequests(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 100})
+	chain, proxy := startBehindProxy(t)
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 100})
 	check.OK(t)(errors.Join(queryAtOnce(t, c, chain, 1)...))
-	requests, fees, heads := chain.RoundTrips(), chain.Calls("eth_maxPriorityFeePerGas"), chain.Calls(getHeader)
+	requests, fees, heads := proxy.RoundTrips(), proxy.Calls("eth_maxPriorityFeePerGas"), proxy.Calls(getHeader)
 	check.OK(t)(errors.Join(queryAtOnce(t, c, chain, 100)...))
-	requests, fees, heads = chain.RoundTrips()-requests, chain.Calls("eth_maxPriorityFeePerGas")-fees, chain.Calls(getHeader)-heads
+	requests, fees, heads = proxy.RoundTrips()-requests, proxy.Calls("eth_maxPriorityFeePerGas")-fees, proxy.Calls(getHeader)-heads
 	if requests > 25 { // 23 accounts fit one; on a busy machine they come in several groups
 		t.Errorf("HTTP requests: got %d, want at most 25", requests)
 	}
 	check.Equal(t, "requests for the tip", fees, requests)
 	check.Equal(t, "requests for a head", heads, 2*requests)
-	check.Equal(t, "requests for a balance", chain.Calls("eth_getBalance"), 101)
+	check.Equal(t, "requests for a balance", proxy.Calls("eth_getBalance"), 101)
 }
 
 // Where a node refuses a shared request, or gives it up, each query is repeated alone.
@@ -218,7 +218,7 @@ func TestRefusalInASharedSendIsItsOwn(t *testing.T) {
 			}
 		}
 		refused.Wait()
-		check.Equal(t, "transactions that were sent", chain.Calls("eth_sendRawTransaction"), uint64(20*attempt))
+		check.Equal(t, "transactions that were sent", g.Calls("eth_sendRawTransaction"), uint64(20*attempt))
 		if t.Failed() {
 			return
 		}

@@ -43,13 +43,12 @@ func found(t testing.TB, v txmanager.ChainObservation) (n int) {
 // in between.
 func TestWindowInSmallBatches(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
+	chain, proxy := startBehindProxy(t)
 	raws, q := windowOf(t, chain, 300)
 	for i := 0; i < len(raws); i += 100 {
 		check.OK(t)(chain.MineExactly(raws[i : i+100]...))
 	}
 	q.FromBlock, q.ToBlock = 1, 4
-	proxy := chaintest.NewProxy(t, chain.URL())
 	proxy.Set(chaintest.Fault{Batch: func(calls int) {
 		if calls > 8 {
 			t.Errorf("calls in one batch: got %d, want at most 8", calls)
@@ -69,7 +68,7 @@ func TestWindowInSmallBatches(t *testing.T) {
 			t.Errorf("headers: got %d, want 4 from 1 on", got)
 		}
 	}
-	if got := chain.Calls("eth_getTransactionReceipt"); got > 0 {
+	if got := proxy.Calls("eth_getTransactionReceipt"); got > 0 {
 		t.Errorf("receipts asked for by transaction: got %d, want 0", got)
 	}
 }
@@ -78,10 +77,9 @@ func TestWindowInSmallBatches(t *testing.T) {
 // no blocks. Without any answer the query fails.
 func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
+	chain, proxy := startBehindProxy(t)
 	raws, q := windowOf(t, chain, 120)
 	check.OK(t)(chain.MineExactly(raws...))
-	proxy := chaintest.NewProxy(t, chain.URL())
 	trips := 0
 	connectWithout := func(silent ...int) *evm.Connector { // answers to these round trips
 		trips = 0
@@ -96,7 +94,7 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 		check.Equal(t, "receipts", found(t, v), 120)
 		check.Equal(t, "round trips", trips, want)
 	}
-	check.Equal(t, "receipts asked for by block", chain.Calls("eth_getBlockReceipts"), 1)
+	check.Equal(t, "receipts asked for by block", proxy.Calls("eth_getBlockReceipts"), 1)
 	if v, err := connectWithout(2, 3).Query(t.Context(), q); err == nil {
 		t.Errorf("silence about blocks and transactions: got %+v, want an error", v.Head)
 	}
@@ -106,10 +104,10 @@ func TestUnansweredBlocksAreRequestedSingly(t *testing.T) {
 // of the replaced block is returned.
 func TestQueriesShareABlocksReceipts(t *testing.T) {
 	t.Parallel()
-	chain := startChain(t)
+	chain, proxy := startBehindProxy(t)
 	raws, q := windowOf(t, chain, 100)
 	check.OK(t)(chain.MineExactly(raws...))
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
 	const looks = 10
 	var all sync.WaitGroup
 	for range looks {
@@ -121,10 +119,10 @@ func TestQueriesShareABlocksReceipts(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := chain.RoundTrips(); got > looks+1 {
+	if got := proxy.RoundTrips(); got > looks+1 {
 		t.Errorf("round trips of %d concurrent queries: got %d, want at most %d", looks, got, looks+1)
 	}
-	check.Equal(t, "requests for the block's receipts", chain.Calls("eth_getBlockReceipts"), 1)
+	check.Equal(t, "requests for the block's receipts", proxy.Calls("eth_getBlockReceipts"), 1)
 	check.OK(t)(chain.Reorg(1, nil))
 	v := check.Value(c.Query(t.Context(), q))(t)
 	for h, a := range v.Receipts {
