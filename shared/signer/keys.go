@@ -1,8 +1,6 @@
 package signer
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/ecdsa"
 	"encoding/hex"
 	"errors"
@@ -46,19 +44,14 @@ func ReadKeys(r io.Reader) (map[txmanager.Submitter]*ecdsa.PrivateKey, error) {
 		return nil, fmt.Errorf("key file: want at most %d bytes", maxKeyFile)
 	}
 	keys := map[txmanager.Submitter]*ecdsa.PrivateKey{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, maxKeyFile+1)
-	for number := 1; lines.Scan(); number++ {
-		line := strings.TrimSpace(lines.Text())
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		if err := readKey(keys, line); err != nil {
-			return nil, fmt.Errorf("key file, line %d: %w", number, err)
+			return nil, fmt.Errorf("key file, line %d: %w", i+1, err)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("key file: %w", err)
 	}
 	return keys, nil
 }

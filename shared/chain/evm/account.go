@@ -32,12 +32,12 @@ func askAccount(address txmanager.Address, f Fees) *account {
 	return asked
 }
 
+// calls returns the calls in order; nil for those that are not made.
 func (a *account) calls() []*call {
-	calls := []*call{a.latest, a.pending, a.balance, a.code, a.price}
-	if a.history != nil {
-		calls = append(calls, a.history)
+	if a == nil {
+		return nil
 	}
-	return calls
+	return []*call{a.latest, a.pending, a.balance, a.code, a.price, a.history}
 }
 
 func (a *account) answer(head block, f Fees) (txmanager.Account, error) {

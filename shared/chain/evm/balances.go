@@ -15,17 +15,14 @@ import (
 // for each full batch. They are for display: different ones may be of different blocks. If the node
 // does not give one, the call fails.
 func (c *Connector) Balances(ctx context.Context, of []txmanager.Submitter) ([]*big.Int, error) {
-	calls := make([]*call, len(of))
-	for i, s := range of {
+	for _, s := range of {
 		if s.ChainID() != c.chainID {
 			return nil, fmt.Errorf("balance of %q, chain %d: %w", s, c.chainID, chain.ErrWrongChain)
 		}
-		calls[i] = ask("eth_getBalance", s.Address().String(), "latest")
 	}
-	for _, batch := range c.split(calls) {
-		if err := c.roundTrip(ctx, batch); err != nil {
-			return nil, fmt.Errorf("balances by node %s: %w", c.node, err)
-		}
+	calls := askEach(of, func(s txmanager.Submitter) *call { return ask("eth_getBalance", s.Address().String(), "latest") })
+	if err := c.roundTrips(ctx, calls); err != nil {
+		return nil, fmt.Errorf("balances by node %s: %w", c.node, err)
 	}
 	balances := make([]*big.Int, len(of))
 	for i, a := range calls {

@@ -47,6 +47,15 @@ func ask(method string, args ...any) *call {
 	return &call{method: method, args: args, size: size, err: errors.New("not asked")}
 }
 
+// askEach returns a call for each of the list.
+func askEach[T any](list []T, about func(T) *call) []*call {
+	calls := make([]*call, len(list))
+	for i, one := range list {
+		calls[i] = about(one)
+	}
+	return calls
+}
+
 // into decodes the result. A null result is an error; where null has a meaning, the caller must check
 // for it first.
 func (a *call) into(v any) error {
@@ -89,6 +98,16 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return c.request(ctx, calls, nil)
+}
+
+// roundTrips makes calls in as many HTTP requests as a node needs for them.
+func (c *Connector) roundTrips(ctx context.Context, calls []*call) error {
+	for _, batch := range c.split(calls) {
+		if err := c.roundTrip(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // request makes calls in one HTTP request, once it has a slot. If several members share it, half of the

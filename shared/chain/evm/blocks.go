@@ -84,10 +84,7 @@ func (c *Connector) lastBefore(ctx context.Context, final uint64, before time.Ti
 	s := &search{c: c, high: final + 1} // the block at low is old enough, or is the first
 	for s.low+1 < s.high {
 		heights := s.spread()
-		calls := make([]*call, len(heights))
-		for i, at := range heights {
-			calls[i] = askBlock(hexutil.EncodeUint64(at))
-		}
+		calls := askEach(heights, askHeight)
 		if err := c.roundTrip(ctx, calls); err != nil {
 			return 0, err
 		}

@@ -61,7 +61,8 @@ type Connector struct {
 	recent   recent
 	blocks   offer // offers all receipts of a block
 	headers  offer // offers a header without its block
-	sharers  sharers
+	queries  *sharer
+	sends    *sharer
 }
 
 var _ txmanager.ChainConnector = (*Connector)(nil)
@@ -92,7 +93,7 @@ func New(o Options) (*Connector, error) {
 	if c.client, err = rpc.DialOptions(context.Background(), o.URL, rpc.WithHTTPClient(web)); err != nil {
 		return nil, fmt.Errorf("node %s: %w", o.Node, scrub(err))
 	}
-	c.sharers = c.newSharers()
+	c.queries, c.sends = c.newSharer(), c.newSharer()
 	return c, nil
 }
 

@@ -130,10 +130,7 @@ func (s *search) spread() []uint64 {
 // probe requests the count at each of the ascending heights. A height without an answer counts as too
 // low: nodes delete the states of old blocks.
 func (s *search) probe(ctx context.Context, heights []uint64) error {
-	calls := make([]*call, len(heights))
-	for i, at := range heights {
-		calls[i] = ask("eth_getTransactionCount", s.account, hexutil.EncodeUint64(at))
-	}
+	calls := askEach(heights, func(at uint64) *call { return ask("eth_getTransactionCount", s.account, hexutil.EncodeUint64(at)) })
 	if err := s.c.roundTrip(ctx, calls); err != nil {
 		return err
 	}

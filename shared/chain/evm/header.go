@@ -26,6 +26,9 @@ func askBlock(numberOrTag string) *call {
 	return a
 }
 
+// askHeight requests the header of the block at a height.
+func askHeight(height uint64) *call { return askBlock(hexutil.EncodeUint64(height)) }
+
 // elem returns the call as it is sent to the node.
 func (a *call) elem(short bool) rpc.BatchElem {
 	if short && a.header {

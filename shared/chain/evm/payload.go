@@ -2,13 +2,15 @@ package evm
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/big"
 	"strconv"
 	"strings"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
 
 	"github.com/fencepost/fencepost/shared/chain/evm/eip155"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -105,51 +107,35 @@ func (p payload) all() map[string]*string {
 }
 
 func readPayload(fields map[string]json.RawMessage) (p payload, call txmanager.Call, err error) {
-	if raw, ok := fields["to"]; ok {
-		if call.To, err = readAddress(raw, "payload.to"); err != nil {
-			return p, call, err
-		}
-		p.To = new(call.To.String())
-	}
-	if raw, ok := fields["data"]; ok {
-		if call.Data, err = readHex(raw, "payload.data", maxData); err != nil {
-			return p, call, err
-		}
-		p.Data = new("0x" + hex.EncodeToString(call.Data))
-	}
-	for name, into := range map[string]struct {
-		gas  *uint64
-		text **string
-	}{"gas": {&call.Gas, &p.Gas}, "maxGas": {&call.MaxGas, &p.MaxGas}} {
-		raw, ok := fields[name]
-		if !ok {
-			continue
-		}
-		if *into.gas, err = readGas(raw, "payload."+name); err != nil {
-			return p, call, err
-		}
-		*into.text = new(strconv.FormatUint(*into.gas, 10))
-	}
-	for name, into := range map[string]struct {
-		amount **big.Int
-		text   **string
-	}{
-		"value": {&call.Value, &p.Value}, "maxFeePerGas": {&call.FeeCapWei, &p.FeeCap},
-		"maxPriorityFeePerGas": {&call.TipCapWei, &p.Priority},
-	} {
-		raw, ok := fields[name]
-		if !ok {
-			continue
-		}
-		if *into.amount, err = readAmount(raw, "payload."+name); err != nil {
-			return p, call, err
-		}
-		*into.text = new((*into.amount).String())
-	}
+	readData := func(raw json.RawMessage, field string) ([]byte, error) { return readHex(raw, field, maxData) }
+	decimal := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	err = cmp.Or(
+		readMember(fields, "to", readAddress, &call.To, &p.To, (*txmanager.Address).String),
+		readMember(fields, "data", readData, &call.Data, &p.Data, hexutil.Encode),
+		readMember(fields, "gas", readGas, &call.Gas, &p.Gas, decimal),
+		readMember(fields, "maxGas", readGas, &call.MaxGas, &p.MaxGas, decimal),
+		readMember(fields, "value", readAmount, &call.Value, &p.Value, (*big.Int).String),
+		readMember(fields, "maxFeePerGas", readAmount, &call.FeeCapWei, &p.FeeCap, (*big.Int).String),
+		readMember(fields, "maxPriorityFeePerGas", readAmount, &call.TipCapWei, &p.Priority, (*big.Int).String),
+	)
 	if call.Value == nil {
 		call.Value = new(big.Int)
 	}
-	return p, call, nil
+	return p, call, err
+}
+
+// readMember reads a field, if it is given. It stores the value in into, and its canonical form in text.
+func readMember[T any](fields map[string]json.RawMessage, name string, read func(json.RawMessage, string) (T, error),
+	into *T, text **string, canonical func(T) string) error {
+	raw, given := fields[name]
+	if !given {
+		return nil
+	}
+	value, err := read(raw, "payload."+name)
+	if err == nil {
+		*into, *text = value, new(canonical(value))
+	}
+	return err
 }
 
 // intrinsicGas returns the gas of a transaction before any execution, below which no node accepts

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func (c *Connector) payments(ctx context.Context, q chain.PaymentsQuery) (chain.
 	if err != nil || p.WentBack || p.End == q.After {
 		return p, err
 	}
-	end, count, logs := askBlock(hexutil.EncodeUint64(p.End)), c.askCount(q.Payer, p.End), askTransfers(q, p.End)
+	end, count, logs := askHeight(p.End), c.askCount(q.Payer, p.End), askTransfers(q, p.End)
 	calls := []*call{end, count}
 	if logs != nil {
 		calls = append(calls, logs)
@@ -63,15 +64,8 @@ func (c *Connector) payments(ctx context.Context, q chain.PaymentsQuery) (chain.
 	if err := c.sentPayments(ctx, q, &p, count, found); err != nil {
 		return p, err
 	}
-	for key, one := range found {
-		if one.BlockNumber > p.End {
-			delete(found, key)
-		}
-	}
-	for _, one := range found {
-		p.Found = append(p.Found, one)
-	}
-	slices.SortFunc(p.Found, func(a, b chain.Payment) int {
+	maps.DeleteFunc(found, func(_ paymentPlace, one chain.Payment) bool { return one.BlockNumber > p.End })
+	p.Found = slices.SortedFunc(maps.Values(found), func(a, b chain.Payment) int {
 		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), strings.Compare(a.TxHash.String(), b.TxHash.String()), cmp.Compare(a.LogIndex, b.LogIndex))
 	})
 	return p, nil
@@ -83,7 +77,7 @@ func (c *Connector) beginPayments(ctx context.Context, q chain.PaymentsQuery) (p
 	if q.ByTag {
 		tag = "finalized"
 	}
-	top, anchor := askBlock(tag), askBlock(hexutil.EncodeUint64(q.After))
+	top, anchor := askBlock(tag), askHeight(q.After)
 	if err := c.roundTrip(ctx, []*call{top, anchor}); err != nil {
 		return p, err
 	}
@@ -206,7 +200,7 @@ func (c *Connector) sentPayments(ctx context.Context, q chain.PaymentsQuery, p *
 	s.blocks = slices.Compact(s.blocks)
 	if limit := q.MaxBlocks; limit > 0 && len(s.blocks) > limit {
 		p.End, s.blocks, counted = s.blocks[limit]-1, s.blocks[:limit], false
-		end := askBlock(hexutil.EncodeUint64(p.End))
+		end := askHeight(p.End)
 		if err := c.roundTrip(ctx, []*call{end}); err != nil {
 			return err
 		}
@@ -272,17 +266,9 @@ func (s *sentSearch) narrow(ctx context.Context, spans ...sentSpan) error {
 }
 
 func (s *sentSearch) halve(ctx context.Context, spans []sentSpan) (halves []sentSpan, err error) {
-	if len(spans) == 0 {
-		return nil, nil
-	}
-	calls := make([]*call, len(spans))
-	for i, one := range spans {
-		calls[i] = s.c.askCount(s.q.Payer, one.middle())
-	}
-	for _, batch := range s.c.split(calls) {
-		if err := s.c.roundTrip(ctx, batch); err != nil {
-			return nil, err
-		}
+	calls := askEach(spans, func(one sentSpan) *call { return s.c.askCount(s.q.Payer, one.middle()) })
+	if err := s.c.roundTrips(ctx, calls); err != nil {
+		return nil, err
 	}
 	for i, one := range spans {
 		middle, count := one.middle(), new(hexutil.Uint64)
@@ -309,10 +295,7 @@ type sentTx struct {
 // sentIn reads whole blocks and returns the account's transactions.
 func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []uint64) (txs []sentTx, err error) {
 	for some := range slices.Chunk(blocks, blocksAtOnce) {
-		calls := make([]*call, len(some))
-		for i, n := range some {
-			calls[i] = ask(getBlock, hexutil.EncodeUint64(n), true)
-		}
+		calls := askEach(some, func(n uint64) *call { return ask(getBlock, hexutil.EncodeUint64(n), true) })
 		if err := c.roundTrip(ctx, calls); err != nil {
 			return nil, err
 		}
@@ -334,18 +317,13 @@ func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []u
 // addSent adds the transactions' payments by their receipts: their value, and the events of the called
 // contract and of the requested tokens.
 func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []sentTx, found map[paymentPlace]chain.Payment) error {
-	for some := range slices.Chunk(txs, c.maxBatch-reserved) {
-		calls := make([]*call, len(some))
-		for i, tx := range some {
-			calls[i] = ask("eth_getTransactionReceipt", tx.Hash.String())
-		}
-		if err := c.roundTrip(ctx, calls); err != nil {
-			return err
-		}
-		for i, tx := range some {
-			if err := addPaid(q, tx, calls[i], found); err != nil {
-				return fmt.Errorf("transaction %s: %w", tx.Hash, err)
-			}
+	calls := askEach(txs, func(tx sentTx) *call { return askReceipt(tx.Hash) })
+	if err := c.roundTrips(ctx, calls); err != nil {
+		return err
+	}
+	for i, tx := range txs {
+		if err := addPaid(q, tx, calls[i], found); err != nil {
+			return fmt.Errorf("transaction %s: %w", tx.Hash, err)
 		}
 	}
 	return nil
@@ -393,7 +371,7 @@ func (c *Connector) PaymentsStart(ctx context.Context, q chain.PaymentsQuery, be
 	if err != nil {
 		return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})
 	}
-	asked, count := askBlock(hexutil.EncodeUint64(low)), c.askCount(q.Payer, low)
+	asked, count := askHeight(low), c.askCount(q.Payer, low)
 	var b block
 	if err := c.roundTrip(ctx, []*call{asked, count}); err != nil {
 		return s, err

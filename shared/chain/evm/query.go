@@ -127,7 +127,7 @@ func (c *Connector) fetch(ctx context.Context, l *chainQuery, calls []*call) err
 				return err
 			}
 		}
-		if err := c.share(ctx, c.sharers.queries, batch); err != nil {
+		if err := c.share(ctx, c.queries, batch); err != nil {
 			return err
 		}
 	}
@@ -135,86 +135,47 @@ func (c *Connector) fetch(ctx context.Context, l *chainQuery, calls []*call) err
 }
 
 func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
-	if (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID {
+	self, from, to := q.Submitter.Address(), q.FromBlock, q.ToBlock
+	switch {
+	case (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID:
 		return nil, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, chain.ErrWrongChain)
+	case to > 0 && from <= to && to-from >= maxHeaders:
+		return nil, fmt.Errorf("headers %d to %d: want at most %d", from, to, maxHeaders)
+	case len(q.HashesAt) > maxWatch:
+		return nil, fmt.Errorf("%d heights to watch: want at most %d", len(q.HashesAt), maxWatch)
+	case !slices.Contains([]string{"", "safe", "finalized"}, q.Finality):
+		return nil, fmt.Errorf(`finality %q: want "", "safe" or "finalized"`, q.Finality)
 	}
-	l := &chainQuery{q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent)}
+	l := &chainQuery{
+		q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent),
+		known:     askEach(q.Known, func(h txmanager.Hash) *call { return ask("eth_getTransactionByHash", h.String()) }),
+		watched:   askEach(q.HashesAt, askHeight),
+		estimates: askEach(q.Estimates, func(of txmanager.Call) *call { return askEstimate(self, of) }),
+	}
 	if q.Account {
-		l.account = askAccount(q.Submitter.Address(), c.fees)
+		l.account = askAccount(self, c.fees)
 		l.receipts.count = l.account.latest
 	}
-	for _, h := range q.Known {
-		l.known = append(l.known, ask("eth_getTransactionByHash", h.String()))
+	for n := from; to > 0 && n <= to; n++ {
+		l.headers = append(l.headers, askHeight(n))
 	}
-	for _, add := range []func() error{l.askHeaders, l.askWatched, l.askTagged} {
-		if err := add(); err != nil {
-			return nil, err
-		}
-	}
-	for _, call := range q.Estimates {
-		l.estimates = append(l.estimates, askEstimate(q.Submitter.Address(), call))
+	if q.Finality != "" {
+		l.tagged = askBlock(q.Finality)
 	}
 	if q.FinalCount && c.depth == nil {
-		l.final, l.finalized = ask("eth_getTransactionCount", q.Submitter.Address().String(), "finalized"), askBlock("finalized")
+		l.final, l.finalized = ask("eth_getTransactionCount", self.String(), "finalized"), askBlock("finalized")
 	}
-	if self := q.Submitter.Address(); q.SelfTransfer {
+	if q.SelfTransfer {
 		l.self = askEstimate(self, txmanager.Call{To: &self})
 	}
 	return l, nil
 }
 
-func (l *chainQuery) askTagged() error {
-	switch l.q.Finality {
-	case "":
-	case "safe", "finalized":
-		l.tagged = askBlock(l.q.Finality)
-	default:
-		return fmt.Errorf(`finality %q: want "", "safe" or "finalized"`, l.q.Finality)
-	}
-	return nil
-}
-
-func (l *chainQuery) askHeaders() error {
-	from, to := l.q.FromBlock, l.q.ToBlock
-	if to == 0 || from > to {
-		return nil
-	}
-	if to-from >= maxHeaders {
-		return fmt.Errorf("headers %d to %d: want at most %d", from, to, maxHeaders)
-	}
-	for n := from; n <= to; n++ {
-		l.headers = append(l.headers, askBlock(hexutil.EncodeUint64(n)))
-	}
-	return nil
-}
-
-func (l *chainQuery) askWatched() error {
-	if len(l.q.HashesAt) > maxWatch {
-		return fmt.Errorf("%d heights to watch: want at most %d", len(l.q.HashesAt), maxWatch)
-	}
-	for _, n := range l.q.HashesAt {
-		l.watched = append(l.watched, askBlock(hexutil.EncodeUint64(n)))
-	}
-	return nil
-}
-
 // calls returns the calls of the first round trip, in order.
 func (l *chainQuery) calls() []*call {
-	calls := []*call{l.first}
-	if l.account != nil {
-		calls = append(calls, l.account.calls()...)
-	}
-	calls = slices.Concat(calls, l.receipts.begin(), l.known, l.headers, l.watched)
-	if l.tagged != nil {
-		calls = append(calls, l.tagged)
-	}
-	calls = append(calls, l.estimates...)
-	for _, one := range []*call{l.self, l.final, l.finalized} {
-		if one != nil {
-			calls = append(calls, one)
-		}
-	}
-	return calls
+	calls := slices.Concat([]*call{l.first}, l.account.calls(), l.receipts.begin(), l.known, l.headers, l.watched,
+		[]*call{l.tagged}, l.estimates, []*call{l.self, l.final, l.finalized})
+	return slices.DeleteFunc(calls, func(a *call) bool { return a == nil })
 }
 
 // closing adds the calls that prove that the chain did not change. If the head is already known, it
@@ -226,7 +187,7 @@ func (l *chainQuery) closing(batch []*call, later bool) ([]*call, error) {
 		if err := l.begun(); err != nil {
 			return nil, err
 		}
-		l.again = askBlock(hexutil.EncodeUint64(uint64(l.head.Number)))
+		l.again = askHeight(uint64(l.head.Number))
 		l.again.proof = true
 		batch = append(batch, l.again)
 	}

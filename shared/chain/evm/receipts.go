@@ -87,12 +87,11 @@ func (r *receipts) begin() []*call {
 }
 
 func (r *receipts) askSingle() []*call {
-	r.single = make([]*call, len(r.left))
-	for i, w := range r.left {
-		r.single[i] = ask("eth_getTransactionReceipt", w.hash.String())
-	}
+	r.single = askEach(r.left, func(w wanted) *call { return askReceipt(w.hash) })
 	return r.single
 }
+
+func askReceipt(of txmanager.Hash) *call { return ask("eth_getTransactionReceipt", of.String()) }
 
 // spare answers the receipts that the account's count decides, and begins the walk at head, which is
 // not below the block of the count.

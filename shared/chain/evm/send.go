@@ -17,12 +17,9 @@ import (
 // may accept a later nonce without an earlier one; it then keeps it queued. Concurrent sends share requests.
 // Without an answer, nor one to the repetition, the result is unknown.
 func (c *Connector) Send(ctx context.Context, raws [][]byte) []txmanager.SendResult {
-	calls := make([]*call, len(raws))
-	for i, raw := range raws {
-		calls[i] = ask("eth_sendRawTransaction", hexutil.Encode(raw))
-	}
+	calls := askEach(raws, func(raw []byte) *call { return ask("eth_sendRawTransaction", hexutil.Encode(raw)) })
 	for _, batch := range c.split(calls) {
-		if err := c.share(ctx, c.sharers.sends, batch); err != nil {
+		if err := c.share(ctx, c.sends, batch); err != nil {
 			for _, a := range batch {
 				a.err = noAnswerError{err}
 			}

@@ -15,14 +15,9 @@ import (
 	"github.com/fencepost/fencepost/shared/chain"
 )
 
-// sharers are the groups whose round trips share HTTP requests. The first round trip of a group is
+// sharer is a group whose round trips share HTTP requests. The first round trip of a group is
 // sent at once. Those that come while it is under way, but for no longer than slowAfter, share the
 // next requests.
-type sharers struct {
-	queries *sharer
-	sends   *sharer
-}
-
 type sharer = batch.Group[*member, []*call]
 
 // slowAfter is when a request counts as slow, and the next may start beside it.
@@ -35,13 +30,10 @@ type member struct {
 	began  atomic.Bool // a request for it has a slot
 }
 
-func (c *Connector) newSharers() sharers {
-	group := func() *sharer {
-		return batch.New(batch.Options[*member, []*call]{Send: c.answerAll, MaxSize: maxRequestBytes,
-			Size: func(m *member) int { return m.weight }, MaxCalls: c.maxBatch,
-			Timeout: c.timeout, SlowAfter: slowAfter, Parallel: true})
-	}
-	return sharers{queries: group(), sends: group()}
+func (c *Connector) newSharer() *sharer {
+	return batch.New(batch.Options[*member, []*call]{Send: c.answerAll, MaxSize: maxRequestBytes,
+		Size: func(m *member) int { return m.weight }, MaxCalls: c.maxBatch,
+		Timeout: c.timeout, SlowAfter: slowAfter, Parallel: true})
 }
 
 // commonCalls is how many calls of one request may be for all its members. They are the chain id, two

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"time"
 
@@ -67,13 +66,11 @@ func agreedPayments(all []chain.Payments) (limit []chain.Payments) {
 func samePayments(a, b chain.Payments) bool {
 	return a.End == b.End && a.EndHash == b.EndHash && a.WentBack == b.WentBack && slices.EqualFunc(a.Found, b.Found, func(a, b chain.Payment) bool {
 		return a.TxHash == b.TxHash && a.LogIndex == b.LogIndex && a.BlockHash == b.BlockHash && a.BlockNumber == b.BlockNumber &&
-			equal(a.Token, b.Token) && equal(a.To, b.To) && sameAmount(a.Amount, b.Amount)
+			equal(a.Token, b.Token) && equal(a.To, b.To) && a.Amount.Cmp(b.Amount) == 0
 	})
 }
 
 func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
-
-func sameAmount(a, b *big.Int) bool { return a.Cmp(b) == 0 }
 
 // leastSent returns the answer with the lowest count: a count that is too low costs reads, one that is
 // too high would hide a payment.

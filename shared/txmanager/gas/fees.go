@@ -14,8 +14,10 @@ func CompleteFees(call txmanager.Call, gas uint64, a txmanager.Account) txmanage
 	if p.ValueWei == nil {
 		p.ValueWei = new(big.Int)
 	}
-	if a.GasPriceWei != nil {
-		return withGasPrice(p, a.GasPriceWei)
+	if a.GasPriceWei != nil { // the chain has no EIP-1559
+		p.FeeCapWei = txmanager.LowerLimit(p.FeeCapWei, a.GasPriceWei)
+		p.Legacy, p.TipCapWei = true, p.FeeCapWei
+		return p
 	}
 	if p.TipCapWei == nil {
 		p.TipCapWei = a.TipWei
@@ -26,19 +28,7 @@ func CompleteFees(call txmanager.Call, gas uint64, a txmanager.Account) txmanage
 	if p.FeeCapWei == nil {
 		p.FeeCapWei = new(big.Int).Add(new(big.Int).Lsh(a.BaseFeeWei, 1), p.TipCapWei)
 	}
-	if p.TipCapWei.Cmp(p.FeeCapWei) > 0 {
-		p.TipCapWei = p.FeeCapWei
-	}
-	return p
-}
-
-// withGasPrice is p on a chain without EIP-1559: the node's advice, and at most the caller's
-// maxFeePerGas.
-func withGasPrice(p txmanager.GasParams, adviceWei *big.Int) txmanager.GasParams {
-	if p.FeeCapWei == nil || p.FeeCapWei.Cmp(adviceWei) > 0 {
-		p.FeeCapWei = adviceWei
-	}
-	p.Legacy, p.TipCapWei = true, p.FeeCapWei
+	p.TipCapWei = txmanager.LowerLimit(p.TipCapWei, p.FeeCapWei)
 	return p
 }
 
@@ -57,22 +47,23 @@ func (r Limits) FirstVersionFees(call txmanager.Call, gas uint64, a txmanager.Ac
 // ClampToCeiling lowers both fees to fees.maxFeePerGas. Both are upper limits: below the base fee
 // the transaction waits.
 func (r Limits) ClampToCeiling(p txmanager.GasParams) txmanager.GasParams {
-	if r.MaxFeePerGasWei != nil && p.FeeCapWei.Cmp(r.MaxFeePerGasWei) > 0 {
-		p.FeeCapWei = r.MaxFeePerGasWei
-	}
-	if p.TipCapWei.Cmp(p.FeeCapWei) > 0 {
-		p.TipCapWei = p.FeeCapWei
-	}
+	p.FeeCapWei = txmanager.LowerLimit(p.FeeCapWei, r.MaxFeePerGasWei)
+	p.TipCapWei = txmanager.LowerLimit(p.TipCapWei, p.FeeCapWei)
 	return p
 }
 
-// TooExpensiveReason is why no block would accept the fees now, or "". On a chain without EIP-1559
-// no rule defines what a block accepts, so the node's advice is the limit.
-func TooExpensiveReason(call txmanager.Call, p txmanager.GasParams, a txmanager.Account) string {
-	least, what := a.BaseFeeWei, "base fee"
+// leastFee is the lowest fee that a block accepts now. On a chain without EIP-1559 no rule defines
+// it, so it is the node's advice.
+func leastFee(a txmanager.Account) (wei *big.Int, name string) {
 	if a.GasPriceWei != nil {
-		least, what = a.GasPriceWei, "node's gas price"
+		return a.GasPriceWei, "node's gas price"
 	}
+	return a.BaseFeeWei, "base fee"
+}
+
+// TooExpensiveReason is why no block would accept the fees now, or "".
+func TooExpensiveReason(call txmanager.Call, p txmanager.GasParams, a txmanager.Account) string {
+	least, what := leastFee(a)
 	switch {
 	case p.FeeCapWei.Cmp(least) >= 0:
 		return ""
@@ -92,10 +83,7 @@ func (r Limits) TooExpensiveReason(b txmanager.Bounds, call txmanager.Call, p tx
 	if reason == "" {
 		return ""
 	}
-	least := a.BaseFeeWei
-	if a.GasPriceWei != nil {
-		least = a.GasPriceWei
-	}
+	least, _ := leastFee(a)
 	if txmanager.ExceedsLimit(least, r.MaxFeePerGasWei) || txmanager.ExceedsLimit(least, call.FeeCapWei) {
 		return reason
 	}
@@ -120,10 +108,7 @@ func PaysMarketPrice(g txmanager.GasParams, a txmanager.Account) bool {
 // limit. A balance in use by open transactions does not count as an own limit: smaller intents
 // would pass the intent forever.
 func (r Limits) OwnBound(b txmanager.Bounds, call txmanager.Call, gas uint64, a txmanager.Account) txmanager.Wait {
-	least := a.BaseFeeWei
-	if a.GasPriceWei != nil {
-		least = a.GasPriceWei
-	}
+	least, _ := leastFee(a)
 	if call.FeeCapWei != nil && call.FeeCapWei.Cmp(least) < 0 {
 		return txmanager.WaitFor(txmanager.WaitOwnBounds, TooExpensiveReason(call, txmanager.GasParams{FeeCapWei: call.FeeCapWei}, a))
 	}
