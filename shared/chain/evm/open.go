@@ -14,11 +14,6 @@ import (
 // maxRaw is the largest transaction that nodes accept, in bytes.
 const maxRaw = 128 << 10
 
-// accessGas returns the gas of an access list (EIP-2930).
-func accessGas(list types.AccessList) uint64 {
-	return params.TxAccessListAddressGas*uint64(len(list)) + params.TxAccessListStorageKeyGas*uint64(list.StorageKeys())
-}
-
 // ParseSigned implements [txmanager.ChainConnector]. It accepts transactions that pay a fee and make one call.
 // These are legacy ones with a chain id (EIP-155), those with an access list (EIP-2930), and those
 // with a dynamic fee (EIP-1559), each in its one encoding. A gas price is both the fee cap and the
@@ -55,7 +50,9 @@ func (c *Connector) ParseSigned(raw []byte) (from txmanager.Address, tx txmanage
 	if err := checkCall(call); err != nil {
 		return from, tx, s, fmt.Errorf("no node takes its bytes: %w", err)
 	}
-	if least := intrinsicGas(call) + accessGas(signed.AccessList()); tx.Gas < least {
+	list := signed.AccessList() // EIP-2930
+	access := params.TxAccessListAddressGas*uint64(len(list)) + params.TxAccessListStorageKeyGas*uint64(list.StorageKeys())
+	if least := intrinsicGas(call) + access; tx.Gas < least {
 		return from, tx, s, fmt.Errorf("no node takes its bytes: their gas is %d, and %d are charged before the call begins", tx.Gas, least)
 	}
 	return eip155.Address(sender), tx, txmanager.Signed{Hash: txmanager.Hash(signed.Hash()), Raw: raw}, nil

@@ -317,13 +317,15 @@ func (c *Connector) sentIn(ctx context.Context, of txmanager.Address, blocks []u
 // addSent adds the transactions' payments by their receipts: their value, and the events of the called
 // contract and of the requested tokens.
 func (c *Connector) addSent(ctx context.Context, q chain.PaymentsQuery, txs []sentTx, found map[paymentPlace]chain.Payment) error {
-	calls := askEach(txs, func(tx sentTx) *call { return askReceipt(tx.Hash) })
-	if err := c.roundTrips(ctx, calls); err != nil {
-		return err
-	}
-	for i, tx := range txs {
-		if err := addPaid(q, tx, calls[i], found); err != nil {
-			return fmt.Errorf("transaction %s: %w", tx.Hash, err)
+	for some := range slices.Chunk(txs, c.maxBatch-reserved) { // only one batch's answer is held at a time
+		calls := askEach(some, func(tx sentTx) *call { return askReceipt(tx.Hash) })
+		if err := c.roundTrip(ctx, calls); err != nil {
+			return err
+		}
+		for i, tx := range some {
+			if err := addPaid(q, tx, calls[i], found); err != nil {
+				return fmt.Errorf("transaction %s: %w", tx.Hash, err)
+			}
 		}
 	}
 	return nil

@@ -158,40 +158,31 @@ func headsOf(types []abiType) (bytes int) {
 }
 
 // elementary reads one type without tuple and array. The result has no name if there is none.
-func (p *signatureParser) elementary() abiType {
-	end := strings.IndexAny(p.rest, ",()[")
-	if end < 0 {
-		return abiType{}
-	}
+func (p *signatureParser) elementary() (t abiType) {
+	end := max(strings.IndexAny(p.rest, ",()["), 0)
 	match := elementary.FindStringSubmatch(p.rest[:end])
 	if match == nil {
-		return abiType{}
+		return t
 	}
-	bits, _ := strconv.Atoi(match[3])
-	if match[3] != "" && (bits == 0 || bits > 256 || bits%8 != 0) {
-		return abiType{}
+	length, bits := match[2], match[3]     // at most one of them is given
+	size, _ := strconv.Atoi(length + bits) // 0 without both
+	if bits != "" && (size == 0 || size > 256 || size%8 != 0) {
+		return t
 	}
 	p.rest = p.rest[end:]
-	return elementaryOf(match[0], match[2], bits)
-}
-
-// elementaryOf returns the type of that name. length is the suffix after "bytes", bits the one after
-// "int".
-func elementaryOf(name, length string, bits int) abiType {
-	t := abiType{name: name, size: bits, head: wordSize}
+	t = abiType{name: match[0], size: size, head: wordSize}
 	switch {
-	case name == "address":
+	case t.name == "address":
 		t.kind = kindAddress
-	case name == "bool":
+	case t.name == "bool":
 		t.kind = kindBool
-	case name == "string":
+	case t.name == "string":
 		t.kind, t.dynamic = kindString, true
-	case name == "bytes":
+	case t.name == "bytes":
 		t.kind, t.dynamic = kindBytes, true
 	case length != "":
 		t.kind = kindFixedBytes
-		t.size, _ = strconv.Atoi(length) // 1 to 32, by the expression
-	case name[0] == 'u':
+	case t.name[0] == 'u':
 		t.kind = kindUint
 	default:
 		t.kind = kindInt

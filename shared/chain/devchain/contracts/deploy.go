@@ -29,7 +29,10 @@ func Deploy(ctx context.Context, chain *devchain.Chain, from devchain.Account, c
 	if err != nil {
 		return eip155.Address([20]byte{}), err
 	}
-	raw, err := signed(chain.ChainID(), from, n, deploying(code))
+	id := new(big.Int).SetUint64(chain.ChainID())
+	raw, err := types.MustSignNewTx(from.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9), Data: deploying(code),
+	}).MarshalBinary()
 	if err != nil {
 		return eip155.Address([20]byte{}), err
 	}
@@ -52,17 +55,6 @@ func Balance(ctx context.Context, chain *devchain.Chain, token, of txmanager.Add
 	defer client.Close()
 	word, err := client.StorageAt(ctx, common.Address(eip155.MustBytes(token)), common.HexToHash(string(of)), nil)
 	return new(big.Int).SetBytes(word), err
-}
-
-func signed(chainID uint64, from devchain.Account, n uint64, data []byte) ([]byte, error) {
-	id := new(big.Int).SetUint64(chainID)
-	tx, err := types.SignNewTx(from.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9), Data: data,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return tx.MarshalBinary()
 }
 
 // deploying returns the init code that deploys code.
