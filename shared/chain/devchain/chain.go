@@ -42,6 +42,7 @@ type Chain struct {
 	eth    *eth.Ethereum
 	server *http.Server
 	url    string
+	counts counts
 
 	mining sync.Mutex // serializes the making of blocks
 	paused bool       // BlockTime makes no blocks; guarded by mining
@@ -120,7 +121,7 @@ func (c *Chain) serve(ctx context.Context, addr string) error {
 		return err
 	}
 	c.url = "http://" + listener.Addr().String()
-	c.server = &http.Server{Handler: api, ReadHeaderTimeout: 10 * time.Second}
+	c.server = &http.Server{Handler: c.counts.middleware(api), ReadHeaderTimeout: 10 * time.Second}
 	c.loops.Go(func() { _ = c.server.Serve(listener) }) // ends with ErrServerClosed, in Close
 	return nil
 }
@@ -130,6 +131,9 @@ func (c *Chain) URL() string { return c.url }
 
 // ChainID returns the chain's EIP-155 id.
 func (c *Chain) ChainID() uint64 { return c.id }
+
+// Calls returns the number of JSON-RPC calls of method. Each call of a batch counts.
+func (c *Chain) Calls(method string) uint64 { return c.counts.of(method) }
 
 // Close ends the node and frees its port, memory and files. The chain is gone. A second Close has no effect.
 func (c *Chain) Close() (err error) {

@@ -97,6 +97,7 @@ func TestManyPendingOfOneAccount(t *testing.T) {
 	}
 	b.mine(t, 2)
 	check.Equal(t, "counts after two blocks", b.counts(t), [2]uint64{n, n})
+	check.Equal(t, "calls", b.chain.Calls("eth_sendRawTransaction"), uint64(n))
 }
 
 // With a block time blocks are made regularly, except while mining is stopped.
