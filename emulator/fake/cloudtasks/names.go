@@ -60,7 +60,7 @@ func checkLocation(parent string) error {
 	return nil
 }
 
-// checkQueue refuses what is no queue's full name.
+// checkQueue refuses a name that is not the full name of a queue.
 func checkQueue(name string) error {
 	if !queueFormat.MatchString(name) {
 		return invalidWithHelp(

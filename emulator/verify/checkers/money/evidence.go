@@ -245,8 +245,8 @@ func (v *Evidence) Outside() map[Account]*big.Int {
 	return all
 }
 
-// elsewhere returns what left a user's two accounts together without going outside: the amounts sent to a chain, and
-// the core's halves of lost transfers, whose other halves were lost with a database.
+// elsewhere returns what left a user's two accounts together without going outside. That is the amounts sent to a
+// chain, and the core's halves of lost transfers: their other halves were lost with a database.
 func (v *Evidence) elsewhere() map[Account]*big.Int {
 	all := make(map[Account]*big.Int)
 	for _, t := range v.rows {
