@@ -359,6 +359,7 @@ func (s *Stack) job(name string, every time.Duration) scheduler.Job {
 	return scheduler.Job{
 		Name: name, Every: every, URL: s.URLMap.InternalURL() + "/internal/" + name,
 		Body: []byte("{}"), Account: SchedulerAccount, Audience: InternalAudience,
+		Deadline: time.Minute, // as in terraform/main.tf
 	}
 }
 

@@ -24,6 +24,7 @@
 // request may have been carried out, or may still be. Read the state, or repeat the request
 // under the same key; never under another.
 //
-// The functions answer with types of this package, so that an answer has one Go type. A member that the API may
-// omit has omitempty in its tag for them. To change a tag is to change the API.
+// Most answers of the functions are made of types of this package, so that an answer has one Go
+// type. A member that the API may omit has omitempty in its tag for them. To change a tag is to
+// change the API.
 package client

@@ -217,5 +217,6 @@ func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancel
 	b.Queue(cancelQueued, c.Submitter, of, c.Limit, c.By, PrintableText(c.Reason)).Exec(results.Count(&out.Cancelled))
 	b.Queue("commit")
 	b.Queue(countAskedFor, c.Submitter, of).QueryRow(results.Scan(&out.Token, s.nameEpochOf(&c.Submitter), &out.Remaining, &out.Bound, &out.Payouts, &out.Beside))
-	return out, results.Wrap(results.Missing(s.send(ctx, b), ErrUnknownSubmitter), "cancel the queue of %s", c.Submitter)
+	err = s.send(ctx, b)
+	return out, results.Wrap(results.Missing(err, ErrUnknownSubmitter), "cancel the queue of %s", c.Submitter)
 }

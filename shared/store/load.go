@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/store/internal/results"
 	"github.com/fencepost/fencepost/shared/txmanager"
@@ -310,13 +313,42 @@ func (s *Store) scanSubmitter(row pgx.Row, all []pendingLoad) error {
 
 func inQueue(w *txmanager.SubmitterState) *[]txmanager.Tx { return &w.Queue }
 
+// txMembers are the members of [txRow] that [txExtras.columns] fill. They are the same in each statement, and are found
+// once: to find them for each row costs more than to read it.
+var txMembers struct {
+	once  sync.Once
+	paths [][]int
+}
+
+// txTargets returns where a scan of the columns keeps the values of r.
+func txTargets(columns []pgconn.FieldDescription, r *txRow) []any {
+	txMembers.once.Do(func() {
+		for _, c := range columns {
+			member, _ := reflect.TypeFor[txRow]().FieldByNameFunc(func(name string) bool {
+				return strings.EqualFold(name, strings.ReplaceAll(c.Name, "_", ""))
+			})
+			txMembers.paths = append(txMembers.paths, member.Index) // of no member: the scan fails
+		}
+	})
+	into := make([]any, len(columns))
+	for i, path := range txMembers.paths {
+		into[i] = reflect.ValueOf(r).Elem().FieldByIndex(path).Addr().Interface()
+	}
+	return into
+}
+
 // scanTxs adds each transaction to the state of its submitter. If the rows have reached their
 // limit, those of the last submitter and of all after it may be incomplete.
 func scanTxs(rows pgx.Rows, all []pendingLoad, limit *int, in func(*txmanager.SubmitterState) *[]txmanager.Tx) error {
+	var r txRow
+	var into []any
 	n, last := 0, 1
 	for ; rows.Next(); n++ {
-		r, err := pgx.RowToStructByNameLax[txRow](rows)
-		if err != nil {
+		if n == 0 {
+			into = txTargets(rows.FieldDescriptions(), &r)
+		}
+		r = txRow{}
+		if err := rows.Scan(into...); err != nil {
 			return err
 		}
 		last = r.Place

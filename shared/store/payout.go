@@ -75,14 +75,16 @@ const (
 
 // findPayout always returns one row. findIntents describes how it finds the request.
 const findPayout = `
-select coalesce(m.tx_id::text, ''), coalesce(m.tx_hash, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
-       c.payload, c.receipt, coalesce(l.fencing_token, 0),
-       coalesce(s.callers = array[$3::text], false), not (select is_accepted_database()), ` + isProtected + `, ` + isTaken + `,
-       taken.nonce, coalesce((select f.tx_hash from foreign_transaction f where f.submitter = i.submitter and f.nonce = taken.nonce), ''),
-       ` + isOlder + `, m.tx_id is not null and m.nonce is null,
-       coalesce(m.updated_at >= (select max(c.at) from identity_change c), false),
-       (select ` + statementOf + ` from payout_statement n where n.req_id = $2 and n.withdrawn_at is null and ` + ofThisChange + ` order by n.id desc limit 1),
-       coalesce((select p.tx_hash from payout_proof p where p.req_id = $2), '')
+select coalesce(m.tx_id::text, '') as tx_id, coalesce(m.tx_hash, '') as tx_hash, coalesce(m.caller, '') as caller,
+       coalesce(m.state, '') as state, coalesce(m.sub_state, '') as sub_state, coalesce(m.last_error, '') as last_error,
+       c.payload, c.receipt, coalesce(l.fencing_token, 0) as token,
+       coalesce(s.callers = array[$3::text], false) as pays, not (select is_accepted_database()) as "foreign",
+       ` + isProtected + ` as protected, ` + isTaken + ` as taken, taken.nonce as taken_at,
+       coalesce((select f.tx_hash from foreign_transaction f where f.submitter = i.submitter and f.nonce = taken.nonce), '') as taken_by,
+       ` + isOlder + ` as older, m.tx_id is not null and m.nonce is null as unbound,
+       coalesce(m.updated_at >= (select max(c.at) from identity_change c), false) as ended,
+       (select ` + statementOf + ` from payout_statement n where n.req_id = $2 and n.withdrawn_at is null and ` + ofThisChange + ` order by n.id desc limit 1) as statement,
+       coalesce((select p.tx_hash from payout_proof p where p.req_id = $2), '') as proved_by
   from (select $1::submitter_id as submitter) as i
   left join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = i.submitter
@@ -102,7 +104,7 @@ select coalesce(m.tx_id::text, ''), coalesce(m.tx_hash, ''), coalesce(m.caller, 
 // Payout reads the stored state of the submitter's request in one round trip. A missing
 // request or an unregistered submitter is no error.
 func (s *Store) Payout(ctx context.Context, sub txmanager.Submitter, requestID string) (Payout, error) {
-	p, err := results.One(ctx, s.db, pgx.RowToStructByPos[Payout], findPayout, sub, requestID, PayoutCaller)
+	p, err := results.One(ctx, s.db, pgx.RowToStructByName[Payout], findPayout, sub, requestID, PayoutCaller)
 	return p, results.Wrap(err, "find payout %s of %s", requestID, sub)
 }
 
@@ -143,7 +145,7 @@ func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p P
 	b.Queue("begin")
 	b.Queue(insertTombstone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], reason, string(in.Payload))
 	b.Queue("commit")
-	b.Queue(findPayout, in.Submitter, in.RequestID, PayoutCaller).Query(results.Only(&p, pgx.RowToStructByPos[Payout]))
+	b.Queue(findPayout, in.Submitter, in.RequestID, PayoutCaller).Query(results.Only(&p, pgx.RowToStructByName[Payout]))
 	if err := s.send(ctx, b); err != nil {
 		return Payout{}, fmt.Errorf("cancel payout %s of %s: %w", in.RequestID, in.Submitter, err)
 	}

@@ -62,5 +62,6 @@ func (s *Store) PolicyUse(ctx context.Context, sub txmanager.Submitter, after st
 	b := new(pgx.Batch)
 	b.Queue(policyUse, NamedArgs{"submitter": sub}).QueryRow(results.Scan(&use.At, &use.IntentsInMinute, &use.ValueInDay, &use.FeesInDay))
 	b.Queue(policyScopes, NamedArgs{"submitter": sub, "after": after, "size": size}).Query(results.Into(&use.Scopes, pgx.RowToStructByPos[PolicyScope]))
-	return use, results.Wrap(s.send(ctx, b), "read the use of the policy of %s", sub)
+	err = s.send(ctx, b)
+	return use, results.Wrap(err, "read the use of the policy of %s", sub)
 }

@@ -219,7 +219,8 @@ func (s *Store) CheckPolicy(ctx context.Context, l lease.Lease, txID string, c t
 		}
 		return err
 	})
-	return refused, s.send(ctx, b)
+	err = s.send(ctx, b)
+	return refused, err
 }
 
 // insertLimited is [insertIntents] for one intent of a submitter that may have a

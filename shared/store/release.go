@@ -168,7 +168,7 @@ func queueCloseIncident(b *pgx.Batch, l lease.Lease, leave txmanager.ReleaseRequ
 
 // openRequests are queued intents, and open payouts that are not stored.
 const openRequests = `
-select m.request_id, m.tx_id::text, d.body::text, m.handler is not null or d.body is null
+select m.request_id, m.tx_id::text as tx_id, d.body::text as payload, m.handler is not null or d.body is null as unknown
   from managed_tx m
   left join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
  where m.submitter = $1 and m.queued
@@ -180,7 +180,7 @@ select t.req_id, '', t.payout_payload::text, false
 
 // OpenRequests implements [txmanager.Store].
 func (s *Store) OpenRequests(ctx context.Context, sub txmanager.Submitter) ([]txmanager.OpenRequest, error) {
-	all, err := results.All(ctx, s.db, pgx.RowToStructByPos[txmanager.OpenRequest], openRequests, sub)
+	all, err := results.All(ctx, s.db, pgx.RowToStructByName[txmanager.OpenRequest], openRequests, sub)
 	return all, results.Wrap(err, "read the open requests of %s", sub)
 }
 

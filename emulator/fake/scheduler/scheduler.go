@@ -23,17 +23,18 @@ var (
 	ErrStopped    = errors.New("the scheduler is stopped")
 )
 
-// deadline is that of one attempt: the service's default for HTTP jobs.
-const deadline = 3 * time.Minute
+// defaultDeadline is the service's default for HTTP jobs.
+const defaultDeadline = 3 * time.Minute
 
 // Job is one entry of the schedule.
 type Job struct {
 	Name     string
 	Every    time.Duration // from one start to the next; the service allows only whole minutes
 	URL      string
-	Body     []byte // sent as application/json; may be empty
-	Account  string // e-mail of the account whose token is sent
-	Audience string // of the token
+	Body     []byte        // sent as application/json; may be empty
+	Account  string        // e-mail of the account whose token is sent
+	Audience string        // of the token
+	Deadline time.Duration // of one attempt; 0: 3 min
 }
 
 // Options are a scheduler's jobs and connections.
@@ -135,7 +136,7 @@ func (s *Scheduler) attempt(ctx context.Context, j Job, due time.Time) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("job %s: %w", j.Name, ErrStopped)
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(j.Deadline, defaultDeadline))
 	defer cancel()
 	err := s.post(ctx, j, due)
 	if err != nil {

@@ -134,18 +134,27 @@ func (c *Connector) fetch(ctx context.Context, l *chainQuery, calls []*call) err
 	return l.advance()
 }
 
-func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
-	self, from, to := q.Submitter.Address(), q.FromBlock, q.ToBlock
+// checkQuery refuses a query for another chain, and one that asks for too much.
+func (c *Connector) checkQuery(q txmanager.ChainQuery) error {
+	from, to := q.FromBlock, q.ToBlock
 	switch {
 	case (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID:
-		return nil, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, chain.ErrWrongChain)
+		return fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, chain.ErrWrongChain)
 	case to > 0 && from <= to && to-from >= maxHeaders:
-		return nil, fmt.Errorf("headers %d to %d: want at most %d", from, to, maxHeaders)
+		return fmt.Errorf("headers %d to %d: want at most %d", from, to, maxHeaders)
 	case len(q.HashesAt) > maxWatch:
-		return nil, fmt.Errorf("%d heights to watch: want at most %d", len(q.HashesAt), maxWatch)
+		return fmt.Errorf("%d heights to watch: want at most %d", len(q.HashesAt), maxWatch)
 	case !slices.Contains([]string{"", "safe", "finalized"}, q.Finality):
-		return nil, fmt.Errorf(`finality %q: want "", "safe" or "finalized"`, q.Finality)
+		return fmt.Errorf(`finality %q: want "", "safe" or "finalized"`, q.Finality)
 	}
+	return nil
+}
+
+func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
+	if err := c.checkQuery(q); err != nil {
+		return nil, err
+	}
+	self := q.Submitter.Address()
 	l := &chainQuery{
 		q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent),
 		known:     askEach(q.Known, func(h txmanager.Hash) *call { return ask("eth_getTransactionByHash", h.String()) }),
@@ -156,7 +165,7 @@ func (c *Connector) newQuery(q txmanager.ChainQuery) (*chainQuery, error) {
 		l.account = askAccount(self, c.fees)
 		l.receipts.count = l.account.latest
 	}
-	for n := from; to > 0 && n <= to; n++ {
+	for n := q.FromBlock; q.ToBlock > 0 && n <= q.ToBlock; n++ {
 		l.headers = append(l.headers, askHeight(n))
 	}
 	if q.Finality != "" {

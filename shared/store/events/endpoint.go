@@ -158,7 +158,8 @@ func (s *Log) Endpoint(ctx context.Context, name string) (e Endpoint, err error)
 	b.Queue(oldestLate, name).Query(results.First(&e.Oldest, pgx.RowToStructByPos[Late]))
 	b.Queue(endpointState, name).QueryRow(results.Maybe(&e.PausedAt, &e.PausedBy, &e.PauseReason, &e.Unanswered, &e.AnsweredAt, &e.Status, &e.Answer, &e.Secrets))
 	b.Queue(lastTest, name).Query(results.First(&e.LastTest, pgx.RowToStructByPos[Test]))
-	return e, results.Wrap(s.send(ctx, b), "read the state of endpoint %s", name)
+	err = s.send(ctx, b)
+	return e, results.Wrap(err, "read the state of endpoint %s", name)
 }
 
 // lockActs makes the acts of operators on one endpoint wait for each other.

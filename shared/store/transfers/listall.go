@@ -254,5 +254,6 @@ func (s *Store) readWindow(ctx context.Context, q AllQuery, w window, at place, 
 	maps.Copy(wanted, q.argsOf(w, at))
 	b.Queue(w.wanted(), wanted).Query(results.Into(&rows, scanTransfer))
 	b.Queue(w.last(), q.argsOf(w, at)).Query(results.First(&end, pgx.RowToStructByPos[place]))
-	return rows, end, s.send(ctx, b)
+	err = s.send(ctx, b)
+	return rows, end, err
 }

@@ -165,5 +165,6 @@ func (s *Store) Why(ctx context.Context, reqID string) (Story, error) {
 	b.Queue(resolutions, reqID).Query(results.Into(&story.Resolutions, pgx.RowToStructByPos[Resolution]))
 	b.Queue(acknowledgements, reqID).Query(results.Into(&story.Acknowledged, pgx.RowToStructByPos[Acknowledgement]))
 	b.Queue(byReqID, reqID).Query(results.Only(&story.Transfer, scanTransfer))
-	return story, results.Wrap(results.Missing(s.send(ctx, b), transfer.ErrNotFound), "read the history of transfer %s", reqID)
+	err := s.send(ctx, b)
+	return story, results.Wrap(results.Missing(err, transfer.ErrNotFound), "read the history of transfer %s", reqID)
 }
