@@ -1,6 +1,7 @@
 package txmanager
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -122,7 +123,14 @@ type Call struct {
 }
 
 // Does reports whether t has the To, Value and Data of c.
-func (c Call) Does(t ConsumingTx) bool { return c.Digest() == t.CallDigest() }
+func (c Call) Does(t ConsumingTx) bool {
+	value := "0"
+	if c.Value != nil {
+		value = c.Value.String()
+	}
+	sameTo := (c.To == nil) == (t.To == nil) && (c.To == nil || *c.To == *t.To)
+	return sameTo && value == t.ValueWei && bytes.Equal(c.Data, t.Data)
+}
 
 // Unsigned is a transaction ready to be signed: EIP-1559, or legacy with a chain id (EIP-155).
 type Unsigned struct {
@@ -290,6 +298,7 @@ var sendClassNames = [...]string{"unknown", "accepted", "already_known", "nonce_
 // String names the class for logs and metrics.
 func (c SendClass) String() string { return sendClassNames[c] }
 
+// MarshalText is the class's name.
 func (c SendClass) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // SendResult is a node's answer to one raw transaction.

@@ -346,10 +346,15 @@ func TestTotalsAndBalances(t *testing.T) {
 	check.Same(t, "totals", balances, map[transfer.AccountType]string{transfer.Funding: "90 90", transfer.Spot: "209 209"})
 	for at, want := range map[money.Account]string{
 		{Side: transfer.Funding, UserID: ann, AssetID: coin}: "90", {Side: transfer.Spot, UserID: ann, AssetID: coin}: "110",
-		{Side: transfer.Spot, UserID: ben, AssetID: coin}: "99",
+		{Side: transfer.Funding, UserID: ben, AssetID: coin}: "0", {Side: transfer.Spot, UserID: ben, AssetID: coin}: "99",
 	} {
-		check.Equal(t, fmt.Sprint(at), fmt.Sprint(evidence.Balances[at]), want)
+		check.Equal(t, fmt.Sprint(at), evidence.Balance(at).String(), want)
 	}
+	outside := map[int64]string{}
+	for at, units := range evidence.Outside() {
+		outside[at.UserID] = units.String()
+	}
+	check.Same(t, "from outside", outside, map[int64]string{ann: "200", ben: "99"})
 	if ends := evidence.Ends(); ends[transfer.Committed] != 2 || ends[transfer.Failed] != 2 || ends[transfer.RolledBack] != 1 {
 		t.Errorf("ends: got %v, want 2 COMMITTED, 2 FAILED, 1 ROLLED_BACK", ends)
 	}

@@ -84,7 +84,7 @@ func (c *caller) cancel(ctx context.Context) {
 	}
 	retry.Pause(ctx, c.Request.cancelAfter)
 	c.Ledger.Count(Cancels)
-	retry.Poll(ctx, c.Pace, func() (ended bool) {
+	retry.Await(ctx, c.Pace, func() (ended bool) {
 		begun := c.Ledger.Generation()
 		if c.IsStale() {
 			return true // the request may be lost: do not cancel it

@@ -82,11 +82,9 @@ func Acts(restored bool) []string {
 func (o *Operator) Drain() { o.draining.Store(true) }
 
 // Run decides and releases until ctx ends. A call that fails is tried again.
-//
-// What it calls is [steps]: if the database or the chain cannot be read, the round ends.
 func (o *Operator) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = steps.Run(func() { o.act(ctx) })
+		o.act(ctx)
 		retry.Pause(ctx, pollInterval)
 	}
 }
@@ -94,14 +92,15 @@ func (o *Operator) Run(ctx context.Context) {
 func (o *Operator) act(ctx context.Context) {
 	o.restored.Lock()
 	defer o.restored.Unlock()
-	o.decideAll(ctx)
-	o.releaseAll(ctx)
+	acts := []func(context.Context){o.decideAll, o.releaseAll}
 	if o.Ledger.Generation() > 0 {
-		o.decideHeld(ctx)
-		o.decideForeign(ctx)
+		acts = append(acts, o.decideHeld, o.decideForeign)
 		if o.Payer != "" {
-			o.decidePayments(ctx)
+			acts = append(acts, o.decidePayments)
 		}
+	}
+	for _, act := range acts {
+		_ = steps.Run(func() { act(ctx) }) // if the database or the chain cannot be read, the next round repeats it
 	}
 }
 

@@ -77,7 +77,11 @@ func (p *Program) Run(ctx, within context.Context) {
 		begin := p.drawRequest(n, key, in)
 		p.Ledger.Add(in)
 		c := newCaller(p.Stack, p.Ledger, in, stack.OperatorAccount)
-		return func() { c.Follow(within, func(ctx context.Context) { begin(ctx, c) }) }
+		wait := time.Duration(p.Source.Int64N(int64(time.Second))) // else all would begin at one moment between two blocks
+		return func() {
+			retry.Pause(ctx, wait)
+			c.Follow(within, func(ctx context.Context) { begin(ctx, c) })
+		}
 	})
 }
 

@@ -78,12 +78,11 @@ func (c *Operator) Run(ctx context.Context) {
 			c.check(ctx)
 			checked = time.Now()
 		}
-		_ = steps.Run(func() { // if the database, the chain or the core cannot be read, the round ends
-			c.reconcile(ctx)
-			if !c.draining.Load() {
-				c.actOnTransfers(ctx)
-			}
-		})
+		// If the database, the chain or the core cannot be read, that act ends, and the next round repeats it.
+		_ = steps.Run(func() { c.reconcile(ctx) })
+		if !c.draining.Load() {
+			_ = steps.Run(func() { c.actOnTransfers(ctx) })
+		}
 		retry.Pause(ctx, pollInterval)
 	}
 }
