@@ -111,7 +111,7 @@ func (b contract) ReorgUnderPending(t *testing.T) {
 	b.wantCounts(t, "sent again", 2, 2)
 }
 
-// eachDepth calls f for each depth of a reorg: with a transaction that has so many blocks on it, and an observation of it and of
+// eachDepth calls f for each depth of a reorg with a transaction that has so many blocks on it. before observes it, and
 // the headers from the block before it.
 func (b *bundle) eachDepth(t *testing.T, f func(depth uint64, tx txmanager.Signed, before txmanager.ChainObservation)) {
 	t.Helper()

@@ -100,7 +100,7 @@ func (o *Operator) act(ctx context.Context) {
 		}
 	}
 	for _, act := range acts {
-		_ = steps.Run(func() { act(ctx) }) // if the database or the chain cannot be read, the next round repeats it
+		_ = steps.Run(func() { act(ctx) }) // one that cannot read the database or the chain is tried again later
 	}
 }
 

@@ -78,7 +78,7 @@ func (c *Operator) Run(ctx context.Context) {
 			c.check(ctx)
 			checked = time.Now()
 		}
-		// If the database, the chain or the core cannot be read, that act ends, and the next round repeats it.
+		// If the database, the chain or the core cannot be read, that act ends. It is tried again later.
 		_ = steps.Run(func() { c.reconcile(ctx) })
 		if !c.draining.Load() {
 			_ = steps.Run(func() { c.actOnTransfers(ctx) })
