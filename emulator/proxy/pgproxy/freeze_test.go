@@ -150,10 +150,15 @@ func TestFreezeOutlivesItsClient(t *testing.T) {
 	wrote := make(chan error, 1)
 	go func() { wrote <- ways["a batch with commit"](t.Context(), c, 1) }()
 	await(t, "the batch is frozen", func() bool { return p.Counts().Hits[pgproxy.Freeze] == 1 })
+	// When its socket is closed, pgx cancels what the server runs. That must be neither the insert nor, after the thaw, the commit.
+	await(t, "the commit is bound, and so the insert has run", func() bool {
+		return value[bool](t, direct, `select exists (select from pg_stat_activity where datname = current_database() and query = 'commit' and wait_event = 'ClientRead')`)
+	})
 	_ = c.PgConn().Conn().Close()
 	if err := <-wrote; err == nil {
 		t.Error("on a closed socket: got no error")
 	}
+	<-c.PgConn().CleanupDone()
 	check.Equal(t, "rows before the thaw", value[int](t, direct, `select count(*) from t`), 0)
 	p.Thaw()
 	await(t, "the commit arrives", func() bool { return value[int](t, direct, `select count(*) from t`) == 1 })
