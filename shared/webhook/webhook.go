@@ -1,8 +1,8 @@
 // Package webhook signs requests to other services, and verifies such requests, by the scheme of
 // Standard Webhooks
-// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md):
-// HMAC-SHA256 over the id, the time and the body, in the headers webhook-id, webhook-timestamp and
-// webhook-signature. Any library of that scheme can verify them.
+// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
+// That is HMAC-SHA256 over the id, the time and the body. The headers are webhook-id,
+// webhook-timestamp and webhook-signature. Any library of that scheme can verify them.
 package webhook
 
 import (

@@ -77,7 +77,7 @@ func TestCommitReleasedLateIsMetByTheRetry(t *testing.T) {
 		t.Fatalf("create given up: got %v, want cancelled", got.error)
 	}
 	second := createInBackground(t.Context(), retrier, retry)
-	await(t, "the retry waits for the first", func() bool {
+	storetest.Await(t, "the retry waits for the first", func() bool {
 		return value[bool](t, sc.conn, `select exists (select from pg_stat_activity
 			where datname = current_database() and wait_event_type = 'Lock' and query like '%insert into managed_tx%')`)
 	})
@@ -134,7 +134,7 @@ func TestFrozenHolderDelaysOthersByLockTimeout(t *testing.T) {
 	if err := <-taken; err == nil {
 		t.Error("the frozen take, cut: got no error")
 	}
-	await(t, "the other takes the lease", func() bool {
+	storetest.Await(t, "the other takes the lease", func() bool {
 		got, err := other.Acquire(t.Context(), alice, "b/1", true)
 		return err == nil && got.Held
 	})
@@ -149,9 +149,9 @@ func TestFreezeOutlivesItsClient(t *testing.T) {
 	p.Arm(pgproxy.Fault{Kind: pgproxy.Freeze})
 	wrote := make(chan error, 1)
 	go func() { wrote <- ways["a batch with commit"](t.Context(), c, 1) }()
-	await(t, "the batch is frozen", func() bool { return p.Counts().Hits[pgproxy.Freeze] == 1 })
+	storetest.Await(t, "the batch is frozen", func() bool { return p.Counts().Hits[pgproxy.Freeze] == 1 })
 	// When its socket is closed, pgx cancels what the server runs. That must be neither the insert nor, after the thaw, the commit.
-	await(t, "the commit is bound, and so the insert has run", func() bool {
+	storetest.Await(t, "the commit is bound, and so the insert has run", func() bool {
 		return value[bool](t, direct, `select exists (select from pg_stat_activity where datname = current_database() and query = 'commit' and wait_event = 'ClientRead')`)
 	})
 	_ = c.PgConn().Conn().Close()
@@ -161,7 +161,7 @@ func TestFreezeOutlivesItsClient(t *testing.T) {
 	<-c.PgConn().CleanupDone()
 	check.Equal(t, "rows before the thaw", value[int](t, direct, `select count(*) from t`), 0)
 	p.Thaw()
-	await(t, "the commit arrives", func() bool { return value[int](t, direct, `select count(*) from t`) == 1 })
+	storetest.Await(t, "the commit arrives", func() bool { return value[int](t, direct, `select count(*) from t`) == 1 })
 }
 
 // The server's messages are held too, until its socket takes no more.
@@ -185,7 +185,7 @@ func TestFreezeHoldsAnswersToo(t *testing.T) {
 	read := make(chan error, 1)
 	go func() { read <- c.SendBatch(t.Context(), b).Close() }()
 	still, before := 0, int64(0)
-	await(t, "the server waits to be read, and the client gets nothing", func() bool {
+	storetest.Await(t, "the server waits to be read, and the client gets nothing", func() bool {
 		waits := value[bool](t, direct, `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'ClientWrite')`)
 		now := got.Load()
 		if still++; !waits || now != before {
@@ -245,12 +245,12 @@ func TestH18FrozenInMidBatchIsEndedByTheNewHolder(t *testing.T) {
 	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("require_lease")})
 	written := make(chan error, 1)
 	go func() { written <- errOf(sc.store.Commit(t.Context(), allocation(frozen))) }()
-	await(t, "the write is frozen and holds its lock", func() bool {
+	storetest.Await(t, "the write is frozen and holds its lock", func() bool {
 		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](t, sc.conn, `select exists (
 			select from pg_locks where relation = 'submitter_lease'::regclass and mode = 'RowShareLock')`)
 	})
 	blocked := 0
-	await(t, "another takes the lease", func() bool {
+	storetest.Await(t, "another takes the lease", func() bool {
 		got, err := successor.Acquire(t.Context(), alice, "b/1", true)
 		if err != nil {
 			blocked++
@@ -287,7 +287,7 @@ func TestTransactionTimeoutFreesTheRowsOfAFrozenClient(t *testing.T) {
 			go func() { taken <- errOf(frozen.Acquire(t.Context(), alice, "a/1", true)) }()
 			sc.awaitFrozen()
 			began := time.Now()
-			await(t, "the lease's row is free", func() bool {
+			storetest.Await(t, "the lease's row is free", func() bool {
 				got, err := sc.direct.Acquire(t.Context(), alice, "b/1", true)
 				return err == nil && got.Held
 			})

@@ -7,7 +7,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -76,20 +75,6 @@ func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 // errOf is the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
-func await(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.After(2 * time.Minute)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline:
-			t.Fatalf("still not so: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // scene is a database with the submitter alice, a store behind a proxy, and connections without the proxy.
 type scene struct {
 	*testing.T
@@ -128,7 +113,7 @@ func (sc scene) open(maxConns int, change func(*store.Options)) *store.Store {
 // awaitFrozen waits until a transaction is frozen and the server waits for the rest of its batch.
 func (sc scene) awaitFrozen() {
 	sc.Helper()
-	await(sc, "a transaction is frozen", func() bool {
+	storetest.Await(sc, "a transaction is frozen", func() bool {
 		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](sc, sc.conn, `select exists (
 			select from pg_stat_activity
 			 where datname = current_database() and application_name = 'fencepost'

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/proxy/pgproxy"
 	"github.com/fencepost/fencepost/shared/check"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
 // through returns a connection through p that sends statements in the given mode.
@@ -210,7 +211,7 @@ func TestCancelRequestsPass(t *testing.T) {
 	c := connect(t, p.URL(database))
 	slept := make(chan error, 1)
 	go func() { slept <- errOf(c.Exec(t.Context(), `select pg_sleep(60)`)) }()
-	await(t, "the server sleeps", func() bool {
+	storetest.Await(t, "the server sleeps", func() bool {
 		return value[bool](t, direct, `select exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())`)
 	})
 	check.OK(t)(c.PgConn().CancelRequest(t.Context()))
@@ -249,7 +250,7 @@ func TestProxyEndsWithItsContext(t *testing.T) {
 		t.Error("connect with no server: got no error")
 	}
 	end()
-	await(t, "the port is closed", func() bool {
+	storetest.Await(t, "the port is closed", func() bool {
 		again, err := pgproxy.Start(t.Context(), pgproxy.Options{Target: "127.0.0.1:1", Addr: gone.Addr()})
 		if err == nil {
 			again.Close()

@@ -17,10 +17,10 @@ func TestTheLastCallOfAMinuteIsNotCut(t *testing.T) {
 		calls := 0
 		check.OK(t)(p.insist(t.Context(), new(Intent), func(ctx context.Context) error {
 			if calls++; calls == 1 {
-				time.Sleep(58 * time.Second) // in the time of the bubble, as below
+				<-time.After(58 * time.Second) // in the time of the bubble, as below
 				return errors.New("no answer")
 			}
-			time.Sleep(5 * time.Second)
+			<-time.After(5 * time.Second)
 			return ctx.Err()
 		}))
 		check.Equal(t, "calls", calls, 2)
